@@ -1,0 +1,60 @@
+# Each target sets up what it needs under .make/ and reinstalls only what has changed.
+PYTHON ?= python3
+# An extra package index for torch (a CPU-only build, say); empty: whatever pip finds by itself.
+TORCH_INDEX ?=
+PYTEST_ARGS ?= -n 2
+
+unexport PYTHONPATH
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+WORK := .make
+SOURCES := setup.cfg pyproject.toml README.md LICENSE \
+    $(shell find tridiag -name '*.py' -o -name '*.cu' -o -name py.typed)
+PIP_INSTALL := -m pip install --quiet --constraint constraints.txt $(addprefix --extra-index-url ,$(TORCH_INDEX))
+
+# The tests run on a copy outside the checkout, so that what they import is the installed wheel.
+define pytest
+copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -R tests examples benchmarks docs README.md setup.cfg "$$copy" \
+  && cd "$$copy" && "$(CURDIR)/$(WORK)/test/bin/python" -m pytest -c setup.cfg
+endef
+
+.PHONY: test demo slow doctest lint types docs clean
+
+test: $(WORK)/test.stamp
+	$(pytest) $(PYTEST_ARGS)
+
+demo: $(WORK)/demo.stamp
+	$(WORK)/demo/bin/python examples/ocean_mixing.py
+
+slow: $(WORK)/test.stamp
+	$(pytest) -m slow
+
+doctest: $(WORK)/test.stamp
+	$(pytest) --doctest-modules --doctest-glob='*.rst' --pyargs tridiag docs
+
+lint: $(WORK)/check.stamp
+	$(WORK)/check/bin/python -m ruff check .
+	$(WORK)/check/bin/python -m ruff format --check .
+
+types: $(WORK)/check.stamp
+	$(WORK)/check/bin/python -m mypy tridiag
+
+docs: $(WORK)/check.stamp
+	$(WORK)/check/bin/python -m sphinx -W --keep-going -q -b html docs docs/_build
+
+clean:
+	rm -rf $(WORK) build *.egg-info docs/_build
+
+$(WORK)/demo.stamp: EXTRAS := jax,scipy,examples,cli
+$(WORK)/test.stamp: EXTRAS := test,jax,scipy,torch,examples,cli
+$(WORK)/check.stamp: EXTRAS := test,docs
+
+$(WORK)/wheel.stamp: $(SOURCES)
+	rm -rf build $(WORK)/wheel
+	$(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir $(WORK)/wheel .
+	touch $@
+
+$(WORK)/%.stamp: $(WORK)/wheel.stamp constraints.txt
+	test -x $(WORK)/$*/bin/python || $(PYTHON) -m venv $(WORK)/$*
+	$(WORK)/$*/bin/python $(PIP_INSTALL) --force-reinstall --no-deps $(WORK)/wheel/*.whl
+	$(WORK)/$*/bin/python $(PIP_INSTALL) "$$(echo $(WORK)/wheel/*.whl)[$(EXTRAS)]"
+	touch $@

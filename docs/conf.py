@@ -1,0 +1,29 @@
+"""Sphinx configuration: `make docs`."""
+
+import tridiag
+from tridiag.backends import BACKENDS
+
+project = "tridiag"
+author = "the tridiag developers"
+copyright = "the tridiag developers"
+version = release = tridiag.__version__
+
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"tridiag {release}"
+autodoc_typehints = "none"
+
+
+def fill_in_backends(app, page, source):
+    """Put the package's own table of backends where a page says {{ backends }}."""
+    cells = [("name", "algorithm", "arrays", "pivoting")]
+    for line in BACKENDS.values():
+        cells.append((f"``{line.name}``", line.algorithm, ", ".join(line.arrays), ", ".join(map(str, line.pivoting))))
+    rows = ["   * - " + "\n     - ".join(row) for row in cells]
+    table = "\n".join([".. list-table::", "   :header-rows: 1", "", *rows])
+    source[0] = source[0].replace("{{ backends }}", table)
+
+
+def setup(app):
+    app.connect("source-read", fill_in_backends)

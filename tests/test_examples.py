@@ -1,0 +1,75 @@
+"""The examples, small: that they run, conserve, agree and recover; their full size is `make demo`."""
+
+import importlib.util
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.fixture(autouse=True)
+def examples_on_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The examples ask JAX for float64, which is said process-wide; the other tests must not hear it."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    jax = importlib.import_module("jax") if importlib.util.find_spec("jax") else None
+    before = jax and jax.config.jax_enable_x64
+    yield
+    if jax:
+        jax.config.update("jax_enable_x64", before)
+
+
+def test_an_ocean_conserves_and_its_backends_agree(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    pytest.importorskip("global_land_mask")
+    pytest.importorskip("rich")
+    pytest.importorskip("scipy")
+    pytest.importorskip("matplotlib")
+    import ocean_mixing
+
+    assert ocean_mixing.main(["--small", "--steps", "65", "--output", str(tmp_path / "ocean.png")]) == 0
+    assert (tmp_path / "ocean.png").stat().st_size > 10_000
+    told = capsys.readouterr().out
+    assert "held" in told and "agrees" in told
+
+
+def test_one_day_of_mixing_is_the_dense_solve() -> None:
+    pytest.importorskip("global_land_mask")
+    pytest.importorskip("rich")
+    pytest.importorskip("scipy")
+    pytest.importorskip("matplotlib")
+    import ocean_grid
+    import ocean_mixing
+
+    grid = ocean_grid.make_grid(ocean_grid.SMALL)
+    ocean = ocean_mixing.Ocean(grid)
+    first = ocean.tracers.copy()
+    ocean.run(ocean.increment_step, 1)
+    i, j = np.argwhere(grid.ocean.sum(-1) == grid.ocean.sum(-1).max())[0]
+    n = grid.ocean[i, j].sum()
+    g, h = ocean.g[i, j, : n - 1], grid.thickness[:n]
+    matrix = np.diag(h) + np.diag(np.append(g, 0) + np.append(0, g)) - np.diag(g, 1) - np.diag(g, -1)
+    wanted = np.linalg.solve(matrix, (h * first[:, i, j, :n]).T).T
+    np.testing.assert_allclose(ocean.tracers[:, i, j, :n], wanted, rtol=1e-11)
+    assert not ocean.tracers[:, ~grid.ocean].any()
+
+
+def test_a_few_days_tell_the_mixing_coefficient() -> None:
+    pytest.importorskip("jax")
+    pytest.importorskip("rich")
+    import mixing_inverse
+
+    found, counts, losses = mixing_inverse.recover(iterations=30, steps=20)
+    assert losses[-1] < losses[0] / 10
+    assert counts.sum() > 40
+    assert np.abs(found - mixing_inverse.true_log_k())[counts].mean() < 0.5
+
+
+@pytest.mark.slow
+def test_the_gradient_finds_the_mixing_coefficient_again() -> None:
+    pytest.importorskip("jax")
+    pytest.importorskip("rich")
+    import mixing_inverse
+
+    assert mixing_inverse.main([]) == 0

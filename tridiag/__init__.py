@@ -1,0 +1,10 @@
+"""Batched tridiagonal systems from NumPy, JAX and PyTorch arrays, with gradients.
+
+Row i is ``a[i] x[i-1] + b[i] x[i] + c[i] x[i+1] = d[i]``; ``a[0]`` and ``c[n-1]`` are never read.
+"""
+
+from tridiag._version import __version__
+from tridiag.errors import BackendError, SingularSystemError
+from tridiag.systems import matmul, slogdet, solve
+
+__all__ = ["BackendError", "SingularSystemError", "__version__", "matmul", "slogdet", "solve"]

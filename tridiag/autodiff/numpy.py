@@ -1,0 +1,21 @@
+"""NumPy has no derivatives: run the backend and look for singular systems."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tridiag.backends import Backend
+from tridiag.prepare import Call
+from tridiag.singular import raise_if_singular
+
+
+def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> Any:
+    direct = out if call.result_dtype == str(call.d.dtype) else None
+    x, status = backend.module().solve(call.matrix, call.d, call.form, direct, factors)
+    if check:
+        raise_if_singular("numpy", x, status, call.matrix, call.form)
+    return x
+
+
+def slogdet(call: Call, backend: Backend) -> Any:
+    return backend.module().slogdet(call.matrix, call.form)

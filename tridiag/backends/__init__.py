@@ -1,0 +1,107 @@
+"""The table of backends: what each one needs and can do, one line each, in the order in which "auto" prefers them.
+
+Reading the table imports no backend. A backend is the module of its name in this folder; it holds
+
+    solve(matrix, d, form, out=None, factors=None) -> (x, status)      the solution; see `tridiag.shapes.Form`
+    factor(matrix, form) -> factors                                    with the verb "factor"
+    slogdet(matrix, form) -> (sign, logabsdet)                         with the verb "slogdet"
+
+where ``matrix`` is (a, b, c, where), every array lifted to one rank, and ``status`` is None, or for each matrix 0 or 1 +
+the row of the zero pivot.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, NamedTuple
+
+
+class Problem(NamedTuple):
+    """What the choice of a backend depends on; static and hashable."""
+
+    verb: str
+    library: str
+    device: str
+    dtype: str
+    shape: tuple[int, ...]
+    axis: int
+    pivoting: bool | str = "auto"
+    periodic: bool = False
+
+    def told(self) -> str:
+        kind = "periodic " if self.periodic else ""
+        return (
+            f"{self.verb} {kind}systems of shape {self.shape} in {self.dtype} from {self.library} arrays "
+            f"on {self.device} with pivoting={self.pivoting!r}"
+        )
+
+
+@functools.cache
+def installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+@dataclass(frozen=True)
+class Backend:
+    """One line of the table: facts only."""
+
+    name: str
+    algorithm: str
+    arrays: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ("cpu",)
+    dtypes: tuple[str, ...] = ("float32", "float64", "complex64", "complex128")
+    pivoting: tuple[bool | str, ...] = (False, True, "auto")
+    periodic: bool = True
+    verbs: tuple[str, ...] = ("solve",)
+
+    def module(self) -> ModuleType:
+        return importlib.import_module(f"tridiag.backends.{self.name}")
+
+    def missing(self) -> str | None:
+        """The sentence that says what is not installed."""
+        absent = [module for module in self.needs if not installed(module)]
+        return f"needs {' and '.join(absent)}, which is not installed" if absent else None
+
+    def why_not(self, problem: Problem) -> str | None:
+        """The sentence that says why this backend cannot run the problem, or None where it can."""
+        if reason := self.missing():
+            return reason
+        if problem.verb not in self.verbs:
+            return f"does not have the verb {problem.verb}; it has {', '.join(self.verbs)}"
+        if problem.library not in self.arrays:
+            return f"takes {' and '.join(self.arrays)} arrays, not {problem.library}"
+        if problem.device not in self.devices:
+            return f"runs on {' and '.join(self.devices)}, not on {problem.device}"
+        if problem.dtype not in self.dtypes:
+            return f"computes in {', '.join(self.dtypes)}, not in {problem.dtype}"
+        if problem.periodic and not self.periodic:
+            return "has no elimination for the corners of a periodic matrix"
+        if problem.pivoting not in self.pivoting:
+            return f"cannot keep the promise pivoting={problem.pivoting!r}; it runs with pivoting=False"
+        return None
+
+
+ALL = ("solve", "factor", "slogdet")
+PLAIN: tuple[Any, ...] = (False,)
+ANYWHERE = ("cpu", "cuda", "rocm", "tpu")
+
+# fmt: off
+_LINES = (
+    Backend("numba_thomas", "Thomas and pivoted elimination in tiles of systems, threaded", ("numpy", "torch", "jax"), ("numba",), verbs=ALL),
+    Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=ALL),
+    Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=ALL),
+    Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=ALL),
+    Backend("scipy_gtsv", "LAPACK gtsv, one call per matrix", ("numpy",), ("scipy",), periodic=False),
+    Backend("jax_lax", "lax.linalg.tridiagonal_solve, which is LAPACK gtsv on CPU", ("jax",), ("jax",), periodic=False),
+    Backend("jax_pcr", "parallel cyclic reduction, logarithmic depth", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False),
+)
+# fmt: on
+BACKENDS: dict[str, Backend] = {entry.name: entry for entry in _LINES}

@@ -1,0 +1,100 @@
+"""Thomas and pivoted elimination in compiled tiles of systems, O(8n) flops, threads of its own (`tridiag.kernels.thomas`).
+
+Arrays of any strides are read where they lie. A real matrix with complex right sides is the real matrix with twice as many
+right sides. Stability: certificate, partial pivoting, refinement, as `tridiag.elimination`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tridiag.kernels import job as J
+from tridiag.layout import Job, job
+from tridiag.rows import Matrix
+from tridiag.shapes import Form
+
+HARD = 1  # the kind of a system that is eliminated again at every solve
+
+
+class Factors(NamedTuple):
+    """The eliminated tiles of certified systems; any other is eliminated again, which reads no more words."""
+
+    tiles: np.ndarray[Any, Any]
+    kinds: np.ndarray[Any, Any]
+    status: np.ndarray[Any, Any]
+
+
+@functools.cache
+def kernel(dtype: str) -> Any:
+    """The compiled function for a dtype; it is called without the GIL."""
+    from tridiag.kernels.thomas import build
+
+    compiled = build(dtype)
+    function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(compiled.address)
+    function.compiled = compiled
+    return function
+
+
+def run(operands: list[Any], form: Form, dtype: np.dtype[Any], flags: int = 0, **arrays: Any) -> Job:
+    """Run the kernel on a, b, c, where, d, x; ``arrays`` gives the words of other arrays by name."""
+    shapes = tuple(None if x is None else x.shape for x in operands)
+    strides = tuple(None if x is None else x.strides for x in operands)
+    plan = job(form, shapes, strides, dtype.itemsize, flags)
+    words = plan.words.copy()
+    words[J.POINTERS : J.POINTERS + 6] = [0 if x is None else x.ctypes.data for x in operands]
+    for name, array in arrays.items():
+        words[getattr(J, name)] = array.ctypes.data
+    kernel(dtype.name)(words.ctypes.data, plan.helpers)
+    return plan
+
+
+def split_complex(matrix: Matrix, d: Any, x: Any, form: Form) -> tuple[Matrix, Any, Any, Form]:
+    """Complex right sides of a real matrix as real ones, along a new last axis."""
+    if d.dtype.kind != "c" or matrix[1].dtype.kind == "c":
+        return matrix, d, x, form
+    a, b, c, where = (None if v is None else v[..., None] for v in matrix)
+    shape, matrix_shape = (*form.shape, 2), (*form.matrix_shape, 1)
+    return (a, b, c, where), real_pairs(d), real_pairs(x), form._replace(shape=shape, matrix_shape=matrix_shape)
+
+
+def real_pairs(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A complex array of any strides as real numbers with a last axis of length 2, without a copy."""
+    real = x.real
+    pair = np.lib.stride_tricks.as_strided(real, (*x.shape, 2), (*x.strides, real.itemsize))
+    pair.flags.writeable = x.flags.writeable
+    return pair
+
+
+def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Factors | None = None) -> tuple[Any, Any]:
+    x = np.empty(form.shape, d.dtype) if out is None else out
+    matrix, d, y, form = split_complex(matrix, d, x, form)
+    if factors is not None:
+        run([*matrix, d, y], form, y.dtype, J.FACTORED, FACTORS=factors.tiles, CERTIFIED=factors.kinds)
+        return x, factors.status
+    status = np.zeros(math.prod(form.matrix_batch), np.int32)
+    plan = run([*matrix, d, y], form, y.dtype, STATUS=status)
+    return x, plan.restore(status, form).reshape(form.matrix_batch[: len(x.shape) - 1])
+
+
+def factor(matrix: Matrix, form: Form) -> Factors:
+    count, dtype = math.prod(form.matrix_batch), matrix[1].dtype
+    status, kinds = np.zeros(count, np.int32), np.full(count, HARD, np.uint8)
+    plan = job(form, [None if x is None else x.shape for x in matrix] + [None, None],
+               [None if x is None else x.strides for x in matrix] + [None, None], dtype.itemsize, J.FACTORING)  # fmt: skip
+    tiles, lanes = plan.words[J.ITEMS], 1 if plan.words[J.SHARED] else plan.words[J.LANES]
+    kept = form.pivoting is not True and not form.periodic
+    storage = np.empty((tiles, 3, form.n, lanes) if kept else (0,), dtype)
+    plan = run([*matrix, None, None], form, dtype, J.FACTORING, FACTORS=storage, CERTIFIED=kinds, STATUS=status)
+    return Factors(storage, kinds, plan.restore(status, form))
+
+
+def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
+    count, dtype = math.prod(form.matrix_batch), matrix[1].dtype
+    sign, logarithm = np.empty(count, dtype), np.empty(count, dtype.type(0).real.dtype)
+    plan = run([*matrix, None, None], form, dtype, J.DETERMINANT, X=sign, LOGARITHM=logarithm)
+    return plan.restore(sign, form), plan.restore(logarithm, form)

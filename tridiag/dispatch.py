@@ -1,0 +1,50 @@
+"""Which backend runs a problem, and why each other one does not.
+
+The rule, for now: the first line of the table `tridiag.backends.BACKENDS` that can run the problem. A backend that cannot
+keep a promise of the call (pivoting, dtype, device) is not eligible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tridiag.backends import BACKENDS, Backend, Problem
+from tridiag.errors import BackendError
+
+
+class Choice(NamedTuple):
+    backend: Backend
+    why: str
+
+
+def named(backend: str) -> list[Backend]:
+    """The backends of a full name ('numba_thomas') or of a library ('numba')."""
+    if backend in BACKENDS:
+        return [BACKENDS[backend]]
+    found = [entry for name, entry in BACKENDS.items() if backend and name.startswith(f"{backend}_")]
+    if not found:
+        raise BackendError(f"there is no backend {backend!r}; the names are 'auto', {', '.join(map(repr, BACKENDS))}")
+    return found
+
+
+def eligible(problem: Problem) -> Iterator[Backend]:
+    return (entry for entry in BACKENDS.values() if entry.why_not(problem) is None)
+
+
+def choose(problem: Problem, backend: str = "auto") -> Choice:
+    """The backend for a problem; a named one either runs or raises with the reason and the names that would."""
+    if not isinstance(backend, str):
+        raise TypeError(f"backend is {backend!r}; wanted 'auto' or a name, one of {', '.join(BACKENDS)}")
+    if backend == "auto":
+        for entry in eligible(problem):
+            return Choice(entry, f"the first in the table that can {problem.told()}")
+        reasons = "; ".join(f"{name}: {entry.why_not(problem)}" for name, entry in BACKENDS.items())
+        raise BackendError(f"no backend can {problem.told()}. {reasons}")
+    candidates = named(backend)
+    for entry in candidates:
+        if entry.why_not(problem) is None:
+            return Choice(entry, "asked for by name")
+    reasons = "; ".join(f"{entry.name} {entry.why_not(problem)}" for entry in candidates)
+    able = ", ".join(entry.name for entry in eligible(problem)) or "none"
+    raise BackendError(f"backend {backend!r} cannot {problem.told()}: {reasons}. Backends that can: {able}")

@@ -1,0 +1,155 @@
+"""Gaussian elimination of tridiagonal and cyclic tridiagonal matrices, one row at a time, in any array library.
+
+Every function takes the rows of all systems at once (arrays over the batch) and works elementwise, so the same text runs
+in a Python loop over NumPy or torch rows and inside `jax.lax.scan`. ``ops`` is the library (`tridiag.arrays`).
+
+Tridiagonal, O(8n), LAPACK's xGTTRF / xGTTRS: the carried row (p0, p1 | r) is the one that still holds column k. The new
+row k + 1 is (a, b, c | d). The larger of p0 and a is the pivot q0; with l = o0 / q0 the other row loses column k:
+
+    q = pivot row, o = other row;   carried = (o1 - l q1, o2 - l q2 | o - l q);   x[k] = (q - q1 x[k+1] - q2 x[k+2]) / q0
+
+Without pivoting this is the Thomas algorithm. Its first carried row is (1, 0 | 0), the row of an unknown x[-1] = 0.
+
+Cyclic: columns 1 .. n-2 are eliminated in order, among the three rows that hold each; two rows in x[n-1] and x[0] remain.
+No singular leading block can stop it. Rows are (column k, k+1, k+2, x[n-1], x[0] | right side).
+
+Sources: Higham, Accuracy and Stability of Numerical Algorithms, chapter 9; LAPACK xGTTRF; Skeel 1980 (refinement).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+GROWTH = 3.0  # certificate: |L||U| <= GROWTH |A| row by row; dominance implies 3 (Higham, theorem 9.12)
+CANCELLATION = 16.0  # ... and no pivot below this many eps of its diagonal: such a system is looked at with pivoting
+REFINE_ABOVE = 4.0  # a pivoted system is refined while its componentwise residual exceeds this many eps
+REFINE_STEPS = 3
+
+
+class Pivot(NamedTuple):
+    """One eliminated row: (q0, q1, q2) of U, the multiplier of the other row, and whether the two were exchanged."""
+
+    swap: Any
+    multiplier: Any
+    q0: Any
+    q1: Any
+    q2: Any
+
+
+def eliminate(ops: Any, carried: tuple[Any, Any], row: tuple[Any, Any, Any], pivoting: Any) -> tuple[Any, Pivot]:
+    """One column. ``pivoting`` is False, True, or an array: the systems that may exchange rows."""
+    (p0, p1), (a, b, c) = carried, row
+    if pivoting is False:
+        multiplier = a / p0
+        return (b - multiplier * p1, c), Pivot(None, multiplier, p0, p1, None)
+    swap = ops.size(a) > ops.size(p0)
+    if pivoting is not True:
+        swap = swap & pivoting
+    q0, o0 = ops.where(swap, a, p0), ops.where(swap, p0, a)
+    q1, o1 = ops.where(swap, b, p1), ops.where(swap, p1, b)
+    q2, o2 = ops.where(swap, c, ops.zero(c)), ops.where(swap, ops.zero(c), c)
+    multiplier = o0 / q0
+    return (o1 - multiplier * q1, o2 - multiplier * q2), Pivot(swap, multiplier, q0, q1, q2)
+
+
+def forward(ops: Any, carried: Any, pivot: Pivot, d: Any) -> tuple[Any, Any]:
+    """The same step for a right side: the new carried value and the pivot row's."""
+    if pivot.swap is None:
+        return d - pivot.multiplier * carried, carried
+    q, o = ops.where(pivot.swap, d, carried), ops.where(pivot.swap, carried, d)
+    return o - pivot.multiplier * q, q
+
+
+def backward(x1: Any, x2: Any, pivot: Pivot, q: Any) -> Any:
+    """x[k] from x[k+1] and x[k+2]."""
+    if pivot.q2 is None:
+        return (q - pivot.q1 * x1) / pivot.q0
+    return (q - pivot.q1 * x1 - pivot.q2 * x2) / pivot.q0
+
+
+def certify(ops: Any, pivot: Pivot, b: Any, new: Any, eps: float, tiny: float) -> Any:
+    """Whether plain elimination of row i was harmless: |l c| + |pivot| <= GROWTH |b|, and the pivot is no mere rounding."""
+    size, diagonal = ops.size(new), ops.size(b)
+    grown = ops.size(pivot.multiplier * pivot.q1) + size
+    return (grown <= GROWTH * diagonal) & (size > CANCELLATION * eps * diagonal) & (size > tiny)
+
+
+class CyclicPivot(NamedTuple):
+    """One eliminated column of a cyclic matrix: the pivot row, two exchanges, two multipliers."""
+
+    swaps: tuple[Any, Any]
+    multipliers: tuple[Any, Any]
+    row: tuple[Any, ...]
+
+
+def exchange(ops: Any, swap: Any, x: tuple[Any, ...], y: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    first = tuple(ops.where(swap, v, u) for u, v in zip(x, y, strict=True))
+    return first, tuple(ops.where(swap, u, v) for u, v in zip(x, y, strict=True))
+
+
+def cyclic_eliminate(ops: Any, rows: tuple[Any, Any], new: tuple[Any, ...]) -> tuple[tuple[Any, Any], CyclicPivot]:
+    """One column of a cyclic matrix: the largest of three candidates is the pivot."""
+    first, second = rows
+    swap1 = ops.size(second[0]) > ops.size(first[0])
+    first, second = exchange(ops, swap1, first, second)
+    swap2 = ops.size(new[0]) > ops.size(first[0])
+    first, new = exchange(ops, swap2, first, new)
+    carried, multipliers = [], []
+    for row in (second, new):
+        multiplier = row[0] / first[0]
+        rest = [v - multiplier * q for v, q in zip(row[1:], first[1:], strict=True)]
+        carried.append((rest[0], rest[1], ops.zero(rest[0]), rest[2], rest[3]))
+        multipliers.append(multiplier)
+    return (carried[0], carried[1]), CyclicPivot((swap1, swap2), (multipliers[0], multipliers[1]), first)
+
+
+def cyclic_forward(ops: Any, carried: tuple[Any, Any], pivot: CyclicPivot, d: Any) -> tuple[tuple[Any, Any], Any]:
+    (first,), (second,) = exchange(ops, pivot.swaps[0], (carried[0],), (carried[1],))
+    (first,), (d,) = exchange(ops, pivot.swaps[1], (first,), (d,))
+    l1, l2 = pivot.multipliers
+    return (second - l1 * first, d - l2 * first), first
+
+
+def cyclic_corner(rows: tuple[Any, Any]) -> list[tuple[Any, Any]]:
+    """The 2 x 2 matrix in (x[n-1], x[0]) that remains: columns k and k + 1 are now n - 1 and n = 0."""
+    return [(row[0] + row[3], row[1] + row[4]) for row in rows]
+
+
+def cyclic_backward(x1: Any, x2: Any, ends: tuple[Any, Any], pivot: CyclicPivot, q: Any) -> Any:
+    q0, q1, q2, q_last, q_zero = pivot.row
+    return (q - q1 * x1 - q2 * x2 - q_last * ends[0] - q_zero * ends[1]) / q0
+
+
+class CornerPivot(NamedTuple):
+    """The 2 x 2 corner eliminated: the exchange, the multiplier, the pivot row (q0, q1) and the last pivot."""
+
+    swap: Any
+    multiplier: Any
+    q0: Any
+    q1: Any
+    rest: Any
+
+
+def corner_eliminate(ops: Any, corner: list[tuple[Any, Any]]) -> CornerPivot:
+    (a00, a01), (a10, a11) = corner
+    swap = ops.size(a10) > ops.size(a00)
+    (q0, q1), (o0, o1) = exchange(ops, swap, (a00, a01), (a10, a11))
+    return CornerPivot(swap, o0 / q0, q0, q1, o1 - o0 / q0 * q1)
+
+
+def solve_corner(ops: Any, corner: CornerPivot, carried: tuple[Any, Any]) -> tuple[Any, Any]:
+    """x[n-1] and x[0]."""
+    (q,), (o,) = exchange(ops, corner.swap, (carried[0],), (carried[1],))
+    x_zero = (o - corner.multiplier * q) / corner.rest
+    return (q - corner.q1 * x_zero) / corner.q0, x_zero
+
+
+def determinant(ops: Any, pivots: list[Any], swaps: list[Any], periodic_rows: int) -> tuple[Any, Any]:
+    """Sign and log |det| from pivots and exchanges; a cyclic matrix of n rows has its column 0 moved to the end."""
+    log = sum(ops.log_abs(pivot) for pivot in pivots)
+    sign = ops.one(pivots[0]) * (-1.0 if periodic_rows and periodic_rows % 2 == 0 else 1.0)
+    for pivot in pivots:
+        sign = sign * ops.sign(pivot)
+    for swap in swaps:
+        sign = ops.where(swap, -sign, sign)
+    return sign, log

@@ -1,0 +1,17 @@
+"""Compiled inner loops, with no array framework in them."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import pathlib
+
+
+@functools.cache
+def source_hash() -> int:
+    """A number that changes with any kernel source: closed over by cached kernels, whose cache sees only its own file."""
+    digest = hashlib.sha256()
+    folder = pathlib.Path(__file__).parent
+    for path in [folder.parent / "elimination.py", *sorted(folder.glob("*.py"))]:
+        digest.update(path.read_bytes())
+    return int.from_bytes(digest.digest()[:7], "little")

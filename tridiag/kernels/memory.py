@@ -1,0 +1,144 @@
+"""Raw memory, atomics and threads for nopython code: module-level intrinsics, so that kernels stay cacheable.
+
+A parallel job is a block of int64 words; word 0 counts the items claimed. The calling thread works too, helpers are plain
+POSIX threads that end with the call: nothing to initialise, nothing that a fork could break, no Python.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+I64 = ir.IntType(64)
+
+
+@intrinsic
+def word(typing, address):
+    """The int64 at an address."""
+
+    def generate(context, builder, signature, args):
+        return builder.load(builder.inttoptr(args[0], I64.as_pointer()))
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def set_word(typing, address, value):
+    def generate(context, builder, signature, args):
+        builder.store(args[1], builder.inttoptr(args[0], I64.as_pointer()))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+@intrinsic
+def half_word(typing, address):
+    """The int32 at an address."""
+
+    def generate(context, builder, signature, args):
+        return builder.load(builder.inttoptr(args[0], ir.IntType(32).as_pointer()))
+
+    return types.int32(types.int64), generate
+
+
+@intrinsic
+def set_half_word(typing, address, value):
+    def generate(context, builder, signature, args):
+        builder.store(args[1], builder.inttoptr(args[0], ir.IntType(32).as_pointer()))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int32), generate
+
+
+@intrinsic
+def fetch_add(typing, address, value):
+    """Atomic: the int64 at an address, and add to it."""
+
+    def generate(context, builder, signature, args):
+        return builder.atomic_rmw("add", builder.inttoptr(args[0], I64.as_pointer()), args[1], "seq_cst")
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def pointer(typing, address, like):
+    """The address as a pointer to the type of ``like``."""
+
+    def generate(context, builder, signature, args):
+        return builder.inttoptr(args[0], context.get_value_type(like).as_pointer())
+
+    return types.CPointer(like)(types.int64, like), generate
+
+
+@intrinsic
+def load(typing, address, like):
+    """The value of the type of ``like`` at an address."""
+
+    def generate(context, builder, signature, args):
+        value = builder.load(builder.inttoptr(args[0], context.get_value_type(like).as_pointer()))
+        value.align = context.get_abi_sizeof(context.get_value_type(getattr(like, "underlying_float", like)))
+        return value
+
+    return like(types.int64, like), generate
+
+
+@intrinsic
+def store(typing, address, value):
+    def generate(context, builder, signature, args):
+        done = builder.store(args[1], builder.inttoptr(args[0], context.get_value_type(value).as_pointer()))
+        done.align = context.get_abi_sizeof(context.get_value_type(getattr(value, "underlying_float", value)))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, value), generate
+
+
+def c_function(body, name):
+    """An intrinsic: the address of a C function void *(void *job) that calls body(job, zero); it lives in the caller's module."""
+
+    @intrinsic
+    def address(typing, like):
+        def generate(context, builder, signature, args):
+            module, symbol = builder.module, f"{name}_{like}"
+            function = module.globals.get(symbol)
+            if function is None:
+                byte = ir.IntType(8).as_pointer()
+                function = ir.Function(module, ir.FunctionType(byte, [byte]), symbol)
+                function.linkage = "internal"
+                inner = ir.IRBuilder(function.append_basic_block("entry"))
+                sig = types.void(types.int64, like)
+                compiled = context.compile_subroutine(inner, body, sig)
+                values = [inner.ptrtoint(function.args[0], I64), context.get_constant_null(like)]
+                context.call_internal_no_propagate(inner, compiled.fndesc, sig, values)
+                inner.ret(ir.Constant(byte, None))
+            return builder.ptrtoint(function, I64)
+
+        return types.int64(like), generate
+
+    return address
+
+
+_create = types.ExternalFunction("pthread_create", types.int32(types.int64, types.int64, types.int64, types.int64))
+_join = types.ExternalFunction("pthread_join", types.int32(types.int64, types.int64))
+malloc = types.ExternalFunction("malloc", types.int64(types.uint64))
+free = types.ExternalFunction("free", types.void(types.int64))
+MOST_THREADS = 256
+
+
+@njit
+def start(function, job, helpers):
+    """Start helpers; fewer may start, which only slows the job down. Returns the block that `finish` takes."""
+    handles = malloc(types.uint64(8 * MOST_THREADS + 8))
+    started = 0
+    for _ in range(min(helpers, MOST_THREADS)):
+        if _create(handles + 8 + 8 * started, 0, function, job) == 0:
+            started += 1
+    set_word(handles, started)
+    return handles
+
+
+@njit
+def finish(handles):
+    for k in range(word(handles)):
+        _join(word(handles + 8 + 8 * k), 0)
+    free(handles)

@@ -1,0 +1,114 @@
+"""The job of a kernel call from shapes and strides alone: which batch axes are matrices, which are right sides; pure.
+
+Axes along which the matrix is constant are right sides that share it. Adjacent axes that all operands walk through alike
+are merged. The last axis is the one with the smallest stride: its systems are neighbours in memory and in a tile.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tridiag.kernels import job as J
+from tridiag.shapes import Form
+
+Axis = tuple[int, tuple[int, ...]]  # length, the strides of a, b, c, where, d, x
+
+SCRATCH = 512 * 1024  # bytes of one tile array that stays in a core's L2: measured on a 1 MiB L2
+LANES, FEWEST_LANES = 16, 4
+WORTH_A_THREAD = 100_000  # unknowns; below, starting a thread (about 30 us) costs more than it saves
+PROMISES = {False: J.PLAIN, True: J.PIVOTED, "auto": J.AUTO}
+
+
+def threads() -> int:
+    """The cores granted to this process, or fewer where OMP_NUM_THREADS says so."""
+    granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return min(granted, int(asked)) if asked.isdigit() and int(asked) > 0 else granted
+
+
+class Job(NamedTuple):
+    """The words of a job with its pointers still zero, the number of helper threads, the matrix axes in kernel order."""
+
+    words: Any
+    helpers: int
+    order: tuple[int, ...]
+
+    def restore(self, values: Any, form: Form) -> Any:
+        """One value for each matrix, from the order of the kernel to the batch shape of the matrices."""
+        axes = sorted(self.order)
+        values = values.reshape([form.shape[k] for k in self.order])
+        return values.transpose([self.order.index(k) for k in axes]).reshape(form.matrix_batch)
+
+
+def batch_axes(form: Form, shapes: Sequence[Any], strides: Sequence[Any]) -> tuple[list[int], list[Axis], list[Axis]]:
+    """The axes of the matrices and of the right sides, outermost first; stride 0 where an operand is constant."""
+
+    def steps(k: int) -> tuple[int, ...]:
+        return tuple(0 if s is None or s[k] == 1 else t[k] for s, t in zip(shapes, strides, strict=True))
+
+    axes = [k for k, length in enumerate(form.shape) if k != form.axis and length != 1]
+    order = sorted((k for k in axes if form.matrix_shape[k] != 1), key=lambda k: -sum(map(abs, steps(k)[:4])))
+    sides = sorted((k for k in axes if form.matrix_shape[k] == 1), key=lambda k: -sum(map(abs, steps(k)[4:])))
+    return order, merge([(form.shape[k], steps(k)) for k in order]), merge([(form.shape[k], steps(k)) for k in sides])
+
+
+def merge(axes: list[Axis]) -> list[Axis]:
+    merged: list[Axis] = []
+    for length, steps in axes:
+        if merged and all(outer == inner * length for outer, inner in zip(merged[-1][1], steps, strict=True)):
+            merged[-1] = (merged[-1][0] * length, steps)
+        else:
+            merged.append((length, steps))
+    return merged
+
+
+def width(n: int, itemsize: int, shared: bool) -> int:
+    """Systems in a tile: as many as keep its arrays in cache, at most LANES, at least FEWEST_LANES."""
+    fitting = SCRATCH // max(1, 4 * n * itemsize)
+    return max(FEWEST_LANES, min(LANES, 1 << max(0, fitting.bit_length() - 1)))
+
+
+def chunk_count(tiles: int, right_sides: int, helpers: int) -> int:
+    """Into how many chunks the right sides of a tile are split, where there are too few tiles for the threads."""
+    if helpers == 0 or tiles >= 4 * (helpers + 1):
+        return 1
+    return min(right_sides, -(-4 * (helpers + 1) // tiles)) if right_sides else 1
+
+
+def job(form: Form, shapes: Sequence[Any], strides: Sequence[Any], itemsize: int, flags: int = 0) -> Job:
+    """The job of a call from the shapes and the strides in bytes of a, b, c, where, d, x (None: not there)."""
+    return _job(form, tuple(shapes), tuple(strides), itemsize, flags, threads())
+
+
+@functools.lru_cache(1024)
+def _job(form: Form, shapes: Any, strides: Any, itemsize: int, flags: int, granted: int) -> Job:
+    order, matrices, right_sides = batch_axes(form, shapes, strides)
+    count, sides = math.prod(a[0] for a in matrices), math.prod(a[0] for a in right_sides)
+    if flags & (J.FACTORING | J.DETERMINANT):
+        sides = 0
+    shared = count < FEWEST_LANES and (sides > 1 or bool(flags & (J.FACTORING | J.FACTORED)))
+    lanes = width(form.n, itemsize, shared)
+    if not shared:
+        lanes = min(lanes, max(1, count))
+    tiles = count if shared else -(-count // lanes)
+    helpers = granted - 1 if form.n * count * max(1, sides) >= WORTH_A_THREAD else 0
+    chunks = chunk_count(tiles, sides, helpers)
+    words = np.zeros(J.AXES + J.AXIS_WORDS * (len(matrices) + len(right_sides)), np.int64)
+    for option, flag in ((form.transpose, J.TRANSPOSE), (form.periodic, J.PERIODIC), (shapes[3] is not None, J.MASKED)):
+        flags |= flag if option else 0
+    words[: J.POINTERS] = (
+        0, tiles * chunks, form.n, lanes, flags, PROMISES[form.pivoting], count, sides, chunks, shared,
+        len(matrices), len(right_sides),
+    )  # fmt: skip
+    for k, (shape, stride) in enumerate(zip(shapes, strides, strict=True)):
+        words[J.STRIDES + k] = 0 if shape is None or shape[form.axis] == 1 else stride[form.axis]
+    for k, (length, steps) in enumerate([*matrices, *right_sides]):
+        words[J.AXES + J.AXIS_WORDS * k : J.AXES + J.AXIS_WORDS * (k + 1)] = (length, *steps)
+    words.flags.writeable = False
+    return Job(words, min(helpers, max(0, tiles * chunks - 1)), tuple(order))

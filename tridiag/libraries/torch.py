@@ -1,0 +1,129 @@
+"""PyTorch's spelling of the array operations."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import torch
+
+from tridiag.arrays import dtype_name, refuse_dtype
+
+
+class Operations:
+    zero = staticmethod(torch.zeros_like)
+    one = staticmethod(torch.ones_like)
+    broadcast = staticmethod(torch.broadcast_to)
+    all = staticmethod(torch.all)
+    any = staticmethod(torch.any)
+    sign = staticmethod(torch.sgn)
+    unsqueeze = staticmethod(torch.unsqueeze)
+    reshape = staticmethod(torch.reshape)
+
+    @staticmethod
+    def where(condition: Any, x: Any, y: Any) -> Any:
+        if isinstance(condition, bool):
+            return x if condition else y
+        return torch.where(condition, x, y)
+
+    @staticmethod
+    def size(x: Any) -> Any:
+        """|Re x| + |Im x|, LAPACK's measure of a pivot."""
+        return x.real.abs() + x.imag.abs() if x.is_complex() else x.abs()
+
+    @staticmethod
+    def log_abs(x: Any) -> Any:
+        return x.abs().log()
+
+    @staticmethod
+    def row(x: Any, i: int, axis: int) -> Any:
+        return x.select(axis, i if x.shape[axis] != 1 else 0)
+
+    @staticmethod
+    def slice(x: Any, part: slice, axis: int) -> Any:
+        return x.narrow(axis, part.start, part.stop - part.start)
+
+    @staticmethod
+    def store(x: Any, i: int, axis: int, row: Any) -> None:
+        x.select(axis, i).copy_(row)
+
+    @staticmethod
+    def concatenate(parts: Any, axis: int) -> Any:
+        return torch.cat(tuple(parts), dim=axis)
+
+    @staticmethod
+    def stretch(x: Any, n: int, axis: int) -> Any:
+        return x.expand(x.shape[:axis] + (n,) + x.shape[axis + 1 :])
+
+    @staticmethod
+    def positions(n: int, rank: int, axis: int, like: Any) -> Any:
+        return torch.arange(n, device=like.device).reshape((1,) * axis + (n,) + (1,) * (rank - 1 - axis))
+
+    @staticmethod
+    def maximum(x: Any, axis: int) -> Any:
+        return x.amax(dim=axis)
+
+    @staticmethod
+    def limits(x: Any) -> tuple[float, float]:
+        info = torch.finfo(x.dtype)
+        return float(info.eps), float(info.tiny)
+
+    @staticmethod
+    def empty(shape: Any, like: Any) -> Any:
+        return torch.empty(shape, dtype=like.dtype, device=like.device)
+
+    @staticmethod
+    def nan(x: Any) -> Any:
+        return torch.full((), float("nan"), dtype=x.dtype, device=x.device)
+
+    @staticmethod
+    def zero_status(x: Any) -> Any:
+        return torch.zeros(x.shape, dtype=torch.int32, device=x.device)
+
+
+def convert(name: str, x: Any) -> Any:
+    """A tensor or a scalar of a dtype that can be solved in."""
+    if isinstance(x, np.generic):
+        x = x.item()
+    dtype = x.dtype if isinstance(x, torch.Tensor) else type(x)
+    if dtype in (bool, torch.bool):
+        refuse_dtype(name, "bool")
+    if isinstance(x, torch.Tensor) and not (dtype.is_floating_point or dtype.is_complex or dtype in INTEGERS):
+        refuse_dtype(name, dtype_name(dtype))
+    return x
+
+
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+def result_dtype(arguments: Any) -> str:
+    """torch's promotion of the tensors; a Python scalar only changes the kind; integers become the default dtype."""
+    dtype = functools.reduce(torch.promote_types, (x.dtype for x in arguments if isinstance(x, torch.Tensor)))
+    if not (dtype.is_floating_point or dtype.is_complex):
+        dtype = torch.get_default_dtype()
+    if any(isinstance(x, complex) for x in arguments):
+        dtype = dtype.to_complex()
+    return dtype_name(dtype)
+
+
+def cast(x: Any, dtype: str, like: Any = None) -> Any:
+    if isinstance(x, torch.Tensor):
+        return x.to(getattr(torch, dtype))
+    return torch.as_tensor(x, dtype=getattr(torch, dtype))
+
+
+def boolean(x: Any) -> Any:
+    return torch.as_tensor(x)
+
+
+def device(arguments: Any) -> str:
+    """The device type of all tensors."""
+    found = {str(x.device) for x in arguments if isinstance(x, torch.Tensor)}
+    if len(found) > 1:
+        raise TypeError(f"the tensors are on different devices: {', '.join(sorted(found))}; move them to one")
+    return found.pop().partition(":")[0]
+
+
+def traced(arguments: Any) -> bool:
+    return False

@@ -1,0 +1,96 @@
+"""Axes and broadcasting of the arguments of a system: pure functions of shapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+Shape = tuple[int, ...]
+
+
+class Form(NamedTuple):
+    """What a backend must know beside the arrays; static and hashable.
+
+    Every array has the rank of ``shape``, the system axis at ``axis`` (of length n, or 1 where the entry is constant
+    along it), and batch axes of full length or 1.
+    """
+
+    shape: Shape  # the broadcast shape of all arguments, the shape of the solution
+    matrix_shape: Shape  # the same without the right side: where this is 1, systems share their matrix
+    axis: int
+    periodic: bool = False
+    transpose: bool = False
+    pivoting: bool | str = "auto"
+    overwrite_d: bool = False
+
+    @property
+    def n(self) -> int:
+        return self.shape[self.axis]
+
+    @property
+    def batch(self) -> Shape:
+        """The batch shape of the systems."""
+        return self.shape[: self.axis] + self.shape[self.axis + 1 :]
+
+    @property
+    def matrix_batch(self) -> Shape:
+        """The batch shape of the matrices."""
+        return self.matrix_shape[: self.axis] + self.matrix_shape[self.axis + 1 :]
+
+
+def normalise_axis(axis: int, rank: int) -> int:
+    """The axis as a number from 0 to rank - 1."""
+    if not -rank <= axis < rank:
+        raise ValueError(
+            f"axis {axis} is out of range: the arguments broadcast to {rank} dimension(s); give an axis from {-rank} to {rank - 1}"
+        )
+    return axis % rank
+
+
+def lift(shape: Shape, rank: int, axis: int) -> Shape:
+    """The shape with ones put in: a 1-D argument lies along ``axis``, any other aligns to the right as in NumPy."""
+    if len(shape) == 1:
+        return (1,) * axis + shape + (1,) * (rank - 1 - axis)
+    return (1,) * (rank - len(shape)) + shape
+
+
+def broadcast(shapes: Mapping[str, Shape], given: Mapping[str, Shape]) -> Shape:
+    """The broadcast of equally long shapes; the error names the argument that does not fit."""
+    if math.prod(map(len, shapes.values())) == 0:
+        return ()
+    result: list[int] = []
+    for lengths in zip(*shapes.values(), strict=True):
+        wanted = [k for k in lengths if k != 1] or [1]
+        result.append(wanted[0])
+        for name, length in zip(shapes, lengths, strict=True):
+            if length not in (1, wanted[0]):
+                told = ", ".join(f"{key} {value}" for key, value in given.items())
+                raise ValueError(
+                    f"the shapes do not broadcast: {told}; {name} has length {length} where another argument has "
+                    f"{wanted[0]}; every axis must have the full length or 1"
+                )
+    return tuple(result)
+
+
+def align(given: Mapping[str, Shape], axis: int) -> tuple[dict[str, Shape], int]:
+    """The lifted shape of every argument, and the axis counted from the front."""
+    rank = max(map(len, given.values()))
+    if rank == 0:
+        raise ValueError("all arguments are scalars; at least one must be an array that has the system axis")
+    axis = normalise_axis(axis, rank)
+    lifted = {name: lift(shape, rank, axis) for name, shape in given.items()}
+    check_full_length(lifted, given, axis)
+    broadcast(lifted, given)
+    return lifted, axis
+
+
+def check_full_length(lifted: Mapping[str, Shape], given: Mapping[str, Shape], axis: int) -> None:
+    """Off-diagonals of length n - 1, as LAPACK takes them, get an error that says how to pad them."""
+    n = max((lifted[name][axis] for name in lifted if name not in ("a", "c")), default=0)
+    for name, pad in (("a", "one entry in front"), ("c", "one entry at the end")):
+        if name in lifted and lifted[name][axis] == n - 1 and n > 2:
+            raise ValueError(
+                f"{name} has length {n - 1} along the system axis and the system has {n} rows (shape {given[name]}): "
+                f"full length is wanted; pad {name} with {pad}, whose value is never read unless periodic=True"
+            )

@@ -1,0 +1,240 @@
+"""The verbs on tridiagonal systems: prepare the arguments, choose a backend, run it, restore the caller's dtype."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from tridiag import outputs
+from tridiag.arrays import common_library
+from tridiag.backends import Backend
+from tridiag.dispatch import choose
+from tridiag.prepare import Call, prepare
+from tridiag.singular import raise_if_singular
+
+Array = Any
+
+
+def solve(
+    a: Array,
+    b: Array,
+    c: Array,
+    d: Array,
+    *,
+    axis: int = -1,
+    backend: str = "auto",
+    pivoting: bool | str = "auto",
+    periodic: bool = False,
+    where: Array | None = None,
+    transpose: bool = False,
+    check: bool | None = None,
+    overwrite_d: bool = False,
+    out: Array | None = None,
+) -> Array:
+    r"""Solve many tridiagonal systems at once.
+
+    .. math:: a_i x_{i-1} + b_i x_i + c_i x_{i+1} = d_i, \qquad i = 0 \ldots n - 1
+
+    Parameters
+    ----------
+    a, b, c : array
+        The diagonals, all of full length n along ``axis``. ``a[0]`` and ``c[n-1]`` are never read, unless ``periodic``.
+        They broadcast against ``d``: a 1-D argument lies along ``axis``, length 1 and scalars stand for a constant, and
+        a matrix shared by several right sides is eliminated once.
+    d : array
+        The right sides. float32, float64, complex64, complex128; float16 and bfloat16 compute in float32; integers
+        promote as in the library of the arrays (NumPy, JAX or PyTorch).
+    axis : int
+        The system axis in the broadcast shape.
+    backend : str
+        "auto", a name of `tridiag.backends`, or a library ("numba"). A named backend runs or raises.
+    pivoting : bool or "auto"
+        False: plain elimination. True: partial pivoting, as LAPACK. "auto": plain elimination where a certificate,
+        computed on the way, shows that it is accurate; else partial pivoting and iterative refinement.
+    periodic : bool
+        ``a[0]`` couples row 0 with x[n-1], ``c[n-1]`` row n-1 with x[0].
+    where : boolean array
+        Rows where it is False are taken out: couplings to them are cut, and their x is 0.
+    transpose : bool
+        Solve with the transposed matrix.
+    check : bool or None
+        None: raise for singular systems where the values are in host memory and outside a trace. False: never raise.
+        True: raise, also where that must synchronise a GPU; inside a trace it is a ValueError.
+    overwrite_d : bool
+        Allow the solution to be written to ``d``; NumPy and PyTorch then return ``d``, JAX may alias it inside jit.
+    out : array
+        Takes the solution; it may not overlap an argument. Not with JAX arrays.
+
+    Returns
+    -------
+    array
+        x, of the broadcast shape, in the library and on the device of the arguments.
+
+    Raises
+    ------
+    SingularSystemError
+        Elimination with partial pivoting met an exactly zero pivot; see ``check``. A singular system is NaN throughout;
+        no other system is affected. NaN or infinite input is not singular: it propagates.
+    BackendError
+        The backend named cannot run this problem, or no such backend exists.
+    ValueError, TypeError
+        Shapes, axis, dtypes, libraries or ``out`` do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np, tridiag
+    >>> x = tridiag.solve(-1.0, 4.0, -1.0, np.full((2, 3), 2.0))
+    >>> x
+    array([[0.71428571, 0.85714286, 0.71428571],
+           [0.71428571, 0.85714286, 0.71428571]])
+
+    Notes
+    -----
+    Thomas algorithm and LAPACK's xGTSV; the certificate is \|L\|\|U\| <= 3 \|A\| (Higham, Accuracy and Stability of
+    Numerical Algorithms, chapter 9), refinement after Skeel (1980).
+    """
+    arguments = {"a": a, "b": b, "c": c, "d": d}
+    call = prepare(
+        "solve", arguments, axis=axis, pivoting=pivoting, periodic=periodic, where=where, transpose=transpose, overwrite_d=overwrite_d
+    )
+    chosen = choose(call.problem, backend).backend
+    if where is not None:
+        arguments["where"] = where
+    destination = outputs.target(call, arguments, out, overwrite_d)
+    return run(call, chosen, wants_check(call, check), destination)
+
+
+def wants_check(call: Call, check: bool | None) -> bool:
+    """Whether singular systems raise."""
+    if check and call.traced:
+        raise ValueError(
+            "check=True reads values, which a trace does not have; use tridiag.factor(...).status inside the trace, "
+            "or check=None to get NaN in singular systems"
+        )
+    return bool(check) or (check is None and call.problem.device == "cpu" and not call.traced)
+
+
+def run(call: Call, backend: Backend, check: bool, out: Any = None, factors: Any = None) -> Array:
+    """Run a prepared solve in its library, and give the result the caller's dtype."""
+    if 0 in call.form.shape:
+        return empty(call) if out is None else out
+    x = importlib.import_module(f"tridiag.autodiff.{call.library}").solve(call, backend, check, out, factors)
+    if out is not None and x is not out:
+        out[...] = x
+        return out
+    return x if call.result_dtype == call.problem.dtype else call.module().cast(x, call.result_dtype)
+
+
+def empty(call: Call) -> Array:
+    """The solution of no systems, or of systems without rows."""
+    operations = call.module().Operations
+    d = call.module().cast(call.d, call.result_dtype)
+    return operations.broadcast(d, call.form.shape)
+
+
+def matmul(
+    a: Array,
+    b: Array,
+    c: Array,
+    x: Array,
+    *,
+    axis: int = -1,
+    periodic: bool = False,
+    where: Array | None = None,
+    transpose: bool = False,
+) -> Array:
+    r"""Multiply tridiagonal matrices with vectors.
+
+    .. math:: y_i = a_i x_{i-1} + b_i x_i + c_i x_{i+1}
+
+    Parameters
+    ----------
+    a, b, c, x : array
+        As in `tridiag.solve`, which this undoes; all axes broadcast.
+    axis, periodic, where, transpose
+        As in `tridiag.solve`. Rows that ``where`` takes out give 0.
+
+    Returns
+    -------
+    array
+        y, of the broadcast shape.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `tridiag.solve`. A singular matrix multiplies as any other.
+
+    Examples
+    --------
+    >>> import numpy as np, tridiag
+    >>> tridiag.matmul(-1.0, 2.0, -1.0, np.array([1.0, 2.0, 4.0]))
+    array([ 0., -1.,  6.])
+
+    Notes
+    -----
+    The definition, in 5 passes over the arrays.
+    """
+    from tridiag.rows import bands, multiply
+
+    call = prepare("matmul", {"a": a, "b": b, "c": c, "d": x}, axis=axis, periodic=periodic, where=where, transpose=transpose)
+    if 0 in call.form.shape:
+        return empty(call)
+    ops, mask, x = call.module().Operations, call.matrix[3], call.d
+    x = ops.broadcast(x, call.form.shape)
+    if mask is not None:
+        x = ops.where(mask, x, ops.zero(x))
+    y = multiply(ops, bands(ops, call.matrix, call.form), x, call.form)
+    return call.module().cast(y, call.result_dtype)
+
+
+def slogdet(
+    a: Array,
+    b: Array,
+    c: Array,
+    *,
+    axis: int = -1,
+    periodic: bool = False,
+    where: Array | None = None,
+    backend: str = "auto",
+) -> tuple[Array, Array]:
+    r"""Sign and logarithm of the absolute value of the determinants of tridiagonal matrices.
+
+    .. math:: \det A = \mathrm{sign} \cdot \exp(\mathrm{logabsdet}), \qquad \det A = \pm \prod_i u_{ii}
+
+    Parameters
+    ----------
+    a, b, c : array
+        The diagonals, as in `tridiag.solve`; all axes broadcast.
+    axis, periodic, where, backend
+        As in `tridiag.solve`. A row that ``where`` takes out counts as a row of the identity.
+
+    Returns
+    -------
+    sign, logabsdet : array
+        Over the batch axes, as `numpy.linalg.slogdet`: a singular matrix gives 0 and -inf, and raises nothing.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `tridiag.solve`.
+
+    Examples
+    --------
+    >>> import tridiag
+    >>> sign, logabsdet = tridiag.slogdet([0.0, 1.0], [2.0, 3.0], [5.0, 0.0])
+    >>> float(sign), round(float(logabsdet), 6)
+    (1.0, 0.0)
+
+    Notes
+    -----
+    Elimination with partial pivoting, LAPACK's xGTTRF.
+    """
+    call = prepare("slogdet", {"a": a, "b": b, "c": c}, axis=axis, pivoting=True, periodic=periodic, where=where)
+    chosen = choose(call.problem, backend).backend
+    sign, logarithm = importlib.import_module(f"tridiag.autodiff.{call.library}").slogdet(call, chosen)
+    cast = call.module().cast
+    real = call.result_dtype if call.result_dtype.startswith(("float", "bfloat")) else call.problem.dtype.replace("complex128", "float64").replace("complex64", "float32")
+    return cast(sign, call.result_dtype), cast(logarithm, real)
+
+
+__all__ = ["common_library", "matmul", "raise_if_singular", "slogdet", "solve"]
