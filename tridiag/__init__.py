@@ -5,6 +5,19 @@ Row i is ``a[i] x[i-1] + b[i] x[i] + c[i] x[i+1] = d[i]``; ``a[0]`` and ``c[n-1]
 
 from tridiag._version import __version__
 from tridiag.errors import BackendError, SingularSystemError
+from tridiag.factorization import Factorization, factor
+from tridiag.report import backends, explain
 from tridiag.systems import matmul, slogdet, solve
 
-__all__ = ["BackendError", "SingularSystemError", "__version__", "matmul", "slogdet", "solve"]
+__all__ = [
+    "BackendError",
+    "Factorization",
+    "SingularSystemError",
+    "__version__",
+    "backends",
+    "explain",
+    "factor",
+    "matmul",
+    "slogdet",
+    "solve",
+]

@@ -5,6 +5,7 @@ Cost: about 12 passes over one row of all systems per row; every row is read whe
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -73,15 +74,34 @@ def substitute(ops: Any, factors: Factors, where: Any, d: Any, form: Form, store
     for i, pivot in enumerate(factors.pivots):
         row = read_right_side(ops, where, d, form, i)
         carried, q = el.forward(ops, carried, pivot, row)
-        if where is not None:
-            carried = ops.where(ops.row(where, i, form.axis), carried, ops.zero(carried))
+        carried = keep_row(ops, where, form, i, carried)
         kept.append(q)
     x1, x2 = carried / factors.last, ops.zero(carried)
     for i in range(form.n - 1, -1, -1):
-        if where is not None:
-            x1 = ops.where(ops.row(where, i, form.axis), x1, ops.zero(x1))
+        x1 = keep_row(ops, where, form, i, x1)
         store(i, x1)
         x1, x2 = el.backward(x1, x2, factors.pivots[i], kept[i]), x1
+
+
+def substitute_transposed(
+    ops: Any, factors: Factors, where: Any, d: Any, form: Form, store: Callable[[int, Any], None]
+) -> None:
+    """With the factors of A, the solution of A^T x = d."""
+    rows = factors.pivots[1:]
+    zero = ops.zero(read_right_side(ops, where, d, form, 0))
+    kept, z1, z2 = [], zero, zero
+    for k in range(form.n):
+        q0 = rows[k].q0 if k < form.n - 1 else factors.last
+        q1, q2 = (rows[k - 1].q1 if k > 0 else ops.zero(q0)), (rows[k - 2].q2 if k > 1 else None)
+        z = el.forward_transposed(z1, z2, q1, q2, q0, read_right_side(ops, where, d, form, k))
+        z1, z2 = keep_row(ops, where, form, k, z), z1
+        kept.append(z1)
+    carried = z1
+    for k in range(form.n - 2, -1, -1):
+        carried, x = el.backward_transposed(ops, carried, rows[k], kept[k])
+        carried = keep_row(ops, where, form, k, carried)
+        store(k + 1, keep_row(ops, where, form, k + 1, x))
+    store(0, carried)
 
 
 def substitute_cyclic(
@@ -94,24 +114,30 @@ def substitute_cyclic(
         kept.append(q)
     ends = el.solve_corner(ops, factors.corner, carried)
     x1, x2 = ends
-    store_kept(ops, where, form, store, form.n - 1, ends[0])
-    store_kept(ops, where, form, store, 0, ends[1])
+    store(form.n - 1, keep_row(ops, where, form, form.n - 1, ends[0]))
+    store(0, keep_row(ops, where, form, 0, ends[1]))
     for i in range(form.n - 2, 0, -1):
         x1, x2 = el.cyclic_backward(x1, x2, ends, factors.pivots[i - 1], kept[i - 1]), x1
-        store_kept(ops, where, form, store, i, x1)
+        store(i, keep_row(ops, where, form, i, x1))
 
 
-def store_kept(ops: Any, where: Any, form: Form, store: Callable[[int, Any], None], i: int, x: Any) -> None:
-    store(i, x if where is None else ops.where(ops.row(where, i, form.axis), x, ops.zero(x)))
+def keep_row(ops: Any, where: Any, form: Form, i: int, x: Any) -> Any:
+    """x, or 0 where row i is taken out."""
+    return x if where is None else ops.where(ops.row(where, i, form.axis), x, ops.zero(x))
 
 
 def solve(ops: Any, matrix: Matrix, d: Any, form: Form, factors: Factors | None = None) -> tuple[Any, Any]:
     """The solution and the status of every matrix, under the promise ``form.pivoting``."""
-    factors = factors or factor(ops, matrix, form)
-    x = solve_factored(ops, factors, matrix[3], d, form)
-    if form.pivoting == "auto" and not ops.all(factors.certified):
-        x = ops.where(ops.unsqueeze(factors.certified, form.axis), x, refine(ops, factors, matrix, d, form, x))
-    return x, factors.status
+    if form.periodic and form.transpose:
+        factors = None  # a cyclic matrix is eliminated again for its transpose
+    turned = factors is not None and form.transpose
+    factors = factor(ops, matrix, form) if factors is None else factors
+    again = functools.partial(solve_factored, ops, factors, matrix[3], form=form, turned=turned)
+    x = again(d)
+    certified = ops.reshape(factors.certified, form.matrix_batch)
+    if form.pivoting == "auto" and not ops.all(certified):
+        x = ops.where(ops.unsqueeze(certified, form.axis), x, refine(ops, again, matrix, d, form, x))
+    return x, ops.reshape(factors.status, form.matrix_batch)
 
 
 def factor(ops: Any, matrix: Matrix, form: Form) -> Factors:
@@ -136,14 +162,16 @@ def slogdet(ops: Any, matrix: Matrix, form: Form) -> tuple[Any, Any]:
     return el.determinant(ops, pivots, swaps, form.n if form.periodic else 0)
 
 
-def solve_factored(ops: Any, factors: Factors, where: Any, d: Any, form: Form) -> Any:
+def solve_factored(ops: Any, factors: Factors, where: Any, d: Any, form: Form, turned: bool) -> Any:
+    """x from factors, which are those of the transpose where ``turned``."""
     x = ops.empty(form.shape, d)
-    substitute(ops, factors, where, d, form, lambda i, row: ops.store(x, i, form.axis, row))
-    dead = factors.status != 0
+    method = substitute_transposed if turned else substitute
+    method(ops, factors, where, d, form, lambda i, row: ops.store(x, i, form.axis, row))
+    dead = ops.reshape(factors.status, form.matrix_batch) != 0
     return ops.where(ops.unsqueeze(dead, form.axis), ops.nan(x), x) if ops.any(dead) else x
 
 
-def refine(ops: Any, factors: Factors, matrix: Matrix, d: Any, form: Form, x: Any) -> Any:
+def refine(ops: Any, again: Callable[[Any], Any], matrix: Matrix, d: Any, form: Form, x: Any) -> Any:
     """x improved while its componentwise residual exceeds REFINE_ABOVE eps; the best iterate of every system is kept."""
     diagonals = bands(ops, matrix, form)
     if matrix[3] is not None:
@@ -154,10 +182,10 @@ def refine(ops: Any, factors: Factors, matrix: Matrix, d: Any, form: Form, x: An
     for _ in range(el.REFINE_STEPS):
         if not ops.any(error > bar):
             break
-        y = x + solve_factored(ops, factors, matrix[3], r, form)
+        y = x + again(r)
         r_new, error_new = residual(ops, diagonals, y, d, form)
         improved = (error > bar) & (error_new < error)  # not the neighbours of a system that needs another step
         better = ops.unsqueeze(improved, form.axis)
         x, r = ops.where(better, y, x), ops.where(better, r_new, r)
-        error = ops.where(improved, error_new, error)
+        error = ops.where(improved, error_new, ops.zero(error))  # no better: the next step would repeat this one
     return x

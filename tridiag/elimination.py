@@ -67,6 +67,19 @@ def backward(x1: Any, x2: Any, pivot: Pivot, q: Any) -> Any:
     return (q - pivot.q1 * x1 - pivot.q2 * x2) / pivot.q0
 
 
+def forward_transposed(z1: Any, z2: Any, q1: Any, q2: Any, q0: Any, d: Any) -> Any:
+    """U^T z = d: z[k] from z[k-1], z[k-2], the q1 of row k - 1 and the q2 of row k - 2."""
+    return (d - q1 * z1 - (0 if q2 is None else q2 * z2)) / q0
+
+
+def backward_transposed(ops: Any, carried: Any, pivot: Pivot, z: Any) -> tuple[Any, Any]:
+    """L^T x = z: the carried value for row k, and x[k+1]."""
+    if pivot.swap is None:
+        return z - pivot.multiplier * carried, carried
+    other = z - pivot.multiplier * carried
+    return ops.where(pivot.swap, carried, other), ops.where(pivot.swap, other, carried)
+
+
 def certify(ops: Any, pivot: Pivot, b: Any, new: Any, eps: float, tiny: float) -> Any:
     """Whether plain elimination of row i was harmless: |l c| + |pivot| <= GROWTH |b|, and the pivot is no mere rounding."""
     size, diagonal = ops.size(new), ops.size(b)

@@ -6,11 +6,10 @@ import importlib
 from typing import Any
 
 from tridiag import outputs
-from tridiag.arrays import common_library
+from tridiag.arrays import dtype_name
 from tridiag.backends import Backend
 from tridiag.dispatch import choose
-from tridiag.prepare import Call, prepare
-from tridiag.singular import raise_if_singular
+from tridiag.prepare import REAL_OF, Call, prepare
 
 Array = Any
 
@@ -125,6 +124,11 @@ def run(call: Call, backend: Backend, check: bool, out: Any = None, factors: Any
     return x if call.result_dtype == call.problem.dtype else call.module().cast(x, call.result_dtype)
 
 
+def matrix_dtype(call: Call) -> str:
+    """The dtype in which the matrix of a call is solved."""
+    return dtype_name(call.matrix[1].dtype)
+
+
 def empty(call: Call) -> Array:
     """The solution of no systems, or of systems without rows."""
     operations = call.module().Operations
@@ -233,8 +237,5 @@ def slogdet(
     chosen = choose(call.problem, backend).backend
     sign, logarithm = importlib.import_module(f"tridiag.autodiff.{call.library}").slogdet(call, chosen)
     cast = call.module().cast
-    real = call.result_dtype if call.result_dtype.startswith(("float", "bfloat")) else call.problem.dtype.replace("complex128", "float64").replace("complex64", "float32")
-    return cast(sign, call.result_dtype), cast(logarithm, real)
+    return cast(sign, call.result_dtype), cast(logarithm, REAL_OF.get(call.result_dtype, call.result_dtype))
 
-
-__all__ = ["common_library", "matmul", "raise_if_singular", "slogdet", "solve"]

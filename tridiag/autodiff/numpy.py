@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tridiag.backends import Backend
+from tridiag.factorization import settle_status
 from tridiag.prepare import Call
 from tridiag.singular import raise_if_singular
 
@@ -19,3 +20,8 @@ def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> 
 
 def slogdet(call: Call, backend: Backend) -> Any:
     return backend.module().slogdet(call.matrix, call.form)
+
+
+def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
+    factors = backend.module().factor(call.matrix, call.form)
+    return factors, settle_status(factors.status, call)

@@ -61,6 +61,7 @@ class Backend:
     pivoting: tuple[bool | str, ...] = (False, True, "auto")
     periodic: bool = True
     verbs: tuple[str, ...] = ("solve",)
+    lacks: tuple[tuple[str, str], ...] = ()  # the verbs it does not have for the arrays of a library
 
     def module(self) -> ModuleType:
         return importlib.import_module(f"tridiag.backends.{self.name}")
@@ -78,6 +79,8 @@ class Backend:
             return f"does not have the verb {problem.verb}; it has {', '.join(self.verbs)}"
         if problem.library not in self.arrays:
             return f"takes {' and '.join(self.arrays)} arrays, not {problem.library}"
+        if (problem.verb, problem.library) in self.lacks:
+            return f"does not have the verb {problem.verb} for {problem.library} arrays"
         if problem.device not in self.devices:
             return f"runs on {' and '.join(self.devices)}, not on {problem.device}"
         if problem.dtype not in self.dtypes:
@@ -95,7 +98,7 @@ ANYWHERE = ("cpu", "cuda", "rocm", "tpu")
 
 # fmt: off
 _LINES = (
-    Backend("numba_thomas", "Thomas and pivoted elimination in tiles of systems, threaded", ("numpy", "torch", "jax"), ("numba",), verbs=ALL),
+    Backend("numba_thomas", "Thomas and pivoted elimination in tiles of systems, threaded", ("numpy", "torch", "jax"), ("numba",), verbs=ALL, lacks=(("factor", "jax"), ("slogdet", "jax"), ("slogdet", "torch"))),
     Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=ALL),
     Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=ALL),
     Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=ALL),

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tridiag.arrays import library_of
 from tridiag.kernels import job as J
 from tridiag.layout import Job, job
 from tridiag.rows import Matrix
@@ -65,12 +66,20 @@ def split_complex(matrix: Matrix, d: Any, x: Any, form: Form) -> tuple[Matrix, A
 def real_pairs(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A complex array of any strides as real numbers with a last axis of length 2, without a copy."""
     real = x.real
-    pair = np.lib.stride_tricks.as_strided(real, (*x.shape, 2), (*x.strides, real.itemsize))
-    pair.flags.writeable = x.flags.writeable
-    return pair
+    shape, strides = (*x.shape, 2), (*x.strides, real.itemsize)
+    return np.lib.stride_tricks.as_strided(real, shape, strides, writeable=x.flags.writeable)
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Factors | None = None) -> tuple[Any, Any]:
+    library = library_of(d)
+    if library == "jax":
+        from tridiag.backends import numba_jax
+
+        return numba_jax.solve(matrix, d, form), None
+    if library == "torch":
+        result = d.new_empty(form.shape) if out is None else out
+        _, status = solve(tuple(map(view, matrix)), view(d), form, view(result), factors)
+        return result, status
     x = np.empty(form.shape, d.dtype) if out is None else out
     matrix, d, y, form = split_complex(matrix, d, x, form)
     if factors is not None:
@@ -81,7 +90,13 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Factors 
     return x, plan.restore(status, form).reshape(form.matrix_batch[: len(x.shape) - 1])
 
 
+def view(x: Any) -> Any:
+    """The memory of a torch tensor as a NumPy array, through DLPack, without a copy."""
+    return x if x is None or isinstance(x, np.ndarray) else np.from_dlpack(x.detach().resolve_conj().resolve_neg())
+
+
 def factor(matrix: Matrix, form: Form) -> Factors:
+    matrix = tuple(map(view, matrix))
     count, dtype = math.prod(form.matrix_batch), matrix[1].dtype
     status, kinds = np.zeros(count, np.int32), np.full(count, HARD, np.uint8)
     plan = job(form, [None if x is None else x.shape for x in matrix] + [None, None],

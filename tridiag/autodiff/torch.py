@@ -1,0 +1,148 @@
+"""The derivative rule for PyTorch: one `autograd.Function`, made of itself in every direction.
+
+torch's cotangents are conjugated: w = A^-H g;   d: w,   b_i: -w_i conj(x_i),   a_i: -w_i conj(x_{i-1}),   c_i: -w_i conj(x_{i+1})
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from tridiag.backends import Backend
+from tridiag.factorization import settle_status
+from tridiag.libraries.torch import Operations as ops
+from tridiag.prepare import Call
+from tridiag.rows import Matrix, multiply, shift
+from tridiag.shapes import Form
+from tridiag.singular import raise_if_singular
+
+
+class Options(NamedTuple):
+    form: Form
+    backend: Backend
+    check: bool
+    factors: Any
+
+
+def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> Any:
+    options = Options(call.form, backend, check, factors)
+    differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in (*call.matrix[:3], call.d))
+    if out is None or differentiated:
+        return Solve.apply(*call.matrix[:3], call.d, call.matrix[3], options)
+    direct = out if out.dtype == call.d.dtype else None
+    return forward(call.matrix, call.d, options, direct)
+
+
+def forward(matrix: Matrix, d: Any, options: Options, out: Any = None) -> Any:
+    x, status = options.backend.module().solve(matrix, d, options.form, out, options.factors)
+    if options.check:
+        raise_if_singular("torch", x, status, matrix, options.form)
+    return x
+
+
+class Solve(torch.autograd.Function):
+    @staticmethod
+    def forward(a: Any, b: Any, c: Any, d: Any, where: Any, options: Options) -> Any:
+        return forward((a, b, c, where), d, options)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        a, b, c, d, where, options = inputs
+        ctx.options, ctx.masked, ctx.d_shape = options, where is not None, d.shape
+        saved = (a, b, c, output) if where is None else (a, b, c, output, where)
+        ctx.save_for_backward(*saved)
+        ctx.save_for_forward(*saved)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        a, b, c, x, *rest = ctx.saved_tensors
+        where, options = (rest[0] if rest else None), ctx.options
+        adjoint = options._replace(form=options.form._replace(transpose=not options.form.transpose), check=False)
+        w = Solve.apply(a, b, c, g.conj(), where, adjoint).conj()
+        grads = matrix_cotangents((a, b, c, where), x, w, options.form, ctx.needs_input_grad)
+        return *grads, w.sum_to_size(ctx.d_shape) if ctx.needs_input_grad[3] else None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, a_dot: Any, b_dot: Any, c_dot: Any, d_dot: Any, *_: Any) -> Any:
+        a, b, c, x, *rest = ctx.saved_tensors
+        where, options = (rest[0] if rest else None), ctx.options
+        change = tangent_product((a_dot, b_dot, c_dot, where), x, options.form)
+        right = -change if d_dot is None else d_dot - change
+        return Solve.apply(a, b, c, right.expand(options.form.shape), where, options._replace(check=False))
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, a: Any, b: Any, c: Any, d: Any, where: Any, options: Options) -> Any:
+        size, form = info.batch_size, options.form
+        lifted = [
+            None if x is None else (x.unsqueeze(0) if dim is None else x.movedim(dim, 0))
+            for x, dim in zip((a, b, c, d, where), in_dims, strict=False)
+        ]
+        shared = all(in_dims[k] is None for k in (0, 1, 2, 4))
+        wider = form._replace(
+            shape=(size, *form.shape), matrix_shape=(1 if shared else size, *form.matrix_shape), axis=form.axis + 1
+        )
+        return Solve.apply(*lifted, options._replace(form=wider)), 0
+
+
+def missing(form: Form, where: Any, like: Any) -> tuple[Any, Any]:
+    """Where a and where c are cut: pads, and couplings to rows that are taken out."""
+    n, axis = form.n, form.axis
+    i = ops.positions(n, len(form.shape), axis, like)
+    no_a, no_c = (i < 0, i < 0) if form.periodic else (i == 0, i == n - 1)
+    if where is not None:
+        out = ~ops.stretch(where, n, axis)
+        no_a = no_a | out | shift(ops, out, axis, 1, True)
+        no_c = no_c | out | shift(ops, out, axis, -1, True)
+    return no_a, no_c
+
+
+def matrix_cotangents(matrix: Matrix, x: Any, w: Any, form: Form, needed: Any) -> list[Any]:
+    """The rule, summed over the axes along which an entry is shared; the real part for a real entry."""
+    where, x = matrix[3], x.conj()
+    no_a, no_c = missing(form, where, x)
+    results: list[Any] = []
+    for k, (entry, by, cut) in enumerate(zip(matrix[:3], (1, 0, -1), (no_a, None, no_c), strict=True)):
+        if not needed[k]:
+            results.append(None)
+            continue
+        left, right = (shift(ops, w, form.axis, by, form.periodic), x) if form.transpose else (w, x)
+        if by != 0 and not form.transpose:
+            right = shift(ops, x, form.axis, by, form.periodic)
+        if by == 0:
+            left = w
+        grad = -(left * right)
+        dead = cut if cut is not None else (None if where is None else ~where)
+        if dead is not None:
+            grad = torch.where(dead, torch.zeros_like(grad), grad)
+        if grad.is_complex() and not entry.is_complex():
+            grad = grad.real
+        results.append(grad.sum_to_size(entry.shape))
+    return results
+
+
+def tangent_product(tangents: Matrix, x: Any, form: Form) -> Any:
+    """The change of A times x: a product with the tangents of the diagonals, cut as the diagonals are."""
+    *dots, where = tangents
+    no_a, no_c = missing(form, where, x)
+    no_b = None if where is None else ~where
+    zero = torch.zeros((1,) * x.ndim, dtype=x.dtype, device=x.device)
+    cut = []
+    for dot, gone in zip(dots, (no_a, no_b, no_c), strict=True):
+        dot = zero if dot is None else dot
+        cut.append(dot if gone is None else torch.where(gone, torch.zeros_like(dot), dot))
+    a, b, c = (ops.stretch(v, form.n, form.axis) for v in cut)
+    if form.transpose:
+        a, c = shift(ops, c, form.axis, 1, True), shift(ops, a, form.axis, -1, True)
+    return multiply(ops, (a, b, c), x, form)
+
+
+def slogdet(call: Call, backend: Backend) -> Any:
+    return backend.module().slogdet(call.matrix, call.form)
+
+
+def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
+    with torch.no_grad():
+        factors = backend.module().factor(call.matrix, call.form)
+    device = call.matrix[1].device
+    return factors, torch.as_tensor(settle_status(factors.status, call), device=device)

@@ -1,0 +1,51 @@
+"""`lax.linalg.tridiagonal_solve`: on CPU one LAPACK gtsv call per matrix, O(8n) flops, partial pivoting.
+
+"auto" adds refinement while the componentwise residual is above 4 eps; a further solve is then a further call of gtsv.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from tridiag.backends.jax_scan import refine_with
+from tridiag.libraries.jax import Operations as ops
+from tridiag.rows import Matrix, bands
+from tridiag.shapes import Form
+
+
+def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
+    if matrix[3] is not None:
+        d = jnp.where(matrix[3], d, 0)
+    d = jnp.broadcast_to(d, form.shape)
+    diagonals = [ops.stretch(band, form.n, form.axis) for band in bands(ops, matrix, form)]
+    x = gtsv(diagonals, d, form)
+    if form.pivoting == "auto":
+        x = refine_with(lambda r: gtsv(diagonals, r, form), matrix, d, form, x)
+    return x, None
+
+
+def gtsv(diagonals: list[Any], d: Any, form: Form) -> Any:
+    """The call in its own layout: (matrices, n) and (matrices, n, right sides)."""
+    rank = len(form.shape)
+    batch = [k for k in range(rank) if k != form.axis]
+    matrices = [k for k in batch if form.matrix_shape[k] != 1]
+    sides = [k for k in batch if form.matrix_shape[k] == 1]
+    order = [*matrices, form.axis, *sides]
+    count, n = math.prod(form.shape[k] for k in matrices), form.n
+    bands = [jnp.broadcast_to(v, form.matrix_shape).transpose(order).reshape(count, n) for v in diagonals]
+    real_pairs = jnp.iscomplexobj(d) and not jnp.iscomplexobj(bands[1])
+    right = d.transpose(order).reshape(count, n, math.prod(form.shape[k] for k in sides))
+    if real_pairs:
+        right = jnp.concatenate((right.real, right.imag), axis=2)
+    x = lax.linalg.tridiagonal_solve(*bands, right) if n > 1 else right / bands[1][..., None]
+    dead = (bands[1][..., None] == 0) & (n == 1)
+    x = jnp.where(dead, jnp.nan, x)
+    if real_pairs:
+        real, imaginary = jnp.split(x, 2, axis=2)
+        x = lax.complex(real, imaginary)
+    inverse = sorted(range(rank), key=lambda k: order[k])
+    return x.reshape([form.shape[k] for k in order]).transpose(inverse)

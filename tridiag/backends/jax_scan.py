@@ -1,0 +1,235 @@
+"""`lax.scan` over rows, O(8n) flops and n sequential steps: each row is read where it lies, pivoting is by selects.
+
+Runs on every platform of JAX. The solution is stacked by the scan and moved to its axis once. Stability: `tridiag.elimination`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from tridiag import elimination as el
+from tridiag.libraries.jax import Operations as ops
+from tridiag.rows import Matrix, bands, read, read_right_side, residual
+from tridiag.shapes import Form
+
+
+class Factors(NamedTuple):
+    """Eliminated rows, stacked along a new first axis; a pytree."""
+
+    pivots: Any
+    last: Any
+    corner: Any
+    certified: jax.Array
+    status: jax.Array
+
+
+def eliminate(matrix: Matrix, form: Form, pivoting: Any) -> Factors:
+    """As `tridiag.eager.eliminate`."""
+    if form.periodic:
+        return eliminate_cyclic(matrix, form)
+    eps, tiny = ops.limits(matrix[1])
+    one = jnp.ones(form.matrix_batch, matrix[1].dtype)
+    zeros = jnp.zeros(form.matrix_batch, jnp.int32)
+
+    def step(carry: Any, i: Any) -> Any:
+        (p0, p1), certified, status = carry
+        a, b, c, keep = read(ops, matrix, form, i)
+        (p0, p1), pivot = el.eliminate(ops, (p0, p1), (a, b, c), pivoting)
+        if keep is not None:
+            p0, p1 = jnp.where(keep, p0, 1), jnp.where(keep, p1, 0)
+        certified = certified & el.certify(ops, pivot, b, p0, eps, tiny)
+        status = jnp.where((status == 0) & (pivot.q0 == 0) & (i > 0), i, status)
+        return ((p0, p1), certified, status), pivot
+
+    start = (one, jnp.zeros_like(one)), zeros == 0, zeros
+    ((p0, _), certified, status), pivots = lax.scan(step, start, jnp.arange(form.n, dtype=jnp.int32))
+    status = jnp.where((status == 0) & (p0 == 0), form.n, status)
+    return Factors(pivots, p0, None, certified, status)
+
+
+def eliminate_cyclic(matrix: Matrix, form: Form) -> Factors:
+    """As `tridiag.eager.eliminate_cyclic`."""
+    n = form.n
+    (a0, b0, c0, _), (a1, b1, c1, _) = read(ops, matrix, form, 0), read(ops, matrix, form, 1)
+    zero, status = jnp.zeros_like(b0), jnp.zeros(form.matrix_batch, jnp.int32)
+
+    def step(carry: Any, i: Any) -> Any:
+        rows, status = carry
+        a, b, c, _ = read(ops, matrix, form, i)
+        rows, pivot = el.cyclic_eliminate(ops, rows, (a, b, c, zero, zero))
+        status = jnp.where((status == 0) & (pivot.row[0] == 0), i, status)
+        return (rows, status), pivot
+
+    start = ((c0, zero, zero, a0, b0), (b1, c1, zero, zero, a1)), status
+    (rows, status), pivots = lax.scan(step, start, jnp.arange(2, n, dtype=jnp.int32))
+    corner = el.corner_eliminate(ops, el.cyclic_corner(rows))
+    for row, pivot in ((n, corner.q0), (1, corner.rest)):
+        status = jnp.where((status == 0) & (pivot == 0), row, status)
+    return Factors(pivots, None, corner, status < 0, status)
+
+
+def substitute(factors: Factors, where: Any, d: Any, form: Form, turned: bool = False) -> Any:
+    """As `tridiag.eager.solve_factored`: NaN in the systems that met a zero pivot."""
+    if form.periodic:
+        x = substitute_cyclic(factors, d, form)
+    else:
+        x = (substitute_transposed if turned else substitute_open)(factors, where, d, form)
+    x = jnp.moveaxis(x, 0, form.axis)
+    if where is not None:
+        x = jnp.where(where, x, 0)
+    return jnp.where(jnp.expand_dims(factors.status != 0, form.axis), jnp.nan, x)
+
+
+def keep_row(where: Any, form: Form, i: Any, x: Any) -> Any:
+    return x if where is None else jnp.where(ops.row(where, i, form.axis), x, 0)
+
+
+def substitute_open(factors: Factors, where: Any, d: Any, form: Form) -> Any:
+    rows = jnp.arange(form.n, dtype=jnp.int32)
+
+    def down(carried: Any, row: Any) -> Any:
+        i, pivot = row
+        carried, q = el.forward(ops, carried, pivot, read_right_side(ops, where, d, form, i))
+        return keep_row(where, form, i, carried), q
+
+    def up(carry: Any, row: Any) -> Any:
+        i, pivot, q = row
+        x1, x2 = keep_row(where, form, i, carry[0]), carry[1]
+        return (el.backward(x1, x2, pivot, q), x1), x1
+
+    carried, kept = lax.scan(down, jnp.zeros(form.batch, d.dtype), (rows, factors.pivots))
+    start = carried / factors.last, jnp.zeros_like(carried)
+    return lax.scan(up, start, (rows, factors.pivots, kept), reverse=True)[1]
+
+
+def substitute_transposed(factors: Factors, where: Any, d: Any, form: Form) -> Any:
+    """As `tridiag.eager.substitute_transposed`."""
+    rows = jnp.arange(form.n, dtype=jnp.int32)
+    diagonal = jnp.concatenate((factors.pivots.q0[1:], factors.last[None]))
+    zero, none = jnp.zeros(form.batch, d.dtype), jnp.zeros_like(factors.last)
+    filled = factors.pivots.q2 is not None
+
+    def down(carry: Any, row: Any) -> Any:
+        i, q0, pivot = row
+        z1, z2, q2 = carry
+        # pivot is row i - 1 of U; its first, the row of x[-1], couples nothing
+        z = el.forward_transposed(z1, z2, jnp.where(i > 0, pivot.q1, 0), q2, q0, read_right_side(ops, where, d, form, i))
+        z = keep_row(where, form, i, z)
+        return (z, z1, jnp.where(i > 0, pivot.q2, 0) if filled else none), z
+
+    def up(carried: Any, row: Any) -> Any:
+        i, pivot, z = row
+        carried, x = el.backward_transposed(ops, carried, pivot, z)
+        return keep_row(where, form, i, carried), x
+
+    (last, _, _), kept = lax.scan(down, (zero, zero, none), (rows, diagonal, factors.pivots))
+    shifted = jax.tree.map(lambda v: v[1:], factors.pivots)
+    first, x = lax.scan(up, last, (rows[:-1], shifted, kept[:-1]), reverse=True)
+    return jnp.concatenate((first[None], x))
+
+
+def substitute_cyclic(factors: Factors, d: Any, form: Form) -> Any:
+    rows = jnp.arange(2, form.n, dtype=jnp.int32)
+
+    def down(carried: Any, row: Any) -> Any:
+        i, pivot = row
+        return el.cyclic_forward(ops, carried, pivot, ops.broadcast(ops.row(d, i, form.axis), form.batch))
+
+    def up(carry: Any, row: Any) -> Any:
+        pivot, q = row
+        x = el.cyclic_backward(*carry, ends, pivot, q)
+        return (x, carry[0]), x
+
+    start = tuple(ops.broadcast(ops.row(d, i, form.axis), form.batch) for i in (0, 1))
+    carried, kept = lax.scan(down, start, (rows, factors.pivots))
+    ends = el.solve_corner(ops, factors.corner, carried)
+    inner = lax.scan(up, ends, (factors.pivots, kept), reverse=True)[1]
+    return jnp.concatenate((ends[1][None], inner, ends[0][None]))
+
+
+def factor(matrix: Matrix, form: Form) -> Factors:
+    """As `tridiag.eager.factor`; the second elimination is behind a `lax.cond`."""
+    if form.periodic or form.pivoting is True:
+        return eliminate(matrix, form, True)
+    plain = eliminate(matrix, form, False)
+    if form.pivoting is False:
+        return plain
+    swapped = jnp.zeros((form.n, *form.matrix_batch), bool)
+    padded = plain._replace(pivots=plain.pivots._replace(swap=swapped, q2=jnp.zeros_like(plain.pivots.q1)))
+
+    def again(plain: Factors) -> Factors:
+        return eliminate(matrix, form, ~plain.certified)._replace(certified=plain.certified)
+
+    return lax.cond(jnp.all(plain.certified), lambda plain: plain, again, padded)
+
+
+def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Factors | None = None) -> tuple[Any, Any]:
+    if matrix[3] is not None:
+        d = jnp.where(matrix[3], d, 0)
+    if factors is None and form.pivoting == "auto" and not form.periodic:
+        return solve_auto(matrix, d, form), None
+    if form.periodic and form.transpose:
+        factors = None  # a cyclic matrix is eliminated again for its transpose
+    turned = factors is not None and form.transpose
+    factors = factor(matrix, form) if factors is None else factors
+    x = substitute(factors, matrix[3], d, form, turned)
+    if form.pivoting != "auto":
+        return x, None
+    certified = jnp.expand_dims(factors.certified, form.axis)
+    return jnp.where(certified, x, refine(factors, matrix, d, form, x, turned)), None
+
+
+def solve_auto(matrix: Matrix, d: Any, form: Form) -> Any:
+    """Plain elimination, and only where a certificate is missing the rest."""
+    plain = eliminate(matrix, form, False)
+    x = substitute(plain, matrix[3], d, form)
+
+    def harder(x: Any) -> Any:
+        factors = eliminate(matrix, form, True)
+        z = refine(factors, matrix, d, form, substitute(factors, matrix[3], d, form))
+        return jnp.where(jnp.expand_dims(plain.certified, form.axis), x, z)
+
+    return lax.cond(jnp.all(plain.certified), lambda x: x, harder, x)
+
+
+def refine(factors: Factors, matrix: Matrix, d: Any, form: Form, x: Any, turned: bool = False) -> Any:
+    """As `tridiag.eager.refine`."""
+    return refine_with(lambda r: substitute(factors, matrix[3], r, form, turned), matrix, d, form, x)
+
+
+def refine_with(solve_again: Any, matrix: Matrix, d: Any, form: Form, x: Any) -> Any:
+    """x improved while its componentwise residual exceeds REFINE_ABOVE eps; the best iterate of every system is kept."""
+    diagonals = bands(ops, matrix, form)
+    bar = el.REFINE_ABOVE * ops.limits(x)[0]
+
+    def step(carry: Any) -> Any:
+        count, x, r, error = carry
+        y = x + solve_again(r)
+        r_new, error_new = residual(ops, diagonals, y, d, form)
+        improved = (error > bar) & (error_new < error)
+        better = jnp.expand_dims(improved, form.axis)
+        finished = jnp.where(improved, error_new, 0)  # no better: the next step would repeat this one
+        return count + 1, jnp.where(better, y, x), jnp.where(better, r_new, r), finished
+
+    def unfinished(carry: Any) -> Any:
+        return (carry[0] < el.REFINE_STEPS) & jnp.any(carry[3] > bar)
+
+    return lax.while_loop(unfinished, step, (0, x, *residual(ops, diagonals, x, d, form)))[1]
+
+
+def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
+    """From the pivots of elimination with exchanges; differentiable as it stands."""
+    factors = eliminate(matrix, form, True)
+    pivots = factors.pivots
+    if form.periodic:
+        values = jnp.concatenate((pivots.row[0], factors.corner.q0[None], factors.corner.rest[None]))
+        swaps = [*pivots.swaps, factors.corner.swap[None]]
+    else:
+        values, swaps = jnp.concatenate((pivots.q0[1:], factors.last[None])), [pivots.swap]
+    odd = sum(jnp.sum(s, axis=0) for s in swaps) + ((form.n - 1) if form.periodic else 0)
+    sign = jnp.prod(jnp.sign(values), axis=0) * jnp.where(odd % 2 == 1, -1, 1).astype(values.dtype)
+    return sign, jnp.sum(jnp.log(jnp.abs(values)), axis=0)

@@ -1,0 +1,61 @@
+"""`numba_thomas` for JAX arrays on CPU: one XLA custom call, no copy, no Python at run time."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+
+from tridiag.layout import job
+from tridiag.rows import Matrix
+from tridiag.shapes import Form
+
+Shape = tuple[int, ...]
+
+
+@functools.cache
+def target(dtype: str) -> str:
+    """The name of the FFI handler for a dtype, registered at its first use."""
+    from tridiag.backends.numba_thomas import kernel
+    from tridiag.kernels.ffi import build_handler
+
+    handler = build_handler(kernel(dtype).compiled.address)
+    name = f"tridiag_thomas_{dtype}"
+    jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler.address), platform="cpu", api_version=1)
+    _alive.append(handler)
+    return name
+
+
+_alive: list[Any] = []
+
+
+def contiguous(shape: Shape, itemsize: int) -> Shape:
+    """The strides of a C-contiguous array."""
+    strides, step = [], itemsize
+    for length in reversed(shape):
+        strides.append(step)
+        step *= length
+    return tuple(reversed(strides))
+
+
+def solve(matrix: Matrix, d: Any, form: Form) -> Any:
+    """The custom call. Complex right sides of a real matrix are real pairs along a last axis, which costs no copy."""
+    dtype, where = np.dtype(matrix[1].dtype), matrix[3]
+    shapes: list[Any] = [x if x is None else tuple(x.shape) for x in (*matrix, d)] + [form.shape]
+    alias = form.overwrite_d and d.shape == form.shape
+    view = form
+    if np.dtype(d.dtype).kind != dtype.kind:
+        shapes = [s and (*s, 1) for s in shapes[:4]] + [(*s, 2) for s in shapes[4:]]
+        view = form._replace(shape=(*form.shape, 2), matrix_shape=(*form.matrix_shape, 1))
+    sizes = [dtype.itemsize] * 3 + [1] + [dtype.itemsize] * 2
+    strides = [s and contiguous(s, size) for s, size in zip(shapes, sizes, strict=True)]
+    plan = job(view._replace(overwrite_d=False), shapes, strides, dtype.itemsize)
+    call = jax.ffi.ffi_call(
+        target(dtype.name),
+        jax.ShapeDtypeStruct(form.shape, d.dtype),
+        input_output_aliases={3: 0} if alias else None,
+    )
+    operands = (*matrix[:3], d) if where is None else (*matrix[:3], d, where)
+    return call(*operands, job=np.append(plan.words, plan.helpers))

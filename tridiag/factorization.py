@@ -1,0 +1,162 @@
+"""A matrix eliminated once, for many right sides that come one after the other."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+from typing import Any
+
+import numpy as np
+
+from tridiag import outputs, systems
+from tridiag.backends import BACKENDS
+from tridiag.dispatch import choose
+from tridiag.prepare import Call, prepare
+from tridiag.singular import exact_status, to_host
+
+Array = Any
+
+
+class Factorization:
+    """The elimination of many tridiagonal matrices, made by `tridiag.factor`.
+
+    Under JAX it is a pytree; its differentiable leaves are a, b and c, the factors are constants.
+
+    Examples
+    --------
+    >>> import numpy as np, tridiag
+    >>> matrix = tridiag.factor(-1.0, np.full(3, 4.0), -1.0)
+    >>> matrix.solve(np.array([3.0, 2.0, 3.0]))
+    array([1., 1., 1.])
+    >>> int(matrix.status)
+    0
+    """
+
+    def __init__(
+        self, matrix: tuple[Any, ...], options: dict[str, Any], name: str, dtype: str, factors: Any, status: Any
+    ) -> None:
+        self._matrix = matrix
+        self._options = options
+        self._name = name
+        self._dtype = dtype  # a right side of higher precision is solved from the matrix anew
+        self._factors = factors
+        self._status = status
+
+    @property
+    def status(self) -> Array:
+        """For each matrix 0, or 1 + the row of the zero pivot that elimination with partial pivoting met."""
+        return self._status
+
+    @property
+    def backend(self) -> str:
+        """The name of the backend that made it."""
+        return self._name
+
+    def solve(self, d: Array, transpose: bool = False, out: Array | None = None) -> Array:
+        r"""Solve with new right sides.
+
+        .. math:: A x = d, \qquad \text{or } A^T x = d
+
+        Parameters
+        ----------
+        d : array
+            The right sides; they broadcast with the matrix as in `tridiag.solve`.
+        transpose : bool
+            Solve with the transposed matrix.
+        out : array
+            Takes the solution; see `tridiag.solve`.
+
+        Returns
+        -------
+        array
+            x; bad input and singular systems raise as in `tridiag.solve` with ``check=None``.
+        """
+        arguments = dict(zip("abc", self._matrix, strict=False)) | {"d": d}
+        where = self._matrix[3]
+        call = prepare("solve", arguments, where=where, transpose=transpose, **self._options)
+        if where is not None:
+            arguments["where"] = where
+        destination = outputs.target(call, arguments, out, False)
+        check = systems.wants_check(call, None)
+        factors = self._factors if systems.matrix_dtype(call) == self._dtype else None
+        return systems.run(call, BACKENDS[self._name], check, destination, factors)
+
+    def slogdet(self) -> tuple[Array, Array]:
+        """Sign and logarithm of the absolute value of the determinants, as `tridiag.slogdet`."""
+        options = {name: self._options[name] for name in ("axis", "periodic")}
+        return systems.slogdet(*self._matrix[:3], where=self._matrix[3], **options)
+
+
+def factor(
+    a: Array,
+    b: Array,
+    c: Array,
+    *,
+    axis: int = -1,
+    backend: str = "auto",
+    pivoting: bool | str = "auto",
+    periodic: bool = False,
+    where: Array | None = None,
+) -> Factorization:
+    r"""Eliminate tridiagonal matrices once, to solve for many right sides later.
+
+    .. math:: A = L U \quad\text{or}\quad P A = L U
+
+    Parameters
+    ----------
+    a, b, c : array
+        The diagonals, as in `tridiag.solve`; they are copied.
+    axis, backend, pivoting, periodic, where
+        As in `tridiag.solve`, and with the same promises.
+
+    Returns
+    -------
+    Factorization
+        With ``solve(d, transpose=False, out=None)``, ``slogdet()`` and ``status``.
+
+    Raises
+    ------
+    ValueError, TypeError, BackendError
+        As `tridiag.solve`. A singular matrix raises nothing here: it shows in ``status``.
+
+    Examples
+    --------
+    >>> import numpy as np, tridiag
+    >>> matrix = tridiag.factor([0.0, 1.0], [2.0, 2.0], [1.0, 0.0])
+    >>> matrix.solve(np.eye(2)).round(4)
+    array([[ 0.6667, -0.3333],
+           [-0.3333,  0.6667]])
+
+    Notes
+    -----
+    LAPACK's xGTTRF and xGTTRS. Certified systems keep (a, 1 / pivot, c / pivot). A system that needs pivoting keeps
+    a, b, c, which refinement reads anyway, and is eliminated again: that reads fewer words than its factors would.
+    """
+    call = prepare("factor", {"a": a, "b": b, "c": c}, axis=axis, pivoting=pivoting, periodic=periodic, where=where)
+    entry = choose(call.problem, backend).backend
+    matrix = own(call, (a, b, c, where))
+    options = {"axis": axis, "pivoting": pivoting, "periodic": periodic}
+    if 0 in call.form.matrix_shape:
+        return Factorization(matrix, options, entry.name, call.problem.dtype, None, np.zeros(call.form.matrix_batch, np.int32))
+    owned = prepare("factor", dict(zip("abc", matrix, strict=False)), where=matrix[3], **options)
+    factors, status = importlib.import_module(f"tridiag.autodiff.{call.library}").factor(owned, entry)
+    return Factorization(matrix, options, entry.name, call.problem.dtype, factors, status)
+
+
+def own(call: Call, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Copies of the caller's arrays, at their own size; JAX arrays are immutable."""
+    if call.library == "jax":
+        return given
+    if call.library == "torch":
+        return tuple(x.clone() if hasattr(x, "clone") else copy.copy(x) for x in given)
+    return tuple(x if x is None or np.isscalar(x) else np.array(x) for x in given)
+
+
+def settle_status(status: Any, call: Call) -> Any:
+    """Singular is a statement about partial pivoting: systems where plain elimination broke down are looked at again."""
+    status = np.array(to_host(status))
+    suspects = status != 0
+    if call.form.pivoting is False and suspects.any():
+        form = call.form._replace(shape=call.form.matrix_shape)
+        status[suspects] = exact_status(suspects, call.matrix, form)
+    return status

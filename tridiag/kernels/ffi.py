@@ -1,0 +1,74 @@
+"""An XLA FFI handler around a compiled kernel: XLA calls it with its own buffers, no Python, no GIL, no copy.
+
+The offsets are those of the C structures in xla/ffi/api/c_api.h, FFI API version 0.1. XLA calls a handler once with a
+metadata extension, before any data.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import cfunc, njit, types
+from numba.extending import intrinsic
+
+from tridiag.kernels import job as J
+from tridiag.kernels.memory import I64, free, half_word, malloc, set_half_word, set_word, word
+
+EXTENSION, ARGUMENTS, RESULTS, ATTRIBUTES = 8, 72, 112, 160  # in XLA_FFI_CallFrame
+DATA = 24  # in XLA_FFI_Buffer
+METADATA = 1  # XLA_FFI_Extension_Metadata
+
+
+@intrinsic
+def call_kernel(typing, function, job, helpers):
+    """((void (*)(int64, int64)) function)(job, helpers)"""
+
+    def generate(context, builder, signature, args):
+        kind = ir.FunctionType(ir.VoidType(), [I64, I64]).as_pointer()
+        builder.call(builder.inttoptr(args[0], kind), [args[1], args[2]])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
+@njit
+def only_metadata(frame):
+    """Answer XLA's question for the API version; False for a real call."""
+    extension = word(frame + EXTENSION)
+    while extension != 0:
+        if half_word(extension + 8) == METADATA:
+            metadata = word(extension + 24)
+            set_half_word(metadata + 24, types.int32(0))
+            set_half_word(metadata + 28, types.int32(1))
+            set_half_word(metadata + 32, types.int32(0))
+            return True
+        extension = word(extension + 16)
+    return False
+
+
+@njit
+def buffer(frame, list_at, k):
+    return word(word(word(frame + list_at) + 8 * k) + DATA)
+
+
+def build_handler(kernel: int):
+    """The handler around the kernel at an address. Operands a, b, c, d, perhaps where; attribute: the job, helpers last."""
+
+    def handler(frame):
+        if only_metadata(frame):
+            return 0
+        attribute = word(word(frame + ATTRIBUTES))
+        words, source = word(attribute + 8) - 1, word(attribute + 16)
+        job = malloc(types.uint64(8 * words))
+        for k in range(words):
+            set_word(job + 8 * k, word(source + 8 * k))
+        for k in range(3):
+            set_word(job + 8 * (J.POINTERS + k), buffer(frame, ARGUMENTS, k))
+        set_word(job + 8 * (J.POINTERS + 4), buffer(frame, ARGUMENTS, 3))
+        if word(job + 8 * J.FLAGS) & J.MASKED:
+            set_word(job + 8 * (J.POINTERS + 3), buffer(frame, ARGUMENTS, 4))
+        set_word(job + 8 * (J.POINTERS + 5), buffer(frame, RESULTS, 0))
+        call_kernel(kernel, job, word(source + 8 * words))
+        free(job)
+        return 0
+
+    return cfunc(types.int64(types.int64), error_model="numpy")(handler)

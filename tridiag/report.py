@@ -1,0 +1,146 @@
+"""`backends` and `explain`: objects that print as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tridiag.backends import BACKENDS, Problem
+from tridiag.dispatch import choose
+from tridiag.prepare import prepare
+
+VERBS = ("solve", "factor", "slogdet")
+ARGUMENTS = {"solve": ("a", "b", "c", "d"), "factor": ("a", "b", "c"), "slogdet": ("a", "b", "c")}
+OPTIONS = {
+    "solve": ("axis", "pivoting", "periodic", "where", "transpose", "overwrite_d"),
+    "factor": ("axis", "pivoting", "periodic", "where"),
+    "slogdet": ("axis", "periodic", "where"),
+}
+
+
+@dataclass(frozen=True)
+class BackendStatus:
+    """One backend: whether it can be used on this machine, or the sentence that says why not."""
+
+    name: str
+    algorithm: str
+    arrays: tuple[str, ...]
+    devices: tuple[str, ...]
+    pivoting: tuple[bool | str, ...]
+    periodic: bool
+    verbs: tuple[str, ...]
+    why_not: str | None
+
+    @property
+    def usable(self) -> bool:
+        return self.why_not is None
+
+
+class BackendList(tuple[BackendStatus, ...]):
+    """The backends in the order in which "auto" prefers them; prints as a table."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        rows = [
+            (b.name, ", ".join(b.arrays), ", ".join(b.devices), "yes" if "auto" in b.pivoting else "no", b.why_not or "usable")
+            for b in self
+        ]
+        return table(("backend", "arrays", "devices", "pivots", "here"), rows)
+
+    def __getitem__(self, key: Any) -> Any:
+        """By position, or by name."""
+        if isinstance(key, str):
+            return next(entry for entry in self if entry.name == key)
+        return super().__getitem__(key)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The backend that a call would use, why, and why each other one would not be; prints as a table."""
+
+    backend: str
+    why: str
+    problem: Problem
+    others: dict[str, str | None] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        head = f"{self.problem.told()}\n-> {self.backend}: {self.why}"
+        rows = [(name, reason or "could, comes later in the table") for name, reason in self.others.items()]
+        return f"{head}\n{table(('other backend', 'why not'), rows)}"
+
+
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    """Plain text columns."""
+    widths = [max(len(row[k]) for row in [head, *rows]) for k in range(len(head))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *rows]]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(lines)
+
+
+def backends() -> BackendList:
+    """List every backend: usable here, or the sentence that says why not.
+
+    Returns
+    -------
+    BackendList
+        A tuple of entries with ``name``, ``usable``, ``why_not`` and the facts of the table; it prints as a table, and
+        entries are found by position or by name.
+
+    Examples
+    --------
+    >>> import tridiag
+    >>> found = tridiag.backends()
+    >>> found["numpy_thomas"].usable
+    True
+    >>> [entry.name for entry in found][:2]
+    ['numba_thomas', 'torch_thomas']
+    """
+    return BackendList(
+        BackendStatus(b.name, b.algorithm, b.arrays, b.devices, b.pivoting, b.periodic, b.verbs, b.missing())
+        for b in BACKENDS.values()
+    )
+
+
+def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+    """Tell which backend a call would use, and why; nothing is solved.
+
+    Parameters
+    ----------
+    verb : str or function
+        "solve", "factor" or "slogdet".
+    *args, **kwargs
+        The arguments of that call.
+
+    Returns
+    -------
+    Explanation
+        ``backend``, ``why``, ``others`` (the sentence that excludes each other backend, None where it could run too).
+
+    Raises
+    ------
+    ValueError, TypeError, BackendError
+        What the call itself would raise before any work.
+
+    Examples
+    --------
+    >>> import numpy as np, tridiag
+    >>> tridiag.explain("solve", 1.0, 4.0, 1.0, np.ones(5), backend="numpy").backend
+    'numpy_thomas'
+    """
+    name = verb if isinstance(verb, str) else getattr(verb, "__name__", repr(verb))
+    if name not in VERBS:
+        raise ValueError(f"explain knows the verbs {', '.join(VERBS)}, not {name!r} (matmul has one implementation only)")
+    arguments = dict(zip(ARGUMENTS[name], args, strict=False))
+    rest = {key: value for key, value in kwargs.items() if key not in arguments}
+    arguments |= {key: rest.pop(key) for key in ARGUMENTS[name] if key in rest}
+    if missing := [key for key in ARGUMENTS[name] if key not in arguments]:
+        raise TypeError(f"{name} also needs {', '.join(missing)}")
+    options = {key: value for key, value in rest.items() if key in OPTIONS[name]}
+    if name == "slogdet":
+        options["pivoting"] = True
+    problem = prepare(name, arguments, **options).problem
+    chosen, why = choose(problem, rest.get("backend", "auto"))
+    others = {entry.name: entry.why_not(problem) for entry in BACKENDS.values() if entry is not chosen}
+    return Explanation(chosen.name, why, problem, others)
