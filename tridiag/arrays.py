@@ -39,7 +39,7 @@ def common_library(arguments: Mapping[str, Any]) -> str:
     if len(found) > 1:
         told = ", ".join(f"{name}: {owner}" for name, owner in owners.items() if owner)
         raise TypeError(
-            f"the arguments belong to different libraries ({told}); convert them to one library, since solve never moves data"
+            f"the arguments belong to different libraries ({told}); convert them to one: data is never moved for you"
         )
     return found.pop() if found else "numpy"
 

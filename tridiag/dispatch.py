@@ -1,7 +1,7 @@
 """Which backend runs a problem, and why each other one does not.
 
-The rule, for now: the first line of the table `tridiag.backends.BACKENDS` that can run the problem. A backend that cannot
-keep a promise of the call (pivoting, dtype, device) is not eligible.
+The rule, for now: the first line of the table `tridiag.backends.BACKENDS` that can run the problem. A backend that
+cannot keep a promise of the call (pivoting, dtype, device) is not eligible.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Factors(NamedTuple):
 
     pivots: list[Any]
     last: Any
-    corner: el.CornerPivot | None
+    corner: Any
     certified: Any  # systems whose plain elimination carries the certificate
     status: Any  # 0, or 1 + the row (the column, where rows are exchanged) of the zero pivot
 
@@ -172,7 +172,7 @@ def solve_factored(ops: Any, factors: Factors, where: Any, d: Any, form: Form, t
 
 
 def refine(ops: Any, again: Callable[[Any], Any], matrix: Matrix, d: Any, form: Form, x: Any) -> Any:
-    """x improved while its componentwise residual exceeds REFINE_ABOVE eps; the best iterate of every system is kept."""
+    """x improved while its componentwise residual exceeds REFINE_ABOVE eps; each system keeps its best iterate."""
     diagonals = bands(ops, matrix, form)
     if matrix[3] is not None:
         d = ops.where(matrix[3], d, ops.zero(d))

@@ -1,17 +1,18 @@
 """Gaussian elimination of tridiagonal and cyclic tridiagonal matrices, one row at a time, in any array library.
 
-Every function takes the rows of all systems at once (arrays over the batch) and works elementwise, so the same text runs
-in a Python loop over NumPy or torch rows and inside `jax.lax.scan`. ``ops`` is the library (`tridiag.arrays`).
+Every function takes the rows of all systems at once (arrays over the batch) and works elementwise, so the same text
+runs in a Python loop over NumPy or torch rows and inside `jax.lax.scan`. ``ops`` is the library (`tridiag.arrays`).
 
 Tridiagonal, O(8n), LAPACK's xGTTRF / xGTTRS: the carried row (p0, p1 | r) is the one that still holds column k. The new
 row k + 1 is (a, b, c | d). The larger of p0 and a is the pivot q0; with l = o0 / q0 the other row loses column k:
 
-    q = pivot row, o = other row;   carried = (o1 - l q1, o2 - l q2 | o - l q);   x[k] = (q - q1 x[k+1] - q2 x[k+2]) / q0
+    q = pivot row, o = other row;   carried = (o1 - l q1, o2 - l q2 | o - l q);   x[k] = (q - q1 x[k+1] - q2 x[k+2]) /
+    q0
 
 Without pivoting this is the Thomas algorithm. Its first carried row is (1, 0 | 0), the row of an unknown x[-1] = 0.
 
-Cyclic: columns 1 .. n-2 are eliminated in order, among the three rows that hold each; two rows in x[n-1] and x[0] remain.
-No singular leading block can stop it. Rows are (column k, k+1, k+2, x[n-1], x[0] | right side).
+Cyclic: columns 1 .. n-2 are eliminated in order, among the three rows that hold each; two rows in x[n-1] and x[0]
+remain. No singular leading block can stop it. Rows are (column k, k+1, k+2, x[n-1], x[0] | right side).
 
 Sources: Higham, Accuracy and Stability of Numerical Algorithms, chapter 9; LAPACK xGTTRF; Skeel 1980 (refinement).
 """
@@ -81,7 +82,7 @@ def backward_transposed(ops: Any, carried: Any, pivot: Pivot, z: Any) -> tuple[A
 
 
 def certify(ops: Any, pivot: Pivot, b: Any, new: Any, eps: float, tiny: float) -> Any:
-    """Whether plain elimination of row i was harmless: |l c| + |pivot| <= GROWTH |b|, and the pivot is no mere rounding."""
+    """Whether plain elimination of row i was harmless: |l c| + |pivot| <= GROWTH |b|, the pivot no mere rounding."""
     size, diagonal = ops.size(new), ops.size(b)
     grown = ops.size(pivot.multiplier * pivot.q1) + size
     return (grown <= GROWTH * diagonal) & (size > CANCELLATION * eps * diagonal) & (size > tiny)

@@ -135,9 +135,11 @@ def factor(
     call = prepare("factor", {"a": a, "b": b, "c": c}, axis=axis, pivoting=pivoting, periodic=periodic, where=where)
     entry = choose(call.problem, backend).backend
     matrix = own(call, (a, b, c, where))
-    options = {"axis": axis, "pivoting": pivoting, "periodic": periodic}
+    options: dict[str, Any] = {"axis": axis, "pivoting": pivoting, "periodic": periodic}
     if 0 in call.form.matrix_shape:
-        return Factorization(matrix, options, entry.name, call.problem.dtype, None, np.zeros(call.form.matrix_batch, np.int32))
+        return Factorization(
+            matrix, options, entry.name, call.problem.dtype, None, np.zeros(call.form.matrix_batch, np.int32)
+        )
     owned = prepare("factor", dict(zip("abc", matrix, strict=False)), where=matrix[3], **options)
     factors, status = importlib.import_module(f"tridiag.autodiff.{call.library}").factor(owned, entry)
     return Factorization(matrix, options, entry.name, call.problem.dtype, factors, status)
@@ -153,7 +155,7 @@ def own(call: Call, given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def settle_status(status: Any, call: Call) -> Any:
-    """Singular is a statement about partial pivoting: systems where plain elimination broke down are looked at again."""
+    """Singular is about partial pivoting: systems where plain elimination broke down are looked at again."""
     status = np.array(to_host(status))
     suspects = status != 0
     if call.form.pivoting is False and suspects.any():

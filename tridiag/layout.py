@@ -1,7 +1,7 @@
 """The job of a kernel call from shapes and strides alone: which batch axes are matrices, which are right sides; pure.
 
-Axes along which the matrix is constant are right sides that share it. Adjacent axes that all operands walk through alike
-are merged. The last axis is the one with the smallest stride: its systems are neighbours in memory and in a tile.
+Axes along which the matrix is constant are right sides that share it. Adjacent axes that all operands walk through
+alike are merged. The last axis is the one with the smallest stride: its systems are neighbours in memory and in a tile.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def threads() -> int:
 
 
 class Job(NamedTuple):
-    """The words of a job with its pointers still zero, the number of helper threads, the matrix axes in kernel order."""
+    """The words of a job, its pointers still zero; the number of helper threads; the matrix axes in kernel order."""
 
     words: Any
     helpers: int

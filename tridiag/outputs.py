@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
 
 from tridiag.arrays import common_library, dtype_name
 from tridiag.prepare import Call
+
+WORK: Any = 10_000  # how long an exact test for overlap may take; beyond it, touching bounds count as overlap
 
 
 def target(call: Call, arguments: dict[str, Any], out: Any, overwrite_d: bool) -> Any:
@@ -23,8 +26,8 @@ def target(call: Call, arguments: dict[str, Any], out: Any, overwrite_d: bool) -
 def check_out(call: Call, arguments: dict[str, Any], out: Any) -> None:
     if call.library == "jax":
         raise TypeError(
-            "out= cannot be written: JAX arrays are immutable; to reuse the memory of d pass overwrite_d=True inside jit "
-            "and donate d (donate_argnums), or carry it through a loop"
+            "out= cannot be written: JAX arrays are immutable; to reuse the memory of d pass overwrite_d=True "
+            "inside jit and donate d (donate_argnums), or carry it through a loop"
         )
     common_library({"out": out, **arguments})
     if not isinstance(out, np.ndarray) and not hasattr(out, "data_ptr"):
@@ -40,7 +43,9 @@ def check_out(call: Call, arguments: dict[str, Any], out: Any) -> None:
     for name, x in arguments.items():
         if overlaps(out, x):
             hint = "pass overwrite_d=True to solve in place" if name == "d" else "pass another array"
-            raise ValueError(f"out shares memory with {name}, and no input is ever written; {hint} (only overwrite_d writes to d)")
+            raise ValueError(
+                f"out shares memory with {name}, and no input is ever written; {hint} (only overwrite_d writes to d)"
+            )
 
 
 def may_overwrite(call: Call, arguments: dict[str, Any]) -> bool:
@@ -58,7 +63,7 @@ def overlaps(x: Any, y: Any) -> bool:
     if x is None or y is None or not np.may_share_memory(x, y):
         return False
     try:
-        return bool(np.shares_memory(x, y, max_work=10_000))
+        return bool(np.shares_memory(x, y, max_work=WORK))
     except np.exceptions.TooHardError:
         return True
 
@@ -79,8 +84,5 @@ def torch_memory(x: Any) -> np.ndarray[Any, Any] | None:
     strides = tuple(size * s for s in x.stride())
     span = sum((k - 1) * s for k, s in zip(x.shape, strides, strict=True)) + size
 
-    class Holder:
-        __array_interface__ = {"shape": (span,), "typestr": "|u1", "data": (x.data_ptr(), True), "version": 3}
-
-    whole = np.asarray(Holder())
-    return np.lib.stride_tricks.as_strided(whole, tuple(x.shape) + (size,), strides + (1,), writeable=False)
+    whole = np.frombuffer((ctypes.c_uint8 * span).from_address(x.data_ptr()), np.uint8)
+    return np.lib.stride_tricks.as_strided(whole, (*x.shape, size), (*strides, 1), writeable=False)

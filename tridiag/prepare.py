@@ -1,4 +1,4 @@
-"""From the caller's arguments to systems in the normal form: checked, promoted and lifted to one rank, without a copy."""
+"""From the caller's arguments to systems in the normal form: checked, promoted, of one rank, without a copy."""
 
 from __future__ import annotations
 
@@ -65,9 +65,11 @@ def prepare(
     shape = broadcast(lifted, shapes)
     matrix_shape = broadcast({name: s for name, s in lifted.items() if name != "d"}, shapes)
     # a matrix that is constant along the system axis still has n rows
-    matrix_shape = matrix_shape[:axis] + (shape[axis],) + matrix_shape[axis + 1 :]
+    matrix_shape = (*matrix_shape[:axis], shape[axis], *matrix_shape[axis + 1 :])
     if periodic and 0 < shape[axis] < 3:
-        raise ValueError(f"periodic=True needs at least 3 rows, and the system has {shape[axis]}; write it out or solve it dense")
+        raise ValueError(
+            f"periodic=True needs at least 3 rows, and the system has {shape[axis]}; write it out or solve it dense"
+        )
     form = Form(shape, matrix_shape, axis, bool(periodic), bool(transpose), pivoting, bool(overwrite_d))
     problem = Problem(verb, library, device, dtypes["b"], shape, axis, pivoting, form.periodic)
     matrix = (cast["a"], cast["b"], cast["c"], where)

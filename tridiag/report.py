@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,7 +44,13 @@ class BackendList(tuple[BackendStatus, ...]):
 
     def __repr__(self) -> str:
         rows = [
-            (b.name, ", ".join(b.arrays), ", ".join(b.devices), "yes" if "auto" in b.pivoting else "no", b.why_not or "usable")
+            (
+                b.name,
+                ", ".join(b.arrays),
+                ", ".join(b.devices),
+                "yes" if "auto" in b.pivoting else "no",
+                b.why_not or "usable",
+            )
             for b in self
         ]
         return table(("backend", "arrays", "devices", "pivots", "here"), rows)
@@ -71,10 +77,12 @@ class Explanation:
         return f"{head}\n{table(('other backend', 'why not'), rows)}"
 
 
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """Plain text columns."""
     widths = [max(len(row[k]) for row in [head, *rows]) for k in range(len(head))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *rows]]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *rows]
+    ]
     lines.insert(1, "  ".join("-" * width for width in widths))
     return "\n".join(lines)
 
@@ -131,7 +139,9 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
     """
     name = verb if isinstance(verb, str) else getattr(verb, "__name__", repr(verb))
     if name not in VERBS:
-        raise ValueError(f"explain knows the verbs {', '.join(VERBS)}, not {name!r} (matmul has one implementation only)")
+        raise ValueError(
+            f"explain knows the verbs {', '.join(VERBS)}, not {name!r} (matmul has one implementation only)"
+        )
     arguments = dict(zip(ARGUMENTS[name], args, strict=False))
     rest = {key: value for key, value in kwargs.items() if key not in arguments}
     arguments |= {key: rest.pop(key) for key in ARGUMENTS[name] if key in rest}

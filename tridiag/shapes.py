@@ -43,7 +43,8 @@ def normalise_axis(axis: int, rank: int) -> int:
     """The axis as a number from 0 to rank - 1."""
     if not -rank <= axis < rank:
         raise ValueError(
-            f"axis {axis} is out of range: the arguments broadcast to {rank} dimension(s); give an axis from {-rank} to {rank - 1}"
+            f"axis {axis} is out of range: the arguments broadcast to {rank} dimension(s); "
+            f"give an axis from {-rank} to {rank - 1}"
         )
     return axis % rank
 

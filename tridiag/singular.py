@@ -1,4 +1,4 @@
-"""Singular systems: found after the solve, where values can be read, and only in systems whose solution is not finite."""
+"""Singular systems: found after the solve, where values can be read, among solutions that are not finite."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def raise_if_singular(library: str, x: Any, status: Any, matrix: Matrix, form: F
 
 def message(indices: np.ndarray[Any, Any], form: Form) -> str:
     if not form.batch:
-        return "the system is singular: elimination with partial pivoting met a zero pivot; to go on with NaN pass check=False"
+        return (
+            "the system is singular: elimination with partial pivoting met a zero pivot; "
+            "to go on with NaN pass check=False"
+        )
     first = ", ".join(map(str, indices[0].tolist()))
     return (
         f"{len(indices)} of {int(np.prod(form.batch))} systems are singular (the first at batch index ({first})): "

@@ -94,7 +94,14 @@ def solve(
     """
     arguments = {"a": a, "b": b, "c": c, "d": d}
     call = prepare(
-        "solve", arguments, axis=axis, pivoting=pivoting, periodic=periodic, where=where, transpose=transpose, overwrite_d=overwrite_d
+        "solve",
+        arguments,
+        axis=axis,
+        pivoting=pivoting,
+        periodic=periodic,
+        where=where,
+        transpose=transpose,
+        overwrite_d=overwrite_d,
     )
     chosen = choose(call.problem, backend).backend
     if where is not None:
@@ -180,7 +187,9 @@ def matmul(
     """
     from tridiag.rows import bands, multiply
 
-    call = prepare("matmul", {"a": a, "b": b, "c": c, "d": x}, axis=axis, periodic=periodic, where=where, transpose=transpose)
+    call = prepare(
+        "matmul", {"a": a, "b": b, "c": c, "d": x}, axis=axis, periodic=periodic, where=where, transpose=transpose
+    )
     if 0 in call.form.shape:
         return empty(call)
     ops, mask, x = call.module().Operations, call.matrix[3], call.d
@@ -238,4 +247,3 @@ def slogdet(
     sign, logarithm = importlib.import_module(f"tridiag.autodiff.{call.library}").slogdet(call, chosen)
     cast = call.module().cast
     return cast(sign, call.result_dtype), cast(logarithm, REAL_OF.get(call.result_dtype, call.result_dtype))
-

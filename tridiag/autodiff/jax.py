@@ -1,7 +1,8 @@
 """The derivative rule for JAX: `lax.custom_linear_solve` around any backend, batched once by `custom_vmap`.
 
-The backend gets the diagonals as they are, and so the forward program is the backend alone; the product with the matrix,
-from which JAX derives everything, gets them with every missing coupling cut by a select: its gradient is exactly zero.
+The backend gets the diagonals as they are, and so the forward program is the backend alone; the product with the
+matrix, from which JAX derives everything, gets them with every missing coupling cut by a select: its gradient is
+exactly zero.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ compiled = jax.jit(differentiable, static_argnums=(3, 4))
 
 @functools.lru_cache(4096)
 def batched(form: Form, name: str, matrix_tree: Any, factors_tree: Any) -> Any:
-    """The backend as a function of flat arrays that `vmap` batches by a new leading axis, of length 1 where it is shared."""
+    """The backend as a function of flat arrays; `vmap` adds a leading axis, of length 1 where an array is shared."""
     size = matrix_tree.num_leaves
 
     def call(*leaves: Any) -> Any:
@@ -101,7 +102,9 @@ def lift(x: Any, is_batched: bool, after_rows: bool) -> Any:
 
 def slogdet(call: Call, backend: Backend) -> Any:
     function = backend.module().slogdet
-    return function(call.matrix, call.form) if call.traced else jax.jit(function, static_argnums=1)(call.matrix, call.form)
+    return (
+        function(call.matrix, call.form) if call.traced else jax.jit(function, static_argnums=1)(call.matrix, call.form)
+    )
 
 
 def factor(call: Call, backend: Backend) -> tuple[Any, Any]:

@@ -1,6 +1,7 @@
 """The derivative rule for PyTorch: one `autograd.Function`, made of itself in every direction.
 
-torch's cotangents are conjugated: w = A^-H g;   d: w,   b_i: -w_i conj(x_i),   a_i: -w_i conj(x_{i-1}),   c_i: -w_i conj(x_{i+1})
+torch's cotangents are conjugated: w = A^-H g;   d: w,   b_i: -w_i conj(x_i),   a_i: -w_i conj(x_{i-1}),   c_i: -w_i
+conj(x_{i+1})
 """
 
 from __future__ import annotations

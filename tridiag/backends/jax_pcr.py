@@ -1,7 +1,7 @@
 """Parallel cyclic reduction: ceil(log2 n) steps over whole arrays, O(12 n log n) flops, no pivoting.
 
-At stride s every row i eliminates rows i - s and i + s, and then couples to i - 2s and i + 2s (Hockney and Jesshope, 1981).
-Stable for diagonally dominant matrices.
+At stride s every row i eliminates rows i - s and i + s, and then couples to i - 2s and i + 2s (Hockney and Jesshope,
+1981). Stable for diagonally dominant matrices.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = No
 
 def move(x: Any, by: int, axis: int, fill: int) -> Any:
     """x[i - by] at i, and ``fill`` outside."""
-    low, high = (by, -by) if by > 0 else (by, -by)
     padding = [(0, 0, 0)] * x.ndim
-    padding[axis] = (low, high, 0)
+    padding[axis] = (by, -by, 0)
     return lax.pad(x, jnp.asarray(fill, x.dtype), padding)

@@ -1,6 +1,7 @@
 """`lax.scan` over rows, O(8n) flops and n sequential steps: each row is read where it lies, pivoting is by selects.
 
-Runs on every platform of JAX. The solution is stacked by the scan and moved to its axis once. Stability: `tridiag.elimination`.
+Runs on every platform of JAX. The solution is stacked by the scan and moved to its axis once. Stability:
+`tridiag.elimination`.
 """
 
 from __future__ import annotations
@@ -117,7 +118,9 @@ def substitute_transposed(factors: Factors, where: Any, d: Any, form: Form) -> A
         i, q0, pivot = row
         z1, z2, q2 = carry
         # pivot is row i - 1 of U; its first, the row of x[-1], couples nothing
-        z = el.forward_transposed(z1, z2, jnp.where(i > 0, pivot.q1, 0), q2, q0, read_right_side(ops, where, d, form, i))
+        z = el.forward_transposed(
+            z1, z2, jnp.where(i > 0, pivot.q1, 0), q2, q0, read_right_side(ops, where, d, form, i)
+        )
         z = keep_row(where, form, i, z)
         return (z, z1, jnp.where(i > 0, pivot.q2, 0) if filled else none), z
 
@@ -141,8 +144,9 @@ def substitute_cyclic(factors: Factors, d: Any, form: Form) -> Any:
 
     def up(carry: Any, row: Any) -> Any:
         pivot, q = row
-        x = el.cyclic_backward(*carry, ends, pivot, q)
-        return (x, carry[0]), x
+        x1, x2 = carry
+        x = el.cyclic_backward(x1, x2, ends, pivot, q)
+        return (x, x1), x
 
     start = tuple(ops.broadcast(ops.row(d, i, form.axis), form.batch) for i in (0, 1))
     carried, kept = lax.scan(down, start, (rows, factors.pivots))
@@ -202,7 +206,7 @@ def refine(factors: Factors, matrix: Matrix, d: Any, form: Form, x: Any, turned:
 
 
 def refine_with(solve_again: Any, matrix: Matrix, d: Any, form: Form, x: Any) -> Any:
-    """x improved while its componentwise residual exceeds REFINE_ABOVE eps; the best iterate of every system is kept."""
+    """x improved while its componentwise residual exceeds REFINE_ABOVE eps; each system keeps its best iterate."""
     diagonals = bands(ops, matrix, form)
     bar = el.REFINE_ABOVE * ops.limits(x)[0]
 

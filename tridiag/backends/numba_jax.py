@@ -18,11 +18,12 @@ Shape = tuple[int, ...]
 @functools.cache
 def target(dtype: str) -> str:
     """The name of the FFI handler for a dtype, registered at its first use."""
-    from tridiag.backends.numba_thomas import kernel
+    from tridiag.backends.numba_thomas import compiled
+    from tridiag.kernels import source_hash
     from tridiag.kernels.ffi import build_handler
 
-    handler = build_handler(kernel(dtype).compiled.address)
-    name = f"tridiag_thomas_{dtype}"
+    handler = build_handler(compiled(dtype).address)
+    name = f"tridiag_thomas_{dtype}_{source_hash():x}"  # a compiled program kept on disk must not meet another layout
     jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler.address), platform="cpu", api_version=1)
     _alive.append(handler)
     return name

@@ -1,7 +1,8 @@
-"""Thomas and pivoted elimination in compiled tiles of systems, O(8n) flops, threads of its own (`tridiag.kernels.thomas`).
+"""Thomas and pivoted elimination in compiled tiles of systems, O(8n) flops, with threads of its own.
 
-Arrays of any strides are read where they lie. A real matrix with complex right sides is the real matrix with twice as many
-right sides. Stability: certificate, partial pivoting, refinement, as `tridiag.elimination`.
+The kernels are in `tridiag.kernels`. Arrays of any strides are read where they lie. A real matrix with complex right
+sides is the real matrix with twice as many right sides. Stability: certificate, partial pivoting, refinement, as
+`tridiag.elimination`.
 """
 
 from __future__ import annotations
@@ -31,21 +32,28 @@ class Factors(NamedTuple):
 
 
 @functools.cache
-def kernel(dtype: str) -> Any:
-    """The compiled function for a dtype; it is called without the GIL."""
+def compiled(dtype: str) -> Any:
+    """The compiled kernel for a dtype; its ``address`` is that of a C function."""
     from tridiag.kernels.thomas import build
 
-    compiled = build(dtype)
-    function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(compiled.address)
-    function.compiled = compiled
-    return function
+    return build(dtype)
+
+
+@functools.cache
+def kernel(dtype: str) -> Any:
+    """The kernel for a dtype as a function that is called without the GIL."""
+    return ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(compiled(dtype).address)
+
+
+def plan_for(operands: list[Any], form: Form, dtype: np.dtype[Any], flags: int) -> Job:
+    shapes = tuple(None if x is None else x.shape for x in operands)
+    strides = tuple(None if x is None else x.strides for x in operands)
+    return job(form, shapes, strides, dtype.itemsize, flags)
 
 
 def run(operands: list[Any], form: Form, dtype: np.dtype[Any], flags: int = 0, **arrays: Any) -> Job:
     """Run the kernel on a, b, c, where, d, x; ``arrays`` gives the words of other arrays by name."""
-    shapes = tuple(None if x is None else x.shape for x in operands)
-    strides = tuple(None if x is None else x.strides for x in operands)
-    plan = job(form, shapes, strides, dtype.itemsize, flags)
+    plan = plan_for(operands, form, dtype, flags)
     words = plan.words.copy()
     words[J.POINTERS : J.POINTERS + 6] = [0 if x is None else x.ctypes.data for x in operands]
     for name, array in arrays.items():
@@ -99,8 +107,7 @@ def factor(matrix: Matrix, form: Form) -> Factors:
     matrix = tuple(map(view, matrix))
     count, dtype = math.prod(form.matrix_batch), matrix[1].dtype
     status, kinds = np.zeros(count, np.int32), np.full(count, HARD, np.uint8)
-    plan = job(form, [None if x is None else x.shape for x in matrix] + [None, None],
-               [None if x is None else x.strides for x in matrix] + [None, None], dtype.itemsize, J.FACTORING)  # fmt: skip
+    plan = plan_for([*matrix, None, None], form, dtype, J.FACTORING)
     tiles, lanes = plan.words[J.ITEMS], 1 if plan.words[J.SHARED] else plan.words[J.LANES]
     kept = form.pivoting is not True and not form.periodic
     storage = np.empty((tiles, 3, form.n, lanes) if kept else (0,), dtype)

@@ -9,7 +9,7 @@ import pathlib
 
 @functools.cache
 def source_hash() -> int:
-    """A number that changes with any kernel source: closed over by cached kernels, whose cache sees only its own file."""
+    """A number that changes with any kernel source, for cached kernels to close over: the cache sees one file only."""
     digest = hashlib.sha256()
     folder = pathlib.Path(__file__).parent
     for path in [folder.parent / "elimination.py", *sorted(folder.glob("*.py"))]:

@@ -51,7 +51,7 @@ def buffer(frame, list_at, k):
 
 
 def build_handler(kernel: int):
-    """The handler around the kernel at an address. Operands a, b, c, d, perhaps where; attribute: the job, helpers last."""
+    """The handler around the kernel at an address. Operands a, b, c, d, perhaps where; attribute: job, helpers."""
 
     def handler(frame):
         if only_metadata(frame):

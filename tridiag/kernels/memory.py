@@ -1,7 +1,7 @@
 """Raw memory, atomics and threads for nopython code: module-level intrinsics, so that kernels stay cacheable.
 
-A parallel job is a block of int64 words; word 0 counts the items claimed. The calling thread works too, helpers are plain
-POSIX threads that end with the call: nothing to initialise, nothing that a fork could break, no Python.
+A parallel job is a block of int64 words; word 0 counts the items claimed. The calling thread works too, helpers are
+plain POSIX threads that end with the call: nothing to initialise, nothing that a fork could break, no Python.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def store(typing, address, value):
 
 
 def c_function(body, name):
-    """An intrinsic: the address of a C function void *(void *job) that calls body(job, zero); it lives in the caller's module."""
+    """An intrinsic: the address of a C function, in the caller's module, that calls body(job, zero)."""
 
     @intrinsic
     def address(typing, like):

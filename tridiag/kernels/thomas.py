@@ -1,8 +1,8 @@
 """The driver of the tile kernels: claims items of a job, loads tiles of systems, solves them, stores the solutions.
 
-One item is a tile of LANES matrices (or one shared matrix) and a chunk of its right sides. A tile is loaded once, eliminated
-plainly, and certified; its systems without certificate are eliminated again with pivoting, while the others are substituted.
-Scratch per thread: about 4 (plain) to 16 (pivoted) arrays (n, LANES).
+One item is a tile of LANES matrices (or one shared matrix) and a chunk of its right sides. A tile is loaded once,
+eliminated plainly, and certified; its systems without certificate are eliminated again with pivoting, while the others
+are substituted. Scratch per thread: about 4 (plain) to 16 (pivoted) arrays (n, LANES).
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def singleton(value):
 
 @njit(**OPTIONS)
 def solve_hard(job, systems, lanes, k0, k1, P, U, S, mask, limits, status, zero):
-    """The systems of a tile that are not certified (or all, where pivoting is asked): pivoted, and refined for "auto"."""
+    """The systems of a tile that are not certified (all, with pivoting=True): pivoted, and refined for "auto"."""
     A, B, C, X, D, Y, R = P[0], P[1], P[2], P[3], P[4], P[5], P[6]
     width = B.shape[1]
     offsets, x_offsets = np.empty(width, np.int64), np.empty(width, np.int64)
@@ -218,7 +218,9 @@ def solve_hard(job, systems, lanes, k0, k1, P, U, S, mask, limits, status, zero)
         count = 1 if step else min(width, k1 - k)
         used = right_side_lanes(job, systems, lanes, k, step, count, offsets, x_offsets)
         load_right_side(D, job, offsets, used, mask, step, zero)
-        solve_refined(A, B, C, U, S, X, D, Y, R, mask, masked, used, step, periodic, refinements, limits, error, trial, zero)
+        solve_refined(
+            A, B, C, U, S, X, D, Y, R, mask, masked, used, step, periodic, refinements, limits, error, trial, zero
+        )
         for w in range(used):
             if status[w * step] != 0:
                 fill(X, w, np.nan)
@@ -321,7 +323,11 @@ def work(job, zero):
     hard_rows, easy_rows = 0 if promise == J.PLAIN and not only_hard else n, 0 if only_hard else n
     P, U = np.empty((7, hard_rows, width), seed.dtype), np.empty((7, hard_rows, columns), seed.dtype)
     M, Y = np.empty((3, easy_rows, columns), seed.dtype), np.empty((easy_rows, width), seed.dtype)
-    S, mask, hard_mask = np.empty((hard_rows, columns), np.uint8), np.empty((n, columns), np.uint8), np.empty((n, columns), np.uint8)
+    S, mask, hard_mask = (
+        np.empty((hard_rows, columns), np.uint8),
+        np.empty((n, columns), np.uint8),
+        np.empty((n, columns), np.uint8),
+    )
     kind, status = np.empty(columns, np.uint8), np.empty(columns, np.int64)
     systems, chosen = np.empty(columns, np.int64), np.empty(columns, np.int64)
     while True:

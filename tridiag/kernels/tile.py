@@ -1,7 +1,7 @@
 """Elimination of a tile: arrays (n, lanes), one system in each lane; every loop over lanes is independent.
 
-Plain (Thomas), 5 flops and one division a row; pivoted (LAPACK xGTTRF), by selects, two divisions; cyclic, three rows a column.
-The equations are those of `tridiag.elimination`. In the substitutions ``step`` is 0 where lane 0 of the
+Plain (Thomas), 5 flops and one division a row; pivoted (LAPACK xGTTRF), by selects, two divisions; cyclic, three rows
+a column. The equations are those of `tridiag.elimination`. In the substitutions ``step`` is 0 where lane 0 of the
 matrix serves all lanes of the right side, else 1.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from tridiag.elimination import CANCELLATION, GROWTH, REFINE_ABOVE, REFINE_STEPS
+from tridiag.elimination import CANCELLATION, GROWTH, REFINE_ABOVE
 
 OPTIONS = {"error_model": "numpy", "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
@@ -21,7 +21,7 @@ def size(x):
 
 @njit(**OPTIONS)
 def eliminate(A, B, C, mask, masked, lanes, limits, good, status, zero):
-    """In place: B becomes 1 / pivot, C becomes c / pivot; ``good`` the certificate, ``status`` 1 + the row of a zero pivot."""
+    """B becomes 1 / pivot, C becomes c / pivot; ``good`` the certificate, ``status`` 1 + the row of a zero pivot."""
     n = B.shape[0]
     eps, tiny = limits[0], limits[1]
     for w in range(lanes):
@@ -228,8 +228,10 @@ def residual(A, B, C, X, D, R, lanes, step, limits, error, zero):
 
 
 @njit(**OPTIONS)
-def solve_refined(A, B, C, U, S, X, D, Y, R, mask, masked, lanes, step, periodic, refinements, limits, error, trial, zero):
-    """X from D, then improved while its backward error exceeds REFINE_ABOVE eps; the best iterate of each lane stays."""
+def solve_refined(
+    A, B, C, U, S, X, D, Y, R, mask, masked, lanes, step, periodic, refinements, limits, error, trial, zero
+):
+    """X from D, improved while its backward error exceeds REFINE_ABOVE eps; each lane keeps its best iterate."""
     n = X.shape[0]
     bar = REFINE_ABOVE * limits[0]
     for i in range(n):

@@ -46,7 +46,7 @@ class Operations:
 
     @staticmethod
     def stretch(x: Any, n: int, axis: int) -> Any:
-        return jnp.broadcast_to(x, x.shape[:axis] + (n,) + x.shape[axis + 1 :])
+        return jnp.broadcast_to(x, (*x.shape[:axis], n, *x.shape[axis + 1 :]))
 
     @staticmethod
     def positions(n: int, rank: int, axis: int, like: Any) -> Any:
@@ -68,8 +68,6 @@ class Operations:
     @staticmethod
     def zero_status(x: Any) -> Any:
         return jnp.zeros(x.shape, jnp.int32)
-
-
 
 
 def convert(name: str, x: Any) -> Any:

@@ -47,7 +47,7 @@ class Operations:
 
     @staticmethod
     def stretch(x: Any, n: int, axis: int) -> Any:
-        return np.broadcast_to(x, x.shape[:axis] + (n,) + x.shape[axis + 1 :])
+        return np.broadcast_to(x, (*x.shape[:axis], n, *x.shape[axis + 1 :]))
 
     @staticmethod
     def positions(n: int, rank: int, axis: int, like: Any) -> Any:

@@ -54,7 +54,7 @@ class Operations:
 
     @staticmethod
     def stretch(x: Any, n: int, axis: int) -> Any:
-        return x.expand(x.shape[:axis] + (n,) + x.shape[axis + 1 :])
+        return x.expand((*x.shape[:axis], n, *x.shape[axis + 1 :]))
 
     @staticmethod
     def positions(n: int, rank: int, axis: int, like: Any) -> Any:
