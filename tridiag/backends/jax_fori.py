@@ -1,0 +1,46 @@
+"""The Thomas algorithm by `lax.fori_loop`, O(8n) flops, rows in place by dynamic slices; no pivoting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from tridiag import elimination as el
+from tridiag.libraries.jax import Operations as ops
+from tridiag.rows import Matrix, read, read_right_side
+from tridiag.shapes import Form
+
+
+def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
+    axis, n, where = form.axis, form.n, matrix[3]
+    matrix_dtype = matrix[1].dtype
+
+    def write(x: Any, row: Any, i: Any) -> Any:
+        return lax.dynamic_update_slice_in_dim(x, jnp.expand_dims(row, axis).astype(x.dtype), i, axis)
+
+    def keep(i: Any, x: Any, otherwise: Any) -> Any:
+        return x if where is None else jnp.where(ops.row(where, i, axis), x, otherwise)
+
+    def down(i: Any, carry: Any) -> Any:
+        ratios, x, (p0, p1), r, dead = carry
+        a, b, c, _ = read(ops, matrix, form, i)
+        (p0, p1), pivot = el.eliminate(ops, (p0, p1), (a, b, c), False)
+        r, _ = el.forward(ops, r, pivot, read_right_side(ops, where, d, form, i))
+        p0, p1, r = keep(i, p0, 1), keep(i, p1, 0), keep(i, r, 0)
+        return write(ratios, p1 / p0, i), write(x, r / p0, i), (p0, p1), r, dead | (p0 == 0)
+
+    def up(k: Any, carry: Any) -> Any:
+        x, after = carry
+        i = n - 1 - k
+        row = ops.row(x, i, axis) - ops.row(ratios, i, axis) * after
+        row = keep(i, row, 0)
+        return write(x, row, i), row
+
+    one, zero = jnp.ones(form.matrix_batch, matrix_dtype), jnp.zeros(form.batch, d.dtype)
+    ratios = jnp.zeros(form.matrix_shape, matrix_dtype)
+    start = ratios, jnp.zeros(form.shape, d.dtype), (one, jnp.zeros_like(one)), zero, one == 0
+    ratios, x, _, _, dead = lax.fori_loop(0, n, down, start)
+    x, _ = lax.fori_loop(0, n, up, (x, zero))
+    return jnp.where(jnp.expand_dims(dead, axis), jnp.nan, x), None
