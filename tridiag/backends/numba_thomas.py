@@ -81,9 +81,9 @@ def real_pairs(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Factors | None = None) -> tuple[Any, Any]:
     library = library_of(d)
     if library == "jax":
-        from tridiag.backends import numba_jax
+        from tridiag.libraries import xla
 
-        return numba_jax.solve(matrix, d, form), None
+        return xla.solve(matrix, d, form), None
     if library == "torch":
         result = d.new_empty(form.shape) if out is None else out
         _, status = solve(tuple(map(view, matrix)), view(d), form, view(result), factors)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import functools
+import threading
 from typing import Any
 
 import jax
 import numpy as np
 
+from tridiag.backends.numba_thomas import compiled
+from tridiag.kernels import source_hash
+from tridiag.kernels.ffi import build_handler
 from tridiag.layout import job
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
@@ -15,21 +18,20 @@ from tridiag.shapes import Form
 Shape = tuple[int, ...]
 
 
-@functools.cache
+_alive: dict[str, Any] = {}  # the handlers registered with XLA
+_lock = threading.Lock()
+
+
 def target(dtype: str) -> str:
     """The name of the FFI handler for a dtype, registered at its first use."""
-    from tridiag.backends.numba_thomas import compiled
-    from tridiag.kernels import source_hash
-    from tridiag.kernels.ffi import build_handler
-
-    handler = build_handler(compiled(dtype).address)
-    name = f"tridiag_thomas_{dtype}_{source_hash():x}"  # a compiled program kept on disk must not meet another layout
-    jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler.address), platform="cpu", api_version=1)
-    _alive.append(handler)
+    # a compiled program kept on disk must not meet another layout of the job
+    name = f"tridiag_thomas_{dtype}_{source_hash():x}"
+    with _lock:
+        if name not in _alive:
+            _alive[name] = build_handler(compiled(dtype).address)
+            capsule = jax.ffi.pycapsule(_alive[name].address)
+            jax.ffi.register_ffi_target(name, capsule, platform="cpu", api_version=1)
     return name
-
-
-_alive: list[Any] = []
 
 
 def contiguous(shape: Shape, itemsize: int) -> Shape:
