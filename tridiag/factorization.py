@@ -33,12 +33,18 @@ class Factorization:
     """
 
     def __init__(
-        self, matrix: tuple[Any, ...], options: dict[str, Any], name: str, dtype: str, factors: Any, status: Any
+        self,
+        matrix: tuple[Any, ...],
+        options: dict[str, Any],
+        name: str,
+        kind: tuple[str, int],
+        factors: Any,
+        status: Any,
     ) -> None:
         self._matrix = matrix
         self._options = options
         self._name = name
-        self._dtype = dtype  # a right side of higher precision is solved from the matrix anew
+        self._dtype, self._rows = kind  # right sides of higher precision are solved from the matrix anew
         self._factors = factors
         self._status = status
 
@@ -78,13 +84,15 @@ class Factorization:
             arguments["where"] = where
         destination = outputs.target(call, arguments, out, False)
         check = systems.wants_check(call, None)
-        factors = self._factors if systems.matrix_dtype(call) == self._dtype else None
+        same = systems.matrix_dtype(call) == self._dtype and call.form.n == self._rows
+        factors = self._factors if same else None
         return systems.run(call, BACKENDS[self._name], check, destination, factors)
 
     def slogdet(self) -> tuple[Array, Array]:
         """Sign and logarithm of the absolute value of the determinants, as `tridiag.slogdet`."""
-        options = {name: self._options[name] for name in ("axis", "periodic")}
-        return systems.slogdet(*self._matrix[:3], where=self._matrix[3], **options)
+        axis = axis_alone(self._matrix, self._options["axis"])
+        periodic = self._options["periodic"]
+        return systems.slogdet(*self._matrix[:3], where=self._matrix[3], axis=axis, periodic=periodic)
 
 
 def factor(
@@ -132,17 +140,23 @@ def factor(
     LAPACK's xGTTRF and xGTTRS. Certified systems keep (a, 1 / pivot, c / pivot). A system that needs pivoting keeps
     a, b, c, which refinement reads anyway, and is eliminated again: that reads fewer words than its factors would.
     """
-    call = prepare("factor", {"a": a, "b": b, "c": c}, axis=axis, pivoting=pivoting, periodic=periodic, where=where)
+    arguments = {"a": a, "b": b, "c": c}
+    own_axis = axis_alone((a, b, c, where), axis)
+    call = prepare("factor", arguments, axis=own_axis, pivoting=pivoting, periodic=periodic, where=where)
     entry = choose(call.problem, backend).backend
     matrix = own(call, (a, b, c, where))
     options: dict[str, Any] = {"axis": axis, "pivoting": pivoting, "periodic": periodic}
+    kind = call.problem.dtype, call.form.n
     if 0 in call.form.matrix_shape:
-        return Factorization(
-            matrix, options, entry.name, call.problem.dtype, None, np.zeros(call.form.matrix_batch, np.int32)
-        )
-    owned = prepare("factor", dict(zip("abc", matrix, strict=False)), where=matrix[3], **options)
+        return Factorization(matrix, options, entry.name, kind, None, np.zeros(call.form.matrix_batch, np.int32))
+    owned = prepare("factor", dict(zip("abc", matrix, strict=False)), where=matrix[3], **{**options, "axis": own_axis})
     factors, status = importlib.import_module(f"tridiag.autodiff.{call.library}").factor(owned, entry)
-    return Factorization(matrix, options, entry.name, call.problem.dtype, factors, status)
+    return Factorization(matrix, options, entry.name, kind, factors, status)
+
+
+def axis_alone(matrix: tuple[Any, ...], axis: int) -> int:
+    """The axis of the matrix by itself: a 1-D matrix lies along that axis of the right sides, whichever it will be."""
+    return -1 if all(np.ndim(x) <= 1 for x in matrix if x is not None) else axis
 
 
 def own(call: Call, given: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ from tridiag.shapes import Form
 Axis = tuple[int, tuple[int, ...]]  # length, the strides of a, b, c, where, d, x
 
 SCRATCH = 512 * 1024  # bytes of one tile array that stays in a core's L2: measured on a 1 MiB L2
-LANES, FEWEST_LANES = 16, 4
+LANES, FEWEST_LANES = 16, 8
 WORTH_A_THREAD = 100_000  # unknowns; below, starting a thread (about 30 us) costs more than it saves
 PROMISES = {False: J.PLAIN, True: J.PIVOTED, "auto": J.AUTO}
 
