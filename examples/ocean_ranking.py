@@ -13,8 +13,8 @@ from rich.progress import Progress
 
 import tridiag
 
-ROUNDS = 9  # each backend once a round, in turns
-PATIENCE = 1.5  # s: a backend that has used them up sits out the rounds left
+ROUNDS = 7  # each backend once a round, in turns
+PATIENCE = 1.0  # s: a backend that has used them up sits out the rounds left
 TOLERANCE = 1e-11  # of |x - reference| / |reference|, the largest of each column: cond(A) reaches 1e4
 
 

@@ -22,7 +22,7 @@ def progress_bar(console: Console) -> Progress:
 
 def table(title: str, *columns: str) -> Table:
     """The first column is text, the last a verdict, those between are numbers."""
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
+    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in columns:
         made.add_column(name, justify="left" if name in (columns[0], columns[-1]) else "right", no_wrap=True)
     return made
@@ -39,14 +39,18 @@ def conservation_table(forms: dict[str, np.ndarray], days: int, bar: float) -> T
 
 
 def ranking_table(rows: list[Row]) -> Table:
-    title = "One day's solve on every backend usable here; error: of the worst column"
+    title = "One day's solve on every backend usable here (error: worst column)"
     made = table(title, "", "pivoting", "time", "/ stream", "error", "verdict")
     for rank, row in enumerate(rows):
-        name = f"{rank} {row.name}" if rank else "  stream (the same words)"
-        speed = (f"{row.time * 1e3:.1f} ms", ratio(row, rows[0])) if row.times else ("not timed", "")
+        name = f"{rank} {row.name}" if rank else "  stream (same words)"
+        speed = (milliseconds(row), ratio(row, rows[0])) if row.times else ("not timed", "")
         verdict = "" if row is rows[0] else "[green]agrees" if row.agrees else "[red]WRONG"
         made.add_row(name, str(row.pivoting), *speed, f"{row.error:.0e}" if rank else "", verdict)
     return made
+
+
+def milliseconds(row: Row) -> str:
+    return f"{row.time * 1e3:.{0 if row.time > 0.1 else 1}f} ms"
 
 
 def ratio(row: Row, floor: Row) -> str:
@@ -79,7 +83,7 @@ def draw_ranking(ax: plt.Axes, rows: list[Row]) -> None:
     rows, floor = rows[::-1], rows[0]
     ratios = [row.time / floor.time for row in rows]
     bars = ax.barh([row.name for row in rows], ratios, color=["tab:blue"] * (len(rows) - 1) + ["0.6"])
-    ax.bar_label(bars, [f"{r:.1f}  ({row.time * 1e3:.0f} ms)" for r, row in zip(ratios, rows, strict=True)], padding=3)
-    ax.set(xscale="log", xlim=(0.8, 4 * max(ratios)), title="One day's solve, time relative to the stream")
+    ax.bar_label(bars, [f"{r:.1f}  ({milliseconds(row)})" for r, row in zip(ratios, rows, strict=True)], padding=3)
+    ax.set(xscale="log", xlim=(0.8, 9 * max(ratios)), title="One day's solve, time relative to the stream")
     ax.axvline(1, color="0.4", lw=0.8)
     ax.spines[["top", "right"]].set_visible(False)

@@ -62,8 +62,8 @@ def operations(library: str) -> Any:
 
 
 def dtype_name(dtype: Any) -> str:
-    """'float32' for every library's way to say so."""
-    return str(dtype).removeprefix("torch.")
+    """'float32' for every library's way to say so, in any byte order."""
+    return str(getattr(dtype, "name", dtype)).removeprefix("torch.")
 
 
 def working_dtype(name: str) -> str:

@@ -28,6 +28,9 @@ class SingularSystemError(np.linalg.LinAlgError):
         self.indices = indices
         self.x = x
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.indices, self.x)
+
 
 class BackendError(ValueError):
     """The backend asked for cannot run this problem; the message says why, and which can."""

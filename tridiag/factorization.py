@@ -148,7 +148,9 @@ def factor(
     options: dict[str, Any] = {"axis": axis, "pivoting": pivoting, "periodic": periodic}
     kind = call.problem.dtype, call.form.n
     if 0 in call.form.matrix_shape:
-        return Factorization(matrix, options, entry.name, kind, None, np.zeros(call.form.matrix_batch, np.int32))
+        ops = call.module().Operations
+        status = ops.zero_status(ops.full(call.form.matrix_batch, 0, call.matrix[1]))
+        return Factorization(matrix, options, entry.name, kind, None, status)
     owned = prepare("factor", dict(zip("abc", matrix, strict=False)), where=matrix[3], **{**options, "axis": own_axis})
     factors, status = importlib.import_module(f"tridiag.autodiff.{call.library}").factor(owned, entry)
     return Factorization(matrix, options, entry.name, kind, factors, status)

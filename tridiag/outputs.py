@@ -34,10 +34,12 @@ def check_out(call: Call, arguments: dict[str, Any], out: Any) -> None:
         raise TypeError(f"out is a {type(out).__name__}; wanted an array to write to")
     if tuple(out.shape) != call.form.shape:
         raise ValueError(f"out has shape {tuple(out.shape)}; the solution has shape {call.form.shape}")
-    if dtype_name(out.dtype) != call.result_dtype:
-        raise TypeError(f"out has dtype {dtype_name(out.dtype)}; the solution has dtype {call.result_dtype}")
+    if not has_dtype(out, call.result_dtype):
+        raise TypeError(f"out has dtype {out.dtype}; the solution has dtype {call.result_dtype}")
     if getattr(out, "requires_grad", False):
         raise ValueError("out requires a gradient and cannot be written in place; pass out.detach(), or no out")
+    if repeats(out):
+        raise ValueError("entries of out share memory with each other (stride 0); pass an array of its own memory")
     if isinstance(out, np.ndarray) and not out.flags.writeable:
         raise ValueError("out is read-only; pass an array that may be written")
     for name, x in arguments.items():
@@ -48,13 +50,24 @@ def check_out(call: Call, arguments: dict[str, Any], out: Any) -> None:
             )
 
 
+def has_dtype(x: Any, dtype: str) -> bool:
+    """Whether x can take results of that dtype as they are: in this machine's byte order."""
+    return dtype_name(x.dtype) == dtype and getattr(x.dtype, "isnative", True)
+
+
 def may_overwrite(call: Call, arguments: dict[str, Any]) -> bool:
     d = arguments["d"]
-    if not hasattr(d, "dtype") or tuple(d.shape) != call.form.shape or dtype_name(d.dtype) != call.result_dtype:
+    if not hasattr(d, "dtype") or tuple(d.shape) != call.form.shape or not has_dtype(d, call.result_dtype):
         return False
-    if isinstance(d, np.ndarray) and not d.flags.writeable:
+    if repeats(d) or (isinstance(d, np.ndarray) and not d.flags.writeable):
         return False
     return not any(overlaps(d, x) for name, x in arguments.items() if name != "d")
+
+
+def repeats(x: Any) -> bool:
+    """Whether one place in memory stands for several entries, as in an expanded tensor."""
+    strides = x.strides if isinstance(x, np.ndarray) else x.stride()
+    return any(step == 0 and length > 1 for step, length in zip(strides, x.shape, strict=True))
 
 
 def overlaps(x: Any, y: Any) -> bool:

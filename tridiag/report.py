@@ -58,7 +58,7 @@ class BackendList(tuple[BackendStatus, ...]):
     def __getitem__(self, key: Any) -> Any:
         """By position, or by name."""
         if isinstance(key, str):
-            return next(entry for entry in self if entry.name == key)
+            return {entry.name: entry for entry in self}[key]
         return super().__getitem__(key)
 
 
@@ -148,6 +148,8 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
     if missing := [key for key in ARGUMENTS[name] if key not in arguments]:
         raise TypeError(f"{name} also needs {', '.join(missing)}")
     options = {key: value for key, value in rest.items() if key in OPTIONS[name]}
+    if unknown := set(rest) - set(OPTIONS[name]) - {"backend", "check", "out"}:
+        raise TypeError(f"{name} has no argument {', '.join(sorted(unknown))}")
     if name == "slogdet":
         options["pivoting"] = True
     problem = prepare(name, arguments, **options).problem

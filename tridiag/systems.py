@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+import numpy as np
+
 from tridiag import outputs
 from tridiag.arrays import dtype_name
 from tridiag.backends import Backend
 from tridiag.dispatch import choose
+from tridiag.errors import SingularSystemError
 from tridiag.prepare import REAL_OF, Call, prepare
 
 Array = Any
@@ -124,11 +127,20 @@ def run(call: Call, backend: Backend, check: bool, out: Any = None, factors: Any
     """Run a prepared solve in its library, and give the result the caller's dtype."""
     if 0 in call.form.shape:
         return empty(call) if out is None else out
-    x = importlib.import_module(f"tridiag.autodiff.{call.library}").solve(call, backend, check, out, factors)
+    try:
+        x = importlib.import_module(f"tridiag.autodiff.{call.library}").solve(call, backend, check, out, factors)
+    except SingularSystemError as error:
+        error.x = restore(call, error.x, out)
+        raise
+    return restore(call, x, out)
+
+
+def restore(call: Call, x: Array, out: Any) -> Array:
+    """The solution in the caller's dtype, and in ``out`` where there is one."""
     if out is not None and x is not out:
         out[...] = x
         return out
-    return x if call.result_dtype == call.problem.dtype else call.module().cast(x, call.result_dtype)
+    return x if dtype_name(x.dtype) == call.result_dtype else call.module().cast(x, call.result_dtype)
 
 
 def matrix_dtype(call: Call) -> str:
@@ -196,7 +208,10 @@ def matmul(
     x = ops.broadcast(x, call.form.shape)
     if mask is not None:
         x = ops.where(mask, x, ops.zero(x))
-    y = multiply(ops, bands(ops, call.matrix, call.form), x, call.form)
+    with np.errstate(all="ignore"):
+        y = multiply(ops, bands(ops, call.matrix, call.form), x, call.form)
+    if mask is not None:
+        y = ops.where(mask, y, ops.zero(y))
     return call.module().cast(y, call.result_dtype)
 
 
@@ -244,6 +259,11 @@ def slogdet(
     """
     call = prepare("slogdet", {"a": a, "b": b, "c": c}, axis=axis, pivoting=True, periodic=periodic, where=where)
     chosen = choose(call.problem, backend).backend
-    sign, logarithm = importlib.import_module(f"tridiag.autodiff.{call.library}").slogdet(call, chosen)
+    if 0 in call.form.shape:  # no matrices, or matrices without rows
+        ops, batch, like = call.module().Operations, call.form.matrix_batch, call.matrix[1]
+        sign, logarithm = ops.full(batch, 1, like), ops.full(batch, 0, like).real
+    else:
+        module = importlib.import_module(f"tridiag.autodiff.{call.library}")
+        sign, logarithm = module.slogdet(call, chosen)
     cast = call.module().cast
     return cast(sign, call.result_dtype), cast(logarithm, REAL_OF.get(call.result_dtype, call.result_dtype))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import carray, cfunc, njit, types
 
-from tridiag.elimination import REFINE_STEPS
+from tridiag.elimination import CANCELLATION, GROWTH, REFINE_ABOVE, REFINE_STEPS
 from tridiag.kernels import job as J
 from tridiag.kernels import source_hash
 from tridiag.kernels.memory import (
@@ -25,10 +25,17 @@ from tridiag.kernels.memory import (
     word,
 )
 from tridiag.kernels.tile import (
+    BAR_,
+    FLOOR_,
+    GROWTH_,
+    ONE_,
     OPTIONS,
+    ROUNDING_,
+    TINY_,
     eliminate,
     eliminate_cyclic,
     eliminate_pivoted,
+    quotient,
     solve_refined,
     substitute,
     substitute_transposed,
@@ -130,10 +137,11 @@ def load_mask(mask, job, systems, offsets, lanes):
 
 @njit(**OPTIONS)
 def machine(limits):
-    """eps and the smallest normal number of the real type of ``limits``."""
+    """The constants of `tridiag.elimination` in the real type of ``limits``."""
     single = limits.itemsize == 4
-    limits[0] = 2.0**-23 if single else 2.0**-52
-    limits[1] = 2.0**-126 if single else 2.0**-1022
+    eps, tiny = 2.0**-23 if single else 2.0**-52, 2.0**-126 if single else 2.0**-1022
+    limits[GROWTH_], limits[ROUNDING_], limits[TINY_] = GROWTH, CANCELLATION * eps, tiny
+    limits[BAR_], limits[FLOOR_], limits[ONE_] = REFINE_ABOVE * eps, 4 * tiny / eps, 1
 
 
 @njit(**OPTIONS)
@@ -212,7 +220,7 @@ def solve_hard(job, systems, lanes, k0, k1, P, U, S, mask, limits, status, zero)
     else:
         eliminate_pivoted(A, B, C, U, S, mask, masked, lanes, status, zero)
     if flags & J.DETERMINANT:
-        determinants(job, systems, U, S, lanes, periodic, zero)
+        determinants(job, systems, U, S, lanes, periodic, limits[ONE_], zero)
     k = k0
     while k < k1:
         count = 1 if step else min(width, k1 - k)
@@ -229,15 +237,15 @@ def solve_hard(job, systems, lanes, k0, k1, P, U, S, mask, limits, status, zero)
 
 
 @njit(**OPTIONS)
-def determinants(job, systems, U, S, lanes, periodic, zero):
+def determinants(job, systems, U, S, lanes, periodic, one, zero):
     """Sign and log |det| of every lane, into x and the logarithms."""
     n = U.shape[1]
     for w in range(lanes):
-        sign, total = zero + 1, zero.real
+        sign, total = zero + one, zero.real
         for i in range(n):
             pivot = U[0, i, w]
             total += np.log(abs(pivot))
-            sign *= pivot / abs(pivot) if pivot != 0 else pivot
+            sign *= quotient(pivot, zero + abs(pivot)) if pivot != 0 else pivot
             flips = (S[i, w] & 1) + (S[i, w] >> 1)
             if flips == 1:
                 sign = -sign
@@ -318,7 +326,7 @@ def work(job, zero):
     matrices, right_sides, chunks = field(job, J.MATRICES), field(job, J.RIGHT_SIDES), field(job, J.CHUNKS)
     only_hard = promise == J.PIVOTED or field(job, J.FLAGS) & J.PERIODIC != 0
     columns = 1 if field(job, J.SHARED) else width
-    seed, limits = singleton(zero), np.empty(2, singleton(zero.real).dtype)
+    seed, limits = singleton(zero), np.empty(6, singleton(zero.real).dtype)
     machine(limits)
     hard_rows, easy_rows = 0 if promise == J.PLAIN and not only_hard else n, 0 if only_hard else n
     P, U = np.empty((7, hard_rows, width), seed.dtype), np.empty((7, hard_rows, columns), seed.dtype)

@@ -7,11 +7,36 @@ matrix serves all lanes of the right side, else 1.
 
 from __future__ import annotations
 
-from numba import njit
-
-from tridiag.elimination import CANCELLATION, GROWTH, REFINE_ABOVE
+import numpy as np
+from numba import njit, types
+from numba.extending import overload
 
 OPTIONS = {"error_model": "numpy", "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+GROWTH_, ROUNDING_, TINY_, BAR_, FLOOR_, ONE_ = range(6)  # in ``limits``, which has the real type of the entries
+
+
+def quotient(x, y):
+    """x / y; Numba's own complex division raises where y is 0, and an exception in a kernel ends the kernel."""
+
+
+@overload(quotient, jit_options=OPTIONS)
+def _quotient(x, y):
+    if not isinstance(y, types.Complex):
+        return lambda x, y: x / y
+    make = np.complex64 if y.bitwidth == 64 else np.complex128
+
+    def smith(x, y):
+        if abs(y.real) >= abs(y.imag):
+            ratio = y.imag / y.real
+            scale = y.real + y.imag * ratio
+            return make(complex((x.real + x.imag * ratio) / scale, (x.imag - x.real * ratio) / scale))
+        ratio = y.real / y.imag
+        scale = y.imag + y.real * ratio
+        return make(complex((x.real * ratio + x.imag) / scale, (x.imag * ratio - x.real) / scale))
+
+    return smith
 
 
 @njit(**OPTIONS)
@@ -23,7 +48,7 @@ def size(x):
 def eliminate(A, B, C, mask, masked, lanes, limits, good, status, zero):
     """B becomes 1 / pivot, C becomes c / pivot; ``good`` the certificate, ``status`` 1 + the row of a zero pivot."""
     n = B.shape[0]
-    eps, tiny = limits[0], limits[1]
+    one = zero + limits[ONE_]
     for w in range(lanes):
         good[w], status[w] = True, 0
     for i in range(n):
@@ -34,11 +59,11 @@ def eliminate(A, B, C, mask, masked, lanes, limits, good, status, zero):
             if masked and mask[i, w] == 0:
                 pivot, growth = b, zero
             diagonal, new = size(b), size(pivot)
-            harmless = size(growth) + new <= GROWTH * diagonal and new > CANCELLATION * eps * diagonal and new > tiny
-            good[w] = good[w] and harmless
+            bounded = size(growth) + new <= limits[GROWTH_] * diagonal
+            good[w] = good[w] and bounded and new > limits[ROUNDING_] * diagonal and new > limits[TINY_]
             if pivot == 0 and status[w] == 0:
                 status[w] = i + 1
-            inverse = 1 / pivot
+            inverse = quotient(one, pivot)
             B[i, w] = inverse
             C[i, w] = C[i, w] * inverse
 
@@ -95,7 +120,7 @@ def eliminate_pivoted(A, B, C, U, S, mask, masked, lanes, status, zero):
                 q1, o1 = (b, p1) if swap else (p1, b)
                 q2 = c if swap else zero
                 o2 = zero if swap else c
-                multiplier = o0 / q0
+                multiplier = quotient(o0, q0)
                 U[0, i, w], U[1, i, w], U[2, i, w], U[3, i, w], S[i, w] = q0, q1, q2, multiplier, swap
                 next0, next1 = o1 - multiplier * q1, o2 - multiplier * q2
                 if masked and mask[i + 1, w] == 0:
@@ -124,7 +149,7 @@ def substitute_pivoted(U, S, Y, mask, masked, lanes, step, zero):
                 y -= U[1, i, m] * Y[i + 1, w]
             if i < n - 2:
                 y -= U[2, i, m] * Y[i + 2, w]
-            Y[i, w] = zero if masked and mask[i, m] == 0 else y / U[0, i, m]
+            Y[i, w] = zero if masked and mask[i, m] == 0 else quotient(y, U[0, i, m])
 
 
 @njit(**OPTIONS)
@@ -151,7 +176,7 @@ def eliminate_cyclic(A, B, C, U, S, lanes, status, zero):
                 flags += 2
             if f0 == 0 and status[w] == 0:
                 status[w] = k + 1
-            l1, l2 = s0 / f0, e0 / f0
+            l1, l2 = quotient(s0, f0), quotient(e0, f0)
             U[0, k, w], U[1, k, w], U[2, k, w], U[3, k, w], U[4, k, w] = f0, f1, f2, f3, f4
             U[5, k, w], U[6, k, w], S[k, w] = l1, l2, flags
             s0, s1, s3, s4 = s1 - l1 * f1, -l1 * f2, s3 - l1 * f3, s4 - l1 * f4
@@ -161,7 +186,7 @@ def eliminate_cyclic(A, B, C, U, S, lanes, status, zero):
         S[n - 1, w] = size(o0) > size(q0)
         if S[n - 1, w] != 0:
             q0, q1, o0, o1 = o0, o1, q0, q1
-        multiplier = o0 / q0
+        multiplier = quotient(o0, q0)
         U[0, n - 1, w], U[1, n - 1, w], U[5, n - 1, w], U[0, 0, w] = q0, q1, multiplier, o1 - multiplier * q1
         S[0, w] = 0
         if q0 == 0 and status[w] == 0:
@@ -186,13 +211,13 @@ def substitute_cyclic(U, S, Y, mask, masked, lanes, step, zero):
             f, s = s - U[5, k, m] * f, e - U[6, k, m] * f
         if S[n - 1, m] != 0:
             f, s = s, f
-        first = (s - U[5, n - 1, m] * f) / U[0, 0, m]
-        last = (f - U[1, n - 1, m] * first) / U[0, n - 1, m]
+        first = quotient(s - U[5, n - 1, m] * f, U[0, 0, m])
+        last = quotient(f - U[1, n - 1, m] * first, U[0, n - 1, m])
         Y[0, w], Y[n - 1, w] = first, last
         x1, x2 = last, first
         for k in range(n - 2, 0, -1):
             y = Y[k, w] - U[1, k, m] * x1 - U[2, k, m] * x2 - U[3, k, m] * last - U[4, k, m] * first
-            x1, x2 = y / U[0, k, m], x1
+            x1, x2 = quotient(y, U[0, k, m]), x1
             Y[k, w] = x1
         if masked:
             for i in range(n):
@@ -204,7 +229,6 @@ def substitute_cyclic(U, S, Y, mask, masked, lanes, step, zero):
 def residual(A, B, C, X, D, R, lanes, step, limits, error, zero):
     """R = D - A X, and the componentwise backward error of each lane, as `tridiag.rows.residual`."""
     n = X.shape[0]
-    floor = 4 * limits[1] / limits[0]
     for w in range(lanes):
         error[w] = 0
     for i in range(n):
@@ -222,7 +246,7 @@ def residual(A, B, C, X, D, R, lanes, step, limits, error, zero):
             if C[i, m] != 0:
                 scale += size(C[i, m]) * size(X[after, w])
             R[i, w] = r
-            ratio = size(r) / max(scale, floor)
+            ratio = size(r) / max(scale, limits[FLOOR_])
             if ratio > error[w] or ratio != ratio:
                 error[w] = ratio
 
@@ -233,12 +257,12 @@ def solve_refined(
 ):
     """X from D, improved while its backward error exceeds REFINE_ABOVE eps; each lane keeps its best iterate."""
     n = X.shape[0]
-    bar = REFINE_ABOVE * limits[0]
+    bar = limits[BAR_]
     for i in range(n):
         for w in range(lanes):
             X[i, w], R[i, w] = zero, D[i, w]
     for w in range(lanes):
-        error[w] = 2 * bar
+        error[w] = bar + bar
     for attempt in range(refinements + 1):
         if periodic:
             substitute_cyclic(U, S, R, mask, masked, lanes, step, zero)

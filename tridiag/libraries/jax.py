@@ -62,6 +62,10 @@ class Operations:
         return float(info.eps), float(info.tiny)
 
     @staticmethod
+    def full(shape: Any, value: int, like: Any) -> Any:
+        return jnp.full(shape, value, like.dtype)
+
+    @staticmethod
     def nan(x: Any) -> Any:
         return jnp.full((), jnp.nan, x.dtype)
 

@@ -67,6 +67,10 @@ class Operations:
         return np.empty(shape, like.dtype)
 
     @staticmethod
+    def full(shape: Any, value: int, like: Any) -> Any:
+        return np.full(shape, value, like.dtype)
+
+    @staticmethod
     def nan(x: Any) -> Any:
         return np.asarray(np.nan, x.dtype)
 

@@ -74,6 +74,10 @@ class Operations:
         return torch.empty(shape, dtype=like.dtype, device=like.device)
 
     @staticmethod
+    def full(shape: Any, value: int, like: Any) -> Any:
+        return like.new_full(shape, value)
+
+    @staticmethod
     def nan(x: Any) -> Any:
         return torch.full((), float("nan"), dtype=x.dtype, device=x.device)
 

@@ -1,0 +1,287 @@
+"""What the tests share: the backends under test, systems to solve, the dense oracle, the one assertion on solutions."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import tridiag
+from tridiag.backends import BACKENDS, Backend
+
+EPS = {"float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+TINY = {"float32": 2.0**-126, "float64": 2.0**-1022}
+REAL = {"complex64": "float32", "complex128": "float64", "float16": "float32", "bfloat16": "float32"}
+DTYPES = ("float32", "float64", "complex64", "complex128")
+
+
+def installed(library: str) -> bool:
+    return importlib.util.find_spec(library) is not None
+
+
+# ---------------------------------------------------------------------------------------------------- backends
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A backend together with the arrays that it is given."""
+
+    entry: Backend
+    library: str
+
+    def __str__(self) -> str:
+        return f"{self.entry.name}-{self.library}"
+
+    @property
+    def name(self) -> str:
+        return self.entry.name
+
+    @property
+    def promises(self) -> tuple[bool | str, ...]:
+        return self.entry.pivoting
+
+    @property
+    def usual(self) -> bool | str:
+        """The strongest promise that it keeps: "auto", or False where it has no pivoting."""
+        return "auto" if "auto" in self.promises else False
+
+    def cannot_run_here(self) -> str | None:
+        if not installed(self.library):
+            return f"needs {self.library}, which is not installed"
+        if "cpu" not in self.entry.devices:
+            return f"runs on {' and '.join(self.entry.devices)}, not on cpu"
+        return self.entry.missing()
+
+    def can(self, verb: str = "solve", periodic: bool = False, pivoting: Any = None, library: Any = None) -> bool:
+        """What the table says."""
+        return (
+            verb in self.entry.verbs
+            and (verb, self.library) not in self.entry.lacks
+            and (self.entry.periodic or not periodic)
+            and (pivoting is None or pivoting in self.promises)
+            and (library is None or self.library == library or self.library in tuple(library))
+        )
+
+    def array(self, x: Any, dtype: str | None = None) -> Any:
+        """A NumPy array in the library of this backend; None and Python scalars as they are."""
+        return to_library(self.library, x, dtype)
+
+    numpy = staticmethod(lambda x: to_numpy(x))
+
+    def solve(self, a: Any, b: Any, c: Any, d: Any, *, where: Any = None, **options: Any) -> np.ndarray:
+        """`tridiag.solve` by this backend under its usual promise, from NumPy arrays to NumPy arrays."""
+        given, options = [self.array(x) for x in (a, b, c, d)], {"pivoting": self.usual} | options
+        return to_numpy(tridiag.solve(*given, where=self.array(where), backend=self.name, **options))
+
+    def factor(self, a: Any, b: Any, c: Any, *, where: Any = None, **options: Any) -> tridiag.Factorization:
+        options = {"pivoting": self.usual} | options
+        return tridiag.factor(*map(self.array, (a, b, c)), where=self.array(where), backend=self.name, **options)
+
+    def slogdet(self, a: Any, b: Any, c: Any, *, where: Any = None, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+        given = map(self.array, (a, b, c))
+        sign, log = tridiag.slogdet(*given, where=self.array(where), backend=self.name, **options)
+        return to_numpy(sign), to_numpy(log)
+
+
+SUBJECTS = [Subject(entry, library) for entry in BACKENDS.values() for library in entry.arrays]
+
+
+def to_library(library: str, x: Any, dtype: str | None = None) -> Any:
+    if x is None or isinstance(x, bool | int | float | complex):
+        return x
+    if library == "numpy":
+        return x if dtype is None else np.asarray(x).astype(dtype)
+    module = importlib.import_module({"jax": "jax.numpy"}.get(library, library))
+    if library == "torch":
+        x = np.ascontiguousarray(x) if min(np.asarray(x).strides, default=0) < 0 else np.asarray(x)
+        made = module.tensor(x)
+        return made if dtype is None else made.to(getattr(module, dtype))
+    return module.asarray(x, dtype)
+
+
+def to_numpy(x: Any) -> np.ndarray:
+    """A NumPy array of the same values; bfloat16 becomes float32."""
+    if hasattr(x, "detach"):
+        x = x.detach().resolve_conj()
+        return (x.float() if dtype_name(x) == "bfloat16" else x).numpy()
+    return np.asarray(x, np.float32) if dtype_name(x) == "bfloat16" else np.asarray(x)
+
+
+def dtype_name(x: Any) -> str:
+    """'float32' in every library."""
+    return str(x.dtype).removeprefix("torch.")
+
+
+def assert_same_bits(x: Any, y: Any) -> None:
+    """Every bit, that of the sign of zero too."""
+    x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
+    assert x.dtype == y.dtype and x.shape == y.shape
+    different = (x.view(np.uint8) != y.view(np.uint8)).reshape(*x.shape, x.itemsize).any(-1)
+    where = np.argwhere(different)[:5].tolist()
+    assert not different.any(), (
+        f"{different.sum()} of {x.size} differ, at {where}: {x[different][:5]}, {y[different][:5]}"
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- systems
+
+
+def noise(rng: np.random.Generator, shape: Any, dtype: str, low: float = -1.0, high: float = 1.0) -> np.ndarray:
+    x = rng.uniform(low, high, shape)
+    if dtype.startswith("complex"):
+        x = x + 1j * rng.uniform(low, high, shape)
+    return x.astype(dtype)
+
+
+def dominant(shape: Any, dtype: str = "float64", axis: int = -1, seed: int = 0) -> list[np.ndarray]:
+    """a, b, c, d with |b| > |a| + |c| in rows and in columns: plain elimination is accurate. The pads hold numbers."""
+    rng = np.random.default_rng(seed)
+    a, c, d = (noise(rng, shape, dtype) for _ in range(3))
+    reach = [abs(a) + abs(c), abs(np.roll(a, -1, axis)) + abs(np.roll(c, 1, axis))]
+    b = (np.maximum(*reach) + rng.uniform(0.1, 1, shape)) * rng.choice([-1, 1], shape)
+    return [a, b.astype(dtype), c, d]
+
+
+def uniform(shape: Any, dtype: str = "float64", axis: int = -1, seed: int = 0) -> list[np.ndarray]:
+    """Entries uniform in (-1, 1): needs pivoting."""
+    rng = np.random.default_rng(seed)
+    return [noise(rng, shape, dtype) for _ in range(4)]
+
+
+def zero_diagonal(shape: Any, dtype: str = "float64", axis: int = -1, seed: int = 0) -> list[np.ndarray]:
+    """b = 0: regular for an even number of rows, singular for an odd one."""
+    a, b, c, d = uniform(shape, dtype, axis, seed)
+    return [a + np.sign(a.real), 0 * b, c + np.sign(c.real), d]
+
+
+def positive(shape: Any, dtype: str = "float64", axis: int = -1, seed: int = 0) -> list[np.ndarray]:
+    """Symmetric (Hermitian), positive definite, from diffusion."""
+    rng = np.random.default_rng(seed)
+    c, d = (noise(rng, shape, dtype) for _ in range(2))
+    a = np.roll(c, 1, axis).conj()
+    return [a, (abs(a) + abs(c) + rng.uniform(0.01, 0.1, shape)).astype(dtype), c, d]
+
+
+GENERATORS = {"dominant": dominant, "positive": positive, "uniform": uniform, "zero_diagonal": zero_diagonal}
+
+
+# ---------------------------------------------------------------------------------------------------- the oracle
+
+
+def aligned(arguments: list[Any], axis: int) -> tuple[list[np.ndarray], int]:
+    """The arguments broadcast against each other with the system axis last: the rule of the interface, said again."""
+    arrays = [np.asarray(x) for x in arguments]
+    rank = max(x.ndim for x in arrays)
+    axis = axis % rank
+    arrays = [x.reshape((1,) * axis + x.shape + (1,) * (rank - 1 - axis)) if x.ndim == 1 else x for x in arrays]
+    return [np.moveaxis(x, axis, -1) for x in np.broadcast_arrays(*arrays)], axis
+
+
+def dense(
+    a: Any, b: Any, c: Any, *, axis: int = -1, periodic: bool = False, where: Any = None, transpose: bool = False
+) -> np.ndarray:
+    """The matrices (..., n, n) in extended precision; rows that are taken out are rows of the identity."""
+    (a, b, c, keep), _ = aligned([a, b, c, True if where is None else where], axis)
+    n = b.shape[-1]
+    wide = np.clongdouble if any(np.iscomplexobj(x) for x in (a, b, c)) else np.longdouble
+    matrix = np.zeros((*b.shape, n), wide)
+    for i in range(n):
+        for j, entry in ((i - 1, a), (i, b), (i + 1, c)):
+            if 0 <= j < n or periodic:
+                coupled = keep[..., i] & keep[..., j % n]
+                matrix[..., i, j % n] = np.where(coupled, entry[..., i], i == j)
+    return np.swapaxes(matrix, -1, -2) if transpose else matrix
+
+
+def gauss(matrix: np.ndarray, d: np.ndarray) -> np.ndarray:
+    """Gaussian elimination with partial pivoting over the batch, in its own precision; NaN where singular."""
+    n = d.shape[-1]
+    work = np.concatenate((np.broadcast_to(matrix, (*d.shape, n)), d[..., None]), axis=-1)
+    for k in range(n):
+        p = k + np.abs(work[..., k:, k]).argmax(-1)[..., None, None]
+        row = np.take_along_axis(work, p, -2)
+        np.put_along_axis(work, p, work[..., k : k + 1, :], -2)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            work[..., k : k + 1, :] = row / row[..., k : k + 1]
+            work[..., k + 1 :, :] -= work[..., k + 1 :, k : k + 1] * work[..., k : k + 1, :]
+    x = work[..., n]
+    for k in range(n - 1, -1, -1):
+        x[..., :k] -= work[..., :k, k] * x[..., k : k + 1]
+    return x
+
+
+def oracle(
+    a: Any,
+    b: Any,
+    c: Any,
+    d: Any,
+    *,
+    axis: int = -1,
+    periodic: bool = False,
+    where: Any = None,
+    transpose: bool = False,
+) -> np.ndarray:
+    """The solution in extended precision, of the broadcast shape."""
+    keep = True if where is None else where
+    (a, b, c, d, keep), axis = aligned([a, b, c, d, keep], axis)
+    matrix = dense(a, b, c, periodic=periodic, where=keep, transpose=transpose)
+    d = np.where(keep, d, 0)
+    return np.moveaxis(gauss(matrix, d.astype(np.result_type(matrix, d))), -1, axis)
+
+
+def backward_errors(x: Any, a: Any, b: Any, c: Any, d: Any, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The componentwise backward error of every system (Oettli and Prager), and the normwise one, in long double.
+
+    As in LAPACK's xGERFS, denominators that rounding to subnormal numbers can reach are kept away from zero.
+    """
+    x = np.asarray(x)
+    dtype = np.dtype(REAL.get(x.dtype.name, x.dtype.name)).name
+    axis, keep = options.pop("axis", -1), options.pop("where", None)
+    (a, b, c, d, keep, x), _ = aligned([a, b, c, d, True if keep is None else keep, x], axis)
+    a, b, c, d = (rounded(v, dtype) for v in (a, b, c, d))
+    matrix = dense(a, b, c, where=keep, **options)
+    d = np.where(keep, d, 0).astype(np.result_type(matrix, d))
+    x = x.astype(np.result_type(matrix, x))
+    floor = 4 * TINY[dtype] / EPS[dtype]
+    residual = abs(d - np.einsum("...ij,...j->...i", matrix, x))
+    scale = np.einsum("...ij,...j->...i", abs(matrix), abs(x)) + abs(d)
+    sizes = [np.maximum(v.max(-1), floor) for v in (abs(matrix).sum(-1).max(-1, keepdims=True) * abs(x), abs(d))]
+    return (residual / np.maximum(scale, floor)).max(-1), residual.max(-1) / sum(sizes)
+
+
+def rounded(x: np.ndarray, real: str) -> np.ndarray:
+    """The argument as the solver gets it: in the precision of the result, real if it is real."""
+    return x.astype(np.result_type(real, "complex64") if np.iscomplexobj(x) else real)
+
+
+def assert_solves(
+    x: Any, a: Any, b: Any, c: Any, d: Any, *, pivoting: bool | str = "auto", dtype: str | None = None, **options: Any
+) -> None:
+    """x solves the systems as well as the promise says: the one place where that is decided.
+
+    "auto", and False where plain elimination is stable (dominant matrices): a componentwise backward error of at most 8
+    eps. True: the same, or a normwise one where that holds, which is LAPACK's bound. Rows taken out are exactly 0.
+    ``dtype``: "bfloat16" for values that were rounded to it; their rounding is allowed on top.
+    """
+    x = np.asarray(x)
+    (x_rows, keep, *_), _ = aligned(
+        [x, True if (keep := options.get("where")) is None else keep, a, b, c, d], options.get("axis", -1)
+    )
+    assert x.size == x_rows.size, f"x has shape {x.shape}; the arguments broadcast to {x_rows.shape}, system axis last"
+    if x.size == 0:
+        return
+    assert np.isfinite(x).all(), f"not finite at {np.argwhere(~np.isfinite(x))[:5].tolist()}"
+    assert not x_rows[~np.broadcast_to(keep, x_rows.shape)].any(), "a row that is taken out is not 0"
+    name = dtype or x.dtype.name
+    real = REAL.get(name, name)
+    bound = 8 * EPS[real] + (EPS[name] if name in ("float16", "bfloat16") else 0)
+    componentwise, normwise = backward_errors(x, a, b, c, d, **options)
+    error = np.minimum(componentwise, normwise) if pivoting is True else componentwise
+    worst = np.unravel_index(np.argmax(error), error.shape)
+    assert error.max() <= bound, (
+        f"backward error {float(error.max() / EPS[real]):.3g} eps in system {tuple(map(int, worst))}, "
+        f"{(error > bound).sum()} of {error.size} systems above {bound / EPS[real]:.3g} eps"
+    )

@@ -1,0 +1,45 @@
+"""The accuracy figures of `benchmarks/accuracy.py`, on a slice of its systems; all of them with `-m slow`."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from helpers import Subject, installed
+
+PATH = Path(__file__).parents[1] / "benchmarks" / "accuracy.py"
+SLICE = ((3, 20), (60, 60))  # rows, systems of each case
+
+
+@pytest.fixture(scope="module")
+def accuracy() -> ModuleType:
+    if not installed("scipy"):
+        pytest.skip("needs scipy, which is not installed")
+    spec = importlib.util.spec_from_file_location("accuracy", PATH)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.only(pivoting="auto")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_backends_keep_their_promises(accuracy: ModuleType, backend: Subject, dtype: str) -> None:
+    """Both promises, every kind of system and right side: backward and forward errors under their bars."""
+    rows = list(accuracy.measure(SLICE, [(backend.name, backend.library)], (dtype,)))
+    assert {row.case for row in rows} == set(accuracy.CASES)
+    assert {row.promise for row in rows} == {"auto", "True"}
+    missed = [
+        f"{row.promise}, {row.case}: {row.backward:.3g} eps, bar {row.bar:.3g}; forward {row.forward:.2f} of gtsv's"
+        for row in rows
+        if not row.passed
+    ]
+    assert not missed, "\n".join(missed)
+
+
+@pytest.mark.slow
+def test_backends_keep_their_promises_on_every_system() -> None:
+    run = subprocess.run([sys.executable, PATH], capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr

@@ -1,0 +1,287 @@
+"""That bad input gets an exception that says what was given, what was wanted and what to do, before any work."""
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import SUBJECTS, Subject
+
+import tridiag
+from tridiag.backends import BACKENDS
+
+ONES = np.ones((4, 6))
+MATRIX = (ONES, 4 * ONES, ONES)
+VERBS = {
+    "solve": lambda a, b, c, **options: tridiag.solve(a, b, c, ONES, **options),
+    "factor": tridiag.factor,
+    "slogdet": tridiag.slogdet,
+    "matmul": lambda a, b, c, **options: tridiag.matmul(a, b, c, ONES, **options),
+}
+
+
+def solve(a: Any = 1.0, b: Any = 4.0, c: Any = 1.0, d: Any = ONES, **options: Any) -> Any:
+    return tridiag.solve(a, b, c, d, **options)
+
+
+def refused(kind: type[Exception], text: str, *args: Any, **options: Any) -> None:
+    with pytest.raises(kind, match=text):
+        solve(*args, **options)
+
+
+# --------------------------------------------------------------------------------------------------------- shapes
+
+
+def test_shapes_that_do_not_broadcast() -> None:
+    text = r"do not broadcast: a \(4, 6\), b \(3, 6\), c \(\), d \(4, 6\); b has length 3 where another argument has 4"
+    refused(ValueError, text, ONES, 4 * ONES[:3])
+
+
+def test_a_mask_that_does_not_broadcast() -> None:
+    refused(ValueError, r"where \(5,\).*where has length 5 where another argument has 6", where=np.ones(5, bool))
+
+
+@pytest.mark.parametrize(
+    ("name", "args"), [("a", (ONES[:, 1:],)), ("c", (1.0, 4.0, ONES[:, 1:])), ("a", (ONES[0, 1:],))]
+)
+def test_off_diagonals_of_length_n_minus_1(name: str, args: Any) -> None:
+    place = {"a": "in front", "c": "at the end"}[name]
+    refused(
+        ValueError,
+        rf"{name} has length 5 .* has 6 rows.*full length is wanted; pad {name} .* {place}",
+        *args,
+    )
+
+
+def test_off_diagonals_of_length_1_for_2_rows() -> None:
+    """LAPACK's length, and a constant: it is a constant."""
+    np.testing.assert_allclose(solve(np.ones(1), 4.0, np.ones(1), np.array([9.0, 6.0])), [2, 1])
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("axis", [2, -3])
+def test_an_axis_out_of_range(verb: str, axis: int) -> None:
+    with pytest.raises(ValueError, match=rf"axis {axis} is out of range: .* 2 dimension.* from -2 to 1"):
+        VERBS[verb](*MATRIX, axis=axis)
+
+
+@pytest.mark.parametrize("axis", [1.0, (0,), None, "0"])
+def test_an_axis_that_is_no_integer(axis: Any) -> None:
+    refused(TypeError, "axis is .*; wanted one integer", axis=axis)
+
+
+def test_an_axis_that_is_an_integer_of_numpy() -> None:
+    assert solve(axis=np.int64(0)).shape == ONES.shape
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_scalars_only(verb: str) -> None:
+    with pytest.raises(ValueError, match="scalars; at least one must be an array"):
+        getattr(tridiag, verb)(*([1.0] * (3 if verb in ("factor", "slogdet") else 4)))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("n", [1, 2])
+def test_periodic_with_few_rows(verb: str, n: int) -> None:
+    given = [ONES[:, :n]] * (3 if verb in ("factor", "slogdet") else 4)
+    with pytest.raises(ValueError, match=f"periodic=True needs at least 3 rows, and the system has {n}"):
+        getattr(tridiag, verb)(*given, periodic=True)
+
+
+# --------------------------------------------------------------------------------------------------------- dtypes
+
+
+@pytest.mark.parametrize("dtype", ["object", "str", "bool", "datetime64[s]", "longdouble"])
+@pytest.mark.parametrize("k", range(4))
+def test_dtypes_that_are_no_numbers(k: int, dtype: str) -> None:
+    given = [1.0, 4.0, 1.0, ONES]
+    given[k] = np.ones(6).astype(dtype)
+    refused(TypeError, rf"{'abcd'[k]} has dtype .*; wanted a numeric dtype .* convert {'abcd'[k]} first", *given)
+
+
+def test_a_boolean_scalar() -> None:
+    refused(TypeError, "a has dtype bool", True)
+
+
+def test_booleans_of_torch_and_jax() -> None:
+    torch, numpy = pytest.importorskip("torch"), pytest.importorskip("jax.numpy")
+    refused(TypeError, "b has dtype bool", 1.0, torch.ones(6, dtype=torch.bool), 1.0, torch.ones(6))
+    refused(TypeError, "b has dtype bool", 1.0, numpy.ones(6, bool), 1.0, numpy.ones(6))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "float64", "uint8"])
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_mask_that_is_not_boolean(verb: str, dtype: str) -> None:
+    with pytest.raises(TypeError, match=f"where has dtype {dtype}; wanted booleans.*pass where != 0"):
+        VERBS[verb](*MATRIX, where=np.ones(6, dtype))
+
+
+# ------------------------------------------------------------------------------------------------- kinds of arrays
+
+
+def test_sparse_matrices() -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    for made in (sparse.eye_array(6).tocsr(), sparse.csc_matrix(np.eye(6)), sparse.dia_array(np.eye(6))):
+        refused(TypeError, r"b is a sparse matrix; pass its three diagonals.*a\[1:\] = A.diagonal\(-1\)", 1.0, made)
+
+
+def test_masked_arrays() -> None:
+    masked = np.ma.masked_array(ONES, ONES > 2)
+    refused(TypeError, "d is a masked array; pass d.data, and the rows to keep as where=~mask", d=masked)
+    refused(TypeError, "where is a masked array", where=masked > 0)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_libraries_mixed(verb: str) -> None:
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    for b in (torch.ones(4, 6), jax.numpy.ones((4, 6))):
+        for a in (torch.ones(4, 6), ONES):
+            kinds = {type(x).__module__.partition(".")[0] for x in (a, b)}
+            if "torch" in kinds and len(kinds) == 2:
+                with pytest.raises(
+                    TypeError, match=r"belong to different libraries \(.*torch.*\); convert them to one"
+                ):
+                    VERBS[verb](a, b, 1.0)
+
+
+def test_a_mask_of_another_library() -> None:
+    torch = pytest.importorskip("torch")
+    refused(TypeError, "different libraries .*where: numpy", 1.0, 4.0, 1.0, torch.ones(6), where=np.ones(6, bool))
+
+
+def test_numpy_arrays_beside_jax_arrays_are_taken_as_jax_takes_them() -> None:
+    numpy = pytest.importorskip("jax.numpy")
+    x = solve(np.ones(6), 4.0, np.float64(1), numpy.ones((4, 6), "float32"), where=np.ones(6, bool))
+    assert isinstance(x, numpy.ndarray) and x.dtype == np.float64
+
+
+def test_they_are_single_where_x64_is_off() -> None:
+    pytest.importorskip("jax")
+    program = """
+import numpy as np, jax.numpy as jnp, tridiag
+x = tridiag.solve(np.ones(6), 4.0, np.ones(6), jnp.ones(6))
+y = tridiag.solve(1, jnp.full(6, 4), 1, jnp.arange(6))
+print(x.dtype, y.dtype, bool(abs(x[0] - 0.2113) < 1e-4))
+"""
+    run = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True)
+    assert run.stdout.split() == ["float32", "float32", "True"], run.stderr
+
+
+# ------------------------------------------------------------------------------------------------------- backends
+
+
+@pytest.mark.parametrize("verb", ["solve", "factor", "slogdet"])
+@pytest.mark.parametrize("name", ["nonsense", "", "Numba", "numba_"])
+def test_an_unknown_backend_lists_the_names(verb: str, name: str) -> None:
+    with pytest.raises(tridiag.BackendError, match=f"no backend {name!r}; the names are 'auto'") as caught:
+        VERBS[verb](*MATRIX, backend=name)
+    assert all(repr(known) in str(caught.value) for known in BACKENDS)
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("name", [None, 3, ["numba"]])
+def test_a_backend_that_is_no_name(name: Any) -> None:
+    refused(TypeError, "backend is .*; wanted 'auto' or a name, one of numba_thomas", backend=name)
+
+
+@pytest.mark.parametrize("pivoting", ["yes", None, 1, "Auto", np.True_])
+def test_a_promise_that_is_none(pivoting: Any) -> None:
+    refused(ValueError, "pivoting is .*; wanted False, True or 'auto'", pivoting=pivoting)
+
+
+PROMISES = [(s, p) for s in SUBJECTS for p in (True, "auto") if p not in s.promises]
+
+
+@pytest.mark.parametrize(("subject", "pivoting"), PROMISES, ids=str)
+def test_a_promise_that_a_backend_cannot_keep(subject: Subject, pivoting: Any) -> None:
+    if reason := subject.cannot_run_here():
+        pytest.skip(reason)
+    text = rf"'{subject.name}' cannot solve.*cannot keep the promise pivoting={pivoting!r}.*Backends that can: \w+"
+    with pytest.raises(tridiag.BackendError, match=text) as caught:
+        subject.solve(*MATRIX, ONES, pivoting=pivoting)
+    able = str(caught.value).partition("Backends that can: ")[2].split(", ")
+    for other in SUBJECTS:
+        could = other.library == subject.library and pivoting in other.promises and not other.cannot_run_here()
+        assert not could or other.name in able
+
+
+def test_a_backend_for_other_arrays_other_verbs_and_no_corners() -> None:
+    refused(
+        tridiag.BackendError, "takes torch arrays, not numpy.*that can: numba_thomas, numpy", backend="torch_thomas"
+    )
+    refused(tridiag.BackendError, "has no elimination for the corners", backend="scipy", periodic=True)
+    with pytest.raises(tridiag.BackendError, match="scipy_gtsv does not have the verb factor; it has solve"):
+        tridiag.factor(*MATRIX, backend="scipy_gtsv")
+
+
+# ------------------------------------------------------------------------------------------------ out and overwrite_d
+
+
+def test_out_of_the_wrong_shape_or_dtype() -> None:
+    refused(ValueError, r"out has shape \(6,\); the solution has shape \(4, 6\)", out=np.zeros(6))
+    refused(TypeError, "out has dtype float32; the solution has dtype float64", out=np.zeros((4, 6), np.float32))
+    refused(TypeError, "out is a list; wanted an array", out=[[0.0] * 6] * 4)
+
+
+def test_out_that_is_read_only() -> None:
+    refused(ValueError, "out is read-only", out=np.broadcast_to(0.0, (4, 6)))
+
+
+@pytest.mark.parametrize("name", ["a", "b", "c", "d", "where"])
+def test_out_that_overlaps_an_input(name: str) -> None:
+    memory = np.full(5 * 6, 4.0)
+    out, given = memory[:24].reshape(4, 6), {"d": ONES, name: memory[6:].reshape(4, 6)}
+    if name == "where":
+        given[name] = memory.view(np.uint8)[:24].reshape(4, 6).view(bool)
+    refused(ValueError, f"out shares memory with {name}, .*overwrite_d", **given, out=out)
+
+
+def test_out_that_interleaves_with_an_input_is_fine() -> None:
+    memory = np.ones((4, 12))
+    x = solve(d=memory[:, ::2], out=memory[:, 1::2])
+    np.testing.assert_array_equal(x, solve())
+    assert (memory[:, ::2] == 1).all()
+
+
+def test_out_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    d = torch.ones(4, 6)
+    refused(ValueError, "out shares memory with d, .*overwrite_d=True", d=d, out=d)
+    refused(ValueError, "out requires a gradient .*out.detach", d=d, out=torch.zeros(4, 6, requires_grad=True))
+    refused(TypeError, "different libraries", d=d, out=np.zeros((4, 6), np.float32))
+    refused(ValueError, "out .*memory", d=d, out=torch.zeros(6).expand(4, 6))
+
+
+def test_out_under_jax_names_what_to_do() -> None:
+    numpy = pytest.importorskip("jax.numpy")
+    d = numpy.ones((4, 6))
+    refused(TypeError, "JAX arrays are immutable.*overwrite_d=True.*donate_argnums", d=d, out=d)
+    refused(TypeError, "JAX arrays are immutable", d=d, out=np.zeros((4, 6)))
+
+
+@pytest.mark.parametrize("argument", ["out", "d"])
+def test_nothing_is_written_where_something_is_wrong(argument: str) -> None:
+    given = np.full((4, 6), 7.0)
+    options = {"out": given} if argument == "out" else {"d": given, "overwrite_d": True}
+    refused(ValueError, "axis", axis=5, **options)
+    refused(ValueError, "backend", backend="nonsense", **options)
+    assert (given == 7).all()
+
+
+# -------------------------------------------------------------------------------------------------------- explain
+
+
+def test_explain_of_what_it_does_not_know() -> None:
+    with pytest.raises(ValueError, match="knows the verbs solve, factor, slogdet, not 'matmul'"):
+        tridiag.explain("matmul", *MATRIX, ONES)
+    with pytest.raises(TypeError, match="solve also needs c, d"):
+        tridiag.explain("solve", 1.0, ONES)
+    with pytest.raises(ValueError, match="axis 5 is out of range"):
+        tridiag.explain("solve", *MATRIX, ONES, axis=5)
+
+
+@pytest.mark.parametrize("options", [{"axes": 0}, {"nonsense": 1}])
+def test_explain_refuses_what_the_call_refuses(options: Any) -> None:
+    with pytest.raises(TypeError, match=next(iter(options))):
+        tridiag.explain("solve", *MATRIX, ONES, **options)

@@ -1,0 +1,182 @@
+"""That a matrix eliminated once solves as `solve` does, owns what it needs, and keeps the promise it was made with."""
+
+import copy
+
+import numpy as np
+import pytest
+from helpers import Subject, assert_solves, dense, dominant, dtype_name, to_numpy, uniform
+
+import tridiag
+
+pytestmark = pytest.mark.only(verb="factor")
+MASK = np.random.default_rng(3).uniform(size=(4, 20)) < 0.7
+
+
+def solve(backend: Subject, matrix: tridiag.Factorization, d: np.ndarray, **options: bool) -> np.ndarray:
+    return to_numpy(matrix.solve(backend.array(d), **options))
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+def test_every_promise(backend: Subject, pivoting: bool | str, transpose: bool) -> None:
+    a, b, c, d = (dominant if pivoting is False else uniform)((40, 20))
+    matrix = backend.factor(a, b, c, pivoting=pivoting)
+    assert matrix.backend == backend.name
+    assert_solves(solve(backend, matrix, d, transpose=transpose), a, b, c, d, transpose=transpose, pivoting=pivoting)
+
+
+@pytest.mark.only(promises=(True, "auto"))
+def test_a_few_hard_systems_among_easy_ones(backend: Subject, pivoting: bool | str) -> None:
+    a, b, c, d = dominant((40, 20))
+    b[::7] = 0
+    matrix = backend.factor(a, b, c, pivoting=pivoting)
+    for transpose in (False, True):
+        x = solve(backend, matrix, d, transpose=transpose)
+        assert_solves(x, a, b, c, d, transpose=transpose, pivoting=pivoting)
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+def test_where(backend: Subject, transpose: bool) -> None:
+    a, b, c, d = uniform((4, 20))
+    matrix = backend.factor(a, b, c, where=MASK)
+    assert_solves(solve(backend, matrix, d, transpose=transpose), a, b, c, d, where=MASK, transpose=transpose)
+
+
+@pytest.mark.only(periodic=True)
+@pytest.mark.parametrize("transpose", [False, True])
+def test_periodic(backend: Subject, transpose: bool) -> None:
+    a, b, c, d = dominant((4, 20))
+    matrix = backend.factor(a, b, c, periodic=True, where=MASK)
+    x = solve(backend, matrix, d, transpose=transpose)
+    assert_solves(x, a, b, c, d, periodic=True, where=MASK, transpose=transpose)
+
+
+def test_pads_and_masked_rows_are_never_read(backend: Subject) -> None:
+    a, b, c, d = dominant((4, 20))
+    where = MASK.copy()
+    where[:, [0, -1]] = True
+    bad = [np.where(where, x, np.nan) for x in (a, b, c)]
+    bad[0][:, 0] = bad[2][:, -1] = np.inf
+    for transpose in (False, True):
+        x = solve(backend, backend.factor(*bad, where=where), d, transpose=transpose)
+        np.testing.assert_array_equal(x, solve(backend, backend.factor(a, b, c, where=where), d, transpose=transpose))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_dtypes(backend: Subject, dtype: str) -> None:
+    a, b, c, d = uniform((4, 20), dtype)
+    x = solve(backend, backend.factor(a, b, c), d)
+    assert x.dtype == dtype
+    assert_solves(x, a, b, c, d)
+
+
+def test_halves(backend: Subject) -> None:
+    a, b, c, d = (backend.array(x, "float16") for x in dominant((4, 20)))
+    x = tridiag.factor(a, b, c, backend=backend.name).solve(d)
+    assert dtype_name(x) == "float16"
+    assert_solves(to_numpy(x), *map(to_numpy, (a, b, c, d)))
+
+
+def test_right_sides_of_other_dtypes(backend: Subject) -> None:
+    """Complex ones are two real ones; doubles from a single matrix are solved in double."""
+    a, b, c, d = dominant((4, 20), "float32")
+    matrix = backend.factor(a, b, c)
+    for right in (d.astype(np.float64), d + 1j * d[::-1], np.round(9 * d).astype(np.int64)):
+        x = solve(backend, matrix, right)
+        assert_solves(x, a, b, c, right)
+    assert solve(backend, matrix, d.astype(np.float64)).dtype == np.float64
+
+
+RIGHT_SIDES = {"one": (20,), "as many": (4, 20), "leading": (3, 4, 20), "lent a batch axis": (3, 1, 20)}
+
+
+@pytest.mark.parametrize("case", RIGHT_SIDES)
+def test_right_sides_broadcast(backend: Subject, case: str) -> None:
+    a, b, c, _ = dominant((4, 20))
+    b[2] = 0
+    d = np.random.default_rng(0).standard_normal(RIGHT_SIDES[case])
+    x = solve(backend, backend.factor(a, b, c), d)
+    assert_solves(x, a, b, c, d)
+
+
+def test_one_matrix_for_many_right_sides_along_any_axis(backend: Subject) -> None:
+    a, b, c, _ = dominant((20,))
+    d = np.random.default_rng(0).standard_normal((3, 20, 5))
+    x = solve(backend, backend.factor(a, b, c, axis=0), d[0].T[0])
+    assert_solves(x, a, b, c, d[0].T[0], axis=0)
+    matrix = backend.factor(a[:, None], b[:, None], c[:, None], axis=-2)
+    assert_solves(solve(backend, matrix, d), a[:, None], b[:, None], c[:, None], d, axis=-2)
+
+
+@pytest.mark.only(library=("numpy", "torch"))
+def test_it_owns_copies(backend: Subject) -> None:
+    for kind in (dominant, uniform):
+        a, b, c, d = kind((4, 20))
+        given = [backend.array(x.copy()) for x in (a, b, c)]
+        matrix = tridiag.factor(*given, where=backend.array(MASK), backend=backend.name)
+        for x in given:
+            x[...] = np.nan
+        assert_solves(solve(backend, matrix, d), a, b, c, d, where=MASK)
+
+
+@pytest.mark.only(library=("numpy", "torch"))
+def test_out(backend: Subject) -> None:
+    a, b, c, d = dominant((4, 20))
+    matrix, out = backend.factor(a, b, c), backend.array(np.zeros((4, 20)))
+    assert matrix.solve(backend.array(d), out=out) is out
+    assert_solves(to_numpy(out), a, b, c, d)
+    given = backend.array(d)
+    with pytest.raises(ValueError, match="shares memory with d"):
+        matrix.solve(given, out=given)
+
+
+def test_bad_right_sides(backend: Subject) -> None:
+    matrix = backend.factor(*dominant((4, 20))[:3])
+    with pytest.raises(ValueError, match=r"do not broadcast.*d \(4, 19\)"):
+        matrix.solve(backend.array(np.ones((4, 19))))
+    with pytest.raises(ValueError, match="broadcast"):
+        matrix.solve(backend.array(np.ones((3, 20))))
+
+
+@pytest.mark.parametrize("shape", [(0,), (4, 0), (0, 5)])
+def test_empty(backend: Subject, shape: tuple[int, ...]) -> None:
+    matrix = backend.factor(1.0, np.full(shape, 4.0), 1.0)
+    assert solve(backend, matrix, np.ones(shape)).shape == shape
+    assert to_numpy(matrix.status).shape == shape[:-1]
+    assert type(matrix.status) is type(backend.array(np.ones(1)))
+
+
+def test_the_status_has_the_shape_and_the_library_of_the_matrices(backend: Subject) -> None:
+    b = np.full((2, 20, 3), 4.0)
+    b[1, 5, 2] = 0
+    matrix = backend.factor(0.0, b, 0.0, axis=1)
+    assert type(matrix.status) is type(backend.array(b))
+    np.testing.assert_array_equal(to_numpy(matrix.status), [[0, 0, 0], [0, 0, 6]])
+    assert to_numpy(backend.factor(*dominant((20,))[:3]).status).shape == ()
+
+
+def test_slogdet(backend: Subject) -> None:
+    a, b, c, _ = uniform((4, 20))
+    wanted = np.linalg.slogdet(dense(a, b, c, where=MASK).astype(float))
+    sign, log = map(to_numpy, backend.factor(a, b, c, where=MASK).slogdet())
+    np.testing.assert_array_equal(sign, wanted[0])
+    np.testing.assert_allclose(log, wanted[1], rtol=1e-12)
+
+
+def test_it_can_be_copied(backend: Subject) -> None:
+    a, b, c, d = dominant((4, 20))
+    matrix = backend.factor(a, b, c)
+    np.testing.assert_array_equal(solve(backend, copy.deepcopy(matrix), d), solve(backend, matrix, d))
+
+
+@pytest.mark.only(library="jax")
+def test_it_is_a_pytree(backend: Subject) -> None:
+    import jax
+
+    a, b, c, d = dominant((4, 20))
+    matrix = backend.factor(a, b, c)
+    leaves, tree = jax.tree.flatten(matrix)
+    assert all(isinstance(x, jax.Array) for x in leaves)
+    run = jax.jit(lambda matrix, d: matrix.solve(d))
+    assert_solves(to_numpy(run(jax.tree.unflatten(tree, leaves), backend.array(d))), a, b, c, d)
+    inside = jax.jit(lambda a, b, c, d: tridiag.factor(a, b, c, backend=backend.name).solve(d))
+    assert_solves(to_numpy(inside(*map(backend.array, (a, b, c, d)))), a, b, c, d)

@@ -1,0 +1,202 @@
+"""What JAX compiles: one custom call, no copy, no callback, no transposed input, no scatter, a cond that stays one."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import Subject, dominant, installed, oracle
+
+import tridiag
+
+if not installed("jax"):
+    pytest.skip("needs jax, which is not installed", allow_module_level=True)
+
+import jax
+import jax.numpy as jnp
+
+N, M = 7, 6
+
+
+def compiled(function: Any, *arguments: Any, **options: Any) -> str:
+    """The program alone, without the names of Python functions."""
+    return told(jax.jit(function, **options).lower(*arguments).compile().as_text())
+
+
+def told(program: str) -> str:
+    kept = [part for part in program.split("\n\n") if part.startswith("HloModule") or "{\n" in part]
+    return re.sub(r", metadata=\{[^}]*\}", "", "\n\n".join(kept))
+
+
+def operations(program: str) -> list[str]:
+    """The instructions of a compiled program, fused ones too."""
+    return re.findall(r"= (?:\([^=]*?\)|\S+) ([a-z][a-z\-]*)\(", program)
+
+
+def custom_calls(program: str) -> list[str]:
+    """The operand and result types of every custom call, and its target."""
+    return [line for line in program.splitlines() if " custom-call(" in line]
+
+
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """All equations, those of inner programs too."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda v: hasattr(v, "eqns")):
+            inner = getattr(inner, "jaxpr", inner)
+            if hasattr(inner, "eqns"):
+                yield from equations(inner)
+
+
+def primitives(function: Any, *arguments: Any) -> list[str]:
+    return [equation.primitive.name for equation in equations(jax.make_jaxpr(function)(*arguments).jaxpr)]
+
+
+def systems(*shape: int, complex_d: bool = False, axis: int = -1) -> list[jax.Array]:
+    a, b, c, d = dominant(shape, axis=axis)
+    return [jnp.asarray(x) for x in (a, b, c, d + 1j * d if complex_d else d)]
+
+
+def by(name: str, **options: Any) -> Any:
+    return lambda a, b, c, d: tridiag.solve(a, b, c, d, backend=name, **options)
+
+
+def assert_one_call_and_no_copy(program: str) -> None:
+    done = operations(program)
+    assert done.count("custom-call") == 1, done
+    assert set(done) <= {"parameter", "custom-call", "bitcast", "constant"}, done
+    assert "tridiag" in custom_calls(program)[0] and "callback" not in program
+
+
+kernel = pytest.mark.parametrize("name", ["numba_thomas"])  # the one backend whose whole program is one kernel
+
+
+@pytest.fixture(autouse=True)
+def numba_is_there(request: pytest.FixtureRequest) -> None:
+    if "name" in request.fixturenames and not installed("numba"):
+        pytest.skip("needs numba, which is not installed")
+
+
+@kernel
+@pytest.mark.parametrize("axis", [-1, 0, 1])
+@pytest.mark.parametrize("options", [{}, {"pivoting": True}, {"periodic": True}, {"transpose": True}], ids=str)
+def test_a_solve_inside_jit_is_the_kernel_and_nothing_else(name, axis, options):
+    arguments = systems(3, N, 4)
+    assert_one_call_and_no_copy(compiled(by(name, axis=axis, **options), *arguments))
+
+
+@kernel
+@pytest.mark.parametrize("axis", [-1, 0])
+@pytest.mark.parametrize("complex_d", [False, True])
+def test_a_shared_matrix_is_never_copied_out(name, axis, complex_d):
+    shape = (M, N) if axis == -1 else (N, M)
+    a, b, c, _ = systems(N)
+    d = systems(*shape, complex_d=complex_d)[3]
+    program = compiled(by(name, axis=axis), a, b, c, d)
+    assert_one_call_and_no_copy(program)
+    sizes = [
+        np.prod([int(k) for k in s.split(",")]) for s in re.findall(r"f64\[([\d,]+)\]\{", custom_calls(program)[0])
+    ]
+    assert sizes.count(N) >= 3, custom_calls(program)[0]
+
+
+@kernel
+def test_vmap_over_d_alone_keeps_one_call_and_the_matrix_unbroadcast(name):
+    a, b, c, _ = systems(N)
+    d = systems(5, M, N)[3]
+    function = jax.vmap(jax.vmap(by(name), (None, None, None, 0)), (None, None, None, 0))
+    program = compiled(function, a, b, c, d)
+    assert_one_call_and_no_copy(program)
+    assert f"f64[1,1,{N}]" in custom_calls(program)[0], custom_calls(program)[0]
+    np.testing.assert_allclose(jax.jit(function)(a, b, c, d), oracle(a, b, c, d).astype(float), rtol=1e-12)
+
+
+@kernel
+def test_a_gradient_is_two_calls_and_no_callback(name):
+    program = compiled(jax.grad(lambda *x: (by(name)(*x) ** 2).sum(), argnums=(0, 1, 2, 3)), *systems(M, N))
+    assert operations(program).count("custom-call") == 2
+    assert "callback" not in program
+    assert "transpose" not in operations(program)
+
+
+@kernel
+def test_a_masked_solve_is_one_call(name):
+    a, b, c, d = systems(M, N)
+    where = jnp.asarray(np.random.default_rng(0).uniform(size=(M, N)) < 0.7)
+    program = compiled(lambda a, b, c, d, w: tridiag.solve(a, b, c, d, where=w, backend=name), a, b, c, d, where)
+    assert operations(program).count("custom-call") == 1
+    assert "copy" not in operations(program) and "callback" not in program
+
+
+@kernel
+def test_a_donated_right_side_becomes_the_solution_in_place(name):
+    a, b, c, d = systems(M, N)
+    wanted = oracle(a, b, c, d).astype(float)
+    function = jax.jit(by(name, overwrite_d=True), donate_argnums=3)
+    program = compiled(by(name, overwrite_d=True), a, b, c, d, donate_argnums=3)
+    assert_one_call_and_no_copy(program)
+    assert re.search(r"input_output_alias=\{ \{\}: \(3,", program)
+    where = d.unsafe_buffer_pointer()
+    x = function(a, b, c, d)
+    assert x.unsafe_buffer_pointer() == where and d.is_deleted()
+    np.testing.assert_allclose(x, wanted, rtol=1e-12)
+
+
+@kernel
+def test_without_leave_a_right_side_is_never_written(name):
+    a, b, c, d = systems(M, N)
+    before = np.array(d)
+    jax.jit(by(name))(a, b, c, d).block_until_ready()
+    by(name, overwrite_d=True)(a, b, c, d).block_until_ready()
+    jax.jit(by(name, overwrite_d=True))(a, b, c, d).block_until_ready()
+    np.testing.assert_array_equal(d, before)
+
+
+@kernel
+def test_a_time_loop_carries_its_right_side_without_a_copy(name):
+    a, b, c, d = systems(M, N)
+
+    def run(a, b, c, d):
+        return jax.lax.fori_loop(0, 3, lambda _, x: by(name, overwrite_d=True)(a, b, c, x), d)
+
+    program = compiled(run, a, b, c, d, donate_argnums=3)
+    body = next(part for part in program.split("\n\n") if " custom-call(" in part)
+    assert "copy" not in operations(body), body
+    x = d
+    for _ in range(3):
+        x = by(name)(a, b, c, x)
+    np.testing.assert_allclose(jax.jit(run)(a, b, c, d), x, rtol=1e-13)
+
+
+@pytest.mark.only(library="jax")
+def test_no_backend_calls_back_to_python(backend: Subject):
+    program = compiled(by(backend.name, pivoting=backend.usual), *systems(M, N))
+    assert "callback" not in program
+
+
+@pytest.mark.only(library="jax")
+def test_vmap_keeps_a_cond_a_cond(backend: Subject):
+    """The pivoted elimination stays behind its branch; a select would run both sides."""
+    function = by(backend.name, pivoting=backend.usual)
+    plain, batched = primitives(function, *systems(M, N)), primitives(jax.vmap(function), *systems(2, M, N))
+    assert batched.count("cond") == plain.count("cond")
+    assert (plain.count("cond") > 0) == (backend.name == "jax_scan")
+
+
+@pytest.mark.parametrize("pivoting", [False, "auto"])
+def test_scan_reads_rows_where_they_lie(pivoting):
+    """Inputs of shape (M, N) are never turned to (N, M) before the loop; only the stacked solution is turned, once."""
+    arguments = systems(M, N)
+    jaxpr = jax.make_jaxpr(by("jax_scan", pivoting=pivoting))(*arguments).jaxpr
+    turned = [e for e in equations(jaxpr) if e.primitive.name == "transpose" and e.invars[0].aval.shape == (M, N)]
+    assert not turned
+    program = compiled(by("jax_scan", pivoting=False), *arguments)
+    copies = [line for line in program.splitlines() if " copy(" in line and f"[{M},{N}]" in line]
+    assert len(copies) <= 1, copies
+
+
+def test_fori_writes_rows_in_place():
+    done = operations(compiled(by("jax_fori", pivoting=False), *systems(M, N)))
+    assert "dynamic-update-slice" in done
+    assert "scatter" not in done

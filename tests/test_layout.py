@@ -1,0 +1,152 @@
+"""That the job of a kernel call names every system once, and where it lies: pure functions of shapes and strides."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tridiag import layout
+from tridiag.kernels import job as J
+from tridiag.shapes import Form, align, broadcast, lift, normalise_axis
+
+
+def plan(shape, axis, matrix_shape=None, order="C", itemsize=8, **options):
+    """The job for arrays of that shape, and the arrays."""
+    flags = options.pop("flags", 0)
+    form = Form(shape, matrix_shape or shape, axis % len(shape), **options)
+    matrix = np.empty(matrix_shape or shape, f"f{itemsize}", order)
+    whole = np.empty(shape, f"f{itemsize}", order)
+    arrays = [matrix, matrix, matrix, None, whole, whole]
+    shapes, strides = ([x if x is None else getattr(x, name) for x in arrays] for name in ("shape", "strides"))
+    made = layout.job(form, shapes, strides, itemsize, flags)
+    return made, form, arrays
+
+
+def offsets(words: np.ndarray, operand: int) -> list[int]:
+    """The byte offset of every system of an operand, by the rule that the kernel follows: last axis fastest."""
+    count = int(words[J.MATRIX_AXES] + words[J.RIGHT_AXES])
+    axes = [words[J.AXES + J.AXIS_WORDS * k :][: J.AXIS_WORDS].tolist() for k in range(count)]
+    places = itertools.product(*(range(length) for length, *_ in axes))
+    return [sum(i * steps[operand] for i, (_, *steps) in zip(place, axes, strict=True)) for place in places]
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(("shape", "axis"), [((6, 5), -1), ((5, 6), 0), ((2, 5, 3), 1), ((2, 3, 4, 5), -1), ((5,), 0)])
+def test_every_system_is_named_once(shape: tuple[int, ...], axis: int, order: str) -> None:
+    made, form, (matrix, *_, x) = plan(shape, axis, order=order)
+    for operand, array in ((0, matrix), (5, x)):
+        batch = [k for k in range(len(shape)) if k != form.axis]
+        wanted = {
+            sum(i * array.strides[k] for i, k in zip(place, batch, strict=True)) for place in np.ndindex(form.batch)
+        }
+        found = offsets(made.words, operand)
+        assert sorted(found) == sorted(wanted) and len(found) == len(wanted)
+    assert made.words[J.STRIDES] == matrix.strides[form.axis]
+    assert made.words[J.MATRICES] == np.prod(form.batch) and made.words[J.RIGHT_SIDES] == 1
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_neighbours_in_memory_are_neighbours_in_a_tile(order: str) -> None:
+    first, second, *_ = offsets(plan((2, 5, 3), 1, order=order)[0].words, 0)
+    assert second - first == 8
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "merged"),
+    [((4, 3, 5), -1, 1), ((5, 4, 3), 0, 1), ((4, 5, 3), 1, 2), ((4, 1, 3, 5), -1, 1), ((5,), 0, 0)],
+)
+def test_axes_that_all_operands_walk_alike_are_merged(shape: tuple[int, ...], axis: int, merged: int) -> None:
+    assert plan(shape, axis)[0].words[J.MATRIX_AXES] == merged
+
+
+def test_merge() -> None:
+    assert layout.merge([(2, (12, 0)), (3, (4, 0))]) == [(6, (4, 0))]
+    assert layout.merge([(2, (12, 1)), (3, (4, 0))]) == [(2, (12, 1)), (3, (4, 0))]
+    assert layout.merge([]) == []
+
+
+def test_a_shared_matrix_has_right_sides() -> None:
+    made, *_ = plan((3, 6, 5), -1, matrix_shape=(1, 6, 5))
+    words = made.words
+    assert (words[J.MATRICES], words[J.RIGHT_SIDES]) == (6, 3)
+    assert offsets(words, 0) == [40 * k for k in range(6) for _ in range(3)]
+    assert offsets(words, 5) == [240 * side + 40 * k for k in range(6) for side in range(3)]
+    shared = plan((30, 5), -1, matrix_shape=(1, 5))[0].words
+    assert shared[J.SHARED] == 1 and shared[J.ITEMS] == shared[J.CHUNKS]
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_the_order_of_the_kernel_is_undone(order: str) -> None:
+    """One value for each matrix comes back where its matrix is."""
+    made, form, (matrix, *_) = plan((2, 5, 3, 4), 1, order=order)
+    told = np.array(offsets(made.words, 0))
+    restored = made.restore(told, form)
+    assert restored.shape == form.matrix_batch
+    for place in np.ndindex(form.matrix_batch):
+        assert restored[place] == sum(i * s for i, s in zip(place, np.delete(matrix.strides, 1), strict=True))
+
+
+def test_a_tile_fits_in_cache_and_is_never_narrower_than_four() -> None:
+    widths = [layout.width(n, 8, False) for n in (1, 100, 1000, 10_000, 1_000_000)]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[0] == layout.LANES and widths[-1] == layout.FEWEST_LANES
+    assert all(4 * 8 * n * w <= layout.SCRATCH for n, w in zip((1, 100), widths, strict=False))
+
+
+@pytest.mark.parametrize("helpers", [0, 1, 7])
+@pytest.mark.parametrize(("tiles", "sides"), [(1, 1000), (1, 3), (5, 10), (1000, 10), (1, 0)])
+def test_chunks_feed_every_thread_and_are_never_empty(tiles: int, sides: int, helpers: int) -> None:
+    chunks = layout.chunk_count(tiles, sides, helpers)
+    assert 1 <= chunks <= max(1, sides)
+    if helpers == 0:
+        assert chunks == 1
+    elif tiles * max(1, sides) >= helpers + 1:
+        assert tiles * chunks >= helpers + 1 or sides == 0
+
+
+def test_small_jobs_start_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "threads", lambda: 8)
+    assert plan((10, 100), -1)[0].helpers == 0
+    assert plan((10_000, 100), -1)[0].helpers == 7
+    assert plan((1, 1_000_000), -1)[0].helpers == 0  # one system is one item
+
+
+def test_flags_and_promises() -> None:
+    words = plan((6, 5), -1, periodic=True, transpose=True, pivoting=False)[0].words
+    assert words[J.FLAGS] == J.PERIODIC | J.TRANSPOSE and words[J.PROMISE] == J.PLAIN
+    assert plan((6, 5), -1, pivoting=True)[0].words[J.PROMISE] == J.PIVOTED
+    assert plan((6, 5), -1)[0].words[J.PROMISE] == J.AUTO
+
+
+def test_a_job_is_made_once_and_cannot_be_changed() -> None:
+    words = plan((6, 5), -1)[0].words
+    assert plan((6, 5), -1)[0].words is words
+    with pytest.raises(ValueError, match="read-only"):
+        words[0] = 1
+
+
+# ---------------------------------------------------------------------------------------------------------- shapes
+
+
+def test_lift() -> None:
+    assert lift((5,), 3, 1) == (1, 5, 1)
+    assert lift((5,), 3, 2) == (1, 1, 5)
+    assert lift((4, 5), 3, 0) == (1, 4, 5)
+    assert lift((), 2, 0) == (1, 1)
+
+
+def test_align_and_broadcast() -> None:
+    given = {"a": (5,), "b": (3, 5, 2), "c": (), "d": (5, 1)}
+    lifted, axis = align(given, -2)
+    assert axis == 1 and lifted == {"a": (1, 5, 1), "b": (3, 5, 2), "c": (1, 1, 1), "d": (1, 5, 1)}
+    assert broadcast(lifted, given) == (3, 5, 2)
+    assert broadcast({"a": (0, 1), "d": (1, 4)}, {}) == (0, 4)
+
+
+def test_normalise_axis() -> None:
+    assert [normalise_axis(k, 3) for k in (-3, -1, 0, 2)] == [0, 2, 0, 2]
+
+
+def test_form_batches() -> None:
+    form = Form((2, 5, 3), (1, 5, 3), 1)
+    assert (form.n, form.batch, form.matrix_batch) == (5, (2, 3), (1, 3))

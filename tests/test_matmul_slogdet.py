@@ -1,0 +1,197 @@
+"""That the product and the determinant are those of the dense matrix."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import (
+    DTYPES,
+    EPS,
+    REAL,
+    SUBJECTS,
+    Subject,
+    aligned,
+    dense,
+    dominant,
+    dtype_name,
+    to_library,
+    to_numpy,
+    uniform,
+    zero_diagonal,
+)
+
+import tridiag
+
+LIBRARIES = {s.library: s.cannot_run_here() for s in SUBJECTS if s.entry.verbs != ("solve",)}
+MASK = np.random.default_rng(3).uniform(size=(4, 20)) < 0.7
+
+
+@pytest.fixture(params=[pytest.param(k, marks=[pytest.mark.skip(reason=v)] if v else []) for k, v in LIBRARIES.items()])
+def library(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def product(library: str, a: Any, b: Any, c: Any, x: Any, *, where: Any = None, **options: Any) -> np.ndarray:
+    given = [to_library(library, v) for v in (a, b, c, x)]
+    return to_numpy(tridiag.matmul(*given, where=to_library(library, where), **options))
+
+
+def assert_product(
+    y: np.ndarray, a: Any, b: Any, c: Any, x: Any, *, axis: int = -1, where: Any = None, **options: Any
+) -> None:
+    keep = True if where is None else where
+    (a, b, c, x, keep, y), _ = aligned([a, b, c, x, keep, y], axis)
+    matrix = dense(a, b, c, where=keep, **options)
+    x = np.where(keep, x, 0).astype(np.result_type(matrix, x))
+    error = abs(y - np.einsum("...ij,...j->...i", matrix, x))
+    eps = EPS[REAL.get(y.dtype.name, y.dtype.name)]
+    assert (error <= 4 * eps * np.einsum("...ij,...j->...i", abs(matrix), abs(x))).all()
+    assert not y[~keep].any()
+
+
+OPTIONS = {
+    "plain": {},
+    "transpose": {"transpose": True},
+    "where": {"where": MASK},
+    "where, transpose": {"where": MASK, "transpose": True},
+    "periodic": {"periodic": True},
+    "periodic, where, transpose": {"periodic": True, "where": MASK, "transpose": True},
+}
+
+
+@pytest.mark.parametrize("case", OPTIONS)
+def test_products(library: str, case: str) -> None:
+    system = uniform((4, 20))
+    assert_product(product(library, *system, **OPTIONS[case]), *system, **OPTIONS[case])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_products_in_other_dtypes(library: str, dtype: str) -> None:
+    system = uniform((4, 20), dtype)
+    y = product(library, *system)
+    assert y.dtype == dtype
+    assert_product(y, *system)
+    real = [x.real.copy() for x in system[:3]]
+    assert_product(product(library, *real, system[3]), *real, system[3])
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+def test_products_broadcast(library: str, transpose: bool) -> None:
+    a, b, _, _ = (x[:, 0] for x in uniform((20, 4)))
+    x = uniform((3, 20, 5))[3]
+    y = product(library, a, b[:, None], 2.0, x, axis=1, transpose=transpose)
+    assert y.shape == x.shape
+    assert_product(y, a, b[:, None], 2.0, x, axis=1, transpose=transpose)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_products_of_few_rows(library: str, n: int) -> None:
+    system = uniform((4, n))
+    y = product(library, *system)
+    assert y.shape == (4, n)
+    assert_product(y, *system)
+
+
+def test_products_never_read_pads(library: str) -> None:
+    a, b, c, x = uniform((4, 20))
+    wanted = product(library, a, b, c, x), product(library, a, b, c, x, transpose=True)
+    a[:, 0], c[:, -1] = np.nan, np.inf
+    np.testing.assert_array_equal(product(library, a, b, c, x), wanted[0])
+    np.testing.assert_array_equal(product(library, a, b, c, x, transpose=True), wanted[1])
+
+
+def test_products_of_halves_and_integers(library: str) -> None:
+    halves = [to_library(library, x, "float16") for x in uniform((4, 20))]
+    assert dtype_name(tridiag.matmul(*halves)) == "float16"
+    y = product(library, 1, np.array([2, 2, 2]), 1, np.array([1, 2, 3]))
+    assert y.dtype.kind == "f" and y.tolist() == [4, 8, 8]
+
+
+def test_the_product_undoes_the_solve(library: str) -> None:
+    a, b, c, d = dominant((4, 20))
+    x = tridiag.solve(*(to_library(library, v) for v in (a, b, c, d)), transpose=True)
+    np.testing.assert_allclose(product(library, a, b, c, to_numpy(x), transpose=True), d, rtol=1e-11)
+
+
+# ---------------------------------------------------------------------------------------------------- determinants
+
+MATRICES = {
+    "uniform": ((4, 20), uniform, {}),
+    "zero diagonal": ((4, 20), zero_diagonal, {}),
+    "where": ((4, 20), uniform, {"where": MASK}),
+    "periodic": ((4, 20), uniform, {"periodic": True}),
+    "periodic, odd": ((4, 5), uniform, {"periodic": True}),
+    "periodic, three rows": ((4, 3), uniform, {"periodic": True}),
+    "periodic, where": ((4, 20), uniform, {"periodic": True, "where": MASK}),
+    "one row": ((4, 1), uniform, {}),
+    "two rows": ((4, 2), uniform, {}),
+}
+
+
+def assert_determinant(found: Any, matrix: np.ndarray, rtol: float = 1e-11) -> None:
+    sign, log = np.linalg.slogdet(matrix.astype(complex if np.iscomplexobj(matrix) else float))
+    assert found[0].shape == sign.shape
+    np.testing.assert_allclose(found[0], sign, rtol=rtol)
+    np.testing.assert_allclose(found[1], log, rtol=rtol, atol=rtol)
+
+
+@pytest.mark.only(verb="slogdet")
+@pytest.mark.parametrize("case", MATRICES)
+def test_determinants(backend: Subject, case: str) -> None:
+    shape, kind, options = MATRICES[case]
+    a, b, c, _ = kind(shape)
+    assert_determinant(backend.slogdet(a, b, c, **options), dense(a, b, c, **options))
+
+
+@pytest.mark.only(verb="slogdet")
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "complex128"])
+def test_determinants_in_other_dtypes(backend: Subject, dtype: str) -> None:
+    a, b, c, _ = uniform((4, 20), dtype)
+    sign, log = backend.slogdet(a, b, c)
+    assert sign.dtype == dtype and log.dtype == REAL.get(dtype, dtype)
+    assert_determinant((sign, log), dense(a, b, c), 1e3 * EPS[REAL.get(dtype, dtype)])
+
+
+@pytest.mark.only(verb="slogdet")
+def test_determinants_along_any_axis(backend: Subject) -> None:
+    a, b, c, _ = uniform((2, 20, 3))
+    assert_determinant(backend.slogdet(a, b, c, axis=1), dense(a, b, c, axis=1))
+    assert_determinant(backend.slogdet(a[0, :, 0], b, 2.0, axis=1), dense(a[0, :, 0], b, 2.0, axis=1))
+
+
+@pytest.mark.only(verb="slogdet")
+def test_a_singular_matrix_has_sign_0_and_logarithm_minus_inf(backend: Subject) -> None:
+    for dtype in ("float64", "complex128"):
+        a, b, c, _ = dominant((4, 20), dtype)
+        regular = backend.slogdet(a, b, c)
+        a[2, 5] = b[2, 5] = c[2, 5] = 0
+        sign, log = backend.slogdet(a, b, c)
+        assert sign[2] == 0 and log[2] == -np.inf
+        for x, y in ((sign, regular[0]), (log, regular[1])):
+            np.testing.assert_array_equal(np.delete(x, 2), np.delete(y, 2))
+
+
+@pytest.mark.only(verb="slogdet", periodic=True)
+def test_a_singular_periodic_matrix(backend: Subject) -> None:
+    for row in (0, 7, 19):
+        a, b, c, _ = dominant((4, 20))
+        a[2, row] = b[2, row] = c[2, row] = 0
+        sign, log = backend.slogdet(a, b, c, periodic=True)
+        assert sign[2] == 0 and log[2] == -np.inf and np.isfinite(np.delete(log, 2)).all()
+
+
+@pytest.mark.only(verb="slogdet")
+@pytest.mark.parametrize("shape", [(0,), (4, 0), (0, 5)])
+def test_empty_determinants(backend: Subject, shape: tuple[int, ...]) -> None:
+    """As `numpy.linalg.slogdet`: a matrix without rows has determinant 1."""
+    sign, log = backend.slogdet(1.0, np.full(shape, 4.0), 1.0)
+    np.testing.assert_array_equal(sign, np.ones(shape[:-1]))
+    np.testing.assert_array_equal(log, np.zeros(shape[:-1]))
+
+
+@pytest.mark.only(verb="slogdet")
+def test_nan_is_no_determinant(backend: Subject) -> None:
+    a, b, c, _ = dominant((4, 20))
+    b[2, 5] = np.nan
+    _, log = backend.slogdet(a, b, c)
+    assert np.isnan(log[2]) and np.isfinite(np.delete(log, 2)).all()

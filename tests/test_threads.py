@@ -1,0 +1,140 @@
+"""That concurrent calls, calls from a forked child and calls inside `jit` work, and that threads change no bit."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from helpers import Subject, assert_same_bits, dominant, uniform
+
+import tridiag
+from tridiag import layout
+
+LARGE = (3000, 50)  # above `layout.WORTH_A_THREAD`, so that a call starts threads of its own
+
+
+def shape_for(backend: Subject) -> tuple[int, int]:
+    """Large where our own kernels run; jaxlib's (0.10.2) large LAPACK calls deadlock by themselves when concurrent."""
+    return LARGE if "numba" in backend.entry.needs else (100, 20)
+
+
+def run_program(program: str, **environment: str) -> str:
+    """What a fresh process prints; it may not hang, warn or be killed."""
+    run = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True, text=True, timeout=300, env={**os.environ, **environment},
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return run.stdout.strip()
+
+
+def test_concurrent_calls_give_the_same_bits(backend: Subject) -> None:
+    system = (uniform if backend.usual == "auto" else dominant)(shape_for(backend))
+    wanted = backend.solve(*system)
+    with ThreadPoolExecutor(8) as pool:
+        for future in [pool.submit(backend.solve, *system) for _ in range(16)]:
+            assert_same_bits(future.result(), wanted)
+
+
+@pytest.mark.only(library="jax")
+def test_concurrent_calls_inside_jit(backend: Subject) -> None:
+    import jax
+
+    a, b, c, d = (backend.array(x) for x in dominant(shape_for(backend)))
+    solve = jax.jit(lambda d: tridiag.solve(a, b, c, d, backend=backend.name, pivoting=backend.usual))
+    wanted = [np.asarray(solve(k * d)) for k in range(4)]
+    with ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(lambda k: np.asarray(solve(k % 4 * d)), range(64)))
+    for k, x in enumerate(found):
+        assert_same_bits(x, wanted[k % 4])
+
+
+@pytest.mark.only(library="jax")
+def test_many_calls_inside_one_program(backend: Subject) -> None:
+    """XLA runs independent calls side by side in its own pool."""
+    import jax
+    import jax.numpy as jnp
+
+    a, b, c, d = (backend.array(x) for x in dominant(shape_for(backend)))
+
+    def solve(d: jax.Array) -> jax.Array:
+        return tridiag.solve(a, b, c, d, backend=backend.name, pivoting=backend.usual)
+
+    together = jax.jit(lambda d: jnp.stack([solve(k * d) for k in range(1, 5)]))(d)
+    alone = jax.jit(solve)
+    for k in range(4):
+        np.testing.assert_allclose(together[k], alone((k + 1) * d), rtol=1e-12)
+
+
+FIRST_CALLS = """
+import numpy as np, tridiag, threading
+d = np.ones((3000, 50)); found = []; start = threading.Barrier(8)
+def call():
+    start.wait(); found.append(tridiag.solve(1.0, 4.0, 1.0, d, backend="{name}"))
+threads = [threading.Thread(target=call) for _ in range(8)]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(len(found), all((x == found[0]).all() for x in found))
+"""
+
+
+@pytest.mark.only(library="numpy")
+def test_the_first_calls_may_be_concurrent(backend: Subject) -> None:
+    assert run_program(FIRST_CALLS.format(name=backend.name)) == "8 True"
+
+
+FORK = """
+import os, warnings, numpy as np, tridiag
+warnings.simplefilter("ignore", DeprecationWarning)  # Python's, of forks in a process with threads
+d = np.ones((3000, 50))
+x = tridiag.solve(1.0, 4.0, 1.0, d, backend="{name}")
+child = os.fork()
+if child == 0:
+    same = (tridiag.solve(1.0, 4.0, 1.0, d, backend="{name}") == x).all()
+    os._exit(0 if same else 1)
+status = os.waitpid(child, 0)[1]
+print(os.waitstatus_to_exitcode(status), (tridiag.solve(1.0, 4.0, 1.0, d, backend="{name}") == x).all())
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which this system does not have")
+@pytest.mark.only(library="numpy")
+def test_a_forked_child(backend: Subject) -> None:
+    assert run_program(FORK.format(name=backend.name)) == "0 True"
+
+
+def test_omp_num_threads_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    granted = layout.threads()
+    assert granted >= 1
+    for text, wanted in (("1", 1), ("1,2", 1), ("100000", granted), ("0", granted), ("many", granted), ("", granted)):
+        monkeypatch.setenv("OMP_NUM_THREADS", text)
+        assert layout.threads() == wanted, text
+
+
+@pytest.mark.only(library="numpy", verb="factor")
+@pytest.mark.parametrize("shape", [LARGE, (40, 5000)])
+def test_the_number_of_threads_changes_no_bit(
+    backend: Subject, pivoting: bool | str, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = shape if shape_for(backend) == LARGE else (100, 20)
+    system = (dominant if pivoting is False else uniform)(shape)
+    monkeypatch.setattr(layout, "threads", lambda: 1)
+    wanted = backend.solve(*system, pivoting=pivoting)
+    for count in (2, 7):
+        monkeypatch.setattr(layout, "threads", lambda count=count: count)
+        assert_same_bits(backend.solve(*system, pivoting=pivoting), wanted)
+
+
+@pytest.mark.only(library="numpy", verb="factor")
+def test_chunks_of_right_sides_change_no_bit(backend: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One matrix, many right sides: the threads share the one tile."""
+    a, b, c, _ = dominant((50,))
+    d = dominant(LARGE)[3]
+    found = []
+    for count in (1, 2, 7):
+        monkeypatch.setattr(layout, "threads", lambda count=count: count)
+        found.append(backend.solve(a, b, c, d))
+    assert_same_bits(found[1], found[0])
+    assert_same_bits(found[2], found[0])
