@@ -176,16 +176,13 @@ def refine(ops: Any, again: Callable[[Any], Any], matrix: Matrix, d: Any, form: 
     diagonals = bands(ops, matrix, form)
     if matrix[3] is not None:
         d = ops.where(matrix[3], d, ops.zero(d))
-    eps, _ = ops.limits(x)
-    bar = el.REFINE_ABOVE * eps
-    r, error = residual(ops, diagonals, x, d, form)
+    bar, best = el.REFINE_ABOVE * ops.limits(x)[0], x
+    r, least = residual(ops, diagonals, x, d, form)
     for _ in range(el.REFINE_STEPS):
-        if not ops.any(error > bar):
+        if not ops.any(least > bar):
             break
-        y = x + again(r)
-        r_new, error_new = residual(ops, diagonals, y, d, form)
-        improved = (error > bar) & (error_new < error)  # not the neighbours of a system that needs another step
-        better = ops.unsqueeze(improved, form.axis)
-        x, r = ops.where(better, y, x), ops.where(better, r_new, r)
-        error = ops.where(improved, error_new, ops.zero(error))  # no better: the next step would repeat this one
-    return x
+        x = el.correct(ops, x, again(r))
+        r, error = residual(ops, diagonals, x, d, form)
+        better = (least > bar) & (error < least)  # not the neighbours of a system that needs another step
+        best, least = ops.where(ops.unsqueeze(better, form.axis), x, best), ops.where(better, error, least)
+    return best

@@ -24,7 +24,9 @@ from typing import Any, NamedTuple
 GROWTH = 3.0  # certificate: |L||U| <= GROWTH |A| row by row; dominance implies 3 (Higham, theorem 9.12)
 CANCELLATION = 16.0  # ... and no pivot below this many eps of its diagonal: such a system is looked at with pivoting
 REFINE_ABOVE = 4.0  # a pivoted system is refined while its componentwise residual exceeds this many eps
-REFINE_STEPS = 3
+REFINE_STEPS = 4  # two or three do, four where the condition is near 1e-3/eps
+LEAVE_BELOW = 1.0  # ... and only rows whose own residual exceeds this many eps drive the correction
+VANISHED = 64.0  # a component that its correction cancels to this many eps is an exact zero
 
 
 class Pivot(NamedTuple):
@@ -86,6 +88,12 @@ def certify(ops: Any, pivot: Pivot, b: Any, new: Any, eps: float, tiny: float) -
     size, diagonal = ops.size(new), ops.size(b)
     grown = ops.size(pivot.multiplier * pivot.q1) + size
     return (grown <= GROWTH * diagonal) & (size > CANCELLATION * eps * diagonal) & (size > tiny)
+
+
+def correct(ops: Any, x: Any, correction: Any) -> Any:
+    """x + correction; an exact zero where the two cancel, which no finite number of corrections would reach."""
+    y, eps = x + correction, ops.limits(x)[0]
+    return ops.where(ops.size(y) <= VANISHED * eps * ops.size(x), ops.zero(y), y)
 
 
 class CyclicPivot(NamedTuple):

@@ -38,10 +38,10 @@ def check_out(call: Call, arguments: dict[str, Any], out: Any) -> None:
         raise TypeError(f"out has dtype {out.dtype}; the solution has dtype {call.result_dtype}")
     if getattr(out, "requires_grad", False):
         raise ValueError("out requires a gradient and cannot be written in place; pass out.detach(), or no out")
-    if repeats(out):
-        raise ValueError("entries of out share memory with each other (stride 0); pass an array of its own memory")
     if isinstance(out, np.ndarray) and not out.flags.writeable:
         raise ValueError("out is read-only; pass an array that may be written")
+    if repeats(out):
+        raise ValueError("entries of out share memory with each other (stride 0); pass an array of its own memory")
     for name, x in arguments.items():
         if overlaps(out, x):
             hint = "pass overwrite_d=True to solve in place" if name == "d" else "pass another array"

@@ -32,7 +32,10 @@ def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> 
     if out is None or differentiated:
         return Solve.apply(*call.matrix[:3], call.d, call.matrix[3], options)
     direct = out if out.dtype == call.d.dtype else None
-    return forward(call.matrix, call.d, options, direct)
+    x = forward(call.matrix, call.d, options, direct)
+    if direct is not None:
+        torch.autograd.graph.increment_version(direct)  # so that a gradient that needs the old values raises
+    return x
 
 
 def forward(matrix: Matrix, d: Any, options: Options, out: Any = None) -> Any:

@@ -24,7 +24,10 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = No
     diagonals = [ops.stretch(band, form.n, form.axis) for band in bands(ops, matrix, form)]
     x = gtsv(diagonals, d, form)
     if form.pivoting == "auto":
-        x = refine_with(lambda r: gtsv(diagonals, r, form), matrix, d, form, x)
+        size = sum(map(ops.size, diagonals))
+        scale = 1 / jnp.where(size > 0, size, 1)
+        scaled = [band * scale for band in diagonals]
+        x = refine_with(lambda r: gtsv(scaled, r * scale, form), matrix, d, form, x, True)
     return x, None
 
 

@@ -158,7 +158,8 @@ def substitute_cyclic(factors: Factors, d: Any, form: Form) -> Any:
 def factor(matrix: Matrix, form: Form) -> Factors:
     """As `tridiag.eager.factor`; the second elimination is behind a `lax.cond`."""
     if form.periodic or form.pivoting is True:
-        return eliminate(matrix, form, True)
+        factors = eliminate(matrix, form, True)
+        return factors._replace(certified=factors.status < 0)
     plain = eliminate(matrix, form, False)
     if form.pivoting is False:
         return plain
@@ -181,8 +182,9 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Factors 
     turned = factors is not None and form.transpose
     factors = factor(matrix, form) if factors is None else factors
     x = substitute(factors, matrix[3], d, form, turned)
-    if form.pivoting != "auto":
+    if form.pivoting is False:
         return x, None
+    # True is refined too: XLA fuses multiply and add, and unrefined rounding can come out worse than LAPACK's
     certified = jnp.expand_dims(factors.certified, form.axis)
     return jnp.where(certified, x, refine(factors, matrix, d, form, x, turned)), None
 
@@ -205,24 +207,24 @@ def refine(factors: Factors, matrix: Matrix, d: Any, form: Form, x: Any, turned:
     return refine_with(lambda r: substitute(factors, matrix[3], r, form, turned), matrix, d, form, x)
 
 
-def refine_with(solve_again: Any, matrix: Matrix, d: Any, form: Form, x: Any) -> Any:
+def refine_with(solve_again: Any, matrix: Matrix, d: Any, form: Form, x: Any, anew: bool = False) -> Any:
     """x improved while its componentwise residual exceeds REFINE_ABOVE eps; each system keeps its best iterate."""
     diagonals = bands(ops, matrix, form)
     bar = el.REFINE_ABOVE * ops.limits(x)[0]
 
     def step(carry: Any) -> Any:
-        count, x, r, error = carry
-        y = x + solve_again(r)
-        r_new, error_new = residual(ops, diagonals, y, d, form)
-        improved = (error > bar) & (error_new < error)
-        better = jnp.expand_dims(improved, form.axis)
-        finished = jnp.where(improved, error_new, 0)  # no better: the next step would repeat this one
-        return count + 1, jnp.where(better, y, x), jnp.where(better, r_new, r), finished
+        count, x, r, best, least = carry
+        x = el.correct(ops, x, solve_again(r))
+        r, error = residual(ops, diagonals, x, d, form)
+        better = (least > bar) & (error < least)
+        return count + 1, x, r, jnp.where(jnp.expand_dims(better, form.axis), x, best), jnp.where(better, error, least)
 
     def unfinished(carry: Any) -> Any:
-        return (carry[0] < el.REFINE_STEPS) & jnp.any(carry[3] > bar)
+        return (carry[0] < el.REFINE_STEPS) & jnp.any(carry[4] > bar)
 
-    return lax.while_loop(unfinished, step, (0, x, *residual(ops, diagonals, x, d, form)))[1]
+    r, error = residual(ops, diagonals, x, d, form)
+    start = (-1, jnp.zeros_like(x), d) if anew else (0, x, r)
+    return lax.while_loop(unfinished, step, (*start, x, error))[3]
 
 
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:

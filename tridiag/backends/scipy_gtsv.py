@@ -63,15 +63,18 @@ def one(routine: Any, a: Any, b: Any, c: Any, columns: Any) -> tuple[Any, int]:
 def refine(diagonals: Any, d: Any, form: Form, x: Any) -> Any:
     """As `tridiag.eager.refine`, solving again only the matrices that have a system to improve."""
     bar = el.REFINE_ABOVE * ops.limits(x)[0]
-    r, error = residual(ops, diagonals, x, d, form)
+    size = sum(map(ops.size, diagonals))
+    scale = 1 / np.where(size > 0, size, 1)  # without it gtsv takes a large row as pivot for a tiny unknown
+    scaled, best = [band * scale for band in diagonals], x
+    least = residual(ops, diagonals, x, d, form)[1]
+    x, r = np.zeros_like(x), d
     sides = tuple(k for k, m in enumerate(form.matrix_batch) if m == 1)
-    for _ in range(el.REFINE_STEPS):
-        if not (error > bar).any():
+    for _ in range(1 + el.REFINE_STEPS):
+        if not (least > bar).any():
             break
-        y = x + gtsv(diagonals, r, form, (error > bar).any(axis=sides, keepdims=True))[0]
-        r_new, error_new = residual(ops, diagonals, y, d, form)
-        improved = (error > bar) & (error_new < error)
-        better = np.expand_dims(improved, form.axis)
-        x, r = np.where(better, y, x), np.where(better, r_new, r)
-        error = np.where(improved, error_new, 0)  # no better: the next step would repeat this one
-    return x
+        wanted = (least > bar).any(axis=sides, keepdims=True)
+        x = el.correct(ops, x, gtsv(scaled, r * scale, form, wanted)[0])
+        r, error = residual(ops, diagonals, x, d, form)
+        better = (least > bar) & (error < least)
+        best, least = np.where(np.expand_dims(better, form.axis), x, best), np.where(better, error, least)
+    return best

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import carray, cfunc, njit, types
 
-from tridiag.elimination import CANCELLATION, GROWTH, REFINE_ABOVE, REFINE_STEPS
+from tridiag.elimination import CANCELLATION, GROWTH, LEAVE_BELOW, REFINE_ABOVE, REFINE_STEPS, VANISHED
 from tridiag.kernels import job as J
 from tridiag.kernels import source_hash
 from tridiag.kernels.memory import (
@@ -28,10 +28,12 @@ from tridiag.kernels.tile import (
     BAR_,
     FLOOR_,
     GROWTH_,
+    LEAVE_,
     ONE_,
     OPTIONS,
     ROUNDING_,
     TINY_,
+    VANISHED_,
     eliminate,
     eliminate_cyclic,
     eliminate_pivoted,
@@ -141,7 +143,8 @@ def machine(limits):
     single = limits.itemsize == 4
     eps, tiny = 2.0**-23 if single else 2.0**-52, 2.0**-126 if single else 2.0**-1022
     limits[GROWTH_], limits[ROUNDING_], limits[TINY_] = GROWTH, CANCELLATION * eps, tiny
-    limits[BAR_], limits[FLOOR_], limits[ONE_] = REFINE_ABOVE * eps, 4 * tiny / eps, 1
+    limits[BAR_], limits[LEAVE_], limits[VANISHED_] = REFINE_ABOVE * eps, LEAVE_BELOW * eps, VANISHED * eps
+    limits[FLOOR_], limits[ONE_] = 4 * tiny / eps, 1
 
 
 @njit(**OPTIONS)
@@ -326,7 +329,7 @@ def work(job, zero):
     matrices, right_sides, chunks = field(job, J.MATRICES), field(job, J.RIGHT_SIDES), field(job, J.CHUNKS)
     only_hard = promise == J.PIVOTED or field(job, J.FLAGS) & J.PERIODIC != 0
     columns = 1 if field(job, J.SHARED) else width
-    seed, limits = singleton(zero), np.empty(6, singleton(zero.real).dtype)
+    seed, limits = singleton(zero), np.empty(8, singleton(zero.real).dtype)
     machine(limits)
     hard_rows, easy_rows = 0 if promise == J.PLAIN and not only_hard else n, 0 if only_hard else n
     P, U = np.empty((7, hard_rows, width), seed.dtype), np.empty((7, hard_rows, columns), seed.dtype)

@@ -14,7 +14,9 @@ from numba.extending import overload
 OPTIONS = {"error_model": "numpy", "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
-GROWTH_, ROUNDING_, TINY_, BAR_, FLOOR_, ONE_ = range(6)  # in ``limits``, which has the real type of the entries
+GROWTH_, ROUNDING_, TINY_, BAR_, LEAVE_, VANISHED_, FLOOR_, ONE_ = range(
+    8
+)  # in ``limits``, which has the real type of the entries
 
 
 def quotient(x, y):
@@ -245,8 +247,8 @@ def residual(A, B, C, X, D, R, lanes, step, limits, error, zero):
             scale += size(B[i, m]) * size(X[i, w]) + size(D[i, w])
             if C[i, m] != 0:
                 scale += size(C[i, m]) * size(X[after, w])
-            R[i, w] = r
             ratio = size(r) / max(scale, limits[FLOOR_])
+            R[i, w] = zero if ratio <= limits[LEAVE_] else r
             if ratio > error[w] or ratio != ratio:
                 error[w] = ratio
 
@@ -260,9 +262,7 @@ def solve_refined(
     bar = limits[BAR_]
     for i in range(n):
         for w in range(lanes):
-            X[i, w], R[i, w] = zero, D[i, w]
-    for w in range(lanes):
-        error[w] = bar + bar
+            Y[i, w], R[i, w] = zero, D[i, w]
     for attempt in range(refinements + 1):
         if periodic:
             substitute_cyclic(U, S, R, mask, masked, lanes, step, zero)
@@ -270,7 +270,8 @@ def solve_refined(
             substitute_pivoted(U, S, R, mask, masked, lanes, step, zero)
         for i in range(n):
             for w in range(lanes):
-                Y[i, w] = X[i, w] + R[i, w]
+                y = Y[i, w] + R[i, w]
+                Y[i, w] = zero if size(y) <= limits[VANISHED_] * size(Y[i, w]) else y
         if refinements > 0:
             residual(A, B, C, Y, D, R, lanes, step, limits, trial, zero)
         again = False
@@ -279,8 +280,6 @@ def solve_refined(
                 error[w] = trial[w]
                 for i in range(n):
                     X[i, w] = Y[i, w]
-            else:
-                error[w] = 0  # good enough already, or no better: the next step would repeat this one
             again = again or error[w] > bar
         if not again:
             return
