@@ -40,6 +40,7 @@ def test_backends_keep_their_promises(accuracy: ModuleType, backend: Subject, dt
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3000)
 def test_backends_keep_their_promises_on_every_system() -> None:
     run = subprocess.run([sys.executable, PATH], capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
