@@ -38,7 +38,7 @@ def choose(problem: Problem, backend: str = "auto") -> Choice:
         raise TypeError(f"backend is {backend!r}; wanted 'auto' or a name, one of {', '.join(BACKENDS)}")
     if backend == "auto":
         for entry in eligible(problem):
-            return Choice(entry, f"the first in the table that can {problem.told()}")
+            return Choice(entry, "the first backend of the table that can run this")
         reasons = "; ".join(f"{name}: {entry.why_not(problem)}" for name, entry in BACKENDS.items())
         raise BackendError(f"no backend can {problem.told()}. {reasons}")
     candidates = named(backend)
