@@ -51,13 +51,6 @@ def stream(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray, where: np
     return Row("stream", "", lambda: list(pool.map(lambda lo, hi: _stream(*flat, lo, hi), edges[:-1], edges[1:])))
 
 
-def library_of(name: str) -> str:
-    """Whose arrays the backend called `name` takes."""
-    if name.startswith(("cupy", "cusparse", "numba_cuda")):
-        return "cupy"
-    return name.split("_")[0] if name.startswith(("jax", "torch", "triton")) else "numpy"
-
-
 def to_library(library: str, arrays: tuple[np.ndarray, ...]) -> tuple[list, Callable[[object], object], bool]:
     """The arrays in that library; how to wait for a result; whether that is on the CPU."""
     if library == "jax":
@@ -92,7 +85,7 @@ def column_error(x: np.ndarray, reference: np.ndarray) -> float:
 
 def candidate(name: str, problem: tuple[np.ndarray, ...], moved: dict) -> Row | str:
     """The backend's row, or the sentence that says why it does not run; pivoting is given up only where it must be."""
-    library = library_of(name)
+    library = tridiag.backends()[name].arrays[0]
     if library not in moved:
         moved[library] = to_library(library, problem)
     (a, b, c, d, where), wait, on_cpu = moved[library]
