@@ -185,7 +185,7 @@ def test_a_backend_that_is_no_name(name: Any) -> None:
     refused(TypeError, "backend is .*; wanted 'auto' or a name, one of numba_thomas", backend=name)
 
 
-@pytest.mark.parametrize("pivoting", ["yes", None, 1, "Auto", np.True_])
+@pytest.mark.parametrize("pivoting", ["yes", None, 1, "Auto", "True"])
 def test_a_promise_that_is_none(pivoting: Any) -> None:
     refused(ValueError, "pivoting is .*; wanted False, True or 'auto'", pivoting=pivoting)
 
@@ -285,3 +285,13 @@ def test_explain_of_what_it_does_not_know() -> None:
 def test_explain_refuses_what_the_call_refuses(options: Any) -> None:
     with pytest.raises(TypeError, match=next(iter(options))):
         tridiag.explain("solve", *MATRIX, ONES, **options)
+
+
+def test_out_that_overlaps_itself() -> None:
+    out = np.lib.stride_tricks.as_strided(np.zeros(12), (4, 6), (8, 8))
+    refused(ValueError, "entries of out share memory with each other", out=out)
+
+
+@pytest.mark.parametrize("flag", ["periodic", "transpose", "overwrite_d", "check"])
+def test_flags_that_are_no_booleans(flag: str) -> None:
+    refused(TypeError, f"{flag} is .*wanted True or False", **{flag: "yes"})

@@ -180,3 +180,13 @@ def test_it_is_a_pytree(backend: Subject) -> None:
     assert_solves(to_numpy(run(jax.tree.unflatten(tree, leaves), backend.array(d))), a, b, c, d)
     inside = jax.jit(lambda a, b, c, d: tridiag.factor(a, b, c, backend=backend.name).solve(d))
     assert_solves(to_numpy(inside(*map(backend.array, (a, b, c, d)))), a, b, c, d)
+
+
+def test_a_numpy_matrix_with_jax_right_sides() -> None:
+    """Taken as JAX takes NumPy arrays."""
+    jax = pytest.importorskip("jax")
+    matrix = tridiag.factor(1.0, np.full(5, 4.0), 1.0)
+    d = jax.numpy.ones(5)
+    for x in (matrix.solve(d), jax.jit(matrix.solve)(d)):
+        assert isinstance(x, jax.Array)
+        np.testing.assert_allclose(x, matrix.solve(np.ones(5)), rtol=1e-12)

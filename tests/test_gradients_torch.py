@@ -362,3 +362,21 @@ def test_a_training_step_works(backend):
         optimiser.step()
         losses.append(error.item())
     assert losses[-1] < losses[0] / 3
+
+
+@on_torch
+def test_lazy_conjugates_and_negatives_are_written_as_they_read(backend):
+    """Their memory holds other values than they show."""
+    b = torch.randn(4, dtype=torch.complex128) + 5
+    raw = torch.randn(4, dtype=torch.complex128)
+    wanted = by(backend)(1.0, b, 1.0, raw.conj().resolve_conj())
+    for lazy in (torch.conj(raw.clone()), torch.conj(torch.zeros_like(raw))):
+        given = {"overwrite_d": True} if lazy.any() else {"out": lazy}
+        d = lazy if lazy.any() else raw.conj()
+        x = by(backend, **given)(1.0, b, 1.0, d)
+        assert x is lazy
+        torch.testing.assert_close(x, wanted)
+    negative = torch.conj(raw.clone()).imag
+    assert negative.is_neg()
+    wanted = by(backend)(1.0, b.real, 1.0, negative.clone())
+    torch.testing.assert_close(by(backend, overwrite_d=True)(1.0, b.real, 1.0, negative), wanted)

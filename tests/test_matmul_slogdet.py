@@ -195,3 +195,12 @@ def test_nan_is_no_determinant(backend: Subject) -> None:
     b[2, 5] = np.nan
     _, log = backend.slogdet(a, b, c)
     assert np.isnan(log[2]) and np.isfinite(np.delete(log, 2)).all()
+
+
+@pytest.mark.only(verb="slogdet")
+def test_a_zero_pivot_in_any_row_is_determinant_zero(backend: Subject) -> None:
+    """What follows a zero pivot is NaN; the determinant is 0 all the same, and NaN input stays NaN."""
+    b = np.array([[1.0, 0, 1], [1, 1, 0], [0, 1, 1], [2, 2, 2], [1, np.nan, 1]])
+    sign, log = backend.slogdet(0.0, b, 0.0)
+    np.testing.assert_array_equal(sign, [0, 0, 0, 1, np.nan])
+    np.testing.assert_allclose(log, [-np.inf, -np.inf, -np.inf, 3 * np.log(2), np.nan])

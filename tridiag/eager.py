@@ -159,7 +159,7 @@ def slogdet(ops: Any, matrix: Matrix, form: Form) -> tuple[Any, Any]:
     else:
         pivots = [p.q0 for p in factors.pivots[1:]] + [factors.last]
         swaps = [p.swap for p in factors.pivots]
-    return el.determinant(ops, pivots, swaps, form.n if form.periodic else 0)
+    return el.determinant(ops, pivots, swaps, form.n if form.periodic else 0, factors.status != 0)
 
 
 def solve_factored(ops: Any, factors: Factors, where: Any, d: Any, form: Form, turned: bool) -> Any:

@@ -37,14 +37,14 @@ class Factorization:
         matrix: tuple[Any, ...],
         options: dict[str, Any],
         name: str,
-        kind: tuple[str, int],
+        kind: tuple[str, str, int],
         factors: Any,
         status: Any,
     ) -> None:
         self._matrix = matrix
         self._options = options
         self._name = name
-        self._dtype, self._rows = kind  # right sides of higher precision are solved from the matrix anew
+        self._kind = kind  # library, dtype, rows: other right sides are solved from the matrix anew
         self._factors = factors
         self._status = status
 
@@ -84,9 +84,10 @@ class Factorization:
             arguments["where"] = where
         destination = outputs.target(call, arguments, out, False)
         check = systems.wants_check(call, None)
-        same = systems.matrix_dtype(call) == self._dtype and call.form.n == self._rows
+        same = (call.library, systems.matrix_dtype(call), call.form.n) == self._kind
         factors = self._factors if same else None
-        return systems.run(call, BACKENDS[self._name], check, destination, factors)
+        backend = BACKENDS[self._name] if call.library == self._kind[0] else choose(call.problem).backend
+        return systems.run(call, backend, check, destination, factors)
 
     def slogdet(self) -> tuple[Array, Array]:
         """Sign and logarithm of the absolute value of the determinants, as `tridiag.slogdet`."""
@@ -146,7 +147,7 @@ def factor(
     entry = choose(call.problem, backend).backend
     matrix = own(call, (a, b, c, where))
     options: dict[str, Any] = {"axis": axis, "pivoting": pivoting, "periodic": periodic}
-    kind = call.problem.dtype, call.form.n
+    kind = call.library, call.problem.dtype, call.form.n
     if 0 in call.form.matrix_shape:
         ops = call.module().Operations
         status = ops.zero_status(ops.full(call.form.matrix_batch, 0, call.matrix[1]))

@@ -41,7 +41,7 @@ def check_out(call: Call, arguments: dict[str, Any], out: Any) -> None:
     if isinstance(out, np.ndarray) and not out.flags.writeable:
         raise ValueError("out is read-only; pass an array that may be written")
     if repeats(out):
-        raise ValueError("entries of out share memory with each other (stride 0); pass an array of its own memory")
+        raise ValueError("entries of out share memory with each other; pass an array of its own memory")
     for name, x in arguments.items():
         if overlaps(out, x):
             hint = "pass overwrite_d=True to solve in place" if name == "d" else "pass another array"
@@ -65,9 +65,13 @@ def may_overwrite(call: Call, arguments: dict[str, Any]) -> bool:
 
 
 def repeats(x: Any) -> bool:
-    """Whether one place in memory stands for several entries, as in an expanded tensor."""
-    strides = x.strides if isinstance(x, np.ndarray) else x.stride()
-    return any(step == 0 and length > 1 for step, length in zip(strides, x.shape, strict=True))
+    """Whether one place in memory may stand for several entries, as in an expanded tensor."""
+    steps, reach = (x.strides, x.itemsize) if isinstance(x, np.ndarray) else (x.stride(), 1)
+    for step, length in sorted((abs(step), length) for step, length in zip(steps, x.shape, strict=True)):
+        if length > 1 and step < reach:
+            return True
+        reach += (length - 1) * step
+    return False
 
 
 def overlaps(x: Any, y: Any) -> bool:

@@ -45,7 +45,9 @@ def prepare(
     overwrite_d: bool = False,
 ) -> Call:
     """Check everything that can be checked before any work is done. ``arguments`` are a, b, c and perhaps d."""
-    check_promise(pivoting)
+    pivoting = check_promise(pivoting)
+    for name, flag in (("periodic", periodic), ("transpose", transpose), ("overwrite_d", overwrite_d)):
+        check_flag(name, flag)
     library = common_library({**arguments, "where": where})
     module = importlib.import_module(f"tridiag.libraries.{library}")
     given = {name: module.convert(name, x) for name, x in arguments.items()}
@@ -76,9 +78,17 @@ def prepare(
     return Call(library, matrix, cast.get("d"), form, dtype, problem, traced)
 
 
-def check_promise(pivoting: Any) -> None:
-    if not (isinstance(pivoting, bool) or (isinstance(pivoting, str) and pivoting == "auto")):
+def check_promise(pivoting: Any) -> bool | str:
+    if isinstance(pivoting, str) and pivoting == "auto":
+        return pivoting
+    if not isinstance(pivoting, bool | np.bool_):
         raise ValueError(f"pivoting is {pivoting!r}; wanted False, True or 'auto'")
+    return bool(pivoting)
+
+
+def check_flag(name: str, flag: Any) -> None:
+    if not isinstance(flag, bool | np.bool_):
+        raise TypeError(f"{name} is {flag!r}; wanted True or False")
 
 
 def check_axis(axis: Any) -> int:

@@ -12,7 +12,7 @@ from tridiag.arrays import dtype_name
 from tridiag.backends import Backend
 from tridiag.dispatch import choose
 from tridiag.errors import SingularSystemError
-from tridiag.prepare import REAL_OF, Call, prepare
+from tridiag.prepare import REAL_OF, Call, check_flag, prepare
 
 Array = Any
 
@@ -63,7 +63,8 @@ def solve(
         None: raise for singular systems where the values are in host memory and outside a trace. False: never raise.
         True: raise, also where that must synchronise a GPU; inside a trace it is a ValueError.
     overwrite_d : bool
-        Allow the solution to be written to ``d``; NumPy and PyTorch then return ``d``, JAX may alias it inside jit.
+        Allow the solution to be written to ``d``: NumPy and PyTorch return ``d`` wherever it can hold the solution
+        (its shape, its dtype, writable, not overlapping another argument), JAX may alias it inside jit. ``out`` wins.
     out : array
         Takes the solution; it may not overlap an argument. Not with JAX arrays.
 
@@ -115,6 +116,8 @@ def solve(
 
 def wants_check(call: Call, check: bool | None) -> bool:
     """Whether singular systems raise."""
+    if check is not None:
+        check_flag("check", check)
     if check and call.traced:
         raise ValueError(
             "check=True reads values, which a trace does not have; use tridiag.factor(...).status inside the trace, "

@@ -123,7 +123,7 @@ def make_factors(matrix: Matrix, form: Form, name: str) -> tuple[Any, Any]:
 
 
 def flatten(x: Factorization) -> Any:
-    return (x._matrix, x._factors, x._status), (tuple(x._options.items()), x._name, (x._dtype, x._rows))
+    return (x._matrix, x._factors, x._status), (tuple(x._options.items()), x._name, x._kind)
 
 
 def unflatten(static: Any, children: Any) -> Factorization:

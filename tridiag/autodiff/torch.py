@@ -31,7 +31,8 @@ def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> 
     differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in (*call.matrix[:3], call.d))
     if out is None or differentiated:
         return Solve.apply(*call.matrix[:3], call.d, call.matrix[3], options)
-    direct = out if out.dtype == call.d.dtype else None
+    lazy = out.is_conj() or out.is_neg()  # the memory does not hold the values as they read
+    direct = out if out.dtype == call.d.dtype and not lazy else None
     x = forward(call.matrix, call.d, options, direct)
     if direct is not None:
         torch.autograd.graph.increment_version(direct)  # so that a gradient that needs the old values raises

@@ -238,4 +238,6 @@ def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
         values, swaps = jnp.concatenate((pivots.q0[1:], factors.last[None])), [pivots.swap]
     odd = sum(jnp.sum(s, axis=0) for s in swaps) + ((form.n - 1) if form.periodic else 0)
     sign = jnp.prod(jnp.sign(values), axis=0) * jnp.where(odd % 2 == 1, -1, 1).astype(values.dtype)
-    return sign, jnp.sum(jnp.log(jnp.abs(values)), axis=0)
+    dead = factors.status != 0  # after a zero pivot the rest is NaN
+    logarithm = jnp.sum(jnp.log(jnp.abs(values)), axis=0)
+    return jnp.where(dead, 0, sign), jnp.where(dead, -jnp.inf, logarithm)

@@ -99,7 +99,7 @@ def solve_hard(job, systems, lanes, k0, k1, P, U, S, mask, limits, status, zero)
     else:
         eliminate_pivoted(A, B, C, U, S, mask, masked, lanes, status, zero)
     if flags & J.DETERMINANT:
-        determinants(job, systems, U, S, lanes, periodic, limits[ONE_], zero)
+        determinants(job, systems, U, S, lanes, periodic, status, limits[ONE_], zero)
     k = k0
     while k < k1:
         count = 1 if step else min(width, k1 - k)
@@ -116,7 +116,7 @@ def solve_hard(job, systems, lanes, k0, k1, P, U, S, mask, limits, status, zero)
 
 
 @njit(**OPTIONS)
-def determinants(job, systems, U, S, lanes, periodic, one, zero):
+def determinants(job, systems, U, S, lanes, periodic, status, one, zero):
     """Sign and log |det| of every lane, into x and the logarithms."""
     n = U.shape[1]
     for w in range(lanes):
@@ -131,6 +131,8 @@ def determinants(job, systems, U, S, lanes, periodic, one, zero):
         if periodic and n % 2 == 0:
             sign = -sign
         logarithm = singleton(total)
+        if status[w] != 0:  # after a zero pivot the rest is NaN
+            sign, total = zero, np.log(zero.real)
         store(field(job, J.POINTERS + X_) + systems[w] * types.int64(U.itemsize), sign)
         store(field(job, J.LOGARITHM) + systems[w] * types.int64(logarithm.itemsize), total)
 

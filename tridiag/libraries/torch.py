@@ -17,7 +17,6 @@ class Operations:
     broadcast = staticmethod(torch.broadcast_to)
     all = staticmethod(torch.all)
     any = staticmethod(torch.any)
-    sign = staticmethod(torch.sgn)
     unsqueeze = staticmethod(torch.unsqueeze)
     reshape = staticmethod(torch.reshape)
 
@@ -31,6 +30,10 @@ class Operations:
     def size(x: Any) -> Any:
         """|Re x| + |Im x|, LAPACK's measure of a pivot."""
         return x.real.abs() + x.imag.abs() if x.is_complex() else x.abs()
+
+    @staticmethod
+    def sign(x: Any) -> Any:
+        return torch.where(x.isnan(), x, torch.sgn(x))  # torch calls the sign of NaN 0
 
     @staticmethod
     def log_abs(x: Any) -> Any:
