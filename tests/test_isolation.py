@@ -82,6 +82,31 @@ def test_a_bad_right_side_leaves_the_others_of_its_matrix(backend: Subject) -> N
     assert np.isnan(x[17]).any()
 
 
+def test_rows_taken_out_are_zero_beside_bad_numbers(backend: Subject) -> None:
+    a, b, c, d = dominant(SHAPE)
+    where = np.ones(SHAPE, bool)
+    where[:, 9] = False
+    for bad in BAD:
+        right = d.copy()
+        right[::2, 10] = bad
+        x = backend.solve(a, b, c, right, where=where)
+        assert not x[:, 9].any()
+        assert np.isfinite(x[1::2]).all() and not np.isfinite(x[::2, 10]).any()
+
+
+def test_bad_numbers_behind_a_masked_row_do_not_tell_of_other_systems(backend: Subject) -> None:
+    """What a certified system with inf gives does not depend on whether another system needs exchanges."""
+    a, b, c, d = dominant(SHAPE)
+    where = np.ones(SHAPE, bool)
+    where[3, 9] = False
+    d[3, 10] = np.inf
+    wanted = backend.solve(a, b, c, d, where=where)
+    b[20] = 0
+    x = backend.solve(a, b, c, d, where=where, check=False)
+    others = np.arange(len(x)) != 20
+    np.testing.assert_array_equal(x[others], wanted[others])
+
+
 def test_matmul_cuts_the_couplings_of_masked_rows() -> None:
     """0 * inf is NaN, and a row taken out gives 0."""
     x = np.array([1.0, np.inf, 5.0, 2.0])

@@ -62,9 +62,10 @@ def test_many_calls_inside_one_program(backend: Subject) -> None:
     def solve(d: jax.Array) -> jax.Array:
         return tridiag.solve(a, b, c, d, backend=backend.name, pivoting=backend.usual)
 
-    together = jax.jit(lambda d: jnp.stack([solve(k * d) for k in range(1, 5)]))(d)
+    count = 4 if "numba" in backend.entry.needs else 2  # a loop of XLA's own compiles slowly, and shares nothing
+    together = jax.jit(lambda d: jnp.stack([solve((k + 1) * d) for k in range(count)]))(d)
     alone = jax.jit(solve)
-    for k in range(4):
+    for k in range(count):
         np.testing.assert_allclose(together[k], alone((k + 1) * d), rtol=1e-12)
 
 

@@ -80,7 +80,7 @@ def substitute(ops: Any, factors: Factors, where: Any, d: Any, form: Form, store
     for i in range(form.n - 1, -1, -1):
         x1 = keep_row(ops, where, form, i, x1)
         store(i, x1)
-        x1, x2 = el.backward(x1, x2, factors.pivots[i], kept[i]), x1
+        x1, x2 = el.backward(ops, x1, x2, factors.pivots[i], kept[i]), x1
 
 
 def substitute_transposed(

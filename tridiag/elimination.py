@@ -50,9 +50,9 @@ def eliminate(ops: Any, carried: tuple[Any, Any], row: tuple[Any, Any, Any], piv
         swap = swap & pivoting
     q0, o0 = ops.where(swap, a, p0), ops.where(swap, p0, a)
     q1, o1 = ops.where(swap, b, p1), ops.where(swap, p1, b)
-    q2, o2 = ops.where(swap, c, ops.zero(c)), ops.where(swap, ops.zero(c), c)
+    q2 = ops.where(swap, c, ops.zero(c))
     multiplier = o0 / q0
-    return (o1 - multiplier * q1, o2 - multiplier * q2), Pivot(swap, multiplier, q0, q1, q2)
+    return (o1 - multiplier * q1, ops.where(swap, -multiplier * c, c)), Pivot(swap, multiplier, q0, q1, q2)
 
 
 def forward(ops: Any, carried: Any, pivot: Pivot, d: Any) -> tuple[Any, Any]:
@@ -63,11 +63,11 @@ def forward(ops: Any, carried: Any, pivot: Pivot, d: Any) -> tuple[Any, Any]:
     return o - pivot.multiplier * q, q
 
 
-def backward(x1: Any, x2: Any, pivot: Pivot, q: Any) -> Any:
-    """x[k] from x[k+1] and x[k+2]."""
+def backward(ops: Any, x1: Any, x2: Any, pivot: Pivot, q: Any) -> Any:
+    """x[k] from x[k+1] and, where rows were exchanged, x[k+2]."""
     if pivot.q2 is None:
         return (q - pivot.q1 * x1) / pivot.q0
-    return (q - pivot.q1 * x1 - pivot.q2 * x2) / pivot.q0
+    return (q - pivot.q1 * x1 - ops.where(pivot.swap, pivot.q2 * x2, ops.zero(x2))) / pivot.q0
 
 
 def forward_transposed(z1: Any, z2: Any, q1: Any, q2: Any, q0: Any, d: Any) -> Any:

@@ -28,7 +28,7 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = No
         scale = 1 / jnp.where(size > 0, size, 1)
         scaled = [band * scale for band in diagonals]
         x = refine_with(lambda r: gtsv(scaled, r * scale, form), matrix, d, form, x, True)
-    return x, None
+    return (x if matrix[3] is None else jnp.where(matrix[3], x, 0)), None
 
 
 def gtsv(diagonals: list[Any], d: Any, form: Form) -> Any:

@@ -100,7 +100,7 @@ def substitute_open(factors: Factors, where: Any, d: Any, form: Form) -> Any:
     def up(carry: Any, row: Any) -> Any:
         i, pivot, q = row
         x1, x2 = keep_row(where, form, i, carry[0]), carry[1]
-        return (el.backward(x1, x2, pivot, q), x1), x1
+        return (el.backward(ops, x1, x2, pivot, q), x1), x1
 
     carried, kept = lax.scan(down, jnp.zeros(form.batch, d.dtype), (rows, factors.pivots))
     start = carried / factors.last, jnp.zeros_like(carried)

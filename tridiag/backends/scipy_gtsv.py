@@ -25,6 +25,8 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = No
         x, status = gtsv(diagonals, d, form, None)
         if form.pivoting == "auto":
             x = refine(diagonals, d, form, x)
+        if matrix[3] is not None:
+            x = np.where(matrix[3], x, 0)
     if out is not None:
         out[...] = x
     return (x if out is None else out), status
