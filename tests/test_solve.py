@@ -222,29 +222,31 @@ LAYERS = {
 @pytest.mark.parametrize("layer", LAYERS)
 def test_memory_layouts_of_numpy(backend: Subject, layer: str, dtype: str) -> None:
     system, where = uniform((6, 20), dtype), mask(6, 20)
-    wanted = backend.solve(*system, where=where)
     given = [LAYERS[layer](x) for x in system]
-    np.testing.assert_array_equal(backend.solve(*given, where=LAYERS[layer](where)), wanted)
+    x = backend.solve(*given, where=LAYERS[layer](where))
     np.testing.assert_array_equal(given, system)
+    assert_solves(x, *system, where=where)
+    if dtype == "float32":  # complex products round as the library's loop for those strides does
+        np.testing.assert_array_equal(x, backend.solve(*system, where=where))
 
 
 @pytest.mark.only(library="torch")
 def test_memory_layouts_of_torch(backend: Subject) -> None:
-    system = [backend.array(x) for x in uniform((6, 20), "complex128")]
-    wanted = tridiag.solve(*system, backend=backend.name).numpy()
+    matrices = uniform((6, 20), "complex128")
+    system = [backend.array(x) for x in matrices]
     layers = {
         "transposed": lambda x: x.T.contiguous().T,
         "strided": lambda x: x.repeat_interleave(2, 1)[:, ::2],
         "conjugate view": lambda x: x.conj().resolve_conj().conj(),
     }
-    for name, layer in layers.items():
+    for layer in layers.values():
         x = tridiag.solve(*map(layer, system), backend=backend.name)
-        np.testing.assert_array_equal(x.numpy(), wanted, err_msg=name)
+        assert_solves(x.numpy(), *matrices)
     lazily_negated = system[3].conj().imag
     assert lazily_negated.is_neg()
     real = [x.real for x in system[:3]]
     x = tridiag.solve(*real, lazily_negated, backend=backend.name)
-    np.testing.assert_array_equal(x, tridiag.solve(*real, -system[3].imag, backend=backend.name))
+    assert_solves(x.numpy(), *(x.real for x in matrices[:3]), -matrices[3].imag)
 
 
 def test_inputs_are_not_written(backend: Subject) -> None:
