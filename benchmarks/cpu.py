@@ -1,0 +1,244 @@
+"""The speed of `tridiag` on the CPU: every figure that is promised, against its bar.
+
+    python benchmarks/cpu.py [--only NAME]... [--rounds N] [--json FILE]
+
+`LINES` is the table: what is solved, and the bars, which name the contestants that run. ``--list`` prints the names of
+the lines. How they are timed: `harness.py`. A stream moves the words that a solve has to read and write, a, b, c, d and
+x, through a parallel loop in Numba, over the same arrays with the same number of threads. Systems are float64 and
+diagonally dominant, ``pivoting`` is the default, "auto", and ``out`` is given, unless a line or a contestant says
+otherwise; inside jit, outputs are fresh. The record of a whole run goes to ``benchmarks/results/cpu.json``.
+
+Exits with 1 where a figure is short of its bar or an answer is wrong. Needs SciPy, JAX and rich; takes some minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cpu_contestants import MAKERS
+from cpu_problems import Problem, dominant, laplacian, steady, uniform
+from harness import Bar, above, at_most, conditions, faster, microseconds, race, seconds
+from rich.console import Console
+from rich.table import Table
+
+from tridiag.layout import threads
+
+RESULTS = Path(__file__).parent / "results" / "cpu.json"
+BUDGET = 8.0  # seconds of timing for a line
+TINY = 12  # the longest axis of a rehearsal
+
+
+class Line(NamedTuple):
+    name: str
+    told: str
+    problem: Problem
+    bars: tuple[Bar, ...]
+
+    @property
+    def contestants(self) -> list[str]:
+        return list(dict.fromkeys(name for bar in self.bars for name in bar.names))
+
+
+ROWS, COLUMNS, MIDDLE = ((100_000, 100), -1), ((100, 100_000), 0), ((50, 100, 2000), 1)
+UNKNOWNS = 10_000_000
+SIZES = (4, 16, 64, 256, 1024, 10_000, 100_000)
+DTYPES = ("float64", "float32")
+
+
+def line(name: str, told: str, problem: Problem, *bars: Bar) -> Line:
+    return Line(name, told, problem, bars)
+
+
+def each_dtype(name: str, told: str, layout: Any, *bars: Bar, matrix: Any = dominant) -> list[Line]:
+    return [line(f"{name}-{t}", f"{told}, {t}", Problem(*layout, t, matrix), *bars) for t in DTYPES]
+
+
+def no_cliff(n: int) -> list[Line]:
+    batch = UNKNOWNS // n
+    return [
+        line(f"1e7-rows-{n}", f"1e7 unknowns, ({batch}, {n}), axis=-1", Problem((batch, n)), NO_CLIFF),
+        line(f"1e7-columns-{n}", f"1e7 unknowns, ({n}, {batch}), axis=0", Problem((n, batch), 0), NO_CLIFF),
+    ]
+
+
+def long(name: str, told: str, matrix: Any, streams: float, lapack: float) -> Line:
+    bars = at_most(streams, "solve", "stream"), faster(lapack, "solve", "gtsv"), faster(None, "solve", IN_PLACE)
+    return line(f"long-{name}", f"one system, n = 1e7, {told}", Problem((UNKNOWNS,), matrix=matrix), *bars)
+
+
+NO_CLIFF = at_most(2, "solve", "stream")
+PLAIN_ROWS, PLAIN_COLUMNS = (at_most(limit, "pivoting=False", "stream") for limit in (1.30, 1.15))
+AUTO, AUTO_PIVOTS = (at_most(limit, "solve", "pivoting=False") for limit in (1.10, 2.5))
+PIVOTED = at_most(1.25, "pivoting=True", "pivoting=False")
+SHARED = at_most(1.4, "solve", "stream of 2 words")
+# What the first solve imports counts; importing tridiag and NumPy, before it, is told beside it.
+WARM, WITH_IMPORT = seconds(0.5, "first solve, warm cache"), seconds(None, "import and first solve, warm cache")
+LAX = "jit: lax.linalg.tridiagonal_solve"
+IN_PLACE = "gtsv, in place"
+FRESH = "solve, fresh output"
+BANDED = "scipy.linalg.solve_banded"
+NO_SYSTEM = Problem(())  # the process makes its own
+IN_JAX = Problem(*ROWS, library="jax")
+
+LINES = [
+    *each_dtype("rows", "(100 000, 100), axis=-1", ROWS, PLAIN_ROWS),
+    *each_dtype("columns", "(100, 100 000), axis=0", COLUMNS, PLAIN_COLUMNS),
+    *each_dtype("middle", "(50, 100, 2000), axis=1", MIDDLE, PLAIN_COLUMNS),
+    *each_dtype("auto-rows", 'pivoting="auto", dominant, axis=-1', ROWS, AUTO),
+    *each_dtype("auto-columns", 'pivoting="auto", dominant, axis=0', COLUMNS, AUTO),
+    *each_dtype("uniform-rows", 'pivoting="auto", uniform(-1, 1), axis=-1', ROWS, AUTO_PIVOTS, matrix=uniform),
+    *each_dtype("uniform-columns", 'pivoting="auto", uniform(-1, 1), axis=0', COLUMNS, AUTO_PIVOTS, matrix=uniform),
+    line(
+        "uniform-jit",
+        'pivoting="auto", uniform(-1, 1), inside jit',
+        replace(IN_JAX, matrix=uniform),
+        faster(5, "jit: solve", LAX),
+    ),
+    *each_dtype("pivoted-rows", "pivoting=True, uniform(-1, 1), axis=-1", ROWS, PIVOTED, matrix=uniform),
+    *each_dtype("pivoted-columns", "pivoting=True, uniform(-1, 1), axis=0", COLUMNS, PIVOTED, matrix=uniform),
+    *(one for n in SIZES for one in no_cliff(n)),
+    long("decaying", "decaying couplings", dominant, 1.8, 12),
+    long("laplacian", "Laplacian", laplacian, 2.8, 8),
+    long("pivots", "random, needs pivots", uniform, 4.5, 7),
+    line("shared-rows", "one matrix, 1000 right sides, axis=-1", Problem((1000, 10_000), shared=True), SHARED),
+    line("shared-columns", "one matrix, 1000 right sides, axis=0", Problem((10_000, 1000), 0, shared=True), SHARED),
+    line("factor", "factor(a, b, c).solve(d)", Problem(*ROWS), at_most(1.2, "factor(...).solve", "stream")),
+    line("periodic", "periodic, (100 000, 100)", Problem(*ROWS), at_most(1.6, "periodic", "solve")),
+    line(
+        "jit-fresh",
+        "inside jit, (100 000, 100)",
+        IN_JAX,
+        at_most(0.6, "jit: solve", "jit: a+b+c+d"),
+        faster(9, "jit: solve", LAX),
+        faster(7, "jit: solve", "jit: lax.scan Thomas"),
+    ),
+    line(
+        "jit-donated",
+        "inside jit, d overwritten and donated",
+        IN_JAX,
+        at_most(1.35, "jit: solve, d donated", "stream"),
+        faster(13, "jit: solve, d donated", LAX),
+    ),
+    line(
+        "jit-loop",
+        "inside jit, a loop that overwrites d",
+        replace(IN_JAX, matrix=steady),
+        at_most(1.4, "jit: a step of fori_loop", "stream"),
+    ),
+    line(
+        "gradient",
+        "value and gradients of a, b, c, d inside jit",
+        IN_JAX,
+        at_most(1.0, "jit: value_and_grad", "jit: a sum and four arrays"),
+    ),
+    line("small-out", "one system, n = 64", Problem((64,)), at_most(0.5, "solve", BANDED), microseconds("solve")),
+    line(
+        "small-fresh",
+        "one system, n = 64, fresh output",
+        Problem((64,)),
+        at_most(0.5, FRESH, BANDED),
+        microseconds(FRESH),
+    ),
+    line(
+        "small-jit",
+        "one system, n = 64, inside jit",
+        Problem((64,), library="jax"),
+        above(2, "jit: solve", "jit: a+b+c+d"),
+    ),
+    line("threads", "(5 000, 100), 1 thread to 2", Problem((5_000, 100)), faster(1.8, "2 threads", "1 thread")),
+    line("first-warm", "first solve in a new process", NO_SYSTEM, WARM, WITH_IMPORT),
+    line("first-cold", "first solve in a new process", NO_SYSTEM, seconds(10, "first solve, cold cache")),
+]
+
+
+def measure(line: Line, rounds: int, tiny: bool) -> dict[str, Any]:
+    """The record of a line: its figures, or why it has none."""
+    problem = line.problem
+    if tiny:
+        problem = replace(problem, shape=tuple(min(length, TINY) for length in problem.shape))
+    record = {"name": line.name, "problem": line.told}
+    try:
+        timed = race({name: MAKERS[name](problem) for name in line.contestants}, rounds, 0 if tiny else BUDGET)
+    except ImportError as error:
+        return record | {"missing": str(error)}
+    except Exception as error:  # the other lines have figures all the same
+        return record | {"refused": f"{type(error).__name__}: {error}"}
+    return record | {
+        "rounds": timed.rounds,
+        "cores_busy_with_others": timed.others,
+        "contestants": {name: timed.summary(name) for name in line.contestants},
+        "figures": [bar.judge(timed.walls()) for bar in line.bars],
+    }
+
+
+def show(records: list[dict[str, Any]]) -> None:
+    table = Table("problem", "figure")
+    for head in ("median", "quartiles", "bar", "", "CPU/wall", "rounds"):
+        table.add_column(head, no_wrap=True)
+    for record in records:
+        for why in ("refused", "missing"):
+            if why in record:
+                table.add_row(record["problem"], record[why], "", "", "", f"[red]{why}")
+        for k, figure in enumerate(record.get("figures", ())):
+            table.add_row("" if k else record["problem"], *cells(record, figure))
+    others = max((record.get("cores_busy_with_others") or 0 for record in records), default=0)
+    if others > 0.1:
+        table.caption = f"Other processes kept up to {others:.1f} cores busy at the same time: measure again."
+    Console(width=None if sys.stdout.isatty() else 180).print(table)
+
+
+def cells(record: dict[str, Any], figure: dict[str, Any]) -> list[str]:
+    low, high = figure["quartiles"]
+    loads = [f"{record['contestants'][name]['cpu_per_wall']:.2f}" for name in figure["contestants"]]
+    return [
+        figure["figure"],
+        f"{figure['median']:.3g}{figure['unit']}",
+        f"{low:.3g} .. {high:.3g}",
+        figure["bar"],
+        f"[{'red' if figure['verdict'] == 'short' else 'green'}]{figure['verdict']}",
+        " / ".join(loads),
+        str(record["rounds"]),
+    ]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--only", action="append", metavar="NAME", help="a line, or a pattern: 'jit-*'; may be repeated"
+    )
+    parser.add_argument("--rounds", type=int, default=11, help="the fewest, unless a line is slow (default 11)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
+    parser.add_argument("--tiny", action="store_true", help="a rehearsal: small systems, and no bar counts")
+    parser.add_argument("--list", action="store_true", help="print the names of the lines, and stop")
+    options = parser.parse_args(arguments)
+    patterns = options.only or ["*"]
+    lines = [line for line in LINES if any(fnmatch.fnmatchcase(line.name, pattern) for pattern in patterns)]
+    if not lines:
+        parser.error("no line has such a name; --list prints them all")
+    if options.list:
+        print("\n".join(line.name for line in lines))
+        return 0
+    records, progress, start = [], Console(stderr=True), time.perf_counter()
+    for count, line in enumerate(lines, 1):
+        progress.print(f"{count}/{len(lines)} {line.name}", highlight=False)
+        records.append(measure(line, options.rounds, options.tiny))
+    show(records)
+    spent = round(time.perf_counter() - start)
+    record = conditions() | {"threads": threads(), "tiny": options.tiny, "seconds": spent, "lines": records}
+    path = options.json or (None if options.only or options.tiny else RESULTS)
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record, indent=1) + "\n")
+    verdicts = [figure["verdict"] for record in records for figure in record.get("figures", ())]
+    return int(any("refused" in record for record in records) or ("short" in verdicts and not options.tiny))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

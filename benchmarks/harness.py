@@ -1,0 +1,216 @@
+"""Timings to rely on: a gate before the clock, contestants that alternate in shuffled order, ratios within a round.
+
+Where one contestant's answer fails its gate, nothing is timed, and the line has no figure. All contestants run in every
+round, each round in another order; a figure is the median over the rounds of a ratio taken within the round, so that
+what slows the whole machine for a while falls out of it.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import accuracy
+import numpy as np
+
+SHORTEST = 5e-3  # seconds: shorter calls are timed in batches
+PAUSE = 0.05  # seconds: XLA still frees memory for a while after its answer, at the cost of whatever runs then
+SPARE_BUDGETS, FEWEST = 3, 3  # a slow line may take this many budgets; it ends then, after this many rounds
+
+Seconds = np.ndarray[Any, Any]  # of one contestant, one number a round
+
+
+class WrongAnswer(Exception):
+    """A contestant failed its gate."""
+
+
+class Timing(NamedTuple):
+    """Seconds of one call, by the clock and on all cores together."""
+
+    wall: float
+    cpu: float
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """Something to time.
+
+    ``call`` is what the clock sees. It takes what ``fresh`` makes outside the clock, and does ``steps`` steps.
+    ``error`` judges its result, in eps: above ``limit``, or NaN, is wrong.
+    """
+
+    call: Callable[..., Any]
+    error: Callable[[Any], float]
+    limit: float
+    fresh: Callable[[], Any] | None = None
+    steps: int = 1
+
+    def judge(self, name: str) -> float:
+        error = float(self.error(self.call(*self.arguments())))
+        if not error <= self.limit:
+            raise WrongAnswer(f"{name}: an error of {error:.3g} eps, of {self.limit:.3g} allowed")
+        return error
+
+    def arguments(self) -> Any:
+        return self.fresh() if self.fresh else ()
+
+    def repeat(self) -> int:
+        """How many calls make a batch long enough to time."""
+        calls = 1
+        while self.fresh is None and self.sample(calls).wall * calls * self.steps < SHORTEST:
+            calls *= 2
+        return calls
+
+    def sample(self, calls: int) -> Timing:
+        """The time of a step, over a batch of calls. Results are freed after the clock, where there is one call."""
+        call, arguments, count = self.call, self.arguments(), calls * self.steps
+        cpu, wall = time.process_time(), time.perf_counter()
+        for _ in range(calls):
+            result = call(*arguments)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        del result
+        return Timing(wall / count, cpu / count)
+
+
+class Race(NamedTuple):
+    """For each contestant its error at the gate and its timings; how many cores other processes kept busy."""
+
+    errors: dict[str, float]
+    timings: dict[str, list[Timing]]
+    others: float | None
+
+    def walls(self) -> dict[str, Seconds]:
+        return {name: np.array([timing.wall for timing in timings]) for name, timings in self.timings.items()}
+
+    @property
+    def rounds(self) -> int:
+        return min(map(len, self.timings.values()))
+
+    def summary(self, name: str) -> dict[str, Any]:
+        """The median time of a contestant, CPU time over wall time (how many cores it kept busy), its error."""
+        wall, cpu = np.array(self.timings[name]).T
+        return {
+            "seconds": float(np.median(wall)),
+            "cpu_per_wall": float(cpu.sum() / wall.sum()),
+            "error_in_eps": self.errors[name],
+            "rounds": [float(f"{second:.4g}") for second in wall],
+        }
+
+
+def race(contestants: dict[str, Contestant], rounds: int = 11, budget: float = 8.0) -> Race:
+    """Judge all contestants, then time them for at least so many rounds, and three times as many within the budget."""
+    errors = {name: contestant.judge(name) for name, contestant in contestants.items()}
+    calls = {name: contestant.repeat() for name, contestant in contestants.items()}
+    timings: dict[str, list[Timing]] = {name: [] for name in contestants}
+    order, shuffle = list(contestants), random.Random(0).shuffle
+    before, start, done, spent = busy(), time.perf_counter(), 0, 0.0
+    gc.collect()
+    gc.disable()
+    try:
+        while wanted(done, spent, rounds, budget):
+            shuffle(order)
+            for name in order:
+                time.sleep(PAUSE)
+                timings[name].append(contestants[name].sample(calls[name]))
+            done, spent = done + 1, time.perf_counter() - start
+    finally:
+        gc.enable()
+    after = busy()
+    return Race(errors, timings, None if before is None or after is None else round((after - before) / spent, 2))
+
+
+def wanted(done: int, spent: float, rounds: int, budget: float) -> bool:
+    if done >= min(rounds, FEWEST) and spent > SPARE_BUDGETS * budget:
+        return False
+    return done < rounds or (done < 3 * rounds and spent < budget)
+
+
+def busy() -> float | None:
+    """Core seconds that the machine has spent on other processes; only Linux tells."""
+    if not Path("/proc/stat").exists():
+        return None
+    ticks = [int(word) for word in Path("/proc/stat").read_text().split(maxsplit=9)[1:9]]
+    idle = ticks[3] + ticks[4]
+    times = os.times()
+    own = times.user + times.system + times.children_user + times.children_system
+    return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK") - own
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What is promised of contestants: a figure for each round, whose median is at most, or at least, the limit.
+
+    Without a limit the figure is only told.
+    """
+
+    figure: str
+    names: tuple[str, ...]
+    of: Callable[..., Seconds]
+    limit: float | None
+    at_most: bool = True
+    unit: str = ""
+
+    def judge(self, walls: dict[str, Seconds]) -> dict[str, Any]:
+        low, median, high = np.quantile(self.of(*(walls[name] for name in self.names)), (0.25, 0.5, 0.75)).tolist()
+        bar = verdict = ""
+        if self.limit is not None:
+            bar = f"{'at most' if self.at_most else 'at least'} {self.limit:g}{self.unit}"
+            verdict = "pass" if (median <= self.limit if self.at_most else median >= self.limit) else "short"
+        return {
+            "figure": self.figure,
+            "contestants": self.names,
+            "median": median,
+            "quartiles": (low, high),
+            "unit": self.unit,
+            "bar": bar,
+            "limit": self.limit,
+            "verdict": verdict,
+        }
+
+
+def at_most(limit: float | None, of: str, to: str) -> Bar:
+    """The time of one contestant over that of another."""
+    return Bar(f"{of} / {to}", (of, to), lambda x, y: x / y, limit)
+
+
+def faster(limit: float | None, of: str, than: str) -> Bar:
+    """How many times faster a contestant is than another."""
+    return Bar(f"{than} / {of}", (of, than), lambda x, y: y / x, limit, at_most=False)
+
+
+def above(limit: float | None, of: str, to: str) -> Bar:
+    """How many microseconds more a contestant takes than another."""
+    return Bar(f"{of} - {to}", (of, to), lambda x, y: 1e6 * (x - y), limit, unit=" us")
+
+
+def microseconds(of: str) -> Bar:
+    return Bar(of, (of,), lambda x: 1e6 * x, None, unit=" us")
+
+
+def seconds(limit: float | None, of: str) -> Bar:
+    return Bar(of, (of,), lambda x: x, limit, unit=" s")
+
+
+def conditions() -> dict[str, Any]:
+    """The machine, the versions and the commit of a run."""
+    record = accuracy.conditions()
+    caches = {}
+    for cache in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        level, kind, size = ((cache / word).read_text().strip() for word in ("level", "type", "size"))
+        caches[f"L{level} {kind.lower()}"] = size
+    pages = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
+    record["machine"] |= {
+        "cores granted": granted,
+        "caches": dict(sorted(caches.items())),
+        "memory in GiB": round(memory / 2**30, 1),
+        "huge pages": pages.read_text().strip() if pages.exists() else "",
+    }
+    return record

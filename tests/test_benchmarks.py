@@ -1,0 +1,92 @@
+"""The benchmarks on small systems: that they run, tell what they should, and give a wrong answer no figure."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+NEEDED = ("scipy", "jax", "rich")
+
+
+@pytest.fixture(autouse=True)
+def benchmarks_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in NEEDED:
+        if importlib.util.find_spec(name) is None:
+            pytest.skip(f"needs {name}, which is not installed")
+    monkeypatch.syspath_prepend(FOLDER)
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")  # as the benchmark sets it
+
+
+@pytest.fixture
+def cpu() -> ModuleType:
+    import cpu
+
+    return cpu
+
+
+def test_every_bar_names_contestants(cpu: ModuleType) -> None:
+    names = [line.name for line in cpu.LINES]
+    assert len(set(names)) == len(names)
+    unknown = {name for line in cpu.LINES for name in line.contestants} - set(cpu.MAKERS)
+    assert not unknown
+
+
+def test_the_command_prints_and_writes_figures(tmp_path: Path) -> None:
+    path = tmp_path / "figures" / "cpu.json"
+    chosen = ("--only", "rows-float64", "--only", "jit-donated", "--only", "small-*")
+    options = ("--tiny", "--rounds", "2", "--json", path, *chosen)
+    run = subprocess.run([sys.executable, FOLDER / "cpu.py", *options], capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "pivoting=False / stream" in run.stdout
+    record = json.loads(path.read_text())
+    assert {"machine", "versions", "commit", "threads", "lines"} <= set(record)
+    names = {line["name"] for line in record["lines"]}
+    assert names == {"rows-float64", "jit-donated", "small-out", "small-fresh", "small-jit"}
+    for line in record["lines"]:
+        assert line["rounds"] >= 2, line
+        for figure in line["figures"]:
+            assert np.isfinite(figure["median"]) and set(figure["contestants"]) <= set(line["contestants"]), figure
+            assert (figure["limit"] is None) == (figure["verdict"] == ""), figure
+
+
+def test_a_wrong_answer_has_no_figure(cpu: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import tridiag
+
+    right, path = tridiag.solve, tmp_path / "cpu.json"
+
+    def wrong_in_one_row(*arguments: np.ndarray, out: np.ndarray, **options: object) -> np.ndarray:
+        right(*arguments, out=out, **options)
+        out[-1, -1] *= 1 + 1e-12
+        return out
+
+    monkeypatch.setattr(tridiag, "solve", wrong_in_one_row)
+    assert cpu.main(["--tiny", "--only", "auto-rows-float64", "--json", str(path)]) == 1
+    (line,) = json.loads(path.read_text())["lines"]
+    assert "WrongAnswer: solve" in line["refused"] and "figures" not in line
+
+
+@pytest.mark.parametrize("result", [0.0, np.nan, np.inf])
+def test_a_gate_is_before_the_clock(result: float) -> None:
+    from harness import Contestant, WrongAnswer, race
+
+    calls = []
+    contestant = Contestant(lambda: calls.append(1) or result, lambda x: abs(x - 1), limit=0.5)
+    with pytest.raises(WrongAnswer, match="broken"):
+        race({"broken": contestant})
+    assert len(calls) == 1
+
+
+def test_figures_are_medians_of_ratios_within_rounds() -> None:
+    from harness import at_most, faster
+
+    walls = {"ours": np.array([1.0, 10.0, 4.0]), "theirs": np.array([2.0, 20.0, 2.0])}
+    assert at_most(0.5, "ours", "theirs").judge(walls)["median"] == 0.5
+    assert at_most(0.5, "ours", "theirs").judge(walls)["verdict"] == "pass"
+    assert faster(2.1, "ours", "theirs").judge(walls)["median"] == 2
+    assert faster(2.1, "ours", "theirs").judge(walls)["verdict"] == "short"
