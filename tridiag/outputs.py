@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,36 +19,37 @@ def target(call: Call, arguments: dict[str, Any], out: Any, overwrite_d: bool) -
     if out is not None:
         check_out(call, arguments, out)
         return out
-    if overwrite_d and call.library in ("numpy", "torch") and may_overwrite(call, arguments):
+    if overwrite_d and call.plan.library in ("numpy", "torch") and may_overwrite(call, arguments):
         return arguments["d"]
     return None
 
 
 def check_out(call: Call, arguments: dict[str, Any], out: Any) -> None:
-    if call.library == "jax":
+    if call.plan.library == "jax":
         raise TypeError(
             "out= cannot be written: JAX arrays are immutable; to reuse the memory of d pass overwrite_d=True "
             "inside jit and donate d (donate_argnums), or carry it through a loop"
         )
-    common_library({"out": out, **arguments})
-    if not isinstance(out, np.ndarray) and not hasattr(out, "data_ptr"):
+    if common_library(("out",), (out,)) != call.plan.library:
+        common_library(("out", *arguments), (out, *arguments.values()))
+    array = isinstance(out, np.ndarray)
+    if not array and not hasattr(out, "data_ptr"):
         raise TypeError(f"out is a {type(out).__name__}; wanted an array to write to")
-    if tuple(out.shape) != call.form.shape:
+    if out.shape != call.plan.form.shape:
         raise ValueError(f"out has shape {tuple(out.shape)}; the solution has shape {call.form.shape}")
-    if not has_dtype(out, call.result_dtype):
+    if not has_dtype(out, call.plan.result_dtype):
         raise TypeError(f"out has dtype {out.dtype}; the solution has dtype {call.result_dtype}")
-    if getattr(out, "requires_grad", False):
+    if not array and out.requires_grad:
         raise ValueError("out requires a gradient and cannot be written in place; pass out.detach(), or no out")
-    if isinstance(out, np.ndarray) and not out.flags.writeable:
+    if array and not out.flags.writeable:
         raise ValueError("out is read-only; pass an array that may be written")
     if repeats(out):
         raise ValueError("entries of out share memory with each other; pass an array of its own memory")
-    for name, x in arguments.items():
-        if overlaps(out, x):
-            hint = "pass overwrite_d=True to solve in place" if name == "d" else "pass another array"
-            raise ValueError(
-                f"out shares memory with {name}, and no input is ever written; {hint} (only overwrite_d writes to d)"
-            )
+    if name := overlapped(out, arguments):
+        hint = "pass overwrite_d=True to solve in place" if name == "d" else "pass another array"
+        raise ValueError(
+            f"out shares memory with {name}, and no input is ever written; {hint} (only overwrite_d writes to d)"
+        )
 
 
 def has_dtype(x: Any, dtype: str) -> bool:
@@ -57,16 +59,19 @@ def has_dtype(x: Any, dtype: str) -> bool:
 
 def may_overwrite(call: Call, arguments: dict[str, Any]) -> bool:
     d = arguments["d"]
-    if not hasattr(d, "dtype") or tuple(d.shape) != call.form.shape or not has_dtype(d, call.result_dtype):
+    if not hasattr(d, "dtype") or d.shape != call.plan.form.shape or not has_dtype(d, call.plan.result_dtype):
         return False
     if repeats(d) or (isinstance(d, np.ndarray) and not d.flags.writeable):
         return False
-    return not any(overlaps(d, x) for name, x in arguments.items() if name != "d")
+    return overlapped(d, {name: x for name, x in arguments.items() if name != "d"}) is None
 
 
 def repeats(x: Any) -> bool:
     """Whether one place in memory may stand for several entries, as in an expanded tensor."""
-    steps, reach = (x.strides, x.itemsize) if isinstance(x, np.ndarray) else (x.stride(), 1)
+    array = isinstance(x, np.ndarray)
+    if x.flags.c_contiguous if array else x.is_contiguous():
+        return False
+    steps, reach = (x.strides, x.itemsize) if array else (x.stride(), 1)
     for step, length in sorted((abs(step), length) for step, length in zip(steps, x.shape, strict=True)):
         if length > 1 and step < reach:
             return True
@@ -74,32 +79,54 @@ def repeats(x: Any) -> bool:
     return False
 
 
-def overlaps(x: Any, y: Any) -> bool:
-    """Whether writing to x could change y."""
-    x, y = memory(x), memory(y)
-    if x is None or y is None or not np.may_share_memory(x, y):
-        return False
+def overlapped(x: Any, arguments: Mapping[str, Any]) -> str | None:
+    """The first argument that writing to x could change."""
+    if isinstance(x, np.ndarray):
+        near = [name for name, y in arguments.items() if isinstance(y, np.ndarray) and np.may_share_memory(x, y)]
+    else:
+        near = near_tensor(x, arguments)
+    for name in near:
+        if share(memory(x), memory(arguments[name])):
+            return name
+    return None
+
+
+def near_tensor(x: Any, arguments: Mapping[str, Any]) -> list[str]:
+    """The tensors in host memory with an entry between the first and the last one of x."""
+    low, high = bounds(x)
+    found = []
+    for name, y in arguments.items():
+        first, last = bounds(y) if hasattr(y, "data_ptr") else (0, 0)
+        if first < high and low < last:
+            found.append(name)
+    return found
+
+
+def bounds(x: Any) -> tuple[int, int]:
+    """Where the memory of a tensor begins and ends; (0, 0) for one that has none in this host."""
+    if x.device.type != "cpu" or x.numel() == 0:
+        return 0, 0
+    address = x.data_ptr()
+    reach = sum([(length - 1) * step for length, step in zip(x.shape, x.stride(), strict=True)])
+    return address, address + (reach + 1) * x.element_size()
+
+
+def memory(x: Any) -> np.ndarray[Any, Any]:
+    """An array, or the memory of a tensor as bytes with its strides."""
+    if isinstance(x, np.ndarray):
+        return x
+    first, last = bounds(x)
+    size = x.element_size()
+    strides = tuple(size * step for step in x.stride())
+    whole: Any = (ctypes.c_uint8 * (last - first)).from_address(first)
+    return np.lib.stride_tricks.as_strided(
+        np.frombuffer(whole, np.uint8), (*x.shape, size), (*strides, 1), writeable=False
+    )
+
+
+def share(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
+    """Whether an entry of x and an entry of y lie in the same place, or it takes too long to tell."""
     try:
         return bool(np.shares_memory(x, y, max_work=WORK))
     except np.exceptions.TooHardError:
         return True
-
-
-def memory(x: Any) -> np.ndarray[Any, Any] | None:
-    """The memory of a host array as bytes with its strides."""
-    if isinstance(x, np.ndarray):
-        return x
-    if hasattr(x, "data_ptr"):
-        return torch_memory(x)
-    return None
-
-
-def torch_memory(x: Any) -> np.ndarray[Any, Any] | None:
-    if x.device.type != "cpu" or x.numel() == 0:
-        return None
-    size = x.element_size()
-    strides = tuple(size * s for s in x.stride())
-    span = sum((k - 1) * s for k, s in zip(x.shape, strides, strict=True)) + size
-
-    whole = np.frombuffer((ctypes.c_uint8 * span).from_address(x.data_ptr()), np.uint8)
-    return np.lib.stride_tricks.as_strided(whole, (*x.shape, size), (*strides, 1), writeable=False)

@@ -1,36 +1,74 @@
-"""From the caller's arguments to systems in the normal form: checked, promoted, of one rank, without a copy."""
+"""From the caller's arguments to systems in the normal form: checked, promoted, of one rank, without a copy.
+
+Whatever the static facts of a call decide (libraries, dtypes, shapes, options; never values) is decided once, and kept
+as its `Plan`: `make_plan` is a pure function in a bounded cache.
+"""
 
 from __future__ import annotations
 
-import importlib
+import functools
 from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.arrays import SUPPORTED, common_library, dtype_name, is_real, refuse_dtype, working_dtype
+from tridiag.arrays import SUPPORTED, Entry, common_library, dtype_name, is_real, module_of, refuse_dtype, working_dtype
 from tridiag.backends import Problem
+from tridiag.dispatch import choose
 from tridiag.rows import Matrix
-from tridiag.shapes import Form, align, broadcast
+from tridiag.shapes import Form, Shape, align, broadcast
 
-COMPLEX_OF = {"float32": "complex64", "float64": "complex128"}
+BOOLEANS = (bool, np.bool_)
+UNASKED = object()  # the verb has no backends, or the caller chooses
 REAL_OF = {"complex64": "float32", "complex128": "float64"}
+
+
+class Plan(NamedTuple):
+    """All that is decided about a call before its values are looked at."""
+
+    library: str
+    problem: Problem
+    form: Form
+    backend: Any  # the `Backend` chosen, or None
+    result_dtype: str
+    casts: bool  # whether solutions have another dtype than the result
+    traced: bool
+    empty: bool  # no systems, or systems without rows
+    readable: bool  # whether values can be read without synchronising a device
+    steps: tuple[tuple[int, str, Shape], ...]  # which argument gets another dtype or shape, and which
+    mask_shape: Shape
 
 
 class Call(NamedTuple):
     """One call of a verb, ready to run."""
 
-    library: str
+    plan: Plan
     matrix: Matrix
     d: Any
-    form: Form
-    result_dtype: str
-    problem: Problem
-    traced: bool
+
+    @property
+    def library(self) -> str:
+        return self.plan.library
+
+    @property
+    def form(self) -> Form:
+        return self.plan.form
+
+    @property
+    def problem(self) -> Problem:
+        return self.plan.problem
+
+    @property
+    def result_dtype(self) -> str:
+        return self.plan.result_dtype
+
+    @property
+    def traced(self) -> bool:
+        return self.plan.traced
 
     def module(self) -> ModuleType:
-        return importlib.import_module(f"tridiag.libraries.{self.library}")
+        return module_of(self.plan.library)
 
 
 def prepare(
@@ -43,27 +81,61 @@ def prepare(
     where: Any = None,
     transpose: bool = False,
     overwrite_d: bool = False,
+    backend: Any = UNASKED,
 ) -> Call:
     """Check everything that can be checked before any work is done. ``arguments`` are a, b, c and perhaps d."""
+    names = (*arguments, "where")
+    library = common_library(names, (*arguments.values(), where))
+    module = module_of(library)
+    given, where, entries, settings = module.take(arguments, where)
+    axis = axis if type(axis) is int else check_axis(axis)
+    facts = verb, library, names, entries, settings, axis, pivoting, periodic, transpose, overwrite_d, backend
+    try:
+        plan = cached_plan(*facts)
+    except TypeError:  # refused, or an option that has no hash and is refused next
+        plan = None
+    if plan is None:
+        plan = make_plan(*facts)
+    for k, dtype, shape in plan.steps:
+        given[k] = module.cast(given[k], dtype).reshape(shape)
+    if where is not None:
+        where = where.reshape(plan.mask_shape)
+    a, b, c, d = given if len(given) == 4 else (*given, None)
+    return Call(plan, (a, b, c, where), d)
+
+
+def make_plan(
+    verb: str,
+    library: str,
+    names: tuple[str, ...],
+    entries: tuple[Entry, ...],
+    settings: Any,
+    axis: int,
+    pivoting: bool | str,
+    periodic: bool,
+    transpose: bool,
+    overwrite_d: bool,
+    backend: Any,
+) -> Plan:
+    """From facts to a plan, or the exception that says what is wrong with the call."""
     pivoting = check_promise(pivoting)
     for name, flag in (("periodic", periodic), ("transpose", transpose), ("overwrite_d", overwrite_d)):
         check_flag(name, flag)
-    library = common_library({**arguments, "where": where})
-    module = importlib.import_module(f"tridiag.libraries.{library}")
-    given = {name: module.convert(name, x) for name, x in arguments.items()}
-    shapes = {name: tuple(np.shape(x)) for name, x in given.items()}
-    if where is not None:
-        where = check_mask(module.boolean(where))
-        shapes["where"] = tuple(where.shape)
-    lifted, axis = align(shapes, check_axis(axis))
-    device, traced = module.device(given.values()), module.traced([*given.values(), where])
-    dtype = module.result_dtype(list(given.values()))
+    module = module_of(library)
+    given = dict(zip(names, entries, strict=True))
+    mask = given.pop("where")
+    for name, entry in given.items():
+        module.check_dtype(name, entry)
+    shapes = {name: tuple(entry[1]) for name, entry in given.items()}
+    if mask is not None:
+        check_mask(mask)
+        shapes["where"] = tuple(mask[1])
+    lifted, axis = align(shapes, axis)
+    device, traced = module.device(given.values(), settings), module.traced(x for x in entries if x is not None)
+    dtype = module.result_dtype(given.values(), settings)
     if working_dtype(dtype) not in SUPPORTED:
         refuse_dtype("the result", dtype)
     dtypes = entry_dtypes(given, working_dtype(dtype))
-    cast = {name: module.Operations.reshape(module.cast(x, dtypes[name]), lifted[name]) for name, x in given.items()}
-    if where is not None:
-        where = module.Operations.reshape(where, lifted["where"])
     shape = broadcast(lifted, shapes)
     matrix_shape = broadcast({name: s for name, s in lifted.items() if name != "d"}, shapes)
     # a matrix that is constant along the system axis still has n rows
@@ -74,20 +146,39 @@ def prepare(
         )
     form = Form(shape, matrix_shape, axis, bool(periodic), bool(transpose), pivoting, bool(overwrite_d))
     problem = Problem(verb, library, device, dtypes["b"], shape, axis, pivoting, form.periodic)
-    matrix = (cast["a"], cast["b"], cast["c"], where)
-    return Call(library, matrix, cast.get("d"), form, dtype, problem, traced)
+    steps = [
+        (k, dtypes[name], lifted[name])
+        for k, (name, entry) in enumerate(given.items())
+        if shapes[name] != lifted[name] or not module.has_dtype(entry, dtypes[name])
+    ]
+    return Plan(
+        library=library,
+        problem=problem,
+        form=form,
+        backend=None if backend is UNASKED else choose(problem, backend).backend,
+        result_dtype=dtype,
+        casts=dtype != working_dtype(dtype),
+        traced=traced,
+        empty=0 in shape,
+        readable=device == "cpu" and not traced,
+        steps=tuple(steps),
+        mask_shape=lifted.get("where", ()),
+    )
+
+
+cached_plan = functools.lru_cache(1024, typed=True)(make_plan)
 
 
 def check_promise(pivoting: Any) -> bool | str:
     if isinstance(pivoting, str) and pivoting == "auto":
         return pivoting
-    if not isinstance(pivoting, bool | np.bool_):
+    if not isinstance(pivoting, BOOLEANS):
         raise ValueError(f"pivoting is {pivoting!r}; wanted False, True or 'auto'")
     return bool(pivoting)
 
 
 def check_flag(name: str, flag: Any) -> None:
-    if not isinstance(flag, bool | np.bool_):
+    if not isinstance(flag, BOOLEANS):
         raise TypeError(f"{name} is {flag!r}; wanted True or False")
 
 
@@ -98,21 +189,21 @@ def check_axis(axis: Any) -> int:
         raise TypeError(f"axis is {axis!r}; wanted one integer") from None
 
 
-def check_mask(where: Any) -> Any:
-    if dtype_name(where.dtype) != "bool":
+def check_mask(entry: Entry) -> None:
+    if dtype_name(entry[0]) != "bool":
         raise TypeError(
-            f"where has dtype {dtype_name(where.dtype)}; wanted booleans, True in the rows to keep: pass where != 0"
+            f"where has dtype {dtype_name(entry[0])}; wanted booleans, True in the rows to keep: pass where != 0"
         )
-    return where
 
 
-def entry_dtypes(given: Mapping[str, Any], dtype: str) -> dict[str, str]:
+def entry_dtypes(given: Mapping[str, Entry], dtype: str) -> dict[str, str]:
     """All entries in one dtype, but a real matrix with a complex right side stays real."""
     dtypes = dict.fromkeys(given, dtype)
-    if not is_real(dtype) and not any(is_complex(given[name]) for name in "abc"):
+    if not is_real(dtype) and not any(is_complex(given[name][0]) for name in "abc"):
         dtypes.update(dict.fromkeys("abc", REAL_OF[dtype]))
     return dtypes
 
 
-def is_complex(x: Any) -> bool:
-    return isinstance(x, complex) or dtype_name(getattr(x, "dtype", "")).startswith("complex")
+def is_complex(dtype: Any) -> bool:
+    """Of a dtype or a Python type."""
+    return issubclass(dtype, complex) if isinstance(dtype, type) else dtype_name(dtype).startswith("complex")

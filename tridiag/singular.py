@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.arrays import operations
+from tridiag.arrays import module_of
 from tridiag.errors import SingularSystemError
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
@@ -42,13 +42,15 @@ def find_suspects(library: str, x: Any, status: Any, form: Form) -> np.ndarray[A
     """The systems to look at: those with a zero pivot if the backend told, else those that are not finite."""
     if status is not None:
         status = to_host(status)
-        return np.broadcast_to(status != 0, form.batch) if status.any() else None
+        return np.broadcast_to(status != 0, form.batch) if np.count_nonzero(status) else None
     finite = np.isfinite(to_host(x)).all(axis=form.axis)
     return None if finite.all() else ~finite
 
 
 def to_host(x: Any) -> np.ndarray[Any, Any]:
     """A NumPy view of an array, or a copy of one on another device."""
+    if isinstance(x, np.ndarray):
+        return x
     if hasattr(x, "detach"):
         x = x.detach().cpu().resolve_conj().resolve_neg()
         x = x.float() if str(x.dtype) == "torch.bfloat16" else x
@@ -60,7 +62,7 @@ def exact_status(suspects: np.ndarray[Any, Any], matrix: Matrix, form: Form) -> 
     """The status of the suspect systems alone, by elimination with partial pivoting."""
     from tridiag import eager
 
-    ops = operations("numpy")
+    ops = module_of("numpy").Operations
     parts = []
     for part in matrix:
         if part is not None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,6 @@ import numpy as np
 from tridiag import outputs
 from tridiag.arrays import dtype_name
 from tridiag.backends import Backend
-from tridiag.dispatch import choose
 from tridiag.errors import SingularSystemError
 from tridiag.prepare import REAL_OF, Call, check_flag, prepare
 
@@ -106,36 +107,43 @@ def solve(
         where=where,
         transpose=transpose,
         overwrite_d=overwrite_d,
+        backend=backend,
     )
-    chosen = choose(call.problem, backend).backend
     if where is not None:
         arguments["where"] = where
     destination = outputs.target(call, arguments, out, overwrite_d)
-    return run(call, chosen, wants_check(call, check), destination)
+    return run(call, call.plan.backend, wants_check(call, check), destination)
 
 
 def wants_check(call: Call, check: bool | None) -> bool:
     """Whether singular systems raise."""
-    if check is not None:
-        check_flag("check", check)
+    if check is None:
+        return call.plan.readable
+    check_flag("check", check)
     if check and call.traced:
         raise ValueError(
             "check=True reads values, which a trace does not have; use tridiag.factor(...).status inside the trace, "
             "or check=None to get NaN in singular systems"
         )
-    return bool(check) or (check is None and call.problem.device == "cpu" and not call.traced)
+    return bool(check)
 
 
 def run(call: Call, backend: Backend, check: bool, out: Any = None, factors: Any = None) -> Array:
     """Run a prepared solve in its library, and give the result the caller's dtype."""
-    if 0 in call.form.shape:
+    if call.plan.empty:
         return empty(call) if out is None else out
     try:
-        x = importlib.import_module(f"tridiag.autodiff.{call.library}").solve(call, backend, check, out, factors)
+        x = derivatives_of(call.plan.library).solve(call, backend, check, out, factors)
     except SingularSystemError as error:
         error.x = restore(call, error.x, out)
         raise
     return restore(call, x, out)
+
+
+@functools.cache
+def derivatives_of(library: str) -> ModuleType:
+    """What the library is told of a solve and its derivatives."""
+    return importlib.import_module(f"tridiag.autodiff.{library}")
 
 
 def restore(call: Call, x: Array, out: Any) -> Array:
@@ -143,7 +151,7 @@ def restore(call: Call, x: Array, out: Any) -> Array:
     if out is not None and x is not out:
         out[...] = x
         return out
-    return x if dtype_name(x.dtype) == call.result_dtype else call.module().cast(x, call.result_dtype)
+    return call.module().cast(x, call.result_dtype) if call.plan.casts else x
 
 
 def matrix_dtype(call: Call) -> str:
@@ -205,7 +213,7 @@ def matmul(
     call = prepare(
         "matmul", {"a": a, "b": b, "c": c, "d": x}, axis=axis, periodic=periodic, where=where, transpose=transpose
     )
-    if 0 in call.form.shape:
+    if call.plan.empty:
         return empty(call)
     ops, mask, x = call.module().Operations, call.matrix[3], call.d
     x = ops.broadcast(x, call.form.shape)
@@ -260,13 +268,12 @@ def slogdet(
     -----
     Elimination with partial pivoting, LAPACK's xGTTRF.
     """
-    call = prepare("slogdet", {"a": a, "b": b, "c": c}, axis=axis, pivoting=True, periodic=periodic, where=where)
-    chosen = choose(call.problem, backend).backend
-    if 0 in call.form.shape:  # no matrices, or matrices without rows
+    arguments = {"a": a, "b": b, "c": c}
+    call = prepare("slogdet", arguments, axis=axis, pivoting=True, periodic=periodic, where=where, backend=backend)
+    if call.plan.empty:  # no matrices, or matrices without rows
         ops, batch, like = call.module().Operations, call.form.matrix_batch, call.matrix[1]
         sign, logarithm = ops.full(batch, 1, like), ops.full(batch, 0, like).real
     else:
-        module = importlib.import_module(f"tridiag.autodiff.{call.library}")
-        sign, logarithm = module.slogdet(call, chosen)
+        sign, logarithm = derivatives_of(call.library).slogdet(call, call.plan.backend)
     cast = call.module().cast
     return cast(sign, call.result_dtype), cast(logarithm, REAL_OF.get(call.result_dtype, call.result_dtype))

@@ -11,10 +11,10 @@ from tridiag.singular import raise_if_singular
 
 
 def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> Any:
-    direct = out if call.result_dtype == str(call.d.dtype) else None
-    x, status = backend.module().solve(call.matrix, call.d, call.form, direct, factors)
+    plan, matrix, d = call
+    x, status = backend.module().solve(matrix, d, plan.form, None if plan.casts else out, factors)
     if check:
-        raise_if_singular("numpy", x, status, call.matrix, call.form)
+        raise_if_singular("numpy", x, status, matrix, plan.form)
     return x
 
 

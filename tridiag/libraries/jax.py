@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tridiag.arrays import refuse_dtype
+from tridiag.arrays import Entry, Taken, refuse_dtype
 
 
 class Operations:
@@ -74,39 +75,61 @@ class Operations:
         return jnp.zeros(x.shape, jnp.int32)
 
 
+TRACED = "traced"
+
+
+def take(arguments: Mapping[str, Any], where: Any) -> Taken:
+    """JAX arrays and Python scalars; NumPy arrays as JAX takes them. Promotion depends on JAX's configuration."""
+    given = [convert(name, x) for name, x in arguments.items()]
+    where = None if where is None else jnp.asarray(where)
+    mask = None if where is None else entry(where)
+    settings = jax.config.jax_enable_x64, jax.config.jax_numpy_dtype_promotion, jax.default_backend()
+    return given, where, (*map(entry, given), mask), settings
+
+
 def convert(name: str, x: Any) -> Any:
-    """A JAX array or a Python scalar of a dtype that can be solved in; NumPy arrays as JAX takes them."""
-    if not isinstance(x, int | float | complex) or isinstance(x, bool):
-        if isinstance(x, np.ndarray) and x.dtype.kind not in "iufcV":
-            refuse_dtype(name, x.dtype.name)
-        x = jnp.asarray(x)
-        if not jnp.issubdtype(x.dtype, jnp.number):
-            refuse_dtype(name, str(x.dtype))
-    return x
+    if isinstance(x, jax.Array) or (isinstance(x, int | float | complex) and not isinstance(x, bool)):
+        return x
+    if isinstance(x, np.ndarray) and x.dtype.kind not in "iufcV":
+        refuse_dtype(name, x.dtype.name)
+    return jnp.asarray(x)
 
 
-def result_dtype(arguments: Any) -> str:
+def entry(x: Any) -> Entry:
+    """dtype, shape, the dtype or Python type as which it promotes, platform."""
+    if isinstance(x, jax.Array):
+        platform = TRACED if isinstance(x, jax.core.Tracer) else next(iter(x.devices())).platform
+        return x.dtype, x.shape, type(x.dtype.type(0).item()) if x.weak_type else x.dtype, platform
+    return (type(x), (), getattr(x, "dtype", type(x)), None)
+
+
+def check_dtype(name: str, entry: Entry) -> None:
+    """Refuse what cannot be solved in."""
+    if not isinstance(entry[0], type) and not jnp.issubdtype(entry[0], jnp.number):
+        refuse_dtype(name, str(entry[0]))
+
+
+def result_dtype(entries: Sequence[Entry], settings: Any) -> str:
     """JAX's promotion; integers become its default float."""
-    dtype = jnp.result_type(*arguments)
+    dtype = jnp.result_type(*(promotes_as for _, _, promotes_as, _ in entries))
     return str(dtype if jnp.issubdtype(dtype, jnp.inexact) else jnp.result_type(float))
+
+
+def has_dtype(entry: Entry, dtype: str) -> bool:
+    return entry[0] == entry[2] == jnp.dtype(dtype)
 
 
 def cast(x: Any, dtype: str) -> Any:
     return jnp.asarray(x, dtype)
 
 
-def boolean(x: Any) -> Any:
-    return jnp.asarray(x)
-
-
-def device(arguments: Any) -> str:
+def device(entries: Sequence[Entry], settings: Any) -> str:
     """The platform of concrete arrays; inside a trace, the default one."""
-    concrete = [x for x in arguments if isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)]
-    found = {d.platform for x in concrete for d in x.devices()} or {jax.default_backend()}
+    found = {platform for *_, platform in entries} - {None, TRACED} or {settings[-1]}
     if len(found) > 1:
         raise TypeError(f"the arrays are on different platforms: {', '.join(sorted(found))}; move them to one")
     return found.pop().replace("gpu", "cuda")
 
 
-def traced(arguments: Any) -> bool:
-    return any(isinstance(x, jax.core.Tracer) for x in arguments)
+def traced(entries: Sequence[Entry]) -> bool:
+    return any(platform == TRACED for *_, platform in entries)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from tridiag.arrays import refuse_dtype
+from tridiag.arrays import Entry, Taken, refuse_dtype
+
+SCALARS = (int, float, complex)
 
 
 class Operations:
@@ -79,32 +82,53 @@ class Operations:
         return np.zeros(x.shape, np.int32)
 
 
-def convert(name: str, x: Any) -> Any:
-    """An array or a scalar of a dtype that can be solved in; lists and the like become arrays."""
-    x = x if isinstance(x, int | float | complex) and not isinstance(x, bool) else np.asarray(x)
-    dtype = np.result_type(x)
+def take(arguments: Mapping[str, Any], where: Any) -> Taken:
+    """Everything becomes an array. A scalar promotes as a scalar, before NumPy 2 by its value: hence the setting."""
+    given, promoted = list(arguments.values()), None
+    if any([type(x) is not np.ndarray for x in given]):
+        given, promoted = from_scalars(given)
+    entries = [(x.dtype, x.shape) for x in given]
+    if where is None:
+        return given, None, (*entries, None), promoted
+    where = np.asarray(where)
+    return given, where, (*entries, (where.dtype, where.shape)), promoted
+
+
+def from_scalars(given: list[Any]) -> tuple[list[Any], Any]:
+    """Arrays from scalars, lists and the like, and the promoted dtype if there is one."""
+    given = [x if isinstance(x, SCALARS) else np.asarray(x) for x in given]
+    try:
+        promoted = np.result_type(*given)
+    except TypeError:  # with a dtype that `check_dtype` refuses
+        promoted = None
+    return [np.asarray(x) for x in given], promoted
+
+
+def check_dtype(name: str, entry: Entry) -> None:
+    """Refuse what cannot be solved in."""
+    dtype = entry[0]
     if dtype.kind not in "iufc" or dtype.itemsize > (16 if dtype.kind == "c" else 8):
         refuse_dtype(name, dtype.name)
-    return x
 
 
-def result_dtype(arguments: Any) -> str:
+def result_dtype(entries: Sequence[Entry], promoted: Any) -> str:
     """NumPy's promotion; integers become float64."""
-    dtype = np.result_type(*arguments)
-    return "float64" if dtype.kind in "iu" else dtype.name
+    if promoted is None:
+        promoted = np.result_type(*(np.zeros((), dtype) if shape == () else dtype for dtype, shape in entries))
+    return "float64" if promoted.kind in "iu" else str(promoted.name)
+
+
+def has_dtype(entry: Entry, dtype: str) -> bool:
+    return bool(entry[0] == np.dtype(dtype))
 
 
 def cast(x: Any, dtype: str) -> Any:
     return np.asarray(x, np.dtype(dtype))
 
 
-def boolean(x: Any) -> Any:
-    return np.asarray(x)
-
-
-def device(arguments: Any) -> str:
+def device(entries: Sequence[Entry], promoted: Any) -> str:
     return "cpu"
 
 
-def traced(arguments: Any) -> bool:
+def traced(entries: Sequence[Entry]) -> bool:
     return False

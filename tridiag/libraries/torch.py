@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from tridiag.arrays import dtype_name, refuse_dtype
+from tridiag.arrays import Entry, Taken, dtype_name, refuse_dtype
 
 
 class Operations:
@@ -89,29 +90,43 @@ class Operations:
         return torch.zeros(x.shape, dtype=torch.int32, device=x.device)
 
 
-def convert(name: str, x: Any) -> Any:
-    """A tensor or a scalar of a dtype that can be solved in."""
-    if isinstance(x, np.generic):
-        x = x.item()
-    dtype = x.dtype if isinstance(x, torch.Tensor) else type(x)
-    if dtype in (bool, torch.bool):
-        refuse_dtype(name, "bool")
-    if isinstance(x, torch.Tensor) and not (dtype.is_floating_point or dtype.is_complex or dtype in INTEGERS):
-        refuse_dtype(name, dtype_name(dtype))
-    return x
-
-
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
-def result_dtype(arguments: Any) -> str:
+def take(arguments: Mapping[str, Any], where: Any) -> Taken:
+    """Tensors and Python scalars. Integers become the default dtype, which is a setting."""
+    given = [x.item() if isinstance(x, np.generic) else x for x in arguments.values()]
+    where = None if where is None else torch.as_tensor(where)
+    mask = None if where is None else entry(where)
+    return given, where, (*map(entry, given), mask), torch.get_default_dtype()
+
+
+def entry(x: Any) -> Entry:
+    return (x.dtype, x.shape, x.device) if isinstance(x, torch.Tensor) else (type(x), ())
+
+
+def check_dtype(name: str, entry: Entry) -> None:
+    """Refuse what cannot be solved in."""
+    dtype = entry[0]
+    if dtype in (bool, torch.bool):
+        refuse_dtype(name, "bool")
+    if isinstance(dtype, torch.dtype) and not (dtype.is_floating_point or dtype.is_complex or dtype in INTEGERS):
+        refuse_dtype(name, dtype_name(dtype))
+
+
+def result_dtype(entries: Sequence[Entry], default: torch.dtype) -> str:
     """torch's promotion of the tensors; a Python scalar only changes the kind; integers become the default dtype."""
-    dtype = functools.reduce(torch.promote_types, (x.dtype for x in arguments if isinstance(x, torch.Tensor)))
+    dtypes = [entry[0] for entry in entries]
+    dtype = functools.reduce(torch.promote_types, (dtype for dtype in dtypes if isinstance(dtype, torch.dtype)))
     if not (dtype.is_floating_point or dtype.is_complex):
-        dtype = torch.get_default_dtype()
-    if any(isinstance(x, complex) for x in arguments):
+        dtype = default
+    if any(isinstance(dtype, type) and issubclass(dtype, complex) for dtype in dtypes):
         dtype = dtype.to_complex()
     return dtype_name(dtype)
+
+
+def has_dtype(entry: Entry, dtype: str) -> bool:
+    return entry[0] is getattr(torch, dtype)
 
 
 def cast(x: Any, dtype: str, like: Any = None) -> Any:
@@ -120,17 +135,13 @@ def cast(x: Any, dtype: str, like: Any = None) -> Any:
     return torch.as_tensor(x, dtype=getattr(torch, dtype))
 
 
-def boolean(x: Any) -> Any:
-    return torch.as_tensor(x)
-
-
-def device(arguments: Any) -> str:
+def device(entries: Sequence[Entry], default: torch.dtype) -> str:
     """The device type of all tensors."""
-    found = {str(x.device) for x in arguments if isinstance(x, torch.Tensor)}
+    found = {str(device) for _, _, *devices in entries for device in devices}
     if len(found) > 1:
         raise TypeError(f"the tensors are on different devices: {', '.join(sorted(found))}; move them to one")
     return found.pop().partition(":")[0]
 
 
-def traced(arguments: Any) -> bool:
+def traced(entries: Sequence[Entry]) -> bool:
     return False

@@ -1,0 +1,260 @@
+"""That what is decided about a call from its static facts is decided once, and never mixed up with another call."""
+
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import dominant
+
+import tridiag
+from tridiag import layout
+from tridiag.prepare import cached_plan
+
+SHAPE = (4, 23)
+A, B, C, D = dominant(SHAPE)
+
+
+class Special(np.ndarray):
+    """A kind of array that is no plain one."""
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    cached_plan.cache_clear()
+    yield
+    cached_plan.cache_clear()
+
+
+def plans() -> int:
+    return cached_plan.cache_info().currsize
+
+
+def same(x: Any, y: Any) -> None:
+    np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------------ one plan for many
+
+
+def test_calls_with_the_same_facts_share_a_plan() -> None:
+    for k in range(5):
+        same(tridiag.solve(A, B, C, k * D), k * tridiag.solve(A, B, C, D))
+    same(tridiag.solve(A[::-1], B[::-1], C[::-1], D[::-1]), tridiag.solve(A, B, C, D)[::-1])
+    same(tridiag.solve(A, B, C, np.asfortranarray(D), out=np.empty(SHAPE)), tridiag.solve(A, B, C, D))
+    assert plans() == 1
+
+
+def test_values_of_scalars_are_no_facts() -> None:
+    for value in (4.0, 5.0, 1e300, -1e-300):
+        same(tridiag.solve(0.0, value, 0.0, D), D / value)
+    assert plans() == 1
+
+
+def test_the_cache_is_bounded() -> None:
+    most = cached_plan.cache_info().maxsize
+    assert most is not None
+    for n in range(1, most + 20):
+        tridiag.explain("solve", 1.0, 4.0, 1.0, np.empty(n))
+    assert plans() == most
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax"])
+def test_the_cache_keeps_no_array_alive(library: str) -> None:
+    if library == "numpy":
+        given = [x.copy() for x in (A, B, C, D)]
+    elif library == "torch":
+        given = [pytest.importorskip("torch").tensor(x) for x in (A, B, C, D)]
+    else:
+        given = [pytest.importorskip("jax.numpy").array(x) for x in (A, B, C, D)]
+    tridiag.solve(*given)
+    assert plans() == 1
+    watched = [weakref.ref(x) for x in given]
+    del given
+    assert [x() for x in watched] == [None] * 4
+
+
+def test_an_axis_that_is_an_array_is_read_each_time() -> None:
+    torch = pytest.importorskip("torch")
+    axis = torch.tensor(0)
+    wanted = [tridiag.solve(1.0, 9.0, 1.0, D, axis=k) for k in (0, 1)]
+    same(tridiag.solve(1.0, 9.0, 1.0, D, axis=axis), wanted[0])
+    axis += 1
+    same(tridiag.solve(1.0, 9.0, 1.0, D, axis=axis), wanted[1])
+
+
+def test_plans_made_by_many_threads_at_once() -> None:
+    sizes = list(range(2, 40)) * 4
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda n: tridiag.solve(1.0, 4.0, 1.0, D[:, : n // 2]), sizes))
+    for n, x in zip(sizes, found, strict=True):
+        same(x, tridiag.solve(1.0, 4.0, 1.0, D[:, : n // 2]))
+
+
+# -------------------------------------------------------------------------------------------- nothing is mixed up
+
+
+def test_dtypes_and_byte_orders() -> None:
+    wanted = tridiag.solve(A, B, C, D)
+    for dtype in ("<f8", ">f8", "<f4", ">f4", "<f8", ">c16", "<c16", ">f8"):
+        x = tridiag.solve(A, B, C, D.astype(dtype))
+        assert x.dtype == np.result_type(A, np.dtype(dtype).newbyteorder("="))
+        np.testing.assert_allclose(x, wanted, rtol=1e-5)
+
+
+def test_scalars_promote_as_what_they_are() -> None:
+    b, d = B.astype("f4"), D.astype("f4")
+    for a, dtype in (
+        (1, np.float32), (1.0, np.float32), (1j, np.complex64), (np.float32(1), np.float32), (np.ones(23), np.float64),
+        (1.0, np.float32), (np.float64(1), np.result_type(b, np.float64(1))), (1.0, np.float32),
+    ):  # fmt: skip
+        assert tridiag.solve(a, b, 1.0, d).dtype == dtype
+
+
+def test_kinds_of_arrays() -> None:
+    wanted = tridiag.solve(A, B, C, D)
+    for given in (D, D.view(Special), D.tolist(), D):
+        x = tridiag.solve(A, B, C, given)
+        assert type(x) is np.ndarray
+        same(x, wanted)
+    with pytest.raises(TypeError, match="d is a masked array"):
+        tridiag.solve(A, B, C, np.ma.masked_array(D))
+
+
+def test_an_argument_that_may_not_be_written() -> None:
+    wanted = tridiag.solve(A, B, C, D)
+    given, fixed = D.copy(), D.copy()
+    fixed.flags.writeable = False
+    assert tridiag.solve(A, B, C, given, overwrite_d=True) is given
+    assert tridiag.solve(A, B, C, fixed, overwrite_d=True) is not fixed
+    same(given, wanted)
+    same(fixed, D)
+    out = np.empty(SHAPE)
+    assert tridiag.solve(A, B, C, D, out=out) is out
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="out is read-only"):
+        tridiag.solve(A, B, C, D, out=out)
+
+
+def test_an_argument_that_is_the_output_this_time() -> None:
+    out = np.empty(SHAPE)
+    tridiag.solve(A, B, C, D, out=out)
+    given = D.copy()
+    with pytest.raises(ValueError, match="out shares memory with d"):
+        tridiag.solve(A, B, C, given, out=given)
+    same(given, D)
+
+
+def test_options_each_have_their_plan() -> None:
+    mask = np.arange(23) != 5
+    for options in (
+        {}, {"axis": 0}, {"pivoting": False}, {"pivoting": True}, {"periodic": True}, {"transpose": True},
+        {"where": mask}, {"backend": "numpy_thomas"},
+    ):  # fmt: skip
+        reference = {"backend": "numpy_thomas"} | options
+        for _ in range(2):
+            same(tridiag.solve(A, B, C, D, **options), tridiag.solve(A, B, C, D, **reference))
+
+
+@pytest.mark.parametrize("flag", ["periodic", "transpose", "overwrite_d"])
+@pytest.mark.parametrize("bad", [1, 0, 1.0, [True], np.array(True)])
+def test_flags_equal_to_a_boolean_are_none(flag: str, bad: Any) -> None:
+    for good in (True, False, np.True_):
+        tridiag.solve(A, B, C, D.copy(), **{flag: good})
+    with pytest.raises(TypeError, match=f"{flag} is .*wanted True or False"):
+        tridiag.solve(A, B, C, D, **{flag: bad})
+
+
+@pytest.mark.parametrize("bad", [1, 0, ["auto"], np.array("auto")])
+def test_promises_equal_to_a_promise_are_none(bad: Any) -> None:
+    for good in (True, False, "auto"):
+        tridiag.solve(A, B, C, D, pivoting=good)
+    with pytest.raises(ValueError, match=r"pivoting is .*wanted False, True or 'auto'"):
+        tridiag.solve(A, B, C, D, pivoting=bad)
+
+
+@pytest.mark.parametrize("bad", [1.0, [1], np.array([1, 1])])
+def test_axes_equal_to_an_axis_are_none(bad: Any) -> None:
+    tridiag.solve(A, B, C, D, axis=1)
+    with pytest.raises(TypeError, match=r"axis is .*wanted one integer|only integer"):
+        tridiag.solve(A, B, C, D, axis=bad)
+
+
+def test_a_refusal_is_not_kept_and_comes_again() -> None:
+    tridiag.solve(A, B, C, D)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="do not broadcast"):
+            tridiag.solve(A[:3], B, C, D)
+        with pytest.raises(TypeError, match="b has dtype bool") as caught:
+            tridiag.solve(A, B > 0, C, D)
+        assert caught.value.__context__ is None
+    assert plans() == 1
+
+
+def test_a_changed_number_of_threads_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    ask, granted = layout.threads, []
+    monkeypatch.setattr(layout, "threads", lambda: granted.append(ask()) or granted[-1])
+    large = np.ones((3000, 50))
+    tridiag.solve(1.0, 4.0, 1.0, large, backend="numba_thomas")
+    assert granted and set(granted) == {1}
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    granted.clear()
+    tridiag.solve(1.0, 4.0, 1.0, large, backend="numba_thomas")
+    assert granted and set(granted) == {ask()}
+
+
+# ------------------------------------------------------------------------------------------- settings of libraries
+
+
+def test_the_default_dtype_of_torch() -> None:
+    torch = pytest.importorskip("torch")
+    given = [torch.full((5,), k) for k in (1, 4, 1, 6)]
+    before = torch.get_default_dtype()
+    try:
+        for dtype in (torch.float32, torch.float64, torch.float32):
+            torch.set_default_dtype(dtype)
+            assert tridiag.solve(*given).dtype == dtype
+    finally:
+        torch.set_default_dtype(before)
+
+
+def test_tensors_that_require_a_gradient() -> None:
+    torch = pytest.importorskip("torch")
+    a, b, c, d = map(torch.tensor, (A, B, C, D))
+    assert not tridiag.solve(a, b, c, d).requires_grad
+    assert tridiag.solve(a, b, c, d.requires_grad_()).requires_grad
+    assert not tridiag.solve(a, b, c, d.detach()).requires_grad
+
+
+def test_the_x64_mode_of_jax() -> None:
+    jax = pytest.importorskip("jax")
+    given = [jax.numpy.full(5, k, "int32") for k in (1, 4, 1, 6)]
+    before = jax.config.jax_enable_x64
+    try:
+        for x64 in (True, False, True):
+            jax.config.update("jax_enable_x64", x64)
+            assert tridiag.solve(*given).dtype == (np.float64 if x64 else np.float32)
+    finally:
+        jax.config.update("jax_enable_x64", before)
+
+
+def test_weak_types_of_jax() -> None:
+    numpy = pytest.importorskip("jax.numpy")
+    weak, strong, d = numpy.full(5, 4.0), numpy.full(5, 4.0, "float64"), numpy.ones(5, "float32")
+    assert weak.dtype == strong.dtype and weak.weak_type and not strong.weak_type
+    for b in (weak, strong, weak, 4.0):
+        x = tridiag.solve(1.0, b, 1.0, d)
+        assert x.dtype == ("float64" if b is strong else "float32") and not x.weak_type
+
+
+def test_traced_arrays_and_others() -> None:
+    jax = pytest.importorskip("jax")
+    given = [jax.numpy.asarray(x) for x in (A, B, C, D)]
+    wanted = tridiag.solve(*given, check=True)
+    same(jax.jit(tridiag.solve)(*given), wanted)
+    with pytest.raises(ValueError, match="check=True reads values, which a trace does not have"):
+        jax.jit(lambda *given: tridiag.solve(*given, check=True))(*given)
+    same(tridiag.solve(*given, check=True), wanted)
