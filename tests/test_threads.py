@@ -1,8 +1,5 @@
-"""That concurrent calls, calls from a forked child and calls inside `jit` work, and that threads change no bit."""
+"""That concurrent calls give what single calls give, on every backend, and that threads change no bit."""
 
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -18,16 +15,6 @@ LARGE = (3000, 50)  # above `layout.WORTH_A_THREAD`, so that a call starts threa
 def shape_for(backend: Subject) -> tuple[int, int]:
     """Large where our own kernels run; jaxlib's (0.10.2) large LAPACK calls deadlock by themselves when concurrent."""
     return LARGE if "numba" in backend.entry.needs else (100, 20)
-
-
-def run_program(program: str, **environment: str) -> str:
-    """What a fresh process prints; it may not hang, warn or be killed."""
-    run = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        capture_output=True, text=True, timeout=300, env={**os.environ, **environment},
-    )  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    return run.stdout.strip()
 
 
 def test_concurrent_calls_give_the_same_bits(backend: Subject) -> None:
@@ -67,42 +54,6 @@ def test_many_calls_inside_one_program(backend: Subject) -> None:
     alone = jax.jit(solve)
     for k in range(count):
         np.testing.assert_allclose(together[k], alone((k + 1) * d), rtol=1e-12)
-
-
-FIRST_CALLS = """
-import numpy as np, tridiag, threading
-d = np.ones((3000, 50)); found = []; start = threading.Barrier(8)
-def call():
-    start.wait(); found.append(tridiag.solve(1.0, 4.0, 1.0, d, backend="{name}"))
-threads = [threading.Thread(target=call) for _ in range(8)]
-[t.start() for t in threads]; [t.join() for t in threads]
-print(len(found), all((x == found[0]).all() for x in found))
-"""
-
-
-@pytest.mark.only(library="numpy")
-def test_the_first_calls_may_be_concurrent(backend: Subject) -> None:
-    assert run_program(FIRST_CALLS.format(name=backend.name)) == "8 True"
-
-
-FORK = """
-import os, warnings, numpy as np, tridiag
-warnings.simplefilter("ignore", DeprecationWarning)  # Python's, of forks in a process with threads
-d = np.ones((3000, 50))
-x = tridiag.solve(1.0, 4.0, 1.0, d, backend="{name}")
-child = os.fork()
-if child == 0:
-    same = (tridiag.solve(1.0, 4.0, 1.0, d, backend="{name}") == x).all()
-    os._exit(0 if same else 1)
-status = os.waitpid(child, 0)[1]
-print(os.waitstatus_to_exitcode(status), (tridiag.solve(1.0, 4.0, 1.0, d, backend="{name}") == x).all())
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which this system does not have")
-@pytest.mark.only(library="numpy")
-def test_a_forked_child(backend: Subject) -> None:
-    assert run_program(FORK.format(name=backend.name)) == "0 True"
 
 
 def test_omp_num_threads_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,176 @@
+"""Compiled kernels kept on disk as object code, one file a kernel: a process that finds its file does not start Numba.
+
+A file is named by everything that its code depends on: the kernel, its sources, the versions of the compiler, the CPU.
+It begins with a digest of the rest, so that a damaged file counts as none, and appears by a rename, so that any number
+of processes may fill one folder. Where no folder can be written every process compiles: the cache never fails a call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import pathlib
+import sys
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import llvmlite.binding as llvm
+import platformdirs
+
+from tridiag.kernels import source_hash
+
+MOST_FILES = 256  # in a folder; beyond, those that were not used for the longest time are removed
+PREFIX = "tridiag_"  # of the symbol under which other kernels call a kernel
+SETTINGS = (  # of Numba, that change the code
+    "CPU_NAME", "CPU_FEATURES", "ENABLE_AVX", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO",
+)  # fmt: skip
+
+
+class Kernel(NamedTuple):
+    """The address of a C function, whether its code was found on the disk, and else what Numba has compiled."""
+
+    address: int
+    found: bool
+    compiled: Any
+
+
+class Code(NamedTuple):
+    """Object code, the function of it that is called, and the symbols that it needs."""
+
+    function: str
+    needs: list[str]
+    image: bytes
+
+
+_kernels: dict[str, Kernel] = {}
+_lock = threading.RLock()
+if hasattr(os, "register_at_fork"):  # a child must not wait for a thread that it does not have
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+
+def obtain(name: str, build: Callable[[], Any]) -> Kernel:
+    """The kernel of that name, from this process, from the disk, or from ``build``, which gives a `numba.cfunc`.
+
+    The name stands for everything but the sources of the kernels that the code depends on, such as its dtype. Another
+    kernel calls it as the external C function PREFIX + name.
+    """
+    with _lock:
+        if name not in _kernels:
+            file = file_name(name)
+            _kernels[name] = load(name, file) or compile_and_keep(build, file)
+            llvm.add_symbol(PREFIX + name, _kernels[name].address)
+        return _kernels[name]
+
+
+def file_name(name: str) -> str:
+    """The file of a kernel: another one where anything differs that its code depends on."""
+    settings = [os.environ.get(f"NUMBA_{setting}") for setting in SETTINGS]
+    versions = importlib.metadata.version("numba"), importlib.metadata.version("llvmlite")
+    key = (source_hash(), versions, sys.implementation.cache_tag, llvm.get_process_triple(), cpu(), settings)
+    return f"{name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:20]}.kernel"
+
+
+def cpu() -> tuple[str, str]:
+    try:
+        return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    except RuntimeError:  # LLVM cannot tell the features of some CPUs; Numba uses none then
+        return llvm.get_host_cpu_name(), ""
+
+
+def folders() -> list[pathlib.Path]:
+    """Where kernels are looked for, first that of NUMBA_CACHE_DIR; a new one goes to the first that can be written."""
+    named = os.environ.get("NUMBA_CACHE_DIR")
+    users = pathlib.Path(platformdirs.user_cache_dir("tridiag", appauthor=False))
+    found = [users / "kernels"] if users.is_absolute() else []  # relative where there is no home
+    return [pathlib.Path(named).absolute() / "tridiag", *found] if named else found
+
+
+def load(name: str, file: str) -> Kernel | None:
+    """The kernel of such a file, if there is one and it is whole."""
+    for folder in folders():
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
+            kernel = Kernel(link(name, unpack((folder / file).read_bytes())), True, None)
+            with contextlib.suppress(OSError):
+                os.utime(folder / file)  # used: see `keep`
+            return kernel
+    return None
+
+
+def compile_and_keep(build: Callable[[], Any], file: str) -> Kernel:
+    """A new kernel, whose code is kept where that can be done."""
+    compiled = build()
+    content = pack(object_code(compiled))
+    for folder in folders():
+        with contextlib.suppress(OSError):
+            keep(folder, file, content)
+            break
+    return Kernel(compiled.address, False, compiled)
+
+
+def object_code(compiled: Any) -> Code:
+    """The code of a `numba.cfunc`, for any process on a CPU like this one."""
+    library = compiled._library
+    module = library._final_module
+    outside = [x.name for x in (*module.functions, *module.global_variables) if x.is_declaration]
+    image, _ = library.serialize_using_object_code()[2]
+    return Code(compiled.native_name, [x for x in outside if not x.startswith("llvm.")], image)
+
+
+def pack(code: Code) -> bytes:
+    content = json.dumps([code.function, code.needs]).encode() + b"\n" + code.image
+    return hashlib.sha256(content).digest() + content
+
+
+def unpack(content: bytes) -> Code:
+    """The code in the content of a file; ValueError where it is not as it was written."""
+    digest, content = content[:32], content[32:]
+    if hashlib.sha256(content).digest() != digest:
+        raise ValueError("damaged")
+    head, _, image = content.partition(b"\n")
+    function, needs = json.loads(head)
+    return Code(function, needs, image)
+
+
+def keep(folder: pathlib.Path, file: str, content: bytes) -> None:
+    """Write a file, whole or not at all, and remove the least recently used of too many."""
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = folder / f"{file}.{uuid.uuid4().hex}"
+    try:
+        partial.write_bytes(content)
+        partial.replace(folder / file)
+    finally:
+        partial.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # another process may be removing the same files
+        for old in sorted(folder.glob("*.kernel*"), key=lambda path: -path.stat().st_mtime)[MOST_FILES:]:
+            old.unlink()
+
+
+def start_numba() -> None:
+    """Make the functions known that Numba's own runtime has, for kernels that make arrays or raise."""
+    from numba.core.registry import cpu_target
+    from numba.core.runtime import rtsys
+
+    rtsys.initialize(cpu_target.target_context)
+
+
+def link(name: str, code: Code) -> int:
+    """The address of the function of an object code, which stays in memory until the process ends."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    if not all(map(llvm.address_of_symbol, code.needs)):
+        start_numba()
+    library = llvm.JITLibraryBuilder().add_object_img(code.image).add_current_process().export_symbol(code.function)
+    for symbol in code.needs:
+        if address := llvm.address_of_symbol(symbol):
+            library.import_symbol(symbol, address)
+    jit = llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
+    linked = library.link(jit, name)
+    address = linked[code.function]
+    for owner in (linked, jit):
+        owner.detach()  # never unloaded: threads may run in it until the very end
+    return address
