@@ -18,7 +18,7 @@ def plan(shape, axis, matrix_shape=None, order="C", itemsize=8, **options):
     whole = np.empty(shape, f"f{itemsize}", order)
     arrays = [matrix, matrix, matrix, None, whole, whole]
     shapes, strides = ([x if x is None else getattr(x, name) for x in arrays] for name in ("shape", "strides"))
-    made = layout.job(form, shapes, strides, itemsize, flags)
+    made = layout.job(form, shapes, strides, f"f{itemsize}", flags)
     return made, form, arrays
 
 
@@ -86,11 +86,22 @@ def test_the_order_of_the_kernel_is_undone(order: str) -> None:
         assert restored[place] == sum(i * s for i, s in zip(place, np.delete(matrix.strides, 1), strict=True))
 
 
-def test_a_tile_fits_in_cache_and_is_never_narrower_than_four() -> None:
-    widths = [layout.width(n, 8, False) for n in (1, 100, 1000, 10_000, 1_000_000)]
-    assert widths == sorted(widths, reverse=True)
-    assert widths[0] == layout.LANES and widths[-1] == layout.FEWEST_LANES
-    assert all(4 * 8 * n * w <= layout.SCRATCH for n, w in zip((1, 100), widths, strict=False))
+@pytest.mark.parametrize("itemsize", [4, 8])
+def test_systems_side_by_side_make_wide_tiles_that_fit_in_cache(itemsize: int) -> None:
+    group = layout.LINE // itemsize
+    widths = [int(plan((n, 4096), 0, itemsize=itemsize)[0].words[J.LANES]) for n in (2, 100, 1000, 10_000, 100_000)]
+    assert widths == sorted(widths, reverse=True) and not any(w % group for w in widths)
+    assert widths[0] == layout.MOST_GROUPS * group and widths[-1] == group
+    assert all(2 * itemsize * n * w <= layout.SCRATCH for n, w in zip((2, 100, 1000), widths, strict=False))
+    assert plan((4096, 100), -1, itemsize=itemsize)[0].words[J.LANES] == group
+
+
+def test_items_cover_all_tiles_and_are_small() -> None:
+    for systems in (1, 7, 8, 1000, 100_001):
+        words = plan((systems, 16), -1)[0].words
+        tiles = -(-systems // int(words[J.LANES]))
+        assert (words[J.ITEMS] - 1) * words[J.TILES] < tiles <= words[J.ITEMS] * words[J.TILES]
+        assert words[J.TILES] == 1 or words[J.TILES] * words[J.LANES] * 16 <= layout.ITEM
 
 
 @pytest.mark.parametrize("helpers", [0, 1, 7])

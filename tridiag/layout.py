@@ -17,10 +17,13 @@ import numpy as np
 from tridiag.kernels import job as J
 from tridiag.shapes import Form
 
+LINE = 64  # bytes of a row of lanes
 Axis = tuple[int, tuple[int, ...]]  # length, the strides of a, b, c, where, d, x
 
-SCRATCH = 512 * 1024  # bytes of one tile array that stays in a core's L2: measured on a 1 MiB L2
-LANES, FEWEST_LANES = 16, 8
+SCRATCH = 512 * 1024  # bytes of c' and y' of a tile that stay in a core's L2: measured on a 1 MiB L2
+MOST_GROUPS = 32
+ITEM = 32_768  # unknowns claimed at a time
+FEWEST_MATRICES = 8  # fewer matrices than this share their right sides' lanes
 WORTH_A_THREAD = 100_000  # unknowns; below, starting a thread (about 30 us) costs more than it saves
 PROMISES = {False: J.PLAIN, True: J.PIVOTED, "auto": J.AUTO}
 
@@ -33,11 +36,15 @@ def threads() -> int:
 
 
 class Job(NamedTuple):
-    """The words of a job, its pointers still zero; the number of helper threads; the matrix axes in kernel order."""
+    """The words of a job, its pointers still zero; the number of helper threads; the matrix axes in kernel order.
+
+    ``many``: the kernel for factors and many right sides a matrix.
+    """
 
     words: Any
     helpers: int
     order: tuple[int, ...]
+    many: bool
 
     def restore(self, values: Any, form: Form) -> Any:
         """One value for each matrix, from the order of the kernel to the batch shape of the matrices."""
@@ -68,10 +75,16 @@ def merge(axes: list[Axis]) -> list[Axis]:
     return merged
 
 
-def width(n: int, itemsize: int, shared: bool) -> int:
-    """Systems in a tile: as many as keep its arrays in cache, at most LANES, at least FEWEST_LANES."""
-    fitting = SCRATCH // max(1, 4 * n * itemsize)
-    return max(FEWEST_LANES, min(LANES, 1 << max(0, fitting.bit_length() - 1)))
+def lanes_of(dtype: np.dtype[Any]) -> int:
+    """The systems in a group: a cache line of real numbers."""
+    return LINE // dtype.type(0).real.itemsize
+
+
+def groups_in_tile(n: int, matrices: list[Axis], dtype: np.dtype[Any]) -> int:
+    """Several where systems lie side by side: long stretches of memory, as long as c' and y' stay in cache."""
+    side_by_side = bool(matrices) and all(matrices[-1][1][k] == dtype.itemsize for k in (1, 4, 5))
+    row = dtype.itemsize * lanes_of(dtype)
+    return max(1, min(MOST_GROUPS, SCRATCH // (2 * (n + 1) * row))) if side_by_side else 1
 
 
 def chunk_count(tiles: int, right_sides: int, helpers: int) -> int:
@@ -81,29 +94,31 @@ def chunk_count(tiles: int, right_sides: int, helpers: int) -> int:
     return min(right_sides, -(-4 * (helpers + 1) // tiles)) if right_sides else 1
 
 
-def job(form: Form, shapes: Sequence[Any], strides: Sequence[Any], itemsize: int, flags: int = 0) -> Job:
+def job(form: Form, shapes: Sequence[Any], strides: Sequence[Any], dtype: Any, flags: int = 0) -> Job:
     """The job of a call from the shapes and the strides in bytes of a, b, c, where, d, x (None: not there)."""
-    return _job(form, tuple(shapes), tuple(strides), itemsize, flags, threads())
+    return _job(form, tuple(shapes), tuple(strides), np.dtype(dtype), flags, threads())
 
 
 @functools.lru_cache(1024)
-def _job(form: Form, shapes: Any, strides: Any, itemsize: int, flags: int, granted: int) -> Job:
+def _job(form: Form, shapes: Any, strides: Any, dtype: np.dtype[Any], flags: int, granted: int) -> Job:
     order, matrices, right_sides = batch_axes(form, shapes, strides)
     count, sides = math.prod(a[0] for a in matrices), math.prod(a[0] for a in right_sides)
     if flags & (J.FACTORING | J.DETERMINANT):
         sides = 0
-    shared = count < FEWEST_LANES and (sides > 1 or bool(flags & (J.FACTORING | J.FACTORED)))
-    lanes = width(form.n, itemsize, shared)
-    if not shared:
-        lanes = min(lanes, max(1, count))
-    tiles = count if shared else -(-count // lanes)
+    shared = count < FEWEST_MATRICES and (sides > 1 or bool(flags & (J.FACTORING | J.FACTORED)))
+    lanes = lanes_of(dtype)
+    if sides == 1 and not flags & J.FACTORED:
+        lanes *= groups_in_tile(form.n, matrices, dtype)
     helpers = granted - 1 if form.n * count * max(1, sides) >= WORTH_A_THREAD else 0
-    chunks = chunk_count(tiles, sides, helpers)
+    tiles = -(-count // lanes)
+    run = 1 if shared else max(1, min(tiles // (4 * (helpers + 1)), ITEM // (form.n * lanes * max(1, sides))))
+    runs = count if shared else -(-tiles // run)
+    chunks = chunk_count(runs, sides, helpers)
     words = np.zeros(J.AXES + J.AXIS_WORDS * (len(matrices) + len(right_sides)), np.int64)
     for option, flag in ((form.transpose, J.TRANSPOSE), (form.periodic, J.PERIODIC), (shapes[3] is not None, J.MASKED)):
         flags |= flag if option else 0
-    words[: J.POINTERS] = (
-        0, tiles * chunks, form.n, lanes, flags, PROMISES[form.pivoting], count, sides, chunks, shared,
+    words[: J.HEAD] = (
+        0, runs * chunks, form.n, lanes, run, flags, PROMISES[form.pivoting], count, sides, chunks, shared,
         len(matrices), len(right_sides),
     )  # fmt: skip
     for k, (shape, stride) in enumerate(zip(shapes, strides, strict=True)):
@@ -111,4 +126,5 @@ def _job(form: Form, shapes: Any, strides: Any, itemsize: int, flags: int, grant
     for k, (length, steps) in enumerate([*matrices, *right_sides]):
         words[J.AXES + J.AXIS_WORDS * k : J.AXES + J.AXIS_WORDS * (k + 1)] = (length, *steps)
     words.flags.writeable = False
-    return Job(words, min(helpers, max(0, tiles * chunks - 1)), tuple(order))
+    many = sides != 1 or bool(flags & J.FACTORED)
+    return Job(words, min(helpers, max(0, runs * chunks - 1)), tuple(order), many)

@@ -20,8 +20,6 @@ from tridiag.layout import Job, job
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
-HARD = 1  # the kind of a system that is eliminated again at every solve
-
 
 class Factors(NamedTuple):
     """The eliminated tiles of certified systems; any other is eliminated again, which reads no more words."""
@@ -32,23 +30,23 @@ class Factors(NamedTuple):
 
 
 @functools.cache
-def compiled(dtype: str) -> Any:
+def compiled(dtype: str, many: bool) -> Any:
     """The compiled kernel for a dtype; its ``address`` is that of a C function."""
     from tridiag.kernels.thomas import build
 
-    return build(dtype)
+    return build(dtype, many)
 
 
 @functools.cache
-def kernel(dtype: str) -> Any:
+def kernel(dtype: str, many: bool) -> Any:
     """The kernel for a dtype as a function that is called without the GIL."""
-    return ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(compiled(dtype).address)
+    return ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(compiled(dtype, many).address)
 
 
 def plan_for(operands: list[Any], form: Form, dtype: np.dtype[Any], flags: int) -> Job:
     shapes = tuple(None if x is None else x.shape for x in operands)
     strides = tuple(None if x is None else x.strides for x in operands)
-    return job(form, shapes, strides, dtype.itemsize, flags)
+    return job(form, shapes, strides, dtype, flags)
 
 
 def run(operands: list[Any], form: Form, dtype: np.dtype[Any], flags: int = 0, **arrays: Any) -> Job:
@@ -58,7 +56,7 @@ def run(operands: list[Any], form: Form, dtype: np.dtype[Any], flags: int = 0, *
     words[J.POINTERS : J.POINTERS + 6] = [0 if x is None else x.ctypes.data for x in operands]
     for name, array in arrays.items():
         words[getattr(J, name)] = array.ctypes.data
-    kernel(dtype.name)(words.ctypes.data, plan.helpers)
+    kernel(dtype.name, plan.many)(words.ctypes.data, plan.helpers)
     return plan
 
 
@@ -106,11 +104,12 @@ def view(x: Any) -> Any:
 def factor(matrix: Matrix, form: Form) -> Factors:
     matrix = tuple(map(view, matrix))
     count, dtype = math.prod(form.matrix_batch), matrix[1].dtype
-    status, kinds = np.zeros(count, np.int32), np.full(count, HARD, np.uint8)
+    status, kinds = np.zeros(count, np.int32), np.full(count, J.HARD, np.uint8)
     plan = plan_for([*matrix, None, None], form, dtype, J.FACTORING)
-    tiles, lanes = plan.words[J.ITEMS], 1 if plan.words[J.SHARED] else plan.words[J.LANES]
+    lanes = int(plan.words[J.LANES])
+    shape = (count, form.n, 3) if plan.words[J.SHARED] else (-(-count // lanes), form.n + 1, 3, lanes)
     kept = form.pivoting is not True and not form.periodic
-    storage = np.empty((tiles, 3, form.n, lanes) if kept else (0,), dtype)
+    storage = np.empty(shape if kept else (0,), dtype)
     plan = run([*matrix, None, None], form, dtype, J.FACTORING, FACTORS=storage, CERTIFIED=kinds, STATUS=status)
     return Factors(storage, kinds, plan.restore(status, form))
 

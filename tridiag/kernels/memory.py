@@ -52,6 +52,16 @@ def set_half_word(typing, address, value):
 
 
 @intrinsic
+def set_byte(typing, address, value):
+    def generate(context, builder, signature, args):
+        byte = ir.IntType(8)
+        builder.store(builder.trunc(args[1], byte), builder.inttoptr(args[0], byte.as_pointer()))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+@intrinsic
 def fetch_add(typing, address, value):
     """Atomic: the int64 at an address, and add to it."""
 
@@ -98,6 +108,9 @@ def c_function(body, name):
 
     @intrinsic
     def address(typing, like):
+        sig = types.void(types.int64, like)
+        compiled = body.get_compile_result(sig)
+
         def generate(context, builder, signature, args):
             module, symbol = builder.module, f"{name}_{like}"
             function = module.globals.get(symbol)
@@ -106,8 +119,7 @@ def c_function(body, name):
                 function = ir.Function(module, ir.FunctionType(byte, [byte]), symbol)
                 function.linkage = "internal"
                 inner = ir.IRBuilder(function.append_basic_block("entry"))
-                sig = types.void(types.int64, like)
-                compiled = context.compile_subroutine(inner, body, sig)
+                context.active_code_library.add_linking_library(compiled.library)
                 values = [inner.ptrtoint(function.args[0], I64), context.get_constant_null(like)]
                 context.call_internal_no_propagate(inner, compiled.fndesc, sig, values)
                 inner.ret(ir.Constant(byte, None))
@@ -116,6 +128,19 @@ def c_function(body, name):
         return types.int64(like), generate
 
     return address
+
+
+@intrinsic
+def call_task(typing, function, job):
+    """Call a C function of one argument, as a thread would."""
+
+    def generate(context, builder, signature, args):
+        byte = ir.IntType(8).as_pointer()
+        kind = ir.FunctionType(byte, [byte]).as_pointer()
+        builder.call(builder.inttoptr(args[0], kind), [builder.inttoptr(args[1], byte)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
 
 
 _create = types.ExternalFunction("pthread_create", types.int32(types.int64, types.int64, types.int64, types.int64))

@@ -1,270 +1,877 @@
-"""The driver of the tile kernels: claims items of a job, loads tiles of systems, solves them, stores the solutions.
+"""The driver of the sweeps: claims items of a job, aims groups of systems at memory, eliminates, substitutes, stores.
 
-One item is a tile of LANES matrices (or one shared matrix) and a chunk of its right sides. A tile is loaded once,
-eliminated plainly, and certified; its systems without certificate are eliminated again with pivoting, while the others
-are substituted. Scratch per thread: about 4 (plain) to 16 (pivoted) arrays (n, LANES).
+A group is a vector of systems, one in each lane; a tile is one group, or several that lie side by side in memory. A
+group is eliminated a block of rows at a time, while the block is in the innermost cache; c' and y' of all its rows stay
+in the next one. Lanes without certificate are eliminated again with pivoting, and refined.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import carray, cfunc, njit, types
+from numba import cfunc, njit, types
 
-from tridiag.elimination import CANCELLATION, GROWTH, LEAVE_BELOW, REFINE_ABOVE, REFINE_STEPS, VANISHED
+from tridiag.elimination import REFINE_STEPS
 from tridiag.kernels import job as J
 from tridiag.kernels import source_hash
-from tridiag.kernels.load import (
-    X_,
-    field,
-    load_mask,
-    load_matrix,
-    load_right_side,
-    right_side_lanes,
-    store_rows,
-)
 from tridiag.kernels.memory import (
     c_function,
+    call_task,
     fetch_add,
     finish,
-    pointer,
+    free,
+    load,
+    malloc,
+    set_byte,
     set_half_word,
+    set_word,
     start,
     store,
+    word,
 )
-from tridiag.kernels.tile import (
-    BAR_,
-    FLOOR_,
-    GROWTH_,
-    LEAVE_,
-    ONE_,
-    OPTIONS,
-    ROUNDING_,
-    TINY_,
-    VANISHED_,
-    eliminate,
-    eliminate_cyclic,
-    eliminate_pivoted,
-    quotient,
-    solve_refined,
-    substitute,
-    substitute_transposed,
+from tridiag.kernels.moves import (
+    BESIDE,
+    CONTIGUOUS,
+    KIND,
+    LOAD_MASK,
+    MOVES,
+    STRIDE,
+    TABLE,
+    aim,
+    bytes_of_real,
+    bytes_of_row,
+    lanes_of,
+    load_rows,
+    parts_of,
+    store_lane,
+    store_rows,
 )
+from tridiag.kernels.sweeps import (
+    BACKWARD,
+    BACKWARD_BESIDE,
+    BACKWARD_LINES,
+    BACKWARD_SHARED,
+    BACKWARD_TRANSPOSED,
+    BACKWARD_TRANSPOSED_SHARED,
+    BEST,
+    CUT,
+    ELIMINATE,
+    ELIMINATE_BESIDE,
+    ELIMINATE_CYCLIC,
+    ELIMINATE_LINES,
+    ELIMINATE_PIVOTED,
+    ERASE,
+    FACTOR,
+    FORWARD,
+    FORWARD_SHARED,
+    FORWARD_TRANSPOSED,
+    FORWARD_TRANSPOSED_SHARED,
+    IMPROVE,
+    ITERATE,
+    JUDGE,
+    MERGE,
+    NAN,
+    PLANES,
+    REST,
+    RIGHT,
+    SUBSTITUTE_CYCLIC,
+    SUBSTITUTE_PIVOTED,
+    SWEEPS,
+    UPPER,
+    ZERO,
+    ZERO_PIVOTS,
+)
+from tridiag.kernels.vector import LINE, OPTIONS, definition, entry, turn, unit
 
-EASY, HARD, DEAD = 0, 1, 2  # certified; to be pivoted; plain elimination met a zero pivot
+A_, B_, C_, WHERE_, D_, X_ = range(6)  # the operands, in the order of a job
+OPERANDS = 6
+BLOCK = 64  # rows eliminated at a time
+
+# the words of a worker, byte offsets: the addresses of its scratch memory
+(
+    AIMS, MASK, BUFFER, CARRY, GOOD, Y, TILE, STATUS, ERRORS, SWAPS, ONES, ZEROS, NANS, OFFSETS, NO_OFFSETS, FACTORS,
+) = range(0, 128, 8)  # fmt: skip
+# ... and what it knows of the tile at hand: the rows that are not taken out, whether all of those are kept, its bands
+LOW, HIGH, WHOLE, MEMORY, VIEWS, WORDS = 128, 136, 144, 152, 160, 256
 
 
 @njit(**OPTIONS)
-def machine(limits):
-    """The constants of `tridiag.elimination` in the real type of ``limits``."""
-    single = limits.itemsize == 4
-    eps, tiny = 2.0**-23 if single else 2.0**-52, 2.0**-126 if single else 2.0**-1022
-    limits[GROWTH_], limits[ROUNDING_], limits[TINY_] = GROWTH, CANCELLATION * eps, tiny
-    limits[BAR_], limits[LEAVE_], limits[VANISHED_] = REFINE_ABOVE * eps, LEAVE_BELOW * eps, VANISHED * eps
-    limits[FLOOR_], limits[ONE_] = 4 * tiny / eps, 1
+def field(job, k):
+    return word(job + 8 * k)
 
 
 @njit(**OPTIONS)
-def fill(T, w, value):
-    for i in range(T.shape[0]):
-        T[i, w] = value
+def offset(job, axes, count, index, operand):
+    """The byte offset of one system of an operand: its index over the batch axes, last axis fastest."""
+    total = 0
+    for k in range(count - 1, 0, -1):
+        axis = axes + J.AXIS_WORDS * k
+        length = field(job, axis)
+        total += (index % length) * field(job, axis + 1 + operand)
+        index //= length
+    return total + index * field(job, axes + 1 + operand) if count > 0 else total
 
 
 @njit(**OPTIONS)
-def none_skipped(width):
-    skip = np.empty(width, np.bool_)
-    for w in range(width):
-        skip[w] = False
-    return skip
+def aim_lanes(zero, job, axes, count, first, used, base, aims, low, high):
+    """Point operands low <= k < high of a group at systems first, first + 1, ... along some axes.
+
+    ``base`` is the address of six more offsets. Lanes that are not used repeat the first.
+    """
+    lanes, itemsize = lanes_of(zero, ()), bytes_of_real(zero, ()) * parts_of(zero, ())
+    size, inner = TABLE + 8 * lanes, axes + J.AXIS_WORDS * (count - 1)
+    lane = 0
+    while lane < used:
+        index, run = first + lane, used - lane
+        if count > 1:
+            length = field(job, inner)
+            run = min(run, length - index % length)
+        for operand in range(low, high):
+            at = field(job, J.POINTERS + operand) + word(base + 8 * operand)
+            at += offset(job, axes, count, index, operand)
+            step = field(job, inner + 1 + operand) if count > 0 else 0
+            table = aims + operand * size + TABLE + 8 * lane
+            for k in range(run):
+                set_word(table + 8 * k, at + k * step)
+        lane += run
+    for operand in range(low, high):
+        target = aims + operand * size
+        for k in range(used, lanes):
+            set_word(target + TABLE + 8 * k, word(target + TABLE))
+        set_word(target + STRIDE, field(job, J.STRIDES + operand))
+        aim(zero, target, itemsize)
 
 
 @njit(**OPTIONS)
-def singleton(value):
-    return np.array([value])
+def group_aims(zero, worker, group):
+    return word(worker + AIMS) + group * OPERANDS * (TABLE + 8 * lanes_of(zero, ()))
 
 
 @njit(**OPTIONS)
-def solve_hard(job, systems, lanes, k0, k1, P, U, S, mask, limits, status, zero):
-    """The systems of a tile that are not certified (all, with pivoting=True): pivoted, and refined for "auto"."""
-    A, B, C, X, D, Y, R = P[0], P[1], P[2], P[3], P[4], P[5], P[6]
-    width = B.shape[1]
-    offsets, x_offsets = np.empty(width, np.int64), np.empty(width, np.int64)
-    error, trial = np.empty(width, limits.dtype), np.empty(width, limits.dtype)
-    skip = none_skipped(width)
-    flags = field(job, J.FLAGS)
-    periodic, masked, step = flags & J.PERIODIC != 0, flags & J.MASKED != 0, 1 - field(job, J.SHARED)
-    refinements = REFINE_STEPS if field(job, J.PROMISE) == J.AUTO else 0
-    load_matrix(P, mask, job, systems, offsets, lanes, zero)
-    if periodic:
-        eliminate_cyclic(A, B, C, U, S, lanes, status, zero)
+def operand_of(zero, aims, k):
+    return aims + k * (TABLE + 8 * lanes_of(zero, ()))
+
+
+@njit(**OPTIONS)
+def band_of(job, band):
+    """The operand of a band of the matrix and the rows to move by: transposed, a'[i] is c[i-1]."""
+    if band == RIGHT:
+        return D_, 0
+    return (2 - band, band - 1) if field(job, J.FLAGS) & J.TRANSPOSE else (band, 0)
+
+
+@njit(**OPTIONS)
+def load_band(zero, job, aims, band, i0, i1, low, high, target):
+    """Rows i0 <= i < i1 of a band; the pads, at ``low`` and before ``high``, are zero."""
+    operand, move = band_of(job, band)
+    first = i0 + 1 if band == 0 and i0 == low else i0
+    last = i1 - 1 if band == 2 and i1 == high else i1
+    row = bytes_of_row(zero, ())
+    load_rows(zero, operand_of(zero, aims, operand), first + move, last + move, target + (first - i0) * row)
+    if first > i0:
+        ZERO(zero, (target, row, 1))
+    if last < i1:
+        ZERO(zero, (target + (i1 - 1 - i0) * row, row, 1))
+
+
+@njit(**OPTIONS)
+def view(zero, job, worker, aims, band, i0, i1, copied):
+    """Where rows i0 <= i < i1 of a band lie as rows of lanes: in the caller's memory, or loaded to the buffer."""
+    low, high, row = word(worker + LOW), word(worker + HIGH), bytes_of_row(zero, ())
+    operand, move = band_of(job, band)
+    at, words = operand_of(zero, aims, operand), worker + VIEWS + 16 * band
+    padded = (band == 0 and i0 == low) or (band == 2 and i1 == high)
+    if word(at + KIND) == BESIDE and parts_of(zero, ()) == 1 and not copied and not padded:
+        stride = word(at + STRIDE)
+        set_word(words, word(at + TABLE) + (i0 + move) * stride)
+        set_word(words + 8, stride)
+        return
+    buffer = word(worker + BUFFER) + band * BLOCK * row
+    load_band(zero, job, aims, band, i0, i1, low, high, buffer)
+    set_word(words, buffer)
+    set_word(words + 8, row)
+
+
+@njit(**OPTIONS)
+def all_of_kind(zero, job, worker, groups, kind):
+    """Whether all bands of a tile, and the solution, lie in memory in one way."""
+    for group in range(groups):
+        for k in (A_, B_, C_, D_, X_):
+            if word(operand_of(zero, group_aims(zero, worker, group), k) + KIND) != kind:
+                return False
+    return True
+
+
+@njit(**OPTIONS)
+def straight(zero, job, worker, groups):
+    """The rows first <= i < last of a tile that the straight sweeps may take, and whether systems lie side by side.
+
+    The straight sweeps know one way in memory and no masks; the others do the rest, and the ends of a transposed matrix,
+    whose bands come from other rows.
+    """
+    low, high, lanes = word(worker + LOW), word(worker + HIGH), lanes_of(zero, ())
+    moved = 1 if field(job, J.FLAGS) & J.TRANSPOSE else 0
+    if word(worker + WHOLE) and parts_of(zero, ()) == 1 and all_of_kind(zero, job, worker, groups, BESIDE):
+        return low + 1, max(low + 1, high - moved), True
+    if word(worker + WHOLE) and groups == 1 and all_of_kind(zero, job, worker, groups, CONTIGUOUS):
+        height = lanes // parts_of(zero, ())
+        first = low + moved
+        return first, first + max(0, high - moved - first) // height * height, False
+    return low, low, False
+
+
+@njit(**OPTIONS)
+def mask_view(zero, worker, group, n, i):
+    """The address and the step of the mask at row i."""
+    if word(worker + WHOLE):
+        return word(worker + ONES), 0
+    lanes = lanes_of(zero, ())
+    return word(worker + MASK) + (group * (n + 2) + 1 + i) * lanes, lanes
+
+
+@njit(**OPTIONS)
+def read_mask(zero, job, worker, groups):
+    """The mask of a tile: the rows that any system keeps, and whether all keep all of those."""
+    n, flags, lanes = field(job, J.ROWS), field(job, J.FLAGS), lanes_of(zero, ())
+    low, high, whole = n, 0, True
+    if flags & J.MASKED == 0:
+        low, high = 0, n
     else:
-        eliminate_pivoted(A, B, C, U, S, mask, masked, lanes, status, zero)
-    if flags & J.DETERMINANT:
-        determinants(job, systems, U, S, lanes, periodic, status, limits[ONE_], zero)
-    k = k0
-    while k < k1:
-        count = 1 if step else min(width, k1 - k)
-        used = right_side_lanes(job, systems, lanes, k, step, count, offsets, x_offsets)
-        load_right_side(D, job, offsets, used, mask, step, zero)
-        solve_refined(
-            A, B, C, U, S, X, D, Y, R, mask, masked, used, step, periodic, refinements, limits, error, trial, zero
+        for group in range(groups):
+            target = word(worker + MASK) + (group * (n + 2) + 1) * lanes
+            LOAD_MASK(zero, (operand_of(zero, group_aims(zero, worker, group), WHERE_), n, target, worker + VIEWS))
+            first, last, full = word(worker + VIEWS), word(worker + VIEWS + 8), word(worker + VIEWS + 16)
+            low, high, whole = min(low, first), max(high, last), whole and full == last - first
+            whole = whole and (group == 0 or (first == low and last == high))
+        if flags & J.PERIODIC:
+            low, high, whole = 0, n, whole and low == 0 and high == n
+    set_word(worker + LOW, min(low, high))
+    set_word(worker + HIGH, high)
+    set_word(worker + WHOLE, whole)
+
+
+@njit(**OPTIONS)
+def eliminate_block(zero, job, worker, group, i0, i1, target, step, with_right_side):
+    """One block of one group: its bands, then the sweep."""
+    n, row, copied = field(job, J.ROWS), bytes_of_row(zero, ()), word(worker + WHOLE) == 0
+    aims, views = group_aims(zero, worker, group), worker + VIEWS
+    for band in range(4 if with_right_side else 3):
+        view(zero, job, worker, aims, band, i0, i1, copied)
+    mask, mask_step = mask_view(zero, worker, group, n, i0)
+    if copied:
+        buffer = word(worker + BUFFER)
+        CUT(zero, (buffer, buffer + BLOCK * row, buffer + 2 * BLOCK * row, mask, i1 - i0))
+    a, a_step, b, b_step = word(views), word(views + 8), word(views + 16), word(views + 24)
+    c, c_step, d, d_step = word(views + 32), word(views + 40), word(views + 48), word(views + 56)
+    good = word(worker + GOOD) + 8 * group
+    if with_right_side:
+        found = ELIMINATE(
+            zero,
+            (a, a_step, b, b_step, c, c_step, d, d_step, mask, mask_step, target, step, i1 - i0, word(good), aims, i0),
         )
-        for w in range(used):
-            if status[w * step] != 0:
-                fill(X, w, np.nan)
-        store_rows(X, field(job, J.POINTERS + X_), x_offsets, used, field(job, J.STRIDES + X_), skip, zero)
-        k += count
+    else:
+        found = FACTOR(
+            zero, (a, a_step, b, b_step, c, c_step, mask, mask_step, target, step, i1 - i0, word(good), aims, i0)
+        )
+    set_word(good, found)
 
 
 @njit(**OPTIONS)
-def determinants(job, systems, U, S, lanes, periodic, status, one, zero):
-    """Sign and log |det| of every lane, into x and the logarithms."""
-    n = U.shape[1]
-    for w in range(lanes):
-        sign, total = zero + one, zero.real
-        for i in range(n):
-            pivot = U[0, i, w]
-            total += np.log(abs(pivot))
-            sign *= quotient(pivot, zero + abs(pivot)) if pivot != 0 else pivot
-            flips = (S[i, w] & 1) + (S[i, w] >> 1)
-            if flips == 1:
-                sign = -sign
-        if periodic and n % 2 == 0:
-            sign = -sign
-        logarithm = singleton(total)
-        if status[w] != 0:  # after a zero pivot the rest is NaN
-            sign, total = zero, np.log(zero.real)
-        store(field(job, J.POINTERS + X_) + systems[w] * types.int64(U.itemsize), sign)
-        store(field(job, J.LOGARITHM) + systems[w] * types.int64(logarithm.itemsize), total)
+def hard_lanes(zero, job, good, used):
+    """Of the used lanes those to be pivoted, and those where plain elimination met a zero pivot."""
+    lanes = lanes_of(zero, ())
+    every = (1 << used) - 1
+    if field(job, J.PROMISE) == J.AUTO:
+        return every & ~good, 0
+    return 0, every & ~(good >> lanes)
 
 
 @njit(**OPTIONS)
-def tell_status(job, systems, lanes, status):
-    address = field(job, J.STATUS)
-    if address != 0:
-        for w in range(lanes):
-            set_half_word(address + 4 * systems[w], types.int32(status[w]))
-
-
-@njit(**OPTIONS)
-def solve_easy(job, systems, lanes, k0, k1, A, B, C, Y, mask, kind, zero):
-    """Substitution in the lanes whose plain elimination holds; a plain elimination that broke down gives NaN."""
-    width = Y.shape[1]
-    offsets, x_offsets = np.empty(width, np.int64), np.empty(width, np.int64)
-    flags = field(job, J.FLAGS)
-    masked, step = flags & J.MASKED != 0, 1 - field(job, J.SHARED)
-    backwards = flags & J.FACTORED != 0 and flags & J.TRANSPOSE != 0
-    skip = none_skipped(width)
+def load_tile(zero, job, worker, group):
+    """All rows of a group's matrices as planes; cut, and with the corners of a cyclic matrix."""
+    n, row, flags = field(job, J.ROWS), bytes_of_row(zero, ()), field(job, J.FLAGS)
+    low, high, tile = word(worker + LOW), word(worker + HIGH), word(worker + TILE)
+    aims, plane = group_aims(zero, worker, group), (high - low) * row
+    for band in range(3):
+        load_band(zero, job, aims, band, low, high, low, high, tile + band * plane)
+        if flags & J.PERIODIC and band != 1:
+            pad = 0 if band == 0 else n - 1
+            operand, move = band_of(job, band)
+            source = (pad + move + n) % n
+            load_rows(zero, operand_of(zero, aims, operand), source, source + 1, tile + band * plane + pad * row)
+    mask, step = mask_view(zero, worker, group, n, low)
     if step:
-        for w in range(lanes):
-            skip[w] = kind[w] == HARD
-    k = k0
-    while k < k1:
-        count = 1 if step else min(width, k1 - k)
-        used = right_side_lanes(job, systems, lanes, k, step, count, offsets, x_offsets)
-        load_right_side(Y, job, offsets, used, mask, step, zero)
-        if backwards:
-            substitute_transposed(A, B, C, Y, mask, masked, used, step, zero)
+        CUT(zero, (tile, tile + plane, tile + 2 * plane, mask, high - low))
+
+
+@njit(**OPTIONS)
+def eliminate_hard(zero, job, worker, group, first, lanes):
+    """A group with partial pivoting; its status is told for the given lanes. Returns the singular ones."""
+    low, rows = word(worker + LOW), word(worker + HIGH) - word(worker + LOW)
+    if rows == 0:
+        return 0
+    load_tile(zero, job, worker, group)
+    tile, swaps, status = word(worker + TILE), word(worker + SWAPS), word(worker + STATUS)
+    mask, step = mask_view(zero, worker, group, field(job, J.ROWS), low)
+    if field(job, J.FLAGS) & J.PERIODIC:
+        ELIMINATE_CYCLIC(zero, (tile, rows, swaps, status))
+    else:
+        ELIMINATE_PIVOTED(zero, (tile, rows, swaps, mask, step, status))
+    singular = ZERO_PIVOTS(zero, (status,)) & lanes
+    target = field(job, J.STATUS)
+    if target != 0:
+        for lane in range(lanes_of(zero, ())):
+            if singular >> lane & 1:
+                row = load(status + 4 * lane, types.int32(0))
+                set_half_word(target + 4 * (first + lane), types.int32(row + low))
+    return singular
+
+
+@njit(**OPTIONS)
+def substitute_hard(zero, job, worker, group, lanes):
+    """The right side at hand of an eliminated group, refined under "auto"; returns the address of the solution."""
+    low, rows, row = word(worker + LOW), word(worker + HIGH) - word(worker + LOW), bytes_of_row(zero, ())
+    tile, swaps, plane = word(worker + TILE), word(worker + SWAPS), rows * row
+    mask, step = mask_view(zero, worker, group, field(job, J.ROWS), low)
+    right, iterate, rest = tile + RIGHT * plane, tile + ITERATE * plane, tile + REST * plane
+    periodic = field(job, J.FLAGS) & J.PERIODIC != 0
+    right_side(zero, job, worker, group, low, low + rows, right, mask, step)
+    MERGE(zero, (iterate, row, right, row, -1, rows))
+    if periodic:
+        SUBSTITUTE_CYCLIC(zero, (tile, rows, swaps, mask, step, iterate))
+    else:
+        SUBSTITUTE_PIVOTED(zero, (tile, rows, swaps, mask, step, iterate))
+    if field(job, J.PROMISE) != J.AUTO:
+        return iterate
+    errors = word(worker + ERRORS)
+    again = JUDGE(zero, (tile, rows, 1, errors)) & lanes
+    for _ in range(REFINE_STEPS):
+        if again == 0:
+            break
+        if periodic:
+            SUBSTITUTE_CYCLIC(zero, (tile, rows, swaps, mask, step, rest))
         else:
-            substitute(A, B, C, Y, mask, masked, used, step, zero)
-        for w in range(used):
-            if kind[w * step] == DEAD:
-                fill(Y, w, np.nan)
-        store_rows(Y, field(job, J.POINTERS + X_), x_offsets, used, field(job, J.STRIDES + X_), skip, zero)
-        k += count
+            SUBSTITUTE_PIVOTED(zero, (tile, rows, swaps, mask, step, rest))
+        IMPROVE(zero, (tile, rows))
+        again = JUDGE(zero, (tile, rows, 0, errors)) & lanes
+    return tile + BEST * plane
 
 
 @njit(**OPTIONS)
-def prepare_easy(job, tile, systems, lanes, M, mask, limits, kind, status, zero):
-    """Eliminated A, B, C of a tile (or those of a factorization), and the kind of each lane."""
-    T = M
-    flags = field(job, J.FLAGS)
-    offsets, good = np.empty(M.shape[2], np.int64), np.empty(M.shape[2], np.bool_)
-    if flags & (J.FACTORED | J.FACTORING):
-        T = carray(pointer(field(job, J.FACTORS) + tile * types.int64(M.size * M.itemsize), zero), M.shape)
-    A, B, C = T[0], T[1], T[2]
-    if flags & J.FACTORED:
-        kinds = carray(pointer(field(job, J.CERTIFIED) + systems[0], types.uint8(0)), lanes)
-        for w in range(lanes):
-            kind[w] = kinds[w]
-        load_mask(mask, job, systems, offsets, lanes)
-        return A, B, C
-    load_matrix(T, mask, job, systems, offsets, lanes, zero)
-    eliminate(A, B, C, mask, flags & J.MASKED != 0, lanes, limits, good, status, zero)
-    auto = field(job, J.PROMISE) == J.AUTO
-    for w in range(lanes):
-        kind[w] = (EASY if good[w] else HARD) if auto else (EASY if status[w] == 0 else DEAD)
-    if flags & J.FACTORING:
-        kinds = carray(pointer(field(job, J.CERTIFIED) + systems[0], types.uint8(0)), lanes)
-        for w in range(lanes):
-            kinds[w] = kind[w]
-    return A, B, C
+def right_side(zero, job, worker, group, i0, i1, target, mask, mask_step):
+    """Rows of the right side as rows of lanes, zero where taken out."""
+    load_rows(zero, operand_of(zero, group_aims(zero, worker, group), D_), i0, i1, target)
+    if mask_step:
+        ERASE(zero, (target, mask, mask_step, i1 - i0))
 
 
 @njit(**OPTIONS)
-def work(job, zero):
-    """Claim items until none is left; called by every thread of a job."""
-    n, width, promise = field(job, J.ROWS), field(job, J.LANES), field(job, J.PROMISE)
-    matrices, right_sides, chunks = field(job, J.MATRICES), field(job, J.RIGHT_SIDES), field(job, J.CHUNKS)
-    only_hard = promise == J.PIVOTED or field(job, J.FLAGS) & J.PERIODIC != 0
-    columns = 1 if field(job, J.SHARED) else width
-    seed, limits = singleton(zero), np.empty(8, singleton(zero.real).dtype)
-    machine(limits)
-    hard_rows, easy_rows = 0 if promise == J.PLAIN and not only_hard else n, 0 if only_hard else n
-    P, U = np.empty((7, hard_rows, width), seed.dtype), np.empty((7, hard_rows, columns), seed.dtype)
-    M, Y = np.empty((3, easy_rows, columns), seed.dtype), np.empty((easy_rows, width), seed.dtype)
-    S, mask, hard_mask = (
-        np.empty((hard_rows, columns), np.uint8),
-        np.empty((n, columns), np.uint8),
-        np.empty((n, columns), np.uint8),
+def store_solution(zero, job, worker, group, source, step, used, dead):
+    """The rows of a solution to memory: zero where all systems take the row out, NaN in the dead lanes."""
+    n, low, high = field(job, J.ROWS), word(worker + LOW), word(worker + HIGH)
+    target = operand_of(zero, group_aims(zero, worker, group), X_)
+    nothing = word(worker + ZEROS)
+    store_rows(zero, target, 0, low, nothing, 0, used)
+    store_rows(zero, target, low, high, source, step, used)
+    store_rows(zero, target, high, n, nothing, 0, used)
+    for lane in range(used):
+        if dead >> lane & 1:
+            store_lane(zero, target, lane, n, word(worker + NANS))
+
+
+@njit(**OPTIONS)
+def solve_own(zero, job, worker, first, used):
+    """A tile of systems, each with its own matrix and one right side."""
+    lanes, row, only_hard = lanes_of(zero, ()), bytes_of_row(zero, ()), pivots_all(job)
+    groups = (used + lanes - 1) // lanes
+    axes = field(job, J.MATRIX_AXES)
+    for group in range(groups):
+        count = min(lanes, used - group * lanes)
+        aims = group_aims(zero, worker, group)
+        aim_lanes(zero, job, J.AXES, axes, first + group * lanes, count, word(worker + NO_OFFSETS), aims, 0, OPERANDS)
+    read_mask(zero, job, worker, groups)
+    if not only_hard:
+        sweep_down(zero, job, worker, groups)
+        if sweep_up(zero, job, worker, groups, used):
+            return
+    rows, step = word(worker + HIGH) - word(worker + LOW), 2 * row * groups
+    for group in range(groups):
+        count = min(lanes, used - group * lanes)
+        hard, dead = hard_lanes(zero, job, word(word(worker + GOOD) + 8 * group), count)
+        if only_hard:
+            hard, dead = (1 << count) - 1, 0
+        source = word(worker + Y) + step + (2 * group + 1) * row
+        if hard != 0:
+            at = first + group * lanes
+            singular = eliminate_hard(zero, job, worker, group, at, hard)
+            dead |= singular
+            solution = substitute_hard(zero, job, worker, group, hard) if rows > 0 else source
+            if only_hard:
+                store_solution(zero, job, worker, group, solution, row, count, dead)
+                continue
+            MERGE(zero, (source, step, solution, row, hard, rows))
+        elif dead != 0:
+            tell_dead(job, first + group * lanes, dead)
+        store_solution(zero, job, worker, group, source, step, count, dead)
+
+
+@njit(**OPTIONS)
+def pivots_all(job):
+    return field(job, J.PROMISE) == J.PIVOTED or field(job, J.FLAGS) & J.PERIODIC != 0
+
+
+@njit(**OPTIONS)
+def tell_dead(job, first, dead):
+    """A status for the systems whose plain elimination met a zero pivot; which row is for partial pivoting to say."""
+    target, lane = field(job, J.STATUS), 0
+    while target != 0 and dead >> lane:
+        if dead >> lane & 1:
+            set_half_word(target + 4 * (first + lane), types.int32(1))
+        lane += 1
+
+
+@njit(**OPTIONS)
+def sweep_down(zero, job, worker, groups):
+    """c' and y' of all rows of a tile, and the certificates."""
+    lanes, row, low, high = lanes_of(zero, ()), bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
+    y, step = word(worker + Y), 2 * row * groups
+    ZERO(zero, (y, row, 2 * groups))
+    for group in range(groups):
+        set_word(word(worker + GOOD) + 8 * group, (1 << 2 * lanes) - 1)
+    first, last, beside = straight(zero, job, worker, groups)
+    eliminate_blocks(zero, job, worker, groups, low, first)
+    if last > first:
+        eliminate_straight(zero, job, worker, groups, first, last, beside)
+    eliminate_blocks(zero, job, worker, groups, last, high)
+    for group in range(groups):  # the pad of the last row is not to be seen again
+        ZERO(zero, (y + (high - low) * step + 2 * group * row, row, 1))
+
+
+@njit(**OPTIONS)
+def eliminate_blocks(zero, job, worker, groups, first, last):
+    y, row, low = word(worker + Y), bytes_of_row(zero, ()), word(worker + LOW)
+    step = 2 * row * groups
+    for i0 in range(first, last, BLOCK):
+        for group in range(groups):
+            target = y + (i0 - low + 1) * step + 2 * group * row
+            eliminate_block(zero, job, worker, group, i0, min(i0 + BLOCK, last), target, step, True)
+
+
+@njit(**OPTIONS)
+def eliminate_straight(zero, job, worker, groups, first, last, beside):
+    row, low, aims = bytes_of_row(zero, ()), word(worker + LOW), group_aims(zero, worker, 0)
+    step, good = 2 * row * groups, word(worker + GOOD)
+    target = word(worker + Y) + (first - low + 1) * step
+    (a_at, a_move), (c_at, c_move) = band_of(job, 0), band_of(job, 2)
+    a, b, c = operand_of(zero, aims, a_at), operand_of(zero, aims, B_), operand_of(zero, aims, c_at)
+    d, x = operand_of(zero, aims, D_), operand_of(zero, aims, X_)
+    if beside:
+        ELIMINATE_BESIDE(
+            zero,
+            (
+                row_at(a, first + a_move), word(a + STRIDE), row_at(b, first), word(b + STRIDE),
+                row_at(c, first + c_move), word(c + STRIDE), row_at(d, first), word(d + STRIDE),
+                target, step, groups, last - first, good,
+            ),
+        )  # fmt: skip
+        return
+    side = word(a + STRIDE)
+    found = ELIMINATE_LINES(
+        zero, (a, b, c, d, a_move * side, 0, c_move * side, 0, x, target, step, first, last, low, word(good))
     )
-    kind, status = np.empty(columns, np.uint8), np.empty(columns, np.int64)
-    systems, chosen = np.empty(columns, np.int64), np.empty(columns, np.int64)
+    set_word(good, found)
+
+
+@njit(**OPTIONS)
+def row_at(operand, i):
+    """The address of row i of the first lane."""
+    return word(operand + TABLE) + i * word(operand + STRIDE)
+
+
+@njit(**OPTIONS)
+def sweep_up(zero, job, worker, groups, used):
+    """x of all rows of a tile, in place of y'; or to memory at once if no lane needs more, which is the result."""
+    lanes, row, low, high = lanes_of(zero, ()), bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
+    y, step, carry = word(worker + Y), 2 * row * groups, word(worker + CARRY)
+    ZERO(zero, (carry, row, groups))
+    first, last, beside = straight(zero, job, worker, groups)
+    bad = used != groups * lanes
+    for group in range(groups):
+        hard, dead = hard_lanes(zero, job, word(word(worker + GOOD) + 8 * group), lanes)
+        bad = bad or hard | dead != 0
+    if bad or last <= first:
+        backward_block(zero, job, worker, groups, low, high, False)
+        return False
+    for group in range(groups):
+        x = operand_of(zero, group_aims(zero, worker, group), X_)
+        store_rows(zero, x, 0, low, word(worker + ZEROS), 0, lanes)
+        store_rows(zero, x, high, field(job, J.ROWS), word(worker + ZEROS), 0, lanes)
+    backward_block(zero, job, worker, groups, last, high, True)
+    source, x = y + (first - low + 1) * step, operand_of(zero, group_aims(zero, worker, 0), X_)
+    if beside:
+        BACKWARD_BESIDE(zero, (source, step, groups, row_at(x, first), word(x + STRIDE), carry, last - first))
+    else:
+        BACKWARD_LINES(zero, (source, step, x, carry, first, last))
+    backward_block(zero, job, worker, groups, low, first, True)
+    return True
+
+
+@njit(**OPTIONS)
+def backward_block(zero, job, worker, groups, first, last, store):
+    lanes, row, low = lanes_of(zero, ()), bytes_of_row(zero, ()), word(worker + LOW)
+    step, carry = 2 * row * groups, word(worker + CARRY)
+    if first >= last:
+        return
+    for group in range(groups):
+        at = word(worker + Y) + (first - low + 1) * step + 2 * group * row
+        mask, mask_step = mask_view(zero, worker, group, field(job, J.ROWS), first)
+        x = operand_of(zero, group_aims(zero, worker, group), X_)
+        BACKWARD(
+            zero,
+            (at, step, at + row, step, mask, mask_step, at + row, step, carry + group * row, last - first, x, first),
+        )
+        if store:
+            store_rows(zero, x, first, last, at + row, step, lanes)
+
+
+# ------------------------------------------------------------------------------------------------ many right sides
+
+
+@njit(**OPTIONS)
+def factor_group(zero, job, worker, first, used, factors):
+    """(a, 1 / pivot, c') of all rows of a group behind one row of zeros; returns its hard and its dead lanes."""
+    lanes, row, low, high = lanes_of(zero, ()), bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
+    step = 3 * row
+    if pivots_all(job):
+        return (1 << used) - 1, 0
+    set_word(word(worker + GOOD), (1 << 2 * lanes) - 1)
+    ZERO(zero, (factors + low * step, row, 3))
+    for i0 in range(low, high, BLOCK):
+        target = factors + (i0 + 1) * step
+        eliminate_block(zero, job, worker, 0, i0, min(i0 + BLOCK, high), target, step, False)
+    hard, dead = hard_lanes(zero, job, word(word(worker + GOOD)), used)
+    tell_dead(job, first, dead)
+    return hard, dead
+
+
+@njit(**OPTIONS)
+def solve_factored(zero, job, worker, factors, shared, used, hard, dead):
+    """The right side that a group is aimed at, from factors: a row of lanes each, or ``shared``, one number each."""
+    row, low, high = bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
+    y, flags = word(worker + Y) + row, field(job, J.FLAGS)
+    part = bytes_of_real(zero, ()) * parts_of(zero, ()) if shared else row
+    step = 3 * part
+    at = factors + (low + 1) * step
+    mask, mask_step = mask_view(zero, worker, 0, field(job, J.ROWS), low)
+    every = (1 << used) - 1
+    if hard != every and flags & J.FACTORED and flags & J.TRANSPOSE:
+        right_side(zero, job, worker, 0, low, high, y, mask, mask_step)
+        if shared:
+            FORWARD_TRANSPOSED_SHARED(zero, (at, step, part, mask, mask_step, y, row, high - low))
+            BACKWARD_TRANSPOSED_SHARED(zero, (at, step, part, mask, mask_step, y, row, high - low))
+        else:
+            FORWARD_TRANSPOSED(zero, (at, step, part, mask, mask_step, y, row, high - low))
+            BACKWARD_TRANSPOSED(zero, (at, step, part, mask, mask_step, y, row, high - low))
+    elif hard != every:
+        ZERO(zero, (y - row, row, 1))
+        ZERO(zero, (word(worker + CARRY), row, 1))
+        for i0 in range(low, high, BLOCK):
+            i1 = min(i0 + BLOCK, high)
+            view(zero, job, worker, group_aims(zero, worker, 0), RIGHT, i0, i1, False)
+            d, d_step = word(worker + VIEWS + 16 * RIGHT), word(worker + VIEWS + 16 * RIGHT + 8)
+            asked = operand_of(zero, group_aims(zero, worker, 0), D_)
+            here, keep, to = at + (i0 - low) * step, mask + (i0 - low) * mask_step, y + (i0 - low) * row
+            if shared:
+                FORWARD_SHARED(zero, (here, step, part, d, d_step, keep, mask_step, to, row, i1 - i0, asked, i0))
+            else:
+                FORWARD(zero, (here, step, part, d, d_step, keep, mask_step, to, row, i1 - i0, asked, i0))
+        above, carry = at + 2 * part, word(worker + CARRY)
+        target = operand_of(zero, group_aims(zero, worker, 0), X_)
+        if shared:
+            BACKWARD_SHARED(zero, (above, step, y, row, mask, mask_step, y, row, carry, high - low, target, low))
+        else:
+            BACKWARD(zero, (above, step, y, row, mask, mask_step, y, row, carry, high - low, target, low))
+    if hard != 0 and high > low:
+        solution = substitute_hard(zero, job, worker, 0, hard)
+        MERGE(zero, (y, row, solution, row, hard, high - low))
+    store_solution(zero, job, worker, 0, y, row, used, dead)
+
+
+@njit(**OPTIONS)
+def side_offsets(job, k, target):
+    """The offsets of all operands at right side k."""
+    count, axes = field(job, J.RIGHT_AXES), J.AXES + J.AXIS_WORDS * field(job, J.MATRIX_AXES)
+    for operand in range(OPERANDS):
+        set_word(target + 8 * operand, offset(job, axes, count, k, operand))
+
+
+@njit(**OPTIONS)
+def kinds_of(job, first, used):
+    """The hard and the dead lanes of factored systems."""
+    hard, dead = 0, 0
+    for lane in range(used):
+        kind = load(field(job, J.CERTIFIED) + first + lane, types.uint8(0))
+        hard |= (kind == J.HARD) << lane
+        dead |= (kind == J.DEAD) << lane
+    return hard, dead
+
+
+@njit(**OPTIONS)
+def tell_kinds(job, first, used, hard, dead):
+    for lane in range(used):
+        kind = J.HARD if hard >> lane & 1 else J.DEAD if dead >> lane & 1 else J.EASY
+        set_byte(field(job, J.CERTIFIED) + first + lane, kind)
+
+
+@njit(**OPTIONS)
+def solve_many(zero, job, worker, tile, first, used, k0, k1):
+    """A group of matrices, each with right sides k0 <= k < k1: to be factored, or factored before."""
+    flags, row, aims = field(job, J.FLAGS), bytes_of_row(zero, ()), group_aims(zero, worker, 0)
+    axes, offsets = field(job, J.MATRIX_AXES), word(worker + OFFSETS)
+    aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, 0, D_)
+    read_mask(zero, job, worker, 1)
+    factors = word(worker + FACTORS)
+    if flags & (J.FACTORED | J.FACTORING):
+        factors = field(job, J.FACTORS) + tile * (field(job, J.ROWS) + 1) * 3 * row
+    if flags & J.FACTORED:
+        hard, dead = kinds_of(job, first, used)
+    else:
+        hard, dead = factor_group(zero, job, worker, first, used, factors)
+    if flags & J.FACTORING:
+        tell_kinds(job, first, used, hard, dead)
+    if hard != 0:
+        dead |= eliminate_hard(zero, job, worker, 0, first, hard)
+    for k in range(k0, k1):
+        side_offsets(job, k, offsets)
+        aim_lanes(zero, job, J.AXES, axes, first, used, offsets, aims, D_, OPERANDS)
+        solve_factored(zero, job, worker, factors, False, used, hard, dead)
+
+
+@njit(**OPTIONS)
+def solve_shared(zero, job, worker, matrix, k0, k1):
+    """Right sides k0 <= k < k1 of one factored matrix, one in each lane."""
+    lanes, aims, base = lanes_of(zero, ()), group_aims(zero, worker, 0), word(worker + OFFSETS)
+    own, count = field(job, J.MATRIX_AXES), field(job, J.RIGHT_AXES)
+    right = J.AXES + J.AXIS_WORDS * own
+    for operand in range(OPERANDS):
+        set_word(base + 8 * operand, offset(job, J.AXES, own, matrix, operand))
+    aim_lanes(zero, job, right, 0, 0, 1, base, aims, 0, D_)
+    read_mask(zero, job, worker, 1)
+    hard, dead = kinds_of(job, matrix, 1)
+    hard, dead = -hard & ((1 << lanes) - 1), -dead & ((1 << lanes) - 1)
+    if hard != 0 and eliminate_hard(zero, job, worker, 0, matrix, 1):
+        dead = (1 << lanes) - 1
+    side = bytes_of_real(zero, ()) * parts_of(zero, ())
+    factors = field(job, J.FACTORS) + (matrix * field(job, J.ROWS) - 1) * 3 * side
+    for k in range(k0, k1, lanes):
+        used = min(lanes, k1 - k)
+        aim_lanes(zero, job, right, count, k, used, base, aims, D_, OPERANDS)
+        every = (1 << used) - 1
+        solve_factored(zero, job, worker, factors, True, used, hard & every, dead & every)
+
+
+@njit(**OPTIONS)
+def factor_shared(zero, job, worker):
+    """The few matrices of a job, one in each lane, to factors of one number each."""
+    matrices, n, row = field(job, J.MATRICES), field(job, J.ROWS), bytes_of_row(zero, ())
+    axes, aims = field(job, J.MATRIX_AXES), group_aims(zero, worker, 0)
+    aim_lanes(zero, job, J.AXES, axes, 0, matrices, word(worker + NO_OFFSETS), aims, 0, D_)
+    read_mask(zero, job, worker, 1)
+    factors = word(worker + FACTORS)
+    ZERO(zero, (factors, row, 3 * (n + 1)))
+    hard, dead = factor_group(zero, job, worker, 0, matrices, factors)
+    tell_kinds(job, 0, matrices, hard, dead)
+    if hard != 0 and field(job, J.FLAGS) & J.FACTORING:
+        eliminate_hard(zero, job, worker, 0, 0, hard)
+    if pivots_all(job):
+        return
+    side = bytes_of_real(zero, ())
+    for matrix in range(matrices):
+        target = field(job, J.FACTORS) + matrix * n * 3 * side * parts_of(zero, ())
+        for k in range(3 * n):
+            for part in range(parts_of(zero, ())):
+                value = load(factors + (3 + k) * row + part * LINE + matrix * side, zero.real)
+                store(target + (k * parts_of(zero, ()) + part) * side, value)
+
+
+@njit(**OPTIONS)
+def determinants(zero, job, worker, first, used):
+    """Sign and log |det| of every lane, into x and the logarithms."""
+    row, side, aims = bytes_of_row(zero, ()), bytes_of_real(zero, ()), group_aims(zero, worker, 0)
+    axes = field(job, J.MATRIX_AXES)
+    aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, 0, D_)
+    read_mask(zero, job, worker, 1)
+    rows = word(worker + HIGH) - word(worker + LOW)
+    singular = eliminate_hard(zero, job, worker, 0, first, (1 << used) - 1)
+    pivots, periodic = word(worker + TILE) + UPPER * rows * row, field(job, J.FLAGS) & J.PERIODIC != 0
+    for lane in range(used):
+        sign, total = unit(zero), zero.real
+        for i in range(rows):
+            pivot = entry(pivots + i * row + lane * side, zero)
+            total += np.log(abs(pivot))
+            sign = turn(sign, pivot)
+            swaps = load(word(worker + SWAPS) + i * lanes_of(zero, ()) + lane, types.uint8(0))
+            if (swaps & 1) != (swaps >> 1):
+                sign = -sign
+        if periodic and rows % 2 == 0:
+            sign = -sign
+        if singular >> lane & 1:
+            sign, total = zero, np.log(zero.real)
+        store(field(job, J.POINTERS + X_) + (first + lane) * side * parts_of(zero, ()), sign)
+        store(field(job, J.LOGARITHM) + (first + lane) * side, total)
+
+
+# ------------------------------------------------------------------------------------------------ workers
+
+
+@njit(**OPTIONS)
+def aligned(count):
+    """A length in bytes rounded up to whole cache lines."""
+    return (count + LINE - 1) // LINE * LINE
+
+
+@njit(**OPTIONS)
+def hire(zero, job):
+    """The scratch memory of one worker, in one piece; `dismiss` gives it back."""
+    n, lanes, row = field(job, J.ROWS), lanes_of(zero, ()), bytes_of_row(zero, ())
+    groups = max(1, (field(job, J.LANES) + lanes - 1) // lanes)
+    many = field(job, J.SHARED) or field(job, J.RIGHT_SIDES) != 1 or field(job, J.FLAGS) & J.FACTORED != 0
+    hard = field(job, J.PROMISE) != J.PLAIN or field(job, J.FLAGS) & J.PERIODIC != 0
+    masked = field(job, J.FLAGS) & J.MASKED != 0
+    sizes = (
+        aligned(groups * OPERANDS * (TABLE + 8 * lanes)),
+        aligned(groups * (n + 2) * lanes) if masked else 0,
+        4 * BLOCK * row,
+        groups * row,
+        aligned(8 * groups),
+        (n + 1) * 2 * groups * row,
+        PLANES * n * row if hard else 0,
+        LINE,
+        2 * LINE,
+        aligned(n * lanes) if hard else 0,
+        LINE,
+        row,
+        row,
+        LINE,
+        LINE,
+        (n + 1) * 3 * row if many else 0,
+    )
+    total = aligned(WORDS)
+    for size in sizes:
+        total += size
+    memory = malloc(types.uint64(total + LINE))
+    worker = aligned(memory)
+    set_word(worker + MEMORY, memory)
+    at = worker + aligned(WORDS)
+    for k in range(len(sizes)):
+        set_word(worker + 8 * k, at)
+        at += sizes[k]
+    for k in range(lanes):
+        set_byte(word(worker + ONES) + k, 1)
+    ZERO(zero, (word(worker + ZEROS), row, 1))
+    NAN(zero, (word(worker + NANS), row, 1))
+    for operand in range(OPERANDS):
+        set_word(word(worker + NO_OFFSETS) + 8 * operand, 0)
+    return worker
+
+
+@njit(**OPTIONS)
+def dismiss(worker):
+    free(word(worker + MEMORY))
+
+
+@njit(**OPTIONS)
+def work_own(job, zero):
+    """Claim items until none is left; called by every thread of a job."""
+    worker = hire(zero, job)
+    width, matrices, tiles = field(job, J.LANES), field(job, J.MATRICES), field(job, J.TILES)
+    while True:
+        run = fetch_add(job, 1)
+        if run >= field(job, J.ITEMS):
+            break
+        for first in range(run * tiles * width, min(matrices, (run + 1) * tiles * width), width):
+            solve_own(zero, job, worker, first, min(width, matrices - first))
+    dismiss(worker)
+
+
+@njit(**OPTIONS)
+def work_many(job, zero):
+    """The same where matrices have many right sides, or are only factored."""
+    worker, flags = hire(zero, job), field(job, J.FLAGS)
+    width, matrices, chunks = field(job, J.LANES), field(job, J.MATRICES), field(job, J.CHUNKS)
+    tiles, right_sides, shared = field(job, J.TILES), field(job, J.RIGHT_SIDES), field(job, J.SHARED)
     while True:
         item = fetch_add(job, 1)
         if item >= field(job, J.ITEMS):
-            return
-        tile, chunk = item // chunks, item % chunks
-        lanes = min(columns, matrices - tile * columns)
+            break
+        run, chunk = item // chunks, item % chunks
         k0, k1 = right_sides * chunk // chunks, right_sides * (chunk + 1) // chunks
-        for w in range(lanes):
-            systems[w], kind[w], status[w] = tile * columns + w, HARD, 0
-        A, B, C = M[0], M[1], M[2]
-        if not only_hard:
-            A, B, C = prepare_easy(job, tile, systems, lanes, M, mask, limits, kind, status, zero)
-        if chunk == 0:
-            tell_status(job, systems, lanes, status)
-        count = 0
-        for w in range(lanes):
-            if kind[w] == HARD:
-                chosen[count] = systems[w]
-                count += 1
-        if count > 0:
-            solve_hard(job, chosen, count, k0, k1, P, U, S, hard_mask, limits, status, zero)
-            if chunk == 0:
-                tell_status(job, chosen, count, status)
-        if count < lanes:
-            solve_easy(job, systems, lanes, k0, k1, A, B, C, Y, mask, kind, zero)
+        if shared:
+            solve_shared(zero, job, worker, run, k0, k1)
+            continue
+        for tile in range(run * tiles, (run + 1) * tiles):
+            first = tile * width
+            if first >= matrices:
+                break
+            used = min(width, matrices - first)
+            if flags & J.DETERMINANT:
+                determinants(zero, job, worker, first, used)
+            else:
+                solve_many(zero, job, worker, tile, first, used, k0, k1)
+    dismiss(worker)
 
 
-def _task(job, zero):
-    work(job, zero)
+own_task, many_task = c_function(work_own, "tridiag_own"), c_function(work_many, "tridiag_many")
 
 
-task = c_function(_task, "tridiag_work")
+@njit(**OPTIONS)
+def prepare_shared(job, zero):
+    """Factor the few matrices that many right sides share, before any right side; returns memory to free."""
+    flags, n, matrices = field(job, J.FLAGS), field(job, J.ROWS), field(job, J.MATRICES)
+    if field(job, J.SHARED) == 0 or flags & J.FACTORED:
+        return 0
+    memory = 0
+    if flags & J.FACTORING == 0:
+        side = bytes_of_real(zero, ()) * parts_of(zero, ())
+        memory = malloc(types.uint64(matrices * (3 * n * side + 1)))
+        set_word(job + 8 * J.FACTORS, memory)
+        set_word(job + 8 * J.CERTIFIED, memory + matrices * 3 * n * side)
+    worker = hire(zero, job)
+    factor_shared(zero, job, worker)
+    dismiss(worker)
+    return memory
 
 
-def build(dtype: str):
-    """The C function void run(job, helpers) for a dtype, compiled or read from Numba's disk cache."""
+define = definition(MOVES, SWEEPS)
+
+
+def build(dtype: str, many: bool):
+    """The C function void run(job, helpers) for a dtype, compiled or read from Numba's disk cache.
+
+    Two kernels, for jobs of one right side a matrix and for all other jobs, so that a first solve waits for one only.
+    """
     zero, salt = np.zeros((), dtype)[()], source_hash()
 
-    def run(job, helpers):
+    def run_own(job, helpers):
         if salt == 0:  # closed over, so that an edited kernel is never taken from the cache
             return
-        handles = start(task(zero), job, helpers)
-        work(job, zero)
+        define(zero)
+        handles = start(own_task(zero), job, helpers)
+        call_task(own_task(zero), job)
         finish(handles)
 
-    run.__qualname__ = run.__name__ = f"run_{dtype}"
+    def run_many(job, helpers):
+        if salt == 0:
+            return
+        define(zero)
+        memory = prepare_shared(job, zero)
+        handles = start(many_task(zero), job, helpers)
+        call_task(many_task(zero), job)
+        finish(handles)
+        if memory != 0:
+            free(memory)
+
+    run = run_many if many else run_own
+    run.__qualname__ = run.__name__ = f"{run.__name__}_{dtype}"
     signature = types.void(types.int64, types.int64)
     try:
         return cfunc(signature, cache=True, error_model="numpy")(run)

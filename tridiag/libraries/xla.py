@@ -22,13 +22,13 @@ _alive: dict[str, Any] = {}  # the handlers registered with XLA
 _lock = threading.Lock()
 
 
-def target(dtype: str) -> str:
+def target(dtype: str, many: bool) -> str:
     """The name of the FFI handler for a dtype, registered at its first use."""
     # a compiled program kept on disk must not meet another layout of the job
-    name = f"tridiag_thomas_{dtype}_{source_hash():x}"
+    name = f"tridiag_thomas_{'many' if many else 'own'}_{dtype}_{source_hash():x}"
     with _lock:
         if name not in _alive:
-            _alive[name] = build_handler(compiled(dtype).address)
+            _alive[name] = build_handler(compiled(dtype, many).address)
             capsule = jax.ffi.pycapsule(_alive[name].address)
             jax.ffi.register_ffi_target(name, capsule, platform="cpu", api_version=1)
     return name
@@ -54,9 +54,9 @@ def solve(matrix: Matrix, d: Any, form: Form) -> Any:
         view = form._replace(shape=(*form.shape, 2), matrix_shape=(*form.matrix_shape, 1))
     sizes = [dtype.itemsize] * 3 + [1] + [dtype.itemsize] * 2
     strides = [s and contiguous(s, size) for s, size in zip(shapes, sizes, strict=True)]
-    plan = job(view._replace(overwrite_d=False), shapes, strides, dtype.itemsize)
+    plan = job(view._replace(overwrite_d=False), shapes, strides, dtype)
     call = jax.ffi.ffi_call(
-        target(dtype.name),
+        target(dtype.name, plan.many),
         jax.ShapeDtypeStruct(form.shape, d.dtype),
         input_output_aliases={3: 0} if alias else None,
     )

@@ -1,0 +1,283 @@
+"""Between the caller's memory and rows of lanes: four ways to read an operand, whatever its strides.
+
+A group of systems, one in each lane, is aimed at an operand by a block of words: the kind of move, the stride along the
+system axis, and for each lane the address of its row 0. Rows that lie contiguous in memory are transposed in
+registers, a cache line of each lane at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from llvmlite import ir
+from numba import njit
+
+from tridiag.kernels.memory import set_word, word
+from tridiag.kernels.vector import I8, LINE, OPTIONS, Code, Library, Value, emitted
+
+CONTIGUOUS, BESIDE, SAME, SCATTERED = range(4)  # rows contiguous; lanes side by side; one system for all; anything else
+KIND, STRIDE, ROTATION, AHEAD, STEP, TABLE = range(0, 48, 8)  # byte offsets in the words of an aimed operand
+QUAD = 4
+ROWS_AHEAD = 8  # prefetch distance where lanes lie side by side
+NEXT_GROUP = 128 * 1024  # where rows are contiguous: the next group, if it is no further than this,
+LINES_AHEAD = 8  # ... or further on in the same rows
+
+lanes_of = emitted(lambda code: code.integer(code.lanes))
+parts_of = emitted(lambda code: code.integer(code.parts))
+bytes_of_row = emitted(lambda code: code.integer(code.row))
+bytes_of_real = emitted(lambda code: code.integer(code.size_of_real))
+
+
+def addresses(code: Code, table: Value) -> list[Value]:
+    return [code.word(table + 8 * lane) for lane in range(code.lanes)]
+
+
+def in_lanes(code: Code, pieces: list[Value]) -> list[Value]:
+    """One short vector a lane to one vector of lanes an element."""
+    height = pieces[0].llvm.type.count
+    wide = pieces[:height]
+    columns = [pieces[k : k + height] for k in range(0, len(pieces), height)]
+    while len(columns) > 1:
+        columns = [
+            [code.join(x, y) for x, y in zip(*columns[k : k + 2], strict=True)] for k in range(0, len(columns), 2)
+        ]
+    wide = columns[0]
+    return code.transpose_blocks(wide)
+
+
+def out_of_lanes(code: Code, rows: list[Value]) -> list[Value]:
+    """The inverse."""
+    height = len(rows)
+    wide = code.transpose_blocks(rows)
+    return [code.part(wide[lane % height], lane // height * height, height) for lane in range(code.lanes)]
+
+
+def load_contiguous(height: int, code: Code, table: Value, first: Value, last: Value, target: Value) -> None:
+    """Real numbers first <= i < last, a multiple of ``height``, of every lane."""
+    base, kind = addresses(code, table), ir.VectorType(code.real, height)
+
+    def chunk(i: Value, state: Any) -> Any:
+        at = i * code.size_of_real
+        for k, row in enumerate(in_lanes(code, [code.load_as(kind, x + at) for x in base])):
+            code.store_as(target + (i - first) * LINE + k * LINE, row)
+        return state
+
+    code.fori(first, last, chunk, step=height)
+
+
+def store_contiguous(height: int, code: Code, *words: Value) -> None:
+    """The inverse; ``step`` bytes between the rows of lanes, each of code.parts vectors."""
+    table, first, last, source, step = words
+    base = addresses(code, table)
+
+    def chunk(i: Value, state: Any) -> Any:
+        at = i * code.size_of_real
+        top = source + (i - first) / code.parts * step
+        places = [top + k // code.parts * step + k % code.parts * LINE for k in range(height)]
+        rows = [code.load_as(code.vector, place) for place in places]
+        for address, piece in zip(base, out_of_lanes(code, rows), strict=True):
+            code.store_as(address + at, piece)
+        return state
+
+    code.fori(first, last, chunk, step=height)
+
+
+def load_beside(code: Code, table: Value, stride: Value, first: Value, last: Value, target: Value) -> None:
+    base = code.word(table)
+
+    def row(i: Value, state: Any) -> Any:
+        at = base + i * stride
+        pair = [code.load_as(code.vector, at + LINE * k) for k in range(code.parts)]
+        if code.parts == 2:
+            pair = [code.shuffle(pair[0], pair[1], range(k, 2 * code.lanes, 2)) for k in range(2)]
+        for k, x in enumerate(pair):
+            code.store_as(target + (i - first) * code.row + LINE * k, x)
+        return state
+
+    code.fori(first, last, row)
+
+
+def store_beside(code: Code, *words: Value) -> None:
+    table, stride, first, last, source, step = words
+    base = code.word(table)
+
+    def row(i: Value, state: Any) -> Any:
+        pair = [code.load_as(code.vector, source + (i - first) * step + LINE * k) for k in range(code.parts)]
+        if code.parts == 2:
+            half = code.lanes // 2
+            pair = [
+                code.shuffle(pair[0], pair[1], [k * half + j // 2 + code.lanes * (j % 2) for j in range(code.lanes)])
+                for k in range(2)
+            ]
+        for k, x in enumerate(pair):
+            code.store_as(base + i * stride + LINE * k, x)
+        return state
+
+    code.fori(first, last, row)
+
+
+def load_same(code: Code, table: Value, stride: Value, first: Value, last: Value, target: Value) -> None:
+    base = code.word(table)
+
+    def row(i: Value, state: Any) -> Any:
+        for k in range(code.parts):
+            code.store_as(target + (i - first) * code.row + LINE * k, code.spread_part(base + i * stride, k))
+        return state
+
+    code.fori(first, last, row)
+
+
+def load_scattered(code: Code, table: Value, stride: Value, first: Value, last: Value, target: Value) -> None:
+    base = addresses(code, table)
+
+    def row(i: Value, state: Any) -> Any:
+        for k in range(code.parts):
+            x = code.undefined(code.vector)
+            for lane, address in enumerate(base):
+                x = code.insert(x, code.load_as(code.real, address + i * stride + k * code.size_of_real), lane)
+            code.store_as(target + (i - first) * code.row + LINE * k, x)
+        return state
+
+    code.fori(first, last, row)
+
+
+def store_one(code: Code, *words: Value) -> None:
+    """One lane of rows to memory; ``source`` is the address of that lane in the first row."""
+    address, stride, first, last, source, step = words
+
+    def row(i: Value, state: Any) -> Any:
+        for k in range(code.parts):
+            x = code.load_as(code.real, source + (i - first) * step + LINE * k)
+            code.store_as(address + i * stride + k * code.size_of_real, x)
+        return state
+
+    code.fori(first, last, row)
+
+
+MOVES = Library("moves")
+_load_lines = MOVES.add("load_lines", lambda code, *x: load_contiguous(code.lanes, code, *x))
+_load_quads = MOVES.add("load_quads", functools.partial(load_contiguous, QUAD))
+_store_lines = MOVES.add("store_lines", lambda code, *x: store_contiguous(code.lanes, code, *x))
+_store_quads = MOVES.add("store_quads", functools.partial(store_contiguous, QUAD))
+_load_beside, _store_beside = MOVES.add("load_beside", load_beside), MOVES.add("store_beside", store_beside)
+_load_same, _load_scattered = MOVES.add("load_same", load_same), MOVES.add("load_scattered", load_scattered)
+_store_one = MOVES.add("store_one", store_one)
+
+
+@njit(**OPTIONS)
+def aim(zero, operand, itemsize):
+    """Find out how an operand is moved, whose addresses and stride are set, and what to ask for ahead of use."""
+    lanes, table, stride = lanes_of(zero, ()), operand + TABLE, word(operand + STRIDE)
+    start, side = word(table), word(table + 8) - word(table)
+    even = True
+    for lane in range(2, lanes):
+        even = even and word(table + 8 * lane) - start == lane * side
+    kind, rotation, ahead, step = SCATTERED, 0, 0, 0
+    if even and side == 0:
+        kind = SAME
+    elif even and side == itemsize:
+        kind, ahead, step = BESIDE, ROWS_AHEAD * stride, stride
+    elif stride == itemsize:
+        kind, rotation, step = CONTIGUOUS, lanes - 1, itemsize // parts_of(zero, ())
+        ahead = lanes * side if abs(lanes * side) < NEXT_GROUP else LINES_AHEAD * LINE
+    set_word(operand + KIND, kind)
+    set_word(operand + ROTATION, rotation)
+    set_word(operand + AHEAD, ahead)
+    set_word(operand + STEP, step)
+
+
+def ask(code: Code, operand: Value, i: Value, write: bool = False) -> None:
+    """Ask for memory of an operand that will be used after row i: some rows on, or the same row of the next group.
+
+    Contiguous rows: a line of another lane at each row, so that requests are spread evenly over the sweep.
+    """
+    rotation, ahead, step = (code.word(operand + k) for k in (ROTATION, AHEAD, STEP))
+    for part in range(code.parts):
+        k = i * code.parts + part
+        base = code.word(operand + TABLE + (k & rotation) * 8)
+        code.prefetch(base + ahead + (k & ~rotation) * step, write)
+
+
+@njit(**OPTIONS)
+def load_rows(zero, operand, first, last, target):
+    """Rows first <= i < last of an operand as rows of lanes."""
+    kind, stride, table = word(operand + KIND), word(operand + STRIDE), operand + TABLE
+    if first >= last:
+        return
+    if kind == CONTIGUOUS:
+        parts, lanes = parts_of(zero, ()), lanes_of(zero, ())
+        start, stop = first * parts, last * parts
+        lines = stop - (stop - start) % lanes
+        _load_lines(zero, (table, start, lines, target))
+        if lines < stop and stop - start >= QUAD:
+            quads = stop - (stop - lines) % QUAD
+            _load_quads(zero, (table, lines, quads, target + (lines - start) * LINE))
+            if quads < stop:
+                _load_quads(zero, (table, stop - QUAD, stop, target + (stop - QUAD - start) * LINE))
+        elif lines < stop:
+            _load_scattered(zero, (table, stride, first, last, target))
+    elif kind == BESIDE:
+        _load_beside(zero, (table, stride, first, last, target))
+    elif kind == SAME:
+        _load_same(zero, (table, stride, first, last, target))
+    else:
+        _load_scattered(zero, (table, stride, first, last, target))
+
+
+@njit(**OPTIONS)
+def store_rows(zero, operand, first, last, source, step, used):
+    """Rows of the first ``used`` lanes, ``step`` bytes apart, back to an operand."""
+    kind, stride, table = word(operand + KIND), word(operand + STRIDE), operand + TABLE
+    lanes, parts = lanes_of(zero, ()), parts_of(zero, ())
+    start, stop = first * parts, last * parts
+    if used == lanes and kind == CONTIGUOUS and stop - start >= QUAD:
+        lines = stop - (stop - start) % lanes
+        _store_lines(zero, (table, start, lines, source, step))
+        if lines < stop:
+            quads = stop - (stop - lines) % QUAD
+            _store_quads(zero, (table, lines, quads, source + (lines - start) // parts * step, step))
+            if quads < stop:
+                _store_quads(zero, (table, stop - QUAD, stop, source + (stop - QUAD - start) // parts * step, step))
+    elif used == lanes and kind == BESIDE:
+        _store_beside(zero, (table, stride, first, last, source, step))
+    else:
+        side = bytes_of_real(zero, ())
+        for lane in range(used):
+            _store_one(zero, (word(table + 8 * lane), stride, first, last, source + lane * side, step))
+
+
+@njit(**OPTIONS)
+def store_lane(zero, operand, lane, rows, source):
+    """The same row of lanes ``source`` to all rows of one lane."""
+    _store_one(zero, (word(operand + TABLE + 8 * lane), word(operand + STRIDE), 0, rows, source, 0))
+
+
+def load_mask(code: Code, operand: Value, rows: Value, target: Value, extent: Value) -> None:
+    """A byte a lane and row. ``extent``: the first row that any lane keeps, behind the last, and how many all keep.
+
+    The rows before the first and behind the last of ``target`` are those at the other end, for cyclic matrices.
+    """
+    base, stride = addresses(code, operand + TABLE), code.word(operand + STRIDE)
+    kind = ir.VectorType(I8, code.lanes)
+
+    def row(i: Value, state: Any) -> Any:
+        low, high, whole = state
+        x = code.undefined(kind)
+        for lane, address in enumerate(base):
+            x = code.insert(x, code.load_as(I8, address + i * stride), lane)
+        code.store_as(target + i * code.lanes, x)
+        kept = code.bits(x != 0)
+        some = kept != 0
+        low = code.pick(some & (i < low), i, low)
+        every = code.pick(kept == 2**code.lanes - 1, code.integer(1), code.integer(0))
+        return low, code.pick(some, i + 1, high), whole + every
+
+    zero = code.integer(0)
+    for k, x in enumerate(code.fori(0, rows, row, (rows, zero, zero))):
+        code.store_as(extent + 8 * k, x)
+    for to, source in ((target - code.lanes, target + (rows - 1) * code.lanes), (target + rows * code.lanes, target)):
+        code.store_as(to, code.load_as(kind, source))
+
+
+LOAD_MASK = MOVES.add("load_mask", load_mask)

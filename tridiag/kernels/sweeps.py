@@ -1,0 +1,607 @@
+"""The inner loops: elimination and substitution over rows of lanes, one system in each lane.
+
+Plain (Thomas), 8 flops and one division a row; pivoted (LAPACK xGTTRF), by selects; cyclic, three rows a column. The
+equations are those of `tridiag.elimination`, whose functions are called here where pivots are not kept as reciprocals.
+
+A row of lanes lies at base + i * stride. Every loop takes the mask of kept rows, a byte a lane; where no row is taken
+out, all rows read the same line of ones.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+
+from tridiag import elimination as el
+from tridiag.kernels.moves import AHEAD, TABLE, ask, in_lanes, out_of_lanes
+from tridiag.kernels.vector import I32, LINE, Code, Complex, Library, Value
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of lanes in memory."""
+
+    code: Code
+    base: Value
+    stride: Any
+    spread: bool = False  # one number a row, for all lanes
+
+    def __getitem__(self, i: Any) -> Any:
+        at = self.base + i * self.stride
+        return self.code.spread(at) if self.spread else self.code.load(at)
+
+    def store(self, i: Any, x: Any) -> None:
+        self.code.store(self.base + i * self.stride, x)
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Rows of bytes."""
+
+    code: Code
+    base: Value
+    stride: Any
+
+    def __getitem__(self, i: Any) -> Value:
+        return self.code.load_bytes(self.base + i * self.stride)
+
+
+def planes(code: Code, base: Value, count: int, length: Value) -> list[Rows]:
+    """Arrays of ``length`` rows, one behind the other."""
+    return [Rows(code, base + length * (k * code.row), code.row) for k in range(count)]
+
+
+def operand(code: Code, aims: Value, band: int) -> Value:
+    """The words of the operand of a band; the right side follows the mask."""
+    return aims + (band if band < RIGHT else RIGHT + 1) * (TABLE + 8 * code.lanes)
+
+
+def certified(code: Code, growth: Any, pivot: Any, diagonal: Any) -> Value:
+    """`tridiag.elimination.certify`, from the product l c."""
+    size, bound = code.size(pivot), code.size(diagonal)
+    grown = code.size(growth) + size <= bound * el.GROWTH
+    return grown & (size > code.maximum(bound * (el.CANCELLATION * code.eps), code.tiny))
+
+
+# ------------------------------------------------------------------------------------------------ plain
+
+
+class Plain(NamedTuple):
+    """The state of plain elimination: c' and y' of the row above, the certified lanes, those without a zero pivot."""
+
+    above: Any
+    before: Any
+    sure: Value
+    alive: Value
+
+    def step(self, code: Code, a: Any, b: Any, c: Any, d: Any) -> Plain:
+        growth = a * self.above
+        pivot = b - growth
+        sure = self.sure & certified(code, growth, pivot, b)
+        inverse = code.one() / pivot
+        return Plain(c * inverse, (d - a * self.before) * inverse, sure, self.alive & ~(pivot == 0))
+
+    def erased(self, code: Code, kept: Value) -> Plain:
+        above, before = (code.where(kept, x, code.zero()) for x in (self.above, self.before))
+        return self._replace(above=above, before=before)
+
+
+def unpack(code: Code, good: Value) -> tuple[Value, Value]:
+    """The two masks of an integer: certified, and above it without a zero pivot."""
+    return code.mask(good), code.mask(code.shift(good, -code.lanes))
+
+
+def pack(code: Code, sure: Value, alive: Value) -> Value:
+    return code.bits(sure) | code.shift(code.bits(alive), code.lanes)
+
+
+def eliminate(code: Code, *words: Value) -> Value:
+    """Eliminate and substitute forward: c' and y' of ``count`` rows behind the row that precedes them."""
+    views, (mask, mask_step, target, step, count, good, aims, row_zero) = words[:8], words[8:]
+    a, b, c, d = (Rows(code, views[k], views[k + 1]) for k in range(0, 8, 2))
+    keep, c1, y = Mask(code, mask, mask_step), Rows(code, target, step), Rows(code, target + code.row, step)
+
+    def row(i: Value, state: Any) -> Any:
+        for k in range(4):
+            ask(code, operand(code, aims, k), row_zero + i)
+        state = Plain(*state).step(code, a[i], b[i], c[i], d[i]).erased(code, keep[i])
+        c1.store(i, state.above)
+        y.store(i, state.before)
+        return state
+
+    last = code.integer(-1)
+    *_, sure, alive = code.fori(0, count, row, (c1[last], y[last], *unpack(code, good)))
+    return pack(code, sure, alive)
+
+
+def rows_of_lines(code: Code, lines: list[Value]) -> list[Any]:
+    """Real rows of lanes, as many as a cache line has numbers, as rows of entries."""
+    return lines if code.parts == 1 else [Complex(*lines[k : k + 2]) for k in range(0, len(lines), 2)]
+
+
+def lines_of_rows(code: Code, rows: list[Any]) -> list[Value]:
+    return rows if code.parts == 1 else [x for row in rows for x in (row.real, row.imag)]
+
+
+def eliminate_lines(code: Code, *words: Value) -> Value:
+    """`eliminate` where rows are contiguous: a cache line of each lane at a time, from memory through registers.
+
+    a and c come from other rows where the matrix is transposed: ``moves``. The pad of row ``low`` is not looked at.
+    """
+    tables, moves, (output, target, step, first, last, low, good) = words[:4], words[4:8], words[8:]
+    bases = [[code.word(table + TABLE + 8 * k) for k in range(code.lanes)] for table in tables]
+    ahead = [code.word(table + AHEAD) for table in tables]
+    outputs = [code.word(output + TABLE + 8 * k) for k in range(code.lanes)]
+    c1, y, height = Rows(code, target, step), Rows(code, target + code.row, step), code.lanes // code.parts
+
+    def chunk(i: Value, state: Any) -> Any:
+        at, bands = i * (code.parts * code.size_of_real), []
+        for base, move, further in zip(bases, moves, ahead, strict=True):
+            addresses = [x + (at + move) for x in base]
+            lines = in_lanes(code, [code.load_as(code.vector, address) for address in addresses])
+            for address in addresses:
+                code.prefetch(address + further)
+            bands.append(rows_of_lines(code, lines))
+        for address in outputs:
+            code.prefetch(address + at, write=True)
+        a, b, c, d = bands
+        a[0] = code.where(code.everywhere(i == low), code.zero(), a[0])
+        state = Plain(*state)
+        for k in range(height):
+            state = state.step(code, a[k], b[k], c[k], d[k])
+            c1.store(i - first + k, state.above)
+            y.store(i - first + k, state.before)
+        return state
+
+    before = code.integer(-1)
+    *_, sure, alive = code.fori(first, last, chunk, (c1[before], y[before], *unpack(code, good)), step=height)
+    return pack(code, sure, alive)
+
+
+def backward_lines(code: Code, *words: Value) -> None:
+    """x[i] = y[i] - c'[i] x[i+1], last row first, to contiguous rows of memory."""
+    source, step, output, carry_at, first, last = words
+    c1, y, carry = Rows(code, source, step), Rows(code, source + code.row, step), Rows(code, carry_at, 0)
+    outputs, height = [code.word(output + TABLE + 8 * k) for k in range(code.lanes)], code.lanes // code.parts
+
+    def chunk(i: Value, state: Any) -> Any:
+        (x,), rows = state, []
+        for k in reversed(range(height)):
+            x = y[i - first + k] - c1[i - first + k] * x
+            rows.append(x)
+        at = i * (code.parts * code.size_of_real)
+        for address, line in zip(outputs, out_of_lanes(code, lines_of_rows(code, rows[::-1])), strict=True):
+            code.store_as(address + at, line)
+        return (x,)
+
+    zero = code.integer(0)
+    (x,) = code.fori(last - height, first - 1, chunk, (carry[zero],), step=-height)
+    carry.store(zero, x)
+
+
+def eliminate_beside(code: Code, *words: Value) -> None:
+    """`eliminate` where lanes lie side by side: all groups of a tile row by row, as they lie in memory."""
+    views, (target, step, groups, count, good) = words[:8], words[8:]
+    bands = [Rows(code, views[k], views[k + 1]) for k in range(0, 8, 2)]
+
+    def row(i: Value, state: Any) -> Any:
+        here = target + i * step
+
+        def group(g: Value, state: Any) -> Any:
+            at, found = here + g * (2 * code.row), good + g * 8
+            entries = []
+            for band in bands:
+                address = band.base + i * band.stride + g * code.row
+                code.prefetch(address + band.stride * 2)
+                entries.append(code.load(address))
+            plain = Plain(code.load(at - step), code.load(at - step + code.row), *unpack(code, code.word(found)))
+            plain = plain.step(code, *entries)
+            code.store(at, plain.above)
+            code.store(at + code.row, plain.before)
+            code.store_as(found, pack(code, plain.sure, plain.alive))
+            return state
+
+        return code.fori(0, groups, group, state)
+
+    code.fori(0, count, row)
+
+
+def backward_beside(code: Code, *words: Value) -> None:
+    source, step, groups, x, x_step, carry, count = words
+
+    def row(i: Value, state: Any) -> Any:
+        def group(g: Value, state: Any) -> Any:
+            at, kept = source + i * step + g * (2 * code.row), carry + g * code.row
+            value = code.load(at + code.row) - code.load(at) * code.load(kept)
+            address = x + i * x_step + g * code.row
+            code.prefetch(address - x_step * 2, write=True)
+            code.store(address, value)
+            code.store(kept, value)
+            return state
+
+        return code.fori(0, groups, group, state)
+
+    code.fori(count - 1, -1, row, step=-1)
+
+
+def factor(code: Code, *words: Value) -> Value:
+    """The same without a right side: (a, 1 / pivot, c') of ``count`` rows, ``step`` bytes apart."""
+    views, (mask, mask_step, target, step, count, good, aims, row_zero) = words[:6], words[6:]
+    a, b, c = (Rows(code, views[k], views[k + 1]) for k in range(0, 6, 2))
+    keep = Mask(code, mask, mask_step)
+    kept_a, kept_b, kept_c = (Rows(code, target + k * code.row, step) for k in range(3))
+
+    def row(i: Value, state: Any) -> Any:
+        above, sure, alive = state
+        for k in range(3):
+            ask(code, operand(code, aims, k), row_zero + i)
+        growth = a[i] * above
+        diagonal = b[i]
+        pivot = diagonal - growth
+        sure = sure & certified(code, growth, pivot, diagonal)
+        alive = alive & ~(pivot == 0)
+        inverse = code.one() / pivot
+        above = code.where(keep[i], c[i] * inverse, code.zero())
+        kept_a.store(i, a[i])
+        kept_b.store(i, inverse)
+        kept_c.store(i, above)
+        return above, sure, alive
+
+    state = kept_c[code.integer(-1)], code.mask(good), code.mask(code.shift(good, -code.lanes))
+    *_, sure, alive = code.fori(0, count, row, state)
+    return code.bits(sure) | code.shift(code.bits(alive), code.lanes)
+
+
+def forward(spread: bool, code: Code, *words: Value) -> None:
+    """y' of ``count`` rows from factors: y[i] = (d[i] - a[i] y[i-1]) / pivot[i]."""
+    factors, factor_step, part, d, d_step, mask, mask_step, y_at, y_step, count, asked, row_zero = words
+    a, inverse = (Rows(code, factors + part * k, factor_step, spread) for k in range(2))
+    given, keep, y = Rows(code, d, d_step), Mask(code, mask, mask_step), Rows(code, y_at, y_step)
+
+    def row(i: Value, state: Any) -> Any:
+        ask(code, asked, row_zero + i)
+        before = code.where(keep[i], (given[i] - a[i] * state[0]) * inverse[i], code.zero())
+        y.store(i, before)
+        return (before,)
+
+    code.fori(0, count, row, (y[code.integer(-1)],))
+
+
+def backward(spread: bool, code: Code, *words: Value) -> None:
+    """x[i] = y[i] - c'[i] x[i+1] for ``count`` rows, last first; the carry holds x behind and then before them."""
+    c, c_step, y, y_step, mask, mask_step, x_at, x_step, carry_at, count, asked, row_zero = words
+    above, given = Rows(code, c, c_step, spread), Rows(code, y, y_step)
+    keep, target, carry = Mask(code, mask, mask_step), Rows(code, x_at, x_step), Rows(code, carry_at, 0)
+
+    def row(i: Value, state: Any) -> Any:
+        x = code.where(keep[i], given[i] - above[i] * state[0], code.zero())
+        target.store(i, x)
+        ask(code, asked, row_zero + i, write=True)
+        return (x,)
+
+    (x,) = code.fori(count - 1, -1, row, (carry[code.integer(0)],), step=-1)
+    carry.store(code.integer(0), x)
+
+
+def forward_transposed(spread: bool, code: Code, *words: Value) -> None:
+    """U^T z = d in place: z[i] = d[i] - c'[i-1] z[i-1], all rows."""
+    factors, step, part, mask, mask_step, z_at, z_step, count = words
+    above, keep = Rows(code, factors + part * 2, step, spread), Mask(code, mask, mask_step)
+    z = Rows(code, z_at, z_step)
+
+    def row(i: Value, state: Any) -> Any:
+        value = code.where(keep[i], z[i] - above[i - 1] * state[0], code.zero())
+        z.store(i, value)
+        return (value,)
+
+    code.fori(1, count, row, (z[code.integer(0)],))
+
+
+def backward_transposed(spread: bool, code: Code, *words: Value) -> None:
+    """L^T x = z in place: x[i] = (z[i] - a[i+1] x[i+1]) / pivot[i]."""
+    factors, step, part, mask, mask_step, z_at, z_step, count = words
+    a, inverse = (Rows(code, factors + part * k, step, spread) for k in range(2))
+    keep, z = Mask(code, mask, mask_step), Rows(code, z_at, z_step)
+    last = count - 1
+
+    def row(i: Value, state: Any) -> Any:
+        x = code.where(keep[i], (z[i] - a[i + 1] * state[0]) * inverse[i], code.zero())
+        z.store(i, x)
+        return (x,)
+
+    x = code.where(keep[last], z[last] * inverse[last], code.zero())
+    z.store(last, x)
+    code.fori(last - 1, -1, row, (x,), step=-1)
+
+
+def cut(code: Code, a: Value, b: Value, c: Value, mask: Value, count: Value) -> None:
+    """Take rows out of the bands: couplings to them are cut, their diagonal is 1."""
+    bands, keep = [Rows(code, x, code.row) for x in (a, b, c)], Mask(code, mask, code.lanes)
+
+    def row(i: Value, state: Any) -> Any:
+        kept = keep[i]
+        coupled = kept & keep[i - 1], kept, kept & keep[i + 1]
+        for band, here, gone in zip(bands, coupled, (code.zero(), code.one(), code.zero()), strict=True):
+            band.store(i, code.where(here, band[i], gone))
+        return state
+
+    code.fori(0, count, row)
+
+
+def erase(code: Code, x: Value, mask: Value, mask_step: Value, count: Value) -> None:
+    """Zero in the rows that are taken out."""
+    rows, keep = Rows(code, x, code.row), Mask(code, mask, mask_step)
+
+    def row(i: Value, state: Any) -> Any:
+        rows.store(i, code.where(keep[i], rows[i], code.zero()))
+        return state
+
+    code.fori(0, count, row)
+
+
+def merge(code: Code, *words: Value) -> None:
+    """x = y in some lanes."""
+    x, x_step, y, y_step, lanes, count = words
+    rows, others, chosen = Rows(code, x, x_step), Rows(code, y, y_step), code.mask(lanes)
+
+    def row(i: Value, state: Any) -> Any:
+        rows.store(i, code.where(chosen, others[i], rows[i]))
+        return state
+
+    code.fori(0, count, row)
+
+
+def fill(number: float, code: Code, x: Value, step: Value, count: Value) -> None:
+    rows = Rows(code, x, step)
+
+    def row(i: Value, state: Any) -> Any:
+        rows.store(i, code.splat(number))
+        return state
+
+    code.fori(0, count, row)
+
+
+# ------------------------------------------------------------------------------------------------ pivoted
+
+# planes of a pivoted tile: a, b, c, d; q0, q1, q2, multiplier (and three more of a cyclic tile); y, r, x
+BANDS, RIGHT, UPPER, ITERATE, REST, BEST, PLANES = 0, 3, 4, 11, 12, 13, 14
+
+
+class Status(NamedTuple):
+    """For each lane 0, or 1 + the row of the first zero pivot."""
+
+    code: Code
+
+    def start(self) -> Value:
+        code = self.code
+        return Value(code, code.constant(ir.VectorType(I32, code.lanes), 0))
+
+    def met(self, status: Value, pivot: Any, row: Value) -> Value:
+        code = self.code
+        number = code.repeat(Value(code, code.builder.trunc(row.llvm, I32)), code.lanes)
+        return code.where((status == 0) & (pivot == 0), number, status)
+
+
+def eliminate_pivoted(
+    code: Code, base: Value, length: Value, swaps: Value, mask: Value, mask_step: Value, status: Value
+) -> None:
+    """Columns 0 .. n-1 with partial pivoting; the pivot rows and multipliers to their planes."""
+    code.fused = False
+    a, b, c = planes(code, base, 3, length)
+    q0, q1, q2, multiplier = planes(code, base + length * (UPPER * code.row), 4, length)
+    keep, met, last = Mask(code, mask, mask_step), Status(code), length - 1
+
+    def row(i: Value, state: Any) -> Any:
+        carried, found = state
+        (p0, p1), pivot = el.eliminate(code, carried, (a[i], b[i], c[i]), True)
+        for plane, x in ((q0, pivot.q0), (q1, pivot.q1), (q2, pivot.q2), (multiplier, pivot.multiplier)):
+            plane.store(i - 1, x)
+        code.store_bytes(swaps + (i - 1) * code.lanes, pivot.swap)
+        kept = keep[i]
+        p0, p1 = code.where(kept, p0, code.one()), code.where(kept, p1, code.zero())
+        return (p0, p1), met.met(found, pivot.q0, i)
+
+    zero = code.integer(0)
+    (p0, _), found = code.fori(1, length, row, ((b[zero], c[zero]), met.start()))
+    for plane, x in ((q0, p0), (q1, code.zero()), (q2, code.zero())):
+        plane.store(last, x)
+    code.store_bytes(swaps + last * code.lanes, ~code.all_lanes())
+    code.store_as(status, met.met(found, p0, length))
+
+
+def substitute_pivoted(
+    code: Code, base: Value, length: Value, swaps: Value, mask: Value, mask_step: Value, right: Value
+) -> None:
+    """The solution in place of the right side at ``y``."""
+    code.fused = False
+    q0, q1, q2, multiplier = planes(code, base + length * (UPPER * code.row), 4, length)
+    y, keep, swapped = Rows(code, right, code.row), Mask(code, mask, mask_step), Mask(code, swaps, code.lanes)
+
+    def down(i: Value, state: Any) -> Any:
+        pivot = el.Pivot(swapped[i - 1], multiplier[i - 1], None, None, None)
+        carried, q = el.forward(code, state[0], pivot, y[i])
+        y.store(i - 1, q)
+        return (code.where(keep[i], carried, code.zero()),)
+
+    def up(i: Value, state: Any) -> Any:
+        x1, x2 = state
+        pivot = el.Pivot(swapped[i], None, q0[i], q1[i], q2[i])
+        x = code.where(keep[i], el.backward(code, x1, x2, pivot, y[i]), code.zero())
+        y.store(i, x)
+        return x, x1
+
+    zero, last = code.integer(0), length - 1
+    (carried,) = code.fori(1, length, down, (y[zero],))
+    y.store(last, carried)
+    code.fori(last, -1, up, (code.zero(), code.zero()), step=-1)
+
+
+def residual(code: Code, base: Value, length: Value, error: Value) -> None:
+    """r = d - A y where it is more than rounding, and the componentwise backward error, as `tridiag.rows.residual`.
+
+    The ends couple as in a cyclic matrix; in any other the corners are zero.
+    """
+    a, b, c, d = planes(code, base, 4, length)
+    y, rest = planes(code, base + length * (ITERATE * code.row), 2, length)
+    floor, leave, last, zero = 4 * code.tiny / code.eps, el.LEAVE_BELOW * code.eps, length - 1, code.integer(0)
+
+    def coupling(entry: Any, x: Any) -> tuple[Any, Any]:
+        """A product that is zero where the entry is, and its size."""
+        gone = entry == 0
+        sizes = code.size(entry) * code.size(x)
+        return code.where(gone, code.zero(), entry * x), code.where(gone, code.real_zero(), sizes)
+
+    def row(i: Value, state: Any) -> Any:
+        before, here, worst = state
+        after = y[code.pick(i == last, zero, i + 1)]
+        below, above, diagonal = coupling(a[i], before), coupling(c[i], after), b[i] * here
+        r = d[i] - (below[0] + diagonal + above[0])
+        scale = below[1] + above[1] + code.size(b[i]) * code.size(here) + code.size(d[i])
+        ratio = code.size(r) / code.maximum(scale, floor)
+        rest.store(i, code.where(ratio <= leave, code.zero(), r))
+        return here, after, code.where((ratio > worst) | (ratio != ratio), ratio, worst)
+
+    *_, worst = code.fori(0, length, row, (y[last], y[zero], code.real_zero()))
+    code.store_as(error, worst)
+
+
+def judge(code: Code, base: Value, length: Value, first: Value, error: Value) -> Value:
+    """Keep the iterate where it is the best so far; the lanes that are still above the bar."""
+    bar = el.REFINE_ABOVE * code.eps
+    residual(code, base, length, error + LINE)
+    least, trial = (code.load_as(code.vector, error + k) for k in (0, LINE))
+    better = ((least > bar) & (trial < least)) | code.repeat(Value(code, (first != 0).llvm), code.lanes)
+    least = code.where(better, trial, least)
+    code.store_as(error, least)
+    y, best = base + length * (ITERATE * code.row), base + length * (BEST * code.row)
+    step = code.integer(code.row)
+    merge(code, best, step, y, step, code.bits(better), length)
+    return code.bits(least > bar)
+
+
+def improve(code: Code, base: Value, length: Value) -> None:
+    """y + r; where the two cancel, an exact zero."""
+    y, r = planes(code, base + length * (ITERATE * code.row), 2, length)
+
+    def row(i: Value, state: Any) -> Any:
+        y.store(i, el.correct(code, y[i], r[i]))
+        return state
+
+    code.fori(0, length, row)
+
+
+# ------------------------------------------------------------------------------------------------ cyclic
+
+
+def eliminate_cyclic(code: Code, base: Value, length: Value, swaps: Value, status: Value) -> None:
+    """Columns 1 .. n-2 among three rows, then the 2 x 2 corner in x[n-1], x[0].
+
+    Row k of the planes: the pivot row of column k (columns k, k+1, k+2, n-1, 0), its two multipliers, its two exchanges
+    as bits. Row n-1: the pivot row of the corner, its multiplier in plane 5; row 0: the last pivot.
+    """
+    code.fused = False
+    a, b, c = planes(code, base, 3, length)
+    upper, met = planes(code, base + length * (UPPER * code.row), 7, length), Status(code)
+    zero, first, last = code.integer(0), code.integer(1), length - 1
+    nothing = code.zero()
+
+    def column(k: Value, state: Any) -> Any:
+        rows, found = state
+        new = a[k + 1], b[k + 1], c[k + 1], nothing, nothing
+        rows, pivot = el.cyclic_eliminate(code, rows, new)
+        for plane, x in zip(upper, (*pivot.row, *pivot.multipliers), strict=True):
+            plane.store(k, x)
+        code.store_pair(swaps + k * code.lanes, *pivot.swaps)
+        return rows, met.met(found, pivot.row[0], k + 1)
+
+    rows = (c[zero], nothing, nothing, a[zero], b[zero]), (b[first], c[first], nothing, nothing, a[first])
+    rows, found = code.fori(1, last, column, (rows, met.start()))
+    corner = el.corner_eliminate(code, el.cyclic_corner(rows))
+    for k, x in ((0, corner.q0), (1, corner.q1), (5, corner.multiplier)):
+        upper[k].store(last, x)
+    upper[0].store(zero, corner.rest)
+    never = ~code.all_lanes()
+    code.store_pair(swaps + last * code.lanes, corner.swap, never)
+    code.store_pair(swaps, never, never)
+    code.store_as(status, met.met(met.met(found, corner.q0, length), corner.rest, first))
+
+
+def substitute_cyclic(
+    code: Code, base: Value, length: Value, swaps: Value, mask: Value, mask_step: Value, y: Value
+) -> None:
+    code.fused = False
+    upper = planes(code, base + length * (UPPER * code.row), 7, length)
+    values = Rows(code, y, code.row)
+    zero, first, last = code.integer(0), code.integer(1), length - 1
+
+    def pivot(k: Value) -> el.CyclicPivot:
+        exchanges = code.load_pair(swaps + k * code.lanes)
+        return el.CyclicPivot(exchanges, (upper[5][k], upper[6][k]), tuple(upper[j][k] for j in range(5)))
+
+    def down(k: Value, state: Any) -> Any:
+        carried, q = el.cyclic_forward(code, state, pivot(k), values[k + 1])
+        values.store(k, q)
+        return carried
+
+    carried = code.fori(1, last, down, (values[zero], values[first]))
+    swap, _ = code.load_pair(swaps + last * code.lanes)
+    corner = el.CornerPivot(swap, upper[5][last], upper[0][last], upper[1][last], upper[0][zero])
+    ends = el.solve_corner(code, corner, carried)
+    values.store(last, ends[0])
+    values.store(zero, ends[1])
+
+    def up(k: Value, state: Any) -> Any:
+        x = el.cyclic_backward(state[0], state[1], ends, pivot(k), values[k])
+        values.store(k, x)
+        return x, state[0]
+
+    code.fori(last - 1, 0, up, ends, step=-1)
+    erase(code, y, mask, mask_step, length)
+
+
+def zero_pivots(code: Code, status: Value) -> Value:
+    """The lanes whose status is not zero."""
+    return code.bits(code.load_as(ir.VectorType(I32, code.lanes), status) != 0)
+
+
+SWEEPS = Library("sweeps")
+ELIMINATE, FACTOR = SWEEPS.add("eliminate", eliminate), SWEEPS.add("factor", factor)
+ELIMINATE_LINES, BACKWARD_LINES = (
+    SWEEPS.add("eliminate_lines", eliminate_lines),
+    SWEEPS.add("backward_lines", backward_lines),
+)
+ELIMINATE_BESIDE, BACKWARD_BESIDE = (
+    SWEEPS.add("eliminate_beside", eliminate_beside),
+    SWEEPS.add("backward_beside", backward_beside),
+)
+
+
+def both(name: str, body: Any) -> Any:
+    """The function for rows of lanes, and for one number a row."""
+    return (
+        SWEEPS.add(name, functools.partial(body, False)),
+        SWEEPS.add(f"{name}_shared", functools.partial(body, True)),
+    )
+
+
+FORWARD, FORWARD_SHARED = both("forward", forward)
+BACKWARD, BACKWARD_SHARED = both("backward", backward)
+FORWARD_TRANSPOSED, FORWARD_TRANSPOSED_SHARED = both("forward_transposed", forward_transposed)
+BACKWARD_TRANSPOSED, BACKWARD_TRANSPOSED_SHARED = both("backward_transposed", backward_transposed)
+CUT, MERGE, ERASE = SWEEPS.add("cut", cut), SWEEPS.add("merge", merge), SWEEPS.add("erase", erase)
+ZERO, NAN = (
+    SWEEPS.add("zero", functools.partial(fill, 0.0)),
+    SWEEPS.add("nan", functools.partial(fill, float("nan"))),
+)
+ELIMINATE_PIVOTED = SWEEPS.add("eliminate_pivoted", eliminate_pivoted)
+SUBSTITUTE_PIVOTED = SWEEPS.add("substitute_pivoted", substitute_pivoted)
+ELIMINATE_CYCLIC = SWEEPS.add("eliminate_cyclic", eliminate_cyclic)
+SUBSTITUTE_CYCLIC = SWEEPS.add("substitute_cyclic", substitute_cyclic)
+JUDGE, IMPROVE, ZERO_PIVOTS = (
+    SWEEPS.add("judge", judge),
+    SWEEPS.add("improve", improve),
+    SWEEPS.add("zero_pivots", zero_pivots),
+)
