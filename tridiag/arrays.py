@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
@@ -38,26 +39,31 @@ def library_of_type(kind: type) -> str | None:
     return "numpy"
 
 
-def common_library(names: tuple[str, ...], arguments: tuple[Any, ...]) -> str:
-    """The one library of the arguments (None is none); NumPy arrays and scalars beside JAX arrays count as JAX's."""
-    return library_of_types(names, *map(type, arguments))
-
-
 @functools.lru_cache(256)
-def library_of_types(names: tuple[str, ...], *kinds: type) -> str:
-    given = {name: kind for name, kind in zip(names, kinds, strict=True) if kind is not type(None)}
-    owners = {name: library_of_type(kind) for name, kind in given.items()}
-    for name, kind in given.items():
-        refuse(name, kind)
-    found = {owner for owner in owners.values() if owner is not None}
+def common_library(*kinds: type) -> str:
+    """The one library of a, b, c, where there is one d, and where, given by their types."""
+    return agreed(dict(zip((*"abcd"[: len(kinds) - 1], "where"), kinds, strict=True)))
+
+
+def agreed(kinds: Mapping[str, type]) -> str:
+    """The one library of some arguments; None is none. NumPy arrays and scalars beside JAX arrays count as JAX's."""
+    owners = {name: owner(name, kind) for name, kind in kinds.items() if kind is not type(None)}
+    found = {library for library in owners.values() if library is not None}
     if found == {"jax", "numpy"}:
         found = {"jax"}
     if len(found) > 1:
-        told = ", ".join(f"{name}: {owner}" for name, owner in owners.items() if owner)
+        told = ", ".join(f"{name}: {library}" for name, library in owners.items() if library)
         raise TypeError(
             f"the arguments belong to different libraries ({told}); convert them to one: data is never moved for you"
         )
     return found.pop() if found else "numpy"
+
+
+@functools.lru_cache(256)
+def owner(name: str, kind: type) -> str | None:
+    """The library of an argument, which must not be what only looks like an array."""
+    refuse(name, kind)
+    return library_of_type(kind)
 
 
 def refuse(name: str, kind: type) -> None:

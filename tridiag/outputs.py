@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.arrays import common_library, dtype_name
+from tridiag.arrays import agreed, dtype_name, owner
 from tridiag.prepare import Call
 
 WORK: Any = 10_000  # how long an exact test for overlap may take; beyond it, touching bounds count as overlap
@@ -30,8 +30,9 @@ def check_out(call: Call, arguments: dict[str, Any], out: Any) -> None:
             "out= cannot be written: JAX arrays are immutable; to reuse the memory of d pass overwrite_d=True "
             "inside jit and donate d (donate_argnums), or carry it through a loop"
         )
-    if common_library(("out",), (out,)) != call.plan.library:
-        common_library(("out", *arguments), (out, *arguments.values()))
+    kind: type = type(out)
+    if owner("out", kind) != call.plan.library:
+        agreed({name: type(x) for name, x in {"out": out, **arguments}.items()})
     array = isinstance(out, np.ndarray)
     if not array and not hasattr(out, "data_ptr"):
         raise TypeError(f"out is a {type(out).__name__}; wanted an array to write to")

@@ -84,12 +84,11 @@ def prepare(
     backend: Any = UNASKED,
 ) -> Call:
     """Check everything that can be checked before any work is done. ``arguments`` are a, b, c and perhaps d."""
-    names = (*arguments, "where")
-    library = common_library(names, (*arguments.values(), where))
+    library = common_library(*map(type, (*arguments.values(), where)))
     module = module_of(library)
     given, where, entries, settings = module.take(arguments, where)
     axis = axis if type(axis) is int else check_axis(axis)
-    facts = verb, library, names, entries, settings, axis, pivoting, periodic, transpose, overwrite_d, backend
+    facts = verb, library, entries, settings, axis, pivoting, periodic, transpose, overwrite_d, backend
     try:
         plan = cached_plan(*facts)
     except TypeError:  # refused, or an option that has no hash and is refused next
@@ -107,7 +106,6 @@ def prepare(
 def make_plan(
     verb: str,
     library: str,
-    names: tuple[str, ...],
     entries: tuple[Entry, ...],
     settings: Any,
     axis: int,
@@ -122,8 +120,7 @@ def make_plan(
     for name, flag in (("periodic", periodic), ("transpose", transpose), ("overwrite_d", overwrite_d)):
         check_flag(name, flag)
     module = module_of(library)
-    given = dict(zip(names, entries, strict=True))
-    mask = given.pop("where")
+    given, mask = dict(zip("abcd", entries[:-1], strict=False)), entries[-1]
     for name, entry in given.items():
         module.check_dtype(name, entry)
     shapes = {name: tuple(entry[1]) for name, entry in given.items()}

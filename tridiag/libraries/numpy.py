@@ -85,7 +85,7 @@ class Operations:
 def take(arguments: Mapping[str, Any], where: Any) -> Taken:
     """Everything becomes an array. A scalar promotes as a scalar, before NumPy 2 by its value: hence the setting."""
     given, promoted = list(arguments.values()), None
-    if any([type(x) is not np.ndarray for x in given]):
+    if list(map(type, given)) != [np.ndarray] * len(given):
         given, promoted = from_scalars(given)
     entries = [(x.dtype, x.shape) for x in given]
     if where is None:
