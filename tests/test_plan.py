@@ -248,6 +248,8 @@ def test_weak_types_of_jax() -> None:
     for b in (weak, strong, weak, 4.0):
         x = tridiag.solve(1.0, b, 1.0, d)
         assert x.dtype == ("float64" if b is strong else "float32") and not x.weak_type
+    x = tridiag.solve(1.0, weak, 1.0, weak)
+    assert x.dtype == "float64" and not x.weak_type
 
 
 def test_traced_arrays_and_others() -> None:

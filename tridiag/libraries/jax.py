@@ -88,7 +88,7 @@ def take(arguments: Mapping[str, Any], where: Any) -> Taken:
 
 
 def convert(name: str, x: Any) -> Any:
-    if isinstance(x, jax.Array) or (isinstance(x, int | float | complex) and not isinstance(x, bool)):
+    if isinstance(x, jax.Array) or type(x) in (int, float, complex):
         return x
     if isinstance(x, np.ndarray) and x.dtype.kind not in "iufcV":
         refuse_dtype(name, x.dtype.name)
@@ -100,7 +100,7 @@ def entry(x: Any) -> Entry:
     if isinstance(x, jax.Array):
         platform = TRACED if isinstance(x, jax.core.Tracer) else next(iter(x.devices())).platform
         return x.dtype, x.shape, type(x.dtype.type(0).item()) if x.weak_type else x.dtype, platform
-    return (type(x), (), getattr(x, "dtype", type(x)), None)
+    return type(x), (), type(x), None
 
 
 def check_dtype(name: str, entry: Entry) -> None:
@@ -116,7 +116,7 @@ def result_dtype(entries: Sequence[Entry], settings: Any) -> str:
 
 
 def has_dtype(entry: Entry, dtype: str) -> bool:
-    return entry[0] == entry[2] == jnp.dtype(dtype)
+    return not isinstance(entry[2], type) and entry[0] == jnp.dtype(dtype)
 
 
 def cast(x: Any, dtype: str) -> Any:
