@@ -11,7 +11,7 @@ from numba import cfunc, njit, types
 from numba.extending import intrinsic
 
 from tridiag.kernels import job as J
-from tridiag.kernels.memory import I64, free, half_word, malloc, set_half_word, set_word, word
+from tridiag.kernels.memory import I64, ask_for_huge_pages, free, half_word, malloc, set_half_word, set_word, word
 
 EXTENSION, ARGUMENTS, RESULTS, ATTRIBUTES = 8, 72, 112, 160  # in XLA_FFI_CallFrame
 DATA = 24  # in XLA_FFI_Buffer
@@ -51,13 +51,16 @@ def buffer(frame, list_at, k):
 
 
 def build_handler(kernel: int):
-    """The handler around the kernel at an address. Operands a, b, c, d, perhaps where; attribute: job, helpers."""
+    """The handler around the kernel at an address. Operands a, b, c, d, perhaps where.
+
+    Its attribute: the words of the job, the helpers, the bytes of the result, or 0 where that is no fresh memory.
+    """
 
     def handler(frame):
         if only_metadata(frame):
             return 0
         attribute = word(word(frame + ATTRIBUTES))
-        words, source = word(attribute + 8) - 1, word(attribute + 16)
+        words, source = word(attribute + 8) - 2, word(attribute + 16)
         job = malloc(types.uint64(8 * words))
         for k in range(words):
             set_word(job + 8 * k, word(source + 8 * k))
@@ -66,7 +69,9 @@ def build_handler(kernel: int):
         set_word(job + 8 * (J.POINTERS + 4), buffer(frame, ARGUMENTS, 3))
         if word(job + 8 * J.FLAGS) & J.MASKED:
             set_word(job + 8 * (J.POINTERS + 3), buffer(frame, ARGUMENTS, 4))
-        set_word(job + 8 * (J.POINTERS + 5), buffer(frame, RESULTS, 0))
+        result = buffer(frame, RESULTS, 0)
+        set_word(job + 8 * (J.POINTERS + 5), result)
+        ask_for_huge_pages(result, word(source + 8 * (words + 1)))
         call_kernel(kernel, job, word(source + 8 * words))
         free(job)
         return 0

@@ -148,6 +148,17 @@ _join = types.ExternalFunction("pthread_join", types.int32(types.int64, types.in
 malloc = types.ExternalFunction("malloc", types.int64(types.uint64))
 free = types.ExternalFunction("free", types.void(types.int64))
 MOST_THREADS = 256
+HUGE_PAGE, MADV_HUGEPAGE = 2**21, 14
+_madvise = types.ExternalFunction("madvise", types.int32(types.int64, types.uint64, types.int32))
+
+
+@njit
+def ask_for_huge_pages(address, size):
+    """Before the first touch of fresh memory, whose page faults would cost more than a solve; a hint, and free to fail."""
+    first = (address + HUGE_PAGE - 1) // HUGE_PAGE * HUGE_PAGE
+    last = (address + size) // HUGE_PAGE * HUGE_PAGE
+    if last > first:
+        _madvise(first, types.uint64(last - first), types.int32(MADV_HUGEPAGE))
 
 
 @njit

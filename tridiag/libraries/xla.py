@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 import threading
 from typing import Any
 
@@ -61,4 +63,5 @@ def solve(matrix: Matrix, d: Any, form: Form) -> Any:
         input_output_aliases={3: 0} if alias else None,
     )
     operands = (*matrix[:3], d) if where is None else (*matrix[:3], d, where)
-    return call(*operands, job=np.append(plan.words, plan.helpers))
+    fresh = 0 if alias or sys.platform != "linux" else math.prod(form.shape) * np.dtype(d.dtype).itemsize
+    return call(*operands, job=np.append(plan.words, [plan.helpers, fresh]))
