@@ -17,8 +17,8 @@ def plan(shape, axis, matrix_shape=None, order="C", itemsize=8, **options):
     matrix = np.empty(matrix_shape or shape, f"f{itemsize}", order)
     whole = np.empty(shape, f"f{itemsize}", order)
     arrays = [matrix, matrix, matrix, None, whole, whole]
-    shapes, strides = ([x if x is None else getattr(x, name) for x in arrays] for name in ("shape", "strides"))
-    made = layout.job(form, shapes, strides, f"f{itemsize}", flags)
+    shapes, strides = (tuple(x if x is None else getattr(x, name) for x in arrays) for name in ("shape", "strides"))
+    made = layout.job(form, shapes, strides, whole.dtype, flags)
     return made, form, arrays
 
 

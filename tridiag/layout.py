@@ -45,9 +45,12 @@ class Job(NamedTuple):
     helpers: int
     order: tuple[int, ...]
     many: bool
+    dtype: str
 
     def restore(self, values: Any, form: Form) -> Any:
         """One value for each matrix, from the order of the kernel to the batch shape of the matrices."""
+        if len(self.order) < 2:
+            return values.reshape(form.matrix_batch)
         axes = sorted(self.order)
         values = values.reshape([form.shape[k] for k in self.order])
         return values.transpose([self.order.index(k) for k in axes]).reshape(form.matrix_batch)
@@ -94,9 +97,10 @@ def chunk_count(tiles: int, right_sides: int, helpers: int) -> int:
     return min(right_sides, -(-4 * (helpers + 1) // tiles)) if right_sides else 1
 
 
-def job(form: Form, shapes: Sequence[Any], strides: Sequence[Any], dtype: Any, flags: int = 0) -> Job:
+def job(form: Form, shapes: tuple[Any, ...], strides: tuple[Any, ...], dtype: np.dtype[Any], flags: int = 0) -> Job:
     """The job of a call from the shapes and the strides in bytes of a, b, c, where, d, x (None: not there)."""
-    return _job(form, tuple(shapes), tuple(strides), np.dtype(dtype), flags, threads())
+    granted = threads() if math.prod(form.shape) >= WORTH_A_THREAD else 1
+    return _job(form, shapes, strides, dtype, flags, granted)
 
 
 @functools.lru_cache(1024)
@@ -127,4 +131,4 @@ def _job(form: Form, shapes: Any, strides: Any, dtype: np.dtype[Any], flags: int
         words[J.AXES + J.AXIS_WORDS * k : J.AXES + J.AXIS_WORDS * (k + 1)] = (length, *steps)
     words.flags.writeable = False
     many = sides != 1 or bool(flags & J.FACTORED)
-    return Job(words, min(helpers, max(0, runs * chunks - 1)), tuple(order), many)
+    return Job(words, min(helpers, max(0, runs * chunks - 1)), tuple(order), many, dtype.name)

@@ -34,6 +34,11 @@ class Form(NamedTuple):
         return self.shape[: self.axis] + self.shape[self.axis + 1 :]
 
     @property
+    def matrices(self) -> int:
+        """How many matrices there are."""
+        return math.prod(self.matrix_shape) // self.n if self.n else math.prod(self.matrix_batch)
+
+    @property
     def matrix_batch(self) -> Shape:
         """The batch shape of the matrices."""
         return self.matrix_shape[: self.axis] + self.matrix_shape[self.axis + 1 :]

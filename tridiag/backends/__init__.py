@@ -48,6 +48,11 @@ def installed(module: str) -> bool:
         return False
 
 
+@functools.cache
+def module_of(name: str) -> ModuleType:
+    return importlib.import_module(f"tridiag.backends.{name}")
+
+
 @dataclass(frozen=True)
 class Backend:
     """One line of the table: facts only."""
@@ -64,7 +69,7 @@ class Backend:
     lacks: tuple[tuple[str, str], ...] = ()  # the verbs it does not have for the arrays of a library
 
     def module(self) -> ModuleType:
-        return importlib.import_module(f"tridiag.backends.{self.name}")
+        return module_of(self.name)
 
     def missing(self) -> str | None:
         """The sentence that says what is not installed."""

@@ -154,7 +154,7 @@ _madvise = types.ExternalFunction("madvise", types.int32(types.int64, types.uint
 
 @njit
 def ask_for_huge_pages(address, size):
-    """Before the first touch of fresh memory, whose page faults would cost more than a solve; a hint, and free to fail."""
+    """A hint before the first touch of fresh memory, whose page faults would cost more than a solve."""
     first = (address + HUGE_PAGE - 1) // HUGE_PAGE * HUGE_PAGE
     last = (address + size) // HUGE_PAGE * HUGE_PAGE
     if last > first:

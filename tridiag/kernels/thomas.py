@@ -203,10 +203,10 @@ def all_of_kind(zero, job, worker, groups, kind):
 
 @njit(**OPTIONS)
 def straight(zero, job, worker, groups):
-    """The rows first <= i < last of a tile that the straight sweeps may take, and whether systems lie side by side.
+    """The rows of a tile that the straight sweeps may take, first <= i < last, and whether systems lie side by side.
 
-    The straight sweeps know one way in memory and no masks; the others do the rest, and the ends of a transposed matrix,
-    whose bands come from other rows.
+    The straight sweeps know one way in memory and no masks; the others do the rest, and the ends of a transposed
+    matrix, whose bands come from other rows.
     """
     low, high, lanes = word(worker + LOW), word(worker + HIGH), lanes_of(zero, ())
     moved = 1 if field(job, J.FLAGS) & J.TRANSPOSE else 0

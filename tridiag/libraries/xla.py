@@ -56,7 +56,7 @@ def solve(matrix: Matrix, d: Any, form: Form) -> Any:
         view = form._replace(shape=(*form.shape, 2), matrix_shape=(*form.matrix_shape, 1))
     sizes = [dtype.itemsize] * 3 + [1] + [dtype.itemsize] * 2
     strides = [s and contiguous(s, size) for s, size in zip(shapes, sizes, strict=True)]
-    plan = job(view._replace(overwrite_d=False), shapes, strides, dtype)
+    plan = job(view._replace(overwrite_d=False), tuple(shapes), tuple(strides), dtype)
     call = jax.ffi.ffi_call(
         target(dtype.name, plan.many),
         jax.ShapeDtypeStruct(form.shape, d.dtype),
