@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -40,9 +40,10 @@ def library_of_type(kind: type) -> str | None:
 
 
 @functools.lru_cache(256)
-def common_library(*kinds: type) -> str:
-    """The one library of a, b, c, where there is one d, and where, given by their types."""
-    return agreed(dict(zip((*"abcd"[: len(kinds) - 1], "where"), kinds, strict=True)))
+def taking(*kinds: type) -> tuple[str, Callable[..., Taken]]:
+    """What the types of a, b, c, perhaps d, and where decide: their one library, and how it takes them."""
+    library = agreed(dict(zip((*"abcd"[: len(kinds) - 1], "where"), kinds, strict=True)))
+    return library, module_of(library).taking(kinds)
 
 
 def agreed(kinds: Mapping[str, type]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.arrays import agreed, dtype_name, owner
+from tridiag.arrays import agreed, owner
 from tridiag.prepare import Call
 
 WORK: Any = 10_000  # how long an exact test for overlap may take; beyond it, touching bounds count as overlap
@@ -38,7 +38,7 @@ def check_out(call: Call, arguments: dict[str, Any], out: Any) -> None:
         raise TypeError(f"out is a {type(out).__name__}; wanted an array to write to")
     if out.shape != call.plan.form.shape:
         raise ValueError(f"out has shape {tuple(out.shape)}; the solution has shape {call.form.shape}")
-    if not has_dtype(out, call.plan.result_dtype):
+    if out.dtype != call.plan.out_dtype:
         raise TypeError(f"out has dtype {out.dtype}; the solution has dtype {call.result_dtype}")
     if not array and out.requires_grad:
         raise ValueError("out requires a gradient and cannot be written in place; pass out.detach(), or no out")
@@ -53,14 +53,9 @@ def check_out(call: Call, arguments: dict[str, Any], out: Any) -> None:
         )
 
 
-def has_dtype(x: Any, dtype: str) -> bool:
-    """Whether x can take results of that dtype as they are: in this machine's byte order."""
-    return dtype_name(x.dtype) == dtype and getattr(x.dtype, "isnative", True)
-
-
 def may_overwrite(call: Call, arguments: dict[str, Any]) -> bool:
     d = arguments["d"]
-    if not hasattr(d, "dtype") or d.shape != call.plan.form.shape or not has_dtype(d, call.plan.result_dtype):
+    if not hasattr(d, "dtype") or d.shape != call.plan.form.shape or d.dtype != call.plan.out_dtype:
         return False
     if repeats(d) or (isinstance(d, np.ndarray) and not d.flags.writeable):
         return False
@@ -82,14 +77,20 @@ def repeats(x: Any) -> bool:
 
 def overlapped(x: Any, arguments: Mapping[str, Any]) -> str | None:
     """The first argument that writing to x could change."""
-    if isinstance(x, np.ndarray):
-        near = [name for name, y in arguments.items() if isinstance(y, np.ndarray) and np.may_share_memory(x, y)]
-    else:
-        near = near_tensor(x, arguments)
-    for name in near:
+    for name in near_array(x, arguments) if isinstance(x, np.ndarray) else near_tensor(x, arguments):
         if share(memory(x), memory(arguments[name])):
             return name
     return None
+
+
+def near_array(x: np.ndarray[Any, Any], arguments: Mapping[str, Any]) -> list[str]:
+    """The arrays with an entry between the first and the last one of x. Two owners of memory do not share it."""
+    owns = x.flags.owndata
+    return [
+        name
+        for name, y in arguments.items()
+        if isinstance(y, np.ndarray) and not (owns and y.flags.owndata and y is not x) and np.may_share_memory(x, y)
+    ]
 
 
 def near_tensor(x: Any, arguments: Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.arrays import SUPPORTED, Entry, common_library, dtype_name, is_real, module_of, refuse_dtype, working_dtype
+from tridiag.arrays import SUPPORTED, Entry, dtype_name, is_real, module_of, refuse_dtype, taking, working_dtype
 from tridiag.backends import Problem
 from tridiag.dispatch import choose
 from tridiag.rows import Matrix
@@ -32,6 +32,7 @@ class Plan(NamedTuple):
     form: Form
     backend: Any  # the `Backend` chosen, or None
     result_dtype: str
+    out_dtype: Any  # the same as the library says it, in this machine's byte order
     casts: bool  # whether solutions have another dtype than the result
     traced: bool
     empty: bool  # no systems, or systems without rows
@@ -84,9 +85,9 @@ def prepare(
     backend: Any = UNASKED,
 ) -> Call:
     """Check everything that can be checked before any work is done. ``arguments`` are a, b, c and perhaps d."""
-    library = common_library(*map(type, (*arguments.values(), where)))
-    module = module_of(library)
-    given, where, entries, settings = module.take(arguments, where)
+    given, mask_kind = list(arguments.values()), where.__class__
+    library, take = taking(*map(type, given), mask_kind)
+    given, where, entries, settings = take(given, where)
     axis = axis if type(axis) is int else check_axis(axis)
     facts = verb, library, entries, settings, axis, pivoting, periodic, transpose, overwrite_d, backend
     try:
@@ -96,7 +97,7 @@ def prepare(
     if plan is None:
         plan = make_plan(*facts)
     for k, dtype, shape in plan.steps:
-        given[k] = module.cast(given[k], dtype).reshape(shape)
+        given[k] = module_of(library).cast(given[k], dtype).reshape(shape)
     if where is not None:
         where = where.reshape(plan.mask_shape)
     a, b, c, d = given if len(given) == 4 else (*given, None)
@@ -154,6 +155,7 @@ def make_plan(
         form=form,
         backend=None if backend is UNASKED else choose(problem, backend).backend,
         result_dtype=dtype,
+        out_dtype=module.dtype(dtype),
         casts=dtype != working_dtype(dtype),
         traced=traced,
         empty=0 in shape,

@@ -41,7 +41,7 @@ def message(indices: np.ndarray[Any, Any], form: Form) -> str:
 def find_suspects(library: str, x: Any, status: Any, form: Form) -> np.ndarray[Any, Any] | None:
     """The systems to look at: those with a zero pivot if the backend told, else those that are not finite."""
     if status is not None:
-        status = to_host(status)
+        status = status if isinstance(status, np.ndarray) else to_host(status)
         return np.broadcast_to(status != 0, form.batch) if np.count_nonzero(status) else None
     finite = np.isfinite(to_host(x)).all(axis=form.axis)
     return None if finite.all() else ~finite
@@ -49,8 +49,6 @@ def find_suspects(library: str, x: Any, status: Any, form: Form) -> np.ndarray[A
 
 def to_host(x: Any) -> np.ndarray[Any, Any]:
     """A NumPy view of an array, or a copy of one on another device."""
-    if isinstance(x, np.ndarray):
-        return x
     if hasattr(x, "detach"):
         x = x.detach().cpu().resolve_conj().resolve_neg()
         x = x.float() if str(x.dtype) == "torch.bfloat16" else x

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -78,9 +78,14 @@ class Operations:
 TRACED = "traced"
 
 
-def take(arguments: Mapping[str, Any], where: Any) -> Taken:
+def taking(kinds: Sequence[type]) -> Callable[..., Taken]:
+    """How arguments of these types are taken."""
+    return take
+
+
+def take(given: list[Any], where: Any) -> Taken:
     """JAX arrays and Python scalars; NumPy arrays as JAX takes them. Promotion depends on JAX's configuration."""
-    given = [convert(name, x) for name, x in arguments.items()]
+    given = [convert(name, x) for name, x in zip("abcd", given, strict=False)]
     where = None if where is None else jnp.asarray(where)
     mask = None if where is None else entry(where)
     settings = jax.config.jax_enable_x64, jax.config.jax_numpy_dtype_promotion, jax.default_backend()
@@ -115,8 +120,12 @@ def result_dtype(entries: Sequence[Entry], settings: Any) -> str:
     return str(dtype if jnp.issubdtype(dtype, jnp.inexact) else jnp.result_type(float))
 
 
-def has_dtype(entry: Entry, dtype: str) -> bool:
-    return not isinstance(entry[2], type) and entry[0] == jnp.dtype(dtype)
+def dtype(name: str) -> Any:
+    return jnp.dtype(name)
+
+
+def has_dtype(entry: Entry, name: str) -> bool:
+    return not isinstance(entry[2], type) and entry[0] == jnp.dtype(name)
 
 
 def cast(x: Any, dtype: str) -> Any:

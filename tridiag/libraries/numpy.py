@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -82,26 +82,27 @@ class Operations:
         return np.zeros(x.shape, np.int32)
 
 
-def take(arguments: Mapping[str, Any], where: Any) -> Taken:
-    """Everything becomes an array. A scalar promotes as a scalar, before NumPy 2 by its value: hence the setting."""
-    given, promoted = list(arguments.values()), None
-    if list(map(type, given)) != [np.ndarray] * len(given):
-        given, promoted = from_scalars(given)
+def taking(kinds: Sequence[type]) -> Callable[..., Taken]:
+    """How arguments of these types are taken."""
+    *entries, mask = kinds
+    return take_arrays if {*entries} == {np.ndarray} and mask in (np.ndarray, type(None)) else take
+
+
+def take_arrays(given: list[Any], where: Any) -> Taken:
+    """Arrays as they are: their dtypes and shapes are all that a plan depends on."""
     entries = [(x.dtype, x.shape) for x in given]
-    if where is None:
-        return given, None, (*entries, None), promoted
-    where = np.asarray(where)
-    return given, where, (*entries, (where.dtype, where.shape)), promoted
+    return given, where, (*entries, None if where is None else (where.dtype, where.shape)), None
 
 
-def from_scalars(given: list[Any]) -> tuple[list[Any], Any]:
-    """Arrays from scalars, lists and the like, and the promoted dtype if there is one."""
+def take(given: list[Any], where: Any) -> Taken:
+    """Everything becomes an array. A scalar promotes as a scalar, before NumPy 2 by its value: hence the setting."""
     given = [x if isinstance(x, SCALARS) else np.asarray(x) for x in given]
     try:
         promoted = np.result_type(*given)
     except TypeError:  # with a dtype that `check_dtype` refuses
         promoted = None
-    return [np.asarray(x) for x in given], promoted
+    given, where, entries, _ = take_arrays([np.asarray(x) for x in given], None if where is None else np.asarray(where))
+    return given, where, entries, promoted
 
 
 def check_dtype(name: str, entry: Entry) -> None:
@@ -118,8 +119,12 @@ def result_dtype(entries: Sequence[Entry], promoted: Any) -> str:
     return "float64" if promoted.kind in "iu" else str(promoted.name)
 
 
-def has_dtype(entry: Entry, dtype: str) -> bool:
-    return bool(entry[0] == np.dtype(dtype))
+def dtype(name: str) -> Any:
+    return np.dtype(name)
+
+
+def has_dtype(entry: Entry, name: str) -> bool:
+    return bool(entry[0] == np.dtype(name))
 
 
 def cast(x: Any, dtype: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -93,9 +93,14 @@ class Operations:
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
-def take(arguments: Mapping[str, Any], where: Any) -> Taken:
+def taking(kinds: Sequence[type]) -> Callable[..., Taken]:
+    """How arguments of these types are taken."""
+    return take
+
+
+def take(given: list[Any], where: Any) -> Taken:
     """Tensors and Python scalars. Integers become the default dtype, which is a setting."""
-    given = [x.item() if isinstance(x, np.generic) else x for x in arguments.values()]
+    given = [x.item() if isinstance(x, np.generic) else x for x in given]
     where = None if where is None else torch.as_tensor(where)
     mask = None if where is None else entry(where)
     return given, where, (*map(entry, given), mask), torch.get_default_dtype()
@@ -125,8 +130,12 @@ def result_dtype(entries: Sequence[Entry], default: torch.dtype) -> str:
     return dtype_name(dtype)
 
 
-def has_dtype(entry: Entry, dtype: str) -> bool:
-    return entry[0] is getattr(torch, dtype)
+def dtype(name: str) -> Any:
+    return getattr(torch, name)
+
+
+def has_dtype(entry: Entry, name: str) -> bool:
+    return entry[0] is getattr(torch, name)
 
 
 def cast(x: Any, dtype: str, like: Any = None) -> Any:
