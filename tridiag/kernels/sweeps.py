@@ -54,9 +54,10 @@ def planes(code: Code, base: Value, count: int, length: Value) -> list[Rows]:
     return [Rows(code, base + length * (k * code.row), code.row) for k in range(count)]
 
 
-def operand(code: Code, aims: Value, band: int) -> Value:
-    """The words of the operand of a band; the right side follows the mask."""
-    return aims + (band if band < RIGHT else RIGHT + 1) * (TABLE + 8 * code.lanes)
+def ask_for_bands(code: Code, aims: Value, i: Value, count: int) -> None:
+    """Ask for a, b, c and perhaps the right side, which follows the mask, ahead of row i."""
+    for band in range(count):
+        ask(code, aims + (band if band < RIGHT else RIGHT + 1) * (TABLE + 8 * code.lanes), i)
 
 
 def certified(code: Code, growth: Any, pivot: Any, diagonal: Any) -> Value:
@@ -105,8 +106,7 @@ def eliminate(code: Code, *words: Value) -> Value:
     keep, c1, y = Mask(code, mask, mask_step), Rows(code, target, step), Rows(code, target + code.row, step)
 
     def row(i: Value, state: Any) -> Any:
-        for k in range(4):
-            ask(code, operand(code, aims, k), row_zero + i)
+        ask_for_bands(code, aims, row_zero + i, 4)
         state = Plain(*state).step(code, a[i], b[i], c[i], d[i]).erased(code, keep[i])
         c1.store(i, state.above)
         y.store(i, state.before)
@@ -236,8 +236,7 @@ def factor(code: Code, *words: Value) -> Value:
 
     def row(i: Value, state: Any) -> Any:
         above, sure, alive = state
-        for k in range(3):
-            ask(code, operand(code, aims, k), row_zero + i)
+        ask_for_bands(code, aims, row_zero + i, 3)
         growth = a[i] * above
         diagonal = b[i]
         pivot = diagonal - growth
@@ -385,10 +384,9 @@ class Status(NamedTuple):
         return code.where((status == 0) & (pivot == 0), number, status)
 
 
-def eliminate_pivoted(
-    code: Code, base: Value, length: Value, swaps: Value, mask: Value, mask_step: Value, status: Value
-) -> None:
+def eliminate_pivoted(code: Code, *words: Value) -> None:
     """Columns 0 .. n-1 with partial pivoting; the pivot rows and multipliers to their planes."""
+    base, length, swaps, mask, mask_step, status, aims, row_zero = words
     code.fused = False
     a, b, c = planes(code, base, 3, length)
     q0, q1, q2, multiplier = planes(code, base + length * (UPPER * code.row), 4, length)
@@ -396,6 +394,7 @@ def eliminate_pivoted(
 
     def row(i: Value, state: Any) -> Any:
         carried, found = state
+        ask_for_bands(code, aims, row_zero + i, 4)
         (p0, p1), pivot = el.eliminate(code, carried, (a[i], b[i], c[i]), True)
         for plane, x in ((q0, pivot.q0), (q1, pivot.q1), (q2, pivot.q2), (multiplier, pivot.multiplier)):
             plane.store(i - 1, x)
@@ -412,10 +411,9 @@ def eliminate_pivoted(
     code.store_as(status, met.met(found, p0, length))
 
 
-def substitute_pivoted(
-    code: Code, base: Value, length: Value, swaps: Value, mask: Value, mask_step: Value, right: Value
-) -> None:
-    """The solution in place of the right side at ``y``."""
+def substitute_pivoted(code: Code, *words: Value) -> None:
+    """The solution in place of a right side."""
+    base, length, swaps, mask, mask_step, right, asked, row_zero = words
     code.fused = False
     q0, q1, q2, multiplier = planes(code, base + length * (UPPER * code.row), 4, length)
     y, keep, swapped = Rows(code, right, code.row), Mask(code, mask, mask_step), Mask(code, swaps, code.lanes)
@@ -428,6 +426,7 @@ def substitute_pivoted(
 
     def up(i: Value, state: Any) -> Any:
         x1, x2 = state
+        ask(code, asked, row_zero + i, write=True)
         pivot = el.Pivot(swapped[i], None, q0[i], q1[i], q2[i])
         x = code.where(keep[i], el.backward(code, x1, x2, pivot, y[i]), code.zero())
         y.store(i, x)
@@ -496,12 +495,13 @@ def improve(code: Code, base: Value, length: Value) -> None:
 # ------------------------------------------------------------------------------------------------ cyclic
 
 
-def eliminate_cyclic(code: Code, base: Value, length: Value, swaps: Value, status: Value) -> None:
+def eliminate_cyclic(code: Code, *words: Value) -> None:
     """Columns 1 .. n-2 among three rows, then the 2 x 2 corner in x[n-1], x[0].
 
     Row k of the planes: the pivot row of column k (columns k, k+1, k+2, n-1, 0), its two multipliers, its two exchanges
     as bits. Row n-1: the pivot row of the corner, its multiplier in plane 5; row 0: the last pivot.
     """
+    base, length, swaps, status, aims = words
     code.fused = False
     a, b, c = planes(code, base, 3, length)
     upper, met = planes(code, base + length * (UPPER * code.row), 7, length), Status(code)
@@ -510,6 +510,7 @@ def eliminate_cyclic(code: Code, base: Value, length: Value, swaps: Value, statu
 
     def column(k: Value, state: Any) -> Any:
         rows, found = state
+        ask_for_bands(code, aims, k, 4)
         new = a[k + 1], b[k + 1], c[k + 1], nothing, nothing
         rows, pivot = el.cyclic_eliminate(code, rows, new)
         for plane, x in zip(upper, (*pivot.row, *pivot.multipliers), strict=True):
@@ -529,9 +530,8 @@ def eliminate_cyclic(code: Code, base: Value, length: Value, swaps: Value, statu
     code.store_as(status, met.met(met.met(found, corner.q0, length), corner.rest, first))
 
 
-def substitute_cyclic(
-    code: Code, base: Value, length: Value, swaps: Value, mask: Value, mask_step: Value, y: Value
-) -> None:
+def substitute_cyclic(code: Code, *words: Value) -> None:
+    base, length, swaps, mask, mask_step, y, asked = words
     code.fused = False
     upper = planes(code, base + length * (UPPER * code.row), 7, length)
     values = Rows(code, y, code.row)
@@ -554,6 +554,7 @@ def substitute_cyclic(
     values.store(zero, ends[1])
 
     def up(k: Value, state: Any) -> Any:
+        ask(code, asked, k, write=True)
         x = el.cyclic_backward(state[0], state[1], ends, pivot(k), values[k])
         values.store(k, x)
         return x, state[0]

@@ -312,10 +312,11 @@ def eliminate_hard(zero, job, worker, group, first, lanes):
     load_tile(zero, job, worker, group)
     tile, swaps, status = word(worker + TILE), word(worker + SWAPS), word(worker + STATUS)
     mask, step = mask_view(zero, worker, group, field(job, J.ROWS), low)
+    aims = group_aims(zero, worker, group)
     if field(job, J.FLAGS) & J.PERIODIC:
-        ELIMINATE_CYCLIC(zero, (tile, rows, swaps, status))
+        ELIMINATE_CYCLIC(zero, (tile, rows, swaps, status, aims))
     else:
-        ELIMINATE_PIVOTED(zero, (tile, rows, swaps, mask, step, status))
+        ELIMINATE_PIVOTED(zero, (tile, rows, swaps, mask, step, status, aims, low))
     singular = ZERO_PIVOTS(zero, (status,)) & lanes
     target = field(job, J.STATUS)
     if target != 0:
@@ -334,12 +335,13 @@ def substitute_hard(zero, job, worker, group, lanes):
     mask, step = mask_view(zero, worker, group, field(job, J.ROWS), low)
     right, iterate, rest = tile + RIGHT * plane, tile + ITERATE * plane, tile + REST * plane
     periodic = field(job, J.FLAGS) & J.PERIODIC != 0
+    x = operand_of(zero, group_aims(zero, worker, group), X_)
     right_side(zero, job, worker, group, low, low + rows, right, mask, step)
     MERGE(zero, (iterate, row, right, row, -1, rows))
     if periodic:
-        SUBSTITUTE_CYCLIC(zero, (tile, rows, swaps, mask, step, iterate))
+        SUBSTITUTE_CYCLIC(zero, (tile, rows, swaps, mask, step, iterate, x))
     else:
-        SUBSTITUTE_PIVOTED(zero, (tile, rows, swaps, mask, step, iterate))
+        SUBSTITUTE_PIVOTED(zero, (tile, rows, swaps, mask, step, iterate, x, low))
     if field(job, J.PROMISE) != J.AUTO:
         return iterate
     errors = word(worker + ERRORS)
@@ -348,9 +350,9 @@ def substitute_hard(zero, job, worker, group, lanes):
         if again == 0:
             break
         if periodic:
-            SUBSTITUTE_CYCLIC(zero, (tile, rows, swaps, mask, step, rest))
+            SUBSTITUTE_CYCLIC(zero, (tile, rows, swaps, mask, step, rest, x))
         else:
-            SUBSTITUTE_PIVOTED(zero, (tile, rows, swaps, mask, step, rest))
+            SUBSTITUTE_PIVOTED(zero, (tile, rows, swaps, mask, step, rest, x, low))
         IMPROVE(zero, (tile, rows))
         again = JUDGE(zero, (tile, rows, 0, errors)) & lanes
     return tile + BEST * plane
