@@ -56,10 +56,17 @@ def call(kernel: cache.Kernel, x: int) -> int:
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(kernel.address)(x)
 
 
+def only_here(folder: pathlib.Path) -> dict[str, str]:
+    """The environment of a process that keeps its kernels below a folder, and finds none elsewhere."""
+    homes = {name: str(folder / "home") for name in ("HOME", "XDG_CACHE_HOME", "LOCALAPPDATA")}
+    return {"NUMBA_CACHE_DIR": str(folder / "kernels"), **homes}
+
+
 @pytest.fixture
 def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.Path:
     """Where kernels go: an empty folder, and no other."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kernels"))
+    for name, value in only_here(tmp_path).items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda *args, **options: str(tmp_path / "user"))
     monkeypatch.setattr(cache, "_kernels", {})
     return tmp_path / "kernels" / "tridiag"
@@ -427,7 +434,7 @@ def test_what_one_process_has_compiled_the_next_two_only_read() -> None:
 @pytest.mark.timeout(2400)
 def test_real_kernels_fill_an_empty_folder(tmp_path: pathlib.Path) -> None:
     """Two processes together, then two more in turn: these only read, and the folder does not grow."""
-    dtypes, environment = ("float32", "complex128"), {"NUMBA_CACHE_DIR": str(tmp_path)}
+    dtypes, environment = ("float32", "complex128"), only_here(tmp_path)
     assert all(solve_in_processes(2, *dtypes, **environment))
     before = state(tmp_path)
     assert before
@@ -440,7 +447,7 @@ def test_real_kernels_fill_an_empty_folder(tmp_path: pathlib.Path) -> None:
 @pytest.mark.timeout(2400)
 def test_real_kernels_for_the_simplest_cpu(tmp_path: pathlib.Path) -> None:
     """Kernels do not rely on wide registers; and beside those of this CPU they are files of their own."""
-    here = {"NUMBA_CACHE_DIR": str(tmp_path)}
+    here = only_here(tmp_path)
     simple = here | {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
     for compiles in (True, False):
         for environment in (simple, here):
@@ -453,7 +460,7 @@ def test_real_kernels_for_the_simplest_cpu(tmp_path: pathlib.Path) -> None:
 def test_real_kernels_without_a_home(tmp_path: pathlib.Path) -> None:
     """Where nothing can be kept every process compiles, and solves."""
     (tmp_path / "file").write_text("")
-    nowhere = dict.fromkeys(("NUMBA_CACHE_DIR", "HOME", "XDG_CACHE_HOME"), str(tmp_path / "file" / "x"))
+    nowhere = only_here(tmp_path / "file")
     for _ in range(2):
         solve_in_processes(1, "float64", **nowhere)
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]

@@ -150,20 +150,21 @@ def keep(folder: pathlib.Path, file: str, content: bytes) -> None:
             old.unlink()
 
 
-def start_numba() -> None:
-    """Make the functions known that Numba's own runtime has, for kernels that make arrays or raise."""
-    from numba.core.registry import cpu_target
-    from numba.core.runtime import rtsys
-
-    rtsys.initialize(cpu_target.target_context)
-
-
 def link(name: str, code: Code) -> int:
     """The address of the function of an object code, which stays in memory until the process ends."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    if not all(map(llvm.address_of_symbol, code.needs)):
-        start_numba()
+    try:
+        return link_with_what_is_there(name, code)
+    except RuntimeError:  # a kernel that makes arrays or raises needs Numba's runtime
+        from numba.core.registry import cpu_target
+        from numba.core.runtime import rtsys
+
+        rtsys.initialize(cpu_target.target_context)
+        return link_with_what_is_there(name, code)
+
+
+def link_with_what_is_there(name: str, code: Code) -> int:
     library = llvm.JITLibraryBuilder().add_object_img(code.image).add_current_process().export_symbol(code.function)
     for symbol in code.needs:
         if address := llvm.address_of_symbol(symbol):
