@@ -7,7 +7,6 @@ registers, a cache line of each lane at a time.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from llvmlite import ir
@@ -18,7 +17,7 @@ from tridiag.kernels.vector import I8, LINE, OPTIONS, Code, Library, Value, emit
 
 CONTIGUOUS, BESIDE, SAME, SCATTERED = range(4)  # rows contiguous; lanes side by side; one system for all; anything else
 KIND, STRIDE, ROTATION, AHEAD, STEP, TABLE = range(0, 48, 8)  # byte offsets in the words of an aimed operand
-QUAD = 4
+QUAD = 4  # numbers of a row that are transposed at a time: more would not fit in registers
 ROWS_AHEAD = 8  # prefetch distance where lanes lie side by side
 NEXT_GROUP = 128 * 1024  # where rows are contiguous: the next group, if it is no further than this,
 LINES_AHEAD = 8  # ... or further on in the same rows
@@ -53,9 +52,9 @@ def out_of_lanes(code: Code, rows: list[Value]) -> list[Value]:
     return [code.part(wide[lane % height], lane // height * height, height) for lane in range(code.lanes)]
 
 
-def load_contiguous(height: int, code: Code, table: Value, first: Value, last: Value, target: Value) -> None:
-    """Real numbers first <= i < last, a multiple of ``height``, of every lane."""
-    base, kind = addresses(code, table), ir.VectorType(code.real, height)
+def load_contiguous(code: Code, table: Value, first: Value, last: Value, target: Value) -> None:
+    """Real numbers first <= i < last, a multiple of QUAD, of every lane."""
+    base, kind = addresses(code, table), ir.VectorType(code.real, QUAD)
 
     def chunk(i: Value, state: Any) -> Any:
         at = i * code.size_of_real
@@ -63,10 +62,10 @@ def load_contiguous(height: int, code: Code, table: Value, first: Value, last: V
             code.store_as(target + (i - first) * LINE + k * LINE, row)
         return state
 
-    code.fori(first, last, chunk, step=height)
+    code.fori(first, last, chunk, step=QUAD)
 
 
-def store_contiguous(height: int, code: Code, *words: Value) -> None:
+def store_contiguous(code: Code, *words: Value) -> None:
     """The inverse; ``step`` bytes between the rows of lanes, each of code.parts vectors."""
     table, first, last, source, step = words
     base = addresses(code, table)
@@ -74,13 +73,13 @@ def store_contiguous(height: int, code: Code, *words: Value) -> None:
     def chunk(i: Value, state: Any) -> Any:
         at = i * code.size_of_real
         top = source + (i - first) / code.parts * step
-        places = [top + k // code.parts * step + k % code.parts * LINE for k in range(height)]
+        places = [top + k // code.parts * step + k % code.parts * LINE for k in range(QUAD)]
         rows = [code.load_as(code.vector, place) for place in places]
         for address, piece in zip(base, out_of_lanes(code, rows), strict=True):
             code.store_as(address + at, piece)
         return state
 
-    code.fori(first, last, chunk, step=height)
+    code.fori(first, last, chunk, step=QUAD)
 
 
 def load_beside(code: Code, table: Value, stride: Value, first: Value, last: Value, target: Value) -> None:
@@ -156,23 +155,22 @@ def store_one(code: Code, *words: Value) -> None:
 
 
 MOVES = Library("moves")
-_load_lines = MOVES.add("load_lines", lambda code, *x: load_contiguous(code.lanes, code, *x))
-_load_quads = MOVES.add("load_quads", functools.partial(load_contiguous, QUAD))
-_store_lines = MOVES.add("store_lines", lambda code, *x: store_contiguous(code.lanes, code, *x))
-_store_quads = MOVES.add("store_quads", functools.partial(store_contiguous, QUAD))
+_load_contiguous = MOVES.add("load_contiguous", load_contiguous)
+_store_contiguous = MOVES.add("store_contiguous", store_contiguous)
 _load_beside, _store_beside = MOVES.add("load_beside", load_beside), MOVES.add("store_beside", store_beside)
 _load_same, _load_scattered = MOVES.add("load_same", load_same), MOVES.add("load_scattered", load_scattered)
 _store_one = MOVES.add("store_one", store_one)
 
 
 @njit(**OPTIONS)
-def aim(zero, operand, itemsize):
-    """Find out how an operand is moved, whose addresses and stride are set, and what to ask for ahead of use."""
-    lanes, table, stride = lanes_of(zero, ()), operand + TABLE, word(operand + STRIDE)
+def aim(zero, operand, itemsize, stride, even):
+    """How an operand is moved whose addresses are set, evenly spaced or not, and what to ask for ahead of use."""
+    lanes, table = lanes_of(zero, ()), operand + TABLE
     start, side = word(table), word(table + 8) - word(table)
-    even = True
-    for lane in range(2, lanes):
-        even = even and word(table + 8 * lane) - start == lane * side
+    if not even:
+        even = True
+        for lane in range(2, lanes):
+            even = even and word(table + 8 * lane) - start == lane * side
     kind, rotation, ahead, step = SCATTERED, 0, 0, 0
     if even and side == 0:
         kind = SAME
@@ -182,6 +180,7 @@ def aim(zero, operand, itemsize):
         kind, rotation, step = CONTIGUOUS, lanes - 1, itemsize // parts_of(zero, ())
         ahead = lanes * side if abs(lanes * side) < NEXT_GROUP else LINES_AHEAD * LINE
     set_word(operand + KIND, kind)
+    set_word(operand + STRIDE, stride)
     set_word(operand + ROTATION, rotation)
     set_word(operand + AHEAD, ahead)
     set_word(operand + STEP, step)
@@ -205,18 +204,13 @@ def load_rows(zero, operand, first, last, target):
     kind, stride, table = word(operand + KIND), word(operand + STRIDE), operand + TABLE
     if first >= last:
         return
-    if kind == CONTIGUOUS:
-        parts, lanes = parts_of(zero, ()), lanes_of(zero, ())
+    if kind == CONTIGUOUS and (last - first) * parts_of(zero, ()) >= QUAD:
+        parts = parts_of(zero, ())
         start, stop = first * parts, last * parts
-        lines = stop - (stop - start) % lanes
-        _load_lines(zero, (table, start, lines, target))
-        if lines < stop and stop - start >= QUAD:
-            quads = stop - (stop - lines) % QUAD
-            _load_quads(zero, (table, lines, quads, target + (lines - start) * LINE))
-            if quads < stop:
-                _load_quads(zero, (table, stop - QUAD, stop, target + (stop - QUAD - start) * LINE))
-        elif lines < stop:
-            _load_scattered(zero, (table, stride, first, last, target))
+        even = stop - (stop - start) % QUAD
+        _load_contiguous(zero, (table, start, even, target))
+        if even < stop:  # the last few again, with some before them
+            _load_contiguous(zero, (table, stop - QUAD, stop, target + (stop - QUAD - start) * LINE))
     elif kind == BESIDE:
         _load_beside(zero, (table, stride, first, last, target))
     elif kind == SAME:
@@ -232,13 +226,10 @@ def store_rows(zero, operand, first, last, source, step, used):
     lanes, parts = lanes_of(zero, ()), parts_of(zero, ())
     start, stop = first * parts, last * parts
     if used == lanes and kind == CONTIGUOUS and stop - start >= QUAD:
-        lines = stop - (stop - start) % lanes
-        _store_lines(zero, (table, start, lines, source, step))
-        if lines < stop:
-            quads = stop - (stop - lines) % QUAD
-            _store_quads(zero, (table, lines, quads, source + (lines - start) // parts * step, step))
-            if quads < stop:
-                _store_quads(zero, (table, stop - QUAD, stop, source + (stop - QUAD - start) // parts * step, step))
+        even = stop - (stop - start) % QUAD
+        _store_contiguous(zero, (table, start, even, source, step))
+        if even < stop:
+            _store_contiguous(zero, (table, stop - QUAD, stop, source + (stop - QUAD - start) // parts * step, step))
     elif used == lanes and kind == BESIDE:
         _store_beside(zero, (table, stride, first, last, source, step))
     else:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from tridiag import elimination as el
-from tridiag.kernels.moves import AHEAD, TABLE, ask, in_lanes, out_of_lanes
+from tridiag.kernels.moves import AHEAD, QUAD, TABLE, ask, in_lanes, out_of_lanes
 from tridiag.kernels.vector import I32, LINE, Code, Complex, Library, Value
 
 
@@ -118,7 +118,7 @@ def eliminate(code: Code, *words: Value) -> Value:
 
 
 def rows_of_lines(code: Code, lines: list[Value]) -> list[Any]:
-    """Real rows of lanes, as many as a cache line has numbers, as rows of entries."""
+    """Real rows of lanes as rows of entries."""
     return lines if code.parts == 1 else [Complex(*lines[k : k + 2]) for k in range(0, len(lines), 2)]
 
 
@@ -127,7 +127,7 @@ def lines_of_rows(code: Code, rows: list[Any]) -> list[Value]:
 
 
 def eliminate_lines(code: Code, *words: Value) -> Value:
-    """`eliminate` where rows are contiguous: a cache line of each lane at a time, from memory through registers.
+    """`eliminate` where rows are contiguous: a few numbers of each lane at a time, from memory through registers.
 
     a and c come from other rows where the matrix is transposed: ``moves``. The pad of row ``low`` is not looked at.
     """
@@ -135,13 +135,14 @@ def eliminate_lines(code: Code, *words: Value) -> Value:
     bases = [[code.word(table + TABLE + 8 * k) for k in range(code.lanes)] for table in tables]
     ahead = [code.word(table + AHEAD) for table in tables]
     outputs = [code.word(output + TABLE + 8 * k) for k in range(code.lanes)]
-    c1, y, height = Rows(code, target, step), Rows(code, target + code.row, step), code.lanes // code.parts
+    c1, y, height = Rows(code, target, step), Rows(code, target + code.row, step), QUAD // code.parts
+    kind = ir.VectorType(code.real, QUAD)
 
     def chunk(i: Value, state: Any) -> Any:
         at, bands = i * (code.parts * code.size_of_real), []
         for base, move, further in zip(bases, moves, ahead, strict=True):
             addresses = [x + (at + move) for x in base]
-            lines = in_lanes(code, [code.load_as(code.vector, address) for address in addresses])
+            lines = in_lanes(code, [code.load_as(kind, address) for address in addresses])
             for address in addresses:
                 code.prefetch(address + further)
             bands.append(rows_of_lines(code, lines))
@@ -165,7 +166,7 @@ def backward_lines(code: Code, *words: Value) -> None:
     """x[i] = y[i] - c'[i] x[i+1], last row first, to contiguous rows of memory."""
     source, step, output, carry_at, first, last = words
     c1, y, carry = Rows(code, source, step), Rows(code, source + code.row, step), Rows(code, carry_at, 0)
-    outputs, height = [code.word(output + TABLE + 8 * k) for k in range(code.lanes)], code.lanes // code.parts
+    outputs, height = [code.word(output + TABLE + 8 * k) for k in range(code.lanes)], QUAD // code.parts
 
     def chunk(i: Value, state: Any) -> Any:
         (x,), rows = state, []

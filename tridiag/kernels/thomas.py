@@ -34,6 +34,7 @@ from tridiag.kernels.moves import (
     KIND,
     LOAD_MASK,
     MOVES,
+    QUAD,
     STRIDE,
     TABLE,
     aim,
@@ -119,26 +120,23 @@ def aim_lanes(zero, job, axes, count, first, used, base, aims, low, high):
     """
     lanes, itemsize = lanes_of(zero, ()), bytes_of_real(zero, ()) * parts_of(zero, ())
     size, inner = TABLE + 8 * lanes, axes + J.AXIS_WORDS * (count - 1)
-    lane = 0
-    while lane < used:
-        index, run = first + lane, used - lane
-        if count > 1:
-            length = field(job, inner)
-            run = min(run, length - index % length)
-        for operand in range(low, high):
-            at = field(job, J.POINTERS + operand) + word(base + 8 * operand)
-            at += offset(job, axes, count, index, operand)
-            step = field(job, inner + 1 + operand) if count > 0 else 0
-            table = aims + operand * size + TABLE + 8 * lane
-            for k in range(run):
-                set_word(table + 8 * k, at + k * step)
-        lane += run
     for operand in range(low, high):
-        target = aims + operand * size
+        pointer, target, stride = field(job, J.POINTERS + operand), aims + operand * size, J.STRIDES + operand
+        step = field(job, inner + 1 + operand) if count > 0 else 0
+        lane, run = 0, used
+        while lane < used and pointer != 0:
+            index, run = first + lane, used - lane
+            if count > 1:
+                length = field(job, inner)
+                run = min(run, length - index % length)
+            at = pointer + word(base + 8 * operand) + offset(job, axes, count, index, operand)
+            for k in range(lane, lane + run):
+                set_word(target + TABLE + 8 * k, at)
+                at += step
+            lane += run
         for k in range(used, lanes):
             set_word(target + TABLE + 8 * k, word(target + TABLE))
-        set_word(target + STRIDE, field(job, J.STRIDES + operand))
-        aim(zero, target, itemsize)
+        aim(zero, target, itemsize, field(job, stride), run == lanes)
 
 
 @njit(**OPTIONS)
@@ -208,12 +206,12 @@ def straight(zero, job, worker, groups):
     The straight sweeps know one way in memory and no masks; the others do the rest, and the ends of a transposed
     matrix, whose bands come from other rows.
     """
-    low, high, lanes = word(worker + LOW), word(worker + HIGH), lanes_of(zero, ())
+    low, high = word(worker + LOW), word(worker + HIGH)
     moved = 1 if field(job, J.FLAGS) & J.TRANSPOSE else 0
     if word(worker + WHOLE) and parts_of(zero, ()) == 1 and all_of_kind(zero, job, worker, groups, BESIDE):
         return low + 1, max(low + 1, high - moved), True
     if word(worker + WHOLE) and groups == 1 and all_of_kind(zero, job, worker, groups, CONTIGUOUS):
-        height = lanes // parts_of(zero, ())
+        height = QUAD // parts_of(zero, ())
         first = low + moved
         return first, first + max(0, high - moved - first) // height * height, False
     return low, low, False
