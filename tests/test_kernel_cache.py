@@ -11,10 +11,12 @@ from typing import Any
 
 import llvmlite.binding
 import pytest
-from helpers import DTYPES
+from helpers import DTYPES, installed
 from processes import run_program, run_together
 
 from tridiag.kernels import cache
+
+needs_jax = pytest.mark.skipif(not installed("jax"), reason="needs jax, which is not installed")
 
 
 def build_triple() -> Any:
@@ -428,6 +430,24 @@ def test_what_one_process_has_compiled_the_next_two_only_read() -> None:
     solve_in_processes(1, *DTYPES)
     for _ in range(2):
         assert solve_in_processes(1, *DTYPES) == [0]
+
+
+WARM = """
+import sys
+import numpy as np, tridiag
+solve = lambda d: tridiag.solve(1.0, 4.0, 1.0, d, backend="numba_thomas")
+if len(sys.argv) > 1:
+    import jax
+    solve = jax.jit(solve)
+print(float(abs(solve(np.full((5, 9), 5.0))[:, 0] - 1).max()) < 1, "numba" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("library", [[], pytest.param(["jax"], marks=needs_jax)], ids=["numpy", "jax"])
+def test_a_process_that_only_reads_kernels_does_not_import_numba(library: list[str]) -> None:
+    """Most of the time to a first solution would be that import."""
+    run_program(WARM, *library)
+    assert run_program(WARM, *library) == "True False"
 
 
 @pytest.mark.slow

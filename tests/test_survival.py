@@ -381,6 +381,36 @@ def test_systems_that_need_pivoting_in_any_memory(name: str, memory: str) -> Non
         assert error(x, system, axis) <= 8
 
 
+# ------------------------------------------------------------------------------------------------ too little memory
+
+SHORT_OF_MEMORY = """
+import resource
+promise = {"False": False, "True": True, "auto": "auto"}[sys.argv[2]]
+b, d = np.full((9, 500_000), 4.0), np.ones((9, 500_000))
+out = np.empty_like(d)
+def call(n):
+    return tridiag.solve(1.0, b[:, :n], 1.0, d[:, :n], backend=sys.argv[1], out=out[:, :n], pivoting=promise)
+call(100)
+used = 4096 * int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**23, -1))
+try:
+    call(500_000)
+    print("solved")
+except MemoryError:
+    print("MemoryError")
+resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+print(abs(call(500_000)[:, 50:-50] - 1 / 6).max() < 1e-9)
+"""
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/statm").exists(), reason="needs a limit of memory, as Linux has")
+@pytest.mark.parametrize("promise", ["False", "True", "auto"])
+@any_kernel
+def test_memory_that_runs_out(name: str, promise: str) -> None:
+    """A kernel that gets no memory for the rows that it keeps says so; the process lives on, and solves again."""
+    assert run(SHORT_OF_MEMORY, name, promise) == "MemoryError\nTrue"
+
+
 # ------------------------------------------------------------------------------------------- more than 2^31 entries
 
 ROWS_OF_MANY = 64

@@ -15,6 +15,7 @@ import numpy as np
 
 from tridiag.arrays import library_of
 from tridiag.kernels import job as J
+from tridiag.kernels.cache import Kernel, obtain
 from tridiag.layout import Job, job
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
@@ -28,12 +29,20 @@ class Factors(NamedTuple):
     status: np.ndarray[Any, Any]
 
 
-@functools.cache
-def compiled(dtype: str, many: bool) -> Any:
-    """The compiled kernel for a dtype; its ``address`` is that of a C function."""
-    from tridiag.kernels.thomas import build
+def kernel_name(dtype: str, many: bool) -> str:
+    return f"thomas_{'many' if many else 'own'}_{dtype}"
 
-    return build(dtype, many)
+
+@functools.cache
+def compiled(dtype: str, many: bool) -> Kernel:
+    """The compiled kernel for a dtype."""
+
+    def build() -> Any:
+        from tridiag.kernels import thomas
+
+        return thomas.build(dtype, many)
+
+    return obtain(kernel_name(dtype, many), build)
 
 
 @functools.cache
@@ -56,6 +65,8 @@ def run(operands: list[Any], form: Form, dtype: np.dtype[Any], flags: int = 0, *
     for name, array in arrays.items():
         words[getattr(J, name)] = address(array)
     kernel(plan.dtype, plan.many)(address(words), plan.helpers)
+    if words[J.NEXT] < words[J.ITEMS]:  # no thread has claimed the last item
+        raise MemoryError("no memory for the rows that the elimination keeps; solve fewer or shorter systems at a time")
     return plan
 
 

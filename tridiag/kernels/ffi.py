@@ -6,28 +6,25 @@ metadata extension, before any data.
 
 from __future__ import annotations
 
-from llvmlite import ir
 from numba import cfunc, njit, types
-from numba.extending import intrinsic
 
 from tridiag.kernels import job as J
-from tridiag.kernels.memory import I64, ask_for_huge_pages, free, half_word, malloc, set_half_word, set_word, word
+from tridiag.kernels.cache import PREFIX
+from tridiag.kernels.memory import (
+    ask_for_huge_pages,
+    c_function,
+    call_task,
+    free,
+    half_word,
+    malloc,
+    set_half_word,
+    set_word,
+    word,
+)
 
 EXTENSION, ARGUMENTS, RESULTS, ATTRIBUTES = 8, 72, 112, 160  # in XLA_FFI_CallFrame
 DATA = 24  # in XLA_FFI_Buffer
 METADATA = 1  # XLA_FFI_Extension_Metadata
-
-
-@intrinsic
-def call_kernel(typing, function, job, helpers):
-    """((void (*)(int64, int64)) function)(job, helpers)"""
-
-    def generate(context, builder, signature, args):
-        kind = ir.FunctionType(ir.VoidType(), [I64, I64]).as_pointer()
-        builder.call(builder.inttoptr(args[0], kind), [args[1], args[2]])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), generate
 
 
 @njit
@@ -50,15 +47,18 @@ def buffer(frame, list_at, k):
     return word(word(word(frame + list_at) + 8 * k) + DATA)
 
 
-def build_handler(kernel: int):
-    """The handler around the kernel at an address. Operands a, b, c, d, perhaps where.
+def build(kernel: str):
+    """The handler around the kernel of that name. Operands a, b, c, d, perhaps where.
 
     Its attribute: the words of the job, the helpers, the bytes of the result, or 0 where that is no fresh memory.
     """
 
-    def handler(frame):
+    run = types.ExternalFunction(PREFIX + kernel, types.void(types.int64, types.int64))
+
+    @njit
+    def solve(frame, zero):
         if only_metadata(frame):
-            return 0
+            return
         attribute = word(word(frame + ATTRIBUTES))
         words, source = word(attribute + 8) - 2, word(attribute + 16)
         job = malloc(types.uint64(8 * words))
@@ -72,8 +72,13 @@ def build_handler(kernel: int):
         result = buffer(frame, RESULTS, 0)
         set_word(job + 8 * (J.POINTERS + 5), result)
         ask_for_huge_pages(result, word(source + 8 * (words + 1)))
-        call_kernel(kernel, job, word(source + 8 * words))
+        run(job, word(source + 8 * words))
         free(job)
+
+    whole = c_function(solve, "tridiag_handler")
+
+    def handler(frame):
+        call_task(whole(0), frame)  # as in `thomas.build`
         return 0
 
     return cfunc(types.int64(types.int64), error_model="numpy")(handler)

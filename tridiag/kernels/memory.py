@@ -166,6 +166,8 @@ def start(function, job, helpers):
     """Start helpers; fewer may start, which only slows the job down. Returns the block that `finish` takes."""
     handles = malloc(types.uint64(8 * MOST_THREADS + 8))
     started = 0
+    if handles == 0:
+        return handles
     for _ in range(min(helpers, MOST_THREADS)):
         if _create(handles + 8 + 8 * started, 0, function, job) == 0:
             started += 1
@@ -175,6 +177,8 @@ def start(function, job, helpers):
 
 @njit
 def finish(handles):
+    if handles == 0:
+        return
     for k in range(word(handles)):
         _join(word(handles + 8 + 8 * k), 0)
     free(handles)

@@ -12,7 +12,6 @@ from numba import cfunc, njit, types
 
 from tridiag.elimination import REFINE_STEPS
 from tridiag.kernels import job as J
-from tridiag.kernels import source_hash
 from tridiag.kernels.memory import (
     c_function,
     call_task,
@@ -759,6 +758,8 @@ def hire(zero, job):
     for size in sizes:
         total += size
     memory = malloc(types.uint64(total + LINE))
+    if memory == 0:
+        return 0
     worker = aligned(memory)
     set_word(worker + MEMORY, memory)
     at = worker + aligned(WORDS)
@@ -783,6 +784,8 @@ def dismiss(worker):
 def work_own(job, zero):
     """Claim items until none is left; called by every thread of a job."""
     worker = hire(zero, job)
+    if worker == 0:
+        return
     width, matrices, tiles = field(job, J.LANES), field(job, J.MATRICES), field(job, J.TILES)
     while True:
         run = fetch_add(job, 1)
@@ -797,6 +800,8 @@ def work_own(job, zero):
 def work_many(job, zero):
     """The same where matrices have many right sides, or are only factored."""
     worker, flags = hire(zero, job), field(job, J.FLAGS)
+    if worker == 0:
+        return
     width, matrices, chunks = field(job, J.LANES), field(job, J.MATRICES), field(job, J.CHUNKS)
     tiles, right_sides, shared = field(job, J.TILES), field(job, J.RIGHT_SIDES), field(job, J.SHARED)
     while True:
@@ -823,6 +828,9 @@ def work_many(job, zero):
 own_task, many_task = c_function(work_own, "tridiag_own"), c_function(work_many, "tridiag_many")
 
 
+FAILED = -1
+
+
 @njit(**OPTIONS)
 def prepare_shared(job, zero):
     """Factor the few matrices that many right sides share, before any right side; returns memory to free."""
@@ -833,9 +841,14 @@ def prepare_shared(job, zero):
     if flags & J.FACTORING == 0:
         side = bytes_of_real(zero, ()) * parts_of(zero, ())
         memory = malloc(types.uint64(matrices * (3 * n * side + 1)))
+        if memory == 0:
+            return FAILED
         set_word(job + 8 * J.FACTORS, memory)
         set_word(job + 8 * J.CERTIFIED, memory + matrices * 3 * n * side)
     worker = hire(zero, job)
+    if worker == 0:
+        free(memory)
+        return FAILED
     factor_shared(zero, job, worker)
     dismiss(worker)
     return memory
@@ -844,36 +857,39 @@ def prepare_shared(job, zero):
 define = definition(MOVES, SWEEPS)
 
 
+@njit(**OPTIONS)
+def run_own(job, zero):
+    define(zero)
+    handles = start(own_task(zero), job, field(job, J.HELPERS))
+    call_task(own_task(zero), job)
+    finish(handles)
+
+
+@njit(**OPTIONS)
+def run_many(job, zero):
+    define(zero)
+    memory = prepare_shared(job, zero)
+    if memory == FAILED:
+        return
+    handles = start(many_task(zero), job, field(job, J.HELPERS))
+    call_task(many_task(zero), job)
+    finish(handles)
+    if memory != 0:
+        free(memory)
+
+
+own_job, many_job = c_function(run_own, "tridiag_run_own"), c_function(run_many, "tridiag_run_many")
+
+
 def build(dtype: str, many: bool):
-    """The C function void run(job, helpers) for a dtype, compiled or read from Numba's disk cache.
+    """The C function void run(job, helpers) for a dtype.
 
     Two kernels, for jobs of one right side a matrix and for all other jobs, so that a first solve waits for one only.
     """
-    zero, salt = np.zeros((), dtype)[()], source_hash()
+    zero, whole = np.zeros((), dtype)[()], many_job if many else own_job
 
-    def run_own(job, helpers):
-        if salt == 0:  # closed over, so that an edited kernel is never taken from the cache
-            return
-        define(zero)
-        handles = start(own_task(zero), job, helpers)
-        call_task(own_task(zero), job)
-        finish(handles)
+    def run(job, helpers):
+        set_word(job + 8 * J.HELPERS, helpers)
+        call_task(whole(zero), job)  # which cannot raise: the code needs nothing of Numba's runtime
 
-    def run_many(job, helpers):
-        if salt == 0:
-            return
-        define(zero)
-        memory = prepare_shared(job, zero)
-        handles = start(many_task(zero), job, helpers)
-        call_task(many_task(zero), job)
-        finish(handles)
-        if memory != 0:
-            free(memory)
-
-    run = run_many if many else run_own
-    run.__qualname__ = run.__name__ = f"{run.__name__}_{dtype}"
-    signature = types.void(types.int64, types.int64)
-    try:
-        return cfunc(signature, cache=True, error_model="numpy")(run)
-    except RuntimeError:  # nowhere to keep a cache: compile every time
-        return cfunc(signature, error_model="numpy")(run)
+    return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)

@@ -10,9 +10,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from tridiag.backends.numba_thomas import compiled
+from tridiag.backends.numba_thomas import compiled, kernel_name
 from tridiag.kernels import source_hash
-from tridiag.kernels.ffi import build_handler
+from tridiag.kernels.cache import Kernel, obtain
 from tridiag.layout import job
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
@@ -24,13 +24,26 @@ _alive: dict[str, Any] = {}  # the handlers registered with XLA
 _lock = threading.Lock()
 
 
+def handler(dtype: str, many: bool) -> Kernel:
+    """The compiled handler for a dtype; the kernel that it calls is there before it."""
+    compiled(dtype, many)
+    name = kernel_name(dtype, many)
+
+    def build() -> Any:
+        from tridiag.kernels import ffi
+
+        return ffi.build(name)
+
+    return obtain(f"xla_{name}", build)
+
+
 def target(dtype: str, many: bool) -> str:
     """The name of the FFI handler for a dtype, registered at its first use."""
     # a compiled program kept on disk must not meet another layout of the job
     name = f"tridiag_thomas_{'many' if many else 'own'}_{dtype}_{source_hash():x}"
     with _lock:
         if name not in _alive:
-            _alive[name] = build_handler(compiled(dtype, many).address)
+            _alive[name] = handler(dtype, many)
             capsule = jax.ffi.pycapsule(_alive[name].address)
             jax.ffi.register_ffi_target(name, capsule, platform="cpu", api_version=1)
     return name
