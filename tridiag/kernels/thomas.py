@@ -378,15 +378,30 @@ def store_solution(zero, job, worker, group, source, step, used, dead):
 
 
 @njit(**OPTIONS)
-def solve_own(zero, job, worker, first, used):
-    """A tile of systems, each with its own matrix and one right side."""
+def advance(zero, job, worker, groups, systems):
+    """Point a tile at the systems behind those before, along the only batch axis."""
+    lanes = lanes_of(zero, ())
+    for group in range(groups):
+        for operand in range(OPERANDS):
+            step = systems * field(job, J.AXES + 1 + operand)
+            table = operand_of(zero, group_aims(zero, worker, group), operand) + TABLE
+            for lane in range(lanes):
+                set_word(table + 8 * lane, word(table + 8 * lane) + step)
+
+
+@njit(**OPTIONS)
+def solve_own(zero, job, worker, first, used, follows):
+    """A tile of systems, each with its own matrix and one right side; ``follows``: behind the tile before."""
     lanes, row, only_hard = lanes_of(zero, ()), bytes_of_row(zero, ()), pivots_all(job)
     groups = (used + lanes - 1) // lanes
     axes = field(job, J.MATRIX_AXES)
-    for group in range(groups):
-        count = min(lanes, used - group * lanes)
-        aims = group_aims(zero, worker, group)
-        aim_lanes(zero, job, J.AXES, axes, first + group * lanes, count, word(worker + NO_OFFSETS), aims, 0, OPERANDS)
+    if follows and used == groups * lanes and axes == 1:
+        advance(zero, job, worker, groups, used)
+    else:
+        for group in range(groups):
+            at, count = first + group * lanes, min(lanes, used - group * lanes)
+            aims = group_aims(zero, worker, group)
+            aim_lanes(zero, job, J.AXES, axes, at, count, word(worker + NO_OFFSETS), aims, 0, OPERANDS)
     read_mask(zero, job, worker, groups)
     if not only_hard:
         sweep_down(zero, job, worker, groups)
@@ -791,8 +806,9 @@ def work_own(job, zero):
         run = fetch_add(job, 1)
         if run >= field(job, J.ITEMS):
             break
-        for first in range(run * tiles * width, min(matrices, (run + 1) * tiles * width), width):
-            solve_own(zero, job, worker, first, min(width, matrices - first))
+        begin = run * tiles * width
+        for first in range(begin, min(matrices, begin + tiles * width), width):
+            solve_own(zero, job, worker, first, min(width, matrices - first), first > begin)
     dismiss(worker)
 
 
