@@ -85,6 +85,7 @@ from tridiag.kernels.vector import LINE, OPTIONS, definition, entry, turn, unit
 A_, B_, C_, WHERE_, D_, X_ = range(6)  # the operands, in the order of a job
 OPERANDS = 6
 BLOCK = 64  # rows eliminated at a time
+EARLY = 32  # rows after which a tile is looked at for lanes that may go on
 
 # the words of a worker, byte offsets: the addresses of its scratch memory
 (
@@ -333,14 +334,14 @@ def substitute_hard(zero, job, worker, group, lanes):
     right, iterate, rest = tile + RIGHT * plane, tile + ITERATE * plane, tile + REST * plane
     periodic = field(job, J.FLAGS) & J.PERIODIC != 0
     x = operand_of(zero, group_aims(zero, worker, group), X_)
-    right_side(zero, job, worker, group, low, low + rows, right, mask, step)
-    MERGE(zero, (iterate, row, right, row, -1, rows))
+    right_side(zero, job, worker, group, low, low + rows, iterate, mask, step)
     if periodic:
         SUBSTITUTE_CYCLIC(zero, (tile, rows, swaps, mask, step, iterate, x))
     else:
         SUBSTITUTE_PIVOTED(zero, (tile, rows, swaps, mask, step, iterate, x, low))
     if field(job, J.PROMISE) != J.AUTO:
         return iterate
+    right_side(zero, job, worker, group, low, low + rows, right, mask, step)
     errors = word(worker + ERRORS)
     again = JUDGE(zero, (tile, rows, 1, errors)) & lanes
     for _ in range(REFINE_STEPS):
@@ -403,23 +404,22 @@ def solve_own(zero, job, worker, first, used, follows):
             aims = group_aims(zero, worker, group)
             aim_lanes(zero, job, J.AXES, axes, at, count, word(worker + NO_OFFSETS), aims, 0, OPERANDS)
     read_mask(zero, job, worker, groups)
-    if not only_hard:
-        sweep_down(zero, job, worker, groups)
-        if sweep_up(zero, job, worker, groups, used):
-            return
+    if not only_hard and sweep_down(zero, job, worker, groups, used) and sweep_up(zero, job, worker, groups, used):
+        return
     rows, step = word(worker + HIGH) - word(worker + LOW), 2 * row * groups
     for group in range(groups):
         count = min(lanes, used - group * lanes)
         hard, dead = hard_lanes(zero, job, word(word(worker + GOOD) + 8 * group), count)
+        every = (1 << count) - 1
         if only_hard:
-            hard, dead = (1 << count) - 1, 0
+            hard, dead = every, 0
         source = word(worker + Y) + step + (2 * group + 1) * row
         if hard != 0:
             at = first + group * lanes
             singular = eliminate_hard(zero, job, worker, group, at, hard)
             dead |= singular
             solution = substitute_hard(zero, job, worker, group, hard) if rows > 0 else source
-            if only_hard:
+            if hard == every:
                 store_solution(zero, job, worker, group, solution, row, count, dead)
                 continue
             MERGE(zero, (source, step, solution, row, hard, rows))
@@ -444,8 +444,8 @@ def tell_dead(job, first, dead):
 
 
 @njit(**OPTIONS)
-def sweep_down(zero, job, worker, groups):
-    """c' and y' of all rows of a tile, and the certificates."""
+def sweep_down(zero, job, worker, groups, used):
+    """c' and y' of all rows of a tile, and the certificates; gives up and returns False when no lane has one left."""
     lanes, row, low, high = lanes_of(zero, ()), bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
     y, step = word(worker + Y), 2 * row * groups
     ZERO(zero, (y, row, 2 * groups))
@@ -453,11 +453,26 @@ def sweep_down(zero, job, worker, groups):
         set_word(word(worker + GOOD) + 8 * group, (1 << 2 * lanes) - 1)
     first, last, beside = straight(zero, job, worker, groups)
     eliminate_blocks(zero, job, worker, groups, low, first)
-    if last > first:
-        eliminate_straight(zero, job, worker, groups, first, last, beside)
+    for i in range(first, last, EARLY):
+        eliminate_straight(zero, job, worker, groups, i, min(i + EARLY, last), beside)
+        if hopeless(zero, job, worker, groups, used):
+            return False
     eliminate_blocks(zero, job, worker, groups, last, high)
     for group in range(groups):  # the pad of the last row is not to be seen again
         ZERO(zero, (y + (high - low) * step + 2 * group * row, row, 1))
+    return not hopeless(zero, job, worker, groups, used)
+
+
+@njit(**OPTIONS)
+def hopeless(zero, job, worker, groups, used):
+    """Whether every system of a tile is to be pivoted."""
+    lanes = lanes_of(zero, ())
+    for group in range(groups):
+        count = min(lanes, used - group * lanes)
+        hard, _ = hard_lanes(zero, job, word(word(worker + GOOD) + 8 * group), count)
+        if hard != (1 << count) - 1:
+            return False
+    return True
 
 
 @njit(**OPTIONS)
