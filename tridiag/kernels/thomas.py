@@ -191,10 +191,13 @@ def view(zero, job, worker, aims, band, i0, i1, copied):
 
 @njit(**OPTIONS)
 def all_of_kind(zero, job, worker, groups, kind):
-    """Whether all bands of a tile, and the solution, lie in memory in one way."""
+    """Whether all bands of a tile, and the solution, lie in memory in one way, each group beside the one before."""
+    row = bytes_of_row(zero, ())
     for group in range(groups):
         for k in (A_, B_, C_, D_, X_):
-            if word(operand_of(zero, group_aims(zero, worker, group), k) + KIND) != kind:
+            first = operand_of(zero, group_aims(zero, worker, 0), k)
+            here = operand_of(zero, group_aims(zero, worker, group), k)
+            if word(here + KIND) != kind or word(here + TABLE) != word(first + TABLE) + group * row:
                 return False
     return True
 
