@@ -129,6 +129,86 @@ def test_hessian(backend):
 
 
 @on_jax
+@pytest.mark.parametrize("inner", [ALL, (1, 3)], ids=str)
+def test_second_order_in_every_mix_of_modes(backend, inner):
+    """With constant directions, of which reverse over forward differentiates none."""
+    arguments = systems(N)
+    directions = [jnp.cos(x) for x in systems(N, seed=1)]
+    chosen = tuple(directions[k] for k in inner)
+
+    def products(function):
+        """Hessian times the directions."""
+
+        def some(x):
+            full = dict(enumerate(arguments)) | dict(zip(inner, x, strict=True))
+            return loss(function)(*full.values())
+
+        x = tuple(arguments[k] for k in inner)
+        return (
+            jax.jvp(jax.grad(some), (x,), (chosen,))[1],
+            jax.grad(lambda x: jax.jvp(some, (x,), (chosen,))[1])(x),
+            jax.grad(lambda x: sum(jnp.vdot(u, v) for u, v in zip(jax.grad(some)(x), chosen, strict=True)))(x),
+            jax.jvp(lambda x: jax.jvp(some, (x,), (chosen,))[1], (x,), (chosen,))[1],
+        )
+
+    found, wanted = jax.jit(lambda: products(by(backend)))(), products(dense_solve)
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+
+
+@on_jax
+def test_gradients_of_the_weights_of_a_gradient(backend):
+    """A derivative that reaches the adjoint solve through its right side alone."""
+    arguments, weights = systems(N), jnp.arange(1.0, N + 1)
+
+    def outer(function):
+        def inner(weights):
+            return jax.grad(lambda *x: jnp.vdot(weights, function(*x)), ALL)(*arguments)
+
+        return jax.grad(lambda weights: sum(jnp.sin(x).sum() for x in inner(weights)))
+
+    np.testing.assert_allclose(jax.jit(outer(by(backend)))(weights), outer(dense_solve)(weights), rtol=1e-9)
+
+
+@on_jax
+def test_a_solve_transposes_as_a_linear_function_of_its_right_side(backend):
+    a, b, c, d = systems(M, N)
+    turned = jax.jit(lambda g: jax.linear_transpose(lambda d: by(backend)(a, b, c, d), d)(g)[0])
+    np.testing.assert_allclose(turned(d), dense_solve(a, b, c, d, transpose=True), rtol=1e-10)
+
+
+@factors
+@pytest.mark.parametrize("options", [{}, {"transpose": True}], ids=str)
+def test_a_backend_may_compute_the_whole_rule_in_one_pass(backend, options, monkeypatch):
+    """`adjoint` of a backend takes the place of the solve and the three products, where no entry is shared."""
+    rows = "...ji,...j->...i" if options else "...ij,...j->...i"
+
+    @jax.named_scope("the four at once")
+    def adjoint(entries, g, x, form):
+        *entries, where = entries
+        w = dense_solve(*entries, g, transpose=not form.transpose, where=where)
+        product = jax.vjp(lambda *v: jnp.einsum(rows, matrix(*v, where=where), x), *entries)[1]
+        return w, *product(-w)
+
+    monkeypatch.setattr(backend.entry.module(), "adjoint", adjoint, raising=False)
+    where = jnp.arange(N) != 2
+    solve, right = (functools.partial(f, where=where, **options) for f in (by(backend), dense_solve))
+    a, b, c, d = arguments = systems(3, M, N)
+    each = jax.jit(jax.vmap(jax.grad(loss(solve), ALL)))
+    wanted = jax.vmap(jax.grad(loss(lambda *x: jnp.where(where, right(*x), 0)), ALL))(*arguments)
+    for x, y in zip(each(*arguments), wanted, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+
+    def in_one_pass(function, *arguments):
+        return "the four at once" in jax.jit(function).lower(*arguments).compile().as_text()
+
+    assert in_one_pass(each, *arguments)
+    assert not in_one_pass(jax.grad(loss(solve), ALL), a[0], b[0], c[0], d)
+    assert not in_one_pass(jax.vmap(jax.grad(loss(solve), ALL), (None, None, None, 0)), a[0], b[0], c[0], d)
+    assert not in_one_pass(jax.grad(loss(solve), (1, 3)), *arguments)
+
+
+@on_jax
 def test_jacobians_forward_and_reverse_agree(backend):
     arguments = systems(N)
     forward = jax.jit(jax.jacfwd(by(backend), ALL))(*arguments)

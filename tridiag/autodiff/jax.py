@@ -1,22 +1,32 @@
 """The derivative rule for JAX: `lax.custom_linear_solve` around any backend, batched once by `custom_vmap`.
 
-The backend gets the diagonals as they are, and so the forward program is the backend alone; the product with the
-matrix, from which JAX derives everything, gets them with every missing coupling cut by a select: its gradient is
-exactly zero.
+The tangent y of x solves A y = d' - A' x. That is linear in d', a', b' and c' together: one linear system,
+
+    A y + A' x = d',   a' = a',   b' = b',   c' = c',
+
+whose transpose is the whole rule at once, w = A^-T g and -w_i x_{i-1}, -w_i x_i, -w_i x_{i+1}. So a backend may compute
+the four in one pass. `custom_linear_solve` by itself takes them apart, hence the `jax.custom_jvp` around it. All other
+orders and modes JAX derives from the products with the matrix.
+
+The backend gets the arrays as they are, and so the forward program is the backend alone; the products get the diagonals
+with every missing coupling cut by a select: its gradient is exactly zero.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.custom_derivatives import SymbolicZero
 
 from tridiag.backends import BACKENDS, Backend
 from tridiag.factorization import Factorization
 from tridiag.libraries.jax import Operations as ops
+from tridiag.libraries.jax import left_to_compiler, vary_alike
 from tridiag.prepare import Call
 from tridiag.rows import Matrix, bands, multiply
 from tridiag.shapes import Form
@@ -34,21 +44,12 @@ def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> 
 
 def differentiable(matrix: Matrix, d: Any, factors: Any, form: Form, name: str) -> Any:
     """x with its derivatives in a, b, c and d."""
-    diagonals = bands(ops, matrix, form)
-    d = jnp.broadcast_to(d, form.shape)
-    if matrix[3] is not None:
-        d = jnp.where(matrix[3], d, 0)
-    fixed = lax.stop_gradient((matrix, fit(factors, form)))
+    matrix, factors, d = vary_alike((matrix, fit(factors, form), jnp.broadcast_to(d, form.shape)))
+    function = left_to_compiler(functools.partial(solution, form, name), (matrix, d))
+    return function(matrix, factors, d)
 
-    def run(form: Form, r: Any) -> Any:
-        return batched(form, name, *map(jax.tree.structure, fixed))(*jax.tree.leaves(fixed), r)
 
-    return lax.custom_linear_solve(
-        lambda x: multiply(ops, diagonals, x, form),
-        d,
-        lambda _, r: run(form, r),
-        lambda _, r: run(form._replace(transpose=not form.transpose, overwrite_d=False), r),
-    )
+compiled = jax.jit(differentiable, static_argnums=(3, 4))
 
 
 def fit(factors: Any, form: Form) -> Any:
@@ -60,35 +61,138 @@ def fit(factors: Any, form: Form) -> Any:
     return rest._replace(pivots=pivots)
 
 
-compiled = jax.jit(differentiable, static_argnums=(3, 4))
+def inverse(form: Form, name: str, matrix: Matrix, factors: Any, d: Any) -> Any:
+    """A^-1 d, which is 0 in rows that are taken out."""
+    return lax.custom_linear_solve(
+        lambda x: product(matrix, x, form),
+        d,
+        lambda _, r: run("solve", form, name, matrix, factors, r),
+        lambda _, r: run("solve", transposed(form), name, matrix, factors, r),
+    )
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def product(matrix: Matrix, x: Any, form: Form) -> Any:
+    """A x, which is 0 in rows that are taken out; linear in the diagonals too.
+
+    Jitted, because JAX derives much from it and keeps what it derived.
+    """
+    y = multiply(ops, bands(ops, matrix, form), x, form)
+    return y if matrix[3] is None else jnp.where(matrix[3], y, 0)
+
+
+def transposed(form: Form) -> Form:
+    return form._replace(transpose=not form.transpose, overwrite_d=False)
+
+
+solution = jax.custom_jvp(inverse, nondiff_argnums=(0, 1))
+
+
+@functools.partial(solution.defjvp, symbolic_zeros=True)
+def tangent(form: Form, name: str, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    matrix, factors, d = primals
+    (*changes, _), _, d_dot = tangents
+    if any(isinstance(t, SymbolicZero) or (t.shape, t.dtype) != (d.shape, d.dtype) for t in changes):
+        return tangent_apart(form, name, primals, tangents)
+    x = solution(form, name, *primals)
+    d_dot = jnp.zeros_like(d) if isinstance(d_dot, SymbolicZero) else d_dot
+    return x, joint(form._replace(overwrite_d=False), name, matrix, factors, x, [d_dot, *changes])
+
+
+def tangent_apart(form: Form, name: str, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """Where an entry is shared or does not change: as JAX derives it."""
+    leaves, tree = jax.tree.flatten(primals)
+    dots = jax.tree.leaves(tangents)
+    live = [k for k, t in enumerate(dots) if not isinstance(t, SymbolicZero)]
+
+    def function(*some: Any) -> Any:
+        full = dict(enumerate(leaves)) | dict(zip(live, some, strict=True))
+        return inverse(form, name, *jax.tree.unflatten(tree, full.values()))
+
+    return jax.jvp(function, [leaves[k] for k in live], [dots[k] for k in live])
+
+
+def joint(form: Form, name: str, matrix: Matrix, factors: Any, x: Any, right: list[Any]) -> Any:
+    """y of the one linear system, from d', a', b' and c'; these are stacked, which slices undo at no cost."""
+    where = matrix[3]
+
+    def system(unknown: Any) -> Any:
+        y, *changes = unstack(unknown)
+        return stack([product(matrix, y, form) + product((*changes, where), x, form), *changes])
+
+    def forward(_: Any, right: Any) -> Any:
+        r, *changes = unstack(right)
+        r = r - product((*changes, where), x, form)
+        return stack([run("solve", form, name, matrix, factors, r), *changes])
+
+    def backward(_: Any, right: Any) -> Any:
+        g, *rest = unstack(right)
+        w, *cotangents = run("adjoint", form, name, matrix, factors, g, x)
+        return stack([w, *(u + v for u, v in zip(rest, cotangents, strict=True))])
+
+    return unstack(lax.custom_linear_solve(system, stack(right), forward, backward))[0]
+
+
+def stack(parts: list[Any]) -> Any:
+    """As `jnp.stack`, whose result `vmap` would turn."""
+    return lax.concatenate([lax.expand_dims(x, [0]) for x in parts], 0)
+
+
+def unstack(x: Any) -> list[Any]:
+    return [lax.index_in_dim(x, k, keepdims=False) for k in range(x.shape[0])]
+
+
+def solve_once(form: Form, name: str, matrix: Matrix, factors: Any, d: Any) -> Any:
+    return BACKENDS[name].module().solve(matrix, d, form, None, factors)[0]
+
+
+def adjoint(form: Form, name: str, matrix: Matrix, factors: Any, g: Any, x: Any) -> Any:
+    """w = A^-T g and the cotangents of a, b and c, all of the shape of x."""
+    module = BACKENDS[name].module()
+    if hasattr(module, "adjoint") and factors is None and form.matrix_shape == form.shape:
+        return module.adjoint(matrix, g, x, form)
+    w = solve_once(transposed(form), name, matrix, factors, g)
+    *entries, where = (v if v is None else jnp.broadcast_to(v, form.shape) for v in matrix)
+    pull = jax.vjp(lambda *v: product((*v, where), x, form), *entries)[1]
+    return w, *pull(-w)
+
+
+VERBS: dict[str, Callable[..., Any]] = {"solve": solve_once, "adjoint": adjoint}
+
+
+def run(verb: str, form: Form, name: str, matrix: Matrix, factors: Any, *arrays: Any) -> Any:
+    """A verb of the backend, without derivatives."""
+    fixed = matrix, factors
+    return batched(verb, form, name, *map(jax.tree.structure, fixed))(*jax.tree.leaves(fixed), *arrays)
 
 
 @functools.lru_cache(4096)
-def batched(form: Form, name: str, matrix_tree: Any, factors_tree: Any) -> Any:
-    """The backend as a function of flat arrays; `vmap` adds a leading axis, of length 1 where an array is shared."""
-    size = matrix_tree.num_leaves
+def batched(verb: str, form: Form, name: str, matrix_tree: Any, factors_tree: Any) -> Any:
+    """The verb as a function of flat arrays; `vmap` adds a leading axis, of length 1 where an array is shared."""
+    size, end = matrix_tree.num_leaves, matrix_tree.num_leaves + factors_tree.num_leaves
 
     def call(*leaves: Any) -> Any:
         matrix = jax.tree.unflatten(matrix_tree, leaves[:size])
-        factors = jax.tree.unflatten(factors_tree, leaves[size:-1])
-        return BACKENDS[name].module().solve(matrix, leaves[-1], form, None, factors)[0]
+        factors = jax.tree.unflatten(factors_tree, leaves[size:end])
+        return VERBS[verb](form, name, matrix, factors, *leaves[end:])
 
     function = jax.custom_batching.custom_vmap(call)
 
     @function.def_vmap
     def rule(length: int, is_batched: Any, *leaves: Any) -> Any:
-        parts = jax.tree.unflatten(factors_tree, range(size, len(leaves) - 1))
+        parts = jax.tree.unflatten(factors_tree, range(size, end))
         after_rows = set(jax.tree.leaves(parts.pivots)) if parts is not None else set()  # stacked rows stay in front
         leaves = tuple(
             lift(x, bool(b), k in after_rows) for k, (x, b) in enumerate(zip(leaves, is_batched, strict=True))
         )
-        shared = not any(is_batched[:-1])
+        shared = not any(is_batched[:end])
         wider = form._replace(
             shape=(length, *form.shape),
             matrix_shape=(1 if shared else length, *form.matrix_shape),
             axis=form.axis + 1,
         )
-        return batched(wider, name, matrix_tree, factors_tree)(*leaves), True
+        found = batched(verb, wider, name, matrix_tree, factors_tree)(*leaves)
+        return found, jax.tree.map(lambda _: True, found)
 
     return function
 
@@ -101,15 +205,13 @@ def lift(x: Any, is_batched: bool, after_rows: bool) -> Any:
 
 
 def slogdet(call: Call, backend: Backend) -> Any:
-    function = backend.module().slogdet
-    return (
-        function(call.matrix, call.form) if call.traced else jax.jit(function, static_argnums=1)(call.matrix, call.form)
-    )
+    function, matrix = backend.module().slogdet, vary_alike(call.matrix)
+    return function(matrix, call.form) if call.traced else jax.jit(function, static_argnums=1)(matrix, call.form)
 
 
 def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
     """Factors and status; under "auto" and True the status comes with the elimination."""
-    fixed = lax.stop_gradient(call.matrix)
+    fixed = lax.stop_gradient(vary_alike(call.matrix))
     function = make_factors if call.traced else jax.jit(make_factors, static_argnums=(1, 2))
     return function(fixed, call.form, backend.name)
 

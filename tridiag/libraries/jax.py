@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -142,3 +144,33 @@ def device(entries: Sequence[Entry], settings: Any) -> str:
 
 def traced(entries: Sequence[Entry]) -> bool:
     return any(platform == TRACED for *_, platform in entries)
+
+
+def varying(x: Any) -> frozenset[Any]:
+    """The axes of `shard_map` over which an array varies."""
+    kind = jax.typeof(x)
+    return kind.mat.varying if hasattr(kind, "mat") else kind.vma
+
+
+def vary_alike(arrays: Any) -> Any:
+    """The arrays, all of them varying over the axes of `shard_map` over which any does."""
+    axes = frozenset().union(*map(varying, jax.tree.leaves(arrays)))
+
+    def cast(x: Any) -> Any:
+        missing = axes - varying(x)
+        return lax.pcast(x, tuple(missing), to="varying") if missing else x
+
+    return jax.tree.map(cast, arrays)
+
+
+def left_to_compiler(function: Any, arrays: Any) -> Any:
+    """The function; the axes of meshes that are part of types are the compiler's inside, as those of any other mesh.
+
+    Its result is sharded as a sum of the arrays is.
+    """
+    leaves = jax.tree.leaves(arrays)
+    axes = {axis for x in leaves for axis in jax.typeof(x).sharding.mesh.explicit_axes}
+    if not axes:
+        return function
+    total = jax.typeof(functools.reduce(operator.add, leaves))
+    return jax.sharding.auto_axes(function, axes=tuple(axes), out_sharding=total.sharding)
