@@ -39,6 +39,13 @@ def custom_calls(program: str) -> list[str]:
     return [line for line in program.splitlines() if " custom-call(" in line]
 
 
+def copies(program: str, shape: tuple[int, ...]) -> list[str]:
+    """The instructions that copy an array of a shape; inside a fusion a copy is how its result is written."""
+    parts = [part for part in program.split("\n\n") if not part.lstrip().startswith("%fused")]
+    told = f"[{','.join(map(str, shape))}]"
+    return [line for part in parts for line in part.splitlines() if " copy(" in line and told in line]
+
+
 def equations(jaxpr: Any) -> Iterator[Any]:
     """All equations, those of inner programs too."""
     for equation in jaxpr.eqns:
@@ -112,21 +119,28 @@ def test_vmap_over_d_alone_keeps_one_call_and_the_matrix_unbroadcast(name):
     np.testing.assert_allclose(jax.jit(function)(a, b, c, d), oracle(a, b, c, d).astype(float), rtol=1e-12)
 
 
+def squares(function: Any) -> Any:
+    return lambda *x: (function(*x) ** 2).sum()
+
+
 @kernel
-def test_a_gradient_is_two_calls_and_no_callback(name):
-    program = compiled(jax.grad(lambda *x: (by(name)(*x) ** 2).sum(), argnums=(0, 1, 2, 3)), *systems(M, N))
+@pytest.mark.parametrize("wanted", [(0, 1, 2, 3), (0, 1, 2), (3,)])
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_gradient_is_two_calls_and_no_callback(name, wanted, batched):
+    function, arguments = jax.value_and_grad(squares(by(name)), argnums=wanted), systems(3, M, N)
+    program = compiled(jax.vmap(function) if batched else function, *arguments)
     assert operations(program).count("custom-call") == 2
     assert "callback" not in program
-    assert "transpose" not in operations(program)
+    # what is stacked for JAX is never stacked in memory
+    assert not {"transpose", "copy", "concatenate"} & set(operations(program))
 
 
 @kernel
-def test_a_masked_solve_is_one_call(name):
+def test_a_masked_solve_is_the_kernel_and_nothing_else(name):
     a, b, c, d = systems(M, N)
     where = jnp.asarray(np.random.default_rng(0).uniform(size=(M, N)) < 0.7)
     program = compiled(lambda a, b, c, d, w: tridiag.solve(a, b, c, d, where=w, backend=name), a, b, c, d, where)
-    assert operations(program).count("custom-call") == 1
-    assert "copy" not in operations(program) and "callback" not in program
+    assert_one_call_and_no_copy(program)
 
 
 @kernel
@@ -154,19 +168,58 @@ def test_without_leave_a_right_side_is_never_written(name):
 
 
 @kernel
-def test_a_time_loop_carries_its_right_side_without_a_copy(name):
+def test_an_overwritten_right_side_that_is_not_donated_is_copied_once(name):
+    arguments = systems(M, N)
+    assert len(copies(compiled(by(name, overwrite_d=True), *arguments), (M, N))) == 1
+    assert not copies(compiled(by(name), *arguments), (M, N))
+    twice = compiled(lambda a, b, c, d: by(name, overwrite_d=True)(a, b, c, 2 * d), *arguments)
+    assert not copies(twice, (M, N))  # nobody else has 2 * d
+
+
+def fori(step: Any) -> Any:
+    return lambda a, b, c, d: jax.lax.fori_loop(0, 3, lambda _, x: step(a, b, c, x), d)
+
+
+def scan(step: Any) -> Any:
+    return lambda a, b, c, d: jax.lax.scan(lambda x, _: (step(a, b, c, x), None), d, length=3)[0]
+
+
+def scan_with_outputs(step: Any) -> Any:
+    def body(a, b, c, x):
+        x = step(a, b, c, x)
+        return x, x.sum()
+
+    return lambda a, b, c, d: jax.lax.scan(lambda x, _: body(a, b, c, x), d, length=3)[0]
+
+
+@kernel
+@pytest.mark.parametrize("loop", [fori, scan, scan_with_outputs])
+@pytest.mark.parametrize("donated", [True, False])
+def test_a_time_loop_carries_its_right_side_without_a_copy(name, loop, donated):
     a, b, c, d = systems(M, N)
-
-    def run(a, b, c, d):
-        return jax.lax.fori_loop(0, 3, lambda _, x: by(name, overwrite_d=True)(a, b, c, x), d)
-
-    program = compiled(run, a, b, c, d, donate_argnums=3)
-    body = next(part for part in program.split("\n\n") if " custom-call(" in part)
-    assert "copy" not in operations(body), body
+    run = loop(by(name, overwrite_d=True))
+    program = compiled(run, a, b, c, d, donate_argnums=3 if donated else ())
+    assert len(copies(program, (M, N))) == (0 if donated else 1)  # before the loop
     x = d
     for _ in range(3):
         x = by(name)(a, b, c, x)
+    before = np.array(d)
     np.testing.assert_allclose(jax.jit(run)(a, b, c, d), x, rtol=1e-13)
+    np.testing.assert_array_equal(d, before)
+
+
+@kernel
+def test_a_gradient_through_an_overwritten_right_side(name):
+    arguments = systems(M, N)
+    before = np.array(arguments[3])
+
+    def gradients(function):
+        return jax.jit(jax.grad(lambda *x: (x[3] * function(*x)).sum(), (0, 1, 2, 3)))(*arguments)
+
+    found, wanted = gradients(by(name, overwrite_d=True)), gradients(by(name))
+    for x, y in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(x, y)
+    np.testing.assert_array_equal(arguments[3], before)
 
 
 @pytest.mark.only(library="jax")
