@@ -15,7 +15,6 @@ from tridiag.shapes import Form
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
     axis, n, where = form.axis, form.n, matrix[3]
-    matrix_dtype = matrix[1].dtype
 
     def write(x: Any, row: Any, i: Any) -> Any:
         return lax.dynamic_update_slice_in_dim(x, jnp.expand_dims(row, axis).astype(x.dtype), i, axis)
@@ -38,9 +37,10 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = No
         row = keep(i, row, 0)
         return write(x, row, i), row
 
-    one, zero = jnp.ones(form.matrix_batch, matrix_dtype), jnp.zeros(form.batch, d.dtype)
-    ratios = jnp.zeros(form.matrix_shape, matrix_dtype)
-    start = ratios, jnp.zeros(form.shape, d.dtype), (one, jnp.zeros_like(one)), zero, one == 0
+    one = jnp.ones_like(read(ops, matrix, form, 0)[1])
+    zero = jnp.zeros_like(read_right_side(ops, where, d, form, 0))
+    ratios, x = (jnp.zeros_like(v, shape=shape) for v, shape in ((one, form.matrix_shape), (zero, form.shape)))
+    start = ratios, x, (one, jnp.zeros_like(one)), zero, one == 0
     ratios, x, _, _, dead = lax.fori_loop(0, n, down, start)
     x, _ = lax.fori_loop(0, n, up, (x, zero))
     return jnp.where(jnp.expand_dims(dead, axis), jnp.nan, x), None

@@ -33,8 +33,8 @@ def eliminate(matrix: Matrix, form: Form, pivoting: Any) -> Factors:
     if form.periodic:
         return eliminate_cyclic(matrix, form)
     eps, tiny = ops.limits(matrix[1])
-    one = jnp.ones(form.matrix_batch, matrix[1].dtype)
-    zeros = jnp.zeros(form.matrix_batch, jnp.int32)
+    one = jnp.ones_like(read(ops, matrix, form, 0)[1])
+    zeros = jnp.zeros_like(one, jnp.int32)
 
     def step(carry: Any, i: Any) -> Any:
         (p0, p1), certified, status = carry
@@ -56,7 +56,7 @@ def eliminate_cyclic(matrix: Matrix, form: Form) -> Factors:
     """As `tridiag.eager.eliminate_cyclic`."""
     n = form.n
     (a0, b0, c0, _), (a1, b1, c1, _) = read(ops, matrix, form, 0), read(ops, matrix, form, 1)
-    zero, status = jnp.zeros_like(b0), jnp.zeros(form.matrix_batch, jnp.int32)
+    zero, status = jnp.zeros_like(b0), jnp.zeros_like(b0, jnp.int32)
 
     def step(carry: Any, i: Any) -> Any:
         rows, status = carry
@@ -102,7 +102,8 @@ def substitute_open(factors: Factors, where: Any, d: Any, form: Form) -> Any:
         x1, x2 = keep_row(where, form, i, carry[0]), carry[1]
         return (el.backward(ops, x1, x2, pivot, q), x1), x1
 
-    carried, kept = lax.scan(down, jnp.zeros(form.batch, d.dtype), (rows, factors.pivots))
+    zero = jnp.zeros_like(read_right_side(ops, where, d, form, 0))
+    carried, kept = lax.scan(down, zero, (rows, factors.pivots))
     start = carried / factors.last, jnp.zeros_like(carried)
     return lax.scan(up, start, (rows, factors.pivots, kept), reverse=True)[1]
 
@@ -111,7 +112,7 @@ def substitute_transposed(factors: Factors, where: Any, d: Any, form: Form) -> A
     """As `tridiag.eager.substitute_transposed`."""
     rows = jnp.arange(form.n, dtype=jnp.int32)
     diagonal = jnp.concatenate((factors.pivots.q0[1:], factors.last[None]))
-    zero, none = jnp.zeros(form.batch, d.dtype), jnp.zeros_like(factors.last)
+    zero, none = jnp.zeros_like(read_right_side(ops, where, d, form, 0)), jnp.zeros_like(factors.last)
     filled = factors.pivots.q2 is not None
 
     def down(carry: Any, row: Any) -> Any:
@@ -163,7 +164,7 @@ def factor(matrix: Matrix, form: Form) -> Factors:
     plain = eliminate(matrix, form, False)
     if form.pivoting is False:
         return plain
-    swapped = jnp.zeros((form.n, *form.matrix_batch), bool)
+    swapped = jnp.zeros_like(plain.pivots.q1, bool)
     padded = plain._replace(pivots=plain.pivots._replace(swap=swapped, q2=jnp.zeros_like(plain.pivots.q1)))
 
     def again(plain: Factors) -> Factors:
