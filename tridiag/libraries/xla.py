@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 import sys
 import threading
+import zlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental.custom_partitioning import custom_partitioning
+from jax.sharding import NamedSharding, PartitionSpec
 
 from tridiag.backends.numba_thomas import compiled, kernel_name
 from tridiag.kernels import source_hash
@@ -19,6 +25,8 @@ from tridiag.shapes import Form
 
 Shape = tuple[int, ...]
 
+# older JAX cannot be told that the system axis is to be whole: there, sharded arguments are gathered
+DIVIDES = "need_replication_factors" in inspect.signature(custom_partitioning.def_partition).parameters
 
 _alive: dict[str, Any] = {}  # the handlers registered with XLA
 _lock = threading.Lock()
@@ -59,9 +67,14 @@ def contiguous(shape: Shape, itemsize: int) -> Shape:
 
 
 def solve(matrix: Matrix, d: Any, form: Form) -> Any:
+    """The custom call, on every device that has some of the systems."""
+    return spread(call, form, [*matrix[:3], d], matrix[3])
+
+
+def call(form: Form, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
     """The custom call. Complex right sides of a real matrix are real pairs along a last axis, which costs no copy."""
-    dtype, where = np.dtype(matrix[1].dtype), matrix[3]
-    shapes: list[Any] = [x if x is None else tuple(x.shape) for x in (*matrix, d)] + [form.shape]
+    dtype = np.dtype(b.dtype)
+    shapes: list[Any] = [x if x is None else tuple(x.shape) for x in (a, b, c, where, d)] + [form.shape]
     alias = form.overwrite_d and d.shape == form.shape
     view = form
     if np.dtype(d.dtype).kind != dtype.kind:
@@ -70,11 +83,60 @@ def solve(matrix: Matrix, d: Any, form: Form) -> Any:
     sizes = [dtype.itemsize] * 3 + [1] + [dtype.itemsize] * 2
     strides = [s and contiguous(s, size) for s, size in zip(shapes, sizes, strict=True)]
     plan = job(view._replace(overwrite_d=False), tuple(shapes), tuple(strides), dtype)
-    call = jax.ffi.ffi_call(
-        target(dtype.name, plan.many),
-        jax.ShapeDtypeStruct(form.shape, d.dtype),
-        input_output_aliases={3: 0} if alias else None,
-    )
-    operands = (*matrix[:3], d) if where is None else (*matrix[:3], d, where)
+    result = jax.typeof(d).update(shape=form.shape)
+    function = jax.ffi.ffi_call(target(dtype.name, plan.many), result, input_output_aliases={3: 0} if alias else None)
+    operands = (a, b, c, d) if where is None else (a, b, c, d, where)
     fresh = 0 if alias or sys.platform != "linux" else math.prod(form.shape) * np.dtype(d.dtype).itemsize
-    return call(*operands, job=np.append(plan.words, [plan.helpers, fresh]))
+    return function(*operands, job=np.append(plan.words, [plan.helpers, fresh]))
+
+
+# ------------------------------------------------------------------------------------------------- several devices
+
+
+def spread(function: Callable[..., Any], form: Form, operands: list[Any], where: Any, results: int = 1) -> Any:
+    """``function(form, *operands)``; where arrays may be sharded, every device calls it with the systems that it has.
+
+    Operands are a, b, c and right sides; results have the full shape. Inside `shard_map` the systems are apart already;
+    where that leaves some axes of the mesh to the compiler, it gathers along them.
+    """
+    operands = operands if where is None else [*operands, where]
+    if jax.device_count("cpu") == 1 or not DIVIDES or jax.sharding.get_abstract_mesh().manual_axes:
+        return function(form, *operands)
+    told = zlib.crc32(repr((function.__name__, form, source_hash())).encode())
+    shapes = tuple(x.shape for x in operands)
+    return partitioned(function, form, shapes, where is not None, results)(*operands, np.uint32(told))
+
+
+@functools.lru_cache(4096)
+def partitioned(function: Callable[..., Any], form: Form, shapes: Sequence[Shape], masked: bool, results: int) -> Any:
+    """The function for sharded arrays: only the system axis is gathered.
+
+    Its last operand is not read. It tells what is called: nothing else in the program does, and a compiled program kept
+    on disk would be taken for another.
+    """
+    rows, rank = form.axis, len(form.shape)
+    names = ["rows" if k == rows else f"batch{k}" for k in range(rank)]
+
+    def where_full(shape: Shape, values: Any, otherwise: Any) -> list[Any]:
+        return [v if m == n else u for v, u, m, n in zip(values, otherwise, shape, form.shape, strict=True)]
+
+    def partition(mesh: Any, arguments: Any, result: Any) -> Any:
+        offered = jax.tree.leaves(result)[0].sharding.spec
+        batch = [*offered, *[None] * (rank - len(offered))]
+        batch[rows] = None
+        specs = [where_full(shape, batch, [None] * rank) for shape in (*shapes, form.shape)]
+        *given, found = [NamedSharding(mesh, PartitionSpec(*spec)) for spec in specs]
+        return mesh, part, jax.tree.map(lambda _: found, result), (*given, NamedSharding(mesh, PartitionSpec()))
+
+    def part(*operands: Any) -> Any:
+        lengths = [x.shape for x in operands[:-1]]
+        shape, matrix_shape = tuple(map(max, *lengths)), [*map(max, *lengths[:3], *lengths[-1:] * masked)]
+        matrix_shape[rows] = form.n
+        return function(form._replace(shape=shape, matrix_shape=tuple(matrix_shape)), *operands[:-1])
+
+    split = custom_partitioning(lambda *operands: function(form, *operands[:-1]))
+    own = [[f"operand{k}_{name}" for name in names] for k in range(len(shapes))]
+    told = [" ".join(where_full(shape, names, other)) for shape, other in zip(shapes, own, strict=True)]
+    rule = f"{', '.join(told)}, -> {', '.join([' '.join(names)] * results)}"
+    split.def_partition(partition, sharding_rule=rule, need_replication_factors=("rows",))
+    return split

@@ -1,0 +1,290 @@
+"""Arrays on four devices: nothing is gathered but the system axis. Run by `test_sharding.py`, in their own process."""
+
+import re
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import dominant
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from test_gradients_jax import ALL, dense_solve
+from test_jax_program import compiled, copies, custom_calls, operations
+
+import tridiag
+
+DEVICES = 4
+SHAPE = (8, 4, 20)
+EVERYTHING = P("p", "q")
+NOTHING = P()
+
+
+@pytest.fixture(params=[AxisType.Auto, AxisType.Explicit], ids=str)
+def mesh(request: pytest.FixtureRequest) -> Mesh:
+    return jax.make_mesh((2, 2), ("p", "q"), axis_types=(request.param,) * 2)
+
+
+@pytest.fixture
+def automatic() -> Mesh:
+    return jax.make_mesh((2, 2), ("p", "q"), axis_types=(AxisType.Auto,) * 2)
+
+
+def solve(*arguments: Any, **options: Any) -> Any:
+    return tridiag.solve(*arguments, backend="numba_thomas", **options)
+
+
+def systems(shape: tuple[int, ...] = SHAPE) -> list[np.ndarray]:
+    return dominant(shape)
+
+
+def place(mesh: Mesh, arrays: Any, specs: Any) -> list[jax.Array]:
+    return [jax.device_put(jnp.asarray(x), NamedSharding(mesh, s)) for x, s in zip(arrays, specs, strict=True)]
+
+
+def collectives(program: str) -> set[str]:
+    kinds = ("all-gather", "all-reduce", "all-to-all", "collective-permute", "reduce-scatter")
+    return {kind for done in operations(program) for kind in kinds if done.startswith(kind)}
+
+
+def padded(spec: Any, rank: int = len(SHAPE)) -> tuple[Any, ...]:
+    """The axes of a mesh for every axis of an array."""
+    axes = [None if axis is None else axis if isinstance(axis, tuple) else (axis,) for axis in spec]
+    return (*axes, *(None,) * (rank - len(axes)))
+
+
+class Case(NamedTuple):
+    specs: tuple[Any, ...]
+    found: Any = EVERYTHING
+    take: tuple[Any, ...] = ((),) * 4  # the part of a, b, c, d that is given
+    batched: Any = None  # in_axes
+
+    def arguments(self, mesh: Mesh) -> list[jax.Array]:
+        return place(mesh, [x[k] for x, k in zip(systems(), self.take, strict=True)], self.specs)
+
+    def wrapped(self, function: Any) -> Any:
+        return function if self.batched is None else jax.vmap(function, self.batched)
+
+
+FIRST, ROW, RIGHT_SIDES = (0,), (0, 0), (None, None, None, 0)
+CASES = {
+    "systems": Case((EVERYTHING,) * 4),
+    "one axis on both": Case((P(("p", "q")),) * 4, P(("p", "q"))),
+    "last axis on both": Case((P(None, ("p", "q")),) * 4, P(None, ("p", "q"))),
+    "replicated": Case((NOTHING,) * 4, NOTHING),
+    "one matrix": Case((NOTHING, NOTHING, NOTHING, EVERYTHING), take=(ROW, ROW, ROW, ())),
+    "matrices of q": Case((P("q"), P("q"), P("q"), EVERYTHING), take=(FIRST, FIRST, FIRST, ())),
+    "one off-diagonal": Case((NOTHING, EVERYTHING, NOTHING, EVERYTHING), take=(ROW, (), ROW, ())),
+    "vmap": Case((EVERYTHING,) * 4, batched=0),
+    "vmap over right sides": Case((P("q"),) * 3 + (EVERYTHING,), take=(FIRST,) * 3 + ((),), batched=RIGHT_SIDES),
+    "vmap of one matrix": Case((NOTHING,) * 3 + (EVERYTHING,), take=(ROW,) * 3 + ((),), batched=RIGHT_SIDES),
+}
+cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+
+
+@cases
+def test_every_device_solves_its_systems(mesh, case):
+    arguments = case.arguments(mesh)
+    function = jax.jit(case.wrapped(solve))
+    x = function(*arguments)
+    np.testing.assert_allclose(x, case.wrapped(dense_solve)(*map(np.asarray, arguments)), rtol=1e-12)
+    assert padded(x.sharding.spec) == padded(case.found)
+    program = compiled(case.wrapped(solve), *arguments)
+    assert not collectives(program)
+    assert len(custom_calls(program)) == 1
+    shape = x.sharding.shard_shape(x.shape)
+    assert f"= f64[{','.join(map(str, shape))}]" in custom_calls(program)[0]
+
+
+@cases
+def test_gradients_gather_nothing(mesh, case):
+    arguments = case.arguments(mesh)
+    function, right = (jax.grad(loss_of(case.wrapped(f)), ALL) for f in (solve, dense_solve))
+    wanted = right(*map(np.asarray, arguments))
+    for x, y in zip(jax.jit(function)(*arguments), wanted, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+    program = compiled(function, *arguments)
+    assert collectives(program) <= {"all-reduce"}  # a sum over the systems that share an entry
+    assert len(custom_calls(program)) == 2
+
+
+def loss_of(function: Any) -> Any:
+    return lambda *x: jnp.sum(jnp.sin(function(*x)))
+
+
+@pytest.mark.parametrize(
+    "options", [{"axis": 0}, {"periodic": True}, {"transpose": True}, {"where": True}, {"complex": True}], ids=str
+)
+def test_options_of_sharded_systems(mesh, options):
+    a, b, c, d = systems()
+    spec, local = P("p", "q"), "4,2,20"
+    if options.pop("complex", False):
+        d = d + 1j * d[::-1]
+    if "where" in options:
+        options = {"where": np.random.default_rng(0).uniform(size=SHAPE) < 0.7}
+    wanted = tridiag.solve(a, b, c, d, **({} if "axis" in options else options))
+    if "axis" in options:
+        a, b, c, d, wanted = (np.moveaxis(x, -1, 0) for x in (a, b, c, d, wanted))
+        spec, local = P(None, "p", "q"), "20,4,2"
+    arguments = place(mesh, (a, b, c, d), (spec,) * 4)
+    if "where" in options:
+        arguments, options = [*arguments, *place(mesh, (options["where"],), (spec,))], {}
+
+    def function(a, b, c, d, where=None):
+        return solve(a, b, c, d, where=where, **options)
+
+    np.testing.assert_allclose(jax.jit(function)(*arguments), wanted, rtol=1e-12)
+    program = compiled(function, *arguments)
+    assert not collectives(program)
+    assert f"[{local}]" in custom_calls(program)[0]
+
+
+@pytest.mark.parametrize("batch", [("p", None), (None, None)], ids=str)
+def test_a_sharded_system_axis_is_gathered_and_no_other(mesh, batch):
+    arguments = place(mesh, systems(), (P(*batch, "q"),) * 4)
+    x = jax.jit(solve)(*arguments)
+    np.testing.assert_allclose(x, dense_solve(*systems()), rtol=1e-12)
+    assert x.sharding.is_equivalent_to(arguments[3].sharding, 3)
+    program = compiled(solve, *arguments)
+    assert collectives(program) == {"all-gather"}
+    local = (SHAPE[0] // 2 if batch[0] else SHAPE[0], *SHAPE[1:])
+    gathered = re.findall(r"= \w+\[([\d,]*)\]\S* all-gather", program)
+    assert set(gathered) == {",".join(map(str, local))}
+    found = jax.jit(jax.grad(loss_of(solve), ALL))(*arguments)
+    for y, z in zip(found, jax.grad(loss_of(dense_solve), ALL)(*systems()), strict=True):
+        np.testing.assert_allclose(y, z, rtol=1e-9, atol=1e-12)
+
+
+def test_differently_sharded_arguments_meet(automatic):
+    arguments = place(automatic, systems(), (P("p"), NOTHING, P(None, "q"), P("p")))
+    np.testing.assert_allclose(jax.jit(solve)(*arguments), dense_solve(*systems()), rtol=1e-12)
+    assert not collectives(compiled(solve, *arguments))
+
+
+def test_a_time_loop_stays_where_it_is(mesh):
+    def march(a, b, c, d):
+        return jax.lax.scan(lambda x, _: (solve(a, b, c, x, overwrite_d=True), None), d, length=3)[0]
+
+    arguments = place(mesh, systems(), (EVERYTHING,) * 4)
+    a, b, c, x = systems()
+    for _ in range(3):
+        x = dense_solve(a, b, c, x)
+    program = compiled(march, *arguments, donate_argnums=3)
+    assert not collectives(program)
+    assert not copies(program, (4, 2, 20))
+    np.testing.assert_allclose(jax.jit(march)(*arguments), x, rtol=1e-12)
+
+
+def test_a_donated_right_side_becomes_the_solution_on_every_device(mesh):
+    arguments = place(mesh, systems(), (EVERYTHING,) * 4)
+    where = [shard.data.unsafe_buffer_pointer() for shard in arguments[3].addressable_shards]
+    x = jax.jit(lambda *v: solve(*v, overwrite_d=True), donate_argnums=3)(*arguments)
+    assert [shard.data.unsafe_buffer_pointer() for shard in x.addressable_shards] == where
+    np.testing.assert_allclose(x, dense_solve(*systems()), rtol=1e-12)
+
+
+def test_a_call_outside_of_jit(mesh):
+    arguments = place(mesh, systems(), (EVERYTHING,) * 4)
+    x = solve(*arguments)
+    np.testing.assert_allclose(x, dense_solve(*systems()), rtol=1e-12)
+    assert padded(x.sharding.spec) == padded(EVERYTHING)
+
+
+def test_arrays_on_one_of_several_devices():
+    function = jax.jit(solve)
+    for device in jax.devices()[:2]:
+        x = function(*jax.device_put(systems(), device))
+        np.testing.assert_allclose(x, dense_solve(*systems()), rtol=1e-12)
+        assert x.devices() == {device}
+
+
+def test_programs_that_call_something_else_differ():
+    """JAX leaves pointers out of the key under which it keeps a compiled program on disk."""
+    mesh = jax.make_mesh((DEVICES,), ("p",))
+    arguments = place(mesh, systems(), (P("p"),) * 4)
+
+    def program(**options):
+        text = jax.jit(lambda *x: solve(*x, **options)).lower(*arguments).as_text()
+        return re.sub(r'backend_config = "\d+"', "", text)
+
+    assert program() == program()
+    assert len({program(), program(pivoting=False), program(pivoting=True), program(overwrite_d=True)}) == 4
+
+
+# ------------------------------------------------------------------------------------------------- shard_map
+
+
+APART = {name: case for name, case in CASES.items() if case.batched is None}
+
+
+@pytest.mark.parametrize("case", APART.values(), ids=APART)
+def test_inside_shard_map(mesh, case):
+    arguments = case.arguments(mesh)
+    function = jax.shard_map(solve, mesh=mesh, in_specs=case.specs, out_specs=case.found)
+    host = [np.asarray(x) for x in arguments]
+    np.testing.assert_allclose(jax.jit(function)(*arguments), dense_solve(*host), rtol=1e-12)
+    assert not collectives(compiled(function, *arguments))
+    gradient = jax.grad(loss_of(function), ALL)
+    for x, y in zip(jax.jit(gradient)(*arguments), jax.grad(loss_of(dense_solve), ALL)(*host), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+    assert collectives(compiled(gradient, *arguments)) <= {"all-reduce"}
+    tangent = jax.jit(lambda *x: jax.jvp(function, x, x)[1])
+    np.testing.assert_allclose(tangent(*arguments), jax.jvp(dense_solve, host, host)[1], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.only(library="jax")
+def test_every_backend_inside_shard_map(backend, pivoting, automatic):
+    def local(*x):
+        return tridiag.solve(*x, backend=backend.name, pivoting=pivoting)
+
+    inside, arguments = jax.shard_map(local, mesh=automatic, in_specs=EVERYTHING, out_specs=EVERYTHING), systems()
+    np.testing.assert_allclose(jax.jit(inside)(*arguments), dense_solve(*arguments), rtol=1e-12)
+    wanted = jax.grad(loss_of(dense_solve), ALL)(*arguments)
+    for x, y in zip(jax.jit(jax.grad(loss_of(inside), ALL))(*arguments), wanted, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_transformations_inside_shard_map(automatic, check):
+    """vmap, scan and grad within; the matrix is the same everywhere, its right sides are not."""
+    a, b, c, _ = (x[0, 0] for x in systems())
+    d = systems()[3]
+
+    def march(function):
+        return lambda *x: jax.lax.scan(lambda y, _: (function(*x[:3], y), None), x[3], length=2)[0]
+
+    def functions(function):
+        return (
+            jax.vmap(function, (None, None, None, 0)),
+            march(function),
+            jax.grad(loss_of(function), 3),
+            jax.checkpoint(march(function)),
+        )
+
+    specs = (NOTHING, NOTHING, NOTHING, P("p"))
+    for function, wanted in zip(functions(solve), functions(dense_solve), strict=True):
+        inside = jax.shard_map(function, mesh=automatic, in_specs=specs, out_specs=P("p"), check_vma=check)
+        np.testing.assert_allclose(jax.jit(inside)(a, b, c, d), wanted(a, b, c, d), rtol=1e-9, atol=1e-12)
+        found = jax.jit(jax.grad(loss_of(inside), ALL))(a, b, c, d)
+        for x, y in zip(found, jax.grad(loss_of(wanted), ALL)(a, b, c, d), strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+
+
+def test_a_sum_over_devices_inside_shard_map(automatic):
+    """The gradient of a loss that is reduced inside, where every device has its own part."""
+    arguments = systems()
+
+    def total(*x):
+        return jax.lax.psum(loss_of(solve)(*x), ("p", "q"))
+
+    inside = jax.shard_map(total, mesh=automatic, in_specs=EVERYTHING, out_specs=P())
+    wanted = jax.grad(loss_of(dense_solve), ALL)(*arguments)
+    for x, y in zip(jax.jit(jax.grad(inside, ALL))(*arguments), wanted, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
+
+
+def test_shard_map_that_leaves_an_axis_to_the_compiler(automatic):
+    arguments = place(automatic, systems(), (EVERYTHING,) * 4)
+    inside = jax.shard_map(solve, mesh=automatic, in_specs=P("p"), out_specs=P("p"), axis_names={"p"})
+    np.testing.assert_allclose(jax.jit(inside)(*arguments), dense_solve(*systems()), rtol=1e-12)
