@@ -9,6 +9,7 @@ import tridiag
 LAYOUTS = {"last": ((3, 50), -1), "first": ((50, 3), 0), "middle": ((2, 50, 3), 1)}
 # more systems side by side than any vector or tile takes, so that some end where the next row of systems begins
 LAYOUTS |= {"wide middle": ((3, 7, 300), 1), "narrow middle": ((70, 7, 5), 1), "whole vectors": ((3, 7, 64), 1)}
+LAYOUTS |= {"last tile short": ((3, 2000), 0)}
 
 
 def entries(seed: int, *shapes: tuple[int, ...], axis: int = -1, dtype: str = "float64") -> list[np.ndarray]:

@@ -400,7 +400,7 @@ def solve_own(zero, job, worker, first, used, follows):
     groups = (used + lanes - 1) // lanes
     axes = field(job, J.MATRIX_AXES)
     if follows and used == groups * lanes and axes == 1:
-        advance(zero, job, worker, groups, used)
+        advance(zero, job, worker, groups, field(job, J.LANES))  # the tile before was full, this one may be short
     else:
         for group in range(groups):
             at, count = first + group * lanes, min(lanes, used - group * lanes)
