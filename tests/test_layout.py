@@ -89,11 +89,29 @@ def test_the_order_of_the_kernel_is_undone(order: str) -> None:
 @pytest.mark.parametrize("itemsize", [4, 8])
 def test_systems_side_by_side_make_wide_tiles_that_fit_in_cache(itemsize: int) -> None:
     group = layout.LINE // itemsize
-    widths = [int(plan((n, 4096), 0, itemsize=itemsize)[0].words[J.LANES]) for n in (2, 100, 1000, 10_000, 100_000)]
+    sizes = 2, 100, 1000, 10_000, 100_000
+    widths = [int(plan((n, 4096), 0, itemsize=itemsize)[0].words[J.LANES]) for n in sizes]
     assert widths == sorted(widths, reverse=True) and not any(w % group for w in widths)
-    assert widths[0] == layout.MOST_GROUPS * group and widths[-1] == group
-    assert all(2 * itemsize * n * w <= layout.SCRATCH for n, w in zip((2, 100, 1000), widths, strict=False))
+    assert 0.75 * layout.MOST_GROUPS < widths[0] / group <= layout.MOST_GROUPS and widths[-1] == group
+    assert all(2 * itemsize * n * w <= layout.SCRATCH for n, w in zip(sizes, widths, strict=True) if w > group)
     assert plan((4096, 100), -1, itemsize=itemsize)[0].words[J.LANES] == group
+
+
+@pytest.mark.parametrize("beside", [16, 17, 300, 2000, 100_000])
+def test_stretches_cover_systems_that_lie_side_by_side(beside: int) -> None:
+    """Wherever in a cache line the first of them is; and tiles never go on in the next row of systems."""
+    words = plan((3, 50, beside), 1)[0].words
+    assert words[J.BESIDE] == beside and words[J.ITEMS] * words[J.TILES] >= 3 * words[J.STRETCHES]
+    covered = words[J.STRETCHES] * words[J.LANES]
+    assert beside + 7 <= covered < beside + 8 + words[J.STRETCHES] * 8
+
+
+def test_lines_are_known_to_begin_alike_or_not() -> None:
+    def lined(shape, axis):
+        return bool(plan(shape, axis)[0].words[J.FLAGS] & J.LINED)
+
+    assert lined((100, 800), 0) and lined((3, 100, 800), 1)
+    assert not lined((100, 801), 0)
 
 
 def test_items_cover_all_tiles_and_are_small() -> None:

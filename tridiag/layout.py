@@ -20,8 +20,9 @@ from tridiag.shapes import Form
 LINE = 64  # bytes of a row of lanes
 Axis = tuple[int, tuple[int, ...]]  # length, the strides of a, b, c, where, d, x
 
-SCRATCH = 512 * 1024  # bytes of c' and y' of a tile that stay in a core's L2: measured on a 1 MiB L2
-MOST_GROUPS = 32
+SCRATCH = 2 * 1024 * 1024  # bytes of c' and y' of a tile: more would leave a core's share of the caches
+MOST_GROUPS = 64
+CACHES = 8 * 1024 * 1024  # bytes of x: beyond them its rows go straight to memory, not through the caches
 ITEM = 32_768  # unknowns claimed at a time
 FEWEST_MATRICES = 8  # fewer matrices than this share their right sides' lanes
 WORTH_A_THREAD = 100_000  # unknowns; below, starting a thread (about 30 us) costs more than it saves
@@ -83,11 +84,23 @@ def lanes_of(dtype: np.dtype[Any]) -> int:
     return LINE // dtype.type(0).real.itemsize
 
 
-def groups_in_tile(n: int, matrices: list[Axis], dtype: np.dtype[Any]) -> int:
-    """Several where systems lie side by side: long stretches of memory, as long as c' and y' stay in cache."""
-    side_by_side = bool(matrices) and all(matrices[-1][1][k] == dtype.itemsize for k in (1, 4, 5))
-    row = dtype.itemsize * lanes_of(dtype)
-    return max(1, min(MOST_GROUPS, SCRATCH // (2 * (n + 1) * row))) if side_by_side else 1
+def neighbours(matrices: list[Axis], itemsize: int, lanes: int) -> int:
+    """The systems that lie side by side in memory and make up whole groups; 0: they do not."""
+    length, steps = matrices[-1] if matrices else (0, ())
+    return length if length >= 2 * lanes and all(steps[k] == itemsize for k in (0, 1, 2, 4, 5)) else 0
+
+
+def split(beside: int, n: int, lanes: int, row: int) -> tuple[int, int]:
+    """Into how many stretches neighbours are cut, and the groups of one: as long as c' and y' stay in cache."""
+    groups = -(-(beside + lanes - 1) // lanes)  # the first may begin anywhere in a line
+    stretches = -(-groups // max(1, min(MOST_GROUPS, SCRATCH // (2 * (n + 1) * row))))
+    return stretches, -(-groups // stretches)
+
+
+def starts_of_rows_alike(form: Form, strides: Any, matrices: list[Axis]) -> bool:
+    """Whether all rows of x begin at the same place of a cache line."""
+    steps = [strides[5][form.axis], *(steps[5] for _, steps in matrices[:-1])]
+    return all(step % LINE == 0 for step in steps)
 
 
 def chunk_count(tiles: int, right_sides: int, helpers: int) -> int:
@@ -110,11 +123,16 @@ def _job(form: Form, shapes: Any, strides: Any, dtype: np.dtype[Any], flags: int
     if flags & (J.FACTORING | J.DETERMINANT):
         sides = 0
     shared = count < FEWEST_MATRICES and (sides > 1 or bool(flags & (J.FACTORING | J.FACTORED)))
-    lanes = lanes_of(dtype)
-    if sides == 1 and not flags & J.FACTORED:
-        lanes *= groups_in_tile(form.n, matrices, dtype)
+    lanes, beside, stretches = lanes_of(dtype), 0, 0
+    if sides == 1 and not flags & (J.FACTORED | J.FACTORING | J.DETERMINANT):
+        beside = neighbours(matrices, dtype.itemsize, lanes)
     helpers = granted - 1 if form.n * count * max(1, sides) >= WORTH_A_THREAD else 0
     tiles = -(-count // lanes)
+    if beside:
+        stretches, groups = split(beside, form.n, lanes, dtype.itemsize * lanes)
+        lanes, tiles = groups * lanes, count // beside * stretches
+        flags |= J.LINED if starts_of_rows_alike(form, strides, matrices) else 0
+        flags |= J.LARGE if math.prod(form.shape) * dtype.itemsize > CACHES else 0
     run = 1 if shared else max(1, min(tiles // (4 * (helpers + 1)), ITEM // (form.n * lanes * max(1, sides))))
     runs = count if shared else -(-tiles // run)
     chunks = chunk_count(runs, sides, helpers)
@@ -123,7 +141,7 @@ def _job(form: Form, shapes: Any, strides: Any, dtype: np.dtype[Any], flags: int
         flags |= flag if option else 0
     words[: J.HEAD] = (
         0, runs * chunks, form.n, lanes, run, flags, PROMISES[form.pivoting], count, sides, chunks, shared,
-        len(matrices), len(right_sides),
+        len(matrices), len(right_sides), beside, stretches,
     )  # fmt: skip
     for k, (shape, stride) in enumerate(zip(shapes, strides, strict=True)):
         words[J.STRIDES + k] = 0 if shape is None or shape[form.axis] == 1 else stride[form.axis]

@@ -2,16 +2,17 @@
 
 (
     NEXT, ITEMS, ROWS, LANES, TILES, FLAGS, PROMISE, MATRICES, RIGHT_SIDES, CHUNKS, SHARED, MATRIX_AXES, RIGHT_AXES,
-    HEAD,
-) = range(14)  # fmt: skip
-HELPERS = 14  # threads beside the calling one
-POINTERS = 15  # a, b, c, where, d, x
-X = 20
-STATUS, FACTORS, CERTIFIED, LOGARITHM = 21, 22, 23, 24
-STRIDES = 25  # along the system axis, in bytes, of a, b, c, where, d, x
-AXES = 31  # for each batch axis, matrices first: its length, and the six strides
+    BESIDE, STRETCHES, HEAD,
+) = range(16)  # fmt: skip
+HELPERS = 16  # threads beside the calling one
+POINTERS = 17  # a, b, c, where, d, x
+D, X = 21, 22
+STATUS, FACTORS, CERTIFIED, LOGARITHM = 23, 24, 25, 26
+STRIDES = 27  # along the system axis, in bytes, of a, b, c, where, d, x
+AXES = 33  # for each batch axis, matrices first: its length, and the six strides
 AXIS_WORDS = 7
 
 TRANSPOSE, PERIODIC, MASKED, FACTORED, FACTORING, DETERMINANT = 1, 2, 4, 8, 16, 32
+LINED, LARGE = 64, 128  # all rows of x begin at the same place of a cache line; x is larger than the caches
 PLAIN, PIVOTED, AUTO = 0, 1, 2
 EASY, HARD, DEAD = 0, 1, 2  # of a system: certified; to be pivoted; plain elimination met a zero pivot

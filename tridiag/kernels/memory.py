@@ -72,6 +72,17 @@ def fetch_add(typing, address, value):
 
 
 @intrinsic
+def flush(typing):
+    """Stores that went past the caches are seen by all threads before any store that follows."""
+
+    def generate(context, builder, signature, args):
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@intrinsic
 def pointer(typing, address, like):
     """The address as a pointer to the type of ``like``."""
 

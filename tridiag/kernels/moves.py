@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import njit
 
 from tridiag.kernels.memory import set_word, word
-from tridiag.kernels.vector import I8, LINE, OPTIONS, Code, Library, Value, emitted
+from tridiag.kernels.vector import I8, LINE, OPTIONS, Code, Complex, Library, Value, emitted
 
 CONTIGUOUS, BESIDE, SAME, SCATTERED = range(4)  # rows contiguous; lanes side by side; one system for all; anything else
 KIND, STRIDE, ROTATION, AHEAD, STEP, TABLE = range(0, 48, 8)  # byte offsets in the words of an aimed operand
@@ -82,16 +82,30 @@ def store_contiguous(code: Code, *words: Value) -> None:
     code.fori(first, last, chunk, step=QUAD)
 
 
+def take_beside(code: Code, address: Value) -> Any:
+    """A row of lanes from neighbours in memory."""
+    pair = [code.load_as(code.vector, address + LINE * k) for k in range(code.parts)]
+    if code.parts == 1:
+        return pair[0]
+    return Complex(*(code.shuffle(pair[0], pair[1], range(k, 2 * code.lanes, 2)) for k in range(2)))
+
+
+def put_beside(code: Code, address: Value, x: Any, past_caches: bool = False) -> None:
+    """The inverse."""
+    if code.parts == 1:
+        code.store_as(address, x, past_caches)
+        return
+    half = code.lanes // 2
+    for k in range(2):
+        order = [k * half + j // 2 + code.lanes * (j % 2) for j in range(code.lanes)]
+        code.store_as(address + LINE * k, code.shuffle(x.real, x.imag, order), past_caches)
+
+
 def load_beside(code: Code, table: Value, stride: Value, first: Value, last: Value, target: Value) -> None:
     base = code.word(table)
 
     def row(i: Value, state: Any) -> Any:
-        at = base + i * stride
-        pair = [code.load_as(code.vector, at + LINE * k) for k in range(code.parts)]
-        if code.parts == 2:
-            pair = [code.shuffle(pair[0], pair[1], range(k, 2 * code.lanes, 2)) for k in range(2)]
-        for k, x in enumerate(pair):
-            code.store_as(target + (i - first) * code.row + LINE * k, x)
+        code.store(target + (i - first) * code.row, take_beside(code, base + i * stride))
         return state
 
     code.fori(first, last, row)
@@ -102,15 +116,7 @@ def store_beside(code: Code, *words: Value) -> None:
     base = code.word(table)
 
     def row(i: Value, state: Any) -> Any:
-        pair = [code.load_as(code.vector, source + (i - first) * step + LINE * k) for k in range(code.parts)]
-        if code.parts == 2:
-            half = code.lanes // 2
-            pair = [
-                code.shuffle(pair[0], pair[1], [k * half + j // 2 + code.lanes * (j % 2) for j in range(code.lanes)])
-                for k in range(2)
-            ]
-        for k, x in enumerate(pair):
-            code.store_as(base + i * stride + LINE * k, x)
+        put_beside(code, base + i * stride, code.load(source + (i - first) * step))
         return state
 
     code.fori(first, last, row)

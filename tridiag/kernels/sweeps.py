@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from tridiag import elimination as el
-from tridiag.kernels.moves import AHEAD, QUAD, TABLE, ask, in_lanes, out_of_lanes
+from tridiag.kernels.moves import AHEAD, QUAD, STRIDE, TABLE, ask, in_lanes, out_of_lanes, put_beside, take_beside
 from tridiag.kernels.vector import I32, LINE, Code, Complex, Library, Value
 
 
@@ -66,6 +66,8 @@ def certified(code: Code, growth: Any, pivot: Any, diagonal: Any) -> Value:
     grown = code.size(growth) + size <= bound * el.GROWTH
     return grown & (size > code.maximum(bound * (el.CANCELLATION * code.eps), code.tiny))
 
+
+ROWS_AHEAD = 1  # prefetch distance where tiles are wide
 
 # ------------------------------------------------------------------------------------------------ plain
 
@@ -184,22 +186,28 @@ def backward_lines(code: Code, *words: Value) -> None:
 
 
 def eliminate_beside(code: Code, *words: Value) -> None:
-    """`eliminate` where lanes lie side by side: all groups of a tile row by row, as they lie in memory."""
-    views, (target, step, groups, count, good) = words[:8], words[8:]
-    bands = [Rows(code, views[k], views[k + 1]) for k in range(0, 8, 2)]
+    """`eliminate` where lanes lie side by side: all groups of a tile row by row, as they lie in memory.
+
+    a and c come from other rows where the matrix is transposed: ``moves``. The pads are not looked at.
+    """
+    aims, moves, (target, step, groups, first, last, end, good) = words[:4], words[4:8], words[8:]
+    strides, tables = [code.word(x + STRIDE) for x in aims], [code.word(x + TABLE) for x in aims]
+    zero = code.integer(0)
 
     def row(i: Value, state: Any) -> Any:
-        here = target + i * step
+        here, top, bottom = target + (i - first) * step, i == 0, i == end - 1
+        rows = [i + code.pick(pad, zero, move) for pad, move in zip((top, top, bottom, top), moves, strict=True)]
+        bases = [table + k * stride for table, k, stride in zip(tables, rows, strides, strict=True)]
 
         def group(g: Value, state: Any) -> Any:
             at, found = here + g * (2 * code.row), good + g * 8
-            entries = []
-            for band in bands:
-                address = band.base + i * band.stride + g * code.row
-                code.prefetch(address + band.stride * 2)
-                entries.append(code.load(address))
+            for base, stride in zip(bases, strides, strict=True):
+                for line in range(0, code.row, LINE):
+                    code.prefetch(base + stride * ROWS_AHEAD + g * code.row + line)
+            a, b, c, d = (take_beside(code, base + g * code.row) for base in bases)
+            a, c = (code.where(code.everywhere(pad), code.zero(), x) for pad, x in ((top, a), (bottom, c)))
             plain = Plain(code.load(at - step), code.load(at - step + code.row), *unpack(code, code.word(found)))
-            plain = plain.step(code, *entries)
+            plain = plain.step(code, a, b, c, d)
             code.store(at, plain.above)
             code.store(at + code.row, plain.before)
             code.store_as(found, pack(code, plain.sure, plain.alive))
@@ -207,10 +215,10 @@ def eliminate_beside(code: Code, *words: Value) -> None:
 
         return code.fori(0, groups, group, state)
 
-    code.fori(0, count, row)
+    code.fori(first, last, row)
 
 
-def backward_beside(code: Code, *words: Value) -> None:
+def backward_beside(past_caches: bool, code: Code, *words: Value) -> None:
     source, step, groups, x, x_step, carry, count = words
 
     def row(i: Value, state: Any) -> Any:
@@ -218,8 +226,10 @@ def backward_beside(code: Code, *words: Value) -> None:
             at, kept = source + i * step + g * (2 * code.row), carry + g * code.row
             value = code.load(at + code.row) - code.load(at) * code.load(kept)
             address = x + i * x_step + g * code.row
-            code.prefetch(address - x_step * 2, write=True)
-            code.store(address, value)
+            if not past_caches:
+                for line in range(0, code.row, LINE):
+                    code.prefetch(address - x_step * ROWS_AHEAD + line, write=True)
+            put_beside(code, address, value, past_caches)
             code.store(kept, value)
             return state
 
@@ -575,9 +585,10 @@ ELIMINATE_LINES, BACKWARD_LINES = (
     SWEEPS.add("eliminate_lines", eliminate_lines),
     SWEEPS.add("backward_lines", backward_lines),
 )
-ELIMINATE_BESIDE, BACKWARD_BESIDE = (
-    SWEEPS.add("eliminate_beside", eliminate_beside),
-    SWEEPS.add("backward_beside", backward_beside),
+ELIMINATE_BESIDE = SWEEPS.add("eliminate_beside", eliminate_beside)
+BACKWARD_BESIDE, STREAM_BESIDE = (
+    SWEEPS.add("backward_beside", functools.partial(backward_beside, False)),
+    SWEEPS.add("stream_beside", functools.partial(backward_beside, True)),
 )
 
 

@@ -1,8 +1,8 @@
 """The driver of the sweeps: claims items of a job, aims groups of systems at memory, eliminates, substitutes, stores.
 
-A group is a vector of systems, one in each lane; a tile is one group, or several that lie side by side in memory. A
-group is eliminated a block of rows at a time, while the block is in the innermost cache; c' and y' of all its rows stay
-in the next one. Lanes without certificate are eliminated again with pivoting, and refined.
+A group is a vector of systems, one in each lane; a tile is one group, or several that lie side by side in memory, the
+whole ones where the cache lines of the solution begin. c' and y' of all its rows stay in cache. Lanes without
+certificate are eliminated again with pivoting, and refined.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tridiag.kernels.memory import (
     call_task,
     fetch_add,
     finish,
+    flush,
     free,
     load,
     malloc,
@@ -73,6 +74,7 @@ from tridiag.kernels.sweeps import (
     PLANES,
     REST,
     RIGHT,
+    STREAM_BESIDE,
     SUBSTITUTE_CYCLIC,
     SUBSTITUTE_PIVOTED,
     SWEEPS,
@@ -140,11 +142,6 @@ def aim_lanes(zero, job, axes, count, first, used, base, aims, low, high):
 
 
 @njit(**OPTIONS)
-def group_aims(zero, worker, group):
-    return word(worker + AIMS) + group * OPERANDS * (TABLE + 8 * lanes_of(zero, ()))
-
-
-@njit(**OPTIONS)
 def operand_of(zero, aims, k):
     return aims + k * (TABLE + 8 * lanes_of(zero, ()))
 
@@ -190,59 +187,43 @@ def view(zero, job, worker, aims, band, i0, i1, copied):
 
 
 @njit(**OPTIONS)
-def all_of_kind(zero, job, worker, groups, kind):
-    """Whether all bands of a tile, and the solution, lie in memory in one way, each group beside the one before."""
-    row = bytes_of_row(zero, ())
-    for group in range(groups):
-        for k in (A_, B_, C_, D_, X_):
-            first = operand_of(zero, group_aims(zero, worker, 0), k)
-            here = operand_of(zero, group_aims(zero, worker, group), k)
-            if word(here + KIND) != kind or word(here + TABLE) != word(first + TABLE) + group * row:
-                return False
-    return True
+def straight(zero, job, worker):
+    """The rows of a group that the straight sweep may take, first <= i < last.
 
-
-@njit(**OPTIONS)
-def straight(zero, job, worker, groups):
-    """The rows of a tile that the straight sweeps may take, first <= i < last, and whether systems lie side by side.
-
-    The straight sweeps know one way in memory and no masks; the others do the rest, and the ends of a transposed
-    matrix, whose bands come from other rows.
+    It knows contiguous rows alone and no masks; another sweep does the rest, and the ends of a transposed matrix, whose
+    bands come from other rows.
     """
-    low, high = word(worker + LOW), word(worker + HIGH)
+    low, high, aims = word(worker + LOW), word(worker + HIGH), word(worker + AIMS)
+    if word(worker + WHOLE) == 0:
+        return low, low
+    for k in (A_, B_, C_, D_, X_):
+        if word(operand_of(zero, aims, k) + KIND) != CONTIGUOUS:
+            return low, low
+    height = QUAD // parts_of(zero, ())
     moved = 1 if field(job, J.FLAGS) & J.TRANSPOSE else 0
-    if word(worker + WHOLE) and parts_of(zero, ()) == 1 and all_of_kind(zero, job, worker, groups, BESIDE):
-        return low + 1, max(low + 1, high - moved), True
-    if word(worker + WHOLE) and groups == 1 and all_of_kind(zero, job, worker, groups, CONTIGUOUS):
-        height = QUAD // parts_of(zero, ())
-        first = low + moved
-        return first, first + max(0, high - moved - first) // height * height, False
-    return low, low, False
+    first = low + moved
+    return first, first + max(0, high - moved - first) // height * height
 
 
 @njit(**OPTIONS)
-def mask_view(zero, worker, group, n, i):
+def mask_view(zero, worker, i):
     """The address and the step of the mask at row i."""
     if word(worker + WHOLE):
         return word(worker + ONES), 0
     lanes = lanes_of(zero, ())
-    return word(worker + MASK) + (group * (n + 2) + 1 + i) * lanes, lanes
+    return word(worker + MASK) + (1 + i) * lanes, lanes
 
 
 @njit(**OPTIONS)
-def read_mask(zero, job, worker, groups):
-    """The mask of a tile: the rows that any system keeps, and whether all keep all of those."""
-    n, flags, lanes = field(job, J.ROWS), field(job, J.FLAGS), lanes_of(zero, ())
-    low, high, whole = n, 0, True
-    if flags & J.MASKED == 0:
-        low, high = 0, n
-    else:
-        for group in range(groups):
-            target = word(worker + MASK) + (group * (n + 2) + 1) * lanes
-            LOAD_MASK(zero, (operand_of(zero, group_aims(zero, worker, group), WHERE_), n, target, worker + VIEWS))
-            first, last, full = word(worker + VIEWS), word(worker + VIEWS + 8), word(worker + VIEWS + 16)
-            low, high, whole = min(low, first), max(high, last), whole and full == last - first
-            whole = whole and (group == 0 or (first == low and last == high))
+def read_mask(zero, job, worker):
+    """The mask of a group: the rows that any system keeps, and whether all keep all of those."""
+    n, flags = field(job, J.ROWS), field(job, J.FLAGS)
+    low, high, whole = 0, n, True
+    if flags & J.MASKED:
+        target = word(worker + MASK) + lanes_of(zero, ())
+        LOAD_MASK(zero, (operand_of(zero, word(worker + AIMS), WHERE_), n, target, worker + VIEWS))
+        low, high = word(worker + VIEWS), word(worker + VIEWS + 8)
+        whole = word(worker + VIEWS + 16) == high - low
         if flags & J.PERIODIC:
             low, high, whole = 0, n, whole and low == 0 and high == n
     set_word(worker + LOW, min(low, high))
@@ -251,28 +232,25 @@ def read_mask(zero, job, worker, groups):
 
 
 @njit(**OPTIONS)
-def eliminate_block(zero, job, worker, group, i0, i1, target, step, with_right_side):
-    """One block of one group: its bands, then the sweep."""
-    n, row, copied = field(job, J.ROWS), bytes_of_row(zero, ()), word(worker + WHOLE) == 0
-    aims, views = group_aims(zero, worker, group), worker + VIEWS
+def eliminate_block(zero, job, worker, i0, i1, target, with_right_side):
+    """One block of rows: its bands, then the sweep."""
+    row, copied = bytes_of_row(zero, ()), word(worker + WHOLE) == 0
+    aims, views = word(worker + AIMS), worker + VIEWS
     for band in range(4 if with_right_side else 3):
         view(zero, job, worker, aims, band, i0, i1, copied)
-    mask, mask_step = mask_view(zero, worker, group, n, i0)
+    mask, mask_step = mask_view(zero, worker, i0)
     if copied:
         buffer = word(worker + BUFFER)
         CUT(zero, (buffer, buffer + BLOCK * row, buffer + 2 * BLOCK * row, mask, i1 - i0))
     a, a_step, b, b_step = word(views), word(views + 8), word(views + 16), word(views + 24)
     c, c_step, d, d_step = word(views + 32), word(views + 40), word(views + 48), word(views + 56)
-    good = word(worker + GOOD) + 8 * group
+    good = word(worker + GOOD)
     if with_right_side:
-        found = ELIMINATE(
-            zero,
-            (a, a_step, b, b_step, c, c_step, d, d_step, mask, mask_step, target, step, i1 - i0, word(good), aims, i0),
-        )
+        bands = a, a_step, b, b_step, c, c_step, d, d_step
+        found = ELIMINATE(zero, (*bands, mask, mask_step, target, 2 * row, i1 - i0, word(good), aims, i0))
     else:
-        found = FACTOR(
-            zero, (a, a_step, b, b_step, c, c_step, mask, mask_step, target, step, i1 - i0, word(good), aims, i0)
-        )
+        bands = a, a_step, b, b_step, c, c_step
+        found = FACTOR(zero, (*bands, mask, mask_step, target, 3 * row, i1 - i0, word(good), aims, i0))
     set_word(good, found)
 
 
@@ -287,11 +265,11 @@ def hard_lanes(zero, job, good, used):
 
 
 @njit(**OPTIONS)
-def load_tile(zero, job, worker, group):
+def load_tile(zero, job, worker):
     """All rows of a group's matrices as planes; cut, and with the corners of a cyclic matrix."""
     n, row, flags = field(job, J.ROWS), bytes_of_row(zero, ()), field(job, J.FLAGS)
     low, high, tile = word(worker + LOW), word(worker + HIGH), word(worker + TILE)
-    aims, plane = group_aims(zero, worker, group), (high - low) * row
+    aims, plane = word(worker + AIMS), (high - low) * row
     for band in range(3):
         load_band(zero, job, aims, band, low, high, low, high, tile + band * plane)
         if flags & J.PERIODIC and band != 1:
@@ -299,21 +277,21 @@ def load_tile(zero, job, worker, group):
             operand, move = band_of(job, band)
             source = (pad + move + n) % n
             load_rows(zero, operand_of(zero, aims, operand), source, source + 1, tile + band * plane + pad * row)
-    mask, step = mask_view(zero, worker, group, n, low)
+    mask, step = mask_view(zero, worker, low)
     if step:
         CUT(zero, (tile, tile + plane, tile + 2 * plane, mask, high - low))
 
 
 @njit(**OPTIONS)
-def eliminate_hard(zero, job, worker, group, first, lanes):
+def eliminate_hard(zero, job, worker, first, lanes):
     """A group with partial pivoting; its status is told for the given lanes. Returns the singular ones."""
     low, rows = word(worker + LOW), word(worker + HIGH) - word(worker + LOW)
     if rows == 0:
         return 0
-    load_tile(zero, job, worker, group)
+    load_tile(zero, job, worker)
     tile, swaps, status = word(worker + TILE), word(worker + SWAPS), word(worker + STATUS)
-    mask, step = mask_view(zero, worker, group, field(job, J.ROWS), low)
-    aims = group_aims(zero, worker, group)
+    mask, step = mask_view(zero, worker, low)
+    aims = word(worker + AIMS)
     if field(job, J.FLAGS) & J.PERIODIC:
         ELIMINATE_CYCLIC(zero, (tile, rows, swaps, status, aims))
     else:
@@ -329,22 +307,22 @@ def eliminate_hard(zero, job, worker, group, first, lanes):
 
 
 @njit(**OPTIONS)
-def substitute_hard(zero, job, worker, group, lanes):
+def substitute_hard(zero, job, worker, lanes):
     """The right side at hand of an eliminated group, refined under "auto"; returns the address of the solution."""
     low, rows, row = word(worker + LOW), word(worker + HIGH) - word(worker + LOW), bytes_of_row(zero, ())
     tile, swaps, plane = word(worker + TILE), word(worker + SWAPS), rows * row
-    mask, step = mask_view(zero, worker, group, field(job, J.ROWS), low)
+    mask, step = mask_view(zero, worker, low)
     right, iterate, rest = tile + RIGHT * plane, tile + ITERATE * plane, tile + REST * plane
     periodic = field(job, J.FLAGS) & J.PERIODIC != 0
-    x = operand_of(zero, group_aims(zero, worker, group), X_)
-    right_side(zero, job, worker, group, low, low + rows, iterate, mask, step)
+    x = operand_of(zero, word(worker + AIMS), X_)
+    right_side(zero, job, worker, low, low + rows, iterate, mask, step)
     if periodic:
         SUBSTITUTE_CYCLIC(zero, (tile, rows, swaps, mask, step, iterate, x))
     else:
         SUBSTITUTE_PIVOTED(zero, (tile, rows, swaps, mask, step, iterate, x, low))
     if field(job, J.PROMISE) != J.AUTO:
         return iterate
-    right_side(zero, job, worker, group, low, low + rows, right, mask, step)
+    right_side(zero, job, worker, low, low + rows, right, mask, step)
     errors = word(worker + ERRORS)
     again = JUDGE(zero, (tile, rows, 1, errors)) & lanes
     for _ in range(REFINE_STEPS):
@@ -360,18 +338,18 @@ def substitute_hard(zero, job, worker, group, lanes):
 
 
 @njit(**OPTIONS)
-def right_side(zero, job, worker, group, i0, i1, target, mask, mask_step):
+def right_side(zero, job, worker, i0, i1, target, mask, mask_step):
     """Rows of the right side as rows of lanes, zero where taken out."""
-    load_rows(zero, operand_of(zero, group_aims(zero, worker, group), D_), i0, i1, target)
+    load_rows(zero, operand_of(zero, word(worker + AIMS), D_), i0, i1, target)
     if mask_step:
         ERASE(zero, (target, mask, mask_step, i1 - i0))
 
 
 @njit(**OPTIONS)
-def store_solution(zero, job, worker, group, source, step, used, dead):
+def store_solution(zero, job, worker, source, step, used, dead):
     """The rows of a solution to memory: zero where all systems take the row out, NaN in the dead lanes."""
     n, low, high = field(job, J.ROWS), word(worker + LOW), word(worker + HIGH)
-    target = operand_of(zero, group_aims(zero, worker, group), X_)
+    target = operand_of(zero, word(worker + AIMS), X_)
     nothing = word(worker + ZEROS)
     store_rows(zero, target, 0, low, nothing, 0, used)
     store_rows(zero, target, low, high, source, step, used)
@@ -382,53 +360,55 @@ def store_solution(zero, job, worker, group, source, step, used, dead):
 
 
 @njit(**OPTIONS)
-def advance(zero, job, worker, groups, systems):
-    """Point a tile at the systems behind those before, along the only batch axis."""
-    lanes = lanes_of(zero, ())
-    for group in range(groups):
-        for operand in range(OPERANDS):
-            step = systems * field(job, J.AXES + 1 + operand)
-            table = operand_of(zero, group_aims(zero, worker, group), operand) + TABLE
-            for lane in range(lanes):
-                set_word(table + 8 * lane, word(table + 8 * lane) + step)
+def aim_group(zero, job, worker, first, used):
+    aims, axes = word(worker + AIMS), field(job, J.MATRIX_AXES)
+    aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, 0, OPERANDS)
 
 
 @njit(**OPTIONS)
-def solve_own(zero, job, worker, first, used, follows):
-    """A tile of systems, each with its own matrix and one right side; ``follows``: behind the tile before."""
-    lanes, row, only_hard = lanes_of(zero, ()), bytes_of_row(zero, ()), pivots_all(job)
-    groups = (used + lanes - 1) // lanes
-    axes = field(job, J.MATRIX_AXES)
-    if follows and used == groups * lanes and axes == 1:
-        advance(zero, job, worker, groups, field(job, J.LANES))  # the tile before was full, this one may be short
+def advance(zero, job, worker):
+    """Point a group at the systems behind those before, along the only batch axis."""
+    lanes = lanes_of(zero, ())
+    for operand in range(OPERANDS):
+        step = lanes * field(job, J.AXES + 1 + operand)
+        table = operand_of(zero, word(worker + AIMS), operand) + TABLE
+        for lane in range(lanes):
+            set_word(table + 8 * lane, word(table + 8 * lane) + step)
+
+
+@njit(**OPTIONS)
+def solve_group(zero, job, worker, first, used, follows):
+    """Systems with a matrix and one right side each, one in each lane; ``follows``: behind the group before."""
+    row, good = bytes_of_row(zero, ()), word(worker + GOOD)
+    if follows and used == lanes_of(zero, ()) and field(job, J.MATRIX_AXES) == 1:
+        advance(zero, job, worker)
     else:
-        for group in range(groups):
-            at, count = first + group * lanes, min(lanes, used - group * lanes)
-            aims = group_aims(zero, worker, group)
-            aim_lanes(zero, job, J.AXES, axes, at, count, word(worker + NO_OFFSETS), aims, 0, OPERANDS)
-    read_mask(zero, job, worker, groups)
-    if not only_hard and sweep_down(zero, job, worker, groups, used) and sweep_up(zero, job, worker, groups, used):
+        aim_group(zero, job, worker, first, used)
+    read_mask(zero, job, worker)
+    if pivots_all(job):
+        set_word(good, 0)
+    elif sweep_down(zero, job, worker, used) and sweep_up(zero, job, worker, used):
         return
-    rows, step = word(worker + HIGH) - word(worker + LOW), 2 * row * groups
-    for group in range(groups):
-        count = min(lanes, used - group * lanes)
-        hard, dead = hard_lanes(zero, job, word(word(worker + GOOD) + 8 * group), count)
-        every = (1 << count) - 1
-        if only_hard:
-            hard, dead = every, 0
-        source = word(worker + Y) + step + (2 * group + 1) * row
-        if hard != 0:
-            at = first + group * lanes
-            singular = eliminate_hard(zero, job, worker, group, at, hard)
-            dead |= singular
-            solution = substitute_hard(zero, job, worker, group, hard) if rows > 0 else source
-            if hard == every:
-                store_solution(zero, job, worker, group, solution, row, count, dead)
-                continue
+    finish_group(zero, job, worker, first, used, good, word(worker + Y) + 3 * row, 2 * row)
+
+
+@njit(**OPTIONS)
+def finish_group(zero, job, worker, first, used, good, source, step):
+    """The solution of a group to memory, from ``source``, where it is right in lanes with a certificate."""
+    row, every = bytes_of_row(zero, ()), (1 << used) - 1
+    rows = word(worker + HIGH) - word(worker + LOW)
+    hard, dead = hard_lanes(zero, job, word(good), used)
+    if pivots_all(job):
+        hard, dead = every, 0
+    tell_dead(job, first, dead)
+    if hard != 0:
+        dead |= eliminate_hard(zero, job, worker, first, hard)
+        solution = substitute_hard(zero, job, worker, hard) if rows > 0 else source
+        if hard == every:
+            source, step = solution, row
+        else:
             MERGE(zero, (source, step, solution, row, hard, rows))
-        elif dead != 0:
-            tell_dead(job, first + group * lanes, dead)
-        store_solution(zero, job, worker, group, source, step, count, dead)
+    store_solution(zero, job, worker, source, step, used, dead)
 
 
 @njit(**OPTIONS)
@@ -447,122 +427,176 @@ def tell_dead(job, first, dead):
 
 
 @njit(**OPTIONS)
-def sweep_down(zero, job, worker, groups, used):
-    """c' and y' of all rows of a tile, and the certificates; gives up and returns False when no lane has one left."""
-    lanes, row, low, high = lanes_of(zero, ()), bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
-    y, step = word(worker + Y), 2 * row * groups
-    ZERO(zero, (y, row, 2 * groups))
-    for group in range(groups):
-        set_word(word(worker + GOOD) + 8 * group, (1 << 2 * lanes) - 1)
-    first, last, beside = straight(zero, job, worker, groups)
-    eliminate_blocks(zero, job, worker, groups, low, first)
+def sweep_down(zero, job, worker, used):
+    """c' and y' of all rows of a group, and its certificates; gives up and returns False when no lane has one left."""
+    row, low, high = bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
+    y, good = word(worker + Y), word(worker + GOOD)
+    ZERO(zero, (y, row, 2))
+    set_word(good, (1 << 2 * lanes_of(zero, ())) - 1)
+    first, last = straight(zero, job, worker)
+    eliminate_blocks(zero, job, worker, low, first)
     for i in range(first, last, EARLY):
-        eliminate_straight(zero, job, worker, groups, i, min(i + EARLY, last), beside)
-        if hopeless(zero, job, worker, groups, used):
+        eliminate_straight(zero, job, worker, i, min(i + EARLY, last))
+        if hopeless(zero, job, good, used):
             return False
-    eliminate_blocks(zero, job, worker, groups, last, high)
-    for group in range(groups):  # the pad of the last row is not to be seen again
-        ZERO(zero, (y + (high - low) * step + 2 * group * row, row, 1))
-    return not hopeless(zero, job, worker, groups, used)
+    eliminate_blocks(zero, job, worker, last, high)
+    ZERO(zero, (y + (high - low) * 2 * row, row, 1))  # the pad of the last row is not to be seen again
+    return not hopeless(zero, job, good, used)
 
 
 @njit(**OPTIONS)
-def hopeless(zero, job, worker, groups, used):
-    """Whether every system of a tile is to be pivoted."""
-    lanes = lanes_of(zero, ())
-    for group in range(groups):
-        count = min(lanes, used - group * lanes)
-        hard, _ = hard_lanes(zero, job, word(word(worker + GOOD) + 8 * group), count)
-        if hard != (1 << count) - 1:
-            return False
-    return True
+def hopeless(zero, job, good, used):
+    """Whether every system of a group is to be pivoted."""
+    hard, _ = hard_lanes(zero, job, word(good), used)
+    return hard == (1 << used) - 1
 
 
 @njit(**OPTIONS)
-def eliminate_blocks(zero, job, worker, groups, first, last):
-    y, row, low = word(worker + Y), bytes_of_row(zero, ()), word(worker + LOW)
-    step = 2 * row * groups
+def eliminate_blocks(zero, job, worker, first, last):
     for i0 in range(first, last, BLOCK):
-        for group in range(groups):
-            target = y + (i0 - low + 1) * step + 2 * group * row
-            eliminate_block(zero, job, worker, group, i0, min(i0 + BLOCK, last), target, step, True)
+        target = word(worker + Y) + (i0 - word(worker + LOW) + 1) * 2 * bytes_of_row(zero, ())
+        eliminate_block(zero, job, worker, i0, min(i0 + BLOCK, last), target, True)
 
 
 @njit(**OPTIONS)
-def eliminate_straight(zero, job, worker, groups, first, last, beside):
-    row, low, aims = bytes_of_row(zero, ()), word(worker + LOW), group_aims(zero, worker, 0)
-    step, good = 2 * row * groups, word(worker + GOOD)
-    target = word(worker + Y) + (first - low + 1) * step
+def eliminate_straight(zero, job, worker, first, last):
+    row, low, aims, good = bytes_of_row(zero, ()), word(worker + LOW), word(worker + AIMS), word(worker + GOOD)
+    target = word(worker + Y) + (first - low + 1) * 2 * row
     (a_at, a_move), (c_at, c_move) = band_of(job, 0), band_of(job, 2)
     a, b, c = operand_of(zero, aims, a_at), operand_of(zero, aims, B_), operand_of(zero, aims, c_at)
     d, x = operand_of(zero, aims, D_), operand_of(zero, aims, X_)
-    if beside:
-        ELIMINATE_BESIDE(
-            zero,
-            (
-                row_at(a, first + a_move), word(a + STRIDE), row_at(b, first), word(b + STRIDE),
-                row_at(c, first + c_move), word(c + STRIDE), row_at(d, first), word(d + STRIDE),
-                target, step, groups, last - first, good,
-            ),
-        )  # fmt: skip
-        return
     side = word(a + STRIDE)
-    found = ELIMINATE_LINES(
-        zero, (a, b, c, d, a_move * side, 0, c_move * side, 0, x, target, step, first, last, low, word(good))
-    )
+    moves = a_move * side, 0, c_move * side, 0
+    found = ELIMINATE_LINES(zero, (a, b, c, d, *moves, x, target, 2 * row, first, last, low, word(good)))
     set_word(good, found)
 
 
 @njit(**OPTIONS)
-def row_at(operand, i):
-    """The address of row i of the first lane."""
-    return word(operand + TABLE) + i * word(operand + STRIDE)
-
-
-@njit(**OPTIONS)
-def sweep_up(zero, job, worker, groups, used):
-    """x of all rows of a tile, in place of y'; or to memory at once if no lane needs more, which is the result."""
+def sweep_up(zero, job, worker, used):
+    """x of all rows of a group, in place of y'; or to memory at once if no lane needs more, which is the result."""
     lanes, row, low, high = lanes_of(zero, ()), bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
-    y, step, carry = word(worker + Y), 2 * row * groups, word(worker + CARRY)
-    ZERO(zero, (carry, row, groups))
-    first, last, beside = straight(zero, job, worker, groups)
-    bad = used != groups * lanes
-    for group in range(groups):
-        hard, dead = hard_lanes(zero, job, word(word(worker + GOOD) + 8 * group), lanes)
-        bad = bad or hard | dead != 0
-    if bad or last <= first:
-        backward_block(zero, job, worker, groups, low, high, False)
+    carry, x = word(worker + CARRY), operand_of(zero, word(worker + AIMS), X_)
+    ZERO(zero, (carry, row, 1))
+    first, last = straight(zero, job, worker)
+    hard, dead = hard_lanes(zero, job, word(word(worker + GOOD)), lanes)
+    if used != lanes or hard | dead != 0 or last <= first:
+        backward_block(zero, job, worker, low, high, False)
         return False
-    for group in range(groups):
-        x = operand_of(zero, group_aims(zero, worker, group), X_)
-        store_rows(zero, x, 0, low, word(worker + ZEROS), 0, lanes)
-        store_rows(zero, x, high, field(job, J.ROWS), word(worker + ZEROS), 0, lanes)
-    backward_block(zero, job, worker, groups, last, high, True)
-    source, x = y + (first - low + 1) * step, operand_of(zero, group_aims(zero, worker, 0), X_)
-    if beside:
-        BACKWARD_BESIDE(zero, (source, step, groups, row_at(x, first), word(x + STRIDE), carry, last - first))
-    else:
-        BACKWARD_LINES(zero, (source, step, x, carry, first, last))
-    backward_block(zero, job, worker, groups, low, first, True)
+    store_rows(zero, x, 0, low, word(worker + ZEROS), 0, lanes)
+    store_rows(zero, x, high, field(job, J.ROWS), word(worker + ZEROS), 0, lanes)
+    backward_block(zero, job, worker, last, high, True)
+    BACKWARD_LINES(zero, (word(worker + Y) + (first - low + 1) * 2 * row, 2 * row, x, carry, first, last))
+    backward_block(zero, job, worker, low, first, True)
     return True
 
 
 @njit(**OPTIONS)
-def backward_block(zero, job, worker, groups, first, last, store):
-    lanes, row, low = lanes_of(zero, ()), bytes_of_row(zero, ()), word(worker + LOW)
-    step, carry = 2 * row * groups, word(worker + CARRY)
-    if first >= last:
+def backward_block(zero, job, worker, first, last, store):
+    row, x = bytes_of_row(zero, ()), operand_of(zero, word(worker + AIMS), X_)
+    if first < last:
+        at = word(worker + Y) + (first - word(worker + LOW) + 1) * 2 * row
+        backward_rows(zero, worker, at, 2 * row, word(worker + CARRY), first, last)
+        if store:
+            store_rows(zero, x, first, last, at + row, 2 * row, lanes_of(zero, ()))
+
+
+@njit(**OPTIONS)
+def backward_rows(zero, worker, at, step, carry, first, last):
+    """x in place of y', which lies behind c', in rows that are ``step`` bytes apart."""
+    row, x = bytes_of_row(zero, ()), operand_of(zero, word(worker + AIMS), X_)
+    mask, mask_step = mask_view(zero, worker, first)
+    BACKWARD(zero, (at, step, at + row, step, mask, mask_step, at + row, step, carry, last - first, x, first))
+
+
+# ------------------------------------------------------------------------------------------------ systems side by side
+
+
+@njit(**OPTIONS)
+def solve_beside(zero, job, worker, first, groups):
+    """Groups that lie side by side, row by row through all of them."""
+    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
+    step, good, carry = 2 * row * groups, word(worker + GOOD), word(worker + CARRY)
+    aim_group(zero, job, worker, first, lanes)
+    read_mask(zero, job, worker)
+    ZERO(zero, (carry, row, groups))
+    if sweep_down_beside(zero, job, worker, groups) and all_certified(zero, job, worker, groups):
+        x = operand_of(zero, word(worker + AIMS), X_)
+        words = y + step, step, groups, word(x + TABLE), word(x + STRIDE), carry, n
+        if begins_lines(zero, job) and field(job, J.FLAGS) & J.LARGE and field(job, J.D) != field(job, J.X):
+            STREAM_BESIDE(zero, words)
+        else:
+            BACKWARD_BESIDE(zero, words)
         return
     for group in range(groups):
-        at = word(worker + Y) + (first - low + 1) * step + 2 * group * row
-        mask, mask_step = mask_view(zero, worker, group, field(job, J.ROWS), first)
-        x = operand_of(zero, group_aims(zero, worker, group), X_)
-        BACKWARD(
-            zero,
-            (at, step, at + row, step, mask, mask_step, at + row, step, carry + group * row, last - first, x, first),
-        )
-        if store:
-            store_rows(zero, x, first, last, at + row, step, lanes)
+        at, here, found = first + group * lanes, y + step + 2 * group * row, good + 8 * group
+        aim_group(zero, job, worker, at, lanes)
+        if not hopeless(zero, job, found, lanes):
+            backward_rows(zero, worker, here, step, carry + group * row, 0, n)
+        finish_group(zero, job, worker, at, lanes, found, here + row, step)
+
+
+@njit(**OPTIONS)
+def sweep_down_beside(zero, job, worker, groups):
+    """c' and y' of all rows of all groups, and their certificates; False when no lane of any has one left."""
+    row, n, aims, good = bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + AIMS), word(worker + GOOD)
+    lanes, step, y = lanes_of(zero, ()), 2 * row * groups, word(worker + Y)
+    (a_at, a_move), (c_at, c_move) = band_of(job, 0), band_of(job, 2)
+    a, b, c = operand_of(zero, aims, a_at), operand_of(zero, aims, B_), operand_of(zero, aims, c_at)
+    d = operand_of(zero, aims, D_)
+    ZERO(zero, (y, row, 2 * groups))
+    for group in range(groups):
+        set_word(good + 8 * group, (1 << 2 * lanes) - 1)
+    for i in range(0, n, EARLY):
+        last = min(i + EARLY, n)
+        ELIMINATE_BESIDE(zero, (a, b, c, d, a_move, 0, c_move, 0, y + (i + 1) * step, step, groups, i, last, n, good))
+        given_up = True
+        for group in range(groups):
+            given_up = given_up and hopeless(zero, job, good + 8 * group, lanes)
+        if given_up:
+            return False
+    return True
+
+
+@njit(**OPTIONS)
+def all_certified(zero, job, worker, groups):
+    for group in range(groups):
+        hard, dead = hard_lanes(zero, job, word(word(worker + GOOD) + 8 * group), lanes_of(zero, ()))
+        if hard | dead != 0:
+            return False
+    return True
+
+
+@njit(**OPTIONS)
+def begins_lines(zero, job):
+    """Whether groups can be placed where cache lines of the solution begin."""
+    return field(job, J.FLAGS) & J.LINED != 0 and field(job, J.X) % (bytes_of_real(zero, ()) * parts_of(zero, ())) == 0
+
+
+@njit(**OPTIONS)
+def solve_tile(zero, job, worker, tile, follows):
+    """One group, or the groups of a stretch of systems that lie side by side; the first and the last may be partial."""
+    lanes, width, beside = lanes_of(zero, ()), field(job, J.LANES), field(job, J.BESIDE)
+    if beside == 0:
+        first = tile * width
+        solve_group(zero, job, worker, first, min(width, field(job, J.MATRICES) - first), follows)
+        return
+    shift = 0
+    if begins_lines(zero, job):
+        shift = field(job, J.X) % LINE // (bytes_of_real(zero, ()) * parts_of(zero, ()))
+    stretches = field(job, J.STRETCHES)
+    origin, place = tile // stretches * beside, tile % stretches * width
+    low, high = max(0, place - shift), min(beside, place + width - shift)
+    whole = min(high, (low + shift + lanes - 1) // lanes * lanes - shift)
+    rest = max(whole, whole + (high - whole) // lanes * lanes)
+    if low < whole:
+        solve_group(zero, job, worker, origin + low, whole - low, False)
+    if field(job, J.FLAGS) & J.MASKED or pivots_all(job):
+        for at in range(whole, rest, lanes):
+            solve_group(zero, job, worker, origin + at, lanes, False)
+    elif whole < rest:
+        solve_beside(zero, job, worker, origin + whole, (rest - whole) // lanes)
+    if rest < high:
+        solve_group(zero, job, worker, origin + rest, high - rest, False)
 
 
 # ------------------------------------------------------------------------------------------------ many right sides
@@ -579,7 +613,7 @@ def factor_group(zero, job, worker, first, used, factors):
     ZERO(zero, (factors + low * step, row, 3))
     for i0 in range(low, high, BLOCK):
         target = factors + (i0 + 1) * step
-        eliminate_block(zero, job, worker, 0, i0, min(i0 + BLOCK, high), target, step, False)
+        eliminate_block(zero, job, worker, i0, min(i0 + BLOCK, high), target, False)
     hard, dead = hard_lanes(zero, job, word(word(worker + GOOD)), used)
     tell_dead(job, first, dead)
     return hard, dead
@@ -593,10 +627,10 @@ def solve_factored(zero, job, worker, factors, shared, used, hard, dead):
     part = bytes_of_real(zero, ()) * parts_of(zero, ()) if shared else row
     step = 3 * part
     at = factors + (low + 1) * step
-    mask, mask_step = mask_view(zero, worker, 0, field(job, J.ROWS), low)
+    mask, mask_step = mask_view(zero, worker, low)
     every = (1 << used) - 1
     if hard != every and flags & J.FACTORED and flags & J.TRANSPOSE:
-        right_side(zero, job, worker, 0, low, high, y, mask, mask_step)
+        right_side(zero, job, worker, low, high, y, mask, mask_step)
         if shared:
             FORWARD_TRANSPOSED_SHARED(zero, (at, step, part, mask, mask_step, y, row, high - low))
             BACKWARD_TRANSPOSED_SHARED(zero, (at, step, part, mask, mask_step, y, row, high - low))
@@ -608,24 +642,24 @@ def solve_factored(zero, job, worker, factors, shared, used, hard, dead):
         ZERO(zero, (word(worker + CARRY), row, 1))
         for i0 in range(low, high, BLOCK):
             i1 = min(i0 + BLOCK, high)
-            view(zero, job, worker, group_aims(zero, worker, 0), RIGHT, i0, i1, False)
+            view(zero, job, worker, word(worker + AIMS), RIGHT, i0, i1, False)
             d, d_step = word(worker + VIEWS + 16 * RIGHT), word(worker + VIEWS + 16 * RIGHT + 8)
-            asked = operand_of(zero, group_aims(zero, worker, 0), D_)
+            asked = operand_of(zero, word(worker + AIMS), D_)
             here, keep, to = at + (i0 - low) * step, mask + (i0 - low) * mask_step, y + (i0 - low) * row
             if shared:
                 FORWARD_SHARED(zero, (here, step, part, d, d_step, keep, mask_step, to, row, i1 - i0, asked, i0))
             else:
                 FORWARD(zero, (here, step, part, d, d_step, keep, mask_step, to, row, i1 - i0, asked, i0))
         above, carry = at + 2 * part, word(worker + CARRY)
-        target = operand_of(zero, group_aims(zero, worker, 0), X_)
+        target = operand_of(zero, word(worker + AIMS), X_)
         if shared:
             BACKWARD_SHARED(zero, (above, step, y, row, mask, mask_step, y, row, carry, high - low, target, low))
         else:
             BACKWARD(zero, (above, step, y, row, mask, mask_step, y, row, carry, high - low, target, low))
     if hard != 0 and high > low:
-        solution = substitute_hard(zero, job, worker, 0, hard)
+        solution = substitute_hard(zero, job, worker, hard)
         MERGE(zero, (y, row, solution, row, hard, high - low))
-    store_solution(zero, job, worker, 0, y, row, used, dead)
+    store_solution(zero, job, worker, y, row, used, dead)
 
 
 @njit(**OPTIONS)
@@ -657,10 +691,10 @@ def tell_kinds(job, first, used, hard, dead):
 @njit(**OPTIONS)
 def solve_many(zero, job, worker, tile, first, used, k0, k1):
     """A group of matrices, each with right sides k0 <= k < k1: to be factored, or factored before."""
-    flags, row, aims = field(job, J.FLAGS), bytes_of_row(zero, ()), group_aims(zero, worker, 0)
+    flags, row, aims = field(job, J.FLAGS), bytes_of_row(zero, ()), word(worker + AIMS)
     axes, offsets = field(job, J.MATRIX_AXES), word(worker + OFFSETS)
     aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, 0, D_)
-    read_mask(zero, job, worker, 1)
+    read_mask(zero, job, worker)
     factors = word(worker + FACTORS)
     if flags & (J.FACTORED | J.FACTORING):
         factors = field(job, J.FACTORS) + tile * (field(job, J.ROWS) + 1) * 3 * row
@@ -671,7 +705,7 @@ def solve_many(zero, job, worker, tile, first, used, k0, k1):
     if flags & J.FACTORING:
         tell_kinds(job, first, used, hard, dead)
     if hard != 0:
-        dead |= eliminate_hard(zero, job, worker, 0, first, hard)
+        dead |= eliminate_hard(zero, job, worker, first, hard)
     for k in range(k0, k1):
         side_offsets(job, k, offsets)
         aim_lanes(zero, job, J.AXES, axes, first, used, offsets, aims, D_, OPERANDS)
@@ -681,16 +715,16 @@ def solve_many(zero, job, worker, tile, first, used, k0, k1):
 @njit(**OPTIONS)
 def solve_shared(zero, job, worker, matrix, k0, k1):
     """Right sides k0 <= k < k1 of one factored matrix, one in each lane."""
-    lanes, aims, base = lanes_of(zero, ()), group_aims(zero, worker, 0), word(worker + OFFSETS)
+    lanes, aims, base = lanes_of(zero, ()), word(worker + AIMS), word(worker + OFFSETS)
     own, count = field(job, J.MATRIX_AXES), field(job, J.RIGHT_AXES)
     right = J.AXES + J.AXIS_WORDS * own
     for operand in range(OPERANDS):
         set_word(base + 8 * operand, offset(job, J.AXES, own, matrix, operand))
     aim_lanes(zero, job, right, 0, 0, 1, base, aims, 0, D_)
-    read_mask(zero, job, worker, 1)
+    read_mask(zero, job, worker)
     hard, dead = kinds_of(job, matrix, 1)
     hard, dead = -hard & ((1 << lanes) - 1), -dead & ((1 << lanes) - 1)
-    if hard != 0 and eliminate_hard(zero, job, worker, 0, matrix, 1):
+    if hard != 0 and eliminate_hard(zero, job, worker, matrix, 1):
         dead = (1 << lanes) - 1
     side = bytes_of_real(zero, ()) * parts_of(zero, ())
     factors = field(job, J.FACTORS) + (matrix * field(job, J.ROWS) - 1) * 3 * side
@@ -705,15 +739,15 @@ def solve_shared(zero, job, worker, matrix, k0, k1):
 def factor_shared(zero, job, worker):
     """The few matrices of a job, one in each lane, to factors of one number each."""
     matrices, n, row = field(job, J.MATRICES), field(job, J.ROWS), bytes_of_row(zero, ())
-    axes, aims = field(job, J.MATRIX_AXES), group_aims(zero, worker, 0)
+    axes, aims = field(job, J.MATRIX_AXES), word(worker + AIMS)
     aim_lanes(zero, job, J.AXES, axes, 0, matrices, word(worker + NO_OFFSETS), aims, 0, D_)
-    read_mask(zero, job, worker, 1)
+    read_mask(zero, job, worker)
     factors = word(worker + FACTORS)
     ZERO(zero, (factors, row, 3 * (n + 1)))
     hard, dead = factor_group(zero, job, worker, 0, matrices, factors)
     tell_kinds(job, 0, matrices, hard, dead)
     if hard != 0 and field(job, J.FLAGS) & J.FACTORING:
-        eliminate_hard(zero, job, worker, 0, 0, hard)
+        eliminate_hard(zero, job, worker, 0, hard)
     if pivots_all(job):
         return
     side = bytes_of_real(zero, ())
@@ -728,12 +762,12 @@ def factor_shared(zero, job, worker):
 @njit(**OPTIONS)
 def determinants(zero, job, worker, first, used):
     """Sign and log |det| of every lane, into x and the logarithms."""
-    row, side, aims = bytes_of_row(zero, ()), bytes_of_real(zero, ()), group_aims(zero, worker, 0)
+    row, side, aims = bytes_of_row(zero, ()), bytes_of_real(zero, ()), word(worker + AIMS)
     axes = field(job, J.MATRIX_AXES)
     aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, 0, D_)
-    read_mask(zero, job, worker, 1)
+    read_mask(zero, job, worker)
     rows = word(worker + HIGH) - word(worker + LOW)
-    singular = eliminate_hard(zero, job, worker, 0, first, (1 << used) - 1)
+    singular = eliminate_hard(zero, job, worker, first, (1 << used) - 1)
     pivots, periodic = word(worker + TILE) + UPPER * rows * row, field(job, J.FLAGS) & J.PERIODIC != 0
     for lane in range(used):
         sign, total = unit(zero), zero.real
@@ -770,8 +804,8 @@ def hire(zero, job):
     hard = field(job, J.PROMISE) != J.PLAIN or field(job, J.FLAGS) & J.PERIODIC != 0
     masked = field(job, J.FLAGS) & J.MASKED != 0
     sizes = (
-        aligned(groups * OPERANDS * (TABLE + 8 * lanes)),
-        aligned(groups * (n + 2) * lanes) if masked else 0,
+        aligned(OPERANDS * (TABLE + 8 * lanes)),
+        aligned((n + 2) * lanes) if masked else 0,
         4 * BLOCK * row,
         groups * row,
         aligned(8 * groups),
@@ -820,13 +854,16 @@ def work_own(job, zero):
     if worker == 0:
         return
     width, matrices, tiles = field(job, J.LANES), field(job, J.MATRICES), field(job, J.TILES)
+    count, beside = (matrices + width - 1) // width, field(job, J.BESIDE)
+    if beside:
+        count = matrices // beside * field(job, J.STRETCHES)
     while True:
         run = fetch_add(job, 1)
         if run >= field(job, J.ITEMS):
             break
-        begin = run * tiles * width
-        for first in range(begin, min(matrices, begin + tiles * width), width):
-            solve_own(zero, job, worker, first, min(width, matrices - first), first > begin)
+        for tile in range(run * tiles, min(count, (run + 1) * tiles)):
+            solve_tile(zero, job, worker, tile, tile > run * tiles)
+    flush()
     dismiss(worker)
 
 

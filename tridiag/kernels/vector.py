@@ -254,9 +254,13 @@ class Code:
         loaded.align = 1
         return Value(self, loaded)
 
-    def store_as(self, address: Value, value: Value) -> None:
+    def store_as(self, address: Value, value: Value, past_caches: bool = False) -> None:
+        """``past_caches``: to memory that nobody reads soon, at an address where a cache line begins."""
         done = self.builder.store(value.llvm, self.pointer(address, value.llvm.type))
-        done.align = 1
+        done.align = LINE if past_caches else 1
+        if past_caches:
+            one = self.builder.module.add_metadata([ir.Constant(I32, 1)])
+            done.set_metadata("nontemporal", one)
 
     def word(self, address: Value) -> Value:
         """The int64 at an address."""
