@@ -138,8 +138,9 @@ def factor(
 
     Notes
     -----
-    LAPACK's xGTTRF and xGTTRS. Certified systems keep (a, 1 / pivot, c / pivot). A system that needs pivoting keeps
-    a, b, c, which refinement reads anyway, and is eliminated again: that reads fewer words than its factors would.
+    LAPACK's xGTTRF and xGTTRS. Certified systems keep (a / pivot, 1 / pivot, c / pivot), and no division is left. A
+    system that needs pivoting keeps a, b, c, which refinement reads anyway, and is eliminated again: that reads fewer
+    words than its factors would.
     """
     arguments = {"a": a, "b": b, "c": c}
     own_axis = axis_alone((a, b, c, where), axis)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from tridiag.arrays import library_of
 from tridiag.kernels import job as J
 from tridiag.kernels.cache import Kernel, obtain
-from tridiag.layout import Job, job
+from tridiag.layout import LINE, Job, job
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
@@ -127,11 +128,20 @@ def factor(matrix: Matrix, form: Form) -> Factors:
     status, kinds = np.zeros(count, np.int32), np.full(count, J.HARD, np.uint8)
     plan = plan_for([*matrix, None, None], form, dtype, J.FACTORING)
     lanes = int(plan.words[J.LANES])
-    shape = (count, form.n, 3) if plan.words[J.SHARED] else (-(-count // lanes), form.n + 1, 3, lanes)
+    shape = (count, form.n, 3) if plan.words[J.SHARED] else (-(-count // lanes), form.n, 3, lanes)
     kept = form.pivoting is not True and not form.periodic
-    storage = np.empty(shape if kept else (0,), dtype)
+    storage = empty_lines(shape if kept else (0,), dtype)
     plan = run([*matrix, None, None], form, dtype, J.FACTORING, FACTORS=storage, CERTIFIED=kinds, STATUS=status)
     return Factors(storage, kinds, plan.restore(status, form))
+
+
+def empty_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """An empty array that begins with a cache line, so that a row of lanes is one."""
+    size = math.prod(shape)
+    spare = LINE // dtype.itemsize
+    storage = np.empty(size + spare, dtype)
+    first = -address(storage) % LINE // dtype.itemsize
+    return storage[first : first + size].reshape(shape)
 
 
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:

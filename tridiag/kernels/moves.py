@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import njit
 
 from tridiag.kernels.memory import set_word, word
-from tridiag.kernels.vector import I8, LINE, OPTIONS, Code, Complex, Library, Value, emitted
+from tridiag.kernels.vector import I8, I64, LINE, OPTIONS, Code, Complex, Library, Value, emitted
 
 CONTIGUOUS, BESIDE, SAME, SCATTERED = range(4)  # rows contiguous; lanes side by side; one system for all; anything else
 KIND, STRIDE, ROTATION, AHEAD, STEP, TABLE = range(0, 48, 8)  # byte offsets in the words of an aimed operand
@@ -160,17 +160,27 @@ def store_one(code: Code, *words: Value) -> None:
     code.fori(first, last, row)
 
 
+def advance(code: Code, operand: Value, step: Value) -> None:
+    """All addresses of an operand moved by ``step`` bytes."""
+    table, kind = operand + TABLE, ir.VectorType(I64, code.lanes)
+    code.store_as(table, code.load_as(kind, table) + code.repeat(step, code.lanes))
+
+
 MOVES = Library("moves")
 _load_contiguous = MOVES.add("load_contiguous", load_contiguous)
 _store_contiguous = MOVES.add("store_contiguous", store_contiguous)
 _load_beside, _store_beside = MOVES.add("load_beside", load_beside), MOVES.add("store_beside", store_beside)
 _load_same, _load_scattered = MOVES.add("load_same", load_same), MOVES.add("load_scattered", load_scattered)
+ADVANCE = MOVES.add("advance", advance)
 _store_one = MOVES.add("store_one", store_one)
 
 
 @njit(**OPTIONS)
-def aim(zero, operand, itemsize, stride, even):
-    """How an operand is moved whose addresses are set, evenly spaced or not, and what to ask for ahead of use."""
+def aim(zero, operand, itemsize, stride, even, downwards):
+    """How an operand is moved whose addresses are set, evenly spaced or not, and what to ask for ahead of use.
+
+    ``downwards``: its rows are used last row first.
+    """
     lanes, table = lanes_of(zero, ()), operand + TABLE
     start, side = word(table), word(table + 8) - word(table)
     if not even:
@@ -181,10 +191,12 @@ def aim(zero, operand, itemsize, stride, even):
     if even and side == 0:
         kind = SAME
     elif even and side == itemsize:
-        kind, ahead, step = BESIDE, ROWS_AHEAD * stride, stride
+        kind, ahead, step = BESIDE, -ROWS_AHEAD * stride if downwards else ROWS_AHEAD * stride, stride
     elif stride == itemsize:
         kind, rotation, step = CONTIGUOUS, lanes - 1, itemsize // parts_of(zero, ())
-        ahead = lanes * side if abs(lanes * side) < NEXT_GROUP else LINES_AHEAD * LINE
+        ahead = lanes * side
+        if abs(ahead) >= NEXT_GROUP:
+            ahead = -LINES_AHEAD * LINE if downwards else LINES_AHEAD * LINE
     set_word(operand + KIND, kind)
     set_word(operand + STRIDE, stride)
     set_word(operand + ROTATION, rotation)
@@ -192,7 +204,7 @@ def aim(zero, operand, itemsize, stride, even):
     set_word(operand + STEP, step)
 
 
-def ask(code: Code, operand: Value, i: Value, write: bool = False) -> None:
+def ask(code: Code, operand: Value, i: Value) -> None:
     """Ask for memory of an operand that will be used after row i: some rows on, or the same row of the next group.
 
     Contiguous rows: a line of another lane at each row, so that requests are spread evenly over the sweep.
@@ -201,7 +213,7 @@ def ask(code: Code, operand: Value, i: Value, write: bool = False) -> None:
     for part in range(code.parts):
         k = i * code.parts + part
         base = code.word(operand + TABLE + (k & rotation) * 8)
-        code.prefetch(base + ahead + (k & ~rotation) * step, write)
+        code.prefetch(base + ahead + (k & ~rotation) * step)
 
 
 @njit(**OPTIONS)
@@ -231,6 +243,8 @@ def store_rows(zero, operand, first, last, source, step, used):
     kind, stride, table = word(operand + KIND), word(operand + STRIDE), operand + TABLE
     lanes, parts = lanes_of(zero, ()), parts_of(zero, ())
     start, stop = first * parts, last * parts
+    if first >= last:
+        return
     if used == lanes and kind == CONTIGUOUS and stop - start >= QUAD:
         even = stop - (stop - start) % QUAD
         _store_contiguous(zero, (table, start, even, source, step))

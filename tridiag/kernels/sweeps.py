@@ -16,7 +16,18 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from tridiag import elimination as el
-from tridiag.kernels.moves import AHEAD, QUAD, STRIDE, TABLE, ask, in_lanes, out_of_lanes, put_beside, take_beside
+from tridiag.kernels.moves import (
+    AHEAD,
+    QUAD,
+    STRIDE,
+    TABLE,
+    addresses,
+    ask,
+    in_lanes,
+    out_of_lanes,
+    put_beside,
+    take_beside,
+)
 from tridiag.kernels.vector import I32, LINE, Code, Complex, Library, Value
 
 
@@ -67,6 +78,7 @@ def certified(code: Code, growth: Any, pivot: Any, diagonal: Any) -> Value:
     return grown & (size > code.maximum(bound * (el.CANCELLATION * code.eps), code.tiny))
 
 
+FACTORS_AHEAD = 8192, 4096  # prefetch distances in bytes
 ROWS_AHEAD = 1  # prefetch distance where tiles are wide
 
 # ------------------------------------------------------------------------------------------------ plain
@@ -119,6 +131,37 @@ def eliminate(code: Code, *words: Value) -> Value:
     return pack(code, sure, alive)
 
 
+class Lines:
+    """An operand whose rows are contiguous: a few numbers of each lane at a time are rows of lanes.
+
+    Each cache line is asked for twice, as the processor drops requests when it has many.
+    """
+
+    def __init__(self, code: Code, operand: Value) -> None:
+        self.code, self.table, self.ahead = code, operand + TABLE, code.word(operand + AHEAD)
+
+    def places(self, i: Value) -> list[Value]:
+        """The addresses are read again each time: registers are too few for them."""
+        at = i * (self.code.parts * self.code.size_of_real)
+        return [base + at for base in addresses(self.code, self.table)]
+
+    def load(self, i: Value) -> list[Any]:
+        code, kind, places = self.code, ir.VectorType(self.code.real, QUAD), self.places(i)
+        rows = rows_of_lines(code, in_lanes(code, [code.load_as(kind, place) for place in places]))
+        self.ask(places)
+        return rows
+
+    def store(self, i: Value, rows: list[Any]) -> None:
+        code, places = self.code, self.places(i)
+        for place, line in zip(places, out_of_lanes(code, lines_of_rows(code, rows)), strict=True):
+            code.store_as(place, line)
+        self.ask(places)
+
+    def ask(self, places: list[Value]) -> None:
+        for place in places:
+            self.code.prefetch(place + self.ahead)
+
+
 def rows_of_lines(code: Code, lines: list[Value]) -> list[Any]:
     """Real rows of lanes as rows of entries."""
     return lines if code.parts == 1 else [Complex(*lines[k : k + 2]) for k in range(0, len(lines), 2)]
@@ -133,24 +176,12 @@ def eliminate_lines(code: Code, *words: Value) -> Value:
 
     a and c come from other rows where the matrix is transposed: ``moves``. The pad of row ``low`` is not looked at.
     """
-    tables, moves, (output, target, step, first, last, low, good) = words[:4], words[4:8], words[8:]
-    bases = [[code.word(table + TABLE + 8 * k) for k in range(code.lanes)] for table in tables]
-    ahead = [code.word(table + AHEAD) for table in tables]
-    outputs = [code.word(output + TABLE + 8 * k) for k in range(code.lanes)]
-    c1, y, height = Rows(code, target, step), Rows(code, target + code.row, step), QUAD // code.parts
-    kind = ir.VectorType(code.real, QUAD)
+    aims, moves, (target, first, last, low, good) = words[:4], words[4:8], words[8:]
+    bands, height, step = [Lines(code, x) for x in aims], QUAD // code.parts, 2 * code.row
+    c1, y = Rows(code, target, step), Rows(code, target + code.row, step)
 
     def chunk(i: Value, state: Any) -> Any:
-        at, bands = i * (code.parts * code.size_of_real), []
-        for base, move, further in zip(bases, moves, ahead, strict=True):
-            addresses = [x + (at + move) for x in base]
-            lines = in_lanes(code, [code.load_as(kind, address) for address in addresses])
-            for address in addresses:
-                code.prefetch(address + further)
-            bands.append(rows_of_lines(code, lines))
-        for address in outputs:
-            code.prefetch(address + at, write=True)
-        a, b, c, d = bands
+        a, b, c, d = (band.load(i + move) for band, move in zip(bands, moves, strict=True))
         a[0] = code.where(code.everywhere(i == low), code.zero(), a[0])
         state = Plain(*state)
         for k in range(height):
@@ -166,23 +197,55 @@ def eliminate_lines(code: Code, *words: Value) -> Value:
 
 def backward_lines(code: Code, *words: Value) -> None:
     """x[i] = y[i] - c'[i] x[i+1], last row first, to contiguous rows of memory."""
-    source, step, output, carry_at, first, last = words
-    c1, y, carry = Rows(code, source, step), Rows(code, source + code.row, step), Rows(code, carry_at, 0)
-    outputs, height = [code.word(output + TABLE + 8 * k) for k in range(code.lanes)], QUAD // code.parts
+    source, output, carry, first, last = words
+    c1, y = Rows(code, source, 2 * code.row), Rows(code, source + code.row, 2 * code.row)
+    substitute_lines(code, c1, y, Lines(code, output), carry, first, last)
+
+
+def backward_lines_factored(spread: bool, code: Code, *words: Value) -> None:
+    """The same with c' of factors."""
+    above, y, output, carry, first, last = words
+    _, _, c1 = factors(spread, code, above, above)
+    substitute_lines(code, c1, Rows(code, y, code.row), Lines(code, output), carry, first, last, not spread)
+
+
+def substitute_lines(
+    code: Code, c1: Rows, y: Rows, output: Lines, carry_at: Value, first: Value, last: Value, factored: bool = False
+) -> None:
+    height, zero, carry = QUAD // code.parts, code.integer(0), Rows(code, carry_at, 0)
 
     def chunk(i: Value, state: Any) -> Any:
         (x,), rows = state, []
         for k in reversed(range(height)):
-            x = y[i - first + k] - c1[i - first + k] * x
+            row = i - first + k
+            x = y[row] - c1[row] * x
             rows.append(x)
-        at = i * (code.parts * code.size_of_real)
-        for address, line in zip(outputs, out_of_lanes(code, lines_of_rows(code, rows[::-1])), strict=True):
-            code.store_as(address + at, line)
+            if factored:
+                ask_for_factors(code, c1.base + row * c1.stride, code.row)
+        output.store(i, rows[::-1])
         return (x,)
 
-    zero = code.integer(0)
     (x,) = code.fori(last - height, first - 1, chunk, (carry[zero],), step=-height)
     carry.store(zero, x)
+
+
+def forward_lines(spread: bool, code: Code, *words: Value) -> None:
+    """`forward` where rows are contiguous."""
+    pairs, right, target, first, last = words
+    slopes, inverses, _ = factors(spread, code, pairs, pairs)
+    given, y, height = Lines(code, right), Rows(code, target, code.row), QUAD // code.parts
+
+    def chunk(i: Value, state: Any) -> Any:
+        (before,), d = state, given.load(i)
+        for k in range(height):
+            row = i - first + k
+            if not spread:
+                ask_for_factors(code, pairs + row * (2 * code.row), 2 * code.row)
+            before = code.product(d[k], inverses[row]) - slopes[row] * before
+            y.store(row, before)
+        return (before,)
+
+    code.fori(first, last, chunk, (y[code.integer(-1)],), step=height)
 
 
 def eliminate_beside(code: Code, *words: Value) -> None:
@@ -239,41 +302,56 @@ def backward_beside(past_caches: bool, code: Code, *words: Value) -> None:
 
 
 def factor(code: Code, *words: Value) -> Value:
-    """The same without a right side: (a, 1 / pivot, c') of ``count`` rows, ``step`` bytes apart."""
-    views, (mask, mask_step, target, step, count, good, aims, row_zero) = words[:6], words[6:]
+    """The same without a right side, to the factors of ``count`` rows; the carry holds c' of the row above."""
+    views, (mask, mask_step, pairs, above_at, carry_at, count, good, aims, row_zero) = words[:6], words[6:]
     a, b, c = (Rows(code, views[k], views[k + 1]) for k in range(0, 6, 2))
-    keep = Mask(code, mask, mask_step)
-    kept_a, kept_b, kept_c = (Rows(code, target + k * code.row, step) for k in range(3))
+    keep, carry = Mask(code, mask, mask_step), Rows(code, carry_at, 0)
+    slopes, inverses, kept = factors(False, code, pairs, above_at)
 
     def row(i: Value, state: Any) -> Any:
         above, sure, alive = state
         ask_for_bands(code, aims, row_zero + i, 3)
-        growth = a[i] * above
-        diagonal = b[i]
+        below, diagonal = a[i], b[i]
+        growth = below * above
         pivot = diagonal - growth
         sure = sure & certified(code, growth, pivot, diagonal)
         alive = alive & ~(pivot == 0)
         inverse = code.one() / pivot
         above = code.where(keep[i], c[i] * inverse, code.zero())
-        kept_a.store(i, a[i])
-        kept_b.store(i, inverse)
-        kept_c.store(i, above)
+        slopes.store(i, below * inverse)
+        inverses.store(i, inverse)
+        kept.store(i, above)
         return above, sure, alive
 
-    state = kept_c[code.integer(-1)], code.mask(good), code.mask(code.shift(good, -code.lanes))
-    *_, sure, alive = code.fori(0, count, row, state)
-    return code.bits(sure) | code.shift(code.bits(alive), code.lanes)
+    zero = code.integer(0)
+    above, sure, alive = code.fori(0, count, row, (carry[zero], *unpack(code, good)))
+    carry.store(zero, above)
+    return pack(code, sure, alive)
+
+
+def ask_for_factors(code: Code, address: Value, count: int) -> None:
+    """Ask for as many bytes of factors, which are one stream of memory, twice ahead of use: see `Lines`."""
+    for ahead in FACTORS_AHEAD:
+        for line in range(0, count, LINE):
+            code.prefetch(address + (ahead + line))
+
+
+def factors(spread: bool, code: Code, pairs: Value, above: Value) -> tuple[Rows, Rows, Rows]:
+    """a / pivot and 1 / pivot, in turn, and c', which goes down in memory: so both sweeps read it upwards."""
+    part = code.parts * code.size_of_real if spread else code.row
+    slopes, inverses = (Rows(code, pairs + k * part, 2 * part, spread) for k in range(2))
+    return slopes, inverses, Rows(code, above, -part, spread)
 
 
 def forward(spread: bool, code: Code, *words: Value) -> None:
-    """y' of ``count`` rows from factors: y[i] = (d[i] - a[i] y[i-1]) / pivot[i]."""
-    factors, factor_step, part, d, d_step, mask, mask_step, y_at, y_step, count, asked, row_zero = words
-    a, inverse = (Rows(code, factors + part * k, factor_step, spread) for k in range(2))
+    """y' of ``count`` rows from factors: y[i] = d[i] / pivot[i] - (a[i] / pivot[i]) y[i-1]."""
+    pairs, d, d_step, mask, mask_step, y_at, y_step, count, asked, row_zero = words
+    slopes, inverses, _ = factors(spread, code, pairs, pairs)
     given, keep, y = Rows(code, d, d_step), Mask(code, mask, mask_step), Rows(code, y_at, y_step)
 
     def row(i: Value, state: Any) -> Any:
         ask(code, asked, row_zero + i)
-        before = code.where(keep[i], (given[i] - a[i] * state[0]) * inverse[i], code.zero())
+        before = code.where(keep[i], code.product(given[i], inverses[i]) - slopes[i] * state[0], code.zero())
         y.store(i, before)
         return (before,)
 
@@ -289,7 +367,7 @@ def backward(spread: bool, code: Code, *words: Value) -> None:
     def row(i: Value, state: Any) -> Any:
         x = code.where(keep[i], given[i] - above[i] * state[0], code.zero())
         target.store(i, x)
-        ask(code, asked, row_zero + i, write=True)
+        ask(code, asked, row_zero + i)
         return (x,)
 
     (x,) = code.fori(count - 1, -1, row, (carry[code.integer(0)],), step=-1)
@@ -298,9 +376,9 @@ def backward(spread: bool, code: Code, *words: Value) -> None:
 
 def forward_transposed(spread: bool, code: Code, *words: Value) -> None:
     """U^T z = d in place: z[i] = d[i] - c'[i-1] z[i-1], all rows."""
-    factors, step, part, mask, mask_step, z_at, z_step, count = words
-    above, keep = Rows(code, factors + part * 2, step, spread), Mask(code, mask, mask_step)
-    z = Rows(code, z_at, z_step)
+    pairs, above_at, mask, mask_step, z_at, z_step, count = words
+    _, _, above = factors(spread, code, pairs, above_at)
+    keep, z = Mask(code, mask, mask_step), Rows(code, z_at, z_step)
 
     def row(i: Value, state: Any) -> Any:
         value = code.where(keep[i], z[i] - above[i - 1] * state[0], code.zero())
@@ -311,20 +389,19 @@ def forward_transposed(spread: bool, code: Code, *words: Value) -> None:
 
 
 def backward_transposed(spread: bool, code: Code, *words: Value) -> None:
-    """L^T x = z in place: x[i] = (z[i] - a[i+1] x[i+1]) / pivot[i]."""
-    factors, step, part, mask, mask_step, z_at, z_step, count = words
-    a, inverse = (Rows(code, factors + part * k, step, spread) for k in range(2))
-    keep, z = Mask(code, mask, mask_step), Rows(code, z_at, z_step)
-    last = count - 1
+    """L^T x = z in place: w[i] = z[i] - (a[i+1] / pivot[i+1]) w[i+1], x[i] = w[i] / pivot[i]."""
+    pairs, above_at, mask, mask_step, z_at, z_step, count = words
+    slopes, inverses, _ = factors(spread, code, pairs, above_at)
+    keep, z, last = Mask(code, mask, mask_step), Rows(code, z_at, z_step), count - 1
 
     def row(i: Value, state: Any) -> Any:
-        x = code.where(keep[i], (z[i] - a[i + 1] * state[0]) * inverse[i], code.zero())
-        z.store(i, x)
-        return (x,)
+        w = code.where(keep[i], z[i] - slopes[i + 1] * state[0], code.zero())
+        z.store(i, w * inverses[i])
+        return (w,)
 
-    x = code.where(keep[last], z[last] * inverse[last], code.zero())
-    z.store(last, x)
-    code.fori(last - 1, -1, row, (x,), step=-1)
+    w = code.where(keep[last], z[last], code.zero())
+    z.store(last, w * inverses[last])
+    code.fori(last - 1, -1, row, (w,), step=-1)
 
 
 def cut(code: Code, a: Value, b: Value, c: Value, mask: Value, count: Value) -> None:
@@ -437,7 +514,7 @@ def substitute_pivoted(code: Code, *words: Value) -> None:
 
     def up(i: Value, state: Any) -> Any:
         x1, x2 = state
-        ask(code, asked, row_zero + i, write=True)
+        ask(code, asked, row_zero + i)
         pivot = el.Pivot(swapped[i], None, q0[i], q1[i], q2[i])
         x = code.where(keep[i], el.backward(code, x1, x2, pivot, y[i]), code.zero())
         y.store(i, x)
@@ -565,7 +642,7 @@ def substitute_cyclic(code: Code, *words: Value) -> None:
     values.store(zero, ends[1])
 
     def up(k: Value, state: Any) -> Any:
-        ask(code, asked, k, write=True)
+        ask(code, asked, k)
         x = el.cyclic_backward(state[0], state[1], ends, pivot(k), values[k])
         values.store(k, x)
         return x, state[0]
@@ -581,10 +658,7 @@ def zero_pivots(code: Code, status: Value) -> Value:
 
 SWEEPS = Library("sweeps")
 ELIMINATE, FACTOR = SWEEPS.add("eliminate", eliminate), SWEEPS.add("factor", factor)
-ELIMINATE_LINES, BACKWARD_LINES = (
-    SWEEPS.add("eliminate_lines", eliminate_lines),
-    SWEEPS.add("backward_lines", backward_lines),
-)
+ELIMINATE_LINES = SWEEPS.add("eliminate_lines", eliminate_lines)
 ELIMINATE_BESIDE = SWEEPS.add("eliminate_beside", eliminate_beside)
 BACKWARD_BESIDE, STREAM_BESIDE = (
     SWEEPS.add("backward_beside", functools.partial(backward_beside, False)),
@@ -602,6 +676,9 @@ def both(name: str, body: Any) -> Any:
 
 FORWARD, FORWARD_SHARED = both("forward", forward)
 BACKWARD, BACKWARD_SHARED = both("backward", backward)
+FORWARD_LINES, FORWARD_LINES_SHARED = both("forward_lines", forward_lines)
+BACKWARD_LINES = SWEEPS.add("backward_lines", backward_lines)
+BACKWARD_LINES_FACTORED, BACKWARD_LINES_SHARED = both("backward_lines_factored", backward_lines_factored)
 FORWARD_TRANSPOSED, FORWARD_TRANSPOSED_SHARED = both("forward_transposed", forward_transposed)
 BACKWARD_TRANSPOSED, BACKWARD_TRANSPOSED_SHARED = both("backward_transposed", backward_transposed)
 CUT, MERGE, ERASE = SWEEPS.add("cut", cut), SWEEPS.add("merge", merge), SWEEPS.add("erase", erase)

@@ -29,6 +29,7 @@ from tridiag.kernels.memory import (
     word,
 )
 from tridiag.kernels.moves import (
+    ADVANCE,
     BESIDE,
     CONTIGUOUS,
     KIND,
@@ -50,6 +51,8 @@ from tridiag.kernels.sweeps import (
     BACKWARD,
     BACKWARD_BESIDE,
     BACKWARD_LINES,
+    BACKWARD_LINES_FACTORED,
+    BACKWARD_LINES_SHARED,
     BACKWARD_SHARED,
     BACKWARD_TRANSPOSED,
     BACKWARD_TRANSPOSED_SHARED,
@@ -63,6 +66,8 @@ from tridiag.kernels.sweeps import (
     ERASE,
     FACTOR,
     FORWARD,
+    FORWARD_LINES,
+    FORWARD_LINES_SHARED,
     FORWARD_SHARED,
     FORWARD_TRANSPOSED,
     FORWARD_TRANSPOSED_SHARED,
@@ -138,7 +143,7 @@ def aim_lanes(zero, job, axes, count, first, used, base, aims, low, high):
             lane += run
         for k in range(used, lanes):
             set_word(target + TABLE + 8 * k, word(target + TABLE))
-        aim(zero, target, itemsize, field(job, stride), run == lanes)
+        aim(zero, target, itemsize, field(job, stride), run == lanes, operand == X_)
 
 
 @njit(**OPTIONS)
@@ -232,25 +237,49 @@ def read_mask(zero, job, worker):
 
 
 @njit(**OPTIONS)
-def eliminate_block(zero, job, worker, i0, i1, target, with_right_side):
-    """One block of rows: its bands, then the sweep."""
-    row, copied = bytes_of_row(zero, ()), word(worker + WHOLE) == 0
-    aims, views = word(worker + AIMS), worker + VIEWS
-    for band in range(4 if with_right_side else 3):
+def view_bands(zero, job, worker, i0, i1, bands):
+    """The bands of a block of rows, and the right side, cut where rows are taken out."""
+    row, copied, aims = bytes_of_row(zero, ()), word(worker + WHOLE) == 0, word(worker + AIMS)
+    for band in range(bands):
         view(zero, job, worker, aims, band, i0, i1, copied)
-    mask, mask_step = mask_view(zero, worker, i0)
     if copied:
         buffer = word(worker + BUFFER)
+        mask, _ = mask_view(zero, worker, i0)
         CUT(zero, (buffer, buffer + BLOCK * row, buffer + 2 * BLOCK * row, mask, i1 - i0))
-    a, a_step, b, b_step = word(views), word(views + 8), word(views + 16), word(views + 24)
-    c, c_step, d, d_step = word(views + 32), word(views + 40), word(views + 48), word(views + 56)
-    good = word(worker + GOOD)
-    if with_right_side:
-        bands = a, a_step, b, b_step, c, c_step, d, d_step
-        found = ELIMINATE(zero, (*bands, mask, mask_step, target, 2 * row, i1 - i0, word(good), aims, i0))
-    else:
-        bands = a, a_step, b, b_step, c, c_step
-        found = FACTOR(zero, (*bands, mask, mask_step, target, 3 * row, i1 - i0, word(good), aims, i0))
+
+
+@njit(**OPTIONS)
+def eliminate_block(zero, job, worker, i0, i1, target):
+    """One block of rows: its bands, then the sweep."""
+    view_bands(zero, job, worker, i0, i1, 4)
+    mask, mask_step = mask_view(zero, worker, i0)
+    views, aims, good = worker + VIEWS, word(worker + AIMS), word(worker + GOOD)
+    found = ELIMINATE(
+        zero,
+        (
+            word(views), word(views + 8), word(views + 16), word(views + 24), word(views + 32), word(views + 40),
+            word(views + 48), word(views + 56), mask, mask_step, target, 2 * bytes_of_row(zero, ()), i1 - i0,
+            word(good), aims, i0,
+        ),
+    )  # fmt: skip
+    set_word(good, found)
+
+
+@njit(**OPTIONS)
+def factor_block(zero, job, worker, i0, i1, factors):
+    """The same without a right side, to factors."""
+    n, row = field(job, J.ROWS), bytes_of_row(zero, ())
+    view_bands(zero, job, worker, i0, i1, 3)
+    mask, mask_step = mask_view(zero, worker, i0)
+    views, aims, good = worker + VIEWS, word(worker + AIMS), word(worker + GOOD)
+    found = FACTOR(
+        zero,
+        (
+            word(views), word(views + 8), word(views + 16), word(views + 24), word(views + 32), word(views + 40),
+            mask, mask_step, pairs_at(factors, row, i0), above_at(factors, row, n, i0), word(worker + CARRY), i1 - i0,
+            word(good), aims, i0,
+        ),
+    )  # fmt: skip
     set_word(good, found)
 
 
@@ -366,14 +395,11 @@ def aim_group(zero, job, worker, first, used):
 
 
 @njit(**OPTIONS)
-def advance(zero, job, worker):
-    """Point a group at the systems behind those before, along the only batch axis."""
-    lanes = lanes_of(zero, ())
-    for operand in range(OPERANDS):
-        step = lanes * field(job, J.AXES + 1 + operand)
-        table = operand_of(zero, word(worker + AIMS), operand) + TABLE
-        for lane in range(lanes):
-            set_word(table + 8 * lane, word(table + 8 * lane) + step)
+def advance(zero, job, worker, low):
+    """Point operands k >= ``low`` of a group at the systems behind those before, along the only batch axis."""
+    for operand in range(low, OPERANDS):
+        step = lanes_of(zero, ()) * field(job, J.AXES + 1 + operand)
+        ADVANCE(zero, (operand_of(zero, word(worker + AIMS), operand), step))
 
 
 @njit(**OPTIONS)
@@ -381,7 +407,7 @@ def solve_group(zero, job, worker, first, used, follows):
     """Systems with a matrix and one right side each, one in each lane; ``follows``: behind the group before."""
     row, good = bytes_of_row(zero, ()), word(worker + GOOD)
     if follows and used == lanes_of(zero, ()) and field(job, J.MATRIX_AXES) == 1:
-        advance(zero, job, worker)
+        advance(zero, job, worker, 0)
     else:
         aim_group(zero, job, worker, first, used)
     read_mask(zero, job, worker)
@@ -455,7 +481,7 @@ def hopeless(zero, job, good, used):
 def eliminate_blocks(zero, job, worker, first, last):
     for i0 in range(first, last, BLOCK):
         target = word(worker + Y) + (i0 - word(worker + LOW) + 1) * 2 * bytes_of_row(zero, ())
-        eliminate_block(zero, job, worker, i0, min(i0 + BLOCK, last), target, True)
+        eliminate_block(zero, job, worker, i0, min(i0 + BLOCK, last), target)
 
 
 @njit(**OPTIONS)
@@ -464,10 +490,9 @@ def eliminate_straight(zero, job, worker, first, last):
     target = word(worker + Y) + (first - low + 1) * 2 * row
     (a_at, a_move), (c_at, c_move) = band_of(job, 0), band_of(job, 2)
     a, b, c = operand_of(zero, aims, a_at), operand_of(zero, aims, B_), operand_of(zero, aims, c_at)
-    d, x = operand_of(zero, aims, D_), operand_of(zero, aims, X_)
-    side = word(a + STRIDE)
-    moves = a_move * side, 0, c_move * side, 0
-    found = ELIMINATE_LINES(zero, (a, b, c, d, *moves, x, target, 2 * row, first, last, low, word(good)))
+    d = operand_of(zero, aims, D_)
+    moves = a_move, 0, c_move, 0
+    found = ELIMINATE_LINES(zero, (a, b, c, d, *moves, target, first, last, low, word(good)))
     set_word(good, found)
 
 
@@ -485,7 +510,7 @@ def sweep_up(zero, job, worker, used):
     store_rows(zero, x, 0, low, word(worker + ZEROS), 0, lanes)
     store_rows(zero, x, high, field(job, J.ROWS), word(worker + ZEROS), 0, lanes)
     backward_block(zero, job, worker, last, high, True)
-    BACKWARD_LINES(zero, (word(worker + Y) + (first - low + 1) * 2 * row, 2 * row, x, carry, first, last))
+    BACKWARD_LINES(zero, (word(worker + Y) + (first - low + 1) * 2 * row, x, carry, first, last))
     backward_block(zero, job, worker, low, first, True)
     return True
 
@@ -603,17 +628,27 @@ def solve_tile(zero, job, worker, tile, follows):
 
 
 @njit(**OPTIONS)
+def pairs_at(factors, part, i):
+    """Where factors hold (a / pivot, 1 / pivot) of row i; ``part``: bytes of an entry."""
+    return factors + 2 * i * part
+
+
+@njit(**OPTIONS)
+def above_at(factors, part, n, i):
+    """Where they hold c' of row i: behind the pairs, last row first, as the sweeps read them."""
+    return factors + (3 * n - 1 - i) * part
+
+
+@njit(**OPTIONS)
 def factor_group(zero, job, worker, first, used, factors):
-    """(a, 1 / pivot, c') of all rows of a group behind one row of zeros; returns its hard and its dead lanes."""
-    lanes, row, low, high = lanes_of(zero, ()), bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
-    step = 3 * row
+    """The factors of all rows of a group; returns its hard and its dead lanes."""
+    lanes, low, high = lanes_of(zero, ()), word(worker + LOW), word(worker + HIGH)
     if pivots_all(job):
         return (1 << used) - 1, 0
     set_word(word(worker + GOOD), (1 << 2 * lanes) - 1)
-    ZERO(zero, (factors + low * step, row, 3))
+    ZERO(zero, (word(worker + CARRY), bytes_of_row(zero, ()), 1))
     for i0 in range(low, high, BLOCK):
-        target = factors + (i0 + 1) * step
-        eliminate_block(zero, job, worker, i0, min(i0 + BLOCK, high), target, False)
+        factor_block(zero, job, worker, i0, min(i0 + BLOCK, high), factors)
     hard, dead = hard_lanes(zero, job, word(word(worker + GOOD)), used)
     tell_dead(job, first, dead)
     return hard, dead
@@ -622,44 +657,106 @@ def factor_group(zero, job, worker, first, used, factors):
 @njit(**OPTIONS)
 def solve_factored(zero, job, worker, factors, shared, used, hard, dead):
     """The right side that a group is aimed at, from factors: a row of lanes each, or ``shared``, one number each."""
-    row, low, high = bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
-    y, flags = word(worker + Y) + row, field(job, J.FLAGS)
-    part = bytes_of_real(zero, ()) * parts_of(zero, ()) if shared else row
-    step = 3 * part
-    at = factors + (low + 1) * step
-    mask, mask_step = mask_view(zero, worker, low)
-    every = (1 << used) - 1
+    row, rows = bytes_of_row(zero, ()), word(worker + HIGH) - word(worker + LOW)
+    y, flags, every = word(worker + Y) + row, field(job, J.FLAGS), (1 << used) - 1
     if hard != every and flags & J.FACTORED and flags & J.TRANSPOSE:
-        right_side(zero, job, worker, low, high, y, mask, mask_step)
-        if shared:
-            FORWARD_TRANSPOSED_SHARED(zero, (at, step, part, mask, mask_step, y, row, high - low))
-            BACKWARD_TRANSPOSED_SHARED(zero, (at, step, part, mask, mask_step, y, row, high - low))
-        else:
-            FORWARD_TRANSPOSED(zero, (at, step, part, mask, mask_step, y, row, high - low))
-            BACKWARD_TRANSPOSED(zero, (at, step, part, mask, mask_step, y, row, high - low))
-    elif hard != every:
-        ZERO(zero, (y - row, row, 1))
-        ZERO(zero, (word(worker + CARRY), row, 1))
-        for i0 in range(low, high, BLOCK):
-            i1 = min(i0 + BLOCK, high)
-            view(zero, job, worker, word(worker + AIMS), RIGHT, i0, i1, False)
-            d, d_step = word(worker + VIEWS + 16 * RIGHT), word(worker + VIEWS + 16 * RIGHT + 8)
-            asked = operand_of(zero, word(worker + AIMS), D_)
-            here, keep, to = at + (i0 - low) * step, mask + (i0 - low) * mask_step, y + (i0 - low) * row
-            if shared:
-                FORWARD_SHARED(zero, (here, step, part, d, d_step, keep, mask_step, to, row, i1 - i0, asked, i0))
-            else:
-                FORWARD(zero, (here, step, part, d, d_step, keep, mask_step, to, row, i1 - i0, asked, i0))
-        above, carry = at + 2 * part, word(worker + CARRY)
-        target = operand_of(zero, word(worker + AIMS), X_)
-        if shared:
-            BACKWARD_SHARED(zero, (above, step, y, row, mask, mask_step, y, row, carry, high - low, target, low))
-        else:
-            BACKWARD(zero, (above, step, y, row, mask, mask_step, y, row, carry, high - low, target, low))
-    if hard != 0 and high > low:
+        substitute_turned(zero, job, worker, factors, shared, y)
+    elif hard != every and substitute_easy(zero, job, worker, factors, shared, y, used, hard | dead):
+        return
+    if hard != 0 and rows > 0:
         solution = substitute_hard(zero, job, worker, hard)
-        MERGE(zero, (y, row, solution, row, hard, high - low))
+        MERGE(zero, (y, row, solution, row, hard, rows))
     store_solution(zero, job, worker, y, row, used, dead)
+
+
+@njit(**OPTIONS)
+def part_of(zero, shared):
+    """Bytes of an entry of factors."""
+    return bytes_of_real(zero, ()) * parts_of(zero, ()) if shared else bytes_of_row(zero, ())
+
+
+@njit(**OPTIONS)
+def substitute_turned(zero, job, worker, factors, shared, y):
+    """The solution for the transposed matrix, to ``y``."""
+    n, row, low, high = field(job, J.ROWS), bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
+    part = part_of(zero, shared)
+    pairs, above = pairs_at(factors, part, low), above_at(factors, part, n, low)
+    mask, mask_step = mask_view(zero, worker, low)
+    words = (pairs, above, mask, mask_step, y, row, high - low)
+    right_side(zero, job, worker, low, high, y, mask, mask_step)
+    if shared:
+        FORWARD_TRANSPOSED_SHARED(zero, words)
+        BACKWARD_TRANSPOSED_SHARED(zero, words)
+    else:
+        FORWARD_TRANSPOSED(zero, words)
+        BACKWARD_TRANSPOSED(zero, words)
+
+
+@njit(**OPTIONS)
+def substitute_easy(zero, job, worker, factors, shared, y, used, bad):
+    """The solution, to memory at once if no lane needs more, which is the result; else in place of y'."""
+    n, row, low, high = field(job, J.ROWS), bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
+    aims, carry, lanes = word(worker + AIMS), word(worker + CARRY), lanes_of(zero, ())
+    d, x, last = operand_of(zero, aims, D_), operand_of(zero, aims, X_), low
+    if bad == 0 and used == lanes and word(worker + WHOLE) and word(d + KIND) == CONTIGUOUS == word(x + KIND):
+        height = QUAD // parts_of(zero, ())
+        last = low + (high - low) // height * height
+    part = part_of(zero, shared)
+    pairs, above = pairs_at(factors, part, low), above_at(factors, part, n, low)
+    ZERO(zero, (y - row, row, 1))
+    ZERO(zero, (carry, row, 1))
+    if last > low:
+        words = (pairs, d, y, low, last)
+        if shared:
+            FORWARD_LINES_SHARED(zero, words)
+        else:
+            FORWARD_LINES(zero, words)
+    if last < high:
+        forward_blocks(zero, job, worker, factors, shared, y, last, high)
+        backward_factored(zero, job, worker, factors, shared, y, last, high)
+    if last == low:
+        return False
+    words = (above, y, x, carry, low, last)
+    if shared:
+        BACKWARD_LINES_SHARED(zero, words)
+    else:
+        BACKWARD_LINES_FACTORED(zero, words)
+    store_rows(zero, x, last, high, y + (last - low) * row, row, used)
+    store_rows(zero, x, 0, low, word(worker + ZEROS), 0, used)
+    store_rows(zero, x, high, n, word(worker + ZEROS), 0, used)
+    return True
+
+
+@njit(**OPTIONS)
+def forward_blocks(zero, job, worker, factors, shared, y, first, last):
+    """y' of rows first <= i < last from factors."""
+    row, low, part = bytes_of_row(zero, ()), word(worker + LOW), part_of(zero, shared)
+    aims, d = word(worker + AIMS), worker + VIEWS + 16 * RIGHT
+    asked = operand_of(zero, aims, D_)
+    for i0 in range(first, last, BLOCK):
+        i1 = min(i0 + BLOCK, last)
+        view(zero, job, worker, aims, RIGHT, i0, i1, False)
+        mask, mask_step = mask_view(zero, worker, i0)
+        pairs, to = pairs_at(factors, part, i0), y + (i0 - low) * row
+        words = (pairs, word(d), word(d + 8), mask, mask_step, to, row, i1 - i0, asked, i0)
+        if shared:
+            FORWARD_SHARED(zero, words)
+        else:
+            FORWARD(zero, words)
+
+
+@njit(**OPTIONS)
+def backward_factored(zero, job, worker, factors, shared, y, first, last):
+    """x of rows first <= i < last in place of y'."""
+    n, row, part = field(job, J.ROWS), bytes_of_row(zero, ()), part_of(zero, shared)
+    mask, mask_step = mask_view(zero, worker, first)
+    x, at = operand_of(zero, word(worker + AIMS), X_), y + (first - word(worker + LOW)) * row
+    above, carry = above_at(factors, part, n, first), word(worker + CARRY)
+    words = (above, -part, at, row, mask, mask_step, at, row, carry, last - first, x, first)
+    if shared:
+        BACKWARD_SHARED(zero, words)
+    else:
+        BACKWARD(zero, words)
 
 
 @njit(**OPTIONS)
@@ -689,23 +786,31 @@ def tell_kinds(job, first, used, hard, dead):
 
 
 @njit(**OPTIONS)
-def solve_many(zero, job, worker, tile, first, used, k0, k1):
-    """A group of matrices, each with right sides k0 <= k < k1: to be factored, or factored before."""
-    flags, row, aims = field(job, J.FLAGS), bytes_of_row(zero, ()), word(worker + AIMS)
-    axes, offsets = field(job, J.MATRIX_AXES), word(worker + OFFSETS)
-    aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, 0, D_)
-    read_mask(zero, job, worker)
-    factors = word(worker + FACTORS)
+def solve_many(zero, job, worker, tile, first, used, k0, k1, follows):
+    """A group of matrices, each with right sides k0 <= k < k1: to be factored, or factored before.
+
+    ``follows``: behind the group before.
+    """
+    flags, aims, offsets = field(job, J.FLAGS), word(worker + AIMS), word(worker + OFFSETS)
+    axes, factors = field(job, J.MATRIX_AXES), word(worker + FACTORS)
+    hard, dead = 0, 0
     if flags & (J.FACTORED | J.FACTORING):
-        factors = field(job, J.FACTORS) + tile * (field(job, J.ROWS) + 1) * 3 * row
+        factors = field(job, J.FACTORS) + tile * field(job, J.ROWS) * 3 * bytes_of_row(zero, ())
     if flags & J.FACTORED:
         hard, dead = kinds_of(job, first, used)
-    else:
+    if hard != 0 or flags & J.FACTORED == 0 or flags & J.MASKED:
+        aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, 0, D_)
+    read_mask(zero, job, worker)
+    if flags & J.FACTORED == 0:
         hard, dead = factor_group(zero, job, worker, first, used, factors)
     if flags & J.FACTORING:
         tell_kinds(job, first, used, hard, dead)
     if hard != 0:
         dead |= eliminate_hard(zero, job, worker, first, hard)
+    if follows and used == lanes_of(zero, ()) and axes == 1 and field(job, J.RIGHT_SIDES) == 1:
+        advance(zero, job, worker, D_)
+        solve_factored(zero, job, worker, factors, False, used, hard, dead)
+        return
     for k in range(k0, k1):
         side_offsets(job, k, offsets)
         aim_lanes(zero, job, J.AXES, axes, first, used, offsets, aims, D_, OPERANDS)
@@ -727,7 +832,7 @@ def solve_shared(zero, job, worker, matrix, k0, k1):
     if hard != 0 and eliminate_hard(zero, job, worker, matrix, 1):
         dead = (1 << lanes) - 1
     side = bytes_of_real(zero, ()) * parts_of(zero, ())
-    factors = field(job, J.FACTORS) + (matrix * field(job, J.ROWS) - 1) * 3 * side
+    factors = field(job, J.FACTORS) + matrix * field(job, J.ROWS) * 3 * side
     for k in range(k0, k1, lanes):
         used = min(lanes, k1 - k)
         aim_lanes(zero, job, right, count, k, used, base, aims, D_, OPERANDS)
@@ -743,7 +848,7 @@ def factor_shared(zero, job, worker):
     aim_lanes(zero, job, J.AXES, axes, 0, matrices, word(worker + NO_OFFSETS), aims, 0, D_)
     read_mask(zero, job, worker)
     factors = word(worker + FACTORS)
-    ZERO(zero, (factors, row, 3 * (n + 1)))
+    ZERO(zero, (factors, row, 3 * n))
     hard, dead = factor_group(zero, job, worker, 0, matrices, factors)
     tell_kinds(job, 0, matrices, hard, dead)
     if hard != 0 and field(job, J.FLAGS) & J.FACTORING:
@@ -755,7 +860,7 @@ def factor_shared(zero, job, worker):
         target = field(job, J.FACTORS) + matrix * n * 3 * side * parts_of(zero, ())
         for k in range(3 * n):
             for part in range(parts_of(zero, ())):
-                value = load(factors + (3 + k) * row + part * LINE + matrix * side, zero.real)
+                value = load(factors + k * row + part * LINE + matrix * side, zero.real)
                 store(target + (k * parts_of(zero, ()) + part) * side, value)
 
 
@@ -819,7 +924,7 @@ def hire(zero, job):
         row,
         LINE,
         LINE,
-        (n + 1) * 3 * row if many else 0,
+        n * 3 * row if many else 0,
     )
     total = aligned(WORDS)
     for size in sizes:
@@ -892,7 +997,7 @@ def work_many(job, zero):
             if flags & J.DETERMINANT:
                 determinants(zero, job, worker, first, used)
             else:
-                solve_many(zero, job, worker, tile, first, used, k0, k1)
+                solve_many(zero, job, worker, tile, first, used, k0, k1, tile > run * tiles)
     dismiss(worker)
 
 

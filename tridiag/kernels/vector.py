@@ -244,6 +244,13 @@ class Code:
         narrow = self.builder.trunc(bits.llvm, ir.IntType(self.lanes))
         return Value(self, self.builder.bitcast(narrow, ir.VectorType(I1, self.lanes)))
 
+    def product(self, x: Any, y: Any) -> Any:
+        """A product that is rounded, so that another product of the same sum is fused."""
+        fused, self.fused = self.fused, False
+        result = x * y
+        self.fused = fused
+        return result
+
     # ------------------------------------------------------------------------------------------- memory
 
     def pointer(self, address: Value, kind: Any) -> Any:
