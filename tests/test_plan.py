@@ -10,7 +10,7 @@ import pytest
 from helpers import dominant
 
 import tridiag
-from tridiag import layout
+from tridiag import layout, ready
 from tridiag.prepare import cached_plan
 
 SHAPE = (4, 17)
@@ -24,8 +24,10 @@ class Special(np.ndarray):
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     cached_plan.cache_clear()
+    ready.recall.cache_clear()
     yield
     cached_plan.cache_clear()
+    ready.recall.cache_clear()
 
 
 def plans() -> int:
@@ -204,6 +206,105 @@ def test_a_changed_number_of_threads_is_seen(monkeypatch: pytest.MonkeyPatch) ->
     granted.clear()
     tridiag.solve(1.0, 4.0, 1.0, large, backend="numba_thomas")
     assert granted and set(granted) == {ask()}
+
+
+# ------------------------------------------------------------------------ the short way for arrays that were met before
+
+N = 12
+SINGULAR = np.zeros(N)
+WAYS: dict[str, Any] = {
+    "one system": lambda: (1.0, dominant((N,)), {}),
+    "many systems": lambda: (1.0, dominant((5, N)), {}),
+    "the first axis": lambda: (1.0, dominant((N, 5), axis=0), {"axis": 0}),
+    "a shared matrix": lambda: (1.0, [*(x[0] for x in dominant((5, N))[:3]), dominant((5, N))[3]], {}),
+    "a shared matrix along the first axis": lambda: (1.0, [*dominant((N,))[:3], dominant((N, 4))[3]], {"axis": 0}),
+    "a shared right side": lambda: (1.0, [*dominant((5, N))[:3], dominant((N,))[3]], {}),
+    "a constant diagonal": lambda: (1.0, [np.ones((5, 1)), np.full((1, 1), 4.0), np.ones(1), dominant((5, N))[3]], {}),
+    "a real matrix, complex right sides": lambda: (1j, dominant((5, N)), {}),
+    "every other entry, backwards": lambda: (1.0, [x[::-2, ::-1] for x in dominant((9, N))], {}),
+    "options": lambda: (1.0, dominant((5, N)), {"pivoting": True, "transpose": True, "check": True}),
+    "corners": lambda: (1.0, dominant((5, N)), {"periodic": True, "pivoting": np.False_}),
+    "a named backend": lambda: (1.0, dominant((5, N)), {"backend": "numba_thomas"}),
+    "another backend": lambda: (1.0, dominant((5, N)), {"backend": "numpy"}),
+    "in place": lambda: (1.0, dominant((5, N)), {"overwrite_d": True}),
+    "a singular system": lambda: (1.0, [x * (np.arange(5) != 3)[:, None] for x in dominant((5, N))], {}),
+    "a singular system in place": lambda: (1.0, [SINGULAR, SINGULAR, SINGULAR, np.ones(N)], {"overwrite_d": True}),
+    "a singular system, unchecked": lambda: (1.0, [SINGULAR, SINGULAR, SINGULAR, np.ones(N)], {"check": False}),
+    "a singular system, a shared matrix": lambda: (1.0, [SINGULAR, SINGULAR, SINGULAR, np.ones((3, N))], {}),
+    "no systems": lambda: (1.0, [np.ones((0, N))] * 4, {}),
+    "two dtypes": lambda: (np.float32(1), [np.ones(N), *dominant((N,), "float32")[1:]], {}),
+    "shapes that do not fit": lambda: (1.0, [np.ones(N), *dominant((N + 1,))[1:]], {}),
+    "no boolean": lambda: (1.0, dominant((N,)), {"check": 1}),
+    "no hash": lambda: (1.0, dominant((N,)), {"pivoting": []}),
+    "no such axis": lambda: (1.0, dominant((N,)), {"axis": 1}),
+    "no such backend": lambda: (1.0, dominant((N,)), {"backend": "nobody"}),
+}
+PLACES: dict[str, Any] = {
+    "no out": lambda a, b, c, d: None,
+    "a new array": lambda a, b, c, d: np.zeros(d.shape, d.dtype),
+    "a view": lambda a, b, c, d: np.zeros((2, *d.shape), d.dtype)[1],
+    "Fortran": lambda a, b, c, d: np.zeros(d.shape, d.dtype, "F"),
+    "the right side": lambda a, b, c, d: d,
+    "a view of the right side": lambda a, b, c, d: d[:],
+    "the diagonal": lambda a, b, c, d: b,
+    "read-only": lambda a, b, c, d: np.broadcast_to(np.zeros(()), d.shape),
+    "another shape": lambda a, b, c, d: np.zeros((3, *d.shape)),
+    "another dtype": lambda a, b, c, d: np.zeros(d.shape, "f2"),
+    "another kind": lambda a, b, c, d: np.zeros(d.shape, d.dtype).view(Special),
+    "no array": lambda a, b, c, d: "out",
+}
+
+
+def outcome(way: str, place: str) -> Any:
+    """What comes of the second call: the solution and whether it is an argument, or what was raised, and all arrays."""
+    for _ in range(2):
+        factor, (a, b, c, d), options = WAYS[way]()
+        arguments = [np.array(x) if x.base is None else x for x in (a, b, c, d * factor)]
+        out = PLACES[place](*arguments)
+        try:
+            x = tridiag.solve(*arguments, out=out, **options)
+            told = str(x.dtype), x is arguments[3], x is out, x.tobytes()
+        except (ValueError, TypeError, tridiag.BackendError, tridiag.SingularSystemError) as error:
+            told = type(error), str(error), error.__context__, getattr(error, "x", np.zeros(0)).tobytes()
+    return told, [x.tobytes() for x in arguments]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("way", WAYS)
+def test_the_short_way_is_as_good_as_the_long_one(way: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bits, the same array, the same refusal."""
+    found = outcome(way, place)
+    monkeypatch.setattr(ready, "solve", lambda *arguments: None)
+    assert found == outcome(way, place)
+
+
+def test_the_short_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the second call on, where the arrays are plain and nothing is to be converted."""
+    a, b, c, d = dominant((5, N))
+    for options in ({}, {"out": np.zeros((5, N))}, {"overwrite_d": True}, {"pivoting": False, "check": False}):
+        wanted = tridiag.solve(a, b, c, d.copy(), **options).copy()
+        with monkeypatch.context() as patch:
+            patch.setattr("tridiag.systems.prepare", None)
+            same(tridiag.solve(a, b, c, d.copy(), **options), wanted)
+
+
+def test_what_is_recalled_is_bounded() -> None:
+    most = ready.recall.cache_info().maxsize
+    assert most is not None
+    for n in range(2, most + 20):
+        tridiag.solve(*np.ones((3, n)) * np.array([[0.0], [2.0], [0.0]]), np.ones(n))
+    assert ready.recall.cache_info().currsize == most
+
+
+def test_small_solves_of_many_threads_share_nothing() -> None:
+    """Calls that overlap each have a job of their own."""
+    a, b, c, _ = dominant((N,))
+    right = np.arange(1.0, 65.0)[:, None] * np.ones(N)
+    wanted = [tridiag.solve(a, b, c, d) for d in right]
+    with ThreadPoolExecutor(32) as pool:
+        found = list(pool.map(lambda k: [tridiag.solve(a, b, c, right[k % 64]) for _ in range(50)], range(256)))
+    for k, solutions in enumerate(found):
+        assert all(x.tobytes() == wanted[k % 64].tobytes() for x in solutions)
 
 
 # ------------------------------------------------------------------------------------------- settings of libraries

@@ -11,7 +11,7 @@ import numpy as np
 from tridiag import outputs, systems
 from tridiag.backends import BACKENDS
 from tridiag.dispatch import choose
-from tridiag.prepare import Call, prepare
+from tridiag.prepare import Call, prepare, wants_check
 from tridiag.singular import exact_status, to_host
 
 Array = Any
@@ -83,7 +83,7 @@ class Factorization:
         if where is not None:
             arguments["where"] = where
         destination = outputs.target(call, arguments, out, False)
-        check = systems.wants_check(call, None)
+        check = wants_check(call.plan, None)
         same = (call.library, systems.matrix_dtype(call), call.form.n) == self._kind
         factors = self._factors if same else None
         backend = BACKENDS[self._name] if call.library == self._kind[0] else choose(call.problem).backend

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.kernels import job as J
-from tridiag.shapes import Form
+from tridiag.shapes import Form, Shape
 
 LINE = 64  # bytes of a row of lanes
 Axis = tuple[int, tuple[int, ...]]  # length, the strides of a, b, c, where, d, x
@@ -34,6 +34,15 @@ def threads() -> int:
     granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     return min(granted, int(asked)) if asked.isdigit() and int(asked) > 0 else granted
+
+
+def contiguous(shape: Shape, itemsize: int) -> Shape:
+    """The strides of a C-contiguous array."""
+    strides, step = [], itemsize
+    for length in reversed(shape):
+        strides.append(step)
+        step *= length
+    return tuple(reversed(strides))
 
 
 class Job(NamedTuple):
@@ -110,14 +119,19 @@ def chunk_count(tiles: int, right_sides: int, helpers: int) -> int:
     return min(right_sides, -(-4 * (helpers + 1) // tiles)) if right_sides else 1
 
 
+def granted(form: Form) -> int:
+    """The threads that a problem may have."""
+    return threads() if math.prod(form.shape) >= WORTH_A_THREAD else 1
+
+
 def job(form: Form, shapes: tuple[Any, ...], strides: tuple[Any, ...], dtype: np.dtype[Any], flags: int = 0) -> Job:
     """The job of a call from the shapes and the strides in bytes of a, b, c, where, d, x (None: not there)."""
-    granted = threads() if math.prod(form.shape) >= WORTH_A_THREAD else 1
-    return _job(form, shapes, strides, dtype, flags, granted)
+    return make_job(form, shapes, strides, dtype, flags, granted(form))
 
 
 @functools.lru_cache(1024)
-def _job(form: Form, shapes: Any, strides: Any, dtype: np.dtype[Any], flags: int, granted: int) -> Job:
+def make_job(form: Form, shapes: Any, strides: Any, dtype: np.dtype[Any], flags: int, workers: int) -> Job:
+    """The same for a number of threads."""
     order, matrices, right_sides = batch_axes(form, shapes, strides)
     count, sides = math.prod(a[0] for a in matrices), math.prod(a[0] for a in right_sides)
     if flags & (J.FACTORING | J.DETERMINANT):
@@ -126,7 +140,7 @@ def _job(form: Form, shapes: Any, strides: Any, dtype: np.dtype[Any], flags: int
     lanes, beside, stretches = lanes_of(dtype), 0, 0
     if sides == 1 and not flags & (J.FACTORED | J.FACTORING | J.DETERMINANT):
         beside = neighbours(matrices, dtype.itemsize, lanes)
-    helpers = granted - 1 if form.n * count * max(1, sides) >= WORTH_A_THREAD else 0
+    helpers = workers - 1 if form.n * count * max(1, sides) >= WORTH_A_THREAD else 0
     tiles = -(-count // lanes)
     if beside:
         stretches, groups = split(beside, form.n, lanes, dtype.itemsize * lanes)

@@ -67,8 +67,12 @@ def repeats(x: Any) -> bool:
     array = isinstance(x, np.ndarray)
     if x.flags.c_contiguous if array else x.is_contiguous():
         return False
-    steps, reach = (x.strides, x.itemsize) if array else (x.stride(), 1)
-    for step, length in sorted((abs(step), length) for step, length in zip(steps, x.shape, strict=True)):
+    return meet(x.shape, *((x.strides, x.itemsize) if array else (x.stride(), 1)))
+
+
+def meet(shape: tuple[int, ...], steps: tuple[int, ...], reach: int) -> bool:
+    """Whether entries that are so long, and such steps apart, may lie in the same place."""
+    for step, length in sorted((abs(step), length) for step, length in zip(steps, shape, strict=True)):
         if length > 1 and step < reach:
             return True
         reach += (length - 1) * step

@@ -181,6 +181,19 @@ def check_flag(name: str, flag: Any) -> None:
         raise TypeError(f"{name} is {flag!r}; wanted True or False")
 
 
+def wants_check(plan: Plan, check: bool | None) -> bool:
+    """Whether singular systems raise."""
+    if check is None:
+        return plan.readable
+    check_flag("check", check)
+    if check and plan.traced:
+        raise ValueError(
+            "check=True reads values, which a trace does not have; use tridiag.factor(...).status inside the trace, "
+            "or check=None to get NaN in singular systems"
+        )
+    return bool(check)
+
+
 def check_axis(axis: Any) -> int:
     try:
         return int(axis.__index__())

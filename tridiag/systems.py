@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tridiag import outputs
+from tridiag import outputs, ready
 from tridiag.arrays import dtype_name
 from tridiag.backends import Backend
 from tridiag.errors import SingularSystemError
-from tridiag.prepare import REAL_OF, Call, check_flag, prepare
+from tridiag.prepare import REAL_OF, Call, prepare, wants_check
 
 Array = Any
 
@@ -97,6 +97,10 @@ def solve(
     Thomas algorithm and LAPACK's xGTSV; the certificate is \|L\|\|U\| <= 3 \|A\| (Higham, Accuracy and Stability of
     Numerical Algorithms, chapter 9), refinement after Skeel (1980).
     """
+    if where is None and type(a) is type(b) is type(c) is type(d) is np.ndarray:
+        x = ready.solve(a, b, c, d, out, axis, backend, pivoting, periodic, transpose, check, overwrite_d)
+        if x is not None:
+            return x
     arguments = {"a": a, "b": b, "c": c, "d": d}
     call = prepare(
         "solve",
@@ -112,20 +116,7 @@ def solve(
     if where is not None:
         arguments["where"] = where
     destination = outputs.target(call, arguments, out, overwrite_d)
-    return run(call, call.plan.backend, wants_check(call, check), destination)
-
-
-def wants_check(call: Call, check: bool | None) -> bool:
-    """Whether singular systems raise."""
-    if check is None:
-        return call.plan.readable
-    check_flag("check", check)
-    if check and call.traced:
-        raise ValueError(
-            "check=True reads values, which a trace does not have; use tridiag.factor(...).status inside the trace, "
-            "or check=None to get NaN in singular systems"
-        )
-    return bool(check)
+    return run(call, call.plan.backend, wants_check(call.plan, check), destination)
 
 
 def run(call: Call, backend: Backend, check: bool, out: Any = None, factors: Any = None) -> Array:

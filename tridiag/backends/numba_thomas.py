@@ -7,9 +7,9 @@ sides is the real matrix with twice as many right sides. Stability: certificate,
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +17,12 @@ import numpy as np
 from tridiag.arrays import library_of
 from tridiag.kernels import job as J
 from tridiag.kernels.cache import Kernel, obtain
-from tridiag.layout import LINE, Job, job
+from tridiag.kernels.call import check, function
+from tridiag.layout import LINE, WORTH_A_THREAD, Job, granted, make_job
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
+
+REGULAR = np.zeros((), np.int32)  # the status where no elimination met a zero pivot
 
 
 class Factors(NamedTuple):
@@ -46,54 +49,51 @@ def compiled(dtype: str, many: bool) -> Kernel:
     return obtain(kernel_name(dtype, many), build)
 
 
-@functools.cache
-def kernel(dtype: str, many: bool) -> Any:
-    """The kernel for a dtype as a function that is called without the GIL."""
-    return ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(compiled(dtype, many).address)
+Extents = tuple[tuple[int, ...] | None, ...]  # the shapes, or the strides in bytes, of a, b, c, where, d, x
 
 
-def plan_for(operands: list[Any], form: Form, dtype: np.dtype[Any], flags: int) -> Job:
-    shapes = tuple([None if x is None else x.shape for x in operands])  # of a list: half the time of a generator
-    strides = tuple([None if x is None else x.strides for x in operands])
-    return job(form, shapes, strides, dtype, flags)
+class Plan(NamedTuple):
+    """The job of some arrays, and the kernel as a function of a, b, c, where, d, x, and what else has a pointer."""
+
+    job: Job
+    call: Callable[..., int]
 
 
-def run(operands: list[Any], form: Form, dtype: np.dtype[Any], flags: int = 0, **arrays: Any) -> Job:
-    """Run the kernel on a, b, c, where, d, x; ``arrays`` gives the words of other arrays by name."""
-    plan = plan_for(operands, form, dtype, flags)
-    words = plan.words.copy()
-    words[J.POINTERS : J.POINTERS + 6] = [0 if x is None else address(x) for x in operands]
-    for name, array in arrays.items():
-        words[getattr(J, name)] = address(array)
-    kernel(plan.dtype, plan.many)(address(words), plan.helpers)
-    if words[J.NEXT] < words[J.ITEMS]:  # no thread has claimed the last item
-        raise MemoryError("no memory for the rows that the elimination keeps; solve fewer or shorter systems at a time")
-    return plan
+def plan_for(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any], flags: int = 0) -> Plan:
+    """For arrays of these shapes and strides; the dtypes are those of the matrices and of the right sides."""
+    return make_plan(form, shapes, strides, dtypes, flags, granted(form))
 
 
-HEAD = object.__basicsize__  # where a NumPy array holds the address of its memory (PyArrayObject_fields in its C API)
+@functools.lru_cache(1024)
+def make_plan(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any], flags: int, workers: int) -> Plan:
+    dtype, right = dtypes
+    if right.kind == "c" and dtype.kind != "c":
+        form, shapes, strides = in_pairs(form, shapes, strides, dtype.itemsize)
+    job = make_job(form, shapes, strides, dtype, flags, workers)
+    address = compiled(job.dtype, job.many).address
+    return Plan(job, function(address, job.words, job.helpers, math.prod(form.shape)))
 
 
-def address(x: np.ndarray[Any, Any]) -> int:
-    """``x.ctypes.data``, in a fifth of the time, which is that of solving a small system."""
-    found: int = ctypes.c_ssize_t.from_address(id(x) + HEAD).value
-    return found
+def in_pairs(form: Form, shapes: Extents, strides: Extents, step: int) -> tuple[Form, Extents, Extents]:
+    """Complex right sides of a real matrix as twice as many real ones, along a new last axis."""
+    shapes = tuple(s and (*s, 1 if k < 4 else 2) for k, s in enumerate(shapes))
+    strides = tuple(s and (*s, step) for s in strides)
+    form = form._replace(shape=(*form.shape, 2), matrix_shape=(*form.matrix_shape, 1))
+    return form, shapes, strides
 
 
-def split_complex(matrix: Matrix, d: Any, x: Any, form: Form) -> tuple[Matrix, Any, Any, Form]:
-    """Complex right sides of a real matrix as real ones, along a new last axis."""
-    if d.dtype.kind != "c" or matrix[1].dtype.kind == "c":
-        return matrix, d, x, form
-    a, b, c, where = (None if v is None else v[..., None] for v in matrix)
-    shape, matrix_shape = (*form.shape, 2), (*form.matrix_shape, 1)
-    return (a, b, c, where), real_pairs(d), real_pairs(x), form._replace(shape=shape, matrix_shape=matrix_shape)
+def extents(operands: Sequence[Any]) -> tuple[Extents, Extents]:
+    """The shapes and the strides; lists are made in half the time of generators."""
+    shapes = [None if x is None else x.shape for x in operands]
+    return tuple(shapes), tuple([None if x is None else x.strides for x in operands])
 
 
-def real_pairs(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A complex array of any strides as real numbers with a last axis of length 2, without a copy."""
-    real = x.real
-    shape, strides = (*x.shape, 2), (*x.strides, real.itemsize)
-    return np.lib.stride_tricks.as_strided(real, shape, strides, writeable=x.flags.writeable)
+def caller(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Callable[..., bool]:
+    """The solve of such arrays as a function of a, b, c, where, d, x; it tells whether some system may be singular."""
+    if math.prod(form.shape) < WORTH_A_THREAD:
+        call = plan_for(form, shapes, strides, dtypes).call
+        return lambda *arrays: check(call(*arrays))
+    return lambda *arrays: check(plan_for(form, shapes, strides, dtypes).call(*arrays))  # for the threads granted now
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Factors | None = None) -> tuple[Any, Any]:
@@ -107,14 +107,11 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Factors 
         _, status = solve(tuple(map(view, matrix)), view(d), form, view(result), factors)
         return result, status
     x = np.empty(form.shape, d.dtype) if out is None else out
-    matrix, d, y, form = split_complex(matrix, d, x, form)
-    if factors is not None:
-        run([*matrix, d, y], form, y.dtype, J.FACTORED, FACTORS=factors.tiles, CERTIFIED=factors.kinds)
-        return x, factors.status
-    status = np.zeros(form.matrices, np.int32)
-    plan = run([*matrix, d, y], form, y.dtype, STATUS=status)
-    status = plan.restore(status, form)
-    return x, status if y is x else status.reshape(status.shape[:-1])
+    operands = *matrix, d, x
+    flags, more = (0, ()) if factors is None else (J.FACTORED, (None, factors.tiles, factors.kinds))
+    plan = plan_for(form, *extents(operands), (matrix[1].dtype, d.dtype), flags)
+    broken = check(plan.call(*operands, *more))
+    return x, (None if broken else REGULAR) if factors is None else factors.status
 
 
 def view(x: Any) -> Any:
@@ -126,13 +123,13 @@ def factor(matrix: Matrix, form: Form) -> Factors:
     matrix = tuple(map(view, matrix))
     count, dtype = form.matrices, matrix[1].dtype
     status, kinds = np.zeros(count, np.int32), np.full(count, J.HARD, np.uint8)
-    plan = plan_for([*matrix, None, None], form, dtype, J.FACTORING)
-    lanes = int(plan.words[J.LANES])
-    shape = (count, form.n, 3) if plan.words[J.SHARED] else (-(-count // lanes), form.n, 3, lanes)
+    job, call = plan_for(form, *extents((*matrix, None, None)), (dtype, dtype), J.FACTORING)
+    lanes = int(job.words[J.LANES])
+    shape = (count, form.n, 3) if job.words[J.SHARED] else (-(-count // lanes), form.n, 3, lanes)
     kept = form.pivoting is not True and not form.periodic
-    storage = empty_lines(shape if kept else (0,), dtype)
-    plan = run([*matrix, None, None], form, dtype, J.FACTORING, FACTORS=storage, CERTIFIED=kinds, STATUS=status)
-    return Factors(storage, kinds, plan.restore(status, form))
+    tiles = empty_lines(shape if kept else (0,), dtype)
+    check(call(*matrix, None, None, status, tiles, kinds))
+    return Factors(tiles, kinds, job.restore(status, form))
 
 
 def empty_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -140,12 +137,13 @@ def empty_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any,
     size = math.prod(shape)
     spare = LINE // dtype.itemsize
     storage = np.empty(size + spare, dtype)
-    first = -address(storage) % LINE // dtype.itemsize
+    first = -storage.ctypes.data % LINE // dtype.itemsize
     return storage[first : first + size].reshape(shape)
 
 
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
     count, dtype = form.matrices, matrix[1].dtype
     sign, logarithm = np.empty(count, dtype), np.empty(count, dtype.type(0).real.dtype)
-    plan = run([*matrix, None, None], form, dtype, J.DETERMINANT, X=sign, LOGARITHM=logarithm)
-    return plan.restore(sign, form), plan.restore(logarithm, form)
+    job, call = plan_for(form, *extents((*matrix, None, None)), (dtype, dtype), J.DETERMINANT)
+    check(call(*matrix, None, sign, None, None, None, logarithm))
+    return job.restore(sign, form), job.restore(logarithm, form)

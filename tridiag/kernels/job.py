@@ -9,7 +9,8 @@ POINTERS = 17  # a, b, c, where, d, x
 D, X = 21, 22
 STATUS, FACTORS, CERTIFIED, LOGARITHM = 23, 24, 25, 26
 STRIDES = 27  # along the system axis, in bytes, of a, b, c, where, d, x
-AXES = 33  # for each batch axis, matrices first: its length, and the six strides
+BROKEN = 33  # not zero: elimination met a zero pivot in some system
+AXES = 34  # for each batch axis, matrices first: its length, and the six strides
 AXIS_WORDS = 7
 
 TRANSPOSE, PERIODIC, MASKED, FACTORED, FACTORING, DETERMINANT = 1, 2, 4, 8, 16, 32

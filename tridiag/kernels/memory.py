@@ -154,6 +154,18 @@ def call_task(typing, function, job):
     return types.void(types.int64, types.int64), generate
 
 
+@intrinsic
+def call_kernel(typing, kernel, job, helpers):
+    """Call a kernel: a C function void f(job, helpers)."""
+
+    def generate(context, builder, signature, args):
+        kind = ir.FunctionType(ir.VoidType(), [I64, I64]).as_pointer()
+        builder.call(builder.inttoptr(args[0], kind), [args[1], args[2]])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), generate
+
+
 _create = types.ExternalFunction("pthread_create", types.int32(types.int64, types.int64, types.int64, types.int64))
 _join = types.ExternalFunction("pthread_join", types.int32(types.int64, types.int64))
 malloc = types.ExternalFunction("malloc", types.int64(types.uint64))

@@ -380,6 +380,8 @@ def store_solution(zero, job, worker, source, step, used, dead):
     n, low, high = field(job, J.ROWS), word(worker + LOW), word(worker + HIGH)
     target = operand_of(zero, word(worker + AIMS), X_)
     nothing = word(worker + ZEROS)
+    if dead != 0:
+        set_word(job + 8 * J.BROKEN, 1)
     store_rows(zero, target, 0, low, nothing, 0, used)
     store_rows(zero, target, low, high, source, step, used)
     store_rows(zero, target, high, n, nothing, 0, used)

@@ -19,7 +19,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from tridiag.backends.numba_thomas import compiled, kernel_name
 from tridiag.kernels import source_hash
 from tridiag.kernels.cache import Kernel, obtain
-from tridiag.layout import job
+from tridiag.layout import contiguous, job
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
@@ -55,15 +55,6 @@ def target(dtype: str, many: bool) -> str:
             capsule = jax.ffi.pycapsule(_alive[name].address)
             jax.ffi.register_ffi_target(name, capsule, platform="cpu", api_version=1)
     return name
-
-
-def contiguous(shape: Shape, itemsize: int) -> Shape:
-    """The strides of a C-contiguous array."""
-    strides, step = [], itemsize
-    for length in reversed(shape):
-        strides.append(step)
-        step *= length
-    return tuple(reversed(strides))
 
 
 def solve(matrix: Matrix, d: Any, form: Form) -> Any:
