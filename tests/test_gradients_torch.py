@@ -186,6 +186,8 @@ def test_nan_in_the_pads_reaches_nothing(backend):
 @on_torch
 @pytest.mark.parametrize("options", [{}, {"transpose": True}, {"periodic": True}], ids=str)
 def test_nan_in_masked_rows_reaches_nothing(backend, options):
+    if not backend.can(periodic="periodic" in options):
+        pytest.skip("has no elimination for the corners of a periodic matrix")
     arguments = systems(M, 5)
     where = torch.tensor([[True, False, True, True, True], [False, True, True, False, True]])
     wanted = gradients(functools.partial(dense_solve, where=where, **options), arguments)

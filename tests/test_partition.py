@@ -1,0 +1,193 @@
+"""What `numba_partition` does with systems long enough to be cut into chunks; all backends' tests have short ones."""
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import EPS, GENERATORS, REAL, TINY, assert_same_bits, dominant, noise, uniform, zero_diagonal
+from processes import run_program
+
+import tridiag
+from tridiag import layout
+
+NAME = "numba_partition"
+DTYPES = ("float32", "float64", "complex64", "complex128")
+SHORTEST = 2050  # rows from which on every dtype is cut
+LENGTHS = (1026, 1027, SHORTEST, 2 * SHORTEST - 3, 20_000, 33_333)
+
+
+def error(x: Any, a: Any, b: Any, c: Any, d: Any, pivoting: bool | str = "auto") -> float:
+    """The largest componentwise backward error in eps (True: or normwise), residuals in long double; last axis."""
+    real = REAL.get(x.dtype.name, x.dtype.name)
+    wide = np.clongdouble if x.dtype.kind == "c" else np.longdouble
+    a, b, c, d, x = (v.astype(wide) for v in np.broadcast_arrays(a, b, c, d, x))
+    below, above = np.zeros_like(x), np.zeros_like(x)
+    below[..., 1:], above[..., :-1] = a[..., 1:] * x[..., :-1], c[..., :-1] * x[..., 1:]
+    scale = abs(below) + abs(b * x) + abs(above) + abs(d)
+    residual, floor = abs(d - below - b * x - above), 4 * TINY[real] / EPS[real]
+    found = (residual / np.maximum(scale, floor)).max()
+    if pivoting is True:
+        sizes = (abs(a) + abs(b) + abs(c)).max(-1) * abs(x).max(-1) + abs(d).max(-1)
+        found = min(found, (residual.max(-1) / sizes).max())
+    return float(found / EPS[real])
+
+
+def check(system: Any, **options: Any) -> np.ndarray:
+    x = tridiag.solve(*system, backend=NAME, **options)
+    assert x.shape == np.broadcast_shapes(*(np.shape(v) for v in system))
+    assert error(x, *system, options.get("pivoting", "auto")) <= 8
+    return x
+
+
+def laplacian(shape: Any, dtype: str) -> list[np.ndarray]:
+    """Couplings that do not decay."""
+    return [np.full(shape, v, dtype) for v in (-1, 2, -1)] + [noise(np.random.default_rng(0), shape, dtype)]
+
+
+def shifted(shape: Any, dtype: str) -> list[np.ndarray]:
+    """Indefinite, couplings that do not decay."""
+    a, b, c, d = laplacian(shape, dtype)
+    return [a, b - np.asarray(1.9, dtype), c, d]
+
+
+def point_load(shape: Any, dtype: str) -> list[np.ndarray]:
+    """Almost all of the solution is far smaller than its largest entries."""
+    a, b, c, d = dominant(shape, dtype)
+    d[...] = 0
+    d[..., 777] = 1
+    return [a, b, c, d]
+
+
+SYSTEMS = GENERATORS | {"laplacian": laplacian, "shifted": shifted, "point load": point_load}
+PLAIN = {"dominant", "positive", "laplacian", "point load"}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("pivoting", [False, True, "auto"])
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_lengths(system: str, pivoting: bool | str, dtype: str) -> None:
+    if pivoting is False and system not in PLAIN:
+        pytest.skip("needs pivoting")
+    for n in LENGTHS:
+        even = n if n % 2 == 0 or system != "zero_diagonal" else n + 1
+        check(SYSTEMS[system]((even,), dtype), pivoting=pivoting)
+
+
+@pytest.mark.parametrize("rows", range(2100, 2132))
+def test_chunks_of_every_length_with_a_zero_diagonal(rows: int) -> None:
+    """An odd chunk is singular by itself."""
+    check(zero_diagonal((2 * (rows // 2),)))
+    check(zero_diagonal((2 * (rows // 2),)), pivoting=True)
+
+
+@pytest.mark.parametrize("pivoting", [False, True, "auto"])
+def test_transposed(pivoting: bool | str) -> None:
+    a, b, c, d = (dominant if pivoting is False else uniform)((20_001,))
+    a[0] = c[-1] = np.nan
+    x = tridiag.solve(a, b, c, d, backend=NAME, transpose=True, pivoting=pivoting)
+    assert error(x, np.roll(c, 1), b, np.roll(a, -1), d) <= 8
+
+
+@pytest.mark.parametrize("system", [dominant, uniform])
+def test_masked(system: Callable[..., Any]) -> None:
+    a, b, c, d = system((3, 5000))
+    keep = np.random.default_rng(1).random((3, 5000)) > 0.1
+    keep[1] = False
+    keep[2, :700] = keep[2, 4000:] = False
+    for v in (a, b, c, d):
+        v[~keep] = np.nan
+    x = tridiag.solve(a, b, c, d, where=keep, backend=NAME)
+    assert not x[~keep].any()
+    left, right = keep & np.roll(keep, 1, -1), keep & np.roll(keep, -1, -1)
+    cut = np.where(left, a, 0), np.where(keep, b, 1), np.where(right, c, 0), np.where(keep, d, 0)
+    assert error(x, *cut) <= 8
+
+
+@pytest.mark.parametrize("pivoting", [False, True, "auto"])
+def test_ways_in_memory(pivoting: bool | str) -> None:
+    """Strides of any sign, one number for all rows, matrices of many right sides, real ones of complex right sides."""
+    a, b, c, d = dominant((3000, 3))
+    options: Any = {"backend": NAME, "pivoting": pivoting}
+    wanted = tridiag.solve(*(np.ascontiguousarray(v.T) for v in (a, b, c, d)), **options).T
+    assert_same_bits(tridiag.solve(a, b, c, d, axis=0, **options), wanted)
+    backwards = [np.ascontiguousarray(v[::-1])[::-1] for v in (a, b, c, d)]
+    assert_same_bits(tridiag.solve(*backwards, axis=0, **options), wanted)
+    out = np.empty((3000, 6))[:, ::2]
+    assert tridiag.solve(a, b, c, d, axis=0, out=out, **options) is out
+    assert_same_bits(out, wanted)
+    check([1.0, 4.0, -1.0, d.T], pivoting=pivoting)
+    check([a[:, 0], b[:, 0], 0.5, d.T + 1j * d.T[::-1]], pivoting=pivoting)
+
+
+@pytest.mark.parametrize("system", [dominant, uniform])
+@pytest.mark.parametrize("pivoting", [False, True, "auto"])
+def test_in_place(system: Callable[..., Any], pivoting: bool | str) -> None:
+    a, b, c, d = system((20_000,))
+    wanted = tridiag.solve(a, b, c, d, backend=NAME, pivoting=pivoting)
+    assert tridiag.solve(a, b, c, d, backend=NAME, pivoting=pivoting, overwrite_d=True) is d
+    assert_same_bits(d, wanted)
+
+
+@pytest.mark.parametrize("system", [dominant, uniform, point_load, shifted])
+@pytest.mark.parametrize("shape", [(1, 200_000), (40, 5000)])
+def test_the_number_of_threads_changes_no_bit(
+    system: Callable[..., Any], shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, found = system(shape, "float64"), []
+    for count in (1, 2, 7):
+        monkeypatch.setattr(layout, "threads", lambda count=count: count)
+        found.append(tridiag.solve(*given, backend=NAME))
+    assert_same_bits(found[1], found[0])
+    assert_same_bits(found[2], found[0])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("place", [0, 1, 500, 2500, 9999])
+def test_a_singular_system_is_told_with_its_row(dtype: str, place: int) -> None:
+    a, b, c, d = uniform((4, 10_000), dtype)
+    a[2, place] = b[2, place] = c[2, place] = 0
+    for pivoting in (True, "auto"):
+        with pytest.raises(tridiag.SingularSystemError) as caught:
+            tridiag.solve(a, b, c, d, backend=NAME, pivoting=pivoting)
+        np.testing.assert_array_equal(caught.value.indices, [[2]])
+        assert np.isnan(caught.value.x[2]).all() and np.isfinite(caught.value.x[[0, 1, 3]]).all()
+
+
+def test_an_odd_zero_diagonal_is_singular() -> None:
+    with pytest.raises(tridiag.SingularSystemError):
+        tridiag.solve(*zero_diagonal((10_001,)), backend=NAME)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("which", range(4))
+def test_what_is_not_finite_is_not_singular(which: int, value: float) -> None:
+    system = uniform((10_000,))
+    system[which][5000] = value
+    x = tridiag.solve(*system, backend=NAME)
+    wanted = tridiag.solve(*system, backend="numpy_thomas")
+    assert np.isnan(x).any() == np.isnan(wanted).any()
+
+
+SHORT_OF_MEMORY = """
+import resource, numpy as np, tridiag
+b, keep = np.full(4_000_000, 4.0), np.ones(4_000_000, bool)
+out = np.empty_like(b)
+def call(n):
+    return tridiag.solve(1.0, b[:n], 1.0, b[:n], where=keep[:n], backend="numba_partition", out=out[:n])
+call(100)
+used = 4096 * int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (used + 2**25, -1))
+try:
+    call(4_000_000)
+except MemoryError as error:
+    print(str(error)[:9])
+resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+print(abs(call(4_000_000)[50:-50] - 2 / 3).max() < 1e-9)
+"""
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/statm").exists(), reason="needs a limit of memory, as Linux has")
+def test_memory_for_copies_that_runs_out() -> None:
+    assert run_program(SHORT_OF_MEMORY) == "no memory\nTrue"

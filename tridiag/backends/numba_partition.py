@@ -1,0 +1,75 @@
+"""Few, long systems: chunks of rows eliminated in the lanes of vectors and split over threads, then what joins them.
+
+The kernels are in `tridiag.kernels.partition`: O(17n) flops plain, about one and a half times the memory traffic of a
+sweep that nothing limits but memory. Systems too short to cut are solved row by row. Operands that do not lie
+contiguous along the systems, and those of masked systems, are copied first. The right sides of one matrix are solved
+one by one. Stability: certificate, partial pivoting, refinement, as `tridiag.elimination`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tridiag.arrays import library_of
+from tridiag.backends.numba_thomas import REGULAR, Extents, extents, in_pairs, view
+from tridiag.kernels.cache import Kernel, obtain
+from tridiag.kernels.call import check, function
+from tridiag.layout import WORTH_A_THREAD, granted, make_job
+from tridiag.rows import Matrix
+from tridiag.shapes import Form
+
+
+def kernel_name(dtype: str) -> str:
+    return f"partition_{dtype}"
+
+
+@functools.cache
+def compiled(dtype: str) -> Kernel:
+    """The compiled kernel for a dtype."""
+
+    def build() -> Any:
+        from tridiag.kernels import partition
+
+        return partition.build(dtype)
+
+    return obtain(kernel_name(dtype), build)
+
+
+def call_for(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Callable[..., int]:
+    """The kernel for arrays of these shapes and strides as a function of a, b, c, where, d, x."""
+    return make_call(form, shapes, strides, dtypes, granted(form))
+
+
+@functools.lru_cache(1024)
+def make_call(
+    form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any], workers: int
+) -> Callable[..., int]:
+    dtype, right = dtypes
+    if right.kind == "c" and dtype.kind != "c":
+        form, shapes, strides = in_pairs(form, shapes, strides, dtype.itemsize)
+    job = make_job(form, shapes, strides, dtype, 0, workers)
+    return function(compiled(job.dtype).address, job.words, workers - 1, math.prod(form.shape))
+
+
+def caller(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Callable[..., bool]:
+    """The solve of such arrays as a function of a, b, c, where, d, x; it tells whether some system may be singular."""
+    if math.prod(form.shape) < WORTH_A_THREAD:
+        call = call_for(form, shapes, strides, dtypes)
+        return lambda *arrays: check(call(*arrays))
+    return lambda *arrays: check(call_for(form, shapes, strides, dtypes)(*arrays))  # for the threads granted now
+
+
+def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: None = None) -> tuple[Any, Any]:
+    if library_of(d) == "torch":
+        result = d.new_empty(form.shape) if out is None else out
+        _, status = solve(tuple(map(view, matrix)), view(d), form, view(result))
+        return result, status
+    x = np.empty(form.shape, d.dtype) if out is None else out
+    operands = *matrix, d, x
+    call = call_for(form, *extents(operands), (matrix[1].dtype, d.dtype))
+    return x, None if check(call(*operands)) else REGULAR
