@@ -208,7 +208,9 @@ def test_a_promise_that_a_backend_cannot_keep(subject: Subject, pivoting: Any) -
 
 def test_a_backend_for_other_arrays_other_verbs_and_no_corners() -> None:
     refused(
-        tridiag.BackendError, "takes torch arrays, not numpy.*that can: numba_thomas, numpy", backend="torch_thomas"
+        tridiag.BackendError,
+        "takes torch arrays, not numpy.*that can: numba_thomas, numba_partition, numpy",
+        backend="torch_thomas",
     )
     refused(tridiag.BackendError, "has no elimination for the corners", backend="scipy", periodic=True)
     with pytest.raises(tridiag.BackendError, match="scipy_gtsv does not have the verb factor; it has solve"):

@@ -191,3 +191,20 @@ print(abs(call(4_000_000)[50:-50] - 2 / 3).max() < 1e-9)
 @pytest.mark.skipif(not pathlib.Path("/proc/self/statm").exists(), reason="needs a limit of memory, as Linux has")
 def test_memory_for_copies_that_runs_out() -> None:
     assert run_program(SHORT_OF_MEMORY) == "no memory\nTrue"
+
+
+def test_auto_takes_it_for_long_systems() -> None:
+    def chosen(shape: tuple[int, ...], axis: int = -1, **options: Any) -> str:
+        return tridiag.explain("solve", 1.0, 4.0, 1.0, np.broadcast_to(1.0, shape), axis=axis, **options).backend
+
+    assert {chosen((4_000,)), chosen((3, 12_000)), chosen((200, 50_000)), chosen((50_000, 4), 0)} == {NAME}
+    others = {
+        chosen((3_999,)),
+        chosen((3, 11_999)),
+        chosen((200, 49_999)),
+        chosen((50_000, 5), 0),
+        chosen((0, 50_000), 0),
+    }
+    others |= {chosen((50_000,), periodic=True), chosen((50_000,), backend="numba", periodic=True)}
+    assert others == {"numba_thomas"}
+    assert chosen((50_000,), backend="numba") == NAME

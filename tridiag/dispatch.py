@@ -1,12 +1,13 @@
 """Which backend runs a problem, and why each other one does not.
 
-The rule, for now: the first line of the table `tridiag.backends.BACKENDS` that can run the problem. A backend that
-cannot keep a promise of the call (pivoting, dtype, device) is not eligible.
+The rule, for now: the first line of the table `tridiag.backends.BACKENDS` that can run the problem; before it, one
+that says that it is better for such systems. A backend that cannot keep a promise of the call (pivoting, dtype, device)
+is not eligible.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tridiag.backends import BACKENDS, Backend, Problem
@@ -29,7 +30,12 @@ def named(backend: str) -> list[Backend]:
 
 
 def eligible(problem: Problem) -> Iterator[Backend]:
-    return (entry for entry in BACKENDS.values() if entry.why_not(problem) is None)
+    return (entry for entry in in_order(BACKENDS.values(), problem) if entry.why_not(problem) is None)
+
+
+def in_order(entries: Iterable[Backend], problem: Problem) -> list[Backend]:
+    """Those first that are better for such systems, else as they are."""
+    return sorted(entries, key=lambda entry: not entry.prefers(problem))
 
 
 def choose(problem: Problem, backend: str = "auto") -> Choice:
@@ -38,10 +44,11 @@ def choose(problem: Problem, backend: str = "auto") -> Choice:
         raise TypeError(f"backend is {backend!r}; wanted 'auto' or a name, one of {', '.join(BACKENDS)}")
     if backend == "auto":
         for entry in eligible(problem):
-            return Choice(entry, "the first backend of the table that can run this")
+            better = entry.prefers(problem)
+            return Choice(entry, "the best for so long systems" if better else "the first backend that can run this")
         reasons = "; ".join(f"{name}: {entry.why_not(problem)}" for name, entry in BACKENDS.items())
         raise BackendError(f"no backend can {problem.told()}. {reasons}")
-    candidates = named(backend)
+    candidates = in_order(named(backend), problem)
     for entry in candidates:
         if entry.why_not(problem) is None:
             return Choice(entry, "asked for by name")

@@ -103,7 +103,7 @@ def backends() -> BackendList:
     >>> found["numpy_thomas"].usable
     True
     >>> [entry.name for entry in found][:2]
-    ['numba_thomas', 'torch_thomas']
+    ['numba_thomas', 'numba_partition']
     """
     return BackendList(
         BackendStatus(b.name, b.algorithm, b.arrays, b.devices, b.pivoting, b.periodic, b.verbs, b.missing())

@@ -1,5 +1,7 @@
 """The table of backends: what each one needs and can do, one line each, in the order in which "auto" prefers them.
 
+Long systems are the exception: see `Backend.prefers`.
+
 Reading the table imports no backend. A backend is the module of its name in this folder; it holds
 
     solve(matrix, d, form, out=None, factors=None) -> (x, status)      the solution; see `tridiag.shapes.Form`
@@ -15,6 +17,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import math
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -38,6 +41,24 @@ class Problem(NamedTuple):
             f"{self.verb} {kind}systems of shape {self.shape} in {self.dtype} from {self.library} arrays "
             f"on {self.device} with pivoting={self.pivoting!r}"
         )
+
+
+class LongSystems(NamedTuple):
+    """Systems of many rows: at least ``rows``, or where there are few of them so many for each system.
+
+    Where rows do not lie side by side in memory at least ``rows`` of at most ``apart`` systems.
+    """
+
+    rows: int
+    rows_each: int
+    apart: int
+
+    def include(self, problem: Problem) -> bool:
+        n, inner = problem.shape[problem.axis], math.prod(problem.shape[problem.axis + 1 :])
+        systems = max(1, math.prod(problem.shape) // max(1, n))
+        if inner == 1:
+            return n >= min(self.rows, self.rows_each * systems)
+        return n >= self.rows and systems <= self.apart
 
 
 @functools.cache
@@ -67,6 +88,7 @@ class Backend:
     periodic: bool = True
     verbs: tuple[str, ...] = ("solve",)
     lacks: tuple[tuple[str, str], ...] = ()  # the verbs it does not have for the arrays of a library
+    long: LongSystems | None = None  # those for which it is better than the lines above it
 
     def module(self) -> ModuleType:
         return module_of(self.name)
@@ -75,6 +97,10 @@ class Backend:
         """The sentence that says what is not installed."""
         absent = [module for module in self.needs if not installed(module)]
         return f"needs {' and '.join(absent)}, which is not installed" if absent else None
+
+    def prefers(self, problem: Problem) -> bool:
+        """Whether "auto" takes it, if it can, before the lines above it."""
+        return self.long is not None and self.long.include(problem)
 
     def why_not(self, problem: Problem) -> str | None:
         """The sentence that says why this backend cannot run the problem, or None where it can."""
@@ -104,7 +130,7 @@ ANYWHERE = ("cpu", "cuda", "rocm", "tpu")
 # fmt: off
 _LINES = (
     Backend("numba_thomas", "Thomas and pivoted elimination in tiles of systems, threaded", ("numpy", "torch", "jax"), ("numba",), verbs=ALL, lacks=(("factor", "jax"), ("slogdet", "jax"), ("slogdet", "torch"))),
-    Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch"), ("numba",), periodic=False),
+    Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch"), ("numba",), periodic=False, long=LongSystems(50_000, 4_000, 4)),
     Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=ALL),
     Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=ALL),
     Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=ALL),
