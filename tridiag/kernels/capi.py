@@ -6,16 +6,16 @@ from numba import cfunc, types
 
 from tridiag.kernels import job as J
 from tridiag.kernels.call import BROKEN, HEAD, HELPERS, JOB, KERNEL, LONG, NO_MEMORY, NONE, SIZE, SOLVED
-from tridiag.kernels.memory import call_kernel, free, malloc, set_word, word
+from tridiag.kernels.memory import call, free, malloc, set_word, word
 
 
 def build():
-    """The function PyObject *call(PyObject *template, PyObject *const *arrays, Py_ssize_t count)."""
+    """The function PyObject *enter(PyObject *template, PyObject *const *arrays, Py_ssize_t count)."""
     save = types.ExternalFunction("PyEval_SaveThread", types.int64())
     restore = types.ExternalFunction("PyEval_RestoreThread", types.void(types.int64))
     integer = types.ExternalFunction("PyLong_FromLong", types.int64(types.int64))
 
-    def call(template, arrays, count):
+    def enter(template, arrays, count):
         template = word(template + HEAD)
         kernel, size, helpers = word(template + KERNEL), word(template + SIZE), word(template + HELPERS)
         job = malloc(types.uint64(size))
@@ -29,10 +29,10 @@ def build():
                 set_word(job + 8 * (J.POINTERS + k), word(array + HEAD))
         if word(template + LONG):
             thread = save()
-            call_kernel(kernel, job, helpers)
+            call(kernel, (job, helpers))
             restore(thread)
         else:
-            call_kernel(kernel, job, helpers)
+            call(kernel, (job, helpers))
         result = SOLVED
         if word(job + 8 * J.NEXT) < word(job + 8 * J.ITEMS):  # no thread has claimed the last item
             result = NO_MEMORY
@@ -41,4 +41,4 @@ def build():
         free(job)
         return integer(result)
 
-    return cfunc(types.int64(types.int64, types.int64, types.int64), error_model="numpy")(call)
+    return cfunc(types.int64(types.int64, types.int64, types.int64), error_model="numpy")(enter)

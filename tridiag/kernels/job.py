@@ -5,12 +5,14 @@
     BESIDE, STRETCHES, HEAD,
 ) = range(16)  # fmt: skip
 HELPERS = 16  # threads beside the calling one
-POINTERS = 17  # a, b, c, where, d, x
-D, X = 21, 22
+POINTERS = 17
+A, B, C, WHERE, D, X = range(POINTERS, POINTERS + 6)
 STATUS, FACTORS, CERTIFIED, LOGARITHM = 23, 24, 25, 26
-STRIDES = 27  # along the system axis, in bytes, of a, b, c, where, d, x
-BROKEN = 33  # not zero: elimination met a zero pivot in some system
-AXES = 34  # for each batch axis, matrices first: its length, and the six strides
+AFTER = 27  # a C function f(job, first, count) that is called after every tile of systems with one right side each
+SOLUTION, GRADIENTS = 28, 29  # of `tridiag.kernels.adjoint`: x, and three outputs
+STRIDES = 32  # along the system axis, in bytes, of a, b, c, where, d, x
+BROKEN = 38  # not zero: elimination met a zero pivot in some system
+AXES = 39  # for each batch axis, matrices first: its length, and the six strides
 AXIS_WORDS = 7
 
 TRANSPOSE, PERIODIC, MASKED, FACTORED, FACTORING, DETERMINANT = 1, 2, 4, 8, 16, 32

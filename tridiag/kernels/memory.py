@@ -114,26 +114,28 @@ def store(typing, address, value):
     return types.void(types.int64, value), generate
 
 
-def c_function(body, name):
-    """An intrinsic: the address of a C function, in the caller's module, that calls body(job, zero)."""
+def c_function(body, name, arity=1, result=types.void):
+    """An intrinsic: the address of a C function of integers, in the caller's module, that calls body(*integers, zero).
+
+    It returns the integer that the body returns, or 0.
+    """
 
     @intrinsic
     def address(typing, like):
-        sig = types.void(types.int64, like)
+        sig = result(*[types.int64] * arity, like)
         compiled = body.get_compile_result(sig)
 
         def generate(context, builder, signature, args):
             module, symbol = builder.module, f"{name}_{like}"
             function = module.globals.get(symbol)
             if function is None:
-                byte = ir.IntType(8).as_pointer()
-                function = ir.Function(module, ir.FunctionType(byte, [byte]), symbol)
+                function = ir.Function(module, ir.FunctionType(I64, [I64] * arity), symbol)
                 function.linkage = "internal"
                 inner = ir.IRBuilder(function.append_basic_block("entry"))
                 context.active_code_library.add_linking_library(compiled.library)
-                values = [inner.ptrtoint(function.args[0], I64), context.get_constant_null(like)]
-                context.call_internal_no_propagate(inner, compiled.fndesc, sig, values)
-                inner.ret(ir.Constant(byte, None))
+                values = [*function.args, context.get_constant_null(like)]
+                _, found = context.call_internal_no_propagate(inner, compiled.fndesc, sig, values)
+                inner.ret(ir.Constant(I64, 0) if result == types.void else found)
             return builder.ptrtoint(function, I64)
 
         return types.int64(like), generate
@@ -142,28 +144,16 @@ def c_function(body, name):
 
 
 @intrinsic
-def call_task(typing, function, job):
-    """Call a C function of one argument, as a thread would."""
+def call(typing, function, integers):
+    """Call a C function of integers at an address; as a thread would, where it takes the address of a job."""
 
     def generate(context, builder, signature, args):
-        byte = ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(byte, [byte]).as_pointer()
-        builder.call(builder.inttoptr(args[0], kind), [builder.inttoptr(args[1], byte)])
-        return context.get_dummy_value()
+        count = len(signature.args[1])
+        kind = ir.FunctionType(I64, [I64] * count).as_pointer()
+        values = [builder.extract_value(args[1], k) for k in range(count)]
+        return builder.call(builder.inttoptr(args[0], kind), values)
 
-    return types.void(types.int64, types.int64), generate
-
-
-@intrinsic
-def call_kernel(typing, kernel, job, helpers):
-    """Call a kernel: a C function void f(job, helpers)."""
-
-    def generate(context, builder, signature, args):
-        kind = ir.FunctionType(ir.VoidType(), [I64, I64]).as_pointer()
-        builder.call(builder.inttoptr(args[0], kind), [args[1], args[2]])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), generate
+    return types.int64(types.int64, integers), generate
 
 
 _create = types.ExternalFunction("pthread_create", types.int32(types.int64, types.int64, types.int64, types.int64))

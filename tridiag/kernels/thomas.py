@@ -14,7 +14,7 @@ from tridiag.elimination import REFINE_STEPS
 from tridiag.kernels import job as J
 from tridiag.kernels.memory import (
     c_function,
-    call_task,
+    call,
     fetch_add,
     finish,
     flush,
@@ -605,7 +605,9 @@ def solve_tile(zero, job, worker, tile, follows):
     lanes, width, beside = lanes_of(zero, ()), field(job, J.LANES), field(job, J.BESIDE)
     if beside == 0:
         first = tile * width
-        solve_group(zero, job, worker, first, min(width, field(job, J.MATRICES) - first), follows)
+        count = min(width, field(job, J.MATRICES) - first)
+        solve_group(zero, job, worker, first, count, follows)
+        report(job, first, count)
         return
     shift = 0
     if begins_lines(zero, job):
@@ -624,6 +626,14 @@ def solve_tile(zero, job, worker, tile, follows):
         solve_beside(zero, job, worker, origin + whole, (rest - whole) // lanes)
     if rest < high:
         solve_group(zero, job, worker, origin + rest, high - rest, False)
+    report(job, origin + low, high - low)
+
+
+@njit(**OPTIONS)
+def report(job, first, count):
+    """Tell whom it concerns that the systems first, first + 1, ... are solved."""
+    if field(job, J.AFTER) != 0 and count > 0:
+        call(field(job, J.AFTER), (job, first, count))
 
 
 # ------------------------------------------------------------------------------------------------ many right sides
@@ -955,6 +965,24 @@ def dismiss(worker):
 
 
 @njit(**OPTIONS)
+def claim(job):
+    """An item that no thread has taken, or -1.
+
+    As many stretches of items as there are threads are walked in turn: threads that are side by side in fresh memory
+    would both clear the huge page that they touch first.
+    """
+    stretches, items = field(job, J.HELPERS) + 1, field(job, J.ITEMS)
+    length = (items + stretches - 1) // stretches
+    while True:
+        count = fetch_add(job, 1)
+        item = count % stretches * length + count // stretches
+        if count >= stretches * length:
+            return -1
+        if item < items:
+            return item
+
+
+@njit(**OPTIONS)
 def work_own(job, zero):
     """Claim items until none is left; called by every thread of a job."""
     worker = hire(zero, job)
@@ -965,8 +993,8 @@ def work_own(job, zero):
     if beside:
         count = matrices // beside * field(job, J.STRETCHES)
     while True:
-        run = fetch_add(job, 1)
-        if run >= field(job, J.ITEMS):
+        run = claim(job)
+        if run < 0:
             break
         for tile in range(run * tiles, min(count, (run + 1) * tiles)):
             solve_tile(zero, job, worker, tile, tile > run * tiles)
@@ -1039,7 +1067,7 @@ define = definition(MOVES, SWEEPS)
 def run_own(job, zero):
     define(zero)
     handles = start(own_task(zero), job, field(job, J.HELPERS))
-    call_task(own_task(zero), job)
+    call(own_task(zero), (job,))
     finish(handles)
 
 
@@ -1050,7 +1078,7 @@ def run_many(job, zero):
     if memory == FAILED:
         return
     handles = start(many_task(zero), job, field(job, J.HELPERS))
-    call_task(many_task(zero), job)
+    call(many_task(zero), (job,))
     finish(handles)
     if memory != 0:
         free(memory)
@@ -1068,6 +1096,6 @@ def build(dtype: str, many: bool):
 
     def run(job, helpers):
         set_word(job + 8 * J.HELPERS, helpers)
-        call_task(whole(zero), job)  # which cannot raise: the code needs nothing of Numba's runtime
+        call(whole(zero), (job,))  # which cannot raise: the code needs nothing of Numba's runtime
 
     return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)

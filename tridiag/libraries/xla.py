@@ -17,9 +17,10 @@ from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
 from tridiag.backends.numba_thomas import compiled, kernel_name
+from tridiag.kernels import job as J
 from tridiag.kernels import source_hash
-from tridiag.kernels.cache import Kernel, obtain
-from tridiag.layout import contiguous, job
+from tridiag.kernels.cache import obtain
+from tridiag.layout import Job, contiguous, job
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
@@ -32,29 +33,22 @@ _alive: dict[str, Any] = {}  # the handlers registered with XLA
 _lock = threading.Lock()
 
 
-def handler(dtype: str, many: bool) -> Kernel:
-    """The compiled handler for a dtype; the kernel that it calls is there before it."""
-    compiled(dtype, many)
-    name = kernel_name(dtype, many)
-
-    def build() -> Any:
-        from tridiag.kernels import ffi
-
-        return ffi.build(name)
-
-    return obtain(f"xla_{name}", build)
-
-
-def target(dtype: str, many: bool) -> str:
-    """The name of the FFI handler for a dtype, registered at its first use."""
+def target(name: str) -> str:
+    """The name of the FFI handler around the kernel of that name, which is there; registered at its first use."""
     # a compiled program kept on disk must not meet another layout of the job
-    name = f"tridiag_thomas_{'many' if many else 'own'}_{dtype}_{source_hash():x}"
+    told = f"tridiag_{name}_{source_hash():x}"
     with _lock:
-        if name not in _alive:
-            _alive[name] = handler(dtype, many)
-            capsule = jax.ffi.pycapsule(_alive[name].address)
-            jax.ffi.register_ffi_target(name, capsule, platform="cpu", api_version=1)
-    return name
+        if told not in _alive:
+            _alive[told] = obtain(f"xla_{name}", functools.partial(build, name))
+            capsule = jax.ffi.pycapsule(_alive[told].address)
+            jax.ffi.register_ffi_target(told, capsule, platform="cpu", api_version=1)
+    return told
+
+
+def build(name: str) -> Any:
+    from tridiag.kernels import ffi
+
+    return ffi.build(name)
 
 
 def solve(matrix: Matrix, d: Any, form: Form) -> Any:
@@ -63,22 +57,33 @@ def solve(matrix: Matrix, d: Any, form: Form) -> Any:
 
 
 def call(form: Form, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
-    """The custom call. Complex right sides of a real matrix are real pairs along a last axis, which costs no copy."""
+    plan = plan_for(form, a, b, c, where, d)
+    compiled(plan.dtype, plan.many)
+    operands = {J.A: a, J.B: b, J.C: c, J.D: d, J.WHERE: where}
+    result = {J.X: jax.typeof(d).update(shape=form.shape)}
+    alias = {3: 0} if form.overwrite_d and d.shape == form.shape else None
+    return custom_call(kernel_name(plan.dtype, plan.many), plan, operands, result, alias)[0]
+
+
+def plan_for(form: Form, a: Any, b: Any, c: Any, where: Any, d: Any) -> Job:
+    """The job of arrays as XLA lays them out. Complex right sides of a real matrix are pairs along a last axis."""
     dtype = np.dtype(b.dtype)
     shapes: list[Any] = [x if x is None else tuple(x.shape) for x in (a, b, c, where, d)] + [form.shape]
-    alias = form.overwrite_d and d.shape == form.shape
-    view = form
     if np.dtype(d.dtype).kind != dtype.kind:
         shapes = [s and (*s, 1) for s in shapes[:4]] + [(*s, 2) for s in shapes[4:]]
-        view = form._replace(shape=(*form.shape, 2), matrix_shape=(*form.matrix_shape, 1))
+        form = form._replace(shape=(*form.shape, 2), matrix_shape=(*form.matrix_shape, 1))
     sizes = [dtype.itemsize] * 3 + [1] + [dtype.itemsize] * 2
     strides = [s and contiguous(s, size) for s, size in zip(shapes, sizes, strict=True)]
-    plan = job(view._replace(overwrite_d=False), tuple(shapes), tuple(strides), dtype)
-    result = jax.typeof(d).update(shape=form.shape)
-    function = jax.ffi.ffi_call(target(dtype.name, plan.many), result, input_output_aliases={3: 0} if alias else None)
-    operands = (a, b, c, d) if where is None else (a, b, c, d, where)
-    fresh = 0 if alias or sys.platform != "linux" else math.prod(form.shape) * np.dtype(d.dtype).itemsize
-    return function(*operands, job=np.append(plan.words, [plan.helpers, fresh]))
+    return job(form._replace(overwrite_d=False), tuple(shapes), tuple(strides), dtype)
+
+
+def custom_call(kernel: str, plan: Job, operands: Any, results: Any, aliases: Any = None) -> tuple[Any, ...]:
+    """One custom call; operands and the types of results go by the places of their addresses in the job."""
+    given = {place: x for place, x in operands.items() if x is not None}
+    places, kinds = np.array([*given, *results]), tuple(results.values())
+    fresh = 0 if aliases or sys.platform != "linux" else math.prod(kinds[0].shape) * np.dtype(kinds[0].dtype).itemsize
+    function = jax.ffi.ffi_call(target(kernel), kinds, input_output_aliases=aliases)
+    return tuple(function(*given.values(), job=np.concatenate((plan.words, [plan.helpers, fresh], places))))
 
 
 # ------------------------------------------------------------------------------------------------- several devices
