@@ -37,6 +37,10 @@ def kernel_name(dtype: str, many: bool) -> str:
     return f"thomas_{'many' if many else 'own'}_{dtype}"
 
 
+def adjoint_name(dtype: str) -> str:
+    return f"thomas_adjoint_{dtype}"
+
+
 @functools.cache
 def compiled(dtype: str, many: bool) -> Kernel:
     """The compiled kernel for a dtype."""
@@ -47,6 +51,19 @@ def compiled(dtype: str, many: bool) -> Kernel:
         return thomas.build(dtype, many)
 
     return obtain(kernel_name(dtype, many), build)
+
+
+@functools.cache
+def compiled_adjoint(dtype: str) -> Kernel:
+    """The kernel of the backward pass for a dtype."""
+    compiled(dtype, False)
+
+    def build() -> Any:
+        from tridiag.kernels import adjoint
+
+        return adjoint.build(dtype, kernel_name(dtype, False))
+
+    return obtain(adjoint_name(dtype), build)
 
 
 Extents = tuple[tuple[int, ...] | None, ...]  # the shapes, or the strides in bytes, of a, b, c, where, d, x
@@ -147,3 +164,9 @@ def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
     job, call = plan_for(form, *extents((*matrix, None, None)), (dtype, dtype), J.DETERMINANT)
     check(call(*matrix, None, sign, None, None, None, logarithm))
     return job.restore(sign, form), job.restore(logarithm, form)
+
+
+def adjoint(matrix: Matrix, g: Any, x: Any, form: Form) -> tuple[Any, Any, Any, Any]:
+    from tridiag.libraries import xla
+
+    return xla.adjoint(matrix, g, x, form)

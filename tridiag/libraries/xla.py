@@ -16,7 +16,7 @@ import numpy as np
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
-from tridiag.backends.numba_thomas import compiled, kernel_name
+from tridiag.backends.numba_thomas import adjoint_name, compiled, compiled_adjoint, kernel_name
 from tridiag.kernels import job as J
 from tridiag.kernels import source_hash
 from tridiag.kernels.cache import obtain
@@ -56,6 +56,11 @@ def solve(matrix: Matrix, d: Any, form: Form) -> Any:
     return spread(call, form, [*matrix[:3], d], matrix[3])
 
 
+def adjoint(matrix: Matrix, g: Any, x: Any, form: Form) -> Any:
+    """w and the gradients of a, b and c in one custom call."""
+    return spread(call_adjoint, form, [*matrix[:3], g, x], matrix[3], results=4)
+
+
 def call(form: Form, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
     plan = plan_for(form, a, b, c, where, d)
     compiled(plan.dtype, plan.many)
@@ -63,6 +68,14 @@ def call(form: Form, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
     result = {J.X: jax.typeof(d).update(shape=form.shape)}
     alias = {3: 0} if form.overwrite_d and d.shape == form.shape else None
     return custom_call(kernel_name(plan.dtype, plan.many), plan, operands, result, alias)[0]
+
+
+def call_adjoint(form: Form, a: Any, b: Any, c: Any, g: Any, x: Any, where: Any = None) -> Any:
+    plan = plan_for(form._replace(transpose=not form.transpose), a, b, c, where, g)
+    compiled_adjoint(plan.dtype)
+    operands = {J.A: a, J.B: b, J.C: c, J.D: g, J.SOLUTION: x, J.WHERE: where}
+    results = dict.fromkeys([J.X, *(J.GRADIENTS + k for k in range(3))], jax.typeof(x))
+    return custom_call(adjoint_name(plan.dtype), plan, operands, results)
 
 
 def plan_for(form: Form, a: Any, b: Any, c: Any, where: Any, d: Any) -> Job:
