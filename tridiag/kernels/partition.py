@@ -26,7 +26,7 @@ from tridiag.kernels import plan as P
 from tridiag.kernels.memory import (
     ask_for_huge_pages,
     c_function,
-    call_task,
+    call,
     fetch_add,
     finish,
     free,
@@ -223,7 +223,7 @@ def run_phase(zero, plan, phase, helpers):
     for counter in (P.NEXT, P.THREADS, P.FAILED):
         set_word(plan + counter, 0)
     handles = start(task(zero), plan, helpers)
-    call_task(task(zero), plan)
+    call(task(zero), (plan,))
     finish(handles)
     return 1 if word(plan + P.FAILED) == 0 else 0
 
@@ -497,7 +497,7 @@ def solve_all(job, zero):
     set_word(job + 8 * J.ITEMS, systems)
     set_word(job + 8 * J.HELPERS, helpers - outer)
     handles = start(serve_task(zero), job, outer)
-    call_task(serve_task(zero), job)
+    call(serve_task(zero), (job,))
     finish(handles)
 
 
@@ -513,6 +513,6 @@ def build(dtype: str):
         solve = whole(zero)
         define_sweeps(zero)
         define_steps(zero)  # after ``whole``: those that are called are known
-        call_task(solve, job)  # as in `thomas.build`
+        call(solve, (job,))  # as in `thomas.build`
 
     return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)
