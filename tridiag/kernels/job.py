@@ -12,7 +12,9 @@ AFTER = 27  # a C function f(job, first, count) that is called after every tile 
 SOLUTION, GRADIENTS = 28, 29  # of `tridiag.kernels.adjoint`: x, and three outputs
 STRIDES = 32  # along the system axis, in bytes, of a, b, c, where, d, x
 BROKEN = 38  # not zero: elimination met a zero pivot in some system
-AXES = 39  # for each batch axis, matrices first: its length, and the six strides
+TASK = 39  # the C function that every thread of a job calls
+OWNED = 40  # memory of the job's own, to be freed at its end
+AXES = 41  # for each batch axis, matrices first: its length, and the six strides
 AXIS_WORDS = 7
 
 TRANSPOSE, PERIODIC, MASKED, FACTORED, FACTORING, DETERMINANT = 1, 2, 4, 8, 16, 32

@@ -10,6 +10,8 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
+from tridiag.kernels import job as J
+
 I64 = ir.IntType(64)
 
 
@@ -114,6 +116,16 @@ def store(typing, address, value):
     return types.void(types.int64, value), generate
 
 
+@intrinsic
+def unknown(typing, value):
+    """An integer of which the optimiser knows nothing: a loop up to it is not unrolled, which saves seconds."""
+
+    def generate(context, builder, signature, args):
+        return builder.asm(ir.FunctionType(I64, [I64]), "", "=r,0", [args[0]], False)
+
+    return types.int64(types.int64), generate
+
+
 def c_function(body, name, arity=1, result=types.void):
     """An intrinsic: the address of a C function of integers, in the caller's module, that calls body(*integers, zero).
 
@@ -195,3 +207,17 @@ def finish(handles):
     for k in range(word(handles)):
         _join(word(handles + 8 + 8 * k), 0)
     free(handles)
+
+
+@njit
+def conduct(job, zero):
+    """Run the task of a job in helpers and in the calling thread; nothing where there is none."""
+    task = word(job + 8 * J.TASK)
+    if task != 0:
+        handles = start(task, job, word(job + 8 * J.HELPERS))
+        call(task, (job,))
+        finish(handles)
+    free(word(job + 8 * J.OWNED))
+
+
+conductor = c_function(conduct, "tridiag_conduct")

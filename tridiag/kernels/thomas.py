@@ -15,8 +15,8 @@ from tridiag.kernels import job as J
 from tridiag.kernels.memory import (
     c_function,
     call,
+    conductor,
     fetch_add,
-    finish,
     flush,
     free,
     load,
@@ -24,8 +24,8 @@ from tridiag.kernels.memory import (
     set_byte,
     set_half_word,
     set_word,
-    start,
     store,
+    unknown,
     word,
 )
 from tridiag.kernels.moves import (
@@ -87,7 +87,7 @@ from tridiag.kernels.sweeps import (
     ZERO,
     ZERO_PIVOTS,
 )
-from tridiag.kernels.vector import LINE, OPTIONS, definition, entry, turn, unit
+from tridiag.kernels.vector import LINE, ONCE, OPTIONS, definition, entry, turn, unit
 
 A_, B_, C_, WHERE_, D_, X_ = range(6)  # the operands, in the order of a job
 OPERANDS = 6
@@ -127,7 +127,7 @@ def aim_lanes(zero, job, axes, count, first, used, base, aims, low, high):
     """
     lanes, itemsize = lanes_of(zero, ()), bytes_of_real(zero, ()) * parts_of(zero, ())
     size, inner = TABLE + 8 * lanes, axes + J.AXIS_WORDS * (count - 1)
-    for operand in range(low, high):
+    for operand in range(low, unknown(high)):
         pointer, target, stride = field(job, J.POINTERS + operand), aims + operand * size, J.STRIDES + operand
         step = field(job, inner + 1 + operand) if count > 0 else 0
         lane, run = 0, used
@@ -538,7 +538,7 @@ def backward_rows(zero, worker, at, step, carry, first, last):
 # ------------------------------------------------------------------------------------------------ systems side by side
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def solve_beside(zero, job, worker, first, groups):
     """Groups that lie side by side, row by row through all of them."""
     lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
@@ -599,7 +599,7 @@ def begins_lines(zero, job):
     return field(job, J.FLAGS) & J.LINED != 0 and field(job, J.X) % (bytes_of_real(zero, ()) * parts_of(zero, ())) == 0
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def solve_tile(zero, job, worker, tile, follows):
     """One group, or the groups of a stretch of systems that lie side by side; the first and the last may be partial."""
     lanes, width, beside = lanes_of(zero, ()), field(job, J.LANES), field(job, J.BESIDE)
@@ -797,7 +797,7 @@ def tell_kinds(job, first, used, hard, dead):
         set_byte(field(job, J.CERTIFIED) + first + lane, kind)
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def solve_many(zero, job, worker, tile, first, used, k0, k1, follows):
     """A group of matrices, each with right sides k0 <= k < k1: to be factored, or factored before.
 
@@ -829,7 +829,7 @@ def solve_many(zero, job, worker, tile, first, used, k0, k1, follows):
         solve_factored(zero, job, worker, factors, False, used, hard, dead)
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def solve_shared(zero, job, worker, matrix, k0, k1):
     """Right sides k0 <= k < k1 of one factored matrix, one in each lane."""
     lanes, aims, base = lanes_of(zero, ()), word(worker + AIMS), word(worker + OFFSETS)
@@ -852,7 +852,7 @@ def solve_shared(zero, job, worker, matrix, k0, k1):
         solve_factored(zero, job, worker, factors, True, used, hard & every, dead & every)
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def factor_shared(zero, job, worker):
     """The few matrices of a job, one in each lane, to factors of one number each."""
     matrices, n, row = field(job, J.MATRICES), field(job, J.ROWS), bytes_of_row(zero, ())
@@ -876,7 +876,7 @@ def factor_shared(zero, job, worker):
                 store(target + (k * parts_of(zero, ()) + part) * side, value)
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def determinants(zero, job, worker, first, used):
     """Sign and log |det| of every lane, into x and the logarithms."""
     row, side, aims = bytes_of_row(zero, ()), bytes_of_real(zero, ()), word(worker + AIMS)
@@ -1034,68 +1034,50 @@ def work_many(job, zero):
 own_task, many_task = c_function(work_own, "tridiag_own"), c_function(work_many, "tridiag_many")
 
 
-FAILED = -1
-
-
 @njit(**OPTIONS)
 def prepare_shared(job, zero):
-    """Factor the few matrices that many right sides share, before any right side; returns memory to free."""
+    """Factor the few matrices that many right sides share, before any right side; without memory there is no task."""
     flags, n, matrices = field(job, J.FLAGS), field(job, J.ROWS), field(job, J.MATRICES)
     if field(job, J.SHARED) == 0 or flags & J.FACTORED:
-        return 0
-    memory = 0
+        return
     if flags & J.FACTORING == 0:
         side = bytes_of_real(zero, ()) * parts_of(zero, ())
         memory = malloc(types.uint64(matrices * (3 * n * side + 1)))
-        if memory == 0:
-            return FAILED
+        set_word(job + 8 * J.OWNED, memory)
         set_word(job + 8 * J.FACTORS, memory)
         set_word(job + 8 * J.CERTIFIED, memory + matrices * 3 * n * side)
     worker = hire(zero, job)
-    if worker == 0:
-        free(memory)
-        return FAILED
-    factor_shared(zero, job, worker)
-    dismiss(worker)
-    return memory
+    if worker == 0 or field(job, J.FACTORS) == 0:
+        set_word(job + 8 * J.TASK, 0)
+    else:
+        factor_shared(zero, job, worker)
+    if worker != 0:
+        dismiss(worker)
 
 
+preparation = c_function(prepare_shared, "tridiag_prepare")
 define = definition(MOVES, SWEEPS)
-
-
-@njit(**OPTIONS)
-def run_own(job, zero):
-    define(zero)
-    handles = start(own_task(zero), job, field(job, J.HELPERS))
-    call(own_task(zero), (job,))
-    finish(handles)
-
-
-@njit(**OPTIONS)
-def run_many(job, zero):
-    define(zero)
-    memory = prepare_shared(job, zero)
-    if memory == FAILED:
-        return
-    handles = start(many_task(zero), job, field(job, J.HELPERS))
-    call(many_task(zero), (job,))
-    finish(handles)
-    if memory != 0:
-        free(memory)
-
-
-own_job, many_job = c_function(run_own, "tridiag_run_own"), c_function(run_many, "tridiag_run_many")
 
 
 def build(dtype: str, many: bool):
     """The C function void run(job, helpers) for a dtype.
 
     Two kernels, for jobs of one right side a matrix and for all other jobs, so that a first solve waits for one only.
+    They only call C functions, which cannot raise: the code needs nothing of Numba's runtime.
     """
-    zero, whole = np.zeros((), dtype)[()], many_job if many else own_job
+    zero = np.zeros((), dtype)[()]
 
-    def run(job, helpers):
+    def run_own(job, helpers):
+        define(zero)
         set_word(job + 8 * J.HELPERS, helpers)
-        call(whole(zero), (job,))  # which cannot raise: the code needs nothing of Numba's runtime
+        set_word(job + 8 * J.TASK, own_task(zero))
+        call(conductor(zero), (job,))
 
-    return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)
+    def run_many(job, helpers):
+        define(zero)
+        set_word(job + 8 * J.HELPERS, helpers)
+        set_word(job + 8 * J.TASK, many_task(zero))
+        call(preparation(zero), (job,))
+        call(conductor(zero), (job,))
+
+    return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run_many if many else run_own)

@@ -20,6 +20,7 @@ from numba.extending import intrinsic, overload
 
 LINE = 64
 OPTIONS = {"error_model": "numpy", "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+ONCE = {**OPTIONS, "inline": "always"}  # of large functions that are called once: not compiled by themselves as well
 I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 FUSED = ("contract",)  # a product and a sum may become one fused operation
 
@@ -494,8 +495,14 @@ def definition(*libraries: Library) -> Any:
     @intrinsic
     def define(typing: Any, zero: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            fill = ir.Function(builder.module, ir.FunctionType(ir.VoidType(), []), f"tridiag_fill_{zero}")
+            fill.linkage = "internal"
+            fill.attributes.add("noinline")  # the outermost function is so short that it becomes part of its C function
+            inner = ir.IRBuilder(fill.append_basic_block("entry"))
             for library in libraries:
-                library.write(builder, zero)
+                library.write(inner, zero)
+            inner.ret_void()
+            builder.call(fill, [])
             return context.get_dummy_value()
 
         return types.void(zero), generate
