@@ -99,10 +99,13 @@ def neighbours(matrices: list[Axis], itemsize: int, lanes: int) -> int:
     return length if length >= 2 * lanes and all(steps[k] == itemsize for k in (0, 1, 2, 4, 5)) else 0
 
 
-def split(beside: int, n: int, lanes: int, row: int) -> tuple[int, int]:
-    """Into how many stretches neighbours are cut, and the groups of one: as long as c' and y' stay in cache."""
+def split(beside: int, n: int, lanes: int, kept: int) -> tuple[int, int]:
+    """Into how many stretches neighbours are cut, and the groups of one: as long as what is kept stays in cache.
+
+    ``kept``: bytes of a row of a group.
+    """
     groups = -(-(beside + lanes - 1) // lanes)  # the first may begin anywhere in a line
-    stretches = -(-groups // max(1, min(MOST_GROUPS, SCRATCH // (2 * (n + 1) * row))))
+    stretches = -(-groups // max(1, min(MOST_GROUPS, SCRATCH // ((n + 1) * kept))))
     return stretches, -(-groups // stretches)
 
 
@@ -143,7 +146,8 @@ def make_job(form: Form, shapes: Any, strides: Any, dtype: np.dtype[Any], flags:
     helpers = workers - 1 if form.n * count * max(1, sides) >= WORTH_A_THREAD else 0
     tiles = -(-count // lanes)
     if beside:
-        stretches, groups = split(beside, form.n, lanes, dtype.itemsize * lanes)
+        words_kept = 4 if form.pivoting is True else 2
+        stretches, groups = split(beside, form.n, lanes, words_kept * dtype.itemsize * lanes)
         lanes, tiles = groups * lanes, count // beside * stretches
         flags |= J.LINED if starts_of_rows_alike(form, strides, matrices) else 0
         flags |= J.LARGE if math.prod(form.shape) * dtype.itemsize > CACHES else 0

@@ -10,6 +10,7 @@ out, all rows read the same line of ones.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -171,27 +172,53 @@ def lines_of_rows(code: Code, rows: list[Any]) -> list[Value]:
     return rows if code.parts == 1 else [x for row in rows for x in (row.real, row.imag)]
 
 
-def eliminate_lines(code: Code, *words: Value) -> Value:
-    """`eliminate` where rows are contiguous: a few numbers of each lane at a time, from memory through registers.
+def lines_of(code: Code, words: Sequence[Value]) -> Any:
+    """A function (i, low): the bands' entries of a few rows from i on, each read once where rows are contiguous.
 
-    a and c come from other rows where the matrix is transposed: ``moves``. The pad of row ``low`` is not looked at.
+    It is told the operands, and by how many rows each is moved, since a and c come from other rows where the matrix is
+    transposed. The pad of row ``low`` is not looked at.
     """
-    aims, moves, (target, first, last, low, good) = words[:4], words[4:8], words[8:]
-    bands, height, step = [Lines(code, x) for x in aims], QUAD // code.parts, 2 * code.row
-    c1, y = Rows(code, target, step), Rows(code, target + code.row, step)
+    bands = [Lines(code, x) for x in words[:4]]
+
+    def read(i: Value, low: Value) -> Any:
+        a, b, c, d = (band.load(i + move) for band, move in zip(bands, words[4:8], strict=True))
+        a[0] = code.where(code.everywhere(i == low), code.zero(), a[0])
+        return zip(a, b, c, d, strict=True)
+
+    return read
+
+
+def to_lines(code: Code, output: Value, first: Value, last: Value, solution: Any, state: Any) -> Any:
+    """Rows of a solution, last row first, to contiguous memory: x, state = solution(i, state)."""
+    lines, height = Lines(code, output), QUAD // code.parts
 
     def chunk(i: Value, state: Any) -> Any:
-        a, b, c, d = (band.load(i + move) for band, move in zip(bands, moves, strict=True))
-        a[0] = code.where(code.everywhere(i == low), code.zero(), a[0])
+        rows = []
+        for k in reversed(range(height)):
+            x, state = solution(i + k, state)
+            rows.append(x)
+        lines.store(i, rows[::-1])
+        return state
+
+    return code.fori(last - height, first - 1, chunk, state, step=-height)
+
+
+def eliminate_lines(code: Code, *words: Value) -> Value:
+    """`eliminate` where rows are contiguous: a few numbers of each lane at a time, from memory through registers."""
+    bands, (target, first, last, low, good) = lines_of(code, words[:8]), words[8:]
+    c1, y = Rows(code, target, 2 * code.row), Rows(code, target + code.row, 2 * code.row)
+
+    def chunk(i: Value, state: Any) -> Any:
         state = Plain(*state)
-        for k in range(height):
-            state = state.step(code, a[k], b[k], c[k], d[k])
+        for k, entries in enumerate(bands(i, low)):
+            state = state.step(code, *entries)
             c1.store(i - first + k, state.above)
             y.store(i - first + k, state.before)
         return state
 
     before = code.integer(-1)
-    *_, sure, alive = code.fori(first, last, chunk, (c1[before], y[before], *unpack(code, good)), step=height)
+    start = c1[before], y[before], *unpack(code, good)
+    *_, sure, alive = code.fori(first, last, chunk, start, step=QUAD // code.parts)
     return pack(code, sure, alive)
 
 
@@ -199,33 +226,29 @@ def backward_lines(code: Code, *words: Value) -> None:
     """x[i] = y[i] - c'[i] x[i+1], last row first, to contiguous rows of memory."""
     source, output, carry, first, last = words
     c1, y = Rows(code, source, 2 * code.row), Rows(code, source + code.row, 2 * code.row)
-    substitute_lines(code, c1, y, Lines(code, output), carry, first, last)
+    substitute_lines(code, c1, y, output, carry, first, last)
 
 
 def backward_lines_factored(spread: bool, code: Code, *words: Value) -> None:
     """The same with c' of factors."""
     above, y, output, carry, first, last = words
     _, _, c1 = factors(spread, code, above, above)
-    substitute_lines(code, c1, Rows(code, y, code.row), Lines(code, output), carry, first, last, not spread)
+    substitute_lines(code, c1, Rows(code, y, code.row), output, carry, first, last, not spread)
 
 
 def substitute_lines(
-    code: Code, c1: Rows, y: Rows, output: Lines, carry_at: Value, first: Value, last: Value, factored: bool = False
+    code: Code, c1: Rows, y: Rows, output: Value, carry_at: Value, first: Value, last: Value, factored: bool = False
 ) -> None:
-    height, zero, carry = QUAD // code.parts, code.integer(0), Rows(code, carry_at, 0)
+    zero, carry = code.integer(0), Rows(code, carry_at, 0)
 
-    def chunk(i: Value, state: Any) -> Any:
-        (x,), rows = state, []
-        for k in reversed(range(height)):
-            row = i - first + k
-            x = y[row] - c1[row] * x
-            rows.append(x)
-            if factored:
-                ask_for_factors(code, c1.base + row * c1.stride, code.row)
-        output.store(i, rows[::-1])
-        return (x,)
+    def solution(i: Value, state: Any) -> tuple[Any, Any]:
+        row = i - first
+        x = y[row] - c1[row] * state[0]
+        if factored:
+            ask_for_factors(code, c1.base + row * c1.stride, code.row)
+        return x, (x,)
 
-    (x,) = code.fori(last - height, first - 1, chunk, (carry[zero],), step=-height)
+    (x,) = to_lines(code, output, first, last, solution, (carry[zero],))
     carry.store(zero, x)
 
 
@@ -248,29 +271,60 @@ def forward_lines(spread: bool, code: Code, *words: Value) -> None:
     code.fori(first, last, chunk, (y[code.integer(-1)],), step=height)
 
 
-def eliminate_beside(code: Code, *words: Value) -> None:
-    """`eliminate` where lanes lie side by side: all groups of a tile row by row, as they lie in memory.
+def beside_of(code: Code, words: Sequence[Value]) -> Any:
+    """A function (i, end): a function (g) that reads the bands of group g at row i, where lanes lie side by side.
 
-    a and c come from other rows where the matrix is transposed: ``moves``. The pads are not looked at.
+    It is told the operands, and by how many rows each is moved. The pads, of row 0 and before ``end``, are not read.
     """
-    aims, moves, (target, step, groups, first, last, end, good) = words[:4], words[4:8], words[8:]
+    aims, moves, zero = words[:4], words[4:8], code.integer(0)
     strides, tables = [code.word(x + STRIDE) for x in aims], [code.word(x + TABLE) for x in aims]
-    zero = code.integer(0)
 
-    def row(i: Value, state: Any) -> Any:
-        here, top, bottom = target + (i - first) * step, i == 0, i == end - 1
+    def read(i: Value, end: Value) -> Any:
+        top, bottom = i == 0, i == end - 1
         rows = [i + code.pick(pad, zero, move) for pad, move in zip((top, top, bottom, top), moves, strict=True)]
         bases = [table + k * stride for table, k, stride in zip(tables, rows, strides, strict=True)]
 
-        def group(g: Value, state: Any) -> Any:
-            at, found = here + g * (2 * code.row), good + g * 8
+        def group(g: Value) -> Any:
             for base, stride in zip(bases, strides, strict=True):
                 for line in range(0, code.row, LINE):
                     code.prefetch(base + stride * ROWS_AHEAD + g * code.row + line)
             a, b, c, d = (take_beside(code, base + g * code.row) for base in bases)
             a, c = (code.where(code.everywhere(pad), code.zero(), x) for pad, x in ((top, a), (bottom, c)))
+            return a, b, c, d
+
+        return group
+
+    return read
+
+
+def to_beside(past_caches: bool, code: Code, x: Value, x_step: Value, count: Value, groups: Value, solve: Any) -> None:
+    """Rows of solutions, last row first, to memory where lanes lie side by side: solve(i, g)."""
+
+    def row(i: Value, state: Any) -> Any:
+        def group(g: Value, state: Any) -> Any:
+            address = x + i * x_step + g * code.row
+            if not past_caches:
+                for line in range(0, code.row, LINE):
+                    code.prefetch(address - x_step * ROWS_AHEAD + line, write=True)
+            put_beside(code, address, solve(i, g), past_caches)
+            return state
+
+        return code.fori(0, groups, group, state)
+
+    code.fori(count - 1, -1, row, step=-1)
+
+
+def eliminate_beside(code: Code, *words: Value) -> None:
+    """`eliminate` where lanes lie side by side: all groups of a tile row by row, as they lie in memory."""
+    read, (target, step, groups, first, last, end, good) = beside_of(code, words[:8]), words[8:]
+
+    def row(i: Value, state: Any) -> Any:
+        here, bands = target + (i - first) * step, read(i, end)
+
+        def group(g: Value, state: Any) -> Any:
+            at, found = here + g * (2 * code.row), good + g * 8
             plain = Plain(code.load(at - step), code.load(at - step + code.row), *unpack(code, code.word(found)))
-            plain = plain.step(code, a, b, c, d)
+            plain = plain.step(code, *bands(g))
             code.store(at, plain.above)
             code.store(at + code.row, plain.before)
             code.store_as(found, pack(code, plain.sure, plain.alive))
@@ -284,21 +338,13 @@ def eliminate_beside(code: Code, *words: Value) -> None:
 def backward_beside(past_caches: bool, code: Code, *words: Value) -> None:
     source, step, groups, x, x_step, carry, count = words
 
-    def row(i: Value, state: Any) -> Any:
-        def group(g: Value, state: Any) -> Any:
-            at, kept = source + i * step + g * (2 * code.row), carry + g * code.row
-            value = code.load(at + code.row) - code.load(at) * code.load(kept)
-            address = x + i * x_step + g * code.row
-            if not past_caches:
-                for line in range(0, code.row, LINE):
-                    code.prefetch(address - x_step * ROWS_AHEAD + line, write=True)
-            put_beside(code, address, value, past_caches)
-            code.store(kept, value)
-            return state
+    def solve(i: Value, g: Value) -> Any:
+        at, kept = source + i * step + g * (2 * code.row), carry + g * code.row
+        value = code.load(at + code.row) - code.load(at) * code.load(kept)
+        code.store(kept, value)
+        return value
 
-        return code.fori(0, groups, group, state)
-
-    code.fori(count - 1, -1, row, step=-1)
+    to_beside(past_caches, code, x, x_step, count, groups, solve)
 
 
 def factor(code: Code, *words: Value) -> Value:
@@ -452,6 +498,181 @@ def fill(number: float, code: Code, x: Value, step: Value, count: Value) -> None
 
 
 # ------------------------------------------------------------------------------------------------ pivoted
+
+
+class Exchanging(NamedTuple):
+    """The state of elimination with partial pivoting: the carried row (p0, p1 | r), what is rounding in p0, sure lanes.
+
+    As `tridiag.elimination.eliminate`, but with pivots kept as reciprocals. A pivot that may be a rounded zero, or
+    whose reciprocal is not a normal number, is left to the divisions of `eliminate_pivoted`.
+    """
+
+    p0: Any
+    p1: Any
+    r: Any
+    rounding: Value
+    sure: Value
+
+    def invert(self, code: Code, pivot: Any) -> tuple[Any, Value]:
+        size = code.size(pivot)
+        return code.one() / pivot, self.sure & (size > code.maximum(self.rounding, code.tiny)) & (size < 1 / code.tiny)
+
+    def step(self, code: Code, kept: Value, a: Any, b: Any, c: Any, d: Any) -> tuple[Exchanging, tuple[Any, ...]]:
+        """The state after a row, and 1 / q0, q1, q2 and q of the pivot row before it."""
+        swap, nothing = code.size(a) > code.size(self.p0), code.zero()
+        (q0, q1, q), (o0, o1, o) = el.exchange(code, swap, (self.p0, self.p1, self.r), (a, b, d))
+        inverse, sure = self.invert(code, q0)
+        multiplier = o0 * inverse
+        p0, p1 = o1 - multiplier * q1, code.where(swap, -(multiplier * c), c)
+        state = (p0, code.one()), (p1, nothing), (o - multiplier * q, nothing)
+        p0, p1, r = (code.where(kept, x, gone) for x, gone in state)
+        rounding = code.size(o1) * (el.CANCELLATION * code.eps)
+        return Exchanging(p0, p1, r, rounding, sure), (inverse, q1, code.where(swap, c, nothing), q)
+
+
+class Pivots:
+    """Where the pivot rows of a group are kept, a row of memory behind their row, and what is carried on."""
+
+    def __init__(self, code: Code, source: Value, step: Value, carry: Value, good: Value) -> None:
+        self.code, self.carry, self.good, self.zero = code, carry, good, code.integer(0)
+        self.kept = [Rows(code, source + k * code.row, step) for k in range(4)]
+        self.carried = [Rows(code, carry + k * code.row, 0) for k in range(3)]
+
+    def start(self, begins: Value) -> Exchanging:
+        """The state left by the rows above; or, at the first row, that of an unknown x[-1] = 0."""
+        code = self.code
+        above = code.one(), code.zero(), code.zero()
+        p0, p1, r = (code.where(begins, x, rows[self.zero]) for x, rows in zip(above, self.carried, strict=True))
+        rounding = code.load_as(code.vector, self.carry + 3 * code.row)
+        sure = code.mask(code.word(self.good))
+        return Exchanging(p0, p1, r, code.where(begins, code.real_zero(), rounding), sure)
+
+    def step(self, i: Value, state: Exchanging, kept: Value, *entries: Any) -> Exchanging:
+        """Row i, which is behind the pivot row that it completes."""
+        state, pivot = state.step(self.code, kept, *entries)
+        for rows, x in zip(self.kept, pivot, strict=True):
+            rows.store(i - 1, x)
+        return state
+
+    def leave(self, state: Any) -> None:
+        (*carried, rounding, sure) = state
+        for rows, x in zip(self.carried, carried, strict=True):
+            rows.store(self.zero, x)
+        self.code.store_as(self.carry + 3 * self.code.row, rounding)
+        self.code.store_as(self.good, self.code.bits(sure))
+
+    def behind(self) -> tuple[Any, Any]:
+        """x of the two rows behind."""
+        x1, x2, _ = (rows[self.zero] for rows in self.carried)
+        return x1, x2
+
+    def put_behind(self, state: tuple[Any, Any]) -> None:
+        for rows, x in zip(self.carried[:2], state, strict=True):
+            rows.store(self.zero, x)
+
+    def substitute(self, i: Value, x1: Any, x2: Any) -> Any:
+        inverse, q1, q2, q = (rows[i] for rows in self.kept)
+        return (q - q1 * x1 - q2 * x2) * inverse
+
+
+def exchange(code: Code, *words: Value) -> None:
+    """Eliminate and substitute forward with partial pivoting."""
+    views, (mask, mask_step, target, step, count, carry, good, aims, row_zero, low) = words[:8], words[8:]
+    bands = [Rows(code, views[k], views[k + 1]) for k in range(0, 8, 2)]
+    keep, pivots = Mask(code, mask, mask_step), Pivots(code, target, step, carry, good)
+
+    def row(i: Value, state: Any) -> Any:
+        ask_for_bands(code, aims, row_zero + i, 4)
+        return pivots.step(i, Exchanging(*state), keep[i], *(band[i] for band in bands))
+
+    pivots.leave(code.fori(0, count, row, pivots.start(code.everywhere(row_zero == low))))
+
+
+def backward_exchanged(code: Code, *words: Value) -> None:
+    """The solution in place of q; the carry holds x of the two rows behind, and then the first two of these."""
+    source, step, mask, mask_step, count, carry, asked, row_zero = words
+    keep, pivots = Mask(code, mask, mask_step), Pivots(code, source, step, carry, carry)
+
+    def row(i: Value, state: Any) -> Any:
+        ask(code, asked, row_zero + i)
+        x = code.where(keep[i], pivots.substitute(i, *state), code.zero())
+        pivots.kept[3].store(i, x)
+        return x, state[0]
+
+    pivots.put_behind(code.fori(count - 1, -1, row, pivots.behind(), step=-1))
+
+
+def close_exchange(code: Code, *words: Value) -> Value:
+    """The pivot row of the last row, and the lanes whose pivots were all fine."""
+    target, step, carry, good = words
+    pivots, zero, nothing = Pivots(code, target, step, carry, good), code.integer(0), code.zero()
+    state = pivots.start(~code.all_lanes())
+    inverse, sure = state.invert(code, state.p0)
+    for rows, x in zip(pivots.kept, (inverse, nothing, nothing, state.r), strict=True):
+        rows.store(zero, x)
+    for carried in pivots.carried:
+        carried.store(zero, nothing)
+    code.store_as(good, code.bits(sure))
+    return code.bits(sure)
+
+
+def exchange_lines(code: Code, *words: Value) -> None:
+    """`exchange` where rows are contiguous, as `eliminate_lines`."""
+    bands, (target, step, first, last, low, carry, good) = lines_of(code, words[:8]), words[8:]
+    pivots, every = Pivots(code, target, step, carry, good), code.all_lanes()
+
+    def chunk(i: Value, state: Any) -> Any:
+        state = Exchanging(*state)
+        for k, entries in enumerate(bands(i, low)):
+            state = pivots.step(i - first + k, state, every, *entries)
+        return state
+
+    start = pivots.start(code.everywhere(first == low))
+    pivots.leave(code.fori(first, last, chunk, start, step=QUAD // code.parts))
+
+
+def backward_exchanged_lines(code: Code, *words: Value) -> None:
+    source, step, output, carry, first, last = words
+    pivots = Pivots(code, source, step, carry, carry)
+
+    def solution(i: Value, state: Any) -> tuple[Any, Any]:
+        x1, x2 = state
+        x = pivots.substitute(i - first, x1, x2)
+        return x, (x, x1)
+
+    pivots.put_behind(to_lines(code, output, first, last, solution, pivots.behind()))
+
+
+def exchange_beside(code: Code, *words: Value) -> None:
+    """`exchange` where lanes lie side by side, all rows."""
+    read, (target, step, groups, end, carry, good) = beside_of(code, words[:8]), words[8:]
+
+    def row(i: Value, state: Any) -> Any:
+        bands, here = read(i, end), target + i * step
+
+        def group(g: Value, state: Any) -> Any:
+            pivots = Pivots(code, here + g * (4 * code.row), step, carry + g * (4 * code.row), good + g * 8)
+            found = pivots.start(code.everywhere(i == 0))
+            pivots.leave(pivots.step(code.integer(0), found, code.all_lanes(), *bands(g)))
+            return state
+
+        return code.fori(0, groups, group, state)
+
+    code.fori(0, end, row)
+
+
+def backward_exchanged_beside(past_caches: bool, code: Code, *words: Value) -> None:
+    source, step, groups, x, x_step, carry, count = words
+
+    def solve(i: Value, g: Value) -> Any:
+        pivots = Pivots(code, source + g * (4 * code.row), step, carry + g * (4 * code.row), carry)
+        x1, x2 = pivots.behind()
+        value = pivots.substitute(i, x1, x2)
+        pivots.put_behind((value, x1))
+        return value
+
+    to_beside(past_caches, code, x, x_step, count, groups, solve)
+
 
 # planes of a pivoted tile: a, b, c, d; q0, q1, q2, multiplier (and three more of a cyclic tile); y, r, x
 BANDS, RIGHT, UPPER, ITERATE, REST, BEST, PLANES = 0, 3, 4, 11, 12, 13, 14
@@ -685,6 +906,20 @@ CUT, MERGE, ERASE = SWEEPS.add("cut", cut), SWEEPS.add("merge", merge), SWEEPS.a
 ZERO, NAN = (
     SWEEPS.add("zero", functools.partial(fill, 0.0)),
     SWEEPS.add("nan", functools.partial(fill, float("nan"))),
+)
+EXCHANGE, BACKWARD_EXCHANGED = (
+    SWEEPS.add("exchange", exchange),
+    SWEEPS.add("backward_exchanged", backward_exchanged),
+)
+EXCHANGE_BESIDE = SWEEPS.add("exchange_beside", exchange_beside)
+BACKWARD_EXCHANGED_BESIDE, STREAM_EXCHANGED_BESIDE = (
+    SWEEPS.add("backward_exchanged_beside", functools.partial(backward_exchanged_beside, False)),
+    SWEEPS.add("stream_exchanged_beside", functools.partial(backward_exchanged_beside, True)),
+)
+CLOSE_EXCHANGE = SWEEPS.add("close_exchange", close_exchange)
+EXCHANGE_LINES, BACKWARD_EXCHANGED_LINES = (
+    SWEEPS.add("exchange_lines", exchange_lines),
+    SWEEPS.add("backward_exchanged_lines", backward_exchanged_lines),
 )
 ELIMINATE_PIVOTED = SWEEPS.add("eliminate_pivoted", eliminate_pivoted)
 SUBSTITUTE_PIVOTED = SWEEPS.add("substitute_pivoted", substitute_pivoted)

@@ -50,6 +50,9 @@ from tridiag.kernels.moves import (
 from tridiag.kernels.sweeps import (
     BACKWARD,
     BACKWARD_BESIDE,
+    BACKWARD_EXCHANGED,
+    BACKWARD_EXCHANGED_BESIDE,
+    BACKWARD_EXCHANGED_LINES,
     BACKWARD_LINES,
     BACKWARD_LINES_FACTORED,
     BACKWARD_LINES_SHARED,
@@ -57,6 +60,7 @@ from tridiag.kernels.sweeps import (
     BACKWARD_TRANSPOSED,
     BACKWARD_TRANSPOSED_SHARED,
     BEST,
+    CLOSE_EXCHANGE,
     CUT,
     ELIMINATE,
     ELIMINATE_BESIDE,
@@ -64,6 +68,9 @@ from tridiag.kernels.sweeps import (
     ELIMINATE_LINES,
     ELIMINATE_PIVOTED,
     ERASE,
+    EXCHANGE,
+    EXCHANGE_BESIDE,
+    EXCHANGE_LINES,
     FACTOR,
     FORWARD,
     FORWARD_LINES,
@@ -80,6 +87,7 @@ from tridiag.kernels.sweeps import (
     REST,
     RIGHT,
     STREAM_BESIDE,
+    STREAM_EXCHANGED_BESIDE,
     SUBSTITUTE_CYCLIC,
     SUBSTITUTE_PIVOTED,
     SWEEPS,
@@ -237,49 +245,36 @@ def read_mask(zero, job, worker):
 
 
 @njit(**OPTIONS)
-def view_bands(zero, job, worker, i0, i1, bands):
-    """The bands of a block of rows, and the right side, cut where rows are taken out."""
-    row, copied, aims = bytes_of_row(zero, ()), word(worker + WHOLE) == 0, word(worker + AIMS)
+def views_of_block(zero, job, worker, i0, i1, bands):
+    """The addresses and the steps of the bands of a block of rows; the fourth is the right side."""
+    row, copied = bytes_of_row(zero, ()), word(worker + WHOLE) == 0
     for band in range(bands):
-        view(zero, job, worker, aims, band, i0, i1, copied)
+        view(zero, job, worker, word(worker + AIMS), band, i0, i1, copied)
     if copied:
-        buffer = word(worker + BUFFER)
-        mask, _ = mask_view(zero, worker, i0)
+        buffer, (mask, _) = word(worker + BUFFER), mask_view(zero, worker, i0)
         CUT(zero, (buffer, buffer + BLOCK * row, buffer + 2 * BLOCK * row, mask, i1 - i0))
+    at = worker + VIEWS
+    return (
+        word(at), word(at + 8), word(at + 16), word(at + 24),
+        word(at + 32), word(at + 40), word(at + 48), word(at + 56),
+    )  # fmt: skip
 
 
 @njit(**OPTIONS)
 def eliminate_block(zero, job, worker, i0, i1, target):
     """One block of rows: its bands, then the sweep."""
-    view_bands(zero, job, worker, i0, i1, 4)
-    mask, mask_step = mask_view(zero, worker, i0)
-    views, aims, good = worker + VIEWS, word(worker + AIMS), word(worker + GOOD)
-    found = ELIMINATE(
-        zero,
-        (
-            word(views), word(views + 8), word(views + 16), word(views + 24), word(views + 32), word(views + 40),
-            word(views + 48), word(views + 56), mask, mask_step, target, 2 * bytes_of_row(zero, ()), i1 - i0,
-            word(good), aims, i0,
-        ),
-    )  # fmt: skip
-    set_word(good, found)
+    views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 4), mask_view(zero, worker, i0)
+    step, aims, good = 2 * bytes_of_row(zero, ()), word(worker + AIMS), word(worker + GOOD)
+    set_word(good, ELIMINATE(zero, (*views, mask, mask_step, target, step, i1 - i0, word(good), aims, i0)))
 
 
 @njit(**OPTIONS)
 def factor_block(zero, job, worker, i0, i1, factors):
     """The same without a right side, to factors."""
-    n, row = field(job, J.ROWS), bytes_of_row(zero, ())
-    view_bands(zero, job, worker, i0, i1, 3)
-    mask, mask_step = mask_view(zero, worker, i0)
-    views, aims, good = worker + VIEWS, word(worker + AIMS), word(worker + GOOD)
-    found = FACTOR(
-        zero,
-        (
-            word(views), word(views + 8), word(views + 16), word(views + 24), word(views + 32), word(views + 40),
-            mask, mask_step, pairs_at(factors, row, i0), above_at(factors, row, n, i0), word(worker + CARRY), i1 - i0,
-            word(good), aims, i0,
-        ),
-    )  # fmt: skip
+    views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 3), mask_view(zero, worker, i0)
+    n, row, aims, good = field(job, J.ROWS), bytes_of_row(zero, ()), word(worker + AIMS), word(worker + GOOD)
+    targets = pairs_at(factors, row, i0), above_at(factors, row, n, i0), word(worker + CARRY)
+    found = FACTOR(zero, (*views[:6], mask, mask_step, *targets, i1 - i0, word(good), aims, i0))
     set_word(good, found)
 
 
@@ -288,9 +283,9 @@ def hard_lanes(zero, job, good, used):
     """Of the used lanes those to be pivoted, and those where plain elimination met a zero pivot."""
     lanes = lanes_of(zero, ())
     every = (1 << used) - 1
-    if field(job, J.PROMISE) == J.AUTO:
-        return every & ~good, 0
-    return 0, every & ~(good >> lanes)
+    if field(job, J.PROMISE) == J.PLAIN:
+        return 0, every & ~(good >> lanes)
+    return every & ~good, 0
 
 
 @njit(**OPTIONS)
@@ -405,19 +400,25 @@ def advance(zero, job, worker, low):
 
 
 @njit(**OPTIONS)
-def solve_group(zero, job, worker, first, used, follows):
-    """Systems with a matrix and one right side each, one in each lane; ``follows``: behind the group before."""
-    row, good = bytes_of_row(zero, ()), word(worker + GOOD)
+def aim_next(zero, job, worker, first, used, follows):
+    """Point a group at systems; ``follows``: behind those of the tile before."""
     if follows and used == lanes_of(zero, ()) and field(job, J.MATRIX_AXES) == 1:
         advance(zero, job, worker, 0)
     else:
         aim_group(zero, job, worker, first, used)
     read_mask(zero, job, worker)
-    if pivots_all(job):
+
+
+@njit(**OPTIONS)
+def solve_group(zero, job, worker, first, used, follows):
+    """Systems with a matrix and one right side each, one in each lane; ``follows``: behind the group before."""
+    row, good, y = bytes_of_row(zero, ()), word(worker + GOOD), word(worker + Y)
+    aim_next(zero, job, worker, first, used, follows)
+    if field(job, J.FLAGS) & J.PERIODIC:
         set_word(good, 0)
-    elif sweep_down(zero, job, worker, used) and sweep_up(zero, job, worker, used):
-        return
-    finish_group(zero, job, worker, first, used, good, word(worker + Y) + 3 * row, 2 * row)
+        finish_group(zero, job, worker, first, used, good, y, 0)
+    elif not (sweep_down(zero, job, worker, used) and sweep_up(zero, job, worker, used)):
+        finish_group(zero, job, worker, first, used, good, y + 3 * row, 2 * row)
 
 
 @njit(**OPTIONS)
@@ -426,8 +427,6 @@ def finish_group(zero, job, worker, first, used, good, source, step):
     row, every = bytes_of_row(zero, ()), (1 << used) - 1
     rows = word(worker + HIGH) - word(worker + LOW)
     hard, dead = hard_lanes(zero, job, word(good), used)
-    if pivots_all(job):
-        hard, dead = every, 0
     tell_dead(job, first, dead)
     if hard != 0:
         dead |= eliminate_hard(zero, job, worker, first, hard)
@@ -488,14 +487,18 @@ def eliminate_blocks(zero, job, worker, first, last):
 
 @njit(**OPTIONS)
 def eliminate_straight(zero, job, worker, first, last):
-    row, low, aims, good = bytes_of_row(zero, ()), word(worker + LOW), word(worker + AIMS), word(worker + GOOD)
-    target = word(worker + Y) + (first - low + 1) * 2 * row
+    row, low, good = bytes_of_row(zero, ()), word(worker + LOW), word(worker + GOOD)
+    words = word(worker + Y) + (first - low + 1) * 2 * row, first, last, low, word(good)
+    set_word(good, ELIMINATE_LINES(zero, (*moved_operands(zero, job, worker), *words)))
+
+
+@njit(**OPTIONS)
+def moved_operands(zero, job, worker):
+    """The operands that the straight sweeps read, and by how many rows each is moved."""
+    aims = word(worker + AIMS)
     (a_at, a_move), (c_at, c_move) = band_of(job, 0), band_of(job, 2)
     a, b, c = operand_of(zero, aims, a_at), operand_of(zero, aims, B_), operand_of(zero, aims, c_at)
-    d = operand_of(zero, aims, D_)
-    moves = a_move, 0, c_move, 0
-    found = ELIMINATE_LINES(zero, (a, b, c, d, *moves, target, first, last, low, word(good)))
-    set_word(good, found)
+    return a, b, c, operand_of(zero, aims, D_), a_move, 0, c_move, 0
 
 
 @njit(**OPTIONS)
@@ -535,6 +538,81 @@ def backward_rows(zero, worker, at, step, carry, first, last):
     BACKWARD(zero, (at, step, at + row, step, mask, mask_step, at + row, step, carry, last - first, x, first))
 
 
+# ------------------------------------------------------------------------------------------------ partial pivoting
+
+
+@njit(**OPTIONS)
+def solve_exchanging(zero, job, worker, first, used, follows):
+    """Systems with a matrix and one right side each, with partial pivoting."""
+    lanes, row, n, good = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + GOOD)
+    aim_next(zero, job, worker, first, used, follows)
+    keep_all_rows(zero, job, worker)
+    start, last = straight(zero, job, worker)
+    exchange_blocks(zero, job, worker, 0, start)
+    if last > start:
+        exchange_straight(zero, job, worker, start, last)
+    exchange_blocks(zero, job, worker, last, n)
+    end = word(worker + Y) + n * 4 * row, 4 * row, word(worker + CARRY), good
+    sure = CLOSE_EXCHANGE(zero, end)
+    if used == lanes and last > start and sure == (1 << lanes) - 1:
+        back_exchanged(zero, job, worker, last, n, True)
+        source, x = word(worker + Y) + (start + 1) * 4 * row, operand_of(zero, word(worker + AIMS), X_)
+        BACKWARD_EXCHANGED_LINES(zero, (source, 4 * row, x, word(worker + CARRY), start, last))
+        back_exchanged(zero, job, worker, 0, start, True)
+    else:
+        back_exchanged(zero, job, worker, 0, n, False)
+        finish_group(zero, job, worker, first, used, good, word(worker + Y) + 7 * row, 4 * row)
+
+
+@njit(**OPTIONS)
+def keep_all_rows(zero, job, worker):
+    """Sweep over all rows of a group, also those at the ends that are taken out, all lanes without a bad pivot yet."""
+    n = field(job, J.ROWS)
+    set_word(worker + WHOLE, word(worker + WHOLE) and word(worker + LOW) == 0 and word(worker + HIGH) == n)
+    set_word(worker + LOW, 0)
+    set_word(worker + HIGH, n)
+    set_word(word(worker + GOOD), (1 << lanes_of(zero, ())) - 1)
+
+
+@njit(**OPTIONS)
+def exchange_blocks(zero, job, worker, first, last):
+    step, aims = 4 * bytes_of_row(zero, ()), word(worker + AIMS)
+    for i0 in range(first, last, BLOCK):
+        i1 = min(i0 + BLOCK, last)
+        views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 4), mask_view(zero, worker, i0)
+        words = (
+            word(worker + Y) + (i0 + 1) * step,
+            step,
+            i1 - i0,
+            word(worker + CARRY),
+            word(worker + GOOD),
+            aims,
+            i0,
+            0,
+        )
+        EXCHANGE(zero, (*views, mask, mask_step, *words))
+
+
+@njit(**OPTIONS)
+def exchange_straight(zero, job, worker, first, last):
+    row = bytes_of_row(zero, ())
+    target = word(worker + Y) + (first + 1) * 4 * row
+    words = target, 4 * row, first, last, 0, word(worker + CARRY), word(worker + GOOD)
+    EXCHANGE_LINES(zero, (*moved_operands(zero, job, worker), *words))
+
+
+@njit(**OPTIONS)
+def back_exchanged(zero, job, worker, first, last, store):
+    """Rows first <= i < last of the solution, in their place and perhaps to memory."""
+    row, x = bytes_of_row(zero, ()), operand_of(zero, word(worker + AIMS), X_)
+    source, (mask, mask_step) = word(worker + Y) + (first + 1) * 4 * row, mask_view(zero, worker, first)
+    if first < last:
+        words = source, 4 * row, mask, mask_step, last - first, word(worker + CARRY), x, first
+        BACKWARD_EXCHANGED(zero, words)
+        if store:
+            store_rows(zero, x, first, last, source + 3 * row, 4 * row, lanes_of(zero, ()))
+
+
 # ------------------------------------------------------------------------------------------------ systems side by side
 
 
@@ -543,13 +621,11 @@ def solve_beside(zero, job, worker, first, groups):
     """Groups that lie side by side, row by row through all of them."""
     lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
     step, good, carry = 2 * row * groups, word(worker + GOOD), word(worker + CARRY)
-    aim_group(zero, job, worker, first, lanes)
-    read_mask(zero, job, worker)
+    start_beside(zero, job, worker, first, groups)
     ZERO(zero, (carry, row, groups))
     if sweep_down_beside(zero, job, worker, groups) and all_certified(zero, job, worker, groups):
-        x = operand_of(zero, word(worker + AIMS), X_)
-        words = y + step, step, groups, word(x + TABLE), word(x + STRIDE), carry, n
-        if begins_lines(zero, job) and field(job, J.FLAGS) & J.LARGE and field(job, J.D) != field(job, J.X):
+        words = (y + step, step, groups, *solution_beside(zero, worker), carry, n)
+        if past_caches(zero, job):
             STREAM_BESIDE(zero, words)
         else:
             BACKWARD_BESIDE(zero, words)
@@ -563,25 +639,64 @@ def solve_beside(zero, job, worker, first, groups):
 
 
 @njit(**OPTIONS)
+def start_beside(zero, job, worker, first, groups):
+    """Aim at the first of some groups, every lane of which has still its certificate."""
+    aim_group(zero, job, worker, first, lanes_of(zero, ()))
+    read_mask(zero, job, worker)
+    for group in range(groups):
+        set_word(word(worker + GOOD) + 8 * group, (1 << 2 * lanes_of(zero, ())) - 1)
+
+
+@njit(**OPTIONS)
+def solution_beside(zero, worker):
+    """Where the first row of a solution is, and how far the next."""
+    x = operand_of(zero, word(worker + AIMS), X_)
+    return word(x + TABLE), word(x + STRIDE)
+
+
+@njit(**OPTIONS)
+def past_caches(zero, job):
+    """Whether a solution goes straight to memory: large, in whole lines, and not in place of what was just read."""
+    return begins_lines(zero, job) and field(job, J.FLAGS) & J.LARGE and field(job, J.D) != field(job, J.X)
+
+
+@njit(**OPTIONS)
 def sweep_down_beside(zero, job, worker, groups):
     """c' and y' of all rows of all groups, and their certificates; False when no lane of any has one left."""
-    row, n, aims, good = bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + AIMS), word(worker + GOOD)
-    lanes, step, y = lanes_of(zero, ()), 2 * row * groups, word(worker + Y)
-    (a_at, a_move), (c_at, c_move) = band_of(job, 0), band_of(job, 2)
-    a, b, c = operand_of(zero, aims, a_at), operand_of(zero, aims, B_), operand_of(zero, aims, c_at)
-    d = operand_of(zero, aims, D_)
+    row, n, good, y = bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + GOOD), word(worker + Y)
+    step, operands = 2 * row * groups, moved_operands(zero, job, worker)
     ZERO(zero, (y, row, 2 * groups))
-    for group in range(groups):
-        set_word(good + 8 * group, (1 << 2 * lanes) - 1)
     for i in range(0, n, EARLY):
         last = min(i + EARLY, n)
-        ELIMINATE_BESIDE(zero, (a, b, c, d, a_move, 0, c_move, 0, y + (i + 1) * step, step, groups, i, last, n, good))
+        ELIMINATE_BESIDE(zero, (*operands, y + (i + 1) * step, step, groups, i, last, n, good))
         given_up = True
         for group in range(groups):
-            given_up = given_up and hopeless(zero, job, good + 8 * group, lanes)
+            given_up = given_up and hopeless(zero, job, good + 8 * group, lanes_of(zero, ()))
         if given_up:
             return False
     return True
+
+
+@njit(**OPTIONS)
+def exchange_groups(zero, job, worker, first, groups):
+    """The same with partial pivoting."""
+    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
+    step, good, carry = 4 * row * groups, word(worker + GOOD), word(worker + CARRY)
+    start_beside(zero, job, worker, first, groups)
+    EXCHANGE_BESIDE(zero, (*moved_operands(zero, job, worker), y + step, step, groups, n, carry, good))
+    every, sure = (1 << lanes) - 1, (1 << lanes) - 1
+    for group in range(groups):
+        end = y + n * step + 4 * group * row, step, carry + 4 * group * row, good + 8 * group
+        sure &= CLOSE_EXCHANGE(zero, end)
+    if sure != every:
+        for group in range(groups):
+            solve_exchanging(zero, job, worker, first + group * lanes, lanes, False)
+        return
+    words = (y + step, step, groups, *solution_beside(zero, worker), carry, n)
+    if past_caches(zero, job):
+        STREAM_EXCHANGED_BESIDE(zero, words)
+    else:
+        BACKWARD_EXCHANGED_BESIDE(zero, words)
 
 
 @njit(**OPTIONS)
@@ -599,6 +714,21 @@ def begins_lines(zero, job):
     return field(job, J.FLAGS) & J.LINED != 0 and field(job, J.X) % (bytes_of_real(zero, ()) * parts_of(zero, ())) == 0
 
 
+@njit(**OPTIONS)
+def solve_one(zero, job, worker, first, used, follows):
+    """One group of systems, under the promise of the job."""
+    if exchanges(job):
+        solve_exchanging(zero, job, worker, first, used, follows)
+    else:
+        solve_group(zero, job, worker, first, used, follows)
+
+
+@njit(**OPTIONS)
+def exchanges(job):
+    """Whether all systems are solved with partial pivoting; cyclic matrices are another matter."""
+    return field(job, J.PROMISE) == J.PIVOTED and field(job, J.FLAGS) & J.PERIODIC == 0
+
+
 @njit(**ONCE)
 def solve_tile(zero, job, worker, tile, follows):
     """One group, or the groups of a stretch of systems that lie side by side; the first and the last may be partial."""
@@ -606,7 +736,7 @@ def solve_tile(zero, job, worker, tile, follows):
     if beside == 0:
         first = tile * width
         count = min(width, field(job, J.MATRICES) - first)
-        solve_group(zero, job, worker, first, count, follows)
+        solve_one(zero, job, worker, first, count, follows)
         report(job, first, count)
         return
     shift = 0
@@ -618,14 +748,16 @@ def solve_tile(zero, job, worker, tile, follows):
     whole = min(high, (low + shift + lanes - 1) // lanes * lanes - shift)
     rest = max(whole, whole + (high - whole) // lanes * lanes)
     if low < whole:
-        solve_group(zero, job, worker, origin + low, whole - low, False)
-    if field(job, J.FLAGS) & J.MASKED or pivots_all(job):
+        solve_one(zero, job, worker, origin + low, whole - low, False)
+    if field(job, J.FLAGS) & (J.MASKED | J.PERIODIC) or field(job, J.ROWS) == 0:
         for at in range(whole, rest, lanes):
-            solve_group(zero, job, worker, origin + at, lanes, False)
+            solve_one(zero, job, worker, origin + at, lanes, False)
+    elif whole < rest and exchanges(job):
+        exchange_groups(zero, job, worker, origin + whole, (rest - whole) // lanes)
     elif whole < rest:
         solve_beside(zero, job, worker, origin + whole, (rest - whole) // lanes)
     if rest < high:
-        solve_group(zero, job, worker, origin + rest, high - rest, False)
+        solve_one(zero, job, worker, origin + rest, high - rest, False)
     report(job, origin + low, high - low)
 
 
@@ -919,14 +1051,14 @@ def hire(zero, job):
     groups = max(1, (field(job, J.LANES) + lanes - 1) // lanes)
     many = field(job, J.SHARED) or field(job, J.RIGHT_SIDES) != 1 or field(job, J.FLAGS) & J.FACTORED != 0
     hard = field(job, J.PROMISE) != J.PLAIN or field(job, J.FLAGS) & J.PERIODIC != 0
-    masked = field(job, J.FLAGS) & J.MASKED != 0
+    masked, depth = field(job, J.FLAGS) & J.MASKED != 0, 4 if exchanges(job) else 2
     sizes = (
         aligned(OPERANDS * (TABLE + 8 * lanes)),
         aligned((n + 2) * lanes) if masked else 0,
         4 * BLOCK * row,
-        groups * row,
+        4 * groups * row,
         aligned(8 * groups),
-        (n + 1) * 2 * groups * row,
+        (n + 1) * depth * groups * row,
         PLANES * n * row if hard else 0,
         LINE,
         2 * LINE,
