@@ -26,6 +26,19 @@ def test_any_axis(backend: Subject, pivoting: bool | str, layout: str) -> None:
     assert_solves(backend.solve(*system, axis=axis, pivoting=pivoting), *system, axis=axis, pivoting=pivoting)
 
 
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize(("shape", "axis"), [((9, 8), -1), ((9, 11), -1), ((8, 40), 0)])
+def test_pads_are_never_read(
+    backend: Subject, pivoting: bool | str, shape: tuple[int, ...], axis: int, transpose: bool
+) -> None:
+    """Nor when the last rows are exchanged, which puts the entry beside a pad into the pivot row."""
+    options = {"axis": axis, "pivoting": pivoting, "transpose": transpose}
+    a, b, c, d = system = (uniform if pivoting else dominant)(shape, axis=axis)
+    wanted = backend.solve(*system, **options)
+    np.moveaxis(a, axis, 0)[0], np.moveaxis(c, axis, 0)[-1] = np.nan, np.inf
+    np.testing.assert_array_equal(backend.solve(a, b, c, d, **options), wanted)
+
+
 @pytest.mark.parametrize("n", [1, 2])
 def test_few_rows(backend: Subject, pivoting: bool | str, n: int) -> None:
     system = dominant((4, n))

@@ -173,16 +173,17 @@ def lines_of_rows(code: Code, rows: list[Any]) -> list[Value]:
 
 
 def lines_of(code: Code, words: Sequence[Value]) -> Any:
-    """A function (i, low): the bands' entries of a few rows from i on, each read once where rows are contiguous.
+    """A function (i, low, high): the bands' entries of a few rows from i on, where rows are contiguous.
 
     It is told the operands, and by how many rows each is moved, since a and c come from other rows where the matrix is
-    transposed. The pad of row ``low`` is not looked at.
+    transposed. The pads, of row ``low`` and before ``high``, are zero.
     """
-    bands = [Lines(code, x) for x in words[:4]]
+    bands, height = [Lines(code, x) for x in words[:4]], QUAD // code.parts
 
-    def read(i: Value, low: Value) -> Any:
+    def read(i: Value, low: Value, high: Value) -> Any:
         a, b, c, d = (band.load(i + move) for band, move in zip(bands, words[4:8], strict=True))
         a[0] = code.where(code.everywhere(i == low), code.zero(), a[0])
+        c[-1] = code.where(code.everywhere(i + height == high), code.zero(), c[-1])
         return zip(a, b, c, d, strict=True)
 
     return read
@@ -205,12 +206,12 @@ def to_lines(code: Code, output: Value, first: Value, last: Value, solution: Any
 
 def eliminate_lines(code: Code, *words: Value) -> Value:
     """`eliminate` where rows are contiguous: a few numbers of each lane at a time, from memory through registers."""
-    bands, (target, first, last, low, good) = lines_of(code, words[:8]), words[8:]
+    bands, (target, first, last, low, high, good) = lines_of(code, words[:8]), words[8:]
     c1, y = Rows(code, target, 2 * code.row), Rows(code, target + code.row, 2 * code.row)
 
     def chunk(i: Value, state: Any) -> Any:
         state = Plain(*state)
-        for k, entries in enumerate(bands(i, low)):
+        for k, entries in enumerate(bands(i, low, high)):
             state = state.step(code, *entries)
             c1.store(i - first + k, state.above)
             y.store(i - first + k, state.before)
@@ -618,12 +619,12 @@ def close_exchange(code: Code, *words: Value) -> Value:
 
 def exchange_lines(code: Code, *words: Value) -> None:
     """`exchange` where rows are contiguous, as `eliminate_lines`."""
-    bands, (target, step, first, last, low, carry, good) = lines_of(code, words[:8]), words[8:]
+    bands, (target, step, first, last, low, high, carry, good) = lines_of(code, words[:8]), words[8:]
     pivots, every = Pivots(code, target, step, carry, good), code.all_lanes()
 
     def chunk(i: Value, state: Any) -> Any:
         state = Exchanging(*state)
-        for k, entries in enumerate(bands(i, low)):
+        for k, entries in enumerate(bands(i, low, high)):
             state = pivots.step(i - first + k, state, every, *entries)
         return state
 

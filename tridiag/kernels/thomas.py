@@ -467,7 +467,6 @@ def sweep_down(zero, job, worker, used):
         if hopeless(zero, job, good, used):
             return False
     eliminate_blocks(zero, job, worker, last, high)
-    ZERO(zero, (y + (high - low) * 2 * row, row, 1))  # the pad of the last row is not to be seen again
     return not hopeless(zero, job, good, used)
 
 
@@ -488,7 +487,8 @@ def eliminate_blocks(zero, job, worker, first, last):
 @njit(**OPTIONS)
 def eliminate_straight(zero, job, worker, first, last):
     row, low, good = bytes_of_row(zero, ()), word(worker + LOW), word(worker + GOOD)
-    words = word(worker + Y) + (first - low + 1) * 2 * row, first, last, low, word(good)
+    target = word(worker + Y) + (first - low + 1) * 2 * row
+    words = target, first, last, low, word(worker + HIGH), word(good)
     set_word(good, ELIMINATE_LINES(zero, (*moved_operands(zero, job, worker), *words)))
 
 
@@ -597,7 +597,7 @@ def exchange_blocks(zero, job, worker, first, last):
 def exchange_straight(zero, job, worker, first, last):
     row = bytes_of_row(zero, ())
     target = word(worker + Y) + (first + 1) * 4 * row
-    words = target, 4 * row, first, last, 0, word(worker + CARRY), word(worker + GOOD)
+    words = target, 4 * row, first, last, 0, field(job, J.ROWS), word(worker + CARRY), word(worker + GOOD)
     EXCHANGE_LINES(zero, (*moved_operands(zero, job, worker), *words))
 
 
