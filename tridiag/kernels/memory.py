@@ -117,8 +117,8 @@ def store(typing, address, value):
 
 
 @intrinsic
-def unknown(typing, value):
-    """An integer of which the optimiser knows nothing: a loop up to it is not unrolled, which saves seconds."""
+def variable(typing, value):
+    """An integer, of whose value compilers know nothing: no function is compiled for it alone, no loop unrolled."""
 
     def generate(context, builder, signature, args):
         return builder.asm(ir.FunctionType(I64, [I64]), "", "=r,0", [args[0]], False)

@@ -25,7 +25,7 @@ from tridiag.kernels.memory import (
     set_half_word,
     set_word,
     store,
-    unknown,
+    variable,
     word,
 )
 from tridiag.kernels.moves import (
@@ -135,7 +135,7 @@ def aim_lanes(zero, job, axes, count, first, used, base, aims, low, high):
     """
     lanes, itemsize = lanes_of(zero, ()), bytes_of_real(zero, ()) * parts_of(zero, ())
     size, inner = TABLE + 8 * lanes, axes + J.AXIS_WORDS * (count - 1)
-    for operand in range(low, unknown(high)):
+    for operand in range(low, high):
         pointer, target, stride = field(job, J.POINTERS + operand), aims + operand * size, J.STRIDES + operand
         step = field(job, inner + 1 + operand) if count > 0 else 0
         lane, run = 0, used
@@ -388,7 +388,7 @@ def store_solution(zero, job, worker, source, step, used, dead):
 @njit(**OPTIONS)
 def aim_group(zero, job, worker, first, used):
     aims, axes = word(worker + AIMS), field(job, J.MATRIX_AXES)
-    aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, 0, OPERANDS)
+    aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, 0, variable(OPERANDS))
 
 
 @njit(**OPTIONS)
@@ -936,14 +936,14 @@ def solve_many(zero, job, worker, tile, first, used, k0, k1, follows):
     ``follows``: behind the group before.
     """
     flags, aims, offsets = field(job, J.FLAGS), word(worker + AIMS), word(worker + OFFSETS)
-    axes, factors = field(job, J.MATRIX_AXES), word(worker + FACTORS)
+    axes, factors, shared = field(job, J.MATRIX_AXES), word(worker + FACTORS), field(job, J.SHARED) != 0
     hard, dead = 0, 0
     if flags & (J.FACTORED | J.FACTORING):
         factors = field(job, J.FACTORS) + tile * field(job, J.ROWS) * 3 * bytes_of_row(zero, ())
     if flags & J.FACTORED:
         hard, dead = kinds_of(job, first, used)
     if hard != 0 or flags & J.FACTORED == 0 or flags & J.MASKED:
-        aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, 0, D_)
+        aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, variable(0), variable(D_))
     read_mask(zero, job, worker)
     if flags & J.FACTORED == 0:
         hard, dead = factor_group(zero, job, worker, first, used, factors)
@@ -953,50 +953,50 @@ def solve_many(zero, job, worker, tile, first, used, k0, k1, follows):
         dead |= eliminate_hard(zero, job, worker, first, hard)
     if follows and used == lanes_of(zero, ()) and axes == 1 and field(job, J.RIGHT_SIDES) == 1:
         advance(zero, job, worker, D_)
-        solve_factored(zero, job, worker, factors, False, used, hard, dead)
+        solve_factored(zero, job, worker, factors, shared, used, hard, dead)
         return
     for k in range(k0, k1):
         side_offsets(job, k, offsets)
-        aim_lanes(zero, job, J.AXES, axes, first, used, offsets, aims, D_, OPERANDS)
-        solve_factored(zero, job, worker, factors, False, used, hard, dead)
+        aim_lanes(zero, job, J.AXES, axes, first, used, offsets, aims, variable(D_), variable(OPERANDS))
+        solve_factored(zero, job, worker, factors, shared, used, hard, dead)
 
 
 @njit(**ONCE)
 def solve_shared(zero, job, worker, matrix, k0, k1):
     """Right sides k0 <= k < k1 of one factored matrix, one in each lane."""
     lanes, aims, base = lanes_of(zero, ()), word(worker + AIMS), word(worker + OFFSETS)
-    own, count = field(job, J.MATRIX_AXES), field(job, J.RIGHT_AXES)
-    right = J.AXES + J.AXIS_WORDS * own
+    own, count, shared = field(job, J.MATRIX_AXES), field(job, J.RIGHT_AXES), field(job, J.SHARED) != 0
+    right, none, one = J.AXES + J.AXIS_WORDS * own, variable(0), variable(1)
     for operand in range(OPERANDS):
         set_word(base + 8 * operand, offset(job, J.AXES, own, matrix, operand))
-    aim_lanes(zero, job, right, 0, 0, 1, base, aims, 0, D_)
+    aim_lanes(zero, job, right, none, none, one, base, aims, variable(0), variable(D_))
     read_mask(zero, job, worker)
-    hard, dead = kinds_of(job, matrix, 1)
+    hard, dead = kinds_of(job, matrix, one)
     hard, dead = -hard & ((1 << lanes) - 1), -dead & ((1 << lanes) - 1)
-    if hard != 0 and eliminate_hard(zero, job, worker, matrix, 1):
+    if hard != 0 and eliminate_hard(zero, job, worker, matrix, one):
         dead = (1 << lanes) - 1
     side = bytes_of_real(zero, ()) * parts_of(zero, ())
     factors = field(job, J.FACTORS) + matrix * field(job, J.ROWS) * 3 * side
     for k in range(k0, k1, lanes):
         used = min(lanes, k1 - k)
-        aim_lanes(zero, job, right, count, k, used, base, aims, D_, OPERANDS)
+        aim_lanes(zero, job, right, count, k, used, base, aims, variable(D_), variable(OPERANDS))
         every = (1 << used) - 1
-        solve_factored(zero, job, worker, factors, True, used, hard & every, dead & every)
+        solve_factored(zero, job, worker, factors, shared, used, hard & every, dead & every)
 
 
 @njit(**ONCE)
 def factor_shared(zero, job, worker):
     """The few matrices of a job, one in each lane, to factors of one number each."""
     matrices, n, row = field(job, J.MATRICES), field(job, J.ROWS), bytes_of_row(zero, ())
-    axes, aims = field(job, J.MATRIX_AXES), word(worker + AIMS)
-    aim_lanes(zero, job, J.AXES, axes, 0, matrices, word(worker + NO_OFFSETS), aims, 0, D_)
+    axes, aims, first = field(job, J.MATRIX_AXES), word(worker + AIMS), variable(0)
+    aim_lanes(zero, job, J.AXES, axes, first, matrices, word(worker + NO_OFFSETS), aims, variable(0), variable(D_))
     read_mask(zero, job, worker)
     factors = word(worker + FACTORS)
     ZERO(zero, (factors, row, 3 * n))
-    hard, dead = factor_group(zero, job, worker, 0, matrices, factors)
-    tell_kinds(job, 0, matrices, hard, dead)
+    hard, dead = factor_group(zero, job, worker, first, matrices, factors)
+    tell_kinds(job, first, matrices, hard, dead)
     if hard != 0 and field(job, J.FLAGS) & J.FACTORING:
-        eliminate_hard(zero, job, worker, 0, hard)
+        eliminate_hard(zero, job, worker, first, hard)
     if pivots_all(job):
         return
     side = bytes_of_real(zero, ())
@@ -1013,7 +1013,7 @@ def determinants(zero, job, worker, first, used):
     """Sign and log |det| of every lane, into x and the logarithms."""
     row, side, aims = bytes_of_row(zero, ()), bytes_of_real(zero, ()), word(worker + AIMS)
     axes = field(job, J.MATRIX_AXES)
-    aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, 0, D_)
+    aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, variable(0), variable(D_))
     read_mask(zero, job, worker)
     rows = word(worker + HIGH) - word(worker + LOW)
     singular = eliminate_hard(zero, job, worker, first, (1 << used) - 1)
