@@ -185,6 +185,9 @@ def work_on(zero, shared, room, block):
         set_word(shared + P.FAILED, 1)
 
 
+WORK_ON = STEPS.add_step(work_on)
+
+
 # ------------------------------------------------------------------------------------------------ phases
 
 
@@ -210,7 +213,7 @@ def work(plan, zero):
         first = fetch_add(plan + P.NEXT, run)
         for block in range(first, min(first + run, blocks)):
             if not word(plan + P.FAILED):
-                work_on(zero, plan, room, block)
+                WORK_ON(zero, (plan, room, block))
 
 
 task = c_function(work, "tridiag_partition")
@@ -225,7 +228,7 @@ def run_phase(zero, plan, phase, helpers):
     handles = start(task(zero), plan, helpers)
     call(task(zero), (plan,))
     finish(handles)
-    return 1 if word(plan + P.FAILED) == 0 else 0
+    return word(plan + P.FAILED) == 0
 
 
 RUN_PHASE = STEPS.add_step(run_phase)
@@ -272,6 +275,9 @@ def repair(zero, plan, helpers):
     return R.all_good(zero, plan)
 
 
+REPAIR = STEPS.add_step(repair)
+
+
 @njit(**OPTIONS)
 def solve_with_pivoting(zero, plan, helpers):
     """By elimination with pivoting, refined; whether all rows come out good.
@@ -287,7 +293,7 @@ def solve_with_pivoting(zero, plan, helpers):
     R.list_lone_rows(zero, plan)
     set_word(plan + P.REFINING, 1)
     for _ in range(REFINE_STEPS):
-        if repair(zero, plan, helpers):
+        if REPAIR(zero, (plan, helpers)):
             return True
         RUN_PHASE(zero, (plan, P.FIND_REST, helpers))
         if not SOLVE_ENDS(zero, (plan,)):
@@ -297,6 +303,9 @@ def solve_with_pivoting(zero, plan, helpers):
     return R.all_good(zero, plan)
 
 
+SOLVE_PLAINLY, SOLVE_WITH_PIVOTING = STEPS.add_step(solve_plainly), STEPS.add_step(solve_with_pivoting)
+
+
 @njit(**OPTIONS)
 def solve_in_chunks(zero, plan, constants, helpers):
     """One system whose operands the sweeps can read; returns its status."""
@@ -304,9 +313,9 @@ def solve_in_chunks(zero, plan, constants, helpers):
     aim(zero, plan, constants)
     set_word(plan + P.DOUBT, 0)
     if promise != J.PIVOTED:
-        solved = solve_plainly(zero, plan, helpers)
+        solved = SOLVE_PLAINLY(zero, (plan, helpers)) != 0
     if not solved and promise != J.PLAIN:
-        solved = solve_with_pivoting(zero, plan, helpers)
+        solved = SOLVE_WITH_PIVOTING(zero, (plan, helpers)) != 0
     if not solved:
         return SOLVE_SEQUENTIALLY(zero, (plan,))
     status = 0
@@ -337,6 +346,9 @@ def solve_system(zero, plan, constants, helpers):
             RUN_PHASE(zero, (plan, P.SCATTER, helpers))
     free(copies)
     return status
+
+
+SOLVE_SYSTEM = STEPS.add_step(solve_system)
 
 
 # ------------------------------------------------------------------------------------------------ operands
@@ -476,7 +488,7 @@ def serve(job, zero):
             break
         set_word(plan + P.MASKED, field(job, J.FLAGS) & J.MASKED)
         find(zero, plan, job, item // count, item % count)
-        status = solve_system(zero, plan, constants, helpers)
+        status = SOLVE_SYSTEM(zero, (plan, constants, helpers))
         if status == NO_MEMORY:
             set_word(job, STOP)
         elif status != 0:

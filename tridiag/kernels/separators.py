@@ -126,7 +126,6 @@ def solve_separators(zero, plan):
             set_solution(zero, plan, lone_row(zero, plan, max(0, i - count)), x)
     if doubt:
         set_word(plan + P.DOUBT, 1)
-    return 0
 
 
 @njit(**OPTIONS)
@@ -274,7 +273,7 @@ def substitute_ends(zero, plan):
                 old = solution(zero, plan, row)
                 x = zero if size(old + x1) <= bar * size(old) else old + x1
             set_solution(zero, plan, row, x)
-    return 1 if finite else 0
+    return finite
 
 
 @njit(**OPTIONS)

@@ -16,7 +16,10 @@ from tridiag.kernels.vector import I64, Library
 
 
 class Steps(Library):
-    """Functions step(zero, integer ...) -> integer in nopython code, called as step(zero, (integer, ...))."""
+    """Functions step(zero, integer ...) in nopython code, called as step(zero, (integer, ...)); they return an integer.
+
+    A condition is returned as 0 or 1, nothing as 0.
+    """
 
     def add_step(self, body: Any) -> Any:
         return self.add(body.py_func.__name__, body)
@@ -29,9 +32,10 @@ class Steps(Library):
             compiled: dict[str, Any] = {}
             while pending := [name for name in self.arities if name not in compiled]:  # a step may call others
                 for name in pending:
-                    signature = types.int64(zero, *[types.int64] * self.arities[name])
                     body: Any = self.bodies[name]
-                    compiled[name] = body.get_compile_result(signature)
+                    arguments = zero, *[types.int64] * self.arities[name]
+                    body.compile(arguments)
+                    compiled[name] = body.overloads[arguments]
 
             def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
                 for place, name in enumerate(self.bodies):
@@ -51,6 +55,8 @@ class Steps(Library):
         function.linkage = "internal"
         builder = ir.IRBuilder(function.append_basic_block("entry"))
         values = [context.get_constant_null(zero), *function.args]
-        _, result = context.call_internal_no_propagate(builder, compiled.fndesc, compiled.signature, values)
-        builder.ret(result)
+        found, signature = compiled.fndesc, compiled.signature
+        _, result = context.call_internal_no_propagate(builder, found, signature, values)
+        nothing = signature.return_type == types.none
+        builder.ret(ir.Constant(I64, 0) if nothing else context.cast(builder, result, signature.return_type, types.int64))
         return function
