@@ -25,7 +25,6 @@ KERNELS = [
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which this system does not have")
 needs_jax = pytest.mark.skipif(not installed("jax"), reason="needs jax, which is not installed")
 any_kernel = pytest.mark.parametrize("name", KERNELS)
-any_kernel_in_jax = pytest.mark.parametrize("name", [name for name in KERNELS if "jax" in BACKENDS[name].arrays])
 
 # What every program starts with: systems so large that a call starts helpers, on a machine with one core too.
 SYSTEMS = """
@@ -82,7 +81,7 @@ def test_32_threads_at_once(name: str) -> None:
 
 
 @needs_jax
-@any_kernel_in_jax
+@any_kernel
 def test_32_threads_at_once_inside_jit(name: str) -> None:
     """More calls than the pool of XLA has threads, from as many threads of Python: each ends, with its own answer."""
     assert run(JAX + "call = jax.jit(solve)" + THREADS, name).split() == ["True"] * 32
@@ -99,7 +98,7 @@ print(*together(4, work))
 
 
 @needs_jax
-@any_kernel_in_jax
+@any_kernel
 def test_more_solves_in_one_program_than_xla_has_threads(name: str) -> None:
     """XLA runs independent calls side by side in its pool; calls that wait for each other there would deadlock it."""
     assert run(JAX + MANY, name) == "True True True True"
@@ -170,7 +169,7 @@ def test_a_forked_child(backend: Subject) -> None:
 
 @needs_fork
 @needs_jax
-@any_kernel_in_jax
+@any_kernel
 def test_a_forked_child_after_jit(name: str) -> None:
     """The parent has solved inside `jit`, and has XLA's threads, which the child has not: it solves NumPy arrays."""
     assert run(JAX + "jax.jit(solve)(d).block_until_ready()" + FORK, name) == "0 0 0 0 0 0 True"
@@ -230,8 +229,6 @@ LONG_CALLS = [
 @any_kernel
 def test_ctrl_c_in_a_long_solve(name: str, before: str) -> None:
     """The call ends, then KeyboardInterrupt is raised: nothing is torn, and the next call is right."""
-    if JAX in before and "jax" not in BACKENDS[name].arrays:
-        pytest.skip("takes no JAX arrays")
     with running(SYSTEMS + before + INTERRUPTED, name) as process:
         wait_until_ready(process)
         time.sleep(0.3)

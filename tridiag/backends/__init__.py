@@ -131,7 +131,7 @@ ANYWHERE = ("cpu", "cuda", "rocm", "tpu")
 # fmt: off
 _LINES = (
     Backend("numba_thomas", "Thomas and pivoted elimination in tiles of systems, threaded", ("numpy", "torch", "jax"), ("numba",), verbs=ALL, lacks=(("factor", "jax"), ("slogdet", "jax"), ("slogdet", "torch"))),
-    Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch"), ("numba",), periodic=False, long=LongSystems(50_000, 4_000, 4)),
+    Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch", "jax"), ("numba",), periodic=False, long=LongSystems(50_000, 4_000, 4)),
     Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=ALL),
     Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=ALL),
     Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=ALL),

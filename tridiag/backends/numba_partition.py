@@ -65,7 +65,12 @@ def caller(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: None = None) -> tuple[Any, Any]:
-    if library_of(d) == "torch":
+    library = library_of(d)
+    if library == "jax":
+        from tridiag.libraries import xla
+
+        return xla.solve_long(matrix, d, form), None
+    if library == "torch":
         result = d.new_empty(form.shape) if out is None else out
         _, status = solve(tuple(map(view, matrix)), view(d), form, view(result))
         return result, status

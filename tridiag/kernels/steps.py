@@ -55,8 +55,7 @@ class Steps(Library):
         function.linkage = "internal"
         builder = ir.IRBuilder(function.append_basic_block("entry"))
         values = [context.get_constant_null(zero), *function.args]
-        found, signature = compiled.fndesc, compiled.signature
-        _, result = context.call_internal_no_propagate(builder, found, signature, values)
-        nothing = signature.return_type == types.none
-        builder.ret(ir.Constant(I64, 0) if nothing else context.cast(builder, result, signature.return_type, types.int64))
+        _, result = context.call_internal_no_propagate(builder, compiled.fndesc, compiled.signature, values)
+        kind = compiled.signature.return_type
+        builder.ret(ir.Constant(I64, 0) if kind == types.none else context.cast(builder, result, kind, types.int64))
         return function

@@ -1,4 +1,4 @@
-"""`numba_thomas` for JAX arrays on CPU: one XLA custom call, no copy, no Python at run time."""
+"""Compiled kernels for JAX arrays on CPU: one XLA custom call, no copy, no Python at run time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ import numpy as np
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
+from tridiag.backends import numba_partition
 from tridiag.backends.numba_thomas import adjoint_name, compiled, compiled_adjoint, kernel_name
 from tridiag.kernels import job as J
 from tridiag.kernels import source_hash
 from tridiag.kernels.cache import obtain
-from tridiag.layout import Job, contiguous, job
+from tridiag.layout import Job, contiguous, granted, job
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
@@ -56,6 +57,11 @@ def solve(matrix: Matrix, d: Any, form: Form) -> Any:
     return spread(call, form, [*matrix[:3], d], matrix[3])
 
 
+def solve_long(matrix: Matrix, d: Any, form: Form) -> Any:
+    """The same for `numba_partition`."""
+    return spread(call_long, form, [*matrix[:3], d], matrix[3])
+
+
 def adjoint(matrix: Matrix, g: Any, x: Any, form: Form) -> Any:
     """w and the gradients of a, b and c in one custom call."""
     return spread(call_adjoint, form, [*matrix[:3], g, x], matrix[3], results=4)
@@ -64,10 +70,20 @@ def adjoint(matrix: Matrix, g: Any, x: Any, form: Form) -> Any:
 def call(form: Form, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
     plan = plan_for(form, a, b, c, where, d)
     compiled(plan.dtype, plan.many)
+    return call_solve(kernel_name(plan.dtype, plan.many), plan, form, a, b, c, d, where)
+
+
+def call_long(form: Form, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
+    plan = plan_for(form, a, b, c, where, d)._replace(helpers=granted(form) - 1)
+    numba_partition.compiled(plan.dtype)
+    return call_solve(numba_partition.kernel_name(plan.dtype), plan, form, a, b, c, d, where)
+
+
+def call_solve(kernel: str, plan: Job, form: Form, a: Any, b: Any, c: Any, d: Any, where: Any) -> Any:
     operands = {J.A: a, J.B: b, J.C: c, J.D: d, J.WHERE: where}
     result = {J.X: jax.typeof(d).update(shape=form.shape)}
     alias = {3: 0} if form.overwrite_d and d.shape == form.shape else None
-    return custom_call(kernel_name(plan.dtype, plan.many), plan, operands, result, alias)[0]
+    return custom_call(kernel, plan, operands, result, alias)[0]
 
 
 def call_adjoint(form: Form, a: Any, b: Any, c: Any, g: Any, x: Any, where: Any = None) -> Any:
