@@ -7,7 +7,6 @@ own, a copy of those in which only the addresses of the arrays are new; so calls
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -39,14 +38,18 @@ make_function: Any = ctypes.pythonapi.PyCFunction_NewEx
 make_function.restype, make_function.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
 
 
-@functools.cache
+_methods: list[Method] = []  # kept, since functions point at them; more than one where first calls were concurrent
+
+
 def method() -> Method:
     def build() -> Any:
         from tridiag.kernels import capi
 
         return capi.build()
 
-    return Method(b"kernel", obtain("call", build).address, METH_FASTCALL, None)
+    if not _methods:
+        _methods.append(Method(b"kernel", obtain("call", build).address, METH_FASTCALL, None))
+    return _methods[0]
 
 
 def function(kernel: int, words: Any, helpers: int, unknowns: int) -> Callable[..., int]:

@@ -216,7 +216,7 @@ def work(plan, zero):
                 WORK_ON(zero, (plan, room, block))
 
 
-task = c_function(work, "tridiag_partition")
+task = c_function(work, "tridiag_work_on_blocks")
 
 
 @njit(**OPTIONS)
@@ -497,7 +497,7 @@ def serve(job, zero):
         free(memory)
 
 
-serve_task = c_function(serve, "tridiag_systems")
+serve_task = c_function(serve, "tridiag_serve_systems")
 define_sweeps, define_steps = definition(K.CHUNKS), STEPS.definition()
 
 
@@ -513,7 +513,7 @@ def solve_all(job, zero):
     finish(handles)
 
 
-whole = c_function(solve_all, "tridiag_run_partition")
+whole = c_function(solve_all, "tridiag_solve_all")
 
 
 def build(dtype: str):
