@@ -66,6 +66,34 @@ def test_periodic(backend: Subject, n: int, transpose: bool) -> None:
     assert_solves(x, *system, periodic=True, transpose=transpose)
 
 
+PERIODIC = {"last": ((20, 37), -1), "first": ((37, 20), 0), "middle": ((2, 9, 21), 1), "few rows": ((17, 4), -1)}
+
+
+@pytest.mark.only(periodic=True)
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("layout", PERIODIC)
+def test_periodic_systems_that_need_pivoting_among_others(
+    backend: Subject, pivoting: bool | str, layout: str, transpose: bool
+) -> None:
+    shape, axis = PERIODIC[layout]
+    batch = [1 if k == axis % len(shape) else length for k, length in enumerate(shape)]
+    hard = np.random.default_rng(4).uniform(size=batch) < 0.2
+    both = dominant(shape, axis=axis), (dominant if pivoting is False else uniform)(shape, axis=axis, seed=1)
+    system = [np.where(hard, y, x) for x, y in zip(*both, strict=True)]
+    options = {"axis": axis, "periodic": True, "transpose": transpose}
+    assert_solves(backend.solve(*system, pivoting=pivoting, **options), *system, pivoting=pivoting, **options)
+
+
+@pytest.mark.only(periodic=True, pivoting="auto")
+def test_periodic_solutions_that_grow_and_decay(backend: Subject) -> None:
+    """What comes around the corner may be far more, or far less, than what is there."""
+    a, b, c, d = dominant((60, 30))
+    x = 10.0 ** np.random.default_rng(5).uniform(-8, 8, (40, 30))
+    d[:40] = a[:40] * np.roll(x, 1, -1) + b[:40] * x + c[:40] * np.roll(x, -1, -1)
+    d[40:] = np.eye(30)[:20]
+    assert_solves(backend.solve(a, b, c, d, periodic=True), a, b, c, d, periodic=True)
+
+
 def test_transpose(backend: Subject, pivoting: bool | str) -> None:
     system = dominant((3, 50))
     x = backend.solve(*system, transpose=True, pivoting=pivoting)

@@ -23,6 +23,9 @@ from typing import Any, NamedTuple
 
 GROWTH = 3.0  # certificate: |L||U| <= GROWTH |A| row by row; dominance implies 3 (Higham, theorem 9.12)
 CANCELLATION = 16.0  # ... and no pivot below this many eps of its diagonal: such a system is looked at with pivoting
+CLOSING = (
+    4096.0  # ... nor the last one of a cyclic matrix, which gathers the rounding of all rows, this many eps of its row
+)
 REFINE_ABOVE = 4.0  # a pivoted system is refined while its componentwise residual exceeds this many eps
 REFINE_STEPS = 4  # two or three do, four where the condition is near 1e-3/eps
 LEAVE_BELOW = 1.0  # ... and only rows whose own residual exceeds this many eps drive the correction

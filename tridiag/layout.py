@@ -48,13 +48,13 @@ def contiguous(shape: Shape, itemsize: int) -> Shape:
 class Job(NamedTuple):
     """The words of a job, its pointers still zero; the number of helper threads; the matrix axes in kernel order.
 
-    ``many``: the kernel for factors and many right sides a matrix.
+    ``kernel``: which one is called, "own", "many" (for factors and many right sides a matrix) or "cyclic".
     """
 
     words: Any
     helpers: int
     order: tuple[int, ...]
-    many: bool
+    kernel: str
     dtype: str
 
     def restore(self, values: Any, form: Form) -> Any:
@@ -139,9 +139,10 @@ def make_job(form: Form, shapes: Any, strides: Any, dtype: np.dtype[Any], flags:
     count, sides = math.prod(a[0] for a in matrices), math.prod(a[0] for a in right_sides)
     if flags & (J.FACTORING | J.DETERMINANT):
         sides = 0
-    shared = count < FEWEST_MATRICES and (sides > 1 or bool(flags & (J.FACTORING | J.FACTORED)))
+    eliminated = bool(flags & (J.FACTORING | J.FACTORED)) and not form.periodic
+    shared = count < FEWEST_MATRICES and (sides > 1 or eliminated)
     lanes, beside, stretches = lanes_of(dtype), 0, 0
-    if sides == 1 and not flags & (J.FACTORED | J.FACTORING | J.DETERMINANT):
+    if sides == 1 and not form.periodic and not flags & (J.FACTORED | J.FACTORING | J.DETERMINANT):
         beside = neighbours(matrices, dtype.itemsize, lanes)
     helpers = workers - 1 if form.n * count * max(1, sides) >= WORTH_A_THREAD else 0
     tiles = -(-count // lanes)
@@ -166,5 +167,5 @@ def make_job(form: Form, shapes: Any, strides: Any, dtype: np.dtype[Any], flags:
     for k, (length, steps) in enumerate([*matrices, *right_sides]):
         words[J.AXES + J.AXIS_WORDS * k : J.AXES + J.AXIS_WORDS * (k + 1)] = (length, *steps)
     words.flags.writeable = False
-    many = sides != 1 or bool(flags & J.FACTORED)
-    return Job(words, min(helpers, max(0, runs * chunks - 1)), tuple(order), many, dtype.name)
+    kernel = "cyclic" if form.periodic else "many" if sides != 1 or flags & J.FACTORED else "own"
+    return Job(words, min(helpers, max(0, runs * chunks - 1)), tuple(order), kernel, dtype.name)

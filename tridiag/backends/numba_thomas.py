@@ -33,37 +33,41 @@ class Factors(NamedTuple):
     status: np.ndarray[Any, Any]
 
 
-def kernel_name(dtype: str, many: bool) -> str:
-    return f"thomas_{'many' if many else 'own'}_{dtype}"
+def kernel_name(dtype: str, kind: str) -> str:
+    return f"thomas_{kind}_{dtype}"
 
 
-def adjoint_name(dtype: str) -> str:
-    return f"thomas_adjoint_{dtype}"
+def adjoint_name(dtype: str, kind: str) -> str:
+    return f"thomas_adjoint_{kind}_{dtype}"
 
 
 @functools.cache
-def compiled(dtype: str, many: bool) -> Kernel:
-    """The compiled kernel for a dtype."""
+def compiled(dtype: str, kind: str) -> Kernel:
+    """The compiled kernel of a kind (`tridiag.layout.Job`) for a dtype."""
 
     def build() -> Any:
+        if kind == "cyclic":
+            from tridiag.kernels import cyclic
+
+            return cyclic.build(dtype)
         from tridiag.kernels import thomas
 
-        return thomas.build(dtype, many)
+        return thomas.build(dtype, kind == "many")
 
-    return obtain(kernel_name(dtype, many), build)
+    return obtain(kernel_name(dtype, kind), build)
 
 
 @functools.cache
-def compiled_adjoint(dtype: str) -> Kernel:
+def compiled_adjoint(dtype: str, kind: str) -> Kernel:
     """The kernel of the backward pass for a dtype."""
-    compiled(dtype, False)
+    compiled(dtype, kind)
 
     def build() -> Any:
         from tridiag.kernels import adjoint
 
-        return adjoint.build(dtype, kernel_name(dtype, False))
+        return adjoint.build(dtype, kernel_name(dtype, kind))
 
-    return obtain(adjoint_name(dtype), build)
+    return obtain(adjoint_name(dtype, kind), build)
 
 
 Extents = tuple[tuple[int, ...] | None, ...]  # the shapes, or the strides in bytes, of a, b, c, where, d, x
@@ -87,7 +91,7 @@ def make_plan(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, 
     if right.kind == "c" and dtype.kind != "c":
         form, shapes, strides = in_pairs(form, shapes, strides, dtype.itemsize)
     job = make_job(form, shapes, strides, dtype, flags, workers)
-    address = compiled(job.dtype, job.many).address
+    address = compiled(job.dtype, job.kernel).address
     return Plan(job, function(address, job.words, job.helpers, math.prod(form.shape)))
 
 

@@ -802,77 +802,6 @@ def improve(code: Code, base: Value, length: Value) -> None:
     code.fori(0, length, row)
 
 
-# ------------------------------------------------------------------------------------------------ cyclic
-
-
-def eliminate_cyclic(code: Code, *words: Value) -> None:
-    """Columns 1 .. n-2 among three rows, then the 2 x 2 corner in x[n-1], x[0].
-
-    Row k of the planes: the pivot row of column k (columns k, k+1, k+2, n-1, 0), its two multipliers, its two exchanges
-    as bits. Row n-1: the pivot row of the corner, its multiplier in plane 5; row 0: the last pivot.
-    """
-    base, length, swaps, status, aims = words
-    code.fused = False
-    a, b, c = planes(code, base, 3, length)
-    upper, met = planes(code, base + length * (UPPER * code.row), 7, length), Status(code)
-    zero, first, last = code.integer(0), code.integer(1), length - 1
-    nothing = code.zero()
-
-    def column(k: Value, state: Any) -> Any:
-        rows, found = state
-        ask_for_bands(code, aims, k, 4)
-        new = a[k + 1], b[k + 1], c[k + 1], nothing, nothing
-        rows, pivot = el.cyclic_eliminate(code, rows, new)
-        for plane, x in zip(upper, (*pivot.row, *pivot.multipliers), strict=True):
-            plane.store(k, x)
-        code.store_pair(swaps + k * code.lanes, *pivot.swaps)
-        return rows, met.met(found, pivot.row[0], k + 1)
-
-    rows = (c[zero], nothing, nothing, a[zero], b[zero]), (b[first], c[first], nothing, nothing, a[first])
-    rows, found = code.fori(1, last, column, (rows, met.start()))
-    corner = el.corner_eliminate(code, el.cyclic_corner(rows))
-    for k, x in ((0, corner.q0), (1, corner.q1), (5, corner.multiplier)):
-        upper[k].store(last, x)
-    upper[0].store(zero, corner.rest)
-    never = ~code.all_lanes()
-    code.store_pair(swaps + last * code.lanes, corner.swap, never)
-    code.store_pair(swaps, never, never)
-    code.store_as(status, met.met(met.met(found, corner.q0, length), corner.rest, first))
-
-
-def substitute_cyclic(code: Code, *words: Value) -> None:
-    base, length, swaps, mask, mask_step, y, asked = words
-    code.fused = False
-    upper = planes(code, base + length * (UPPER * code.row), 7, length)
-    values = Rows(code, y, code.row)
-    zero, first, last = code.integer(0), code.integer(1), length - 1
-
-    def pivot(k: Value) -> el.CyclicPivot:
-        exchanges = code.load_pair(swaps + k * code.lanes)
-        return el.CyclicPivot(exchanges, (upper[5][k], upper[6][k]), tuple(upper[j][k] for j in range(5)))
-
-    def down(k: Value, state: Any) -> Any:
-        carried, q = el.cyclic_forward(code, state, pivot(k), values[k + 1])
-        values.store(k, q)
-        return carried
-
-    carried = code.fori(1, last, down, (values[zero], values[first]))
-    swap, _ = code.load_pair(swaps + last * code.lanes)
-    corner = el.CornerPivot(swap, upper[5][last], upper[0][last], upper[1][last], upper[0][zero])
-    ends = el.solve_corner(code, corner, carried)
-    values.store(last, ends[0])
-    values.store(zero, ends[1])
-
-    def up(k: Value, state: Any) -> Any:
-        ask(code, asked, k)
-        x = el.cyclic_backward(state[0], state[1], ends, pivot(k), values[k])
-        values.store(k, x)
-        return x, state[0]
-
-    code.fori(last - 1, 0, up, ends, step=-1)
-    erase(code, y, mask, mask_step, length)
-
-
 def zero_pivots(code: Code, status: Value) -> Value:
     """The lanes whose status is not zero."""
     return code.bits(code.load_as(ir.VectorType(I32, code.lanes), status) != 0)
@@ -924,8 +853,6 @@ EXCHANGE_LINES, BACKWARD_EXCHANGED_LINES = (
 )
 ELIMINATE_PIVOTED = SWEEPS.add("eliminate_pivoted", eliminate_pivoted)
 SUBSTITUTE_PIVOTED = SWEEPS.add("substitute_pivoted", substitute_pivoted)
-ELIMINATE_CYCLIC = SWEEPS.add("eliminate_cyclic", eliminate_cyclic)
-SUBSTITUTE_CYCLIC = SWEEPS.add("substitute_cyclic", substitute_cyclic)
 JUDGE, IMPROVE, ZERO_PIVOTS = (
     SWEEPS.add("judge", judge),
     SWEEPS.add("improve", improve),

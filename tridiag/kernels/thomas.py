@@ -64,7 +64,6 @@ from tridiag.kernels.sweeps import (
     CUT,
     ELIMINATE,
     ELIMINATE_BESIDE,
-    ELIMINATE_CYCLIC,
     ELIMINATE_LINES,
     ELIMINATE_PIVOTED,
     ERASE,
@@ -88,7 +87,6 @@ from tridiag.kernels.sweeps import (
     RIGHT,
     STREAM_BESIDE,
     STREAM_EXCHANGED_BESIDE,
-    SUBSTITUTE_CYCLIC,
     SUBSTITUTE_PIVOTED,
     SWEEPS,
     UPPER,
@@ -100,6 +98,8 @@ from tridiag.kernels.vector import LINE, ONCE, OPTIONS, definition, entry, turn,
 A_, B_, C_, WHERE_, D_, X_ = range(6)  # the operands, in the order of a job
 OPERANDS = 6
 BLOCK = 64  # rows eliminated at a time
+# what `tridiag.kernels.cyclic` keeps, in rows of lanes: for each row, and beside all rows
+CYCLIC_DEPTH, CYCLIC_STATE = 3, 11
 EARLY = 32  # rows after which a tile is looked at for lanes that may go on
 
 # the words of a worker, byte offsets: the addresses of its scratch memory
@@ -185,18 +185,28 @@ def load_band(zero, job, aims, band, i0, i1, low, high, target):
 def view(zero, job, worker, aims, band, i0, i1, copied):
     """Where rows i0 <= i < i1 of a band lie as rows of lanes: in the caller's memory, or loaded to the buffer."""
     low, high, row = word(worker + LOW), word(worker + HIGH), bytes_of_row(zero, ())
-    operand, move = band_of(job, band)
-    at, words = operand_of(zero, aims, operand), worker + VIEWS + 16 * band
     padded = (band == 0 and i0 == low) or (band == 2 and i1 == high)
-    if word(at + KIND) == BESIDE and parts_of(zero, ()) == 1 and not copied and not padded:
-        stride = word(at + STRIDE)
-        set_word(words, word(at + TABLE) + (i0 + move) * stride)
-        set_word(words + 8, stride)
-        return
-    buffer = word(worker + BUFFER) + band * BLOCK * row
-    load_band(zero, job, aims, band, i0, i1, low, high, buffer)
-    set_word(words, buffer)
-    set_word(words + 8, row)
+    if copied or padded or not view_in_place(zero, job, worker, band, i0):
+        buffer = word(worker + BUFFER) + band * BLOCK * row
+        load_band(zero, job, aims, band, i0, i1, low, high, buffer)
+        set_view(worker, band, buffer, row)
+
+
+@njit(**OPTIONS)
+def view_in_place(zero, job, worker, band, i0):
+    """A view of the caller's memory, if that has rows of lanes."""
+    operand, move = band_of(job, band)
+    at = operand_of(zero, word(worker + AIMS), operand)
+    there = word(at + KIND) == BESIDE and parts_of(zero, ()) == 1
+    if there:
+        set_view(worker, band, word(at + TABLE) + (i0 + move) * word(at + STRIDE), word(at + STRIDE))
+    return there
+
+
+@njit(**OPTIONS)
+def set_view(worker, band, address, step):
+    set_word(worker + VIEWS + 16 * band, address)
+    set_word(worker + VIEWS + 16 * band + 8, step)
 
 
 @njit(**OPTIONS)
@@ -290,17 +300,11 @@ def hard_lanes(zero, job, good, used):
 
 @njit(**OPTIONS)
 def load_tile(zero, job, worker):
-    """All rows of a group's matrices as planes; cut, and with the corners of a cyclic matrix."""
-    n, row, flags = field(job, J.ROWS), bytes_of_row(zero, ()), field(job, J.FLAGS)
+    """All rows of a group's matrices as planes, cut."""
     low, high, tile = word(worker + LOW), word(worker + HIGH), word(worker + TILE)
-    aims, plane = word(worker + AIMS), (high - low) * row
+    plane = (high - low) * bytes_of_row(zero, ())
     for band in range(3):
-        load_band(zero, job, aims, band, low, high, low, high, tile + band * plane)
-        if flags & J.PERIODIC and band != 1:
-            pad = 0 if band == 0 else n - 1
-            operand, move = band_of(job, band)
-            source = (pad + move + n) % n
-            load_rows(zero, operand_of(zero, aims, operand), source, source + 1, tile + band * plane + pad * row)
+        load_band(zero, job, word(worker + AIMS), band, low, high, low, high, tile + band * plane)
     mask, step = mask_view(zero, worker, low)
     if step:
         CUT(zero, (tile, tile + plane, tile + 2 * plane, mask, high - low))
@@ -315,13 +319,15 @@ def eliminate_hard(zero, job, worker, first, lanes):
     load_tile(zero, job, worker)
     tile, swaps, status = word(worker + TILE), word(worker + SWAPS), word(worker + STATUS)
     mask, step = mask_view(zero, worker, low)
-    aims = word(worker + AIMS)
-    if field(job, J.FLAGS) & J.PERIODIC:
-        ELIMINATE_CYCLIC(zero, (tile, rows, swaps, status, aims))
-    else:
-        ELIMINATE_PIVOTED(zero, (tile, rows, swaps, mask, step, status, aims, low))
+    ELIMINATE_PIVOTED(zero, (tile, rows, swaps, mask, step, status, word(worker + AIMS), low))
+    return tell_singular(zero, job, worker, first, lanes)
+
+
+@njit(**OPTIONS)
+def tell_singular(zero, job, worker, first, lanes):
+    """Of the given lanes those that met a zero pivot, and their status to the caller."""
+    low, status, target = word(worker + LOW), word(worker + STATUS), field(job, J.STATUS)
     singular = ZERO_PIVOTS(zero, (status,)) & lanes
-    target = field(job, J.STATUS)
     if target != 0:
         for lane in range(lanes_of(zero, ())):
             if singular >> lane & 1:
@@ -333,32 +339,39 @@ def eliminate_hard(zero, job, worker, first, lanes):
 @njit(**OPTIONS)
 def substitute_hard(zero, job, worker, lanes):
     """The right side at hand of an eliminated group, refined under "auto"; returns the address of the solution."""
-    low, rows, row = word(worker + LOW), word(worker + HIGH) - word(worker + LOW), bytes_of_row(zero, ())
-    tile, swaps, plane = word(worker + TILE), word(worker + SWAPS), rows * row
+    low, rows = word(worker + LOW), word(worker + HIGH) - word(worker + LOW)
+    tile, plane = word(worker + TILE), rows * bytes_of_row(zero, ())
     mask, step = mask_view(zero, worker, low)
-    right, iterate, rest = tile + RIGHT * plane, tile + ITERATE * plane, tile + REST * plane
-    periodic = field(job, J.FLAGS) & J.PERIODIC != 0
-    x = operand_of(zero, word(worker + AIMS), X_)
+    end = word(worker + SWAPS), mask, step
+    iterate, rest, x = tile + ITERATE * plane, tile + REST * plane, operand_of(zero, word(worker + AIMS), X_)
     right_side(zero, job, worker, low, low + rows, iterate, mask, step)
-    if periodic:
-        SUBSTITUTE_CYCLIC(zero, (tile, rows, swaps, mask, step, iterate, x))
-    else:
-        SUBSTITUTE_PIVOTED(zero, (tile, rows, swaps, mask, step, iterate, x, low))
+    SUBSTITUTE_PIVOTED(zero, (tile, rows, *end, iterate, x, low))
     if field(job, J.PROMISE) != J.AUTO:
         return iterate
-    right_side(zero, job, worker, low, low + rows, right, mask, step)
-    errors = word(worker + ERRORS)
-    again = JUDGE(zero, (tile, rows, 1, errors)) & lanes
+    again = start_refining(zero, job, worker, lanes)
     for _ in range(REFINE_STEPS):
         if again == 0:
             break
-        if periodic:
-            SUBSTITUTE_CYCLIC(zero, (tile, rows, swaps, mask, step, rest, x))
-        else:
-            SUBSTITUTE_PIVOTED(zero, (tile, rows, swaps, mask, step, rest, x, low))
-        IMPROVE(zero, (tile, rows))
-        again = JUDGE(zero, (tile, rows, 0, errors)) & lanes
+        SUBSTITUTE_PIVOTED(zero, (tile, rows, *end, rest, x, low))
+        again = refine(zero, worker, lanes)
     return tile + BEST * plane
+
+
+@njit(**OPTIONS)
+def start_refining(zero, job, worker, lanes):
+    """The residual of the first solution, and which of the given lanes are to be improved."""
+    low, high, tile = word(worker + LOW), word(worker + HIGH), word(worker + TILE)
+    mask, step = mask_view(zero, worker, low)
+    right_side(zero, job, worker, low, high, tile + RIGHT * (high - low) * bytes_of_row(zero, ()), mask, step)
+    return JUDGE(zero, (tile, high - low, 1, word(worker + ERRORS))) & lanes
+
+
+@njit(**OPTIONS)
+def refine(zero, worker, lanes):
+    """The correction added; which lanes are to be improved again."""
+    tile, rows = word(worker + TILE), word(worker + HIGH) - word(worker + LOW)
+    IMPROVE(zero, (tile, rows))
+    return JUDGE(zero, (tile, rows, 0, word(worker + ERRORS))) & lanes
 
 
 @njit(**OPTIONS)
@@ -412,13 +425,10 @@ def aim_next(zero, job, worker, first, used, follows):
 @njit(**OPTIONS)
 def solve_group(zero, job, worker, first, used, follows):
     """Systems with a matrix and one right side each, one in each lane; ``follows``: behind the group before."""
-    row, good, y = bytes_of_row(zero, ()), word(worker + GOOD), word(worker + Y)
+    row = bytes_of_row(zero, ())
     aim_next(zero, job, worker, first, used, follows)
-    if field(job, J.FLAGS) & J.PERIODIC:
-        set_word(good, 0)
-        finish_group(zero, job, worker, first, used, good, y, 0)
-    elif not (sweep_down(zero, job, worker, used) and sweep_up(zero, job, worker, used)):
-        finish_group(zero, job, worker, first, used, good, y + 3 * row, 2 * row)
+    if not (sweep_down(zero, job, worker, used) and sweep_up(zero, job, worker, used)):
+        finish_group(zero, job, worker, first, used, word(worker + GOOD), word(worker + Y) + 3 * row, 2 * row)
 
 
 @njit(**OPTIONS)
@@ -436,11 +446,6 @@ def finish_group(zero, job, worker, first, used, good, source, step):
         else:
             MERGE(zero, (source, step, solution, row, hard, rows))
     store_solution(zero, job, worker, source, step, used, dead)
-
-
-@njit(**OPTIONS)
-def pivots_all(job):
-    return field(job, J.PROMISE) == J.PIVOTED or field(job, J.FLAGS) & J.PERIODIC != 0
 
 
 @njit(**OPTIONS)
@@ -725,8 +730,8 @@ def solve_one(zero, job, worker, first, used, follows):
 
 @njit(**OPTIONS)
 def exchanges(job):
-    """Whether all systems are solved with partial pivoting; cyclic matrices are another matter."""
-    return field(job, J.PROMISE) == J.PIVOTED and field(job, J.FLAGS) & J.PERIODIC == 0
+    """Whether all systems are solved with partial pivoting."""
+    return field(job, J.PROMISE) == J.PIVOTED
 
 
 @njit(**ONCE)
@@ -749,7 +754,7 @@ def solve_tile(zero, job, worker, tile, follows):
     rest = max(whole, whole + (high - whole) // lanes * lanes)
     if low < whole:
         solve_one(zero, job, worker, origin + low, whole - low, False)
-    if field(job, J.FLAGS) & (J.MASKED | J.PERIODIC) or field(job, J.ROWS) == 0:
+    if field(job, J.FLAGS) & J.MASKED or field(job, J.ROWS) == 0:
         for at in range(whole, rest, lanes):
             solve_one(zero, job, worker, origin + at, lanes, False)
     elif whole < rest and exchanges(job):
@@ -787,7 +792,7 @@ def above_at(factors, part, n, i):
 def factor_group(zero, job, worker, first, used, factors):
     """The factors of all rows of a group; returns its hard and its dead lanes."""
     lanes, low, high = lanes_of(zero, ()), word(worker + LOW), word(worker + HIGH)
-    if pivots_all(job):
+    if exchanges(job):
         return (1 << used) - 1, 0
     set_word(word(worker + GOOD), (1 << 2 * lanes) - 1)
     ZERO(zero, (word(worker + CARRY), bytes_of_row(zero, ()), 1))
@@ -964,13 +969,8 @@ def solve_many(zero, job, worker, tile, first, used, k0, k1, follows):
 @njit(**ONCE)
 def solve_shared(zero, job, worker, matrix, k0, k1):
     """Right sides k0 <= k < k1 of one factored matrix, one in each lane."""
-    lanes, aims, base = lanes_of(zero, ()), word(worker + AIMS), word(worker + OFFSETS)
-    own, count, shared = field(job, J.MATRIX_AXES), field(job, J.RIGHT_AXES), field(job, J.SHARED) != 0
-    right, none, one = J.AXES + J.AXIS_WORDS * own, variable(0), variable(1)
-    for operand in range(OPERANDS):
-        set_word(base + 8 * operand, offset(job, J.AXES, own, matrix, operand))
-    aim_lanes(zero, job, right, none, none, one, base, aims, variable(0), variable(D_))
-    read_mask(zero, job, worker)
+    lanes, count, right = lanes_of(zero, ()), field(job, J.RIGHT_AXES), aim_shared(zero, job, worker, matrix)
+    aims, base, shared, one = word(worker + AIMS), word(worker + OFFSETS), field(job, J.SHARED) != 0, variable(1)
     hard, dead = kinds_of(job, matrix, one)
     hard, dead = -hard & ((1 << lanes) - 1), -dead & ((1 << lanes) - 1)
     if hard != 0 and eliminate_hard(zero, job, worker, matrix, one):
@@ -984,20 +984,30 @@ def solve_shared(zero, job, worker, matrix, k0, k1):
         solve_factored(zero, job, worker, factors, shared, used, hard & every, dead & every)
 
 
+@njit(**OPTIONS)
+def aim_shared(zero, job, worker, matrix):
+    """Point all lanes at one matrix; returns where the axes of its right sides are."""
+    own, base, none = field(job, J.MATRIX_AXES), word(worker + OFFSETS), variable(0)
+    right = J.AXES + J.AXIS_WORDS * own
+    for operand in range(OPERANDS):
+        set_word(base + 8 * operand, offset(job, J.AXES, own, matrix, operand))
+    aim_lanes(zero, job, right, none, none, variable(1), base, word(worker + AIMS), variable(0), variable(D_))
+    read_mask(zero, job, worker)
+    return right
+
+
 @njit(**ONCE)
 def factor_shared(zero, job, worker):
     """The few matrices of a job, one in each lane, to factors of one number each."""
-    matrices, n, row = field(job, J.MATRICES), field(job, J.ROWS), bytes_of_row(zero, ())
-    axes, aims, first = field(job, J.MATRIX_AXES), word(worker + AIMS), variable(0)
-    aim_lanes(zero, job, J.AXES, axes, first, matrices, word(worker + NO_OFFSETS), aims, variable(0), variable(D_))
-    read_mask(zero, job, worker)
+    matrices, n, row, first = field(job, J.MATRICES), field(job, J.ROWS), bytes_of_row(zero, ()), variable(0)
+    aim_matrices(zero, job, worker, first, matrices)
     factors = word(worker + FACTORS)
     ZERO(zero, (factors, row, 3 * n))
     hard, dead = factor_group(zero, job, worker, first, matrices, factors)
     tell_kinds(job, first, matrices, hard, dead)
     if hard != 0 and field(job, J.FLAGS) & J.FACTORING:
         eliminate_hard(zero, job, worker, first, hard)
-    if pivots_all(job):
+    if exchanges(job):
         return
     side = bytes_of_real(zero, ())
     for matrix in range(matrices):
@@ -1011,12 +1021,21 @@ def factor_shared(zero, job, worker):
 @njit(**ONCE)
 def determinants(zero, job, worker, first, used):
     """Sign and log |det| of every lane, into x and the logarithms."""
-    row, side, aims = bytes_of_row(zero, ()), bytes_of_real(zero, ()), word(worker + AIMS)
-    axes = field(job, J.MATRIX_AXES)
+    aim_matrices(zero, job, worker, first, used)
+    tell_determinants(zero, job, worker, first, used, eliminate_hard(zero, job, worker, first, (1 << used) - 1))
+
+
+@njit(**OPTIONS)
+def aim_matrices(zero, job, worker, first, used):
+    axes, aims = field(job, J.MATRIX_AXES), word(worker + AIMS)
     aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, variable(0), variable(D_))
     read_mask(zero, job, worker)
-    rows = word(worker + HIGH) - word(worker + LOW)
-    singular = eliminate_hard(zero, job, worker, first, (1 << used) - 1)
+
+
+@njit(**OPTIONS)
+def tell_determinants(zero, job, worker, first, used, singular):
+    """From the pivots and the exchanges of an eliminated group."""
+    row, side, rows = bytes_of_row(zero, ()), bytes_of_real(zero, ()), word(worker + HIGH) - word(worker + LOW)
     pivots, periodic = word(worker + TILE) + UPPER * rows * row, field(job, J.FLAGS) & J.PERIODIC != 0
     for lane in range(used):
         sign, total = unit(zero), zero.real
@@ -1050,15 +1069,17 @@ def hire(zero, job):
     n, lanes, row = field(job, J.ROWS), lanes_of(zero, ()), bytes_of_row(zero, ())
     groups = max(1, (field(job, J.LANES) + lanes - 1) // lanes)
     many = field(job, J.SHARED) or field(job, J.RIGHT_SIDES) != 1 or field(job, J.FLAGS) & J.FACTORED != 0
-    hard = field(job, J.PROMISE) != J.PLAIN or field(job, J.FLAGS) & J.PERIODIC != 0
-    masked, depth = field(job, J.FLAGS) & J.MASKED != 0, 4 if exchanges(job) else 2
+    periodic, masked = field(job, J.FLAGS) & J.PERIODIC != 0, field(job, J.FLAGS) & J.MASKED != 0
+    hard, kept = field(job, J.PROMISE) != J.PLAIN or periodic, (n + 1) * (4 if exchanges(job) else 2) * groups
+    if periodic:
+        kept = n * CYCLIC_DEPTH + CYCLIC_STATE
     sizes = (
         aligned(OPERANDS * (TABLE + 8 * lanes)),
         aligned((n + 2) * lanes) if masked else 0,
         4 * BLOCK * row,
         4 * groups * row,
         aligned(8 * groups),
-        (n + 1) * depth * groups * row,
+        kept * row,
         PLANES * n * row if hard else 0,
         LINE,
         2 * LINE,

@@ -69,8 +69,8 @@ def adjoint(matrix: Matrix, g: Any, x: Any, form: Form) -> Any:
 
 def call(form: Form, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
     plan = plan_for(form, a, b, c, where, d)
-    compiled(plan.dtype, plan.many)
-    return call_solve(kernel_name(plan.dtype, plan.many), plan, form, a, b, c, d, where)
+    compiled(plan.dtype, plan.kernel)
+    return call_solve(kernel_name(plan.dtype, plan.kernel), plan, form, a, b, c, d, where)
 
 
 def call_long(form: Form, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
@@ -88,10 +88,10 @@ def call_solve(kernel: str, plan: Job, form: Form, a: Any, b: Any, c: Any, d: An
 
 def call_adjoint(form: Form, a: Any, b: Any, c: Any, g: Any, x: Any, where: Any = None) -> Any:
     plan = plan_for(form._replace(transpose=not form.transpose), a, b, c, where, g)
-    compiled_adjoint(plan.dtype)
+    compiled_adjoint(plan.dtype, plan.kernel)
     operands = {J.A: a, J.B: b, J.C: c, J.D: g, J.SOLUTION: x, J.WHERE: where}
     results = dict.fromkeys([J.X, *(J.GRADIENTS + k for k in range(3))], jax.typeof(x))
-    return custom_call(adjoint_name(plan.dtype), plan, operands, results)
+    return custom_call(adjoint_name(plan.dtype, plan.kernel), plan, operands, results)
 
 
 def plan_for(form: Form, a: Any, b: Any, c: Any, where: Any, d: Any) -> Job:
