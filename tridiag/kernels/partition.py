@@ -51,7 +51,7 @@ from tridiag.kernels.plan import (
 from tridiag.kernels.separators import KEPT, SOLVE_ENDS, SOLVE_SEPARATORS, separator_error
 from tridiag.kernels.sequential import FIND_ZERO_PIVOT, NO_MEMORY, SOLVE_SEQUENTIALLY, fill_nan
 from tridiag.kernels.thomas import field, offset
-from tridiag.kernels.vector import LINE, OPTIONS, definition
+from tridiag.kernels.vector import LINE, ONCE, OPTIONS, definition
 
 MOST_ROWS, FEWEST_ROWS = 1016, 128  # of a chunk: with all fields of the former a block of lanes fits in a core's L2
 BLOCKS_AT_LEAST = 16
@@ -66,7 +66,7 @@ STOP = -(2**40)  # the counter of a job that cannot go on
 # ------------------------------------------------------------------------------------------------ blocks
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def reduce_block_plain(zero, plan, room, block):
     """The first pass over a block; what it found."""
     rows, row = word(plan + P.HEIGHT), bytes_of_row(zero, ())
@@ -90,7 +90,7 @@ def reduce_block_plain(zero, plan, room, block):
     return unsure | found & K.UNSURE | K.TOP_FEELS
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def reduce_block_pivoted(zero, plan, room, block):
     rows, row = word(plan + P.HEIGHT), bytes_of_row(zero, ())
     kept, stride = place(zero, plan, P.LEFT, block * lanes_of(zero, ())), word(plan + P.BLOCKS) * row
@@ -107,11 +107,11 @@ def reduce_block_pivoted(zero, plan, room, block):
         K.ADOPT_PIVOTED(zero, (kept, stride, room))
     else:
         found = K.REDUCE_PIVOTED(zero, (plan, block, 0, top, rows, kept, stride))
-    set_word(told(zero, plan, block) + P.NEAR, near)
+    set_word(told(zero, (plan, block)) + P.NEAR, near)
     return found & K.UNSURE | (0 if near else K.TOP_FEELS)
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def solve_block_plain(zero, plan, room, block):
     """The second pass over a block; whether it has the certificate."""
     unsure = K.ELIMINATE(zero, (plan, block, room))
@@ -119,7 +119,7 @@ def solve_block_plain(zero, plan, room, block):
     return not unsure
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def solve_block_pivoted(zero, plan, room, block):
     """... with pivoting; whether it is finite. Its bad rows are listed."""
     K.ELIMINATE_PIVOTED(zero, (plan, block, room))
@@ -131,10 +131,10 @@ def solve_block_pivoted(zero, plan, room, block):
     return True
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def copy_rows(zero, plan, first, last):
     """Rows of a, b, c and d to their copies: contiguous, rows that are taken out being of the identity."""
-    side = bytes_of(zero)
+    side = bytes_of(zero, ())
     for operand in (P.A, P.B, P.C, P.D):
         target = word(plan + P.COPY + operand)
         if target != 0:
@@ -142,10 +142,10 @@ def copy_rows(zero, plan, first, last):
                 store(target + i * side, cut(zero, plan, operand, i))
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def store_rows(zero, plan, first, last):
     """Rows of the solution to where they belong; those that are taken out are zero."""
-    source, stride = word(plan + P.COPY + P.X), bytes_of(zero)
+    source, stride = word(plan + P.COPY + P.X), bytes_of(zero, ())
     if source == 0:
         source, stride = word(plan + P.ADDRESS + P.X), word(plan + P.STRIDE + P.X)
     for i in range(first, last):
@@ -191,12 +191,12 @@ WORK_ON = STEPS.add_step(work_on)
 # ------------------------------------------------------------------------------------------------ phases
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def room_size(zero, rows):
     """Bytes that any phase needs for one block with so many rows in a chunk."""
     row, lanes = bytes_of_row(zero, ()), lanes_of(zero, ())
-    windows = R.corrected_size(zero, WINDOWS[-1]) + WINDOWS[-1] * lanes * bytes_of(zero)
-    return max(R.corrected_size(zero, rows) + rows * 8, windows) // row * row + 2 * row
+    windows = R.corrected_size(zero, (WINDOWS[-1],)) + WINDOWS[-1] * lanes * bytes_of(zero, ())
+    return max(R.corrected_size(zero, (rows,)) + rows * 8, windows) // row * row + 2 * row
 
 
 @njit(**OPTIONS)
@@ -306,7 +306,7 @@ def solve_with_pivoting(zero, plan, helpers):
 SOLVE_PLAINLY, SOLVE_WITH_PIVOTING = STEPS.add_step(solve_plainly), STEPS.add_step(solve_with_pivoting)
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def solve_in_chunks(zero, plan, constants, helpers):
     """One system whose operands the sweeps can read; returns its status."""
     promise, solved = word(plan + P.PROMISE), False
@@ -363,14 +363,14 @@ def wants_copy(zero, plan, operand):
         return False
     stride = word(plan + P.STRIDE + operand)
     if operand == P.X:
-        return stride != bytes_of(zero)
-    return word(plan + P.MASKED) != 0 or (stride != 0 and stride != bytes_of(zero))
+        return stride != bytes_of(zero, ())
+    return word(plan + P.MASKED) != 0 or (stride != 0 and stride != bytes_of(zero, ()))
 
 
 @njit(**OPTIONS)
 def copy_operands(zero, plan, helpers):
     """Copies of operands in place of those that are wanted so; the address of their memory, or 0."""
-    size, memory, count = word(plan + P.ROWS) * bytes_of(zero), 0, 0
+    size, memory, count = word(plan + P.ROWS) * bytes_of(zero, ()), 0, 0
     for operand in range(P.A, P.X + 1, 8):
         count += wants_copy(zero, plan, operand)
     if count > 0:
@@ -388,14 +388,14 @@ def copy_operands(zero, plan, helpers):
     for operand in range(P.A, P.X + 1, 8):
         if word(plan + P.COPY + operand):
             set_word(plan + P.ADDRESS + operand, word(plan + P.COPY + operand))
-            set_word(plan + P.STRIDE + operand, bytes_of(zero))
+            set_word(plan + P.STRIDE + operand, bytes_of(zero, ()))
     return memory
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def aim(zero, plan, constants):
     """Tell the sweeps where operands lie. One number for all rows is written where each lane has its line."""
-    side, lane = bytes_of(zero), word(plan + P.HEIGHT) * bytes_of(zero)
+    side, lane = bytes_of(zero, ()), word(plan + P.HEIGHT) * bytes_of(zero, ())
     for k in (P.A, P.B, P.C, P.D, P.X):
         address, stride = word(plan + P.ADDRESS + k), word(plan + P.STRIDE + k)
         set_word(plan + P.STEP + k, stride != 0)
@@ -404,11 +404,11 @@ def aim(zero, plan, constants):
             lines = constants + k // 8 * (lanes_of(zero, ()) * lane + LINE)
             set_word(plan + P.LINES + k, lines)
             for j in range(lanes_of(zero, ())):
-                for i in range(line_height(zero)):
+                for i in range(line_height(zero, ())):
                     store(lines + j * lane + i * side, load(address, zero))
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def find(zero, plan, job, matrix, side):
     """Where the operands of one system lie; those of the transposed matrix come from other rows."""
     axes, right_axes = field(job, J.MATRIX_AXES), J.AXES + J.AXIS_WORDS * field(job, J.MATRIX_AXES)
@@ -429,15 +429,15 @@ def find(zero, plan, job, matrix, side):
 # ------------------------------------------------------------------------------------------------ all systems
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def chunk_rows_for(zero, n):
     """The rows of a chunk: few enough for the cache and for some blocks, and few rows left that are in no chunk."""
-    lanes, height = lanes_of(zero, ()), line_height(zero)
+    lanes, height = lanes_of(zero, ()), line_height(zero, ())
     most = min(MOST_ROWS // parts_of(zero, ()), n // (BLOCKS_AT_LEAST * lanes))
     most = max(FEWEST_ROWS, most // height * height)
     best = most
     for rows in range(most, max(FEWEST_ROWS, most * 3 // 4) - 1, -height):
-        if rows * bytes_of(zero) % 1024 != 0 and (n - 2) % (rows * lanes) < (n - 2) % (best * lanes):
+        if rows * bytes_of(zero, ()) % 1024 != 0 and (n - 2) % (rows * lanes) < (n - 2) % (best * lanes):
             best = rows
     return best
 
@@ -445,7 +445,7 @@ def chunk_rows_for(zero, n):
 @njit(**OPTIONS)
 def hire(zero, job, helpers):
     """The memory for one system at a time, in one piece; the address of its plan and that of the constants."""
-    n, lanes, row, side = field(job, J.ROWS), lanes_of(zero, ()), bytes_of_row(zero, ()), bytes_of(zero)
+    n, lanes, row, side = field(job, J.ROWS), lanes_of(zero, ()), bytes_of_row(zero, ()), bytes_of(zero, ())
     rows = chunk_rows_for(zero, n)
     blocks = max(0, n - 2) // (rows * lanes)
     tail, room = n - 1 - blocks * lanes * rows, room_size(zero, rows)

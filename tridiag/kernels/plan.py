@@ -12,7 +12,7 @@ from numba.extending import overload
 from tridiag.kernels.memory import load, set_word, store, word
 from tridiag.kernels.moves import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.steps import Steps
-from tridiag.kernels.vector import LINE, OPTIONS, entry, unit
+from tridiag.kernels.vector import LINE, ONCE, OPTIONS, Code, Value, emitted, entry, unit
 
 # The words, byte offsets. Of a phase: the first is the counter from which threads claim blocks.
 NEXT, THREADS, PHASE, FAILED, RUN, ROOMS, ROOM_SIZE = range(0, 56, 8)
@@ -101,21 +101,14 @@ def _quotient(x, y):
     return smith
 
 
-@njit(**OPTIONS)
-def bytes_of(zero):
-    return bytes_of_real(zero, ()) * parts_of(zero, ())
-
-
-@njit(**OPTIONS)
-def line_height(zero):
-    """The rows of a cache line."""
-    return lanes_of(zero, ()) // parts_of(zero, ())
+bytes_of = emitted(lambda code: code.integer(code.parts * code.size_of_real))
+line_height = emitted(lambda code: code.integer(code.lanes // code.parts))  # rows of a cache line
 
 
 # ------------------------------------------------------------------------------------------------ rows of the system
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def entry_of(zero, plan, operand, i):
     return load(word(plan + ADDRESS + operand) + i * word(plan + STRIDE + operand), zero)
 
@@ -165,9 +158,7 @@ def row_residual(zero, row, right, before, here, after):
 # ------------------------------------------------------------------------------------------------ the plan's memory
 
 
-@njit(**OPTIONS)
-def chunk_count(zero, plan):
-    return word(plan + BLOCKS) * lanes_of(zero, ())
+chunk_count = emitted(lambda code, plan: code.word(plan + BLOCKS) * code.lanes)
 
 
 @njit(**OPTIONS)
@@ -196,11 +187,10 @@ def put_lane(zero, at, value):
         store(at + LINE, value.imag)
 
 
-@njit(**OPTIONS)
-def told(zero, plan, block):
+@emitted
+def told(code: Code, plan: Value, block: Value) -> Value:
     """The address of what is told of a block."""
-    planes = EACH * word(plan + BLOCKS) * bytes_of_row(zero, ())
-    return word(plan + PLANES) + planes + block * TOLD
+    return code.word(plan + PLANES) + code.word(plan + BLOCKS) * (EACH * code.row) + block * TOLD
 
 
 @njit(**OPTIONS)

@@ -29,26 +29,26 @@ from tridiag.kernels.plan import (
     told,
 )
 from tridiag.kernels.sequential import column, row_of
-from tridiag.kernels.vector import OPTIONS, unit
+from tridiag.kernels.vector import ONCE, OPTIONS, Code, Value, emitted, unit
 
 KEPT = 5  # numbers for each unknown: three of its pivot row, its right side, the unknown
 
 
-@njit(**OPTIONS)
-def unknown(zero, plan, i):
+@emitted
+def unknown(code: Code, plan: Value, i: Value) -> Value:
     """The address of what is kept for an unknown."""
-    return word(plan + P.REDUCED) + i * KEPT * bytes_of(zero)
+    return code.word(plan + P.REDUCED) + i * (KEPT * code.parts * code.size_of_real)
 
 
 @njit(**OPTIONS)
 def value_of(zero, plan, i):
-    return load(unknown(zero, plan, i) + (KEPT - 1) * bytes_of(zero), zero)
+    return load(unknown(zero, (plan, i)) + (KEPT - 1) * bytes_of(zero, ()), zero)
 
 
 @njit(**OPTIONS)
 def keep_row(zero, plan, i, pivot, q1, q2, q3, q):
     """The pivot row of an unknown, divided."""
-    at, side, inverse = unknown(zero, plan, i), bytes_of(zero), quotient(unit(zero), pivot)
+    at, side, inverse = unknown(zero, (plan, i)), bytes_of(zero, ()), quotient(unit(zero), pivot)
     store(at, q1 * inverse)
     store(at + side, q2 * inverse)
     store(at + 2 * side, q3 * inverse)
@@ -57,7 +57,7 @@ def keep_row(zero, plan, i, pivot, q1, q2, q3, q):
 
 @njit(**OPTIONS)
 def substituted(zero, plan, i, x1, x2, x3):
-    at, side = unknown(zero, plan, i), bytes_of(zero)
+    at, side = unknown(zero, (plan, i)), bytes_of(zero, ())
     q1, q2, q3, q = load(at, zero), load(at + side, zero), load(at + 2 * side, zero), load(at + 3 * side, zero)
     x = q - q1 * x1 - q2 * x2 - q3 * x3
     store(at + (KEPT - 1) * side, x)
@@ -70,10 +70,10 @@ def doubtful(zero, pivot, operands):
     return not pivot > operands * limits(zero)[1]
 
 
-@njit(**OPTIONS)
-def lone_row(zero, plan, i):
+@emitted
+def lone_row(code: Code, plan: Value, i: Value) -> Value:
     """The row of the system that is the i-th of those in no chunk: the first, then the last ones."""
-    return 0 if i == 0 else chunk_count(zero, plan) * word(plan + P.HEIGHT) + i
+    return code.pick(i == 0, i, code.word(plan + P.BLOCKS) * code.lanes * code.word(plan + P.HEIGHT) + i)
 
 
 # ------------------------------------------------------------------------------------------------ plain
@@ -85,7 +85,7 @@ def separator_row(zero, plan, i):
 
     x before is l0 + l1 z[i-1] + l2 z[i], x behind is f0 + f1 z[i] + f2 z[i+1].
     """
-    count, one = chunk_count(zero, plan), unit(zero)
+    count, one = chunk_count(zero, (plan,)), unit(zero)
     below, above = (zero, one, zero), (zero, zero, one)
     if 0 < i <= count:
         k = i - 1
@@ -93,7 +93,7 @@ def separator_row(zero, plan, i):
         c, d = get(zero, plan, P.SEPARATOR + 2, k), get(zero, plan, P.SEPARATOR + 3, k)
         below = get(zero, plan, P.LAST, k), get(zero, plan, P.LAST_BEFORE, k), -get(zero, plan, P.LAST_OWN, k)
     else:
-        row = lone_row(zero, plan, max(0, i - count))
+        row = lone_row(zero, (plan, max(0, i - count)))
         a, b, c = row_of(zero, plan, row)
         d = cut(zero, plan, P.D, row)
     if i < count:
@@ -104,7 +104,7 @@ def separator_row(zero, plan, i):
 @njit(**OPTIONS)
 def solve_separators(zero, plan):
     """The separators, the first row and the last ones, by plain elimination."""
-    count = chunk_count(zero, plan)
+    count = chunk_count(zero, (plan,))
     rows, doubt, carried, y = 1 + count + word(plan + P.TAIL), False, zero, zero
     for i in range(rows):
         a, b, c, d, below, above = separator_row(zero, plan, i)
@@ -123,15 +123,15 @@ def solve_separators(zero, plan):
         if 0 < i <= count:
             put(zero, plan, P.OWN, i - 1, x)
         if i == 0 or i > count:
-            set_solution(zero, plan, lone_row(zero, plan, max(0, i - count)), x)
+            set_solution(zero, plan, lone_row(zero, (plan, max(0, i - count))), x)
     if doubt:
         set_word(plan + P.DOUBT, 1)
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def separator_error(zero, plan):
     """The largest componentwise residual of the rows that are in no chunk, and of the separators."""
-    count, worst = chunk_count(zero, plan), 0.0
+    count, worst = chunk_count(zero, (plan,)), 0.0
     rows = 1 + count + word(plan + P.TAIL)
     for i in range(rows):
         a, b, c, d, _, _ = separator_row(zero, plan, i)
@@ -152,7 +152,7 @@ def separator_error(zero, plan):
 # The unknowns: the first row, the first and the last of every chunk, the last rows.
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def chunk_rows(zero, plan, chunk):
     """The two rows (x_before, x_first, x_last, x_after | right side) that the elimination of a chunk has left."""
     one = (
@@ -169,7 +169,7 @@ def chunk_rows(zero, plan, chunk):
     return one, two
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def rest_of(zero, plan, chunk, last, after):
     """The residuals of the two rows. Where ends were read alone the second is (x_last, x_after), at another scale."""
     c0, c1, first = (
@@ -182,7 +182,7 @@ def rest_of(zero, plan, chunk, last, after):
         get(zero, plan, P.REST + 4, chunk),
         get(zero, plan, P.REST + 5, chunk),
     )
-    if not word(told(zero, plan, chunk // lanes_of(zero, ())) + P.NEAR):
+    if not word(told(zero, (plan, chunk // lanes_of(zero, ()))) + P.NEAR):
         return first, second
     if size(c0) + size(c1) > size(e0) + size(e1):
         first, second, e0, e1 = second, first, c0, c1
@@ -199,7 +199,7 @@ def without(row, multiplier, pivot):
     )  # fmt: skip
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def eliminate_chunk(zero, plan, chunk, carried):
     """The columns of x_before and x_first. The row carried on, in x_last and x_after, and whether there is doubt."""
     pivot = carried[0], carried[1], zero, zero, carried[2]
@@ -225,7 +225,7 @@ def eliminate_chunk(zero, plan, chunk, carried):
 @njit(**OPTIONS)
 def lone_residual(zero, plan, i):
     """r of a row in no chunk, and its componentwise residual."""
-    row = lone_row(zero, plan, i)
+    row = lone_row(zero, (plan, i))
     before = solution(zero, plan, row - 1) if row > 0 else zero
     after = solution(zero, plan, row + 1) if row < word(plan + P.ROWS) - 1 else zero
     right = cut(zero, plan, P.D, row)
@@ -235,20 +235,22 @@ def lone_residual(zero, plan, i):
 @njit(**OPTIONS)
 def lone_right(zero, plan, i):
     """The right side of a row in no chunk, or its residual."""
-    return lone_residual(zero, plan, i)[0] if word(plan + P.REFINING) else cut(zero, plan, P.D, lone_row(zero, plan, i))
+    return (
+        lone_residual(zero, plan, i)[0] if word(plan + P.REFINING) else cut(zero, plan, P.D, lone_row(zero, (plan, i)))
+    )
 
 
 @njit(**OPTIONS)
 def solve_ends(zero, plan):
     """The ends of all chunks and the rows in none, or their corrections; whether all are finite."""
-    count, tail, doubt = chunk_count(zero, plan), word(plan + P.TAIL), False
+    count, tail, doubt = chunk_count(zero, (plan,)), word(plan + P.TAIL), False
     _, b, c = row_of(zero, plan, 0 * tail)
     carried = b, c, lone_right(zero, plan, 0 * tail)
     for chunk in range(count):
         carried, found = eliminate_chunk(zero, plan, chunk, carried)
         doubt = doubt or found
     for i in range(1, tail + 1):
-        row = lone_row(zero, plan, i)
+        row = lone_row(zero, (plan, i))
         a, b, c = row_of(zero, plan, row)
         carried, pivot = column(zero, plan, carried, row, lone_right(zero, plan, i), word(plan + P.PROMISE))
         doubt = doubt or doubtful(zero, size(carried[0]) + size(carried[1]), size(a) + size(b) + size(c))
@@ -259,16 +261,16 @@ def solve_ends(zero, plan):
     return substitute_ends(zero, plan)
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def substitute_ends(zero, plan):
     x1, x2, x3, finite = zero, zero, zero, True
-    count, bar = chunk_count(zero, plan), VANISHED * limits(zero)[0]
+    count, bar = chunk_count(zero, (plan,)), VANISHED * limits(zero)[0]
     for i in range(2 * count + word(plan + P.TAIL), -1, -1):
         x1, x2, x3 = substituted(zero, plan, i, x1, x2, x3), x1, x2
         finite = finite and x1 - x1 == zero
         tell_chunks(zero, plan, i, x1)
         if i == 0 or i > 2 * count:
-            row, x = lone_row(zero, plan, max(0, i - 2 * count)), x1
+            row, x = lone_row(zero, (plan, max(0, i - 2 * count))), x1
             if word(plan + P.REFINING):
                 old = solution(zero, plan, row)
                 x = zero if size(old + x1) <= bar * size(old) else old + x1
@@ -276,10 +278,10 @@ def substitute_ends(zero, plan):
     return finite
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def tell_chunks(zero, plan, i, x):
     """An unknown to the chunks that it is in or beside."""
-    count, chunk = chunk_count(zero, plan), (i - 1) // 2
+    count, chunk = chunk_count(zero, (plan,)), (i - 1) // 2
     inside, beside, neighbour = (P.TOP, P.BELOW, chunk - 1) if i % 2 else (P.BOTTOM, P.ABOVE, chunk + 1)
     if 0 < i <= 2 * count:
         put(zero, plan, inside, chunk, x)

@@ -26,7 +26,7 @@ from tridiag.kernels.plan import (
     size,
     solution,
 )
-from tridiag.kernels.vector import OPTIONS, unit
+from tridiag.kernels.vector import ONCE, OPTIONS, unit
 
 KEPT_EVERY = 512  # rows
 KEPT = 4  # numbers: the carried row, its right side, the right side of the next row
@@ -59,7 +59,7 @@ def column(zero, plan, carried, i, right, pivoting):
     return carried, row
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def certified(zero, pivot, b):
     """`tridiag.elimination.certify`."""
     eps, _, tiny = limits(zero)
@@ -72,7 +72,7 @@ def forward(zero, plan, source, stride, kept, pivoting, certify):
 
     ``certify``: or UNSURE at the first row without certificate.
     """
-    n, side = word(plan + P.ROWS), bytes_of(zero)
+    n, side = word(plan + P.ROWS), bytes_of(zero, ())
     carried = cut(zero, plan, P.B, 0 * n), cut(zero, plan, P.C, 0 * n), right_of(zero, plan, source, stride, 0 * n)
     for i in range(1, n + 1):
         right = right_of(zero, plan, source, stride, i) if i < n else zero
@@ -94,7 +94,7 @@ def forward(zero, plan, source, stride, kept, pivoting, certify):
 @njit(**OPTIONS)
 def backward(zero, plan, source, stride, kept, pivoting, target, target_stride):
     """x from the states kept; it may replace the right side. False where there is no memory."""
-    n, side = word(plan + P.ROWS), bytes_of(zero)
+    n, side = word(plan + P.ROWS), bytes_of(zero, ())
     rows = malloc(types.uint64(KEPT_EVERY * KEPT * side))
     if rows == 0:
         return False
@@ -137,7 +137,7 @@ def fill_nan(zero, plan):
 @njit(**OPTIONS)
 def residual(zero, plan, rest):
     """d - A x where it is more than rounding, to ``rest``; the componentwise backward error."""
-    n, side, leave, worst = word(plan + P.ROWS), bytes_of(zero), LEAVE_BELOW * limits(zero)[0], 0.0
+    n, side, leave, worst = word(plan + P.ROWS), bytes_of(zero, ()), LEAVE_BELOW * limits(zero)[0], 0.0
     before, here = zero, solution(zero, plan, 0 * n)
     for i in range(n):
         after = solution(zero, plan, i + 1) if i < n - 1 else zero
@@ -149,10 +149,15 @@ def residual(zero, plan, rest):
     return worst
 
 
-@njit(**OPTIONS)
+@njit(**ONCE)
 def refine(zero, plan, kept):
     """x improved while its componentwise residual exceeds the bar; the best iterate is kept."""
-    n, side, x, step = word(plan + P.ROWS), bytes_of(zero), word(plan + P.ADDRESS + P.X), word(plan + P.STRIDE + P.X)
+    n, side, x, step = (
+        word(plan + P.ROWS),
+        bytes_of(zero, ()),
+        word(plan + P.ADDRESS + P.X),
+        word(plan + P.STRIDE + P.X),
+    )
     bar, vanished = REFINE_ABOVE * limits(zero)[0], VANISHED * limits(zero)[0]
     rest = malloc(types.uint64(2 * n * side))
     if rest == 0:
@@ -180,7 +185,7 @@ def refine(zero, plan, kept):
 @njit(**OPTIONS)
 def solve_sequentially(zero, plan):
     """One system under any promise, whose right side is not the solution's memory under "auto". Returns its status."""
-    n, side, promise = word(plan + P.ROWS), bytes_of(zero), word(plan + P.PROMISE)
+    n, side, promise = word(plan + P.ROWS), bytes_of(zero, ()), word(plan + P.PROMISE)
     right, right_step = word(plan + P.ADDRESS + P.D), word(plan + P.STRIDE + P.D)
     x, step = word(plan + P.ADDRESS + P.X), word(plan + P.STRIDE + P.X)
     kept = malloc(types.uint64(((n - 1) // KEPT_EVERY + 1) * KEPT * side))
