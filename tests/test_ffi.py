@@ -19,8 +19,8 @@ NOT_ANSWERED = -1
 
 def answer(api: np.ndarray | None) -> list[int]:
     """What a handler answers to XLA's question for its version, from an XLA that tells its own or none."""
-    numba_thomas.compiled("float64", False)
-    xla.target(numba_thomas.kernel_name("float64", False))
+    numba_thomas.compiled("float64", "own")
+    xla.target(numba_thomas.kernel_name("float64", "own"))
     handler = xla._alive[f"tridiag_thomas_own_float64_{xla.source_hash():x}"]
     metadata = np.full(5, NOT_ANSWERED, np.int64)  # its size, that of the version, an extension, the version, traits
     extension = np.array([32, 1, 0, metadata.ctypes.data], np.int64)  # size, kind, the next one

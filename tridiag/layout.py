@@ -48,7 +48,8 @@ def contiguous(shape: Shape, itemsize: int) -> Shape:
 class Job(NamedTuple):
     """The words of a job, its pointers still zero; the number of helper threads; the matrix axes in kernel order.
 
-    ``kernel``: which one is called, "own", "many" (for factors and many right sides a matrix) or "cyclic".
+    ``kernel``: which one is called: "own", "exchanging" (partial pivoting throughout), "many" (factors and many right
+    sides a matrix) or "cyclic".
     """
 
     words: Any
@@ -167,5 +168,6 @@ def make_job(form: Form, shapes: Any, strides: Any, dtype: np.dtype[Any], flags:
     for k, (length, steps) in enumerate([*matrices, *right_sides]):
         words[J.AXES + J.AXIS_WORDS * k : J.AXES + J.AXIS_WORDS * (k + 1)] = (length, *steps)
     words.flags.writeable = False
-    kernel = "cyclic" if form.periodic else "many" if sides != 1 or flags & J.FACTORED else "own"
+    kernel = "many" if sides != 1 or flags & J.FACTORED else "exchanging" if form.pivoting is True else "own"
+    kernel = "cyclic" if form.periodic else kernel
     return Job(words, min(helpers, max(0, runs * chunks - 1)), tuple(order), kernel, dtype.name)

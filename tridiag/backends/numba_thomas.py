@@ -52,7 +52,7 @@ def compiled(dtype: str, kind: str) -> Kernel:
             return cyclic.build(dtype)
         from tridiag.kernels import thomas
 
-        return thomas.build(dtype, kind == "many")
+        return thomas.build(dtype, kind)
 
     return obtain(kernel_name(dtype, kind), build)
 

@@ -547,7 +547,7 @@ def backward_rows(zero, worker, at, step, carry, first, last):
 
 
 @njit(**OPTIONS)
-def solve_exchanging(zero, job, worker, first, used, follows):
+def exchange_group(zero, job, worker, first, used, follows):
     """Systems with a matrix and one right side each, with partial pivoting."""
     lanes, row, n, good = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + GOOD)
     aim_next(zero, job, worker, first, used, follows)
@@ -661,8 +661,9 @@ def solution_beside(zero, worker):
 
 @njit(**OPTIONS)
 def past_caches(zero, job):
-    """Whether a solution goes straight to memory: large, in whole lines, and not in place of what was just read."""
-    return begins_lines(zero, job) and field(job, J.FLAGS) & J.LARGE and field(job, J.D) != field(job, J.X)
+    """Whether a solution goes straight to memory: large, in whole lines, not in place of d, and read by nobody yet."""
+    fresh = field(job, J.D) != field(job, J.X) and field(job, J.AFTER) == 0
+    return fresh and field(job, J.FLAGS) & J.LARGE and begins_lines(zero, job)
 
 
 @njit(**OPTIONS)
@@ -682,8 +683,8 @@ def sweep_down_beside(zero, job, worker, groups):
     return True
 
 
-@njit(**OPTIONS)
-def exchange_groups(zero, job, worker, first, groups):
+@njit(**ONCE)
+def exchange_beside(zero, job, worker, first, groups):
     """The same with partial pivoting."""
     lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
     step, good, carry = 4 * row * groups, word(worker + GOOD), word(worker + CARRY)
@@ -695,7 +696,7 @@ def exchange_groups(zero, job, worker, first, groups):
         sure &= CLOSE_EXCHANGE(zero, end)
     if sure != every:
         for group in range(groups):
-            solve_exchanging(zero, job, worker, first + group * lanes, lanes, False)
+            exchange_group(zero, job, worker, first + group * lanes, lanes, False)
         return
     words = (y + step, step, groups, *solution_beside(zero, worker), carry, n)
     if past_caches(zero, job):
@@ -720,30 +721,18 @@ def begins_lines(zero, job):
 
 
 @njit(**OPTIONS)
-def solve_one(zero, job, worker, first, used, follows):
-    """One group of systems, under the promise of the job."""
-    if exchanges(job):
-        solve_exchanging(zero, job, worker, first, used, follows)
-    else:
-        solve_group(zero, job, worker, first, used, follows)
-
-
-@njit(**OPTIONS)
 def exchanges(job):
     """Whether all systems are solved with partial pivoting."""
     return field(job, J.PROMISE) == J.PIVOTED
 
 
-@njit(**ONCE)
-def solve_tile(zero, job, worker, tile, follows):
-    """One group, or the groups of a stretch of systems that lie side by side; the first and the last may be partial."""
+@njit(**OPTIONS)
+def extent(zero, job, tile):
+    """The systems low <= k < high of a tile; from ``whole`` on, before ``rest``, they are whole groups side by side."""
     lanes, width, beside = lanes_of(zero, ()), field(job, J.LANES), field(job, J.BESIDE)
     if beside == 0:
         first = tile * width
-        count = min(width, field(job, J.MATRICES) - first)
-        solve_one(zero, job, worker, first, count, follows)
-        report(job, first, count)
-        return
+        return first, first, first, min(first + width, field(job, J.MATRICES))
     shift = 0
     if begins_lines(zero, job):
         shift = field(job, J.X) % LINE // (bytes_of_real(zero, ()) * parts_of(zero, ()))
@@ -752,18 +741,39 @@ def solve_tile(zero, job, worker, tile, follows):
     low, high = max(0, place - shift), min(beside, place + width - shift)
     whole = min(high, (low + shift + lanes - 1) // lanes * lanes - shift)
     rest = max(whole, whole + (high - whole) // lanes * lanes)
+    return origin + low, origin + whole, origin + rest, origin + high
+
+
+@njit(**ONCE)
+def solve_tile(zero, job, worker, tile, follows):
+    """One group, or the groups of a stretch of systems that lie side by side; the first and the last may be partial."""
+    lanes, (low, whole, rest, high) = lanes_of(zero, ()), extent(zero, job, tile)
     if low < whole:
-        solve_one(zero, job, worker, origin + low, whole - low, False)
+        solve_group(zero, job, worker, low, whole - low, False)
     if field(job, J.FLAGS) & J.MASKED or field(job, J.ROWS) == 0:
         for at in range(whole, rest, lanes):
-            solve_one(zero, job, worker, origin + at, lanes, False)
-    elif whole < rest and exchanges(job):
-        exchange_groups(zero, job, worker, origin + whole, (rest - whole) // lanes)
+            solve_group(zero, job, worker, at, lanes, False)
     elif whole < rest:
-        solve_beside(zero, job, worker, origin + whole, (rest - whole) // lanes)
+        solve_beside(zero, job, worker, whole, (rest - whole) // lanes)
     if rest < high:
-        solve_one(zero, job, worker, origin + rest, high - rest, False)
-    report(job, origin + low, high - low)
+        solve_group(zero, job, worker, rest, high - rest, follows)
+    report(job, low, high - low)
+
+
+@njit(**ONCE)
+def exchange_tile(zero, job, worker, tile, follows):
+    """The same with partial pivoting."""
+    lanes, (low, whole, rest, high) = lanes_of(zero, ()), extent(zero, job, tile)
+    if low < whole:
+        exchange_group(zero, job, worker, low, whole - low, False)
+    if field(job, J.FLAGS) & J.MASKED or field(job, J.ROWS) == 0:
+        for at in range(whole, rest, lanes):
+            exchange_group(zero, job, worker, at, lanes, False)
+    elif whole < rest:
+        exchange_beside(zero, job, worker, whole, (rest - whole) // lanes)
+    if rest < high:
+        exchange_group(zero, job, worker, rest, high - rest, follows)
+    report(job, low, high - low)
 
 
 @njit(**OPTIONS)
@@ -1135,8 +1145,8 @@ def claim(job):
             return item
 
 
-@njit(**OPTIONS)
-def work_own(job, zero):
+@njit(**ONCE)
+def work_tiles(job, zero, solve):
     """Claim items until none is left; called by every thread of a job."""
     worker = hire(zero, job)
     if worker == 0:
@@ -1150,9 +1160,21 @@ def work_own(job, zero):
         if run < 0:
             break
         for tile in range(run * tiles, min(count, (run + 1) * tiles)):
-            solve_tile(zero, job, worker, tile, tile > run * tiles)
+            solve(zero, job, worker, tile, tile > run * tiles)
     flush()
     dismiss(worker)
+
+
+@njit(**OPTIONS)
+def work_own(job, zero):
+    """Systems with a matrix and one right side each."""
+    work_tiles(job, zero, solve_tile)
+
+
+@njit(**OPTIONS)
+def work_exchanging(job, zero):
+    """The same with partial pivoting throughout."""
+    work_tiles(job, zero, exchange_tile)
 
 
 @njit(**OPTIONS)
@@ -1184,7 +1206,12 @@ def work_many(job, zero):
     dismiss(worker)
 
 
-own_task, many_task = c_function(work_own, "tridiag_own"), c_function(work_many, "tridiag_many")
+# A kernel for each, so that a first solve waits for one only.
+TASKS = {
+    "own": c_function(work_own, "tridiag_own"),
+    "exchanging": c_function(work_exchanging, "tridiag_exchanging"),
+    "many": c_function(work_many, "tridiag_many"),
+}
 
 
 @njit(**OPTIONS)
@@ -1212,25 +1239,19 @@ preparation = c_function(prepare_shared, "tridiag_prepare")
 define = definition(MOVES, SWEEPS)
 
 
-def build(dtype: str, many: bool):
-    """The C function void run(job, helpers) for a dtype.
+def build(dtype: str, kernel: str):
+    """The C function void run(job, helpers) of a kernel for a dtype.
 
-    Two kernels, for jobs of one right side a matrix and for all other jobs, so that a first solve waits for one only.
-    They only call C functions, which cannot raise: the code needs nothing of Numba's runtime.
+    It only calls C functions, which cannot raise: the code needs nothing of Numba's runtime.
     """
-    zero = np.zeros((), dtype)[()]
+    zero, task, many = np.zeros((), dtype)[()], TASKS[kernel], kernel == "many"
 
-    def run_own(job, helpers):
+    def run(job, helpers):
         define(zero)
         set_word(job + 8 * J.HELPERS, helpers)
-        set_word(job + 8 * J.TASK, own_task(zero))
+        set_word(job + 8 * J.TASK, task(zero))
+        if many:
+            call(preparation(zero), (job,))
         call(conductor(zero), (job,))
 
-    def run_many(job, helpers):
-        define(zero)
-        set_word(job + 8 * J.HELPERS, helpers)
-        set_word(job + 8 * J.TASK, many_task(zero))
-        call(preparation(zero), (job,))
-        call(conductor(zero), (job,))
-
-    return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run_many if many else run_own)
+    return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)
