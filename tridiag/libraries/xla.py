@@ -17,7 +17,7 @@ from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
 from tridiag.backends import numba_partition
-from tridiag.backends.numba_thomas import compiled, compiled_adjoint, kernel_name
+from tridiag.backends.numba_thomas import adjoint_name, compiled, compiled_adjoint, kernel_name
 from tridiag.kernels import job as J
 from tridiag.kernels import source_hash
 from tridiag.kernels.cache import obtain
