@@ -119,6 +119,36 @@ def test_other_axes_differentiate(backend):
     assert_same_gradients(by(backend, axis=0), lambda *x: dense_solve(*(v.mT for v in x)).mT, turned)
 
 
+@pytest.mark.skipif(not installed("numba"), reason="needs numba, which is not installed")
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize(
+    "options", [{}, {"transpose": True}, {"periodic": True}, {"where": True}, {"axis": 0}], ids=str
+)
+def test_the_backward_pass_in_one_piece(options, dtype, monkeypatch):
+    """`adjoint` of a backend gives what a solve and three products give; where that is differentiated, those are."""
+    from tridiag.backends import numba_thomas
+
+    arguments = systems(20, 9, dtype=dtype, grad=True)
+    if "where" in options:
+        options = {"where": torch.tensor(np.random.default_rng(0).uniform(size=(20, 9)) < 0.7)}
+    calls = []
+    kernel = numba_thomas.adjoint
+    monkeypatch.setattr(numba_thomas, "adjoint", lambda *x: calls.append(x) or kernel(*x))
+
+    def gradients(g, **more):
+        x = tridiag.solve(*arguments, backend="numba_thomas", **options)
+        return torch.autograd.grad(x, arguments, g, **more)
+
+    g = torch.tensor(dominant((3, 20, 9), dtype, seed=1)[3])
+    found, batched = gradients(g[0]), torch.func.vmap(gradients)(g)
+    assert len(calls) == 2
+    apart = [gradients(part, create_graph=True) for part in g]
+    assert len(calls) == 2
+    for k in ALL:
+        torch.testing.assert_close(found[k], apart[0][k], rtol=1e-13, atol=1e-15)
+        torch.testing.assert_close(batched[k], torch.stack([x[k] for x in apart]), rtol=1e-13, atol=1e-15)
+
+
 @on_torch
 def test_hessians_and_jacobians(backend):
     a, b, c, d = systems(N)

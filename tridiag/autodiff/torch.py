@@ -63,9 +63,12 @@ class Solve(torch.autograd.Function):
     def backward(ctx: Any, g: Any) -> Any:
         a, b, c, x, *rest = ctx.saved_tensors
         where, options = (rest[0] if rest else None), ctx.options
-        adjoint = options._replace(form=options.form._replace(transpose=not options.form.transpose), check=False)
-        w = Solve.apply(a, b, c, g.conj(), where, adjoint).conj()
-        grads = matrix_cotangents((a, b, c, where), x, w, options.form, ctx.needs_input_grad)
+        if wanted_at_once((a, b, c), g, options, ctx.needs_input_grad):
+            w, *grads = (v.conj() for v in Adjoint.apply(a, b, c, g.conj(), x, where, options))
+        else:
+            adjoint = options._replace(form=options.form._replace(transpose=not options.form.transpose), check=False)
+            w = Solve.apply(a, b, c, g.conj(), where, adjoint).conj()
+            grads = matrix_cotangents((a, b, c, where), x, w, options.form, ctx.needs_input_grad)
         return *grads, w.sum_to_size(ctx.d_shape) if ctx.needs_input_grad[3] else None, None, None
 
     @staticmethod
@@ -88,6 +91,36 @@ class Solve(torch.autograd.Function):
             shape=(size, *form.shape), matrix_shape=(1 if shared else size, *form.matrix_shape), axis=form.axis + 1
         )
         return Solve.apply(*lifted, options._replace(form=wider)), 0
+
+
+def wanted_at_once(entries: Any, g: Any, options: Options, needed: Any) -> bool:
+    """Whether the backend computes the whole rule in one pass, all of it is asked for, and nobody differentiates it."""
+    alike = all(v.shape == options.form.shape and v.dtype == g.dtype for v in entries)
+    able = options.factors is None and hasattr(options.backend.module(), "adjoint")
+    return able and alike and all(needed[:3]) and not torch.is_grad_enabled()
+
+
+class Adjoint(torch.autograd.Function):
+    """A^-T g and its products with x: the rule of a real matrix, as no entry is shared."""
+
+    @staticmethod
+    def forward(a: Any, b: Any, c: Any, g: Any, x: Any, where: Any, options: Options) -> Any:
+        return options.backend.module().adjoint((a, b, c, where), g, x, options.form)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Nothing is kept: it is not differentiated."""
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
+        *arrays, options = arguments
+        shape = (info.batch_size, *options.form.shape)
+        full = [
+            None if x is None else (x if dim is None else x.movedim(dim, 0)).expand(shape)
+            for x, dim in zip(arrays, in_dims, strict=False)
+        ]
+        wider = options.form._replace(shape=shape, matrix_shape=shape, axis=options.form.axis + 1)
+        return Adjoint.apply(*full, options._replace(form=wider)), (0, 0, 0, 0)
 
 
 def missing(form: Form, where: Any, like: Any) -> tuple[Any, Any]:

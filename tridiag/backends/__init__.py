@@ -7,7 +7,7 @@ Reading the table imports no backend. A backend is the module of its name in thi
     solve(matrix, d, form, out=None, factors=None) -> (x, status)      the solution; see `tridiag.shapes.Form`
     factor(matrix, form) -> factors                                    with the verb "factor"
     slogdet(matrix, form) -> (sign, logabsdet)                         with the verb "slogdet"
-    adjoint(matrix, g, x, form) -> (w, of_a, of_b, of_c)               where it has the backward pass of JAX in one piece
+    adjoint(matrix, g, x, form) -> (w, of_a, of_b, of_c)               where it has the backward pass in one piece
 
 where ``matrix`` is (a, b, c, where), every array lifted to one rank, and ``status`` is None, or for each matrix 0 or 1 +
 the row of the zero pivot.

@@ -91,8 +91,8 @@ def make_plan(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, 
     if right.kind == "c" and dtype.kind != "c":
         form, shapes, strides = in_pairs(form, shapes, strides, dtype.itemsize)
     job = make_job(form, shapes, strides, dtype, flags, workers)
-    address = compiled(job.dtype, job.kernel).address
-    return Plan(job, function(address, job.words, job.helpers, math.prod(form.shape)))
+    kernel = (compiled_adjoint if flags & J.ADJOINT else compiled)(job.dtype, job.kernel)
+    return Plan(job, function(kernel.address, job.words, job.helpers, math.prod(form.shape)))
 
 
 def in_pairs(form: Form, shapes: Extents, strides: Extents, step: int) -> tuple[Form, Extents, Extents]:
@@ -170,7 +170,18 @@ def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
     return job.restore(sign, form), job.restore(logarithm, form)
 
 
-def adjoint(matrix: Matrix, g: Any, x: Any, form: Form) -> tuple[Any, Any, Any, Any]:
-    from tridiag.libraries import xla
+def adjoint(matrix: Matrix, g: Any, x: Any, form: Form) -> tuple[Any, ...]:
+    """The backward pass: w, and the gradients of a, b and c, all of the shape of x."""
+    library = library_of(g)
+    if library == "jax":
+        from tridiag.libraries import xla
 
-    return xla.adjoint(matrix, g, x, form)
+        return xla.adjoint(matrix, g, x, form)
+    results = [x.new_empty(form.shape) if library == "torch" else np.empty(form.shape, x.dtype) for _ in range(4)]
+    w, *gradients = map(view, results)
+    operands, dtype = (*map(view, matrix), view(g), w), w.dtype
+    turned = form._replace(transpose=not form.transpose, overwrite_d=False)
+    plan = plan_for(turned, *extents(operands), (dtype, dtype), J.ADJOINT)
+    status_to_logarithm = (None,) * 4
+    check(plan.call(*operands, *status_to_logarithm, np.ascontiguousarray(view(x)), *gradients))
+    return tuple(results)
