@@ -98,6 +98,7 @@ from tridiag.kernels.vector import LINE, ONCE, OPTIONS, definition, entry, turn,
 A_, B_, C_, WHERE_, D_, X_ = range(6)  # the operands, in the order of a job
 OPERANDS = 6
 BLOCK = 64  # rows eliminated at a time
+ONE_SET = 4096  # addresses that far apart share a set of the innermost cache: its size over its ways
 # what `tridiag.kernels.cyclic` keeps, in rows of lanes: for each row, and beside all rows
 CYCLIC_DEPTH, CYCLIC_STATE = 3, 11
 EARLY = 32  # rows after which a tile is looked at for lanes that may go on
@@ -214,13 +215,16 @@ def straight(zero, job, worker):
     """The rows of a group that the straight sweep may take, first <= i < last.
 
     It knows contiguous rows alone and no masks; another sweep does the rest, and the ends of a transposed matrix, whose
-    bands come from other rows.
+    bands come from other rows. Nor should it read systems that all lie in one set of the innermost cache, which are
+    better copied a band at a time.
     """
     low, high, aims = word(worker + LOW), word(worker + HIGH), word(worker + AIMS)
     if word(worker + WHOLE) == 0:
         return low, low
     for k in (A_, B_, C_, D_, X_):
-        if word(operand_of(zero, aims, k) + KIND) != CONTIGUOUS:
+        operand = operand_of(zero, aims, k)
+        apart = word(operand + TABLE + 8) - word(operand + TABLE)
+        if word(operand + KIND) != CONTIGUOUS or apart % ONE_SET == 0:
             return low, low
     height = QUAD // parts_of(zero, ())
     moved = 1 if field(job, J.FLAGS) & J.TRANSPOSE else 0
