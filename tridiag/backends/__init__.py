@@ -45,21 +45,19 @@ class Problem(NamedTuple):
 
 
 class LongSystems(NamedTuple):
-    """Systems of many rows: at least ``rows``, or where there are few of them so many for each system.
+    """Systems of many rows: at least ``rows``, or of up to ``few`` systems at least ``rows_of_few``.
 
-    Where rows do not lie side by side in memory at least ``rows`` of at most ``apart`` systems.
+    Where rows do not lie side by side in memory at least ``rows`` of up to ``few`` systems.
     """
 
     rows: int
-    rows_each: int
-    apart: int
+    few: int
+    rows_of_few: int
 
     def include(self, problem: Problem) -> bool:
         n, inner = problem.shape[problem.axis], math.prod(problem.shape[problem.axis + 1 :])
-        systems = max(1, math.prod(problem.shape) // max(1, n))
-        if inner == 1:
-            return n >= min(self.rows, self.rows_each * systems)
-        return n >= self.rows and systems <= self.apart
+        few = math.prod(problem.shape) <= self.few * n
+        return n >= (self.rows_of_few if few else self.rows) if inner == 1 else few and n >= self.rows
 
 
 @functools.cache
@@ -131,7 +129,7 @@ ANYWHERE = ("cpu", "cuda", "rocm", "tpu")
 # fmt: off
 _LINES = (
     Backend("numba_thomas", "Thomas and pivoted elimination in tiles of systems, threaded", ("numpy", "torch", "jax"), ("numba",), verbs=ALL, lacks=(("factor", "jax"), ("slogdet", "jax"), ("slogdet", "torch"))),
-    Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch", "jax"), ("numba",), periodic=False, long=LongSystems(50_000, 4_000, 4)),
+    Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch", "jax"), ("numba",), periodic=False, long=LongSystems(40_000, 4, 2_500)),
     Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=ALL),
     Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=ALL),
     Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=ALL),

@@ -31,7 +31,6 @@ FEW_FIELDS, FIELDS = 4, 8
 PIECE = 4  # real numbers of each lane that are read at a time
 ROWS_AHEAD = 16
 OPERANDS = (P.A, P.B, P.C, P.D)
-DOUBTFUL = 0.5  # a number below this power of eps, of what it is the difference of, may stand for zero
 DECAYED, DECAYED_PIVOTED = 1e-4, 1e-2  # eps: a coupling below counts as none; the residuals tell where that was wrong
 LEAST, MOST = 0.75, 1 / el.CANCELLATION  # of the certificate; the latter over eps
 
@@ -289,7 +288,7 @@ def reduce_pivoted(code: Code, *words: Value) -> Value:
     one, two = code.fori(first, last, line, state, step=bands.height)
     write(code, kept, (*one, *two))
     *_, (_, *row, _) = bands.rows(last - bands.height)
-    scale, unsure = sum_of_sizes(code, row) * code.eps**DOUBTFUL, ~code.all_lanes()
+    scale, unsure = sum_of_sizes(code, row) * code.eps**P.DOUBTFUL, ~code.all_lanes()
     for x in (one, two):
         unsure = unsure | (sum_of_sizes(code, x[:4]) <= scale)
     top, bottom = (

@@ -433,8 +433,8 @@ def find(zero, plan, job, matrix, side):
 def chunk_rows_for(zero, n):
     """The rows of a chunk: few enough for the cache and for some blocks, and few rows left that are in no chunk."""
     lanes, height = lanes_of(zero, ()), line_height(zero, ())
-    most = min(MOST_ROWS // parts_of(zero, ()), n // (BLOCKS_AT_LEAST * lanes))
-    most = max(FEWEST_ROWS, most // height * height)
+    most = max(n // (BLOCKS_AT_LEAST * lanes), min(n // lanes, 2 * FEWEST_ROWS))
+    most = max(FEWEST_ROWS, min(MOST_ROWS // parts_of(zero, ()), most) // height * height)
     best = most
     for rows in range(most, max(FEWEST_ROWS, most * 3 // 4) - 1, -height):
         if rows * bytes_of(zero, ()) % 1024 != 0 and (n - 2) % (rows * lanes) < (n - 2) % (best * lanes):

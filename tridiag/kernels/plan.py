@@ -52,14 +52,19 @@ REDUCE_PLAIN, SOLVE_PLAIN, REDUCE_PIVOTED, SOLVE_PIVOTED, REPAIR, FIND_REST, COR
 STEPS = Steps("partition_steps")
 
 
+# A pivot may stand for zero below these parts of the numbers that it is the difference of: powers of eps. Less than a
+# Laplacian leaves of the diagonal of a separator, the inverse of the rows of a chunk, is no doubt in single precision.
+DOUBTFUL, DOUBTFUL_PLAIN = 0.75, 0.25
+
+
 def limits(zero):
-    """eps, its root, and the smallest normal number."""
+    """eps, the smallest normal number, and the limits of doubt of plain and of pivoted elimination."""
 
 
 @overload(limits, jit_options=OPTIONS)
 def _limits(zero):
     info = np.finfo(np.dtype(str(zero)))
-    numbers = float(info.eps), float(info.eps) ** 0.5, float(info.tiny)
+    numbers = float(info.eps), float(info.tiny), DOUBTFUL_PLAIN * float(info.eps) ** 0.5, float(info.eps) ** DOUBTFUL
     return lambda zero: numbers
 
 
@@ -146,7 +151,7 @@ def set_solution(zero, plan, row, value):
 def row_residual(zero, row, right, before, here, after):
     """r of one row (a, b, c), and |r| / (|A| |x| + |d|)."""
     a, b, c = row
-    eps, _, tiny = limits(zero)
+    eps, tiny, _, _ = limits(zero)
     r, scale = right - b * here, size(right) + size(b) * size(here)
     if a != zero:
         r, scale = r - a * before, scale + size(a) * size(before)

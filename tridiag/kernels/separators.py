@@ -67,7 +67,7 @@ def substituted(zero, plan, i, x1, x2, x3):
 @njit(**OPTIONS)
 def doubtful(zero, pivot, operands):
     """Whether a pivot is so little beside the numbers that it is the difference of that the matrix may be singular."""
-    return not pivot > operands * limits(zero)[1]
+    return not pivot > operands * limits(zero)[3]
 
 
 @emitted
@@ -111,7 +111,7 @@ def solve_separators(zero, plan):
         low, diagonal, up = a * below[1], b + a * below[2] + c * above[1], c * above[2]
         pivot, right = diagonal - low * carried, d - a * below[0] - c * above[0] - low * y
         operands = size(b) + size(a * below[2]) + size(c * above[1]) + size(low * carried)
-        doubt = doubt or doubtful(zero, size(pivot), operands)
+        doubt = doubt or not size(pivot) > operands * limits(zero)[2]
         keep_row(zero, plan, i, pivot, up, zero, zero, right)
         inverse = quotient(unit(zero), pivot)
         carried, y = up * inverse, right * inverse

@@ -62,7 +62,7 @@ def column(zero, plan, carried, i, right, pivoting):
 @njit(**ONCE)
 def certified(zero, pivot, b):
     """`tridiag.elimination.certify`."""
-    eps, _, tiny = limits(zero)
+    eps, tiny, _, _ = limits(zero)
     return size(b - pivot) + size(pivot) <= GROWTH * size(b) and size(pivot) > max(CANCELLATION * eps * size(b), tiny)
 
 
