@@ -155,6 +155,16 @@ def test_a_singular_system_is_told_with_its_row(dtype: str, place: int) -> None:
         assert np.isnan(caught.value.x[2]).all() and np.isfinite(caught.value.x[[0, 1, 3]]).all()
 
 
+@pytest.mark.parametrize("pivoting", [True, "auto"])
+def test_a_long_singular_system_is_told_at_once(pivoting: bool | str) -> None:
+    """Which system is singular is asked again after the solve; not in a loop over rows in Python."""
+    b = np.full((2, 3_000_000), 2.0)
+    b[1, 0] = b[1, -1] = 1
+    with pytest.raises(tridiag.SingularSystemError) as caught:
+        tridiag.solve(-1.0, b, -1.0, np.ones(3_000_000), pivoting=pivoting)
+    np.testing.assert_array_equal(caught.value.indices, [[1]])
+
+
 def test_an_odd_zero_diagonal_is_singular() -> None:
     with pytest.raises(tridiag.SingularSystemError):
         tridiag.solve(*zero_diagonal((10_001,)), backend=NAME)

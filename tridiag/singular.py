@@ -7,9 +7,12 @@ from typing import Any
 import numpy as np
 
 from tridiag.arrays import module_of
+from tridiag.backends import installed
 from tridiag.errors import SingularSystemError
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
+
+LONG = 10_000  # rows; beyond, a loop over them in Python would take too long
 
 
 def raise_if_singular(library: str, x: Any, status: Any, matrix: Matrix, form: Form) -> None:
@@ -69,6 +72,10 @@ def exact_status(suspects: np.ndarray[Any, Any], matrix: Matrix, form: Form) -> 
         parts.append(part)
     shape = (int(suspects.sum()), form.n)
     gathered = Form(shape, shape, 1, form.periodic, form.transpose, True)
+    if form.n >= LONG and not form.periodic and installed("numba"):
+        from tridiag.backends import numba_partition
+
+        return numba_partition.find_zero_pivots(tuple(parts), gathered)
     with np.errstate(all="ignore"):
         status: np.ndarray[Any, Any] = eager.eliminate(ops, tuple(parts), gathered, True).status
     return status

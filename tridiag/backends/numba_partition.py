@@ -78,3 +78,11 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: None = N
     operands = *matrix, d, x
     call = call_for(form, *extents(operands), (matrix[1].dtype, d.dtype))
     return x, None if check(call(*operands)) else REGULAR
+
+
+def find_zero_pivots(matrix: Matrix, form: Form) -> np.ndarray[Any, Any]:
+    """For each matrix (count, n) 0, or 1 + the row of the first zero pivot of elimination with partial pivoting."""
+    dtype, status = matrix[1].dtype, np.zeros(form.matrices, np.int32)
+    operands = *matrix, np.broadcast_to(np.zeros((), dtype), form.shape), np.empty(form.shape, dtype)
+    check(call_for(form, *extents(operands), (dtype, dtype))(*operands, status))
+    return status

@@ -288,7 +288,7 @@ def reduce_pivoted(code: Code, *words: Value) -> Value:
     one, two = code.fori(first, last, line, state, step=bands.height)
     write(code, kept, (*one, *two))
     *_, (_, *row, _) = bands.rows(last - bands.height)
-    scale, unsure = sum_of_sizes(code, row) * code.eps**P.DOUBTFUL, ~code.all_lanes()
+    scale, unsure = sum_of_sizes(code, row) * P.doubt_below(code.eps), ~code.all_lanes()
     for x in (one, two):
         unsure = unsure | (sum_of_sizes(code, x[:4]) <= scale)
     top, bottom = (

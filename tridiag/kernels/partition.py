@@ -32,6 +32,7 @@ from tridiag.kernels.memory import (
     free,
     load,
     malloc,
+    set_half_word,
     set_word,
     start,
     store,
@@ -493,6 +494,8 @@ def serve(job, zero):
             set_word(job, STOP)
         elif status != 0:
             set_word(job + 8 * J.BROKEN, 1)
+            if field(job, J.STATUS) != 0:
+                set_half_word(field(job, J.STATUS) + 4 * (item // count), types.int32(status))
     if memory != 0:
         free(memory)
 

@@ -52,9 +52,15 @@ REDUCE_PLAIN, SOLVE_PLAIN, REDUCE_PIVOTED, SOLVE_PIVOTED, REPAIR, FIND_REST, COR
 STEPS = Steps("partition_steps")
 
 
-# A pivot may stand for zero below these parts of the numbers that it is the difference of: powers of eps. Less than a
-# Laplacian leaves of the diagonal of a separator, the inverse of the rows of a chunk, is no doubt in single precision.
-DOUBTFUL, DOUBTFUL_PLAIN = 0.75, 0.25
+DOUBTFUL_PLAIN = 0.25  # times the root of eps: the same of plain elimination, which loses little
+
+
+def doubt_below(eps: float) -> float:
+    """The part of the numbers that it is the difference of below which a pivot may stand for zero.
+
+    In single precision the root of eps would raise doubt about some chunk of most long systems.
+    """
+    return float(eps ** (0.5 if eps < 1e-10 else 0.75))
 
 
 def limits(zero):
@@ -64,7 +70,7 @@ def limits(zero):
 @overload(limits, jit_options=OPTIONS)
 def _limits(zero):
     info = np.finfo(np.dtype(str(zero)))
-    numbers = float(info.eps), float(info.tiny), DOUBTFUL_PLAIN * float(info.eps) ** 0.5, float(info.eps) ** DOUBTFUL
+    numbers = float(info.eps), float(info.tiny), DOUBTFUL_PLAIN * float(info.eps) ** 0.5, doubt_below(float(info.eps))
     return lambda zero: numbers
 
 
