@@ -124,13 +124,21 @@ def test_items_cover_all_tiles_and_are_small() -> None:
 
 @pytest.mark.parametrize("helpers", [0, 1, 7])
 @pytest.mark.parametrize(("tiles", "sides"), [(1, 1000), (1, 3), (5, 10), (1000, 10), (1, 0)])
-def test_chunks_feed_every_thread_and_are_never_empty(tiles: int, sides: int, helpers: int) -> None:
-    chunks = layout.chunk_count(tiles, sides, helpers)
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_chunks_feed_every_thread_and_are_never_empty(tiles: int, sides: int, helpers: int, lanes: int) -> None:
+    chunks, length = layout.chunks_of(sides, tiles, helpers, lanes)
     assert 1 <= chunks <= max(1, sides)
+    assert (chunks - 1) * length < max(1, sides) <= chunks * length
     if helpers == 0:
         assert chunks == 1
-    elif tiles * max(1, sides) >= helpers + 1:
-        assert tiles * chunks >= helpers + 1 or sides == 0
+    elif tiles * sides >= lanes * (helpers + 1):
+        assert tiles * chunks >= helpers + 1
+
+
+def test_chunks_of_right_sides_in_lanes_are_whole_vectors() -> None:
+    assert layout.chunks_of(1000, 1, 1, 8) == (8, 128)
+    assert layout.chunks_of(100, 1, 1, 8) == (7, 16)
+    assert layout.chunks_of(20, 1, 1, 8) == (7, 3)
 
 
 def test_small_jobs_start_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,6 +135,30 @@ def test_a_shared_matrix_gives_what_copies_of_it_give(backend: Subject) -> None:
     np.testing.assert_allclose(backend.solve(a, b, c, d), copied, rtol=1e-14)
 
 
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize(("shape", "axis"), [((7, 100), 0), ((3, 40, 70), 1), ((50, 5, 64), 0), ((70, 40), -1)])
+def test_right_sides_of_one_matrix(
+    backend: Subject, pivoting: bool | str, shape: tuple[int, ...], axis: int, transpose: bool
+) -> None:
+    n = shape[axis]
+    a, b, c, d = system = entries(3, (n,), (n,), (n,), shape)
+    options = {"axis": axis, "transpose": transpose, "pivoting": pivoting}
+    assert_solves(backend.solve(*system, **options), *system, **options)
+    if backend.can("factor"):
+        matrix = backend.factor(a, b, c, axis=axis, pivoting=pivoting)
+        assert_solves(to_numpy(matrix.solve(backend.array(d), transpose=transpose)), *system, **options)
+
+
+@pytest.mark.only(library="numpy")
+@pytest.mark.parametrize("shift", [0, 1, 3])
+def test_many_right_sides_of_one_matrix_wherever_they_begin(backend: Subject, shift: int) -> None:
+    """More than caches hold: they go straight to memory, in whole cache lines."""
+    a, b, c, d = entries(4, (1100,), (1100,), (1100,), (1100, 1000))
+    out = np.zeros(d.size + 8)[shift : shift + d.size].reshape(d.shape)
+    backend.solve(a, b, c, d, axis=0, out=out)
+    np.testing.assert_allclose(out, backend.solve(a, b, c, np.ascontiguousarray(d.T)).T, rtol=1e-12)
+
+
 # ------------------------------------------------------------------------------------------------ masks
 
 

@@ -22,6 +22,7 @@ Axis = tuple[int, tuple[int, ...]]  # length, the strides of a, b, c, where, d, 
 
 SCRATCH = 2 * 1024 * 1024  # bytes of c' and y' of a tile: more would leave a core's share of the caches
 MOST_GROUPS = 64
+WIDE = 4  # groups of right sides of one matrix that are solved at a time (`tridiag.kernels.sweeps`)
 CACHES = 8 * 1024 * 1024  # bytes of x: beyond them its rows go straight to memory, not through the caches
 ITEM = 32_768  # unknowns claimed at a time
 FEWEST_MATRICES = 8  # fewer matrices than this share their right sides' lanes
@@ -110,17 +111,24 @@ def split(beside: int, n: int, lanes: int, kept: int) -> tuple[int, int]:
     return stretches, -(-groups // stretches)
 
 
-def starts_of_rows_alike(form: Form, strides: Any, matrices: list[Axis]) -> bool:
+def starts_of_rows_alike(form: Form, strides: Any, axes: list[Axis]) -> bool:
     """Whether all rows of x begin at the same place of a cache line."""
-    steps = [strides[5][form.axis], *(steps[5] for _, steps in matrices[:-1])]
+    steps = [strides[5][form.axis], *(steps[5] for _, steps in axes[:-1])]
     return all(step % LINE == 0 for step in steps)
 
 
-def chunk_count(tiles: int, right_sides: int, helpers: int) -> int:
-    """Into how many chunks the right sides of a tile are split, where there are too few tiles for the threads."""
-    if helpers == 0 or tiles >= 4 * (helpers + 1):
-        return 1
-    return min(right_sides, -(-4 * (helpers + 1) // tiles)) if right_sides else 1
+def chunks_of(right_sides: int, tiles: int, helpers: int, lanes: int) -> tuple[int, int]:
+    """Into how many chunks the right sides of a tile are split, where there are too few tiles for the threads.
+
+    And how many right sides a chunk has: whole vectors, and stretches of vectors, of so many ``lanes``.
+    """
+    wanted = 1 if helpers == 0 or tiles >= 4 * (helpers + 1) else -(-4 * (helpers + 1) // tiles)
+    length = max(1, -(-right_sides // wanted))
+    for unit in (WIDE * lanes, lanes):
+        if length >= unit:
+            length = -(-length // unit) * unit
+            break
+    return max(1, -(-right_sides // length)), length
 
 
 def granted(form: Form) -> int:
@@ -151,11 +159,12 @@ def make_job(form: Form, shapes: Any, strides: Any, dtype: np.dtype[Any], flags:
         words_kept = 4 if form.pivoting is True else 2
         stretches, groups = split(beside, form.n, lanes, words_kept * dtype.itemsize * lanes)
         lanes, tiles = groups * lanes, count // beside * stretches
-        flags |= J.LINED if starts_of_rows_alike(form, strides, matrices) else 0
+    if beside or (shared and sides):
+        flags |= J.LINED if starts_of_rows_alike(form, strides, [*matrices, *right_sides]) else 0
         flags |= J.LARGE if math.prod(form.shape) * dtype.itemsize > CACHES else 0
     run = 1 if shared else max(1, min(tiles // (4 * (helpers + 1)), ITEM // (form.n * lanes * max(1, sides))))
     runs = count if shared else -(-tiles // run)
-    chunks = chunk_count(runs, sides, helpers)
+    chunks, chunk = chunks_of(sides, runs, helpers, lanes if shared else 1)
     words = np.zeros(J.AXES + J.AXIS_WORDS * (len(matrices) + len(right_sides)), np.int64)
     for option, flag in ((form.transpose, J.TRANSPOSE), (form.periodic, J.PERIODIC), (shapes[3] is not None, J.MASKED)):
         flags |= flag if option else 0
@@ -163,6 +172,7 @@ def make_job(form: Form, shapes: Any, strides: Any, dtype: np.dtype[Any], flags:
         0, runs * chunks, form.n, lanes, run, flags, PROMISES[form.pivoting], count, sides, chunks, shared,
         len(matrices), len(right_sides), beside, stretches,
     )  # fmt: skip
+    words[J.CHUNK] = chunk
     for k, (shape, stride) in enumerate(zip(shapes, strides, strict=True)):
         words[J.STRIDES + k] = 0 if shape is None or shape[form.axis] == 1 else stride[form.axis]
     for k, (length, steps) in enumerate([*matrices, *right_sides]):

@@ -64,6 +64,7 @@ from tridiag.kernels.thomas import (
     mask_view,
     moved_operands,
     operand_of,
+    part_of_item,
     refine,
     report,
     right_side,
@@ -469,14 +470,12 @@ def work(job, zero):
     worker = hire(zero, job)
     if worker == 0:
         return
-    width, matrices, chunks = field(job, J.LANES), field(job, J.MATRICES), field(job, J.CHUNKS)
-    tiles, right_sides = field(job, J.TILES), field(job, J.RIGHT_SIDES)
+    width, matrices, tiles = field(job, J.LANES), field(job, J.MATRICES), field(job, J.TILES)
     while True:
         item = claim(job)
         if item < 0:
             break
-        run, chunk = item // chunks, item % chunks
-        k0, k1 = right_sides * chunk // chunks, right_sides * (chunk + 1) // chunks
+        run, k0, k1 = part_of_item(job, item)
         if field(job, J.SHARED):
             solve_shared(zero, job, worker, run, k0, k1)
             continue

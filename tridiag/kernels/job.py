@@ -14,7 +14,8 @@ STRIDES = 32  # along the system axis, in bytes, of a, b, c, where, d, x
 BROKEN = 38  # not zero: elimination met a zero pivot in some system
 TASK = 39  # the C function that every thread of a job calls
 OWNED = 40  # memory of the job's own, to be freed at its end
-AXES = 41  # for each batch axis, matrices first: its length, and the six strides
+CHUNK = 41  # right sides in a chunk
+AXES = 42  # for each batch axis, matrices first: its length, and the six strides
 AXIS_WORDS = 7
 
 TRANSPOSE, PERIODIC, MASKED, FACTORED, FACTORING, DETERMINANT = 1, 2, 4, 8, 16, 32

@@ -79,6 +79,7 @@ def certified(code: Code, growth: Any, pivot: Any, diagonal: Any) -> Value:
     return grown & (size > code.maximum(bound * (el.CANCELLATION * code.eps), code.tiny))
 
 
+WIDE = 4  # groups side by side whose state stays in registers
 FACTORS_AHEAD = 8192, 4096  # prefetch distances in bytes
 ROWS_AHEAD = 1  # prefetch distance where tiles are wide
 
@@ -419,6 +420,44 @@ def backward(spread: bool, code: Code, *words: Value) -> None:
 
     (x,) = code.fori(count - 1, -1, row, (carry[code.integer(0)],), step=-1)
     carry.store(code.integer(0), x)
+
+
+def forward_wide(code: Code, *words: Value) -> None:
+    """y' from the factors of one matrix, of WIDE groups of right sides that lie side by side in memory, row by row."""
+    pairs, d, d_step, ahead, target, count = words
+    slopes, inverses, _ = factors(True, code, pairs, pairs)
+
+    def row(i: Value, state: Any) -> Any:
+        slope, inverse, new = slopes[i], inverses[i], []
+        for g, before in enumerate(state):
+            at = d + i * d_step + g * code.row
+            for line in range(0, code.row, LINE):
+                code.prefetch(at + ahead + line)
+            y = code.product(take_beside(code, at), inverse) - slope * before
+            code.store(target + i * (WIDE * code.row) + g * code.row, y)
+            new.append(y)
+        return tuple(new)
+
+    code.fori(0, count, row, (code.zero(),) * WIDE)
+
+
+def backward_wide(past_caches: bool, code: Code, *words: Value) -> None:
+    """x to memory."""
+    above, source, x, x_step, ahead, count = words
+    _, _, c1 = factors(True, code, above, above)
+
+    def row(i: Value, state: Any) -> Any:
+        factor, new = c1[i], []
+        for g, after in enumerate(state):
+            value = code.load(source + i * (WIDE * code.row) + g * code.row) - factor * after
+            at = x + i * x_step + g * code.row
+            for line in range(0, 0 if past_caches else code.row, LINE):
+                code.prefetch(at + ahead + line)
+            put_beside(code, at, value, past_caches)
+            new.append(value)
+        return tuple(new)
+
+    code.fori(count - 1, -1, row, (code.zero(),) * WIDE, step=-1)
 
 
 def forward_transposed(spread: bool, code: Code, *words: Value) -> None:
@@ -830,6 +869,11 @@ BACKWARD, BACKWARD_SHARED = both("backward", backward)
 FORWARD_LINES, FORWARD_LINES_SHARED = both("forward_lines", forward_lines)
 BACKWARD_LINES = SWEEPS.add("backward_lines", backward_lines)
 BACKWARD_LINES_FACTORED, BACKWARD_LINES_SHARED = both("backward_lines_factored", backward_lines_factored)
+FORWARD_WIDE = SWEEPS.add("forward_wide", forward_wide)
+BACKWARD_WIDE, STREAM_WIDE = (
+    SWEEPS.add("backward_wide", functools.partial(backward_wide, False)),
+    SWEEPS.add("stream_wide", functools.partial(backward_wide, True)),
+)
 FORWARD_TRANSPOSED, FORWARD_TRANSPOSED_SHARED = both("forward_transposed", forward_transposed)
 BACKWARD_TRANSPOSED, BACKWARD_TRANSPOSED_SHARED = both("backward_transposed", backward_transposed)
 CUT, MERGE, ERASE = SWEEPS.add("cut", cut), SWEEPS.add("merge", merge), SWEEPS.add("erase", erase)

@@ -35,6 +35,7 @@ from tridiag.kernels.moves import (
     KIND,
     LOAD_MASK,
     MOVES,
+    NEXT_GROUP,
     QUAD,
     STRIDE,
     TABLE,
@@ -59,6 +60,7 @@ from tridiag.kernels.sweeps import (
     BACKWARD_SHARED,
     BACKWARD_TRANSPOSED,
     BACKWARD_TRANSPOSED_SHARED,
+    BACKWARD_WIDE,
     BEST,
     CLOSE_EXCHANGE,
     CUT,
@@ -77,6 +79,7 @@ from tridiag.kernels.sweeps import (
     FORWARD_SHARED,
     FORWARD_TRANSPOSED,
     FORWARD_TRANSPOSED_SHARED,
+    FORWARD_WIDE,
     IMPROVE,
     ITERATE,
     JUDGE,
@@ -87,9 +90,11 @@ from tridiag.kernels.sweeps import (
     RIGHT,
     STREAM_BESIDE,
     STREAM_EXCHANGED_BESIDE,
+    STREAM_WIDE,
     SUBSTITUTE_PIVOTED,
     SWEEPS,
     UPPER,
+    WIDE,
     ZERO,
     ZERO_PIVOTS,
 )
@@ -101,6 +106,7 @@ BLOCK = 64  # rows eliminated at a time
 ONE_SET = 4096  # addresses that far apart share a set of the innermost cache: its size over its ways
 # what `tridiag.kernels.cyclic` keeps, in rows of lanes: for each row, and beside all rows
 CYCLIC_DEPTH, CYCLIC_STATE = 3, 11
+WIDE_ROWS_AHEAD = 32  # prefetch distance of `substitute_wide`
 EARLY = 32  # rows after which a tile is looked at for lanes that may go on
 
 # the words of a worker, byte offsets: the addresses of its scratch memory
@@ -991,11 +997,46 @@ def solve_shared(zero, job, worker, matrix, k0, k1):
         dead = (1 << lanes) - 1
     side = bytes_of_real(zero, ()) * parts_of(zero, ())
     factors = field(job, J.FACTORS) + matrix * field(job, J.ROWS) * 3 * side
-    for k in range(k0, k1, lanes):
-        used = min(lanes, k1 - k)
+    shift = field(job, J.X) % LINE // side if past_caches(zero, job) else 0
+    k, end = max(0, k0 - shift), k1 if k1 == field(job, J.RIGHT_SIDES) else k1 - shift
+    while k < end:
+        used = min(lanes if k > 0 else lanes - shift, end - k)
         aim_lanes(zero, job, right, count, k, used, base, aims, variable(D_), variable(OPERANDS))
-        every = (1 << used) - 1
-        solve_factored(zero, job, worker, factors, shared, used, hard & every, dead & every)
+        if hard | dead == 0 and used == lanes and is_wide(zero, job, worker, k, end):
+            substitute_wide(zero, job, worker, factors)
+            k += WIDE * lanes
+        else:
+            every = (1 << used) - 1
+            solve_factored(zero, job, worker, factors, shared, used, hard & every, dead & every)
+            k += used
+
+
+@njit(**OPTIONS)
+def is_wide(zero, job, worker, k, end):
+    """Whether some groups from right side k on lie side by side, and all rows are kept."""
+    count, stretch, aims = field(job, J.RIGHT_AXES), WIDE * lanes_of(zero, ()), word(worker + AIMS)
+    turned = field(job, J.FLAGS) & (J.FACTORED | J.TRANSPOSE) == J.FACTORED | J.TRANSPOSE
+    if turned or field(job, J.FLAGS) & J.MASKED or k + stretch > end or count == 0:
+        return False
+    length = field(job, J.AXES + J.AXIS_WORDS * (field(job, J.MATRIX_AXES) + count - 1))
+    d, x = operand_of(zero, aims, D_), operand_of(zero, aims, X_)
+    return k % length + stretch <= length and word(d + KIND) == BESIDE and word(x + KIND) == BESIDE
+
+
+@njit(**ONCE)
+def substitute_wide(zero, job, worker, factors):
+    """Some groups of right sides, of which the first is aimed at, row by row through all of them."""
+    n, part, y, aims = field(job, J.ROWS), part_of(zero, 1), word(worker + Y), word(worker + AIMS)
+    d, x, step = operand_of(zero, aims, D_), operand_of(zero, aims, X_), WIDE * bytes_of_row(zero, ())
+    d_ahead, x_ahead = WIDE_ROWS_AHEAD * word(d + STRIDE), -WIDE_ROWS_AHEAD * word(x + STRIDE)
+    if n * step < NEXT_GROUP:
+        d_ahead, x_ahead = step, step
+    FORWARD_WIDE(zero, (pairs_at(factors, part, 0), word(d + TABLE), word(d + STRIDE), d_ahead, y, n))
+    words = above_at(factors, part, n, 0), y, word(x + TABLE), word(x + STRIDE), x_ahead, n
+    if past_caches(zero, job) and word(x + TABLE) % LINE == 0:
+        STREAM_WIDE(zero, words)
+    else:
+        BACKWARD_WIDE(zero, words)
 
 
 @njit(**OPTIONS)
@@ -1087,6 +1128,8 @@ def hire(zero, job):
     hard, kept = field(job, J.PROMISE) != J.PLAIN or periodic, (n + 1) * (4 if exchanges(job) else 2) * groups
     if periodic:
         kept = n * CYCLIC_DEPTH + CYCLIC_STATE
+    elif field(job, J.SHARED):
+        kept = (n + 1) * WIDE
     sizes = (
         aligned(OPERANDS * (TABLE + 8 * lanes)),
         aligned((n + 2) * lanes) if masked else 0,
@@ -1182,20 +1225,26 @@ def work_exchanging(job, zero):
 
 
 @njit(**OPTIONS)
+def part_of_item(job, item):
+    """The run of an item, and its right sides k0 <= k < k1."""
+    chunks, length = field(job, J.CHUNKS), field(job, J.CHUNK)
+    k0 = item % chunks * length
+    return item // chunks, k0, min(field(job, J.RIGHT_SIDES), k0 + length)
+
+
+@njit(**OPTIONS)
 def work_many(job, zero):
     """The same where matrices have many right sides, or are only factored."""
     worker, flags = hire(zero, job), field(job, J.FLAGS)
     if worker == 0:
         return
-    width, matrices, chunks = field(job, J.LANES), field(job, J.MATRICES), field(job, J.CHUNKS)
-    tiles, right_sides, shared = field(job, J.TILES), field(job, J.RIGHT_SIDES), field(job, J.SHARED)
+    width, matrices, tiles = field(job, J.LANES), field(job, J.MATRICES), field(job, J.TILES)
     while True:
         item = fetch_add(job, 1)
         if item >= field(job, J.ITEMS):
             break
-        run, chunk = item // chunks, item % chunks
-        k0, k1 = right_sides * chunk // chunks, right_sides * (chunk + 1) // chunks
-        if shared:
+        run, k0, k1 = part_of_item(job, item)
+        if field(job, J.SHARED):
             solve_shared(zero, job, worker, run, k0, k1)
             continue
         for tile in range(run * tiles, (run + 1) * tiles):
@@ -1207,6 +1256,7 @@ def work_many(job, zero):
                 determinants(zero, job, worker, first, used)
             else:
                 solve_many(zero, job, worker, tile, first, used, k0, k1, tile > run * tiles)
+    flush()
     dismiss(worker)
 
 
