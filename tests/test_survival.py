@@ -128,6 +128,41 @@ def test_a_worker_of_an_executor(name: str) -> None:
     assert run(EXECUTOR, name) == "True True"
 
 
+@any_kernel
+def test_more_threads_than_helpers_are_kept_for(name: str) -> None:
+    """Where thousands of cores are granted, some of them stay out."""
+    program = """
+d = d[:, :, None] * np.ones(4)
+a, b, c = a[:, :, None], b[:, :, None], c[:, :, None]
+def many(count):
+    layout.threads = lambda: count
+    return tridiag.solve(a, b, c, d, axis=1, backend=sys.argv[1])
+print(same(many(1000), many(1)), same(many(1000), many(3)))
+"""
+    assert run(program, name) == "True True"
+
+
+ALONE = """
+import time
+def threads():
+    return len(os.listdir("/proc/self/task"))
+before = threads()
+for _ in range(20):
+    solve(d)
+deadline = time.monotonic() + 60
+while threads() > before and time.monotonic() < deadline:
+    time.sleep(0.01)
+print(threads() == before)
+"""
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/task").exists(), reason="needs a list of threads, as Linux has")
+@any_kernel
+def test_helpers_end(name: str) -> None:
+    """A helper looks out for another job for a moment only."""
+    assert run(ALONE, name) == "True"
+
+
 # ------------------------------------------------------------------------------------------------------- processes
 
 FORK = """
@@ -145,6 +180,8 @@ def forked(work):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 found = [forked(right), forked(lambda: right() and forked(right) == 0)]
+solve(d)  # whose helpers may look out for another job still: a child has none of them
+found[0] |= forked(lambda: right() and right())
 busy, stop = threading.Event(), threading.Event()
 def work():
     while not stop.is_set():

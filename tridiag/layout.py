@@ -24,7 +24,8 @@ SCRATCH = 2 * 1024 * 1024  # bytes of c' and y' of a tile: more would leave a co
 MOST_GROUPS = 64
 WIDE = 4  # groups of right sides of one matrix that are solved at a time (`tridiag.kernels.sweeps`)
 CACHES = 8 * 1024 * 1024  # bytes of x: beyond them its rows go straight to memory, not through the caches
-ITEM = 32_768  # unknowns claimed at a time
+ITEM = 32_768  # unknowns claimed at a time, or fewer:
+ITEMS_EACH = 16  # items for each of several threads, so that they end together
 FEWEST_MATRICES = 8  # fewer matrices than this share their right sides' lanes
 WORTH_A_THREAD = 100_000  # unknowns; below, starting a thread (about 30 us) costs more than it saves
 PROMISES = {False: J.PLAIN, True: J.PIVOTED, "auto": J.AUTO}
@@ -162,7 +163,8 @@ def make_job(form: Form, shapes: Any, strides: Any, dtype: np.dtype[Any], flags:
     if beside or (shared and sides):
         flags |= J.LINED if starts_of_rows_alike(form, strides, [*matrices, *right_sides]) else 0
         flags |= J.LARGE if math.prod(form.shape) * dtype.itemsize > CACHES else 0
-    run = 1 if shared else max(1, min(tiles // (4 * (helpers + 1)), ITEM // (form.n * lanes * max(1, sides))))
+    share = tiles // (ITEMS_EACH * (helpers + 1)) if helpers else tiles
+    run = 1 if shared else max(1, min(share, ITEM // (form.n * lanes * max(1, sides))))
     runs = count if shared else -(-tiles // run)
     chunks, chunk = chunks_of(sides, runs, helpers, lanes if shared else 1)
     words = np.zeros(J.AXES + J.AXIS_WORDS * (len(matrices) + len(right_sides)), np.int64)

@@ -15,7 +15,8 @@ from numba import cfunc, njit, types
 
 from tridiag import elimination as el
 from tridiag.kernels import job as J
-from tridiag.kernels.memory import c_function, call, conductor, set_word, variable, word
+from tridiag.kernels.crew import conductor
+from tridiag.kernels.memory import c_function, call, set_word, variable, word
 from tridiag.kernels.moves import MOVES, QUAD, ask, bytes_of_row, lanes_of, load_rows, parts_of
 from tridiag.kernels.sweeps import (
     BEST,

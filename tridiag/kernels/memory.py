@@ -1,16 +1,10 @@
-"""Raw memory, atomics and threads for nopython code: module-level intrinsics, so that kernels stay cacheable.
-
-A parallel job is a block of int64 words; word 0 counts the items claimed. The calling thread works too, helpers are
-plain POSIX threads that end with the call: nothing to initialise, nothing that a fork could break, no Python.
-"""
+"""Raw memory, atomics and C functions for nopython code: module-level intrinsics, so that kernels stay cacheable."""
 
 from __future__ import annotations
 
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
-
-from tridiag.kernels import job as J
 
 I64 = ir.IntType(64)
 
@@ -82,6 +76,17 @@ def flush(typing):
         return context.get_dummy_value()
 
     return types.void(), generate
+
+
+@intrinsic
+def swap(typing, address, old, new):
+    """Atomic: whether the int64 at an address was the old one; it is the new one then."""
+
+    def generate(context, builder, signature, args):
+        at = builder.inttoptr(args[0], I64.as_pointer())
+        return builder.extract_value(builder.cmpxchg(at, args[1], args[2], "seq_cst", "seq_cst"), 1)
+
+    return types.boolean(types.int64, types.int64, types.int64), generate
 
 
 @intrinsic
@@ -168,11 +173,8 @@ def call(typing, function, integers):
     return types.int64(types.int64, integers), generate
 
 
-_create = types.ExternalFunction("pthread_create", types.int32(types.int64, types.int64, types.int64, types.int64))
-_join = types.ExternalFunction("pthread_join", types.int32(types.int64, types.int64))
 malloc = types.ExternalFunction("malloc", types.int64(types.uint64))
 free = types.ExternalFunction("free", types.void(types.int64))
-MOST_THREADS = 256
 HUGE_PAGE, MADV_HUGEPAGE = 2**21, 14
 _madvise = types.ExternalFunction("madvise", types.int32(types.int64, types.uint64, types.int32))
 
@@ -184,40 +186,3 @@ def ask_for_huge_pages(address, size):
     last = (address + size) // HUGE_PAGE * HUGE_PAGE
     if last > first:
         _madvise(first, types.uint64(last - first), types.int32(MADV_HUGEPAGE))
-
-
-@njit
-def start(function, job, helpers):
-    """Start helpers; fewer may start, which only slows the job down. Returns the block that `finish` takes."""
-    handles = malloc(types.uint64(8 * MOST_THREADS + 8))
-    started = 0
-    if handles == 0:
-        return handles
-    for _ in range(min(helpers, MOST_THREADS)):
-        if _create(handles + 8 + 8 * started, 0, function, job) == 0:
-            started += 1
-    set_word(handles, started)
-    return handles
-
-
-@njit
-def finish(handles):
-    if handles == 0:
-        return
-    for k in range(word(handles)):
-        _join(word(handles + 8 + 8 * k), 0)
-    free(handles)
-
-
-@njit
-def conduct(job, zero):
-    """Run the task of a job in helpers and in the calling thread; nothing where there is none."""
-    task = word(job + 8 * J.TASK)
-    if task != 0:
-        handles = start(task, job, word(job + 8 * J.HELPERS))
-        call(task, (job,))
-        finish(handles)
-    free(word(job + 8 * J.OWNED))
-
-
-conductor = c_function(conduct, "tridiag_conduct")

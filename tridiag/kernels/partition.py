@@ -23,18 +23,17 @@ from tridiag.kernels import chunks as K
 from tridiag.kernels import corrections as R
 from tridiag.kernels import job as J
 from tridiag.kernels import plan as P
+from tridiag.kernels.crew import finish, start
 from tridiag.kernels.memory import (
     ask_for_huge_pages,
     c_function,
     call,
     fetch_add,
-    finish,
     free,
     load,
     malloc,
     set_half_word,
     set_word,
-    start,
     store,
     word,
 )

@@ -12,10 +12,10 @@ from numba import cfunc, njit, types
 
 from tridiag.elimination import REFINE_STEPS
 from tridiag.kernels import job as J
+from tridiag.kernels.crew import conductor
 from tridiag.kernels.memory import (
     c_function,
     call,
-    conductor,
     fetch_add,
     flush,
     free,
