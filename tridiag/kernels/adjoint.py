@@ -13,11 +13,12 @@ from llvmlite import ir
 from numba import cfunc, njit, types
 
 from tridiag.kernels import job as J
+from tridiag.kernels.aims import offset
 from tridiag.kernels.cache import PREFIX
 from tridiag.kernels.memory import c_function, call, load, set_word, store
 from tridiag.kernels.moves import LINES_AHEAD, NEXT_GROUP, ROWS_AHEAD, bytes_of_real, parts_of
-from tridiag.kernels.thomas import WHERE_, X_, field, offset
 from tridiag.kernels.vector import LINE, OPTIONS, Code, Library, Value, definition
+from tridiag.kernels.worker import WHERE_, X_, field
 
 
 def times(code: Code, x: Value, y: Value) -> Value:

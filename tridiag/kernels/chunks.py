@@ -15,8 +15,8 @@ from llvmlite import ir
 
 from tridiag import elimination as el
 from tridiag.kernels import plan as P
+from tridiag.kernels.lanes import Rows, lines_of_rows, rows_of_lines
 from tridiag.kernels.moves import in_lanes, out_of_lanes
-from tridiag.kernels.sweeps import Rows, lines_of_rows, rows_of_lines
 from tridiag.kernels.vector import I1, Code, Library, Value
 
 # What a reduction tells: no certificate, or a row that remains is so little that the matrix may be singular; the first

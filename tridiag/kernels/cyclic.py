@@ -15,10 +15,12 @@ from numba import cfunc, njit, types
 
 from tridiag import elimination as el
 from tridiag.kernels import job as J
+from tridiag.kernels.aims import aim_lanes, aim_matrices, aim_next, aim_shared, mask_view, operand_of, side_offsets
+from tridiag.kernels.bands import band_of, moved_operands, right_side, set_view, straight, view_in_place
 from tridiag.kernels.crew import conductor
-from tridiag.kernels.memory import c_function, call, set_word, variable, word
-from tridiag.kernels.moves import MOVES, QUAD, ask, bytes_of_row, lanes_of, load_rows, parts_of
-from tridiag.kernels.sweeps import (
+from tridiag.kernels.groups import EARLY
+from tridiag.kernels.hard import refine, start_refining, store_solution, tell_singular
+from tridiag.kernels.lanes import (
     BEST,
     CUT,
     ITERATE,
@@ -29,20 +31,23 @@ from tridiag.kernels.sweeps import (
     Lines,
     Mask,
     Rows,
-    Status,
     ask_for_bands,
-    certified,
     erase,
     planes,
 )
-from tridiag.kernels.thomas import (
+from tridiag.kernels.many import tell_determinants
+from tridiag.kernels.memory import c_function, call, set_word, variable, word
+from tridiag.kernels.moves import MOVES, QUAD, ask, bytes_of_row, lanes_of, load_rows, parts_of
+from tridiag.kernels.pivoting import Status
+from tridiag.kernels.sweeps import certified
+from tridiag.kernels.vector import ONCE, OPTIONS, Code, Library, Value, definition
+from tridiag.kernels.worker import (
     AIMS,
     BLOCK,
     BUFFER,
     CYCLIC_DEPTH,
     CYCLIC_STATE,
     D_,
-    EARLY,
     GOOD,
     OFFSETS,
     OPERANDS,
@@ -53,32 +58,13 @@ from tridiag.kernels.thomas import (
     WHOLE,
     X_,
     Y,
-    aim_lanes,
-    aim_matrices,
-    aim_next,
-    aim_shared,
-    band_of,
     claim,
     dismiss,
     field,
     hire,
-    mask_view,
-    moved_operands,
-    operand_of,
     part_of_item,
-    refine,
     report,
-    right_side,
-    set_view,
-    side_offsets,
-    start_refining,
-    store_solution,
-    straight,
-    tell_determinants,
-    tell_singular,
-    view_in_place,
 )
-from tridiag.kernels.vector import ONCE, OPTIONS, Code, Library, Value, definition
 
 # plain elimination keeps a / pivot, d / pivot and later x, c / pivot of each row; behind all rows, as rows of lanes,
 # the last row a, b, c, d, the state, x[n-1]

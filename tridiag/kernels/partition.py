@@ -23,6 +23,7 @@ from tridiag.kernels import chunks as K
 from tridiag.kernels import corrections as R
 from tridiag.kernels import job as J
 from tridiag.kernels import plan as P
+from tridiag.kernels.aims import offset
 from tridiag.kernels.crew import finish, start
 from tridiag.kernels.memory import (
     ask_for_huge_pages,
@@ -50,8 +51,8 @@ from tridiag.kernels.plan import (
 )
 from tridiag.kernels.separators import KEPT, SOLVE_ENDS, SOLVE_SEPARATORS, separator_error
 from tridiag.kernels.sequential import FIND_ZERO_PIVOT, NO_MEMORY, SOLVE_SEQUENTIALLY, fill_nan
-from tridiag.kernels.thomas import field, offset
 from tridiag.kernels.vector import LINE, ONCE, OPTIONS, definition
+from tridiag.kernels.worker import field
 
 MOST_ROWS, FEWEST_ROWS = 1016, 128  # of a chunk: with all fields of the former a block of lanes fits in a core's L2
 BLOCKS_AT_LEAST = 16

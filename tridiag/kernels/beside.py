@@ -1,0 +1,140 @@
+"""Groups that lie side by side in memory, row by row through all of them."""
+
+from __future__ import annotations
+
+from numba import njit
+
+from tridiag.kernels import job as J
+from tridiag.kernels.aims import aim_group, operand_of, read_mask
+from tridiag.kernels.bands import moved_operands
+from tridiag.kernels.exchanging import (
+    BACKWARD_EXCHANGED_BESIDE,
+    CLOSE_EXCHANGE,
+    EXCHANGE_BESIDE,
+    STREAM_EXCHANGED_BESIDE,
+)
+from tridiag.kernels.groups import EARLY, backward_rows, exchange_group
+from tridiag.kernels.hard import finish_group, hard_lanes, hopeless
+from tridiag.kernels.lanes import ZERO
+from tridiag.kernels.memory import set_word, word
+from tridiag.kernels.moves import STRIDE, TABLE, bytes_of_real, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.sweeps import BACKWARD_BESIDE, ELIMINATE_BESIDE, STREAM_BESIDE
+from tridiag.kernels.vector import LINE, ONCE, OPTIONS
+from tridiag.kernels.worker import AIMS, CARRY, GOOD, X_, Y, field
+
+
+@njit(**ONCE)
+def solve_beside(zero, job, worker, first, groups):
+    """Groups that lie side by side, row by row through all of them."""
+    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
+    step, good, carry = 2 * row * groups, word(worker + GOOD), word(worker + CARRY)
+    start_beside(zero, job, worker, first, groups)
+    ZERO(zero, (carry, row, groups))
+    if sweep_down_beside(zero, job, worker, groups) and all_certified(zero, job, worker, groups):
+        words = (y + step, step, groups, *solution_beside(zero, worker), carry, n)
+        if past_caches(zero, job):
+            STREAM_BESIDE(zero, words)
+        else:
+            BACKWARD_BESIDE(zero, words)
+        return
+    for group in range(groups):
+        at, here, found = first + group * lanes, y + step + 2 * group * row, good + 8 * group
+        aim_group(zero, job, worker, at, lanes)
+        if not hopeless(zero, job, found, lanes):
+            backward_rows(zero, worker, here, step, carry + group * row, 0, n)
+        finish_group(zero, job, worker, at, lanes, found, here + row, step)
+
+
+@njit(**OPTIONS)
+def start_beside(zero, job, worker, first, groups):
+    """Aim at the first of some groups, every lane of which has still its certificate."""
+    aim_group(zero, job, worker, first, lanes_of(zero, ()))
+    read_mask(zero, job, worker)
+    for group in range(groups):
+        set_word(word(worker + GOOD) + 8 * group, (1 << 2 * lanes_of(zero, ())) - 1)
+
+
+@njit(**OPTIONS)
+def solution_beside(zero, worker):
+    """Where the first row of a solution is, and how far the next."""
+    x = operand_of(zero, word(worker + AIMS), X_)
+    return word(x + TABLE), word(x + STRIDE)
+
+
+@njit(**OPTIONS)
+def past_caches(zero, job):
+    """Whether a solution goes straight to memory: large, in whole lines, not in place of d, and read by nobody yet."""
+    fresh = field(job, J.D) != field(job, J.X) and field(job, J.AFTER) == 0
+    return fresh and field(job, J.FLAGS) & J.LARGE and begins_lines(zero, job)
+
+
+@njit(**OPTIONS)
+def sweep_down_beside(zero, job, worker, groups):
+    """c' and y' of all rows of all groups, and their certificates; False when no lane of any has one left."""
+    row, n, good, y = bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + GOOD), word(worker + Y)
+    step, operands = 2 * row * groups, moved_operands(zero, job, worker)
+    ZERO(zero, (y, row, 2 * groups))
+    for i in range(0, n, EARLY):
+        last = min(i + EARLY, n)
+        ELIMINATE_BESIDE(zero, (*operands, y + (i + 1) * step, step, groups, i, last, n, good))
+        given_up = True
+        for group in range(groups):
+            given_up = given_up and hopeless(zero, job, good + 8 * group, lanes_of(zero, ()))
+        if given_up:
+            return False
+    return True
+
+
+@njit(**ONCE)
+def exchange_beside(zero, job, worker, first, groups):
+    """The same with partial pivoting."""
+    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
+    step, good, carry = 4 * row * groups, word(worker + GOOD), word(worker + CARRY)
+    start_beside(zero, job, worker, first, groups)
+    EXCHANGE_BESIDE(zero, (*moved_operands(zero, job, worker), y + step, step, groups, n, carry, good))
+    every, sure = (1 << lanes) - 1, (1 << lanes) - 1
+    for group in range(groups):
+        end = y + n * step + 4 * group * row, step, carry + 4 * group * row, good + 8 * group
+        sure &= CLOSE_EXCHANGE(zero, end)
+    if sure != every:
+        for group in range(groups):
+            exchange_group(zero, job, worker, first + group * lanes, lanes, False)
+        return
+    words = (y + step, step, groups, *solution_beside(zero, worker), carry, n)
+    if past_caches(zero, job):
+        STREAM_EXCHANGED_BESIDE(zero, words)
+    else:
+        BACKWARD_EXCHANGED_BESIDE(zero, words)
+
+
+@njit(**OPTIONS)
+def all_certified(zero, job, worker, groups):
+    for group in range(groups):
+        hard, dead = hard_lanes(zero, job, word(word(worker + GOOD) + 8 * group), lanes_of(zero, ()))
+        if hard | dead != 0:
+            return False
+    return True
+
+
+@njit(**OPTIONS)
+def begins_lines(zero, job):
+    """Whether groups can be placed where cache lines of the solution begin."""
+    return field(job, J.FLAGS) & J.LINED != 0 and field(job, J.X) % (bytes_of_real(zero, ()) * parts_of(zero, ())) == 0
+
+
+@njit(**OPTIONS)
+def extent(zero, job, tile):
+    """The systems low <= k < high of a tile; from ``whole`` on, before ``rest``, they are whole groups side by side."""
+    lanes, width, beside = lanes_of(zero, ()), field(job, J.LANES), field(job, J.BESIDE)
+    if beside == 0:
+        first = tile * width
+        return first, first, first, min(first + width, field(job, J.MATRICES))
+    shift = 0
+    if begins_lines(zero, job):
+        shift = field(job, J.X) % LINE // (bytes_of_real(zero, ()) * parts_of(zero, ()))
+    stretches = field(job, J.STRETCHES)
+    origin, place = tile // stretches * beside, tile % stretches * width
+    low, high = max(0, place - shift), min(beside, place + width - shift)
+    whole = min(high, (low + shift + lanes - 1) // lanes * lanes - shift)
+    rest = max(whole, whole + (high - whole) // lanes * lanes)
+    return origin + low, origin + whole, origin + rest, origin + high

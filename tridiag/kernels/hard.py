@@ -1,0 +1,152 @@
+"""Lanes to be pivoted: elimination with partial pivoting, refinement, and what becomes of a solution."""
+
+from __future__ import annotations
+
+from numba import njit, types
+
+from tridiag.elimination import REFINE_STEPS
+from tridiag.kernels import job as J
+from tridiag.kernels.aims import mask_view, operand_of
+from tridiag.kernels.bands import load_band, right_side
+from tridiag.kernels.lanes import BEST, CUT, ITERATE, MERGE, REST, RIGHT
+from tridiag.kernels.memory import load, set_half_word, set_word, word
+from tridiag.kernels.moves import bytes_of_row, lanes_of, store_lane, store_rows
+from tridiag.kernels.pivoting import ELIMINATE_PIVOTED, IMPROVE, JUDGE, SUBSTITUTE_PIVOTED, ZERO_PIVOTS
+from tridiag.kernels.vector import OPTIONS
+from tridiag.kernels.worker import AIMS, ERRORS, HIGH, LOW, NANS, STATUS, SWAPS, TILE, X_, ZEROS, field
+
+
+@njit(**OPTIONS)
+def hard_lanes(zero, job, good, used):
+    """Of the used lanes those to be pivoted, and those where plain elimination met a zero pivot."""
+    lanes = lanes_of(zero, ())
+    every = (1 << used) - 1
+    if field(job, J.PROMISE) == J.PLAIN:
+        return 0, every & ~(good >> lanes)
+    return every & ~good, 0
+
+
+@njit(**OPTIONS)
+def load_tile(zero, job, worker):
+    """All rows of a group's matrices as planes, cut."""
+    low, high, tile = word(worker + LOW), word(worker + HIGH), word(worker + TILE)
+    plane = (high - low) * bytes_of_row(zero, ())
+    for band in range(3):
+        load_band(zero, job, word(worker + AIMS), band, low, high, low, high, tile + band * plane)
+    mask, step = mask_view(zero, worker, low)
+    if step:
+        CUT(zero, (tile, tile + plane, tile + 2 * plane, mask, high - low))
+
+
+@njit(**OPTIONS)
+def eliminate_hard(zero, job, worker, first, lanes):
+    """A group with partial pivoting; its status is told for the given lanes. Returns the singular ones."""
+    low, rows = word(worker + LOW), word(worker + HIGH) - word(worker + LOW)
+    if rows == 0:
+        return 0
+    load_tile(zero, job, worker)
+    tile, swaps, status = word(worker + TILE), word(worker + SWAPS), word(worker + STATUS)
+    mask, step = mask_view(zero, worker, low)
+    ELIMINATE_PIVOTED(zero, (tile, rows, swaps, mask, step, status, word(worker + AIMS), low))
+    return tell_singular(zero, job, worker, first, lanes)
+
+
+@njit(**OPTIONS)
+def tell_singular(zero, job, worker, first, lanes):
+    """Of the given lanes those that met a zero pivot, and their status to the caller."""
+    low, status, target = word(worker + LOW), word(worker + STATUS), field(job, J.STATUS)
+    singular = ZERO_PIVOTS(zero, (status,)) & lanes
+    if target != 0:
+        for lane in range(lanes_of(zero, ())):
+            if singular >> lane & 1:
+                row = load(status + 4 * lane, types.int32(0))
+                set_half_word(target + 4 * (first + lane), types.int32(row + low))
+    return singular
+
+
+@njit(**OPTIONS)
+def substitute_hard(zero, job, worker, lanes):
+    """The right side at hand of an eliminated group, refined under "auto"; returns the address of the solution."""
+    low, rows = word(worker + LOW), word(worker + HIGH) - word(worker + LOW)
+    tile, plane = word(worker + TILE), rows * bytes_of_row(zero, ())
+    mask, step = mask_view(zero, worker, low)
+    end = word(worker + SWAPS), mask, step
+    iterate, rest, x = tile + ITERATE * plane, tile + REST * plane, operand_of(zero, word(worker + AIMS), X_)
+    right_side(zero, job, worker, low, low + rows, iterate, mask, step)
+    SUBSTITUTE_PIVOTED(zero, (tile, rows, *end, iterate, x, low))
+    if field(job, J.PROMISE) != J.AUTO:
+        return iterate
+    again = start_refining(zero, job, worker, lanes)
+    for _ in range(REFINE_STEPS):
+        if again == 0:
+            break
+        SUBSTITUTE_PIVOTED(zero, (tile, rows, *end, rest, x, low))
+        again = refine(zero, worker, lanes)
+    return tile + BEST * plane
+
+
+@njit(**OPTIONS)
+def start_refining(zero, job, worker, lanes):
+    """The residual of the first solution, and which of the given lanes are to be improved."""
+    low, high, tile = word(worker + LOW), word(worker + HIGH), word(worker + TILE)
+    mask, step = mask_view(zero, worker, low)
+    right_side(zero, job, worker, low, high, tile + RIGHT * (high - low) * bytes_of_row(zero, ()), mask, step)
+    return JUDGE(zero, (tile, high - low, 1, word(worker + ERRORS))) & lanes
+
+
+@njit(**OPTIONS)
+def refine(zero, worker, lanes):
+    """The correction added; which lanes are to be improved again."""
+    tile, rows = word(worker + TILE), word(worker + HIGH) - word(worker + LOW)
+    IMPROVE(zero, (tile, rows))
+    return JUDGE(zero, (tile, rows, 0, word(worker + ERRORS))) & lanes
+
+
+@njit(**OPTIONS)
+def store_solution(zero, job, worker, source, step, used, dead):
+    """The rows of a solution to memory: zero where all systems take the row out, NaN in the dead lanes."""
+    n, low, high = field(job, J.ROWS), word(worker + LOW), word(worker + HIGH)
+    target = operand_of(zero, word(worker + AIMS), X_)
+    nothing = word(worker + ZEROS)
+    if dead != 0:
+        set_word(job + 8 * J.BROKEN, 1)
+    store_rows(zero, target, 0, low, nothing, 0, used)
+    store_rows(zero, target, low, high, source, step, used)
+    store_rows(zero, target, high, n, nothing, 0, used)
+    for lane in range(used):
+        if dead >> lane & 1:
+            store_lane(zero, target, lane, n, word(worker + NANS))
+
+
+@njit(**OPTIONS)
+def finish_group(zero, job, worker, first, used, good, source, step):
+    """The solution of a group to memory, from ``source``, where it is right in lanes with a certificate."""
+    row, every = bytes_of_row(zero, ()), (1 << used) - 1
+    rows = word(worker + HIGH) - word(worker + LOW)
+    hard, dead = hard_lanes(zero, job, word(good), used)
+    tell_dead(job, first, dead)
+    if hard != 0:
+        dead |= eliminate_hard(zero, job, worker, first, hard)
+        solution = substitute_hard(zero, job, worker, hard) if rows > 0 else source
+        if hard == every:
+            source, step = solution, row
+        else:
+            MERGE(zero, (source, step, solution, row, hard, rows))
+    store_solution(zero, job, worker, source, step, used, dead)
+
+
+@njit(**OPTIONS)
+def tell_dead(job, first, dead):
+    """A status for the systems whose plain elimination met a zero pivot; which row is for partial pivoting to say."""
+    target, lane = field(job, J.STATUS), 0
+    while target != 0 and dead >> lane:
+        if dead >> lane & 1:
+            set_half_word(target + 4 * (first + lane), types.int32(1))
+        lane += 1
+
+
+@njit(**OPTIONS)
+def hopeless(zero, job, good, used):
+    """Whether every system of a group is to be pivoted."""
+    hard, _ = hard_lanes(zero, job, word(good), used)
+    return hard == (1 << used) - 1
