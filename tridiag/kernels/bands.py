@@ -24,8 +24,9 @@ def band_of(job, band):
 
 
 @njit(**OPTIONS)
-def load_band(zero, job, aims, band, i0, i1, low, high, target):
-    """Rows i0 <= i < i1 of a band; the pads, at ``low`` and before ``high``, are zero."""
+def load_band(zero, job, worker, band, i0, i1, target):
+    """Rows i0 <= i < i1 of a band; the pads are zero."""
+    low, high, aims = word(worker + LOW), word(worker + HIGH), word(worker + AIMS)
     operand, move = band_of(job, band)
     first = i0 + 1 if band == 0 and i0 == low else i0
     last = i1 - 1 if band == 2 and i1 == high else i1
@@ -38,13 +39,13 @@ def load_band(zero, job, aims, band, i0, i1, low, high, target):
 
 
 @njit(**OPTIONS)
-def view(zero, job, worker, aims, band, i0, i1, copied):
+def view(zero, job, worker, band, i0, i1, copied):
     """Where rows i0 <= i < i1 of a band lie as rows of lanes: in the caller's memory, or loaded to the buffer."""
     low, high, row = word(worker + LOW), word(worker + HIGH), bytes_of_row(zero, ())
     padded = (band == 0 and i0 == low) or (band == 2 and i1 == high)
     if copied or padded or not view_in_place(zero, job, worker, band, i0):
         buffer = word(worker + BUFFER) + band * BLOCK * row
-        load_band(zero, job, aims, band, i0, i1, low, high, buffer)
+        load_band(zero, job, worker, band, i0, i1, buffer)
         set_view(worker, band, buffer, row)
 
 
@@ -92,7 +93,7 @@ def views_of_block(zero, job, worker, i0, i1, bands):
     """The addresses and the steps of the bands of a block of rows; the fourth is the right side."""
     row, copied = bytes_of_row(zero, ()), word(worker + WHOLE) == 0
     for band in range(bands):
-        view(zero, job, worker, word(worker + AIMS), band, i0, i1, copied)
+        view(zero, job, worker, band, i0, i1, copied)
     if copied:
         buffer, (mask, _) = word(worker + BUFFER), mask_view(zero, worker, i0)
         CUT(zero, (buffer, buffer + BLOCK * row, buffer + 2 * BLOCK * row, mask, i1 - i0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numba import njit
 
 from tridiag.kernels import job as J
-from tridiag.kernels.aims import aim_group, operand_of, read_mask
+from tridiag.kernels.aims import aim_group, aim_next, operand_of
 from tridiag.kernels.bands import moved_operands
 from tridiag.kernels.exchanging import (
     BACKWARD_EXCHANGED_BESIDE,
@@ -48,8 +48,7 @@ def solve_beside(zero, job, worker, first, groups):
 @njit(**OPTIONS)
 def start_beside(zero, job, worker, first, groups):
     """Aim at the first of some groups, every lane of which has still its certificate."""
-    aim_group(zero, job, worker, first, lanes_of(zero, ()))
-    read_mask(zero, job, worker)
+    aim_next(zero, job, worker, first, lanes_of(zero, ()), False)
     for group in range(groups):
         set_word(word(worker + GOOD) + 8 * group, (1 << 2 * lanes_of(zero, ())) - 1)
 
@@ -63,9 +62,8 @@ def solution_beside(zero, worker):
 
 @njit(**OPTIONS)
 def past_caches(zero, job):
-    """Whether a solution goes straight to memory: large, in whole lines, not in place of d, and read by nobody yet."""
-    fresh = field(job, J.D) != field(job, J.X) and field(job, J.AFTER) == 0
-    return fresh and field(job, J.FLAGS) & J.LARGE and begins_lines(zero, job)
+    """Whether a solution goes straight to memory: large, in whole lines, not in place of d."""
+    return field(job, J.D) != field(job, J.X) and field(job, J.FLAGS) & J.LARGE and begins_lines(zero, job)
 
 
 @njit(**OPTIONS)

@@ -7,7 +7,7 @@ out for another job for some microseconds, and ends.
 from __future__ import annotations
 
 from llvmlite import ir
-from numba import njit, types
+from numba import cfunc, njit, types
 from numba.extending import intrinsic
 
 from tridiag.kernels import job as J
@@ -123,3 +123,21 @@ def conduct(job, zero):
 
 
 conductor = c_function(conduct, "tridiag_conduct")
+
+
+def runner(zero, define, task, prepare=None):
+    """The C function void run(job, helpers) around the task of a kernel, and what prepares a job for it.
+
+    It only calls C functions, which cannot raise: the code needs nothing of Numba's runtime.
+    """
+    prepared = prepare is not None
+
+    def run(job, helpers):
+        define(zero)
+        set_word(job + 8 * J.HELPERS, helpers)
+        set_word(job + 8 * J.TASK, task(zero))
+        if prepared:
+            call(prepare(zero), (job,))
+        call(conductor(zero), (job,))
+
+    return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)

@@ -11,21 +11,17 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import cfunc, njit, types
+from numba import njit
 
 from tridiag import elimination as el
 from tridiag.kernels import job as J
 from tridiag.kernels.aims import aim_lanes, aim_matrices, aim_next, aim_shared, mask_view, operand_of, side_offsets
 from tridiag.kernels.bands import band_of, moved_operands, right_side, set_view, straight, view_in_place
-from tridiag.kernels.crew import conductor
+from tridiag.kernels.crew import runner
 from tridiag.kernels.groups import EARLY
-from tridiag.kernels.hard import refine, start_refining, store_solution, tell_singular
+from tridiag.kernels.hard import merge_hard, store_solution, substitute_hard, tell_singular
 from tridiag.kernels.lanes import (
-    BEST,
     CUT,
-    ITERATE,
-    MERGE,
-    REST,
     SWEEPS,
     UPPER,
     Lines,
@@ -36,7 +32,7 @@ from tridiag.kernels.lanes import (
     planes,
 )
 from tridiag.kernels.many import tell_determinants
-from tridiag.kernels.memory import c_function, call, set_word, variable, word
+from tridiag.kernels.memory import c_function, set_word, variable, word
 from tridiag.kernels.moves import MOVES, QUAD, ask, bytes_of_row, lanes_of, load_rows, parts_of
 from tridiag.kernels.pivoting import Status
 from tridiag.kernels.sweeps import certified
@@ -381,23 +377,11 @@ def eliminate_hard(zero, job, worker, first, lanes):
     return tell_singular(zero, job, worker, first, lanes)
 
 
-@njit(**ONCE)
-def substitute_hard(zero, job, worker, lanes):
-    """The right side at hand of an eliminated group, refined under "auto"; returns the address of the solution."""
-    n, tile, swaps = field(job, J.ROWS), word(worker + TILE), word(worker + SWAPS)
-    plane, (mask, step) = n * bytes_of_row(zero, ()), mask_view(zero, worker, 0)
-    iterate, rest, x = tile + ITERATE * plane, tile + REST * plane, operand_of(zero, word(worker + AIMS), X_)
-    right_side(zero, job, worker, 0, n, iterate, mask, step)
-    SUBSTITUTE_CYCLIC(zero, (tile, n, swaps, mask, step, iterate, x))
-    if field(job, J.PROMISE) != J.AUTO:
-        return iterate
-    again = start_refining(zero, job, worker, lanes)
-    for _ in range(el.REFINE_STEPS):
-        if again == 0:
-            break
-        SUBSTITUTE_CYCLIC(zero, (tile, n, swaps, mask, step, rest, x))
-        again = refine(zero, worker, lanes)
-    return tile + BEST * plane
+@njit(**OPTIONS)
+def substitute_cyclic_tile(zero, job, worker, right):
+    """The solution in place of a right side, from the eliminated planes of a group."""
+    (mask, step), x = mask_view(zero, worker, 0), operand_of(zero, word(worker + AIMS), X_)
+    SUBSTITUTE_CYCLIC(zero, (word(worker + TILE), field(job, J.ROWS), word(worker + SWAPS), mask, step, right, x))
 
 
 @njit(**OPTIONS)
@@ -409,11 +393,8 @@ def solve_aimed(zero, job, worker, first, used):
         hard &= ~solve_apart(zero, job, worker, used)
     if hard != 0:
         dead = eliminate_hard(zero, job, worker, first, hard)
-        solution = substitute_hard(zero, job, worker, hard)
-        if hard == every:
-            source, step = solution, row
-        else:
-            MERGE(zero, (source, step, solution, row, hard, n))
+        solution = substitute_hard(zero, job, worker, hard, substitute_cyclic_tile)
+        source, step = merge_hard(zero, source, step, solution, hard, every, n)
     store_solution(zero, job, worker, source, step, used, dead)
 
 
@@ -476,13 +457,5 @@ task, define = c_function(work, "tridiag_work_cyclic"), definition(MOVES, SWEEPS
 
 
 def build(dtype: str):
-    """The C function void run(job, helpers) for a dtype, as `tridiag.kernels.thomas.build`."""
-    zero = np.zeros((), dtype)[()]
-
-    def run(job, helpers):
-        define(zero)
-        set_word(job + 8 * J.HELPERS, helpers)
-        set_word(job + 8 * J.TASK, task(zero))
-        call(conductor(zero), (job,))
-
-    return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)
+    """The C function void run(job, helpers) for a dtype."""
+    return runner(np.zeros((), dtype)[()], define, task)

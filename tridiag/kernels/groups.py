@@ -146,20 +146,11 @@ def keep_all_rows(zero, job, worker):
 
 @njit(**OPTIONS)
 def exchange_blocks(zero, job, worker, first, last):
-    step, aims = 4 * bytes_of_row(zero, ()), word(worker + AIMS)
+    y, step, carry, good = word(worker + Y), 4 * bytes_of_row(zero, ()), word(worker + CARRY), word(worker + GOOD)
     for i0 in range(first, last, BLOCK):
         i1 = min(i0 + BLOCK, last)
         views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 4), mask_view(zero, worker, i0)
-        words = (
-            word(worker + Y) + (i0 + 1) * step,
-            step,
-            i1 - i0,
-            word(worker + CARRY),
-            word(worker + GOOD),
-            aims,
-            i0,
-            0,
-        )
+        words = y + (i0 + 1) * step, step, i1 - i0, carry, good, word(worker + AIMS), i0, 0
         EXCHANGE(zero, (*views, mask, mask_step, *words))
 
 

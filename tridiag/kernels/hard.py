@@ -32,7 +32,7 @@ def load_tile(zero, job, worker):
     low, high, tile = word(worker + LOW), word(worker + HIGH), word(worker + TILE)
     plane = (high - low) * bytes_of_row(zero, ())
     for band in range(3):
-        load_band(zero, job, word(worker + AIMS), band, low, high, low, high, tile + band * plane)
+        load_band(zero, job, worker, band, low, high, tile + band * plane)
     mask, step = mask_view(zero, worker, low)
     if step:
         CUT(zero, (tile, tile + plane, tile + 2 * plane, mask, high - low))
@@ -65,22 +65,31 @@ def tell_singular(zero, job, worker, first, lanes):
 
 
 @njit(**OPTIONS)
-def substitute_hard(zero, job, worker, lanes):
-    """The right side at hand of an eliminated group, refined under "auto"; returns the address of the solution."""
+def substitute_tile(zero, job, worker, right):
+    """The solution in place of a right side, from the eliminated planes of a group."""
     low, rows = word(worker + LOW), word(worker + HIGH) - word(worker + LOW)
-    tile, plane = word(worker + TILE), rows * bytes_of_row(zero, ())
-    mask, step = mask_view(zero, worker, low)
-    end = word(worker + SWAPS), mask, step
-    iterate, rest, x = tile + ITERATE * plane, tile + REST * plane, operand_of(zero, word(worker + AIMS), X_)
-    right_side(zero, job, worker, low, low + rows, iterate, mask, step)
-    SUBSTITUTE_PIVOTED(zero, (tile, rows, *end, iterate, x, low))
+    (mask, step), x = mask_view(zero, worker, low), operand_of(zero, word(worker + AIMS), X_)
+    SUBSTITUTE_PIVOTED(zero, (word(worker + TILE), rows, word(worker + SWAPS), mask, step, right, x, low))
+
+
+@njit(**OPTIONS)
+def substitute_hard(zero, job, worker, lanes, substitute):
+    """The right side at hand of an eliminated group, refined under "auto"; returns the address of the solution.
+
+    ``substitute`` is that of the elimination: plain tiles and cyclic ones differ in nothing else.
+    """
+    low, high, tile = word(worker + LOW), word(worker + HIGH), word(worker + TILE)
+    plane, (mask, step) = (high - low) * bytes_of_row(zero, ()), mask_view(zero, worker, low)
+    iterate, rest = tile + ITERATE * plane, tile + REST * plane
+    right_side(zero, job, worker, low, high, iterate, mask, step)
+    substitute(zero, job, worker, iterate)
     if field(job, J.PROMISE) != J.AUTO:
         return iterate
     again = start_refining(zero, job, worker, lanes)
     for _ in range(REFINE_STEPS):
         if again == 0:
             break
-        SUBSTITUTE_PIVOTED(zero, (tile, rows, *end, rest, x, low))
+        substitute(zero, job, worker, rest)
         again = refine(zero, worker, lanes)
     return tile + BEST * plane
 
@@ -119,19 +128,26 @@ def store_solution(zero, job, worker, source, step, used, dead):
 
 
 @njit(**OPTIONS)
+def merge_hard(zero, source, step, solution, hard, every, rows):
+    """Where the rows of a whole solution lie, and how far apart: the hard lanes joined to the others."""
+    row = bytes_of_row(zero, ())
+    if hard == every:
+        return solution, row
+    MERGE(zero, (source, step, solution, row, hard, rows))
+    return source, step
+
+
+@njit(**OPTIONS)
 def finish_group(zero, job, worker, first, used, good, source, step):
     """The solution of a group to memory, from ``source``, where it is right in lanes with a certificate."""
-    row, every = bytes_of_row(zero, ()), (1 << used) - 1
-    rows = word(worker + HIGH) - word(worker + LOW)
+    every, rows = (1 << used) - 1, word(worker + HIGH) - word(worker + LOW)
     hard, dead = hard_lanes(zero, job, word(good), used)
     tell_dead(job, first, dead)
     if hard != 0:
         dead |= eliminate_hard(zero, job, worker, first, hard)
-        solution = substitute_hard(zero, job, worker, hard) if rows > 0 else source
-        if hard == every:
-            source, step = solution, row
-        else:
-            MERGE(zero, (source, step, solution, row, hard, rows))
+        if rows > 0:
+            solution = substitute_hard(zero, job, worker, hard, substitute_tile)
+            source, step = merge_hard(zero, source, step, solution, hard, every, rows)
     store_solution(zero, job, worker, source, step, used, dead)
 
 

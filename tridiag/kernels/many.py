@@ -18,8 +18,16 @@ from tridiag.kernels.aims import (
 )
 from tridiag.kernels.bands import right_side, view, views_of_block
 from tridiag.kernels.beside import past_caches
-from tridiag.kernels.hard import eliminate_hard, hard_lanes, store_solution, substitute_hard, tell_dead
-from tridiag.kernels.lanes import MERGE, RIGHT, UPPER, ZERO
+from tridiag.kernels.hard import (
+    eliminate_hard,
+    hard_lanes,
+    merge_hard,
+    store_solution,
+    substitute_hard,
+    substitute_tile,
+    tell_dead,
+)
+from tridiag.kernels.lanes import RIGHT, UPPER, ZERO
 from tridiag.kernels.memory import load, set_byte, set_word, store, variable, word
 from tridiag.kernels.moves import (
     BESIDE,
@@ -128,8 +136,8 @@ def solve_factored(zero, job, worker, factors, shared, used, hard, dead):
     elif hard != every and substitute_easy(zero, job, worker, factors, shared, y, used, hard | dead):
         return
     if hard != 0 and rows > 0:
-        solution = substitute_hard(zero, job, worker, hard)
-        MERGE(zero, (y, row, solution, row, hard, rows))
+        solution = substitute_hard(zero, job, worker, hard, substitute_tile)
+        y, row = merge_hard(zero, y, row, solution, hard, every, rows)
     store_solution(zero, job, worker, y, row, used, dead)
 
 
@@ -195,11 +203,10 @@ def substitute_easy(zero, job, worker, factors, shared, y, used, bad):
 def forward_blocks(zero, job, worker, factors, shared, y, first, last):
     """y' of rows first <= i < last from factors."""
     row, low, part = bytes_of_row(zero, ()), word(worker + LOW), part_of(zero, shared)
-    aims, d = word(worker + AIMS), worker + VIEWS + 16 * RIGHT
-    asked = operand_of(zero, aims, D_)
+    d, asked = worker + VIEWS + 16 * RIGHT, operand_of(zero, word(worker + AIMS), D_)
     for i0 in range(first, last, BLOCK):
         i1 = min(i0 + BLOCK, last)
-        view(zero, job, worker, aims, RIGHT, i0, i1, False)
+        view(zero, job, worker, RIGHT, i0, i1, False)
         mask, mask_step = mask_view(zero, worker, i0)
         pairs, to = pairs_at(factors, part, i0), y + (i0 - low) * row
         words = (pairs, word(d), word(d + 8), mask, mask_step, to, row, i1 - i0, asked, i0)

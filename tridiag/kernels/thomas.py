@@ -8,55 +8,39 @@ certificate are eliminated again with pivoting, and refined.
 from __future__ import annotations
 
 import numpy as np
-from numba import cfunc, njit, types
+from numba import njit, types
 
 from tridiag.kernels import job as J
 from tridiag.kernels.beside import exchange_beside, extent, solve_beside
-from tridiag.kernels.crew import conductor
+from tridiag.kernels.crew import runner
 from tridiag.kernels.groups import exchange_group, solve_group
 from tridiag.kernels.lanes import SWEEPS
 from tridiag.kernels.many import determinants, factor_shared, solve_many, solve_shared
-from tridiag.kernels.memory import c_function, call, fetch_add, flush, malloc, set_word
+from tridiag.kernels.memory import c_function, flush, malloc, set_word
 from tridiag.kernels.moves import MOVES, bytes_of_real, lanes_of, parts_of
 from tridiag.kernels.vector import ONCE, OPTIONS, definition
 from tridiag.kernels.worker import claim, dismiss, field, hire, part_of_item, report
 
 
 @njit(**ONCE)
-def solve_tile(zero, job, worker, tile, follows):
+def solve_tile(zero, job, worker, tile, follows, solve_one, solve_many_beside):
     """One group, or the groups of a stretch of systems that lie side by side; the first and the last may be partial."""
     lanes, (low, whole, rest, high) = lanes_of(zero, ()), extent(zero, job, tile)
     if low < whole:
-        solve_group(zero, job, worker, low, whole - low, False)
+        solve_one(zero, job, worker, low, whole - low, False)
     if field(job, J.FLAGS) & J.MASKED or field(job, J.ROWS) == 0:
         for at in range(whole, rest, lanes):
-            solve_group(zero, job, worker, at, lanes, False)
+            solve_one(zero, job, worker, at, lanes, False)
     elif whole < rest:
-        solve_beside(zero, job, worker, whole, (rest - whole) // lanes)
+        solve_many_beside(zero, job, worker, whole, (rest - whole) // lanes)
     if rest < high:
-        solve_group(zero, job, worker, rest, high - rest, follows)
+        solve_one(zero, job, worker, rest, high - rest, follows)
     report(job, low, high - low)
 
 
 @njit(**ONCE)
-def exchange_tile(zero, job, worker, tile, follows):
-    """The same with partial pivoting."""
-    lanes, (low, whole, rest, high) = lanes_of(zero, ()), extent(zero, job, tile)
-    if low < whole:
-        exchange_group(zero, job, worker, low, whole - low, False)
-    if field(job, J.FLAGS) & J.MASKED or field(job, J.ROWS) == 0:
-        for at in range(whole, rest, lanes):
-            exchange_group(zero, job, worker, at, lanes, False)
-    elif whole < rest:
-        exchange_beside(zero, job, worker, whole, (rest - whole) // lanes)
-    if rest < high:
-        exchange_group(zero, job, worker, rest, high - rest, follows)
-    report(job, low, high - low)
-
-
-@njit(**ONCE)
-def work_tiles(job, zero, solve):
-    """Claim items until none is left; called by every thread of a job."""
+def work_tiles(job, zero, solve_one, solve_many_beside):
+    """Claim items until none is left, with these functions for groups; called by every thread of a job."""
     worker = hire(zero, job)
     if worker == 0:
         return
@@ -69,7 +53,7 @@ def work_tiles(job, zero, solve):
         if run < 0:
             break
         for tile in range(run * tiles, min(count, (run + 1) * tiles)):
-            solve(zero, job, worker, tile, tile > run * tiles)
+            solve_tile(zero, job, worker, tile, tile > run * tiles, solve_one, solve_many_beside)
     flush()
     dismiss(worker)
 
@@ -77,13 +61,13 @@ def work_tiles(job, zero, solve):
 @njit(**OPTIONS)
 def work_own(job, zero):
     """Systems with a matrix and one right side each."""
-    work_tiles(job, zero, solve_tile)
+    work_tiles(job, zero, solve_group, solve_beside)
 
 
 @njit(**OPTIONS)
 def work_exchanging(job, zero):
     """The same with partial pivoting throughout."""
-    work_tiles(job, zero, exchange_tile)
+    work_tiles(job, zero, exchange_group, exchange_beside)
 
 
 @njit(**OPTIONS)
@@ -94,8 +78,8 @@ def work_many(job, zero):
         return
     width, matrices, tiles = field(job, J.LANES), field(job, J.MATRICES), field(job, J.TILES)
     while True:
-        item = fetch_add(job, 1)
-        if item >= field(job, J.ITEMS):
+        item = claim(job)
+        if item < 0:
             break
         run, k0, k1 = part_of_item(job, item)
         if field(job, J.SHARED):
@@ -148,18 +132,5 @@ define = definition(MOVES, SWEEPS)
 
 
 def build(dtype: str, kernel: str):
-    """The C function void run(job, helpers) of a kernel for a dtype.
-
-    It only calls C functions, which cannot raise: the code needs nothing of Numba's runtime.
-    """
-    zero, task, many = np.zeros((), dtype)[()], TASKS[kernel], kernel == "many"
-
-    def run(job, helpers):
-        define(zero)
-        set_word(job + 8 * J.HELPERS, helpers)
-        set_word(job + 8 * J.TASK, task(zero))
-        if many:
-            call(preparation(zero), (job,))
-        call(conductor(zero), (job,))
-
-    return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)
+    """The C function void run(job, helpers) of a kernel for a dtype."""
+    return runner(np.zeros((), dtype)[()], define, TASKS[kernel], preparation if kernel == "many" else None)
