@@ -18,7 +18,7 @@ def plan(shape, axis, matrix_shape=None, order="C", itemsize=8, **options):
     whole = np.empty(shape, f"f{itemsize}", order)
     arrays = [matrix, matrix, matrix, None, whole, whole]
     shapes, strides = (tuple(x if x is None else getattr(x, name) for x in arrays) for name in ("shape", "strides"))
-    made = layout.job(form, shapes, strides, whole.dtype, flags)
+    made = layout.make_job(form, shapes, strides, (whole.dtype, whole.dtype), flags, layout.granted(form))
     return made, form, arrays
 
 

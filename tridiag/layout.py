@@ -137,14 +137,22 @@ def granted(form: Form) -> int:
     return threads() if math.prod(form.shape) >= WORTH_A_THREAD else 1
 
 
-def job(form: Form, shapes: tuple[Any, ...], strides: tuple[Any, ...], dtype: np.dtype[Any], flags: int = 0) -> Job:
-    """The job of a call from the shapes and the strides in bytes of a, b, c, where, d, x (None: not there)."""
-    return make_job(form, shapes, strides, dtype, flags, granted(form))
+def in_pairs(form: Form, shapes: Any, strides: Any, step: int) -> tuple[Form, Any, Any]:
+    """Complex right sides of a real matrix as twice as many real ones, along a new last axis."""
+    shapes = tuple(s and (*s, 1 if k < 4 else 2) for k, s in enumerate(shapes))
+    strides = tuple(s and (*s, step) for s in strides)
+    return form._replace(shape=(*form.shape, 2), matrix_shape=(*form.matrix_shape, 1)), shapes, strides
 
 
 @functools.lru_cache(1024)
-def make_job(form: Form, shapes: Any, strides: Any, dtype: np.dtype[Any], flags: int, workers: int) -> Job:
-    """The same for a number of threads."""
+def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], flags: int, workers: int) -> Job:
+    """The job of a call from the shapes and the strides in bytes of a, b, c, where, d, x (None: not there).
+
+    The dtypes are those of the matrices and of the right sides.
+    """
+    dtype, right = dtypes
+    if right.kind == "c" and dtype.kind != "c":
+        form, shapes, strides = in_pairs(form, shapes, strides, dtype.itemsize)
     order, matrices, right_sides = batch_axes(form, shapes, strides)
     count, sides = math.prod(a[0] for a in matrices), math.prod(a[0] for a in right_sides)
     if flags & (J.FACTORING | J.DETERMINANT):

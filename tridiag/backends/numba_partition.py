@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from tridiag.arrays import library_of
-from tridiag.backends.numba_thomas import REGULAR, Extents, extents, in_pairs, view
+from tridiag.backends.numba_thomas import REGULAR, Extents, checked, extents, view
 from tridiag.kernels.cache import Kernel, obtain
 from tridiag.kernels.call import check, function
-from tridiag.layout import WORTH_A_THREAD, granted, make_job
+from tridiag.layout import granted, make_job
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
@@ -49,19 +49,13 @@ def call_for(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, A
 def make_call(
     form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any], workers: int
 ) -> Callable[..., int]:
-    dtype, right = dtypes
-    if right.kind == "c" and dtype.kind != "c":
-        form, shapes, strides = in_pairs(form, shapes, strides, dtype.itemsize)
-    job = make_job(form, shapes, strides, dtype, 0, workers)
+    job = make_job(form, shapes, strides, dtypes, 0, workers)
     return function(compiled(job.dtype).address, job.words, workers - 1, math.prod(form.shape))
 
 
 def caller(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Callable[..., bool]:
     """The solve of such arrays as a function of a, b, c, where, d, x; it tells whether some system may be singular."""
-    if math.prod(form.shape) < WORTH_A_THREAD:
-        call = call_for(form, shapes, strides, dtypes)
-        return lambda *arrays: check(call(*arrays))
-    return lambda *arrays: check(call_for(form, shapes, strides, dtypes)(*arrays))  # for the threads granted now
+    return checked(form, lambda: call_for(form, shapes, strides, dtypes))
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: None = None) -> tuple[Any, Any]:

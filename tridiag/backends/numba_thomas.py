@@ -87,20 +87,9 @@ def plan_for(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, A
 
 @functools.lru_cache(1024)
 def make_plan(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any], flags: int, workers: int) -> Plan:
-    dtype, right = dtypes
-    if right.kind == "c" and dtype.kind != "c":
-        form, shapes, strides = in_pairs(form, shapes, strides, dtype.itemsize)
-    job = make_job(form, shapes, strides, dtype, flags, workers)
+    job = make_job(form, shapes, strides, dtypes, flags, workers)
     kernel = (compiled_adjoint if flags & J.ADJOINT else compiled)(job.dtype, job.kernel)
     return Plan(job, function(kernel.address, job.words, job.helpers, math.prod(form.shape)))
-
-
-def in_pairs(form: Form, shapes: Extents, strides: Extents, step: int) -> tuple[Form, Extents, Extents]:
-    """Complex right sides of a real matrix as twice as many real ones, along a new last axis."""
-    shapes = tuple(s and (*s, 1 if k < 4 else 2) for k, s in enumerate(shapes))
-    strides = tuple(s and (*s, step) for s in strides)
-    form = form._replace(shape=(*form.shape, 2), matrix_shape=(*form.matrix_shape, 1))
-    return form, shapes, strides
 
 
 def extents(operands: Sequence[Any]) -> tuple[Extents, Extents]:
@@ -111,10 +100,15 @@ def extents(operands: Sequence[Any]) -> tuple[Extents, Extents]:
 
 def caller(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Callable[..., bool]:
     """The solve of such arrays as a function of a, b, c, where, d, x; it tells whether some system may be singular."""
+    return checked(form, lambda: plan_for(form, shapes, strides, dtypes).call)
+
+
+def checked(form: Form, call: Callable[[], Callable[..., int]]) -> Callable[..., bool]:
+    """A kernel, which ``call`` finds, with its result checked; for systems worth threads, that of those granted now."""
     if math.prod(form.shape) < WORTH_A_THREAD:
-        call = plan_for(form, shapes, strides, dtypes).call
-        return lambda *arrays: check(call(*arrays))
-    return lambda *arrays: check(plan_for(form, shapes, strides, dtypes).call(*arrays))  # for the threads granted now
+        found = call()
+        return lambda *arrays: check(found(*arrays))
+    return lambda *arrays: check(call()(*arrays))
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Factors | None = None) -> tuple[Any, Any]:

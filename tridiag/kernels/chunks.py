@@ -340,6 +340,15 @@ class Records:
         code = self.code
         code.store_as(self.place(i, which), Value(code, code.builder.bitcast(mask.llvm, ir.IntType(code.lanes))))
 
+    def substitution(self) -> Callable[[Value, Any, Any], Any]:
+        """A function (i, after, behind) that substitutes: x of row i, where x of the two rows behind it is known."""
+        upper, upper2, right = (self.field(k) for k in (UPPER, UPPER2, RIGHT))
+
+        def substitute(i: Value, after: Any, behind: Any) -> Any:
+            return right[i + 1] - upper2[i + 1] * behind - upper[i + 1] * after
+
+        return substitute
+
     def place(self, i: Value, which: int) -> Value:
         return self.base + i * (self.fields * self.code.row) + SWAPS * self.code.row + which * 8
 
@@ -380,15 +389,14 @@ def eliminate_pivoted(code: Code, plan: Value, block: Value, base: Value) -> Non
 def substitute_pivoted(code: Code, plan: Value, block: Value, base: Value) -> Value:
     """x, last row first; whether it is not finite."""
     bands, records, rows = Bands(code, plan, block), Records(code, base, FEW_FIELDS), code.word(plan + P.HEIGHT)
-    upper, upper2, right, iterate = (records.field(k) for k in (UPPER, UPPER2, RIGHT, ITERATE))
+    substitute, iterate = records.substitution(), records.field(ITERATE)
 
     def line(i: Value, state: Any) -> Any:
         after, behind = state
 
         def row(k: int) -> Any:
             nonlocal after, behind
-            here = i + k + 1
-            after, behind = right[here] - upper2[here] * behind - upper[here] * after, after
+            after, behind = substitute(i + k, after, behind), after
             iterate.store(i + k, after)
             return after
 
@@ -500,15 +508,14 @@ def residual(code: Code, plan: Value, table: Value, rows: Value, base: Value, en
 def correct(code: Code, plan: Value, table: Value, rows: Value, base: Value, ends_at: Value) -> None:
     """x + correction, last row first, to memory; then no correction of the ends is left."""
     bands, records, ends = Scattered(code, plan, table), Records(code, base, FIELDS), Rows(code, ends_at, code.row)
-    upper, upper2, right, iterate = (records.field(k) for k in (UPPER, UPPER2, RIGHT, ITERATE))
+    substitute, iterate = records.substitution(), records.field(ITERATE)
 
     def line(i: Value, state: Any) -> Any:
         after, behind = state
 
         def row(k: int) -> Any:
             nonlocal after, behind
-            here = i + k + 1
-            after, behind = right[here] - upper2[here] * behind - upper[here] * after, after
+            after, behind = substitute(i + k, after, behind), after
             x = el.correct(code, iterate[i + k], after)
             iterate.store(i + k, x)
             return x

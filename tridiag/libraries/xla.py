@@ -21,7 +21,7 @@ from tridiag.backends.numba_thomas import adjoint_name, compiled, compiled_adjoi
 from tridiag.kernels import job as J
 from tridiag.kernels import source_hash
 from tridiag.kernels.cache import obtain
-from tridiag.layout import Job, contiguous, granted, job
+from tridiag.layout import Job, contiguous, granted, make_job
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
@@ -96,14 +96,12 @@ def call_adjoint(form: Form, a: Any, b: Any, c: Any, g: Any, x: Any, where: Any 
 
 def plan_for(form: Form, a: Any, b: Any, c: Any, where: Any, d: Any) -> Job:
     """The job of arrays as XLA lays them out. Complex right sides of a real matrix are pairs along a last axis."""
-    dtype = np.dtype(b.dtype)
+    dtypes = np.dtype(b.dtype), np.dtype(d.dtype)
     shapes: list[Any] = [x if x is None else tuple(x.shape) for x in (a, b, c, where, d)] + [form.shape]
-    if np.dtype(d.dtype).kind != dtype.kind:
-        shapes = [s and (*s, 1) for s in shapes[:4]] + [(*s, 2) for s in shapes[4:]]
-        form = form._replace(shape=(*form.shape, 2), matrix_shape=(*form.matrix_shape, 1))
-    sizes = [dtype.itemsize] * 3 + [1] + [dtype.itemsize] * 2
+    sizes = [dtypes[0].itemsize] * 3 + [1] + [dtypes[1].itemsize] * 2
     strides = [s and contiguous(s, size) for s, size in zip(shapes, sizes, strict=True)]
-    return job(form._replace(overwrite_d=False), tuple(shapes), tuple(strides), dtype)
+    form = form._replace(overwrite_d=False)
+    return make_job(form, tuple(shapes), tuple(strides), dtypes, 0, granted(form))
 
 
 def custom_call(kernel: str, plan: Job, operands: Any, results: Any, aliases: Any = None) -> tuple[Any, ...]:
