@@ -17,9 +17,10 @@ autodoc_typehints = "none"
 
 def fill_in_backends(app, page, source):
     """Put the package's own table of backends where a page says {{ backends }}."""
-    cells = [("name", "algorithm", "arrays", "pivoting")]
+    cells = [("name", "algorithm", "verbs", "arrays", "pivoting")]
     for line in BACKENDS.values():
-        cells.append((f"``{line.name}``", line.algorithm, ", ".join(line.arrays), ", ".join(map(str, line.pivoting))))
+        facts = (", ".join(map(str, fact)) for fact in (line.verbs, line.arrays, line.pivoting))
+        cells.append((f"``{line.name}``", line.algorithm, *facts))
     rows = ["   * - " + "\n     - ".join(row) for row in cells]
     table = "\n".join([".. list-table::", "   :header-rows: 1", "", *rows])
     source[0] = source[0].replace("{{ backends }}", table)

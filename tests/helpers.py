@@ -55,10 +55,18 @@ class Subject:
             return f"runs on {' and '.join(self.entry.devices)}, not on cpu"
         return self.entry.missing()
 
-    def can(self, verb: str = "solve", periodic: bool = False, pivoting: Any = None, library: Any = None) -> bool:
+    def can(
+        self,
+        verb: str = "solve",
+        periodic: bool = False,
+        pivoting: Any = None,
+        library: Any = None,
+        order: int = 1,
+    ) -> bool:
         """What the table says."""
         return (
             verb in self.entry.verbs
+            and (self.entry.order is None or order <= self.entry.order)
             and (verb, self.library) not in self.entry.lacks
             and (self.entry.periodic or not periodic)
             and (pivoting is None or pivoting in self.promises)

@@ -11,7 +11,8 @@ import pytest
 from helpers import SUBJECTS, Subject, assert_solves, dominant
 
 import tridiag
-from tridiag.backends import BACKENDS, Backend
+from tridiag.backends import BACKENDS, SYSTEMS, Backend
+from tridiag.report import VERBS
 
 TABLE = Path(sys.modules["tridiag.backends"].__file__)  # the attribute is the verb `backends`
 ENTRIES = list(BACKENDS.values())
@@ -28,7 +29,8 @@ def test_a_line_is_true(entry: Backend) -> None:
     library, _, algorithm = entry.name.partition("_")
     assert library and algorithm
     assert TABLE.with_name(f"{entry.name}.py").is_file()
-    assert "solve" in entry.verbs and set(entry.verbs) <= {"solve", "factor", "slogdet"}
+    assert entry.verbs and set(entry.verbs) <= set(VERBS)
+    assert bool(entry.pivoting) == bool(set(entry.verbs) & set(SYSTEMS))  # a promise about its verbs on systems
     assert all(library in entry.arrays and verb in entry.verbs for verb, library in entry.lacks)
     if entry.missing() is None:
         assert all(callable(getattr(entry.module(), verb)) for verb in entry.verbs)
@@ -85,6 +87,7 @@ CALLS = {
     "along an axis": ("solve", FRESH, {"axis": 0, "where": np.ones((4, 23), bool), "transpose": True}),
     "factor": ("factor", FRESH[:3], {}),
     "slogdet": ("slogdet", FRESH[:3], {}),
+    "linear_recurrence": ("linear_recurrence", FRESH[:2], {"reverse": True}),
 }
 
 
@@ -115,7 +118,7 @@ def modules_that_run(verb: str, given: list[Any], options: Any, monkeypatch: pyt
     return ran
 
 
-@pytest.mark.parametrize("subject", SUBJECTS, ids=str)
+@pytest.mark.parametrize("subject", [s for s in SUBJECTS if s.can()], ids=str)
 def test_explain_and_the_call_agree_on_who_can(subject: Subject) -> None:
     if reason := subject.cannot_run_here():
         pytest.skip(reason)

@@ -1,4 +1,4 @@
-"""Batched tridiagonal systems from NumPy, JAX and PyTorch arrays, with gradients.
+"""Batched tridiagonal systems and linear recurrences from NumPy, JAX and PyTorch arrays, with gradients.
 
 Row i is ``a[i] x[i-1] + b[i] x[i] + c[i] x[i+1] = d[i]``; ``a[0]`` and ``c[n-1]`` are never read.
 """
@@ -6,6 +6,7 @@ Row i is ``a[i] x[i-1] + b[i] x[i] + c[i] x[i+1] = d[i]``; ``a[0]`` and ``c[n-1]
 from tridiag._version import __version__
 from tridiag.errors import BackendError, SingularSystemError
 from tridiag.factorization import Factorization, factor
+from tridiag.recurrences import linear_recurrence
 from tridiag.report import backends, explain
 from tridiag.systems import matmul, slogdet, solve
 
@@ -17,6 +18,7 @@ __all__ = [
     "backends",
     "explain",
     "factor",
+    "linear_recurrence",
     "matmul",
     "slogdet",
     "solve",

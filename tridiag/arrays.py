@@ -40,10 +40,10 @@ def library_of_type(kind: type) -> str | None:
 
 
 @functools.lru_cache(256)
-def taking(*kinds: type) -> tuple[str, Callable[..., Taken]]:
-    """What the types of a, b, c, perhaps d, and where decide: their one library, and how it takes them."""
-    library = agreed(dict(zip((*"abcd"[: len(kinds) - 1], "where"), kinds, strict=True)))
-    return library, module_of(library).taking(kinds)
+def taking(names: tuple[str, ...], *kinds: type) -> tuple[str, Callable[..., Taken]]:
+    """What the types of some arguments, and last of a mask, decide: their one library, and how it takes them."""
+    library = agreed(dict(zip((*names, "where"), kinds, strict=True)))
+    return library, module_of(library).taking(names, kinds)
 
 
 def agreed(kinds: Mapping[str, type]) -> str:

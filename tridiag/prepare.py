@@ -7,7 +7,7 @@ as its `Plan`: `make_plan` is a pure function in a bounded cache.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -16,10 +16,10 @@ import numpy as np
 from tridiag.arrays import SUPPORTED, Entry, dtype_name, is_real, module_of, refuse_dtype, taking, working_dtype
 from tridiag.backends import Problem
 from tridiag.dispatch import choose
-from tridiag.rows import Matrix
-from tridiag.shapes import Form, Shape, align, broadcast
+from tridiag.shapes import Form, Recurrence, Shape, align, align_recurrence, broadcast
 
 BOOLEANS = (bool, np.bool_)
+NO_MASK: Any = type(None)
 UNASKED = object()  # the verb has no backends, or the caller chooses
 REAL_OF = {"complex64": "float32", "complex128": "float64"}
 
@@ -29,7 +29,7 @@ class Plan(NamedTuple):
 
     library: str
     problem: Problem
-    form: Form
+    form: Any  # a `Form` or a `Recurrence`
     backend: Any  # the `Backend` chosen, or None
     result_dtype: str
     out_dtype: Any  # the same as the library says it, in this machine's byte order
@@ -45,15 +45,16 @@ class Call(NamedTuple):
     """One call of a verb, ready to run."""
 
     plan: Plan
-    matrix: Matrix
-    d: Any
+    matrix: Any  # a `Matrix`; of a recurrence its coefficients
+    d: Any  # of a recurrence x
+    init: tuple[Any, ...] = ()  # of a recurrence the values before its first step
 
     @property
     def library(self) -> str:
         return self.plan.library
 
     @property
-    def form(self) -> Form:
+    def form(self) -> Any:
         return self.plan.form
 
     @property
@@ -86,7 +87,7 @@ def prepare(
 ) -> Call:
     """Check everything that can be checked before any work is done. ``arguments`` are a, b, c and perhaps d."""
     given, mask_kind = list(arguments.values()), where.__class__
-    library, take = taking(*map(type, given), mask_kind)
+    library, take = taking(tuple(arguments), *map(type, given), mask_kind)
     given, where, entries, settings = take(given, where)
     axis = axis if type(axis) is int else check_axis(axis)
     facts = verb, library, entries, settings, axis, pivoting, periodic, transpose, overwrite_d, backend
@@ -130,10 +131,8 @@ def make_plan(
         shapes["where"] = tuple(mask[1])
     lifted, axis = align(shapes, axis)
     device, traced = module.device(given.values(), settings), module.traced(x for x in entries if x is not None)
-    dtype = module.result_dtype(given.values(), settings)
-    if working_dtype(dtype) not in SUPPORTED:
-        refuse_dtype("the result", dtype)
-    dtypes = entry_dtypes(given, working_dtype(dtype))
+    dtype = promoted_dtype(module, given, settings)
+    dtypes = entry_dtypes(given, working_dtype(dtype), "abc")
     shape = broadcast(lifted, shapes)
     matrix_shape = broadcast({name: s for name, s in lifted.items() if name != "d"}, shapes)
     # a matrix that is constant along the system axis still has n rows
@@ -144,11 +143,6 @@ def make_plan(
         )
     form = Form(shape, matrix_shape, axis, bool(periodic), bool(transpose), pivoting, bool(overwrite_d))
     problem = Problem(verb, library, device, dtypes["b"], shape, axis, pivoting, form.periodic)
-    steps = [
-        (k, dtypes[name], lifted[name])
-        for k, (name, entry) in enumerate(given.items())
-        if shapes[name] != lifted[name] or not module.has_dtype(entry, dtypes[name])
-    ]
     return Plan(
         library=library,
         problem=problem,
@@ -160,12 +154,101 @@ def make_plan(
         traced=traced,
         empty=0 in shape,
         readable=device == "cpu" and not traced,
-        steps=tuple(steps),
+        steps=steps_to(module, given, dtypes, lifted),
         mask_shape=lifted.get("where", ()),
     )
 
 
+def promoted_dtype(module: ModuleType, given: Mapping[str, Entry], settings: Any) -> str:
+    """The dtype of the result, as the library promotes."""
+    dtype: str = module.result_dtype(given.values(), settings)
+    if working_dtype(dtype) not in SUPPORTED:
+        refuse_dtype("the result", dtype)
+    return dtype
+
+
+def steps_to(
+    module: ModuleType, given: Mapping[str, Entry], dtypes: Mapping[str, str], lifted: Mapping[str, Shape]
+) -> Any:
+    """Which arguments get another dtype or shape, and which."""
+    return tuple(
+        (k, dtypes[name], lifted[name])
+        for k, (name, entry) in enumerate(given.items())
+        if tuple(entry[1]) != lifted[name] or not module.has_dtype(entry, dtypes[name])
+    )
+
+
 cached_plan = functools.lru_cache(1024, typed=True)(make_plan)
+
+
+def prepare_recurrence(
+    verb: str,
+    coefficients: Mapping[str, Any],
+    x: Any,
+    init: Mapping[str, Any],
+    *,
+    axis: int,
+    reverse: bool,
+    backend: Any = UNASKED,
+) -> Call:
+    """The same for a recurrence: its coefficients by their names, x, and the values before its first step."""
+    arguments = {**coefficients, "x": x, **init}
+    names, given = tuple(arguments), list(arguments.values())
+    library, take = taking(names, *map(type, given), NO_MASK)
+    given, _, entries, settings = take(given, None)
+    axis = axis if type(axis) is int else check_axis(axis)
+    order = len(coefficients)
+    facts = verb, library, names, order, entries[:-1], settings, axis, reverse, backend
+    try:
+        plan = cached_recurrence_plan(*facts)
+    except TypeError:  # as in `prepare`
+        plan = make_recurrence_plan(*facts)
+    for k, dtype, shape in plan.steps:
+        given[k] = module_of(library).cast(given[k], dtype).reshape(shape)
+    return Call(plan, tuple(given[:order]), given[order], tuple(given[order + 1 :]))
+
+
+def make_recurrence_plan(
+    verb: str,
+    library: str,
+    names: tuple[str, ...],
+    order: int,
+    entries: tuple[Entry, ...],
+    settings: Any,
+    axis: int,
+    reverse: bool,
+    backend: Any,
+) -> Plan:
+    """As `make_plan`; the first ``order`` entries are coefficients, then comes x."""
+    check_flag("reverse", reverse)
+    module, given = module_of(library), dict(zip(names, entries, strict=True))
+    for name, entry in given.items():
+        module.check_dtype(name, entry)
+    shapes = {name: tuple(entry[1]) for name, entry in given.items()}
+    rows, states = ({name: shapes[name] for name in part} for part in (names[: order + 1], names[order + 1 :]))
+    lifted, lifted_states, axis = align_recurrence(rows, states, axis)
+    device, traced = module.device(entries, settings), module.traced(entries)
+    dtype = promoted_dtype(module, given, settings)
+    dtypes = entry_dtypes(given, working_dtype(dtype), names[:order])
+    form = Recurrence(broadcast(lifted, rows), axis, bool(reverse))
+    problem = Problem(verb, library, device, working_dtype(dtype), form.shape, axis, None, order=max(1, order))
+    return Plan(
+        library=library,
+        problem=problem,
+        form=form,
+        backend=None if backend is UNASKED else choose(problem, backend).backend,
+        result_dtype=dtype,
+        out_dtype=module.dtype(dtype),
+        casts=dtype != working_dtype(dtype),
+        traced=traced,
+        empty=0 in form.shape,
+        readable=device == "cpu" and not traced,
+        steps=steps_to(module, given, dtypes, {**lifted, **lifted_states}),
+        mask_shape=(),
+    )
+
+
+cached_recurrence_plan = functools.lru_cache(1024, typed=True)(make_recurrence_plan)
 
 
 def check_promise(pivoting: Any) -> bool | str:
@@ -208,11 +291,11 @@ def check_mask(entry: Entry) -> None:
         )
 
 
-def entry_dtypes(given: Mapping[str, Entry], dtype: str) -> dict[str, str]:
+def entry_dtypes(given: Mapping[str, Entry], dtype: str, matrix: Iterable[str]) -> dict[str, str]:
     """All entries in one dtype, but a real matrix with a complex right side stays real."""
-    dtypes = dict.fromkeys(given, dtype)
-    if not is_real(dtype) and not any(is_complex(given[name][0]) for name in "abc"):
-        dtypes.update(dict.fromkeys("abc", REAL_OF[dtype]))
+    dtypes, names = dict.fromkeys(given, dtype), tuple(matrix)
+    if not is_real(dtype) and not any(is_complex(given[name][0]) for name in names):
+        dtypes.update(dict.fromkeys(names, REAL_OF[dtype]))
     return dtypes
 
 

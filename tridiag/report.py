@@ -4,18 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+from tridiag import recurrences
 from tridiag.backends import BACKENDS, Problem
 from tridiag.dispatch import choose
 from tridiag.prepare import prepare
 
-VERBS = ("solve", "factor", "slogdet")
-ARGUMENTS = {"solve": ("a", "b", "c", "d"), "factor": ("a", "b", "c"), "slogdet": ("a", "b", "c")}
-OPTIONS = {
-    "solve": ("axis", "pivoting", "periodic", "where", "transpose", "overwrite_d"),
-    "factor": ("axis", "pivoting", "periodic", "where"),
-    "slogdet": ("axis", "periodic", "where"),
+
+class Verb(NamedTuple):
+    """What `explain` must know of a verb."""
+
+    needed: tuple[str, ...]  # the first arguments
+    options: tuple[str, ...]  # the others that its choice depends on
+    problem: Callable[..., Problem]  # from the verb's name, the first arguments by their names, and options
+    more: tuple[str, ...] = ()  # those on which it does not depend
+
+
+def system(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
+    if verb == "slogdet":
+        options["pivoting"] = True
+    return prepare(verb, arguments, **options).problem
+
+
+def recurrence(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
+    return recurrences.prepare(verb, **arguments, **options)[1].problem
+
+
+VERBS = {
+    "solve": Verb(
+        ("a", "b", "c", "d"),
+        ("axis", "pivoting", "periodic", "where", "transpose", "overwrite_d"),
+        system,
+        ("check", "out"),
+    ),
+    "factor": Verb(("a", "b", "c"), ("axis", "pivoting", "periodic", "where"), system),
+    "slogdet": Verb(("a", "b", "c"), ("axis", "periodic", "where"), system),
+    "linear_recurrence": Verb(("a", "x"), ("init", "axis", "reverse"), recurrence, ("return_final", "out")),
 }
 
 
@@ -48,12 +73,13 @@ class BackendList(tuple[BackendStatus, ...]):
                 b.name,
                 ", ".join(b.arrays),
                 ", ".join(b.devices),
-                "yes" if "auto" in b.pivoting else "no",
+                ("yes" if "auto" in b.pivoting else "no") if b.pivoting else "",
+                ", ".join(b.verbs),
                 b.why_not or "usable",
             )
             for b in self
         ]
-        return table(("backend", "arrays", "devices", "pivots", "here"), rows)
+        return table(("backend", "arrays", "devices", "pivots", "verbs", "here"), rows)
 
     def __getitem__(self, key: Any) -> Any:
         """By position, or by name."""
@@ -117,7 +143,7 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
     Parameters
     ----------
     verb : str or function
-        "solve", "factor" or "slogdet".
+        "solve", "factor", "slogdet" or "linear_recurrence".
     *args, **kwargs
         The arguments of that call.
 
@@ -142,17 +168,15 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
         raise ValueError(
             f"explain knows the verbs {', '.join(VERBS)}, not {name!r} (matmul has one implementation only)"
         )
-    arguments = dict(zip(ARGUMENTS[name], args, strict=False))
-    rest = {key: value for key, value in kwargs.items() if key not in arguments}
-    arguments |= {key: rest.pop(key) for key in ARGUMENTS[name] if key in rest}
-    if missing := [key for key in ARGUMENTS[name] if key not in arguments]:
+    needed, known, problem_of, more = VERBS[name]
+    given = dict(zip((*needed, *known), args, strict=False)) | kwargs
+    backend = given.pop("backend", "auto")
+    if missing := [key for key in needed if key not in given]:
         raise TypeError(f"{name} also needs {', '.join(missing)}")
-    options = {key: value for key, value in rest.items() if key in OPTIONS[name]}
-    if unknown := set(rest) - set(OPTIONS[name]) - {"backend", "check", "out"}:
+    if unknown := set(given) - {*needed, *known, *more}:
         raise TypeError(f"{name} has no argument {', '.join(sorted(unknown))}")
-    if name == "slogdet":
-        options["pivoting"] = True
-    problem = prepare(name, arguments, **options).problem
-    chosen, why = choose(problem, rest.get("backend", "auto"))
+    arguments = {key: given.pop(key) for key in needed}
+    problem = problem_of(name, arguments, **{key: value for key, value in given.items() if key in known})
+    chosen, why = choose(problem, backend)
     others = {entry.name: entry.why_not(problem) for entry in BACKENDS.values() if entry is not chosen}
     return Explanation(chosen.name, why, problem, others)

@@ -1,7 +1,8 @@
-"""Axes and broadcasting of the arguments of a system: pure functions of shapes."""
+"""Axes and broadcasting of the arguments of a system or a recurrence: pure functions of shapes."""
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -42,6 +43,33 @@ class Form(NamedTuple):
     def matrix_batch(self) -> Shape:
         """The batch shape of the matrices."""
         return self.matrix_shape[: self.axis] + self.matrix_shape[self.axis + 1 :]
+
+
+class Recurrence(NamedTuple):
+    """What a backend must know of a recurrence beside its arrays; static and hashable.
+
+    Every array has the rank of ``shape``. Coefficients and x have length n along ``axis``, or 1 where they are constant
+    along it; the values before the first step have 1. Batch axes have the full length or 1.
+    """
+
+    shape: Shape  # the broadcast shape of coefficients and x, the shape of the result
+    axis: int
+    reverse: bool = False
+    transpose: bool = False  # the other way, and a coefficient lies in the row of the value that it multiplies
+
+    @property
+    def n(self) -> int:
+        return self.shape[self.axis]
+
+    @property
+    def batch(self) -> Shape:
+        """The shape of one row."""
+        return self.shape[: self.axis] + self.shape[self.axis + 1 :]
+
+    @property
+    def backward(self) -> bool:
+        """Whether the last row comes first."""
+        return self.reverse != self.transpose
 
 
 def normalise_axis(axis: int, rank: int) -> int:
@@ -89,6 +117,32 @@ def align(given: Mapping[str, Shape], axis: int) -> tuple[dict[str, Shape], int]
     check_full_length(lifted, given, axis)
     broadcast(lifted, given)
     return lifted, axis
+
+
+def align_recurrence(
+    rows: Mapping[str, Shape], states: Mapping[str, Shape], axis: int
+) -> tuple[dict[str, Shape], dict[str, Shape], int]:
+    """The lifted shapes of what has rows and of the values before the first, and the axis counted from the front."""
+    rank = max(map(len, rows.values()))
+    if rank == 0:
+        raise ValueError("all arguments are scalars; at least one must be an array that has the axis of the recurrence")
+    axis = normalise_axis(axis, rank)
+    lifted = {name: lift(shape, rank, axis) for name, shape in rows.items()}
+    full = broadcast(lifted, rows)
+    batch = full[:axis] + full[axis + 1 :]
+    return lifted, {name: lift_state(name, shape, batch, axis) for name, shape in states.items()}, axis
+
+
+def lift_state(name: str, shape: Shape, batch: Shape, axis: int) -> Shape:
+    """The shape of one row among others, which broadcasts to the batch as in NumPy."""
+    pairs = list(itertools.zip_longest(reversed(shape), reversed(batch), fillvalue=1))
+    if len(shape) > len(batch) or any(length not in (1, full) for length, full in pairs):
+        raise ValueError(
+            f"{name} has shape {shape}; wanted one value for each sequence, a shape that broadcasts to {batch}: "
+            f"that of the result without axis {axis}"
+        )
+    full = (1,) * (len(batch) - len(shape)) + shape
+    return (*full[:axis], 1, *full[axis:])
 
 
 def check_full_length(lifted: Mapping[str, Shape], given: Mapping[str, Shape], axis: int) -> None:

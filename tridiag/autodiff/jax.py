@@ -204,6 +204,12 @@ def lift(x: Any, is_batched: bool, after_rows: bool) -> Any:
     return jnp.expand_dims(x, 1 if after_rows else 0)
 
 
+def recurrence(verb: str, call: Call, backend: Backend, out: Any) -> Any:
+    function = getattr(backend.module(), verb)
+    arrays = vary_alike((call.matrix, call.d, call.init))
+    return (function if call.traced else jax.jit(function, static_argnums=3))(*arrays, call.form)
+
+
 def slogdet(call: Call, backend: Backend) -> Any:
     function, matrix = backend.module().slogdet, vary_alike(call.matrix)
     return function(matrix, call.form) if call.traced else jax.jit(function, static_argnums=1)(matrix, call.form)

@@ -11,11 +11,16 @@ from tridiag.singular import raise_if_singular
 
 
 def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> Any:
-    plan, matrix, d = call
+    plan, matrix, d, _ = call
     x, status = backend.module().solve(matrix, d, plan.form, None if plan.casts else out, factors)
     if check:
         raise_if_singular("numpy", x, status, matrix, plan.form)
     return x
+
+
+def recurrence(verb: str, call: Call, backend: Backend, out: Any) -> Any:
+    function = getattr(backend.module(), verb)
+    return function(call.matrix, call.d, call.init, call.form, None if call.plan.casts else out)
 
 
 def slogdet(call: Call, backend: Backend) -> Any:

@@ -175,6 +175,10 @@ def tangent_product(tangents: Matrix, x: Any, form: Form) -> Any:
     return multiply(ops, (a, b, c), x, form)
 
 
+def recurrence(verb: str, call: Call, backend: Backend, out: Any) -> Any:
+    return getattr(backend.module(), verb)(call.matrix, call.d, call.init, call.form, None)
+
+
 def slogdet(call: Call, backend: Backend) -> Any:
     return backend.module().slogdet(call.matrix, call.form)
 

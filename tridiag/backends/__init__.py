@@ -8,9 +8,10 @@ Reading the table imports no backend. A backend is the module of its name in thi
     factor(matrix, form) -> factors                                    with the verb "factor"
     slogdet(matrix, form) -> (sign, logabsdet)                         with the verb "slogdet"
     adjoint(matrix, g, x, form) -> (w, of_a, of_b, of_c)               where it has the backward pass in one piece
+    linear_recurrence(coefficients, x, init, form, out=None) -> y      see `tridiag.shapes.Recurrence`
 
 where ``matrix`` is (a, b, c, where), every array lifted to one rank, and ``status`` is None, or for each matrix 0 or 1 +
-the row of the zero pivot.
+the row of the zero pivot; ``coefficients`` is (a1, ..., ap), and ``init`` (y[-1], ..., y[-p]) or ().
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
 
+SYSTEMS = ("solve", "factor", "slogdet")  # the verbs on tridiagonal systems
+
 
 class Problem(NamedTuple):
     """What the choice of a backend depends on; static and hashable."""
@@ -33,10 +36,17 @@ class Problem(NamedTuple):
     dtype: str
     shape: tuple[int, ...]
     axis: int
-    pivoting: bool | str = "auto"
+    pivoting: bool | str | None = "auto"  # None: there is nothing to pivot
     periodic: bool = False
+    order: int = 1  # how many values before it one of a recurrence depends on
 
     def told(self) -> str:
+        if self.verb not in SYSTEMS:
+            order = f" of order {self.order}" if self.order > 1 else ""
+            return (
+                f"run {self.verb}{order} along axis {self.axis} of shape {self.shape} in {self.dtype} "
+                f"from {self.library} arrays on {self.device}"
+            )
         kind = "periodic " if self.periodic else ""
         return (
             f"{self.verb} {kind}systems of shape {self.shape} in {self.dtype} from {self.library} arrays "
@@ -75,7 +85,7 @@ def module_of(name: str) -> ModuleType:
 
 @dataclass(frozen=True)
 class Backend:
-    """One line of the table: facts only."""
+    """One line of the table: facts only. What is said of pivoting and periodic systems means its verbs on systems."""
 
     name: str
     algorithm: str
@@ -86,6 +96,7 @@ class Backend:
     pivoting: tuple[bool | str, ...] = (False, True, "auto")
     periodic: bool = True
     verbs: tuple[str, ...] = ("solve",)
+    order: int | None = None  # the highest order of the recurrences that it runs; None: any
     lacks: tuple[tuple[str, str], ...] = ()  # the verbs it does not have for the arrays of a library
     long: LongSystems | None = None  # those for which it is better than the lines above it
 
@@ -117,26 +128,31 @@ class Backend:
             return f"computes in {', '.join(self.dtypes)}, not in {problem.dtype}"
         if problem.periodic and not self.periodic:
             return "has no elimination for the corners of a periodic matrix"
-        if problem.pivoting not in self.pivoting:
+        if self.order is not None and problem.order > self.order:
+            return f"runs recurrences up to order {self.order}, not of order {problem.order}"
+        if problem.pivoting is not None and problem.pivoting not in self.pivoting:
             return f"cannot keep the promise pivoting={problem.pivoting!r}; it runs with pivoting=False"
         return None
 
 
-ALL = ("solve", "factor", "slogdet")
 PLAIN: tuple[Any, ...] = (False,)
+SCAN: dict[str, Any] = {"verbs": ("linear_recurrence",), "pivoting": (), "periodic": False}  # no verb on systems
 ANYWHERE = ("cpu", "cuda", "rocm", "tpu")
 
 # fmt: off
 _LINES = (
-    Backend("numba_thomas", "Thomas and pivoted elimination in tiles of systems, threaded", ("numpy", "torch", "jax"), ("numba",), verbs=ALL, lacks=(("factor", "jax"), ("slogdet", "jax"), ("slogdet", "torch"))),
+    Backend("numba_thomas", "Thomas and pivoted elimination in tiles of systems, threaded", ("numpy", "torch", "jax"), ("numba",), verbs=SYSTEMS, lacks=(("factor", "jax"), ("slogdet", "jax"), ("slogdet", "torch"))),
     Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch", "jax"), ("numba",), periodic=False, long=LongSystems(40_000, 4, 2_500)),
-    Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=ALL),
-    Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=ALL),
-    Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=ALL),
+    Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=SYSTEMS),
+    Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, "linear_recurrence")),
+    Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=SYSTEMS),
     Backend("scipy_gtsv", "LAPACK gtsv, one call per matrix", ("numpy",), ("scipy",), periodic=False),
     Backend("jax_lax", "lax.linalg.tridiagonal_solve, which is LAPACK gtsv on CPU", ("jax",), ("jax",), periodic=False),
     Backend("jax_pcr", "parallel cyclic reduction, logarithmic depth", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False),
-    Backend("jax_fori", "lax.fori_loop with dynamic slices, in place", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False),
+    Backend("jax_fori", "lax.fori_loop with dynamic slices, in place", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False, verbs=("solve", "linear_recurrence")),
+    Backend("jax_associative", "lax.associative_scan, logarithmic depth", ("jax",), ("jax",), ANYWHERE, **SCAN, order=1),
+    Backend("torch_scan", "a loop over rows, all sequences at once", ("torch",), ("torch",), ANYWHERE, **SCAN),
+    Backend("numpy_scan", "a loop over rows, all sequences at once: the reference", ("numpy",), **SCAN),
 )
 # fmt: on
 BACKENDS: dict[str, Backend] = {entry.name: entry for entry in _LINES}

@@ -13,9 +13,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from tridiag import elimination as el
+from tridiag import recursion
 from tridiag.libraries.jax import Operations as ops
+from tridiag.recursion import Rows
 from tridiag.rows import Matrix, bands, read, read_right_side, residual
-from tridiag.shapes import Form
+from tridiag.shapes import Form, Recurrence
 
 
 class Factors(NamedTuple):
@@ -226,6 +228,18 @@ def refine_with(solve_again: Any, matrix: Matrix, d: Any, form: Form, x: Any, an
     r, error = residual(ops, diagonals, x, d, form)
     start = (-1, jnp.zeros_like(x), d) if anew else (0, x, r)
     return lax.while_loop(unfinished, step, (*start, x, error))[3]
+
+
+def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
+    """Row by row; 2 flops a coefficient and value."""
+
+    def step(before: Rows, i: Any) -> tuple[Rows, Any]:
+        y = recursion.step(ops, coefficients, x, before, form, i, bool(init))
+        return (y, *before[:-1]), y
+
+    steps = recursion.row_of(form, jnp.arange(form.n, dtype=jnp.int32))
+    y = lax.scan(step, recursion.start(ops, coefficients, x, init, form), steps, reverse=form.backward)[1]
+    return jnp.moveaxis(y, 0, form.axis)
 
 
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:

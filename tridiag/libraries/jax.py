@@ -25,6 +25,7 @@ class Operations:
     sign = staticmethod(jnp.sign)
     unsqueeze = staticmethod(jnp.expand_dims)
     reshape = staticmethod(jnp.reshape)
+    copy = staticmethod(jnp.asarray)  # what is never written needs no copy
 
     @staticmethod
     def size(x: Any) -> Any:
@@ -80,14 +81,14 @@ class Operations:
 TRACED = "traced"
 
 
-def taking(kinds: Sequence[type]) -> Callable[..., Taken]:
+def taking(names: Sequence[str], kinds: Sequence[type]) -> Callable[..., Taken]:
     """How arguments of these types are taken."""
-    return take
+    return functools.partial(take, names)
 
 
-def take(given: list[Any], where: Any) -> Taken:
+def take(names: Sequence[str], given: list[Any], where: Any) -> Taken:
     """JAX arrays and Python scalars; NumPy arrays as JAX takes them. Promotion depends on JAX's configuration."""
-    given = [convert(name, x) for name, x in zip("abcd", given, strict=False)]
+    given = [convert(name, x) for name, x in zip(names, given, strict=True)]
     where = None if where is None else jnp.asarray(where)
     mask = None if where is None else entry(where)
     settings = jax.config.jax_enable_x64, jax.config.jax_numpy_dtype_promotion, jax.default_backend()

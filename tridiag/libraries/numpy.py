@@ -22,6 +22,7 @@ class Operations:
     sign = staticmethod(np.sign)
     unsqueeze = staticmethod(np.expand_dims)
     reshape = staticmethod(np.reshape)
+    copy = staticmethod(np.array)
 
     @staticmethod
     def size(x: Any) -> Any:
@@ -82,7 +83,7 @@ class Operations:
         return np.zeros(x.shape, np.int32)
 
 
-def taking(kinds: Sequence[type]) -> Callable[..., Taken]:
+def taking(names: Sequence[str], kinds: Sequence[type]) -> Callable[..., Taken]:
     """How arguments of these types are taken."""
     *entries, mask = kinds
     return take_arrays if {*entries} == {np.ndarray} and mask in (np.ndarray, type(None)) else take

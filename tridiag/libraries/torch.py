@@ -20,6 +20,7 @@ class Operations:
     any = staticmethod(torch.any)
     unsqueeze = staticmethod(torch.unsqueeze)
     reshape = staticmethod(torch.reshape)
+    copy = staticmethod(torch.clone)
 
     @staticmethod
     def where(condition: Any, x: Any, y: Any) -> Any:
@@ -93,7 +94,7 @@ class Operations:
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
-def taking(kinds: Sequence[type]) -> Callable[..., Taken]:
+def taking(names: Sequence[str], kinds: Sequence[type]) -> Callable[..., Taken]:
     """How arguments of these types are taken."""
     return take
 

@@ -1,0 +1,72 @@
+"""First-order recurrences by `lax.associative_scan`: logarithmic depth, O(n) work.
+
+Two neighbouring stretches, y -> A y + B each, make one. A, the product of coefficients, may overflow or vanish where
+the sequence does not: it is kept as a mantissa and an exponent. So may B, what a stretch makes of 0: if any value is
+not finite, all are computed again one after another.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from tridiag import recursion
+from tridiag.backends import jax_scan
+from tridiag.libraries.jax import Operations as ops
+from tridiag.recursion import Rows
+from tridiag.rows import shift
+from tridiag.shapes import Recurrence
+
+FAR = 2**29  # the largest exponent: the sum of two is an int32
+
+
+def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
+    n, axis = form.n, form.axis
+    a = ops.stretch(coefficients[0], n, axis)
+    if form.transpose:
+        a = shift(ops, a, axis, -1 if form.backward else 1, True)
+    x = jnp.broadcast_to(x, form.shape)
+    first = ops.positions(n, len(form.shape), axis, x) == recursion.row_of(form, 0)
+    if init:
+        x = jnp.where(first, x + a * init[0], x)
+    a = jnp.where(first, 1, jnp.broadcast_to(a, form.shape))  # multiplies nothing
+    *_, y = lax.associative_scan(join, (*scaled(a, 0), x), reverse=form.backward, axis=axis)
+    return lax.cond(
+        jnp.all(jnp.isfinite(y)), lambda: y, lambda: jax_scan.linear_recurrence(coefficients, x, init, form)
+    )
+
+
+def scaled(a: Any, exponent: Any) -> tuple[Any, Any]:
+    """a * 2**exponent with a mantissa whose size is below 1, unless a is next to overflow."""
+    size = ops.size(a)
+    digits, bias = layout(size)
+    bits = lax.bitcast_convert_type(size, f"int{8 * size.dtype.itemsize}")
+    found = jnp.clip((bits >> digits) - (bias - 1), -bias, bias - 1).astype(jnp.int32)
+    return a * power_of_two(-found, size), jnp.clip(exponent + found, -FAR, FAR)
+
+
+def times_power(a: Any, exponent: Any) -> Any:
+    """a * 2**exponent, in two halves: the power may be out of range where the product is not."""
+    half = exponent >> 1
+    return a * power_of_two(half, a.real) * power_of_two(exponent - half, a.real)
+
+
+def power_of_two(exponent: Any, like: Any) -> Any:
+    """2**exponent, or the nearest normal power of two."""
+    digits, bias = layout(like)
+    bits = (jnp.clip(exponent, 1 - bias, bias) + bias).astype(f"int{8 * like.dtype.itemsize}") << digits
+    return lax.bitcast_convert_type(bits, like.dtype)
+
+
+def layout(x: Any) -> tuple[int, int]:
+    """The bits of a mantissa, and what is added to an exponent."""
+    info = jnp.finfo(x.dtype)
+    return int(info.nmant), int(info.maxexp) - 1
+
+
+def join(earlier: Any, later: Any) -> Any:
+    """Two stretches as one."""
+    (mantissa, exponent, before), (factor, power, value) = earlier, later
+    return *scaled(mantissa * factor, exponent + power), times_power(factor * before, power) + value

@@ -1,0 +1,16 @@
+"""Linear recurrences row by row in PyTorch, 2 flops a coefficient and value, on any device (`tridiag.recursion`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tridiag import recursion
+from tridiag.libraries.torch import Operations as ops
+from tridiag.recursion import Rows
+from tridiag.shapes import Recurrence
+
+
+def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
+    y = ops.empty(form.shape, x) if out is None else out
+    recursion.run(ops, coefficients, x, init, form, lambda t, row: ops.store(y, t, form.axis, row))
+    return y

@@ -1,0 +1,125 @@
+"""The verbs on recurrences: prepare the arguments, choose a backend, run it, restore the caller's dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tridiag import outputs
+from tridiag.prepare import UNASKED, Call, check_flag, prepare_recurrence
+from tridiag.recursion import row_of
+from tridiag.systems import derivatives_of, empty, restore
+
+Array = Any
+
+
+def linear_recurrence(
+    a: Array | tuple[Array, ...],
+    x: Array,
+    init: Array | tuple[Array, ...] | None = None,
+    *,
+    axis: int = -1,
+    reverse: bool = False,
+    return_final: bool = False,
+    backend: str = "auto",
+    out: Array | None = None,
+) -> Array:
+    r"""Run many linear recurrences at once.
+
+    .. math:: y_t = \sum_{k=1}^{p} a_{k,t} \, y_{t-k} + x_t, \qquad t = 0 \ldots n - 1
+
+    Parameters
+    ----------
+    a : array or tuple of arrays
+        The coefficient of the value before; a tuple of p arrays makes the recurrence one of order p, the coefficient of
+        the latest value first. They broadcast against ``x`` as in `tridiag.solve`: a 1-D argument lies along ``axis``,
+        and what is constant along an axis is not copied out.
+    x : array
+        What is added in every step. float32, float64, complex64, complex128; float16 and bfloat16 compute in float32;
+        integers promote as in the library of the arrays (NumPy, JAX or PyTorch).
+    init : array or tuple of arrays
+        The value before the first step, or the p values, the latest first: of the shape of the result without ``axis``,
+        or of one that broadcasts to it. None: they are 0, and the coefficients that would multiply them are never read.
+    axis : int
+        The axis of the recurrence in the broadcast shape.
+    reverse : bool
+        Begin with the last row: the value before y[t] is y[t+1].
+    return_final : bool
+        Return the last value computed as well, or the tuple of the last p, as ``init`` takes them.
+    backend : str
+        "auto", a name of `tridiag.backends`, or a library ("jax"). A named backend runs or raises.
+    out : array
+        Takes the result; it may not overlap an argument. Not with JAX arrays.
+
+    Returns
+    -------
+    array, or (array, final)
+        y, of the broadcast shape of ``a`` and ``x``, in the library and on the device of the arguments.
+
+    Raises
+    ------
+    BackendError
+        The backend named cannot run this problem, or no such backend exists.
+    ValueError, TypeError
+        Shapes, axis, dtypes, libraries or ``out`` do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np, tridiag
+    >>> tridiag.linear_recurrence(0.5, np.ones(4))
+    array([1.   , 1.5  , 1.75 , 1.875])
+    >>> fibonacci, final = tridiag.linear_recurrence((1.0, 1.0), np.zeros(8), (1.0, 0.0), return_final=True)
+    >>> fibonacci
+    array([ 1.,  2.,  3.,  5.,  8., 13., 21., 34.])
+
+    Notes
+    -----
+    Finite where the sequence is, also where products of its coefficients overflow.
+    """
+    check_flag("return_final", return_final)
+    arguments, call = prepare("linear_recurrence", a, x, init, axis=axis, reverse=reverse, backend=backend)
+    y = run("linear_recurrence", call, outputs.target(call, arguments, out, False))
+    if not return_final:
+        return y
+    values = final(call, y)
+    return y, values if isinstance(a, tuple) else values[0]
+
+
+def prepare(
+    verb: str, a: Any, x: Any, init: Any = None, *, axis: int = -1, reverse: bool = False, backend: Any = UNASKED
+) -> tuple[dict[str, Any], Call]:
+    """The arguments by their names, and the call that they make."""
+    coefficients = named("a", a)
+    if not coefficients:
+        raise ValueError("a is an empty tuple; wanted at least one coefficient")
+    states = {} if init is None else named("init", init)
+    if states and (len(states) != len(coefficients) or isinstance(a, tuple) != isinstance(init, tuple)):
+        wanted = f"a tuple of {len(a)} arrays, as a is" if isinstance(a, tuple) else "one array, as a is"
+        told = f"a tuple of {len(init)}" if isinstance(init, tuple) else f"a {type(init).__name__}"
+        raise ValueError(f"init is {told}; wanted {wanted}")
+    call = prepare_recurrence(verb, coefficients, x, states, axis=axis, reverse=reverse, backend=backend)
+    return {**coefficients, "x": x, **states}, call
+
+
+def named(name: str, values: Any) -> dict[str, Any]:
+    """An argument, or the arguments of a tuple, by their names."""
+    return {f"{name}[{k}]": value for k, value in enumerate(values)} if isinstance(values, tuple) else {name: values}
+
+
+def run(verb: str, call: Call, out: Any = None) -> Array:
+    """Run a prepared recurrence in its library, and give the result the caller's dtype."""
+    if call.plan.empty:
+        return empty(call) if out is None else out
+    derivatives = derivatives_of(call.plan.library)
+    return restore(call, derivatives.recurrence(verb, call, call.plan.backend, out), out)
+
+
+def final(call: Call, y: Array) -> tuple[Array, ...]:
+    """The last values of a recurrence, the latest first; those before its first step where it has fewer steps."""
+    ops, cast, form = call.module().Operations, call.module().cast, call.form
+    before = [ops.broadcast(ops.row(value, 0, form.axis), form.batch) for value in call.init]
+    if not before:
+        row = cast(call.d, call.result_dtype)
+        before = [ops.full(form.batch, 0, row)] * len(call.matrix)
+    last = [ops.row(y, row_of(form, form.n - 1 - k), form.axis) for k in range(min(form.n, len(call.matrix)))]
+    values = [*last, *(cast(value, call.result_dtype) for value in before)][: len(call.matrix)]
+    return tuple(ops.copy(value) for value in values)

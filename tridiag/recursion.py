@@ -1,0 +1,49 @@
+"""One step of a linear recurrence, the same for every array library, and the recurrence as a Python loop over rows.
+
+A coefficient that would multiply what was not given is cut by a select, never by a multiplication: 0 * NaN is NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tridiag.shapes import Recurrence
+
+Rows = tuple[Any, ...]  # (a1, ..., ap), or the p values before a step, the latest first
+
+
+def row_of(form: Recurrence, i: Any) -> Any:
+    """The row of step i."""
+    return form.n - 1 - i if form.backward else i
+
+
+def coefficient(ops: Any, a: Any, k: int, form: Recurrence, i: Any, given: bool) -> Any:
+    """What multiplies the value k steps before step i; 0 where there is none and init is not ``given``."""
+    row = ops.row(a, row_of(form, i - k if form.transpose else i) % form.n, form.axis)
+    return row if given else ops.where(i >= k, row, ops.zero(row))
+
+
+def step(ops: Any, coefficients: Rows, x: Any, before: Rows, form: Recurrence, i: Any, given: bool) -> Any:
+    """The value of step i from those before it."""
+    y = ops.broadcast(ops.row(x, row_of(form, i), form.axis), form.batch)
+    for k, (a, value) in enumerate(zip(coefficients, before, strict=True), 1):
+        y = y + coefficient(ops, a, k, form, i, given) * value
+    return y
+
+
+def start(ops: Any, coefficients: Rows, x: Any, init: Rows, form: Recurrence) -> Rows:
+    """The values before the first step."""
+    row = ops.broadcast(ops.row(x, 0, form.axis), form.batch)
+    if not init:
+        return (ops.zero(row),) * len(coefficients)
+    return tuple(ops.broadcast(ops.row(value, 0, form.axis), form.batch) for value in init)
+
+
+def run(ops: Any, coefficients: Rows, x: Any, init: Rows, form: Recurrence, store: Callable[[int, Any], None]) -> None:
+    """The recurrence row by row; ``store(t, row)`` takes them. About two passes over a row for each coefficient."""
+    before = start(ops, coefficients, x, init, form)
+    for i in range(form.n):
+        y = step(ops, coefficients, x, before, form, i, bool(init))
+        store(row_of(form, i), y)
+        before = (y, *before[:-1])
