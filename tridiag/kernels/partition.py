@@ -528,6 +528,6 @@ def build(dtype: str):
         solve = whole(zero)
         define_sweeps(zero)
         define_steps(zero)  # after ``whole``: those that are called are known
-        call(solve, (job,))  # as in `thomas.build`
+        call(solve, (job,))  # as in `crew.runner`
 
     return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)
