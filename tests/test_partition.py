@@ -165,6 +165,19 @@ def test_a_long_singular_system_is_told_at_once(pivoting: bool | str) -> None:
     np.testing.assert_array_equal(caught.value.indices, [[1]])
 
 
+@pytest.mark.parametrize("pivoting", [True, "auto"])
+@pytest.mark.parametrize("first, last", [(0, 999_999), (123_456, 900_001)])
+def test_a_singular_matrix_in_which_no_coupling_decays(first: int, last: int, pivoting: bool | str) -> None:
+    """The rounding of a thousand chunks adds up: in single precision the last pivot is far from zero."""
+    a, c = np.full((2, 1_000_000), -1, np.float32)
+    b, d = np.full_like(a, 2), np.zeros_like(a)
+    a[first] = c[last] = c[first - 1] = a[(last + 1) % a.size] = 0
+    b[[first, last]] = 1
+    d[[first, last]] = 1, -1
+    with pytest.raises(tridiag.SingularSystemError):
+        tridiag.solve(a, b, c, d, backend="numba_partition", pivoting=pivoting)
+
+
 def test_an_odd_zero_diagonal_is_singular() -> None:
     with pytest.raises(tridiag.SingularSystemError):
         tridiag.solve(*zero_diagonal((10_001,)), backend=NAME)

@@ -32,6 +32,7 @@ from tridiag.kernels.sequential import column, row_of
 from tridiag.kernels.vector import ONCE, OPTIONS, Code, Value, emitted, unit
 
 KEPT = 5  # numbers for each unknown: three of its pivot row, its right side, the unknown
+ROUNDING = 8.0  # eps: of a row that a chunk leaves
 
 
 @emitted
@@ -65,9 +66,18 @@ def substituted(zero, plan, i, x1, x2, x3):
 
 
 @njit(**OPTIONS)
-def doubtful(zero, pivot, operands):
-    """Whether a pivot is so little beside the numbers that it is the difference of that the matrix may be singular."""
-    return not pivot > operands * limits(zero)[3]
+def doubtful(zero, pivot, operands, error=0.0):
+    """Whether a pivot is so little beside the numbers that it is the difference of that the matrix may be singular.
+
+    Or beside the rounding ``error`` that it may have: where no coupling decays, that of all chunks before adds up.
+    """
+    return not pivot > max(operands * limits(zero)[3], error)
+
+
+@njit(**OPTIONS)
+def rounding(zero, row):
+    """What may be rounding in the entries of a row that a chunk has left."""
+    return (size(row[0]) + size(row[1]) + size(row[2]) + size(row[3])) * (ROUNDING * limits(zero)[0])
 
 
 @emitted
@@ -105,16 +115,17 @@ def separator_row(zero, plan, i):
 def solve_separators(zero, plan):
     """The separators, the first row and the last ones, by plain elimination."""
     count = chunk_count(zero, (plan,))
-    rows, doubt, carried, y = 1 + count + word(plan + P.TAIL), False, zero, zero
+    rows, doubt, carried, y, feels, error = 1 + count + word(plan + P.TAIL), False, zero, zero, 0.0, 0.0
     for i in range(rows):
         a, b, c, d, below, above = separator_row(zero, plan, i)
         low, diagonal, up = a * below[1], b + a * below[2] + c * above[1], c * above[2]
         pivot, right = diagonal - low * carried, d - a * below[0] - c * above[0] - low * y
         operands = size(b) + size(a * below[2]) + size(c * above[1]) + size(low * carried)
-        doubt = doubt or not size(pivot) > operands * limits(zero)[2]
+        error = operands * (ROUNDING * limits(zero)[0]) + size(low * carried) * feels * error
+        doubt = doubt or not size(pivot) > max(operands * limits(zero)[2], error)
         keep_row(zero, plan, i, pivot, up, zero, zero, right)
         inverse = quotient(unit(zero), pivot)
-        carried, y = up * inverse, right * inverse
+        carried, y, feels = up * inverse, right * inverse, size(inverse)
     x = zero
     for i in range(rows - 1, -1, -1):
         x = substituted(zero, plan, i, x, zero, zero)
@@ -200,26 +211,32 @@ def without(row, multiplier, pivot):
 
 
 @njit(**ONCE)
-def eliminate_chunk(zero, plan, chunk, carried):
-    """The columns of x_before and x_first. The row carried on, in x_last and x_after, and whether there is doubt."""
+def eliminate_chunk(zero, plan, chunk, carried, error):
+    """The columns of x_before and x_first.
+
+    Returns the row carried on, in x_last and x_after, what may be rounding in it, and whether there is doubt.
+    """
     pivot = carried[0], carried[1], zero, zero, carried[2]
     one, two = chunk_rows(zero, plan, chunk)
+    of_one, of_two = rounding(zero, one), rounding(zero, two)
     if size(one[0]) > size(pivot[0]):
-        pivot, one = one, pivot
+        pivot, one, error, of_one = one, pivot, of_one, error
     if size(two[0]) > size(pivot[0]):
-        pivot, two = two, pivot
+        pivot, two, error, of_two = two, pivot, of_two, error
     keep_row(zero, plan, 2 * chunk, pivot[0], pivot[1], pivot[2], pivot[3], pivot[4])
     factor, factor2 = quotient(one[0], pivot[0]), quotient(two[0], pivot[0])
     operands = max(size(one[1]) + size(factor * pivot[1]), size(two[1]) + size(factor2 * pivot[1]))
     first, second = without(one, factor, pivot), without(two, factor2, pivot)
+    of_one, of_two = of_one + size(factor) * error, of_two + size(factor2) * error
     if size(second[0]) > size(first[0]):
-        first, second = second, first
-    doubt = doubtful(zero, size(first[0]), operands)
+        first, second, of_one, of_two = second, first, of_two, of_one
+    doubt = doubtful(zero, size(first[0]), operands, of_one)
     keep_row(zero, plan, 2 * chunk + 1, first[0], first[1], first[2], zero, first[3])
     factor = quotient(second[0], first[0])
     x, y = second[1] - factor * first[1], second[2] - factor * first[2]
     operands = size(second[1]) + size(second[2]) + size(factor * first[1]) + size(factor * first[2])
-    return (x, y, second[3] - factor * first[3]), doubt or doubtful(zero, size(x) + size(y), operands)
+    doubt = doubt or doubtful(zero, size(x) + size(y), operands)
+    return (x, y, second[3] - factor * first[3]), of_two + size(factor) * of_one, doubt
 
 
 @njit(**OPTIONS)
@@ -245,18 +262,19 @@ def solve_ends(zero, plan):
     """The ends of all chunks and the rows in none, or their corrections; whether all are finite."""
     count, tail, doubt = chunk_count(zero, (plan,)), word(plan + P.TAIL), False
     _, b, c = row_of(zero, plan, 0 * tail)
-    carried = b, c, lone_right(zero, plan, 0 * tail)
+    carried, error = (b, c, lone_right(zero, plan, 0 * tail)), 0.0
     for chunk in range(count):
-        carried, found = eliminate_chunk(zero, plan, chunk, carried)
+        carried, error, found = eliminate_chunk(zero, plan, chunk, carried, error)
         doubt = doubt or found
     for i in range(1, tail + 1):
         row = lone_row(zero, (plan, i))
         a, b, c = row_of(zero, plan, row)
         carried, pivot = column(zero, plan, carried, row, lone_right(zero, plan, i), word(plan + P.PROMISE))
+        error += (size(carried[0]) + size(carried[1])) * limits(zero)[0]
         doubt = doubt or doubtful(zero, size(carried[0]) + size(carried[1]), size(a) + size(b) + size(c))
         keep_row(zero, plan, 2 * count + i - 1, pivot[0], pivot[1], pivot[2], zero, pivot[3])
     keep_row(zero, plan, 2 * count + tail, carried[0], zero, zero, zero, carried[2])
-    if doubt:
+    if doubt or doubtful(zero, size(carried[0]), zero.real, error):
         set_word(plan + P.DOUBT, 1)
     return substitute_ends(zero, plan)
 
