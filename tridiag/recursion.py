@@ -47,3 +47,33 @@ def run(ops: Any, coefficients: Rows, x: Any, init: Rows, form: Recurrence, stor
         y = step(ops, coefficients, x, before, form, i, bool(init))
         store(row_of(form, i), y)
         before = (y, *before[:-1])
+
+
+def term(ops: Any, a: Any, y: Any, k: int, init: Rows, form: Recurrence) -> Any:
+    """What coefficients of the values k steps before add to every value; 0 where there is no value before."""
+    if form.transpose:
+        return behind(ops, cut(ops, a, k, form) * y, k, (), form)
+    product = behind(ops, y, k, init, form)
+    return (a if init else cut(ops, a, k, form)) * product
+
+
+def cut(ops: Any, a: Any, k: int, form: Recurrence) -> Any:
+    """Coefficients of the values k steps before, 0 in the first k steps."""
+    n, axis = form.n, form.axis
+    steps = ops.positions(n, len(form.shape), axis, a)
+    return ops.where(steps < n - k if form.reverse else steps >= k, a, ops.zero(a))
+
+
+def behind(ops: Any, v: Any, k: int, init: Rows, form: Recurrence) -> Any:
+    """At every step the value k steps before it: one of ``init`` before the first step, or 0."""
+    n, axis = form.n, form.axis
+    count = min(k, n)
+    part, rest = slice(n - count, n), slice(0, n - count)
+    if form.backward:
+        part, rest = slice(0, count), slice(count, n)
+    first = ops.zero(ops.slice(v, part, axis))
+    if init:
+        rows = [init[k - 1 - i] for i in range(count)]
+        first = first + ops.concatenate(rows[::-1] if form.backward else rows, axis)
+    kept = ops.slice(v, rest, axis)
+    return ops.concatenate((kept, first) if form.backward else (first, kept), axis)

@@ -6,7 +6,8 @@ The tangent y of x solves A y = d' - A' x. That is linear in d', a', b' and c' t
 
 whose transpose is the whole rule at once, w = A^-T g and -w_i x_{i-1}, -w_i x_i, -w_i x_{i+1}. So a backend may compute
 the four in one pass. `custom_linear_solve` by itself takes them apart, hence the `jax.custom_jvp` around it. All other
-orders and modes JAX derives from the products with the matrix.
+orders and modes JAX derives from the products with the matrix. A recurrence is such a system, y_t - a_t y_{t-1} = x_t,
+and what comes before its first step is on the right side.
 
 The backend gets the arrays as they are, and so the forward program is the backend alone; the products get the diagonals
 with every missing coupling cut by a select: its gradient is exactly zero.
@@ -16,20 +17,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
+from tridiag import recursion
 from tridiag.backends import BACKENDS, Backend
 from tridiag.factorization import Factorization
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import left_to_compiler, vary_alike
 from tridiag.prepare import Call
+from tridiag.recursion import Rows
 from tridiag.rows import Matrix, bands, multiply
-from tridiag.shapes import Form
+from tridiag.shapes import Form, Recurrence
 from tridiag.singular import raise_if_singular
 
 
@@ -113,24 +116,39 @@ def tangent_apart(form: Form, name: str, primals: Any, tangents: Any) -> tuple[A
 
 
 def joint(form: Form, name: str, matrix: Matrix, factors: Any, x: Any, right: list[Any]) -> Any:
-    """y of the one linear system, from d', a', b' and c'; these are stacked, which slices undo at no cost."""
-    where = matrix[3]
+    """y of the one linear system, from d', a', b' and c'."""
+    return Joint(
+        product=lambda y: product(matrix, y, form),
+        change=lambda changes: product((*changes, matrix[3]), x, form),
+        solve=lambda r: run("solve", form, name, matrix, factors, r),
+        adjoint=lambda g: run("adjoint", form, name, matrix, factors, g, x),
+    ).tangent(right)
 
-    def system(unknown: Any) -> Any:
+
+class Joint(NamedTuple):
+    """The one linear system for the tangent and the changes of the entries, stacked: slices undo that at no cost."""
+
+    product: Callable[[Any], Any]  # A y
+    change: Callable[[Any], Any]  # A' x, from the changes of the entries
+    solve: Callable[[Any], Any]  # A^-1 r
+    adjoint: Callable[[Any], Any]  # w = A^-T g and the cotangents of the entries
+
+    def tangent(self, right: list[Any]) -> Any:
+        solution = lax.custom_linear_solve(self.system, stack(right), self.forward, self.backward)
+        return unstack(solution)[0]
+
+    def system(self, unknown: Any) -> Any:
         y, *changes = unstack(unknown)
-        return stack([product(matrix, y, form) + product((*changes, where), x, form), *changes])
+        return stack([self.product(y) + self.change(changes), *changes])
 
-    def forward(_: Any, right: Any) -> Any:
+    def forward(self, _: Any, right: Any) -> Any:
         r, *changes = unstack(right)
-        r = r - product((*changes, where), x, form)
-        return stack([run("solve", form, name, matrix, factors, r), *changes])
+        return stack([self.solve(r - self.change(changes)), *changes])
 
-    def backward(_: Any, right: Any) -> Any:
+    def backward(self, _: Any, right: Any) -> Any:
         g, *rest = unstack(right)
-        w, *cotangents = run("adjoint", form, name, matrix, factors, g, x)
+        w, *cotangents = self.adjoint(g)
         return stack([w, *(u + v for u, v in zip(rest, cotangents, strict=True))])
-
-    return unstack(lax.custom_linear_solve(system, stack(right), forward, backward))[0]
 
 
 def stack(parts: list[Any]) -> Any:
@@ -204,12 +222,6 @@ def lift(x: Any, is_batched: bool, after_rows: bool) -> Any:
     return jnp.expand_dims(x, 1 if after_rows else 0)
 
 
-def recurrence(verb: str, call: Call, backend: Backend, out: Any) -> Any:
-    function = getattr(backend.module(), verb)
-    arrays = vary_alike((call.matrix, call.d, call.init))
-    return (function if call.traced else jax.jit(function, static_argnums=3))(*arrays, call.form)
-
-
 def slogdet(call: Call, backend: Backend) -> Any:
     function, matrix = backend.module().slogdet, vary_alike(call.matrix)
     return function(matrix, call.form) if call.traced else jax.jit(function, static_argnums=1)(matrix, call.form)
@@ -240,3 +252,110 @@ def unflatten(static: Any, children: Any) -> Factorization:
 
 
 jax.tree_util.register_pytree_node(Factorization, flatten, unflatten)
+
+
+# ----------------------------------------------------------------------------------------------------- recurrences
+
+
+def recurrence(verb: str, call: Call, backend: Backend, out: Any) -> Any:
+    function = differentiable_recurrence if call.traced else compiled_recurrence
+    return function(verb, call.form, backend.name, call.matrix, call.d, call.init)
+
+
+def differentiable_recurrence(verb: str, form: Recurrence, name: str, coefficients: Rows, x: Any, init: Rows) -> Any:
+    """The result of a verb with its derivatives."""
+    arrays = vary_alike((coefficients, x, init))
+    return left_to_compiler(functools.partial(RECURRENCES[verb], form, name), arrays)(*arrays)
+
+
+compiled_recurrence = jax.jit(differentiable_recurrence, static_argnums=(0, 1, 2))
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def sequence(form: Recurrence, name: str, coefficients: Rows, x: Any, init: Rows) -> Any:
+    return run_recurrence("linear_recurrence", form, name, coefficients, x, init)
+
+
+@functools.partial(sequence.defjvp, symbolic_zeros=True)
+def sequence_tangent(form: Recurrence, name: str, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """A y' = x' + (what init' adds to the first rows) + a' y."""
+    coefficients, _, init = primals
+    changes, x_dot, init_dots = tangents
+    y = sequence(form, name, *primals)
+    right = jnp.zeros_like(y) if isinstance(x_dot, SymbolicZero) else jnp.broadcast_to(x_dot, y.shape)
+    if any(not isinstance(t, SymbolicZero) for t in init_dots):
+        right = right + first_terms(coefficients, tuple(map(instantiated, init_dots)), form, y)
+    system = Joint(
+        product=lambda v: v - terms(coefficients, v, (), form),
+        change=lambda changes: -terms(tuple(changes), y, init, form),
+        solve=lambda r: run_recurrence("linear_recurrence", form, name, coefficients, r, ()),
+        adjoint=lambda g: run_recurrence("adjoint", form, name, coefficients, g, y, init),
+    )
+    if all(not isinstance(t, SymbolicZero) and (t.shape, t.dtype) == (y.shape, y.dtype) for t in changes):
+        return y, system.tangent([right, *changes])
+    for k, change in enumerate(changes, 1):
+        if not isinstance(change, SymbolicZero):
+            right = right + recursion.term(ops, change, y, k, init, form)
+    turned = form._replace(transpose=not form.transpose)
+    transposed = functools.partial(run_recurrence, "linear_recurrence", turned, name, coefficients)
+    return y, lax.custom_linear_solve(
+        system.product, right, lambda _, r: system.solve(r), lambda _, r: transposed(r, ())
+    )
+
+
+RECURRENCES: dict[str, Callable[..., Any]] = {"linear_recurrence": sequence}
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def terms(coefficients: Rows, y: Any, init: Rows, form: Recurrence) -> Any:
+    """What the values before each one add to it. Jitted as `product` is."""
+    return sum(recursion.term(ops, a, y, k, init, form) for k, a in enumerate(coefficients, 1))
+
+
+def first_terms(coefficients: Rows, init: Rows, form: Recurrence, like: Any) -> Any:
+    """The same of the values before the first step alone, which touch the first rows only."""
+    order = min(len(coefficients), form.n)
+    short = form._replace(shape=(*form.shape[: form.axis], order, *form.shape[form.axis + 1 :]))
+    part = slice(form.n - order, form.n) if form.backward else slice(0, order)
+    ends = tuple(a if a.shape[form.axis] == 1 else ops.slice(a, part, form.axis) for a in coefficients)
+    rows = terms(ends, jnp.zeros_like(like, shape=short.shape), init, short)
+    padding = [(0, 0, 0)] * len(form.shape)
+    padding[form.axis] = (part.start, form.n - part.stop, 0)
+    return lax.pad(rows, jnp.zeros((), rows.dtype), padding)
+
+
+def instantiated(tangent: Any) -> Any:
+    return jnp.zeros(tangent.shape, tangent.dtype) if isinstance(tangent, SymbolicZero) else tangent
+
+
+def recurrence_adjoint(form: Recurrence, name: str, coefficients: Rows, g: Any, y: Any, init: Rows) -> Any:
+    """w = A^-T g and the cotangents of the coefficients, all of the shape of y."""
+    module = BACKENDS[name].module()
+    w = module.linear_recurrence(coefficients, g, (), form._replace(transpose=not form.transpose))
+    return w, *(recursion.term(ops, w, y, k, init, form) for k in range(1, len(coefficients) + 1))
+
+
+def recurrence_once(verb: str, form: Recurrence, name: str, coefficients: Rows, x: Any, init: Rows) -> Any:
+    return getattr(BACKENDS[name].module(), verb)(coefficients, x, init, form)
+
+
+def run_recurrence(verb: str, form: Recurrence, name: str, *arrays: Any) -> Any:
+    """A verb of the backend, or "adjoint", without derivatives."""
+    leaves, tree = jax.tree.flatten(arrays)
+    return batched_recurrence(verb, form, name, tree)(*leaves)
+
+
+@functools.lru_cache(4096)
+def batched_recurrence(verb: str, form: Recurrence, name: str, tree: Any) -> Any:
+    """The verb as a function of flat arrays, as `batched`."""
+    once = recurrence_adjoint if verb == "adjoint" else functools.partial(recurrence_once, verb)
+    function = jax.custom_batching.custom_vmap(lambda *leaves: once(form, name, *jax.tree.unflatten(tree, leaves)))
+
+    @function.def_vmap
+    def rule(length: int, is_batched: Any, *leaves: Any) -> Any:
+        leaves = tuple(lift(x, bool(b), False) for x, b in zip(leaves, is_batched, strict=True))
+        wider = form._replace(shape=(length, *form.shape), axis=form.axis + 1)
+        found = batched_recurrence(verb, wider, name, tree)(*leaves)
+        return found, jax.tree.map(lambda _: True, found)
+
+    return function

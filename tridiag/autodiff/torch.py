@@ -1,7 +1,7 @@
 """The derivative rule for PyTorch: one `autograd.Function`, made of itself in every direction.
 
 torch's cotangents are conjugated: w = A^-H g;   d: w,   b_i: -w_i conj(x_i),   a_i: -w_i conj(x_{i-1}),   c_i: -w_i
-conj(x_{i+1})
+conj(x_{i+1}). A recurrence is such a system, y_t - a_t y_{t-1} = x_t.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 import torch
 
+from tridiag import recursion
 from tridiag.backends import Backend
 from tridiag.factorization import settle_status
 from tridiag.libraries.torch import Operations as ops
 from tridiag.prepare import Call
 from tridiag.rows import Matrix, multiply, shift
-from tridiag.shapes import Form
+from tridiag.shapes import Form, Recurrence
 from tridiag.singular import raise_if_singular
 
 
@@ -175,10 +176,6 @@ def tangent_product(tangents: Matrix, x: Any, form: Form) -> Any:
     return multiply(ops, (a, b, c), x, form)
 
 
-def recurrence(verb: str, call: Call, backend: Backend, out: Any) -> Any:
-    return getattr(backend.module(), verb)(call.matrix, call.d, call.init, call.form, None)
-
-
 def slogdet(call: Call, backend: Backend) -> Any:
     return backend.module().slogdet(call.matrix, call.form)
 
@@ -188,3 +185,109 @@ def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
         factors = backend.module().factor(call.matrix, call.form)
     device = call.matrix[1].device
     return factors, torch.as_tensor(settle_status(factors.status, call), device=device)
+
+
+# ----------------------------------------------------------------------------------------------------- recurrences
+
+
+def recurrence(verb: str, call: Call, backend: Backend, out: Any) -> Any:
+    arrays = *call.matrix, call.d, *call.init
+    differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in arrays)
+    if out is None or differentiated:
+        return RECURRENCES[verb].apply(Course(call.form, backend, len(call.matrix)), *arrays)
+    lazy = out.is_conj() or out.is_neg()
+    direct = out if out.dtype == call.d.dtype and not lazy else None
+    y = getattr(backend.module(), verb)(call.matrix, call.d, call.init, call.form, direct)
+    if direct is not None:
+        torch.autograd.graph.increment_version(direct)  # as in `solve`
+    return y
+
+
+class Course(NamedTuple):
+    form: Recurrence
+    backend: Backend
+    order: int  # so many of the arrays are coefficients; then come x, and what is before the first step
+
+    def parts(self, arrays: Any) -> tuple[Any, Any, Any]:
+        return arrays[: self.order], arrays[self.order], arrays[self.order + 1 :]
+
+    def transposed(self) -> Course:
+        return self._replace(form=self.form._replace(transpose=not self.form.transpose))
+
+
+class Sequence(torch.autograd.Function):
+    @staticmethod
+    def forward(course: Course, *arrays: Any) -> Any:
+        coefficients, x, init = course.parts(arrays)
+        return course.backend.module().linear_recurrence(coefficients, x, init, course.form)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        course, *arrays = inputs
+        coefficients, x, init = course.parts(arrays)
+        ctx.course, ctx.x_shape = course, x.shape
+        ctx.save_for_backward(*coefficients, output, *init)
+        ctx.save_for_forward(*coefficients, output, *init)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        course: Course = ctx.course
+        coefficients, y, init = course.parts(ctx.saved_tensors)
+        of_coefficients, of_x, of_init = course.parts(ctx.needs_input_grad[1:])
+        w = Sequence.apply(course.transposed(), *coefficients, g.conj()).conj()
+        grads = [
+            coefficient_cotangent(a, w, y.conj(), k, init, course.form) if needed else None
+            for k, (a, needed) in enumerate(zip(coefficients, of_coefficients, strict=True), 1)
+        ]
+        before = [
+            first_cotangent(coefficients, w, k, course.form).sum_to_size(value.shape) if needed else None
+            for k, (value, needed) in enumerate(zip(init, of_init, strict=True))
+        ]
+        return None, *grads, w.sum_to_size(ctx.x_shape) if of_x else None, *before
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
+        course: Course = ctx.course
+        coefficients, y, init = course.parts(ctx.saved_tensors)
+        changes, right, starts = course.parts(tangents)
+        right = torch.zeros_like(y) if right is None else right.expand(y.shape)
+        for k, change in enumerate(changes, 1):
+            if change is not None:
+                right = right + recursion.term(ops, change, y, k, init, course.form)
+        if any(start is not None for start in starts):
+            starts = tuple(torch.zeros_like(v) if s is None else s for v, s in zip(init, starts, strict=True))
+            for k, a in enumerate(coefficients, 1):
+                right = right + recursion.term(ops, a, torch.zeros_like(y), k, starts, course.form)
+        return Sequence.apply(course, *coefficients, right)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, course: Course, *arrays: Any) -> Any:
+        lifted = [
+            x.unsqueeze(0) if dim is None else x.movedim(dim, 0) for x, dim in zip(arrays, in_dims[1:], strict=True)
+        ]
+        form = course.form._replace(shape=(info.batch_size, *course.form.shape), axis=course.form.axis + 1)
+        return Sequence.apply(course._replace(form=form), *lifted), 0
+
+
+RECURRENCES = {"linear_recurrence": Sequence}
+
+
+def coefficient_cotangent(a: Any, w: Any, y: Any, k: int, init: Any, form: Recurrence) -> Any:
+    """w times what the coefficient multiplies, summed where it is shared; the real part for a real one."""
+    if form.transpose:
+        turned = form._replace(transpose=False)  # w k steps before, in the order of the coefficients
+        grad = recursion.term(ops, y, w, k, (), turned)
+    else:
+        grad = recursion.term(ops, w, y, k, tuple(v.conj() for v in init), form)
+    grad = grad.real if grad.is_complex() and not a.is_complex() else grad
+    return grad.sum_to_size(a.shape)
+
+
+def first_cotangent(coefficients: Any, w: Any, k: int, form: Recurrence) -> Any:
+    """Of the value k + 1 steps before the first: conj(a_{k+1+i}) w in step i, as far as there are both."""
+    total = torch.zeros_like(ops.slice(w, slice(0, 1), form.axis))
+    for i, a in enumerate(coefficients[k : k + form.n]):
+        t = recursion.row_of(form, i)
+        row = a if a.shape[form.axis] == 1 else a.narrow(form.axis, t, 1)
+        total = total + row.conj() * w.narrow(form.axis, t, 1)
+    return total

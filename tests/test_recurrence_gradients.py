@@ -1,0 +1,212 @@
+"""The derivative rule for recurrences: every backend against finite differences, jit, vmap, both orders."""
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import Subject, assert_same_bits, noise, to_numpy
+
+import tridiag
+
+pytestmark = [
+    pytest.mark.only(verb="linear_recurrence"),
+    # torch's own forward mode compiles its decompositions with what it has deprecated
+    pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning"),
+]
+on_jax = pytest.mark.only(library="jax")
+on_torch = pytest.mark.only(library="torch")
+N, M = 5, 2
+
+
+def drawn(*shapes: Any, dtype: str = "float64") -> list[np.ndarray]:
+    rng = np.random.default_rng(0)
+    return [noise(rng, shape, dtype) for shape in shapes]
+
+
+def by(backend: Subject, order: int = 1, **options: Any) -> Any:
+    """The verb as a function of the coefficients, x, and perhaps of the values before."""
+
+    def function(*arrays: Any) -> Any:
+        a, x, init = tuple(arrays[:order]), arrays[order], tuple(arrays[order + 1 :])
+        return tridiag.linear_recurrence(a, x, init or None, backend=backend.name, **options)
+
+    return function
+
+
+CASES = {  # the shapes of a, x, init
+    "plain": ((M, N), (M, N)),
+    "from a state": ((M, N), (M, N), (M,)),
+    "one coefficient": ((), (M, N), (M,)),
+    "shared": ((N,), (M, N), ()),
+    "a constant x": ((M, N), (1,), (M,)),
+    "one step": ((M, 1), (M, 1), (M,)),
+}
+OF_ORDER_3 = {"plain": [(M, N)] * 4, "from a state": [(M, N)] * 4 + [(M,)] * 3, "short": [(M, 2)] * 4 + [(M,)] * 3}
+
+
+# ----------------------------------------------------------------------------------------------------------------- JAX
+
+
+def check_jax(function: Any, arrays: Any) -> None:
+    jax = pytest.importorskip("jax")
+    from jax.test_util import check_grads
+
+    arrays = [jax.numpy.asarray(x) for x in arrays]
+    check_grads(jax.jit(function), arrays, order=2, modes=("fwd", "rev"), atol=1e-4, rtol=1e-4)
+
+
+@on_jax
+@pytest.mark.parametrize("case", CASES)
+def test_finite_differences_under_jax(backend: Subject, case: str) -> None:
+    check_jax(by(backend, reverse=case == "from a state"), drawn(*CASES[case]))
+
+
+@pytest.mark.only(library="jax", order=3)
+@pytest.mark.parametrize("case", OF_ORDER_3)
+def test_finite_differences_of_order_3_under_jax(backend: Subject, case: str) -> None:
+    check_jax(by(backend, 3, reverse=case == "short"), drawn(*OF_ORDER_3[case]))
+
+
+@on_jax
+def test_complex_finite_differences_under_jax(backend: Subject) -> None:
+    check_jax(by(backend), drawn(*CASES["from a state"], dtype="complex128"))
+
+
+@on_jax
+def test_vmap_under_jax_over_any_argument(backend: Subject) -> None:
+    import jax
+
+    function, arrays = by(backend, axis=0), list(map(jax.numpy.asarray, drawn((3, N, M), (3, N, M), (3, M))))
+    for dims in ((0, 0, 0), (None, 0, None), (0, None, None)):
+        given = [v if dim == 0 else v[0] for v, dim in zip(arrays, dims, strict=True)]
+        found = jax.jit(jax.vmap(function, in_axes=dims))(*given)
+        for k in range(3):
+            right = function(*(v[k] if dim == 0 else v for v, dim in zip(given, dims, strict=True)))
+            np.testing.assert_allclose(found[k], right, rtol=1e-12)
+
+
+@on_jax
+def test_gradients_under_vmap_and_jit(backend: Subject) -> None:
+    import jax
+
+    function = by(backend)
+    gradient = jax.grad(lambda *v: (function(*v) ** 2).sum(), argnums=(0, 1, 2))
+    arrays = list(map(jax.numpy.asarray, drawn((3, M, N), (3, M, N), (3, M))))
+    found = jax.jit(jax.vmap(gradient))(*arrays)
+    for k in range(3):
+        for x, y in zip(found, gradient(*(v[k] for v in arrays)), strict=True):
+            np.testing.assert_allclose(x[k], y, rtol=1e-12)
+
+
+@on_jax
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_gradient_of_what_is_never_read_is_zero_under_jax(backend: Subject, reverse: bool) -> None:
+    import jax
+
+    a, x = drawn((M, N), (M, N))
+    a[:, -1 if reverse else 0] = np.nan
+    function = by(backend, reverse=reverse)
+    of_a, of_x = jax.grad(lambda *v: (function(*v) ** 2).sum(), argnums=(0, 1))(*map(jax.numpy.asarray, (a, x)))
+    assert not of_a[:, -1 if reverse else 0].any()
+    assert np.isfinite(of_a).all() and np.isfinite(of_x).all()
+
+
+@on_jax
+def test_the_final_value_has_a_gradient(backend: Subject) -> None:
+    import jax
+
+    a, x = map(jax.numpy.asarray, drawn((M, N), (M, N)))
+    final = functools.partial(tridiag.linear_recurrence, backend=backend.name, return_final=True)
+    found = jax.grad(lambda x: final(a, x)[1].sum())(x)
+    weights = np.cumprod(np.asarray(a)[:, :0:-1], axis=1)[:, ::-1]
+    np.testing.assert_allclose(found, np.concatenate((weights, np.ones((M, 1))), axis=1), rtol=1e-12)
+
+
+@on_jax
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_gradients_of_halves_under_jax(backend: Subject, dtype: str) -> None:
+    import jax
+
+    a, x = (jax.numpy.asarray(v, dtype) for v in drawn((M, N), (M, N)))
+    gradients = jax.grad(lambda *v: by(backend)(*v).sum().astype("float32"), argnums=(0, 1))(a, x)
+    assert all(g.dtype == dtype for g in gradients)
+
+
+# --------------------------------------------------------------------------------------------------------------- torch
+
+
+def check_torch(function: Any, arrays: Any) -> None:
+    torch = pytest.importorskip("torch")
+    given = [torch.tensor(x, requires_grad=True) for x in arrays]
+    torch.autograd.gradcheck(function, given, check_forward_ad=True)
+    torch.autograd.gradgradcheck(function, given, check_fwd_over_rev=True)
+
+
+@on_torch
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize("case", CASES)
+def test_finite_differences_under_torch(backend: Subject, case: str, dtype: str) -> None:
+    check_torch(by(backend, reverse=case == "from a state"), drawn(*CASES[case], dtype=dtype))
+
+
+@pytest.mark.only(library="torch", order=3)
+@pytest.mark.parametrize("case", OF_ORDER_3)
+def test_finite_differences_of_order_3_under_torch(backend: Subject, case: str) -> None:
+    check_torch(by(backend, 3, reverse=case == "short"), drawn(*OF_ORDER_3[case]))
+
+
+@on_torch
+def test_a_real_coefficient_of_complex_sequences_has_a_real_gradient(backend: Subject) -> None:
+    (a,), (x,) = drawn((M, N)), drawn((M, N), dtype="complex128")
+    check_torch(by(backend), (a, x))
+
+
+@on_torch
+def test_gradients_under_vmap_of_torch(backend: Subject) -> None:
+    import torch
+
+    function = by(backend)
+    arrays = list(map(torch.tensor, drawn((3, M, N), (3, M, N), (3, M))))
+    gradient = torch.func.grad(lambda *v: (function(*v) ** 2).sum(), argnums=(0, 1, 2))
+    for dims in ((0, 0, 0), (None, 0, 0)):
+        given = [v if dim == 0 else v[0] for v, dim in zip(arrays, dims, strict=True)]
+        found = torch.func.vmap(gradient, in_dims=dims)(*given)
+        for k in range(3):
+            right = gradient(*(v[k] if dim == 0 else v for v, dim in zip(given, dims, strict=True)))
+            for x, y in zip(found, right, strict=True):
+                torch.testing.assert_close(x[k], y)
+
+
+@on_torch
+def test_the_gradient_of_what_is_never_read_is_zero_under_torch(backend: Subject) -> None:
+    import torch
+
+    a, x = map(torch.tensor, drawn((M, N), (M, N)))
+    a[:, 0] = torch.nan
+    a.requires_grad_(), x.requires_grad_()
+    of_a, of_x = torch.autograd.grad((by(backend)(a, x) ** 2).sum(), (a, x))
+    assert not of_a[:, 0].any() and of_a.isfinite().all() and of_x.isfinite().all()
+
+
+@on_torch
+def test_out_that_a_gradient_needs_raises(backend: Subject) -> None:
+    import torch
+
+    a, x = map(torch.tensor, drawn((M, N), (M, N)))
+    y = by(backend)(a, x.requires_grad_())
+    loss = (y**2).sum()
+    tridiag.linear_recurrence(a, x.detach() + 1, backend=backend.name, out=y.detach())
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@on_torch
+def test_out_with_a_gradient_elsewhere(backend: Subject) -> None:
+    import torch
+
+    a, x = map(torch.tensor, drawn((M, N), (M, N)))
+    out = torch.zeros(M, N, dtype=torch.float64)
+    with torch.no_grad():
+        tridiag.linear_recurrence(a, x.requires_grad_(), backend=backend.name, out=out)
+    assert_same_bits(to_numpy(out), to_numpy(by(backend)(a, x.detach())))
