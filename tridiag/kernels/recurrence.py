@@ -1,0 +1,411 @@
+"""Linear recurrences: one sequence in each lane, or one chunk of a long sequence, and threads over groups of lanes.
+
+A long sequence is cut into blocks of lanes, which threads claim in turn. What a chunk makes of 0, and the product of its
+coefficients, is found in one pass over a block; the state before it comes from the block before; a second pass, while the
+block is in cache, computes the values. Where a product or a sum cannot be trusted, the block is computed step by step.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit, types
+from numba.extending import overload
+
+from tridiag.kernels import job as J
+from tridiag.kernels import recurrence_job as C
+from tridiag.kernels.crew import runner
+from tridiag.kernels.memory import c_function, fetch_add, free, load, malloc, set_word, store, word
+from tridiag.kernels.moves import NEXT_GROUP, bytes_of_real, lanes_of
+from tridiag.kernels.recurrence_loops import FAR_AHEAD, HEIGHT, Loop, Room, beside, scale, spread
+from tridiag.kernels.vector import LINE, OPTIONS, Library, definition
+from tridiag.kernels.worker import claim, field
+
+TRUSTED = 2.0**10  # products of coefficients up to this lose little to cancellation
+READY, CARRIED, PLACE = 0, 8, 16  # of a block: whether the state behind it is there, and that state; bytes
+
+
+_yield = types.ExternalFunction("sched_yield", types.int32())
+
+
+class Order(NamedTuple):
+    """What is compiled for an order."""
+
+    base: Any  # the address of the first step of an operand of a sequence
+    stride: Any
+    step_by_step: Any
+    aim: Any
+    start: Any
+
+
+def build(dtype: str, order: int):
+    """The C function void run(job, helpers) for a dtype and an order."""
+    zero, made = np.zeros((), dtype)[()], functions(order)
+    if zero.dtype.kind == "c":
+        return runner(zero, definition(), c_function(one_by_one(made), f"tridiag_scan{order}"))
+    library = Library(f"loops{order}")
+    steps = [dispatch(library, order, summing) for summing in (False, True)][: 1 + (order == 1)]
+    tasks = [one_by_one(made), in_rows(made, order, steps[0]), side_by_side(made, order, library)]
+    if order == 1:
+        tasks.append(in_blocks(made, *steps))
+    prepare = c_function(reserve, f"tridiag_reserve{order}") if order == 1 else None
+    return runner(zero, definition(library), c_function(by_kind(tasks), f"tridiag_scan{order}"), prepare)
+
+
+def by_kind(tasks: list[Any]) -> Any:
+    """The work of a job of any kind."""
+    scalar, rows, beside = tasks[:3]
+    long = tasks[-1]
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        kind = field(job, C.KIND)
+        if kind == C.SCALAR:
+            scalar(job, zero)
+        elif kind == C.ROWS:
+            rows(job, zero)
+        elif kind == C.LONG:
+            long(job, zero)
+        else:
+            beside(job, zero)
+
+    return work
+
+
+@njit(**OPTIONS)
+def reserve(job, zero):
+    """Memory for the states between the blocks of long sequences; without it there is no task."""
+    if field(job, C.KIND) != C.LONG:
+        return
+    size = PLACE * field(job, J.ITEMS)
+    memory = malloc(types.uint64(size))
+    set_word(job + 8 * J.OWNED, memory)
+    if memory == 0:
+        set_word(job + 8 * J.TASK, 0)
+        return
+    for at in range(0, size, PLACE):
+        set_word(memory + at + READY, 0)
+
+
+def scaled_down(zero):
+    """What undoes that a product was scaled up."""
+
+
+@overload(scaled_down, jit_options=OPTIONS)
+def _scaled_down(zero):
+    real = np.dtype(str(zero)).type
+    factor = real(1 / scale(real().itemsize)[1])
+    return lambda zero: factor
+
+
+def dispatch(library: Library, order: int, summing: bool) -> Any:
+    """The loops over steps, of which the flags of a job choose one."""
+    loops = [Loop(order, turned, backward, summing) for turned in (False, True) for backward in (False, True)]
+    forward, backward, turned_forward, turned_backward = (library.add(loop.name, loop.write) for loop in loops)
+
+    @njit(**OPTIONS)
+    def run(zero, job, room, count):
+        flags = field(job, C.FLAGS)
+        if flags & C.TRANSPOSED:
+            if flags & C.BACKWARD:
+                turned_backward(zero, (room, count))
+            else:
+                turned_forward(zero, (room, count))
+        elif flags & C.BACKWARD:
+            backward(zero, (room, count))
+        else:
+            forward(zero, (room, count))
+
+    return run
+
+
+def functions(order: int) -> Order:
+    """What all kinds of work are made of."""
+    operands, room_of = C.operands(order), Room(order)
+    offsets, axes = C.TABLE + operands, C.TABLE + 2 * operands
+    constants = [room_of.constant(k) for k in range(2)]
+    first_constant, constant_size = constants[0], constants[1] - constants[0]
+    lanes_at, lanes_size = room_of.lanes(0), room_of.lanes(1) - room_of.lanes(0)
+    ahead_at, cut_at, state_at = room_of.ahead(0), room_of.cut, room_of.state
+    read = 2 + order  # the operands that have steps
+
+    @njit(**OPTIONS)
+    def stride(job, operand):
+        return field(job, C.TABLE + operand)
+
+    @njit(**OPTIONS)
+    def base(job, operand, index):
+        count, total = field(job, C.AXES), field(job, J.POINTERS + operand) + field(job, offsets + operand)
+        for k in range(count - 1, 0, -1):
+            axis = axes + (1 + operands) * k
+            length = field(job, axis)
+            total += (index % length) * field(job, axis + 1 + operand)
+            index //= length
+        return total + index * field(job, axes + 1 + operand) if count > 0 else total
+
+    @njit(**OPTIONS)
+    def step_by_step(zero, job, index, first, last, carry):
+        """Steps first <= i < last of a sequence. ``carry``: of order 1, what the steps before hand on; returns the same."""
+        x, y, flags = base(job, C.X, index), base(job, C.Y, index), field(job, C.FLAGS)
+        turned, started = flags & C.TRANSPOSED != 0, flags & C.STARTED != 0
+        dx, dy = stride(job, C.X), stride(job, C.Y)
+        if order == 1:
+            a, da = base(job, C.A, index), stride(job, C.A)
+            if first == 0 and started:
+                carry = load(base(job, C.A + 1, index), zero)
+            for i in range(first, last):
+                value = load(x + i * dx, zero)
+                if turned:
+                    value = value + carry
+                    carry = load(a + i * da, zero) * value
+                else:
+                    if i > 0 or started:
+                        value = value + load(a + i * da, zero) * carry
+                    carry = value
+                store(y + i * dy, value)
+            return carry
+        for i in range(first, last):
+            value = load(x + i * dx, zero)
+            for k in range(1, order + 1):
+                if i >= k:
+                    at = base(job, C.A + k - 1, index) + (i - k if turned else i) * stride(job, C.A + k - 1)
+                    value = value + load(at, zero) * load(y + (i - k) * dy, zero)
+                elif started:
+                    at = base(job, C.A + k - 1, index) + i * stride(job, C.A + k - 1)
+                    value = value + load(at, zero) * load(base(job, C.A + order + k - i - 1, index), zero)
+            store(y + i * dy, value)
+        return carry
+
+    @njit(**OPTIONS)
+    def aim(zero, job, room, index, side, start):
+        """Point the lanes at sequences from ``index`` on, ``side`` apart, or at chunks of one, at steps from ``start`` on.
+
+        A ``side`` below 0: chunks of as many steps. A constant operand is copied as often as it is read at a time.
+        """
+        lanes, size = lanes_of(zero, ()), bytes_of_real(zero, ())
+        for operand in range(read):
+            step, table = stride(job, operand), room + lanes_at + operand * lanes_size
+            constant = room + first_constant + operand * constant_size
+            for lane in range(lanes):
+                if side > 0:
+                    at = base(job, operand, index + side * lane) + start * step
+                else:
+                    at = base(job, operand, index) + (start - side * lane) * step
+                if step == 0:
+                    value, copy = load(at, zero), constant + lane * HEIGHT * size
+                    for k in range(HEIGHT):
+                        store(copy + k * size, value)
+                    at = copy
+                    if field(job, C.FLAGS) & C.BACKWARD:
+                        at = copy + (HEIGHT - 1) * size
+                set_word(table + 8 * lane, at)
+            ahead = lanes * (word(table + 8) - word(table))
+            if step == 0:
+                ahead = 0
+            elif abs(ahead) >= NEXT_GROUP or side < 0:
+                ahead = FAR_AHEAD if step > 0 else -FAR_AHEAD
+            set_word(room + ahead_at + 8 * operand, ahead)
+            set_word(room + 8 * operand, step)
+
+    @njit(**OPTIONS)
+    def begin(zero, job, room, index):
+        """The state before the first step of all lanes."""
+        lanes, size, started = lanes_of(zero, ()), bytes_of_real(zero, ()), field(job, C.FLAGS) & C.STARTED
+        set_word(room + cut_at, 0 if started else (1 << lanes) - 1)
+        for k in range(order):
+            for lane in range(lanes):
+                value = zero
+                if started:
+                    value = load(base(job, C.A + order + k, index + lane), zero)
+                store(room + state_at + k * LINE + lane * size, value)
+
+    return Order(base, stride, step_by_step, aim, begin)
+
+
+def one_by_one(made: Order) -> Any:
+    step_by_step = made.step_by_step
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        """Sequences in any place."""
+        run, count, n = field(job, C.RUN), field(job, C.SEQUENCES), field(job, C.STEPS)
+        while True:
+            item = claim(job)
+            if item < 0:
+                return
+            for index in range(item * run, min(count, (item + 1) * run)):
+                step_by_step(zero, job, index, 0, n, zero)
+
+    return work
+
+
+@njit(**OPTIONS)
+def hire(size):
+    """The memory of a worker at the beginning of a cache line, behind the address of all of it; 0: there is none."""
+    memory = malloc(types.uint64(size + 2 * LINE))
+    if memory == 0:
+        return 0
+    room = (memory + 2 * LINE - 1) // LINE * LINE
+    set_word(room - 8, memory)
+    return room
+
+
+@njit(**OPTIONS)
+def dismiss(room):
+    free(word(room - 8))
+
+
+def in_rows(made: Order, order: int, run: Any) -> Any:
+    aim, begin, size = made.aim, made.start, Room(order).size
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        """Sequences that lie contiguous in memory, one in each lane; the last group repeats some of the one before."""
+        room, lanes = hire(size), lanes_of(zero, ())
+        if room == 0:
+            return
+        groups, count, n = field(job, C.RUN), field(job, C.SEQUENCES), field(job, C.STEPS)
+        last = (count + lanes - 1) // lanes
+        while True:
+            item = claim(job)
+            if item < 0:
+                break
+            for group in range(item * groups, min(last, (item + 1) * groups)):
+                first = min(group * lanes, count - lanes)
+                aim(zero, job, room, first, 1, 0)
+                begin(zero, job, room, first)
+                run(zero, job, room, n)
+        dismiss(room)
+
+    return work
+
+
+def side_by_side(made: Order, order: int, library: Library) -> Any:
+    base, stride, step_by_step = made.base, made.stride, made.step_by_step
+    own, shared = library.add("beside", beside), library.add("spread", spread)
+    words_of = coefficient_words(made, order)
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        """Sequences side by side in memory, a stretch of them at a time, row by row."""
+        length, width = field(job, C.LENGTH), field(job, C.STRETCH)
+        stretches, n = field(job, C.STRETCHES), field(job, C.STEPS)
+        turned, first = field(job, C.FLAGS) & C.TRANSPOSED, min(order, n)
+        while True:
+            item = claim(job)
+            if item < 0:
+                return
+            low = item % stretches * width
+            index, count = item // stretches * length + low, min(width, length - low)
+            for k in range(index, index + count):
+                step_by_step(zero, job, k, 0, first, zero)
+            x, y = base(job, C.X, index), base(job, C.Y, index)
+            words = first, n, count, y, stride(job, C.Y), x, stride(job, C.X)
+            coefficients = words_of(job, index, turned)
+            if field(job, C.KIND) == C.BESIDE:
+                own(zero, words + coefficients)
+            else:
+                shared(zero, words + coefficients)
+
+    return work
+
+
+def coefficient_words(made: Order, order: int) -> Any:
+    """The address and the stride of every coefficient as one tuple; transposed ones lie in the row that they multiply."""
+    base, stride = made.base, made.stride
+
+    @njit(**OPTIONS)
+    def last(job, index, turned):
+        k = order - 1
+        step = stride(job, C.A + k)
+        return base(job, C.A + k, index) - (order * step if turned else 0), step
+
+    if order == 1:
+        return last
+    before = coefficient_words(made, order - 1)
+
+    @njit(**OPTIONS)
+    def words(job, index, turned):
+        return before(job, index, turned) + last(job, index, turned)
+
+    return words
+
+
+def in_blocks(made: Order, run: Any, add_up: Any) -> Any:
+    base, step_by_step, aim, size = made.base, made.step_by_step, made.aim, Room(1).size
+    cut_at, state_at, product_at = Room(1).cut, Room(1).state, Room(1).product
+
+    @njit(**OPTIONS)
+    def rescaled(zero, product, times, carry):
+        """product * carry / factor**times, where only that is in range."""
+        factor, total = scaled_down(zero), product * carry
+        while times > 0 and total != 0:
+            total = total * factor
+            times -= 1
+        return total
+
+    @njit(**OPTIONS)
+    def connect(zero, room, carry):
+        """The state before every lane in place of what the lanes make of 0; the state behind them; whether it is sure."""
+        sure, step = True, bytes_of_real(zero, ())
+        for lane in range(lanes_of(zero, ())):
+            state, product = room + state_at + lane * step, room + product_at + lane * step
+            total, factor = load(state, zero), load(product, zero)
+            behind = rescaled(zero, factor, load(product + LINE, zero), carry) + total
+            sure = sure and abs(factor) <= TRUSTED and abs(behind) < np.inf and abs(total) < np.inf
+            store(state, carry)
+            carry = behind
+        return carry, sure
+
+    @njit(**OPTIONS)
+    def await_state(zero, place):
+        """The state behind a block, which some thread is at work on."""
+        while fetch_add(place + READY, 0) == 0:
+            _yield()
+        return load(place + CARRIED, zero)
+
+    @njit(**OPTIONS)
+    def hand_on(place, state):
+        store(place + CARRIED, state)
+        fetch_add(place + READY, 1)
+
+    @njit(**OPTIONS)
+    def work_block(zero, job, room, index, block, place):
+        lanes, n, flags = lanes_of(zero, ()), field(job, C.STEPS), field(job, C.FLAGS)
+        start, end = block * lanes * C.BLOCK, (block + 1) * lanes * C.BLOCK
+        aim(zero, job, room, index, -C.BLOCK, start)
+        first = block == 0
+        set_word(room + cut_at, 1 if first and flags & C.STARTED == 0 else 0)
+        for lane in range(lanes):
+            store(room + state_at + lane * bytes_of_real(zero, ()), zero)
+        add_up(zero, job, room, C.BLOCK)
+        carry = zero
+        if not first:
+            carry = await_state(zero, place - PLACE)
+        elif flags & C.STARTED:
+            carry = load(base(job, C.A + 1, index), zero)
+        behind, sure = connect(zero, room, carry)
+        if sure:
+            hand_on(place, behind)
+            run(zero, job, room, C.BLOCK)
+        else:
+            behind = step_by_step(zero, job, index, start, end, carry)
+            hand_on(place, behind)
+        if end + lanes * C.BLOCK > n:
+            step_by_step(zero, job, index, end, n, behind)
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        """Blocks in the order in which they lie: the one before a block is done, or some thread is at work on it."""
+        room, blocks = hire(size), field(job, C.BLOCKS)
+        if room == 0:
+            return
+        while True:
+            item = fetch_add(job, 1)
+            if item >= field(job, J.ITEMS):
+                break
+            work_block(zero, job, room, item // blocks, item % blocks, field(job, J.OWNED) + PLACE * item)
+        dismiss(room)
+
+    return work

@@ -1,0 +1,237 @@
+"""The inner loops of recurrences, in the language of `tridiag.kernels.vector`: one sequence, or one chunk, in each lane.
+
+Every lane computes as a loop over its steps would, so that nothing overflows or cancels but the sequence itself. A
+transposed recurrence carries products, c = a w, so that it reads no coefficient of another row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+
+from tridiag.kernels import recurrence_job as C
+from tridiag.kernels.moves import LINES_AHEAD, addresses, in_lanes, out_of_lanes
+from tridiag.kernels.vector import LINE, Code, Value
+
+HEIGHT = 8  # steps of all lanes that are transposed at a time
+MOST_LANES = 16
+
+
+class Room(NamedTuple):
+    """Byte offsets in the memory of a worker, for an order."""
+
+    order: int
+
+    @property
+    def operands(self) -> int:
+        return 2 + self.order
+
+    def step(self, operand: int) -> int:
+        """How far the next entry of an operand is."""
+        return 8 * operand
+
+    def ahead(self, operand: int) -> int:
+        """How far what is asked for ahead of use is."""
+        return 8 * (self.operands + operand)
+
+    def lanes(self, operand: int) -> int:
+        """The address of the first step of every lane."""
+        return 16 * self.operands + 8 * MOST_LANES * operand
+
+    @property
+    def cut(self) -> int:
+        """In bits: the lanes that have nothing before their first step."""
+        return self.lanes(self.operands)
+
+    @property
+    def state(self) -> int:
+        """A row of lanes for each of the values before the next step, or for each of the products carried to it."""
+        return (self.cut + 8 + LINE - 1) // LINE * LINE
+
+    @property
+    def product(self) -> int:
+        """The product of a lane's coefficients, and how often it was scaled up."""
+        return self.state + LINE * self.order
+
+    @property
+    def rows(self) -> int:
+        """Rows of lanes: the state before some steps, and the values, or states, after each of them."""
+        return self.product + 2 * LINE
+
+    def constant(self, operand: int) -> int:
+        """A constant operand of every lane, HEIGHT times."""
+        return self.rows + LINE * (HEIGHT + 1) * self.order + 8 * MOST_LANES * HEIGHT * operand
+
+    @property
+    def size(self) -> int:
+        return self.constant(self.operands)
+
+
+class Loop(NamedTuple):
+    """One of the loops over the steps of lanes that lie contiguous in memory."""
+
+    order: int
+    transposed: bool
+    backward: bool
+    summing: bool = False  # find the state after the steps and the product of the coefficients; write no values
+
+    @property
+    def name(self) -> str:
+        return f"{'sum' if self.summing else 'run'}_{'t' if self.transposed else 'n'}{'b' if self.backward else 'f'}"
+
+    def write(self, code: Code, at: Value, count: Value) -> None:
+        """``count`` steps, at least HEIGHT, by a worker whose memory begins at ``at``."""
+        room, rest = Room(self.order), count & (HEIGHT - 1)
+        start = (code.splat(1.0), code.zero()) if self.summing else ()
+
+        def chunk(_: Value, state: Any) -> Any:
+            i, product = state
+            first = i == 0
+            advance = code.pick(first & (rest != 0), rest, code.integer(HEIGHT))  # the rest comes first, and once more
+            x = self.load(code, at, C.X, i)
+            coefficients = [self.load(code, at, C.A + k, i) for k in range(self.order)]
+            if not self.transposed:
+                self.cut(code, at, first, coefficients)
+            values = self.steps(code, at, x, coefficients, advance)
+            if self.summing:
+                product = scaled_product(code, product, coefficients[0])
+            else:
+                self.store(code, at, i, values)
+            self.ask(code, at, i)
+            return i + advance, product
+
+        _, product = code.fori(0, (count + HEIGHT - 1) / HEIGHT, chunk, (code.integer(0), start))
+        for k, row in enumerate(product):
+            code.store_as(at + (room.product + LINE * k), row)
+
+    def place(self, code: Code, at: Value, operand: int, i: Value) -> tuple[list[Value], Value]:
+        """The lanes of an operand, and how far from their first step the pieces of steps i, i + 1, ... lie."""
+        room = Room(self.order)
+        move = i * code.word(at + room.step(operand)) - (HEIGHT - 1) * code.size_of_real * self.backward
+        return addresses(code, at + room.lanes(operand)), move
+
+    def load(self, code: Code, at: Value, operand: int, i: Value) -> list[Value]:
+        """HEIGHT rows of lanes."""
+        kind = ir.VectorType(code.real, HEIGHT)
+        lanes, move = self.place(code, at, operand, i)
+        rows = in_lanes(code, [code.load_as(kind, lane + move) for lane in lanes])
+        return rows[::-1] if self.backward else rows
+
+    def store(self, code: Code, at: Value, i: Value, rows: list[Value]) -> None:
+        lanes, move = self.place(code, at, C.Y, i)
+        rows = rows[::-1] if self.backward else rows
+        for lane, piece in zip(lanes, out_of_lanes(code, rows), strict=True):
+            code.store_as(lane + move, piece)
+
+    def ask(self, code: Code, at: Value, i: Value) -> None:
+        """Ask for memory that is used later: some lines on in the same lanes, or the next group of them."""
+        room = Room(self.order)
+        for operand in range(C.Y + self.summing, room.operands):
+            lanes, move = self.place(code, at, operand, i)
+            move = move + code.word(at + room.ahead(operand))
+            for lane in lanes:
+                code.prefetch(lane + move, write=operand == C.Y)
+
+    def cut(self, code: Code, at: Value, first: Value, coefficients: list[list[Value]]) -> None:
+        """Coefficients of what is not there are 0, whatever they are."""
+        bits = code.pick(first, code.word(at + Room(self.order).cut), code.integer(0))
+        mask = code.mask(bits)
+        for k, rows in enumerate(coefficients, 1):
+            for j in range(min(k, HEIGHT)):
+                rows[j] = code.where(mask, code.zero(), rows[j])
+
+    def steps(self, code: Code, at: Value, x: list[Value], a: list[list[Value]], advance: Value) -> list[Value]:
+        """The values of HEIGHT steps; the state after ``advance`` of them is kept."""
+        room, order = Room(self.order), self.order
+        state = [code.load(at + (room.state + LINE * k)) for k in range(order)]
+        if not self.transposed:
+            for k in range(order):
+                code.store(at + (room.rows + LINE * (order - 1 - k)), state[k])
+        values = []
+        for j in range(HEIGHT):
+            if self.transposed:
+                value = x[j] + state[0]
+                state = [a[k][j] * value + state[k + 1] if k + 1 < order else a[k][j] * value for k in range(order)]
+                for k in range(order):
+                    code.store(at + (room.rows + LINE * (j * order + k)), state[k])
+            else:
+                value = x[j]
+                for k in reversed(range(order)):
+                    value = a[k][j] * state[k] + value
+                state = [value, *state[:-1]]
+                code.store(at + (room.rows + LINE * (order + j)), value)
+            values.append(value)
+        for k in range(order):
+            row = (advance - 1) * order + k if self.transposed else advance + (order - 1 - k)
+            code.store(at + (room.state + LINE * k), code.load(at + room.rows + row * LINE))
+        return values
+
+
+def scaled_product(code: Code, product: Any, rows: list[Value]) -> Any:
+    """The product of some more coefficients, scaled up whenever it is small, so that it vanishes with a factor only."""
+    small, factor = scale(code.size_of_real)
+    value, scaled = product
+    for row in rows:
+        value = value * row
+        low = code.magnitude(value) < small
+        value = code.where(low, value * factor, value)
+        scaled = code.where(low, scaled + 1.0, scaled)
+    return value, scaled
+
+
+def scale(size_of_real: int) -> tuple[float, float]:
+    """Where products are small, and what they are multiplied by."""
+    bits = 250 if size_of_real == 8 else 30
+    return 2.0**-bits, 2.0**bits
+
+
+def beside(code: Code, *words: Value) -> None:
+    """Rows first <= i < last of sequences side by side in memory, each with its own coefficients."""
+    across(code, words, lambda address, kind: code.load_as(kind, address))
+
+
+def spread(code: Code, *words: Value) -> None:
+    """The same where all sequences share their coefficients."""
+
+    def everywhere(address: Value, kind: Any) -> Value:
+        return code.repeat(code.load_as(code.real, address), kind.count)
+
+    across(code, words, everywhere, 0)
+
+
+def across(code: Code, words: Any, take: Callable[[Value, Any], Value], moves: int = 1) -> None:
+    """``words``: first, last, width; address and stride of y and x; then of each coefficient."""
+    (first, last, width, y, y_stride, x, x_stride), rest = words[:7], words[7:]
+    coefficients = list(zip(rest[::2], rest[1::2], strict=True))
+
+    def piece(lanes: int, i: Value) -> Any:
+        kind = ir.VectorType(code.real, lanes)
+
+        def body(c: Value, state: Any) -> Any:
+            at = c * code.size_of_real
+            value = code.load_as(kind, x + i * x_stride + at)
+            if lanes > 1:
+                code.prefetch(x + (i + ROWS_AHEAD) * x_stride + at)
+            for k, (a, stride) in reversed(list(enumerate(coefficients, 1))):
+                place = a + i * stride + at * moves
+                if lanes > 1 and moves:
+                    code.prefetch(place + stride * ROWS_AHEAD)
+                value = take(place, kind) * code.load_as(kind, y + (i - k) * y_stride + at) + value
+            code.store_as(y + i * y_stride + at, value)
+            return state
+
+        return body
+
+    def row(i: Value, state: Any) -> Any:
+        even = width / code.lanes * code.lanes
+        code.fori(0, even, piece(code.lanes, i), step=code.lanes)
+        code.fori(even, width, piece(1, i))
+        return state
+
+    code.fori(first, last, row)
+
+
+ROWS_AHEAD = 4
+FAR_AHEAD = LINES_AHEAD * LINE

@@ -1,0 +1,102 @@
+"""The job of a recurrence from shapes and strides alone: in which order its axes are walked, and by which loops; pure."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tridiag.kernels import job as J
+from tridiag.kernels import recurrence_job as C
+from tridiag.layout import ITEM, ITEMS_EACH, WORTH_A_THREAD, Axis, lanes_of, merge
+from tridiag.shapes import Recurrence
+
+HEIGHT = 8  # steps that are transposed at a time (`tridiag.kernels.recurrence_loops`)
+STRETCH = 4096  # bytes of a row of sequences that are side by side: it is read again in the next step
+
+
+class Job(NamedTuple):
+    """The words of a job, its pointers still zero, and the number of helper threads."""
+
+    words: Any
+    helpers: int
+
+
+class Axes(NamedTuple):
+    """The stride of every operand along the axis of the recurrence, in the order of the steps; the batch axes."""
+
+    strides: tuple[int, ...]
+    offsets: tuple[int, ...]  # of the first step
+    batch: list[Axis]
+
+
+def axes_of(form: Recurrence, shapes: Any, strides: Any) -> Axes:
+    """From operands that are lifted to one rank; stride 0 where one is constant."""
+    steps = [
+        tuple(0 if n == 1 else t for n, t in zip(*pair, strict=True)) for pair in zip(shapes, strides, strict=True)
+    ]
+    along = tuple(step[form.axis] for step in steps)
+    sign, last = (-1, form.n - 1) if form.backward else (1, 0)
+    batch = [
+        (length, tuple(step[k] for step in steps))
+        for k, length in enumerate(form.shape)
+        if k != form.axis and length > 1
+    ]
+    batch.sort(key=lambda axis: -abs(axis[1][C.Y]))
+    return Axes(tuple(sign * step for step in along), tuple(last * step for step in along), merge(batch))
+
+
+def kind_of(axes: Axes, form: Recurrence, order: int, count: int, dtype: np.dtype[Any], workers: int) -> int:
+    """Which loops can run so."""
+    size, lanes = dtype.itemsize, lanes_of(dtype)
+    if dtype.kind == "c":
+        return C.SCALAR
+    length, steps = axes.batch[-1] if axes.batch else (0, ())
+    if length >= 2 * lanes and steps[C.Y] == steps[C.X] == size:
+        for step, kind in ((size, C.BESIDE), (0, C.SPREAD)):
+            if all(steps[C.A + k] == step for k in range(order)):
+                return kind
+    read, step = axes.strides[: 2 + order], axes.strides[C.Y]
+    if abs(step) == size and all(s in (step, 0) for s in read):
+        if order == 1 and count < 2 * lanes * workers and form.n >= 4 * lanes * C.BLOCK:
+            return C.LONG
+        if count >= lanes and form.n >= HEIGHT:
+            return C.ROWS
+    return C.SCALAR
+
+
+def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
+    """From the shapes and the strides in bytes of the result, x, the coefficients, and the values before, if given."""
+    axes, count, lanes, n = axes_of(form, shapes, strides), math.prod(form.batch), lanes_of(dtype), form.n
+    kind = kind_of(axes, form, order, count, dtype, workers)
+    length, width, stretches, blocks, run = 1, 1, 1, 0, 1
+    share = ITEM if workers == 1 else max(1, min(ITEM, n * count // (ITEMS_EACH * workers)))  # values
+    if kind in (C.BESIDE, C.SPREAD):
+        length = axes.batch[-1][0]
+        stretches = -(-length // max(lanes, min(STRETCH // dtype.itemsize, -(-length // workers))))
+        width = -(-length // (stretches * lanes)) * lanes
+        stretches = -(-length // width)
+        items = count // length * stretches
+    elif kind == C.LONG:
+        blocks = n // (lanes * C.BLOCK)
+        items = count * blocks
+    else:
+        together = lanes if kind == C.ROWS else 1
+        run = max(1, share // (n * together))
+        items = -(-count // (together * run))
+    flags = C.TRANSPOSED * form.transpose | C.BACKWARD * form.backward | C.STARTED * (len(shapes) == C.operands(order))
+    operands = C.operands(order)
+    words = np.zeros(C.TABLE + operands * 2 + (1 + operands) * len(axes.batch), np.int64)
+    words[J.ITEMS], words[C.STEPS], words[C.SEQUENCES], words[C.KIND], words[C.RUN] = items, n, count, kind, run
+    words[C.FLAGS], words[C.LENGTH], words[C.STRETCH], words[C.STRETCHES] = flags, length, width, stretches
+    words[C.AXES], words[C.BLOCKS] = len(axes.batch), blocks
+    given = len(shapes)
+    words[C.TABLE : C.TABLE + given] = axes.strides
+    words[C.TABLE + operands : C.TABLE + operands + given] = axes.offsets
+    for k, (size, steps) in enumerate(axes.batch):
+        at = C.TABLE + 2 * operands + (1 + operands) * k
+        words[at : at + 1 + given] = size, *steps
+    words.flags.writeable = False
+    helpers = workers - 1 if n * count >= WORTH_A_THREAD else 0
+    return Job(words, min(helpers, items - 1))
