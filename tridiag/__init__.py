@@ -6,7 +6,7 @@ Row i is ``a[i] x[i-1] + b[i] x[i] + c[i] x[i+1] = d[i]``; ``a[0]`` and ``c[n-1]
 from tridiag._version import __version__
 from tridiag.errors import BackendError, SingularSystemError
 from tridiag.factorization import Factorization, factor
-from tridiag.recurrences import linear_recurrence
+from tridiag.recurrences import linear_recurrence, scan
 from tridiag.report import backends, explain
 from tridiag.systems import matmul, slogdet, solve
 
@@ -20,6 +20,7 @@ __all__ = [
     "factor",
     "linear_recurrence",
     "matmul",
+    "scan",
     "slogdet",
     "solve",
 ]

@@ -277,11 +277,11 @@ def wants_check(plan: Plan, check: bool | None) -> bool:
     return bool(check)
 
 
-def check_axis(axis: Any) -> int:
+def check_axis(axis: Any, name: str = "axis") -> int:
     try:
         return int(axis.__index__())
     except AttributeError:
-        raise TypeError(f"axis is {axis!r}; wanted one integer") from None
+        raise TypeError(f"{name} is {axis!r}; wanted one integer") from None
 
 
 def check_mask(entry: Entry) -> None:

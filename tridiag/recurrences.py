@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tridiag import outputs
+from tridiag.backends import installed
 from tridiag.prepare import UNASKED, Call, check_flag, prepare_recurrence
 from tridiag.recursion import row_of
 from tridiag.systems import derivatives_of, empty, restore
@@ -82,6 +84,73 @@ def linear_recurrence(
         return y
     values = final(call, y)
     return y, values if isinstance(a, tuple) else values[0]
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any,
+    *,
+    axis: Any = 0,
+    out_axis: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+) -> tuple[Any, Any]:
+    r"""`jax.lax.scan` over any axis.
+
+    .. math:: (c_{t+1}, y_t) = f(c_t, x_t), \qquad t = 0 \ldots n - 1
+
+    Parameters
+    ----------
+    f : function
+        From the carry and a row of every input to the next carry and a row of every result, as `jax.lax.scan` has it.
+    init : pytree of arrays
+        The carry before the first step.
+    xs : pytree of arrays
+        The inputs: JAX arrays, or NumPy arrays as JAX takes them. None: there are none, and ``length`` is needed.
+    axis : int, or pytree of int
+        The axis of the steps in every input: one for all, or a tree of the structure of ``xs`` or of its beginning.
+    out_axis : int, or pytree of int
+        The same of the results, where the axis is put in. None: as ``axis`` where that is one integer, else 0.
+    length : int
+        The number of steps, where no input tells it.
+    reverse : bool
+        Begin with the last row.
+    unroll : int or bool
+        As `jax.lax.scan`.
+
+    Returns
+    -------
+    carry, ys
+        The last carry, and the results of all steps, each in the place of its row.
+
+    Raises
+    ------
+    ValueError, TypeError
+        Lengths that differ, an axis out of range, arrays of another library; what `jax.lax.scan` raises.
+    ImportError
+        JAX is not installed.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, tridiag
+    >>> x = jnp.arange(6.0).reshape(2, 3)
+    >>> total, sums = tridiag.scan(lambda total, row: (total + row, total + row), jnp.zeros(2), x, axis=-1)
+    >>> print(sums)
+    [[ 0.  1.  3.]
+     [ 3.  7. 12.]]
+
+    Notes
+    -----
+    n steps, one after another. Under `jax.jit` rows are read where they lie; results are stacked, and moved once at the
+    end. The gradient takes time in proportion to n.
+    """
+    if not installed("jax"):
+        raise ImportError("tridiag.scan runs in JAX and needs jax, which is not installed")
+    from tridiag import scanning
+
+    return scanning.scan(f, init, xs, axis, out_axis, length, reverse, unroll)
 
 
 def prepare(

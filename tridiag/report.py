@@ -166,7 +166,7 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
     name = verb if isinstance(verb, str) else getattr(verb, "__name__", repr(verb))
     if name not in VERBS:
         raise ValueError(
-            f"explain knows the verbs {', '.join(VERBS)}, not {name!r} (matmul has one implementation only)"
+            f"explain knows the verbs {', '.join(VERBS)}, not {name!r} (matmul and scan have one implementation)"
         )
     needed, known, problem_of, more = VERBS[name]
     given = dict(zip((*needed, *known), args, strict=False)) | kwargs
