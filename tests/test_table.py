@@ -33,7 +33,7 @@ def test_a_line_is_true(entry: Backend) -> None:
     assert bool(entry.pivoting) == bool(set(entry.verbs) & set(SYSTEMS))  # a promise about its verbs on systems
     assert all(library in entry.arrays and verb in entry.verbs for verb, library in entry.lacks)
     if entry.missing() is None:
-        assert all(callable(getattr(entry.module(), verb)) for verb in entry.verbs)
+        assert all(callable(getattr(entry.module(), verb.partition(".")[0])) for verb in entry.verbs)
 
 
 def test_every_file_has_its_line() -> None:

@@ -3,6 +3,7 @@
 Row i is ``a[i] x[i-1] + b[i] x[i] + c[i] x[i+1] = d[i]``; ``a[0]`` and ``c[n-1]`` are never read.
 """
 
+from tridiag import kalman
 from tridiag._version import __version__
 from tridiag.errors import BackendError, SingularSystemError
 from tridiag.factorization import Factorization, factor
@@ -18,6 +19,7 @@ __all__ = [
     "backends",
     "explain",
     "factor",
+    "kalman",
     "linear_recurrence",
     "matmul",
     "scan",

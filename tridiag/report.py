@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tridiag import recurrences
-from tridiag.backends import BACKENDS, Problem
+from tridiag import kalman, recurrences
+from tridiag.backends import BACKENDS, KALMAN, Problem
 from tridiag.dispatch import choose
+from tridiag.models import PARAMETERS
 from tridiag.prepare import prepare
 
 
@@ -31,6 +32,10 @@ def recurrence(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
     return recurrences.prepare(verb, **arguments, **options)[1].problem
 
 
+def state_space(verb: str, arguments: dict[str, Any], method: str = "auto") -> Problem:
+    return kalman.prepare(verb, arguments["y"], tuple(arguments[name] for name in PARAMETERS), method).problem
+
+
 VERBS = {
     "solve": Verb(
         ("a", "b", "c", "d"),
@@ -41,6 +46,7 @@ VERBS = {
     "factor": Verb(("a", "b", "c"), ("axis", "pivoting", "periodic", "where"), system),
     "slogdet": Verb(("a", "b", "c"), ("axis", "periodic", "where"), system),
     "linear_recurrence": Verb(("a", "x"), ("init", "axis", "reverse"), recurrence, ("return_final", "out")),
+    **dict.fromkeys(KALMAN, Verb(("y", *PARAMETERS), ("method",), state_space)),
 }
 
 
@@ -137,13 +143,19 @@ def backends() -> BackendList:
     )
 
 
+def name_of(verb: Any) -> str:
+    """The name of a public function below `tridiag`."""
+    name = getattr(verb, "__name__", repr(verb))
+    return f"kalman.{name}" if getattr(verb, "__module__", "") == kalman.__name__ else name
+
+
 def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
     """Tell which backend a call would use, and why; nothing is solved.
 
     Parameters
     ----------
     verb : str or function
-        "solve", "factor", "slogdet" or "linear_recurrence".
+        "solve", "factor", "slogdet", "linear_recurrence", "kalman.filter" and so on.
     *args, **kwargs
         The arguments of that call.
 
@@ -163,7 +175,7 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
     >>> tridiag.explain("solve", 1.0, 4.0, 1.0, np.ones(5), backend="numpy").backend
     'numpy_thomas'
     """
-    name = verb if isinstance(verb, str) else getattr(verb, "__name__", repr(verb))
+    name = verb if isinstance(verb, str) else name_of(verb)
     if name not in VERBS:
         raise ValueError(
             f"explain knows the verbs {', '.join(VERBS)}, not {name!r} (matmul and scan have one implementation)"

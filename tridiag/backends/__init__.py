@@ -9,6 +9,7 @@ Reading the table imports no backend. A backend is the module of its name in thi
     slogdet(matrix, form) -> (sign, logabsdet)                         with the verb "slogdet"
     adjoint(matrix, g, x, form) -> (w, of_a, of_b, of_c)               where it has the backward pass in one piece
     linear_recurrence(coefficients, x, init, form, out=None) -> y      see `tridiag.shapes.Recurrence`
+    kalman(verb, y, model, form) -> results                            see `tridiag.models`, `tridiag.kalman`
 
 where ``matrix`` is (a, b, c, where), every array lifted to one rank, and ``status`` is None, or for each matrix 0 or 1 +
 the row of the zero pivot; ``coefficients`` is (a1, ..., ap), and ``init`` (y[-1], ..., y[-p]) or ().
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
 
+KALMAN = ("kalman.filter", "kalman.smoother", "kalman.log_likelihood")
 SYSTEMS = ("solve", "factor", "slogdet")  # the verbs on tridiagonal systems
 
 
@@ -39,10 +41,12 @@ class Problem(NamedTuple):
     pivoting: bool | str | None = "auto"  # None: there is nothing to pivot
     periodic: bool = False
     order: int = 1  # how many values before it one of a recurrence depends on
+    method: str = "auto"  # of a Kalman filter
 
     def told(self) -> str:
         if self.verb not in SYSTEMS:
             order = f" of order {self.order}" if self.order > 1 else ""
+            order += f" with method={self.method!r}" if self.method != "auto" else ""
             return (
                 f"run {self.verb}{order} along axis {self.axis} of shape {self.shape} in {self.dtype} "
                 f"from {self.library} arrays on {self.device}"
@@ -97,6 +101,7 @@ class Backend:
     periodic: bool = True
     verbs: tuple[str, ...] = ("solve",)
     order: int | None = None  # the highest order of the recurrences that it runs; None: any
+    parallel: bool = False  # in time: of logarithmic depth
     lacks: tuple[tuple[str, str], ...] = ()  # the verbs it does not have for the arrays of a library
     long: LongSystems | None = None  # those for which it is better than the lines above it
 
@@ -130,6 +135,10 @@ class Backend:
             return "has no elimination for the corners of a periodic matrix"
         if self.order is not None and problem.order > self.order:
             return f"runs recurrences up to order {self.order}, not of order {problem.order}"
+        if problem.method == "parallel" and not self.parallel:
+            return "works one step after another, not in parallel"
+        if problem.method == "sequential" and self.parallel:
+            return "works in parallel, not one step after another"
         if problem.pivoting is not None and problem.pivoting not in self.pivoting:
             return f"cannot keep the promise pivoting={problem.pivoting!r}; it runs with pivoting=False"
         return None
@@ -145,15 +154,15 @@ _LINES = (
     Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch", "jax"), ("numba",), periodic=False, long=LongSystems(40_000, 4, 2_500)),
     Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch"), ("numba",), **SCAN, order=8),
     Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=SYSTEMS),
-    Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, "linear_recurrence")),
+    Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, "linear_recurrence", *KALMAN)),
     Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=SYSTEMS),
     Backend("scipy_gtsv", "LAPACK gtsv, one call per matrix", ("numpy",), ("scipy",), periodic=False),
     Backend("jax_lax", "lax.linalg.tridiagonal_solve, which is LAPACK gtsv on CPU", ("jax",), ("jax",), periodic=False),
     Backend("jax_pcr", "parallel cyclic reduction, logarithmic depth", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False),
     Backend("jax_fori", "lax.fori_loop with dynamic slices, in place", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False, verbs=("solve", "linear_recurrence")),
-    Backend("jax_associative", "lax.associative_scan, logarithmic depth", ("jax",), ("jax",), ANYWHERE, **SCAN, order=1),
+    Backend("jax_associative", "lax.associative_scan, logarithmic depth", ("jax",), ("jax",), ANYWHERE, **SCAN, order=1, parallel=True),
     Backend("torch_scan", "a loop over rows, all sequences at once", ("torch",), ("torch",), ANYWHERE, **SCAN),
-    Backend("numpy_scan", "a loop over rows, all sequences at once: the reference", ("numpy",), **SCAN),
+    Backend("numpy_scan", "a loop over rows, all sequences at once: the reference", ("numpy",), **SCAN | {"verbs": ("linear_recurrence", *KALMAN)}),
 )
 # fmt: on
 BACKENDS: dict[str, Backend] = {entry.name: entry for entry in _LINES}

@@ -6,6 +6,7 @@ Runs on every platform of JAX. The solution is stacked by the scan and moved to 
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -13,8 +14,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from tridiag import elimination as el
-from tridiag import recursion
+from tridiag import filtering, recursion
+from tridiag.filtering import Estimate
 from tridiag.libraries.jax import Operations as ops
+from tridiag.models import Model, StateSpace, tolerance
 from tridiag.recursion import Rows
 from tridiag.rows import Matrix, bands, read, read_right_side, residual
 from tridiag.shapes import Form, Recurrence
@@ -256,3 +259,64 @@ def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
     dead = factors.status != 0  # after a zero pivot the rest is NaN
     logarithm = jnp.sum(jnp.log(jnp.abs(values)), axis=0)
     return jnp.where(dead, 0, sign), jnp.where(dead, -jnp.inf, logarithm)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 3))
+def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
+    """Step by step; differentiable as it stands. Covariances that series share are computed once."""
+    model, y = filtering.front(ops, model, y)
+    if not form.checked:
+        model = poisoned(model, form)
+    kept = ~jnp.isnan(y)
+
+    def with_missing() -> Any:
+        return filtered(verb, y, kept, model, form)
+
+    def with_all() -> Any:
+        return filtered(verb, y, None, model, form)
+
+    if form.missing is None and form.cov_batch != form.batch:
+        return lax.cond(jnp.all(kept), with_all, with_missing)
+    return with_all() if form.missing is False else with_missing()
+
+
+def filtered(verb: str, y: Any, kept: Any, model: Model, form: StateSpace) -> Any:
+    """The results of a verb; ``kept``: what is not missing, None: all."""
+    smooths, keeps = verb == "kalman.smoother", verb != "kalman.log_likelihood"
+
+    def down(carry: Any, t: Any) -> Any:
+        state, surprise = carry
+        predicted, state, more = filtering.forward(ops, model, y, kept, t, state)
+        return (state, surprise + more), (predicted, state) if keeps else None
+
+    def up(ahead: Any, row: Any) -> Any:
+        t, steps = row
+        smoothed, ahead = filtering.backward(ops, model, y, kept, t, steps, ahead)
+        return ahead, smoothed
+
+    def stacked(states: Estimate) -> Any:
+        return tuple(filtering.back(ops, x, form.batch) for x in states)
+
+    k, rows = form.states, jnp.arange(form.n, dtype=jnp.int32)
+    cov_batch = form.batch if kept is not None else form.cov_batch
+    blank = Estimate(jnp.zeros((k, *form.batch), y.dtype), jnp.zeros((k, k, *cov_batch), y.dtype))
+    (_, surprise), steps = lax.scan(down, (blank, jnp.zeros(form.batch, y.dtype)), rows)
+    logarithm = -surprise / 2
+    if not keeps:
+        return logarithm
+    if smooths:
+        return *stacked(lax.scan(up, blank, (rows, steps), reverse=True)[1]), logarithm
+    predicted, updated = steps
+    return *stacked(updated), *stacked(predicted), logarithm
+
+
+def poisoned(model: Model, form: StateSpace) -> Model:
+    """NaN in the models whose covariances are none."""
+    invalid: Any = False
+    for name in ("Q", "R", "P0"):
+        x = getattr(model, name)
+        x = x[None] if name == "P0" else x[: form.n - 1] if name == "Q" and len(x) == form.n else x
+        apart, largest = jnp.abs(x - x.swapaxes(1, 2)), jnp.max(jnp.abs(x), (1, 2), keepdims=True, initial=0)
+        uneven = jnp.any(apart > tolerance(x.dtype) * largest, (0, 1, 2))
+        invalid = invalid | uneven | jnp.any(jnp.diagonal(x, axis1=1, axis2=2) < 0, (0, -1))
+    return model._replace(P0=jnp.where(invalid, jnp.nan, model.P0))

@@ -14,6 +14,8 @@ from jax import lax
 
 from tridiag.arrays import Entry, Taken, refuse_dtype
 
+MOST_TERMS = 16  # of a matrix product that is written out
+
 
 class Operations:
     where = staticmethod(jnp.where)
@@ -72,6 +74,26 @@ class Operations:
     @staticmethod
     def nan(x: Any) -> Any:
         return jnp.full((), jnp.nan, x.dtype)
+
+    # the rest is of matrices whose rows and columns lie before all other axes
+
+    log = staticmethod(jnp.log)
+    transpose = staticmethod(jnp.transpose)
+
+    @staticmethod
+    def product(x: Any, y: Any) -> Any:
+        """Small ones term by term: XLA makes one loop of that, over the batch."""
+        if x.shape[1] > MOST_TERMS:
+            return jnp.einsum("ij...,jk...->ik...", x, y, precision="highest")
+        return sum(x[:, j, None] * y[None, j] for j in range(x.shape[1]))
+
+    @staticmethod
+    def identity(like: Any) -> Any:
+        return jnp.eye(len(like), dtype=like.dtype).reshape(*like.shape[:2], *(1,) * (like.ndim - 2))
+
+    @staticmethod
+    def symmetric(x: Any) -> Any:
+        return (x + x.swapaxes(0, 1)) / 2
 
     @staticmethod
     def zero_status(x: Any) -> Any:
@@ -145,6 +167,10 @@ def device(entries: Sequence[Entry], settings: Any) -> str:
 
 def traced(entries: Sequence[Entry]) -> bool:
     return any(platform == TRACED for *_, platform in entries)
+
+
+def is_traced(x: Any) -> bool:
+    return isinstance(x, jax.core.Tracer)
 
 
 def varying(x: Any) -> frozenset[Any]:

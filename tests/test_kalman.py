@@ -1,0 +1,443 @@
+"""`tridiag.kalman` by every backend: against conditioning of one joint normal distribution, and against statsmodels."""
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import EPS, SUBJECTS, Subject, to_numpy
+
+import tridiag
+from tridiag import kalman
+from tridiag.backends import KALMAN
+
+LIKELIHOOD = KALMAN[-1]
+pytestmark = pytest.mark.only(verb=LIKELIHOOD)
+
+
+# ---------------------------------------------------------------------------------------------------------- problems
+
+
+def covariance(rng: np.random.Generator, *shape: int, rank: int | None = None) -> np.ndarray:
+    x = rng.normal(size=(*shape, shape[-1] if rank is None else rank))
+    return x @ x.swapaxes(-1, -2)
+
+
+def model(k: int, p: int, *batch: int, seed: int = 0, time: tuple[int, ...] = (), **replaced: Any) -> dict[str, Any]:
+    """A random model, its parameters with batch axes and perhaps time."""
+    rng = np.random.default_rng(seed)
+    shape = (*batch, *(time or ((1,) if batch else ())))
+    made = {
+        "F": 0.9 * rng.normal(size=(*shape, k, k)) / np.sqrt(k),
+        "H": rng.normal(size=(*shape, p, k)),
+        "Q": covariance(rng, *shape, k),
+        "R": covariance(rng, *shape, p) + 0.1 * np.eye(p),
+        "m0": rng.normal(size=(*batch, k)),
+        "P0": covariance(rng, *batch, k),
+    }
+    return made | replaced
+
+
+def series(*shape: int, missing: float = 0.0, seed: int = 1) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    y = 2 * rng.normal(size=shape)
+    y[rng.random(shape) < missing] = np.nan
+    return y
+
+
+def run(
+    backend: Subject, verb: str, y: Any, parameters: dict[str, Any], dtype: str | None = None, **options: Any
+) -> Any:
+    """From NumPy arrays to NumPy arrays."""
+    function = getattr(kalman, verb)
+    given = {name: backend.array(x, dtype) for name, x in parameters.items()}
+    result = function(backend.array(y, dtype), backend=backend.name, **given, **options)
+    return type(result)(*map(to_numpy, result)) if isinstance(result, tuple) else to_numpy(result)
+
+
+# ------------------------------------------------------------------------------------------------------ the definition
+
+
+def step_of(x: np.ndarray, t: int) -> np.ndarray:
+    return x if x.ndim == 2 else x[min(t, len(x) - 1)]
+
+
+def joint(n: int, F: Any, H: Any, Q: Any, R: Any, m0: Any, P0: Any) -> tuple[np.ndarray, ...]:
+    """Mean and covariance of all states, and the matrix that observes them with its noise, of one series."""
+    k, p = len(m0), step_of(H, 0).shape[0]
+    mean, cov = np.zeros((n, k)), np.zeros((n, k, n, k))
+    mean[0], cov[0, :, 0] = m0, P0
+    for t in range(n - 1):
+        f = step_of(F, t)
+        mean[t + 1] = f @ mean[t]
+        for s in range(t + 1):
+            cov[t + 1, :, s] = f @ cov[t, :, s]
+            cov[s, :, t + 1] = cov[t + 1, :, s].T
+        cov[t + 1, :, t + 1] = f @ cov[t, :, t] @ f.T + step_of(Q, t)
+    design, noise = np.zeros((n, p, n, k)), np.zeros((n, p, n, p))
+    for t in range(n):
+        design[t, :, t], noise[t, :, t] = step_of(H, t), step_of(R, t)
+    return mean.ravel(), cov.reshape(n * k, n * k), design.reshape(n * p, n * k), noise.reshape(n * p, n * p)
+
+
+def conditioned(y: np.ndarray, until: int, parts: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray, float]:
+    """Mean and covariance of all states given the first observations, and the log-density of those."""
+    mean, cov, design, noise = parts
+    n, p = y.shape
+    seen = np.flatnonzero(~np.isnan(y.ravel()) & (np.arange(n * p) < until * p))
+    design, S = design[seen], (design @ cov @ design.T + noise)[np.ix_(seen, seen)]
+    v = y.ravel()[seen] - design @ mean
+    gain = np.linalg.solve(S, design @ cov).T if len(seen) else np.zeros((len(mean), 0))
+    quadratic = v @ np.linalg.solve(S, v) if len(seen) else 0.0
+    density = -(len(seen) * np.log(2 * np.pi) + np.linalg.slogdet(S)[1] + quadratic) / 2
+    return mean + gain @ v, cov - gain @ design @ cov, density
+
+
+def moments(y: np.ndarray, parameters: dict[str, Any], ahead: Any) -> tuple[np.ndarray, np.ndarray, float]:
+    """Mean and covariance of x[t] given y[0] to y[ahead(t) - 1], and the log-likelihood of one series."""
+    n, k = len(y), len(parameters["m0"])
+    parts = joint(n, **parameters)
+    means, covs = np.empty((n, k)), np.empty((n, k, k))
+    for t in range(n):
+        mean, cov, _ = conditioned(y, ahead(t), parts)
+        means[t], covs[t] = mean.reshape(n, k)[t], cov.reshape(n, k, n, k)[t, :, t]
+    return means, covs, conditioned(y, n, parts)[2]
+
+
+def of_series(parameters: dict[str, Any], *index: int) -> dict[str, Any]:
+    """The model of one series."""
+    own = {}
+    for name, x in parameters.items():
+        rank = min(x.ndim, {"m0": 1, "P0": 2}.get(name, 3))
+        places = index[len(index) - (x.ndim - rank) :]
+        own[name] = x[tuple(i if length > 1 else 0 for i, length in zip(places, x.shape, strict=False))]
+    return own
+
+
+CASES = {  # k, p, steps, missing, time axis
+    "one state": (1, 1, 7, 0.0, ()),
+    "two observed": (2, 2, 6, 0.3, ()),
+    "three observed": (3, 3, 5, 0.4, (5,)),
+    "changing": (4, 1, 6, 0.2, (6,)),
+    "one step": (2, 1, 1, 0.0, ()),
+    "more observed than states": (2, 5, 4, 0.3, ()),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_moments_of_one_series(backend: Subject, case: str) -> None:
+    k, p, n, missing, time = CASES[case]
+    y, parameters = series(n, p, missing=missing), model(k, p, time=time)
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-9)
+    likelihood = moments(y, parameters, lambda t: n)[2]
+    close(run(backend, "log_likelihood", y, parameters), likelihood)
+    if backend.can(verb="kalman.filter"):
+        found = run(backend, "filter", y, parameters)
+        for part, ahead in (((found.mean, found.cov), 1), ((found.predicted_mean, found.predicted_cov), 0)):
+            means, covs, _ = moments(y, parameters, lambda t, ahead=ahead: t + ahead)
+            close(part[0], means)
+            close(part[1], covs)
+        close(found.log_likelihood, likelihood)
+    if backend.can(verb="kalman.smoother"):
+        smoothed = run(backend, "smoother", y, parameters)
+        means, covs, _ = moments(y, parameters, lambda t: n)
+        close(smoothed.mean, means)
+        close(smoothed.cov, covs)
+        close(smoothed.log_likelihood, likelihood)
+
+
+def test_batches_of_series_and_models(backend: Subject) -> None:
+    """Each result is that of its series alone, whatever is shared."""
+    shared = model(3, 2)
+    for parameters in (
+        shared,
+        model(3, 2, 4, 3),
+        model(3, 2, 3, time=(5,)),
+        shared | {"F": model(3, 2, 4, 1)["F"]},
+        shared | {"m0": model(3, 2, 3)["m0"]},
+        shared | {"P0": model(3, 2, 4, 1)["P0"]},
+    ):
+        for missing in (0.0, 0.3):
+            y = series(4, 3, 5, 2, missing=missing)
+            found = run(backend, "log_likelihood", y, parameters)
+            assert found.shape == (4, 3)
+            for index in np.ndindex(4, 3):
+                right = moments(y[index], of_series(parameters, *index), lambda t: 5)[2]
+                np.testing.assert_allclose(found[index], right, rtol=1e-9, err_msg=str(index))
+
+
+@pytest.mark.only(verb="kalman.smoother")
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_batches_of_moments(backend: Subject, missing: float) -> None:
+    y, parameters = series(3, 4, 2, missing=missing), model(2, 2)
+    filtered, smoothed = (run(backend, verb, y, parameters) for verb in ("filter", "smoother"))
+    assert filtered.cov.shape == smoothed.cov.shape == (3, 4, 2, 2)
+    for i in range(3):
+        for found, ahead in ((filtered, lambda t: t + 1), (smoothed, lambda t: 4)):
+            means, covs, _ = moments(y[i], parameters, ahead)
+            np.testing.assert_allclose(found.mean[i], means, rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(found.cov[i], covs, rtol=1e-9, atol=1e-9)
+
+
+def test_a_model_of_many_series_may_serve_one(backend: Subject) -> None:
+    y, parameters = series(5, 1), model(2, 1, 3)
+    found = run(backend, "log_likelihood", y, parameters)
+    alone = [run(backend, "log_likelihood", y, of_series(parameters, i)) for i in range(3)]
+    np.testing.assert_allclose(found, alone, rtol=1e-12)
+
+
+# ----------------------------------------------------------------------------------------------------- statsmodels
+
+
+def by_statsmodels(y: np.ndarray, parameters: dict[str, Any]) -> Any:
+    statespace = pytest.importorskip("statsmodels.tsa.statespace.kalman_smoother")
+    k, p = len(parameters["m0"]), y.shape[-1]
+    filtered = statespace.KalmanSmoother(p, k)
+    filtered.bind(np.array(y))
+    names = {"F": "transition", "H": "design", "Q": "state_cov", "R": "obs_cov"}
+    for name, told in names.items():
+        filtered[told] = np.array(
+            np.moveaxis(parameters[name], 0, -1) if parameters[name].ndim == 3 else parameters[name]
+        )
+    filtered["selection"] = np.eye(k)
+    filtered.initialize_known(parameters["m0"], parameters["P0"])
+    return filtered.smooth()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seed", range(20))
+def test_statsmodels(backend: Subject, seed: int) -> None:
+    """20 random models, with missing data, R = 0 and singular Q among them."""
+    rng = np.random.default_rng(seed)
+    k, p, n = rng.integers(1, 9), rng.integers(1, 4), int(rng.integers(50, 200))
+    time = (n,) if seed % 3 == 1 else ()
+    y = series(n, p, missing=[0, 0.2][seed % 2], seed=seed)
+    y[n // 2 : n // 2 + 5] = np.nan
+    parameters = model(k, p, seed=seed, time=time, Q=covariance(rng, *time, k, rank=max(1, k - seed % 3)))
+    if seed % 5 == 0:
+        parameters["R"] = 0 * parameters["R"]
+        parameters["Q"] = covariance(rng, *time, k)
+    right = by_statsmodels(y, parameters)
+    np.testing.assert_allclose(run(backend, "log_likelihood", y, parameters), right.llf, rtol=1e-9)
+    if backend.can(verb="kalman.smoother") and seed % 4 == 0:
+        found = run(backend, "smoother", y, parameters)
+        np.testing.assert_allclose(found.mean, right.smoothed_state.T, rtol=1e-7, atol=1e-7)
+        np.testing.assert_allclose(found.cov, np.moveaxis(right.smoothed_state_cov, -1, 0), rtol=1e-7, atol=1e-7)
+
+
+# ------------------------------------------------------------------------------------------------------ special models
+
+
+def autoregression() -> dict[str, Any]:
+    """AR(2): nothing but the newest value is noisy, and it is observed exactly."""
+    F = np.array([[1.2, -0.5], [1.0, 0.0]])
+    return {"F": F, "H": np.array([[1.0, 0.0]]), "Q": np.diag([1.0, 0.0]), "R": np.zeros((1, 1)),
+            "m0": np.zeros(2), "P0": np.eye(2)}  # fmt: skip
+
+
+def test_exact_observations_of_a_singular_model(backend: Subject) -> None:
+    y, parameters = series(30, 1), autoregression()
+    y[7] = np.nan
+    likelihood = run(backend, "log_likelihood", y, parameters)
+    np.testing.assert_allclose(likelihood, moments(y, parameters, lambda t: 30)[2], rtol=1e-9)
+    if backend.can(verb="kalman.smoother"):
+        found = run(backend, "smoother", y, parameters)
+        seen = np.arange(30) != 7
+        np.testing.assert_allclose(found.mean[seen, 0], y[seen, 0], rtol=1e-12)
+        assert (abs(found.cov[seen, 0, 0]) < 1e-12).all() and found.cov[7, 0, 0] > 0.1
+
+
+def test_an_innovation_covariance_that_is_not_positive_definite_is_nan_alone(backend: Subject) -> None:
+    y, parameters = series(3, 6, 1), model(2, 1, 3)
+    parameters["H"][1] = parameters["R"][1] = 0
+    found = run(backend, "log_likelihood", y, parameters)
+    assert np.isnan(found).tolist() == [False, True, False]
+    single = run(backend, "log_likelihood", y[2], of_series(parameters, 2))
+    np.testing.assert_allclose(found[2], single, rtol=1e-12)
+
+
+def test_nothing_observed_tells_nothing(backend: Subject) -> None:
+    y, parameters = series(2, 5, 2), model(3, 2)
+    y[1] = np.nan
+    assert run(backend, "log_likelihood", y, parameters)[1] == 0
+
+
+def test_what_is_said_not_to_be_read_is_not(backend: Subject) -> None:
+    """F[n-1], Q[n-1]; H and R of what is missing."""
+    y, parameters = series(5, 2), model(2, 2, time=(5,))
+    y[2, 1] = np.nan
+    right = run(backend, "log_likelihood", y, parameters)
+    for name, place in (("F", 4), ("Q", 4), ("H", (2, 1)), ("R", (2, 1)), ("R", (2, slice(None), 1))):
+        parameters[name][place] = np.nan
+    np.testing.assert_array_equal(run(backend, "log_likelihood", y, parameters), right)
+
+
+def test_nan_in_a_model_is_its_own(backend: Subject) -> None:
+    y, parameters = series(3, 5, 1), model(2, 1, 3)
+    parameters["F"][1, 0, 0, 1] = np.nan
+    assert np.isnan(run(backend, "log_likelihood", y, parameters)).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_other_precisions(backend: Subject, dtype: str) -> None:
+    if dtype == "bfloat16" and backend.library == "numpy":
+        pytest.skip("NumPy has no bfloat16")
+    y, parameters = series(4, 20, 2, missing=0.1), model(2, 2)
+    found = backend.array(0)
+    found = kalman.log_likelihood(
+        backend.array(y, dtype),
+        backend=backend.name,
+        **{name: backend.array(x, dtype) for name, x in parameters.items()},
+    )
+    assert str(found.dtype).endswith(dtype)
+    rounded = {name: to_numpy(backend.array(x, dtype)).astype(float) for name, x in {**parameters, "y": y}.items()}
+    right = run(backend, "log_likelihood", rounded.pop("y"), rounded)
+    np.testing.assert_allclose(to_numpy(found).astype(float), right, rtol=max(1e-4, 4 * EPS[dtype]))
+
+
+@pytest.mark.parametrize("shape", [(0, 2), (3, 0, 2), (0, 5, 2)])
+def test_no_steps_and_no_series(backend: Subject, shape: Any) -> None:
+    y, parameters = np.zeros(shape), model(3, 2)
+    found = run(backend, "log_likelihood", y, parameters)
+    assert found.shape == shape[:-2] and not found.any()
+    if backend.can(verb="kalman.smoother"):
+        assert run(backend, "smoother", y, parameters).cov.shape == (*shape[:-1], 3, 3)
+
+
+# ---------------------------------------------------------------------------------------------------------- bad input
+
+BAD = {
+    "y of rank 1": ({"y": np.zeros(5)}, ValueError, r"y has shape \(5,\); wanted \(\.\.\., n, p\)"),
+    "F not square": ({"F": np.zeros((2, 3))}, ValueError, r"F has shape \(2, 3\); wanted a square matrix"),
+    "H of other states": ({"H": np.zeros((1, 3))}, ValueError, r"H has shape \(1, 3\); with 1 values .* and 2 states"),
+    "R of other values": ({"R": np.eye(2)}, ValueError, r"R has shape \(2, 2\); with 1 values"),
+    "m0 of other states": ({"m0": np.zeros(3)}, ValueError, r"m0 has shape \(3,\)"),
+    "no time axis": ({"F": np.zeros((4, 2, 2))}, ValueError, r"time, of length n = 6 or 1; a model per series needs"),
+    "batches": ({"P0": np.zeros((3, 2, 2))}, ValueError, r"the batch axes do not broadcast: y \(4, 6, 1\)"),
+    "complex": ({"m0": np.zeros(2) * 1j}, TypeError, "complex128; wanted real numbers"),
+    "text": ({"m0": np.array(["a", "b"])}, TypeError, "m0 has dtype"),
+    "method": ({"method": "fast"}, ValueError, "method is 'fast'; wanted one of 'auto', 'sequential', 'parallel'"),
+    "asymmetric": ({"Q": np.array([[1.0, 0.5], [0.2, 1.0]])}, ValueError,
+                   r"Q is not symmetric: Q\[0, 1\] is 0.5 and Q\[1, 0\] is 0.2"),
+    "negative": ({"R": np.array([[-1.0]])}, ValueError, r"R\[0, 0\] is -1; a variance is not negative"),
+    "negative somewhere": ({"P0": np.eye(2) * np.array([1, -2.0, 1, 1])[:, None, None]}, ValueError,
+                           r"P0\[1, 0, 0\] is -2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", ["filter", "smoother", "log_likelihood"])
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(case: str, verb: str) -> None:
+    replaced, kind, told = BAD[case]
+    with pytest.raises(kind, match=told):
+        getattr(kalman, verb)(**{"y": series(4, 6, 1), **model(2, 1), **replaced})
+
+
+def test_libraries_are_not_mixed() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match="different libraries"):
+        kalman.log_likelihood(torch.zeros(5, 1), **model(2, 1))
+
+
+def test_torch_tensors_are_told_what_takes_them() -> None:
+    torch = pytest.importorskip("torch")
+    given = {name: torch.as_tensor(x) for name, x in model(2, 1).items()}
+    with pytest.raises(tridiag.BackendError, match="takes numpy arrays, not torch"):
+        kalman.log_likelihood(torch.zeros(5, 1, dtype=torch.float64), **given)
+
+
+def test_a_covariance_as_computed_is_symmetric_enough() -> None:
+    G = np.random.default_rng(0).normal(size=(2, 40))
+    Q = G @ np.diag(np.arange(40.0)) @ G.T
+    assert np.isfinite(kalman.log_likelihood(series(6, 1), **model(2, 1, Q=Q)))
+    kalman.log_likelihood(series(6, 1), **model(2, 1, Q=Q.astype(np.float32).astype(float)))
+
+
+def test_the_last_covariance_of_a_changing_model_is_not_checked() -> None:
+    parameters = model(2, 1, time=(6,))
+    parameters["Q"][5, 0, 0] = -1
+    assert np.isfinite(kalman.log_likelihood(series(6, 1), **parameters))
+
+
+def test_explain_knows_the_verbs() -> None:
+    y, parameters = series(6, 1), model(2, 1)
+    for name in ("filter", "smoother", "log_likelihood"):
+        told = tridiag.explain(f"kalman.{name}", y, **parameters, backend="numpy")
+        assert told.backend == tridiag.explain(getattr(kalman, name), y, **parameters, backend="numpy").backend
+        assert told.backend == "numpy_scan"
+    with pytest.raises(tridiag.BackendError, match="numpy"):
+        tridiag.explain("kalman.filter", y, **parameters, method="parallel")
+
+
+# ---------------------------------------------------------------------------------------------------------------- JAX
+
+in_jax = pytest.mark.only(verb=LIKELIHOOD, library="jax")
+WALK = {"y": series(3, 8, 1, missing=0.2), **model(2, 1)}
+
+
+def likelihood_of(backend: Subject, values: dict[str, Any]) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.sum(kalman.log_likelihood(backend=backend.name, **values))
+
+
+@in_jax
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_gradients_are_finite_differences(backend: Subject, missing: float) -> None:
+    """In every argument; covariances move symmetrically. 0 for what is missing."""
+    import jax
+
+    y = series(3, 6, 2, missing=missing)
+    values = {name: jax.numpy.asarray(x) for name, x in {"y": y, **model(2, 2)}.items()}
+    gradient = jax.jit(jax.grad(functools.partial(likelihood_of, backend)))(values)
+    rng = np.random.default_rng(3)
+    for name, x in values.items():
+        step = rng.normal(size=x.shape)
+        step = step + step.swapaxes(-1, -2) if name in ("Q", "R", "P0") else step
+        low, high = (likelihood_of(backend, {**values, name: x + h * step}) for h in (-1e-5, 1e-5))
+        np.testing.assert_allclose((gradient[name] * step).sum(), (high - low) / 2e-5, rtol=2e-6, err_msg=name)
+        assert np.isfinite(gradient[name]).all()
+    assert not gradient["y"][np.isnan(y)].any()
+    for name in ("Q", "R", "P0"):
+        np.testing.assert_allclose(gradient[name], gradient[name].swapaxes(-1, -2), rtol=1e-9)
+
+
+@in_jax
+def test_jit_and_vmap(backend: Subject) -> None:
+    import jax
+
+    values = {name: jax.numpy.asarray(x) for name, x in WALK.items()}
+    y = values.pop("y")
+    plain = kalman.log_likelihood(y, backend=backend.name, **values)
+    function = functools.partial(kalman.log_likelihood, backend=backend.name)
+    np.testing.assert_allclose(jax.jit(function)(y, **values), plain, rtol=1e-12)
+    np.testing.assert_allclose(jax.vmap(lambda y: function(y, **values))(y), plain, rtol=1e-12)
+    noise = values["R"] * jax.numpy.arange(1.0, 4.0)[:, None, None]
+    each = jax.vmap(lambda R: function(y[0], **values | {"R": R}))(noise)
+    np.testing.assert_allclose(each, function(y[0], **values | {"R": noise[:, None]}), rtol=1e-12)
+
+
+@in_jax
+def test_results_are_pytrees_under_jit(backend: Subject) -> None:
+    import jax
+
+    found = jax.jit(lambda y: kalman.filter(y, backend=backend.name, **model(2, 1)))(WALK["y"])
+    assert isinstance(found, kalman.Filtered) and found.cov.shape == (3, 8, 2, 2)
+
+
+@in_jax
+def test_violations_inside_a_trace_are_nan(backend: Subject) -> None:
+    import jax
+
+    y, parameters = series(3, 6, 1), model(2, 1, 3)
+    good = kalman.log_likelihood(jax.numpy.asarray(y), backend=backend.name, **parameters)
+    for name, place in (("Q", (1, 0, 0, 1)), ("P0", (1, 1, 1)), ("R", (1, 0, 0, 0))):
+        broken = {key: x.copy() for key, x in parameters.items()}
+        broken[name][place] -= 50
+        found = jax.jit(functools.partial(kalman.log_likelihood, backend=backend.name))(y, **broken)
+        assert np.isnan(found).tolist() == [False, True, False]
+        np.testing.assert_allclose(found[::2], good[::2], rtol=1e-12)
+
+
+def test_every_library_has_a_backend() -> None:
+    assert {s.library for s in SUBJECTS if s.can(verb=LIKELIHOOD)} == {"numpy", "jax"}

@@ -1,0 +1,269 @@
+"""Kalman filters: linear Gaussian state-space models, many series at once.
+
+x[t+1] = F[t] x[t] + N(0, Q[t]),  y[t] = H[t] x[t] + N(0, R[t]),  x[0] = N(m0, P0) before y[0] is seen.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tridiag.arrays import is_real, module_of, taking, working_dtype
+from tridiag.backends import KALMAN, Problem
+from tridiag.dispatch import choose
+from tridiag.models import COVARIANCES, PARAMETERS, Model, StateSpace, align, check_covariance
+from tridiag.prepare import NO_MASK, promoted_dtype
+
+Array = Any
+FILTER, SMOOTHER, LOG_LIKELIHOOD = KALMAN
+METHODS = ("auto", "sequential", "parallel")
+
+__all__ = ["Filtered", "Smoothed", "filter", "log_likelihood", "smoother"]
+
+
+class Filtered(NamedTuple):
+    """What `filter` returns; a pytree under JAX. ``...`` are the batch axes."""
+
+    mean: Array  # (..., n, k): of x[t], once y[t] is seen
+    cov: Array  # (..., n, k, k)
+    predicted_mean: Array  # the same before y[t] is seen
+    predicted_cov: Array
+    log_likelihood: Array  # (...)
+
+
+class Smoothed(NamedTuple):
+    """What `smoother` returns; a pytree under JAX."""
+
+    mean: Array  # (..., n, k): of x[t], once all of y is seen
+    cov: Array  # (..., n, k, k)
+    log_likelihood: Array  # (...)
+
+
+class Call(NamedTuple):
+    """One call, ready to run."""
+
+    library: str
+    problem: Problem
+    form: StateSpace
+    dtype: str  # of the result
+    y: Array
+    model: Model
+
+
+def filter(
+    y: Array,
+    *,
+    F: Array,
+    H: Array,
+    Q: Array,
+    R: Array,
+    m0: Array,
+    P0: Array,
+    method: str = "auto",
+    backend: str = "auto",
+) -> Filtered:
+    r"""Estimate the states of many series from what was observed up to each step.
+
+    .. math:: x_{t+1} = F_t x_t + \mathcal N(0, Q_t), \qquad y_t = H_t x_t + \mathcal N(0, R_t)
+
+    Parameters
+    ----------
+    y : array
+        The observations, (..., n, p): n steps of p values; NaN is a missing value, one of a step or all. float32 and
+        float64; float16 and bfloat16 compute in float32; integers promote as in the library of the arrays.
+    F, H, Q, R : array
+        One matrix for all steps of all series, (k, k), (p, k), (k, k), (p, p), or (..., time, rows, columns), where
+        time has length n or 1 and ``...`` broadcasts against the batch axes of ``y``. A model for each of s series
+        needs its time axis: (s, 1, k, k). Q and R may be singular, and 0. ``F[n-1]``, ``Q[n-1]`` are never read.
+    m0, P0 : array
+        Mean and covariance of x[0] before y[0] is seen, (..., k) and (..., k, k).
+    method : str
+        "sequential": one step after another. "parallel": logarithmic depth, for few long series on parallel
+        hardware. "auto": what the backend chosen does.
+    backend : str
+        "auto", a name of `tridiag.backends`, or a library ("jax"). A named backend runs or raises.
+
+    Returns
+    -------
+    Filtered
+        ``mean`` (..., n, k) and ``cov`` (..., n, k, k) of x[t] given y[0] to y[t]; ``predicted_mean`` and
+        ``predicted_cov`` given y[0] to y[t-1]; ``log_likelihood`` (...).
+
+    Raises
+    ------
+    ValueError, TypeError, BackendError
+        Shapes, dtypes, libraries or names do not fit; a covariance is not symmetric, or has a negative diagonal entry.
+        Inside a JAX trace, where values cannot be read, such a covariance makes its series NaN.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tridiag import kalman
+    >>> walk = dict(F=[[1.0]], H=[[1.0]], Q=[[1.0]], R=[[1.0]], m0=[0.0], P0=[[1.0]])
+    >>> kalman.filter(np.array([[2.0], [np.nan], [5.0]]), **walk).mean[:, 0]
+    array([1.        , 1.        , 3.85714286])
+
+    Notes
+    -----
+    A series whose innovation covariance, H P H' + R, is not positive definite in some step is NaN from there on, its
+    log-likelihood too; no other series is. Where series share a model and nothing is missing, their covariances are the
+    same, and are computed once.
+    """
+    return run(FILTER, y, (F, H, Q, R, m0, P0), method, backend)
+
+
+def smoother(
+    y: Array,
+    *,
+    F: Array,
+    H: Array,
+    Q: Array,
+    R: Array,
+    m0: Array,
+    P0: Array,
+    method: str = "auto",
+    backend: str = "auto",
+) -> Smoothed:
+    r"""Estimate the states of many series from all that was observed.
+
+    Parameters
+    ----------
+    y, F, H, Q, R, m0, P0, method, backend
+        As in `tridiag.kalman.filter`.
+
+    Returns
+    -------
+    Smoothed
+        ``mean`` (..., n, k) and ``cov`` (..., n, k, k) of x[t] given all of y; ``log_likelihood`` (...).
+
+    Raises
+    ------
+    ValueError, TypeError, BackendError
+        As `tridiag.kalman.filter`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tridiag import kalman
+    >>> walk = dict(F=[[1.0]], H=[[1.0]], Q=[[1.0]], R=[[1.0]], m0=[0.0], P0=[[1.0]])
+    >>> kalman.smoother(np.array([[2.0], [np.nan], [5.0]]), **walk).mean[:, 0].round(4)
+    array([1.5714, 2.7143, 3.8571])
+
+    Notes
+    -----
+    The fixed-interval smoother of Bryson and Frazier, which inverts no covariance of states: they may be singular.
+    """
+    return run(SMOOTHER, y, (F, H, Q, R, m0, P0), method, backend)
+
+
+def log_likelihood(
+    y: Array,
+    *,
+    F: Array,
+    H: Array,
+    Q: Array,
+    R: Array,
+    m0: Array,
+    P0: Array,
+    method: str = "auto",
+    backend: str = "auto",
+) -> Array:
+    r"""The logarithm of the probability density of many series under their models.
+
+    .. math:: \log p(y) = -\tfrac12 \sum_t \left( p_t \log 2 \pi + \log \det S_t + v_t^T S_t^{-1} v_t \right)
+
+    with :math:`v_t` the observations that are there less their prediction and :math:`S_t` the covariance of that.
+
+    Parameters
+    ----------
+    y, F, H, Q, R, m0, P0, method, backend
+        As in `tridiag.kalman.filter`.
+
+    Returns
+    -------
+    array
+        One number for each series, over the batch axes. Under JAX it has gradients in every argument.
+
+    Raises
+    ------
+    ValueError, TypeError, BackendError
+        As `tridiag.kalman.filter`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tridiag import kalman
+    >>> walk = dict(F=[[1.0]], H=[[1.0]], Q=[[1.0]], R=[[1.0]], m0=[0.0], P0=[[1.0]])
+    >>> round(float(kalman.log_likelihood(np.array([[2.0], [np.nan], [5.0]]), **walk)), 6)
+    -6.096546
+    """
+    return run(LOG_LIKELIHOOD, y, (F, H, Q, R, m0, P0), method, backend)
+
+
+def run(verb: str, y: Any, parameters: tuple[Any, ...], method: str, backend: str) -> Any:
+    """Prepare the arguments, choose a backend, run it, give the result the caller's dtype."""
+    call = prepare(verb, y, parameters, method)
+    entry = choose(call.problem, backend).backend
+    call = call._replace(form=check_values(call, dict(zip(("y", *PARAMETERS), (y, *parameters), strict=True))))
+    module = module_of(call.library)
+    if call.form.n == 0 or 0 in call.form.batch:
+        return nothing(verb, call)
+    result = entry.module().kalman(verb, call.y, call.model, call.form)
+    if verb == LOG_LIKELIHOOD:
+        return module.cast(result, call.dtype)
+    made = Filtered if verb == FILTER else Smoothed
+    return made(*(module.cast(x, call.dtype) for x in result))
+
+
+def prepare(verb: str, y: Any, parameters: tuple[Any, ...], method: str) -> Call:
+    """Everything that can be checked without values."""
+    if method not in METHODS:
+        raise ValueError(f"method is {method!r}; wanted one of {', '.join(map(repr, METHODS))}")
+    names, arguments = ("y", *PARAMETERS), [y, *parameters]
+    library, take = taking(names, *map(type, arguments), NO_MASK)
+    taken, _, facts, settings = take(arguments, None)
+    entries, module = dict(zip(names, facts, strict=False)), module_of(library)
+    for name, entry in entries.items():
+        module.check_dtype(name, entry)
+    dtype = promoted_dtype(module, entries, settings)
+    if not is_real(working_dtype(dtype)):
+        raise TypeError(f"the arguments promote to {dtype}; wanted real numbers")
+    lifted, batch, cov_batch = align({name: tuple(entry[1]) for name, entry in entries.items()})
+    n, observed, states = *lifted["y"][-2:], lifted["m0"][-1]
+    device = module.device(entries.values(), settings)
+    y, *rest = (
+        module.cast(x, working_dtype(dtype)).reshape(lifted[name]) for name, x in zip(names, taken, strict=True)
+    )
+    problem = Problem(
+        verb, library, device, working_dtype(dtype), (*batch, n, observed), len(batch), None, method=method
+    )
+    form = StateSpace(n, observed, states, batch, cov_batch, None, False)
+    return Call(library, problem, form, dtype, y, Model(*rest))
+
+
+def check_values(call: Call, arguments: dict[str, Any]) -> StateSpace:
+    """Refuse covariances that are none, and see whether observations are missing, where values can be read."""
+    module, dtype = module_of(call.library), working_dtype(call.dtype)
+    readable = {
+        name: np.asarray(x).astype(dtype)
+        for name, x in arguments.items()
+        if call.problem.device == "cpu" and name in ("y", *COVARIANCES) and not module.is_traced(x)
+    }
+    for name in [name for name in COVARIANCES if name in readable]:
+        check_covariance(name, readable[name], call.form.n)
+    missing = bool(np.isnan(readable["y"]).any()) if "y" in readable else None
+    return call.form._replace(missing=missing, checked={*COVARIANCES} <= {*readable})
+
+
+def nothing(verb: str, call: Call) -> Any:
+    """The result where there are no series, or series without steps."""
+    ops, cast, form = module_of(call.library).Operations, module_of(call.library).cast, call.form
+
+    def zeros(*shape: int) -> Array:
+        return cast(ops.full((*form.batch, *shape), 0, call.y), call.dtype)
+
+    means, covs = zeros(form.n, form.states), zeros(form.n, form.states, form.states)
+    if verb == LOG_LIKELIHOOD:
+        return zeros()
+    return Filtered(means, covs, means, covs, zeros()) if verb == FILTER else Smoothed(means, covs, zeros())

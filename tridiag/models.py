@@ -1,0 +1,126 @@
+"""Linear Gaussian state-space models: the shapes of their arrays, and what is asked of their covariances.
+
+x[t+1] = F[t] x[t] + N(0, Q[t]),  y[t] = H[t] x[t] + N(0, R[t]),  x[0] = N(m0, P0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tridiag.shapes import Shape
+
+MATRICES = {"F": "kk", "H": "pk", "Q": "kk", "R": "pp"}  # that may change with time, and their rows and columns
+STATES = {"m0": "k", "P0": "kk"}  # of the first step
+PARAMETERS = (*MATRICES, *STATES)
+COVARIANCES = ("Q", "R", "P0")
+LETTERS = {"k": "states", "p": "values observed in a step"}
+
+
+class Model(NamedTuple):
+    """The parameters of a model, every one with as many batch axes as the observations."""
+
+    F: Any
+    H: Any
+    Q: Any
+    R: Any
+    m0: Any
+    P0: Any
+
+
+class StateSpace(NamedTuple):
+    """What a backend must know beside the arrays; static and hashable."""
+
+    n: int
+    observed: int  # values observed in a step: p
+    states: int  # k
+    batch: Shape  # of the result
+    cov_batch: Shape  # of what covariances depend on if nothing is missing: where this is 1, series share them
+    missing: bool | None  # whether any observation is NaN; None: not known before the program runs
+    checked: bool  # whether covariances were seen to be valid; else invalid ones make their series NaN
+
+
+def rank_of(name: str) -> int:
+    """How many axes belong to one model: rows and columns, and time where the parameter may change with it."""
+    return 1 + len(MATRICES[name]) if name in MATRICES else len(STATES[name])
+
+
+def align(shapes: Mapping[str, Shape]) -> tuple[dict[str, Shape], Shape, Shape]:
+    """The lifted shape of y and of every parameter, the batch shape, and that of what covariances depend on."""
+    y = shapes["y"]
+    if len(y) < 2:
+        raise ValueError(f"y has shape {y}; wanted (..., n, p): time, and the values observed in a step; y[:, None]?")
+    states = states_of(shapes)
+    lengths = {"k": states, "p": y[-1]}
+    check_matrices(shapes, lengths, y[-2])
+    batches = {"y": y[:-2]}
+    for name in PARAMETERS:
+        batches[name] = shapes[name][: max(0, len(shapes[name]) - rank_of(name))]
+    rank = max(map(len, batches.values()))
+    batches = {name: (1,) * (rank - len(batch)) + batch for name, batch in batches.items()}
+    full = common(batches, shapes)
+    lifted = {"y": (*batches["y"], *y[-2:])}
+    for name in PARAMETERS:
+        own = shapes[name][-rank_of(name) :]
+        lifted[name] = (*batches[name], *(1,) * (rank_of(name) - len(own)), *own)
+    return lifted, full, common({name: batches[name] for name in PARAMETERS if name != "m0"}, shapes)
+
+
+def states_of(shapes: Mapping[str, Shape]) -> int:
+    """The number of states, which F tells."""
+    if len(shapes["F"]) < 2 or shapes["F"][-1] != shapes["F"][-2]:
+        raise ValueError(f"F has shape {shapes['F']}; wanted a square matrix, (k, k) or (..., time, k, k)")
+    return shapes["F"][-1]
+
+
+def check_matrices(shapes: Mapping[str, Shape], lengths: Mapping[str, int], n: int) -> None:
+    for name in PARAMETERS:
+        letters, shape = {**MATRICES, **STATES}[name], shapes[name]
+        wanted = tuple(lengths[letter] for letter in letters)
+        if shape[-len(wanted) :] != wanted:
+            told = " and ".join(f"{lengths[x]} {LETTERS[x]}" for x in dict.fromkeys(letters))
+            raise ValueError(f"{name} has shape {shape}; with {told} it ends in {wanted}")
+        if name in MATRICES and len(shape) > len(wanted) and shape[-3] not in (1, n):
+            told = ", ".join(map(str, wanted))
+            raise ValueError(
+                f"{name} has shape {shape}: the axis before its rows is time, of length n = {n} or 1; "
+                f"a model per series needs its time axis too: (series, 1, {told}), which is {name}[..., None, :, :]"
+            )
+
+
+def common(batches: Mapping[str, Shape], shapes: Mapping[str, Shape]) -> Shape:
+    """The broadcast of batch axes."""
+    try:
+        return tuple(np.broadcast_shapes(*batches.values()))
+    except ValueError:
+        told = ", ".join(f"{name} {shapes[name]}" for name in batches)
+        raise ValueError(f"the batch axes do not broadcast: {told}; every one must have the full length or 1") from None
+
+
+def tolerance(dtype: Any) -> float:
+    """How far apart Q[i, j] and Q[j, i] may be, relative to the largest entry of the matrix."""
+    return float(np.sqrt(np.finfo(dtype).eps))
+
+
+def check_covariance(name: str, values: Any, n: int) -> None:
+    """Refuse one that is not symmetric or has a negative variance; NaN is let through."""
+    values = np.asarray(values, np.result_type(values.dtype, np.float32))
+    if name == "Q" and n < 2:
+        return
+    if name == "Q" and values.ndim > 2 and values.shape[-3] == n:
+        values = values[..., :-1, :, :]  # the last is never read
+    with np.errstate(invalid="ignore"):
+        apart = abs(values - np.swapaxes(values, -1, -2))
+        uneven = np.argwhere(apart > tolerance(values.dtype) * abs(values).max((-2, -1), keepdims=True, initial=0))
+        negative = np.argwhere(np.diagonal(values, axis1=-2, axis2=-1) < 0)
+    if len(uneven):
+        *batch, i, j = map(int, uneven[0])
+        one, other = (*batch, i, j), (*batch, j, i)
+        raise ValueError(
+            f"{name} is not symmetric: {name}{[*one]} is {values[one]:.6g} and {name}{[*other]} is {values[other]:.6g}"
+        )
+    if len(negative):
+        at = (*map(int, negative[0]), int(negative[0][-1]))
+        raise ValueError(f"{name}{[*at]} is {values[at]:.6g}; a variance is not negative")
