@@ -66,6 +66,16 @@ def test_a_few_days_tell_the_mixing_coefficient() -> None:
     assert np.abs(found - mixing_inverse.true_log_k())[counts].mean() < 0.5
 
 
+def test_the_nile_has_its_published_variances(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    for module in ("jax", "rich", "scipy", "matplotlib", "statsmodels"):
+        pytest.importorskip(module)
+    import nile
+
+    assert nile.main(["--output", str(tmp_path / "nile.png")]) == 0
+    assert (tmp_path / "nile.png").stat().st_size > 10_000
+    assert "15,09" in capsys.readouterr().out
+
+
 @pytest.mark.slow
 def test_the_gradient_finds_the_mixing_coefficient_again() -> None:
     pytest.importorskip("jax")
