@@ -260,6 +260,22 @@ def backward_errors(x: Any, a: Any, b: Any, c: Any, d: Any, **options: Any) -> t
     return (residual / np.maximum(scale, floor)).max(-1), residual.max(-1) / sum(sizes)
 
 
+def long_error(x: Any, a: Any, b: Any, c: Any, d: Any, pivoting: bool | str = "auto") -> float:
+    """The largest componentwise backward error in eps (True: or normwise), residuals in long double; last axis."""
+    real = REAL.get(x.dtype.name, x.dtype.name)
+    wide = np.clongdouble if x.dtype.kind == "c" else np.longdouble
+    a, b, c, d, x = (v.astype(wide) for v in np.broadcast_arrays(a, b, c, d, x))
+    below, above = np.zeros_like(x), np.zeros_like(x)
+    below[..., 1:], above[..., :-1] = a[..., 1:] * x[..., :-1], c[..., :-1] * x[..., 1:]
+    scale = abs(below) + abs(b * x) + abs(above) + abs(d)
+    residual, floor = abs(d - below - b * x - above), 4 * TINY[real] / EPS[real]
+    found = (residual / np.maximum(scale, floor)).max()
+    if pivoting is True:
+        sizes = (abs(a) + abs(b) + abs(c)).max(-1) * abs(x).max(-1) + abs(d).max(-1)
+        found = min(found, (residual.max(-1) / sizes).max())
+    return float(found / EPS[real])
+
+
 def rounded(x: np.ndarray, real: str) -> np.ndarray:
     """The argument as the solver gets it: in the precision of the result, real if it is real."""
     return x.astype(np.result_type(real, "complex64") if np.iscomplexobj(x) else real)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import EPS, GENERATORS, REAL, TINY, assert_same_bits, dominant, noise, uniform, zero_diagonal
+from helpers import GENERATORS, assert_same_bits, dominant, long_error, noise, uniform, zero_diagonal
 from processes import run_program
 
 import tridiag
@@ -18,26 +18,10 @@ SHORTEST = 2050  # rows from which on every dtype is cut
 LENGTHS = (1026, 1027, SHORTEST, 2 * SHORTEST - 3, 20_000, 33_333)
 
 
-def error(x: Any, a: Any, b: Any, c: Any, d: Any, pivoting: bool | str = "auto") -> float:
-    """The largest componentwise backward error in eps (True: or normwise), residuals in long double; last axis."""
-    real = REAL.get(x.dtype.name, x.dtype.name)
-    wide = np.clongdouble if x.dtype.kind == "c" else np.longdouble
-    a, b, c, d, x = (v.astype(wide) for v in np.broadcast_arrays(a, b, c, d, x))
-    below, above = np.zeros_like(x), np.zeros_like(x)
-    below[..., 1:], above[..., :-1] = a[..., 1:] * x[..., :-1], c[..., :-1] * x[..., 1:]
-    scale = abs(below) + abs(b * x) + abs(above) + abs(d)
-    residual, floor = abs(d - below - b * x - above), 4 * TINY[real] / EPS[real]
-    found = (residual / np.maximum(scale, floor)).max()
-    if pivoting is True:
-        sizes = (abs(a) + abs(b) + abs(c)).max(-1) * abs(x).max(-1) + abs(d).max(-1)
-        found = min(found, (residual.max(-1) / sizes).max())
-    return float(found / EPS[real])
-
-
 def check(system: Any, **options: Any) -> np.ndarray:
     x = tridiag.solve(*system, backend=NAME, **options)
     assert x.shape == np.broadcast_shapes(*(np.shape(v) for v in system))
-    assert error(x, *system, options.get("pivoting", "auto")) <= 8
+    assert long_error(x, *system, options.get("pivoting", "auto")) <= 8
     return x
 
 
@@ -87,7 +71,7 @@ def test_transposed(pivoting: bool | str) -> None:
     a, b, c, d = (dominant if pivoting is False else uniform)((20_001,))
     a[0] = c[-1] = np.nan
     x = tridiag.solve(a, b, c, d, backend=NAME, transpose=True, pivoting=pivoting)
-    assert error(x, np.roll(c, 1), b, np.roll(a, -1), d) <= 8
+    assert long_error(x, np.roll(c, 1), b, np.roll(a, -1), d) <= 8
 
 
 @pytest.mark.parametrize("system", [dominant, uniform])
@@ -102,7 +86,7 @@ def test_masked(system: Callable[..., Any]) -> None:
     assert not x[~keep].any()
     left, right = keep & np.roll(keep, 1, -1), keep & np.roll(keep, -1, -1)
     cut = np.where(left, a, 0), np.where(keep, b, 1), np.where(right, c, 0), np.where(keep, d, 0)
-    assert error(x, *cut) <= 8
+    assert long_error(x, *cut) <= 8
 
 
 @pytest.mark.parametrize("pivoting", [False, True, "auto"])

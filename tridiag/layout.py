@@ -22,6 +22,13 @@ Axis = tuple[int, tuple[int, ...]]  # length, the strides of a, b, c, where, d, 
 
 SCRATCH = 2 * 1024 * 1024  # bytes of c' and y' of a tile: more would leave a core's share of the caches
 MOST_GROUPS = 64
+# systems so long that a tile would have fewer groups than LONG, and not be whole rows, are solved in blocks of rows
+# (`tridiag.kernels.long`)
+LONG = 24
+SPAN, WHOLE = 64, 128  # groups of a block; at most so many where it has whole rows, which are read better
+OVERLAP = 64  # rows that blocks, and the chunks of a block, look at beyond themselves: couplings should have decayed
+CHUNK = 640 * 1024  # bytes of c' and y' of a chunk, and of what it looks at; or more, of at least 3 OVERLAP rows
+BLOCK = 32  # times OVERLAP: the fewest rows of a block, so that little is eliminated twice
 WIDE = 4  # groups of right sides of one matrix that are solved at a time (`tridiag.kernels.sweeps`)
 CACHES = 8 * 1024 * 1024  # bytes of x: beyond them its rows go straight to memory, not through the caches
 ITEM = 32_768  # unknowns claimed at a time, or fewer:
@@ -50,8 +57,8 @@ def contiguous(shape: Shape, itemsize: int) -> Shape:
 class Job(NamedTuple):
     """The words of a job, its pointers still zero; the number of helper threads; the matrix axes in kernel order.
 
-    ``kernel``: which one is called: "own", "exchanging" (partial pivoting throughout), "many" (factors and many right
-    sides a matrix) or "cyclic".
+    ``kernel``: which one is called: "own", "exchanging" (partial pivoting throughout), either with "long_" before it
+    (blocks of rows), "many" (factors and many right sides a matrix) or "cyclic".
     """
 
     words: Any
@@ -112,6 +119,17 @@ def split(beside: int, n: int, lanes: int, kept: int) -> tuple[int, int]:
     return stretches, -(-groups // stretches)
 
 
+def blocks(beside: int, outer: int, n: int, lanes: int, kept: int, workers: int) -> tuple[int, int, int, int, int]:
+    """Blocks of rows, the spans of neighbours that each is cut into, groups of a span, rows of a chunk, OVERLAP."""
+    groups = -(-beside // lanes)
+    spans = 1 if groups <= WHOLE else -(-groups // SPAN)
+    widest = -(-beside // spans)
+    groups = -(-widest // lanes)
+    height = max(2 * OVERLAP, CHUNK // (groups * kept) - OVERLAP)
+    count = min(ITEMS_EACH * workers // (spans * outer), n // (BLOCK * OVERLAP))
+    return max(1, count // workers * workers), spans, groups, height, OVERLAP
+
+
 def starts_of_rows_alike(form: Form, strides: Any, axes: list[Axis]) -> bool:
     """Whether all rows of x begin at the same place of a cache line."""
     steps = [strides[5][form.axis], *(steps[5] for _, steps in axes[:-1])]
@@ -159,14 +177,16 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
         sides = 0
     eliminated = bool(flags & (J.FACTORING | J.FACTORED)) and not form.periodic
     shared = count < FEWEST_MATRICES and (sides > 1 or eliminated)
-    lanes, beside, stretches = lanes_of(dtype), 0, 0
+    lanes, beside, stretches, long = lanes_of(dtype), 0, 0, None
     if sides == 1 and not form.periodic and not flags & (J.FACTORED | J.FACTORING | J.DETERMINANT):
         beside = neighbours(matrices, dtype.itemsize, lanes)
     helpers = workers - 1 if form.n * count * max(1, sides) >= WORTH_A_THREAD else 0
     tiles = -(-count // lanes)
     if beside:
-        words_kept = 4 if form.pivoting is True else 2
-        stretches, groups = split(beside, form.n, lanes, words_kept * dtype.itemsize * lanes)
+        kept = (4 if form.pivoting is True else 2) * dtype.itemsize * lanes
+        stretches, groups = split(beside, form.n, lanes, kept)
+        if stretches > 1 and groups < LONG and shapes[3] is None and not flags:
+            long = blocks(beside, count // beside, form.n, lanes, kept, helpers + 1)
         lanes, tiles = groups * lanes, count // beside * stretches
     if beside or (shared and sides):
         flags |= J.LINED if starts_of_rows_alike(form, strides, [*matrices, *right_sides]) else 0
@@ -183,11 +203,13 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
         len(matrices), len(right_sides), beside, stretches,
     )  # fmt: skip
     words[J.CHUNK] = chunk
+    if long:
+        words[J.BLOCKS : J.OVERLAP + 1] = long
     for k, (shape, stride) in enumerate(zip(shapes, strides, strict=True)):
         words[J.STRIDES + k] = 0 if shape is None or shape[form.axis] == 1 else stride[form.axis]
     for k, (length, steps) in enumerate([*matrices, *right_sides]):
         words[J.AXES + J.AXIS_WORDS * k : J.AXES + J.AXIS_WORDS * (k + 1)] = (length, *steps)
     words.flags.writeable = False
     kernel = "many" if sides != 1 or flags & J.FACTORED else "exchanging" if form.pivoting is True else "own"
-    kernel = "cyclic" if form.periodic else kernel
+    kernel = "cyclic" if form.periodic else f"long_{kernel}" if long else kernel
     return Job(words, min(helpers, max(0, runs * chunks - 1)), tuple(order), kernel, dtype.name)

@@ -44,12 +44,19 @@ def adjoint_name(dtype: str, kind: str) -> str:
 @functools.cache
 def compiled(dtype: str, kind: str) -> Kernel:
     """The compiled kernel of a kind (`tridiag.layout.Job`) for a dtype."""
+    whole = kind.removeprefix("long_")
+    if kind != whole:
+        compiled(dtype, whole)
 
     def build() -> Any:
         if kind == "cyclic":
             from tridiag.kernels import cyclic
 
             return cyclic.build(dtype)
+        if kind != whole:
+            from tridiag.kernels import long
+
+            return long.build(dtype, whole, kernel_name(dtype, whole))
         from tridiag.kernels import thomas
 
         return thomas.build(dtype, kind)

@@ -31,7 +31,7 @@ def solve_beside(zero, job, worker, first, groups):
     start_beside(zero, job, worker, first, groups)
     ZERO(zero, (carry, row, groups))
     if sweep_down_beside(zero, job, worker, groups) and all_certified(zero, job, worker, groups):
-        words = (y + step, step, groups, *solution_beside(zero, worker), carry, n)
+        words = (y + step, step, groups, carry, n, *solution_beside(zero, worker), (groups - 1) * row)
         if past_caches(zero, job):
             STREAM_BESIDE(zero, words)
         else:
@@ -74,7 +74,7 @@ def sweep_down_beside(zero, job, worker, groups):
     ZERO(zero, (y, row, 2 * groups))
     for i in range(0, n, EARLY):
         last = min(i + EARLY, n)
-        ELIMINATE_BESIDE(zero, (*operands, y + (i + 1) * step, step, groups, i, last, n, good))
+        ELIMINATE_BESIDE(zero, (*operands, (groups - 1) * row, y + (i + 1) * step, step, groups, i, last, n, good))
         given_up = True
         for group in range(groups):
             given_up = given_up and hopeless(zero, job, good + 8 * group, lanes_of(zero, ()))
@@ -89,7 +89,8 @@ def exchange_beside(zero, job, worker, first, groups):
     lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
     step, good, carry = 4 * row * groups, word(worker + GOOD), word(worker + CARRY)
     start_beside(zero, job, worker, first, groups)
-    EXCHANGE_BESIDE(zero, (*moved_operands(zero, job, worker), y + step, step, groups, n, carry, good))
+    operands = (*moved_operands(zero, job, worker), (groups - 1) * row)
+    EXCHANGE_BESIDE(zero, (*operands, y + step, step, groups, 0, n, 0, n, carry, good))
     every, sure = (1 << lanes) - 1, (1 << lanes) - 1
     for group in range(groups):
         end = y + n * step + 4 * group * row, step, carry + 4 * group * row, good + 8 * group
@@ -98,7 +99,7 @@ def exchange_beside(zero, job, worker, first, groups):
         for group in range(groups):
             exchange_group(zero, job, worker, first + group * lanes, lanes, False)
         return
-    words = (y + step, step, groups, *solution_beside(zero, worker), carry, n)
+    words = (y + step, step, groups, carry, n, *solution_beside(zero, worker), (groups - 1) * row)
     if past_caches(zero, job):
         STREAM_EXCHANGED_BESIDE(zero, words)
     else:

@@ -155,25 +155,25 @@ def backward_exchanged_lines(code: Code, *words: Value) -> None:
 
 
 def exchange_beside(code: Code, *words: Value) -> None:
-    """`exchange` where lanes lie side by side, all rows."""
-    read, (target, step, groups, end, carry, good) = beside_of(code, words[:8]), words[8:]
+    """`exchange` where lanes lie side by side; row ``begin`` is the first of all."""
+    read, (target, step, groups, first, last, begin, end, carry, good) = beside_of(code, words[:9]), words[9:]
 
     def row(i: Value, state: Any) -> Any:
-        bands, here = read(i, end), target + i * step
+        bands, here = read(i, end), target + (i - first) * step
 
         def group(g: Value, state: Any) -> Any:
             pivots = Pivots(code, here + g * (4 * code.row), step, carry + g * (4 * code.row), good + g * 8)
-            found = pivots.start(code.everywhere(i == 0))
+            found = pivots.start(code.everywhere(i == begin))
             pivots.leave(pivots.step(code.integer(0), found, code.all_lanes(), *bands(g)))
             return state
 
         return code.fori(0, groups, group, state)
 
-    code.fori(0, end, row)
+    code.fori(first, last, row)
 
 
 def backward_exchanged_beside(past_caches: bool, code: Code, *words: Value) -> None:
-    source, step, groups, x, x_step, carry, count = words
+    source, step, groups, carry, count = words[:5]
 
     def solve(i: Value, g: Value) -> Any:
         pivots = Pivots(code, source + g * (4 * code.row), step, carry + g * (4 * code.row), carry)
@@ -182,7 +182,7 @@ def backward_exchanged_beside(past_caches: bool, code: Code, *words: Value) -> N
         pivots.put_behind((value, x1))
         return value
 
-    to_beside(past_caches, code, x, x_step, count, groups, solve)
+    to_beside(past_caches, code, words[5:], count, groups, solve)
 
 
 EXCHANGE, BACKWARD_EXCHANGED = (

@@ -15,7 +15,11 @@ BROKEN = 38  # not zero: elimination met a zero pivot in some system
 TASK = 39  # the C function that every thread of a job calls
 OWNED = 40  # memory of the job's own, to be freed at its end
 CHUNK = 41  # right sides in a chunk
-AXES = 42  # for each batch axis, matrices first: its length, and the six strides
+# of `tridiag.kernels.long`: blocks of rows, the spans of neighbours, groups of a span, rows of a chunk, those that it
+# looks at beyond itself; the address of the records; whether no system agrees; a byte for each system that is to be
+# solved again, and how many there are
+BLOCKS, SPANS, SPAN_GROUPS, HEIGHT, OVERLAP, RECORDS, HOPELESS, DOUBTS, AGAIN = range(42, 51)
+AXES = 51  # for each batch axis, matrices first: its length, and the six strides
 AXIS_WORDS = 7
 
 TRANSPOSE, PERIODIC, MASKED, FACTORED, FACTORING, DETERMINANT = 1, 2, 4, 8, 16, 32

@@ -139,12 +139,19 @@ def to_lines(code: Code, output: Value, first: Value, last: Value, solution: Any
     return code.fori(last - height, first - 1, chunk, state, step=-height)
 
 
-def beside_of(code: Code, words: Sequence[Value]) -> Any:
+def place_of(code: Code, g: Value, most: Value) -> Value:
+    """How many bytes group g lies behind the first: the last one may lie over a part of the one before it."""
+    place = g * code.row
+    return code.pick(place < most, place, most)
+
+
+def beside_of(code: Code, words: Sequence[Value], asks: bool = True) -> Any:
     """A function (i, end): a function (g) that reads the bands of group g at row i, where lanes lie side by side.
 
-    It is told the operands, and by how many rows each is moved. The pads, of row 0 and before ``end``, are not read.
+    It is told the operands, by how many rows each is moved, and the place of the last group. The pads, of row 0 and
+    before ``end``, are not read. ``asks``: the rows do not follow each other in memory.
     """
-    aims, moves, zero = words[:4], words[4:8], code.integer(0)
+    aims, moves, most, zero = words[:4], words[4:8], words[8], code.integer(0)
     strides, tables = [code.word(x + STRIDE) for x in aims], [code.word(x + TABLE) for x in aims]
 
     def read(i: Value, end: Value) -> Any:
@@ -153,10 +160,11 @@ def beside_of(code: Code, words: Sequence[Value]) -> Any:
         bases = [table + k * stride for table, k, stride in zip(tables, rows, strides, strict=True)]
 
         def group(g: Value) -> Any:
+            place = place_of(code, g, most)
             for base, stride in zip(bases, strides, strict=True):
-                for line in range(0, code.row, LINE):
-                    code.prefetch(base + stride * ROWS_AHEAD + g * code.row + line)
-            a, b, c, d = (take_beside(code, base + g * code.row) for base in bases)
+                for line in range(0, code.row if asks else 0, LINE):
+                    code.prefetch(base + stride * ROWS_AHEAD + place + line)
+            a, b, c, d = (take_beside(code, base + place) for base in bases)
             a, c = (code.where(code.everywhere(pad), code.zero(), x) for pad, x in ((top, a), (bottom, c)))
             return a, b, c, d
 
@@ -165,12 +173,16 @@ def beside_of(code: Code, words: Sequence[Value]) -> Any:
     return read
 
 
-def to_beside(past_caches: bool, code: Code, x: Value, x_step: Value, count: Value, groups: Value, solve: Any) -> None:
-    """Rows of solutions, last row first, to memory where lanes lie side by side: solve(i, g)."""
+def to_beside(past_caches: bool, code: Code, target: Sequence[Value], count: Value, groups: Value, solve: Any) -> None:
+    """Rows of solutions, last row first, to memory where lanes lie side by side: solve(i, g).
+
+    ``target``: where the first row is, how far the next, and the place of the last group.
+    """
+    x, x_step, most = target
 
     def row(i: Value, state: Any) -> Any:
         def group(g: Value, state: Any) -> Any:
-            address = x + i * x_step + g * code.row
+            address = x + i * x_step + place_of(code, g, most)
             if not past_caches:
                 for line in range(0, code.row, LINE):
                     code.prefetch(address - x_step * ROWS_AHEAD + line, write=True)

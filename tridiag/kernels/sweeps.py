@@ -144,9 +144,9 @@ def forward_lines(spread: bool, code: Code, *words: Value) -> None:
     code.fori(first, last, chunk, (y[code.integer(-1)],), step=height)
 
 
-def eliminate_beside(code: Code, *words: Value) -> None:
+def eliminate_beside(asks: bool, code: Code, *words: Value) -> None:
     """`eliminate` where lanes lie side by side: all groups of a tile row by row, as they lie in memory."""
-    read, (target, step, groups, first, last, end, good) = beside_of(code, words[:8]), words[8:]
+    read, (target, step, groups, first, last, end, good) = beside_of(code, words[:9], asks), words[9:]
 
     def row(i: Value, state: Any) -> Any:
         here, bands = target + (i - first) * step, read(i, end)
@@ -166,7 +166,7 @@ def eliminate_beside(code: Code, *words: Value) -> None:
 
 
 def backward_beside(past_caches: bool, code: Code, *words: Value) -> None:
-    source, step, groups, x, x_step, carry, count = words
+    source, step, groups, carry, count = words[:5]
 
     def solve(i: Value, g: Value) -> Any:
         at, kept = source + i * step + g * (2 * code.row), carry + g * code.row
@@ -174,7 +174,51 @@ def backward_beside(past_caches: bool, code: Code, *words: Value) -> None:
         code.store(kept, value)
         return value
 
-    to_beside(past_caches, code, x, x_step, count, groups, solve)
+    to_beside(past_caches, code, words[5:], count, groups, solve)
+
+
+def put_past_caches(code: Code, *words: Value) -> None:
+    """Rows of ``size`` bytes to memory that nobody reads soon, past the caches where they are whole cache lines."""
+    source, source_step, target, target_step, size, count = words
+
+    def row(i: Value, state: Any) -> Any:
+        start, to = source + i * source_step, target + i * target_step
+        head = code.integer(0) - to & (LINE - 1)
+        head = code.pick(head < size, head, size)
+        lines = head + (size - head & -LINE)
+
+        def entry(k: Value, state: Any) -> Any:
+            code.store_as(to + k, code.load_as(code.real, start + k))
+            return state
+
+        def line(k: Value, state: Any) -> Any:
+            code.store_as(to + k, code.load_as(code.vector, start + k), past_caches=True)
+            return state
+
+        code.fori(0, head, entry, step=code.size_of_real)
+        code.fori(head, lines, line, step=LINE)
+        code.fori(lines, size, entry, step=code.size_of_real)
+        return state
+
+    code.fori(0, count, row)
+
+
+def agree(code: Code, *words: Value) -> None:
+    """Strike out the lanes of groups where any of ``count`` rows of x and y differ by more than their last bits."""
+    x_at, y_at, step, count, groups, good = words
+
+    def group(g: Value, state: Any) -> Any:
+        def row(k: Value, same: Any) -> Any:
+            at = g * step + k * code.row
+            x, y = code.load(x_at + at), code.load(y_at + at)
+            return (same[0] & (code.size(x - y) <= code.size(y) * code.eps),)
+
+        (same,) = code.fori(0, count, row, (code.all_lanes(),))
+        found = good + g * 8
+        code.store_as(found, code.word(found) & pack(code, same, same))
+        return state
+
+    code.fori(0, groups, group)
 
 
 def factor(code: Code, *words: Value) -> Value:
@@ -320,7 +364,12 @@ def backward_transposed(spread: bool, code: Code, *words: Value) -> None:
 
 ELIMINATE, FACTOR = SWEEPS.add("eliminate", eliminate), SWEEPS.add("factor", factor)
 ELIMINATE_LINES = SWEEPS.add("eliminate_lines", eliminate_lines)
-ELIMINATE_BESIDE = SWEEPS.add("eliminate_beside", eliminate_beside)
+ELIMINATE_BESIDE, ELIMINATE_STREAM = (
+    SWEEPS.add("eliminate_beside", functools.partial(eliminate_beside, True)),
+    SWEEPS.add("eliminate_stream", functools.partial(eliminate_beside, False)),
+)
+PUT_PAST_CACHES = SWEEPS.add("put_past_caches", put_past_caches)
+AGREE = SWEEPS.add("agree", agree)
 BACKWARD_BESIDE, STREAM_BESIDE = (
     SWEEPS.add("backward_beside", functools.partial(backward_beside, False)),
     SWEEPS.add("stream_beside", functools.partial(backward_beside, True)),

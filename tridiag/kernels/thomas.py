@@ -16,7 +16,7 @@ from tridiag.kernels.crew import runner
 from tridiag.kernels.groups import exchange_group, solve_group
 from tridiag.kernels.lanes import SWEEPS
 from tridiag.kernels.many import determinants, factor_shared, solve_many, solve_shared
-from tridiag.kernels.memory import c_function, flush, malloc, set_word
+from tridiag.kernels.memory import c_function, flush, load, malloc, set_word
 from tridiag.kernels.moves import MOVES, bytes_of_real, lanes_of, parts_of
 from tridiag.kernels.vector import ONCE, OPTIONS, definition
 from tridiag.kernels.worker import claim, dismiss, field, hire, part_of_item, report
@@ -26,6 +26,8 @@ from tridiag.kernels.worker import claim, dismiss, field, hire, part_of_item, re
 def solve_tile(zero, job, worker, tile, follows, solve_one, solve_many_beside):
     """One group, or the groups of a stretch of systems that lie side by side; the first and the last may be partial."""
     lanes, (low, whole, rest, high) = lanes_of(zero, ()), extent(zero, job, tile)
+    if solved_before(job, low, high):
+        return
     if low < whole:
         solve_one(zero, job, worker, low, whole - low, False)
     if field(job, J.FLAGS) & J.MASKED or field(job, J.ROWS) == 0:
@@ -36,6 +38,15 @@ def solve_tile(zero, job, worker, tile, follows, solve_one, solve_many_beside):
     if rest < high:
         solve_one(zero, job, worker, rest, high - rest, follows)
     report(job, low, high - low)
+
+
+@njit(**OPTIONS)
+def solved_before(job, low, high):
+    """Whether systems are solved that `tridiag.kernels.long` may have solved."""
+    doubts, system = field(job, J.DOUBTS), low
+    while doubts != 0 and system < high and load(doubts + system, types.uint8(0)) == 0:
+        system += 1
+    return doubts != 0 and system == high
 
 
 @njit(**ONCE)

@@ -51,15 +51,23 @@ def aligned(count):
 @njit(**OPTIONS)
 def hire(zero, job):
     """The scratch memory of one worker, in one piece; `dismiss` gives it back."""
-    n, lanes, row = field(job, J.ROWS), lanes_of(zero, ()), bytes_of_row(zero, ())
+    n, lanes = field(job, J.ROWS), lanes_of(zero, ())
     groups = max(1, (field(job, J.LANES) + lanes - 1) // lanes)
-    many = field(job, J.SHARED) or field(job, J.RIGHT_SIDES) != 1 or field(job, J.FLAGS) & J.FACTORED != 0
-    periodic, masked = field(job, J.FLAGS) & J.PERIODIC != 0, field(job, J.FLAGS) & J.MASKED != 0
-    hard, kept = field(job, J.PROMISE) != J.PLAIN or periodic, (n + 1) * (4 if exchanges(job) else 2) * groups
-    if periodic:
+    kept = (n + 1) * (4 if exchanges(job) else 2) * groups
+    if field(job, J.FLAGS) & J.PERIODIC:
         kept = n * CYCLIC_DEPTH + CYCLIC_STATE
     elif field(job, J.SHARED):
         kept = (n + 1) * WIDE
+    return allot(zero, job, groups, kept)
+
+
+@njit(**OPTIONS)
+def allot(zero, job, groups, kept):
+    """The same for so many groups at a time, with so many rows of lanes kept."""
+    n, lanes, row = field(job, J.ROWS), lanes_of(zero, ()), bytes_of_row(zero, ())
+    many = field(job, J.SHARED) or field(job, J.RIGHT_SIDES) != 1 or field(job, J.FLAGS) & J.FACTORED != 0
+    periodic, masked = field(job, J.FLAGS) & J.PERIODIC != 0, field(job, J.FLAGS) & J.MASKED != 0
+    hard = field(job, J.PROMISE) != J.PLAIN or periodic
     sizes = (
         aligned(OPERANDS * (TABLE + 8 * lanes)),
         aligned((n + 2) * lanes) if masked else 0,
