@@ -19,7 +19,9 @@ from tridiag import layout
 from tridiag.backends import BACKENDS
 
 KERNELS = [
-    x.name for x in BACKENDS.values() if "numba" in x.needs and "numpy" in x.arrays and "cpu" in x.devices
+    x.name
+    for x in BACKENDS.values()
+    if "solve" in x.verbs and "numba" in x.needs and "numpy" in x.arrays and "cpu" in x.devices
 ]  # the backends whose threads are ours
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which this system does not have")
