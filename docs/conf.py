@@ -17,10 +17,11 @@ autodoc_typehints = "none"
 
 def fill_in_backends(app, page, source):
     """Put the package's own table of backends where a page says {{ backends }}."""
-    cells = [("name", "algorithm", "verbs", "arrays", "pivoting")]
+    cells = [("name", "algorithm", "verbs", "arrays", "pivoting", "error of logcumsumexp (units)")]
     for line in BACKENDS.values():
         facts = (", ".join(map(str, fact)) for fact in (line.verbs, line.arrays, line.pivoting))
-        cells.append((f"``{line.name}``", line.algorithm, *facts))
+        units = "" if line.units is None else f"{line.units:g}"
+        cells.append((f"``{line.name}``", line.algorithm, *facts, units))
     rows = ["   * - " + "\n     - ".join(row) for row in cells]
     table = "\n".join([".. list-table::", "   :header-rows: 1", "", *rows])
     source[0] = source[0].replace("{{ backends }}", table)

@@ -48,6 +48,10 @@ class Subject:
         """The strongest promise that it keeps: "auto", or False where it has no pivoting."""
         return "auto" if "auto" in self.promises else False
 
+    @property
+    def compiled(self) -> bool:
+        return self.name.startswith("numba")
+
     def cannot_run_here(self) -> str | None:
         if not installed(self.library):
             return f"needs {self.library}, which is not installed"
@@ -62,11 +66,13 @@ class Subject:
         pivoting: Any = None,
         library: Any = None,
         order: int = 1,
+        compiled: bool = False,
     ) -> bool:
         """What the table says."""
         return (
             verb in self.entry.verbs
             and (self.entry.order is None or order <= self.entry.order)
+            and (self.compiled or not compiled)
             and (verb, self.library) not in self.entry.lacks
             and (self.entry.periodic or not periodic)
             and (pivoting is None or pivoting in self.promises)

@@ -7,7 +7,7 @@ from tridiag import kalman
 from tridiag._version import __version__
 from tridiag.errors import BackendError, SingularSystemError
 from tridiag.factorization import Factorization, factor
-from tridiag.recurrences import linear_recurrence, scan
+from tridiag.recurrences import linear_recurrence, log_linear_recurrence, logcumsumexp, scan
 from tridiag.report import backends, explain
 from tridiag.systems import matmul, slogdet, solve
 
@@ -21,6 +21,8 @@ __all__ = [
     "factor",
     "kalman",
     "linear_recurrence",
+    "log_linear_recurrence",
+    "logcumsumexp",
     "matmul",
     "scan",
     "slogdet",

@@ -38,6 +38,11 @@ def in_order(entries: Iterable[Backend], problem: Problem) -> list[Backend]:
     return sorted(entries, key=lambda entry: not entry.prefers(problem))
 
 
+def alongside(backend: Backend, problem: Problem) -> Backend:
+    """The backend for what another verb needs: the same, if it can."""
+    return backend if backend.why_not(problem) is None else choose(problem).backend
+
+
 def choose(problem: Problem, backend: str = "auto") -> Choice:
     """The backend for a problem; a named one either runs or raises with the reason and the names that would."""
     if not isinstance(backend, str):

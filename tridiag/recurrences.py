@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from tridiag import outputs
+from tridiag.arrays import is_real
 from tridiag.backends import installed
 from tridiag.prepare import UNASKED, Call, check_flag, prepare_recurrence
 from tridiag.recursion import row_of
@@ -84,6 +86,114 @@ def linear_recurrence(
         return y
     values = final(call, y)
     return y, values if isinstance(a, tuple) else values[0]
+
+
+def log_linear_recurrence(
+    log_a: Array,
+    x: Array,
+    init: Array | None = None,
+    *,
+    axis: int = -1,
+    reverse: bool = False,
+    return_final: bool = False,
+    backend: str = "auto",
+    out: Array | None = None,
+) -> Array:
+    r"""Run many first-order recurrences of positive numbers, given and returned as their logarithms.
+
+    .. math:: y_t = \log(\exp(\log a_t + y_{t-1}) + \exp(x_t)), \qquad t = 0 \ldots n - 1
+
+    Parameters
+    ----------
+    log_a : array
+        The logarithm of the coefficient of the value before. It broadcasts against ``x`` as in `linear_recurrence`.
+    x : array
+        The logarithm of what is added in every step. float32, float64; float16 and bfloat16 compute in float32;
+        integers promote as in the library of the arrays (NumPy, JAX or PyTorch).
+    init : array
+        y before the first step. None: -inf, and the coefficient that would multiply it is never read.
+    axis, reverse, return_final, backend, out
+        As in `linear_recurrence`.
+
+    Returns
+    -------
+    array, or (array, final)
+        y, of the broadcast shape of ``log_a`` and ``x``, in the library and on the device of the arguments.
+
+    Raises
+    ------
+    BackendError
+        The backend named cannot run this problem, or no such backend exists.
+    ValueError, TypeError
+        Shapes, axis, dtypes, libraries or ``out`` do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np, tridiag
+    >>> np.exp(tridiag.log_linear_recurrence(np.log(0.5), np.zeros(4)))
+    array([1.   , 1.5  , 1.75 , 1.875])
+
+    Notes
+    -----
+    Nothing overflows, and no rounding piles up over the steps. Infinities and NaN are as in the definition, where -inf
+    is the logarithm of 0. Derivatives are those of one linear recurrence with coefficients between 0 and 1; where y is
+    infinite they are 0.
+    """
+    check_flag("return_final", return_final)
+    verb = "log_linear_recurrence"
+    arguments, call = prepare_logarithms(verb, x, log_a, init, axis=axis, reverse=reverse, backend=backend)
+    y = run(verb, call, outputs.target(call, arguments, out, False))
+    return (y, final(call, y, -math.inf)[0]) if return_final else y
+
+
+def logcumsumexp(
+    x: Array, *, axis: int = -1, reverse: bool = False, backend: str = "auto", out: Array | None = None
+) -> Array:
+    r"""The logarithm of the cumulative sum of exponentials.
+
+    .. math:: y_t = \log \sum_{s \le t} \exp(x_s)
+
+    Parameters
+    ----------
+    x : array
+        float32, float64; float16 and bfloat16 compute in float32; integers promote as in the library of the array
+        (NumPy, JAX or PyTorch).
+    axis : int
+        The axis of the sum.
+    reverse : bool
+        Sum from the last row on.
+    backend : str
+        "auto", a name of `tridiag.backends`, or a library ("jax"). A named backend runs or raises.
+    out : array
+        Takes the result; it may not overlap ``x``. Not with JAX arrays.
+
+    Returns
+    -------
+    array
+        y, of the shape of ``x``, in its library and on its device.
+
+    Raises
+    ------
+    BackendError
+        The backend named cannot run this problem, or no such backend exists.
+    ValueError, TypeError
+        Axis, dtype, library or ``out`` do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np, tridiag
+    >>> np.exp(tridiag.logcumsumexp(np.log([1.0, 2.0, 3.0])))
+    array([1., 3., 6.])
+    >>> tridiag.logcumsumexp([-np.inf, 1e300, 0.0])
+    array([  -inf, 1e+300, 1e+300])
+
+    Notes
+    -----
+    The error is a unit or two in the last place of max(1, abs(y)), over any number of terms. Infinities, NaN and
+    derivatives are as in `log_linear_recurrence`.
+    """
+    arguments, call = prepare_logarithms("logcumsumexp", x, axis=axis, reverse=reverse, backend=backend)
+    return run("logcumsumexp", call, outputs.target(call, arguments, out, False))
 
 
 def scan(
@@ -169,6 +279,25 @@ def prepare(
     return {**coefficients, "x": x, **states}, call
 
 
+def prepare_logarithms(
+    verb: str,
+    x: Any,
+    log_a: Any = None,
+    init: Any = None,
+    *,
+    axis: int = -1,
+    reverse: bool = False,
+    backend: Any = UNASKED,
+) -> tuple[dict[str, Any], Call]:
+    """The same for recurrences of logarithms, which are real numbers."""
+    coefficients = {"log_a": log_a} if verb == "log_linear_recurrence" else {}
+    states = {} if init is None else {"init": init}
+    call = prepare_recurrence(verb, coefficients, x, states, axis=axis, reverse=reverse, backend=backend)
+    if not is_real(call.problem.dtype):
+        raise TypeError(f"{verb} takes logarithms of positive numbers, which are real, not {call.result_dtype}")
+    return {**coefficients, "x": x, **states}, call
+
+
 def named(name: str, values: Any) -> dict[str, Any]:
     """An argument, or the arguments of a tuple, by their names."""
     return {f"{name}[{k}]": value for k, value in enumerate(values)} if isinstance(values, tuple) else {name: values}
@@ -182,13 +311,16 @@ def run(verb: str, call: Call, out: Any = None) -> Array:
     return restore(call, derivatives.recurrence(verb, call, call.plan.backend, out), out)
 
 
-def final(call: Call, y: Array) -> tuple[Array, ...]:
-    """The last values of a recurrence, the latest first; those before its first step where it has fewer steps."""
+def final(call: Call, y: Array, nothing: float = 0.0) -> tuple[Array, ...]:
+    """The last values of a recurrence, the latest first; those before its first step where it has fewer steps.
+
+    ``nothing``: what is there without init.
+    """
     ops, cast, form = call.module().Operations, call.module().cast, call.form
     before = [ops.broadcast(ops.row(value, 0, form.axis), form.batch) for value in call.init]
     if not before:
         row = cast(call.d, call.result_dtype)
-        before = [ops.full(form.batch, 0, row)] * len(call.matrix)
+        before = [ops.full(form.batch, nothing, row)] * len(call.matrix)
     last = [ops.row(y, row_of(form, form.n - 1 - k), form.axis) for k in range(min(form.n, len(call.matrix)))]
     values = [*last, *(cast(value, call.result_dtype) for value in before)][: len(call.matrix)]
     return tuple(ops.copy(value) for value in values)

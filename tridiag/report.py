@@ -32,6 +32,10 @@ def recurrence(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
     return recurrences.prepare(verb, **arguments, **options)[1].problem
 
 
+def logarithms(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
+    return recurrences.prepare_logarithms(verb, **arguments, **options)[1].problem
+
+
 def state_space(verb: str, arguments: dict[str, Any], method: str = "auto") -> Problem:
     return kalman.prepare(verb, arguments["y"], tuple(arguments[name] for name in PARAMETERS), method).problem
 
@@ -46,6 +50,8 @@ VERBS = {
     "factor": Verb(("a", "b", "c"), ("axis", "pivoting", "periodic", "where"), system),
     "slogdet": Verb(("a", "b", "c"), ("axis", "periodic", "where"), system),
     "linear_recurrence": Verb(("a", "x"), ("init", "axis", "reverse"), recurrence, ("return_final", "out")),
+    "log_linear_recurrence": Verb(("log_a", "x"), ("init", "axis", "reverse"), logarithms, ("return_final", "out")),
+    "logcumsumexp": Verb(("x",), ("axis", "reverse"), logarithms, ("out",)),
     **dict.fromkeys(KALMAN, Verb(("y", *PARAMETERS), ("method",), state_space)),
 }
 
@@ -155,7 +161,7 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
     Parameters
     ----------
     verb : str or function
-        "solve", "factor", "slogdet", "linear_recurrence", "kalman.filter" and so on.
+        "solve", "factor", "slogdet", "linear_recurrence", "logcumsumexp", "kalman.filter" and so on.
     *args, **kwargs
         The arguments of that call.
 

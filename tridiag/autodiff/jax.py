@@ -24,8 +24,9 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
-from tridiag import recursion
-from tridiag.backends import BACKENDS, Backend
+from tridiag import logsum, recursion
+from tridiag.backends import BACKENDS, Backend, Problem
+from tridiag.dispatch import alongside
 from tridiag.factorization import Factorization
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import left_to_compiler, vary_alike
@@ -296,14 +297,45 @@ def sequence_tangent(form: Recurrence, name: str, primals: Any, tangents: Any) -
     for k, change in enumerate(changes, 1):
         if not isinstance(change, SymbolicZero):
             right = right + recursion.term(ops, change, y, k, init, form)
-    turned = form._replace(transpose=not form.transpose)
-    transposed = functools.partial(run_recurrence, "linear_recurrence", turned, name, coefficients)
-    return y, lax.custom_linear_solve(
-        system.product, right, lambda _, r: system.solve(r), lambda _, r: transposed(r, ())
+    return y, linear(form, name, coefficients, right)
+
+
+def linear(form: Recurrence, name: str, coefficients: Rows, right: Any) -> Any:
+    """The recurrence from 0, as a function of ``right`` that JAX can transpose."""
+    both = (
+        lambda _, r, form=form: run_recurrence("linear_recurrence", form, name, coefficients, r, ())
+        for form in (form, form._replace(transpose=not form.transpose))
     )
+    return lax.custom_linear_solve(lambda v: v - terms(coefficients, v, (), form), right, *both)
 
 
-RECURRENCES: dict[str, Callable[..., Any]] = {"linear_recurrence": sequence}
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def log_sequence(form: Recurrence, name: str, coefficients: Rows, x: Any, init: Rows) -> Any:
+    verb = "log_linear_recurrence" if coefficients else "logcumsumexp"
+    return run_recurrence(verb, form, name, coefficients, x, init)
+
+
+@functools.partial(log_sequence.defjvp, symbolic_zeros=True)
+def log_sequence_tangent(form: Recurrence, name: str, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """One linear recurrence: `tridiag.logsum.shares`."""
+    coefficients, x, init = primals
+    changes, x_dot, init_dots = tangents
+    y = log_sequence(form, name, *primals)
+    p, q = logsum.shares(ops, coefficients, x, y, init, form)
+    right = q * instantiated(x_dot)
+    if any(not isinstance(t, SymbolicZero) for t in changes):
+        right = right + p * changes[0]
+    if any(not isinstance(t, SymbolicZero) for t in init_dots):
+        right = right + first_terms((p,), tuple(map(instantiated, init_dots)), form, y)
+    problem = Problem("linear_recurrence", "jax", "cpu", str(y.dtype), form.shape, form.axis, None)
+    return y, linear(form, alongside(BACKENDS[name], problem).name, (p,), right)
+
+
+RECURRENCES: dict[str, Callable[..., Any]] = {
+    "linear_recurrence": sequence,
+    "log_linear_recurrence": log_sequence,
+    "logcumsumexp": log_sequence,
+}
 
 
 @functools.partial(jax.jit, static_argnums=3)

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tridiag import recursion
-from tridiag.backends import Backend
+from tridiag import logsum, recursion
+from tridiag.arrays import dtype_name
+from tridiag.backends import Backend, Problem
+from tridiag.dispatch import alongside
 from tridiag.factorization import settle_status
 from tridiag.libraries.torch import Operations as ops
 from tridiag.prepare import Call
@@ -262,14 +264,72 @@ class Sequence(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, course: Course, *arrays: Any) -> Any:
-        lifted = [
-            x.unsqueeze(0) if dim is None else x.movedim(dim, 0) for x, dim in zip(arrays, in_dims[1:], strict=True)
-        ]
-        form = course.form._replace(shape=(info.batch_size, *course.form.shape), axis=course.form.axis + 1)
-        return Sequence.apply(course._replace(form=form), *lifted), 0
+        return Sequence.apply(*batched(info.batch_size, in_dims, course, arrays)), 0
 
 
-RECURRENCES = {"linear_recurrence": Sequence}
+def batched(size: int, in_dims: Any, course: Course, arrays: Any) -> list[Any]:
+    """The arguments with a new first axis."""
+    lifted = [x.unsqueeze(0) if dim is None else x.movedim(dim, 0) for x, dim in zip(arrays, in_dims[1:], strict=True)]
+    form = course.form._replace(shape=(size, *course.form.shape), axis=course.form.axis + 1)
+    return [course._replace(form=form), *lifted]
+
+
+class LogSequence(torch.autograd.Function):
+    """Derivatives are one linear recurrence: `tridiag.logsum.shares`."""
+
+    @staticmethod
+    def forward(course: Course, *arrays: Any) -> Any:
+        verb = "log_linear_recurrence" if course.order else "logcumsumexp"
+        return getattr(course.backend.module(), verb)(*course.parts(arrays), course.form)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        course, *arrays = inputs
+        ctx.course = course
+        ctx.save_for_backward(*arrays, output)
+        ctx.save_for_forward(*arrays, output)
+
+    @staticmethod
+    def linear(ctx: Any) -> tuple[Course, Any, Any]:
+        """The linear recurrence of the derivatives, and the shares of what comes from before and from x."""
+        *arrays, y = ctx.saved_tensors
+        form, backend, _ = ctx.course
+        coefficients, x, init = ctx.course.parts(arrays)
+        problem = Problem("linear_recurrence", "torch", y.device.type, dtype_name(y.dtype), form.shape, form.axis, None)
+        return Course(form, alongside(backend, problem), 1), *logsum.shares(ops, coefficients, x, y, init, form)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        course: Course = ctx.course
+        coefficients, x, init = course.parts(ctx.saved_tensors[:-1])
+        linear, p, q = LogSequence.linear(ctx)
+        w = Sequence.apply(linear.transposed(), p, g)
+        of_coefficients = [(p * w).sum_to_size(a.shape) for a in coefficients]
+        of_init = [first_cotangent((p,), w, 0, course.form).sum_to_size(value.shape) for value in init]
+        return None, *of_coefficients, (q * w).sum_to_size(x.shape), *of_init
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
+        linear, p, q = LogSequence.linear(ctx)
+        changes, right, starts = ctx.course.parts(tangents)
+        right = torch.zeros_like(p) if right is None else q * right
+        for change in changes:
+            right = right if change is None else right + p * change
+        for start in starts:
+            if start is not None:
+                right = right + recursion.term(ops, p, torch.zeros_like(p), 1, (start,), linear.form)
+        return Sequence.apply(linear, p, right)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, course: Course, *arrays: Any) -> Any:
+        return LogSequence.apply(*batched(info.batch_size, in_dims, course, arrays)), 0
+
+
+RECURRENCES: dict[str, Any] = {
+    "linear_recurrence": Sequence,
+    "log_linear_recurrence": LogSequence,
+    "logcumsumexp": LogSequence,
+}
 
 
 def coefficient_cotangent(a: Any, w: Any, y: Any, k: int, init: Any, form: Recurrence) -> Any:

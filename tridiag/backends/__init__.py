@@ -9,6 +9,7 @@ Reading the table imports no backend. A backend is the module of its name in thi
     slogdet(matrix, form) -> (sign, logabsdet)                         with the verb "slogdet"
     adjoint(matrix, g, x, form) -> (w, of_a, of_b, of_c)               where it has the backward pass in one piece
     linear_recurrence(coefficients, x, init, form, out=None) -> y      see `tridiag.shapes.Recurrence`
+    log_linear_recurrence and logcumsumexp, of the same arguments      the coefficients are (log_a,) and ()
     kalman(verb, y, model, form) -> results                            see `tridiag.models`, `tridiag.kalman`
 
 where ``matrix`` is (a, b, c, where), every array lifted to one rank, and ``status`` is None, or for each matrix 0 or 1 +
@@ -102,6 +103,7 @@ class Backend:
     verbs: tuple[str, ...] = ("solve",)
     order: int | None = None  # the highest order of the recurrences that it runs; None: any
     parallel: bool = False  # in time: of logarithmic depth
+    units: float | None = None  # the largest error of logcumsumexp, in units in the last place of max(1, abs(result))
     lacks: tuple[tuple[str, str], ...] = ()  # the verbs it does not have for the arrays of a library
     long: LongSystems | None = None  # those for which it is better than the lines above it
 
@@ -145,7 +147,9 @@ class Backend:
 
 
 PLAIN: tuple[Any, ...] = (False,)
+LOGARITHMS = ("log_linear_recurrence", "logcumsumexp")
 SCAN: dict[str, Any] = {"verbs": ("linear_recurrence",), "pivoting": (), "periodic": False}  # no verb on systems
+LOG_SCAN: dict[str, Any] = {**SCAN, "verbs": ("linear_recurrence", *LOGARITHMS)}
 ANYWHERE = ("cpu", "cuda", "rocm", "tpu")
 
 # fmt: off
@@ -154,15 +158,15 @@ _LINES = (
     Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch", "jax"), ("numba",), periodic=False, long=LongSystems(40_000, 4, 2_500)),
     Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch"), ("numba",), **SCAN, order=8),
     Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=SYSTEMS),
-    Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, "linear_recurrence", *KALMAN)),
+    Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, "linear_recurrence", *LOGARITHMS, *KALMAN), units=2),
     Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=SYSTEMS),
     Backend("scipy_gtsv", "LAPACK gtsv, one call per matrix", ("numpy",), ("scipy",), periodic=False),
     Backend("jax_lax", "lax.linalg.tridiagonal_solve, which is LAPACK gtsv on CPU", ("jax",), ("jax",), periodic=False),
     Backend("jax_pcr", "parallel cyclic reduction, logarithmic depth", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False),
     Backend("jax_fori", "lax.fori_loop with dynamic slices, in place", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False, verbs=("solve", "linear_recurrence")),
-    Backend("jax_associative", "lax.associative_scan, logarithmic depth", ("jax",), ("jax",), ANYWHERE, **SCAN, order=1, parallel=True),
-    Backend("torch_scan", "a loop over rows, all sequences at once", ("torch",), ("torch",), ANYWHERE, **SCAN),
-    Backend("numpy_scan", "a loop over rows, all sequences at once: the reference", ("numpy",), **SCAN | {"verbs": ("linear_recurrence", *KALMAN)}),
+    Backend("jax_associative", "lax.associative_scan, logarithmic depth", ("jax",), ("jax",), ANYWHERE, **LOG_SCAN, order=1, units=2, parallel=True),
+    Backend("torch_scan", "a loop over rows, all sequences at once", ("torch",), ("torch",), ANYWHERE, **LOG_SCAN, units=2),
+    Backend("numpy_scan", "a loop over rows, all sequences at once: the reference", ("numpy",), **SCAN | {"verbs": ("linear_recurrence", *LOGARITHMS, *KALMAN)}, units=2),
 )
 # fmt: on
 BACKENDS: dict[str, Backend] = {entry.name: entry for entry in _LINES}

@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from tridiag import recursion
+from tridiag import logsum, recursion
 from tridiag.backends import jax_scan
 from tridiag.libraries.jax import Operations as ops
 from tridiag.recursion import Rows
@@ -70,3 +70,35 @@ def join(earlier: Any, later: Any) -> Any:
     """Two stretches as one."""
     (mantissa, exponent, before), (factor, power, value) = earlier, later
     return *scaled(mantissa * factor, exponent + power), times_power(factor * before, power) + value
+
+
+def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
+    """Stretches are merged as `tridiag.logsum` keeps them."""
+    rows = logsum.Arrays(ops, x)
+    states = logsum.step(rows, logsum.nothing(rows, x), x)[:4]
+
+    def complete(parts: Any) -> logsum.State:
+        scale, high, low, largest = parts
+        return logsum.State(scale, high, low, largest, shift=jnp.zeros_like(scale), shift_low=jnp.zeros_like(scale))
+
+    def join(earlier: Any, later: Any) -> Any:
+        return logsum.merge(rows, complete(earlier), complete(later))[:4]
+
+    scale, high, low, largest = lax.associative_scan(join, states, reverse=form.backward, axis=form.axis)
+    return logsum.value(rows, scale, high + low, largest)
+
+
+def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
+    """Errors grow with the sum of all sizes of log_a in a sequence."""
+    n, axis = form.n, form.axis
+    x = jnp.broadcast_to(x, form.shape)
+    log_a = jnp.broadcast_to(ops.stretch(coefficients[0], n, axis), form.shape)
+    first = ops.positions(n, len(form.shape), axis, x) == recursion.row_of(form, 0)
+    if init:
+        x = jnp.where(first, jnp.logaddexp(log_a + init[0], x), x)
+    log_a = jnp.where(first, 0, log_a)  # multiplies nothing
+
+    def join(earlier: Any, later: Any) -> Any:
+        return earlier[0] + later[0], jnp.logaddexp(later[0] + earlier[1], later[1])
+
+    return lax.associative_scan(join, (log_a, x), reverse=form.backward, axis=axis)[1]

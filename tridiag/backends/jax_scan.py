@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from tridiag import elimination as el
-from tridiag import filtering, recursion
+from tridiag import filtering, logsum, recursion
 from tridiag.filtering import Estimate
 from tridiag.libraries.jax import Operations as ops
 from tridiag.models import Model, StateSpace, tolerance
@@ -243,6 +243,20 @@ def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, 
     steps = recursion.row_of(form, jnp.arange(form.n, dtype=jnp.int32))
     y = lax.scan(step, recursion.start(ops, coefficients, x, init, form), steps, reverse=form.backward)[1]
     return jnp.moveaxis(y, 0, form.axis)
+
+
+def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
+    """Row by row, as `tridiag.logsum`."""
+
+    def step(state: logsum.State, i: Any) -> tuple[logsum.State, Any]:
+        return logsum.row_step(ops, coefficients, x, state, form, i, bool(init))
+
+    steps = recursion.row_of(form, jnp.arange(form.n, dtype=jnp.int32))
+    y = lax.scan(step, logsum.start(ops, x, init, form), steps, reverse=form.backward)[1]
+    return jnp.moveaxis(y, 0, form.axis)
+
+
+logcumsumexp = log_linear_recurrence
 
 
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:

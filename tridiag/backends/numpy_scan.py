@@ -1,4 +1,4 @@
-"""Recurrences step by step in NumPy: the reference (`tridiag.recursion`, `tridiag.filtering`)."""
+"""Recurrences step by step in NumPy: the reference (`tridiag.recursion`, `tridiag.logsum`, `tridiag.filtering`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tridiag import filtering, recursion
+from tridiag import filtering, logsum, recursion
 from tridiag.filtering import Estimate
 from tridiag.libraries.numpy import Operations as ops
 from tridiag.models import Model, StateSpace
@@ -20,6 +20,16 @@ def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, 
     with np.errstate(all="ignore"):
         recursion.run(ops, coefficients, x, init, form, lambda t, row: ops.store(y, t, form.axis, row))
     return y
+
+
+def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
+    y = ops.empty(form.shape, x) if out is None else out
+    with np.errstate(all="ignore"):
+        logsum.run(ops, coefficients, x, init, form, lambda t, row: ops.store(y, t, form.axis, row))
+    return y
+
+
+logcumsumexp = log_linear_recurrence
 
 
 def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:

@@ -12,6 +12,6 @@ def source_hash() -> int:
     """A number that changes with any kernel source, for cached kernels to close over: the cache sees one file only."""
     digest = hashlib.sha256()
     folder = pathlib.Path(__file__).parent
-    for path in [folder.parent / "elimination.py", *sorted(folder.glob("*.py"))]:
+    for path in [folder.parent / "elimination.py", folder.parent / "logsum.py", *sorted(folder.glob("*.py"))]:
         digest.update(path.read_bytes())
     return int.from_bytes(digest.digest()[:7], "little")

@@ -28,6 +28,16 @@ class Operations:
     unsqueeze = staticmethod(jnp.expand_dims)
     reshape = staticmethod(jnp.reshape)
     copy = staticmethod(jnp.asarray)  # what is never written needs no copy
+    exp = staticmethod(jnp.exp)
+    log = staticmethod(jnp.log)
+    rint = staticmethod(jnp.rint)
+
+    @staticmethod
+    def power_of_two(exponent: Any) -> Any:
+        """2**exponent for integers in the range of normal numbers, by the bits: `jnp.exp2` rounds."""
+        info = jnp.finfo(exponent.dtype)
+        bits = (exponent + (info.maxexp - 1)).astype(f"int{info.bits}") << info.nmant
+        return jax.lax.bitcast_convert_type(bits, exponent.dtype)
 
     @staticmethod
     def size(x: Any) -> Any:

@@ -23,6 +23,14 @@ class Operations:
     unsqueeze = staticmethod(np.expand_dims)
     reshape = staticmethod(np.reshape)
     copy = staticmethod(np.array)
+    exp = staticmethod(np.exp)
+    log = staticmethod(np.log)
+    rint = staticmethod(np.rint)
+
+    @staticmethod
+    def power_of_two(exponent: Any) -> Any:
+        """2**exponent for integers in the range of normal numbers."""
+        return np.ldexp(np.ones((), exponent.dtype), exponent.astype(np.int32))
 
     @staticmethod
     def size(x: Any) -> Any:

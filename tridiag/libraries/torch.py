@@ -21,6 +21,15 @@ class Operations:
     unsqueeze = staticmethod(torch.unsqueeze)
     reshape = staticmethod(torch.reshape)
     copy = staticmethod(torch.clone)
+    exp = staticmethod(torch.exp)
+    log = staticmethod(torch.log)
+    rint = staticmethod(torch.round)
+
+    @staticmethod
+    def power_of_two(exponent: Any) -> Any:
+        """2**exponent for integers in the range of normal numbers, by the bits: `torch.ldexp` may round."""
+        bits, digits, bias = (torch.int64, 52, 1023) if exponent.dtype == torch.float64 else (torch.int32, 23, 127)
+        return ((exponent + bias).to(bits) << digits).view(exponent.dtype)
 
     @staticmethod
     def where(condition: Any, x: Any, y: Any) -> Any:

@@ -1,0 +1,474 @@
+"""`logcumsumexp` and `log_linear_recurrence` by every backend against their definition."""
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import EPS, Subject, assert_same_bits, dtype_name, to_numpy
+
+import tridiag
+
+pytestmark = [
+    pytest.mark.only(verb="logcumsumexp"),
+    # torch's own forward mode compiles its decompositions with what it has deprecated
+    pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning"),
+]
+turned = pytest.mark.parametrize("reverse", [False, True])
+both = pytest.mark.parametrize("weighted", [False, True])
+on_jax = pytest.mark.only(library="jax")
+on_torch = pytest.mark.only(library="torch")
+COMPILED = pytest.mark.only(compiled=True)
+INF, NAN = np.inf, np.nan
+
+
+def oracle(x: Any, log_a: Any = None, init: Any = None, axis: int = -1, reverse: bool = False) -> np.ndarray:
+    """Step by step in long double, where the sum is kept relative to its largest term."""
+    arrays = [np.asarray(v, np.longdouble) for v in (x, 0.0 if log_a is None else log_a)]
+    rank = max(v.ndim for v in arrays)
+    axis %= rank
+    rows = [v.reshape((1,) * axis + v.shape + (1,) * (rank - 1 - axis)) if v.ndim == 1 else v for v in arrays]
+    x, log_a = (np.moveaxis(v, axis, 0)[:: -1 if reverse else 1] for v in np.broadcast_arrays(*rows))
+    y = np.array(x)
+    with np.errstate(all="ignore"):
+        for t in range(len(x)):
+            before = y[t - 1] if t else init
+            if before is not None:
+                y[t] = np.logaddexp(log_a[t] + before, x[t])
+    return np.moveaxis(y[:: -1 if reverse else 1], 0, axis)
+
+
+def run(backend: Subject, x: Any, log_a: Any = None, init: Any = None, **options: Any) -> Any:
+    """From NumPy arrays to NumPy arrays: `logcumsumexp`, or with log_a the recurrence."""
+    options["backend"] = backend.name
+    if log_a is None:
+        return to_numpy(tridiag.logcumsumexp(backend.array(x), **options))
+    return to_numpy(tridiag.log_linear_recurrence(*map(backend.array, (log_a, x, init)), **options))
+
+
+def noise(*shapes: Any, dtype: str = "float64", seed: int = 0) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [np.asarray(rng.normal(size=shape), dtype) for shape in shapes]
+
+
+def assert_close(found: Any, right: Any, steps: int = 8) -> None:
+    """Up to some roundings of the largest number."""
+    found = np.asarray(found)
+    bound = steps * EPS[found.dtype.name] * np.maximum(1, np.max(abs(right), initial=1))
+    np.testing.assert_allclose(found, right.astype(found.dtype), rtol=0, atol=float(bound))
+
+
+# -------------------------------------------------------------------------------------------------------------- values
+
+PLACES = [((30,), -1), ((1,), 0), ((2,), 0), ((4, 20), -1), ((20, 6), 0), ((3, 20, 4), 1), ((3, 1, 2, 17), -1)]
+WIDE = [((21, 70), 1), ((70, 37), 0), ((2, 131, 19), 1)]
+LONG = [((6007,), 0), ((2, 3001), 1), ((3001, 3), 0)]
+
+
+@turned
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("shape", "axis"), PLACES + WIDE)
+def test_values(backend: Subject, shape: Any, axis: int, dtype: str, reverse: bool) -> None:
+    check_values(backend, shape, axis, dtype, reverse)
+
+
+@COMPILED
+@turned
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("shape", "axis"), LONG)
+def test_sequences_in_chunks(backend: Subject, shape: Any, axis: int, dtype: str, reverse: bool) -> None:
+    check_values(backend, shape, axis, dtype, reverse)
+
+
+def check_values(backend: Subject, shape: Any, axis: int, dtype: str, reverse: bool) -> None:
+    batch = tuple(np.delete(shape, axis))
+    x, log_a, init = noise(shape, shape, batch, dtype=dtype)
+    options = {"axis": axis, "reverse": reverse}
+    found = run(backend, x, **options)
+    assert found.dtype == dtype
+    assert_close(found, oracle(x, **options))
+    steps = 8 + 2 * shape[axis] if backend.name == "jax_associative" else 8
+    assert_close(run(backend, x, log_a, **options), oracle(x, log_a, **options), steps)
+    assert_close(run(backend, x, log_a, init, **options), oracle(x, log_a, init, **options), steps)
+
+
+BROADCASTS = {  # the shapes of log_a, of x and of init, the axis
+    "a constant decay": ((), (4, 20), (4,), -1),
+    "a decay for each sequence": ((4, 1), (4, 20), (), -1),
+    "coefficients for all sequences": ((20,), (4, 20), (4,), -1),
+    "coefficients along the first axis": ((20,), (20, 17), (17,), 0),
+    "coefficients along the middle axis": ((20,), (3, 20, 4), (3, 1), 1),
+    "one x": ((4, 20), (20,), (1,), -1),
+    "a constant x": ((4, 20), (), (4,), -1),
+    "both constant along the axis": ((4, 1), (3, 1, 1), (), -1),
+    "more sequences than either has": ((4, 1, 20), (3, 20), (4, 3), -1),
+}
+
+
+@turned
+@pytest.mark.parametrize("case", BROADCASTS)
+def test_broadcasting(backend: Subject, case: str, reverse: bool) -> None:
+    *shapes, axis = BROADCASTS[case]
+    log_a, x, init = noise(*shapes)
+    options = {"axis": axis, "reverse": reverse}
+    right = oracle(x, log_a, np.broadcast_to(init, oracle(x, log_a, axis=axis).take(0, axis).shape), **options)
+    assert_close(run(backend, x, log_a, init, **options), right, 64)
+
+
+LADDERS = {
+    "normal": lambda t: np.random.default_rng(0).normal(size=t.size),
+    "zeros": lambda t: 0 * t,
+    "constant": lambda t: 0 * t + 0.7,
+    "rising slowly": lambda t: 1e-6 * t,
+    "falling slowly": lambda t: -1e-6 * t,
+    "rising": lambda t: 1e-3 * t,
+    "falling": lambda t: -1e-3 * t,
+    "jumping": lambda t: np.choose(t.astype(int) // 100 % 4, [0.0, 800.0, -800.0, 2000.0]),
+    "wide": lambda t: 300 * np.random.default_rng(1).normal(size=t.size),
+    "1e9": lambda t: 0 * t + 1e9,
+    "1e16": lambda t: 0 * t + 1e16,
+    "1e17": lambda t: 1e17 * np.random.default_rng(2).normal(size=t.size),
+    "1e30": lambda t: 1e30 * np.random.default_rng(3).normal(size=t.size),
+    "1e300": lambda t: 1e300 * np.random.default_rng(4).normal(size=t.size),
+}
+
+
+def units(found: np.ndarray, x: np.ndarray) -> float:
+    """The largest error of log cumsum exp(x) in units in the last place of max(1, abs(result))."""
+    mpmath = pytest.importorskip("mpmath")
+    total, worst = mpmath.mpf(0), 0.0
+    with mpmath.workprec(120):
+        for y, v in zip(found, x, strict=True):
+            total += mpmath.exp(mpmath.mpf(float(v)))
+            right = mpmath.log(total)
+            unit = np.spacing(np.maximum(1, abs(x.dtype.type(right))))
+            worst = max(worst, abs(float((mpmath.mpf(float(y)) - right) / mpmath.mpf(float(unit)))))
+    return worst
+
+
+def length(backend: Subject) -> int:
+    return 6007 if backend.compiled else 409
+
+
+@functools.cache
+def ladder(name: str, dtype: str, n: int) -> np.ndarray:
+    """Of some length for backends that are loops in Python."""
+    return LADDERS[name](np.arange(float(n))).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", LADDERS)
+def test_errors_do_not_pile_up(backend: Subject, name: str, dtype: str) -> None:
+    """A running maximum alone is thousands of units off on what rises slowly."""
+    if name == "1e300" and dtype == "float32":
+        pytest.skip("beyond float32")
+    x = ladder(name, dtype, length(backend))
+    assert units(run(backend, x), x) <= backend.entry.units
+    assert units(run(backend, np.repeat(x[:, None], 17, axis=1), axis=0)[:, 16], x) <= backend.entry.units
+
+
+def test_errors_of_log_a_do_not_pile_up(backend: Subject) -> None:
+    """A chain of constant log_a is as exact as its sum."""
+    if backend.name == "jax_associative":
+        pytest.skip("its errors grow with the sum of log_a")
+    n = length(backend)
+    x = np.full(n, -INF)
+    x[0] = 0.3
+    for log_a in (1e-6, -1e-3, 0.1, -5.3):
+        right = np.longdouble(0.3) + np.arange(n) * np.longdouble(log_a)
+        found = run(backend, x, np.full(n, log_a))
+        assert (abs(found - right) <= 2 * np.spacing(np.maximum(1, abs(right).astype(float)))).all()
+
+
+# ------------------------------------------------------------------------------------------------------------ infinite
+
+EXTREMES = [
+    [-INF, -INF, 1], [INF, INF, 1], [INF, -INF, 1], [1, NAN, 2], [-INF] * 3, [NAN, INF, 1], [INF, NAN, 1],
+    [-INF, 1e300, 2], [0, 800, 1], [0, -1e300, 1], [-1e300, 1e300, 1e300], [-1e300, -INF, -1e300],
+    [1.7e308, 1.7e308, 1], [-1.7e308, -INF, 0], [5e-324, 0, -5e-324], [INF] * 3, [NAN] * 3, [-INF, NAN, -INF],
+]  # fmt: skip
+
+
+@turned
+@both
+@pytest.mark.parametrize("x", EXTREMES, ids=str)
+def test_infinities_and_nan(backend: Subject, x: list[float], weighted: bool, reverse: bool) -> None:
+    """As the definition, in whatever lane and row; what is not in the past of a value does not touch it."""
+    values = np.array(x[::-1] if reverse else x, float)
+    log_a = np.zeros(3) if weighted else None
+    right = oracle(values, reverse=reverse).astype(float)
+    found = run(backend, values, log_a, reverse=reverse)
+    np.testing.assert_allclose(found, right, rtol=1e-15, atol=3e-16)
+    many = np.zeros((20, 90))
+    many[11, 40:43] = values
+    log_a = np.zeros((20, 90)) if weighted else None
+    np.testing.assert_allclose(
+        run(backend, many, log_a, reverse=reverse), oracle(many, reverse=reverse), rtol=1e-14, atol=3e-16
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_infinite_coefficients(backend: Subject, seed: int) -> None:
+    """-inf ends what is before it, and +inf is as in the definition; also next to values without bounds."""
+    rng = np.random.default_rng(seed)
+    pool = np.array([0, 1, -1, 30.5, -700, 1000, -INF, -INF, NAN, INF, 1e300, -1e300, 2.0**58, -2e17])
+    log_a, x = (rng.choice(pool, (500, 6), p=np.r_[[0.109] * 8, [0.128 / 6] * 6]) for _ in range(2))
+    init = rng.choice(pool, 500)
+    right = oracle(x, log_a, init).astype(float)
+    sizes = np.column_stack([init, log_a])
+    cancelled = np.cumsum(np.where(abs(sizes) < INF, abs(sizes), 0), axis=1)[:, 1:]
+    found = run(backend, x, log_a, init)
+    sure = (cancelled < 1e15) | ~(abs(right) < INF)
+    if backend.name == "jax_associative":
+        sure &= ~np.maximum.accumulate(log_a == INF, axis=1)  # NaN, where +inf meets the -inf of another stretch
+    np.testing.assert_allclose(found[sure], right[sure], rtol=1e-13, atol=1e-13)
+
+
+# --------------------------------------------------------------------------------------------------------------- sizes
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((0,), 0), ((3, 0), -1), ((0, 4), -1), ((0, 4, 3), 1)])
+def test_nothing_to_do(backend: Subject, shape: Any, axis: int) -> None:
+    batch = tuple(np.delete(shape, axis))
+    assert run(backend, np.ones(shape), axis=axis).shape == shape
+    x, init = backend.array(np.ones(shape)), backend.array(np.full(batch, 3.0))
+    call = functools.partial(tridiag.log_linear_recurrence, x, x, axis=axis, backend=backend.name, return_final=True)
+    y, last = call(init)
+    assert tuple(y.shape) == shape and dtype_name(y) == "float64"
+    np.testing.assert_array_equal(to_numpy(last), np.full(batch, 3.0))
+    if shape[axis] == 0:
+        np.testing.assert_array_equal(to_numpy(call()[1]), np.full(batch, -INF))
+
+
+@turned
+@pytest.mark.parametrize("n", [0, 1, 7])
+def test_the_final_value_continues_the_sequence(backend: Subject, reverse: bool, n: int) -> None:
+    log_a, x, init = noise((3, 12), (3, 12), (3,))
+    parts = [slice(12 - n, None), slice(0, 12 - n)] if reverse else [slice(0, n), slice(n, None)]
+    y, state = [], backend.array(init)
+    for part in parts:
+        rows = [backend.array(np.ascontiguousarray(v[:, part])) for v in (log_a, x)]
+        values, state = tridiag.log_linear_recurrence(
+            *rows, state, backend=backend.name, reverse=reverse, return_final=True
+        )
+        y.append(to_numpy(values))
+    whole = np.concatenate(y[::-1] if reverse else y, axis=1)
+    np.testing.assert_allclose(whole, run(backend, x, log_a, init, reverse=reverse), rtol=1e-12, atol=1e-14)
+
+
+@turned
+def test_the_first_coefficient_is_not_read_without_init(backend: Subject, reverse: bool) -> None:
+    for shape in ((4, 20), (length(backend),), (20, 40)):
+        log_a, x = noise(shape, shape)
+        right = oracle(x, log_a, reverse=reverse)
+        log_a[..., -1 if reverse else 0] = NAN
+        assert_close(run(backend, x, log_a, reverse=reverse), right, 64)
+
+
+# ------------------------------------------------------------------------------------------------------ dtypes, memory
+
+HALVES = {"numpy": ("float16",), "torch": ("float16", "bfloat16"), "jax": ("float16", "bfloat16")}
+
+
+def test_halves_compute_in_single_precision(backend: Subject) -> None:
+    x = noise((3, 50))[0]
+    for dtype in HALVES[backend.library]:
+        given = backend.array(x, dtype)
+        y = tridiag.logcumsumexp(given, backend=backend.name)
+        assert dtype_name(y) == dtype
+        right = oracle(to_numpy(given)).astype(np.float32)
+        np.testing.assert_allclose(to_numpy(y).astype(np.float32), right, rtol=EPS[dtype] / 2, atol=EPS[dtype] / 2)
+
+
+def test_integers_promote_as_in_their_library(backend: Subject) -> None:
+    y = run(backend, np.array([[0, 0, 0], [3, 2, 1]]))
+    assert y.dtype == ("float32" if backend.library == "torch" else "float64")
+    assert_close(y, oracle(np.array([[0, 0, 0], [3, 2, 1]])))
+
+
+LAYERS = {
+    "Fortran": np.asfortranarray,
+    "strided": lambda x: np.repeat(x, 2, axis=-1)[..., ::2],
+    "reversed": lambda x: np.ascontiguousarray(x[::-1, ::-1])[::-1, ::-1],
+    "read-only": lambda x: np.broadcast_to(x, x.shape),
+    "other byte order": lambda x: x.astype(x.dtype.newbyteorder()),
+    "not aligned": lambda x: np.frombuffer(b"." + x.tobytes(), np.uint8)[1:].view(x.dtype).reshape(x.shape),
+}
+
+
+@pytest.mark.only(library="numpy")
+@turned
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("layer", LAYERS)
+def test_memory_layouts(backend: Subject, layer: str, axis: int, reverse: bool) -> None:
+    log_a, x = noise((20, 24), (20, 24))
+    given, options = [LAYERS[layer](v) for v in (log_a, x)], {"axis": axis, "reverse": reverse}
+    assert_close(run(backend, given[1], **options), oracle(x, **options))
+    assert_close(run(backend, given[1], given[0], **options), oracle(x, log_a, **options), 64)
+    np.testing.assert_array_equal(given, (log_a, x))
+
+
+@pytest.mark.only(library=("numpy", "torch"))
+@pytest.mark.parametrize("dtype", ["float64", "float16"])
+def test_out_takes_the_result(backend: Subject, dtype: str) -> None:
+    x = backend.array(noise((4, 20))[0], dtype)
+    wanted = to_numpy(tridiag.logcumsumexp(x, backend=backend.name))
+    for out in (backend.array(np.zeros((4, 20)), dtype), backend.array(np.zeros((20, 4)), dtype).T):
+        assert tridiag.logcumsumexp(x, backend=backend.name, out=out) is out
+        assert_same_bits(to_numpy(out), wanted)
+
+
+# ----------------------------------------------------------------------------------------------------------- gradients
+
+
+def functions(backend: Subject) -> list[tuple[Any, list[np.ndarray]]]:
+    """The verbs as functions of arrays, and those."""
+    log_a, x, init = noise((2, 5), (2, 5), (2,))
+    by = functools.partial(tridiag.log_linear_recurrence, backend=backend.name)
+    return [
+        (functools.partial(tridiag.logcumsumexp, backend=backend.name), [x]),
+        (functools.partial(tridiag.logcumsumexp, backend=backend.name, axis=0, reverse=True), [x]),
+        (by, [log_a, x]),
+        (functools.partial(by, reverse=True), [log_a, x, init]),
+        (by, [log_a[0], x, init]),
+        (by, [log_a[:, :1], x[:1], init]),
+    ]
+
+
+@on_jax
+@pytest.mark.parametrize("which", range(6))
+def test_finite_differences_under_jax(backend: Subject, which: int) -> None:
+    import jax
+    from jax.test_util import check_grads
+
+    function, arrays = functions(backend)[which]
+    arrays = [jax.numpy.asarray(v) for v in arrays]
+    check_grads(jax.jit(function), arrays, order=2, modes=("fwd", "rev"), atol=1e-4, rtol=1e-4)
+
+
+@on_torch
+@pytest.mark.parametrize("which", range(6))
+def test_finite_differences_under_torch(backend: Subject, which: int) -> None:
+    import torch
+
+    function, arrays = functions(backend)[which]
+    given = [torch.tensor(v, requires_grad=True) for v in arrays]
+    torch.autograd.gradcheck(function, given, check_forward_ad=True)
+    torch.autograd.gradgradcheck(function, given, check_fwd_over_rev=True)
+
+
+@on_jax
+def test_gradients_under_vmap_and_jit(backend: Subject) -> None:
+    import jax
+
+    function = functools.partial(tridiag.log_linear_recurrence, backend=backend.name)
+    gradient = jax.grad(lambda *v: (function(*v) ** 2).sum(), argnums=(0, 1, 2))
+    arrays = list(map(jax.numpy.asarray, noise((3, 2, 5), (3, 2, 5), (3, 2))))
+    for dims in ((0, 0, 0), (None, 0, None)):
+        given = [v if dim == 0 else v[0] for v, dim in zip(arrays, dims, strict=True)]
+        found = jax.jit(jax.vmap(gradient, in_axes=dims))(*given)
+        for k in range(3):
+            right = gradient(*(v[k] if dim == 0 else v for v, dim in zip(given, dims, strict=True)))
+            for x, y in zip(found, right, strict=True):
+                np.testing.assert_allclose(x[k], y, rtol=1e-12)
+
+
+@on_torch
+def test_gradients_under_vmap_of_torch(backend: Subject) -> None:
+    import torch
+
+    function = functools.partial(tridiag.log_linear_recurrence, backend=backend.name)
+    gradient = torch.func.grad(lambda *v: (function(*v) ** 2).sum(), argnums=(0, 1, 2))
+    arrays = list(map(torch.tensor, noise((3, 2, 5), (3, 2, 5), (3, 2))))
+    found = torch.func.vmap(gradient)(*arrays)
+    for k in range(3):
+        for x, y in zip(found, gradient(*(v[k] for v in arrays)), strict=True):
+            torch.testing.assert_close(x[k], y)
+
+
+def gradient_of(backend: Subject, x: np.ndarray, g: np.ndarray, reverse: bool) -> np.ndarray:
+    """The cotangent of x."""
+    call = functools.partial(tridiag.logcumsumexp, backend=backend.name, reverse=reverse)
+    if backend.library == "jax":
+        import jax
+
+        return np.asarray(jax.vjp(call, backend.array(x))[1](backend.array(g))[0])
+    given = backend.array(x).requires_grad_()
+    call(given).backward(backend.array(g))
+    return given.grad.numpy()
+
+
+@pytest.mark.only(library=("jax", "torch"))
+@turned
+@pytest.mark.parametrize("x", EXTREMES, ids=str)
+def test_gradients_at_infinities_and_nan(backend: Subject, x: list[float], reverse: bool) -> None:
+    """exp(x[s] - y[t]) for each s <= t with a finite y[t]; nothing comes from an infinite one, NaN only from NaN."""
+    values, identity = np.array(x, float), np.eye(3)
+    y = oracle(values).astype(float)
+    with np.errstate(all="ignore"):
+        right = np.where(np.isfinite(y)[:, None], np.tril(np.exp(values - y[:, None])), 0.0)
+    for t in range(3):
+        given = (values[::-1], identity[t, ::-1]) if reverse else (values, identity[t])
+        found = gradient_of(backend, *map(np.ascontiguousarray, given), reverse)[:: -1 if reverse else 1]
+        clean = ~np.isnan(y)
+        np.testing.assert_allclose(found[clean], right[t][clean], rtol=1e-12, atol=1e-300)
+
+
+@pytest.mark.only(library=("jax", "torch"))
+@pytest.mark.parametrize("slope", [1e-3, -1e-3, 5.0, -5.0])
+def test_gradients_of_long_sequences(backend: Subject, slope: float) -> None:
+    """exp(x - y[n-1]), whatever the range of x."""
+    x = slope * np.arange(400.0)
+    g = np.zeros(400)
+    g[-1] = 1
+    right = np.exp(x - oracle(x)[-1]).astype(float)
+    np.testing.assert_allclose(gradient_of(backend, x, g, False), right, rtol=1e-9, atol=1e-300)
+
+
+# -------------------------------------------------------------------------------------------------------------- errors
+
+ONES = np.ones((4, 6))
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "given", "options"),
+    [
+        (ValueError, "axis 2 is out of range", ONES, {"axis": 2}),
+        (ValueError, "all arguments are scalars", 1.0, {}),
+        (TypeError, "x has dtype bool", ONES > 0, {}),
+        (TypeError, "x is a masked array", np.ma.masked_array(ONES), {}),
+        (TypeError, "logcumsumexp takes logarithms of positive numbers, .* not complex128", ONES + 1j, {}),
+        (TypeError, "reverse is 'yes'", ONES, {"reverse": "yes"}),
+        (TypeError, "axis is 1.0", ONES, {"axis": 1.0}),
+        (ValueError, r"out has shape \(6,\)", ONES, {"out": np.ones(6)}),
+        (ValueError, "out shares memory with x", ONES, {"out": ONES}),
+        (tridiag.BackendError, "there is no backend 'nonsense'", ONES, {"backend": "nonsense"}),
+        (tridiag.BackendError, "cannot run logcumsumexp along axis 1 .*numpy_thomas does not have the verb", ONES,
+         {"backend": "numpy_thomas"}),
+    ],
+)  # fmt: skip
+def test_bad_input(kind: type[Exception], text: str, given: Any, options: Any) -> None:
+    with pytest.raises(kind, match=text):
+        tridiag.logcumsumexp(given, **options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "given", "options"),
+    [
+        (ValueError, r"do not broadcast: log_a \(4, 6\), x \(3, 6\)", (ONES, ONES[:3]), {}),
+        (ValueError, r"init has shape \(6,\); wanted .* broadcasts to \(4,\)", (ONES, ONES, np.ones(6)), {}),
+        (TypeError, "log_linear_recurrence takes logarithms .* not complex128", (ONES + 1j, ONES), {}),
+        (TypeError, "log_a has dtype object", (None, ONES), {}),
+        (TypeError, "return_final is 1", (ONES, ONES), {"return_final": 1}),
+        (ValueError, "out shares memory with log_a", (ONES, 2.0), {"out": ONES}),
+    ],
+)
+def test_bad_input_of_the_recurrence(kind: type[Exception], text: str, given: Any, options: Any) -> None:
+    with pytest.raises(kind, match=text):
+        tridiag.log_linear_recurrence(*given, **options)
+
+
+def test_an_array_of_jax_takes_no_out() -> None:
+    jnp = pytest.importorskip("jax.numpy")
+    with pytest.raises(TypeError, match="out= cannot be written"):
+        tridiag.logcumsumexp(jnp.ones(5), out=np.ones(5))
