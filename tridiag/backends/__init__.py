@@ -156,7 +156,7 @@ ANYWHERE = ("cpu", "cuda", "rocm", "tpu")
 _LINES = (
     Backend("numba_thomas", "Thomas and pivoted elimination in tiles of systems, threaded", ("numpy", "torch", "jax"), ("numba",), verbs=SYSTEMS, lacks=(("factor", "jax"), ("slogdet", "jax"), ("slogdet", "torch"))),
     Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch", "jax"), ("numba",), periodic=False, long=LongSystems(40_000, 4, 2_500)),
-    Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch"), ("numba",), **SCAN, order=8),
+    Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch"), ("numba",), **LOG_SCAN, order=8, units=2),
     Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=SYSTEMS),
     Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, "linear_recurrence", *LOGARITHMS, *KALMAN), units=2),
     Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=SYSTEMS),

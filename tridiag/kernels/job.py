@@ -22,6 +22,12 @@ BLOCKS, SPANS, SPAN_GROUPS, HEIGHT, OVERLAP, RECORDS, HOPELESS, DOUBTS, AGAIN = 
 AXES = 51  # for each batch axis, matrices first: its length, and the six strides
 AXIS_WORDS = 7
 
+# Of `tridiag.kernels.logscan`: the operands, from POINTERS and from STRIDES on; how many bytes behind its pointer the
+# first row of an operand lies (four words); the rows behind the last chunk; the states before chunks.
+LOG_A, INIT, TERMS, RESULT = range(4)
+START, TAIL, SLOTS = 27, 24, 25
+REVERSED, WEIGHTED, GIVEN = 1, 2, 4  # flags: the last row comes first; there is log_a; there is init
+
 TRANSPOSE, PERIODIC, MASKED, FACTORED, FACTORING, DETERMINANT = 1, 2, 4, 8, 16, 32
 ADJOINT = 256  # for the kernel of `tridiag.kernels.adjoint`
 LINED, LARGE = 64, 128  # all rows of x begin at the same place of a cache line; x is larger than the caches

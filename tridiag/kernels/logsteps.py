@@ -1,0 +1,196 @@
+"""The inner loops of `tridiag.kernels.logscan`: `tridiag.logsum` over rows of lanes, a sequence in each lane.
+
+Several rows are one vector in what does not wait for the row before, so that the processor works on all at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tridiag import logsum
+from tridiag.kernels import job as J
+from tridiag.kernels.explog import Lanes
+from tridiag.kernels.moves import TABLE, ask
+from tridiag.kernels.vector import Code, Library, Value
+from tridiag.logsum import State
+
+ROWS = 4  # a power of two
+STATE, PRODUCT, SLOT = 0, 6, 8  # rows of lanes in a slot: a state, the sum of log_a in two numbers
+LOGSUMS = Library("logsums")
+
+
+def load_state(code: Code, address: Value) -> State:
+    return State(*(code.load(address + k * code.row) for k in range(PRODUCT)))
+
+
+def store_state(code: Code, address: Value, state: State) -> None:
+    for k, x in enumerate(state):
+        code.store(address + k * code.row, x)
+
+
+def begin(code: Code, slot: Value) -> None:
+    store_state(code, slot, logsum.nothing(Lanes(code), code.real_zero()))
+    for k in (PRODUCT, PRODUCT + 1):
+        code.store(slot + k * code.row, code.real_zero())
+
+
+def begin_given(code: Code, slot: Value, init: Value) -> None:
+    store_state(code, slot, logsum.given(Lanes(code), code.load(init)))
+
+
+def joined(code: Code, rows: Sequence[Value]) -> Value:
+    """A power of two of rows, end to end."""
+    if len(rows) == 1:
+        return rows[0]
+    return joined(code, [code.join(x, y) for x, y in zip(rows[::2], rows[1::2], strict=True)])
+
+
+def row_of(code: Code, x: Value, k: int) -> Value:
+    return code.part(x, k * code.lanes, code.lanes)
+
+
+def sweep(code: Code, state: Any, rows: Value, ahead: Ahead, steps: Callable[[Value, Any, int], Any]) -> Any:
+    """Steps 0 <= t < rows, several at a time."""
+
+    def some(count: int) -> Callable[[Value, Any], Any]:
+        def body(t: Value, state: Any) -> Any:
+            ahead.ask(t, count)
+            return steps(t, state, count)
+
+        return body
+
+    even = rows / ROWS * ROWS
+    for count, first, last in ((ROWS, code.integer(0), even), (1, even, rows)):
+        state = code.fori(first, last, some(count), state, step=count)
+    return state
+
+
+class Ahead:
+    """Asks for memory that will be used some rows after those at hand, of which the first is row ``first``."""
+
+    def __init__(self, code: Code, aims: Value, first: Value, *operands: int) -> None:
+        self.code, self.first = code, first
+        self.operands = [aims + k * (TABLE + 8 * code.lanes) for k in operands]
+
+    def ask(self, t: Value, count: int) -> None:
+        for operand in self.operands:
+            for k in range(count):
+                ask(self.code, operand, self.first + t + k)
+
+
+def run_plain(code: Code, words: Sequence[Value], ahead: Ahead, put: Any = None) -> None:
+    ops, (x, x_step, slot, rows) = Lanes(code), words
+
+    def steps(t: Value, state: Any, count: int) -> Any:
+        state = State(*state)
+        terms = joined(code, [code.load(x + (t + k) * x_step) for k in range(count)])
+        m, exponents = ops.exponential(terms)
+        found = []
+        for k in range(count):
+            state = logsum.add(ops, state, *(row_of(code, v, k) for v in (m, exponents, terms)))
+            found.append((state.scale, state.high + state.low, state.largest))
+        if put is not None:
+            put(t, logsum.value(ops, *(joined(code, part) for part in zip(*found, strict=True))), count)
+        return state
+
+    store_state(code, slot, State(*sweep(code, load_state(code, slot), rows, ahead, steps)))
+
+
+def writer(code: Code, y: Value, y_step: Value) -> Callable[[Value, Value, int], None]:
+    def put(t: Value, values: Value, count: int) -> None:
+        for k in range(count):
+            code.store(y + (t + k) * y_step, row_of(code, values, k))
+
+    return put
+
+
+def scan_plain(code: Code, *words: Value) -> None:
+    """Rows of y from rows of x, ``*_step`` bytes apart; the state in a slot goes on. ``aims``, ``i``: see `Ahead`."""
+    x, x_step, y, y_step, slot, rows, aims, i = words
+    ahead = Ahead(code, aims, i, J.TERMS, J.RESULT)
+    run_plain(code, (x, x_step, slot, rows), ahead, writer(code, y, y_step))
+
+
+def total_plain(code: Code, *words: Value) -> None:
+    """The same with no y."""
+    *rows, aims, i = words
+    run_plain(code, rows, Ahead(code, aims, i, J.TERMS))
+
+
+def run_weighted(code: Code, words: Sequence[Value], ahead: Ahead, put: Any = None) -> None:
+    """With rows of log_a, whose sum goes on too."""
+    ops = Lanes(code)
+    a, a_step, x, x_step, slot, rows = words
+    product = tuple(code.load(slot + k * code.row) for k in (PRODUCT, PRODUCT + 1))
+
+    def steps(t: Value, carried: Any, count: int) -> Any:
+        state, (total, rest) = State(*carried[0]), carried[1]
+        found = []
+        for k in range(count):
+            log_a, term = code.load(a + (t + k) * a_step), code.load(x + (t + k) * x_step)
+            state = logsum.step(ops, state, term, log_a)
+            found.append((state.scale, state.high + state.low, state.largest, state.shift + state.shift_low))
+            if put is None:
+                total, error = logsum.two_sum(total, log_a)
+                rest = rest + error
+        if put is not None:
+            put(t, logsum.value(ops, *(joined(code, part) for part in zip(*found, strict=True))), count)
+        return state, (total, rest)
+
+    state, product = sweep(code, (load_state(code, slot), product), rows, ahead, steps)
+    store_state(code, slot, State(*state))
+    for k, x in enumerate(product):
+        code.store(slot + (PRODUCT + k) * code.row, x)
+
+
+def scan_weighted(code: Code, *words: Value) -> None:
+    a, a_step, x, x_step, y, y_step, slot, rows, aims, i = words
+    ahead = Ahead(code, aims, i, J.LOG_A, J.TERMS, J.RESULT)
+    run_weighted(code, (a, a_step, x, x_step, slot, rows), ahead, writer(code, y, y_step))
+
+
+def total_weighted(code: Code, *words: Value) -> None:
+    *rows, aims, i = words
+    run_weighted(code, rows, Ahead(code, aims, i, J.LOG_A, J.TERMS))
+
+
+def spread_slot(code: Code, at: Value) -> tuple[State, Value]:
+    """One lane of a slot in all lanes: its state, and the sum of log_a."""
+    *fields, total, rest = (code.spread(at + k * code.row) for k in range(SLOT))
+    return State(*fields), code.where(rest == rest, total + rest, total)
+
+
+def merge(code: Code, *words: Value) -> None:
+    """From the totals of the chunks of a sequence to the states before them, and to the state behind the last.
+
+    ``first``: the place of its first chunk among the lanes of all slots; ``given``: whether there is a state before it,
+    in ``end``, where that behind the last goes.
+    """
+    slots, first, chunks, weighted, given, end = words
+    ops = Lanes(code)
+
+    def chunk(k: Value, carried: Any) -> Any:
+        state, place = State(*carried), first + k
+        group = place / code.lanes
+        at = slots + group * (SLOT * code.row) + (place - group * code.lanes) * code.size_of_real
+        own, log_a = spread_slot(code, at)
+        for field, x in enumerate(state):
+            code.store_as(at + field * code.row, code.extract(x, 0))
+        plain = logsum.merge(ops, state, own)
+        heavy = logsum.step(ops, state, logsum.result(ops, own, True), log_a)
+        alone = code.everywhere((k == 0) & (given == 0))
+        merged = [code.where(code.everywhere(weighted != 0), u, v) for u, v in zip(heavy, plain, strict=True)]
+        return State(*(code.where(alone, u, v) for u, v in zip(own, merged, strict=True)))
+
+    start, _ = spread_slot(code, end)
+    state = code.fori(0, chunks, chunk, start)
+    for field, x in enumerate(state):
+        code.store_as(end + field * code.row, code.extract(x, 0))
+
+
+BEGIN, BEGIN_GIVEN = LOGSUMS.add("begin", begin), LOGSUMS.add("begin_given", begin_given)
+SCAN_PLAIN, TOTAL_PLAIN = LOGSUMS.add("scan_plain", scan_plain), LOGSUMS.add("total_plain", total_plain)
+SCAN_WEIGHTED = LOGSUMS.add("scan_weighted", scan_weighted)
+TOTAL_WEIGHTED = LOGSUMS.add("total_weighted", total_weighted)
+MERGE = LOGSUMS.add("merge", merge)
