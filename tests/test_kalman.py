@@ -166,17 +166,17 @@ def test_batches_of_series_and_models(backend: Subject) -> None:
                 np.testing.assert_allclose(found[index], right, rtol=1e-9, err_msg=str(index))
 
 
-@pytest.mark.only(verb="kalman.smoother")
 @pytest.mark.parametrize("missing", [0.0, 0.3])
 def test_batches_of_moments(backend: Subject, missing: float) -> None:
     y, parameters = series(3, 4, 2, missing=missing), model(2, 2)
-    filtered, smoothed = (run(backend, verb, y, parameters) for verb in ("filter", "smoother"))
-    assert filtered.cov.shape == smoothed.cov.shape == (3, 4, 2, 2)
-    for i in range(3):
-        for found, ahead in ((filtered, lambda t: t + 1), (smoothed, lambda t: 4)):
-            means, covs, _ = moments(y[i], parameters, ahead)
-            np.testing.assert_allclose(found.mean[i], means, rtol=1e-9, atol=1e-9)
-            np.testing.assert_allclose(found.cov[i], covs, rtol=1e-9, atol=1e-9)
+    for verb, ahead in (("filter", lambda t: t + 1), ("smoother", lambda t: 4)):
+        if backend.can(verb=f"kalman.{verb}"):
+            found = run(backend, verb, y, parameters)
+            assert found.cov.shape == (3, 4, 2, 2)
+            for i in range(3):
+                means, covs, _ = moments(y[i], parameters, ahead)
+                np.testing.assert_allclose(found.mean[i], means, rtol=1e-9, atol=1e-9)
+                np.testing.assert_allclose(found.cov[i], covs, rtol=1e-9, atol=1e-9)
 
 
 def test_a_model_of_many_series_may_serve_one(backend: Subject) -> None:
@@ -367,6 +367,44 @@ def test_explain_knows_the_verbs() -> None:
         assert told.backend == "numpy_scan"
     with pytest.raises(tridiag.BackendError, match="numpy"):
         tridiag.explain("kalman.filter", y, **parameters, method="parallel")
+
+
+# ------------------------------------------------------------------------------------------------------- numba_scan
+
+compiled = pytest.mark.only(verb=LIKELIHOOD, library="numpy")
+
+
+@compiled
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_more_series_than_lanes_and_threads(backend: Subject, dtype: str) -> None:
+    """All three kernels, a last group that is not full, arrays that are not contiguous."""
+    limit = {"float64": 1e-11, "float32": 1e-3}[dtype]
+    for batch in ((), (3, 40)):
+        for missing in (0.0, 0.2):
+            y = series(3, 90, 60, 2, missing=missing)[:, ::-2][:, :40].astype(dtype)
+            parameters = {name: x.astype(dtype) for name, x in model(4, 2, *batch).items()}
+            found = kalman.log_likelihood(y, backend=backend.name, **parameters)
+            assert found.dtype == dtype
+            np.testing.assert_allclose(found, kalman.log_likelihood(y, backend="numpy", **parameters), rtol=limit)
+
+
+@compiled
+def test_variances_far_from_1(backend: Subject) -> None:
+    """Their product leaves the range of the dtype after a few steps."""
+    for scale in (1e-100, 1e100):
+        y, parameters = series(2, 50, 1), model(3, 1)
+        right = run(backend, "log_likelihood", y, parameters)
+        squared = {"Q", "R", "P0"}
+        parameters = {n: x * (scale**2 if n in squared else scale if n == "m0" else 1) for n, x in parameters.items()}
+        found = run(backend, "log_likelihood", scale * y, parameters)
+        np.testing.assert_allclose(found, right - 50 * np.log(scale), rtol=1e-10)
+
+
+def test_larger_models_are_not_compiled() -> None:
+    told = tridiag.explain("kalman.log_likelihood", series(6, 1), **model(9, 1))
+    assert told.backend == "numpy_scan"
+    assert told.others["numba_scan"] == "filters up to 8 states or observed values, not 9"
+    assert tridiag.explain("kalman.log_likelihood", series(6, 1), **model(8, 1)).backend == "numba_scan"
 
 
 # ---------------------------------------------------------------------------------------------------------------- JAX

@@ -9,6 +9,9 @@ L^-1 v then count one after another. No matrix is inverted, so R = 0 and a singu
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tridiag.models import Model
@@ -36,7 +39,11 @@ def transpose(x: Any) -> Any:
 
 def apply(x: Any, vector: Any) -> Any:
     """A matrix times a vector."""
-    return sum(x[:, j] * vector[j] for j in range(x.shape[1]))
+    return added(x[:, j] * vector[j] for j in range(x.shape[1]))
+
+
+def added(terms: Iterable[Any]) -> Any:
+    return functools.reduce(operator.add, terms)
 
 
 def outer(x: Any, y: Any) -> Any:
@@ -53,11 +60,16 @@ def observe(ops: Any, H: Any, R: Any, y: Any, kept: Any, state: Estimate) -> tup
     if kept is not None:
         H, y = ops.where(kept[:, None], H, ops.zero(H)), ops.where(kept, y, ops.zero(y))
         R = ops.where(kept[:, None] & kept[None], R, ops.identity(R))
-    rows = ops.product(H, state.cov)
+    variances, factors, rows = separate(ops, H, R, state.cov)
+    errors, loads = reduced(factors, y - apply(H, state.mean)), reduced(factors, H)
+    return Observed([ops.one(d) / d for d in variances], errors, rows, loads), variances
+
+
+def separate(ops: Any, H: Any, R: Any, cov: Any) -> tuple[list[Any], list[Any], list[Any]]:
+    """D and L of S = L D L^T, and the rows of L^-1 H P."""
+    rows = ops.product(H, cov)
     variances, factors = eliminate(ops, ops.symmetric(ops.product(rows, transpose(H)) + R))
-    weights = [ops.one(d) / d for d in variances]
-    errors, rows, loads = (reduced(factors, x) for x in (y - apply(H, state.mean), rows, H))
-    return Observed(weights, errors, rows, loads), variances
+    return variances, factors, reduced(factors, rows)
 
 
 def eliminate(ops: Any, S: Any) -> tuple[list[Any], list[Any]]:
@@ -118,7 +130,7 @@ def collect(ops: Any, seen: Observed, ahead: Estimate) -> Estimate:
 
 
 def total(x: Any) -> Any:
-    return sum(x[i] for i in range(x.shape[0]))
+    return added(x[i] for i in range(x.shape[0]))
 
 
 def carry_back(ops: Any, F: Any, ahead: Estimate) -> Estimate:

@@ -235,8 +235,9 @@ def prepare(verb: str, y: Any, parameters: tuple[Any, ...], method: str) -> Call
     y, *rest = (
         module.cast(x, working_dtype(dtype)).reshape(lifted[name]) for name, x in zip(names, taken, strict=True)
     )
+    shape, largest = (*batch, n, observed), max(states, observed)
     problem = Problem(
-        verb, library, device, working_dtype(dtype), (*batch, n, observed), len(batch), None, method=method
+        verb, library, device, working_dtype(dtype), shape, len(batch), None, method=method, states=largest
     )
     form = StateSpace(n, observed, states, batch, cov_batch, None, False)
     return Call(library, problem, form, dtype, y, Model(*rest))

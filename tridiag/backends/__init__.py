@@ -43,6 +43,7 @@ class Problem(NamedTuple):
     periodic: bool = False
     order: int = 1  # how many values before it one of a recurrence depends on
     method: str = "auto"  # of a Kalman filter
+    states: int = 0  # of its model, or the values observed in a step if they are more
 
     def told(self) -> str:
         if self.verb not in SYSTEMS:
@@ -102,6 +103,7 @@ class Backend:
     periodic: bool = True
     verbs: tuple[str, ...] = ("solve",)
     order: int | None = None  # the highest order of the recurrences that it runs; None: any
+    states: int | None = None  # the most that a model may have that it filters; None: any
     parallel: bool = False  # in time: of logarithmic depth
     units: float | None = None  # the largest error of logcumsumexp, in units in the last place of max(1, abs(result))
     lacks: tuple[tuple[str, str], ...] = ()  # the verbs it does not have for the arrays of a library
@@ -137,6 +139,8 @@ class Backend:
             return "has no elimination for the corners of a periodic matrix"
         if self.order is not None and problem.order > self.order:
             return f"runs recurrences up to order {self.order}, not of order {problem.order}"
+        if self.states is not None and problem.states > self.states:
+            return f"filters up to {self.states} states or observed values, not {problem.states}"
         if problem.method == "parallel" and not self.parallel:
             return "works one step after another, not in parallel"
         if problem.method == "sequential" and self.parallel:
@@ -156,7 +160,7 @@ ANYWHERE = ("cpu", "cuda", "rocm", "tpu")
 _LINES = (
     Backend("numba_thomas", "Thomas and pivoted elimination in tiles of systems, threaded", ("numpy", "torch", "jax"), ("numba",), verbs=SYSTEMS, lacks=(("factor", "jax"), ("slogdet", "jax"), ("slogdet", "torch"))),
     Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch", "jax"), ("numba",), periodic=False, long=LongSystems(40_000, 4, 2_500)),
-    Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch"), ("numba",), **LOG_SCAN, order=8, units=2),
+    Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch"), ("numba",), **LOG_SCAN | {"verbs": ("linear_recurrence", *LOGARITHMS, KALMAN[-1])}, order=8, units=2, states=8, lacks=((KALMAN[-1], "torch"),)),
     Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=SYSTEMS),
     Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, "linear_recurrence", *LOGARITHMS, *KALMAN), units=2),
     Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=SYSTEMS),

@@ -229,12 +229,25 @@ class Code:
 
     def shift(self, x: Value, by: int) -> Value:
         """An integer shifted to the left, or to the right where ``by`` is negative."""
-        amount = ir.Constant(I64, abs(by))
+        amount = self.constant(x.llvm.type, abs(by))
         return Value(self, (self.builder.shl if by > 0 else self.builder.lshr)(x.llvm, amount))
 
     def everywhere(self, condition: Value) -> Value:
         """A condition as a mask."""
         return self.repeat(condition, self.lanes)
+
+    def split(self, x: Value) -> tuple[Value, Value]:
+        """Positive normal numbers as the integer e and m with 1 <= m < 2, x = m 2**e."""
+        digits, bias = (52, 1023) if self.size_of_real == 8 else (23, 127)
+        kind = ir.VectorType(ir.IntType(8 * self.size_of_real), self.lanes)
+        bits, one = Value(self, self.builder.bitcast(x.llvm, kind)), self.builder.bitcast(self.splat(1.0).llvm, kind)
+        mantissa = (bits & (2**digits - 1)) | Value(self, one)
+        return self.shift(bits, -digits) - bias, Value(self, self.builder.bitcast(mantissa.llvm, self.vector))
+
+    def to_real(self, x: Value) -> Value:
+        """A vector of integers, or a mask as 0 and 1, as numbers."""
+        convert = self.builder.uitofp if x.llvm.type.element == I1 else self.builder.sitofp
+        return Value(self, convert(x.llvm, self.vector))
 
     def bits(self, mask: Value) -> Value:
         """A mask as an integer, lane 0 in the lowest bit."""

@@ -95,7 +95,7 @@ class Operations:
         """Small ones term by term: XLA makes one loop of that, over the batch."""
         if x.shape[1] > MOST_TERMS:
             return jnp.einsum("ij...,jk...->ik...", x, y, precision="highest")
-        return sum(x[:, j, None] * y[None, j] for j in range(x.shape[1]))
+        return functools.reduce(operator.add, (x[:, j, None] * y[None, j] for j in range(x.shape[1])))
 
     @staticmethod
     def identity(like: Any) -> Any:

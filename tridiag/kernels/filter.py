@@ -1,0 +1,138 @@
+"""Kalman filters of many series: one series in each lane, and threads over groups of lanes.
+
+Where series share their model and nothing is missing, what depends on covariances alone is computed once, before.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+
+from tridiag.kernels import filter_job as K
+from tridiag.kernels import job as J
+from tridiag.kernels.crew import runner
+from tridiag.kernels.filter_loops import COUNT, EXPONENT, MANTISSA, QUADRATIC, Loops, Room
+from tridiag.kernels.memory import c_function, load, malloc, pointer, set_word, word
+from tridiag.kernels.moves import bytes_of_real, lanes_of
+from tridiag.kernels.recurrence import dismiss, hire
+from tridiag.kernels.vector import LINE, OPTIONS, Library, definition
+from tridiag.kernels.worker import claim, field
+
+LOG_TWO, LOG_TWO_PI = math.log(2.0), math.log(2.0 * math.pi)
+
+
+def build(dtype: str, states: int, observed: int, kind: str):
+    """The C function void run(job, helpers) for a dtype and models of one size."""
+    zero, room = np.zeros((), dtype)[()], Room(states, observed)
+    loops, library, name = Loops(room), Library(f"filter{states}_{observed}_{kind}"), f"tridiag_filter_{kind}"
+    parts = parts_of(room)
+    if kind == K.SHARED:
+        before, after = library.add("covariances", loops.covariances), library.add("means", loops.means)
+        prepare, work = common(room, parts, before), with_common(room, parts, after)
+        return runner(zero, definition(library), c_function(work, name), c_function(prepare, f"{name}_first"))
+    steps = library.add("filter", functools.partial(loops.filter, kind == K.MISSING))
+    return runner(zero, definition(library), c_function(alone(room, parts, steps, kind), name))
+
+
+def parts_of(room: Room) -> Any:
+    """What points a worker at series, and what reads a row of its results."""
+    result_at, aim_size = room.result, room.aim(1) - room.aim(0)
+
+    @njit(**OPTIONS)
+    def aim(zero, job, worker, first):
+        """One series from ``first`` on in each lane, the last one in those that are left over."""
+        series, table = field(job, K.SERIES), field(job, K.ADDRESSES)
+        for operand in range(K.OPERANDS):
+            for lane in range(lanes_of(zero, ())):
+                address = word(table + 8 * (operand * series + min(first + lane, series - 1)))
+                set_word(worker + operand * aim_size + 8 * lane, address)
+
+    @njit(**OPTIONS)
+    def result(zero, worker, row, lane):
+        return types.float64(load(worker + result_at + row * LINE + lane * bytes_of_real(zero, ()), zero))
+
+    return aim, result
+
+
+@njit(**OPTIONS)
+def put(job, index, value):
+    if index < field(job, K.SERIES):
+        pointer(field(job, K.RESULT), types.float64(0))[index] = value
+
+
+def alone(room: Room, parts: Any, steps: Any, kind: str) -> Any:
+    """Series by series."""
+    aim, result = parts
+    size, observed, counts = room.size, room.observed, kind == K.MISSING
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        worker, lanes = hire(size), lanes_of(zero, ())
+        if worker == 0:
+            return
+        while True:
+            item = claim(job)
+            if item < 0:
+                break
+            aim(zero, job, worker, item * lanes)
+            steps(zero, (job, worker))
+            for lane in range(lanes):
+                count = result(zero, worker, COUNT, lane) if counts else types.float64(field(job, K.STEPS) * observed)
+                logarithm = math.log(result(zero, worker, MANTISSA, lane))
+                logarithm += result(zero, worker, EXPONENT, lane) * LOG_TWO + count * LOG_TWO_PI
+                put(job, item * lanes + lane, -0.5 * (result(zero, worker, QUADRATIC, lane) + logarithm))
+        dismiss(worker)
+
+    return work
+
+
+def common(room: Room, parts: Any, covariances: Any) -> Any:
+    """What all series have in common, to memory of the job; without memory there is no task."""
+    aim, result = parts
+    size, record, observed = room.size, room.record, room.observed
+
+    @njit(**OPTIONS)
+    def prepare(job, zero):
+        n, worker = field(job, K.STEPS), hire(size)
+        memory = malloc(types.uint64(LINE + n * record * bytes_of_real(zero, ())))
+        set_word(job + 8 * J.OWNED, memory)
+        if worker == 0 or memory == 0:
+            set_word(job + 8 * J.TASK, 0)
+        else:
+            aim(zero, job, worker, 0)
+            covariances(zero, (job, worker, memory + LINE))
+            logarithm = math.log(result(zero, worker, MANTISSA, 0)) + result(zero, worker, EXPONENT, 0) * LOG_TWO
+            logarithm += result(zero, worker, QUADRATIC, 0) + n * observed * LOG_TWO_PI
+            pointer(memory, types.float64(0))[0] = logarithm
+        if worker != 0:
+            dismiss(worker)
+
+    return prepare
+
+
+def with_common(room: Room, parts: Any, means: Any) -> Any:
+    """The rest of every series."""
+    aim, result = parts
+    size = room.size
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        worker, lanes, memory = hire(size), lanes_of(zero, ()), field(job, J.OWNED)
+        if worker == 0:
+            return
+        logarithm = pointer(memory, types.float64(0))[0]
+        while True:
+            item = claim(job)
+            if item < 0:
+                break
+            aim(zero, job, worker, item * lanes)
+            means(zero, (job, worker, memory + LINE))
+            for lane in range(lanes):
+                put(job, item * lanes + lane, -0.5 * (result(zero, worker, QUADRATIC, lane) + logarithm))
+        dismiss(worker)
+
+    return work

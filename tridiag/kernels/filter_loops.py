@@ -1,0 +1,244 @@
+"""The steps of `tridiag.filtering` as loops in the language of `tridiag.kernels.vector`: one series in each lane.
+
+A matrix is a NumPy array of vectors, so the steps are written out for its size. Of a symmetric matrix only the upper
+triangle is computed. Parameters that change with time are fetched in every step. The logarithm of the product of all
+variances is taken at the end: the product is kept as a mantissa and an exponent.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import numpy as np
+
+from tridiag import filtering
+from tridiag.filtering import Estimate
+from tridiag.kernels import filter_job as K
+from tridiag.kernels.moves import addresses
+from tridiag.kernels.vector import LINE, Code, Value
+
+QUADRATIC, MANTISSA, EXPONENT, COUNT = range(4)  # rows of a result
+
+
+class Lanes:
+    """The ``ops`` of `tridiag.filtering`."""
+
+    def __init__(self, code: Code) -> None:
+        self.code = code
+        self.where = np.frompyfunc(code.where, 3, 1)
+        self.one = code.one
+
+    def nan(self, x: Any) -> Value:
+        return self.code.splat(float("nan"))
+
+    def zero(self, x: Any) -> Any:
+        return np.full(x.shape, self.code.zero(), object)
+
+    def identity(self, like: Any) -> Any:
+        zero, one = self.code.zero(), self.code.one()
+        return np.array([[one if i == j else zero for j in range(len(like))] for i in range(len(like))], object)
+
+    @staticmethod
+    def product(x: Any, y: Any) -> Any:
+        return functools.reduce(operator.add, (x[:, j, None] * y[None, j] for j in range(x.shape[1])))
+
+    @staticmethod
+    def symmetric(x: Any) -> Any:
+        x = x.copy()
+        for i, j in zip(*np.triu_indices(len(x), 1), strict=True):
+            x[j, i] = x[i, j]
+        return x
+
+
+class Room:
+    """The memory of a worker, by byte offsets."""
+
+    def __init__(self, states: int, observed: int) -> None:
+        k, p = states, observed
+        self.states, self.observed = k, p
+        self.shapes = {K.Y: (p,), K.F: (k, k), K.H: (p, k), K.Q: (k, k), K.R: (p, p), K.M0: (k,), K.P0: (k, k)}
+        at, self.places = K.OPERANDS * 2 * LINE, {}
+        for operand, shape in self.shapes.items():
+            self.places[operand] = at
+            at += LINE * int(np.prod(shape))
+        self.result, self.size = at, at + 4 * LINE
+        # what is kept of a step of a shared model, in numbers: weights, gains, factors
+        self.record = p + p * k + p * (p - 1) // 2
+
+    def aim(self, operand: int) -> int:
+        """Where the addresses of an operand are, one for each lane: two lines."""
+        return operand * 2 * LINE
+
+    def entries(self, operand: int) -> int:
+        return int(np.prod(self.shapes[operand]))
+
+
+class Loops:
+    """The loops for models of one size."""
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+
+    # ------------------------------------------------------------------------------------------- reading
+
+    def gather(self, code: Code, base: list[Value]) -> Value:
+        """One number at each of the addresses."""
+        found = code.undefined(code.vector)
+        for lane, address in enumerate(base):
+            found = code.insert(found, code.load_as(code.real, address), lane)
+        return found
+
+    def aimed(self, code: Code, job: Value, room: Value, operand: int, t: Value) -> list[Value]:
+        """The address of step t of an operand in each lane."""
+        base = addresses(code, room + self.room.aim(operand))
+        if operand in (K.M0, K.P0):
+            return base
+        step = t * code.word(job + 8 * (K.STRIDES + operand))
+        return [address + step for address in base]
+
+    def fetch(self, code: Code, job: Value, room: Value, operand: int, t: Any, count: Any) -> None:
+        """The first entries of a matrix to the memory of the worker."""
+        base = self.aimed(code, job, room, operand, t)
+        target = room + self.room.places[operand]
+
+        def entry(e: Value, state: Any) -> Any:
+            code.store(target + e * LINE, self.gather(code, [x + e * code.size_of_real for x in base]))
+            return state
+
+        code.fori(0, count, entry)
+
+    def fetch_all(self, code: Code, job: Value, room: Value) -> None:
+        for operand in (K.F, K.H, K.Q, K.R, K.M0, K.P0):
+            self.fetch(code, job, room, operand, code.integer(0), self.room.entries(operand))
+
+    def matrix(self, code: Code, job: Value, room: Value, operand: int, t: Any = None) -> Any:
+        """A matrix from there; that of step t where it changes with time."""
+        if t is not None:
+            changes = code.word(job + 8 * (K.STRIDES + operand)) != 0
+            count = code.pick(changes, code.integer(self.room.entries(operand)), code.integer(0))
+            self.fetch(code, job, room, operand, t, count)
+        at, shape = room + self.room.places[operand], self.room.shapes[operand]
+        found = np.empty(shape, object)
+        for e, index in enumerate(np.ndindex(*shape)):
+            found[index] = code.load(at + e * LINE)
+        return found
+
+    def observations(self, code: Code, job: Value, room: Value, t: Value) -> Any:
+        base = self.aimed(code, job, room, K.Y, t)
+        found = np.empty(self.room.observed, object)
+        for j in range(self.room.observed):
+            found[j] = self.gather(code, [x + j * code.size_of_real for x in base])
+        return found
+
+    # ------------------------------------------------------------------------------------------- carrying
+
+    def packed(self, cov: Any) -> tuple[Value, ...]:
+        return tuple(cov[np.triu_indices(self.room.states)])
+
+    def unpacked(self, values: Any) -> Any:
+        k = self.room.states
+        cov = np.empty((k, k), object)
+        for (i, j), value in zip(zip(*np.triu_indices(k), strict=True), values, strict=True):
+            cov[i, j] = cov[j, i] = value
+        return cov
+
+    @staticmethod
+    def vector(values: Any) -> Any:
+        found = np.empty(len(values), object)
+        found[:] = values
+        return found
+
+    def times(self, code: Code, product: tuple[Value, Value], variance: Value) -> tuple[Value, Value]:
+        """A product as mantissa and exponent, times one factor more."""
+        mantissa, exponent = product
+        more, digits = code.split(variance)
+        further, mantissa = code.split(mantissa * digits)
+        return mantissa, exponent + more + further
+
+    def one(self, code: Code) -> tuple[Value, Value]:
+        exponent, mantissa = code.split(code.one())
+        return mantissa, exponent
+
+    # ------------------------------------------------------------------------------------------- loops
+
+    def filter(self, missing: bool, code: Code, job: Value, room: Value) -> None:
+        """All steps of a series in each lane."""
+        ops = Lanes(code)
+        self.fetch_all(code, job, room)
+        cov = ops.symmetric(self.matrix(code, job, room, K.P0))
+        start = tuple(self.matrix(code, job, room, K.M0)), self.packed(cov), code.zero(), self.one(code), code.zero()
+
+        def step(t: Value, carry: Any) -> Any:
+            mean, cov, quadratic, product, count = carry
+            state, y = Estimate(self.vector(mean), self.unpacked(cov)), self.observations(code, job, room, t)
+            H, R = (self.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
+            kept: Any = self.vector([x == x for x in y]) if missing else None
+            seen, variances = filtering.observe(ops, H, R, y, kept, state)
+            for weight, error, variance in zip(seen.weights, seen.errors, variances, strict=True):
+                quadratic = quadratic + error * error * weight + variance * 0.0  # infinity is not lost
+                product = self.times(code, product, variance)
+            for mask in kept if missing else ():
+                count = count + code.to_real(mask)
+            F, Q = (self.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
+            state = filtering.predict(ops, F, Q, filtering.update(ops, state, seen))
+            return tuple(state.mean), self.packed(state.cov), quadratic, product, count
+
+        *_, quadratic, product, count = code.fori(0, code.word(job + 8 * K.STEPS), step, start)
+        self.put(code, room, quadratic, product, count)
+
+    def put(self, code: Code, room: Value, quadratic: Value, product: tuple[Value, Value], count: Value) -> None:
+        rows = {QUADRATIC: quadratic, MANTISSA: product[0], EXPONENT: code.to_real(product[1]), COUNT: count}
+        for row, value in rows.items():
+            code.store(room + self.room.result + row * LINE, value)
+
+    def covariances(self, code: Code, job: Value, room: Value, records: Value) -> None:
+        """What the steps of all series of a model have in common."""
+        ops = Lanes(code)
+        self.fetch_all(code, job, room)
+        start = self.packed(ops.symmetric(self.matrix(code, job, room, K.P0))), code.zero(), self.one(code)
+
+        def step(t: Value, carry: Any) -> Any:
+            packed, bad, product = carry
+            cov = self.unpacked(packed)
+            H, R = (self.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
+            variances, factors, rows = filtering.separate(ops, H, R, cov)
+            weights = [code.one() / variance for variance in variances]
+            gains = [row * weight for row, weight in zip(rows, weights, strict=True)]
+            for variance in variances:
+                bad, product = bad + variance * 0.0, self.times(code, product, variance)
+            kept = [*weights, *(x for gain in gains for x in gain), *(x for factor in factors for x in factor)]
+            at = records + t * (self.room.record * code.size_of_real)
+            for e, value in enumerate(kept):
+                code.store_as(at + e * code.size_of_real, code.extract(value, 0))
+            for gain, row in zip(gains, rows, strict=True):
+                cov = cov - filtering.outer(gain, row)
+            F, Q = (self.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
+            moved = ops.symmetric(ops.product(ops.product(F, cov), filtering.transpose(F)) + Q)
+            return self.packed(moved), bad, product
+
+        _, bad, product = code.fori(0, code.word(job + 8 * K.STEPS), step, start)
+        self.put(code, room, bad, product, code.zero())
+
+    def means(self, code: Code, job: Value, room: Value, records: Value) -> None:
+        """The rest of all steps, of a series in each lane."""
+        k, p, size = self.room.states, self.room.observed, code.size_of_real
+        self.fetch_all(code, job, room)
+        start = tuple(self.matrix(code, job, room, K.M0)), code.zero()
+
+        def step(t: Value, carry: Any) -> Any:
+            mean, quadratic = self.vector(carry[0]), carry[1]
+            at = records + t * (self.room.record * size)
+            numbers = iter([code.spread(at + e * size) for e in range(self.room.record)])
+            weights = [next(numbers) for _ in range(p)]
+            gains = [self.vector([next(numbers) for _ in range(k)]) for _ in range(p)]
+            factors = [self.vector([next(numbers) for _ in range(p - 1 - j)]) for j in range(p)]
+            H, y = self.matrix(code, job, room, K.H, t), self.observations(code, job, room, t)
+            errors = filtering.reduced(factors, y - filtering.apply(H, mean))
+            for weight, gain, error in zip(weights, gains, errors, strict=True):
+                mean, quadratic = mean + gain * error, quadratic + error * error * weight
+            return tuple(filtering.apply(self.matrix(code, job, room, K.F, t), mean)), quadratic
+
+        _, quadratic = code.fori(0, code.word(job + 8 * K.STEPS), step, start)
+        code.store(room + self.room.result, quadratic)
