@@ -1,0 +1,12 @@
+"""The words of an alignment job (`tridiag.kernels.wavefront`): a job as `tridiag.kernels.job` says, for pairs of sequences.
+
+Scores and their gradient are contiguous, a matrix for each pair; every other array holds a number for each pair, lengths
+two. An output whose address is 0 is not wanted.
+"""
+
+from tridiag.kernels import job as J
+
+PAIRS, ROWS, COLUMNS, BLOCK = 2, 3, 4, 5  # BLOCK: rows whose cells are kept for the backward pass at a time
+SCORES, LENGTHS, GAP, GAP_OPEN, TEMPERATURE, SCORE, GRADIENT = range(J.POINTERS, J.POINTERS + 7)
+BY_GAP, BY_GAP_OPEN, BY_TEMPERATURE = range(SCORE + 2, SCORE + 5)  # the gradients of the parameters
+WORDS = J.AXES
