@@ -88,6 +88,7 @@ CALLS = {
     "factor": ("factor", FRESH[:3], {}),
     "slogdet": ("slogdet", FRESH[:3], {}),
     "linear_recurrence": ("linear_recurrence", FRESH[:2], {"reverse": True}),
+    "smith_waterman": ("smith_waterman", FRESH[:1], {"gap": -1.0}),
 }
 
 

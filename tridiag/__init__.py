@@ -5,6 +5,7 @@ Row i is ``a[i] x[i-1] + b[i] x[i] + c[i] x[i+1] = d[i]``; ``a[0]`` and ``c[n-1]
 
 from tridiag import kalman
 from tridiag._version import __version__
+from tridiag.alignment import smith_waterman
 from tridiag.errors import BackendError, SingularSystemError
 from tridiag.factorization import Factorization, factor
 from tridiag.recurrences import linear_recurrence, log_linear_recurrence, logcumsumexp, scan
@@ -26,5 +27,6 @@ __all__ = [
     "matmul",
     "scan",
     "slogdet",
+    "smith_waterman",
     "solve",
 ]

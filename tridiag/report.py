@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tridiag import kalman, recurrences
+from tridiag import alignment, kalman, recurrences
 from tridiag.backends import BACKENDS, KALMAN, Problem
 from tridiag.dispatch import choose
 from tridiag.models import PARAMETERS
@@ -40,6 +40,10 @@ def state_space(verb: str, arguments: dict[str, Any], method: str = "auto") -> P
     return kalman.prepare(verb, arguments["y"], tuple(arguments[name] for name in PARAMETERS), method).problem
 
 
+def pairs(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
+    return alignment.prepare(**arguments, **options).problem
+
+
 VERBS = {
     "solve": Verb(
         ("a", "b", "c", "d"),
@@ -53,6 +57,7 @@ VERBS = {
     "log_linear_recurrence": Verb(("log_a", "x"), ("init", "axis", "reverse"), logarithms, ("return_final", "out")),
     "logcumsumexp": Verb(("x",), ("axis", "reverse"), logarithms, ("out",)),
     **dict.fromkeys(KALMAN, Verb(("y", *PARAMETERS), ("method",), state_space)),
+    "smith_waterman": Verb(("scores", "gap"), ("lengths", "gap_open", "temperature"), pairs),
 }
 
 
@@ -161,7 +166,7 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
     Parameters
     ----------
     verb : str or function
-        "solve", "factor", "slogdet", "linear_recurrence", "logcumsumexp", "kalman.filter" and so on.
+        "solve", "factor", "slogdet", "linear_recurrence", "logcumsumexp", "kalman.filter", "smith_waterman" and so on.
     *args, **kwargs
         The arguments of that call.
 

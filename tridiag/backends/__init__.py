@@ -11,9 +11,11 @@ Reading the table imports no backend. A backend is the module of its name in thi
     linear_recurrence(coefficients, x, init, form, out=None) -> y      see `tridiag.shapes.Recurrence`
     log_linear_recurrence and logcumsumexp, of the same arguments      the coefficients are (log_a,) and ()
     kalman(verb, y, model, form) -> results                            see `tridiag.models`, `tridiag.kalman`
+    smith_waterman(scores, lengths, parameters, derivatives=0) -> (score, ...)   see `tridiag.alignment.Pairs`
 
 where ``matrix`` is (a, b, c, where), every array lifted to one rank, and ``status`` is None, or for each matrix 0 or 1 +
-the row of the zero pivot; ``coefficients`` is (a1, ..., ap), and ``init`` (y[-1], ..., y[-p]) or ().
+the row of the zero pivot; ``coefficients`` is (a1, ..., ap), and ``init`` (y[-1], ..., y[-p]) or (). With ``derivatives`` = 1 the score of an alignment
+is followed by its gradient with respect to the scores, with 2 also by that to each parameter.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ class Problem(NamedTuple):
     states: int = 0  # of its model, or the values observed in a step if they are more
 
     def told(self) -> str:
+        if self.verb == "smith_waterman":
+            return f"align pairs of shape {self.shape} in {self.dtype} from {self.library} arrays on {self.device}"
         if self.verb not in SYSTEMS:
             order = f" of order {self.order}" if self.order > 1 else ""
             order += f" with method={self.method!r}" if self.method != "auto" else ""
@@ -154,6 +158,8 @@ PLAIN: tuple[Any, ...] = (False,)
 LOGARITHMS = ("log_linear_recurrence", "logcumsumexp")
 SCAN: dict[str, Any] = {"verbs": ("linear_recurrence",), "pivoting": (), "periodic": False}  # no verb on systems
 LOG_SCAN: dict[str, Any] = {**SCAN, "verbs": ("linear_recurrence", *LOGARITHMS)}
+REALS = ("float32", "float64")
+ALIGN: dict[str, Any] = {"verbs": ("smith_waterman",), "dtypes": REALS, "pivoting": (), "periodic": False}
 ANYWHERE = ("cpu", "cuda", "rocm", "tpu")
 
 # fmt: off
@@ -161,6 +167,7 @@ _LINES = (
     Backend("numba_thomas", "Thomas and pivoted elimination in tiles of systems, threaded", ("numpy", "torch", "jax"), ("numba",), verbs=SYSTEMS, lacks=(("factor", "jax"), ("slogdet", "jax"), ("slogdet", "torch"))),
     Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch", "jax"), ("numba",), periodic=False, long=LongSystems(40_000, 4, 2_500)),
     Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch"), ("numba",), **LOG_SCAN | {"verbs": ("linear_recurrence", *LOGARITHMS, KALMAN[-1])}, order=8, units=2, states=8, lacks=((KALMAN[-1], "torch"),)),
+    Backend("numba_wavefront", "alignment over rows of cells, a pair in each lane, threaded", ("numpy", "torch", "jax"), ("numba",), **ALIGN),
     Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=SYSTEMS),
     Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, "linear_recurrence", *LOGARITHMS, *KALMAN), units=2),
     Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=SYSTEMS),
@@ -171,6 +178,7 @@ _LINES = (
     Backend("jax_associative", "lax.associative_scan, logarithmic depth", ("jax",), ("jax",), ANYWHERE, **LOG_SCAN, order=1, units=2, parallel=True),
     Backend("torch_scan", "a loop over rows, all sequences at once", ("torch",), ("torch",), ANYWHERE, **LOG_SCAN, units=2),
     Backend("numpy_scan", "a loop over rows, all sequences at once: the reference", ("numpy",), **SCAN | {"verbs": ("linear_recurrence", *LOGARITHMS, *KALMAN)}, units=2),
+    Backend("jax_wavefront", "alignment by lax.scan over anti-diagonals, in logarithms", ("jax",), ("jax",), ANYWHERE, **ALIGN),
 )
 # fmt: on
 BACKENDS: dict[str, Backend] = {entry.name: entry for entry in _LINES}

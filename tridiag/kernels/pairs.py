@@ -1,12 +1,13 @@
-"""The words of an alignment job (`tridiag.kernels.wavefront`): a job as `tridiag.kernels.job` says, for pairs of sequences.
+"""The words of an alignment job: one as in `tridiag.kernels.job`, for `tridiag.kernels.wavefront`.
 
-Scores and their gradient are contiguous, a matrix for each pair; every other array holds a number for each pair, lengths
-two. An output whose address is 0 is not wanted.
+Scores and their gradient are contiguous, a matrix for each pair; every other array holds a number for each pair,
+lengths two. An output whose address is 0 is not wanted.
 """
 
 from tridiag.kernels import job as J
 
-PAIRS, ROWS, COLUMNS, BLOCK = 2, 3, 4, 5  # BLOCK: rows whose cells are kept for the backward pass at a time
+# BLOCK: rows whose cells are kept for the backward pass at a time; FRESH: not zero where the gradient is fresh memory
+PAIRS, ROWS, COLUMNS, BLOCK, FRESH = range(2, 7)
 SCORES, LENGTHS, GAP, GAP_OPEN, TEMPERATURE, SCORE, GRADIENT = range(J.POINTERS, J.POINTERS + 7)
 BY_GAP, BY_GAP_OPEN, BY_TEMPERATURE = range(SCORE + 2, SCORE + 5)  # the gradients of the parameters
 WORDS = J.AXES

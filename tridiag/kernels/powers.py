@@ -19,7 +19,10 @@ from tridiag.kernels.vector import Code, Value
 # by the bytes of a real
 DEGREE = {4: 5, 8: 11}  # of the polynomial for 2**f: an error of 1 ulp
 MANTISSA = {4: 23, 8: 52}  # bits
-LEAST = {4: 100, 8: 900}  # a term smaller than its sum by more than so many powers of 2 counts as smaller by just so many
+LEAST = {
+    4: 100,
+    8: 900,
+}  # powers of 2 by which a term is at most smaller than its sum
 LOWEST = {4: 2**22, 8: 2**50}  # minus log2 of the smallest exponential: what is smaller counts as that
 HIGHEST = {4: 2**29, 8: 2**60}  # of a sum of exponents
 NOTHING = {4: -(2**28), 8: -(2**59)}  # the exponent of what counts as zero

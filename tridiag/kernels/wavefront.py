@@ -3,7 +3,7 @@
 With w = exp(s / T) and gap factors g (a further gap) and o (the first of a run), the weights of all alignments that end
 in cell (i, j) add up to
 
-    M = w (1 + A[i-1, j-1]),   X = o (M + Y)[i-1, j] + g X[i-1, j],   Y = o (M + X)[i, j-1] + g Y[i, j-1],   A = M + X + Y
+    M = w (1 + A[i-1, j-1]),  X = o (M + Y)[i-1, j] + g X[i-1, j],  Y = o (M + X)[i, j-1] + g Y[i, j-1],  A = M + X + Y
 
 where M ends in a match and X and Y in gaps (linear gaps: o = g, and X + Y = g (A[i-1, j] + A[i, j-1])). Z is the sum of
 all A, the score T log Z. Backwards, the weights of all continuations, the empty one among them, are
@@ -11,8 +11,8 @@ all A, the score T log Z. Backwards, the weights of all continuations, the empty
     C = 1 + w BM [i+1, j+1],   BM = C + o BX[i+1, j] + o BY[i, j+1],   BX = C + g BX + o BY,   BY = C + o BX + g BY
 
 and the expected alignment is M BM / Z. Every number has an exponent of its own (`tridiag.kernels.powers`): neither low
-temperatures nor long sequences leave the range. A row of cells follows another in place; what the backward pass needs of
-the cells of a block of rows is kept, and all blocks but the last are computed once more, from the row before them.
+temperatures nor long sequences leave the range. A row of cells follows another in place; what the backward pass needs
+of the cells of a block of rows is kept, and all blocks but the last are computed once more, from the row before them.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ from tridiag.kernels.powers import (
 from tridiag.kernels.vector import I32, LINE, OPTIONS, Code, Library, Value, definition
 from tridiag.kernels.worker import aligned, claim, field
 
-# What a worker knows of the group at hand, a row of lanes each: the lengths; the parameters, log2(e) / T; Z so far, and the
-# log of its mantissa; what tells of scores that are NaN or too large; the inverse of Z; the gradients of the parameters, in
-# place of that of T the scores times theirs; the score.
+# What a worker knows of the group at hand, a row of lanes each: the lengths; the parameters, log2(e) / T; Z so far, and
+# the log of its mantissa; what tells of scores that are NaN or too large; the inverse of Z; the gradients of the
+# parameters, in place of that of T the scores times theirs; the score.
 (
     ROWS_, COLUMNS_, GAP_, OPEN_, TEMPERATURE_, FACTOR_, Z_M, Z_E, Z_LOG, FLAW, PEAK, INVERSE_M, INVERSE_E, BY_GAP_,
     BY_OPEN_, BY_TEMPERATURE_, SCORE_, TOLD,
@@ -84,7 +84,8 @@ def combine(code: Code, *products: Product) -> tuple[list[Value], Value]:
 
 
 def exponent(x: Power | None, y: Power | None) -> Value:
-    return y.e if x is None else x.e if y is None else x.e + y.e
+    found = [z.e for z in (x, y) if z is not None]
+    return sum(found[1:], found[0])
 
 
 def total(code: Code, *products: Product) -> Power:
@@ -146,8 +147,8 @@ class Row:
 class Linear:
     """What is done to a cell under linear gaps, from left to right and back.
 
-    STATE, BACK: numbers of a cell that the next row needs. ``kept``: rows of lanes of a cell that the backward pass needs:
-    M and its exponent, and for the gradients of the parameters X + Y, which has the same.
+    STATE, BACK: numbers of a cell that the next row needs. ``kept``: rows of lanes of a cell that the backward pass
+    needs: M and its exponent, and for the gradients of the parameters X + Y, which has the same.
     """
 
     STATE, BACK = 1, 2
@@ -218,7 +219,7 @@ class Affine:
         return (next_diagonal, total(code, (None, (c,)), (gap, (y,)), (opening, (x,)))), shares
 
 
-KINDS = {
+KINDS: dict[str, Any] = {
     "linear": Linear(False),
     "linear_parameters": Linear(True),
     "affine": Affine(False),
@@ -236,8 +237,8 @@ def forward(cells: Any, code: Code, *words: Value) -> None:
         has = position < row.limit
         s = row.score(j + 1, position + 1 < row.limit)
         at = state + j * (2 * cells.STATE * LINE), kept + j * (cells.kept * LINE)
-        for k in range(cells.kept):
-            code.prefetch(at[1] + (AHEAD * cells.kept + k) * LINE, write=True)
+        for line in range(cells.kept):
+            code.prefetch(at[1] + (AHEAD * cells.kept + line) * LINE, write=True)
         ask(code, aimed, start + j)
         before, here = cells.forward(row, w, before, *at)
         (m,), e = combine(code, (None, (z, row.counted(here, has))))
@@ -263,8 +264,8 @@ def backward(cells: Any, code: Code, *words: Value) -> None:
         end = row.counted(Power(code.one(), integer(code, 0)), has)
         next_s = row.score(j - 1, position - 1 < row.limit)
         at = state + j * (2 * cells.BACK * LINE), kept + j * (cells.kept * LINE)
-        for k in range(cells.kept):
-            code.prefetch(at[1] - (AHEAD * cells.kept + k) * LINE)
+        for line in range(cells.kept):
+            code.prefetch(at[1] - (AHEAD * cells.kept + line) * LINE)
         ask(code, aimed, start + j)
         ask(code, target, start + j)
         after, (match, *others) = cells.backward(row, w, end, after, *at)
@@ -417,8 +418,8 @@ def tell(zero, job, told, first):
     for lane in range(min(lanes, field(job, P.PAIRS) - first)):
         at = (first + lane) * side
         store(field(job, P.SCORE) + at, load(told + SCORE_ * LINE + lane * side, zero))
-        if field(job, P.BY_GAP) != 0:
-            for k in range(PARAMETERS):
+        for k in range(PARAMETERS):
+            if field(job, P.BY_GAP + k) != 0:
                 store(field(job, P.BY_GAP + k) + at, load(told + (BY_GAP_ + k) * LINE + lane * side, zero))
 
 
@@ -448,7 +449,7 @@ def task(kind: str) -> Any:
 
     @njit(**OPTIONS)
     def rooms(zero, job, room):
-        """The scratch memory of a worker: what is told, two aims, a line, the state, what is kept, the way back, states."""
+        """The scratch memory of a worker: what is told, aims, a line, the state, what is kept, the way back, states."""
         columns, block, operand = field(job, P.COLUMNS), field(job, P.BLOCK), aligned(TABLE + 8 * lanes_of(zero, ()))
         scores = room + TOLD * LINE
         line = scores + 2 * operand
@@ -477,14 +478,17 @@ def task(kind: str) -> Any:
             for i in range(last - 1, first - 1, -1):
                 start = i * columns
                 load_rows(zero, scores, start, start + width, line)
-                back(zero, (told, line, state_back, kept + (i - first) * columns * in_kept, i, width, scores, start, target))
+                back(
+                    zero,
+                    (told, line, state_back, kept + (i - first) * columns * in_kept, i, width, scores, start, target),
+                )
                 store_rows(zero, target, start, start + columns, line, LINE, lanes_of(zero, ()))
             last = first
 
     @njit(**OPTIONS)
     def align(zero, job, room, first):
         """A group of pairs."""
-        told, scores, line, state, kept, state_back, states, target, _ = rooms(zero, job, room)
+        told, scores, _, state, _, _, states, target, _ = rooms(zero, job, room)
         columns, block = field(job, P.COLUMNS), field(job, P.BLOCK)
         spread_group(zero, job, told, first)
         top, width = longest(zero, told, 0), longest(zero, told, 1)
@@ -522,10 +526,18 @@ def task(kind: str) -> Any:
     return c_function(work, f"tridiag_align_{kind}")
 
 
+@njit(**OPTIONS)
+def prepare(job, zero):
+    """Ask for huge pages where the gradient is fresh memory."""
+    if field(job, P.GRADIENT) != 0 and field(job, P.FRESH) != 0:
+        size = field(job, P.PAIRS) * field(job, P.ROWS) * field(job, P.COLUMNS) * bytes_of_real(zero, ())
+        ask_for_huge_pages(field(job, P.GRADIENT), size)
+
+
 TASKS = {kind: task(kind) for kind in KINDS}
 define = definition(MOVES, WAVES)
 
 
 def build(dtype: str, kind: str):
     """The C function void run(job, helpers) of a kind of gaps for a dtype."""
-    return runner(np.zeros((), dtype)[()], define, TASKS[kind])
+    return runner(np.zeros((), dtype)[()], define, TASKS[kind], c_function(prepare, "tridiag_prepare_alignment"))

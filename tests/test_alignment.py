@@ -1,0 +1,428 @@
+"""Smooth local alignment: every backend against the sum over all alignments, and its gradients against differences."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import EPS, SUBJECTS, Subject, installed, to_library
+
+import tridiag
+from tridiag.backends.numba_wavefront import WORTH_A_THREAD
+
+ALIGNERS = [s for s in SUBJECTS if s.can("smith_waterman")]
+GAPS = [(-0.7, None), (-0.7, -2.0), (-0.7, -0.3)]
+TEMPERATURE = 0.8
+
+
+@pytest.fixture(params=ALIGNERS, ids=str)
+def subject(request: pytest.FixtureRequest) -> Subject:
+    if reason := request.param.cannot_run_here():
+        pytest.skip(reason)
+    return request.param
+
+
+# ------------------------------------------------------------------------------------------------- what is right
+
+
+def alignments(rows: int, columns: int) -> Iterator[tuple[tuple[str, int, int], ...]]:
+    """All local alignments as paths of steps: they begin with a match; M steps along both, X down, Y to the right."""
+
+    def grow(path: tuple[tuple[str, int, int], ...]) -> Iterator[tuple[tuple[str, int, int], ...]]:
+        yield path
+        _, i, j = path[-1]
+        for step, k, m in (("M", i + 1, j + 1), ("X", i + 1, j), ("Y", i, j + 1)):
+            if k < rows and m < columns:
+                yield from grow((*path, (step, k, m)))
+
+    for i in range(rows):
+        for j in range(columns):
+            yield from grow((("M", i, j),))
+
+
+def enumerated(scores: np.ndarray, gap: float, gap_open: float | None, temperature: float) -> tuple[float, np.ndarray]:
+    """The score and the expected alignment by the definition: the sum over all alignments."""
+    total, matches = 0.0, np.zeros(scores.shape)
+    gap_open = gap if gap_open is None else gap_open
+    for path in alignments(*scores.shape):
+        worth = 0.0
+        for (step, i, j), before in zip(path, ("", *(x[0] for x in path)), strict=False):
+            worth += scores[i, j] if step == "M" else gap if step == before else gap_open
+        weight = np.exp(worth / temperature)
+        total += weight
+        for step, i, j in path:
+            matches[i, j] += weight * (step == "M")
+    return temperature * np.log(total), matches / total
+
+
+def recursion(scores: np.ndarray, gap: float, gap_open: float | None, temperature: float) -> float:
+    """The score by Gotoh's recursion, cell by cell in extended precision."""
+    rows, columns = scores.shape
+    s = scores.astype(np.longdouble) / temperature
+    g = np.longdouble(gap) / temperature
+    o = g if gap_open is None else np.longdouble(gap_open) / temperature
+    m, x, y = (np.full((rows + 1, columns + 1), -np.inf, np.longdouble) for _ in range(3))
+    add = np.logaddexp
+    for i in range(1, rows + 1):
+        for j in range(1, columns + 1):
+            before = add(add(m[i - 1, j - 1], x[i - 1, j - 1]), y[i - 1, j - 1])
+            m[i, j] = s[i - 1, j - 1] + add(0, before)
+            x[i, j] = add(add(m[i - 1, j], y[i - 1, j]) + o, x[i - 1, j] + g)
+            y[i, j] = add(add(m[i, j - 1], x[i, j - 1]) + o, y[i, j - 1] + g)
+    return float(temperature * add.reduce(np.concatenate([m, x, y], axis=None)))
+
+
+def classic(scores: np.ndarray, gap: float, gap_open: float) -> float:
+    """The score of Smith and Waterman, with Gotoh's gaps."""
+    rows, columns = scores.shape
+    m, x, y = (np.full((rows + 1, columns + 1), -np.inf) for _ in range(3))
+    for i in range(1, rows + 1):
+        for j in range(1, columns + 1):
+            m[i, j] = scores[i - 1, j - 1] + max(0, m[i - 1, j - 1], x[i - 1, j - 1], y[i - 1, j - 1])
+            x[i, j] = max(m[i - 1, j] + gap_open, y[i - 1, j] + gap_open, x[i - 1, j] + gap)
+            y[i, j] = max(m[i, j - 1] + gap_open, x[i, j - 1] + gap_open, y[i, j - 1] + gap)
+    return m.max()
+
+
+def differences(function: Callable[[np.ndarray], float], x: Any, step: float = 1e-5) -> np.ndarray:
+    x, found = np.asarray(x, float), np.zeros(np.shape(x))
+    for k in np.ndindex(x.shape):
+        move = np.zeros(x.shape)
+        move[k] = step
+        found[k] = (function(x + move) - function(x - move)) / (2 * step)
+    return found
+
+
+def normal(*shape: int, seed: int = 0, dtype: str = "float64") -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(dtype)
+
+
+def align(subject: Subject, scores: Any, lengths: Any = None, **options: Any) -> np.ndarray:
+    options = {name: subject.array(x) for name, x in options.items()}
+    given = subject.array(scores), subject.array(lengths)
+    return subject.numpy(tridiag.smith_waterman(*given, backend=subject.name, **options))
+
+
+def gradients(subject: Subject, scores: Any, lengths: Any = None, **options: Any) -> tuple[np.ndarray, ...]:
+    """The gradients of the sum of all scores, by the scores and then by every option that is given."""
+    values = [scores, *options.values()]
+
+    def total(x: Any, *parameters: Any) -> Any:
+        given = dict(zip(options, parameters, strict=True))
+        return tridiag.smith_waterman(x, subject.array(lengths), backend=subject.name, **given).sum()
+
+    if subject.library == "jax":
+        import jax
+
+        found = jax.grad(total, tuple(range(len(values))))(*(subject.array(np.asarray(x)) for x in values))
+    else:
+        given = [subject.array(np.asarray(x)).requires_grad_() for x in values]
+        total(*given).backward()
+        found = [x.grad for x in given]
+    return tuple(subject.numpy(x) for x in found)
+
+
+def named(gap: Any, gap_open: Any, temperature: Any = TEMPERATURE) -> dict[str, Any]:
+    given = {"gap": gap, "gap_open": gap_open, "temperature": temperature}
+    return {name: x for name, x in given.items() if x is not None}
+
+
+# ------------------------------------------------------------------------------------------------- scores
+
+
+@pytest.mark.parametrize(("gap", "gap_open"), GAPS)
+@pytest.mark.parametrize("shape", [(1, 1), (3, 1), (2, 4), (5, 5)])
+def test_the_sum_over_all_alignments(subject: Subject, shape: tuple[int, int], gap: float, gap_open: Any) -> None:
+    scores = normal(2, *shape)
+    wanted = [enumerated(x, gap, gap_open, TEMPERATURE) for x in scores]
+    found = align(subject, scores, **named(gap, gap_open))
+    np.testing.assert_allclose(found, [score for score, _ in wanted], rtol=1e-12, atol=1e-12)
+    if subject.library != "numpy":
+        by_scores, *_ = gradients(subject, scores, **named(gap, gap_open))
+        np.testing.assert_allclose(by_scores, [matches for _, matches in wanted], atol=1e-12)
+
+
+@pytest.mark.parametrize(("gap", "gap_open"), GAPS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_recursion(subject: Subject, dtype: str, gap: float, gap_open: Any) -> None:
+    """More pairs than lanes, and not a multiple; the batch of two axes; a temperature for each pair."""
+    scores, temperature = normal(3, 7, 12, 9, dtype=dtype), np.linspace(0.2, 3, 21).reshape(3, 7).astype(dtype)
+    found = align(subject, scores, gap=gap, gap_open=gap_open, temperature=temperature)
+    assert found.shape == (3, 7) and found.dtype == dtype
+    wanted = [recursion(scores[k], gap, gap_open, temperature[k]) for k in np.ndindex(3, 7)]
+    np.testing.assert_allclose(found.ravel(), wanted, rtol=40 * EPS[dtype])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_affine_gaps_that_cost_as_much_as_linear_ones(subject: Subject, dtype: str) -> None:
+    scores = normal(5, 20, 30, dtype=dtype)
+    linear, affine = (align(subject, scores, gap=-0.5, gap_open=x) for x in (None, -0.5))
+    np.testing.assert_allclose(affine, linear, rtol=4 * EPS[dtype])
+
+
+@pytest.mark.parametrize("gap_open", [None, -2.0])
+def test_lengths(subject: Subject, gap_open: Any) -> None:
+    """Scores beyond them are not read; a pair with an empty sequence has no alignment."""
+    rng = np.random.default_rng(1)
+    scores, lengths = normal(20, 6, 7), np.stack([rng.integers(0, 7, 20), rng.integers(0, 8, 20)], axis=1)
+    lengths[:3] = (6, 7), (0, 7), (6, 0)
+    wanted, padded = [], scores.copy()
+    for k, (rows, columns) in enumerate(lengths):
+        padded[k, rows:], padded[k, :, columns:] = np.nan, np.inf
+        wanted.append(recursion(scores[k, :rows, :columns], -0.7, gap_open, 1.0) if rows * columns else -np.inf)
+    np.testing.assert_allclose(align(subject, padded, lengths, gap=-0.7, gap_open=gap_open), wanted, rtol=1e-13)
+    if subject.library != "numpy":
+        for found in gradients(subject, padded, lengths, **named(-0.7, gap_open, 1.0)):
+            assert np.isfinite(found).all()
+        by_scores = gradients(subject, padded, lengths, gap=-0.7)[0]
+        assert all(not x[r:].any() and not x[:, c:].any() for x, (r, c) in zip(by_scores, lengths, strict=True))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("gap_open", [-1.0, -5.0])
+def test_low_temperatures_are_the_classic_score(subject: Subject, dtype: str, gap_open: float) -> None:
+    scores = np.round(3 * normal(3, 40, 50, seed=2)).astype(dtype)
+    wanted = [classic(x, -1.0, gap_open) for x in scores]
+    found = align(subject, scores, gap=-1.0, gap_open=gap_open, temperature=1e-4)
+    np.testing.assert_allclose(found, wanted, atol=0.01)
+
+
+def test_long_sequences_leave_no_range(subject: Subject) -> None:
+    """A score of thousands of temperatures, in single precision."""
+    scores = np.full((1, 400, 400), -3.0, np.float32)
+    scores[0, np.arange(400), np.arange(400)] = 20.0
+    np.testing.assert_allclose(align(subject, scores, gap=-5.0), 8000, rtol=1e-5)
+
+
+@pytest.mark.parametrize("gap_open", [None, -2.0])
+def test_infinities_and_nan(subject: Subject, gap_open: Any) -> None:
+    scores = normal(4, 5, 6)
+    scores[0], scores[1, 2, 3], scores[2, 1, 1] = -np.inf, -np.inf, np.nan
+    found = align(subject, scores, gap=-1.0, gap_open=gap_open)
+    assert found[0] == -np.inf and np.isnan(found[2]) and np.isfinite(found[[1, 3]]).all()
+    np.testing.assert_allclose(found[1], recursion(scores[1], -1.0, gap_open, 1.0), rtol=1e-13)
+    if subject.library != "numpy":
+        by_scores, *rest = gradients(subject, scores, **named(-1.0, gap_open, 1.0))
+        assert not by_scores[0].any() and by_scores[1, 2, 3] == 0 and np.isfinite(by_scores[[1, 3]]).all()
+        _, *rest = gradients(subject, scores[:2], **named(-1.0, gap_open, 1.0))
+        assert all(np.isfinite(x) for x in rest)
+
+
+def test_gaps_that_are_forbidden(subject: Subject) -> None:
+    """The best diagonal is left."""
+    scores = normal(3, 5, 6)
+    found = align(subject, scores, gap=-np.inf, temperature=1e-3)
+    diagonals = [[np.diag(x, k) for k in range(-4, 6)] for x in scores]
+    best = [
+        max(d[i:j].sum() for d in rows for i in range(len(d)) for j in range(i + 1, len(d) + 1)) for rows in diagonals
+    ]
+    np.testing.assert_allclose(found, best, atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int32"])
+def test_other_dtypes(subject: Subject, dtype: str) -> None:
+    if dtype == "bfloat16" and subject.library == "numpy":
+        pytest.skip("NumPy has no bfloat16")
+    scores = subject.array(np.round(2 * normal(3, 6, 7)), dtype)
+    found = tridiag.smith_waterman(scores, gap=-1.0, backend=subject.name)
+    full = {"numpy": "float64", "jax": "float64", "torch": "float32"}[subject.library]
+    assert str(found.dtype).removeprefix("torch.") == (full if dtype == "int32" else dtype)
+    wanted = [recursion(x, -1.0, None, 1.0) for x in np.round(2 * normal(3, 6, 7))]
+    np.testing.assert_allclose(subject.numpy(found), wanted, rtol=1e-6 if dtype == "int32" else 1e-2)
+
+
+@pytest.mark.parametrize("shape", [(0, 4, 5), (3, 0, 5), (3, 4, 0)])
+def test_no_pairs_and_no_cells(subject: Subject, shape: tuple[int, ...]) -> None:
+    found = align(subject, np.ones(shape), gap=-1.0)
+    assert found.shape == shape[:1] and (found == -np.inf).all()
+
+
+def test_one_pair_has_no_batch_axis(subject: Subject) -> None:
+    scores = normal(4, 5)
+    found = align(subject, scores, np.array([3, 5]), gap=-1.0)
+    np.testing.assert_allclose(found, recursion(scores[:3], -1.0, None, 1.0), rtol=1e-13)
+
+
+def test_arrays_that_are_not_contiguous(subject: Subject) -> None:
+    scores = normal(9, 8, 7)
+    turned = subject.array(scores).swapaxes(0, 2)
+    given = subject.numpy(turned)
+    found = subject.numpy(tridiag.smith_waterman(turned, gap=-1.0, backend=subject.name))
+    np.testing.assert_allclose(found, [recursion(x, -1.0, None, 1.0) for x in given], rtol=1e-13)
+
+
+# ------------------------------------------------------------------------------------------------- gradients
+
+
+@pytest.mark.parametrize(("gap", "gap_open"), GAPS)
+def test_gradients_are_differences(subject: Subject, gap: float, gap_open: Any) -> None:
+    if subject.library == "numpy":
+        pytest.skip("NumPy has no gradients")
+    scores, options = normal(3, 4, 5), named(gap, gap_open)
+    by_scores, *others = gradients(subject, scores, **options)
+
+    def total(x: Any, **more: Any) -> float:
+        given = {"gap_open": None, **options, **more}
+        return sum(recursion(y, given["gap"], given["gap_open"], given["temperature"]) for y in x)
+
+    np.testing.assert_allclose(by_scores, differences(total, scores), atol=1e-8)
+    for name, found in zip(options, others, strict=True):
+        wanted = differences(lambda x, name=name: total(scores, **{name: float(x)}), options[name])
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-8, err_msg=name)
+
+
+@pytest.mark.parametrize("gap_open", [None, -2.0])
+def test_the_gradient_alone_is_that_beside_others(subject: Subject, gap_open: Any) -> None:
+    """Which kernel runs depends on what is asked for."""
+    if subject.library == "numpy":
+        pytest.skip("NumPy has no gradients")
+    scores = normal(18, 9, 11)
+    both = gradients(subject, scores, **named(-1.0, gap_open, 1.0))[0]
+    if subject.library == "jax":
+        import jax
+
+        options = {"gap": -1.0, "gap_open": gap_open, "backend": subject.name}
+        alone = jax.jit(jax.grad(lambda x: tridiag.smith_waterman(x, **options).sum()))(scores)
+    else:
+        x = subject.array(scores).requires_grad_()
+        tridiag.smith_waterman(x, gap=-1.0, gap_open=gap_open, backend=subject.name).sum().backward()
+        alone = subject.numpy(x.grad)
+    np.testing.assert_allclose(alone, both, atol=1e-14)
+
+
+@pytest.mark.parametrize("gap_open", [None, -2.0])
+def test_blocks_are_computed_again(gap_open: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cells of long sequences do not all fit: those of some rows at a time are kept."""
+    pytest.importorskip("torch")
+    from tridiag.backends import numba_wavefront
+
+    subject = next(s for s in ALIGNERS if str(s) == "numba_wavefront-torch")
+    scores = normal(3, 23, 10)
+    lengths = np.array([[23, 10], [17, 9], [2, 10]])
+    whole = gradients(subject, scores, lengths, **named(-1.0, gap_open, 1.0))
+    for cached in (numba_wavefront.words_of, numba_wavefront.make_call):
+        cached.cache_clear()
+    monkeypatch.setattr(numba_wavefront, "KEPT", 0)
+    blocks = gradients(subject, scores, lengths, **named(-1.0, gap_open, 1.0))
+    for cached in (numba_wavefront.words_of, numba_wavefront.make_call):
+        cached.cache_clear()
+    for found, wanted in zip(blocks, whole, strict=True):
+        np.testing.assert_allclose(found, wanted, atol=1e-14)
+
+
+def test_threads_share_the_pairs() -> None:
+    """The result of a batch is that of its pairs, whoever computes them."""
+    scores = normal(40, 40, 40, dtype="float32")
+    assert scores.size > WORTH_A_THREAD
+    together = tridiag.smith_waterman(scores, gap=-1.0, backend="numba")
+    apart = [tridiag.smith_waterman(x, gap=-1.0, backend="numba") for x in scores]
+    np.testing.assert_array_equal(together, apart)
+
+
+JAX = [s for s in ALIGNERS if s.library == "jax"]
+
+
+@pytest.mark.parametrize("subject", JAX, ids=str, indirect=True)
+@pytest.mark.parametrize("gap_open", [None, -2.0])
+def test_forward_mode_second_order_and_vmap(subject: Subject, gap_open: Any) -> None:
+    import jax
+    import jax.numpy as jnp
+
+    scores, direction = normal(3, 4, 5), normal(3, 4, 5, seed=1)
+
+    def total(x: Any, gap: Any = -1.0) -> Any:
+        return tridiag.smith_waterman(x, gap=gap, gap_open=gap_open, backend=subject.name).sum()
+
+    gradient = jax.grad(total)(scores)
+    np.testing.assert_allclose(jax.jvp(total, (scores,), (direction,))[1], (gradient * direction).sum(), rtol=1e-12)
+    step = 1e-5
+    wanted = (jax.grad(total)(scores + step * direction) - jax.grad(total)(scores - step * direction)) / (2 * step)
+    np.testing.assert_allclose(jax.jvp(jax.grad(total), (scores,), (direction,))[1], wanted, atol=1e-8)
+    np.testing.assert_allclose(jax.grad(lambda x: (jax.grad(total)(x) * direction).sum())(scores), wanted, atol=1e-8)
+    gaps = jnp.array([-1.0, -0.5])
+    apart = jnp.stack([jax.grad(total)(scores, gap) for gap in gaps])
+    np.testing.assert_allclose(jax.jit(jax.vmap(jax.grad(total), (None, 0)))(scores, gaps), apart, atol=1e-13)
+    pairs = jax.vmap(lambda x: tridiag.smith_waterman(x, gap=-1.0, gap_open=gap_open, backend=subject.name))(scores)
+    np.testing.assert_allclose(pairs, align(subject, scores, gap=-1.0, gap_open=gap_open), rtol=1e-14)
+
+
+@pytest.mark.parametrize("subject", JAX, ids=str, indirect=True)
+def test_inside_a_trace_nothing_raises(subject: Subject) -> None:
+    """Lengths are clipped; a temperature that is not positive makes that pair NaN."""
+    import jax
+
+    scores = normal(3, 4, 5)
+    lengths, temperature = np.array([[9, 9], [-1, 5], [4, 5]]), np.array([1.0, 1.0, -1.0])
+    call = jax.jit(lambda *x: tridiag.smith_waterman(*x[:2], gap=-1.0, temperature=x[2], backend=subject.name))
+    found = call(scores, lengths, temperature)
+    np.testing.assert_allclose(found[0], recursion(scores[0], -1.0, None, 1.0), rtol=1e-13)
+    assert found[1] == -np.inf and np.isnan(found[2])
+
+
+def test_torch_says_that_it_is_differentiated_once() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.ones((2, 3, 4), dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad((tridiag.smith_waterman(x, gap=-1.0) ** 2).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
+def test_torch_vmap() -> None:
+    torch = pytest.importorskip("torch")
+    scores = torch.tensor(normal(4, 3, 5, 6))
+    call = torch.vmap(lambda x: tridiag.smith_waterman(x, gap=-1.0))
+    assert torch.equal(call(scores), tridiag.smith_waterman(scores, gap=-1.0))
+
+
+# ------------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize("library", sorted({s.library for s in ALIGNERS}))
+@pytest.mark.parametrize(
+    ("error", "message", "given"),
+    [
+        (ValueError, r"scores has shape \(4,\); wanted \(\.\.\., L1, L2\)", {"scores": np.ones(4)}),
+        (ValueError, r"gap has shape \(4,\); wanted one value, or one for each pair: \(3,\)", {"gap": np.ones(4)}),
+        (ValueError, r"temperature has shape \(3, 1\)", {"temperature": np.ones((3, 1))}),
+        (ValueError, r"lengths has shape \(3, 1\); wanted two for each pair", {"lengths": np.ones((3, 1), int)}),
+        (TypeError, "lengths has dtype float64; wanted integers", {"lengths": np.ones((3, 2))}),
+        (ValueError, r"lengths.*0\] must lie between 0 and 4.*5 at \(1,\)", {"lengths": [[1, 2], [5, 1], [4, 5]]}),
+        (ValueError, r"lengths.*1\] must lie between 0 and 5.*-1 at \(2,\)", {"lengths": [[1, 2], [4, 1], [4, -1]]}),
+        (ValueError, r"temperature must be positive; found 0.0 at \(0,\)", {"temperature": 0.0}),
+        (ValueError, r"temperature must .*; found -2.0 at \(1,\)", {"temperature": np.array([1.0, -2.0, 1.0])}),
+        (tridiag.BackendError, "computes in .*, not in complex128", {"scores": np.ones((3, 4, 5), complex)}),
+        (tridiag.BackendError, "no backend 'nonsense'", {"backend": "nonsense"}),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said(library: str, error: type[Exception], message: str, given: dict[str, Any]) -> None:
+    if not installed(library):
+        pytest.skip(f"needs {library}")
+    call = {"scores": np.ones((3, 4, 5)), "gap": -1.0, **given}
+    call = {name: to_library(library, x) if isinstance(x, np.ndarray) else x for name, x in call.items()}
+    with pytest.raises(error, match=message):
+        tridiag.smith_waterman(call.pop("scores"), call.pop("lengths", None), **call)
+
+
+def test_libraries_are_not_mixed() -> None:
+    torch = pytest.importorskip("torch")
+    with pytest.raises(TypeError, match=r"different libraries.*scores: torch.*lengths: numpy"):
+        tridiag.smith_waterman(torch.ones(3, 4, 5), np.ones((3, 2), int), gap=-1.0)
+
+
+GENERIC = """
+import numpy as np, tridiag
+scores = np.random.default_rng(0).normal(size=(3, 20, 20)).astype("float32")
+print(*tridiag.smith_waterman(scores, gap=-1.0))
+"""
+
+
+def test_a_processor_without_wide_vectors(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same code for the plainest processor."""
+    monkeypatch.setenv("NUMBA_CPU_NAME", "generic")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    run = subprocess.run([sys.executable, "-c", GENERIC], capture_output=True, text=True, check=True)
+    scores = normal(3, 20, 20, dtype="float32")
+    wanted = [recursion(x, -1.0, None, 1.0) for x in scores]
+    np.testing.assert_allclose([float(x) for x in run.stdout.split()], wanted, rtol=1e-5)
