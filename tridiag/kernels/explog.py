@@ -76,6 +76,60 @@ def moved(code: Code, x: Value, by: int) -> Value:
     return Value(code, (code.builder.shl if by > 0 else code.builder.lshr)(x.llvm, amount))
 
 
+class Exponents:
+    """The same where exponents are integers, for numbers that are ordinary: `tridiag.kernels.logsteps.run_ordinary`.
+
+    An integer k is held as the bits of 1.5 * 2**digits + k, a real number between 2**digits and 2**(digits + 1).
+    """
+
+    def __init__(self, code: Code) -> None:
+        self.code, self.numbers = code, numbers(code)
+        self.origin = 1.5 * 2.0**self.numbers.digits
+
+    def of(self, x: Value) -> Value:
+        """The exponent of a real number without fraction."""
+        return as_integers(self.code, x + self.origin)
+
+    def real(self, exponent: Value) -> Value:
+        return as_reals(self.code, exponent) - self.origin
+
+    def exponential(self, x: Value) -> tuple[Value, Value]:
+        """m and k with exp(x) = m 2**k."""
+        code, (high, low) = self.code, self.numbers.ln2
+        shifted = fused(code, x, 1 / math.log(2), code.like(x, self.origin))
+        k = shifted - self.origin
+        r = fused(code, k, -low, fused(code, k, -high, x))
+        return mantissa(code, r), as_integers(code, shifted)
+
+    def scaled(self, x: Value, by: Value) -> Value:
+        """x 2**by for a normal number and a difference of exponents, as long as the result is normal."""
+        return as_reals(self.code, as_integers(self.code, x) + moved(self.code, by, self.numbers.digits))
+
+    def logarithm(self, x: Value, scale: Value) -> Value:
+        """log(x 2**scale) for normal numbers x > 0."""
+        code, what = self.code, self.numbers
+        log, exponent = logarithm(code, x)
+        k = as_reals(code, exponent + scale) - (self.origin + what.bias)
+        return fused(code, k, what.ln2[0], fused(code, k, what.ln2[1], log))
+
+
+def mantissa(code: Code, r: Value) -> Value:
+    """exp(r) for abs(r) <= log(2) / 2."""
+    return fused(code, r * r, polynomial(code, r, numbers(code).exponential), r) + 1.0
+
+
+def logarithm(code: Code, x: Value) -> tuple[Value, Value]:
+    """l and e with log(x) = l + (e - bias) log(2), for normal numbers x > 0; e is an integer."""
+    what = numbers(code)
+    one = what.bias << what.digits
+    bits = as_integers(code, x)
+    exponent = moved(code, bits + (one - what.half_root), -what.digits)
+    f = as_reals(code, bits - (moved(code, exponent, what.digits) - one)) - 1.0
+    w = f / (f + 2.0)
+    z = w * w
+    return fused(code, w * z, polynomial(code, z, what.logarithm), w + w), exponent
+
+
 class Lanes:
     """The operations of `tridiag.logsum` on rows of lanes, one or several end to end."""
 
@@ -113,19 +167,14 @@ class Lanes:
         """m and k with exp(x + correction) = m 2**k; x beyond ``far`` is taken for that."""
         r, k = self.reduced(self.clamp(x, self.far))
         r = self.clamp(r if correction is None else r + correction, ROOM)
-        return fused(self.code, r * r, polynomial(self.code, r, self.numbers.exponential), r) + 1.0, k
+        return mantissa(self.code, r), k
 
     def logarithm(self, x: Value) -> tuple[Value, Value]:
         """l and e with log(x) = l + e log(2), for normal numbers x > 0."""
-        code, what = self.code, self.numbers
-        one, magic = what.bias << what.digits, (what.bias + what.digits) << what.digits
-        bits = as_integers(code, x)
-        exponent = moved(code, bits + (one - what.half_root), -what.digits)
-        f = as_reals(code, bits - (moved(code, exponent, what.digits) - one)) - 1.0
-        exponent = as_reals(code, exponent | magic) - (2.0**what.digits + what.bias)  # a conversion would be slow
-        w = f / (f + 2.0)
-        z = w * w
-        return fused(code, w * z, polynomial(code, z, what.logarithm), w + w), exponent
+        what = self.numbers
+        log, exponent = logarithm(self.code, x)
+        power = (what.bias + what.digits) << what.digits  # of 2**digits; a conversion would be slow
+        return log, as_reals(self.code, exponent | power) - (2.0**what.digits + what.bias)
 
     def times_ln2(self, k: Value, plus: Value) -> Value:
         """k log(2) + plus, rounded about once."""

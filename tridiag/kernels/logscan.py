@@ -18,9 +18,11 @@ from tridiag.kernels.logsteps import (
     BEGIN_GIVEN,
     LOGSUMS,
     MERGE,
+    SCAN_ORDINARY,
     SCAN_PLAIN,
     SCAN_WEIGHTED,
     SLOT,
+    TOTAL_ORDINARY,
     TOTAL_PLAIN,
     TOTAL_WEIGHTED,
 )
@@ -42,6 +44,7 @@ from tridiag.kernels.vector import LINE, OPTIONS, definition
 from tridiag.kernels.worker import aligned, claim, field
 
 OPERANDS = 4
+HEAD = 4  # rows that are not taken for ordinary
 BLOCK, BLOCK_BESIDE = 64, 8  # rows at a time of a group, and of groups that lie side by side
 AIMS, SLOTS, BUFFERS, BASE, MEMORY, WORDS = range(0, 48, 8)  # the words of a worker
 
@@ -121,7 +124,7 @@ def run_block(zero, job, worker, group, system, used, i0, i1, starts, total):
         if weighted:
             TOTAL_WEIGHTED(zero, (*a, *x, slot, rows, aims, i0))
         else:
-            TOTAL_PLAIN(zero, (*x, slot, rows, aims, i0))
+            total_of(zero, x, slot, rows, aims, i0, starts)
         return
     target, buffer = operand_of(zero, aims, J.RESULT), buffer + 2 * BLOCK * row
     direct = used == lanes_of(zero, ()) and word(target + KIND) == BESIDE
@@ -129,9 +132,31 @@ def run_block(zero, job, worker, group, system, used, i0, i1, starts, total):
     if weighted:
         SCAN_WEIGHTED(zero, (*a, *x, *y, slot, rows, aims, i0))
     else:
-        SCAN_PLAIN(zero, (*x, *y, slot, rows, aims, i0))
+        scan_of(zero, x, y, slot, rows, aims, i0, starts, word(worker + BUFFERS) + BLOCK * row)
     if not direct:
         store_rows(zero, target, i0, i1, buffer, row, used)
+
+
+@njit(**OPTIONS)
+def total_of(zero, x, slot, rows, aims, i0, starts):
+    """The first rows, from which the others know what is ordinary; then those."""
+    head = min(rows, HEAD) if starts else 0
+    if head > 0:
+        TOTAL_PLAIN(zero, (*x, slot, head, aims, i0))
+    words = x[0] + head * x[1], x[1], slot, rows - head, aims, i0 + head
+    if rows > head and not TOTAL_ORDINARY(zero, words):
+        TOTAL_PLAIN(zero, words)
+
+
+@njit(**OPTIONS)
+def scan_of(zero, x, y, slot, rows, aims, i0, starts, scales):
+    """The same with y; ``scales``: the address of a buffer."""
+    head = min(rows, HEAD) if starts else 0
+    if head > 0:
+        SCAN_PLAIN(zero, (*x, *y, slot, head, aims, i0))
+    words = x[0] + head * x[1], x[1], y[0] + head * y[1], y[1], slot, rows - head, aims, i0 + head
+    if rows > head and not SCAN_ORDINARY(zero, (*words, scales)):
+        SCAN_PLAIN(zero, words)
 
 
 @njit(**OPTIONS)
