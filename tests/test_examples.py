@@ -76,6 +76,19 @@ def test_the_nile_has_its_published_variances(tmp_path: Path, capsys: pytest.Cap
     assert "15,09" in capsys.readouterr().out
 
 
+def test_globins_at_a_low_temperature_have_the_score_of_biopython(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    for module in ("jax", "matplotlib", "Bio"):
+        pytest.importorskip(module)
+    import globin_alignment
+
+    assert globin_alignment.main(["--output", str(tmp_path / "globins.png")]) == 0
+    assert (tmp_path / "globins.png").stat().st_size > 10_000
+    told = capsys.readouterr().out
+    assert "Biopython  288, at T = 0.01  288.01" in told and "agrees with Biopython" in told
+
+
 @pytest.mark.slow
 def test_the_gradient_finds_the_mixing_coefficient_again() -> None:
     pytest.importorskip("jax")
