@@ -167,3 +167,21 @@ def test_one_singular_system_of_a_factorization(backend: Subject) -> None:
         x = error.x
     others = np.arange(len(d)) != 17
     assert_same_bits(to_numpy(x)[others], wanted[others])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("promise", [False, True, "auto"])
+def test_neighbours_and_places_in_memory_change_no_bit(axis: int, dtype: str, promise: bool | str) -> None:
+    """Though systems that need more than others are put off, and gathered."""
+    arrays, count = system_for(promise, (300, 40), dtype), 300
+    rng, wanted = np.random.default_rng(3), None
+    for start in (0, 1, 5):
+        order, out = rng.permutation(count), np.empty(40 * count + start, dtype)[start:]
+        turned = [np.ascontiguousarray(x[order].T if axis == 0 else x[order]) for x in arrays]
+        out = out.reshape(turned[0].shape)
+        tridiag.solve(*turned, axis=axis, pivoting=promise, out=out, backend="numba_thomas")
+        x = np.empty((count, 40), dtype)
+        x[order] = out.T if axis == 0 else out
+        wanted = x if wanted is None else wanted
+        assert_same_bits(x, wanted)

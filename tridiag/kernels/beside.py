@@ -5,7 +5,7 @@ from __future__ import annotations
 from numba import njit
 
 from tridiag.kernels import job as J
-from tridiag.kernels.aims import aim_group, aim_next, operand_of
+from tridiag.kernels.aims import aim_group, operand_of, read_mask
 from tridiag.kernels.bands import moved_operands
 from tridiag.kernels.exchanging import (
     BACKWARD_EXCHANGED_BESIDE,
@@ -13,17 +13,22 @@ from tridiag.kernels.exchanging import (
     EXCHANGE_BESIDE,
     STREAM_EXCHANGED_BESIDE,
 )
-from tridiag.kernels.groups import EARLY, backward_rows, exchange_group
-from tridiag.kernels.hard import finish_group, hard_lanes, hopeless
+from tridiag.kernels.groups import backward_rows, settle_group
+from tridiag.kernels.hard import hard_lanes, hopeless
 from tridiag.kernels.lanes import ZERO
 from tridiag.kernels.memory import set_word, word
 from tridiag.kernels.moves import STRIDE, TABLE, bytes_of_real, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.pivoted_groups import EXCHANGE_GROUP
 from tridiag.kernels.sweeps import BACKWARD_BESIDE, ELIMINATE_BESIDE, STREAM_BESIDE
-from tridiag.kernels.vector import LINE, ONCE, OPTIONS
-from tridiag.kernels.worker import AIMS, CARRY, GOOD, X_, Y, field
+from tridiag.kernels.vector import LINE, OPTIONS
+from tridiag.kernels.verifying import BACKWARD_VERIFIED_BESIDE, STREAM_VERIFIED_BESIDE
+from tridiag.kernels.waiting import may_wait, put_off, verifiable
+from tridiag.kernels.worker import AIMS, CARRY, GOOD, STEPS, UNREFINED, VERIFIED, X_, Y, field
+
+EARLY = 16  # rows after which a tile is looked at for lanes that may go on
 
 
-@njit(**ONCE)
+@njit(**OPTIONS)
 def solve_beside(zero, job, worker, first, groups):
     """Groups that lie side by side, row by row through all of them."""
     lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
@@ -37,18 +42,62 @@ def solve_beside(zero, job, worker, first, groups):
         else:
             BACKWARD_BESIDE(zero, words)
         return
+    wait = may_wait(job) and verifiable(zero, job)
     for group in range(groups):
         at, here, found = first + group * lanes, y + step + 2 * group * row, good + 8 * group
+        given_up = hopeless(zero, job, found, lanes)
+        if given_up and wait:
+            continue
         aim_group(zero, job, worker, at, lanes)
-        if not hopeless(zero, job, found, lanes):
+        if not given_up:
             backward_rows(zero, worker, here, step, carry + group * row, 0, n)
-        finish_group(zero, job, worker, at, lanes, found, here + row, step)
+        settle_group(zero, job, worker, at, lanes, found, here + row, step)
+    if wait:
+        settle_beside(zero, job, worker, first, groups)
+
+
+SOLVE_BESIDE = STEPS.add_step(solve_beside)
+
+
+@njit(**OPTIONS)
+def settle_beside(zero, job, worker, first, groups):
+    """The groups of a tile that were given up, as many neighbours at a time as pivot rows are kept of."""
+    lanes, good, group = lanes_of(zero, ()), word(worker + GOOD), 0
+    while group < groups:
+        end = group
+        while end < min(groups, group + VERIFIED) and hopeless(zero, job, good + 8 * end, lanes):
+            end += 1
+        if end > group:
+            EXCHANGE_VERIFIED_BESIDE(zero, (job, worker, first + group * lanes, end - group, good + 8 * group))
+        group = max(end, group + 1)
+
+
+@njit(**OPTIONS)
+def exchange_verified_beside(zero, job, worker, first, groups, good):
+    """Groups side by side with partial pivoting, to memory; the systems that are not as good as is promised wait."""
+    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
+    step, carry, every = 4 * row * groups, word(worker + CARRY), (1 << lanes) - 1
+    aim_group(zero, job, worker, first, lanes)
+    for group in range(groups):
+        set_word(good + 8 * group, every)
+    operands, solution = moved_operands(zero, job, worker), solution_beside(zero, worker)
+    EXCHANGE_BESIDE(zero, (*operands, (groups - 1) * row, y + step, step, groups, 0, n, 0, n, carry, good))
+    for group in range(groups):
+        at = 4 * group * row
+        sure = CLOSE_EXCHANGE(zero, (y + n * step + at, step, carry + at, good + 8 * group))
+        words = (*operands, group * row, y + step + at, step, *solution, n, sure)
+        fine = STREAM_VERIFIED_BESIDE(zero, words) if past_caches(zero, job) else BACKWARD_VERIFIED_BESIDE(zero, words)
+        put_off(word(worker + UNREFINED), first + group * lanes, every & ~fine)
+
+
+EXCHANGE_VERIFIED_BESIDE = STEPS.add_step(exchange_verified_beside)
 
 
 @njit(**OPTIONS)
 def start_beside(zero, job, worker, first, groups):
     """Aim at the first of some groups, every lane of which has still its certificate."""
-    aim_next(zero, job, worker, first, lanes_of(zero, ()), False)
+    aim_group(zero, job, worker, first, lanes_of(zero, ()))
+    read_mask(zero, job, worker)
     for group in range(groups):
         set_word(word(worker + GOOD) + 8 * group, (1 << 2 * lanes_of(zero, ())) - 1)
 
@@ -83,7 +132,7 @@ def sweep_down_beside(zero, job, worker, groups):
     return True
 
 
-@njit(**ONCE)
+@njit(**OPTIONS)
 def exchange_beside(zero, job, worker, first, groups):
     """The same with partial pivoting."""
     lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
@@ -97,13 +146,16 @@ def exchange_beside(zero, job, worker, first, groups):
         sure &= CLOSE_EXCHANGE(zero, end)
     if sure != every:
         for group in range(groups):
-            exchange_group(zero, job, worker, first + group * lanes, lanes, False)
+            EXCHANGE_GROUP(zero, (job, worker, first + group * lanes, lanes, 0))
         return
     words = (y + step, step, groups, carry, n, *solution_beside(zero, worker), (groups - 1) * row)
     if past_caches(zero, job):
         STREAM_EXCHANGED_BESIDE(zero, words)
     else:
         BACKWARD_EXCHANGED_BESIDE(zero, words)
+
+
+EXCHANGED_BESIDE = STEPS.add_step(exchange_beside)
 
 
 @njit(**OPTIONS)

@@ -125,17 +125,19 @@ def conduct(job, zero):
 conductor = c_function(conduct, "tridiag_conduct")
 
 
-def runner(zero, define, task, prepare=None):
-    """The C function void run(job, helpers) around the task of a kernel, and what prepares a job for it.
+def runner(zero, define, task, prepare=None, define_steps=None):
+    """The C function void run(job, helpers) around the task of a kernel, what prepares a job for it, and its steps.
 
     It only calls C functions, which cannot raise: the code needs nothing of Numba's runtime.
     """
-    prepared = prepare is not None
+    prepared, in_steps = prepare is not None, define_steps is not None
 
     def run(job, helpers):
         define(zero)
         set_word(job + 8 * J.HELPERS, helpers)
         set_word(job + 8 * J.TASK, task(zero))
+        if in_steps:
+            define_steps(zero)  # behind the task, which calls them
         if prepared:
             call(prepare(zero), (job,))
         call(conductor(zero), (job,))

@@ -1,4 +1,4 @@
-"""One group: plain elimination and substitution, or with partial pivoting throughout."""
+"""One group: plain elimination and substitution, and what becomes of lanes without certificate."""
 
 from __future__ import annotations
 
@@ -7,22 +7,18 @@ from numba import njit
 from tridiag.kernels import job as J
 from tridiag.kernels.aims import aim_next, mask_view, operand_of
 from tridiag.kernels.bands import moved_operands, straight, views_of_block
-from tridiag.kernels.exchanging import (
-    BACKWARD_EXCHANGED,
-    BACKWARD_EXCHANGED_LINES,
-    CLOSE_EXCHANGE,
-    EXCHANGE,
-    EXCHANGE_LINES,
-)
-from tridiag.kernels.hard import finish_group, hard_lanes, hopeless
+from tridiag.kernels.hard import FINISH_GROUP, hard_lanes, hopeless, store_solution
 from tridiag.kernels.lanes import ZERO
-from tridiag.kernels.memory import set_word, word
+from tridiag.kernels.memory import set_word, variable, word
 from tridiag.kernels.moves import bytes_of_row, lanes_of, store_rows
+from tridiag.kernels.pivoted_groups import EXCHANGE_VERIFIED
 from tridiag.kernels.sweeps import BACKWARD, BACKWARD_LINES, ELIMINATE, ELIMINATE_LINES
 from tridiag.kernels.vector import OPTIONS
-from tridiag.kernels.worker import AIMS, BLOCK, CARRY, GOOD, HIGH, LOW, WHOLE, X_, ZEROS, Y, field
+from tridiag.kernels.waiting import may_wait, put_off, verifiable
+from tridiag.kernels.worker import AIMS, BLOCK, CARRY, GOOD, HIGH, LOW, STEPS, UNREFINED, UNSOLVED, X_, ZEROS, Y, field
 
-EARLY = 32  # rows after which a tile is looked at for lanes that may go on
+EARLY = 32  # rows after which a group is looked at for lanes that may go on,
+VERY_EARLY = 8  # ... and the first time
 
 
 @njit(**OPTIONS)
@@ -39,7 +35,25 @@ def solve_group(zero, job, worker, first, used, follows):
     row = bytes_of_row(zero, ())
     aim_next(zero, job, worker, first, used, follows)
     if not (sweep_down(zero, job, worker, used) and sweep_up(zero, job, worker, used)):
-        finish_group(zero, job, worker, first, used, word(worker + GOOD), word(worker + Y) + 3 * row, 2 * row)
+        settle_group(zero, job, worker, first, used, word(worker + GOOD), word(worker + Y) + 3 * row, 2 * row)
+
+
+SOLVE_GROUP = STEPS.add_step(solve_group)
+
+
+@njit(**OPTIONS)
+def settle_group(zero, job, worker, first, used, good, source, step):
+    """The solution of a group to memory, from ``source``; lanes without certificate wait, if that is worth while."""
+    hard, dead = hard_lanes(zero, job, word(good), used)
+    whole, verified = hard == (1 << used) - 1, verifiable(zero, job)
+    if not may_wait(job) or (whole and not verified):
+        FINISH_GROUP(zero, (job, worker, first, used, good, source, step))
+    elif whole and field(job, J.BESIDE) == 0:
+        put_off(word(worker + UNREFINED), first, hard & ~EXCHANGE_VERIFIED(zero, (job, worker, used)))
+    else:
+        if not whole:
+            store_solution(zero, job, worker, source, step, used, dead)
+        put_off(word(worker + UNSOLVED) if verified else word(worker + UNREFINED), first, hard)
 
 
 @njit(**OPTIONS)
@@ -51,10 +65,12 @@ def sweep_down(zero, job, worker, used):
     set_word(good, (1 << 2 * lanes_of(zero, ())) - 1)
     first, last = straight(zero, job, worker)
     eliminate_blocks(zero, job, worker, low, first)
-    for i in range(first, last, EARLY):
-        eliminate_straight(zero, job, worker, i, min(i + EARLY, last))
+    i, stop = first, min(first + VERY_EARLY, last)
+    while i < last:
+        eliminate_straight(zero, job, worker, i, stop)
         if hopeless(zero, job, good, used):
             return False
+        i, stop = stop, min(stop + EARLY, last)
     eliminate_blocks(zero, job, worker, last, high)
     return not hopeless(zero, job, good, used)
 
@@ -78,18 +94,18 @@ def eliminate_straight(zero, job, worker, first, last):
 def sweep_up(zero, job, worker, used):
     """x of all rows of a group, in place of y'; or to memory at once if no lane needs more, which is the result."""
     lanes, row, low, high = lanes_of(zero, ()), bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
-    carry, x = word(worker + CARRY), operand_of(zero, word(worker + AIMS), X_)
+    carry, x, none = word(worker + CARRY), operand_of(zero, word(worker + AIMS), X_), variable(0)
     ZERO(zero, (carry, row, 1))
     first, last = straight(zero, job, worker)
-    hard, dead = hard_lanes(zero, job, word(word(worker + GOOD)), lanes)
+    every, (hard, dead) = variable(1), hard_lanes(zero, job, word(word(worker + GOOD)), lanes)
     if used != lanes or hard | dead != 0 or last <= first:
-        backward_block(zero, job, worker, low, high, False)
+        backward_block(zero, job, worker, low, high, none)
         return False
-    store_rows(zero, x, 0, low, word(worker + ZEROS), 0, lanes)
-    store_rows(zero, x, high, field(job, J.ROWS), word(worker + ZEROS), 0, lanes)
-    backward_block(zero, job, worker, last, high, True)
+    store_rows(zero, x, none, low, word(worker + ZEROS), none, lanes)
+    store_rows(zero, x, high, field(job, J.ROWS), word(worker + ZEROS), none, lanes)
+    backward_block(zero, job, worker, last, high, every)
     BACKWARD_LINES(zero, (word(worker + Y) + (first - low + 1) * 2 * row, x, carry, first, last))
-    backward_block(zero, job, worker, low, first, True)
+    backward_block(zero, job, worker, low, first, every)
     return True
 
 
@@ -109,66 +125,3 @@ def backward_rows(zero, worker, at, step, carry, first, last):
     row, x = bytes_of_row(zero, ()), operand_of(zero, word(worker + AIMS), X_)
     mask, mask_step = mask_view(zero, worker, first)
     BACKWARD(zero, (at, step, at + row, step, mask, mask_step, at + row, step, carry, last - first, x, first))
-
-
-@njit(**OPTIONS)
-def exchange_group(zero, job, worker, first, used, follows):
-    """Systems with a matrix and one right side each, with partial pivoting."""
-    lanes, row, n, good = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + GOOD)
-    aim_next(zero, job, worker, first, used, follows)
-    keep_all_rows(zero, job, worker)
-    start, last = straight(zero, job, worker)
-    exchange_blocks(zero, job, worker, 0, start)
-    if last > start:
-        exchange_straight(zero, job, worker, start, last)
-    exchange_blocks(zero, job, worker, last, n)
-    end = word(worker + Y) + n * 4 * row, 4 * row, word(worker + CARRY), good
-    sure = CLOSE_EXCHANGE(zero, end)
-    if used == lanes and last > start and sure == (1 << lanes) - 1:
-        back_exchanged(zero, job, worker, last, n, True)
-        source, x = word(worker + Y) + (start + 1) * 4 * row, operand_of(zero, word(worker + AIMS), X_)
-        BACKWARD_EXCHANGED_LINES(zero, (source, 4 * row, x, word(worker + CARRY), start, last))
-        back_exchanged(zero, job, worker, 0, start, True)
-    else:
-        back_exchanged(zero, job, worker, 0, n, False)
-        finish_group(zero, job, worker, first, used, good, word(worker + Y) + 7 * row, 4 * row)
-
-
-@njit(**OPTIONS)
-def keep_all_rows(zero, job, worker):
-    """Sweep over all rows of a group, also those at the ends that are taken out, all lanes without a bad pivot yet."""
-    n = field(job, J.ROWS)
-    set_word(worker + WHOLE, word(worker + WHOLE) and word(worker + LOW) == 0 and word(worker + HIGH) == n)
-    set_word(worker + LOW, 0)
-    set_word(worker + HIGH, n)
-    set_word(word(worker + GOOD), (1 << lanes_of(zero, ())) - 1)
-
-
-@njit(**OPTIONS)
-def exchange_blocks(zero, job, worker, first, last):
-    y, step, carry, good = word(worker + Y), 4 * bytes_of_row(zero, ()), word(worker + CARRY), word(worker + GOOD)
-    for i0 in range(first, last, BLOCK):
-        i1 = min(i0 + BLOCK, last)
-        views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 4), mask_view(zero, worker, i0)
-        words = y + (i0 + 1) * step, step, i1 - i0, carry, good, word(worker + AIMS), i0, 0
-        EXCHANGE(zero, (*views, mask, mask_step, *words))
-
-
-@njit(**OPTIONS)
-def exchange_straight(zero, job, worker, first, last):
-    row = bytes_of_row(zero, ())
-    target = word(worker + Y) + (first + 1) * 4 * row
-    words = target, 4 * row, first, last, 0, field(job, J.ROWS), word(worker + CARRY), word(worker + GOOD)
-    EXCHANGE_LINES(zero, (*moved_operands(zero, job, worker), *words))
-
-
-@njit(**OPTIONS)
-def back_exchanged(zero, job, worker, first, last, store):
-    """Rows first <= i < last of the solution, in their place and perhaps to memory."""
-    row, x = bytes_of_row(zero, ()), operand_of(zero, word(worker + AIMS), X_)
-    source, (mask, mask_step) = word(worker + Y) + (first + 1) * 4 * row, mask_view(zero, worker, first)
-    if first < last:
-        words = source, 4 * row, mask, mask_step, last - first, word(worker + CARRY), x, first
-        BACKWARD_EXCHANGED(zero, words)
-        if store:
-            store_rows(zero, x, first, last, source + 3 * row, 4 * row, lanes_of(zero, ()))

@@ -9,11 +9,25 @@ from tridiag.kernels import job as J
 from tridiag.kernels.aims import mask_view, operand_of
 from tridiag.kernels.bands import load_band, right_side
 from tridiag.kernels.lanes import BEST, CUT, ITERATE, MERGE, REST, RIGHT
-from tridiag.kernels.memory import load, set_half_word, set_word, word
+from tridiag.kernels.memory import load, set_half_word, set_word, variable, word
 from tridiag.kernels.moves import bytes_of_row, lanes_of, store_lane, store_rows
 from tridiag.kernels.pivoting import ELIMINATE_PIVOTED, IMPROVE, JUDGE, SUBSTITUTE_PIVOTED, ZERO_PIVOTS
 from tridiag.kernels.vector import OPTIONS
-from tridiag.kernels.worker import AIMS, ERRORS, HIGH, LOW, NANS, STATUS, SWAPS, TILE, X_, ZEROS, field
+from tridiag.kernels.worker import (
+    AIMS,
+    ERRORS,
+    HIGH,
+    LOW,
+    NANS,
+    STATUS,
+    STEPS,
+    SWAPS,
+    TILE,
+    X_,
+    ZEROS,
+    field,
+    system_of,
+)
 
 
 @njit(**OPTIONS)
@@ -60,7 +74,7 @@ def tell_singular(zero, job, worker, first, lanes):
         for lane in range(lanes_of(zero, ())):
             if singular >> lane & 1:
                 row = load(status + 4 * lane, types.int32(0))
-                set_half_word(target + 4 * (first + lane), types.int32(row + low))
+                set_half_word(target + 4 * system_of(worker, first, lane), types.int32(row + low))
     return singular
 
 
@@ -114,14 +128,14 @@ def refine(zero, worker, lanes):
 @njit(**OPTIONS)
 def store_solution(zero, job, worker, source, step, used, dead):
     """The rows of a solution to memory: zero where all systems take the row out, NaN in the dead lanes."""
-    n, low, high = field(job, J.ROWS), word(worker + LOW), word(worker + HIGH)
+    n, low, high, none = field(job, J.ROWS), word(worker + LOW), word(worker + HIGH), variable(0)
     target = operand_of(zero, word(worker + AIMS), X_)
     nothing = word(worker + ZEROS)
     if dead != 0:
         set_word(job + 8 * J.BROKEN, 1)
-    store_rows(zero, target, 0, low, nothing, 0, used)
+    store_rows(zero, target, none, low, nothing, none, used)
     store_rows(zero, target, low, high, source, step, used)
-    store_rows(zero, target, high, n, nothing, 0, used)
+    store_rows(zero, target, high, n, nothing, none, used)
     for lane in range(used):
         if dead >> lane & 1:
             store_lane(zero, target, lane, n, word(worker + NANS))
@@ -149,6 +163,9 @@ def finish_group(zero, job, worker, first, used, good, source, step):
             solution = substitute_hard(zero, job, worker, hard, substitute_tile)
             source, step = merge_hard(zero, source, step, solution, hard, every, rows)
     store_solution(zero, job, worker, source, step, used, dead)
+
+
+FINISH_GROUP = STEPS.add_step(finish_group)
 
 
 @njit(**OPTIONS)

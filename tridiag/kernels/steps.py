@@ -25,7 +25,7 @@ class Steps(Library):
         return self.add(body.py_func.__name__, body)
 
     def definition(self) -> Any:
-        """An intrinsic define(zero), for the outermost function of a kernel, behind what calls steps."""
+        """An intrinsic define(zero), for the outermost function of one kernel, behind what calls steps."""
 
         @intrinsic
         def define(typing: Any, zero: Any) -> Any:

@@ -11,33 +11,38 @@ import numpy as np
 from numba import njit, types
 
 from tridiag.kernels import job as J
-from tridiag.kernels.beside import exchange_beside, extent, solve_beside
+from tridiag.kernels.beside import EXCHANGED_BESIDE, SOLVE_BESIDE, extent
 from tridiag.kernels.crew import runner
-from tridiag.kernels.groups import exchange_group, solve_group
+from tridiag.kernels.groups import SOLVE_GROUP
 from tridiag.kernels.lanes import SWEEPS
 from tridiag.kernels.many import determinants, factor_shared, solve_many, solve_shared
 from tridiag.kernels.memory import c_function, flush, load, malloc, set_word
 from tridiag.kernels.moves import MOVES, bytes_of_real, lanes_of, parts_of
+from tridiag.kernels.pivoted_groups import EXCHANGE_GROUP
 from tridiag.kernels.vector import ONCE, OPTIONS, definition
-from tridiag.kernels.worker import claim, dismiss, field, hire, part_of_item, report
+from tridiag.kernels.waiting import CATCH_UP, some_wait
+from tridiag.kernels.worker import STEPS, claim, dismiss, field, hire, part_of_item, report, reports
 
 
 @njit(**ONCE)
 def solve_tile(zero, job, worker, tile, follows, solve_one, solve_many_beside):
-    """One group, or the groups of a stretch of systems that lie side by side; the first and the last may be partial."""
+    """One group, or the groups of a stretch of systems that lie side by side; the first and the last may be partial.
+
+    Returns which systems: low <= k < high.
+    """
     lanes, (low, whole, rest, high) = lanes_of(zero, ()), extent(zero, job, tile)
     if solved_before(job, low, high):
-        return
+        return low, high
     if low < whole:
-        solve_one(zero, job, worker, low, whole - low, False)
+        solve_one(zero, (job, worker, low, whole - low, 0))
     if field(job, J.FLAGS) & J.MASKED or field(job, J.ROWS) == 0:
         for at in range(whole, rest, lanes):
-            solve_one(zero, job, worker, at, lanes, False)
+            solve_one(zero, (job, worker, at, lanes, 0))
     elif whole < rest:
-        solve_many_beside(zero, job, worker, whole, (rest - whole) // lanes)
+        solve_many_beside(zero, (job, worker, whole, (rest - whole) // lanes))
     if rest < high:
-        solve_one(zero, job, worker, rest, high - rest, follows)
-    report(job, low, high - low)
+        solve_one(zero, (job, worker, rest, high - rest, follows))
+    return low, high
 
 
 @njit(**OPTIONS)
@@ -63,8 +68,16 @@ def work_tiles(job, zero, solve_one, solve_many_beside):
         run = claim(job)
         if run < 0:
             break
-        for tile in range(run * tiles, min(count, (run + 1) * tiles)):
-            solve_tile(zero, job, worker, tile, tile > run * tiles, solve_one, solve_many_beside)
+        told, last = -1, min(count, (run + 1) * tiles) - 1
+        for tile in range(run * tiles, last + 1):
+            follows = types.int64(tile > run * tiles)
+            low, high = solve_tile(zero, job, worker, tile, follows, solve_one, solve_many_beside)
+            told = low if told < 0 else told
+            CATCH_UP(zero, (job, worker, 1 if tile == last and reports(job) else lanes_of(zero, ())))
+            if not some_wait(worker):
+                report(job, told, high - told)
+                told = -1
+    CATCH_UP(zero, (job, worker, 1))
     flush()
     dismiss(worker)
 
@@ -72,13 +85,13 @@ def work_tiles(job, zero, solve_one, solve_many_beside):
 @njit(**OPTIONS)
 def work_own(job, zero):
     """Systems with a matrix and one right side each."""
-    work_tiles(job, zero, solve_group, solve_beside)
+    work_tiles(job, zero, SOLVE_GROUP, SOLVE_BESIDE)
 
 
 @njit(**OPTIONS)
 def work_exchanging(job, zero):
     """The same with partial pivoting throughout."""
-    work_tiles(job, zero, exchange_group, exchange_beside)
+    work_tiles(job, zero, EXCHANGE_GROUP, EXCHANGED_BESIDE)
 
 
 @njit(**OPTIONS)
@@ -144,4 +157,5 @@ define = definition(MOVES, SWEEPS)
 
 def build(dtype: str, kernel: str):
     """The C function void run(job, helpers) of a kernel for a dtype."""
-    return runner(np.zeros((), dtype)[()], define, TASKS[kernel], preparation if kernel == "many" else None)
+    prepare = preparation if kernel == "many" else None
+    return runner(np.zeros((), dtype)[()], define, TASKS[kernel], prepare, STEPS.definition())

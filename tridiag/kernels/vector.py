@@ -232,6 +232,10 @@ class Code:
         amount = self.constant(x.llvm.type, abs(by))
         return Value(self, (self.builder.shl if by > 0 else self.builder.lshr)(x.llvm, amount))
 
+    def power(self, k: Value) -> Value:
+        """Two to an integer power."""
+        return Value(self, self.builder.shl(ir.Constant(I64, 1), k.llvm))
+
     def everywhere(self, condition: Value) -> Value:
         """A condition as a mask."""
         return self.repeat(condition, self.lanes)

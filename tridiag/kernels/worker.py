@@ -8,20 +8,24 @@ from tridiag.kernels import job as J
 from tridiag.kernels.lanes import NAN, PLANES, ZERO
 from tridiag.kernels.memory import call, fetch_add, free, malloc, set_byte, set_word, word
 from tridiag.kernels.moves import TABLE, bytes_of_row, lanes_of
+from tridiag.kernels.steps import Steps
 from tridiag.kernels.sweeps import WIDE
 from tridiag.kernels.vector import LINE, OPTIONS
 
 A_, B_, C_, WHERE_, D_, X_ = range(6)  # the operands, in the order of a job
 OPERANDS = 6
 BLOCK = 64  # rows eliminated at a time
+STEPS = Steps("steps")
+VERIFIED = 16  # groups side by side whose pivot rows are kept at a time, to be verified
 # what `tridiag.kernels.cyclic` keeps, in rows of lanes: for each row, and beside all rows
 CYCLIC_DEPTH, CYCLIC_STATE = 3, 11
 # the words of a worker, byte offsets: the addresses of its scratch memory
 (
     AIMS, MASK, BUFFER, CARRY, GOOD, Y, TILE, STATUS, ERRORS, SWAPS, ONES, ZEROS, NANS, OFFSETS, NO_OFFSETS, FACTORS,
-) = range(0, 128, 8)  # fmt: skip
+    UNSOLVED, UNREFINED, WAITING_AIMS,
+) = range(0, 152, 8)  # fmt: skip
 # ... and what it knows of the tile at hand: the rows that are not taken out, whether all of those are kept, its bands
-LOW, HIGH, WHOLE, MEMORY, VIEWS, WORDS = 128, 136, 144, 152, 160, 256
+LOW, HIGH, WHOLE, MEMORY, VIEWS, WORDS = 152, 160, 168, 176, 184, 256
 
 
 @njit(**OPTIONS)
@@ -36,9 +40,27 @@ def exchanges(job):
 
 
 @njit(**OPTIONS)
+def system_of(worker, first, lane):
+    """The system in a lane of a group: first + lane, or, where ``first`` is -1, one that waited for refinement."""
+    return first + lane if first >= 0 else listed(word(worker + UNREFINED), lane)
+
+
+@njit(**OPTIONS)
+def listed(systems, lane):
+    """Of those that were just taken from the end of a list, which begins with its length."""
+    return word(systems + 8 * (word(systems) + 1 + lane))
+
+
+@njit(**OPTIONS)
+def reports(job):
+    """Whether anybody asks for systems while they are in cache."""
+    return field(job, J.AFTER) != 0
+
+
+@njit(**OPTIONS)
 def report(job, first, count):
     """Tell whom it concerns that the systems first, first + 1, ... are solved."""
-    if field(job, J.AFTER) != 0 and count > 0:
+    if reports(job) and count > 0:
         call(field(job, J.AFTER), (job, first, count))
 
 
@@ -54,6 +76,8 @@ def hire(zero, job):
     n, lanes = field(job, J.ROWS), lanes_of(zero, ())
     groups = max(1, (field(job, J.LANES) + lanes - 1) // lanes)
     kept = (n + 1) * (4 if exchanges(job) else 2) * groups
+    if field(job, J.PROMISE) == J.AUTO:
+        kept = max(kept, (n + 1) * 4 * min(groups, VERIFIED))
     if field(job, J.FLAGS) & J.PERIODIC:
         kept = n * CYCLIC_DEPTH + CYCLIC_STATE
     elif field(job, J.SHARED):
@@ -85,6 +109,9 @@ def allot(zero, job, groups, kept):
         LINE,
         LINE,
         n * 3 * row if many else 0,
+        aligned(8 * (1 + lanes * (groups + 2))),
+        aligned(8 * (1 + lanes * (groups + 3))),
+        aligned(OPERANDS * (TABLE + 8 * lanes)),
     )
     total = aligned(WORDS)
     for size in sizes:
@@ -102,6 +129,8 @@ def allot(zero, job, groups, kept):
         set_byte(word(worker + ONES) + k, 1)
     ZERO(zero, (word(worker + ZEROS), row, 1))
     NAN(zero, (word(worker + NANS), row, 1))
+    set_word(word(worker + UNSOLVED), 0)
+    set_word(word(worker + UNREFINED), 0)
     for operand in range(OPERANDS):
         set_word(word(worker + NO_OFFSETS) + 8 * operand, 0)
     return worker
