@@ -111,26 +111,21 @@ def run_ordinary(code: Code, words: Sequence[Value], ahead: Ahead, put: Any = No
     least = ops.times_ln2(state.scale, code.splat(-depth * math.log(2)))
     one = exponents.numbers.bias << exponents.numbers.digits
 
-    def steps(t: Value, carried: Any, count: int) -> Any:
+    def step(t: Value, carried: Any) -> Any:
         scale, high, low, largest = carried
-        terms = joined(code, [code.load(x + (t + k) * x_step) for k in range(count)])
-        low_terms = joined(code, [least] * count)
-        m, powers = exponents.exponential(code.where(low_terms > terms, low_terms, terms))
-        for k in range(count):
-            power = row_of(code, powers, k)
-            top = code.where(scale > power, scale, power)
-            kept = scale - top
-            high, error = logsum.two_sum(
-                exponents.scaled(high, kept), exponents.scaled(row_of(code, m, k), power - top)
-            )
-            low = ops.multiply_add(low, as_reals(code, moved(code, kept, exponents.numbers.digits) + one), error)
-            scale, largest = top, logsum.larger(ops, row_of(code, terms, k), largest)
-            if put is not None:
-                put(t + k, high + low, scale)
-        return scale, high, low, largest
+        ahead.ask(t, 1)
+        x_t = code.load(x + t * x_step)
+        m, power = exponents.exponential(code.where(least > x_t, least, x_t))
+        top = code.where(scale > power, scale, power)
+        kept = scale - top
+        high, error = logsum.two_sum(exponents.scaled(high, kept), exponents.scaled(m, power - top))
+        low = ops.multiply_add(low, as_reals(code, moved(code, kept, exponents.numbers.digits) + one), error)
+        if put is not None:
+            put(t, high + low, top)
+        return top, high, low, logsum.larger(ops, x_t, largest)
 
     carried = exponents.of(state.scale), state.high, state.low, state.largest
-    scale, high, low, largest = sweep(code, carried, rows, ahead, steps)
+    scale, high, low, largest = code.fori(0, rows, step, carried)
     scale = exponents.real(scale)
     limit = 2.0 ** (exponents.numbers.digits - 2)
     ordinary = (ops.size(state.scale) < limit) & (scale - state.scale < rise) & (largest < limit) & (high == high)
@@ -138,7 +133,8 @@ def run_ordinary(code: Code, words: Sequence[Value], ahead: Ahead, put: Any = No
     chosen = [
         code.where(code.everywhere(every), u, v) for u, v in zip((scale, high, low, largest), state, strict=False)
     ]
-    store_state(code, slot, State(*chosen, *state[4:]))
+    scale, high, low, largest = chosen
+    store_state(code, slot, state._replace(scale=scale, high=high, low=low, largest=largest))
     return code.pick(every, code.integer(1), code.integer(0))
 
 
