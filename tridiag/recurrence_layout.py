@@ -1,4 +1,4 @@
-"""The job of a recurrence from shapes and strides alone: in which order its axes are walked, and by which loops; pure."""
+"""The job of a recurrence from shapes and strides alone: how its axes are walked, and by which loops; pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import numpy as np
 
 from tridiag.kernels import job as J
 from tridiag.kernels import recurrence_job as C
-from tridiag.layout import ITEM, ITEMS_EACH, WORTH_A_THREAD, Axis, lanes_of, merge
+from tridiag.layout import ITEM, ITEMS_EACH, LINE, WORTH_A_THREAD, Axis, lanes_of, merge
 from tridiag.shapes import Recurrence
 
 HEIGHT = 8  # steps that are transposed at a time (`tridiag.kernels.recurrence_loops`)
+CHUNK = 16 * 1024  # bytes of a lane in a block of a long sequence
+FEWEST_BLOCKS = 4  # of such a sequence
 STRETCH = 4096  # bytes of a row of sequences that are side by side: it is read again in the next step
 
 
@@ -47,6 +49,11 @@ def axes_of(form: Recurrence, shapes: Any, strides: Any) -> Axes:
     return Axes(tuple(sign * step for step in along), tuple(last * step for step in along), merge(batch))
 
 
+def chunk_of(dtype: np.dtype[Any]) -> int:
+    """The steps of a lane in a block: not a power of two, or all lanes would share a set of the caches."""
+    return (CHUNK + LINE) // dtype.itemsize
+
+
 def kind_of(axes: Axes, form: Recurrence, order: int, count: int, dtype: np.dtype[Any], workers: int) -> int:
     """Which loops can run so."""
     size, lanes = dtype.itemsize, lanes_of(dtype)
@@ -59,7 +66,7 @@ def kind_of(axes: Axes, form: Recurrence, order: int, count: int, dtype: np.dtyp
                 return kind
     read, step = axes.strides[: 2 + order], axes.strides[C.Y]
     if abs(step) == size and all(s in (step, 0) for s in read):
-        if order == 1 and count < 2 * lanes * workers and form.n >= 4 * lanes * C.BLOCK:
+        if order == 1 and count < 2 * lanes * workers and form.n >= FEWEST_BLOCKS * lanes * chunk_of(dtype):
             return C.LONG
         if count >= lanes and form.n >= HEIGHT:
             return C.ROWS
@@ -70,7 +77,7 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
     """From the shapes and the strides in bytes of the result, x, the coefficients, and the values before, if given."""
     axes, count, lanes, n = axes_of(form, shapes, strides), math.prod(form.batch), lanes_of(dtype), form.n
     kind = kind_of(axes, form, order, count, dtype, workers)
-    length, width, stretches, blocks, run = 1, 1, 1, 0, 1
+    length, width, stretches, blocks, chunk, run = 1, 1, 1, 0, 0, 1
     share = ITEM if workers == 1 else max(1, min(ITEM, n * count // (ITEMS_EACH * workers)))  # values
     if kind in (C.BESIDE, C.SPREAD):
         length = axes.batch[-1][0]
@@ -79,7 +86,8 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
         stretches = -(-length // width)
         items = count // length * stretches
     elif kind == C.LONG:
-        blocks = n // (lanes * C.BLOCK)
+        chunk = chunk_of(dtype)
+        blocks = n // (lanes * chunk)
         items = count * blocks
     else:
         together = lanes if kind == C.ROWS else 1
@@ -90,7 +98,7 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
     words = np.zeros(C.TABLE + operands * 2 + (1 + operands) * len(axes.batch), np.int64)
     words[J.ITEMS], words[C.STEPS], words[C.SEQUENCES], words[C.KIND], words[C.RUN] = items, n, count, kind, run
     words[C.FLAGS], words[C.LENGTH], words[C.STRETCH], words[C.STRETCHES] = flags, length, width, stretches
-    words[C.AXES], words[C.BLOCKS] = len(axes.batch), blocks
+    words[C.AXES], words[C.BLOCKS], words[C.CHUNK] = len(axes.batch), blocks, chunk
     given = len(shapes)
     words[C.TABLE : C.TABLE + given] = axes.strides
     words[C.TABLE + operands : C.TABLE + operands + given] = axes.offsets

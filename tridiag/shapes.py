@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 Shape = tuple[int, ...]
@@ -44,6 +44,11 @@ class Form(NamedTuple):
         """The batch shape of the matrices."""
         return self.matrix_shape[: self.axis] + self.matrix_shape[self.axis + 1 :]
 
+    def narrowed(self, shapes: Sequence[Shape], masked: bool) -> Form:
+        """For some of the systems: the shapes of their a, b, c, right sides and, last, of their mask."""
+        matrix = full_length([*shapes[:3], *shapes[-1:]] if masked else shapes[:3], self)
+        return self._replace(shape=tuple(map(max, *shapes)), matrix_shape=matrix)
+
 
 class Recurrence(NamedTuple):
     """What a backend must know of a recurrence beside its arrays; static and hashable.
@@ -70,6 +75,17 @@ class Recurrence(NamedTuple):
     def backward(self) -> bool:
         """Whether the last row comes first."""
         return self.reverse != self.transpose
+
+    def narrowed(self, shapes: Sequence[Shape], masked: bool) -> Recurrence:
+        """For some of the sequences: the shapes of their arrays."""
+        return self._replace(shape=full_length(shapes, self))
+
+
+def full_length(shapes: Sequence[Shape], form: Form | Recurrence) -> Shape:
+    """The broadcast shape, with all rows."""
+    lengths = [*map(max, *shapes)]
+    lengths[form.axis] = form.n
+    return tuple(lengths)
 
 
 def normalise_axis(axis: int, rank: int) -> int:

@@ -26,7 +26,7 @@ from tridiag.kernels.cache import Kernel, obtain
 from tridiag.kernels.call import check, function
 from tridiag.layout import WORTH_A_THREAD, granted, threads
 from tridiag.models import Model, StateSpace
-from tridiag.recurrence_layout import Job, make_job
+from tridiag.recurrence_layout import make_job
 from tridiag.recursion import Rows
 from tridiag.shapes import Recurrence, Shape
 
@@ -52,12 +52,16 @@ def make_call(
     form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], order: int, workers: int
 ) -> Callable[..., int]:
     """The kernel for such arrays as a function of the result, x, the coefficients and the values before."""
-    job: Job = make_job(form, order, shapes, strides, dtype, workers)
+    job = make_job(form, order, shapes, strides, dtype, workers)
     return function(compiled(dtype.name, order).address, job.words, job.helpers, math.prod(form.shape))
 
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
     library = library_of(x)
+    if library == "jax":
+        from tridiag.libraries import xla
+
+        return xla.linear_recurrence(coefficients, x, init, form)
     if library == "torch":
         y = x.new_empty(form.shape) if out is None else out
         linear_recurrence(tuple(map(view, coefficients)), view(x), tuple(map(view, init)), form, view(y))

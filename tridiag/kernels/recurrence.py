@@ -1,12 +1,14 @@
 """Linear recurrences: one sequence in each lane, or one chunk of a long sequence, and threads over groups of lanes.
 
-A long sequence is cut into blocks of lanes, which threads claim in turn. What a chunk makes of 0, and the product of its
-coefficients, is found in one pass over a block; the state before it comes from the block before; a second pass, while the
-block is in cache, computes the values. Where a product or a sum cannot be trusted, the block is computed step by step.
+A long sequence is cut into blocks of lanes, which threads claim in turn. What a chunk makes of 0, and the product of
+its coefficients, is found in one pass over a block; the state before it comes from the block before; a second pass,
+while the block is in cache, computes the values. Where a product or a sum cannot be trusted, the block is computed step
+by step.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +20,7 @@ from tridiag.kernels import recurrence_job as C
 from tridiag.kernels.crew import runner
 from tridiag.kernels.memory import c_function, fetch_add, free, load, malloc, set_word, store, word
 from tridiag.kernels.moves import NEXT_GROUP, bytes_of_real, lanes_of
-from tridiag.kernels.recurrence_loops import FAR_AHEAD, HEIGHT, Loop, Room, beside, scale, spread
+from tridiag.kernels.recurrence_loops import FAR_AHEAD, HEIGHT, Loop, Room, beside, move_lanes, scale, spread
 from tridiag.kernels.vector import LINE, OPTIONS, Library, definition
 from tridiag.kernels.worker import claim, field
 
@@ -41,16 +43,23 @@ class Order(NamedTuple):
 
 def build(dtype: str, order: int):
     """The C function void run(job, helpers) for a dtype and an order."""
-    zero, made = np.zeros((), dtype)[()], functions(order)
-    if zero.dtype.kind == "c":
-        return runner(zero, definition(), c_function(one_by_one(made), f"tridiag_scan{order}"))
+    zero = np.zeros((), dtype)[()]
+    return runner(zero, *parts(order, zero.dtype.kind == "f"))
+
+
+@functools.cache
+def parts(order: int, real: bool) -> Any:
+    """The bodies, the task and the preparation of a kernel, for all dtypes of real, or of complex, numbers."""
+    made = functions(order)
+    if not real:
+        return definition(), c_function(one_by_one(made), f"tridiag_work{order}")
     library = Library(f"loops{order}")
     steps = [dispatch(library, order, summing) for summing in (False, True)][: 1 + (order == 1)]
-    tasks = [one_by_one(made), in_rows(made, order, steps[0]), side_by_side(made, order, library)]
+    tasks = [one_by_one(made), in_rows(made, order, library, steps[0]), side_by_side(made, order, library)]
     if order == 1:
         tasks.append(in_blocks(made, *steps))
     prepare = c_function(reserve, f"tridiag_reserve{order}") if order == 1 else None
-    return runner(zero, definition(library), c_function(by_kind(tasks), f"tridiag_scan{order}"), prepare)
+    return definition(library), c_function(by_kind(tasks), f"tridiag_work{order}"), prepare
 
 
 def by_kind(tasks: list[Any]) -> Any:
@@ -146,7 +155,10 @@ def functions(order: int) -> Order:
 
     @njit(**OPTIONS)
     def step_by_step(zero, job, index, first, last, carry):
-        """Steps first <= i < last of a sequence. ``carry``: of order 1, what the steps before hand on; returns the same."""
+        """Steps first <= i < last of a sequence.
+
+        ``carry``: of order 1, what the steps before hand on; returns what these do.
+        """
         x, y, flags = base(job, C.X, index), base(job, C.Y, index), field(job, C.FLAGS)
         turned, started = flags & C.TRANSPOSED != 0, flags & C.STARTED != 0
         dx, dy = stride(job, C.X), stride(job, C.Y)
@@ -179,9 +191,10 @@ def functions(order: int) -> Order:
 
     @njit(**OPTIONS)
     def aim(zero, job, room, index, side, start):
-        """Point the lanes at sequences from ``index`` on, ``side`` apart, or at chunks of one, at steps from ``start`` on.
+        """Point the lanes at sequences from ``index`` on, ``side`` apart, at steps from ``start`` on.
 
-        A ``side`` below 0: chunks of as many steps. A constant operand is copied as often as it is read at a time.
+        A ``side`` below 0: at chunks of as many steps of one sequence. A constant operand is copied as often as it is
+        read at a time.
         """
         lanes, size = lanes_of(zero, ()), bytes_of_real(zero, ())
         for operand in range(read):
@@ -256,8 +269,31 @@ def dismiss(room):
     free(word(room - 8))
 
 
-def in_rows(made: Order, order: int, run: Any) -> Any:
+def advance(made: Order, order: int, library: Library) -> Any:
+    """Point the lanes at the sequences behind those that they are pointed at."""
+    aim, operands, room_of = made.aim, C.operands(order), Room(order)
+    strides_at, lanes_at, size = C.TABLE + 2 * operands + 1, room_of.lanes(0), room_of.lanes(1) - room_of.lanes(0)
+    move, read = library.add("move", move_lanes), room_of.operands
+
+    @njit(**OPTIONS)
+    def follow(zero, job, room, first):
+        if field(job, C.AXES) == 1:
+            for operand in range(read):
+                step = field(job, strides_at + operand)
+                if word(room + 8 * operand) == 0 and step != 0:  # its copies are of other sequences
+                    break
+                if word(room + 8 * operand) != 0:
+                    move(zero, (room + lanes_at + operand * size, step * lanes_of(zero, ())))
+            else:
+                return
+        aim(zero, job, room, first, 1, 0)
+
+    return follow
+
+
+def in_rows(made: Order, order: int, library: Library, run: Any) -> Any:
     aim, begin, size = made.aim, made.start, Room(order).size
+    follow = advance(made, order, library)
 
     @njit(**OPTIONS)
     def work(job, zero):
@@ -273,7 +309,10 @@ def in_rows(made: Order, order: int, run: Any) -> Any:
                 break
             for group in range(item * groups, min(last, (item + 1) * groups)):
                 first = min(group * lanes, count - lanes)
-                aim(zero, job, room, first, 1, 0)
+                if group > item * groups and first == group * lanes:
+                    follow(zero, job, room, first)
+                else:
+                    aim(zero, job, room, first, 1, 0)
                 begin(zero, job, room, first)
                 run(zero, job, room, n)
         dismiss(room)
@@ -312,7 +351,7 @@ def side_by_side(made: Order, order: int, library: Library) -> Any:
 
 
 def coefficient_words(made: Order, order: int) -> Any:
-    """The address and the stride of every coefficient as one tuple; transposed ones lie in the row that they multiply."""
+    """The address and the stride of every coefficient; transposed ones lie in the row that they multiply."""
     base, stride = made.base, made.stride
 
     @njit(**OPTIONS)
@@ -347,7 +386,9 @@ def in_blocks(made: Order, run: Any, add_up: Any) -> Any:
 
     @njit(**OPTIONS)
     def connect(zero, room, carry):
-        """The state before every lane in place of what the lanes make of 0; the state behind them; whether it is sure."""
+        """Put the state before every lane where it was told what the lane makes of 0.
+
+        Returns the state behind them all, and whether it can be trusted."""
         sure, step = True, bytes_of_real(zero, ())
         for lane in range(lanes_of(zero, ())):
             state, product = room + state_at + lane * step, room + product_at + lane * step
@@ -372,14 +413,14 @@ def in_blocks(made: Order, run: Any, add_up: Any) -> Any:
 
     @njit(**OPTIONS)
     def work_block(zero, job, room, index, block, place):
-        lanes, n, flags = lanes_of(zero, ()), field(job, C.STEPS), field(job, C.FLAGS)
-        start, end = block * lanes * C.BLOCK, (block + 1) * lanes * C.BLOCK
-        aim(zero, job, room, index, -C.BLOCK, start)
+        lanes, n, flags, chunk = lanes_of(zero, ()), field(job, C.STEPS), field(job, C.FLAGS), field(job, C.CHUNK)
+        start, end = block * lanes * chunk, (block + 1) * lanes * chunk
+        aim(zero, job, room, index, -chunk, start)
         first = block == 0
         set_word(room + cut_at, 1 if first and flags & C.STARTED == 0 else 0)
         for lane in range(lanes):
             store(room + state_at + lane * bytes_of_real(zero, ()), zero)
-        add_up(zero, job, room, C.BLOCK)
+        add_up(zero, job, room, chunk)
         carry = zero
         if not first:
             carry = await_state(zero, place - PLACE)
@@ -388,11 +429,11 @@ def in_blocks(made: Order, run: Any, add_up: Any) -> Any:
         behind, sure = connect(zero, room, carry)
         if sure:
             hand_on(place, behind)
-            run(zero, job, room, C.BLOCK)
+            run(zero, job, room, chunk)
         else:
             behind = step_by_step(zero, job, index, start, end, carry)
             hand_on(place, behind)
-        if end + lanes * C.BLOCK > n:
+        if end + lanes * chunk > n:
             step_by_step(zero, job, index, end, n, behind)
 
     @njit(**OPTIONS)

@@ -8,17 +8,17 @@ from __future__ import annotations
 from tridiag.kernels import job as J
 
 STEPS, SEQUENCES, KIND, RUN, FLAGS, LENGTH, STRETCH, STRETCHES, AXES = range(2, 11)
-BLOCKS = J.CHUNK  # of each sequence, where it is cut
+BLOCKS = J.CHUNK  # of each sequence, where it is cut,
+CHUNK = 11  # ... and the steps of each lane in a block
 TABLE = 42  # for each operand its stride along the axis, in the order of the steps, and the offset of its first step;
 # for each batch axis its length, and the strides of all operands; in bytes
 
 SCALAR, ROWS, BESIDE, SPREAD, LONG = range(5)
-# SCALAR: one sequence after another. ROWS: sequences contiguous in memory, one a lane. BESIDE: sequences side by side in
-# memory; SPREAD: the same with coefficients that all of them share. LONG: few sequences, cut into blocks of lanes.
+# SCALAR: one sequence after another. ROWS: sequences contiguous in memory, one a lane. BESIDE: sequences side by side
+# in memory; SPREAD: the same with coefficients that all of them share. LONG: few sequences, cut into blocks of lanes.
 STARTED, TRANSPOSED, BACKWARD = 1, 2, 4
 
 Y, X, A = range(3)
-BLOCK = 2048  # steps of a lane in a block of a long sequence
 MOST = 8  # the highest order: all pointers have a place
 
 

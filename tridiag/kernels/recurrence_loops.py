@@ -1,4 +1,4 @@
-"""The inner loops of recurrences, in the language of `tridiag.kernels.vector`: one sequence, or one chunk, in each lane.
+"""The inner loops of recurrences, in the language of `tridiag.kernels.vector`: one sequence, or one chunk, a lane.
 
 Every lane computes as a loop over its steps would, so that nothing overflows or cancels but the sequence itself. A
 transposed recurrence carries products, c = a w, so that it reads no coefficient of another row.
@@ -13,7 +13,7 @@ from llvmlite import ir
 
 from tridiag.kernels import recurrence_job as C
 from tridiag.kernels.moves import LINES_AHEAD, addresses, in_lanes, out_of_lanes
-from tridiag.kernels.vector import LINE, Code, Value
+from tridiag.kernels.vector import I64, LINE, Code, Value
 
 HEIGHT = 8  # steps of all lanes that are transposed at a time
 MOST_LANES = 16
@@ -187,6 +187,12 @@ def scale(size_of_real: int) -> tuple[float, float]:
     return 2.0**-bits, 2.0**bits
 
 
+def move_lanes(code: Code, table: Value, step: Value) -> None:
+    """All addresses of an operand moved by ``step`` bytes."""
+    kind = ir.VectorType(I64, code.lanes)
+    code.store_as(table, code.load_as(kind, table) + code.repeat(step, code.lanes))
+
+
 def beside(code: Code, *words: Value) -> None:
     """Rows first <= i < last of sequences side by side in memory, each with its own coefficients."""
     across(code, words, lambda address, kind: code.load_as(kind, address))
@@ -206,32 +212,40 @@ def across(code: Code, words: Any, take: Callable[[Value, Any], Value], moves: i
     (first, last, width, y, y_stride, x, x_stride), rest = words[:7], words[7:]
     coefficients = list(zip(rest[::2], rest[1::2], strict=True))
 
-    def piece(lanes: int, i: Value) -> Any:
+    def piece(lanes: int, i: Value, together: int = 1) -> Any:
         kind = ir.VectorType(code.real, lanes)
 
         def body(c: Value, state: Any) -> Any:
-            at = c * code.size_of_real
-            value = code.load_as(kind, x + i * x_stride + at)
-            if lanes > 1:
-                code.prefetch(x + (i + ROWS_AHEAD) * x_stride + at)
-            for k, (a, stride) in reversed(list(enumerate(coefficients, 1))):
-                place = a + i * stride + at * moves
-                if lanes > 1 and moves:
-                    code.prefetch(place + stride * ROWS_AHEAD)
-                value = take(place, kind) * code.load_as(kind, y + (i - k) * y_stride + at) + value
-            code.store_as(y + i * y_stride + at, value)
+            for part in range(together):
+                at = c * code.size_of_real + part * LINE
+                value = code.load_as(kind, x + i * x_stride + at)
+                if lanes > 1:
+                    code.prefetch(x + (i + ROWS_AHEAD) * x_stride + at)
+                for k, (a, stride) in reversed(list(enumerate(coefficients, 1))):
+                    place = a + i * stride + at * moves
+                    if lanes > 1 and moves:
+                        code.prefetch(place + stride * ROWS_AHEAD)
+                    value = take(place, kind) * code.load_as(kind, y + (i - k) * y_stride + at) + value
+                code.store_as(y + i * y_stride + at, value)
             return state
 
         return body
 
+    lanes, wide = code.lanes, TOGETHER * code.lanes
+    whole, even = width / wide * wide, width / lanes * lanes
+    rest = code.pick((even < width) & (width >= lanes), width - lanes, even)  # some of them once more
+    few = code.pick(width < lanes, code.integer(0), width)
+
     def row(i: Value, state: Any) -> Any:
-        even = width / code.lanes * code.lanes
-        code.fori(0, even, piece(code.lanes, i), step=code.lanes)
-        code.fori(even, width, piece(1, i))
+        code.fori(0, whole, piece(lanes, i, TOGETHER), step=wide)
+        code.fori(whole, even, piece(lanes, i), step=lanes)
+        code.fori(rest, width, piece(lanes, i), step=lanes)
+        code.fori(few, width, piece(1, i))
         return state
 
     code.fori(first, last, row)
 
 
 ROWS_AHEAD = 4
+TOGETHER = 4  # vectors of a row
 FAR_AHEAD = LINES_AHEAD * LINE

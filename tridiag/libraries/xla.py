@@ -16,14 +16,16 @@ import numpy as np
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
-from tridiag.backends import numba_partition
+from tridiag import recurrence_layout
+from tridiag.backends import numba_partition, numba_scan
 from tridiag.backends.numba_thomas import adjoint_name, compiled, compiled_adjoint, kernel_name
 from tridiag.kernels import job as J
 from tridiag.kernels import source_hash
 from tridiag.kernels.cache import obtain
 from tridiag.layout import Job, contiguous, granted, make_job
+from tridiag.recursion import Rows
 from tridiag.rows import Matrix
-from tridiag.shapes import Form
+from tridiag.shapes import Form, Recurrence
 
 Shape = tuple[int, ...]
 
@@ -67,6 +69,27 @@ def adjoint(matrix: Matrix, g: Any, x: Any, form: Form) -> Any:
     return spread(call_adjoint, form, [*matrix[:3], g, x], matrix[3], results=4)
 
 
+def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence) -> Any:
+    """The custom call of `numba_scan`, on every device that has some of the sequences."""
+    coefficients = tuple(a.astype(x.dtype) for a in coefficients)
+    return spread(calling_recurrence(len(coefficients)), form, [x, *coefficients, *init], None)
+
+
+@functools.cache
+def calling_recurrence(order: int) -> Callable[..., Any]:
+    def call(form: Recurrence, *arrays: Any) -> Any:
+        dtype, shapes = np.dtype(arrays[0].dtype), (form.shape, *(x.shape for x in arrays))
+        strides = tuple(contiguous(shape, dtype.itemsize) for shape in shapes)
+        plan = recurrence_layout.make_job(form, order, shapes, strides, dtype, granted(form))
+        numba_scan.compiled(dtype.name, order)
+        operands = {J.POINTERS + k: x for k, x in enumerate(arrays, 1)}
+        result = {J.POINTERS: jax.typeof(arrays[0]).update(shape=form.shape)}
+        return custom_call(numba_scan.kernel_name(dtype.name, order), plan, operands, result)[0]
+
+    call.__name__ = f"recurrence{order}"
+    return call
+
+
 def call(form: Form, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
     plan = plan_for(form, a, b, c, where, d)
     compiled(plan.dtype, plan.kernel)
@@ -104,7 +127,7 @@ def plan_for(form: Form, a: Any, b: Any, c: Any, where: Any, d: Any) -> Job:
     return make_job(form, tuple(shapes), tuple(strides), dtypes, 0, granted(form))
 
 
-def custom_call(kernel: str, plan: Job, operands: Any, results: Any, aliases: Any = None) -> tuple[Any, ...]:
+def custom_call(kernel: str, plan: Any, operands: Any, results: Any, aliases: Any = None) -> tuple[Any, ...]:
     """One custom call; operands and the types of results go by the places of their addresses in the job."""
     given = {place: x for place, x in operands.items() if x is not None}
     places, kinds = np.array([*given, *results]), tuple(results.values())
@@ -116,11 +139,11 @@ def custom_call(kernel: str, plan: Job, operands: Any, results: Any, aliases: An
 # ------------------------------------------------------------------------------------------------- several devices
 
 
-def spread(function: Callable[..., Any], form: Form, operands: list[Any], where: Any, results: int = 1) -> Any:
+def spread(function: Callable[..., Any], form: Any, operands: list[Any], where: Any, results: int = 1) -> Any:
     """``function(form, *operands)``; where arrays may be sharded, every device calls it with the systems that it has.
 
-    Operands are a, b, c and right sides; results have the full shape. Inside `shard_map` the systems are apart already;
-    where that leaves some axes of the mesh to the compiler, it gathers along them.
+    Operands are a, b, c and right sides, or what a recurrence has; results have the full shape. Inside `shard_map` the
+    systems are apart already; where that leaves some axes of the mesh to the compiler, it gathers along them.
     """
     operands = operands if where is None else [*operands, where]
     if jax.device_count("cpu") == 1 or not DIVIDES or jax.sharding.get_abstract_mesh().manual_axes:
@@ -131,7 +154,7 @@ def spread(function: Callable[..., Any], form: Form, operands: list[Any], where:
 
 
 @functools.lru_cache(4096)
-def partitioned(function: Callable[..., Any], form: Form, shapes: Sequence[Shape], masked: bool, results: int) -> Any:
+def partitioned(function: Callable[..., Any], form: Any, shapes: Sequence[Shape], masked: bool, results: int) -> Any:
     """The function for sharded arrays: only the system axis is gathered.
 
     Its last operand is not read. It tells what is called: nothing else in the program does, and a compiled program kept
@@ -152,10 +175,7 @@ def partitioned(function: Callable[..., Any], form: Form, shapes: Sequence[Shape
         return mesh, part, jax.tree.map(lambda _: found, result), (*given, NamedSharding(mesh, PartitionSpec()))
 
     def part(*operands: Any) -> Any:
-        lengths = [x.shape for x in operands[:-1]]
-        shape, matrix_shape = tuple(map(max, *lengths)), [*map(max, *lengths[:3], *lengths[-1:] * masked)]
-        matrix_shape[rows] = form.n
-        return function(form._replace(shape=shape, matrix_shape=tuple(matrix_shape)), *operands[:-1])
+        return function(form.narrowed([x.shape for x in operands[:-1]], masked), *operands[:-1])
 
     split = custom_partitioning(lambda *operands: function(form, *operands[:-1]))
     own = [[f"operand{k}_{name}" for name in names] for k in range(len(shapes))]
