@@ -352,6 +352,64 @@ def test_out_takes_the_result(backend: Subject, dtype: str) -> None:
         assert_same_bits(to_numpy(out), wanted)
 
 
+# ----------------------------------------------------------------------------------------------- long sequences, cut
+
+LONG = {"float64": 150_001, "float32": 280_003}  # steps: more than a few blocks of numba_scan
+
+
+def step_by_step(a: np.ndarray, x: np.ndarray) -> np.ndarray:
+    y, last = np.empty_like(x), x.dtype.type(0)
+    for t in range(len(x)):
+        last = a[t] * last + x[t] if t else x[t]
+        y[t] = last
+    return y
+
+
+COEFFICIENTS = {
+    "decaying": lambda rng, n: rng.uniform(0.5, 1, n),
+    "a sum": lambda rng, n: np.ones(n),
+    "alternating": lambda rng, n: rng.choice([-1.0, 1.0], n),
+    "with zeros": lambda rng, n: rng.uniform(0, 1, n) * (rng.uniform(size=n) > 1e-4),
+    "vanishing and back": lambda rng, n: np.where(np.arange(n) % (p := 400 if n < 200_000 else 40) < p // 2, 0.1, 10.0),
+    "growing, with zeros": lambda rng, n: np.where(np.arange(n) % 100 == 0, 0.0, 1.2),
+}
+
+
+@pytest.mark.only(library="numpy")
+@turned
+@pytest.mark.parametrize("dtype", LONG)
+@pytest.mark.parametrize("case", COEFFICIENTS)
+def test_long_sequences(backend: Subject, case: str, dtype: str, reverse: bool) -> None:
+    """As one step after another, up to rounding that the sequence forgets as fast as it forgets its past."""
+    rng, n = np.random.default_rng(4), LONG[dtype]
+    a, x = COEFFICIENTS[case](rng, n).astype(dtype), rng.normal(size=n).astype(dtype)
+    y = recur(backend, a[::-1], x[::-1], reverse=True)[::-1] if reverse else recur(backend, a, x)
+    size = step_by_step(abs(a).astype(float), abs(x).astype(float))
+    np.testing.assert_array_less(abs(y - step_by_step(a.astype(float), x.astype(float))), 500 * EPS[dtype] * size)
+
+
+@pytest.mark.only(library="numpy")
+def test_a_long_sequence_that_cannot_be_cut(backend: Subject) -> None:
+    """Its chunks grow beyond all numbers where it does not; what is not finite stays in its future."""
+    n = LONG["float64"]
+    a, x = np.full(n, 16.0), np.full(n, -15.0)
+    x[0] = 1
+    np.testing.assert_array_equal(recur(backend, a, x), np.ones(n))
+    x[n // 2] = np.nan
+    y = recur(backend, a, x)
+    np.testing.assert_array_equal(y[: n // 2], np.ones(n // 2))
+    assert np.isnan(y[n // 2 :]).all()
+
+
+@pytest.mark.only(library="numpy")
+def test_a_few_long_sequences_from_a_state(backend: Subject) -> None:
+    rng, n = np.random.default_rng(5), LONG["float64"]
+    a, x, init = rng.uniform(-1, 1, (2, n)), rng.normal(size=(2, n)), np.array([1e3, -1e6])
+    y = recur(backend, a, x, init)
+    x[:, 0] += a[:, 0] * init
+    np.testing.assert_allclose(y, [step_by_step(*pair) for pair in zip(a, x, strict=True)], rtol=1e-9, atol=1e-9)
+
+
 # -------------------------------------------------------------------------------------------------------------- errors
 
 ONES = np.ones((4, 6))

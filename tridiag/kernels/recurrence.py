@@ -20,7 +20,7 @@ from tridiag.kernels import recurrence_job as C
 from tridiag.kernels.crew import runner
 from tridiag.kernels.memory import c_function, fetch_add, free, load, malloc, set_word, store, word
 from tridiag.kernels.moves import NEXT_GROUP, bytes_of_real, lanes_of
-from tridiag.kernels.recurrence_loops import FAR_AHEAD, HEIGHT, Loop, Room, beside, move_lanes, scale, spread
+from tridiag.kernels.recurrence_loops import FAR_AHEAD, HEIGHT, Loop, Room, beside, clear, move_lanes, scale, spread
 from tridiag.kernels.vector import LINE, OPTIONS, Library, definition
 from tridiag.kernels.worker import claim, field
 
@@ -224,14 +224,15 @@ def functions(order: int) -> Order:
     @njit(**OPTIONS)
     def begin(zero, job, room, index):
         """The state before the first step of all lanes."""
-        lanes, size, started = lanes_of(zero, ()), bytes_of_real(zero, ()), field(job, C.FLAGS) & C.STARTED
-        set_word(room + cut_at, 0 if started else (1 << lanes) - 1)
+        lanes, size = lanes_of(zero, ()), bytes_of_real(zero, ())
+        if field(job, C.FLAGS) & C.STARTED == 0:
+            set_word(room + cut_at, (1 << lanes) - 1)
+            clear(zero, (room + state_at, order))
+            return
+        set_word(room + cut_at, 0)
         for k in range(order):
             for lane in range(lanes):
-                value = zero
-                if started:
-                    value = load(base(job, C.A + order + k, index + lane), zero)
-                store(room + state_at + k * LINE + lane * size, value)
+                store(room + state_at + k * LINE + lane * size, load(base(job, C.A + order + k, index + lane), zero))
 
     return Order(base, stride, step_by_step, aim, begin)
 
@@ -418,8 +419,7 @@ def in_blocks(made: Order, run: Any, add_up: Any) -> Any:
         aim(zero, job, room, index, -chunk, start)
         first = block == 0
         set_word(room + cut_at, 1 if first and flags & C.STARTED == 0 else 0)
-        for lane in range(lanes):
-            store(room + state_at + lane * bytes_of_real(zero, ()), zero)
+        clear(zero, (room + state_at, 1))
         add_up(zero, job, room, chunk)
         carry = zero
         if not first:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from tridiag.kernels import recurrence_job as C
-from tridiag.kernels.moves import LINES_AHEAD, addresses, in_lanes, out_of_lanes
-from tridiag.kernels.vector import I64, LINE, Code, Value
+from tridiag.kernels.moves import LINES_AHEAD, QUAD, addresses, in_lanes, out_of_lanes
+from tridiag.kernels.vector import I64, LINE, Code, Value, emitted
 
 HEIGHT = 8  # steps of all lanes that are transposed at a time
 MOST_LANES = 16
@@ -114,16 +114,18 @@ class Loop(NamedTuple):
 
     def load(self, code: Code, at: Value, operand: int, i: Value) -> list[Value]:
         """HEIGHT rows of lanes."""
-        kind = ir.VectorType(code.real, HEIGHT)
+        kind, rows = ir.VectorType(code.real, QUAD), []
         lanes, move = self.place(code, at, operand, i)
-        rows = in_lanes(code, [code.load_as(kind, lane + move) for lane in lanes])
+        for k in range(0, HEIGHT, QUAD):
+            rows += in_lanes(code, [code.load_as(kind, lane + move + k * code.size_of_real) for lane in lanes])
         return rows[::-1] if self.backward else rows
 
     def store(self, code: Code, at: Value, i: Value, rows: list[Value]) -> None:
         lanes, move = self.place(code, at, C.Y, i)
         rows = rows[::-1] if self.backward else rows
-        for lane, piece in zip(lanes, out_of_lanes(code, rows), strict=True):
-            code.store_as(lane + move, piece)
+        for k in range(0, HEIGHT, QUAD):
+            for lane, piece in zip(lanes, out_of_lanes(code, rows[k : k + QUAD]), strict=True):
+                code.store_as(lane + move + k * code.size_of_real, piece)
 
     def ask(self, code: Code, at: Value, i: Value) -> None:
         """Ask for memory that is used later: some lines on in the same lanes, or the next group of them."""
@@ -185,6 +187,17 @@ def scale(size_of_real: int) -> tuple[float, float]:
     """Where products are small, and what they are multiplied by."""
     bits = 250 if size_of_real == 8 else 30
     return 2.0**-bits, 2.0**bits
+
+
+@emitted
+def clear(code: Code, at: Value, count: Value) -> None:
+    """Rows of lanes that are 0."""
+
+    def row(k: Value, state: Any) -> Any:
+        code.store(at + k * LINE, code.zero())
+        return state
+
+    code.fori(0, count, row)
 
 
 def move_lanes(code: Code, table: Value, step: Value) -> None:

@@ -1,0 +1,234 @@
+"""The speed of `tridiag`'s recurrences on the CPU: every figure that is promised, against its bar.
+
+    python benchmarks/recurrences.py [--only NAME]... [--rounds N] [--json FILE]
+
+`LINES` is the table, and how it is measured is as in `cpu.py`. A stream reads a and x and writes y. Coefficients are
+uniform in (0.5, 1) unless a line says otherwise. The record of a whole run goes to
+``benchmarks/results/recurrences.json``.
+
+Exits with 1 where a figure is short of its bar or an answer is wrong. Needs JAX and rich; takes a few minutes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from cpu_contestants import jitted, with_gradients
+from cpu_problems import Array, relative_error
+from harness import Contestant, at_most, faster
+from lines import Line, run
+
+import tridiag
+from tridiag.layout import threads
+
+RESULTS = Path(__file__).parent / "results" / "recurrences.json"
+ACCURATE = 1e3  # eps of the largest value: sequences of 1e7 steps that forget their past
+MAKERS: dict[str, Callable[[Any], Contestant]] = {}
+
+
+def decaying(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    return rng.uniform(0.5, 1, shape)
+
+
+def lasting(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Sequences never forget their past."""
+    return rng.choice([-1.0, 1.0], shape)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Sequences of one shape along an axis; arrays are made when first asked for, and the same for all contestants."""
+
+    shape: tuple[int, ...]
+    axis: int = -1
+    dtype: str = "float64"
+    coefficients: Any = decaying
+    library: str = "numpy"
+
+    @cached_property
+    def host(self) -> tuple[Array, Array]:
+        """a and x."""
+        rng = np.random.default_rng(0)
+        a, x = self.coefficients(rng, self.shape), rng.standard_normal(self.shape)
+        return a.astype(self.dtype), x.astype(self.dtype)
+
+    @cached_property
+    def given(self) -> tuple[Any, ...]:
+        """The same in the library of the problem."""
+        if self.library == "numpy":
+            return self.host
+        import jax
+
+        jax.config.update("jax_enable_x64", True)
+        return tuple(jax.block_until_ready(jax.numpy.array(x)) for x in self.host)
+
+    @cached_property
+    def out(self) -> Array:
+        return np.full(self.shape, np.nan, self.dtype)
+
+    @cached_property
+    def wanted(self) -> Array:
+        return in_order(*self.host, self.axis)
+
+    def error(self, y: Any) -> float:
+        return relative_error(y, self.wanted)
+
+
+def in_order(a: Array, x: Array, axis: int) -> Array:
+    """Step by step in float64."""
+    y = np.moveaxis(x.astype(float), axis, -1).copy()
+    accumulate(np.moveaxis(a.astype(float), axis, -1).reshape(-1, y.shape[-1]), y.reshape(-1, y.shape[-1]))
+    return np.moveaxis(y, -1, axis)
+
+
+@numba.njit
+def accumulate(a, y):  # type: ignore[no-untyped-def]
+    for k in range(y.shape[0]):
+        for t in range(1, y.shape[1]):
+            y[k, t] += a[k, t] * y[k, t - 1]
+
+
+def contestant(name: str) -> Callable[[Any], Any]:
+    """Enter what makes a contestant for a problem under a name."""
+
+    def enter(make: Any) -> Any:
+        MAKERS[name] = make
+        return make
+
+    return enter
+
+
+@numba.njit(parallel=True)
+def add(a, x, out):  # type: ignore[no-untyped-def]
+    for i in numba.prange(out.size):
+        out[i] = a[i] + x[i]
+
+
+@contestant("stream")
+def stream(problem: Problem) -> Contestant:
+    """Three words; as many threads as `tridiag` takes."""
+    numba.set_num_threads(threads())
+    arrays = [x.reshape(-1) for x in (*problem.host, problem.out)]
+    return Contestant(lambda: add(*arrays), lambda _: relative_error(problem.out, sum(problem.host)), 4)
+
+
+@contestant("linear_recurrence")
+def recurrence(problem: Problem) -> Contestant:
+    def call() -> Array:
+        return tridiag.linear_recurrence(*problem.host, axis=problem.axis, out=problem.out)
+
+    return Contestant(call, problem.error, ACCURATE)
+
+
+@contestant("linear_recurrence, reverse")
+def reversed_recurrence(problem: Problem) -> Contestant:
+    a, x = (np.flip(v, problem.axis).copy() for v in problem.host)
+
+    def call() -> Array:
+        return tridiag.linear_recurrence(a, x, axis=problem.axis, reverse=True, out=problem.out)
+
+    return Contestant(call, lambda y: problem.error(np.flip(y, problem.axis)), ACCURATE)
+
+
+@contestant("jit: linear_recurrence")
+def jit_recurrence(problem: Problem) -> Contestant:
+    call = jitted(problem, lambda a, x: tridiag.linear_recurrence(a, x, axis=problem.axis))
+    return Contestant(call, problem.error, ACCURATE)
+
+
+@contestant("jit: lax.associative_scan")
+def jit_associative(problem: Problem) -> Contestant:
+    from jax import lax
+
+    def join(earlier: Any, later: Any) -> Any:
+        return earlier[0] * later[0], later[0] * earlier[1] + later[1]
+
+    call = jitted(problem, lambda a, x: lax.associative_scan(join, (a, x), axis=problem.axis)[1])
+    return Contestant(call, problem.error, ACCURATE)
+
+
+@contestant("jit: value_and_grad")
+def jit_gradient(problem: Problem) -> Contestant:
+    """Of half the sum of squares of y, in a and x."""
+    import jax
+
+    def loss(a: Any, x: Any) -> Any:
+        y = tridiag.linear_recurrence(a, x, axis=problem.axis)
+        return 0.5 * (y * y).sum()
+
+    def error(result: Any) -> float:
+        value, (of_a, of_x) = jax.tree.map(np.asarray, result)
+        (a, _), y, axis = problem.host, problem.wanted, problem.axis
+        w = np.flip(in_order(np.roll(np.flip(a, axis), 1, axis), np.flip(y, axis), axis), axis)
+        before = np.roll(y, 1, axis)
+        np.moveaxis(before, axis, 0)[0] = 0
+        pairs = (value, 0.5 * (y * y).sum()), (of_a, w * before), (of_x, w)
+        return max(relative_error(*pair) for pair in pairs)
+
+    return Contestant(with_gradients(problem, jax.value_and_grad(loss, (0, 1))), error, ACCURATE)
+
+
+@contestant("jit: a sum and two arrays")
+def jit_two(problem: Problem) -> Contestant:
+    """Elementwise: reads what `value_and_grad` reads, writes as many fresh arrays."""
+
+    def error(result: Any) -> float:
+        pairs = [*zip(result[1], (array + 1 for array in problem.host), strict=True)]
+        total = problem.host[1]
+        eps = np.finfo(problem.dtype).eps
+        off = abs(float(result[0]) - total.sum(dtype=float)) / np.abs(total).sum(dtype=float) / eps
+        return max(off, *(relative_error(*pair) for pair in pairs))
+
+    return Contestant(with_gradients(problem, lambda a, x: (x.sum(), (a + 1, x + 1))), error, 100)
+
+
+LAYOUTS = {"short-rows": ((100_000, 100), -1), "rows": ((1000, 10_000), -1), "columns": ((10_000, 1000), 0)}
+DTYPES = ("float64", "float32")
+LONG = ((10_000_000,), 0)
+STREAM, TURNED = at_most(1.2, "linear_recurrence", "stream"), at_most(None, "linear_recurrence, reverse", "stream")
+LONG_STREAM = at_most(1.35, "linear_recurrence", "stream")
+ASSOCIATIVE = faster(25, "linear_recurrence", "jit: lax.associative_scan")
+ASSOCIATIVE_JIT = faster(None, "jit: linear_recurrence", "jit: lax.associative_scan")
+GRADIENT = at_most(1.5, "jit: value_and_grad", "jit: a sum and two arrays")
+
+
+def told(layout: Any, dtype: str) -> str:
+    shape, axis = layout
+    return f"{shape}, axis={axis}, {dtype}".replace(",)", ")")
+
+
+LINES = [
+    *(
+        Line(f"{name}-{dtype}", told(layout, dtype), Problem(*layout, dtype), (STREAM, TURNED))
+        for name, layout in LAYOUTS.items()
+        for dtype in DTYPES
+    ),
+    *(Line(f"long-{t}", told(LONG, t), Problem(*LONG, t), (LONG_STREAM, TURNED)) for t in DTYPES),
+    *(
+        Line(f"long-lasting-{t}", f"the same, a = -1 or 1, {t}", Problem(*LONG, t, lasting), (LONG_STREAM,))
+        for t in DTYPES
+    ),
+    *(
+        Line(f"associative-{t}", told(LONG, t), Problem(*LONG, t, library="jax"), (ASSOCIATIVE, ASSOCIATIVE_JIT))
+        for t in DTYPES
+    ),
+    *(
+        Line(f"gradient-{name}", told(layout, "float64"), Problem(*layout, library="jax"), (GRADIENT,))
+        for name, layout in {**LAYOUTS, "long": LONG}.items()
+    ),
+]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    return run(__doc__, LINES, MAKERS, RESULTS, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
