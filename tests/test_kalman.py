@@ -441,6 +441,39 @@ def test_gradients_are_finite_differences(backend: Subject, missing: float) -> N
 
 
 @in_jax
+def test_gradients_of_models_that_series_share_or_not(backend: Subject) -> None:
+    """As of one series after another; weights tell the series apart."""
+    import jax
+
+    jnp, weights = jax.numpy, jax.numpy.arange(1.0, 4.0)
+    y = jnp.asarray(series(3, 5, 2, missing=0.3))
+    for parameters in (model(2, 2, time=(5,)), model(2, 2, 3, time=(5,)), model(2, 2, 3)):
+        given = {name: jnp.asarray(x) for name, x in parameters.items()}
+        gradient = jax.grad(lambda given: (weights * kalman.log_likelihood(y, **given)).sum())(given)
+        wanted = {name: np.zeros(x.shape) for name, x in parameters.items()}
+        for i in range(3):
+            own = {name: jnp.asarray(x) for name, x in of_series(parameters, i).items()}
+            alone = jax.grad(lambda own, i=i: weights[i] * kalman.log_likelihood(y[i], **own))(own)
+            for name, x in alone.items():
+                place = i if wanted[name].ndim > x.ndim else ...
+                wanted[name][place] += x
+        for name, x in gradient.items():
+            np.testing.assert_allclose(x, wanted[name], rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+@in_jax
+def test_second_derivatives(backend: Subject) -> None:
+    import jax
+
+    given = {name: jax.numpy.asarray(x) for name, x in model(2, 1).items()}
+    y = jax.numpy.asarray(series(6, 1))
+    function = lambda scale: kalman.log_likelihood(y, **given | {"Q": scale * given["Q"]}, backend=backend.name)  # noqa: E731
+    gradient = jax.grad(function)
+    wanted = (gradient(1 + 1e-5) - gradient(1 - 1e-5)) / 2e-5
+    np.testing.assert_allclose(jax.hessian(function)(1.0), wanted, rtol=1e-7)
+
+
+@in_jax
 def test_jit_and_vmap(backend: Subject) -> None:
     import jax
 

@@ -52,7 +52,7 @@ def outer(x: Any, y: Any) -> Any:
 
 def predict(ops: Any, F: Any, Q: Any, state: Estimate) -> Estimate:
     cov = ops.product(ops.product(F, state.cov), transpose(F)) + Q
-    return Estimate(apply(F, state.mean), ops.symmetric(cov))
+    return ops.keep(Estimate(apply(F, state.mean), ops.symmetric(cov)))
 
 
 def observe(ops: Any, H: Any, R: Any, y: Any, kept: Any, state: Estimate) -> tuple[Observed, Any]:
@@ -62,13 +62,14 @@ def observe(ops: Any, H: Any, R: Any, y: Any, kept: Any, state: Estimate) -> tup
         R = ops.where(kept[:, None] & kept[None], R, ops.identity(R))
     variances, factors, rows = separate(ops, H, R, state.cov)
     errors, loads = reduced(factors, y - apply(H, state.mean)), reduced(factors, H)
-    return Observed([ops.one(d) / d for d in variances], errors, rows, loads), variances
+    weights, errors = ops.keep(([ops.one(d) / d for d in variances], errors))
+    return Observed(weights, errors, rows, loads), variances
 
 
 def separate(ops: Any, H: Any, R: Any, cov: Any) -> tuple[list[Any], list[Any], list[Any]]:
     """D and L of S = L D L^T, and the rows of L^-1 H P."""
     rows = ops.product(H, cov)
-    variances, factors = eliminate(ops, ops.symmetric(ops.product(rows, transpose(H)) + R))
+    variances, factors = ops.keep(eliminate(ops, ops.symmetric(ops.product(rows, transpose(H)) + R)))
     return variances, factors, reduced(factors, rows)
 
 
@@ -98,7 +99,7 @@ def update(ops: Any, state: Estimate, seen: Observed) -> Estimate:
     for weight, error, row in zip(seen.weights, seen.errors, seen.rows, strict=True):
         gain = row * weight
         mean, cov = mean + gain * error, cov - outer(gain, row)
-    return Estimate(mean, cov)
+    return ops.keep(Estimate(mean, cov))
 
 
 def surprise(ops: Any, seen: Observed, variances: list[Any], kept: Any) -> Any:

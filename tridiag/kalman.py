@@ -79,8 +79,8 @@ def filter(
     m0, P0 : array
         Mean and covariance of x[0] before y[0] is seen, (..., k) and (..., k, k).
     method : str
-        "sequential": one step after another. "parallel": logarithmic depth, for few long series on parallel
-        hardware. "auto": what the backend chosen does.
+        "sequential": one step after another. "parallel": logarithmic depth, which no backend has yet. "auto": what
+        the backend chosen does.
     backend : str
         "auto", a name of `tridiag.backends`, or a library ("jax"). A named backend runs or raises.
 
@@ -183,7 +183,8 @@ def log_likelihood(
     Returns
     -------
     array
-        One number for each series, over the batch axes. Under JAX it has gradients in every argument.
+        One number for each series, over the batch axes. Under JAX it has gradients in every argument, in reverse mode
+        (``jax.grad``, ``jax.hessian``): one pass backwards.
 
     Raises
     ------

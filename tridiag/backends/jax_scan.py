@@ -15,6 +15,7 @@ from jax import lax
 
 from tridiag import elimination as el
 from tridiag import filtering, logsum, recursion
+from tridiag.autodiff import kalman as likelihood
 from tridiag.filtering import Estimate
 from tridiag.libraries.jax import Operations as ops
 from tridiag.models import Model, StateSpace, tolerance
@@ -277,7 +278,7 @@ def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
 def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
-    """Step by step; differentiable as it stands. Covariances that series share are computed once."""
+    """Step by step. Covariances that series share are computed once. Gradients: `tridiag.autodiff.kalman`."""
     model, y = filtering.front(ops, model, y)
     if not form.checked:
         model = poisoned(model, form)
@@ -296,12 +297,8 @@ def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
 
 def filtered(verb: str, y: Any, kept: Any, model: Model, form: StateSpace) -> Any:
     """The results of a verb; ``kept``: what is not missing, None: all."""
-    smooths, keeps = verb == "kalman.smoother", verb != "kalman.log_likelihood"
-
-    def down(carry: Any, t: Any) -> Any:
-        state, surprise = carry
-        predicted, state, more = filtering.forward(ops, model, y, kept, t, state)
-        return (state, surprise + more), (predicted, state) if keeps else None
+    if verb == "kalman.log_likelihood":
+        return likelihood.log_likelihood(form, y, model, kept)
 
     def up(ahead: Any, row: Any) -> Any:
         t, steps = row
@@ -311,17 +308,11 @@ def filtered(verb: str, y: Any, kept: Any, model: Model, form: StateSpace) -> An
     def stacked(states: Estimate) -> Any:
         return tuple(filtering.back(ops, x, form.batch) for x in states)
 
-    k, rows = form.states, jnp.arange(form.n, dtype=jnp.int32)
-    cov_batch = form.batch if kept is not None else form.cov_batch
-    blank = Estimate(jnp.zeros((k, *form.batch), y.dtype), jnp.zeros((k, k, *cov_batch), y.dtype))
-    (_, surprise), steps = lax.scan(down, (blank, jnp.zeros(form.batch, y.dtype)), rows)
-    logarithm = -surprise / 2
-    if not keeps:
-        return logarithm
-    if smooths:
-        return *stacked(lax.scan(up, blank, (rows, steps), reverse=True)[1]), logarithm
-    predicted, updated = steps
-    return *stacked(updated), *stacked(predicted), logarithm
+    logarithm, (predicted, updated) = likelihood.run(form, y, model, kept, lambda *states: states)
+    if verb == "kalman.filter":
+        return *stacked(updated), *stacked(predicted), logarithm
+    rows = jnp.arange(form.n, dtype=jnp.int32), (predicted, updated)
+    return *stacked(lax.scan(up, likelihood.blank(form, y, kept), rows, reverse=True)[1]), logarithm
 
 
 def poisoned(model: Model, form: StateSpace) -> Model:

@@ -12,6 +12,7 @@ def source_hash() -> int:
     """A number that changes with any kernel source, for cached kernels to close over: the cache sees one file only."""
     digest = hashlib.sha256()
     folder = pathlib.Path(__file__).parent
-    for path in [folder.parent / "elimination.py", folder.parent / "logsum.py", *sorted(folder.glob("*.py"))]:
+    steps = [folder.parent / f"{name}.py" for name in ("elimination", "filtering", "logsum")]
+    for path in [*steps, *sorted(folder.glob("*.py"))]:
         digest.update(path.read_bytes())
     return int.from_bytes(digest.digest()[:7], "little")

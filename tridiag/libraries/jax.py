@@ -95,7 +95,11 @@ class Operations:
         """Small ones term by term: XLA makes one loop of that, over the batch."""
         if x.shape[1] > MOST_TERMS:
             return jnp.einsum("ij...,jk...->ik...", x, y, precision="highest")
-        return functools.reduce(operator.add, (x[:, j, None] * y[None, j] for j in range(x.shape[1])))
+        terms = (x[:, j, None] * y[None, j] for j in range(x.shape[1]))
+        return lax.optimization_barrier(functools.reduce(operator.add, terms))
+
+    # what many loops read: XLA would compute it again in each of them
+    keep = staticmethod(lax.optimization_barrier)
 
     @staticmethod
     def identity(like: Any) -> Any:

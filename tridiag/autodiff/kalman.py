@@ -1,0 +1,171 @@
+"""The gradient of a log-likelihood for JAX, as one pass backwards.
+
+With a and P the mean and the covariance predicted for a step, r and (r r^T - N) / 2 are the derivatives in them of all
+that is observed from that step on: the quantities of the smoother. Those in the parameters follow by a few products,
+with no inverse of R or Q. Where series share their covariances, N is computed once, and only r for each.
+
+Arrays are as in `tridiag.filtering`: time first, then matrices, batch axes last.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from tridiag import filtering
+from tridiag.filtering import Estimate, apply, transpose
+from tridiag.libraries.jax import Operations as ops
+from tridiag.models import Model, StateSpace
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def log_likelihood(form: StateSpace, y: Any, model: Model, kept: Any) -> Any:
+    """Of every series; ``kept``: what is not missing, None: all."""
+    return run(form, y, model, kept, lambda predicted, updated: None)[0]
+
+
+def run(form: StateSpace, y: Any, model: Model, kept: Any, keep: Any) -> tuple[Any, Any]:
+    """The log-likelihoods, and what ``keep(predicted, updated)`` makes of the states of every step."""
+
+    def step(carry: Any, t: Any) -> Any:
+        state, surprise = carry
+        predicted, state, more = filtering.forward(ops, model, y, kept, t, state)
+        return (state, surprise + more), keep(predicted, state)
+
+    start = blank(form, y, kept), jnp.zeros(form.batch, y.dtype)
+    (_, surprise), states = lax.scan(step, start, jnp.arange(form.n, dtype=jnp.int32))
+    return -surprise / 2, states
+
+
+def forward(form: StateSpace, y: Any, model: Model, kept: Any) -> Any:
+    value, predicted = run(form, y, model, kept, lambda predicted, updated: predicted)
+    return value, (y, model, kept, predicted)
+
+
+def backward(form: StateSpace, residuals: Any, weight: Any) -> Any:
+    """Gradients of the sum of all log-likelihoods, each times its weight."""
+    y, model, kept, predicted = residuals
+    n = form.n
+    batches = Model(*(x.shape[x.ndim - weight.ndim :] for x in model))
+    sums = {name: len(getattr(model, name)) != n for name in ("F", "H", "Q", "R")}  # constant in time
+
+    def step(carry: Any, row: Any) -> Any:
+        ahead, totals = carry
+        t, state = row
+        F, H, R = (ops.row(x, t, 0) for x in (model.F, model.H, model.R))
+        F = jnp.where(t == n - 1, 0, F)  # F[n-1] is not read
+        known = None if kept is None else ops.row(kept, t, 0)
+        parts, ahead = derivatives(F, H, R, ops.row(y, t, 0), known, state, ahead, weight, batches)
+        found = {name: parts[name] for name in sums}
+        totals = {name: totals[name] + found[name] for name in totals}
+        return (ahead, totals), ({name: x for name, x in found.items() if name not in totals}, parts["y"])
+
+    start = {name: jnp.zeros(getattr(model, name).shape[1:], y.dtype) for name, sum_up in sums.items() if sum_up}
+    rows = jnp.arange(n, dtype=jnp.int32), predicted
+    (ahead, totals), (changing, of_y) = lax.scan(step, (blank(form, y, kept), start), rows, reverse=True)
+    found = {name: totals[name][None] if sum_up else changing[name] for name, sum_up in sums.items()}
+    found |= {
+        "m0": gathered(ahead.mean * weight, batches.m0),
+        "P0": of_covariance(ahead, weight, batches.P0),
+    }
+    return gathered(of_y, y.shape[2:]), Model(**found), None
+
+
+log_likelihood.defvjp(forward, backward)
+
+
+def derivatives(
+    F: Any, H: Any, R: Any, y: Any, kept: Any, state: Estimate, ahead: Estimate, weight: Any, batches: Model
+) -> tuple[dict[str, Any], Estimate]:
+    """Those in F, Q, H, R and y of one step, and r and N as of the state predicted for it."""
+    if kept is not None:
+        H, y = jnp.where(kept[:, None], H, 0), jnp.where(kept, y, 0)
+        R = jnp.where(kept[:, None] & kept[None], R, ops.identity(R))
+    variances, factors, rows = filtering.separate(ops, H, R, state.cov)
+    weights, errors = ops.keep(([1 / d for d in variances], filtering.reduced(factors, y - apply(H, state.mean))))
+    filtered = filtering.update(ops, state, filtering.Observed(weights, errors, rows, []))
+    carried = ops.keep(filtering.carry_back(ops, F, ahead))
+    pulled = stacked(
+        [w * (e - filtering.total(row * carried.mean)) for w, e, row in zip(weights, errors, rows, strict=True)]
+    )
+    u = ops.keep(returned(factors, pulled))
+    gain = returned(factors, stacked([w * row for w, row in zip(weights, rows, strict=True)]))  # S^-1 H P
+    precision = stacked(filtering.reduced(factors, ops.identity(R)))
+    precision = ops.product(transpose(precision), stacked(weights)[:, None] * precision)  # S^-1
+    pull = ops.product(gain, carried.cov)
+    spread = precision + ops.product(pull, transpose(gain))
+    smoothed = ops.keep(filtered.mean + apply(filtered.cov, carried.mean))
+    moved = ops.product(F, filtered.cov)
+    parts = {
+        "Q": of_covariance(ahead, weight, batches.Q),
+        "F": crossed(weight * ahead.mean, filtered.mean + apply(transpose(moved), ahead.mean), batches.F)
+        - weighted(ops.product(ahead.cov, moved), weight, batches.F),
+        "R": of_covariance(Estimate(u, spread), weight, batches.R),
+        "H": crossed(weight * u, smoothed, batches.H)
+        - weighted(gain - ops.product(pull, filtered.cov), weight, batches.H),
+        "y": -weight * u,
+    }
+    if kept is not None:
+        parts["R"] = masked_out(u, spread, kept, weight, batches.R)
+    turned = transpose(H)
+    mean = carried.mean + apply(turned, u)
+    across = ops.product(turned, pull)
+    cov = carried.cov - across - transpose(across) + ops.product(ops.product(turned, spread), H)
+    return parts, Estimate(mean, cov)
+
+
+def masked_out(u: Any, spread: Any, kept: Any, weight: Any, batch: Any) -> Any:
+    """The derivative in R where both values were observed."""
+    both = kept[:, None] & kept[None]
+    return gathered(jnp.where(both, (filtering.outer(u, u) - spread) * weight / 2, 0), batch)
+
+
+def returned(factors: list[Any], x: Any) -> Any:
+    """L^-T x."""
+    rows: list[Any] = []
+    for factor, row in zip(reversed(factors), reversed(list(x)), strict=True):
+        for below, found in zip(factor, rows, strict=True):
+            row = row - below * found
+        rows.insert(0, row)
+    return stacked(rows)
+
+
+def stacked(rows: list[Any]) -> Any:
+    return jnp.stack(jnp.broadcast_arrays(*rows))
+
+
+def of_covariance(ahead: Estimate, weight: Any, batch: Any) -> Any:
+    """(r r^T - N) / 2."""
+    return (crossed(weight * ahead.mean, ahead.mean, batch) - weighted(ahead.cov, weight, batch)) / 2
+
+
+def crossed(x: Any, y: Any, batch: Any) -> Any:
+    """x y^T, summed over the batch axes that a parameter does not have."""
+    if any(length != 1 for length in batch):
+        return gathered(filtering.outer(x, y), batch)
+    x, y = (side.reshape(len(side), -1) for side in (x, y))
+    return jnp.einsum("ib,jb->ij", x, y, precision="highest").reshape(len(x), len(y), *batch)
+
+
+def weighted(x: Any, weight: Any, batch: Any) -> Any:
+    """A matrix for each series, or one for all, times the weights, summed likewise."""
+    own = x.shape[2:]
+    weight = gathered(weight, tuple(max(pair) for pair in zip(own, batch, strict=True)))
+    return gathered(x * weight, batch)
+
+
+def gathered(x: Any, batch: Any) -> Any:
+    """The sum over the batch axes that a parameter does not have."""
+    first = x.ndim - len(batch)
+    axes = tuple(first + k for k, length in enumerate(batch) if length == 1 and x.shape[first + k] != 1)
+    return jnp.sum(x, axes, keepdims=True) if axes else x
+
+
+def blank(form: StateSpace, y: Any, kept: Any) -> Estimate:
+    """Nothing known: zeros, with the batch axes of means and of covariances."""
+    k, cov_batch = form.states, form.batch if kept is not None else form.cov_batch
+    return Estimate(jnp.zeros((k, *form.batch), y.dtype), jnp.zeros((k, k, *cov_batch), y.dtype))
