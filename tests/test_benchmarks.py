@@ -90,3 +90,12 @@ def test_figures_are_medians_of_ratios_within_rounds() -> None:
     assert at_most(0.5, "ours", "theirs").judge(walls)["verdict"] == "pass"
     assert faster(2.1, "ours", "theirs").judge(walls)["median"] == 2
     assert faster(2.1, "ours", "theirs").judge(walls)["verdict"] == "short"
+
+
+def test_a_rehearsal_of_the_alignments(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    pytest.importorskip("jax")
+    pytest.importorskip("rich")
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    alignment = importlib.import_module("alignment")
+    assert alignment.main(["--tiny", "--only", "large", "--rounds", "1"]) == 0
+    assert "cells/s/core" in capsys.readouterr().out

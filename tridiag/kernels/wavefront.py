@@ -25,10 +25,12 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
+from numba.extending import intrinsic
 
 from tridiag.kernels import pairs as P
 from tridiag.kernels.crew import runner
 from tridiag.kernels.memory import (
+    I64,
     ask_for_huge_pages,
     c_function,
     free,
@@ -38,6 +40,8 @@ from tridiag.kernels.memory import (
     set_half_word,
     set_word,
     store,
+    swap,
+    word,
 )
 from tridiag.kernels.moves import MOVES, TABLE, aim, ask, bytes_of_real, lanes_of, load_rows, store_rows
 from tridiag.kernels.powers import (
@@ -66,6 +70,7 @@ from tridiag.kernels.worker import aligned, claim, field
 ) = range(18)  # fmt: skip
 PARAMETERS, SUMS = 3, 3
 AHEAD = 16  # cells, of the memory that is asked for
+SHELVES, PUT_BY = 8, 4 * 1024 * 1024  # pieces of scratch memory kept between calls, and the bytes of the largest
 NEGLIGIBLE = {4: 2.0**-90, 8: 2.0**-800}  # by the bytes of a real: a probability below it is 0
 
 Product = tuple[Power | None, Sequence[Power | None]]  # a factor times a sum; None is 1
@@ -432,6 +437,49 @@ def logarithms(zero, told):
         store(at + Z_LOG * LINE, np.log(load(at + Z_M * LINE, zero)))
 
 
+@intrinsic
+def shelf(typing):
+    """The address of SHELVES words, which the modules of a kernel share; zero at first."""
+
+    def generate(context, builder, signature, args):
+        kind = ir.ArrayType(I64, SHELVES)
+        table = builder.module.globals.get("tridiag_shelf")
+        if table is None:
+            table = ir.GlobalVariable(builder.module, kind, "tridiag_shelf")
+            table.linkage, table.initializer = "common", ir.Constant(kind, None)
+        return builder.ptrtoint(table, I64)
+
+    return types.int64(), generate
+
+
+@njit(**OPTIONS)
+def borrow(size):
+    """Memory of at least that many bytes, the first word of which tells how many; 0 where there is none.
+
+    Fresh pages cost as much as a small batch, so that memory which is not large is put by for another call.
+    """
+    for k in range(SHELVES):
+        found = word(shelf() + 8 * k)
+        if found != 0 and swap(shelf() + 8 * k, found, 0):
+            if word(found) >= size:
+                return found
+            free(found)
+    memory = malloc(types.uint64(size))
+    if memory != 0:
+        ask_for_huge_pages(memory, size)
+        set_word(memory, size)
+    return memory
+
+
+@njit(**OPTIONS)
+def give_back(memory):
+    if word(memory) <= PUT_BY:
+        for k in range(SHELVES):
+            if swap(shelf() + 8 * k, 0, memory):
+                return
+    free(memory)
+
+
 def task(kind: str) -> Any:
     """What every thread of a job does, under one kind of gaps."""
     go, back, cells = FORWARD[kind], BACKWARD[kind], KINDS[kind]
@@ -511,17 +559,15 @@ def task(kind: str) -> Any:
     @njit(**OPTIONS)
     def work(job, zero):
         """Claim groups until none is left; called by every thread of a job."""
-        size = rooms(zero, job, 0)[8] + 2 * LINE
-        memory = malloc(types.uint64(size))
+        memory = borrow(rooms(zero, job, 0)[8] + 3 * LINE)
         if memory == 0:
             return
-        ask_for_huge_pages(memory, size)
         while True:
             group = claim(job)
             if group < 0:
                 break
-            align(zero, job, aligned(memory), group * lanes_of(zero, ()))
-        free(memory)
+            align(zero, job, aligned(memory + LINE), group * lanes_of(zero, ()))
+        give_back(memory)
 
     return c_function(work, f"tridiag_align_{kind}")
 
