@@ -37,6 +37,18 @@ def test_every_bar_names_contestants(cpu: ModuleType) -> None:
     assert not unknown
 
 
+def test_recurrences_have_lines_of_their_own(tmp_path: Path) -> None:
+    import recurrences
+
+    assert not {name for line in recurrences.LINES for name in line.contestants} - set(recurrences.MAKERS)
+    chosen = ["--only", "rows-float64", "--only", "gradient-columns", "--only", "associative-float64"]
+    path = tmp_path / "recurrences.json"
+    assert recurrences.main(["--tiny", "--rounds", "2", "--json", str(path), *chosen]) == 0
+    lines = json.loads(path.read_text())["lines"]
+    assert len(lines) == 3
+    assert all(np.isfinite(figure["median"]) for line in lines for figure in line["figures"]), lines
+
+
 def test_the_command_prints_and_writes_figures(tmp_path: Path) -> None:
     path = tmp_path / "figures" / "cpu.json"
     chosen = ("--only", "rows-float64", "--only", "jit-donated", "--only", "small-*")
