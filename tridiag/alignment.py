@@ -86,8 +86,8 @@ def smith_waterman(
     >>> import numpy as np, tridiag
     >>> first, second = (np.frombuffer(word, np.uint8) for word in (b"GATTACA", b"GCATGCA"))
     >>> scores = np.where(first[:, None] == second, 1.0, -1.0)
-    >>> tridiag.smith_waterman(scores, gap=-1.0, temperature=0.01).round(2)
-    np.float64(3.03)
+    >>> round(float(tridiag.smith_waterman(scores, gap=-1.0, temperature=0.01)), 2)
+    2.02
 
     Notes
     -----
