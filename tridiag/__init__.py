@@ -8,7 +8,7 @@ from tridiag._version import __version__
 from tridiag.alignment import smith_waterman
 from tridiag.errors import BackendError, SingularSystemError
 from tridiag.factorization import Factorization, factor
-from tridiag.recurrences import linear_recurrence, log_linear_recurrence, logcumsumexp, scan
+from tridiag.recurrences import linear_recurrence, log_linear_recurrence, logcumsumexp, matrix_recurrence, scan
 from tridiag.report import backends, explain
 from tridiag.systems import matmul, slogdet, solve
 
@@ -25,6 +25,7 @@ __all__ = [
     "log_linear_recurrence",
     "logcumsumexp",
     "matmul",
+    "matrix_recurrence",
     "scan",
     "slogdet",
     "smith_waterman",

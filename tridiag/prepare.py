@@ -16,7 +16,7 @@ import numpy as np
 from tridiag.arrays import SUPPORTED, Entry, dtype_name, is_real, module_of, refuse_dtype, taking, working_dtype
 from tridiag.backends import Problem
 from tridiag.dispatch import choose
-from tridiag.shapes import Form, Recurrence, Shape, align, align_recurrence, broadcast
+from tridiag.shapes import Form, Recurrence, Shape, align, align_matrices, align_recurrence, broadcast
 
 BOOLEANS = (bool, np.bool_)
 NO_MASK: Any = type(None)
@@ -225,13 +225,11 @@ def make_recurrence_plan(
     for name, entry in given.items():
         module.check_dtype(name, entry)
     shapes = {name: tuple(entry[1]) for name, entry in given.items()}
-    rows, states = ({name: shapes[name] for name in part} for part in (names[: order + 1], names[order + 1 :]))
-    lifted, lifted_states, axis = align_recurrence(rows, states, axis)
+    form, lifted = recurrence_form(verb, shapes, order, axis, bool(reverse))
     device, traced = module.device(entries, settings), module.traced(entries)
     dtype = promoted_dtype(module, given, settings)
     dtypes = entry_dtypes(given, working_dtype(dtype), names[:order])
-    form = Recurrence(broadcast(lifted, rows), axis, bool(reverse))
-    problem = Problem(verb, library, device, working_dtype(dtype), form.shape, axis, None, order=max(1, order))
+    problem = Problem(verb, library, device, working_dtype(dtype), form.shape, form.axis, None, order=max(1, order))
     return Plan(
         library=library,
         problem=problem,
@@ -243,9 +241,22 @@ def make_recurrence_plan(
         traced=traced,
         empty=0 in form.shape,
         readable=device == "cpu" and not traced,
-        steps=steps_to(module, given, dtypes, {**lifted, **lifted_states}),
+        steps=steps_to(module, given, dtypes, lifted),
         mask_shape=(),
     )
+
+
+def recurrence_form(
+    verb: str, shapes: dict[str, Shape], order: int, axis: int, reverse: bool
+) -> tuple[Recurrence, dict[str, Shape]]:
+    """The form of a recurrence, and the lifted shapes of its arguments: coefficients, x, and what is before."""
+    if verb == "matrix_recurrence":
+        lifted, shape = align_matrices(shapes)
+        return Recurrence(shape, len(shape) - 2, reverse, matrices=True), lifted
+    names = tuple(shapes)
+    rows, states = ({name: shapes[name] for name in part} for part in (names[: order + 1], names[order + 1 :]))
+    lifted, lifted_states, axis = align_recurrence(rows, states, axis)
+    return Recurrence(broadcast(lifted, rows), axis, reverse), {**lifted, **lifted_states}
 
 
 cached_recurrence_plan = functools.lru_cache(1024, typed=True)(make_recurrence_plan)

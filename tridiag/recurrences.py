@@ -196,6 +196,71 @@ def logcumsumexp(
     return run("logcumsumexp", call, outputs.target(call, arguments, out, False))
 
 
+def matrix_recurrence(
+    A: Array,
+    x: Array,
+    init: Array | None = None,
+    *,
+    reverse: bool = False,
+    return_final: bool = False,
+    backend: str = "auto",
+    out: Array | None = None,
+) -> Array:
+    r"""Run many linear recurrences of small vectors at once.
+
+    .. math:: y_t = A_t \, y_{t-1} + x_t, \qquad t = 0 \ldots n - 1
+
+    Parameters
+    ----------
+    A : array
+        The matrices, (..., n, m, m) with m from 1 to 16. The axes before the last two broadcast against those of ``x``
+        before its last, as in NumPy: a matrix for all steps is (m, m), one for each sequence (..., 1, m, m).
+    x : array
+        What is added in every step, (..., n, m). dtypes as in `tridiag.linear_recurrence`.
+    init : array
+        The vector before the first step, (..., m). None: it is 0, and the first matrix is never read.
+    reverse : bool
+        Begin with the last row: the vector before y[t] is y[t+1].
+    return_final : bool
+        Return the last vector computed as well.
+    backend : str
+        "auto", a name of `tridiag.backends`, or a library ("jax"). A named backend runs or raises.
+    out : array
+        Takes the result; it may not overlap an argument. Not with JAX arrays.
+
+    Returns
+    -------
+    array, or (array, final)
+        y, (..., n, m), in the library and on the device of the arguments.
+
+    Raises
+    ------
+    BackendError
+        The backend named cannot run this problem, or no such backend exists.
+    ValueError, TypeError
+        Shapes, dtypes, libraries or ``out`` do not fit.
+
+    Examples
+    --------
+    >>> import numpy as np, tridiag
+    >>> quarter_turn = np.array([[0.0, -1.0], [1.0, 0.0]])
+    >>> tridiag.matrix_recurrence(quarter_turn, np.zeros((4, 2)), np.array([1.0, 0.0]))
+    array([[ 0.,  1.],
+           [-1.,  0.],
+           [ 0., -1.],
+           [ 1.,  0.]])
+
+    Notes
+    -----
+    2 m^2 flops a step, in n steps; `jax_associative`: in logarithmic depth with m times as many. Finite where the
+    sequence is, also where products of its matrices overflow.
+    """
+    check_flag("return_final", return_final)
+    arguments, call = prepare_matrices("matrix_recurrence", A, x, init, reverse=reverse, backend=backend)
+    y = run("matrix_recurrence", call, outputs.target(call, arguments, out, False))
+    return (y, final(call, y)[0]) if return_final else y
+
+
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
     init: Any,
@@ -296,6 +361,15 @@ def prepare_logarithms(
     if not is_real(call.problem.dtype):
         raise TypeError(f"{verb} takes logarithms of positive numbers, which are real, not {call.result_dtype}")
     return {**coefficients, "x": x, **states}, call
+
+
+def prepare_matrices(
+    verb: str, A: Any, x: Any, init: Any = None, *, reverse: bool = False, backend: Any = UNASKED
+) -> tuple[dict[str, Any], Call]:
+    """As `prepare`, of matrices."""
+    states = {} if init is None else {"init": init}
+    call = prepare_recurrence(verb, {"A": A}, x, states, axis=-2, reverse=reverse, backend=backend)
+    return {"A": A, "x": x, **states}, call
 
 
 def named(name: str, values: Any) -> dict[str, Any]:

@@ -5,6 +5,8 @@ A coefficient that would multiply what was not given is cut by a select, never b
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -28,8 +30,17 @@ def step(ops: Any, coefficients: Rows, x: Any, before: Rows, form: Recurrence, i
     """The value of step i from those before it."""
     y = ops.broadcast(ops.row(x, row_of(form, i), form.axis), form.batch)
     for k, (a, value) in enumerate(zip(coefficients, before, strict=True), 1):
-        y = y + coefficient(ops, a, k, form, i, given) * value
+        y = y + product(coefficient(ops, a, k, form, i, given), value, form)
     return y
+
+
+def product(a: Any, value: Any, form: Recurrence) -> Any:
+    """A coefficient times a value. Of matrices, column by column: a general product's speed jumps with its size."""
+    if not form.matrices:
+        return a * value
+    columns = range(value.shape[-1])
+    terms = ((a[..., k, :] if form.transpose else a[..., k]) * value[..., k : k + 1] for k in columns)
+    return functools.reduce(operator.add, terms)
 
 
 def start(ops: Any, coefficients: Rows, x: Any, init: Rows, form: Recurrence) -> Rows:
@@ -52,15 +63,22 @@ def run(ops: Any, coefficients: Rows, x: Any, init: Rows, form: Recurrence, stor
 def term(ops: Any, a: Any, y: Any, k: int, init: Rows, form: Recurrence) -> Any:
     """What coefficients of the values k steps before add to every value; 0 where there is no value before."""
     if form.transpose:
-        return behind(ops, cut(ops, a, k, form) * y, k, (), form)
-    product = behind(ops, y, k, init, form)
-    return (a if init else cut(ops, a, k, form)) * product
+        return behind(ops, products(cut(ops, a, k, form), y, form), k, (), form)
+    values = behind(ops, y, k, init, form)
+    return products(a if init else cut(ops, a, k, form), values, form)
+
+
+def products(a: Any, values: Any, form: Recurrence) -> Any:
+    """All coefficients times all values, so that derivatives of it are simple."""
+    if not form.matrices:
+        return a * values
+    return (a * values[..., None]).sum(-2) if form.transpose else (a * values[..., None, :]).sum(-1)
 
 
 def cut(ops: Any, a: Any, k: int, form: Recurrence) -> Any:
     """Coefficients of the values k steps before, 0 in the first k steps."""
     n, axis = form.n, form.axis
-    steps = ops.positions(n, len(form.shape), axis, a)
+    steps = ops.positions(n, len(a.shape), axis, a)
     return ops.where(steps < n - k if form.reverse else steps >= k, a, ops.zero(a))
 
 

@@ -32,6 +32,10 @@ def recurrence(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
     return recurrences.prepare(verb, **arguments, **options)[1].problem
 
 
+def matrices(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
+    return recurrences.prepare_matrices(verb, **arguments, **options)[1].problem
+
+
 def logarithms(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
     return recurrences.prepare_logarithms(verb, **arguments, **options)[1].problem
 
@@ -54,6 +58,7 @@ VERBS = {
     "factor": Verb(("a", "b", "c"), ("axis", "pivoting", "periodic", "where"), system),
     "slogdet": Verb(("a", "b", "c"), ("axis", "periodic", "where"), system),
     "linear_recurrence": Verb(("a", "x"), ("init", "axis", "reverse"), recurrence, ("return_final", "out")),
+    "matrix_recurrence": Verb(("A", "x"), ("init", "reverse"), matrices, ("return_final", "out")),
     "log_linear_recurrence": Verb(("log_a", "x"), ("init", "axis", "reverse"), logarithms, ("return_final", "out")),
     "logcumsumexp": Verb(("x",), ("axis", "reverse"), logarithms, ("out",)),
     **dict.fromkeys(KALMAN, Verb(("y", *PARAMETERS), ("method",), state_space)),

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 Shape = tuple[int, ...]
+LARGEST = 16  # rows of the matrices of a recurrence, and of blocks
 
 
 class Form(NamedTuple):
@@ -61,6 +62,7 @@ class Recurrence(NamedTuple):
     axis: int
     reverse: bool = False
     transpose: bool = False  # the other way, and a coefficient lies in the row of the value that it multiplies
+    matrices: bool = False  # values are vectors along the last axis, and a coefficient has one more axis at its end
 
     @property
     def n(self) -> int:
@@ -147,6 +149,41 @@ def align_recurrence(
     full = broadcast(lifted, rows)
     batch = full[:axis] + full[axis + 1 :]
     return lifted, {name: lift_state(name, shape, batch, axis) for name, shape in states.items()}, axis
+
+
+def align_matrices(given: Mapping[str, Shape]) -> tuple[dict[str, Shape], Shape]:
+    """The lifted shapes of A, x and perhaps init, and the broadcast shape of the result."""
+    matrix, vector = given["A"], given["x"]
+    size = check_matrices(given, "A", "x")
+    rank = max(len(matrix) - 2, len(vector) - 1)
+    if rank == 0:
+        raise ValueError(f"A has shape {matrix} and x {vector}: one of them must have the axis of the steps")
+    lifted = {"A": (1,) * (rank + 2 - len(matrix)) + matrix, "x": (1,) * (rank + 1 - len(vector)) + vector}
+    steps = {"A": lifted["A"][:-2], "x": lifted["x"][:-1]}
+    shape = (*broadcast(steps, given), size)
+    if "init" in given:
+        batch = (*shape[:-2], size)
+        if not given["init"] or given["init"][-1] != size:
+            raise ValueError(
+                f"init has shape {given['init']}; wanted one that ends in {size} and broadcasts to {batch}"
+            )
+        lifted["init"] = lift_state("init", given["init"], batch, rank - 1)
+    return lifted, shape
+
+
+def check_matrices(given: Mapping[str, Shape], matrix: str, vector: str) -> int:
+    """The size of the square matrices, which is the length of the vectors."""
+    shape, size = given[matrix], given[vector][-1:]
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise ValueError(f"{matrix} has shape {shape}; wanted square matrices along the last two axes")
+    if size != shape[-1:]:
+        raise ValueError(
+            f"{vector} has shape {given[vector]} and {matrix} {shape}; wanted vectors of length {shape[-1]} along the "
+            f"last axis of {vector}"
+        )
+    if not 1 <= shape[-1] <= LARGEST:
+        raise ValueError(f"{matrix} holds {shape[-1]} x {shape[-1]} matrices; wanted 1 to {LARGEST} rows")
+    return shape[-1]
 
 
 def lift_state(name: str, shape: Shape, batch: Shape, axis: int) -> Shape:

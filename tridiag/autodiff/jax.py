@@ -274,7 +274,7 @@ compiled_recurrence = jax.jit(differentiable_recurrence, static_argnums=(0, 1, 2
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def sequence(form: Recurrence, name: str, coefficients: Rows, x: Any, init: Rows) -> Any:
-    return run_recurrence("linear_recurrence", form, name, coefficients, x, init)
+    return run_recurrence(verb_of(form), form, name, coefficients, x, init)
 
 
 @functools.partial(sequence.defjvp, symbolic_zeros=True)
@@ -289,7 +289,7 @@ def sequence_tangent(form: Recurrence, name: str, primals: Any, tangents: Any) -
     system = Joint(
         product=lambda v: v - terms(coefficients, v, (), form),
         change=lambda changes: -terms(tuple(changes), y, init, form),
-        solve=lambda r: run_recurrence("linear_recurrence", form, name, coefficients, r, ()),
+        solve=lambda r: run_recurrence(verb_of(form), form, name, coefficients, r, ()),
         adjoint=lambda g: run_recurrence("adjoint", form, name, coefficients, g, y, init),
     )
     if all(not isinstance(t, SymbolicZero) and (t.shape, t.dtype) == (y.shape, y.dtype) for t in changes):
@@ -303,7 +303,7 @@ def sequence_tangent(form: Recurrence, name: str, primals: Any, tangents: Any) -
 def linear(form: Recurrence, name: str, coefficients: Rows, right: Any) -> Any:
     """The recurrence from 0, as a function of ``right`` that JAX can transpose."""
     both = (
-        lambda _, r, form=form: run_recurrence("linear_recurrence", form, name, coefficients, r, ())
+        lambda _, r, form=form: run_recurrence(verb_of(form), form, name, coefficients, r, ())
         for form in (form, form._replace(transpose=not form.transpose))
     )
     return lax.custom_linear_solve(lambda v: v - terms(coefficients, v, (), form), right, *both)
@@ -331,8 +331,13 @@ def log_sequence_tangent(form: Recurrence, name: str, primals: Any, tangents: An
     return y, linear(form, alongside(BACKENDS[name], problem).name, (p,), right)
 
 
+def verb_of(form: Recurrence) -> str:
+    return "matrix_recurrence" if form.matrices else "linear_recurrence"
+
+
 RECURRENCES: dict[str, Callable[..., Any]] = {
     "linear_recurrence": sequence,
+    "matrix_recurrence": sequence,
     "log_linear_recurrence": log_sequence,
     "logcumsumexp": log_sequence,
 }

@@ -221,7 +221,8 @@ class Sequence(torch.autograd.Function):
     @staticmethod
     def forward(course: Course, *arrays: Any) -> Any:
         coefficients, x, init = course.parts(arrays)
-        return course.backend.module().linear_recurrence(coefficients, x, init, course.form)
+        verb = "matrix_recurrence" if course.form.matrices else "linear_recurrence"
+        return getattr(course.backend.module(), verb)(coefficients, x, init, course.form)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -327,6 +328,7 @@ class LogSequence(torch.autograd.Function):
 
 RECURRENCES: dict[str, Any] = {
     "linear_recurrence": Sequence,
+    "matrix_recurrence": Sequence,
     "log_linear_recurrence": LogSequence,
     "logcumsumexp": LogSequence,
 }
@@ -334,11 +336,11 @@ RECURRENCES: dict[str, Any] = {
 
 def coefficient_cotangent(a: Any, w: Any, y: Any, k: int, init: Any, form: Recurrence) -> Any:
     """w times what the coefficient multiplies, summed where it is shared; the real part for a real one."""
-    if form.transpose:
-        turned = form._replace(transpose=False)  # w k steps before, in the order of the coefficients
-        grad = recursion.term(ops, y, w, k, (), turned)
-    else:
-        grad = recursion.term(ops, w, y, k, tuple(v.conj() for v in init), form)
+    left, right = (y, w) if form.transpose else (w, y)  # the one on the right is that of k steps before
+    before = tuple(v.conj() for v in init)
+    if form.matrices:
+        left, right, before = left[..., None], right[..., None, :], tuple(v[..., None, :] for v in before)
+    grad = recursion.term(ops, left, right, k, before, form._replace(transpose=False, matrices=False))
     grad = grad.real if grad.is_complex() and not a.is_complex() else grad
     return grad.sum_to_size(a.shape)
 
@@ -349,5 +351,5 @@ def first_cotangent(coefficients: Any, w: Any, k: int, form: Recurrence) -> Any:
     for i, a in enumerate(coefficients[k : k + form.n]):
         t = recursion.row_of(form, i)
         row = a if a.shape[form.axis] == 1 else a.narrow(form.axis, t, 1)
-        total = total + row.conj() * w.narrow(form.axis, t, 1)
+        total = total + recursion.products(row.conj(), w.narrow(form.axis, t, 1), form._replace(transpose=True))
     return total

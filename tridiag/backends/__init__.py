@@ -9,6 +9,7 @@ Reading the table imports no backend. A backend is the module of its name in thi
     slogdet(matrix, form) -> (sign, logabsdet)                         with the verb "slogdet"
     adjoint(matrix, g, x, form) -> (w, of_a, of_b, of_c)               where it has the backward pass in one piece
     linear_recurrence(coefficients, x, init, form, out=None) -> y      see `tridiag.shapes.Recurrence`
+    matrix_recurrence, of the same arguments                           the form has matrices
     log_linear_recurrence and logcumsumexp, of the same arguments      the coefficients are (log_a,) and ()
     kalman(verb, y, model, form) -> results                            see `tridiag.models`, `tridiag.kalman`
     smith_waterman(scores, lengths, parameters, derivatives=0) -> (score, ...)   see `tridiag.alignment.Pairs`
@@ -156,8 +157,9 @@ class Backend:
 
 PLAIN: tuple[Any, ...] = (False,)
 LOGARITHMS = ("log_linear_recurrence", "logcumsumexp")
-SCAN: dict[str, Any] = {"verbs": ("linear_recurrence",), "pivoting": (), "periodic": False}  # no verb on systems
-LOG_SCAN: dict[str, Any] = {**SCAN, "verbs": ("linear_recurrence", *LOGARITHMS)}
+LINEAR = ("linear_recurrence", "matrix_recurrence")
+SCAN: dict[str, Any] = {"verbs": LINEAR, "pivoting": (), "periodic": False}  # no verb on systems
+LOG_SCAN: dict[str, Any] = {**SCAN, "verbs": (*LINEAR, *LOGARITHMS)}
 REALS = ("float32", "float64")
 ALIGN: dict[str, Any] = {"verbs": ("smith_waterman",), "dtypes": REALS, "pivoting": (), "periodic": False}
 ANYWHERE = ("cpu", "cuda", "rocm", "tpu")
@@ -169,15 +171,15 @@ _LINES = (
     Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch", "jax"), ("numba",), **LOG_SCAN | {"verbs": ("linear_recurrence", *LOGARITHMS, KALMAN[-1])}, order=8, units=2, states=8, lacks=(*((verb, "jax") for verb in (*LOGARITHMS, KALMAN[-1])), (KALMAN[-1], "torch"))),
     Backend("numba_wavefront", "alignment over rows of cells, a pair in each lane, threaded", ("numpy", "torch", "jax"), ("numba",), **ALIGN),
     Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=SYSTEMS),
-    Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, "linear_recurrence", *LOGARITHMS, *KALMAN), units=2),
+    Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, *LINEAR, *LOGARITHMS, *KALMAN), units=2),
     Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=SYSTEMS),
     Backend("scipy_gtsv", "LAPACK gtsv, one call per matrix", ("numpy",), ("scipy",), periodic=False),
     Backend("jax_lax", "lax.linalg.tridiagonal_solve, which is LAPACK gtsv on CPU", ("jax",), ("jax",), periodic=False),
     Backend("jax_pcr", "parallel cyclic reduction, logarithmic depth", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False),
-    Backend("jax_fori", "lax.fori_loop with dynamic slices, in place", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False, verbs=("solve", "linear_recurrence")),
+    Backend("jax_fori", "lax.fori_loop with dynamic slices, in place", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False, verbs=("solve", *LINEAR)),
     Backend("jax_associative", "lax.associative_scan, logarithmic depth", ("jax",), ("jax",), ANYWHERE, **LOG_SCAN, order=1, units=2, parallel=True),
     Backend("torch_scan", "a loop over rows, all sequences at once", ("torch",), ("torch",), ANYWHERE, **LOG_SCAN, units=2),
-    Backend("numpy_scan", "a loop over rows, all sequences at once: the reference", ("numpy",), **SCAN | {"verbs": ("linear_recurrence", *LOGARITHMS, *KALMAN)}, units=2),
+    Backend("numpy_scan", "a loop over rows, all sequences at once: the reference", ("numpy",), **SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, units=2),
     Backend("jax_wavefront", "alignment by lax.scan over anti-diagonals, in logarithms", ("jax",), ("jax",), ANYWHERE, **ALIGN),
 )
 # fmt: on

@@ -1,8 +1,11 @@
-"""First-order recurrences by `lax.associative_scan`: logarithmic depth, O(n) work.
+"""Recurrences of first order and of small matrices by `lax.associative_scan`: logarithmic depth, O(n) work.
 
 Two neighbouring stretches, y -> A y + B each, make one. A, the product of coefficients, may overflow or vanish where
 the sequence does not: it is kept as a mantissa and an exponent. So may B, what a stretch makes of 0: if any value is
 not finite, all are computed again one after another.
+
+Matrices have no exponents, O(n m^3) work. Their sequence is checked after the fact, O(n m^2): where a value is not that
+which the one before it makes, but for rounding, all are computed again one after another.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from tridiag.rows import shift
 from tridiag.shapes import Recurrence
 
 FAR = 2**29  # the largest exponent: the sum of two is an int32
+ROUNDING = 64  # eps of the terms of a vector: what the values of a sequence of matrices may be off in one step
 
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
@@ -102,3 +106,31 @@ def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurren
         return earlier[0] + later[0], jnp.logaddexp(later[0] + earlier[1], later[1])
 
     return lax.associative_scan(join, (log_a, x), reverse=form.backward, axis=axis)[1]
+
+
+def matrix_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
+    axis, m = form.axis, form.shape[-1]
+    a = ops.stretch(coefficients[0], form.n, axis)
+    if form.transpose:
+        a = jnp.swapaxes(shift(ops, a, axis, -1 if form.backward else 1, True), -1, -2)
+    right = jnp.broadcast_to(x, form.shape)
+    plain = form._replace(transpose=False)
+    first = ops.positions(form.n, len(form.shape), axis, x) == recursion.row_of(form, 0)
+    if init:
+        right = jnp.where(first, right + recursion.products(a, init[0], plain), right)
+    a = jnp.where(first[..., None], 0, jnp.broadcast_to(a, (*form.shape, m)))
+    y = lax.associative_scan(join_matrices, (a, right), reverse=form.backward, axis=axis)[1]
+    before = recursion.behind(ops, y, 1, (), form)
+    error = ops.size(y - recursion.products(a, before, plain) - right)
+    scale = recursion.products(ops.size(a), ops.size(before), plain) + ops.size(right)
+    eps, tiny = ops.limits(y)
+    allowed = ROUNDING * eps * ops.maximum(scale, -1) + ROUNDING * tiny
+    sure = jnp.all(error <= allowed[..., None])  # no maximum of errors: on CPU that may lose NaN
+    return lax.cond(sure, lambda: y, lambda: jax_scan.linear_recurrence(coefficients, x, init, form))
+
+
+def join_matrices(earlier: Any, later: Any) -> Any:
+    """Two stretches as one."""
+    (a, before), (factor, value) = earlier, later
+    product = (factor[..., None] * a[..., None, :, :]).sum(-2)
+    return product, (factor * before[..., None, :]).sum(-1) + value

@@ -62,3 +62,6 @@ def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, 
 
     start = recursion.start(ops, coefficients, x, init, form)
     return lax.fori_loop(0, form.n, step, (jnp.zeros_like(start[0], shape=form.shape), start))[0]
+
+
+matrix_recurrence = linear_recurrence  # the form tells what is a matrix

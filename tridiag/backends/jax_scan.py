@@ -246,6 +246,9 @@ def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, 
     return jnp.moveaxis(y, 0, form.axis)
 
 
+matrix_recurrence = linear_recurrence  # the form tells what is a matrix
+
+
 def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
     """Row by row, as `tridiag.logsum`."""
 

@@ -22,6 +22,9 @@ def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, 
     return y
 
 
+matrix_recurrence = linear_recurrence  # the form tells what is a matrix
+
+
 def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
     y = ops.empty(form.shape, x) if out is None else out
     with np.errstate(all="ignore"):

@@ -19,6 +19,9 @@ def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, 
     return y
 
 
+matrix_recurrence = linear_recurrence  # the form tells what is a matrix
+
+
 def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
     y = ops.empty(form.shape, x) if out is None else out
     logsum.run(ops, coefficients, x, init, form, lambda t, row: ops.store(y, t, form.axis, row))
