@@ -85,7 +85,7 @@ class Recurrence(NamedTuple):
 
 def full_length(shapes: Sequence[Shape], form: Form | Recurrence) -> Shape:
     """The broadcast shape, with all rows."""
-    lengths = [*map(max, *shapes)]
+    lengths = [max(some) for some in zip(*shapes, strict=True)]
     lengths[form.axis] = form.n
     return tuple(lengths)
 

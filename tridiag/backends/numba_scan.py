@@ -74,7 +74,7 @@ def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, 
 
 
 def log_kernel_name(dtype: str) -> str:
-    return f"log_scan_{dtype}"
+    return f"logarithms_{dtype}"
 
 
 @functools.cache
@@ -100,6 +100,10 @@ def make_log_call(
 
 def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
     library = library_of(x)
+    if library == "jax":
+        from tridiag.libraries import xla
+
+        return xla.log_linear_recurrence(coefficients, x, init, form)
     if library == "torch":
         y = x.new_empty(form.shape) if out is None else out
         log_linear_recurrence(tuple(map(view, coefficients)), view(x), tuple(map(view, init)), form, view(y))

@@ -16,7 +16,7 @@ import numpy as np
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
-from tridiag import recurrence_layout
+from tridiag import log_layout, recurrence_layout
 from tridiag.backends import numba_partition, numba_scan
 from tridiag.backends.numba_thomas import adjoint_name, compiled, compiled_adjoint, kernel_name
 from tridiag.kernels import job as J
@@ -87,6 +87,29 @@ def calling_recurrence(order: int) -> Callable[..., Any]:
         return custom_call(numba_scan.kernel_name(dtype.name, order), plan, operands, result)[0]
 
     call.__name__ = f"recurrence{order}"
+    return call
+
+
+def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence) -> Any:
+    """The same for recurrences of logarithms."""
+    function = calling_logarithms(bool(coefficients), bool(init))
+    return spread(function, form, [*coefficients, *init, x], None)
+
+
+@functools.cache
+def calling_logarithms(weighted: bool, given: bool) -> Callable[..., Any]:
+    def call(form: Recurrence, *arrays: Any) -> Any:
+        found = iter(arrays)
+        operands = [next(found) if there else None for there in (weighted, given, True)]
+        dtype, shapes = np.dtype(arrays[-1].dtype), (*(x if x is None else x.shape for x in operands), form.shape)
+        strides = tuple(shape and contiguous(shape, dtype.itemsize) for shape in shapes)
+        plan = log_layout.make_job(form, shapes, strides, dtype, granted(form))
+        numba_scan.compiled_logarithms(dtype.name)
+        result = {J.POINTERS + J.RESULT: jax.typeof(arrays[-1]).update(shape=form.shape)}
+        places = {J.POINTERS + k: x for k, x in enumerate(operands)}
+        return custom_call(numba_scan.log_kernel_name(dtype.name), plan, places, result)[0]
+
+    call.__name__ = f"logarithms{weighted:d}{given:d}"
     return call
 
 
