@@ -49,6 +49,19 @@ def test_recurrences_have_lines_of_their_own(tmp_path: Path) -> None:
     assert all(np.isfinite(figure["median"]) for line in lines for figure in line["figures"]), lines
 
 
+def test_logarithms_have_lines_of_their_own(tmp_path: Path) -> None:
+    import logarithms
+
+    pytest.importorskip("torch")
+    assert not {name for line in logarithms.LINES for name in line.contestants} - set(logarithms.MAKERS)
+    path = tmp_path / "logarithms.json"
+    chosen = ["--only", "rows-float64", "--only", "lax"]
+    logarithms.main(["--tiny", "--rounds", "2", "--json", str(path), *chosen])  # so small that no bar is met
+    lines = json.loads(path.read_text())["lines"]
+    assert len(lines) == 2
+    assert all(np.isfinite(figure["median"]) for line in lines for figure in line["figures"]), lines
+
+
 def test_the_command_prints_and_writes_figures(tmp_path: Path) -> None:
     path = tmp_path / "figures" / "cpu.json"
     chosen = ("--only", "rows-float64", "--only", "jit-donated", "--only", "small-*")
