@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -56,6 +57,7 @@ def words_of(shape: tuple[int, ...], itemsize: int, kind: str, workers: int) -> 
     groups = -(-pairs * itemsize // LINE)
     block = max(KEPT // (columns * LINE * ROWS_KEPT[kind]), math.isqrt(rows) + 1)
     words[[J.ITEMS, P.PAIRS, P.ROWS, P.COLUMNS, P.BLOCK]] = groups, pairs, rows, columns, min(rows, block)
+    words[P.FRESH] = sys.platform == "linux"
     words.flags.writeable = False
     return words, min(workers, groups) - 1 if math.prod(shape) >= WORTH_A_THREAD else 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import jax
@@ -19,8 +18,6 @@ def smith_waterman(scores: Any, lengths: Any, parameters: tuple[Any, ...], deriv
     kind, dtype = kind_of(len(parameters), derivatives), np.dtype(scores.dtype)
     compiled(dtype.name, kind)
     words, helpers = words_of(scores.shape, dtype.itemsize, kind, threads())
-    words = words.copy()
-    words[P.FRESH] = derivatives > 0 and sys.platform == "linux"
     each = jax.ShapeDtypeStruct(scores.shape[:-2], dtype)
     results = {P.SCORE: each}
     if derivatives > 0:
