@@ -147,6 +147,21 @@ def load_scattered(code: Code, table: Value, stride: Value, first: Value, last: 
     code.fori(first, last, row)
 
 
+def store_scattered(code: Code, *words: Value) -> None:
+    """The inverse, row by row: lanes that are near each other share pages."""
+    table, stride, first, last, source, step = words
+    base = addresses(code, table)
+
+    def row(i: Value, state: Any) -> Any:
+        for k in range(code.parts):
+            x = code.load_as(code.vector, source + (i - first) * step + LINE * k)
+            for lane, address in enumerate(base):
+                code.store_as(address + i * stride + k * code.size_of_real, code.extract(x, lane))
+        return state
+
+    code.fori(first, last, row)
+
+
 def store_one(code: Code, *words: Value) -> None:
     """One lane of rows to memory; ``source`` is the address of that lane in the first row."""
     address, stride, first, last, source, step = words
@@ -172,6 +187,7 @@ _store_contiguous = MOVES.add("store_contiguous", store_contiguous)
 _load_beside, _store_beside = MOVES.add("load_beside", load_beside), MOVES.add("store_beside", store_beside)
 _load_same, _load_scattered = MOVES.add("load_same", load_same), MOVES.add("load_scattered", load_scattered)
 ADVANCE = MOVES.add("advance", advance)
+_store_scattered = MOVES.add("store_scattered", store_scattered)
 _store_one = MOVES.add("store_one", store_one)
 
 
@@ -252,6 +268,8 @@ def store_rows(zero, operand, first, last, source, step, used):
             _store_contiguous(zero, (table, stop - QUAD, stop, source + (stop - QUAD - start) // parts * step, step))
     elif used == lanes and kind == BESIDE:
         _store_beside(zero, (table, stride, first, last, source, step))
+    elif used == lanes:
+        _store_scattered(zero, (table, stride, first, last, source, step))
     else:
         side = bytes_of_real(zero, ())
         for lane in range(used):
