@@ -11,9 +11,10 @@ Exits with 1 where a figure is short of its bar or an answer is wrong. Needs JAX
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -154,13 +155,54 @@ def jit_associative(problem: Problem) -> Contestant:
     return Contestant(call, problem.error, ACCURATE)
 
 
+def scanned(problem: Problem, a: Any, x: Any) -> Any:
+    """The recurrence as a step for `tridiag.scan`."""
+
+    def step(y: Any, row: Any) -> Any:
+        y = row[0] * y + row[1]
+        return y, y
+
+    return tridiag.scan(step, 0 * x.take(0, problem.axis), (a, x), axis=problem.axis)[1]
+
+
+def half(problem: Problem) -> Problem:
+    """Sequences half as long."""
+    shape = list(problem.shape)
+    shape[problem.axis] //= 2
+    return replace(problem, shape=tuple(shape))
+
+
+@contestant("jit: scan")
+def jit_scan(problem: Problem) -> Contestant:
+    return Contestant(jitted(problem, functools.partial(scanned, problem)), problem.error, ACCURATE)
+
+
+@contestant("jit: scan, n / 2")
+def jit_scan_half(problem: Problem) -> Contestant:
+    return jit_scan(half(problem))
+
+
 @contestant("jit: value_and_grad")
 def jit_gradient(problem: Problem) -> Contestant:
+    return gradient(problem, functools.partial(tridiag.linear_recurrence, axis=problem.axis))
+
+
+@contestant("jit: value_and_grad of scan")
+def jit_scan_gradient(problem: Problem) -> Contestant:
+    return gradient(problem, functools.partial(scanned, problem))
+
+
+@contestant("jit: value_and_grad of scan, n / 2")
+def jit_scan_gradient_half(problem: Problem) -> Contestant:
+    return jit_scan_gradient(half(problem))
+
+
+def gradient(problem: Problem, recurrence: Callable[[Any, Any], Any]) -> Contestant:
     """Of half the sum of squares of y, in a and x."""
     import jax
 
     def loss(a: Any, x: Any) -> Any:
-        y = tridiag.linear_recurrence(a, x, axis=problem.axis)
+        y = recurrence(a, x)
         return 0.5 * (y * y).sum()
 
     def error(result: Any) -> float:
@@ -197,6 +239,11 @@ LONG_STREAM = at_most(1.35, "linear_recurrence", "stream")
 ASSOCIATIVE = faster(25, "linear_recurrence", "jit: lax.associative_scan")
 ASSOCIATIVE_JIT = faster(None, "jit: linear_recurrence", "jit: lax.associative_scan")
 GRADIENT = at_most(1.5, "jit: value_and_grad", "jit: a sum and two arrays")
+SCANS = (
+    at_most(3, "jit: value_and_grad of scan", "jit: scan"),
+    at_most(2.3, "jit: scan", "jit: scan, n / 2"),
+    at_most(2.3, "jit: value_and_grad of scan", "jit: value_and_grad of scan, n / 2"),
+)
 
 
 def told(layout: Any, dtype: str) -> str:
@@ -222,6 +269,10 @@ LINES = [
     *(
         Line(f"gradient-{name}", told(layout, "float64"), Problem(*layout, library="jax"), (GRADIENT,))
         for name, layout in {**LAYOUTS, "long": LONG}.items()
+    ),
+    *(
+        Line(f"scan-{n}", f"scan, (100, {n}), axis=-1", Problem((100, n), library="jax"), SCANS)
+        for n in (1250, 2500, 5000, 10_000)
     ),
 ]
 
