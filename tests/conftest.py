@@ -16,6 +16,18 @@ if installed("jax"):
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "only(**facts): the backends that can do this, as the table says")
+    config.addinivalue_line("markers", "seldom_in_jax(**values): with JAX arrays, cases of these values are slow")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Cases that JAX would compile once more, and that others tell apart, run with ``-m slow`` there."""
+    for item in items:
+        params = item.callspec.params if hasattr(item, "callspec") else {}
+        subject = params.get("backend", params.get("subject"))
+        for mark in item.iter_markers("seldom_in_jax"):
+            if getattr(subject, "library", "") == "jax" and all(params[k] in v for k, v in mark.kwargs.items()):
+                item.add_marker(pytest.mark.slow)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

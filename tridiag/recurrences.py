@@ -185,7 +185,7 @@ def logcumsumexp(
     >>> np.exp(tridiag.logcumsumexp(np.log([1.0, 2.0, 3.0])))
     array([1., 3., 6.])
     >>> tridiag.logcumsumexp([-np.inf, 1e300, 0.0])
-    array([  -inf, 1e+300, 1e+300])
+    array([   -inf, 1.e+300, 1.e+300])
 
     Notes
     -----
