@@ -185,3 +185,12 @@ def test_neighbours_and_places_in_memory_change_no_bit(axis: int, dtype: str, pr
         x[order] = out.T if axis == 0 else out
         wanted = x if wanted is None else wanted
         assert_same_bits(x, wanted)
+
+
+@pytest.mark.only(pivoting="auto")
+def test_a_pivot_that_overflows_has_no_certificate(backend: Subject) -> None:
+    """Of a regular matrix: its solution is LAPACK's."""
+    largest = np.finfo(np.float64).max
+    b, off, d = (np.full((20, 2), part * largest) for part in (0.55, 0.94, 0.55))
+    wanted = np.linalg.solve([[0.55, 0.94], [0.94, 0.55]], [0.55, 0.55])
+    np.testing.assert_allclose(backend.solve(off, b, off, d), np.broadcast_to(wanted, d.shape), rtol=1e-14)

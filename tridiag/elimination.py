@@ -87,10 +87,13 @@ def backward_transposed(ops: Any, carried: Any, pivot: Pivot, z: Any) -> tuple[A
 
 
 def certify(ops: Any, pivot: Pivot, b: Any, new: Any, eps: float, tiny: float) -> Any:
-    """Whether plain elimination of row i was harmless: |l c| + |pivot| <= GROWTH |b|, the pivot no mere rounding."""
+    """Whether plain elimination of row i was harmless: |l c| + |pivot| <= GROWTH |b|, the pivot no mere rounding.
+
+    An overflow is not: the bound must not overflow with it.
+    """
     size, diagonal = ops.size(new), ops.size(b)
     grown = ops.size(pivot.multiplier * pivot.q1) + size
-    return (grown <= GROWTH * diagonal) & (size > CANCELLATION * eps * diagonal) & (size > tiny)
+    return (grown * (1 / GROWTH) <= diagonal) & (size > CANCELLATION * eps * diagonal) & (size > tiny)
 
 
 def correct(ops: Any, x: Any, correction: Any) -> Any:

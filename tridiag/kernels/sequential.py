@@ -63,7 +63,8 @@ def column(zero, plan, carried, i, right, pivoting):
 def certified(zero, pivot, b):
     """`tridiag.elimination.certify`."""
     eps, tiny, _, _ = limits(zero)
-    return size(b - pivot) + size(pivot) <= GROWTH * size(b) and size(pivot) > max(CANCELLATION * eps * size(b), tiny)
+    grown = size(b - pivot) + size(pivot)
+    return grown * (1 / GROWTH) <= size(b) and size(pivot) > max(CANCELLATION * eps * size(b), tiny)
 
 
 @njit(**OPTIONS)

@@ -19,9 +19,12 @@ from tridiag.kernels.vector import LINE, Code, Value
 
 
 def certified(code: Code, growth: Any, pivot: Any, diagonal: Any) -> Value:
-    """`tridiag.elimination.certify`, from the product l c."""
+    """`tridiag.elimination.certify`, from the product l c.
+
+    Four times a pivot overflows where its reciprocal is no normal number, which XLA's threads take for zero.
+    """
     size, bound = code.size(pivot), code.size(diagonal)
-    grown = code.size(growth) + size <= bound * el.GROWTH
+    grown = (code.size(growth) + size) * 4.0 * (0.25 / el.GROWTH) <= bound
     return grown & (size > code.maximum(bound * (el.CANCELLATION * code.eps), code.tiny))
 
 
