@@ -121,6 +121,7 @@ def test_a_rehearsal_of_the_alignments(monkeypatch: pytest.MonkeyPatch, capsys: 
     pytest.importorskip("jax")
     pytest.importorskip("rich")
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    monkeypatch.setenv("COLUMNS", "200")  # a narrow table breaks its words
     alignment = importlib.import_module("alignment")
     assert alignment.main(["--tiny", "--only", "large", "--rounds", "1"]) == 0
     assert "cells/s/core" in capsys.readouterr().out
