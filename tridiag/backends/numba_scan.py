@@ -24,7 +24,7 @@ from tridiag.kernels import filter_job as K
 from tridiag.kernels import job as J
 from tridiag.kernels.cache import Kernel, obtain
 from tridiag.kernels.call import check, function
-from tridiag.layout import WORTH_A_THREAD, granted, threads
+from tridiag.layout import LINE, WORTH_A_THREAD, granted, threads
 from tridiag.models import Model, StateSpace
 from tridiag.recurrence_layout import make_job
 from tridiag.recursion import Rows
@@ -57,19 +57,29 @@ def make_call(
 
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
-    library = library_of(x)
-    if library == "jax":
+    if library_of(x) == "jax":
         from tridiag.libraries import xla
 
         return xla.linear_recurrence(coefficients, x, init, form)
-    if library == "torch":
-        y = x.new_empty(form.shape) if out is None else out
-        linear_recurrence(tuple(map(view, coefficients)), view(x), tuple(map(view, init)), form, view(y))
-        return y
-    y = np.empty(form.shape, x.dtype) if out is None else out
+    return in_memory(run_linear, coefficients, x, init, form, out)
+
+
+def run_linear(coefficients: Rows, x: Any, init: Rows, form: Recurrence, y: Any) -> None:
     operands = y, x, *(a.astype(x.dtype, copy=False) for a in coefficients), *init
     call = make_call(form, *extents(operands), x.dtype, len(coefficients), granted(form))
     check(call(*operands))
+
+
+def in_memory(
+    run: Callable[..., None], coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None
+) -> Any:
+    """What ``run`` makes of NumPy arrays, or of the memory of torch tensors: ``out``, or a new result."""
+    if library_of(x) == "torch":
+        y = x.new_empty(form.shape) if out is None else out
+        run(tuple(map(view, coefficients)), view(x), tuple(map(view, init)), form, view(y))
+    else:
+        y = np.empty(form.shape, x.dtype) if out is None else out
+        run(coefficients, x, init, form, y)
     return y
 
 
@@ -99,19 +109,16 @@ def make_log_call(
 
 
 def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
-    library = library_of(x)
-    if library == "jax":
+    if library_of(x) == "jax":
         from tridiag.libraries import xla
 
         return xla.log_linear_recurrence(coefficients, x, init, form)
-    if library == "torch":
-        y = x.new_empty(form.shape) if out is None else out
-        log_linear_recurrence(tuple(map(view, coefficients)), view(x), tuple(map(view, init)), form, view(y))
-        return y
-    y = np.empty(form.shape, x.dtype) if out is None else out
+    return in_memory(run_logarithms, coefficients, x, init, form, out)
+
+
+def run_logarithms(coefficients: Rows, x: Any, init: Rows, form: Recurrence, y: Any) -> None:
     operands = *(coefficients or (None,)), *(init or (None,)), x, y
     check(make_log_call(form, *extents(operands), x.dtype, granted(form))(*operands))
-    return y
 
 
 logcumsumexp = log_linear_recurrence
@@ -135,7 +142,7 @@ def compiled_filter(dtype: str, states: int, observed: int, kind: str) -> Kernel
 @functools.lru_cache(1024)
 def make_filter(form: StateSpace, strides: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[..., int]:
     """The kernel for such a problem as a function of the addresses of all operands and the result."""
-    series, lanes = math.prod(form.batch), 64 // dtype.itemsize
+    series, lanes = math.prod(form.batch), LINE // dtype.itemsize
     shared = series > 1 and math.prod(form.cov_batch) == 1
     kind = K.MISSING if form.missing else K.SHARED if shared else K.COMPLETE
     words = [0] * K.WORDS
