@@ -10,7 +10,7 @@ from tridiag.errors import BackendError, SingularSystemError
 from tridiag.factorization import Factorization, factor
 from tridiag.recurrences import linear_recurrence, log_linear_recurrence, logcumsumexp, matrix_recurrence, scan
 from tridiag.report import backends, explain
-from tridiag.systems import matmul, slogdet, solve
+from tridiag.systems import matmul, slogdet, solve, solve_block
 
 __all__ = [
     "BackendError",
@@ -30,4 +30,5 @@ __all__ = [
     "slogdet",
     "smith_waterman",
     "solve",
+    "solve_block",
 ]

@@ -16,7 +16,17 @@ import numpy as np
 from tridiag.arrays import SUPPORTED, Entry, dtype_name, is_real, module_of, refuse_dtype, taking, working_dtype
 from tridiag.backends import Problem
 from tridiag.dispatch import choose
-from tridiag.shapes import Form, Recurrence, Shape, align, align_matrices, align_recurrence, broadcast
+from tridiag.shapes import (
+    Form,
+    Recurrence,
+    Shape,
+    Sides,
+    align,
+    align_blocks,
+    align_matrices,
+    align_recurrence,
+    broadcast,
+)
 
 BOOLEANS = (bool, np.bool_)
 NO_MASK: Any = type(None)
@@ -29,7 +39,7 @@ class Plan(NamedTuple):
 
     library: str
     problem: Problem
-    form: Any  # a `Form` or a `Recurrence`
+    form: Any  # a `Form`, a `Recurrence` or a `Blocks`
     backend: Any  # the `Backend` chosen, or None
     result_dtype: str
     out_dtype: Any  # the same as the library says it, in this machine's byte order
@@ -39,6 +49,7 @@ class Plan(NamedTuple):
     readable: bool  # whether values can be read without synchronising a device
     steps: tuple[tuple[int, str, Shape], ...]  # which argument gets another dtype or shape, and which
     mask_shape: Shape
+    sides: Any = None  # of block tridiagonal systems: `Sides`
 
 
 class Call(NamedTuple):
@@ -226,10 +237,29 @@ def make_recurrence_plan(
         module.check_dtype(name, entry)
     shapes = {name: tuple(entry[1]) for name, entry in given.items()}
     form, lifted = recurrence_form(verb, shapes, order, axis, bool(reverse))
+    facts = verb, library, given, settings
+    return plan_without_mask(*facts, names[:order], form, lifted, backend, order=max(1, order))
+
+
+def plan_without_mask(
+    verb: str,
+    library: str,
+    given: Mapping[str, Entry],
+    settings: Any,
+    matrix: Iterable[str],
+    form: Any,
+    lifted: Mapping[str, Shape],
+    backend: Any,
+    order: int = 1,
+    sides: Sides | None = None,
+) -> Plan:
+    """From a form and the lifted shapes of the arguments; ``matrix``: which of them may be real beside complex ones."""
+    module, entries = module_of(library), given.values()
     device, traced = module.device(entries, settings), module.traced(entries)
     dtype = promoted_dtype(module, given, settings)
-    dtypes = entry_dtypes(given, working_dtype(dtype), names[:order])
-    problem = Problem(verb, library, device, working_dtype(dtype), form.shape, form.axis, None, order=max(1, order))
+    dtypes, shape = entry_dtypes(given, working_dtype(dtype), matrix), sides.shape if sides else form.shape
+    axis = len(shape) - 2 if sides else form.axis
+    problem = Problem(verb, library, device, working_dtype(dtype), shape, axis, None, order=order)
     return Plan(
         library=library,
         problem=problem,
@@ -243,6 +273,7 @@ def make_recurrence_plan(
         readable=device == "cpu" and not traced,
         steps=steps_to(module, given, dtypes, lifted),
         mask_shape=(),
+        sides=sides,
     )
 
 
@@ -260,6 +291,33 @@ def recurrence_form(
 
 
 cached_recurrence_plan = functools.lru_cache(1024, typed=True)(make_recurrence_plan)
+
+
+def prepare_blocks(A: Any, B: Any, C: Any, d: Any, *, backend: Any = UNASKED) -> Call:
+    """The same for block tridiagonal systems; d as the caller gives it, lifted."""
+    given = [A, B, C, d]
+    library, take = taking(("A", "B", "C", "d"), *map(type, given), NO_MASK)
+    given, _, entries, settings = take(given, None)
+    facts = library, entries[:-1], settings, backend
+    try:
+        plan = cached_block_plan(*facts)
+    except TypeError:  # as in `prepare`
+        plan = make_block_plan(*facts)
+    for k, dtype, shape in plan.steps:
+        given[k] = module_of(library).cast(given[k], dtype).reshape(shape)
+    return Call(plan, tuple(given[:3]), given[3])
+
+
+def make_block_plan(library: str, entries: tuple[Entry, ...], settings: Any, backend: Any) -> Plan:
+    """As `make_plan`."""
+    module, given = module_of(library), dict(zip("ABCd", entries, strict=True))
+    for name, entry in given.items():
+        module.check_dtype(name, entry)
+    form, sides, lifted = align_blocks({name: tuple(entry[1]) for name, entry in given.items()})
+    return plan_without_mask("solve_block", library, given, settings, "ABC", form, lifted, backend, sides=sides)
+
+
+cached_block_plan = functools.lru_cache(1024, typed=True)(make_block_plan)
 
 
 def check_promise(pivoting: Any) -> bool | str:

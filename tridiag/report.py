@@ -10,7 +10,7 @@ from tridiag import alignment, kalman, recurrences
 from tridiag.backends import BACKENDS, KALMAN, Problem
 from tridiag.dispatch import choose
 from tridiag.models import PARAMETERS
-from tridiag.prepare import prepare
+from tridiag.prepare import prepare, prepare_blocks
 
 
 class Verb(NamedTuple):
@@ -26,6 +26,10 @@ def system(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
     if verb == "slogdet":
         options["pivoting"] = True
     return prepare(verb, arguments, **options).problem
+
+
+def block_system(verb: str, arguments: dict[str, Any]) -> Problem:
+    return prepare_blocks(**arguments).problem
 
 
 def recurrence(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
@@ -57,6 +61,7 @@ VERBS = {
     ),
     "factor": Verb(("a", "b", "c"), ("axis", "pivoting", "periodic", "where"), system),
     "slogdet": Verb(("a", "b", "c"), ("axis", "periodic", "where"), system),
+    "solve_block": Verb(("A", "B", "C", "d"), (), block_system),
     "linear_recurrence": Verb(("a", "x"), ("init", "axis", "reverse"), recurrence, ("return_final", "out")),
     "matrix_recurrence": Verb(("A", "x"), ("init", "reverse"), matrices, ("return_final", "out")),
     "log_linear_recurrence": Verb(("log_a", "x"), ("init", "axis", "reverse"), logarithms, ("return_final", "out")),

@@ -83,6 +83,40 @@ class Recurrence(NamedTuple):
         return self._replace(shape=full_length(shapes, self))
 
 
+class Blocks(NamedTuple):
+    """What a backend must know of block tridiagonal systems beside their arrays; static and hashable.
+
+    Blocks are (*batch, n, m, m), right sides (*batch, n, m, k): k of them share a matrix. Every axis before the last
+    two has the full length, or 1 where an array is constant along it.
+    """
+
+    shape: Shape  # (*batch, n, m, k), that of the solution
+    transpose: bool = False
+
+    @property
+    def axis(self) -> int:
+        """That of the block rows, in all arrays."""
+        return len(self.shape) - 3
+
+    @property
+    def n(self) -> int:
+        return self.shape[-3]
+
+    @property
+    def size(self) -> int:
+        """The rows of a block."""
+        return self.shape[-2]
+
+    @property
+    def sides(self) -> int:
+        """The right sides of a matrix."""
+        return self.shape[-1]
+
+    @property
+    def batch(self) -> Shape:
+        return self.shape[:-3]
+
+
 def full_length(shapes: Sequence[Shape], form: Form | Recurrence) -> Shape:
     """The broadcast shape, with all rows."""
     lengths = [max(some) for some in zip(*shapes, strict=True)]
@@ -169,6 +203,42 @@ def align_matrices(given: Mapping[str, Shape]) -> tuple[dict[str, Shape], Shape]
             )
         lifted["init"] = lift_state("init", given["init"], batch, rank - 1)
     return lifted, shape
+
+
+class Sides(NamedTuple):
+    """How right sides (..., n, m) are brought to the form of `Blocks`, and solutions back."""
+
+    shape: Shape  # of the solution, for the caller
+    shared: tuple[int, ...]  # the axes along which matrices are constant
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The axes of the right sides, those of matrices first."""
+        return *(k for k in range(len(self.shape)) if k not in self.shared), *self.shared
+
+    @property
+    def inverse(self) -> tuple[int, ...]:
+        return tuple(self.order.index(k) for k in range(len(self.shape)))
+
+
+def align_blocks(given: Mapping[str, Shape]) -> tuple[Blocks, Sides, dict[str, Shape]]:
+    """The form, the way to it, and the lifted shapes of A, B, C and d: blocks without the axes that they lack."""
+    for name in "ABC":
+        size = check_matrices(given, name, "d")
+    steps = {name: shape[: -1 if name == "d" else -2] for name, shape in given.items()}
+    rank = max(map(len, steps.values()))
+    if rank == 0:
+        raise ValueError("no argument has the axis of the block rows: d is (..., n, m), A, B and C are (..., n, m, m)")
+    steps = {name: (1,) * (rank - len(shape)) + shape for name, shape in steps.items()}
+    full = broadcast(steps, given)
+    shared = tuple(
+        k for k in range(rank - 1) if steps["d"][k] == full[k] != 1 and all(steps[name][k] == 1 for name in "ABC")
+    )
+    sides = Sides((*full, size), shared)
+    batch = tuple(length for k, length in enumerate(full[:-1]) if k not in shared)
+    form = Blocks((*batch, full[-1], size, math.prod(full[k] for k in shared)))
+    own = {name: tuple(length for k, length in enumerate(steps[name]) if k not in shared) for name in "ABC"}
+    return form, sides, {name: (*own[name], size, size) if name in own else (*steps["d"], size) for name in given}
 
 
 def check_matrices(given: Mapping[str, Shape], matrix: str, vector: str) -> int:

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
-from tridiag import logsum, recursion
+from tridiag import blocks, logsum, recursion
 from tridiag.backends import BACKENDS, Backend, Problem
 from tridiag.dispatch import alongside
 from tridiag.factorization import Factorization
@@ -33,7 +33,7 @@ from tridiag.libraries.jax import left_to_compiler, vary_alike
 from tridiag.prepare import Call
 from tridiag.recursion import Rows
 from tridiag.rows import Matrix, bands, multiply
-from tridiag.shapes import Form, Recurrence
+from tridiag.shapes import Blocks, Form, Recurrence
 from tridiag.singular import raise_if_singular
 
 
@@ -253,6 +253,63 @@ def unflatten(static: Any, children: Any) -> Factorization:
 
 
 jax.tree_util.register_pytree_node(Factorization, flatten, unflatten)
+
+
+# ---------------------------------------------------------------------------------------------------------- blocks
+
+
+def solve_block(call: Call, backend: Backend) -> Any:
+    function = differentiable_blocks if call.traced else compiled_blocks
+    return function(call.form, backend.name, call.matrix, call.d)
+
+
+def differentiable_blocks(form: Blocks, name: str, matrix: blocks.Matrix, d: Any) -> Any:
+    """x with its derivatives in A, B, C and d."""
+    dtype = jnp.result_type(*matrix, d)
+    arrays = vary_alike((matrix, jnp.broadcast_to(d, form.shape).astype(dtype)))
+    return left_to_compiler(functools.partial(block_inverse, form, name), arrays)(*arrays)
+
+
+compiled_blocks = jax.jit(differentiable_blocks, static_argnums=(0, 1))
+
+
+def block_inverse(form: Blocks, name: str, matrix: blocks.Matrix, d: Any) -> Any:
+    both = (
+        lambda _, r, form=form: run_blocks(form, name)(*matrix, r)
+        for form in (form, form._replace(transpose=not form.transpose))
+    )
+    return lax.custom_linear_solve(lambda x: block_product(matrix, x, form), d, *both)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def block_product(matrix: blocks.Matrix, x: Any, form: Blocks) -> Any:
+    """Jitted as `product` is."""
+    return blocks.multiply(ops, matrix, x, form)
+
+
+@functools.lru_cache(4096)
+def run_blocks(form: Blocks, name: str) -> Any:
+    """The backend's solve, without derivatives; what `vmap` adds to right sides alone is right sides of a matrix."""
+
+    def call(*arrays: Any) -> Any:
+        *matrix, d = arrays
+        return BACKENDS[name].module().solve_block(tuple(matrix), d, form)
+
+    function = jax.custom_batching.custom_vmap(call)
+
+    @function.def_vmap
+    def rule(length: int, is_batched: Any, *arrays: Any) -> Any:
+        *batch, n, m, sides = form.shape
+        if not any(is_batched[:3]):
+            *matrix, d = arrays
+            d = jnp.moveaxis(d, 0, -2)
+            wider = form._replace(shape=(*batch, n, m, length * sides))
+            found = run_blocks(wider, name)(*matrix, d.reshape(*d.shape[:-2], length * sides))
+            return jnp.moveaxis(found.reshape(*batch, n, m, length, sides), -2, 0), True
+        lifted = (x if b else x[None] for x, b in zip(arrays, is_batched, strict=True))
+        return run_blocks(form._replace(shape=(length, *form.shape)), name)(*lifted), True
+
+    return function
 
 
 # ----------------------------------------------------------------------------------------------------- recurrences

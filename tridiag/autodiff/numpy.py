@@ -23,6 +23,10 @@ def recurrence(verb: str, call: Call, backend: Backend, out: Any) -> Any:
     return function(call.matrix, call.d, call.init, call.form, None if call.plan.casts else out)
 
 
+def solve_block(call: Call, backend: Backend) -> Any:
+    return backend.module().solve_block(call.matrix, call.d, call.form)
+
+
 def slogdet(call: Call, backend: Backend) -> Any:
     return backend.module().slogdet(call.matrix, call.form)
 

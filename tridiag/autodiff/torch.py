@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tridiag import logsum, recursion
+from tridiag import blocks, logsum, recursion
 from tridiag.arrays import dtype_name
 from tridiag.backends import Backend, Problem
 from tridiag.dispatch import alongside
@@ -18,7 +18,7 @@ from tridiag.factorization import settle_status
 from tridiag.libraries.torch import Operations as ops
 from tridiag.prepare import Call
 from tridiag.rows import Matrix, multiply, shift
-from tridiag.shapes import Form, Recurrence
+from tridiag.shapes import Blocks, Form, Recurrence
 from tridiag.singular import raise_if_singular
 
 
@@ -187,6 +187,62 @@ def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
         factors = backend.module().factor(call.matrix, call.form)
     device = call.matrix[1].device
     return factors, torch.as_tensor(settle_status(factors.status, call), device=device)
+
+
+# ---------------------------------------------------------------------------------------------------------- blocks
+
+
+def solve_block(call: Call, backend: Backend) -> Any:
+    return SolveBlock.apply(*call.matrix, call.d, call.form, backend)
+
+
+class SolveBlock(torch.autograd.Function):
+    @staticmethod
+    def forward(a: Any, b: Any, c: Any, d: Any, form: Blocks, backend: Backend) -> Any:
+        return backend.module().solve_block((a, b, c), d, form)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        *matrix, d, form, backend = inputs
+        ctx.form, ctx.backend, ctx.d_shape = form, backend, d.shape
+        ctx.save_for_backward(*matrix, output)
+        ctx.save_for_forward(*matrix, output)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        *matrix, x = ctx.saved_tensors
+        form: Blocks = ctx.form
+        turned = form._replace(transpose=not form.transpose)
+        w = SolveBlock.apply(*matrix, g.conj(), turned, ctx.backend).conj()
+        left, right = (x.conj(), w) if form.transpose else (w, x.conj())
+        grads = [
+            block_cotangent(entry, left, shift(ops, right, form.axis, by, False) if by else right) if needed else None
+            for entry, by, needed in zip(matrix, (1, 0, -1), ctx.needs_input_grad, strict=False)
+        ]
+        return *grads, w.sum_to_size(ctx.d_shape) if ctx.needs_input_grad[3] else None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        *matrix, x = ctx.saved_tensors
+        *dots, d_dot = tangents[:4]
+        changes = tuple(torch.zeros_like(v) if dot is None else dot for v, dot in zip(matrix, dots, strict=True))
+        change = blocks.multiply(ops, changes, x, ctx.form)
+        right = -change if d_dot is None else d_dot - change
+        return SolveBlock.apply(*matrix, right, ctx.form, ctx.backend)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
+        *arrays, form, backend = arguments
+        lifted = [x.unsqueeze(0) if dim is None else x.movedim(dim, 0) for x, dim in zip(arrays, in_dims, strict=False)]
+        wider = form._replace(shape=(info.batch_size, *form.shape))
+        return SolveBlock.apply(*lifted, wider, backend), 0
+
+
+def block_cotangent(entry: Any, left: Any, right: Any) -> Any:
+    """The rule, summed over right sides and the axes along which a block is shared; the real part for a real one."""
+    grad = -(left[..., :, None, :] * right[..., None, :, :]).sum(-1)
+    grad = grad.real if grad.is_complex() and not entry.is_complex() else grad
+    return grad.sum_to_size(entry.shape)
 
 
 # ----------------------------------------------------------------------------------------------------- recurrences

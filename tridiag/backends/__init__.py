@@ -8,6 +8,7 @@ Reading the table imports no backend. A backend is the module of its name in thi
     factor(matrix, form) -> factors                                    with the verb "factor"
     slogdet(matrix, form) -> (sign, logabsdet)                         with the verb "slogdet"
     adjoint(matrix, g, x, form) -> (w, of_a, of_b, of_c)               where it has the backward pass in one piece
+    solve_block(blocks, d, form) -> x                                  ``blocks`` is (A, B, C); see `tridiag.shapes.Blocks`
     linear_recurrence(coefficients, x, init, form, out=None) -> y      see `tridiag.shapes.Recurrence`
     matrix_recurrence, of the same arguments                           the form has matrices
     log_linear_recurrence and logcumsumexp, of the same arguments      the coefficients are (log_a,) and ()
@@ -31,6 +32,7 @@ from typing import Any, NamedTuple
 
 KALMAN = ("kalman.filter", "kalman.smoother", "kalman.log_likelihood")
 SYSTEMS = ("solve", "factor", "slogdet")  # the verbs on tridiagonal systems
+BLOCKS = "solve_block"
 
 
 class Problem(NamedTuple):
@@ -51,6 +53,8 @@ class Problem(NamedTuple):
     def told(self) -> str:
         if self.verb == "smith_waterman":
             return f"align pairs of shape {self.shape} in {self.dtype} from {self.library} arrays on {self.device}"
+        if self.verb == BLOCKS:
+            return f"solve block tridiagonal systems of shape {self.shape} in {self.dtype} from {self.library} arrays"
         if self.verb not in SYSTEMS:
             order = f" of order {self.order}" if self.order > 1 else ""
             order += f" with method={self.method!r}" if self.method != "auto" else ""
@@ -170,9 +174,9 @@ _LINES = (
     Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch", "jax"), ("numba",), periodic=False, long=LongSystems(40_000, 4, 2_500)),
     Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch", "jax"), ("numba",), **LOG_SCAN | {"verbs": ("linear_recurrence", *LOGARITHMS, KALMAN[-1])}, order=8, units=2, states=8, lacks=((KALMAN[-1], "jax"), (KALMAN[-1], "torch"))),
     Backend("numba_wavefront", "alignment over rows of cells, a pair in each lane, threaded", ("numpy", "torch", "jax"), ("numba",), **ALIGN),
-    Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=SYSTEMS),
-    Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, *LINEAR, *LOGARITHMS, *KALMAN), units=2),
-    Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=SYSTEMS),
+    Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=(*SYSTEMS, BLOCKS)),
+    Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, BLOCKS, *LINEAR, *LOGARITHMS, *KALMAN), units=2),
+    Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=(*SYSTEMS, BLOCKS)),
     Backend("scipy_gtsv", "LAPACK gtsv, one call per matrix", ("numpy",), ("scipy",), periodic=False),
     Backend("jax_lax", "lax.linalg.tridiagonal_solve, which is LAPACK gtsv on CPU", ("jax",), ("jax",), periodic=False),
     Backend("jax_pcr", "parallel cyclic reduction, logarithmic depth", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False),

@@ -13,15 +13,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from tridiag import blocks, filtering, logsum, recursion
 from tridiag import elimination as el
-from tridiag import filtering, logsum, recursion
 from tridiag.autodiff import kalman as likelihood
 from tridiag.filtering import Estimate
 from tridiag.libraries.jax import Operations as ops
 from tridiag.models import Model, StateSpace, tolerance
 from tridiag.recursion import Rows
 from tridiag.rows import Matrix, bands, read, read_right_side, residual
-from tridiag.shapes import Form, Recurrence
+from tridiag.shapes import Blocks, Form, Recurrence
 
 
 class Factors(NamedTuple):
@@ -277,6 +277,27 @@ def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
     dead = factors.status != 0  # after a zero pivot the rest is NaN
     logarithm = jnp.sum(jnp.log(jnp.abs(values)), axis=0)
     return jnp.where(dead, 0, sign), jnp.where(dead, -jnp.inf, logarithm)
+
+
+def solve_block(matrix: blocks.Matrix, d: Any, form: Blocks) -> Any:
+    """Block row by block row, as `tridiag.blocks`."""
+
+    def down(carry: Any, i: Any) -> Any:
+        carried, dead = carry
+        carried, pivots, zero = blocks.eliminate(ops, carried, blocks.read(ops, matrix, d, form, i), form)
+        return (carried, dead | zero), pivots
+
+    def up(carry: Any, pivots: Any) -> Any:
+        after, second = carry
+        x = blocks.backward(ops, after, second, pivots, form)
+        return (x, after), x
+
+    carried = blocks.start(ops, matrix, d, form)
+    start = carried, jnp.isnan(carried[..., 0, 0]) & False
+    (_, dead), kept = lax.scan(down, start, jnp.arange(1, form.n + 1, dtype=jnp.int32))
+    zero = jnp.zeros_like(carried[..., 2 * form.size :])
+    x = lax.scan(up, (zero, zero), kept, reverse=True)[1]
+    return blocks.without_singular(ops, jnp.moveaxis(x, 0, form.axis), dead)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))

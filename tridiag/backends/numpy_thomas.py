@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from tridiag import eager
+from tridiag import blocks, eager
 from tridiag.libraries.numpy import Operations
 from tridiag.rows import Matrix
-from tridiag.shapes import Form
+from tridiag.shapes import Blocks, Form
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
@@ -28,3 +28,8 @@ def factor(matrix: Matrix, form: Form) -> eager.Factors:
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
     with np.errstate(all="ignore"):
         return eager.slogdet(Operations, matrix, form)
+
+
+def solve_block(matrix: blocks.Matrix, d: Any, form: Blocks) -> Any:
+    with np.errstate(all="ignore"):
+        return blocks.solve(Operations, matrix, d, form)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tridiag import eager
+from tridiag import blocks, eager
 from tridiag.libraries.torch import Operations
 from tridiag.rows import Matrix
-from tridiag.shapes import Form
+from tridiag.shapes import Blocks, Form
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
@@ -22,3 +22,7 @@ def factor(matrix: Matrix, form: Form) -> eager.Factors:
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
     """Made of differentiable operations only."""
     return eager.slogdet(Operations, matrix, form)
+
+
+def solve_block(matrix: blocks.Matrix, d: Any, form: Blocks) -> Any:
+    return blocks.solve(Operations, matrix, d, form)

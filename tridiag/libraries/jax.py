@@ -26,6 +26,7 @@ class Operations:
     any = staticmethod(jnp.any)
     sign = staticmethod(jnp.sign)
     unsqueeze = staticmethod(jnp.expand_dims)
+    transpose = staticmethod(jnp.transpose)
     reshape = staticmethod(jnp.reshape)
     copy = staticmethod(jnp.asarray)  # what is never written needs no copy
     exp = staticmethod(jnp.exp)
@@ -86,9 +87,6 @@ class Operations:
         return jnp.full((), jnp.nan, x.dtype)
 
     # the rest is of matrices whose rows and columns lie before all other axes
-
-    log = staticmethod(jnp.log)
-    transpose = staticmethod(jnp.transpose)
 
     @staticmethod
     def product(x: Any, y: Any) -> Any:

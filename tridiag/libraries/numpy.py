@@ -21,6 +21,7 @@ class Operations:
     any = staticmethod(np.any)
     sign = staticmethod(np.sign)
     unsqueeze = staticmethod(np.expand_dims)
+    transpose = staticmethod(np.transpose)
     reshape = staticmethod(np.reshape)
     copy = staticmethod(np.array)
     exp = staticmethod(np.exp)
@@ -87,9 +88,6 @@ class Operations:
         return np.asarray(np.nan, x.dtype)
 
     # the rest is of matrices whose rows and columns lie before all other axes
-
-    log = staticmethod(np.log)
-    transpose = staticmethod(np.transpose)
 
     @staticmethod
     def product(x: Any, y: Any) -> Any:

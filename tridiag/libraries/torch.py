@@ -19,6 +19,7 @@ class Operations:
     all = staticmethod(torch.all)
     any = staticmethod(torch.any)
     unsqueeze = staticmethod(torch.unsqueeze)
+    transpose = staticmethod(torch.permute)
     reshape = staticmethod(torch.reshape)
     copy = staticmethod(torch.clone)
     exp = staticmethod(torch.exp)
