@@ -462,6 +462,64 @@ def test_gradients_of_models_that_series_share_or_not(backend: Subject) -> None:
             np.testing.assert_allclose(x, wanted[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
 
+GRADIENTS = {  # a model, and what is missing
+    "shared": (model(2, 1), 0.0),
+    "some missing": (model(2, 1), 0.3),
+    "own": (model(2, 1, 3, 1) | {"m0": model(2, 1, 20)["m0"]}, 0.0),
+    "singular": ("autoregression", 0.0),
+}
+
+
+@pytest.mark.parametrize("case", GRADIENTS)
+def test_compiled_gradients_are_those_of_a_scan(case: str) -> None:
+    """In every argument, of more series than lanes; one whose covariance is not positive definite is NaN alone."""
+    jax = pytest.importorskip("jax")
+    pytest.importorskip("numba")
+
+    parameters, missing = GRADIENTS[case]
+    parameters = autoregression() if parameters == "autoregression" else {n: x.copy() for n, x in parameters.items()}
+    if case == "own":
+        parameters["H"][1] = parameters["R"][1] = 0
+    y = jax.numpy.asarray(series(3, 20, 7, 1, missing=missing))
+    weights = jax.numpy.asarray(np.random.default_rng(5).normal(size=(3, 20)))
+
+    def total(values: dict[str, Any], name: str) -> Any:
+        return (weights * kalman.log_likelihood(backend=name, **values)).sum()
+
+    values = {"y": y} | {name: jax.numpy.asarray(x) for name, x in parameters.items()}
+    found, wanted = (jax.jit(jax.grad(total), static_argnums=1)(values, name) for name in ("numba_scan", "jax_scan"))
+    without_y = jax.jit(jax.grad(lambda model: total({"y": y} | model, "numba_scan")))(
+        {name: x for name, x in values.items() if name != "y"}
+    )
+    for name, x in wanted.items():
+        scale = np.nan_to_num(abs(x)).max()
+        np.testing.assert_allclose(found[name], x, rtol=1e-8, atol=1e-9 * scale, err_msg=name)
+        if name != "y":
+            np.testing.assert_allclose(without_y[name], found[name], rtol=1e-12, err_msg=name)
+    if case == "own":
+        assert np.isnan(found["F"]).all((-1, -2)).ravel().tolist() == [False, True, False]
+        assert np.isnan(found["y"]).all((-1, -2)).all(1).tolist() == [False, True, False]
+
+
+def test_gradients_of_one_series_after_another() -> None:
+    """`vmap` of a gradient, in the observations and in the model: in one call, each as alone."""
+    jax = pytest.importorskip("jax")
+    pytest.importorskip("numba")
+
+    y, parameters = jax.numpy.asarray(series(3, 6, 1)), {n: jax.numpy.asarray(x) for n, x in model(2, 1).items()}
+    noise = parameters["R"] * jax.numpy.arange(1.0, 4.0)[:, None, None]
+    gradient = jax.grad(
+        lambda y, R: kalman.log_likelihood(y, backend="numba_scan", **parameters | {"R": R}), argnums=(0, 1)
+    )
+    for axes in ((0, None), (None, 0), (0, 0)):
+        given = y if axes[0] == 0 else y[1], noise if axes[1] == 0 else noise[1]
+        found = jax.vmap(gradient, axes)(*given)
+        for i in range(3):
+            alone = gradient(y[i if axes[0] == 0 else 1], noise[i if axes[1] == 0 else 1])
+            for x, wanted in zip(found, alone, strict=True):
+                np.testing.assert_allclose(x[i], wanted, rtol=1e-10)
+
+
 @in_jax
 def test_second_derivatives(backend: Subject) -> None:
     import jax
@@ -493,6 +551,8 @@ def test_jit_and_vmap(backend: Subject) -> None:
 def test_results_are_pytrees_under_jit(backend: Subject) -> None:
     import jax
 
+    if not backend.can(verb="kalman.filter"):
+        pytest.skip("has no filter")
     found = jax.jit(lambda y: kalman.filter(y, backend=backend.name, **model(2, 1)))(WALK["y"])
     assert isinstance(found, kalman.Filtered) and found.cov.shape == (3, 8, 2, 2)
 

@@ -57,13 +57,20 @@ def predict(ops: Any, F: Any, Q: Any, state: Estimate) -> Estimate:
 
 def observe(ops: Any, H: Any, R: Any, y: Any, kept: Any, state: Estimate) -> tuple[Observed, Any]:
     """What a predicted state makes of the observations, and the variances; ``kept``: not missing, None: all."""
-    if kept is not None:
-        H, y = ops.where(kept[:, None], H, ops.zero(H)), ops.where(kept, y, ops.zero(y))
-        R = ops.where(kept[:, None] & kept[None], R, ops.identity(R))
+    H, R, y = there(ops, H, R, y, kept)
     variances, factors, rows = separate(ops, H, R, state.cov)
     errors, loads = reduced(factors, y - apply(H, state.mean)), reduced(factors, H)
     weights, errors = ops.keep(([ops.one(d) / d for d in variances], errors))
     return Observed(weights, errors, rows, loads), variances
+
+
+def there(ops: Any, H: Any, R: Any, y: Any, kept: Any) -> tuple[Any, Any, Any]:
+    """H, R and y of what is not missing; what is missing tells nothing of the states, and is 0 with a variance of 1."""
+    if kept is None:
+        return H, R, y
+    both = kept[:, None] & kept[None]
+    H, y = ops.where(kept[:, None], H, ops.zero(H)), ops.where(kept, y, ops.zero(y))
+    return H, ops.where(both, R, ops.identity(R)), y
 
 
 def separate(ops: Any, H: Any, R: Any, cov: Any) -> tuple[list[Any], list[Any], list[Any]]:
@@ -138,6 +145,64 @@ def carry_back(ops: Any, F: Any, ahead: Estimate) -> Estimate:
     """What later observations add, as of the step before."""
     turned = transpose(F)
     return Estimate(apply(turned, ahead.mean), ops.product(ops.product(turned, ahead.cov), F))
+
+
+def returned(ops: Any, factors: list[Any], x: Any) -> Any:
+    """L^-T x, of the rows of x."""
+    rows: list[Any] = []
+    for factor, row in zip(reversed(factors), reversed(list(x)), strict=True):
+        for below, found in zip(factor, rows, strict=True):
+            row = row - found * below
+        rows.insert(0, row)
+    return ops.stack(rows)
+
+
+class CovarianceAdjoint(NamedTuple):
+    """What covariances contribute to the derivatives of a log-likelihood in the parameters of a step.
+
+    With r and N as in `tridiag.autodiff.kalman`, those of the step behind it in Q, and all others of the step itself,
+    the derivatives are (r r^T - N) / 2 in Q, r x^T - of_F in F, u x^T - of_H in H, (u u^T - of_R) / 2 in R and -u in y,
+    where x is the smoothed mean.
+    """
+
+    of_F: Any
+    of_H: Any
+    of_R: Any
+    N: Any  # as of the state predicted for the step
+
+
+class MeanAdjoint(NamedTuple):
+    """The same of means."""
+
+    u: Any
+    smoothed: Any
+    r: Any
+
+
+def pull_covariance(
+    ops: Any, F: Any, H: Any, R: Any, weights: list[Any], factors: list[Any], rows: list[Any], cov: Any, N: Any
+) -> CovarianceAdjoint:
+    """From N of the step behind it and ``cov``, of the updated state."""
+    ahead = ops.product(N, F)
+    carried = ops.keep(ops.symmetric(ops.product(transpose(F), ahead)))
+    gain = returned(ops, factors, [row * w for w, row in zip(weights, rows, strict=True)])  # S^-1 H P
+    lower = ops.stack(reduced(factors, ops.identity(R)))
+    precision = ops.product(transpose(lower), ops.stack(weights)[:, None] * lower)  # S^-1
+    pull = ops.product(gain, carried)
+    spread = precision + ops.product(pull, transpose(gain))
+    across = ops.product(transpose(H), pull)
+    before = carried - across - transpose(across) + ops.product(ops.product(transpose(H), spread), H)
+    return CovarianceAdjoint(ops.product(ahead, cov), gain - ops.product(pull, cov), spread, ops.symmetric(before))
+
+
+def pull_mean(
+    ops: Any, F: Any, H: Any, scaled: list[Any], gains: list[Any], factors: list[Any], state: Estimate, r: Any
+) -> MeanAdjoint:
+    """From r of the step behind it and the updated state; ``scaled`` errors and ``gains`` are times the weights."""
+    carried = ops.keep(apply(transpose(F), r))
+    pulled = [error - total(gain * carried) for error, gain in zip(scaled, gains, strict=True)]
+    u = ops.keep(returned(ops, factors, pulled))
+    return MeanAdjoint(u, ops.keep(state.mean + apply(state.cov, carried)), carried + apply(transpose(H), u))
 
 
 def front(ops: Any, model: Model, y: Any) -> tuple[Model, Any]:

@@ -5,6 +5,7 @@ x[t+1] = F[t] x[t] + N(0, Q[t]),  y[t] = H[t] x[t] + N(0, R[t]),  x[0] = N(m0, P
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -40,6 +41,17 @@ class StateSpace(NamedTuple):
     cov_batch: Shape  # of what covariances depend on if nothing is missing: where this is 1, series share them
     missing: bool | None  # whether any observation is NaN; None: not known before the program runs
     checked: bool  # whether covariances were seen to be valid; else invalid ones make their series NaN
+
+
+def own_shapes(form: StateSpace) -> list[Shape]:
+    """The shapes of all parameters of one model at one time."""
+    k, p = form.states, form.observed
+    return [(k, k), (p, k), (k, k), (p, p), (k,), (k, k)]
+
+
+def entries(form: StateSpace) -> int:
+    """How many numbers such a model has."""
+    return sum(math.prod(shape) for shape in own_shapes(form))
 
 
 def rank_of(name: str) -> int:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from tridiag import filtering
-from tridiag.filtering import Estimate, apply, transpose
+from tridiag.filtering import Estimate, apply
 from tridiag.libraries.jax import Operations as ops
 from tridiag.models import Model, StateSpace
 
@@ -82,60 +82,29 @@ def derivatives(
     F: Any, H: Any, R: Any, y: Any, kept: Any, state: Estimate, ahead: Estimate, weight: Any, batches: Model
 ) -> tuple[dict[str, Any], Estimate]:
     """Those in F, Q, H, R and y of one step, and r and N as of the state predicted for it."""
-    if kept is not None:
-        H, y = jnp.where(kept[:, None], H, 0), jnp.where(kept, y, 0)
-        R = jnp.where(kept[:, None] & kept[None], R, ops.identity(R))
+    H, R, y = filtering.there(ops, H, R, y, kept)
     variances, factors, rows = filtering.separate(ops, H, R, state.cov)
     weights, errors = ops.keep(([1 / d for d in variances], filtering.reduced(factors, y - apply(H, state.mean))))
     filtered = filtering.update(ops, state, filtering.Observed(weights, errors, rows, []))
-    carried = ops.keep(filtering.carry_back(ops, F, ahead))
-    pulled = stacked(
-        [w * (e - filtering.total(row * carried.mean)) for w, e, row in zip(weights, errors, rows, strict=True)]
-    )
-    u = ops.keep(returned(factors, pulled))
-    gain = returned(factors, stacked([w * row for w, row in zip(weights, rows, strict=True)]))  # S^-1 H P
-    precision = stacked(filtering.reduced(factors, ops.identity(R)))
-    precision = ops.product(transpose(precision), stacked(weights)[:, None] * precision)  # S^-1
-    pull = ops.product(gain, carried.cov)
-    spread = precision + ops.product(pull, transpose(gain))
-    smoothed = ops.keep(filtered.mean + apply(filtered.cov, carried.mean))
-    moved = ops.product(F, filtered.cov)
+    scaled, gains = ([x * w for w, x in zip(weights, xs, strict=True)] for xs in (errors, rows))
+    mean = filtering.pull_mean(ops, F, H, scaled, gains, factors, filtered, ahead.mean)
+    cov = filtering.pull_covariance(ops, F, H, R, weights, factors, rows, filtered.cov, ahead.cov)
     parts = {
         "Q": of_covariance(ahead, weight, batches.Q),
-        "F": crossed(weight * ahead.mean, filtered.mean + apply(transpose(moved), ahead.mean), batches.F)
-        - weighted(ops.product(ahead.cov, moved), weight, batches.F),
-        "R": of_covariance(Estimate(u, spread), weight, batches.R),
-        "H": crossed(weight * u, smoothed, batches.H)
-        - weighted(gain - ops.product(pull, filtered.cov), weight, batches.H),
-        "y": -weight * u,
+        "F": crossed(weight * ahead.mean, mean.smoothed, batches.F) - weighted(cov.of_F, weight, batches.F),
+        "R": of_covariance(Estimate(mean.u, cov.of_R), weight, batches.R),
+        "H": crossed(weight * mean.u, mean.smoothed, batches.H) - weighted(cov.of_H, weight, batches.H),
+        "y": -weight * mean.u,
     }
     if kept is not None:
-        parts["R"] = masked_out(u, spread, kept, weight, batches.R)
-    turned = transpose(H)
-    mean = carried.mean + apply(turned, u)
-    across = ops.product(turned, pull)
-    cov = carried.cov - across - transpose(across) + ops.product(ops.product(turned, spread), H)
-    return parts, Estimate(mean, cov)
+        parts["R"] = masked_out(mean.u, cov.of_R, kept, weight, batches.R)
+    return parts, Estimate(mean.r, cov.N)
 
 
 def masked_out(u: Any, spread: Any, kept: Any, weight: Any, batch: Any) -> Any:
     """The derivative in R where both values were observed."""
     both = kept[:, None] & kept[None]
     return gathered(jnp.where(both, (filtering.outer(u, u) - spread) * weight / 2, 0), batch)
-
-
-def returned(factors: list[Any], x: Any) -> Any:
-    """L^-T x."""
-    rows: list[Any] = []
-    for factor, row in zip(reversed(factors), reversed(list(x)), strict=True):
-        for below, found in zip(factor, rows, strict=True):
-            row = row - below * found
-        rows.insert(0, row)
-    return stacked(rows)
-
-
-def stacked(rows: list[Any]) -> Any:
-    return jnp.stack(jnp.broadcast_arrays(*rows))
 
 
 def of_covariance(ahead: Estimate, weight: Any, batch: Any) -> Any:

@@ -17,14 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from tridiag import log_layout
+from tridiag import filter_layout, log_layout
 from tridiag.arrays import library_of
 from tridiag.backends.numba_thomas import extents, view
 from tridiag.kernels import filter_job as K
-from tridiag.kernels import job as J
 from tridiag.kernels.cache import Kernel, obtain
 from tridiag.kernels.call import check, function
-from tridiag.layout import LINE, WORTH_A_THREAD, granted, threads
+from tridiag.layout import granted
 from tridiag.models import Model, StateSpace
 from tridiag.recurrence_layout import make_job
 from tridiag.recursion import Rows
@@ -127,6 +126,10 @@ logcumsumexp = log_linear_recurrence
 # ------------------------------------------------------------------------------------------------- Kalman filters
 
 
+def filter_name(dtype: str, states: int, observed: int, kind: str) -> str:
+    return f"filter{states}_{observed}_{kind}_{dtype}"
+
+
 @functools.cache
 def compiled_filter(dtype: str, states: int, observed: int, kind: str) -> Kernel:
     """The compiled kernel for models of one size."""
@@ -136,41 +139,40 @@ def compiled_filter(dtype: str, states: int, observed: int, kind: str) -> Kernel
 
         return filter.build(dtype, states, observed, kind)
 
-    return obtain(f"filter{states}_{observed}_{kind}_{dtype}", build)
+    return obtain(filter_name(dtype, states, observed, kind), build)
+
+
+def gradient_name(dtype: str, states: int, observed: int, kind: str) -> str:
+    return f"filter_gradient{states}_{observed}_{kind}_{dtype}"
+
+
+@functools.cache
+def compiled_gradient(dtype: str, states: int, observed: int, kind: str) -> Kernel:
+    """The same for the derivatives of the log-likelihood."""
+
+    def build() -> Any:
+        from tridiag.kernels import filter
+
+        return filter.build_gradient(dtype, states, observed, kind)
+
+    return obtain(gradient_name(dtype, states, observed, kind), build)
 
 
 @functools.lru_cache(1024)
-def make_filter(form: StateSpace, strides: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[..., int]:
-    """The kernel for such a problem as a function of the addresses of all operands and the result."""
-    series, lanes = math.prod(form.batch), LINE // dtype.itemsize
-    shared = series > 1 and math.prod(form.cov_batch) == 1
-    kind = K.MISSING if form.missing else K.SHARED if shared else K.COMPLETE
-    words = [0] * K.WORDS
-    words[J.ITEMS] = -(-series // lanes)
-    words[K.STEPS], words[K.SERIES], words[K.STRIDES : K.STRIDES + len(strides)] = form.n, series, strides
-    work = series * form.n * form.observed * form.states
-    helpers = min(threads(), words[J.ITEMS]) - 1 if work >= WORTH_A_THREAD else 0
-    kernel = compiled_filter(dtype.name, form.states, form.observed, kind)
-    return function(kernel.address, words, helpers, work)
+def make_filter(form: StateSpace, shapes: tuple[Shape, ...], dtype: np.dtype[Any]) -> Callable[..., int]:
+    """The kernel for such a problem as a function of all operands and the result."""
+    job = filter_layout.make_job(form, shapes, dtype.itemsize)
+    kernel = compiled_filter(dtype.name, form.states, form.observed, filter_layout.kind_of(form, bool(form.missing)))
+    return function(kernel.address, job.words, job.helpers, job.unknowns)
 
 
 def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     """The log-likelihood: about 3 k**3 multiplications a step and series, k**2 where series share their covariances."""
+    if library_of(y) == "jax":
+        from tridiag.autodiff import jax_kalman
+
+        return jax_kalman.log_likelihood(y, model, form)
     operands = [np.ascontiguousarray(x) for x in (y, *model)]
-    series = math.prod(form.batch)
-    table = np.empty((K.OPERANDS, series), np.int64)
-    for row, x in zip(table, operands, strict=True):
-        row[:] = addresses(x, form.batch)
-    ranks = len(form.batch)
-    strides = tuple(x.strides[ranks] if x.shape[ranks] > 1 else 0 for x in operands[: K.M0])
-    result = np.empty(form.batch)
-    check(make_filter(form, strides, y.dtype)(table, result))
+    result, nothing = np.empty(form.batch, y.dtype), [None] * (K.OPERANDS - K.INPUTS)
+    check(make_filter(form, tuple(x.shape for x in operands), y.dtype)(*operands, *nothing, result))
     return result
-
-
-def addresses(x: np.ndarray[Any, Any], batch: Shape) -> np.ndarray[Any, Any]:
-    """For each series, where its part of a contiguous array begins."""
-    own = x.shape[: len(batch)]
-    size = x.itemsize * math.prod(x.shape[len(batch) :])
-    offsets = np.arange(math.prod(own), dtype=np.int64).reshape(own) * size + x.ctypes.data
-    return np.broadcast_to(offsets, batch).ravel()

@@ -15,6 +15,7 @@ from numba import njit, types
 from tridiag.kernels import filter_job as K
 from tridiag.kernels import job as J
 from tridiag.kernels.crew import runner
+from tridiag.kernels.filter_gradient import Gradient, GradientRoom
 from tridiag.kernels.filter_loops import COUNT, EXPONENT, MANTISSA, QUADRATIC, Loops, Room
 from tridiag.kernels.memory import c_function, load, malloc, pointer, set_word, word
 from tridiag.kernels.moves import bytes_of_real, lanes_of
@@ -28,7 +29,7 @@ LOG_TWO, LOG_TWO_PI = math.log(2.0), math.log(2.0 * math.pi)
 def build(dtype: str, states: int, observed: int, kind: str):
     """The C function void run(job, helpers) for a dtype and models of one size."""
     zero, room = np.zeros((), dtype)[()], Room(states, observed)
-    loops, library, name = Loops(room), Library(f"filter{states}_{observed}_{kind}"), f"tridiag_filter_{kind}"
+    loops, library, name = Loops(room), Library(f"filter_steps{states}_{observed}_{kind}"), f"tridiag_filter_{kind}"
     parts = parts_of(room)
     if kind == K.SHARED:
         before, after = library.add("covariances", loops.covariances), library.add("means", loops.means)
@@ -45,11 +46,18 @@ def parts_of(room: Room) -> Any:
     @njit(**OPTIONS)
     def aim(zero, job, worker, first):
         """One series from ``first`` on in each lane, the last one in those that are left over."""
-        series, table = field(job, K.SERIES), field(job, K.ADDRESSES)
-        for operand in range(K.OPERANDS):
-            for lane in range(lanes_of(zero, ())):
-                address = word(table + 8 * (operand * series + min(first + lane, series - 1)))
-                set_word(worker + operand * aim_size + 8 * lane, address)
+        axes = job + 8 * (K.TABLE + K.OPERANDS)
+        for lane in range(lanes_of(zero, ())):
+            place = worker + 8 * lane
+            for operand in range(K.OPERANDS):
+                set_word(place + operand * aim_size, field(job, K.POINTERS + operand))
+            left = min(first + lane, field(job, K.SERIES) - 1)
+            for axis in range(field(job, K.AXES) - 1, -1, -1):
+                row = axes + 8 * (K.OPERANDS + 1) * axis
+                index, left = left % word(row), left // word(row)
+                for operand in range(K.OPERANDS):
+                    at = place + operand * aim_size
+                    set_word(at, word(at) + index * word(row + 8 * (1 + operand)))
 
     @njit(**OPTIONS)
     def result(zero, worker, row, lane):
@@ -59,9 +67,63 @@ def parts_of(room: Room) -> Any:
 
 
 @njit(**OPTIONS)
-def put(job, index, value):
+def put(zero, job, index, value):
     if index < field(job, K.SERIES):
-        pointer(field(job, K.RESULT), types.float64(0))[index] = value
+        pointer(field(job, K.RESULT), zero)[index] = value
+
+
+def build_gradient(dtype: str, states: int, observed: int, kind: str):
+    """The C function void run(job, helpers) of the derivatives of log-likelihoods, for models constant in time."""
+    zero, room = np.zeros((), dtype)[()], GradientRoom(states, observed)
+    loops, library = Gradient(room), Library(f"gradient_steps{states}_{observed}_{kind}")
+    name, (aim, _) = f"tridiag_gradient_{kind}", parts_of(room)
+    if kind == K.SHARED:
+        before, after = library.add("covariances", loops.covariances), library.add("means", loops.means)
+        prepare, work = common_gradient(room, aim, before), gradients(room, aim, after, room.kept_of_means)
+        return runner(zero, definition(library), c_function(work, name), c_function(prepare, f"{name}_first"))
+    steps = library.add("gradient", functools.partial(loops.gradient, kind == K.MISSING))
+    work = gradients(room, aim, steps, room.kept)
+    return runner(zero, definition(library), c_function(work, name))
+
+
+def gradients(room: GradientRoom, aim: Any, steps: Any, kept: int) -> Any:
+    """The derivatives of every series; ``kept`` lines of each step are remembered for the way back."""
+    size = room.size
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        worker, lanes = hire(size + field(job, K.STEPS) * kept * LINE), lanes_of(zero, ())
+        if worker == 0:
+            return
+        while True:
+            item = claim(job)
+            if item < 0:
+                break
+            aim(zero, job, worker, item * lanes)
+            steps(zero, (job, worker, field(job, J.OWNED)))
+        dismiss(worker)
+
+    return work
+
+
+def common_gradient(room: GradientRoom, aim: Any, covariances: Any) -> Any:
+    """What all series have in common, to memory of the job; without memory there is no task."""
+    size, record = room.size, room.record
+
+    @njit(**OPTIONS)
+    def prepare(job, zero):
+        worker = hire(size)
+        memory = malloc(types.uint64(field(job, K.STEPS) * record * bytes_of_real(zero, ())))
+        set_word(job + 8 * J.OWNED, memory)
+        if worker == 0 or memory == 0:
+            set_word(job + 8 * J.TASK, 0)
+        else:
+            aim(zero, job, worker, 0)
+            covariances(zero, (job, worker, memory))
+        if worker != 0:
+            dismiss(worker)
+
+    return prepare
 
 
 def alone(room: Room, parts: Any, steps: Any, kind: str) -> Any:
@@ -84,7 +146,7 @@ def alone(room: Room, parts: Any, steps: Any, kind: str) -> Any:
                 count = result(zero, worker, COUNT, lane) if counts else types.float64(field(job, K.STEPS) * observed)
                 logarithm = math.log(result(zero, worker, MANTISSA, lane))
                 logarithm += result(zero, worker, EXPONENT, lane) * LOG_TWO + count * LOG_TWO_PI
-                put(job, item * lanes + lane, -0.5 * (result(zero, worker, QUADRATIC, lane) + logarithm))
+                put(zero, job, item * lanes + lane, -0.5 * (result(zero, worker, QUADRATIC, lane) + logarithm))
         dismiss(worker)
 
     return work
@@ -132,7 +194,7 @@ def with_common(room: Room, parts: Any, means: Any) -> Any:
             aim(zero, job, worker, item * lanes)
             means(zero, (job, worker, memory + LINE))
             for lane in range(lanes):
-                put(job, item * lanes + lane, -0.5 * (result(zero, worker, QUADRATIC, lane) + logarithm))
+                put(zero, job, item * lanes + lane, -0.5 * (result(zero, worker, QUADRATIC, lane) + logarithm))
         dismiss(worker)
 
     return work

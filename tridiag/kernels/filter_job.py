@@ -1,13 +1,22 @@
-"""The words of the job of a Kalman filter; those that any kernel has are as in `tridiag.kernels.job`."""
+"""The words of the job of a Kalman filter; those that any kernel has are as in `tridiag.kernels.job`.
+
+The addresses of the operands, from POINTERS on, in their order: y and the model, and what is made for every series. An
+address of 0 is that of nothing.
+"""
 
 from __future__ import annotations
 
 from tridiag.kernels import job as J
 
-STEPS, SERIES, STRIDES = 2, 3, 4  # the strides along time, in bytes, of y, F, H, Q and R
-ADDRESSES, RESULT = J.POINTERS, J.POINTERS + 1  # for each operand and series an address; for each series a float64
-WORDS = 42
+STEPS, SERIES, AXES = 2, 3, 4  # how many of each
+POINTERS = J.POINTERS
+TABLE = 42  # for each operand its stride along time; for each batch axis its length, and the strides of all; in bytes
 
 Y, F, H, Q, R, M0, P0 = range(7)
-OPERANDS = 7
+INPUTS = 7
+OF_Y, OF_MODEL = 7, 8  # the derivatives of a log-likelihood in y, and in all entries of the parameters in turn
+OPERANDS = 9
+RESULT = POINTERS + OPERANDS  # for each series its log-likelihood
+OF_COVARIANCES = RESULT + 1  # of all series of a shared model: what covariances alone contribute to OF_MODEL of each
+
 COMPLETE, MISSING, SHARED = "complete", "missing", "shared"  # nothing is missing; the same, and one model for all

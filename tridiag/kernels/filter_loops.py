@@ -45,6 +45,10 @@ class Lanes:
         return x
 
     @staticmethod
+    def stack(rows: Any) -> Any:
+        return np.stack(rows) if isinstance(rows[0], np.ndarray) else vector(rows)
+
+    @staticmethod
     def product(x: Any, y: Any) -> Any:
         return functools.reduce(operator.add, (x[:, j, None] * y[None, j] for j in range(x.shape[1])))
 
@@ -54,6 +58,12 @@ class Lanes:
         for i, j in zip(*np.triu_indices(len(x), 1), strict=True):
             x[j, i] = x[i, j]
         return x
+
+
+def vector(values: Any) -> Any:
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
 
 
 class Room:
@@ -97,9 +107,7 @@ class Loops:
     def aimed(self, code: Code, job: Value, room: Value, operand: int, t: Value) -> list[Value]:
         """The address of step t of an operand in each lane."""
         base = addresses(code, room + self.room.aim(operand))
-        if operand in (K.M0, K.P0):
-            return base
-        step = t * code.word(job + 8 * (K.STRIDES + operand))
+        step = t * code.word(job + 8 * (K.TABLE + operand))
         return [address + step for address in base]
 
     def fetch(self, code: Code, job: Value, room: Value, operand: int, t: Any, count: Any) -> None:
@@ -120,7 +128,7 @@ class Loops:
     def matrix(self, code: Code, job: Value, room: Value, operand: int, t: Any = None) -> Any:
         """A matrix from there; that of step t where it changes with time."""
         if t is not None:
-            changes = code.word(job + 8 * (K.STRIDES + operand)) != 0
+            changes = code.word(job + 8 * (K.TABLE + operand)) != 0
             count = code.pick(changes, code.integer(self.room.entries(operand)), code.integer(0))
             self.fetch(code, job, room, operand, t, count)
         at, shape = room + self.room.places[operand], self.room.shapes[operand]
@@ -138,21 +146,16 @@ class Loops:
 
     # ------------------------------------------------------------------------------------------- carrying
 
-    def packed(self, cov: Any) -> tuple[Value, ...]:
-        return tuple(cov[np.triu_indices(self.room.states)])
+    @staticmethod
+    def packed(cov: Any) -> tuple[Value, ...]:
+        return tuple(cov[np.triu_indices(len(cov))])
 
-    def unpacked(self, values: Any) -> Any:
-        k = self.room.states
+    def unpacked(self, values: Any, size: int | None = None) -> Any:
+        k = size or self.room.states
         cov = np.empty((k, k), object)
         for (i, j), value in zip(zip(*np.triu_indices(k), strict=True), values, strict=True):
             cov[i, j] = cov[j, i] = value
         return cov
-
-    @staticmethod
-    def vector(values: Any) -> Any:
-        found = np.empty(len(values), object)
-        found[:] = values
-        return found
 
     def times(self, code: Code, product: tuple[Value, Value], variance: Value) -> tuple[Value, Value]:
         """A product as mantissa and exponent, times one factor more."""
@@ -176,9 +179,9 @@ class Loops:
 
         def step(t: Value, carry: Any) -> Any:
             mean, cov, quadratic, product, count = carry
-            state, y = Estimate(self.vector(mean), self.unpacked(cov)), self.observations(code, job, room, t)
+            state, y = Estimate(vector(mean), self.unpacked(cov)), self.observations(code, job, room, t)
             H, R = (self.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
-            kept: Any = self.vector([x == x for x in y]) if missing else None
+            kept: Any = vector([x == x for x in y]) if missing else None
             seen, variances = filtering.observe(ops, H, R, y, kept, state)
             for weight, error, variance in zip(seen.weights, seen.errors, variances, strict=True):
                 quadratic = quadratic + error * error * weight + variance * 0.0  # infinity is not lost
@@ -232,12 +235,12 @@ class Loops:
         start = tuple(self.matrix(code, job, room, K.M0)), code.zero()
 
         def step(t: Value, carry: Any) -> Any:
-            mean, quadratic = self.vector(carry[0]), carry[1]
+            mean, quadratic = vector(carry[0]), carry[1]
             at = records + t * (self.room.record * size)
             numbers = iter([code.spread(at + e * size) for e in range(self.room.record)])
             weights = [next(numbers) for _ in range(p)]
-            gains = [self.vector([next(numbers) for _ in range(k)]) for _ in range(p)]
-            factors = [self.vector([next(numbers) for _ in range(p - 1 - j)]) for j in range(p)]
+            gains = [vector([next(numbers) for _ in range(k)]) for _ in range(p)]
+            factors = [vector([next(numbers) for _ in range(p - 1 - j)]) for j in range(p)]
             H, y = self.matrix(code, job, room, K.H, t), self.observations(code, job, room, t)
             errors = filtering.reduced(factors, y - filtering.apply(H, mean))
             for weight, gain, error in zip(weights, gains, errors, strict=True):

@@ -100,6 +100,10 @@ class Operations:
     keep = staticmethod(lax.optimization_barrier)
 
     @staticmethod
+    def stack(rows: Any) -> Any:
+        return jnp.stack(jnp.broadcast_arrays(*rows))
+
+    @staticmethod
     def identity(like: Any) -> Any:
         return jnp.eye(len(like), dtype=like.dtype).reshape(*like.shape[:2], *(1,) * (like.ndim - 2))
 

@@ -1,0 +1,53 @@
+"""The job of a Kalman filter, from the shapes of its arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tridiag.kernels import filter_job as K
+from tridiag.kernels import job as J
+from tridiag.layout import LINE, WORTH_A_THREAD, contiguous, threads
+from tridiag.models import StateSpace
+from tridiag.shapes import Shape
+
+
+class FilterJob(NamedTuple):
+    """The words of a job, its pointers still zero; the number of helper threads; the unknowns that it estimates."""
+
+    words: list[int]
+    helpers: int
+    unknowns: int
+
+
+def kind_of(form: StateSpace, missing: bool) -> str:
+    """What the kernel may rely on."""
+    shared = math.prod(form.batch) > 1 and math.prod(form.cov_batch) == 1
+    return K.MISSING if missing else K.SHARED if shared else K.COMPLETE
+
+
+def make_job(form: StateSpace, shapes: Sequence[Shape], itemsize: int) -> FilterJob:
+    """For contiguous arrays; the shapes are those of the operands, () of one that is not there."""
+    series, lanes, ranks = math.prod(form.batch), LINE // itemsize, len(form.batch)
+    shapes = [*shapes, *[()] * (K.OPERANDS - len(shapes))]
+    strides = [stretched(shape, itemsize, ranks + 1) for shape in shapes]
+    for operand in (K.M0, K.P0, K.OF_MODEL):  # without time
+        strides[operand][ranks] = 0
+    words = [0] * K.TABLE
+    words[J.ITEMS] = -(-series // lanes)
+    words[K.STEPS], words[K.SERIES], words[K.AXES] = form.n, series, ranks
+    words += [own[ranks] for own in strides]
+    for axis, length in enumerate(form.batch):
+        words += [length, *(own[axis] for own in strides)]
+    unknowns = series * form.n * form.observed * form.states
+    helpers = min(threads(), words[J.ITEMS]) - 1 if unknowns >= WORTH_A_THREAD else 0
+    return FilterJob(words, helpers, unknowns)
+
+
+def stretched(shape: Shape, itemsize: int, count: int) -> list[int]:
+    """The strides of the first axes of an array, 0 where its length is 1."""
+    steps = contiguous(shape, itemsize)
+    return [step if length > 1 else 0 for step, length in zip(steps[:count], shape, strict=False)] + [0] * (
+        count - len(shape)
+    )
