@@ -11,6 +11,8 @@ from tridiag.kernels.exchanging import (
     BACKWARD_EXCHANGED_BESIDE,
     CLOSE_EXCHANGE,
     EXCHANGE_BESIDE,
+    PUT_EXCHANGED_BESIDE,
+    PUT_EXCHANGED_STREAM,
     STREAM_EXCHANGED_BESIDE,
 )
 from tridiag.kernels.groups import backward_rows, settle_group
@@ -21,10 +23,11 @@ from tridiag.kernels.moves import STRIDE, TABLE, bytes_of_real, bytes_of_row, la
 from tridiag.kernels.pivoted_groups import EXCHANGE_GROUP
 from tridiag.kernels.sweeps import BACKWARD_BESIDE, ELIMINATE_BESIDE, STREAM_BESIDE
 from tridiag.kernels.vector import LINE, OPTIONS
-from tridiag.kernels.verifying import BACKWARD_VERIFIED_BESIDE, STREAM_VERIFIED_BESIDE
-from tridiag.kernels.waiting import may_wait, put_off, verifiable
+from tridiag.kernels.verifying import BACKWARD_VERIFIED_BESIDE
+from tridiag.kernels.waiting import may_wait, put_off, refine_in_cache, verifiable
 from tridiag.kernels.worker import AIMS, CARRY, GOOD, STEPS, UNREFINED, VERIFIED, X_, Y, field
 
+WORTH_A_VECTOR = 4  # systems are refined where they fill this part of a vector, though more of them may follow
 EARLY = 16  # rows after which a tile is looked at for lanes that may go on
 
 
@@ -74,20 +77,29 @@ def settle_beside(zero, job, worker, first, groups):
 
 @njit(**OPTIONS)
 def exchange_verified_beside(zero, job, worker, first, groups, good):
-    """Groups side by side with partial pivoting, to memory; the systems that are not as good as is promised wait."""
+    """Groups side by side with partial pivoting, to memory; the systems that are not as good as is promised wait.
+
+    Where they are worth a vector they are refined at once, while they are in cache, before the solution goes to memory.
+    """
     lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
-    step, carry, every = 4 * row * groups, word(worker + CARRY), (1 << lanes) - 1
+    step, carry, every, unrefined = 4 * row * groups, word(worker + CARRY), (1 << lanes) - 1, word(worker + UNREFINED)
     aim_group(zero, job, worker, first, lanes)
     for group in range(groups):
         set_word(good + 8 * group, every)
-    operands, solution = moved_operands(zero, job, worker), solution_beside(zero, worker)
+    operands, before = moved_operands(zero, job, worker), word(unrefined)
     EXCHANGE_BESIDE(zero, (*operands, (groups - 1) * row, y + step, step, groups, 0, n, 0, n, carry, good))
     for group in range(groups):
         at = 4 * group * row
         sure = CLOSE_EXCHANGE(zero, (y + n * step + at, step, carry + at, good + 8 * group))
-        words = (*operands, group * row, y + step + at, step, *solution, n, sure)
-        fine = STREAM_VERIFIED_BESIDE(zero, words) if past_caches(zero, job) else BACKWARD_VERIFIED_BESIDE(zero, words)
-        put_off(word(worker + UNREFINED), first + group * lanes, every & ~fine)
+        fine = BACKWARD_VERIFIED_BESIDE(zero, (*operands, group * row, y + step + at, step, n, sure, groups * row))
+        put_off(unrefined, first + group * lanes, every & ~fine)
+    fewest, poor = lanes // WORTH_A_VECTOR, word(unrefined) - before
+    refine_in_cache(zero, job, worker, fewest, poor, first, y + step + 3 * row, step)
+    words = (y + step, step, groups, n, *solution_beside(zero, worker), (groups - 1) * row)
+    if past_caches(zero, job):
+        PUT_EXCHANGED_STREAM(zero, words)
+    else:
+        PUT_EXCHANGED_BESIDE(zero, words)
 
 
 EXCHANGE_VERIFIED_BESIDE = STEPS.add_step(exchange_verified_beside)

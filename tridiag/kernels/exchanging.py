@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tridiag import elimination as el
 from tridiag.kernels.lanes import SWEEPS, Mask, Rows, ask_for_bands, beside_of, lines_of, to_beside, to_lines
-from tridiag.kernels.moves import QUAD, ask
+from tridiag.kernels.moves import QUAD, ask, take_beside
 from tridiag.kernels.vector import Code, Value
 
 
@@ -185,6 +185,16 @@ def backward_exchanged_beside(past_caches: bool, code: Code, *words: Value) -> N
     to_beside(past_caches, code, words[5:], count, groups, solve)
 
 
+def put_exchanged_beside(past_caches: bool, code: Code, *words: Value) -> None:
+    """Solutions that are, as they lie in memory, in place of q of the pivot rows of some groups."""
+    source, step, groups, count = words[:4]
+
+    def solution(i: Value, g: Value) -> Any:
+        return take_beside(code, source + i * step + g * (4 * code.row) + 3 * code.row)
+
+    to_beside(past_caches, code, words[4:], count, groups, solution)
+
+
 EXCHANGE, BACKWARD_EXCHANGED = (
     SWEEPS.add("exchange", exchange),
     SWEEPS.add("backward_exchanged", backward_exchanged),
@@ -193,6 +203,10 @@ EXCHANGE_BESIDE = SWEEPS.add("exchange_beside", exchange_beside)
 BACKWARD_EXCHANGED_BESIDE, STREAM_EXCHANGED_BESIDE = (
     SWEEPS.add("backward_exchanged_beside", functools.partial(backward_exchanged_beside, False)),
     SWEEPS.add("stream_exchanged_beside", functools.partial(backward_exchanged_beside, True)),
+)
+PUT_EXCHANGED_BESIDE, PUT_EXCHANGED_STREAM = (
+    SWEEPS.add("put_exchanged_beside", functools.partial(put_exchanged_beside, False)),
+    SWEEPS.add("put_exchanged_stream", functools.partial(put_exchanged_beside, True)),
 )
 CLOSE_EXCHANGE = SWEEPS.add("close_exchange", close_exchange)
 EXCHANGE_LINES, BACKWARD_EXCHANGED_LINES = (

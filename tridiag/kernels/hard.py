@@ -93,13 +93,15 @@ def substitute_hard(zero, job, worker, lanes, substitute):
     ``substitute`` is that of the elimination: plain tiles and cyclic ones differ in nothing else.
     """
     low, high, tile = word(worker + LOW), word(worker + HIGH), word(worker + TILE)
-    plane, (mask, step) = (high - low) * bytes_of_row(zero, ()), mask_view(zero, worker, low)
-    iterate, rest = tile + ITERATE * plane, tile + REST * plane
-    right_side(zero, job, worker, low, high, iterate, mask, step)
+    row, (mask, step), every = bytes_of_row(zero, ()), mask_view(zero, worker, low), (1 << lanes_of(zero, ())) - 1
+    plane = (high - low) * row
+    right, iterate, rest = tile + RIGHT * plane, tile + ITERATE * plane, tile + REST * plane
+    right_side(zero, job, worker, low, high, right, mask, step)
+    MERGE(zero, (iterate, row, right, row, every, high - low))
     substitute(zero, job, worker, iterate)
     if field(job, J.PROMISE) != J.AUTO:
         return iterate
-    again = start_refining(zero, job, worker, lanes)
+    again = start_refining(zero, worker, lanes)
     for _ in range(REFINE_STEPS):
         if again == 0:
             break
@@ -109,12 +111,10 @@ def substitute_hard(zero, job, worker, lanes, substitute):
 
 
 @njit(**OPTIONS)
-def start_refining(zero, job, worker, lanes):
+def start_refining(zero, worker, lanes):
     """The residual of the first solution, and which of the given lanes are to be improved."""
-    low, high, tile = word(worker + LOW), word(worker + HIGH), word(worker + TILE)
-    mask, step = mask_view(zero, worker, low)
-    right_side(zero, job, worker, low, high, tile + RIGHT * (high - low) * bytes_of_row(zero, ()), mask, step)
-    return JUDGE(zero, (tile, high - low, 1, word(worker + ERRORS))) & lanes
+    tile, rows = word(worker + TILE), word(worker + HIGH) - word(worker + LOW)
+    return JUDGE(zero, (tile, rows, 1, word(worker + ERRORS))) & lanes
 
 
 @njit(**OPTIONS)

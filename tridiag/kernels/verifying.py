@@ -6,13 +6,12 @@ that is not a number is too large.
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 from tridiag import elimination as el
 from tridiag.kernels.lanes import ITERATE, SWEEPS, Rows, planes
 from tridiag.kernels.moves import STRIDE, TABLE, put_beside, take_beside
-from tridiag.kernels.vector import Code, Complex, Value
+from tridiag.kernels.vector import LINE, Code, Complex, Value
 
 
 def less_in_pairs(code: Code, rest: Value, x: Value, y: Value) -> Value:
@@ -116,12 +115,13 @@ class Verifying(NamedTuple):
         return Verifying(x, self.x1, rest, scale, a, self.close(code, x))
 
 
-def backward_verified_beside(past_caches: bool, code: Code, *words: Value) -> Value:
-    """The solution of a group, of at least two rows, whose lanes lie side by side, to memory, from its pivot rows.
+def backward_verified_beside(code: Code, *words: Value) -> Value:
+    """The solution of a group, of at least two rows, whose lanes lie side by side, in place of q of its pivot rows.
 
-    Returns those of the lanes ``sure`` where all residuals are small.
+    As it lies in memory. Meanwhile the bands ``ahead`` bytes further on are asked for. Returns those of the lanes
+    ``sure`` where all residuals are small.
     """
-    operands, moves, (group, source, step, x, x_step, count, sure) = words[:4], words[4:8], words[8:]
+    operands, moves, (group, source, step, count, sure, ahead) = words[:4], words[4:8], words[8:]
     strides, zero, last = [code.word(operand + STRIDE) for operand in operands], code.zero(), count - 1
     tables = [code.word(operand + TABLE) + group for operand in operands]
     bases = [table + move * stride for table, move, stride in zip(tables, moves, strides, strict=True)]
@@ -133,9 +133,12 @@ def backward_verified_beside(past_caches: bool, code: Code, *words: Value) -> Va
             zero if gone else take_beside(code, base + i * stride)
             for base, stride, gone in zip(bases, strides, outside, strict=True)
         ]
+        for base, stride in zip(bases, strides, strict=True):
+            for line in range(0, code.row, LINE):
+                code.prefetch(base + i * stride + ahead + line)
         inverse, q1, q2, q = (rows[i] for rows in pivots)
         here = (q - q1 * state.x1 - q2 * state.x2) * inverse
-        put_beside(code, x + group + i * x_step, here, past_caches)
+        put_beside(code, pivots[3].base + i * step, here)
         return state.step(code, here, *entries)
 
     state = row(last, Verifying.start(code, code.mask(sure)), bottom=True)
@@ -157,7 +160,4 @@ def verify(code: Code, base: Value, count: Value) -> Value:
 
 
 VERIFY, VERIFY_LINES = SWEEPS.add("verify", verify), SWEEPS.add("verify_lines", verify_lines)
-BACKWARD_VERIFIED_BESIDE, STREAM_VERIFIED_BESIDE = (
-    SWEEPS.add("backward_verified_beside", functools.partial(backward_verified_beside, False)),
-    SWEEPS.add("stream_verified_beside", functools.partial(backward_verified_beside, True)),
-)
+BACKWARD_VERIFIED_BESIDE = SWEEPS.add("backward_verified_beside", backward_verified_beside)

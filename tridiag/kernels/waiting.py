@@ -13,7 +13,7 @@ from tridiag.kernels import job as J
 from tridiag.kernels.aims import offset, operand_of, read_mask
 from tridiag.kernels.hard import FINISH_GROUP
 from tridiag.kernels.memory import set_word, word
-from tridiag.kernels.moves import AHEAD, TABLE, aim, bytes_of_real, lanes_of, parts_of
+from tridiag.kernels.moves import AHEAD, TABLE, aim, bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.pivoted_groups import EXCHANGE_VERIFIED
 from tridiag.kernels.vector import LINE, OPTIONS
 from tridiag.kernels.worker import (
@@ -93,15 +93,45 @@ def catch_up(zero, job, worker, fewest):
         for lane in range(used):
             if not fine >> lane & 1:
                 append(unrefined, listed(unsolved, lane))
-    uncertified, nothing = word(worker + NO_OFFSETS), word(worker + ZEROS)
     while word(unrefined) >= fewest:
         used = take(zero, unrefined)
         aim_listed(zero, job, worker, unrefined, used)
-        FINISH_GROUP(zero, (job, worker, -1, used, uncertified, nothing, 0))
+        refine_listed(zero, job, worker, used)
     set_word(worker + AIMS, aims)
 
 
 CATCH_UP = STEPS.add_step(catch_up)
+
+
+@njit(**OPTIONS)
+def refine_listed(zero, job, worker, used):
+    """Refine systems just taken from the list of those that wait for it."""
+    uncertified, nothing = word(worker + NO_OFFSETS), word(worker + ZEROS)
+    FINISH_GROUP(zero, (job, worker, -1, used, uncertified, nothing, 0))
+
+
+@njit(**OPTIONS)
+def refine_in_cache(zero, job, worker, fewest, poor, first, solution, step):
+    """Refine the last ``poor`` of the systems that wait, while they are as many as ``fewest``.
+
+    Their solutions are in pivot rows, ``step`` bytes from row to row, that of system ``first`` from ``solution`` on.
+    """
+    lanes, row, entry = lanes_of(zero, ()), bytes_of_row(zero, ()), bytes_of_real(zero, ()) * parts_of(zero, ())
+    aims, unrefined = word(worker + AIMS), word(worker + UNREFINED)
+    set_word(worker + AIMS, word(worker + WAITING_AIMS))
+    while poor >= fewest:
+        used = min(poor, lanes)
+        poor -= used
+        set_word(unrefined, word(unrefined) - used)
+        aim_listed(zero, job, worker, unrefined, used)
+        target = operand_of(zero, word(worker + AIMS), X_)
+        for lane in range(lanes):
+            system = listed(unrefined, lane if lane < used else 0) - first
+            set_word(target + TABLE + 8 * lane, solution + system // lanes * (4 * row) + system % lanes * entry)
+        aim(zero, target, entry, step, used == 1, True)
+        set_word(target + AHEAD, 0)
+        refine_listed(zero, job, worker, used)
+    set_word(worker + AIMS, aims)
 
 
 @njit(**OPTIONS)

@@ -16,7 +16,7 @@ A_, B_, C_, WHERE_, D_, X_ = range(6)  # the operands, in the order of a job
 OPERANDS = 6
 BLOCK = 64  # rows eliminated at a time
 STEPS = Steps("thomas_steps")
-VERIFIED = 16  # groups side by side whose pivot rows are kept at a time, to be verified
+VERIFIED = 8  # groups side by side whose pivot rows are kept at a time, beside their bands and those of the next
 # what `tridiag.kernels.cyclic` keeps, in rows of lanes: for each row, and beside all rows
 CYCLIC_DEPTH, CYCLIC_STATE = 3, 11
 # the words of a worker, byte offsets: the addresses of its scratch memory
