@@ -63,12 +63,7 @@ class Problem:
     @cached_property
     def given(self) -> tuple[Any, ...]:
         """The same in the library of the problem."""
-        if self.library == "numpy":
-            return self.host
-        import jax
-
-        jax.config.update("jax_enable_x64", True)
-        return tuple(jax.block_until_ready(jax.numpy.array(x)) for x in self.host)
+        return self.host if self.library == "numpy" else on_jax(self.host)
 
     @cached_property
     def out(self) -> Array:
@@ -80,6 +75,13 @@ class Problem:
 
     def error(self, y: Any) -> float:
         return relative_error(y, self.wanted)
+
+
+def on_jax(arrays: tuple[Array, ...]) -> tuple[Any, ...]:
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    return tuple(jax.block_until_ready(jax.numpy.array(x)) for x in arrays)
 
 
 def in_order(a: Array, x: Array, axis: int) -> Array:
@@ -231,6 +233,81 @@ def jit_two(problem: Problem) -> Contestant:
     return Contestant(with_gradients(problem, lambda a, x: (x.sum(), (a + 1, x + 1))), error, 100)
 
 
+@dataclass(frozen=True)
+class Matrices:
+    """Sequences of vectors (series, n, m) that neither grow nor vanish, a matrix for every step."""
+
+    shape: tuple[int, ...]
+    dtype: str = "float64"
+
+    @cached_property
+    def host(self) -> tuple[Array, Array]:
+        rng, (*steps, m) = np.random.default_rng(0), self.shape
+        A, x = rng.uniform(-1, 1, (*steps, m, m)) / np.sqrt(m), rng.standard_normal(self.shape)
+        return A.astype(self.dtype), x.astype(self.dtype)
+
+    @cached_property
+    def given(self) -> tuple[Any, ...]:
+        return on_jax(self.host)
+
+    @cached_property
+    def out(self) -> Array:
+        return np.full(self.shape, np.nan, self.dtype)
+
+    @cached_property
+    def wanted(self) -> Array:
+        (A, x), y = (v.astype(float) for v in self.host), np.zeros(self.shape)
+        for t in range(self.shape[1]):
+            y[:, t] = x[:, t] + (np.einsum("sij,sj->si", A[:, t], y[:, t - 1]) if t else 0)
+        return y
+
+    def error(self, y: Any) -> float:
+        return relative_error(y, self.wanted)
+
+
+@numba.njit(parallel=True)
+def add_rows(A, x, out):  # type: ignore[no-untyped-def]
+    for i in numba.prange(out.size):
+        total = x[i]
+        for entry in A[i]:
+            total += entry
+        out[i] = total
+
+
+@contestant("stream of A, x and y")
+def matrix_stream(problem: Matrices) -> Contestant:
+    numba.set_num_threads(threads())
+    (A, x), m = problem.host, problem.shape[-1]
+    arrays = A.reshape(-1, m), x.reshape(-1), problem.out.reshape(-1)
+    return Contestant(lambda: add_rows(*arrays), lambda _: relative_error(problem.out, A.sum(-1) + x), 100)
+
+
+@contestant("matrix_recurrence")
+def matrix_recurrence(problem: Matrices) -> Contestant:
+    return Contestant(lambda: tridiag.matrix_recurrence(*problem.host, out=problem.out), problem.error, ACCURATE)
+
+
+@contestant("jit: matrix_recurrence")
+def jit_matrix_recurrence(problem: Matrices) -> Contestant:
+    return Contestant(jitted(problem, tridiag.matrix_recurrence), problem.error, ACCURATE)
+
+
+@contestant("jit: lax.scan")
+def jit_matrix_scan(problem: Matrices) -> Contestant:
+    """As one writes it, over all series at once."""
+    import jax
+    from jax import numpy as jnp
+
+    def scanned(A: Any, x: Any) -> Any:
+        def step(y: Any, row: Any) -> Any:
+            y = jnp.einsum("sij,sj->si", row[0], y) + row[1]
+            return y, y
+
+        return jax.lax.scan(step, 0 * x[:, 0], (A.swapaxes(0, 1), x.swapaxes(0, 1)))[1].swapaxes(0, 1)
+
+    return Contestant(jitted(problem, scanned), problem.error, ACCURATE)
+
+
 LAYOUTS = {"short-rows": ((100_000, 100), -1), "rows": ((1000, 10_000), -1), "columns": ((10_000, 1000), 0)}
 DTYPES = ("float64", "float32")
 LONG = ((10_000_000,), 0)
@@ -243,6 +320,12 @@ SCANS = (
     at_most(3, "jit: value_and_grad of scan", "jit: scan"),
     at_most(2.3, "jit: scan", "jit: scan, n / 2"),
     at_most(2.3, "jit: value_and_grad of scan", "jit: value_and_grad of scan, n / 2"),
+)
+
+
+MATRICES = (
+    at_most(None, "matrix_recurrence", "stream of A, x and y"),
+    faster(None, "jit: matrix_recurrence", "jit: lax.scan"),
 )
 
 
@@ -273,6 +356,10 @@ LINES = [
     *(
         Line(f"scan-{n}", f"scan, (100, {n}), axis=-1", Problem((100, n), library="jax"), SCANS)
         for n in (1250, 2500, 5000, 10_000)
+    ),
+    *(
+        Line(f"matrices-{m}", f"matrix_recurrence, (1000, 500, {m})", Matrices((1000, 500, m)), MATRICES)
+        for m in (3, 4, 8)
     ),
 ]
 

@@ -312,5 +312,5 @@ def test_bad_input(kind: type[Exception], text: str, given: Any, options: Any) -
 
 
 def test_explain() -> None:
-    told = tridiag.explain("matrix_recurrence", MATRICES, VECTORS, reverse=True)
+    told = tridiag.explain("matrix_recurrence", MATRICES, VECTORS, reverse=True, backend="numpy")
     assert told.backend == "numpy_scan" and told.problem.shape == (4, 6, 3)

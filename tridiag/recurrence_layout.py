@@ -94,17 +94,42 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
         run = max(1, share // (n * together))
         items = -(-count // (together * run))
     flags = C.TRANSPOSED * form.transpose | C.BACKWARD * form.backward | C.STARTED * (len(shapes) == C.operands(order))
-    operands = C.operands(order)
-    words = np.zeros(C.TABLE + operands * 2 + (1 + operands) * len(axes.batch), np.int64)
+    words = table_of(axes, C.operands(order), len(shapes))
     words[J.ITEMS], words[C.STEPS], words[C.SEQUENCES], words[C.KIND], words[C.RUN] = items, n, count, kind, run
     words[C.FLAGS], words[C.LENGTH], words[C.STRETCH], words[C.STRETCHES] = flags, length, width, stretches
-    words[C.AXES], words[C.BLOCKS], words[C.CHUNK] = len(axes.batch), blocks, chunk
-    given = len(shapes)
+    words[C.BLOCKS], words[C.CHUNK] = blocks, chunk
+    words.flags.writeable = False
+    helpers = workers - 1 if n * count >= WORTH_A_THREAD else 0
+    return Job(words, min(helpers, items - 1))
+
+
+def table_of(axes: Axes, operands: int, given: int) -> Any:
+    """The words of a job that tell where operands lie; all others are zero. The last operands may not be ``given``."""
+    words = np.zeros(C.TABLE + operands * 2 + (1 + operands) * len(axes.batch), np.int64)
+    words[C.AXES] = len(axes.batch)
     words[C.TABLE : C.TABLE + given] = axes.strides
     words[C.TABLE + operands : C.TABLE + operands + given] = axes.offsets
     for k, (size, steps) in enumerate(axes.batch):
         at = C.TABLE + 2 * operands + (1 + operands) * k
         words[at : at + 1 + given] = size, *steps
+    return words
+
+
+def make_matrix_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
+    """The same for a recurrence of matrices; numbers of a matrix, and of a vector, lie side by side."""
+    rows = form._replace(shape=form.shape[:-1])
+    heads = ([tuple(s[: len(rows.shape)]) for s in some] for some in (shapes, strides))
+    flags = C.TRANSPOSED * form.transpose | C.STARTED * (len(shapes) == C.operands(1))
+    words = table_of(axes_of(rows, *heads), C.operands(1), len(shapes))
+    return in_groups(words, rows, form.shape[-1], flags, dtype, workers)
+
+
+def in_groups(words: Any, rows: Recurrence, size: int, flags: int, dtype: np.dtype[Any], workers: int) -> Job:
+    """A job of systems that are computed in groups of lanes, with vectors of so many numbers in each row."""
+    count, groups = math.prod(rows.batch), -(-math.prod(rows.batch) // lanes_of(dtype))
+    share = min(ITEM, rows.n * count * size // (ITEMS_EACH * workers))
+    run = max(1, share // (rows.n * size * lanes_of(dtype)))
+    words[J.ITEMS], words[C.STEPS], words[C.SEQUENCES], words[C.RUN] = -(-groups // run), rows.n, count, run
+    words[C.FLAGS] = flags
     words.flags.writeable = False
-    helpers = workers - 1 if n * count >= WORTH_A_THREAD else 0
-    return Job(words, min(helpers, items - 1))
+    return Job(words, min(workers, words[J.ITEMS]) - 1)

@@ -45,6 +45,11 @@ class Form(NamedTuple):
         """The batch shape of the matrices."""
         return self.matrix_shape[: self.axis] + self.matrix_shape[self.axis + 1 :]
 
+    @property
+    def whole(self) -> tuple[int, ...]:
+        """The axes of which no system can do with a part."""
+        return (self.axis,)
+
     def narrowed(self, shapes: Sequence[Shape], masked: bool) -> Form:
         """For some of the systems: the shapes of their a, b, c, right sides and, last, of their mask."""
         matrix = full_length([*shapes[:3], *shapes[-1:]] if masked else shapes[:3], self)
@@ -80,7 +85,12 @@ class Recurrence(NamedTuple):
 
     def narrowed(self, shapes: Sequence[Shape], masked: bool) -> Recurrence:
         """For some of the sequences: the shapes of their arrays."""
-        return self._replace(shape=full_length(shapes, self))
+        return self._replace(shape=full_length([shape[: len(self.shape)] for shape in shapes], self))
+
+    @property
+    def whole(self) -> tuple[int, ...]:
+        """The axes of which no sequence can do with a part."""
+        return (self.axis, len(self.shape) - 1) if self.matrices else (self.axis,)
 
 
 class Blocks(NamedTuple):

@@ -425,7 +425,7 @@ def instantiated(tangent: Any) -> Any:
 def recurrence_adjoint(form: Recurrence, name: str, coefficients: Rows, g: Any, y: Any, init: Rows) -> Any:
     """w = A^-T g and the cotangents of the coefficients, all of the shape of y."""
     module = BACKENDS[name].module()
-    w = module.linear_recurrence(coefficients, g, (), form._replace(transpose=not form.transpose))
+    w = getattr(module, verb_of(form))(coefficients, g, (), form._replace(transpose=not form.transpose))
     return w, *(recursion.term(ops, w, y, k, init, form) for k in range(1, len(coefficients) + 1))
 
 

@@ -23,9 +23,9 @@ from tridiag.backends.numba_thomas import extents, view
 from tridiag.kernels import filter_job as K
 from tridiag.kernels.cache import Kernel, obtain
 from tridiag.kernels.call import check, function
-from tridiag.layout import granted
+from tridiag.layout import contiguous, granted
 from tridiag.models import Model, StateSpace
-from tridiag.recurrence_layout import make_job
+from tridiag.recurrence_layout import make_job, make_matrix_job
 from tridiag.recursion import Rows
 from tridiag.shapes import Recurrence, Shape
 
@@ -80,6 +80,69 @@ def in_memory(
         y = np.empty(form.shape, x.dtype) if out is None else out
         run(coefficients, x, init, form, y)
     return y
+
+
+# ------------------------------------------------------------------------------------------------------- matrices
+
+
+def matrix_kernel_name(dtype: str, size: int) -> str:
+    return f"matrices{size}_{dtype}"
+
+
+@functools.cache
+def compiled_matrices(dtype: str, size: int) -> Kernel:
+    """The compiled kernel of recurrences of matrices of so many rows."""
+
+    def build() -> Any:
+        from tridiag.kernels import matrices
+
+        return matrices.build(dtype, size)
+
+    return obtain(matrix_kernel_name(dtype, size), build)
+
+
+@functools.lru_cache(1024)
+def make_matrix_call(
+    form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int
+) -> Callable[..., int]:
+    """The kernel for such arrays as a function of the result, x, the matrices and the vectors before."""
+    job = make_matrix_job(form, shapes, strides, dtype, workers)
+    kernel = compiled_matrices(dtype.name, form.shape[-1])
+    return function(kernel.address, job.words, job.helpers, math.prod(form.shape))
+
+
+def matrix_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
+    """2 m**2 flops a step, for m**2 numbers that are read: memory decides."""
+    if form.shape[-1] == 1:
+        plain = form._replace(shape=form.shape[:-1], matrices=False)
+        numbers = tuple(a[..., 0, 0] for a in coefficients), x[..., 0], tuple(value[..., 0] for value in init)
+        y = linear_recurrence(*numbers, plain, None if out is None else out[..., 0])
+        return y[..., None] if out is None else out
+    if library_of(x) == "jax":
+        from tridiag.libraries import xla
+
+        return xla.matrix_recurrence(coefficients, x, init, form)
+    return in_memory(run_matrices, coefficients, x, init, form, out)
+
+
+def run_matrices(coefficients: Rows, x: Any, init: Rows, form: Recurrence, y: Any) -> None:
+    matrices = (packed(a.astype(x.dtype, copy=False), 2) for a in coefficients)
+    result = packed(y, 1, empty=True)
+    operands = result, packed(x, 1), *matrices, *(packed(v, 1) for v in init)
+    check(make_matrix_call(form, *extents(operands), x.dtype, granted(form))(*operands))
+    if result is not y:
+        y[...] = result
+
+
+def packed(x: Any, axes: int, empty: bool = False) -> Any:
+    """An array whose last axes lie side by side: this one, or a copy, or an ``empty`` one."""
+    lengths, steps = x.shape[-axes:], contiguous(x.shape[-axes:], x.itemsize)
+    if all(n == 1 or s == t for n, s, t in zip(lengths, x.strides[-axes:], steps, strict=True)):
+        return x
+    return np.empty(x.shape, x.dtype) if empty else np.ascontiguousarray(x)
+
+
+# ----------------------------------------------------------------------------------------------------- logarithms
 
 
 def log_kernel_name(dtype: str) -> str:

@@ -129,15 +129,9 @@ def dispatch(library: Library, order: int, summing: bool) -> Any:
     return run
 
 
-def functions(order: int) -> Order:
-    """What all kinds of work are made of."""
-    operands, room_of = C.operands(order), Room(order)
+def places(operands: int) -> Any:
+    """How far the next step of an operand is, and where the first one of a sequence lies."""
     offsets, axes = C.TABLE + operands, C.TABLE + 2 * operands
-    constants = [room_of.constant(k) for k in range(2)]
-    first_constant, constant_size = constants[0], constants[1] - constants[0]
-    lanes_at, lanes_size = room_of.lanes(0), room_of.lanes(1) - room_of.lanes(0)
-    ahead_at, cut_at, state_at = room_of.ahead(0), room_of.cut, room_of.state
-    read = 2 + order  # the operands that have steps
 
     @njit(**OPTIONS)
     def stride(job, operand):
@@ -152,6 +146,20 @@ def functions(order: int) -> Order:
             total += (index % length) * field(job, axis + 1 + operand)
             index //= length
         return total + index * field(job, axes + 1 + operand) if count > 0 else total
+
+    return stride, base
+
+
+def functions(order: int) -> Order:
+    """What all kinds of work are made of."""
+    operands, room_of = C.operands(order), Room(order)
+    constants = [room_of.constant(k) for k in range(2)]
+    first_constant, constant_size = constants[0], constants[1] - constants[0]
+    lanes_at, lanes_size = room_of.lanes(0), room_of.lanes(1) - room_of.lanes(0)
+    ahead_at, cut_at, state_at = room_of.ahead(0), room_of.cut, room_of.state
+    read = 2 + order  # the operands that have steps
+
+    stride, base = places(operands)
 
     @njit(**OPTIONS)
     def step_by_step(zero, job, index, first, last, carry):

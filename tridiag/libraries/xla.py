@@ -78,16 +78,38 @@ def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence) 
 @functools.cache
 def calling_recurrence(order: int) -> Callable[..., Any]:
     def call(form: Recurrence, *arrays: Any) -> Any:
-        dtype, shapes = np.dtype(arrays[0].dtype), (form.shape, *(x.shape for x in arrays))
-        strides = tuple(contiguous(shape, dtype.itemsize) for shape in shapes)
+        dtype, shapes, strides = extents_of(form, arrays)
         plan = recurrence_layout.make_job(form, order, shapes, strides, dtype, granted(form))
         numba_scan.compiled(dtype.name, order)
-        operands = {J.POINTERS + k: x for k, x in enumerate(arrays, 1)}
-        result = {J.POINTERS: jax.typeof(arrays[0]).update(shape=form.shape)}
-        return custom_call(numba_scan.kernel_name(dtype.name, order), plan, operands, result)[0]
+        return call_recurrence(numba_scan.kernel_name(dtype.name, order), plan, form, arrays)
 
     call.__name__ = f"recurrence{order}"
     return call
+
+
+def matrix_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence) -> Any:
+    """The same for recurrences of matrices."""
+    return spread(call_matrices, form, [x, *(a.astype(x.dtype) for a in coefficients), *init], None)
+
+
+def call_matrices(form: Recurrence, *arrays: Any) -> Any:
+    dtype, shapes, strides = extents_of(form, arrays)
+    plan = recurrence_layout.make_matrix_job(form, shapes, strides, dtype, granted(form))
+    numba_scan.compiled_matrices(dtype.name, form.shape[-1])
+    return call_recurrence(numba_scan.matrix_kernel_name(dtype.name, form.shape[-1]), plan, form, arrays)
+
+
+def extents_of(form: Any, arrays: Sequence[Any]) -> Any:
+    """The dtype, and the shapes and strides of the result and of arrays as XLA lays them out."""
+    dtype, shapes = np.dtype(arrays[0].dtype), (form.shape, *(x.shape for x in arrays))
+    return dtype, shapes, tuple(contiguous(shape, dtype.itemsize) for shape in shapes)
+
+
+def call_recurrence(kernel: str, plan: Any, form: Any, arrays: Sequence[Any]) -> Any:
+    """The custom call of a kernel whose pointers are the result and then arrays."""
+    operands = {J.POINTERS + k: x for k, x in enumerate(arrays, 1)}
+    result = {J.POINTERS: jax.typeof(arrays[0]).update(shape=form.shape)}
+    return custom_call(kernel, plan, operands, result)[0]
 
 
 def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence) -> Any:
@@ -178,22 +200,24 @@ def spread(function: Callable[..., Any], form: Any, operands: list[Any], where: 
 
 @functools.lru_cache(4096)
 def partitioned(function: Callable[..., Any], form: Any, shapes: Sequence[Shape], masked: bool, results: int) -> Any:
-    """The function for sharded arrays: only the system axis is gathered.
+    """The function for sharded arrays: only the system axis is gathered, and what is no axis of the batch.
 
     Its last operand is not read. It tells what is called: nothing else in the program does, and a compiled program kept
     on disk would be taken for another.
     """
-    rows, rank = form.axis, len(form.shape)
-    names = ["rows" if k == rows else f"batch{k}" for k in range(rank)]
+    rank, most = len(form.shape), max(map(len, shapes))  # matrices have one axis more
+    whole = (*form.whole, *range(rank, most))
+    names = [f"row{k}" if k in whole else f"batch{k}" for k in range(most)]
+    lengths = (*form.shape, *form.shape[-1:] * (most - rank))
 
     def where_full(shape: Shape, values: Any, otherwise: Any) -> list[Any]:
-        return [v if m == n else u for v, u, m, n in zip(values, otherwise, shape, form.shape, strict=True)]
+        return [v if m == n else u for v, u, m, n in zip(values, otherwise, shape, lengths, strict=False)]
 
     def partition(mesh: Any, arguments: Any, result: Any) -> Any:
         offered = jax.tree.leaves(result)[0].sharding.spec
-        batch = [*offered, *[None] * (rank - len(offered))]
-        batch[rows] = None
-        specs = [where_full(shape, batch, [None] * rank) for shape in (*shapes, form.shape)]
+        batch = [*offered, *[None] * (most - len(offered))]
+        batch = [None if k in whole else axis for k, axis in enumerate(batch)]
+        specs = [where_full(shape, batch, [None] * most) for shape in (*shapes, form.shape)]
         *given, found = [NamedSharding(mesh, PartitionSpec(*spec)) for spec in specs]
         return mesh, part, jax.tree.map(lambda _: found, result), (*given, NamedSharding(mesh, PartitionSpec()))
 
@@ -203,6 +227,6 @@ def partitioned(function: Callable[..., Any], form: Any, shapes: Sequence[Shape]
     split = custom_partitioning(lambda *operands: function(form, *operands[:-1]))
     own = [[f"operand{k}_{name}" for name in names] for k in range(len(shapes))]
     told = [" ".join(where_full(shape, names, other)) for shape, other in zip(shapes, own, strict=True)]
-    rule = f"{', '.join(told)}, -> {', '.join([' '.join(names)] * results)}"
-    split.def_partition(partition, sharding_rule=rule, need_replication_factors=("rows",))
+    rule = f"{', '.join(told)}, -> {', '.join([' '.join(names[:rank])] * results)}"
+    split.def_partition(partition, sharding_rule=rule, need_replication_factors=tuple(names[k] for k in whole))
     return split
