@@ -211,6 +211,21 @@ def test_infinities_and_nan(subject: Subject, gap_open: Any) -> None:
         assert all(np.isfinite(x) for x in rest)
 
 
+@pytest.mark.parametrize("gap_open", [None, -2.0])
+def test_a_score_without_bound(subject: Subject, gap_open: Any) -> None:
+    """inf is the score of that pair, and of no other, where it counts; NaN beside it is more."""
+    scores = normal(5, 5, 6)
+    scores[1, 4, 5], scores[2, 2, 2], scores[2, 0, 0], scores[3, 4, 5] = np.inf, np.inf, np.nan, np.inf
+    lengths = np.array([[5, 6]] * 3 + [[4, 6], [5, 6]])
+    found = align(subject, scores, lengths, gap=-1.0, gap_open=gap_open)
+    assert found[1] == np.inf and np.isnan(found[2])
+    rest = [recursion(scores[k][: lengths[k, 0]], -1.0, gap_open, 1.0) for k in (0, 3, 4)]
+    np.testing.assert_allclose(found[[0, 3, 4]], rest, rtol=1e-13)
+    if subject.library != "numpy":
+        for by in gradients(subject, scores, lengths, **named(np.full(5, -1.0), gap_open, np.ones(5)))[:2]:
+            assert np.isnan(by[1]).all() and np.isfinite(by[[0, 3, 4]]).all()
+
+
 def test_gaps_that_are_forbidden(subject: Subject) -> None:
     """The best diagonal is left."""
     scores = normal(3, 5, 6)
@@ -311,6 +326,43 @@ def test_blocks_are_computed_again(gap_open: Any, monkeypatch: pytest.MonkeyPatc
         cached.cache_clear()
     for found, wanted in zip(blocks, whole, strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-14)
+
+
+# in temperatures: what matches and gaps are worth, the first element of a gap last; the first few share exponents
+MODERATE = [(1.0, -1.0, -2.0), (1.5, -0.05, -20.0), (4.0, -3.0, -0.5)]
+EXTREME = [(5.0, -12.0, -4.0), (30.0, -1.0, -5.0), (300.0, -80.0, -200.0), (1.0, -40.0, -0.1), (1.0, 0.5, 1.0)]
+
+
+@pytest.mark.parametrize("parameters", [2, 3])
+def test_exponents_of_runs_and_of_cells(parameters: int) -> None:
+    """Both kinds of arithmetic, where numbers leave no trace of the other kind's range, against logarithms."""
+    pytest.importorskip("jax")
+    import jax
+    import jax.numpy as jnp
+
+    from tridiag.backends import jax_wavefront, numba_wavefront
+
+    right = jax.jit(lambda *x: jax_wavefront.smith_waterman(x[0], x[1], x[2:], 2))
+    rng, shape = np.random.default_rng(0), (18, 30, 33)
+    lengths = np.stack([rng.integers(1, 31, 18), rng.integers(1, 34, 18)], axis=1).astype("int32")
+    lengths[::3] = 30, 33
+    diagonal = np.abs(np.arange(30)[:, None] - np.arange(33) + 6 * (np.arange(30)[:, None] > 15)) == 0
+    for size, *gaps in MODERATE + EXTREME:
+        scores = size * rng.normal(size=shape)
+        scores[:6] = np.where(diagonal, 2 * size, -10 * size)  # one path, with a gap
+        scores[6:9][rng.random((3, 30, 33)) < 0.5] = -np.inf
+        for dtype in ("float32", "float64"):
+            given = [x.astype(dtype) for x in (scores, *(np.full(18, x) for x in (*gaps[: parameters - 1], 1.0)))]
+            values, weights = given[0], tuple(given[1:])
+            score, *wanted = right(jnp.asarray(values, float), lengths, *(jnp.asarray(x, float) for x in weights))
+            found = numba_wavefront.smith_waterman(values, lengths, weights, 2)
+            alone = numba_wavefront.smith_waterman(values, lengths, weights, 1)
+            wanted, found = [score, *wanted, score, wanted[0]], [*found, *alone]
+            limit = 50 * np.finfo(dtype).eps * (1 if dtype == "float32" else 100)  # logarithms lose some digits
+            for k, (x, y) in enumerate(zip(found, wanted, strict=True)):
+                of_temperature = k == parameters + 1  # a difference of scores
+                atol = limit * float(abs(score).max()) if of_temperature else limit
+                np.testing.assert_allclose(x, y, rtol=limit, atol=atol, err_msg=f"{size, *gaps} {dtype} {k}")
 
 
 def test_threads_share_the_pairs() -> None:

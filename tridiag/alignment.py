@@ -92,7 +92,8 @@ def smith_waterman(
     Notes
     -----
     Smith and Waterman (1981), Gotoh (1982) for affine gaps; smoothed as by Petti et al. (2023). The score is -inf, and
-    its gradient 0, where all scores are -inf; NaN, for that pair alone, where an argument is NaN.
+    its gradient 0, where all scores are -inf; inf, and its gradient NaN, where one is inf; both are NaN where an
+    argument is. All this stays within a pair.
     """
     pairs = prepare(scores, lengths, gap=gap, gap_open=gap_open, temperature=temperature)
     chosen = choose(pairs.problem, backend).backend

@@ -17,7 +17,9 @@ def smith_waterman(scores: Any, lengths: Any, parameters: tuple[Any, ...], deriv
     score, pull = jax.vjp(lambda s, *p: align(s, lengths, p), scores, *parameters)
     if derivatives == 0:
         return (score,)
-    return score, *pull(jnp.ones_like(score))[: 1 if derivatives == 1 else None]
+    by_scores, *others = pull(jnp.ones_like(score))[: 1 if derivatives == 1 else None]
+    undefined = jnp.where(score == jnp.inf, jnp.nan, 0)
+    return score, by_scores + undefined[..., None, None], *(by + undefined for by in others)
 
 
 def align(scores: Any, lengths: Any, parameters: tuple[Any, ...]) -> Any:
@@ -31,6 +33,8 @@ def align(scores: Any, lengths: Any, parameters: tuple[Any, ...]) -> Any:
         has = jnp.ones((rows, columns), bool)
     else:
         has = (i[:, None] < lengths[..., :1, None]) & (j < lengths[..., 1:, None])
+    infinite = (has & (scores == jnp.inf)).any((-2, -1))
+    scores = jnp.where(scores == jnp.inf, 0, scores)
 
     def logarithm(x: Any, t: Any, given: Any = True) -> Any:
         """x / T; nothing where that is -inf, or there is no x: no gradient meets infinity."""
@@ -68,7 +72,9 @@ def align(scores: Any, lengths: Any, parameters: tuple[Any, ...]) -> Any:
     start = (empty,), (empty,) * (1 if len(gaps) == 1 else 3), empty
     (_, _, z), _ = lax.scan(step, start, (weights, inside))
     total = smax(*jnp.moveaxis(z, -1, 0))
-    return jnp.where(total > none / 2, t[..., 0] * total, jnp.where(jnp.isnan(total), jnp.nan, -jnp.inf))
+    extreme = jnp.where(jnp.isnan(total), jnp.nan, -jnp.inf)
+    extreme = jnp.where(infinite & ~jnp.isnan(total), jnp.inf, extreme)
+    return jnp.where((total > none / 2) & ~infinite, t[..., 0] * total, extreme)
 
 
 def smax(*terms: Any) -> Any:

@@ -1,8 +1,9 @@
 """Smooth local alignment by dynamic programming over rows of cells, a pair of sequences in each lane, threaded.
 
-The kernels are in `tridiag.kernels.wavefront`: about 60 operations a cell for the score, 150 with its gradient. Every
-cell is a mantissa with an exponent, so that no temperature and no length is out of range in float64; in float32 scores
-above 2**29 / (L1 + L2) temperatures count as NaN.
+The kernels are in `tridiag.kernels.wavefront`: about 35 operations of vectors a cell for the score, 70 with its
+gradient, where scores and gaps are moderate; else twice as many, and every cell is a mantissa with an exponent, so that
+no temperature and no length is out of range in float64; in float32 scores above 2**29 / (L1 + L2) temperatures count as
+NaN.
 """
 
 from __future__ import annotations

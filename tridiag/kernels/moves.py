@@ -18,6 +18,7 @@ from tridiag.kernels.vector import I8, I64, LINE, OPTIONS, Code, Complex, Librar
 CONTIGUOUS, BESIDE, SAME, SCATTERED = range(4)  # rows contiguous; lanes side by side; one system for all; anything else
 KIND, STRIDE, ROTATION, AHEAD, STEP, TABLE = range(0, 48, 8)  # byte offsets in the words of an aimed operand
 QUAD = 4  # numbers of a row that are transposed at a time: more would not fit in registers
+PAGE = 4096
 ROWS_AHEAD = 8  # prefetch distance where lanes lie side by side
 NEXT_GROUP = 128 * 1024  # where rows are contiguous: the next group, if it is no further than this,
 LINES_AHEAD = 8  # ... or further on in the same rows
@@ -80,6 +81,32 @@ def store_contiguous(code: Code, *words: Value) -> None:
         return state
 
     code.fori(first, last, chunk, step=QUAD)
+
+
+def load_lines(code: Code, table: Value, first: Value, last: Value, target: Value) -> None:
+    """Real numbers first <= i < last, a multiple of the lanes, of every lane; each of its cache lines is read once."""
+    base = addresses(code, table)
+
+    def square(i: Value, state: Any) -> Any:
+        at = i * code.size_of_real
+        for k, row in enumerate(code.transpose_blocks([code.load_as(code.vector, x + at) for x in base])):
+            code.store_as(target + (i - first) * LINE + k * LINE, row)
+        return state
+
+    code.fori(first, last, square, step=code.lanes)
+
+
+def store_lines(code: Code, table: Value, first: Value, last: Value, source: Value) -> None:
+    """The inverse."""
+    base = addresses(code, table)
+
+    def square(i: Value, state: Any) -> Any:
+        rows = [code.load_as(code.vector, source + (i - first) * LINE + k * LINE) for k in range(code.lanes)]
+        for address, piece in zip(base, code.transpose_blocks(rows), strict=True):
+            code.store_as(address + i * code.size_of_real, piece)
+        return state
+
+    code.fori(first, last, square, step=code.lanes)
 
 
 def take_beside(code: Code, address: Value) -> Any:
@@ -184,6 +211,7 @@ def advance(code: Code, operand: Value, step: Value) -> None:
 MOVES = Library("moves")
 _load_contiguous = MOVES.add("load_contiguous", load_contiguous)
 _store_contiguous = MOVES.add("store_contiguous", store_contiguous)
+_load_lines, _store_lines = MOVES.add("load_lines", load_lines), MOVES.add("store_lines", store_lines)
 _load_beside, _store_beside = MOVES.add("load_beside", load_beside), MOVES.add("store_beside", store_beside)
 _load_same, _load_scattered = MOVES.add("load_same", load_same), MOVES.add("load_scattered", load_scattered)
 ADVANCE = MOVES.add("advance", advance)
@@ -274,6 +302,38 @@ def store_rows(zero, operand, first, last, source, step, used):
         side = bytes_of_real(zero, ())
         for lane in range(used):
             _store_one(zero, (word(table + 8 * lane), stride, first, last, source + lane * side, step))
+
+
+@njit(**OPTIONS)
+def clash(table):
+    """Whether neighbouring lanes lie whole pages apart: they share a set of the first cache, and soon lose a line."""
+    return (word(table + 8) - word(table)) % PAGE == 0
+
+
+@njit(**OPTIONS)
+def load_row(zero, operand, first, last, target):
+    """`load_rows` of contiguous real numbers."""
+    lanes, table = lanes_of(zero, ()), operand + TABLE
+    if last - first < lanes or not clash(table):
+        load_rows(zero, operand, first, last, target)
+        return
+    even = last - (last - first) % lanes
+    _load_lines(zero, (table, first, even, target))
+    if even < last:  # the last few again, with some before them
+        _load_lines(zero, (table, last - lanes, last, target + (last - lanes - first) * LINE))
+
+
+@njit(**OPTIONS)
+def store_row(zero, operand, first, last, source):
+    """The inverse, of all lanes."""
+    lanes, table = lanes_of(zero, ()), operand + TABLE
+    if last - first < lanes or not clash(table):
+        store_rows(zero, operand, first, last, source, LINE, lanes)
+        return
+    even = last - (last - first) % lanes
+    _store_lines(zero, (table, first, even, source))
+    if even < last:
+        _store_lines(zero, (table, last - lanes, last, source + (last - lanes - first) * LINE))
 
 
 @njit(**OPTIONS)

@@ -6,8 +6,9 @@ lengths two. An output whose address is 0 is not wanted.
 
 from tridiag.kernels import job as J
 
-# BLOCK: rows whose cells are kept for the backward pass at a time; FRESH: not zero where the gradient is fresh memory
-PAIRS, ROWS, COLUMNS, BLOCK, FRESH = range(2, 7)
+# BLOCK: rows whose cells are kept for the backward pass at a time; FRESH: not zero where the gradient is fresh memory;
+# WILD: not zero once a group had scores too far apart for `tridiag.kernels.runs`
+PAIRS, ROWS, COLUMNS, BLOCK, FRESH, WILD = range(2, 8)
 SCORES, LENGTHS, GAP, GAP_OPEN, TEMPERATURE, SCORE, GRADIENT = range(J.POINTERS, J.POINTERS + 7)
 BY_GAP, BY_GAP_OPEN, BY_TEMPERATURE = range(SCORE + 2, SCORE + 5)  # the gradients of the parameters
 WORDS = J.AXES
