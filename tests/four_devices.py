@@ -1,5 +1,6 @@
 """Arrays on four devices: nothing is gathered but the system axis. Run by `test_sharding.py`, in their own process."""
 
+import functools
 import re
 from typing import Any, NamedTuple
 
@@ -288,3 +289,91 @@ def test_shard_map_that_leaves_an_axis_to_the_compiler(automatic):
     arguments = place(automatic, systems(), (EVERYTHING,) * 4)
     inside = jax.shard_map(solve, mesh=automatic, in_specs=P("p"), out_specs=P("p"), axis_names={"p"})
     np.testing.assert_allclose(jax.jit(inside)(*arguments), dense_solve(*systems()), rtol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------------- recurrences
+
+
+def values(*shape: int) -> np.ndarray:
+    return np.random.default_rng(len(shape)).uniform(-0.5, 0.5, shape)
+
+
+RECURRENCES = {  # a verb, its options, and the arguments with how they are sharded
+    "first order": ("linear_recurrence", {}, ((values(*SHAPE), EVERYTHING), (values(*SHAPE), EVERYTHING))),
+    "from a state": (
+        "linear_recurrence",
+        {"reverse": True},
+        ((values(20), NOTHING), (values(*SHAPE), EVERYTHING), (values(8, 4), EVERYTHING)),
+    ),
+    "along the first axis": (
+        "linear_recurrence",
+        {"axis": 0},
+        ((values(20, 8, 4), P(None, "p", "q")), (values(20, 8, 4), P(None, "p", "q"))),
+    ),
+    "logarithms": ("log_linear_recurrence", {}, ((values(4, 20), P("q")), (values(*SHAPE), EVERYTHING))),
+    "matrices": (
+        "matrix_recurrence",
+        {},
+        ((values(8, 4, 20, 3, 3), EVERYTHING), (values(8, 4, 20, 3), EVERYTHING), (values(4, 3), P("q"))),
+    ),
+    "one matrix": (
+        "matrix_recurrence",
+        {"reverse": True},
+        ((values(3, 3), NOTHING), (values(8, 4, 20, 3), EVERYTHING)),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RECURRENCES)
+def test_every_device_computes_its_sequences(mesh, case):
+    verb, options, given = RECURRENCES[case]
+    host, specs = zip(*given, strict=True)
+    arguments = place(mesh, host, specs)
+
+    def function(backend):
+        return lambda *x: getattr(tridiag, verb)(*x, backend=backend, **options)
+
+    compute, wanted = function("numba_scan"), function("jax_scan")
+    y = jax.jit(compute)(*arguments)
+    np.testing.assert_allclose(y, jax.jit(wanted)(*host), rtol=1e-9, atol=1e-12)
+    program = compiled(compute, *arguments)
+    assert not collectives(program)
+    shape = y.sharding.shard_shape(y.shape)
+    assert np.prod(shape) == y.size // DEVICES
+    assert [f"= f64[{','.join(map(str, shape))}]" in call for call in custom_calls(program)] == [True]
+    every = tuple(range(len(host)))
+    gradient = jax.grad(loss_of(compute), every)
+    for found, right in zip(
+        jax.jit(gradient)(*arguments), jax.jit(jax.grad(loss_of(wanted), every))(*host), strict=True
+    ):
+        np.testing.assert_allclose(found, right, rtol=1e-9, atol=1e-12)
+    assert collectives(compiled(gradient, *arguments)) <= {"all-reduce"}  # a sum over sequences that share an entry
+
+
+@pytest.mark.parametrize("case", ["first order", "matrices"])
+def test_a_sharded_axis_of_a_recurrence_is_gathered(mesh, case):
+    verb, _, given = RECURRENCES[case]
+    host = [x for x, _ in given[:2]]
+    arguments = place(mesh, host, (P("p", None, "q"), P("p", None, "q")))
+    compute = functools.partial(getattr(tridiag, verb), backend="numba_scan")
+    wanted = getattr(tridiag, verb)(*host, backend="numpy_scan")
+    np.testing.assert_allclose(jax.jit(compute)(*arguments), wanted, rtol=1e-9, atol=1e-12)
+    assert collectives(compiled(compute, *arguments)) == {"all-gather"}
+
+
+def test_block_tridiagonal_systems_stay_where_they_are(mesh):
+    A, B, C, d = values(8, 4, 5, 2, 2), values(5, 2, 2) + 4 * np.eye(2), values(2, 2), values(8, 4, 5, 2)
+    arguments = place(mesh, (A, B, C, d), (EVERYTHING, NOTHING, NOTHING, EVERYTHING))
+    x = jax.jit(tridiag.solve_block)(*arguments)
+    np.testing.assert_allclose(x, tridiag.solve_block(A, B, C, d), rtol=1e-12)
+    assert not collectives(compiled(tridiag.solve_block, *arguments))
+
+
+def test_recurrences_inside_shard_map(automatic):
+    for case in ("first order", "matrices"):
+        verb, _, given = RECURRENCES[case]
+        host = [x for x, _ in given[:2]]
+        compute = functools.partial(getattr(tridiag, verb), backend="numba_scan")
+        inside = jax.shard_map(compute, mesh=automatic, in_specs=EVERYTHING, out_specs=EVERYTHING)
+        wanted = getattr(tridiag, verb)(*host, backend="numpy_scan")
+        np.testing.assert_allclose(jax.jit(inside)(*host), wanted, rtol=1e-9, atol=1e-12)

@@ -266,8 +266,9 @@ def solve_block(call: Call, backend: Backend) -> Any:
 def differentiable_blocks(form: Blocks, name: str, matrix: blocks.Matrix, d: Any) -> Any:
     """x with its derivatives in A, B, C and d."""
     dtype = jnp.result_type(*matrix, d)
-    arrays = vary_alike((matrix, jnp.broadcast_to(d, form.shape).astype(dtype)))
-    return left_to_compiler(functools.partial(block_inverse, form, name), arrays)(*arrays)
+    matrix, d = vary_alike((matrix, jnp.broadcast_to(d, form.shape).astype(dtype)))
+    columns = tuple(blocks[..., :1] for blocks in matrix)
+    return left_to_compiler(functools.partial(block_inverse, form, name), (columns, d))(matrix, d)
 
 
 compiled_blocks = jax.jit(differentiable_blocks, static_argnums=(0, 1))
@@ -322,8 +323,10 @@ def recurrence(verb: str, call: Call, backend: Backend, out: Any) -> Any:
 
 def differentiable_recurrence(verb: str, form: Recurrence, name: str, coefficients: Rows, x: Any, init: Rows) -> Any:
     """The result of a verb with its derivatives."""
-    arrays = vary_alike((coefficients, x, init))
-    return left_to_compiler(functools.partial(RECURRENCES[verb], form, name), arrays)(*arrays)
+    coefficients, x, init = vary_alike((coefficients, x, init))
+    vectors = tuple(a[..., 0] for a in coefficients) if form.matrices else coefficients
+    function = left_to_compiler(functools.partial(RECURRENCES[verb], form, name), (vectors, x, init))
+    return function(coefficients, x, init)
 
 
 compiled_recurrence = jax.jit(differentiable_recurrence, static_argnums=(0, 1, 2))
