@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.kernels import job as J
-from tridiag.shapes import Form, Recurrence, Shape
+from tridiag.shapes import Blocks, Form, Recurrence, Shape
 
 LINE = 64  # bytes of a row of lanes
 Axis = tuple[int, tuple[int, ...]]  # length, the strides of a, b, c, where, d, x
@@ -150,7 +150,7 @@ def chunks_of(right_sides: int, tiles: int, helpers: int, lanes: int) -> tuple[i
     return max(1, -(-right_sides // length)), length
 
 
-def granted(form: Form | Recurrence) -> int:
+def granted(form: Form | Recurrence | Blocks) -> int:
     """The threads that a problem may have."""
     return threads() if math.prod(form.shape) >= WORTH_A_THREAD else 1
 

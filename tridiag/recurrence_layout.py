@@ -9,8 +9,8 @@ import numpy as np
 
 from tridiag.kernels import job as J
 from tridiag.kernels import recurrence_job as C
-from tridiag.layout import ITEM, ITEMS_EACH, LINE, WORTH_A_THREAD, Axis, lanes_of, merge
-from tridiag.shapes import Recurrence
+from tridiag.layout import ITEM, ITEMS_EACH, LINE, WORTH_A_THREAD, Axis, contiguous, lanes_of, merge
+from tridiag.shapes import Blocks, Recurrence
 
 HEIGHT = 8  # steps that are transposed at a time (`tridiag.kernels.recurrence_loops`)
 CHUNK = 16 * 1024  # bytes of a lane in a block of a long sequence
@@ -124,6 +124,15 @@ def make_matrix_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype
     return in_groups(words, rows, form.shape[-1], flags, dtype, workers)
 
 
+def make_block_job(form: Blocks, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
+    """The same for block tridiagonal systems, from the solution, right sides, A, B and C."""
+    rows = Recurrence(form.shape[:-2], form.axis)
+    heads = ([tuple(s[: len(rows.shape)]) for s in some] for some in (shapes, strides))
+    words = table_of(axes_of(rows, *heads), len(shapes), len(shapes))
+    words[C.SIDES] = form.sides
+    return in_groups(words, rows, form.size * (form.size + form.sides), C.TRANSPOSED * form.transpose, dtype, workers)
+
+
 def in_groups(words: Any, rows: Recurrence, size: int, flags: int, dtype: np.dtype[Any], workers: int) -> Job:
     """A job of systems that are computed in groups of lanes, with vectors of so many numbers in each row."""
     count, groups = math.prod(rows.batch), -(-math.prod(rows.batch) // lanes_of(dtype))
@@ -133,3 +142,11 @@ def in_groups(words: Any, rows: Recurrence, size: int, flags: int, dtype: np.dty
     words[C.FLAGS] = flags
     words.flags.writeable = False
     return Job(words, min(workers, words[J.ITEMS]) - 1)
+
+
+def packed(x: Any, axes: int, empty: bool = False) -> Any:
+    """An array whose last axes lie side by side: this one, or a copy, or an ``empty`` one."""
+    lengths, steps = x.shape[-axes:], contiguous(x.shape[-axes:], x.itemsize)
+    if all(n == 1 or s == t for n, s, t in zip(lengths, x.strides[-axes:], steps, strict=True)):
+        return x
+    return np.empty(x.shape, x.dtype) if empty else np.ascontiguousarray(x)

@@ -126,6 +126,16 @@ class Blocks(NamedTuple):
     def batch(self) -> Shape:
         return self.shape[:-3]
 
+    @property
+    def whole(self) -> tuple[int, ...]:
+        """The axes of which no system can do with a part; blocks have others in the place of right sides."""
+        return tuple(range(self.axis, len(self.shape)))
+
+    def narrowed(self, shapes: Sequence[Shape], masked: bool) -> Blocks:
+        """For some of the systems: the shapes of their arrays."""
+        batch = (max(lengths) for lengths in zip(*(shape[: self.axis] for shape in shapes), strict=True))
+        return self._replace(shape=(*batch, *self.shape[self.axis :]))
+
 
 def full_length(shapes: Sequence[Shape], form: Form | Recurrence) -> Shape:
     """The broadcast shape, with all rows."""

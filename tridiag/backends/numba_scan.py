@@ -23,9 +23,9 @@ from tridiag.backends.numba_thomas import extents, view
 from tridiag.kernels import filter_job as K
 from tridiag.kernels.cache import Kernel, obtain
 from tridiag.kernels.call import check, function
-from tridiag.layout import contiguous, granted
+from tridiag.layout import granted
 from tridiag.models import Model, StateSpace
-from tridiag.recurrence_layout import make_job, make_matrix_job
+from tridiag.recurrence_layout import make_job, make_matrix_job, packed
 from tridiag.recursion import Rows
 from tridiag.shapes import Recurrence, Shape
 
@@ -132,14 +132,6 @@ def run_matrices(coefficients: Rows, x: Any, init: Rows, form: Recurrence, y: An
     check(make_matrix_call(form, *extents(operands), x.dtype, granted(form))(*operands))
     if result is not y:
         y[...] = result
-
-
-def packed(x: Any, axes: int, empty: bool = False) -> Any:
-    """An array whose last axes lie side by side: this one, or a copy, or an ``empty`` one."""
-    lengths, steps = x.shape[-axes:], contiguous(x.shape[-axes:], x.itemsize)
-    if all(n == 1 or s == t for n, s, t in zip(lengths, x.strides[-axes:], steps, strict=True)):
-        return x
-    return np.empty(x.shape, x.dtype) if empty else np.ascontiguousarray(x)
 
 
 # ----------------------------------------------------------------------------------------------------- logarithms

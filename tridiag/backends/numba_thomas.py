@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tridiag import recurrence_layout
 from tridiag.arrays import library_of
 from tridiag.kernels import job as J
 from tridiag.kernels.cache import Kernel, obtain
 from tridiag.kernels.call import check, function
 from tridiag.layout import LINE, WORTH_A_THREAD, Job, granted, make_job
 from tridiag.rows import Matrix
-from tridiag.shapes import Form
+from tridiag.shapes import Blocks, Form
 
 REGULAR = np.zeros((), np.int32)  # the status where no elimination met a zero pivot
 
@@ -169,6 +170,49 @@ def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
     job, call = plan_for(form, *extents((*matrix, None, None)), (dtype, dtype), J.DETERMINANT)
     check(call(*matrix, None, sign, None, None, None, logarithm))
     return job.restore(sign, form), job.restore(logarithm, form)
+
+
+def block_kernel_name(dtype: str, size: int) -> str:
+    return f"block{size}_{dtype}"
+
+
+@functools.cache
+def compiled_blocks(dtype: str, size: int) -> Kernel:
+    """The kernel for blocks of so many rows."""
+
+    def build() -> Any:
+        from tridiag.kernels import block
+
+        return block.build(dtype, size)
+
+    return obtain(block_kernel_name(dtype, size), build)
+
+
+@functools.lru_cache(1024)
+def make_block_call(
+    form: Blocks, shapes: Extents, strides: Extents, dtype: np.dtype[Any], workers: int
+) -> Callable[..., int]:
+    """The kernel for such arrays as a function of the solution, right sides, A, B and C."""
+    job = recurrence_layout.make_block_job(form, shapes, strides, dtype, workers)
+    kernel = compiled_blocks(dtype.name, form.size)
+    return function(kernel.address, job.words, job.helpers, math.prod(form.shape) * form.size)
+
+
+def solve_block(matrix: tuple[Any, Any, Any], d: Any, form: Blocks) -> Any:
+    """As `tridiag.blocks`, one system in each lane."""
+    if library_of(d) == "jax":
+        from tridiag.libraries import xla
+
+        return xla.solve_block(matrix, d, form)
+    dtype = np.result_type(*(view(x).dtype for x in (*matrix, d)))
+    given = [recurrence_layout.packed(view(x).astype(dtype, copy=False), 2) for x in (d, *matrix)]
+    x = np.empty(form.shape, dtype)
+    check(make_block_call(form, *extents((x, *given)), dtype, granted(form))(x, *given))
+    if library_of(d) != "torch":
+        return x
+    import torch
+
+    return torch.from_numpy(x)
 
 
 def adjoint(matrix: Matrix, g: Any, x: Any, form: Form) -> tuple[Any, ...]:

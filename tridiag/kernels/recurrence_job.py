@@ -10,6 +10,7 @@ from tridiag.kernels import job as J
 STEPS, SEQUENCES, KIND, RUN, FLAGS, LENGTH, STRETCH, STRETCHES, AXES = range(2, 11)
 BLOCKS = J.CHUNK  # of each sequence, where it is cut,
 CHUNK = 11  # ... and the steps of each lane in a block
+SIDES = 12  # right sides of a block tridiagonal matrix
 TABLE = 42  # for each operand its stride along the axis, in the order of the steps, and the offset of its first step;
 # for each batch axis its length, and the strides of all operands; in bytes
 

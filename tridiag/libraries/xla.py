@@ -18,14 +18,21 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from tridiag import log_layout, recurrence_layout
 from tridiag.backends import numba_partition, numba_scan
-from tridiag.backends.numba_thomas import adjoint_name, compiled, compiled_adjoint, kernel_name
+from tridiag.backends.numba_thomas import (
+    adjoint_name,
+    block_kernel_name,
+    compiled,
+    compiled_adjoint,
+    compiled_blocks,
+    kernel_name,
+)
 from tridiag.kernels import job as J
 from tridiag.kernels import source_hash
 from tridiag.kernels.cache import obtain
 from tridiag.layout import Job, contiguous, granted, make_job
 from tridiag.recursion import Rows
 from tridiag.rows import Matrix
-from tridiag.shapes import Form, Recurrence
+from tridiag.shapes import Blocks, Form, Recurrence
 
 Shape = tuple[int, ...]
 
@@ -97,6 +104,18 @@ def call_matrices(form: Recurrence, *arrays: Any) -> Any:
     plan = recurrence_layout.make_matrix_job(form, shapes, strides, dtype, granted(form))
     numba_scan.compiled_matrices(dtype.name, form.shape[-1])
     return call_recurrence(numba_scan.matrix_kernel_name(dtype.name, form.shape[-1]), plan, form, arrays)
+
+
+def solve_block(matrix: Sequence[Any], d: Any, form: Blocks) -> Any:
+    """The custom call of `numba_thomas` for block tridiagonal systems, on every device that has some of them."""
+    return spread(call_blocks, form, [d, *(x.astype(d.dtype) for x in matrix)], None)
+
+
+def call_blocks(form: Blocks, *arrays: Any) -> Any:
+    dtype, shapes, strides = extents_of(form, arrays)
+    plan = recurrence_layout.make_block_job(form, shapes, strides, dtype, granted(form))
+    compiled_blocks(dtype.name, form.size)
+    return call_recurrence(block_kernel_name(dtype.name, form.size), plan, form, arrays)
 
 
 def extents_of(form: Any, arrays: Sequence[Any]) -> Any:

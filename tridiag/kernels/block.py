@@ -1,0 +1,98 @@
+"""Block tridiagonal systems: one in each lane, threads over groups of lanes; the elimination of `tridiag.blocks`."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, types
+
+from tridiag.kernels import recurrence_job as C
+from tridiag.kernels.block_loops import Loops, Scratch
+from tridiag.kernels.crew import runner
+from tridiag.kernels.memory import c_function, free, malloc, set_word
+from tridiag.kernels.moves import QUAD, bytes_of_row, lanes_of
+from tridiag.kernels.recurrence import dismiss, hire, places
+from tridiag.kernels.small import TABLE, aiming
+from tridiag.kernels.vector import LINE, OPTIONS, Library, definition
+from tridiag.kernels.worker import claim, field
+
+X, RIGHT, BELOW, OWN, ABOVE = range(5)
+OPERANDS = 5
+
+
+def build(dtype: str, m: int):
+    """The C function void run(job, helpers) for a dtype and blocks of m rows."""
+    zero, scratch, library = np.zeros((), dtype)[()], Scratch(m, OPERANDS * TABLE), Library(f"block_loops{m}")
+    loops = Loops(m, scratch)
+    load_block, load_sides = library.add("load_block", loops.load_block), library.add("load_sides", loops.load_sides)
+    store_sides, clear = library.add("store_sides", loops.store_sides), library.add("clear", loops.clear)
+    eliminate, carry = library.add("eliminate", loops.eliminate), library.add("carry", loops.carry)
+    substitute, aim, (stride, _) = library.add("substitute", loops.substitute), aiming(OPERANDS), places(OPERANDS)
+    size, poison_at = scratch.size, scratch.poison
+
+    @njit(**OPTIONS)
+    def block(zero, job, room, operand, i, target, wide):
+        """Block i of an operand to its place."""
+        turned = 1 if field(job, C.FLAGS) & C.TRANSPOSED else 0
+        load_block(zero, (turned, room + TABLE * operand, i * stride(job, operand), target, wide))
+
+    @njit(**OPTIONS)
+    def load(zero, job, room, i, target, wide, column):
+        """Block row i, its own block from a column on."""
+        n, sides, row = field(job, C.STEPS), field(job, C.SIDES), bytes_of_row(zero, ())
+        turned, at = field(job, C.FLAGS) & C.TRANSPOSED != 0, target + column * row
+        if i > 0:
+            block(zero, job, room, ABOVE if turned else BELOW, i - 1 if turned else i, at - m * row, wide)
+        block(zero, job, room, OWN, i, at, wide)
+        if i < n - 1:
+            block(zero, job, room, BELOW if turned else ABOVE, i + 1 if turned else i, at + m * row, wide)
+        else:
+            clear(zero, (at + m * row, m, m, wide))
+        right = target + 3 * m * row
+        load_sides(zero, (room + TABLE * RIGHT, i * stride(job, RIGHT), right, wide, sides))
+
+    @njit(**OPTIONS)
+    def solve(zero, job, room, memory):
+        """The systems at which the lanes are pointed."""
+        n, sides, row = field(job, C.STEPS), field(job, C.SIDES), bytes_of_row(zero, ())
+        count = (3 * m + sides + QUAD - 1) // QUAD * QUAD
+        wide = count * row
+        high = m * wide
+        for at in range(room + poison_at, room + poison_at + LINE, 8):
+            set_word(at, 0)
+        clear(zero, (memory + (3 * m + sides) * row, n * m, count - 3 * m - sides, wide))
+        clear(zero, (memory + 2 * m * row, m, m, wide))
+        load(zero, job, room, 0, memory, wide, 0)
+        for i in range(1, n + 1):
+            panel = memory + (i - 1) * high
+            if i < n:
+                load(zero, job, room, i, panel + high, wide, m)
+                eliminate(zero, (room, panel, 2 * m, wide, count))
+                carry(zero, (panel + high, wide, count))
+            else:
+                eliminate(zero, (room, panel, m, wide, count))
+        clear(zero, (memory + n * high + 3 * m * row, 2 * m, sides, wide))
+        for i in range(n - 1, -1, -1):
+            substitute(zero, (memory + i * high, wide, sides))
+            place = room, room + TABLE * X, i * stride(job, X), memory + i * high + 3 * m * row, wide, sides
+            store_sides(zero, place)
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        lanes, count = lanes_of(zero, ()), (3 * m + field(job, C.SIDES) + QUAD - 1) // QUAD * QUAD
+        rows = (field(job, C.STEPS) + 2) * m
+        room, memory = hire(size), malloc(types.uint64(rows * count * bytes_of_row(zero, ()) + LINE))
+        first = (memory + LINE - 1) // LINE * LINE
+        groups = field(job, C.RUN)
+        last = (field(job, C.SEQUENCES) + lanes - 1) // lanes
+        while room != 0 and memory != 0:
+            item = claim(job)
+            if item < 0:
+                break
+            for group in range(item * groups, min(last, (item + 1) * groups)):
+                aim(zero, job, room, group * lanes)
+                solve(zero, job, room, first)
+        free(memory)
+        if room != 0:
+            dismiss(room)
+
+    return runner(zero, definition(library), c_function(work, f"tridiag_block_work{m}"))
