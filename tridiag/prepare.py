@@ -154,19 +154,35 @@ def make_plan(
         )
     form = Form(shape, matrix_shape, axis, bool(periodic), bool(transpose), pivoting, bool(overwrite_d))
     problem = Problem(verb, library, device, dtypes["b"], shape, axis, pivoting, form.periodic)
+    steps = steps_to(module, given, dtypes, lifted)
+    return plan_of(problem, form, backend, dtype, traced, steps, lifted.get("where", ()))
+
+
+def plan_of(
+    problem: Problem,
+    form: Any,
+    backend: Any,
+    dtype: str,
+    traced: bool,
+    steps: Any,
+    mask_shape: Shape = (),
+    sides: Sides | None = None,
+) -> Plan:
+    """The plan of a problem whose result has a dtype."""
     return Plan(
-        library=library,
+        library=problem.library,
         problem=problem,
         form=form,
         backend=None if backend is UNASKED else choose(problem, backend).backend,
         result_dtype=dtype,
-        out_dtype=module.dtype(dtype),
+        out_dtype=module_of(problem.library).dtype(dtype),
         casts=dtype != working_dtype(dtype),
         traced=traced,
-        empty=0 in shape,
-        readable=device == "cpu" and not traced,
-        steps=steps_to(module, given, dtypes, lifted),
-        mask_shape=lifted.get("where", ()),
+        empty=0 in form.shape,
+        readable=problem.device == "cpu" and not traced,
+        steps=steps,
+        mask_shape=mask_shape,
+        sides=sides,
     )
 
 
@@ -260,21 +276,7 @@ def plan_without_mask(
     dtypes, shape = entry_dtypes(given, working_dtype(dtype), matrix), sides.shape if sides else form.shape
     axis = len(shape) - 2 if sides else form.axis
     problem = Problem(verb, library, device, working_dtype(dtype), shape, axis, None, order=order)
-    return Plan(
-        library=library,
-        problem=problem,
-        form=form,
-        backend=None if backend is UNASKED else choose(problem, backend).backend,
-        result_dtype=dtype,
-        out_dtype=module.dtype(dtype),
-        casts=dtype != working_dtype(dtype),
-        traced=traced,
-        empty=0 in form.shape,
-        readable=device == "cpu" and not traced,
-        steps=steps_to(module, given, dtypes, lifted),
-        mask_shape=(),
-        sides=sides,
-    )
+    return plan_of(problem, form, backend, dtype, traced, steps_to(module, given, dtypes, lifted), sides=sides)
 
 
 def recurrence_form(
