@@ -5,8 +5,11 @@ the backend keeps. ``@pytest.mark.only(periodic=True, verb="factor", pivoting="a
 table says so; ``library=("numpy", "torch")`` those of the libraries, ``promises=(True, "auto")`` those promises.
 """
 
+import collections
+import zlib
+
 import pytest
-from helpers import SUBJECTS, installed
+from helpers import SUBJECTS, Subject, installed
 
 if installed("jax"):
     import jax
@@ -16,18 +19,33 @@ if installed("jax"):
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "only(**facts): the backends that can do this, as the table says")
-    config.addinivalue_line("markers", "seldom_in_jax(**values): with JAX arrays, cases of these values are slow")
+    config.addinivalue_line("markers", "one_rule: what lies above the backends; with few JAX backends, unless -m slow")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Cases that JAX would compile once more, and that others tell apart, run with ``-m slow`` there."""
+    """What takes minutes to compile, and tells little that is new, runs with ``-m slow``.
+
+    A pure JAX backend compiles every case anew: at once it runs one case of a test and a promise, each backend another
+    one. What lies above the backends, as the rule for gradients does, has `jax_scan` and compiled kernels at once.
+    Kernels for complex64 are those for complex128 with other numbers.
+    """
+    cases = collections.defaultdict(list)
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
         subject = params.get("backend", params.get("subject"))
-        for mark in item.iter_markers("seldom_in_jax"):
-            if getattr(subject, "library", "") == "jax" and all(params[k] in v for k, v in mark.kwargs.items()):
+        if not isinstance(subject, Subject):
+            continue
+        if subject.compiled and params.get("dtype") == "complex64":
+            item.add_marker(pytest.mark.slow)
+        elif subject.library == "jax" and not subject.compiled:
+            if item.get_closest_marker("one_rule") and subject.name != "jax_scan":
                 item.add_marker(pytest.mark.slow)
+            cases[item.path, item.originalname, subject.name, params.get("pivoting")].append(item)
+    for (_, *names), group in cases.items():
+        chosen = zlib.crc32(str(names).encode()) % len(group)
+        for item in group[:chosen] + group[chosen + 1 :]:
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -235,6 +235,7 @@ def test_inside_shard_map(mesh, case):
 
 
 @pytest.mark.only(library="jax")
+@pytest.mark.one_rule
 def test_every_backend_inside_shard_map(backend, pivoting, automatic):
     def local(*x):
         return tridiag.solve(*x, backend=backend.name, pivoting=pivoting)
@@ -246,7 +247,7 @@ def test_every_backend_inside_shard_map(backend, pivoting, automatic):
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("check", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_transformations_inside_shard_map(automatic, check):
     """vmap, scan and grad within; the matrix is the same everywhere, its right sides are not."""
     a, b, c, _ = (x[0, 0] for x in systems())

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import DTYPES, dominant, installed, zero_diagonal
+from helpers import dominant, installed, zero_diagonal
 
 import tridiag
 
@@ -74,7 +74,7 @@ def test_every_layout(shape: Any, axis: int, options: Any, masked: bool) -> None
     assert_alike(adjoint(*given, where=where, **options), wanted(*given, where=where, **options))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
 @pytest.mark.parametrize(("shape", "axis"), [((70, 37), -1), ((37, 70), 0), ((3, 7, 5), 1)], ids=str)
 def test_every_dtype(dtype: str, shape: Any, axis: int) -> None:
     given = *problem(shape, axis, dtype), axis

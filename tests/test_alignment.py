@@ -132,7 +132,6 @@ def named(gap: Any, gap_open: Any, temperature: Any = TEMPERATURE) -> dict[str, 
 # ------------------------------------------------------------------------------------------------- scores
 
 
-@pytest.mark.seldom_in_jax(shape=[(1, 1), (3, 1)])
 @pytest.mark.parametrize(("gap", "gap_open"), GAPS)
 @pytest.mark.parametrize("shape", [(1, 1), (3, 1), (2, 4), (5, 5)])
 def test_the_sum_over_all_alignments(subject: Subject, shape: tuple[int, int], gap: float, gap_open: Any) -> None:
@@ -377,7 +376,6 @@ def test_threads_share_the_pairs() -> None:
 JAX = [s for s in ALIGNERS if s.library == "jax"]
 
 
-@pytest.mark.seldom_in_jax(gap_open=[-2.0])
 @pytest.mark.parametrize("subject", JAX, ids=str, indirect=True)
 @pytest.mark.parametrize("gap_open", [None, -2.0])
 def test_forward_mode_second_order_and_vmap(subject: Subject, gap_open: Any) -> None:

@@ -205,7 +205,6 @@ def by_statsmodels(y: np.ndarray, parameters: dict[str, Any]) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.seldom_in_jax(seed=range(6, 20))
 @pytest.mark.parametrize("seed", range(20))
 def test_statsmodels(backend: Subject, seed: int) -> None:
     """20 random models, with missing data, R = 0 and singular Q among them."""

@@ -222,6 +222,7 @@ def test_finite_differences_under_jax(backend: Subject, case: str) -> None:
     check_grads(function, arrays, order=2, modes=("fwd", "rev"), atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.one_rule
 @on_jax
 def test_complex_finite_differences_under_jax(backend: Subject) -> None:
     jax = pytest.importorskip("jax")
@@ -231,11 +232,12 @@ def test_complex_finite_differences_under_jax(backend: Subject) -> None:
     check_grads(jax.jit(by(backend)), arrays, order=1, modes=("fwd", "rev"), atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.one_rule
 @on_jax
 def test_vmap_under_jax(backend: Subject) -> None:
     import jax
 
-    gradient = jax.grad(lambda *v: (by(backend)(*v) ** 2).sum(), argnums=(0, 1, 2))
+    gradient = jax.jit(jax.grad(lambda *v: (by(backend)(*v) ** 2).sum(), argnums=(0, 1, 2)))
     A, x, init = map(jax.numpy.asarray, problem((3, 6), 2))
     for dims in ((0, 0, 0), (None, 0, None), (0, None, 0)):
         given = [v if dim == 0 else v[0] for v, dim in zip((A, x, init), dims, strict=True)]
@@ -254,7 +256,8 @@ def test_the_gradient_of_what_is_never_read_is_zero_under_jax(backend: Subject, 
     A, x, _ = problem((2, 5), 3)
     A[:, -1 if reverse else 0] = np.nan
     function = by(backend, reverse=reverse)
-    found = jax.grad(lambda *v: (function(*v) ** 2).sum(), argnums=(0, 1))(*map(jax.numpy.asarray, (A, x)))
+    gradient = jax.jit(jax.grad(lambda *v: (function(*v) ** 2).sum(), argnums=(0, 1)))
+    found = gradient(*map(jax.numpy.asarray, (A, x)))
     assert all(np.isfinite(v).all() for v in found) and not found[0][:, -1 if reverse else 0].any()
 
 

@@ -68,11 +68,13 @@ def test_finite_differences_of_order_3_under_jax(backend: Subject, case: str) ->
     check_jax(by(backend, 3, reverse=case == "short"), drawn(*OF_ORDER_3[case]))
 
 
+@pytest.mark.one_rule
 @on_jax
 def test_complex_finite_differences_under_jax(backend: Subject) -> None:
     check_jax(by(backend), drawn(*CASES["from a state"], dtype="complex128"))
 
 
+@pytest.mark.one_rule
 @on_jax
 def test_vmap_under_jax_over_any_argument(backend: Subject) -> None:
     import jax
@@ -86,12 +88,13 @@ def test_vmap_under_jax_over_any_argument(backend: Subject) -> None:
             np.testing.assert_allclose(found[k], right, rtol=1e-12)
 
 
+@pytest.mark.one_rule
 @on_jax
 def test_gradients_under_vmap_and_jit(backend: Subject) -> None:
     import jax
 
     function = by(backend)
-    gradient = jax.grad(lambda *v: (function(*v) ** 2).sum(), argnums=(0, 1, 2))
+    gradient = jax.jit(jax.grad(lambda *v: (function(*v) ** 2).sum(), argnums=(0, 1, 2)))
     arrays = list(map(jax.numpy.asarray, drawn((3, M, N), (3, M, N), (3, M))))
     found = jax.jit(jax.vmap(gradient))(*arrays)
     for k in range(3):
@@ -107,11 +110,13 @@ def test_the_gradient_of_what_is_never_read_is_zero_under_jax(backend: Subject, 
     a, x = drawn((M, N), (M, N))
     a[:, -1 if reverse else 0] = np.nan
     function = by(backend, reverse=reverse)
-    of_a, of_x = jax.grad(lambda *v: (function(*v) ** 2).sum(), argnums=(0, 1))(*map(jax.numpy.asarray, (a, x)))
+    gradient = jax.jit(jax.grad(lambda *v: (function(*v) ** 2).sum(), argnums=(0, 1)))
+    of_a, of_x = gradient(*map(jax.numpy.asarray, (a, x)))
     assert not of_a[:, -1 if reverse else 0].any()
     assert np.isfinite(of_a).all() and np.isfinite(of_x).all()
 
 
+@pytest.mark.one_rule
 @on_jax
 def test_the_final_value_has_a_gradient(backend: Subject) -> None:
     import jax
@@ -123,13 +128,14 @@ def test_the_final_value_has_a_gradient(backend: Subject) -> None:
     np.testing.assert_allclose(found, np.concatenate((weights, np.ones((M, 1))), axis=1), rtol=1e-12)
 
 
+@pytest.mark.one_rule
 @on_jax
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_gradients_of_halves_under_jax(backend: Subject, dtype: str) -> None:
     import jax
 
     a, x = (jax.numpy.asarray(v, dtype) for v in drawn((M, N), (M, N)))
-    gradients = jax.grad(lambda *v: by(backend)(*v).sum().astype("float32"), argnums=(0, 1))(a, x)
+    gradients = jax.jit(jax.grad(lambda *v: by(backend)(*v).sum().astype("float32"), argnums=(0, 1)))(a, x)
     assert all(g.dtype == dtype for g in gradients)
 
 

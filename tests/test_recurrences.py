@@ -375,7 +375,7 @@ COEFFICIENTS = {
 }
 
 
-@pytest.mark.only(library="numpy")
+@pytest.mark.only(library="numpy", compiled=True)
 @turned
 @pytest.mark.parametrize("dtype", LONG)
 @pytest.mark.parametrize("case", COEFFICIENTS)

@@ -70,7 +70,6 @@ PERIODIC = {"last": ((20, 37), -1), "first": ((37, 20), 0), "middle": ((2, 9, 21
 
 
 @pytest.mark.only(periodic=True)
-@pytest.mark.seldom_in_jax(transpose=[True])
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("layout", PERIODIC)
 def test_periodic_systems_that_need_pivoting_among_others(
@@ -136,7 +135,6 @@ def test_a_shared_matrix_gives_what_copies_of_it_give(backend: Subject) -> None:
     np.testing.assert_allclose(backend.solve(a, b, c, d), copied, rtol=1e-14)
 
 
-@pytest.mark.seldom_in_jax(transpose=[True])
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize(("shape", "axis"), [((7, 100), 0), ((3, 40, 70), 1), ((50, 5, 64), 0), ((70, 40), -1)])
 def test_right_sides_of_one_matrix(
