@@ -275,7 +275,7 @@ def test_nothing_is_written_where_something_is_wrong(argument: str) -> None:
 
 
 def test_explain_of_what_it_does_not_know() -> None:
-    with pytest.raises(ValueError, match=r"knows the verbs solve, factor, slogdet, linear_.*, not 'matmul'"):
+    with pytest.raises(ValueError, match=r"knows the verbs solve, factor, slogdet, .*linear_.*, not 'matmul'"):
         tridiag.explain("matmul", *MATRIX, ONES)
     with pytest.raises(TypeError, match="solve also needs c, d"):
         tridiag.explain("solve", 1.0, ONES)
