@@ -352,6 +352,37 @@ def test_out_takes_the_result(backend: Subject, dtype: str) -> None:
         assert_same_bits(to_numpy(out), wanted)
 
 
+# --------------------------------------------------------------------------------------- results beyond the caches
+
+LARGE = {
+    "rows": ((2001, 551), 1),
+    "side by side": ((551, 2001), 0),
+    "shared": ((551, 2001), 0),
+    "long": ((2, 600_007), 1),
+}
+
+
+@turned
+@pytest.mark.parametrize("order", (1, 2))
+@pytest.mark.parametrize("case", LARGE)
+def test_large_results(case: str, order: int, reverse: bool) -> None:
+    """Those of numba_scan take another way to memory: the same bits, and nothing beside them is written."""
+    pytest.importorskip("numba")
+    (shape, axis), rng = LARGE[case], np.random.default_rng(8)
+    x, buffer = rng.normal(size=shape), np.full(np.prod(shape) + 16, 7.0)
+    a = tuple(rng.uniform(-0.5, 0.5, (shape[0], 1) if case == "shared" else shape) for _ in range(order))
+    options = {"axis": axis, "reverse": reverse, "backend": "numba_scan"}
+    out = buffer[3:-13].reshape(shape)
+    assert out.nbytes > 8 * 2**20
+    tridiag.linear_recurrence(a, x, out=out, **options)
+    assert (buffer[:3] == 7).all() and (buffer[-13:] == 7).all()
+    half = shape[1 - axis] // 2
+    for part in (slice(half), slice(half, None)):
+        here = (slice(None), part) if axis == 0 else (part,)
+        some = tuple(c if case == "shared" else c[here] for c in a)
+        assert_same_bits(out[here], tridiag.linear_recurrence(some, x[here], **options))
+
+
 # ----------------------------------------------------------------------------------------------- long sequences, cut
 
 LONG = {"float64": 150_001, "float32": 280_003}  # steps: more than a few blocks of numba_scan

@@ -9,11 +9,11 @@ import numpy as np
 
 from tridiag.kernels import job as J
 from tridiag.kernels import recurrence_job as C
-from tridiag.layout import ITEM, ITEMS_EACH, LINE, WORTH_A_THREAD, Axis, contiguous, lanes_of, merge
+from tridiag.layout import CACHES, ITEM, ITEMS_EACH, LINE, WORTH_A_THREAD, Axis, contiguous, lanes_of, merge
 from tridiag.shapes import Blocks, Recurrence
 
 HEIGHT = 8  # steps that are transposed at a time (`tridiag.kernels.recurrence_loops`)
-CHUNK = 16 * 1024  # bytes of a lane in a block of a long sequence
+CHUNK = 8 * 1024  # bytes of a lane in a block of a long sequence
 FEWEST_BLOCKS = 4  # of such a sequence
 STRETCH = 4096  # bytes of a row of sequences that are side by side: it is read again in the next step
 
@@ -94,6 +94,7 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
         run = max(1, share // (n * together))
         items = -(-count // (together * run))
     flags = C.TRANSPOSED * form.transpose | C.BACKWARD * form.backward | C.STARTED * (len(shapes) == C.operands(order))
+    flags |= C.LARGE * (n * count * dtype.itemsize > CACHES)
     words = table_of(axes, C.operands(order), len(shapes))
     words[J.ITEMS], words[C.STEPS], words[C.SEQUENCES], words[C.KIND], words[C.RUN] = items, n, count, kind, run
     words[C.FLAGS], words[C.LENGTH], words[C.STRETCH], words[C.STRETCHES] = flags, length, width, stretches

@@ -18,13 +18,15 @@ from numba.extending import overload
 from tridiag.kernels import job as J
 from tridiag.kernels import recurrence_job as C
 from tridiag.kernels.crew import runner
-from tridiag.kernels.memory import c_function, fetch_add, free, load, malloc, set_word, store, word
+from tridiag.kernels.memory import c_function, fetch_add, flush, free, load, malloc, set_word, store, word
 from tridiag.kernels.moves import NEXT_GROUP, bytes_of_real, lanes_of
 from tridiag.kernels.recurrence_loops import FAR_AHEAD, HEIGHT, Loop, Room, beside, clear, move_lanes, scale, spread
+from tridiag.kernels.sweeps import put_past_caches
 from tridiag.kernels.vector import LINE, OPTIONS, Library, definition
 from tridiag.kernels.worker import claim, field
 
 TRUSTED = 2.0**10  # products of coefficients up to this lose little to cancellation
+PIECE = 2048 + LINE  # bytes of a lane that are kept before they go to memory; lanes do not share a set of the caches
 READY, CARRIED, PLACE = 0, 8, 16  # of a block: whether the state behind it is there, and that state; bytes
 
 
@@ -55,7 +57,9 @@ def parts(order: int, real: bool) -> Any:
         return definition(), c_function(one_by_one(made), f"tridiag_work{order}")
     library = Library(f"loops{order}")
     steps = [dispatch(library, order, summing) for summing in (False, True)][: 1 + (order == 1)]
-    tasks = [one_by_one(made), in_rows(made, order, library, steps[0]), side_by_side(made, order, library)]
+    move = library.add("move", move_lanes)
+    steps[0] = in_pieces(order, library, move, steps[0])
+    tasks = [one_by_one(made), in_rows(made, order, move, steps[0]), side_by_side(made, order, library)]
     if order == 1:
         tasks.append(in_blocks(made, *steps))
     prepare = c_function(reserve, f"tridiag_reserve{order}") if order == 1 else None
@@ -274,15 +278,72 @@ def hire(size):
 
 
 @njit(**OPTIONS)
+def scratch_size(zero):
+    """The bytes of a piece of the result for every lane."""
+    return lanes_of(zero, ()) * (PIECE + HEIGHT * bytes_of_real(zero, ()))
+
+
+@njit(**OPTIONS)
 def dismiss(room):
     free(word(room - 8))
 
 
-def advance(made: Order, order: int, library: Library) -> Any:
+@njit(**OPTIONS)
+def whole_entries(zero, address, step, side):
+    """Whether numbers that far apart all lie at multiples of their size."""
+    return (address | step | side) % bytes_of_real(zero, ()) == 0
+
+
+def in_pieces(order: int, library: Library, move: Any, run: Any) -> Any:
+    """The loop over steps; of a large result a piece at a time, which goes from scratch memory past the caches."""
+    room_of, read = Room(order), 2 + order
+    lanes_at, lanes_size, cut_at = room_of.lanes(0), room_of.lanes(1) - room_of.lanes(0), room_of.cut
+    ahead_at, scratch_at = room_of.ahead(C.Y), room_of.size
+    put = library.add("put_past_caches", put_past_caches)
+
+    @njit(**OPTIONS)
+    def put_piece(zero, scratch, target, side, size):
+        lanes = lanes_of(zero, ())
+        if side == size:
+            put(zero, (scratch, 0, target, 0, lanes * size, 1))
+        else:
+            put(zero, (scratch, size, target, side, size, lanes))
+
+    @njit(**OPTIONS)
+    def run_pieces(zero, job, room, count):
+        lanes, size, y = lanes_of(zero, ()), bytes_of_real(zero, ()), room + lanes_at
+        start, side, step, scratch = word(y), word(y + 8) - word(y), word(room), room + scratch_at
+        if field(job, C.FLAGS) & C.LARGE == 0 or not whole_entries(zero, start, step, side):
+            run(zero, job, room, count)
+            return
+        most = PIECE // size
+        done, steps = 0, count - (count - 1) // most * most
+        if steps < HEIGHT and steps < count:
+            steps += most
+        set_word(room + ahead_at, 0)
+        while done < count:
+            last = (steps - 1) * step
+            for lane in range(lanes):
+                set_word(y + 8 * lane, scratch + lane * steps * size - min(0, last))
+            run(zero, job, room, steps)
+            put_piece(zero, scratch, start + done * step + min(0, last), side, steps * size)
+            for operand in range(1, read):
+                move(zero, (y + operand * lanes_size, steps * word(room + 8 * operand)))
+            set_word(room + cut_at, 0)
+            done, steps = done + steps, most
+        for lane in range(lanes):
+            set_word(y + 8 * lane, start + lane * side)
+        for operand in range(1, read):
+            move(zero, (y + operand * lanes_size, -count * word(room + 8 * operand)))
+
+    return run_pieces
+
+
+def advance(made: Order, order: int, move: Any) -> Any:
     """Point the lanes at the sequences behind those that they are pointed at."""
     aim, operands, room_of = made.aim, C.operands(order), Room(order)
     strides_at, lanes_at, size = C.TABLE + 2 * operands + 1, room_of.lanes(0), room_of.lanes(1) - room_of.lanes(0)
-    move, read = library.add("move", move_lanes), room_of.operands
+    read = room_of.operands
 
     @njit(**OPTIONS)
     def follow(zero, job, room, first):
@@ -300,14 +361,14 @@ def advance(made: Order, order: int, library: Library) -> Any:
     return follow
 
 
-def in_rows(made: Order, order: int, library: Library, run: Any) -> Any:
+def in_rows(made: Order, order: int, move: Any, run: Any) -> Any:
     aim, begin, size = made.aim, made.start, Room(order).size
-    follow = advance(made, order, library)
+    follow = advance(made, order, move)
 
     @njit(**OPTIONS)
     def work(job, zero):
         """Sequences that lie contiguous in memory, one in each lane; the last group repeats some of the one before."""
-        room, lanes = hire(size), lanes_of(zero, ())
+        room, lanes = hire(size + scratch_size(zero)), lanes_of(zero, ())
         if room == 0:
             return
         groups, count, n = field(job, C.RUN), field(job, C.SEQUENCES), field(job, C.STEPS)
@@ -324,6 +385,7 @@ def in_rows(made: Order, order: int, library: Library, run: Any) -> Any:
                     aim(zero, job, room, first, 1, 0)
                 begin(zero, job, room, first)
                 run(zero, job, room, n)
+        flush()
         dismiss(room)
 
     return work
@@ -331,7 +393,11 @@ def in_rows(made: Order, order: int, library: Library, run: Any) -> Any:
 
 def side_by_side(made: Order, order: int, library: Library) -> Any:
     base, stride, step_by_step = made.base, made.stride, made.step_by_step
-    own, shared = library.add("beside", beside), library.add("spread", spread)
+    own, shared, own_past_caches, shared_past_caches = (
+        library.add(f"{loop.__name__}{'_past_caches' * past_caches}", functools.partial(loop, past_caches))
+        for past_caches in (False, True)
+        for loop in (beside, spread)
+    )
     words_of = coefficient_words(made, order)
 
     @njit(**OPTIONS)
@@ -340,21 +406,33 @@ def side_by_side(made: Order, order: int, library: Library) -> Any:
         length, width = field(job, C.LENGTH), field(job, C.STRETCH)
         stretches, n = field(job, C.STRETCHES), field(job, C.STEPS)
         turned, first = field(job, C.FLAGS) & C.TRANSPOSED, min(order, n)
+        side = (width * bytes_of_real(zero, ()) + LINE - 1) // LINE * LINE
+        room = hire((order + 1) * side)
+        if room == 0:
+            return
         while True:
             item = claim(job)
             if item < 0:
-                return
+                break
             low = item % stretches * width
             index, count = item // stretches * length + low, min(width, length - low)
             for k in range(index, index + count):
                 step_by_step(zero, job, k, 0, first, zero)
             x, y = base(job, C.X, index), base(job, C.Y, index)
-            words = first, n, count, y, stride(job, C.Y), x, stride(job, C.X)
-            coefficients = words_of(job, index, turned)
+            operands = first, n, count, y, stride(job, C.Y), x, stride(job, C.X), room, side
+            words = operands + words_of(job, index, turned)
+            large = field(job, C.FLAGS) & C.LARGE and n > order and whole_entries(zero, y, stride(job, C.Y), 0)
             if field(job, C.KIND) == C.BESIDE:
-                own(zero, words + coefficients)
+                if large:
+                    own_past_caches(zero, words)
+                else:
+                    own(zero, words)
+            elif large:
+                shared_past_caches(zero, words)
             else:
-                shared(zero, words + coefficients)
+                shared(zero, words)
+        flush()
+        dismiss(room)
 
     return work
 
@@ -382,7 +460,7 @@ def coefficient_words(made: Order, order: int) -> Any:
 
 def in_blocks(made: Order, run: Any, add_up: Any) -> Any:
     base, step_by_step, aim, size = made.base, made.step_by_step, made.aim, Room(1).size
-    cut_at, state_at, product_at = Room(1).cut, Room(1).state, Room(1).product
+    cut_at, state_at, product_at, ahead_at = Room(1).cut, Room(1).state, Room(1).product, Room(1).ahead(0)
 
     @njit(**OPTIONS)
     def rescaled(zero, product, times, carry):
@@ -421,6 +499,13 @@ def in_blocks(made: Order, run: Any, add_up: Any) -> Any:
         fetch_add(place + READY, 1)
 
     @njit(**OPTIONS)
+    def ask_for_block(zero, job, room):
+        """From now on ask for the block that this thread will probably claim."""
+        steps = (field(job, J.HELPERS) + 1) * lanes_of(zero, ()) * field(job, C.CHUNK)
+        for operand in (C.X, C.A):
+            set_word(room + ahead_at + 8 * operand, steps * word(room + 8 * operand))
+
+    @njit(**OPTIONS)
     def work_block(zero, job, room, index, block, place):
         lanes, n, flags, chunk = lanes_of(zero, ()), field(job, C.STEPS), field(job, C.FLAGS), field(job, C.CHUNK)
         start, end = block * lanes * chunk, (block + 1) * lanes * chunk
@@ -437,6 +522,7 @@ def in_blocks(made: Order, run: Any, add_up: Any) -> Any:
         behind, sure = connect(zero, room, carry)
         if sure:
             hand_on(place, behind)
+            ask_for_block(zero, job, room)
             run(zero, job, room, chunk)
         else:
             behind = step_by_step(zero, job, index, start, end, carry)
@@ -447,7 +533,7 @@ def in_blocks(made: Order, run: Any, add_up: Any) -> Any:
     @njit(**OPTIONS)
     def work(job, zero):
         """Blocks in the order in which they lie: the one before a block is done, or some thread is at work on it."""
-        room, blocks = hire(size), field(job, C.BLOCKS)
+        room, blocks = hire(size + scratch_size(zero)), field(job, C.BLOCKS)
         if room == 0:
             return
         while True:
@@ -455,6 +541,7 @@ def in_blocks(made: Order, run: Any, add_up: Any) -> Any:
             if item >= field(job, J.ITEMS):
                 break
             work_block(zero, job, room, item // blocks, item % blocks, field(job, J.OWNED) + PLACE * item)
+        flush()
         dismiss(room)
 
     return work

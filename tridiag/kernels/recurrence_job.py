@@ -18,6 +18,7 @@ SCALAR, ROWS, BESIDE, SPREAD, LONG = range(5)
 # SCALAR: one sequence after another. ROWS: sequences contiguous in memory, one a lane. BESIDE: sequences side by side
 # in memory; SPREAD: the same with coefficients that all of them share. LONG: few sequences, cut into blocks of lanes.
 STARTED, TRANSPOSED, BACKWARD = 1, 2, 4
+LARGE = 8  # the result is larger than the caches, past which it is written
 
 Y, X, A = range(3)
 MOST = 8  # the highest order: all pointers have a place
