@@ -67,12 +67,14 @@ class Subject:
         library: Any = None,
         order: int = 1,
         compiled: bool = False,
+        parallel: bool | None = None,
     ) -> bool:
         """What the table says."""
         return (
             verb in self.entry.verbs
             and (self.entry.order is None or order <= self.entry.order)
             and (self.compiled or not compiled)
+            and (parallel is None or self.entry.parallel == parallel)
             and (verb, self.library) not in self.entry.lacks
             and (self.entry.periodic or not periodic)
             and (pivoting is None or pivoting in self.promises)

@@ -12,7 +12,9 @@ from tridiag import kalman
 from tridiag.backends import KALMAN
 
 LIKELIHOOD = KALMAN[-1]
-pytestmark = pytest.mark.only(verb=LIKELIHOOD)
+pytestmark = pytest.mark.only(
+    verb=LIKELIHOOD, parallel=False
+)  # the parallel one compiles for long: its own tests below
 
 
 # ---------------------------------------------------------------------------------------------------------- problems
@@ -367,6 +369,8 @@ def test_explain_knows_the_verbs() -> None:
         assert told.backend == "numpy_scan"
     with pytest.raises(tridiag.BackendError, match="numpy"):
         tridiag.explain("kalman.filter", y, **parameters, method="parallel")
+    if any(subject.library == "jax" for subject in SUBJECTS if subject.cannot_run_here() is None):
+        assert tridiag.explain("kalman.filter", to_jax(y), **parameters, method="parallel").backend == "jax_associative"
 
 
 # ------------------------------------------------------------------------------------------------------- numba_scan
@@ -568,6 +572,89 @@ def test_violations_inside_a_trace_are_nan(backend: Subject) -> None:
         found = jax.jit(functools.partial(kalman.log_likelihood, backend=backend.name))(y, **broken)
         assert np.isnan(found).tolist() == [False, True, False]
         np.testing.assert_allclose(found[::2], good[::2], rtol=1e-12)
+
+
+# -------------------------------------------------------------------------------------------------- parallel in time
+
+
+def lagged() -> dict[str, Any]:
+    """AR(2) whose value before the newest is observed exactly: the observation tells nothing but the past state."""
+    return autoregression() | {"H": np.array([[0.0, 1.0]])}
+
+
+PARALLEL = {
+    "shared": (model(2, 1), 0.0),
+    "changing, missing": (model(2, 1, time=(9,)), 0.3),
+    "exact observations of the past": (lagged(), 0.2),
+}
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.slow] if "changing" in case else []) for case in PARALLEL]
+)
+def test_parallel_is_sequential(case: str) -> None:
+    pytest.importorskip("jax")
+    parameters, missing = PARALLEL[case]
+    y = series(3, 9, 1, missing=missing)
+    for verb in ("filter", "smoother") if missing else ("log_likelihood",):
+        wanted = getattr(kalman, verb)(y, backend="numpy_scan", **parameters)
+        found = getattr(kalman, verb)(to_jax(y), method="parallel", **to_jax(parameters))
+        for x, z in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(x, z, rtol=1e-10, atol=1e-10)
+
+
+def to_jax(x: Any) -> Any:
+    import jax
+
+    return jax.tree.map(jax.numpy.asarray, x)
+
+
+def test_states_of_the_parallel_scan() -> None:
+    """They are right by themselves, a few eps off: not computed again one after another."""
+    jax = pytest.importorskip("jax")
+    from tridiag import filtering
+    from tridiag.autodiff import kalman_parallel
+    from tridiag.models import PARAMETERS
+
+    y, parameters = to_jax(series(2, 9, 1, missing=0.2)), to_jax(lagged())
+    call = kalman.prepare(LIKELIHOOD, y, tuple(parameters[name] for name in PARAMETERS), "parallel")
+
+    def scanned(y: Any, given: Any) -> Any:
+        given, y = filtering.front(kalman_parallel.ops, given, y)
+        return kalman_parallel.scan(call.form, y, given, ~jax.numpy.isnan(y))
+
+    found = jax.jit(scanned)(call.y, call.model)
+    wanted = kalman.filter(np.asarray(y), backend="numpy_scan", **lagged())
+    np.testing.assert_allclose(np.moveaxis(found.mean, -1, 0), wanted.mean, atol=1e-14)
+    np.testing.assert_allclose(np.moveaxis(found.cov, -1, 0), wanted.cov, atol=1e-14)
+
+
+def test_a_parallel_scan_that_lost_its_digits_is_not_the_result() -> None:
+    """A diffuse start, exact constants, little noise: then steps are computed one after another."""
+    pytest.importorskip("jax")
+    y, parameters = series(40, 1), model(2, 1, time=(40,))
+    parameters |= {"F": np.eye(2), "Q": np.zeros((2, 2)), "R": np.array([[1e-6]]), "P0": 1e12 * np.eye(2)}
+    wanted = kalman.log_likelihood(y, backend="numpy_scan", **parameters)
+    found = kalman.log_likelihood(to_jax(y), method="parallel", **to_jax(parameters))
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_parallel_gradients() -> None:
+    """Those of one step after another; a series whose innovation covariance is not positive definite is NaN alone."""
+    jax = pytest.importorskip("jax")
+    y, parameters = to_jax(series(3, 7, 1, missing=0.2)), model(2, 1, 3)
+    parameters["H"][1] = parameters["R"][1] = 0
+
+    def total(parameters: dict[str, Any], y: Any, method: str) -> Any:
+        values = kalman.log_likelihood(y, method=method, **parameters)
+        return values.sum(), values
+
+    gradient = jax.jit(jax.grad(total, argnums=(0, 1), has_aux=True), static_argnums=2)
+    found, values = gradient(to_jax(parameters), y, "parallel")
+    assert np.isnan(values).tolist() == [False, True, False]
+    wanted, _ = gradient(to_jax(parameters), y, "sequential")
+    for x, z in zip(*map(jax.tree.leaves, (found, wanted)), strict=True):
+        np.testing.assert_allclose(x, z, rtol=1e-8, atol=1e-10)
 
 
 def test_every_library_has_a_backend() -> None:

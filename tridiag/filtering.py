@@ -127,14 +127,19 @@ def look_back(ops: Any, state: Estimate, ahead: Estimate) -> Estimate:
 
 def collect(ops: Any, seen: Observed, ahead: Estimate) -> Estimate:
     """What the observations of a step add to what later ones do, as of the state predicted for it."""
-    mean, cov = ahead
-    pull, added = ops.identity(cov), ops.zero(cov)
+    pull, told = facts(ops, seen, ahead)
+    cov = ops.product(ops.product(pull, ahead.cov), transpose(pull)) + told.cov
+    return Estimate(apply(pull, ahead.mean) + told.mean, ops.symmetric(cov))
+
+
+def facts(ops: Any, seen: Observed, like: Estimate) -> tuple[Any, Estimate]:
+    """What of later observations is still news, as a matrix, and what those of a step tell by themselves."""
+    pull, mean, cov = ops.identity(like.cov), ops.zero(like.mean), ops.zero(like.cov)
     for weight, error, row, load in zip(seen.weights, seen.errors, seen.rows, seen.loads, strict=True):
         weighted = load * weight
-        mean = mean + weighted * (error - total(row * ahead.mean))
-        pull, added = pull - outer(weighted, row), added + outer(weighted, load)
-    cov = ops.product(ops.product(pull, cov), transpose(pull)) + added
-    return Estimate(mean, ops.symmetric(cov))
+        mean = mean + weighted * error
+        pull, cov = pull - outer(weighted, row), cov + outer(weighted, load)
+    return pull, Estimate(mean, cov)
 
 
 def total(x: Any) -> Any:

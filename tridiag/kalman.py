@@ -79,8 +79,8 @@ def filter(
     m0, P0 : array
         Mean and covariance of x[0] before y[0] is seen, (..., k) and (..., k, k).
     method : str
-        "sequential": one step after another. "parallel": logarithmic depth, which no backend has yet. "auto": what
-        the backend chosen does.
+        "sequential": one step after another. "parallel": logarithmic depth, for JAX arrays, by an associative scan
+        (see the notes). "auto": what the backend chosen does, which is one step after another.
     backend : str
         "auto", a name of `tridiag.backends`, or a library ("jax"). A named backend runs or raises.
 
@@ -109,6 +109,13 @@ def filter(
     A series whose innovation covariance, H P H' + R, is not positive definite in some step is NaN from there on, its
     log-likelihood too; no other series is. Where series share a model and nothing is missing, their covariances are the
     same, and are computed once.
+
+    The parallel filter is that of Sarkka and Garcia-Fernandez (Temporal parallelization of Bayesian smoothers, IEEE
+    Transactions on Automatic Control 66, 2021) with elements that are finite for exact observations and singular Q as
+    well. Its states are compared with the steps between them; where they have lost too many digits, as after a very
+    diffuse P0 with hardly any noise, all are computed again one after another. An innovation covariance that would be
+    0 but for rounding may be found positive definite by one method and not by the other. It takes several times the
+    work and a compilation of some seconds: it pays on GPUs, for long series, not on the CPU.
     """
     return run(FILTER, y, (F, H, Q, R, m0, P0), method, backend)
 

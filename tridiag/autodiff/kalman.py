@@ -68,14 +68,18 @@ def backward(form: StateSpace, residuals: Any, weight: Any) -> Any:
     rows = jnp.arange(n, dtype=jnp.int32), predicted
     (ahead, totals), (changing, of_y) = lax.scan(step, (blank(form, y, kept), start), rows, reverse=True)
     found = {name: totals[name][None] if sum_up else changing[name] for name, sum_up in sums.items()}
-    found |= {
-        "m0": gathered(ahead.mean * weight, batches.m0),
-        "P0": of_covariance(ahead, weight, batches.P0),
-    }
-    return gathered(of_y, y.shape[2:]), Model(**found), None
+    return gathered(of_y, y.shape[2:]), Model(**found, **of_first(ahead, weight, batches)), None
 
 
 log_likelihood.defvjp(forward, backward)
+
+
+def of_first(ahead: Estimate, weight: Any, batches: Model) -> dict[str, Any]:
+    """The derivatives in m0 and P0."""
+    return {
+        "m0": gathered(ahead.mean * weight, batches.m0),
+        "P0": of_covariance(ahead, weight, batches.P0),
+    }
 
 
 def derivatives(

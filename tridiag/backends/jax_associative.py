@@ -6,18 +6,24 @@ not finite, all are computed again one after another.
 
 Matrices have no exponents, O(n m^3) work. Their sequence is checked after the fact, O(n m^2): where a value is not that
 which the one before it makes, but for rounding, all are computed again one after another.
+
+Kalman filters: `tridiag.autodiff.kalman_parallel`.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tridiag import logsum, recursion
+from tridiag import filtering, logsum, recursion
+from tridiag.autodiff import kalman_parallel as parallel
 from tridiag.backends import jax_scan
 from tridiag.libraries.jax import Operations as ops
+from tridiag.models import Model, StateSpace
 from tridiag.recursion import Rows
 from tridiag.rows import shift
 from tridiag.shapes import Recurrence
@@ -134,3 +140,21 @@ def join_matrices(earlier: Any, later: Any) -> Any:
     (a, before), (factor, value) = earlier, later
     product = (factor[..., None] * a[..., None, :, :]).sum(-2)
     return product, (factor * before[..., None, :]).sum(-1) + value
+
+
+@functools.partial(jax.jit, static_argnums=(0, 3))
+def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
+    """About 14 k**3 multiplications a step and series, and the inverses of two matrices."""
+    steps = jax_scan.filtered if form.n == 1 else filtered
+    return jax_scan.by_what_is_missing(functools.partial(steps, verb), y, model, form)
+
+
+def filtered(verb: str, y: Any, kept: Any, model: Model, form: StateSpace) -> Any:
+    """As `jax_scan.filtered`."""
+    if verb == "kalman.log_likelihood":
+        return parallel.log_likelihood(form, y, model, kept)
+    likelihood, states = parallel.filtered(form, y, model, kept)
+    wanted = [states.updated, states.predicted]
+    if verb == "kalman.smoother":
+        wanted = [parallel.smoothed(form, y, model, kept, states)]
+    return *(filtering.back(ops, x, form.batch) for state in wanted for x in state), likelihood

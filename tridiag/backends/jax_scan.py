@@ -7,6 +7,7 @@ Runs on every platform of JAX. The solution is stacked by the scan and moved to 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -303,16 +304,21 @@ def solve_block(matrix: blocks.Matrix, d: Any, form: Blocks) -> Any:
 @functools.partial(jax.jit, static_argnums=(0, 3))
 def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     """Step by step. Covariances that series share are computed once. Gradients: `tridiag.autodiff.kalman`."""
+    return by_what_is_missing(functools.partial(filtered, verb), y, model, form)
+
+
+def by_what_is_missing(filtered: Callable[..., Any], y: Any, model: Model, form: StateSpace) -> Any:
+    """``filtered(y, kept, model, form)``, of arrays as in `tridiag.filtering`; ``kept``: None where all are there."""
     model, y = filtering.front(ops, model, y)
     if not form.checked:
         model = poisoned(model, form)
     kept = ~jnp.isnan(y)
 
     def with_missing() -> Any:
-        return filtered(verb, y, kept, model, form)
+        return filtered(y, kept, model, form)
 
     def with_all() -> Any:
-        return filtered(verb, y, None, model, form)
+        return filtered(y, None, model, form)
 
     if form.missing is None and form.cov_batch != form.batch:
         return lax.cond(jnp.all(kept), with_all, with_missing)
