@@ -1,48 +1,103 @@
 """`tridiag.kalman.log_likelihood` against a loop over statsmodels and a jitted, vmapped `lax.scan` filter.
 
-    python benchmarks/kalman.py [--only gradient] [--rounds 11] [--tiny]
+    python benchmarks/kalman.py [--only NAME]... [--rounds N] [--json FILE]
 
 1000 series of 1000 steps, 4 states, 1 value observed, float64. The filter written with `lax.scan` is the textbook's;
 where nothing is missing it does not ask, and then JAX by itself keeps one covariance for all series. Filters of
-statsmodels are made beforehand, one for each of 20 series, which stand for all. Figures are times of a series.
+statsmodels are made beforehand, one for each of 20 series, which stand for all. Times are those of a series.
+Gradients are in every parameter of the model, jitted. The record of a whole run goes to
+``benchmarks/results/kalman.json``.
+
+Exits with 1 where a figure is short of its bar or an answer is wrong. Needs JAX, statsmodels and rich.
 """
 
-import argparse
-import fnmatch
-import os
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from harness import Bar, Contestant, Race, faster, race
-from rich.console import Console
-from rich.table import Table
+from harness import Contestant, faster
+from lines import Line, run
 
 from tridiag import kalman
 
+RESULTS = Path(__file__).parent / "results" / "kalman.json"
+STATES = 4
 SAMPLE = 20  # series that statsmodels is timed on
 NAMES = ("F", "H", "Q", "R", "m0", "P0")
+LIMIT = 1e-9 / np.finfo(float).eps  # 1e-9 relative
+MAKERS: dict[str, Callable[[Any], Contestant]] = {}
+
+Model = dict[str, Any]
 
 
-def problem(series: int, steps: int, missing: float, own: bool, states: int = 4) -> tuple[np.ndarray, dict[str, Any]]:
-    """Observations and a stable model, or one for each series."""
-    rng = np.random.default_rng(0)
-    shape = (series, 1) if own else ()
-    noise = rng.normal(size=(*shape, states, states))
-    model = {
-        "F": 0.9 * np.linalg.qr(noise)[0],
-        "H": rng.normal(size=(*shape, 1, states)),
-        "Q": noise @ noise.swapaxes(-1, -2) / states,
-        "R": np.full((*shape, 1, 1), 0.5),
-        "m0": np.zeros(states),
-        "P0": 10 * np.eye(states),
-    }
-    y = rng.normal(size=(series, steps, 1))
-    y[rng.random(y.shape) < missing] = np.nan
-    return y, model
+@dataclass(frozen=True)
+class Problem:
+    """Observations and a stable model, or one for each series; made when first asked for."""
+
+    shape: tuple[int, int]  # series, steps
+    missing: float = 0.0  # how many of the observations
+    own: bool = False  # whether each series has its own model
+
+    @cached_property
+    def host(self) -> tuple[np.ndarray, Model]:
+        rng = np.random.default_rng(0)
+        shape = (self.shape[0], 1) if self.own else ()
+        noise = rng.normal(size=(*shape, STATES, STATES))
+        model = {
+            "F": 0.9 * np.linalg.qr(noise)[0],
+            "H": rng.normal(size=(*shape, 1, STATES)),
+            "Q": noise @ noise.swapaxes(-1, -2) / STATES,
+            "R": np.full((*shape, 1, 1), 0.5),
+            "m0": np.zeros(STATES),
+            "P0": 10 * np.eye(STATES),
+        }
+        y = rng.normal(size=(*self.shape, 1))
+        y[rng.random(y.shape) < self.missing] = np.nan
+        return y, model
+
+    @cached_property
+    def given(self) -> tuple[Any, Model]:
+        """The same as JAX arrays."""
+        jax.config.update("jax_enable_x64", True)
+        return jax.block_until_ready(jax.tree.map(jnp.asarray, self.host))
+
+    @cached_property
+    def right(self) -> np.ndarray:
+        y, model = self.host
+        return kalman.log_likelihood(y, backend="numpy", **model)
+
+    @cached_property
+    def right_gradient(self) -> Model:
+        return with_gradient(self, self.vmapped)()
+
+    def error(self, found: Any) -> float:
+        """The largest relative error, in eps."""
+        found = np.asarray(found)
+        return float(abs(found / self.right[: len(found)] - 1).max() / np.finfo(float).eps)
+
+    def gradient_error(self, found: Model) -> float:
+        """The same of gradients; those of the textbook's filter in the covariances are not symmetric."""
+        pairs = [(even(name, found[name]), even(name, self.right_gradient[name])) for name in NAMES]
+        return max(float(abs(x - z).max() / abs(z).max()) for x, z in pairs) / np.finfo(float).eps
+
+    def vmapped(self, y: Any, model: Model) -> Any:
+        """The textbook's filter of all series."""
+        axes = [0, *[0 if self.own else None] * 4, None, None]
+        filtered = jax.vmap(textbook(self.missing > 0), in_axes=axes)
+        return filtered(y, *(x[:, 0] if self.own and x.ndim == 4 else x for x in (model[name] for name in NAMES)))
+
+
+def even(name: str, x: Any) -> np.ndarray:
+    x = np.asarray(x)
+    return (x + x.swapaxes(-1, -2)) / 2 if name in ("Q", "R", "P0") else x
 
 
 def textbook(missing: bool) -> Callable[..., Any]:
@@ -65,124 +120,107 @@ def textbook(missing: bool) -> Callable[..., Any]:
     return likelihood
 
 
-def vmapped(missing: bool, own: bool) -> Callable[..., Any]:
-    """The same of all series."""
-    axes = [0, *[0 if own else None] * 4, None, None]
-    filtered = jax.vmap(textbook(missing), in_axes=axes)
-
-    def all_series(y: Any, model: dict[str, Any]) -> Any:
-        return filtered(y, *(model[name][:, 0] if own and model[name].ndim == 4 else model[name] for name in NAMES))
-
-    return all_series
+def with_gradient(problem: Problem, function: Callable[[Any, Model], Any]) -> Callable[[], Any]:
+    """In every parameter, jitted."""
+    y, model = problem.given
+    compiled = jax.jit(jax.grad(lambda model, y: function(y, model).sum()))
+    return lambda: jax.block_until_ready(compiled(model, y))
 
 
-def by_statsmodels(y: np.ndarray, model: dict[str, Any], own: bool) -> Callable[[], np.ndarray]:
+def contestant(name: str) -> Callable[[Any], Any]:
+    """Enter what makes a contestant for a problem under a name."""
+
+    def enter(make: Any) -> Any:
+        MAKERS[name] = make
+        return make
+
+    return enter
+
+
+@contestant("log_likelihood")
+def ours(problem: Problem) -> Contestant:
+    y, model = problem.host
+    return Contestant(lambda: kalman.log_likelihood(y, **model), problem.error, LIMIT, steps=len(y))
+
+
+@contestant("jit: log_likelihood")
+def ours_in_jax(problem: Problem) -> Contestant:
+    y, model = problem.given
+    compiled = jax.jit(lambda y, model: kalman.log_likelihood(y, **model))
+    return Contestant(lambda: compiled(y, model).block_until_ready(), problem.error, LIMIT, steps=len(y))
+
+
+@contestant("jit: vmapped lax.scan")
+def scanned(problem: Problem) -> Contestant:
+    y, model = problem.given
+    compiled = jax.jit(problem.vmapped)
+    return Contestant(lambda: compiled(y, model).block_until_ready(), problem.error, LIMIT, steps=len(y))
+
+
+@contestant("statsmodels")
+def by_statsmodels(problem: Problem) -> Contestant:
     """A loop over some series."""
     from statsmodels.tsa.statespace.kalman_filter import KalmanFilter
 
+    y, model = problem.host
+
     def made(i: int) -> Any:
-        matrices = {name: x[i, 0] if own and x.ndim == 4 else x for name, x in model.items()}
-        found = KalmanFilter(1, len(model["m0"]))
+        matrices = {name: x[i, 0] if problem.own and x.ndim == 4 else x for name, x in model.items()}
+        found = KalmanFilter(1, STATES)
         for name, told in {"F": "transition", "H": "design", "Q": "state_cov", "R": "obs_cov"}.items():
             found[told] = matrices[name]
-        found["selection"] = np.eye(len(model["m0"]))
+        found["selection"] = np.eye(STATES)
         found.initialize_known(model["m0"], model["P0"])
+        found.bind(y[i])
         return found
 
-    filters = [made(i) for i in range(SAMPLE)]
-    for i, one in enumerate(filters):
-        one.bind(y[i])
-    return lambda: np.array([one.loglike() for one in filters])
+    filters = [made(i) for i in range(min(SAMPLE, len(y)))]
+    return Contestant(lambda: np.array([one.loglike() for one in filters]), problem.error, LIMIT, steps=len(filters))
 
 
-def off(right: np.ndarray) -> Callable[[Any], float]:
-    """The largest error relative to the definition, in eps."""
-
-    def judge(found: Any) -> float:
-        found = np.asarray(found)
-        return float(abs(found / right[: len(found)] - 1).max() / np.finfo(float).eps)
-
-    return judge
+@contestant("jit: grad")
+def gradient(problem: Problem) -> Contestant:
+    call = with_gradient(problem, lambda y, model: kalman.log_likelihood(y, **model))
+    return Contestant(call, problem.gradient_error, LIMIT, steps=problem.shape[0])
 
 
-LIMIT = 1e-9 / np.finfo(float).eps  # 1e-9 relative
+@contestant("jit: grad of lax.scan")
+def scanned_gradient(problem: Problem) -> Contestant:
+    return Contestant(with_gradient(problem, problem.vmapped), problem.gradient_error, LIMIT, steps=problem.shape[0])
 
 
-def values(series: int, steps: int, missing: float, own: bool, bars: tuple[float, float]) -> tuple[Any, list[Bar]]:
-    y, model = problem(series, steps, missing, own)
-    right = kalman.log_likelihood(y, backend="numpy", **model)
-    given = jnp.asarray(y), {name: jnp.asarray(x) for name, x in model.items()}
-    compiled = jax.jit(vmapped(missing > 0, own))
-    ours = {
-        "tridiag": Contestant(lambda: kalman.log_likelihood(y, **model), off(right), LIMIT, steps=series),
-        "lax.scan": Contestant(lambda: compiled(*given).block_until_ready(), off(right), LIMIT, steps=series),
-        "statsmodels": Contestant(by_statsmodels(y, model, own), off(right), LIMIT, steps=SAMPLE),
-    }
-    return ours, [faster(bars[0], "tridiag", "statsmodels"), faster(bars[1], "tridiag", "lax.scan")]
-
-
-def gradient(series: int, steps: int, missing: float, own: bool, bar: float) -> tuple[Any, list[Bar]]:
-    """In every parameter, jitted."""
-    y, model = problem(series, steps, missing, own)
-    given = jnp.asarray(y), {name: jnp.asarray(x) for name, x in model.items()}
-
-    def total(function: Callable[..., Any]) -> Callable[..., Any]:
-        compiled = jax.jit(jax.grad(lambda model, y: function(y, model).sum()))
-        return lambda: jax.block_until_ready(compiled(given[1], given[0]))
-
-    theirs = total(vmapped(missing > 0, own))
-    ours = total(lambda y, model: kalman.log_likelihood(y, **model))
-    right = theirs()
-
-    def judge(found: dict[str, Any]) -> float:
-        """The covariances' gradients of the textbook's filter are not symmetric."""
-        pairs = [(even(name, found[name]), even(name, right[name])) for name in NAMES]
-        return max(float(abs(x - z).max() / abs(z).max()) for x, z in pairs) / np.finfo(float).eps
-
-    contestants = {
-        "gradient": Contestant(ours, judge, LIMIT, steps=series),
-        "grad(lax.scan)": Contestant(theirs, judge, LIMIT, steps=series),
-    }
-    return contestants, [faster(bar, "gradient", "grad(lax.scan)")]
-
-
-def even(name: str, x: Any) -> np.ndarray:
-    x = np.asarray(x)
-    return (x + x.swapaxes(-1, -2)) / 2 if name in ("Q", "R", "P0") else x
-
-
-LINES: dict[str, Callable[..., Any]] = {
-    "shared": lambda size: values(*size, 0.0, False, (60, 2.5)),
-    "missing": lambda size: values(*size, 0.1, False, (20, 3)),
-    "own": lambda size: values(*size, 0.0, True, (20, 3)),
-    "own-missing": lambda size: values(*size, 0.1, True, (20, 3)),
-    "gradient-shared": lambda size: gradient(*size, 0.0, False, 2.5),
-    "gradient-missing": lambda size: gradient(*size, 0.1, False, 2.5),
-    "gradient-own": lambda size: gradient(*size, 0.0, True, 2.5),
+SHAPE = (1000, 1000)
+PROBLEMS = {  # a problem, how it is called, and how many times faster than statsmodels and than lax.scan
+    "shared": (Problem(SHAPE), "one model, nothing missing", 60, 2.5),
+    "missing": (Problem(SHAPE, 0.1), "one model, 10 % missing", 20, 3),
+    "own": (Problem(SHAPE, own=True), "a model per series", 20, 3),
+    "own-missing": (Problem(SHAPE, 0.1, own=True), "a model per series, 10 % missing", 20, 3),
 }
+JITTED = faster(None, "jit: log_likelihood", "jit: vmapped lax.scan")
+GRADIENT = faster(2.5, "jit: grad", "jit: grad of lax.scan")
+LINES = [
+    *(
+        Line(
+            name,
+            f"{SHAPE}, {told}",
+            problem,
+            (
+                faster(loop, "log_likelihood", "statsmodels"),
+                faster(scan, "log_likelihood", "jit: vmapped lax.scan"),
+                JITTED,
+            ),
+        )
+        for name, (problem, told, loop, scan) in PROBLEMS.items()
+    ),
+    *(
+        Line(f"gradient-{name}", f"{SHAPE}, {told}: gradient", problem, (GRADIENT,))
+        for name, (problem, told, _, _) in PROBLEMS.items()
+    ),
+]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="*", help="a line, or a pattern: 'gradient*'")
-    parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--tiny", action="store_true", help="a rehearsal: no bar counts")
-    options = parser.parse_args(arguments)
-    jax.config.update("jax_enable_x64", True)
-    table, short = Table("line", "figure", "median", "quartiles", "bar", "", "us a series"), False
-    for name in [name for name in LINES if fnmatch.fnmatchcase(name, options.only)]:
-        contestants, bars = LINES[name]((40, 50) if options.tiny else (1000, 1000))
-        result: Race = race(contestants, options.rounds)
-        told = ", ".join(f"{who} {1e6 * result.summary(who)['seconds']:.3g}" for who in contestants)
-        for bar in bars:
-            found = bar.judge(result.walls())
-            low, high = found["quartiles"]
-            short |= found["verdict"] == "short"
-            table.add_row(name, found["figure"], f"{found['median']:.3g}", f"{low:.3g} to {high:.3g}", found["bar"],
-                          found["verdict"], told)  # fmt: skip
-            told = ""
-    Console(width=int(os.environ.get("COLUMNS", "150"))).print(table)
-    return int(short and not options.tiny)
+    return run(__doc__, LINES, MAKERS, RESULTS, arguments)
 
 
 if __name__ == "__main__":

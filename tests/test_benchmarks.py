@@ -63,6 +63,16 @@ def test_logarithms_have_lines_of_their_own(tmp_path: Path) -> None:
     assert all(np.isfinite(figure["median"]) for line in lines for figure in line["figures"]), lines
 
 
+def test_kalman_filters_have_lines_of_their_own(tmp_path: Path) -> None:
+    import kalman
+
+    assert not {name for line in kalman.LINES for name in line.contestants} - set(kalman.MAKERS)
+    path = tmp_path / "kalman.json"
+    assert kalman.main(["--tiny", "--rounds", "1", "--json", str(path), "--only", "gradient-missing"]) == 0
+    (line,) = json.loads(path.read_text())["lines"]
+    assert all(np.isfinite(figure["median"]) for figure in line["figures"]), line
+
+
 def test_the_command_prints_and_writes_figures(tmp_path: Path) -> None:
     path = tmp_path / "figures" / "cpu.json"
     chosen = ("--only", "rows-float64", "--only", "jit-donated", "--only", "small-*")
