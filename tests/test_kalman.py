@@ -393,6 +393,19 @@ def test_more_series_than_lanes_and_threads(backend: Subject, dtype: str) -> Non
 
 
 @compiled
+def test_states_of_more_series_than_lanes(backend: Subject) -> None:
+    """Filter and smoother of a model that changes with time, and of one for each; F[n-1], Q[n-1] are not read."""
+    changing, own = model(2, 2, time=(9,)), model(2, 2, 40)
+    for name in ("F", "Q"):
+        changing[name][8] = np.nan
+    for y, parameters in ((series(3, 40, 9, 2, missing=0.2), changing), (series(40, 9, 2), own)):
+        for verb in ("filter", "smoother"):
+            found, wanted = (getattr(kalman, verb)(y, backend=name, **parameters) for name in (backend.name, "numpy"))
+            for x, z in zip(found, wanted, strict=True):
+                np.testing.assert_allclose(x, z, rtol=1e-9, atol=1e-11)
+
+
+@compiled
 def test_variances_far_from_1(backend: Subject) -> None:
     """Their product leaves the range of the dtype after a few steps."""
     for scale in (1e-100, 1e100):

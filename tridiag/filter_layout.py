@@ -21,9 +21,9 @@ class FilterJob(NamedTuple):
     unknowns: int
 
 
-def kind_of(form: StateSpace, missing: bool) -> str:
-    """What the kernel may rely on."""
-    shared = math.prod(form.batch) > 1 and math.prod(form.cov_batch) == 1
+def kind_of(form: StateSpace, missing: bool, states: bool = False) -> str:
+    """What the kernel may rely on; where all ``states`` are wanted nothing is gained from covariances in common."""
+    shared = not states and math.prod(form.batch) > 1 and math.prod(form.cov_batch) == 1
     return K.MISSING if missing else K.SHARED if shared else K.COMPLETE
 
 
@@ -32,8 +32,6 @@ def make_job(form: StateSpace, shapes: Sequence[Shape], itemsize: int) -> Filter
     series, lanes, ranks = math.prod(form.batch), LINE // itemsize, len(form.batch)
     shapes = [*shapes, *[()] * (K.OPERANDS - len(shapes))]
     strides = [stretched(shape, itemsize, ranks + 1) for shape in shapes]
-    for operand in (K.M0, K.P0, K.OF_MODEL):  # without time
-        strides[operand][ranks] = 0
     words = [0] * K.TABLE
     words[J.ITEMS] = -(-series // lanes)
     words[K.STEPS], words[K.SERIES], words[K.AXES] = form.n, series, ranks

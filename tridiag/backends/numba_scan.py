@@ -19,6 +19,7 @@ import numpy as np
 
 from tridiag import filter_layout, log_layout
 from tridiag.arrays import library_of
+from tridiag.backends import KALMAN
 from tridiag.backends.numba_thomas import extents, view
 from tridiag.kernels import filter_job as K
 from tridiag.kernels.cache import Kernel, obtain
@@ -28,6 +29,8 @@ from tridiag.models import Model, StateSpace
 from tridiag.recurrence_layout import make_job, make_matrix_job, packed
 from tridiag.recursion import Rows
 from tridiag.shapes import Recurrence, Shape
+
+_, SMOOTHER, LIKELIHOOD = KALMAN
 
 
 def kernel_name(dtype: str, order: int) -> str:
@@ -213,21 +216,42 @@ def compiled_gradient(dtype: str, states: int, observed: int, kind: str) -> Kern
     return obtain(gradient_name(dtype, states, observed, kind), build)
 
 
+@functools.cache
+def compiled_moments(dtype: str, states: int, observed: int, kind: str, smooth: bool) -> Kernel:
+    """The same for the states of all steps."""
+
+    def build() -> Any:
+        from tridiag.kernels import filter
+
+        return filter.build_moments(dtype, states, observed, kind, smooth)
+
+    return obtain(f"{'smoother' if smooth else 'moments'}{states}_{observed}_{kind}_{dtype}", build)
+
+
 @functools.lru_cache(1024)
-def make_filter(form: StateSpace, shapes: tuple[Shape, ...], dtype: np.dtype[Any]) -> Callable[..., int]:
-    """The kernel for such a problem as a function of all operands and the result."""
+def make_filter(verb: str, form: StateSpace, shapes: tuple[Shape, ...], dtype: np.dtype[Any]) -> Callable[..., int]:
+    """The kernel for such a problem as a function of all operands, what it makes of all steps, and the likelihood."""
     job = filter_layout.make_job(form, shapes, dtype.itemsize)
-    kernel = compiled_filter(dtype.name, form.states, form.observed, filter_layout.kind_of(form, bool(form.missing)))
+    kind = filter_layout.kind_of(form, bool(form.missing), verb != LIKELIHOOD)
+    size = dtype.name, form.states, form.observed, kind
+    kernel = compiled_filter(*size) if verb == LIKELIHOOD else compiled_moments(*size, verb == SMOOTHER)
     return function(kernel.address, job.words, job.helpers, job.unknowns)
 
 
 def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
-    """The log-likelihood: about 3 k**3 multiplications a step and series, k**2 where series share their covariances."""
+    """About 3 k**3 multiplications a step and series, 9 k**3 for a smoother.
+
+    k**2 for the log-likelihood of series that share their covariances.
+    """
     if library_of(y) == "jax":
         from tridiag.autodiff import jax_kalman
 
         return jax_kalman.log_likelihood(y, model, form)
     operands = [np.ascontiguousarray(x) for x in (y, *model)]
-    result, nothing = np.empty(form.batch, y.dtype), [None] * (K.OPERANDS - K.INPUTS)
-    check(make_filter(form, tuple(x.shape for x in operands), y.dtype)(*operands, *nothing, result))
-    return result
+    likelihood, rows = np.empty(form.batch, y.dtype), (*form.batch, form.n, form.states)
+    pairs = {LIKELIHOOD: 0, SMOOTHER: 1}.get(verb, 2)
+    made = [np.empty(shape, y.dtype) for shape in [rows, (*rows, form.states)] * pairs]
+    nothing = [None] * (K.OPERANDS - K.INPUTS - len(made))
+    shapes = tuple(x.shape for x in (*operands, *made))
+    check(make_filter(verb, form, shapes, y.dtype)(*operands, *made, *nothing, likelihood))
+    return (*made, likelihood) if made else likelihood

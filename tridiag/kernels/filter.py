@@ -17,6 +17,7 @@ from tridiag.kernels import job as J
 from tridiag.kernels.crew import runner
 from tridiag.kernels.filter_gradient import Gradient, GradientRoom
 from tridiag.kernels.filter_loops import COUNT, EXPONENT, MANTISSA, QUADRATIC, Loops, Room
+from tridiag.kernels.filter_moments import Moments, MomentsRoom
 from tridiag.kernels.memory import c_function, load, malloc, pointer, set_word, word
 from tridiag.kernels.moves import bytes_of_real, lanes_of
 from tridiag.kernels.recurrence import dismiss, hire
@@ -70,6 +71,16 @@ def parts_of(room: Room) -> Any:
 def put(zero, job, index, value):
     if index < field(job, K.SERIES):
         pointer(field(job, K.RESULT), zero)[index] = value
+
+
+def build_moments(dtype: str, states: int, observed: int, kind: str, smooth: bool):
+    """The same of the states of all steps, filtered or smoothed; series do not share covariances, which all want."""
+    zero, room, told = np.zeros((), dtype)[()], MomentsRoom(states, observed), "smoother" if smooth else "moments"
+    loops, library = Moments(room), Library(f"{told}_steps{states}_{observed}_{kind}")
+    loop = loops.smoothed if smooth else loops.filtered
+    steps = library.add(told, functools.partial(loop, kind == K.MISSING))
+    work = alone(room, parts_of(room), steps, kind, room.kept if smooth else 0)
+    return runner(zero, definition(library), c_function(work, f"tridiag_{told}_{kind}"))
 
 
 def build_gradient(dtype: str, states: int, observed: int, kind: str):
@@ -126,14 +137,14 @@ def common_gradient(room: GradientRoom, aim: Any, covariances: Any) -> Any:
     return prepare
 
 
-def alone(room: Room, parts: Any, steps: Any, kind: str) -> Any:
-    """Series by series."""
+def alone(room: Room, parts: Any, steps: Any, kind: str, kept: int = 0) -> Any:
+    """Series by series; ``kept`` lines of each step are remembered for the way back."""
     aim, result = parts
     size, observed, counts = room.size, room.observed, kind == K.MISSING
 
     @njit(**OPTIONS)
     def work(job, zero):
-        worker, lanes = hire(size), lanes_of(zero, ())
+        worker, lanes = hire(size + field(job, K.STEPS) * kept * LINE), lanes_of(zero, ())
         if worker == 0:
             return
         while True:

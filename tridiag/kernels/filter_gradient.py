@@ -7,7 +7,7 @@ missing, N and all else that depends on covariances alone is computed once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -53,13 +53,6 @@ class Gradient(Loops):
             return state
 
         code.fori(0, count, clear)
-
-    def put_row(self, code: Code, at: Value, values: Iterable[Value]) -> None:
-        for e, value in enumerate(values):
-            code.store(at + e * LINE, value)
-
-    def row(self, code: Code, at: Value, count: int) -> list[Value]:
-        return [code.load(at + e * LINE) for e in range(count)]
 
     def scatter(self, code: Code, base: Sequence[Value], value: Value) -> None:
         """One number to each of the addresses."""

@@ -15,7 +15,8 @@ TABLE = 42  # for each operand its stride along time; for each batch axis its le
 Y, F, H, Q, R, M0, P0 = range(7)
 INPUTS = 7
 OF_Y, OF_MODEL = 7, 8  # the derivatives of a log-likelihood in y, and in all entries of the parameters in turn
-OPERANDS = 9
+MEAN, COV, PREDICTED_MEAN, PREDICTED_COV = range(7, 11)  # of another kernel: the states of all steps
+OPERANDS = 11
 RESULT = POINTERS + OPERANDS  # for each series its log-likelihood
 OF_COVARIANCES = RESULT + 1  # of all series of a shared model: what covariances alone contribute to OF_MODEL of each
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -144,6 +145,15 @@ class Loops:
             found[j] = self.gather(code, [x + j * code.size_of_real for x in base])
         return found
 
+    # ------------------------------------------------------------------------------------------- keeping
+
+    def put_row(self, code: Code, at: Value, values: Iterable[Value]) -> None:
+        for e, value in enumerate(values):
+            code.store(at + e * LINE, value)
+
+    def row(self, code: Code, at: Value, count: int) -> list[Value]:
+        return [code.load(at + e * LINE) for e in range(count)]
+
     # ------------------------------------------------------------------------------------------- carrying
 
     @staticmethod
@@ -172,6 +182,10 @@ class Loops:
 
     def filter(self, missing: bool, code: Code, job: Value, room: Value) -> None:
         """All steps of a series in each lane."""
+        self.run(missing, code, job, room, lambda t, predicted, updated: None)
+
+    def run(self, missing: bool, code: Code, job: Value, room: Value, visit: Callable[..., None]) -> None:
+        """The same; ``visit(t, predicted, updated)`` sees the states of every step."""
         ops = Lanes(code)
         self.fetch_all(code, job, room)
         cov = ops.symmetric(self.matrix(code, job, room, K.P0))
@@ -188,8 +202,10 @@ class Loops:
                 product = self.times(code, product, variance)
             for mask in kept if missing else ():
                 count = count + code.to_real(mask)
+            updated = filtering.update(ops, state, seen)
+            visit(t, state, updated)
             F, Q = (self.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
-            state = filtering.predict(ops, F, Q, filtering.update(ops, state, seen))
+            state = filtering.predict(ops, F, Q, updated)
             return tuple(state.mean), self.packed(state.cov), quadratic, product, count
 
         *_, quadratic, product, count = code.fori(0, code.word(job + 8 * K.STEPS), step, start)
