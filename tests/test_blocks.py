@@ -84,6 +84,22 @@ def test_blocks_of_one_row_are_a_tridiagonal_system(backend: Subject) -> None:
     np.testing.assert_allclose(x[..., 0], wanted, rtol=1e-11)
 
 
+@pytest.mark.only(compiled=True, library="numpy")
+def test_a_long_system_is_eliminated_in_stretches(backend: Subject) -> None:
+    """What it keeps does not grow with its length; the last stretch is one block row."""
+    n = 2 * 65_536 + 1
+    A, B, C, d = dominant((n,), 1)
+    wanted = tridiag.solve(*(v[..., 0, 0] for v in (A, B, C)), d[..., 0])
+    np.testing.assert_allclose(solve(backend, A, B, C, d)[..., 0], wanted, rtol=1e-12, atol=1e-15)
+    given = dominant((4000,), 8)
+    x = solve(backend, *given)
+    A, B, C, d = given
+    residual = np.einsum("nij,nj->ni", B, x) - d
+    residual[1:] += np.einsum("nij,nj->ni", A[1:], x[:-1])
+    residual[:-1] += np.einsum("nij,nj->ni", C[:-1], x[1:])
+    assert abs(residual).max() < 1e-14 * abs(B).max()
+
+
 def test_rows_are_exchanged_between_blocks(backend: Subject) -> None:
     """Diagonal blocks that are 0: regular where the number of block rows is even."""
     A, B, C, d = problem((3, 6), 2)

@@ -1,4 +1,4 @@
-"""The kernel of `numba_scan` in a process that has to compile it."""
+"""Kernels that JAX calls in a process that has to compile them."""
 
 import os
 import subprocess
@@ -11,6 +11,9 @@ PROGRAM = """
 import jax, numpy as np, tridiag
 a, x = np.full((20, 100), 0.5, np.float32), np.ones((20, 100), np.float32)
 y = jax.jit(tridiag.linear_recurrence)(jax.numpy.asarray(a), jax.numpy.asarray(x))
+blocks = np.full((20, 10, 2, 2), 0.25) + np.eye(2)
+z = jax.jit(tridiag.matrix_recurrence)(jax.numpy.asarray(blocks), jax.numpy.ones((20, 10, 2)))
+assert np.isfinite(jax.jit(tridiag.solve_block)(blocks, 4 * blocks, blocks, z)).all()
 print(tridiag.explain("linear_recurrence", jax.numpy.asarray(a), y).backend, np.array_equal(y[:, 3], [1.875] * 20))
 """
 

@@ -1,4 +1,8 @@
-"""Block tridiagonal systems: one in each lane, threads over groups of lanes; the elimination of `tridiag.blocks`."""
+"""Block tridiagonal systems: one in each lane, threads over groups of lanes; the elimination of `tridiag.blocks`.
+
+Pivot rows are kept for the way back. Of long systems there would be too many: of each stretch of block rows only the
+rows with which it begins are kept, and it is eliminated once more on the way back.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from tridiag.kernels.worker import claim, field
 
 X, RIGHT, BELOW, OWN, ABOVE = range(5)
 OPERANDS = 5
+KEPT = 16 * 1024 * 1024  # bytes of pivot rows that a worker keeps
 
 
 def build(dtype: str, m: int):
@@ -26,6 +31,7 @@ def build(dtype: str, m: int):
     load_block, load_sides = library.add("load_block", loops.load_block), library.add("load_sides", loops.load_sides)
     store_sides, clear = library.add("store_sides", loops.store_sides), library.add("clear", loops.clear)
     eliminate, carry = library.add("eliminate", loops.eliminate), library.add("carry", loops.carry)
+    copy = library.add("copy", loops.copy)
     substitute, aim, (stride, _) = library.add("substitute", loops.substitute), aiming(OPERANDS), places(OPERANDS)
     size, poison_at = scratch.size, scratch.poison
 
@@ -51,37 +57,64 @@ def build(dtype: str, m: int):
         load_sides(zero, (room + TABLE * RIGHT, i * stride(job, RIGHT), right, wide, sides))
 
     @njit(**OPTIONS)
-    def solve(zero, job, room, memory):
-        """The systems at which the lanes are pointed."""
-        n, sides, row = field(job, C.STEPS), field(job, C.SIDES), bytes_of_row(zero, ())
-        count = (3 * m + sides + QUAD - 1) // QUAD * QUAD
-        wide = count * row
-        high = m * wide
-        for at in range(room + poison_at, room + poison_at + LINE, 8):
-            set_word(at, 0)
-        clear(zero, (memory + (3 * m + sides) * row, n * m, count - 3 * m - sides, wide))
-        clear(zero, (memory + 2 * m * row, m, m, wide))
-        load(zero, job, room, 0, memory, wide, 0)
-        for i in range(1, n + 1):
-            panel = memory + (i - 1) * high
-            if i < n:
-                load(zero, job, room, i, panel + high, wide, m)
+    def forward(zero, job, room, memory, first, last, wide):
+        """Eliminate the block columns first <= i < last; their carried rows lie at ``memory``, and go on behind."""
+        n, high, count = field(job, C.STEPS), m * wide, wide // bytes_of_row(zero, ())
+        for i in range(first, last):
+            panel = memory + (i - first) * high
+            if i < n - 1:
+                load(zero, job, room, i + 1, panel + high, wide, m)
                 eliminate(zero, (room, panel, 2 * m, wide, count))
-                carry(zero, (panel + high, wide, count))
+                carry(zero, (panel + high, wide))
             else:
                 eliminate(zero, (room, panel, m, wide, count))
-        clear(zero, (memory + n * high + 3 * m * row, 2 * m, sides, wide))
-        for i in range(n - 1, -1, -1):
-            substitute(zero, (memory + i * high, wide, sides))
-            place = room, room + TABLE * X, i * stride(job, X), memory + i * high + 3 * m * row, wide, sides
+
+    @njit(**OPTIONS)
+    def backward(zero, job, room, memory, first, last, wide):
+        """The solution of these block rows, last one first; that of the two behind them is there."""
+        sides, right = field(job, C.SIDES), 3 * m * bytes_of_row(zero, ())
+        for i in range(last - 1, first - 1, -1):
+            panel = memory + (i - first) * m * wide
+            substitute(zero, (panel, wide, sides))
+            place = room, room + TABLE * X, i * stride(job, X), panel + right, wide, sides
             store_sides(zero, place)
 
     @njit(**OPTIONS)
+    def solve(zero, job, room, memory, length, wide):
+        """The systems at which the lanes are pointed, in stretches of so many block rows."""
+        n, sides, row, high = field(job, C.STEPS), field(job, C.SIDES), bytes_of_row(zero, ()), m * wide
+        used, stretches = 3 * m + sides, (n + length - 1) // length
+        ahead = memory + (length + 2) * high  # the two block rows behind a stretch; then what every stretch begins with
+        starts = ahead + 2 * high
+        for at in range(room + poison_at, room + poison_at + LINE, 8):
+            set_word(at, 0)
+        clear(zero, (memory + used * row, (length + 2) * m, wide // row - used, wide))
+        clear(zero, (ahead + 3 * m * row, 2 * m, sides, wide))
+        clear(zero, (memory + 2 * m * row, m, m, wide))
+        load(zero, job, room, 0, memory, wide, 0)
+        for k in range(stretches):
+            copy(zero, (memory, starts + k * high, high))
+            last = min(n, (k + 1) * length)
+            forward(zero, job, room, memory, k * length, last, wide)
+            if k < stretches - 1:
+                copy(zero, (memory + length * high, memory, high))
+        for k in range(stretches - 1, -1, -1):
+            first, last = k * length, min(n, (k + 1) * length)
+            if k < stretches - 1:
+                copy(zero, (starts + k * high, memory, high))
+                forward(zero, job, room, memory, first, last, wide)
+            copy(zero, (ahead, memory + (last - first) * high, 2 * high))
+            backward(zero, job, room, memory, first, last, wide)
+            copy(zero, (memory, ahead, 2 * high))
+
+    @njit(**OPTIONS)
     def work(job, zero):
-        lanes, count = lanes_of(zero, ()), (3 * m + field(job, C.SIDES) + QUAD - 1) // QUAD * QUAD
-        rows = (field(job, C.STEPS) + 2) * m
-        room, memory = hire(size), malloc(types.uint64(rows * count * bytes_of_row(zero, ()) + LINE))
-        first = (memory + LINE - 1) // LINE * LINE
+        lanes, n = lanes_of(zero, ()), field(job, C.STEPS)
+        wide = (3 * m + field(job, C.SIDES) + QUAD - 1) // QUAD * QUAD * bytes_of_row(zero, ())
+        length = min(n, max(2, KEPT // (m * wide)))
+        panels = length + 4 + (n + length - 1) // length
+        room, memory = hire(size), malloc(types.uint64(panels * m * wide + LINE))
+        begin = (memory + LINE - 1) // LINE * LINE
         groups = field(job, C.RUN)
         last = (field(job, C.SEQUENCES) + lanes - 1) // lanes
         while room != 0 and memory != 0:
@@ -90,7 +123,7 @@ def build(dtype: str, m: int):
                 break
             for group in range(item * groups, min(last, (item + 1) * groups)):
                 aim(zero, job, room, group * lanes)
-                solve(zero, job, room, first)
+                solve(zero, job, room, begin, length, wide)
         free(memory)
         if room != 0:
             dismiss(room)

@@ -180,7 +180,16 @@ class Loops(NamedTuple):
 
         return own, list(code.fori(j + 1, rows, look, (rank, tuple(own)))[1])
 
-    def carry(self, code: Code, panel: Value, wide: Value, count: Value) -> None:
+    def copy(self, code: Code, source: Value, target: Value, size: Value) -> None:
+        """So many bytes, in rows of lanes."""
+
+        def row(at: Value, state: Any) -> Any:
+            code.store_as(target + at, code.load_as(code.vector, source + at))
+            return state
+
+        code.fori(0, size, row, step=LINE)
+
+    def carry(self, code: Code, panel: Value, wide: Value) -> None:
         """The columns of m rows moved by a block; behind them a block of zeros."""
         m = self.m
 
