@@ -204,7 +204,7 @@ def test_finite_differences_under_jax(backend: Subject, case: str) -> None:
     jax = pytest.importorskip("jax")
     from jax.test_util import check_grads
 
-    arrays, order = [jax.numpy.asarray(v) for v in drawn(case)], 2 if case == "plain" else 1
+    arrays, order = [jax.numpy.asarray(v) for v in drawn(case)], 2 if case == "plain" and backend.compiled else 1
     check_grads(jax.jit(by(backend)), arrays, order=order, modes=("fwd", "rev"), atol=1e-4, rtol=1e-4)
 
 

@@ -4,6 +4,9 @@ The kernels are in `tridiag.kernels.recurrence`; which one runs depends on how x
 side by side, sequences that are contiguous, and long ones of first order are computed in the lanes of vectors; complex
 ones, and those that lie in any other way, one by one. Every value comes from those before it, as in a plain loop.
 
+Those of small vectors are in `tridiag.kernels.matrices`: one sequence in each lane, in any place, real or complex; a
+single one fills no more than a lane.
+
 Those of logarithms are in `tridiag.kernels.logscan`: exponentials and logarithms by polynomials, in the lanes of
 vectors, arrays of any strides read where they lie; few long sequences are cut into chunks.
 """
