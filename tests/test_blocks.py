@@ -64,7 +64,6 @@ def dominant(shape: Any, m: int, dtype: str = "float64") -> Any:
 # -------------------------------------------------------------------------------------------------------------- values
 
 
-@pytest.mark.seldom_in_jax(m=[2, 4, 7])
 @pytest.mark.parametrize(("shape", "m"), [((7,), 1), ((1,), 3), ((3, 9), 2), ((2, 11, 6), 4), ((2, 5), 7), ((4,), 16)])
 def test_values(backend: Subject, shape: Any, m: int) -> None:
     given = problem(shape, m)
@@ -154,7 +153,6 @@ def test_nothing_to_do(backend: Subject, shape: Any) -> None:
     assert solve(backend, *(np.ones((*shape, 2, 2)),) * 3, np.ones((*shape, 2))).shape == (*shape, 2)
 
 
-@pytest.mark.seldom_in_jax(dtype=["float32", "complex128"])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_dtypes(backend: Subject, dtype: str) -> None:
     given = problem((3, 6), 3, dtype)
@@ -198,7 +196,6 @@ def drawn(case: str, dtype: str = "float64") -> list[np.ndarray]:
 
 
 @on_jax
-@pytest.mark.seldom_in_jax(case=["one row"])
 @pytest.mark.parametrize("case", GRADIENTS)
 def test_finite_differences_under_jax(backend: Subject, case: str) -> None:
     jax = pytest.importorskip("jax")
@@ -218,7 +215,6 @@ def test_complex_finite_differences_under_jax(backend: Subject) -> None:
 
 
 @on_jax
-@pytest.mark.seldom_in_jax(dims=[(0, None, None, None)])
 @pytest.mark.parametrize("dims", [(0, 0, 0, 0), (None, None, None, 0), (0, None, None, None)], ids=str)
 def test_vmap_under_jax(backend: Subject, dims: Any) -> None:
     import jax
