@@ -2,8 +2,8 @@
 
 The kernels are in `tridiag.kernels`. Arrays of any strides are read where they lie. A real matrix with complex right
 sides is the real matrix with twice as many right sides. Stability: certificate, partial pivoting, refinement, as
-`tridiag.elimination`. Block tridiagonal systems are in `tridiag.kernels.block`, about 9 m^3 flops a block row; stability
-as `tridiag.blocks`.
+`tridiag.elimination`. Block tridiagonal systems are in `tridiag.kernels.block`, about 9 m^3 flops a block row;
+stability as `tridiag.blocks`.
 """
 
 from __future__ import annotations
