@@ -74,6 +74,16 @@ def test_every_layout(shape: Any, axis: int, options: Any, masked: bool) -> None
     assert_alike(adjoint(*given, where=where, **options), wanted(*given, where=where, **options))
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_large_gradients(axis: int) -> None:
+    """They go to memory past the caches, rows that are taken out among them."""
+    shape = (1203, 901)
+    given = *problem(shape, axis), axis
+    assert given[1].nbytes > 8 * 2**20
+    where = np.random.default_rng(0).uniform(size=shape) < 0.99
+    assert_alike(adjoint(*given, where=where), wanted(*given, where=where))
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
 @pytest.mark.parametrize(("shape", "axis"), [((70, 37), -1), ((37, 70), 0), ((3, 7, 5), 1)], ids=str)
 def test_every_dtype(dtype: str, shape: Any, axis: int) -> None:

@@ -190,7 +190,7 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
         lanes, tiles = groups * lanes, count // beside * stretches
     if beside or (shared and sides):
         flags |= J.LINED if starts_of_rows_alike(form, strides, [*matrices, *right_sides]) else 0
-        flags |= J.LARGE if math.prod(form.shape) * dtype.itemsize > CACHES else 0
+    flags |= J.LARGE if math.prod(form.shape) * dtype.itemsize > CACHES else 0
     share = tiles // (ITEMS_EACH * (helpers + 1)) if helpers else tiles
     run = 1 if shared else max(1, min(share, ITEM // (form.n * lanes * max(1, sides))))
     runs = count if shared else -(-tiles // run)

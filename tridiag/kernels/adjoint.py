@@ -6,6 +6,7 @@ is, w and x change places. All five arrays lie in memory alike.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -31,12 +32,15 @@ def times(code: Code, x: Value, y: Value) -> Value:
     return code.shuffle(first - second, first + second, [k + k % 2 * count for k in range(count)])
 
 
-def multiply(code: Code, *words: Value) -> None:
-    """-x[k] y[k + move] for three moves, over runs of real numbers that are contiguous in memory."""
+def multiply(past_caches: bool, code: Code, *words: Value) -> None:
+    """-x[k] y[k + move] for three moves, over runs of real numbers that are contiguous in memory.
+
+    ``past_caches``: whole cache lines of the outputs, which begin together, go straight to memory.
+    """
     x, y, outputs, moves, (count, runs, step, ahead) = words[0], words[1], words[2:5], words[5:7], words[7:]
     moves = moves[0], code.integer(0), moves[1]
 
-    def piece(width: int, start: Value) -> Any:
+    def piece(width: int, start: Value, past_caches: bool = False) -> Any:
         kind = ir.VectorType(code.real, width)
 
         def body(k: Value, state: Any) -> Any:
@@ -44,15 +48,21 @@ def multiply(code: Code, *words: Value) -> None:
             here = code.load_as(kind, x + at)
             code.prefetch(y + at + ahead)
             for output, move in zip(outputs, moves, strict=True):
-                code.store_as(output + at, -times(code, here, code.load_as(kind, y + at + move)))
-                code.prefetch(output + at + ahead, write=True)
+                code.store_as(output + at, -times(code, here, code.load_as(kind, y + at + move)), past_caches)
+                if not past_caches:
+                    code.prefetch(output + at + ahead, write=True)
             return state
 
         return body
 
     def run(r: Value, state: Any) -> Any:
-        even, start = count / code.lanes * code.lanes, r * step
-        code.fori(0, even, piece(code.lanes, start), step=code.lanes)
+        head, start = code.integer(0), r * step
+        if past_caches:
+            head = (code.integer(0) - (outputs[0] + start) & (LINE - 1)) / code.size_of_real
+            head = code.pick(head < count, head, count)
+            code.fori(0, head, piece(code.parts, start), step=code.parts)
+        even = head + (count - head) / code.lanes * code.lanes
+        code.fori(head, even, piece(code.lanes, start, past_caches), step=code.lanes)
         code.fori(even, count, piece(code.parts, start), step=code.parts)
         return state
 
@@ -60,7 +70,10 @@ def multiply(code: Code, *words: Value) -> None:
 
 
 PRODUCTS = Library("products")
-MULTIPLY = PRODUCTS.add("multiply", multiply)
+MULTIPLY, MULTIPLY_PAST_CACHES = (
+    PRODUCTS.add("multiply", functools.partial(multiply, False)),
+    PRODUCTS.add("multiply_past_caches", functools.partial(multiply, True)),
+)
 
 
 @njit(**OPTIONS)
@@ -90,7 +103,19 @@ def multiply_rows(zero, job, at, first, last, count, before, after):
     for k in range(repeats):
         move = k * side
         words = w + move, x + move, a + move, b + move, c + move, before, after, run * parts, runs, step, ahead
-        MULTIPLY(zero, words)
+        if past_caches(zero, job):
+            MULTIPLY_PAST_CACHES(zero, words)
+        else:
+            MULTIPLY(zero, words)
+
+
+@njit(**OPTIONS)
+def past_caches(zero, job):
+    """Whether gradients go straight to memory: large, their numbers in whole entries, lines beginning together."""
+    a, b, c = gradients(job, 0)
+    entry = bytes_of_real(zero, ()) * parts_of(zero, ())
+    large = field(job, J.FLAGS) & J.LARGE_GRADIENTS != 0
+    return large and ((a ^ b) | (a ^ c)) % LINE == 0 and a % entry == 0
 
 
 @njit(**OPTIONS)
@@ -148,7 +173,9 @@ define, after_tile = definition(PRODUCTS), c_function(multiply_tile, "tridiag_af
 @njit(**OPTIONS)
 def prepare(job, zero):
     define(zero)
-    set_word(job + 8 * J.FLAGS, field(job, J.FLAGS) & ~J.LARGE)  # w is read again: not to be written past the caches
+    flags = field(job, J.FLAGS)
+    if flags & J.LARGE:
+        set_word(job + 8 * J.FLAGS, flags & ~J.LARGE | J.LARGE_GRADIENTS)
     set_word(job + 8 * J.AFTER, after_tile(zero))
 
 

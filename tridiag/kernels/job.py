@@ -31,5 +31,6 @@ REVERSED, WEIGHTED, GIVEN = 1, 2, 4  # flags: the last row comes first; there is
 TRANSPOSE, PERIODIC, MASKED, FACTORED, FACTORING, DETERMINANT = 1, 2, 4, 8, 16, 32
 ADJOINT = 256  # for the kernel of `tridiag.kernels.adjoint`
 LINED, LARGE = 64, 128  # all rows of x begin at the same place of a cache line; x is larger than the caches
+LARGE_GRADIENTS = 512  # in place of LARGE, where x is read again and the gradients of a, b and c are not
 PLAIN, PIVOTED, AUTO = 0, 1, 2
 EASY, HARD, DEAD = 0, 1, 2  # of a system: certified; to be pivoted; plain elimination met a zero pivot
