@@ -536,6 +536,23 @@ def test_gradients_of_one_series_after_another() -> None:
                 np.testing.assert_allclose(x[i], wanted, rtol=1e-10)
 
 
+def test_compiled_gradients_inside_shard_map() -> None:
+    """Their types vary over the mesh as those of the arguments do."""
+    jax = pytest.importorskip("jax")
+    pytest.importorskip("numba")
+    mesh = jax.sharding.Mesh(np.array(jax.devices("cpu")[:1]), ("s",))
+    split, whole = jax.sharding.PartitionSpec("s"), jax.sharding.PartitionSpec()
+    y, parameters = to_jax(series(3, 6, 1)), to_jax(model(2, 1))
+
+    def likelihood(y: Any, parameters: dict[str, Any]) -> Any:
+        return kalman.log_likelihood(y, backend="numba_scan", **parameters)
+
+    mapped = jax.shard_map(likelihood, mesh=mesh, in_specs=(split, whole), out_specs=split)
+    found, wanted = (jax.grad(lambda p, f=f: f(y, p).sum())(parameters) for f in (mapped, likelihood))
+    for name, x in wanted.items():
+        np.testing.assert_allclose(found[name], x, rtol=1e-12, err_msg=name)
+
+
 @in_jax
 def test_second_derivatives(backend: Subject) -> None:
     import jax

@@ -11,6 +11,7 @@ import numpy as np
 from tridiag.backends import numba_scan
 from tridiag.filter_layout import kind_of, make_job
 from tridiag.kernels import filter_job as K
+from tridiag.libraries.jax import vary_alike
 from tridiag.libraries.xla import target
 from tridiag.models import Model, StateSpace, entries
 
@@ -46,4 +47,5 @@ def call(kernel: str, operands: Sequence[Any], form: StateSpace, results: dict[i
     places = [*range(K.POINTERS, K.POINTERS + K.INPUTS), *results]
     kinds = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in results.values())
     told = np.array([*job.words, job.helpers, 0, *places])
-    return jax.ffi.ffi_call(target(kernel), kinds)(*operands, job=told)
+    found = jax.ffi.ffi_call(target(kernel), kinds)(*operands, job=told)
+    return vary_alike((*found, operands[0]))[:-1]
