@@ -1,32 +1,38 @@
 """`tridiag.smith_waterman`, score and gradient, against a jitted, vmapped `lax.scan` over anti-diagonals.
 
-    python benchmarks/alignment.py [--only large] [--rounds 11] [--tiny]
+    python benchmarks/alignment.py [--only NAME]... [--rounds N] [--json FILE]
 
-float32, normal scores, gap = -1 (and gap_open = -2), inside jit, outputs fresh. A cell is an entry of the scores; both
-are one cell's work. A first call is that of a new process that finds no compiled kernel, imports included.
+`LINES` is the table, and how it is measured is as in `cpu.py`. float32, normal scores, gap = -1 (and gap_open = -2),
+inside jit, outputs fresh. A cell is an entry of the scores; both are one cell's work. A first call is that of a new
+process that finds no compiled kernel, imports included. The record of a whole run goes to
+``benchmarks/results/alignment.json``.
+
+Exits with 1 where a figure is short of its bar or an answer is wrong. Needs JAX and rich; takes two minutes.
 """
 
-import argparse
-import fnmatch
+from __future__ import annotations
+
 import json
 import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from harness import Bar, Contestant, Race, Timing, faster, race, seconds
-from rich.console import Console
-from rich.table import Table
+from harness import Bar, Contestant, Timing, faster, seconds
+from lines import Line, run
 
 import tridiag
 from tridiag.layout import threads
 
+RESULTS = Path(__file__).parent / "results" / "alignment.json"
 OURS, THEIRS, FIRST = "score and gradient", "lax.scan", "first call"
 SAMPLE = 4  # pairs that are judged
 LIMIT = 1000  # eps: scores are sums of hundreds of terms, probabilities their exponentials
@@ -34,12 +40,38 @@ FIRST_CALL = """
 import time
 start = time.perf_counter(), time.process_time()
 import json, jax, jax.numpy as jnp, numpy as np, tridiag
-scores = jnp.asarray(np.random.default_rng(0).normal(size=(64, 100, 120)).astype("float32"))
+scores = jnp.asarray(np.random.default_rng(0).normal(size=SHAPE).astype("float32"))
 ready = time.perf_counter(), time.process_time()
 found = jax.jit(jax.value_and_grad(lambda x: tridiag.smith_waterman(x, gap=-1.0, gap_open=GAP_OPEN).sum()))(scores)
 jax.block_until_ready(found)
 print(json.dumps([time.perf_counter() - start[0], time.process_time() - start[1]]))
 """
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Pairs of one shape; scores are made when first asked for, and the same for all contestants."""
+
+    shape: tuple[int, ...]
+    gap_open: float | None = None
+
+    @cached_property
+    def scores(self) -> np.ndarray[Any, Any]:
+        return np.random.default_rng(0).normal(size=self.shape).astype(np.float32)
+
+    @cached_property
+    def right(self) -> Any:
+        """Of the first pairs, by `jax_wavefront` in float64: the scores, and their gradient."""
+        jax.config.update("jax_enable_x64", True)
+        (_, score), by_scores = total(self.gap_open, backend="jax_wavefront")(jnp.asarray(self.scores[:SAMPLE], float))
+        return np.asarray(score), np.asarray(by_scores)
+
+    def error(self, found: Any) -> float:
+        """The largest error of the scores and gradients of some pairs, in eps."""
+        (_, score), by_scores = found
+        right, by_right = self.right
+        errors = abs(score[:SAMPLE] / right - 1).max(), abs(by_scores[:SAMPLE] - by_right).max()
+        return float(max(errors)) / float(np.finfo(np.float32).eps)
 
 
 def total(gap_open: float | None, **options: Any) -> Callable[[Any], Any]:
@@ -80,34 +112,17 @@ def textbook() -> Callable[[Any], Any]:
     return jax.jit(jax.value_and_grad(function, has_aux=True))
 
 
-def judge(scores: np.ndarray, gap_open: float | None) -> Callable[[Any], float]:
-    """The largest error of the scores and gradients of some pairs, in eps, relative to `jax_wavefront` in float64."""
-    (_, right), by_right = total(gap_open, backend="jax_wavefront")(jnp.asarray(scores[:SAMPLE], jnp.float64))
-
-    def error(found: Any) -> float:
-        (_, score), by_scores = found
-        errors = abs(score[:SAMPLE] / right - 1).max(), abs(by_scores[:SAMPLE] - by_right).max()
-        return float(max(errors)) / float(np.finfo(np.float32).eps)
-
-    return error
+def contestant(problem: Problem, function: Any) -> Contestant:
+    given = jnp.asarray(problem.scores)
+    return Contestant(lambda: jax.block_until_ready(function(given)), problem.error, LIMIT)
 
 
-def contestant(function: Any, scores: np.ndarray, gap_open: float | None) -> Contestant:
-    given = jnp.asarray(scores)
-    return Contestant(lambda: jax.block_until_ready(function(given)), judge(scores, gap_open), LIMIT)
+def ours(problem: Problem) -> Contestant:
+    return contestant(problem, total(problem.gap_open))
 
 
-def rate(limit: float, cells: int) -> Bar:
-    """How many cells a core does in a nanosecond."""
-    return Bar(OURS, (OURS,), lambda x: cells / x / threads() / 1e9, limit, at_most=False, unit="e9 cells/s/core")
-
-
-def make(shape: tuple[int, ...], gap_open: float | None, bars: list[Bar], baseline: bool) -> tuple[Any, list[Bar]]:
-    scores = np.random.default_rng(0).normal(size=shape).astype(np.float32)
-    contestants = {OURS: contestant(total(gap_open), scores, gap_open)}
-    if baseline:
-        contestants[THEIRS] = contestant(textbook(), scores, gap_open)
-    return contestants, bars
+def theirs(problem: Problem) -> Contestant:
+    return contestant(problem, textbook())
 
 
 class NewProcess(Contestant):
@@ -120,52 +135,39 @@ class NewProcess(Contestant):
         return 1
 
 
-def first(gap_open: float | None) -> tuple[Any, list[Bar]]:
+def first(problem: Problem) -> Contestant:
+    program = FIRST_CALL.replace("SHAPE", repr(problem.shape)).replace("GAP_OPEN", repr(problem.gap_open))
+
     def call() -> Any:
         with tempfile.TemporaryDirectory() as folder:
             environment = {**os.environ, "NUMBA_CACHE_DIR": folder, "XDG_CACHE_HOME": folder, "HOME": folder}
-            program = FIRST_CALL.replace("GAP_OPEN", repr(gap_open))
-            run = [sys.executable, "-c", program]
-            return json.loads(subprocess.run(run, env=environment, capture_output=True, check=True, text=True).stdout)
+            told = [sys.executable, "-c", program]
+            return json.loads(subprocess.run(told, env=environment, capture_output=True, check=True, text=True).stdout)
 
-    return {FIRST: NewProcess(call, lambda _: 0.0, 0.0)}, [seconds(10, FIRST)]
+    return NewProcess(call, lambda _: 0.0, 0.0)
 
 
-def lines(tiny: bool) -> dict[str, Callable[[], Any]]:
-    small, large = ((64, 100, 120), (1024, 256, 256)) if not tiny else ((4, 9, 10), (4, 9, 10))
-    cells = int(np.prod(large))
-    return {
-        "small": lambda: make(small, None, [faster(60, OURS, THEIRS)], True),
-        "large": lambda: make(large, None, [rate(0.35, cells)], False),
-        "large-affine": lambda: make(large, -2.0, [rate(0.175, cells)], False),
-        "first": lambda: first(None),
-        "first-affine": lambda: first(-2.0),
-    }
+MAKERS: dict[str, Callable[[Any], Contestant]] = {OURS: ours, THEIRS: theirs, FIRST: first}
+SMALL, LARGE = (64, 100, 120), (1024, 256, 256)
+
+
+def rate(limit: float) -> Bar:
+    """How many cells of the large problem a core does in a nanosecond."""
+    cells = int(np.prod(LARGE))
+    return Bar(OURS, (OURS,), lambda x: cells / x / threads() / 1e9, limit, at_most=False, unit="e9 cells/s/core")
+
+
+LINES = [
+    Line("small", f"{SMALL}", Problem(SMALL), (faster(60, OURS, THEIRS),)),
+    Line("large", f"{LARGE}", Problem(LARGE), (rate(0.35),)),
+    Line("large-affine", f"{LARGE}, affine gaps", Problem(LARGE, -2.0), (rate(0.175),)),
+    Line("first", f"{SMALL}, a new process", Problem(SMALL), (seconds(10, FIRST),)),
+    Line("first-affine", f"{SMALL}, affine gaps, a new process", Problem(SMALL, -2.0), (seconds(10, FIRST),)),
+]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="*", help="a line, or a pattern: 'large*'")
-    parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--tiny", action="store_true", help="a rehearsal: no bar counts")
-    options = parser.parse_args(arguments)
-    jax.config.update("jax_enable_x64", True)
-    table, short, start = Table("line", "figure", "median", "quartiles", "bar", "", "ms"), False, time.perf_counter()
-    for name, prepare in lines(options.tiny).items():
-        if not fnmatch.fnmatchcase(name, options.only):
-            continue
-        contestants, bars = prepare()
-        result: Race = race(contestants, 3 if name.startswith("first") else options.rounds)
-        told = ", ".join(f"{who} {1e3 * result.summary(who)['seconds']:.3g}" for who in contestants)
-        for bar in bars:
-            found = bar.judge(result.walls())
-            low, high = found["quartiles"]
-            short |= found["verdict"] == "short"
-            table.add_row(name, found["figure"], f"{found['median']:.3g}", f"{low:.3g} to {high:.3g}", found["bar"],
-                          found["verdict"], told)  # fmt: skip
-    Console(width=int(os.environ.get("COLUMNS", "150"))).print(table)
-    print(f"{time.perf_counter() - start:.0f} s")
-    return int(short and not options.tiny)
+    return run(__doc__, LINES, MAKERS, RESULTS, arguments)
 
 
 if __name__ == "__main__":

@@ -254,10 +254,11 @@ def task(kind: str) -> Any:
         aim_group(zero, job, scores, P.SCORES, first, False)
         shared = field(job, P.WILD) == 0
         top, width = score(zero, job, room, first, shared)
-        if shared and TAME(zero, (told,)) == 0:
-            set_word(job + 8 * P.WILD, 1)
-            shared = False
-            score(zero, job, room, first, shared)
+        if shared:
+            shared = TAME(zero, (told,)) != 0
+            if not shared:
+                set_word(job + 8 * P.WILD, 1)
+                score(zero, job, room, first, shared)
         logarithms(zero, told)
         SETTLE(zero, (told, field(job, P.ROWS) + field(job, P.COLUMNS) + 2))
         if field(job, P.GRADIENT) != 0:
