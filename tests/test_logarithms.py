@@ -227,9 +227,20 @@ def test_infinite_coefficients(backend: Subject, seed: int) -> None:
     cancelled = np.cumsum(np.where(abs(sizes) < INF, abs(sizes), 0), axis=1)[:, 1:]
     found = run(backend, x, log_a, init)
     sure = (cancelled < 1e15) | ~(abs(right) < INF)
-    if backend.name == "jax_associative":
-        sure &= ~np.maximum.accumulate(log_a == INF, axis=1)  # NaN, where +inf meets the -inf of another stretch
     np.testing.assert_allclose(found[sure], right[sure], rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_infinite_coefficients_of_long_sequences(backend: Subject, seed: int) -> None:
+    """Where stretches of a sequence are put together +inf meets some that are -inf, or that end what was before."""
+    rng, n = np.random.default_rng(seed), length(backend)
+    x, log_a = rng.normal(size=n), 0.1 * rng.normal(size=n)
+    for values in (x, log_a):
+        values[rng.integers(0, n, 40)] = -INF
+    x[n // 15 : n // 8], log_a[n // 10] = -INF, INF
+    log_a[n // 12] = -INF if seed else 0.0
+    right = oracle(x, log_a).astype(float)
+    np.testing.assert_allclose(run(backend, x, log_a), right, rtol=1e-11, atol=1e-11)
 
 
 # --------------------------------------------------------------------------------------------------------------- sizes

@@ -99,19 +99,29 @@ def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: 
 
 
 def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
-    """Errors grow with the sum of all sizes of log_a in a sequence."""
+    """Errors grow with the sum of all sizes of log_a in a sequence.
+
+    Where some log_a is +inf all is computed step by step: put together with what follows, it would forget that what it
+    multiplies may be zero.
+    """
     n, axis = form.n, form.axis
-    x = jnp.broadcast_to(x, form.shape)
+    right = jnp.broadcast_to(x, form.shape)
     log_a = jnp.broadcast_to(ops.stretch(coefficients[0], n, axis), form.shape)
-    first = ops.positions(n, len(form.shape), axis, x) == recursion.row_of(form, 0)
+    first = ops.positions(n, len(form.shape), axis, right) == recursion.row_of(form, 0)
     if init:
-        x = jnp.where(first, jnp.logaddexp(log_a + init[0], x), x)
+        right = jnp.where(first, jnp.logaddexp(log_a + init[0], right), right)
     log_a = jnp.where(first, 0, log_a)  # multiplies nothing
 
     def join(earlier: Any, later: Any) -> Any:
         return earlier[0] + later[0], jnp.logaddexp(later[0] + earlier[1], later[1])
 
-    return lax.associative_scan(join, (log_a, x), reverse=form.backward, axis=axis)[1]
+    def in_parallel() -> Any:
+        return lax.associative_scan(join, (log_a, right), reverse=form.backward, axis=axis)[1]
+
+    def in_order() -> Any:
+        return jax_scan.log_linear_recurrence(coefficients, x, init, form)
+
+    return lax.cond(jnp.any(log_a == jnp.inf), in_order, in_parallel)
 
 
 def matrix_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
