@@ -73,6 +73,17 @@ def test_kalman_filters_have_lines_of_their_own(tmp_path: Path) -> None:
     assert all(np.isfinite(figure["median"]) for figure in line["figures"]), line
 
 
+def test_errors_of_logarithms_against_mpmath(tmp_path: Path) -> None:
+    pytest.importorskip("mpmath")
+    import logarithm_errors
+
+    path = tmp_path / "errors.json"
+    assert logarithm_errors.main(["--tiny", "--backend", "numpy_scan", "--json", str(path)]) == 0
+    errors = json.loads(path.read_text())["errors"]
+    assert {record["terms"] for record in errors} == set(logarithm_errors.TERMS)
+    assert logarithm_errors.units(np.array([1.0 + 1e-15]), [1.0]) > 2  # it would tell
+
+
 def test_the_command_prints_and_writes_figures(tmp_path: Path) -> None:
     path = tmp_path / "figures" / "cpu.json"
     chosen = ("--only", "rows-float64", "--only", "jit-donated", "--only", "small-*")
@@ -128,11 +139,13 @@ def test_figures_are_medians_of_ratios_within_rounds() -> None:
     assert faster(2.1, "ours", "theirs").judge(walls)["verdict"] == "short"
 
 
-def test_a_rehearsal_of_the_alignments(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    pytest.importorskip("jax")
-    pytest.importorskip("rich")
-    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
-    monkeypatch.setenv("COLUMNS", "200")  # a narrow table breaks its words
-    alignment = importlib.import_module("alignment")
-    assert alignment.main(["--tiny", "--only", "large", "--rounds", "1"]) == 0
+def test_alignments_have_lines_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    import alignment
+
+    assert not {name for line in alignment.LINES for name in line.contestants} - set(alignment.MAKERS)
+    path = tmp_path / "alignment.json"
+    chosen = ["--tiny", "--only", "small", "--only", "large", "--rounds", "1", "--json", str(path)]
+    assert alignment.main(chosen) == 0
     assert "cells/s/core" in capsys.readouterr().out
+    lines = json.loads(path.read_text())["lines"]
+    assert all(np.isfinite(figure["median"]) for line in lines for figure in line["figures"]), lines
