@@ -57,8 +57,8 @@ def contiguous(shape: Shape, itemsize: int) -> Shape:
 class Job(NamedTuple):
     """The words of a job, its pointers still zero; the number of helper threads; the matrix axes in kernel order.
 
-    ``kernel``: which one is called: "own", "exchanging" (partial pivoting throughout), either with "long_" before it
-    (blocks of rows), "many" (factors and many right sides a matrix) or "cyclic".
+    ``kernel``: which one is called: "rows" (no systems side by side), "own", "exchanging" (partial
+    pivoting throughout), "long_own" and "long_exchanging" (in blocks of rows), "many" (factors and many right sides a matrix) or "cyclic".
     """
 
     words: Any
@@ -210,6 +210,7 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
     for k, (length, steps) in enumerate([*matrices, *right_sides]):
         words[J.AXES + J.AXIS_WORDS * k : J.AXES + J.AXIS_WORDS * (k + 1)] = (length, *steps)
     words.flags.writeable = False
-    kernel = "many" if sides != 1 or flags & J.FACTORED else "exchanging" if form.pivoting is True else "own"
-    kernel = "cyclic" if form.periodic else f"long_{kernel}" if long else kernel
+    own = "exchanging" if form.pivoting is True else "own" if beside else "rows"
+    kernel = "cyclic" if form.periodic else "many" if sides != 1 or flags & J.FACTORED else own
+    kernel = f"long_{kernel}" if long else kernel
     return Job(words, min(helpers, max(0, runs * chunks - 1)), tuple(order), kernel, dtype.name)

@@ -54,6 +54,11 @@ def solved_before(job, low, high):
     return doubts != 0 and system == high
 
 
+@njit(**OPTIONS)
+def solve_nothing(zero, place):
+    """In place of what solves systems that lie side by side, where there are none."""
+
+
 @njit(**ONCE)
 def work_tiles(job, zero, solve_one, solve_many_beside):
     """Claim items until none is left, with these functions for groups; called by every thread of a job."""
@@ -80,6 +85,12 @@ def work_tiles(job, zero, solve_one, solve_many_beside):
     CATCH_UP(zero, (job, worker, 1))
     flush()
     dismiss(worker)
+
+
+@njit(**OPTIONS)
+def work_rows(job, zero):
+    """Systems with a matrix and one right side each, none of them side by side."""
+    work_tiles(job, zero, SOLVE_GROUP, solve_nothing)
 
 
 @njit(**OPTIONS)
@@ -124,6 +135,7 @@ def work_many(job, zero):
 
 # A kernel for each, so that a first solve waits for one only.
 TASKS = {
+    "rows": c_function(work_rows, "tridiag_rows"),
     "own": c_function(work_own, "tridiag_own"),
     "exchanging": c_function(work_exchanging, "tridiag_exchanging"),
     "many": c_function(work_many, "tridiag_many"),
