@@ -61,7 +61,7 @@ class Contestant:
         return self.fresh() if self.fresh else ()
 
     def repeat(self) -> int:
-        """How many calls make a batch long enough to time, also when none of them is slow for being one of the first."""
+        """How many calls make a batch long enough to time, whether or not the first ones are slow."""
         calls = 1
         while self.fresh is None and any(self.sample(calls).wall * calls * self.steps < SHORTEST for _ in range(3)):
             calls *= 2

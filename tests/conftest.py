@@ -41,7 +41,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif subject.library == "jax" and not subject.compiled:
             if item.get_closest_marker("one_rule") and subject.name != "jax_scan":
                 item.add_marker(pytest.mark.slow)
-            cases[item.path, item.originalname, subject.name, params.get("pivoting")].append(item)
+            else:
+                cases[item.path, item.originalname, subject.name, params.get("pivoting")].append(item)
     for (_, *names), group in cases.items():
         chosen = zlib.crc32(str(names).encode()) % len(group)
         for item in group[:chosen] + group[chosen + 1 :]:

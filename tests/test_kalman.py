@@ -207,7 +207,7 @@ def by_statsmodels(y: np.ndarray, parameters: dict[str, Any]) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 20))])
 def test_statsmodels(backend: Subject, seed: int) -> None:
     """20 random models, with missing data, R = 0 and singular Q among them."""
     rng = np.random.default_rng(seed)
@@ -486,7 +486,9 @@ GRADIENTS = {  # a model, and what is missing
 }
 
 
-@pytest.mark.parametrize("case", GRADIENTS)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[] if case in ("shared", "own") else [pytest.mark.slow]) for case in GRADIENTS]
+)
 def test_compiled_gradients_are_those_of_a_scan(case: str) -> None:
     """In every argument, of more series than lanes; one whose covariance is not positive definite is NaN alone."""
     jax = pytest.importorskip("jax")

@@ -362,6 +362,18 @@ def test_finite_differences_under_jax(backend: Subject, which: int) -> None:
 
     function, arrays = functions(backend)[which]
     arrays = [jax.numpy.asarray(v) for v in arrays]
+    check_grads(jax.jit(function), arrays, order=1, modes=("fwd", "rev"), atol=1e-4, rtol=1e-4)
+
+
+@on_jax
+@pytest.mark.one_rule
+@pytest.mark.parametrize("which", [1, 3])
+def test_second_differences_under_jax(backend: Subject, which: int) -> None:
+    import jax
+    from jax.test_util import check_grads
+
+    function, arrays = functions(backend)[which]
+    arrays = [jax.numpy.asarray(v) for v in arrays]
     check_grads(jax.jit(function), arrays, order=2, modes=("fwd", "rev"), atol=1e-4, rtol=1e-4)
 
 

@@ -211,18 +211,27 @@ def drawn(case: str, dtype: str = "float64") -> list[np.ndarray]:
     return [noise(rng, shape, dtype, -0.6, 0.6) for shape in GRADIENTS[case]]
 
 
-@on_jax
-@pytest.mark.parametrize("case", GRADIENTS)
-def test_finite_differences_under_jax(backend: Subject, case: str) -> None:
+def check_jax(backend: Subject, case: str, order: int = 1) -> None:
     jax = pytest.importorskip("jax")
     from jax.test_util import check_grads
 
     arrays = [jax.numpy.asarray(v) for v in drawn(case)]
     function = jax.jit(by(backend, reverse=case == "from a state"))
-    check_grads(function, arrays, order=2, modes=("fwd", "rev"), atol=1e-4, rtol=1e-4)
+    check_grads(function, arrays, order=order, modes=("fwd", "rev"), atol=1e-4, rtol=1e-4)
 
 
+@on_jax
+@pytest.mark.parametrize("case", GRADIENTS)
+def test_finite_differences_under_jax(backend: Subject, case: str) -> None:
+    check_jax(backend, case)
+
+
+@on_jax
 @pytest.mark.one_rule
+def test_second_differences_under_jax(backend: Subject) -> None:
+    check_jax(backend, "from a state", 2)
+
+
 @on_jax
 def test_complex_finite_differences_under_jax(backend: Subject) -> None:
     jax = pytest.importorskip("jax")

@@ -48,18 +48,30 @@ OF_ORDER_3 = {"plain": [(M, N)] * 4, "from a state": [(M, N)] * 4 + [(M,)] * 3, 
 # ----------------------------------------------------------------------------------------------------------------- JAX
 
 
-def check_jax(function: Any, arrays: Any) -> None:
+def check_jax(function: Any, arrays: Any, order: int = 1) -> None:
     jax = pytest.importorskip("jax")
     from jax.test_util import check_grads
 
     arrays = [jax.numpy.asarray(x) for x in arrays]
-    check_grads(jax.jit(function), arrays, order=2, modes=("fwd", "rev"), atol=1e-4, rtol=1e-4)
+    check_grads(jax.jit(function), arrays, order=order, modes=("fwd", "rev"), atol=1e-4, rtol=1e-4)
 
 
 @on_jax
 @pytest.mark.parametrize("case", CASES)
 def test_finite_differences_under_jax(backend: Subject, case: str) -> None:
     check_jax(by(backend, reverse=case == "from a state"), drawn(*CASES[case]))
+
+
+@on_jax
+@pytest.mark.one_rule
+def test_second_differences_under_jax(backend: Subject) -> None:
+    check_jax(by(backend), drawn(*CASES["from a state"]), 2)
+
+
+@pytest.mark.only(library="jax", order=3)
+@pytest.mark.one_rule
+def test_second_differences_of_order_3_under_jax(backend: Subject) -> None:
+    check_jax(by(backend, 3), drawn(*OF_ORDER_3["from a state"]), 2)
 
 
 @pytest.mark.only(library="jax", order=3)
