@@ -57,8 +57,9 @@ def contiguous(shape: Shape, itemsize: int) -> Shape:
 class Job(NamedTuple):
     """The words of a job, its pointers still zero; the number of helper threads; the matrix axes in kernel order.
 
-    ``kernel``: which one is called: "rows" (no systems side by side), "own", "exchanging" (partial
-    pivoting throughout), "long_own" and "long_exchanging" (in blocks of rows), "many" (factors and many right sides a matrix) or "cyclic".
+    ``kernel``: which one is called: "rows" (no systems side by side), "own", "exchanging" (partial pivoting
+    throughout), "long_own" and "long_exchanging" (in blocks of rows), "many" (factors and many right sides a matrix) or
+    "cyclic".
     """
 
     words: Any
