@@ -7,6 +7,7 @@ table says so; ``library=("numpy", "torch")`` those of the libraries, ``promises
 
 import collections
 import zlib
+from collections.abc import Iterator
 
 import pytest
 from helpers import SUBJECTS, Subject, installed
@@ -15,6 +16,14 @@ if installed("jax"):
     import jax
 
     jax.config.update("jax_enable_x64", True)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_compiled_code() -> Iterator[None]:
+    """What JAX compiles maps memory, and a long run that kept it all would reach the 65 530 maps that Linux allows."""
+    yield
+    if installed("jax"):
+        jax.clear_caches()
 
 
 def pytest_configure(config: pytest.Config) -> None:
