@@ -102,18 +102,24 @@ def prepare(
     given, where, entries, settings = take(given, where)
     axis = axis if type(axis) is int else check_axis(axis)
     facts = verb, library, entries, settings, axis, pivoting, periodic, transpose, overwrite_d, backend
-    try:
-        plan = cached_plan(*facts)
-    except TypeError:  # refused, or an option that has no hash and is refused next
-        plan = None
-    if plan is None:
-        plan = make_plan(*facts)
-    for k, dtype, shape in plan.steps:
-        given[k] = module_of(library).cast(given[k], dtype).reshape(shape)
+    plan = planned(cached_plan, facts, given)
     if where is not None:
         where = where.reshape(plan.mask_shape)
     a, b, c, d = given if len(given) == 4 else (*given, None)
     return Call(plan, (a, b, c, where), d)
+
+
+def planned(cached: Any, facts: tuple[Any, ...], given: list[Any]) -> Plan:
+    """The plan of some facts, by a function that keeps what it has found; the arguments take its dtypes and shapes."""
+    try:
+        plan = cached(*facts)
+    except TypeError:  # refused, or an option that has no hash and is refused next
+        plan = None
+    if plan is None:
+        plan = cached.__wrapped__(*facts)
+    for k, dtype, shape in plan.steps:
+        given[k] = module_of(plan.library).cast(given[k], dtype).reshape(shape)
+    return plan
 
 
 def make_plan(
@@ -226,12 +232,7 @@ def prepare_recurrence(
     axis = axis if type(axis) is int else check_axis(axis)
     order = len(coefficients)
     facts = verb, library, names, order, entries[:-1], settings, axis, reverse, backend
-    try:
-        plan = cached_recurrence_plan(*facts)
-    except TypeError:  # as in `prepare`
-        plan = make_recurrence_plan(*facts)
-    for k, dtype, shape in plan.steps:
-        given[k] = module_of(library).cast(given[k], dtype).reshape(shape)
+    plan = planned(cached_recurrence_plan, facts, given)
     return Call(plan, tuple(given[:order]), given[order], tuple(given[order + 1 :]))
 
 
@@ -301,12 +302,7 @@ def prepare_blocks(A: Any, B: Any, C: Any, d: Any, *, backend: Any = UNASKED) ->
     library, take = taking(("A", "B", "C", "d"), *map(type, given), NO_MASK)
     given, _, entries, settings = take(given, None)
     facts = library, entries[:-1], settings, backend
-    try:
-        plan = cached_block_plan(*facts)
-    except TypeError:  # as in `prepare`
-        plan = make_block_plan(*facts)
-    for k, dtype, shape in plan.steps:
-        given[k] = module_of(library).cast(given[k], dtype).reshape(shape)
+    plan = planned(cached_block_plan, facts, given)
     return Call(plan, tuple(given[:3]), given[3])
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from tridiag.arrays import library_of
 from tridiag.backends.numba_thomas import REGULAR, Extents, checked, extents, view
-from tridiag.kernels.cache import Kernel, obtain
+from tridiag.kernels.cache import Kernel, made_by, obtain
 from tridiag.kernels.call import check, function
 from tridiag.layout import granted, make_job
 from tridiag.rows import Matrix
@@ -31,13 +31,7 @@ def kernel_name(dtype: str) -> str:
 @functools.cache
 def compiled(dtype: str) -> Kernel:
     """The compiled kernel for a dtype."""
-
-    def build() -> Any:
-        from tridiag.kernels import partition
-
-        return partition.build(dtype)
-
-    return obtain(kernel_name(dtype), build)
+    return obtain(kernel_name(dtype), made_by("partition.build", dtype))
 
 
 def call_for(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Callable[..., int]:

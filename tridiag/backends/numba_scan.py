@@ -25,7 +25,7 @@ from tridiag.arrays import library_of
 from tridiag.backends import KALMAN
 from tridiag.backends.numba_thomas import extents, view
 from tridiag.kernels import filter_job as K
-from tridiag.kernels.cache import Kernel, obtain
+from tridiag.kernels.cache import Kernel, made_by, obtain
 from tridiag.kernels.call import check, function
 from tridiag.layout import granted
 from tridiag.models import Model, StateSpace
@@ -43,13 +43,7 @@ def kernel_name(dtype: str, order: int) -> str:
 @functools.cache
 def compiled(dtype: str, order: int) -> Kernel:
     """The compiled kernel of an order for a dtype."""
-
-    def build() -> Any:
-        from tridiag.kernels import recurrence
-
-        return recurrence.build(dtype, order)
-
-    return obtain(kernel_name(dtype, order), build)
+    return obtain(kernel_name(dtype, order), made_by("recurrence.build", dtype, order))
 
 
 @functools.lru_cache(1024)
@@ -98,13 +92,7 @@ def matrix_kernel_name(dtype: str, size: int) -> str:
 @functools.cache
 def compiled_matrices(dtype: str, size: int) -> Kernel:
     """The compiled kernel of recurrences of matrices of so many rows."""
-
-    def build() -> Any:
-        from tridiag.kernels import matrices
-
-        return matrices.build(dtype, size)
-
-    return obtain(matrix_kernel_name(dtype, size), build)
+    return obtain(matrix_kernel_name(dtype, size), made_by("matrices.build", dtype, size))
 
 
 @functools.lru_cache(1024)
@@ -150,13 +138,7 @@ def log_kernel_name(dtype: str) -> str:
 @functools.cache
 def compiled_logarithms(dtype: str) -> Kernel:
     """The compiled kernel of recurrences of logarithms for a dtype."""
-
-    def build() -> Any:
-        from tridiag.kernels import logscan
-
-        return logscan.build(dtype)
-
-    return obtain(log_kernel_name(dtype), build)
+    return obtain(log_kernel_name(dtype), made_by("logscan.build", dtype))
 
 
 @functools.lru_cache(1024)
@@ -194,13 +176,7 @@ def filter_name(dtype: str, states: int, observed: int, kind: str) -> str:
 @functools.cache
 def compiled_filter(dtype: str, states: int, observed: int, kind: str) -> Kernel:
     """The compiled kernel for models of one size."""
-
-    def build() -> Any:
-        from tridiag.kernels import filter
-
-        return filter.build(dtype, states, observed, kind)
-
-    return obtain(filter_name(dtype, states, observed, kind), build)
+    return obtain(filter_name(dtype, states, observed, kind), made_by("filter.build", dtype, states, observed, kind))
 
 
 def gradient_name(dtype: str, states: int, observed: int, kind: str) -> str:
@@ -210,25 +186,18 @@ def gradient_name(dtype: str, states: int, observed: int, kind: str) -> str:
 @functools.cache
 def compiled_gradient(dtype: str, states: int, observed: int, kind: str) -> Kernel:
     """The same for the derivatives of the log-likelihood."""
-
-    def build() -> Any:
-        from tridiag.kernels import filter
-
-        return filter.build_gradient(dtype, states, observed, kind)
-
-    return obtain(gradient_name(dtype, states, observed, kind), build)
+    return obtain(
+        gradient_name(dtype, states, observed, kind), made_by("filter.build_gradient", dtype, states, observed, kind)
+    )
 
 
 @functools.cache
 def compiled_moments(dtype: str, states: int, observed: int, kind: str, smooth: bool) -> Kernel:
     """The same for the states of all steps."""
-
-    def build() -> Any:
-        from tridiag.kernels import filter
-
-        return filter.build_moments(dtype, states, observed, kind, smooth)
-
-    return obtain(f"{'smoother' if smooth else 'moments'}{states}_{observed}_{kind}_{dtype}", build)
+    return obtain(
+        f"{'smoother' if smooth else 'moments'}{states}_{observed}_{kind}_{dtype}",
+        made_by("filter.build_moments", dtype, states, observed, kind, smooth),
+    )
 
 
 @functools.lru_cache(1024)

@@ -18,7 +18,7 @@ import numpy as np
 from tridiag import recurrence_layout
 from tridiag.arrays import library_of
 from tridiag.kernels import job as J
-from tridiag.kernels.cache import Kernel, obtain
+from tridiag.kernels.cache import Kernel, made_by, obtain
 from tridiag.kernels.call import check, function
 from tridiag.layout import LINE, WORTH_A_THREAD, Job, granted, make_job
 from tridiag.rows import Matrix
@@ -49,20 +49,11 @@ def compiled(dtype: str, kind: str) -> Kernel:
     whole = kind.removeprefix("long_")
     if kind != whole:
         compiled(dtype, whole)
-
-    def build() -> Any:
-        if kind == "cyclic":
-            from tridiag.kernels import cyclic
-
-            return cyclic.build(dtype)
-        if kind != whole:
-            from tridiag.kernels import long
-
-            return long.build(dtype, whole, kernel_name(dtype, whole))
-        from tridiag.kernels import thomas
-
-        return thomas.build(dtype, kind)
-
+        build = made_by("long.build", dtype, whole, kernel_name(dtype, whole))
+    elif kind == "cyclic":
+        build = made_by("cyclic.build", dtype)
+    else:
+        build = made_by("thomas.build", dtype, kind)
     return obtain(kernel_name(dtype, kind), build)
 
 
@@ -70,13 +61,7 @@ def compiled(dtype: str, kind: str) -> Kernel:
 def compiled_adjoint(dtype: str, kind: str) -> Kernel:
     """The kernel of the backward pass for a dtype."""
     compiled(dtype, kind)
-
-    def build() -> Any:
-        from tridiag.kernels import adjoint
-
-        return adjoint.build(dtype, kernel_name(dtype, kind))
-
-    return obtain(adjoint_name(dtype, kind), build)
+    return obtain(adjoint_name(dtype, kind), made_by("adjoint.build", dtype, kernel_name(dtype, kind)))
 
 
 Extents = tuple[tuple[int, ...] | None, ...]  # the shapes, or the strides in bytes, of a, b, c, where, d, x
@@ -180,13 +165,7 @@ def block_kernel_name(dtype: str, size: int) -> str:
 @functools.cache
 def compiled_blocks(dtype: str, size: int) -> Kernel:
     """The kernel for blocks of so many rows."""
-
-    def build() -> Any:
-        from tridiag.kernels import block
-
-        return block.build(dtype, size)
-
-    return obtain(block_kernel_name(dtype, size), build)
+    return obtain(block_kernel_name(dtype, size), made_by("block.build", dtype, size))
 
 
 @functools.lru_cache(1024)

@@ -20,7 +20,7 @@ from tridiag.arrays import library_of
 from tridiag.backends.numba_thomas import view
 from tridiag.kernels import job as J
 from tridiag.kernels import pairs as P
-from tridiag.kernels.cache import Kernel, obtain
+from tridiag.kernels.cache import Kernel, made_by, obtain
 from tridiag.kernels.call import check, function
 from tridiag.layout import LINE, threads
 
@@ -36,13 +36,7 @@ def kernel_name(dtype: str, kind: str) -> str:
 @functools.cache
 def compiled(dtype: str, kind: str) -> Kernel:
     """The compiled kernel of a kind of gaps, with the gradients of the parameters or without, for a dtype."""
-
-    def build() -> Any:
-        from tridiag.kernels import wavefront
-
-        return wavefront.build(dtype, kind)
-
-    return obtain(kernel_name(dtype, kind), build)
+    return obtain(kernel_name(dtype, kind), made_by("wavefront.build", dtype, kind))
 
 
 def kind_of(parameters: int, derivatives: int) -> str:

@@ -67,6 +67,12 @@ def obtain(name: str, build: Callable[[], Any]) -> Kernel:
         return _kernels[name]
 
 
+def made_by(builder: str, *arguments: Any) -> Callable[[], Any]:
+    """What builds a kernel for `obtain`: "module.function" of this folder; Numba is imported when it runs."""
+    module, _, function = builder.partition(".")
+    return lambda: getattr(importlib.import_module(f"tridiag.kernels.{module}"), function)(*arguments)
+
+
 def file_name(name: str) -> str:
     """The file of a kernel: another one where anything differs that its code depends on."""
     settings = [os.environ.get(f"NUMBA_{setting}") for setting in SETTINGS]

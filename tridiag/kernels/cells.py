@@ -23,6 +23,7 @@ from tridiag.kernels.told import (
     Z_E,
     Z_M,
     get,
+    kinds,
     load_integers,
     put,
     spread,
@@ -168,12 +169,7 @@ class Affine:
         return (next_diagonal, total(code, (None, (c,)), (gap, (y,)), (opening, (x,)))), shares
 
 
-KINDS: dict[str, Any] = {
-    "linear": Linear(False),
-    "linear_parameters": Linear(True),
-    "affine": Affine(False),
-    "affine_parameters": Affine(True),
-}
+KINDS = kinds(Linear, Affine)
 
 
 def forward(cells: Any, code: Code, *words: Value) -> None:

@@ -45,6 +45,7 @@ from tridiag.kernels.told import (
     ROWS_,
     Z_E,
     Z_M,
+    kinds,
     load_integers,
     put,
     spread,
@@ -241,12 +242,7 @@ class Affine:
         return (next_diagonal, in_y, match), match + in_x, [in_x, then], shares
 
 
-KINDS: dict[str, Any] = {
-    "linear": Linear(False),
-    "linear_parameters": Linear(True),
-    "affine": Affine(False),
-    "affine_parameters": Affine(True),
-}
+KINDS = kinds(Linear, Affine)
 
 
 def forward(cells: Any, code: Code, *words: Value) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from llvmlite import ir
 
@@ -18,6 +19,16 @@ from tridiag.kernels.vector import I32, LINE, Code, Value
 ) = range(18)  # fmt: skip
 PARAMETERS, SUMS = 3, 3
 NEGLIGIBLE = {4: 2.0**-90, 8: 2.0**-800}  # by the bytes of a real: a probability below it is 0
+
+
+def kinds(linear: Any, affine: Any) -> dict[str, Any]:
+    """The recursions of linear and of affine gaps, each without and with the gradients of the parameters."""
+    return {
+        "linear": linear(False),
+        "linear_parameters": linear(True),
+        "affine": affine(False),
+        "affine_parameters": affine(True),
+    }
 
 
 def get(code: Code, address: Value, k: int) -> Power:
