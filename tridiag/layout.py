@@ -58,8 +58,8 @@ class Job(NamedTuple):
     """The words of a job, its pointers still zero; the number of helper threads; the matrix axes in kernel order.
 
     ``kernel``: which one is called: "rows" (no systems side by side), "own", "exchanging" (partial pivoting
-    throughout), "long_own" and "long_exchanging" (in blocks of rows), "many" (factors and many right sides a matrix) or
-    "cyclic".
+    throughout), "long_own" and "long_exchanging" (in blocks of rows), "many" (factors and many right sides a matrix),
+    "shared" (the same for few matrices) or "cyclic".
     """
 
     words: Any
@@ -212,6 +212,7 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
         words[J.AXES + J.AXIS_WORDS * k : J.AXES + J.AXIS_WORDS * (k + 1)] = (length, *steps)
     words.flags.writeable = False
     own = "exchanging" if form.pivoting is True else "own" if beside else "rows"
-    kernel = "cyclic" if form.periodic else "many" if sides != 1 or flags & J.FACTORED else own
+    many = "shared" if shared else "many"
+    kernel = "cyclic" if form.periodic else many if sides != 1 or flags & J.FACTORED else own
     kernel = f"long_{kernel}" if long else kernel
     return Job(words, min(helpers, max(0, runs * chunks - 1)), tuple(order), kernel, dtype.name)

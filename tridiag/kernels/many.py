@@ -128,7 +128,10 @@ def factor_group(zero, job, worker, first, used, factors):
 
 @njit(**OPTIONS)
 def solve_factored(zero, job, worker, factors, shared, used, hard, dead):
-    """The right side that a group is aimed at, from factors: a row of lanes each, or ``shared``, one number each."""
+    """The right side that a group is aimed at, from factors: one number each if ``shared``, or a row of lanes.
+
+    ``shared`` is None, not False, where they are not: of `is None` Numba compiles one side only.
+    """
     row, rows = bytes_of_row(zero, ()), word(worker + HIGH) - word(worker + LOW)
     y, flags, every = word(worker + Y) + row, field(job, J.FLAGS), (1 << used) - 1
     if hard != every and flags & J.FACTORED and flags & J.TRANSPOSE:
@@ -144,7 +147,9 @@ def solve_factored(zero, job, worker, factors, shared, used, hard, dead):
 @njit(**OPTIONS)
 def part_of(zero, shared):
     """Bytes of an entry of factors."""
-    return bytes_of_real(zero, ()) * parts_of(zero, ()) if shared else bytes_of_row(zero, ())
+    if shared is None:
+        return bytes_of_row(zero, ())
+    return bytes_of_real(zero, ()) * parts_of(zero, ())
 
 
 @njit(**OPTIONS)
@@ -156,12 +161,12 @@ def substitute_turned(zero, job, worker, factors, shared, y):
     mask, mask_step = mask_view(zero, worker, low)
     words = (pairs, above, mask, mask_step, y, row, high - low)
     right_side(zero, job, worker, low, high, y, mask, mask_step)
-    if shared:
-        FORWARD_TRANSPOSED_SHARED(zero, words)
-        BACKWARD_TRANSPOSED_SHARED(zero, words)
-    else:
+    if shared is None:
         FORWARD_TRANSPOSED(zero, words)
         BACKWARD_TRANSPOSED(zero, words)
+    else:
+        FORWARD_TRANSPOSED_SHARED(zero, words)
+        BACKWARD_TRANSPOSED_SHARED(zero, words)
 
 
 @njit(**OPTIONS)
@@ -179,20 +184,20 @@ def substitute_easy(zero, job, worker, factors, shared, y, used, bad):
     ZERO(zero, (carry, row, 1))
     if last > low:
         words = (pairs, d, y, low, last)
-        if shared:
-            FORWARD_LINES_SHARED(zero, words)
-        else:
+        if shared is None:
             FORWARD_LINES(zero, words)
+        else:
+            FORWARD_LINES_SHARED(zero, words)
     if last < high:
         forward_blocks(zero, job, worker, factors, shared, y, last, high)
         backward_factored(zero, job, worker, factors, shared, y, last, high)
     if last == low:
         return False
     words = (above, y, x, carry, low, last)
-    if shared:
-        BACKWARD_LINES_SHARED(zero, words)
-    else:
+    if shared is None:
         BACKWARD_LINES_FACTORED(zero, words)
+    else:
+        BACKWARD_LINES_SHARED(zero, words)
     store_rows(zero, x, last, high, y + (last - low) * row, row, used)
     store_rows(zero, x, 0, low, word(worker + ZEROS), 0, used)
     store_rows(zero, x, high, n, word(worker + ZEROS), 0, used)
@@ -210,10 +215,10 @@ def forward_blocks(zero, job, worker, factors, shared, y, first, last):
         mask, mask_step = mask_view(zero, worker, i0)
         pairs, to = pairs_at(factors, part, i0), y + (i0 - low) * row
         words = (pairs, word(d), word(d + 8), mask, mask_step, to, row, i1 - i0, asked, i0)
-        if shared:
-            FORWARD_SHARED(zero, words)
-        else:
+        if shared is None:
             FORWARD(zero, words)
+        else:
+            FORWARD_SHARED(zero, words)
 
 
 @njit(**OPTIONS)
@@ -224,10 +229,10 @@ def backward_factored(zero, job, worker, factors, shared, y, first, last):
     x, at = operand_of(zero, word(worker + AIMS), X_), y + (first - word(worker + LOW)) * row
     above, carry = above_at(factors, part, n, first), word(worker + CARRY)
     words = (above, -part, at, row, mask, mask_step, at, row, carry, last - first, x, first)
-    if shared:
-        BACKWARD_SHARED(zero, words)
-    else:
+    if shared is None:
         BACKWARD(zero, words)
+    else:
+        BACKWARD_SHARED(zero, words)
 
 
 @njit(**OPTIONS)
@@ -255,7 +260,7 @@ def solve_many(zero, job, worker, tile, first, used, k0, k1, follows):
     ``follows``: behind the group before.
     """
     flags, aims, offsets = field(job, J.FLAGS), word(worker + AIMS), word(worker + OFFSETS)
-    axes, factors, shared = field(job, J.MATRIX_AXES), word(worker + FACTORS), field(job, J.SHARED) != 0
+    axes, factors = field(job, J.MATRIX_AXES), word(worker + FACTORS)
     hard, dead = 0, 0
     if flags & (J.FACTORED | J.FACTORING):
         factors = field(job, J.FACTORS) + tile * field(job, J.ROWS) * 3 * bytes_of_row(zero, ())
@@ -272,19 +277,19 @@ def solve_many(zero, job, worker, tile, first, used, k0, k1, follows):
         dead |= eliminate_hard(zero, job, worker, first, hard)
     if follows and used == lanes_of(zero, ()) and axes == 1 and field(job, J.RIGHT_SIDES) == 1:
         advance(zero, job, worker, D_)
-        solve_factored(zero, job, worker, factors, shared, used, hard, dead)
+        solve_factored(zero, job, worker, factors, None, used, hard, dead)
         return
     for k in range(k0, k1):
         side_offsets(job, k, offsets)
         aim_lanes(zero, job, J.AXES, axes, first, used, offsets, aims, variable(D_), variable(OPERANDS))
-        solve_factored(zero, job, worker, factors, shared, used, hard, dead)
+        solve_factored(zero, job, worker, factors, None, used, hard, dead)
 
 
 @njit(**ONCE)
 def solve_shared(zero, job, worker, matrix, k0, k1):
     """Right sides k0 <= k < k1 of one factored matrix, one in each lane."""
     lanes, count, right = lanes_of(zero, ()), field(job, J.RIGHT_AXES), aim_shared(zero, job, worker, matrix)
-    aims, base, shared, one = word(worker + AIMS), word(worker + OFFSETS), field(job, J.SHARED) != 0, variable(1)
+    aims, base, one = word(worker + AIMS), word(worker + OFFSETS), variable(1)
     hard, dead = kinds_of(job, matrix, one)
     hard, dead = -hard & ((1 << lanes) - 1), -dead & ((1 << lanes) - 1)
     if hard != 0 and eliminate_hard(zero, job, worker, matrix, one):
@@ -301,7 +306,7 @@ def solve_shared(zero, job, worker, matrix, k0, k1):
             k += WIDE * lanes
         else:
             every = (1 << used) - 1
-            solve_factored(zero, job, worker, factors, shared, used, hard & every, dead & every)
+            solve_factored(zero, job, worker, factors, True, used, hard & every, dead & every)
             k += used
 
 
@@ -320,7 +325,7 @@ def is_wide(zero, job, worker, k, end):
 @njit(**ONCE)
 def substitute_wide(zero, job, worker, factors):
     """Some groups of right sides, of which the first is aimed at, row by row through all of them."""
-    n, part, y, aims = field(job, J.ROWS), part_of(zero, 1), word(worker + Y), word(worker + AIMS)
+    n, part, y, aims = field(job, J.ROWS), part_of(zero, True), word(worker + Y), word(worker + AIMS)
     d, x, step = operand_of(zero, aims, D_), operand_of(zero, aims, X_), WIDE * bytes_of_row(zero, ())
     d_ahead, x_ahead = WIDE_ROWS_AHEAD * word(d + STRIDE), -WIDE_ROWS_AHEAD * word(x + STRIDE)
     if n * step < NEXT_GROUP:

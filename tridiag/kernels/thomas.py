@@ -117,9 +117,6 @@ def work_many(job, zero):
         if item < 0:
             break
         run, k0, k1 = part_of_item(job, item)
-        if field(job, J.SHARED):
-            solve_shared(zero, job, worker, run, k0, k1)
-            continue
         for tile in range(run * tiles, (run + 1) * tiles):
             first = tile * width
             if first >= matrices:
@@ -133,12 +130,29 @@ def work_many(job, zero):
     dismiss(worker)
 
 
+@njit(**OPTIONS)
+def work_shared(job, zero):
+    """The same where few matrices have many right sides, one in each lane, or are only factored for such."""
+    worker = hire(zero, job)
+    if worker == 0:
+        return
+    while True:
+        item = claim(job)
+        if item < 0:
+            break
+        matrix, k0, k1 = part_of_item(job, item)
+        solve_shared(zero, job, worker, matrix, k0, k1)
+    flush()
+    dismiss(worker)
+
+
 # A kernel for each, so that a first solve waits for one only.
 TASKS = {
     "rows": c_function(work_rows, "tridiag_rows"),
     "own": c_function(work_own, "tridiag_own"),
     "exchanging": c_function(work_exchanging, "tridiag_exchanging"),
     "many": c_function(work_many, "tridiag_many"),
+    "shared": c_function(work_shared, "tridiag_shared"),
 }
 
 
@@ -169,5 +183,5 @@ define = definition(MOVES, SWEEPS)
 
 def build(dtype: str, kernel: str):
     """The C function void run(job, helpers) of a kernel for a dtype."""
-    prepare = preparation if kernel == "many" else None
+    prepare = preparation if kernel == "shared" else None
     return runner(np.zeros((), dtype)[()], define, TASKS[kernel], prepare, STEPS.definition())
