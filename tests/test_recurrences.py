@@ -432,6 +432,16 @@ def test_a_long_sequence_that_cannot_be_cut(backend: Subject) -> None:
     assert np.isnan(y[n // 2 :]).all()
 
 
+@pytest.mark.only(library="numpy", compiled=True)
+def test_a_long_sequence_that_nearly_vanishes_time_and_again(backend: Subject) -> None:
+    """Values many orders below those before them keep their digits, wherever the sequence is cut."""
+    n = LONG["float32"]
+    a, x = np.full(n, 1e-3, np.float32), np.zeros(n, np.float32)
+    x[::23] = 1e30
+    right = step_by_step(a.astype(float), x.astype(float))
+    np.testing.assert_allclose(recur(backend, a, x), right, rtol=100 * EPS["float32"], atol=1e-37)
+
+
 @pytest.mark.only(library="numpy")
 def test_a_few_long_sequences_from_a_state(backend: Subject) -> None:
     rng, n = np.random.default_rng(5), LONG["float64"]

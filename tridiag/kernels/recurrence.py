@@ -1,9 +1,9 @@
 """Linear recurrences: one sequence in each lane, or one chunk of a long sequence, and threads over groups of lanes.
 
 A long sequence is cut into blocks of lanes, which threads claim in turn. What a chunk makes of 0, and the product of
-its coefficients, is found in one pass over a block; the state before it comes from the block before; a second pass,
-while the block is in cache, computes the values. Where a product or a sum cannot be trusted, the block is computed step
-by step.
+its coefficients, is found in one pass over a block, by joining neighbours; the state before it comes from the block
+before; a second pass, while the block is in cache, computes the values. Where a product or a sum cannot be trusted, the
+block is computed step by step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,18 @@ from tridiag.kernels import recurrence_job as C
 from tridiag.kernels.crew import runner
 from tridiag.kernels.memory import c_function, fetch_add, flush, free, load, malloc, set_word, store, word
 from tridiag.kernels.moves import NEXT_GROUP, bytes_of_real, lanes_of
-from tridiag.kernels.recurrence_loops import FAR_AHEAD, HEIGHT, Loop, Room, beside, clear, move_lanes, scale, spread
+from tridiag.kernels.recurrence_loops import (
+    FAR_AHEAD,
+    HEIGHT,
+    Loop,
+    Room,
+    Sum,
+    beside,
+    clear,
+    move_lanes,
+    scale,
+    spread,
+)
 from tridiag.kernels.sweeps import put_past_caches
 from tridiag.kernels.vector import LINE, OPTIONS, Library, definition
 from tridiag.kernels.worker import claim, field
@@ -56,12 +67,12 @@ def parts(order: int, real: bool) -> Any:
     if not real:
         return definition(), c_function(one_by_one(made), f"tridiag_work{order}")
     library = Library(f"loops{order}")
-    steps = [dispatch(library, order, summing) for summing in (False, True)][: 1 + (order == 1)]
+    loops = [Loop(order, turned, backward) for turned in (False, True) for backward in (False, True)]
     move = library.add("move", move_lanes)
-    steps[0] = in_pieces(order, library, move, steps[0])
-    tasks = [one_by_one(made), in_rows(made, order, move, steps[0]), side_by_side(made, order, library)]
+    run = in_pieces(order, library, move, dispatch(library, loops))
+    tasks = [one_by_one(made), in_rows(made, order, move, run), side_by_side(made, order, library)]
     if order == 1:
-        tasks.append(in_blocks(made, *steps))
+        tasks.append(in_blocks(made, run, dispatch(library, [Sum(loop) for loop in loops])))
     prepare = c_function(reserve, f"tridiag_reserve{order}") if order == 1 else None
     return definition(library), c_function(by_kind(tasks), f"tridiag_work{order}"), prepare
 
@@ -112,9 +123,8 @@ def _scaled_down(zero):
     return lambda zero: factor
 
 
-def dispatch(library: Library, order: int, summing: bool) -> Any:
+def dispatch(library: Library, loops: list[Any]) -> Any:
     """The loops over steps, of which the flags of a job choose one."""
-    loops = [Loop(order, turned, backward, summing) for turned in (False, True) for backward in (False, True)]
     forward, backward, turned_forward, turned_backward = (library.add(loop.name, loop.write) for loop in loops)
 
     @njit(**OPTIONS)
@@ -218,12 +228,12 @@ def functions(order: int) -> Order:
                 else:
                     at = base(job, operand, index) + (start - side * lane) * step
                 if step == 0:
-                    value, copy = load(at, zero), constant + lane * HEIGHT * size
-                    for k in range(HEIGHT):
-                        store(copy + k * size, value)
+                    value, copy = load(at, zero), constant + lane * LINE
+                    for k in range(0, LINE, size):
+                        store(copy + k, value)
                     at = copy
                     if field(job, C.FLAGS) & C.BACKWARD:
-                        at = copy + (HEIGHT - 1) * size
+                        at = copy + LINE - size
                 set_word(table + 8 * lane, at)
             ahead = lanes * (word(table + 8) - word(table))
             if step == 0:

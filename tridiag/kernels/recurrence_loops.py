@@ -1,12 +1,12 @@
 """The inner loops of recurrences, in the language of `tridiag.kernels.vector`: one sequence, or one chunk, a lane.
 
-Every lane computes as a loop over its steps would, so that nothing overflows or cancels but the sequence itself. A
+Values are computed as a loop over their steps would, so that nothing overflows or cancels but the sequence itself. A
 transposed recurrence carries products, c = a w, so that it reads no coefficient of another row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from llvmlite import ir
@@ -18,6 +18,7 @@ from tridiag.kernels.vector import I64, LINE, Code, Value, emitted
 
 HEIGHT = 8  # steps of all lanes that are transposed at a time
 MOST_LANES = 16
+MODERATE = 2.0**10  # products up to this are quick to use: rounding errors hardly grow
 
 
 class Room(NamedTuple):
@@ -62,8 +63,8 @@ class Room(NamedTuple):
         return self.product + 2 * LINE
 
     def constant(self, operand: int) -> int:
-        """A constant operand of every lane, HEIGHT times."""
-        return self.rows + LINE * (HEIGHT + 1) * self.order + 8 * MOST_LANES * HEIGHT * operand
+        """A constant operand of every lane, a cache line full of it."""
+        return self.rows + LINE * (HEIGHT + 1) * self.order + LINE * MOST_LANES * operand
 
     @property
     def size(self) -> int:
@@ -76,41 +77,33 @@ class Loop(NamedTuple):
     order: int
     transposed: bool
     backward: bool
-    summing: bool = False  # find the state after the steps and the product of the coefficients; write no values
 
     @property
     def name(self) -> str:
-        return f"{'sum' if self.summing else 'run'}_{'t' if self.transposed else 'n'}{'b' if self.backward else 'f'}"
+        return f"{'t' if self.transposed else 'n'}{'b' if self.backward else 'f'}"
 
     def write(self, code: Code, at: Value, count: Value) -> None:
         """``count`` steps, at least HEIGHT, by a worker whose memory begins at ``at``."""
-        room, rest = Room(self.order), count & (HEIGHT - 1)
-        start = (code.splat(1.0), code.zero()) if self.summing else ()
+        rest = count & (HEIGHT - 1)
 
         def chunk(_: Value, state: Any) -> Any:
-            i, product = state
+            (i,) = state
             first = i == 0
             advance = code.pick(first & (rest != 0), rest, code.integer(HEIGHT))  # the rest comes first, and once more
             x = self.load(code, at, C.X, i)
             coefficients = [self.load(code, at, C.A + k, i) for k in range(self.order)]
             if not self.transposed:
                 self.cut(code, at, first, coefficients)
-            values = self.steps(code, at, x, coefficients, advance)
-            if self.summing:
-                product = scaled_product(code, product, coefficients[0])
-            else:
-                self.store(code, at, i, values)
-            self.ask(code, at, i)
-            return i + advance, product
+            self.store(code, at, i, self.steps(code, at, x, coefficients, advance))
+            self.ask(code, at, i, range(Room(self.order).operands))
+            return (i + advance,)
 
-        _, product = code.fori(0, (count + HEIGHT - 1) / HEIGHT, chunk, (code.integer(0), start))
-        for k, row in enumerate(product):
-            code.store_as(at + (room.product + LINE * k), row)
+        code.fori(0, (count + HEIGHT - 1) / HEIGHT, chunk, (code.integer(0),))
 
-    def place(self, code: Code, at: Value, operand: int, i: Value) -> tuple[list[Value], Value]:
-        """The lanes of an operand, and how far from their first step the pieces of steps i, i + 1, ... lie."""
+    def place(self, code: Code, at: Value, operand: int, i: Value, height: int = HEIGHT) -> tuple[list[Value], Value]:
+        """The lanes of an operand, and how far from their first step the pieces of ``height`` steps from i on lie."""
         room = Room(self.order)
-        move = i * code.word(at + room.step(operand)) - (HEIGHT - 1) * code.size_of_real * self.backward
+        move = i * code.word(at + room.step(operand)) - (height - 1) * code.size_of_real * self.backward
         return addresses(code, at + room.lanes(operand)), move
 
     def load(self, code: Code, at: Value, operand: int, i: Value) -> list[Value]:
@@ -128,10 +121,10 @@ class Loop(NamedTuple):
             for lane, piece in zip(lanes, out_of_lanes(code, rows[k : k + QUAD]), strict=True):
                 code.store_as(lane + move + k * code.size_of_real, piece)
 
-    def ask(self, code: Code, at: Value, i: Value) -> None:
+    def ask(self, code: Code, at: Value, i: Value, operands: Iterable[int]) -> None:
         """Ask for memory that is used later: some lines on in the same lanes, or the next group of them."""
         room = Room(self.order)
-        for operand in range(C.Y + self.summing, room.operands):
+        for operand in operands:
             lanes, move = self.place(code, at, operand, i)
             move = move + code.word(at + room.ahead(operand))
             for lane in lanes:
@@ -172,21 +165,116 @@ class Loop(NamedTuple):
         return values
 
 
-def scaled_product(code: Code, product: Any, rows: list[Value]) -> Any:
-    """The product of some more coefficients, scaled up whenever it is small, so that it vanishes with a factor only."""
-    small, factor = scale(code.size_of_real)
+class Pair(NamedTuple):
+    """What steps make of the state before them: a * state + x; one run of steps in every lane."""
+
+    a: Value
+    x: Value
+
+    def then(self, later: Pair) -> Pair:
+        return Pair(later.a * self.a, later.a * self.x + later.x)
+
+
+class Sum(NamedTuple):
+    """Finds the state after many steps of order 1 and the product of their coefficients; writes no values.
+
+    A cache line of every lane at a time: neighbours are joined until one pair is left of each lane. Where coefficients
+    grow or nearly vanish, it goes step by step.
+    """
+
+    loop: Loop
+
+    @property
+    def name(self) -> str:
+        return f"sum_{self.loop.name}"
+
+    def write(self, code: Code, at: Value, count: Value) -> None:
+        """``count`` steps, a multiple of the lanes, by a worker whose memory begins at ``at``."""
+        room = Room(1)
+
+        def square(i: Value, state: Any) -> Any:
+            early, late = self.halves(code, at, i)
+            value, product = state
+            whole = early.then(late)
+            quick = whole.a * value + whole.x, scaled_product(code, product, whole.a)
+            cut = code.pick(i == 0, code.word(at + room.cut), code.integer(0))
+            easy = code.bits(moderate(code, early.a) & moderate(code, late.a)) == 2**code.lanes - 1
+            again = code.pick(easy & (cut == 0), code.integer(0), code.integer(1))
+            self.loop.ask(code, at, i, (C.X, C.A))
+            return code.fori(0, again, lambda *_: self.steps(code, at, i, state), quick)
+
+        start = code.load(at + room.state), (code.splat(1.0), code.zero())
+        value, product = code.fori(0, count, square, start, step=code.lanes)
+        for k, row in enumerate((value, *product)):
+            code.store(at + (room.state + LINE * k), row)
+
+    def halves(self, code: Code, at: Value, i: Value) -> tuple[Pair, Pair]:
+        """What the first and the last steps make, each half of as many as there are lanes, of all lanes."""
+        (xs, move), (coefficients, along) = (self.loop.place(code, at, k, i, code.lanes) for k in (C.X, C.A))
+
+        def joined(first: int, count: int) -> Pair:
+            """Lanes side by side in one vector: of each as many pairs as there are vectors in one lane."""
+            if count > 1:
+                early, late = apart(first, count)
+                return early.then(late)
+            a, x = (code.load_as(code.vector, lane) for lane in (coefficients[first] + along, xs[first] + move))
+            return Pair(a, a * x if self.loop.transposed else x)
+
+        def apart(first: int, count: int) -> tuple[Pair, Pair]:
+            low, high = joined(first, count // 2), joined(first + count // 2, count // 2)
+            early, late = (
+                Pair(*(code.shuffle(x, y, order) for x, y in zip(low, high, strict=True)))
+                for order in neighbours(code, count)
+            )
+            return (late, early) if self.loop.backward else (early, late)
+
+        return apart(0, code.lanes)
+
+    def steps(self, code: Code, at: Value, i: Value, state: Any) -> Any:
+        """The same one after another."""
+        value, product = state
+        for start in range(0, code.lanes, HEIGHT):
+            x, a = (self.loop.load(code, at, operand, i + start) for operand in (C.X, C.A))
+            if not self.loop.transposed:
+                self.loop.cut(code, at, i + start == 0, [a])
+            for j in range(HEIGHT):
+                value = a[j] * (value + x[j]) if self.loop.transposed else a[j] * value + x[j]
+                product = scaled_product(code, product, a[j])
+        return value, product
+
+
+def neighbours(code: Code, count: int) -> tuple[list[int], list[int]]:
+    """Which pairs of two vectors are early, and which the ones behind them, where ``count`` lanes come to one vector.
+
+    Numbers move within 16 bytes as long as there are some of a lane, and then in wholes of 16 bytes; such shuffles are
+    the fastest. In the end lanes are in order.
+    """
+    width, quad = code.lanes, 16 // code.size_of_real
+    if count <= quad:
+        early = [x + k for block in range(0, width, quad) for x in (block, width + block) for k in range(0, quad, 2)]
+        return early, [k + 1 for k in early]
+    early = [x + k for x in range(0, 2 * width, 2 * quad) for k in range(quad)]
+    return early, [k + quad for k in early]
+
+
+def moderate(code: Code, product: Value) -> Value:
+    """Products with which others neither grow nor underflow."""
+    size = code.magnitude(product)
+    return (size >= scale(code.size_of_real)[0] ** 0.5) & (size <= MODERATE)
+
+
+def scaled_product(code: Code, product: Any, factor: Value) -> Any:
+    """The product times another factor, scaled up whenever it is small, so that it vanishes with a factor only."""
+    small, large = scale(code.size_of_real)
     value, scaled = product
-    for row in rows:
-        value = value * row
-        low = code.magnitude(value) < small
-        value = code.where(low, value * factor, value)
-        scaled = code.where(low, scaled + 1.0, scaled)
-    return value, scaled
+    value = value * factor
+    low = code.magnitude(value) < small
+    return code.where(low, value * large, value), code.where(low, scaled + 1.0, scaled)
 
 
 def scale(size_of_real: int) -> tuple[float, float]:
     """Where products are small, and what they are multiplied by."""
-    bits = 250 if size_of_real == 8 else 30
+    bits = 500 if size_of_real == 8 else 60
     return 2.0**-bits, 2.0**bits
 
 
