@@ -192,16 +192,14 @@ def test_vmap(mapped: int) -> None:
         assert_same(jax.vmap(f, (None, mapped))(init, stack), jnp.stack([g(init, x) for x in (X[0], X[1], X[2])]))
 
 
-def carried(jaxpr: Any) -> list[int]:
-    """The sizes of all that the loops of a program carry from step to step."""
-    sizes = []
+def loops(jaxpr: Any) -> list[Any]:
+    """The equations of a program that are scans, in order."""
+    found = []
     for equation in jaxpr.eqns:
-        if equation.primitive.name == "scan":
-            first, count = equation.params["num_consts"], equation.params["num_carry"]
-            sizes += [var.aval.size for var in equation.invars[first : first + count]]
+        found += [equation] if equation.primitive.name == "scan" else []
         for inner in (getattr(value, "jaxpr", None) for value in equation.params.values()):
-            sizes += carried(inner) if hasattr(inner, "eqns") else []
-    return sizes
+            found += loops(inner) if hasattr(inner, "eqns") else []
+    return found
 
 
 def test_no_loop_of_a_gradient_carries_whole_arrays() -> None:
@@ -209,7 +207,20 @@ def test_no_loop_of_a_gradient_carries_whole_arrays() -> None:
     found, _ = losses(1)
     x = jnp.ones((3, 1000))
     program = jax.make_jaxpr(jax.grad(found, (0, 1)))(jnp.ones(3), x)
-    assert program.eqns and 0 < max(carried(program.jaxpr)) <= 3
+    parts = [(loop.invars, loop.params["num_consts"], loop.params["num_carry"]) for loop in loops(program.jaxpr)]
+    carried = [variable.aval.size for inputs, first, count in parts for variable in inputs[first : first + count]]
+    assert 0 < max(carried) <= 3
+
+
+def test_a_gradient_stacks_no_rows_that_it_has() -> None:
+    """Of a product with the row, the way back needs the carry, which is stacked, and the row, which was moved."""
+
+    def last(x: Any) -> Any:
+        return tridiag.scan(lambda carry, row: (carry * row, None), jnp.ones(3), x, axis=1)[0].sum()
+
+    forward, back = loops(jax.make_jaxpr(jax.grad(last))(jnp.ones((3, 7))).jaxpr)
+    assert [variable.aval.shape for variable in forward.outvars] == [(3,), (7, 3)]
+    assert [variable.aval.shape for variable in back.outvars] == [(3,), (7, 3)]
 
 
 # -------------------------------------------------------------------------------------------------------------- errors

@@ -2,7 +2,8 @@
 
 What is differentiated is a scan over rows that were moved to the front: the cotangents of rows are then stacked, as the
 results are, and moved once. A cotangent that is written in place costs its whole array in every step of some programs,
-and the derivative is quadratic in n. The moved rows have no other use, and so the compiler never makes them.
+and the derivative is quadratic in n. What a derivative needs of the rows on its way back are the moved arrays, so that
+no step stacks its rows again. Without a derivative the moved rows have no use, and the compiler never makes them.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ def run(function: Callable[[], Any], course: Course, init: Any, inputs: list[Any
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def read(axis: int, x: Any, i: Any, moved: Any) -> Any:
-    """Row i of x. It is that of the moved rows too, which are what is differentiated."""
+    """Row i of x. It is that of the moved rows too, which a derivative reads in its place."""
     if x.shape[axis] == 0:
         return moved
     return lax.dynamic_index_in_dim(x, i, axis, keepdims=False)
@@ -138,7 +139,7 @@ def read(axis: int, x: Any, i: Any, moved: Any) -> Any:
 
 @read.defjvp
 def read_tangent(axis: int, primals: Any, tangents: Any) -> tuple[Any, Any]:
-    return read(axis, *primals), tangents[2]
+    return primals[2], tangents[2]
 
 
 def restored(results: Any, course: Course) -> Any:
