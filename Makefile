@@ -2,7 +2,7 @@
 PYTHON ?= python3
 # An extra package index for torch (a CPU-only build, say); empty: whatever pip finds by itself.
 TORCH_INDEX ?=
-PYTEST_ARGS ?= -n 2
+PYTEST_ARGS ?= -n 2 --dist worksteal
 
 unexport PYTHONPATH
 export PIP_DISABLE_PIP_VERSION_CHECK = 1

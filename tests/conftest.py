@@ -43,11 +43,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
         subject = params.get("backend", params.get("subject"))
+        if "complex64" in item.name and (subject is None or subject.compiled):
+            item.add_marker(pytest.mark.slow)
         if not isinstance(subject, Subject):
             continue
-        if subject.compiled and params.get("dtype") == "complex64":
-            item.add_marker(pytest.mark.slow)
-        elif subject.library == "jax" and not subject.compiled:
+        if subject.library == "jax" and not subject.compiled:
             if item.get_closest_marker("one_rule") and subject.name != "jax_scan":
                 item.add_marker(pytest.mark.slow)
             else:

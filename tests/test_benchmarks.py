@@ -37,6 +37,7 @@ def test_every_bar_names_contestants(cpu: ModuleType) -> None:
     assert not unknown
 
 
+@pytest.mark.slow
 def test_recurrences_have_lines_of_their_own(tmp_path: Path) -> None:
     import recurrences
 
@@ -50,6 +51,7 @@ def test_recurrences_have_lines_of_their_own(tmp_path: Path) -> None:
     assert all(np.isfinite(figure["median"]) for line in lines for figure in line["figures"]), lines
 
 
+@pytest.mark.slow
 def test_logarithms_have_lines_of_their_own(tmp_path: Path) -> None:
     import logarithms
 
@@ -63,6 +65,7 @@ def test_logarithms_have_lines_of_their_own(tmp_path: Path) -> None:
     assert all(np.isfinite(figure["median"]) for line in lines for figure in line["figures"]), lines
 
 
+@pytest.mark.slow
 def test_kalman_filters_have_lines_of_their_own(tmp_path: Path) -> None:
     import kalman
 
@@ -139,6 +142,7 @@ def test_figures_are_medians_of_ratios_within_rounds() -> None:
     assert faster(2.1, "ours", "theirs").judge(walls)["verdict"] == "short"
 
 
+@pytest.mark.slow
 def test_alignments_have_lines_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     import alignment
 

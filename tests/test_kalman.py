@@ -207,7 +207,7 @@ def by_statsmodels(y: np.ndarray, parameters: dict[str, Any]) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 20))])
+@pytest.mark.parametrize("seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 20))])
 def test_statsmodels(backend: Subject, seed: int) -> None:
     """20 random models, with missing data, R = 0 and singular Q among them."""
     rng = np.random.default_rng(seed)
@@ -622,7 +622,7 @@ PARALLEL = {
 
 
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=[pytest.mark.slow] if "changing" in case else []) for case in PARALLEL]
+    "case", [pytest.param(case, marks=[] if case == "shared" else [pytest.mark.slow]) for case in PARALLEL]
 )
 def test_parallel_is_sequential(case: str) -> None:
     pytest.importorskip("jax")
