@@ -50,7 +50,7 @@ def axes_of(form: Recurrence, shapes: Any, strides: Any) -> Axes:
 
 
 def chunk_of(dtype: np.dtype[Any]) -> int:
-    """The steps of a lane in a block: not a power of two, or all lanes would share a set of the caches."""
+    """The steps of a lane in a block: whole cache lines, no power of two, or all lanes share a set of the caches."""
     return (CHUNK + LINE) // dtype.itemsize
 
 
@@ -87,7 +87,7 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
         items = count // length * stretches
     elif kind == C.LONG:
         chunk = chunk_of(dtype)
-        blocks = n // (lanes * chunk)
+        blocks = (n - 1) // (lanes * chunk)  # behind the first step
         items = count * blocks
     else:
         together = lanes if kind == C.ROWS else 1

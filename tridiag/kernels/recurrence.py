@@ -26,6 +26,7 @@ from tridiag.kernels.recurrence_loops import (
     Loop,
     Room,
     Sum,
+    Values,
     beside,
     clear,
     move_lanes,
@@ -68,11 +69,12 @@ def parts(order: int, real: bool) -> Any:
         return definition(), c_function(one_by_one(made), f"tridiag_work{order}")
     library = Library(f"loops{order}")
     loops = [Loop(order, turned, backward) for turned in (False, True) for backward in (False, True)]
-    move = library.add("move", move_lanes)
-    run = in_pieces(order, library, move, dispatch(library, loops))
-    tasks = [one_by_one(made), in_rows(made, order, move, run), side_by_side(made, order, library)]
+    move, run = library.add("move", move_lanes), dispatch(library, loops)
+    rows = in_rows(made, order, move, in_pieces(order, library, move, run))
+    tasks = [one_by_one(made), rows, side_by_side(made, order, library)]
     if order == 1:
-        tasks.append(in_blocks(made, run, dispatch(library, [Sum(loop) for loop in loops])))
+        add_up, find_values = (dispatch(library, [kind(loop) for loop in loops]) for kind in (Sum, Values))
+        tasks.append(in_blocks(made, add_up, in_lines(move, run, find_values)))
     prepare = c_function(reserve, f"tridiag_reserve{order}") if order == 1 else None
     return definition(library), c_function(by_kind(tasks), f"tridiag_work{order}"), prepare
 
@@ -128,17 +130,17 @@ def dispatch(library: Library, loops: list[Any]) -> Any:
     forward, backward, turned_forward, turned_backward = (library.add(loop.name, loop.write) for loop in loops)
 
     @njit(**OPTIONS)
-    def run(zero, job, room, count):
+    def run(zero, job, *words):
         flags = field(job, C.FLAGS)
         if flags & C.TRANSPOSED:
             if flags & C.BACKWARD:
-                turned_backward(zero, (room, count))
+                turned_backward(zero, words)
             else:
-                turned_forward(zero, (room, count))
+                turned_forward(zero, words)
         elif flags & C.BACKWARD:
-            backward(zero, (room, count))
+            backward(zero, words)
         else:
-            forward(zero, (room, count))
+            forward(zero, words)
 
     return run
 
@@ -468,9 +470,44 @@ def coefficient_words(made: Order, order: int) -> Any:
     return words
 
 
-def in_blocks(made: Order, run: Any, add_up: Any) -> Any:
-    base, step_by_step, aim, size = made.base, made.step_by_step, made.aim, Room(1).size
-    cut_at, state_at, product_at, ahead_at = Room(1).cut, Room(1).state, Room(1).product, Room(1).ahead(0)
+def in_lines(move: Any, run: Any, find_values: Any) -> Any:
+    """The values of chunks; of a large result whole cache lines go past the caches.
+
+    Where chunks begin does not depend on where cache lines do, so that neither does any bit of the result.
+    """
+    lanes_at, lanes_size, operands = Room(1).lanes(0), Room(1).lanes(1) - Room(1).lanes(0), Room(1).operands
+    cut_at, ahead_at = Room(1).cut, Room(1).ahead(C.Y)
+
+    @njit(**OPTIONS)
+    def move_on(zero, room, steps):
+        for operand in range(operands):
+            move(zero, (room + lanes_at + operand * lanes_size, steps * word(room + 8 * operand)))
+
+    @njit(**OPTIONS)
+    def run_lines(zero, job, room, count):
+        """A multiple of the lanes, at least 3 times as many."""
+        lanes, size, y, step = lanes_of(zero, ()), bytes_of_real(zero, ()), word(room + lanes_at), word(room)
+        if field(job, C.FLAGS) & C.LARGE == 0 or not whole_entries(zero, y, step, 0):
+            find_values(zero, job, room, count, 0)
+            return
+        first = (y + size if step < 0 else -y) % LINE // size  # steps before a line begins
+        if first == 0:
+            find_values(zero, job, room, count, 1)
+            return
+        set_word(room + cut_at, 0)
+        set_word(room + ahead_at, 0)
+        run(zero, job, room, lanes + first)
+        move_on(zero, room, lanes + first)
+        find_values(zero, job, room, count - 3 * lanes, 1)
+        move_on(zero, room, count - 3 * lanes)
+        run(zero, job, room, 2 * lanes - first)
+
+    return run_lines
+
+
+def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
+    step_by_step, aim, size = made.step_by_step, made.aim, Room(1).size
+    state_at, product_at, ahead_at = Room(1).state, Room(1).product, Room(1).ahead(0)
 
     @njit(**OPTIONS)
     def rescaled(zero, product, times, carry):
@@ -517,18 +554,11 @@ def in_blocks(made: Order, run: Any, add_up: Any) -> Any:
 
     @njit(**OPTIONS)
     def work_block(zero, job, room, index, block, place):
-        lanes, n, flags, chunk = lanes_of(zero, ()), field(job, C.STEPS), field(job, C.FLAGS), field(job, C.CHUNK)
-        start, end = block * lanes * chunk, (block + 1) * lanes * chunk
+        lanes, n, chunk = lanes_of(zero, ()), field(job, C.STEPS), field(job, C.CHUNK)
+        start, end = 1 + block * lanes * chunk, 1 + (block + 1) * lanes * chunk
         aim(zero, job, room, index, -chunk, start)
-        first = block == 0
-        set_word(room + cut_at, 1 if first and flags & C.STARTED == 0 else 0)
-        clear(zero, (room + state_at, 1))
         add_up(zero, job, room, chunk)
-        carry = zero
-        if not first:
-            carry = await_state(zero, place - PLACE)
-        elif flags & C.STARTED:
-            carry = load(base(job, C.A + 1, index), zero)
+        carry = step_by_step(zero, job, index, 0, 1, zero) if block == 0 else await_state(zero, place - PLACE)
         behind, sure = connect(zero, room, carry)
         if sure:
             hand_on(place, behind)
@@ -537,13 +567,13 @@ def in_blocks(made: Order, run: Any, add_up: Any) -> Any:
         else:
             behind = step_by_step(zero, job, index, start, end, carry)
             hand_on(place, behind)
-        if end + lanes * chunk > n:
+        if block == field(job, C.BLOCKS) - 1:
             step_by_step(zero, job, index, end, n, behind)
 
     @njit(**OPTIONS)
     def work(job, zero):
         """Blocks in the order in which they lie: the one before a block is done, or some thread is at work on it."""
-        room, blocks = hire(size + scratch_size(zero)), field(job, C.BLOCKS)
+        room, blocks = hire(size), field(job, C.BLOCKS)
         if room == 0:
             return
         while True:

@@ -164,6 +164,18 @@ class Loop(NamedTuple):
             code.store(at + (room.state + LINE * k), code.load(at + room.rows + row * LINE))
         return values
 
+    def square(self, code: Code, at: Value, i: Value, state: Value) -> tuple[list[Value], Value, list[Value]]:
+        """As many steps of order 1 as there are lanes: the values, the state behind them, and the coefficients."""
+        values, coefficients = [], []
+        for start in range(0, code.lanes, HEIGHT):
+            rows, factors = (self.load(code, at, operand, i + start) for operand in (C.X, C.A))
+            for x, a in zip(rows, factors, strict=True):
+                value = x + state if self.transposed else a * state + x
+                state = a * value if self.transposed else value
+                values.append(value)
+            coefficients += factors
+        return values, state, coefficients
+
 
 class Pair(NamedTuple):
     """What steps make of the state before them: a * state + x; one run of steps in every lane."""
@@ -176,7 +188,7 @@ class Pair(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """Finds the state after many steps of order 1 and the product of their coefficients; writes no values.
+    """Finds what many steps of order 1 make of 0, and the product of their coefficients; writes no values.
 
     A cache line of every lane at a time: neighbours are joined until one pair is left of each lane. Where coefficients
     grow or nearly vanish, it goes step by step.
@@ -190,23 +202,20 @@ class Sum(NamedTuple):
 
     def write(self, code: Code, at: Value, count: Value) -> None:
         """``count`` steps, a multiple of the lanes, by a worker whose memory begins at ``at``."""
-        room = Room(1)
 
         def square(i: Value, state: Any) -> Any:
             early, late = self.halves(code, at, i)
             value, product = state
             whole = early.then(late)
             quick = whole.a * value + whole.x, scaled_product(code, product, whole.a)
-            cut = code.pick(i == 0, code.word(at + room.cut), code.integer(0))
             easy = code.bits(moderate(code, early.a) & moderate(code, late.a)) == 2**code.lanes - 1
-            again = code.pick(easy & (cut == 0), code.integer(0), code.integer(1))
+            again = code.pick(easy, code.integer(0), code.integer(1))
             self.loop.ask(code, at, i, (C.X, C.A))
             return code.fori(0, again, lambda *_: self.steps(code, at, i, state), quick)
 
-        start = code.load(at + room.state), (code.splat(1.0), code.zero())
-        value, product = code.fori(0, count, square, start, step=code.lanes)
+        value, product = code.fori(0, count, square, (code.zero(), (code.splat(1.0), code.zero())), step=code.lanes)
         for k, row in enumerate((value, *product)):
-            code.store(at + (room.state + LINE * k), row)
+            code.store(at + (Room(1).state + LINE * k), row)
 
     def halves(self, code: Code, at: Value, i: Value) -> tuple[Pair, Pair]:
         """What the first and the last steps make, each half of as many as there are lanes, of all lanes."""
@@ -233,14 +242,44 @@ class Sum(NamedTuple):
     def steps(self, code: Code, at: Value, i: Value, state: Any) -> Any:
         """The same one after another."""
         value, product = state
-        for start in range(0, code.lanes, HEIGHT):
-            x, a = (self.loop.load(code, at, operand, i + start) for operand in (C.X, C.A))
-            if not self.loop.transposed:
-                self.loop.cut(code, at, i + start == 0, [a])
-            for j in range(HEIGHT):
-                value = a[j] * (value + x[j]) if self.loop.transposed else a[j] * value + x[j]
-                product = scaled_product(code, product, a[j])
+        _, value, coefficients = self.loop.square(code, at, i, value)
+        for a in coefficients:
+            product = scaled_product(code, product, a)
         return value, product
+
+
+class Values(NamedTuple):
+    """Finds the values of many steps of order 1 from the state before them, a cache line of every lane at a time."""
+
+    loop: Loop
+
+    @property
+    def name(self) -> str:
+        return f"values_{self.loop.name}"
+
+    def write(self, code: Code, at: Value, count: Value, past_caches: Value) -> None:
+        """``count`` steps, a multiple of the lanes; ``past_caches``, 0 or 1: cache lines of a large result."""
+
+        def square(i: Value, state: Any) -> Any:
+            values, state, _ = self.loop.square(code, at, i, *state)
+            lines = code.transpose_blocks(values[::-1] if self.loop.backward else values)
+            lanes, move = self.loop.place(code, at, C.Y, i, code.lanes)
+
+            def put(direct: bool) -> Callable[..., Any]:
+                def lines_of_lanes(_: Value, state: Any) -> Any:
+                    for lane, line in zip(lanes, lines, strict=True):
+                        code.store_as(lane + move, line, direct)
+                    return state
+
+                return lines_of_lanes
+
+            code.fori(0, past_caches, put(True))
+            code.fori(past_caches, 1, put(False))
+            self.loop.ask(code, at, i, (C.X, C.A))
+            return (state,)
+
+        (state,) = code.fori(0, count, square, (code.load(at + Room(1).state),), step=code.lanes)
+        code.store(at + Room(1).state, state)
 
 
 def neighbours(code: Code, count: int) -> tuple[list[int], list[int]]:
