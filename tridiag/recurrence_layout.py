@@ -87,7 +87,7 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
         items = count // length * stretches
     elif kind == C.LONG:
         chunk = chunk_of(dtype)
-        blocks = (n - 1) // (lanes * chunk)  # behind the first step
+        blocks = -(-(n - 1) // (lanes * chunk))  # behind the first step
         items = count * blocks
     else:
         together = lanes if kind == C.ROWS else 1

@@ -485,9 +485,9 @@ def in_lines(move: Any, run: Any, find_values: Any) -> Any:
 
     @njit(**OPTIONS)
     def run_lines(zero, job, room, count):
-        """A multiple of the lanes, at least 3 times as many."""
+        """A multiple of the lanes."""
         lanes, size, y, step = lanes_of(zero, ()), bytes_of_real(zero, ()), word(room + lanes_at), word(room)
-        if field(job, C.FLAGS) & C.LARGE == 0 or not whole_entries(zero, y, step, 0):
+        if field(job, C.FLAGS) & C.LARGE == 0 or count < 3 * lanes or not whole_entries(zero, y, step, 0):
             find_values(zero, job, room, count, 0)
             return
         first = (y + size if step < 0 else -y) % LINE // size  # steps before a line begins
@@ -555,7 +555,9 @@ def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
     @njit(**OPTIONS)
     def work_block(zero, job, room, index, block, place):
         lanes, n, chunk = lanes_of(zero, ()), field(job, C.STEPS), field(job, C.CHUNK)
-        start, end = 1 + block * lanes * chunk, 1 + (block + 1) * lanes * chunk
+        start = 1 + block * lanes * chunk
+        chunk = min(chunk, (n - start) // (lanes * lanes) * lanes)  # those of the last block are shorter
+        end = start + lanes * chunk
         aim(zero, job, room, index, -chunk, start)
         add_up(zero, job, room, chunk)
         carry = step_by_step(zero, job, index, 0, 1, zero) if block == 0 else await_state(zero, place - PLACE)
