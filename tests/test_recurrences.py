@@ -436,7 +436,7 @@ def test_a_long_sequence_that_cannot_be_cut(backend: Subject) -> None:
 @pytest.mark.parametrize("rest", (0, 1, 70, 400))
 def test_the_end_of_a_long_sequence(backend: Subject, rest: int) -> None:
     """Behind whole blocks of numba_scan some steps are left, too few for a block or not."""
-    rng, n = np.random.default_rng(6), 1 + 5 * 8 * 1032 + rest
+    rng, n = np.random.default_rng(6), 1 + 3 * 8 * 2056 + rest
     a, x = rng.uniform(-1, 1, n), rng.normal(size=n)
     np.testing.assert_allclose(recur(backend, a, x), step_by_step(a, x), rtol=1e-9, atol=1e-12)
 

@@ -13,8 +13,8 @@ from tridiag.layout import CACHES, ITEM, ITEMS_EACH, LINE, WORTH_A_THREAD, Axis,
 from tridiag.shapes import Blocks, Recurrence
 
 HEIGHT = 8  # steps that are transposed at a time (`tridiag.kernels.recurrence_loops`)
-CHUNK = 8 * 1024  # bytes of a lane in a block of a long sequence
-FEWEST_BLOCKS = 4  # of such a sequence
+BLOCK = 128 * 1024  # bytes of an operand in a block of a long sequence: two blocks of two operands fit in a cache
+FEWEST_BLOCKS = 2  # of such a sequence
 STRETCH = 4096  # bytes of a row of sequences that are side by side: it is read again in the next step
 
 
@@ -51,7 +51,7 @@ def axes_of(form: Recurrence, shapes: Any, strides: Any) -> Axes:
 
 def chunk_of(dtype: np.dtype[Any]) -> int:
     """The steps of a lane in a block: whole cache lines, no power of two, or all lanes share a set of the caches."""
-    return (CHUNK + LINE) // dtype.itemsize
+    return (BLOCK // lanes_of(dtype) + LINE) // dtype.itemsize
 
 
 def kind_of(axes: Axes, form: Recurrence, order: int, count: int, dtype: np.dtype[Any], workers: int) -> int:
