@@ -417,9 +417,11 @@ def test_inside_a_trace_nothing_raises(subject: Subject) -> None:
 def test_torch_says_that_it_is_differentiated_once() -> None:
     torch = pytest.importorskip("torch")
     x = torch.ones((2, 3, 4), dtype=torch.float64, requires_grad=True)
-    (gradient,) = torch.autograd.grad((tridiag.smith_waterman(x, gap=-1.0) ** 2).sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        gradient.sum().backward()
+    for power in (1, 2):
+        score = (tridiag.smith_waterman(x, gap=-1.0) ** power).sum()
+        (gradient,) = torch.autograd.grad(score, x, create_graph=True)
+        with pytest.raises(RuntimeError, match="differentiable once in PyTorch"):
+            (gradient.sum() + x.sum()).backward()
 
 
 def test_torch_vmap() -> None:
@@ -445,7 +447,11 @@ def test_torch_vmap() -> None:
         (ValueError, r"lengths.*1\] must lie between 0 and 5.*-1 at \(2,\)", {"lengths": [[1, 2], [4, 1], [4, -1]]}),
         (ValueError, r"temperature must be positive; found 0.0 at \(0,\)", {"temperature": 0.0}),
         (ValueError, r"temperature must .*; found -2.0 at \(1,\)", {"temperature": np.array([1.0, -2.0, 1.0])}),
-        (tridiag.BackendError, "computes in .*, not in complex128", {"scores": np.ones((3, 4, 5), complex)}),
+        (TypeError, "complex128; wanted real numbers", {"scores": np.ones((3, 4, 5), complex)}),
+        (TypeError, "gap is None", {"gap": None}),
+        (TypeError, "gap is None", {"gap": None, "gap_open": -1.0}),
+        (TypeError, "temperature is None", {"temperature": None}),
+        (TypeError, "scores is None", {"scores": None}),
         (tridiag.BackendError, "no backend 'nonsense'", {"backend": "nonsense"}),
     ],
 )  # fmt: skip

@@ -221,8 +221,8 @@ def test_a_backend_for_other_arrays_other_verbs_and_no_corners() -> None:
 
 
 def test_out_of_the_wrong_shape_or_dtype() -> None:
-    refused(ValueError, r"out has shape \(6,\); the solution has shape \(4, 6\)", out=np.zeros(6))
-    refused(TypeError, "out has dtype float32; the solution has dtype float64", out=np.zeros((4, 6), np.float32))
+    refused(ValueError, r"out has shape \(6,\); the result has shape \(4, 6\)", out=np.zeros(6))
+    refused(TypeError, "out has dtype float32; the result has dtype float64", out=np.zeros((4, 6), np.float32))
     refused(TypeError, "out is a list; wanted an array", out=[[0.0] * 6] * 4)
 
 

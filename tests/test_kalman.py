@@ -311,6 +311,7 @@ def test_no_steps_and_no_series(backend: Subject, shape: Any) -> None:
 BAD = {
     "y of rank 1": ({"y": np.zeros(5)}, ValueError, r"y has shape \(5,\); wanted \(\.\.\., n, p\)"),
     "F not square": ({"F": np.zeros((2, 3))}, ValueError, r"F has shape \(2, 3\); wanted a square matrix"),
+    "no states": ({"F": np.zeros((0, 0))}, ValueError, "F has shape .*; wanted at least one state"),
     "H of other states": ({"H": np.zeros((1, 3))}, ValueError, r"H has shape \(1, 3\); with 1 values .* and 2 states"),
     "R of other values": ({"R": np.eye(2)}, ValueError, r"R has shape \(2, 2\); with 1 values"),
     "m0 of other states": ({"m0": np.zeros(3)}, ValueError, r"m0 has shape \(3,\)"),

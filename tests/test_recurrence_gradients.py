@@ -80,6 +80,30 @@ def test_finite_differences_of_order_3_under_jax(backend: Subject, case: str) ->
     check_jax(by(backend, 3, reverse=case == "short"), drawn(*OF_ORDER_3[case]))
 
 
+@pytest.mark.parametrize("library", ["jax", "torch"])
+def test_gradients_of_states_of_several_shapes(library: str) -> None:
+    """Each of the values before the first step may broadcast by itself."""
+    pytest.importorskip(library)
+    (a, b, x), init = drawn((M, N), (M, N), (M, N)), drawn((M,), ())
+    if library == "jax":
+        import jax
+
+        found = jax.grad(lambda init: tridiag.linear_recurrence((a, b), jax.numpy.asarray(x), init).sum())(tuple(init))
+    else:
+        import torch
+
+        given = [torch.tensor(v, requires_grad=True) for v in init]
+        tridiag.linear_recurrence((torch.tensor(a), torch.tensor(b)), torch.tensor(x), tuple(given)).sum().backward()
+        found = [v.grad for v in given]
+    for k, gradient in enumerate(found):
+        step = 1e-6 * np.eye(2)[k]
+        high, low = (
+            tridiag.linear_recurrence((a, b), x, (init[0] + s * step[0], init[1] + s * step[1])).sum() for s in (1, -1)
+        )
+        np.testing.assert_allclose(np.asarray(gradient).sum(), (high - low) / 2e-6, rtol=1e-6)
+        assert gradient.shape == np.shape(init[k])
+
+
 @pytest.mark.one_rule
 @on_jax
 def test_complex_finite_differences_under_jax(backend: Subject) -> None:

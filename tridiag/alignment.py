@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.arrays import Entry, agreed, dtype_name, module_of, working_dtype
+from tridiag.arrays import Entry, agreed, dtype_name, is_real, module_of, working_dtype
 from tridiag.backends import Backend, Problem
 from tridiag.dispatch import choose
 from tridiag.prepare import promoted_dtype
@@ -103,7 +103,11 @@ def smith_waterman(
 def prepare(scores: Any, lengths: Any = None, *, gap: Any, gap_open: Any = None, temperature: Any = 1.0) -> Pairs:
     """Check everything that can be checked without reading values."""
     arguments = {"scores": scores, "gap": gap, "gap_open": gap_open, "temperature": temperature}
-    arguments = {name: x for name, x in arguments.items() if x is not None}
+    if gap_open is None:
+        del arguments["gap_open"]
+    for name, x in arguments.items():
+        if x is None:
+            raise TypeError(f"{name} is None; wanted numbers")
     names, kinds = tuple(arguments), [type(x) for x in arguments.values()]
     owners = dict(zip(names, kinds, strict=True))
     library = agreed(owners if isinstance(lengths, list | tuple) else {**owners, "lengths": type(lengths)})
@@ -116,6 +120,8 @@ def prepare(scores: Any, lengths: Any = None, *, gap: Any, gap_open: Any = None,
     shape = shapes["scores"]
     check_shapes(shapes, entries[-1])
     dtype = promoted_dtype(module, facts, settings)
+    if not is_real(working_dtype(dtype)):
+        raise TypeError(f"the arguments promote to {dtype}; wanted real numbers")
     problem = Problem(VERB, library, module.device(facts.values(), settings), working_dtype(dtype), shape, -1, None)
     first, *parameters = (module.cast(x, working_dtype(dtype)) for x in given)
     broadcast = module.Operations.broadcast

@@ -51,7 +51,8 @@ def choose(problem: Problem, backend: str = "auto") -> Choice:
         for entry in eligible(problem):
             better = entry.prefers(problem)
             return Choice(entry, "the best for so long systems" if better else "the first backend that can run this")
-        reasons = "; ".join(f"{name}: {entry.why_not(problem)}" for name, entry in BACKENDS.items())
+        having = [entry for entry in BACKENDS.values() if problem.verb in entry.verbs]
+        reasons = "; ".join(f"{entry.name}: {entry.why_not(problem)}" for entry in having)
         raise BackendError(f"no backend can {problem.told()}. {reasons}")
     candidates = in_order(named(backend), problem)
     for entry in candidates:

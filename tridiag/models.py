@@ -84,6 +84,8 @@ def states_of(shapes: Mapping[str, Shape]) -> int:
     """The number of states, which F tells."""
     if len(shapes["F"]) < 2 or shapes["F"][-1] != shapes["F"][-2]:
         raise ValueError(f"F has shape {shapes['F']}; wanted a square matrix, (k, k) or (..., time, k, k)")
+    if shapes["F"][-1] == 0:
+        raise ValueError(f"F has shape {shapes['F']}; wanted at least one state")
     return shapes["F"][-1]
 
 

@@ -26,10 +26,11 @@ def target(call: Call, arguments: dict[str, Any], out: Any, overwrite_d: bool) -
 
 def check_out(call: Call, arguments: dict[str, Any], out: Any) -> None:
     if call.plan.library == "jax":
-        raise TypeError(
-            "out= cannot be written: JAX arrays are immutable; to reuse the memory of d pass overwrite_d=True "
-            "inside jit and donate d (donate_argnums), or carry it through a loop"
-        )
+        told = "out= cannot be written: JAX arrays are immutable"
+        if "d" in arguments:
+            told += "; to reuse the memory of d pass overwrite_d=True inside jit and donate d (donate_argnums), or "
+            told += "carry it through a loop"
+        raise TypeError(told)
     kind: type = type(out)
     if owner("out", kind) != call.plan.library:
         agreed({name: type(x) for name, x in {"out": out, **arguments}.items()})
@@ -37,9 +38,9 @@ def check_out(call: Call, arguments: dict[str, Any], out: Any) -> None:
     if not array and not hasattr(out, "data_ptr"):
         raise TypeError(f"out is a {type(out).__name__}; wanted an array to write to")
     if out.shape != call.plan.form.shape:
-        raise ValueError(f"out has shape {tuple(out.shape)}; the solution has shape {call.form.shape}")
+        raise ValueError(f"out has shape {tuple(out.shape)}; the result has shape {call.form.shape}")
     if out.dtype != call.plan.out_dtype:
-        raise TypeError(f"out has dtype {out.dtype}; the solution has dtype {call.result_dtype}")
+        raise TypeError(f"out has dtype {out.dtype}; the result has dtype {call.result_dtype}")
     if not array and out.requires_grad:
         raise ValueError("out requires a gradient and cannot be written in place; pass out.detach(), or no out")
     if array and not out.flags.writeable:
@@ -48,9 +49,7 @@ def check_out(call: Call, arguments: dict[str, Any], out: Any) -> None:
         raise ValueError("entries of out share memory with each other; pass an array of its own memory")
     if name := overlapped(out, arguments):
         hint = "pass overwrite_d=True and no out to solve in place" if name == "d" else "pass another array"
-        raise ValueError(
-            f"out shares memory with {name}, and no input is ever written; {hint} (only overwrite_d writes to d)"
-        )
+        raise ValueError(f"out shares memory with {name}, and no input is ever written; {hint}")
 
 
 def may_overwrite(call: Call, arguments: dict[str, Any]) -> bool:

@@ -345,10 +345,9 @@ def wants_check(plan: Plan, check: bool | None) -> bool:
 
 
 def check_axis(axis: Any, name: str = "axis") -> int:
-    try:
-        return int(axis.__index__())
-    except AttributeError:
-        raise TypeError(f"{name} is {axis!r}; wanted one integer") from None
+    if isinstance(axis, bool | np.bool) or not hasattr(axis, "__index__"):
+        raise TypeError(f"{name} is {axis!r}; wanted one integer")
+    return int(axis.__index__())
 
 
 def check_mask(entry: Entry) -> None:

@@ -137,7 +137,7 @@ def log_linear_recurrence(
     -----
     Nothing overflows, and no rounding piles up over the steps. Infinities and NaN are as in the definition, where -inf
     is the logarithm of 0. Derivatives are those of one linear recurrence with coefficients between 0 and 1; where y is
-    infinite they are 0.
+    infinite they are 0, and where it is NaN they are NaN, even of a loss that does not read y there.
     """
     check_flag("return_final", return_final)
     verb = "log_linear_recurrence"

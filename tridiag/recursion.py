@@ -91,7 +91,9 @@ def behind(ops: Any, v: Any, k: int, init: Rows, form: Recurrence) -> Any:
         part, rest = slice(0, count), slice(count, n)
     first = ops.zero(ops.slice(v, part, axis))
     if init:
-        rows = [init[k - 1 - i] for i in range(count)]
+        row = list(first.shape)
+        row[axis] = 1
+        rows = [ops.broadcast(init[k - 1 - i], row) for i in range(count)]
         first = first + ops.concatenate(rows[::-1] if form.backward else rows, axis)
     kept = ops.slice(v, rest, axis)
     return ops.concatenate((kept, first) if form.backward else (first, kept), axis)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
 
 from tridiag.alignment import Pairs, check_values
 from tridiag.backends import Backend
@@ -30,13 +29,16 @@ class Alignment(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        derivatives = output[1:]
-        ctx.mark_non_differentiable(*derivatives)
-        ctx.save_for_backward(*derivatives)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*output[1:])
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Any, *_: Any) -> Any:
+    def backward(ctx: Any, g: Any, *of_derivatives: Any) -> Any:
+        """The derivatives are results, so that a derivative of them comes here and is refused: it is not known."""
+        if any(x is not None for x in of_derivatives):
+            raise RuntimeError("smith_waterman is differentiable once in PyTorch; further derivatives: JAX")
+        if g is None:
+            return None, None, None, *(None for _ in ctx.needs_input_grad[3:])
         by_scores, *by_parameters = ctx.saved_tensors
         needed = ctx.needs_input_grad[3:]
         grads = [g[..., None, None] * by_scores, *(g * by for by in by_parameters)]
