@@ -49,6 +49,7 @@ def check_out(call: Call, arguments: dict[str, Any], out: Any) -> None:
         raise ValueError("entries of out share memory with each other; pass an array of its own memory")
     if name := overlapped(out, arguments):
         hint = "pass overwrite_d=True and no out to solve in place" if name == "d" else "pass another array"
+        hint += " (only overwrite_d writes to d)" if "d" in arguments else ""
         raise ValueError(f"out shares memory with {name}, and no input is ever written; {hint}")
 
 
