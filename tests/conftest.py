@@ -35,8 +35,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes minutes to compile, and tells little that is new, runs with ``-m slow``.
 
-    A pure JAX backend compiles every case anew: at once it runs one case of a test and a promise, each backend another
-    one. What lies above the backends, as the rule for gradients does, has `jax_scan` and compiled kernels at once.
+    A pure JAX backend compiles every case anew: at once it runs one case of a test, each backend another one.
+    What lies above the backends, as the rule for gradients does, has `jax_scan` and compiled kernels at once.
     Kernels for complex64 are those for complex128 with other numbers.
     """
     cases = collections.defaultdict(list)
@@ -51,7 +51,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if item.get_closest_marker("one_rule") and subject.name != "jax_scan":
                 item.add_marker(pytest.mark.slow)
             else:
-                cases[item.path, item.originalname, subject.name, params.get("pivoting")].append(item)
+                cases[item.path, item.originalname, subject.name].append(item)
     for (_, *names), group in cases.items():
         chosen = zlib.crc32(str(names).encode()) % len(group)
         for item in group[:chosen] + group[chosen + 1 :]:

@@ -247,7 +247,8 @@ def test_every_backend_inside_shard_map(backend, automatic):
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("check", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("check", [True, False])
 def test_transformations_inside_shard_map(automatic, check):
     """vmap, scan and grad within; the matrix is the same everywhere, its right sides are not."""
     a, b, c, _ = (x[0, 0] for x in systems())
@@ -378,3 +379,25 @@ def test_recurrences_inside_shard_map(automatic):
         inside = jax.shard_map(compute, mesh=automatic, in_specs=EVERYTHING, out_specs=EVERYTHING)
         wanted = getattr(tridiag, verb)(*host, backend="numpy_scan")
         np.testing.assert_allclose(jax.jit(inside)(*host), wanted, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["jax_scan", "numba_scan", pytest.param("jax_associative", marks=pytest.mark.slow)])
+def test_kalman_filters_inside_shard_map(automatic, name):
+    """Each device has its series, all of them the model; its gradient is summed over them."""
+    y, F = values(8, 6, 1), 0.9 * np.eye(2) + 0.1
+    rest = {"H": np.ones((1, 2)), "Q": np.eye(2), "R": np.eye(1), "m0": np.zeros(2), "P0": np.eye(2)}
+
+    def likelihood(y, F, backend=name):
+        return tridiag.kalman.log_likelihood(y, F=F, backend=backend, **rest)
+
+    specs = {"mesh": automatic, "in_specs": (P(("p", "q")), P()), "out_specs": P(("p", "q"))}
+    inside = jax.jit(jax.shard_map(likelihood, **specs))
+    np.testing.assert_allclose(inside(y, F), likelihood(y, F, "numpy_scan"), rtol=1e-12)
+    found = jax.jit(jax.grad(lambda F: inside(y, F).sum()))(F)
+    wanted = jax.grad(lambda F: likelihood(jnp.asarray(y), F, "jax_scan").sum())(jnp.asarray(F))
+    np.testing.assert_allclose(found, wanted, rtol=1e-10)
+    if name != "numba_scan":
+        smoothed = jax.shard_map(
+            lambda y: tridiag.kalman.smoother(y, F=F, backend=name, **rest).mean, **specs | {"in_specs": P(("p", "q"))}
+        )
+        np.testing.assert_allclose(jax.jit(smoothed)(y), tridiag.kalman.smoother(y, F=F, **rest).mean, rtol=1e-10)

@@ -332,7 +332,7 @@ MODERATE = [(1.0, -1.0, -2.0), (1.5, -0.05, -20.0), (4.0, -3.0, -0.5)]
 EXTREME = [(5.0, -12.0, -4.0), (30.0, -1.0, -5.0), (300.0, -80.0, -200.0), (1.0, -40.0, -0.1), (1.0, 0.5, 1.0)]
 
 
-@pytest.mark.parametrize("parameters", [2, 3])
+@pytest.mark.parametrize("parameters", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_exponents_of_runs_and_of_cells(parameters: int) -> None:
     """Both kinds of arithmetic, where numbers leave no trace of the other kind's range, against logarithms."""
     pytest.importorskip("jax")
@@ -477,6 +477,7 @@ print(*tridiag.smith_waterman(scores, gap=-1.0))
 """
 
 
+@pytest.mark.slow
 def test_a_processor_without_wide_vectors(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same code for the plainest processor."""
     monkeypatch.setenv("NUMBA_CPU_NAME", "generic")

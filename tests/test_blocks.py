@@ -240,7 +240,10 @@ def test_the_gradient_of_what_is_never_read_is_zero_under_jax(backend: Subject) 
 
 
 @on_torch
-@pytest.mark.parametrize(("case", "dtype"), [("plain", "float64"), ("one matrix", "float64"), ("plain", "complex128")])
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [("one matrix", "float64"), pytest.param("plain", "complex128", marks=pytest.mark.slow)],
+)
 def test_finite_differences_under_torch(backend: Subject, case: str, dtype: str) -> None:
     torch = pytest.importorskip("torch")
     arrays = [torch.tensor(v, requires_grad=True) for v in drawn(case, dtype)]

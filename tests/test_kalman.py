@@ -662,6 +662,7 @@ def test_states_of_the_parallel_scan() -> None:
     np.testing.assert_allclose(np.moveaxis(found.cov, -1, 0), wanted.cov, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_a_parallel_scan_that_lost_its_digits_is_not_the_result() -> None:
     """A diffuse start, exact constants, little noise: then steps are computed one after another."""
     pytest.importorskip("jax")

@@ -425,6 +425,7 @@ def solve_in_processes(count: int, *dtypes: str, **environment: str) -> list[int
     return [passes for _, passes in found]
 
 
+@pytest.mark.slow
 def test_what_one_process_has_compiled_the_next_two_only_read() -> None:
     """Every kernel of this package is kept, in the folder that users have."""
     dtypes = "float32", "float64", "complex128"

@@ -367,7 +367,7 @@ def test_finite_differences_under_jax(backend: Subject, which: int) -> None:
 
 @on_jax
 @pytest.mark.one_rule
-@pytest.mark.parametrize("which", [1, 3])
+@pytest.mark.parametrize("which", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_second_differences_under_jax(backend: Subject, which: int) -> None:
     import jax
     from jax.test_util import check_grads

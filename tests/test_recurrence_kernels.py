@@ -18,6 +18,7 @@ print(tridiag.explain("linear_recurrence", jax.numpy.asarray(a), y).backend, np.
 """
 
 
+@pytest.mark.slow
 def test_a_kernel_that_was_just_compiled_serves_jax(tmp_path: Path) -> None:
     """No function inside it may have the name under which XLA's handler calls it."""
     for module in ("jax", "numba"):

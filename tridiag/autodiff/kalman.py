@@ -19,6 +19,7 @@ from jax import lax
 from tridiag import filtering
 from tridiag.filtering import Estimate, apply
 from tridiag.libraries.jax import Operations as ops
+from tridiag.libraries.jax import vary_alike
 from tridiag.models import Model, StateSpace
 
 
@@ -36,7 +37,7 @@ def run(form: StateSpace, y: Any, model: Model, kept: Any, keep: Any) -> tuple[A
         predicted, state, more = filtering.forward(ops, model, y, kept, t, state)
         return (state, surprise + more), keep(predicted, state)
 
-    start = blank(form, y, kept), jnp.zeros(form.batch, y.dtype)
+    start, _ = vary_alike(((blank(form, y, kept), jnp.zeros(form.batch, y.dtype)), y))
     (_, surprise), states = lax.scan(step, start, jnp.arange(form.n, dtype=jnp.int32))
     return -surprise / 2, states
 
@@ -64,9 +65,10 @@ def backward(form: StateSpace, residuals: Any, weight: Any) -> Any:
         totals = {name: totals[name] + found[name] for name in totals}
         return (ahead, totals), ({name: x for name, x in found.items() if name not in totals}, parts["y"])
 
-    start = {name: jnp.zeros(getattr(model, name).shape[1:], y.dtype) for name, sum_up in sums.items() if sum_up}
+    totals = {name: jnp.zeros(getattr(model, name).shape[1:], y.dtype) for name, sum_up in sums.items() if sum_up}
+    start, _ = vary_alike(((blank(form, y, kept), totals), y))
     rows = jnp.arange(n, dtype=jnp.int32), predicted
-    (ahead, totals), (changing, of_y) = lax.scan(step, (blank(form, y, kept), start), rows, reverse=True)
+    (ahead, totals), (changing, of_y) = lax.scan(step, start, rows, reverse=True)
     found = {name: totals[name][None] if sum_up else changing[name] for name, sum_up in sums.items()}
     return gathered(of_y, y.shape[2:]), Model(**found, **of_first(ahead, weight, batches)), None
 

@@ -19,6 +19,7 @@ from tridiag import elimination as el
 from tridiag.autodiff import kalman as likelihood
 from tridiag.filtering import Estimate
 from tridiag.libraries.jax import Operations as ops
+from tridiag.libraries.jax import vary_alike
 from tridiag.models import Model, StateSpace, tolerance
 from tridiag.recursion import Rows
 from tridiag.rows import Matrix, bands, read, read_right_side, residual
@@ -309,7 +310,7 @@ def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
 
 def by_what_is_missing(filtered: Callable[..., Any], y: Any, model: Model, form: StateSpace) -> Any:
     """``filtered(y, kept, model, form)``, of arrays as in `tridiag.filtering`; ``kept``: None where all are there."""
-    model, y = filtering.front(ops, model, y)
+    model, y = vary_alike(filtering.front(ops, model, y))
     if not form.checked:
         model = poisoned(model, form)
     kept = ~jnp.isnan(y)
@@ -342,7 +343,8 @@ def filtered(verb: str, y: Any, kept: Any, model: Model, form: StateSpace) -> An
     if verb == "kalman.filter":
         return *stacked(updated), *stacked(predicted), logarithm
     rows = jnp.arange(form.n, dtype=jnp.int32), (predicted, updated)
-    return *stacked(lax.scan(up, likelihood.blank(form, y, kept), rows, reverse=True)[1]), logarithm
+    start, _ = vary_alike((likelihood.blank(form, y, kept), y))
+    return *stacked(lax.scan(up, start, rows, reverse=True)[1]), logarithm
 
 
 def poisoned(model: Model, form: StateSpace) -> Model:
