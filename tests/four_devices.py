@@ -326,7 +326,12 @@ RECURRENCES = {  # a verb, its options, and the arguments with how they are shar
 }
 
 
-@pytest.mark.parametrize("case", RECURRENCES)
+AT_ONCE = ("first order", "logarithms", "matrices")
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[] if case in AT_ONCE else [pytest.mark.slow]) for case in RECURRENCES]
+)
 def test_every_device_computes_its_sequences(mesh, case):
     verb, options, given = RECURRENCES[case]
     host, specs = zip(*given, strict=True)

@@ -85,7 +85,9 @@ def test_large_gradients(axis: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
-@pytest.mark.parametrize(("shape", "axis"), [((70, 37), -1), ((37, 70), 0), ((3, 7, 5), 1)], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "axis"), [pytest.param((70, 37), -1, marks=pytest.mark.slow), ((37, 70), 0), ((3, 7, 5), 1)], ids=str
+)
 def test_every_dtype(dtype: str, shape: Any, axis: int) -> None:
     given = *problem(shape, axis, dtype), axis
     assert_alike(adjoint(*given), wanted(*given))

@@ -673,6 +673,7 @@ def test_a_parallel_scan_that_lost_its_digits_is_not_the_result() -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_parallel_gradients() -> None:
     """Those of one step after another; a series whose innovation covariance is not positive definite is NaN alone."""
     jax = pytest.importorskip("jax")
