@@ -66,7 +66,7 @@ def test_an_axis_out_of_range(verb: str, axis: int) -> None:
         VERBS[verb](*MATRIX, axis=axis)
 
 
-@pytest.mark.parametrize("axis", [1.0, (0,), None, "0"])
+@pytest.mark.parametrize("axis", [1.0, (0,), None, "0", True, np.True_])
 def test_an_axis_that_is_no_integer(axis: Any) -> None:
     refused(TypeError, "axis is .*; wanted one integer", axis=axis)
 

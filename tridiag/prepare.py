@@ -345,7 +345,7 @@ def wants_check(plan: Plan, check: bool | None) -> bool:
 
 
 def check_axis(axis: Any, name: str = "axis") -> int:
-    if isinstance(axis, bool | np.bool) or not hasattr(axis, "__index__"):
+    if isinstance(axis, bool | np.bool_) or not hasattr(axis, "__index__"):
         raise TypeError(f"{name} is {axis!r}; wanted one integer")
     return int(axis.__index__())
 
