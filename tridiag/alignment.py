@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.arrays import Entry, agreed, dtype_name, is_real, module_of, working_dtype
+from tridiag.arrays import Entry, agreed, dtype_name, module_of, working_dtype
 from tridiag.backends import Backend, Problem
 from tridiag.dispatch import choose
-from tridiag.prepare import promoted_dtype
+from tridiag.prepare import real_dtype
 
 Array = Any
 VERB = "smith_waterman"
@@ -119,9 +119,7 @@ def prepare(scores: Any, lengths: Any = None, *, gap: Any, gap_open: Any = None,
     shapes = {name: tuple(entry[1]) for name, entry in facts.items()}
     shape = shapes["scores"]
     check_shapes(shapes, entries[-1])
-    dtype = promoted_dtype(module, facts, settings)
-    if not is_real(working_dtype(dtype)):
-        raise TypeError(f"the arguments promote to {dtype}; wanted real numbers")
+    dtype = real_dtype(module, facts, settings)
     problem = Problem(VERB, library, module.device(facts.values(), settings), working_dtype(dtype), shape, -1, None)
     first, *parameters = (module.cast(x, working_dtype(dtype)) for x in given)
     broadcast = module.Operations.broadcast

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.arrays import is_real, module_of, taking, working_dtype
+from tridiag.arrays import module_of, taking, working_dtype
 from tridiag.backends import KALMAN, Problem
 from tridiag.dispatch import choose
 from tridiag.models import COVARIANCES, PARAMETERS, Model, StateSpace, align, check_covariance
-from tridiag.prepare import NO_MASK, promoted_dtype
+from tridiag.prepare import NO_MASK, real_dtype
 
 Array = Any
 FILTER, SMOOTHER, LOG_LIKELIHOOD = KALMAN
@@ -234,9 +234,7 @@ def prepare(verb: str, y: Any, parameters: tuple[Any, ...], method: str) -> Call
     entries, module = dict(zip(names, facts, strict=False)), module_of(library)
     for name, entry in entries.items():
         module.check_dtype(name, entry)
-    dtype = promoted_dtype(module, entries, settings)
-    if not is_real(working_dtype(dtype)):
-        raise TypeError(f"the arguments promote to {dtype}; wanted real numbers")
+    dtype = real_dtype(module, entries, settings)
     lifted, batch, cov_batch = align({name: tuple(entry[1]) for name, entry in entries.items()})
     n, observed, states = *lifted["y"][-2:], lifted["m0"][-1]
     device = module.device(entries.values(), settings)

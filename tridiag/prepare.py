@@ -200,6 +200,14 @@ def promoted_dtype(module: ModuleType, given: Mapping[str, Entry], settings: Any
     return dtype
 
 
+def real_dtype(module: ModuleType, given: Mapping[str, Entry], settings: Any) -> str:
+    """The same for a verb of real numbers only."""
+    dtype = promoted_dtype(module, given, settings)
+    if not is_real(working_dtype(dtype)):
+        raise TypeError(f"the arguments promote to {dtype}; wanted real numbers")
+    return dtype
+
+
 def steps_to(
     module: ModuleType, given: Mapping[str, Entry], dtypes: Mapping[str, str], lifted: Mapping[str, Shape]
 ) -> Any:
