@@ -1,0 +1,108 @@
+"""CUDA C sources of the package, unchanged, built by g++ and run on the CPU (`cuda_cpu.h`): one fiber per CUDA thread.
+
+The threads of a block take turns at barriers, in an order that ``seed`` permutes: a missing barrier shows as a wrong
+answer under some seed, a divergent one as an error. Shared memory begins as NaN. With ``sanitizers`` the library has to
+be used from a process into which their runtime is preloaded (`test_sanitizers`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tridiag
+
+HERE = Path(__file__).parent
+SOURCES = Path(tridiag.__file__).parent / "kernels"
+COMPILER = shutil.which(os.environ.get("CXX", "g++"))
+OPTIONS = ("-std=c++17", "-O1", "-g", "-fPIC", "-shared", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused")
+
+HOST = """
+#include "{source}"
+template <class Job> int run(void (*kernel)(Job), unsigned grid, unsigned block, size_t shared, unsigned seed,
+                             const char** error, const void* words) {{
+  const Job job = *static_cast<const Job*>(words);
+  return cudasim::launch(grid, block, shared, seed, error, [=] {{ kernel(job); }});
+}}
+"""
+ENTRY = """
+extern "C" int entry_{k}(unsigned grid, unsigned block, size_t shared, unsigned seed, const char** error, const void* w)
+{{ return run(&{expression}, grid, block, shared, seed, error, w); }}
+"""
+
+
+class LaunchError(RuntimeError):
+    """A kernel did what no GPU would forgive: divergent barriers, shuffles from lanes that are not there."""
+
+
+class Library:
+    """Kernels of one source, by their name expressions."""
+
+    def __init__(self, path: Path, expressions: tuple[str, ...]) -> None:
+        library = ctypes.CDLL(str(path))
+        self.entries = {name: getattr(library, f"entry_{k}") for k, name in enumerate(expressions)}
+
+    def launch(
+        self, name: str, grid: int, block: int, words: np.ndarray[Any, Any], shared: int = 0, seed: int = 0
+    ) -> None:
+        error = ctypes.c_char_p()
+        words = np.ascontiguousarray(words)
+        pointer = words.ctypes.data_as(ctypes.c_void_p)
+        entry = self.entries[name]
+        if entry(grid, block, ctypes.c_size_t(shared), seed, ctypes.byref(error), pointer):
+            raise LaunchError(f"{name}: {(error.value or b'').decode()}")
+
+
+def why_not() -> str | None:
+    """The sentence that says why nothing can be built here."""
+    return None if COMPILER else "needs g++, which is not installed"
+
+
+@functools.cache
+def build(
+    source: str,
+    expressions: tuple[str, ...],
+    options: tuple[str, ...] = (),
+    sanitizers: str = "",
+    folder: Path = SOURCES,
+) -> Library:
+    """The kernels of a source file of ``folder``."""
+    return Library(compiled(source, expressions, options, sanitizers, folder), expressions)
+
+
+def compiled(
+    source: str,
+    expressions: tuple[str, ...],
+    options: tuple[str, ...] = (),
+    sanitizers: str = "",
+    folder: Path = SOURCES,
+) -> Path:
+    """The shared library; what was built from the same text before is kept."""
+    host = HOST.format(source=source) + "".join(
+        ENTRY.format(k=k, expression=expression) for k, expression in enumerate(expressions)
+    )
+    flags = [*OPTIONS, *options, *([f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"] if sanitizers else [])]
+    texts = [path.read_text() for path in (HERE / "cuda_cpu.h", *sorted(folder.glob("*.cu")))]
+    key = hashlib.sha256("\0".join((*texts, host, *flags, str(COMPILER))).encode()).hexdigest()[:24]
+    shelf = Path(tempfile.gettempdir()) / f"tridiag-cuda-on-cpu-{os.getuid() if hasattr(os, 'getuid') else ''}"
+    shelf.mkdir(exist_ok=True)
+    target = shelf / f"{key}.so"
+    if not target.exists():
+        with tempfile.TemporaryDirectory(dir=shelf) as scratch:
+            text, made = Path(scratch, "host.cc"), Path(scratch, "made.so")
+            text.write_text(host)
+            command = [str(COMPILER), *flags, "-include", str(HERE / "cuda_cpu.h"), "-I", str(folder)]
+            done = subprocess.run([*command, str(text), "-o", str(made)], capture_output=True, text=True)
+            if done.returncode:
+                raise RuntimeError(f"{source} does not compile:\n{done.stderr}")
+            made.replace(target)
+    return target
