@@ -3,6 +3,9 @@
 A test that takes ``backend`` runs once for every pair. One that takes ``pivoting`` too runs once for every promise that
 the backend keeps. ``@pytest.mark.only(periodic=True, verb="factor", pivoting="auto")`` leaves the pairs for which the
 table says so; ``library=("numpy", "torch")`` those of the libraries, ``promises=(True, "auto")`` those promises.
+
+Without a GPU, CuPy is the stand-in of `gpu_offline/standin`. What runs on it, and all of `gpu_offline/`, is marked
+``gpu_offline`` and waits for ``make test-gpu-offline``, but for a slice marked ``smoke``.
 """
 
 import collections
@@ -10,7 +13,7 @@ import zlib
 from collections.abc import Iterator
 
 import pytest
-from helpers import SUBJECTS, Subject, installed
+from helpers import GPU_OFFLINE, SUBJECTS, Subject, installed
 
 if installed("jax"):
     import jax
@@ -31,14 +34,20 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "one_rule: what lies above the backends; with few JAX backends, unless -m slow")
 
 
+SMOKE = "test_any_axis", ("first", "last")  # the cases of the main suite that run on the stand-in at once
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes minutes to compile, and tells little that is new, runs with ``-m slow``.
 
     A pure JAX backend compiles every case anew: at once it runs one case of a test, each backend another one.
     What lies above the backends, as the rule for gradients does, has `jax_scan` and compiled kernels at once.
-    Kernels for complex64 are those for complex128 with other numbers.
+    Kernels for complex64 are those for complex128 with other numbers. What needs no GPU but pretends one waits too.
     """
+    for item in items:
+        if pretends(item) and not item.get_closest_marker("smoke"):
+            item.add_marker(pytest.mark.gpu_offline)
     cases = collections.defaultdict(list)
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
@@ -56,6 +65,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         chosen = zlib.crc32(str(names).encode()) % len(group)
         for item in group[:chosen] + group[chosen + 1 :]:
             item.add_marker(pytest.mark.slow)
+
+
+def pretends(item: pytest.Item) -> bool:
+    """Whether a test is about GPUs, and runs without one."""
+    if GPU_OFFLINE in item.path.parents:
+        return True
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    subject = params.get("backend", params.get("subject"))
+    if not (isinstance(subject, Subject) and subject.pretended):
+        return False
+    if item.originalname == SMOKE[0] and params["layout"] in SMOKE[1]:
+        item.add_marker(pytest.mark.smoke)
+    return True
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

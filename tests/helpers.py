@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import importlib.util
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tridiag
+from tridiag.arrays import library_of
 from tridiag.backends import BACKENDS, Backend
 
 EPS = {"float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -21,6 +25,23 @@ DTYPES = ("float32", "float64", "complex64", "complex128")
 def installed(library: str) -> bool:
     return importlib.util.find_spec(library) is not None
 
+
+# ---------------------------------------------------------------------------------------------------- CuPy
+
+
+def has_gpu() -> bool:
+    """Whether the driver of NVIDIA is here, and finds a device."""
+    try:
+        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int()
+    return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
+
+
+GPU_OFFLINE = Path(__file__).parent / "gpu_offline"
+STANDIN = not (installed("cupy") and has_gpu())  # whether what is imported as CuPy is the stand-in for it
+sys.path[:0] = [str(GPU_OFFLINE / "standin"), str(GPU_OFFLINE)] if STANDIN else [str(GPU_OFFLINE)]
 
 # ---------------------------------------------------------------------------------------------------- backends
 
@@ -52,11 +73,25 @@ class Subject:
     def compiled(self) -> bool:
         return self.name.startswith("numba")
 
+    @property
+    def device(self) -> str:
+        """Where its arrays are."""
+        return "cuda" if self.library == "cupy" else "cpu"
+
+    @property
+    def pretended(self) -> bool:
+        """Whether its arrays and its device are those of the stand-in for CuPy."""
+        return self.library == "cupy" and STANDIN
+
     def cannot_run_here(self) -> str | None:
         if not installed(self.library):
             return f"needs {self.library}, which is not installed"
-        if "cpu" not in self.entry.devices:
-            return f"runs on {' and '.join(self.entry.devices)}, not on cpu"
+        if self.device not in self.entry.devices:
+            return f"runs on {' and '.join(self.entry.devices)}, not on {self.device}"
+        if self.pretended and self.compiled:
+            return "needs a GPU; without one tests/gpu_offline/test_numba_cuda.py is what can be tested"
+        if self.pretended and self.name.startswith("cupy"):
+            return importlib.import_module("cpu_build").why_not() or self.entry.missing()
         return self.entry.missing()
 
     def can(
@@ -120,6 +155,8 @@ def to_library(library: str, x: Any, dtype: str | None = None) -> Any:
 
 def to_numpy(x: Any) -> np.ndarray:
     """A NumPy array of the same values; bfloat16 becomes float32."""
+    if library_of(x) == "cupy":
+        return x.get()
     if hasattr(x, "detach"):
         x = x.detach().resolve_conj()
         return (x.float() if dtype_name(x) == "bfloat16" else x).numpy()

@@ -1,0 +1,78 @@
+"""Device memory, which is host memory with an owner: a pool for each device, with a limit that tests may set."""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+
+from cupy import machine
+from cupy.cuda import runtime
+from cupy.cuda.device import Device
+
+ALIGNMENT = 512  # bytes: as an allocation of CuPy's pool
+
+
+class OutOfMemoryError(MemoryError):
+    def __init__(self, size: int, total: int, limit: int = 0) -> None:
+        told = f"Out of memory allocating {size:,} bytes (allocated so far: {total:,} bytes"
+        super().__init__(told + (f", limit set to: {limit:,} bytes)." if limit else ")."))
+
+
+def allocate(size: int) -> np.ndarray[Any, Any]:
+    """Bytes of the current device, all ones: not a number, whichever type it has."""
+    device = machine.devices[runtime.getDevice()]
+    limit = device.limit or device.memory
+    if device.used + size > limit:
+        raise OutOfMemoryError(size, device.used, device.limit)
+    whole = np.empty(size + ALIGNMENT, np.uint8)
+    start = -whole.ctypes.data % ALIGNMENT
+    whole[start : start + size] = 255
+    device.used += size
+    weakref.finalize(whole, release, device, size)
+    return whole[start : start + size]
+
+
+def release(device: machine.FakeDevice, size: int) -> None:
+    device.used -= size
+
+
+class MemoryPointer:
+    """Where an array begins."""
+
+    def __init__(self, host: np.ndarray[Any, Any], device: int) -> None:
+        self._host = host  # keeps it alive
+        self.ptr = host.ctypes.data
+        self.device_id = device
+        self.mem = host
+
+    def __int__(self) -> int:
+        return self.ptr
+
+    @property
+    def device(self) -> Device:
+        return Device(self.device_id)
+
+
+def alloc(size: int) -> MemoryPointer:
+    return MemoryPointer(allocate(size), runtime.getDevice())
+
+
+class MemoryPool:
+    """That of the current device."""
+
+    def set_limit(self, size: int | None = None) -> None:
+        machine.devices[runtime.getDevice()].limit = size or 0
+
+    def get_limit(self) -> int:
+        return machine.devices[runtime.getDevice()].limit
+
+    def used_bytes(self) -> int:
+        return machine.devices[runtime.getDevice()].used
+
+    def total_bytes(self) -> int:
+        return self.used_bytes()
+
+    def free_all_blocks(self) -> None:
+        """Nothing is kept."""
