@@ -1,0 +1,171 @@
+// Many systems, several threads for each: a chunk of rows in the registers of a thread (`chunk.cu`), the separators' system
+// by parallel cyclic reduction in shared memory. One read and one write of global memory. As Laszlo, Giles and Appleyard,
+// Manycore algorithms for batch scalar and block tridiagonal solvers (2016), do it; Hockney and Jesshope (1981) for PCR.
+//
+// TOGETHER: rows of a system lie side by side; they pass through a tile in shared memory, so that reads are coalesced.
+// CERTIFIED: solutions without a certificate are not written; their systems go on the list.
+#include "chunk.cu"
+
+// x of a row a thread, from rows in pairs of buffers; ``stride``: threads from a chunk to the next of its system.
+template <typename T>
+__device__ __forceinline__ T reduce_cyclically(Row<T> row, Row<T>* rows, int p, int count, int stride) {
+  const Row<T> none = {T(0), T(0), T(0)};
+  for (int step = 1, flip = 0; step < count; step *= 2, flip ^= 1) {
+    Row<T>* here = rows + flip * blockDim.x + threadIdx.x;
+    *here = row;
+    __syncthreads();
+    const Row<T> before = p >= step ? here[-step * stride] : none;
+    const Row<T> after = p + step < count ? here[step * stride] : none;
+    const T scale = one_over(T(1) - row.a * before.c - row.c * after.a);
+    row.d = (row.d - row.a * before.d - row.c * after.d) * scale;
+    row.a = -(row.a * before.a * scale);
+    row.c = -(row.c * after.c * scale);
+  }
+  return row.d;
+}
+
+// The part of a block: ``system`` and ``p``, its chunk, are the thread's own; ``here`` systems in all.
+struct Part {
+  int s, p, width, count, stride, here;
+  Index first_system, system;
+};
+
+__device__ __forceinline__ Part part_of(const Job& job, bool together) {
+  Part part;
+  part.width = int(job.width), part.count = int(job.count);
+  const int t = threadIdx.x;
+  part.s = together ? t / part.count : t % part.width;
+  part.p = together ? t % part.count : t / part.width;
+  part.stride = together ? 1 : part.width;
+  part.first_system = Index(blockIdx.x) * part.width;
+  const Index rest = job.systems - part.first_system;
+  part.here = rest < part.width ? int(rest) : part.width;
+  part.system = part.first_system + part.s;
+  return part;
+}
+
+// System and row of entry k of the rows of a block, one system after the other.
+__device__ __forceinline__ void locate(const Job& job, int k, int& s, int& i) {
+  s = job.n == 1 ? k : int(__umulhi(unsigned(k), unsigned(job.magic)));
+  i = k - s * int(job.n);
+}
+
+// Rows that lie side by side: the block reads them in the order of memory, and every thread takes its own from the tile.
+template <typename T, int R>
+__device__ __forceinline__ void load_together(T (&v)[R], const Job& job, const Band<T>& band, const Part& part,
+                                              const Index* offsets, T* tile) {
+#pragma unroll
+  for (int r = 0; r < R; r++) {
+    int s, i;
+    locate(job, r * blockDim.x + threadIdx.x, s, i);
+    const bool there = s < part.here && i >= band.first && i < band.last;
+    v[r] = there ? band.begin[offsets[s * OPERANDS + band.operand] + i * band.row] : T(0);
+  }
+  __syncthreads();  // the tile may still be read
+#pragma unroll
+  for (int r = 0; r < R; r++) {
+    int s, i;
+    locate(job, r * blockDim.x + threadIdx.x, s, i);
+    if (s < part.here) tile[padded<R>(s * part.count * R + i)] = v[r];
+  }
+  __syncthreads();
+#pragma unroll
+  for (int j = 0; j < R; j++) {
+    v[j] = part.s < part.here && part.p * R + j < job.n ? tile[threadIdx.x * (R + 1) + j] : T(0);
+  }
+}
+
+template <typename T, int R>
+__device__ __forceinline__ void store_together(const T (&v)[R], const Job& job, const Part& part, const Index* offsets,
+                                               const int* flags, T* tile) {
+  __syncthreads();
+#pragma unroll
+  for (int j = 0; j < R; j++) tile[threadIdx.x * (R + 1) + j] = v[j];
+  __syncthreads();
+  T* x = static_cast<T*>(job.operand[X]);
+#pragma unroll
+  for (int r = 0; r < R; r++) {
+    int s, i;
+    locate(job, r * blockDim.x + threadIdx.x, s, i);
+    if (s < part.here && !flags[s]) {
+      x[offsets[s * OPERANDS + X] + i * job.row[X]] = tile[padded<R>(s * part.count * R + i)];
+    }
+  }
+}
+
+template <typename T, int R, bool TOGETHER, bool CERTIFIED>
+__global__ void __launch_bounds__(512, 1) chunks(Job job) {
+  SHARED_MEMORY(memory);
+  const Part part = part_of(job, TOGETHER);
+  Index* offsets = reinterpret_cast<Index*>(memory);  // of the systems of the block, for every operand
+  int* flags = reinterpret_cast<int*>(offsets + part.width * OPERANDS);  // systems without a certificate
+  T* tile = reinterpret_cast<T*>(flags + (part.width + 3) / 4 * 4);
+  Row<T>* rows = reinterpret_cast<Row<T>*>(tile);
+  for (int k = threadIdx.x; k < part.width * OPERANDS; k += blockDim.x) {
+    const int s = k / OPERANDS;
+    offsets[k] = s < part.here ? offset(job, k % OPERANDS, part.first_system + s) : 0;
+  }
+  for (int k = threadIdx.x; k < part.width; k += blockDim.x) flags[k] = 0;
+  __syncthreads();
+
+  const bool there = part.s < part.here;
+  const Index* own = offsets + part.s * OPERANDS;
+  const int first = part.p * R;
+  Chunk<T, R> chunk;
+  const Band<T> lower = lower_band<T>(job), diagonal = whole_band<T>(job, B);
+  const Band<T> upper = upper_band<T>(job), right = whole_band<T>(job, D);
+  if (TOGETHER) {
+    load_together(chunk.lower, job, lower, part, offsets, tile);
+    load_together(chunk.diagonal, job, diagonal, part, offsets, tile);
+    load_together(chunk.upper, job, upper, part, offsets, tile);
+    load_together(chunk.right, job, right, part, offsets, tile);
+  } else {
+    const Index begin = there ? first : job.n;  // nothing is read beyond the last system
+    load_apart(chunk.lower, lower, own[lower.operand], begin);
+    load_apart(chunk.diagonal, diagonal, own[B], begin);
+    load_apart(chunk.upper, upper, own[upper.operand], begin);
+    load_apart(chunk.right, right, own[D], begin);
+  }
+  const unsigned char* mask = static_cast<const unsigned char*>(job.operand[WHERE]);
+  const unsigned bits = there ? kept_rows<R>(job, mask ? mask + own[WHERE] : 0, first) : 0u;
+  cut(chunk, bits);
+
+  const Row<T> head = head_of(chunk);
+  bool certified = true;
+  const Row<T> tail = eliminate(chunk, certified);
+  __syncthreads();  // the tile has been read
+  rows[threadIdx.x] = head;
+  __syncthreads();
+  const bool last = part.p + 1 == part.count;
+  const Row<T> none = {T(0), T(0), T(0)};
+  const Row<T> row = separator_row(chunk, tail, last ? none : rows[threadIdx.x + part.stride]);
+  __syncthreads();
+  const T separator = reduce_cyclically(row, rows, part.p, part.count, part.stride);
+  __syncthreads();
+  T* separators = reinterpret_cast<T*>(rows);
+  separators[threadIdx.x] = separator;
+  __syncthreads();
+  solve_interior(chunk, part.p > 0 ? separators[int(threadIdx.x) - part.stride] : T(0), separator);
+
+  if (CERTIFIED) {
+    T* firsts = separators + blockDim.x;
+    firsts[threadIdx.x] = chunk.right[0];
+    __syncthreads();
+    const T next = last ? T(0) : firsts[threadIdx.x + part.stride];
+    if (!(certified && separator_fits(chunk, separator, next))) atomicOr(&flags[part.s], 1);
+    __syncthreads();
+    if (there && part.p == 0 && flags[part.s]) doubt(job, part.system);
+  }
+  chunk.right[R - 1] = separator;
+#pragma unroll
+  for (int j = 0; j < R; j++) chunk.right[j] = bits >> (j + 1) & 1 ? chunk.right[j] : T(0);
+  if (TOGETHER) {
+    store_together(chunk.right, job, part, offsets, flags, tile);
+  } else if (there && !flags[part.s]) {
+    T* x = static_cast<T*>(job.operand[X]) + own[X];
+#pragma unroll
+    for (int j = 0; j < R; j++) {
+      if (first + j < job.n) x[(first + j) * job.row[X]] = chunk.right[j];
+    }
+  }
+}

@@ -1,0 +1,80 @@
+// Real and complex numbers, alike to the kernels. The bounds of a promise (GROWTH and so on) come as compiler options.
+#pragma once
+
+typedef long long Index;
+
+template <typename R> struct Complex {
+  R re, im;
+  Complex() = default;
+  __device__ __forceinline__ explicit Complex(R real) : re(real), im(R(0)) {}
+  __device__ __forceinline__ Complex(R real, R imaginary) : re(real), im(imaginary) {}
+};
+
+template <typename R> __device__ __forceinline__ Complex<R> operator+(Complex<R> x, Complex<R> y) {
+  return Complex<R>(x.re + y.re, x.im + y.im);
+}
+template <typename R> __device__ __forceinline__ Complex<R> operator-(Complex<R> x, Complex<R> y) {
+  return Complex<R>(x.re - y.re, x.im - y.im);
+}
+template <typename R> __device__ __forceinline__ Complex<R> operator-(Complex<R> x) { return Complex<R>(-x.re, -x.im); }
+template <typename R> __device__ __forceinline__ Complex<R> operator*(Complex<R> x, Complex<R> y) {
+  return Complex<R>(x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re);
+}
+template <typename R> __device__ __forceinline__ bool operator==(Complex<R> x, Complex<R> y) {
+  return x.re == y.re && x.im == y.im;
+}
+
+template <typename T> struct Limits;
+template <> struct Limits<float> {
+  typedef float Real;
+  static __device__ __forceinline__ float eps() { return 1.1920928955078125e-07f; }
+  static __device__ __forceinline__ float tiny() { return 1.17549435082228751e-38f; }
+};
+template <> struct Limits<double> {
+  typedef double Real;
+  static __device__ __forceinline__ double eps() { return 2.220446049250313e-16; }
+  static __device__ __forceinline__ double tiny() { return 2.2250738585072014e-308; }
+};
+template <typename R> struct Limits<Complex<R>> : Limits<R> {};
+
+template <typename T> using Real = typename Limits<T>::Real;
+
+// |Re x| + |Im x|, LAPACK's measure of a pivot
+__device__ __forceinline__ float size(float x) { return fabsf(x); }
+__device__ __forceinline__ double size(double x) { return fabs(x); }
+template <typename R> __device__ __forceinline__ R size(Complex<R> x) { return size(x.re) + size(x.im); }
+
+__device__ __forceinline__ float one_over(float x) { return 1.0f / x; }
+__device__ __forceinline__ double one_over(double x) { return 1.0 / x; }
+// Smith's division, which overflows only where the result does
+template <typename R> __device__ __forceinline__ Complex<R> one_over(Complex<R> x) {
+  const bool wide = size(x.re) >= size(x.im);
+  const R large = wide ? x.re : x.im, ratio = (wide ? x.im : x.re) / large;
+  const R scale = R(1) / (large + ratio * (wide ? x.im : x.re));
+  return wide ? Complex<R>(scale, -ratio * scale) : Complex<R>(ratio * scale, -scale);
+}
+
+__device__ __forceinline__ float over(float x, float y) { return x / y; }
+__device__ __forceinline__ double over(double x, double y) { return x / y; }
+template <typename R> __device__ __forceinline__ Complex<R> over(Complex<R> x, Complex<R> y) {
+  const bool wide = size(y.re) >= size(y.im);
+  const R large = wide ? y.re : y.im, ratio = (wide ? y.im : y.re) / large;
+  const R scale = R(1) / (large + ratio * (wide ? y.im : y.re));
+  return wide ? Complex<R>((x.re + x.im * ratio) * scale, (x.im - x.re * ratio) * scale)
+              : Complex<R>((x.re * ratio + x.im) * scale, (x.im * ratio - x.re) * scale);
+}
+
+__device__ __forceinline__ float not_a_number(float) { return nanf(""); }
+__device__ __forceinline__ double not_a_number(double) { return nan(""); }
+template <typename R> __device__ __forceinline__ Complex<R> not_a_number(Complex<R> x) {
+  return Complex<R>(not_a_number(x.re), not_a_number(x.re));
+}
+
+// Whether plain elimination of a row was harmless: |l c| + |pivot| <= GROWTH |b|, and the pivot no mere rounding; ``grown``
+// is l c. As `tridiag.elimination.certify`: an overflow is not harmless, and the bound must not overflow with it.
+template <typename T> __device__ __forceinline__ bool certifies(T grown, T pivot, T diagonal) {
+  typedef Real<T> R;
+  const R left = size(pivot), bound = size(diagonal);
+  return (size(grown) + left) * R(1 / GROWTH) <= bound && left > R(CANCELLATION) * Limits<T>::eps() * bound
+         && left > Limits<T>::tiny();
+}
