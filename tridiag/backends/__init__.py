@@ -185,6 +185,7 @@ _LINES = (
     Backend("torch_scan", "a loop over rows, all sequences at once", ("torch",), ("torch",), ANYWHERE, **LOG_SCAN, units=2),
     Backend("numpy_scan", "a loop over rows, all sequences at once: the reference", ("numpy",), **SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, units=2),
     Backend("jax_wavefront", "alignment by lax.scan over anti-diagonals, in logarithms", ("jax",), ("jax",), ANYWHERE, **ALIGN),
+    Backend("numba_cuda_thomas", "Thomas and pivoted elimination, a GPU thread for each system", ("cupy",), ("cupy", "numba_cuda"), ("cuda",), REALS, periodic=False),
 )
 # fmt: on
 BACKENDS: dict[str, Backend] = {entry.name: entry for entry in _LINES}

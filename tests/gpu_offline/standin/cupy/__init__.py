@@ -158,6 +158,10 @@ def all(x: ndarray, axis: Any = None) -> ndarray:
     return x.all(axis)
 
 
+def flatnonzero(x: ndarray) -> ndarray:
+    return compute(np.flatnonzero, x)
+
+
 def any(x: ndarray, axis: Any = None) -> ndarray:
     return x.any(axis)
 
