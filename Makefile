@@ -14,13 +14,18 @@ PIP_INSTALL := -m pip install --quiet --no-compile --constraint constraints.txt 
 # The tests run on a copy outside the checkout, so that what they import is the installed wheel.
 define pytest
 copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -R tests examples benchmarks docs README.md setup.cfg "$$copy" \
-  && cd "$$copy" && "$(CURDIR)/$(WORK)/test/bin/python" -m pytest -c setup.cfg
+  && cd "$$copy" && "$(CURDIR)/$(WORK)/$(or $(VENV),test)/bin/python" -m pytest -c setup.cfg
 endef
 
-.PHONY: test demo slow doctest lint types docs clean
+.PHONY: test test-gpu-offline demo slow doctest lint types docs clean
 
 test: $(WORK)/test.stamp
 	$(pytest) $(PYTEST_ARGS)
+
+# The code for GPUs, without one; what needs g++ is skipped where there is none.
+test-gpu-offline: VENV := gpu-offline
+test-gpu-offline: $(WORK)/gpu-offline.stamp
+	$(pytest) -m "gpu_offline or smoke" -rs $(PYTEST_ARGS)
 
 demo: $(WORK)/demo.stamp
 	$(WORK)/demo/bin/python examples/ocean_mixing.py
@@ -46,6 +51,7 @@ clean:
 
 $(WORK)/demo.stamp: EXTRAS := jax,scipy,examples,cli
 $(WORK)/test.stamp: EXTRAS := test,jax,scipy,torch,examples,cli
+$(WORK)/gpu-offline.stamp: EXTRAS := test,gpu-offline
 $(WORK)/check.stamp: EXTRAS := test,docs
 
 $(WORK)/wheel.stamp: $(SOURCES)

@@ -7,8 +7,8 @@ import itertools
 from tridiag.cuda.job import TYPES
 from tridiag.cuda.launcher import Kernel
 
-# The rows of a chunk, by dtype: few for short systems; as many as 128 registers a thread hold without a spill
-CHUNKS = {"float32": (8, 16), "float64": (4, 8), "complex64": (4, 8), "complex128": (3,)}
+# The rows of a chunk, by dtype: few for short systems; as many as 128 registers a thread hold without a spill anywhere
+CHUNKS = {"float32": (8, 14), "float64": (4, 8), "complex64": (4, 8), "complex128": (3,)}
 CHUNK_THREADS = 512
 HARD_THREADS = 128
 FORMS = ("Tridiagonal", "Cyclic")
