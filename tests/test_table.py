@@ -11,7 +11,7 @@ import pytest
 from helpers import SUBJECTS, Subject, assert_solves, dominant
 
 import tridiag
-from tridiag.backends import BACKENDS, SYSTEMS, Backend
+from tridiag.backends import BACKENDS, EXTRAS, SYSTEMS, Backend
 from tridiag.report import VERBS
 
 TABLE = Path(sys.modules["tridiag.backends"].__file__)  # the attribute is the verb `backends`
@@ -56,6 +56,16 @@ def test_what_is_not_installed_is_said_in_a_sentence(monkeypatch: pytest.MonkeyP
     assert not status.usable and status.why_not == entry.missing()
 
 
+def test_what_is_not_installed_names_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["tridiag.backends"], "installed", lambda module: False)
+    extras = (Path(__file__).parents[1] / "setup.cfg").read_text().partition("[options.extras_require]")[2]
+    for entry in ENTRIES:
+        told = entry.missing()
+        for module in set(entry.needs) - {"numba"}:  # that comes with the package
+            extra = EXTRAS[module]
+            assert f"\n{extra} =" in extras and f'pip install "batched-tridiag[{extra}]"' in told
+
+
 # -------------------------------------------------------------------------------------------------------- backends
 
 
@@ -66,7 +76,7 @@ def test_backends_lists_the_table() -> None:
         line = BACKENDS[entry.name]
         assert found[entry.name] is entry and found[k] is entry
         assert (entry.arrays, entry.pivoting, entry.verbs) == (line.arrays, line.pivoting, line.verbs)
-        assert entry.usable == (entry.why_not is None) == (line.missing() is None)
+        assert entry.usable == (entry.why_not is None) == (line.unusable() is None)
     lines = repr(found).splitlines()
     assert len(lines) == 2 + len(BACKENDS)
     assert all(line.startswith(name) for line, name in zip(lines[2:], BACKENDS, strict=True))

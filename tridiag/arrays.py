@@ -23,14 +23,14 @@ _ROOTS = {"jax": "jax", "jaxlib": "jax", "torch": "torch", "cupy": "cupy"}
 
 
 def library_of(x: Any) -> str | None:
-    """'numpy', 'jax', 'torch' or 'cupy'; None for a Python scalar."""
+    """'numpy', 'jax', 'torch' or 'cupy'; None for a scalar of Python or NumPy, which goes with every array."""
     kind: type = type(x)
     return library_of_type(kind)
 
 
 @functools.lru_cache(256)
 def library_of_type(kind: type) -> str | None:
-    if issubclass(kind, bool | int | float | complex):
+    if issubclass(kind, bool | int | float | complex | np.generic):
         return None
     for base in kind.__mro__:
         root = base.__module__.partition(".")[0]

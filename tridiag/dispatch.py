@@ -58,6 +58,6 @@ def choose(problem: Problem, backend: str = "auto") -> Choice:
     for entry in candidates:
         if entry.why_not(problem) is None:
             return Choice(entry, "asked for by name")
-    reasons = "; ".join(f"{entry.name} {entry.why_not(problem)}" for entry in candidates)
+    reasons = "; ".join(f"{entry.name} {entry.unusable() or entry.why_not(problem)}" for entry in candidates)
     able = ", ".join(entry.name for entry in eligible(problem)) or "none"
     raise BackendError(f"backend {backend!r} cannot {problem.told()}: {reasons}. Backends that can: {able}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 from typing import Any
 
 import numpy as np
@@ -146,16 +145,19 @@ def factor(
     own_axis = axis_alone((a, b, c, where), axis)
     call = prepare("factor", arguments, axis=own_axis, pivoting=pivoting, periodic=periodic, where=where)
     entry = choose(call.problem, backend).backend
-    matrix = own(call, (a, b, c, where))
     options: dict[str, Any] = {"axis": axis, "pivoting": pivoting, "periodic": periodic}
     kind = call.library, call.problem.dtype, call.form.n
-    if 0 in call.form.matrix_shape:
-        ops = call.module().Operations
-        status = ops.zero_status(ops.full(call.form.matrix_batch, 0, call.matrix[1]))
-        return Factorization(matrix, options, entry.name, kind, None, status)
-    owned = prepare("factor", dict(zip("abc", matrix, strict=False)), where=matrix[3], **{**options, "axis": own_axis})
-    factors, status = importlib.import_module(f"tridiag.autodiff.{call.library}").factor(owned, entry)
-    return Factorization(matrix, options, entry.name, kind, factors, status)
+    with call.place():
+        matrix = own(call, (a, b, c, where))
+        if 0 in call.form.matrix_shape:
+            ops = call.module().Operations
+            status = ops.zero_status(ops.full(call.form.matrix_batch, 0, call.matrix[1]))
+            return Factorization(matrix, options, entry.name, kind, None, status)
+        owned = prepare(
+            "factor", dict(zip("abc", matrix, strict=False)), where=matrix[3], **{**options, "axis": own_axis}
+        )
+        factors, status = systems.derivatives_of(call.library).factor(owned, entry)
+        return Factorization(matrix, options, entry.name, kind, factors, status)
 
 
 def axis_alone(matrix: tuple[Any, ...], axis: int) -> int:
@@ -167,8 +169,9 @@ def own(call: Call, given: tuple[Any, ...]) -> tuple[Any, ...]:
     """Copies of the caller's arrays, at their own size; JAX arrays are immutable."""
     if call.library == "jax":
         return given
-    if call.library == "torch":
-        return tuple(x.clone() if hasattr(x, "clone") else copy.copy(x) for x in given)
+    if call.library in ("torch", "cupy"):
+        clone = "clone" if call.library == "torch" else "copy"
+        return tuple(getattr(x, clone)() if hasattr(x, clone) else copy.copy(x) for x in given)
     return tuple(x if x is None or np.isscalar(x) else np.array(x) for x in given)
 
 

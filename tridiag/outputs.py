@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.arrays import agreed, owner
+from tridiag.arrays import agreed, library_of, owner
 from tridiag.prepare import Call
 
 WORK: Any = 10_000  # how long an exact test for overlap may take; beyond it, touching bounds count as overlap
@@ -19,7 +19,7 @@ def target(call: Call, arguments: dict[str, Any], out: Any, overwrite_d: bool) -
     if out is not None:
         check_out(call, arguments, out)
         return out
-    if overwrite_d and call.plan.library in ("numpy", "torch") and may_overwrite(call, arguments):
+    if overwrite_d and call.plan.library != "jax" and may_overwrite(call, arguments):
         return arguments["d"]
     return None
 
@@ -35,13 +35,15 @@ def check_out(call: Call, arguments: dict[str, Any], out: Any) -> None:
     if owner("out", kind) != call.plan.library:
         agreed({name: type(x) for name, x in {"out": out, **arguments}.items()})
     array = isinstance(out, np.ndarray)
-    if not array and not hasattr(out, "data_ptr"):
+    if not array and not on_device(out) and not hasattr(out, "data_ptr"):
         raise TypeError(f"out is a {type(out).__name__}; wanted an array to write to")
+    if on_device(out) and out.device != call.matrix[1].device:
+        raise TypeError(f"out is on cuda:{out.device.id}; the result is on cuda:{call.matrix[1].device.id}")
     if out.shape != call.plan.form.shape:
         raise ValueError(f"out has shape {tuple(out.shape)}; the result has shape {call.form.shape}")
     if out.dtype != call.plan.out_dtype:
         raise TypeError(f"out has dtype {out.dtype}; the result has dtype {call.result_dtype}")
-    if not array and out.requires_grad:
+    if hasattr(out, "data_ptr") and out.requires_grad:
         raise ValueError("out requires a gradient and cannot be written in place; pass out.detach(), or no out")
     if array and not out.flags.writeable:
         raise ValueError("out is read-only; pass an array that may be written")
@@ -62,12 +64,17 @@ def may_overwrite(call: Call, arguments: dict[str, Any]) -> bool:
     return overlapped(d, {name: x for name, x in arguments.items() if name != "d"}) is None
 
 
+def on_device(x: Any) -> bool:
+    """Whether it is an array of CuPy."""
+    return library_of(x) == "cupy"
+
+
 def repeats(x: Any) -> bool:
     """Whether one place in memory may stand for several entries, as in an expanded tensor."""
-    array = isinstance(x, np.ndarray)
-    if x.flags.c_contiguous if array else x.is_contiguous():
+    tensor = hasattr(x, "data_ptr")
+    if x.is_contiguous() if tensor else x.flags.c_contiguous:
         return False
-    return meet(x.shape, *((x.strides, x.itemsize) if array else (x.stride(), 1)))
+    return meet(x.shape, *((x.stride(), 1) if tensor else (x.strides, x.itemsize)))
 
 
 def meet(shape: tuple[int, ...], steps: tuple[int, ...], reach: int) -> bool:
@@ -81,7 +88,7 @@ def meet(shape: tuple[int, ...], steps: tuple[int, ...], reach: int) -> bool:
 
 def overlapped(x: Any, arguments: Mapping[str, Any]) -> str | None:
     """The first argument that writing to x could change."""
-    for name in near_array(x, arguments) if isinstance(x, np.ndarray) else near_tensor(x, arguments):
+    for name in near_array(x, arguments) if isinstance(x, np.ndarray) else near_bounds(x, arguments):
         if share(memory(x), memory(arguments[name])):
             return name
     return None
@@ -97,36 +104,42 @@ def near_array(x: np.ndarray[Any, Any], arguments: Mapping[str, Any]) -> list[st
     ]
 
 
-def near_tensor(x: Any, arguments: Mapping[str, Any]) -> list[str]:
-    """The tensors in host memory with an entry between the first and the last one of x."""
+def near_bounds(x: Any, arguments: Mapping[str, Any]) -> list[str]:
+    """The tensors in host memory, or the arrays of CuPy, with an entry between the first and the last one of x."""
     low, high = bounds(x)
     found = []
     for name, y in arguments.items():
-        first, last = bounds(y) if hasattr(y, "data_ptr") else (0, 0)
+        first, last = bounds(y) if hasattr(y, "data_ptr") or on_device(y) else (0, 0)
         if first < high and low < last:
             found.append(name)
     return found
 
 
 def bounds(x: Any) -> tuple[int, int]:
-    """Where the memory of a tensor begins and ends; (0, 0) for one that has none in this host."""
-    if x.device.type != "cpu" or x.numel() == 0:
+    """Where the memory of an array begins and ends; (0, 0) for one that has none, and a tensor none in this host."""
+    if 0 in x.shape or (hasattr(x, "data_ptr") and x.device.type != "cpu"):
         return 0, 0
-    address = x.data_ptr()
-    reach = sum([(length - 1) * step for length, step in zip(x.shape, x.stride(), strict=True)])
-    return address, address + (reach + 1) * x.element_size()
+    address, strides, size = lies(x)
+    reaches = [(length - 1) * step for length, step in zip(x.shape, strides, strict=True)]
+    return address + sum(min(0, reach) for reach in reaches), address + sum(max(0, reach) for reach in reaches) + size
+
+
+def lies(x: Any) -> tuple[int, tuple[int, ...], int]:
+    """The address of the first entry of a tensor or of an array of CuPy, its strides and the length of an entry."""
+    if on_device(x):
+        return x.data.ptr, x.strides, x.itemsize
+    size = x.element_size()
+    return x.data_ptr(), tuple(size * step for step in x.stride()), size
 
 
 def memory(x: Any) -> np.ndarray[Any, Any]:
-    """An array, or the memory of a tensor as bytes with its strides."""
+    """An array, or where another one lies: bytes with its strides, which are never read."""
     if isinstance(x, np.ndarray):
         return x
-    first, last = bounds(x)
-    size = x.element_size()
-    strides = tuple(size * step for step in x.stride())
+    (first, last), (address, strides, size) = bounds(x), lies(x)
     whole: Any = (ctypes.c_uint8 * (last - first)).from_address(first)
     return np.lib.stride_tricks.as_strided(
-        np.frombuffer(whole, np.uint8), (*x.shape, size), (*strides, 1), writeable=False
+        np.frombuffer(whole, np.uint8)[address - first :], (*x.shape, size), (*strides, 1), writeable=False
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -83,6 +84,11 @@ class Call(NamedTuple):
     def module(self) -> ModuleType:
         return module_of(self.plan.library)
 
+    def place(self) -> AbstractContextManager[Any]:
+        """Where its work is done: on the device of its arrays, whichever is current."""
+        place: AbstractContextManager[Any] = self.module().place(self.matrix)
+        return place
+
 
 def prepare(
     verb: str,
@@ -117,8 +123,11 @@ def planned(cached: Any, facts: tuple[Any, ...], given: list[Any]) -> Plan:
         plan = None
     if plan is None:
         plan = cached.__wrapped__(*facts)
-    for k, dtype, shape in plan.steps:
-        given[k] = module_of(plan.library).cast(given[k], dtype).reshape(shape)
+    if plan.steps:
+        module = module_of(plan.library)
+        with module.place(given):
+            for k, dtype, shape in plan.steps:
+                given[k] = module.cast(given[k], dtype).reshape(shape)
     return plan
 
 

@@ -159,7 +159,7 @@ def backends() -> BackendList:
     ['numba_thomas', 'numba_partition']
     """
     return BackendList(
-        BackendStatus(b.name, b.algorithm, b.arrays, b.devices, b.pivoting, b.periodic, b.verbs, b.missing())
+        BackendStatus(b.name, b.algorithm, b.arrays, b.devices, b.pivoting, b.periodic, b.verbs, b.unusable())
         for b in BACKENDS.values()
     )
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.arrays import module_of
+from tridiag.arrays import library_of, module_of
 from tridiag.backends import installed
 from tridiag.errors import SingularSystemError
 from tridiag.rows import Matrix
@@ -52,6 +52,8 @@ def find_suspects(library: str, x: Any, status: Any, form: Form) -> np.ndarray[A
 
 def to_host(x: Any) -> np.ndarray[Any, Any]:
     """A NumPy view of an array, or a copy of one on another device."""
+    if library_of(x) == "cupy":
+        return np.asarray(x.get())
     if hasattr(x, "detach"):
         x = x.detach().cpu().resolve_conj().resolve_neg()
         x = x.float() if str(x.dtype) == "torch.bfloat16" else x

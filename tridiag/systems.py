@@ -121,14 +121,15 @@ def solve(
 
 def run(call: Call, backend: Backend, check: bool, out: Any = None, factors: Any = None) -> Array:
     """Run a prepared solve in its library, and give the result the caller's dtype."""
-    if call.plan.empty:
-        return empty(call) if out is None else out
-    try:
-        x = derivatives_of(call.plan.library).solve(call, backend, check, out, factors)
-    except SingularSystemError as error:
-        error.x = restore(call, error.x, out)
-        raise
-    return restore(call, x, out)
+    with call.place():
+        if call.plan.empty:
+            return empty(call) if out is None else out
+        try:
+            x = derivatives_of(call.plan.library).solve(call, backend, check, out, factors)
+        except SingularSystemError as error:
+            error.x = restore(call, error.x, out)
+            raise
+        return restore(call, x, out)
 
 
 @functools.cache
@@ -204,17 +205,17 @@ def matmul(
     call = prepare(
         "matmul", {"a": a, "b": b, "c": c, "d": x}, axis=axis, periodic=periodic, where=where, transpose=transpose
     )
-    if call.plan.empty:
-        return empty(call)
-    ops, mask, x = call.module().Operations, call.matrix[3], call.d
-    x = ops.broadcast(x, call.form.shape)
-    if mask is not None:
-        x = ops.where(mask, x, ops.zero(x))
-    with np.errstate(all="ignore"):
+    with call.place(), np.errstate(all="ignore"):
+        if call.plan.empty:
+            return empty(call)
+        ops, mask, x = call.module().Operations, call.matrix[3], call.d
+        x = ops.broadcast(x, call.form.shape)
+        if mask is not None:
+            x = ops.where(mask, x, ops.zero(x))
         y = multiply(ops, bands(ops, call.matrix, call.form), x, call.form)
-    if mask is not None:
-        y = ops.where(mask, y, ops.zero(y))
-    return call.module().cast(y, call.result_dtype)
+        if mask is not None:
+            y = ops.where(mask, y, ops.zero(y))
+        return call.module().cast(y, call.result_dtype)
 
 
 def slogdet(
@@ -261,13 +262,14 @@ def slogdet(
     """
     arguments = {"a": a, "b": b, "c": c}
     call = prepare("slogdet", arguments, axis=axis, pivoting=True, periodic=periodic, where=where, backend=backend)
-    if call.plan.empty:  # no matrices, or matrices without rows
-        ops, batch, like = call.module().Operations, call.form.matrix_batch, call.matrix[1]
-        sign, logarithm = ops.full(batch, 1, like), ops.full(batch, 0, like).real
-    else:
-        sign, logarithm = derivatives_of(call.library).slogdet(call, call.plan.backend)
-    cast = call.module().cast
-    return cast(sign, call.result_dtype), cast(logarithm, REAL_OF.get(call.result_dtype, call.result_dtype))
+    with call.place():
+        if call.plan.empty:  # no matrices, or matrices without rows
+            ops, batch, like = call.module().Operations, call.form.matrix_batch, call.matrix[1]
+            sign, logarithm = ops.full(batch, 1, like), ops.full(batch, 0, like).real
+        else:
+            sign, logarithm = derivatives_of(call.library).slogdet(call, call.plan.backend)
+        cast = call.module().cast
+        return cast(sign, call.result_dtype), cast(logarithm, REAL_OF.get(call.result_dtype, call.result_dtype))
 
 
 def solve_block(A: Array, B: Array, C: Array, d: Array, *, backend: str = "auto") -> Array:

@@ -30,6 +30,14 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
 
+EXTRAS = {  # of this package, with which a module is installed
+    "scipy": "scipy",
+    "torch": "torch",
+    "jax": "jax",
+    "cupy": "cuda13",
+    "numba_cuda": "cuda13",
+    "triton": "triton",
+}
 KALMAN = ("kalman.filter", "kalman.smoother", "kalman.log_likelihood")
 SYSTEMS = ("solve", "factor", "slogdet")  # the verbs on tridiagonal systems
 BLOCKS = "solve_block"
@@ -93,6 +101,15 @@ def installed(module: str) -> bool:
         return False
 
 
+def no_gpu() -> str | None:
+    """The sentence that says why no GPU can be used here. It imports CuPy, so it is for those who ask for one."""
+    try:
+        importlib.import_module("cupy").cuda.runtime.getDeviceCount()
+    except Exception as error:  # whatever the libraries of CUDA, or their loader, may say
+        return f"needs an NVIDIA GPU and its driver; CUDA finds none: {error}".partition("\n")[0]
+    return None
+
+
 @functools.cache
 def module_of(name: str) -> ModuleType:
     return importlib.import_module(f"tridiag.backends.{name}")
@@ -124,7 +141,15 @@ class Backend:
     def missing(self) -> str | None:
         """The sentence that says what is not installed."""
         absent = [module for module in self.needs if not installed(module)]
-        return f"needs {' and '.join(absent)}, which is not installed" if absent else None
+        if not absent:
+            return None
+        extras = ",".join(dict.fromkeys(EXTRAS[module] for module in absent if module in EXTRAS))
+        remedy = f': pip install "batched-tridiag[{extras}]"' if extras else ""
+        return f"needs {' and '.join(absent)}, which is not installed{remedy}"
+
+    def unusable(self) -> str | None:
+        """The sentence that says what this machine lacks to run it."""
+        return self.missing() or (no_gpu() if "cupy" in self.needs else None)
 
     def prefers(self, problem: Problem) -> bool:
         """Whether "auto" takes it, if it can, before the lines above it."""
@@ -137,7 +162,8 @@ class Backend:
         if problem.verb not in self.verbs:
             return f"does not have the verb {problem.verb}; it has {', '.join(self.verbs)}"
         if problem.library not in self.arrays:
-            return f"takes {' and '.join(self.arrays)} arrays, not {problem.library}"
+            remedy = "; move them with cupy.asarray" if self.arrays == ("cupy",) and problem.library == "numpy" else ""
+            return f"takes {' and '.join(self.arrays)} arrays, not {problem.library}{remedy}"
         if (problem.verb, problem.library) in self.lacks:
             return f"does not have the verb {problem.verb} for {problem.library} arrays"
         if problem.device not in self.devices:

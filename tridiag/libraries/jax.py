@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -180,6 +181,11 @@ def device(entries: Sequence[Entry], settings: Any) -> str:
     if len(found) > 1:
         raise TypeError(f"the arrays are on different platforms: {', '.join(sorted(found))}; move them to one")
     return found.pop().replace("gpu", "cuda")
+
+
+def place(arrays: Iterable[Any]) -> contextlib.AbstractContextManager[Any]:
+    """Operations find the device of their operands themselves."""
+    return contextlib.nullcontext()
 
 
 def traced(entries: Sequence[Entry]) -> bool:

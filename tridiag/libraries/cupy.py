@@ -1,0 +1,158 @@
+"""CuPy's spelling of the array operations: on the current device, which `place` makes that of the arguments."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import cupy
+import numpy as np
+
+from tridiag.arrays import Entry, Taken, refuse_dtype
+
+LEAST = 7, 5  # the oldest compute capability that CUDA 13 compiles for
+
+
+class Operations:
+    zero = staticmethod(cupy.zeros_like)
+    one = staticmethod(cupy.ones_like)
+    broadcast = staticmethod(cupy.broadcast_to)
+    all = staticmethod(cupy.all)
+    any = staticmethod(cupy.any)
+    sign = staticmethod(cupy.sign)
+    unsqueeze = staticmethod(cupy.expand_dims)
+    transpose = staticmethod(cupy.transpose)
+    reshape = staticmethod(cupy.reshape)
+
+    @staticmethod
+    def where(condition: Any, x: Any, y: Any) -> Any:
+        if isinstance(condition, bool):
+            return x if condition else y
+        return cupy.where(condition, x, y)
+
+    @staticmethod
+    def size(x: Any) -> Any:
+        """|Re x| + |Im x|, LAPACK's measure of a pivot."""
+        return abs(x.real) + abs(x.imag) if x.dtype.kind == "c" else abs(x)
+
+    @staticmethod
+    def log_abs(x: Any) -> Any:
+        return cupy.log(abs(x))
+
+    @staticmethod
+    def row(x: Any, i: int, axis: int) -> Any:
+        return x[(slice(None),) * axis + (i if x.shape[axis] != 1 else 0,)]
+
+    @staticmethod
+    def slice(x: Any, part: slice, axis: int) -> Any:
+        return x[(slice(None),) * axis + (part,)]
+
+    @staticmethod
+    def store(x: Any, i: int, axis: int, row: Any) -> None:
+        x[(slice(None),) * axis + (i,)] = row
+
+    @staticmethod
+    def concatenate(parts: Any, axis: int) -> Any:
+        return cupy.concatenate(parts, axis=axis)
+
+    @staticmethod
+    def stretch(x: Any, n: int, axis: int) -> Any:
+        return cupy.broadcast_to(x, (*x.shape[:axis], n, *x.shape[axis + 1 :]))
+
+    @staticmethod
+    def positions(n: int, rank: int, axis: int, like: Any) -> Any:
+        return cupy.arange(n).reshape((1,) * axis + (n,) + (1,) * (rank - 1 - axis))
+
+    @staticmethod
+    def maximum(x: Any, axis: int) -> Any:
+        return x.max(axis=axis)
+
+    @staticmethod
+    def limits(x: Any) -> tuple[float, float]:
+        info = np.finfo(x.dtype)
+        return float(info.eps), float(info.tiny)
+
+    @staticmethod
+    def empty(shape: Any, like: Any) -> Any:
+        return cupy.empty(shape, like.dtype)
+
+    @staticmethod
+    def full(shape: Any, value: int, like: Any) -> Any:
+        return cupy.full(shape, value, like.dtype)
+
+    @staticmethod
+    def nan(x: Any) -> Any:
+        return cupy.full((), np.nan, x.dtype)
+
+    @staticmethod
+    def zero_status(x: Any) -> Any:
+        return cupy.zeros(x.shape, np.int32)
+
+
+def place(arrays: Iterable[Any]) -> contextlib.AbstractContextManager[Any]:
+    """Where work on arrays is done: the device on which they are."""
+    return next((x.device for x in arrays if isinstance(x, cupy.ndarray)), contextlib.nullcontext())
+
+
+def taking(names: Sequence[str], kinds: Sequence[type]) -> Callable[..., Taken]:
+    """How arguments of these types are taken."""
+    return take
+
+
+def take(given: list[Any], where: Any) -> Taken:
+    """Arrays and scalars as they are, but a mask is an array; and the devices, of which there should be one."""
+    everything = [*given, where]
+    devices = {x.device.id for x in everything if isinstance(x, cupy.ndarray)}
+    if where is not None and not isinstance(where, cupy.ndarray):
+        with place(given):
+            where = cupy.asarray(where)
+    mask = None if where is None else entry(where)
+    return given, where, (*map(entry, given), mask), tuple(sorted(devices))
+
+
+def entry(x: Any) -> Entry:
+    """Dtype and shape; of a Python scalar its type, which promotes weakly."""
+    return (x.dtype, x.shape) if isinstance(x, cupy.ndarray | np.generic) else (type(x), ())
+
+
+def check_dtype(name: str, entry: Entry) -> None:
+    """Refuse what cannot be solved in."""
+    dtype = entry[0]
+    if dtype is bool or (isinstance(dtype, np.dtype) and dtype.kind not in "iufc"):
+        refuse_dtype(name, getattr(dtype, "name", "bool"))
+
+
+def result_dtype(entries: Sequence[Entry], devices: Any) -> str:
+    """NumPy's promotion, which is CuPy's; integers become float64."""
+    promoted = np.result_type(*(kind(0) if isinstance(kind, type) else kind for kind, _ in entries))
+    return "float64" if promoted.kind in "iu" else str(promoted.name)
+
+
+def dtype(name: str) -> Any:
+    return np.dtype(name)
+
+
+def has_dtype(entry: Entry, name: str) -> bool:
+    return not isinstance(entry[0], type) and bool(entry[0] == np.dtype(name))
+
+
+def cast(x: Any, dtype: str) -> Any:
+    return cupy.asarray(x, np.dtype(dtype))
+
+
+def device(entries: Sequence[Entry], devices: tuple[int, ...]) -> str:
+    """CUDA; older devices are told apart, so that no backend claims them."""
+    if len(devices) > 1:
+        found = ", ".join(f"cuda:{k}" for k in devices)
+        raise TypeError(f"the arrays are on different devices: {found}; move them to one")
+    if cupy.cuda.runtime.is_hip:
+        return "rocm"
+    digits = cupy.cuda.Device(devices[0]).compute_capability
+    major, minor = int(digits[:-1]), int(digits[-1])
+    told = f"cuda with compute capability {major}.{minor} (at least {LEAST[0]}.{LEAST[1]} is needed)"
+    return "cuda" if (major, minor) >= LEAST else told
+
+
+def traced(entries: Iterable[Entry]) -> bool:
+    return False
