@@ -58,6 +58,11 @@ class Problem(NamedTuple):
     method: str = "auto"  # of a Kalman filter
     states: int = 0  # of its model, or the values observed in a step if they are more
 
+    @property
+    def unknowns(self) -> int:
+        """Systems of fewer than three rows count as systems of three, to which cuSPARSE wants them extended."""
+        return math.prod(max(3, n) if k == self.axis else n for k, n in enumerate(self.shape))
+
     def told(self) -> str:
         if self.verb == "smith_waterman":
             return f"align pairs of shape {self.shape} in {self.dtype} from {self.library} arrays on {self.device}"
@@ -133,6 +138,7 @@ class Backend:
     parallel: bool = False  # in time: of logarithmic depth
     units: float | None = None  # the largest error of logcumsumexp, in units in the last place of max(1, abs(result))
     lacks: tuple[tuple[str, str], ...] = ()  # the verbs it does not have for the arrays of a library
+    largest: int | None = None  # the most unknowns that it can count
     long: LongSystems | None = None  # those for which it is better than the lines above it
 
     def module(self) -> ModuleType:
@@ -170,6 +176,8 @@ class Backend:
             return f"runs on {' and '.join(self.devices)}, not on {problem.device}"
         if problem.dtype not in self.dtypes:
             return f"computes in {', '.join(self.dtypes)}, not in {problem.dtype}"
+        if self.largest is not None and problem.unknowns > self.largest:
+            return f"counts up to {self.largest} unknowns, not {problem.unknowns}"
         if problem.periodic and not self.periodic:
             return "has no elimination for the corners of a periodic matrix"
         if self.order is not None and problem.order > self.order:
@@ -193,6 +201,14 @@ LOG_SCAN: dict[str, Any] = {**SCAN, "verbs": (*LINEAR, *LOGARITHMS)}
 REALS = ("float32", "float64")
 ALIGN: dict[str, Any] = {"verbs": ("smith_waterman",), "dtypes": REALS, "pivoting": (), "periodic": False}
 ANYWHERE = ("cpu", "cuda", "rocm", "tpu")
+CUSPARSE: dict[str, Any] = {
+    "arrays": ("cupy",),
+    "needs": ("cupy",),
+    "devices": ("cuda",),
+    "pivoting": (False, True),
+    "periodic": False,
+    "largest": 2**31 - 1,
+}
 
 # fmt: off
 _LINES = (
@@ -212,6 +228,9 @@ _LINES = (
     Backend("numpy_scan", "a loop over rows, all sequences at once: the reference", ("numpy",), **SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, units=2),
     Backend("jax_wavefront", "alignment by lax.scan over anti-diagonals, in logarithms", ("jax",), ("jax",), ANYWHERE, **ALIGN),
     Backend("numba_cuda_thomas", "Thomas and pivoted elimination, a GPU thread for each system", ("cupy",), ("cupy", "numba_cuda"), ("cuda",), REALS, periodic=False),
+    Backend("cusparse_interleaved", "cuSPARSE gtsvInterleavedBatch: Thomas, or LU with partial pivoting", **CUSPARSE),
+    Backend("cusparse_strided", "cuSPARSE gtsv2StridedBatch: parallel cyclic reduction", **CUSPARSE | {"pivoting": PLAIN}),
+    Backend("cusparse_gtsv2", "cuSPARSE gtsv2, a call for each matrix with all its right sides", **CUSPARSE),
 )
 # fmt: on
 BACKENDS: dict[str, Backend] = {entry.name: entry for entry in _LINES}

@@ -25,7 +25,7 @@ THREADS = 128  # of a block
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
-    with d.device, cuda.gpus[d.device.id]:
+    with cuda.gpus[d.device.id]:
         x, status = solve_here(matrix, d, form)
     if out is not None:
         out[...] = x
@@ -33,7 +33,7 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = No
 
 
 def solve_here(matrix: Matrix, d: Any, form: Form) -> tuple[Any, Any]:
-    """On the current device of CuPy and of Numba."""
+    """On the current device of Numba, which is CuPy's."""
     shape = math.prod(form.shape[: form.axis]), form.n, math.prod(form.shape[form.axis + 1 :])
     x, status = cupy.empty(shape, d.dtype), cupy.zeros(shape[0] * shape[2], np.int32)
     limits = np.finfo(d.dtype)

@@ -30,12 +30,22 @@ def allocate(size: int) -> np.ndarray[Any, Any]:
     start = -whole.ctypes.data % ALIGNMENT
     whole[start : start + size] = 255
     device.used += size
-    weakref.finalize(whole, release, device, size)
+    pointer = whole.ctypes.data + start
+    live[pointer] = size
+    weakref.finalize(whole, release, device, pointer)
     return whole[start : start + size]
 
 
-def release(device: machine.FakeDevice, size: int) -> None:
-    device.used -= size
+live: dict[int, int] = {}  # the bytes at each pointer that is allocated
+
+
+def release(device: machine.FakeDevice, pointer: int) -> None:
+    device.used -= live.pop(pointer)
+
+
+def covers(pointer: int, size: int) -> bool:
+    """Whether one allocation has all of these bytes."""
+    return any(start <= pointer and pointer + size <= start + length for start, length in live.items())
 
 
 class MemoryPointer:
