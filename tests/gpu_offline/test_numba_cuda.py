@@ -1,6 +1,7 @@
 """`numba_cuda_thomas` without a GPU: its scalar code compiled for the CPU, simulated, and assembled for a GPU."""
 
 import functools
+import importlib
 import importlib.util
 import json
 import os
@@ -99,6 +100,23 @@ def test_the_scalar_code_solves(pivoting: bool | str, family: Any, dtype: str, t
             x, status = solve(*system, pivoting, where, transpose)
             assert not status.any()
             assert_solves(x, *system, pivoting=pivoting, where=where, transpose=transpose)
+
+
+@pytest.mark.parametrize("dtype", REALS)
+@pytest.mark.parametrize("pivoting", [True, "auto"])
+def test_hard_matrices_keep_the_promise(pivoting: bool | str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every kind of matrix and of right side of `benchmarks/accuracy.py`, under its bars."""
+    pytest.importorskip("scipy")
+    monkeypatch.syspath_prepend(HERE.parents[1] / "benchmarks")
+    accuracy = importlib.import_module("accuracy")
+    solved = []
+    for n, count in ((3, 20), (60, 60)):
+        systems = accuracy.make(n, count, dtype)
+        x = np.stack([solve(*systems.matrix, d, pivoting)[0] for d in systems.d])
+        solved.append((systems, x))
+    rows = list(accuracy.judge(solved, ("numba_cuda_thomas", "numpy", dtype), pivoting))
+    assert {row.case for row in rows} == set(accuracy.CASES)
+    assert [row for row in rows if not row.passed] == []
 
 
 @pytest.mark.parametrize("pivoting", [False, True, "auto"])
