@@ -51,7 +51,7 @@ clean:
 
 $(WORK)/demo.stamp: EXTRAS := jax,scipy,examples,cli
 $(WORK)/test.stamp: EXTRAS := test,jax,scipy,torch,examples,cli
-$(WORK)/gpu-offline.stamp: EXTRAS := test,gpu-offline
+$(WORK)/gpu-offline.stamp: EXTRAS := test,scipy,gpu-offline
 $(WORK)/check.stamp: EXTRAS := test,docs
 
 $(WORK)/wheel.stamp: $(SOURCES)

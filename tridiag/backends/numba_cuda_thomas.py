@@ -22,6 +22,7 @@ from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
 THREADS = 128  # of a block
+FEWEST_BLOCKS = 128  # Numba warns of fewer; those without a system end at once
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
@@ -74,7 +75,8 @@ def launch(name: str, count: int, *arguments: Any) -> None:
     """A thread for each of so many systems, on CuPy's current stream."""
     stream = cuda.external_stream(cupy.cuda.get_current_stream().ptr)
     given = [cuda.as_cuda_array(x, sync=False) if isinstance(x, cupy.ndarray) else x for x in arguments]
-    kernel(name, arguments[0].dtype.name)[-(-count // THREADS), THREADS, stream](*given)
+    blocks = max(FEWEST_BLOCKS, -(-count // THREADS))
+    kernel(name, arguments[0].dtype.name)[blocks, THREADS, stream](*given)
 
 
 @functools.cache
