@@ -419,12 +419,14 @@ def conditions() -> dict[str, Any]:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
     needed = sorted({"numpy"} | {module for entry in BACKENDS.values() for module in entry.needs})
+    packages = metadata.packages_distributions()  # of cupy that for one version of CUDA
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=Path(__file__).parent, capture_output=True, text=True
     )
     return {
         "machine": {"cpu": model, "cores": os.cpu_count(), "system": platform.system()},
-        "versions": {"python": platform.python_version()} | {m: metadata.version(m) for m in needed if installed(m)},
+        "versions": {"python": platform.python_version()}
+        | {module: metadata.version(packages[module][0]) for module in needed if module in packages},
         "commit": commit.stdout.strip() or f"tridiag {tridiag.__version__}",
     }
 
