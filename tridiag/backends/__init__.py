@@ -200,6 +200,7 @@ SCAN: dict[str, Any] = {"verbs": LINEAR, "pivoting": (), "periodic": False}  # n
 LOG_SCAN: dict[str, Any] = {**SCAN, "verbs": (*LINEAR, *LOGARITHMS)}
 REALS = ("float32", "float64")
 ALIGN: dict[str, Any] = {"verbs": ("smith_waterman",), "dtypes": REALS, "pivoting": (), "periodic": False}
+GPU = ("cuda",)
 ANYWHERE = ("cpu", "cuda", "rocm", "tpu")
 CUSPARSE: dict[str, Any] = {
     "arrays": ("cupy",),
@@ -216,6 +217,8 @@ _LINES = (
     Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch", "jax"), ("numba",), periodic=False, long=LongSystems(40_000, 4, 2_500)),
     Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch", "jax"), ("numba",), **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, order=8, units=2, states=8, lacks=(*((verb, "torch") for verb in KALMAN), *((verb, "jax") for verb in KALMAN[:-1]))),
     Backend("numba_wavefront", "alignment over rows of cells, a pair in each lane, threaded", ("numpy", "torch", "jax"), ("numba",), **ALIGN),
+    Backend("cupy_pcr", "chunks of rows in registers, cyclic reduction among them: CUDA C", ("cupy",), ("cupy",), GPU, verbs=SYSTEMS),
+    Backend("cupy_thomas", "Thomas and pivoted elimination, a thread for each system: CUDA C", ("cupy",), ("cupy",), GPU, verbs=SYSTEMS),
     Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=(*SYSTEMS, BLOCKS)),
     Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, BLOCKS, *LINEAR, *LOGARITHMS, *KALMAN), units=2),
     Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=(*SYSTEMS, BLOCKS)),

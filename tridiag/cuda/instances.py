@@ -7,32 +7,53 @@ import itertools
 from tridiag.cuda.job import TYPES
 from tridiag.cuda.launcher import Kernel
 
-# The rows of a chunk, by dtype: few for short systems; as many as 128 registers a thread hold without a spill anywhere
+# The rows of a chunk: few for short systems; as many as 128 registers a thread hold without a spill
 CHUNKS = {"float32": (8, 14), "float64": (4, 8), "complex64": (4, 8), "complex128": (3,)}
-CHUNK_THREADS = 512
-HARD_THREADS = 128
+RUNS = {"float32": 14, "float64": 8, "complex64": 8, "complex128": 3}  # ... of a long system
+REGISTERS = {"float32": 64, "float64": 32, "complex64": 32, "complex128": 16}  # the rows that a thread holds by itself
+CHUNK_THREADS, RUN_THREADS, THOMAS_THREADS, HARD_THREADS = 512, 256, 128, 128
 FORMS = ("Tridiagonal", "Cyclic")
 
 
-def flag(value: bool) -> str:
-    return "true" if value else "false"
+def named(source: str, template: str, threads: int, dtype: str, *arguments: bool | int | str) -> Kernel:
+    told = [str(x).lower() if isinstance(x, bool) else str(x) for x in arguments]
+    return Kernel(source, f"{template}<{', '.join((TYPES[dtype], *told))}>", threads)
 
 
 def chunks(dtype: str, rows: int, together: bool, certified: bool) -> Kernel:
-    name = f"chunks<{TYPES[dtype]}, {rows}, {flag(together)}, {flag(certified)}>"
-    return Kernel("chunks.cu", name, CHUNK_THREADS)
+    return named("chunks.cu", "chunks", CHUNK_THREADS, dtype, rows, together, certified)
+
+
+def reduce(dtype: str, together: bool) -> Kernel:
+    return named("partition.cu", "reduce", RUN_THREADS, dtype, RUNS[dtype], together)
+
+
+def expand(dtype: str, together: bool, certified: bool) -> Kernel:
+    return named("partition.cu", "expand", RUN_THREADS, dtype, RUNS[dtype], together, certified)
+
+
+def thomas(dtype: str, rows: int, together: bool, certified: bool) -> Kernel:
+    return named("thomas.cu", "thomas", THOMAS_THREADS, dtype, rows, together, certified)
 
 
 def pivoted(dtype: str, periodic: bool) -> Kernel:
-    return Kernel("pivoted.cu", f"pivoted<{TYPES[dtype]}, {FORMS[periodic]}>", HARD_THREADS)
+    return named("pivoted.cu", "pivoted", HARD_THREADS, dtype, FORMS[periodic])
+
+
+def determinants(dtype: str, periodic: bool) -> Kernel:
+    return named("pivoted.cu", "determinants", HARD_THREADS, dtype, FORMS[periodic])
 
 
 BOTH = (False, True)
 INSTANCES = [
-    *(
-        chunks(dtype, rows, together, certified)
-        for dtype in TYPES
-        for rows, together, certified in itertools.product(CHUNKS[dtype], BOTH, BOTH)
-    ),
-    *(pivoted(dtype, periodic) for dtype in TYPES for periodic in BOTH),
+    kernel
+    for dtype in TYPES
+    for kernel in (
+        *(chunks(dtype, *facts) for facts in itertools.product(CHUNKS[dtype], BOTH, BOTH)),
+        *(reduce(dtype, together) for together in BOTH),
+        *(expand(dtype, *facts) for facts in itertools.product(BOTH, BOTH)),
+        *(thomas(dtype, *facts) for facts in itertools.product((0, REGISTERS[dtype]), BOTH, BOTH)),
+        *(pivoted(dtype, periodic) for periodic in BOTH),
+        *(determinants(dtype, periodic) for periodic in BOTH),
+    )
 ]

@@ -64,6 +64,19 @@ template <typename R> __device__ __forceinline__ Complex<R> over(Complex<R> x, C
               : Complex<R>((x.re * ratio + x.im) * scale, (x.im * ratio - x.re) * scale);
 }
 
+__device__ __forceinline__ float magnitude(float x) { return fabsf(x); }
+__device__ __forceinline__ double magnitude(double x) { return fabs(x); }
+__device__ __forceinline__ float magnitude(Complex<float> x) { return hypotf(x.re, x.im); }
+__device__ __forceinline__ double magnitude(Complex<double> x) { return hypot(x.re, x.im); }
+
+// x / |x|; NaN where x is NaN, 0 where it is 0
+__device__ __forceinline__ float sign_of(float x) { return x > 0 ? 1.0f : x < 0 ? -1.0f : x; }
+__device__ __forceinline__ double sign_of(double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x; }
+template <typename R> __device__ __forceinline__ Complex<R> sign_of(Complex<R> x) {
+  const R length = magnitude(x);
+  return length == R(0) ? x : Complex<R>(x.re / length, x.im / length);
+}
+
 __device__ __forceinline__ float not_a_number(float) { return nanf(""); }
 __device__ __forceinline__ double not_a_number(double) { return nan(""); }
 template <typename R> __device__ __forceinline__ Complex<R> not_a_number(Complex<R> x) {

@@ -69,6 +69,17 @@ template <typename T> __device__ __forceinline__ Pivot<T> eliminate_row(T& p0, T
   return pivot;
 }
 
+// A determinant, pivot by pivot.
+template <typename T> struct Determinant {
+  T sign;
+  Real<T> logarithm;
+  __device__ __forceinline__ void take(T pivot, bool swap) {
+    sign = sign * sign_of(pivot);
+    sign = swap ? -sign : sign;
+    logarithm += log(magnitude(pivot));
+  }
+};
+
 // A tridiagonal matrix. Row i of the scratch holds the pivot of column i - 1.
 template <typename T> struct Tridiagonal {
   enum { WORDS = 5, MULTIPLIER = 0, Q0, Q1, Q2, SWAP };
@@ -76,14 +87,14 @@ template <typename T> struct Tridiagonal {
   const Scratch<T>& kept;
   T last;
 
-  // Whether the matrix is regular.
-  __device__ __forceinline__ bool factor() {
+  // 0, or 1 + the row of the zero pivot.
+  __device__ __forceinline__ int factor() {
     T p0 = T(1), p1 = T(0);
-    bool regular = true;
+    int status = 0;
     for (Index i = 0; i < system.job.n; i++) {
       const Pivot<T> pivot = eliminate_row(p0, p1, system.lower(i), system.diagonal(i), system.upper(i));
       if (!system.keep(i)) p0 = T(1), p1 = T(0);
-      regular = regular && !(pivot.q0 == T(0));
+      if (status == 0 && pivot.q0 == T(0)) status = int(i);
       kept.at(i, MULTIPLIER) = pivot.multiplier;
       kept.at(i, Q0) = pivot.q0;
       kept.at(i, Q1) = pivot.q1;
@@ -91,7 +102,12 @@ template <typename T> struct Tridiagonal {
       kept.at(i, SWAP) = T(pivot.swap ? 1 : 0);
     }
     last = p0;
-    return regular && !(p0 == T(0));
+    return status == 0 && p0 == T(0) ? int(system.job.n) : status;
+  }
+
+  __device__ __forceinline__ void determinant(Determinant<T>& found) const {
+    for (Index i = 1; i < system.job.n; i++) found.take(kept.at(i, Q0), kept.at(i, SWAP) == T(1));
+    found.take(last, false);
   }
 
   // The right side in word Y of the scratch becomes the solution.
@@ -142,11 +158,11 @@ template <typename T> struct Cyclic {
   const Scratch<T>& kept;
   Corner<T> corner;
 
-  __device__ __forceinline__ bool factor() {
+  __device__ __forceinline__ int factor() {
     const T none = T(0);
     CyclicRow<T> first = {{system.upper(0), none, none, system.lower(0), system.diagonal(0)}};
     CyclicRow<T> second = {{system.diagonal(1), system.upper(1), none, none, system.lower(1)}};
-    bool regular = true;
+    int status = 0;
     for (Index i = 2; i < system.job.n; i++) {
       CyclicRow<T> added = {{system.lower(i), system.diagonal(i), system.upper(i), none, none}};
       const bool swap1 = size(second.v[0]) > size(first.v[0]);
@@ -154,7 +170,7 @@ template <typename T> struct Cyclic {
       const bool swap2 = size(added.v[0]) > size(first.v[0]);
       exchange(swap2, first, added);
       const T m1 = over(second.v[0], first.v[0]), m2 = over(added.v[0], first.v[0]);
-      regular = regular && !(first.v[0] == none);
+      if (status == 0 && first.v[0] == none) status = int(i);
 #pragma unroll
       for (int k = 0; k < 5; k++) kept.at(i, ROW + k) = first.v[k];
       kept.at(i, FIRST) = m1;
@@ -171,7 +187,19 @@ template <typename T> struct Cyclic {
     exchange(corner.swap, p1, o1);
     corner.multiplier = over(o0, p0), corner.q0 = p0, corner.q1 = p1;
     corner.rest = o1 - corner.multiplier * p1;
-    return regular && !(corner.q0 == none) && !(corner.rest == none);
+    if (status == 0 && corner.q0 == none) status = int(system.job.n);
+    return status == 0 && corner.rest == none ? 1 : status;
+  }
+
+  // Column 0 has been moved to the end.
+  __device__ __forceinline__ void determinant(Determinant<T>& found) const {
+    if (system.job.n % 2 == 0) found.sign = -found.sign;
+    for (Index i = 2; i < system.job.n; i++) {
+      const T swaps = kept.at(i, SWAPS);
+      found.take(kept.at(i, ROW), swaps == T(1) || swaps == T(2));
+    }
+    found.take(corner.q0, corner.swap);
+    found.take(corner.rest, false);
   }
 
   template <int Y> __device__ __forceinline__ void substitute() const {
@@ -240,7 +268,7 @@ template <typename T, template <typename> class Matrix>
 __device__ void solve_hard(const Job& job, const System<T>& system, const Scratch<T>& kept) {
   enum { Y = Matrix<T>::WORDS, ITERATE, RIGHT };
   Matrix<T> matrix = {system, kept};
-  const bool regular = matrix.factor();
+  const bool regular = matrix.factor() == 0;
   for (Index i = 0; i < job.n; i++) kept.at(i, RIGHT) = kept.at(i, Y) = system.right(i);
   matrix.template substitute<Y>();
   for (Index i = 0; i < job.n; i++) {
@@ -273,5 +301,23 @@ template <typename T, template <typename> class Matrix> __global__ void __launch
   for (Index k = own; k < count; k += threads) {
     const System<T> system(job, job.doubtful ? job.doubtful[1 + k] : k);
     solve_hard<T, Matrix>(job, system, kept);
+  }
+}
+
+// The status of every matrix, and where there is room for them the sign and the logarithm of the size of its determinant.
+template <typename T, template <typename> class Matrix>
+__global__ void __launch_bounds__(128, 1) determinants(Job job) {
+  const Index threads = Index(gridDim.x) * blockDim.x, own = Index(blockIdx.x) * blockDim.x + threadIdx.x;
+  const Scratch<T> kept = {static_cast<T*>(job.kept) + own, Matrix<T>::WORDS, threads};
+  for (Index k = own; k < job.systems; k += threads) {
+    const System<T> system(job, k);
+    Matrix<T> matrix = {system, kept};
+    const int status = matrix.factor();
+    job.status[k] = status;
+    if (!job.results[0]) continue;
+    Determinant<T> found = {T(1), Real<T>(0)};
+    matrix.determinant(found);
+    static_cast<T*>(job.results[0])[k] = status ? T(0) : found.sign;
+    static_cast<Real<T>*>(job.results[1])[k] = status ? log(Real<T>(0)) : found.logarithm;
   }
 }

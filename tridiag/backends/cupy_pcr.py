@@ -1,0 +1,25 @@
+"""A chunk of rows in the registers of each thread, cyclic reduction among the chunks: CUDA C through CuPy.
+
+One read and one write of global memory, about 25 flops an unknown. Systems longer than a block holds are cut into
+pieces: 9 words an unknown. Stability: certificate on the way, partial pivoting and refinement of what has none
+(`tridiag.cuda.solve`). Cyclic systems are pivoted throughout, a thread for each.
+
+Sources: Laszlo, Giles and Appleyard (2016); Hockney and Jesshope (1981) for cyclic reduction; Austin, Berndt and
+Moulton (2004) for the pieces.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tridiag.cuda import factoring
+from tridiag.cuda import solve as driver
+from tridiag.cuda.sweeps import by_chunks
+from tridiag.rows import Matrix
+from tridiag.shapes import Form
+
+factor, slogdet = factoring.factor, factoring.slogdet
+
+
+def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
+    return driver.solve(by_chunks, matrix, d, form, out), None

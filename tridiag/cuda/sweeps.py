@@ -1,0 +1,114 @@
+"""How systems are spread over blocks and threads: by chunks of rows, by whole systems, or by pieces of long ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy
+import numpy as np
+
+from tridiag.cuda import instances
+from tridiag.cuda.job import OPERANDS, Systems, systems_of
+from tridiag.cuda.launcher import launch
+from tridiag.cuda.solve import Job, extents
+from tridiag.shapes import Form
+
+WARP = 32
+BLOCK = 256  # threads of a block of chunks, or fewer
+FEW_CHUNKS = 4  # systems of no more chunks than this of the shorter kind have such chunks
+SECTOR = 32  # bytes that memory hands out at a time
+MANY = 2**15  # systems: enough for whole blocks of threads on all multiprocessors
+ROW_WORDS = 3  # of a separator's row
+
+
+def by_chunks(job: Job, systems: Systems, certified: bool) -> None:
+    """Several threads for a system, cyclic reduction among them; long systems in pieces."""
+    rows, count = chunk_of(systems)
+    if count > instances.CHUNK_THREADS:
+        by_pieces(job, systems, certified)
+        return
+    width = width_of(systems, count)
+    job["count"], job["width"] = count, width
+    kernel = instances.chunks(systems.dtype, rows, systems.together, certified)
+    shared = shared_bytes(width, count, rows, systems)
+    launch(kernel, parts(systems.total, width), width * count, job, shared)
+
+
+def chunk_of(systems: Systems) -> tuple[int, int]:
+    """The rows of a chunk, and how many chunks a system has."""
+    fewest, *_, most = instances.CHUNKS[systems.dtype]
+    rows = fewest if systems.n <= FEW_CHUNKS * fewest else most
+    return rows, parts(systems.n, rows)
+
+
+def width_of(systems: Systems, count: int) -> int:
+    """The systems of a block. Where they lie side by side at least a sector's worth, if the block can have so many."""
+    wanted = max(1, BLOCK // count)
+    if not systems.together:
+        wanted = max(wanted, SECTOR // np.dtype(systems.dtype).itemsize)
+    most = min(wanted, instances.CHUNK_THREADS // count, max(WARP, WARP // count), systems.total)
+    return power_of_two(most)
+
+
+def shared_bytes(width: int, count: int, rows: int, systems: Systems) -> int:
+    """Offsets and flags of the systems of a block, then the tile or two buffers of separators (`chunks.cu`)."""
+    threads, itemsize = width * count, np.dtype(systems.dtype).itemsize
+    tile = threads * (rows + 1) if systems.together else 0
+    return 8 * OPERANDS * width + 16 * parts(width, 4) + itemsize * max(tile, 2 * ROW_WORDS * threads)
+
+
+def by_thomas(job: Job, systems: Systems, certified: bool) -> None:
+    """A thread for a system; short ones stay in its registers."""
+    held = instances.REGISTERS[systems.dtype]
+    kernel = instances.thomas(systems.dtype, held if systems.n <= held else 0, systems.together, certified)
+    itemsize = np.dtype(systems.dtype).itemsize
+    block = instances.THOMAS_THREADS if systems.total >= MANY else WARP
+    if systems.n > held:
+        scratch = cupy.empty(2 * systems.n * systems.total, systems.dtype)
+        job["kept"] = scratch.data.ptr
+    tiles = 4 * block * (SECTOR // itemsize + 1) * itemsize
+    launch(kernel, parts(systems.total, block), block, job, 8 * OPERANDS * block + tiles + 4 * block)
+
+
+def by_pieces(job: Job, systems: Systems, certified: bool) -> None:
+    """Chunks of long systems spread over all blocks; their separators are systems of their own."""
+    rows, itemsize = instances.RUNS[systems.dtype], np.dtype(systems.dtype).itemsize
+    count, total = parts(systems.n, rows), systems.total
+    width = 1 if systems.together else power_of_two(min(WARP, total))
+    slots = instances.RUN_THREADS // width
+    grid = parts(total, width) * parts(count, slots - 1)
+    shared = itemsize * instances.RUN_THREADS * max(ROW_WORDS, rows + 1 if systems.together else 0)
+    job["count"], job["width"] = count, width
+
+    shape = (total, count) if systems.together else (count, total)
+    a, c, d = cupy.empty((ROW_WORDS, *shape), systems.dtype)
+    job["kept"] = a.data.ptr
+    launch(instances.reduce(systems.dtype, systems.together), grid, instances.RUN_THREADS, job, shared)
+    separators = solve_reduced(a, c, d, 1 if systems.together else 0)
+    job["results"][0] = separators.data.ptr
+    if certified:
+        listed = cupy.zeros(total, np.int32)
+        job["status"] = listed.data.ptr
+    launch(instances.expand(systems.dtype, systems.together, certified), grid, instances.RUN_THREADS, job, shared)
+
+
+def solve_reduced(a: Any, c: Any, d: Any, axis: int) -> Any:
+    """The separators, from rows whose diagonal is one."""
+    one, x = cupy.ones((1, 1), d.dtype), cupy.empty(d.shape, d.dtype)
+    operands = a, one, c, None, d, x
+    form = Form(d.shape, d.shape, axis, pivoting=False)
+    systems = systems_of(form, *extents(operands), (d.dtype, d.dtype))
+    job = systems.job.copy()
+    job["operand"] = [0 if y is None else y.data.ptr for y in operands]
+    by_chunks(job, systems, False)
+    return x
+
+
+def parts(length: int, size: int) -> int:
+    """How many parts of a size make up a length."""
+    return -(-length // size)
+
+
+def power_of_two(most: int) -> int:
+    """The largest power of two up to ``most``."""
+    return 1 << (most.bit_length() - 1)

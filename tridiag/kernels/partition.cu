@@ -1,0 +1,137 @@
+// Few, long systems: chunks of R rows (`chunk.cu`), spread over all blocks. ``reduce`` leaves one row for every separator,
+// which are solved as systems of their own; ``expand`` reads the rows again and finds what lies between them. 9 words an
+// unknown and 9 / R for the separators. As Austin, Berndt and Moulton, A memory efficient parallel tridiagonal solver
+// (2004), who partition across processors.
+//
+// The last slot of a block belongs to the first chunk of the next block: only what its neighbour needs of it is computed.
+#include "chunk.cu"
+
+// Which chunk of which system: slots of a block that are neighbours in ``p`` lie ``stride`` threads apart.
+struct Slot {
+  Index system, p, first;
+  int stride;
+  bool there, own;  // whether there is such a chunk; whether it is this block's
+};
+
+template <int R, bool TOGETHER> __device__ __forceinline__ Slot slot_of(const Job& job) {
+  Slot slot;
+  const int width = TOGETHER ? 1 : int(job.width), slots = blockDim.x / width, place = threadIdx.x / width;
+  const Index blocks = (job.count + slots - 2) / (slots - 1), group = Index(blockIdx.x) / blocks;
+  slot.system = group * width + threadIdx.x % width;
+  slot.p = (blockIdx.x - group * blocks) * (slots - 1) + place;
+  slot.first = slot.p * R;
+  slot.stride = width;
+  slot.there = slot.system < job.systems && slot.p < job.count;
+  slot.own = slot.there && place < slots - 1;
+  return slot;
+}
+
+// Rows of one system that lie side by side, the whole block's, through a tile.
+template <typename T, int R>
+__device__ __forceinline__ void load_run(T (&v)[R], const Band<T>& band, Index at, Index first, T* tile) {
+  const T* begin = band.begin + at;
+#pragma unroll
+  for (int r = 0; r < R; r++) {
+    const Index i = first + r * blockDim.x + threadIdx.x;
+    v[r] = i >= band.first && i < band.last ? begin[i * band.row] : T(0);
+  }
+  __syncthreads();
+#pragma unroll
+  for (int r = 0; r < R; r++) tile[padded<R>(r * blockDim.x + threadIdx.x)] = v[r];
+  __syncthreads();
+#pragma unroll
+  for (int j = 0; j < R; j++) v[j] = tile[threadIdx.x * (R + 1) + j];
+}
+
+template <typename T, int R, bool TOGETHER>
+__device__ __forceinline__ void load_band(T (&v)[R], const Job& job, const Band<T>& band, const Slot& slot, T* tile) {
+  const Index system = slot.system < job.systems ? slot.system : 0;
+  const Index at = offset(job, band.operand, system);
+  if (TOGETHER) {
+    load_run(v, band, at, slot.first - Index(threadIdx.x) * R, tile);
+  } else {
+    load_apart(v, band, at, slot.there ? slot.first : job.n);
+  }
+}
+
+// The chunk of a slot; the bits of its rows.
+template <typename T, int R, bool TOGETHER>
+__device__ __forceinline__ unsigned load_chunk(Chunk<T, R>& chunk, const Job& job, const Slot& slot, T* tile) {
+  load_band<T, R, TOGETHER>(chunk.lower, job, lower_band<T>(job), slot, tile);
+  load_band<T, R, TOGETHER>(chunk.diagonal, job, whole_band<T>(job, B), slot, tile);
+  load_band<T, R, TOGETHER>(chunk.upper, job, upper_band<T>(job), slot, tile);
+  load_band<T, R, TOGETHER>(chunk.right, job, whole_band<T>(job, D), slot, tile);
+  const unsigned bits = slot.there ? kept_rows<R>(job, mask_of(job, slot.system), slot.first) : 0u;
+  cut(chunk, bits);
+  return bits;
+}
+
+// Where separator p of a system lies: as its rows do.
+template <bool TOGETHER> __device__ __forceinline__ Index separator_at(const Job& job, Index system, Index p) {
+  return TOGETHER ? system * job.count + p : p * job.systems + system;
+}
+
+template <typename T, int R, bool TOGETHER> __global__ void __launch_bounds__(256, 1) reduce(Job job) {
+  SHARED_MEMORY(memory);
+  const Slot slot = slot_of<R, TOGETHER>(job);
+  Chunk<T, R> chunk;
+  load_chunk<T, R, TOGETHER>(chunk, job, slot, reinterpret_cast<T*>(memory));
+  const Row<T> head = head_of(chunk);
+  bool certified = true;
+  const Row<T> tail = eliminate(chunk, certified);
+  Row<T>* heads = reinterpret_cast<Row<T>*>(memory);
+  __syncthreads();
+  heads[threadIdx.x] = head;
+  __syncthreads();
+  if (!slot.own) return;
+  const Row<T> none = {T(0), T(0), T(0)};
+  const Row<T> row = separator_row(chunk, tail, slot.p + 1 < job.count ? heads[threadIdx.x + slot.stride] : none);
+  const Index at = separator_at<TOGETHER>(job, slot.system, slot.p), all = job.count * job.systems;
+  T* rows = static_cast<T*>(job.kept);
+  rows[at] = row.a, rows[all + at] = row.c, rows[2 * all + at] = row.d;
+}
+
+template <typename T, int R, bool TOGETHER, bool CERTIFIED>
+__global__ void __launch_bounds__(256, 1) expand(Job job) {
+  SHARED_MEMORY(memory);
+  T* tile = reinterpret_cast<T*>(memory);
+  const Slot slot = slot_of<R, TOGETHER>(job);
+  Chunk<T, R> chunk;
+  const unsigned bits = load_chunk<T, R, TOGETHER>(chunk, job, slot, tile);
+  const T* separators = static_cast<const T*>(job.results[0]);
+  const T separator = slot.there ? separators[separator_at<TOGETHER>(job, slot.system, slot.p)] : T(0);
+  const T before = slot.there && slot.p > 0 ? separators[separator_at<TOGETHER>(job, slot.system, slot.p - 1)] : T(0);
+  bool certified = true;
+  eliminate(chunk, certified);
+  solve_interior(chunk, before, separator);
+  if (CERTIFIED) {
+    __syncthreads();
+    tile[threadIdx.x] = chunk.right[0];
+    __syncthreads();
+    const T next = slot.own && slot.p + 1 < job.count ? tile[threadIdx.x + slot.stride] : T(0);
+    const bool doubtful = slot.own && !(certified && separator_fits(chunk, separator, next));
+    if (doubtful && atomicOr(&job.status[slot.system], 1) == 0) doubt(job, slot.system);
+  }
+  chunk.right[R - 1] = separator;
+#pragma unroll
+  for (int j = 0; j < R; j++) chunk.right[j] = bits >> (j + 1) & 1 ? chunk.right[j] : T(0);
+  const Index system = slot.system < job.systems ? slot.system : 0;
+  T* x = static_cast<T*>(job.operand[X]) + offset(job, X, system);
+  if (TOGETHER) {
+    __syncthreads();
+#pragma unroll
+    for (int j = 0; j < R; j++) tile[threadIdx.x * (R + 1) + j] = chunk.right[j];
+    __syncthreads();
+    const Index first = slot.first - Index(threadIdx.x) * R;
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+      const int k = r * blockDim.x + threadIdx.x;
+      if (k < int(blockDim.x - 1) * R && first + k < job.n) x[(first + k) * job.row[X]] = tile[padded<R>(k)];
+    }
+  } else if (slot.own) {
+#pragma unroll
+    for (int j = 0; j < R; j++) {
+      if (slot.first + j < job.n) x[(slot.first + j) * job.row[X]] = chunk.right[j];
+    }
+  }
+}

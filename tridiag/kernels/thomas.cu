@@ -1,0 +1,166 @@
+// Many systems, a thread for each: Thomas elimination, certified row by row.
+//
+// N: the most rows whose c' and d' are kept in registers, which makes one read and one write of global memory; 0: any
+// number, kept in scratch memory, 4 words an unknown more. Rows are taken in pieces of K. TOGETHER: rows of a system lie
+// side by side; pieces of all systems of a block pass through tiles in shared memory, 32 bytes of a system at a time.
+#include "systems.cu"
+
+// Rows of a piece, taken by all threads of a block in the order of memory, into a tile.
+template <typename T, int K>
+__device__ __forceinline__ void fetch(T (&v)[K], const Band<T>& band, const Index* offsets, Index first, int here) {
+#pragma unroll
+  for (int r = 0; r < K; r++) {
+    const int k = r * blockDim.x + threadIdx.x, s = k / K;
+    const Index i = first + k % K;
+    const bool there = s < here && i >= band.first && i < band.last;
+    v[r] = there ? band.begin[offsets[s * OPERANDS + band.operand] + i * band.row] : T(0);
+  }
+}
+
+template <typename T, int K> __device__ __forceinline__ void put_down(const T (&v)[K], T* tile) {
+#pragma unroll
+  for (int r = 0; r < K; r++) {
+    const int k = r * blockDim.x + threadIdx.x;
+    tile[k / K * (K + 1) + k % K] = v[r];
+  }
+}
+
+template <typename T, int K> __device__ __forceinline__ void pick_up(T (&v)[K], const T* tile) {
+#pragma unroll
+  for (int j = 0; j < K; j++) v[j] = tile[threadIdx.x * (K + 1) + j];
+}
+
+template <typename T, int K>
+__device__ __forceinline__ void read_apart(T (&v)[K], const Band<T>& band, Index at, Index first, bool there) {
+  const T* begin = band.begin + at;
+#pragma unroll
+  for (int j = 0; j < K; j++) {
+    const Index i = first + j;
+    v[j] = there && i >= band.first && i < band.last ? begin[i * band.row] : T(0);
+  }
+}
+
+// The sweep down: what is carried from row to row.
+template <typename T> struct Carried {
+  T upper, right;  // c' and d' of the row before
+  bool kept, certified;
+};
+
+// One row eliminated; the row's neighbours are there or not as the mask says.
+template <typename T>
+__device__ __forceinline__ void sweep(Carried<T>& carried, bool own, bool next, T a, T b, T c, T d) {
+  const bool before = own && carried.kept;
+  a = before ? a : T(0);
+  c = own && next ? c : T(0);
+  b = own ? b : T(1);
+  d = own ? d : T(0);
+  const T grown = a * carried.upper, pivot = b - grown, scale = one_over(pivot);
+  carried.certified = carried.certified && certifies(grown, pivot, b);
+  carried.right = (d - a * carried.right) * scale;
+  carried.upper = c * scale;
+  carried.kept = own;
+}
+
+template <typename T, int N, bool TOGETHER, bool CERTIFIED>
+__global__ void __launch_bounds__(128, 1) thomas(Job job) {
+  SHARED_MEMORY(memory);
+  const int K = 32 / sizeof(T), PIECES = N / K;
+  Index* offsets = reinterpret_cast<Index*>(memory);
+  T* tile = reinterpret_cast<T*>(offsets + blockDim.x * OPERANDS);
+  const int words = blockDim.x * (K + 1);  // of a tile
+  const Index first_system = Index(blockIdx.x) * blockDim.x, system = first_system + threadIdx.x;
+  const int here = int(job.systems - first_system < blockDim.x ? job.systems - first_system : Index(blockDim.x));
+  const bool there = int(threadIdx.x) < here;
+  Index* own = offsets + threadIdx.x * OPERANDS;
+#pragma unroll
+  for (int k = 0; k < OPERANDS; k++) own[k] = there ? offset(job, k, system) : 0;
+  __syncthreads();
+  const unsigned char* mask = static_cast<const unsigned char*>(job.operand[WHERE]);
+  mask = mask && there ? mask + own[WHERE] : 0;
+  const Band<T> lower = lower_band<T>(job), diagonal = whole_band<T>(job, B);
+  const Band<T> upper = upper_band<T>(job), right = whole_band<T>(job, D);
+
+  T uppers[N > 0 ? N : 1], rights[N > 0 ? N : 1];
+  T* kept = static_cast<T*>(job.kept) + system;  // c' and d' of row i: words 2 i and 2 i + 1
+  Carried<T> carried = {T(0), T(0), false, true};
+  const int pieces = int((job.n + K - 1) / K);
+#pragma unroll(N > 0 ? PIECES : 1)
+  for (int piece = 0; piece < (N > 0 ? PIECES : pieces); piece++) {
+    if (piece >= pieces) continue;
+    const Index first = Index(piece) * K;
+    T a[K], b[K], c[K], d[K];
+    if (TOGETHER) {
+      fetch<T, K>(a, lower, offsets, first, here);
+      fetch<T, K>(b, diagonal, offsets, first, here);
+      fetch<T, K>(c, upper, offsets, first, here);
+      fetch<T, K>(d, right, offsets, first, here);
+      __syncthreads();
+      put_down<T, K>(a, tile);
+      put_down<T, K>(b, tile + words);
+      put_down<T, K>(c, tile + 2 * words);
+      put_down<T, K>(d, tile + 3 * words);
+      __syncthreads();
+      pick_up<T, K>(a, tile);
+      pick_up<T, K>(b, tile + words);
+      pick_up<T, K>(c, tile + 2 * words);
+      pick_up<T, K>(d, tile + 3 * words);
+    } else {
+      read_apart<T, K>(a, lower, own[lower.operand], first, there);
+      read_apart<T, K>(b, diagonal, own[B], first, there);
+      read_apart<T, K>(c, upper, own[upper.operand], first, there);
+      read_apart<T, K>(d, right, own[D], first, there);
+    }
+#pragma unroll
+    for (int j = 0; j < K; j++) {
+      const Index i = first + j;
+      if (i >= job.n) continue;
+      sweep(carried, keeps(job, mask, i), keeps(job, mask, i + 1), a[j], b[j], c[j], d[j]);
+      if (N > 0) {
+        uppers[piece * K + j] = carried.upper, rights[piece * K + j] = carried.right;
+      } else if (there) {
+        kept[2 * i * job.systems] = carried.upper, kept[(2 * i + 1) * job.systems] = carried.right;
+      }
+    }
+  }
+  const bool good = there && (!CERTIFIED || carried.certified);
+  if (CERTIFIED && there && !good) doubt(job, system);
+  int* flags = reinterpret_cast<int*>(tile + 4 * words);
+  flags[threadIdx.x] = good;
+  T x = T(0);
+  T* destination = static_cast<T*>(job.operand[X]);
+#pragma unroll(N > 0 ? PIECES : 1)
+  for (int piece = (N > 0 ? PIECES : pieces) - 1; piece >= 0; piece--) {
+    if (piece >= pieces) continue;
+    const Index first = Index(piece) * K;
+    T v[K];
+#pragma unroll
+    for (int j = K - 1; j >= 0; j--) {
+      const Index i = first + j;
+      v[j] = T(0);
+      if (i >= job.n) continue;
+      if (N > 0) {
+        x = rights[piece * K + j] - uppers[piece * K + j] * x;
+      } else if (there) {
+        x = kept[(2 * i + 1) * job.systems] - kept[2 * i * job.systems] * x;
+      }
+      v[j] = x = keeps(job, mask, i) ? x : T(0);
+    }
+    if (TOGETHER) {
+      __syncthreads();
+#pragma unroll
+      for (int j = 0; j < K; j++) tile[threadIdx.x * (K + 1) + j] = v[j];
+      __syncthreads();
+#pragma unroll
+      for (int r = 0; r < K; r++) {
+        const int k = r * blockDim.x + threadIdx.x, s = k / K;
+        const Index i = first + k % K;
+        if (s < here && flags[s] && i < job.n) destination[offsets[s * OPERANDS + X] + i * job.row[X]] = tile[s * (K + 1) + k % K];
+      }
+    } else if (good) {
+#pragma unroll
+      for (int j = 0; j < K; j++) {
+        if (first + j < job.n) destination[own[X] + (first + j) * job.row[X]] = v[j];
+      }
+    }
+  }
+}
