@@ -36,7 +36,7 @@ def by_chunks(job: Job, systems: Systems, certified: bool) -> None:
 
 def chunk_of(systems: Systems) -> tuple[int, int]:
     """The rows of a chunk, and how many chunks a system has."""
-    fewest, *_, most = instances.CHUNKS[systems.dtype]
+    fewest, most = instances.CHUNKS[systems.dtype][0], instances.CHUNKS[systems.dtype][-1]
     rows = fewest if systems.n <= FEW_CHUNKS * fewest else most
     return rows, parts(systems.n, rows)
 
