@@ -14,6 +14,7 @@ import numpy as np
 from helpers import assert_solves, dominant, uniform
 from numba import cuda
 
+import tridiag
 from tridiag.backends import numba_cuda_thomas as backend
 from tridiag.shapes import Form, broadcast
 
@@ -69,6 +70,15 @@ def main() -> None:
         x, status = solve(*singular, 1, pivoting=pivoting)
         assert status.nonzero()[0].tolist() == [3] and np.isnan(x[3]).all()
         assert_solves(np.delete(x, 3, 0), *(np.delete(v, 3, 0) for v in singular), pivoting=pivoting)
+
+    arrays = [cupy.array(x) for x in singular]
+    try:
+        tridiag.solve(*arrays, backend="numba_cuda_thomas", check=True)
+    except tridiag.SingularSystemError as error:
+        assert error.indices.tolist() == [[3]]
+        np.testing.assert_array_equal(error.x.get(), x)
+    else:
+        raise AssertionError("a singular system raised nothing")
     sys.stdout.write("all solved\n")
 
 
