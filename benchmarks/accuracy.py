@@ -20,17 +20,15 @@ import argparse
 import functools
 import json
 import os
-import platform
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from conditions import conditions
 from scipy.linalg import eigvalsh_tridiagonal, get_lapack_funcs
 
 import tridiag
@@ -410,25 +408,6 @@ def show(rows: Iterator[Row]) -> list[Row]:
             print(f"{row.backend:13} {row.arrays:6} {row.dtype:10} {row.promise:7}{cells}   {forwards}", flush=True)
             line = []
     return done
-
-
-def conditions() -> dict[str, Any]:
-    """The machine, the versions and the commit of a run."""
-    model = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").exists():
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
-    needed = sorted({"numpy"} | {module for entry in BACKENDS.values() for module in entry.needs})
-    packages = metadata.packages_distributions()  # of cupy that for one version of CUDA
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=Path(__file__).parent, capture_output=True, text=True
-    )
-    return {
-        "machine": {"cpu": model, "cores": os.cpu_count(), "system": platform.system()},
-        "versions": {"python": platform.python_version()}
-        | {module: metadata.version(packages[module][0]) for module in needed if module in packages},
-        "commit": commit.stdout.strip() or f"tridiag {tridiag.__version__}",
-    }
 
 
 def main(arguments: list[str] | None = None) -> int:

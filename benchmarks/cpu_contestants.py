@@ -222,24 +222,7 @@ def jit_lax(problem: Problem) -> Contestant:
 @contestant("jit: lax.scan Thomas")
 def jit_scan(problem: Problem) -> Contestant:
     """The textbook's, for systems along the last axis."""
-    import jax.numpy as jnp
-    from jax import lax
-
-    def forward(carry: Any, row: Any) -> Any:
-        a, b, c, d = row
-        pivot = 1 / (b - a * carry[0])
-        carry = c * pivot, (d - a * carry[1]) * pivot
-        return carry, carry
-
-    def backward(x: Any, row: Any) -> Any:
-        x = row[1] - row[0] * x
-        return x, x
-
-    def thomas(*arrays: Any) -> Any:
-        rows = tuple(jnp.moveaxis(x, -1, 0) for x in arrays)
-        zero = jnp.zeros_like(rows[3][0])
-        _, eliminated = lax.scan(forward, (zero, zero), rows)
-        return jnp.moveaxis(lax.scan(backward, zero, eliminated, reverse=True)[1], 0, -1)
+    from textbook import thomas
 
     return without_pivoting(problem, jitted(problem, thomas))
 

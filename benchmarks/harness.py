@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import accuracy
+import conditions as run
 import numpy as np
 
 SHORTEST = 5e-3  # seconds: shorter calls are timed in batches
@@ -199,7 +199,7 @@ def seconds(limit: float | None, of: str) -> Bar:
 
 def conditions() -> dict[str, Any]:
     """The machine, the versions and the commit of a run."""
-    record = accuracy.conditions()
+    record = run.conditions()
     caches = {}
     for cache in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         level, kind, size = ((cache / word).read_text().strip() for word in ("level", "type", "size"))

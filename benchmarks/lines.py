@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import Bar, Contestant, conditions, race
-from rich.console import Console
-from rich.table import Table
 
 from tridiag.layout import threads
 
@@ -35,14 +33,14 @@ class Line(NamedTuple):
         return list(dict.fromkeys(name for bar in self.bars for name in bar.names))
 
 
-def measure(line: Line, makers: Makers, rounds: int, tiny: bool) -> dict[str, Any]:
+def measure(line: Line, makers: Makers, rounds: int, tiny: bool, budget: float = BUDGET) -> dict[str, Any]:
     """The record of a line: its figures, or why it has none."""
     problem = line.problem
     if tiny:
         problem = replace(problem, shape=tuple(min(length, TINY) for length in problem.shape))
     record = {"name": line.name, "problem": line.told}
     try:
-        timed = race({name: makers[name](problem) for name in line.contestants}, rounds, 0 if tiny else BUDGET)
+        timed = race({name: makers[name](problem) for name in line.contestants}, rounds, 0 if tiny else budget)
     except ImportError as error:
         return record | {"missing": str(error)}
     except Exception as error:  # the other lines have figures all the same
@@ -56,6 +54,9 @@ def measure(line: Line, makers: Makers, rounds: int, tiny: bool) -> dict[str, An
 
 
 def show(records: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     table = Table("problem", "figure")
     for head in ("median", "quartiles", "bar", "", "CPU/wall", "rounds"):
         table.add_column(head, no_wrap=True)
@@ -87,6 +88,8 @@ def cells(record: dict[str, Any], figure: dict[str, Any]) -> list[str]:
 
 def run(told: str | None, known: list[Line], makers: Makers, results: Path, arguments: list[str] | None) -> int:
     """The command of a benchmark: ``told`` is its docstring; the record of a whole run goes to ``results``."""
+    from rich.console import Console
+
     parser = argparse.ArgumentParser(description=(told or "").partition("\n")[0])
     parser.add_argument(
         "--only", action="append", metavar="NAME", help="a line, or a pattern: 'jit-*'; may be repeated"
