@@ -33,6 +33,7 @@ from scipy.linalg import eigvalsh_tridiagonal, get_lapack_funcs
 
 import tridiag
 from tridiag.backends import BACKENDS, installed
+from tridiag.singular import to_host
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 PROMISES: tuple[Any, ...] = ("auto", True)
@@ -320,16 +321,20 @@ def to_library(library: str, x: Array) -> Any:
 
         jax.config.update("jax_enable_x64", True)
         return jax.numpy.asarray(x)
+    if library == "cupy":
+        import cupy
+
+        return cupy.asarray(x)
     return x
 
 
 def runners(names: list[str] | None = None) -> Iterator[tuple[str, str]]:
     """Every backend that keeps the promise "auto" and runs here, with every array library that it takes."""
     for name, entry in BACKENDS.items():
-        if (names and name not in names) or "auto" not in entry.pivoting or "cpu" not in entry.devices:
+        if (names and name not in names) or "auto" not in entry.pivoting:
             continue
-        if entry.missing():
-            print(f"{name}: {entry.missing()}", file=sys.stderr)
+        if entry.unusable():
+            print(f"{name}: {entry.unusable()}", file=sys.stderr)
             continue
         yield from ((name, library) for library in entry.arrays if installed(library))
 
@@ -387,7 +392,7 @@ def measure(
                 for s in systems:
                     arguments = [to_library(library, v) for v in (*s.matrix, s.d)]
                     x = tridiag.solve(*arguments, backend=backend, pivoting=promise, check=False)
-                    solved.append((s, np.asarray(x)))
+                    solved.append((s, to_host(x)))
                 yield from judge(solved, (backend, library, dtype), promise)
         if len(dtypes) > 1:
             make.cache_clear()

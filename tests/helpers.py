@@ -123,8 +123,12 @@ class Subject:
     numpy = staticmethod(lambda x: to_numpy(x))
 
     def solve(self, a: Any, b: Any, c: Any, d: Any, *, where: Any = None, **options: Any) -> np.ndarray:
-        """`tridiag.solve` by this backend under its usual promise, from NumPy arrays to NumPy arrays."""
-        given, options = [self.array(x) for x in (a, b, c, d)], {"pivoting": self.usual} | options
+        """`tridiag.solve` by this backend under its usual promise, from NumPy arrays to NumPy arrays.
+
+        Singular systems raise on a GPU too, where that has to be asked for.
+        """
+        check = True if self.device == "cuda" else None
+        given, options = [self.array(x) for x in (a, b, c, d)], {"pivoting": self.usual, "check": check} | options
         return to_numpy(tridiag.solve(*given, where=self.array(where), backend=self.name, **options))
 
     def factor(self, a: Any, b: Any, c: Any, *, where: Any = None, **options: Any) -> tridiag.Factorization:

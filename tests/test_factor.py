@@ -107,7 +107,7 @@ def test_one_matrix_for_many_right_sides_along_any_axis(backend: Subject) -> Non
     assert_solves(solve(backend, matrix, d), a[:, None], b[:, None], c[:, None], d, axis=-2)
 
 
-@pytest.mark.only(library=("numpy", "torch"))
+@pytest.mark.only(library=("numpy", "torch", "cupy"))
 def test_it_owns_copies(backend: Subject) -> None:
     for kind in (dominant, uniform):
         a, b, c, d = kind((4, 20))
@@ -118,7 +118,7 @@ def test_it_owns_copies(backend: Subject) -> None:
         assert_solves(solve(backend, matrix, d), a, b, c, d, where=MASK)
 
 
-@pytest.mark.only(library=("numpy", "torch"))
+@pytest.mark.only(library=("numpy", "torch", "cupy"))
 def test_out(backend: Subject) -> None:
     a, b, c, d = dominant((4, 20))
     matrix, out = backend.factor(a, b, c), backend.array(np.zeros((4, 20)))

@@ -242,7 +242,7 @@ def test_a_real_matrix_with_complex_right_sides(backend: Subject, dtype: str) ->
         np.testing.assert_allclose(getattr(x, part), backend.solve(a, b, c, getattr(d, part)), rtol=1e-5)
 
 
-HALVES = {"numpy": ("float16",), "torch": ("float16", "bfloat16"), "jax": ("float16", "bfloat16")}
+HALVES = {"numpy": ("float16",), "torch": ("float16", "bfloat16"), "jax": ("float16", "bfloat16"), "cupy": ("float16",)}
 
 
 def test_halves_come_back_as_they_came(backend: Subject) -> None:
@@ -262,7 +262,7 @@ def test_single_and_double_promote(backend: Subject) -> None:
     assert backend.solve(a, 4.0, c, np.float32(1) * d.astype(np.float32)).dtype == np.float32  # scalars do not
 
 
-INTEGERS = {"numpy": "float64", "jax": "float64", "torch": "float32"}  # what the library makes of their quotient
+INTEGERS = {"numpy": "float64", "jax": "float64", "torch": "float32", "cupy": "float64"}  # what a quotient becomes
 
 
 def test_integers_promote_as_in_their_library(backend: Subject) -> None:
@@ -329,7 +329,7 @@ def test_inputs_are_not_written(backend: Subject) -> None:
 # ------------------------------------------------------------------------------------------------ out, overwrite_d
 
 
-@pytest.mark.only(library=("numpy", "torch"))
+@pytest.mark.only(library=("numpy", "torch", "cupy"))
 @pytest.mark.parametrize("broadcast", [False, True])
 def test_out_takes_the_solution(backend: Subject, broadcast: bool) -> None:
     a, b, c, d = (backend.array(x) for x in dominant((4, 20)))
@@ -340,7 +340,7 @@ def test_out_takes_the_solution(backend: Subject, broadcast: bool) -> None:
         np.testing.assert_array_equal(to_numpy(out), to_numpy(wanted))
 
 
-@pytest.mark.only(library=("numpy", "torch"))
+@pytest.mark.only(library=("numpy", "torch", "cupy"))
 @pytest.mark.parametrize("dtype", ["float64", "float16", "complex64"])
 def test_overwrite_d_returns_d(backend: Subject, pivoting: bool | str, dtype: str) -> None:
     a, b, c, d = dominant((4, 20), dtype)
@@ -350,14 +350,14 @@ def test_overwrite_d_returns_d(backend: Subject, pivoting: bool | str, dtype: st
     assert_solves(to_numpy(x), a.real, b.real, c.real, d)
 
 
-@pytest.mark.only(library=("numpy", "torch"))
+@pytest.mark.only(library=("numpy", "torch", "cupy"))
 @pytest.mark.parametrize("case", ["smaller", "integers", "single"])
 def test_overwrite_d_where_d_cannot_hold_the_solution(backend: Subject, case: str) -> None:
     a, b, c, d = dominant((4, 20))
     d = {"smaller": d[:1], "integers": np.round(9 * d).astype(np.int64), "single": d.astype(np.float32)}[case]
     matrix, given = [backend.array(x) for x in (a, b, c)], backend.array(d.copy())
     x = tridiag.solve(*matrix, given, backend=backend.name, overwrite_d=True)
-    np.testing.assert_array_equal(given, d)
+    np.testing.assert_array_equal(to_numpy(given), d)
     assert_solves(to_numpy(x), a, b, c, d)
 
 
