@@ -1,8 +1,9 @@
 """The accuracy figures of `benchmarks/accuracy.py`, on a slice of its systems; all of them with `-m slow`."""
 
-import importlib.util
+import importlib
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -14,14 +15,12 @@ SLICE = ((3, 20), (60, 60))  # rows, systems of each case
 
 
 @pytest.fixture(scope="module")
-def accuracy() -> ModuleType:
+def accuracy() -> Iterator[ModuleType]:
     if not installed("scipy"):
         pytest.skip("needs scipy, which is not installed")
-    spec = importlib.util.spec_from_file_location("accuracy", PATH)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(PATH.parent)
+        yield importlib.import_module("accuracy")
 
 
 @pytest.mark.only(pivoting="auto")
