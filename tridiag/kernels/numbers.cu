@@ -56,12 +56,13 @@ template <typename R> __device__ __forceinline__ Complex<R> one_over(Complex<R> 
 
 __device__ __forceinline__ float over(float x, float y) { return x / y; }
 __device__ __forceinline__ double over(double x, double y) { return x / y; }
+// divided, not multiplied by a reciprocal: what pivoting promises is LAPACK's error
 template <typename R> __device__ __forceinline__ Complex<R> over(Complex<R> x, Complex<R> y) {
   const bool wide = size(y.re) >= size(y.im);
   const R large = wide ? y.re : y.im, ratio = (wide ? y.im : y.re) / large;
-  const R scale = R(1) / (large + ratio * (wide ? y.im : y.re));
-  return wide ? Complex<R>((x.re + x.im * ratio) * scale, (x.im - x.re * ratio) * scale)
-              : Complex<R>((x.re * ratio + x.im) * scale, (x.im * ratio - x.re) * scale);
+  const R length = large + ratio * (wide ? y.im : y.re);
+  return wide ? Complex<R>((x.re + x.im * ratio) / length, (x.im - x.re * ratio) / length)
+              : Complex<R>((x.re * ratio + x.im) / length, (x.im * ratio - x.re) / length);
 }
 
 __device__ __forceinline__ float magnitude(float x) { return fabsf(x); }
