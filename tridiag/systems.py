@@ -46,7 +46,7 @@ def solve(
         a matrix shared by several right sides is eliminated once.
     d : array
         The right sides. float32, float64, complex64, complex128; float16 and bfloat16 compute in float32; integers
-        promote as in the library of the arrays (NumPy, JAX or PyTorch).
+        promote as in the library of the arrays (NumPy, JAX, PyTorch or CuPy).
     axis : int
         The system axis in the broadcast shape.
     backend : str
@@ -64,7 +64,7 @@ def solve(
         None: raise for singular systems where the values are in host memory and outside a trace. False: never raise.
         True: raise, also where that must synchronise a GPU; inside a trace it is a ValueError.
     overwrite_d : bool
-        Allow the solution to be written to ``d``: NumPy and PyTorch return ``d`` wherever it can hold the solution
+        Allow the solution to be written to ``d``: all but JAX return ``d`` wherever it can hold the solution
         (its shape, its dtype, writable, not overlapping another argument), JAX may alias it inside jit. ``out`` wins.
     out : array
         Takes the solution; it may not overlap an argument. Not with JAX arrays.
