@@ -1,6 +1,6 @@
 """Backward and forward errors of every backend that keeps the promises "auto" and True, against LAPACK gtsv.
 
-    python benchmarks/accuracy.py [--quick] [--backend NAME]... [--output FILE]
+    python benchmarks/accuracy.py [--quick] [--backend NAME]... [--stand-in] [--output FILE]
 
 Systems: see `CASES`. Right sides: normal, a unit vector, 24 decades. The backward error is componentwise (Oettli and
 Prager), max |d - A x|_i / (|A||x| + |d|)_i, evaluated in long double; as in LAPACK's xGERFS, denominators that
@@ -328,6 +328,12 @@ def to_library(library: str, x: Array) -> Any:
     return x
 
 
+def use_stand_in() -> None:
+    """Run CUDA C on the CPU, for arrays of the stand-in for CuPy: slow, and the same but for fused products."""
+    folder = Path(__file__).parents[1] / "tests" / "gpu_offline"
+    sys.path[:0] = [str(folder / "standin"), str(folder)]
+
+
 def runners(names: list[str] | None = None) -> Iterator[tuple[str, str]]:
     """Every backend that keeps the promise "auto" and runs here, with every array library that it takes."""
     for name, entry in BACKENDS.items():
@@ -419,8 +425,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small systems and few of them: seconds")
     parser.add_argument("--backend", action="append", help="only this one; may be repeated")
+    parser.add_argument("--stand-in", action="store_true", help="GPU backends on the CPU; name them by --backend")
     parser.add_argument("--output", type=Path, help="write the figures as JSON")
     options = parser.parse_args(arguments)
+    if options.stand_in:
+        use_stand_in()
     start = time.perf_counter()
     rows = show(measure(QUICK if options.quick else SIZES, list(runners(options.backend))))
     missed = [row for row in rows if not row.passed]
