@@ -16,6 +16,7 @@ from tridiag.shapes import Form
 WARP = 32
 BLOCK = 256  # threads of a block of chunks, or fewer
 FEW_CHUNKS = 4  # systems of no more chunks than this of the shorter kind have such chunks
+MOST_CHUNKS = instances.CHUNK_THREADS  # of a system that one block solves
 SECTOR = 32  # bytes that memory hands out at a time
 MANY = 2**15  # systems: enough for whole blocks of threads on all multiprocessors
 ROW_WORDS = 3  # of a separator's row
@@ -24,7 +25,7 @@ ROW_WORDS = 3  # of a separator's row
 def by_chunks(job: Job, systems: Systems, certified: bool) -> None:
     """Several threads for a system, cyclic reduction among them; long systems in pieces."""
     rows, count = chunk_of(systems)
-    if count > instances.CHUNK_THREADS:
+    if count > MOST_CHUNKS:
         by_pieces(job, systems, certified)
         return
     width = width_of(systems, count)
