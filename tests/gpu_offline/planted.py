@@ -1,0 +1,50 @@
+"""Mistakes planted in the package's own CUDA sources, to see that the checks find them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tridiag.cuda import launcher
+
+BARRIER = "__syncthreads();"
+original = launcher.text
+
+
+def plant(changes: dict[str, Callable[[str], str]]) -> None:
+    """From now on each source that is named, with what it includes, is what a change makes of it."""
+
+    def text(source: str) -> str:
+        return changes.get(source, str)(original(source))
+
+    launcher.text = text  # type: ignore[assignment]
+    launcher.function.cache_clear()
+
+
+def uproot() -> None:
+    """The sources are again what they are."""
+    launcher.text = original
+    launcher.function.cache_clear()
+
+
+def replacing(old: str, new: str) -> Callable[[str], str]:
+    """A change of what occurs once."""
+
+    def change(text: str) -> str:
+        assert text.count(old) == 1, f"{old!r} occurs {text.count(old)} times"
+        return text.replace(old, new)
+
+    return change
+
+
+def barrier(number: int, instead: str) -> Callable[[str], str]:
+    """A change of one barrier."""
+
+    def change(text: str) -> str:
+        parts = text.split(BARRIER)
+        return BARRIER.join(parts[: number + 1]) + instead + BARRIER.join(parts[number + 1 :])
+
+    return change
+
+
+def barriers(source: str) -> int:
+    return original(source).count(BARRIER)

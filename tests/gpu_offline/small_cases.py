@@ -1,0 +1,117 @@
+"""Small systems by every backend for CuPy arrays: to be run under compute-sanitizer, or on a CPU AddressSanitizer.
+
+    python tests/gpu_offline/small_cases.py [--list] [--dtype DTYPE] [BACKEND]...
+
+Sizes lie around the boundaries of chunks, warps and blocks, in both layouts; matrices are masked, shared, transposed,
+periodic, of couplings that hardly decay, or need pivots, in the last rows of some systems or everywhere. Answers are
+judged by their residual. Exits with 1 where one is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import cupy
+import numpy as np
+
+import tridiag
+from tridiag.backends import BACKENDS
+
+SHAPES = ((1, 1), (3, 2), (5, 33), (33, 65), (2, 129), (257, 7), (1, 1000), (2, 8000))  # (systems, n)
+KINDS = ("plain", "masked", "shared", "transposed", "periodic", "laplacian", "mixed", "hard")
+HARD = ("mixed", "hard")  # some systems, or all of them, need pivots
+TOLERANCE = {"float32": 1e-5, "float64": 1e-14, "complex64": 1e-5, "complex128": 1e-14}
+
+
+class Case(NamedTuple):
+    backend: str
+    shape: tuple[int, int]
+    axis: int
+    dtype: str
+    pivoting: Any
+    kind: str
+
+    def arrays(self) -> tuple[list[Any], dict[str, Any]]:
+        """a, b, c, d on the host, and the options that say what they mean."""
+        rng = np.random.default_rng(self.shape)
+        matrix = (1, self.shape[1]) if self.kind == "shared" else self.shape
+        a, c, b = (self.noise(rng, matrix) for _ in range(3))
+        reach = np.maximum(abs(a) + abs(c), abs(np.roll(a, -1, 1)) + abs(np.roll(c, 1, 1)))
+        system, row = np.indices(matrix)
+        some = (system % 2 == 1) & (row >= 0.9 * self.shape[1])
+        b = np.where({"hard": True, "mixed": some}.get(self.kind, False), b / 8, abs(b) + reach)
+        if self.kind == "laplacian":
+            a, b, c = (np.full(matrix, value) for value in (-1, 2.001, -1))
+        arrays = [x.astype(self.dtype) for x in (a, b, c, self.noise(rng, self.shape))]
+        where = rng.random(self.shape) < 0.8
+        options = {"transpose": self.kind == "transposed", "periodic": self.kind == "periodic", "axis": self.axis}
+        if self.axis == 0:
+            arrays, where = [np.ascontiguousarray(x.T) for x in arrays], np.ascontiguousarray(where.T)
+        return arrays, options | {"where": where if self.kind == "masked" else None}
+
+    def noise(self, rng: np.random.Generator, shape: tuple[int, int]) -> Any:
+        parts = rng.uniform(-1, 1, (2, *shape))
+        return parts[0] + 1j * parts[1] if self.dtype.startswith("complex") else parts[0]
+
+    def error(self) -> float:
+        """The largest residual, of the largest term that it is a sum of."""
+        (*matrix, d), options = self.arrays()
+        x = self.solution(matrix, d, options)
+        where = True if options["where"] is None else options["where"]
+        product = tridiag.matmul(*matrix, x, **options)
+        size = tridiag.matmul(*map(abs, matrix), abs(x), **options)
+        residual = np.where(where, product - d, x)
+        return float(np.max(abs(residual)) / np.max(size + abs(d)))
+
+    def solution(self, matrix: list[Any], d: Any, options: dict[str, Any]) -> Any:
+        """On the device and back."""
+        where = options["where"]
+        given = options | {"where": None if where is None else cupy.asarray(where)}
+        arrays = [cupy.asarray(x) for x in (*matrix, d)]
+        return tridiag.solve(*arrays, pivoting=self.pivoting, backend=self.backend, **given).get()
+
+
+def cases(backends: list[str], dtypes: list[str]) -> Iterator[Case]:
+    for name in backends:
+        entry = BACKENDS[name]
+        kinds = [kind for kind in KINDS if entry.periodic or kind != "periodic"]
+        shapes = itertools.product(SHAPES, (-1, 0))
+        for k, ((shape, axis), dtype, pivoting) in enumerate(itertools.product(shapes, entry.dtypes, entry.pivoting)):
+            for kind in ("plain", kinds[k % len(kinds)]):
+                impossible = (kind in ("mixed", "hard") and pivoting is False) or (kind == "periodic" and shape[1] < 3)
+                if dtype in dtypes and not impossible:
+                    yield Case(name, shape, axis, dtype, pivoting, kind)
+
+
+def usable() -> list[str]:
+    """On the stand-in for CuPy only what is compiled by CuPy runs."""
+    names = [name for name, entry in BACKENDS.items() if "cupy" in entry.arrays and not entry.missing()]
+    return [name for name in names if name.startswith("cupy") or "standin" not in cupy.__version__]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("backends", nargs="*", metavar="BACKEND", help="which, instead of all that can run")
+    parser.add_argument("--list", action="store_true", help="print the names of the backends that can run, and stop")
+    parser.add_argument("--dtype", action="append", choices=TOLERANCE, help="which, instead of all; may be repeated")
+    options = parser.parse_args(arguments)
+    if options.list:
+        print("\n".join(usable()))
+        return 0
+    count = wrong = 0
+    for case in cases(options.backends or usable(), options.dtype or list(TOLERANCE)):
+        error = case.error()
+        count += 1
+        if not error <= TOLERANCE[case.dtype]:
+            wrong += 1
+            print(f"{case}: an error of {error:.2g}")
+    print(f"{count} cases, {wrong} wrong")
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

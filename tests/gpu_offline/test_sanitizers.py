@@ -1,0 +1,36 @@
+"""No kernel reads or writes beyond its arrays, or does what C++ leaves undefined: AddressSanitizer and UBSan say so."""
+
+from __future__ import annotations
+
+import cpu_build
+import pytest
+import sanitized
+from helpers import STANDIN
+
+from tridiag.cuda.job import TYPES
+
+pytestmark = [
+    pytest.mark.skipif(not STANDIN, reason="CuPy and a device are here; benchmarks/gpu_lab.sh sanitize is for them"),
+    pytest.mark.skipif(cpu_build.why_not() is not None, reason=str(cpu_build.why_not())),
+]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("name", ["cupy_pcr", "cupy_thomas"])
+def test_kernels_are_clean(name: str, dtype: str) -> None:
+    done = sanitized.run("--dtype", dtype, name)
+    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
+    assert "0 wrong" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("operand, 0, job.n};", "operand, 0, job.n + 1};"),  # the row after the last of a system
+        ("i >= 0 && i < job.n &&", "i >= 0 && i <= job.n &&"),  # and its mask
+    ],
+)
+def test_a_read_beyond_the_end_is_found(old: str, new: str) -> None:
+    done = sanitized.run("--plant", "chunks.cu", old, new, "--dtype", "float64", "cupy_pcr")
+    assert done.returncode != 0
+    assert "heap-buffer-overflow" in done.stderr and "READ of size" in done.stderr, done.stderr[-4000:]
