@@ -1,0 +1,187 @@
+"""The contestants of `gpu.py` by name, the systems that they solve on a GPU, and how they are timed there.
+
+A rehearsal runs the same code on the stand-in for CuPy of the tests, by the clock of the host.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import cupy
+import numpy as np
+from harness import Contestant, Timing
+
+import tridiag
+from tridiag.backends import BACKENDS
+
+REHEARSAL = "standin" in cupy.__version__
+ACCURATE = 16.0  # eps: the promise is 8; the residual, in double precision, may add some
+UNREFINED = 1e3  # eps: the worst of many systems by elimination that nothing corrects
+PIECE = 1 << 24  # unknowns whose errors are computed at once
+BLOCK = 1 << 20  # random numbers, over and over
+SPARE = 12  # words for each unknown: five arrays, two buffers of a copy, and the scratch memory of a solve
+
+MAKERS: dict[str, Callable[[Problem], Contestant]] = {}
+BACKENDS_TIMED = ("cupy_pcr", "cupy_thomas", "numba_cuda_thomas", "cusparse_interleaved", "cusparse_strided")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Diagonally dominant systems along an axis, as CuPy arrays that are made when first asked for."""
+
+    shape: tuple[int, ...]
+    axis: int = -1
+    dtype: str = "float64"
+
+    @property
+    def unknowns(self) -> int:
+        return int(np.prod(self.shape))
+
+    @property
+    def bytes_needed(self) -> int:
+        return SPARE * self.unknowns * np.dtype(self.dtype).itemsize
+
+    @cached_property
+    def given(self) -> tuple[Any, ...]:
+        """a, b, c, d."""
+        rng = np.random.default_rng(0)
+        a, c, more, d = rng.uniform(-1, 1, (4, min(BLOCK, self.unknowns)))
+        return tuple(self.filled(block) for block in (a, abs(a) + abs(c) + abs(more) + 0.01, c, d))
+
+    def filled(self, block: np.ndarray[Any, Any]) -> Any:
+        x, part = cupy.empty(self.unknowns, self.dtype), cupy.asarray(block.astype(self.dtype))
+        for k in range(0, x.size, part.size):
+            x[k : k + part.size] = part[: x.size - k]
+        return x.reshape(self.shape)
+
+    @cached_property
+    def out(self) -> Any:
+        return cupy.full(self.shape, np.nan, self.dtype)
+
+    def error(self, x: Any) -> float:
+        """The largest componentwise backward error in eps; residuals in double precision, on the device."""
+        arrays = [cupy.moveaxis(v, self.axis, -1) for v in (*self.given, x)]
+        arrays = [v if v.ndim > 1 else v.reshape(1, -1) for v in arrays]
+        systems, n = arrays[0].shape
+        step = max(1, PIECE // n)
+        worst = [worst_of(*(v[k : k + step].astype("float64") for v in arrays)) for k in range(0, systems, step)]
+        return float(max(worst, key=lambda error: (error != error, error))) / float(np.finfo(self.dtype).eps)
+
+
+def worst_of(a: Any, b: Any, c: Any, d: Any, x: Any) -> float:
+    a[:, 1:] *= x[:, :-1]
+    c[:, :-1] *= x[:, 1:]
+    a[:, 0] = c[:, -1] = 0
+    b *= x
+    scale = abs(a) + abs(b) + abs(c) + abs(d)
+    return float((abs(d - a - b - c) / cupy.maximum(scale, np.finfo("float64").tiny)).max())
+
+
+# ------------------------------------------------------------------------------------------------ clocks
+
+
+class OnDevice(Contestant):
+    """Timed by events of CuPy's stream; calls that have been made are waited for at the end."""
+
+    def sample(self, calls: int) -> Timing:
+        if REHEARSAL:
+            return super().sample(calls)
+        first, last = cupy.cuda.Event(), cupy.cuda.Event()
+        cpu = time.process_time()
+        first.record()
+        for _ in range(calls):
+            self.call()
+        last.record()
+        cpu = time.process_time() - cpu
+        last.synchronize()
+        return Timing(cupy.cuda.get_elapsed_time(first, last) / 1e3 / calls, cpu / calls)
+
+
+class InJax(Contestant):
+    """Timed by the host, which waits for the last of its calls: JAX has a stream of its own."""
+
+    def sample(self, calls: int) -> Timing:
+        cpu, wall, result = time.process_time(), time.perf_counter(), None
+        for _ in range(calls):
+            result = self.call()
+        result.block_until_ready()  # type: ignore[union-attr]
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        return Timing(wall / calls, cpu / calls)
+
+
+# ------------------------------------------------------------------------------------------------ contestants
+
+
+def contestant(name: str) -> Callable[[Any], Any]:
+    """Enter what makes a contestant for a problem under a name."""
+
+    def enter(make: Any) -> Any:
+        MAKERS[name] = make
+        return make
+
+    return enter
+
+
+def copy(problem: Problem, words: int) -> Contestant:
+    """A copy on the device that moves so many words for each unknown, read and written together."""
+    size = words * problem.unknowns * np.dtype(problem.dtype).itemsize // 2
+    source, target = cupy.zeros(size, "uint8"), cupy.empty(size, "uint8")
+
+    def call() -> Any:
+        if REHEARSAL:
+            target[...] = source
+        else:
+            target.data.copy_from_device_async(source.data, size)
+        return target
+
+    return OnDevice(call, lambda x: float(x.max()), 0)
+
+
+MAKERS["copy"] = functools.partial(copy, words=5)
+MAKERS["copy of 9 words"] = functools.partial(copy, words=9)
+
+
+def solved(problem: Problem, pivoting: Any, backend: str = "auto") -> Contestant:
+    if backend != "auto" and (reason := BACKENDS[backend].missing()):
+        raise ImportError(reason)
+    call = functools.partial(
+        tridiag.solve, *problem.given, axis=problem.axis, out=problem.out, pivoting=pivoting, backend=backend
+    )
+    return OnDevice(call, problem.error, UNREFINED if pivoting is False else ACCURATE)
+
+
+MAKERS["solve"] = functools.partial(solved, pivoting="auto")
+MAKERS["pivoting=False"] = functools.partial(solved, pivoting=False)
+MAKERS["pivoting=True"] = functools.partial(solved, pivoting=True)
+for _name in BACKENDS_TIMED:
+    MAKERS[_name] = functools.partial(solved, pivoting=False, backend=_name)
+
+
+def in_jax(problem: Problem, function: Callable[..., Any]) -> Contestant:
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    if not REHEARSAL and jax.default_backend() != "gpu":
+        raise ImportError("needs JAX with CUDA")
+    arrays = [jax.numpy.asarray(x.get()) for x in problem.given]
+    compiled = jax.jit(function)
+    return InJax(lambda: compiled(*arrays), lambda x: problem.error(cupy.asarray(np.asarray(x))), UNREFINED)
+
+
+@contestant("jax: lax.linalg.tridiagonal_solve")
+def lax_solve(problem: Problem) -> Contestant:
+    from jax import lax
+
+    return in_jax(problem, lambda a, b, c, d: lax.linalg.tridiagonal_solve(a, b, c, d[..., None])[..., 0])
+
+
+@contestant("jax: lax.scan Thomas")
+def scan_thomas(problem: Problem) -> Contestant:
+    from textbook import thomas
+
+    return in_jax(problem, thomas)
