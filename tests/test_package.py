@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import tridiag
+from tridiag.cuda import instances, launcher
 
 HEAVY = ["numba", "llvmlite", "jax", "jaxlib", "torch", "scipy", "cupy", "triton", "rich", "matplotlib"]
 ROOT = Path(__file__).parents[1]
@@ -40,6 +41,11 @@ def test_version_is_the_installed_one():
 
 def test_types_ship_with_the_package():
     assert resources.files("tridiag").joinpath("py.typed").is_file()
+
+
+def test_cuda_sources_ship_with_the_package():
+    sources = {kernel.source for kernel in instances.INSTANCES}
+    assert sources and all("__global__" in launcher.text(source) for source in sources)  # with what they include
 
 
 @pytest.mark.parametrize("name", tridiag.__all__)
