@@ -9,21 +9,22 @@ import numpy as np
 
 from tridiag.cuda import instances
 from tridiag.cuda.job import systems_of
-from tridiag.cuda.solve import WORDS, extents, jobs, launch_hard
+from tridiag.cuda.solve import WORDS, counted, extents, jobs, launch_hard
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
 
 def determinants(matrix: Matrix, form: Form, values: bool) -> tuple[Any, Any, Any]:
     """The status of every matrix; where asked, the sign and the logarithm of the size of its determinant."""
-    dtype = matrix[1].dtype
+    a, b, c, where = counted(matrix)
+    operands, dtype = (a, b, c, where, None, None), b.dtype
     real, batch = np.zeros((), dtype).real.dtype, (form.matrices,)
     status, sign, logarithm = (cupy.empty(batch, kind) for kind in (np.dtype(np.int32), dtype, real))
-    shapes, strides = extents((*matrix, None, None))
+    shapes, strides = extents(operands)
     # a solution in C order, which is nowhere: so the matrices are walked through in the order of the results
     shapes, strides = (*shapes[:5], form.matrix_shape), (*strides[:5], steps(form, dtype.itemsize))
     systems, done = systems_of(form._replace(shape=form.matrix_shape), shapes, strides, (dtype, dtype)), 0
-    for job in jobs(systems, (*matrix, None, None)):
+    for job in jobs(systems, operands):
         job["status"] = status[done:].data.ptr
         if values:
             job["results"] = sign[done:].data.ptr, logarithm[done:].data.ptr

@@ -31,10 +31,11 @@ Sweep = Callable[[Job, Systems, bool], None]  # solves all systems of a job; whe
 
 def solve(sweep: Sweep, matrix: Matrix, d: Any, form: Form, out: Any = None) -> Any:
     """The solution under the promise ``form.pivoting``, by a sweep and, where it has no certificate, by pivoting."""
-    x = cupy.empty(form.shape, d.dtype) if out is None else out
+    itemsize = matrix[1].dtype.itemsize
+    x = cupy.empty(form.shape, d.dtype) if out is None or not counts(out, itemsize) else out
     if x.data.ptr == d.data.ptr and form.n > LONGEST:
         d = d.copy()  # long systems are written piece by piece, before it is known whether they have a certificate
-    operands = *matrix, d, x
+    operands = *counted(matrix), d if counts(d, itemsize) else d.copy(), x
     systems = systems_of(form, *extents(operands), (matrix[1].dtype, d.dtype))
     for job in jobs(systems, operands):
         job["refine"] = form.pivoting == "auto"
@@ -49,6 +50,16 @@ def solve(sweep: Sweep, matrix: Matrix, d: Any, form: Form, out: Any = None) -> 
             sweep(job, systems, True)
             solve_pivoted(job, systems)
     return x
+
+
+def counts(x: Any, itemsize: int) -> bool:
+    """Whether strides are whole numbers of elements: those of a complex view of real numbers may not be."""
+    return not any(step % itemsize for step in x.strides)
+
+
+def counted(matrix: Matrix) -> tuple[Any, ...]:
+    """The operands of a matrix, copied where a kernel could not count their strides."""
+    return tuple(x if x is None or counts(x, x.itemsize) else x.copy() for x in matrix)
 
 
 def extents(operands: tuple[Any, ...]) -> tuple[Any, Any]:

@@ -1,0 +1,46 @@
+"""What the operands of the CUDA C kernels may hold, and how they may lie in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cpu_build
+import numpy as np
+import pytest
+from helpers import STANDIN, assert_solves, dense, dominant
+
+import tridiag
+
+cupy: Any = pytest.importorskip("cupy", reason="needs CuPy, or the stand-in for it")
+if STANDIN and (reason := cpu_build.why_not()):
+    pytest.skip(reason, allow_module_level=True)
+
+KERNELS = "cupy_pcr", "cupy_thomas"
+
+
+def odd_view(x: np.ndarray) -> Any:
+    """Complex numbers on the device, in rows that begin after an odd number of real ones."""
+    reals = cupy.zeros((len(x), 2 * x.shape[1] + 1), x.real.dtype)
+    view = reals[:, :-1].view(x.dtype)
+    view[...] = cupy.asarray(x)
+    assert view.strides[0] % view.itemsize
+    return view
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_strides_that_are_no_whole_number_of_elements(name: str) -> None:
+    """Kernels count in elements: whole complex numbers."""
+    system = dominant((5, 9), "complex128")
+    a, b, c, d = map(odd_view, system)
+    assert_solves(tridiag.solve(a, b, c, d, backend=name).get(), *system)
+    real = system[0].real, system[1].real + 9, system[2].real
+    assert_solves(tridiag.solve(*map(cupy.asarray, real), d, backend=name).get(), *real, system[3])
+    out = odd_view(np.zeros((5, 9), complex))
+    assert tridiag.solve(a, b, c, d, backend=name, out=out) is out
+    assert_solves(out.get(), *system)
+    assert tridiag.solve(a, b, c, d, backend=name, overwrite_d=True) is d
+    assert_solves(d.get(), *system)
+    sign, logarithm = tridiag.slogdet(a, b, c, backend=name)
+    determinants = np.linalg.slogdet(dense(*system[:3]).astype(complex))
+    np.testing.assert_allclose(sign.get(), determinants[0], rtol=1e-12)
+    np.testing.assert_allclose(logarithm.get(), determinants[1], rtol=1e-12)
