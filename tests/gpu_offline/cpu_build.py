@@ -7,6 +7,7 @@ be used from a process into which their runtime is preloaded (`test_sanitizers`)
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -22,6 +23,7 @@ import numpy as np
 import tridiag
 
 HERE = Path(__file__).parent
+HEADER = HERE / "cuda_cpu.h"
 SOURCES = Path(tridiag.__file__).parent / "kernels"
 COMPILER = shutil.which(os.environ.get("CXX", "g++"))
 OPTIONS = ("-std=c++17", "-O1", "-g", "-fPIC", "-shared", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused")
@@ -90,9 +92,9 @@ def compiled(
     host = HOST.format(source=source) + "".join(
         ENTRY.format(k=k, expression=expression) for k, expression in enumerate(expressions)
     )
-    flags = [*OPTIONS, *options, *([f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"] if sanitizers else [])]
-    texts = [path.read_text() for path in (HERE / "cuda_cpu.h", *sorted(folder.glob("*.cu")))]
-    key = hashlib.sha256("\0".join((*texts, host, *flags, str(COMPILER))).encode()).hexdigest()[:24]
+    flags = (*OPTIONS, *([f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"] if sanitizers else []))
+    texts = [path.read_text() for path in (HEADER, *sorted(folder.glob("*.cu")))]
+    key = hashed(*texts, host, *flags, *options)
     shelf = Path(tempfile.gettempdir()) / f"tridiag-cuda-on-cpu-{os.getuid() if hasattr(os, 'getuid') else ''}"
     shelf.mkdir(exist_ok=True)
     target = shelf / f"{key}.so"
@@ -100,9 +102,29 @@ def compiled(
         with tempfile.TemporaryDirectory(dir=shelf) as scratch:
             text, made = Path(scratch, "host.cc"), Path(scratch, "made.so")
             text.write_text(host)
-            command = [str(COMPILER), *flags, "-include", str(HERE / "cuda_cpu.h"), "-I", str(folder)]
+            header = precompiled(shelf, flags)
+            command = [str(COMPILER), *flags, *options, "-include", str(header), "-I", str(folder)]
             done = subprocess.run([*command, str(text), "-o", str(made)], capture_output=True, text=True)
             if done.returncode:
                 raise RuntimeError(f"{source} does not compile:\n{done.stderr}")
             made.replace(target)
     return target
+
+
+def precompiled(shelf: Path, flags: tuple[str, ...]) -> Path:
+    """The header, beside its compiled form, which is what takes longest in a small kernel."""
+    kept = shelf / hashed(HEADER.read_text(), *flags)
+    if not kept.exists():
+        with tempfile.TemporaryDirectory(dir=shelf) as scratch:
+            made = Path(scratch, "made")
+            made.mkdir()
+            header = shutil.copy(HEADER, made)
+            command = [str(COMPILER), *flags, "-w", "-x", "c++-header", header, "-o", f"{header}.gch"]
+            subprocess.run(command, capture_output=True, check=True)
+            with contextlib.suppress(OSError):  # another process was faster
+                made.rename(kept)
+    return kept / HEADER.name
+
+
+def hashed(*texts: str) -> str:
+    return hashlib.sha256("\0".join((*texts, str(COMPILER))).encode()).hexdigest()[:24]
