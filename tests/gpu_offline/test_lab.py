@@ -25,6 +25,17 @@ def lab(folder: Path, *words: str, **environment: str) -> subprocess.CompletedPr
     return subprocess.run([str(LAB), *words], env=given, capture_output=True, text=True)
 
 
+def test_every_bar_names_contestants(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(LAB.parent)
+    import gpu
+
+    names = [line.name for line in gpu.LINES]
+    assert len(set(names)) == len(names)
+    assert not {name for line in gpu.LINES for name in line.contestants} - set(gpu.MAKERS)
+    sizes = [line.problem.bytes_needed for line in gpu.LINES]
+    assert sizes == sorted(sizes)  # shortest first
+
+
 def test_the_benchmark_runs_and_goes_on(tmp_path: Path) -> None:
     first = ("bench", "--rehearse", "--only", "plain-2048x32-rows-float64")
     more = ("--only", "promises-rows-float64", "--only", "against-lax-*")
