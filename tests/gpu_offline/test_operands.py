@@ -44,3 +44,21 @@ def test_strides_that_are_no_whole_number_of_elements(name: str) -> None:
     determinants = np.linalg.slogdet(dense(*system[:3]).astype(complex))
     np.testing.assert_allclose(sign.get(), determinants[0], rtol=1e-12)
     np.testing.assert_allclose(logarithm.get(), determinants[1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(
+    ("name", "pivoting"), [*(("cupy_thomas", promise) for promise in (False, True, "auto")), ("cupy_pcr", "auto")]
+)
+def test_no_number_crosses_a_row_that_is_taken_out(name: str, pivoting: Any, axis: int) -> None:
+    """Not even NaN, which is left of 0 times NaN."""
+    for n in (9, 70):  # rows in registers, and in scratch memory
+        for operand in (1, 3):
+            for row in (1, n - 2):
+                given, keep = dominant((3, n)), np.ones(n, bool)
+                keep[n // 2], given[operand][1, row] = False, np.nan
+                turned = [cupy.asarray(x if axis else np.ascontiguousarray(x.T)) for x in given]
+                options = {"axis": axis, "where": cupy.asarray(keep), "backend": name, "pivoting": pivoting}
+                x = np.moveaxis(tridiag.solve(*turned, **options).get(), axis, 1)
+                other = slice(n // 2, n) if row == 1 else slice(0, n // 2 + 1)
+                assert np.isnan(x[1, row]) and np.isfinite(x[1, other]).all() and np.isfinite(x[::2]).all()

@@ -51,13 +51,11 @@ template <typename T>
 __device__ __forceinline__ void sweep(Carried<T>& carried, bool own, bool next, T a, T b, T c, T d) {
   const bool before = own && carried.kept;
   a = before ? a : T(0);
-  c = own && next ? c : T(0);
   b = own ? b : T(1);
-  d = own ? d : T(0);
   const T grown = a * carried.upper, pivot = b - grown, scale = one_over(pivot);
   carried.certified = carried.certified && certifies(grown, pivot, b);
-  carried.right = (d - a * carried.right) * scale;
-  carried.upper = c * scale;
+  carried.right = own ? (d - a * carried.right) * scale : T(0);
+  carried.upper = own && next ? c * scale : T(0);
   carried.kept = own;
 }
 
