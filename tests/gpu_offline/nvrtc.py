@@ -75,8 +75,8 @@ def check(result: int, log: str = "") -> None:
 
 def compiled(
     source: str, expressions: Sequence[str], architecture: str, options: Sequence[str] = ()
-) -> tuple[str, dict[str, str]]:
-    """What the compiler said of a program, and the mangled names of its instances."""
+) -> tuple[str, dict[str, str], str]:
+    """What the compiler said of a program, the mangled names of its instances, and PTX."""
     nvrtc, program = library(), ctypes.c_void_p()
     check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"source.cu", 0, None, None))
     try:
@@ -94,7 +94,10 @@ def compiled(
             name = ctypes.c_char_p()
             check(nvrtc.nvrtcGetLoweredName(program, expression.encode(), ctypes.byref(name)))
             names[expression] = (name.value or b"").decode()
-        return log.value.decode(), names
+        check(nvrtc.nvrtcGetPTXSize(program, ctypes.byref(size)))
+        assembly = ctypes.create_string_buffer(size.value)
+        check(nvrtc.nvrtcGetPTX(program, assembly))
+        return log.value.decode(), names, assembly.value.decode()
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
 
@@ -129,7 +132,7 @@ class Report(NamedTuple):
 
 def report(text: str, architecture: str, expressions: Sequence[str], options: Sequence[str] = ()) -> Report:
     """Of instances of a source, all in one program."""
-    log, names = compiled(text, expressions, architecture, options)
+    log, names, _ = compiled(text, expressions, architecture, options)
     found = usages(log)
     return Report({expression: found[name] for expression, name in names.items()}, complaints(log))
 
@@ -148,7 +151,7 @@ def report_of_all(source: str, architecture: str) -> Report:
     """Of all instances of a source of the package, compiled as the package does."""
     from tridiag.cuda import launcher
 
-    return report(launcher.text(source), architecture, list(instances()[source]), launcher.OPTIONS)
+    return report(launcher.text(source), architecture, list(instances()[source]), launcher.options_of(source))
 
 
 def registers_of_block(registers: int, threads: int) -> int:

@@ -11,6 +11,8 @@ import json
 import nvrtc
 import pytest
 
+from tridiag.cuda import launcher
+
 pytestmark = pytest.mark.skipif(nvrtc.why_not() is not None, reason=str(nvrtc.why_not()))
 HINT = "python tests/gpu_offline/nvrtc.py --write-budget"
 
@@ -34,6 +36,16 @@ def test_every_instance_is_clean_and_within_its_budget(source: str, architecture
         if nvrtc.registers_of_block(one.registers, threads[name]) > nvrtc.REGISTERS
     }
     assert not too_many, "no multiprocessor has the registers of a block"
+
+
+def test_pivoting_rounds_every_product() -> None:
+    """As on a CPU. Fused with a difference, (1/3) 3 - 1 is not zero, and a singular matrix not singular."""
+    text, names = launcher.text("pivoted.cu"), ["pivoted<double, Tridiagonal>", "pivoted<Complex<float>, Cyclic>"]
+    fused, rounded = (
+        nvrtc.compiled(text, names, "sm_90", options)[2]
+        for options in (launcher.OPTIONS, launcher.options_of("pivoted.cu"))
+    )
+    assert "fma.rn" in fused and "fma.rn" not in rounded
 
 
 BAD = """

@@ -62,3 +62,18 @@ def test_no_number_crosses_a_row_that_is_taken_out(name: str, pivoting: Any, axi
                 x = np.moveaxis(tridiag.solve(*turned, **options).get(), axis, 1)
                 other = slice(n // 2, n) if row == 1 else slice(0, n // 2 + 1)
                 assert np.isnan(x[1, row]) and np.isfinite(x[1, other]).all() and np.isfinite(x[::2]).all()
+
+
+@pytest.mark.skipif(not STANDIN, reason="looks at the launches of the stand-in for CuPy")
+def test_leave_for_shared_memory_is_not_taken_back() -> None:
+    """Another thread may be about to launch the same kernel with more of it."""
+    from cupy import machine
+
+    from tridiag.cuda import instances, launcher
+
+    wanted = []
+    for n in (768, 1536):
+        tridiag.solve(*map(cupy.asarray, dominant((n, 2), "complex128", axis=0)), axis=0, pivoting=False)
+        wanted.append(machine.launches[-1][3])
+    kernel = launcher.function(instances.chunks("complex128", 3, False, False), 0)
+    assert wanted[0] > wanted[1] > launcher.OPT_IN and kernel.max_dynamic_shared_size_bytes >= wanted[0]

@@ -13,7 +13,8 @@ from tridiag import elimination
 SOURCES = Path(__file__).parent.parent / "kernels"
 BOUNDS = ("GROWTH", "CANCELLATION", "REFINE_ABOVE", "REFINE_STEPS", "LEAVE_BELOW", "VANISHED")
 OPTIONS = ("-std=c++17", *(f"-D{name}={getattr(elimination, name)!r}" for name in BOUNDS))
-OPT_IN = 48 * 1024  # bytes of shared memory that a block has without asking
+ROUNDED = ("--fmad=false",)  # every product is rounded, as on a CPU: so the same systems are singular
+OPT_IN, MOST_SHARED = 48 * 1024, 64 * 1024  # bytes of shared memory of a block: without asking, and on every device
 
 
 class Kernel(NamedTuple):
@@ -39,12 +40,18 @@ def text(source: str) -> str:
     return read(source).replace("#pragma once", "")
 
 
+def options_of(source: str) -> tuple[str, ...]:
+    """What a source is compiled with."""
+    return (*OPTIONS, *ROUNDED) if source == "pivoted.cu" else OPTIONS
+
+
 @functools.cache
 def function(kernel: Kernel, device: int) -> Any:
     """The compiled kernel; CuPy keeps what it compiled on disk."""
     import cupy
 
-    module = cupy.RawModule(code=text(kernel.source), options=OPTIONS, name_expressions=(kernel.name,))
+    source = kernel.source
+    module = cupy.RawModule(code=text(source), options=options_of(source), name_expressions=(kernel.name,))
     return module.get_function(kernel.name)
 
 
@@ -54,5 +61,5 @@ def launch(kernel: Kernel, grid: int, block: int, job: np.ndarray[Any, Any], sha
 
     found = function(kernel, cupy.cuda.device.get_device_id())
     if shared > OPT_IN:
-        found.max_dynamic_shared_size_bytes = shared
+        found.max_dynamic_shared_size_bytes = MOST_SHARED  # always the same: other threads launch it too
     found((grid,), (block,), (job,), shared_mem=shared)
