@@ -66,3 +66,23 @@ def test_full_memory_hurts_nothing(backend: Subject, given: list[Any], limits: A
         for x, copy in zip(given, SYSTEM, strict=True):
             np.testing.assert_array_equal(x.get(), copy)
         np.testing.assert_array_equal(tridiag.solve(*given, **options).get(), wanted)
+
+
+@pytest.mark.only(library="cupy")
+def test_full_memory_leaves_right_sides_that_may_be_overwritten(backend: Subject, limits: Any) -> None:
+    """Whichever allocation fails: nothing is written before all of them are made."""
+    options = {"backend": backend.name, "pivoting": backend.usual, "overwrite_d": True}
+    for system in (SYSTEM, dominant((2, 5000))):
+        with cupy.cuda.Device(1):
+            *matrix, d = (cupy.asarray(x) for x in system)
+        for room in (0, 300, 1000, 10_000, 100_000, 200_000, 300_000, 500_000):
+            limits(room)
+            try:
+                tridiag.solve(*matrix, d, **options)
+            except cupy.cuda.memory.OutOfMemoryError:
+                np.testing.assert_array_equal(d.get(), system[3])
+            else:
+                break
+            finally:
+                limits(None)
+        assert room > 0

@@ -9,7 +9,7 @@ import numpy as np
 
 from tridiag.cuda import instances
 from tridiag.cuda.job import systems_of
-from tridiag.cuda.solve import WORDS, counted, extents, jobs, launch_hard
+from tridiag.cuda.solve import WORDS, counted, extents, jobs, launch_hard, room_for
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
@@ -24,11 +24,12 @@ def determinants(matrix: Matrix, form: Form, values: bool) -> tuple[Any, Any, An
     # a solution in C order, which is nowhere: so the matrices are walked through in the order of the results
     shapes, strides = (*shapes[:5], form.matrix_shape), (*strides[:5], steps(form, dtype.itemsize))
     systems, done = systems_of(form._replace(shape=form.matrix_shape), shapes, strides, (dtype, dtype)), 0
+    room = room_for(systems, WORDS[form.periodic])
     for job in jobs(systems, operands):
         job["status"] = status[done:].data.ptr
         if values:
             job["results"] = sign[done:].data.ptr, logarithm[done:].data.ptr
-        launch_hard(instances.determinants(systems.dtype, form.periodic), job, systems, WORDS[form.periodic])
+        launch_hard(instances.determinants(systems.dtype, form.periodic), job, room)
         done += systems.total
     return status.reshape(form.matrix_batch), sign.reshape(form.matrix_batch), logarithm.reshape(form.matrix_batch)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
@@ -37,18 +37,19 @@ def solve(sweep: Sweep, matrix: Matrix, d: Any, form: Form, out: Any = None) -> 
         d = d.copy()  # long systems are written piece by piece, before it is known whether they have a certificate
     operands = *counted(matrix), d if counts(d, itemsize) else d.copy(), x
     systems = systems_of(form, *extents(operands), (matrix[1].dtype, d.dtype))
+    plain = form.pivoting is False and not form.periodic
+    room = None if plain else room_for(systems, WORDS[form.periodic] + MORE_WORDS)  # before anything is written over d
     for job in jobs(systems, operands):
         job["refine"] = form.pivoting == "auto"
-        if form.periodic:
-            solve_pivoted(job, systems)
-        elif form.pivoting is False:
+        if room is None:
             sweep(job, systems, False)
-        else:
+            continue
+        if not form.periodic:
             doubtful = cupy.empty(systems.total + 1, np.int64)
             doubtful[:1] = 0
             job["doubtful"] = doubtful.data.ptr
             sweep(job, systems, True)
-            solve_pivoted(job, systems)
+        launch_hard(instances.pivoted(systems.dtype, form.periodic), job, room)
     return x
 
 
@@ -89,18 +90,23 @@ def threads_for(systems: Systems, words: int) -> int:
     return max(1, min(systems.total, max(LEAST_SCRATCH, bytes_of_x) // each))
 
 
-def launch_hard(kernel: Any, job: Job, systems: Systems, words: int) -> None:
-    """A kernel with a thread for each system, as many as there is scratch memory for."""
+class Room(NamedTuple):
+    """Scratch memory for so many blocks of so many threads."""
+
+    blocks: int
+    block: int
+    scratch: Any
+
+
+def room_for(systems: Systems, words: int) -> Room:
+    """For a thread for each system, as many as may be."""
     threads = threads_for(systems, words)
     block = SPREAD if threads >= SPREAD else 1
     blocks = threads // block
-    scratch = cupy.empty(blocks * block * systems.n * words, systems.dtype)
-    job["kept"] = scratch.data.ptr
-    launch(kernel, blocks, block, job)
+    return Room(blocks, block, cupy.empty(blocks * block * systems.n * words, systems.dtype))
 
 
-def solve_pivoted(job: Job, systems: Systems) -> None:
-    """The systems on the list, or all where there is none."""
-    periodic = bool(job["periodic"])
-    kernel = instances.pivoted(systems.dtype, periodic)
-    launch_hard(kernel, job, systems, WORDS[periodic] + MORE_WORDS)
+def launch_hard(kernel: Any, job: Job, room: Room) -> None:
+    """A kernel with a thread for each system."""
+    job["kept"] = room.scratch.data.ptr
+    launch(kernel, room.blocks, room.block, job)
