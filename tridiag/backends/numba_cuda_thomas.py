@@ -3,7 +3,8 @@
 Every array is read where it lies, whatever its strides, unless its batch axes on one side of the system axis do not
 merge into one; of it a copy is made. Neighbouring threads read neighbouring systems: fast where the system axis is not
 the last one. It moves 9 words an unknown. With "auto", the systems without certificate are counted, which waits for
-the GPU, and solved again with pivoting and refinement. The kernels run on CuPy's current stream.
+the GPU, and solved again with pivoting and refinement. The kernels run on CuPy's current stream. Numba fuses products
+with sums: a matrix that only rounded products make singular, as [[3, 3], [1, 1]], is nearly singular here.
 """
 
 from __future__ import annotations
