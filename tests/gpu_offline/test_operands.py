@@ -64,6 +64,21 @@ def test_no_number_crosses_a_row_that_is_taken_out(name: str, pivoting: Any, axi
                 assert np.isnan(x[1, row]) and np.isfinite(x[1, other]).all() and np.isfinite(x[::2]).all()
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_singular_system_is_nan_throughout_without_pivoting(axis: int) -> None:
+    """In one row, in the rows that are taken out, and beyond them."""
+    for n in (1, 9, 70):
+        given, keep = dominant((3, n)), np.ones(n, bool)
+        if n > 1:
+            keep[n // 2] = False
+        for x in given[:3]:
+            x[1, 0] = 0
+        turned = [cupy.asarray(x if axis else np.ascontiguousarray(x.T)) for x in given]
+        options = {"axis": axis, "where": cupy.asarray(keep), "backend": "cupy_thomas", "pivoting": False}
+        x = np.moveaxis(tridiag.solve(*turned, **options).get(), axis, 1)
+        assert np.isnan(x[1]).all() and np.isfinite(x[::2]).all()
+
+
 @pytest.mark.skipif(not STANDIN, reason="looks at the launches of the stand-in for CuPy")
 def test_leave_for_shared_memory_is_not_taken_back() -> None:
     """Another thread may be about to launch the same kernel with more of it."""

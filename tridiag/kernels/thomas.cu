@@ -43,17 +43,17 @@ __device__ __forceinline__ void read_apart(T (&v)[K], const Band<T>& band, Index
 // The sweep down: what is carried from row to row.
 template <typename T> struct Carried {
   T upper, right;  // c' and d' of the row before
-  bool kept, certified;
+  bool kept, sound;  // sound: all rows so far have a certificate, or where none is wanted no zero pivot
 };
 
 // One row eliminated; the row's neighbours are there or not as the mask says.
-template <typename T>
+template <typename T, bool CERTIFIED>
 __device__ __forceinline__ void sweep(Carried<T>& carried, bool own, bool next, T a, T b, T c, T d) {
   const bool before = own && carried.kept;
   a = before ? a : T(0);
   b = own ? b : T(1);
   const T grown = a * carried.upper, pivot = b - grown, scale = one_over(pivot);
-  carried.certified = carried.certified && certifies(grown, pivot, b);
+  carried.sound = carried.sound && (CERTIFIED ? certifies(grown, pivot, b) : !(pivot == T(0)));
   carried.right = own ? (d - a * carried.right) * scale : T(0);
   carried.upper = own && next ? c * scale : T(0);
   carried.kept = own;
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(128, 1) thomas(Job job) {
     for (int j = 0; j < K; j++) {
       const Index i = first + j;
       if (i >= job.n) continue;
-      sweep(carried, keeps(job, mask, i), keeps(job, mask, i + 1), a[j], b[j], c[j], d[j]);
+      sweep<T, CERTIFIED>(carried, keeps(job, mask, i), keeps(job, mask, i + 1), a[j], b[j], c[j], d[j]);
       if (N > 0) {
         uppers[piece * K + j] = carried.upper, rights[piece * K + j] = carried.right;
       } else if (there) {
@@ -120,11 +120,12 @@ __global__ void __launch_bounds__(128, 1) thomas(Job job) {
       }
     }
   }
-  const bool good = there && (!CERTIFIED || carried.certified);
+  const bool good = there && (!CERTIFIED || carried.sound);
   if (CERTIFIED && there && !good) doubt(job, system);
   int* flags = reinterpret_cast<int*>(tile + 4 * words);
   flags[threadIdx.x] = good;
-  T x = T(0);
+  const T outside = CERTIFIED || carried.sound ? T(0) : not_a_number(T(0));  // a singular system is NaN throughout
+  T x = outside;
   T* destination = static_cast<T*>(job.operand[X]);
 #pragma unroll(N > 0 ? PIECES : 1)
   for (int piece = (N > 0 ? PIECES : pieces) - 1; piece >= 0; piece--) {
@@ -141,7 +142,7 @@ __global__ void __launch_bounds__(128, 1) thomas(Job job) {
       } else if (there) {
         x = kept[(2 * i + 1) * job.systems] - kept[2 * i * job.systems] * x;
       }
-      v[j] = x = keeps(job, mask, i) ? x : T(0);
+      v[j] = x = keeps(job, mask, i) ? x : outside;
     }
     if (TOGETHER) {
       __syncthreads();
