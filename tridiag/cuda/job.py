@@ -15,7 +15,7 @@ import numpy as np
 from tridiag.layout import Axis, in_pairs, merge
 from tridiag.shapes import Form
 
-OPERANDS = 6  # a, b, c, where, d, x
+OPERANDS, WHERE = 6, 3  # a, b, c, where, d, x
 RANK = 4  # the batch axes that a kernel walks through, after neighbours have been merged
 FIELDS = (
     ("operand", OPERANDS),
@@ -31,6 +31,7 @@ FIELDS = (
     ("transpose", 1),
     ("periodic", 1),
     ("refine", 1),
+    ("stretch", 1),
     ("row", OPERANDS),
     ("length", RANK),
     ("step", RANK * OPERANDS),
@@ -78,8 +79,17 @@ def systems_of(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any]) -
     for k, (length, steps) in enumerate(inner, RANK - len(inner)):
         job["length"][k] = length
         job["step"].reshape(RANK, OPERANDS)[k] = [step // size for step, size in zip(steps, sizes, strict=True)]
+    job["stretch"] = is_stretch(job)
     job.flags.writeable = False
     return Systems(job, tuple(outer), bool(form.n == 1 or abs(job["row"][5]) == 1), dtype.name)
+
+
+def is_stretch(job: np.ndarray[Any, Any]) -> bool:
+    """Whether all operands but the mask are one stretch of memory each, one system after the other."""
+    numbers = [k for k in range(OPERANDS) if k != WHERE]
+    steps = job["step"].reshape(RANK, OPERANDS)[-1, numbers]
+    one_axis = job["length"][-1] == job["systems"] and bool((steps == job["n"]).all())
+    return bool((job["row"][numbers] == 1).all()) and (one_axis or job["systems"] == 1)
 
 
 def batch_axes(form: Form, shapes: Sequence[Any], strides: Sequence[Any]) -> list[Axis]:

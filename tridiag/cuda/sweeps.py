@@ -29,10 +29,10 @@ def by_chunks(job: Job, systems: Systems, certified: bool) -> None:
         by_pieces(job, systems, certified)
         return
     width = width_of(systems, count)
+    threads = WARP * parts(width * count, WARP) if systems.together else width * count
     job["count"], job["width"] = count, width
     kernel = instances.chunks(systems.dtype, rows, systems.together, certified)
-    shared = shared_bytes(width, count, rows, systems)
-    launch(kernel, parts(systems.total, width), width * count, job, shared)
+    launch(kernel, parts(systems.total, width), threads, job, shared_bytes(width, threads, rows, systems))
 
 
 def chunk_of(systems: Systems) -> tuple[int, int]:
@@ -44,18 +44,18 @@ def chunk_of(systems: Systems) -> tuple[int, int]:
 
 def width_of(systems: Systems, count: int) -> int:
     """The systems of a block. Where they lie side by side at least a sector's worth, if the block can have so many."""
-    wanted = max(1, BLOCK // count)
-    if not systems.together:
-        wanted = max(wanted, SECTOR // np.dtype(systems.dtype).itemsize)
-    most = min(wanted, instances.CHUNK_THREADS // count, max(WARP, WARP // count), systems.total)
-    return power_of_two(most)
+    wanted, most = max(1, BLOCK // count), instances.CHUNK_THREADS // count
+    if systems.together:
+        return min(wanted, most, systems.total)
+    wanted = max(wanted, SECTOR // np.dtype(systems.dtype).itemsize)
+    return power_of_two(min(wanted, most, systems.total))
 
 
-def shared_bytes(width: int, count: int, rows: int, systems: Systems) -> int:
+def shared_bytes(width: int, threads: int, rows: int, systems: Systems) -> int:
     """Offsets and flags of the systems of a block, then the tile or two buffers of separators (`chunks.cu`)."""
-    threads, itemsize = width * count, np.dtype(systems.dtype).itemsize
-    tile = threads * (rows + 1) if systems.together else 0
-    return 8 * OPERANDS * width + 16 * parts(width, 4) + itemsize * max(tile, 2 * ROW_WORDS * threads)
+    itemsize = np.dtype(systems.dtype).itemsize
+    tile = threads * rows if systems.together else 0
+    return 8 * OPERANDS * width + 16 * parts(width + 1, 4) + itemsize * max(tile, 2 * ROW_WORDS * threads)
 
 
 def by_thomas(job: Job, systems: Systems, certified: bool) -> None:
@@ -78,7 +78,7 @@ def by_pieces(job: Job, systems: Systems, certified: bool) -> None:
     width = 1 if systems.together else power_of_two(min(WARP, total))
     slots = instances.RUN_THREADS // width
     grid = parts(total, width) * parts(count, slots - 1)
-    shared = itemsize * instances.RUN_THREADS * max(ROW_WORDS, rows + 1 if systems.together else 0)
+    shared = itemsize * instances.RUN_THREADS * max(ROW_WORDS, rows if systems.together else 0)
     job["count"], job["width"] = count, width
 
     shape = (total, count) if systems.together else (count, total)

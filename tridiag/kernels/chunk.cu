@@ -15,10 +15,14 @@ template <typename T, int R> struct Chunk {
 
 // Which of rows first - 1 .. first + R are there: bit j + 1 is row first + j.
 template <int R> __device__ __forceinline__ unsigned kept_rows(const Job& job, const unsigned char* mask, Index first) {
-  static_assert(R <= 30, "the rows of a chunk and their neighbours are the bits of a word");
-  unsigned bits = 0;
-#pragma unroll
-  for (int j = -1; j <= R; j++) bits |= keeps(job, mask, first + j) ? 1u << (j + 1) : 0u;
+  static_assert(R <= 29, "the rows of a chunk and their neighbours are the bits of a word");
+  const Index rest = job.n - first;  // rows from the first on
+  unsigned bits = (1u << (rest < R + 1 ? int(rest) + 1 : R + 2)) - (first == 0 ? 2u : 1u);
+  if (!mask) return bits;
+#pragma unroll 1
+  for (int j = -1; j <= R; j++) {
+    if (bits >> (j + 1) & 1 && !mask[(first + j) * job.row[WHERE]]) bits &= ~(1u << (j + 1));
+  }
   return bits;
 }
 
@@ -98,15 +102,35 @@ __device__ __forceinline__ bool separator_fits(const Chunk<T, R>& chunk, T separ
   return size(d - below - own - above) <= S(REFINE_ABOVE) * eps * (scale > floor ? scale : floor);
 }
 
-// Rows that lie far apart in memory, those of neighbouring systems side by side: every thread reads its own.
-template <typename T, int R> __device__ __forceinline__ void load_apart(T (&v)[R], const Band<T>& band, Index at, Index first) {
-  const T* begin = band.begin + at;
+// Rows that lie apart in memory, those of neighbouring systems side by side: every thread reads its own.
+template <typename T, int R>
+__device__ __forceinline__ void load_apart(T (&v)[R], const Job& job, const Band<T>& band, Index at, Index first) {
+  const Index before = first + band.shift;
+  const T* place = band.begin + at + within(before, Index(0), job.n - 1) * band.row;
 #pragma unroll
   for (int j = 0; j < R; j++) {
-    const Index i = first + j;
-    v[j] = i >= band.first && i < band.last ? begin[i * band.row] : T(0);
+    v[j] = *place;
+    const Index next = before + j + 1;
+    place += next > 0 && next < job.n ? band.row : 0;
   }
 }
 
-// Where entry ``place`` of a tile lies: a word is left out after every R, so that chunks begin in different banks.
-template <int R> __device__ __forceinline__ int padded(int place) { return place + place / R; }
+// The block reads rows that lie side by side in the order of memory, a warp 32 R of them, each thread every 32nd from here.
+template <int R> __device__ __forceinline__ int first_read() { return (threadIdx.x & ~31) * R + (threadIdx.x & 31); }
+
+template <typename T, int R> __device__ __forceinline__ void take(T (&v)[R], const T* own) {
+#pragma unroll
+  for (int j = 0; j < R; j++) v[j] = own[j];
+}
+
+// What has been read so goes through a tile; each thread takes R entries from ``own`` on. As R is odd, chunks begin in
+// different banks. The threads of a block are a multiple of 32.
+template <typename T, int R> __device__ __forceinline__ void exchange(T (&v)[R], T* tile, int own) {
+  static_assert(R % 2 == 1, "chunks of an even length begin in the same banks");
+  T* read = tile + first_read<R>();
+  __syncthreads();  // the tile may still be in use
+#pragma unroll
+  for (int r = 0; r < R; r++) read[32 * r] = v[r];
+  __syncthreads();
+  take(v, tile + own);
+}

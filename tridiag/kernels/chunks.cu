@@ -2,7 +2,8 @@
 // by parallel cyclic reduction in shared memory. One read and one write of global memory. As Laszlo, Giles and Appleyard,
 // Manycore algorithms for batch scalar and block tridiagonal solvers (2016), do it; Hockney and Jesshope (1981) for PCR.
 //
-// TOGETHER: rows of a system lie side by side; they pass through a tile in shared memory, so that reads are coalesced.
+// TOGETHER: rows of a system lie side by side; they pass through a tile in shared memory, so that reads are coalesced. Else
+// rows of neighbouring systems lie side by side.
 // CERTIFIED: solutions without a certificate are not written; their systems go on the list.
 #include "chunk.cu"
 
@@ -24,8 +25,9 @@ __device__ __forceinline__ T reduce_cyclically(Row<T> row, Row<T>* rows, int p, 
   return row.d;
 }
 
-// The part of a block: ``system`` and ``p``, its chunk, are the thread's own; ``here`` systems in all.
+// The part of a block: ``system`` and ``p``, its chunk, are the thread's own, unless it is idle; ``here`` systems in all.
 struct Part {
+  bool idle;
   int s, p, width, count, stride, here;
   Index first_system, system;
 };
@@ -34,8 +36,9 @@ __device__ __forceinline__ Part part_of(const Job& job, bool together) {
   Part part;
   part.width = int(job.width), part.count = int(job.count);
   const int t = threadIdx.x;
-  part.s = together ? t / part.count : t % part.width;
-  part.p = together ? t % part.count : t / part.width;
+  part.idle = t >= part.width * part.count;
+  part.s = part.idle ? 0 : together ? t / part.count : t % part.width;
+  part.p = part.idle ? part.count - 1 : together ? t - part.s * part.count : t / part.width;
   part.stride = together ? 1 : part.width;
   part.first_system = Index(blockIdx.x) * part.width;
   const Index rest = job.systems - part.first_system;
@@ -50,46 +53,56 @@ __device__ __forceinline__ void locate(const Job& job, int k, int& s, int& i) {
   i = k - s * int(job.n);
 }
 
-// Rows that lie side by side: the block reads them in the order of memory, and every thread takes its own from the tile.
+// Rows that lie side by side: the block reads one system after the other, wherever they are.
 template <typename T, int R>
 __device__ __forceinline__ void load_together(T (&v)[R], const Job& job, const Band<T>& band, const Part& part,
-                                              const Index* offsets, T* tile) {
-#pragma unroll
-  for (int r = 0; r < R; r++) {
+                                              const Index* offsets, T* tile, int own) {
+  __syncthreads();  // the tile may still be in use
+#pragma unroll 4
+  for (int k = threadIdx.x; k < part.here * job.n; k += blockDim.x) {
     int s, i;
-    locate(job, r * blockDim.x + threadIdx.x, s, i);
-    const bool there = s < part.here && i >= band.first && i < band.last;
-    v[r] = there ? band.begin[offsets[s * OPERANDS + band.operand] + i * band.row] : T(0);
-  }
-  __syncthreads();  // the tile may still be read
-#pragma unroll
-  for (int r = 0; r < R; r++) {
-    int s, i;
-    locate(job, r * blockDim.x + threadIdx.x, s, i);
-    if (s < part.here) tile[padded<R>(s * part.count * R + i)] = v[r];
+    locate(job, k, s, i);
+    const Index place = within(i + band.shift, 0, int(job.n) - 1) * band.row;
+    tile[k] = band.begin[offsets[s * OPERANDS + band.operand] + place];
   }
   __syncthreads();
+  take(v, tile + own);
+}
+
+// Entries of one stretch of memory, which goes on before and after them.
+template <typename T, int R>
+__device__ __forceinline__ void fetch(T (&v)[R], const Job& job, const Band<T>& band, const Part& part) {
+  const T* begin = band.begin + (part.first_system * job.n + first_read<R>() + band.shift);
 #pragma unroll
-  for (int j = 0; j < R; j++) {
-    v[j] = part.s < part.here && part.p * R + j < job.n ? tile[threadIdx.x * (R + 1) + j] : T(0);
-  }
+  for (int r = 0; r < R; r++) v[r] = begin[32 * r];
 }
 
 template <typename T, int R>
 __device__ __forceinline__ void store_together(const T (&v)[R], const Job& job, const Part& part, const Index* offsets,
                                                const int* flags, T* tile) {
+  const int n = int(job.n), own = part.s * n + part.p * R, rows = n - part.p * R;
   __syncthreads();
 #pragma unroll
-  for (int j = 0; j < R; j++) tile[threadIdx.x * (R + 1) + j] = v[j];
+  for (int j = 0; j < R; j++) {
+    if (j < rows && !part.idle) tile[own + j] = v[j];
+  }
   __syncthreads();
   T* x = static_cast<T*>(job.operand[X]);
+  const int size = part.here * n;
+  if (job.stretch && !flags[part.width]) {  // no system of the block is left out
+    const int read = first_read<R>();
+    x += part.first_system * job.n + read;
 #pragma unroll
-  for (int r = 0; r < R; r++) {
-    int s, i;
-    locate(job, r * blockDim.x + threadIdx.x, s, i);
-    if (s < part.here && !flags[s]) {
-      x[offsets[s * OPERANDS + X] + i * job.row[X]] = tile[padded<R>(s * part.count * R + i)];
+    for (int r = 0; r < R; r++) {
+      if (read + 32 * r < size) x[32 * r] = tile[read + 32 * r];
     }
+    return;
+  }
+#pragma unroll 1
+  for (int k = threadIdx.x; k < size; k += blockDim.x) {
+    int s, i;
+    locate(job, k, s, i);
+    if (!flags[s]) x[offsets[s * OPERANDS + X] + i * job.row[X]] = tile[k];
   }
 }
 
@@ -98,33 +111,45 @@ __global__ void __launch_bounds__(512, 1) chunks(Job job) {
   SHARED_MEMORY(memory);
   const Part part = part_of(job, TOGETHER);
   Index* offsets = reinterpret_cast<Index*>(memory);  // of the systems of the block, for every operand
-  int* flags = reinterpret_cast<int*>(offsets + part.width * OPERANDS);  // systems without a certificate
-  T* tile = reinterpret_cast<T*>(flags + (part.width + 3) / 4 * 4);
+  int* flags = reinterpret_cast<int*>(offsets + part.width * OPERANDS);  // systems without a certificate; whether any is
+  T* tile = reinterpret_cast<T*>(flags + (part.width + 4) / 4 * 4);
   Row<T>* rows = reinterpret_cast<Row<T>*>(tile);
   for (int k = threadIdx.x; k < part.width * OPERANDS; k += blockDim.x) {
     const int s = k / OPERANDS;
-    offsets[k] = s < part.here ? offset(job, k % OPERANDS, part.first_system + s) : 0;
+    offsets[k] = offset(job, k % OPERANDS, part.first_system + (s < part.here ? s : 0));
   }
-  for (int k = threadIdx.x; k < part.width; k += blockDim.x) flags[k] = 0;
+  for (int k = threadIdx.x; k <= part.width; k += blockDim.x) flags[k] = 0;
   __syncthreads();
 
-  const bool there = part.s < part.here;
+  const bool there = part.s < part.here && !part.idle;
   const Index* own = offsets + part.s * OPERANDS;
   const int first = part.p * R;
   Chunk<T, R> chunk;
   const Band<T> lower = lower_band<T>(job), diagonal = whole_band<T>(job, B);
   const Band<T> upper = upper_band<T>(job), right = whole_band<T>(job, D);
-  if (TOGETHER) {
-    load_together(chunk.lower, job, lower, part, offsets, tile);
-    load_together(chunk.diagonal, job, diagonal, part, offsets, tile);
-    load_together(chunk.upper, job, upper, part, offsets, tile);
-    load_together(chunk.right, job, right, part, offsets, tile);
+  if (!TOGETHER) {
+    load_apart(chunk.lower, job, lower, own[lower.operand], first);
+    load_apart(chunk.diagonal, job, diagonal, own[B], first);
+    load_apart(chunk.upper, job, upper, own[upper.operand], first);
+    load_apart(chunk.right, job, right, own[D], first);
   } else {
-    const Index begin = there ? first : job.n;  // nothing is read beyond the last system
-    load_apart(chunk.lower, lower, own[lower.operand], begin);
-    load_apart(chunk.diagonal, diagonal, own[B], begin);
-    load_apart(chunk.upper, upper, own[upper.operand], begin);
-    load_apart(chunk.right, right, own[D], begin);
+    const int begin = part.s * int(job.n) + first;
+    const Index before = part.first_system * job.n, rest = job.systems * job.n - before;
+    if (job.stretch && before > 0 && rest > blockDim.x * R) {
+      fetch(chunk.lower, job, lower, part);
+      fetch(chunk.diagonal, job, diagonal, part);
+      fetch(chunk.upper, job, upper, part);
+      fetch(chunk.right, job, right, part);
+      exchange(chunk.lower, tile, begin);
+      exchange(chunk.diagonal, tile, begin);
+      exchange(chunk.upper, tile, begin);
+      exchange(chunk.right, tile, begin);
+    } else {
+      load_together(chunk.lower, job, lower, part, offsets, tile, begin);
+      load_together(chunk.diagonal, job, diagonal, part, offsets, tile, begin);
+      load_together(chunk.upper, job, upper, part, offsets, tile, begin);
+      load_together(chunk.right, job, right, part, offsets, tile, begin);
+    }
   }
   const unsigned char* mask = static_cast<const unsigned char*>(job.operand[WHERE]);
   const unsigned bits = there ? kept_rows<R>(job, mask ? mask + own[WHERE] : 0, first) : 0u;
@@ -152,7 +177,10 @@ __global__ void __launch_bounds__(512, 1) chunks(Job job) {
     firsts[threadIdx.x] = chunk.right[0];
     __syncthreads();
     const T next = last ? T(0) : firsts[threadIdx.x + part.stride];
-    if (!(certified && separator_fits(chunk, separator, next))) atomicOr(&flags[part.s], 1);
+    if (there && !(certified && separator_fits(chunk, separator, next))) {
+      atomicOr(&flags[part.s], 1);
+      atomicOr(&flags[part.width], 1);
+    }
     __syncthreads();
     if (there && part.p == 0 && flags[part.s]) doubt(job, part.system);
   }
@@ -162,10 +190,11 @@ __global__ void __launch_bounds__(512, 1) chunks(Job job) {
   if (TOGETHER) {
     store_together(chunk.right, job, part, offsets, flags, tile);
   } else if (there && !flags[part.s]) {
-    T* x = static_cast<T*>(job.operand[X]) + own[X];
+    T* place = static_cast<T*>(job.operand[X]) + own[X] + first * job.row[X];
 #pragma unroll
     for (int j = 0; j < R; j++) {
-      if (first + j < job.n) x[(first + j) * job.row[X]] = chunk.right[j];
+      if (first + j < job.n) *place = chunk.right[j];
+      place += job.row[X];
     }
   }
 }

@@ -26,41 +26,40 @@ template <int R, bool TOGETHER> __device__ __forceinline__ Slot slot_of(const Jo
   return slot;
 }
 
-// Rows of one system that lie side by side, the whole block's, through a tile.
+// Rows of one system that lie side by side, the whole block's.
 template <typename T, int R>
-__device__ __forceinline__ void load_run(T (&v)[R], const Band<T>& band, Index at, Index first, T* tile) {
+__device__ __forceinline__ void fetch_run(T (&v)[R], const Job& job, const Band<T>& band, Index at, Index first) {
   const T* begin = band.begin + at;
 #pragma unroll
   for (int r = 0; r < R; r++) {
-    const Index i = first + r * blockDim.x + threadIdx.x;
-    v[r] = i >= band.first && i < band.last ? begin[i * band.row] : T(0);
+    const Index i = first + first_read<R>() + 32 * r + band.shift;
+    v[r] = begin[within(i, Index(0), job.n - 1) * band.row];
   }
-  __syncthreads();
-#pragma unroll
-  for (int r = 0; r < R; r++) tile[padded<R>(r * blockDim.x + threadIdx.x)] = v[r];
-  __syncthreads();
-#pragma unroll
-  for (int j = 0; j < R; j++) v[j] = tile[threadIdx.x * (R + 1) + j];
 }
 
 template <typename T, int R, bool TOGETHER>
-__device__ __forceinline__ void load_band(T (&v)[R], const Job& job, const Band<T>& band, const Slot& slot, T* tile) {
-  const Index system = slot.system < job.systems ? slot.system : 0;
-  const Index at = offset(job, band.operand, system);
+__device__ __forceinline__ void load_band(T (&v)[R], const Job& job, const Band<T>& band, const Slot& slot) {
+  const Index system = slot.system < job.systems ? slot.system : 0, at = offset(job, band.operand, system);
   if (TOGETHER) {
-    load_run(v, band, at, slot.first - Index(threadIdx.x) * R, tile);
+    fetch_run(v, job, band, at, slot.first - Index(threadIdx.x) * R);
   } else {
-    load_apart(v, band, at, slot.there ? slot.first : job.n);
+    load_apart(v, job, band, at, slot.first);
   }
 }
 
 // The chunk of a slot; the bits of its rows.
 template <typename T, int R, bool TOGETHER>
 __device__ __forceinline__ unsigned load_chunk(Chunk<T, R>& chunk, const Job& job, const Slot& slot, T* tile) {
-  load_band<T, R, TOGETHER>(chunk.lower, job, lower_band<T>(job), slot, tile);
-  load_band<T, R, TOGETHER>(chunk.diagonal, job, whole_band<T>(job, B), slot, tile);
-  load_band<T, R, TOGETHER>(chunk.upper, job, upper_band<T>(job), slot, tile);
-  load_band<T, R, TOGETHER>(chunk.right, job, whole_band<T>(job, D), slot, tile);
+  load_band<T, R, TOGETHER>(chunk.lower, job, lower_band<T>(job), slot);
+  load_band<T, R, TOGETHER>(chunk.diagonal, job, whole_band<T>(job, B), slot);
+  load_band<T, R, TOGETHER>(chunk.upper, job, upper_band<T>(job), slot);
+  load_band<T, R, TOGETHER>(chunk.right, job, whole_band<T>(job, D), slot);
+  if (TOGETHER) {
+    exchange(chunk.lower, tile, threadIdx.x * R);
+    exchange(chunk.diagonal, tile, threadIdx.x * R);
+    exchange(chunk.upper, tile, threadIdx.x * R);
+    exchange(chunk.right, tile, threadIdx.x * R);
+  }
   const unsigned bits = slot.there ? kept_rows<R>(job, mask_of(job, slot.system), slot.first) : 0u;
   cut(chunk, bits);
   return bits;
@@ -120,13 +119,13 @@ __global__ void __launch_bounds__(256, 1) expand(Job job) {
   if (TOGETHER) {
     __syncthreads();
 #pragma unroll
-    for (int j = 0; j < R; j++) tile[threadIdx.x * (R + 1) + j] = chunk.right[j];
+    for (int j = 0; j < R; j++) tile[threadIdx.x * R + j] = chunk.right[j];
     __syncthreads();
     const Index first = slot.first - Index(threadIdx.x) * R;
 #pragma unroll
     for (int r = 0; r < R; r++) {
-      const int k = r * blockDim.x + threadIdx.x;
-      if (k < int(blockDim.x - 1) * R && first + k < job.n) x[(first + k) * job.row[X]] = tile[padded<R>(k)];
+      const int k = first_read<R>() + 32 * r;
+      if (k < int(blockDim.x - 1) * R && first + k < job.n) x[(first + k) * job.row[X]] = tile[k];
     }
   } else if (slot.own) {
 #pragma unroll

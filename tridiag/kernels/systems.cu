@@ -21,7 +21,7 @@ struct Job {
   Index n, systems;
   Index width, count;  // systems of a block, and threads, or chunks, of a system
   Index magic;         // 2^32 / n + 1, which divides by n
-  Index transpose, periodic, refine;
+  Index transpose, periodic, refine, stretch;  // whether all operands but the mask are one stretch of memory each
   Index row[OPERANDS];  // strides in elements: from row to row,
   Index length[RANK], step[RANK][OPERANDS];  // and along the batch axes, outermost first
 };
@@ -39,32 +39,32 @@ __device__ __forceinline__ Index offset(const Job& job, int operand, Index syste
   return found + system * job.step[0][operand];
 }
 
-// One diagonal of the matrix, or of its transpose, as rows of a system: where it begins, its stride, and which rows it has.
-template <typename T> struct Band {
-  const T* begin;
-  Index row;
-  int operand;
-  Index first, last;  // rows outside are never read
-};
-
 template <typename T> __device__ __forceinline__ const T* start(const Job& job, int operand) {
   return static_cast<const T*>(job.operand[operand]);
 }
 
+// One diagonal of the matrix, or of its transpose: entry i is that of row i + shift of an operand. Rows that an operand does
+// not have stand for their nearest: nothing is read beyond its ends, and what is read there is not used (`cut`).
+template <typename T> struct Band {
+  const T* begin;
+  Index row;
+  int operand, shift;
+};
+
 // a[i] of the matrix is a[i], of its transpose c[i - 1]; c[i] likewise a[i + 1].
 template <typename T> __device__ __forceinline__ Band<T> lower_band(const Job& job) {
   const int operand = job.transpose ? C : A;
-  const T* begin = start<T>(job, operand) - (job.transpose ? job.row[C] : 0);
-  return {begin, job.row[operand], operand, 1, job.n};
+  return {start<T>(job, operand), job.row[operand], operand, job.transpose ? -1 : 0};
 }
 template <typename T> __device__ __forceinline__ Band<T> upper_band(const Job& job) {
   const int operand = job.transpose ? A : C;
-  const T* begin = start<T>(job, operand) + (job.transpose ? job.row[A] : 0);
-  return {begin, job.row[operand], operand, 0, job.n - 1};
+  return {start<T>(job, operand), job.row[operand], operand, job.transpose ? 1 : 0};
 }
 template <typename T> __device__ __forceinline__ Band<T> whole_band(const Job& job, int operand) {
-  return {start<T>(job, operand), job.row[operand], operand, 0, job.n};
+  return {start<T>(job, operand), job.row[operand], operand, 0};
 }
+
+template <typename I> __device__ __forceinline__ I within(I i, I low, I high) { return i < low ? low : i > high ? high : i; }
 
 __device__ __forceinline__ const unsigned char* mask_of(const Job& job, Index system) {
   const unsigned char* mask = static_cast<const unsigned char*>(job.operand[WHERE]);

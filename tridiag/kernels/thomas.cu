@@ -7,13 +7,12 @@
 
 // Rows of a piece, taken by all threads of a block in the order of memory, into a tile.
 template <typename T, int K>
-__device__ __forceinline__ void fetch(T (&v)[K], const Band<T>& band, const Index* offsets, Index first, int here) {
+__device__ __forceinline__ void fetch(T (&v)[K], const Band<T>& band, const Index* offsets, Index first, Index n) {
 #pragma unroll
   for (int r = 0; r < K; r++) {
     const int k = r * blockDim.x + threadIdx.x, s = k / K;
-    const Index i = first + k % K;
-    const bool there = s < here && i >= band.first && i < band.last;
-    v[r] = there ? band.begin[offsets[s * OPERANDS + band.operand] + i * band.row] : T(0);
+    const Index place = within(first + k % K + band.shift, Index(0), n - 1) * band.row;
+    v[r] = band.begin[offsets[s * OPERANDS + band.operand] + place];
   }
 }
 
@@ -31,12 +30,14 @@ template <typename T, int K> __device__ __forceinline__ void pick_up(T (&v)[K], 
 }
 
 template <typename T, int K>
-__device__ __forceinline__ void read_apart(T (&v)[K], const Band<T>& band, Index at, Index first, bool there) {
-  const T* begin = band.begin + at;
+__device__ __forceinline__ void read_apart(T (&v)[K], const Band<T>& band, Index at, Index first, Index n) {
+  const Index before = first + band.shift;
+  const T* place = band.begin + at + within(before, Index(0), n - 1) * band.row;
 #pragma unroll
   for (int j = 0; j < K; j++) {
-    const Index i = first + j;
-    v[j] = there && i >= band.first && i < band.last ? begin[i * band.row] : T(0);
+    v[j] = *place;
+    const Index next = before + j + 1;
+    place += next > 0 && next < n ? band.row : 0;
   }
 }
 
@@ -71,7 +72,7 @@ __global__ void __launch_bounds__(128, 1) thomas(Job job) {
   const bool there = int(threadIdx.x) < here;
   Index* own = offsets + threadIdx.x * OPERANDS;
 #pragma unroll
-  for (int k = 0; k < OPERANDS; k++) own[k] = there ? offset(job, k, system) : 0;
+  for (int k = 0; k < OPERANDS; k++) own[k] = offset(job, k, there ? system : first_system);
   __syncthreads();
   const unsigned char* mask = static_cast<const unsigned char*>(job.operand[WHERE]);
   mask = mask && there ? mask + own[WHERE] : 0;
@@ -88,10 +89,10 @@ __global__ void __launch_bounds__(128, 1) thomas(Job job) {
     const Index first = Index(piece) * K;
     T a[K], b[K], c[K], d[K];
     if (TOGETHER) {
-      fetch<T, K>(a, lower, offsets, first, here);
-      fetch<T, K>(b, diagonal, offsets, first, here);
-      fetch<T, K>(c, upper, offsets, first, here);
-      fetch<T, K>(d, right, offsets, first, here);
+      fetch<T, K>(a, lower, offsets, first, job.n);
+      fetch<T, K>(b, diagonal, offsets, first, job.n);
+      fetch<T, K>(c, upper, offsets, first, job.n);
+      fetch<T, K>(d, right, offsets, first, job.n);
       __syncthreads();
       put_down<T, K>(a, tile);
       put_down<T, K>(b, tile + words);
@@ -103,10 +104,10 @@ __global__ void __launch_bounds__(128, 1) thomas(Job job) {
       pick_up<T, K>(c, tile + 2 * words);
       pick_up<T, K>(d, tile + 3 * words);
     } else {
-      read_apart<T, K>(a, lower, own[lower.operand], first, there);
-      read_apart<T, K>(b, diagonal, own[B], first, there);
-      read_apart<T, K>(c, upper, own[upper.operand], first, there);
-      read_apart<T, K>(d, right, own[D], first, there);
+      read_apart<T, K>(a, lower, own[lower.operand], first, job.n);
+      read_apart<T, K>(b, diagonal, own[B], first, job.n);
+      read_apart<T, K>(c, upper, own[upper.operand], first, job.n);
+      read_apart<T, K>(d, right, own[D], first, job.n);
     }
 #pragma unroll
     for (int j = 0; j < K; j++) {
