@@ -26,8 +26,8 @@ def test_kernels_are_clean(name: str, dtype: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("operand, 0, job.n};", "operand, 0, job.n + 1};"),  # the row after the last of a system
-        ("i >= 0 && i < job.n &&", "i >= 0 && i <= job.n &&"),  # and its mask
+        ("next < job.n ?", "next <= job.n ?"),  # the row after the last of a system
+        ("int(rest) + 1 :", "int(rest) + 2 :"),  # and its mask
     ],
 )
 def test_a_read_beyond_the_end_is_found(old: str, new: str) -> None:
