@@ -11,7 +11,8 @@ from tridiag.cuda.launcher import Kernel
 CHUNKS = {"float32": (7, 13), "float64": (3, 7), "complex64": (3, 7), "complex128": (3,)}
 RUNS = {"float32": 13, "float64": 7, "complex64": 7, "complex128": 3}  # ... of a long system
 REGISTERS = {"float32": 64, "float64": 32, "complex64": 32, "complex128": 16}  # the rows that a thread holds by itself
-CHUNK_THREADS, RUN_THREADS, THOMAS_THREADS, HARD_THREADS = 512, 256, 128, 128
+CHUNK_THREADS = {"float32": 512, "float64": 512, "complex64": 512, "complex128": 256}
+RUN_THREADS, THOMAS_THREADS, HARD_THREADS = 256, 128, 128
 FORMS = ("Tridiagonal", "Cyclic")
 
 
@@ -21,7 +22,7 @@ def named(source: str, template: str, threads: int, dtype: str, *arguments: bool
 
 
 def chunks(dtype: str, rows: int, together: bool, certified: bool) -> Kernel:
-    return named("chunks.cu", "chunks", CHUNK_THREADS, dtype, rows, together, certified)
+    return named("chunks.cu", "chunks", CHUNK_THREADS[dtype], dtype, rows, together, certified)
 
 
 def reduce(dtype: str, together: bool) -> Kernel:

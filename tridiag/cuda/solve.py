@@ -19,7 +19,9 @@ from tridiag.cuda.launcher import launch
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
-LONGEST = min(instances.CHUNK_THREADS * rows[-1] for rows in instances.CHUNKS.values())  # rows that one block holds
+LONGEST = min(
+    threads * instances.CHUNKS[dtype][-1] for dtype, threads in instances.CHUNK_THREADS.items()
+)  # in one block
 LEAST_SCRATCH = 64 * 2**20  # bytes for systems without a certificate; or as many as x has
 SPREAD = 32  # threads of a block where systems may be few
 WORDS = {False: 5, True: 8}  # that a row's factors take, of tridiagonal and of cyclic matrices (`pivoted.cu`)

@@ -16,16 +16,16 @@ from tridiag.shapes import Form
 WARP = 32
 BLOCK = 256  # threads of a block of chunks, or fewer
 FEW_CHUNKS = 4  # systems of no more chunks than this of the shorter kind have such chunks
-MOST_CHUNKS = instances.CHUNK_THREADS  # of a system that one block solves
+MOST_CHUNKS = 512  # of a system that one block solves, or as many as it has threads
 SECTOR = 32  # bytes that memory hands out at a time
 MANY = 2**15  # systems: enough for whole blocks of threads on all multiprocessors
-ROW_WORDS = 3  # of a separator's row
+ROW_WORDS = 3  # of a separator's row: and one that is the factor which made its diagonal 1
 
 
 def by_chunks(job: Job, systems: Systems, certified: bool) -> None:
     """Several threads for a system, cyclic reduction among them; long systems in pieces."""
     rows, count = chunk_of(systems)
-    if count > MOST_CHUNKS:
+    if count > min(MOST_CHUNKS, instances.CHUNK_THREADS[systems.dtype]):
         by_pieces(job, systems, certified)
         return
     width = width_of(systems, count)
@@ -44,7 +44,7 @@ def chunk_of(systems: Systems) -> tuple[int, int]:
 
 def width_of(systems: Systems, count: int) -> int:
     """The systems of a block. Where they lie side by side at least a sector's worth, if the block can have so many."""
-    wanted, most = max(1, BLOCK // count), instances.CHUNK_THREADS // count
+    wanted, most = max(1, BLOCK // count), instances.CHUNK_THREADS[systems.dtype] // count
     if systems.together:
         return min(wanted, most, systems.total)
     wanted = max(wanted, SECTOR // np.dtype(systems.dtype).itemsize)
@@ -82,15 +82,21 @@ def by_pieces(job: Job, systems: Systems, certified: bool) -> None:
     job["count"], job["width"] = count, width
 
     shape = (total, count) if systems.together else (count, total)
-    a, c, d = cupy.empty((ROW_WORDS, *shape), systems.dtype)
-    job["kept"] = a.data.ptr
+    a, c, d, _ = rows_of_separators = cupy.empty((ROW_WORDS + 1, *shape), systems.dtype)
+    job["kept"] = rows_of_separators.data.ptr
     launch(instances.reduce(systems.dtype, systems.together), grid, instances.RUN_THREADS, job, shared)
     separators = solve_reduced(a, c, d, 1 if systems.together else 0)
     job["results"][0] = separators.data.ptr
-    if certified:
-        listed = cupy.zeros(total, np.int32)
-        job["status"] = listed.data.ptr
-    launch(instances.expand(systems.dtype, systems.together, certified), grid, instances.RUN_THREADS, job, shared)
+    expand = instances.expand(systems.dtype, systems.together, certified)
+    if not certified:
+        launch(expand, grid, instances.RUN_THREADS, job, shared)
+        return
+    doubts = cupy.zeros(total, np.int32)
+    job["status"] = doubts.data.ptr
+    launch(expand, grid, instances.RUN_THREADS, job, shared)  # d becomes the residuals
+    changes = solve_reduced(a, c, d, 1 if systems.together else 0)
+    job["results"][1] = changes.data.ptr
+    launch(expand, grid, instances.RUN_THREADS, job, shared)  # of the systems that are in doubt
 
 
 def solve_reduced(a: Any, c: Any, d: Any, axis: int) -> Any:

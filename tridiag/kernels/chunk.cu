@@ -3,7 +3,7 @@
 // The last row of a chunk is its separator. Its interior, the other rows, is eliminated from both ends: what is left are a
 // row for its first unknown (the head) and one for the separator (the tail), in the separators before and after. Once the
 // separators are known, the interior is solved by plain Thomas elimination, so that the certificate of its rows holds as
-// it does for whole systems; the rows of separators are judged by their residuals.
+// it does for whole systems; the rows of separators are judged by their residuals, and the separators corrected once.
 #pragma once
 #include "systems.cu"
 
@@ -71,11 +71,11 @@ template <typename T, int R> __device__ __forceinline__ Row<T> eliminate(Chunk<T
   return {before * scale, chunk.upper[R - 2] * scale, right * scale};
 }
 
-// The row of the separator, from its own chunk's tail and the next one's head.
+// The row of the separator, from its own chunk's tail and the next one's head; ``scale`` makes its diagonal 1.
 template <typename T, int R>
-__device__ __forceinline__ Row<T> separator_row(const Chunk<T, R>& chunk, Row<T> tail, Row<T> next) {
+__device__ __forceinline__ Row<T> separator_row(const Chunk<T, R>& chunk, Row<T> tail, Row<T> next, T& scale) {
   const T a = chunk.lower[R - 1], c = chunk.upper[R - 1];
-  const T scale = one_over(chunk.diagonal[R - 1] - a * tail.c - c * next.a);
+  scale = one_over(chunk.diagonal[R - 1] - a * tail.c - c * next.a);
   return {-(a * tail.a * scale), -(c * next.c * scale), (chunk.right[R - 1] - a * tail.d - c * next.d) * scale};
 }
 
@@ -91,15 +91,32 @@ template <typename T, int R> __device__ __forceinline__ void solve_interior(Chun
   }
 }
 
-// Whether the separator's row is solved as well as a certificate promises; ``next`` is the first unknown after it.
+// The solution of the interior as the separators change: the change is added.
+template <typename T, int R> __device__ __forceinline__ void correct_interior(Chunk<T, R>& chunk, T before, T separator) {
+  T change[R - 1];
+  change[0] = -(chunk.lower[0] * before);
+#pragma unroll
+  for (int j = 1; j < R - 1; j++) change[j] = -(chunk.lower[j] * change[j - 1]);
+  T after = (change[R - 2] - chunk.upper[R - 2] * separator) * chunk.diagonal[R - 2];
+  chunk.right[R - 2] = chunk.right[R - 2] + after;
+#pragma unroll
+  for (int j = R - 3; j >= 0; j--) {
+    after = (change[j] - chunk.upper[j] * after) * chunk.diagonal[j];
+    chunk.right[j] = chunk.right[j] + after;
+  }
+}
+
+// The residual of the separator's row, and whether it is as small as a certificate promises; ``next`` is the first unknown
+// after the separator.
 template <typename T, int R>
-__device__ __forceinline__ bool separator_fits(const Chunk<T, R>& chunk, T separator, T next) {
+__device__ __forceinline__ T separator_residual(const Chunk<T, R>& chunk, T separator, T next, bool& fits) {
   typedef Real<T> S;
   const T below = chunk.lower[R - 1] * chunk.right[R - 2], own = chunk.diagonal[R - 1] * separator;
-  const T above = chunk.upper[R - 1] * next, d = chunk.right[R - 1];
+  const T above = chunk.upper[R - 1] * next, d = chunk.right[R - 1], residual = d - below - own - above;
   const S scale = size(below) + size(own) + size(above) + size(d), eps = Limits<T>::eps();
   const S floor = S(4) * Limits<T>::tiny() / eps;
-  return size(d - below - own - above) <= S(REFINE_ABOVE) * eps * (scale > floor ? scale : floor);
+  fits = size(residual) <= S(REFINE_ABOVE) * eps * (scale > floor ? scale : floor);
+  return residual;
 }
 
 // Rows that lie apart in memory, those of neighbouring systems side by side: every thread reads its own.

@@ -11,6 +11,7 @@
 template <typename T>
 __device__ __forceinline__ T reduce_cyclically(Row<T> row, Row<T>* rows, int p, int count, int stride) {
   const Row<T> none = {T(0), T(0), T(0)};
+  __syncthreads();  // the buffers may still be in use
   for (int step = 1, flip = 0; step < count; step *= 2, flip ^= 1) {
     Row<T>* here = rows + flip * blockDim.x + threadIdx.x;
     *here = row;
@@ -45,6 +46,22 @@ __device__ __forceinline__ Part part_of(const Job& job, bool together) {
   part.here = rest < part.width ? int(rest) : part.width;
   part.system = part.first_system + part.s;
   return part;
+}
+
+// What the thread of the chunk before has, by way of a buffer; 0 for the first chunk.
+template <typename T> __device__ __forceinline__ T shared_before(T own, T* buffer, const Part& part) {
+  __syncthreads();  // the buffer may still be in use
+  buffer[threadIdx.x] = own;
+  __syncthreads();
+  return part.p > 0 ? buffer[int(threadIdx.x) - part.stride] : T(0);
+}
+
+// The same of the chunk after; 0 for the last one.
+template <typename T> __device__ __forceinline__ T shared_after(T own, T* buffer, const Part& part) {
+  __syncthreads();  // the buffer may still be in use
+  buffer[threadIdx.x] = own;
+  __syncthreads();
+  return part.p + 1 < part.count ? buffer[threadIdx.x + part.stride] : T(0);
 }
 
 // System and row of entry k of the rows of a block, one system after the other.
@@ -107,7 +124,7 @@ __device__ __forceinline__ void store_together(const T (&v)[R], const Job& job, 
 }
 
 template <typename T, int R, bool TOGETHER, bool CERTIFIED>
-__global__ void __launch_bounds__(512, 1) chunks(Job job) {
+__global__ void __launch_bounds__(sizeof(T) == 16 ? 256 : 512, 1) chunks(Job job) {
   SHARED_MEMORY(memory);
   const Part part = part_of(job, TOGETHER);
   Index* offsets = reinterpret_cast<Index*>(memory);  // of the systems of the block, for every operand
@@ -163,21 +180,28 @@ __global__ void __launch_bounds__(512, 1) chunks(Job job) {
   __syncthreads();
   const bool last = part.p + 1 == part.count;
   const Row<T> none = {T(0), T(0), T(0)};
-  const Row<T> row = separator_row(chunk, tail, last ? none : rows[threadIdx.x + part.stride]);
-  __syncthreads();
-  const T separator = reduce_cyclically(row, rows, part.p, part.count, part.stride);
-  __syncthreads();
+  T scale;
+  Row<T> row = separator_row(chunk, tail, last ? none : rows[threadIdx.x + part.stride], scale);
+  T separator = reduce_cyclically(row, rows, part.p, part.count, part.stride);
   T* separators = reinterpret_cast<T*>(rows);
-  separators[threadIdx.x] = separator;
-  __syncthreads();
-  solve_interior(chunk, part.p > 0 ? separators[int(threadIdx.x) - part.stride] : T(0), separator);
+  solve_interior(chunk, shared_before(separator, separators, part), separator);
 
   if (CERTIFIED) {
-    T* firsts = separators + blockDim.x;
-    firsts[threadIdx.x] = chunk.right[0];
+    bool fits;
+    const T residual = separator_residual(chunk, separator, shared_after(chunk.right[0], separators, part), fits);
+    if (there && !fits) atomicOr(&flags[part.width], 1);
     __syncthreads();
-    const T next = last ? T(0) : firsts[threadIdx.x + part.stride];
-    if (there && !(certified && separator_fits(chunk, separator, next))) {
+    if (flags[part.width]) {  // of all threads alike
+      row.d = residual * scale;
+      const T change = reduce_cyclically(row, rows, part.p, part.count, part.stride);
+      correct_interior(chunk, shared_before(change, separators, part), change);
+      separator = separator + change;
+      separator_residual(chunk, separator, shared_after(chunk.right[0], separators, part), fits);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) flags[part.width] = 0;
+    __syncthreads();
+    if (there && !(certified && fits)) {
       atomicOr(&flags[part.s], 1);
       atomicOr(&flags[part.width], 1);
     }

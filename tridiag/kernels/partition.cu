@@ -1,6 +1,6 @@
 // Few, long systems: chunks of R rows (`chunk.cu`), spread over all blocks. ``reduce`` leaves one row for every separator,
 // which are solved as systems of their own; ``expand`` reads the rows again and finds what lies between them. 9 words an
-// unknown and 9 / R for the separators. As Austin, Berndt and Moulton, A memory efficient parallel tridiagonal solver
+// unknown, and about 20 / R for the separators and their correction; systems that need it are expanded again. As Austin, Berndt and Moulton, A memory efficient parallel tridiagonal solver
 // (2004), who partition across processors.
 //
 // The last slot of a block belongs to the first chunk of the next block: only what its neighbour needs of it is computed.
@@ -13,10 +13,13 @@ struct Slot {
   bool there, own;  // whether there is such a chunk; whether it is this block's
 };
 
+// How many blocks a group of systems has.
+__device__ __forceinline__ Index blocks_of(const Job& job, int slots) { return (job.count + slots - 2) / (slots - 1); }
+
 template <int R, bool TOGETHER> __device__ __forceinline__ Slot slot_of(const Job& job) {
   Slot slot;
   const int width = TOGETHER ? 1 : int(job.width), slots = blockDim.x / width, place = threadIdx.x / width;
-  const Index blocks = (job.count + slots - 2) / (slots - 1), group = Index(blockIdx.x) / blocks;
+  const Index blocks = blocks_of(job, slots), group = Index(blockIdx.x) / blocks;
   slot.system = group * width + threadIdx.x % width;
   slot.p = (blockIdx.x - group * blocks) * (slots - 1) + place;
   slot.first = slot.p * R;
@@ -84,32 +87,61 @@ template <typename T, int R, bool TOGETHER> __global__ void __launch_bounds__(25
   __syncthreads();
   if (!slot.own) return;
   const Row<T> none = {T(0), T(0), T(0)};
-  const Row<T> row = separator_row(chunk, tail, slot.p + 1 < job.count ? heads[threadIdx.x + slot.stride] : none);
+  T scale;
+  const Row<T> row = separator_row(chunk, tail, slot.p + 1 < job.count ? heads[threadIdx.x + slot.stride] : none, scale);
   const Index at = separator_at<TOGETHER>(job, slot.system, slot.p), all = job.count * job.systems;
   T* rows = static_cast<T*>(job.kept);
-  rows[at] = row.a, rows[all + at] = row.c, rows[2 * all + at] = row.d;
+  rows[at] = row.a, rows[all + at] = row.c, rows[2 * all + at] = row.d, rows[3 * all + at] = scale;
+}
+
+// What a slot's system has at separator p: the separator, or its correction.
+template <typename T, bool TOGETHER>
+__device__ __forceinline__ T at_separator(const void* values, const Job& job, const Slot& slot, Index p) {
+  return slot.there && p >= 0 ? static_cast<const T*>(values)[separator_at<TOGETHER>(job, slot.system, p)] : T(0);
+}
+
+// Whether a block has systems whose separators need their correction: of all its threads alike.
+__device__ __forceinline__ bool corrects(const Job& job, int width) {
+  const Index first = Index(blockIdx.x) / blocks_of(job, blockDim.x / width) * width;
+  bool any = false;
+  for (int s = 0; s < width && first + s < job.systems; s++) any = any || (job.status[first + s] & 1);
+  return any;
 }
 
 template <typename T, int R, bool TOGETHER, bool CERTIFIED>
 __global__ void __launch_bounds__(256, 1) expand(Job job) {
   SHARED_MEMORY(memory);
   T* tile = reinterpret_cast<T*>(memory);
+  const bool again = CERTIFIED && job.results[1];  // with corrected separators
+  if (again && !corrects(job, TOGETHER ? 1 : int(job.width))) return;
   const Slot slot = slot_of<R, TOGETHER>(job);
   Chunk<T, R> chunk;
   const unsigned bits = load_chunk<T, R, TOGETHER>(chunk, job, slot, tile);
-  const T* separators = static_cast<const T*>(job.results[0]);
-  const T separator = slot.there ? separators[separator_at<TOGETHER>(job, slot.system, slot.p)] : T(0);
-  const T before = slot.there && slot.p > 0 ? separators[separator_at<TOGETHER>(job, slot.system, slot.p - 1)] : T(0);
+  T separator = at_separator<T, TOGETHER>(job.results[0], job, slot, slot.p);
   bool certified = true;
   eliminate(chunk, certified);
-  solve_interior(chunk, before, separator);
+  solve_interior(chunk, at_separator<T, TOGETHER>(job.results[0], job, slot, slot.p - 1), separator);
+  if (again) {
+    const T change = at_separator<T, TOGETHER>(job.results[1], job, slot, slot.p);
+    correct_interior(chunk, at_separator<T, TOGETHER>(job.results[1], job, slot, slot.p - 1), change);
+    separator = separator + change;
+  }
   if (CERTIFIED) {
     __syncthreads();
     tile[threadIdx.x] = chunk.right[0];
     __syncthreads();
     const T next = slot.own && slot.p + 1 < job.count ? tile[threadIdx.x + slot.stride] : T(0);
-    const bool doubtful = slot.own && !(certified && separator_fits(chunk, separator, next));
-    if (doubtful && atomicOr(&job.status[slot.system], 1) == 0) doubt(job, slot.system);
+    bool fits;
+    const T residual = separator_residual(chunk, separator, next, fits);
+    const bool doubtful = slot.own && !(certified && fits);
+    if (again) {
+      if (doubtful && !(atomicOr(&job.status[slot.system], 2) & 2)) doubt(job, slot.system);
+    } else {
+      if (doubtful) atomicOr(&job.status[slot.system], 1);
+      const Index at = separator_at<TOGETHER>(job, slot.system, slot.p), all = job.count * job.systems;
+      T* rows = static_cast<T*>(job.kept);
+      if (slot.own) rows[2 * all + at] = residual * rows[3 * all + at];
+    }
   }
   chunk.right[R - 1] = separator;
 #pragma unroll
