@@ -7,9 +7,12 @@ from typing import Any
 import cpu_build
 import numpy as np
 import pytest
-from helpers import STANDIN, assert_solves, dense, dominant
+from helpers import DTYPES, STANDIN, assert_solves, dense, dominant
 
 import tridiag
+from tridiag.cuda import instances
+from tridiag.cuda.job import systems_of
+from tridiag.shapes import Form
 
 cupy: Any = pytest.importorskip("cupy", reason="needs CuPy, or the stand-in for it")
 if STANDIN and (reason := cpu_build.why_not()):
@@ -79,16 +82,19 @@ def test_a_singular_system_is_nan_throughout_without_pivoting(axis: int) -> None
         assert np.isnan(x[1]).all() and np.isfinite(x[::2]).all()
 
 
-@pytest.mark.skipif(not STANDIN, reason="looks at the launches of the stand-in for CuPy")
-def test_leave_for_shared_memory_is_not_taken_back() -> None:
-    """Another thread may be about to launch the same kernel with more of it."""
-    from cupy import machine
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_no_block_needs_more_shared_memory_than_every_device_gives(dtype: str, together: bool) -> None:
+    from tridiag.cuda import sweeps
 
-    from tridiag.cuda import instances, launcher
-
-    wanted = []
-    for n in (768, 1536):
-        tridiag.solve(*map(cupy.asarray, dominant((n, 2), "complex128", axis=0)), axis=0, pivoting=False)
-        wanted.append(machine.launches[-1][3])
-    kernel = launcher.function(instances.chunks("complex128", 3, False, False), 0)
-    assert wanted[0] > wanted[1] > launcher.OPT_IN and kernel.max_dynamic_shared_size_bytes >= wanted[0]
+    for n in range(1, 8000, 7):
+        shape = (600, n) if together else (n, 600)
+        strides = (np.dtype(dtype).itemsize * shape[1], np.dtype(dtype).itemsize)
+        form = Form(shape, shape, int(together), pivoting=False)
+        kinds = (np.dtype(dtype), np.dtype(dtype))
+        systems = systems_of(form, (*[shape] * 3, None, *[shape] * 2), (*[strides] * 3, None, *[strides] * 2), kinds)
+        rows, count = sweeps.chunk_of(systems)
+        if count <= instances.CHUNK_THREADS[dtype]:
+            width = sweeps.width_of(systems, count)
+            assert width * count <= instances.CHUNK_THREADS[dtype]
+            assert sweeps.shared_bytes(width, 32 * -(-width * count // 32), rows, systems) <= 48 * 1024

@@ -14,7 +14,6 @@ SOURCES = Path(__file__).parent.parent / "kernels"
 BOUNDS = ("GROWTH", "CANCELLATION", "REFINE_ABOVE", "REFINE_STEPS", "LEAVE_BELOW", "VANISHED")
 OPTIONS = ("-std=c++17", *(f"-D{name}={getattr(elimination, name)!r}" for name in BOUNDS))
 ROUNDED = ("--fmad=false",)  # every product is rounded, as on a CPU: so the same systems are singular
-OPT_IN, MOST_SHARED = 48 * 1024, 64 * 1024  # bytes of shared memory of a block: without asking, and on every device
 
 
 class Kernel(NamedTuple):
@@ -56,10 +55,7 @@ def function(kernel: Kernel, device: int) -> Any:
 
 
 def launch(kernel: Kernel, grid: int, block: int, job: np.ndarray[Any, Any], shared: int = 0) -> None:
-    """Run a kernel on the current device and stream; ``shared``: bytes of shared memory of a block."""
+    """Run a kernel on the current device and stream; ``shared``: bytes of shared memory of a block, at most 48 KiB."""
     import cupy
 
-    found = function(kernel, cupy.cuda.device.get_device_id())
-    if shared > OPT_IN:
-        found.max_dynamic_shared_size_bytes = MOST_SHARED  # always the same: other threads launch it too
-    found((grid,), (block,), (job,), shared_mem=shared)
+    function(kernel, cupy.cuda.device.get_device_id())((grid,), (block,), (job,), shared_mem=shared)

@@ -55,7 +55,7 @@ def shared_bytes(width: int, threads: int, rows: int, systems: Systems) -> int:
     """Offsets and flags of the systems of a block, then the tile or two buffers of separators (`chunks.cu`)."""
     itemsize = np.dtype(systems.dtype).itemsize
     tile = threads * rows if systems.together else 0
-    return 8 * OPERANDS * width + 16 * parts(width + 1, 4) + itemsize * max(tile, 2 * ROW_WORDS * threads)
+    return 8 * OPERANDS * width + 16 * parts(width + 2, 4) + itemsize * max(tile, 2 * ROW_WORDS * threads)
 
 
 def by_thomas(job: Job, systems: Systems, certified: bool) -> None:

@@ -106,7 +106,7 @@ __device__ __forceinline__ void store_together(const T (&v)[R], const Job& job, 
   __syncthreads();
   T* x = static_cast<T*>(job.operand[X]);
   const int size = part.here * n;
-  if (job.stretch && !flags[part.width]) {  // no system of the block is left out
+  if (job.stretch && !flags[part.width + 1]) {  // no system of the block is left out
     const int read = first_read<R>();
     x += part.first_system * job.n + read;
 #pragma unroll
@@ -128,14 +128,15 @@ __global__ void __launch_bounds__(sizeof(T) == 16 ? 256 : 512, 1) chunks(Job job
   SHARED_MEMORY(memory);
   const Part part = part_of(job, TOGETHER);
   Index* offsets = reinterpret_cast<Index*>(memory);  // of the systems of the block, for every operand
-  int* flags = reinterpret_cast<int*>(offsets + part.width * OPERANDS);  // systems without a certificate; whether any is
-  T* tile = reinterpret_cast<T*>(flags + (part.width + 4) / 4 * 4);
+  // systems without a certificate; then, whether separators are to be corrected, and whether there are such systems
+  int* flags = reinterpret_cast<int*>(offsets + part.width * OPERANDS);
+  T* tile = reinterpret_cast<T*>(flags + (part.width + 5) / 4 * 4);
   Row<T>* rows = reinterpret_cast<Row<T>*>(tile);
   for (int k = threadIdx.x; k < part.width * OPERANDS; k += blockDim.x) {
     const int s = k / OPERANDS;
     offsets[k] = offset(job, k % OPERANDS, part.first_system + (s < part.here ? s : 0));
   }
-  for (int k = threadIdx.x; k <= part.width; k += blockDim.x) flags[k] = 0;
+  for (int k = threadIdx.x; k < part.width + 2; k += blockDim.x) flags[k] = 0;
   __syncthreads();
 
   const bool there = part.s < part.here && !part.idle;
@@ -198,12 +199,9 @@ __global__ void __launch_bounds__(sizeof(T) == 16 ? 256 : 512, 1) chunks(Job job
       separator = separator + change;
       separator_residual(chunk, separator, shared_after(chunk.right[0], separators, part), fits);
     }
-    __syncthreads();
-    if (threadIdx.x == 0) flags[part.width] = 0;
-    __syncthreads();
     if (there && !(certified && fits)) {
       atomicOr(&flags[part.s], 1);
-      atomicOr(&flags[part.width], 1);
+      atomicOr(&flags[part.width + 1], 1);
     }
     __syncthreads();
     if (there && part.p == 0 && flags[part.s]) doubt(job, part.system);
