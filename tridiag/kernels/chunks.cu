@@ -26,6 +26,9 @@ __device__ __forceinline__ T reduce_cyclically(Row<T> row, Row<T>* rows, int p, 
   return row.d;
 }
 
+// What is said of a system: that its separators are corrected, that it has no certificate.
+enum Flag { CORRECTED = 1, DOUBTFUL = 2 };
+
 // The part of a block: ``system`` and ``p``, its chunk, are the thread's own, unless it is idle; ``here`` systems in all.
 struct Part {
   bool idle;
@@ -119,7 +122,7 @@ __device__ __forceinline__ void store_together(const T (&v)[R], const Job& job, 
   for (int k = threadIdx.x; k < size; k += blockDim.x) {
     int s, i;
     locate(job, k, s, i);
-    if (!flags[s]) x[offsets[s * OPERANDS + X] + i * job.row[X]] = tile[k];
+    if (!(flags[s] & DOUBTFUL)) x[offsets[s * OPERANDS + X] + i * job.row[X]] = tile[k];
   }
 }
 
@@ -128,7 +131,7 @@ __global__ void __launch_bounds__(sizeof(T) == 16 ? 256 : 512, 1) chunks(Job job
   SHARED_MEMORY(memory);
   const Part part = part_of(job, TOGETHER);
   Index* offsets = reinterpret_cast<Index*>(memory);  // of the systems of the block, for every operand
-  // systems without a certificate; then, whether separators are to be corrected, and whether there are such systems
+  // of the systems; then, whether any is to be corrected, and whether any has no certificate
   int* flags = reinterpret_cast<int*>(offsets + part.width * OPERANDS);
   T* tile = reinterpret_cast<T*>(flags + (part.width + 5) / 4 * 4);
   Row<T>* rows = reinterpret_cast<Row<T>*>(tile);
@@ -190,28 +193,34 @@ __global__ void __launch_bounds__(sizeof(T) == 16 ? 256 : 512, 1) chunks(Job job
   if (CERTIFIED) {
     bool fits;
     const T residual = separator_residual(chunk, separator, shared_after(chunk.right[0], separators, part), fits);
-    if (there && !fits) atomicOr(&flags[part.width], 1);
+    if (there && !fits) {
+      atomicOr(&flags[part.s], CORRECTED);
+      atomicOr(&flags[part.width], CORRECTED);
+    }
     __syncthreads();
     if (flags[part.width]) {  // of all threads alike
       row.d = residual * scale;
       const T change = reduce_cyclically(row, rows, part.p, part.count, part.stride);
-      correct_interior(chunk, shared_before(change, separators, part), change);
-      separator = separator + change;
+      const T before = shared_before(change, separators, part);
+      if (flags[part.s]) {  // what becomes of a system is not its neighbours' business
+        correct_interior(chunk, before, change);
+        separator = separator + change;
+      }
       separator_residual(chunk, separator, shared_after(chunk.right[0], separators, part), fits);
     }
     if (there && !(certified && fits)) {
-      atomicOr(&flags[part.s], 1);
-      atomicOr(&flags[part.width + 1], 1);
+      atomicOr(&flags[part.s], DOUBTFUL);
+      atomicOr(&flags[part.width + 1], DOUBTFUL);
     }
     __syncthreads();
-    if (there && part.p == 0 && flags[part.s]) doubt(job, part.system);
+    if (there && part.p == 0 && flags[part.s] & DOUBTFUL) doubt(job, part.system);
   }
   chunk.right[R - 1] = separator;
 #pragma unroll
   for (int j = 0; j < R; j++) chunk.right[j] = bits >> (j + 1) & 1 ? chunk.right[j] : T(0);
   if (TOGETHER) {
     store_together(chunk.right, job, part, offsets, flags, tile);
-  } else if (there && !flags[part.s]) {
+  } else if (there && !(flags[part.s] & DOUBTFUL)) {
     T* place = static_cast<T*>(job.operand[X]) + own[X] + first * job.row[X];
 #pragma unroll
     for (int j = 0; j < R; j++) {

@@ -1,7 +1,7 @@
 // Few, long systems: chunks of R rows (`chunk.cu`), spread over all blocks. ``reduce`` leaves one row for every separator,
 // which are solved as systems of their own; ``expand`` reads the rows again and finds what lies between them. 9 words an
-// unknown, and about 20 / R for the separators and their correction; systems that need it are expanded again. As Austin, Berndt and Moulton, A memory efficient parallel tridiagonal solver
-// (2004), who partition across processors.
+// unknown, and about 20 / R for the separators and their correction; systems that need it are expanded again. As Austin,
+// Berndt and Moulton, A memory efficient parallel tridiagonal solver (2004), who partition across processors.
 //
 // The last slot of a block belongs to the first chunk of the next block: only what its neighbour needs of it is computed.
 #include "chunk.cu"

@@ -154,7 +154,8 @@ __global__ void __launch_bounds__(128, 1) thomas(Job job) {
       for (int r = 0; r < K; r++) {
         const int k = r * blockDim.x + threadIdx.x, s = k / K;
         const Index i = first + k % K;
-        if (s < here && flags[s] && i < job.n) destination[offsets[s * OPERANDS + X] + i * job.row[X]] = tile[s * (K + 1) + k % K];
+        T* place = destination + offsets[s * OPERANDS + X] + i * job.row[X];
+        if (s < here && flags[s] && i < job.n) *place = tile[s * (K + 1) + k % K];
       }
     } else if (good) {
 #pragma unroll
