@@ -96,6 +96,7 @@ def test_arrays_are_on_the_current_device(x: Any) -> None:
 
 
 def test_memory_is_limited_and_given_back(x: Any) -> None:
+    gc.collect()  # what other tests have left
     pool = cupy.get_default_memory_pool()
     before = pool.used_bytes()
     pool.set_limit(size=before + 1000)

@@ -83,30 +83,30 @@ def by_pieces(job: Job, systems: Systems, certified: bool) -> None:
 
     shape = (total, count) if systems.together else (count, total)
     a, c, d, _ = rows_of_separators = cupy.empty((ROW_WORDS + 1, *shape), systems.dtype)
+    marks = None
+    if not job["status"]:  # else those of the systems whose separators these are
+        marks = cupy.zeros(total, np.int32)
+        job["status"] = marks.data.ptr
     job["kept"] = rows_of_separators.data.ptr
     launch(instances.reduce(systems.dtype, systems.together), grid, instances.RUN_THREADS, job, shared)
-    separators = solve_reduced(a, c, d, 1 if systems.together else 0)
+    axis, expand = int(systems.together), instances.expand(systems.dtype, systems.together, certified)
+    separators = solve_reduced(a, c, d, axis, job["status"])
     job["results"][0] = separators.data.ptr
-    expand = instances.expand(systems.dtype, systems.together, certified)
-    if not certified:
-        launch(expand, grid, instances.RUN_THREADS, job, shared)
-        return
-    doubts = cupy.zeros(total, np.int32)
-    job["status"] = doubts.data.ptr
     launch(expand, grid, instances.RUN_THREADS, job, shared)  # d becomes the residuals
-    changes = solve_reduced(a, c, d, 1 if systems.together else 0)
+    changes = solve_reduced(a, c, d, axis, job["status"])
     job["results"][1] = changes.data.ptr
-    launch(expand, grid, instances.RUN_THREADS, job, shared)  # of the systems that are in doubt
+    launch(expand, grid, instances.RUN_THREADS, job, shared)  # of the systems that need it
 
 
-def solve_reduced(a: Any, c: Any, d: Any, axis: int) -> Any:
-    """The separators, from rows whose diagonal is one."""
+def solve_reduced(a: Any, c: Any, d: Any, axis: int, marks: Any) -> Any:
+    """The separators, from rows whose diagonal is one; ``marks``: where to tell what is found out about a system."""
     one, x = cupy.ones((1, 1), d.dtype), cupy.empty(d.shape, d.dtype)
     operands = a, one, c, None, d, x
     form = Form(d.shape, d.shape, axis, pivoting=False)
     systems = systems_of(form, *extents(operands), (d.dtype, d.dtype))
     job = systems.job.copy()
     job["operand"] = [0 if y is None else y.data.ptr for y in operands]
+    job["status"] = marks
     by_chunks(job, systems, False)
     return x
 

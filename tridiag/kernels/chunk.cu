@@ -71,11 +71,21 @@ template <typename T, int R> __device__ __forceinline__ Row<T> eliminate(Chunk<T
   return {before * scale, chunk.upper[R - 2] * scale, right * scale};
 }
 
+// Whether a pivot among the separators is more than rounding: where it is not, their system may be singular.
+template <typename T> __device__ __forceinline__ bool stands_out(T pivot, T diagonal) {
+  return size(pivot) > Real<T>(CLOSING) * Limits<T>::eps() * size(diagonal);
+}
+
+// What is said of a long system: that a row needs its correction; that it is on the list; that its separators' system may
+// be singular.
+enum Mark { UNSOLVED = 1, LISTED = 2, UNSOUND = 4 };
+
 // The row of the separator, from its own chunk's tail and the next one's head; ``scale`` makes its diagonal 1.
 template <typename T, int R>
-__device__ __forceinline__ Row<T> separator_row(const Chunk<T, R>& chunk, Row<T> tail, Row<T> next, T& scale) {
-  const T a = chunk.lower[R - 1], c = chunk.upper[R - 1];
-  scale = one_over(chunk.diagonal[R - 1] - a * tail.c - c * next.a);
+__device__ __forceinline__ Row<T> separator_row(const Chunk<T, R>& chunk, Row<T> tail, Row<T> next, T& scale, bool& sound) {
+  const T a = chunk.lower[R - 1], c = chunk.upper[R - 1], pivot = chunk.diagonal[R - 1] - a * tail.c - c * next.a;
+  sound = sound && stands_out(pivot, chunk.diagonal[R - 1]);
+  scale = one_over(pivot);
   return {-(a * tail.a * scale), -(c * next.c * scale), (chunk.right[R - 1] - a * tail.d - c * next.d) * scale};
 }
 

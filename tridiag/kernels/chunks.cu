@@ -4,12 +4,13 @@
 //
 // TOGETHER: rows of a system lie side by side; they pass through a tile in shared memory, so that reads are coalesced. Else
 // rows of neighbouring systems lie side by side.
-// CERTIFIED: solutions without a certificate are not written; their systems go on the list.
+// CERTIFIED: solutions without a certificate are not written; their systems go on the list. Else, where a kernel is told
+// ``status``, systems are marked there whose separators' system is singular but for rounding.
 #include "chunk.cu"
 
 // x of a row a thread, from rows in pairs of buffers; ``stride``: threads from a chunk to the next of its system.
 template <typename T>
-__device__ __forceinline__ T reduce_cyclically(Row<T> row, Row<T>* rows, int p, int count, int stride) {
+__device__ __forceinline__ T reduce_cyclically(Row<T> row, Row<T>* rows, int p, int count, int stride, bool& sound) {
   const Row<T> none = {T(0), T(0), T(0)};
   __syncthreads();  // the buffers may still be in use
   for (int step = 1, flip = 0; step < count; step *= 2, flip ^= 1) {
@@ -18,7 +19,8 @@ __device__ __forceinline__ T reduce_cyclically(Row<T> row, Row<T>* rows, int p, 
     __syncthreads();
     const Row<T> before = p >= step ? here[-step * stride] : none;
     const Row<T> after = p + step < count ? here[step * stride] : none;
-    const T scale = one_over(T(1) - row.a * before.c - row.c * after.a);
+    const T pivot = T(1) - row.a * before.c - row.c * after.a, scale = one_over(pivot);
+    sound = sound && stands_out(pivot, T(1));
     row.d = (row.d - row.a * before.d - row.c * after.d) * scale;
     row.a = -(row.a * before.a * scale);
     row.c = -(row.c * after.c * scale);
@@ -101,7 +103,6 @@ template <typename T, int R>
 __device__ __forceinline__ void store_together(const T (&v)[R], const Job& job, const Part& part, const Index* offsets,
                                                const int* flags, T* tile) {
   const int n = int(job.n), own = part.s * n + part.p * R, rows = n - part.p * R;
-  __syncthreads();
 #pragma unroll
   for (int j = 0; j < R; j++) {
     if (j < rows && !part.idle) tile[own + j] = v[j];
@@ -185,35 +186,37 @@ __global__ void __launch_bounds__(sizeof(T) == 16 ? 256 : 512, 1) chunks(Job job
   const bool last = part.p + 1 == part.count;
   const Row<T> none = {T(0), T(0), T(0)};
   T scale;
-  Row<T> row = separator_row(chunk, tail, last ? none : rows[threadIdx.x + part.stride], scale);
-  T separator = reduce_cyclically(row, rows, part.p, part.count, part.stride);
+  bool sound = true, fits;
+  Row<T> row = separator_row(chunk, tail, last ? none : rows[threadIdx.x + part.stride], scale, sound);
+  T separator = reduce_cyclically(row, rows, part.p, part.count, part.stride, sound);
   T* separators = reinterpret_cast<T*>(rows);
   solve_interior(chunk, shared_before(separator, separators, part), separator);
 
+  const T residual = separator_residual(chunk, separator, shared_after(chunk.right[0], separators, part), fits);
+  if (there && !fits) {
+    atomicOr(&flags[part.s], CORRECTED);
+    atomicOr(&flags[part.width], CORRECTED);
+  }
+  __syncthreads();
+  if (flags[part.width]) {  // of all threads alike
+    row.d = residual * scale;
+    const T change = reduce_cyclically(row, rows, part.p, part.count, part.stride, sound);
+    const T before = shared_before(change, separators, part);
+    if (flags[part.s]) {  // what becomes of a system is not its neighbours' business
+      correct_interior(chunk, before, change);
+      separator = separator + change;
+    }
+    if (CERTIFIED) separator_residual(chunk, separator, shared_after(chunk.right[0], separators, part), fits);
+  }
+  if (CERTIFIED && there && !(certified && sound && fits)) {
+    atomicOr(&flags[part.s], DOUBTFUL);
+    atomicOr(&flags[part.width + 1], DOUBTFUL);
+  }
+  __syncthreads();  // the flags are set, and the buffers have been read
   if (CERTIFIED) {
-    bool fits;
-    const T residual = separator_residual(chunk, separator, shared_after(chunk.right[0], separators, part), fits);
-    if (there && !fits) {
-      atomicOr(&flags[part.s], CORRECTED);
-      atomicOr(&flags[part.width], CORRECTED);
-    }
-    __syncthreads();
-    if (flags[part.width]) {  // of all threads alike
-      row.d = residual * scale;
-      const T change = reduce_cyclically(row, rows, part.p, part.count, part.stride);
-      const T before = shared_before(change, separators, part);
-      if (flags[part.s]) {  // what becomes of a system is not its neighbours' business
-        correct_interior(chunk, before, change);
-        separator = separator + change;
-      }
-      separator_residual(chunk, separator, shared_after(chunk.right[0], separators, part), fits);
-    }
-    if (there && !(certified && fits)) {
-      atomicOr(&flags[part.s], DOUBTFUL);
-      atomicOr(&flags[part.width + 1], DOUBTFUL);
-    }
-    __syncthreads();
     if (there && part.p == 0 && flags[part.s] & DOUBTFUL) doubt(job, part.system);
+  } else if (job.status && there && !sound) {
+    atomicOr(&job.status[part.system], UNSOUND);
   }
   chunk.right[R - 1] = separator;
 #pragma unroll

@@ -88,7 +88,10 @@ template <typename T, int R, bool TOGETHER> __global__ void __launch_bounds__(25
   if (!slot.own) return;
   const Row<T> none = {T(0), T(0), T(0)};
   T scale;
-  const Row<T> row = separator_row(chunk, tail, slot.p + 1 < job.count ? heads[threadIdx.x + slot.stride] : none, scale);
+  bool sound = true;
+  const Row<T> next = slot.p + 1 < job.count ? heads[threadIdx.x + slot.stride] : none;
+  const Row<T> row = separator_row(chunk, tail, next, scale, sound);
+  if (job.status && !sound) atomicOr(&job.status[slot.system], UNSOUND);
   const Index at = separator_at<TOGETHER>(job, slot.system, slot.p), all = job.count * job.systems;
   T* rows = static_cast<T*>(job.kept);
   rows[at] = row.a, rows[all + at] = row.c, rows[2 * all + at] = row.d, rows[3 * all + at] = scale;
@@ -104,7 +107,7 @@ __device__ __forceinline__ T at_separator(const void* values, const Job& job, co
 __device__ __forceinline__ bool corrects(const Job& job, int width) {
   const Index first = Index(blockIdx.x) / blocks_of(job, blockDim.x / width) * width;
   bool any = false;
-  for (int s = 0; s < width && first + s < job.systems; s++) any = any || (job.status[first + s] & 1);
+  for (int s = 0; s < width && first + s < job.systems; s++) any = any || (job.status[first + s] & (UNSOLVED | UNSOUND));
   return any;
 }
 
@@ -112,7 +115,7 @@ template <typename T, int R, bool TOGETHER, bool CERTIFIED>
 __global__ void __launch_bounds__(256, 1) expand(Job job) {
   SHARED_MEMORY(memory);
   T* tile = reinterpret_cast<T*>(memory);
-  const bool again = CERTIFIED && job.results[1];  // with corrected separators
+  const bool again = job.results[1];  // with corrected separators
   if (again && !corrects(job, TOGETHER ? 1 : int(job.width))) return;
   const Slot slot = slot_of<R, TOGETHER>(job);
   Chunk<T, R> chunk;
@@ -126,22 +129,21 @@ __global__ void __launch_bounds__(256, 1) expand(Job job) {
     correct_interior(chunk, at_separator<T, TOGETHER>(job.results[1], job, slot, slot.p - 1), change);
     separator = separator + change;
   }
-  if (CERTIFIED) {
-    __syncthreads();
-    tile[threadIdx.x] = chunk.right[0];
-    __syncthreads();
-    const T next = slot.own && slot.p + 1 < job.count ? tile[threadIdx.x + slot.stride] : T(0);
-    bool fits;
-    const T residual = separator_residual(chunk, separator, next, fits);
-    const bool doubtful = slot.own && !(certified && fits);
-    if (again) {
-      if (doubtful && !(atomicOr(&job.status[slot.system], 2) & 2)) doubt(job, slot.system);
-    } else {
-      if (doubtful) atomicOr(&job.status[slot.system], 1);
-      const Index at = separator_at<TOGETHER>(job, slot.system, slot.p), all = job.count * job.systems;
-      T* rows = static_cast<T*>(job.kept);
-      if (slot.own) rows[2 * all + at] = residual * rows[3 * all + at];
-    }
+  __syncthreads();
+  tile[threadIdx.x] = chunk.right[0];
+  __syncthreads();
+  const T next = slot.own && slot.p + 1 < job.count ? tile[threadIdx.x + slot.stride] : T(0);
+  bool fits;
+  const T residual = separator_residual(chunk, separator, next, fits);
+  if (slot.own && !again) {
+    if (!(fits && (certified || !CERTIFIED))) atomicOr(&job.status[slot.system], UNSOLVED);
+    const Index at = separator_at<TOGETHER>(job, slot.system, slot.p), all = job.count * job.systems;
+    T* rows = static_cast<T*>(job.kept);
+    rows[2 * all + at] = residual * rows[3 * all + at];
+  }
+  if (CERTIFIED && slot.own && again) {
+    const bool doubtful = !(certified && fits) || (job.status[slot.system] & UNSOUND);
+    if (doubtful && !(atomicOr(&job.status[slot.system], LISTED) & LISTED)) doubt(job, slot.system);
   }
   chunk.right[R - 1] = separator;
 #pragma unroll
