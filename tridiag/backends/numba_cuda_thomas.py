@@ -2,9 +2,9 @@
 
 Every array is read where it lies, whatever its strides, unless its batch axes on one side of the system axis do not
 merge into one; of it a copy is made. Neighbouring threads read neighbouring systems: fast where the system axis is not
-the last one. It moves 9 words an unknown. With "auto", the systems without certificate are counted, which waits for
-the GPU, and solved again with pivoting and refinement. The kernels run on CuPy's current stream. Numba fuses products
-with sums: a matrix that only rounded products make singular, as [[3, 3], [1, 1]], is nearly singular here.
+the last one. It moves 9 words an unknown. With "auto", the systems without certificate go on a list in the memory of
+the GPU, and are solved again with pivoting and refinement. The kernels run on CuPy's current stream. Numba fuses
+products with sums: a matrix that only rounded products make singular, as [[3, 3], [1, 1]], is nearly singular here.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
 THREADS = 128  # of a block
+LEAST_SCRATCH = 64 * 2**20  # bytes for systems that are pivoted at a time; or as many as x has
 FEWEST_BLOCKS = 128  # Numba warns of fewer; those without a system end at once
 
 
@@ -42,11 +43,12 @@ def solve_here(matrix: Matrix, d: Any, form: Form) -> tuple[Any, Any]:
     options = int(form.transpose), limits.eps, limits.tiny
     arrays = (*(cupy.broadcast_to(part, form.shape).reshape(shape) for part in operands(matrix, d, form)), x)
     if form.pivoting is True:
-        exchange(arrays, cupy.arange(status.size), body.PIVOTED_ROWS, status, options)
+        everyone = cupy.arange(status.size), cupy.full(1, status.size, np.int64)
+        exchange(arrays, everyone, body.PIVOTED_ROWS, status, options)
     else:
         doubtful = eliminate(arrays, status, options)
         if form.pivoting == "auto":
-            exchange(arrays, cupy.flatnonzero(doubtful), body.REFINED_ROWS, status, options)
+            exchange(arrays, doubtful, body.REFINED_ROWS, status, options)
     first = tuple(slice(1) if length == 1 else slice(None) for length in form.matrix_batch)
     return x.reshape(form.shape), status.reshape(form.batch)[first]
 
@@ -57,19 +59,25 @@ def operands(matrix: Matrix, d: Any, form: Form) -> tuple[Any, ...]:
     return below, b, above, cupy.ones((1,) * d.ndim, bool) if where is None else where, d
 
 
-def eliminate(arrays: tuple[Any, ...], status: Any, options: tuple[Any, ...]) -> Any:
-    """All systems without pivoting. Returns which have no certificate."""
+def eliminate(arrays: tuple[Any, ...], status: Any, options: tuple[Any, ...]) -> tuple[Any, Any]:
+    """All systems without pivoting. Returns a list of those that have no certificate, and how long it is."""
     n, real = arrays[-1].shape[1], arrays[-1].dtype
-    upper, doubtful = cupy.empty((n, status.size), real), cupy.empty(status.size, bool)
-    launch("plain", status.size, *arrays, upper, doubtful, status, *options)
+    upper, doubtful = cupy.empty((n, status.size), real), (cupy.empty(status.size, np.int64), cupy.zeros(1, np.int64))
+    launch("plain", status.size, *arrays, upper, *doubtful, status, *options)
     return doubtful
 
 
-def exchange(arrays: tuple[Any, ...], systems: Any, rows: int, status: Any, options: tuple[Any, ...]) -> None:
-    """Some systems with pivoting, and with refinement if ``rows`` has memory for it."""
-    if systems.size:
-        kept = cupy.empty((rows, arrays[-1].shape[1], systems.size), arrays[-1].dtype)
-        launch("pivoted", systems.size, *arrays, kept, systems, status, *options)
+def exchange(
+    arrays: tuple[Any, ...], listed: tuple[Any, Any], rows: int, status: Any, options: tuple[Any, ...]
+) -> None:
+    """The systems on a list with pivoting, and with refinement if ``rows`` has memory for it."""
+    x = arrays[-1]
+    each = rows * x.shape[1] * x.itemsize
+    threads = max(1, min(status.size, max(LEAST_SCRATCH, x.nbytes) // each))
+    kept = cupy.empty((rows, x.shape[1], threads), x.dtype)
+    systems, count = listed
+    for first in range(0, status.size, threads):  # of those on the list
+        launch("pivoted", threads, *arrays, kept, systems[first:], count - first, status, *options)
 
 
 def launch(name: str, count: int, *arguments: Any) -> None:
@@ -87,7 +95,7 @@ def kernel(name: str, dtype: str) -> Any:
     return cuda.jit(signature(getattr(types, dtype)))(function)
 
 
-def plain(below, diagonal, above, keep, d, x, upper, doubtful, status, shift, eps, tiny):  # type: ignore[no-untyped-def]
+def plain(below, diagonal, above, keep, d, x, upper, systems, count, status, shift, eps, tiny):  # type: ignore[no-untyped-def]
     system = cuda.grid(1)
     if system < status.shape[0]:
         o, i = system // x.shape[2], system % x.shape[2]
@@ -95,26 +103,27 @@ def plain(below, diagonal, above, keep, d, x, upper, doubtful, status, shift, ep
             below[o, :, i], diagonal[o, :, i], above[o, :, i], keep[o, :, i], shift, d[o, :, i], x[o, :, i],
             upper[:, system], eps, tiny,
         )  # fmt: skip
-        doubtful[system] = not certified
+        if not certified:
+            systems[cuda.atomic.add(count, 0, 1)] = system
 
 
-def pivoted(below, diagonal, above, keep, d, x, kept, systems, status, shift, eps, tiny):  # type: ignore[no-untyped-def]
-    k = cuda.grid(1)
-    if k < systems.shape[0]:
-        system = systems[k]
+def pivoted(below, diagonal, above, keep, d, x, kept, systems, count, status, shift, eps, tiny):  # type: ignore[no-untyped-def]
+    slot = cuda.grid(1)
+    if slot < kept.shape[2] and slot < count[0]:
+        system = systems[slot]
         o, i = system // x.shape[2], system % x.shape[2]
         rows = below[o, :, i], diagonal[o, :, i], above[o, :, i], keep[o, :, i]
-        status[system] = body.pivoted(*rows, shift, d[o, :, i], x[o, :, i], kept[:, :, k])
+        status[system] = body.pivoted(*rows, shift, d[o, :, i], x[o, :, i], kept[:, :, slot])
         if kept.shape[0] == body.REFINED_ROWS and status[system] == 0:
-            body.refine(*rows, shift, d[o, :, i], x[o, :, i], kept[:, :, k], eps, tiny)
+            body.refine(*rows, shift, d[o, :, i], x[o, :, i], kept[:, :, slot], eps, tiny)
 
 
-def signature_of(*last: Any, work: int) -> Callable[[Any], Any]:
-    """Of a kernel: five arrays of systems and the solution, work, two arrays over systems, options."""
+def signature_of(work: int) -> Callable[[Any], Any]:
+    """Of a kernel: five arrays of systems and the solution, work, a list of systems, its length, statuses, options."""
 
     def signature(real: Any) -> Any:
         system, mask = types.Array(real, 3, "A"), types.Array(types.boolean, 3, "A")
-        arrays = (types.Array(kind, 1, "C") for kind in (*last, types.int32))
+        arrays = (types.Array(kind, 1, "C") for kind in (types.int64, types.int64, types.int32))
         return types.void(
             *(system,) * 3, mask, *(system,) * 2, types.Array(real, work, "C"), *arrays, types.int64, real, real
         )
@@ -123,6 +132,6 @@ def signature_of(*last: Any, work: int) -> Callable[[Any], Any]:
 
 
 KERNELS = {
-    "plain": (plain, signature_of(types.boolean, work=2)),
-    "pivoted": (pivoted, signature_of(types.int64, work=3)),
+    "plain": (plain, signature_of(work=2)),
+    "pivoted": (pivoted, signature_of(work=3)),
 }
