@@ -34,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "one_rule: what lies above the backends; with few JAX backends, unless -m slow")
 
 
+DTYPES = "float32", "float64", "complex128"
 SMOKE = "test_any_axis", ("first", "last")  # the cases of the main suite that run on the stand-in at once
 
 
@@ -43,7 +44,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     A pure JAX backend compiles every case anew: at once it runs one case of a test, each backend another one.
     What lies above the backends, as the rule for gradients does, has `jax_scan` and compiled kernels at once.
-    Kernels for complex64 are those for complex128 with other numbers. What needs no GPU but pretends one waits too.
+    Kernels for complex64 are those for complex128 with other numbers. Of the dtypes of a test the other backends run
+    one at once, each test another one. What needs no GPU but pretends one waits too.
     """
     for item in items:
         if pretends(item) and not item.get_closest_marker("smoke"):
@@ -61,6 +63,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.slow)
             else:
                 cases[item.path, item.originalname, subject.name].append(item)
+        elif params.get("dtype") in DTYPES and not subject.pretended:
+            others = tuple(str(value) for name, value in params.items() if name != "dtype")
+            cases[item.path, item.originalname, *others].append(item)
     for (_, *names), group in cases.items():
         chosen = zlib.crc32(str(names).encode()) % len(group)
         for item in group[:chosen] + group[chosen + 1 :]:

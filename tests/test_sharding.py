@@ -19,7 +19,8 @@ def missing() -> str | None:
     return None if hasattr(jax, "shard_map") else f"needs jax.shard_map, which jax {jax.__version__} does not have"
 
 
-@pytest.mark.parametrize("which", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["not slow", "slow"])
 def test_four_devices(request: pytest.FixtureRequest, which: str) -> None:
     if reason := missing():
         pytest.skip(reason)

@@ -15,6 +15,7 @@ import pytest
 from helpers import EPS, TINY, assert_same_bits, assert_solves, dominant, uniform, zero_diagonal
 from numba import njit, types
 
+from tridiag.backends import installed
 from tridiag.kernels import scalar_thomas as body
 
 HERE = Path(__file__).parent
@@ -23,7 +24,7 @@ ROWS = {False: body.PLAIN_ROWS, True: body.PIVOTED_ROWS, "auto": body.REFINED_RO
 
 
 def needs(*modules: str) -> Any:
-    absent = [name for name in modules if importlib.util.find_spec(name) is None]
+    absent = [name for name in modules if not installed(name)]
     return pytest.mark.skipif(bool(absent), reason=f"needs {' and '.join(absent)}, not installed")
 
 
