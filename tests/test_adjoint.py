@@ -63,7 +63,7 @@ def problem(shape: tuple[int, ...], axis: int, dtype: str = "float64", make: Any
     return arrays, g, dominant(shape, dtype, axis=axis, seed=1)[3]
 
 
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("masked", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 @pytest.mark.parametrize(("shape", "axis"), SHAPES, ids=str)
 def test_every_layout(shape: Any, axis: int, options: Any, masked: bool) -> None:
@@ -86,7 +86,9 @@ def test_large_gradients(axis: int) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
 @pytest.mark.parametrize(
-    ("shape", "axis"), [pytest.param((70, 37), -1, marks=pytest.mark.slow), ((37, 70), 0), ((3, 7, 5), 1)], ids=str
+    ("shape", "axis"),
+    [*(pytest.param(*case, marks=pytest.mark.slow) for case in [((70, 37), -1), ((37, 70), 0)]), ((3, 7, 5), 1)],
+    ids=str,
 )
 def test_every_dtype(dtype: str, shape: Any, axis: int) -> None:
     given = *problem(shape, axis, dtype), axis

@@ -264,6 +264,7 @@ LONG_CALLS = [
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs SIGINT, which this system sends differently")
+@pytest.mark.slow
 @pytest.mark.parametrize("before", LONG_CALLS)
 @any_kernel
 def test_ctrl_c_in_a_long_solve(name: str, before: str) -> None:
