@@ -13,11 +13,11 @@ PIP_INSTALL := -m pip install --quiet --no-compile --constraint constraints.txt 
 
 # The tests run on a copy outside the checkout, so that what they import is the installed wheel.
 define pytest
-copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -R tests examples benchmarks docs README.md setup.cfg "$$copy" \
+copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -R tests examples benchmarks docs README.md *.txt setup.cfg "$$copy" \
   && cd "$$copy" && "$(CURDIR)/$(WORK)/$(or $(VENV),test)/bin/python" -m pytest -c setup.cfg
 endef
 
-.PHONY: test test-gpu-offline demo slow doctest lint types docs clean
+.PHONY: test test-gpu-offline test-gpu-toolchains demo slow doctest lint types docs clean
 
 test: $(WORK)/test.stamp
 	$(pytest) $(PYTEST_ARGS)
@@ -25,7 +25,14 @@ test: $(WORK)/test.stamp
 # The code for GPUs, without one; what needs g++ is skipped where there is none.
 test-gpu-offline: VENV := gpu-offline
 test-gpu-offline: $(WORK)/gpu-offline.stamp
-	$(pytest) -m "gpu_offline or smoke" -rs $(PYTEST_ARGS)
+	$(pytest) -m "(gpu_offline or smoke) and not gpu_toolchains" -rs $(PYTEST_ARGS)
+
+# Triton, and XLA for GPUs, without one. What cannot be installed says why, and its tests are skipped.
+test-gpu-toolchains: VENV := gpu-toolchains
+test-gpu-toolchains: $(WORK)/gpu-toolchains.stamp
+	@grep -v "^#" gpu-toolchains.txt | while read -r wheel; do \
+	  $(WORK)/$(VENV)/bin/python $(PIP_INSTALL) --retries 1 --no-deps "$$wheel" || echo "$$wheel: not installed"; done
+	$(pytest) -m gpu_toolchains -rs $(PYTEST_ARGS)
 
 demo: $(WORK)/demo.stamp
 	$(WORK)/demo/bin/python examples/ocean_mixing.py
@@ -52,6 +59,7 @@ clean:
 $(WORK)/demo.stamp: EXTRAS := jax,scipy,examples,cli
 $(WORK)/test.stamp: EXTRAS := test,jax,scipy,torch,examples,cli
 $(WORK)/gpu-offline.stamp: EXTRAS := test,scipy,gpu-offline
+$(WORK)/gpu-toolchains.stamp: EXTRAS := test,jax,scipy,torch
 $(WORK)/check.stamp: EXTRAS := test,docs
 
 $(WORK)/wheel.stamp: $(SOURCES)
