@@ -20,7 +20,7 @@ if reason := cpu_build.why_not():
 import cupy
 from cupy import machine
 
-from tridiag.cuda import sweeps
+from tridiag.cuda import programs, sweeps
 from tridiag.cuda.job import JOB
 from tridiag.cuda.launcher import OPTIONS
 
@@ -50,12 +50,15 @@ def order() -> Iterator[None]:
 
 
 @pytest.fixture
-def spread(monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+def spread(monkeypatch: pytest.MonkeyPatch, case: str) -> Iterator[None]:
     """Have the sweeps choose what the case is about, whatever the sizes."""
+    programs.solution.cache_clear()
     if case.startswith("pieces"):
         monkeypatch.setattr(sweeps, "MOST_CHUNKS", 3)
     if case == "chunks-short":
         monkeypatch.setattr(sweeps, "FEW_CHUNKS", 10**6)
+    yield
+    programs.solution.cache_clear()
 
 
 def solved(case: str, dtype: str, n: int, batch: int, layout: str, seeds: Sequence[int]) -> None:

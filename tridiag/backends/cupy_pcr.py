@@ -2,7 +2,7 @@
 
 One read and one write of global memory, about 25 flops an unknown. Systems longer than a block holds are cut into
 pieces: about 12 words an unknown. Stability: certificate on the way, the unknowns between the chunks corrected once
-from their residuals; partial pivoting and refinement of what has no certificate (`tridiag.cuda.solve`). Cyclic
+from their residuals; partial pivoting and refinement of what has no certificate (`tridiag.cuda.programs`). Cyclic
 systems are pivoted throughout, a thread for each. With pivoting=False every chunk is eliminated by itself, from both
 ends: that is for matrices all of whose diagonal blocks can do without pivoting, as those of dominant and of definite
 matrices do; of others, and of singular ones, solutions may be large or not finite.
@@ -15,14 +15,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from tridiag.cuda import factoring
-from tridiag.cuda import solve as driver
-from tridiag.cuda.sweeps import by_chunks
+from tridiag.cuda import on
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
-factor, slogdet = factoring.factor, factoring.slogdet
-
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
-    return driver.solve(by_chunks, matrix, d, form, out), None
+    return on(d).solve("chunks", matrix, d, form, out), None
+
+
+def factor(matrix: Matrix, form: Form) -> Any:
+    return on(matrix[1]).factor(matrix, form)
+
+
+def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
+    sign, logarithm = on(matrix[1]).slogdet(matrix, form)
+    return sign, logarithm

@@ -2,7 +2,7 @@
 
 Systems of up to 64 rows in float32, 32 in float64 stay in registers: one read and one write of global memory. Longer
 ones keep c' and d' in scratch memory: 9 words an unknown. Stability: certificate on the way, partial pivoting and
-refinement of what has none (`tridiag.cuda.solve`). Cyclic systems are pivoted throughout.
+refinement of what has none (`tridiag.cuda.programs`). Cyclic systems are pivoted throughout.
 
 Source: Thomas (1949), as in Higham, Accuracy and Stability of Numerical Algorithms, chapter 9.
 """
@@ -11,14 +11,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from tridiag.cuda import factoring
-from tridiag.cuda import solve as driver
-from tridiag.cuda.sweeps import by_thomas
+from tridiag.cuda import on
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
-factor, slogdet = factoring.factor, factoring.slogdet
-
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
-    return driver.solve(by_thomas, matrix, d, form, out), None
+    return on(d).solve("thomas", matrix, d, form, out), None
+
+
+def factor(matrix: Matrix, form: Form) -> Any:
+    return on(matrix[1]).factor(matrix, form)
+
+
+def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
+    sign, logarithm = on(matrix[1]).slogdet(matrix, form)
+    return sign, logarithm

@@ -17,6 +17,7 @@ from tridiag.shapes import Form
 
 OPERANDS, WHERE = 6, 3  # a, b, c, where, d, x
 RANK = 4  # the batch axes that a kernel walks through, after neighbours have been merged
+POINTERS = OPERANDS + 5  # the first words of a job
 FIELDS = (
     ("operand", OPERANDS),
     ("kept", 1),

@@ -1,27 +1,19 @@
-"""Kernels of the `.cu` sources compiled by CuPy (NVRTC) on first use and launched on its current stream and device."""
+"""Kernels of the `.cu` sources compiled by CuPy (NVRTC) on first use, and launched on its current device and stream."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from tridiag import elimination
+from tridiag.cuda.program import Clear, Kernel, Program
 
 SOURCES = Path(__file__).parent.parent / "kernels"
 BOUNDS = ("GROWTH", "CANCELLATION", "CLOSING", "REFINE_ABOVE", "REFINE_STEPS", "LEAVE_BELOW", "VANISHED")
 OPTIONS = ("-std=c++17", *(f"-D{name}={getattr(elimination, name)!r}" for name in BOUNDS))
 ROUNDED = ("--fmad=false",)  # every product is rounded, as on a CPU: so the same systems are singular
-
-
-class Kernel(NamedTuple):
-    """A kernel of a source file, by its name expression; ``threads``: the most that a block may have."""
-
-    source: str
-    name: str
-    threads: int
 
 
 @functools.cache
@@ -54,8 +46,14 @@ def function(kernel: Kernel, device: int) -> Any:
     return module.get_function(kernel.name)
 
 
-def launch(kernel: Kernel, grid: int, block: int, job: np.ndarray[Any, Any], shared: int = 0) -> None:
-    """Run a kernel on the current device and stream; ``shared``: bytes of shared memory of a block, at most 48 KiB."""
+def run(program: Program, pointers: Sequence[int]) -> None:
+    """On the current device and stream of CuPy; where the operands, the scratch memory and the results are."""
     import cupy
 
-    function(kernel, cupy.cuda.device.get_device_id())((grid,), (block,), (job,), shared_mem=shared)
+    device, stream = cupy.cuda.device.get_device_id(), cupy.cuda.get_current_stream().ptr
+    jobs = program.placed(pointers)
+    for k, step in enumerate(program.steps):
+        if isinstance(step, Clear):
+            cupy.cuda.runtime.memsetAsync(int(jobs["operand"][k, 0]), 0, step.size, stream)
+        else:
+            function(step.kernel, device)((step.grid,), (step.block,), (jobs[k, ...],), shared_mem=step.shared)

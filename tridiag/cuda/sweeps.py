@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import cupy
 import numpy as np
 
 from tridiag.cuda import instances
 from tridiag.cuda.job import OPERANDS, Systems, systems_of
-from tridiag.cuda.launcher import launch
-from tridiag.cuda.solve import Job, extents
+from tridiag.cuda.program import Job, Kernel, Recording
+from tridiag.layout import contiguous
 from tridiag.shapes import Form
 
 WARP = 32
@@ -22,17 +19,17 @@ MANY = 2**15  # systems: enough for whole blocks of threads on all multiprocesso
 ROW_WORDS = 3  # of a separator's row: and one that is the factor which made its diagonal 1
 
 
-def by_chunks(job: Job, systems: Systems, certified: bool) -> None:
+def by_chunks(recording: Recording, job: Job, systems: Systems, certified: bool) -> None:
     """Several threads for a system, cyclic reduction among them; long systems in pieces."""
     rows, count = chunk_of(systems)
     if count > min(MOST_CHUNKS, instances.CHUNK_THREADS[systems.dtype]):
-        by_pieces(job, systems, certified)
+        by_pieces(recording, job, systems, certified)
         return
     width = width_of(systems, count)
     threads = WARP * parts(width * count, WARP) if systems.together else width * count
     job["count"], job["width"] = count, width
     kernel = instances.chunks(systems.dtype, rows, systems.together, certified)
-    launch(kernel, parts(systems.total, width), threads, job, shared_bytes(width, threads, rows, systems))
+    recording.launch(kernel, parts(systems.total, width), threads, job, shared_bytes(width, threads, rows, systems))
 
 
 def chunk_of(systems: Systems) -> tuple[int, int]:
@@ -58,20 +55,19 @@ def shared_bytes(width: int, threads: int, rows: int, systems: Systems) -> int:
     return 8 * OPERANDS * width + 16 * parts(width + 2, 4) + itemsize * max(tile, 2 * ROW_WORDS * threads)
 
 
-def by_thomas(job: Job, systems: Systems, certified: bool) -> None:
+def by_thomas(recording: Recording, job: Job, systems: Systems, certified: bool) -> None:
     """A thread for a system; short ones stay in its registers."""
     held = instances.REGISTERS[systems.dtype]
     kernel = instances.thomas(systems.dtype, held if systems.n <= held else 0, systems.together, certified)
     itemsize = np.dtype(systems.dtype).itemsize
     block = instances.THOMAS_THREADS if systems.total >= MANY else WARP
     if systems.n > held:
-        scratch = cupy.empty(2 * systems.n * systems.total, systems.dtype)
-        job["kept"] = scratch.data.ptr
+        job["kept"] = recording.reserve(2 * systems.n * systems.total * itemsize)
     tiles = 4 * block * (SECTOR // itemsize + 1) * itemsize
-    launch(kernel, parts(systems.total, block), block, job, 8 * OPERANDS * block + tiles + 4 * block)
+    recording.launch(kernel, parts(systems.total, block), block, job, 8 * OPERANDS * block + tiles + 4 * block)
 
 
-def by_pieces(job: Job, systems: Systems, certified: bool) -> None:
+def by_pieces(recording: Recording, job: Job, systems: Systems, certified: bool) -> None:
     """Chunks of long systems spread over all blocks; their separators are systems of their own."""
     rows, itemsize = instances.RUNS[systems.dtype], np.dtype(systems.dtype).itemsize
     count, total = parts(systems.n, rows), systems.total
@@ -81,34 +77,41 @@ def by_pieces(job: Job, systems: Systems, certified: bool) -> None:
     shared = itemsize * instances.RUN_THREADS * max(ROW_WORDS, rows if systems.together else 0)
     job["count"], job["width"] = count, width
 
-    shape = (total, count) if systems.together else (count, total)
-    a, c, d, _ = rows_of_separators = cupy.empty((ROW_WORDS + 1, *shape), systems.dtype)
-    marks = None
+    size = count * total * itemsize
+    job["kept"] = recording.reserve((ROW_WORDS + 1) * size + itemsize)  # the last word is the diagonal, one
     if not job["status"]:  # else those of the systems whose separators these are
-        marks = cupy.zeros(total, np.int32)
-        job["status"] = marks.data.ptr
-    job["kept"] = rows_of_separators.data.ptr
-    launch(instances.reduce(systems.dtype, systems.together), grid, instances.RUN_THREADS, job, shared)
-    axis, expand = int(systems.together), instances.expand(systems.dtype, systems.together, certified)
-    separators = solve_reduced(a, c, d, axis, job["status"])
-    job["results"][0] = separators.data.ptr
-    launch(expand, grid, instances.RUN_THREADS, job, shared)  # d becomes the residuals
-    changes = solve_reduced(a, c, d, axis, job["status"])
-    job["results"][1] = changes.data.ptr
-    launch(expand, grid, instances.RUN_THREADS, job, shared)  # of the systems that need it
+        job["status"] = recording.reserve(4 * total)
+        recording.clear(int(job["status"]), 4 * total)
+
+    def launch(kernel: Kernel) -> None:
+        recording.launch(kernel, grid, instances.RUN_THREADS, job, shared)
+
+    def solve_separators() -> int:
+        a, c, d, _, one = (int(job["kept"]) + k * size for k in range(ROW_WORDS + 2))
+        x = recording.reserve(size)
+        reduced = separators(systems, count)
+        again = reduced.job.copy()
+        again["operand"], again["status"] = (a, one, c, 0, d, x), job["status"]
+        with recording.passing():
+            by_chunks(recording, again, reduced, False)
+        return x
+
+    expand = instances.expand(systems.dtype, systems.together, certified)
+    launch(instances.reduce(systems.dtype, systems.together))
+    job["results"][0] = solve_separators()
+    launch(expand)  # d becomes the residuals
+    job["results"][1] = solve_separators()
+    launch(expand)  # of the systems that need it
 
 
-def solve_reduced(a: Any, c: Any, d: Any, axis: int, marks: Any) -> Any:
-    """The separators, from rows whose diagonal is one; ``marks``: where to tell what is found out about a system."""
-    one, x = cupy.ones((1, 1), d.dtype), cupy.empty(d.shape, d.dtype)
-    operands = a, one, c, None, d, x
-    form = Form(d.shape, d.shape, axis, pivoting=False)
-    systems = systems_of(form, *extents(operands), (d.dtype, d.dtype))
-    job = systems.job.copy()
-    job["operand"] = [0 if y is None else y.data.ptr for y in operands]
-    job["status"] = marks
-    by_chunks(job, systems, False)
-    return x
+def separators(systems: Systems, count: int) -> Systems:
+    """So many of each system, laid out as its rows are; their diagonal is one."""
+    shape = (systems.total, count) if systems.together else (count, systems.total)
+    dtype = np.dtype(systems.dtype)
+    strides = contiguous(shape, dtype.itemsize)
+    form = Form(shape, shape, int(systems.together), pivoting=False)
+    shapes, steps = (shape, (1, 1), shape, None, shape, shape), (strides, (0, 0), strides, None, strides, strides)
+    return systems_of(form, shapes, steps, (dtype, dtype))
 
 
 def parts(length: int, size: int) -> int:

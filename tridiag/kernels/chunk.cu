@@ -129,19 +129,6 @@ __device__ __forceinline__ T separator_residual(const Chunk<T, R>& chunk, T sepa
   return residual;
 }
 
-// Rows that lie apart in memory, those of neighbouring systems side by side: every thread reads its own.
-template <typename T, int R>
-__device__ __forceinline__ void load_apart(T (&v)[R], const Job& job, const Band<T>& band, Index at, Index first) {
-  const Index before = first + band.shift;
-  const T* place = band.begin + at + within(before, Index(0), job.n - 1) * band.row;
-#pragma unroll
-  for (int j = 0; j < R; j++) {
-    v[j] = *place;
-    const Index next = before + j + 1;
-    place += next > 0 && next < job.n ? band.row : 0;
-  }
-}
-
 // The block reads rows that lie side by side in the order of memory, a warp 32 R of them, each thread every 32nd from here.
 template <int R> __device__ __forceinline__ int first_read() { return (threadIdx.x & ~31) * R + (threadIdx.x & 31); }
 

@@ -95,6 +95,7 @@ template <typename T, int R, bool TOGETHER> __global__ void __launch_bounds__(25
   const Index at = separator_at<TOGETHER>(job, slot.system, slot.p), all = job.count * job.systems;
   T* rows = static_cast<T*>(job.kept);
   rows[at] = row.a, rows[all + at] = row.c, rows[2 * all + at] = row.d, rows[3 * all + at] = scale;
+  if (at == 0) rows[4 * all] = T(1);  // the diagonal
 }
 
 // What a slot's system has at separator p: the separator, or its correction.

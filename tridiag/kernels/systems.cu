@@ -66,6 +66,19 @@ template <typename T> __device__ __forceinline__ Band<T> whole_band(const Job& j
 
 template <typename I> __device__ __forceinline__ I within(I i, I low, I high) { return i < low ? low : i > high ? high : i; }
 
+// Rows that lie apart in memory, those of neighbouring systems side by side: every thread reads its own.
+template <typename T, int R>
+__device__ __forceinline__ void load_apart(T (&v)[R], const Job& job, const Band<T>& band, Index at, Index first) {
+  const Index before = first + band.shift;
+  const T* place = band.begin + at + within(before, Index(0), job.n - 1) * band.row;
+#pragma unroll
+  for (int j = 0; j < R; j++) {
+    v[j] = *place;
+    const Index next = before + j + 1;
+    place += next > 0 && next < job.n ? band.row : 0;
+  }
+}
+
 __device__ __forceinline__ const unsigned char* mask_of(const Job& job, Index system) {
   const unsigned char* mask = static_cast<const unsigned char*>(job.operand[WHERE]);
   return mask ? mask + offset(job, WHERE, system) : 0;

@@ -29,18 +29,6 @@ template <typename T, int K> __device__ __forceinline__ void pick_up(T (&v)[K], 
   for (int j = 0; j < K; j++) v[j] = tile[threadIdx.x * (K + 1) + j];
 }
 
-template <typename T, int K>
-__device__ __forceinline__ void read_apart(T (&v)[K], const Band<T>& band, Index at, Index first, Index n) {
-  const Index before = first + band.shift;
-  const T* place = band.begin + at + within(before, Index(0), n - 1) * band.row;
-#pragma unroll
-  for (int j = 0; j < K; j++) {
-    v[j] = *place;
-    const Index next = before + j + 1;
-    place += next > 0 && next < n ? band.row : 0;
-  }
-}
-
 // The sweep down: what is carried from row to row.
 template <typename T> struct Carried {
   T upper, right;  // c' and d' of the row before
@@ -104,10 +92,10 @@ __global__ void __launch_bounds__(128, 1) thomas(Job job) {
       pick_up<T, K>(c, tile + 2 * words);
       pick_up<T, K>(d, tile + 3 * words);
     } else {
-      read_apart<T, K>(a, lower, own[lower.operand], first, job.n);
-      read_apart<T, K>(b, diagonal, own[B], first, job.n);
-      read_apart<T, K>(c, upper, own[upper.operand], first, job.n);
-      read_apart<T, K>(d, right, own[D], first, job.n);
+      load_apart<T, K>(a, job, lower, own[lower.operand], first);
+      load_apart<T, K>(b, job, diagonal, own[B], first);
+      load_apart<T, K>(c, job, upper, own[upper.operand], first);
+      load_apart<T, K>(d, job, right, own[D], first);
     }
 #pragma unroll
     for (int j = 0; j < K; j++) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 from cupy import machine
@@ -43,3 +44,8 @@ def getDeviceProperties(device: int) -> dict[str, Any]:
         "sharedMemPerMultiprocessor": 233_472,
         "totalGlobalMem": found.memory,
     }
+
+
+def memsetAsync(pointer: int, value: int, size: int, stream: int) -> None:
+    getDeviceCount()
+    ctypes.memset(pointer, value, size)

@@ -1,0 +1,71 @@
+"""The programs of `tridiag.cuda` on CuPy arrays, on the current device and stream; scratch memory is CuPy's pool's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import cupy
+import numpy as np
+
+from tridiag.cuda import launcher, programs
+from tridiag.rows import Matrix
+from tridiag.shapes import Form
+
+
+def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> Any:
+    itemsize = matrix[1].dtype.itemsize
+    x = out if out is not None and counts(out, itemsize) else cupy.empty(form.shape, d.dtype)
+    if not counts(d, itemsize) or (x.data.ptr == d.data.ptr and not programs.in_place(form)):
+        d = d.copy()
+    operands = *counted(matrix), d, x
+    run(programs.solution(sweep, form, *extents(operands), (matrix[1].dtype, d.dtype)), operands)
+    return x
+
+
+def determinants(matrix: Matrix, form: Form, values: bool) -> tuple[Any, Any, Any]:
+    """Of every matrix, in the order of `Form.matrix_batch`: its status, and the determinant's sign and logarithm."""
+    operands, dtype = (*counted(matrix), None, None), matrix[1].dtype
+    kinds = np.dtype(np.int32), dtype, np.zeros((), dtype).real.dtype
+    results = [cupy.empty(form.matrix_batch, kind) for kind in kinds]
+    run(programs.determinants(form, *extents(operands), dtype, values), operands, results)
+    status, sign, logarithm = results
+    return status, sign, logarithm
+
+
+class Factors(NamedTuple):
+    """Only what is known of the matrices: solving anew moves 5 words an unknown, as solving from factors would."""
+
+    status: Any
+
+
+def factor(matrix: Matrix, form: Form) -> Factors:
+    return Factors(determinants(matrix, form, False)[0])
+
+
+def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
+    _, sign, logarithm = determinants(matrix, form, True)
+    return sign, logarithm
+
+
+def run(program: programs.Program, operands: Sequence[Any], results: Sequence[Any] = ()) -> None:
+    scratch = cupy.empty(program.scratch, np.uint8)
+    launcher.run(program, [0 if x is None else x.data.ptr for x in (*operands, scratch, *results)])
+
+
+def counts(x: Any, itemsize: int) -> bool:
+    """Whether strides are whole numbers of elements: those of a complex view of real numbers may not be."""
+    return not any(step % itemsize for step in x.strides)
+
+
+def counted(matrix: Matrix) -> tuple[Any, ...]:
+    """The operands of a matrix, copied where a kernel could not count their strides."""
+    return tuple(x if x is None or counts(x, x.itemsize) else x.copy() for x in matrix)
+
+
+def extents(operands: Sequence[Any]) -> tuple[Any, Any]:
+    """The shapes and the strides of arrays; None: not there."""
+    return (
+        tuple(None if x is None else x.shape for x in operands),
+        tuple(None if x is None else x.strides for x in operands),
+    )
