@@ -1,0 +1,103 @@
+"""Compiles for GPUs that are not there what `triton_thomas` asks Triton for; prints what came of it, as JSON.
+
+    python tests/gpu_offline/triton_assembly.py CAPABILITY
+
+The backend runs as it is, on small tensors, but for its launches: they are recorded, and each kernel that they name is
+compiled once. Run by `test_triton` in a process of its own, where nothing is interpreted.
+"""
+
+import itertools
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from tridiag.backends import triton_thomas as backend
+from tridiag.shapes import Form
+
+CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+DTYPES = {"float32": "fp32", "float64": "fp64", "int64": "i64", "int32": "i32", "uint8": "u8"}
+Launch = tuple[dict[str, str], dict[str, Any], dict[str, Any]]  # types and constants of the parameters, options
+
+
+class Recorder:
+    """In the place of the module of the kernels: launches nothing, and keeps what the launches were."""
+
+    def __init__(self) -> None:
+        self.run, self.launches = self, {}
+        self.kernel = backend.kernels(False).run
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        return self.launch
+
+    def launch(self, *given: Any, **named: Any) -> None:
+        parameters = self.kernel.params
+        given = dict(zip([p.name for p in parameters], given, strict=False))
+        constants = {p.name: named.pop(p.name) for p in parameters if p.is_constexpr}
+        constants |= {name: None for name, value in given.items() if value is None}
+        types = {p.name: "constexpr" if p.name in constants else type_of(given[p.name], p) for p in parameters}
+        name = " ".join([types["x"].strip("*"), *(name.lower() for name, value in constants.items() if value is True)])
+        assert self.launches.setdefault(name, (types, constants, named)) == (types, constants, named)
+
+
+def type_of(value: Any, parameter: Any) -> str:
+    """As Triton's cache has it: neither alignment nor the values of numbers tell kernels apart."""
+    if isinstance(value, torch.Tensor):
+        assert parameter.do_not_specialize_on_alignment
+        return "*" + DTYPES[str(value.dtype).removeprefix("torch.")]
+    assert parameter.do_not_specialize
+    return str(parameter.annotation_type)
+
+
+def launches() -> dict[str, Launch]:
+    """All that the host asks for, by name."""
+    recorder = Recorder()
+    with mock.patch.object(backend, "kernels", lambda interpreted: recorder):
+        for dtype, pivoting in itertools.product((torch.float32, torch.float64), (False, True, "auto")):
+            for where in (None, torch.ones(2, 3, dtype=bool)):
+                for transpose in (False, True):
+                    form = Form((2, 3), (2, 3), 1, pivoting=pivoting, transpose=transpose)
+                    x = torch.ones(2, 3, dtype=dtype)
+                    backend.solve((x, x, x, where), x, form)
+    return recorder.launches
+
+
+def compiled(launch: Launch, capability: int) -> dict[str, Any]:
+    types, constants, options = launch
+    source = ASTSource(fn=backend.kernels(False).run, signature=types, constexprs=constants)
+    found = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kernel.cubin"
+        path.write_bytes(found.asm["cubin"])
+        told = subprocess.run([CUOBJDUMP, "-res-usage", path], capture_output=True, text=True, check=True).stdout
+    usage = {name: int(size) for name, size in re.findall(r"(REG|STACK|SHARED|LOCAL):(\d+)", told)}
+    accesses = re.findall(r"tt\.(load|store|atomic_rmw) ?(.*?) : (.*)", found.asm["ttir"])
+    return usage | {
+        "fused": "fma.rn.f" in found.asm["ptx"],
+        "in double precision": ".f64" in found.asm["ptx"],
+        "unmasked": [" ".join(access) for access in accesses if "tensor" in access[2] and not is_masked(*access[:2])],
+        "accesses": len(accesses),
+    }
+
+
+def is_masked(kind: str, operands: str) -> bool:
+    """A pointer and a mask are loaded from; a pointer, a value and a mask stored to."""
+    return operands.count("%") >= (2 if kind == "load" else 3)
+
+
+def main() -> None:
+    json.dump({name: compiled(launch, int(sys.argv[1])) for name, launch in launches().items()}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""Thomas and pivoted elimination in Triton, for torch tensors on a GPU.
+
+Tensors are read where they lie, whatever their strides; an axis along which one is constant has the stride 0. A lane
+has a system, so that neighbouring lanes read neighbouring systems: fast where the system axis is not the last one. It
+moves 9 words an unknown. With "auto", the systems without certificate go on a list in the memory of the GPU, and are
+solved again with pivoting and refinement: the next kernel reads how long the list is, and nothing waits for the device.
+The kernels run on torch's current stream. Products are rounded before they are added, as on a CPU.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import itertools
+import math
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import triton
+
+from tridiag.layout import Axis, merge
+from tridiag.rows import Matrix
+from tridiag.shapes import Form
+
+INTERPRET = False  # whether the kernels run in Triton's interpreter, on tensors in host memory
+LANES = 128  # systems of a program
+REGISTERS = 128  # of a lane; left to itself, the assembler takes fewer and spills
+OPERANDS, RANK = 6, 3  # below, diagonal, above, where, right, x; the batch axes that a kernel walks through
+PLAIN_ROWS, PIVOTED_ROWS, REFINED_ROWS = 1, 3, 6  # numbers kept for each row of a system
+LEAST_SCRATCH = 64 * 2**20  # bytes for systems that are pivoted at a time; or as many as x has
+
+
+def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
+    with torch.cuda.device_of(d):
+        direct = out is not None and (form.pivoting is False or out.data_ptr() != d.data_ptr())
+        x = out if direct else torch.empty(form.shape, dtype=d.dtype, device=d.device)
+        status = solve_to(x, matrix, d, form)
+        return (x if out is None or direct else out.copy_(x)), status
+
+
+class Place(NamedTuple):
+    """Where systems lie: the batch axes in the order in which the kernels count systems, and merged; the row steps."""
+
+    order: tuple[int, ...]
+    outer: tuple[Axis, ...]  # those that the host walks through
+    inner: tuple[Axis, ...]  # the last RANK
+    rows: tuple[int, ...]
+
+    @property
+    def systems(self) -> int:
+        return math.prod(length for length, _ in self.inner)
+
+    def numbers(self) -> Iterator[int]:
+        """What the kernels are told: three steps and the row step of each operand, and the lengths of two axes."""
+        for k, row in enumerate(self.rows):
+            yield from (steps[k] for _, steps in self.inner)
+            yield row
+        yield from (length for length, _ in self.inner[1:])
+
+
+@functools.lru_cache(1024)
+def place_of(form: Form, shapes: Any, strides: Any) -> Place:
+    """From the shapes and the strides of the operands."""
+
+    def steps(k: int) -> tuple[int, ...]:
+        return tuple(0 if s[k] == 1 else t[k] for s, t in zip(shapes, strides, strict=True))
+
+    batch = [k for k in range(len(form.shape)) if k != form.axis]
+    order = sorted(batch, key=lambda k: -sum(map(abs, steps(k)[4:])))
+    axes = merge([(form.shape[k], steps(k)) for k in order if form.shape[k] != 1])
+    inner = [(1, (0,) * OPERANDS)] * (RANK - len(axes)) + axes[-RANK:]
+    return Place(tuple(order), tuple(axes[:-RANK]), tuple(inner), steps(form.axis))
+
+
+def solve_to(x: Any, matrix: Matrix, d: Any, form: Form) -> Any:
+    """Write the solution to x. Returns the status of every matrix."""
+    a, b, c, where = matrix
+    mask = b if where is None else where.view(torch.uint8)  # without a mask anything, which is not read
+    below, above = (c, a) if form.transpose else (a, c)
+    operands = [v.resolve_neg() for v in (below, b, above, mask, d, x)]
+    place = place_of(form, tuple(v.shape for v in operands), tuple(v.stride() for v in operands))
+    status = torch.zeros(math.prod(form.batch), dtype=torch.int32, device=x.device)
+    for k, at in enumerate(itertools.product(*(range(length) for length, _ in place.outer))):
+        parts = [narrowed(v, j, at, place) for j, v in enumerate(operands)]
+        Job(parts, where is not None, status[k * place.systems :], place, form).run()
+    first = tuple(slice(1) if length == 1 else slice(None) for length in form.matrix_batch)
+    lengths, back = [form.shape[k] for k in place.order], [place.order.index(k) for k in sorted(place.order)]
+    return status.reshape(lengths).permute(back)[first]
+
+
+def narrowed(x: Any, operand: int, at: tuple[int, ...], place: Place) -> Any:
+    """What begins with the first system in that place along the axes that the host walks through."""
+    shift = sum(k * steps[operand] for k, (_, steps) in zip(at, place.outer, strict=True))
+    return x.as_strided((1,), (1,), x.storage_offset() + shift)
+
+
+class Job(NamedTuple):
+    """The systems of one walk of the kernels."""
+
+    operands: list[Any]
+    masked: bool
+    status: Any
+    place: Place
+    form: Form
+
+    def run(self) -> None:
+        if self.form.pivoting is True:
+            self.exchange(PIVOTED_ROWS)
+        elif self.form.pivoting is False:
+            self.launch(self.scratch(PLAIN_ROWS, self.place.systems), None)
+        else:
+            listed = torch.empty(self.place.systems, dtype=torch.int64, device=self.status.device)
+            count = torch.zeros(1, dtype=torch.int64, device=self.status.device)
+            self.launch(self.scratch(PLAIN_ROWS, self.place.systems), (listed, count))
+            self.exchange(REFINED_ROWS, (listed, count))
+
+    def exchange(self, rows: int, listed: Any = None) -> None:
+        """All systems, or those on a list, with pivoting; with a list, refined."""
+        x = self.operands[-1]
+        each = rows * self.form.n * x.element_size()
+        bytes_of_x = self.place.systems * self.form.n * x.element_size()
+        slots = max(1, min(self.place.systems, max(LEAST_SCRATCH, bytes_of_x) // each))
+        kept = self.scratch(rows, slots)
+        for first in range(0, self.place.systems, slots):
+            self.launch(kept, listed, first, pivoted=True)
+
+    def scratch(self, rows: int, slots: int) -> Any:
+        x = self.operands[-1]
+        return torch.empty((rows, self.form.n, slots), dtype=x.dtype, device=x.device)
+
+    def launch(self, kept: Any, listed: Any, first: int = 0, pivoted: bool = False) -> None:
+        x, slots = self.operands[-1], kept.shape[2]
+        limits = torch.finfo(x.dtype)
+        with np.errstate(all="ignore"):  # in which the interpreter computes
+            kernels(INTERPRET).run[(triton.cdiv(slots, LANES),)](
+                *self.operands, kept, *(listed or (None, None)), self.status, *self.place.numbers(),
+                self.form.n, int(self.form.transpose), first, self.place.systems, slots,
+                PIVOTED=pivoted, LISTED=listed is not None, MASKED=self.masked,
+                EPS=limits.eps, TINY=limits.tiny, LANES=LANES,
+                num_warps=LANES // 32, maxnreg=REGISTERS, enable_fp_fusion=False,
+            )  # fmt: skip
+
+
+@functools.cache
+def kernels(interpreted: bool) -> ModuleType:
+    """The module of the kernels. Whether they are compiled or interpreted is decided when it is loaded."""
+    name = "tridiag.kernels.triton_thomas"
+    if not interpreted:
+        return importlib.import_module(name)
+    spec: Any = importlib.util.find_spec(name)
+    module = importlib.util.module_from_spec(spec)
+    with triton.knobs.runtime.scope():
+        triton.knobs.runtime.interpret = True
+        spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,243 @@
+"""Many systems in Triton: what `tridiag.backends.triton_thomas` launches. Each lane of a program has a system.
+
+An operand is where the systems of the lanes begin in it, and the step from row to row: ``matrix`` is (below, diagonal,
+above, where), and below and above are a and c, or c and a with ``shift`` = 1 for the transpose. Loads are masked, so
+that nothing is read where a row is taken out or a coupling is cut. The elimination is that of `tridiag.elimination`.
+"""
+
+import triton
+import triton.language as tl
+
+from tridiag import elimination
+
+SHRINK = tl.constexpr(1 / elimination.GROWTH)
+CANCELLATION = tl.constexpr(elimination.CANCELLATION)
+REFINE_ABOVE = tl.constexpr(elimination.REFINE_ABOVE)
+REFINE_STEPS = tl.constexpr(elimination.REFINE_STEPS)
+LEAVE_BELOW = tl.constexpr(elimination.LEAVE_BELOW)
+VANISHED = tl.constexpr(elimination.VANISHED)
+
+
+@triton.jit
+def divide(x, y):
+    """Rounded to nearest, which `/` is in float64 only."""
+    if x.dtype == tl.float32:
+        return tl.div_rn(x, y)
+    else:
+        return x / y
+
+
+@triton.jit
+def either(x, y):
+    return x | y
+
+
+@triton.jit
+def read_row(matrix, i, n, shift, there, MASKED: tl.constexpr):
+    """The entries of row i that exist, else zeros; those of the identity where it is taken out; and where it is not."""
+    below, diagonal, above, where = matrix
+    at = tl.full(there.shape, 0, tl.int64) + i  # for each lane: Triton's interpreter has no masks of scalars
+    keep, before, after = there, there & (at > 0), there & (at + 1 < n)
+    if MASKED:
+        keep = keep & (tl.load(where[0] + i * where[1], there, other=0) != 0)
+        before = before & keep & (tl.load(where[0] + (i - 1) * where[1], before, other=0) != 0)
+        after = after & keep & (tl.load(where[0] + (i + 1) * where[1], after, other=0) != 0)
+    a = tl.load(below[0] + (i - shift) * below[1], before, other=0.0)
+    b = tl.load(diagonal[0] + i * diagonal[1], keep, other=1.0)
+    c = tl.load(above[0] + (i + shift) * above[1], after, other=0.0)
+    return a, b, c, keep
+
+
+@triton.jit
+def certifies(grown, pivot, diagonal, EPS: tl.constexpr, TINY: tl.constexpr):
+    """Whether plain elimination of a row was harmless; ``grown`` was taken from its diagonal."""
+    size, own = tl.abs(pivot), tl.abs(diagonal)
+    return ((tl.abs(grown) + size) * SHRINK <= own) & (size > CANCELLATION * EPS * own) & (size > TINY)
+
+
+@triton.jit
+def eliminate(matrix, right, x, kept, n, shift, there, EPS: tl.constexpr, TINY: tl.constexpr, MASKED: tl.constexpr):
+    """Thomas. Which systems have their certificate, and 0 or 1 + the row of the first zero pivot, where x is NaN."""
+    zero = tl.full(there.shape, 0.0, x[0].dtype.element_ty)
+    certified, status, ratio, y = zero == 0, zero.to(tl.int64), zero, zero
+    for i in range(n):
+        a, b, c, keep = read_row(matrix, i, n, shift, there, MASKED)
+        d = tl.load(right[0] + i * right[1], keep, other=0.0)
+        grown = a * ratio
+        pivot = b - grown
+        certified = certified & certifies(grown, pivot, b, EPS, TINY)
+        status = tl.where((status == 0) & (pivot == 0), i + 1, status)
+        ratio, y = divide(c, pivot), divide(d - a * y, pivot)
+        tl.store(kept[0] + i * kept[1], ratio, there)
+        tl.store(x[0] + i * x[1], y, there)
+    tl.debug_barrier()
+    y = zero
+    for k in range(n):
+        i = n - 1 - k
+        y = tl.load(x[0] + i * x[1], there) - tl.load(kept[0] + i * kept[1], there) * y
+        tl.store(x[0] + i * x[1], tl.where(status == 0, y, float("nan")), there)
+    return certified, status
+
+
+@triton.jit
+def exchange(matrix, right, x, kept, n, shift, there, MASKED: tl.constexpr):
+    """Elimination with partial pivoting, as LAPACK's xGTSV. 0, or 1 + the row of the first zero pivot, where x is NaN.
+
+    ``kept`` takes the rows (q0, q1, q2) of U.
+    """
+    zero = tl.full(there.shape, 0.0, x[0].dtype.element_ty)
+    status = zero.to(tl.int64)
+    a, p0, p1, keep = read_row(matrix, 0, n, shift, there, MASKED)
+    r = tl.load(right[0], keep, other=0.0)
+    for i in range(1, n):
+        a, b, c, keep = read_row(matrix, i, n, shift, there, MASKED)
+        d = tl.load(right[0] + i * right[1], keep, other=0.0)
+        swap = tl.abs(a) > tl.abs(p0)
+        q0, q1, q = tl.where(swap, a, p0), tl.where(swap, b, p1), tl.where(swap, d, r)
+        o0, o1, o = tl.where(swap, p0, a), tl.where(swap, p1, b), tl.where(swap, r, d)
+        store_pivot(kept, i - 1, q0, q1, tl.where(swap, c, zero), there)
+        tl.store(x[0] + (i - 1) * x[1], q, there)
+        status = tl.where((status == 0) & (q0 == 0), i, status)
+        multiplier = divide(o0, q0)
+        p0 = tl.where(keep, o1 - multiplier * q1, 1.0)
+        p1 = tl.where(keep, tl.where(swap, -(multiplier * c), c), 0.0)
+        r = tl.where(keep, o - multiplier * q, 0.0)
+    store_pivot(kept, n - 1, p0, p1, zero, there)
+    tl.store(x[0] + (n - 1) * x[1], r, there)
+    status = tl.where((status == 0) & (p0 == 0), n, status)
+    tl.debug_barrier()
+    x1, x2 = zero, zero
+    for k in range(n):
+        i = n - 1 - k
+        place = kept[0] + i * kept[1]
+        q2 = tl.load(place + 2 * kept[2], there)
+        y = tl.load(x[0] + i * x[1], there) - tl.load(place + kept[2], there) * x1
+        y = divide(tl.where(q2 == 0, y, y - q2 * x2), tl.load(place, there, other=1.0))
+        if MASKED:
+            where = matrix[3]
+            y = tl.where(tl.load(where[0] + i * where[1], there, other=0) != 0, y, 0.0)
+        x2 = x1
+        x1 = y
+        tl.store(x[0] + i * x[1], tl.where(status == 0, y, float("nan")), there)
+    tl.debug_barrier()
+    return status
+
+
+@triton.jit
+def store_pivot(kept, i, q0, q1, q2, there):
+    place = kept[0] + i * kept[1]
+    tl.store(place, q0, there)
+    tl.store(place + kept[2], q1, there)
+    tl.store(place + 2 * kept[2], q2, there)
+
+
+@triton.jit
+def residual(matrix, right, x, rest, n, shift, there, EPS: tl.constexpr, TINY: tl.constexpr, MASKED: tl.constexpr):
+    """The componentwise backward error, or NaN. ``rest``: d - A x where it is more than rounding (`rows.residual`)."""
+    before = tl.full(there.shape, 0.0, x[0].dtype.element_ty)
+    worst, own = before, tl.load(x[0], there)
+    for i in range(n):
+        a, b, c, keep = read_row(matrix, i, n, shift, there, MASKED)
+        d = tl.load(right[0] + i * right[1], keep, other=0.0)
+        at = tl.full(there.shape, 0, tl.int64) + i
+        after = tl.load(x[0] + (i + 1) * x[1], there & (at + 1 < n), other=0.0)
+        difference = d - (a * before + b * own + c * after)
+        size = tl.abs(a * before) + tl.abs(b * own) + tl.abs(c * after) + tl.abs(d)
+        error = divide(tl.abs(difference), tl.maximum(size, 4 * TINY / EPS))
+        worst = tl.where((error > worst) | (error != error), error, worst)
+        tl.store(rest[0] + i * rest[1], tl.where(error > LEAVE_BELOW * EPS, difference, 0.0), there)
+        before = own
+        own = after
+    tl.debug_barrier()
+    return worst
+
+
+@triton.jit
+def refine(matrix, right, x, kept, n, shift, there, EPS: tl.constexpr, TINY: tl.constexpr, MASKED: tl.constexpr):
+    """x improved while its backward error exceeds REFINE_ABOVE eps; the best iterate stays."""
+    begin, step, part = kept
+    rest, y, correction = (begin + 3 * part, step), (begin + 4 * part, step), (begin + 5 * part, step)
+    least = residual(matrix, right, x, rest, n, shift, there, EPS, TINY, MASKED)
+    copy(x, y, n, there)
+    for _ in range(REFINE_STEPS):
+        unfit = there & (least > REFINE_ABOVE * EPS)
+        if tl.reduce(unfit.to(tl.int32), 0, either) != 0:
+            exchange(matrix, rest, correction, kept, n, shift, there, MASKED)
+            correct(y, correction, n, there, EPS)
+            error = residual(matrix, right, y, rest, n, shift, there, EPS, TINY, MASKED)
+            better = unfit & (error < least)
+            copy(y, x, n, better)
+            least = tl.where(better, error, least)
+
+
+@triton.jit
+def copy(source, target, n, there):
+    for i in range(n):
+        tl.store(target[0] + i * target[1], tl.load(source[0] + i * source[1], there), there)
+    tl.debug_barrier()
+
+
+@triton.jit
+def correct(y, correction, n, there, EPS: tl.constexpr):
+    """y + correction; an exact zero where the two cancel."""
+    for i in range(n):
+        old = tl.load(y[0] + i * y[1], there)
+        better = old + tl.load(correction[0] + i * correction[1], there)
+        vanished = tl.abs(better) <= VANISHED * EPS * tl.abs(old)
+        tl.store(y[0] + i * y[1], tl.where(vanished, 0.0, better), there)
+    tl.debug_barrier()
+
+
+ARRAYS, NUMBERS = range(10), range(10, 41)  # the parameters of `run`: one kernel for any layout
+
+
+@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=ARRAYS)
+def run(
+    below, diagonal, above, where, right, x, kept, listed, count, status,
+    below_outer: tl.int64, below_middle: tl.int64, below_inner: tl.int64, below_row: tl.int64,
+    diagonal_outer: tl.int64, diagonal_middle: tl.int64, diagonal_inner: tl.int64, diagonal_row: tl.int64,
+    above_outer: tl.int64, above_middle: tl.int64, above_inner: tl.int64, above_row: tl.int64,
+    where_outer: tl.int64, where_middle: tl.int64, where_inner: tl.int64, where_row: tl.int64,
+    right_outer: tl.int64, right_middle: tl.int64, right_inner: tl.int64, right_row: tl.int64,
+    x_outer: tl.int64, x_middle: tl.int64, x_inner: tl.int64, x_row: tl.int64,
+    middle: tl.int64, inner: tl.int64, n: tl.int64, shift: tl.int64, first: tl.int64, last: tl.int64, slots: tl.int64,
+    PIVOTED: tl.constexpr, LISTED: tl.constexpr, MASKED: tl.constexpr,
+    EPS: tl.constexpr, TINY: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
+    """Systems ``first`` to ``last``, at most as many as there are ``slots`` in ``kept``, which is (numbers, n, slots).
+
+    Without PIVOTED, systems that have no certificate are written to the list, if there is one; with it, systems from
+    the list are solved and refined. An operand has steps along three batch axes; ``middle`` and ``inner`` are the
+    lengths of the last two.
+    """
+    slot = tl.program_id(0).to(tl.int64) * LANES + tl.arange(0, LANES)
+    if PIVOTED and LISTED:
+        last = tl.load(count)
+    there = (slot < slots) & (first + slot < last)
+    system = first + slot
+    if PIVOTED and LISTED:
+        system = tl.load(listed + system, there, other=0)
+    k = system % inner
+    j = system // inner % middle
+    i = system // inner // middle
+    matrix = (
+        (below + i * below_outer + j * below_middle + k * below_inner, below_row),
+        (diagonal + i * diagonal_outer + j * diagonal_middle + k * diagonal_inner, diagonal_row),
+        (above + i * above_outer + j * above_middle + k * above_inner, above_row),
+        (where + i * where_outer + j * where_middle + k * where_inner, where_row),
+    )
+    right = (right + i * right_outer + j * right_middle + k * right_inner, right_row)
+    x = (x + i * x_outer + j * x_middle + k * x_inner, x_row)
+    kept = (kept + slot, slots, n * slots)
+    if not PIVOTED:
+        certified, found = eliminate(matrix, right, x, kept, n, shift, there, EPS, TINY, MASKED)
+        tl.store(status + system, found, there)
+        if LISTED:
+            doubtful = there & (certified == 0)
+            place = tl.atomic_add(count + 0 * slot, 1, doubtful)
+            tl.store(listed + place, system, doubtful)
+    elif first + tl.program_id(0).to(tl.int64) * LANES < last:
+        found = exchange(matrix, right, x, kept, n, shift, there, MASKED)
+        tl.store(status + system, found, there)
+        if LISTED:
+            refine(matrix, right, x, kept, n, shift, there & (found == 0), EPS, TINY, MASKED)
