@@ -9,6 +9,7 @@ Without a GPU, CuPy is the stand-in of `gpu_offline/standin`. What runs on it, a
 """
 
 import collections
+import importlib
 import zlib
 from collections.abc import Iterator
 
@@ -19,6 +20,8 @@ if installed("jax"):
     import jax
 
     jax.config.update("jax_enable_x64", True)
+    if not STANDIN:
+        jax.config.update("jax_default_device", jax.devices("cpu")[0])  # what is not put elsewhere
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -27,6 +30,15 @@ def forget_compiled_code() -> Iterator[None]:
     yield
     if installed("jax"):
         jax.clear_caches()
+
+
+@pytest.fixture(autouse=True)
+def pretend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backend for GPUs runs on the arrays of JAX and PyTorch that are here."""
+    params = request.node.callspec.params if hasattr(request.node, "callspec") else {}
+    subject = params.get("backend", params.get("subject"))
+    if isinstance(subject, Subject) and subject.pretended and subject.library != "cupy":
+        importlib.import_module("pretence").pretend(monkeypatch, subject.name)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -16,6 +16,7 @@ if not installed("jax"):
 import jax
 import jax.numpy as jnp
 
+from tridiag.backends import BACKENDS
 from tridiag.libraries.jax import Operations as ops
 from tridiag.rows import residual
 from tridiag.shapes import Form
@@ -80,7 +81,8 @@ def assert_one_call_and_no_copy(program: str) -> None:
     assert "tridiag" in custom_calls(program)[0] and "callback" not in program
 
 
-kernel = pytest.mark.parametrize("name", ["numba_thomas"])  # the one backend whose whole program is one kernel
+# the one backend whose whole program is one kernel; "auto", which takes it where the program is compiled for a CPU
+kernel = pytest.mark.parametrize("name", ["numba_thomas", "auto"])
 
 
 @pytest.fixture(autouse=True)
@@ -228,8 +230,9 @@ def test_a_gradient_through_an_overwritten_right_side(name):
 
 @pytest.mark.only(library="jax")
 def test_no_backend_calls_back_to_python(backend: Subject):
+    """But those that launch kernels of CuPy, Numba or cuSPARSE on a GPU."""
     program = compiled(by(backend.name, pivoting=backend.usual), *systems(M, N))
-    assert "callback" not in program
+    assert ("callback" in program) == ("cupy" in backend.entry.needs)
 
 
 @pytest.mark.only(library="jax")
@@ -238,7 +241,7 @@ def test_vmap_keeps_a_cond_a_cond(backend: Subject):
     function = by(backend.name, pivoting=backend.usual)
     plain, batched = primitives(function, *systems(M, N)), primitives(jax.vmap(function), *systems(2, M, N))
     assert batched.count("cond") == plain.count("cond")
-    assert (plain.count("cond") > 0) == (backend.name == "jax_scan")
+    assert (plain.count("cond") > 0) == (backend.name in ("jax_scan", "jax_lax"))  # or a choice by platform
 
 
 @pytest.mark.parametrize("pivoting", [False, "auto"])
@@ -272,3 +275,18 @@ def test_the_residual_of_what_is_not_a_number_is_not_a_number() -> None:
 
     lost = np.isnan(jax.jit(errors)(x))
     assert lost[:, 1, 2].all() and lost.sum() == len(rows)
+
+
+@pytest.mark.parametrize("pivoting", [False, True, "auto"])
+def test_lax_tells_the_truth_about_pivoting_on_a_gpu(pivoting):
+    """There many systems go to a routine of cuSPARSE that does not pivot."""
+    traced = jax.jit(by("jax_lax", pivoting=pivoting)).trace(*systems(M, N))
+    assert "gtsv" in traced.lower(lowering_platforms=("cpu",)).as_text()
+    problem = tridiag.explain("solve", *systems(M, N), pivoting=pivoting).problem._replace(device="cuda")
+    why_not = BACKENDS["jax_lax"].why_not(problem)
+    if pivoting is False:
+        assert why_not is None and "gtsv2" in traced.lower(lowering_platforms=("cuda",)).as_text()
+        return
+    assert why_not == f"cannot keep the promise pivoting={pivoting!r} on cuda; it runs with pivoting=False"
+    with pytest.raises(tridiag.BackendError, match="compiled for another platform than the CPU"):
+        traced.lower(lowering_platforms=("cuda",))

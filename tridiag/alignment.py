@@ -12,8 +12,7 @@ import numpy as np
 
 from tridiag.arrays import Entry, agreed, dtype_name, module_of, working_dtype
 from tridiag.backends import Backend, Problem
-from tridiag.dispatch import choose
-from tridiag.prepare import real_dtype
+from tridiag.prepare import chosen, real_dtype
 
 Array = Any
 VERB = "smith_waterman"
@@ -96,8 +95,8 @@ def smith_waterman(
     argument is. All this stays within a pair.
     """
     pairs = prepare(scores, lengths, gap=gap, gap_open=gap_open, temperature=temperature)
-    chosen = choose(pairs.problem, backend).backend
-    return module_of(pairs.problem.library).cast(run(pairs, chosen), pairs.result_dtype)
+    entry = chosen(pairs.problem, backend, pairs.traced)
+    return module_of(pairs.problem.library).cast(run(pairs, entry), pairs.result_dtype)
 
 
 def prepare(scores: Any, lengths: Any = None, *, gap: Any, gap_open: Any = None, temperature: Any = 1.0) -> Pairs:

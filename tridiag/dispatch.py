@@ -8,9 +8,11 @@ is not eligible.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
 from typing import NamedTuple
 
-from tridiag.backends import BACKENDS, Backend, Problem
+from tridiag.backends import ANYWHERE, BACKENDS, Backend, Problem
 from tridiag.errors import BackendError
 
 
@@ -41,6 +43,38 @@ def in_order(entries: Iterable[Backend], problem: Problem) -> list[Backend]:
 def alongside(backend: Backend, problem: Problem) -> Backend:
     """The backend for what another verb needs: the same, if it can."""
     return backend if backend.why_not(problem) is None else choose(problem).backend
+
+
+@dataclass(frozen=True)
+class Several:
+    """The choice where it is not known yet on which platform: the name for each; elsewhere it is as a `Backend`."""
+
+    name: tuple[tuple[str, str], ...]
+    here: Backend
+
+    def module(self) -> ModuleType:
+        return self.here.module()
+
+
+def everywhere(problem: Problem, here: Backend) -> Backend | Several:
+    """What "auto" takes on each platform for which JAX may compile a trace; first on that of the problem."""
+    platforms = sorted(ANYWHERE, key=lambda platform: platform != problem.device)
+    names = tuple((platform, choose(problem._replace(device=platform)).backend.name) for platform in platforms)
+    return here if {name for _, name in names} == {here.name} else Several(names, here)
+
+
+def in_trace(problem: Problem, backend: str, platforms: Iterable[str]) -> Backend | Several:
+    """The choice inside a trace, which may be compiled for any platform of JAX here, ``platforms``.
+
+    What is named has to be able to run on one of them.
+    """
+    if backend == "auto":
+        return everywhere(problem, choose(problem).backend)
+    for platform in platforms:
+        found = problem._replace(device=platform)
+        if any(entry.why_not(found) is None for entry in named(backend)):
+            return choose(found, backend).backend
+    return choose(problem, backend).backend  # which raises
 
 
 def choose(problem: Problem, backend: str = "auto") -> Choice:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tridiag.arrays import SUPPORTED, Entry, dtype_name, is_real, module_of, refuse_dtype, taking, working_dtype
 from tridiag.backends import Problem
-from tridiag.dispatch import choose
+from tridiag.dispatch import choose, in_trace
 from tridiag.shapes import (
     Form,
     Recurrence,
@@ -41,7 +41,7 @@ class Plan(NamedTuple):
     library: str
     problem: Problem
     form: Any  # a `Form`, a `Recurrence` or a `Blocks`
-    backend: Any  # the `Backend` chosen, or None
+    backend: Any  # the `Backend` chosen, or None; in a trace perhaps `Several`
     result_dtype: str
     out_dtype: Any  # the same as the library says it, in this machine's byte order
     casts: bool  # whether solutions have another dtype than the result
@@ -188,7 +188,7 @@ def plan_of(
         library=problem.library,
         problem=problem,
         form=form,
-        backend=None if backend is UNASKED else choose(problem, backend).backend,
+        backend=None if backend is UNASKED else chosen(problem, backend, traced),
         result_dtype=dtype,
         out_dtype=module_of(problem.library).dtype(dtype),
         casts=dtype != working_dtype(dtype),
@@ -199,6 +199,13 @@ def plan_of(
         mask_shape=mask_shape,
         sides=sides,
     )
+
+
+def chosen(problem: Problem, backend: Any, traced: bool) -> Any:
+    """The backend of a call; a name that is none is refused by `choose`."""
+    if traced and isinstance(backend, str):
+        return in_trace(problem, backend, module_of(problem.library).platforms())
+    return choose(problem, backend).backend
 
 
 def promoted_dtype(module: ModuleType, given: Mapping[str, Entry], settings: Any) -> str:

@@ -15,6 +15,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +30,26 @@ COMPILER = shutil.which(os.environ.get("CXX", "g++"))
 OPTIONS = ("-std=c++17", "-O1", "-g", "-fPIC", "-shared", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused")
 
 HOST = """
+#include <cfenv>
 #include "{source}"
 template <class Job> int run(void (*kernel)(Job), unsigned grid, unsigned block, size_t shared, unsigned seed,
                              const char** error, const void* words) {{
   const Job job = *static_cast<const Job*>(words);
-  return cudasim::launch(grid, block, shared, seed, error, [=] {{ kernel(job); }});
+  std::fenv_t caller;  // XLA's threads flush subnormal numbers, which no GPU does that compiles without fast math
+  std::fegetenv(&caller);
+  std::fesetenv(FE_DFL_ENV);
+  const int failed = cudasim::launch(grid, block, shared, seed, error, [=] {{ kernel(job); }});
+  std::fesetenv(&caller);
+  return failed;
 }}
 """
 ENTRY = """
 extern "C" int entry_{k}(unsigned grid, unsigned block, size_t shared, unsigned seed, const char** error, const void* w)
 {{ return run(&{expression}, grid, block, shared, seed, error, w); }}
 """
+
+
+one_device = threading.Lock()  # that `cuda_cpu.h` is, whichever thread launches
 
 
 class LaunchError(RuntimeError):
@@ -60,7 +70,9 @@ class Library:
         words = np.ascontiguousarray(words)
         pointer = words.ctypes.data_as(ctypes.c_void_p)
         entry = self.entries[name]
-        if entry(grid, block, ctypes.c_size_t(shared), seed, ctypes.byref(error), pointer):
+        with one_device:
+            failed = entry(grid, block, ctypes.c_size_t(shared), seed, ctypes.byref(error), pointer)
+        if failed:
             raise LaunchError(f"{name}: {(error.value or b'').decode()}")
 
 

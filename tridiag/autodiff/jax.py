@@ -28,8 +28,8 @@ from tridiag import blocks, logsum, recursion
 from tridiag.backends import BACKENDS, Backend, Problem
 from tridiag.dispatch import alongside
 from tridiag.factorization import Factorization
+from tridiag.libraries.jax import Name, left_to_compiler, on_platform, vary_alike
 from tridiag.libraries.jax import Operations as ops
-from tridiag.libraries.jax import left_to_compiler, vary_alike
 from tridiag.prepare import Call
 from tridiag.recursion import Rows
 from tridiag.rows import Matrix, bands, multiply
@@ -46,7 +46,7 @@ def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> 
     return x
 
 
-def differentiable(matrix: Matrix, d: Any, factors: Any, form: Form, name: str) -> Any:
+def differentiable(matrix: Matrix, d: Any, factors: Any, form: Form, name: Name) -> Any:
     """x with its derivatives in a, b, c and d."""
     matrix, factors, d = vary_alike((matrix, fit(factors, form), jnp.broadcast_to(d, form.shape)))
     function = left_to_compiler(functools.partial(solution, form, name), (matrix, d))
@@ -65,7 +65,7 @@ def fit(factors: Any, form: Form) -> Any:
     return rest._replace(pivots=pivots)
 
 
-def inverse(form: Form, name: str, matrix: Matrix, factors: Any, d: Any) -> Any:
+def inverse(form: Form, name: Name, matrix: Matrix, factors: Any, d: Any) -> Any:
     """A^-1 d, which is 0 in rows that are taken out."""
     return lax.custom_linear_solve(
         lambda x: product(matrix, x, form),
@@ -93,7 +93,7 @@ solution = jax.custom_jvp(inverse, nondiff_argnums=(0, 1))
 
 
 @functools.partial(solution.defjvp, symbolic_zeros=True)
-def tangent(form: Form, name: str, primals: Any, tangents: Any) -> tuple[Any, Any]:
+def tangent(form: Form, name: Name, primals: Any, tangents: Any) -> tuple[Any, Any]:
     matrix, factors, d = primals
     (*changes, _), _, d_dot = tangents
     if any(isinstance(t, SymbolicZero) or (t.shape, t.dtype) != (d.shape, d.dtype) for t in changes):
@@ -103,7 +103,7 @@ def tangent(form: Form, name: str, primals: Any, tangents: Any) -> tuple[Any, An
     return x, joint(form._replace(overwrite_d=False), name, matrix, factors, x, [d_dot, *changes])
 
 
-def tangent_apart(form: Form, name: str, primals: Any, tangents: Any) -> tuple[Any, Any]:
+def tangent_apart(form: Form, name: Name, primals: Any, tangents: Any) -> tuple[Any, Any]:
     """Where an entry is shared or does not change: as JAX derives it."""
     leaves, tree = jax.tree.flatten(primals)
     dots = jax.tree.leaves(tangents)
@@ -116,7 +116,7 @@ def tangent_apart(form: Form, name: str, primals: Any, tangents: Any) -> tuple[A
     return jax.jvp(function, [leaves[k] for k in live], [dots[k] for k in live])
 
 
-def joint(form: Form, name: str, matrix: Matrix, factors: Any, x: Any, right: list[Any]) -> Any:
+def joint(form: Form, name: Name, matrix: Matrix, factors: Any, x: Any, right: list[Any]) -> Any:
     """y of the one linear system, from d', a', b' and c'."""
     return Joint(
         product=lambda y: product(matrix, y, form),
@@ -179,21 +179,21 @@ def adjoint(form: Form, name: str, matrix: Matrix, factors: Any, g: Any, x: Any)
 VERBS: dict[str, Callable[..., Any]] = {"solve": solve_once, "adjoint": adjoint}
 
 
-def run(verb: str, form: Form, name: str, matrix: Matrix, factors: Any, *arrays: Any) -> Any:
+def run(verb: str, form: Form, name: Name, matrix: Matrix, factors: Any, *arrays: Any) -> Any:
     """A verb of the backend, without derivatives."""
     fixed = matrix, factors
     return batched(verb, form, name, *map(jax.tree.structure, fixed))(*jax.tree.leaves(fixed), *arrays)
 
 
 @functools.lru_cache(4096)
-def batched(verb: str, form: Form, name: str, matrix_tree: Any, factors_tree: Any) -> Any:
+def batched(verb: str, form: Form, name: Name, matrix_tree: Any, factors_tree: Any) -> Any:
     """The verb as a function of flat arrays; `vmap` adds a leading axis, of length 1 where an array is shared."""
     size, end = matrix_tree.num_leaves, matrix_tree.num_leaves + factors_tree.num_leaves
 
     def call(*leaves: Any) -> Any:
         matrix = jax.tree.unflatten(matrix_tree, leaves[:size])
         factors = jax.tree.unflatten(factors_tree, leaves[size:end])
-        return VERBS[verb](form, name, matrix, factors, *leaves[end:])
+        return on_platform(name, VERBS[verb], (form,), matrix, factors, *leaves[end:])
 
     function = jax.custom_batching.custom_vmap(call)
 
@@ -263,7 +263,7 @@ def solve_block(call: Call, backend: Backend) -> Any:
     return function(call.form, backend.name, call.matrix, call.d)
 
 
-def differentiable_blocks(form: Blocks, name: str, matrix: blocks.Matrix, d: Any) -> Any:
+def differentiable_blocks(form: Blocks, name: Name, matrix: blocks.Matrix, d: Any) -> Any:
     """x with its derivatives in A, B, C and d."""
     dtype = jnp.result_type(*matrix, d)
     matrix, d = vary_alike((matrix, jnp.broadcast_to(d, form.shape).astype(dtype)))
@@ -274,7 +274,7 @@ def differentiable_blocks(form: Blocks, name: str, matrix: blocks.Matrix, d: Any
 compiled_blocks = jax.jit(differentiable_blocks, static_argnums=(0, 1))
 
 
-def block_inverse(form: Blocks, name: str, matrix: blocks.Matrix, d: Any) -> Any:
+def block_inverse(form: Blocks, name: Name, matrix: blocks.Matrix, d: Any) -> Any:
     both = (
         lambda _, r, form=form: run_blocks(form, name)(*matrix, r)
         for form in (form, form._replace(transpose=not form.transpose))
@@ -288,13 +288,17 @@ def block_product(matrix: blocks.Matrix, x: Any, form: Blocks) -> Any:
     return blocks.multiply(ops, matrix, x, form)
 
 
+def blocks_once(form: Blocks, name: str, matrix: blocks.Matrix, d: Any) -> Any:
+    return BACKENDS[name].module().solve_block(matrix, d, form)
+
+
 @functools.lru_cache(4096)
-def run_blocks(form: Blocks, name: str) -> Any:
+def run_blocks(form: Blocks, name: Name) -> Any:
     """The backend's solve, without derivatives; what `vmap` adds to right sides alone is right sides of a matrix."""
 
     def call(*arrays: Any) -> Any:
         *matrix, d = arrays
-        return BACKENDS[name].module().solve_block(tuple(matrix), d, form)
+        return on_platform(name, blocks_once, (form,), tuple(matrix), d)
 
     function = jax.custom_batching.custom_vmap(call)
 
@@ -321,7 +325,7 @@ def recurrence(verb: str, call: Call, backend: Backend, out: Any) -> Any:
     return function(verb, call.form, backend.name, call.matrix, call.d, call.init)
 
 
-def differentiable_recurrence(verb: str, form: Recurrence, name: str, coefficients: Rows, x: Any, init: Rows) -> Any:
+def differentiable_recurrence(verb: str, form: Recurrence, name: Name, coefficients: Rows, x: Any, init: Rows) -> Any:
     """The result of a verb with its derivatives."""
     coefficients, x, init = vary_alike((coefficients, x, init))
     vectors = tuple(a[..., 0] for a in coefficients) if form.matrices else coefficients
@@ -333,12 +337,12 @@ compiled_recurrence = jax.jit(differentiable_recurrence, static_argnums=(0, 1, 2
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def sequence(form: Recurrence, name: str, coefficients: Rows, x: Any, init: Rows) -> Any:
+def sequence(form: Recurrence, name: Name, coefficients: Rows, x: Any, init: Rows) -> Any:
     return run_recurrence(verb_of(form), form, name, coefficients, x, init)
 
 
 @functools.partial(sequence.defjvp, symbolic_zeros=True)
-def sequence_tangent(form: Recurrence, name: str, primals: Any, tangents: Any) -> tuple[Any, Any]:
+def sequence_tangent(form: Recurrence, name: Name, primals: Any, tangents: Any) -> tuple[Any, Any]:
     """A y' = x' + (what init' adds to the first rows) + a' y."""
     coefficients, _, init = primals
     changes, x_dot, init_dots = tangents
@@ -360,7 +364,7 @@ def sequence_tangent(form: Recurrence, name: str, primals: Any, tangents: Any) -
     return y, linear(form, name, coefficients, right)
 
 
-def linear(form: Recurrence, name: str, coefficients: Rows, right: Any) -> Any:
+def linear(form: Recurrence, name: Name, coefficients: Rows, right: Any) -> Any:
     """The recurrence from 0, as a function of ``right`` that JAX can transpose."""
     both = (
         lambda _, r, form=form: run_recurrence(verb_of(form), form, name, coefficients, r, ())
@@ -370,13 +374,13 @@ def linear(form: Recurrence, name: str, coefficients: Rows, right: Any) -> Any:
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def log_sequence(form: Recurrence, name: str, coefficients: Rows, x: Any, init: Rows) -> Any:
+def log_sequence(form: Recurrence, name: Name, coefficients: Rows, x: Any, init: Rows) -> Any:
     verb = "log_linear_recurrence" if coefficients else "logcumsumexp"
     return run_recurrence(verb, form, name, coefficients, x, init)
 
 
 @functools.partial(log_sequence.defjvp, symbolic_zeros=True)
-def log_sequence_tangent(form: Recurrence, name: str, primals: Any, tangents: Any) -> tuple[Any, Any]:
+def log_sequence_tangent(form: Recurrence, name: Name, primals: Any, tangents: Any) -> tuple[Any, Any]:
     """One linear recurrence: `tridiag.logsum.shares`."""
     coefficients, x, init = primals
     changes, x_dot, init_dots = tangents
@@ -387,8 +391,16 @@ def log_sequence_tangent(form: Recurrence, name: str, primals: Any, tangents: An
         right = right + p * changes[0]
     if any(not isinstance(t, SymbolicZero) for t in init_dots):
         right = right + first_terms((p,), tuple(map(instantiated, init_dots)), form, y)
-    problem = Problem("linear_recurrence", "jax", "cpu", str(y.dtype), form.shape, form.axis, None)
-    return y, linear(form, alongside(BACKENDS[name], problem).name, (p,), right)
+    return y, linear(form, linear_name(name, form, y), (p,), right)
+
+
+def linear_name(name: Name, form: Recurrence, like: Any) -> Name:
+    """The backends for the linear recurrence beside one of logarithms."""
+    problem = Problem("linear_recurrence", "jax", "cpu", str(like.dtype), form.shape, form.axis, None)
+    if isinstance(name, str):  # whether it has the verb; it runs where it is
+        entry = BACKENDS[name]
+        return alongside(entry, problem._replace(device=entry.devices[0])).name
+    return tuple((k, alongside(BACKENDS[each], problem._replace(device=k)).name) for k, each in name)
 
 
 def verb_of(form: Recurrence) -> str:
@@ -436,17 +448,21 @@ def recurrence_once(verb: str, form: Recurrence, name: str, coefficients: Rows, 
     return getattr(BACKENDS[name].module(), verb)(coefficients, x, init, form)
 
 
-def run_recurrence(verb: str, form: Recurrence, name: str, *arrays: Any) -> Any:
+def run_recurrence(verb: str, form: Recurrence, name: Name, *arrays: Any) -> Any:
     """A verb of the backend, or "adjoint", without derivatives."""
     leaves, tree = jax.tree.flatten(arrays)
     return batched_recurrence(verb, form, name, tree)(*leaves)
 
 
 @functools.lru_cache(4096)
-def batched_recurrence(verb: str, form: Recurrence, name: str, tree: Any) -> Any:
+def batched_recurrence(verb: str, form: Recurrence, name: Name, tree: Any) -> Any:
     """The verb as a function of flat arrays, as `batched`."""
-    once = recurrence_adjoint if verb == "adjoint" else functools.partial(recurrence_once, verb)
-    function = jax.custom_batching.custom_vmap(lambda *leaves: once(form, name, *jax.tree.unflatten(tree, leaves)))
+    once, static = (recurrence_adjoint, (form,)) if verb == "adjoint" else (recurrence_once, (verb, form))
+
+    def call(*leaves: Any) -> Any:
+        return on_platform(name, once, static, *jax.tree.unflatten(tree, leaves))
+
+    function = jax.custom_batching.custom_vmap(call)
 
     @function.def_vmap
     def rule(length: int, is_batched: Any, *leaves: Any) -> Any:

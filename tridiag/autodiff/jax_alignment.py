@@ -16,7 +16,7 @@ from jax.custom_derivatives import SymbolicZero
 from tridiag.alignment import Pairs, check_values
 from tridiag.backends import BACKENDS, Backend
 from tridiag.backends.jax_wavefront import align
-from tridiag.libraries.jax import vary_alike
+from tridiag.libraries.jax import Name, on_platform, vary_alike
 
 
 def run(pairs: Pairs, backend: Backend) -> Any:
@@ -27,7 +27,7 @@ def run(pairs: Pairs, backend: Backend) -> Any:
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def score(name: str, scores: Any, lengths: Any, parameters: tuple[Any, ...]) -> Any:
+def score(name: Name, scores: Any, lengths: Any, parameters: tuple[Any, ...]) -> Any:
     return call(name, 0, scores, lengths, parameters)[0]
 
 
@@ -35,7 +35,7 @@ compiled = jax.jit(score, static_argnums=0)
 
 
 @functools.partial(score.defjvp, symbolic_zeros=True)
-def tangent(name: str, primals: Any, tangents: Any) -> tuple[Any, Any]:
+def tangent(name: Name, primals: Any, tangents: Any) -> tuple[Any, Any]:
     (scores, lengths, parameters), (s_dot, _, p_dots) = primals, tangents
     wanted = 2 if any(not isinstance(p_dot, SymbolicZero) for p_dot in p_dots) else 1
     value, by_scores, *by_parameters = derivatives(name, wanted, scores, lengths, parameters)
@@ -49,13 +49,13 @@ def tangent(name: str, primals: Any, tangents: Any) -> tuple[Any, Any]:
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def derivatives(name: str, wanted: int, scores: Any, lengths: Any, parameters: tuple[Any, ...]) -> Any:
+def derivatives(name: Name, wanted: int, scores: Any, lengths: Any, parameters: tuple[Any, ...]) -> Any:
     """The score, its gradient with respect to the scores and, with ``wanted`` = 2, to the parameters."""
     return call(name, wanted, scores, lengths, parameters)
 
 
 @derivatives.defjvp
-def second(name: str, wanted: int, primals: Any, tangents: Any) -> Any:
+def second(name: Name, wanted: int, primals: Any, tangents: Any) -> Any:
     (scores, lengths, parameters), (s_dot, _, p_dots) = primals, tangents
 
     def plain(scores: Any, parameters: Any) -> Any:
@@ -67,16 +67,20 @@ def second(name: str, wanted: int, primals: Any, tangents: Any) -> Any:
     return derivatives(name, wanted, scores, lengths, parameters), change
 
 
-def call(name: str, wanted: int, scores: Any, lengths: Any, parameters: tuple[Any, ...]) -> tuple[Any, ...]:
+def call(name: Name, wanted: int, scores: Any, lengths: Any, parameters: tuple[Any, ...]) -> tuple[Any, ...]:
     """The backend, without derivatives; `vmap` adds a leading axis to all arguments."""
     leaves, tree = jax.tree.flatten((scores, lengths, parameters))
     return tuple(batched(name, wanted, tree)(*leaves))
 
 
+def once(wanted: int, name: str, scores: Any, lengths: Any, parameters: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(BACKENDS[name].module().smith_waterman(scores, lengths, parameters, wanted))
+
+
 @functools.lru_cache(1024)
-def batched(name: str, wanted: int, tree: Any) -> Any:
+def batched(name: Name, wanted: int, tree: Any) -> Any:
     def align_all(*leaves: Any) -> Any:
-        return BACKENDS[name].module().smith_waterman(*jax.tree.unflatten(tree, leaves), wanted)
+        return on_platform(name, once, (wanted,), *jax.tree.unflatten(tree, leaves))
 
     function = jax.custom_batching.custom_vmap(align_all)
 

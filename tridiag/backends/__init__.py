@@ -38,6 +38,7 @@ EXTRAS = {  # of this package, with which a module is installed
     "numba_cuda": "cuda13",
     "triton": "triton",
 }
+BRIDGE = "jax.experimental.buffer_callback"  # by which other libraries launch kernels inside jit
 KALMAN = ("kalman.filter", "kalman.smoother", "kalman.log_likelihood")
 SYSTEMS = ("solve", "factor", "slogdet")  # the verbs on tridiagonal systems
 BLOCKS = "solve_block"
@@ -131,6 +132,7 @@ class Backend:
     devices: tuple[str, ...] = ("cpu",)
     dtypes: tuple[str, ...] = ("float32", "float64", "complex64", "complex128")
     pivoting: tuple[bool | str, ...] = (False, True, "auto")
+    pivoting_on: tuple[tuple[str, tuple[bool | str, ...]], ...] = ()  # ... on the devices on which that is another
     periodic: bool = True
     verbs: tuple[str, ...] = ("solve",)
     order: int | None = None  # the highest order of the recurrences that it runs; None: any
@@ -168,12 +170,14 @@ class Backend:
         if problem.verb not in self.verbs:
             return f"does not have the verb {problem.verb}; it has {', '.join(self.verbs)}"
         if problem.library not in self.arrays:
-            remedy = "; move them with cupy.asarray" if self.arrays == ("cupy",) and problem.library == "numpy" else ""
+            remedy = "; move them with cupy.asarray" if "cupy" in self.arrays and problem.library == "numpy" else ""
             return f"takes {' and '.join(self.arrays)} arrays, not {problem.library}{remedy}"
         if (problem.verb, problem.library) in self.lacks:
             return f"does not have the verb {problem.verb} for {problem.library} arrays"
         if problem.device not in self.devices:
             return f"runs on {' and '.join(self.devices)}, not on {problem.device}"
+        if problem.library == "jax" and "cupy" in self.needs and not installed(BRIDGE):
+            return f"needs {BRIDGE} for JAX arrays: jax 0.6.1 or newer"
         if problem.dtype not in self.dtypes:
             return f"computes in {', '.join(self.dtypes)}, not in {problem.dtype}"
         if self.largest is not None and problem.unknowns > self.largest:
@@ -188,8 +192,11 @@ class Backend:
             return "works one step after another, not in parallel"
         if problem.method == "sequential" and self.parallel:
             return "works in parallel, not one step after another"
-        if problem.pivoting is not None and problem.pivoting not in self.pivoting:
-            return f"cannot keep the promise pivoting={problem.pivoting!r}; it runs with pivoting=False"
+        promises = dict(self.pivoting_on).get(problem.device, self.pivoting)
+        if problem.pivoting is not None and problem.pivoting not in promises:
+            place = "" if promises == self.pivoting else f" on {problem.device}"
+            kept = " or ".join(map(repr, promises))
+            return f"cannot keep the promise pivoting={problem.pivoting!r}{place}; it runs with pivoting={kept}"
         return None
 
 
@@ -201,9 +208,11 @@ LOG_SCAN: dict[str, Any] = {**SCAN, "verbs": (*LINEAR, *LOGARITHMS)}
 REALS = ("float32", "float64")
 ALIGN: dict[str, Any] = {"verbs": ("smith_waterman",), "dtypes": REALS, "pivoting": (), "periodic": False}
 GPU = ("cuda",)
+ON_GPU = ("cupy", "torch", "jax")
+SOLVE_ONLY = tuple((verb, library) for verb in SYSTEMS[1:] for library in ON_GPU[1:])
 ANYWHERE = ("cpu", "cuda", "rocm", "tpu")
 CUSPARSE: dict[str, Any] = {
-    "arrays": ("cupy",),
+    "arrays": ON_GPU,
     "needs": ("cupy",),
     "devices": GPU,
     "pivoting": (False, True),
@@ -217,13 +226,13 @@ _LINES = (
     Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch", "jax"), ("numba",), periodic=False, long=LongSystems(40_000, 4, 2_500)),
     Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch", "jax"), ("numba",), **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, order=8, units=2, states=8, lacks=(*((verb, "torch") for verb in KALMAN), *((verb, "jax") for verb in KALMAN[:-1]))),
     Backend("numba_wavefront", "alignment over rows of cells, a pair in each lane, threaded", ("numpy", "torch", "jax"), ("numba",), **ALIGN),
-    Backend("cupy_pcr", "chunks of rows in registers, cyclic reduction among them: CUDA C", ("cupy",), ("cupy",), GPU, verbs=SYSTEMS),
-    Backend("cupy_thomas", "Thomas and pivoted elimination, a thread for each system: CUDA C", ("cupy",), ("cupy",), GPU, verbs=SYSTEMS),
+    Backend("cupy_pcr", "chunks of rows in registers, cyclic reduction among them: CUDA C", ON_GPU, ("cupy",), GPU, verbs=SYSTEMS, lacks=SOLVE_ONLY),
+    Backend("cupy_thomas", "Thomas and pivoted elimination, a thread for each system: CUDA C", ON_GPU, ("cupy",), GPU, verbs=SYSTEMS, lacks=SOLVE_ONLY),
     Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=(*SYSTEMS, BLOCKS)),
     Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, BLOCKS, *LINEAR, *LOGARITHMS, *KALMAN), units=2),
     Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=(*SYSTEMS, BLOCKS)),
     Backend("scipy_gtsv", "LAPACK gtsv, one call per matrix", ("numpy",), ("scipy",), periodic=False),
-    Backend("jax_lax", "lax.linalg.tridiagonal_solve, which is LAPACK gtsv on CPU", ("jax",), ("jax",), periodic=False),
+    Backend("jax_lax", "lax.linalg.tridiagonal_solve: LAPACK gtsv on CPU, cuSPARSE on a GPU", ("jax",), ("jax",), ("cpu", *GPU), periodic=False, pivoting_on=((GPU[0], PLAIN),)),
     Backend("jax_pcr", "parallel cyclic reduction, logarithmic depth", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False),
     Backend("jax_fori", "lax.fori_loop with dynamic slices, in place", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False, verbs=("solve", *LINEAR)),
     Backend("jax_associative", "lax.associative_scan, logarithmic depth", ("jax",), ("jax",), ANYWHERE, **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, order=1, units=2, parallel=True),
@@ -231,7 +240,7 @@ _LINES = (
     Backend("numpy_scan", "a loop over rows, all sequences at once: the reference", ("numpy",), **SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, units=2),
     Backend("jax_wavefront", "alignment by lax.scan over anti-diagonals, in logarithms", ("jax",), ("jax",), ANYWHERE, **ALIGN),
     Backend("triton_thomas", "Thomas and pivoted elimination, a lane of a Triton program for each system", ("torch",), ("torch", "triton"), GPU, REALS, periodic=False),
-    Backend("numba_cuda_thomas", "Thomas and pivoted elimination, a GPU thread for each system", ("cupy",), ("cupy", "numba_cuda"), GPU, REALS, periodic=False),
+    Backend("numba_cuda_thomas", "Thomas and pivoted elimination, a GPU thread for each system", ON_GPU, ("cupy", "numba_cuda"), GPU, REALS, periodic=False),
     Backend("cusparse_interleaved", "cuSPARSE gtsvInterleavedBatch: Thomas, or LU with partial pivoting", **CUSPARSE),
     Backend("cusparse_strided", "cuSPARSE gtsv2StridedBatch: parallel cyclic reduction", **CUSPARSE | {"pivoting": PLAIN}),
     Backend("cusparse_gtsv2", "cuSPARSE gtsv2, a call for each matrix with all its right sides", **CUSPARSE),

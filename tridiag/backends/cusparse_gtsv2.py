@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tridiag.cuda import cusparse
+from tridiag.cuda import cusparse, lending
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
 ROUTINES = {False: "gtsv2_nopivot", True: "gtsv2"}
 
 
+@lending
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
     return cusparse.solve(lambda systems: one_by_one(systems, ROUTINES[bool(form.pivoting)]), matrix, d, form, out)
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tridiag.cuda import cusparse
+from tridiag.cuda import cusparse, lending
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
 ALGORITHMS = {False: 0, True: 1}  # Thomas, LU
 
 
+@lending
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
     return cusparse.solve(lambda systems: interleaved(systems, ALGORITHMS[bool(form.pivoting)]), matrix, d, form, out)
 

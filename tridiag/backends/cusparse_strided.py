@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tridiag.cuda import cusparse
+from tridiag.cuda import cusparse, lending
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
 
+@lending
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
     return cusparse.solve(strided, matrix, d, form, out)
 

@@ -18,6 +18,7 @@ import cupy
 import numpy as np
 from numba import cuda, types
 
+from tridiag.cuda import lending
 from tridiag.kernels import scalar_thomas as body
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
@@ -27,6 +28,7 @@ LEAST_SCRATCH = 64 * 2**20  # bytes for systems that are pivoted at a time; or a
 FEWEST_BLOCKS = 128  # Numba warns of fewer; those without a system end at once
 
 
+@lending
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
     with cuda.gpus[d.device.id]:
         x, status = solve_here(matrix, d, form)

@@ -1,14 +1,33 @@
-"""The host's side of the CUDA C kernels in `tridiag.kernels`: what is launched, with which numbers, and how."""
+"""The host's side of the CUDA C kernels in `tridiag.kernels`: what is launched, with which numbers, and how.
+
+`tridiag.cuda.programs` says what is launched; `on_cupy`, `on_torch` and `on_jax` do so on arrays of their libraries.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from tridiag.arrays import library_of
+from tridiag.rows import Matrix
+from tridiag.shapes import Form
 
 
 def on(x: Any) -> ModuleType:
     """What runs programs on arrays of its library."""
     return importlib.import_module(f"tridiag.cuda.on_{library_of(x)}")
+
+
+def lending(solve: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[Any, Any]]:
+    """A backend's ``solve`` for CuPy arrays, for those of other libraries too: their memory is lent to CuPy."""
+
+    @functools.wraps(solve)
+    def lent(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
+        if library_of(d) == "cupy":
+            return solve(matrix, d, form, out, factors)
+        return on(d).lend(solve, matrix, d, form, out), None
+
+    return lent

@@ -6,12 +6,14 @@ import contextlib
 import functools
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
 
 from tridiag.arrays import Entry, Taken, refuse_dtype
 
@@ -131,7 +133,7 @@ def take(names: Sequence[str], given: list[Any], where: Any) -> Taken:
     given = [convert(name, x) for name, x in zip(names, given, strict=True)]
     where = None if where is None else jnp.asarray(where)
     mask = None if where is None else entry(where)
-    settings = jax.config.jax_enable_x64, jax.config.jax_numpy_dtype_promotion, jax.default_backend()
+    settings = jax.config.jax_enable_x64, jax.config.jax_numpy_dtype_promotion, default_platform()
     return given, where, (*map(entry, given), mask), settings
 
 
@@ -146,9 +148,27 @@ def convert(name: str, x: Any) -> Any:
 def entry(x: Any) -> Entry:
     """dtype, shape, the dtype or Python type as which it promotes, platform."""
     if isinstance(x, jax.Array):
-        platform = TRACED if isinstance(x, jax.core.Tracer) else next(iter(x.devices())).platform
+        platform = TRACED if isinstance(x, jax.core.Tracer) else platform_of(next(iter(x.devices())))
         return x.dtype, x.shape, type(x.dtype.type(0).item()) if x.weak_type else x.dtype, platform
     return type(x), (), type(x), None
+
+
+def platforms() -> tuple[str, ...]:
+    """For which JAX may compile here, the default one first."""
+    return tuple(dict.fromkeys((default_platform(), platform_of(jax.devices()[0]), "cpu")))
+
+
+def default_platform() -> str:
+    device = jax.config.jax_default_device or jax.devices()[0]
+    return device if isinstance(device, str) else platform_of(device)
+
+
+@functools.lru_cache(256)
+def platform_of(device: Any) -> str:
+    """As the table has it: "gpu" is "cuda" or "rocm"."""
+    if device.platform != "gpu":
+        return str(device.platform)
+    return "rocm" if "rocm" in device.client.platform_version.lower() else "cuda"
 
 
 def check_dtype(name: str, entry: Entry) -> None:
@@ -180,7 +200,7 @@ def device(entries: Sequence[Entry], settings: Any) -> str:
     found = {platform for *_, platform in entries} - {None, TRACED} or {settings[-1]}
     if len(found) > 1:
         raise TypeError(f"the arrays are on different platforms: {', '.join(sorted(found))}; move them to one")
-    return found.pop().replace("gpu", "cuda")
+    return found.pop()
 
 
 def place(arrays: Iterable[Any]) -> contextlib.AbstractContextManager[Any]:
@@ -211,6 +231,63 @@ def vary_alike(arrays: Any) -> Any:
         return lax.pcast(x, tuple(missing), to="varying") if missing else x
 
     return jax.tree.map(cast, arrays)
+
+
+Name = str | tuple[tuple[str, str], ...]  # of a backend, or of one for each platform, first for the one here
+
+
+def on_platform(name: Name, function: Callable[..., Any], static: tuple[Any, ...], *arrays: Any) -> Any:
+    """``function(*static, name, *arrays)`` with the name for the platform for which JAX compiles it."""
+    if isinstance(name, str):
+        return function(*static, name, *arrays)
+    here = name[0][1]
+    result = jax.make_jaxpr(branch(function, static, here), return_shape=True)(*arrays)
+    branches = {
+        platform: branch(function, static, each) if each == here else later(function, static, each, result)
+        for platform, each in name
+    }
+    return lax.platform_dependent(*arrays, **branches)
+
+
+@functools.lru_cache(4096)
+def branch(function: Callable[..., Any], static: tuple[Any, ...], name: str) -> Callable[..., Any]:
+    """Jitted, so that JAX traces it once."""
+    return jax.jit(functools.partial(function, *static, name))
+
+
+def later(function: Callable[..., Any], static: tuple[Any, ...], name: str, result: Any) -> Callable[..., Any]:
+    """The branch of another platform, traced if it is compiled for it, which it hardly ever is."""
+    jaxpr, shapes = result
+
+    def call(*arrays: Any) -> Any:
+        leaves, tree = jax.tree.flatten(arrays)
+        traced = Later(branch(function, static, name), tree)
+        found = later_p.bind(*leaves, branch=traced, avals=tuple(jaxpr.out_avals))
+        return jax.tree.unflatten(jax.tree.structure(shapes), found)
+
+    return call
+
+
+class Later(NamedTuple):
+    """A function of flat arrays."""
+
+    function: Callable[..., Any]
+    tree: Any
+
+    def __call__(self, *leaves: Any) -> list[Any]:
+        return jax.tree.leaves(self.function(*jax.tree.unflatten(self.tree, leaves)))
+
+
+later_p = Primitive("traced_when_compiled")
+later_p.multiple_results = True
+later_p.def_abstract_eval(lambda *leaves, branch, avals: avals)
+
+
+def lower_later(context: Any, *leaves: Any, branch: Later, avals: Any) -> Any:
+    return mlir.lower_fun(branch, multiple_results=True)(context, *leaves)
+
+
+mlir.register_lowering(later_p, lower_later)
 
 
 def left_to_compiler(function: Any, arrays: Any) -> Any:

@@ -42,7 +42,14 @@ def array(x: Any, dtype: Any = None, copy: bool | None = True, order: str = "K",
 
 
 def asarray(x: Any, dtype: Any = None, order: Any = None, *, copy: Any = None, blocking: bool = False) -> ndarray:
+    if type(x).__module__.startswith(("jaxlib", "jax.")):  # a buffer of XLA, whose memory CuPy takes as it is
+        return ndarray._wrap(np.asarray(x), cuda.get_device_id())
     return array(x, dtype, copy, order)
+
+
+def from_dlpack(x: Any) -> ndarray:
+    """The memory of an array of another library."""
+    return ndarray._wrap(np.from_dlpack(x), cuda.get_device_id())
 
 
 def ascontiguousarray(x: Any, dtype: Any = None) -> ndarray:

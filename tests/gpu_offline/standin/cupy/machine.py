@@ -22,6 +22,7 @@ current = 0  # the device on which new arrays and kernels are
 failure = ""  # what the driver says where there is no device: "cudaErrorNoDevice: no CUDA-capable device is detected"
 synchronised = 0  # how often the host has waited for a device
 seed = 0  # of the order in which the threads of a block run
+pointers: dict[int, int] = {}  # the device of some
 launches: list[tuple[str, int, int, int]] = []  # the latest ones: kernel, grid, block, bytes of shared memory
 
 

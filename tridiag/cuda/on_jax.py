@@ -1,0 +1,119 @@
+"""The programs of `tridiag.cuda` inside programs of XLA for GPUs: a callback that launches on XLA's buffers and stream.
+
+Scratch memory is a result that nobody reads. Nothing else is allocated, and every kernel is compiled when JAX traces
+the call; so XLA may record what a callback launches in a CUDA graph, and then runs no Python any more. JAX cannot
+divide callbacks among devices as `tridiag.libraries.xla` does its calls: sharded arrays are gathered, but in
+`shard_map`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental.buffer_callback import buffer_callback
+
+from tridiag.cuda import launcher, programs
+from tridiag.layout import contiguous
+from tridiag.libraries.jax import vary_alike
+from tridiag.rows import Matrix
+from tridiag.shapes import Form
+
+Extents = programs.Extents
+
+
+def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> Any:
+    a, b, c, where = matrix
+    operands = a, b, c, where, d
+    shapes = (*(None if x is None else tuple(x.shape) for x in operands), form.shape)
+    dtypes = np.dtype(b.dtype), np.dtype(d.dtype)
+    launches, program = launching(sweep, form._replace(overwrite_d=False), shapes, dtypes)
+    compile_kernels(program)
+    results = jax.ShapeDtypeStruct(form.shape, d.dtype), jax.ShapeDtypeStruct((program.scratch,), np.uint8)
+    aliased = form.overwrite_d and d.shape == form.shape and programs.in_place(form)
+    x, _ = callback(launches, results, operands, aliased, recorded=True)
+    return x
+
+
+def lend(solve: Callable[..., Any], matrix: Matrix, d: Any, form: Form, out: Any) -> Any:
+    """What a function of CuPy arrays does, on XLA's buffers."""
+    a, b, c, where = matrix
+    (x,) = callback(lending(solve, form), (jax.ShapeDtypeStruct(form.shape, d.dtype),), (a, b, c, where, d))
+    return x
+
+
+def callback(
+    function: Callable[..., None], results: Any, operands: Any, aliased: bool = False, recorded: bool = False
+) -> Any:
+    """The results of a function of buffers. None is no operand.
+
+    The first result may take the place of the last operand; what is launched may be recorded in a CUDA graph.
+    """
+    given = [x for x in operands if x is not None]
+    aliases = {len(given) - 1: 0} if aliased else None
+    call = buffer_callback(function, results, input_output_aliases=aliases, command_buffer_compatible=recorded)
+    return vary_alike((call(*given), given))[0]
+
+
+@functools.lru_cache(1024)
+def launching(
+    sweep: str, form: Form, shapes: Extents, dtypes: tuple[Any, Any]
+) -> tuple[Callable[..., None], programs.Program]:
+    """The launches of a solve as a function of buffers: a, b, c, perhaps a mask, d."""
+    sizes = [dtypes[0].itemsize] * 3 + [1] + [dtypes[1].itemsize] * 2
+    strides = tuple(shape and contiguous(shape, size) for shape, size in zip(shapes, sizes, strict=True))
+    program = programs.solution(sweep, form, shapes, strides, dtypes)
+
+    def launch(context: Any, results: Any, *buffers: Any) -> None:
+        a, b, c, *mask, d = map(address, buffers)
+        x, scratch = map(address, results)
+        with here(context, x):
+            launcher.run(program, [a, b, c, *(mask or [0]), d, x, scratch])
+
+    return launch, program
+
+
+@functools.lru_cache(1024)
+def lending(solve: Callable[..., Any], form: Form) -> Callable[..., None]:
+    """A function of CuPy arrays as one of buffers."""
+
+    def launch(context: Any, results: Any, *buffers: Any) -> None:
+        import cupy
+
+        with here(context, address(results[0])):
+            a, b, c, *mask, d = map(cupy.asarray, buffers)
+            solve((a, b, c, mask[0] if mask else None), d, form, cupy.asarray(results[0]))
+
+    return launch
+
+
+def address(buffer: Any) -> int:
+    """Where a buffer of XLA begins."""
+    pointer: int = buffer.__cuda_array_interface__["data"][0]
+    return pointer
+
+
+@contextlib.contextmanager
+def here(context: Any, pointer: int) -> Iterator[None]:
+    """CuPy's current device is that of a pointer, its current stream XLA's."""
+    import cupy
+
+    device = cupy.cuda.runtime.pointerGetAttributes(pointer).device
+    with cupy.cuda.Device(device), cupy.cuda.ExternalStream(context.stream, device):
+        yield
+
+
+def compile_kernels(program: programs.Program) -> None:
+    """For every GPU that JAX has here: what is recorded in a CUDA graph cannot be compiled then."""
+    if jax.default_backend() != "gpu":
+        return
+    import cupy
+
+    for device in jax.local_devices():
+        with cupy.cuda.Device(device.local_hardware_id):
+            for kernel in program.kernels:
+                launcher.function(kernel, device.local_hardware_id)

@@ -1,0 +1,72 @@
+"""The programs of `tridiag.cuda` on PyTorch tensors, on their device and PyTorch's current stream there.
+
+Scratch memory is PyTorch's, which knows it as of that stream; so a solve may be captured in a CUDA graph, once its
+kernels have been compiled by a call before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import cupy
+import numpy as np
+import torch
+
+from tridiag.arrays import dtype_name
+from tridiag.cuda import launcher, programs
+from tridiag.rows import Matrix
+from tridiag.shapes import Form
+
+
+def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> Any:
+    matrix, d = tuple(map(settled, matrix)), settled(d)
+    x = d.new_empty(form.shape) if out is None else out
+    if x.data_ptr() == d.data_ptr() and not programs.in_place(form):
+        d = d.clone()
+    operands = *matrix, d, x
+    dtypes = tuple(np.dtype(dtype_name(v.dtype)) for v in (matrix[1], d))
+    program = programs.solution(sweep, form, *extents(operands), dtypes)
+    scratch = d.new_empty(program.scratch, dtype=torch.uint8)
+    with here(d):
+        launcher.run(program, [0 if v is None else v.data_ptr() for v in (*operands, scratch)])
+    return x
+
+
+def lend(solve: Callable[..., Any], matrix: Matrix, d: Any, form: Form, out: Any) -> Any:
+    """What a function of CuPy arrays does, on memory of tensors."""
+    x = settled(d).new_empty(form.shape) if out is None else out
+    with here(x):
+        solve(tuple(map(lent, matrix)), lent(d), form, lent(x))
+    return x
+
+
+def settled(x: Any) -> Any:
+    """The tensor whose memory holds its values as they read; None as it is."""
+    return x if x is None else x.detach().resolve_conj().resolve_neg()
+
+
+def lent(x: Any) -> Any:
+    """A tensor's memory as a CuPy array, through DLPack."""
+    if x is None:
+        return None
+    x = settled(x)
+    # of booleans CuPy takes the bytes
+    return cupy.from_dlpack(x.view(torch.uint8)).view(cupy.bool_) if x.dtype == torch.bool else cupy.from_dlpack(x)
+
+
+@contextlib.contextmanager
+def here(x: Any) -> Iterator[None]:
+    """CuPy's current device and stream are those of PyTorch for a tensor."""
+    stream = torch.cuda.current_stream(x.device)
+    with cupy.cuda.Device(x.device.index), cupy.cuda.ExternalStream(stream.cuda_stream, x.device.index):
+        yield
+
+
+def extents(operands: Sequence[Any]) -> tuple[Any, Any]:
+    """The shapes and the strides in bytes; None: not there."""
+    return (
+        tuple(None if x is None else tuple(x.shape) for x in operands),
+        tuple(None if x is None else tuple(step * x.element_size() for step in x.stride()) for x in operands),
+    )
