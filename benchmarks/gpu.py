@@ -59,6 +59,16 @@ AGAINST = (  # what, a word for it, the layouts, the bar
     ("jax: lax.linalg.tridiagonal_solve", "lax", ("rows",), 3),
     ("jax: lax.scan Thomas", "scan", ("rows",), 50),
 )
+# the same kernels inside JAX and PyTorch
+IN_OTHERS = {
+    "jax": (
+        at_most(1.1, "jax: solve", "solve"),
+        faster(3, "jax: solve", "jax: lax.linalg.tridiagonal_solve"),
+        faster(50, "jax: solve", "jax: lax.scan Thomas"),
+    ),
+    "jax-gradient": (at_most(3.2, "jax: solve and gradient", "jax: solve"),),
+    "torch-compiled": (at_most(1.1, "torch: compiled solve and gradient", "torch: solve and gradient"),),
+}
 
 
 def line(name: str, told: str, layout: str, systems: int, n: int, dtype: str, bars: tuple[Bar, ...]) -> Line:
@@ -80,6 +90,8 @@ def lines() -> list[Line]:
     for name, word, layouts, limit in AGAINST:
         for layout in layouts:
             found.append(line(f"against-{word}", "", layout, *USUAL, "float64", (faster(limit, "solve", name),)))
+    for (layout, dtype), (word, bars) in itertools.product(itertools.product(LAYOUTS, DTYPES), IN_OTHERS.items()):
+        found.append(line(word, "", layout, *USUAL, dtype, bars))
     for dtype, pivoting in itertools.product(DTYPES, ("solve", "pivoting=False")):
         bars = (at_most(3 if dtype == "float64" else None, pivoting, "copy of 9 words"),)
         word = "auto" if pivoting == "solve" else "plain"

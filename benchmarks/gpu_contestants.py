@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -124,14 +124,17 @@ def spin() -> Any:
     return cupy.RawKernel(SPIN, "spin")
 
 
-class InJax(Contestant):
-    """Timed by the host, which waits for the last of its calls: JAX has a stream of its own."""
+@dataclass(frozen=True)
+class ByHost(Contestant):
+    """Timed by the host, which waits for the last of its calls: JAX and PyTorch have streams of their own."""
+
+    wait: Callable[[Any], Any] = id
 
     def sample(self, calls: int) -> Timing:
         cpu, wall, result = time.process_time(), time.perf_counter(), None
         for _ in range(calls):
             result = self.call()
-        result.block_until_ready()  # type: ignore[union-attr]
+        self.wait(result)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         return Timing(wall / calls, cpu / calls)
 
@@ -184,7 +187,8 @@ for _name in BACKENDS_TIMED:
     MAKERS[_name] = functools.partial(solved, pivoting=False, backend=_name)
 
 
-def in_jax(problem: Problem, function: Callable[..., Any]) -> Contestant:
+def in_jax(problem: Problem, function: Callable[..., Any], bound: float = UNREFINED) -> Contestant:
+    """A function of a, b, c and d, compiled by JAX; its first result is the solution, others the four gradients."""
     import jax
 
     jax.config.update("jax_enable_x64", True)
@@ -192,18 +196,95 @@ def in_jax(problem: Problem, function: Callable[..., Any]) -> Contestant:
         raise ImportError("needs JAX with CUDA")
     arrays = [jax.numpy.asarray(x.get()) for x in problem.given]
     compiled = jax.jit(function)
-    return InJax(lambda: compiled(*arrays), lambda x: problem.error(cupy.asarray(np.asarray(x))), UNREFINED)
+    return ByHost(
+        lambda: compiled(*arrays),
+        lambda found: max(errors(problem, [cupy.asarray(np.asarray(x)) for x in jax.tree.leaves(found)])),
+        bound,
+        wait=jax.block_until_ready,
+    )
+
+
+def errors(problem: Problem, found: list[Any]) -> list[float]:
+    """Of a solution, and of gradients where d was the cotangent: of the last as a solution, of others as products."""
+    x, *gradients = found
+    if not gradients:
+        return [problem.error(x)]
+    of_a, of_b, of_c, w = (cupy.moveaxis(v, problem.axis, -1) for v in gradients)
+    a, b, c, d = problem.given
+    below, above = (cupy.roll(v, step, problem.axis) for v, step in ((c, 1), (a, -1)))
+    turned = replace(problem)
+    turned.__dict__["given"] = below, b, above, d
+    x, eps = cupy.moveaxis(x, problem.axis, -1), float(np.finfo(problem.dtype).eps)
+    products = (of_b, w * x), (of_a[..., 1:], w[..., 1:] * x[..., :-1]), (of_c[..., :-1], w[..., :-1] * x[..., 1:])
+    apart = [float((abs(found + product) / (abs(product) + eps)).max()) / eps for found, product in products]
+    return [problem.error(found[0]), turned.error(gradients[3]), *apart]
+
+
+@contestant("jax: solve")
+def jax_solve(problem: Problem) -> Contestant:
+    return in_jax(problem, functools.partial(tridiag.solve, axis=problem.axis), ACCURATE)
+
+
+@contestant("jax: solve and gradient")
+def jax_gradient(problem: Problem) -> Contestant:
+    import jax
+
+    def both(*given: Any) -> Any:
+        x, pull = jax.vjp(functools.partial(tridiag.solve, axis=problem.axis), *given)
+        return x, *pull(given[3])
+
+    return in_jax(problem, both, ACCURATE)
 
 
 @contestant("jax: lax.linalg.tridiagonal_solve")
 def lax_solve(problem: Problem) -> Contestant:
     from jax import lax
 
-    return in_jax(problem, lambda a, b, c, d: lax.linalg.tridiagonal_solve(a, b, c, d[..., None])[..., 0])
+    solve = along(problem, lambda a, b, c, d: lax.linalg.tridiagonal_solve(a, b, c, d[..., None])[..., 0])
+    return in_jax(problem, solve)
 
 
 @contestant("jax: lax.scan Thomas")
 def scan_thomas(problem: Problem) -> Contestant:
     from textbook import thomas
 
-    return in_jax(problem, thomas)
+    return in_jax(problem, along(problem, thomas))
+
+
+def along(problem: Problem, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function for systems along the last axis, along that of the problem."""
+    import jax.numpy as jnp
+
+    def turned(*given: Any) -> Any:
+        return jnp.moveaxis(function(*(jnp.moveaxis(x, problem.axis, -1) for x in given)), -1, problem.axis)
+
+    return turned
+
+
+def in_torch(problem: Problem, compiled: bool) -> Contestant:
+    """The solution and its gradient in all four arguments, where d is the cotangent."""
+    import torch
+
+    if not REHEARSAL and not torch.cuda.is_available():
+        raise ImportError("needs PyTorch with CUDA")
+    device = "cpu" if REHEARSAL else "cuda"
+    given = [torch.as_tensor(x.get(), device=device).requires_grad_() for x in problem.given]
+    solve: Callable[..., Any] = functools.partial(tridiag.solve, axis=problem.axis)
+    solve = (
+        torch.compile(solve, fullgraph=True, backend="aot_eager" if REHEARSAL else "inductor") if compiled else solve
+    )
+
+    def call() -> Any:
+        x = solve(*given)
+        return x, *torch.autograd.grad(x, given, given[3].detach())
+
+    return ByHost(
+        call,
+        lambda found: max(errors(problem, [cupy.asarray(x.detach().cpu().numpy()) for x in found])),
+        ACCURATE,
+        wait=lambda found: None if REHEARSAL else torch.cuda.synchronize(),
+    )
+
+
+MAKERS["torch: solve and gradient"] = functools.partial(in_torch, compiled=False)
+MAKERS["torch: compiled solve and gradient"] = functools.partial(in_torch, compiled=True)

@@ -20,6 +20,7 @@ PYTHON=${PYTHON:-python3}
 OUT=${OUT:-benchmarks/results}
 LIMIT=${LIMIT:-560}  # seconds
 export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
+export XLA_PYTHON_CLIENT_PREALLOCATE=false  # the memory of the device is that of other libraries too
 rehearse=
 if [ "${1:-}" = --rehearse ]; then
     rehearse=yes
@@ -65,9 +66,10 @@ test)
     files=("$@")
     [ "$#" != 0 ] || mapfile -t files < <(grep -lE "backend|cupy" tests/test_*.py)
     about=${rehearse:+"gpu_offline or smoke"}
+    on_gpus="cupy or cusparse or numba_cuda or triton or pallas"
     for file in "${files[@]}"; do
         step "$OUT/gpu_test.txt" "$file" "$PYTHON" -m pytest -c setup.cfg -o addopts= -o filterwarnings=default \
-            -p no:cacheprovider -q -rs -m "${about:-not slow and not gpu_offline}" -k cupy "$file"
+            -p no:cacheprovider -q -rs -m "${about:-not slow and not gpu_offline}" -k "$on_gpus" "$file"
     done
     ;;
 sanitize)

@@ -33,12 +33,21 @@ def forget_compiled_code() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def pretend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A backend for GPUs runs on the arrays of JAX and PyTorch that are here."""
+def device_of_the_backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Arrays of JAX and PyTorch for a backend for GPUs are made on one, or it runs on those that are here."""
     params = request.node.callspec.params if hasattr(request.node, "callspec") else {}
     subject = params.get("backend", params.get("subject"))
-    if isinstance(subject, Subject) and subject.pretended and subject.library != "cupy":
+    if not isinstance(subject, Subject) or subject.device == "cpu" or subject.library == "cupy":
+        yield
+    elif subject.pretended:
         importlib.import_module("pretence").pretend(monkeypatch, subject.name)
+        yield
+    elif subject.library == "torch":
+        with importlib.import_module("torch").device("cuda"):
+            yield
+    else:
+        with jax.default_device(jax.devices("cuda")[0]):
+            yield
 
 
 def pytest_configure(config: pytest.Config) -> None:

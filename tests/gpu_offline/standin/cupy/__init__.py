@@ -157,6 +157,10 @@ def stack(parts: Any, axis: int = 0) -> ndarray:
     return compute(lambda *arrays: np.stack(arrays, axis=axis), *parts)
 
 
+def roll(x: ndarray, shift: int, axis: int | None = None) -> ndarray:
+    return compute(lambda values: np.roll(values, shift, axis), x)
+
+
 def einsum(formula: str, *operands: ndarray) -> ndarray:
     return compute(lambda *arrays: np.einsum(formula, *arrays), *operands)
 

@@ -178,7 +178,7 @@ class ndarray:
 
     def __getitem__(self, key: Any) -> ndarray:
         chosen = self._host[indices(key)]
-        return made(chosen) if picks(key) else self._view(self._host[(*as_tuple(key), ...)])
+        return made(chosen) if picks(key) else self._view(self._host[whole(as_tuple(key))])
 
     def __setitem__(self, key: Any, value: Any) -> None:
         host(self)[indices(key)] = host(value)
@@ -276,6 +276,11 @@ for name, function in BINARY.items():
     setattr(ndarray, f"__{name}__", operator(function))
     setattr(ndarray, f"__r{name}__", operator(function, swapped=True))
     setattr(ndarray, f"__i{name}__", in_place(function))
+
+
+def whole(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The same key; a single entry is an array too."""
+    return key if any(part is ... for part in key) else (*key, ...)
 
 
 def as_tuple(key: Any) -> tuple[Any, ...]:
