@@ -16,7 +16,6 @@ Exits with 1 where a figure is short of its bar or an answer is wrong. Needs CuP
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import gc
 import itertools
 import json
@@ -33,7 +32,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the memory is
 import cupy  # noqa: E402
 from gpu_contestants import BACKENDS_TIMED, MAKERS, REHEARSAL, Problem  # noqa: E402
 from harness import Bar, at_most, conditions, faster  # noqa: E402
-from lines import Line, measure  # noqa: E402
+from lines import Line, add_choice, measure, picked  # noqa: E402
 
 import tridiag  # noqa: E402
 
@@ -131,19 +130,11 @@ def chosen(dtype: str, layout: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", action="append", metavar="NAME", help="a line, or a pattern; may be repeated")
+    add_choice(parser)
     parser.add_argument("--minutes", type=float, default=9, help="no line begins later (default 9)")
     parser.add_argument("--folder", type=Path, default=HERE / "results", help="where the results go")
-    parser.add_argument("--list", action="store_true", help="print the names of the lines, and stop")
     options = parser.parse_args(arguments)
-    patterns = options.only or ["*"]
-    wanted = [one for one in LINES if any(fnmatch.fnmatchcase(one.name, pattern) for pattern in patterns)]
-    if not wanted:
-        parser.error("no line has such a name; --list prints them all")
-    if options.list:
-        print("\n".join(one.name for one in wanted))
-        return 0
-    return go_on(wanted, options.folder, 60 * options.minutes)
+    return go_on(picked(parser, LINES, options), options.folder, 60 * options.minutes)
 
 
 def go_on(wanted: list[Line], folder: Path, seconds: float) -> int:

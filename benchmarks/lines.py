@@ -86,26 +86,37 @@ def cells(record: dict[str, Any], figure: dict[str, Any]) -> list[str]:
     ]
 
 
-def run(told: str | None, known: list[Line], makers: Makers, results: Path, arguments: list[str] | None) -> int:
-    """The command of a benchmark: ``told`` is its docstring; the record of a whole run goes to ``results``."""
-    from rich.console import Console
-
-    parser = argparse.ArgumentParser(description=(told or "").partition("\n")[0])
+def add_choice(parser: argparse.ArgumentParser) -> None:
+    """The options that pick lines."""
     parser.add_argument(
         "--only", action="append", metavar="NAME", help="a line, or a pattern: 'jit-*'; may be repeated"
     )
-    parser.add_argument("--rounds", type=int, default=11, help="the fewest, unless a line is slow (default 11)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
-    parser.add_argument("--tiny", action="store_true", help="a rehearsal: small systems, and no bar counts")
     parser.add_argument("--list", action="store_true", help="print the names of the lines, and stop")
-    options = parser.parse_args(arguments)
+
+
+def picked(parser: argparse.ArgumentParser, known: list[Line], options: argparse.Namespace) -> list[Line]:
+    """The lines that are asked for. Exits where there are none, or only their names are wanted."""
     patterns = options.only or ["*"]
     lines = [line for line in known if any(fnmatch.fnmatchcase(line.name, pattern) for pattern in patterns)]
     if not lines:
         parser.error("no line has such a name; --list prints them all")
     if options.list:
         print("\n".join(line.name for line in lines))
-        return 0
+        parser.exit()
+    return lines
+
+
+def run(told: str | None, known: list[Line], makers: Makers, results: Path, arguments: list[str] | None) -> int:
+    """The command of a benchmark: ``told`` is its docstring; the record of a whole run goes to ``results``."""
+    from rich.console import Console
+
+    parser = argparse.ArgumentParser(description=(told or "").partition("\n")[0])
+    add_choice(parser)
+    parser.add_argument("--rounds", type=int, default=11, help="the fewest, unless a line is slow (default 11)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
+    parser.add_argument("--tiny", action="store_true", help="a rehearsal: small systems, and no bar counts")
+    options = parser.parse_args(arguments)
+    lines = picked(parser, known, options)
     records, progress, start = [], Console(stderr=True), time.perf_counter()
     for count, line in enumerate(lines, 1):
         progress.print(f"{count}/{len(lines)} {line.name}", highlight=False)

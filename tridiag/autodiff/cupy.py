@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tridiag.autodiff.numpy import slogdet as slogdet
+from tridiag.autodiff.numpy import solve as solve
 from tridiag.backends import Backend
 from tridiag.prepare import Call
-from tridiag.singular import raise_if_singular
-
-
-def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> Any:
-    plan, matrix, d, _ = call
-    x, status = backend.module().solve(matrix, d, plan.form, None if plan.casts else out, factors)
-    if check:
-        raise_if_singular("cupy", x, status, matrix, plan.form)
-    return x
-
-
-def slogdet(call: Call, backend: Backend) -> Any:
-    return backend.module().slogdet(call.matrix, call.form)
 
 
 def factor(call: Call, backend: Backend) -> tuple[Any, Any]:

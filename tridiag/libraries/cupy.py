@@ -10,11 +10,12 @@ import cupy
 import numpy as np
 
 from tridiag.arrays import Entry, Taken, refuse_dtype
+from tridiag.libraries.indexing import Indexing
 
 LEAST = 7, 5  # the oldest compute capability that CUDA 13 compiles for
 
 
-class Operations:
+class Operations(Indexing):
     zero = staticmethod(cupy.zeros_like)
     one = staticmethod(cupy.ones_like)
     broadcast = staticmethod(cupy.broadcast_to)
@@ -41,18 +42,6 @@ class Operations:
         return cupy.log(abs(x))
 
     @staticmethod
-    def row(x: Any, i: int, axis: int) -> Any:
-        return x[(slice(None),) * axis + (i if x.shape[axis] != 1 else 0,)]
-
-    @staticmethod
-    def slice(x: Any, part: slice, axis: int) -> Any:
-        return x[(slice(None),) * axis + (part,)]
-
-    @staticmethod
-    def store(x: Any, i: int, axis: int, row: Any) -> None:
-        x[(slice(None),) * axis + (i,)] = row
-
-    @staticmethod
     def concatenate(parts: Any, axis: int) -> Any:
         return cupy.concatenate(parts, axis=axis)
 
@@ -63,15 +52,6 @@ class Operations:
     @staticmethod
     def positions(n: int, rank: int, axis: int, like: Any) -> Any:
         return cupy.arange(n).reshape((1,) * axis + (n,) + (1,) * (rank - 1 - axis))
-
-    @staticmethod
-    def maximum(x: Any, axis: int) -> Any:
-        return x.max(axis=axis)
-
-    @staticmethod
-    def limits(x: Any) -> tuple[float, float]:
-        info = np.finfo(x.dtype)
-        return float(info.eps), float(info.tiny)
 
     @staticmethod
     def empty(shape: Any, like: Any) -> Any:

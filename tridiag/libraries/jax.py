@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -16,6 +15,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import mlir
 
 from tridiag.arrays import Entry, Taken, refuse_dtype
+from tridiag.libraries import place as place
 
 MOST_TERMS = 16  # of a matrix product that is written out
 
@@ -201,11 +201,6 @@ def device(entries: Sequence[Entry], settings: Any) -> str:
     if len(found) > 1:
         raise TypeError(f"the arrays are on different platforms: {', '.join(sorted(found))}; move them to one")
     return found.pop()
-
-
-def place(arrays: Iterable[Any]) -> contextlib.AbstractContextManager[Any]:
-    """Operations find the device of their operands themselves."""
-    return contextlib.nullcontext()
 
 
 def traced(entries: Sequence[Entry]) -> bool:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tridiag.arrays import Entry, Taken, refuse_dtype
+from tridiag.libraries import place as place
+from tridiag.libraries.indexing import Indexing
 
 SCALARS = (int, float, complex)
 
 
-class Operations:
+class Operations(Indexing):
     where = staticmethod(np.where)
     zero = staticmethod(np.zeros_like)
     one = staticmethod(np.ones_like)
@@ -44,18 +45,6 @@ class Operations:
         return np.log(np.abs(x))
 
     @staticmethod
-    def row(x: Any, i: int, axis: int) -> Any:
-        return x[(slice(None),) * axis + (i if x.shape[axis] != 1 else 0,)]
-
-    @staticmethod
-    def slice(x: Any, part: slice, axis: int) -> Any:
-        return x[(slice(None),) * axis + (part,)]
-
-    @staticmethod
-    def store(x: Any, i: int, axis: int, row: Any) -> None:
-        x[(slice(None),) * axis + (i,)] = row
-
-    @staticmethod
     def concatenate(parts: Any, axis: int) -> Any:
         return np.concatenate(parts, axis=axis)
 
@@ -66,15 +55,6 @@ class Operations:
     @staticmethod
     def positions(n: int, rank: int, axis: int, like: Any) -> Any:
         return np.arange(n).reshape((1,) * axis + (n,) + (1,) * (rank - 1 - axis))
-
-    @staticmethod
-    def maximum(x: Any, axis: int) -> Any:
-        return x.max(axis=axis)
-
-    @staticmethod
-    def limits(x: Any) -> tuple[float, float]:
-        info = np.finfo(x.dtype)
-        return float(info.eps), float(info.tiny)
 
     @staticmethod
     def empty(shape: Any, like: Any) -> Any:
@@ -162,11 +142,6 @@ def cast(x: Any, dtype: str) -> Any:
 
 def device(entries: Sequence[Entry], promoted: Any) -> str:
     return "cpu"
-
-
-def place(arrays: Iterable[Any]) -> contextlib.AbstractContextManager[Any]:
-    """Operations find the device of their operands themselves."""
-    return contextlib.nullcontext()
 
 
 def traced(entries: Sequence[Entry]) -> bool:

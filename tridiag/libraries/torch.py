@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from tridiag.arrays import Entry, Taken, dtype_name, refuse_dtype
+from tridiag.libraries import place as place
 
 
 class Operations:
@@ -162,11 +162,6 @@ def device(entries: Sequence[Entry], default: torch.dtype) -> str:
     if len(found) > 1:
         raise TypeError(f"the tensors are on different devices: {', '.join(sorted(found))}; move them to one")
     return found.pop().partition(":")[0]
-
-
-def place(arrays: Iterable[Any]) -> contextlib.AbstractContextManager[Any]:
-    """Operations find the device of their operands themselves."""
-    return contextlib.nullcontext()
 
 
 def traced(entries: Sequence[Entry]) -> bool:

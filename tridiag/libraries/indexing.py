@@ -1,0 +1,30 @@
+"""What arrays with NumPy's way of indexing share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+
+class Indexing:
+    @staticmethod
+    def row(x: Any, i: int, axis: int) -> Any:
+        return x[(slice(None),) * axis + (i if x.shape[axis] != 1 else 0,)]
+
+    @staticmethod
+    def slice(x: Any, part: slice, axis: int) -> Any:
+        return x[(slice(None),) * axis + (part,)]
+
+    @staticmethod
+    def store(x: Any, i: int, axis: int, row: Any) -> None:
+        x[(slice(None),) * axis + (i,)] = row
+
+    @staticmethod
+    def maximum(x: Any, axis: int) -> Any:
+        return x.max(axis=axis)
+
+    @staticmethod
+    def limits(x: Any) -> tuple[float, float]:
+        info = np.finfo(x.dtype)
+        return float(info.eps), float(info.tiny)
