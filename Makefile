@@ -58,8 +58,8 @@ clean:
 
 $(WORK)/demo.stamp: EXTRAS := jax,scipy,examples,cli
 $(WORK)/test.stamp: EXTRAS := test,jax,scipy,torch,examples,cli
-$(WORK)/gpu-offline.stamp: EXTRAS := test,scipy,gpu-offline
-$(WORK)/gpu-toolchains.stamp: EXTRAS := test,jax,scipy,torch
+$(WORK)/gpu-offline.stamp: EXTRAS := test,scipy,jax,pallas,gpu-offline
+$(WORK)/gpu-toolchains.stamp: EXTRAS := test,jax,pallas,scipy,torch,gpu-offline
 $(WORK)/check.stamp: EXTRAS := test,docs
 
 $(WORK)/wheel.stamp: $(SOURCES)

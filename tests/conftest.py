@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterator
 
 import pytest
+from helpers import DTYPES as ALL_DTYPES
 from helpers import GPU_OFFLINE, STANDIN, SUBJECTS, Subject, installed
 
 if installed("jax"):
@@ -68,6 +69,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Kernels for complex64 are those for complex128 with other numbers. Of the dtypes of a test the other backends run
     one at once, each test another one. What needs no GPU but pretends one waits too.
     """
+    items[:] = [item for item in items if computes(item)]
     for item in items:
         if pretends(item) and not item.get_closest_marker("smoke"):
             item.add_marker(pytest.mark.gpu_offline)
@@ -91,6 +93,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         chosen = zlib.crc32(str(names).encode()) % len(group)
         for item in group[:chosen] + group[chosen + 1 :]:
             item.add_marker(pytest.mark.slow)
+
+
+def computes(item: pytest.Item) -> bool:
+    """Whether the table says that the backend of a test has its dtype."""
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    subject, dtype = params.get("backend", params.get("subject")), params.get("dtype")
+    return not isinstance(subject, Subject) or dtype not in ALL_DTYPES or dtype in subject.entry.dtypes
 
 
 def pretends(item: pytest.Item) -> bool:

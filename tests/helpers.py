@@ -83,6 +83,11 @@ class Subject:
         """Whether its device is the stand-in's, and the arrays of other libraries are on the CPU (`pretence`)."""
         return self.device == "cuda" and STANDIN
 
+    @property
+    def interpreted(self) -> bool:
+        """Whether its kernels run in an interpreter of their language."""
+        return self.pretended and hasattr(self.entry.module(), "INTERPRET")
+
     def cannot_run_here(self) -> str | None:
         if not installed(self.library):
             return f"needs {self.library}, which is not installed"
@@ -101,10 +106,12 @@ class Subject:
         order: int = 1,
         compiled: bool = False,
         parallel: bool | None = None,
+        dtype: str | None = None,
     ) -> bool:
         """What the table says."""
         return (
             verb in self.entry.verbs
+            and (dtype is None or dtype in self.entry.dtypes)
             and (self.entry.order is None or order <= self.entry.order)
             and (self.compiled or not compiled)
             and (parallel is None or self.entry.parallel == parallel)

@@ -108,6 +108,7 @@ def test_periodic_systems_differentiate(backend, transpose):
 
 @pytest.mark.one_rule
 @on_jax
+@pytest.mark.only(dtype="complex128")
 @pytest.mark.parametrize("real_matrix", [False, True])
 def test_complex_systems_differentiate(backend, real_matrix):
     arguments = systems(M, N, dtype="complex128")
@@ -117,6 +118,7 @@ def test_complex_systems_differentiate(backend, real_matrix):
 
 
 @on_jax
+@pytest.mark.only(dtype="complex128")
 def test_complex_finite_differences(backend):
     arguments = systems(N, dtype="complex128")
     check_grads(jax.jit(by(backend)), arguments, order=1, modes=("fwd", "rev"), atol=1e-3, rtol=1e-3)

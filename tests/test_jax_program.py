@@ -231,6 +231,8 @@ def test_a_gradient_through_an_overwritten_right_side(name):
 @pytest.mark.only(library="jax")
 def test_no_backend_calls_back_to_python(backend: Subject):
     """But those that launch kernels of CuPy, Numba or cuSPARSE on a GPU."""
+    if backend.interpreted:
+        pytest.skip("JAX interprets kernels by callbacks")
     program = compiled(by(backend.name, pivoting=backend.usual), *systems(M, N))
     assert ("callback" in program) == ("cupy" in backend.entry.needs)
 
@@ -241,7 +243,8 @@ def test_vmap_keeps_a_cond_a_cond(backend: Subject):
     function = by(backend.name, pivoting=backend.usual)
     plain, batched = primitives(function, *systems(M, N)), primitives(jax.vmap(function), *systems(2, M, N))
     assert batched.count("cond") == plain.count("cond")
-    assert (plain.count("cond") > 0) == (backend.name in ("jax_scan", "jax_lax"))  # or a choice by platform
+    branches = backend.name in ("jax_scan", "jax_lax", "jax_pallas")  # on what is certified, or by platform
+    assert (plain.count("cond") > 0) == branches
 
 
 @pytest.mark.parametrize("pivoting", [False, "auto"])
