@@ -28,11 +28,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from conditions import conditions
 from scipy.linalg import eigvalsh_tridiagonal, get_lapack_funcs
 
 import tridiag
 from tridiag.backends import BACKENDS, installed
+from tridiag.benchmarking.conditions import conditions
 from tridiag.singular import to_host
 
 DTYPES = ("float32", "float64", "complex64", "complex128")

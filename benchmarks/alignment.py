@@ -26,10 +26,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from harness import Bar, Contestant, Timing, faster, seconds
+from bars import Bar, faster, seconds
 from lines import Line, run
 
 import tridiag
+from tridiag.benchmarking.race import Contestant, Timing
 from tridiag.layout import threads
 
 RESULTS = Path(__file__).parent / "results" / "alignment.json"

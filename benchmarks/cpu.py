@@ -3,8 +3,8 @@
     python benchmarks/cpu.py [--only NAME]... [--rounds N] [--json FILE]
 
 `LINES` is the table: what is solved, and the bars, which name the contestants that run. ``--list`` prints the names of
-the lines. How they are timed: `harness.py`. A stream moves the words that a solve has to read and write, a, b, c, d and
-x, through a parallel loop in Numba, over the same arrays with the same number of threads. Systems are float64 and
+the lines. How they are timed: `tridiag.benchmarking.race`. A stream moves the words that a solve has to read and write,
+a, b, c, d and x, through a parallel loop in Numba, over the same arrays with as many threads. Systems are float64 and
 diagonally dominant, ``pivoting`` is the default, "auto", and ``out`` is given, unless a line or a contestant says
 otherwise; inside jit, outputs are fresh. The record of a whole run goes to ``benchmarks/results/cpu.json``.
 
@@ -18,9 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bars import Bar, above, at_most, faster, microseconds, seconds
 from cpu_contestants import MAKERS
 from cpu_problems import Problem, dominant, laplacian, steady, uniform
-from harness import Bar, above, at_most, faster, microseconds, seconds
 from lines import Line, run
 
 RESULTS = Path(__file__).parent / "results" / "cpu.json"

@@ -18,10 +18,12 @@ from typing import Any
 
 import numba
 import numpy as np
-from cpu_problems import CERTIFIED, Array, Problem, backward_errors, relative_error
-from harness import Contestant, Timing
+from cpu_problems import CERTIFIED, Problem
 
 import tridiag
+from tridiag.benchmarking.errors import Array, backward_errors, relative_error
+from tridiag.benchmarking.race import Contestant, Timing
+from tridiag.benchmarking.streams import add_four, copy
 from tridiag.layout import threads
 
 ACCURATE = 16.0  # eps: the promise is 8, the residual in double precision may add some
@@ -56,18 +58,6 @@ def without_pivoting(problem: Problem, call: Callable[..., Any], **more: Any) ->
 
 
 # Streams: as fast as the machine reads and writes the words of a problem.
-
-
-@numba.njit(parallel=True)
-def add_four(a, b, c, d, out):  # type: ignore[no-untyped-def]
-    for i in numba.prange(out.size):
-        out[i] = a[i] + b[i] + c[i] + d[i]
-
-
-@numba.njit(parallel=True)
-def copy(d, out):  # type: ignore[no-untyped-def]
-    for i in numba.prange(out.size):
-        out[i] = d[i]
 
 
 @contestant("stream")
@@ -222,7 +212,7 @@ def jit_lax(problem: Problem) -> Contestant:
 @contestant("jit: lax.scan Thomas")
 def jit_scan(problem: Problem) -> Contestant:
     """The textbook's, for systems along the last axis."""
-    from textbook import thomas
+    from tridiag.benchmarking.textbook import thomas
 
     return without_pivoting(problem, jitted(problem, thomas))
 

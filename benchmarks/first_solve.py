@@ -17,7 +17,7 @@ after = perf_counter(), process_time()
 if __name__ == "__main__":
     import json
 
-    from cpu_problems import backward_errors
+    from tridiag.benchmarking.errors import backward_errors
 
     spent = [end - begin for end, begin in zip(after, before, strict=True)]
     imports = [end - begin for end, begin in zip(ready, start, strict=True)]

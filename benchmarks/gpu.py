@@ -30,11 +30,12 @@ HERE = Path(__file__).parent
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the memory is CuPy's as well
 
 import cupy  # noqa: E402
+from bars import Bar, at_most, faster  # noqa: E402
 from gpu_contestants import BACKENDS_TIMED, MAKERS, REHEARSAL, Problem  # noqa: E402
-from harness import Bar, at_most, conditions, faster  # noqa: E402
 from lines import Line, add_choice, measure, picked  # noqa: E402
 
 import tridiag  # noqa: E402
+from tridiag.benchmarking.conditions import conditions  # noqa: E402
 
 BUDGET = 2.0  # seconds of timing for a line
 ROUNDS = 11

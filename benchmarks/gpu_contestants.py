@@ -14,10 +14,10 @@ from typing import Any
 
 import cupy
 import numpy as np
-from harness import Contestant, Timing
 
 import tridiag
 from tridiag.backends import BACKENDS
+from tridiag.benchmarking.race import Contestant, Timing
 
 REHEARSAL = "standin" in cupy.__version__
 ACCURATE = 16.0  # eps: the promise is 8; the residual, in double precision, may add some
@@ -246,7 +246,7 @@ def lax_solve(problem: Problem) -> Contestant:
 
 @contestant("jax: lax.scan Thomas")
 def scan_thomas(problem: Problem) -> Contestant:
-    from textbook import thomas
+    from tridiag.benchmarking.textbook import thomas
 
     return in_jax(problem, along(problem, thomas))
 

@@ -23,10 +23,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from harness import Contestant, faster
+from bars import faster
 from lines import Line, run
 
 from tridiag import kalman
+from tridiag.benchmarking.race import Contestant
 
 RESULTS = Path(__file__).parent / "results" / "kalman.json"
 STATES = 4

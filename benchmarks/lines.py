@@ -12,9 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness import Bar, Contestant, conditions, race
+from bars import Bar
 
-from tridiag.layout import threads
+from tridiag.benchmarking.conditions import conditions
+from tridiag.benchmarking.race import Contestant, race
 
 BUDGET = 8.0  # seconds of timing for a line
 TINY = 12  # the longest axis of a rehearsal
@@ -123,7 +124,7 @@ def run(told: str | None, known: list[Line], makers: Makers, results: Path, argu
         records.append(measure(line, makers, options.rounds, options.tiny))
     show(records)
     spent = round(time.perf_counter() - start)
-    record = conditions() | {"threads": threads(), "tiny": options.tiny, "seconds": spent, "lines": records}
+    record = conditions() | {"tiny": options.tiny, "seconds": spent, "lines": records}
     path = options.json or (None if options.only or options.tiny else results)
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -23,12 +23,12 @@ from typing import Any
 
 import mpmath
 import numpy as np
-from harness import conditions
 from rich.console import Console
 from rich.table import Table
 
 import tridiag
 from tridiag.backends import BACKENDS, Backend
+from tridiag.benchmarking.conditions import conditions
 
 RESULTS = Path(__file__).parent / "results" / "logarithm_errors.json"
 LONG, USUAL, LOOPS = 1_000_000, 10_000, 2_000  # terms; of many sequences; of backends that are loops in Python

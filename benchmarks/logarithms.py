@@ -19,10 +19,12 @@ from typing import Any
 
 import numba
 import numpy as np
-from harness import Contestant, at_most, faster
+from bars import at_most, faster
 from lines import Line, run
 
 import tridiag
+from tridiag.benchmarking.race import Contestant
+from tridiag.benchmarking.streams import copy
 from tridiag.layout import threads
 
 RESULTS = Path(__file__).parent / "results" / "logarithms.json"
@@ -56,17 +58,11 @@ class Problem:
         return float((abs(np.asarray(y) - self.wanted) / size).max() / np.finfo(self.dtype).eps)
 
 
-@numba.njit(parallel=True)
-def add_one(x, out):  # type: ignore[no-untyped-def]
-    for i in numba.prange(out.size):
-        out[i] = x[i] + 1
-
-
 def stream(problem: Problem) -> Contestant:
     """Two words; as many threads as `tridiag` takes."""
     numba.set_num_threads(threads())
     x, out = problem.host.reshape(-1), problem.out.reshape(-1)
-    return Contestant(lambda: add_one(x, out), lambda _: float(abs(out - x - 1).max() > 1e-5), 0.5)
+    return Contestant(lambda: copy(x, out), lambda _: float((out != x).any()), 0)
 
 
 def ours(problem: Problem) -> Contestant:

@@ -21,12 +21,14 @@ from typing import Any
 
 import numba
 import numpy as np
+from bars import at_most, faster
 from cpu_contestants import jitted, with_gradients
-from cpu_problems import Array, relative_error
-from harness import Contestant, at_most, faster
 from lines import Line, run
 
 import tridiag
+from tridiag.benchmarking.errors import Array, relative_error
+from tridiag.benchmarking.race import Contestant
+from tridiag.benchmarking.streams import add, add_rows
 from tridiag.layout import threads
 
 RESULTS = Path(__file__).parent / "results" / "recurrences.json"
@@ -106,12 +108,6 @@ def contestant(name: str) -> Callable[[Any], Any]:
         return make
 
     return enter
-
-
-@numba.njit(parallel=True)
-def add(a, x, out):  # type: ignore[no-untyped-def]
-    for i in numba.prange(out.size):
-        out[i] = a[i] + x[i]
 
 
 @contestant("stream")
@@ -263,15 +259,6 @@ class Matrices:
 
     def error(self, y: Any) -> float:
         return relative_error(y, self.wanted)
-
-
-@numba.njit(parallel=True)
-def add_rows(A, x, out):  # type: ignore[no-untyped-def]
-    for i in numba.prange(out.size):
-        total = x[i]
-        for entry in A[i]:
-            total += entry
-        out[i] = total
 
 
 @contestant("stream of A, x and y")

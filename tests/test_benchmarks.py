@@ -123,7 +123,7 @@ def test_a_wrong_answer_has_no_figure(cpu: ModuleType, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("result", [0.0, np.nan, np.inf])
 def test_a_gate_is_before_the_clock(result: float) -> None:
-    from harness import Contestant, WrongAnswer, race
+    from tridiag.benchmarking.race import Contestant, WrongAnswer, race
 
     calls = []
     contestant = Contestant(lambda: calls.append(1) or result, lambda x: abs(x - 1), limit=0.5)
@@ -133,7 +133,7 @@ def test_a_gate_is_before_the_clock(result: float) -> None:
 
 
 def test_figures_are_medians_of_ratios_within_rounds() -> None:
-    from harness import at_most, faster
+    from bars import at_most, faster
 
     walls = {"ours": np.array([1.0, 10.0, 4.0]), "theirs": np.array([2.0, 20.0, 2.0])}
     assert at_most(0.5, "ours", "theirs").judge(walls)["median"] == 0.5

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import conditions as run
 import numpy as np
 
 SHORTEST = 5e-3  # seconds: shorter calls are timed in batches
@@ -37,6 +36,13 @@ class Timing(NamedTuple):
     cpu: float
 
 
+class Judged(NamedTuple):
+    """The error of a right answer in eps, and how long the first call took, with all that is compiled in it."""
+
+    error: float
+    seconds: float
+
+
 @dataclass(frozen=True)
 class Contestant:
     """Something to time.
@@ -51,11 +57,14 @@ class Contestant:
     fresh: Callable[[], Any] | None = None
     steps: int = 1
 
-    def judge(self, name: str) -> float:
-        error = float(self.error(self.call(*self.arguments())))
+    def judge(self, name: str) -> Judged:
+        arguments, start = self.arguments(), time.perf_counter()
+        result = self.call(*arguments)
+        seconds = time.perf_counter() - start
+        error = float(self.error(result))
         if not error <= self.limit:
             raise WrongAnswer(f"{name}: an error of {error:.3g} eps, of {self.limit:.3g} allowed")
-        return error
+        return Judged(error, seconds)
 
     def arguments(self) -> Any:
         return self.fresh() if self.fresh else ()
@@ -79,9 +88,9 @@ class Contestant:
 
 
 class Race(NamedTuple):
-    """For each contestant its error at the gate and its timings; how many cores other processes kept busy."""
+    """What each contestant got at the gate, and its timings; how many cores other processes kept busy."""
 
-    errors: dict[str, float]
+    judged: dict[str, Judged]
     timings: dict[str, list[Timing]]
     others: float | None
 
@@ -98,14 +107,26 @@ class Race(NamedTuple):
         return {
             "seconds": float(np.median(wall)),
             "cpu_per_wall": float(cpu.sum() / wall.sum()),
-            "error_in_eps": self.errors[name],
+            "error_in_eps": self.judged[name].error,
+            "first_call_seconds": self.judged[name].seconds,
             "rounds": [float(f"{second:.4g}") for second in wall],
         }
 
 
 def race(contestants: dict[str, Contestant], rounds: int = 11, budget: float = 8.0) -> Race:
     """Judge all contestants, then time them for at least so many rounds, and three times as many within the budget."""
-    errors = {name: contestant.judge(name) for name, contestant in contestants.items()}
+    judged = {name: contestant.judge(name) for name, contestant in contestants.items()}
+    return timed(contestants, judged, rounds, budget)
+
+
+def timed(
+    contestants: dict[str, Contestant],
+    judged: dict[str, Judged],
+    rounds: int,
+    budget: float,
+    tell: Callable[[float], None] = lambda part: None,
+) -> Race:
+    """Time contestants that have passed their gates; ``tell`` hears after each round how much is done."""
     calls = {name: contestant.repeat() for name, contestant in contestants.items()}
     timings: dict[str, list[Timing]] = {name: [] for name in contestants}
     order, shuffle = list(contestants), random.Random(0).shuffle
@@ -114,6 +135,7 @@ def race(contestants: dict[str, Contestant], rounds: int = 11, budget: float = 8
     gc.disable()
     try:
         while wanted(done, spent, rounds, budget):
+            tell(min(1.0, done / rounds))
             shuffle(order)
             for name in order:
                 time.sleep(PAUSE)
@@ -122,7 +144,7 @@ def race(contestants: dict[str, Contestant], rounds: int = 11, budget: float = 8
     finally:
         gc.enable()
     after = busy()
-    return Race(errors, timings, None if before is None or after is None else round((after - before) / spent, 2))
+    return Race(judged, timings, None if before is None or after is None else round((after - before) / spent, 2))
 
 
 def wanted(done: int, spent: float, rounds: int, budget: float) -> bool:
@@ -140,77 +162,3 @@ def busy() -> float | None:
     times = os.times()
     own = times.user + times.system + times.children_user + times.children_system
     return (sum(ticks) - idle) / os.sysconf("SC_CLK_TCK") - own
-
-
-@dataclass(frozen=True)
-class Bar:
-    """What is promised of contestants: a figure for each round, whose median is at most, or at least, the limit.
-
-    Without a limit the figure is only told.
-    """
-
-    figure: str
-    names: tuple[str, ...]
-    of: Callable[..., Seconds]
-    limit: float | None
-    at_most: bool = True
-    unit: str = ""
-
-    def judge(self, walls: dict[str, Seconds]) -> dict[str, Any]:
-        low, median, high = np.quantile(self.of(*(walls[name] for name in self.names)), (0.25, 0.5, 0.75)).tolist()
-        bar = verdict = ""
-        if self.limit is not None:
-            bar = f"{'at most' if self.at_most else 'at least'} {self.limit:g}{self.unit}"
-            verdict = "pass" if (median <= self.limit if self.at_most else median >= self.limit) else "short"
-        return {
-            "figure": self.figure,
-            "contestants": self.names,
-            "median": median,
-            "quartiles": (low, high),
-            "unit": self.unit,
-            "bar": bar,
-            "limit": self.limit,
-            "verdict": verdict,
-        }
-
-
-def at_most(limit: float | None, of: str, to: str) -> Bar:
-    """The time of one contestant over that of another."""
-    return Bar(f"{of} / {to}", (of, to), lambda x, y: x / y, limit)
-
-
-def faster(limit: float | None, of: str, than: str) -> Bar:
-    """How many times faster a contestant is than another."""
-    return Bar(f"{than} / {of}", (of, than), lambda x, y: y / x, limit, at_most=False)
-
-
-def above(limit: float | None, of: str, to: str) -> Bar:
-    """How many microseconds more a contestant takes than another."""
-    return Bar(f"{of} - {to}", (of, to), lambda x, y: 1e6 * (x - y), limit, unit=" us")
-
-
-def microseconds(of: str) -> Bar:
-    return Bar(of, (of,), lambda x: 1e6 * x, None, unit=" us")
-
-
-def seconds(limit: float | None, of: str) -> Bar:
-    return Bar(of, (of,), lambda x: x, limit, unit=" s")
-
-
-def conditions() -> dict[str, Any]:
-    """The machine, the versions and the commit of a run."""
-    record = run.conditions()
-    caches = {}
-    for cache in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-        level, kind, size = ((cache / word).read_text().strip() for word in ("level", "type", "size"))
-        caches[f"L{level} {kind.lower()}"] = size
-    pages = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-    granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
-    record["machine"] |= {
-        "cores granted": granted,
-        "caches": dict(sorted(caches.items())),
-        "memory in GiB": round(memory / 2**30, 1),
-        "huge pages": pages.read_text().strip() if pages.exists() else "",
-    }
-    return record

@@ -1,0 +1,30 @@
+"""How wrong a result is, in eps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+def backward_errors(a: Array, b: Array, c: Array, d: Array, x: Array, axis: int, periodic: bool = False) -> Array:
+    """The componentwise backward error of each system (Oettli and Prager) in eps; residuals in double precision."""
+    below, above = np.roll(x, 1, axis).astype(float), np.roll(x, -1, axis).astype(float)
+    if not periodic:
+        np.moveaxis(below, axis, 0)[0] = 0
+        np.moveaxis(above, axis, 0)[-1] = 0
+    residual, scale = d.astype(float), np.abs(d).astype(float)
+    for coefficient, value in ((a, below), (b, x), (c, above)):
+        term = coefficient * value
+        residual -= term
+        scale += np.abs(term)
+    error = np.divide(np.abs(residual), scale, out=np.zeros(d.shape), where=scale != 0)
+    return error.max(axis) / np.finfo(x.dtype).eps
+
+
+def relative_error(x: Any, wanted: Any) -> float:
+    """The largest error in eps of the largest entry."""
+    x = np.asarray(x)
+    return float(np.abs(x - wanted).max() / np.abs(wanted).max() / np.finfo(x.dtype).eps)
