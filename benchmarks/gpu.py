@@ -59,6 +59,7 @@ AGAINST = (  # what, a word for it, the layouts, the bar
     ("jax: lax.linalg.tridiagonal_solve", "lax", ("rows",), 3),
     ("jax: lax.scan Thomas", "scan", ("rows",), 50),
 )
+BY_NAME = ("jax_pallas",)  # at 60 % of the copy or better
 # the same kernels inside JAX and PyTorch
 IN_OTHERS = {
     "jax": (
@@ -87,6 +88,8 @@ def lines() -> list[Line]:
         found.append(line("promises", "", layout, *USUAL, dtype, PROMISES))
         for name in BACKENDS_TIMED:
             found.append(line(f"backend-{name}", "", layout, *USUAL, dtype, (at_most(None, name, "copy"),)))
+        for name in BY_NAME:
+            found.append(line(f"backend-{name}", "", layout, *USUAL, dtype, (at_most(1 / 0.6, name, "copy"),)))
     for name, word, layouts, limit in AGAINST:
         for layout in layouts:
             found.append(line(f"against-{word}", "", layout, *USUAL, "float64", (faster(limit, "solve", name),)))

@@ -225,6 +225,16 @@ def jax_solve(problem: Problem) -> Contestant:
     return in_jax(problem, functools.partial(tridiag.solve, axis=problem.axis), ACCURATE)
 
 
+@contestant("jax_pallas")
+def pallas_solve(problem: Problem) -> Contestant:
+    if reason := BACKENDS["jax_pallas"].missing():
+        raise ImportError(reason)
+    if REHEARSAL or int(cupy.cuda.Device().compute_capability) < 90:
+        raise ImportError("jax_pallas needs a GPU of the Hopper generation or newer")
+    solve = functools.partial(tridiag.solve, axis=problem.axis, backend="jax_pallas", pivoting=False)
+    return in_jax(problem, solve)
+
+
 @contestant("jax: solve and gradient")
 def jax_gradient(problem: Problem) -> Contestant:
     import jax

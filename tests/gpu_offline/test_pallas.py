@@ -360,16 +360,43 @@ def test_lowers_for_cuda_in_the_default_precision_of_jax() -> None:
             assert "f64" not in lowered(Form(shape(20), shape(20), axis), "float32").replace("@mosaic_gpu", "")
 
 
+def by_name(*given: Any, **options: Any) -> Any:
+    return tridiag.solve(*given, backend=NAME, **options)
+
+
+def squares(function: Any) -> Any:
+    return jax.grad(lambda *given: jnp.sum(function(*given) ** 2), (0, 1, 2, 3))
+
+
+def over_time(a: Any, b: Any, c: Any, d: Any) -> Any:
+    return jax.lax.scan(lambda x, _: (by_name(a, b, c, x), None), d, None, length=3)[0]
+
+
+def on_a_mesh(*given: Any) -> Any:
+    mesh = jax.make_mesh((1,), ("p",), axis_types=(jax.sharding.AxisType.Auto,))
+    along = jax.sharding.PartitionSpec("p")
+    return jax.shard_map(by_name, mesh=mesh, in_specs=along, out_specs=along)(*given)
+
+
 @pytest.mark.usefixtures("pretended")
-def test_the_whole_call_lowers_for_cuda() -> None:
-    """`tridiag.solve` and its gradient; the kernel runs once forward and once backward."""
-    x = jax.ShapeDtypeStruct((200, 20), "float64")
-
-    def value(a: Any, b: Any, c: Any, d: Any) -> Any:
-        return jnp.sum(tridiag.solve(a, b, c, d, backend=NAME, pivoting=False) ** 2)
-
-    text = jax.jit(jax.grad(value, (0, 1, 2, 3))).trace(x, x, x, x).lower(lowering_platforms=("cuda",)).as_text()
-    assert text.count("@mosaic_gpu") == 2
+@pytest.mark.parametrize(
+    ("function", "kernels"),
+    [
+        (by_name, 1),
+        (squares(by_name), 2),
+        (squares(jax.checkpoint(by_name)), 3),
+        (jax.vmap(by_name), 1),
+        (over_time, 1),
+        (on_a_mesh, 1),
+        (squares(on_a_mesh), 2),
+    ],
+    ids=["solve", "gradient", "checkpoint", "vmap", "scan", "shard_map", "gradient of shard_map"],
+)
+def test_whole_functions_lower_for_cuda(function: Any, kernels: int) -> None:
+    """Where the kernel runs is where it is called: vmap makes one launch of all."""
+    x = jax.ShapeDtypeStruct((4, 200, 20), "float64")
+    text = jax.jit(function).trace(x, x, x, x).lower(lowering_platforms=("cuda",)).as_text()
+    assert text.count("@mosaic_gpu") == kernels
 
 
 def test_only_cuda_is_told_of_the_kernel() -> None:
