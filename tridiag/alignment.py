@@ -12,6 +12,7 @@ import numpy as np
 
 from tridiag.arrays import Entry, agreed, dtype_name, module_of, working_dtype
 from tridiag.backends import Backend, Problem
+from tridiag.compiling import compiling, graph
 from tridiag.prepare import chosen, real_dtype
 
 Array = Any
@@ -94,7 +95,10 @@ def smith_waterman(
     its gradient 0, where all scores are -inf; inf, and its gradient NaN, where one is inf; both are NaN where an
     argument is. All this stays within a pair.
     """
-    pairs = prepare(scores, lengths, gap=gap, gap_open=gap_open, temperature=temperature)
+    options = {"gap": gap, "gap_open": gap_open, "temperature": temperature}
+    if compiling(scores):
+        return graph().outside(smith_waterman, scores, lengths, backend=backend, **options)
+    pairs = prepare(scores, lengths, **options)
     entry = chosen(pairs.problem, backend, pairs.traced)
     return module_of(pairs.problem.library).cast(run(pairs, entry), pairs.result_dtype)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tridiag import outputs, systems
 from tridiag.backends import BACKENDS
+from tridiag.compiling import compiling, graph
 from tridiag.dispatch import choose
 from tridiag.prepare import Call, prepare, wants_check
 from tridiag.singular import exact_status, to_host
@@ -76,6 +77,8 @@ class Factorization:
         array
             x; bad input and singular systems raise as in `tridiag.solve` with ``check=None``.
         """
+        if compiling(d):
+            return graph().outside(self.solve, d, transpose, out)
         arguments = dict(zip("abc", self._matrix, strict=False)) | {"d": d}
         where = self._matrix[3]
         call = prepare("solve", arguments, where=where, transpose=transpose, **self._options)
@@ -141,11 +144,14 @@ def factor(
     system that needs pivoting keeps a, b, c, which refinement reads anyway, and is eliminated again: that reads fewer
     words than its factors would.
     """
+    if compiling(a, b, c):
+        options: dict[str, Any] = {"axis": axis, "pivoting": pivoting, "periodic": periodic, "where": where}
+        return graph().outside(factor, a, b, c, backend=backend, **options)
     arguments = {"a": a, "b": b, "c": c}
     own_axis = axis_alone((a, b, c, where), axis)
     call = prepare("factor", arguments, axis=own_axis, pivoting=pivoting, periodic=periodic, where=where)
     entry = choose(call.problem, backend).backend
-    options: dict[str, Any] = {"axis": axis, "pivoting": pivoting, "periodic": periodic}
+    options = {"axis": axis, "pivoting": pivoting, "periodic": periodic}
     kind = call.library, call.problem.dtype, call.form.n
     with call.place():
         matrix = own(call, (a, b, c, where))

@@ -17,14 +17,16 @@ WORK: Any = 10_000  # how long an exact test for overlap may take; beyond it, to
 def target(call: Call, arguments: dict[str, Any], out: Any, overwrite_d: bool) -> Any:
     """The array to write to, or None for a new one."""
     if out is not None:
-        check_out(call, arguments, out)
+        check_fit(call, arguments, out)
+        check_memory(arguments, out)
         return out
     if overwrite_d and call.plan.library != "jax" and may_overwrite(call, arguments):
         return arguments["d"]
     return None
 
 
-def check_out(call: Call, arguments: dict[str, Any], out: Any) -> None:
+def check_fit(call: Call, arguments: dict[str, Any], out: Any) -> None:
+    """Refuse what cannot hold the result."""
     if call.plan.library == "jax":
         told = "out= cannot be written: JAX arrays are immutable"
         if "d" in arguments:
@@ -47,6 +49,10 @@ def check_out(call: Call, arguments: dict[str, Any], out: Any) -> None:
         raise ValueError("out requires a gradient and cannot be written in place; pass out.detach(), or no out")
     if array and not out.flags.writeable:
         raise ValueError("out is read-only; pass an array that may be written")
+
+
+def check_memory(arguments: dict[str, Any], out: Any) -> None:
+    """Refuse what cannot be written without changing something else."""
     if repeats(out):
         raise ValueError("entries of out share memory with each other; pass an array of its own memory")
     if name := overlapped(out, arguments):

@@ -9,6 +9,7 @@ from typing import Any
 from tridiag import outputs
 from tridiag.arrays import is_real
 from tridiag.backends import installed
+from tridiag.compiling import compiling, graph
 from tridiag.prepare import UNASKED, Call, check_flag, prepare_recurrence
 from tridiag.recursion import row_of
 from tridiag.systems import derivatives_of, empty, restore
@@ -79,13 +80,8 @@ def linear_recurrence(
     -----
     Finite where the sequence is, also where products of its coefficients overflow.
     """
-    check_flag("return_final", return_final)
-    arguments, call = prepare("linear_recurrence", a, x, init, axis=axis, reverse=reverse, backend=backend)
-    y = run("linear_recurrence", call, outputs.target(call, arguments, out, False))
-    if not return_final:
-        return y
-    values = final(call, y)
-    return y, values if isinstance(a, tuple) else values[0]
+    given = {"a": a, "x": x, "init": init}
+    return computed("linear_recurrence", given, return_final, out, axis=axis, reverse=reverse, backend=backend)
 
 
 def log_linear_recurrence(
@@ -139,11 +135,8 @@ def log_linear_recurrence(
     is the logarithm of 0. Derivatives are those of one linear recurrence with coefficients between 0 and 1; where y is
     infinite they are 0, and where it is NaN they are NaN, even of a loss that does not read y there.
     """
-    check_flag("return_final", return_final)
-    verb = "log_linear_recurrence"
-    arguments, call = prepare_logarithms(verb, x, log_a, init, axis=axis, reverse=reverse, backend=backend)
-    y = run(verb, call, outputs.target(call, arguments, out, False))
-    return (y, final(call, y, -math.inf)[0]) if return_final else y
+    given = {"log_a": log_a, "x": x, "init": init}
+    return computed("log_linear_recurrence", given, return_final, out, axis=axis, reverse=reverse, backend=backend)
 
 
 def logcumsumexp(
@@ -192,8 +185,7 @@ def logcumsumexp(
     The error is a unit or two in the last place of max(1, abs(y)), over any number of terms. Infinities, NaN and
     derivatives are as in `log_linear_recurrence`.
     """
-    arguments, call = prepare_logarithms("logcumsumexp", x, axis=axis, reverse=reverse, backend=backend)
-    return run("logcumsumexp", call, outputs.target(call, arguments, out, False))
+    return computed("logcumsumexp", {"x": x}, False, out, axis=axis, reverse=reverse, backend=backend)
 
 
 def matrix_recurrence(
@@ -255,10 +247,8 @@ def matrix_recurrence(
     2 m^2 flops a step, in n steps; `jax_associative`: in logarithmic depth with m times as many. Finite where the
     sequence is, also where products of its matrices overflow.
     """
-    check_flag("return_final", return_final)
-    arguments, call = prepare_matrices("matrix_recurrence", A, x, init, reverse=reverse, backend=backend)
-    y = run("matrix_recurrence", call, outputs.target(call, arguments, out, False))
-    return (y, final(call, y)[0]) if return_final else y
+    given = {"A": A, "x": x, "init": init}
+    return computed("matrix_recurrence", given, return_final, out, reverse=reverse, backend=backend)
 
 
 def scan(
@@ -328,6 +318,16 @@ def scan(
     return scanning.scan(f, init, xs, axis, out_axis, length, reverse, unroll)
 
 
+def computed(verb: str, given: dict[str, Any], return_final: bool, out: Any, **options: Any) -> Any:
+    """A verb on recurrences: prepare its arguments, run it, and return its last values if they are wanted."""
+    check_flag("return_final", return_final)
+    if compiling(*given.values()):
+        return graph().recurrence(verb, given, return_final, out, options)
+    arguments, call = PREPARERS[verb](verb, **given, **options)
+    y = run(verb, call, outputs.target(call, arguments, out, False))
+    return (y, last(verb, call, y, given)) if return_final else y
+
+
 def prepare(
     verb: str, a: Any, x: Any, init: Any = None, *, axis: int = -1, reverse: bool = False, backend: Any = UNASKED
 ) -> tuple[dict[str, Any], Call]:
@@ -372,6 +372,14 @@ def prepare_matrices(
     return {"A": A, "x": x, **states}, call
 
 
+PREPARERS: dict[str, Callable[..., tuple[dict[str, Any], Call]]] = {
+    "linear_recurrence": prepare,
+    "matrix_recurrence": prepare_matrices,
+    "log_linear_recurrence": prepare_logarithms,
+    "logcumsumexp": prepare_logarithms,
+}
+
+
 def named(name: str, values: Any) -> dict[str, Any]:
     """An argument, or the arguments of a tuple, by their names."""
     return {f"{name}[{k}]": value for k, value in enumerate(values)} if isinstance(values, tuple) else {name: values}
@@ -383,6 +391,12 @@ def run(verb: str, call: Call, out: Any = None) -> Array:
         return empty(call) if out is None else out
     derivatives = derivatives_of(call.plan.library)
     return restore(call, derivatives.recurrence(verb, call, call.plan.backend, out), out)
+
+
+def last(verb: str, call: Call, y: Array, given: dict[str, Any]) -> Any:
+    """What ``return_final`` returns: a tuple where the coefficients are one."""
+    values = final(call, y, -math.inf if verb == "log_linear_recurrence" else 0.0)
+    return values if isinstance(given.get("a"), tuple) else values[0]
 
 
 def final(call: Call, y: Array, nothing: float = 0.0) -> tuple[Array, ...]:

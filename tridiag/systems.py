@@ -12,6 +12,7 @@ import numpy as np
 from tridiag import outputs, ready
 from tridiag.arrays import dtype_name
 from tridiag.backends import Backend
+from tridiag.compiling import compiling, graph
 from tridiag.errors import SingularSystemError
 from tridiag.prepare import REAL_OF, Call, prepare, prepare_blocks, wants_check
 
@@ -67,7 +68,8 @@ def solve(
         Allow the solution to be written to ``d``: all but JAX return ``d`` wherever it can hold the solution
         (its shape, its dtype, writable, not overlapping another argument), JAX may alias it inside jit. ``out`` wins.
     out : array
-        Takes the solution; it may not overlap an argument. Not with JAX arrays.
+        Takes the solution; it may not overlap an argument. Not with JAX arrays. Inside `torch.compile` it is copied
+        there.
 
     Returns
     -------
@@ -95,24 +97,25 @@ def solve(
     Notes
     -----
     Thomas algorithm and LAPACK's xGTSV; the certificate is \|L\|\|U\| <= 3 \|A\| (Higham, Accuracy and Stability of
-    Numerical Algorithms, chapter 9), refinement after Skeel (1980).
+    Numerical Algorithms, chapter 9), refinement after Skeel (1980). Inside `torch.compile` a solve of tensors is one
+    operator of the graph.
     """
     if where is None and type(a) is type(b) is type(c) is type(d) is np.ndarray:
         x = ready.solve(a, b, c, d, out, axis, backend, pivoting, periodic, transpose, check, overwrite_d)
         if x is not None:
             return x
     arguments = {"a": a, "b": b, "c": c, "d": d}
-    call = prepare(
-        "solve",
-        arguments,
-        axis=axis,
-        pivoting=pivoting,
-        periodic=periodic,
-        where=where,
-        transpose=transpose,
-        overwrite_d=overwrite_d,
-        backend=backend,
-    )
+    options: dict[str, Any] = {
+        "axis": axis,
+        "pivoting": pivoting,
+        "periodic": periodic,
+        "transpose": transpose,
+        "overwrite_d": overwrite_d,
+        "backend": backend,
+    }
+    if compiling(a, b, c, d):
+        return graph().solve(arguments, where, out, check, options)
+    call = prepare("solve", arguments, where=where, **options)
     if where is not None:
         arguments["where"] = where
     destination = outputs.target(call, arguments, out, overwrite_d)
@@ -200,11 +203,17 @@ def matmul(
     -----
     The definition, in 5 passes over the arrays.
     """
+    arguments = {"a": a, "b": b, "c": c, "d": x}
+    options: dict[str, Any] = {"axis": axis, "periodic": periodic, "transpose": transpose}
+    if compiling(a, b, c, x):
+        return graph().matmul(where=where, **arguments, **options)
+    return product(prepare("matmul", arguments, where=where, **options))
+
+
+def product(call: Call) -> Array:
+    """Run a prepared matmul."""
     from tridiag.rows import bands, multiply
 
-    call = prepare(
-        "matmul", {"a": a, "b": b, "c": c, "d": x}, axis=axis, periodic=periodic, where=where, transpose=transpose
-    )
     with call.place(), np.errstate(all="ignore"):
         if call.plan.empty:
             return empty(call)
@@ -261,7 +270,14 @@ def slogdet(
     Elimination with partial pivoting, LAPACK's xGTTRF.
     """
     arguments = {"a": a, "b": b, "c": c}
-    call = prepare("slogdet", arguments, axis=axis, pivoting=True, periodic=periodic, where=where, backend=backend)
+    options: dict[str, Any] = {"axis": axis, "pivoting": True, "periodic": periodic, "backend": backend}
+    if compiling(a, b, c):
+        return graph().slogdet(where=where, **arguments, **options)
+    return determinants(prepare("slogdet", arguments, where=where, **options))
+
+
+def determinants(call: Call) -> tuple[Array, Array]:
+    """Run a prepared slogdet."""
     with call.place():
         if call.plan.empty:  # no matrices, or matrices without rows
             ops, batch, like = call.module().Operations, call.form.matrix_batch, call.matrix[1]
@@ -315,7 +331,13 @@ def solve_block(A: Array, B: Array, C: Array, d: Array, *, backend: str = "auto"
     xGBSV. About 9 m^3 flops a block row. A singular system, where that meets an exactly zero pivot, is NaN throughout;
     it raises nothing, and no other system is affected.
     """
-    call = prepare_blocks(A, B, C, d, backend=backend)
+    if compiling(A, B, C, d):
+        return graph().solve_block(A, B, C, d, backend=backend)
+    return blocks_solved(prepare_blocks(A, B, C, d, backend=backend))
+
+
+def blocks_solved(call: Call) -> Array:
+    """Run a prepared solve_block."""
     ops, (shape, shared), order = call.module().Operations, call.plan.sides, call.plan.sides.order
     if call.plan.empty:
         return ops.broadcast(call.module().cast(call.d, call.result_dtype), shape)

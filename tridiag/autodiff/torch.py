@@ -6,6 +6,8 @@ conj(x_{i+1}). A recurrence is such a system, y_t - a_t y_{t-1} = x_t.
 
 from __future__ import annotations
 
+import importlib
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -23,14 +25,20 @@ from tridiag.singular import raise_if_singular
 
 
 class Options(NamedTuple):
-    form: Form
+    form: Any  # a `Form` or a `Blocks`
     backend: Backend
-    check: bool
-    factors: Any
+    check: bool = False
+    factors: Any = None
+    traced: bool = False  # what a backend computes is an operator of a graph (`tridiag.autodiff.torch_operators`)
+
+
+def operators() -> ModuleType:
+    """They are of no use outside `torch.compile` and `torch.export`."""
+    return importlib.import_module("tridiag.autodiff.torch_operators")
 
 
 def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> Any:
-    options = Options(call.form, backend, check, factors)
+    options = Options(call.form, backend, check, factors, call.traced)
     differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in (*call.matrix[:3], call.d))
     if out is None or differentiated:
         return Solve.apply(*call.matrix[:3], call.d, call.matrix[3], options)
@@ -43,6 +51,8 @@ def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> 
 
 
 def forward(matrix: Matrix, d: Any, options: Options, out: Any = None) -> Any:
+    if options.traced:
+        return operators().solve_node(matrix, d, options)
     x, status = options.backend.module().solve(matrix, d, options.form, out, options.factors)
     if options.check:
         raise_if_singular("torch", x, status, matrix, options.form)
@@ -108,6 +118,8 @@ class Adjoint(torch.autograd.Function):
 
     @staticmethod
     def forward(a: Any, b: Any, c: Any, g: Any, x: Any, where: Any, options: Options) -> Any:
+        if options.traced:
+            return operators().adjoint_node((a, b, c, where), g, x, options)
         return options.backend.module().adjoint((a, b, c, where), g, x, options.form)
 
     @staticmethod
@@ -179,6 +191,8 @@ def tangent_product(tangents: Matrix, x: Any, form: Form) -> Any:
 
 
 def slogdet(call: Call, backend: Backend) -> Any:
+    if call.traced:
+        return operators().determinant_node(call.matrix, call.form, backend)
     return backend.module().slogdet(call.matrix, call.form)
 
 
@@ -193,49 +207,51 @@ def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
 
 
 def solve_block(call: Call, backend: Backend) -> Any:
-    return SolveBlock.apply(*call.matrix, call.d, call.form, backend)
+    return SolveBlock.apply(*call.matrix, call.d, Options(call.form, backend, traced=call.traced))
 
 
 class SolveBlock(torch.autograd.Function):
     @staticmethod
-    def forward(a: Any, b: Any, c: Any, d: Any, form: Blocks, backend: Backend) -> Any:
-        return backend.module().solve_block((a, b, c), d, form)
+    def forward(a: Any, b: Any, c: Any, d: Any, options: Options) -> Any:
+        if options.traced:
+            return operators().block_node((a, b, c), d, options)
+        return options.backend.module().solve_block((a, b, c), d, options.form)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        *matrix, d, form, backend = inputs
-        ctx.form, ctx.backend, ctx.d_shape = form, backend, d.shape
+        *matrix, d, options = inputs
+        ctx.options, ctx.d_shape = options, d.shape
         ctx.save_for_backward(*matrix, output)
         ctx.save_for_forward(*matrix, output)
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
         *matrix, x = ctx.saved_tensors
-        form: Blocks = ctx.form
-        turned = form._replace(transpose=not form.transpose)
-        w = SolveBlock.apply(*matrix, g.conj(), turned, ctx.backend).conj()
+        form: Blocks = ctx.options.form
+        turned = ctx.options._replace(form=form._replace(transpose=not form.transpose))
+        w = SolveBlock.apply(*matrix, g.conj(), turned).conj()
         left, right = (x.conj(), w) if form.transpose else (w, x.conj())
         grads = [
             block_cotangent(entry, left, shift(ops, right, form.axis, by, False) if by else right) if needed else None
             for entry, by, needed in zip(matrix, (1, 0, -1), ctx.needs_input_grad, strict=False)
         ]
-        return *grads, w.sum_to_size(ctx.d_shape) if ctx.needs_input_grad[3] else None, None, None
+        return *grads, w.sum_to_size(ctx.d_shape) if ctx.needs_input_grad[3] else None, None
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         *matrix, x = ctx.saved_tensors
         *dots, d_dot = tangents[:4]
         changes = tuple(torch.zeros_like(v) if dot is None else dot for v, dot in zip(matrix, dots, strict=True))
-        change = blocks.multiply(ops, changes, x, ctx.form)
+        change = blocks.multiply(ops, changes, x, ctx.options.form)
         right = -change if d_dot is None else d_dot - change
-        return SolveBlock.apply(*matrix, right, ctx.form, ctx.backend)
+        return SolveBlock.apply(*matrix, right, ctx.options)
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
-        *arrays, form, backend = arguments
+        *arrays, options = arguments
         lifted = [x.unsqueeze(0) if dim is None else x.movedim(dim, 0) for x, dim in zip(arrays, in_dims, strict=False)]
-        wider = form._replace(shape=(info.batch_size, *form.shape))
-        return SolveBlock.apply(*lifted, wider, backend), 0
+        wider = options.form._replace(shape=(info.batch_size, *options.form.shape))
+        return SolveBlock.apply(*lifted, options._replace(form=wider)), 0
 
 
 def block_cotangent(entry: Any, left: Any, right: Any) -> Any:
@@ -252,7 +268,7 @@ def recurrence(verb: str, call: Call, backend: Backend, out: Any) -> Any:
     arrays = *call.matrix, call.d, *call.init
     differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in arrays)
     if out is None or differentiated:
-        return RECURRENCES[verb].apply(Course(call.form, backend, len(call.matrix)), *arrays)
+        return RECURRENCES[verb].apply(Course(call.form, backend, len(call.matrix), call.traced), *arrays)
     lazy = out.is_conj() or out.is_neg()
     direct = out if out.dtype == call.d.dtype and not lazy else None
     y = getattr(backend.module(), verb)(call.matrix, call.d, call.init, call.form, direct)
@@ -265,6 +281,7 @@ class Course(NamedTuple):
     form: Recurrence
     backend: Backend
     order: int  # so many of the arrays are coefficients; then come x, and what is before the first step
+    traced: bool = False  # as in `Options`
 
     def parts(self, arrays: Any) -> tuple[Any, Any, Any]:
         return arrays[: self.order], arrays[self.order], arrays[self.order + 1 :]
@@ -272,13 +289,16 @@ class Course(NamedTuple):
     def transposed(self) -> Course:
         return self._replace(form=self.form._replace(transpose=not self.form.transpose))
 
+    def run(self, verb: str, arrays: Any) -> Any:
+        if self.traced:
+            return operators().recurrence_node(verb, self, arrays)
+        return getattr(self.backend.module(), verb)(*self.parts(arrays), self.form)
+
 
 class Sequence(torch.autograd.Function):
     @staticmethod
     def forward(course: Course, *arrays: Any) -> Any:
-        coefficients, x, init = course.parts(arrays)
-        verb = "matrix_recurrence" if course.form.matrices else "linear_recurrence"
-        return getattr(course.backend.module(), verb)(coefficients, x, init, course.form)
+        return course.run("matrix_recurrence" if course.form.matrices else "linear_recurrence", arrays)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -336,8 +356,7 @@ class LogSequence(torch.autograd.Function):
 
     @staticmethod
     def forward(course: Course, *arrays: Any) -> Any:
-        verb = "log_linear_recurrence" if course.order else "logcumsumexp"
-        return getattr(course.backend.module(), verb)(*course.parts(arrays), course.form)
+        return course.run("log_linear_recurrence" if course.order else "logcumsumexp", arrays)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -350,10 +369,10 @@ class LogSequence(torch.autograd.Function):
     def linear(ctx: Any) -> tuple[Course, Any, Any]:
         """The linear recurrence of the derivatives, and the shares of what comes from before and from x."""
         *arrays, y = ctx.saved_tensors
-        form, backend, _ = ctx.course
+        form, backend, _, traced = ctx.course
         coefficients, x, init = ctx.course.parts(arrays)
         problem = Problem("linear_recurrence", "torch", y.device.type, dtype_name(y.dtype), form.shape, form.axis, None)
-        return Course(form, alongside(backend, problem), 1), *logsum.shares(ops, coefficients, x, y, init, form)
+        return Course(form, alongside(backend, problem), 1, traced), *logsum.shares(ops, coefficients, x, y, init, form)
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
