@@ -11,11 +11,12 @@ Array = np.ndarray[Any, Any]
 
 def backward_errors(a: Array, b: Array, c: Array, d: Array, x: Array, axis: int, periodic: bool = False) -> Array:
     """The componentwise backward error of each system (Oettli and Prager) in eps; residuals in double precision."""
-    below, above = np.roll(x, 1, axis).astype(float), np.roll(x, -1, axis).astype(float)
+    double = np.promote_types(x.dtype, float)
+    below, above = np.roll(x, 1, axis).astype(double), np.roll(x, -1, axis).astype(double)
     if not periodic:
         np.moveaxis(below, axis, 0)[0] = 0
         np.moveaxis(above, axis, 0)[-1] = 0
-    residual, scale = d.astype(float), np.abs(d).astype(float)
+    residual, scale = d.astype(double), np.abs(d).astype(float)
     for coefficient, value in ((a, below), (b, x), (c, above)):
         term = coefficient * value
         residual -= term

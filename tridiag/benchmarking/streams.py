@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import numba
+import numpy as np
+
+from tridiag.benchmarking.libraries import array, called
+from tridiag.benchmarking.race import Contestant
+from tridiag.layout import threads
+from tridiag.singular import to_host
 
 
 @numba.njit(parallel=True)
@@ -30,3 +36,24 @@ def add_rows(A, x, out):  # type: ignore[no-untyped-def]
         for entry in A[i]:
             total += entry
         out[i] = total
+
+
+def stream(reads: int, writes: int, dtype: str) -> Contestant:
+    """So many words read and written, with as many threads as `tridiag` takes.
+
+    A loop of that mixture where there is one, else a copy of as many words.
+    """
+    numba.set_num_threads(threads())
+    loop, inputs = MIXTURES.get(reads // writes if writes and reads % writes == 0 else 0, (copy, 1))
+    size = max(1, (reads + writes) // (inputs + 1))
+    arrays, out = [np.ones(size, dtype) for _ in range(inputs)], np.full(size, np.nan, dtype)
+    return Contestant(lambda: loop(*arrays, out), lambda _: float((out != inputs).any()), 0)
+
+
+MIXTURES = {1: (copy, 1), 2: (add, 2), 4: (add_four, 4)}  # by the words that are read for each that is written
+
+
+def device_stream(library: str, words: int, dtype: str, device: str | None) -> Contestant:
+    """A copy of as many words on a device, by its library."""
+    source = array(library, np.ones(max(1, words // 2), dtype), device)
+    return Contestant(called(library, lambda x: x + 1, [source]), lambda y: float((to_host(y) != 2).any()), 0)

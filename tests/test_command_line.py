@@ -1,0 +1,145 @@
+"""`python -m tridiag`: what it tells, that a wrong answer has no time, that every suite can be run."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import installed
+
+from tridiag import commands
+from tridiag.backends import BACKENDS
+from tridiag.benchmarking import libraries
+from tridiag.benchmarking.problems import ALIKE, KINDS, Problem
+from tridiag.report import VERBS
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("rich") is None, reason="needs rich, which is not installed")
+
+SHAPES = {"kalman.log_likelihood": (3, 10, 1), "smith_waterman": (5, 6, 7), "solve_block": (3, 6, 2)}
+SHAPES["matrix_recurrence"] = SHAPES["solve_block"]
+USUAL = (4, 9)
+
+
+@pytest.fixture(autouse=True)
+def passive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
+
+
+def shape(verb: str) -> str:
+    return ",".join(map(str, SHAPES.get(ALIKE.get(verb, verb), USUAL)))
+
+
+def test_info_names_every_backend(capsys: pytest.CaptureFixture) -> None:
+    assert commands.main(["info", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [entry["name"] for entry in told["backends"]] == list(BACKENDS)
+    assert told["machine"]["cpu"] and told["versions"]["tridiag"] and set(told["devices"]) == {"jax", "torch", "cupy"}
+
+
+def test_the_command_is_a_module() -> None:
+    run = subprocess.run([sys.executable, "-m", "tridiag", "info"], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "numba_thomas" in run.stdout and "usable" in run.stdout
+
+
+def test_without_rich_a_sentence_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "rich" else find(name))
+    with pytest.raises(SystemExit) as stopped:
+        commands.main(["info"])
+    assert stopped.value.code == 2
+    assert 'pip install "batched-tridiag[cli]"' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_is_explained(verb: str, capsys: pytest.CaptureFixture) -> None:
+    assert commands.main(["explain", verb, "--shape", shape(verb), "--dtype", "float32"]) == 0
+    assert "-> numba_" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["explain", "solve", "--shape", "3,x"], "'3,x' is no shape"),
+        (["explain", "solve", "--pivoting", "maybe"], "'maybe' is none of auto, True, False"),
+        (["explain", "solve", "--backend", "nonesuch"], "there is no backend 'nonesuch'"),
+        (["bench"], "wanted a verb"),
+        (["bench", "solve", "--baseline", "fastest"], "the baseline 'fastest' is none of those compared: numba_thomas"),
+        (["bench", "kalman.filter"], "invalid choice"),
+    ],
+)
+def test_wrong_arguments_are_told(arguments: list[str], told: str, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        commands.main(arguments)
+    assert stopped.value.code == 2
+    assert told in capsys.readouterr().err
+
+
+def bench(path: Path, *arguments: str, status: int = 0) -> dict:
+    assert commands.main(["bench", *arguments, "--rounds", "1", "--json", str(path)]) == status
+    return json.loads(path.read_text())
+
+
+def test_bench_ranks_right_answers(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    chosen = ["--backend", "numpy_thomas", "--backend", "numba_thomas", "--backend", "jax_scan"]
+    whole = bench(tmp_path / "deep" / "bench.json", "solve", "--shape", "30,8", *chosen)
+    assert {"machine", "versions", "commit", "threads"} <= set(whole)
+    (record,) = whole["comparisons"]
+    assert {row["name"] for row in record["rows"]} == {"numpy_thomas", "numba_thomas"}
+    ratios = [row["over_stream"] for row in record["rows"]]
+    assert ratios == sorted(ratios) and all(ratio > 0 for ratio in ratios)
+    for row in record["rows"]:
+        assert row["seconds"] > 0 and row["first_call_seconds"] > 0 and row["error_in_eps"] <= 16, row
+        assert row["gigabytes_per_second"] == pytest.approx(30 * 8 * 5 * 8 / row["seconds"] / 1e9)
+    assert {row["name"]: row["times_baseline"] for row in record["rows"]}[record["baseline"]] == 1
+    assert record["refused"] == [{"name": "jax_scan", "why": "takes jax arrays, not numpy"}]
+    shown = capsys.readouterr().out
+    assert "takes jax arrays, not numpy" in shown and "numpy_thomas" in shown
+
+
+def test_a_wrong_backend_has_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Problem.function
+
+    def broken(problem: Problem, backend: str, **more: object) -> object:
+        function = right(problem, backend, **more)
+        return (lambda *arrays: function(*arrays) * (1 + 1e-12)) if backend == "numpy_thomas" else function
+
+    monkeypatch.setattr(Problem, "function", broken)
+    chosen = ["--backend", "numpy_thomas", "--backend", "numba_thomas"]
+    (record,) = bench(tmp_path / "bench.json", "solve", "--shape", "30,8", *chosen, status=1)["comparisons"]
+    assert [row["name"] for row in record["rows"]] == ["numba_thomas"]
+    (refused,) = record["refused"]
+    assert refused["name"] == "numpy_thomas" and refused["why"].startswith("WrongAnswer")
+
+
+@pytest.mark.parametrize("verb", KINDS)
+def test_every_verb_has_a_judge(verb: str) -> None:
+    problem = Problem(verb, SHAPES.get(verb, USUAL))
+    result = np.array(problem.call("auto")())
+    assert problem.error(result) <= problem.limit
+    assert problem.error(result * (1 + 1e-8)) > problem.limit
+    assert problem.words.total > 0
+
+
+@pytest.mark.parametrize("library", ["jax", "torch"])
+@pytest.mark.parametrize("verb", KINDS)
+def test_every_gradient_has_a_judge(verb: str, library: str) -> None:
+    if not installed(library):
+        pytest.skip(f"needs {library}, which is not installed")
+    problem = Problem(verb, SHAPES.get(verb, USUAL), library=library, gradient=True)
+    if verb.startswith("kalman") and library == "torch":
+        pytest.skip("Kalman filters take no PyTorch arrays")
+    value, gradients = problem.call(problem.explain().backend)()
+    assert problem.error((value, gradients)) <= problem.limit
+    assert problem.error((value, [*gradients[:-1], 1.1 * gradients[-1]])) > problem.limit
+
+
+def test_arrays_without_gradients_say_so() -> None:
+    with pytest.raises(ValueError, match="numpy arrays have no gradients; take --library jax or torch"):
+        Problem("solve", USUAL, gradient=True).call("auto")
+    assert libraries.missing("nonesuch") == "needs nonesuch, which is not installed"

@@ -1,0 +1,7 @@
+"""``python -m tridiag``: see `tridiag.commands`."""
+
+import sys
+
+from tridiag.commands import main
+
+sys.exit(main())

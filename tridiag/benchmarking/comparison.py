@@ -1,0 +1,87 @@
+"""Contestants for one problem, ranked: each judged first, timed against a stream of the words that the problem has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tridiag.benchmarking.problems import Words
+from tridiag.benchmarking.race import Contestant, Race, timed
+from tridiag.benchmarking.streams import device_stream, stream
+
+STREAM = "stream"
+Tell = Callable[[str, float], None]  # what is done, and how much of it
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared: makers of contestants by name, and the words that any of them has to move.
+
+    ``refused`` are the sentences of those that cannot run; ``baseline`` is the one that speeds are compared with.
+    ``place`` is where the stream runs: a library and its device, or None for the CPU; ``facts`` go into the record.
+    """
+
+    title: str
+    makers: Mapping[str, Callable[[], Contestant]]
+    words: Words
+    dtype: str
+    baseline: str
+    refused: Mapping[str, str] = field(default_factory=dict)
+    place: tuple[str, str | None] | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def stream(self) -> Contestant:
+        if self.place is None:
+            return stream(*self.words, self.dtype)
+        library, device = self.place
+        return device_stream(library, self.words.total, self.dtype, device)
+
+
+def compare(
+    comparison: Comparison, rounds: int = 11, budget: float = 8.0, tell: Tell = lambda what, part: None
+) -> dict[str, Any]:
+    """The record of a comparison: rows that are ranked, those that are wrong or cannot run last, with a sentence."""
+    contestants, judged, refused = {}, {}, dict(comparison.refused)
+    makers = {STREAM: comparison.stream, **comparison.makers}
+    for count, (name, make) in enumerate(makers.items()):
+        tell(f"judging {name}", count / len(makers))
+        try:
+            contestant = make()
+            judged[name] = contestant.judge(name)
+            contestants[name] = contestant
+        except Exception as error:  # the others are timed all the same
+            refused[name] = f"{type(error).__name__}: {error}".partition("\n")[0]
+    race = timed(contestants, judged, rounds, budget, lambda part: tell("timing", part))
+    rows = [row(name, race, comparison) for name in contestants if name != STREAM]
+    return {
+        "title": comparison.title,
+        **comparison.facts,
+        "dtype": comparison.dtype,
+        "words": comparison.words.total,
+        "baseline": comparison.baseline,
+        "stream": race.summary(STREAM),
+        "rounds": race.rounds,
+        "cores_busy_with_others": race.others,
+        "rows": sorted(rows, key=lambda found: found["over_stream"]),
+        "refused": [{"name": name, "why": why} for name, why in refused.items()],
+    }
+
+
+def row(name: str, race: Race, comparison: Comparison) -> dict[str, Any]:
+    """A contestant's figures; ratios are medians of those within rounds."""
+    walls = race.walls()
+    low, ratio, high = np.quantile(walls[name] / walls[STREAM], (0.25, 0.5, 0.75)).tolist()
+    bytes_moved = comparison.words.total * np.dtype(comparison.dtype).itemsize
+    found = {"name": name, "over_stream": ratio, "quartiles": (low, high)} | race.summary(name)
+    found["gigabytes_per_second"] = bytes_moved / found["seconds"] / 1e9
+    base = walls.get(comparison.baseline)
+    found["times_baseline"] = None if base is None else float(np.median(base / walls[name]))
+    return found
+
+
+def wrong(record: Mapping[str, Any]) -> bool:
+    """Whether an answer was wrong."""
+    return any(entry["why"].startswith("WrongAnswer") for entry in record["refused"])

@@ -1,0 +1,51 @@
+"""All backends that can run a problem, compared."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from tridiag.backends import BACKENDS, Backend
+from tridiag.benchmarking.comparison import Comparison
+from tridiag.benchmarking.libraries import device_of
+from tridiag.benchmarking.problems import Problem
+from tridiag.dispatch import choose, named
+
+
+def contest(problems: Sequence[Problem], backends: Sequence[str] = (), baseline: str | None = None) -> Comparison:
+    """The comparison of some backends, or of all that take such arrays, on one problem in one library or more."""
+    first, several = problems[0], len(problems) > 1
+    makers, refused, chosen = {}, {}, {}
+    for problem in problems:
+        asked = problem.explain().problem
+        chosen[problem.library] = choose(asked).backend.name
+        for entry in candidates(problem, backends):
+            name = f"{problem.library}: {entry.name}" if several else entry.name
+            if reason := entry.why_not(asked) or entry.unusable():
+                refused[name] = reason
+            else:
+                makers[name] = functools.partial(problem.contestant, entry.name)
+    usual = chosen[first.library]
+    baseline = baseline or (f"{first.library}: {usual}" if several else usual)
+    if baseline not in makers:
+        raise ValueError(f"the baseline {baseline!r} is none of those compared: {', '.join(makers) or 'none'}")
+    facts: dict[str, Any] = {"verb": first.verb, "shape": first.shape, "gradient": first.gradient} | first.options
+    device = device_of(first.given[0])
+    return Comparison(
+        first.told(),
+        makers,
+        first.words,
+        first.dtype,
+        baseline,
+        refused,
+        None if device == "cpu" else (first.library, first.device),
+        facts | {"library": [problem.library for problem in problems], "device": device, "auto": chosen},
+    )
+
+
+def candidates(problem: Problem, backends: Sequence[str]) -> list[Backend]:
+    """Those named, or all that have the verb for arrays of the library."""
+    if backends:
+        return list(dict.fromkeys(entry for name in backends for entry in named(name)))
+    return [entry for entry in BACKENDS.values() if problem.verb in entry.verbs and problem.library in entry.arrays]

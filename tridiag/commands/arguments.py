@@ -1,0 +1,47 @@
+"""The options that say what a problem is."""
+
+from __future__ import annotations
+
+import argparse
+
+from tridiag.arrays import SUPPORTED
+from tridiag.benchmarking.libraries import LIBRARIES
+from tridiag.benchmarking.problems import ALIKE, KINDS, Problem
+
+PROMISES: dict[str, bool | str] = {"auto": "auto", "true": True, "false": False}
+
+
+def shape(text: str) -> tuple[int, ...]:
+    try:
+        found = tuple(int(word) for word in text.strip("() ").split(",") if word.strip())
+    except ValueError:
+        found = ()
+    if not found or min(found) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no shape; wanted lengths with commas between, as in 1000,100")
+    return found
+
+
+def promise(text: str) -> bool | str:
+    if text.lower() not in PROMISES:
+        raise argparse.ArgumentTypeError(f"{text!r} is none of auto, True, False")
+    return PROMISES[text.lower()]
+
+
+def add_problem(parser: argparse.ArgumentParser, timed: bool = False) -> None:
+    """The arguments of a problem; where it is timed its verb may be left out, and its library may be all of them."""
+    verbs = [*KINDS] if timed else [*KINDS, *ALIKE]
+    parser.add_argument("verb", nargs="?" if timed else None, choices=verbs, metavar="VERB", help=", ".join(verbs))
+    parser.add_argument(
+        "--shape", type=shape, default=(1000, 100), help="of the right side, x, y or the scores (default 1000,100)"
+    )
+    parser.add_argument("--axis", type=int, default=-1, help="along which the systems lie (default -1)")
+    parser.add_argument("--dtype", choices=SUPPORTED, default="float64")
+    parser.add_argument("--library", choices=(*LIBRARIES, *(["all"] if timed else [])), default="numpy")
+    parser.add_argument("--pivoting", type=promise, default="auto", help="auto (the default), True or False")
+    parser.add_argument("--device", help="cpu or cuda; where it is not given the library chooses")
+
+
+def problem_of(options: argparse.Namespace, library: str) -> Problem:
+    gradient = getattr(options, "gradient", False)
+    given = options.verb, options.shape, options.axis, options.dtype, library, options.pivoting, gradient
+    return Problem(*given, options.device)

@@ -1,0 +1,83 @@
+"""Compare backends on a problem, or run a named suite: answers first, then speed against a stream of the same words."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+from pathlib import Path
+from typing import Any
+
+from tridiag.benchmarking.comparison import STREAM, compare, wrong
+from tridiag.benchmarking.conditions import conditions
+from tridiag.benchmarking.contest import contest
+from tridiag.benchmarking.libraries import LIBRARIES, missing
+from tridiag.commands.arguments import add_problem, problem_of
+from tridiag.commands.terminal import progress, show
+
+HEAD = ("", "name", "/ stream", "time", "GB/s", "error (eps)", "speed", "first call", "CPU/wall")
+BUSY = 0.1  # cores: what others take beyond that is told
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_problem(parser, timed=True)
+    parser.add_argument("--gradient", action="store_true", help="the result and its gradient in every array")
+    parser.add_argument("--backend", action="append", default=[], metavar="NAME", help="only this one; may be repeated")
+    parser.add_argument("--baseline", metavar="NAME", help='what speeds are compared with (default: what "auto" takes)')
+    parser.add_argument("--rounds", type=int, default=11, help="the fewest, unless they are slow (default 11)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.verb is None:
+        raise ValueError("wanted a verb, as in: bench solve --shape 100000,100")
+    wanted = [name for name in LIBRARIES if not missing(name)] if options.library == "all" else [options.library]
+    comparison = contest([problem_of(options, name) for name in wanted], options.backend, options.baseline)
+    with progress() as tell:
+        record = compare(comparison, options.rounds, tell=functools.partial(tell, comparison.title))
+    whole = conditions() | {"comparisons": [record]}
+    show_comparison(record, whole)
+    if options.json:
+        write(options.json, whole)
+    return int(wrong(record))
+
+
+def write(path: Path, record: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def show_comparison(record: dict[str, Any], whole: dict[str, Any]) -> None:
+    """The ranked table; what has no time has its sentence below."""
+    rows = [cells(str(rank), row) for rank, row in enumerate(record["rows"], 1)]
+    stream = record["stream"]
+    rows.append(("", STREAM, "1", f"{told_time(stream['seconds'])}", "", "", "", "", f"{stream['cpu_per_wall']:.2f}"))
+    caption = f"{whole['machine']['cpu']}, {whole['threads']} threads, {whole['commit']}; {record['rounds']} rounds"
+    caption += f"; speed: times that of {record['baseline']}"
+    if (others := record["cores_busy_with_others"] or 0) > BUSY:
+        caption += f". Other processes kept {others:.1f} cores busy: measure again"
+    show(record["title"], HEAD, rows, caption, text=2)
+    if record["refused"]:
+        show("Without a time", ("name", "why"), [(entry["name"], entry["why"]) for entry in record["refused"]], text=2)
+
+
+def cells(rank: str, row: dict[str, Any]) -> tuple[str, ...]:
+    speed = "" if row["times_baseline"] is None else f"{row['times_baseline']:.3g}"
+    return (
+        rank,
+        row["name"],
+        f"{row['over_stream']:.3g}",
+        told_time(row["seconds"]),
+        f"{row['gigabytes_per_second']:.3g}",
+        f"{row['error_in_eps']:.2g}",
+        speed,
+        told_time(row["first_call_seconds"]),
+        f"{row['cpu_per_wall']:.2f}",
+    )
+
+
+def told_time(seconds: float) -> str:
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-6:.3g} us"

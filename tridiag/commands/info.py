@@ -1,0 +1,84 @@
+"""Tell what is installed, which devices there are, and which backends are usable, or why not."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import tridiag
+from tridiag.backends import no_gpu
+from tridiag.benchmarking import libraries
+from tridiag.benchmarking.conditions import conditions
+from tridiag.commands.terminal import show
+from tridiag.kernels.cache import cpu
+
+VECTORS = ("avx512f", "avx2", "avx", "sse4.2", "sve", "neon")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="the same as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    record = facts()
+    if options.json:
+        print(json.dumps(record, indent=1))
+        return 0
+    machine = record["machine"] | {"vectors": ", ".join(record["vectors"])}
+    machine["caches"] = ", ".join(f"{name} {size}" for name, size in machine["caches"].items())
+    show("Machine", ("", ""), [(name, str(value)) for name, value in machine.items()], text=2)
+    show("Versions", ("", ""), [("commit", record["commit"]), *record["versions"].items()], text=2)
+    show("Devices", ("library", "devices"), [(name, told) for name, told in record["devices"].items()], text=2)
+    backends = [(entry["name"], entry["algorithm"], entry["why_not"] or "usable") for entry in record["backends"]]
+    show("Backends", ("backend", "algorithm", "here"), backends, text=3)
+    return 0
+
+
+def facts() -> dict[str, Any]:
+    return conditions() | {
+        "executable": sys.executable,
+        "vectors": vectors(),
+        "devices": {library: devices(library) for library in DEVICES},
+        "backends": [
+            {"name": entry.name, "algorithm": entry.algorithm, "why_not": entry.why_not} for entry in tridiag.backends()
+        ],
+    }
+
+
+def vectors() -> list[str]:
+    """The instructions on vectors that LLVM finds, best first."""
+    features = cpu()[1].split(",")
+    return [name for name in VECTORS if f"+{name}" in features]
+
+
+def devices(library: str) -> str:
+    """Those that a library sees, or why it has none."""
+    try:
+        module = libraries.load(library)
+        return DEVICES[library](module)
+    except Exception as error:  # whatever a broken installation says
+        return str(error).partition("\n")[0]
+
+
+def of_jax(module: Any) -> str:
+    import jax
+
+    return ", ".join(f"{device.platform}: {device.device_kind}" for device in jax.devices())
+
+
+def of_torch(module: Any) -> str:
+    names = [module.cuda.get_device_name(k) for k in range(module.cuda.device_count())]
+    return ", ".join(["cpu", *(f"cuda: {name}" for name in names)])
+
+
+def of_cupy(module: Any) -> str:
+    if reason := no_gpu():
+        return reason
+    runtime = module.cuda.runtime
+    return ", ".join(runtime.getDeviceProperties(k)["name"].decode() for k in range(runtime.getDeviceCount()))
+
+
+DEVICES: dict[str, Callable[[Any], str]] = {"jax": of_jax, "torch": of_torch, "cupy": of_cupy}
