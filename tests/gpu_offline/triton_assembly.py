@@ -1,9 +1,10 @@
 """Compiles for GPUs that are not there what `triton_thomas` asks Triton for; prints what came of it, as JSON.
 
-    python tests/gpu_offline/triton_assembly.py CAPABILITY
+    python tests/gpu_offline/triton_assembly.py CAPABILITY [CHUNKS]...
 
 The backend runs as it is, on small tensors, but for its launches: they are recorded, and each kernel that they name is
-compiled once. Run by `test_triton` in a process of its own, where nothing is interpreted.
+compiled once; all of them, or those that share a system among so many lanes. Run by `test_triton` in a process of its
+own, where nothing is interpreted.
 """
 
 import itertools
@@ -46,7 +47,8 @@ class Recorder:
         constants = {p.name: named.pop(p.name) for p in parameters if p.is_constexpr}
         constants |= {name: None for name, value in given.items() if value is None}
         types = {p.name: "constexpr" if p.name in constants else type_of(given[p.name], p) for p in parameters}
-        name = " ".join([types["x"].strip("*"), *(name.lower() for name, value in constants.items() if value is True)])
+        told = [types["x"].strip("*"), constants["KERNEL"], str(constants["CHUNKS"])]
+        name = " ".join(told + [name.lower() for name, value in constants.items() if value is True])
         assert self.launches.setdefault(name, (types, constants, named)) == (types, constants, named)
 
 
@@ -60,15 +62,16 @@ def type_of(value: Any, parameter: Any) -> str:
 
 
 def launches() -> dict[str, Launch]:
-    """All that the host asks for, by name."""
+    """All that the host asks for, by name: systems on both sides of every boundary between kernels, in both layouts."""
     recorder = Recorder()
+    rows = (3, 17, 33, 65, 129, backend.LONGEST + 1)
     with mock.patch.object(backend, "kernels", lambda interpreted: recorder):
-        for dtype, pivoting in itertools.product((torch.float32, torch.float64), (False, True, "auto")):
-            for where in (None, torch.ones(2, 3, dtype=bool)):
-                for transpose in (False, True):
-                    form = Form((2, 3), (2, 3), 1, pivoting=pivoting, transpose=transpose)
-                    x = torch.ones(2, 3, dtype=dtype)
-                    backend.solve((x, x, x, where), x, form)
+        for n, axis, dtype in itertools.product(rows, (0, 1), (torch.float32, torch.float64)):
+            shape = (n, 2) if axis == 0 else (2, n)
+            x, mask = torch.ones(shape, dtype=dtype), torch.ones(shape, dtype=torch.bool)
+            for where, pivoting in itertools.product((None, mask), (False, True, "auto")):
+                form = Form(shape, shape, axis, pivoting=pivoting, transpose=bool(n % 4 == 1))
+                backend.solve((x, x, x, where), x, form)
     return recorder.launches
 
 
@@ -83,6 +86,7 @@ def compiled(launch: Launch, capability: int) -> dict[str, Any]:
     usage = {name: int(size) for name, size in re.findall(r"(REG|STACK|SHARED|LOCAL):(\d+)", told)}
     accesses = re.findall(r"tt\.(load|store|atomic_rmw) ?(.*?) : (.*)", found.asm["ttir"])
     return usage | {
+        "lanes": 32 * options["num_warps"],
         "fused": "fma.rn.f" in found.asm["ptx"],
         "in double precision": ".f64" in found.asm["ptx"],
         "unmasked": [" ".join(access) for access in accesses if "tensor" in access[2] and not is_masked(*access[:2])],
@@ -96,7 +100,9 @@ def is_masked(kind: str, operands: str) -> bool:
 
 
 def main() -> None:
-    json.dump({name: compiled(launch, int(sys.argv[1])) for name, launch in launches().items()}, sys.stdout)
+    capability, *chunks = sys.argv[1:]
+    wanted = {name: launch for name, launch in launches().items() if not chunks or name.split()[2] in chunks}
+    json.dump({name: compiled(launch, int(capability)) for name, launch in wanted.items()}, sys.stdout)
 
 
 if __name__ == "__main__":

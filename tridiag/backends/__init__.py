@@ -242,7 +242,7 @@ _LINES = (
     Backend("torch_scan", "a loop over rows, all sequences at once", ("torch",), ("torch",), ANYWHERE, **LOG_SCAN, units=2),
     Backend("numpy_scan", "a loop over rows, all sequences at once: the reference", ("numpy",), **SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, units=2),
     Backend("jax_wavefront", "alignment by lax.scan over anti-diagonals, in logarithms", ("jax",), ("jax",), ANYWHERE, **ALIGN),
-    Backend("triton_thomas", "Thomas and pivoted elimination, a lane of a Triton program for each system", ("torch",), ("torch", "triton"), GPU, REALS, periodic=False),
+    Backend("triton_thomas", "chunks of rows in the lanes of Triton programs, cyclic reduction among them", ("torch",), ("torch", "triton"), GPU, REALS, periodic=False),
     Backend("numba_cuda_thomas", "Thomas and pivoted elimination, a GPU thread for each system", ON_GPU, ("cupy", "numba_cuda"), GPU, REALS, periodic=False),
     Backend("cusparse_interleaved", "cuSPARSE gtsvInterleavedBatch: Thomas, or LU with partial pivoting", **CUSPARSE),
     Backend("cusparse_strided", "cuSPARSE gtsv2StridedBatch: parallel cyclic reduction", **CUSPARSE | {"pivoting": PLAIN}),

@@ -1,10 +1,15 @@
 """Thomas and pivoted elimination in Triton, for torch tensors on a GPU.
 
-Tensors are read where they lie, whatever their strides; an axis along which one is constant has the stride 0. A lane
-has a system, so that neighbouring lanes read neighbouring systems: fast where the system axis is not the last one. It
-moves 9 words an unknown. With "auto", the systems without certificate go on a list in the memory of the GPU, and are
-solved again with pivoting and refinement: the next kernel reads how long the list is, and nothing waits for the device.
-The kernels run on torch's current stream. Products are rounded before they are added, as on a CPU.
+Tensors are read where they lie, whatever their strides; an axis along which one is constant has the stride 0. Systems
+of up to LONGEST rows are read and written once: a lane has a chunk of rows, the lanes of a system exchange what is left
+of them (`tridiag.kernels.triton_thomas`). Of longer ones each has a lane, which moves 9 words an unknown, and is fast
+where the system axis is not the last one. With "auto", systems without certificate go on a list in the memory of the
+GPU, and are solved again with pivoting and refinement, products rounded before they are added, as on a CPU: the next
+kernel reads how long the list is, and nothing waits for the device. The kernels run on torch's current stream.
+
+With pivoting=False every chunk is eliminated by itself: that is for matrices all of whose diagonal blocks can do
+without pivoting, as those of dominant and of definite matrices do; of others, and of singular ones, solutions may be
+large or not finite. Cyclic systems and complex numbers have no kernel here.
 """
 
 from __future__ import annotations
@@ -27,9 +32,11 @@ from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
 INTERPRET = False  # whether the kernels run in Triton's interpreter, on tensors in host memory
-LANES = 128  # systems of a program
-REGISTERS = 128  # of a lane; left to itself, the assembler takes fewer and spills
+LANES = 128  # of a program
+REGISTERS = {4: 128, 8: 192}  # of a lane of a tile, by the bytes of a number; left to itself, the assembler spills
+MOST_REGISTERS = 255
 OPERANDS, RANK = 6, 3  # below, diagonal, above, where, right, x; the batch axes that a kernel walks through
+ROWS, LONGEST = 8, 256  # rows of a chunk, and of a system that a program holds
 PLAIN_ROWS, PIVOTED_ROWS, REFINED_ROWS = 1, 3, 6  # numbers kept for each row of a system
 LEAST_SCRATCH = 64 * 2**20  # bytes for systems that are pivoted at a time; or as many as x has
 
@@ -39,7 +46,23 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = No
         direct = out is not None and (form.pivoting is False or out.data_ptr() != d.data_ptr())
         x = out if direct else torch.empty(form.shape, dtype=d.dtype, device=d.device)
         status = solve_to(x, matrix, d, form)
-        return (x if out is None or direct else out.copy_(x)), status
+        # with pivoting=False chunks do not know a zero pivot of the whole system: what is not finite is looked at
+        return (x if out is None or direct else out.copy_(x)), None if form.pivoting is False else status
+
+
+class Tile(NamedTuple):
+    """What a program has: systems, the chunks of each, and so many lanes."""
+
+    systems: int
+    chunks: int
+    lanes: int
+
+
+def tile_of(n: int, together: bool, itemsize: int) -> Tile:
+    """Where rows do not lie side by side, neighbouring systems for 64 bytes of memory."""
+    chunks = max(2, triton.next_power_of_2(triton.cdiv(n, ROWS)))
+    systems = max(LANES // chunks, 1 if together else 64 // itemsize)
+    return Tile(systems, chunks, systems * chunks)
 
 
 class Place(NamedTuple):
@@ -53,6 +76,18 @@ class Place(NamedTuple):
     @property
     def systems(self) -> int:
         return math.prod(length for length, _ in self.inner)
+
+    @property
+    def together(self) -> bool:
+        """Whether the rows of a solution lie side by side."""
+        return abs(self.rows[-1]) == 1
+
+    def reach(self, tile: Tile) -> int:
+        """How far apart numbers of a program may lie."""
+        return max(
+            abs(step) * tile.systems + abs(row) * ROWS * tile.chunks
+            for step, row in zip(self.inner[-1][1], self.rows, strict=True)
+        )
 
     def numbers(self) -> Iterator[int]:
         """What the kernels are told: three steps and the row step of each operand, and the lengths of two axes."""
@@ -110,13 +145,22 @@ class Job(NamedTuple):
     def run(self) -> None:
         if self.form.pivoting is True:
             self.exchange(PIVOTED_ROWS)
-        elif self.form.pivoting is False:
-            self.launch(self.scratch(PLAIN_ROWS, self.place.systems), None)
-        else:
-            listed = torch.empty(self.place.systems, dtype=torch.int64, device=self.status.device)
-            count = torch.zeros(1, dtype=torch.int64, device=self.status.device)
-            self.launch(self.scratch(PLAIN_ROWS, self.place.systems), (listed, count))
+            return
+        listed = torch.empty(self.place.systems, dtype=torch.int64, device=self.status.device)
+        count = torch.zeros(1, dtype=torch.int64, device=self.status.device)
+        self.eliminate((listed, count))
+        if self.form.pivoting == "auto":
             self.exchange(REFINED_ROWS, (listed, count))
+
+    def eliminate(self, doubtful: Any) -> None:
+        """All systems without pivoting; those that have no certificate go on the list."""
+        tile = tile_of(self.form.n, self.place.together, self.operands[-1].element_size())
+        if self.form.n <= LONGEST and self.place.reach(tile) < 2**31:
+            inner = self.place.inner[-1][0]
+            programs = self.place.systems // inner * triton.cdiv(inner, tile.systems)
+            self.launch("chunks", programs, tile, doubtful)
+        else:
+            self.launch_lanes("rows", self.scratch(PLAIN_ROWS, self.place.systems), doubtful)
 
     def exchange(self, rows: int, listed: Any = None) -> None:
         """All systems, or those on a list, with pivoting; with a list, refined."""
@@ -124,24 +168,28 @@ class Job(NamedTuple):
         each = rows * self.form.n * x.element_size()
         bytes_of_x = self.place.systems * self.form.n * x.element_size()
         slots = max(1, min(self.place.systems, max(LEAST_SCRATCH, bytes_of_x) // each))
-        kept = self.scratch(rows, slots)
-        for first in range(0, self.place.systems, slots):
-            self.launch(kept, listed, first, pivoted=True)
+        self.launch_lanes("pivoted", self.scratch(rows, slots), listed)
 
     def scratch(self, rows: int, slots: int) -> Any:
         x = self.operands[-1]
         return torch.empty((rows, self.form.n, slots), dtype=x.dtype, device=x.device)
 
-    def launch(self, kept: Any, listed: Any, first: int = 0, pivoted: bool = False) -> None:
-        x, slots = self.operands[-1], kept.shape[2]
-        limits = torch.finfo(x.dtype)
+    def launch_lanes(self, kernel: str, kept: Any, listed: Any) -> None:
+        """With a lane for each system, or for as many as there is memory for."""
+        self.launch(kernel, triton.cdiv(kept.shape[2], LANES), Tile(LANES, 1, LANES), listed, kept)
+
+    def launch(self, kernel: str, programs: int, tile: Tile, listed: Any, kept: Any = None) -> None:
+        form, place, x = self.form, self.place, self.operands[-1]
+        slots, chunks, limits = 0 if kept is None else kept.shape[2], kernel == "chunks", torch.finfo(x.dtype)
         with np.errstate(all="ignore"):  # in which the interpreter computes
-            kernels(INTERPRET).run[(triton.cdiv(slots, LANES),)](
-                *self.operands, kept, *(listed or (None, None)), self.status, *self.place.numbers(),
-                self.form.n, int(self.form.transpose), first, self.place.systems, slots,
-                PIVOTED=pivoted, LISTED=listed is not None, MASKED=self.masked,
-                EPS=limits.eps, TINY=limits.tiny, LANES=LANES,
-                num_warps=LANES // 32, maxnreg=REGISTERS, enable_fp_fusion=False,
+            kernels(INTERPRET).run[(programs,)](
+                *self.operands, kept, *(listed or (None, None)), self.status, *place.numbers(),
+                form.n, int(form.transpose), int(form.pivoting is False), place.systems, slots,
+                KERNEL=kernel, LISTED=kernel == "pivoted" and listed is not None, MASKED=self.masked,
+                EPS=limits.eps, TINY=limits.tiny,
+                SYSTEMS=tile.systems, CHUNKS=tile.chunks, TOGETHER=chunks and place.together,
+                num_warps=tile.lanes // 32, maxnreg=REGISTERS[x.element_size()] if chunks else MOST_REGISTERS,
+                enable_fp_fusion=chunks,
             )  # fmt: skip
 
 
