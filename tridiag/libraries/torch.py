@@ -103,6 +103,7 @@ class Operations:
 
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+NUMBERS = {int: torch.float64, float: torch.float64, complex: torch.complex128}  # wide enough for Python's
 
 
 def taking(names: Sequence[str], kinds: Sequence[type]) -> Callable[..., Taken]:
@@ -113,9 +114,21 @@ def taking(names: Sequence[str], kinds: Sequence[type]) -> Callable[..., Taken]:
 def take(given: list[Any], where: Any) -> Taken:
     """Tensors and Python scalars. Integers become the default dtype, which is a setting."""
     given = [x.item() if isinstance(x, np.generic) else x for x in given]
-    where = None if where is None else torch.as_tensor(where)
-    mask = None if where is None else entry(where)
-    return given, where, (*map(entry, given), mask), torch.get_default_dtype()
+    place = next((x.device for x in given if isinstance(x, torch.Tensor)), None)
+    where = None if where is None else masked(where, place)
+    entries = (*map(entry, given), None if where is None else entry(where))
+    if place is not None and place.type != "cpu":  # which writes a number itself, so that nothing waits for it
+        given = [torch.full((), x, dtype=NUMBERS[type(x)], device=place) if type(x) in NUMBERS else x for x in given]
+    return given, where, entries, torch.get_default_dtype()
+
+
+def masked(where: Any, place: torch.device | None) -> Any:
+    """A mask as a tensor, which is where the others are."""
+    if not isinstance(where, torch.Tensor):
+        return torch.as_tensor(where, device=place)
+    if place is not None and where.device != place:
+        raise TypeError(f"the tensors are on different devices: {place}, {where.device}; move them to one")
+    return where
 
 
 def entry(x: Any) -> Entry:
@@ -150,7 +163,7 @@ def has_dtype(entry: Entry, name: str) -> bool:
     return entry[0] is getattr(torch, name)
 
 
-def cast(x: Any, dtype: str, like: Any = None) -> Any:
+def cast(x: Any, dtype: str) -> Any:
     if isinstance(x, torch.Tensor):
         return x.to(getattr(torch, dtype))
     return torch.as_tensor(x, dtype=getattr(torch, dtype))
