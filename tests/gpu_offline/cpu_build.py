@@ -15,7 +15,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +48,6 @@ extern "C" int entry_{k}(unsigned grid, unsigned block, size_t shared, unsigned 
 """
 
 
-one_device = threading.Lock()  # that `cuda_cpu.h` is, whichever thread launches
-
-
 class LaunchError(RuntimeError):
     """A kernel did what no GPU would forgive: divergent barriers, shuffles from lanes that are not there."""
 
@@ -70,9 +66,7 @@ class Library:
         words = np.ascontiguousarray(words)
         pointer = words.ctypes.data_as(ctypes.c_void_p)
         entry = self.entries[name]
-        with one_device:
-            failed = entry(grid, block, ctypes.c_size_t(shared), seed, ctypes.byref(error), pointer)
-        if failed:
+        if entry(grid, block, ctypes.c_size_t(shared), seed, ctypes.byref(error), pointer):
             raise LaunchError(f"{name}: {(error.value or b'').decode()}")
 
 
@@ -89,18 +83,7 @@ def build(
     sanitizers: str = "",
     folder: Path = SOURCES,
 ) -> Library:
-    """The kernels of a source file of ``folder``."""
-    return Library(compiled(source, expressions, options, sanitizers, folder), expressions)
-
-
-def compiled(
-    source: str,
-    expressions: tuple[str, ...],
-    options: tuple[str, ...] = (),
-    sanitizers: str = "",
-    folder: Path = SOURCES,
-) -> Path:
-    """The shared library; what was built from the same text before is kept."""
+    """The kernels of a source file of ``folder``; what was built from the same text before is kept."""
     host = HOST.format(source=source) + "".join(
         ENTRY.format(k=k, expression=expression) for k, expression in enumerate(expressions)
     )
@@ -120,7 +103,7 @@ def compiled(
             if done.returncode:
                 raise RuntimeError(f"{source} does not compile:\n{done.stderr}")
             made.replace(target)
-    return target
+    return Library(target, expressions)
 
 
 def precompiled(shelf: Path, flags: tuple[str, ...]) -> Path:
