@@ -272,7 +272,7 @@ def eliminate(job: Job, access: Any, carried: Carried, rows: list[Row], first: A
         upper = product(job, upper, scale)
         grown = product(job, lower, upper)
         pivot = b - grown
-        scale = 1 / pivot
+        scale = 1 / pivot  # in float32 Mosaic takes the GPU's own, off by up to a unit in the last place
         right = (d - product(job, lower, right)) * scale
         sound = jnp.where(is_sound(job, grown, pivot, b), sound, 0)
         access.upper[access.at(max(k - 1, 0) if isinstance(k, int) else jnp.maximum(k - 1, 0))] = upper
@@ -350,14 +350,14 @@ def kernel(job: Job, *refs: Any) -> None:
 
 
 def interpreter() -> Any:
-    """The parameters with which JAX interprets a kernel for GPUs; public in its later releases."""
+    """The parameters with which JAX interprets a kernel for GPUs; public as of JAX 0.11."""
     if not INTERPRET:
         return None
-    if hasattr(plgpu, "InterpretParams"):
-        return plgpu.InterpretParams()
-    from jax._src.pallas.mosaic_gpu.interpret import params
+    if not hasattr(plgpu, "InterpretGPUParams"):
+        from jax._src.pallas.mosaic_gpu.interpret import params as plgpu_params
 
-    return params.InterpretGPUParams()
+        return plgpu_params.InterpretGPUParams()
+    return plgpu.InterpretGPUParams()
 
 
 def memories(job: Job) -> tuple[list[Any], list[Any]]:
