@@ -59,7 +59,7 @@ AGAINST = (  # what, a word for it, the layouts, the bar
     ("jax: lax.linalg.tridiagonal_solve", "lax", ("rows",), 3),
     ("jax: lax.scan Thomas", "scan", ("rows",), 50),
 )
-BY_NAME = ("jax_pallas",)  # at 60 % of the copy or better
+BY_NAME = ("jax_pallas", "triton_thomas")  # at 60 % of the copy or better
 # the same kernels inside JAX and PyTorch
 IN_OTHERS = {
     "jax": (

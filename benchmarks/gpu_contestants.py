@@ -298,3 +298,21 @@ def in_torch(problem: Problem, compiled: bool) -> Contestant:
 
 MAKERS["torch: solve and gradient"] = functools.partial(in_torch, compiled=False)
 MAKERS["torch: compiled solve and gradient"] = functools.partial(in_torch, compiled=True)
+
+
+@contestant("triton_thomas")
+def triton_solve(problem: Problem) -> Contestant:
+    if reason := BACKENDS["triton_thomas"].missing():
+        raise ImportError(reason)
+    import torch
+
+    if REHEARSAL or not torch.cuda.is_available():
+        raise ImportError("needs PyTorch with CUDA")
+    given = [torch.as_tensor(x.get(), device="cuda") for x in problem.given]
+    options = {"axis": problem.axis, "backend": "triton_thomas", "pivoting": False}
+    return ByHost(
+        functools.partial(tridiag.solve, *given, out=torch.empty_like(given[3]), **options),
+        lambda x: problem.error(cupy.asarray(x.cpu().numpy())),
+        UNREFINED,
+        wait=lambda found: torch.cuda.synchronize(),
+    )
