@@ -25,7 +25,7 @@ test: $(WORK)/test.stamp
 # The code for GPUs, without one; what needs g++ is skipped where there is none.
 test-gpu-offline: VENV := gpu-offline
 test-gpu-offline: $(WORK)/gpu-offline.stamp
-	$(pytest) -m "(gpu_offline or smoke) and not gpu_toolchains" -rs $(PYTEST_ARGS)
+	$(pytest) -m "(gpu_offline or smoke) and not (gpu_toolchains or slow)" -rs $(PYTEST_ARGS)
 
 # Triton, and XLA for GPUs, without one. What cannot be installed says why, and its tests are skipped.
 test-gpu-toolchains: VENV := gpu-toolchains
