@@ -103,7 +103,7 @@ def test_python_scalars_and_dtypes(backend: Subject) -> None:
     assert_same(lambda d: solve(-1.0, 4, -1, d), d.int(), differentiate=False)
     if "complex128" in backend.entry.dtypes:
         assert_same(lambda d: solve(-1, 4.0, 1j, d), d)
-        assert_same(lambda c, d: solve(-1, 4.0, c, d * 1j), c.float(), d.float())
+        assert_same(lambda c, d: solve(-1, 4.0, c, torch.complex(d, c)), c.float(), d.float())
 
 
 @on_torch
