@@ -385,7 +385,10 @@ def run(job: Job, operands: Sequence[Any]) -> tuple[Any, Any]:
         **dict(zip(names, memories(job), strict=True)),
         grid=(math.prod(job.grid),),
         grid_names=("block",),
-        compiler_params=plgpu.CompilerParams(unsafe_no_auto_barriers=True),  # threads share tiles only, behind barriers
+        compiler_params=plgpu.CompilerParams(
+            unsafe_no_auto_barriers=True,  # threads share tiles only, and those behind barriers of their own
+            lowering_semantics=plgpu.LoweringSemantics.Lane,  # layouts are said here; to infer them takes seconds
+        ),
         interpret=interpreter(),
         kernel_name="tridiag_thomas",
     )
