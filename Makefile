@@ -58,7 +58,7 @@ clean:
 
 $(WORK)/demo.stamp: EXTRAS := jax,scipy,examples,cli
 $(WORK)/test.stamp: EXTRAS := test,jax,scipy,torch,examples,cli
-$(WORK)/gpu-offline.stamp: EXTRAS := test,scipy,jax,pallas,gpu-offline
+$(WORK)/gpu-offline.stamp: EXTRAS := test,scipy,jax,pallas,torch,gpu-offline
 $(WORK)/gpu-toolchains.stamp: EXTRAS := test,jax,pallas,scipy,torch,gpu-offline
 $(WORK)/check.stamp: EXTRAS := test,docs
 
