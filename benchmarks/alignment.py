@@ -12,6 +12,7 @@ Exits with 1 where a figure is short of its bar or an answer is wrong. Needs JAX
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -31,9 +32,11 @@ from lines import Line, run
 
 import tridiag
 from tridiag.benchmarking.race import Contestant, Timing
+from tridiag.benchmarking.textbook import align_by_scan
 from tridiag.layout import threads
 
 RESULTS = Path(__file__).parent / "results" / "alignment.json"
+GAP = -1.0
 OURS, THEIRS, FIRST = "score and gradient", "lax.scan", "first call"
 SAMPLE = 4  # pairs that are judged
 LIMIT = 1000  # eps: scores are sums of hundreds of terms, probabilities their exponentials
@@ -64,7 +67,9 @@ class Problem:
     def right(self) -> Any:
         """Of the first pairs, by `jax_wavefront` in float64: the scores, and their gradient."""
         jax.config.update("jax_enable_x64", True)
-        (_, score), by_scores = total(self.gap_open, backend="jax_wavefront")(jnp.asarray(self.scores[:SAMPLE], float))
+        (_, score), by_scores = total(verb(self.gap_open, backend="jax_wavefront"))(
+            jnp.asarray(self.scores[:SAMPLE], float)
+        )
         return np.asarray(score), np.asarray(by_scores)
 
     def error(self, found: Any) -> float:
@@ -75,42 +80,18 @@ class Problem:
         return float(max(errors)) / float(np.finfo(np.float32).eps)
 
 
-def total(gap_open: float | None, **options: Any) -> Callable[[Any], Any]:
+def total(align: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """The scores and their gradient, jitted."""
 
     def function(x: Any) -> Any:
-        found = tridiag.smith_waterman(x, gap=-1.0, gap_open=gap_open, **options)
+        found = align(x)
         return found.sum(), found
 
     return jax.jit(jax.value_and_grad(function, has_aux=True))
 
 
-def textbook() -> Callable[[Any], Any]:
-    """A scan over the anti-diagonals of one pair, vmapped."""
-
-    def one(s: Any) -> Any:
-        rows, columns = s.shape
-        i, none = jnp.arange(rows), jnp.full(rows, -1e30, s.dtype)
-
-        def shift(x: Any) -> Any:
-            return jnp.concatenate([none[:1], x[:-1]])
-
-        def step(carry: Any, k: Any) -> Any:
-            before, last = carry
-            j = k - i
-            w = s[i, jnp.clip(j, 0, columns - 1)]
-            terms = shift(before) + w, shift(last) - 1, last - 1, w
-            here = jnp.where((j >= 0) & (j < columns), jax.scipy.special.logsumexp(jnp.stack(terms), axis=0), -1e30)
-            return (last, here), here
-
-        cells = jax.lax.scan(step, (none, none), jnp.arange(rows + columns - 1))[1]
-        return jax.scipy.special.logsumexp(cells)
-
-    def function(x: Any) -> Any:
-        found = jax.vmap(one)(x)
-        return found.sum(), found
-
-    return jax.jit(jax.value_and_grad(function, has_aux=True))
+def verb(gap_open: float | None, **options: Any) -> Callable[[Any], Any]:
+    return functools.partial(tridiag.smith_waterman, gap=GAP, gap_open=gap_open, **options)
 
 
 def contestant(problem: Problem, function: Any) -> Contestant:
@@ -119,11 +100,11 @@ def contestant(problem: Problem, function: Any) -> Contestant:
 
 
 def ours(problem: Problem) -> Contestant:
-    return contestant(problem, total(problem.gap_open))
+    return contestant(problem, total(verb(problem.gap_open)))
 
 
 def theirs(problem: Problem) -> Contestant:
-    return contestant(problem, textbook())
+    return contestant(problem, total(lambda x: align_by_scan(x, GAP)))
 
 
 class NewProcess(Contestant):

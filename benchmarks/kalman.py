@@ -28,6 +28,7 @@ from lines import Line, run
 
 from tridiag import kalman
 from tridiag.benchmarking.race import Contestant
+from tridiag.benchmarking.textbook import likelihood
 
 RESULTS = Path(__file__).parent / "results" / "kalman.json"
 STATES = 4
@@ -92,33 +93,13 @@ class Problem:
     def vmapped(self, y: Any, model: Model) -> Any:
         """The textbook's filter of all series."""
         axes = [0, *[0 if self.own else None] * 4, None, None]
-        filtered = jax.vmap(textbook(self.missing > 0), in_axes=axes)
+        filtered = jax.vmap(likelihood(self.missing > 0), in_axes=axes)
         return filtered(y, *(x[:, 0] if self.own and x.ndim == 4 else x for x in (model[name] for name in NAMES)))
 
 
 def even(name: str, x: Any) -> np.ndarray:
     x = np.asarray(x)
     return (x + x.swapaxes(-1, -2)) / 2 if name in ("Q", "R", "P0") else x
-
-
-def textbook(missing: bool) -> Callable[..., Any]:
-    """The log-likelihood of one series, one value observed, as `lax.scan`."""
-
-    def likelihood(y: Any, F: Any, H: Any, Q: Any, R: Any, m0: Any, P0: Any) -> Any:
-        def step(carry: Any, value: Any) -> Any:
-            mean, cov, total = carry
-            seen = ~jnp.isnan(value[0]) if missing else True
-            S, v = (H @ cov @ H.T + R)[0, 0], jnp.where(seen, value[0], 0) - (H @ mean)[0]
-            gain = (cov @ H.T)[:, 0] / S
-            new = mean + gain * v, cov - jnp.outer(gain, H @ cov), total - (jnp.log(2 * jnp.pi * S) + v * v / S) / 2
-            if missing:
-                new = tuple(jnp.where(seen, x, old) for x, old in zip(new, carry, strict=True))
-            mean, cov, total = new
-            return (F @ mean, F @ cov @ F.T + Q, total), None
-
-        return jax.lax.scan(step, (m0, P0, jnp.zeros(())), y)[0][2]
-
-    return likelihood
 
 
 def with_gradient(problem: Problem, function: Callable[[Any, Model], Any]) -> Callable[[], Any]:

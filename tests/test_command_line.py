@@ -14,6 +14,7 @@ from tridiag import commands
 from tridiag.backends import BACKENDS
 from tridiag.benchmarking import libraries
 from tridiag.benchmarking.problems import ALIKE, KINDS, Problem
+from tridiag.benchmarking.suites import SUITES
 from tridiag.report import VERBS
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("rich") is None, reason="needs rich, which is not installed")
@@ -69,6 +70,7 @@ def test_every_verb_is_explained(verb: str, capsys: pytest.CaptureFixture) -> No
         (["explain", "solve", "--pivoting", "maybe"], "'maybe' is none of auto, True, False"),
         (["explain", "solve", "--backend", "nonesuch"], "there is no backend 'nonesuch'"),
         (["bench"], "wanted a verb"),
+        (["bench", "solve", "--suite", "tdma"], "wanted a verb"),
         (["bench", "solve", "--baseline", "fastest"], "the baseline 'fastest' is none of those compared: numba_thomas"),
         (["bench", "kalman.filter"], "invalid choice"),
     ],
@@ -120,7 +122,7 @@ def test_a_wrong_backend_has_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("verb", KINDS)
 def test_every_verb_has_a_judge(verb: str) -> None:
     problem = Problem(verb, SHAPES.get(verb, USUAL))
-    result = np.array(problem.call("auto")())
+    result = np.array(problem.contestant().call())
     assert problem.error(result) <= problem.limit
     assert problem.error(result * (1 + 1e-8)) > problem.limit
     assert problem.words.total > 0
@@ -134,12 +136,43 @@ def test_every_gradient_has_a_judge(verb: str, library: str) -> None:
     problem = Problem(verb, SHAPES.get(verb, USUAL), library=library, gradient=True)
     if verb.startswith("kalman") and library == "torch":
         pytest.skip("Kalman filters take no PyTorch arrays")
-    value, gradients = problem.call(problem.explain().backend)()
+    value, gradients = problem.contestant().call()
     assert problem.error((value, gradients)) <= problem.limit
     assert problem.error((value, [*gradients[:-1], 1.1 * gradients[-1]])) > problem.limit
 
 
 def test_arrays_without_gradients_say_so() -> None:
     with pytest.raises(ValueError, match="numpy arrays have no gradients; take --library jax or torch"):
-        Problem("solve", USUAL, gradient=True).call("auto")
+        Problem("solve", USUAL, gradient=True).contestant()
     assert libraries.missing("nonesuch") == "needs nonesuch, which is not installed"
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_every_suite_rehearses(suite: str, tmp_path: Path) -> None:
+    for library in ("jax", "torch", "scipy", "matplotlib"):
+        pytest.importorskip(library)
+    assert commands.main(["bench", "--suite", suite, "--rehearse", "--output", str(tmp_path)]) == 0
+    record = json.loads((tmp_path / f"{suite}.json").read_text())
+    assert record["rehearsal"] and record["question"].endswith((")", "?"))
+    told = [entry["why"] for comparison in record["comparisons"] for entry in comparison["refused"]]
+    assert all(why.startswith("WrongAnswer") or "GPU" in why for why in told), told
+    assert ("WrongAnswer" in str(told)) == (suite == "logcumsumexp")  # the formula that loses its terms
+    rows = [row for comparison in record["comparisons"] for row in comparison["rows"]]
+    page = (tmp_path / f"{suite}.inc").read_text()
+    assert "A rehearsal" in page and record["commit"] in page and all(row["name"] in page for row in rows)
+    assert 0 < (tmp_path / f"{suite}.png").stat().st_size < 100_000
+
+
+def test_pictures_of_a_problem(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    bench(tmp_path / "bench.json", "solve", "--shape", "20,8", "--backend", "numpy_thomas", "--plot", str(tmp_path))
+    assert {path.name for path in tmp_path.glob("*.png")} == {"throughput.png", "choices.png", "roofline.png"}
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_every_suite_has_a_page(suite: str) -> None:
+    folder = Path(__file__).parents[1] / "docs" / "benchmarks"
+    assert f".. include:: {suite}.inc" in (folder / f"{suite}.rst").read_text()
+    assert f"   {suite}\n" in (folder / "index.rst").read_text()
+    written = (folder / f"{suite}.inc").read_text()
+    assert f"--suite {suite} " in written and "A rehearsal" not in written

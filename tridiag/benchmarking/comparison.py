@@ -13,6 +13,7 @@ from tridiag.benchmarking.race import Contestant, Race, timed
 from tridiag.benchmarking.streams import device_stream, stream
 
 STREAM = "stream"
+BUSY = 0.1  # cores: what other processes take beyond that is told
 Tell = Callable[[str, float], None]  # what is done, and how much of it
 
 
@@ -53,7 +54,7 @@ def compare(
             judged[name] = contestant.judge(name)
             contestants[name] = contestant
         except Exception as error:  # the others are timed all the same
-            refused[name] = f"{type(error).__name__}: {error}".partition("\n")[0]
+            refused[name] = f"{type(error).__name__}: {error}".partition("\n")[0].replace(f"{name}: ", "")
     race = timed(contestants, judged, rounds, budget, lambda part: tell("timing", part))
     rows = [row(name, race, comparison) for name in contestants if name != STREAM]
     return {

@@ -26,8 +26,8 @@ def contest(problems: Sequence[Problem], backends: Sequence[str] = (), baseline:
                 refused[name] = reason
             else:
                 makers[name] = functools.partial(problem.contestant, entry.name)
-    usual = chosen[first.library]
-    baseline = baseline or (f"{first.library}: {usual}" if several else usual)
+    usual = f"{first.library}: {chosen[first.library]}" if several else chosen[first.library]
+    baseline = baseline or (usual if usual in makers else next(iter(makers), usual))
     if baseline not in makers:
         raise ValueError(f"the baseline {baseline!r} is none of those compared: {', '.join(makers) or 'none'}")
     facts: dict[str, Any] = {"verb": first.verb, "shape": first.shape, "gradient": first.gradient} | first.options

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -132,21 +132,26 @@ class Problem:
 
         return function
 
-    def call(self, backend: str) -> Callable[[], Any]:
-        """What is timed: into memory that is there already, where the library has such a thing."""
+    def contestant(self, backend: str = "auto") -> Contestant:
+        """The package: into memory that is there already, where the library has such a thing."""
+        takes_out = self.library != "jax" and "out" in VERBS[self.verb].more and not self.gradient
+        return self.by(self.function(backend, **({"out": self.out} if takes_out else {})))
+
+    def by(self, function: Callable[..., Any], limit: float | None = None) -> Contestant:
+        """Any function of the arrays; or it and its gradient."""
         if self.gradient:
             if np.dtype(self.dtype).kind != "f":
                 raise ValueError(f"gradients are judged, and so timed, in float32 and float64, not in {self.dtype}")
             cotangent = libraries.array(self.library, self.cotangent, self.device)
-            function = libraries.with_gradient(self.library, self.function(backend), cotangent)
-            return libraries.called(self.library, function, self.given)
-        takes_out = self.library != "jax" and "out" in VERBS[self.verb].more
-        return libraries.called(
-            self.library, self.function(backend, **({"out": self.out} if takes_out else {})), self.given
-        )
+            function = libraries.with_gradient(self.library, function, cotangent)
+        limit = self.limit if limit is None else limit
+        return Contestant(libraries.called(self.library, function, self.given), self.error, limit)
 
-    def contestant(self, backend: str) -> Contestant:
-        return Contestant(self.call(backend), self.error, self.limit)
+    def of(self, library: str) -> Problem:
+        """The same numbers in another library."""
+        found = replace(self, library=library)
+        found.__dict__["host"] = self.host
+        return found
 
     @cached_property
     def exact(self) -> list[Array]:
@@ -168,7 +173,7 @@ class Problem:
         return np.asarray(np.random.default_rng(1).standard_normal(self.wanted.shape), self.dtype)
 
     def error(self, result: Any) -> float:
-        """In eps; that of gradients counts where it takes more of what is allowed."""
+        """In eps; that of gradients counts where it takes more of what is allowed of the package."""
         if not self.gradient:
             return self.kind.error(self, to_host(result))
         value, gradients = result
@@ -177,6 +182,7 @@ class Problem:
 
     def slope_error(self, gradients: list[Array]) -> float:
         """The relative error of the slope in the direction in which every entry of the gradient counts."""
+        gradients = [even(x, operand) for x, operand in zip(gradients, self.host, strict=True)]
         ways = [np.where(x == 0, 1.0, np.sign(x)) for x in gradients]
         ahead, behind = (
             (self.reference(*(x + step * way for x, way in zip(self.exact, ways, strict=True))) * self.cotangent).sum()
@@ -232,6 +238,11 @@ def model_shapes(shape: Shape) -> tuple[Shape, ...]:
 
 
 # ---------------------------------------------------------------------------------------------------- errors
+
+
+def even(gradient: Array, operand: Array) -> Array:
+    """The symmetric part, where the operand is symmetric and has to remain so: a covariance."""
+    return (gradient + gradient.T) / 2 if operand.ndim == 2 and np.array_equal(operand, operand.T) else gradient
 
 
 def largest(errors: Array, problem: Problem) -> float:

@@ -8,15 +8,19 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tridiag.benchmarking.comparison import STREAM, compare, wrong
+from tridiag.benchmarking import pictures
+from tridiag.benchmarking.comparison import BUSY, STREAM, compare, wrong
 from tridiag.benchmarking.conditions import conditions
 from tridiag.benchmarking.contest import contest
 from tridiag.benchmarking.libraries import LIBRARIES, missing
+from tridiag.benchmarking.pages import fragment
+from tridiag.benchmarking.suites import SUITES, comparisons, question
+from tridiag.benchmarking.sweep import plot
 from tridiag.commands.arguments import add_problem, problem_of
 from tridiag.commands.terminal import progress, show
 
 HEAD = ("", "name", "/ stream", "time", "GB/s", "error (eps)", "speed", "first call", "CPU/wall")
-BUSY = 0.1  # cores: what others take beyond that is told
+BUDGET = 8.0  # seconds of timing for a comparison
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,20 +30,60 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--baseline", metavar="NAME", help='what speeds are compared with (default: what "auto" takes)')
     parser.add_argument("--rounds", type=int, default=11, help="the fewest, unless they are slow (default 11)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
+    parser.add_argument("--plot", type=Path, metavar="FOLDER", help="pictures, of other lengths and batches too")
+    parser.add_argument("--suite", choices=(*SUITES, "all"), help="run that, instead of a problem")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="a suite's record, table and picture")
+    parser.add_argument("--rehearse", action="store_true", help="a suite on tiny arrays: no figure counts")
 
 
 def run(options: argparse.Namespace) -> int:
-    if options.verb is None:
-        raise ValueError("wanted a verb, as in: bench solve --shape 100000,100")
+    if (options.verb is None) == (options.suite is None):
+        raise ValueError("wanted a verb, as in: bench solve --shape 100000,100; or a suite: bench --suite tdma")
+    if options.suite and options.json:
+        raise ValueError("the record of a suite goes to the folder that --output names")
+    if options.plot or options.output:
+        pictures.pyplot()  # says so if it is missing
+    if options.suite is None:
+        return run_problem(options)
+    names = SUITES if options.suite == "all" else (options.suite,)
+    return max(run_suite(name, options) for name in names)
+
+
+def run_problem(options: argparse.Namespace) -> int:
     wanted = [name for name in LIBRARIES if not missing(name)] if options.library == "all" else [options.library]
-    comparison = contest([problem_of(options, name) for name in wanted], options.backend, options.baseline)
+    problems = [problem_of(options, name) for name in wanted]
+    comparison = contest(problems, options.backend, options.baseline)
     with progress() as tell:
         record = compare(comparison, options.rounds, tell=functools.partial(tell, comparison.title))
+        drawing = functools.partial(tell, "pictures")
+        drawn = (
+            plot(problems[0], record, options.backend, options.rounds, options.plot, drawing) if options.plot else []
+        )
     whole = conditions() | {"comparisons": [record]}
     show_comparison(record, whole)
+    for path in drawn:
+        print(path)
     if options.json:
         write(options.json, whole)
     return int(wrong(record))
+
+
+def run_suite(suite: str, options: argparse.Namespace) -> int:
+    """All its comparisons. A wrong answer is what some of them show, and no failure."""
+    rounds, budget = (1, 0.0) if options.rehearse else (options.rounds, BUDGET)
+    records = []
+    with progress() as tell:
+        for comparison in comparisons(suite, options.rehearse):
+            records.append(compare(comparison, rounds, budget, functools.partial(tell, comparison.title)))
+    whole = conditions() | {"suite": suite, "question": question(suite), "rehearsal": options.rehearse}
+    whole["comparisons"] = records
+    for record in records:
+        show_comparison(record, whole)
+    if options.output:
+        write(options.output / f"{suite}.json", whole)
+        (options.output / f"{suite}.inc").write_text(fragment(suite, whole))
+        pictures.draw(records, options.output / f"{suite}.png")
+    return 0
 
 
 def write(path: Path, record: dict[str, Any]) -> None:
