@@ -172,6 +172,7 @@ def test_where_a_solution_goes(backend: Subject) -> None:
     for function in (into_out, into_d, not_into_d):
         assert_same(function, *arguments)
     assert_same(lambda *x: (in_place(*x), x), *arguments, differentiate=False)
+    assert_same(lambda a, b, c: (in_place(a, b, c, c), c), *arguments[:3], differentiate=False)
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (3, 0), (2, 1)], ids=str)
