@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numba
 import numpy as np
 
@@ -43,6 +45,7 @@ def stream(reads: int, writes: int, dtype: str) -> Contestant:
 
     A loop of that mixture where there is one, else a copy of as many words.
     """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # else its threads spin on into the next contestant
     numba.set_num_threads(threads())
     loop, inputs = MIXTURES.get(reads // writes if writes and reads % writes == 0 else 0, (copy, 1))
     size = max(1, (reads + writes) // (inputs + 1))
