@@ -274,6 +274,17 @@ def test_tensors_that_are_negated_where_they_are_read() -> None:
     assert_solves(x, *system)
 
 
+@pytest.mark.parametrize("pivoting", PROMISES)
+def test_complex_right_sides_of_real_matrices(pivoting: bool | str) -> None:
+    a, b, c, d = dominant((5, 6), "complex128")
+    real = [np.ascontiguousarray(x.real) for x in (a, b * 3, c)]
+    out = torch.empty(d.shape, dtype=torch.complex128)
+    for target in (None, out):
+        x, status = solve(*real, torch.from_numpy(d).conj(), pivoting=pivoting, out=target)
+        assert status.shape == (5,) and (target is None or x.ctypes.data == out.data_ptr())
+        assert_solves(x, *real, d.conj(), pivoting=pivoting)
+
+
 # ---------------------------------------------------------------------------------- launched
 
 
@@ -304,7 +315,7 @@ def test_nothing_waits_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What came of the kernels that the host can ask for, compiled for a GPU of that compute capability.
 
-    For the oldest and the newest, of the kernels with chunks only those that share a system among 16 lanes.
+    For the oldest and the newest, and for operands of any steps, only those that share a system among 16 lanes.
     """
     path = os.pathsep.join(map(str, (HERE, *filter(None, sys.path))))
     environment = {**os.environ, "PYTHONPATH": path, "TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))}
@@ -313,7 +324,7 @@ def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(done.stdout)
-    assert len(found) == (20 if chunks else 52)
+    assert len(found) == (28 if chunks else 60)
     return found
 
 
@@ -329,7 +340,8 @@ def test_kernels_for_a_gpu(kernels: dict[str, dict[str, Any]]) -> None:
 
 
 def test_all_kernels_are_asked_for() -> None:
-    kernels = {f"chunks {2**k}{layout}" for k in range(1, 6) for layout in ("", " together")}
+    layouts = "", " together", " unit", " together unit"
+    kernels = {f"chunks {2**k}{layout}" for k in range(1, 6) for layout in layouts}
     kernels |= {"rows 1", "pivoted 1", "pivoted 1 listed"}
     wanted = {f"{dtype} {kernel}{mask}" for dtype in ("fp32", "fp64") for kernel in kernels for mask in ("", " masked")}
     assert {" ".join(sorted(name.split())) for name in triton_assembly.launches()} == {

@@ -9,7 +9,7 @@ kernel reads how long the list is, and nothing waits for the device. The kernels
 
 With pivoting=False every chunk is eliminated by itself: that is for matrices all of whose diagonal blocks can do
 without pivoting, as those of dominant and of definite matrices do; of others, and of singular ones, solutions may be
-large or not finite. Cyclic systems and complex numbers have no kernel here.
+large or not finite. Cyclic systems and complex matrices have no kernel here.
 """
 
 from __future__ import annotations
@@ -42,12 +42,23 @@ LEAST_SCRATCH = 64 * 2**20  # bytes for systems that are pivoted at a time; or a
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
+    if d.is_complex():
+        return solve_pairs(matrix, d, form, out)
     with torch.cuda.device_of(d):
         direct = out is not None and (form.pivoting is False or out.data_ptr() != d.data_ptr())
         x = out if direct else torch.empty(form.shape, dtype=d.dtype, device=d.device)
         status = solve_to(x, matrix, d, form)
         # with pivoting=False chunks do not know a zero pivot of the whole system: what is not finite is looked at
         return (x if out is None or direct else out.copy_(x)), None if form.pivoting is False else status
+
+
+def solve_pairs(matrix: Matrix, d: Any, form: Form, out: Any) -> tuple[Any, Any]:
+    """Complex right sides of real matrices as twice as many real ones, along a new last axis."""
+    a, b, c, where = (None if v is None else v.unsqueeze(-1) for v in matrix)
+    wider = form._replace(shape=(*form.shape, 2), matrix_shape=(*form.matrix_shape, 1))
+    target = None if out is None else torch.view_as_real(out)
+    x, status = solve((a, b, c, where), torch.view_as_real(d.resolve_conj()), wider, target)
+    return (torch.view_as_complex(x) if out is None else out), None if status is None else status[..., 0]
 
 
 class Tile(NamedTuple):
@@ -80,7 +91,12 @@ class Place(NamedTuple):
     @property
     def together(self) -> bool:
         """Whether the rows of a solution lie side by side."""
-        return abs(self.rows[-1]) == 1
+        return self.rows[-1] == 1
+
+    def unit(self) -> bool:
+        """Whether rows of all operands, or else their systems, lie side by side."""
+        steps = self.rows if self.together else self.inner[-1][1]
+        return all(step == 1 for step in steps)
 
     def reach(self, tile: Tile) -> int:
         """How far apart numbers of a program may lie."""
@@ -187,7 +203,8 @@ class Job(NamedTuple):
                 form.n, int(form.transpose), int(form.pivoting is False), place.systems, slots,
                 KERNEL=kernel, LISTED=kernel == "pivoted" and listed is not None, MASKED=self.masked,
                 EPS=limits.eps, TINY=limits.tiny,
-                SYSTEMS=tile.systems, CHUNKS=tile.chunks, TOGETHER=chunks and place.together,
+                SYSTEMS=tile.systems, CHUNKS=tile.chunks,
+                TOGETHER=chunks and place.together, UNIT=chunks and place.unit(),
                 num_warps=tile.lanes // 32, maxnreg=REGISTERS[x.element_size()] if chunks else MOST_REGISTERS,
                 enable_fp_fusion=chunks,
             )  # fmt: skip

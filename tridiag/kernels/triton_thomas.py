@@ -421,7 +421,7 @@ def add(x, y):
 @triton.jit
 def run_chunks(
     operands, listed, count, middle, inner, n, shift, every, MASKED: tl.constexpr, EPS: tl.constexpr,
-    TINY: tl.constexpr, SYSTEMS: tl.constexpr, CHUNKS: tl.constexpr, TOGETHER: tl.constexpr,
+    TINY: tl.constexpr, SYSTEMS: tl.constexpr, CHUNKS: tl.constexpr, TOGETHER: tl.constexpr, UNIT: tl.constexpr,
 ):  # fmt: skip
     """A tile of systems along the inner axis. Those without a certificate are not written unless ``every`` is 1."""
     lane, p = tl.arange(0, SYSTEMS), tl.arange(0, CHUNKS)
@@ -435,31 +435,45 @@ def run_chunks(
     j, i = (outer % rows).to(tl.int64), (outer // rows).to(tl.int64)
     there, system = lane < inner - k, (i * middle + j) * inner + k + lane
     row, n = p * ROWS, n.to(tl.int32)
-    below, diagonal = near(operands[0], i, j, k, lane, -shift), near(operands[1], i, j, k, lane, 0)
-    above, right = near(operands[2], i, j, k, lane, shift), near(operands[4], i, j, k, lane, 0)
+    below, diagonal = (
+        near(operands[0], i, j, k, lane, -shift, TOGETHER, UNIT),
+        near(operands[1], i, j, k, lane, 0, TOGETHER, UNIT),
+    )
+    above, right = (
+        near(operands[2], i, j, k, lane, shift, TOGETHER, UNIT),
+        near(operands[4], i, j, k, lane, 0, TOGETHER, UNIT),
+    )
     lower = load(below, row, 1, n, there, 0.0, TOGETHER)
     own = load(diagonal, row, 0, n, there, 1.0, TOGETHER)
     upper = load(above, row, 0, n - 1, there, 0.0, TOGETHER)
     d = load(right, row, 0, n, there, 0.0, TOGETHER)
     if MASKED:  # by selects, whatever the rows hold
-        keep = kept_rows(near(operands[3], i, j, k, lane, 0), row, n, there, TOGETHER)
+        keep = kept_rows(near(operands[3], i, j, k, lane, 0, TOGETHER, UNIT), row, n, there, TOGETHER)
         kept = keep[1:-1]
         lower, upper = select(both(kept, keep[:-2]), lower, 0.0), select(both(kept, keep[2:]), upper, 0.0)
         own, d = select(kept, own, 1.0), select(kept, d, 0.0)
     found, doubtful = solve_chunks(lower, own, upper, d, p, EPS, TINY, 1 if TOGETHER else 0)
     if MASKED:
         found = select(kept, found, 0.0)
-    x = near(operands[5], i, j, k, lane, 0)
+    x = near(operands[5], i, j, k, lane, 0, TOGETHER, UNIT)
     store(x, row, found, n, there & ((doubtful == 0) | (every + 0 * p != 0)), TOGETHER)
     append(listed, count, system, there & doubtful & (p == 0))
 
 
 @triton.jit
-def near(operand, i, j, k, lane, shift):
-    """An operand of `load` and `store`: where system k begins, ``shift`` rows on; the row step; lanes from there."""
+def near(operand, i, j, k, lane, shift, TOGETHER: tl.constexpr, UNIT: tl.constexpr):
+    """An operand of `load` and `store`: where system k begins, ``shift`` rows on; the row step; lanes from there.
+
+    With UNIT the smaller of the two steps is 1, and the compiler, which chooses who reads what, is told.
+    """
     begin, outer, middle, inner, row = operand
     begin = begin + i * outer + j * middle + k * inner + shift * row
-    return begin, row.to(tl.int32), lane * inner.to(tl.int32)
+    if UNIT and TOGETHER:
+        return begin, 1, lane * inner.to(tl.int32)
+    elif UNIT:
+        return begin, row.to(tl.int32), lane
+    else:
+        return begin, row.to(tl.int32), lane * inner.to(tl.int32)
 
 
 # ---------------------------------------------------------------------------------------------------- all
@@ -479,7 +493,7 @@ def run(
     middle: tl.int64, inner: tl.int64, n: tl.int64, shift: tl.int64,
     every: tl.int64, systems: tl.int64, slots: tl.int64,
     KERNEL: tl.constexpr, LISTED: tl.constexpr, MASKED: tl.constexpr, EPS: tl.constexpr, TINY: tl.constexpr,
-    SYSTEMS: tl.constexpr, CHUNKS: tl.constexpr, TOGETHER: tl.constexpr,
+    SYSTEMS: tl.constexpr, CHUNKS: tl.constexpr, TOGETHER: tl.constexpr, UNIT: tl.constexpr,
 ):  # fmt: skip
     """KERNEL is "chunks" or "rows", which put systems that have no certificate on the list, or "pivoted".
 
@@ -496,7 +510,8 @@ def run(
     )
     if KERNEL == "chunks":
         run_chunks(
-            operands, listed, count, middle, inner, n, shift, every, MASKED, EPS, TINY, SYSTEMS, CHUNKS, TOGETHER
+            operands, listed, count, middle, inner, n, shift, every,
+            MASKED, EPS, TINY, SYSTEMS, CHUNKS, TOGETHER, UNIT,
         )  # fmt: skip
     else:
         first = tl.program_id(0).to(tl.int64) * SYSTEMS
