@@ -63,7 +63,7 @@ def compare(
         "dtype": comparison.dtype,
         "words": comparison.words.total,
         "baseline": comparison.baseline,
-        "stream": race.summary(STREAM),
+        "stream": summary(STREAM, race, comparison),
         "rounds": race.rounds,
         "cores_busy_with_others": race.others,
         "rows": sorted(rows, key=lambda found: found["over_stream"]),
@@ -75,12 +75,16 @@ def row(name: str, race: Race, comparison: Comparison) -> dict[str, Any]:
     """A contestant's figures; ratios are medians of those within rounds."""
     walls = race.walls()
     low, ratio, high = np.quantile(walls[name] / walls[STREAM], (0.25, 0.5, 0.75)).tolist()
-    bytes_moved = comparison.words.total * np.dtype(comparison.dtype).itemsize
-    found = {"name": name, "over_stream": ratio, "quartiles": (low, high)} | race.summary(name)
-    found["gigabytes_per_second"] = bytes_moved / found["seconds"] / 1e9
+    found = {"name": name, "over_stream": ratio, "quartiles": (low, high)} | summary(name, race, comparison)
     base = walls.get(comparison.baseline)
     found["times_baseline"] = None if base is None else float(np.median(base / walls[name]))
     return found
+
+
+def summary(name: str, race: Race, comparison: Comparison) -> dict[str, Any]:
+    """That of the race, and the gigabytes that had to be moved in a second."""
+    found, size = race.summary(name), comparison.words.total * np.dtype(comparison.dtype).itemsize
+    return found | {"gigabytes_per_second": size / found["seconds"] / 1e9}
 
 
 def wrong(record: Mapping[str, Any]) -> bool:

@@ -84,14 +84,14 @@ def called(library: str, function: Function, arrays: Sequence[Any]) -> Callable[
     return call
 
 
-def with_gradient(library: str, function: Function, cotangent: Any) -> Function:
-    """The function that returns a result, and its gradient in every array for a cotangent."""
+def with_gradient(library: str, function: Function) -> Function:
+    """A function of the same arrays and a cotangent, which returns the result, and its gradient in every array."""
     if library == "jax":
         vjp = importlib.import_module("jax").vjp
 
         def both(*arrays: Any) -> Any:
-            result, pull = vjp(function, *arrays)
-            return result, pull(cotangent)
+            result, pull = vjp(function, *arrays[:-1])
+            return result, pull(arrays[-1])
 
         return both
     if library != "torch":
@@ -99,7 +99,8 @@ def with_gradient(library: str, function: Function, cotangent: Any) -> Function:
     grad = load("torch").autograd.grad
 
     def recorded(*arrays: Any) -> Any:
-        result = function(*(x.requires_grad_() for x in arrays))
-        return result, grad(result, arrays, cotangent)
+        given = [x.requires_grad_() for x in arrays[:-1]]
+        result = function(*given)
+        return result, grad(result, given, arrays[-1])
 
     return recorded

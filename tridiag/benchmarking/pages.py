@@ -35,8 +35,8 @@ def measured(record: Mapping[str, Any]) -> str:
 
 
 def conditions_of(comparison: Mapping[str, Any]) -> str:
-    stream = comparison["stream"]["seconds"]
-    told = f'The stream took {1e3 * stream:.3g} ms; "times as fast" as {comparison["baseline"]}; '
+    speed = comparison["stream"]["gigabytes_per_second"]
+    told = f'The stream has {speed:.3g} GB/s; "times as fast" as {comparison["baseline"]}; '
     told += f"medians of {comparison['rounds']} rounds."
     if (others := comparison["cores_busy_with_others"] or 0) > BUSY:
         told += f" Other processes kept {others:.1f} cores busy at the same time: these figures are rough."
@@ -51,7 +51,7 @@ def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         f"{row['over_stream']:.3g}",
         f"{low:.3g} to {high:.3g}",
         f"{row['gigabytes_per_second']:.3g}",
-        f"{row['error_in_eps']:.2g}",
+        f"{row['error_in_eps']:.3g}",
         speed,
         f"{row['first_call_seconds']:.3g} s",
     )

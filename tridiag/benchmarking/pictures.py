@@ -84,8 +84,7 @@ def throughput(records: Records, path: Path) -> None:
     panels = {record["panel"]: [other for other in records if other["panel"] == record["panel"]] for record in records}
     figure, axes = pyplot().subplots(len(panels), squeeze=False, figsize=(8, 3.4 * len(panels)))
     for axis, (title, found) in zip(axes[:, 0], panels.items(), strict=True):
-        stream = [record["words"] * np.dtype(record["dtype"]).itemsize / 1e9 for record in found]
-        speeds = [size / record["stream"]["seconds"] for size, record in zip(stream, found, strict=True)]
+        speeds = [record["stream"]["gigabytes_per_second"] for record in found]
         axis.plot([record["at"] for record in found], speeds, color="black", linestyle="--", label="stream")
         curves(axis, found, "gigabytes_per_second", "GB/s")
         axis.set_title(title, fontsize=10)

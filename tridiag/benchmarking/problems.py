@@ -139,13 +139,14 @@ class Problem:
 
     def by(self, function: Callable[..., Any], limit: float | None = None) -> Contestant:
         """Any function of the arrays; or it and its gradient."""
+        arrays = self.given
         if self.gradient:
             if np.dtype(self.dtype).kind != "f":
                 raise ValueError(f"gradients are judged, and so timed, in float32 and float64, not in {self.dtype}")
-            cotangent = libraries.array(self.library, self.cotangent, self.device)
-            function = libraries.with_gradient(self.library, function, cotangent)
+            function = libraries.with_gradient(self.library, function)
+            arrays += (libraries.array(self.library, self.cotangent, self.device),)
         limit = self.limit if limit is None else limit
-        return Contestant(libraries.called(self.library, function, self.given), self.error, limit)
+        return Contestant(libraries.called(self.library, function, arrays), self.error, limit)
 
     def of(self, library: str) -> Problem:
         """The same numbers in another library."""

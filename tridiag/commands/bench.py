@@ -95,7 +95,8 @@ def show_comparison(record: dict[str, Any], whole: dict[str, Any]) -> None:
     """The ranked table; what has no time has its sentence below."""
     rows = [cells(str(rank), row) for rank, row in enumerate(record["rows"], 1)]
     stream = record["stream"]
-    rows.append(("", STREAM, "1", f"{told_time(stream['seconds'])}", "", "", "", "", f"{stream['cpu_per_wall']:.2f}"))
+    told = told_time(stream["seconds"]), f"{stream['gigabytes_per_second']:.3g}"
+    rows.append(("", STREAM, "1", *told, "", "", "", f"{stream['cpu_per_wall']:.2f}"))
     caption = f"{whole['machine']['cpu']}, {whole['threads']} threads, {whole['commit']}; {record['rounds']} rounds"
     caption += f"; speed: times that of {record['baseline']}"
     if (others := record["cores_busy_with_others"] or 0) > BUSY:
@@ -113,7 +114,7 @@ def cells(rank: str, row: dict[str, Any]) -> tuple[str, ...]:
         f"{row['over_stream']:.3g}",
         told_time(row["seconds"]),
         f"{row['gigabytes_per_second']:.3g}",
-        f"{row['error_in_eps']:.2g}",
+        f"{row['error_in_eps']:.3g}",
         speed,
         told_time(row["first_call_seconds"]),
         f"{row['cpu_per_wall']:.2f}",
