@@ -32,7 +32,7 @@ test-gpu-toolchains: VENV := gpu-toolchains
 test-gpu-toolchains: $(WORK)/gpu-toolchains.stamp
 	@grep -v "^#" gpu-toolchains.txt | while read -r wheel; do \
 	  $(WORK)/$(VENV)/bin/python $(PIP_INSTALL) --retries 1 --no-deps "$$wheel" || echo "$$wheel: not installed"; done
-	$(pytest) -m gpu_toolchains -rs $(PYTEST_ARGS)
+	$(pytest) -m "gpu_toolchains or smoke" -rs $(PYTEST_ARGS)
 
 demo: $(WORK)/demo.stamp
 	$(WORK)/demo/bin/python examples/ocean_mixing.py
