@@ -147,6 +147,7 @@ def test_arrays_without_gradients_say_so() -> None:
     assert libraries.missing("nonesuch") == "needs nonesuch, which is not installed"
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch.compile looks at it
 @pytest.mark.parametrize("suite", SUITES)
 def test_every_suite_rehearses(suite: str, tmp_path: Path) -> None:
     for library in ("jax", "torch", "scipy", "matplotlib"):

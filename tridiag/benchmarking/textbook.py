@@ -200,18 +200,27 @@ def align_by_scan(scores: Any, gap: float) -> Any:
     return jax.vmap(of_one)(scores)
 
 
-def align_in_torch(scores: Any, gap: float) -> Any:
-    """The same as a loop over anti-diagonals, all pairs at once."""
+def align_in_torch(scores: Any, gap: float, step: Any = None) -> Any:
+    """The same as a loop over anti-diagonals, all pairs at once; ``step`` is `torch_step`, or that compiled."""
     import torch
 
     pairs, rows, columns = scores.shape
-    i, none = torch.arange(rows, device=scores.device), scores.new_full((pairs, rows), -1e30)
-    before, last, cells = none, none, []
-    for k in range(rows + columns - 1):
-        j = k - i
-        w = scores[:, i, j.clamp(0, columns - 1)]
-        shifted = [torch.cat((none[:, :1], x[:, :-1]), 1) for x in (before, last)]
-        longer = torch.logsumexp(torch.stack((shifted[0] + w, shifted[1] + gap, last + gap, w)), 0)
-        before, last = last, torch.where((j >= 0) & (j < columns), longer, none)
+    before = last = scores.new_full((pairs, rows), -1e30)
+    cells = []
+    for k in torch.arange(rows + columns - 1, device=scores.device):
+        before, last = last, (step or torch_step)(scores, before, last, k, gap)
         cells.append(last)
     return torch.logsumexp(torch.cat(cells, 1), 1)
+
+
+def torch_step(scores: Any, before: Any, last: Any, k: Any, gap: float) -> Any:
+    """The anti-diagonal k from the two before it."""
+    import torch
+
+    rows, columns = scores.shape[1:]
+    i, none = torch.arange(rows, device=scores.device), torch.full_like(last, -1e30)
+    j = k - i
+    w = scores[:, i, j.clamp(0, columns - 1)]
+    shifted = [torch.cat((none[:, :1], x[:, :-1]), 1) for x in (before, last)]
+    longer = torch.logsumexp(torch.stack((shifted[0] + w, shifted[1] + gap, last + gap, w)), 0)
+    return torch.where((j >= 0) & (j < columns), longer, none)
