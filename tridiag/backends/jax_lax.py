@@ -5,6 +5,10 @@
 On an NVIDIA GPU many systems with a right side each go to cuSPARSE's gtsv2StridedBatch, which does not pivot; with
 several right sides each matrix is a call of gtsv2. So there it has no promise but pivoting=False, which is what a
 program compiled for a GPU must ask for.
+
+On a CPU jaxlib 0.10.2 can hang where two solves under "auto" may run at once and need many calls of gtsv: two loops of
+XLA then wait for each other's threads. A gradient whose cotangent does not depend on the solution is that case;
+pivoting=True has no loop.
 """
 
 from __future__ import annotations
