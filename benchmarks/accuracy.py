@@ -335,14 +335,18 @@ def use_stand_in() -> None:
 
 
 def runners(names: list[str] | None = None) -> Iterator[tuple[str, str]]:
-    """Every backend that keeps the promise "auto" and runs here, with every array library that it takes."""
+    """Every backend that keeps the promise "auto" and runs here, with every array library that it takes.
+
+    Those for GPUs with CuPy: the arrays of other libraries are made on the CPU.
+    """
     for name, entry in BACKENDS.items():
         if (names and name not in names) or "auto" not in entry.pivoting:
             continue
         if entry.unusable():
             print(f"{name}: {entry.unusable()}", file=sys.stderr)
             continue
-        yield from ((name, library) for library in entry.arrays if installed(library))
+        there = [library for library in entry.arrays if installed(library)]
+        yield from ((name, library) for library in there if library == "cupy" or "cpu" in entry.devices)
 
 
 class Row(NamedTuple):
