@@ -399,3 +399,16 @@ def test_inductor() -> None:
     found = outcome(compiled(function, backend="inductor"), arguments)
     for x, y in zip(found, outcome(function, arguments), strict=True):
         torch.testing.assert_close(x, y, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("verb", [tridiag.logcumsumexp, functools.partial(tridiag.linear_recurrence, 0.5)])
+def test_an_exported_recurrence_takes_no_sequences(verb: Any) -> None:
+    class Layer(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return verb(x)
+
+    sizes = ({0: torch.export.Dim("size")},)
+    exported = torch.export.export(Layer(), (torch.randn(3, 6),), dynamic_shapes=sizes).module()
+    assert exported(torch.randn(0, 6)).shape == (0, 6)
+    x = torch.randn(5, 6)
+    assert torch.equal(exported(x), verb(x))
