@@ -54,7 +54,7 @@ def solve(a: Array, b: Array, c: Array, d: Array, out: Any, axis: Any, *options:
         return None
     if ready.call(a, b, c, None, d, x) and ready.check:
         a, b, c = (y.reshape(shape) for y, shape in zip((a, b, c), ready.shapes, strict=True))
-        raise_if_singular("numpy", x, None, (a, b, c, None), ready.form)
+        raise_if_singular(x, None, (a, b, c, None), ready.form)
     return x
 
 

@@ -15,9 +15,9 @@ from tridiag.shapes import Form
 LONG = 10_000  # rows; beyond, a loop over them in Python would take too long
 
 
-def raise_if_singular(library: str, x: Any, status: Any, matrix: Matrix, form: Form) -> None:
+def raise_if_singular(x: Any, status: Any, matrix: Matrix, form: Form) -> None:
     """Raise `SingularSystemError` where elimination with partial pivoting meets an exactly zero pivot."""
-    suspects = find_suspects(library, x, status, form)
+    suspects = find_suspects(x, status, form)
     if suspects is None or not suspects.any():
         return
     singular = np.zeros(form.batch, bool)
@@ -41,7 +41,7 @@ def message(indices: np.ndarray[Any, Any], form: Form) -> str:
     )
 
 
-def find_suspects(library: str, x: Any, status: Any, form: Form) -> np.ndarray[Any, Any] | None:
+def find_suspects(x: Any, status: Any, form: Form) -> np.ndarray[Any, Any] | None:
     """The systems to look at: those with a zero pivot if the backend told, else those that are not finite."""
     if status is not None:
         status = status if isinstance(status, np.ndarray) else to_host(status)

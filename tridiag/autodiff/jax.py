@@ -42,7 +42,7 @@ def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> 
         return differentiable(call.matrix, call.d, factors, call.form, backend.name)
     x = compiled(call.matrix, call.d, factors, call.form._replace(overwrite_d=False), backend.name)
     if check:
-        raise_if_singular("jax", x, None, call.matrix, call.form)
+        raise_if_singular(x, None, call.matrix, call.form)
     return x
 
 

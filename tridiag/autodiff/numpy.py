@@ -14,7 +14,7 @@ def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> 
     plan, matrix, d, _ = call
     x, status = backend.module().solve(matrix, d, plan.form, None if plan.casts else out, factors)
     if check:
-        raise_if_singular(call.library, x, status, matrix, plan.form)
+        raise_if_singular(x, status, matrix, plan.form)
     return x
 
 

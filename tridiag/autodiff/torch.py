@@ -55,7 +55,7 @@ def forward(matrix: Matrix, d: Any, options: Options, out: Any = None) -> Any:
         return operators().solve_node(matrix, d, options)
     x, status = options.backend.module().solve(matrix, d, options.form, out, options.factors)
     if options.check:
-        raise_if_singular("torch", x, status, matrix, options.form)
+        raise_if_singular(x, status, matrix, options.form)
     return x
 
 
