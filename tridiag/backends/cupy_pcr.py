@@ -15,19 +15,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from tridiag.cuda import factor as factor
 from tridiag.cuda import on
+from tridiag.cuda import slogdet as slogdet
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
     return on(d).solve("chunks", matrix, d, form, out), None
-
-
-def factor(matrix: Matrix, form: Form) -> Any:
-    return on(matrix[1]).factor(matrix, form)
-
-
-def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
-    sign, logarithm = on(matrix[1]).slogdet(matrix, form)
-    return sign, logarithm

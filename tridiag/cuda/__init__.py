@@ -21,6 +21,15 @@ def on(x: Any) -> ModuleType:
     return importlib.import_module(f"tridiag.cuda.on_{library_of(x)}")
 
 
+def factor(matrix: Matrix, form: Form) -> Any:
+    return on(matrix[1]).factor(matrix, form)
+
+
+def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
+    sign, logarithm = on(matrix[1]).slogdet(matrix, form)
+    return sign, logarithm
+
+
 def lending(solve: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[Any, Any]]:
     """A backend's ``solve`` for CuPy arrays, for those of other libraries too: their memory is lent to CuPy."""
 
