@@ -28,8 +28,9 @@ from tridiag import blocks, logsum, recursion
 from tridiag.backends import BACKENDS, Backend, Problem
 from tridiag.dispatch import alongside
 from tridiag.factorization import Factorization
-from tridiag.libraries.jax import Name, left_to_compiler, on_platform, vary_alike
 from tridiag.libraries.jax import Operations as ops
+from tridiag.libraries.jax import left_to_compiler, vary_alike
+from tridiag.libraries.platforms import Name, on_platform
 from tridiag.prepare import Call
 from tridiag.recursion import Rows
 from tridiag.rows import Matrix, bands, multiply

@@ -16,7 +16,8 @@ from jax.custom_derivatives import SymbolicZero
 from tridiag.alignment import Pairs, check_values
 from tridiag.backends import BACKENDS, Backend
 from tridiag.backends.jax_wavefront import align
-from tridiag.libraries.jax import Name, on_platform, vary_alike
+from tridiag.libraries.jax import vary_alike
+from tridiag.libraries.platforms import Name, on_platform
 
 
 def run(pairs: Pairs, backend: Backend) -> Any:

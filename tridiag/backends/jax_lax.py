@@ -24,7 +24,7 @@ from jax import lax
 from tridiag.backends.jax_scan import refine_with
 from tridiag.errors import BackendError
 from tridiag.libraries.jax import Operations as ops
-from tridiag.libraries.jax import later
+from tridiag.libraries.platforms import later
 from tridiag.rows import Matrix, bands
 from tridiag.shapes import Form
 
