@@ -434,8 +434,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.stand_in:
         use_stand_in()
-    start = time.perf_counter()
-    rows = show(measure(QUICK if options.quick else SIZES, list(runners(options.backend))))
+    start, pairs = time.perf_counter(), list(runners(options.backend))
+    if idle := {*(options.backend or ())} - {name for name, _ in pairs}:
+        able = sorted({name for name, _ in runners()})
+        parser.error(f'{", ".join(sorted(idle))}: not a backend that promises "auto" and runs here; those: {able}')
+    rows = show(measure(QUICK if options.quick else SIZES, pairs))
     missed = [row for row in rows if not row.passed]
     for row in missed:
         print(

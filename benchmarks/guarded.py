@@ -20,17 +20,16 @@ from bars import at_most
 from cpu_problems import uniform
 from lines import Line, Makers
 
-from tridiag.benchmarking.race import Contestant
+from tridiag.benchmarking.race import SHORTEST, Contestant
 
-LONG = 0.06  # seconds: after a pause the second core may come some milliseconds late
-LONGER = 0.3  # where results are fresh memory, which costs more in some calls than in others
+LONGER = 0.3  # seconds; where results are fresh memory, which costs more in some calls than in others
 
 
 @dataclass(frozen=True)
 class Patient(Contestant):
     """Timed in batches so long that what happens in one call, or at the beginning, does not count."""
 
-    long: float = LONG
+    long: float = SHORTEST
 
     def repeat(self) -> int:
         calls = super().repeat()
@@ -45,7 +44,7 @@ def makers(problem: Any) -> Makers:
 
 
 def patient(make: Callable[[Any], Contestant], problem: Any) -> Contestant:
-    long = LONGER if getattr(problem, "library", "numpy") == "jax" else LONG
+    long = LONGER if getattr(problem, "library", "numpy") == "jax" else SHORTEST
     return Patient(**vars(make(problem)), long=long)
 
 

@@ -43,3 +43,12 @@ def test_backends_keep_their_promises(accuracy: ModuleType, backend: Subject, dt
 def test_backends_keep_their_promises_on_every_system() -> None:
     run = subprocess.run([sys.executable, PATH], capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("name", ["numba_tomas", "jax_pcr"])
+def test_a_backend_that_has_no_figures_is_told(
+    accuracy: ModuleType, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        accuracy.main(["--quick", "--backend", name])
+    assert f"{name}: not a backend that promises" in capsys.readouterr().err

@@ -12,7 +12,7 @@ from helpers import installed
 
 from tridiag import commands
 from tridiag.backends import BACKENDS
-from tridiag.benchmarking import libraries
+from tridiag.benchmarking import libraries, race
 from tridiag.benchmarking.kinds import ALIKE, KINDS
 from tridiag.benchmarking.problems import Problem
 from tridiag.benchmarking.suites import SUITES
@@ -26,8 +26,11 @@ USUAL = (4, 9)
 
 
 @pytest.fixture(autouse=True)
-def passive(monkeypatch: pytest.MonkeyPatch) -> None:
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No figure counts here, and none has to be waited for."""
     monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
+    monkeypatch.setattr(race, "SHORTEST", 1e-4)
+    monkeypatch.setattr(race, "PAUSE", 0.0)
 
 
 def shape(verb: str) -> str:

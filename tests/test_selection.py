@@ -28,15 +28,12 @@ Record = dict[str, Any]
 
 def record(**curves: dict[str, float]) -> Record:
     """Backends that take so many seconds for an unknown of a kind, whatever the number of rows."""
-    grid = [(i, j) for i in range(3) for j in range(3)]
+    grid = [(n, m) for n in (1, 10, 100) for m in (1, 10, 100)]
     return {
         "format": costs.FORMAT,
         "conditions": costs.conditions(),
         "curves": {
-            name: {
-                kind: {"base": 10, "points": [(i, j, seconds * 10 ** (i + j)) for i, j in grid]}
-                for kind, seconds in of.items()
-            }
+            name: {kind: [(n, m, seconds * n * m) for n, m in grid] for kind, seconds in of.items()}
             for name, of in curves.items()
         },
         "calls": {},
@@ -63,23 +60,30 @@ def measurements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
 
 
 def test_a_curve_is_exact_at_its_points_and_where_times_are_powers() -> None:
-    points = [(i, j, 3e-9 * 4.0**i * 2.0**j) for i in range(4) for j in range(4)]
-    curve = costs.Curve(4, points)
-    for i, j, seconds in points:
-        assert curve.seconds(4**i, 4**j) == pytest.approx(seconds, rel=1e-12)
+    points = [(n, m, 3e-9 * n * m**0.5) for n in (1, 3, 70, 71) for m in (1, 4, 9, 100)]
+    curve = costs.Curve(points)
+    for n, m, seconds in points:
+        assert curve.seconds(n, m) == pytest.approx(seconds, rel=1e-12)
     assert curve.seconds(20, 33) == pytest.approx(3e-9 * 20 * math.sqrt(33), rel=1e-12)
 
 
 def test_beyond_its_points_the_time_grows_as_the_unknowns_do() -> None:
-    curve = costs.Curve(4, [(0, 0, 1e-6), (1, 0, 1e-6), (0, 1, 2e-6)])
-    assert curve.seconds(4, 4) == pytest.approx(math.sqrt(1e-6 * 2e-6) * 4)
+    curve = costs.Curve([(1, 1, 1e-6), (4, 1, 1e-6), (1, 3, 2e-6)])
     assert curve.seconds(4**6, 1) == pytest.approx(1e-6 * 4**5)
+    assert curve.seconds(8, 30) == pytest.approx(curve.seconds(4, 3) * 2 * 10)
 
 
-@pytest.mark.parametrize("points", [[], [(1, 0, 1e-6)], [(0, 0, 0.0)], [(0, 0, -1.0)], [(0, 0, math.inf)]])
+@pytest.mark.parametrize(("rows", "systems", "wanted"), [(4, 1.5, 6), (100, 1.5, 150), (1.5, 1.5, 3), (10, 6, 24)])
+def test_where_nothing_was_measured_times_go_on_as_before(rows: float, systems: float, wanted: float) -> None:
+    """In the plane of the three points before, unless the unknowns from either side say more, or less."""
+    curve = costs.Curve([(1, 1, 1e-6), (4, 1, rows * 1e-6), (1, 2, systems * 1e-6)])
+    assert curve.seconds(4, 2) == pytest.approx(wanted * 1e-6)
+
+
+@pytest.mark.parametrize("points", [[], [(4, 1, 1e-6)], [(1, 1, 0.0)], [(1, 1, -1.0)], [(1, 1, math.inf)]])
 def test_a_curve_without_times_is_refused(points: list[tuple[int, int, float]]) -> None:
     with pytest.raises(ValueError):
-        costs.Curve(4, points)
+        costs.Curve(points)
 
 
 def test_the_kind_most_alike_tells() -> None:
@@ -221,8 +225,8 @@ BAD = {
     "a list": b"[1, 2]",
     "another format": foreign() | {"format": 99},
     "no curves": {key: value for key, value in foreign().items() if key != "curves"},
-    "a curve of words": foreign() | {"curves": {"numpy_thomas": {KIND: {"base": 4, "points": [[0, 0, "fast"]]}}}},
-    "a negative time": foreign() | {"curves": {"numpy_thomas": {KIND: {"base": 4, "points": [[0, 0, -1.0]]}}}},
+    "a curve of words": foreign() | {"curves": {"numpy_thomas": {KIND: [[1, 1, "fast"]]}}},
+    "a negative time": foreign() | {"curves": {"numpy_thomas": {KIND: [[1, 1, -1.0]]}}},
     "another machine": foreign(machine="PDP-11"),
     "other threads": foreign(threads=4711),
     "another version": foreign(tridiag="0.0.0"),
@@ -255,7 +259,7 @@ def test_what_differs_is_said(measurements: Callable[[Any], Path]) -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small problems, each timed once."""
-    for name, value in (("LARGEST", 4**3), ("LARGEST_SHARED", 4**2), ("LARGEST_COMPILED", 1), ("SAMPLES", 1)):
+    for name, value in (("LARGEST", 4**3), ("LARGEST_COMPILED", 1), ("SAMPLES", 1)):
         monkeypatch.setattr(tuning, name, value)
     monkeypatch.setattr(tuning, "SAMPLE", 1e-6)
     host = tuple(place for place in tuning.PLACES if place.device == "cpu" and place.library != "jax")
@@ -305,19 +309,19 @@ def test_what_is_left_of_another_run_is_measured_anew(tmp_path: Path, content: b
 
 
 def test_a_hopeless_backend_is_left_out() -> None:
-    points = {(0, 0): 1e-6, (1, 0): 1e-3}
-    assert tuning.hopeless(4, points, (2, 0), best=2e-4)  # it took five times as long for a quarter of the rows
-    assert not tuning.hopeless(4, points, (2, 0), best=3e-4)
-    assert not tuning.hopeless(4, points, (0, 1), best=2e-4)  # where the best one takes a tenth of that
-    assert tuning.hopeless(4, {(0, 0): 0.02}, (1, 0), best=0.006)  # 80 ms
-    assert not tuning.hopeless(4, {}, (5, 5), best=1e-9)
+    points = [(1, 1, 1e-6), (4, 1, 1e-3)]
+    assert tuning.hopeless(points, 16, 1, best=2e-4)  # it took five times as long for a quarter of the rows
+    assert not tuning.hopeless(points, 16, 1, best=3e-4)
+    assert not tuning.hopeless(points, 1, 4, best=2e-4)  # where the best one takes a tenth of that
+    assert tuning.hopeless([(1, 1, 0.02)], 4, 1, best=0.006)  # 80 ms
+    assert not tuning.hopeless([], 1000, 1000, best=1e-9)
 
 
 KILLED = """
 import sys
 from pathlib import Path
 from tridiag import costs, tuning
-tuning.LARGEST, tuning.LARGEST_SHARED, tuning.SAMPLES, tuning.SAMPLE = 4**3, 4**2, 1, 1e-6
+tuning.LARGEST, tuning.SAMPLES, tuning.SAMPLE = 4**3, 1, 1e-6
 tuning.PLACES = tuning.PLACES[:1]
 costs.path_of_machine = lambda: Path(sys.argv[1])
 while True:
@@ -368,7 +372,6 @@ def test_backends_for_gpus_are_measured_on_one(tmp_path: Path, monkeypatch: pyte
     """On the stand-in for CuPy: the kernels of CUDA C, each from the library that comes first."""
     monkeypatch.setattr(tuning, "PLACES", (tuning.Place("cupy", "cuda"),))
     monkeypatch.setattr(tuning, "LARGEST", 4)
-    monkeypatch.setattr(tuning, "LARGEST_SHARED", 4)
     able = tuning.Kind.able
     monkeypatch.setattr(tuning.Kind, "able", lambda kind: [one for one in able(kind) if one.name.startswith("cupy_")])
     path = tmp_path / "costs.json"

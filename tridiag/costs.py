@@ -7,6 +7,7 @@ logarithms of times, which are nearly planes between its points. Beyond them the
 
 from __future__ import annotations
 
+import bisect
 import functools
 import hashlib
 import json
@@ -25,7 +26,7 @@ from tridiag._version import __version__
 from tridiag.backends import BLOCKS, SYSTEMS, Backend, Problem
 from tridiag.layout import threads
 
-FORMAT = 1
+FORMAT = 2
 FACTS = ("tridiag", "machine", "threads")  # of the conditions, beside the versions
 SHIPPED = Path(__file__).parent / "data"
 DTYPES = {
@@ -42,28 +43,35 @@ FLAT = (BLOCKS, "matrix_recurrence", "smith_waterman", "kalman.filter", "kalman.
 
 
 class Curve:
-    """Times at points (i, j): base**i rows, base**j systems."""
+    """Times at points (rows, systems, seconds)."""
 
-    def __init__(self, base: int, points: list[tuple[int, int, float]]) -> None:
-        self.step = math.log2(base)
-        self.logs = {(i, j): math.log2(seconds) for i, j, seconds in points}
-        if (0, 0) not in self.logs or not all(map(math.isfinite, self.logs.values())):
+    def __init__(self, points: list[tuple[int, int, float]]) -> None:
+        self.rows, self.systems = sorted({point[0] for point in points}), sorted({point[1] for point in points})
+        self.logs = {(self.rows.index(n), self.systems.index(m)): math.log2(seconds) for n, m, seconds in points}
+        if (1, 1) not in {point[:2] for point in map(tuple, points)} or not all(map(math.isfinite, self.logs.values())):
             raise ValueError("a curve begins with one system of one row, and its times are positive numbers")
 
     def seconds(self, rows: int, systems: int) -> float:
-        x, y = math.log2(rows) / self.step, math.log2(systems) / self.step
-        i, j = int(x), int(y)
-        u, v = x - i, y - j
+        (i, u, beyond), (j, v, further) = place(self.rows, rows), place(self.systems, systems)
         corners = ((1 - u) * (1 - v), i, j), (u * (1 - v), i + 1, j), ((1 - u) * v, i, j + 1), (u * v, i + 1, j + 1)
-        return float(2 ** sum(weight * self.log(i, j) for weight, i, j in corners if weight))
+        return float(2 ** sum(weight * self.log(i, j) for weight, i, j in corners if weight)) * beyond * further
 
     def log(self, i: int, j: int) -> float:
-        """At a point; where nothing was measured, from the points before it."""
+        """At a point; where nothing was measured, from the points before it: on, as the unknowns or in their plane."""
         if (i, j) not in self.logs:
-            before = [self.log(i - 1, j)] if i else []
-            before += [self.log(i, j - 1)] if j else []
-            self.logs[i, j] = sum(before) / len(before) + self.step
+            on = [self.log(i - 1, j) + math.log2(self.rows[i] / self.rows[i - 1])] if i else []
+            on += [self.log(i, j - 1) + math.log2(self.systems[j] / self.systems[j - 1])] if j else []
+            plane = self.log(i - 1, j) + self.log(i, j - 1) - self.log(i - 1, j - 1) if i and j else on[0]
+            self.logs[i, j] = min(max(plane, min(on)), max(on))
         return self.logs[i, j]
+
+
+def place(sizes: list[int], n: int) -> tuple[int, float, float]:
+    """The size before n, how far n is towards the next by its logarithm, and how many times the last size it is."""
+    k = bisect.bisect(sizes, n) - 1
+    if k + 1 == len(sizes):
+        return k, 0.0, n / sizes[k]
+    return k, math.log(n / sizes[k]) / math.log(sizes[k + 1] / sizes[k]), 1.0
 
 
 class Costs:
@@ -74,9 +82,7 @@ class Costs:
             raise ValueError(f"its format is {record['format']}, not {FORMAT}")
         self.origin = origin
         self.curves = {
-            (name, kind): Curve(curve["base"], curve["points"])
-            for name, curves in record["curves"].items()
-            for kind, curve in curves.items()
+            (name, kind): Curve(points) for name, curves in record["curves"].items() for kind, points in curves.items()
         }
         self.calls = {(name, library): float(x) for name, of in record["calls"].items() for library, x in of.items()}
 

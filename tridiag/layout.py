@@ -107,7 +107,7 @@ def lanes_of(dtype: np.dtype[Any]) -> int:
 def neighbours(matrices: list[Axis], itemsize: int, lanes: int) -> int:
     """The systems that lie side by side in memory and make up whole groups; 0: they do not."""
     length, steps = matrices[-1] if matrices else (0, ())
-    return length if length >= 2 * lanes and all(steps[k] == itemsize for k in (0, 1, 2, 4, 5)) else 0
+    return length if length >= lanes and all(steps[k] == itemsize for k in (0, 1, 2, 4, 5)) else 0
 
 
 def split(beside: int, n: int, lanes: int, kept: int) -> tuple[int, int]:
@@ -178,7 +178,7 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
         sides = 0
     eliminated = bool(flags & (J.FACTORING | J.FACTORED)) and not form.periodic
     shared = count < FEWEST_MATRICES and (sides > 1 or eliminated)
-    lanes, beside, stretches, long = lanes_of(dtype), 0, 0, None
+    lanes, beside, stretches, groups, long = lanes_of(dtype), 0, 0, 0, None
     if sides == 1 and not form.periodic and not flags & (J.FACTORED | J.FACTORING | J.DETERMINANT):
         beside = neighbours(matrices, dtype.itemsize, lanes)
     helpers = workers - 1 if form.n * count * max(1, sides) >= WORTH_A_THREAD else 0
@@ -188,6 +188,8 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
         stretches, groups = split(beside, form.n, lanes, kept)
         if stretches > 1 and groups < LONG and shapes[3] is None and not flags:
             long = blocks(beside, count // beside, form.n, lanes, kept, helpers + 1)
+        beside = beside if long or beside >= 2 * lanes else 0
+    if beside:
         lanes, tiles = groups * lanes, count // beside * stretches
     if beside or (shared and sides):
         flags |= J.LINED if starts_of_rows_alike(form, strides, [*matrices, *right_sides]) else 0

@@ -1,7 +1,8 @@
 """Measure how long every backend takes on this machine, and keep it for `tridiag.costs`.
 
-Backends race at points that lie a factor of 4 apart in rows and in systems where compiled ones compete, 16 apart
-elsewhere. A backend is left out at a point if it took far longer for a smaller problem than the fastest takes there.
+Backends race at points that lie a factor of 4 apart in rows and in systems where compiled ones compete, and on both
+sides of a line of lanes; 16 apart elsewhere. A backend is left out at a point if it took far longer for a smaller
+problem than the fastest takes there.
 Each one is measured with arrays of the first library that it takes, and what a call from another library adds once.
 What has been measured is kept after every kind of problem: a run that was cut off goes on where it ended.
 """
@@ -19,11 +20,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tridiag import costs
 from tridiag.backends import BACKENDS, Backend, Problem, installed, no_gpu
+from tridiag.layout import lanes_of
 
-LARGEST, LARGEST_SHARED, LARGEST_COMPILED = 4**11, 4**9, 4**6  # unknowns; the last where each shape is compiled
+LARGEST, LARGEST_COMPILED = 4**11, 4**6  # unknowns; the latter where each shape is compiled
 FINE, COARSE = 4, 16  # factors from point to point
+OFF = 0.8  # of their powers: these are peculiar, to caches and to the lanes of vectors
 SAMPLE, SAMPLES, ENOUGH = 1e-3, 5, 40e-3  # seconds of a sample; how many, and their sum after which one is enough
 TOO_LONG = 0.05  # seconds that what is slower than that may take
 BEHIND = 4.0  # times as long for a smaller problem as the fastest takes: not looked at
@@ -178,8 +183,8 @@ def measured(partial: Path, progress: bool) -> dict[str, Any]:
     record = begun(partial)
     kinds = [kind for kind in todo() if [*kind.place, kind.name] not in record["done"]]
     for kind in bar(kinds, progress):
-        for name, curve in curves(kind, costs.Costs(record, "")).items():
-            record["curves"].setdefault(name, {})[kind.name] = curve
+        for name, points in curves(kind, costs.Costs(record, "")).items():
+            record["curves"].setdefault(name, {})[kind.name] = points
         record["done"].append([*kind.place, kind.name])
         costs.write(partial, record)
     record["calls"] = calls()
@@ -217,34 +222,40 @@ def weight(kind: Kind) -> int:
     return 8 if kind.base == FINE or kind.place.library == "jax" else 1
 
 
-def curves(kind: Kind, others: costs.Costs) -> dict[str, dict[str, Any]]:
+def sizes(kind: Kind) -> tuple[list[int], list[int]]:
+    """Rows, and systems, that are looked at."""
+    count = int(math.log(LARGEST, kind.base)) + 1
+    rows = [1, *(round(OFF * kind.base**i) for i in range(1, count))]
+    lanes = lanes_of(np.dtype(kind.dtype))
+    return rows, sorted({*rows, lanes - 1, lanes}) if kind.base == FINE else rows
+
+
+def curves(kind: Kind, others: costs.Costs) -> dict[str, list[tuple[int, int, float]]]:
     """The points of every backend, smallest problems first; ``others``: what is known of those measured elsewhere."""
-    base, entries, able = kind.base, kind.contestants(), kind.able()
-    largest = LARGEST_COMPILED if kind.place.library == "jax" else LARGEST_SHARED if kind.shared else LARGEST
-    found: dict[str, dict[tuple[int, int], float]] = {entry.name: {} for entry in entries}
-    sums = range(int(math.log(largest, base) + 1e-9) + 1)
-    for i, j in ((total - j, j) for total in sums for j in range(total + 1)):
-        expected = (others.seconds(entry, kind.problem(base**i, base**j)) for entry in able)
+    entries = kind.contestants()
+    rivals = [entry for entry in kind.able() if entry not in entries]
+    largest = LARGEST_COMPILED if kind.place.library == "jax" else LARGEST
+    found: dict[str, list[tuple[int, int, float]]] = {entry.name: [] for entry in entries}
+    for rows, systems in sorted(itertools.product(*sizes(kind)), key=math.prod):
+        if rows * systems > largest:
+            break
+        expected = (others.seconds(entry, kind.problem(rows, systems)) for entry in rivals)
         best = min((seconds for seconds in expected if seconds is not None), default=math.inf)
-        call = calls_of(kind, base**i, base**j)
+        call = calls_of(kind, rows, systems)
         for entry in entries:
-            if not hopeless(base, found[entry.name], (i, j), best):
-                seconds = found[entry.name][i, j] = timed(call(entry.name))
+            if not hopeless(found[entry.name], rows, systems, best):
+                seconds = timed(call(entry.name))
+                found[entry.name].append((rows, systems, float(f"{seconds:.4g}")))
                 best = min(best, seconds)
-    return {
-        name: {"base": base, "points": [(i, j, float(f"{seconds:.4g}")) for (i, j), seconds in points.items()]}
-        for name, points in found.items()
-    }
+    return found
 
 
-def hopeless(base: int, points: dict[tuple[int, int], float], place: tuple[int, int], best: float) -> bool:
+def hopeless(points: list[tuple[int, int, float]], rows: int, systems: int, best: float) -> bool:
     """Whether a backend is far behind at a place, by its times for smaller problems, or would take too long there."""
     if not points:
         return False
-    least = max(seconds for (i, j), seconds in points.items() if i <= place[0] and j <= place[1])
-    curve = costs.Curve(base, [(*point, seconds) for point, seconds in points.items()])
-    expected = curve.seconds(base ** place[0], base ** place[1])
-    return least > BEHIND * best or expected > max(TOO_LONG, BEHIND * best)
+    least = max(seconds for n, m, seconds in points if n <= rows and m <= systems)
+    return least > BEHIND * best or costs.Curve(points).seconds(rows, systems) > max(TOO_LONG, BEHIND * best)
 
 
 def calls() -> dict[str, dict[str, float]]:
@@ -256,7 +267,8 @@ def calls() -> dict[str, dict[str, float]]:
         for entry in kind.able():
             first = next(p for p in here if p.device == place.device and p.library in entry.arrays)
             if first != place and place.library not in found.setdefault(entry.name, {}):
-                one, other = (timed(calls_of(Kind(p, verb), 1, 1)(entry.name)) for p in (first, place))
+                pair = [calls_of(Kind(p, verb), 1, 1)(entry.name) for p in (first, place)]
+                one, other = map(min, zip(*(map(timed, pair) for _ in range(SAMPLES)), strict=True))
                 found[entry.name][place.library] = float(f"{max(0.0, other - one):.4g}")
     return found
 

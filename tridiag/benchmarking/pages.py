@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tridiag.benchmarking.comparison import BUSY
+from tridiag.report import told_time
 
 HEAD = ("", "times the stream", "quartiles", "GB/s", "error (eps)", "times as fast", "first call")
 
@@ -53,7 +54,7 @@ def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         f"{row['gigabytes_per_second']:.3g}",
         f"{row['error_in_eps']:.3g}",
         speed,
-        f"{row['first_call_seconds']:.3g} s",
+        told_time(row["first_call_seconds"]),
     )
 
 

@@ -18,6 +18,7 @@ from tridiag.benchmarking.suites import SUITES, comparisons, question
 from tridiag.benchmarking.sweep import plot
 from tridiag.commands.arguments import add_problem, problem_of
 from tridiag.commands.terminal import progress, show
+from tridiag.report import told_time
 
 HEAD = ("", "name", "/ stream", "time", "GB/s", "error (eps)", "speed", "first call", "CPU/wall")
 BUDGET = 8.0  # seconds of timing for a comparison
@@ -119,10 +120,3 @@ def cells(rank: str, row: dict[str, Any]) -> tuple[str, ...]:
         told_time(row["first_call_seconds"]),
         f"{row['cpu_per_wall']:.2f}",
     )
-
-
-def told_time(seconds: float) -> str:
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-6:.3g} us"

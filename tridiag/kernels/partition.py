@@ -54,8 +54,9 @@ from tridiag.kernels.sequential import FIND_ZERO_PIVOT, NO_MEMORY, SOLVE_SEQUENT
 from tridiag.kernels.vector import LINE, ONCE, OPTIONS, definition
 from tridiag.kernels.worker import field
 
-MOST_ROWS, FEWEST_ROWS = 1016, 128  # of a chunk: with all fields of the former a block of lanes fits in a core's L2
-BLOCKS_AT_LEAST = 16
+MOST_ROWS, FEWEST_ROWS = 1016, 48  # of a chunk: with all fields of the former a block of lanes fits in a core's L2
+ENOUGH_ROWS, BLOCKS_AT_LEAST = 256, 16  # longer chunks only where there are so many blocks
+ROWS_OF_A_BLOCK = 64  # which, one by one, take as long as a block's separators
 RUNS = 8  # of blocks that a thread claims: a block that follows another finds its lines asked for
 BURN = 32  # rows after which to look whether the ends of a chunk still feel each other
 SEPARATOR_BAR = 6.0  # eps: the componentwise residual of a separator; all other rows have the certificate
@@ -434,12 +435,14 @@ def find(zero, plan, job, matrix, side):
 def chunk_rows_for(zero, n):
     """The rows of a chunk: few enough for the cache and for some blocks, and few rows left that are in no chunk."""
     lanes, height = lanes_of(zero, ()), line_height(zero, ())
-    most = max(n // (BLOCKS_AT_LEAST * lanes), min(n // lanes, 2 * FEWEST_ROWS))
+    most = max(n // (BLOCKS_AT_LEAST * lanes), min(n // lanes, ENOUGH_ROWS))
     most = max(FEWEST_ROWS, min(MOST_ROWS // parts_of(zero, ()), most) // height * height)
-    best = most
-    for rows in range(most, max(FEWEST_ROWS, most * 3 // 4) - 1, -height):
-        if rows * bytes_of(zero, ()) % 1024 != 0 and (n - 2) % (rows * lanes) < (n - 2) % (best * lanes):
-            best = rows
+    best, cost = most, n * ROWS_OF_A_BLOCK
+    for rows in range(most, max(FEWEST_ROWS, most // 2) - 1, -height):
+        blocks = (n - 2) // (rows * lanes)
+        trial = n - blocks * rows * lanes + ROWS_OF_A_BLOCK * blocks
+        if rows * bytes_of(zero, ()) % 1024 != 0 and trial < cost:
+            best, cost = rows, trial
     return best
 
 
