@@ -29,7 +29,7 @@ import tridiag
 from tridiag import costs
 from tridiag.benchmarking.conditions import conditions
 from tridiag.dispatch import eligible
-from tridiag.tuning import Place
+from tridiag.places import Place
 
 RESULTS = Path(__file__).parent / "results"
 LARGEST = 10_000_000  # unknowns

@@ -23,7 +23,7 @@ import numpy as np
 import tridiag
 from tridiag import prepare, ready
 from tridiag.benchmarking.conditions import conditions
-from tridiag.tuning import Place
+from tridiag.places import Place
 
 RESULTS = Path(__file__).parent / "results"
 BAR = 2e-6  # seconds

@@ -23,8 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag import costs
-from tridiag.backends import BACKENDS, Backend, Problem, installed, no_gpu
+from tridiag.backends import BACKENDS, Backend, Problem, installed
 from tridiag.layout import lanes_of
+from tridiag.places import PLACES, Place
 
 LARGEST, LARGEST_COMPILED = 4**11, 4**6  # unknowns; the latter where each shape is compiled
 FINE, COARSE = 4, 16  # factors from point to point
@@ -34,49 +35,6 @@ TOO_LONG = 0.05  # seconds that what is slower than that may take
 BEHIND = 4.0  # times as long for a smaller problem as the fastest takes: not looked at
 FIRST = ("numpy", "cupy")  # of the libraries on a device, which the compiled backends take
 RECURRENCES = ("linear_recurrence", "log_linear_recurrence", "logcumsumexp")
-
-
-class Place(NamedTuple):
-    """Arrays of a library on a kind of device."""
-
-    library: str
-    device: str
-
-    def missing(self) -> bool:
-        """Whether there are none here; a library that is not installed is not imported."""
-        if self.library != "numpy" and not installed(self.library):
-            return True
-        if self.library == "jax":
-            import jax
-
-            return jax.default_backend() != {"cuda": "gpu"}.get(self.device, self.device)
-        if self.device == "cpu":
-            return False
-        if self.library == "torch":
-            import torch
-
-            return not torch.cuda.is_available()
-        return no_gpu() is not None
-
-    def array(self, x: Any) -> Any:
-        if self.library == "numpy":
-            return x
-        if self.library == "torch":
-            import torch
-
-            return torch.as_tensor(x, device=self.device)
-        if self.library == "cupy":
-            import cupy
-
-            return cupy.asarray(x)
-        import jax.numpy as jnp
-
-        return jnp.asarray(x)
-
-
-PLACES = tuple(Place(library, "cpu") for library in ("numpy", "torch", "jax")) + tuple(
-    Place(library, "cuda") for library in ("cupy", "torch", "jax")
-)
 
 
 class Kind(NamedTuple):
