@@ -116,19 +116,20 @@ def least(call: Callable[[], Any]) -> float:
     return min(seconds)
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--points", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     jax.config.update("jax_enable_x64", True)
-    kind = "tuned" if costs.path_of_machine().exists() else "shipped"
+    kind = "tuned" if costs.known().origin == costs.HERE else "shipped"
     rng = np.random.default_rng(options.seed)
     points = [point(*draw(rng)) for _ in track(range(options.points), description="points")]
     regrets = [one["regret"] for one in points]
     mean, worst = float(np.mean(regrets)), float(np.max(regrets))
-    record = conditions() | {"costs": kind, "seed": options.seed, "mean": mean, "worst": worst, "points": points}
+    record = conditions() | {"costs": costs.known().origin, "seed": options.seed, "mean": mean, "worst": worst}
+    record["points"] = points
     path = options.json or RESULTS / f"regret_{kind}.json"
     path.write_text(json.dumps(record, indent=1) + "\n")
     for one in sorted(points, key=lambda one: -one["regret"])[:8]:

@@ -70,10 +70,10 @@ def kept(library: str, arrays: list[Any]) -> Callable[[], Any]:
     return lambda: prepare.cached_plan(*facts)
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", type=Path, default=RESULTS / "selection_cost.json")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     found = figures()
     options.json.write_text(json.dumps(conditions() | {"seconds": found, "bar": BAR}, indent=1) + "\n")
     for name, seconds in found.items():

@@ -143,3 +143,27 @@ def test_alignments_have_lines_of_their_own(tmp_path: Path, capsys: pytest.Captu
     assert "cells/s/core" in capsys.readouterr().out
     lines = json.loads(path.read_text())["lines"]
     assert all(np.isfinite(figure["median"]) for line in lines for figure in line["figures"]), lines
+
+
+def test_the_regret_of_a_choice_has_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("jax")
+    pytest.importorskip("rich")
+    import regret
+
+    monkeypatch.setattr(regret, "LARGEST", 100)
+    monkeypatch.setattr(regret, "BUDGET", 0.0)
+    path = tmp_path / "regret.json"
+    regret.main(["--points", "2", "--json", str(path)])  # its bars are for more, and larger, points
+    record = json.loads(path.read_text())
+    assert len(record["points"]) == 2 and "which comes with tridiag" in record["costs"]
+    for point in record["points"]:
+        assert point["seconds"][point["auto"]] >= point["seconds"][point["best"]] > 0
+
+
+def test_the_cost_of_selection_has_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import selection_cost
+
+    monkeypatch.setattr(selection_cost, "ROUNDS", 3)
+    path = tmp_path / "cost.json"
+    selection_cost.main(["--json", str(path)])
+    assert {"choice, numpy", "auto - named"} <= set(json.loads(path.read_text())["seconds"])

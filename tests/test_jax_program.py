@@ -293,3 +293,16 @@ def test_lax_tells_the_truth_about_pivoting_on_a_gpu(pivoting):
     assert why_not == f"cannot keep the promise pivoting={pivoting!r} on cuda; it runs with pivoting=False"
     with pytest.raises(tridiag.BackendError, match="compiled for another platform than the CPU"):
         traced.lower(lowering_platforms=("cuda",))
+
+
+@pytest.mark.parametrize("name", ["jax_scan", "jax_fori"])
+def test_an_exported_program_takes_any_number_of_systems(name: str) -> None:
+    from jax import export
+
+    def solve(d: Any) -> Any:
+        return tridiag.solve(-1.0, 4.0, -1.0, d, backend=name, pivoting=False, check=False)
+
+    (count,) = export.symbolic_shape("n")
+    program = export.export(jax.jit(solve))(jax.ShapeDtypeStruct((count, N), jnp.float32))
+    d = np.ones((M, N), np.float32)
+    np.testing.assert_allclose(program.call(d), solve(jnp.asarray(d)), rtol=1e-6)

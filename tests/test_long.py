@@ -152,19 +152,20 @@ def test_transposed(pivoting: bool | str) -> None:
     check(x, (np.roll(c, 1, 0), b, np.roll(a, -1, 0), d), pivoting=pivoting)
 
 
+@pytest.mark.parametrize("count", [45, 9])
 @pytest.mark.parametrize("dtype", MANY)
-def test_in_place_and_into_any_memory(dtype: str) -> None:
-    system = dominant((2050, 45), dtype, 0)
+def test_in_place_and_into_any_memory(dtype: str, count: int) -> None:
+    system = dominant((2050, count), dtype, 0)
     x, size = tridiag.solve(*system, axis=0, backend=NAME), np.dtype(dtype).itemsize
     for shift in (0, 1, size, 5 * size):
-        memory = np.full(2050 * 45 * size + 64 + shift, 255, np.uint8)
-        out = memory[shift : shift + 2050 * 45 * size].view(dtype).reshape(2050, 45)
+        memory = np.full(2050 * count * size + 64 + shift, 255, np.uint8)
+        out = memory[shift : shift + 2050 * count * size].view(dtype).reshape(2050, count)
         tridiag.solve(*system, axis=0, backend=NAME, out=out)
         assert_same_bits(out, x)
         assert (memory[:shift] == 255).all() and (memory[shift + out.nbytes :] == 255).all()
-    apart = np.zeros((2050, 64), dtype)[:, 3:48]
+    apart = np.zeros((2050, 64), dtype)[:, 3 : 3 + count]
     assert_same_bits(tridiag.solve(*system, axis=0, backend=NAME, out=apart), x)
-    assert not apart.base[:, :3].any() and not apart.base[:, 48:].any()
+    assert not apart.base[:, :3].any() and not apart.base[:, 3 + count :].any()
     d = system[3].copy()
     assert tridiag.solve(*system[:3], d, axis=0, backend=NAME, overwrite_d=True) is d
     check(d, system)
@@ -192,10 +193,21 @@ def test_gradients() -> None:
 def test_blocks_cover_all_rows_and_chunks_are_long_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     for n in (1_000, 5_000, 100_000, 10_000_000):
-        for beside in (16, 17, 100, 1_000, 30_000):
+        for beside in (8, 9, 15, 16, 17, 100, 1_000, 30_000):
             for workers in (1, 2, 7):
                 blocks, spans, groups, height, overlap = layout.blocks(beside, 1, n, 8, 128, workers)
                 assert blocks * spans <= max(spans, layout.ITEMS_EACH * workers) and n // blocks >= overlap
                 assert groups * spans * 8 >= beside and beside // spans >= 8
                 for rows in {n // blocks, -(-n // blocks)}:
                     assert rows // -(-rows // height) >= overlap
+
+
+def test_every_thread_finds_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads are hired by the blocks of a job, not by the few tiles that systems side by side make."""
+    monkeypatch.undo()
+    for count in (9, 16, 40):
+        x = np.empty((1_000_000, count))
+        form = numba_thomas.Form(x.shape, x.shape, 0)
+        given = numba_thomas.extents((x, x, x, None, x, x))
+        job = layout.make_job(form, *given, (x.dtype, x.dtype), 0, 16)
+        assert job.kernel.startswith("long_") and job.helpers == 15

@@ -227,6 +227,8 @@ BAD = {
     "no curves": {key: value for key, value in foreign().items() if key != "curves"},
     "a curve of words": foreign() | {"curves": {"numpy_thomas": {KIND: [[1, 1, "fast"]]}}},
     "a negative time": foreign() | {"curves": {"numpy_thomas": {KIND: [[1, 1, -1.0]]}}},
+    "a point cut short": foreign() | {"curves": {"numpy_thomas": {KIND: [[1]]}}},
+    "no rows": foreign() | {"curves": {"numpy_thomas": {KIND: [[0, 1, 1e-6], [1, 1, 1e-6]]}}},
     "another machine": foreign(machine="PDP-11"),
     "other threads": foreign(threads=4711),
     "another version": foreign(tridiag="0.0.0"),
@@ -315,6 +317,23 @@ def test_a_hopeless_backend_is_left_out() -> None:
     assert not tuning.hopeless(points, 1, 4, best=2e-4)  # where the best one takes a tenth of that
     assert tuning.hopeless([(1, 1, 0.02)], 4, 1, best=0.006)  # 80 ms
     assert not tuning.hopeless([], 1000, 1000, best=1e-9)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_backend_that_fails_leaves_the_others_to_be_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = tuning.calls_of
+
+    def fragile(*asked: Any) -> Callable[[str], Callable[[], Any]]:
+        call = make(*asked)
+        return lambda name: broken if name == "numpy_thomas" else call(name)
+
+    def broken() -> None:
+        raise OSError("out of order")
+
+    monkeypatch.setattr(tuning, "calls_of", fragile)
+    with pytest.warns(RuntimeWarning, match="numpy_thomas is left out for .*: OSError: out of order"):
+        made = tuning.measured(tmp_path / "partial", progress=False)
+    assert "numba_thomas" in made["curves"] and not made["curves"].get("numpy_thomas")
 
 
 KILLED = """

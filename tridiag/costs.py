@@ -28,6 +28,7 @@ from tridiag.layout import threads
 
 FORMAT = 2
 FACTS = ("tridiag", "machine", "threads")  # of the conditions, beside the versions
+HERE = "measured here by tridiag.tune()"
 SHIPPED = Path(__file__).parent / "data"
 DTYPES = {
     "float32": ("float32", 1),
@@ -46,9 +47,10 @@ class Curve:
     """Times at points (rows, systems, seconds)."""
 
     def __init__(self, points: list[tuple[int, int, float]]) -> None:
-        self.rows, self.systems = sorted({point[0] for point in points}), sorted({point[1] for point in points})
+        self.rows, self.systems = sorted({n for n, _, _ in points}), sorted({m for _, m, _ in points})
         self.logs = {(self.rows.index(n), self.systems.index(m)): math.log2(seconds) for n, m, seconds in points}
-        if (1, 1) not in {point[:2] for point in map(tuple, points)} or not all(map(math.isfinite, self.logs.values())):
+        begins = self.rows[:1] == self.systems[:1] == [1] and (0, 0) in self.logs
+        if not begins or not all(map(math.isfinite, self.logs.values())):
             raise ValueError("a curve begins with one system of one row, and its times are positive numbers")
 
     def seconds(self, rows: int, systems: int) -> float:
@@ -80,7 +82,7 @@ class Costs:
     def __init__(self, record: dict[str, Any], origin: str) -> None:
         if record["format"] != FORMAT:
             raise ValueError(f"its format is {record['format']}, not {FORMAT}")
-        self.origin = origin
+        self.origin, self.jaxlib = origin, record["conditions"]["versions"].get("jaxlib")
         self.curves = {
             (name, kind): Curve(points) for name, curves in record["curves"].items() for kind, points in curves.items()
         }
@@ -94,7 +96,8 @@ class Costs:
         if curve is None or not rows * systems:
             return None
         seconds = curve.seconds(rows, systems * DTYPES[problem.dtype][1])
-        return seconds + self.calls.get((entry.name, problem.library), 0.0) + upstream(entry.name, problem)
+        fault = upstream(entry.name, problem) if self.jaxlib != SLOW_SCANS else 0.0  # else the curve has it
+        return seconds + self.calls.get((entry.name, problem.library), 0.0) + fault
 
 
 def sizes(problem: Problem) -> tuple[int, int, int]:
@@ -105,8 +108,8 @@ def sizes(problem: Problem) -> tuple[int, int, int]:
 
 
 def known_size(n: Any) -> int:
-    """A size; of a symbol, that for which PyTorch makes its graph, without a guard. 0 where there is none."""
-    return n if type(n) is int else int(getattr(n.node, "hint", None) or 0)
+    """A size; of a symbol, that for which PyTorch makes its graph, without a guard. 0 where there is none (JAX)."""
+    return n if type(n) is int else int(getattr(getattr(n, "node", None), "hint", None) or 0)
 
 
 def kinds(problem: Problem, together: bool) -> Iterator[str]:
@@ -133,7 +136,8 @@ def upstream(name: str, problem: Problem) -> float:
     if name not in LOOPS or problem.device != "cpu" or getattr(jaxlib, "__version__", "") != SLOW_SCANS:
         return 0.0
     rows, systems, _ = sizes(problem)
-    return rows * rows * systems * (8 if DTYPES[problem.dtype][0] == "float64" else 4) / TOUCHED
+    real, parts = DTYPES[problem.dtype]
+    return rows * rows * systems * parts * (8 if real == "float64" else 4) / TOUCHED
 
 
 # ------------------------------------------------------------------------------------------- what has been measured
@@ -169,8 +173,8 @@ def known() -> Costs:
         record = json.loads(text)
         if differs := difference(record["conditions"], conditions()):
             raise ValueError(differs)
-        return Costs(record, "measured here by tridiag.tune()")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return Costs(record, HERE)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         return ignored(path, error)
 
 

@@ -64,6 +64,15 @@ def eligible(problem: Problem, entries: Iterable[Backend] | None = None) -> list
     return sorted(found, key=rank)
 
 
+def why_first(able: list[Candidate]) -> str:
+    """Why "auto" takes the first of those that can."""
+    seconds = able[0].seconds
+    if seconds is None:
+        return FIRST
+    faster = any(one.seconds is not None and one.seconds < seconds and not one.backend.by_name for one in able)
+    return f"{'nearly ' if faster else ''}the fastest, as {costs.known().origin}"
+
+
 def alongside(backend: Backend, problem: Problem) -> Backend:
     """The backend for what another verb needs: the same, if it can."""
     return backend if backend.why_not(problem) is None else choose(problem).backend
@@ -106,8 +115,8 @@ def choose(problem: Problem, backend: str = "auto") -> Choice:
     if not isinstance(backend, str):
         raise TypeError(f"backend is {backend!r}; wanted 'auto' or a name, one of {', '.join(BACKENDS)}")
     if backend == "auto":
-        for entry, seconds in eligible(problem):
-            return Choice(entry, FIRST if seconds is None else f"the fastest, as {costs.known().origin}")
+        if able := eligible(problem):
+            return Choice(able[0].backend, why_first(able))
         having = [entry for entry in BACKENDS.values() if problem.verb in entry.verbs]
         reasons = "; ".join(f"{entry.name}: {entry.why_not(problem)}" for entry in having)
         raise BackendError(f"no backend can {problem.told()}. {reasons}")
@@ -115,5 +124,5 @@ def choose(problem: Problem, backend: str = "auto") -> Choice:
     for entry, _ in eligible(problem, candidates):
         return Choice(entry, "asked for by name")
     reasons = "; ".join(f"{entry.name} {entry.unusable() or entry.why_not(problem)}" for entry in candidates)
-    able = ", ".join(entry.name for entry, _ in eligible(problem)) or "none"
-    raise BackendError(f"backend {backend!r} cannot {problem.told()}: {reasons}. Backends that can: {able}")
+    names = ", ".join(entry.name for entry, _ in eligible(problem)) or "none"
+    raise BackendError(f"backend {backend!r} cannot {problem.told()}: {reasons}. Backends that can: {names}")

@@ -213,8 +213,9 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
     for k, (length, steps) in enumerate([*matrices, *right_sides]):
         words[J.AXES + J.AXIS_WORDS * k : J.AXES + J.AXIS_WORDS * (k + 1)] = (length, *steps)
     words.flags.writeable = False
+    items = long[0] * long[1] * (count // beside) if long else runs * chunks
     own = "exchanging" if form.pivoting is True else "own" if beside else "rows"
     many = "shared" if shared else "many"
     kernel = "cyclic" if form.periodic else many if sides != 1 or flags & J.FACTORED else own
     kernel = f"long_{kernel}" if long else kernel
-    return Job(words, min(helpers, max(0, runs * chunks - 1)), tuple(order), kernel, dtype.name)
+    return Job(words, min(helpers, max(0, items - 1)), tuple(order), kernel, dtype.name)

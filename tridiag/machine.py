@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 from importlib import metadata
 from pathlib import Path
@@ -17,15 +18,16 @@ DISTRIBUTIONS = {  # of modules whose distribution has another name, or one of s
 
 def cpu() -> str:
     """What the processor is called."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.exists() else []
+    lines: list[str] = []
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
     models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(models, platform.processor() or platform.machine())
+    return next(models, "") or platform.processor() or platform.machine()
 
 
 def versions() -> dict[str, str]:
     """Of what the backends need, as far as it is installed."""
-    needed = sorted({"numpy"} | {module for entry in BACKENDS.values() for module in entry.needs})
+    needed = sorted({"numpy", "jaxlib"} | {module for entry in BACKENDS.values() for module in entry.needs})
     return {module: version for module in needed if (version := version_of(module))}
 
 

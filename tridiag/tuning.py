@@ -16,6 +16,7 @@ import json
 import math
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -140,19 +141,22 @@ def measured(partial: Path, progress: bool) -> dict[str, Any]:
     """The record of all kinds of problems; ``partial`` keeps what there is of it."""
     record = begun(partial)
     kinds = [kind for kind in todo() if [*kind.place, kind.name] not in record["done"]]
-    for kind in bar(kinds, progress):
-        for name, points in curves(kind, costs.Costs(record, "")).items():
-            record["curves"].setdefault(name, {})[kind.name] = points
-        record["done"].append([*kind.place, kind.name])
-        costs.write(partial, record)
-    record["calls"] = calls()
+    try:
+        for kind in bar(kinds, progress):
+            for name, points in curves(kind, costs.Costs(record, "")).items():
+                record["curves"].setdefault(name, {})[kind.name] = points
+            record["done"].append([*kind.place, kind.name])
+            costs.write(partial, record)
+        record["calls"] = calls()
+    finally:
+        numbers.cache_clear()
     return record
 
 
 def begun(partial: Path) -> dict[str, Any]:
     """What a run that was cut off has measured, under the same conditions."""
     now = costs.conditions()
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
         record: dict[str, Any] = json.loads(partial.read_text(encoding="utf-8"))
         if record["conditions"] == now and costs.Costs(record, "") and record["done"]:
             return record
@@ -200,12 +204,25 @@ def curves(kind: Kind, others: costs.Costs) -> dict[str, list[tuple[int, int, fl
         expected = (others.seconds(entry, kind.problem(rows, systems)) for entry in rivals)
         best = min((seconds for seconds in expected if seconds is not None), default=math.inf)
         call = calls_of(kind, rows, systems)
-        for entry in entries:
-            if not hopeless(found[entry.name], rows, systems, best):
-                seconds = timed(call(entry.name))
-                found[entry.name].append((rows, systems, float(f"{seconds:.4g}")))
+        for name in list(found):
+            if not hopeless(found[name], rows, systems, best):
+                seconds = attempted(name, kind, call(name))
+                if seconds == math.inf:
+                    del found[name]
+                    continue
+                found[name].append((rows, systems, float(f"{seconds:.4g}")))
                 best = min(best, seconds)
     return found
+
+
+def attempted(name: str, kind: Kind, call: Callable[[], Any]) -> float:
+    """The time of a backend; infinite, with a warning, where it fails: the others are measured all the same."""
+    try:
+        return timed(call)
+    except Exception as error:
+        told = f"{name} is left out for {kind.name}: {type(error).__name__}: {error}"
+        warnings.warn(told, RuntimeWarning, stacklevel=2)
+        return math.inf
 
 
 def hopeless(points: list[tuple[int, int, float]], rows: int, systems: int, best: float) -> bool:
@@ -226,8 +243,10 @@ def calls() -> dict[str, dict[str, float]]:
             first = next(p for p in here if p.device == place.device and p.library in entry.arrays)
             if first != place and place.library not in found.setdefault(entry.name, {}):
                 pair = [calls_of(Kind(p, verb), 1, 1)(entry.name) for p in (first, place)]
-                one, other = map(min, zip(*(map(timed, pair) for _ in range(SAMPLES)), strict=True))
-                found[entry.name][place.library] = float(f"{max(0.0, other - one):.4g}")
+                rounds = [[attempted(entry.name, kind, call) for call in pair] for _ in range(SAMPLES)]
+                one, other = map(min, zip(*rounds, strict=True))
+                if other < math.inf:
+                    found[entry.name][place.library] = float(f"{max(0.0, other - one):.4g}")
     return found
 
 
