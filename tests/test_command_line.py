@@ -16,6 +16,7 @@ from tridiag.benchmarking import libraries, race
 from tridiag.benchmarking.kinds import ALIKE, KINDS
 from tridiag.benchmarking.problems import Problem
 from tridiag.benchmarking.suites import SUITES
+from tridiag.commands import info
 from tridiag.report import VERBS
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("rich") is None, reason="needs rich, which is not installed")
@@ -77,6 +78,10 @@ def test_every_verb_is_explained(verb: str, capsys: pytest.CaptureFixture) -> No
         (["bench", "solve", "--suite", "tdma"], "wanted a verb"),
         (["bench", "solve", "--baseline", "fastest"], "the baseline 'fastest' is none of those compared: numba_thomas"),
         (["bench", "kalman.filter"], "invalid choice"),
+        (["bench", "solve", "--rounds", "0"], "'0' is no number of rounds; wanted 1 or more"),
+        (["bench", "solve", "--rounds", "few"], "'few' is no number of rounds; wanted 1 or more"),
+        (["explain", "solve", "--device", "nonsense"], "invalid choice: 'nonsense'"),
+        (["explain", "solve", "--device", "cuda"], "numpy arrays lie on cpu, not on cuda; take --library jax or torch"),
     ],
 )
 def test_wrong_arguments_are_told(arguments: list[str], told: str, capsys: pytest.CaptureFixture) -> None:
@@ -84,6 +89,20 @@ def test_wrong_arguments_are_told(arguments: list[str], told: str, capsys: pytes
         commands.main(arguments)
     assert stopped.value.code == 2
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("library", ["jax", "torch"])
+@pytest.mark.parametrize("command", ["explain", "bench"])
+def test_a_device_that_is_not_there_is_told(command: str, library: str, capsys: pytest.CaptureFixture) -> None:
+    if not installed(library):
+        pytest.skip(f"needs {library}, which is not installed")
+    if "cuda" in info.devices(library):
+        pytest.skip("a GPU is there")
+    with pytest.raises(SystemExit) as stopped:
+        commands.main([command, "solve", "--library", library, "--device", "cuda"])
+    assert stopped.value.code == 2
+    told = capsys.readouterr().err
+    assert f"{library} makes no array on cuda: " in told and "take another --device" in told
 
 
 def bench(path: Path, *arguments: str, status: int = 0) -> dict:

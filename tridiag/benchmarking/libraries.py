@@ -13,6 +13,8 @@ from tridiag.arrays import library_of
 from tridiag.layout import threads
 
 LIBRARIES = ("numpy", "jax", "torch", "cupy")
+DEVICES = ("cpu", "cuda")
+ONLY = {"numpy": "cpu", "cupy": "cuda"}  # the one kind of device that a library has
 Function = Callable[..., Any]
 
 
@@ -36,7 +38,22 @@ def load(library: str) -> Any:
 
 def array(library: str, x: Any, device: str | None = None) -> Any:
     """A NumPy array in a library, on its default device or another; what is no array as it is."""
-    if not isinstance(x, np.ndarray) or library == "numpy":
+    if not isinstance(x, np.ndarray):
+        return x
+    if device and device != ONLY.get(library, device):
+        raise ValueError(f"{library} arrays lie on {ONLY[library]}, not on {device}; take --library jax or torch")
+    try:
+        return made(library, x, device)
+    except (RuntimeError, AssertionError) as error:  # what JAX and CuPy say; what PyTorch says without CUDA
+        told = str(error).partition("\n")[0].rstrip(".")
+        place = device or "its usual device"
+        wanted = "take another --device or a smaller --shape"
+        raise ValueError(f"{library} makes no array on {place}: {told}; {wanted}") from error
+
+
+def made(library: str, x: np.ndarray[Any, Any], device: str | None) -> Any:
+    """The same, as its library tells what is wrong."""
+    if library == "numpy":
         return x
     module = load(library)
     if library == "torch":
@@ -50,7 +67,7 @@ def array(library: str, x: Any, device: str | None = None) -> Any:
 def zeros(library: str, shape: tuple[int, ...], dtype: str, device: str | None = None) -> Any:
     """An array that has its kind only: in NumPy and PyTorch it takes no memory."""
     if library == "numpy":
-        return np.broadcast_to(np.zeros((), dtype), shape)
+        return np.broadcast_to(array(library, np.zeros((), dtype), device), shape)
     if library == "torch":
         return array(library, np.zeros((), dtype), device).expand(shape)
     return array(library, np.zeros(shape, dtype), device)

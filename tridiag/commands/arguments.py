@@ -6,7 +6,7 @@ import argparse
 
 from tridiag.arrays import SUPPORTED
 from tridiag.benchmarking.kinds import ALIKE, KINDS
-from tridiag.benchmarking.libraries import LIBRARIES
+from tridiag.benchmarking.libraries import DEVICES, LIBRARIES
 from tridiag.benchmarking.problems import Problem
 
 PROMISES: dict[str, bool | str] = {"auto": "auto", "true": True, "false": False}
@@ -28,6 +28,12 @@ def promise(text: str) -> bool | str:
     return PROMISES[text.lower()]
 
 
+def positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of rounds; wanted 1 or more")
+    return int(text)
+
+
 def add_problem(parser: argparse.ArgumentParser, timed: bool = False) -> None:
     """The arguments of a problem; where it is timed its verb may be left out, and its library may be all of them."""
     verbs = [*KINDS] if timed else [*KINDS, *ALIKE]
@@ -39,7 +45,7 @@ def add_problem(parser: argparse.ArgumentParser, timed: bool = False) -> None:
     parser.add_argument("--dtype", choices=SUPPORTED, default="float64")
     parser.add_argument("--library", choices=(*LIBRARIES, *(["all"] if timed else [])), default="numpy")
     parser.add_argument("--pivoting", type=promise, default="auto", help="auto (the default), True or False")
-    parser.add_argument("--device", help="cpu or cuda; where it is not given the library chooses")
+    parser.add_argument("--device", choices=DEVICES, help="where it is not given the library chooses")
 
 
 def problem_of(options: argparse.Namespace, library: str) -> Problem:

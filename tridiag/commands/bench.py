@@ -16,7 +16,7 @@ from tridiag.benchmarking.libraries import LIBRARIES, missing
 from tridiag.benchmarking.pages import fragment
 from tridiag.benchmarking.suites import SUITES, comparisons, question
 from tridiag.benchmarking.sweep import plot
-from tridiag.commands.arguments import add_problem, problem_of
+from tridiag.commands.arguments import add_problem, positive, problem_of
 from tridiag.commands.terminal import progress, show
 from tridiag.report import told_time
 
@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gradient", action="store_true", help="the result and its gradient in every array")
     parser.add_argument("--backend", action="append", default=[], metavar="NAME", help="only this one; may be repeated")
     parser.add_argument("--baseline", metavar="NAME", help='what speeds are compared with (default: what "auto" takes)')
-    parser.add_argument("--rounds", type=int, default=11, help="the fewest, unless they are slow (default 11)")
+    parser.add_argument("--rounds", type=positive, default=11, help="the fewest, unless they are slow (default 11)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
     parser.add_argument("--plot", type=Path, metavar="FOLDER", help="pictures, of other lengths and batches too")
     parser.add_argument("--suite", choices=(*SUITES, "all"), help="run that, instead of a problem")
