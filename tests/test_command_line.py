@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 from helpers import installed
 
+import tridiag
 from tridiag import commands
 from tridiag.backends import BACKENDS
-from tridiag.benchmarking import libraries, race
+from tridiag.benchmarking import comparison, conditions, libraries, race
 from tridiag.benchmarking.kinds import ALIKE, KINDS
 from tridiag.benchmarking.problems import Problem
 from tridiag.benchmarking.suites import SUITES
@@ -43,6 +45,11 @@ def test_info_names_every_backend(capsys: pytest.CaptureFixture) -> None:
     told = json.loads(capsys.readouterr().out)
     assert [entry["name"] for entry in told["backends"]] == list(BACKENDS)
     assert told["machine"]["cpu"] and told["versions"]["tridiag"] and set(told["devices"]) == {"jax", "torch", "cupy"}
+
+
+def test_a_checkout_without_git_is_told_by_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert conditions.commit() == f"tridiag {tridiag.__version__}"
 
 
 def test_the_command_is_a_module() -> None:
@@ -78,6 +85,7 @@ def test_every_verb_is_explained(verb: str, capsys: pytest.CaptureFixture) -> No
         (["bench", "solve", "--suite", "tdma"], "wanted a verb"),
         (["bench", "solve", "--baseline", "fastest"], "the baseline 'fastest' is none of those compared: numba_thomas"),
         (["bench", "kalman.filter"], "invalid choice"),
+        (["bench", "solve", "--device", "cuda"], "numpy arrays lie on cpu, not on cuda; take --library jax or torch"),
         (["bench", "solve", "--rounds", "0"], "'0' is no number of rounds; wanted 1 or more"),
         (["bench", "solve", "--rounds", "few"], "'few' is no number of rounds; wanted 1 or more"),
         (["explain", "solve", "--device", "nonsense"], "invalid choice: 'nonsense'"),
@@ -127,6 +135,26 @@ def test_bench_ranks_right_answers(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "takes jax arrays, not numpy" in shown and "numpy_thomas" in shown
 
 
+def test_a_library_that_cannot_run_a_problem_is_refused_and_the_others_run(tmp_path: Path) -> None:
+    if not installed("torch"):
+        pytest.skip("needs torch, which is not installed")
+    chosen = ["kalman.log_likelihood", "--shape", "3,10,1", "--library", "all"]
+    (record,) = bench(tmp_path / "bench.json", *chosen)["comparisons"]
+    assert "numpy: numba_scan" in {row["name"] for row in record["rows"]}
+    (why,) = [entry["why"] for entry in record["refused"] if entry["name"] == "torch"]
+    assert why.startswith("no backend can run kalman.log_likelihood") and "torch" not in record["library"]
+    assert record["baseline"] == "numpy: numba_scan"
+
+
+def test_gradients_are_compared_in_libraries_that_have_them(tmp_path: Path) -> None:
+    if not installed("jax"):
+        pytest.skip("needs jax, which is not installed")
+    chosen = ["logcumsumexp", "--shape", "3,10", "--library", "all", "--gradient"]
+    (record,) = bench(tmp_path / "bench.json", *chosen)["comparisons"]
+    assert "jax" in record["library"] and "numpy" not in record["library"]
+    assert record["baseline"].startswith("jax: ") and all(row["times_baseline"] for row in record["rows"])
+
+
 def test_a_wrong_backend_has_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = Problem.function
 
@@ -140,6 +168,23 @@ def test_a_wrong_backend_has_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [row["name"] for row in record["rows"]] == ["numba_thomas"]
     (refused,) = record["refused"]
     assert refused["name"] == "numpy_thomas" and refused["why"].startswith("WrongAnswer")
+
+
+def test_the_stream_takes_no_more_threads_than_numba_has() -> None:
+    command = "from tridiag.benchmarking.streams import stream; print(stream(4, 1, 'float64').judge('stream').error)"
+    one = os.environ | {"NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": ""}
+    run = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, env=one)
+    assert run.stdout == "0.0\n", run.stderr
+
+
+def test_without_a_stream_there_are_no_figures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    def none(*words: object) -> None:
+        raise MemoryError("no room for it")
+
+    monkeypatch.setattr(comparison, "stream", none)
+    with pytest.raises(SystemExit):
+        commands.main(["bench", "solve", "--shape", "30,8", "--backend", "numpy_thomas"])
+    assert "the stream cannot run: MemoryError: no room for it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", KINDS)

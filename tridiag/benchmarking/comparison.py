@@ -55,6 +55,8 @@ def compare(
             contestants[name] = contestant
         except Exception as error:  # the others are timed all the same
             refused[name] = f"{type(error).__name__}: {error}".partition("\n")[0].replace(f"{name}: ", "")
+            if name == STREAM:
+                raise ValueError(f"the stream cannot run: {refused[name]}") from error
     race = timed(contestants, judged, rounds, budget, lambda part: tell("timing", part))
     rows = [row(name, race, comparison) for name in contestants if name != STREAM]
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,8 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """The commit of the checkout that the package was imported from; an installed one is told by its version."""
-    if not (CHECKOUT / ".git").exists():
+    """The commit of the checkout that the package was imported from, or its version where there is none, or no git."""
+    if not (CHECKOUT / ".git").exists() or shutil.which("git") is None:
         return f"tridiag {tridiag.__version__}"
     command = ["git", "describe", "--always", "--dirty"]
     found = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True)

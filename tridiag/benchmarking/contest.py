@@ -15,17 +15,25 @@ from tridiag.dispatch import choose, named
 
 def contest(problems: Sequence[Problem], backends: Sequence[str] = (), baseline: str | None = None) -> Comparison:
     """The comparison of some backends, or of all that take such arrays, on one problem in one library or more."""
-    first, several = problems[0], len(problems) > 1
-    makers, refused, chosen = {}, {}, {}
+    several = len(problems) > 1
+    able, makers, refused, chosen = [], {}, {}, {}
     for problem in problems:
-        asked = problem.explain().problem
-        chosen[problem.library] = choose(asked).backend.name
+        try:
+            asked = problem.explain().problem
+            chosen[problem.library] = choose(asked).backend.name
+        except ValueError as error:  # of its backends, or of its device; the other libraries are compared
+            refused[problem.library] = str(error)
+            continue
+        able.append(problem)
         for entry in candidates(problem, backends):
             name = f"{problem.library}: {entry.name}" if several else entry.name
             if reason := entry.why_not(asked) or entry.unusable():
                 refused[name] = reason
             else:
                 makers[name] = functools.partial(problem.contestant, entry.name)
+    if not able:
+        raise ValueError("; ".join(refused.values()))
+    first = able[0]
     usual = f"{first.library}: {chosen[first.library]}" if several else chosen[first.library]
     baseline = baseline or (usual if usual in makers else next(iter(makers), usual))
     if baseline not in makers:
@@ -40,7 +48,7 @@ def contest(problems: Sequence[Problem], backends: Sequence[str] = (), baseline:
         baseline,
         refused,
         None if device == "cpu" else (first.library, first.device),
-        facts | {"library": [problem.library for problem in problems], "device": device, "auto": chosen},
+        facts | {"library": [*chosen], "device": device, "auto": chosen},
     )
 
 

@@ -15,6 +15,7 @@ from tridiag.layout import threads
 LIBRARIES = ("numpy", "jax", "torch", "cupy")
 DEVICES = ("cpu", "cuda")
 ONLY = {"numpy": "cpu", "cupy": "cuda"}  # the one kind of device that a library has
+DIFFERENTIABLE = ("jax", "torch")
 Function = Callable[..., Any]
 
 
@@ -103,6 +104,8 @@ def called(library: str, function: Function, arrays: Sequence[Any]) -> Callable[
 
 def with_gradient(library: str, function: Function) -> Function:
     """A function of the same arrays and a cotangent, which returns the result, and its gradient in every array."""
+    if library not in DIFFERENTIABLE:
+        raise ValueError(f"{library} arrays have no gradients; take --library {' or '.join(DIFFERENTIABLE)}")
     if library == "jax":
         vjp = importlib.import_module("jax").vjp
 
@@ -111,8 +114,6 @@ def with_gradient(library: str, function: Function) -> Function:
             return result, pull(arrays[-1])
 
         return both
-    if library != "torch":
-        raise ValueError(f"{library} arrays have no gradients; take --library jax or torch")
     grad = load("torch").autograd.grad
 
     def recorded(*arrays: Any) -> Any:

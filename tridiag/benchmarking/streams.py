@@ -41,12 +41,12 @@ def add_rows(A, x, out):  # type: ignore[no-untyped-def]
 
 
 def stream(reads: int, writes: int, dtype: str) -> Contestant:
-    """So many words read and written, with as many threads as `tridiag` takes.
+    """So many words read and written, with as many threads as `tridiag` takes, or as many as Numba has.
 
     A loop of that mixture where there is one, else a copy of as many words.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # else its threads spin on into the next contestant
-    numba.set_num_threads(threads())
+    numba.set_num_threads(min(threads(), numba.config.NUMBA_NUM_THREADS))
     loop, inputs = MIXTURES.get(reads // writes if writes and reads % writes == 0 else 0, (copy, 1))
     size = max(1, (reads + writes) // (inputs + 1))
     arrays, out = [np.ones(size, dtype) for _ in range(inputs)], np.full(size, np.nan, dtype)

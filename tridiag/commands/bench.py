@@ -12,7 +12,7 @@ from tridiag.benchmarking import pictures
 from tridiag.benchmarking.comparison import BUSY, STREAM, compare, wrong
 from tridiag.benchmarking.conditions import conditions
 from tridiag.benchmarking.contest import contest
-from tridiag.benchmarking.libraries import LIBRARIES, missing
+from tridiag.benchmarking.libraries import DIFFERENTIABLE, LIBRARIES, missing
 from tridiag.benchmarking.pages import fragment
 from tridiag.benchmarking.suites import SUITES, comparisons, question
 from tridiag.benchmarking.sweep import plot
@@ -51,15 +51,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_problem(options: argparse.Namespace) -> int:
-    wanted = [name for name in LIBRARIES if not missing(name)] if options.library == "all" else [options.library]
-    problems = [problem_of(options, name) for name in wanted]
-    comparison = contest(problems, options.backend, options.baseline)
+    problems = {name: problem_of(options, name) for name in wanted(options)}
+    comparison = contest([*problems.values()], options.backend, options.baseline)
     with progress() as tell:
         record = compare(comparison, options.rounds, tell=functools.partial(tell, comparison.title))
         drawing = functools.partial(tell, "pictures")
-        drawn = (
-            plot(problems[0], record, options.backend, options.rounds, options.plot, drawing) if options.plot else []
-        )
+        first = problems[record["library"][0]]
+        drawn = plot(first, record, options.backend, options.rounds, options.plot, drawing) if options.plot else []
     whole = conditions() | {"comparisons": [record]}
     show_comparison(record, whole)
     for path in drawn:
@@ -67,6 +65,16 @@ def run_problem(options: argparse.Namespace) -> int:
     if options.json:
         write(options.json, whole)
     return int(wrong(record))
+
+
+def wanted(options: argparse.Namespace) -> list[str]:
+    """The libraries: the one that is named, or all that are installed and can do what is asked for."""
+    if options.library != "all":
+        return [options.library]
+    able = DIFFERENTIABLE if options.gradient else LIBRARIES
+    if found := [name for name in able if not missing(name)]:
+        return found
+    raise ValueError(f"a gradient needs {' or '.join(able)}, and none of them is installed")
 
 
 def run_suite(suite: str, options: argparse.Namespace, before: dict[str, Any]) -> int:
