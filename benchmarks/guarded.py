@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import alignment
@@ -20,32 +19,31 @@ from bars import at_most
 from cpu_problems import uniform
 from lines import Line, Makers
 
-from tridiag.benchmarking.race import SHORTEST, Contestant
+from tridiag.benchmarking.race import Contestant
 
-LONGER = 0.3  # seconds; where results are fresh memory, which costs more in some calls than in others
+LONGER = 0.3  # seconds of a batch in JAX: results are fresh memory, which costs more in some calls than in others
 
 
-@dataclass(frozen=True)
 class Patient(Contestant):
     """Timed in batches so long that what happens in one call, or at the beginning, does not count."""
 
-    long: float = SHORTEST
-
     def repeat(self) -> int:
         calls = super().repeat()
-        while self.fresh is None and self.sample(calls).wall * calls * self.steps < self.long:
+        while self.fresh is None and self.sample(calls).wall * calls * self.steps < LONGER:
             calls *= 2
         return calls
 
 
 def makers(problem: Any) -> Makers:
     """Those for problems of a kind, by the names of contestants."""
-    return {name: functools.partial(patient, make) for name, make in MAKERS[type(problem)].items()}
+    found = MAKERS[type(problem)]
+    if getattr(problem, "library", "numpy") != "jax":
+        return found
+    return {name: functools.partial(patient, make) for name, make in found.items()}
 
 
 def patient(make: Callable[[Any], Contestant], problem: Any) -> Contestant:
-    long = LONGER if getattr(problem, "library", "numpy") == "jax" else SHORTEST
-    return Patient(**vars(make(problem)), long=long)
+    return Patient(**vars(make(problem)))
 
 
 MAKERS: dict[type, Makers] = {
