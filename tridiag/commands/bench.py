@@ -22,6 +22,8 @@ from tridiag.report import told_time
 
 HEAD = ("", "name", "/ stream", "time", "GB/s", "error (eps)", "speed", "first call", "CPU/wall")
 BUDGET = 8.0  # seconds of timing for a comparison
+OF_PROBLEMS = ("shape", "axis", "dtype", "library", "pivoting", "device", "gradient", "backend", "baseline", "plot")
+OF_SUITES = ("output", "rehearse")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--suite", choices=(*SUITES, "all"), help="run that, instead of a problem")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="a suite's record, table and picture")
     parser.add_argument("--rehearse", action="store_true", help="a suite on tiny arrays: no figure counts")
+    parser.set_defaults(usual=parser.get_default)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -42,6 +45,10 @@ def run(options: argparse.Namespace) -> int:
         raise ValueError("wanted a verb, as in: bench solve --shape 100000,100; or a suite: bench --suite tdma")
     if options.suite and options.json:
         raise ValueError("the record of a suite goes to the folder that --output names")
+    unused, where = (OF_PROBLEMS, "a suite") if options.suite else (OF_SUITES, "a verb")
+    for name in unused:
+        if getattr(options, name) != options.usual(name):
+            raise ValueError(f"--{name} does nothing with {where}; leave it out")
     if options.plot or options.output:
         pictures.pyplot()  # says so if it is missing
     if options.suite is None:
