@@ -70,11 +70,17 @@ def bars(axis: Any, record: Mapping[str, Any]) -> None:
 
 def curves(axis: Any, records: Records, figure: str = "over_stream", label: str = OF_STREAM) -> None:
     """A curve for each contestant."""
+    from matplotlib.ticker import LogFormatter
+
     names = dict.fromkeys(row["name"] for record in records for row in record["rows"])
     for name in names:
         points = [(record["at"], row[figure]) for record in records for row in record["rows"] if row["name"] == name]
         axis.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
     axis.set(xscale="log", yscale="log", xlabel=records[0]["along"], ylabel=label)
+    axis.set_xticks([record["at"] for record in records], [f"{record['at']:g}" for record in records])
+    axis.set_xticks([], minor=True)
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.yaxis.set_minor_formatter(LogFormatter(minor_thresholds=(2, 0.5)))
     axis.grid(alpha=0.3)
     axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))
 
