@@ -12,6 +12,8 @@ from tridiag.dispatch import choose, eligible
 from tridiag.models import PARAMETERS
 from tridiag.prepare import prepare, prepare_blocks
 
+FAR = 10  # times as long as the choice: how much more is a guess, since such a backend was measured in small only
+
 
 class Verb(NamedTuple):
     """What `explain` must know of a verb."""
@@ -138,8 +140,13 @@ class Explanation:
         return [(name, reason or f"could; {self.expected(name)}") for name, reason in self.others.items()]
 
     def expected(self, name: str) -> str:
-        seconds = self.seconds.get(name)
-        return "its time has not been measured" if seconds is None else f"about {told_time(seconds)} are expected"
+        """How long a backend takes; no number where it is so slow that it was not measured for larger problems."""
+        seconds, chosen = self.seconds.get(name), self.seconds.get(self.backend)
+        if seconds is None:
+            return "its time has not been measured"
+        if chosen is not None and seconds > FAR * chosen:
+            return f"more than {FAR} times as long is expected"
+        return f"about {told_time(seconds)} are expected"
 
 
 def told_time(seconds: float) -> str:
@@ -201,7 +208,8 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
     -------
     Explanation
         ``backend``, ``why``, ``others`` (the sentence that excludes each other backend, None where it could run too),
-        ``seconds`` (what those that can run it are expected to take, None where that has not been measured).
+        ``seconds`` (what those that can run it are expected to take, None where that has not been measured; a rough
+        guess where it is far more than the choice takes: what was far slower was not measured for larger problems).
 
     Raises
     ------

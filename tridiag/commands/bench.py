@@ -42,7 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if (options.verb is None) == (options.suite is None):
-        raise ValueError("wanted a verb, as in: bench solve --shape 100000,100; or a suite: bench --suite tdma")
+        raise ValueError(
+            "wanted a verb, as in: bench solve --shape 100000,100; or a suite, bench --suite tdma; not both"
+        )
     if options.suite and options.json:
         raise ValueError("the record of a suite goes to the folder that --output names")
     unused, where = (OF_PROBLEMS, "a suite") if options.suite else (OF_SUITES, "a verb")
