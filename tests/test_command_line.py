@@ -18,7 +18,6 @@ from tridiag.benchmarking import comparison, conditions, libraries, race
 from tridiag.benchmarking.kinds import ALIKE, KINDS
 from tridiag.benchmarking.problems import Problem
 from tridiag.benchmarking.suites import SUITES
-from tridiag.commands import info
 from tridiag.report import VERBS
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("rich") is None, reason="needs rich, which is not installed")
@@ -111,6 +110,8 @@ def test_wrong_arguments_are_told(arguments: list[str], told: str, capsys: pytes
 def test_a_device_that_is_not_there_is_told(command: str, library: str, capsys: pytest.CaptureFixture) -> None:
     if not installed(library):
         pytest.skip(f"needs {library}, which is not installed")
+    from tridiag.commands import info  # which needs rich
+
     if "cuda" in info.devices(library):
         pytest.skip("a GPU is there")
     with pytest.raises(SystemExit) as stopped:

@@ -53,7 +53,8 @@ def release(device: machine.FakeDevice, pointer: int) -> None:
 
 def covers(pointer: int, size: int) -> bool:
     """Whether one allocation has all of these bytes."""
-    return any(start <= pointer and pointer + size <= start + length for start, length in live.items())
+    known = list(live.items())  # other threads may add to them meanwhile
+    return any(start <= pointer and pointer + size <= start + length for start, length in known)
 
 
 class MemoryPointer:
