@@ -23,7 +23,7 @@ import platformdirs
 
 from tridiag import machine
 from tridiag._version import __version__
-from tridiag.backends import BLOCKS, SYSTEMS, Backend, Problem
+from tridiag.backends import BACKENDS, BLOCKS, SYSTEMS, Backend, Problem
 from tridiag.layout import threads
 
 FORMAT = 2
@@ -86,7 +86,11 @@ class Costs:
         self.curves = {
             (name, kind): Curve(points) for name, curves in record["curves"].items() for kind, points in curves.items()
         }
-        self.calls = {(name, library): float(x) for name, of in record["calls"].items() for library, x in of.items()}
+        self.calls = {
+            (name, library): min(float(each[library]) for each in alike(name, record["calls"]) if library in each)
+            for name, of in record["calls"].items()
+            for library in of
+        }
 
     def seconds(self, entry: Backend, problem: Problem) -> float | None:
         """The time that a backend is expected to take, None where nothing is known."""
@@ -98,6 +102,11 @@ class Costs:
         seconds = curve.seconds(rows, systems * DTYPES[problem.dtype][1])
         fault = upstream(entry.name, problem) if self.jaxlib != SLOW_SCANS else 0.0  # else the curve has it
         return seconds + self.calls.get((entry.name, problem.library), 0.0) + fault
+
+
+def alike(name: str, calls: dict[str, dict[str, float]]) -> list[dict[str, float]]:
+    """What calls add to the backends of the same verbs: it is the same for all, their differences are of measuring."""
+    return [of for other, of in calls.items() if {*BACKENDS[other].verbs} & {*BACKENDS[name].verbs}]
 
 
 def sizes(problem: Problem) -> tuple[int, int, int]:
