@@ -73,6 +73,7 @@ helper = c_function(help_out, "tridiag_helper")
 def start(function, argument, helpers):
     """Ask helpers to call a function; fewer may come, which only slows the job down. Returns what `finish` takes."""
     crew, asked = malloc(types.uint64(PLACES + 8 * MOST_THREADS)), 0
+    most = min(helpers, MOST_THREADS)  # the second look may find places again whose helpers have ended since the first
     if crew == 0:
         return crew
     set_word(crew + FINISHED, 0)
@@ -81,7 +82,7 @@ def start(function, argument, helpers):
     for wanted in (WAITING, EMPTY):
         for k in range(MOST_THREADS):
             place = places() + PLACE * k
-            if asked >= helpers:
+            if asked >= most:
                 break
             if word(place) != wanted or not swap(place, wanted, crew):
                 continue
