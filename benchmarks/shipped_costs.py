@@ -3,7 +3,7 @@
     python benchmarks/shipped_costs.py
     OMP_NUM_THREADS=1 taskset --cpu-list 0 python benchmarks/shipped_costs.py
 
-The same as `tridiag.tune()` does for a user, from the beginning, about a minute; nothing else should run.
+The same as `tridiag.tune()` does for a user, from the beginning, in one to three minutes; nothing else should run.
 """
 
 from __future__ import annotations

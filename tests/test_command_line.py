@@ -44,6 +44,7 @@ def test_info_names_every_backend(capsys: pytest.CaptureFixture) -> None:
     told = json.loads(capsys.readouterr().out)
     assert [entry["name"] for entry in told["backends"]] == list(BACKENDS)
     assert told["machine"]["cpu"] and told["versions"]["tridiag"] and set(told["devices"]) == {"jax", "torch", "cupy"}
+    assert told["selection"].startswith("measured ")
 
 
 def test_a_checkout_without_git_is_told_by_its_version(monkeypatch: pytest.MonkeyPatch) -> None:

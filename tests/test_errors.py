@@ -126,6 +126,13 @@ def test_sparse_matrices() -> None:
         refused(TypeError, r"b is a sparse matrix; pass its three diagonals.*a\[1:\] = A.diagonal\(-1\)", 1.0, made)
 
 
+def test_shapes_of_jax() -> None:
+    jax = pytest.importorskip("jax")
+    given = jax.ShapeDtypeStruct((6,), "float32")
+    refused(TypeError, "d is a jax.ShapeDtypeStruct, which has no numbers; pass it through jax.eval_shape", d=given)
+    assert jax.eval_shape(tridiag.solve, *[given] * 4).shape == (6,)
+
+
 def test_masked_arrays() -> None:
     masked = np.ma.masked_array(ONES, ONES > 2)
     refused(TypeError, "d is a masked array; pass d.data, and the rows to keep as where=~mask", d=masked)

@@ -250,6 +250,13 @@ def test_a_damaged_or_foreign_file_is_ignored_with_one_warning(measurements: Cal
     assert np.isfinite(x).all()
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_not_waited_for(measurements: Callable[[Any], Path], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "costs.json")
+    with pytest.warns(RuntimeWarning, match="no regular file"):
+        assert "comes with tridiag" in costs.known().origin
+
+
 def test_what_differs_is_said(measurements: Callable[[Any], Path]) -> None:
     measurements(foreign(machine="PDP-11"))
     with pytest.warns(RuntimeWarning, match="machine was PDP-11, is "):
@@ -311,13 +318,15 @@ def test_what_is_left_of_another_run_is_measured_anew(tmp_path: Path, content: b
     assert tuning.begun(partial)["done"] == []
 
 
-def test_a_hopeless_backend_is_left_out() -> None:
+def test_what_is_far_slower_is_looked_at_where_that_is_soon_done() -> None:
     points = [(1, 1, 1e-6), (4, 1, 1e-3)]
-    assert tuning.hopeless(points, 16, 1, best=2e-4)  # it took five times as long for a quarter of the rows
-    assert not tuning.hopeless(points, 16, 1, best=3e-4)
-    assert not tuning.hopeless(points, 1, 4, best=2e-4)  # where the best one takes a tenth of that
-    assert tuning.hopeless([(1, 1, 0.02)], 4, 1, best=0.006)  # 80 ms
-    assert not tuning.hopeless([], 1000, 1000, best=1e-9)
+    assert not tuning.worth_a_look(points, 16, 1, 2e-4, False)  # it took five times as long for a quarter of the rows
+    assert tuning.worth_a_look(points, 16, 1, 2e-4, True)  # 4 ms
+    assert not tuning.worth_a_look(points, 64, 1, 2e-4, True)  # 16 ms
+    assert tuning.worth_a_look(points, 16, 1, 3e-4, False)
+    assert tuning.worth_a_look(points, 1, 4, 2e-4, False)
+    assert not tuning.worth_a_look([(1, 1, 0.02)], 4, 1, 0.006, True)  # 80 ms
+    assert tuning.worth_a_look([], 1000, 1000, 1e-9, False)
 
 
 @pytest.mark.usefixtures("small")

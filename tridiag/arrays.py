@@ -68,13 +68,15 @@ def owner(name: str, kind: type) -> str | None:
 
 
 def refuse(name: str, kind: type) -> None:
-    """Sparse matrices and masked arrays look like arrays and are not."""
+    """Sparse matrices, masked arrays and JAX's shapes look like arrays and are not."""
     kinds = {f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__}
     if any(kind.startswith(("scipy.sparse.", "cupyx.scipy.sparse.")) for kind in kinds):
         raise TypeError(
             f"{name} is a sparse matrix; pass its three diagonals as dense arrays of length n, "
             f"a[1:] = A.diagonal(-1), b = A.diagonal(), c[:-1] = A.diagonal(1)"
         )
+    if "jax.ShapeDtypeStruct" in kinds:
+        raise TypeError(f"{name} is a jax.ShapeDtypeStruct, which has no numbers; pass it through jax.eval_shape")
     if issubclass(kind, np.ma.MaskedArray):
         raise TypeError(f"{name} is a masked array; pass {name}.data, and the rows to keep as where=~mask")
 

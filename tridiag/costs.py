@@ -173,6 +173,8 @@ def known() -> Costs:
     """What "auto" goes by: the measurements of this machine, or those that come with the package."""
     path = path_of_machine()
     try:
+        if path.exists() and not path.is_file():
+            raise OSError("it is no regular file")
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return shipped()

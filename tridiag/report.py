@@ -12,6 +12,7 @@ from tridiag.dispatch import choose, eligible
 from tridiag.models import PARAMETERS
 from tridiag.prepare import prepare, prepare_blocks
 
+OTHERS = ("other backend", "why not, or how long")
 FAR = 10  # times as long as the choice: how much more is a guess, since such a backend was measured in small only
 
 
@@ -128,7 +129,7 @@ class Explanation:
     seconds: dict[str, float | None] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return f"{self.head}\n{table(('other backend', 'why not'), self.rows)}"
+        return f"{self.head}\n{table(OTHERS, self.rows)}"
 
     @property
     def head(self) -> str:

@@ -1,8 +1,8 @@
 """Measure how long every backend takes on this machine, and keep it for `tridiag.costs`.
 
 Backends race at points that lie a factor of 4 apart in rows and in systems where compiled ones compete, and on both
-sides of a line of lanes; 16 apart elsewhere. A backend is left out at a point if it took far longer for a smaller
-problem than the fastest takes there.
+sides of a line of lanes; 16 apart elsewhere. A backend that took far longer for a smaller problem than the fastest
+takes at a point is looked at only at points that lie 16 apart, and only where that is soon done.
 Each one is measured with arrays of the first library that it takes, and what a call from another library adds once.
 What has been measured is kept after every kind of problem: a run that was cut off goes on where it ended.
 """
@@ -33,7 +33,8 @@ FINE, COARSE = 4, 16  # factors from point to point
 OFF = 0.8  # of their powers: these are peculiar, to caches and to the lanes of vectors
 SAMPLE, SAMPLES, ENOUGH = 1e-3, 5, 40e-3  # seconds of a sample; how many, and their sum after which one is enough
 TOO_LONG = 0.05  # seconds that what is slower than that may take
-BEHIND = 4.0  # times as long for a smaller problem as the fastest takes: not looked at
+BEHIND = 4.0  # times as long for a smaller problem as the fastest takes: far slower
+GLANCE = 0.01  # seconds that it may take then
 FIRST = ("numpy", "cupy")  # of the libraries on a device, which the compiled backends take
 RECURRENCES = ("linear_recurrence", "log_linear_recurrence", "logcumsumexp")
 
@@ -140,6 +141,7 @@ def forget() -> None:
 def measured(partial: Path, progress: bool) -> dict[str, Any]:
     """The record of all kinds of problems; ``partial`` keeps what there is of it."""
     record = begun(partial)
+    costs.write(partial, record)  # which fails now rather than later
     kinds = [kind for kind in todo() if [*kind.place, kind.name] not in record["done"]]
     try:
         for kind in bar(kinds, progress):
@@ -184,10 +186,14 @@ def weight(kind: Kind) -> int:
     return 8 if kind.base == FINE or kind.place.library == "jax" else 1
 
 
+def powers(base: int) -> list[int]:
+    """The sizes from 1 to LARGEST."""
+    return [round(OFF * base**i) for i in range(int(math.log(LARGEST, base)) + 1)]
+
+
 def sizes(kind: Kind) -> tuple[list[int], list[int]]:
     """Rows, and systems, that are looked at."""
-    count = int(math.log(LARGEST, kind.base)) + 1
-    rows = [1, *(round(OFF * kind.base**i) for i in range(1, count))]
+    rows = powers(kind.base)
     lanes = lanes_of(np.dtype(kind.dtype))
     return rows, sorted({*rows, lanes - 1, lanes}) if kind.base == FINE else rows
 
@@ -196,7 +202,7 @@ def curves(kind: Kind, others: costs.Costs) -> dict[str, list[tuple[int, int, fl
     """The points of every backend, smallest problems first; ``others``: what is known of those measured elsewhere."""
     entries = kind.contestants()
     rivals = [entry for entry in kind.able() if entry not in entries]
-    largest = LARGEST_COMPILED if kind.place.library == "jax" else LARGEST
+    largest, glances = (LARGEST_COMPILED, set()) if kind.place.library == "jax" else (LARGEST, {*powers(COARSE)})
     found: dict[str, list[tuple[int, int, float]]] = {entry.name: [] for entry in entries}
     for rows, systems in sorted(itertools.product(*sizes(kind)), key=math.prod):
         if rows * systems > largest:
@@ -205,7 +211,7 @@ def curves(kind: Kind, others: costs.Costs) -> dict[str, list[tuple[int, int, fl
         best = min((seconds for seconds in expected if seconds is not None), default=math.inf)
         call = calls_of(kind, rows, systems)
         for name in list(found):
-            if not hopeless(found[name], rows, systems, best):
+            if worth_a_look(found[name], rows, systems, best, {rows, systems} <= glances):
                 seconds = attempted(name, kind, call(name))
                 if seconds == math.inf:
                     del found[name]
@@ -225,12 +231,17 @@ def attempted(name: str, kind: Kind, call: Callable[[], Any]) -> float:
         return math.inf
 
 
-def hopeless(points: list[tuple[int, int, float]], rows: int, systems: int, best: float) -> bool:
-    """Whether a backend is far behind at a place, by its times for smaller problems, or would take too long there."""
+def worth_a_look(points: list[tuple[int, int, float]], rows: int, systems: int, best: float, glance: bool) -> bool:
+    """Whether a backend is measured at a place: by its times for smaller problems not far slower, and soon done.
+
+    ``glance``: or far slower, and very soon done.
+    """
     if not points:
-        return False
-    least = max(seconds for n, m, seconds in points if n <= rows and m <= systems)
-    return least > BEHIND * best or costs.Curve(points).seconds(rows, systems) > max(TOO_LONG, BEHIND * best)
+        return True
+    expected = costs.Curve(points).seconds(rows, systems)
+    if max(seconds for n, m, seconds in points if n <= rows and m <= systems) > BEHIND * best:
+        return glance and expected <= GLANCE
+    return expected <= max(TOO_LONG, BEHIND * best)
 
 
 def calls() -> dict[str, dict[str, float]]:

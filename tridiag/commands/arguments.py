@@ -18,7 +18,7 @@ def shape(text: str) -> tuple[int, ...]:
     except ValueError:
         found = ()
     if not found or min(found) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no shape; wanted lengths with commas between, as in 1000,100")
+        raise argparse.ArgumentTypeError(f"{text!r} is no shape; wanted lengths of at least 1, as in 1000,100")
     return found
 
 

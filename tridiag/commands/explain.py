@@ -6,6 +6,7 @@ import argparse
 
 from tridiag.commands.arguments import add_problem, problem_of
 from tridiag.commands.terminal import show
+from tridiag.report import OTHERS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,5 +16,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     found = problem_of(options, options.library).explain(options.backend)
-    show(found.head, ("other backend", "why not"), found.rows, text=2)
+    show(found.head, OTHERS, found.rows, text=2)
     return 0

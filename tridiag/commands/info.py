@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import tridiag
+from tridiag import costs
 from tridiag.backends import no_gpu
 from tridiag.benchmarking import libraries
 from tridiag.benchmarking.conditions import conditions
@@ -34,6 +35,7 @@ def run(options: argparse.Namespace) -> int:
     show("Devices", ("library", "devices"), [(name, told) for name, told in record["devices"].items()], text=2)
     backends = [(entry["name"], entry["algorithm"], entry["why_not"] or "usable") for entry in record["backends"]]
     show("Backends", ("backend", "algorithm", "here"), backends, text=3)
+    print(f'"auto" takes the fastest, as {record["selection"]}')
     return 0
 
 
@@ -42,6 +44,7 @@ def facts() -> dict[str, Any]:
         "executable": sys.executable,
         "vectors": vectors(),
         "devices": {library: devices(library) for library in DEVICES},
+        "selection": costs.known().origin,
         "backends": [
             {"name": entry.name, "algorithm": entry.algorithm, "why_not": entry.why_not} for entry in tridiag.backends()
         ],
