@@ -13,7 +13,6 @@ from tridiag.models import PARAMETERS
 from tridiag.prepare import prepare, prepare_blocks
 
 OTHERS = ("other backend", "why not, or how long")
-FAR = 10  # times as long as the choice: how much more is a guess, since such a backend was measured in small only
 
 
 class Verb(NamedTuple):
@@ -141,12 +140,10 @@ class Explanation:
         return [(name, reason or f"could; {self.expected(name)}") for name, reason in self.others.items()]
 
     def expected(self, name: str) -> str:
-        """How long a backend takes; no number where it is so slow that it was not measured for larger problems."""
-        seconds, chosen = self.seconds.get(name), self.seconds.get(self.backend)
+        """How long a backend takes."""
+        seconds = self.seconds.get(name)
         if seconds is None:
             return "its time has not been measured"
-        if chosen is not None and seconds > FAR * chosen:
-            return f"more than {FAR} times as long is expected"
         return f"about {told_time(seconds)} are expected"
 
 
@@ -209,8 +206,8 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
     -------
     Explanation
         ``backend``, ``why``, ``others`` (the sentence that excludes each other backend, None where it could run too),
-        ``seconds`` (what those that can run it are expected to take, None where that has not been measured; a rough
-        guess where it is far more than the choice takes: what was far slower was not measured for larger problems).
+        ``seconds`` (what those that can run it are expected to take, None where that has not been measured; rough
+        where it is far more than the choice takes: what is far slower was measured at few points).
 
     Raises
     ------
