@@ -295,7 +295,7 @@ def test_lax_tells_the_truth_about_pivoting_on_a_gpu(pivoting):
         traced.lower(lowering_platforms=("cuda",))
 
 
-@pytest.mark.parametrize("name", ["jax_scan", "jax_fori"])
+@pytest.mark.parametrize("name", ["jax_scan", "jax_fori", "auto"])
 def test_an_exported_program_takes_any_number_of_systems(name: str) -> None:
     from jax import export
 
@@ -306,3 +306,12 @@ def test_an_exported_program_takes_any_number_of_systems(name: str) -> None:
     program = export.export(jax.jit(solve))(jax.ShapeDtypeStruct((count, N), jnp.float32))
     d = np.ones((M, N), np.float32)
     np.testing.assert_allclose(program.call(d), solve(jnp.asarray(d)), rtol=1e-6)
+
+
+def test_kernels_need_known_sizes() -> None:
+    from jax import export
+
+    (count,) = export.symbolic_shape("n")
+    given = jax.ShapeDtypeStruct((count, N), jnp.float32)
+    with pytest.raises(tridiag.BackendError, match="numba_thomas needs sizes that are known.*that can: jax_scan"):
+        jax.eval_shape(by("numba_thomas"), given, given, given, given)
