@@ -313,5 +313,5 @@ def test_kernels_need_known_sizes() -> None:
 
     (count,) = export.symbolic_shape("n")
     given = jax.ShapeDtypeStruct((count, N), jnp.float32)
-    with pytest.raises(tridiag.BackendError, match="numba_thomas needs sizes that are known.*that can: jax_scan"):
+    with pytest.raises(tridiag.BackendError, match=r"numba_thomas needs sizes that are known.*that can: jax_scan"):
         jax.eval_shape(by("numba_thomas"), given, given, given, given)
