@@ -378,8 +378,9 @@ def across(code: Code, words: Any, past_caches: bool, take: Callable[[Value, Any
 
     lanes, wide = code.lanes, TOGETHER * code.lanes
     whole, even = width / wide * wide, width / lanes * lanes
-    rest = code.pick((even < width) & (width >= lanes), width - lanes, even)  # some of them once more
-    few = code.pick(width < lanes, code.integer(0), width)
+    rest = code.pick(even < width, width - lanes, even)  # some of them once more
+    rest = code.pick(width < lanes, width, rest)
+    few = code.pick(width < lanes, code.integer(0), width)  # too few for a vector
 
     def row(i: Value, kept: Any) -> Any:
         places = kept if past_caches else [y + (i - k) * y_stride for k in range(len(coefficients) + 1)]
