@@ -41,6 +41,20 @@ def test_where(backend: Subject, transpose: bool) -> None:
     assert_solves(solve(backend, matrix, d, transpose=transpose), a, b, c, d, where=MASK, transpose=transpose)
 
 
+@pytest.mark.parametrize("transpose", [False, True])
+def test_systems_that_keep_no_row(backend: Subject, transpose: bool) -> None:
+    """All of those that are eliminated together, and right sides of their own or more."""
+    dtype = "complex128" if "complex128" in backend.entry.dtypes else "float64"
+    a, b, c, d = dominant((20, 30), dtype)
+    where = np.ones((20, 30), bool)
+    where[:16] = False
+    matrix = backend.factor(a, b, c, where=where)
+    for right in (d, np.stack([d, 2 * d])):
+        x = solve(backend, matrix, right, transpose=transpose)
+        assert not x[..., :16, :].any()
+        assert_solves(x[..., 16:, :], a[16:], b[16:], c[16:], right[..., 16:, :], transpose=transpose)
+
+
 @pytest.mark.only(periodic=True)
 @pytest.mark.parametrize("transpose", [False, True])
 def test_periodic(backend: Subject, transpose: bool) -> None:

@@ -45,7 +45,7 @@ CALLS += [("numba_scan", told) for told in SCANS]
 
 @st.composite
 def problems(draw: Any) -> tuple[list[np.ndarray], int, np.ndarray]:
-    """Operands above `layout.WORTH_A_THREAD`, their axis, and room for the result with a guard around every row of it."""
+    """Operands above `layout.WORTH_A_THREAD`, their axis, and room for the result with a guard around its rows."""
     beside = draw(st.one_of(st.integers(1, 70), st.sampled_from([100, 129, 500, 1000, 3000, 20_000])))
     before = draw(st.sampled_from([1, 1, 2, 5, 40]))
     rows = max(3, layout.WORTH_A_THREAD // (beside * before) + draw(st.integers(1, 20)))

@@ -167,7 +167,7 @@ def all_good(zero, plan):
 
 @njit(**ONCE)
 def choose_windows(zero, plan):
-    """Windows around the bad rows that are listed, apart from each other; False where more are bad than are listed."""
+    """Windows around the bad rows that are listed, a row or more apart; False where more are bad than are listed."""
     size, count = word(plan + P.WINDOW), 0
     last = -size
     for block in range(word(plan + P.BLOCKS) + 1):
@@ -177,7 +177,7 @@ def choose_windows(zero, plan):
         for k in range(word(about + P.BAD)):
             row = word(about + P.LISTED + 8 * k)
             first = max(1, min(row + (line_height(zero, ()) - size) // 2, word(plan + P.ROWS) - 1 - size))
-            if row >= last + size - size // REACH and first >= last + size:
+            if row >= last + size - size // REACH and first > last + size:
                 set_word(word(plan + P.WINDOWS) + 8 * count, first)
                 last, count = first, count + 1
     set_word(plan + P.COUNT, count)

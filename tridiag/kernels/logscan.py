@@ -249,9 +249,10 @@ def work_total(job, zero):
 
 @njit(**OPTIONS)
 def join_chunks(job, zero):
-    """The states before all chunks from their totals, and the rows behind the last chunk."""
+    """The states before all chunks from their totals, and the rows behind the last chunk; without memory no task."""
     worker = hire(zero, job)
     if worker == 0:
+        set_word(job + 8 * J.TASK, 0)
         return
     lanes, chunks, flags = lanes_of(zero, ()), field(job, J.CHUNKS), field(job, J.FLAGS)
     count, axes = field(job, J.MATRICES) // chunks, field(job, J.MATRIX_AXES) - 1
@@ -294,11 +295,11 @@ def build(dtype: str):
             call(prepare(zero), (job,))
             set_word(job + 8 * J.TASK, total(zero) if word(job + 8 * J.SLOTS) != 0 else 0)
             call(conductor(zero), (job,))
-            if word(job) < word(job + 8 * J.ITEMS):
-                return
-            call(join(zero), (job,))
+        done = not chunked or word(job) >= word(job + 8 * J.ITEMS)
+        set_word(job + 8 * J.TASK, scan(zero) if done else 0)
+        if chunked and done:
             set_word(job, 0)
-        set_word(job + 8 * J.TASK, scan(zero))
+            call(join(zero), (job,))
         call(conductor(zero), (job,))
         if chunked:
             free(word(job + 8 * J.SLOTS))

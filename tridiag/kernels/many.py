@@ -156,6 +156,8 @@ def part_of(zero, shared):
 def substitute_turned(zero, job, worker, factors, shared, y):
     """The solution for the transposed matrix, to ``y``."""
     n, row, low, high = field(job, J.ROWS), bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
+    if low == high:
+        return
     part = part_of(zero, shared)
     pairs, above = pairs_at(factors, part, low), above_at(factors, part, n, low)
     mask, mask_step = mask_view(zero, worker, low)
