@@ -251,7 +251,7 @@ def some_good(zero, job, good, groups):
 def work_blocks(job, zero, begin, eliminate, substitute):
     """Claim blocks until none is left; called by every thread of a job."""
     groups = field(job, J.SPAN_GROUPS)
-    worker = allot(zero, job, 8 * groups, 2 * (field(job, J.HEIGHT) + 1) * depth(job) * groups)
+    worker = allot(zero, job, 8 * groups, 2 * (field(job, J.HEIGHT) + 1) * depth(job) * groups, False)
     if worker == 0:
         return
     item = claim(job)

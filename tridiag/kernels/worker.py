@@ -82,16 +82,16 @@ def hire(zero, job):
         kept = n * CYCLIC_DEPTH + CYCLIC_STATE
     elif field(job, J.SHARED):
         kept = (n + 1) * WIDE
-    return allot(zero, job, groups, kept)
+    hard = field(job, J.PROMISE) != J.PLAIN or field(job, J.FLAGS) & J.PERIODIC != 0
+    return allot(zero, job, groups, kept, hard)
 
 
 @njit(**OPTIONS)
-def allot(zero, job, groups, kept):
-    """The same for so many groups at a time, with so many rows of lanes kept."""
+def allot(zero, job, groups, kept, hard):
+    """The same for so many groups at a time, with so many rows of lanes kept, and room for ``hard`` systems."""
     n, lanes, row = field(job, J.ROWS), lanes_of(zero, ()), bytes_of_row(zero, ())
     many = field(job, J.SHARED) or field(job, J.RIGHT_SIDES) != 1 or field(job, J.FLAGS) & J.FACTORED != 0
-    periodic, masked = field(job, J.FLAGS) & J.PERIODIC != 0, field(job, J.FLAGS) & J.MASKED != 0
-    hard = field(job, J.PROMISE) != J.PLAIN or periodic
+    masked = field(job, J.FLAGS) & J.MASKED != 0
     sizes = (
         aligned(OPERANDS * (TABLE + 8 * lanes)),
         aligned((n + 2) * lanes) if masked else 0,
