@@ -1,9 +1,12 @@
-"""That a machine with hundreds of cores gets the same results, and that nothing beside them is written.
+"""That a machine with hundreds of cores gets the same results, and nothing beside arrays is written, or read.
 
 There stretches, blocks and chunks are narrow, or are fewer than threads; on two cores few shapes are cut so.
 """
 
+import ctypes
 import math
+import mmap
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +21,7 @@ from tridiag import layout
 from tridiag.backends import BACKENDS
 
 pytest.importorskip("numba")
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs mprotect, which this system does not have")
 
 CORES = (2, 3, 8, 16, 64, 300)
 GUARD = 7.0
@@ -43,6 +47,18 @@ CALLS = [(name, told) for name, told in CALLS if told != "periodic" or BACKENDS[
 CALLS += [("numba_scan", told) for told in SCANS]
 
 
+def fenced(x: np.ndarray, behind: bool) -> np.ndarray:
+    """A copy that ends, or begins, where memory does: what reads beyond it is killed."""
+    size = -(-x.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    room = mmap.mmap(-1, size + 2 * mmap.PAGESIZE)
+    address = np.frombuffer(room, np.uint8).ctypes.data
+    for page in (address, address + mmap.PAGESIZE + size):
+        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(page), mmap.PAGESIZE, 0) == 0
+    made = np.frombuffer(room, x.dtype, x.size, mmap.PAGESIZE + (size - x.nbytes if behind else 0)).reshape(x.shape)
+    made[...] = x
+    return made
+
+
 @st.composite
 def problems(draw: Any) -> tuple[list[np.ndarray], int, np.ndarray]:
     """Operands above `layout.WORTH_A_THREAD`, their axis, and room for the result with a guard around its rows."""
@@ -55,7 +71,8 @@ def problems(draw: Any) -> tuple[list[np.ndarray], int, np.ndarray]:
     a, c = rng.uniform(-0.9, 0.9, (2, *one)).astype(dtype)
     b, d = rng.uniform(2, 3, one).astype(dtype), rng.uniform(-1, 1, shape).astype(dtype)
     guards = [(0, 0)] * (len(shape) - 1) + [(draw(st.integers(0, 20)), draw(st.integers(0, 70)))]
-    return [a, b, c, d], axis, np.pad(np.full(shape, GUARD, dtype), guards, constant_values=GUARD), guards[-1][0]
+    given = [fenced(x, draw(st.booleans())) for x in (a, b, c, d)]
+    return given, axis, np.pad(np.full(shape, GUARD, dtype), guards, constant_values=GUARD), guards[-1][0]
 
 
 @pytest.mark.parametrize(("name", "told"), CALLS)
