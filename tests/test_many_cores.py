@@ -60,8 +60,8 @@ def fenced(x: np.ndarray, behind: bool) -> np.ndarray:
 
 
 @st.composite
-def problems(draw: Any) -> tuple[list[np.ndarray], int, np.ndarray]:
-    """Operands above `layout.WORTH_A_THREAD`, their axis, and room for the result with a guard around its rows."""
+def problems(draw: Any) -> tuple[list[np.ndarray], int, np.ndarray, int]:
+    """Operands above `layout.WORTH_A_THREAD`, their axis, room with guards around the result, and where that begins."""
     beside = draw(st.one_of(st.integers(1, 70), st.sampled_from([100, 129, 500, 1000, 3000, 20_000])))
     before = draw(st.sampled_from([1, 1, 2, 5, 40]))
     rows = max(3, layout.WORTH_A_THREAD // (beside * before) + draw(st.integers(1, 20)))

@@ -140,11 +140,8 @@ class Explanation:
         return [(name, reason or f"could; {self.expected(name)}") for name, reason in self.others.items()]
 
     def expected(self, name: str) -> str:
-        """How long a backend takes."""
         seconds = self.seconds.get(name)
-        if seconds is None:
-            return "its time has not been measured"
-        return f"about {told_time(seconds)} are expected"
+        return "its time has not been measured" if seconds is None else f"about {told_time(seconds)} are expected"
 
 
 def told_time(seconds: float) -> str:

@@ -66,7 +66,8 @@ class Problem(NamedTuple):
         """Systems of fewer than three rows count as systems of three, to which cuSPARSE wants them extended."""
         return math.prod(max(3, n) if k == self.axis else n for k, n in enumerate(self.shape))
 
-    def unknown(self) -> bool:
+    @property
+    def symbolic(self) -> bool:
         """Whether a size is a symbol, as in `jax.export`."""
         return not all(isinstance(n, int) for n in self.shape)
 
@@ -166,7 +167,7 @@ class Backend:
             return f"needs {BRIDGE} for JAX arrays: jax 0.6.1 or newer"
         if problem.dtype not in self.dtypes:
             return f"computes in {', '.join(self.dtypes)}, not in {problem.dtype}"
-        if problem.library == "jax" and not {*self.needs} <= {"jax"} and problem.unknown():
+        if problem.library == "jax" and self.needs != ("jax",) and problem.symbolic:
             return "needs sizes that are known when a program is traced, not symbols"
         if self.largest is not None and problem.unknowns > self.largest:
             return f"counts up to {self.largest} unknowns, not {problem.unknowns}"

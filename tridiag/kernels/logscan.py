@@ -249,8 +249,13 @@ def work_total(job, zero):
 
 @njit(**OPTIONS)
 def join_chunks(job, zero):
-    """The states before all chunks from their totals, and the rows behind the last chunk; without memory no task."""
-    worker = hire(zero, job)
+    """The states before all chunks from their totals, and the rows behind the last chunk.
+
+    Where memory for that, or for some totals, is missing, the task is taken away: nothing is claimed.
+    """
+    complete = word(job) >= field(job, J.ITEMS)
+    set_word(job, 0)
+    worker = hire(zero, job) if complete else 0
     if worker == 0:
         set_word(job + 8 * J.TASK, 0)
         return
@@ -295,10 +300,8 @@ def build(dtype: str):
             call(prepare(zero), (job,))
             set_word(job + 8 * J.TASK, total(zero) if word(job + 8 * J.SLOTS) != 0 else 0)
             call(conductor(zero), (job,))
-        done = not chunked or word(job) >= word(job + 8 * J.ITEMS)
-        set_word(job + 8 * J.TASK, scan(zero) if done else 0)
-        if chunked and done:
-            set_word(job, 0)
+        set_word(job + 8 * J.TASK, scan(zero))
+        if chunked:
             call(join(zero), (job,))
         call(conductor(zero), (job,))
         if chunked:

@@ -378,9 +378,8 @@ def across(code: Code, words: Any, past_caches: bool, take: Callable[[Value, Any
 
     lanes, wide = code.lanes, TOGETHER * code.lanes
     whole, even = width / wide * wide, width / lanes * lanes
-    rest = code.pick(even < width, width - lanes, even)  # some of them once more
-    rest = code.pick(width < lanes, width, rest)
-    few = code.pick(width < lanes, code.integer(0), width)  # too few for a vector
+    rest = code.pick((even < width) & (width >= lanes), width - lanes, width)  # some of them once more
+    few = code.pick(width < lanes, code.integer(0), width)
 
     def row(i: Value, kept: Any) -> Any:
         places = kept if past_caches else [y + (i - k) * y_stride for k in range(len(coefficients) + 1)]
