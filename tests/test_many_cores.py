@@ -1,6 +1,7 @@
 """That a machine with hundreds of cores gets the same results, and nothing beside arrays is written, or read.
 
-There stretches, blocks and chunks are narrow, or are fewer than threads; on two cores few shapes are cut so.
+There stretches, blocks and chunks are narrow, or are fewer than threads; on two cores few shapes are cut so. The same
+for views of larger arrays, whose axes lie apart in memory, in any order and direction.
 """
 
 import ctypes
@@ -8,7 +9,7 @@ import math
 import mmap
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tridiag
-from tridiag import layout
-from tridiag.backends import BACKENDS
+from tridiag import layout, recurrence_layout
+from tridiag.backends import BACKENDS, numba_thomas
 
 pytest.importorskip("numba")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs mprotect, which this system does not have")
@@ -49,14 +50,23 @@ CALLS += [("numba_scan", told) for told in SCANS]
 
 def fenced(x: np.ndarray, behind: bool) -> np.ndarray:
     """A copy that ends, or begins, where memory does: what reads beyond it is killed."""
-    size = -(-x.nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
-    room = mmap.mmap(-1, size + 2 * mmap.PAGESIZE)
-    address = np.frombuffer(room, np.uint8).ctypes.data
-    for page in (address, address + mmap.PAGESIZE + size):
-        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(page), mmap.PAGESIZE, 0) == 0
-    made = np.frombuffer(room, x.dtype, x.size, mmap.PAGESIZE + (size - x.nbytes if behind else 0)).reshape(x.shape)
+    made = fenced_room(x.shape, x.dtype, behind)
     made[...] = x
     return made
+
+
+def fenced_room(shape: Any, dtype: Any, behind: bool) -> np.ndarray:
+    """Such memory, full of guards."""
+    nbytes = math.prod(shape) * np.dtype(dtype).itemsize
+    size = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, size + 2 * mmap.PAGESIZE)
+    address = np.frombuffer(memory, np.uint8).ctypes.data
+    for page in (address, address + mmap.PAGESIZE + size):
+        assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(page), mmap.PAGESIZE, 0) == 0
+    start = mmap.PAGESIZE + (size - nbytes if behind else 0)
+    room = np.frombuffer(memory, dtype, math.prod(shape), start).reshape(shape)
+    room[...] = GUARD
+    return room
 
 
 @st.composite
@@ -89,5 +99,78 @@ def test_many_cores(name: str, told: str, problem: Any, cores: int, monkeypatch:
     scale = 1 + abs(wanted).max()
     assert abs(room[inside] - wanted).max() <= 50 * EPS[str(room.dtype)] * scale
     room[inside] = GUARD
+    assert (room == GUARD).all(), "what is beside the result was written"
+    assert math.isfinite(scale)
+
+
+# ------------------------------------------------------------------------------------------- views of larger arrays
+
+
+class View(NamedTuple):
+    """An array, and the memory in which it lies: with room behind each axis, in any order of axes, some turned."""
+
+    array: np.ndarray
+    room: np.ndarray
+
+
+def drawn_view(draw: Any, shape: tuple[int, ...], dtype: str, order: list[int], turned: list[int]) -> View:
+    """``order``: of the axes in memory, outermost first; ``turned``: -1 for those with negative strides."""
+    if draw(st.integers(0, 11)) == 5:
+        order, turned = draw(st.permutations(order)), draw(st.permutations(turned))
+    behind, gaps = draw(st.booleans()), [draw(st.sampled_from([0, 0, 1, 2, 9])) for _ in shape]
+    room = fenced_room([shape[k] + gaps[k] for k in order], dtype, behind)
+    inside = [slice(gaps[k], None) if behind else slice(shape[k]) for k in order]  # it ends, or begins, with the room
+    return View(room[tuple(inside)].transpose(np.argsort(order))[tuple(slice(None, None, k) for k in turned)], room)
+
+
+def copied(view: View, x: np.ndarray) -> np.ndarray:
+    view.array[...] = x
+    return view.array
+
+
+LENGTHS = st.sampled_from([2, 3, 5, 7, 8, 9, 15, 16, 17, 24, 33, 64, 70])
+
+
+@st.composite
+def views(draw: Any) -> tuple[list[np.ndarray], int, View]:
+    """Operands with up to three batch axes, which seldom merge; their axis; where the result goes."""
+    batch = draw(st.one_of(*[st.tuples(*[LENGTHS] * k) for k in (1, 2, 2, 2, 3)]))
+    rows = max(3, min(draw(st.sampled_from([3, 8, 9, 16, 17, 40, 257, 265, 530, 1100])), 50_000 // math.prod(batch)))
+    axis, rank = draw(st.integers(0, len(batch))), 1 + len(batch)
+    shape = (*batch[:axis], rows, *batch[axis:])
+    dtype, rng = draw(st.sampled_from(["float64", "float32"])), np.random.default_rng(draw(st.integers(0, 10**6)))
+    a, c = rng.uniform(-0.9, 0.9, (2, *shape)).astype(dtype)
+    b, d = rng.uniform(2, 3, shape).astype(dtype), rng.uniform(-1, 1, shape).astype(dtype)
+    constant = [k for k in range(rank) if k != axis and draw(st.sampled_from([False, False, True]))]
+    whole = draw(st.booleans())  # or the matrix is constant along some axes, with strides of 0 or lengths of 1
+    narrow = tuple(slice(1) if k in constant and not whole else slice(None) for k in range(rank))
+    rows_last = [*(k for k in range(rank) if k != axis), axis]
+    order = draw(st.one_of(st.just(rows_last), st.just([*range(rank)]), st.permutations(range(rank))))
+    usual = order, [draw(st.sampled_from([1, 1, -1])) for _ in shape]
+    given = [copied(drawn_view(draw, x.shape, dtype, *usual), x) for x in (a[narrow], b[narrow], c[narrow], d)]
+    if draw(st.booleans()):
+        given = [np.broadcast_to(x, shape) for x in given]
+    return given, axis, drawn_view(draw, shape, dtype, *usual)
+
+
+@pytest.mark.parametrize(("name", "told"), CALLS)
+@settings(MODEST, max_examples=50)
+@given(problem=views(), cores=st.sampled_from((1, *CORES)), caches=st.sampled_from([2**12, 2**15, 2**23]))
+def test_views_that_do_not_merge(
+    name: str, told: str, problem: Any, cores: int, caches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small caches and threads at a hundredth of the size: every way to memory."""
+    operands, axis, (out, room) = problem
+    call = {**SOLVES, **SCANS}[told]
+    wanted = call(*map(np.ascontiguousarray, operands), axis=axis, backend=name)
+    for module in (layout, recurrence_layout, numba_thomas):
+        monkeypatch.setattr(module, "WORTH_A_THREAD", 1000)
+    for module in (layout, recurrence_layout):
+        monkeypatch.setattr(module, "CACHES", caches)
+    monkeypatch.setattr(layout, "threads", lambda: cores)
+    call(*operands, axis=axis, backend=name, out=out)
+    scale = 1 + abs(wanted).max()
+    assert abs(out - wanted).max() <= 50 * EPS[str(out.dtype)] * scale
+    out[...] = GUARD
     assert (room == GUARD).all(), "what is beside the result was written"
     assert math.isfinite(scale)

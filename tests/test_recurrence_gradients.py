@@ -152,6 +152,29 @@ def test_the_gradient_of_what_is_never_read_is_zero_under_jax(backend: Subject, 
     assert np.isfinite(of_a).all() and np.isfinite(of_x).all()
 
 
+def never_read(order: int) -> list[np.ndarray]:
+    """Coefficients with NaN where they would multiply what is not given, and x; a step more than a vector has."""
+    *a, x = drawn(*[(17, 9)] * (order + 1))
+    for k, v in enumerate(a, 1):
+        v[:, :k] = np.nan
+    return [*a, x]
+
+
+@pytest.mark.only(library="jax", order=3)
+def test_the_gradients_of_what_is_never_read_are_zero_under_jax(backend: Subject) -> None:
+    import jax
+
+    function = by(backend, 3, return_final=True)
+
+    def loss(*arrays: Any) -> Any:
+        y, final = function(*arrays)
+        return (y**2).sum() + sum(map(jax.numpy.sum, final))
+
+    gradients = jax.jit(jax.grad(loss, argnums=(0, 1, 2, 3)))(*map(jax.numpy.asarray, never_read(3)))
+    assert np.isfinite(gradients).all()
+    assert not any(gradient[:, :k].any() for k, gradient in enumerate(gradients[:3], 1))
+
+
 @pytest.mark.one_rule
 @on_jax
 def test_the_final_value_has_a_gradient(backend: Subject) -> None:
@@ -229,6 +252,17 @@ def test_the_gradient_of_what_is_never_read_is_zero_under_torch(backend: Subject
     a.requires_grad_(), x.requires_grad_()
     of_a, of_x = torch.autograd.grad((by(backend)(a, x) ** 2).sum(), (a, x))
     assert not of_a[:, 0].any() and of_a.isfinite().all() and of_x.isfinite().all()
+
+
+@pytest.mark.only(library="torch", order=3)
+def test_the_gradients_of_what_is_never_read_are_zero_under_torch(backend: Subject) -> None:
+    import torch
+
+    arrays = [torch.tensor(x, requires_grad=True) for x in never_read(3)]
+    y, final = by(backend, 3, return_final=True)(*arrays)
+    gradients = torch.autograd.grad((y**2).sum() + sum(value.sum() for value in final), arrays)
+    assert all(gradient.isfinite().all() for gradient in gradients)
+    assert not any(gradient[:, :k].any() for k, gradient in enumerate(gradients[:3], 1))
 
 
 @on_torch

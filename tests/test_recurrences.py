@@ -137,13 +137,16 @@ def test_a_constant_decay_is_a_filter_of_scipy(backend: Subject) -> None:
     np.testing.assert_allclose(recur(backend, 0.9, x, axis=0), filtered, rtol=1e-12, atol=1e-12)
 
 
-def assert_never_reads_what_comes_before(backend: Subject, order: int, reverse: bool) -> None:
+def assert_never_reads_what_comes_before(
+    backend: Subject, order: int, reverse: bool, shape: Any = (4, 20), axis: int = 1, fill: float = np.nan
+) -> None:
     """Coefficients that would multiply what is not given."""
-    a, x, _ = problem((4, 20), order)
+    a, x, _ = problem(shape, order, axis=axis)
     cut = tuple(v.copy() for v in a)
     for k, v in enumerate(cut, 1):
-        v[:, slice(20 - k, None) if reverse else slice(k)] = np.nan
-    assert_recurs(recur(backend, arguments(cut), x, reverse=reverse), a, x, reverse=reverse)
+        np.moveaxis(v, axis, 0)[slice(max(0, shape[axis] - k), None) if reverse else slice(k)] = fill
+    options = {"axis": axis, "reverse": reverse}
+    assert_recurs(recur(backend, arguments(cut), x, **options), a, x, **options)
 
 
 @turned
@@ -155,6 +158,30 @@ def test_the_first_coefficient_is_not_read_without_init(backend: Subject, revers
 @turned
 def test_the_first_coefficients_are_not_read_without_init(backend: Subject, reverse: bool) -> None:
     assert_never_reads_what_comes_before(backend, 3, reverse)
+
+
+@pytest.mark.only(order=3)
+@turned
+@pytest.mark.parametrize("steps", [2, 8, 9, 17, 49])
+def test_they_are_not_read_whatever_the_steps_left_over_from_vectors(
+    backend: Subject, steps: int, reverse: bool
+) -> None:
+    """A vector of the first steps may be one of steps that come again in the next."""
+    assert_never_reads_what_comes_before(backend, 3, reverse, (17, steps))
+    assert_never_reads_what_comes_before(backend, 3, reverse, (steps, 33), axis=0, fill=np.inf)
+
+
+@pytest.mark.parametrize("order", [2, 5, pytest.param(8, marks=pytest.mark.slow)])
+def test_no_compiled_loop_reads_them(order: int) -> None:
+    """Of all lengths around the vectors of numba_scan."""
+    pytest.importorskip("numba")
+    run = functools.partial(tridiag.linear_recurrence, backend="numba_scan")
+    for steps in range(1, 27):
+        a, x = np.full((order, 17, steps), 0.1), np.ones((17, steps))
+        right = run(tuple(a), x)
+        for k, v in enumerate(a, 1):
+            v[:, :k] = np.nan
+        assert_same_bits(run(tuple(a), x), right)
 
 
 @turned
@@ -341,6 +368,19 @@ def test_memory_layouts(backend: Subject, layer: str, axis: int) -> None:
     np.testing.assert_array_equal(given, (a, x))
 
 
+@pytest.mark.only(library="numpy", order=2)
+@turned
+@pytest.mark.parametrize("order", [1, 2])
+def test_arrays_that_all_lie_backwards_in_memory(backend: Subject, order: int, reverse: bool) -> None:
+    """A result as well, beside which nothing is written."""
+    a, x, _ = problem((20, 41), order)
+    room = np.full((22, 41), 7.0)
+    given = [np.ascontiguousarray(v[:, ::-1])[:, ::-1] for v in (*a, x)]
+    options = {"backend": backend.name, "reverse": reverse, "out": room[1:-1, ::-1]}
+    assert_recurs(tridiag.linear_recurrence(tuple(given[:-1]), given[-1], **options), a, x, reverse=reverse)
+    assert (room[[0, -1]] == 7).all()
+
+
 @pytest.mark.only(library=("numpy", "torch"))
 @pytest.mark.parametrize("dtype", ["float64", "float16", "complex64"])
 def test_out_takes_the_result(backend: Subject, dtype: str) -> None:
@@ -383,6 +423,22 @@ def test_large_results(case: str, order: int, reverse: bool) -> None:
         assert_same_bits(out[here], tridiag.linear_recurrence(some, x[here], **options))
 
 
+@pytest.mark.only(library=("numpy", "torch"))
+@pytest.mark.parametrize("number", ["float32", "float64"])
+def test_a_large_result_in_an_array_whose_batch_axes_do_not_merge(backend: Subject, number: str) -> None:
+    """Sequences in the lanes of one vector lie anywhere: each goes to its place, and nothing beside it is written."""
+    rows = 2 * 10**5 // np.dtype(number).itemsize + 9 * 10**3
+    a, x = noise(np.random.default_rng(0), (2, rows, 3, 15), number) / 2
+    wanted = recur(backend, a, x)
+    assert wanted.nbytes > 8 * 2**20
+    room = backend.array(np.full((rows, 4, 16), 7.0), number)
+    out = room[:, :3, :15]
+    assert tridiag.linear_recurrence(backend.array(a), backend.array(x), backend=backend.name, out=out) is out
+    assert_same_bits(np.ascontiguousarray(to_numpy(out)), wanted)
+    out[...] = 7
+    assert (to_numpy(room) == 7).all()
+
+
 # ----------------------------------------------------------------------------------------------- long sequences, cut
 
 LONG = {"float64": 150_001, "float32": 280_003}  # steps: more than a few blocks of numba_scan
@@ -417,6 +473,16 @@ def test_long_sequences(backend: Subject, case: str, dtype: str, reverse: bool) 
     y = recur(backend, a[::-1], x[::-1], reverse=True)[::-1] if reverse else recur(backend, a, x)
     size = step_by_step(abs(a).astype(float), abs(x).astype(float))
     np.testing.assert_array_less(abs(y - step_by_step(a.astype(float), x.astype(float))), 500 * EPS[dtype] * size)
+
+
+@pytest.mark.only(library="numpy", compiled=True)
+def test_a_long_sequence_that_lies_backwards_in_memory(backend: Subject) -> None:
+    rng, n = np.random.default_rng(7), LONG["float64"]
+    a, x, room = rng.uniform(-1, 1, n), rng.normal(size=n), np.full(n + 64, 7.0)
+    out = room[32:-32][::-1]
+    tridiag.linear_recurrence(a[::-1], x[::-1], backend=backend.name, out=out)
+    np.testing.assert_allclose(out, step_by_step(a[::-1], x[::-1]), rtol=1e-9, atol=1e-12)
+    assert (room[:32] == 7).all() and (room[-32:] == 7).all()
 
 
 @pytest.mark.only(library="numpy")

@@ -93,8 +93,9 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
         together = lanes if kind == C.ROWS else 1
         run = max(1, share // (n * together))
         items = -(-count // (together * run))
-    flags = C.TRANSPOSED * form.transpose | C.BACKWARD * form.backward | C.STARTED * (len(shapes) == C.operands(order))
+    flags = C.TRANSPOSED * form.transpose | C.STARTED * (len(shapes) == C.operands(order))
     flags |= C.LARGE * (n * count * dtype.itemsize > CACHES)
+    flags |= C.BACKWARD * (axes.strides[C.Y] < 0)  # in memory: that of arrays with negative strides goes the other way
     words = table_of(axes, C.operands(order), len(shapes))
     words[J.ITEMS], words[C.STEPS], words[C.SEQUENCES], words[C.KIND], words[C.RUN] = items, n, count, kind, run
     words[C.FLAGS], words[C.LENGTH], words[C.STRETCH], words[C.STRETCHES] = flags, length, width, stretches

@@ -301,31 +301,38 @@ def dismiss(room):
 
 
 @njit(**OPTIONS)
-def whole_entries(zero, address, step, side):
+def whole_entries(zero, address, step):
     """Whether numbers that far apart all lie at multiples of their size."""
-    return (address | step | side) % bytes_of_real(zero, ()) == 0
+    return (address | step) % bytes_of_real(zero, ()) == 0
 
 
 def in_pieces(order: int, library: Library, move: Any, run: Any) -> Any:
     """The loop over steps; of a large result a piece at a time, which goes from scratch memory past the caches."""
     room_of, read = Room(order), 2 + order
     lanes_at, lanes_size, cut_at = room_of.lanes(0), room_of.lanes(1) - room_of.lanes(0), room_of.cut
-    ahead_at, scratch_at = room_of.ahead(C.Y), room_of.size
+    ahead_at, targets_at, scratch_at = room_of.ahead(C.Y), room_of.targets, room_of.size
     put = library.add("put_past_caches", put_past_caches)
 
     @njit(**OPTIONS)
-    def put_piece(zero, scratch, target, side, size):
-        lanes = lanes_of(zero, ())
-        if side == size:
-            put(zero, (scratch, 0, target, 0, lanes * size, 1))
-        else:
-            put(zero, (scratch, size, target, side, size, lanes))
+    def put_pieces(zero, scratch, targets, move, size):
+        """One of every lane, ``move`` bytes from where the lane lies; those that meet in memory go there as one."""
+        lanes, lane = lanes_of(zero, ()), 0
+        while lane < lanes:
+            first, target = lane, word(targets + 8 * lane)
+            lane += 1
+            while lane < lanes and word(targets + 8 * lane) == target + (lane - first) * size:
+                lane += 1
+            put(zero, (scratch + first * size, 0, target + move, 0, (lane - first) * size, 1))
 
     @njit(**OPTIONS)
     def run_pieces(zero, job, room, count):
         lanes, size, y = lanes_of(zero, ()), bytes_of_real(zero, ()), room + lanes_at
-        start, side, step, scratch = word(y), word(y + 8) - word(y), word(room), room + scratch_at
-        if field(job, C.FLAGS) & C.LARGE == 0 or not whole_entries(zero, start, step, side):
+        step, scratch, targets, places = word(room), room + scratch_at, room + targets_at, 0
+        large = field(job, C.FLAGS) & C.LARGE
+        for lane in range(lanes if large else 0):
+            places |= word(y + 8 * lane)
+            set_word(targets + 8 * lane, word(y + 8 * lane))
+        if not large or not whole_entries(zero, places, step):
             run(zero, job, room, count)
             return
         most = PIECE // size
@@ -338,13 +345,13 @@ def in_pieces(order: int, library: Library, move: Any, run: Any) -> Any:
             for lane in range(lanes):
                 set_word(y + 8 * lane, scratch + lane * steps * size - min(0, last))
             run(zero, job, room, steps)
-            put_piece(zero, scratch, start + done * step + min(0, last), side, steps * size)
+            put_pieces(zero, scratch, targets, done * step + min(0, last), steps * size)
             for operand in range(1, read):
                 move(zero, (y + operand * lanes_size, steps * word(room + 8 * operand)))
             set_word(room + cut_at, 0)
             done, steps = done + steps, most
         for lane in range(lanes):
-            set_word(y + 8 * lane, start + lane * side)
+            set_word(y + 8 * lane, word(targets + 8 * lane))
         for operand in range(1, read):
             move(zero, (y + operand * lanes_size, -count * word(room + 8 * operand)))
 
@@ -433,7 +440,7 @@ def side_by_side(made: Order, order: int, library: Library) -> Any:
             x, y = base(job, C.X, index), base(job, C.Y, index)
             operands = first, n, count, y, stride(job, C.Y), x, stride(job, C.X), room, side
             words = operands + words_of(job, index, turned)
-            large = field(job, C.FLAGS) & C.LARGE and n > order and whole_entries(zero, y, stride(job, C.Y), 0)
+            large = field(job, C.FLAGS) & C.LARGE and n > order and whole_entries(zero, y, stride(job, C.Y))
             if field(job, C.KIND) == C.BESIDE:
                 if large:
                     own_past_caches(zero, words)
@@ -487,7 +494,7 @@ def in_lines(move: Any, run: Any, find_values: Any) -> Any:
     def run_lines(zero, job, room, count):
         """A multiple of the lanes."""
         lanes, size, y, step = lanes_of(zero, ()), bytes_of_real(zero, ()), word(room + lanes_at), word(room)
-        if field(job, C.FLAGS) & C.LARGE == 0 or count < 3 * lanes or not whole_entries(zero, y, step, 0):
+        if field(job, C.FLAGS) & C.LARGE == 0 or count < 3 * lanes or not whole_entries(zero, y, step):
             find_values(zero, job, room, count, 0)
             return
         first = (y + size if step < 0 else -y) % LINE // size  # steps before a line begins

@@ -67,8 +67,13 @@ class Room(NamedTuple):
         return self.rows + LINE * (HEIGHT + 1) * self.order + LINE * MOST_LANES * operand
 
     @property
-    def size(self) -> int:
+    def targets(self) -> int:
+        """Where the result of every lane lies, while what is at hand of it is kept elsewhere."""
         return self.constant(self.operands)
+
+    @property
+    def size(self) -> int:
+        return self.targets + 8 * MOST_LANES
 
 
 class Loop(NamedTuple):
@@ -93,7 +98,7 @@ class Loop(NamedTuple):
             x = self.load(code, at, C.X, i)
             coefficients = [self.load(code, at, C.A + k, i) for k in range(self.order)]
             if not self.transposed:
-                self.cut(code, at, first, coefficients)
+                self.cut(code, at, i, coefficients)
             self.store(code, at, i, self.steps(code, at, x, coefficients, advance))
             self.ask(code, at, i, range(Room(self.order).operands))
             return (i + advance,)
@@ -130,13 +135,13 @@ class Loop(NamedTuple):
             for lane in lanes:
                 code.prefetch(lane + move, write=operand == C.Y)
 
-    def cut(self, code: Code, at: Value, first: Value, coefficients: list[list[Value]]) -> None:
-        """Coefficients of what is not there are 0, whatever they are."""
-        bits = code.pick(first, code.word(at + Room(self.order).cut), code.integer(0))
-        mask = code.mask(bits)
+    def cut(self, code: Code, at: Value, i: Value, coefficients: list[list[Value]]) -> None:
+        """Coefficients of what is not there, in steps from i on, are 0, whatever they are."""
+        lanes, none = code.word(at + Room(self.order).cut), code.integer(0)
+        masks = [code.mask(code.pick(i < early, lanes, none)) for early in range(1, self.order + 1)]
         for k, rows in enumerate(coefficients, 1):
             for j in range(min(k, HEIGHT)):
-                rows[j] = code.where(mask, code.zero(), rows[j])
+                rows[j] = code.where(masks[k - j - 1], code.zero(), rows[j])
 
     def steps(self, code: Code, at: Value, x: list[Value], a: list[list[Value]], advance: Value) -> list[Value]:
         """The values of HEIGHT steps; the state after ``advance`` of them is kept."""
