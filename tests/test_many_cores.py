@@ -154,7 +154,7 @@ def views(draw: Any) -> tuple[list[np.ndarray], int, View]:
 
 
 @pytest.mark.parametrize(("name", "told"), CALLS)
-@settings(MODEST, max_examples=50)
+@settings(MODEST, max_examples=25)
 @given(problem=views(), cores=st.sampled_from((1, *CORES)), caches=st.sampled_from([2**12, 2**15, 2**23]))
 def test_views_that_do_not_merge(
     name: str, told: str, problem: Any, cores: int, caches: int, monkeypatch: pytest.MonkeyPatch
