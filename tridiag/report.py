@@ -27,6 +27,8 @@ class Verb(NamedTuple):
 def system(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
     if verb == "slogdet":
         options["pivoting"] = True
+    if verb == "factor":
+        options["axis"] = axis_alone((*arguments.values(), options.get("where")), options.get("axis", -1))
     return prepare(verb, arguments, **options).problem
 
 

@@ -143,6 +143,11 @@ def convert(name: str, x: Any) -> Any:
     return jnp.asarray(x)
 
 
+def own(x: Any) -> Any:
+    """What its caller cannot change: a JAX array as it is, and a copy of any other."""
+    return x if x is None or np.isscalar(x) or isinstance(x, jax.Array) else jnp.array(x)
+
+
 def entry(x: Any) -> Entry:
     """dtype, shape, the dtype or Python type as which it promotes, platform."""
     if isinstance(x, jax.Array):
