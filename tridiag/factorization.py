@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag import outputs, systems
+from tridiag.arrays import taking
 from tridiag.backends import BACKENDS
 from tridiag.compiling import compiling, graph
 from tridiag.dispatch import choose
@@ -187,6 +188,7 @@ def factor(
         options: dict[str, Any] = {"axis": axis, "pivoting": pivoting, "periodic": periodic, "where": where}
         return graph().outside(factor, a, b, c, backend=backend, **options)
     arguments = {"a": a, "b": b, "c": c}
+    taking(tuple(arguments), *map(type, (a, b, c, where)))  # refuses what has no axes to be counted
     own_axis = axis_alone((a, b, c, where), axis)
     call = prepare("factor", arguments, axis=own_axis, pivoting=pivoting, periodic=periodic, where=where)
     entry = choose(call.problem, backend).backend

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from tridiag import alignment, kalman, recurrences
 from tridiag.backends import BACKENDS, KALMAN, Problem
 from tridiag.dispatch import choose, eligible
+from tridiag.factorization import axis_alone
 from tridiag.models import PARAMETERS
 from tridiag.prepare import prepare, prepare_blocks
 
