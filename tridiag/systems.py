@@ -81,7 +81,8 @@ def solve(
     ------
     SingularSystemError
         Elimination with partial pivoting met an exactly zero pivot; see ``check``. A singular system is NaN throughout;
-        no other system is affected. NaN or infinite input is not singular: it propagates.
+        no other system is affected. NaN and infinite input is not singular, and raises nothing: NaN and infinite right
+        sides propagate; infinite coefficients are computed with, as in LAPACK, and may leave x finite.
     BackendError
         The backend named cannot run this problem, or no such backend exists.
     ValueError, TypeError
