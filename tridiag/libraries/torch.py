@@ -140,18 +140,30 @@ def settled(x: Any) -> Any:
     if x is None:
         return None
     x = x.detach().resolve_conj().resolve_neg()
-    if x._is_zerotensor():  # which has no memory; derivatives make some
-        return x.clone()
-    kind: Any = type(x)
-    if kind is not torch.Tensor and kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+    if type(x) is not torch.Tensor:
+        refuse_wrapper(type(x))
+    if x.is_contiguous():
+        end = x.storage_offset() + x.numel()
+    else:
+        end = x.storage_offset() + 1 + sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True))
+    there = end * x.itemsize <= x.untyped_storage().nbytes() and not x._is_zerotensor()
+    return x if there else without_memory(x)
+
+
+def refuse_wrapper(kind: Any) -> None:
+    """Tensors that hold others, or none, have no memory of their own."""
+    if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         raise TypeError(f"a {kind.__name__} has no memory to compute in; outside of torch.compile pass a torch.Tensor")
-    last = sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True)) + x.storage_offset()
-    if x.numel() and (last + 1) * x.element_size() > x.untyped_storage().nbytes():
+
+
+def without_memory(x: Any) -> Any:
+    """A tensor that needs none, as derivatives make some of zeros, in memory; one that was freed is refused."""
+    if x.numel() and not x._is_zerotensor():
         raise ValueError(
             f"the memory of a tensor of shape {tuple(x.shape)} was freed: its storage holds "
             f"{x.untyped_storage().nbytes()} bytes; gather its entries first, as with FSDP's summon_full_params"
         )
-    return x
+    return x.clone()
 
 
 def entry(x: Any) -> Entry:
