@@ -121,6 +121,63 @@ def test_one_matrix_for_many_right_sides_along_any_axis(backend: Subject) -> Non
     assert_solves(solve(backend, matrix, d), a[:, None], b[:, None], c[:, None], d, axis=-2)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_an_axis_from_the_front_is_that_of_the_matrix(backend: Subject, axis: int) -> None:
+    """Right sides with more axes would have another one there: once the substitution ran along that."""
+    a, b, c, _ = dominant((20, 20))
+    d = np.random.default_rng(0).standard_normal((3, 20, 20))
+    matrix = backend.factor(a, b, c, axis=axis)
+    assert_solves(solve(backend, matrix, d[0]), a, b, c, d[0], axis=axis)
+    with pytest.raises(ValueError, match=rf"axis {axis} of factor counts in a, b, c .* factor with axis={axis - 2}"):
+        matrix.solve(backend.array(d))
+    assert_solves(solve(backend, backend.factor(a, b, c, axis=axis - 2), d), a, b, c, d, axis=axis - 2)
+    sign, logarithm = map(to_numpy, matrix.slogdet())
+    np.testing.assert_allclose(sign * logarithm, np.multiply(*tridiag.slogdet(a, b, c, axis=axis)), rtol=1e-12)
+
+
+@pytest.mark.only(library=("numpy", "torch", "cupy"))
+@pytest.mark.parametrize("transpose", [False, True])
+def test_any_axes_as_in_solve_or_an_error(backend: Subject, transpose: bool) -> None:
+    check_axes(backend, transpose, 60)
+
+
+@pytest.mark.slow
+@pytest.mark.only(library="jax")
+@pytest.mark.parametrize("transpose", [False, True])
+def test_any_axes_of_jax_as_in_solve_or_an_error(backend: Subject, transpose: bool) -> None:
+    check_axes(backend, transpose, 20)
+
+
+def check_axes(backend: Subject, transpose: bool, count: int) -> None:
+    """Any combination of ranks and axes: `factor` and then `solve` is `solve`, or raises and says why."""
+    rng, refused = np.random.default_rng(5), 0
+    for _ in range(count):
+        lengths = [int(rng.integers(1, 4)) for _ in range(rng.integers(1, 4))]
+        axis = int(rng.integers(-len(lengths), len(lengths)))
+        n = lengths[axis] = int(rng.choice([3, 4, 9]))
+        given = []
+        for _ in range(4):
+            shape = [k if k == n or rng.random() < 0.7 else 1 for k in lengths]
+            missing = int(rng.integers(0, (axis % len(lengths)) + 1)) if rng.random() < 0.5 else 0
+            given.append(rng.uniform(-1, 1, (n,) if rng.random() < 0.3 else shape[missing:]))
+        a, b, c, d = (x.round(2) for x in given)
+        b = b + 4
+        if rng.random() < 0.3:
+            d = rng.uniform(-1, 1, (2, *d.shape))
+        try:
+            wanted = to_numpy(backend.solve(a, b, c, d, axis=axis, transpose=transpose))
+        except ValueError:  # they do not go together
+            continue
+        try:
+            x = solve(backend, backend.factor(a, b, c, axis=axis), d, transpose=transpose)
+        except ValueError as error:
+            refused += 1
+            assert "of factor counts in a, b, c" in str(error) or "out of range" in str(error), (a.shape, d.shape, axis)
+        else:
+            np.testing.assert_allclose(x, wanted, rtol=1e-9, atol=1e-12, err_msg=f"{a.shape} {d.shape} {axis}")
+    assert refused < count / 2
+
+
 @pytest.mark.only(library=("numpy", "torch", "cupy"))
 def test_it_owns_copies(backend: Subject) -> None:
     for kind in (dominant, uniform):
@@ -194,6 +251,37 @@ def test_it_is_a_pytree(backend: Subject) -> None:
     assert_solves(to_numpy(run(jax.tree.unflatten(tree, leaves), backend.array(d))), a, b, c, d)
     inside = jax.jit(lambda a, b, c, d: tridiag.factor(a, b, c, backend=backend.name).solve(d))
     assert_solves(to_numpy(inside(*map(backend.array, (a, b, c, d)))), a, b, c, d)
+
+
+@pytest.mark.only(library="jax")
+def test_it_is_mapped_as_a_pytree(backend: Subject) -> None:
+    """Its factors lie otherwise than a, b and c: as many matrices as rows must not be mistaken."""
+    import jax
+
+    a, b, c, d = dominant((20, 20))
+    outside = backend.factor(a, b, c)
+    inside = jax.vmap(lambda a, b, c: tridiag.factor(a, b, c, backend=backend.name))(*map(backend.array, (a, b, c)))
+    for matrix in (outside, inside):
+        x = jax.vmap(lambda matrix, d: matrix.solve(d))(matrix, backend.array(d))
+        assert_solves(to_numpy(x), a, b, c, d)
+    assert_solves(solve(backend, inside, d), a, b, c, d)
+    one = jax.tree.map(lambda x: x[2], inside)
+    assert_solves(solve(backend, one, d[2]), a[2], b[2], c[2], d[2])
+    front = jax.vmap(lambda a, b, c: tridiag.factor(a, b, c, axis=0))(*map(backend.array, (a, b, c)))
+    for use in (lambda: front.solve(backend.array(d)), front.slogdet):
+        with pytest.raises(ValueError, match=r"axis 0 of factor counts from the front, and the shapes .* have changed"):
+            use()
+
+
+@pytest.mark.only(library="jax")
+def test_numpy_arrays_beside_jax_arrays_are_copied(backend: Subject) -> None:
+    a, b, c, d = dominant((4, 20))
+    given = [a.copy(), backend.array(b), c.copy()]
+    where = MASK.copy()
+    matrix = tridiag.factor(*given, where=where, backend=backend.name)
+    given[0][...] = given[2][...] = np.nan
+    where[...] = ~where
+    assert_solves(solve(backend, matrix, d), a, b, c, d, where=MASK)
 
 
 def test_a_numpy_matrix_with_jax_right_sides() -> None:

@@ -498,6 +498,7 @@ def test_bad_input(kind: type[Exception], text: str, given: Any, options: Any) -
         (ValueError, r"init has shape \(6,\); wanted .* broadcasts to \(4,\)", (ONES, ONES, np.ones(6)), {}),
         (TypeError, "log_linear_recurrence takes logarithms .* not complex128", (ONES + 1j, ONES), {}),
         (TypeError, "log_a has dtype object", (None, ONES), {}),
+        (TypeError, "log_a is a tuple of arrays, and this recurrence is of first order", ((ONES, ONES), ONES), {}),
         (TypeError, "return_final is 1", (ONES, ONES), {"return_final": 1}),
         (ValueError, "out shares memory with log_a", (ONES, 2.0), {"out": ONES}),
     ],

@@ -311,6 +311,7 @@ MATRICES, VECTORS = np.ones((4, 6, 3, 3)), np.ones((4, 6, 3))
         (ValueError, r"init has shape \(\)", (MATRICES, VECTORS, 1.0), {}),
         (ValueError, r"init has shape \(6, 3\)", (MATRICES, VECTORS, np.ones((6, 3))), {}),
         (TypeError, "A has dtype bool", (MATRICES > 0, VECTORS), {}),
+        (TypeError, "A is a tuple of arrays, and this recurrence is of first order", ((MATRICES,) * 2, VECTORS), {}),
         (TypeError, "reverse is 'yes'", (MATRICES, VECTORS), {"reverse": "yes"}),
         (ValueError, r"out has shape \(6,\)", (MATRICES, VECTORS), {"out": np.ones(6)}),
         (ValueError, "out shares memory with x", (MATRICES, VECTORS), {"out": VECTORS}),

@@ -540,6 +540,9 @@ ONES = np.ones((4, 6))
         (ValueError, "axis 2 is out of range", (ONES, ONES), {"axis": 2}),
         (ValueError, "all arguments are scalars", (1.0, 2.0), {}),
         (ValueError, "a is an empty tuple", ((), ONES), {}),
+        (TypeError, r"a is a list of arrays; pass the tuple \(a1, ..., ap\) for order p, or ", ([ONES] * 2, ONES), {}),
+        (TypeError, "init is a list of arrays; pass a tuple, as a is", ((ONES, ONES), ONES, [ONES[0], ONES[0]]), {}),
+        (TypeError, "init is a list of arrays", (ONES, ONES, [ONES[0], ONES[0]]), {}),
         (ValueError, "init is a float; wanted a tuple of 2 arrays, as a is", ((ONES, ONES), ONES, 1.0), {}),
         (ValueError, "init is a tuple of 1; wanted a tuple of 2 arrays", ((ONES, ONES), ONES, (1.0,)), {}),
         (ValueError, "init is a tuple of 2; wanted one array, as a is", (ONES, ONES, (1.0, 1.0)), {}),
@@ -581,3 +584,10 @@ def test_an_array_of_jax_takes_no_out() -> None:
     jnp = pytest.importorskip("jax.numpy")
     with pytest.raises(TypeError, match="out= cannot be written"):
         tridiag.linear_recurrence(0.5, jnp.ones(5), out=np.ones(5))
+
+
+def test_lists_of_numbers_are_arrays() -> None:
+    """One of arrays is refused, for it could be meant for the tuple of a higher order."""
+    wanted = tridiag.linear_recurrence(np.full(6, 0.5), ONES, np.arange(4.0))
+    for a in ([0.5] * 6, [[0.5] * 6] * 4, [np.float64(0.5)] * 6):
+        np.testing.assert_array_equal(tridiag.linear_recurrence(a, ONES, [0.0, 1.0, 2.0, 3.0]), wanted)

@@ -1,5 +1,6 @@
 """`scan` over any axis against `jax.lax.scan` over rows that were moved to the front."""
 
+import functools
 import gc
 import weakref
 from typing import Any
@@ -192,6 +193,55 @@ def test_vmap(mapped: int) -> None:
         assert_same(jax.vmap(f, (None, mapped))(init, stack), jnp.stack([g(init, x) for x in (X[0], X[1], X[2])]))
 
 
+def read_only(carry: Any, row: Any) -> tuple[Any, Any]:
+    return carry, carry + row
+
+
+def swapped(carry: Any, row: Any) -> tuple[Any, Any]:
+    return (carry[1], carry[0], carry[2] + row), (carry[0], row)
+
+
+MAPPED = {
+    "plain": lambda scan, x: scan(read_only, jnp.ones(5), x),
+    "a weak carry": lambda scan, x: scan(read_only, 1.0, x),
+    "only the length": lambda scan, x: scan(lambda c, _: (c, c * x[0]), jnp.ones(5), None, length=3),
+    "closed over": lambda scan, x: scan(lambda c, row: (c, (row * x[0], c)), jnp.ones(5), X[0]),
+    "a tree": lambda scan, x: scan(swapped, (jnp.ones(5), jnp.zeros(5), jnp.zeros(5)), x),
+    "reverse": lambda scan, x: scan(read_only, jnp.ones(5), x, reverse=True),
+    "unrolled": lambda scan, x: scan(read_only, jnp.ones(5), x, unroll=2),
+    "no steps": lambda scan, x: scan(read_only, jnp.ones(5), x[:0]),
+    "an object": lambda scan, x: scan(functools.partial(read_only), jnp.ones(5), x),
+    "tangents": lambda scan, x: jax.jvp(lambda c: scan(read_only, c, x), (jnp.ones(5),), (jnp.ones(5),)),
+    "tangents of rows": lambda scan, x: jax.jvp(lambda x: scan(read_only, jnp.ones(5), x), (x,), (x,)),
+    "cotangents": lambda scan, x: jax.vjp(lambda c: scan(read_only, c, x)[0], jnp.ones(5))[1](jnp.ones(5)),
+    "linearized": lambda scan, x: jax.linearize(lambda c: scan(read_only, c, x), jnp.ones(5))[0],
+    "compiled": lambda scan, x: jax.jit(lambda x: scan(read_only, jnp.ones(5), x))(x),
+    "nested": lambda scan, x: scan(lambda c, row: (scan(read_only, c, x)[0], row), jnp.ones(5), X[0]),
+}
+
+
+def shared(function: Any) -> list[tuple[Any, Any]]:
+    """Of every result whether `vmap` finds that all share it, and its type."""
+    results = jax.eval_shape(jax.vmap(function), X)
+    found = []
+    for k, result in enumerate(jax.tree.leaves(results)):
+        try:
+            jax.eval_shape(jax.vmap(lambda x, k=k: jax.tree.leaves(function(x))[k], out_axes=None), X)
+        except ValueError:
+            found.append((False, result))
+        else:
+            found.append((True, result))
+    return [(alike, (result.shape, result.dtype, result.weak_type)) for alike, result in found]
+
+
+@pytest.mark.parametrize("case", MAPPED)
+def test_what_does_not_depend_on_the_batch_is_shared(case: str) -> None:
+    """As `jax.lax.scan` has it: ``out_axes=None`` raises for what is batched."""
+    function = MAPPED[case]
+    found = shared(lambda x: function(tridiag.scan, x))
+    assert found == shared(lambda x: function(lax.scan, x)) and any(alike for alike, _ in found)
+
+
 def loops(jaxpr: Any) -> list[Any]:
     """The equations of a program that are scans, in order."""
     found = []
@@ -251,6 +301,26 @@ def test_bad_input(kind: type[Exception], text: str, xs: Any, options: Any) -> N
 
     with pytest.raises(kind, match=text):
         tridiag.scan(f, 0.0, xs, **options)
+
+
+@pytest.mark.parametrize(
+    ("f", "init"),
+    [
+        (lambda state, row: ((state[0], state[1] + jnp.ones(2)), row), (1.0, 2.0)),
+        (lambda state, row: ({**state, "b": state["b"] + 1.5}, row), {"a": 1.0, "b": jnp.ones(2, int)}),
+        (lambda state, row: ((state, state), row), 1.0),
+        (functools.partial(lambda w, state, row: ((state, state), row), 1.0), 1.0),
+        (lambda state, row: state, 1.0),
+        (lambda state: state, 1.0),
+    ],
+)
+def test_functions_that_do_not_fit_get_the_messages_of_jax(f: Any, init: Any) -> None:
+    """With the caller's name for the carry, and the path to the entry that differs."""
+    with pytest.raises(TypeError) as right:
+        lax.scan(f, init, X)
+    with pytest.raises(TypeError) as found:
+        tridiag.scan(f, init, X)
+    assert str(found.value) == str(right.value)
 
 
 def test_f_is_no_function() -> None:

@@ -90,6 +90,10 @@ def test_nan_and_inf_raise_nothing(backend: Subject, pivoting: bool | str) -> No
             system[k][2, ROW] = bad
             x = backend.solve(*system, pivoting=pivoting)
             assert np.isfinite(np.delete(x, 2, 0)).all()
+            if np.isnan(bad):
+                assert np.isnan(x[2]).all()
+            elif k == 3:
+                assert not np.isfinite(x[2]).any()
 
 
 def test_a_neumann_problem_is_singular_and_regular_with_a_row_out(backend: Subject) -> None:

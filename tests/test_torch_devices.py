@@ -22,7 +22,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_numbers_go_where_the_tensors_are() -> None:
     d = torch.empty(4, 6, device="meta")
-    given, where, entries, _ = take([1, d, 2.0, 3j], True)
+    given, where, entries, _ = take("abcd", [1, d, 2.0, 3j], True)
     assert {x.device for x in (*given, where)} == {d.device} and where.dtype == torch.bool
     assert [entry[0] for entry in entries] == [int, torch.float32, float, complex, torch.bool]
     x = d.clone().requires_grad_()

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from tridiag import foreign
+
 Entry = tuple[Any, ...]  # the static facts of one argument: its dtype or type, its shape, and what its library adds
 # the arguments as their library takes them; the mask; the entries of both (None: no mask); what else promotion takes
 Taken = tuple[list[Any], Any, tuple[Any, ...], Any]
@@ -68,17 +70,18 @@ def owner(name: str, kind: type) -> str | None:
 
 
 def refuse(name: str, kind: type) -> None:
-    """Sparse matrices, masked arrays and JAX's shapes look like arrays and are not."""
-    kinds = {f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__}
-    if any(kind.startswith(("scipy.sparse.", "cupyx.scipy.sparse.")) for kind in kinds):
-        raise TypeError(
-            f"{name} is a sparse matrix; pass its three diagonals as dense arrays of length n, "
-            f"a[1:] = A.diagonal(-1), b = A.diagonal(), c[:-1] = A.diagonal(1)"
-        )
-    if "jax.ShapeDtypeStruct" in kinds:
-        raise TypeError(f"{name} is a jax.ShapeDtypeStruct, which has no numbers; pass it through jax.eval_shape")
-    if issubclass(kind, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a masked array; pass {name}.data, and the rows to keep as where=~mask")
+    """Refuse what only looks like an array, or is more than one (`tridiag.foreign`)."""
+    told = foreign.refusal(kind)
+    if told is None and library_of_type(kind) == "numpy":
+        told = foreign.refusal_of_stranger(kind)
+    if told is not None:
+        raise TypeError(f"{name} {told.format(name=name, kind=foreign.full_name(kind))}")
+
+
+def check_sequence(name: str, x: Any, *taken: str) -> None:
+    """Refuse a list or tuple of what is no number and no array of the libraries ``taken``."""
+    if isinstance(x, list | tuple):
+        foreign.check_elements(name, x, owner, taken)
 
 
 @functools.cache

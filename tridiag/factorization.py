@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tridiag import outputs, systems
+from tridiag.arrays import taking
 from tridiag.backends import BACKENDS
 from tridiag.compiling import compiling, graph
 from tridiag.dispatch import choose
-from tridiag.prepare import Call, prepare, wants_check
+from tridiag.prepare import Call, check_axis, prepare, wants_check
 from tridiag.singular import exact_status, to_host
 
 Array = Any
+Shapes = tuple[tuple[int, ...], ...]
+
+
+class Kind(NamedTuple):
+    """What factors belong to; other right sides, and other matrices, are solved from a, b and c anew."""
+
+    library: str
+    dtype: str
+    rows: int
+    shapes: Shapes  # of a, b, c and where: `jax.vmap` maps a pytree whose factors lie otherwise
+    from_front: bool  # the caller counted the axis so, in the broadcast shape of those
 
 
 class Factorization:
@@ -37,14 +49,14 @@ class Factorization:
         matrix: tuple[Any, ...],
         options: dict[str, Any],
         name: str,
-        kind: tuple[str, str, int],
+        kind: Kind,
         factors: Any,
         status: Any,
     ) -> None:
         self._matrix = matrix
         self._options = options
         self._name = name
-        self._kind = kind  # library, dtype, rows: other right sides are solved from the matrix anew
+        self._kind = kind
         self._factors = factors
         self._status = status
 
@@ -66,7 +78,8 @@ class Factorization:
         Parameters
         ----------
         d : array
-            The right sides; they broadcast with the matrix as in `tridiag.solve`.
+            The right sides; they broadcast with the matrix as in `tridiag.solve`. With more axes than the matrix they
+            need a matrix that was made with a negative ``axis``.
         transpose : bool
             Solve with the transposed matrix.
         out : array
@@ -81,21 +94,44 @@ class Factorization:
             return graph().outside(self.solve, d, transpose, out)
         arguments = dict(zip("abc", self._matrix, strict=False)) | {"d": d}
         where = self._matrix[3]
-        call = prepare("solve", arguments, where=where, transpose=transpose, **self._options)
+        shapes = shapes_of(self._matrix)
+        call = prepare("solve", arguments, where=where, transpose=transpose, **self._placed(shapes))
+        if self._kind.from_front:
+            self._check_rank(len(call.form.shape), max(map(len, shapes)))
         if where is not None:
             arguments["where"] = where
         destination = outputs.target(call, arguments, out, False)
         check = wants_check(call.plan, None)
-        same = (call.library, systems.matrix_dtype(call), call.form.n) == self._kind
-        factors = self._factors if same else None
-        backend = BACKENDS[self._name] if call.library == self._kind[0] else choose(call.problem).backend
+        kind = Kind(call.library, systems.matrix_dtype(call), call.form.n, shapes, self._kind.from_front)
+        factors = self._factors if kind == self._kind else None
+        backend = BACKENDS[self._name] if kind.library == self._kind.library else choose(call.problem).backend
         return systems.run(call, backend, check, destination, factors)
 
     def slogdet(self) -> tuple[Array, Array]:
         """Sign and logarithm of the absolute value of the determinants, as `tridiag.slogdet`."""
-        axis = axis_alone(self._matrix, self._options["axis"])
-        periodic = self._options["periodic"]
-        return systems.slogdet(*self._matrix[:3], where=self._matrix[3], axis=axis, periodic=periodic)
+        options = self._placed(shapes_of(self._matrix))
+        axis = axis_alone(self._matrix, options["axis"])
+        return systems.slogdet(*self._matrix[:3], where=self._matrix[3], axis=axis, periodic=options["periodic"])
+
+    def _placed(self, shapes: Shapes) -> dict[str, Any]:
+        """The options, with an axis that means now what it meant when the matrix was eliminated."""
+        axis = self._options["axis"]
+        if axis >= 0 and shapes != self._kind.shapes:  # 1-D matrices that `jax.vmap` has stacked since, say
+            raise ValueError(
+                f"axis {axis} of factor counts from the front, and the shapes of a, b, c and where have changed since, "
+                f"from {self._kind.shapes} to {shapes}: factor with a negative axis, which counts from the end"
+            )
+        return self._options
+
+    def _check_rank(self, full: int, rank: int) -> None:
+        """Refuse right sides in which the axis that was named from the front is another one."""
+        if full > rank:
+            axis = self._options["axis"]
+            raise ValueError(
+                f"axis {axis + rank} of factor counts in a, b, c and where, which broadcast to {rank} dimension(s); "
+                f"with these right sides there are {full}, and it may mean another axis: factor with axis={axis}, "
+                f"which counts from the end"
+            )
 
 
 def factor(
@@ -117,7 +153,11 @@ def factor(
     ----------
     a, b, c : array
         The diagonals, as in `tridiag.solve`; they are copied.
-    axis, backend, pivoting, periodic, where
+    axis : int
+        The system axis in the broadcast shape of ``a``, ``b``, ``c`` and ``where``. Right sides with more axes have it
+        where it is counted from the end: they need a negative ``axis``, and raise with another one. 1-D arrays and
+        scalars alone have no such shape: they lie along ``axis`` of the right sides, as in `tridiag.solve`.
+    backend, pivoting, periodic, where
         As in `tridiag.solve`, and with the same promises.
 
     Returns
@@ -148,13 +188,16 @@ def factor(
         options: dict[str, Any] = {"axis": axis, "pivoting": pivoting, "periodic": periodic, "where": where}
         return graph().outside(factor, a, b, c, backend=backend, **options)
     arguments = {"a": a, "b": b, "c": c}
+    taking(tuple(arguments), *map(type, (a, b, c, where)))  # refuses what has no axes to be counted
     own_axis = axis_alone((a, b, c, where), axis)
     call = prepare("factor", arguments, axis=own_axis, pivoting=pivoting, periodic=periodic, where=where)
     entry = choose(call.problem, backend).backend
-    options = {"axis": axis, "pivoting": pivoting, "periodic": periodic}
-    kind = call.library, call.problem.dtype, call.form.n
+    one = is_one((a, b, c, where))
+    placed = check_axis(axis) if one else call.form.axis - len(call.form.shape)
+    options = {"axis": placed, "pivoting": pivoting, "periodic": periodic}
     with call.place():
         matrix = own(call, (a, b, c, where))
+        kind = Kind(call.library, call.problem.dtype, call.form.n, shapes_of(matrix), not one and axis >= 0)
         if 0 in call.form.matrix_shape:
             ops = call.module().Operations
             status = ops.zero_status(ops.full(call.form.matrix_batch, 0, call.matrix[1]))
@@ -168,13 +211,22 @@ def factor(
 
 def axis_alone(matrix: tuple[Any, ...], axis: int) -> int:
     """The axis of the matrix by itself: a 1-D matrix lies along that axis of the right sides, whichever it will be."""
-    return -1 if all(np.ndim(x) <= 1 for x in matrix if x is not None) else axis
+    return -1 if is_one(matrix) else axis
+
+
+def is_one(matrix: tuple[Any, ...]) -> bool:
+    """Whether it is a single matrix, of 1-D arrays and scalars."""
+    return all(np.ndim(x) <= 1 for x in matrix if x is not None)
+
+
+def shapes_of(matrix: tuple[Any, ...]) -> Shapes:
+    return tuple([tuple(getattr(x, "shape", ())) for x in matrix])
 
 
 def own(call: Call, given: tuple[Any, ...]) -> tuple[Any, ...]:
     """Copies of the caller's arrays, at their own size; JAX arrays are immutable."""
     if call.library == "jax":
-        return given
+        return tuple(call.module().own(x) for x in given)
     if call.library in ("torch", "cupy"):
         clone = "clone" if call.library == "torch" else "copy"
         return tuple(getattr(x, clone)() if hasattr(x, clone) else copy.copy(x) for x in given)

@@ -34,11 +34,13 @@ def check_fit(call: Call, arguments: dict[str, Any], out: Any) -> None:
             told += "carry it through a loop"
         raise TypeError(told)
     kind: type = type(out)
+    array = isinstance(out, np.ndarray)
+    if not array and library_of(out) in (None, "numpy"):
+        raise TypeError(f"out is a {kind.__name__}; wanted an array to write to")
     if owner("out", kind) != call.plan.library:
         agreed({name: type(x) for name, x in {"out": out, **arguments}.items()})
-    array = isinstance(out, np.ndarray)
     if not array and not on_device(out) and not hasattr(out, "data_ptr"):
-        raise TypeError(f"out is a {type(out).__name__}; wanted an array to write to")
+        raise TypeError(f"out is a {kind.__name__}; wanted an array to write to")
     if on_device(out) and out.device != call.matrix[1].device:
         raise TypeError(f"out is on cuda:{out.device.id}; the result is on cuda:{call.matrix[1].device.id}")
     if out.shape != call.plan.form.shape:
@@ -63,11 +65,16 @@ def check_memory(arguments: dict[str, Any], out: Any) -> None:
 
 def may_overwrite(call: Call, arguments: dict[str, Any]) -> bool:
     d = arguments["d"]
-    if not hasattr(d, "dtype") or d.shape != call.plan.form.shape or d.dtype != call.plan.out_dtype:
+    if not is_array(d) or d.shape != call.plan.form.shape or d.dtype != call.plan.out_dtype:
         return False
     if repeats(d) or (isinstance(d, np.ndarray) and not d.flags.writeable):
         return False
     return overlapped(d, {name: x for name, x in arguments.items() if name != "d"}) is None
+
+
+def is_array(x: Any) -> bool:
+    """Whether it is an array that can be written to: of NumPy, PyTorch or CuPy."""
+    return isinstance(x, np.ndarray) or library_of(x) in ("torch", "cupy")
 
 
 def on_device(x: Any) -> bool:

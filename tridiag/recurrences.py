@@ -36,8 +36,9 @@ def linear_recurrence(
     ----------
     a : array or tuple of arrays
         The coefficient of the value before; a tuple of p arrays makes the recurrence one of order p, the coefficient of
-        the latest value first. They broadcast against ``x`` as in `tridiag.solve`: a 1-D argument lies along ``axis``,
-        and what is constant along an axis is not copied out.
+        the latest value first (a list of arrays raises: it could be meant for that, or for a batch). They broadcast
+        against ``x`` as in `tridiag.solve`: a 1-D argument lies along ``axis``, and what is constant along an axis is
+        not copied out.
     x : array
         What is added in every step. float32, float64, complex64, complex128; float16 and bfloat16 compute in float32;
         integers promote as in the library of the arrays (NumPy, JAX or PyTorch).
@@ -332,6 +333,8 @@ def prepare(
     verb: str, a: Any, x: Any, init: Any = None, *, axis: int = -1, reverse: bool = False, backend: Any = UNASKED
 ) -> tuple[dict[str, Any], Call]:
     """The arguments by their names, and the call that they make."""
+    for name, value in (("a", a), ("init", init)):
+        check_sequence(name, value, order=True)
     coefficients = named("a", a)
     if not coefficients:
         raise ValueError("a is an empty tuple; wanted at least one coefficient")
@@ -355,6 +358,8 @@ def prepare_logarithms(
     backend: Any = UNASKED,
 ) -> tuple[dict[str, Any], Call]:
     """The same for recurrences of logarithms, which are real numbers."""
+    for name, value in (("log_a", log_a), ("init", init)):
+        check_sequence(name, value, order=False)
     coefficients = {"log_a": log_a} if verb == "log_linear_recurrence" else {}
     states = {} if init is None else {"init": init}
     call = prepare_recurrence(verb, coefficients, x, states, axis=axis, reverse=reverse, backend=backend)
@@ -367,6 +372,8 @@ def prepare_matrices(
     verb: str, A: Any, x: Any, init: Any = None, *, reverse: bool = False, backend: Any = UNASKED
 ) -> tuple[dict[str, Any], Call]:
     """As `prepare`, of matrices."""
+    for name, value in (("A", A), ("init", init)):
+        check_sequence(name, value, order=False)
     states = {} if init is None else {"init": init}
     call = prepare_recurrence(verb, {"A": A}, x, states, axis=-2, reverse=reverse, backend=backend)
     return {"A": A, "x": x, **states}, call
@@ -378,6 +385,21 @@ PREPARERS: dict[str, Callable[..., tuple[dict[str, Any], Call]]] = {
     "log_linear_recurrence": prepare_logarithms,
     "logcumsumexp": prepare_logarithms,
 }
+
+
+def check_sequence(name: str, values: Any, order: bool) -> None:
+    """Refuse a sequence of arrays that could be meant for another thing than it is; one of numbers is an array.
+
+    ``order``: the verb has higher orders, and a tuple is one: a list could be meant for it. Else a tuple could.
+    """
+    if type(values) is not (list if order else tuple) or not any(getattr(value, "ndim", 0) for value in values):
+        return
+    if order:
+        told = "the tuple (a1, ..., ap) for order p" if name == "a" else "a tuple, as a is, for order p"
+        raise TypeError(f"{name} is a list of arrays; pass {told}, or one array, as numpy.stack makes it, for a batch")
+    raise TypeError(
+        f"{name} is a tuple of arrays, and this recurrence is of first order; pass one array, as numpy.stack makes it"
+    )
 
 
 def named(name: str, values: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from tridiag import alignment, kalman, recurrences
 from tridiag.backends import BACKENDS, KALMAN, Problem
 from tridiag.dispatch import choose, eligible
+from tridiag.factorization import axis_alone
 from tridiag.models import PARAMETERS
 from tridiag.prepare import prepare, prepare_blocks
 
@@ -27,6 +28,8 @@ class Verb(NamedTuple):
 def system(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
     if verb == "slogdet":
         options["pivoting"] = True
+    if verb == "factor":
+        options["axis"] = axis_alone((*arguments.values(), options.get("where")), options.get("axis", -1))
     return prepare(verb, arguments, **options).problem
 
 

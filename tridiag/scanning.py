@@ -113,6 +113,7 @@ def compiled(f: Callable[..., Any], course: Course) -> Callable[..., tuple[Any, 
 def run(function: Callable[[], Any], course: Course, init: Any, inputs: list[Any]) -> tuple[Any, Any]:
     f = function()
 
+    @functools.wraps(f, updated=())  # JAX names the carry in its messages as f does
     def step(carry: Any, row: Any) -> tuple[Any, Any]:
         i, rows = row
         here = [

@@ -47,7 +47,8 @@ def solve(
         a matrix shared by several right sides is eliminated once.
     d : array
         The right sides. float32, float64, complex64, complex128; float16 and bfloat16 compute in float32; integers
-        promote as in the library of the arrays (NumPy, JAX, PyTorch or CuPy).
+        promote as in the library of the arrays (NumPy, JAX, PyTorch or CuPy). Numbers, sequences of them and columns of
+        pandas are taken as NumPy takes them; other types that offer ``__array__`` raise, and say what to pass instead.
     axis : int
         The system axis in the broadcast shape.
     backend : str
@@ -80,7 +81,8 @@ def solve(
     ------
     SingularSystemError
         Elimination with partial pivoting met an exactly zero pivot; see ``check``. A singular system is NaN throughout;
-        no other system is affected. NaN or infinite input is not singular: it propagates.
+        no other system is affected. NaN and infinite input is not singular, and raises nothing: NaN and infinite right
+        sides propagate; infinite coefficients are computed with, as in LAPACK, and may leave x finite.
     BackendError
         The backend named cannot run this problem, or no such backend exists.
     ValueError, TypeError

@@ -125,7 +125,11 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Factors 
 
 def view(x: Any) -> Any:
     """The memory of a torch tensor as a NumPy array, through DLPack, without a copy."""
-    return x if x is None or isinstance(x, np.ndarray) else np.from_dlpack(x.detach().resolve_conj().resolve_neg())
+    if x is None or isinstance(x, np.ndarray):
+        return x
+    from tridiag.libraries import torch
+
+    return np.from_dlpack(torch.settled(x))
 
 
 def factor(matrix: Matrix, form: Form) -> Factors:

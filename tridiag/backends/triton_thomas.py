@@ -28,6 +28,7 @@ import torch
 import triton
 
 from tridiag.layout import Axis, merge
+from tridiag.libraries.torch import settled
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
@@ -133,7 +134,7 @@ def solve_to(x: Any, matrix: Matrix, d: Any, form: Form) -> Any:
     a, b, c, where = matrix
     mask = b if where is None else where.view(torch.uint8)  # without a mask anything, which is not read
     below, above = (c, a) if form.transpose else (a, c)
-    operands = [v.resolve_neg() for v in (below, b, above, mask, d, x)]
+    operands = [settled(v) for v in (below, b, above, mask, d, x)]
     place = place_of(form, tuple(v.shape for v in operands), tuple(v.stride() for v in operands))
     status = torch.zeros(math.prod(form.batch), dtype=torch.int32, device=x.device)
     for k, at in enumerate(itertools.product(*(range(length) for length, _ in place.outer))):

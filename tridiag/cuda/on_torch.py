@@ -16,6 +16,7 @@ import torch
 
 from tridiag.arrays import dtype_name
 from tridiag.cuda import launcher, programs
+from tridiag.libraries.torch import settled
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
@@ -40,11 +41,6 @@ def lend(solve: Callable[..., Any], matrix: Matrix, d: Any, form: Form, out: Any
     with here(x):
         solve(tuple(map(lent, matrix)), lent(d), form, lent(x))
     return x
-
-
-def settled(x: Any) -> Any:
-    """The tensor whose memory holds its values as they read; None as it is."""
-    return x if x is None else x.detach().resolve_conj().resolve_neg()
 
 
 def lent(x: Any) -> Any:

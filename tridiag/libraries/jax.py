@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tridiag.arrays import Entry, Taken, refuse_dtype
+from tridiag.arrays import Entry, Taken, check_sequence, refuse_dtype
 from tridiag.libraries import place as place
 
 MOST_TERMS = 16  # of a matrix product that is written out
@@ -129,6 +129,7 @@ def taking(names: Sequence[str], kinds: Sequence[type]) -> Callable[..., Taken]:
 def take(names: Sequence[str], given: list[Any], where: Any) -> Taken:
     """JAX arrays and Python scalars; NumPy arrays as JAX takes them. Promotion depends on JAX's configuration."""
     given = [convert(name, x) for name, x in zip(names, given, strict=True)]
+    check_sequence("where", where, "numpy", "jax")
     where = None if where is None else jnp.asarray(where)
     mask = None if where is None else entry(where)
     settings = jax.config.jax_enable_x64, jax.config.jax_numpy_dtype_promotion, default_platform()
@@ -140,7 +141,13 @@ def convert(name: str, x: Any) -> Any:
         return x
     if isinstance(x, np.ndarray) and x.dtype.kind not in "iufcV":
         refuse_dtype(name, x.dtype.name)
+    check_sequence(name, x, "numpy", "jax")
     return jnp.asarray(x)
+
+
+def own(x: Any) -> Any:
+    """What its caller cannot change: a JAX array as it is, and a copy of any other."""
+    return x if x is None or np.isscalar(x) or isinstance(x, jax.Array) else jnp.array(x)
 
 
 def entry(x: Any) -> Entry:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tridiag.arrays import Entry, Taken, refuse_dtype
+from tridiag.arrays import Entry, Taken, check_sequence, refuse_dtype
 from tridiag.libraries import place as place
 from tridiag.libraries.indexing import Indexing
 
@@ -94,7 +95,10 @@ class Operations(Indexing):
 def taking(names: Sequence[str], kinds: Sequence[type]) -> Callable[..., Taken]:
     """How arguments of these types are taken."""
     *entries, mask = kinds
-    return take_arrays if {*entries} == {np.ndarray} and mask in (np.ndarray, type(None)) else take
+    if {*entries} == {np.ndarray} and mask in (np.ndarray, type(None)):
+        return take_arrays
+    named = enumerate(zip((*names, "where"), kinds, strict=True))
+    return functools.partial(take, [(k, name) for k, (name, kind) in named if issubclass(kind, list | tuple)])
 
 
 def take_arrays(given: list[Any], where: Any) -> Taken:
@@ -103,8 +107,10 @@ def take_arrays(given: list[Any], where: Any) -> Taken:
     return given, where, (*entries, None if where is None else (where.dtype, where.shape)), None
 
 
-def take(given: list[Any], where: Any) -> Taken:
+def take(sequences: Sequence[tuple[int, str]], given: list[Any], where: Any) -> Taken:
     """Everything becomes an array. A scalar promotes as a scalar, before NumPy 2 by its value: hence the setting."""
+    for k, name in sequences:
+        check_sequence(name, (*given, where)[k], "numpy")
     given = [x if isinstance(x, SCALARS) else np.asarray(x) for x in given]
     try:
         promoted = np.result_type(*given)

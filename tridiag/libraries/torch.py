@@ -108,11 +108,15 @@ NUMBERS = {int: torch.float64, float: torch.float64, complex: torch.complex128} 
 
 def taking(names: Sequence[str], kinds: Sequence[type]) -> Callable[..., Taken]:
     """How arguments of these types are taken."""
-    return take
+    return functools.partial(take, names)
 
 
-def take(given: list[Any], where: Any) -> Taken:
+def take(names: Sequence[str], given: list[Any], where: Any) -> Taken:
     """Tensors and Python scalars. Integers become the default dtype, which is a setting."""
+    for name, x in zip((*names, "where"), (*given, where), strict=True):
+        if isinstance(x, torch.Tensor) and (x.layout is not torch.strided or x.is_nested):
+            told = "nested" if x.is_nested else str(x.layout).removeprefix("torch.")
+            raise TypeError(f"{name} is a tensor of the layout {told}; pass a dense one, as {name}.to_dense() is")
     given = [x.item() if isinstance(x, np.generic) else x for x in given]
     place = next((x.device for x in given if isinstance(x, torch.Tensor)), None)
     where = None if where is None else masked(where, place)
@@ -129,6 +133,37 @@ def masked(where: Any, place: torch.device | None) -> Any:
     if place is not None and where.device != place:
         raise TypeError(f"the tensors are on different devices: {place}, {where.device}; move them to one")
     return where
+
+
+def settled(x: Any) -> Any:
+    """The tensor whose memory holds its values as they read; None as it is."""
+    if x is None:
+        return None
+    x = x.detach().resolve_conj().resolve_neg()
+    if type(x) is not torch.Tensor:
+        refuse_wrapper(type(x))
+    if x.is_contiguous():
+        end = x.storage_offset() + x.numel()
+    else:
+        end = x.storage_offset() + 1 + sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True))
+    there = end * x.itemsize <= x.untyped_storage().nbytes() and not x._is_zerotensor()
+    return x if there else without_memory(x)
+
+
+def refuse_wrapper(kind: Any) -> None:
+    """Tensors that hold others, or none, have no memory of their own."""
+    if kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        raise TypeError(f"a {kind.__name__} has no memory to compute in; outside of torch.compile pass a torch.Tensor")
+
+
+def without_memory(x: Any) -> Any:
+    """A tensor that needs none, as derivatives make some of zeros, in memory; one that was freed is refused."""
+    if x.numel() and not x._is_zerotensor():
+        raise ValueError(
+            f"the memory of a tensor of shape {tuple(x.shape)} was freed: its storage holds "
+            f"{x.untyped_storage().nbytes()} bytes; gather its entries first, as with FSDP's summon_full_params"
+        )
+    return x.clone()
 
 
 def entry(x: Any) -> Entry:

@@ -1,0 +1,117 @@
+"""What is taken as an array, and what is refused by name: types that mean more than their entries, or lie elsewhere.
+
+Taken are arrays of NumPy, JAX, PyTorch and CuPy, numbers, sequences of those, and columns in host memory (`PLAIN`).
+Whatever else offers itself as an array would come back as another one, without its units, labels or blocks. Types are
+looked at, never values: the answers are kept.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+PLAIN = ("pandas", "polars", "pyarrow")  # whose columns and tables NumPy takes as they are
+EAGER = ("EagerTensor", "ResourceVariable")  # of TensorFlow
+OFFERS = (
+    "__array__", "__array_interface__", "__array_struct__", "__array_ufunc__", "__array_function__",
+    "__array_namespace__", "__cuda_array_interface__", "__dlpack__",
+)  # fmt: skip
+# tensors with which PyTorch compiles; outside of that they have no memory (`tridiag.libraries.torch.settled`)
+COMPILING = ("torch._subclasses.fake_tensor.FakeTensor", "torch._subclasses.functional_tensor.FunctionalTensor")
+
+SPARSE = (
+    "is a sparse matrix; pass its three diagonals as dense arrays of length n, a[1:] = A.diagonal(-1), "
+    "b = A.diagonal(), c[:-1] = A.diagonal(1)"
+)
+STORED = "is an array in a file or a store ({kind}); read it with {name}[...]"
+LAZY = "whose blocks are not computed yet; pass {name}.compute()"
+UNITS = "is a quantity with units ({kind}); pass its numbers, in units that go together: "
+# the beginning of a type's full name, and what is said of an argument of such a type
+NAMED = {
+    "scipy.sparse.": SPARSE,
+    "cupyx.scipy.sparse.": SPARSE,
+    "jax.experimental.sparse.": "is a sparse array ({kind}); pass its three diagonals as dense arrays of length n",
+    "sparse.": "is a sparse array ({kind}); pass its three diagonals as dense arrays of length n",
+    "jax.ShapeDtypeStruct": "is a jax.ShapeDtypeStruct, which has no numbers; pass it through jax.eval_shape",
+    "numpy.ma.": "is a masked array; pass {name}.data, and the rows to keep as where=~mask",
+    "torch.distributed._functional_collectives.": "is a tensor that is still to come ({kind}); pass {name}.wait()",
+    "torch.distributed.": "is a tensor whose entries are distributed ({kind}); pass {name}.to_local() where each "
+    "device has whole systems, or {name}.full_tensor()",
+    "torch.masked.": "is a masked tensor; pass {name}.get_data(), and the rows to keep as where={name}.get_mask()",
+    "torch.nested.": "is a nested tensor, whose rows differ in length; pass torch.nested.to_padded_tensor({name}, 0.0) "
+    "and the rows to keep as where=",
+    "dask.array.": f"is a Dask array, {LAZY}, or map tridiag with dask.array.map_blocks, whole systems in each",
+    "dask.": f"is a collection of Dask ({{kind}}), {LAZY}",
+    "cubed.": f"is an array of Cubed, {LAZY}, or map tridiag with cubed.map_blocks, whole systems in each",
+    "xarray.": "is a labelled array ({kind}); pass {name}.values, or call tridiag through xarray.apply_ufunc, which "
+    "keeps the labels",
+    "pint.": UNITS + "{name}.magnitude",
+    "astropy.units.": UNITS + "{name}.value",
+    "unyt.": UNITS + "{name}.value",
+    "awkward.": "is an array of Awkward, whose rows may differ in length; pass awkward.to_numpy({name})",
+    "zarr.": STORED,
+    "h5py.": STORED,
+    "netCDF4.": STORED,
+    "tensorstore.": STORED,
+}
+
+
+def refusal(kind: type) -> str | None:
+    """What is said of an argument of this type, as a template of its name; None: it is taken."""
+    names = [full_name(base) for base in kind.__mro__]
+    for begins, told in NAMED.items():
+        if any(f"{name}.".startswith(begins) for name in names):
+            return told
+    if overrides(kind):
+        return (
+            "is a {kind}, whose operations are its own: they would be lost; pass the plain array of its numbers, as "
+            + ("numpy.asarray({name})" if issubclass(kind, np.ndarray) else "a torch.Tensor")
+        )
+    return None
+
+
+def refusal_of_stranger(kind: type) -> str | None:
+    """The same for a type of none of the libraries."""
+    roots = {base.__module__.partition(".")[0] for base in kind.__mro__}
+    eager = "tensorflow" in roots and any(base.__name__ in EAGER for base in kind.__mro__)
+    if eager or roots.intersection(PLAIN) or issubclass(kind, np.ndarray | np.generic):
+        return None
+    if any(hasattr(kind, offer) for offer in OFFERS):
+        return (
+            "is a {kind}, which is no array of NumPy, JAX, PyTorch or CuPy; convert it, as with numpy.asarray({name}), "
+            "if its numbers are all that it means"
+        )
+    return None
+
+
+def overrides(kind: type) -> bool:
+    """Whether a subclass gives operations on arrays another meaning, as one with units does."""
+    if issubclass(kind, np.ndarray):
+        return any(getattr(kind, name) is not getattr(np.ndarray, name) for name in OFFERS[3:5])
+    tensor: Any = getattr(sys.modules.get("torch"), "Tensor", None)
+    if tensor is None or not issubclass(kind, tensor) or full_name(kind) in COMPILING:
+        return False
+    return getattr(kind, "__torch_dispatch__", None) is not tensor.__torch_dispatch__
+
+
+def full_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def check_elements(name: str, x: Any, owner: Callable[[str, type], str | None], taken: tuple[str, ...]) -> None:
+    """Refuse a list or tuple that holds, at any depth, what is no number and no array of the libraries ``taken``."""
+    for kind in {*map(type, x)}:
+        parts = ((f"{name}[{k}]", part) for k, part in enumerate(x) if type(part) is kind)
+        if kind in (list, tuple):
+            for told, part in parts:
+                check_elements(told, part, owner, taken)
+            continue
+        told, _ = next(parts)
+        library = owner(told, kind)
+        if library is not None and library not in taken:
+            raise TypeError(
+                f"{told} is a {library} array in a {type(x).__name__}; pass one array, as {library}.stack makes it"
+            )
