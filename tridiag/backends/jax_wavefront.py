@@ -84,7 +84,7 @@ class Number(NamedTuple):
     best: Any
     rest: Any
 
-    def __add__(self, x: Any) -> Number:  # type: ignore[override]
+    def __add__(self, x: Any) -> Number:
         return Number(self.best + x, self.rest)
 
 
