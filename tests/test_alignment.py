@@ -268,6 +268,83 @@ def test_arrays_that_are_not_contiguous(subject: Subject) -> None:
     np.testing.assert_allclose(found, [recursion(x, -1.0, None, 1.0) for x in given], rtol=1e-13)
 
 
+# ------------------------------------------------------------------------------------- temperatures without end
+
+COLD = {  # by dtype: from where rounding begins to hide the temperature to the least number
+    "float32": (1e-6, 1e-12, 1e-30, 1.2e-38, 1e-44),
+    "float64": (1e-14, 1e-15, 1e-16, 1e-20, 1e-100, 1e-300, 2.3e-308, 5e-324),
+}
+EXACT = {"float32": 1e-6, "float64": 1e-13}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("gap_open", [None, -5.0])
+def test_no_temperature_is_too_low(subject: Subject, dtype: str, gap_open: Any) -> None:
+    """The score is that of Smith and Waterman, at all temperatures at once; its gradient that of low temperatures."""
+    scores = np.round(3 * normal(40, 50, seed=2)).astype(dtype)
+    cold = np.array(COLD[dtype], dtype)
+    wanted = classic(scores, -1.0, -1.0 if gap_open is None else gap_open)
+    many = np.broadcast_to(scores, (len(cold), 40, 50)).copy()
+    found = align(subject, many, gap=-1.0, gap_open=gap_open, temperature=cold)
+    np.testing.assert_allclose(found, wanted, rtol=EXACT[dtype])
+    if subject.library != "numpy":
+        given = {"gap": np.full(len(cold), -1.0, dtype)}
+        if gap_open is not None:
+            given["gap_open"] = np.full(len(cold), gap_open, dtype)
+        found = gradients(subject, many, **given, temperature=cold)
+        right = gradients(
+            subject, many[:1], **{name: x[:1] for name, x in given.items()}, temperature=np.array([1e-2], dtype)
+        )
+        for by, limit in zip(found[:-1], right[:-1], strict=True):
+            np.testing.assert_allclose(by, np.broadcast_to(limit, by.shape), atol=2e-4)
+        assert np.isfinite(
+            found[-1]
+        ).all()  # the logarithm of the number of the best alignments; a difference of scores
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("gap_open", [None, -2.0])
+def test_what_is_forbidden_stays_so_at_low_temperatures(subject: Subject, dtype: str, gap_open: Any) -> None:
+    """A path through -inf, or a very low score, is worth nothing, however much lies on both sides; all may be low."""
+    scores = np.full((4, 8, 8), -1.0, dtype)
+    for k, block in enumerate((-np.inf, -1e6, -5.0)):
+        scores[k, np.arange(8), np.arange(8)] = 2.0
+        scores[k, 3:5] = block
+    scores[3] = -3.0
+    options = {"gap": -1e4, "gap_open": None if gap_open is None else -1e4}
+    for temperature in (1e-3, 1e-6, 1e-7, 1e-14, 1e-30):
+        found = align(subject, scores, **options, temperature=temperature)
+        np.testing.assert_allclose(found, [6.0, 6.0, 6.0, -3.0], atol=0.02 if temperature == 1e-3 else 2e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_temperatures_of_any_size_with_scores_of_any_size(subject: Subject, dtype: str) -> None:
+    """The score is homogeneous: scores, gaps and the temperature times a power of two are the score times that."""
+    scores, tiny, huge = normal(2, 9, 11, dtype=dtype), *((-30, 60) if dtype == "float32" else (-300, 800))
+    scores[1, 3] = -np.inf
+    for temperature in (1e-3, 1.0, 50.0):
+        right = align(subject, scores, gap=-1.0, gap_open=-2.0, temperature=temperature)
+        for power in (tiny, huge):
+            unit = float(2.0**power)
+            given = {"gap": -unit, "gap_open": -2 * unit, "temperature": temperature * unit}
+            found = align(subject, scores * np.asarray(unit, dtype), **given)
+            np.testing.assert_allclose(found / unit, right, rtol=40 * EPS[dtype])
+
+
+def test_ties_share_the_gradient(subject: Subject) -> None:
+    """By the number of best alignments through each cell."""
+    if subject.library == "numpy":
+        pytest.skip("NumPy has no gradients")
+    scores = np.zeros((3, 3, 3))
+    scores[0, 0, 0] = scores[0, 2, 2] = 1.0  # in different places
+    scores[1, 0, 0] = 1.0
+    scores[2] = np.eye(3)
+    for temperature in (1e-2, 1e-14, 1e-200):
+        (found,) = gradients(subject, scores, gap=-5.0, temperature=temperature)[:1]
+        right = gradients(subject, scores, gap=-5.0, temperature=5e-2)[0]
+        np.testing.assert_allclose(found, right, atol=1e-6)
+
+
 # ------------------------------------------------------------------------------------------------- gradients
 
 
@@ -402,16 +479,21 @@ def test_forward_mode_second_order_and_vmap(subject: Subject, gap_open: Any) -> 
 
 
 @pytest.mark.parametrize("subject", JAX, ids=str, indirect=True)
-def test_inside_a_trace_nothing_raises(subject: Subject) -> None:
-    """Lengths are clipped; a temperature that is not positive makes that pair NaN."""
+@pytest.mark.parametrize("dtype", ["int64", pytest.param("uint64", marks=pytest.mark.slow), "int8"])
+def test_inside_a_trace_nothing_raises(subject: Subject, dtype: str) -> None:
+    """Lengths are clipped, in their own dtype; a temperature out of range makes that pair NaN."""
     import jax
 
-    scores = normal(3, 4, 5)
-    lengths, temperature = np.array([[9, 9], [-1, 5], [4, 5]]), np.array([1.0, 1.0, -1.0])
+    scores, info = normal(7, 4, 5), np.iinfo(dtype)
+    least, wrapping = max(int(info.min), 3 - 2**32), min(int(info.max), 2**32 + 2)
+    pairs = [[9, 9], [0, 5], [4, 5], [wrapping, 5], [least, 5], [4, 5], [int(info.max), 5]]
+    lengths = np.array(pairs, dtype)
+    temperature = np.array([1.0, 1.0, -1.0, 1.0, 1.0, np.inf, 1.0])
     call = jax.jit(lambda *x: tridiag.smith_waterman(*x[:2], gap=-1.0, temperature=x[2], backend=subject.name))
     found = call(scores, lengths, temperature)
-    np.testing.assert_allclose(found[0], recursion(scores[0], -1.0, None, 1.0), rtol=1e-13)
-    assert found[1] == -np.inf and np.isnan(found[2])
+    for k in (0, 3, 6):
+        np.testing.assert_allclose(found[k], recursion(scores[k], -1.0, None, 1.0), rtol=1e-13)
+    assert (found[np.array([1, 4])] == -np.inf).all() and np.isnan(found[np.array([2, 5])]).all()
 
 
 def test_torch_says_that_it_is_differentiated_once() -> None:
@@ -447,6 +529,14 @@ def test_torch_vmap() -> None:
         (ValueError, r"lengths.*1\] must lie between 0 and 5.*-1 at \(2,\)", {"lengths": [[1, 2], [4, 1], [4, -1]]}),
         (ValueError, r"temperature must be positive; found 0.0 at \(0,\)", {"temperature": 0.0}),
         (ValueError, r"temperature must .*; found -2.0 at \(1,\)", {"temperature": np.array([1.0, -2.0, 1.0])}),
+        (ValueError, r"temperature must not exceed 9.7e\+288; found inf", {"temperature": np.inf}),
+        (ValueError, r"temperature must not exceed .*; found 1e\+308", {"temperature": 1e308}),
+        (ValueError, "positive; found 0.0 .* in float32", {"scores": np.ones((3, 4, 5), "f4"), "temperature": 1e-60}),
+        (ValueError, "found 4294967298 at .* in int64", {"lengths": np.array([[4, 5], [2**32 + 2, 2], [1, 1]])}),
+        (ValueError, "found 2147483648 at .* in int64", {"lengths": [[4, 5], [2**31, 2], [1, 1]]}),
+        (ValueError, "between 0 and 5, .*found 255 at .* in uint8", {"lengths": np.array([[3, 255]], "u1")}),
+        (ValueError, "found -1 at .* in int8", {"lengths": np.array([[-1, 2]], "i1")}),
+        (TypeError, "lengths has dtype bool; wanted integers", {"lengths": np.ones((3, 2), bool)}),
         (TypeError, "complex128; wanted real numbers", {"scores": np.ones((3, 4, 5), complex)}),
         (TypeError, "gap is None", {"gap": None}),
         (TypeError, "gap is None", {"gap": None, "gap_open": -1.0}),

@@ -223,6 +223,17 @@ def test_what_is_not_finite_stays_in_its_future(backend: Subject) -> None:
     np.testing.assert_allclose(found[2], y[2], rtol=1e-12)
 
 
+def test_what_is_not_finite_leaves_the_init_of_others(backend: Subject) -> None:
+    """A schedule that falls back on another one for it starts from the same."""
+    (a,), x, (init,) = problem((3, 20))
+    right = recur(backend, a, x, init)
+    x[1, 7] = np.inf
+    y = recur(backend, a, x, init)
+    np.testing.assert_allclose(y[[0, 2]], right[[0, 2]], rtol=1e-12)
+    np.testing.assert_allclose(y[1, :7], right[1, :7], rtol=1e-12)
+    assert not np.isfinite(y[1, 7:]).any()
+
+
 def test_a_long_sequence(backend: Subject) -> None:
     (a,), x, _ = problem((10_007,))
     a = 0.5 + a / 2

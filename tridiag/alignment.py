@@ -13,6 +13,7 @@ import numpy as np
 from tridiag.arrays import Entry, agreed, dtype_name, module_of, working_dtype
 from tridiag.backends import Backend, Problem
 from tridiag.compiling import compiling, graph
+from tridiag.kernels.pairs import HOTTEST
 from tridiag.prepare import chosen, real_dtype
 
 Array = Any
@@ -27,7 +28,7 @@ class Pairs(NamedTuple):
     result_dtype: str
     traced: bool
     scores: Any  # (..., L1, L2)
-    lengths: Any  # (..., 2), int32, or None: all are full
+    lengths: Any  # (..., 2), of any kind of integers, or None: all are full
     parameters: tuple[Any, ...]  # gap, perhaps gap_open, and temperature, of the shape of the batch
 
 
@@ -64,7 +65,8 @@ def smith_waterman(
     gap_open : float or array
         What the first element of a gap adds: a gap of length L adds ``gap_open + (L - 1) gap``.
     temperature : float or array
-        T, positive.
+        T, positive and at most 2**960 (float32: 2**96). None is too low: one below (L1 + L2) 2**-50 of the largest
+        score (float32: 2**-28), where the score is the classic one but for rounding, may count as that.
     backend : str
         "auto", a name of `tridiag.backends`, or a library ("jax"). A named backend runs or raises.
 
@@ -78,8 +80,8 @@ def smith_waterman(
     BackendError
         The backend named cannot run this problem, or no such backend exists.
     ValueError, TypeError
-        Shapes, dtypes or libraries do not fit; a length is out of range, or a temperature not positive. Inside a trace
-        lengths are clipped, and a temperature that is not positive gives NaN.
+        Shapes, dtypes or libraries do not fit; a length or a temperature is out of range. Inside a trace, and on GPUs,
+        lengths are clipped to their range, and such a temperature gives NaN.
 
     Examples
     --------
@@ -115,6 +117,7 @@ def prepare(scores: Any, lengths: Any = None, *, gap: Any, gap_open: Any = None,
     owners = dict(zip(names, kinds, strict=True))
     library = agreed(owners if isinstance(lengths, list | tuple) else {**owners, "lengths": type(lengths)})
     module = module_of(library)
+    original = lengths
     given, lengths, entries, settings = module.taking(names, (*kinds, type(lengths)))([*arguments.values()], lengths)
     facts = dict(zip(names, entries[:-1], strict=True))
     for name, entry in facts.items():
@@ -122,6 +125,8 @@ def prepare(scores: Any, lengths: Any = None, *, gap: Any, gap_open: Any = None,
     shapes = {name: tuple(entry[1]) for name, entry in facts.items()}
     shape = shapes["scores"]
     check_shapes(shapes, entries[-1])
+    if isinstance(original, list | tuple | np.ndarray):  # JAX may take them for narrower ones
+        check_lengths(shape, np.asarray(original))
     dtype = real_dtype(module, facts, settings)
     problem = Problem(VERB, library, module.device(facts.values(), settings), working_dtype(dtype), shape, -1, None)
     first, *parameters = (module.cast(x, working_dtype(dtype)) for x in given)
@@ -131,7 +136,7 @@ def prepare(scores: Any, lengths: Any = None, *, gap: Any, gap_open: Any = None,
         dtype,
         module.traced([entry for entry in entries if entry is not None]),
         first,
-        None if lengths is None else broadcast(module.cast(lengths, "int32"), (*shape[:-2], 2)),
+        None if lengths is None else broadcast(lengths, (*shape[:-2], 2)),
         tuple(broadcast(x, shape[:-2]) for x in parameters),
     )
 
@@ -159,20 +164,26 @@ def fits(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:
 
 
 def check_values(shape: tuple[int, ...], lengths: Any, temperature: Any) -> None:
-    """Refuse lengths out of range and temperatures that are not positive, in NumPy arrays; NaN propagates."""
+    """Refuse lengths and temperatures out of range, in NumPy arrays; NaN propagates."""
     if lengths is not None:
-        for axis, most in enumerate(shape[-2:]):
-            wrong = (lengths[..., axis] < 0) | (lengths[..., axis] > most)
-            told = f"lengths[..., {axis}] must lie between 0 and {most}, the length of axis {axis - 2} of scores"
-            refuse_where(wrong, lengths[..., axis], told)
+        check_lengths(shape, lengths)
     refuse_where(temperature <= 0, temperature, "temperature must be positive")
+    most = HOTTEST[temperature.dtype.itemsize]
+    refuse_where(temperature > most, temperature, f"temperature must not exceed {most:.1e}")
+
+
+def check_lengths(shape: tuple[int, ...], lengths: Any) -> None:
+    for axis, most in enumerate(shape[-2:]):
+        wrong = (lengths[..., axis] < 0) | (lengths[..., axis] > most)
+        told = f"lengths[..., {axis}] must lie between 0 and {most}, the length of axis {axis - 2} of scores"
+        refuse_where(wrong, lengths[..., axis], told)
 
 
 def refuse_where(wrong: Any, values: Any, told: str) -> None:
     if wrong.any():
         first = np.argwhere(wrong)[:SHOWN]
         shown = ", ".join(f"{values[tuple(k)]} at {tuple(map(int, k))}" if values.ndim else f"{values}" for k in first)
-        raise ValueError(f"{told}; found {shown}")
+        raise ValueError(f"{told}; found {shown} in {values.dtype}")
 
 
 def run(pairs: Pairs, backend: Backend) -> Array:
@@ -181,6 +192,7 @@ def run(pairs: Pairs, backend: Backend) -> Array:
         return pairs.scores.sum((-2, -1)) - math.inf
     if pairs.problem.library == "numpy":
         check_values(pairs.problem.shape, pairs.lengths, pairs.parameters[-1])
-        return backend.module().smith_waterman(pairs.scores, pairs.lengths, pairs.parameters)[0]
+        lengths = None if pairs.lengths is None else pairs.lengths.astype(np.int32)
+        return backend.module().smith_waterman(pairs.scores, lengths, pairs.parameters)[0]
     rule: ModuleType = importlib.import_module(f"tridiag.autodiff.{pairs.problem.library}_alignment")
     return rule.run(pairs, backend)

@@ -220,15 +220,17 @@ def run(ops: Any, coefficients: Rows, x: Any, init: Rows, form: Recurrence, stor
         store(recursion.row_of(form, i), y)
 
 
-def shares(ops: Any, coefficients: Rows, x: Any, y: Any, init: Rows, form: Recurrence) -> tuple[Any, Any]:
+def shares(ops: Any, coefficients: Rows, x: Any, y: Any, init: Rows, form: Recurrence) -> tuple[Any, Any, Any]:
     """p = exp(log_a[t] + y[t-1] - y[t]) and q = exp(x[t] - y[t]): how much of y' comes from before, and from x'.
 
     So derivatives are a linear recurrence, y'[t] = p[t] (log_a'[t] + y'[t-1]) + q[t] x'[t], with p + q = 1. Where y is
-    infinite both are 0, and where it is NaN q is; p is finite.
+    infinite both are 0, and where it is NaN q is, and what takes the place of p as the factor of log_a' and of init',
+    the third; p is finite.
     """
     before = recursion.behind(ops, y, 1, init, form)
     steps = ops.positions(form.n, len(form.shape), form.axis, y)
     follows = steps == steps if init else steps < form.n - 1 if form.reverse else steps > 0
     kept = follows & (y - y == 0)
     p = ops.exp(ops.where(kept, (coefficients[0] + before if coefficients else before) - y, -math.inf))
-    return p, ops.exp(ops.where(abs(y) == math.inf, -math.inf, x - y))
+    q = ops.exp(ops.where(abs(y) == math.inf, -math.inf, x - y))
+    return p, q, ops.where(follows & (y != y), y, p) if coefficients else p

@@ -386,12 +386,12 @@ def log_sequence_tangent(form: Recurrence, name: Name, primals: Any, tangents: A
     coefficients, x, init = primals
     changes, x_dot, init_dots = tangents
     y = log_sequence(form, name, *primals)
-    p, q = logsum.shares(ops, coefficients, x, y, init, form)
+    p, q, of_past = logsum.shares(ops, coefficients, x, y, init, form)
     right = q * instantiated(x_dot)
     if any(not isinstance(t, SymbolicZero) for t in changes):
-        right = right + p * changes[0]
+        right = right + of_past * changes[0]
     if any(not isinstance(t, SymbolicZero) for t in init_dots):
-        right = right + first_terms((p,), tuple(map(instantiated, init_dots)), form, y)
+        right = right + first_terms((of_past,), tuple(map(instantiated, init_dots)), form, y)
     return y, linear(form, linear_name(name, form, y), (p,), right)
 
 

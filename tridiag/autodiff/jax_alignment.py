@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
 from tridiag.alignment import Pairs, check_values
@@ -27,12 +28,22 @@ def run(pairs: Pairs, backend: Backend) -> Any:
     return compiled(backend.name, *vary_alike((pairs.scores, pairs.lengths, pairs.parameters)))
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def compiled(name: Name, scores: Any, lengths: Any, parameters: tuple[Any, ...]) -> Any:
+    """With lengths in their range, and a temperature of which no digits are subnormal: XLA may take those for 0."""
+    if lengths is not None:
+        most = np.array([min(n, int(jnp.iinfo(lengths.dtype).max)) for n in scores.shape[-2:]], lengths.dtype)
+        lengths = jnp.clip(lengths, 0, most).astype(jnp.int32)
+    *gaps, t = parameters
+    info, bits = jnp.finfo(t.dtype), lax.bitcast_convert_type(t, f"int{8 * t.dtype.itemsize}")
+    least = np.asarray(info.tiny / info.eps, t.dtype)
+    t = jnp.where((bits > 0) & (bits < least.view(bits.dtype)), t + lax.stop_gradient(least - t), t)
+    return score(name, scores, lengths, (*gaps, t))
+
+
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def score(name: Name, scores: Any, lengths: Any, parameters: tuple[Any, ...]) -> Any:
     return call(name, 0, scores, lengths, parameters)[0]
-
-
-compiled = jax.jit(score, static_argnums=0)
 
 
 @functools.partial(score.defjvp, symbolic_zeros=True)

@@ -366,8 +366,8 @@ class LogSequence(torch.autograd.Function):
         ctx.save_for_forward(*arrays, output)
 
     @staticmethod
-    def linear(ctx: Any) -> tuple[Course, Any, Any]:
-        """The linear recurrence of the derivatives, and the shares of what comes from before and from x."""
+    def linear(ctx: Any) -> tuple[Course, Any, Any, Any]:
+        """The linear recurrence of the derivatives, and the shares."""
         *arrays, y = ctx.saved_tensors
         form, backend, _, traced = ctx.course
         coefficients, x, init = ctx.course.parts(arrays)
@@ -378,22 +378,22 @@ class LogSequence(torch.autograd.Function):
     def backward(ctx: Any, g: Any) -> Any:
         course: Course = ctx.course
         coefficients, x, init = course.parts(ctx.saved_tensors[:-1])
-        linear, p, q = LogSequence.linear(ctx)
+        linear, p, q, of_past = LogSequence.linear(ctx)
         w = Sequence.apply(linear.transposed(), p, g)
-        of_coefficients = [(p * w).sum_to_size(a.shape) for a in coefficients]
-        of_init = [first_cotangent((p,), w, 0, course.form).sum_to_size(value.shape) for value in init]
+        of_coefficients = [(of_past * w).sum_to_size(a.shape) for a in coefficients]
+        of_init = [first_cotangent((of_past,), w, 0, course.form).sum_to_size(value.shape) for value in init]
         return None, *of_coefficients, (q * w).sum_to_size(x.shape), *of_init
 
     @staticmethod
     def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
-        linear, p, q = LogSequence.linear(ctx)
+        linear, p, q, of_past = LogSequence.linear(ctx)
         changes, right, starts = ctx.course.parts(tangents)
         right = torch.zeros_like(p) if right is None else q * right
         for change in changes:
-            right = right if change is None else right + p * change
+            right = right if change is None else right + of_past * change
         for start in starts:
             if start is not None:
-                right = right + recursion.term(ops, p, torch.zeros_like(p), 1, (start,), linear.form)
+                right = right + recursion.term(ops, of_past, torch.zeros_like(p), 1, (start,), linear.form)
         return Sequence.apply(linear, p, right)
 
     @staticmethod

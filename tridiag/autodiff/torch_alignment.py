@@ -25,6 +25,7 @@ class Alignment(torch.autograd.Function):
     @staticmethod
     def forward(backend: Backend, wanted: int, lengths: Any, scores: Any, *parameters: Any) -> Any:
         check_values(tuple(scores.shape), view(lengths), view(parameters[-1]))
+        lengths = None if lengths is None else lengths.to(torch.int32)
         return backend.module().smith_waterman(scores, lengths, parameters, wanted)
 
     @staticmethod

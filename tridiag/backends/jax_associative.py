@@ -37,12 +37,12 @@ def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, 
     a = ops.stretch(coefficients[0], n, axis)
     if form.transpose:
         a = shift(ops, a, axis, -1 if form.backward else 1, True)
-    x = jnp.broadcast_to(x, form.shape)
-    first = ops.positions(n, len(form.shape), axis, x) == recursion.row_of(form, 0)
+    right = jnp.broadcast_to(x, form.shape)
+    first = ops.positions(n, len(form.shape), axis, right) == recursion.row_of(form, 0)
     if init:
-        x = jnp.where(first, x + a * init[0], x)
+        right = jnp.where(first, right + a * init[0], right)
     a = jnp.where(first, 1, jnp.broadcast_to(a, form.shape))  # multiplies nothing
-    *_, y = lax.associative_scan(join, (*scaled(a, 0), x), reverse=form.backward, axis=axis)
+    *_, y = lax.associative_scan(join, (*scaled(a, 0), right), reverse=form.backward, axis=axis)
     return lax.cond(
         jnp.all(jnp.isfinite(y)), lambda: y, lambda: jax_scan.linear_recurrence(coefficients, x, init, form)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -76,10 +77,10 @@ class Row:
     def write(self, k: int, x: Value) -> None:
         self.code.store(self.told + k * LINE, x)
 
-    def score(self, j: Value, has: Value) -> Value:
-        """The score of a cell, as small as can be where a lane has no such cell."""
-        s = self.code.load(self.scores + j * LINE)
-        return self.code.where(has, largest(self.code, self.exp.lowest, s), self.exp.lowest)
+    def score(self, j: Value, has: Value) -> tuple[Value, Value]:
+        """The score of a cell, -inf where a lane has no such cell; the same as small as can be where it is -inf."""
+        s = self.code.where(has, self.code.load(self.scores + j * LINE), constant(self.code, -math.inf))
+        return s, largest(self.code, self.exp.lowest, s)
 
     def flaw(self, s: Value) -> Value:
         """Zero, or NaN where the score is."""
@@ -180,18 +181,18 @@ def forward(cells: Any, code: Code, *words: Value) -> None:
     def cell(j: Value, carried: Any) -> Any:
         (before, z, w), (position, flaw, peak) = powers(carried[0]), carried[1]
         has = position < row.limit
-        s = row.score(j + 1, position + 1 < row.limit)
+        given, s = row.score(j + 1, position + 1 < row.limit)
         at = state + j * (2 * cells.STATE * LINE), kept + j * (cells.kept * LINE)
         for line in range(cells.kept):
             code.prefetch(at[1] + (AHEAD * cells.kept + line) * LINE, write=True)
         ask(code, aimed, start + j)
         before, here = cells.forward(row, w, before, *at)
         (m,), e = combine(code, (None, (z, row.counted(here, has))))
-        return (before, (m, e), row.exp(s)), (position + 1, flaw + row.flaw(s), largest(code, peak, s))
+        return (before, (m, e), row.exp(s)), (position + 1, flaw + row.flaw(s), largest(code, peak, given))
 
-    s = row.score(code.integer(0), integer(code, 0) < row.limit)
+    given, s = row.score(code.integer(0), integer(code, 0) < row.limit)
     first = (none, none), (row.read(Z_M), load_integers(code, told + Z_E * LINE)), row.exp(s)
-    marks = integer(code, 0), row.read(FLAW) + row.flaw(s), largest(code, row.read(PEAK), s)
+    marks = integer(code, 0), row.read(FLAW) + row.flaw(s), largest(code, row.read(PEAK), given)
     (_, z, _), (_, flaw, peak) = code.fori(0, columns, cell, (first, marks))
     put(code, told + Z_M * LINE, 0, normal(code, *z))
     row.write(FLAW, flaw)
@@ -207,7 +208,7 @@ def backward(cells: Any, code: Code, *words: Value) -> None:
         j, (after, w), (position, s) = columns - 1 - k, powers(carried[0]), carried[1]
         has = position < row.limit
         end = row.counted(Power(code.one(), integer(code, 0)), has)
-        next_s = row.score(j - 1, position - 1 < row.limit)
+        _, next_s = row.score(j - 1, position - 1 < row.limit)
         at = state + j * (2 * cells.BACK * LINE), kept + j * (cells.kept * LINE)
         for line in range(cells.kept):
             code.prefetch(at[1] - (AHEAD * cells.kept + line) * LINE)
@@ -221,7 +222,7 @@ def backward(cells: Any, code: Code, *words: Value) -> None:
 
     last = columns - 1
     position = spread(code, last)
-    s = row.score(last, position < row.limit)
+    _, s = row.score(last, position < row.limit)
     places = cells.places if cells.parameters else ()
     first = ((none, none), row.exp(s)), (position, s), (zero,) * len(places)
     for k, x in zip(places, code.fori(0, columns, cell, first)[2], strict=True):

@@ -94,12 +94,12 @@ class Exponents:
         return as_reals(self.code, exponent) - self.origin
 
     def exponential(self, x: Value) -> tuple[Value, Value]:
-        """m and k with exp(x) = m 2**k."""
+        """m and k with exp(x) = m 2**k; k of NaN is larger than that of any number."""
         code, (high, low) = self.code, self.numbers.ln2
         shifted = fused(code, x, 1 / math.log(2), code.like(x, self.origin))
         k = shifted - self.origin
         r = fused(code, k, -low, fused(code, k, -high, x))
-        return mantissa(code, r), as_integers(code, shifted)
+        return mantissa(code, r), as_integers(code, code.magnitude(shifted))
 
     def scaled(self, x: Value, by: Value) -> Value:
         """x 2**by for a normal number and a difference of exponents, as long as the result is normal."""

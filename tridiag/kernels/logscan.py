@@ -16,8 +16,10 @@ from tridiag.kernels.crew import conductor
 from tridiag.kernels.logsteps import (
     BEGIN,
     BEGIN_GIVEN,
+    LARGEST,
     LOGSUMS,
     MERGE,
+    PRODUCT,
     SCAN_ORDINARY,
     SCAN_PLAIN,
     SCAN_WEIGHTED,
@@ -26,7 +28,7 @@ from tridiag.kernels.logsteps import (
     TOTAL_PLAIN,
     TOTAL_WEIGHTED,
 )
-from tridiag.kernels.memory import c_function, call, free, malloc, set_word, store, word
+from tridiag.kernels.memory import c_function, call, free, load, malloc, set_word, store, word
 from tridiag.kernels.moves import (
     BESIDE,
     KIND,
@@ -61,9 +63,9 @@ def slot_of(zero, slots, group):
 
 @njit(**OPTIONS)
 def hire(zero, job):
-    """The scratch memory of one worker, in one piece."""
+    """The scratch memory of one worker, in one piece; a slot more than it has groups."""
     row, groups = bytes_of_row(zero, ()), (field(job, J.LANES) + lanes_of(zero, ()) - 1) // lanes_of(zero, ())
-    sizes = groups * size_of_aims(zero), groups * SLOT * row, 3 * BLOCK * row, aligned(8 * OPERANDS)
+    sizes = groups * size_of_aims(zero), (groups + 1) * SLOT * row, 3 * BLOCK * row, aligned(8 * OPERANDS)
     memory = malloc(types.uint64(aligned(WORDS) + sizes[0] + sizes[1] + sizes[2] + sizes[3] + LINE))
     if memory == 0:
         return memory
@@ -248,6 +250,56 @@ def work_total(job, zero):
 
 
 @njit(**OPTIONS)
+def copy_state(zero, source, target):
+    """A state in a lane of a slot to a lane of another."""
+    for k in range(PRODUCT):
+        at = k * bytes_of_row(zero, ())
+        store(target + at, load(source + at, zero))
+
+
+@njit(**OPTIONS)
+def lane_of_chunk(zero, job, chunk):
+    lanes = lanes_of(zero, ())
+    return slot_of(zero, field(job, J.SLOTS), chunk // lanes) + chunk % lanes * bytes_of_real(zero, ())
+
+
+@njit(**OPTIONS)
+def run_chunk(zero, job, worker, chunk, state):
+    """The state behind a chunk from that before it, by its rows; both in ``state``, a lane of the worker's slot."""
+    slot, groups = word(worker + SLOTS), (field(job, J.LANES) + lanes_of(zero, ()) - 1) // lanes_of(zero, ())
+    spare = slot_of(zero, slot, groups)
+    copy_slot(zero, slot, spare)
+    copy_state(zero, state, lane_of_chunk(zero, job, chunk))
+    copy_state(zero, state, slot)
+    aim_operands(zero, job, field(job, J.MATRIX_AXES), chunk, 1, job + 8 * J.START, word(worker + AIMS))
+    run_rows(zero, job, worker, chunk, 1, field(job, J.ROWS), True, True)
+    copy_state(zero, slot, spare + (state - slot))
+    copy_slot(zero, spare, slot)
+
+
+@njit(**OPTIONS)
+def is_told(zero, job, chunk, state):
+    """Whether the total of a chunk and the sum of its log_a tell what it makes of a state.
+
+    They do not where that sum is inf or NaN, and where it is -inf, which may be an overflow, of a state that is inf.
+    """
+    row = bytes_of_row(zero, ())
+    log_a, y = load(lane_of_chunk(zero, job, chunk) + PRODUCT * row, zero), load(state + LARGEST * row, zero)
+    return log_a < np.inf and (log_a > -np.inf or y != np.inf)
+
+
+@njit(**OPTIONS)
+def join_sequence(zero, job, worker, first, state):
+    """The states before the chunks of a sequence, and that behind the last in the place of that before the first."""
+    weighted, given = field(job, J.FLAGS) & J.WEIGHTED, field(job, J.FLAGS) & J.GIVEN
+    for chunk in range(first, first + field(job, J.CHUNKS)):
+        if not weighted or is_told(zero, job, chunk, state):
+            MERGE(zero, (field(job, J.SLOTS), chunk, weighted, given + (chunk - first), state))
+        else:
+            run_chunk(zero, job, worker, chunk, state)
+
+
+@njit(**OPTIONS)
 def join_chunks(job, zero):
     """The states before all chunks from their totals, and the rows behind the last chunk.
 
@@ -259,19 +311,21 @@ def join_chunks(job, zero):
     if worker == 0:
         set_word(job + 8 * J.TASK, 0)
         return
-    lanes, chunks, flags = lanes_of(zero, ()), field(job, J.CHUNKS), field(job, J.FLAGS)
+    lanes, chunks = lanes_of(zero, ()), field(job, J.CHUNKS)
     count, axes = field(job, J.MATRICES) // chunks, field(job, J.MATRIX_AXES) - 1
     base, slot = word(worker + BASE), word(worker + SLOTS)
     for operand in range(OPERANDS):
-        behind = 0 if flags & J.REVERSED else chunks * field(job, J.ROWS) * field(job, J.STRIDES + operand)
+        behind = (
+            0 if field(job, J.FLAGS) & J.REVERSED else chunks * field(job, J.ROWS) * field(job, J.STRIDES + operand)
+        )
         set_word(base + 8 * operand, behind)
     for first in range(0, count, lanes):
         used = min(lanes, count - first)
         aim_operands(zero, job, axes, first, used, base, word(worker + AIMS))
         begin_group(zero, job, worker, 0)
         for k in range(used):
-            end, rest = slot + k * bytes_of_real(zero, ()), (flags & J.WEIGHTED, flags & J.GIVEN)
-            MERGE(zero, (field(job, J.SLOTS), (first + k) * chunks, chunks, *rest, end))
+            join_sequence(zero, job, worker, (first + k) * chunks, slot + k * bytes_of_real(zero, ()))
+        aim_operands(zero, job, axes, first, used, base, word(worker + AIMS))
         run_rows(zero, job, worker, 0, used, field(job, J.TAIL), False, False)
     free(word(worker + MEMORY))
 

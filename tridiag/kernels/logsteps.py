@@ -17,7 +17,7 @@ from tridiag.kernels.vector import Code, Library, Value
 from tridiag.logsum import State
 
 ROWS = 4  # a power of two
-STATE, PRODUCT, SLOT = 0, 6, 8  # rows of lanes in a slot: a state, the sum of log_a in two numbers
+LARGEST, PRODUCT, SLOT = 3, 6, 8  # rows of lanes in a slot: a state, the sum of log_a in two numbers
 LOGSUMS = Library("logsums")
 
 
@@ -128,7 +128,8 @@ def run_ordinary(code: Code, words: Sequence[Value], ahead: Ahead, put: Any = No
     scale, high, low, largest = code.fori(0, rows, step, carried)
     scale = exponents.real(scale)
     limit = 2.0 ** (exponents.numbers.digits - 2)
-    ordinary = (ops.size(state.scale) < limit) & (scale - state.scale < rise) & (largest < limit) & (high == high)
+    ordinary = (ops.size(state.scale) < limit) & (scale - state.scale < rise) & (largest < limit)
+    ordinary = ordinary & (state.high == state.high)  # `scaled` keeps no NaN
     every = code.bits(ordinary) == 2**code.lanes - 1
     chosen = [
         code.where(code.everywhere(every), u, v) for u, v in zip((scale, high, low, largest), state, strict=False)
@@ -227,31 +228,22 @@ def spread_slot(code: Code, at: Value) -> tuple[State, Value]:
 
 
 def merge(code: Code, *words: Value) -> None:
-    """From the totals of the chunks of a sequence to the states before them, and to the state behind the last.
+    """From the total of a chunk of a sequence to the state before it; that behind it takes the place of ``end``.
 
-    ``first``: the place of its first chunk among the lanes of all slots; ``given``: whether there is a state before it,
-    in ``end``, where that behind the last goes.
+    ``chunk``: its place among the lanes of all slots; ``given``: whether there is a state before it, in ``end``.
     """
-    slots, first, chunks, weighted, given, end = words
-    ops = Lanes(code)
-
-    def chunk(k: Value, carried: Any) -> Any:
-        state, place = State(*carried), first + k
-        group = place / code.lanes
-        at = slots + group * (SLOT * code.row) + (place - group * code.lanes) * code.size_of_real
-        own, log_a = spread_slot(code, at)
-        for field, x in enumerate(state):
-            code.store_as(at + field * code.row, code.extract(x, 0))
-        plain = logsum.merge(ops, state, own)
-        heavy = logsum.step(ops, state, logsum.result(ops, own, True), log_a)
-        alone = code.everywhere((k == 0) & (given == 0))
-        merged = [code.where(code.everywhere(weighted != 0), u, v) for u, v in zip(heavy, plain, strict=True)]
-        return State(*(code.where(alone, u, v) for u, v in zip(own, merged, strict=True)))
-
-    start, _ = spread_slot(code, end)
-    state = code.fori(0, chunks, chunk, start)
+    slots, chunk, weighted, given, end = words
+    ops, group = Lanes(code), chunk / code.lanes
+    at = slots + group * (SLOT * code.row) + (chunk - group * code.lanes) * code.size_of_real
+    (state, _), (own, log_a) = spread_slot(code, end), spread_slot(code, at)
     for field, x in enumerate(state):
-        code.store_as(end + field * code.row, code.extract(x, 0))
+        code.store_as(at + field * code.row, code.extract(x, 0))
+    plain = logsum.merge(ops, state, own)
+    heavy = logsum.step(ops, state, logsum.result(ops, own, True), log_a)
+    alone = code.everywhere(given == 0)
+    for field, (x, u, v) in enumerate(zip(own, heavy, plain, strict=True)):
+        merged = code.where(alone, x, code.where(code.everywhere(weighted != 0), u, v))
+        code.store_as(end + field * code.row, code.extract(merged, 0))
 
 
 BEGIN, BEGIN_GIVEN = LOGSUMS.add("begin", begin), LOGSUMS.add("begin_given", begin_given)

@@ -12,3 +12,7 @@ PAIRS, ROWS, COLUMNS, BLOCK, FRESH, WILD = range(2, 8)
 SCORES, LENGTHS, GAP, GAP_OPEN, TEMPERATURE, SCORE, GRADIENT = range(J.POINTERS, J.POINTERS + 7)
 BY_GAP, BY_GAP_OPEN, BY_TEMPERATURE = range(SCORE + 2, SCORE + 5)  # the gradients of the parameters
 WORDS = J.AXES
+
+# by the bytes of a real, the highest temperature: scores so many temperatures below 0 that they count as nothing are
+# finite numbers still
+HOTTEST = {4: 2.0**96, 8: 2.0**960}

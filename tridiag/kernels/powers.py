@@ -23,9 +23,9 @@ LEAST = {
     4: 100,
     8: 900,
 }  # powers of 2 by which a term is at most smaller than its sum
-LOWEST = {4: 2**22, 8: 2**50}  # minus log2 of the smallest exponential: what is smaller counts as that
-HIGHEST = {4: 2**29, 8: 2**60}  # of a sum of exponents
-NOTHING = {4: -(2**28), 8: -(2**59)}  # the exponent of what counts as zero
+HIGHEST = {4: 2**28, 8: 2**50}  # log2 of a product of exponentials at most
+LOWEST = {4: 5 * 2**26, 8: 5 * 2**48}  # minus log2 of the smallest exponential: what is smaller counts as that
+NOTHING = {4: -(2**29), 8: -(2**59)}  # the exponent of what counts as zero
 
 
 class Power(NamedTuple):
@@ -71,7 +71,7 @@ def coefficients(degree: int) -> list[float]:
 
 
 class Exponential:
-    """2**(x factor) where x is not NaN and the product at most HIGHEST; the mantissa lies around 1."""
+    """2**(x factor) where x is not NaN and the product at most HIGHEST / 2; the mantissa lies around 1."""
 
     def __init__(self, code: Code, factor: Value) -> None:
         self.code, self.factor = code, factor
@@ -79,14 +79,17 @@ class Exponential:
         self.coefficients = [constant(code, c) for c in coefficients(DEGREE[code.size_of_real])]
 
     def __call__(self, x: Value) -> Power:
-        """The product is not rounded."""
-        x = largest(self.code, self.lowest, x)
-        whole = self.code.call("rint", self.code.product(x, self.factor))
-        rest = self.code.call("fma", x, self.factor, -whole)
+        """The product is not rounded; in single precision it may have more digits than a number."""
+        code, x = self.code, largest(self.code, self.lowest, x)
+        whole = code.call("rint", code.product(x, self.factor))
+        rest, e = code.call("fma", x, self.factor, -whole), as_integer(code, whole)
+        if code.size_of_real == 4:
+            more = code.call("rint", rest)
+            rest, e = rest - more, e + as_integer(code, more)
         *lower, value = self.coefficients
         for c in reversed(lower):
             value = value * rest + c
-        return Power(value, as_integer(self.code, whole))
+        return Power(value, e)
 
 
 def as_integer(code: Code, x: Value) -> Value:

@@ -7,16 +7,17 @@ from typing import Any
 
 from llvmlite import ir
 
-from tridiag.kernels.powers import HIGHEST, LOWEST, Power, constant, integer, integers, nothing
+from tridiag.kernels.pairs import HOTTEST
+from tridiag.kernels.powers import HIGHEST, Power, constant, integer, integers, nothing
 from tridiag.kernels.vector import I32, LINE, Code, Value
 
 # A row of lanes each: the lengths; the parameters, log2(e) / T; Z so far, and the log of its mantissa; what tells of
-# scores that are NaN or too large; the inverse of Z; the gradients of the parameters, in place of that of T the scores
-# times theirs; the score.
+# scores that are NaN; the largest score; the inverse of Z; the gradients of the parameters, in place of that of T the
+# scores times theirs; the score; the least T, see `cool`.
 (
     ROWS_, COLUMNS_, GAP_, OPEN_, TEMPERATURE_, FACTOR_, Z_M, Z_E, Z_LOG, FLAW, PEAK, INVERSE_M, INVERSE_E, BY_GAP_,
-    BY_OPEN_, BY_TEMPERATURE_, SCORE_, TOLD,
-) = range(18)  # fmt: skip
+    BY_OPEN_, BY_TEMPERATURE_, SCORE_, LEAST_, TOLD,
+) = range(19)  # fmt: skip
 PARAMETERS, SUMS = 3, 3
 NEGLIGIBLE = {4: 2.0**-90, 8: 2.0**-800}  # by the bytes of a real: a probability below it is 0
 
@@ -57,31 +58,47 @@ def begin(code: Code, told: Value) -> None:
         length = code.load_as(count, told + k * LINE).llvm
         whole = length if code.size_of_real == 4 else code.builder.sext(length, integers(code))
         code.store(told + k * LINE, Value(code, whole))
-    t, zero = code.load(told + TEMPERATURE_ * LINE), code.zero()
-    code.store(told + FACTOR_ * LINE, code.where(t > 0, math.log2(math.e) / t, constant(code, math.nan)))
+    given, least, zero = code.load(told + TEMPERATURE_ * LINE), code.load(told + LEAST_ * LINE), code.zero()
+    t = code.where(least > given, least, given)
+    t = code.where(t < 4 * code.tiny, constant(code, 4 * code.tiny), t)  # whose inverse is finite
+    good = (given > 0) & (given <= HOTTEST[code.size_of_real])
+    code.store(told + TEMPERATURE_ * LINE, t)
+    code.store(told + FACTOR_ * LINE, code.where(good, math.log2(math.e) / t, constant(code, math.nan)))
     put(code, told + Z_M * LINE, 0, nothing(code))
     code.store(told + PEAK * LINE, constant(code, -math.inf))
     for k in (FLAW, *range(BY_GAP_, BY_GAP_ + SUMS)):
         code.store(told + k * LINE, zero)
 
 
-def settle(code: Code, told: Value, steps: Value) -> None:
-    """The score from Z, whose mantissa has its logarithm in Z_LOG. Where Z is zero the score is -inf, its gradient 0.
+def cool(code: Code, told: Value, steps: Value) -> Value:
+    """Whether T is below the least for which exponents stay in their range; then a group is done again with that.
 
-    Where a score is inf so is that of the pair, and its gradient NaN. Where an argument is NaN, or exponents could
-    leave their range on a path of so many steps, both are NaN.
+    So low a T no longer matters: next to the largest score, or a gap that is worth more, it is lost in the rounding of
+    the sum over an alignment of so many steps, each match of which is two.
+    """
+    t, gap, opening, peak = (code.load(told + k * LINE) for k in (TEMPERATURE_, GAP_, OPEN_, PEAK))
+    worth = code.magnitude(peak) * 0.5
+    for x in (gap, opening):
+        worth = code.where(x > worth, x, worth)
+    worth = code.where(worth < math.inf, worth, code.zero())
+    least = worth * (as_reals(code, spread(code, steps)) * (math.log2(math.e) / HIGHEST[code.size_of_real]))
+    lower = least > t
+    code.store(told + LEAST_ * LINE, code.where(lower, least, code.zero()))
+    return code.pick(code.bits(lower) == 0, code.integer(0), code.integer(1))
+
+
+def settle(code: Code, told: Value) -> None:
+    """The score from Z, whose mantissa has its logarithm in Z_LOG. Where all are -inf the score is, its gradient 0.
+
+    Where a score is inf so is that of the pair, and its gradient NaN. Where an argument is NaN, or a gap inf, both are.
     """
     read = [code.load(told + k * LINE) for k in (Z_M, Z_LOG, TEMPERATURE_, FLAW, PEAK, FACTOR_, GAP_, OPEN_)]
     m, log, t, flaw, peak, factor, gap, opening = read
-    e, size = load_integers(code, told + Z_E * LINE), code.size_of_real
-    highest = HIGHEST[size] / steps
-    highest = code.pick(highest < LOWEST[size], highest, code.integer(LOWEST[size]))
-    most = as_reals(code, spread(code, highest))
-    infinite = peak == math.inf
-    good = (flaw == 0) & (factor == factor) & (infinite | (peak * factor <= most))
+    e = load_integers(code, told + Z_E * LINE)
+    infinite, empty = peak == math.inf, peak == -math.inf
+    good = (flaw == 0) & (factor == factor)
     for x in (gap, opening):
-        good = good & (x * factor <= most)
-    empty = e <= 64 - LOWEST[size]  # so many cells as that are not
+        good = good & (x < math.inf)
     score = t * (log + as_reals(code, e) * math.log(2))
     score = code.where(empty, constant(code, -math.inf), score)
     nan = constant(code, math.nan)

@@ -15,7 +15,8 @@ cells of a block of rows is kept, and all blocks but the last are computed once 
 
 How numbers stay in range is the matter of `tridiag.kernels.runs`, where neighbours share an exponent, and of
 `tridiag.kernels.cells`, where each has its own. The former is tried first; where its condition does not hold, the group
-is done again by the latter, and so are at once the groups that follow.
+is done again by the latter, and so are at once the groups that follow; where a temperature is too low even for that, by
+the lowest that is not (`tridiag.kernels.told.cool`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,16 @@ from numba import njit, types
 from tridiag.kernels import cells, runs
 from tridiag.kernels import pairs as P
 from tridiag.kernels.crew import runner
-from tridiag.kernels.memory import ask_for_huge_pages, c_function, half_word, load, set_half_word, set_word, store
+from tridiag.kernels.memory import (
+    ask_for_huge_pages,
+    c_function,
+    half_word,
+    load,
+    set_half_word,
+    set_word,
+    store,
+    variable,
+)
 from tridiag.kernels.moves import AHEAD, MOVES, TABLE, aim, bytes_of_real, lanes_of, load_row, store_row
 from tridiag.kernels.powers import nothing
 from tridiag.kernels.runs import RUN, tame
@@ -37,6 +47,7 @@ from tridiag.kernels.shelf import borrow, give_back
 from tridiag.kernels.told import (
     BY_GAP_,
     GAP_,
+    LEAST_,
     PARAMETERS,
     ROWS_,
     SCORE_,
@@ -45,6 +56,7 @@ from tridiag.kernels.told import (
     Z_M,
     begin,
     conclude,
+    cool,
     put,
     settle,
 )
@@ -93,7 +105,7 @@ def added(how: Any, what: str) -> dict[str, Any]:
 FORWARD, BACKWARD = (added(cells, what) for what in ("forward", "backward"))
 RUN_FORWARD, RUN_BACKWARD = (added(runs, what) for what in ("forward", "backward"))
 BEGIN, SETTLE, CONCLUDE = WAVES.add("begin", begin), WAVES.add("settle", settle), WAVES.add("conclude", conclude)
-CLEAR, BLANK, COPY, TAME = (WAVES.add(f.__name__, f) for f in (clear, blank, copy, tame))
+CLEAR, BLANK, COPY, TAME, COOL = (WAVES.add(f.__name__, f) for f in (clear, blank, copy, tame, cool))
 
 
 @njit(**OPTIONS)
@@ -252,15 +264,18 @@ def task(kind: str) -> Any:
         """A group of pairs."""
         told, scores, target = room, rooms(zero, job, room)[1], rooms(zero, job, room)[7]
         aim_group(zero, job, scores, P.SCORES, first, False)
-        shared = field(job, P.WILD) == 0
+        shared, again = field(job, P.WILD) == 0, False
+        BLANK(zero, (told + LEAST_ * LINE, variable(1)))
         top, width = score(zero, job, room, first, shared)
-        if shared:
-            shared = TAME(zero, (told,)) != 0
-            if not shared:
-                set_word(job + 8 * P.WILD, 1)
-                score(zero, job, room, first, shared)
+        if shared and TAME(zero, (told,)) == 0:
+            set_word(job + 8 * P.WILD, 1)
+            shared, again = False, True
+        if not shared and COOL(zero, (told, field(job, P.ROWS) + field(job, P.COLUMNS) + 2)) != 0:
+            again = True
+        if again:
+            score(zero, job, room, first, shared)
         logarithms(zero, told)
-        SETTLE(zero, (told, field(job, P.ROWS) + field(job, P.COLUMNS) + 2))
+        SETTLE(zero, (told,))
         if field(job, P.GRADIENT) != 0:
             aim_group(zero, job, scores, P.SCORES, first, True)
             aim_group(zero, job, target, P.GRADIENT, first, True)
