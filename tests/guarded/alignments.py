@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import tridiag
@@ -33,6 +35,8 @@ def run(draw: Draw, library: str) -> Ran:
     temperature = max(temperature, 1e-6) if dtype == "float32" else temperature
     temperature = min(temperature, 1e30) if dtype == "float32" else temperature
     gap, gap_open = -float(rng.uniform(0.1, 2)), -float(rng.uniform(0.1, 3)) if stream.random() < 0.5 else None
+    if lengths is not None and lengths.dtype == np.int64 and draw.chance("out of range", 0.1, "planted"):
+        return refused(draw, scores, lengths, gap)
     given = [
         draw.operand("scores", scores, library),
         None if lengths is None else draw.operand("lengths", lengths, library),
@@ -56,3 +60,15 @@ def run(draw: Draw, library: str) -> Ran:
         if not (found[k] == wanted or abs(found[k] - wanted) <= 16 * eps * scale):
             raise AssertionError(f"the score of pair {k} is {found[k]}, not {wanted}")
     return Ran("smith_waterman", library, systems=pairs)
+
+
+def refused(draw: Draw, scores: Any, lengths: Any, gap: float) -> Ran:
+    """A length that is negative, too large, or the same as a right one but for bits that 32 do not hold."""
+    rng = draw.stream("length")
+    lengths[rng.randrange(len(lengths)), rng.randrange(2)] += rng.choice((-1000, 1000, 2**32, -(2**32), 2**40))
+    try:
+        tridiag.smith_waterman(draw.operand("scores", scores), draw.operand("lengths", lengths), gap=gap)
+    except ValueError:
+        draw.finish()
+        return Ran("smith_waterman", systems=len(scores))
+    raise AssertionError(f"a length out of range was taken: {lengths.tolist()}")

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import resource
+import subprocess
 import sys
 import threading
 import time
@@ -117,7 +118,7 @@ class Campaign:
                 "worst": {kind: round(worst, 3) for kind, worst in sorted(self.worst[name].items())},
             }
         return {
-            "conditions": conditions(),
+            "conditions": {**conditions(), "commit": commit()},
             "seconds": round(seconds, 1),
             "cpu seconds": round(used.ru_utime + used.ru_stime, 1),
             "first seed": self.first,
@@ -125,6 +126,18 @@ class Campaign:
             "parts": parts,
             "problems": [problem._asdict() for problem in self.problems[:200]],
         }
+
+
+def commit() -> str:
+    """That of the checkout of these tests, or the version where there is none: the package may be installed."""
+    from tridiag.benchmarking.conditions import commit as installed
+
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    try:
+        found = subprocess.run(git, capture_output=True, text=True)
+    except OSError:
+        return installed()
+    return found.stdout.strip() or installed()
 
 
 def command(problem: Problem) -> str:

@@ -52,7 +52,7 @@ def shapes(draw: Draw, shape: tuple[int, ...], axis: int) -> dict[str, tuple[int
     if "broadcast" in draw.drop or rng.random() < 0.4:
         return dict.fromkeys("abcd", shape)
     found = {}
-    shared = [k for k in range(rank) if k != axis and rng.random() < 0.4]
+    shared = [k for k in range(rank) if k != axis and (rng.random() < 0.4 or (k == 0 and fewer_axes(draw)))]
     for name in "abc":
         drop = [k for k in range(rank) if (k in shared or (rng.random() < 0.15)) and k != axis]
         drop += [axis] if rng.random() < 0.1 else []
@@ -60,6 +60,11 @@ def shapes(draw: Draw, shape: tuple[int, ...], axis: int) -> dict[str, tuple[int
     whole = draw.chance("out", 0.6) or rng.random() < 0.8
     found["d"] = shape if whole else tuple(1 if rng.random() < 0.3 and k != axis else n for k, n in enumerate(shape))
     return found
+
+
+def fewer_axes(draw: Draw) -> bool:
+    """Whether all bands of the matrix lack the first axes of the right sides, where they are of length 1 in them."""
+    return draw.chance("fewer axes", 0.15, "broadcast")
 
 
 def make(draw: Draw, dtype: str, right: str, library: str, periodic: bool, verb: str) -> Systems:
@@ -106,14 +111,16 @@ def lie(draw: Draw, name: str, x: Array, full: tuple[int, ...], axis: int, const
     rng = draw.stream(f"lie {name}")
     if "broadcast" in draw.drop or not constant or name == "d":
         return x
+    leading = next((k for k, length in enumerate(x.shape) if length > 1), 0)
+    leading = min(leading, axis, x.ndim - 2)
+    if leading > 0 and fewer_axes(draw):
+        return x.reshape(x.shape[leading:])
     if rng.random() < 0.4:
         return np.broadcast_to(x, full)
     if x.size == 1 and full[axis] > 1 and not np.isnan(x).any() and rng.random() < 0.7:
         return x.reshape(-1)[0].item()
     if x.size == x.shape[axis] and rng.random() < 0.7:
         return x.reshape(-1)
-    leading = next((k for k, length in enumerate(x.shape) if length > 1), 0)
-    leading = min(leading, axis, x.ndim - 2)
     return x.reshape(x.shape[leading:]) if leading > 0 and rng.random() < 0.5 else x
 
 
