@@ -85,12 +85,17 @@ class Draw:
             length = max(1, length // part) if f"{name}/{part}" in self.drop else length
         return max(1, length - (f"{name}-1" in self.drop))
 
+    def axis(self, rank: int) -> int:
+        """Which of so many axes systems lie along: the last half of the time."""
+        rng = self.stream("axis")
+        return rank - 1 if "axes" in self.drop or rng.random() < 0.4 else rng.randrange(rank)
+
     # ---------------------------------------------------------------------------------------------------- arrays
 
     def layout(self, aspect: str, shape: tuple[int, ...], library: str, constant: tuple[int, ...] = ()) -> Layout:
         """Some way to lie; ``constant``: axes along which the values are the same, and may take no room."""
         rng, rank = self.stream(f"layout {aspect}"), len(shape)
-        if "layout" in self.drop or rng.random() < 0.25:
+        if "layout" in self.drop or rng.random() < 0.25 or self.stream("all plain").random() < 0.3:
             return plain(rank, self.behind)
         order, gaps, signs = list(range(rank)), [0] * rank, [1] * rank
         if rng.random() < 0.35:

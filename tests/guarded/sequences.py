@@ -24,7 +24,7 @@ def run(draw: Draw, library: str) -> Ran:
     dtype = draw.choose("dtype", DTYPES if linear else ("float64", "float32"))
     order = draw.choose("order", ORDERS, "options") if linear else 1
     n, batch = draw.sizes()
-    axis = draw.stream("axis").randrange(len(batch) + 1) if "axes" not in draw.drop else len(batch)
+    axis = draw.axis(len(batch) + 1)
     full = (*batch[:axis], n, *batch[axis:])
     reverse = draw.chance("reverse", 0.3, "options")
     final = draw.chance("final", 0.2, "options") and verb != "logcumsumexp"
@@ -117,7 +117,7 @@ def spoil(
         for k, a in enumerate(coefficients):
             if a.shape[axis] == n and n > 1:
                 rows = np.moveaxis(a, axis, 0)
-                rows[slice(n - 1 - k, n) if reverse else slice(0, k + 1)] = np.nan if n > k + 1 else rows[: k + 1]
+                rows[slice(max(0, n - 1 - k), n) if reverse else slice(0, k + 1)] = np.nan
     if draw.chance("planted", 0.12) and x.size:
         rows = np.moveaxis(x, axis, -1)
         at = tuple(stream.randrange(length) for length in rows.shape)

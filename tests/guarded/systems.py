@@ -70,12 +70,14 @@ def fewer_axes(draw: Draw) -> bool:
 def make(draw: Draw, dtype: str, right: str, library: str, periodic: bool, verb: str) -> Systems:
     n, batch = draw.sizes()
     n = max(3, n) if periodic else n
-    axis = draw.stream("axis").randrange(len(batch) + 1) if "axes" not in draw.drop else len(batch)
+    axis = draw.axis(len(batch) + 1)
     shape = (*batch[:axis], n, *batch[axis:])
     family = draw.choose("family", FAMILIES, "numbers")
     own = shapes(draw, shape, axis)
     if verb == "slogdet":  # whose results are of the shape of the matrices
         own |= {"b": shape, "d": shape}
+    if verb == "factor":  # which has to know how many rows there are
+        own["b"] = tuple(n if k == axis else length for k, length in enumerate(own["b"]))
     kinds = dict.fromkeys("abc", dtype) | {"d": right}
     made = {name: values(draw, name, family, own[name], kinds[name]) for name in "abcd"}
     full = tuple(max(lengths) for lengths in zip(*own.values(), strict=True))

@@ -21,7 +21,7 @@ LOW: dict[str, tuple[int, ...]] = {
     "FEWEST_ROWS": (1, 8, 32),
     "STRETCH": (64, 128, 512),
 }
-THREADS = (1, 1, 1, 2, 2, 3, 5, 8, 16, 33, 64, 300)
+THREADS = {1: 30, 2: 25, 3: 15, 5: 10, 8: 6, 16: 4, 33: 2, 64: 1, 300: 1}  # and how often: threads cost time to start
 _now: list[Any] = [None]
 _usual: dict[tuple[str, str], int] = {}
 _caches: dict[int, list[Any]] = {}
@@ -41,7 +41,7 @@ def widths() -> list[int]:
 def draw(rng: random.Random) -> tuple[int, dict[str, int]]:
     """Threads, and thresholds other than usual."""
     low = {name: rng.choice(values) for name, values in LOW.items() if rng.random() < 0.5} if rng.random() < 0.6 else {}
-    return rng.choice(THREADS) if low.get("WORTH_A_THREAD") else rng.choice((1, 2, 8)), low
+    return rng.choices(list(THREADS), list(THREADS.values()))[0], low
 
 
 def set_to(threads: int, low: dict[str, int]) -> None:
