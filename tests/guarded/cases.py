@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 
-from guarded import Ran, alignments, draw, filters, scratch, sequences, solves, vectors
+from guarded import Ran, alignments, draw, filters, scratch, sequences, solves, traced, vectors
 
 SIMPLER = draw.SIMPLER
 LIMIT = 240.0  # a case takes milliseconds, but its kernel may have to be compiled first, on a machine that is busy
@@ -30,6 +30,8 @@ def run(seed: int, drop: frozenset[str] = frozenset()) -> Ran:
         kind = case.stream("kind").choice(KINDS)
         if kind is filters.run:
             library = "numpy"  # no backend filters torch tensors
+        if seed % traced.EVERY == traced.EVERY - 1:
+            kind, library = traced.run, "jax"
         return kind(case, library)._replace(library=library)
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
