@@ -10,6 +10,7 @@ import importlib
 import json
 import math
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -96,7 +97,8 @@ class Campaign:
             for name in module.SIMPLER:
                 drop = (*problem.drop, name)
                 sums = supervisor.run(problem.seed, 1, problem.seed + 1, math.inf, drop)
-                if sums.problems and sums.problems[0].kind == problem.kind:
+                same = sums.problems and sums.problems[0].kind == problem.kind
+                if same and (sums.problems[0].told != problem.told or problem.kind != "wrong"):
                     problem = sums.problems[0]
         finally:
             supervisor.close()
@@ -138,6 +140,13 @@ def commit() -> str:
     except OSError:
         return installed()
     return found.stdout.strip() or installed()
+
+
+def alike(problem: Problem) -> tuple[str, ...]:
+    """What problems of one cause probably have in common: what is said, but for numbers."""
+    first, second, *_ = [*problem.told.split("\n"), ""]
+    words = re.sub(r"[\d.+-]+(e\d+)?|nan|inf", "", first)[:40]
+    return problem.part, problem.kind, words, second.strip().split(" ")[0]
 
 
 def command(problem: Problem) -> str:
@@ -201,7 +210,7 @@ def main(given: list[str] | None = None) -> int:
     campaign = Campaign(named(options.parts), options.first, options.workers, options.cases)
     campaign.run(options.seconds)
     found = campaign.summary(time.monotonic() - begin)
-    kinds = {(problem.part, problem.kind, problem.told[:30]): problem for problem in reversed(campaign.problems)}
+    kinds = {alike(problem): problem for problem in reversed(campaign.problems)}
     for problem in [] if options.no_shrink else list(kinds.values())[:SHRUNK]:
         simple = campaign.simplest(problem)
         found.setdefault("simplest", []).append({"command": command(simple), "kind": simple.kind, "told": simple.told})
