@@ -67,6 +67,30 @@ def backward_errors(x: Array, matrix: tuple[Array, Array, Array], d: Array) -> t
 
 
 @njit(cache=True)
+def gauss(below, diagonal, above, d):  # type: ignore[no-untyped-def]
+    """The solution of one system that is not periodic, in the precision of its arrays, with pivoting as xGTSV."""
+    n = len(d)
+    b, c, second, x = diagonal.copy(), above.copy(), np.zeros_like(d), d.copy()
+    for i in range(n - 1):
+        low, next_b, next_c, next_x = below[i + 1], b[i + 1], c[i + 1], x[i + 1]
+        if abs(low) > abs(b[i]):
+            low, b[i] = b[i], low
+            next_b, c[i] = c[i], next_b
+            next_c, second[i] = second[i], next_c
+            next_x, x[i] = x[i], next_x
+        factor = low / b[i]
+        b[i + 1], c[i + 1], x[i + 1] = next_b - factor * c[i], next_c - factor * second[i], next_x - factor * x[i]
+    for i in range(n - 1, -1, -1):
+        rest = x[i]
+        if i < n - 1:
+            rest -= c[i] * x[i + 1]
+        if i < n - 2:
+            rest -= second[i] * x[i + 2]
+        x[i] = rest / b[i]
+    return x
+
+
+@njit(cache=True)
 def determinant(below, diagonal, above):  # type: ignore[no-untyped-def]
     """The determinant of one matrix that is not periodic, scaled; the same of absolute values; the logarithm of the
     scale. By the recurrence of its leading minors."""
