@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import tridiag
-from guarded import Ran
+from guarded import Ran, scratch
 from guarded.draw import Draw, in_numpy
 from guarded.oracles import EPS, align
 
@@ -44,7 +44,9 @@ def run(draw: Draw, library: str) -> Ran:
     draw.words.insert(
         0, f"smith_waterman {library} {list(scores.shape)} temperature={temperature} gap={gap} gap_open={gap_open}"
     )
-    found = in_numpy(tridiag.smith_waterman(*given, gap=gap, gap_open=gap_open, temperature=temperature))
+    with scratch.arrays():
+        found = tridiag.smith_waterman(*given, gap=gap, gap_open=gap_open, temperature=temperature)
+    found = in_numpy(found)
     draw.finish()
     eps = EPS[dtype]
     for k in range(pairs):

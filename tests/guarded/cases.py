@@ -32,7 +32,9 @@ def run(seed: int, drop: frozenset[str] = frozenset()) -> Ran:
             library = "numpy"  # no backend filters torch tensors
         if seed % traced.EVERY == traced.EVERY - 1:
             kind, library = traced.run, "jax"
-        return kind(case, library)._replace(library=library)
+        ran = kind(case, library)
+        scratch.check_damage()  # now that its arrays are freed
+        return ran._replace(library=library)
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         told = str(error) or f"{type(error).__name__} in {place.name}, {place.filename}:{place.lineno}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from guarded import Ran
+from guarded import Ran, scratch
 from guarded.draw import Draw, in_numpy
 from guarded.oracles import EPS, Array
 from tridiag import kalman
@@ -60,7 +60,9 @@ def run(draw: Draw, library: str) -> Ran:
             model[name][..., n - 1, :, :] = np.nan
     given = {name: draw.operand(name, x, library) for name, x in model.items()}
     draw.words.insert(0, f"kalman.{verb} {library} k={k} p={p} n={n} series={count} own={own} timed={timed}")
-    result = getattr(kalman, verb)(draw.operand("y", y, library), **given)
+    observed = draw.operand("y", y, library)
+    with scratch.arrays():
+        result = getattr(kalman, verb)(observed, **given)
     found = [in_numpy(x) for x in (result if isinstance(result, tuple) else (result,))]
     draw.finish()
     with np.errstate(all="ignore"):

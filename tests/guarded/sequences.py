@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import tridiag
-from guarded import Ran
+from guarded import Ran, scratch
 from guarded.draw import DTYPES, Draw, in_numpy
 from guarded.oracles import EPS, HUGE, TINY, Array, log_recurrence, real_of, recurrence
 from guarded.systems import lie, rows_last
@@ -56,7 +56,8 @@ def run(draw: Draw, library: str) -> Ran:
         f"{verb} {library} order {order} shape {list(full)} init={started} final={final} "
         f"{options | {'out': out is not None}}",
     )
-    y, last = call(verb, given, taken, values, final, options)
+    with scratch.arrays(options["backend"]):
+        y, last = call(verb, given, taken, values, final, options)
     if out is not None and y is not out:
         raise AssertionError("the result is not the array that was given for it")
     y, last = in_numpy(y), [in_numpy(v) for v in last]

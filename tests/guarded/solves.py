@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import tridiag
-from guarded import Ran
+from guarded import Ran, scratch
 from guarded.draw import DTYPES, Draw, in_numpy
 from guarded.judging import check_determinants, check_matmul, check_solution
 from guarded.oracles import Array
@@ -48,14 +48,19 @@ def run(draw: Draw, library: str) -> Ran:
         0, f"{verb} {library} {options | {'where': 'where' in options}} transpose={transpose} pivoting={pivoting}"
     )
     if verb == "matmul":
-        return check_matmul(draw, systems, tridiag.matmul(*given, transpose=transpose, **options), periodic, transpose)
+        with scratch.arrays():
+            y = tridiag.matmul(*given, transpose=transpose, **options)
+        return check_matmul(draw, systems, y, periodic, transpose)
     if verb == "slogdet":
         name = draw.choose("backend", able(verb, library, dtype, systems, pivoting=True, periodic=periodic))
-        return check_determinants(draw, systems, tridiag.slogdet(*given[:3], backend=name, **options), periodic)
+        with scratch.arrays(name):
+            found = tridiag.slogdet(*given[:3], backend=name, **options)
+        return check_determinants(draw, systems, found, periodic)
     names = able(verb, library, dtype, systems, pivoting=pivoting, periodic=periodic)
     options |= {"backend": draw.choose("backend", names), "pivoting": pivoting}
     draw.say(backend=options["backend"])
-    x = solved(draw, verb, systems, given, right, library, options, transpose)
+    with scratch.arrays(options["backend"]):
+        x = solved(draw, verb, systems, given, right, library, options, transpose)
     if pivoting is False and (periodic or options["backend"] == "scipy_gtsv"):
         pivoting = True  # as LAPACK does, and elimination with corners may do, whose promise is normwise
     return check_solution(draw, systems, x, pivoting, periodic, transpose)._replace(kind=verb)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import tridiag
-from guarded import Ran
+from guarded import Ran, scratch
 from guarded.draw import Draw, in_numpy
 from guarded.oracles import EPS, HUGE, TINY, WIDER, Array, matrix_recurrence, real_of
 
@@ -35,7 +35,9 @@ def run_blocks(draw: Draw, library: str) -> Ran:
             blocks[k][..., at, :, :] = np.nan
     given = [draw.operand(name, x, library) for name, x in zip(("A", "B", "C", "d"), (*blocks, d), strict=True)]
     draw.words.insert(0, f"solve_block {library} {list(d.shape)}")
-    x = in_numpy(tridiag.solve_block(*given))
+    with scratch.arrays():
+        x = tridiag.solve_block(*given)
+    x = in_numpy(x)
     draw.finish()
     if x.shape != d.shape or x.dtype != dtype:
         raise AssertionError(f"the result is {x.dtype}{x.shape}, not {dtype}{d.shape}")
@@ -87,7 +89,8 @@ def run_matrices(draw: Draw, library: str) -> Ran:
         out, _ = draw.output("out", x.shape, dtype, library)
         options["out"] = out
     draw.words.insert(0, f"matrix_recurrence {library} {list(x.shape)} reverse={reverse} init={started}")
-    y = tridiag.matrix_recurrence(*given, **options)
+    with scratch.arrays():
+        y = tridiag.matrix_recurrence(*given, **options)
     y, last = y if final else (y, None)
     if out is not None and y is not out:
         raise AssertionError("the result is not the array that was given for it")
