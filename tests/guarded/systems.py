@@ -68,7 +68,8 @@ def fewer_axes(draw: Draw) -> bool:
 
 
 def make(draw: Draw, dtype: str, right: str, library: str, periodic: bool, verb: str) -> Systems:
-    n, batch = draw.sizes()
+    by_rows = verb == "slogdet" and library == "torch"  # in a loop of Python
+    n, batch = draw.sizes(most=2999, longest=150) if by_rows else draw.sizes()
     n = max(3, n) if periodic else n
     axis = draw.axis(len(batch) + 1)
     shape = (*batch[:axis], n, *batch[axis:])
