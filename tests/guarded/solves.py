@@ -33,6 +33,8 @@ def able(verb: str, library: str, dtype: str, systems: Systems, **facts: Any) ->
 def run(draw: Draw, library: str) -> Ran:
     verb = draw.choose("verb of systems", ("solve",) * 8 + ("factor", "factor", "matmul", "slogdet"))
     dtype = draw.choose("dtype", DTYPES)
+    if verb in ("solve", "factor") and draw.chance("half", 0.04, "numbers"):
+        dtype = "float16"
     mixed = draw.chance("mixed", 0.1) and library == "numpy"
     right = {"float64": "complex128", "float32": "complex64"}.get(dtype, dtype) if mixed else dtype
     periodic = draw.chance("periodic", 0.15, "options")
@@ -56,7 +58,7 @@ def run(draw: Draw, library: str) -> Ran:
         with scratch.arrays(name):
             found = tridiag.slogdet(*given[:3], backend=name, **options)
         return check_determinants(draw, systems, found, periodic)
-    names = able(verb, library, dtype, systems, pivoting=pivoting, periodic=periodic)
+    names = able(verb, library, {"float16": "float32"}.get(dtype, dtype), systems, pivoting=pivoting, periodic=periodic)
     options |= {"backend": draw.choose("backend", names), "pivoting": pivoting}
     draw.say(backend=options["backend"])
     with scratch.arrays(options["backend"]):

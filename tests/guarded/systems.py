@@ -73,7 +73,7 @@ def make(draw: Draw, dtype: str, right: str, library: str, periodic: bool, verb:
     n = max(3, n) if periodic else n
     axis = draw.axis(len(batch) + 1)
     shape = (*batch[:axis], n, *batch[axis:])
-    family = draw.choose("family", FAMILIES, "numbers")
+    family = "dominant" if dtype == "float16" else draw.choose("family", FAMILIES, "numbers")
     own = shapes(draw, shape, axis)
     if verb == "slogdet":  # whose results are of the shape of the matrices
         own |= {"b": shape, "d": shape}
