@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 pytest.importorskip("numba")
+if not sys.platform.startswith("linux"):
+    pytest.skip("needs mmap, mprotect and signals as Linux has them", allow_module_level=True)
 
 from guarded.planted import MISTAKES, QUICK
 
-pytestmark = pytest.mark.skipif(
-    not sys.platform.startswith("linux"), reason="needs mmap, mprotect and signals as Linux has them"
-)
 CAMPAIGN = Path(__file__).parent / "campaign.py"
 
 
