@@ -17,7 +17,7 @@ copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -R tests examples benchm
   && cd "$$copy" && "$(CURDIR)/$(WORK)/$(or $(VENV),test)/bin/python" -m pytest -c setup.cfg
 endef
 
-.PHONY: test test-gpu-offline test-gpu-toolchains demo slow guard doctest lint types docs clean
+.PHONY: test test-gpu-offline test-gpu-toolchains demo slow campaign guard doctest lint types docs clean
 
 test: $(WORK)/test.stamp
 	$(pytest) $(PYTEST_ARGS)
@@ -39,6 +39,11 @@ demo: $(WORK)/demo.stamp
 
 slow: $(WORK)/test.stamp
 	$(pytest) -m slow
+
+# Random cases of the installed package against oracles, on all cores: tests/guarded/__init__.py says what a case is.
+campaign: SECONDS ?= 600
+campaign: $(WORK)/test.stamp
+	$(WORK)/test/bin/python tests/guarded/campaign.py --seconds $(SECONDS) --output benchmarks/results/campaign.json
 
 # Times of the installed package over references in the same run, against the committed ratios.
 guard: $(WORK)/test.stamp

@@ -1,0 +1,225 @@
+"""Run the campaign: see `guarded`.
+
+python tests/guarded/campaign.py --seconds 600 --output benchmarks/results/campaign.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import math
+import os
+import re
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from guarded.supervisor import Problem, Supervisor
+
+PARTS = {"guarded": "guarded.cases"}
+TURN = 10.0  # seconds for which a core runs cases of one part
+ENDLESS = 2**62
+SHRUNK = 12  # problems that are made simpler
+
+
+class Campaign:
+    """What has been counted so far, by all cores."""
+
+    def __init__(self, parts: dict[str, str], first: int, cores: int, most: int = ENDLESS) -> None:
+        self.parts, self.first, self.cores, self.most = parts, first, cores, most
+        self.modules: dict[str, Any] = {name: importlib.import_module(module) for name, module in parts.items()}
+        self.lock = threading.Lock()
+        self.cases: Counter[str] = Counter()
+        self.kinds: dict[str, Counter[str]] = {name: Counter() for name in parts}
+        self.systems: dict[str, Counter[str]] = {name: Counter() for name in parts}
+        self.worst: dict[str, dict[str, float]] = {name: {} for name in parts}
+        self.problems: list[Problem] = []
+        self.failed: list[BaseException] = []
+
+    def run(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        threads = [threading.Thread(target=self.core, args=(k, until)) for k in range(self.cores)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self.failed:
+            raise self.failed[0]
+
+    def core(self, k: int, until: float) -> None:
+        """The parts in turn, each for its share of the time, seeds k, k + cores, ..."""
+        supervisors = {name: self.supervisor(name) for name in self.parts}
+        spent, following = dict.fromkeys(self.parts, 0.0), dict.fromkeys(self.parts, self.first + k)
+        try:
+            while time.monotonic() < until:
+                open_ = [name for name in self.parts if following[name] - self.first < self.most]
+                if not open_:
+                    break
+                part = min(open_, key=lambda name: spent[name] / getattr(self.modules[name], "WEIGHT", 1.0))
+                begin, last = time.monotonic(), min(ENDLESS, self.first + self.most)
+                sums = supervisors[part].run(following[part], self.cores, last, min(until, begin + TURN))
+                following[part] += sums.done * self.cores
+                spent[part] += time.monotonic() - begin
+                self.count(part, sums)
+        except BaseException as error:
+            self.failed.append(error)
+        finally:
+            for supervisor in supervisors.values():
+                supervisor.close()
+
+    def supervisor(self, part: str) -> Supervisor:
+        return Supervisor(part, self.parts[part], self.modules[part].LIMIT)
+
+    def count(self, part: str, sums: Any) -> None:
+        with self.lock:
+            self.cases[part] += sums.done
+            self.kinds[part].update(sums.kinds)
+            self.systems[part].update(sums.systems)
+            for name, worst in sums.worst.items():
+                self.worst[part][name] = max(self.worst[part].get(name, 0.0), worst)
+            self.problems += sums.problems
+            for problem in sums.problems:
+                print(f"{part} {problem.seed}: {problem.kind}: {problem.told.strip()[:600]}", flush=True)
+
+    def simplest(self, problem: Problem) -> Problem:
+        """The same problem without all that it does not need, in a worker of its own."""
+        supervisor, module = self.supervisor(problem.part), self.modules[problem.part]
+        try:
+            for name in module.SIMPLER:
+                drop = (*problem.drop, name)
+                sums = supervisor.run(problem.seed, 1, problem.seed + 1, math.inf, drop)
+                same = sums.problems and sums.problems[0].kind == problem.kind
+                if same and (sums.problems[0].told != problem.told or problem.kind != "wrong"):
+                    problem = sums.problems[0]
+        finally:
+            supervisor.close()
+        return problem
+
+    def summary(self, seconds: float) -> dict[str, Any]:
+        from tridiag.benchmarking.conditions import conditions
+
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        parts = {}
+        for name, cases in self.cases.items():
+            found = Counter(problem.kind for problem in self.problems if problem.part == name)
+            parts[name] = {
+                "cases": cases,
+                "problems": dict(found),
+                "problems per million": round(1e6 * sum(found.values()) / max(1, cases), 1),
+                "cases by kind": dict(sorted(self.kinds[name].items())),
+                "systems": dict(sorted(self.systems[name].items())),
+                "worst": {kind: round(worst, 3) for kind, worst in sorted(self.worst[name].items())},
+            }
+        return {
+            "conditions": {**conditions(), "commit": commit()},
+            "seconds": round(seconds, 1),
+            "cpu seconds": round(used.ru_utime + used.ru_stime, 1),
+            "first seed": self.first,
+            "workers": self.cores,
+            "parts": parts,
+            "problems": [problem._asdict() for problem in self.problems[:200]],
+        }
+
+
+def commit() -> str:
+    """That of the checkout of these tests, or the version where there is none: the package may be installed."""
+    from tridiag.benchmarking.conditions import commit as installed
+
+    git = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    try:
+        found = subprocess.run(git, capture_output=True, text=True)
+    except OSError:
+        return installed()
+    return found.stdout.strip() or installed()
+
+
+def alike(problem: Problem) -> tuple[str, ...]:
+    """What problems of one cause probably have in common: what is said, but for numbers."""
+    first, second, *_ = [*problem.told.split("\n"), ""]
+    words = re.sub(r"[\d.+-]+(e\d+)?|nan|inf", "", first)[:40]
+    return problem.part, problem.kind, words, second.strip().split(" ")[0]
+
+
+def command(problem: Problem) -> str:
+    drop = f" --drop {','.join(problem.drop)}" if problem.drop else ""
+    return f"python tests/guarded/campaign.py --part {problem.part} --seed {problem.seed}{drop}"
+
+
+def show(summary: dict[str, Any]) -> None:
+    for name, part in summary["parts"].items():
+        print(f"\n{name}: {part['cases']} cases, {sum(part['problems'].values())} problems ", end="")
+        print(f"({part['problems per million']} per million) {part['problems'] or ''}")
+        for kind, count in part["cases by kind"].items():
+            print(f"    {kind:32} {count:9} cases {part['systems'][kind]:11} systems, worst {part['worst'][kind]:.3g}")
+    print(
+        f"{summary['seconds']} s, {summary['cpu seconds']} s of CPU on {summary['workers']} cores, "
+        f"from seed {summary['first seed']}"
+    )
+
+
+def again(part: str, module: str, seed: int, drop: tuple[str, ...]) -> int:
+    """One case, in a worker."""
+    loaded: Any = importlib.import_module(module)
+    supervisor = Supervisor(part, module, loaded.LIMIT)
+    sums = supervisor.run(seed, 1, seed + 1, math.inf, drop)
+    supervisor.close()
+    for problem in sums.problems:
+        print(f"{problem.kind}: {problem.told}")
+    print(loaded.describe(seed, frozenset(drop)), "fails" if sums.problems else "holds")
+    return len(sums.problems)
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--parts", default=",".join(PARTS), help="names, or name=module of others")
+    parser.add_argument("--cases", type=int, default=ENDLESS, help="the most of each part")
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--workers", type=int, default=cores())
+    parser.add_argument("--output", type=Path, help="a file for the summary, JSON")
+    parser.add_argument("--part", default="guarded", help="with --seed: of which part")
+    parser.add_argument("--seed", type=int, help="run this case alone")
+    parser.add_argument("--drop", default="", help="with --seed: what to leave out of it")
+    parser.add_argument("--no-shrink", action="store_true")
+    return parser
+
+
+def named(parts: str) -> dict[str, str]:
+    return {name: module or PARTS[name] for name, _, module in (word.partition("=") for word in parts.split(","))}
+
+
+def main(given: list[str] | None = None) -> int:
+    options = arguments().parse_args(given)
+    if options.seed is not None:
+        [(part, module)] = named(options.part).items()
+        return 1 if again(part, module, options.seed, tuple(filter(None, options.drop.split(",")))) else 0
+    begin = time.monotonic()
+    campaign = Campaign(named(options.parts), options.first, options.workers, options.cases)
+    campaign.run(options.seconds)
+    found = campaign.summary(time.monotonic() - begin)
+    kinds = {alike(problem): problem for problem in reversed(campaign.problems)}
+    for problem in [] if options.no_shrink else list(kinds.values())[:SHRUNK]:
+        simple = campaign.simplest(problem)
+        found.setdefault("simplest", []).append({"command": command(simple), "kind": simple.kind, "told": simple.told})
+        print(f"\n{simple.kind}: {command(simple)}\n    {simple.told.strip()[:1500]}", flush=True)
+    show(found)
+    if options.output:
+        options.output.write_text(json.dumps(found, indent=1) + "\n")
+    return 1 if campaign.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

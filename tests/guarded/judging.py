@@ -1,0 +1,144 @@
+"""Whether the results of cases of tridiagonal systems are right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from guarded import Ran
+from guarded.draw import Draw, in_numpy
+from guarded.oracles import EPS, HUGE, Array, backward_errors, bands, determinant, gauss, product, real_of
+from guarded.systems import Systems
+
+PROMISE = 8.0  # eps, componentwise
+LONGEST = 400  # rows of a periodic system whose dense matrix is looked at, where something is doubtful
+
+
+def check_solution(
+    draw: Draw, systems: Systems, x: Array, pivoting: bool | str, periodic: bool, transpose: bool
+) -> Ran:
+    x = np.moveaxis(x, systems.axis, -1)
+    matrix = bands(*systems.rows[:3], systems.keep, periodic, transpose)
+    d = np.where(systems.keep, systems.rows[3], 0)
+    draw.finish()
+    with np.errstate(all="ignore"):
+        lost = ~np.isfinite(x).all(-1)
+        dead = systems.singular
+        if systems.family == "integers":
+            dead = dead | (lost & nearly_singular(matrix, periodic))
+        if (~np.isnan(x).any(-1) & dead).any() or (~np.isnan(x[systems.singular]).all()):
+            raise AssertionError("a singular system is not NaN")
+        if (~lost & systems.spoilt).any():
+            raise AssertionError("NaN in an argument did not reach the solution")
+        good = ~(dead | systems.spoilt)
+        if pivoting is False and systems.family in ("uniform", "integers"):
+            return Ran("solve", systems=good.size)  # nothing is promised
+        for at in map(tuple, np.argwhere(lost & good)):
+            if too_large(matrix, d, x, at, periodic):
+                good[at] = False
+        if (lost & good).any():
+            raise AssertionError(
+                f"not finite: systems {np.argwhere(lost & good)[:4].tolist()}, {(lost & good).sum()} of {lost.size}"
+            )
+        if (x[~systems.keep] != 0).any() and not (dead | systems.spoilt).any():
+            raise AssertionError("a row that is taken out is not 0")
+        componentwise, normwise = backward_errors(x, matrix, d)
+    error = np.where(good, np.minimum(componentwise, normwise) if pivoting is True else componentwise, 0)
+    if x.dtype == np.float16:  # to which a solution in single precision was rounded
+        error = error - 0.6 * EPS["float16"] / EPS["float32"]
+    for at in map(tuple, np.argwhere(~(error <= PROMISE))):
+        if not beyond_promise(matrix, d, x, at, float(error[at]), periodic):
+            many = f"{(error > PROMISE).sum()} of {error.size} systems above {PROMISE:.0f} eps"
+            raise AssertionError(f"backward error {float(error[at]):.3g} eps in system {tuple(map(int, at))}, {many}")
+        error[at] = 0
+    return Ran("solve", systems=good.size, worst=float(error.max(initial=0)))
+
+
+def nearly_singular(matrix: tuple[Array, ...], periodic: bool) -> Array:
+    """Whether rounding may take the determinants for 0; of periodic matrices of integers nothing is known."""
+    if periodic:
+        return np.ones(matrix[1].shape[:-1], bool)
+    wide = [
+        np.ascontiguousarray(np.broadcast_to(v, matrix[1].shape)).reshape(-1, v.shape[-1]).astype(complex)
+        for v in matrix
+    ]
+    found = [
+        abs(one) <= 1e3 * EPS["float32"] * size
+        for one, size, _ in (determinant(*rows) for rows in zip(*wide, strict=True))
+    ]
+    return np.reshape(found, matrix[1].shape[:-1])
+
+
+def one_system(matrix: tuple[Array, ...], x: Array, at: Any, dtype: Any) -> list[Array]:
+    return [np.ascontiguousarray(np.broadcast_to(v, x.shape)[at]).astype(dtype) for v in matrix]
+
+
+def too_large(matrix: tuple[Array, ...], d: Array, x: Array, at: Any, periodic: bool) -> bool:
+    """Whether the solution of a system is more than single precision holds, as that of long random ones may be."""
+    if real_of(x.dtype) != "float32" or periodic:
+        return False
+    rows = one_system((*matrix, d), x, at, complex)
+    return not abs(gauss(*rows)).max() < HUGE["float32"] / 1e6
+
+
+def beyond_promise(matrix: tuple[Array, ...], d: Array, x: Array, at: Any, error: float, periodic: bool) -> bool:
+    """Whether the condition of a system is beyond 1e-3 / eps, and its error not beyond twice that of LAPACK."""
+    if periodic and x.shape[-1] > LONGEST:
+        return False
+    rows = one_system(matrix, x, at, complex)
+    whole = None
+    if periodic:
+        whole = np.diag(rows[1]) + np.diag(rows[0][1:], -1) + np.diag(rows[2][:-1], 1)
+        whole[0, -1] += rows[0][0]
+        whole[-1, 0] += rows[2][-1]
+    signs = np.random.default_rng(0).choice((-1.0, 1.0), (4, x.shape[-1])).astype(complex)
+    inverse = [gauss(*rows, s) if whole is None else np.linalg.solve(whole, s) for s in signs]
+    condition = sum(map(abs, rows)).max() * max(abs(v).max() for v in inverse)
+    if condition < 1e-4 / EPS[real_of(x.dtype)]:  # a tenth: these are some vectors, not the worst
+        return False
+    kind = np.result_type(x.dtype, "complex64")
+    if whole is None:
+        theirs = gauss(*one_system((*matrix, d), x, at, kind))
+    else:
+        theirs = np.linalg.solve(whole.astype(kind), d[at])
+    theirs = (theirs if x.dtype.kind == "c" else theirs.real).astype(x.dtype)
+    found, _ = backward_errors(theirs, tuple(np.broadcast_to(v, x.shape)[at] for v in matrix), d[at])
+    return not error > 2 * float(found) + PROMISE
+
+
+def check_matmul(draw: Draw, systems: Systems, y: Any, periodic: bool, transpose: bool) -> Ran:
+    """Every value within some units of the sum of the absolute values of its terms."""
+    draw.finish()
+    y = np.moveaxis(in_numpy(y), systems.axis, -1)
+    with np.errstate(all="ignore"):
+        wide = [v.astype(np.clongdouble if v.dtype.kind == "c" else np.longdouble) for v in systems.rows]
+        found, size = product(bands(*wide[:3], systems.keep, periodic, transpose), np.where(systems.keep, wide[3], 0))
+        found = np.where(systems.keep, found, 0)
+    if not (abs(y - found) <= 8 * EPS[real_of(y.dtype)] * size + np.finfo(real_of(y.dtype)).tiny).all():
+        raise AssertionError("a product is wrong")
+    return Ran("matmul", systems=y[..., 0].size)
+
+
+def check_determinants(draw: Draw, systems: Systems, result: Any, periodic: bool) -> Ran:
+    """Of systems that are not periodic: sign and logarithm, where the determinant is not a matter of rounding."""
+    draw.finish()
+    sign, logarithm = map(in_numpy, result)
+    full = systems.rows[1].shape
+    if sign.shape != full[:-1] or logarithm.shape != full[:-1]:
+        raise AssertionError(f"determinants of shape {sign.shape}, not {full[:-1]}")
+    if periodic or full[-1] > 600 or sign.size > 2000:
+        return Ran("slogdet", systems=sign.size)
+    eps, n = EPS[real_of(sign.dtype)], full[-1]
+    with np.errstate(all="ignore"):
+        matrix = [v.astype(complex) for v in bands(*systems.rows[:3], systems.keep, False, False)]
+        for at in np.ndindex(full[:-1]):
+            one, size, scale = determinant(*(v[at] for v in matrix))
+            loss = size / abs(one) if one else np.inf
+            if not loss * eps * n <= 1e-3:
+                continue
+            unit, wanted, tolerance = one / abs(one), np.log(abs(one)) + scale, 20 * eps * n * loss
+            near = abs(logarithm[at] - wanted) <= tolerance + 4 * eps * abs(wanted)
+            if not (near and abs(sign[at] - unit) <= tolerance):
+                raise AssertionError(f"determinant {at}: {sign[at]}, {logarithm[at]}, not {unit}, {wanted}")
+    return Ran("slogdet", systems=sign.size)

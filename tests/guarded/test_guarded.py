@@ -1,0 +1,67 @@
+"""The campaign, some seconds of it; and that it sees what it is there for."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("numba")
+if not sys.platform.startswith("linux"):
+    pytest.skip("needs mmap, mprotect and signals as Linux has them", allow_module_level=True)
+
+from guarded.planted import MISTAKES, QUICK
+
+CAMPAIGN = Path(__file__).parent / "campaign.py"
+
+
+def run(folder: Path, *options: str) -> tuple[int, dict[str, Any], str]:
+    """The exit status of a campaign, its summary, and all it printed."""
+    output = folder / "summary.json"
+    command = [sys.executable, str(CAMPAIGN), "--output", str(output), *options]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=580, env=environment)
+    told = done.stdout + done.stderr
+    assert output.exists(), told
+    return done.returncode, json.loads(output.read_text()), told
+
+
+def test_no_case_fails(tmp_path: Path) -> None:
+    """The same cases in every run, as many as fit in some seconds."""
+    options = ("--seconds", "20", "--cases", "100", "--workers", "1", "--parts", "guarded")
+    status, summary, told = run(tmp_path, *options)
+    assert status == 0, told
+    assert summary["parts"]["guarded"]["cases"] > 0, told
+
+
+@pytest.mark.slow
+def test_no_case_fails_in_two_minutes(tmp_path: Path) -> None:
+    """All parts, on all cores, from another seed than the cases that are always run."""
+    status, summary, told = run(tmp_path, "--seconds", "120", "--first", "1000000")
+    assert status == 0, told
+    assert all(part["cases"] > 0 for part in summary["parts"].values()), told
+
+
+@pytest.mark.parametrize("count", [QUICK, pytest.param(len(MISTAKES), marks=pytest.mark.slow)])
+def test_each_mistake_is_seen(tmp_path: Path, count: int) -> None:
+    """A verb that writes beside its result, reads too far, crashes, hangs, ...: each case is reported as what it is."""
+    options = ("--seconds", "300", "--cases", str(count), "--workers", "1", "--no-shrink")
+    status, summary, told = run(tmp_path, *options, "--parts", "planted=guarded.planted")
+    assert status == 1, told
+    assert summary["parts"]["planted"]["cases"] == count
+    found = {problem["seed"]: f"{problem['kind']}: {problem['told']}" for problem in summary["problems"]}
+    for seed, (mistake, (wanted, _)) in enumerate(list(MISTAKES.items())[:count]):
+        report = found.get(seed, "")
+        assert report.startswith(wanted) if wanted else not report, f"{mistake}: {report or 'not reported'}\n{told}"
+
+
+@pytest.mark.slow
+def test_a_problem_is_made_simpler(tmp_path: Path) -> None:
+    """What a case does without is dropped, and the command that shows the problem is printed."""
+    options = ("--seconds", "100", "--cases", "1", "--first", "2", "--workers", "1")
+    _, summary, told = run(tmp_path, *options, "--parts", "planted=guarded.planted")
+    [simple] = summary["simplest"]
+    assert "--part planted --seed 2 --drop " in simple["command"], told

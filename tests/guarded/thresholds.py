@@ -1,0 +1,84 @@
+"""Sizes at which the package does something else, and the same thresholds set so low that small arrays cross them.
+
+A problem of some hundred numbers then goes the ways of one of millions: in blocks, past the caches, over 300 threads.
+Only what is a matter of speed is set: right results do not depend on it.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from tridiag import layout, log_layout, recurrence_layout
+
+USUAL_THREADS = layout.threads
+LOW: dict[str, tuple[int, ...]] = {
+    "WORTH_A_THREAD": (1, 100, 1000),
+    "CACHES": (0, 0, 4096),
+    "SCRATCH": (4096, 32768),
+    "FEWEST_ROWS": (8, 16, 64),  # chunks of fewer rows than are read ahead are not meant
+    "STRETCH": (64, 128, 512),
+}
+THREADS = {1: 30, 2: 25, 3: 15, 5: 10, 8: 6, 16: 4, 33: 2, 64: 1, 300: 1}  # and how often: threads cost time to start
+_now: list[Any] = [None]
+_usual: dict[tuple[str, str], int] = {}
+_caches: dict[int, list[Any]] = {}
+
+
+def widths() -> list[int]:
+    """Lengths about which loops begin or end: lanes of vectors, heights of tiles and of blocks, chunks, powers of 2."""
+    from tridiag.kernels import beside, groups, logscan, plan, worker
+
+    known = [layout.LINE // 8, layout.LINE // 4, layout.LINE, layout.OVERLAP, layout.FEWEST_MATRICES, layout.LONG]
+    known += [recurrence_layout.HEIGHT, log_layout.FEWEST_ROWS, worker.BLOCK, beside.EARLY, groups.EARLY]
+    known += [groups.VERY_EARLY, logscan.BLOCK, logscan.HEAD, logscan.BLOCK_BESIDE, plan.MOST_LISTED]
+    known += [2**k for k in range(10)] + [3 * 2**k for k in range(7)]
+    return sorted({max(1, n + step) for n in known for step in (-1, 0, 1)})
+
+
+def draw(rng: random.Random) -> tuple[int, dict[str, int]]:
+    """Threads, and thresholds other than usual."""
+    low = {name: rng.choice(values) for name, values in LOW.items() if rng.random() < 0.5} if rng.random() < 0.6 else {}
+    return rng.choices(list(THREADS), list(THREADS.values()))[0], low
+
+
+def set_to(threads: int, low: dict[str, int]) -> None:
+    """Give the package so many cores, and such thresholds, and let it forget what it has planned with others."""
+    wanted = threads, tuple(sorted(low.items()))
+    if _now[0] == wanted:
+        return
+    granted = _granting(threads)
+    modules = [module for name, module in sys.modules.items() if name.startswith("tridiag.") and module is not None]
+    for module in modules:
+        names = vars(module)
+        if "threads" in names and getattr(names["threads"], "guarded", names["threads"] is USUAL_THREADS):
+            names["threads"] = granted
+        for name in LOW:
+            if name in names and isinstance(names[name], int) and not module.__name__.startswith("tridiag.kernels."):
+                names[name] = low.get(name, _usual.setdefault((module.__name__, name), names[name]))
+    for forget in _remembering(modules):
+        forget.cache_clear()
+    _now[0] = wanted
+
+
+def _granting(threads: int) -> Callable[[], int]:
+    def granted() -> int:
+        return threads
+
+    granted.guarded = True  # type: ignore[attr-defined]
+    return granted
+
+
+def _remembering(modules: list[Any]) -> list[Any]:
+    """The functions that remember plans."""
+    if len(modules) not in _caches:
+        found = {
+            id(value): value
+            for module in modules
+            for name, value in vars(module).items()
+            if hasattr(value, "cache_clear") and (name.startswith("make_") or name in ("recall", "words_of"))
+        }
+        _caches[len(modules)] = list(found.values())
+    return _caches[len(modules)]

@@ -1,0 +1,93 @@
+"""A worker: runs the cases of one part, one after another, in a process that may crash or hang.
+
+It reads seeds from its standard input, and what is dropped from them, and writes an answer for each to its standard
+output. What the cases themselves print goes to standard error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import importlib
+import io
+import json
+import os
+import sys
+import time
+import traceback
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+TOLD = 4000  # characters of a message, and frames of a traceback
+FRAMES = 4
+
+
+def main(module: str) -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    faulthandler.enable()
+    warnings.simplefilter("error")
+    part: Any = importlib.import_module(module)
+    part.start()
+    tell(answers, ready=True)
+    for line in sys.stdin:
+        first, step, last, until, drop = json.loads(line)
+        run_some(part, range(first, last, step), until, frozenset(drop), answers)
+
+
+def run_some(part: Any, seeds: range, until: float, drop: frozenset[str], answers: io.TextIOBase) -> None:
+    """Run seeds until a time of `time.monotonic`; tell problems at once, and at last the sums."""
+    kinds: Counter[str] = Counter()
+    systems: Counter[str] = Counter()
+    worst: dict[str, float] = {}
+    begin, now, done = time.process_time(), None, 0
+    for now in seeds:
+        if time.monotonic() > until:
+            break
+        mark(now)
+        try:
+            ran = part.run(now, drop) if drop else part.run(now)
+        except Exception as error:
+            tell(answers, problem=now, kind=kind_of(error), told=message_of(error))
+        else:
+            name = f"{ran.kind} {ran.library}"
+            kinds[name] += 1
+            systems[name] += ran.systems
+            worst[name] = max(worst.get(name, 0.0), ran.worst)
+        done += 1
+    mark(-1)
+    tell(answers, done=done, kinds=kinds, systems=systems, worst=worst, cpu=time.process_time() - begin)
+
+
+def mark(seed: int) -> None:
+    """Leave which seed is under way, and since when, where the parent finds it even after a crash."""
+    os.pwrite(MARKS, f"{seed:20d} {time.monotonic():20.3f}\n".encode(), 0)
+
+
+def kind_of(error: Exception) -> str:
+    """A wrong answer, or the exception that should not have been."""
+    if isinstance(error, AssertionError):
+        cause = error.__cause__
+        return "wrong" if cause is None or isinstance(cause, AssertionError) else type(cause).__name__
+    return type(error).__name__
+
+
+def message_of(error: Exception) -> str:
+    cause = error.__cause__ or error
+    told = f"{error}"[:TOLD]
+    if isinstance(cause, AssertionError):
+        return told
+    return told + "\n" + "".join(traceback.format_tb(cause.__traceback__)[-FRAMES:])
+
+
+def tell(answers: Any, **facts: Any) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        print(json.dumps(facts), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    MARKS = os.open(sys.argv[2], os.O_RDWR)
+    main(sys.argv[1])
