@@ -12,7 +12,7 @@ from helpers import dominant, long_error, uniform
 
 import tridiag
 from guarded import accuracy_bars as bars
-from guarded import accuracy_search
+from guarded import accuracy_search, accuracy_sequences
 from guarded.accuracy_breeding import Breeder, Systems
 from guarded.accuracy_cases import Call
 
@@ -98,6 +98,24 @@ def test_a_mistake_is_found_and_made_small(mistake: Solve, monkeypatch: pytest.M
 def test_no_system_is_above_the_promise() -> None:
     """Some thousands of systems; the campaign has more."""
     assert sum(accuracy_search.run(seed).systems for seed in SEEDS) > 50_000
+
+
+def test_no_sequence_is_above_the_promise() -> None:
+    """Of the compiled kernels; the campaign has all."""
+    seeds = [k for k in range(30) if accuracy_sequences.draw(np.random.default_rng(k)).backend == "numba_scan"][:4]
+    assert sum(accuracy_sequences.run(seed).systems for seed in seeds) > 10_000
+
+
+def test_a_mistake_in_a_recurrence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rounded(call: accuracy_sequences.Call, sequences: list[np.ndarray]) -> np.ndarray:
+        a, x = sequences
+        return tridiag.linear_recurrence(a, np.where(x > 100, x * (1 + 1e-13), x), backend="numpy_scan")
+
+    call = accuracy_sequences.Call("linear_recurrence", "numpy_scan", "float64", 5, False, False)
+    monkeypatch.setattr(accuracy_sequences, "draw", lambda *arguments: call)
+    monkeypatch.setattr(accuracy_sequences, "solved", rounded)
+    with pytest.raises(AssertionError, match="times the bar"):
+        accuracy_sequences.run(0)
 
 
 @pytest.mark.slow

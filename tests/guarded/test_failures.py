@@ -85,9 +85,10 @@ ENDS = {
     ),
     "os._exit": "sys.stdout.flush(); os._exit(0)",
 }
+AT_ONCE = "sys.exit", "calls at exit"
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("end", [pytest.param(end, marks=[] if end in AT_ONCE else pytest.mark.slow) for end in ENDS])
 def test_the_interpreter_ends_while_threads_are_in_kernels(end: str) -> None:
     """Daemon threads are in kernels when it goes: it goes, at once and with its own status."""
     printed = program("import os\n" + BUSY + ENDS[end])
