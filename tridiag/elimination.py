@@ -12,9 +12,12 @@ row k + 1 is (a, b, c | d). The larger of p0 and a is the pivot q0; with l = o0 
 Without pivoting this is the Thomas algorithm. Its first carried row is (1, 0 | 0), the row of an unknown x[-1] = 0.
 
 Cyclic: columns 1 .. n-2 are eliminated in order, among the three rows that hold each; two rows in x[n-1] and x[0]
-remain. No singular leading block can stop it. Rows are (column k, k+1, k+2, x[n-1], x[0] | right side).
+remain. No singular leading block can stop it. Rows are (column k, k+1, k+2, x[n-1], x[0] | right side). The pivot is the
+candidate that is largest beside its own row: chosen by size alone, the entries in x[n-1] and x[0] can grow by a factor
+a row (a = -1/2, b = c = 1), which loses all digits in 200.
 
-Sources: Higham, Accuracy and Stability of Numerical Algorithms, chapter 9; LAPACK xGTTRF; Skeel 1980 (refinement).
+Sources: Higham, Accuracy and Stability of Numerical Algorithms, chapter 9; LAPACK xGTTRF; Skeel 1980 (refinement);
+Wright 1993, A collection of problems for which Gaussian elimination with partial pivoting is unstable (the growth).
 """
 
 from __future__ import annotations
@@ -115,12 +118,25 @@ def exchange(ops: Any, swap: Any, x: tuple[Any, ...], y: tuple[Any, ...]) -> tup
     return first, tuple(ops.where(swap, u, v) for u, v in zip(x, y, strict=True))
 
 
+def better_pivot(ops: Any, row: tuple[Any, ...], other: tuple[Any, ...]) -> Any:
+    """Whether the other row's first entry is larger beside its largest one, or is one at all."""
+
+    def part(sizes: list[Any]) -> Any:
+        largest = sizes[0]
+        for size in sizes[1:]:
+            largest = ops.where(size > largest, size, largest)
+        return sizes[0] / largest
+
+    sizes, others = ([ops.size(entry) for entry in entries] for entries in (row, other))
+    return (part(others) > part(sizes)) | ((sizes[0] == 0) & (others[0] > 0))
+
+
 def cyclic_eliminate(ops: Any, rows: tuple[Any, Any], new: tuple[Any, ...]) -> tuple[tuple[Any, Any], CyclicPivot]:
-    """One column of a cyclic matrix: the largest of three candidates is the pivot."""
+    """One column of a cyclic matrix: of three candidates the largest beside its row is the pivot."""
     first, second = rows
-    swap1 = ops.size(second[0]) > ops.size(first[0])
+    swap1 = better_pivot(ops, first, second)
     first, second = exchange(ops, swap1, first, second)
-    swap2 = ops.size(new[0]) > ops.size(first[0])
+    swap2 = better_pivot(ops, first, new)
     first, new = exchange(ops, swap2, first, new)
     carried, multipliers = [], []
     for row in (second, new):

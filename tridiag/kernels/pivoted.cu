@@ -139,6 +139,18 @@ template <typename T> __device__ __forceinline__ void exchange(bool swap, Cyclic
   for (int k = 0; k < 5; k++) exchange(swap, x.v[k], y.v[k]);
 }
 
+// Whether the other row's first entry is larger beside its largest one, or is one at all: `tridiag.elimination`.
+template <typename T> __device__ __forceinline__ bool better_pivot(const CyclicRow<T>& row, const CyclicRow<T>& other) {
+  const Real<T> here = size(row.v[0]), there = size(other.v[0]);
+  Real<T> largest = here, others = there;
+#pragma unroll
+  for (int k = 1; k < 5; k++) {
+    largest = size(row.v[k]) > largest ? size(row.v[k]) : largest;
+    others = size(other.v[k]) > others ? size(other.v[k]) : others;
+  }
+  return there / others > here / largest || (here == Real<T>(0) && there > Real<T>(0));
+}
+
 // What is left of a row once its first column is eliminated.
 template <typename T> __device__ __forceinline__ CyclicRow<T> rest_of(const CyclicRow<T>& row, T m, const CyclicRow<T>& q) {
   return {{row.v[1] - m * q.v[1], row.v[2] - m * q.v[2], T(0), row.v[3] - m * q.v[3], row.v[4] - m * q.v[4]}};
@@ -165,9 +177,9 @@ template <typename T> struct Cyclic {
     int status = 0;
     for (Index i = 2; i < system.job.n; i++) {
       CyclicRow<T> added = {{system.lower(i), system.diagonal(i), system.upper(i), none, none}};
-      const bool swap1 = size(second.v[0]) > size(first.v[0]);
+      const bool swap1 = better_pivot(first, second);
       exchange(swap1, first, second);
-      const bool swap2 = size(added.v[0]) > size(first.v[0]);
+      const bool swap2 = better_pivot(first, added);
       exchange(swap2, first, added);
       const T m1 = over(second.v[0], first.v[0]), m2 = over(added.v[0], first.v[0]);
       if (status == 0 && first.v[0] == none) status = int(i);
