@@ -138,6 +138,16 @@ def beyond(r: Random) -> Any:
     return conditioned(r, np.log10(WELL_CONDITIONED / r.eps), 0.1)
 
 
+def integers(r: Random) -> Any:
+    """Small integers, many of them zeros: so solutions have exact zeros that depend on each other."""
+
+    def some(share: float) -> Array:
+        parts = [r.rng.integers(-9, 10, r.size) for _ in range(2 if r.dtype.kind == "c" else 1)]
+        return np.where(r.rng.random(r.size) < share, parts[0] + 1j * parts[-1] if len(parts) > 1 else parts[0], 0.0)
+
+    return some(0.9), some(0.6), some(0.9)
+
+
 def lower(c: Array) -> Array:
     """c[i - 1] at i; the pad is 0."""
     a = np.roll(c, 1, axis=1)
@@ -156,9 +166,10 @@ CASES: dict[str, Callable[[Random], Any]] = {
     "1e-50": weak_couplings,
     "condition": conditioned,
     "beyond": beyond,
+    "integers": integers,
 }
-SIZES = ((1, 50), (2, 100), (3, 100), (100, 1000), (101, 500), (10_000, 3))  # rows, systems of each case
-MANY = {("uniform", 100): 20_000}
+SIZES = ((1, 50), (2, 100), (3, 100), (7, 100), (100, 1000), (101, 500), (10_000, 3))  # rows, systems of each case
+MANY = {("uniform", 100): 20_000, ("integers", 7): 20_000}
 QUICK = ((1, 8), (2, 8), (3, 8), (60, 40), (61, 40))
 
 

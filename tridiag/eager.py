@@ -178,10 +178,10 @@ def refine(ops: Any, again: Callable[[Any], Any], matrix: Matrix, d: Any, form: 
         d = ops.where(matrix[3], d, ops.zero(d))
     bar, best = el.REFINE_ABOVE * ops.limits(x)[0], x
     r, least = residual(ops, diagonals, x, d, form)
-    for _ in range(el.REFINE_STEPS):
+    for step in range(1, el.REFINE_STEPS + 1):
         if not ops.any(least > bar):
             break
-        x = el.correct(ops, x, again(r))
+        x = el.correct(ops, x, again(r), step)
         r, error = residual(ops, diagonals, x, d, form)
         better = (least > bar) & (error < least)  # not the neighbours of a system that needs another step
         best, least = ops.where(ops.unsqueeze(better, form.axis), x, best), ops.where(better, error, least)

@@ -30,9 +30,11 @@ CLOSING = (
     4096.0  # ... nor the last one of a cyclic matrix, which gathers the rounding of all rows, this many eps of its row
 )
 REFINE_ABOVE = 4.0  # a pivoted system is refined while its componentwise residual exceeds this many eps
-REFINE_STEPS = 4  # two or three do, four where the condition is near 1e-3/eps
+REFINE_STEPS = 6  # two or three do, four where the condition is near 1e-3/eps; the rest find zeros that hang together
 LEAVE_BELOW = 1.0  # ... and only rows whose own residual exceeds this many eps drive the correction
 VANISHED = 64.0  # a component that its correction cancels to this many eps is an exact zero
+ZEROS_AFTER = 4  # ... and after so many steps every component that is
+LOST = 16.0  # no more than this many times its correction
 
 
 class Pivot(NamedTuple):
@@ -99,10 +101,17 @@ def certify(ops: Any, pivot: Pivot, b: Any, new: Any, eps: float, tiny: float) -
     return (grown * (1 / GROWTH) <= diagonal) & (size > CANCELLATION * eps * diagonal) & (size > tiny)
 
 
-def correct(ops: Any, x: Any, correction: Any) -> Any:
-    """x + correction; an exact zero where the two cancel, which no finite number of corrections would reach."""
-    y, eps = x + correction, ops.limits(x)[0]
-    return ops.where(ops.size(y) <= VANISHED * eps * ops.size(x), ops.zero(y), y)
+def correct(ops: Any, x: Any, correction: Any, step: Any = 1) -> Any:
+    """x + correction; an exact zero where the two cancel, which no finite number of corrections would reach.
+
+    Of zeros that depend on each other some come back as the rounding of others: so in late steps all are zeros of which
+    the correction leaves no digit, or which are so small that rows take them for nothing. Before, they may be tiny
+    numbers that are not found yet.
+    """
+    y, (eps, tiny) = x + correction, ops.limits(x)
+    found = ops.size(y)
+    lost = (found <= LOST * ops.size(correction)) | (found <= tiny / eps)
+    return ops.where((found <= VANISHED * eps * ops.size(x)) | (lost & (step > ZEROS_AFTER)), ops.zero(y), y)
 
 
 class CyclicPivot(NamedTuple):

@@ -223,7 +223,7 @@ def refine_with(solve_again: Any, matrix: Matrix, d: Any, form: Form, x: Any, an
 
     def step(carry: Any) -> Any:
         count, x, r, best, least = carry
-        x = el.correct(ops, x, solve_again(r))
+        x = el.correct(ops, x, solve_again(r), count + 1)
         r, error = residual(ops, diagonals, x, d, form)
         better = (least > bar) & (error < least)
         return count + 1, x, r, jnp.where(jnp.expand_dims(better, form.axis), x, best), jnp.where(better, error, least)

@@ -71,11 +71,11 @@ def refine(diagonals: Any, d: Any, form: Form, x: Any) -> Any:
     least = residual(ops, diagonals, x, d, form)[1]
     x, r = np.zeros_like(x), d
     sides = tuple(k for k, m in enumerate(form.matrix_batch) if m == 1)
-    for _ in range(1 + el.REFINE_STEPS):
+    for step in range(1 + el.REFINE_STEPS):
         if not (least > bar).any():
             break
         wanted = (least > bar).any(axis=sides, keepdims=True)
-        x = el.correct(ops, x, gtsv(scaled, r * scale, form, wanted)[0])
+        x = el.correct(ops, x, gtsv(scaled, r * scale, form, wanted)[0], step)
         r, error = residual(ops, diagonals, x, d, form)
         better = (least > bar) & (error < least)
         best, least = np.where(np.expand_dims(better, form.axis), x, best), np.where(better, error, least)

@@ -505,10 +505,10 @@ def residual(code: Code, plan: Value, table: Value, rows: Value, base: Value, en
     return code.bits(~good)
 
 
-def correct(code: Code, plan: Value, table: Value, rows: Value, base: Value, ends_at: Value) -> None:
+def correct(code: Code, plan: Value, table: Value, rows: Value, base: Value, ends_at: Value, step: Value) -> None:
     """x + correction, last row first, to memory; then no correction of the ends is left."""
     bands, records, ends = Scattered(code, plan, table), Records(code, base, FIELDS), Rows(code, ends_at, code.row)
-    substitute, iterate = records.substitution(), records.field(ITERATE)
+    substitute, iterate, number = records.substitution(), records.field(ITERATE), code.repeat(step, code.lanes)
 
     def line(i: Value, state: Any) -> Any:
         after, behind = state
@@ -516,7 +516,7 @@ def correct(code: Code, plan: Value, table: Value, rows: Value, base: Value, end
         def row(k: int) -> Any:
             nonlocal after, behind
             after, behind = substitute(i + k, after, behind), after
-            x = el.correct(code, iterate[i + k], after)
+            x = el.correct(code, iterate[i + k], after, number)
             iterate.store(i + k, x)
             return x
 
@@ -525,8 +525,8 @@ def correct(code: Code, plan: Value, table: Value, rows: Value, base: Value, end
 
     above, below = ends[code.integer(6)], ends[code.integer(9)]
     code.fori(rows - bands.height, -1, line, (below, code.zero()), step=-bands.height)
-    before = el.correct(code, ends[code.integer(0)], above)
-    after = el.correct(code, iterate[rows], below)
+    before = el.correct(code, ends[code.integer(0)], above, number)
+    after = el.correct(code, iterate[rows], below, number)
     write(code, ends, (before, after))
     iterate.store(rows, after)
     write(code, ends, [code.zero()] * 4, 6)

@@ -91,10 +91,10 @@ def repair_windows(zero, plan, room, group):
             put_lane(zero, ends + k * row + lane * real, zero)
     K.BEGIN_CORRECTION(zero, (plan, room, rows, records, ends))
     bad = K.RESIDUAL(zero, (plan, room, rows, records, ends))
-    for k in range(REFINE_STEPS):
-        if bad == 0 and k > 0:
+    for step in range(1, REFINE_STEPS + 1):
+        if bad == 0 and step > 1:
             break
-        K.CORRECT(zero, (plan, room, rows, records, ends))
+        K.CORRECT(zero, (plan, room, rows, records, ends, step))
         bad = K.RESIDUAL(zero, (plan, room, rows, records, ends))
     for lane in range(min(lanes, count - group * lanes)):
         at = word(plan + P.WINDOWS) + 8 * (group * lanes + lane)
@@ -142,7 +142,7 @@ def correct_block(zero, plan, room, block):
     rows, ends = word(plan + P.HEIGHT), room + table_size(zero, ())
     begin_block(zero, plan, room, block)
     records, lines = ends + ENDS * bytes_of_row(zero, ()), room + corrected_size(zero, (rows,))
-    K.CORRECT(zero, (plan, room, rows, records, ends))
+    K.CORRECT(zero, (plan, room, rows, records, ends, word(plan + P.REFINING)))
     K.CHECK_CORRECTED(zero, (plan, block, records, ends, lines))
     list_bad_lines(zero, plan, block, lines)
 

@@ -102,11 +102,11 @@ def substitute_hard(zero, job, worker, lanes, substitute):
     if field(job, J.PROMISE) != J.AUTO:
         return iterate
     again = start_refining(zero, worker, lanes)
-    for _ in range(REFINE_STEPS):
+    for number in range(1, REFINE_STEPS + 1):
         if again == 0:
             break
         substitute(zero, job, worker, rest)
-        again = refine(zero, worker, lanes)
+        again = refine(zero, worker, lanes, number)
     return tile + BEST * plane
 
 
@@ -118,10 +118,10 @@ def start_refining(zero, worker, lanes):
 
 
 @njit(**OPTIONS)
-def refine(zero, worker, lanes):
+def refine(zero, worker, lanes, step):
     """The correction added; which lanes are to be improved again."""
     tile, rows = word(worker + TILE), word(worker + HIGH) - word(worker + LOW)
-    IMPROVE(zero, (tile, rows))
+    IMPROVE(zero, (tile, rows, step))
     return JUDGE(zero, (tile, rows, 0, word(worker + ERRORS))) & lanes
 
 

@@ -293,8 +293,8 @@ def solve_with_pivoting(zero, plan, helpers):
     if not SOLVE_ENDS(zero, (plan,)) or not RUN_PHASE(zero, (plan, P.SOLVE_PIVOTED, helpers)):
         return False
     R.list_lone_rows(zero, plan)
-    set_word(plan + P.REFINING, 1)
-    for _ in range(REFINE_STEPS):
+    for step in range(1, REFINE_STEPS + 1):
+        set_word(plan + P.REFINING, step)
         if REPAIR(zero, (plan, helpers)):
             return True
         RUN_PHASE(zero, (plan, P.FIND_REST, helpers))

@@ -270,10 +270,13 @@ __device__ __forceinline__ Real<T> error_of(const System<T>& system, const Scrat
   return worst;
 }
 
-// The iterate corrected; an exact zero where the two cancel, which no finite number of corrections would reach.
-template <typename T> __device__ __forceinline__ T corrected(T x, T correction) {
+// The iterate corrected; an exact zero where the two cancel, which no finite number of corrections would reach, and late
+// where the correction leaves no digit, or nothing that a row feels (`tridiag.elimination.correct`).
+template <typename T> __device__ __forceinline__ T corrected(T x, T correction, bool late) {
   const T y = x + correction;
-  return size(y) <= Real<T>(VANISHED) * Limits<T>::eps() * size(x) ? T(0) : y;
+  const Real<T> eps = Limits<T>::eps(), found = size(y);
+  const bool lost = found <= Real<T>(LOST) * size(correction) || found <= Limits<T>::tiny() / eps;
+  return (late && lost) || found <= Real<T>(VANISHED) * eps * size(x) ? T(0) : y;
 }
 
 template <typename T, template <typename> class Matrix>
@@ -297,7 +300,8 @@ __device__ void solve_hard(const Job& job, const System<T>& system, const Scratc
       kept.at(i, Y) = residual<T, ITERATE, RIGHT>(system, kept, i, error);
     }
     matrix.template substitute<Y>();
-    for (Index i = 0; i < job.n; i++) kept.at(i, ITERATE) = corrected(kept.at(i, ITERATE), kept.at(i, Y));
+    const bool late = step >= ZEROS_AFTER;
+    for (Index i = 0; i < job.n; i++) kept.at(i, ITERATE) = corrected(kept.at(i, ITERATE), kept.at(i, Y), late);
     const Real<T> error = error_of<T, ITERATE, RIGHT>(system, kept);
     if (!(error < least)) continue;
     least = error;

@@ -124,12 +124,13 @@ def judge(code: Code, base: Value, length: Value, first: Value, error: Value) ->
     return code.bits(least > bar)
 
 
-def improve(code: Code, base: Value, length: Value) -> None:
+def improve(code: Code, base: Value, length: Value, step: Value) -> None:
     """y + r; where the two cancel, an exact zero."""
     y, r = planes(code, base + length * (ITERATE * code.row), 2, length)
+    number = code.repeat(step, code.lanes)
 
     def row(i: Value, state: Any) -> Any:
-        y.store(i, el.correct(code, y[i], r[i]))
+        y.store(i, el.correct(code, y[i], r[i], number))
         return state
 
     code.fori(0, length, row)

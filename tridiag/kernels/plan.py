@@ -18,8 +18,8 @@ from tridiag.kernels.vector import LINE, ONCE, OPTIONS, Code, Value, emitted, en
 NEXT, THREADS, PHASE, FAILED, RUN, ROOMS, ROOM_SIZE = range(0, 56, 8)
 # The system: its blocks, the rows of a chunk, all rows, the rows behind the last chunk less one, the promise, a mask.
 BLOCKS, HEIGHT, ROWS, TAIL, PROMISE, MASKED = range(56, 104, 8)
-# What is being done: read whole chunks, not their ends alone; right sides are residuals. What was found: a reduction
-# read ends alone; the matrix may be singular.
+# What is being done: read whole chunks, not their ends alone; 0, or for residuals the step of
+# refinement. What was found: a reduction read ends alone; the matrix may be singular.
 EXACT, REFINING, ENDS_READ, DOUBT = range(104, 136, 8)
 # Memory: the planes, what is kept for each unknown of the reduced system, a list of windows, their size and number.
 PLANES, REDUCED, WINDOWS, WINDOW, COUNT = range(136, 176, 8)

@@ -10,7 +10,16 @@ from __future__ import annotations
 
 from numba import njit
 
-from tridiag.elimination import CANCELLATION, GROWTH, LEAVE_BELOW, REFINE_ABOVE, REFINE_STEPS, VANISHED
+from tridiag.elimination import (
+    CANCELLATION,
+    GROWTH,
+    LEAVE_BELOW,
+    LOST,
+    REFINE_ABOVE,
+    REFINE_STEPS,
+    VANISHED,
+    ZEROS_AFTER,
+)  # fmt: skip
 
 PLAIN_ROWS, PIVOTED_ROWS, REFINED_ROWS = 1, 3, 6  # numbers kept for each row of a system
 compiled = njit(error_model="numpy")
@@ -131,13 +140,16 @@ def refine(below, diagonal, above, keep, shift, d, x, kept, eps, tiny):
     least = residual(below, diagonal, above, keep, shift, d, x, eps, tiny, r)
     for i in range(x.shape[0]):
         y[i] = x[i]
-    for _ in range(REFINE_STEPS):
+    for step in range(1, REFINE_STEPS + 1):
         if not least > real(REFINE_ABOVE) * eps:
             break
         pivoted(below, diagonal, above, keep, shift, r, correction, kept)
         for i in range(x.shape[0]):
             better = y[i] + correction[i]
-            y[i] = real(0) if abs(better) <= real(VANISHED) * eps * abs(y[i]) else better
+            bound = real(VANISHED) * eps * abs(y[i])
+            if step > ZEROS_AFTER:
+                bound = max(bound, real(LOST) * abs(correction[i]), tiny / eps)
+            y[i] = real(0) if abs(better) <= bound else better
         error = residual(below, diagonal, above, keep, shift, d, y, eps, tiny, r)
         if error < least:
             least = error

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from tridiag.elimination import VANISHED
+from tridiag.elimination import LOST, VANISHED, ZEROS_AFTER
 from tridiag.kernels import plan as P
 from tridiag.kernels.memory import load, set_word, store, word
 from tridiag.kernels.moves import lanes_of
@@ -282,7 +282,8 @@ def solve_ends(zero, plan):
 @njit(**ONCE)
 def substitute_ends(zero, plan):
     x1, x2, x3, finite = zero, zero, zero, True
-    count, bar = chunk_count(zero, (plan,)), VANISHED * limits(zero)[0]
+    count, (eps, tiny, _, _) = chunk_count(zero, (plan,)), limits(zero)
+    bar, least = VANISHED * eps, tiny / eps
     for i in range(2 * count + word(plan + P.TAIL), -1, -1):
         x1, x2, x3 = substituted(zero, plan, i, x1, x2, x3), x1, x2
         finite = finite and x1 - x1 == zero
@@ -290,8 +291,11 @@ def substitute_ends(zero, plan):
         if i == 0 or i > 2 * count:
             row, x = lone_row(zero, (plan, max(0, i - 2 * count))), x1
             if word(plan + P.REFINING):
-                old = solution(zero, plan, row)
-                x = zero if size(old + x1) <= bar * size(old) else old + x1
+                old = solution(zero, plan, row)  # `tridiag.elimination.correct`
+                bound = bar * size(old)
+                if word(plan + P.REFINING) > ZEROS_AFTER:
+                    bound = max(bound, LOST * size(x1), least)
+                x = zero if size(old + x1) <= bound else old + x1
             set_solution(zero, plan, row, x)
     return finite
 

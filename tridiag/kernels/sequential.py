@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from numba import njit, types
 
-from tridiag.elimination import CANCELLATION, GROWTH, LEAVE_BELOW, REFINE_ABOVE, REFINE_STEPS, VANISHED
+from tridiag.elimination import (
+    CANCELLATION,
+    GROWTH,
+    LEAVE_BELOW,
+    LOST,
+    REFINE_ABOVE,
+    REFINE_STEPS,
+    VANISHED,
+    ZEROS_AFTER,
+)  # fmt: skip
 from tridiag.kernels import job as J
 from tridiag.kernels import plan as P
 from tridiag.kernels.memory import free, load, malloc, store, word
@@ -159,21 +168,24 @@ def refine(zero, plan, kept):
         word(plan + P.ADDRESS + P.X),
         word(plan + P.STRIDE + P.X),
     )
-    bar, vanished = REFINE_ABOVE * limits(zero)[0], VANISHED * limits(zero)[0]
+    eps, tiny, _, _ = limits(zero)
+    bar, vanished = REFINE_ABOVE * eps, VANISHED * eps
     rest = malloc(types.uint64(2 * n * side))
     if rest == 0:
         return False
     best, least = rest + n * side, residual(zero, plan, rest)
     copy(zero, n, x, step, best, side)
-    for _ in range(REFINE_STEPS):
+    for number in range(1, REFINE_STEPS + 1):
         if not least > bar:
             break
         forward(zero, plan, rest, side, kept, J.PIVOTED, J.PLAIN)
         backward(zero, plan, rest, side, kept, J.PIVOTED, rest, side)
         for i in range(n):  # `tridiag.elimination.correct`
-            old = solution(zero, plan, i)
-            new = old + load(rest + i * side, zero)
-            set_solution(zero, plan, i, zero if size(new) <= vanished * size(old) else new)
+            old, correction = solution(zero, plan, i), load(rest + i * side, zero)
+            new, bound = old + correction, vanished * size(old)
+            if number > ZEROS_AFTER:
+                bound = max(bound, LOST * size(correction), tiny / eps)
+            set_solution(zero, plan, i, zero if size(new) <= bound else new)
         error = residual(zero, plan, rest)
         if error < least:
             copy(zero, n, x, step, best, side)

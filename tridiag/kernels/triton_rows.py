@@ -15,6 +15,8 @@ REFINE_ABOVE = tl.constexpr(elimination.REFINE_ABOVE)
 REFINE_STEPS = tl.constexpr(elimination.REFINE_STEPS)
 LEAVE_BELOW = tl.constexpr(elimination.LEAVE_BELOW)
 VANISHED = tl.constexpr(elimination.VANISHED)
+LOST = tl.constexpr(elimination.LOST)
+ZEROS_AFTER = tl.constexpr(elimination.ZEROS_AFTER)
 
 
 @triton.jit
@@ -160,11 +162,11 @@ def refine(matrix, right, x, kept, n, shift, there, EPS: tl.constexpr, TINY: tl.
     rest, y, correction = (begin + 3 * part, step), (begin + 4 * part, step), (begin + 5 * part, step)
     least = residual(matrix, right, x, rest, n, shift, there, EPS, TINY, MASKED)
     copy(x, y, n, there)
-    for _ in range(REFINE_STEPS):
+    for step in range(REFINE_STEPS):
         unfit = there & (least > REFINE_ABOVE * EPS)
         if tl.reduce(unfit.to(tl.int32), 0, either) != 0:
             exchange(matrix, rest, correction, kept, n, shift, there, MASKED)
-            correct(y, correction, n, there, EPS)
+            correct(y, correction, n, there, step >= ZEROS_AFTER, EPS, TINY)
             error = residual(matrix, right, y, rest, n, shift, there, EPS, TINY, MASKED)
             better = unfit & (error < least)
             copy(y, x, n, better)
@@ -179,12 +181,15 @@ def copy(source, target, n, there):
 
 
 @triton.jit
-def correct(y, correction, n, there, EPS: tl.constexpr):
-    """y + correction; an exact zero where the two cancel."""
+def correct(y, correction, n, there, late, EPS: tl.constexpr, TINY: tl.constexpr):
+    """`tridiag.elimination.correct`: y + correction; an exact zero where the two cancel."""
     for i in range(n):
         old = tl.load(y[0] + i * y[1], there)
-        better = old + tl.load(correction[0] + i * correction[1], there)
+        change = tl.load(correction[0] + i * correction[1], there)
+        better = old + change
         vanished = tl.abs(better) <= VANISHED * EPS * tl.abs(old)
+        lost = (tl.abs(better) <= LOST * tl.abs(change)) | (tl.abs(better) <= TINY / EPS)
+        vanished = vanished | (late & lost)
         tl.store(y[0] + i * y[1], tl.where(vanished, 0.0, better), there)
     tl.debug_barrier()
 
