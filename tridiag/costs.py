@@ -12,7 +12,6 @@ import functools
 import hashlib
 import json
 import math
-import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from typing import Any
 
 import platformdirs
 
-from tridiag import machine
+from tridiag import machine, private_files
 from tridiag._version import __version__
 from tridiag.backends import BACKENDS, BLOCKS, SYSTEMS, Backend, Problem
 from tridiag.layout import threads
@@ -173,9 +172,7 @@ def known() -> Costs:
     """What "auto" goes by: the measurements of this machine, or those that come with the package."""
     path = path_of_machine()
     try:
-        if path.exists() and not path.is_file():
-            raise OSError("it is no regular file")
-        text = path.read_text(encoding="utf-8")
+        text = private_files.read(path).decode()
     except FileNotFoundError:
         return shipped()
     except (OSError, ValueError) as error:
@@ -220,7 +217,4 @@ def difference(then: dict[str, Any], now: dict[str, Any]) -> str:
 
 def write(path: Path, record: dict[str, Any]) -> None:
     """All of it or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(f"{path.name}.{os.getpid()}")
-    scratch.write_text(json.dumps(record, separators=(",", ":")) + "\n", encoding="utf-8")
-    scratch.replace(path)
+    private_files.write(path, (json.dumps(record, separators=(",", ":")) + "\n").encode())

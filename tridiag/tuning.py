@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag import costs
+from tridiag import costs, private_files
 from tridiag.backends import BACKENDS, Backend, Problem, installed
 from tridiag.layout import lanes_of
 from tridiag.places import PLACES, Place
@@ -159,7 +159,7 @@ def begun(partial: Path) -> dict[str, Any]:
     """What a run that was cut off has measured, under the same conditions."""
     now = costs.conditions()
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
-        record: dict[str, Any] = json.loads(partial.read_text(encoding="utf-8"))
+        record: dict[str, Any] = json.loads(private_files.read(partial))
         if record["conditions"] == now and costs.Costs(record, "") and record["done"]:
             return record
     return {"format": costs.FORMAT, "conditions": now, "done": [], "curves": {}, "calls": {}}

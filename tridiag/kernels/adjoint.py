@@ -16,6 +16,7 @@ from numba import cfunc, njit, types
 from tridiag.kernels import job as J
 from tridiag.kernels.aims import offset
 from tridiag.kernels.cache import PREFIX
+from tridiag.kernels.interrupts import PIECE, stopping_at
 from tridiag.kernels.memory import c_function, call, load, set_word, store
 from tridiag.kernels.moves import LINES_AHEAD, NEXT_GROUP, ROWS_AHEAD, bytes_of_real, parts_of
 from tridiag.kernels.vector import LINE, OPTIONS, Code, Library, Value, definition
@@ -145,6 +146,8 @@ def cut(zero, job, system):
         byte = types.uint8(0)
         before = load(mask + (n - 1) * mask_stride, byte)
         for i in range(n):
+            if stopping_at(i, PIECE):
+                break
             kept = load(mask + i * mask_stride, byte)
             if not kept:
                 store(b + i * stride, zero)

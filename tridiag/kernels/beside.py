@@ -17,6 +17,7 @@ from tridiag.kernels.exchanging import (
 )
 from tridiag.kernels.groups import backward_rows, settle_group
 from tridiag.kernels.hard import hard_lanes, hopeless
+from tridiag.kernels.interrupts import stopping_at
 from tridiag.kernels.lanes import ZERO
 from tridiag.kernels.memory import set_word, word
 from tridiag.kernels.moves import STRIDE, TABLE, bytes_of_real, bytes_of_row, lanes_of, parts_of
@@ -139,7 +140,7 @@ def sweep_down_beside(zero, job, worker, groups):
         given_up = True
         for group in range(groups):
             given_up = given_up and hopeless(zero, job, good + 8 * group, lanes_of(zero, ()))
-        if given_up:
+        if given_up or stopping_at(i // EARLY, 64):
             return False
     return True
 

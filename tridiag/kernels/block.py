@@ -12,6 +12,7 @@ from numba import njit, types
 from tridiag.kernels import recurrence_job as C
 from tridiag.kernels.block_loops import Loops, Scratch
 from tridiag.kernels.crew import runner
+from tridiag.kernels.interrupts import stopping_at
 from tridiag.kernels.memory import c_function, free, malloc, set_word
 from tridiag.kernels.moves import QUAD, bytes_of_row, lanes_of
 from tridiag.kernels.recurrence import dismiss, hire, places
@@ -62,6 +63,8 @@ def build(dtype: str, m: int):
         n, high, count = field(job, C.STEPS), m * wide, wide // bytes_of_row(zero, ())
         for i in range(first, last):
             panel = memory + (i - first) * high
+            if stopping_at(i, 64):
+                return
             if i < n - 1:
                 load(zero, job, room, i + 1, panel + high, wide, m)
                 eliminate(zero, (room, panel, 2 * m, wide, count))
@@ -74,6 +77,8 @@ def build(dtype: str, m: int):
         """The solution of these block rows, last one first; that of the two behind them is there."""
         sides, right = field(job, C.SIDES), 3 * m * bytes_of_row(zero, ())
         for i in range(last - 1, first - 1, -1):
+            if stopping_at(i, 64):
+                return
             panel = memory + (i - first) * m * wide
             substitute(zero, (panel, wide, sides))
             place = room, room + TABLE * X, i * stride(job, X), panel + right, wide, sides

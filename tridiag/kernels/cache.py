@@ -3,6 +3,7 @@
 A file is named by everything that its code depends on: the kernel, its sources, the versions of the compiler, the CPU.
 It begins with a digest of the rest, so that a damaged file counts as none, and appears by a rename, so that any number
 of processes may fill one folder. Where no folder can be written every process compiles: the cache never fails a call.
+Code that another user may have written is never run: `tridiag.private_files`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import os
 import pathlib
 import sys
 import threading
-import uuid
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 import platformdirs
 
+from tridiag import private_files
 from tridiag.kernels import source_hash
 
 MOST_FILES = 256  # in a folder; beyond, those that were not used for the longest time are removed
@@ -48,6 +50,7 @@ class Code(NamedTuple):
 
 
 _kernels: dict[str, Kernel] = {}
+_warned = False  # that a file is not to be trusted
 _lock = threading.RLock()
 if hasattr(os, "register_at_fork"):  # a child must not wait for a thread that it does not have
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
@@ -100,11 +103,28 @@ def load(name: str, file: str) -> Kernel | None:
     """The kernel of such a file, if there is one and it is whole."""
     for folder in folders():
         with contextlib.suppress(OSError, ValueError, RuntimeError):
-            kernel = Kernel(link(name, unpack((folder / file).read_bytes())), True, None)
+            kernel = Kernel(link(name, unpack(content_of(folder / file))), True, None)
             with contextlib.suppress(OSError):
                 os.utime(folder / file)  # used: see `keep`
             return kernel
     return None
+
+
+def content_of(path: pathlib.Path) -> bytes:
+    """Of a file that nobody else can have written; where somebody can, a process warns once."""
+    try:
+        return private_files.read(path)
+    except private_files.NotPrivateError as error:
+        warn_once(error)
+        raise
+
+
+def warn_once(error: OSError) -> None:
+    global _warned
+    if not _warned:
+        _warned = True
+        told = f"{error}; no kernel is read from there, and processes may compile anew: see NUMBA_CACHE_DIR"
+        warnings.warn(told, RuntimeWarning, stacklevel=2)
 
 
 def compile_and_keep(build: Callable[[], Any], file: str) -> Kernel:
@@ -112,9 +132,13 @@ def compile_and_keep(build: Callable[[], Any], file: str) -> Kernel:
     compiled = build()
     content = pack(object_code(compiled))
     for folder in folders():
-        with contextlib.suppress(OSError):
+        try:
             keep(folder, file, content)
             break
+        except private_files.NotPrivateError as error:
+            warn_once(error)
+        except OSError:
+            continue
     return Kernel(compiled.address, False, compiled)
 
 
@@ -144,15 +168,9 @@ def unpack(content: bytes) -> Code:
 
 def keep(folder: pathlib.Path, file: str, content: bytes) -> None:
     """Write a file, whole or not at all, and remove the least recently used of too many."""
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f"{file}.{uuid.uuid4().hex}"
-    try:
-        partial.write_bytes(content)
-        partial.replace(folder / file)
-    finally:
-        partial.unlink(missing_ok=True)
+    private_files.write(folder / file, content)
     with contextlib.suppress(OSError):  # another process may be removing the same files
-        for old in sorted(folder.glob("*.kernel*"), key=lambda path: -path.stat().st_mtime)[MOST_FILES:]:
+        for old in sorted(folder.glob("*.kernel*"), key=lambda path: -path.lstat().st_mtime)[MOST_FILES:]:
             old.unlink()
 
 

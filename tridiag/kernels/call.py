@@ -21,6 +21,7 @@ SOLVED, BROKEN, NO_MEMORY = range(3)  # what a call returns; BROKEN: elimination
 HEAD = object.__basicsize__  # where a NumPy array holds the address of its memory (PyArrayObject_fields in its C API)
 WORTH_A_SWITCH = 5_000  # unknowns; below, getting the GIL back may take longer than the call
 METH_FASTCALL = 0x80
+LISTEN = 50_000_000  # nanoseconds after which the main thread runs the handlers of signals, during a call
 
 
 class Method(ctypes.Structure):

@@ -10,6 +10,7 @@ from llvmlite import ir
 from numba import cfunc, njit, types
 from numba.extending import intrinsic
 
+from tridiag.kernels import interrupts
 from tridiag.kernels import job as J
 from tridiag.kernels.memory import I64, c_function, call, fetch_add, free, malloc, set_word, swap, word
 
@@ -25,8 +26,9 @@ PLACE = 64  # bytes
 # All changes are swaps of that word, so a helper that comes late finds nothing to do, and a caller waits only for those
 # that have begun: in a forked child, where all helpers are gone, for none.
 EMPTY, WAITING, AT_WORK = range(3)
-# the words of a crew, byte offsets: the helpers asked for, how many have finished, their function and its argument
-ASKED, FINISHED, FUNCTION, ARGUMENT, HANDLE, PLACES = range(0, 48, 8)
+# the words of a crew, byte offsets: the helpers asked for, how many have finished, their function and its argument, the
+# job for which its caller works, as `tridiag.kernels.interrupts` knows it
+ASKED, FINISHED, FUNCTION, ARGUMENT, TEAM, HANDLE, PLACES = range(0, 56, 8)
 LINGER = 200  # looks of a helper for another crew before it ends: less time than a new thread takes to start
 PATIENCE = 5_000  # looks of a caller for a helper that is still at work, before it sleeps between them
 
@@ -60,6 +62,7 @@ def help_out(place, zero):
             if found != WAITING or swap(place, WAITING, EMPTY):
                 return
         elif swap(place, found, AT_WORK):
+            interrupts.ask(word(found + TEAM))
             call(word(found + FUNCTION), (word(found + ARGUMENT),))
             fetch_add(found + FINISHED, 1)  # its caller may free the crew now
             swap(place, AT_WORK, WAITING)
@@ -79,6 +82,8 @@ def start(function, argument, helpers):
     set_word(crew + FINISHED, 0)
     set_word(crew + FUNCTION, function)
     set_word(crew + ARGUMENT, argument)
+    team = interrupts.ask(interrupts.TEAM)
+    set_word(crew + TEAM, team if team != 0 else interrupts.NOBODY)
     for wanted in (WAITING, EMPTY):
         for k in range(MOST_THREADS):
             place = places() + PLACE * k
@@ -104,6 +109,7 @@ def finish(crew):
         if swap(word(crew + PLACES + 8 * k), crew, EMPTY):
             begun -= 1
     while fetch_add(crew + FINISHED, 0) < begun:
+        interrupts.stopping()  # this thread may be the one that hears of signals
         if left > 0:
             left -= 1
             _yield()
@@ -126,16 +132,28 @@ def conduct(job, zero):
 conductor = c_function(conduct, "tridiag_conduct")
 
 
+@njit
+def begin(job, helpers, zero):
+    """Tell a job how many helpers it has, and this kernel whom to ask whether it is to end: `interrupts.ABOVE`."""
+    set_word(job + 8 * J.HELPERS, helpers % interrupts.ABOVE)
+    if helpers >= interrupts.ABOVE:
+        set_word(interrupts.watch(), helpers // interrupts.ABOVE)
+
+
+beginning = c_function(begin, "tridiag_begin", 2)
+
+
 def runner(zero, define, task, prepare=None, define_steps=None):
     """The C function void run(job, helpers) around the task of a kernel, what prepares a job for it, and its steps.
 
-    It only calls C functions, which cannot raise: the code needs nothing of Numba's runtime.
+    It only calls C functions, which cannot raise: the code needs nothing of Numba's runtime. ``helpers``: as `begin`
+    takes it.
     """
     prepared, in_steps = prepare is not None, define_steps is not None
 
     def run(job, helpers):
         define(zero)
-        set_word(job + 8 * J.HELPERS, helpers)
+        call(beginning(zero), (job, helpers))
         set_word(job + 8 * J.TASK, task(zero))
         if in_steps:
             define_steps(zero)  # behind the task, which calls them

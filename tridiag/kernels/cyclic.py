@@ -20,6 +20,7 @@ from tridiag.kernels.bands import band_of, moved_operands, right_side, set_view,
 from tridiag.kernels.crew import runner
 from tridiag.kernels.groups import EARLY
 from tridiag.kernels.hard import merge_hard, store_solution, substitute_hard, tell_singular
+from tridiag.kernels.interrupts import stopping_at
 from tridiag.kernels.lanes import (
     CUT,
     SWEEPS,
@@ -356,15 +357,17 @@ def eliminate_group(zero, job, worker, lanes, end):
     height = QUAD // parts_of(zero, ())
     last = first + max(0, min(last, n - 1) - first) // height * height
     for i in range(0, first, BLOCK):
+        if stopping_at(i // BLOCK, 64):
+            return
         eliminate_block(zero, job, worker, i, min(i + BLOCK, first), end)
     for i in range(first, last, EARLY):
         words = y + i * CYCLIC_DEPTH * row, end, i, min(i + EARLY, last), word(good)
         set_word(good, ELIMINATE_APART_LINES(zero, (*moved_operands(zero, job, worker), *words)))
-        if word(good) & lanes == 0:
+        if word(good) & lanes == 0 or stopping_at((i - first) // EARLY, 64):
             return
     for i in range(last, n - 1, BLOCK):
         eliminate_block(zero, job, worker, i, min(i + BLOCK, n - 1), end)
-        if word(good) & lanes == 0:
+        if word(good) & lanes == 0 or stopping_at((i - last) // BLOCK, 64):
             return
 
 

@@ -8,6 +8,7 @@ from tridiag.kernels import job as J
 from tridiag.kernels.aims import aim_next, mask_view, operand_of
 from tridiag.kernels.bands import moved_operands, straight, views_of_block
 from tridiag.kernels.hard import FINISH_GROUP, hard_lanes, hopeless, store_solution
+from tridiag.kernels.interrupts import stopping, stopping_at
 from tridiag.kernels.lanes import ZERO
 from tridiag.kernels.memory import set_word, variable, word
 from tridiag.kernels.moves import bytes_of_row, lanes_of, store_rows
@@ -44,6 +45,8 @@ SOLVE_GROUP = STEPS.add_step(solve_group)
 @njit(**OPTIONS)
 def settle_group(zero, job, worker, first, used, good, source, step):
     """The solution of a group to memory, from ``source``; lanes without certificate wait, if that is worth while."""
+    if stopping():
+        return
     hard, dead = hard_lanes(zero, job, word(good), used)
     whole, verified = hard == (1 << used) - 1, verifiable(zero, job)
     if not may_wait(job) or (whole and not verified):
@@ -68,7 +71,7 @@ def sweep_down(zero, job, worker, used):
     i, stop = first, min(first + VERY_EARLY, last)
     while i < last:
         eliminate_straight(zero, job, worker, i, stop)
-        if hopeless(zero, job, good, used):
+        if hopeless(zero, job, good, used) or stopping_at((i - first) // EARLY, 64):
             return False
         i, stop = stop, min(stop + EARLY, last)
     eliminate_blocks(zero, job, worker, last, high)
@@ -78,6 +81,8 @@ def sweep_down(zero, job, worker, used):
 @njit(**OPTIONS)
 def eliminate_blocks(zero, job, worker, first, last):
     for i0 in range(first, last, BLOCK):
+        if stopping_at(i0 // BLOCK, 64):
+            return
         target = word(worker + Y) + (i0 - word(worker + LOW) + 1) * 2 * bytes_of_row(zero, ())
         eliminate_block(zero, job, worker, i0, min(i0 + BLOCK, last), target)
 

@@ -8,6 +8,7 @@ from tridiag.elimination import REFINE_STEPS
 from tridiag.kernels import job as J
 from tridiag.kernels.aims import mask_view, operand_of
 from tridiag.kernels.bands import load_band, right_side
+from tridiag.kernels.interrupts import stopping
 from tridiag.kernels.lanes import BEST, CUT, ITERATE, MERGE, REST, RIGHT
 from tridiag.kernels.memory import load, set_half_word, set_word, variable, word
 from tridiag.kernels.moves import bytes_of_row, lanes_of, store_lane, store_rows
@@ -154,6 +155,8 @@ def merge_hard(zero, source, step, solution, hard, every, rows):
 @njit(**OPTIONS)
 def finish_group(zero, job, worker, first, used, good, source, step):
     """The solution of a group to memory, from ``source``, where it is right in lanes with a certificate."""
+    if stopping():
+        return
     every, rows = (1 << used) - 1, word(worker + HIGH) - word(worker + LOW)
     hard, dead = hard_lanes(zero, job, word(good), used)
     tell_dead(job, first, dead)

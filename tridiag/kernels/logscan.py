@@ -12,7 +12,8 @@ from numba import cfunc, njit, types
 
 from tridiag.kernels import job as J
 from tridiag.kernels.aims import aim_lanes, operand_of
-from tridiag.kernels.crew import conductor
+from tridiag.kernels.crew import beginning, conductor
+from tridiag.kernels.interrupts import stopping_at
 from tridiag.kernels.logsteps import (
     BEGIN,
     BEGIN_GIVEN,
@@ -168,6 +169,8 @@ def run_rows(zero, job, worker, system, count, rows, starts, total):
     groups = (count + lanes - 1) // lanes
     height = BLOCK if groups == 1 else BLOCK_BESIDE
     for begin in range(0, rows, height):
+        if stopping_at(begin // height, 64):
+            return
         end = min(begin + height, rows)
         i0, i1 = (rows - end, rows - begin) if backward else (begin, end)
         for group in range(groups):
@@ -348,7 +351,7 @@ def build(dtype: str):
 
     def run(job, helpers):
         define(zero)
-        set_word(job + 8 * J.HELPERS, helpers)
+        call(beginning(zero), (job, helpers))
         chunked = word(job + 8 * J.CHUNKS) > 1
         if chunked:
             call(prepare(zero), (job,))

@@ -19,9 +19,10 @@ from tridiag.kernels.aims import aim_group
 from tridiag.kernels.bands import moved_operands
 from tridiag.kernels.beside import solution_beside
 from tridiag.kernels.cache import PREFIX
-from tridiag.kernels.crew import conductor
+from tridiag.kernels.crew import beginning, conductor
 from tridiag.kernels.exchanging import BACKWARD_EXCHANGED_BESIDE, CLOSE_EXCHANGE, EXCHANGE_BESIDE
 from tridiag.kernels.hard import hard_lanes
+from tridiag.kernels.interrupts import stopping
 from tridiag.kernels.lanes import SWEEPS, ZERO
 from tridiag.kernels.memory import c_function, call, flush, free, load, malloc, set_byte, set_word, variable, word
 from tridiag.kernels.moves import MOVES, bytes_of_real, bytes_of_row, lanes_of, parts_of
@@ -203,7 +204,7 @@ def solve_block(zero, job, worker, item, begin, eliminate, substitute):
                 agree_behind(zero, job, guesses + (k - 1) % 2 * end, found, groups, record)
             if not some_good(zero, job, record, groups):
                 set_word(job + 8 * J.HOPELESS, 1)
-        if field(job, J.HOPELESS):
+        if field(job, J.HOPELESS) or stopping():
             return
         if k < chunks and early < i1:
             eliminate(zero, job, operands, groups, state, here + (early - i0) * step, early, i1, record)
@@ -365,7 +366,7 @@ def build(dtype: str, kernel: str, solve: str) -> Any:
 
     def run(job, helpers):
         define(zero)
-        set_word(job + 8 * J.HELPERS, helpers)
+        call(beginning(zero), (job, helpers))
         if call(blocks(zero), (job,)) != 0:
             whole(job, helpers)
         free(word(job + 8 * J.RECORDS))

@@ -27,6 +27,7 @@ from tridiag.kernels.hard import (
     substitute_tile,
     tell_dead,
 )
+from tridiag.kernels.interrupts import PIECE, stopping_at
 from tridiag.kernels.lanes import RIGHT, UPPER, ZERO
 from tridiag.kernels.memory import load, set_byte, set_word, store, variable, word
 from tridiag.kernels.moves import (
@@ -120,6 +121,8 @@ def factor_group(zero, job, worker, first, used, factors):
     set_word(word(worker + GOOD), (1 << 2 * lanes) - 1)
     ZERO(zero, (word(worker + CARRY), bytes_of_row(zero, ()), 1))
     for i0 in range(low, high, BLOCK):
+        if stopping_at(i0 // BLOCK, 64):
+            break
         factor_block(zero, job, worker, i0, min(i0 + BLOCK, high), factors)
     hard, dead = hard_lanes(zero, job, word(word(worker + GOOD)), used)
     tell_dead(job, first, dead)
@@ -212,6 +215,8 @@ def forward_blocks(zero, job, worker, factors, shared, y, first, last):
     row, low, part = bytes_of_row(zero, ()), word(worker + LOW), part_of(zero, shared)
     d, asked = worker + VIEWS + 16 * RIGHT, operand_of(zero, word(worker + AIMS), D_)
     for i0 in range(first, last, BLOCK):
+        if stopping_at(i0 // BLOCK, 64):
+            break
         i1 = min(i0 + BLOCK, last)
         view(zero, job, worker, RIGHT, i0, i1, False)
         mask, mask_step = mask_view(zero, worker, i0)
@@ -377,6 +382,8 @@ def tell_determinants(zero, job, worker, first, used, singular):
     for lane in range(used):
         sign, total = unit(zero), zero.real
         for i in range(rows):
+            if stopping_at(i, PIECE):
+                break
             pivot = entry(pivots + i * row + lane * side, zero)
             total += np.log(abs(pivot))
             sign = turn(sign, pivot)

@@ -24,7 +24,8 @@ from tridiag.kernels import corrections as R
 from tridiag.kernels import job as J
 from tridiag.kernels import plan as P
 from tridiag.kernels.aims import offset
-from tridiag.kernels.crew import finish, start
+from tridiag.kernels.crew import beginning, finish, start
+from tridiag.kernels.interrupts import stopping
 from tridiag.kernels.memory import (
     ask_for_huge_pages,
     c_function,
@@ -211,10 +212,10 @@ def work(plan, zero):
     elif phase == P.GATHER or phase == P.SCATTER:
         run, blocks = 1, (word(plan + P.ROWS) + COPIED - 1) // COPIED
     first = 0
-    while first < blocks and not word(plan + P.FAILED):
+    while first < blocks and not word(plan + P.FAILED) and not stopping():
         first = fetch_add(plan + P.NEXT, run)
         for block in range(first, min(first + run, blocks)):
-            if not word(plan + P.FAILED):
+            if not (word(plan + P.FAILED) or stopping()):
                 WORK_ON(zero, (plan, room, block))
 
 
@@ -223,14 +224,14 @@ task = c_function(work, "tridiag_work_on_blocks")
 
 @njit(**OPTIONS)
 def run_phase(zero, plan, phase, helpers):
-    """One pass over all blocks; whether none of them failed."""
+    """One pass over all blocks; whether none of them failed, and none is left."""
     set_word(plan + P.PHASE, phase)
     for counter in (P.NEXT, P.THREADS, P.FAILED):
         set_word(plan + counter, 0)
     handles = start(task(zero), plan, helpers)
     call(task(zero), (plan,))
     finish(handles)
-    return word(plan + P.FAILED) == 0
+    return word(plan + P.FAILED) == 0 and not stopping()
 
 
 RUN_PHASE = STEPS.add_step(run_phase)
@@ -270,7 +271,8 @@ def repair(zero, plan, helpers):
             set_word(plan + P.WINDOW, size)
             if not R.choose_windows(zero, plan):
                 return False
-            RUN_PHASE(zero, (plan, P.REPAIR, helpers))
+            if not RUN_PHASE(zero, (plan, P.REPAIR, helpers)):
+                return False
             dropped = R.drop_repaired(zero, plan)
             if R.too_many_bad(plan):
                 return False
@@ -289,7 +291,8 @@ def solve_with_pivoting(zero, plan, helpers):
     set_word(plan + P.EXACT, 0)
     set_word(plan + P.REFINING, 0)
     set_word(plan + P.DOUBT, 0)
-    RUN_PHASE(zero, (plan, P.REDUCE_PIVOTED, helpers))
+    if not RUN_PHASE(zero, (plan, P.REDUCE_PIVOTED, helpers)):
+        return False
     if not SOLVE_ENDS(zero, (plan,)) or not RUN_PHASE(zero, (plan, P.SOLVE_PIVOTED, helpers)):
         return False
     R.list_lone_rows(zero, plan)
@@ -297,10 +300,10 @@ def solve_with_pivoting(zero, plan, helpers):
         set_word(plan + P.REFINING, step)
         if REPAIR(zero, (plan, helpers)):
             return True
-        RUN_PHASE(zero, (plan, P.FIND_REST, helpers))
-        if not SOLVE_ENDS(zero, (plan,)):
+        if not RUN_PHASE(zero, (plan, P.FIND_REST, helpers)) or not SOLVE_ENDS(zero, (plan,)):
             return False
-        RUN_PHASE(zero, (plan, P.CORRECT, helpers))
+        if not RUN_PHASE(zero, (plan, P.CORRECT, helpers)):
+            return False
         R.list_lone_rows(zero, plan)
     return R.all_good(zero, plan)
 
@@ -486,7 +489,7 @@ def serve(job, zero):
     """Claim systems until none is left; called by every thread of a job."""
     helpers, count = field(job, J.HELPERS), field(job, J.RIGHT_SIDES)
     memory, plan, constants = hire(zero, job, helpers)
-    while memory != 0:
+    while memory != 0 and not stopping():
         item = fetch_add(job, 1)
         if item < 0 or item >= field(job, J.ITEMS):
             break
@@ -527,7 +530,7 @@ def build(dtype: str):
     zero = np.zeros((), dtype)[()]
 
     def run(job, helpers):
-        set_word(job + 8 * J.HELPERS, helpers)
+        call(beginning(zero), (job, helpers))
         solve = whole(zero)
         define_sweeps(zero)
         define_steps(zero)  # after ``whole``: those that are called are known

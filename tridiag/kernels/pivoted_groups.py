@@ -15,6 +15,7 @@ from tridiag.kernels.exchanging import (
     EXCHANGE_LINES,
 )
 from tridiag.kernels.hard import FINISH_GROUP, load_tile
+from tridiag.kernels.interrupts import stopping, stopping_at
 from tridiag.kernels.lanes import ITERATE, RIGHT
 from tridiag.kernels.memory import set_word, variable, word
 from tridiag.kernels.moves import bytes_of_row, lanes_of, load_rows, store_rows
@@ -58,6 +59,8 @@ def exchange_verified(zero, job, worker, used):
     """The group at hand with partial pivoting, to memory; the lanes where the solution is as good as is promised."""
     n, x = field(job, J.ROWS), operand_of(zero, word(worker + AIMS), X_)
     start, last, sure = exchange_rows(zero, job, worker)
+    if stopping():
+        return 0 * sure
     if used == lanes_of(zero, ()):
         back_to_memory(zero, job, worker, start, last)
     else:
@@ -114,6 +117,8 @@ def keep_all_rows(zero, job, worker):
 def exchange_blocks(zero, job, worker, first, last):
     y, step, carry, good = word(worker + Y), 4 * bytes_of_row(zero, ()), word(worker + CARRY), word(worker + GOOD)
     for i0 in range(first, last, BLOCK):
+        if stopping_at(i0 // BLOCK, 64):
+            return
         i1 = min(i0 + BLOCK, last)
         views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 4), mask_view(zero, worker, i0)
         words = y + (i0 + 1) * step, step, i1 - i0, carry, good, word(worker + AIMS), i0, 0

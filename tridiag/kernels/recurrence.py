@@ -18,6 +18,8 @@ from numba.extending import overload
 from tridiag.kernels import job as J
 from tridiag.kernels import recurrence_job as C
 from tridiag.kernels.crew import runner
+from tridiag.kernels.interrupts import PIECE as ROWS_APART
+from tridiag.kernels.interrupts import stopping, stopping_at
 from tridiag.kernels.memory import c_function, fetch_add, flush, free, load, malloc, set_word, store, word
 from tridiag.kernels.moves import NEXT_GROUP, bytes_of_real, lanes_of
 from tridiag.kernels.recurrence_loops import (
@@ -191,6 +193,8 @@ def functions(order: int) -> Order:
             if first == 0 and started:
                 carry = load(base(job, C.A + 1, index), zero)
             for i in range(first, last):
+                if stopping_at(i, ROWS_APART):
+                    break
                 value = load(x + i * dx, zero)
                 if turned:
                     value = value + carry
@@ -202,6 +206,8 @@ def functions(order: int) -> Order:
                 store(y + i * dy, value)
             return carry
         for i in range(first, last):
+            if stopping_at(i, ROWS_APART):
+                break
             value = load(x + i * dx, zero)
             for k in range(1, order + 1):
                 if i >= k:
@@ -340,7 +346,7 @@ def in_pieces(order: int, library: Library, move: Any, run: Any) -> Any:
         if steps < HEIGHT and steps < count:
             steps += most
         set_word(room + ahead_at, 0)
-        while done < count:
+        while done < count and not stopping():
             last = (steps - 1) * step
             for lane in range(lanes):
                 set_word(y + 8 * lane, scratch + lane * steps * size - min(0, last))
@@ -397,6 +403,8 @@ def in_rows(made: Order, order: int, move: Any, run: Any) -> Any:
             if item < 0:
                 break
             for group in range(item * groups, min(last, (item + 1) * groups)):
+                if stopping():
+                    break  # before lanes are moved on from where they were left
                 first = min(group * lanes, count - lanes)
                 if group > item * groups and first == group * lanes:
                     follow(zero, job, room, first)
@@ -543,7 +551,7 @@ def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
     @njit(**OPTIONS)
     def await_state(zero, place):
         """The state behind a block, which some thread is at work on."""
-        while fetch_add(place + READY, 0) == 0:
+        while fetch_add(place + READY, 0) == 0 and not stopping():
             _yield()
         return load(place + CARRIED, zero)
 
@@ -585,7 +593,7 @@ def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
         room, blocks = hire(size), field(job, C.BLOCKS)
         if room == 0:
             return
-        while True:
+        while not stopping():
             item = fetch_add(job, 1)
             if item >= field(job, J.ITEMS):
                 break

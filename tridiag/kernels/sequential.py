@@ -21,6 +21,7 @@ from tridiag.elimination import (
 )  # fmt: skip
 from tridiag.kernels import job as J
 from tridiag.kernels import plan as P
+from tridiag.kernels.interrupts import PIECE, stopping, stopping_at
 from tridiag.kernels.memory import free, load, malloc, store, word
 from tridiag.kernels.plan import (
     STEPS,
@@ -85,6 +86,8 @@ def forward(zero, plan, source, stride, kept, pivoting, certify):
     n, side = word(plan + P.ROWS), bytes_of(zero, ())
     carried = cut(zero, plan, P.B, 0 * n), cut(zero, plan, P.C, 0 * n), right_of(zero, plan, source, stride, 0 * n)
     for i in range(1, n + 1):
+        if stopping_at(i, PIECE):
+            return 0
         right = right_of(zero, plan, source, stride, i) if i < n else zero
         if kept != 0 and (i - 1) % KEPT_EVERY == 0:
             at = kept + (i - 1) // KEPT_EVERY * KEPT * side
@@ -110,6 +113,8 @@ def backward(zero, plan, source, stride, kept, pivoting, target, target_stride):
         return False
     x1, x2 = zero, zero
     for part in range((n - 1) // KEPT_EVERY, -1, -1):
+        if stopping_at(part, 8):
+            break
         first, last = part * KEPT_EVERY, min((part + 1) * KEPT_EVERY, n)
         at = kept + part * KEPT * side
         carried = load(at, zero), load(at + side, zero), load(at + 2 * side, zero)
@@ -135,6 +140,8 @@ def backward(zero, plan, source, stride, kept, pivoting, target, target_stride):
 @njit(**OPTIONS)
 def copy(zero, n, source, stride, target, target_stride):
     for i in range(n):
+        if stopping_at(i, PIECE):
+            return
         store(target + i * target_stride, load(source + i * stride, zero))
 
 
@@ -150,6 +157,8 @@ def residual(zero, plan, rest):
     n, side, leave, worst = word(plan + P.ROWS), bytes_of(zero, ()), LEAVE_BELOW * limits(zero)[0], 0.0
     before, here = zero, solution(zero, plan, 0 * n)
     for i in range(n):
+        if stopping_at(i, PIECE):
+            break
         after = solution(zero, plan, i + 1) if i < n - 1 else zero
         r, error = row_residual(zero, row_of(zero, plan, i), cut(zero, plan, P.D, i), before, here, after)
         store(rest + i * side, zero if error <= leave else r)
@@ -176,7 +185,7 @@ def refine(zero, plan, kept):
     best, least = rest + n * side, residual(zero, plan, rest)
     copy(zero, n, x, step, best, side)
     for number in range(1, REFINE_STEPS + 1):
-        if not least > bar:
+        if not least > bar or stopping():
             break
         forward(zero, plan, rest, side, kept, J.PIVOTED, J.PLAIN)
         backward(zero, plan, rest, side, kept, J.PIVOTED, rest, side)

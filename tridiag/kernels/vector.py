@@ -18,6 +18,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
+from tridiag.kernels import interrupts
+
 LINE = 64
 OPTIONS = {"error_model": "numpy", "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 ONCE = {**OPTIONS, "inline": "always"}  # of large functions that are called once: not compiled by themselves as well
@@ -156,6 +158,7 @@ class Code:
         real = np.dtype(dtype).type(0).real.dtype
         self.builder = builder
         self.fused = True  # False: every operation rounds, as in LAPACK
+        self.depth = 0  # of the loop that is being written
         self.parts = 2 if np.dtype(dtype).kind == "c" else 1  # vectors in a row of lanes
         self.size_of_real = real.itemsize
         self.lanes = LINE // real.itemsize
@@ -383,17 +386,48 @@ class Code:
     # ------------------------------------------------------------------------------------------- control
 
     def fori(self, first: Any, last: Any, body: Callable[[Value, Any], Any], state: Any = (), step: int = 1) -> Any:
-        """for i in range(first, last, step): state = body(i, state); the state is a tuple, nested as it likes."""
-        builder, zero = self.builder, self.integer(0)
-        first, last = self.like(zero, first), self.like(zero, last)
-        before = builder.block
+        """for i in range(first, last, step): state = body(i, state); the state is a tuple, nested as it likes.
+
+        A loop in no other one, of any number of rows, may end early, after a PIECE of them: see `interrupts`.
+        """
+        zero = self.integer(0)
+        first, last, start = self.like(zero, first), self.like(zero, last), flatten(state)
+        if self.depth or all(isinstance(x.llvm, ir.Constant) for x in (first, last)):
+            return rebuild(state, iter(self._rows(first, last, body, state, start, step)[0]))
+        builder, before = self.builder, self.builder.block
+        piece, go_on, end = (builder.function.append_basic_block(f"rows.{name}") for name in ("piece", "more", "left"))
+        builder.branch(piece)
+        builder.position_at_end(piece)
+        phis = [builder.phi(x.llvm.type) for x in (first, *start)]
+        for phi, x in zip(phis, (first, *start), strict=True):
+            phi.add_incoming(x.llvm, before)
+        i, *begin = (Value(self, phi) for phi in phis)
+        stop = i + interrupts.PIECE * step
+        reached = stop < last if step > 0 else stop > last
+        stop = Value(self, builder.select(reached.llvm, stop.llvm, last.llvm))
+        self.depth += 1
+        found, i = self._rows(i, stop, body, rebuild(state, iter(begin)), begin, step)
+        self.depth -= 1
+        asking = builder.function.append_basic_block("rows.check")
+        builder.cbranch((i < last if step > 0 else i > last).llvm, asking, end).set_weights([1, 1000])
+        builder.position_at_end(asking)
+        interrupts.leave_or_go_on(builder, end, go_on)
+        builder.position_at_end(go_on)
+        for phi, x in zip(phis, (i, *found), strict=True):
+            phi.add_incoming(x.llvm, go_on)
+        builder.branch(piece)
+        builder.position_at_end(end)
+        return rebuild(state, iter(found))
+
+    def _rows(self, first: Value, last: Value, body: Any, state: Any, start: list[Value], step: int) -> Any:
+        """Such a loop without an early end: its state, flat, and the first i that it does not reach."""
+        builder, before = self.builder, self.builder.block
         function = builder.function
         head, inside, after = (function.append_basic_block(f"rows.{name}") for name in ("head", "body", "end"))
         builder.branch(head)
         builder.position_at_end(head)
         index = builder.phi(I64)
         index.add_incoming(first.llvm, before)
-        start = flatten(state)
         phis = [builder.phi(x.llvm.type) for x in start]
         for phi, x in zip(phis, start, strict=True):
             phi.add_incoming(x.llvm, before)
@@ -407,7 +441,7 @@ class Code:
         index.add_incoming((i + step).llvm, builder.block)
         builder.branch(head)
         builder.position_at_end(after)
-        return rebuild(state, iter(carried))
+        return carried, i
 
 
 def flatten(state: Any) -> list[Value]:

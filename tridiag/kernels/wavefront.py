@@ -30,6 +30,7 @@ from numba import njit, types
 from tridiag.kernels import cells, runs
 from tridiag.kernels import pairs as P
 from tridiag.kernels.crew import runner
+from tridiag.kernels.interrupts import stopping, stopping_at
 from tridiag.kernels.memory import (
     ask_for_huge_pages,
     c_function,
@@ -190,6 +191,8 @@ def task(kind: str) -> Any:
         told, scores, line, state, kept = rooms(zero, job, room)[:5]
         step = kept_of_row(job, shared) if field(job, P.GRADIENT) != 0 else 0
         for i in range(first, last):
+            if stopping_at(i, 64):
+                return
             start = i * field(job, P.COLUMNS)
             load_row(zero, scores, start, start + width, line)
             if shared:
@@ -228,13 +231,15 @@ def task(kind: str) -> Any:
         for i in range(top, field(job, P.ROWS)):
             store_row(zero, target, i * columns, (i + 1) * columns, line)
         last = top
-        while last > 0:
+        while last > 0 and not stopping():
             first = (last - 1) // block * block
             if last < top:
                 size = whole(width) * in_state // LINE
                 COPY(zero, (states + first // block * whole(columns) * in_state, state, size))
                 rows_forward(zero, job, room, first, last, width, shared)
             for i in range(last - 1, first - 1, -1):
+                if stopping_at(i, 64):
+                    break
                 start, keep = i * columns, kept + (i - first) * step
                 load_row(zero, scores, start, start + width, line)
                 if shared:
@@ -254,6 +259,8 @@ def task(kind: str) -> Any:
         BEGIN(zero, (told,))
         start_of_rows(zero, state, width, in_state, shared)
         for start in range(0, top, block):
+            if stopping():
+                break
             if field(job, P.GRADIENT) != 0:
                 COPY(zero, (state, states + start // block * whole(field(job, P.COLUMNS)) * in_state, size))
             rows_forward(zero, job, room, start, min(top, start + block), width, shared)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from numba import njit, types
 
 from tridiag.kernels import job as J
+from tridiag.kernels.interrupts import stopping
 from tridiag.kernels.lanes import NAN, PLANES, ZERO
 from tridiag.kernels.memory import call, fetch_add, free, malloc, set_byte, set_word, word
 from tridiag.kernels.moves import TABLE, bytes_of_row, lanes_of
@@ -143,20 +144,21 @@ def dismiss(worker):
 
 @njit(**OPTIONS)
 def claim(job):
-    """An item that no thread has taken, or -1.
+    """An item that no thread has taken, or -1, also where the job is to end.
 
     As many stretches of items as there are threads are walked in turn: threads that are side by side in fresh memory
     would both clear the huge page that they touch first.
     """
     stretches, items = field(job, J.HELPERS) + 1, field(job, J.ITEMS)
     length = (items + stretches - 1) // stretches
-    while True:
+    while not stopping():
         count = fetch_add(job, 1)
         item = count % stretches * length + count // stretches
         if count >= stretches * length:
             return -1
         if item < items:
             return item
+    return -1
 
 
 @njit(**OPTIONS)

@@ -1,0 +1,232 @@
+"""That Ctrl-C ends a call of a compiled kernel at once: the next call is right, no memory is lost."""
+
+import os
+import signal
+import time
+
+import pytest
+from helpers import installed
+from processes import finish, running, wait_until_ready
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals, as POSIX has them")
+AT_MOST = 0.2  # seconds from Ctrl-C to the end of a call; on a machine with nothing else to do
+SLACK = 1.0  # where there is
+
+# Each gives a call for so many rows or steps, whose time is in proportion.
+SETUP = """
+import os, signal, sys, time
+import numpy as np, tridiag
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests may have it ignored
+rng = np.random.default_rng(0)
+def uniform(*shape):
+    return rng.uniform(-1, 1, shape)
+def model(k, p):
+    return dict(F=0.9 * np.eye(k), H=uniform(p, k), Q=np.eye(k), R=np.eye(p), m0=np.zeros(k), P0=np.eye(k))
+def solve(n, *shape, name="numba_thomas", **options):
+    a, b, c, d = uniform(4, *(n if size is None else size for size in shape))
+    return lambda: tridiag.solve(a, b, c, d, backend=name, **options)
+def blocks(n):
+    A, B, C = uniform(3, n, 8, 8)
+    d = uniform(n, 8)
+    return lambda: tridiag.solve_block(A, B + 10 * np.eye(8), C, d, backend="numba_thomas")
+def sequences(verb, count, *shape, **options):
+    def make(n):
+        arrays = [0.4 * uniform(*(n if size is None else size for size in shape)) for _ in range(count)]
+        given = (tuple(arrays[:-1]), arrays[-1]) if count > 2 else arrays
+        return lambda: getattr(tridiag, verb)(*given, backend="numba_scan", **options)
+    return make
+def matrices(n):
+    A, x = 0.2 * uniform(n, 12, 12), uniform(n, 12)
+    return lambda: tridiag.matrix_recurrence(A, x, backend="numba_scan")
+def kalman(verb, missing=True):
+    def make(n):
+        y, parameters = uniform(8, n, 2), model(6, 2)
+        if missing:
+            y[0, 5] = np.nan
+        return lambda: getattr(tridiag.kalman, verb)(y, **parameters, backend="numba_scan")
+    return make
+def alignment(spread, **options):
+    def make(n):
+        scores = (spread * uniform(1, n, 2000)).astype("f4")
+        return lambda: tridiag.smith_waterman(scores, gap=-1.0, **options)
+    return make
+def torch_solve(n):
+    import torch
+    a, b, c, d = map(torch.asarray, uniform(4, n, 100))
+    return lambda: tridiag.solve(a, b, c, d, pivoting=True, backend="numba_thomas").numpy()
+CALLS = {
+    "solve": lambda n: solve(n, None, 100, pivoting=True),
+    "columns": lambda n: solve(n, 100, None, axis=0, pivoting=True),
+    "few long systems": lambda n: solve(n, 8, None),
+    "few long columns": lambda n: solve(n, None, 8, axis=0),
+    "periodic": lambda n: solve(n, 8, None, periodic=True),
+    "one system": lambda n: solve(n, None, name="numba_partition"),
+    "blocks": blocks,
+    "recurrence": sequences("linear_recurrence", 2, 16, None),
+    "one sequence": sequences("linear_recurrence", 2, None),
+    "second order": sequences("linear_recurrence", 3, None),
+    "matrices": matrices,
+    "logcumsumexp": sequences("logcumsumexp", 1, None),
+    "log_linear_recurrence": sequences("log_linear_recurrence", 2, 3, None),
+    "kalman.log_likelihood": kalman("log_likelihood"),
+    "kalman.log_likelihood, shared": kalman("log_likelihood", False),
+    "kalman.filter": kalman("filter"),
+    "kalman.smoother": kalman("smoother"),
+    "smith_waterman": alignment(1),
+    "smith_waterman, wild": alignment(1000),
+    "torch": torch_solve,
+}
+make = CALLS[sys.argv[1]]
+def timed(call):
+    begin = time.monotonic()
+    call()
+    return time.monotonic() - begin
+def bits(x):
+    return b"".join(np.asarray(part).tobytes() for part in (x if isinstance(x, tuple) else (x,)))
+small = make(2000)
+wanted = bits(small())  # compiled by now
+def long_enough(seconds):
+    n = 20_000
+    while timed(call := make(n)) < seconds:
+        n *= 2
+    return call
+def interrupted(call):
+    try:
+        call()
+    except KeyboardInterrupt:
+        return time.monotonic()
+"""
+
+ONCE = """
+call = long_enough(float(sys.argv[2]))
+print("ready", flush=True)
+sys.stdin.readline()
+print("ready", flush=True)
+ended = None
+while ended is None:  # whoever sends the signal may be late
+    ended = interrupted(call)
+late = ended - float(sys.stdin.readline())
+print(bits(small()) == wanted, late)
+"""
+
+
+def seconds_late(name: str, length: float) -> float:
+    """From Ctrl-C in the middle of a call that takes some time to its end; the next call must be right."""
+    with running(SETUP + ONCE, name, str(length)) as process:
+        wait_until_ready(process)
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        wait_until_ready(process)
+        time.sleep(0.4 * length)
+        sent = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        right, late = finish(process, f"{sent}\n").split()
+    assert right == "True"
+    return float(late)
+
+
+@pytest.mark.parametrize("name", ["solve", "smith_waterman"])
+def test_ctrl_c_ends_a_call(name: str) -> None:
+    assert seconds_late(name, 1.0) < AT_MOST + SLACK
+
+
+CALLS = [
+    *("columns", "few long systems", "few long columns", "periodic", "one system", "blocks", "recurrence"),
+    *("one sequence", "second order", "matrices", "logcumsumexp", "log_linear_recurrence", "kalman.filter"),
+    *("kalman.log_likelihood", "kalman.log_likelihood, shared", "kalman.smoother", "smith_waterman, wild"),
+    pytest.param("torch", marks=pytest.mark.skipif(not installed("torch"), reason="needs torch")),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CALLS)
+def test_ctrl_c_ends_a_call_of_every_kernel(name: str) -> None:
+    assert seconds_late(name, 1.0) < AT_MOST + SLACK
+
+
+MANY_TIMES = """
+import gc, threading
+call = long_enough(0.2)
+class Alarm(Exception):
+    pass
+def ring(*_):
+    raise Alarm
+signal.signal(signal.SIGALRM, ring)
+def resident():
+    gc.collect()
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def threads():
+    return len(os.listdir("/proc/self/task"))
+caught, right, before, alone = 0, True, 0, threads()
+for k in range(int(sys.argv[2])):
+    if k == 10:
+        before = resident()
+    signal.setitimer(signal.ITIMER_REAL, float(rng.uniform(1e-3, 0.25)))
+    try:
+        call()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except Alarm:
+        caught += 1
+    right = right and bits(small()) == wanted
+end = time.monotonic() + 30
+while threads() > alone and time.monotonic() < end:  # helpers look out for more work for a while
+    time.sleep(0.01)
+print(right, caught > 0, resident() - before < 2**26, threads() <= alone)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc, as Linux has it")
+@pytest.mark.parametrize(
+    ("name", "times"),
+    [
+        ("solve", 20),
+        *(
+            pytest.param(name, 100, marks=pytest.mark.slow)
+            for name in (
+                "few long systems",
+                "one system",
+                "recurrence",
+                "one sequence",
+                "kalman.filter",
+                "smith_waterman",
+            )
+        ),
+    ],
+)
+def test_a_handler_that_raises_at_any_moment(name: str, times: int) -> None:
+    """Of any signal. The call after it is right; no memory and no thread is left behind."""
+    with running(SETUP + MANY_TIMES, name, str(times)) as process:
+        assert finish(process) == "True True True True"
+
+
+HANDLERS = """
+import threading
+call = long_enough(0.5)
+heard = []
+def note(*_):  # in the midst of a call: kernels may be called here too
+    heard.append((time.monotonic(), bits(small()) == wanted))
+signal.signal(signal.SIGALRM, note)
+signal.setitimer(signal.ITIMER_REAL, 0.1)
+begin = time.monotonic()
+found = call()
+length = time.monotonic() - begin
+signal.setitimer(signal.ITIMER_REAL, 0)
+at, right = heard[0]
+in_thread = []
+thread = threading.Thread(target=lambda: in_thread.append(bits(call())))
+thread.start()
+try:
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(5)
+except KeyboardInterrupt:
+    pass
+thread.join()
+print(right, at - begin < length, bits(found) == bits(call()) == in_thread[0])
+"""
+
+
+def test_handlers_that_do_not_raise() -> None:
+    """They run during the call, which goes on; and a call in another thread than the main one is none of theirs."""
+    with running(SETUP + HANDLERS, "solve") as process:
+        assert finish(process) == "True True True"

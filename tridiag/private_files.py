@@ -1,0 +1,125 @@
+"""Files that are kept from process to process, kernels and measurements: only those that nobody else can have written.
+
+A file that is read is a regular file of this user or of root that nobody else can write, in a folder of which the same
+holds. So it is, up to the root, for each folder above, where others could put another folder in the place of one; those
+may be sticky, as /tmp is, or writable by the user's own group. What is looked at is what is read: one descriptor. On
+Windows, whose users' folders are their own, nothing is looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import uuid
+from pathlib import Path
+
+LARGEST = 2**26  # bytes of a file; the largest kernel has a twentieth of it
+OTHERS = stat.S_IWGRP | stat.S_IWOTH  # who may write, beside the owner
+UNMAPPED = 65534  # whom Linux shows in a container in place of users that are not known there, often root
+READ = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+POSIX = os.name == "posix"
+
+
+class NotPrivateError(OSError):
+    """Somebody else may have written a file, or it is none."""
+
+
+def read(path: Path) -> bytes:
+    """The content of a file; NotPrivateError where it is not to be trusted, FileNotFoundError where there is none."""
+    if not POSIX:
+        return path.read_bytes()
+    found = real_folder(path) / path.name
+    check_regular(path, found.lstat())
+    check_folders(found.parent)
+    descriptor = os.open(found, READ)
+    try:
+        told = os.fstat(descriptor)
+        check_regular(path, told)
+        check_owner(path, told)
+        if told.st_size > LARGEST:
+            raise NotPrivateError(f"{path} has {told.st_size} bytes, more than anything that tridiag keeps")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(told.st_size)
+    finally:
+        os.close(descriptor)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file, whole or not at all, that nobody else can write, in a folder of which the same holds."""
+    check_absolute(path)
+    make_folder(path.parent)
+    folder = real_folder(path)
+    if POSIX:
+        take_back(folder)
+        check_folders(folder)
+    partial = folder / f"{path.name}.{uuid.uuid4().hex}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        with open(os.open(partial, flags | getattr(os, "O_CLOEXEC", 0), 0o600), "wb") as file:
+            file.write(content)
+        partial.replace(folder / path.name)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def real_folder(path: Path) -> Path:
+    """The folder of a file, whichever links lead there."""
+    check_absolute(path)
+    return Path(os.path.realpath(path.parent, strict=True))
+
+
+def check_absolute(path: Path) -> None:
+    """Where there is no home a path may begin in the working directory, which may be anybody's."""
+    if not path.is_absolute():
+        raise FileNotFoundError(f"{path} is in no folder of the user's own")
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, which are open to this user only."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def take_back(folder: Path) -> None:
+    """Nobody else may write into a folder of this user's; under a lax umask earlier versions have made such folders."""
+    told = folder.lstat()
+    if told.st_mode & OTHERS and told.st_uid == os.geteuid():
+        folder.chmod(stat.S_IMODE(told.st_mode) & ~OTHERS)
+
+
+def check_folders(folder: Path) -> None:
+    """Whether nobody else can change what is in a folder, nor put another one in its place."""
+    check_owner(folder, folder.lstat())
+    for above in folder.parents:
+        told = above.lstat()
+        if told.st_uid not in (os.geteuid(), 0, UNMAPPED):
+            raise NotPrivateError(f"{above} belongs to another user, number {told.st_uid}")
+        others = OTHERS & ~stat.S_IWGRP if is_own_group(told.st_gid) else OTHERS
+        if told.st_mode & others and not told.st_mode & stat.S_ISVTX:
+            raise NotPrivateError(f"other users can write {above}, mode {stat.S_IMODE(told.st_mode):o}")
+
+
+def check_regular(path: Path, told: os.stat_result) -> None:
+    if not stat.S_ISREG(told.st_mode):
+        link = "a symbolic link, " * stat.S_ISLNK(told.st_mode)
+        raise NotPrivateError(f"{path} is {link}no regular file")
+
+
+def check_owner(path: Path, told: os.stat_result) -> None:
+    if told.st_uid not in (os.geteuid(), 0):
+        raise NotPrivateError(f"{path} belongs to another user, number {told.st_uid}")
+    if told.st_mode & OTHERS:
+        raise NotPrivateError(f"other users can write {path}, mode {stat.S_IMODE(told.st_mode):o}; `chmod go-w` it")
+
+
+def is_own_group(group: int) -> bool:
+    """Whether this user is the only one of a group: it has the user's name, as is the custom on many systems."""
+    import grp
+    import pwd
+
+    try:
+        found, user = grp.getgrgid(group), pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return False
+    return found.gr_name == user.pw_name and group == user.pw_gid and not {*found.gr_mem} - {user.pw_name}
