@@ -16,7 +16,7 @@ from tridiag.kernels import filter_job as K
 from tridiag.kernels import job as J
 from tridiag.kernels.crew import runner
 from tridiag.kernels.filter_gradient import Gradient, GradientRoom
-from tridiag.kernels.filter_loops import COUNT, EXPONENT, MANTISSA, QUADRATIC, Loops, Room
+from tridiag.kernels.filter_loops import COUNT, EXPONENT, LOSS, MANTISSA, QUADRATIC, Entries, Loops, Room, Roots
 from tridiag.kernels.filter_moments import Moments, MomentsRoom
 from tridiag.kernels.memory import c_function, load, malloc, pointer, set_word, word
 from tridiag.kernels.moves import bytes_of_real, lanes_of
@@ -33,11 +33,29 @@ def build(dtype: str, states: int, observed: int, kind: str):
     loops, library, name = Loops(room), Library(f"filter_steps{states}_{observed}_{kind}"), f"tridiag_filter_{kind}"
     parts = parts_of(room)
     if kind == K.SHARED:
-        before, after = library.add("covariances", loops.covariances), library.add("means", loops.means)
+        before, after = both(library, parts, "covariances", loops.covariances), library.add("means", loops.means)
         prepare, work = common(room, parts, before), with_common(room, parts, after)
         return runner(zero, definition(library), c_function(work, name), c_function(prepare, f"{name}_first"))
-    steps = library.add("filter", functools.partial(loops.filter, kind == K.MISSING))
+    steps = both(library, parts, "filter", loops.filter, kind == K.MISSING)
     return runner(zero, definition(library), c_function(alone(room, parts, steps, kind), name))
+
+
+def both(library: Library, parts: Any, name: str, loop: Any, *facts: Any) -> Any:
+    """A loop with covariances as they stand; if that loses digits in any lane, again with their square roots."""
+    plain = library.add(name, functools.partial(loop, Entries, *facts))
+    careful = library.add(f"{name}_by_roots", functools.partial(loop, Roots, *facts))
+    _, result = parts
+
+    @njit(**OPTIONS)
+    def run(zero, places):
+        plain(zero, places)
+        lost = False
+        for lane in range(lanes_of(zero, ())):
+            lost = lost or result(zero, places[1], LOSS, lane) > 0
+        if lost:
+            careful(zero, places)
+
+    return run
 
 
 def parts_of(room: Room) -> Any:
@@ -78,8 +96,8 @@ def build_moments(dtype: str, states: int, observed: int, kind: str, smooth: boo
     zero, room, told = np.zeros((), dtype)[()], MomentsRoom(states, observed), "smoother" if smooth else "moments"
     loops, library = Moments(room), Library(f"{told}_steps{states}_{observed}_{kind}")
     loop = loops.smoothed if smooth else loops.filtered
-    steps = library.add(told, functools.partial(loop, kind == K.MISSING))
-    work = alone(room, parts_of(room), steps, kind, room.kept if smooth else 0)
+    parts = parts_of(room)
+    work = alone(room, parts, both(library, parts, told, loop, kind == K.MISSING), kind, room.kept if smooth else 0)
     return runner(zero, definition(library), c_function(work, f"tridiag_{told}_{kind}"))
 
 
@@ -87,12 +105,13 @@ def build_gradient(dtype: str, states: int, observed: int, kind: str):
     """The C function void run(job, helpers) of the derivatives of log-likelihoods, for models constant in time."""
     zero, room = np.zeros((), dtype)[()], GradientRoom(states, observed)
     loops, library = Gradient(room), Library(f"gradient_steps{states}_{observed}_{kind}")
-    name, (aim, _) = f"tridiag_gradient_{kind}", parts_of(room)
+    name, parts = f"tridiag_gradient_{kind}", parts_of(room)
+    aim = parts[0]
     if kind == K.SHARED:
-        before, after = library.add("covariances", loops.covariances), library.add("means", loops.means)
+        before, after = both(library, parts, "covariances", loops.covariances), library.add("means", loops.means)
         prepare, work = common_gradient(room, aim, before), gradients(room, aim, after, room.kept_of_means)
         return runner(zero, definition(library), c_function(work, name), c_function(prepare, f"{name}_first"))
-    steps = library.add("gradient", functools.partial(loops.gradient, kind == K.MISSING))
+    steps = both(library, parts, "gradient", loops.gradient, kind == K.MISSING)
     work = gradients(room, aim, steps, room.kept)
     return runner(zero, definition(library), c_function(work, name))
 
