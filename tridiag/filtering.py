@@ -410,7 +410,10 @@ def backward(
 
 
 def smooth(ops: Any, F: Any, Q: Any, updated: Estimate, ahead: Any, smoothed: Estimate) -> Estimate:
-    """After Rauch, Tung and Striebel; covariances of states are added up, none is inverted."""
-    gain, spread, weights = square_roots.go_back(ops, F, Q, updated.cov)
-    cov = ops.product(ops.product(gain, smoothed.cov), transpose(gain)) + square_roots.squared(ops, spread, weights)
-    return ops.keep(Estimate(updated.mean + apply(gain, smoothed.mean - ahead), ops.symmetric(cov)))
+    """A step smoothed, from the mean that was predicted for the next one, and that smoothed: all with `Roots`.
+
+    After Rauch, Tung and Striebel, but that roots are joined; no covariance of states is inverted.
+    """
+    back = square_roots.go_back(ops, F, Q, updated.cov)
+    mean = updated.mean + apply(back.gain, smoothed.mean - ahead)
+    return ops.keep(Estimate(mean, square_roots.smooth(ops, back, smoothed.cov)))

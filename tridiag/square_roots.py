@@ -137,18 +137,26 @@ def go_back(ops: Any, F: Any, Q: Any, root: Root) -> Back:
     return Back(ops.stack(gain).swapaxes(0, 1), spread, weights)
 
 
+def smooth(ops: Any, back: Back, root: Root) -> Root:
+    """That of a state, from the root of the next one once all is known."""
+    parts, weights = moved(back.gain, root), [*root.weights, *back.weights]
+    return orthogonal(ops, [*parts, *back.spread], weights, None, None)[0]
+
+
 def orthogonal(
-    ops: Any, parts: list[Any], weights: Sequence[Any], noise: Root, below: list[Any] | None
+    ops: Any, parts: list[Any], weights: Sequence[Any], noise: Root | None, below: list[Any] | None
 ) -> tuple[Root, list[Any], list[Any], list[Any]]:
     """The root of sum_m w[m] parts[m] parts[m]^T and a noise; of entries ``below`` those, also what they keep.
 
     All weights, the columns that tell the entries below from what is new in each entry above, and what is left of them.
     """
     columns, found, rows, weights, left = [], [], [], list(weights), list(below or [])
-    for new, amount in zip(noise.columns, noise.weights, strict=True):
-        one = ops.one(amount)
-        firsts, rests = [*(x[0] for x in parts), one], [*(x[1:] for x in parts), new]
-        weights.append(amount)
+    for j in range(len(parts[0])):
+        firsts, rests = [x[0] for x in parts], [x[1:] for x in parts]
+        if noise is not None:
+            firsts.append(ops.one(noise.weights[j]))
+            rests.append(noise.columns[j])
+            weights.append(noise.weights[j])
         scaled = [x * w for x, w in zip(firsts, weights, strict=True)]
         variance = added(x * y for x, y in zip(firsts, scaled, strict=True))
         inverted = inverse(ops, variance)
@@ -157,8 +165,9 @@ def orthogonal(
         parts = [x - column * y for x, y in zip(rests, firsts, strict=True)]
         if below is not None:
             rows.append(added(x * y for x, y in zip(left, scaled, strict=False)))
-            left = [x - rows[-1] * y for x, y in zip(left, firsts, strict=False)] + [-rows[-1] * one]
+            new = [-rows[-1] * x for x in firsts[len(left) :]]
+            left = [x - rows[-1] * y for x, y in zip(left, firsts, strict=False)] + new
+        column, variance, parts, rows, left = ops.keep((column, variance, parts, rows, left))
         columns.append(column)
         found.append(variance)
-        columns[-1], found[-1], parts, rows, left = ops.keep((column, variance, parts, rows, left))
     return Root(columns, found), weights, rows, left

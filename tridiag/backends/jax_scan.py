@@ -367,19 +367,20 @@ def smoothed_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: filteri
 
 def by_roots(form: StateSpace, model: Model, predicted: Estimate, updated: Estimate) -> Estimate:
     """The smoothed states of all steps, of square roots."""
-    last = likelihood.whole(filtering.Roots, jax.tree.map(lambda x: x[-1], updated))
+    last = jax.tree.map(lambda x: x[-1], updated)
+    whole = functools.partial(likelihood.whole, filtering.Roots)
     if form.n == 1:
-        return jax.tree.map(lambda x: x[None], last)
+        return jax.tree.map(lambda x: x[None], whole(last))
 
     def up(behind: Estimate, row: Any) -> Any:
         t, ahead, state = row
         found = filtering.smooth(ops, ops.row(model.F, t, 0), ops.row(model.Q, t, 0), state, ahead, behind)
-        return found, found
+        return found, whole(found)
 
     steps = jnp.arange(form.n - 1, dtype=jnp.int32)
     before = jax.tree.map(lambda x: x[:-1], updated)
     _, found = lax.scan(up, last, (steps, predicted.mean[1:], before), reverse=True)
-    return jax.tree.map(lambda x, z: jnp.concatenate((x, z[None])), found, last)
+    return jax.tree.map(lambda x, z: jnp.concatenate((x, z[None])), found, whole(last))
 
 
 def poisoned(model: Model, form: StateSpace) -> Model:

@@ -68,11 +68,11 @@ def by_roots(verb: str, model: Model, y: Any, kept: Any, form: StateSpace) -> An
         return -surprise / 2
     if verb == "kalman.filter":
         return collected(steps, surprise, form, covs)
-    smoothed = [whole(covs, steps[-1].updated)]
+    smoothed = [steps[-1].updated]
     for t in reversed(range(form.n - 1)):
         F, Q = (ops.row(x, t, 0) for x in (model.F, model.Q))
         smoothed.append(filtering.smooth(ops, F, Q, steps[t].updated, steps[t + 1].predicted.mean, smoothed[-1]))
-    return *stacked(smoothed[::-1], form), -surprise / 2
+    return *stacked([whole(covs, state) for state in smoothed[::-1]], form), -surprise / 2
 
 
 def collected(steps: list[Any], surprise: Any, form: StateSpace, covs: filtering.Form) -> tuple[Any, ...]:

@@ -95,13 +95,11 @@ class Moments(Loops):
             ahead, mean, cov = carry
             predicted, _, updated = self.observed(Roots, missing, code, job, room, t)
             F, Q = (self.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
-            behind = Estimate(vector(mean), Entries.unpacked(cov, k))
+            behind = Estimate(vector(mean), Roots.unpacked(cov, k))
             before = filtering.smooth(ops, F, Q, updated, vector(ahead), behind)
-            last = code.everywhere(t + 1 == n)
-            mean = ops.where(last, updated.mean, before.mean)
-            cov = ops.symmetric(ops.where(last, Roots.whole(ops, updated.cov), before.cov))
-            self.write(code, job, room, t, Estimate(mean, cov), (K.MEAN, K.COV))
-            return tuple(predicted.mean), tuple(mean), Entries.packed(cov)
+            mean, cov = filtering.chosen(ops, code.everywhere(t + 1 == n), updated, before)
+            self.write(code, job, room, t, Estimate(mean, Roots.whole(ops, cov)), (K.MEAN, K.COV))
+            return tuple(predicted.mean), tuple(mean), Roots.packed(cov)
 
         nothing = (code.zero(),) * k, (code.zero(),) * k, (code.zero(),) * (k * (k + 1) // 2)
         code.fori(n - 1, -1, step, nothing, step=-1)
