@@ -13,6 +13,7 @@ first is faster and says where digits may be lost (`Doubt`); those series are fi
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -189,12 +190,13 @@ class Doubt(NamedTuple):
         return [found[i] + Q[i, i] for i in range(len(Q))]
 
 
-def lost_behind(ops: Any, predicted: Any, updated: Any, smoothed: Any) -> Any:
-    """Above 0 where smoothed variances are so far below those of the filter that digits were lost."""
-    eps, loss = ops.limits(updated)[0], None
-    for before, first, last in zip(*map(diagonal, (predicted, updated, smoothed)), strict=True):
-        gap = first * eps ** (1 / 3) - last - before * (4 * len(updated) * eps)
-        loss = gap if loss is None else larger(ops, gap, loss)
+def lost(ops: Any, *covs: Any) -> Any:
+    """Above 0 where a variance is so far below that of the covariance before it that its own digits are lost."""
+    share, loss = ops.limits(covs[0])[0] ** (1 / 3), None
+    for i in range(len(covs[0])):
+        for before, after in itertools.pairwise(covs):
+            gap = before[i, i] * share - after[i, i]
+            loss = gap if loss is None else larger(ops, gap, loss)
     return loss
 
 

@@ -56,8 +56,8 @@ class States(NamedTuple):
 # ------------------------------------------------------------------------------------------------------------ forwards
 
 
-def filtered(form: StateSpace, y: Any, model: Model, kept: Any) -> tuple[Any, States]:
-    """The log-likelihoods, and the states of all steps."""
+def filtered(form: StateSpace, y: Any, model: Model, kept: Any, strict: bool = True) -> tuple[Any, States]:
+    """The log-likelihoods, and the states of all steps; ``strict``: all digits of these are wanted too."""
     scanned = scan(form, y, model, kept)
     ahead = over_time(predict, [BUT_LAST] * 4, model.F, model.Q, *scanned)
     first = beginning(form, y, model, kept)
@@ -236,7 +236,7 @@ def smoothed(form: StateSpace, model: Model, states: States) -> tuple[Estimate, 
 
     def look(F: Any, predicted: Any, updated: Estimate, ahead: Estimate) -> tuple[Estimate, Any]:
         found = filtering.look_back(ops, updated, filtering.carry_back(ops, F, ahead))
-        return found, filtering.lost_behind(ops, predicted, updated.cov, found.cov)
+        return found, filtering.lost(ops, predicted, updated.cov, found.cov)
 
     arrays = read(form, model.F), states.predicted.cov, states.updated, ahead
     found, loss = over_time(look, [ALL] * 4, *arrays)
@@ -246,11 +246,11 @@ def smoothed(form: StateSpace, model: Model, states: States) -> tuple[Estimate, 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def log_likelihood(form: StateSpace, y: Any, model: Model, kept: Any) -> Any:
     """Of every series; ``kept``: what is not missing, None: all."""
-    return filtered(form, y, model, kept)[0]
+    return filtered(form, y, model, kept, False)[0]
 
 
 def forward(form: StateSpace, y: Any, model: Model, kept: Any) -> Any:
-    value, states = filtered(form, y, model, kept)
+    value, states = filtered(form, y, model, kept, False)
     return value, (y, model, kept, states)
 
 

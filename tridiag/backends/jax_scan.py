@@ -343,10 +343,11 @@ def filtered_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: filteri
     """What a filter returns, and whether digits may be lost."""
 
     def keep(step: filtering.Step) -> Any:
-        return likelihood.whole(covs, step.updated), likelihood.whole(covs, step.predicted)
+        updated, predicted = (likelihood.whole(covs, state) for state in (step.updated, step.predicted))
+        return updated, predicted, filtering.lost(ops, predicted.cov, updated.cov)
 
-    logarithm, states, doubtful = likelihood.run(form, y, model, kept, keep, covs)
-    return (*stacked(form, *states), logarithm), doubtful
+    logarithm, (*states, loss), doubtful = likelihood.run(form, y, model, kept, keep, covs)
+    return (*stacked(form, *states), logarithm), doubtful | jnp.any(loss > 0)
 
 
 def smoothed_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: filtering.Form) -> tuple[Any, Any]:
@@ -358,7 +359,7 @@ def smoothed_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: filteri
     def up(ahead: Any, row: Any) -> Any:
         t, (predicted, updated) = row
         smoothed, ahead = filtering.backward(ops, model, y, kept, t, (predicted, updated), ahead)
-        return ahead, (smoothed, filtering.lost_behind(ops, predicted.cov, updated.cov, smoothed.cov))
+        return ahead, (smoothed, filtering.lost(ops, predicted.cov, updated.cov, smoothed.cov))
 
     start, _ = vary_alike((filtering.blank(ops, form, y, kept), y))
     _, (smoothed, loss) = lax.scan(up, start, (jnp.arange(form.n, dtype=jnp.int32), steps), reverse=True)

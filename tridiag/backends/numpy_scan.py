@@ -52,11 +52,12 @@ def by_entries(verb: str, model: Model, y: Any, kept: Any, form: StateSpace) -> 
     steps, surprise, doubtful = run_forward(model, y, kept, form, filtering.Entries)
     if doubtful or verb == "kalman.log_likelihood":
         return -surprise / 2, doubtful
+    smoothed = run_backward(model, y, kept, form, steps) if verb == "kalman.smoother" else [None] * form.n
+    for (predicted, updated, _), state in zip(steps, smoothed, strict=True):
+        covs = predicted.cov, updated.cov, *([state.cov] if state else [])
+        doubtful |= bool(np.any(filtering.lost(ops, *covs) > 0))
     if verb == "kalman.filter":
-        return collected(steps, surprise, form, filtering.Entries), False
-    smoothed = run_backward(model, y, kept, form, steps)
-    for step, state in zip(steps, smoothed, strict=True):
-        doubtful |= bool(np.any(filtering.lost_behind(ops, step.predicted.cov, step.updated.cov, state.cov) > 0))
+        return collected(steps, surprise, form, filtering.Entries), doubtful
     return (*stacked(smoothed, form), -surprise / 2), doubtful
 
 

@@ -209,8 +209,8 @@ class Loops:
         """All steps of a series in each lane."""
         self.run(covs, missing, code, job, room, lambda t, predicted, updated: None)
 
-    def run(self, covs: Form, missing: bool, code: Code, job: Value, room: Value, visit: Callable[..., None]) -> None:
-        """The same; ``visit(t, predicted, updated)`` sees the states of every step."""
+    def run(self, covs: Form, missing: bool, code: Code, job: Value, room: Value, visit: Callable[..., Any]) -> None:
+        """The same; ``visit(t, predicted, updated)`` sees all states, and may tell what was lost: see `Doubt`."""
         ops, k = Lanes(code), self.room.states
         self.fetch_all(code, job, room)
         cov = self.first(covs, code, job, room)
@@ -232,14 +232,16 @@ class Loops:
                 product = self.times(code, product, variance)
             for mask in kept if missing else ():
                 count = count + code.to_real(mask)
-            visit(t, state, updated)
+            loss = visit(t, state, updated)
             F, Q = (self.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
             doubt = self.doubted(code, doubt, state.cov, F, H, Q, kept, seen.variances)
+            if doubt and loss is not None:
+                doubt = *doubt[:-1], filtering.larger(ops, loss, doubt[-1])
             state = filtering.predict(ops, F, Q, updated, covs)
             return tuple(state.mean), covs.packed(state.cov), (quadratic, product, count), doubt
 
-        *_, sums, doubt = code.fori(0, code.word(job + 8 * K.STEPS), step, start)
-        self.put(code, room, *sums, doubt)
+        *_, (quadratic, product, count), doubt = code.fori(0, code.word(job + 8 * K.STEPS), step, start)
+        self.put(code, room, quadratic, product, count, doubt)
 
     def first(self, covs: Form, code: Code, job: Value, room: Value) -> Any:
         """The covariance before anything is observed."""

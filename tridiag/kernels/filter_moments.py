@@ -34,9 +34,10 @@ class Moments(Loops):
         """The states predicted for all steps of a series in each lane, and updated by what is observed."""
         ops = Lanes(code)
 
-        def visit(t: Value, predicted: Estimate, updated: Estimate) -> None:
+        def visit(t: Value, predicted: Estimate, updated: Estimate) -> Any:
             for state, places in ((updated, (K.MEAN, K.COV)), (predicted, (K.PREDICTED_MEAN, K.PREDICTED_COV))):
                 self.write(code, job, room, t, Estimate(state.mean, covs.whole(ops, state.cov)), places)
+            return filtering.lost(ops, predicted.cov, updated.cov) if covs is Entries else None
 
         self.run(covs, missing, code, job, room, visit)
 
@@ -78,7 +79,7 @@ class Moments(Loops):
             F = ops.where(code.everywhere(t + 1 < n), F, np.full((k, k), code.zero()))  # the last is not read
             ahead = filtering.carry_back(ops, F, Estimate(vector(mean), Entries.unpacked(cov, k)))
             smoothed = filtering.look_back(ops, updated, ahead)
-            loss = filtering.larger(ops, filtering.lost_behind(ops, predicted.cov, updated.cov, smoothed.cov), loss)
+            loss = filtering.larger(ops, filtering.lost(ops, predicted.cov, updated.cov, smoothed.cov), loss)
             self.write(code, job, room, t, smoothed, (K.MEAN, K.COV))
             mean, cov = filtering.collect(ops, seen, ahead)
             return tuple(mean), Entries.packed(cov), loss
