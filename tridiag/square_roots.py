@@ -55,18 +55,14 @@ def root_of(ops: Any, cov: Any) -> Root:
 
 def covariance(ops: Any, root: Root) -> Any:
     """L D L^T."""
-    return squared(ops, [whole(ops, root, j) for j in range(len(root.weights))], root.weights)
+    columns = [whole(ops, root, j) for j in range(len(root.weights))]
+    return ops.symmetric(added((x * w)[:, None] * x[None] for x, w in zip(columns, root.weights, strict=True)))
 
 
 def whole(ops: Any, root: Root, j: int) -> Any:
     """A column of L."""
     one = ops.one(root.weights[j])
     return ops.stack([*[one - one] * j, one, *root.columns[j]])
-
-
-def squared(ops: Any, columns: Sequence[Any], weights: Sequence[Any]) -> Any:
-    """X D X^T, of the columns of X."""
-    return added((x * w)[:, None] * x[None] for x, w in zip(columns, weights, strict=True))
 
 
 # ----------------------------------------------------------------------------------------------------- observations
