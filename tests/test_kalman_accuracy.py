@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers import EPS, Subject
 
+from tridiag import kalman
 from tridiag.backends import KALMAN
 
 from test_kalman import run, step_of  # isort: skip
@@ -16,34 +17,38 @@ from test_kalman import run, step_of  # isort: skip
 pytestmark = pytest.mark.only(verb=KALMAN[-1], parallel=False)
 
 
-def exact(y: np.ndarray, F: Any, H: Any, Q: Any, R: Any, m0: Any, P0: Any) -> tuple[np.ndarray, ...]:
+def exact(y: np.ndarray, F: Any, **others: Any) -> tuple[np.ndarray, ...]:
     """The log-likelihood, and means and covariances of the filter and of the smoother, with 120 digits."""
     mp = pytest.importorskip("mpmath")
     with mp.workdps(120):
-        n, k = len(y), len(m0)
-        mean, cov, total, steps = mp.matrix(list(map(float, m0))), matrix(mp, P0), mp.mpf(0), []
-        for t in range(n):
-            seen = ~np.isnan(y[t])
-            both = seen & seen[:, None]
-            h, r = np.where(seen[:, None], step_of(H, t), 0), np.where(both, step_of(R, t), np.eye(len(seen)))
-            h, r, v = matrix(mp, h), matrix(mp, r), matrix(mp, np.where(seen, y[t], 0)[:, None])
-            S, v = h * cov * h.T + r, v - h * mean
-            inverse = S**-1
-            total -= (int(seen.sum()) * mp.log(2 * mp.pi) + mp.log(mp.det(S)) + (v.T * inverse * v)[0]) / 2
-            news, told, gain = h.T * inverse * v, h.T * inverse * h, cov * h.T * inverse
-            left = mp.eye(k) - gain * h
-            mean, cov = mean + gain * v, cov - gain * h * cov
-            steps.append((mean, cov, news, told, left))
-            f = matrix(mp, step_of(F, t))
-            mean, cov = f * mean, f * cov * f.T + matrix(mp, step_of(Q, t))
-        r, N, found = mp.zeros(k, 1), mp.zeros(k, k), []
-        for t in reversed(range(n)):
+        total, steps = forward(mp, y, F, **others)
+        r, N, found = 0 * steps[0][0], 0 * steps[0][1], []
+        for t in reversed(range(len(y))):
             mean, cov, news, told, left = steps[t]
             found.insert(0, (mean, cov, mean + cov * r, cov - cov * N * cov))
             r, N = news + left.T * r, told + left.T * N * left
             f = matrix(mp, step_of(F, max(t - 1, 0)))
             r, N = f.T * r, f.T * N * f
         return np.array(total, float), *(np.array([values(x) for x in part]) for part in zip(*found, strict=True))
+
+
+def forward(mp: Any, y: np.ndarray, F: Any, H: Any, Q: Any, R: Any, m0: Any, P0: Any) -> tuple[Any, list[Any]]:
+    """The log-likelihood, and of every step the state and what the way back needs."""
+    mean, cov, total, steps = mp.matrix(list(map(float, m0))), matrix(mp, P0), mp.mpf(0), []
+    for t in range(len(y)):
+        seen = ~np.isnan(y[t])
+        both = seen & seen[:, None]
+        h, r = np.where(seen[:, None], step_of(H, t), 0), np.where(both, step_of(R, t), np.eye(len(seen)))
+        h, r, v = matrix(mp, h), matrix(mp, r), matrix(mp, np.where(seen, y[t], 0)[:, None])
+        S, v = h * cov * h.T + r, v - h * mean
+        inverse = S**-1
+        total -= (int(seen.sum()) * mp.log(2 * mp.pi) + mp.log(mp.det(S)) + (v.T * inverse * v)[0]) / 2
+        news, told, gain = h.T * inverse * v, h.T * inverse * h, cov * h.T * inverse
+        mean, cov = mean + gain * v, cov - gain * h * cov
+        steps.append((mean, cov, news, told, mp.eye(len(m0)) - gain * h))
+        f = matrix(mp, step_of(F, t))
+        mean, cov = f * mean, f * cov * f.T + matrix(mp, step_of(Q, t))
+    return total, steps
 
 
 def matrix(mp: Any, x: Any) -> Any:
@@ -140,3 +145,48 @@ def test_easy_neighbours(backend: Subject) -> None:
         for i in (0, 13, 20):
             alone = exact(y[i], **given | {"P0": P0[i], "R": R[i]})[0]
             np.testing.assert_allclose(found[i], alone, rtol=1e-10)
+
+
+def turning() -> dict[str, Any]:
+    """A start that is diffuse, a state that turns, one row of H."""
+    rng = np.random.default_rng(3)
+    F = 0.99 * np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    y = rng.normal(size=(8, 1))
+    return {"y": y, "F": F, "H": rng.normal(size=(1, 3)), "Q": np.zeros((3, 3)), "R": np.array([[1e-6]]),
+            "m0": np.zeros(3), "P0": 1e15 * np.eye(3)}  # fmt: skip
+
+
+@pytest.mark.only(library="jax")
+@pytest.mark.parametrize("series", [pytest.param(1, marks=pytest.mark.slow), 3])
+def test_gradients_keep_digits(backend: Subject, series: int) -> None:
+    """Differences of what mpmath finds; in m0 and P0, which hardly matter, they are finite."""
+    import jax
+
+    parameters = turning()
+    y = parameters.pop("y")
+    many = jax.numpy.asarray(np.repeat(y[None], series, 0))
+
+    def total(given: dict[str, Any]) -> Any:
+        return kalman.log_likelihood(many, backend=backend.name, **given).mean()
+
+    found = jax.grad(total)({name: jax.numpy.asarray(x) for name, x in parameters.items()})
+    for name, step in (("F", 1e-9), ("H", 1e-9), ("R", 1e-10)):
+        for place in ((0, 0), (2, 1)) if name == "F" else ((0, 0),):
+            low, high = (moved(parameters, name, place, h) for h in (-step, step))
+            wanted = differences(y, low, high, step)
+            np.testing.assert_allclose(found[name][place], wanted, rtol=1e-5, err_msg=name)
+    assert all(np.isfinite(x).all() for x in found.values())
+
+
+def moved(parameters: dict[str, Any], name: str, place: tuple[int, int], step: float) -> dict[str, Any]:
+    x = parameters[name].copy()
+    x[place] += step
+    return parameters | {name: x}
+
+
+def differences(y: np.ndarray, low: dict[str, Any], high: dict[str, Any], step: float) -> float:
+    """A central difference, of values with 120 digits."""
+    mp = pytest.importorskip("mpmath")
+    with mp.workdps(120):
+        below, above = (forward(mp, y, **parameters)[0] for parameters in (low, high))
+        return float((above - below) / (2 * step))

@@ -283,20 +283,50 @@ class MeanAdjoint(NamedTuple):
     r: Any
 
 
-def pull_covariance(
-    ops: Any, F: Any, H: Any, R: Any, weights: list[Any], factors: list[Any], rows: list[Any], cov: Any, N: Any
-) -> CovarianceAdjoint:
+def pull_covariance(ops: Any, F: Any, H: Any, R: Any, seen: Observed, cov: Any, N: Any) -> CovarianceAdjoint:
     """From N of the step behind it and ``cov``, of the updated state."""
     ahead = ops.product(N, F)
     carried = ops.keep(ops.symmetric(ops.product(transpose(F), ahead)))
-    gain = returned(ops, factors, [row * w for w, row in zip(weights, rows, strict=True)])  # S^-1 H P
-    lower = ops.stack(reduced(factors, ops.identity(R)))
-    precision = ops.product(transpose(lower), ops.stack(weights)[:, None] * lower)  # S^-1
+    gain, spread, before = pull_information(ops, H, R, seen, carried)
+    of_H = gain - ops.product(ops.product(gain, carried), cov)
+    return CovarianceAdjoint(ops.product(ahead, cov), of_H, spread, before)
+
+
+def pull_information(ops: Any, H: Any, R: Any, seen: Observed, carried: Any) -> tuple[Any, Any, Any]:
+    """S^-1 H P, the covariance of `MeanAdjoint.u`, and N as of the predicted state from that of the updated one."""
+    gain = returned(ops, seen.factors, [row * w for w, row in zip(seen.weights, seen.rows, strict=True)])
+    lower = ops.stack(reduced(seen.factors, ops.identity(R)))
+    precision = ops.product(transpose(lower), ops.stack(seen.weights)[:, None] * lower)  # S^-1
     pull = ops.product(gain, carried)
     spread = precision + ops.product(pull, transpose(gain))
     across = ops.product(transpose(H), pull)
     before = carried - across - transpose(across) + ops.product(ops.product(transpose(H), spread), H)
-    return CovarianceAdjoint(ops.product(ahead, cov), gain - ops.product(pull, cov), spread, ops.symmetric(before))
+    return gain, spread, ops.symmetric(before)
+
+
+class Shrinking(NamedTuple):
+    """What a pass backwards with `Roots` carries besides r and N, of the step behind it.
+
+    P r and N P are not what the products would be: r and N are small where P is large, and know it only to an eps of
+    where they are large. So means come from `smooth`, and N P has a recursion of its own.
+    """
+
+    mean: Any  # smoothed
+    NP: Any  # N P, of the state predicted for the step
+
+
+def pull_by_roots(
+    ops: Any, F: Any, H: Any, R: Any, seen: Observed, mean: Any, back: Any, N: Any, behind: Shrinking
+) -> tuple[CovarianceAdjoint, Shrinking]:
+    """As `pull_covariance`, with the updated ``mean`` and the gain with which a state follows from the next one."""
+    of_F = ops.keep(ops.product(behind.NP, transpose(back)))  # N F P
+    carried = ops.keep(ops.symmetric(ops.product(ops.product(transpose(F), N), F)))
+    gain, spread, before = pull_information(ops, H, R, seen, carried)
+    shrunk = ops.product(transpose(F), of_F)
+    of_H = gain - ops.product(gain, shrunk)
+    smoothed = mean + apply(back, behind.mean - apply(F, mean))
+    NP = ops.keep(shrunk + ops.product(transpose(H), of_H))
+    return CovarianceAdjoint(of_F, of_H, spread, before), Shrinking(smoothed, NP)
 
 
 def pull_mean(

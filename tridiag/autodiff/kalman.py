@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tridiag import filtering
-from tridiag.filtering import Entries, Estimate, Form, Observed, Roots
+from tridiag import filtering, square_roots
+from tridiag.filtering import Entries, Estimate, Form, Observed, Roots, Shrinking
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
 from tridiag.models import Model, StateSpace
@@ -27,7 +27,7 @@ from tridiag.models import Model, StateSpace
 class Record(NamedTuple):
     """What the way back needs of a step."""
 
-    updated: Estimate
+    updated: Estimate  # with `Roots` the gain with which the state follows from the next one is in place of ``cov``
     seen: Observed
 
 
@@ -64,39 +64,68 @@ def whole(covs: Form, state: Estimate) -> Estimate:
 def forward(form: StateSpace, y: Any, model: Model, kept: Any) -> Any:
     def make(covs: Form) -> tuple[Any, Any]:
         def keep(step: filtering.Step) -> Record:
-            return Record(whole(covs, step.updated), step.seen._replace(loads=[]))
+            return Record(step.updated, step.seen._replace(loads=[]))
 
-        *found, doubtful = run(form, y, model, kept, keep, covs)
-        return tuple(found), doubtful
+        value, records, doubtful = run(form, y, model, kept, keep, covs)
+        if covs is Roots:
+            mean, roots = records.updated
+            records = records._replace(updated=Estimate(mean, gains(form, model, roots)))
+        return (value, records, jnp.asarray(covs is Roots)), doubtful
 
-    value, records = careful(make)
-    return value, (y, model, kept, records)
+    value, records, by_roots = careful(make)
+    return value, (y, model, kept, records, by_roots)
+
+
+def gains(form: StateSpace, model: Model, roots: Any) -> Any:
+    """With which the states of all steps follow from the next ones."""
+
+    def gain(row: Any) -> Any:
+        t, root = row
+        return square_roots.go_back(ops, read(form, model.F, t), read(form, model.Q, t), root).gain
+
+    return lax.map(gain, (jnp.arange(form.n, dtype=jnp.int32), roots))
+
+
+def read(form: StateSpace, x: Any, t: Any) -> Any:
+    """F or Q of a step; those of the last are not read."""
+    return jnp.where(t == form.n - 1, 0, ops.row(x, t, 0))
 
 
 def backward(form: StateSpace, residuals: Any, weight: Any) -> Any:
     """Gradients of the sum of all log-likelihoods, each times its weight."""
-    y, model, kept, records = residuals
+    y, model, kept, records, by_roots = residuals
+    return *lax.cond(
+        by_roots,
+        lambda: differentiated(form, y, model, kept, records, weight, Roots),
+        lambda: differentiated(form, y, model, kept, records, weight, Entries),
+    ), None
+
+
+def differentiated(
+    form: StateSpace, y: Any, model: Model, kept: Any, records: Record, weight: Any, covs: Form
+) -> tuple[Any, Model]:
     n = form.n
     batches = Model(*(x.shape[x.ndim - weight.ndim :] for x in model))
     sums = {name: len(getattr(model, name)) != n for name in ("F", "H", "Q", "R")}  # constant in time
 
     def step(carry: Any, row: Any) -> Any:
-        ahead, totals = carry
+        ahead, behind, totals = carry
         t, record = row
-        F, H, R = (ops.row(x, t, 0) for x in (model.F, model.H, model.R))
-        F = jnp.where(t == n - 1, 0, F)  # F[n-1] is not read
+        F, H, R = read(form, model.F, t), ops.row(model.H, t, 0), ops.row(model.R, t, 0)
         known = None if kept is None else ops.row(kept, t, 0)
-        parts, ahead = derivatives(F, H, R, known, record, ahead, weight, batches)
+        parts, ahead, behind = derivatives(F, H, R, known, record, ahead, behind, weight, batches)
         found = {name: parts[name] for name in sums}
         totals = {name: totals[name] + found[name] for name in totals}
-        return (ahead, totals), ({name: x for name, x in found.items() if name not in totals}, parts["y"])
+        return (ahead, behind, totals), ({name: x for name, x in found.items() if name not in totals}, parts["y"])
 
     totals = {name: jnp.zeros(getattr(model, name).shape[1:], y.dtype) for name, sum_up in sums.items() if sum_up}
-    start, _ = vary_alike(((filtering.blank(ops, form, y, kept), totals), y))
+    blank = filtering.blank(ops, form, y, kept)
+    begun = blank, Shrinking(*blank) if covs is Roots else None, totals
+    start, _ = vary_alike((begun, y))
     rows = jnp.arange(n, dtype=jnp.int32), records
-    (ahead, totals), (changing, of_y) = lax.scan(step, start, rows, reverse=True)
+    (ahead, _, totals), (changing, of_y) = lax.scan(step, start, rows, reverse=True)
     found = {name: totals[name][None] if sum_up else changing[name] for name, sum_up in sums.items()}
-    return gathered(of_y, y.shape[2:]), Model(**found, **of_first(ahead, weight, batches)), None
+    return gathered(of_y, y.shape[2:]), Model(**found, **of_first(ahead, weight, batches))
 
 
 log_likelihood.defvjp(forward, backward)
@@ -111,14 +140,18 @@ def of_first(ahead: Estimate, weight: Any, batches: Model) -> dict[str, Any]:
 
 
 def derivatives(
-    F: Any, H: Any, R: Any, kept: Any, record: Record, ahead: Estimate, weight: Any, batches: Model
-) -> tuple[dict[str, Any], Estimate]:
-    """Those in F, Q, H, R and y of one step, and r and N as of the state predicted for it."""
+    F: Any, H: Any, R: Any, kept: Any, record: Record, ahead: Estimate, behind: Any, weight: Any, batches: Model
+) -> tuple[dict[str, Any], Estimate, Any]:
+    """Those in F, Q, H, R and y of one step, and r and N as of the state predicted for it; ``behind``: with `Roots`."""
     H, R, _ = filtering.there(ops, H, R, jnp.zeros_like(H[:, 0]), kept)
-    filtered, seen = record
+    (updated, cov_or_gain), seen = record
     scaled, gains = ([x * w for w, x in zip(seen.weights, xs, strict=True)] for xs in (seen.errors, seen.rows))
-    mean = filtering.pull_mean(ops, F, H, scaled, gains, seen.factors, filtered, ahead.mean)
-    cov = filtering.pull_covariance(ops, F, H, R, seen.weights, seen.factors, seen.rows, filtered.cov, ahead.cov)
+    mean = filtering.pull_mean(ops, F, H, scaled, gains, seen.factors, record.updated, ahead.mean)
+    if behind is None:
+        cov = filtering.pull_covariance(ops, F, H, R, seen, cov_or_gain, ahead.cov)
+    else:
+        cov, behind = filtering.pull_by_roots(ops, F, H, R, seen, updated, cov_or_gain, ahead.cov, behind)
+        mean = mean._replace(smoothed=behind.mean)
     parts = {
         "Q": of_covariance(ahead, weight, batches.Q),
         "F": crossed(weight * ahead.mean, mean.smoothed, batches.F) - weighted(cov.of_F, weight, batches.F),
@@ -128,7 +161,7 @@ def derivatives(
     }
     if kept is not None:
         parts["R"] = masked_out(mean.u, cov.of_R, kept, weight, batches.R)
-    return parts, Estimate(mean.r, cov.N)
+    return parts, Estimate(mean.r, cov.N), behind
 
 
 def masked_out(u: Any, spread: Any, kept: Any, weight: Any, batch: Any) -> Any:

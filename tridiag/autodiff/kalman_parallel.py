@@ -257,19 +257,27 @@ def forward(form: StateSpace, y: Any, model: Model, kept: Any) -> Any:
 def backward(form: StateSpace, residuals: Any, weight: Any) -> Any:
     """Gradients of the sum of all log-likelihoods, each times its weight."""
     y, model, kept, states = residuals
+
+    def in_sequence() -> Any:
+        return by_steps.backward(form, by_steps.forward(form, y, model, kept)[1], weight)[:2]
+
+    return *lax.cond(states.sure, lambda: differentiated(form, y, model, kept, states, weight), in_sequence), None
+
+
+def differentiated(form: StateSpace, y: Any, model: Model, kept: Any, states: States, weight: Any) -> tuple[Any, Model]:
     batches = Model(*(x.shape[x.ndim - weight.ndim :] for x in model))
     every = behind(form, model, states.seen, states.predicted)
     first, ahead = jax.tree.map(lambda x: x[0], every), jax.tree.map(lambda x: x[1:], every)
 
     def derive(F: Any, H: Any, R: Any, kept: Any, record: by_steps.Record, ahead: Estimate) -> Any:
-        return by_steps.derivatives(F, H, R, kept, record, ahead, weight, batches)[0]
+        return by_steps.derivatives(F, H, R, kept, record, ahead, None, weight, batches)[0]
 
     record = by_steps.Record(states.updated, states.seen)
     arrays = read(form, model.F), model.H, model.R, kept, record, ahead
     parts = over_time(derive, [ALL] * len(arrays), *arrays)
     of_y = parts.pop("y")
     found = {n: x if len(getattr(model, n)) == form.n else jnp.sum(x, 0, keepdims=True) for n, x in parts.items()}
-    return by_steps.gathered(of_y, y.shape[2:]), Model(**found, **by_steps.of_first(first, weight, batches)), None
+    return by_steps.gathered(of_y, y.shape[2:]), Model(**found, **by_steps.of_first(first, weight, batches))
 
 
 log_likelihood.defvjp(forward, backward)

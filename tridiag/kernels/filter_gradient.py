@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from tridiag import filtering
-from tridiag.filtering import Estimate
+from tridiag import filtering, square_roots
+from tridiag.filtering import Estimate, Shrinking
 from tridiag.kernels import filter_job as K
-from tridiag.kernels.filter_loops import Entries, Form, Lanes, Loops, Room, vector
+from tridiag.kernels.filter_loops import Entries, Form, Lanes, Loops, Room, Roots, vector
 from tridiag.kernels.moves import addresses
 from tridiag.kernels.vector import LINE, Code, Value
 
@@ -134,15 +134,20 @@ class Gradient(Loops):
             return tuple(state.mean), covs.packed(state.cov), bad, doubt
 
         def backward(t: Value, carry: Any) -> Any:
-            r, N, sums = vector(carry[0]), Entries.unpacked(carry[1], k), carry[2]
+            r, N, sums, behind = vector(carry[0]), Entries.unpacked(carry[1], k), carry[2], carry[3]
             row = self.row(code, kept_lines + t * (self.room.kept * LINE), self.room.kept)
             H, R, kept, seen, after = updated(t, Estimate(vector(row[:k]), covs.unpacked(row[k:], k)))
-            after = Estimate(after.mean, covs.whole(ops, after.cov))
-            weights, factors = seen.weights, seen.factors
+            root, after = after.cov, Estimate(after.mean, covs.whole(ops, after.cov))
             F = self.matrix(code, job, room, K.F)
-            scaled, gains = ([x * w for w, x in zip(weights, xs, strict=True)] for xs in (seen.errors, seen.rows))
-            mean = filtering.pull_mean(ops, F, H, scaled, gains, factors, after, r)
-            cov = filtering.pull_covariance(ops, F, H, R, weights, factors, seen.rows, after.cov, N)
+            scaled, gains = ([x * w for w, x in zip(seen.weights, xs, strict=True)] for xs in (seen.errors, seen.rows))
+            mean = filtering.pull_mean(ops, F, H, scaled, gains, seen.factors, after, r)
+            if covs is Entries:
+                cov = filtering.pull_covariance(ops, F, H, R, seen, after.cov, N)
+            else:
+                behind = Shrinking(vector(behind[0]), vector(behind[1]).reshape(k, k))
+                back = self.gain(code, job, room, t, root)
+                cov, behind = filtering.pull_by_roots(ops, F, H, R, seen, after.mean, back, N, behind)
+                mean, behind = mean._replace(smoothed=behind.mean), (tuple(behind.mean), tuple(behind.NP.ravel()))
             of_R = filtering.outer(mean.u, mean.u) - cov.of_R
             if missing:
                 of_R = ops.where(kept[:, None] & kept[None], of_R, np.full((p, p), code.zero()))
@@ -153,21 +158,29 @@ class Gradient(Loops):
                 Entries.packed(of_R),
             )
             self.put_of_y(code, job, room, t, mean.u)
-            return tuple(mean.r), Entries.packed(cov.N), self.add(sums, terms)
+            return tuple(mean.r), Entries.packed(cov.N), self.add(sums, terms), behind
 
         cov, doubt = self.first(covs, code, job, room), self.doubt(covs, code, job, room)
         start = tuple(self.matrix(code, job, room, K.M0)), covs.packed(cov), code.zero(), doubt
         *_, bad, doubt = code.fori(0, n, forward, start)
         self.put(code, room, bad, self.one(code), code.zero(), doubt)
         nothing = (code.zero(),) * k, (code.zero(),) * (k * (k + 1) // 2), self.none(code)
-        r, N, sums = code.fori(n - 1, -1, backward, nothing, step=-1)
+        behind = ((code.zero(),) * k, (code.zero(),) * (k * k)) if covs is Roots else ()
+        r, N, sums, _ = code.fori(n - 1, -1, backward, (*nothing, behind), step=-1)
         of_P0 = [x - y for x, y in zip(self.squares(vector(r)), N, strict=True)]
         self.finish(code, room, sums, r, of_P0)
         self.give(code, room)
 
-    def covariances(self, covs: Form, code: Code, job: Value, room: Value, records: Value) -> None:
+    def gain(self, code: Code, job: Value, room: Value, t: Value, root: Any) -> Any:
+        """With which a state follows from the next one; 0 for the last."""
+        ops, last = Lanes(code), code.everywhere(t + 1 == code.word(job + 8 * K.STEPS))
+        F, Q = (self.matrix(code, job, room, operand) for operand in (K.F, K.Q))
+        found = square_roots.go_back(ops, F, Q, root).gain
+        return ops.where(last, ops.zero(found), found)
+
+    def covariances(self, code: Code, job: Value, room: Value, records: Value) -> None:
         """What the steps of all series of a model have in common: a record of each, and what comes of N alone."""
-        ops, k, size = Lanes(code), self.room.states, code.size_of_real
+        covs, ops, k, size = Entries, Lanes(code), self.room.states, code.size_of_real
         half = k * (k + 1) // 2
         n = code.word(job + 8 * K.STEPS)
         self.begin(code, job, room)
@@ -183,7 +196,7 @@ class Gradient(Loops):
             gains = [row * weight for row, weight in zip(rows, weights, strict=True)]
             kept = [*weights, *(x for gain in gains for x in gain), *(x for factor in factors for x in factor)]
             at = records + t * (self.room.record * size)
-            for e, value in enumerate([*kept, *Entries.packed(covs.whole(ops, after)), *packed]):
+            for e, value in enumerate([*kept, *Entries.packed(after), *packed]):
                 code.store_as(at + e * size, code.extract(value, 0))
             F, Q = (self.matrix(code, job, room, operand) for operand in (K.F, K.Q))
             doubt = self.doubted(code, doubt, cov, F, H, Q, None, variances)
@@ -195,9 +208,10 @@ class Gradient(Loops):
             at = records + (t * self.room.record + self.room.gains) * size
             numbers = [code.spread(at + e * size) for e in range(2 * half)]
             after, before = Entries.unpacked(numbers[:half], k), covs.unpacked(numbers[half:], k)
-            H, R, weights, _, factors, rows, _ = separated(before)
+            H, R, weights, variances, factors, rows, _ = separated(before)
+            seen = filtering.Observed(weights, [], rows, [], variances, factors)
             F = self.matrix(code, job, room, K.F)
-            cov = filtering.pull_covariance(ops, F, H, R, weights, factors, rows, after, N)
+            cov = filtering.pull_covariance(ops, F, H, R, seen, after, N)
             terms = (-cov.of_F).ravel(), (-cov.of_H).ravel(), Entries.packed(-N), Entries.packed(-cov.of_R)
             return Entries.packed(cov.N), self.add(sums, terms)
 
