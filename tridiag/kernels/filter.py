@@ -107,7 +107,7 @@ def build_gradient(dtype: str, states: int, observed: int, kind: str):
     loops, library = Gradient(room), Library(f"gradient_steps{states}_{observed}_{kind}")
     name, parts = f"tridiag_gradient_{kind}", parts_of(room)
     if kind == K.SHARED:
-        before = library.add("covariances", loops.covariances)
+        before = library.add("in_common", loops.in_common)
         after = library.add("means", loops.means)
         careful = library.add("gradient_by_roots", functools.partial(loops.gradient, Roots, False))
         prepare, work = common_gradient(room, parts, before), gradients_with_common(room, parts[0], after, careful)

@@ -178,7 +178,7 @@ class Gradient(Loops):
         found = square_roots.go_back(ops, F, Q, root).gain
         return ops.where(last, ops.zero(found), found)
 
-    def covariances(self, code: Code, job: Value, room: Value, records: Value) -> None:
+    def in_common(self, code: Code, job: Value, room: Value, records: Value) -> None:
         """What the steps of all series of a model have in common: a record of each, and what comes of N alone."""
         covs, ops, k, size = Entries, Lanes(code), self.room.states, code.size_of_real
         half = k * (k + 1) // 2
