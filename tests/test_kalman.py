@@ -323,6 +323,13 @@ BAD = {
     "asymmetric": ({"Q": np.array([[1.0, 0.5], [0.2, 1.0]])}, ValueError,
                    r"Q is not symmetric: Q\[0, 1\] is 0.5 and Q\[1, 0\] is 0.2"),
     "negative": ({"R": np.array([[-1.0]])}, ValueError, r"R\[0, 0\] is -1; a variance is not negative"),
+    "indefinite": ({"Q": np.array([[1.0, 2.0], [2.0, 1.0]])}, ValueError,
+                   "Q is not positive semidefinite: its eigenvalues go from -1 to 3; those of a covariance are not"),
+    "indefinite at some time": (
+        {"Q": np.eye(2) + np.array([0, 0, 0, 2.0, 0, 3])[:, None, None] * np.array([[0, 1.0], [1, 0]])}, ValueError,
+        r"Q\[3\] is not positive semidefinite: its eigenvalues go from -1 to 3"),
+    "indefinite without variance": ({"P0": np.array([[0.0, 1.0], [1.0, 0.0]])}, ValueError,
+                                    "P0 is not positive semidefinite: its eigenvalues go from -1 to 1"),
     "negative somewhere": ({"P0": np.eye(2) * np.array([1, -2.0, 1, 1])[:, None, None]}, ValueError,
                            r"P0\[1, 0, 0\] is -2"),
 }  # fmt: skip
@@ -354,6 +361,25 @@ def test_a_covariance_as_computed_is_symmetric_enough() -> None:
     Q = G @ np.diag(np.arange(40.0)) @ G.T
     assert np.isfinite(kalman.log_likelihood(series(6, 1), **model(2, 1, Q=Q)))
     kalman.log_likelihood(series(6, 1), **model(2, 1, Q=Q.astype(np.float32).astype(float)))
+
+
+@pytest.mark.parametrize("count", [1, 2, 5000])
+def test_covariances_of_low_rank_are_positive_semidefinite(count: int) -> None:
+    """Whatever their rank and the scales of their states; what is not finite is let through."""
+    from tridiag.models import check_covariance
+
+    rng = np.random.default_rng(0)
+    for rank in range(5):
+        scale = 10.0 ** rng.integers(-8, 8, size=(count, 4, 1))
+        for dtype in ("float64", "float32"):
+            factor = (scale * rng.normal(size=(count, 4, rank))).astype(dtype)
+            covs = factor @ factor.swapaxes(-1, -2)
+            check_covariance("Q", covs, 7)
+            check_covariance("Q", covs.astype(float), 7)
+            covs[0, 1, 2] = covs[0, 2, 1] = np.nan
+            check_covariance("Q", covs, 7)
+            with pytest.raises(ValueError, match=rf"Q\[{count - 1}\] is not positive semidefinite"):
+                check_covariance("Q", np.concatenate((covs[1:], np.ones((1, 4, 4)) - 0.5 * np.eye(4))), 7)
 
 
 def test_the_last_covariance_of_a_changing_model_is_not_checked() -> None:

@@ -93,8 +93,9 @@ def filter(
     Raises
     ------
     ValueError, TypeError, BackendError
-        Shapes, dtypes, libraries or names do not fit; a covariance is not symmetric, or has a negative diagonal entry.
-        Inside a JAX trace, where values cannot be read, such a covariance makes its series NaN.
+        Shapes, dtypes, libraries or names do not fit; a covariance is not symmetric or not positive semidefinite, by
+        more than rounding. Inside a JAX trace, where values cannot be read, one that is not symmetric or has a negative
+        variance makes its series NaN; what any other indefinite one gives is undefined.
 
     Examples
     --------
@@ -109,6 +110,9 @@ def filter(
     A series whose innovation covariance, H P H' + R, is not positive definite in some step is NaN from there on, its
     log-likelihood too; no other series is. Where series share a model and nothing is missing, their covariances are the
     same, and are computed once.
+
+    Where variances differ so much that covariances as they stand would lose digits, as after a diffuse P0, all is
+    computed again from square roots of covariances (L D L'), which takes about three times as long. P0 = inf gives NaN.
 
     The parallel filter is that of Sarkka and Garcia-Fernandez (Temporal parallelization of Bayesian smoothers, IEEE
     Transactions on Automatic Control 66, 2021) with elements that are finite for exact observations and singular Q as
@@ -191,7 +195,8 @@ def log_likelihood(
     -------
     array
         One number for each series, over the batch axes. Under JAX it has gradients in every argument, in reverse mode
-        (``jax.grad``, ``jax.hessian``): one pass backwards.
+        (``jax.grad``, ``jax.hessian``): one pass backwards. A gradient in m0 or P0 that is smaller than others by more
+        than 1/eps, as after a diffuse P0, has no digits.
 
     Raises
     ------

@@ -50,7 +50,7 @@ def change(form: StateSpace, primals: Any, tangents: Any) -> Any:
     def of(y: Any, model: Model) -> Any:
         model, y = filtering.front(ops, model, y)
         kept = None if form.missing is False else ~jnp.isnan(y)
-        return by_steps.run(form, y, model, kept, lambda predicted, updated: None)[0]
+        return by_steps.run(form, y, model, kept, lambda step: None)[0]
 
     return value(form, *primals), jax.jvp(of, primals, tangents)[1]
 

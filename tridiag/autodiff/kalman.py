@@ -10,67 +10,122 @@ Arrays are as in `tridiag.filtering`: time first, then matrices, batch axes last
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tridiag import filtering
-from tridiag.filtering import Estimate, apply
+from tridiag import filtering, square_roots
+from tridiag.filtering import Entries, Estimate, Form, Observed, Roots, Shrinking
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
 from tridiag.models import Model, StateSpace
 
 
+class Record(NamedTuple):
+    """What the way back needs of a step."""
+
+    updated: Estimate  # with `Roots` the gain with which the state follows from the next one is in place of ``cov``
+    seen: Observed
+
+
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def log_likelihood(form: StateSpace, y: Any, model: Model, kept: Any) -> Any:
     """Of every series; ``kept``: what is not missing, None: all."""
-    return run(form, y, model, kept, lambda predicted, updated: None)[0]
+    return forward(form, y, model, kept)[0]
 
 
-def run(form: StateSpace, y: Any, model: Model, kept: Any, keep: Any) -> tuple[Any, Any]:
-    """The log-likelihoods, and what ``keep(predicted, updated)`` makes of the states of every step."""
+def run(form: StateSpace, y: Any, model: Model, kept: Any, keep: Any, covs: Form = Entries) -> tuple[Any, Any, Any]:
+    """The log-likelihoods, what ``keep(step)`` makes of every step, and whether digits may be lost."""
 
     def step(carry: Any, t: Any) -> Any:
-        state, surprise = carry
-        predicted, state, more = filtering.forward(ops, model, y, kept, t, state)
-        return (state, surprise + more), keep(predicted, state)
+        carried, surprise = carry
+        carried, found, more = filtering.forward(ops, model, y, kept, t, carried, covs)
+        return (carried, surprise + more), keep(found)
 
-    start, _ = vary_alike(((blank(form, y, kept), jnp.zeros(form.batch, y.dtype)), y))
-    (_, surprise), states = lax.scan(step, start, jnp.arange(form.n, dtype=jnp.int32))
-    return -surprise / 2, states
+    begun = filtering.begin(ops, form, y, kept, covs), jnp.zeros(form.batch, y.dtype)
+    start, _ = vary_alike((begun, y))
+    (carried, surprise), steps = lax.scan(step, start, jnp.arange(form.n, dtype=jnp.int32))
+    return -surprise / 2, steps, filtering.doubtful(ops, carried, surprise)
+
+
+def careful(make: Callable[[Form], tuple[Any, Any]]) -> Any:
+    """``make(covs)``: a result and whether it may have lost digits, which is then made of square roots."""
+    found, doubtful = make(Entries)
+    return lax.cond(doubtful, lambda: make(Roots)[0], lambda: found)
+
+
+def whole(covs: Form, state: Estimate) -> Estimate:
+    return Estimate(state.mean, covs.whole(ops, state.cov))
 
 
 def forward(form: StateSpace, y: Any, model: Model, kept: Any) -> Any:
-    value, predicted = run(form, y, model, kept, lambda predicted, updated: predicted)
-    return value, (y, model, kept, predicted)
+    def make(covs: Form) -> tuple[Any, Any]:
+        def keep(step: filtering.Step) -> Record:
+            return Record(step.updated, step.seen._replace(loads=[]))
+
+        value, records, doubtful = run(form, y, model, kept, keep, covs)
+        if covs is Roots:
+            mean, roots = records.updated
+            records = records._replace(updated=Estimate(mean, gains(form, model, roots)))
+        return (value, records, jnp.asarray(covs is Roots)), doubtful
+
+    value, records, by_roots = careful(make)
+    return value, (y, model, kept, records, by_roots)
+
+
+def gains(form: StateSpace, model: Model, roots: Any) -> Any:
+    """With which the states of all steps follow from the next ones."""
+
+    def gain(row: Any) -> Any:
+        t, root = row
+        return square_roots.go_back(ops, read(form, model.F, t), read(form, model.Q, t), root).gain
+
+    return lax.map(gain, (jnp.arange(form.n, dtype=jnp.int32), roots))
+
+
+def read(form: StateSpace, x: Any, t: Any) -> Any:
+    """F or Q of a step; those of the last are not read."""
+    return jnp.where(t == form.n - 1, 0, ops.row(x, t, 0))
 
 
 def backward(form: StateSpace, residuals: Any, weight: Any) -> Any:
     """Gradients of the sum of all log-likelihoods, each times its weight."""
-    y, model, kept, predicted = residuals
+    y, model, kept, records, by_roots = residuals
+    return *lax.cond(
+        by_roots,
+        lambda: differentiated(form, y, model, kept, records, weight, Roots),
+        lambda: differentiated(form, y, model, kept, records, weight, Entries),
+    ), None
+
+
+def differentiated(
+    form: StateSpace, y: Any, model: Model, kept: Any, records: Record, weight: Any, covs: Form
+) -> tuple[Any, Model]:
     n = form.n
     batches = Model(*(x.shape[x.ndim - weight.ndim :] for x in model))
     sums = {name: len(getattr(model, name)) != n for name in ("F", "H", "Q", "R")}  # constant in time
 
     def step(carry: Any, row: Any) -> Any:
-        ahead, totals = carry
-        t, state = row
-        F, H, R = (ops.row(x, t, 0) for x in (model.F, model.H, model.R))
-        F = jnp.where(t == n - 1, 0, F)  # F[n-1] is not read
+        ahead, behind, totals = carry
+        t, record = row
+        F, H, R = read(form, model.F, t), ops.row(model.H, t, 0), ops.row(model.R, t, 0)
         known = None if kept is None else ops.row(kept, t, 0)
-        parts, ahead = derivatives(F, H, R, ops.row(y, t, 0), known, state, ahead, weight, batches)
+        parts, ahead, behind = derivatives(F, H, R, known, record, ahead, behind, weight, batches)
         found = {name: parts[name] for name in sums}
         totals = {name: totals[name] + found[name] for name in totals}
-        return (ahead, totals), ({name: x for name, x in found.items() if name not in totals}, parts["y"])
+        return (ahead, behind, totals), ({name: x for name, x in found.items() if name not in totals}, parts["y"])
 
     totals = {name: jnp.zeros(getattr(model, name).shape[1:], y.dtype) for name, sum_up in sums.items() if sum_up}
-    start, _ = vary_alike(((blank(form, y, kept), totals), y))
-    rows = jnp.arange(n, dtype=jnp.int32), predicted
-    (ahead, totals), (changing, of_y) = lax.scan(step, start, rows, reverse=True)
+    blank = filtering.blank(ops, form, y, kept)
+    begun = blank, Shrinking(*blank) if covs is Roots else None, totals
+    start, _ = vary_alike((begun, y))
+    rows = jnp.arange(n, dtype=jnp.int32), records
+    (ahead, _, totals), (changing, of_y) = lax.scan(step, start, rows, reverse=True)
     found = {name: totals[name][None] if sum_up else changing[name] for name, sum_up in sums.items()}
-    return gathered(of_y, y.shape[2:]), Model(**found, **of_first(ahead, weight, batches)), None
+    return gathered(of_y, y.shape[2:]), Model(**found, **of_first(ahead, weight, batches))
 
 
 log_likelihood.defvjp(forward, backward)
@@ -85,16 +140,18 @@ def of_first(ahead: Estimate, weight: Any, batches: Model) -> dict[str, Any]:
 
 
 def derivatives(
-    F: Any, H: Any, R: Any, y: Any, kept: Any, state: Estimate, ahead: Estimate, weight: Any, batches: Model
-) -> tuple[dict[str, Any], Estimate]:
-    """Those in F, Q, H, R and y of one step, and r and N as of the state predicted for it."""
-    H, R, y = filtering.there(ops, H, R, y, kept)
-    variances, factors, rows = filtering.separate(ops, H, R, state.cov)
-    weights, errors = ops.keep(([1 / d for d in variances], filtering.reduced(factors, y - apply(H, state.mean))))
-    filtered = filtering.update(ops, state, filtering.Observed(weights, errors, rows, []))
-    scaled, gains = ([x * w for w, x in zip(weights, xs, strict=True)] for xs in (errors, rows))
-    mean = filtering.pull_mean(ops, F, H, scaled, gains, factors, filtered, ahead.mean)
-    cov = filtering.pull_covariance(ops, F, H, R, weights, factors, rows, filtered.cov, ahead.cov)
+    F: Any, H: Any, R: Any, kept: Any, record: Record, ahead: Estimate, behind: Any, weight: Any, batches: Model
+) -> tuple[dict[str, Any], Estimate, Any]:
+    """Those in F, Q, H, R and y of one step, and r and N as of the state predicted for it; ``behind``: with `Roots`."""
+    H, R, _ = filtering.there(ops, H, R, jnp.zeros_like(H[:, 0]), kept)
+    (updated, cov_or_gain), seen = record
+    scaled, gains = ([x * w for w, x in zip(seen.weights, xs, strict=True)] for xs in (seen.errors, seen.rows))
+    mean = filtering.pull_mean(ops, F, H, scaled, gains, seen.factors, record.updated, ahead.mean)
+    if behind is None:
+        cov = filtering.pull_covariance(ops, F, H, R, seen, cov_or_gain, ahead.cov)
+    else:
+        cov, behind = filtering.pull_by_roots(ops, F, H, R, seen, updated, cov_or_gain, ahead.cov, behind)
+        mean = mean._replace(smoothed=behind.mean)
     parts = {
         "Q": of_covariance(ahead, weight, batches.Q),
         "F": crossed(weight * ahead.mean, mean.smoothed, batches.F) - weighted(cov.of_F, weight, batches.F),
@@ -104,7 +161,7 @@ def derivatives(
     }
     if kept is not None:
         parts["R"] = masked_out(mean.u, cov.of_R, kept, weight, batches.R)
-    return parts, Estimate(mean.r, cov.N)
+    return parts, Estimate(mean.r, cov.N), behind
 
 
 def masked_out(u: Any, spread: Any, kept: Any, weight: Any, batch: Any) -> Any:
@@ -138,9 +195,3 @@ def gathered(x: Any, batch: Any) -> Any:
     first = x.ndim - len(batch)
     axes = tuple(first + k for k, length in enumerate(batch) if length == 1 and x.shape[first + k] != 1)
     return jnp.sum(x, axes, keepdims=True) if axes else x
-
-
-def blank(form: StateSpace, y: Any, kept: Any) -> Estimate:
-    """Nothing known: zeros, with the batch axes of means and of covariances."""
-    k, cov_batch = form.states, form.batch if kept is not None else form.cov_batch
-    return Estimate(jnp.zeros((k, *form.batch), y.dtype), jnp.zeros((k, k, *cov_batch), y.dtype))

@@ -26,7 +26,7 @@ from jax import lax
 
 from tridiag import filtering
 from tridiag.autodiff import kalman as by_steps
-from tridiag.filtering import Estimate, apply, transpose
+from tridiag.filtering import Estimate, Observed, Roots, apply, transpose
 from tridiag.libraries.jax import Operations as ops
 from tridiag.models import Model, StateSpace
 
@@ -49,38 +49,69 @@ class States(NamedTuple):
 
     predicted: Estimate
     updated: Estimate
+    seen: Observed
+    sure: Any  # whether no digits were lost; where some were, all these are of square roots
 
 
 # ------------------------------------------------------------------------------------------------------------ forwards
 
 
-def filtered(form: StateSpace, y: Any, model: Model, kept: Any) -> tuple[Any, States]:
-    """The log-likelihoods, and the states of all steps."""
+def filtered(form: StateSpace, y: Any, model: Model, kept: Any, strict: bool = True) -> tuple[Any, States]:
+    """The log-likelihoods, and the states of all steps; ``strict``: all digits of these are wanted too."""
     scanned = scan(form, y, model, kept)
     ahead = over_time(predict, [BUT_LAST] * 4, model.F, model.Q, *scanned)
     first = beginning(form, y, model, kept)
     predicted = Estimate(*(jnp.concatenate((x[None], z)) for x, z in zip(first, ahead, strict=True)))
-    updated, surprise = over_time(step, [ALL] * 6, model.H, model.R, y, kept, *predicted)
+    seen, updated, surprise = over_time(step, [ALL] * 6, model.H, model.R, y, kept, *predicted)
     likelihood = -jnp.sum(surprise, 0) / 2
+    sure = (
+        agree(scanned, updated, predicted) & ~doubtful(model, kept, predicted, seen) & ~jnp.any(jnp.isnan(likelihood))
+    )
 
-    def in_sequence() -> tuple[Any, States]:
-        likelihood, states = by_steps.run(form, y, model, kept, lambda *states: states)
-        return likelihood, States(*states)
+    def in_sequence() -> tuple[Any, Any]:
+        def keep(step: filtering.Step) -> Any:
+            return *(by_steps.whole(Roots, state) for state in step[:2]), step.seen
 
-    sure = agree(scanned, updated, predicted)
-    return lax.cond(sure, lambda: (likelihood, States(predicted, updated)), in_sequence)
+        return by_steps.run(form, y, model, kept, keep, Roots)[:2]
+
+    likelihood, states = lax.cond(sure, lambda: (likelihood, (predicted, updated, seen)), in_sequence)
+    predicted, updated, seen = states
+    return likelihood, States(predicted, updated, seen, sure)
+
+
+def doubtful(model: Model, kept: Any, predicted: Estimate, seen: Observed) -> Any:
+    """Whether digits may be lost, as `tridiag.filtering.Doubt` has it."""
+    none = jnp.zeros_like(predicted.cov[0, 0, 0])
+
+    def spread(F: Any, Q: Any, cov: Any) -> Any:
+        return jnp.stack(filtering.Doubt.move(F, Q, filtering.diagonal(cov)))
+
+    moved = over_time(spread, [BUT_LAST] * 3, model.F, model.Q, predicted.cov)
+    first = jnp.stack(filtering.diagonal(predicted.cov[0]))
+
+    def reach(H: Any, kept: Any, spread: Any) -> Any:
+        H = H if kept is None else jnp.where(kept[:, None], H, 0)
+        return apply(H * H, spread) + jnp.zeros_like(none)
+
+    reaches = over_time(reach, [ALL] * 3, model.H, kept, jnp.concatenate((first[None], moved)))
+    largest, variances = lax.cummax(reaches, 0), jnp.stack(seen.variances, 1)
+    low = variances < jnp.finfo(none.dtype).eps ** (1 / 3) * largest
+    return jnp.any(low if kept is None else low & kept)
 
 
 def over_time(function: Callable[..., Any], parts: Sequence[slice], *arrays: Any) -> Any:
-    """``function`` of a part of the steps of each array; what has length 1 along time is the same in all of them."""
-    same = [x is None or len(x) == 1 for x in arrays]
-    given = [x if x is None else x[0] if s else x[part] for x, s, part in zip(arrays, same, parts, strict=True)]
+    """``function`` of a part of the steps of each array or tree of them; of length 1 along time: the same in all."""
+    same = [x is None or len(jax.tree.leaves(x)[0]) == 1 for x in arrays]
+    given = [
+        jax.tree.map(lambda z, s=s, part=part: z[0] if s else z[part], x)
+        for x, s, part in zip(arrays, same, parts, strict=True)
+    ]
     return jax.vmap(function, [None if s else 0 for s in same])(*given)
 
 
 def beginning(form: StateSpace, y: Any, model: Model, kept: Any) -> Estimate:
     """The state predicted for the first step, with the batch axes of all others."""
-    blank = by_steps.blank(form, y, kept)
+    blank = filtering.blank(ops, form, y, kept)
     return Estimate(blank.mean + model.m0, blank.cov + model.P0)
 
 
@@ -88,11 +119,10 @@ def predict(F: Any, Q: Any, mean: Any, cov: Any) -> Estimate:
     return filtering.predict(ops, F, Q, Estimate(mean, cov))
 
 
-def step(H: Any, R: Any, y: Any, kept: Any, mean: Any, cov: Any) -> tuple[Estimate, Any]:
-    """A state once its observations are known, and how little they were expected."""
-    predicted = Estimate(mean, cov)
-    seen, variances = filtering.observe(ops, H, R, y, kept, predicted)
-    return filtering.update(ops, predicted, seen), filtering.surprise(ops, seen, variances, kept)
+def step(H: Any, R: Any, y: Any, kept: Any, mean: Any, cov: Any) -> tuple[Observed, Estimate, Any]:
+    """The observations of a step, the state once they are known, and how little they were expected."""
+    seen, updated = filtering.observe(ops, H, R, y, kept, Estimate(mean, cov))
+    return seen, updated, filtering.surprise(ops, seen, kept)
 
 
 def agree(found: Estimate, wanted: Estimate, predicted: Estimate) -> Any:
@@ -112,7 +142,7 @@ def scan(form: StateSpace, y: Any, model: Model, kept: Any) -> Estimate:
     start = beginning(form, y, model, kept)
     reference = typical(model) + jnp.zeros_like(start.cov)
     first = None if kept is None else kept[0]
-    (mean, cov), _ = step(model.H[0], model.R[0], y[0], first, *start)
+    _, (mean, cov), _ = step(model.H[0], model.R[0], y[0], first, *start)
     source = Stretch(jnp.zeros_like(cov), mean, cov - reference, jnp.zeros_like(mean), jnp.zeros_like(cov))
 
     def stretch(F: Any, Q: Any, H: Any, R: Any, y: Any, kept: Any) -> Stretch:
@@ -178,11 +208,10 @@ def inverted(x: Any) -> Any:
 # ----------------------------------------------------------------------------------------------------------- backwards
 
 
-def behind(form: StateSpace, y: Any, model: Model, kept: Any, predicted: Estimate) -> Estimate:
+def behind(form: StateSpace, model: Model, seen: Observed, like: Estimate) -> Estimate:
     """What the observations from each step on tell, as of the state predicted for it; and nothing behind the last."""
 
-    def tell(F: Any, H: Any, R: Any, y: Any, kept: Any, mean: Any, cov: Any) -> Any:
-        seen, _ = filtering.observe(ops, H, R, y, kept, Estimate(mean, cov))
+    def tell(F: Any, seen: Observed, mean: Any, cov: Any) -> Any:
         pull, told = filtering.facts(ops, seen, Estimate(mean, cov))
         return ops.product(pull, transpose(F)) + ops.zero(cov), told
 
@@ -191,7 +220,7 @@ def behind(form: StateSpace, y: Any, model: Model, kept: Any, predicted: Estimat
         moved = ops.symmetric(ops.product(ops.product(move, cov), transpose(move)))
         return ops.product(move, back), Estimate(apply(move, mean) + told.mean, moved + told.cov)
 
-    steps = over_time(tell, [ALL] * 7, read(form, model.F), model.H, model.R, y, kept, *predicted)
+    steps = over_time(tell, [ALL] * 4, read(form, model.F), seen, *like)
     _, found = lax.associative_scan(jax.vmap(chain), steps, reverse=True)
     return jax.tree.map(lambda x: jnp.concatenate((x, jnp.zeros_like(x[:1]))), found)
 
@@ -201,43 +230,54 @@ def read(form: StateSpace, F: Any) -> Any:
     return F.at[form.n - 1].set(0) if len(F) == form.n else F
 
 
-def smoothed(form: StateSpace, y: Any, model: Model, kept: Any, states: States) -> Estimate:
-    """The states of all steps, given all observations."""
-    ahead = jax.tree.map(lambda x: x[1:], behind(form, y, model, kept, states.predicted))
+def smoothed(form: StateSpace, model: Model, states: States) -> tuple[Estimate, Any]:
+    """The states of all steps, given all observations, and whether no digits were lost."""
+    ahead = jax.tree.map(lambda x: x[1:], behind(form, model, states.seen, states.predicted))
 
-    def look(F: Any, mean: Any, cov: Any, r: Any, N: Any) -> Estimate:
-        return filtering.look_back(ops, Estimate(mean, cov), filtering.carry_back(ops, F, Estimate(r, N)))
+    def look(F: Any, predicted: Any, updated: Estimate, ahead: Estimate) -> tuple[Estimate, Any]:
+        found = filtering.look_back(ops, updated, filtering.carry_back(ops, F, ahead))
+        return found, filtering.lost(ops, predicted, updated.cov, found.cov)
 
-    return over_time(look, [ALL] * 5, read(form, model.F), *states.updated, *ahead)
+    arrays = read(form, model.F), states.predicted.cov, states.updated, ahead
+    found, loss = over_time(look, [ALL] * 4, *arrays)
+    return found, states.sure & ~jnp.any(loss > 0)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def log_likelihood(form: StateSpace, y: Any, model: Model, kept: Any) -> Any:
     """Of every series; ``kept``: what is not missing, None: all."""
-    return filtered(form, y, model, kept)[0]
+    return filtered(form, y, model, kept, False)[0]
 
 
 def forward(form: StateSpace, y: Any, model: Model, kept: Any) -> Any:
-    value, states = filtered(form, y, model, kept)
-    return value, (y, model, kept, states.predicted)
+    value, states = filtered(form, y, model, kept, False)
+    return value, (y, model, kept, states)
 
 
 def backward(form: StateSpace, residuals: Any, weight: Any) -> Any:
     """Gradients of the sum of all log-likelihoods, each times its weight."""
-    y, model, kept, predicted = residuals
+    y, model, kept, states = residuals
+
+    def in_sequence() -> Any:
+        return by_steps.backward(form, by_steps.forward(form, y, model, kept)[1], weight)[:2]
+
+    return *lax.cond(states.sure, lambda: differentiated(form, y, model, kept, states, weight), in_sequence), None
+
+
+def differentiated(form: StateSpace, y: Any, model: Model, kept: Any, states: States, weight: Any) -> tuple[Any, Model]:
     batches = Model(*(x.shape[x.ndim - weight.ndim :] for x in model))
-    every = behind(form, y, model, kept, predicted)
+    every = behind(form, model, states.seen, states.predicted)
     first, ahead = jax.tree.map(lambda x: x[0], every), jax.tree.map(lambda x: x[1:], every)
 
-    def derive(F: Any, H: Any, R: Any, y: Any, kept: Any, mean: Any, cov: Any, r: Any, N: Any) -> Any:
-        state = Estimate(mean, cov), Estimate(r, N)
-        return by_steps.derivatives(F, H, R, y, kept, *state, weight, batches)[0]
+    def derive(F: Any, H: Any, R: Any, kept: Any, record: by_steps.Record, ahead: Estimate) -> Any:
+        return by_steps.derivatives(F, H, R, kept, record, ahead, None, weight, batches)[0]
 
-    arrays = read(form, model.F), model.H, model.R, y, kept, *predicted, *ahead
+    record = by_steps.Record(states.updated, states.seen)
+    arrays = read(form, model.F), model.H, model.R, kept, record, ahead
     parts = over_time(derive, [ALL] * len(arrays), *arrays)
     of_y = parts.pop("y")
     found = {n: x if len(getattr(model, n)) == form.n else jnp.sum(x, 0, keepdims=True) for n, x in parts.items()}
-    return by_steps.gathered(of_y, y.shape[2:]), Model(**found, **by_steps.of_first(first, weight, batches)), None
+    return by_steps.gathered(of_y, y.shape[2:]), Model(**found, **by_steps.of_first(first, weight, batches))
 
 
 log_likelihood.defvjp(forward, backward)

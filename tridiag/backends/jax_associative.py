@@ -164,7 +164,11 @@ def filtered(verb: str, y: Any, kept: Any, model: Model, form: StateSpace) -> An
     if verb == "kalman.log_likelihood":
         return parallel.log_likelihood(form, y, model, kept)
     likelihood, states = parallel.filtered(form, y, model, kept)
-    wanted = [states.updated, states.predicted]
-    if verb == "kalman.smoother":
-        wanted = [parallel.smoothed(form, y, model, kept, states)]
-    return *(filtering.back(ops, x, form.batch) for state in wanted for x in state), likelihood
+    if verb == "kalman.filter":
+        return *jax_scan.stacked(form, states.updated, states.predicted), likelihood
+    found, sure = parallel.smoothed(form, model, states)
+    return lax.cond(
+        sure,
+        lambda: (*jax_scan.stacked(form, found), likelihood),
+        lambda: jax_scan.smoothed_by(form, y, model, kept, filtering.Roots)[0],
+    )

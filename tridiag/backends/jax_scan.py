@@ -330,21 +330,58 @@ def filtered(verb: str, y: Any, kept: Any, model: Model, form: StateSpace) -> An
     """The results of a verb; ``kept``: what is not missing, None: all."""
     if verb == "kalman.log_likelihood":
         return likelihood.log_likelihood(form, y, model, kept)
+    make = filtered_by if verb == "kalman.filter" else smoothed_by
+    return likelihood.careful(functools.partial(make, form, y, model, kept))
+
+
+def stacked(form: StateSpace, *states: Estimate) -> tuple[Any, ...]:
+    """Means and covariances of all steps, batch axes first."""
+    return tuple(filtering.back(ops, x, form.batch) for state in states for x in state)
+
+
+def filtered_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: filtering.Form) -> tuple[Any, Any]:
+    """What a filter returns, and whether digits may be lost."""
+
+    def keep(step: filtering.Step) -> Any:
+        updated, predicted = (likelihood.whole(covs, state) for state in (step.updated, step.predicted))
+        return updated, predicted, filtering.lost(ops, predicted.cov, updated.cov)
+
+    logarithm, (*states, loss), doubtful = likelihood.run(form, y, model, kept, keep, covs)
+    return (*stacked(form, *states), logarithm), doubtful | jnp.any(loss > 0)
+
+
+def smoothed_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: filtering.Form) -> tuple[Any, Any]:
+    """What a smoother returns, and whether digits may be lost."""
+    logarithm, steps, doubtful = likelihood.run(form, y, model, kept, lambda step: step[:2], covs)
+    if covs is filtering.Roots:
+        return (*stacked(form, by_roots(form, model, *steps)), logarithm), False
 
     def up(ahead: Any, row: Any) -> Any:
-        t, steps = row
-        smoothed, ahead = filtering.backward(ops, model, y, kept, t, steps, ahead)
-        return ahead, smoothed
+        t, (predicted, updated) = row
+        smoothed, ahead = filtering.backward(ops, model, y, kept, t, (predicted, updated), ahead)
+        return ahead, (smoothed, filtering.lost(ops, predicted.cov, updated.cov, smoothed.cov))
 
-    def stacked(states: Estimate) -> Any:
-        return tuple(filtering.back(ops, x, form.batch) for x in states)
+    start, _ = vary_alike((filtering.blank(ops, form, y, kept), y))
+    _, (smoothed, loss) = lax.scan(up, start, (jnp.arange(form.n, dtype=jnp.int32), steps), reverse=True)
+    return (*stacked(form, smoothed), logarithm), doubtful | jnp.any(loss > 0)
 
-    logarithm, (predicted, updated) = likelihood.run(form, y, model, kept, lambda *states: states)
-    if verb == "kalman.filter":
-        return *stacked(updated), *stacked(predicted), logarithm
-    rows = jnp.arange(form.n, dtype=jnp.int32), (predicted, updated)
-    start, _ = vary_alike((likelihood.blank(form, y, kept), y))
-    return *stacked(lax.scan(up, start, rows, reverse=True)[1]), logarithm
+
+def by_roots(form: StateSpace, model: Model, predicted: Estimate, updated: Estimate) -> Estimate:
+    """The smoothed states of all steps, of square roots."""
+    last = jax.tree.map(lambda x: x[-1], updated)
+    whole = functools.partial(likelihood.whole, filtering.Roots)
+    if form.n == 1:
+        return jax.tree.map(lambda x: x[None], whole(last))
+
+    def up(behind: Estimate, row: Any) -> Any:
+        t, ahead, state = row
+        found = filtering.smooth(ops, ops.row(model.F, t, 0), ops.row(model.Q, t, 0), state, ahead, behind)
+        return found, whole(found)
+
+    steps = jnp.arange(form.n - 1, dtype=jnp.int32)
+    before = jax.tree.map(lambda x: x[:-1], updated)
+    _, found = lax.scan(up, last, (steps, predicted.mean[1:], before), reverse=True)
+    return jax.tree.map(lambda x, z: jnp.concatenate((x, z[None])), found, whole(last))
 
 
 def poisoned(model: Model, form: StateSpace) -> Model:

@@ -36,42 +36,73 @@ logcumsumexp = log_linear_recurrence
 
 
 def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
-    """About 3 k**3 multiplications a step and series, and k**2 where series share their covariances."""
+    """About 3 k**3 multiplications a step and series, and k**2 where series share their covariances.
+
+    Where that would lose digits, all series again with square roots of covariances.
+    """
     with np.errstate(all="ignore"):
         model, y = filtering.front(ops, model, y)
         kept = ~np.isnan(y) if form.missing else None
-        steps, surprise = run_forward(model, y, kept, form)
-        logarithm = -surprise / 2
-        if verb == "kalman.log_likelihood":
-            return logarithm
-        if verb == "kalman.smoother":
-            return *stacked(run_backward(model, y, kept, form, steps), form), logarithm
-        predicted, updated = zip(*steps, strict=True)
-        return *stacked(updated, form), *stacked(predicted, form), logarithm
+        result, doubtful = by_entries(verb, model, y, kept, form)
+        return by_roots(verb, model, y, kept, form) if doubtful else result
 
 
-def run_forward(model: Model, y: Any, kept: Any, form: StateSpace) -> tuple[list[Any], Any]:
-    """The predicted and the updated state of every step, and -2 times the log-likelihood."""
-    steps, surprise, state = [], np.zeros(form.batch, y.dtype), blank(form, y)
+def by_entries(verb: str, model: Model, y: Any, kept: Any, form: StateSpace) -> tuple[Any, bool]:
+    """The result from covariances as they stand, and whether digits may be lost."""
+    steps, surprise, doubtful = run_forward(model, y, kept, form, filtering.Entries)
+    if doubtful or verb == "kalman.log_likelihood":
+        return -surprise / 2, doubtful
+    smoothed = run_backward(model, y, kept, form, steps) if verb == "kalman.smoother" else [None] * form.n
+    for (predicted, updated, _), state in zip(steps, smoothed, strict=True):
+        covs = predicted.cov, updated.cov, *([state.cov] if state else [])
+        doubtful |= bool(np.any(filtering.lost(ops, *covs) > 0))
+    if verb == "kalman.filter":
+        return collected(steps, surprise, form, filtering.Entries), doubtful
+    return (*stacked(smoothed, form), -surprise / 2), doubtful
+
+
+def by_roots(verb: str, model: Model, y: Any, kept: Any, form: StateSpace) -> Any:
+    """The result from square roots of covariances."""
+    covs = filtering.Roots
+    steps, surprise, _ = run_forward(model, y, kept, form, covs)
+    if verb == "kalman.log_likelihood":
+        return -surprise / 2
+    if verb == "kalman.filter":
+        return collected(steps, surprise, form, covs)
+    smoothed = [steps[-1].updated]
+    for t in reversed(range(form.n - 1)):
+        F, Q = (ops.row(x, t, 0) for x in (model.F, model.Q))
+        smoothed.append(filtering.smooth(ops, F, Q, steps[t].updated, steps[t + 1].predicted.mean, smoothed[-1]))
+    return *stacked([whole(covs, state) for state in smoothed[::-1]], form), -surprise / 2
+
+
+def collected(steps: list[Any], surprise: Any, form: StateSpace, covs: filtering.Form) -> tuple[Any, ...]:
+    """What a filter returns."""
+    updated, predicted = ([whole(covs, getattr(step, name)) for step in steps] for name in ("updated", "predicted"))
+    return *stacked(updated, form), *stacked(predicted, form), -surprise / 2
+
+
+def run_forward(model: Model, y: Any, kept: Any, form: StateSpace, covs: filtering.Form) -> tuple[list[Any], Any, bool]:
+    """The states of every step, -2 times the log-likelihood, and whether digits may be lost."""
+    steps, surprise, carried = [], np.zeros(form.batch, y.dtype), filtering.begin(ops, form, y, kept, covs)
     for t in range(form.n):
-        predicted, state, more = filtering.forward(ops, model, y, kept, t, state)
-        steps.append((predicted, state))
+        carried, step, more = filtering.forward(ops, model, y, kept, t, carried, covs)
+        steps.append(step)
         surprise = surprise + more
-    return steps, surprise
+    return steps, surprise, filtering.doubtful(ops, carried, surprise)
 
 
 def run_backward(model: Model, y: Any, kept: Any, form: StateSpace, steps: list[Any]) -> list[Estimate]:
     """The smoothed state of every step."""
-    ahead, smoothed = blank(form, y), []
+    ahead, smoothed = filtering.blank(ops, form, y, kept), []
     for t in reversed(range(form.n)):
-        state, ahead = filtering.backward(ops, model, y, kept, t, steps[t], ahead)
+        state, ahead = filtering.backward(ops, model, y, kept, t, steps[t][:2], ahead)
         smoothed.append(state)
     return smoothed[::-1]
 
 
-def blank(form: StateSpace, y: Any) -> Estimate:
-    k, cov_batch = form.states, form.batch if form.missing else form.cov_batch
-    return Estimate(np.zeros((k, *form.batch), y.dtype), np.zeros((k, k, *cov_batch), y.dtype))
+def whole(covs: filtering.Form, state: Estimate) -> Estimate:
+    return Estimate(state.mean, covs.whole(ops, state.cov))
 
 
 def stacked(states: Any, form: StateSpace) -> tuple[Any, ...]:

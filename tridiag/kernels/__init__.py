@@ -12,7 +12,7 @@ def source_hash() -> int:
     """A number that changes with any kernel source, for cached kernels to close over: the cache sees one file only."""
     digest = hashlib.sha256()
     folder = pathlib.Path(__file__).parent
-    steps = [folder.parent / f"{name}.py" for name in ("elimination", "filtering", "logsum")]
+    steps = [folder.parent / f"{name}.py" for name in ("elimination", "filtering", "logsum", "square_roots")]
     for path in [*steps, *sorted(folder.glob("*.py"))]:
         digest.update(path.read_bytes())
     return int.from_bytes(digest.digest()[:7], "little")

@@ -16,7 +16,7 @@ from tridiag.kernels import filter_job as K
 from tridiag.kernels import job as J
 from tridiag.kernels.crew import runner
 from tridiag.kernels.filter_gradient import Gradient, GradientRoom
-from tridiag.kernels.filter_loops import COUNT, EXPONENT, MANTISSA, QUADRATIC, Loops, Room
+from tridiag.kernels.filter_loops import COUNT, EXPONENT, LOSS, MANTISSA, QUADRATIC, Entries, Loops, Room, Roots
 from tridiag.kernels.filter_moments import Moments, MomentsRoom
 from tridiag.kernels.memory import c_function, load, malloc, pointer, set_word, word
 from tridiag.kernels.moves import bytes_of_real, lanes_of
@@ -33,11 +33,29 @@ def build(dtype: str, states: int, observed: int, kind: str):
     loops, library, name = Loops(room), Library(f"filter_steps{states}_{observed}_{kind}"), f"tridiag_filter_{kind}"
     parts = parts_of(room)
     if kind == K.SHARED:
-        before, after = library.add("covariances", loops.covariances), library.add("means", loops.means)
+        before, after = both(library, parts, "covariances", loops.covariances), library.add("means", loops.means)
         prepare, work = common(room, parts, before), with_common(room, parts, after)
         return runner(zero, definition(library), c_function(work, name), c_function(prepare, f"{name}_first"))
-    steps = library.add("filter", functools.partial(loops.filter, kind == K.MISSING))
+    steps = both(library, parts, "filter", loops.filter, kind == K.MISSING)
     return runner(zero, definition(library), c_function(alone(room, parts, steps, kind), name))
+
+
+def both(library: Library, parts: Any, name: str, loop: Any, *facts: Any) -> Any:
+    """A loop with covariances as they stand; if that loses digits in any lane, again with their square roots."""
+    plain = library.add(name, functools.partial(loop, Entries, *facts))
+    careful = library.add(f"{name}_by_roots", functools.partial(loop, Roots, *facts))
+    _, result = parts
+
+    @njit(**OPTIONS)
+    def run(zero, places):
+        plain(zero, places)
+        lost = False
+        for lane in range(lanes_of(zero, ())):
+            lost = lost or result(zero, places[1], LOSS, lane) > 0
+        if lost:
+            careful(zero, places)
+
+    return run
 
 
 def parts_of(room: Room) -> Any:
@@ -78,8 +96,8 @@ def build_moments(dtype: str, states: int, observed: int, kind: str, smooth: boo
     zero, room, told = np.zeros((), dtype)[()], MomentsRoom(states, observed), "smoother" if smooth else "moments"
     loops, library = Moments(room), Library(f"{told}_steps{states}_{observed}_{kind}")
     loop = loops.smoothed if smooth else loops.filtered
-    steps = library.add(told, functools.partial(loop, kind == K.MISSING))
-    work = alone(room, parts_of(room), steps, kind, room.kept if smooth else 0)
+    parts = parts_of(room)
+    work = alone(room, parts, both(library, parts, told, loop, kind == K.MISSING), kind, room.kept if smooth else 0)
     return runner(zero, definition(library), c_function(work, f"tridiag_{told}_{kind}"))
 
 
@@ -87,13 +105,15 @@ def build_gradient(dtype: str, states: int, observed: int, kind: str):
     """The C function void run(job, helpers) of the derivatives of log-likelihoods, for models constant in time."""
     zero, room = np.zeros((), dtype)[()], GradientRoom(states, observed)
     loops, library = Gradient(room), Library(f"gradient_steps{states}_{observed}_{kind}")
-    name, (aim, _) = f"tridiag_gradient_{kind}", parts_of(room)
+    name, parts = f"tridiag_gradient_{kind}", parts_of(room)
     if kind == K.SHARED:
-        before, after = library.add("covariances", loops.covariances), library.add("means", loops.means)
-        prepare, work = common_gradient(room, aim, before), gradients(room, aim, after, room.kept_of_means)
+        before = library.add("in_common", loops.in_common)
+        after = library.add("means", loops.means)
+        careful = library.add("gradient_by_roots", functools.partial(loops.gradient, Roots, False))
+        prepare, work = common_gradient(room, parts, before), gradients_with_common(room, parts[0], after, careful)
         return runner(zero, definition(library), c_function(work, name), c_function(prepare, f"{name}_first"))
-    steps = library.add("gradient", functools.partial(loops.gradient, kind == K.MISSING))
-    work = gradients(room, aim, steps, room.kept)
+    steps = both(library, parts, "gradient", loops.gradient, kind == K.MISSING)
+    work = gradients(room, parts[0], steps, room.kept)
     return runner(zero, definition(library), c_function(work, name))
 
 
@@ -111,30 +131,62 @@ def gradients(room: GradientRoom, aim: Any, steps: Any, kept: int) -> Any:
             if item < 0:
                 break
             aim(zero, job, worker, item * lanes)
-            steps(zero, (job, worker, field(job, J.OWNED)))
+            steps(zero, (job, worker, types.int64(0)))
         dismiss(worker)
 
     return work
 
 
-def common_gradient(room: GradientRoom, aim: Any, covariances: Any) -> Any:
-    """What all series have in common, to memory of the job; without memory there is no task."""
-    size, record = room.size, room.record
+def common_gradient(room: GradientRoom, parts: Any, covariances: Any) -> Any:
+    """What all series have in common, to memory of the job; without memory there is no task.
+
+    Before it a word: not 0 where digits were lost. Then every series goes its own way, and nothing is in common.
+    """
+    aim, result = parts
+    size, record, count = room.size, room.record, room.entries_of_all
 
     @njit(**OPTIONS)
     def prepare(job, zero):
         worker = hire(size)
-        memory = malloc(types.uint64(field(job, K.STEPS) * record * bytes_of_real(zero, ())))
+        memory = malloc(types.uint64(LINE + field(job, K.STEPS) * record * bytes_of_real(zero, ())))
         set_word(job + 8 * J.OWNED, memory)
         if worker == 0 or memory == 0:
             set_word(job + 8 * J.TASK, 0)
         else:
             aim(zero, job, worker, 0)
-            covariances(zero, (job, worker, memory))
+            covariances(zero, (job, worker, memory + LINE))
+            lost = result(zero, worker, LOSS, 0) > 0
+            set_word(memory, 1 if lost else 0)
+            if lost:
+                for e in range(count):
+                    pointer(field(job, K.OF_COVARIANCES), zero)[e] = 0
         if worker != 0:
             dismiss(worker)
 
     return prepare
+
+
+def gradients_with_common(room: GradientRoom, aim: Any, means: Any, careful: Any) -> Any:
+    """The derivatives of every series, from what they have in common or not."""
+    size, kept = room.size, max(room.kept, room.kept_of_means)
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        worker, lanes, memory = hire(size + field(job, K.STEPS) * kept * LINE), lanes_of(zero, ()), field(job, J.OWNED)
+        if worker == 0:
+            return
+        while True:
+            item = claim(job)
+            if item < 0:
+                break
+            aim(zero, job, worker, item * lanes)
+            if word(memory) != 0:
+                careful(zero, (job, worker, types.int64(0)))
+            else:
+                means(zero, (job, worker, memory + LINE))
+        dismiss(worker)
+
+    return work
 
 
 def alone(room: Room, parts: Any, steps: Any, kind: str, kept: int = 0) -> Any:

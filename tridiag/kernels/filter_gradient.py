@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from tridiag import filtering
-from tridiag.filtering import Estimate
+from tridiag import filtering, square_roots
+from tridiag.filtering import Estimate, Shrinking
 from tridiag.kernels import filter_job as K
-from tridiag.kernels.filter_loops import Lanes, Loops, Room, vector
+from tridiag.kernels.filter_loops import Entries, Form, Lanes, Loops, Room, Roots, vector
 from tridiag.kernels.moves import addresses
 from tridiag.kernels.vector import LINE, Code, Value
 
@@ -75,8 +75,8 @@ class Gradient(Loops):
         """All derivatives, in the order of the parameters, to the memory of the worker."""
         of_F, of_H, of_Q, of_R = sums
         of_Q, of_R, of_P0 = ([0.5 * x for x in sides] for sides in (of_Q, of_R, cov))
-        of_Q, of_P0 = (self.unpacked(x).ravel() for x in (of_Q, of_P0))
-        of_R = self.unpacked(of_R, self.room.observed).ravel()
+        of_Q, of_P0 = (Entries.unpacked(x, self.room.states).ravel() for x in (of_Q, of_P0))
+        of_R = Entries.unpacked(of_R, self.room.observed).ravel()
         self.put_row(code, room + self.room.found, [*of_F, *of_H, *of_Q, *of_R, *mean, *of_P0])
 
     def give(self, code: Code, room: Value) -> None:
@@ -101,11 +101,11 @@ class Gradient(Loops):
 
     def squares(self, x: Any) -> tuple[Value, ...]:
         """x x^T, packed."""
-        return self.packed(filtering.outer(x, x))
+        return Entries.packed(filtering.outer(x, x))
 
     # ------------------------------------------------------------------------------------------- loops
 
-    def gradient(self, missing: bool, code: Code, job: Value, room: Value, _: Value) -> None:
+    def gradient(self, covs: Form, missing: bool, code: Code, job: Value, room: Value, _: Value) -> None:
         """All steps of a series in each lane, there and back."""
         ops, k, p = Lanes(code), self.room.states, self.room.observed
         kept_lines, n = room + self.room.size, code.word(job + 8 * K.STEPS)
@@ -119,86 +119,105 @@ class Gradient(Loops):
 
         def updated(t: Value, state: Estimate) -> Any:
             H, R, y, kept = read(t)
-            variances, factors, rows = filtering.separate(ops, H, R, state.cov)
-            weights = [code.one() / variance for variance in variances]
-            errors = filtering.reduced(factors, y - filtering.apply(H, state.mean))
-            after = filtering.update(ops, state, filtering.Observed(weights, errors, rows, []))
-            return H, R, kept, weights, factors, rows, errors, after
+            seen, after = filtering.observe(ops, H, R, y, None, state, covs)
+            return H, R, kept, seen, after
 
         def forward(t: Value, carry: Any) -> Any:
-            mean, cov = carry
+            mean, cov, bad, doubt = carry
             self.put_row(code, kept_lines + t * (self.room.kept * LINE), [*mean, *cov])
-            *_, after = updated(t, Estimate(vector(mean), self.unpacked(cov)))
+            state = Estimate(vector(mean), covs.unpacked(cov, k))
+            H, _, kept, seen, after = updated(t, state)
             F, Q = (self.matrix(code, job, room, operand) for operand in (K.F, K.Q))
-            state = filtering.predict(ops, F, Q, after)
-            return tuple(state.mean), self.packed(state.cov)
+            doubt = self.doubted(code, doubt, state.cov, F, H, Q, kept, seen.variances)
+            bad = filtering.added([bad, *(x * 0.0 for x in seen.variances), *(x * 0.0 for x in seen.errors)])
+            state = filtering.predict(ops, F, Q, after, covs)
+            return tuple(state.mean), covs.packed(state.cov), bad, doubt
 
         def backward(t: Value, carry: Any) -> Any:
-            r, N, sums = vector(carry[0]), self.unpacked(carry[1]), carry[2]
+            r, N, sums, behind = vector(carry[0]), Entries.unpacked(carry[1], k), carry[2], carry[3]
             row = self.row(code, kept_lines + t * (self.room.kept * LINE), self.room.kept)
-            state = Estimate(vector(row[:k]), self.unpacked(row[k:]))
-            H, R, kept, weights, factors, rows, errors, after = updated(t, state)
+            H, R, kept, seen, after = updated(t, Estimate(vector(row[:k]), covs.unpacked(row[k:], k)))
+            root, after = after.cov, Estimate(after.mean, covs.whole(ops, after.cov))
             F = self.matrix(code, job, room, K.F)
-            scaled, gains = ([x * w for w, x in zip(weights, xs, strict=True)] for xs in (errors, rows))
-            mean = filtering.pull_mean(ops, F, H, scaled, gains, factors, after, r)
-            cov = filtering.pull_covariance(ops, F, H, R, weights, factors, rows, after.cov, N)
+            scaled, gains = ([x * w for w, x in zip(seen.weights, xs, strict=True)] for xs in (seen.errors, seen.rows))
+            mean = filtering.pull_mean(ops, F, H, scaled, gains, seen.factors, after, r)
+            if covs is Entries:
+                cov = filtering.pull_covariance(ops, F, H, R, seen, after.cov, N)
+            else:
+                behind = Shrinking(vector(behind[0]), vector(behind[1]).reshape(k, k))
+                back = self.gain(code, job, room, t, root)
+                cov, behind = filtering.pull_by_roots(ops, F, H, R, seen, after.mean, back, N, behind)
+                mean, behind = mean._replace(smoothed=behind.mean), (tuple(behind.mean), tuple(behind.NP.ravel()))
             of_R = filtering.outer(mean.u, mean.u) - cov.of_R
             if missing:
                 of_R = ops.where(kept[:, None] & kept[None], of_R, np.full((p, p), code.zero()))
             terms = (
                 (filtering.outer(r, mean.smoothed) - cov.of_F).ravel(),
                 (filtering.outer(mean.u, mean.smoothed) - cov.of_H).ravel(),
-                self.packed(filtering.outer(r, r) - N),
-                self.packed(of_R),
+                Entries.packed(filtering.outer(r, r) - N),
+                Entries.packed(of_R),
             )
             self.put_of_y(code, job, room, t, mean.u)
-            return tuple(mean.r), self.packed(cov.N), self.add(sums, terms)
+            return tuple(mean.r), Entries.packed(cov.N), self.add(sums, terms), behind
 
-        start = tuple(self.matrix(code, job, room, K.M0)), self.packed(self.matrix(code, job, room, K.P0))
-        code.fori(0, n, forward, start)
+        cov, doubt = self.first(covs, code, job, room), self.doubt(covs, code, job, room)
+        start = tuple(self.matrix(code, job, room, K.M0)), covs.packed(cov), code.zero(), doubt
+        *_, bad, doubt = code.fori(0, n, forward, start)
+        self.put(code, room, bad, self.one(code), code.zero(), doubt)
         nothing = (code.zero(),) * k, (code.zero(),) * (k * (k + 1) // 2), self.none(code)
-        r, N, sums = code.fori(n - 1, -1, backward, nothing, step=-1)
+        behind = ((code.zero(),) * k, (code.zero(),) * (k * k)) if covs is Roots else ()
+        r, N, sums, _ = code.fori(n - 1, -1, backward, (*nothing, behind), step=-1)
         of_P0 = [x - y for x, y in zip(self.squares(vector(r)), N, strict=True)]
         self.finish(code, room, sums, r, of_P0)
         self.give(code, room)
 
-    def covariances(self, code: Code, job: Value, room: Value, records: Value) -> None:
+    def gain(self, code: Code, job: Value, room: Value, t: Value, root: Any) -> Any:
+        """With which a state follows from the next one; 0 for the last."""
+        ops, last = Lanes(code), code.everywhere(t + 1 == code.word(job + 8 * K.STEPS))
+        F, Q = (self.matrix(code, job, room, operand) for operand in (K.F, K.Q))
+        found = square_roots.go_back(ops, F, Q, root).gain
+        return ops.where(last, ops.zero(found), found)
+
+    def in_common(self, code: Code, job: Value, room: Value, records: Value) -> None:
         """What the steps of all series of a model have in common: a record of each, and what comes of N alone."""
-        ops, k, size = Lanes(code), self.room.states, code.size_of_real
+        covs, ops, k, size = Entries, Lanes(code), self.room.states, code.size_of_real
         half = k * (k + 1) // 2
         n = code.word(job + 8 * K.STEPS)
         self.begin(code, job, room)
 
         def separated(cov: Any) -> Any:
             H, R = (self.matrix(code, job, room, operand) for operand in (K.H, K.R))
-            variances, factors, rows = filtering.separate(ops, H, R, cov)
-            return H, R, [code.one() / variance for variance in variances], factors, rows
+            return H, R, *covs.separate(ops, H, R, cov)
 
-        def forward(t: Value, packed: Any) -> Any:
-            _, _, weights, factors, rows = separated(self.unpacked(packed))
+        def forward(t: Value, carry: Any) -> Any:
+            packed, bad, doubt = carry
+            cov = covs.unpacked(packed, k)
+            H, _, weights, variances, factors, rows, after = separated(cov)
             gains = [row * weight for row, weight in zip(rows, weights, strict=True)]
-            after = self.unpacked(packed)
-            for gain, row in zip(gains, rows, strict=True):
-                after = after - filtering.outer(gain, row)
             kept = [*weights, *(x for gain in gains for x in gain), *(x for factor in factors for x in factor)]
             at = records + t * (self.room.record * size)
-            for e, value in enumerate([*kept, *self.packed(after), *packed]):
+            for e, value in enumerate([*kept, *Entries.packed(after), *packed]):
                 code.store_as(at + e * size, code.extract(value, 0))
             F, Q = (self.matrix(code, job, room, operand) for operand in (K.F, K.Q))
-            return self.packed(ops.product(ops.product(F, ops.symmetric(after)), filtering.transpose(F)) + Q)
+            doubt = self.doubted(code, doubt, cov, F, H, Q, None, variances)
+            bad = filtering.added([bad, *(x * 0.0 for x in variances)])
+            return covs.packed(covs.predict(ops, F, Q, after)), bad, doubt
 
         def backward(t: Value, carry: Any) -> Any:
-            N, sums = self.unpacked(carry[0]), carry[1]
+            N, sums = Entries.unpacked(carry[0], k), carry[1]
             at = records + (t * self.room.record + self.room.gains) * size
             numbers = [code.spread(at + e * size) for e in range(2 * half)]
-            after, before = self.unpacked(numbers[:half]), self.unpacked(numbers[half:])
-            H, R, weights, factors, rows = separated(before)
+            after, before = Entries.unpacked(numbers[:half], k), covs.unpacked(numbers[half:], k)
+            H, R, weights, variances, factors, rows, _ = separated(before)
+            seen = filtering.Observed(weights, [], rows, [], variances, factors)
             F = self.matrix(code, job, room, K.F)
-            cov = filtering.pull_covariance(ops, F, H, R, weights, factors, rows, after, N)
-            terms = (-cov.of_F).ravel(), (-cov.of_H).ravel(), self.packed(-N), self.packed(-cov.of_R)
-            return self.packed(cov.N), self.add(sums, terms)
+            cov = filtering.pull_covariance(ops, F, H, R, seen, after, N)
+            terms = (-cov.of_F).ravel(), (-cov.of_H).ravel(), Entries.packed(-N), Entries.packed(-cov.of_R)
+            return Entries.packed(cov.N), self.add(sums, terms)
 
-        code.fori(0, n, forward, self.packed(self.matrix(code, job, room, K.P0)))
+        cov, doubt = self.first(covs, code, job, room), self.doubt(covs, code, job, room)
+        _, bad, doubt = code.fori(0, n, forward, (covs.packed(cov), code.zero(), doubt))
+        self.put(code, room, bad, self.one(code), code.zero(), doubt)
         N, sums = code.fori(n - 1, -1, backward, ((code.zero(),) * half, self.none(code)), step=-1)
         self.finish(code, room, sums, (code.zero(),) * k, [-x for x in N])
         target = code.word(job + 8 * K.OF_COVARIANCES)
@@ -223,7 +242,7 @@ class Gradient(Loops):
             weights = [next(numbers) for _ in range(p)]
             gains = [vector([next(numbers) for _ in range(k)]) for _ in range(p)]
             factors = [vector([next(numbers) for _ in range(p - 1 - j)]) for j in range(p)]
-            return weights, gains, factors, self.unpacked(list(numbers))
+            return weights, gains, factors, Entries.unpacked(list(numbers), k)
 
         def forward(t: Value, mean: Any) -> Any:
             weights, gains, factors, _ = recorded(t)

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from tridiag import filtering
-from tridiag.filtering import Estimate
+from tridiag.filtering import Doubt, Estimate
 from tridiag.kernels import filter_job as K
 from tridiag.kernels.moves import addresses
 from tridiag.kernels.vector import LINE, Code, Value
+from tridiag.square_roots import Root
 
-QUADRATIC, MANTISSA, EXPONENT, COUNT = range(4)  # rows of a result
+QUADRATIC, MANTISSA, EXPONENT, COUNT, LOSS = range(5)  # rows of a result
 
 
 class Lanes:
@@ -28,8 +29,12 @@ class Lanes:
 
     def __init__(self, code: Code) -> None:
         self.code = code
-        self.where = np.frompyfunc(code.where, 3, 1)
-        self.one = code.one
+        self.where = np.frompyfunc(self.choose, 3, 1)
+        self.one, self.limits = code.one, code.limits
+
+    def choose(self, mask: Value, *sides: Any) -> Value:
+        """Of vectors and numbers."""
+        return self.code.where(mask, *(x if isinstance(x, Value) else self.code.splat(x) for x in sides))
 
     def nan(self, x: Any) -> Value:
         return self.code.splat(float("nan"))
@@ -61,6 +66,37 @@ class Lanes:
         return x
 
 
+class Entries(filtering.Entries):
+    """How covariances as they stand are carried in registers and kept in memory: the upper triangle."""
+
+    @staticmethod
+    def packed(cov: Any) -> tuple[Value, ...]:
+        return tuple(cov[np.triu_indices(len(cov))])
+
+    @staticmethod
+    def unpacked(values: Any, size: int) -> Any:
+        cov = np.empty((size, size), object)
+        for (i, j), value in zip(zip(*np.triu_indices(size), strict=True), values, strict=True):
+            cov[i, j] = cov[j, i] = value
+        return cov
+
+
+class Roots(filtering.Roots):
+    """The same of square roots: weights, then columns."""
+
+    @staticmethod
+    def packed(root: Root) -> tuple[Value, ...]:
+        return *root.weights, *(x for column in root.columns for x in column)
+
+    @staticmethod
+    def unpacked(values: Any, size: int) -> Root:
+        weights, rest = list(values[:size]), iter(values[size:])
+        return Root([vector([next(rest) for _ in range(size - 1 - j)]) for j in range(size)], weights)
+
+
+Form = type[Entries] | type[Roots]
+
+
 def vector(values: Any) -> Any:
     found = np.empty(len(values), object)
     found[:] = values
@@ -78,7 +114,7 @@ class Room:
         for operand, shape in self.shapes.items():
             self.places[operand] = at
             at += LINE * int(np.prod(shape))
-        self.result, self.size = at, at + 4 * LINE
+        self.result, self.size = at, at + 5 * LINE
         # what is kept of a step of a shared model, in numbers: weights, gains, factors
         self.record = p + p * k + p * (p - 1) // 2
 
@@ -156,17 +192,6 @@ class Loops:
 
     # ------------------------------------------------------------------------------------------- carrying
 
-    @staticmethod
-    def packed(cov: Any) -> tuple[Value, ...]:
-        return tuple(cov[np.triu_indices(len(cov))])
-
-    def unpacked(self, values: Any, size: int | None = None) -> Any:
-        k = size or self.room.states
-        cov = np.empty((k, k), object)
-        for (i, j), value in zip(zip(*np.triu_indices(k), strict=True), values, strict=True):
-            cov[i, j] = cov[j, i] = value
-        return cov
-
     def times(self, code: Code, product: tuple[Value, Value], variance: Value) -> tuple[Value, Value]:
         """A product as mantissa and exponent, times one factor more."""
         mantissa, exponent = product
@@ -180,54 +205,94 @@ class Loops:
 
     # ------------------------------------------------------------------------------------------- loops
 
-    def filter(self, missing: bool, code: Code, job: Value, room: Value) -> None:
+    def filter(self, covs: Form, missing: bool, code: Code, job: Value, room: Value) -> None:
         """All steps of a series in each lane."""
-        self.run(missing, code, job, room, lambda t, predicted, updated: None)
+        self.run(covs, missing, code, job, room, lambda t, predicted, updated: None)
 
-    def run(self, missing: bool, code: Code, job: Value, room: Value, visit: Callable[..., None]) -> None:
-        """The same; ``visit(t, predicted, updated)`` sees the states of every step."""
-        ops = Lanes(code)
+    def run(self, covs: Form, missing: bool, code: Code, job: Value, room: Value, visit: Callable[..., Any]) -> None:
+        """The same; ``visit(t, predicted, updated)`` sees all states, and may tell what was lost: see `Doubt`."""
+        ops, k = Lanes(code), self.room.states
         self.fetch_all(code, job, room)
-        cov = ops.symmetric(self.matrix(code, job, room, K.P0))
-        start = tuple(self.matrix(code, job, room, K.M0)), self.packed(cov), code.zero(), self.one(code), code.zero()
+        cov = self.first(covs, code, job, room)
+        start = (
+            tuple(self.matrix(code, job, room, K.M0)),
+            covs.packed(cov),
+            self.sums(code),
+            self.doubt(covs, code, job, room),
+        )
 
         def step(t: Value, carry: Any) -> Any:
-            mean, cov, quadratic, product, count = carry
-            state, y = Estimate(vector(mean), self.unpacked(cov)), self.observations(code, job, room, t)
+            mean, cov, (quadratic, product, count), doubt = carry
+            state, y = Estimate(vector(mean), covs.unpacked(cov, k)), self.observations(code, job, room, t)
             H, R = (self.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
             kept: Any = vector([x == x for x in y]) if missing else None
-            seen, variances = filtering.observe(ops, H, R, y, kept, state)
-            for weight, error, variance in zip(seen.weights, seen.errors, variances, strict=True):
+            seen, updated = filtering.observe(ops, H, R, y, kept, state, covs)
+            for weight, error, variance in zip(seen.weights, seen.errors, seen.variances, strict=True):
                 quadratic = quadratic + error * error * weight + variance * 0.0  # infinity is not lost
                 product = self.times(code, product, variance)
             for mask in kept if missing else ():
                 count = count + code.to_real(mask)
-            updated = filtering.update(ops, state, seen)
-            visit(t, state, updated)
+            loss = visit(t, state, updated)
             F, Q = (self.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
-            state = filtering.predict(ops, F, Q, updated)
-            return tuple(state.mean), self.packed(state.cov), quadratic, product, count
+            doubt = self.doubted(code, doubt, state.cov, F, H, Q, kept, seen.variances)
+            if doubt and loss is not None:
+                doubt = *doubt[:-1], filtering.larger(ops, loss, doubt[-1])
+            state = filtering.predict(ops, F, Q, updated, covs)
+            return tuple(state.mean), covs.packed(state.cov), (quadratic, product, count), doubt
 
-        *_, quadratic, product, count = code.fori(0, code.word(job + 8 * K.STEPS), step, start)
-        self.put(code, room, quadratic, product, count)
+        *_, (quadratic, product, count), doubt = code.fori(0, code.word(job + 8 * K.STEPS), step, start)
+        self.put(code, room, quadratic, product, count, doubt)
 
-    def put(self, code: Code, room: Value, quadratic: Value, product: tuple[Value, Value], count: Value) -> None:
+    def first(self, covs: Form, code: Code, job: Value, room: Value) -> Any:
+        """The covariance before anything is observed."""
+        ops = Lanes(code)
+        return covs.start(ops, ops.symmetric(self.matrix(code, job, room, K.P0)))
+
+    def sums(self, code: Code) -> Any:
+        """The sums over all steps, before the first: of squares, the product of variances, the number of values."""
+        return code.zero(), self.one(code), code.zero()
+
+    def doubt(self, covs: Form, code: Code, job: Value, room: Value) -> Any:
+        """A `Doubt` before the first step; () with square roots."""
+        if covs is Roots:
+            return ()
+        spread = filtering.diagonal(self.matrix(code, job, room, K.P0))
+        return Doubt(tuple(spread), (code.zero(),) * self.room.observed, code.zero())
+
+    def doubted(
+        self, code: Code, doubt: Any, cov: Any, F: Any, H: Any, Q: Any, kept: Any, variances: list[Value]
+    ) -> Any:
+        """The same once a step has observed, as of the next one."""
+        if not doubt:
+            return ()
+        ops = Lanes(code)
+        sight = H if kept is None else ops.where(kept[:, None], H, ops.zero(H))
+        found = Doubt.add(ops, Doubt(*doubt), sight, kept, variances)
+        return tuple(Doubt.move(F, Q, filtering.diagonal(cov))), tuple(found.reach), found.loss
+
+    def put(
+        self, code: Code, room: Value, quadratic: Value, product: tuple[Value, Value], count: Value, doubt: Any
+    ) -> None:
+        """The sums, and above 0 where digits may be lost."""
+        loss = code.zero()
+        if doubt:
+            loss = code.where(quadratic == quadratic, doubt[-1], code.one())
         rows = {QUADRATIC: quadratic, MANTISSA: product[0], EXPONENT: code.to_real(product[1]), COUNT: count}
+        rows[LOSS] = loss
         for row, value in rows.items():
             code.store(room + self.room.result + row * LINE, value)
 
-    def covariances(self, code: Code, job: Value, room: Value, records: Value) -> None:
+    def covariances(self, covs: Form, code: Code, job: Value, room: Value, records: Value) -> None:
         """What the steps of all series of a model have in common."""
-        ops = Lanes(code)
+        ops, k = Lanes(code), self.room.states
         self.fetch_all(code, job, room)
-        start = self.packed(ops.symmetric(self.matrix(code, job, room, K.P0))), code.zero(), self.one(code)
+        cov, doubt = self.first(covs, code, job, room), self.doubt(covs, code, job, room)
 
         def step(t: Value, carry: Any) -> Any:
-            packed, bad, product = carry
-            cov = self.unpacked(packed)
+            packed, bad, product, doubt = carry
+            cov = covs.unpacked(packed, k)
             H, R = (self.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
-            variances, factors, rows = filtering.separate(ops, H, R, cov)
-            weights = [code.one() / variance for variance in variances]
+            weights, variances, factors, rows, after = covs.separate(ops, H, R, cov)
             gains = [row * weight for row, weight in zip(rows, weights, strict=True)]
             for variance in variances:
                 bad, product = bad + variance * 0.0, self.times(code, product, variance)
@@ -235,14 +300,13 @@ class Loops:
             at = records + t * (self.room.record * code.size_of_real)
             for e, value in enumerate(kept):
                 code.store_as(at + e * code.size_of_real, code.extract(value, 0))
-            for gain, row in zip(gains, rows, strict=True):
-                cov = cov - filtering.outer(gain, row)
             F, Q = (self.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
-            moved = ops.symmetric(ops.product(ops.product(F, cov), filtering.transpose(F)) + Q)
-            return self.packed(moved), bad, product
+            doubt = self.doubted(code, doubt, cov, F, H, Q, None, variances)
+            return covs.packed(covs.predict(ops, F, Q, after)), bad, product, doubt
 
-        _, bad, product = code.fori(0, code.word(job + 8 * K.STEPS), step, start)
-        self.put(code, room, bad, product, code.zero())
+        start = covs.packed(cov), code.zero(), self.one(code), doubt
+        _, bad, product, doubt = code.fori(0, code.word(job + 8 * K.STEPS), step, start)
+        self.put(code, room, bad, product, code.zero(), doubt)
 
     def means(self, code: Code, job: Value, room: Value, records: Value) -> None:
         """The rest of all steps, of a series in each lane."""

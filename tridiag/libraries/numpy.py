@@ -76,6 +76,10 @@ class Operations(Indexing):
         return np.einsum("ij...,jk...->ik...", x, y)
 
     @staticmethod
+    def stack(rows: Any) -> Any:
+        return np.stack(np.broadcast_arrays(*rows))
+
+    @staticmethod
     def keep(x: Any) -> Any:
         return x
 
