@@ -116,6 +116,12 @@ def test_the_product_undoes_the_solve(library: str) -> None:
 
 # ---------------------------------------------------------------------------------------------------- determinants
 
+
+def growing(shape: tuple[int, ...]) -> list[np.ndarray]:
+    """Well conditioned; pivots chosen by their size alone make entries grow by a factor a row where it is periodic."""
+    return [np.full(shape, v) for v in (-0.5, 1.0, 1.0, 1.0)]
+
+
 MATRICES = {
     "uniform": ((4, 20), uniform, {}),
     "zero diagonal": ((4, 20), zero_diagonal, {}),
@@ -123,6 +129,7 @@ MATRICES = {
     "periodic": ((4, 20), uniform, {"periodic": True}),
     "periodic, odd": ((4, 5), uniform, {"periodic": True}),
     "periodic, three rows": ((4, 3), uniform, {"periodic": True}),
+    "periodic, entries that grow": ((2, 200), growing, {"periodic": True}),
     "periodic, where": ((4, 20), uniform, {"periodic": True, "where": MASK}),
     "one row": ((4, 1), uniform, {}),
     "two rows": ((4, 2), uniform, {}),

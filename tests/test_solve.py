@@ -194,6 +194,18 @@ def test_where_transposed(backend: Subject) -> None:
     assert_solves(backend.solve(*system, where=where, transpose=True), *system, where=where, transpose=True)
 
 
+@pytest.mark.only(periodic=True, promises=(True, "auto"))
+@pytest.mark.parametrize("transpose", [False, True])
+def test_borders_of_periodic_systems_do_not_grow(backend: Subject, pivoting: bool | str, transpose: bool) -> None:
+    """The entries in x[0] and x[n-1] grow by a factor a row where pivots are chosen by their size alone."""
+    a, b, c = (np.full((3, 200), v) for v in (-0.5, 1.0, 1.0))
+    a[1], c[1] = 1.0, -0.5
+    b[2] = np.random.default_rng(0).uniform(0.9, 1.1, 200)
+    d = np.random.default_rng(1).normal(size=(3, 200))
+    x = backend.solve(a, b, c, d, periodic=True, transpose=transpose, pivoting=pivoting)
+    assert_solves(x, a, b, c, d, periodic=True, transpose=transpose, pivoting=pivoting)
+
+
 @pytest.mark.only(periodic=True)
 def test_where_periodic(backend: Subject) -> None:
     system, where = dominant((4, 20)), column_out()

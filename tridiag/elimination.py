@@ -12,9 +12,9 @@ row k + 1 is (a, b, c | d). The larger of p0 and a is the pivot q0; with l = o0 
 Without pivoting this is the Thomas algorithm. Its first carried row is (1, 0 | 0), the row of an unknown x[-1] = 0.
 
 Cyclic: columns 1 .. n-2 are eliminated in order, among the three rows that hold each; two rows in x[n-1] and x[0]
-remain. No singular leading block can stop it. Rows are (column k, k+1, k+2, x[n-1], x[0] | right side). The pivot is the
-candidate that is largest beside its own row: chosen by size alone, the entries in x[n-1] and x[0] can grow by a factor
-a row (a = -1/2, b = c = 1), which loses all digits in 200.
+remain. No singular leading block can stop it. Rows are (column k, k+1, k+2, x[n-1], x[0] | right side). The pivot is
+the candidate that is largest beside its own row: chosen by size alone, the entries in x[n-1] and x[0] can grow by a
+factor a row (a = -1/2, b = c = 1), which loses all digits in 200.
 
 Sources: Higham, Accuracy and Stability of Numerical Algorithms, chapter 9; LAPACK xGTTRF; Skeel 1980 (refinement);
 Wright 1993, A collection of problems for which Gaussian elimination with partial pivoting is unstable (the growth).

@@ -25,7 +25,12 @@ if __name__ == "__main__":
 
 from guarded.supervisor import Problem, Supervisor
 
-PARTS = {"guarded": "guarded.cases"}
+PARTS = {
+    "guarded": "guarded.cases",
+    "accuracy": "guarded.accuracy_search",
+    "sequences": "guarded.accuracy_sequences",
+    "failures": "guarded.failures",
+}
 TURN = 10.0  # seconds for which a core runs cases of one part
 ENDLESS = 2**62
 SHRUNK = 12  # problems that are made simpler
