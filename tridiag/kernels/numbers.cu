@@ -84,6 +84,11 @@ template <typename R> __device__ __forceinline__ Complex<R> not_a_number(Complex
   return Complex<R>(not_a_number(x.re), not_a_number(x.re));
 }
 
+// Whether a quotient of x has all its digits: none was lost to underflow.
+template <typename T> __device__ __forceinline__ bool lossless(T quotient, T x) {
+  return size(quotient) >= Limits<T>::tiny() || x == T(0);
+}
+
 // Whether plain elimination of a row was harmless: |l c| + |pivot| <= GROWTH |b|, and the pivot no mere rounding; ``grown``
 // is l c. As `tridiag.elimination.certify`: an overflow is not harmless, and the bound must not overflow with it.
 template <typename T> __device__ __forceinline__ bool certifies(T grown, T pivot, T diagonal) {

@@ -45,6 +45,9 @@ def eliminate(job: Job, access: Any, carried: Carried, rows: list[Row], first: A
             a = jnp.where(jnp.broadcast_to(k > 0, job.lanes), a, 0)  # there is none in row 0
         lower, upper = (above, a) if job.turned else (a, above)
         upper = product(job, upper, scale)
+        if job.certifies:  # else digits of the quotient are lost to underflow
+            whole = (abs(upper) >= float(jnp.finfo(job.dtype).tiny)) | ((lower if job.turned else above) == 0)
+            sound = jnp.where(whole, sound, 0)
         grown = product(job, lower, upper)
         pivot = b - grown
         scale = 1 / pivot  # in float32 Mosaic takes the GPU's own, off by up to a unit in the last place

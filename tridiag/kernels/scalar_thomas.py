@@ -51,6 +51,7 @@ def plain(below, diagonal, above, keep, shift, d, x, upper, eps, tiny):
             if status == 0 and pivot == 0:
                 status = i + 1
             ratio, y = c / pivot, (d[i] - a * y) / pivot
+            certified = certified and (abs(ratio) >= tiny or c == 0)  # else digits are lost to underflow
         else:
             ratio, y = real(0), real(0)
         upper[i], x[i] = ratio, y

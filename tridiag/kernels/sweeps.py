@@ -28,6 +28,11 @@ def certified(code: Code, growth: Any, pivot: Any, diagonal: Any) -> Value:
     return grown & (size > code.maximum(bound * (el.CANCELLATION * code.eps), code.tiny))
 
 
+def lossless(code: Code, quotient: Any, x: Any) -> Value:
+    """Where a quotient of x has all its digits: neither it nor what is left of it was lost to underflow."""
+    return (code.size(quotient) >= code.tiny) | (x == 0)
+
+
 WIDE = 4  # groups side by side whose state stays in registers
 FACTORS_AHEAD = 8192, 4096  # prefetch distances in bytes
 
@@ -45,7 +50,9 @@ class Plain(NamedTuple):
         pivot = b - growth
         sure = self.sure & certified(code, growth, pivot, b)
         inverse = code.one() / pivot
-        return Plain(c * inverse, (d - a * self.before) * inverse, sure, self.alive & ~(pivot == 0))
+        above = c * inverse
+        sure = sure & lossless(code, above, c)
+        return Plain(above, (d - a * self.before) * inverse, sure, self.alive & ~(pivot == 0))
 
     def erased(self, code: Code, kept: Value) -> Plain:
         above, before = (code.where(kept, x, code.zero()) for x in (self.above, self.before))

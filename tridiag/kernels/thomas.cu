@@ -45,6 +45,7 @@ __device__ __forceinline__ void sweep(Carried<T>& carried, bool own, bool next, 
   carried.sound = carried.sound && (CERTIFIED ? certifies(grown, pivot, b) : !(pivot == T(0)));
   carried.right = own ? (d - a * carried.right) * scale : T(0);
   carried.upper = own && next ? c * scale : T(0);
+  carried.sound = carried.sound && (!CERTIFIED || lossless(carried.upper, own && next ? c : T(0)));
   carried.kept = own;
 }
 

@@ -71,6 +71,7 @@ def eliminate_rows(
         certified = certified & certifies(grown, pivot, b, EPS, TINY)
         status = tl.where((status == 0) & (pivot == 0), i + 1, status)
         ratio, y = divide(c, pivot), divide(d - a * y, pivot)
+        certified = certified & ((tl.abs(ratio) >= TINY) | (c == 0))  # else digits are lost to underflow
         tl.store(kept[0] + i * kept[1], ratio, there)
         tl.store(x[0] + i * x[1], y, there)
     tl.debug_barrier()
