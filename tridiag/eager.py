@@ -37,7 +37,7 @@ def eliminate(ops: Any, matrix: Matrix, form: Form, pivoting: Any) -> Factors:
         (p0, p1), pivot = el.eliminate(ops, (p0, p1), (a, b, c), pivoting)
         if keep is not None:
             p0, p1 = ops.where(keep, p0, ops.one(p0)), ops.where(keep, p1, ops.zero(p1))
-        certified = certified & el.certify(ops, pivot, b, p0, eps, tiny)
+        certified = certified & el.certify(ops, pivot, (a, b), p0, eps, tiny)
         if i > 0:
             status = ops.where((status == 0) & (pivot.q0 == 0), i + ops.zero(status), status)
         pivots.append(pivot)

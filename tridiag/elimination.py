@@ -91,14 +91,21 @@ def backward_transposed(ops: Any, carried: Any, pivot: Pivot, z: Any) -> tuple[A
     return ops.where(pivot.swap, carried, other), ops.where(pivot.swap, other, carried)
 
 
-def certify(ops: Any, pivot: Pivot, b: Any, new: Any, eps: float, tiny: float) -> Any:
-    """Whether plain elimination of row i was harmless: |l c| + |pivot| <= GROWTH |b|, the pivot no mere rounding.
+def certify(ops: Any, pivot: Pivot, row: tuple[Any, Any], new: Any, eps: float, tiny: float) -> Any:
+    """Whether plain elimination of row (a, b) was harmless: |l c| + |pivot| <= GROWTH |b|, the pivot no mere rounding.
 
-    An overflow is not: the bound must not overflow with it.
+    An overflow is not: the bound must not overflow with it. Nor is an underflow: l = a / pivot has all its digits.
     """
-    size, diagonal = ops.size(new), ops.size(b)
+    (a, b), size = row, ops.size(new)
+    diagonal = ops.size(b)
     grown = ops.size(pivot.multiplier * pivot.q1) + size
-    return (grown * (1 / GROWTH) <= diagonal) & (size > CANCELLATION * eps * diagonal) & (size > tiny)
+    whole = lossless(ops, pivot.multiplier, a, tiny)
+    return (grown * (1 / GROWTH) <= diagonal) & (size > CANCELLATION * eps * diagonal) & (size > tiny) & whole
+
+
+def lossless(ops: Any, quotient: Any, x: Any, tiny: float) -> Any:
+    """Where a quotient of x has all its digits: none was lost to underflow."""
+    return (ops.size(quotient) >= tiny) | (x == 0)
 
 
 def correct(ops: Any, x: Any, correction: Any, step: Any = 1) -> Any:

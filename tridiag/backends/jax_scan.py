@@ -50,7 +50,7 @@ def eliminate(matrix: Matrix, form: Form, pivoting: Any) -> Factors:
         (p0, p1), pivot = el.eliminate(ops, (p0, p1), (a, b, c), pivoting)
         if keep is not None:
             p0, p1 = jnp.where(keep, p0, 1), jnp.where(keep, p1, 0)
-        certified = certified & el.certify(ops, pivot, b, p0, eps, tiny)
+        certified = certified & el.certify(ops, pivot, (a, b), p0, eps, tiny)
         status = jnp.where((status == 0) & (pivot.q0 == 0) & (i > 0), i, status)
         return ((p0, p1), certified, status), pivot
 

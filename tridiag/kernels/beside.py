@@ -174,8 +174,7 @@ EXCHANGED_BESIDE = STEPS.add_step(exchange_beside)
 @njit(**OPTIONS)
 def all_certified(zero, job, worker, groups):
     for group in range(groups):
-        hard, dead = hard_lanes(zero, job, word(word(worker + GOOD) + 8 * group), lanes_of(zero, ()))
-        if hard | dead != 0:
+        if hard_lanes(zero, job, word(word(worker + GOOD) + 8 * group), lanes_of(zero, ())) != 0:
             return False
     return True
 

@@ -61,7 +61,7 @@ template <typename T, int R> __device__ __forceinline__ Row<T> eliminate(Chunk<T
   for (int j = 1; j < R - 1; j++) {
     const T multiplier = chunk.lower[j] * scale, grown = multiplier * chunk.upper[j - 1];
     const T pivot = chunk.diagonal[j] - grown;
-    certified = certified && certifies(grown, pivot, chunk.diagonal[j]);
+    certified = certified && certifies(grown, pivot, chunk.diagonal[j]) && lossless(multiplier, chunk.lower[j]);
     scale = one_over(pivot);
     right = chunk.right[j] - multiplier * right;
     before = -(multiplier * before);

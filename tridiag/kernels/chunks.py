@@ -17,6 +17,7 @@ from tridiag import elimination as el
 from tridiag.kernels import plan as P
 from tridiag.kernels.lanes import Rows, lines_of_rows, rows_of_lines
 from tridiag.kernels.moves import in_lanes, out_of_lanes
+from tridiag.kernels.sweeps import least_quotient, lossless, no_quotient
 from tridiag.kernels.vector import I1, Code, Library, Value
 
 # What a reduction tells: no certificate, or a row that remains is so little that the matrix may be singular; the first
@@ -200,18 +201,20 @@ def eliminate(code: Code, plan: Value, block: Value, target: Value) -> Value:
     above, given = Rows(code, target, step), Rows(code, target + code.row, step)
 
     def line(i: Value, state: Any) -> Any:
-        above_here, before, extremes = state
+        above_here, before, extremes, least = state
         for k, a, b, c, d in bands.rows(i, ask=True):
             inverse = code.one() / (b - a * above_here)
             extremes = Certificate.watch(code, extremes, b * inverse)
             above_here, before = c * inverse, (d - a * before) * inverse
+            least = least_quotient(code, least, above_here, c)
             above.store(i + k, above_here)
             given.store(i + k, before)
-        return above_here, before, extremes
+        return above_here, before, extremes, least
 
-    start = code.zero(), planes(code, plan, block, P.BEFORE)[code.integer(0)], Certificate.start(code)
-    *_, extremes = code.fori(0, code.word(plan + P.HEIGHT), line, start, step=bands.height)
-    return any_lane(code, ~Certificate.holds(code, extremes))
+    before = planes(code, plan, block, P.BEFORE)[code.integer(0)]
+    start = code.zero(), before, Certificate.start(code), no_quotient(code)
+    *_, extremes, least = code.fori(0, code.word(plan + P.HEIGHT), line, start, step=bands.height)
+    return any_lane(code, ~(Certificate.holds(code, extremes) & lossless(code, least)))
 
 
 def substitute(code: Code, plan: Value, block: Value, source: Value) -> None:

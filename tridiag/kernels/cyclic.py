@@ -36,7 +36,7 @@ from tridiag.kernels.many import tell_determinants
 from tridiag.kernels.memory import c_function, set_word, variable, word
 from tridiag.kernels.moves import MOVES, QUAD, ask, bytes_of_row, lanes_of, load_rows, parts_of
 from tridiag.kernels.pivoting import Status
-from tridiag.kernels.sweeps import certified
+from tridiag.kernels.sweeps import certified, invertible, least_quotient, lossless, no_quotient
 from tridiag.kernels.vector import ONCE, OPTIONS, Code, Library, Value, definition
 from tridiag.kernels.worker import (
     AIMS,
@@ -85,6 +85,7 @@ class Apart(NamedTuple):
     diagonal: Any
     right: Any
     sure: Value
+    least: Value
 
     def step(self, code: Code, a: Any, b: Any, c: Any, d: Any) -> tuple[Apart, tuple[Any, Any, Any]]:
         growth = a * self.above
@@ -92,20 +93,22 @@ class Apart(NamedTuple):
         sure = self.sure & certified(code, growth, pivot, b)
         inverse = code.one() / pivot
         kept = slope, given, above = a * inverse, d * inverse, c * inverse
+        sure = sure & invertible(code, pivot)
+        least = least_quotient(code, least_quotient(code, self.least, slope, a), above, c)
         before, factor = given - slope * self.before, -(slope * self.factor)
         diagonal, right = self.diagonal + self.below * factor, self.right - self.below * before
-        return Apart(above, before, factor, -(self.below * above), diagonal, right, sure), kept
+        return Apart(above, before, factor, -(self.below * above), diagonal, right, sure, least), kept
 
 
 def load_state(code: Code, end: Value, good: Value) -> Apart:
     above, before, factor, below, diagonal, right = (code.load(end + k * code.row) for k in range(STATE, CLOSED))
-    return Apart(above, before, factor, below, diagonal, right, code.mask(good))
+    return Apart(above, before, factor, below, diagonal, right, code.mask(good), no_quotient(code))
 
 
 def store_state(code: Code, end: Value, state: Apart) -> Value:
-    for k, x in enumerate(state[:-1]):
+    for k, x in enumerate(state[:-2]):
         code.store(end + (STATE + k) * code.row, x)
-    return code.bits(state.sure)
+    return code.bits(state.sure & lossless(code, state.least))
 
 
 def kept_rows(code: Code, target: Value) -> list[Rows]:
@@ -115,7 +118,7 @@ def kept_rows(code: Code, target: Value) -> list[Rows]:
 def begin_apart(code: Code, end: Value) -> None:
     """Row -1 is x[n-1] itself."""
     b, c, d = (code.load(end + k * code.row) for k in (1, 2, 3))
-    store_state(code, end, Apart(code.zero(), code.zero(), code.one(), c, b, d, code.all_lanes()))
+    store_state(code, end, Apart(code.zero(), code.zero(), code.one(), c, b, d, code.all_lanes(), no_quotient(code)))
 
 
 def eliminate_apart(code: Code, *words: Value) -> Value:

@@ -47,7 +47,7 @@ def settle_group(zero, job, worker, first, used, good, source, step):
     """The solution of a group to memory, from ``source``; lanes without certificate wait, if that is worth while."""
     if stopping():
         return
-    hard, dead = hard_lanes(zero, job, word(good), used)
+    hard = hard_lanes(zero, job, word(good), used)
     whole, verified = hard == (1 << used) - 1, verifiable(zero, job)
     if not may_wait(job) or (whole and not verified):
         FINISH_GROUP(zero, (job, worker, first, used, good, source, step))
@@ -55,7 +55,7 @@ def settle_group(zero, job, worker, first, used, good, source, step):
         put_off(word(worker + UNREFINED), first, hard & ~EXCHANGE_VERIFIED(zero, (job, worker, used)))
     else:
         if not whole:
-            store_solution(zero, job, worker, source, step, used, dead)
+            store_solution(zero, job, worker, source, step, used, 0)
         put_off(word(worker + UNSOLVED) if verified else word(worker + UNREFINED), first, hard)
 
 
@@ -102,8 +102,8 @@ def sweep_up(zero, job, worker, used):
     carry, x, none = word(worker + CARRY), operand_of(zero, word(worker + AIMS), X_), variable(0)
     ZERO(zero, (carry, row, 1))
     first, last = straight(zero, job, worker)
-    every, (hard, dead) = variable(1), hard_lanes(zero, job, word(word(worker + GOOD)), lanes)
-    if used != lanes or hard | dead != 0 or last <= first:
+    every, hard = variable(1), hard_lanes(zero, job, word(word(worker + GOOD)), lanes)
+    if used != lanes or hard != 0 or last <= first:
         backward_block(zero, job, worker, low, high, none)
         return False
     store_rows(zero, x, none, low, word(worker + ZEROS), none, lanes)

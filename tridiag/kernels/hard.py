@@ -1,4 +1,4 @@
-"""Lanes to be pivoted: elimination with partial pivoting, refinement, and what becomes of a solution."""
+"""Lanes to be eliminated again: with partial pivoting, and refined; or plainly, where reciprocals would not do."""
 
 from __future__ import annotations
 
@@ -33,12 +33,9 @@ from tridiag.kernels.worker import (
 
 @njit(**OPTIONS)
 def hard_lanes(zero, job, good, used):
-    """Of the used lanes those to be pivoted, and those where plain elimination met a zero pivot."""
-    lanes = lanes_of(zero, ())
-    every = (1 << used) - 1
-    if field(job, J.PROMISE) == J.PLAIN:
-        return 0, every & ~(good >> lanes)
-    return every & ~good, 0
+    """Of the used lanes those to be eliminated again: uncertified; or if that is all the same, not `invertible`."""
+    plain = field(job, J.PROMISE) == J.PLAIN
+    return ((1 << used) - 1) & ~(good >> lanes_of(zero, ()) if plain else good)
 
 
 @njit(**OPTIONS)
@@ -55,14 +52,18 @@ def load_tile(zero, job, worker):
 
 @njit(**OPTIONS)
 def eliminate_hard(zero, job, worker, first, lanes):
-    """A group with partial pivoting; its status is told for the given lanes. Returns the singular ones."""
+    """A group by divisions, with partial pivoting unless that is not wanted.
+
+    Its status is told for the given lanes. Returns those that met a zero pivot.
+    """
     low, rows = word(worker + LOW), word(worker + HIGH) - word(worker + LOW)
     if rows == 0:
         return 0
     load_tile(zero, job, worker)
     tile, swaps, status = word(worker + TILE), word(worker + SWAPS), word(worker + STATUS)
     mask, step = mask_view(zero, worker, low)
-    ELIMINATE_PIVOTED(zero, (tile, rows, swaps, mask, step, status, word(worker + AIMS), low))
+    swapping = field(job, J.PROMISE) != J.PLAIN or field(job, J.FLAGS) & J.DETERMINANT != 0
+    ELIMINATE_PIVOTED(zero, (tile, rows, swaps, mask, step, status, word(worker + AIMS), low, types.int64(swapping)))
     return tell_singular(zero, job, worker, first, lanes)
 
 
@@ -158,10 +159,9 @@ def finish_group(zero, job, worker, first, used, good, source, step):
     if stopping():
         return
     every, rows = (1 << used) - 1, word(worker + HIGH) - word(worker + LOW)
-    hard, dead = hard_lanes(zero, job, word(good), used)
-    tell_dead(job, first, dead)
+    hard, dead = hard_lanes(zero, job, word(good), used), 0
     if hard != 0:
-        dead |= eliminate_hard(zero, job, worker, first, hard)
+        dead = eliminate_hard(zero, job, worker, first, hard)
         if rows > 0:
             solution = substitute_hard(zero, job, worker, hard, substitute_tile)
             source, step = merge_hard(zero, source, step, solution, hard, every, rows)
@@ -172,17 +172,6 @@ FINISH_GROUP = STEPS.add_step(finish_group)
 
 
 @njit(**OPTIONS)
-def tell_dead(job, first, dead):
-    """A status for the systems whose plain elimination met a zero pivot; which row is for partial pivoting to say."""
-    target, lane = field(job, J.STATUS), 0
-    while target != 0 and dead >> lane:
-        if dead >> lane & 1:
-            set_half_word(target + 4 * (first + lane), types.int32(1))
-        lane += 1
-
-
-@njit(**OPTIONS)
 def hopeless(zero, job, good, used):
-    """Whether every system of a group is to be pivoted."""
-    hard, _ = hard_lanes(zero, job, word(good), used)
-    return hard == (1 << used) - 1
+    """Whether every system of a group is to be eliminated again."""
+    return hard_lanes(zero, job, word(good), used) == (1 << used) - 1

@@ -33,4 +33,4 @@ ADJOINT = 256  # for the kernel of `tridiag.kernels.adjoint`
 LINED, LARGE = 64, 128  # all rows of x begin at the same place of a cache line; x is larger than the caches
 LARGE_GRADIENTS = 512  # in place of LARGE, where x is read again and the gradients of a, b and c are not
 PLAIN, PIVOTED, AUTO = 0, 1, 2
-EASY, HARD, DEAD = 0, 1, 2  # of a system: certified; to be pivoted; plain elimination met a zero pivot
+EASY, HARD = 0, 1  # of a system: certified; to be eliminated again, see `tridiag.kernels.hard`

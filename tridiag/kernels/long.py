@@ -233,8 +233,7 @@ def agree_behind(zero, job, guess, found, groups, good):
 
 @njit(**OPTIONS)
 def bad_lanes(zero, job, good):
-    hard, dead = hard_lanes(zero, job, word(good), lanes_of(zero, ()))
-    return hard | dead
+    return hard_lanes(zero, job, word(good), lanes_of(zero, ()))
 
 
 @njit(**OPTIONS)

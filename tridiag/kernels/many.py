@@ -25,7 +25,6 @@ from tridiag.kernels.hard import (
     store_solution,
     substitute_hard,
     substitute_tile,
-    tell_dead,
 )
 from tridiag.kernels.interrupts import PIECE, stopping_at
 from tridiag.kernels.lanes import RIGHT, UPPER, ZERO
@@ -114,19 +113,17 @@ def above_at(factors, part, n, i):
 
 @njit(**OPTIONS)
 def factor_group(zero, job, worker, first, used, factors):
-    """The factors of all rows of a group; returns its hard and its dead lanes."""
+    """The factors of all rows of a group; returns its hard lanes."""
     lanes, low, high = lanes_of(zero, ()), word(worker + LOW), word(worker + HIGH)
     if exchanges(job):
-        return (1 << used) - 1, 0
+        return (1 << used) - 1
     set_word(word(worker + GOOD), (1 << 2 * lanes) - 1)
     ZERO(zero, (word(worker + CARRY), bytes_of_row(zero, ()), 1))
     for i0 in range(low, high, BLOCK):
         if stopping_at(i0 // BLOCK, 64):
             break
         factor_block(zero, job, worker, i0, min(i0 + BLOCK, high), factors)
-    hard, dead = hard_lanes(zero, job, word(word(worker + GOOD)), used)
-    tell_dead(job, first, dead)
-    return hard, dead
+    return hard_lanes(zero, job, word(word(worker + GOOD)), used)
 
 
 @njit(**OPTIONS)
@@ -244,19 +241,17 @@ def backward_factored(zero, job, worker, factors, shared, y, first, last):
 
 @njit(**OPTIONS)
 def kinds_of(job, first, used):
-    """The hard and the dead lanes of factored systems."""
-    hard, dead = 0, 0
+    """The hard lanes of factored systems."""
+    hard = 0
     for lane in range(used):
-        kind = load(field(job, J.CERTIFIED) + first + lane, types.uint8(0))
-        hard |= (kind == J.HARD) << lane
-        dead |= (kind == J.DEAD) << lane
-    return hard, dead
+        hard |= (load(field(job, J.CERTIFIED) + first + lane, types.uint8(0)) == J.HARD) << lane
+    return hard
 
 
 @njit(**OPTIONS)
-def tell_kinds(job, first, used, hard, dead):
+def tell_kinds(job, first, used, hard):
     for lane in range(used):
-        kind = J.HARD if hard >> lane & 1 else J.DEAD if dead >> lane & 1 else J.EASY
+        kind = J.HARD if hard >> lane & 1 else J.EASY
         set_byte(field(job, J.CERTIFIED) + first + lane, kind)
 
 
@@ -272,16 +267,16 @@ def solve_many(zero, job, worker, tile, first, used, k0, k1, follows):
     if flags & (J.FACTORED | J.FACTORING):
         factors = field(job, J.FACTORS) + tile * field(job, J.ROWS) * 3 * bytes_of_row(zero, ())
     if flags & J.FACTORED:
-        hard, dead = kinds_of(job, first, used)
+        hard = kinds_of(job, first, used)
     if hard != 0 or flags & J.FACTORED == 0 or flags & J.MASKED:
         aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, variable(0), variable(D_))
     read_mask(zero, job, worker)
     if flags & J.FACTORED == 0:
-        hard, dead = factor_group(zero, job, worker, first, used, factors)
+        hard = factor_group(zero, job, worker, first, used, factors)
     if flags & J.FACTORING:
-        tell_kinds(job, first, used, hard, dead)
+        tell_kinds(job, first, used, hard)
     if hard != 0:
-        dead |= eliminate_hard(zero, job, worker, first, hard)
+        dead = eliminate_hard(zero, job, worker, first, hard)
     if follows and used == lanes_of(zero, ()) and axes == 1 and field(job, J.RIGHT_SIDES) == 1:
         advance(zero, job, worker, D_)
         solve_factored(zero, job, worker, factors, None, used, hard, dead)
@@ -297,8 +292,7 @@ def solve_shared(zero, job, worker, matrix, k0, k1):
     """Right sides k0 <= k < k1 of one factored matrix, one in each lane."""
     lanes, count, right = lanes_of(zero, ()), field(job, J.RIGHT_AXES), aim_shared(zero, job, worker, matrix)
     aims, base, one = word(worker + AIMS), word(worker + OFFSETS), variable(1)
-    hard, dead = kinds_of(job, matrix, one)
-    hard, dead = -hard & ((1 << lanes) - 1), -dead & ((1 << lanes) - 1)
+    hard, dead = -kinds_of(job, matrix, one) & ((1 << lanes) - 1), 0
     if hard != 0 and eliminate_hard(zero, job, worker, matrix, one):
         dead = (1 << lanes) - 1
     side = bytes_of_real(zero, ()) * parts_of(zero, ())
@@ -352,8 +346,8 @@ def factor_shared(zero, job, worker):
     aim_matrices(zero, job, worker, first, matrices)
     factors = word(worker + FACTORS)
     ZERO(zero, (factors, row, 3 * n))
-    hard, dead = factor_group(zero, job, worker, first, matrices, factors)
-    tell_kinds(job, first, matrices, hard, dead)
+    hard = factor_group(zero, job, worker, first, matrices, factors)
+    tell_kinds(job, first, matrices, hard)
     if hard != 0 and field(job, J.FLAGS) & J.FACTORING:
         eliminate_hard(zero, job, worker, first, hard)
     if exchanges(job):

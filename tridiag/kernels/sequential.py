@@ -70,9 +70,11 @@ def column(zero, plan, carried, i, right, pivoting):
 
 
 @njit(**ONCE)
-def certified(zero, pivot, b):
-    """`tridiag.elimination.certify`."""
+def certified(zero, pivot, b, a, before):
+    """`tridiag.elimination.certify`; the quotient is that of a and the pivot ``before``."""
     eps, tiny, _, _ = limits(zero)
+    if a != zero and size(a) < tiny * size(before):
+        return False
     grown = size(b - pivot) + size(pivot)
     return grown * (1 / GROWTH) <= size(b) and size(pivot) > max(CANCELLATION * eps * size(b), tiny)
 
@@ -99,7 +101,7 @@ def forward(zero, plan, source, stride, kept, pivoting, certify):
         carried, row = column(zero, plan, carried, i, right, pivoting)
         if row[0] == zero:
             return i
-        if certify and not certified(zero, carried[0], cut(zero, plan, P.B, i)):
+        if certify and not certified(zero, carried[0], cut(zero, plan, P.B, i), cut(zero, plan, P.A, i), row[0]):
             return UNSURE
     return n if carried[0] == zero else 0
 

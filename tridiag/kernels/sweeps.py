@@ -10,6 +10,7 @@ out, all rows read the same line of ones.
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 from tridiag import elimination as el
@@ -19,18 +20,33 @@ from tridiag.kernels.vector import LINE, Code, Value
 
 
 def certified(code: Code, growth: Any, pivot: Any, diagonal: Any) -> Value:
-    """`tridiag.elimination.certify`, from the product l c.
+    """`tridiag.elimination.certify`, from the product l c; but for `invertible` and `lossless`, which judge many rows.
 
     Four times a pivot overflows where its reciprocal is no normal number, which XLA's threads take for zero.
     """
     size, bound = code.size(pivot), code.size(diagonal)
     grown = (code.size(growth) + size) * 4.0 * (0.25 / el.GROWTH) <= bound
-    return grown & (size > code.maximum(bound * (el.CANCELLATION * code.eps), code.tiny))
+    return grown & (size > bound * (el.CANCELLATION * code.eps))
 
 
-def lossless(code: Code, quotient: Any, x: Any) -> Value:
-    """Where a quotient of x has all its digits: neither it nor what is left of it was lost to underflow."""
-    return (code.size(quotient) >= code.tiny) | (x == 0)
+def no_quotient(code: Code) -> Value:
+    return Value(code, code.constant(code.vector, math.inf))
+
+
+def least_quotient(code: Code, least: Value, quotient: Any, x: Any) -> Value:
+    """The size of the smallest quotient so far; those of zeros do not count."""
+    size = code.size(quotient)
+    return code.where(x == 0, least, code.where(size < least, size, least))
+
+
+def lossless(code: Code, least: Value) -> Value:
+    """`tridiag.elimination.lossless`, of all quotients at once."""
+    return least >= code.tiny
+
+
+def invertible(code: Code, pivot: Any) -> Value:
+    """Where the reciprocal of a pivot is no infinity; NaN has one that is NaN."""
+    return ~(code.size(pivot) <= code.tiny)
 
 
 WIDE = 4  # groups side by side whose state stays in registers
@@ -38,21 +54,29 @@ FACTORS_AHEAD = 8192, 4096  # prefetch distances in bytes
 
 
 class Plain(NamedTuple):
-    """The state of plain elimination: c' and y' of the row above, the certified lanes, those without a zero pivot."""
+    """The state of plain elimination: c' and y' of the row above, and what the certificate is made of."""
 
     above: Any
     before: Any
     sure: Value
     alive: Value
+    least: Value
+
+    @staticmethod
+    def start(code: Code, above: Any, before: Any, good: Value) -> Plain:
+        return Plain(above, before, *unpack(code, good), no_quotient(code))
+
+    def good(self, code: Code) -> Value:
+        return pack(code, self.sure, self.alive, self.least)
 
     def step(self, code: Code, a: Any, b: Any, c: Any, d: Any) -> Plain:
         growth = a * self.above
         pivot = b - growth
         sure = self.sure & certified(code, growth, pivot, b)
         inverse = code.one() / pivot
-        above = c * inverse
-        sure = sure & lossless(code, above, c)
-        return Plain(above, (d - a * self.before) * inverse, sure, self.alive & ~(pivot == 0))
+        above, alive = c * inverse, self.alive & invertible(code, pivot)
+        least = least_quotient(code, self.least, above, c)
+        return Plain(above, (d - a * self.before) * inverse, sure, alive, least)
 
     def erased(self, code: Code, kept: Value) -> Plain:
         above, before = (code.where(kept, x, code.zero()) for x in (self.above, self.before))
@@ -60,12 +84,12 @@ class Plain(NamedTuple):
 
 
 def unpack(code: Code, good: Value) -> tuple[Value, Value]:
-    """The two masks of an integer: certified, and above it without a zero pivot."""
+    """The two masks of an integer: certified, and above it invertible."""
     return code.mask(good), code.mask(code.shift(good, -code.lanes))
 
 
-def pack(code: Code, sure: Value, alive: Value) -> Value:
-    return code.bits(sure) | code.shift(code.bits(alive), code.lanes)
+def pack(code: Code, sure: Value, alive: Value, least: Value) -> Value:
+    return code.bits(sure & alive & lossless(code, least)) | code.shift(code.bits(alive), code.lanes)
 
 
 def eliminate(code: Code, *words: Value) -> Value:
@@ -82,8 +106,7 @@ def eliminate(code: Code, *words: Value) -> Value:
         return state
 
     last = code.integer(-1)
-    *_, sure, alive = code.fori(0, count, row, (c1[last], y[last], *unpack(code, good)))
-    return pack(code, sure, alive)
+    return Plain(*code.fori(0, count, row, Plain.start(code, c1[last], y[last], good))).good(code)
 
 
 def eliminate_lines(code: Code, *words: Value) -> Value:
@@ -100,9 +123,8 @@ def eliminate_lines(code: Code, *words: Value) -> Value:
         return state
 
     before = code.integer(-1)
-    start = c1[before], y[before], *unpack(code, good)
-    *_, sure, alive = code.fori(first, last, chunk, start, step=QUAD // code.parts)
-    return pack(code, sure, alive)
+    start = Plain.start(code, c1[before], y[before], good)
+    return Plain(*code.fori(first, last, chunk, start, step=QUAD // code.parts)).good(code)
 
 
 def backward_lines(code: Code, *words: Value) -> None:
@@ -163,11 +185,11 @@ def eliminate_beside(asks: bool, code: Code, *words: Value) -> None:
 
         def group(g: Value, state: Any) -> Any:
             at, found = here + g * (2 * code.row), good + g * 8
-            plain = Plain(code.load(at - step), code.load(at - step + code.row), *unpack(code, code.word(found)))
+            plain = Plain.start(code, code.load(at - step), code.load(at - step + code.row), code.word(found))
             plain = plain.step(code, *bands(g))
             code.store(at, plain.above)
             code.store(at + code.row, plain.before)
-            code.store_as(found, pack(code, plain.sure, plain.alive))
+            code.store_as(found, plain.good(code))
             return state
 
         return code.fori(0, groups, group, state)
@@ -225,7 +247,7 @@ def agree(code: Code, *words: Value) -> None:
 
         (same,) = code.fori(0, count, row, (code.all_lanes(),))
         found = good + g * 8
-        code.store_as(found, code.word(found) & pack(code, same, same))
+        code.store_as(found, code.word(found) & pack(code, same, same, no_quotient(code)))
         return state
 
     code.fori(0, groups, group)
@@ -239,24 +261,26 @@ def factor(code: Code, *words: Value) -> Value:
     slopes, inverses, kept = factors(False, code, pairs, above_at)
 
     def row(i: Value, state: Any) -> Any:
-        above, sure, alive = state
+        above, sure, alive, least = state
         ask_for_bands(code, aims, row_zero + i, 3)
         below, diagonal = a[i], b[i]
         growth = below * above
         pivot = diagonal - growth
         sure = sure & certified(code, growth, pivot, diagonal)
-        alive = alive & ~(pivot == 0)
+        alive = alive & invertible(code, pivot)
         inverse = code.one() / pivot
-        above = code.where(keep[i], c[i] * inverse, code.zero())
-        slopes.store(i, below * inverse)
+        slope, above = below * inverse, c[i] * inverse
+        least = least_quotient(code, least_quotient(code, least, slope, below), above, c[i])
+        above = code.where(keep[i], above, code.zero())
+        slopes.store(i, slope)
         inverses.store(i, inverse)
         kept.store(i, above)
-        return above, sure, alive
+        return above, sure, alive, least
 
     zero = code.integer(0)
-    above, sure, alive = code.fori(0, count, row, (carry[zero], *unpack(code, good)))
+    above, *found = code.fori(0, count, row, (carry[zero], *unpack(code, good), no_quotient(code)))
     carry.store(zero, above)
-    return pack(code, sure, alive)
+    return pack(code, *found)
 
 
 def ask_for_factors(code: Code, address: Value, count: int) -> None:

@@ -57,6 +57,12 @@ def certifies(grown, pivot, diagonal, EPS: tl.constexpr, TINY: tl.constexpr):
 
 
 @triton.jit
+def lossless(quotient, x, TINY: tl.constexpr):
+    """Where a quotient of x has all its digits: none was lost to underflow."""
+    return (tl.abs(quotient) >= TINY) | (x == 0)
+
+
+@triton.jit
 def eliminate_rows(
     matrix, right, x, kept, n, shift, there, EPS: tl.constexpr, TINY: tl.constexpr, MASKED: tl.constexpr
 ):
@@ -71,7 +77,7 @@ def eliminate_rows(
         certified = certified & certifies(grown, pivot, b, EPS, TINY)
         status = tl.where((status == 0) & (pivot == 0), i + 1, status)
         ratio, y = divide(c, pivot), divide(d - a * y, pivot)
-        certified = certified & ((tl.abs(ratio) >= TINY) | (c == 0))  # else digits are lost to underflow
+        certified = certified & lossless(ratio, c, TINY)
         tl.store(kept[0] + i * kept[1], ratio, there)
         tl.store(x[0] + i * x[1], y, there)
     tl.debug_barrier()

@@ -83,8 +83,7 @@ def hire(zero, job):
         kept = n * CYCLIC_DEPTH + CYCLIC_STATE
     elif field(job, J.SHARED):
         kept = (n + 1) * WIDE
-    hard = field(job, J.PROMISE) != J.PLAIN or field(job, J.FLAGS) & J.PERIODIC != 0
-    return allot(zero, job, groups, kept, hard)
+    return allot(zero, job, groups, kept, True)
 
 
 @njit(**OPTIONS)
