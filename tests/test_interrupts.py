@@ -202,10 +202,10 @@ def test_a_handler_that_raises_at_any_moment(name: str, times: int) -> None:
 
 HANDLERS = """
 import threading
-call = long_enough(0.5)
-heard = []
-def note(*_):  # in the midst of a call: kernels may be called here too
-    heard.append((time.monotonic(), bits(small()) == wanted))
+call, tiny = long_enough(0.5), make(20)
+heard, least = [], bits(tiny())
+def note(*_):  # in the midst of a call: kernels may be called here too, with the GIL, as tiny ones are, and without
+    heard.append((time.monotonic(), bits(tiny()) == least and bits(small()) == wanted))
 signal.signal(signal.SIGALRM, note)
 signal.setitimer(signal.ITIMER_REAL, 0.1)
 begin = time.monotonic()
