@@ -25,6 +25,10 @@ def model(k, p):
 def solve(n, *shape, name="numba_thomas", **options):
     a, b, c, d = uniform(4, *(n if size is None else size for size in shape))
     return lambda: tridiag.solve(a, b, c, d, backend=name, **options)
+def one_matrix(n):
+    a, b, c = uniform(3, 300)
+    d = uniform(n, 300)
+    return lambda: tridiag.solve(a, b + 4, c, d, backend="numba_thomas")
 def blocks(n):
     A, B, C = uniform(3, n, 8, 8)
     d = uniform(n, 8)
@@ -60,6 +64,7 @@ CALLS = {
     "few long systems": lambda n: solve(n, 8, None),
     "few long columns": lambda n: solve(n, None, 8, axis=0),
     "periodic": lambda n: solve(n, 8, None, periodic=True),
+    "one matrix": one_matrix,
     "one system": lambda n: solve(n, None, name="numba_partition"),
     "blocks": blocks,
     "recurrence": sequences("linear_recurrence", 2, 16, None),
@@ -132,8 +137,16 @@ def test_ctrl_c_ends_a_call(name: str) -> None:
 
 
 CALLS = [
-    *("columns", "few long systems", "few long columns", "periodic", "one system", "blocks", "recurrence"),
-    *("one sequence", "second order", "matrices", "logcumsumexp", "log_linear_recurrence", "kalman.filter"),
+    *("columns", "few long systems", "few long columns", "periodic", "one matrix", "one system", "blocks"),
+    *(
+        "recurrence",
+        "one sequence",
+        "second order",
+        "matrices",
+        "logcumsumexp",
+        "log_linear_recurrence",
+        "kalman.filter",
+    ),
     *("kalman.log_likelihood", "kalman.log_likelihood, shared", "kalman.smoother", "smith_waterman, wild"),
     pytest.param("torch", marks=pytest.mark.skipif(not installed("torch"), reason="needs torch")),
 ]

@@ -2,7 +2,8 @@
 
 A file is named by everything that its code depends on: the kernel, its sources, the versions of the compiler, the CPU.
 It begins with a digest of its name and of the rest, so that a file that is damaged, or another one's under its name,
-counts as none, and appears by a rename, so that any number of processes may fill one folder. Where no folder can be written every process compiles: the cache never fails a call.
+counts as none, and appears by a rename, so that any number of processes may fill one folder. Where no folder can be
+written every process compiles: the cache never fails a call.
 Code that another user may have written is never run: `tridiag.private_files`.
 """
 
