@@ -152,10 +152,42 @@ CALLS = [
 ]
 
 
+# Seconds of CPU of all threads, over their number: what else the machine does changes little.
+LATE = """
+from tridiag import layout
+threads = layout.threads()
+class Alarm(Exception):
+    pass
+def ring(*_):
+    raise Alarm
+signal.signal(signal.SIGPROF, ring)
+def spent(call):
+    begin = time.process_time()
+    try:
+        call()
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    except Alarm:
+        pass
+    return (time.process_time() - begin) / threads
+n = 20_000
+while (length := spent(call := make(n))) < 0.6:
+    n = int(n * min(8, 1.5 * 0.6 / length + 0.2))
+late = []
+for _ in range(3):
+    signal.setitimer(signal.ITIMER_PROF, 0.1 * threads)
+    late.append(spent(call) - 0.1)
+print(bits(small()) == wanted, sorted(late)[1], length)
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CALLS)
-def test_ctrl_c_ends_a_call_of_every_kernel(name: str) -> None:
-    assert seconds_late(name, 1.0) < AT_MOST + SLACK
+def test_a_call_of_every_kernel_ends(name: str) -> None:
+    """Long before it is done; in the middle of three tries."""
+    with running(SETUP + LATE, name) as process:
+        right, late, length = finish(process).split()
+    assert right == "True"
+    assert float(late) < AT_MOST, f"a call of {length} seconds"
 
 
 MANY_TIMES = """
@@ -195,7 +227,7 @@ print(right, caught > 0, resident() - before < 2**26, threads() <= alone)
     [
         ("solve", 20),
         *(
-            pytest.param(name, 100, marks=pytest.mark.slow)
+            pytest.param(name, 20, marks=pytest.mark.slow)
             for name in (
                 "few long systems",
                 "one system",
