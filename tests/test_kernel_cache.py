@@ -302,17 +302,35 @@ def test_a_damaged_file(folder: pathlib.Path, damage: str, monkeypatch: pytest.M
     file.write_bytes(DAMAGES[damage](whole))
     assert not obtain_anew(monkeypatch).found
     (file,) = folder.iterdir()
-    assert cache.unpack(file.read_bytes()).needs == cache.unpack(whole).needs
+    assert cache.unpack(file.read_bytes(), file.name).needs == cache.unpack(whole, file.name).needs
     assert obtain_anew(monkeypatch).found
+
+
+def test_a_whole_file_under_another_name(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of another kernel, or of the same one for other sources or another CPU: it counts as none and is replaced."""
+    obtain_anew(monkeypatch)
+    cache.obtain("sum", build_sum)
+    triple, total = (folder / cache.file_name(name) for name in ("triple", "sum"))
+    content = triple.read_bytes(), total.read_bytes()
+    triple.write_bytes(content[1])
+    total.write_bytes(content[0])
+    assert not obtain_anew(monkeypatch).found
+    again = cache.obtain("sum", build_sum)
+    assert not again.found and call(again, 5) == 5
+    assert obtain_anew(monkeypatch).found and cache.obtain("sum", build_sum).found
+    with monkeypatch.context() as patched:
+        patched.setattr(cache, "source_hash", lambda: 1)
+        (folder / cache.file_name("triple")).write_bytes(content[0])
+        assert not obtain_anew(patched).found
 
 
 def test_code_that_does_not_link(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Code that is no object, or that needs a function nobody has, counts as none; LLVM must not end the process."""
     obtain_anew(monkeypatch)
     (file,) = folder.iterdir()
-    code = cache.unpack(file.read_bytes())
+    code = cache.unpack(file.read_bytes(), file.name)
     for wrong in (code._replace(image=b"no object"), code._replace(function="no such function")):
-        file.write_bytes(cache.pack(wrong))
+        file.write_bytes(cache.pack(wrong, file.name))
         assert not obtain_anew(monkeypatch).found
 
 

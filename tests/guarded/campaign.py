@@ -30,6 +30,7 @@ PARTS = {
     "accuracy": "guarded.accuracy_search",
     "sequences": "guarded.accuracy_sequences",
     "failures": "guarded.failures",
+    "stopped": "guarded.stopped",
 }
 TURN = 10.0  # seconds for which a core runs cases of one part
 ENDLESS = 2**62

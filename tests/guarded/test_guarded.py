@@ -45,6 +45,14 @@ def test_no_case_fails_in_two_minutes(tmp_path: Path) -> None:
     assert all(part["cases"] > 0 for part in summary["parts"].values()), told
 
 
+@pytest.mark.slow
+def test_kernels_that_are_told_to_end(tmp_path: Path) -> None:
+    """Wherever they ask, as after Ctrl-C: they touch nothing that is not theirs, and the next call is right."""
+    status, summary, told = run(tmp_path, "--seconds", "40", "--parts", "stopped")
+    assert status == 0, told
+    assert summary["parts"]["stopped"]["cases"] > 0, told
+
+
 @pytest.mark.parametrize("count", [QUICK, pytest.param(len(MISTAKES), marks=pytest.mark.slow)])
 def test_each_mistake_is_seen(tmp_path: Path, count: int) -> None:
     """A verb that writes beside its result, reads too far, crashes, hangs, ...: each case is reported as what it is."""

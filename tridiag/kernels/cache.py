@@ -1,8 +1,9 @@
 """Compiled kernels kept on disk as object code, one file a kernel: a process that finds its file does not start Numba.
 
 A file is named by everything that its code depends on: the kernel, its sources, the versions of the compiler, the CPU.
-It begins with a digest of the rest, so that a damaged file counts as none, and appears by a rename, so that any number
-of processes may fill one folder. Where no folder can be written every process compiles: the cache never fails a call.
+It begins with a digest of its name and of the rest, so that a file that is damaged, or another one's under its name,
+counts as none, and appears by a rename, so that any number of processes may fill one folder. Where no folder can be
+written every process compiles: the cache never fails a call.
 Code that another user may have written is never run: `tridiag.private_files`.
 """
 
@@ -103,7 +104,7 @@ def load(name: str, file: str) -> Kernel | None:
     """The kernel of such a file, if there is one and it is whole."""
     for folder in folders():
         with contextlib.suppress(OSError, ValueError, RuntimeError):
-            kernel = Kernel(link(name, unpack(content_of(folder / file))), True, None)
+            kernel = Kernel(link(name, unpack(content_of(folder / file), file)), True, None)
             with contextlib.suppress(OSError):
                 os.utime(folder / file)  # used: see `keep`
             return kernel
@@ -130,7 +131,7 @@ def warn_once(error: OSError) -> None:
 def compile_and_keep(build: Callable[[], Any], file: str) -> Kernel:
     """A new kernel, whose code is kept where that can be done."""
     compiled = build()
-    content = pack(object_code(compiled))
+    content = pack(object_code(compiled), file)
     for folder in folders():
         try:
             keep(folder, file, content)
@@ -151,16 +152,21 @@ def object_code(compiled: Any) -> Code:
     return Code(compiled.native_name, [x for x in outside if not x.startswith("llvm.")], image)
 
 
-def pack(code: Code) -> bytes:
+def pack(code: Code, file: str) -> bytes:
+    """The content of the file of such a name."""
     content = json.dumps([code.function, code.needs]).encode() + b"\n" + code.image
-    return hashlib.sha256(content).digest() + content
+    return digest_of(content, file) + content
 
 
-def unpack(content: bytes) -> Code:
-    """The code in the content of a file; ValueError where it is not as it was written."""
+def digest_of(content: bytes, file: str) -> bytes:
+    return hashlib.sha256(file.encode() + b"\n" + content).digest()
+
+
+def unpack(content: bytes, file: str) -> Code:
+    """The code in the content of a file; ValueError where it is not as it was written, or not to that file."""
     digest, content = content[:32], content[32:]
-    if hashlib.sha256(content).digest() != digest:
-        raise ValueError("damaged")
+    if digest_of(content, file) != digest:
+        raise ValueError("damaged, or the content of another file")
     head, _, image = content.partition(b"\n")
     function, needs = json.loads(head)
     return Code(function, needs, image)

@@ -59,15 +59,20 @@ def make_key():
 
 @njit
 def listen(job):
-    """Run the handlers of signals if it is time to; whether one has raised, which ends the job."""
+    """Run the handlers of signals if it is time to; whether one has raised, which ends the job.
+
+    Meanwhile this thread works for nobody: what a handler calls is no part of the job.
+    """
     _clock(types.int32(CLOCK), job + SECONDS)
     now = word(job + SECONDS) * SECOND + word(job + NANOSECONDS)
     if now < word(job + DUE):
         return 0
     if word(job + DUE) != 0:
+        _set(word(keys() + 8), 0)
         _restore(word(job + THREAD))
         raised = _check_signals()
         set_word(job + THREAD, _save())
+        _set(word(keys() + 8), job)
         if raised != 0:
             set_word(job + STOP, 1)
             return 1

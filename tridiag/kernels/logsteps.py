@@ -18,7 +18,7 @@ from tridiag.logsum import State
 
 ROWS = 4  # a power of two
 LARGEST, PRODUCT, SLOT = 3, 6, 8  # rows of lanes in a slot: a state, the sum of log_a in two numbers
-LOGSUMS = Library("logsums")
+LOGSUMS = Library("logsums", short=True)
 
 
 def load_state(code: Code, address: Value) -> State:

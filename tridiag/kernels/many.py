@@ -26,7 +26,7 @@ from tridiag.kernels.hard import (
     substitute_hard,
     substitute_tile,
 )
-from tridiag.kernels.interrupts import PIECE, stopping_at
+from tridiag.kernels.interrupts import PIECE, stopping, stopping_at
 from tridiag.kernels.lanes import RIGHT, UPPER, ZERO
 from tridiag.kernels.memory import load, set_byte, set_word, store, variable, word
 from tridiag.kernels.moves import (
@@ -281,10 +281,16 @@ def solve_many(zero, job, worker, tile, first, used, k0, k1, follows):
         advance(zero, job, worker, D_)
         solve_factored(zero, job, worker, factors, None, used, hard, dead)
         return
+    rows = 0
     for k in range(k0, k1):
         side_offsets(job, k, offsets)
         aim_lanes(zero, job, J.AXES, axes, first, used, offsets, aims, variable(D_), variable(OPERANDS))
         solve_factored(zero, job, worker, factors, None, used, hard, dead)
+        rows += field(job, J.ROWS)
+        if rows >= PIECE:
+            rows = 0
+            if stopping():
+                return
 
 
 @njit(**ONCE)
@@ -299,7 +305,13 @@ def solve_shared(zero, job, worker, matrix, k0, k1):
     factors = field(job, J.FACTORS) + matrix * field(job, J.ROWS) * 3 * side
     shift = field(job, J.X) % LINE // side if past_caches(zero, job) else 0
     k, end = max(0, k0 - shift), k1 if k1 == field(job, J.RIGHT_SIDES) else k1 - shift
+    rows = 0
     while k < end:
+        rows += field(job, J.ROWS)
+        if rows >= PIECE:
+            rows = 0
+            if stopping():
+                return
         used = min(lanes if k > 0 else lanes - shift, end - k)
         aim_lanes(zero, job, right, count, k, used, base, aims, variable(D_), variable(OPERANDS))
         if hard | dead == 0 and used == lanes and is_wide(zero, job, worker, k, end):

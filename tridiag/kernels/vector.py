@@ -477,8 +477,9 @@ def emitted(body: Callable[..., Any]) -> Any:
     return inline
 
 
-def write(body: Callable[..., Any], builder: Any, zero: Any, integers: Sequence[Any]) -> Any:
+def write(body: Callable[..., Any], builder: Any, zero: Any, integers: Sequence[Any], short: bool = False) -> Any:
     code = Code(builder, str(zero))
+    code.depth = 1 if short else 0
     result = body(code, *(Value(code, x) for x in integers))
     return ir.Constant(I64, 0) if result is None else result.llvm
 
@@ -488,13 +489,14 @@ class Library:
 
     Numba compiles every function together with all that it calls, again at every level of calls: code that is written
     in place would be compiled a dozen times. A call through a table weighs nothing; `definition`, in the outermost
-    function, writes the bodies and fills the table.
+    function, writes the bodies and fills the table. Where they are ``short``, of the rows of a block, their loops never
+    end early: who calls them for many blocks asks.
     """
 
     MOST = 64
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, short: bool = False) -> None:
+        self.name, self.short = name, short
         self.bodies: dict[str, Callable[..., Any]] = {}
         self.arities: dict[str, int] = {}
 
@@ -536,7 +538,7 @@ class Library:
                 function = ir.Function(outer.module, self.kind(name), f"tridiag_{self.name}_{name}_{zero}")
                 function.linkage = "internal"
                 builder = ir.IRBuilder(function.append_basic_block("entry"))
-                builder.ret(write(body, builder, zero, function.args))
+                builder.ret(write(body, builder, zero, function.args, self.short))
                 outer.store(outer.ptrtoint(function, I64), self.slot(outer, zero, place))
 
 
