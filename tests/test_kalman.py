@@ -382,6 +382,23 @@ def test_covariances_of_low_rank_are_positive_semidefinite(count: int) -> None:
                 check_covariance("Q", np.concatenate((covs[1:], np.ones((1, 4, 4)) - 0.5 * np.eye(4))), 7)
 
 
+@pytest.mark.parametrize("k", [2, 8, 9])
+@pytest.mark.parametrize("count", [1, 2])
+def test_covariances_are_symmetric_but_for_rounding(k: int, count: int) -> None:
+    """Alike in each of the ways in which few or many, small or large matrices are looked at."""
+    from tridiag.models import check_covariance, tolerance
+
+    for place in ((1, 0), (k - 1, 0), (0, k - 1)):
+        for excess, refused in ((0.1, False), (10, True)):
+            covs = np.broadcast_to(np.eye(k), (count, k, k)).copy()
+            covs[(-1, *place)] = excess * tolerance(covs.dtype)
+            if refused:
+                with pytest.raises(ValueError, match="R is not symmetric"):
+                    check_covariance("R", covs, 5)
+            else:
+                check_covariance("R", covs, 5)
+
+
 def test_the_last_covariance_of_a_changing_model_is_not_checked() -> None:
     parameters = model(2, 1, time=(6,))
     parameters["Q"][5, 0, 0] = -1

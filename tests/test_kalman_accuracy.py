@@ -178,6 +178,23 @@ def test_gradients_keep_digits(backend: Subject, series: int) -> None:
     assert all(np.isfinite(x).all() for x in found.values())
 
 
+@pytest.mark.only(library="jax")
+def test_vmap_computes_once(backend: Subject) -> None:
+    """One condition for all: with one for each, every series would be filtered in both ways."""
+    import jax
+
+    parameters = {name: jax.numpy.asarray(x) for name, x in turning().items()}
+    y = parameters.pop("y")
+
+    def value(R: Any) -> Any:
+        return kalman.log_likelihood(y, backend=backend.name, **parameters | {"R": R})
+
+    noises = jax.numpy.asarray([[[1.0]], [[1e-6]]])
+    text = str(jax.make_jaxpr(jax.vmap(value))(noises))
+    assert "cond[" in text or backend.name not in ("jax_scan", "jax_associative")
+    np.testing.assert_allclose(jax.vmap(value)(noises), [value(noises[0]), value(noises[1])], rtol=1e-9)
+
+
 def moved(parameters: dict[str, Any], name: str, place: tuple[int, int], step: float) -> dict[str, Any]:
     x = parameters[name].copy()
     x[place] += step

@@ -54,7 +54,18 @@ def run(form: StateSpace, y: Any, model: Model, kept: Any, keep: Any, covs: Form
 def careful(make: Callable[[Form], tuple[Any, Any]]) -> Any:
     """``make(covs)``: a result and whether it may have lost digits, which is then made of square roots."""
     found, doubtful = make(Entries)
-    return lax.cond(doubtful, lambda: make(Roots)[0], lambda: found)
+    return lax.cond(anywhere(doubtful), lambda: make(Roots)[0], lambda: found)
+
+
+@jax.custom_batching.custom_vmap
+def anywhere(x: Any) -> Any:
+    """One answer for all that `jax.vmap` adds: so a `lax.cond` still runs one side alone."""
+    return x
+
+
+@anywhere.def_vmap
+def anywhere_of_all(size: int, is_batched: Any, x: Any) -> tuple[Any, bool]:
+    return anywhere(jnp.any(x, 0)), False
 
 
 def whole(covs: Form, state: Estimate) -> Estimate:
@@ -95,7 +106,7 @@ def backward(form: StateSpace, residuals: Any, weight: Any) -> Any:
     """Gradients of the sum of all log-likelihoods, each times its weight."""
     y, model, kept, records, by_roots = residuals
     return *lax.cond(
-        by_roots,
+        anywhere(by_roots),
         lambda: differentiated(form, y, model, kept, records, weight, Roots),
         lambda: differentiated(form, y, model, kept, records, weight, Entries),
     ), None

@@ -74,7 +74,9 @@ def filtered(form: StateSpace, y: Any, model: Model, kept: Any, strict: bool = T
 
         return by_steps.run(form, y, model, kept, keep, Roots)[:2]
 
-    likelihood, states = lax.cond(sure, lambda: (likelihood, (predicted, updated, seen)), in_sequence)
+    likelihood, states = lax.cond(
+        by_steps.anywhere(~sure), in_sequence, lambda: (likelihood, (predicted, updated, seen))
+    )
     predicted, updated, seen = states
     return likelihood, States(predicted, updated, seen, sure)
 
@@ -261,7 +263,8 @@ def backward(form: StateSpace, residuals: Any, weight: Any) -> Any:
     def in_sequence() -> Any:
         return by_steps.backward(form, by_steps.forward(form, y, model, kept)[1], weight)[:2]
 
-    return *lax.cond(states.sure, lambda: differentiated(form, y, model, kept, states, weight), in_sequence), None
+    again = by_steps.anywhere(~states.sure)
+    return *lax.cond(again, in_sequence, lambda: differentiated(form, y, model, kept, states, weight)), None
 
 
 def differentiated(form: StateSpace, y: Any, model: Model, kept: Any, states: States, weight: Any) -> tuple[Any, Model]:

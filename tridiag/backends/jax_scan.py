@@ -322,7 +322,7 @@ def by_what_is_missing(filtered: Callable[..., Any], y: Any, model: Model, form:
         return filtered(y, None, model, form)
 
     if form.missing is None and form.cov_batch != form.batch:
-        return lax.cond(jnp.all(kept), with_all, with_missing)
+        return lax.cond(likelihood.anywhere(~jnp.all(kept)), with_missing, with_all)
     return with_all() if form.missing is False else with_missing()
 
 
