@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 STARTING = 300.0  # seconds that a worker may take to start; all kernels that a part always needs may be compiled then
 TOLD = 3000  # characters of what a worker that died had to say
-MOST = 3 << 30  # bytes of memory that a worker may keep; one that has more is ended after its stretch of cases
+MOST = 2 << 30  # bytes of memory that a worker may keep; one that has more is ended after its stretch of cases
 
 
 class Problem(NamedTuple):
