@@ -28,12 +28,12 @@ def run(draw: Draw, library: str) -> Ran:
                 s[int(i) :] = np.nan
                 s[:, int(j) :] = np.nan
     temperature = float(
-        stream.choice((1.0, 1.0, 0.1, 5.0, 1e-3, 1e-6, 1e-13, 1e-15, 1e-20, 1e300))
+        stream.choice((1.0, 1.0, 0.1, 5.0, 1e-3, 1e-6, 1e-13, 1e-15, 1e-20, 1e280))
         if "numbers" not in draw.drop
         else 1.0
     )
     temperature = max(temperature, 1e-6) if dtype == "float32" else temperature
-    temperature = min(temperature, 1e30) if dtype == "float32" else temperature
+    temperature = min(temperature, 1e28) if dtype == "float32" else temperature
     gap, gap_open = -float(rng.uniform(0.1, 2)), -float(rng.uniform(0.1, 3)) if stream.random() < 0.5 else None
     if lengths is not None and lengths.dtype == np.int64 and draw.chance("out of range", 0.1, "planted"):
         return refused(draw, scores, lengths, gap)

@@ -1,6 +1,10 @@
 """Run the campaign: see `guarded`.
 
 python tests/guarded/campaign.py --seconds 600 --output benchmarks/results/campaign.json
+
+The seconds are those of a clock on the wall, and include what workers take to start and kernels to be compiled: some
+minutes of the first run on a machine. Every minute, where it ends, and where it is interrupted, it says how far it is,
+and writes the summary so far.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ PARTS = {
     "stopped": "guarded.stopped",
 }
 TURN = 10.0  # seconds for which a core runs cases of one part
+OFTEN = 60.0  # seconds from one line of progress to the next
 ENDLESS = 2**62
 SHRUNK = 12  # problems that are made simpler
 
@@ -40,33 +45,67 @@ SHRUNK = 12  # problems that are made simpler
 class Campaign:
     """What has been counted so far, by all cores."""
 
-    def __init__(self, parts: dict[str, str], first: int, cores: int, most: int = ENDLESS) -> None:
-        self.parts, self.first, self.cores, self.most = parts, first, cores, most
+    def __init__(
+        self, parts: dict[str, str], first: int, cores: int, most: int = ENDLESS, output: Path | None = None
+    ) -> None:
+        self.parts, self.first, self.cores, self.most, self.output = parts, first, cores, most, output
         self.modules: dict[str, Any] = {name: importlib.import_module(module) for name, module in parts.items()}
-        self.lock = threading.Lock()
+        self.lock, self.stop = threading.Lock(), threading.Event()
         self.cases: Counter[str] = Counter()
         self.kinds: dict[str, Counter[str]] = {name: Counter() for name in parts}
         self.systems: dict[str, Counter[str]] = {name: Counter() for name in parts}
         self.worst: dict[str, dict[str, float]] = {name: {} for name in parts}
+        self.bytes: dict[str, int] = dict.fromkeys(parts, 0)
         self.problems: list[Problem] = []
         self.failed: list[BaseException] = []
+        self.supervisors: list[Supervisor] = []
+        self.begin = self.told = time.monotonic()
 
-    def run(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        threads = [threading.Thread(target=self.core, args=(k, until)) for k in range(self.cores)]
+    def run(self, seconds: float) -> bool:
+        """Until so many seconds are over, or Ctrl-C; whether it was that."""
+        self.begin = self.told = time.monotonic()
+        threads = [threading.Thread(target=self.core, args=(k, self.begin + seconds)) for k in range(self.cores)]
         for thread in threads:
             thread.start()
+        try:
+            while any(thread.is_alive() for thread in threads):
+                time.sleep(0.05)
+                if time.monotonic() - self.told > OFTEN:
+                    self.tell()
+        except KeyboardInterrupt:
+            self.stop.set()
         for thread in threads:
             thread.join()
         if self.failed:
             raise self.failed[0]
+        return self.stop.is_set()
+
+    def tell(self) -> None:
+        """How far it is, in a line of standard error and in the file."""
+        self.told = time.monotonic()
+        with self.lock:
+            found = self.summary()
+        cases = ", ".join(f"{part['cases']} {name}" for name, part in found["parts"].items())
+        told = f"{found['seconds']:.0f} s, {found['cpu seconds']:.0f} s of CPU: {cases}; {len(self.problems)} problems"
+        print(told, file=sys.stderr, flush=True)
+        self.write(found)
+
+    def write(self, found: dict[str, Any]) -> None:
+        """The whole file or none."""
+        if self.output:
+            self.output.parent.mkdir(parents=True, exist_ok=True)
+            new = self.output.with_name(f"{self.output.name}.{os.getpid()}")
+            new.write_text(json.dumps(found, indent=1) + "\n")
+            new.replace(self.output)
 
     def core(self, k: int, until: float) -> None:
         """The parts in turn, each for its share of the time, seeds k, k + cores, ..."""
         supervisors = {name: self.supervisor(name) for name in self.parts}
+        with self.lock:
+            self.supervisors += supervisors.values()
         spent, following = dict.fromkeys(self.parts, 0.0), dict.fromkeys(self.parts, self.first + k)
         try:
-            while time.monotonic() < until:
+            while time.monotonic() < until and not self.stop.is_set():
                 open_ = [name for name in self.parts if following[name] - self.first < self.most]
                 if not open_:
                     break
@@ -78,12 +117,13 @@ class Campaign:
                 self.count(part, sums)
         except BaseException as error:
             self.failed.append(error)
+            self.stop.set()
         finally:
             for supervisor in supervisors.values():
                 supervisor.close()
 
     def supervisor(self, part: str) -> Supervisor:
-        return Supervisor(part, self.parts[part], self.modules[part].LIMIT)
+        return Supervisor(part, self.parts[part], self.modules[part].LIMIT, self.stop)
 
     def count(self, part: str, sums: Any) -> None:
         with self.lock:
@@ -92,6 +132,7 @@ class Campaign:
             self.systems[part].update(sums.systems)
             for name, worst in sums.worst.items():
                 self.worst[part][name] = max(self.worst[part].get(name, 0.0), worst)
+            self.bytes[part] = max(self.bytes[part], sums.bytes)
             self.problems += sums.problems
             for problem in sums.problems:
                 print(f"{part} {problem.seed}: {problem.kind}: {problem.told.strip()[:600]}", flush=True)
@@ -110,10 +151,11 @@ class Campaign:
             supervisor.close()
         return problem
 
-    def summary(self, seconds: float) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         from tridiag.benchmarking.conditions import conditions
 
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        used = ended.ru_utime + ended.ru_stime + sum(supervisor.cpu() for supervisor in self.supervisors)
         parts = {}
         for name, cases in self.cases.items():
             found = Counter(problem.kind for problem in self.problems if problem.part == name)
@@ -123,12 +165,13 @@ class Campaign:
                 "problems per million": round(1e6 * sum(found.values()) / max(1, cases), 1),
                 "cases by kind": dict(sorted(self.kinds[name].items())),
                 "systems": dict(sorted(self.systems[name].items())),
+                "most bytes of a worker": self.bytes[name],
                 "worst": {kind: round(worst, 3) for kind, worst in sorted(self.worst[name].items())},
             }
         return {
             "conditions": {**conditions(), "commit": commit()},
-            "seconds": round(seconds, 1),
-            "cpu seconds": round(used.ru_utime + used.ru_stime, 1),
+            "seconds": round(time.monotonic() - self.begin, 1),
+            "cpu seconds": round(used, 1),
             "first seed": self.first,
             "workers": self.cores,
             "parts": parts,
@@ -212,19 +255,18 @@ def main(given: list[str] | None = None) -> int:
     if options.seed is not None:
         [(part, module)] = named(options.part).items()
         return 1 if again(part, module, options.seed, tuple(filter(None, options.drop.split(",")))) else 0
-    begin = time.monotonic()
-    campaign = Campaign(named(options.parts), options.first, options.workers, options.cases)
-    campaign.run(options.seconds)
-    found = campaign.summary(time.monotonic() - begin)
+    campaign = Campaign(named(options.parts), options.first, options.workers, options.cases, options.output)
+    interrupted = campaign.run(options.seconds)
+    found = campaign.summary()
+    campaign.write(found)
+    show(found)
     kinds = {alike(problem): problem for problem in reversed(campaign.problems)}
-    for problem in [] if options.no_shrink else list(kinds.values())[:SHRUNK]:
+    for problem in [] if options.no_shrink or interrupted else list(kinds.values())[:SHRUNK]:
         simple = campaign.simplest(problem)
         found.setdefault("simplest", []).append({"command": command(simple), "kind": simple.kind, "told": simple.told})
         print(f"\n{simple.kind}: {command(simple)}\n    {simple.told.strip()[:1500]}", flush=True)
-    show(found)
-    if options.output:
-        options.output.write_text(json.dumps(found, indent=1) + "\n")
-    return 1 if campaign.problems else 0
+        campaign.write(found)
+    return 130 if interrupted else 1 if campaign.problems else 0
 
 
 if __name__ == "__main__":

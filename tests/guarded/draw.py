@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 from typing import Any
@@ -15,8 +16,14 @@ SIMPLER = (
     "threads", "thresholds", "batch/4", "batch/2", "n/4", "n/2", "axes", "n-1", "batch-1", "layout", "broadcast",
     "mask", "out", "planted", "singular", "options", "mixed", "numbers", "backend", "library", "begin",
 )  # fmt: skip
+HALVES = ("float16", "bfloat16")
 DTYPES = ("float64",) * 5 + ("float32",) * 5 + ("complex128", "complex64", "complex64", "complex128")
 ROOMS = Rooms()
+WIDE_HALVES: tuple[str, ...] = ()
+with contextlib.suppress(ImportError):
+    import ml_dtypes  # noqa: F401  NumPy then knows bfloat16, in which the memory of torch's tensors is looked at
+
+    WIDE_HALVES = "bfloat16", "bfloat16"
 
 
 class Draw:
@@ -28,6 +35,7 @@ class Draw:
         self.locked: list[Held] = []
         self.written: list[tuple[str, Held]] = []
         self.values = np.random.default_rng(seed)
+        self.large = False  # whether it is above all thresholds as they are
         self.behind = self.stream("begin").random() < 0.6 or "begin" in drop
 
     def stream(self, aspect: str) -> random.Random:
@@ -40,6 +48,12 @@ class Draw:
     def choose(self, aspect: str, among: Any, drop: str | None = None) -> Any:
         """One of those; the first where the aspect is dropped."""
         return among[0] if (drop or aspect) in self.drop else self.stream(aspect).choice(among)
+
+    def half(self, library: str, dtype: str) -> str:
+        """At times half a precision instead; NumPy's arrays may be float16 only."""
+        if not self.chance("half", 0.04, "numbers"):
+            return dtype
+        return self.choose("which half", ("float16", *WIDE_HALVES)) if library == "torch" else "float16"
 
     def say(self, **facts: Any) -> None:
         self.words += [f"{name}={value}" for name, value in facts.items()]
@@ -62,6 +76,8 @@ class Draw:
         if most >= 3000 and rng.random() < 0.012:
             size = int(rng.choice((30_000, 110_000, 110_000, 300_000)))
             longest = size
+        elif most >= 3000 and rng.random() < 0.0012:
+            return self.large_sizes(rng)
         n = rng.choice(thresholds.widths()) if rng.random() < 0.6 else int(2 ** rng.uniform(0, math.log2(longest)))
         n = max(1, min(n, longest, size if rng.random() < 0.9 else 2 * size))
         if longest == size and rng.random() < 0.4:
@@ -79,6 +95,15 @@ class Draw:
             count = max(1, count // part)
         rng.shuffle(batch)
         return n, tuple(batch)
+
+    def large_sizes(self, rng: random.Random) -> tuple[int, tuple[int, ...]]:
+        """Results of 9 MB and more, with two batch axes that do not merge in most layouts."""
+        self.large = True
+        n, inner = rng.choice((2, 9, 15, 33, 130)), rng.choice((2, 3, 15))
+        count = rng.choice((1_200_000, 2_400_000)) // (n * inner)
+        batch = [self.shrunk("batch", count), inner]
+        rng.shuffle(batch)
+        return self.shrunk("n", n), tuple(batch)
 
     def shrunk(self, name: str, length: int) -> int:
         for part in (4, 2):
@@ -100,7 +125,7 @@ class Draw:
         order, gaps, signs = list(range(rank)), [0] * rank, [1] * rank
         if rng.random() < 0.35:
             order = order[::-1] if rng.random() < 0.4 else rng.sample(order, rank)
-        if rng.random() < 0.6:
+        if self.large or rng.random() < 0.6:
             gaps = [rng.choice((0, 0, 1, 1, 3, 8)) for _ in order]
         numpy = library == "numpy"
         if numpy and rng.random() < 0.2:
@@ -145,6 +170,8 @@ def in_library(x: np.ndarray[Any, Any], library: str) -> Any:
     if library == "torch":
         import torch
 
+        if x.dtype.name == "bfloat16":
+            return torch.from_numpy(x.view(np.int16)).view(torch.bfloat16)
         return torch.from_numpy(x)
     if library == "jax":
         import jax.numpy as jnp
@@ -155,4 +182,6 @@ def in_library(x: np.ndarray[Any, Any], library: str) -> Any:
 
 def in_numpy(x: Any) -> np.ndarray[Any, Any]:
     """A copy of a result in NumPy's memory."""
+    if str(getattr(x, "dtype", "")) == "torch.bfloat16":
+        return np.array(x.float().numpy()).astype("bfloat16")
     return np.array(x.numpy() if hasattr(x, "numpy") else x)

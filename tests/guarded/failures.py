@@ -148,7 +148,7 @@ def concurrent(call: Call, rng: np.random.Generator) -> None:
 
 def changing(call: Call, rng: np.random.Generator) -> None:
     """Operands that end where memory does, and change while the kernels read them: any numbers, any lengths."""
-    rooms = Rooms()
+    rooms = Rooms(most=0)
     moving = call.moved(lambda x: rooms.copy(x).array)
     operands = [x for x in moving.operands if x.size and x.flags.writeable]
     saved, stop = [x.copy() for x in operands], threading.Event()

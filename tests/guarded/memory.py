@@ -21,6 +21,7 @@ AROUND = 4096  # bytes around an array that hold the pattern
 C = ctypes.CDLL(None, use_errno=True)
 C.mmap.restype = ctypes.c_void_p
 C.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
+C.munmap.argtypes = ctypes.c_void_p, ctypes.c_size_t
 C.mprotect.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
 
 
@@ -61,6 +62,10 @@ class Room:
         self.allow(WRITE)
         self.bytes = np.frombuffer((ctypes.c_uint8 * size).from_address(self.address), np.uint8)
 
+    def give_back(self) -> None:
+        """To the system; nothing may use it any more."""
+        C.munmap(self.address - PAGE, self.size + 2 * PAGE)
+
     def allow(self, what: int) -> None:
         if what != self.allowed:
             assert C.mprotect(self.address, self.size, what) == 0, "mprotect"
@@ -99,7 +104,9 @@ class Rooms:
 
     MOST = 64  # of a size that are kept
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = 1 << 25) -> None:
+        """Of a size as many are kept as have so many bytes together."""
+        self.most = most
         self.free: dict[int, list[Room]] = {}
         self.used: list[Held] = []
 
@@ -137,6 +144,8 @@ class Rooms:
     def give_back(self) -> None:
         for held in self.used:
             kept = self.free[held.room.size]
-            if len(kept) < self.MOST:
+            if len(kept) < min(self.MOST, self.most // held.room.size):
                 kept.append(held.room)
+            else:
+                held.room.give_back()
         self.used.clear()

@@ -8,7 +8,7 @@ import numpy as np
 
 import tridiag
 from guarded import Ran, scratch
-from guarded.draw import DTYPES, Draw, in_numpy
+from guarded.draw import DTYPES, HALVES, Draw, in_numpy
 from guarded.oracles import EPS, HUGE, TINY, Array, log_recurrence, real_of, recurrence
 from guarded.systems import lie, rows_last
 from tridiag.backends import BACKENDS, Problem
@@ -22,6 +22,7 @@ def run(draw: Draw, library: str) -> Ran:
     verb = draw.choose("verb of sequences", VERBS)
     linear = verb == "linear_recurrence"
     dtype = draw.choose("dtype", DTYPES if linear else ("float64", "float32"))
+    dtype = draw.half(library, dtype)
     order = draw.choose("order", ORDERS, "options") if linear else 1
     n, batch = draw.sizes()
     axis = draw.axis(len(batch) + 1)
@@ -32,6 +33,8 @@ def run(draw: Draw, library: str) -> Ran:
     x, coefficients = inputs(draw, verb, full, axis, order, dtype)
     init = starts(draw, full, axis, order, dtype) if started else []
     spoil(draw, verb, x, coefficients, axis, reverse, started, order)
+    if dtype not in HALVES and draw.chance("whole numbers", 0.04, "numbers"):
+        x = integers(draw, x, dtype, library, verb)
     wide = [np.broadcast_to(v, full) for v in (*coefficients, x)]
     given = []
     for k, a in enumerate(coefficients):
@@ -45,7 +48,7 @@ def run(draw: Draw, library: str) -> Ran:
         "axis": axis - (len(full) if draw.chance("negative axis", 0.5) else 0),
         "reverse": reverse,
     }
-    names = able(verb, library, dtype, full, axis, order)
+    names = able(verb, library, "float32" if dtype in HALVES else dtype, full, axis, order)
     options["backend"] = draw.choose("backend", names)
     out = None
     if draw.chance("out", 0.6):
@@ -98,6 +101,18 @@ def inputs(
     return x.astype(dtype), [a.astype(dtype) for a in made]
 
 
+def integers(draw: Draw, x: Array, dtype: str, library: str, verb: str) -> Array:
+    """x rounded, in some dtype of integers with which the result has the same dtype all the same."""
+    if x.dtype.kind == "c" or not np.isfinite(x).all() or (library == "torch" and verb == "logcumsumexp"):
+        return x
+    if dtype == "float32" and verb == "logcumsumexp":
+        return x
+    kind = draw.stream("kind of integers").choice(
+        ("int8", "int16", *(("int32", "int64") if dtype == "float64" else ()))
+    )
+    return np.clip(np.round(x), -100, 100).astype(kind)
+
+
 def starts(draw: Draw, full: tuple[int, ...], axis: int, order: int, dtype: str) -> list[Array]:
     batch = rows_last(full, axis)[:-1]
     rng = draw.values
@@ -112,7 +127,7 @@ def starts(draw: Draw, full: tuple[int, ...], axis: int, order: int, dtype: str)
 def spoil(
     draw: Draw, verb: str, x: Array, coefficients: list[Array], axis: int, reverse: bool, started: bool, order: int
 ) -> None:
-    """NaN in coefficients that nothing multiplies; and, in a few sequences, where it must stay."""
+    """NaN in coefficients that nothing multiplies; and, in a few sequences, NaN or infinity where it must stay."""
     n, stream = x.shape[axis], draw.stream("which")
     if not started and draw.chance("unread", 0.7, "planted"):
         for k, a in enumerate(coefficients):
@@ -122,7 +137,10 @@ def spoil(
     if draw.chance("planted", 0.12) and x.size:
         rows = np.moveaxis(x, axis, -1)
         at = tuple(stream.randrange(length) for length in rows.shape)
-        rows[at] = stream.choice((np.nan, np.nan, np.inf)) if verb != "linear_recurrence" else np.nan
+        rows[at] = stream.choice((np.nan, np.nan, np.inf))
+        if coefficients and draw.chance("infinite", 0.3, "planted"):
+            rows = np.moveaxis(stream.choice(coefficients), axis, -1)
+            rows[tuple(stream.randrange(length) for length in rows.shape)] = stream.choice((np.inf, -np.inf))
 
 
 def able(verb: str, library: str, dtype: str, full: tuple[int, ...], axis: int, order: int) -> list[str]:
@@ -173,12 +191,16 @@ def check(
             )
             allowed = np.where(size < HUGE[real] / 4, allowed, np.inf)
             must = np.isnan(wanted) & ~(size >= HUGE[real] / 4)
+            infinite = np.isinf(x).any(1) | np.any([np.isinf(a).any(1) for a in coefficients], axis=0)
+            must |= ~np.isfinite(wanted) & infinite[:, None]
         else:
             log_a = coefficients[0] if coefficients else np.zeros_like(x)
             wanted, bound = log_recurrence(log_a, x, begin[0] if begin else np.full(len(x), -np.inf), bool(begin))
             allowed = EPS[real] * (4 * np.maximum(1, abs(wanted)) + 4 * bound)
             must = np.isnan(wanted)
             allowed = np.where(np.isinf(wanted), 0, allowed)
+        if y.dtype.name in HALVES:  # to which results in single precision were rounded
+            allowed = allowed + np.where(abs(wanted) < 6e4, EPS[y.dtype.name] * abs(wanted) + 1e-7, np.inf)
         wrong = np.where(
             np.isfinite(wanted),
             ~(abs(found - wanted) <= allowed),

@@ -8,7 +8,7 @@ import numpy as np
 
 import tridiag
 from guarded import Ran, scratch
-from guarded.draw import DTYPES, Draw, in_numpy
+from guarded.draw import DTYPES, HALVES, Draw, in_numpy
 from guarded.judging import check_determinants, check_matmul, check_solution
 from guarded.oracles import Array
 from guarded.systems import Systems, make
@@ -33,8 +33,8 @@ def able(verb: str, library: str, dtype: str, systems: Systems, **facts: Any) ->
 def run(draw: Draw, library: str) -> Ran:
     verb = draw.choose("verb of systems", ("solve",) * 8 + ("factor", "factor", "matmul", "slogdet"))
     dtype = draw.choose("dtype", DTYPES)
-    if verb in ("solve", "factor") and draw.chance("half", 0.04, "numbers"):
-        dtype = "float16"
+    if verb in ("solve", "factor"):
+        dtype = draw.half(library, dtype)
     mixed = draw.chance("mixed", 0.1) and library == "numpy"
     right = {"float64": "complex128", "float32": "complex64"}.get(dtype, dtype) if mixed else dtype
     periodic = draw.chance("periodic", 0.15, "options")
@@ -58,7 +58,7 @@ def run(draw: Draw, library: str) -> Ran:
         with scratch.arrays(name):
             found = tridiag.slogdet(*given[:3], backend=name, **options)
         return check_determinants(draw, systems, found, periodic)
-    names = able(verb, library, {"float16": "float32"}.get(dtype, dtype), systems, pivoting=pivoting, periodic=periodic)
+    names = able(verb, library, "float32" if dtype in HALVES else dtype, systems, pivoting=pivoting, periodic=periodic)
     options |= {"backend": draw.choose("backend", names), "pivoting": pivoting}
     draw.say(backend=options["backend"])
     with scratch.arrays(options["backend"]):
@@ -79,11 +79,7 @@ def solved(
     transpose: bool,
 ) -> Array:
     """The solution, wherever it was written, also of calls that raise for singular systems."""
-    result = (
-        np.result_type(*(x.dtype.name if isinstance(x, np.ndarray) else right for x in given))
-        if library == "numpy"
-        else right
-    )
+    result = dtype_of(given, right, library)
     place = draw.stream("place").random() if "out" not in draw.drop else 1
     out, more = None, {}
     if place < 0.55:
@@ -122,3 +118,12 @@ def ambiguous(systems: Systems, given: list[Any], options: dict[str, Any], trans
         return in_numpy(tridiag.factor(*given[:3], **options).solve(given[3], transpose))
     except ValueError:
         return in_numpy(tridiag.solve(*given, transpose=transpose, check=False, **options))
+
+
+def dtype_of(given: list[Any], right: str, library: str) -> np.dtype[Any]:
+    """That of the result: the libraries promote numbers of Python, and integers, each in its way."""
+    if library == "numpy":
+        found = np.result_type(*(x if isinstance(x, np.ndarray) else 1.0 for x in given))
+        return np.dtype("float64") if found.kind in "iu" else found
+    whole = all(not x.is_floating_point() and not x.is_complex() for x in given if hasattr(x, "is_complex"))
+    return np.dtype("float32" if whole else right)

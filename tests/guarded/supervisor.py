@@ -10,13 +10,16 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 HERE = Path(__file__).resolve().parent
 STARTING = 300.0  # seconds that a worker may take to start; all kernels that a part always needs may be compiled then
 TOLD = 3000  # characters of what a worker that died had to say
+MOST = 2 << 30  # bytes of memory that a worker may keep; one that has more is ended after its stretch of cases
 
 
 class Problem(NamedTuple):
@@ -28,21 +31,22 @@ class Problem(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What a stretch of cases came to; ``stopped``: the seed that crashed or hung, behind which to go on."""
+    """What a stretch of cases came to, and the bytes of memory that the worker has after it."""
 
     done: int
-    kinds: dict[str, int]
-    systems: dict[str, int]
+    kinds: Counter[str]
+    systems: Counter[str]
     worst: dict[str, float]
     problems: list[Problem]
-    stopped: int | None = None
+    bytes: int = 0
 
 
 class Supervisor:
     """One worker of a part, started when it is needed, and again after it has died."""
 
-    def __init__(self, part: str, module: str, limit: float) -> None:
+    def __init__(self, part: str, module: str, limit: float, stop: threading.Event | None = None) -> None:
         self.part, self.module, self.limit = part, module, limit
+        self.stop = stop or threading.Event()  # once it is set, the worker ends where it is
         self.process: subprocess.Popen[bytes] | None = None
         self.marks, self.errors = tempfile.NamedTemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
         self.unread = b""
@@ -54,7 +58,7 @@ class Supervisor:
         self.unread, pipe = b"", subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=self.errors, start_new_session=True)
         self.mark(-1)
-        if self.answer(STARTING) is None:
+        if self.answer(STARTING) is None and not self.stop.is_set():
             told = self.last_words()
             self.close()
             raise RuntimeError(f"the worker of {self.part} does not start: {told}")
@@ -63,25 +67,34 @@ class Supervisor:
         """Cases from a seed on, until a time of `time.monotonic`, or until one kills the worker."""
         if self.process is None or self.process.poll() is not None:
             self.start()
-        process, problems, left = self.process, [], 0
+        process, found = self.process, Sums(0, Counter(), Counter(), {}, [])
         assert process is not None and process.stdin is not None
         self.mark(first)
-        process.stdin.write(json.dumps([first, step, last, until, drop]).encode() + b"\n")
-        process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(json.dumps([first, step, last, until, drop]).encode() + b"\n")
+            process.stdin.flush()
         while True:
             answer = self.answer(self.limit)
             if answer is None:
-                stopped, kind = self.seed(), self.end()
-                problems.append(Problem(self.part, stopped, kind, self.last_words(), drop))
-                left = max(0, (stopped - first) // step) + 1
-                return Sums(left, {}, {}, {}, problems, stopped)
+                if self.stop.is_set():
+                    self.close()
+                    return found._replace(done=sum(found.kinds.values()) + len(found.problems))
+                seed = self.seed()
+                found.problems.append(Problem(self.part, seed, self.end(), self.last_words(), drop))
+                return found._replace(done=len(range(first, seed, step)) + 1)
             if "problem" in answer:
-                problems.append(Problem(self.part, answer["problem"], answer["kind"], answer["told"], drop))
-            else:
-                return Sums(answer["done"], answer["kinds"], answer["systems"], answer["worst"], problems)
+                found.problems.append(Problem(self.part, answer["problem"], answer["kind"], answer["told"], drop))
+                continue
+            found.kinds.update(answer["kinds"])
+            found.systems.update(answer["systems"])
+            found.worst.update(answer["worst"])
+            if "done" in answer:
+                if answer["bytes"] > MOST:
+                    self.close()
+                return found._replace(done=answer["done"], bytes=answer["bytes"])
 
     def answer(self, limit: float) -> dict[str, Any] | None:
-        """The next line of the worker; None when it is dead, or has been at one case for too long."""
+        """The next line of the worker; None when it is dead, or has been at one case for too long, or is to stop."""
         assert self.process is not None and self.process.stdout is not None
         pipe = self.process.stdout.fileno()
         begun = time.monotonic()
@@ -91,7 +104,7 @@ class Supervisor:
                 if not got:
                     return None
                 self.unread += got
-            elif time.monotonic() - max(begun, self.since()) > limit:
+            elif self.stop.is_set() or time.monotonic() - max(begun, self.since()) > limit:
                 return None
         line, self.unread = self.unread.split(b"\n", 1)
         found: dict[str, Any] = json.loads(line)
@@ -126,6 +139,15 @@ class Supervisor:
     def last_words(self) -> str:
         self.errors.seek(0)
         return self.errors.read().decode(errors="replace")[-TOLD:]
+
+    def cpu(self) -> float:
+        """Seconds that the worker, if there is one, and children of it that have ended, have run."""
+        try:
+            with open(f"/proc/{self.process.pid if self.process else 0}/stat") as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
     def mark(self, seed: int) -> None:
         os.pwrite(self.marks.fileno(), f"{seed:20d} {time.monotonic():20.3f}\n".encode(), 0)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from guarded.draw import Draw
+from guarded.draw import HALVES, Draw
 from guarded.oracles import Array, real_of
 
 FAMILIES = ("dominant",) * 5 + ("uniform",) * 4 + ("integers", "scaled", "graded", "uniform")
@@ -22,6 +22,7 @@ class Systems(NamedTuple):
     keep: Array
     spoilt: Array  # for each system, whether NaN was planted where it must stay
     singular: Array  # ... or its matrix was made singular
+    free: Array  # ... or an entry of it made infinite, so that it may have any solution, or none
     family: str
 
 
@@ -73,7 +74,7 @@ def make(draw: Draw, dtype: str, right: str, library: str, periodic: bool, verb:
     n = max(3, n) if periodic else n
     axis = draw.axis(len(batch) + 1)
     shape = (*batch[:axis], n, *batch[axis:])
-    family = "dominant" if dtype == "float16" else draw.choose("family", FAMILIES, "numbers")
+    family = "dominant" if dtype in HALVES else draw.choose("family", FAMILIES, "numbers")
     own = shapes(draw, shape, axis)
     if verb == "slogdet":  # whose results are of the shape of the matrices
         own |= {"b": shape, "d": shape}
@@ -87,10 +88,14 @@ def make(draw: Draw, dtype: str, right: str, library: str, periodic: bool, verb:
         made = {name: (x * scale).astype(x.dtype) for name, x in made.items()}
     keep = masks(draw, full, axis)
     systems = [np.broadcast_to(np.moveaxis(made[name], axis, -1), rows_last(full, axis)) for name in "abcd"]
-    spoilt, singular = plant(draw, made, full, axis, keep, periodic, verb, family)
+    spoilt, singular, free = plant(draw, made, full, axis, keep, periodic, verb, family)
     arguments: dict[str, Any] = {}
+    whole = verb != "slogdet" and draw.chance("whole numbers", 0.04, "numbers") and dtype not in HALVES
     for name, x in made.items():
         constant = tuple(k for k, length in enumerate(full) if x.shape[k] == 1 and length > 1)
+        if whole and draw.stream(f"whole {name}").random() < 0.6 and (rounded := integers(draw, x)) is not None:
+            x = rounded
+            systems["abcd".index(name)] = np.broadcast_to(np.moveaxis(x, axis, -1), rows_last(full, axis))
         given = lie(draw, name, x, full, axis, constant)
         constant = constant if isinstance(given, np.ndarray) and given.shape == full else ()
         arguments[name] = draw.operand(name, given, library, constant)
@@ -102,7 +107,18 @@ def make(draw: Draw, dtype: str, right: str, library: str, periodic: bool, verb:
         else np.broadcast_to(np.moveaxis(keep, axis, -1), rows_last(full, axis))
     )
     draw.say(shape=list(full), axis=axis, family=family)
-    return Systems(arguments, full, axis, tuple(systems), kept, spoilt, singular, family)
+    if dtype in HALVES:
+        systems = [x.astype("float32") for x in systems]
+    return Systems(arguments, full, axis, tuple(systems), kept, spoilt, singular, free, family)
+
+
+def integers(draw: Draw, x: Array) -> Array | None:
+    """The same, or about the same, in some dtype of integers, where there is one that holds it."""
+    if x.dtype.kind == "c" or not np.isfinite(x).all() or not (abs(x) < 100).all():
+        return None
+    kinds = ("int64", "int32", "int16", "int8", *(("uint8",) if (x >= 0).all() else ()))
+    kind = draw.stream("kind of integers").choice(kinds)
+    return np.where(x > 0, np.ceil(x), np.floor(x)).astype(kind)
 
 
 def rows_last(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
@@ -149,10 +165,10 @@ def plant(
     periodic: bool,
     verb: str,
     family: str,
-) -> tuple[Array, Array]:
-    """NaN where nothing is read; and where it must stay, in a few systems; and rows of zeros in others."""
+) -> tuple[Array, Array, Array]:
+    """NaN where nothing is read; and where it must stay, in a few systems; rows of zeros in others, or infinity."""
     batch = rows_last(full, axis)[:-1]
-    spoilt, singular = np.zeros(batch, bool), np.zeros(batch, bool)
+    spoilt, singular, free = np.zeros((3, *batch), bool)
     if "planted" not in draw.drop:
         ends = {"a": 0, "c": full[axis] - 1} if not periodic and full[axis] > 1 else {}
         for name, at in ends.items():
@@ -176,9 +192,10 @@ def plant(
             if made[name].shape == full and not singular[at]:
                 k = seed.randrange(full[axis])
                 if (name, k) not in (("a", 0), ("c", full[axis] - 1)):
-                    np.moveaxis(made[name], axis, -1)[at][k] = np.nan
-                    spoilt[at] = True
-    return spoilt, singular
+                    infinite = draw.chance("infinite", 0.4, "planted")
+                    np.moveaxis(made[name], axis, -1)[at][k] = seed.choice((np.inf, -np.inf)) if infinite else np.nan
+                    (free if infinite and name != "d" else spoilt)[at] = True
+    return spoilt, singular, free
 
 
 def read_by(name: str, keep: Array, full: tuple[int, ...], axis: int) -> Array:

@@ -119,7 +119,7 @@ def test_a_mistake_in_a_recurrence_is_found(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-def test_no_system_of_half_a_minute_is_above_the_promise() -> None:
-    command = [sys.executable, str(PATH), "--seconds", "30", "--seed", "1000"]
+def test_the_search_by_itself() -> None:
+    command = [sys.executable, str(PATH), "--seconds", "5", "--seed", "1000"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=580)
     assert done.returncode == 0, done.stdout + done.stderr

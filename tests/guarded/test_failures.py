@@ -51,11 +51,6 @@ def test_one_trouble_of_each_kind(tmp_path: Path) -> None:
     assert summary["cases"] == 6 and len(summary["cases by kind"]) == 6
 
 
-@pytest.mark.slow
-def test_troubles_of_a_minute(tmp_path: Path) -> None:
-    assert campaign(tmp_path, "--seconds", "60", "--first", "1000000")["cases"] > 12
-
-
 # ------------------------------------------------------------------------------------------ the end of the interpreter
 
 BUSY = """

@@ -58,7 +58,8 @@ def run(draw: Draw, library: str) -> Ran:
     for k, a in enumerate(coefficients):  # which nothing multiplies
         np.moveaxis(a, axis, 0)[: k + 1] = np.nan
     draw.words.insert(0, f"jit of {verb} {shape} along {axis}, {dtype}")
-    y = in_numpy(compiled(verb, axis, (), False)(*coefficients, x))
+    given = [draw.operand(f"argument {k}", v) for k, v in enumerate((*coefficients, x))]
+    y = in_numpy(compiled(verb, axis, (), False)(*given))
     draw.finish()
     name = "linear_recurrence" if verb == "second order" else verb
     check_sequences(name, y, [], [*coefficients, x], [], axis, False, order)
@@ -74,11 +75,12 @@ def run_solve(draw: Draw, shape: tuple[int, ...], axis: int, dtype: str) -> Ran:
         np.moveaxis(made[0], axis, 0)[0] = np.moveaxis(made[2], axis, 0)[-1] = np.nan
     gradient = draw.chance("gradient", 0.4, "options")
     draw.words.insert(0, f"jit of solve {shape} along {axis}, {dtype} {options} {family} gradient={gradient}")
-    result = compiled("solve", axis, tuple(options.items()), gradient)(*made)
+    given = [draw.operand(name, v) for name, v in zip("abcd", made, strict=True)]
+    result = compiled("solve", axis, tuple(options.items()), gradient)(*given)
     x, *rest = map(in_numpy, result if gradient else (result,))
     rows = tuple(np.moveaxis(v, axis, -1) for v in made)
     none = np.zeros(rows_last(shape, axis)[:-1], bool)
-    systems = Systems({}, shape, axis, rows, np.ones(rows[0].shape, bool), none, none, family)  # type: ignore[arg-type]
+    systems = Systems({}, shape, axis, rows, np.ones(rows[0].shape, bool), none, none, none, family)  # type: ignore[arg-type]
     ran = check_solution(draw, systems, x, options.get("pivoting", "auto"), periodic, transpose)
     if gradient:
         turned = systems._replace(rows=(*rows[:3], np.ones_like(rows[3])))

@@ -11,6 +11,7 @@ import faulthandler
 import importlib
 import io
 import json
+import mmap
 import os
 import sys
 import time
@@ -22,6 +23,7 @@ from typing import Any
 
 TOLD = 4000  # characters of a message, and frames of a traceback
 FRAMES = 4
+OFTEN = 2.0  # seconds from one sum to the next, which are all that a crash loses
 
 
 def main(module: str) -> None:
@@ -38,11 +40,11 @@ def main(module: str) -> None:
 
 
 def run_some(part: Any, seeds: range, until: float, drop: frozenset[str], answers: io.TextIOBase) -> None:
-    """Run seeds until a time of `time.monotonic`; tell problems at once, and at last the sums."""
+    """Run seeds until a time of `time.monotonic`; tell problems at once, and the sums now and then, and at last."""
     kinds: Counter[str] = Counter()
     systems: Counter[str] = Counter()
     worst: dict[str, float] = {}
-    begin, now, done = time.process_time(), None, 0
+    done, told = 0, time.monotonic()
     for now in seeds:
         if time.monotonic() > until:
             break
@@ -57,8 +59,19 @@ def run_some(part: Any, seeds: range, until: float, drop: frozenset[str], answer
             systems[name] += ran.systems
             worst[name] = max(worst.get(name, 0.0), ran.worst)
         done += 1
+        if time.monotonic() - told > OFTEN:
+            tell(answers, kinds=kinds, systems=systems, worst=worst)
+            told = time.monotonic()
+            kinds.clear()
+            systems.clear()
     mark(-1)
-    tell(answers, done=done, kinds=kinds, systems=systems, worst=worst, cpu=time.process_time() - begin)
+    tell(answers, done=done, kinds=kinds, systems=systems, worst=worst, bytes=memory())
+
+
+def memory() -> int:
+    """Bytes of main memory that the process has."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * mmap.PAGESIZE
 
 
 def mark(seed: int) -> None:
