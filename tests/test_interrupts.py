@@ -170,12 +170,12 @@ def spent(call):
         pass
     return (time.process_time() - begin) / threads
 n = 20_000
-while (length := spent(call := make(n))) < 0.6:
-    n = int(n * min(8, 1.5 * 0.6 / length + 0.2))
+while (length := spent(call := make(n))) < 0.35:  # not more: some read gigabytes in that time
+    n = int(n * min(8, 0.4 / length + 0.2))
 late = []
 for _ in range(3):
-    signal.setitimer(signal.ITIMER_PROF, 0.1 * threads)
-    late.append(spent(call) - 0.1)
+    signal.setitimer(signal.ITIMER_PROF, 0.05 * threads)
+    late.append(spent(call) - 0.05)
 print(bits(small()) == wanted, sorted(late)[1], length)
 """
 
