@@ -232,8 +232,9 @@ def linear(backend: Subject, seed: int, given_init: bool, reverse: bool, order: 
         init = [rng.choice([0.0, 1.0, INF, -INF, np.nan], batch).astype(dtype) for _ in range(order)]
     right = sums(x, a, init, axis, reverse)
     size = 1 + sums(finite(x), [finite(v) for v in a], init and [finite(v) for v in init], axis, reverse)
-    if init is None and order == 1:  # what is never read
-        np.moveaxis(a[0], axis, 0)[-1 if reverse else 0] = rng.choice([np.nan, INF])
+    if init is None:  # what is never read
+        for k, v in enumerate(a, 1):
+            np.moveaxis(v, axis, 0)[slice(-k, None) if reverse else slice(k)] = rng.choice([np.nan, INF])
     told = f"seed {seed} init {given_init} reverse {reverse} order {order}: {shape} {axis} {dtype}"
     arrays = (*a, x, *(init or ())) if order == 1 else (tuple(a), x, *([tuple(init)] if init else []))
     y, last = run(backend, "linear_recurrence", arrays, axis, reverse)

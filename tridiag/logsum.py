@@ -75,8 +75,9 @@ class Arrays:
         return self.ops.exp(self.clamp(r, ROOM)), k
 
     def logarithm(self, x: Any) -> tuple[Any, Any]:
-        """l and e with log(x) = l + e log(2)."""
-        return self.ops.log(x), 0.0
+        """l and e with log(x) = l + e log(2): l is small, 0 where x is 1."""
+        m, e = self.ops.parts_of(x)
+        return self.ops.log(m), e
 
     @staticmethod
     def multiply_add(x: Any, y: Any, z: Any) -> Any:

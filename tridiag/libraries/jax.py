@@ -35,6 +35,16 @@ class Operations:
     rint = staticmethod(jnp.rint)
 
     @staticmethod
+    def parts_of(x: Any) -> tuple[Any, Any]:
+        """m and e with x = m 2**e, m from 3/4 to 3/2, for normal positive x; some numbers for others."""
+        kind, digits, middle = (
+            (jnp.int64, 52, 0x3FE8 << 48) if x.dtype == jnp.float64 else (jnp.int32, 23, 0x3F40 << 16)
+        )
+        bits = jax.lax.bitcast_convert_type(x, kind)
+        exponent = (bits - middle) >> digits
+        return jax.lax.bitcast_convert_type(bits - (exponent << digits), x.dtype), exponent.astype(x.dtype)
+
+    @staticmethod
     def power_of_two(exponent: Any) -> Any:
         """2**exponent for integers in the range of normal numbers, by the bits: `jnp.exp2` rounds."""
         info = jnp.finfo(exponent.dtype)

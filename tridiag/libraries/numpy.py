@@ -32,6 +32,14 @@ class Operations(Indexing):
     rint = staticmethod(np.rint)
 
     @staticmethod
+    def parts_of(x: Any) -> tuple[Any, Any]:
+        """m and e with x = m 2**e, m from 3/4 to 3/2, for normal positive x; some numbers for others."""
+        kind, digits, middle = (np.int64, 52, 0x3FE8 << 48) if x.dtype == np.float64 else (np.int32, 23, 0x3F40 << 16)
+        bits = np.asarray(x).view(kind)
+        exponent = (bits - middle) >> digits
+        return (bits - (exponent << digits)).view(x.dtype), exponent.astype(x.dtype)
+
+    @staticmethod
     def power_of_two(exponent: Any) -> Any:
         """2**exponent for integers in the range of normal numbers."""
         return np.ldexp(np.ones((), exponent.dtype), exponent.astype(np.int32))

@@ -28,6 +28,16 @@ class Operations:
     rint = staticmethod(torch.round)
 
     @staticmethod
+    def parts_of(x: Any) -> tuple[Any, Any]:
+        """m and e with x = m 2**e, m from 3/4 to 3/2, for normal positive x; some numbers for others."""
+        kind, digits, middle = (
+            (torch.int64, 52, 0x3FE8 << 48) if x.dtype == torch.float64 else (torch.int32, 23, 0x3F40 << 16)
+        )
+        bits = x.view(kind)
+        exponent = (bits - middle) >> digits
+        return (bits - (exponent << digits)).view(x.dtype), exponent.to(x.dtype)
+
+    @staticmethod
     def power_of_two(exponent: Any) -> Any:
         """2**exponent for integers in the range of normal numbers, by the bits: `torch.ldexp` may round."""
         bits, digits, bias = (torch.int64, 52, 1023) if exponent.dtype == torch.float64 else (torch.int32, 23, 127)
