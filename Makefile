@@ -38,7 +38,7 @@ demo: $(WORK)/demo.stamp
 	$(WORK)/demo/bin/python examples/ocean_mixing.py
 
 slow: $(WORK)/test.stamp
-	$(pytest) -m slow
+	$(pytest) -m slow $(PYTEST_ARGS)
 
 # Random cases of the installed package against oracles, on all cores: tests/guarded/__init__.py says what a case is.
 campaign: SECONDS ?= 600
