@@ -35,7 +35,7 @@ class Operations(Indexing):
     def parts_of(x: Any) -> tuple[Any, Any]:
         """m and e with x = m 2**e, m from 3/4 to 3/2, for normal positive x; some numbers for others."""
         kind, digits, middle = (np.int64, 52, 0x3FE8 << 48) if x.dtype == np.float64 else (np.int32, 23, 0x3F40 << 16)
-        bits = np.asarray(x).view(kind)
+        bits: Any = np.asarray(x).view(kind)
         exponent = (bits - middle) >> digits
         return (bits - (exponent << digits)).view(x.dtype), exponent.astype(x.dtype)
 
