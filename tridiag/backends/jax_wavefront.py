@@ -7,6 +7,7 @@ cells of one at once. Scores are divided by no temperature, only their differenc
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from typing import Any, NamedTuple
 
@@ -50,30 +51,34 @@ def align(scores: Any, lengths: Any, parameters: tuple[Any, ...]) -> Any:
         """From row i - 1 to row i."""
         return Number(*(jnp.concatenate([y[..., :1], x[..., :-1]], axis=-1) for x, y in zip(x, nothing, strict=True)))
 
-    def linear(carry: Any, w: Any) -> Any:
-        (before,), (last,), z = carry
-        here = smax(t, Number(w, nothing.rest), before + w, shift(last) + gap, last + gap)
-        return (shift(last),), (here,), here, z
+    def linear(last: Any, here: Number, above: Number) -> Any:
+        return (), smax(t, above, here) + gap
 
-    def affine(carry: Any, w: Any) -> Any:
-        (before,), (m, x, y), z = carry
-        match = smax(t, Number(w, nothing.rest), before + w)
+    def affine(last: Any, here: Number, above: Number) -> Any:
+        m, x, y = last
         up_m, up_x, up_y = map(shift, (m, x, y))
-        down = smax(t, up_m + opening, up_y + opening, up_x + gap)
-        right = smax(t, m + opening, x + opening, y + gap)
-        return (shift(smax(t, m, x, y)),), (match, down, right), smax(t, match, down, right), z
+        down = smax(t, smax(t, up_m, up_y) + opening, up_x + gap)
+        right = smax(t, smax(t, m, x) + opening, y + gap)
+        return (down, right), smax(t, down, right)
 
     def step(carry: Any, given: Any) -> tuple[Any, None]:
+        """An anti-diagonal; ``before``: what ends in the cell before, one down and one to the right."""
         w, kept = given
-        before, last, here, z = (linear if len(gaps) == 1 else affine)(carry, w)
-        last, here = tuple(kept_of(kept, x, nothing) for x in last), kept_of(kept, here, nothing)
-        return (before, last, smax(t, z, here)), None
+        last, here, before, z = carry
+        match = smax(t, before, Number(jnp.zeros_like(w), nothing.rest)) + w
+        above = shift(here)
+        moved, gapped = (linear if len(gaps) == 1 else affine)(last, here, above)
+        here = smax(t, match, gapped)
+        counted = Number(*(jnp.where(kept, u, v) for u, v in zip(here, nothing, strict=True)))
+        return ((match, *moved) if moved else (), here, above, smax(t, z, counted)), None
 
     inside = jnp.moveaxis(skew(jnp.broadcast_to(has, scores.shape), False), -1, 0)
-    start = (nothing,), (nothing,) * (1 if len(gaps) == 1 else 3), nothing
-    (_, _, z), _ = lax.scan(step, start, (weights, inside))
-    total = smax(t[..., 0], *map(Number, *(jnp.moveaxis(x, -1, 0) for x in z)))
-    score = jnp.where(infinite & ~jnp.isnan(total.rest), jnp.inf, total.best + total.rest)
+    start = () if len(gaps) == 1 else (nothing,) * 3, nothing, nothing, nothing
+    (*_, z), _ = lax.scan(step, start, (weights, inside))
+    best, others = total(t, z)
+    known = ~jnp.isnan(others)
+    score = jnp.where(known & (best == -jnp.inf), -jnp.inf, best + others)
+    score = jnp.where(known & infinite, jnp.inf, score)
     defined = functools.reduce(operator.and_, (x < jnp.inf for x in (*gaps, t[..., 0])))
     return jnp.where(defined, score, jnp.nan)
 
@@ -88,50 +93,69 @@ class Number(NamedTuple):
         return Number(self.best + x, self.rest)
 
 
-def kept_of(kept: Any, x: Number, y: Number) -> Number:
-    return Number(*(jnp.where(kept, u, v) for u, v in zip(x, y, strict=True)))
+def smax(t: Any, x: Number, y: Number) -> Number:
+    """T log(exp(x / T) + exp(y / T)); that of nothing and nothing is nothing."""
+    best = lax.stop_gradient(jnp.where(ahead(x, y) >= 0, x.best, y.best))
+    return Number(best, rest(t, x, y))
 
 
-def smax(t: Any, *terms: Number) -> Number:
-    """T log sum exp(. / T)."""
-    best, rest = (jnp.stack(parts) for parts in zip(*terms, strict=True))
-    return Number(lax.stop_gradient(best.max(0)), added(t, best, rest))
+def ahead(x: Number, y: Number) -> Any:
+    """x - y: no digit of what the others add is lost where the best are alike."""
+    return finite(x.best) - finite(y.best) + (x.rest - y.rest)
 
 
-def shares(t: Any, best: Any, rest: Any) -> tuple[Any, Any, Any, Any]:
-    """Of terms along the first axis, from the largest on: that, the others in temperatures, their weights and sum.
+def finite(best: Any) -> Any:
+    """No gradient meets infinity."""
+    return jnp.maximum(best, float(jnp.finfo(best.dtype).min) / 2)
 
-    Where all are nothing so are the weights, and 1 takes the place of their sum.
-    """
-    top, far = lax.stop_gradient(best.max(0)), FAR[best.dtype.itemsize] * t  # so far below, a term adds nothing
-    over = best - jnp.where(top == -jnp.inf, 0, top) + rest
-    high = lax.stop_gradient(over.max(0))
-    high = jnp.where(high == -jnp.inf, 0, high)
-    over = jnp.maximum(over - high, -far) / t
-    weights = jnp.exp(over)
-    return high, over, weights, jnp.where(top == -jnp.inf, 1, weights.sum(0))
+
+def apart(t: Any, over: Any) -> Any:
+    """abs(over) in temperatures, up to where the smaller is nothing; without a kink for who follows `over` >= 0."""
+    far = FAR[t.dtype.itemsize] * t
+    size = jnp.where(over >= 0, over, -over)
+    return jnp.where(size > far, far, size) / t
 
 
 @jax.custom_jvp
-def added(t: Any, best: Any, rest: Any) -> Any:
-    """What the terms are beyond the largest ``best``."""
-    high, _, _, total = shares(t, best, rest)
-    return high + t * jnp.log(total)
+def rest(t: Any, x: Number, y: Number) -> Any:
+    """What x and y together are beyond the best of the larger.
+
+    JAX differentiates this text, not the rule below, where it differentiates a scan twice: all of a change is here too.
+    """
+    over = ahead(x, y)
+    changes = (z.rest + (finite(z.best) - lax.stop_gradient(finite(z.best))) for z in (x, y))
+    return jnp.where(over >= 0, *changes) + t * jnp.log(1 + jnp.exp(-apart(t, over)))
 
 
-@functools.partial(added.defjvp, symbolic_zeros=True)
-def added_tangent(primals: Any, tangents: Any) -> tuple[Any, Any]:
-    """The mean of the changes of the terms, and their entropy by the temperature."""
-    _, over, weights, total = shares(*primals)
-    weights = weights / total
-    value = added(*primals)
+@functools.partial(rest.defjvp, symbolic_zeros=True)
+def rest_tangent(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """The mean of the changes of x and y, and the entropy of their shares by the temperature."""
+    t, x, y = primals
+    t_dot, *dots = tangents
+    over, value = ahead(x, y), rest(t, x, y)
+    distance = apart(t, over)
+    behind = jnp.exp(-distance)
+    larger = 1 / (1 + behind)
+    smaller = behind * larger
+    shares = jnp.where(over >= 0, larger, smaller), jnp.where(over >= 0, smaller, larger)
     change = jnp.zeros_like(value)
-    for dot in tangents[1:]:
-        if not isinstance(dot, SymbolicZero):
-            change = change + (weights * dot).sum(0)
-    if not isinstance(tangents[0], SymbolicZero):
-        change = change + (weights.sum(0) * jnp.log(total) - (weights * over).sum(0)) * tangents[0]
+    for share, number in zip(shares, dots, strict=True):
+        known = [dot for dot in number if not isinstance(dot, SymbolicZero)]
+        if known:
+            change = change + share * functools.reduce(operator.add, known)
+    if not isinstance(t_dot, SymbolicZero):
+        change = change + (jnp.log(1 + behind) + distance * smaller) * t_dot
     return value, change
+
+
+def total(t: Any, z: Number) -> Number:
+    """All rows together, by halves."""
+    while (rows := z.best.shape[-1]) > 1:
+        ends = [0, rows // 2, rows // 2 * 2, rows]
+        first, second, last = (Number(*(part[..., i:j] for part in z)) for i, j in itertools.pairwise(ends))
+        pairs = smax(t, first, second)
+        z = Number(*(jnp.concatenate(parts, axis=-1) for parts in zip(pairs, last, strict=True)))
+    return Number(*(part[..., 0] for part in z))
 
 
 def skew(x: Any, fill: Any) -> Any:
