@@ -513,3 +513,22 @@ def test_an_array_of_jax_takes_no_out() -> None:
     jnp = pytest.importorskip("jax.numpy")
     with pytest.raises(TypeError, match="out= cannot be written"):
         tridiag.logcumsumexp(jnp.ones(5), out=np.ones(5))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_chunks_of_one_row(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    """They lie side by side in memory, as sequences may, but are totalled a group at a time."""
+    pytest.importorskip("numba")
+    from tridiag import log_layout
+    from tridiag.backends import numba_scan
+
+    cached = log_layout.make_job, numba_scan.make_log_call
+    monkeypatch.setattr(log_layout, "FEWEST_ROWS", 1)
+    monkeypatch.setattr(numba_scan, "granted", lambda form: 4)
+    for forget in cached:
+        forget.cache_clear()
+    (x,) = noise((61 if dtype == "float64" else 120,), dtype=dtype)
+    found = tridiag.logcumsumexp(x, backend="numba_scan")
+    for forget in cached:
+        forget.cache_clear()
+    np.testing.assert_allclose(found, tridiag.logcumsumexp(x, backend="numpy_scan"), rtol=1e-5, atol=1e-5)

@@ -44,7 +44,7 @@ def make_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], 
     start = [(n - height) * step if form.backward else 0 for step in rows]
     if chunks > 1:
         batch.append((chunks, tuple((-height if form.backward else height) * step for step in rows)))
-    beside = neighbours(batch, present, dtype.itemsize, lanes)
+    beside = neighbours(batch, present, dtype.itemsize, lanes) if chunks == 1 else 0  # chunks: a group at a time
     groups, run = shares(count * chunks, beside, height, lanes, workers)
     flags = (form.backward and J.REVERSED) | (J.LOG_A in present and J.WEIGHTED) | (J.INIT in present and J.GIVEN)
     items = -(-run // (groups * lanes)) * (count * chunks // run)

@@ -18,7 +18,7 @@ LOW: dict[str, tuple[int, ...]] = {
     "WORTH_A_THREAD": (1, 100, 1000),
     "CACHES": (0, 0, 4096),
     "SCRATCH": (4096, 32768),
-    "FEWEST_ROWS": (8, 16, 64),  # chunks of fewer rows than are read ahead are not meant
+    "FEWEST_ROWS": (1, 2, 3, 8, 16, 64),
     "STRETCH": (64, 128, 512),
 }
 THREADS = {1: 30, 2: 25, 3: 15, 5: 10, 8: 6, 16: 4, 33: 2, 64: 1, 300: 1}  # and how often: threads cost time to start
