@@ -18,8 +18,8 @@ def system(dtype: str, beside: tuple[int, int]) -> tuple[list[np.ndarray[Any, An
     return made, 1 / small
 
 
-def check(x: np.ndarray[Any, Any], row: int, exact: float, units: float = 10) -> None:
-    np.testing.assert_allclose(x[..., row], exact, rtol=units * np.finfo(x.dtype).eps)
+def check(x: np.ndarray[Any, Any], row: int, exact: float) -> None:
+    np.testing.assert_allclose(x[..., row], exact, rtol=10 * np.finfo(x.dtype).eps)
 
 
 def factored(backend: Subject, a: Any, b: Any, c: Any, d: Any, pivoting: Any = "auto", **options: Any) -> Any:
@@ -44,12 +44,10 @@ def test_a_quotient_with_one_digit_left(backend: Subject, dtype: str, place: str
 @pytest.mark.only(pivoting="auto", verb="factor")
 @pytest.mark.parametrize("dtype", sorted(DECADES))
 def test_factors_with_one_digit_left(backend: Subject, dtype: str) -> None:
+    """Not transposed: there the condition is 3e45, beyond the promise, and partial pivoting loses the digit too."""
     (a, b, c, d), exact = system(dtype, (20, 20))
     check(factored(backend, a, b, c, d), 21, exact)
     check(factored(backend, a, b, c, np.tile(d, (70, 1))), 21, exact)
-    if dtype in ("float64", "complex128"):  # partial pivoting, LAPACK's too, loses the last digit of float32
-        x = factored(backend, np.roll(c, 1), b, np.roll(a, -1), d, transpose=True)
-        check(x, 21, exact, 1000)
 
 
 @pytest.mark.only(pivoting="auto")
