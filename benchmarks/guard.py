@@ -3,7 +3,7 @@
     python benchmarks/guard.py [--only NAME]... [--json FILE]
     python benchmarks/guard.py --write [--only NAME]...
 
-`guarded.LINES` is the table: a figure is the time of a call over that of a reference which asks the same of the
+`guard_lines.LINES` is the table: a figure is the time of a call over that of a reference which asks the same of the
 machine, a stream of the same words where there is one, in the same rounds (`tridiag.benchmarking.race`: gates before
 the clock, alternation, medians). ``--write`` measures all lines several times over and puts the medians into
 ``benchmarks/results/guard.json``, beside those of other machines: those of the passes that no other process disturbed.
@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 import committed
-from guarded import LINES, makers
+from guard_lines import LINES, makers
 from lines import Line, add_choice, measure, picked
 from losses import MEASUREMENTS, Committed, Measured, busy, change, least, suspect, verdict
 

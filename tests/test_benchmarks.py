@@ -66,6 +66,14 @@ def test_kalman_filters_have_lines_of_their_own(tmp_path: Path) -> None:
     assert all(np.isfinite(figure["median"]) for figure in line["figures"]), line
 
 
+def test_modules_that_tests_import_have_names_of_their_own() -> None:
+    """Tests put these folders on the path, some as long as the process lives: an equal name hides a module."""
+    folders = [FOLDER, *(FOLDER.parent / name for name in ("docs", "examples", "tests", "tests/gpu_offline"))]
+    paths = [path for folder in folders for path in folder.iterdir()]
+    names = [path.stem for path in paths if path.suffix == ".py" or (path / "__init__.py").exists()]
+    assert {name for name in names if names.count(name) > 1} <= {"conftest"}
+
+
 def test_errors_of_logarithms_against_mpmath(tmp_path: Path) -> None:
     pytest.importorskip("mpmath")
     import logarithm_errors

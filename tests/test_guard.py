@@ -172,7 +172,7 @@ def test_writing_keeps_other_machines_and_other_lines(tmp_path: Path) -> None:
 
 def test_the_committed_file_has_every_figure(guard: ModuleType) -> None:
     import committed
-    from guarded import LINES, makers
+    from guard_lines import LINES, makers
 
     wanted = {line.name: line.bars[0].figure for line in LINES}
     assert len(wanted) == len(LINES)
