@@ -76,7 +76,7 @@ def substitute(ops: Any, factors: Factors, where: Any, d: Any, form: Form, store
         carried, q = el.forward(ops, carried, pivot, row)
         carried = keep_row(ops, where, form, i, carried)
         kept.append(q)
-    x1, x2 = carried / factors.last, ops.zero(carried)
+    x1, x2 = ops.quotient(carried, factors.last), ops.zero(carried)
     for i in range(form.n - 1, -1, -1):
         x1 = keep_row(ops, where, form, i, x1)
         store(i, x1)
@@ -93,7 +93,7 @@ def substitute_transposed(
     for k in range(form.n):
         q0 = rows[k].q0 if k < form.n - 1 else factors.last
         q1, q2 = (rows[k - 1].q1 if k > 0 else ops.zero(q0)), (rows[k - 2].q2 if k > 1 else None)
-        z = el.forward_transposed(z1, z2, q1, q2, q0, read_right_side(ops, where, d, form, k))
+        z = el.forward_transposed(ops, z1, z2, q1, q2, q0, read_right_side(ops, where, d, form, k))
         z1, z2 = keep_row(ops, where, form, k, z), z1
         kept.append(z1)
     carried = z1
@@ -117,7 +117,7 @@ def substitute_cyclic(
     store(form.n - 1, keep_row(ops, where, form, form.n - 1, ends[0]))
     store(0, keep_row(ops, where, form, 0, ends[1]))
     for i in range(form.n - 2, 0, -1):
-        x1, x2 = el.cyclic_backward(x1, x2, ends, factors.pivots[i - 1], kept[i - 1]), x1
+        x1, x2 = el.cyclic_backward(ops, x1, x2, ends, factors.pivots[i - 1], kept[i - 1]), x1
         store(i, keep_row(ops, where, form, i, x1))
 
 
@@ -176,13 +176,14 @@ def refine(ops: Any, again: Callable[[Any], Any], matrix: Matrix, d: Any, form: 
     diagonals = bands(ops, matrix, form)
     if matrix[3] is not None:
         d = ops.where(matrix[3], d, ops.zero(d))
-    bar, best = el.REFINE_ABOVE * ops.limits(x)[0], x
     r, least = residual(ops, diagonals, x, d, form)
+    best, unfit = x, el.unfit(ops, least, 0)
     for step in range(1, el.REFINE_STEPS + 1):
-        if not ops.any(least > bar):
+        if not ops.any(unfit):
             break
         x = el.correct(ops, x, again(r), step)
         r, error = residual(ops, diagonals, x, d, form)
-        better = (least > bar) & (error < least)  # not the neighbours of a system that needs another step
+        better = unfit & (error < least)  # not the neighbours of a system that needs another step
         best, least = ops.where(ops.unsqueeze(better, form.axis), x, best), ops.where(better, error, least)
+        unfit = unfit & el.unfit(ops, least, step)
     return best

@@ -30,11 +30,13 @@ CLOSING = (
     4096.0  # ... nor the last one of a cyclic matrix, which gathers the rounding of all rows, this many eps of its row
 )
 REFINE_ABOVE = 4.0  # a pivoted system is refined while its componentwise residual exceeds this many eps
-REFINE_STEPS = 6  # two or three do, four where the condition is near 1e-3/eps; the rest find zeros that hang together
+REFINE_STEPS = 40  # two or three do, four where the condition is near 1e-3/eps; the rest are for what follows
 LEAVE_BELOW = 1.0  # ... and only rows whose own residual exceeds this many eps drive the correction
 VANISHED = 64.0  # a component that its correction cancels to this many eps is an exact zero
 ZEROS_AFTER = 4  # ... and after so many steps every component that is
 LOST = 16.0  # no more than this many times its correction
+RETURN_AFTER = 6  # ... but after so many steps one that is zero already takes any correction, and only systems go on
+FAR = 2.0**-10  # in which a row has such a residual: one component at least has no digit yet
 
 
 class Pivot(NamedTuple):
@@ -51,7 +53,7 @@ def eliminate(ops: Any, carried: tuple[Any, Any], row: tuple[Any, Any, Any], piv
     """One column. ``pivoting`` is False, True, or an array: the systems that may exchange rows."""
     (p0, p1), (a, b, c) = carried, row
     if pivoting is False:
-        multiplier = a / p0
+        multiplier = ops.quotient(a, p0)
         return (b - multiplier * p1, c), Pivot(None, multiplier, p0, p1, None)
     swap = ops.size(a) > ops.size(p0)
     if pivoting is not True:
@@ -59,7 +61,7 @@ def eliminate(ops: Any, carried: tuple[Any, Any], row: tuple[Any, Any, Any], piv
     q0, o0 = ops.where(swap, a, p0), ops.where(swap, p0, a)
     q1, o1 = ops.where(swap, b, p1), ops.where(swap, p1, b)
     q2 = ops.where(swap, c, ops.zero(c))
-    multiplier = o0 / q0
+    multiplier = ops.quotient(o0, q0)
     return (o1 - multiplier * q1, ops.where(swap, -multiplier * c, c)), Pivot(swap, multiplier, q0, q1, q2)
 
 
@@ -75,12 +77,14 @@ def backward(ops: Any, x1: Any, x2: Any, pivot: Pivot, q: Any) -> Any:
     """x[k] from x[k+1] and, where rows were exchanged, x[k+2]."""
     if pivot.q2 is None:
         return (q - pivot.q1 * x1) / pivot.q0
-    return (q - pivot.q1 * x1 - ops.where(pivot.swap, pivot.q2 * x2, ops.zero(x2))) / pivot.q0
+    return ops.quotient(q - pivot.q1 * x1 - ops.where(pivot.swap, pivot.q2 * x2, ops.zero(x2)), pivot.q0)
 
 
-def forward_transposed(z1: Any, z2: Any, q1: Any, q2: Any, q0: Any, d: Any) -> Any:
+def forward_transposed(ops: Any, z1: Any, z2: Any, q1: Any, q2: Any, q0: Any, d: Any) -> Any:
     """U^T z = d: z[k] from z[k-1], z[k-2], the q1 of row k - 1 and the q2 of row k - 2."""
-    return (d - q1 * z1 - (0 if q2 is None else q2 * z2)) / q0
+    if q2 is None:
+        return (d - q1 * z1) / q0
+    return ops.quotient(d - q1 * z1 - q2 * z2, q0)
 
 
 def backward_transposed(ops: Any, carried: Any, pivot: Pivot, z: Any) -> tuple[Any, Any]:
@@ -113,12 +117,19 @@ def correct(ops: Any, x: Any, correction: Any, step: Any = 1) -> Any:
 
     Of zeros that depend on each other some come back as the rounding of others: so in late steps all are zeros of which
     the correction leaves no digit, or which are so small that rows take them for nothing. Before, they may be tiny
-    numbers that are not found yet.
+    numbers that are not found yet. A number that is hundreds of decades below its neighbours has its first digit once
+    all of their rounding is gone from its rows: so, still later, what is zero takes its correction.
     """
     y, (eps, tiny) = x + correction, ops.limits(x)
     found = ops.size(y)
     lost = (found <= LOST * ops.size(correction)) | (found <= tiny / eps)
+    lost = lost & ((ops.size(x) > 0) | (step <= RETURN_AFTER))
     return ops.where((found <= VANISHED * eps * ops.size(x)) | (lost & (step > ZEROS_AFTER)), ops.zero(y), y)
+
+
+def unfit(ops: Any, least: Any, step: Any) -> Any:
+    """Where a system of that backward error may gain from another correction than these: among those it did before."""
+    return (least > REFINE_ABOVE * ops.limits(least)[0]) & ((least > FAR) | (step != RETURN_AFTER))
 
 
 class CyclicPivot(NamedTuple):
@@ -156,7 +167,7 @@ def cyclic_eliminate(ops: Any, rows: tuple[Any, Any], new: tuple[Any, ...]) -> t
     first, new = exchange(ops, swap2, first, new)
     carried, multipliers = [], []
     for row in (second, new):
-        multiplier = row[0] / first[0]
+        multiplier = ops.quotient(row[0], first[0])
         rest = [v - multiplier * q for v, q in zip(row[1:], first[1:], strict=True)]
         carried.append((rest[0], rest[1], ops.zero(rest[0]), rest[2], rest[3]))
         multipliers.append(multiplier)
@@ -175,9 +186,9 @@ def cyclic_corner(rows: tuple[Any, Any]) -> list[tuple[Any, Any]]:
     return [(row[0] + row[3], row[1] + row[4]) for row in rows]
 
 
-def cyclic_backward(x1: Any, x2: Any, ends: tuple[Any, Any], pivot: CyclicPivot, q: Any) -> Any:
+def cyclic_backward(ops: Any, x1: Any, x2: Any, ends: tuple[Any, Any], pivot: CyclicPivot, q: Any) -> Any:
     q0, q1, q2, q_last, q_zero = pivot.row
-    return (q - q1 * x1 - q2 * x2 - q_last * ends[0] - q_zero * ends[1]) / q0
+    return ops.quotient(q - q1 * x1 - q2 * x2 - q_last * ends[0] - q_zero * ends[1], q0)
 
 
 class CornerPivot(NamedTuple):
@@ -194,14 +205,15 @@ def corner_eliminate(ops: Any, corner: list[tuple[Any, Any]]) -> CornerPivot:
     (a00, a01), (a10, a11) = corner
     swap = ops.size(a10) > ops.size(a00)
     (q0, q1), (o0, o1) = exchange(ops, swap, (a00, a01), (a10, a11))
-    return CornerPivot(swap, o0 / q0, q0, q1, o1 - o0 / q0 * q1)
+    multiplier = ops.quotient(o0, q0)
+    return CornerPivot(swap, multiplier, q0, q1, o1 - multiplier * q1)
 
 
 def solve_corner(ops: Any, corner: CornerPivot, carried: tuple[Any, Any]) -> tuple[Any, Any]:
     """x[n-1] and x[0]."""
     (q,), (o,) = exchange(ops, corner.swap, (carried[0],), (carried[1],))
-    x_zero = (o - corner.multiplier * q) / corner.rest
-    return (q - corner.q1 * x_zero) / corner.q0, x_zero
+    x_zero = ops.quotient(o - corner.multiplier * q, corner.rest)
+    return ops.quotient(q - corner.q1 * x_zero, corner.q0), x_zero
 
 
 def determinant(ops: Any, pivots: list[Any], swaps: list[Any], periodic_rows: int, dead: Any) -> tuple[Any, Any]:

@@ -90,6 +90,8 @@ def residual(ops: Any, diagonals: tuple[Any, Any, Any], x: Any, d: Any, form: Fo
     sizes = tuple(ops.size(v) for v in diagonals)
     scale = multiply(ops, sizes, ops.size(x), form) + ops.size(d)
     eps, tiny = ops.limits(r)
-    floor = 4 * tiny / eps
-    error = ops.size(r) / ops.where(scale > floor, scale, floor + ops.zero(scale))
+    floor = 4 * tiny / eps  # of the right side, and with an entry of a solution that is as small
+    least = floor * sizes[0] + floor * sizes[1] + floor * sizes[2]
+    least = ops.where(least > floor, least, floor + ops.zero(least))
+    error = ops.size(r) / ops.where(scale > least, scale, least)
     return ops.where(error > LEAVE_BELOW * eps, r, ops.zero(r)), ops.maximum(error, form.axis)

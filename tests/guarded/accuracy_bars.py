@@ -2,7 +2,9 @@
 
 As in `benchmarks/accuracy.py`: denominators that rounding to subnormal numbers can reach are kept away from zero
 (LAPACK's xGERFS); "auto" may reach 8 eps for condition numbers up to 1e-3/eps, beyond twice the error of elimination
-with partial pivoting in the dtype. True may reach 8 eps, or twice that, of the normwise error.
+with partial pivoting in the dtype. True may reach 8 eps, or twice that, of the normwise error. Where nothing is
+refined, an entry whose quotient by another one of its row is subnormal has the error that this has (Demmel 1984,
+Underflow and the reliability of numerical software). False is for dominant matrices.
 """
 
 from __future__ import annotations
@@ -48,20 +50,24 @@ def size(x: Array) -> Array:
     return np.sqrt(x.real * x.real + x.imag * x.imag) if x.dtype == np.clongdouble else abs(x)
 
 
-def errors(matrix: Matrix, x: Array, dtype: str, normwise: bool = False) -> Array:
-    """The backward error of every system in eps; inf where a result is not finite."""
+def errors(matrix: Matrix, x: Array, dtype: str, pivoting: Any = "auto") -> Array:
+    """The backward error of every system in eps, normwise under True; inf where a result is not finite."""
     info, n = np.finfo(dtype), x.shape[1]
     kind, smallest = WIDE[dtype], 4 * np.longdouble(info.tiny) / info.eps
     real = np.float64 if kind in (np.float64, np.complex128) else np.longdouble
     x_wide, right = x.astype(kind), matrix.d.astype(kind)
     a, b, c = (band.astype(kind) for band in matrix[:3])
     sizes = [size(v).astype(real) for v in (*matrix, x)]
+    if pivoting != "auto":
+        least = info.tiny * np.maximum(1, sizes[0] + sizes[1] + sizes[2])
+        sizes[:3] = [np.where(v > 0, np.maximum(v, least), v) for v in sizes[:3]]
     below, above = (np.arange(n) - 1) % n, (np.arange(n) + 1) % n
     with np.errstate(all="ignore"):
         residual = size(right - b * x_wide - a * x_wide[:, below] - c * x_wide[:, above])
-        if normwise:
-            norm = (sizes[0] + sizes[1] + sizes[2]).max(1) * sizes[4].max(1) + sizes[3].max(1)
-            error = residual.max(1) / np.maximum(norm, smallest) / info.eps
+        if pivoting is True:
+            norm = (sizes[0] + sizes[1] + sizes[2]).max(1)
+            scale = norm * sizes[4].max(1) + sizes[3].max(1)
+            error = residual.max(1) / np.maximum(scale, smallest * np.maximum(1, norm)) / info.eps
         else:
             scale = sizes[3] + sizes[1] * sizes[4] + sizes[0] * sizes[4][:, below] + sizes[2] * sizes[4][:, above]
             floor = smallest * np.maximum(1, sizes[0] + sizes[1] + sizes[2])
@@ -135,7 +141,7 @@ def judged(matrix: Matrix, x: Array, error: Array, dtype: str, pivoting: Any) ->
     """Closer than `errors`, for some systems only: it inverts."""
     info = np.finfo(dtype)
     lapack, truth, condition = solved_again(matrix, dtype)
-    reference = errors(matrix, lapack, dtype, normwise=pivoting is True)
+    reference = errors(matrix, lapack, dtype, pivoting)
     well = condition <= WELL_CONDITIONED / float(info.eps)
     bar = np.where(well & (pivoting == "auto"), BAR, np.maximum(BAR, 2 * reference))
     if pivoting is False:  # on matrices that are dominant in rows
@@ -146,8 +152,18 @@ def judged(matrix: Matrix, x: Array, error: Array, dtype: str, pivoting: Any) ->
         for band in matrix[:3]:
             reach = np.maximum(reach, size(band.astype(truth.dtype)).max(1) * size(truth).max(1))
         held = np.isfinite(condition) & (condition < 0.1 / info.eps) & (reach < most)
+        if pivoting is False:
+            held &= dominant(matrix, dtype)
         excess = np.where(held, np.where(np.isfinite(bar), error / bar, 0), 0)
     return Verdict(excess, condition, reference)
+
+
+def dominant(matrix: Matrix, dtype: str) -> Array:
+    """Matrices whose rows, or whose columns, are dominant."""
+    below, diagonal, above, _ = (size(band) for band in wide(matrix))
+    rounded = diagonal * (1 + 8 * np.finfo(dtype).eps)
+    rows, columns = below + above, np.roll(above, 1, 1) + np.roll(below, -1, 1)
+    return (rows <= rounded).all(1) | (columns <= rounded).all(1)
 
 
 def solved_again(matrix: Matrix, dtype: str) -> tuple[Array, Array, Array]:

@@ -58,11 +58,11 @@ class Call:
     def given(self, systems: Systems) -> Systems:
         """The systems as this call has them: matrices may be shared, ends of chained ones are uncoupled.
 
-        XLA takes subnormal numbers for 0.
+        XLA takes subnormal numbers for 0: also what elimination takes from an entry that is hardly larger.
         """
         if self.backend.startswith("jax"):
-            tiny = np.finfo(self.dtype).tiny
-            normal = [np.where(abs(x) < 4 * tiny, 0, x) for x in systems[:4]]
+            info = np.finfo(self.dtype)
+            normal = [np.where(abs(x) < info.tiny / info.eps, 0, x) for x in systems[:4]]
             systems = Systems(*normal, systems.keep)
         if self.group > 1:
             first = np.arange(len(systems.b)) // self.group * self.group

@@ -128,7 +128,7 @@ def substitute_transposed(factors: Factors, where: Any, d: Any, form: Form) -> A
         z1, z2, q2 = carry
         # pivot is row i - 1 of U; its first, the row of x[-1], couples nothing
         z = el.forward_transposed(
-            z1, z2, jnp.where(i > 0, pivot.q1, 0), q2, q0, read_right_side(ops, where, d, form, i)
+            ops, z1, z2, jnp.where(i > 0, pivot.q1, 0), q2, q0, read_right_side(ops, where, d, form, i)
         )
         z = keep_row(where, form, i, z)
         return (z, z1, jnp.where(i > 0, pivot.q2, 0) if filled else none), z
@@ -154,7 +154,7 @@ def substitute_cyclic(factors: Factors, d: Any, form: Form) -> Any:
     def up(carry: Any, row: Any) -> Any:
         pivot, q = row
         x1, x2 = carry
-        x = el.cyclic_backward(x1, x2, ends, pivot, q)
+        x = el.cyclic_backward(ops, x1, x2, ends, pivot, q)
         return (x, x1), x
 
     start = tuple(ops.broadcast(ops.row(d, i, form.axis), form.batch) for i in (0, 1))
@@ -219,21 +219,21 @@ def refine(factors: Factors, matrix: Matrix, d: Any, form: Form, x: Any, turned:
 def refine_with(solve_again: Any, matrix: Matrix, d: Any, form: Form, x: Any, anew: bool = False) -> Any:
     """x improved while its componentwise residual exceeds REFINE_ABOVE eps; each system keeps its best iterate."""
     diagonals = bands(ops, matrix, form)
-    bar = el.REFINE_ABOVE * ops.limits(x)[0]
 
     def step(carry: Any) -> Any:
-        count, x, r, best, least = carry
+        count, x, r, best, least, unfit = carry
         x = el.correct(ops, x, solve_again(r), count + 1)
         r, error = residual(ops, diagonals, x, d, form)
-        better = (least > bar) & (error < least)
-        return count + 1, x, r, jnp.where(jnp.expand_dims(better, form.axis), x, best), jnp.where(better, error, least)
+        better = unfit & (error < least)
+        best, least = jnp.where(jnp.expand_dims(better, form.axis), x, best), jnp.where(better, error, least)
+        return count + 1, x, r, best, least, unfit & el.unfit(ops, least, count + 1)
 
     def unfinished(carry: Any) -> Any:
-        return (carry[0] < el.REFINE_STEPS) & jnp.any(carry[4] > bar)
+        return (carry[0] < el.REFINE_STEPS) & jnp.any(carry[5])
 
     r, error = residual(ops, diagonals, x, d, form)
     start = (-1, jnp.zeros_like(x), d) if anew else (0, x, r)
-    return lax.while_loop(unfinished, step, (*start, x, error))[3]
+    return lax.while_loop(unfinished, step, (*start, x, error, el.unfit(ops, error, 0)))[3]
 
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:

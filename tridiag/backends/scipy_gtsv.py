@@ -24,7 +24,7 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = No
         diagonals = tuple(ops.stretch(band, form.n, form.axis) for band in bands(ops, matrix, form))
         x, status = gtsv(diagonals, d, form, None)
         if form.pivoting == "auto":
-            x = refine(diagonals, d, form, x)
+            x = refine(diagonals, d, form, x, status == 0)
         if matrix[3] is not None:
             x = np.where(matrix[3], x, 0)
     if out is not None:
@@ -62,21 +62,25 @@ def one(routine: Any, a: Any, b: Any, c: Any, columns: Any) -> tuple[Any, int]:
     return (y if status == 0 else np.full_like(columns, np.nan)), status
 
 
-def refine(diagonals: Any, d: Any, form: Form, x: Any) -> Any:
+def refine(diagonals: Any, d: Any, form: Form, x: Any, regular: Any) -> Any:
     """As `tridiag.eager.refine`, solving again only the matrices that have a system to improve."""
-    bar = el.REFINE_ABOVE * ops.limits(x)[0]
     size = sum(map(ops.size, diagonals))
-    scale = 1 / np.where(size > 0, size, 1)  # without it gtsv takes a large row as pivot for a tiny unknown
+    least_size = ops.limits(x)[1]  # whose inverse is finite
+    scale = 1 / np.where(
+        size > 0, np.maximum(size, least_size), 1
+    )  # else gtsv takes a large row as a tiny unknown's pivot
     scaled, best = [band * scale for band in diagonals], x
     least = residual(ops, diagonals, x, d, form)[1]
     x, r = np.zeros_like(x), d
     sides = tuple(k for k, m in enumerate(form.matrix_batch) if m == 1)
+    unfit = regular & (el.unfit(ops, least, 0) | np.isnan(least))  # LAPACK divides complex numbers with less care
     for step in range(1 + el.REFINE_STEPS):
-        if not (least > bar).any():
+        if not unfit.any():
             break
-        wanted = (least > bar).any(axis=sides, keepdims=True)
+        wanted = unfit.any(axis=sides, keepdims=True)
         x = el.correct(ops, x, gtsv(scaled, r * scale, form, wanted)[0], step)
         r, error = residual(ops, diagonals, x, d, form)
-        better = (least > bar) & (error < least)
+        better = unfit & ~(error >= least)
         best, least = np.where(np.expand_dims(better, form.axis), x, best), np.where(better, error, least)
+        unfit = unfit & el.unfit(ops, least, step)
     return best

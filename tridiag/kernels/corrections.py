@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from tridiag.elimination import REFINE_ABOVE, REFINE_STEPS
+from tridiag.elimination import REFINE_ABOVE, RETURN_AFTER
 from tridiag.kernels import chunks as K
 from tridiag.kernels import plan as P
 from tridiag.kernels.memory import set_word, word
@@ -91,7 +91,7 @@ def repair_windows(zero, plan, room, group):
             put_lane(zero, ends + k * row + lane * real, zero)
     K.BEGIN_CORRECTION(zero, (plan, room, rows, records, ends))
     bad = K.RESIDUAL(zero, (plan, room, rows, records, ends))
-    for step in range(1, REFINE_STEPS + 1):
+    for step in range(1, RETURN_AFTER + 1):
         if bad == 0 and step > 1:
             break
         K.CORRECT(zero, (plan, room, rows, records, ends, step))

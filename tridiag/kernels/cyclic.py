@@ -265,7 +265,7 @@ def substitute_cyclic(code: Code, *words: Value) -> None:
 
     def up(k: Value, state: Any) -> Any:
         ask(code, asked, k)
-        x = el.cyclic_backward(state[0], state[1], ends, pivot(k), values[k])
+        x = el.cyclic_backward(code, state[0], state[1], ends, pivot(k), values[k])
         values.store(k, x)
         return x, state[0]
 

@@ -108,7 +108,7 @@ def substitute_hard(zero, job, worker, lanes, substitute):
         if again == 0:
             break
         substitute(zero, job, worker, rest)
-        again = refine(zero, worker, lanes, number)
+        again = refine(zero, worker, again, number)
     return tile + BEST * plane
 
 
@@ -116,7 +116,7 @@ def substitute_hard(zero, job, worker, lanes, substitute):
 def start_refining(zero, worker, lanes):
     """The residual of the first solution, and which of the given lanes are to be improved."""
     tile, rows = word(worker + TILE), word(worker + HIGH) - word(worker + LOW)
-    return JUDGE(zero, (tile, rows, 1, word(worker + ERRORS))) & lanes
+    return JUDGE(zero, (tile, rows, 0, word(worker + ERRORS))) & lanes
 
 
 @njit(**OPTIONS)
@@ -124,7 +124,7 @@ def refine(zero, worker, lanes, step):
     """The correction added; which lanes are to be improved again."""
     tile, rows = word(worker + TILE), word(worker + HIGH) - word(worker + LOW)
     IMPROVE(zero, (tile, rows, step))
-    return JUDGE(zero, (tile, rows, 0, word(worker + ERRORS))) & lanes
+    return JUDGE(zero, (tile, rows, step, word(worker + ERRORS))) & lanes
 
 
 @njit(**OPTIONS)

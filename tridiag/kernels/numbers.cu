@@ -58,11 +58,18 @@ __device__ __forceinline__ float over(float x, float y) { return x / y; }
 __device__ __forceinline__ double over(double x, double y) { return x / y; }
 // divided, not multiplied by a reciprocal: what pivoting promises is LAPACK's error
 template <typename R> __device__ __forceinline__ Complex<R> over(Complex<R> x, Complex<R> y) {
+  // of subnormal numbers the sums below have no digits
+  const R bound = Limits<R>::tiny() / Limits<R>::eps(), large_scale = R(1) / Limits<R>::eps();
+  const R below = size(y) < bound ? large_scale : R(1), above = size(x) < bound ? large_scale : R(1);
+  const R scale = below / above;
+  y = Complex<R>(y.re * below, y.im * below);
+  x = Complex<R>(x.re * above, x.im * above);
   const bool wide = size(y.re) >= size(y.im);
   const R large = wide ? y.re : y.im, ratio = (wide ? y.im : y.re) / large;
   const R length = large + ratio * (wide ? y.im : y.re);
-  return wide ? Complex<R>((x.re + x.im * ratio) / length, (x.im - x.re * ratio) / length)
-              : Complex<R>((x.re * ratio + x.im) / length, (x.im * ratio - x.re) / length);
+  const Complex<R> found = wide ? Complex<R>((x.re + x.im * ratio) / length, (x.im - x.re * ratio) / length)
+                                : Complex<R>((x.re * ratio + x.im) / length, (x.im * ratio - x.re) / length);
+  return Complex<R>(found.re * scale, found.im * scale);
 }
 
 __device__ __forceinline__ float magnitude(float x) { return fabsf(x); }

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 from numba import cfunc, njit, types
 
-from tridiag.elimination import REFINE_STEPS
+from tridiag.elimination import RETURN_AFTER
 from tridiag.kernels import chunks as K
 from tridiag.kernels import corrections as R
 from tridiag.kernels import job as J
@@ -296,7 +296,7 @@ def solve_with_pivoting(zero, plan, helpers):
     if not SOLVE_ENDS(zero, (plan,)) or not RUN_PHASE(zero, (plan, P.SOLVE_PIVOTED, helpers)):
         return False
     R.list_lone_rows(zero, plan)
-    for step in range(1, REFINE_STEPS + 1):
+    for step in range(1, RETURN_AFTER + 1):  # what needs more is left to `sequential`
         set_word(plan + P.REFINING, step)
         if REPAIR(zero, (plan, helpers)):
             return True

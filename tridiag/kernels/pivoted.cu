@@ -254,7 +254,8 @@ __device__ __forceinline__ T residual(const System<T>& system, const Scratch<T>&
   const T r = d - (a * before + b * own + c * after);
   const S scale = size(a) * size(before) + size(b) * size(own) + size(c) * size(after) + size(d);
   const S eps = Limits<T>::eps(), floor = S(4) * Limits<T>::tiny() / eps;
-  error = size(r) / (scale > floor ? scale : floor);
+  const S whole = size(a) * floor + size(b) * floor + size(c) * floor, least = whole > floor ? whole : floor;
+  error = size(r) / (scale > least ? scale : least);
   return error > S(LEAVE_BELOW) * eps ? r : T(0);
 }
 
@@ -272,10 +273,11 @@ __device__ __forceinline__ Real<T> error_of(const System<T>& system, const Scrat
 
 // The iterate corrected; an exact zero where the two cancel, which no finite number of corrections would reach, and late
 // where the correction leaves no digit, or nothing that a row feels (`tridiag.elimination.correct`).
-template <typename T> __device__ __forceinline__ T corrected(T x, T correction, bool late) {
+template <typename T> __device__ __forceinline__ T corrected(T x, T correction, int step) {
   const T y = x + correction;
   const Real<T> eps = Limits<T>::eps(), found = size(y);
   const bool lost = found <= Real<T>(LOST) * size(correction) || found <= Limits<T>::tiny() / eps;
+  const bool late = step >= ZEROS_AFTER && (step < RETURN_AFTER || !(x == T(0)));
   return (late && lost) || found <= Real<T>(VANISHED) * eps * size(x) ? T(0) : y;
 }
 
@@ -294,14 +296,13 @@ __device__ void solve_hard(const Job& job, const System<T>& system, const Scratc
   if (!job.refine || !regular) return;
   const Real<T> bar = Real<T>(REFINE_ABOVE) * Limits<T>::eps();
   Real<T> least = error_of<T, ITERATE, RIGHT>(system, kept);
-  for (int step = 0; step < REFINE_STEPS && least > bar; step++) {
+  for (int step = 0; step < REFINE_STEPS && least > bar && (step != RETURN_AFTER || least > Real<T>(FAR)); step++) {
     for (Index i = 0; i < job.n; i++) {
       Real<T> error;
       kept.at(i, Y) = residual<T, ITERATE, RIGHT>(system, kept, i, error);
     }
     matrix.template substitute<Y>();
-    const bool late = step >= ZEROS_AFTER;
-    for (Index i = 0; i < job.n; i++) kept.at(i, ITERATE) = corrected(kept.at(i, ITERATE), kept.at(i, Y), late);
+    for (Index i = 0; i < job.n; i++) kept.at(i, ITERATE) = corrected(kept.at(i, ITERATE), kept.at(i, Y), step);
     const Real<T> error = error_of<T, ITERATE, RIGHT>(system, kept);
     if (!(error < least)) continue;
     least = error;

@@ -102,7 +102,8 @@ def residual(code: Code, base: Value, length: Value, error: Value) -> None:
         below, above, diagonal = coupling(a[i], before), coupling(c[i], after), b[i] * here
         r = d[i] - (below[0] + diagonal + above[0])
         scale = below[1] + above[1] + code.size(b[i]) * code.size(here) + code.size(d[i])
-        ratio = code.size(r) / code.maximum(scale, floor)
+        least = code.size(a[i]) * floor + code.size(b[i]) * floor + code.size(c[i]) * floor
+        ratio = code.size(r) / code.maximum(code.maximum(scale, floor), least)
         rest.store(i, code.where(ratio <= leave, code.zero(), r))
         return here, after, code.where((ratio > worst) | (ratio != ratio), ratio, worst)
 
@@ -110,18 +111,18 @@ def residual(code: Code, base: Value, length: Value, error: Value) -> None:
     code.store_as(error, worst)
 
 
-def judge(code: Code, base: Value, length: Value, first: Value, error: Value) -> Value:
-    """Keep the iterate where it is the best so far; the lanes that are still above the bar."""
+def judge(code: Code, base: Value, length: Value, number: Value, error: Value) -> Value:
+    """Keep the iterate after that many corrections where it is the best; the lanes of `tridiag.elimination.unfit`."""
     bar = el.REFINE_ABOVE * code.eps
     residual(code, base, length, error + LINE)
     least, trial = (code.load_as(code.vector, error + k) for k in (0, LINE))
-    better = ((least > bar) & (trial < least)) | code.repeat(Value(code, (first != 0).llvm), code.lanes)
+    better = ((least > bar) & (trial < least)) | code.repeat(Value(code, (number == 0).llvm), code.lanes)
     least = code.where(better, trial, least)
     code.store_as(error, least)
     y, best = base + length * (ITERATE * code.row), base + length * (BEST * code.row)
     step = code.integer(code.row)
     merge(code, best, step, y, step, code.bits(better), length)
-    return code.bits(least > bar)
+    return code.pick(number == el.RETURN_AFTER, code.bits(least > el.FAR), code.bits(least > bar))
 
 
 def improve(code: Code, base: Value, length: Value, step: Value) -> None:

@@ -98,16 +98,20 @@ def quotient(x, y):
 def _quotient(x, y):
     if not isinstance(y, types.Complex):
         return lambda x, y: x / y
-    make = np.dtype(str(y)).type
+    make, info = np.dtype(str(y)).type, np.finfo(str(y))
+    one, large_scale, bound = info.dtype.type(1), info.dtype.type(1 / info.eps), info.dtype.type(info.tiny / info.eps)
 
     def smith(x, y):
+        scale = large_scale if abs(y.real) + abs(y.imag) < bound else one
+        above = large_scale if abs(x.real) + abs(x.imag) < bound else one
         steep = abs(y.imag) > abs(y.real)
-        large, small = (y.imag, y.real) if steep else (y.real, y.imag)
-        first, second = (x.imag, x.real) if steep else (x.real, x.imag)
+        large, small = (y.imag * scale, y.real * scale) if steep else (y.real * scale, y.imag * scale)
+        first, second = (x.imag * above, x.real * above) if steep else (x.real * above, x.imag * above)
         ratio = small / large
-        scale = large + small * ratio
+        length = large + small * ratio
         cross = second - first * ratio
-        return make(complex((first + second * ratio) / scale, (-cross if steep else cross) / scale))
+        scale = scale / above
+        return make(complex((first + second * ratio) / length * scale, (-cross if steep else cross) / length * scale))
 
     return smith
 
@@ -158,12 +162,12 @@ def row_residual(zero, row, right, before, here, after):
     """r of one row (a, b, c), and |r| / (|A| |x| + |d|)."""
     a, b, c = row
     eps, tiny, _, _ = limits(zero)
-    r, scale = right - b * here, size(right) + size(b) * size(here)
+    r, scale, least = right - b * here, size(right) + size(b) * size(here), 4 * tiny / eps
     if a != zero:
         r, scale = r - a * before, scale + size(a) * size(before)
     if c != zero:
         r, scale = r - c * after, scale + size(c) * size(after)
-    return r, size(r) / max(scale, 4 * tiny / eps)
+    return r, size(r) / max(scale, least, size(a) * least + size(b) * least + size(c) * least)
 
 
 # ------------------------------------------------------------------------------------------------ the plan's memory

@@ -12,11 +12,13 @@ from numba import njit
 
 from tridiag.elimination import (
     CANCELLATION,
+    FAR,
     GROWTH,
     LEAVE_BELOW,
     LOST,
     REFINE_ABOVE,
     REFINE_STEPS,
+    RETURN_AFTER,
     VANISHED,
     ZEROS_AFTER,
 )  # fmt: skip
@@ -126,7 +128,8 @@ def residual(below, diagonal, above, keep, shift, d, x, eps, tiny, r):
         right = d[i] if keep[i] else real(0)
         before, after = x[i - 1] if i > 0 else real(0), x[i + 1] if i < n - 1 else real(0)
         rest = right - (a * before + b * x[i] + c * after)
-        error = abs(rest) / max(abs(a * before) + abs(b * x[i]) + abs(c * after) + abs(right), floor)
+        least = max(floor, abs(a) * floor + abs(b) * floor + abs(c) * floor)
+        error = abs(rest) / max(abs(a * before) + abs(b * x[i]) + abs(c * after) + abs(right), least)
         if error != error:
             return error
         worst = max(worst, error)
@@ -142,13 +145,13 @@ def refine(below, diagonal, above, keep, shift, d, x, kept, eps, tiny):
     for i in range(x.shape[0]):
         y[i] = x[i]
     for step in range(1, REFINE_STEPS + 1):
-        if not least > real(REFINE_ABOVE) * eps:
+        if not least > real(REFINE_ABOVE) * eps or (step == RETURN_AFTER + 1 and least <= real(FAR)):
             break
         pivoted(below, diagonal, above, keep, shift, r, correction, kept)
         for i in range(x.shape[0]):
             better = y[i] + correction[i]
             bound = real(VANISHED) * eps * abs(y[i])
-            if step > ZEROS_AFTER:
+            if step > ZEROS_AFTER and (step <= RETURN_AFTER or y[i] != 0):
                 bound = max(bound, real(LOST) * abs(correction[i]), tiny / eps)
             y[i] = real(0) if abs(better) <= bound else better
         error = residual(below, diagonal, above, keep, shift, d, y, eps, tiny, r)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from tridiag.elimination import LOST, VANISHED, ZEROS_AFTER
+from tridiag.elimination import LOST, RETURN_AFTER, VANISHED, ZEROS_AFTER
 from tridiag.kernels import plan as P
 from tridiag.kernels.memory import load, set_word, store, word
 from tridiag.kernels.moves import lanes_of
@@ -293,7 +293,8 @@ def substitute_ends(zero, plan):
             if word(plan + P.REFINING):
                 old = solution(zero, plan, row)  # `tridiag.elimination.correct`
                 bound = bar * size(old)
-                if word(plan + P.REFINING) > ZEROS_AFTER:
+                late = word(plan + P.REFINING)
+                if late > ZEROS_AFTER and (late <= RETURN_AFTER or old != zero):
                     bound = max(bound, LOST * size(x1), least)
                 x = zero if size(old + x1) <= bound else old + x1
             set_solution(zero, plan, row, x)

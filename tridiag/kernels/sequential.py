@@ -11,11 +11,13 @@ from numba import njit, types
 
 from tridiag.elimination import (
     CANCELLATION,
+    FAR,
     GROWTH,
     LEAVE_BELOW,
     LOST,
     REFINE_ABOVE,
     REFINE_STEPS,
+    RETURN_AFTER,
     VANISHED,
     ZEROS_AFTER,
 )  # fmt: skip
@@ -187,14 +189,14 @@ def refine(zero, plan, kept):
     best, least = rest + n * side, residual(zero, plan, rest)
     copy(zero, n, x, step, best, side)
     for number in range(1, REFINE_STEPS + 1):
-        if not least > bar or stopping():
+        if not least > bar or (number == RETURN_AFTER + 1 and least <= FAR) or stopping():
             break
         forward(zero, plan, rest, side, kept, J.PIVOTED, J.PLAIN)
         backward(zero, plan, rest, side, kept, J.PIVOTED, rest, side)
         for i in range(n):  # `tridiag.elimination.correct`
             old, correction = solution(zero, plan, i), load(rest + i * side, zero)
             new, bound = old + correction, vanished * size(old)
-            if number > ZEROS_AFTER:
+            if number > ZEROS_AFTER and (number <= RETURN_AFTER or old != zero):
                 bound = max(bound, LOST * size(correction), tiny / eps)
             set_solution(zero, plan, i, zero if size(new) <= bound else new)
         error = residual(zero, plan, rest)

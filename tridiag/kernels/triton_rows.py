@@ -17,6 +17,8 @@ LEAVE_BELOW = tl.constexpr(elimination.LEAVE_BELOW)
 VANISHED = tl.constexpr(elimination.VANISHED)
 LOST = tl.constexpr(elimination.LOST)
 ZEROS_AFTER = tl.constexpr(elimination.ZEROS_AFTER)
+FAR = tl.constexpr(elimination.FAR)
+RETURN_AFTER = tl.constexpr(elimination.RETURN_AFTER)
 
 
 @triton.jit
@@ -153,7 +155,8 @@ def residual(matrix, right, x, rest, n, shift, there, EPS: tl.constexpr, TINY: t
         after = tl.load(x[0] + (i + 1) * x[1], there & (at + 1 < n), other=0.0)
         difference = d - (a * before + b * own + c * after)
         size = tl.abs(a * before) + tl.abs(b * own) + tl.abs(c * after) + tl.abs(d)
-        error = divide(tl.abs(difference), tl.maximum(size, 4 * TINY / EPS))
+        least = (tl.abs(a) * (4 * TINY / EPS) + tl.abs(b) * (4 * TINY / EPS)) + tl.abs(c) * (4 * TINY / EPS)
+        error = divide(tl.abs(difference), tl.maximum(tl.maximum(size, 4 * TINY / EPS), least))
         worst = tl.where((error > worst) | (error != error), error, worst)
         tl.store(rest[0] + i * rest[1], tl.where(error > LEAVE_BELOW * EPS, difference, 0.0), there)
         before = own
@@ -169,11 +172,12 @@ def refine(matrix, right, x, kept, n, shift, there, EPS: tl.constexpr, TINY: tl.
     rest, y, correction = (begin + 3 * part, step), (begin + 4 * part, step), (begin + 5 * part, step)
     least = residual(matrix, right, x, rest, n, shift, there, EPS, TINY, MASKED)
     copy(x, y, n, there)
+    unfit = there
     for step in range(REFINE_STEPS):
-        unfit = there & (least > REFINE_ABOVE * EPS)
+        unfit = unfit & (least > REFINE_ABOVE * EPS) & ((least > FAR) | (step != RETURN_AFTER))
         if tl.reduce(unfit.to(tl.int32), 0, either) != 0:
             exchange(matrix, rest, correction, kept, n, shift, there, MASKED)
-            correct(y, correction, n, there, step >= ZEROS_AFTER, EPS, TINY)
+            correct(y, correction, n, there, step, EPS, TINY)
             error = residual(matrix, right, y, rest, n, shift, there, EPS, TINY, MASKED)
             better = unfit & (error < least)
             copy(y, x, n, better)
@@ -188,7 +192,7 @@ def copy(source, target, n, there):
 
 
 @triton.jit
-def correct(y, correction, n, there, late, EPS: tl.constexpr, TINY: tl.constexpr):
+def correct(y, correction, n, there, step, EPS: tl.constexpr, TINY: tl.constexpr):
     """`tridiag.elimination.correct`: y + correction; an exact zero where the two cancel."""
     for i in range(n):
         old = tl.load(y[0] + i * y[1], there)
@@ -196,7 +200,7 @@ def correct(y, correction, n, there, late, EPS: tl.constexpr, TINY: tl.constexpr
         better = old + change
         vanished = tl.abs(better) <= VANISHED * EPS * tl.abs(old)
         lost = (tl.abs(better) <= LOST * tl.abs(change)) | (tl.abs(better) <= TINY / EPS)
-        vanished = vanished | (late & lost)
+        vanished = vanished | ((step >= ZEROS_AFTER) & lost & ((step < RETURN_AFTER) | (old != 0)))
         tl.store(y[0] + i * y[1], tl.where(vanished, 0.0, better), there)
     tl.debug_barrier()
 

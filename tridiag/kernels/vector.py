@@ -214,6 +214,17 @@ class Code:
     def magnitude(self, x: Value) -> Value:
         return self.call("fabs", x)
 
+    def quotient(self, x: Any, y: Any) -> Any:
+        """x / y, of subnormal numbers as well, of which Smith's formula leaves no digits."""
+        if not isinstance(y, Complex):
+            return x / y
+        one, large, less = (Value(self, self.constant(self.vector, k)) for k in (1.0, 1 / self.eps, self.eps))
+        small = [self.size(z) < self.tiny / self.eps for z in (x, y)]
+        above, below = (self.where(where, large, one) for where in small)
+        ratio = Complex(x.real * above, x.imag * above) / Complex(y.real * below, y.imag * below)
+        back = self.where(small[0], less, one)
+        return Complex(ratio.real * below * back, ratio.imag * below * back)
+
     def maximum(self, x: Value, y: Any) -> Value:
         return self.call("maxnum", x, self.like(x, y))
 

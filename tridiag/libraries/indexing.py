@@ -25,6 +25,11 @@ class Indexing:
         return x.max(axis=axis)
 
     @staticmethod
+    def quotient(x: Any, y: Any) -> Any:
+        """x / y, of a subnormal divisor as well."""
+        return x / y
+
+    @staticmethod
     def limits(x: Any) -> tuple[float, float]:
         info = np.finfo(x.dtype)
         return float(info.eps), float(info.tiny)

@@ -57,6 +57,11 @@ class Operations:
         return jnp.abs(x.real) + jnp.abs(x.imag) if jnp.iscomplexobj(x) else jnp.abs(x)
 
     @staticmethod
+    def quotient(x: Any, y: Any) -> Any:
+        """x / y; XLA takes subnormal divisors for 0."""
+        return x / y
+
+    @staticmethod
     def log_abs(x: Any) -> Any:
         return jnp.log(jnp.abs(x))
 

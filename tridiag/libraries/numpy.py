@@ -50,6 +50,18 @@ class Operations(Indexing):
         return np.abs(x.real) + np.abs(x.imag) if np.iscomplexobj(x) else np.abs(x)
 
     @staticmethod
+    def quotient(x: Any, y: Any) -> Any:
+        """x / y, of subnormal numbers as well, whose reciprocals overflow where NumPy divides complex ones."""
+        if not np.iscomplexobj(y):
+            return x / y
+        info, size = np.finfo(y.dtype), Operations.size
+        small = size(x) < info.tiny / info.eps, size(y) < info.tiny / info.eps
+        if not (small[0].any() or small[1].any()):
+            return x / y
+        above, below = (np.where(less, 1 / info.eps, info.dtype.type(1)) for less in small)
+        return x * above / (y * below) * (below / above)
+
+    @staticmethod
     def log_abs(x: Any) -> Any:
         return np.log(np.abs(x))
 

@@ -55,6 +55,19 @@ class Operations:
         return x.real.abs() + x.imag.abs() if x.is_complex() else x.abs()
 
     @staticmethod
+    def quotient(x: Any, y: Any) -> Any:
+        """x / y, of subnormal numbers as well, whose reciprocals overflow where torch divides complex ones."""
+        if not y.is_complex():
+            return x / y
+        info, size = torch.finfo(y.dtype), Operations.size
+        small = size(x) < info.tiny / info.eps, size(y) < info.tiny / info.eps
+        if not (small[0].any() or small[1].any()):
+            return x / y
+        one = torch.ones((), dtype=y.real.dtype, device=y.device)
+        above, below = (torch.where(less, one / info.eps, one) for less in small)
+        return x * above / (y * below) * (below / above)
+
+    @staticmethod
     def sign(x: Any) -> Any:
         return torch.where(x.isnan(), x, torch.sgn(x))  # torch calls the sign of NaN 0
 
