@@ -176,6 +176,15 @@ def test_errors_do_not_pile_up(backend: Subject, name: str, dtype: str) -> None:
     assert units(run(backend, np.repeat(x[:, None], 17, axis=1), axis=0)[:, 16], right) <= backend.entry.units
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_errors_of_few_terms(backend: Subject, dtype: str) -> None:
+    """Also where a library's own exp and log are at their worst, as those of NumPy in float32 are by 4 units."""
+    first, second = noise((40_000,), (40_000,))
+    x = np.stack([1.1 + 0.2 * first, 1.1 - 3 * abs(second)]).astype(dtype)
+    right = np.logaddexp.accumulate(x.astype(np.longdouble))
+    assert units(run(backend, x, axis=0), right) <= backend.entry.units
+
+
 def test_errors_of_log_a_do_not_pile_up(backend: Subject) -> None:
     """A chain of constant log_a is as exact as its sum."""
     if backend.name == "jax_associative":

@@ -65,8 +65,9 @@ def smith_waterman(
     gap_open : float or array
         What the first element of a gap adds: a gap of length L adds ``gap_open + (L - 1) gap``.
     temperature : float or array
-        T, positive and at most 2**960 (float32: 2**96). None is too low: one below (L1 + L2) 2**-50 of the largest
-        score (float32: 2**-28), where the score is the classic one but for rounding, may count as that.
+        T, positive and at most 2**960 (float32: 2**96). None is too low: one below about (L1 + L2) 2**-50 of the
+        largest score, or of a gap that is worth more (float32: 2**-28), where the score is the classic one but for
+        rounding, may count as that.
     backend : str
         "auto", a name of `tridiag.backends`, or a library ("jax"). A named backend runs or raises.
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from guarded import Ran
 from guarded.draw import HALVES, Draw, in_numpy
-from guarded.oracles import EPS, HUGE, Array, backward_errors, bands, determinant, gauss, product, real_of
+from guarded.oracles import EPS, HUGE, WIDER, Array, backward_errors, bands, determinant, gauss, product, real_of
 from guarded.systems import Systems
 
 PROMISE = 8.0  # eps, componentwise
@@ -76,15 +76,20 @@ def one_system(matrix: tuple[Array, ...], x: Array, at: Any, dtype: Any) -> list
 
 
 def too_large(matrix: tuple[Array, ...], d: Array, x: Array, at: Any, periodic: bool) -> bool:
-    """Whether the solution of a system is more than single precision holds, as that of long random ones may be."""
-    if real_of(x.dtype) != "float32" or periodic:
+    """Whether the solution of a system is more than its precision holds, as that of long random ones may be."""
+    if periodic:
         return False
-    rows = one_system((*matrix, d), x, at, complex)
-    return not abs(gauss(*rows)).max() < HUGE["float32"] / 1e6
+    single = real_of(x.dtype) == "float32"
+    solution = gauss if single else gauss.py_func  # Numba knows no long double
+    rows = one_system((*matrix, d), x, at, complex if single else WIDER["float64"][x.dtype.kind == "c"])
+    return not abs(solution(*rows)).max() < HUGE[real_of(x.dtype)] / 1e6
 
 
 def beyond_promise(matrix: tuple[Array, ...], d: Array, x: Array, at: Any, error: float, periodic: bool) -> bool:
-    """Whether the condition of a system is beyond 1e-3 / eps, and its error not beyond twice that of LAPACK."""
+    """Whether the condition of a system is beyond 1e-3 / eps, and its error not beyond twice that of LAPACK.
+
+    A singular one has no condition, and an error of LAPACK that is NaN: nothing is beyond it.
+    """
     if periodic and x.shape[-1] > LONGEST:
         return False
     rows = one_system(matrix, x, at, complex)
@@ -94,18 +99,26 @@ def beyond_promise(matrix: tuple[Array, ...], d: Array, x: Array, at: Any, error
         whole[0, -1] += rows[0][0]
         whole[-1, 0] += rows[2][-1]
     signs = np.random.default_rng(0).choice((-1.0, 1.0), (4, x.shape[-1])).astype(complex)
-    inverse = [gauss(*rows, s) if whole is None else np.linalg.solve(whole, s) for s in signs]
-    condition = sum(map(abs, rows)).max() * max(abs(v).max() for v in inverse)
+    inverse = [gauss(*rows, s) if whole is None else dense_solution(whole, s) for s in signs]
+    condition = sum(map(abs, rows)).max() * abs(np.stack(inverse)).max()
     if condition < 1e-4 / EPS[real_of(x.dtype)]:  # a tenth: these are some vectors, not the worst
         return False
     kind: Any = "complex64" if real_of(x.dtype) == "float32" else "complex128"
     if whole is None:
         theirs = gauss(*one_system((*matrix, d), x, at, kind))
     else:
-        theirs = np.linalg.solve(whole.astype(kind), d[at])
+        theirs = dense_solution(whole.astype(kind), d[at])
     theirs = (theirs if x.dtype.kind == "c" else theirs.real).astype(x.dtype)
     found, _ = backward_errors(theirs, tuple(np.broadcast_to(v, x.shape)[at] for v in matrix), d[at])
     return not error > 2 * float(found) + PROMISE
+
+
+def dense_solution(matrix: Array, d: Array) -> Array:
+    """NaN where LAPACK finds the matrix singular."""
+    try:
+        return np.linalg.solve(matrix, d)
+    except np.linalg.LinAlgError:
+        return np.full(d.shape, np.nan, matrix.dtype)
 
 
 def check_matmul(draw: Draw, systems: Systems, y: Any, periodic: bool, transpose: bool) -> Ran:

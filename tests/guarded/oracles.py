@@ -68,7 +68,10 @@ def backward_errors(x: Array, matrix: tuple[Array, Array, Array], d: Array) -> t
 
 @njit(cache=True)
 def gauss(below, diagonal, above, d):  # type: ignore[no-untyped-def]
-    """The solution of one system that is not periodic, in the precision of its arrays, with pivoting as xGTSV."""
+    """The solution of one system that is not periodic, in the precision of its arrays, with pivoting as xGTSV.
+
+    NaN where a pivot is 0: Numba's division of complex numbers raises.
+    """
     n = len(d)
     b, c, second, x = diagonal.copy(), above.copy(), np.zeros_like(d), d.copy()
     for i in range(n - 1):
@@ -78,8 +81,12 @@ def gauss(below, diagonal, above, d):  # type: ignore[no-untyped-def]
             next_b, c[i] = c[i], next_b
             next_c, second[i] = second[i], next_c
             next_x, x[i] = x[i], next_x
+        if b[i] == 0:
+            return np.full_like(d, np.nan)
         factor = low / b[i]
         b[i + 1], c[i + 1], x[i + 1] = next_b - factor * c[i], next_c - factor * second[i], next_x - factor * x[i]
+    if b[n - 1] == 0:
+        return np.full_like(d, np.nan)
     for i in range(n - 1, -1, -1):
         rest = x[i]
         if i < n - 1:

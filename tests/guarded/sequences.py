@@ -40,6 +40,8 @@ def run(draw: Draw, library: str) -> Ran:
     for k, a in enumerate(coefficients):
         constant = tuple(i for i, length in enumerate(full) if a.shape[i] == 1 and length > 1)
         shown = lie(draw, f"a{k + 1}", a, full, axis, constant)
+        if not isinstance(shown, np.ndarray) and x.dtype.kind == "i" and (library, dtype) != ("numpy", "float64"):
+            shown = a  # a number of Python would leave the dtype to the integers
         constant = constant if isinstance(shown, np.ndarray) and shown.shape == full else ()
         given.append(draw.operand(f"a{k + 1}", shown, library, constant))
     taken = draw.operand("x", x, library)

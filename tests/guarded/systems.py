@@ -96,6 +96,8 @@ def make(draw: Draw, dtype: str, right: str, library: str, periodic: bool, verb:
         if whole and draw.stream(f"whole {name}").random() < 0.6 and (rounded := integers(draw, x)) is not None:
             x = rounded
             systems["abcd".index(name)] = np.broadcast_to(np.moveaxis(x, axis, -1), rows_last(full, axis))
+            if name != "d" and family != "dominant":  # which rounding away from 0 leaves dominant
+                family = "integers"
         given = lie(draw, name, x, full, axis, constant)
         constant = constant if isinstance(given, np.ndarray) and given.shape == full else ()
         arguments[name] = draw.operand(name, given, library, constant)

@@ -1,0 +1,67 @@
+"""What the judges of the campaign excuse, and what they do not."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+if not sys.platform.startswith("linux"):
+    pytest.skip("needs mmap, mprotect and signals as Linux has them", allow_module_level=True)
+
+import tridiag
+from guarded.alignments import bounds
+from guarded.judging import beyond_promise, too_large
+from guarded.oracles import EPS
+
+ONCE = {  # seeds of cases that were judged wrongly, each once
+    "singular after rounding to whole numbers": (5024749, 5046703),
+    "whole numbers and a coefficient of Python": (5010350, 5036773, 5070212),
+    "singular to the reference": (5001728, 5041248),
+}
+
+
+def system(n: int, a: float, b: float, c: float, dtype: str = "float32") -> tuple[Any, ...]:
+    """The bands, the right side (1, 0, 0, ...) and some x of one system."""
+    d = np.zeros((1, n), dtype)
+    d[0, 0] = 1
+    return tuple(np.full((1, n), v, dtype) for v in (a, b, c)), d, np.ones((1, n), dtype)
+
+
+@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_a_singular_system_is_excused(dtype: str, periodic: bool) -> None:
+    """One that the reference finds so too, and no other."""
+    singular = system(3, 1, 1, 1, dtype) if periodic else system(2, 1, 1, 1, dtype)
+    assert beyond_promise(*singular, (0,), 1e6, periodic)
+    assert not beyond_promise(*system(3, 1, 4, 1, dtype), (0,), 9.0, periodic)
+
+
+@pytest.mark.parametrize(("dtype", "n"), [("float32", 40), ("float64", 310), ("complex128", 310)])
+def test_a_solution_beyond_its_precision_is_excused(dtype: str, n: int) -> None:
+    """It grows tenfold from row to row; where it does not it must be finite."""
+    assert too_large(*system(n, 10, 1, 0, dtype), (0,), False)
+    assert not too_large(*system(n, 1, 1, 0, dtype), (0,), False)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_scores_at_low_temperatures(dtype: str) -> None:
+    """A temperature that is too low may count as the lowest that is not; nothing else is excused."""
+    scores = np.random.default_rng(0).normal(size=(20, 33, 70)).astype(dtype)
+    for temperature in (1e-6 if dtype == "float32" else 1e-15, 1.0):
+        found = tridiag.smith_waterman(scores, gap=-0.5, temperature=temperature)
+        rounded = float(np.dtype(dtype).type(temperature))
+        for score, x in zip(scores.astype(float), found.astype(float), strict=True):
+            lowest, highest = bounds(score, 33, 70, -0.5, -0.5, rounded, EPS[dtype])
+            assert lowest <= x <= highest
+            assert highest - lowest < 4000 * EPS[dtype] * x
+
+
+def test_cases_that_were_judged_wrongly() -> None:
+    run = f"from guarded import cases; cases.start(); [cases.run(k) for k in {sum(ONCE.values(), ())}]"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
