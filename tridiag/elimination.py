@@ -35,8 +35,8 @@ LEAVE_BELOW = 1.0  # ... and only rows whose own residual exceeds this many eps 
 VANISHED = 64.0  # a component that its correction cancels to this many eps is an exact zero
 ZEROS_AFTER = 4  # ... and after so many steps every component that is
 LOST = 16.0  # no more than this many times its correction
-RETURN_AFTER = 6  # ... but after so many steps one that is zero already takes any correction, and only systems go on
-FAR = 2.0**-10  # in which a row has such a residual: one component at least has no digit yet
+RETURN_AFTER = 6  # ... but after so many steps one that is zero already takes any correction
+ENOUGH = 12  # steps, after which only systems go on that lack half of the digits
 
 
 class Pivot(NamedTuple):
@@ -129,7 +129,8 @@ def correct(ops: Any, x: Any, correction: Any, step: Any = 1) -> Any:
 
 def unfit(ops: Any, least: Any, step: Any) -> Any:
     """Where a system of that backward error may gain from another correction than these: among those it did before."""
-    return (least > REFINE_ABOVE * ops.limits(least)[0]) & ((least > FAR) | (step != RETURN_AFTER))
+    eps, _ = ops.limits(least)
+    return (least > REFINE_ABOVE * eps) & ((least * least > eps) | (step != ENOUGH))
 
 
 class CyclicPivot(NamedTuple):

@@ -294,9 +294,9 @@ __device__ void solve_hard(const Job& job, const System<T>& system, const Scratc
     kept.at(i, ITERATE) = x;
   }
   if (!job.refine || !regular) return;
-  const Real<T> bar = Real<T>(REFINE_ABOVE) * Limits<T>::eps();
+  const Real<T> eps = Limits<T>::eps(), bar = Real<T>(REFINE_ABOVE) * eps;
   Real<T> least = error_of<T, ITERATE, RIGHT>(system, kept);
-  for (int step = 0; step < REFINE_STEPS && least > bar && (step != RETURN_AFTER || least > Real<T>(FAR)); step++) {
+  for (int step = 0; step < REFINE_STEPS && least > bar && (step != ENOUGH || least * least > eps); step++) {
     for (Index i = 0; i < job.n; i++) {
       Real<T> error;
       kept.at(i, Y) = residual<T, ITERATE, RIGHT>(system, kept, i, error);

@@ -122,7 +122,7 @@ def judge(code: Code, base: Value, length: Value, number: Value, error: Value) -
     y, best = base + length * (ITERATE * code.row), base + length * (BEST * code.row)
     step = code.integer(code.row)
     merge(code, best, step, y, step, code.bits(better), length)
-    return code.pick(number == el.RETURN_AFTER, code.bits(least > el.FAR), code.bits(least > bar))
+    return code.pick(number == el.ENOUGH, code.bits(least * least > code.eps), code.bits(least > bar))
 
 
 def improve(code: Code, base: Value, length: Value, step: Value) -> None:

@@ -12,7 +12,7 @@ from numba import njit
 
 from tridiag.elimination import (
     CANCELLATION,
-    FAR,
+    ENOUGH,
     GROWTH,
     LEAVE_BELOW,
     LOST,
@@ -145,7 +145,7 @@ def refine(below, diagonal, above, keep, shift, d, x, kept, eps, tiny):
     for i in range(x.shape[0]):
         y[i] = x[i]
     for step in range(1, REFINE_STEPS + 1):
-        if not least > real(REFINE_ABOVE) * eps or (step == RETURN_AFTER + 1 and least <= real(FAR)):
+        if not least > real(REFINE_ABOVE) * eps or (step == ENOUGH + 1 and least * least <= eps):
             break
         pivoted(below, diagonal, above, keep, shift, r, correction, kept)
         for i in range(x.shape[0]):

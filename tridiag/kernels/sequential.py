@@ -11,7 +11,7 @@ from numba import njit, types
 
 from tridiag.elimination import (
     CANCELLATION,
-    FAR,
+    ENOUGH,
     GROWTH,
     LEAVE_BELOW,
     LOST,
@@ -189,7 +189,7 @@ def refine(zero, plan, kept):
     best, least = rest + n * side, residual(zero, plan, rest)
     copy(zero, n, x, step, best, side)
     for number in range(1, REFINE_STEPS + 1):
-        if not least > bar or (number == RETURN_AFTER + 1 and least <= FAR) or stopping():
+        if not least > bar or (number == ENOUGH + 1 and least * least <= eps) or stopping():
             break
         forward(zero, plan, rest, side, kept, J.PIVOTED, J.PLAIN)
         backward(zero, plan, rest, side, kept, J.PIVOTED, rest, side)

@@ -17,7 +17,7 @@ LEAVE_BELOW = tl.constexpr(elimination.LEAVE_BELOW)
 VANISHED = tl.constexpr(elimination.VANISHED)
 LOST = tl.constexpr(elimination.LOST)
 ZEROS_AFTER = tl.constexpr(elimination.ZEROS_AFTER)
-FAR = tl.constexpr(elimination.FAR)
+ENOUGH = tl.constexpr(elimination.ENOUGH)
 RETURN_AFTER = tl.constexpr(elimination.RETURN_AFTER)
 
 
@@ -174,7 +174,7 @@ def refine(matrix, right, x, kept, n, shift, there, EPS: tl.constexpr, TINY: tl.
     copy(x, y, n, there)
     unfit = there
     for step in range(REFINE_STEPS):
-        unfit = unfit & (least > REFINE_ABOVE * EPS) & ((least > FAR) | (step != RETURN_AFTER))
+        unfit = unfit & (least > REFINE_ABOVE * EPS) & ((least * least > EPS) | (step != ENOUGH))
         if tl.reduce(unfit.to(tl.int32), 0, either) != 0:
             exchange(matrix, rest, correction, kept, n, shift, there, MASKED)
             correct(y, correction, n, there, step, EPS, TINY)
