@@ -13,6 +13,7 @@ import importlib
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from helpers import DTYPES as ALL_DTYPES
@@ -90,13 +91,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     A pure JAX backend compiles every case anew: at once it runs one case of a test, each backend another one.
     What lies above the backends, as the rule for gradients does, has `jax_scan` and compiled kernels at once.
     Kernels for complex64 are those for complex128 with other numbers. Of the dtypes of a test the other backends run
-    one at once, each test another one. What needs no GPU but pretends one waits too.
+    one at once, each test another one, but alike in all libraries, whose kernels are the same. What needs no GPU but
+    pretends one waits too.
     """
     items[:] = [item for item in items if computes(item)]
     for item in items:
         if pretends(item) and not item.get_closest_marker("smoke"):
             item.add_marker(pytest.mark.gpu_offline)
-    cases = collections.defaultdict(list)
+    cases: dict[tuple[Any, ...], list[pytest.Item]] = collections.defaultdict(list)
     for item in items:
         params = item.callspec.params if hasattr(item, "callspec") else {}
         subject = params.get("backend", params.get("subject"))
@@ -108,11 +110,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if item.get_closest_marker("one_rule") and subject.name != "jax_scan":
                 item.add_marker(pytest.mark.slow)
             else:
-                cases[item.path, item.originalname, subject.name].append(item)
+                cases[item.path, subject.library, item.originalname, subject.name].append(item)
         elif params.get("dtype") in DTYPES and not subject.pretended:
-            others = tuple(str(value) for name, value in params.items() if name != "dtype")
-            cases[item.path, item.originalname, *others].append(item)
-    for (_, *names), group in cases.items():
+            others = tuple(str(value) for name, value in params.items() if name not in ("dtype", "backend", "subject"))
+            cases[item.path, subject.library, item.originalname, subject.name, *others].append(item)
+    for (_, _, *names), group in cases.items():
         chosen = zlib.crc32(str(names).encode()) % len(group)
         for item in group[:chosen] + group[chosen + 1 :]:
             item.add_marker(pytest.mark.slow)

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("rich") is None, reason
 SHAPES = {"kalman.log_likelihood": (3, 10, 1), "smith_waterman": (5, 6, 7), "solve_block": (3, 6, 2)}
 SHAPES["matrix_recurrence"] = SHAPES["solve_block"]
 USUAL = (4, 9)
+AT_ONCE = "tdma", "logcumsumexp"  # of the suites; the others compile for long
 
 
 @pytest.fixture(autouse=True)
@@ -225,7 +226,9 @@ def test_arrays_without_gradients_say_so() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # torch.compile looks at it
-@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize(
+    "suite", [suite if suite in AT_ONCE else pytest.param(suite, marks=pytest.mark.slow) for suite in SUITES]
+)
 def test_every_suite_rehearses(suite: str, tmp_path: Path) -> None:
     for library in ("jax", "torch", "scipy", "matplotlib"):
         pytest.importorskip(library)

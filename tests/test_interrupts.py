@@ -116,14 +116,14 @@ print(bits(small()) == wanted, late)
 
 
 def seconds_late(name: str, length: float) -> float:
-    """From Ctrl-C in the middle of a call that takes some time to its end; the next call must be right."""
+    """From Ctrl-C at the beginning of a call that takes some time to its end; the next call must be right."""
     with running(SETUP + ONCE, name, str(length)) as process:
         wait_until_ready(process)
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
         wait_until_ready(process)
-        time.sleep(0.4 * length)
+        time.sleep(0.1)
         sent = time.monotonic()
         process.send_signal(signal.SIGINT)
         right, late = finish(process, f"{sent}\n").split()
@@ -131,13 +131,14 @@ def seconds_late(name: str, length: float) -> float:
     return float(late)
 
 
-@pytest.mark.parametrize("name", ["solve", "smith_waterman"])
+@pytest.mark.parametrize("name", ["smith_waterman"])  # seconds of the others read gigabytes: with `-m slow`
 def test_ctrl_c_ends_a_call(name: str) -> None:
-    assert seconds_late(name, 1.0) < AT_MOST + SLACK
+    """One that would go on for longer than it may."""
+    assert seconds_late(name, 2.0) < AT_MOST + SLACK
 
 
 CALLS = [
-    *("columns", "few long systems", "few long columns", "periodic", "one matrix", "one system", "blocks"),
+    *("solve", "columns", "few long systems", "few long columns", "periodic", "one matrix", "one system", "blocks"),
     *(
         "recurrence",
         "one sequence",

@@ -148,24 +148,27 @@ def test_moments_of_one_series(backend: Subject, case: str) -> None:
         close(smoothed.log_likelihood, likelihood)
 
 
-def test_batches_of_series_and_models(backend: Subject) -> None:
+SHARED = {
+    "the model": {},
+    "nothing": model(3, 2, 4, 3),
+    "along the first axis": model(3, 2, 3, time=(5,)),
+    "all but F": {"F": model(3, 2, 4, 1)["F"]},
+    "all but m0": {"m0": model(3, 2, 3)["m0"]},
+    "all but P0": {"P0": model(3, 2, 4, 1)["P0"]},
+}
+
+
+@pytest.mark.parametrize("shared", SHARED)
+def test_batches_of_series_and_models(backend: Subject, shared: str) -> None:
     """Each result is that of its series alone, whatever is shared."""
-    shared = model(3, 2)
-    for parameters in (
-        shared,
-        model(3, 2, 4, 3),
-        model(3, 2, 3, time=(5,)),
-        shared | {"F": model(3, 2, 4, 1)["F"]},
-        shared | {"m0": model(3, 2, 3)["m0"]},
-        shared | {"P0": model(3, 2, 4, 1)["P0"]},
-    ):
-        for missing in (0.0, 0.3):
-            y = series(4, 3, 5, 2, missing=missing)
-            found = run(backend, "log_likelihood", y, parameters)
-            assert found.shape == (4, 3)
-            for index in np.ndindex(4, 3):
-                right = moments(y[index], of_series(parameters, *index), lambda t: 5)[2]
-                np.testing.assert_allclose(found[index], right, rtol=1e-9, err_msg=str(index))
+    parameters = model(3, 2) | SHARED[shared]
+    for missing in (0.0, 0.3):
+        y = series(4, 3, 5, 2, missing=missing)
+        found = run(backend, "log_likelihood", y, parameters)
+        assert found.shape == (4, 3)
+        for index in np.ndindex(4, 3):
+            right = moments(y[index], of_series(parameters, *index), lambda t: 5)[2]
+            np.testing.assert_allclose(found[index], right, rtol=1e-9, err_msg=str(index))
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.3])

@@ -147,9 +147,9 @@ def test_easy_neighbours(backend: Subject) -> None:
             np.testing.assert_allclose(found[i], alone, rtol=1e-10)
 
 
-def turning() -> dict[str, Any]:
+def turning(seed: int = 3) -> dict[str, Any]:
     """A start that is diffuse, a state that turns, one row of H."""
-    rng = np.random.default_rng(3)
+    rng = np.random.default_rng(seed)
     F = 0.99 * np.linalg.qr(rng.normal(size=(3, 3)))[0]
     y = rng.normal(size=(8, 1))
     return {"y": y, "F": F, "H": rng.normal(size=(1, 3)), "Q": np.zeros((3, 3)), "R": np.array([[1e-6]]),
@@ -159,23 +159,30 @@ def turning() -> dict[str, Any]:
 @pytest.mark.only(library="jax")
 @pytest.mark.parametrize("series", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_gradients_keep_digits(backend: Subject, series: int) -> None:
-    """Differences of what mpmath finds; in m0 and P0, which hardly matter, they are finite."""
+    """Differences of what mpmath finds; in m0 and P0, which hardly matter, they are finite.
+
+    What digits rounding leaves varies from model to model: of five the median is judged, and the worst less strictly.
+    """
     import jax
 
-    parameters = turning()
-    y = parameters.pop("y")
-    many = jax.numpy.asarray(np.repeat(y[None], series, 0))
+    errors: dict[str, list[float]] = {}
+    for seed in range(3, 8):
+        parameters = turning(seed)
+        y = parameters.pop("y")
+        many = jax.numpy.asarray(np.repeat(y[None], series, 0))
 
-    def total(given: dict[str, Any]) -> Any:
-        return kalman.log_likelihood(many, backend=backend.name, **given).mean()
+        def total(given: dict[str, Any], many: Any = many) -> Any:
+            return kalman.log_likelihood(many, backend=backend.name, **given).mean()
 
-    found = jax.grad(total)({name: jax.numpy.asarray(x) for name, x in parameters.items()})
-    for name, step in (("F", 1e-9), ("H", 1e-9), ("R", 1e-10)):
-        for place in ((0, 0), (2, 1)) if name == "F" else ((0, 0),):
-            low, high = (moved(parameters, name, place, h) for h in (-step, step))
-            wanted = differences(y, low, high, step)
-            np.testing.assert_allclose(found[name][place], wanted, rtol=1e-5, err_msg=name)
-    assert all(np.isfinite(x).all() for x in found.values())
+        found = jax.grad(total)({name: jax.numpy.asarray(x) for name, x in parameters.items()})
+        for name, step in (("F", 1e-9), ("H", 1e-9), ("R", 1e-10)):
+            for place in ((0, 0), (2, 1)) if name == "F" else ((0, 0),):
+                low, high = (moved(parameters, name, place, h) for h in (-step, step))
+                wanted = differences(y, low, high, step)
+                errors.setdefault(f"{name}{place}", []).append(float(abs(found[name][place] / wanted - 1)))
+        assert all(np.isfinite(x).all() for x in found.values())
+    for name, found_errors in errors.items():
+        assert np.median(found_errors) < 1e-5 and max(found_errors) < 5e-5, (name, found_errors)
 
 
 @pytest.mark.only(library="jax")

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 
@@ -27,8 +27,8 @@ class Back(NamedTuple):
     """A state from the next one: x = gain @ next + noise, whose covariance is spread @ diag(weights) @ spread^T."""
 
     gain: Any
-    spread: list[Any]  # columns
-    weights: list[Any]
+    spread: Any  # columns, stacked along a first axis
+    weights: Any
 
 
 def added(terms: Iterable[Any]) -> Any:
@@ -62,7 +62,7 @@ def covariance(ops: Any, root: Root) -> Any:
 def whole(ops: Any, root: Root, j: int) -> Any:
     """A column of L."""
     one = ops.one(root.weights[j])
-    return ops.stack([*[one - one] * j, one, *root.columns[j]])
+    return ops.join(ops.stack([*[one - one] * j, one]), root.columns[j])
 
 
 # ----------------------------------------------------------------------------------------------------- observations
@@ -78,7 +78,7 @@ def observe(ops: Any, H: Any, R: Any, root: Root) -> tuple[list[Any], list[Any],
         root, variance, row = take_in(ops, load, noise.weights[j], root)
         variances.append(ops.where(variance > 0, variance, ops.nan(variance)))
         rows.append(row)
-        told = [added(later[i] * row[i] for i in range(len(row))) / variances[-1] for later in loads[j + 1 :]]
+        told = [(later * row).sum(0) / variances[-1] for later in loads[j + 1 :]]
         column = list(noise.columns[j])
         for i in range(len(column)):
             column[i] = column[i] + told[i]
@@ -90,22 +90,24 @@ def observe(ops: Any, H: Any, R: Any, root: Root) -> tuple[list[Any], list[Any],
 
 def take_in(ops: Any, load: Any, noise: Any, root: Root) -> tuple[Root, Any, Any]:
     """A root once ``load @ x`` with a noise is known, the variance of that, and its covariances with x: P load^T."""
-    columns, weights = [*root.columns], [*root.weights]
-    row: list[Any] = []
+    columns, weights, row = [*root.columns], [*root.weights], None
     variance, known = noise, inverse(ops, noise)
     for j in reversed(range(len(weights))):
-        sight = added([load[j], *(x * load[j + 1 + i] for i, x in enumerate(columns[j]))])
+        column, sight = columns[j], load[j]
+        if row is not None:
+            sight = sight + (column * load[j + 1 :]).sum(0)
         common = weights[j] * sight
         more = variance + common * sight
         inverted = inverse(ops, more)
         weights[j] = ops.where(more == 0, weights[j], weights[j] * (variance * inverted))
-        if row:
-            covariances, column = ops.stack(row), columns[j]
-            columns[j] = column - covariances * known * sight
-            row = list(covariances + column * common)
-        row.insert(0, common)
+        first = ops.stack([common])
+        if row is None:
+            row = first
+        else:
+            columns[j] = column - row * (known * sight)
+            row = ops.join(first, row + column * common)
         variance, known = more, inverted
-    return ops.keep((Root(columns, weights), variance, ops.stack(row)))
+    return ops.keep((Root(columns, weights), variance, row))
 
 
 # ------------------------------------------------------------------------------------------------------------ steps
@@ -113,57 +115,55 @@ def take_in(ops: Any, load: Any, noise: Any, root: Root) -> tuple[Root, Any, Any
 
 def predict(ops: Any, F: Any, Q: Any, root: Root) -> Root:
     """That of F P F^T + Q."""
-    return orthogonal(ops, moved(F, root), root.weights, root_of(ops, Q), None)[0]
+    return orthogonal(ops, ops.stack(moved(F, root)), ops.stack(root.weights), root_of(ops, Q), len(F))[0]
 
 
 def moved(F: Any, root: Root) -> list[Any]:
     """The columns of F L."""
     return [
-        added([F[:, j], *(F[:, j + 1 + i] * x for i, x in enumerate(column))]) for j, column in enumerate(root.columns)
+        F[:, j] + (F[:, j + 1 :] * column[None]).sum(1) if len(column) else F[:, j]
+        for j, column in enumerate(root.columns)
     ]
 
 
 def go_back(ops: Any, F: Any, Q: Any, root: Root) -> Back:
-    """A state of covariance L D L^T from the next one."""
-    below = [whole(ops, root, j) for j in range(len(root.weights))]
-    ahead, weights, rows, spread = orthogonal(ops, moved(F, root), root.weights, root_of(ops, Q), below)
-    gain: list[Any] = []  # of the whole of the next state, from what is new in each of its entries: times L^-1
-    for column, row in zip(reversed(ahead.columns), reversed(rows), strict=True):
-        gain.insert(0, added([row, *(found * -x for x, found in zip(column, gain, strict=True))]))
-    return Back(ops.stack(gain).swapaxes(0, 1), spread, weights)
+    """A state of covariance L D L^T from the next one: that of both, the next one first, is made triangular halfway."""
+    k, noise = len(F), root_of(ops, Q)
+    parts = ops.stack([ops.join(x, whole(ops, root, j)) for j, x in enumerate(moved(F, root))])
+    noise = noise._replace(columns=[ops.join(x, ops.zero(F[:, 0])) for x in noise.columns])
+    both, weights, spread = orthogonal(ops, parts, ops.stack(root.weights), noise, k)
+    gain: Any = None  # of the whole of the next state, from what is new in each of its entries: times L^-1
+    for column in reversed(both.columns):
+        above = len(column) - k
+        row = column[above:]
+        row = row if gain is None else row - (column[:above, None] * gain).sum(0)
+        gain = row[None] if gain is None else ops.join(row[None], gain)
+    return Back(gain.swapaxes(0, 1), spread, weights)
 
 
 def smooth(ops: Any, back: Back, root: Root) -> Root:
     """That of a state, from the root of the next one once all is known."""
-    parts, weights = moved(back.gain, root), [*root.weights, *back.weights]
-    return orthogonal(ops, [*parts, *back.spread], weights, None, None)[0]
+    parts, weights = ops.join(ops.stack(moved(back.gain, root)), back.spread), ops.stack(root.weights)
+    return orthogonal(ops, parts, ops.join(weights, back.weights), None, len(back.gain))[0]
 
 
-def orthogonal(
-    ops: Any, parts: list[Any], weights: Sequence[Any], noise: Root | None, below: list[Any] | None
-) -> tuple[Root, list[Any], list[Any], list[Any]]:
-    """The root of sum_m w[m] parts[m] parts[m]^T and a noise; of entries ``below`` those, also what they keep.
+def orthogonal(ops: Any, parts: Any, weights: Any, noise: Root | None, size: int) -> tuple[Root, Any, Any]:
+    """The first ``size`` columns of the root of sum_m w[m] parts[m] parts[m]^T and a noise; all weights; what is left.
 
-    All weights, the columns that tell the entries below from what is new in each entry above, and what is left of them.
+    Parts are stacked along the first axis: a program that is written out entry by entry compiles for long.
     """
-    columns, found, rows, weights, left = [], [], [], list(weights), list(below or [])
-    for j in range(len(parts[0])):
-        firsts, rests = [x[0] for x in parts], [x[1:] for x in parts]
+    columns, found = [], []
+    for j in range(size):
+        firsts, rests = parts[:, 0], parts[:, 1:]
         if noise is not None:
-            firsts.append(ops.one(noise.weights[j]))
-            rests.append(noise.columns[j])
-            weights.append(noise.weights[j])
-        scaled = [x * w for x, w in zip(firsts, weights, strict=True)]
-        variance = added(x * y for x, y in zip(firsts, scaled, strict=True))
-        inverted = inverse(ops, variance)
-        scaled = [x * inverted for x in scaled]
-        column = added(x * y for x, y in zip(rests, scaled, strict=True))
-        parts = [x - column * y for x, y in zip(rests, firsts, strict=True)]
-        if below is not None:
-            rows.append(added(x * y for x, y in zip(left, scaled, strict=False)))
-            new = [-rows[-1] * x for x in firsts[len(left) :]]
-            left = [x - rows[-1] * y for x, y in zip(left, firsts, strict=False)] + new
-        column, variance, parts, rows, left = ops.keep((column, variance, parts, rows, left))
+            firsts = ops.join(firsts, ops.stack([ops.one(noise.weights[j])]))
+            rests = ops.join(rests, noise.columns[j][None])
+            weights = ops.join(weights, ops.stack([noise.weights[j]]))
+        scaled = firsts * weights
+        variance = (firsts * scaled).sum(0)
+        scaled = scaled * inverse(ops, variance)
+        column = (rests * scaled[:, None]).sum(0)
+        column, variance, parts = ops.keep((column, variance, rests - column * firsts[:, None]))
         columns.append(column)
         found.append(variance)
-    return Root(columns, found), weights, rows, left
+    return Root(columns, found), weights, parts

@@ -55,6 +55,10 @@ class Lanes:
         return np.stack(rows) if isinstance(rows[0], np.ndarray) else vector(rows)
 
     @staticmethod
+    def join(x: Any, y: Any) -> Any:
+        return np.concatenate((x, y))
+
+    @staticmethod
     def product(x: Any, y: Any) -> Any:
         return functools.reduce(operator.add, (x[:, j, None] * y[None, j] for j in range(x.shape[1])))
 

@@ -121,6 +121,12 @@ class Operations:
         return jnp.stack(jnp.broadcast_arrays(*rows))
 
     @staticmethod
+    def join(x: Any, y: Any) -> Any:
+        """Along the first axis; all others broadcast."""
+        shape = jnp.broadcast_shapes(x.shape[1:], y.shape[1:])
+        return jnp.concatenate([jnp.broadcast_to(part, (len(part), *shape)) for part in (x, y)])
+
+    @staticmethod
     def identity(like: Any) -> Any:
         return jnp.eye(len(like), dtype=like.dtype).reshape(*like.shape[:2], *(1,) * (like.ndim - 2))
 

@@ -109,6 +109,12 @@ class Operations(Indexing):
         return np.stack(np.broadcast_arrays(*rows))
 
     @staticmethod
+    def join(x: Any, y: Any) -> Any:
+        """Along the first axis; all others broadcast."""
+        shape = np.broadcast_shapes(x.shape[1:], y.shape[1:])
+        return np.concatenate([np.broadcast_to(part, (len(part), *shape)) for part in (x, y)])
+
+    @staticmethod
     def keep(x: Any) -> Any:
         return x
 
