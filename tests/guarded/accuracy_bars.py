@@ -137,8 +137,8 @@ class Verdict(NamedTuple):
     reference: Array
 
 
-def judged(matrix: Matrix, x: Array, error: Array, dtype: str, pivoting: Any) -> Verdict:
-    """Closer than `errors`, for some systems only: it inverts."""
+def judged(matrix: Matrix, x: Array, error: Array, dtype: str, pivoting: Any, flushes: bool = False) -> Verdict:
+    """Closer than `errors`, for some systems only: it inverts. ``flushes``: subnormal numbers are taken for 0."""
     info = np.finfo(dtype)
     lapack, truth, condition = solved_again(matrix, dtype)
     reference = errors(matrix, lapack, dtype, pivoting)
@@ -154,8 +154,18 @@ def judged(matrix: Matrix, x: Array, error: Array, dtype: str, pivoting: Any) ->
         held = np.isfinite(condition) & (condition < 0.1 / info.eps) & (reach < most)
         if pivoting is False:
             held &= dominant(matrix, dtype)
+        if flushes:
+            held &= corrections_are_normal(matrix, truth, dtype)
         excess = np.where(held, np.where(np.isfinite(bar), error / bar, 0), 0)
     return Verdict(excess, condition, reference)
+
+
+def corrections_are_normal(matrix: Matrix, truth: Array, dtype: str) -> Array:
+    """Systems where what is missing in the last digit of an unknown is no subnormal number, beside any entry."""
+    info = np.finfo(dtype)
+    entries, unknowns = np.concatenate([size(band) for band in wide(matrix)[:3]], 1), size(truth)
+    least, small = (np.where(v > 0, v, np.inf).min(1) for v in (entries, unknowns))
+    return info.eps * small * (least / entries.max(1)) > info.tiny
 
 
 def dominant(matrix: Matrix, dtype: str) -> Array:
