@@ -89,6 +89,8 @@ def residual(ops: Any, diagonals: tuple[Any, Any, Any], x: Any, d: Any, form: Fo
     r = d - multiply(ops, diagonals, x, form)
     sizes = tuple(ops.size(v) for v in diagonals)
     scale = multiply(ops, sizes, ops.size(x), form) + ops.size(d)
+    if scale.dtype != r.dtype:  # of complex numbers, whose product can be half that of their sizes
+        scale = scale * 0.5
     eps, tiny = ops.limits(r)
     floor = 4 * tiny / eps  # of the right side, and with an entry of a solution that is as small
     least = floor * sizes[0] + floor * sizes[1] + floor * sizes[2]

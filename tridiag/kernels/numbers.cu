@@ -28,14 +28,18 @@ template <typename T> struct Limits;
 template <> struct Limits<float> {
   typedef float Real;
   static __device__ __forceinline__ float eps() { return 1.1920928955078125e-07f; }
+  static constexpr int parts = 1;
   static __device__ __forceinline__ float tiny() { return 1.17549435082228751e-38f; }
 };
 template <> struct Limits<double> {
   typedef double Real;
   static __device__ __forceinline__ double eps() { return 2.220446049250313e-16; }
+  static constexpr int parts = 1;
   static __device__ __forceinline__ double tiny() { return 2.2250738585072014e-308; }
 };
-template <typename R> struct Limits<Complex<R>> : Limits<R> {};
+template <typename R> struct Limits<Complex<R>> : Limits<R> {
+  static constexpr int parts = 2;
+};
 
 template <typename T> using Real = typename Limits<T>::Real;
 

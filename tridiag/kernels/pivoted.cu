@@ -252,7 +252,8 @@ __device__ __forceinline__ T residual(const System<T>& system, const Scratch<T>&
   const T before = kept.at(system.around(i - 1), ITERATE), after = kept.at(system.around(i + 1), ITERATE);
   const T a = system.lower(i), b = system.diagonal(i), c = system.upper(i);
   const T r = d - (a * before + b * own + c * after);
-  const S scale = size(a) * size(before) + size(b) * size(own) + size(c) * size(after) + size(d);
+  const S sizes = size(a) * size(before) + size(b) * size(own) + size(c) * size(after) + size(d);
+  const S scale = sizes / Limits<T>::parts;  // a product of complex numbers can be half that of their sizes
   const S eps = Limits<T>::eps(), floor = S(4) * Limits<T>::tiny() / eps;
   const S whole = size(a) * floor + size(b) * floor + size(c) * floor, least = whole > floor ? whole : floor;
   error = size(r) / (scale > least ? scale : least);

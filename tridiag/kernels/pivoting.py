@@ -103,6 +103,7 @@ def residual(code: Code, base: Value, length: Value, error: Value) -> None:
         r = d[i] - (below[0] + diagonal + above[0])
         scale = below[1] + above[1] + code.size(b[i]) * code.size(here) + code.size(d[i])
         least = code.size(a[i]) * floor + code.size(b[i]) * floor + code.size(c[i]) * floor
+        scale = scale * (1.0 / code.parts)  # a product of complex numbers can be half that of their sizes
         ratio = code.size(r) / code.maximum(code.maximum(scale, floor), least)
         rest.store(i, code.where(ratio <= leave, code.zero(), r))
         return here, after, code.where((ratio > worst) | (ratio != ratio), ratio, worst)

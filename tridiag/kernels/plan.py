@@ -167,6 +167,7 @@ def row_residual(zero, row, right, before, here, after):
         r, scale = r - a * before, scale + size(a) * size(before)
     if c != zero:
         r, scale = r - c * after, scale + size(c) * size(after)
+    scale = scale / parts_of(zero, ())  # a product of complex numbers can be half that of their sizes
     return r, size(r) / max(scale, least, size(a) * least + size(b) * least + size(c) * least)
 
 

@@ -39,9 +39,9 @@ def size(code: Code, x: Value) -> Value:
 
 
 def small(code: Code, rest: Value, scale: Value) -> Value:
-    """Where residuals of some size are small enough."""
+    """Where residuals of some size are small enough; a product of complex numbers can be half that of their sizes."""
     bar = el.REFINE_ABOVE * code.eps
-    return rest <= code.maximum(scale * bar, 4 * code.tiny / code.eps * bar)
+    return rest <= code.maximum(scale * (bar / code.parts), 4 * code.tiny / code.eps * bar)
 
 
 def verify_lines(code: Code, *words: Value) -> Value:
