@@ -43,7 +43,7 @@ slow: $(WORK)/test.stamp
 # Random cases of the installed package against oracles, on all cores: tests/guarded/__init__.py says what a case is.
 campaign: SECONDS ?= 600
 campaign: $(WORK)/test.stamp
-	$(WORK)/test/bin/python tests/guarded/campaign.py --seconds $(SECONDS) --output benchmarks/results/campaign.json
+	$(WORK)/test/bin/python tests/guarded/campaign.py --seconds $(SECONDS) $(RESUME) --output benchmarks/results/campaign.json
 
 # Times of the installed package over references in the same run, against the committed ratios.
 guard: $(WORK)/test.stamp

@@ -5,8 +5,8 @@
 
 The parent process starts a worker for each core; each runs cases one after another and is started again after a crash
 or a hang, which is a problem of the seed that was under way, or when it has too much memory. The summary is written
-every minute, and where Ctrl-C ends the campaign. A campaign has parts. A part is a module, named in
-`guarded.campaign.PARTS`, that has
+every minute, and where Ctrl-C ends the campaign; with ``--resume`` the next one adds to it. A campaign has parts. A
+part is a module, named in `guarded.campaign.PARTS`, that has
 
     start() -> None                          once in every worker, before the first case; whatever it changes lasts
     run(seed, drop=frozenset()) -> Ran       one case, drawn from the seed alone; `AssertionError`, or any other

@@ -4,12 +4,14 @@ python tests/guarded/campaign.py --seconds 600 --output benchmarks/results/campa
 
 The seconds are those of a clock on the wall, and include what workers take to start and kernels to be compiled: some
 minutes of the first run on a machine. Every minute, where it ends, and where it is interrupted, it says how far it is,
-and writes the summary so far.
+and writes the summary so far. ``--resume`` goes on from there, with the seeds that follow, as long as the package and
+the campaign are the same files.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import importlib
 import json
 import math
@@ -57,6 +59,8 @@ class Campaign:
         self.worst: dict[str, dict[str, float]] = {name: {} for name in parts}
         self.bytes: dict[str, int] = dict.fromkeys(parts, 0)
         self.problems: list[Problem] = []
+        self.following = dict.fromkeys(parts, first)  # seeds
+        self.runs: list[dict[str, Any]] = []  # those before this one: where, and how long
         self.failed: list[BaseException] = []
         self.supervisors: list[Supervisor] = []
         self.begin = self.told = time.monotonic()
@@ -103,7 +107,7 @@ class Campaign:
         supervisors = {name: self.supervisor(name) for name in self.parts}
         with self.lock:
             self.supervisors += supervisors.values()
-        spent, following = dict.fromkeys(self.parts, 0.0), dict.fromkeys(self.parts, self.first + k)
+        spent, following = dict.fromkeys(self.parts, 0.0), {name: seed + k for name, seed in self.following.items()}
         try:
             while time.monotonic() < until and not self.stop.is_set():
                 open_ = [name for name in self.parts if following[name] - self.first < self.most]
@@ -114,7 +118,7 @@ class Campaign:
                 sums = supervisors[part].run(following[part], self.cores, last, min(until, begin + TURN))
                 following[part] += sums.done * self.cores
                 spent[part] += time.monotonic() - begin
-                self.count(part, sums)
+                self.count(part, sums, following[part])
         except BaseException as error:
             self.failed.append(error)
             self.stop.set()
@@ -125,8 +129,9 @@ class Campaign:
     def supervisor(self, part: str) -> Supervisor:
         return Supervisor(part, self.parts[part], self.modules[part].LIMIT, self.stop)
 
-    def count(self, part: str, sums: Any) -> None:
+    def count(self, part: str, sums: Any, following: int) -> None:
         with self.lock:
+            self.following[part] = max(self.following[part], following)
             self.cases[part] += sums.done
             self.kinds[part].update(sums.kinds)
             self.systems[part].update(sums.systems)
@@ -166,17 +171,44 @@ class Campaign:
                 "cases by kind": dict(sorted(self.kinds[name].items())),
                 "systems": dict(sorted(self.systems[name].items())),
                 "most bytes of a worker": self.bytes[name],
+                "following seed": self.following[name],
                 "worst": {kind: round(worst, 3) for kind, worst in sorted(self.worst[name].items())},
             }
+        seconds = {"seconds": round(time.monotonic() - self.begin, 1), "cpu seconds": round(used, 1)}
+        runs = [*self.runs, {**conditions(), "commit": commit(), "workers": self.cores, **seconds}]
         return {
-            "conditions": {**conditions(), "commit": commit()},
-            "seconds": round(time.monotonic() - self.begin, 1),
-            "cpu seconds": round(used, 1),
+            "files": digest(),
+            **{name: round(sum(run[name] for run in runs), 1) for name in seconds},
             "first seed": self.first,
-            "workers": self.cores,
+            "runs": runs,
             "parts": parts,
             "problems": [problem._asdict() for problem in self.problems[:200]],
         }
+
+    def resume(self, found: dict[str, Any]) -> None:
+        """Go on from a summary."""
+        if found.get("files") != digest():
+            raise SystemExit("the summary is that of other files of the package or of the campaign: begin anew")
+        self.first, self.runs = found["first seed"], found["runs"]
+        self.problems = [Problem(**{**problem, "drop": tuple(problem["drop"])}) for problem in found["problems"]]
+        for name, part in found["parts"].items():
+            self.cases[name], self.following[name] = part["cases"], part["following seed"]
+            self.kinds[name].update(part["cases by kind"])
+            self.systems[name].update(part["systems"])
+            self.worst[name].update(part["worst"])
+            self.bytes[name] = part["most bytes of a worker"]
+
+
+def digest() -> str:
+    """Of the sources of the package and of the campaign."""
+    import tridiag
+
+    found = hashlib.sha256()
+    for folder in (Path(tridiag.__file__).parent, Path(__file__).parent):
+        for path in sorted(folder.rglob("*")):
+            if path.suffix in (".py", ".cu"):
+                found.update(path.relative_to(folder).as_posix().encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()[:16]
 
 
 def commit() -> str:
@@ -210,8 +242,8 @@ def show(summary: dict[str, Any]) -> None:
         for kind, count in part["cases by kind"].items():
             print(f"    {kind:32} {count:9} cases {part['systems'][kind]:11} systems, worst {part['worst'][kind]:.3g}")
     print(
-        f"{summary['seconds']} s, {summary['cpu seconds']} s of CPU on {summary['workers']} cores, "
-        f"from seed {summary['first seed']}"
+        f"{summary['seconds']} s, {summary['cpu seconds']} s of CPU on {summary['runs'][-1]['workers']} cores, "
+        f"{len(summary['runs'])} runs, from seed {summary['first seed']}"
     )
 
 
@@ -239,6 +271,7 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--workers", type=int, default=cores())
     parser.add_argument("--output", type=Path, help="a file for the summary, JSON")
+    parser.add_argument("--resume", action="store_true", help="go on from what --output has, where it is there")
     parser.add_argument("--part", default="guarded", help="with --seed: of which part")
     parser.add_argument("--seed", type=int, help="run this case alone")
     parser.add_argument("--drop", default="", help="with --seed: what to leave out of it")
@@ -256,6 +289,8 @@ def main(given: list[str] | None = None) -> int:
         [(part, module)] = named(options.part).items()
         return 1 if again(part, module, options.seed, tuple(filter(None, options.drop.split(",")))) else 0
     campaign = Campaign(named(options.parts), options.first, options.workers, options.cases, options.output)
+    if options.resume and options.output and options.output.exists():
+        campaign.resume(json.loads(options.output.read_text()))
     interrupted = campaign.run(options.seconds)
     found = campaign.summary()
     campaign.write(found)

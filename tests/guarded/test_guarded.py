@@ -72,6 +72,20 @@ def test_each_mistake_is_seen(tmp_path: Path, count: int) -> None:
 
 
 @pytest.mark.slow
+def test_a_campaign_goes_on(tmp_path: Path) -> None:
+    """With the seeds that follow, and sums of both runs; not after another campaign's."""
+    options = ("--seconds", "100", "--first", "3", "--workers", "1", "--parts", "guarded")
+    run(tmp_path, *options, "--cases", "5")
+    _, summary, told = run(tmp_path, *options, "--cases", "9", "--resume")
+    assert len(summary["runs"]) == 2, told
+    assert summary["parts"]["guarded"]["cases"] == 9 and summary["parts"]["guarded"]["following seed"] == 12
+    assert summary["cpu seconds"] > summary["runs"][0]["cpu seconds"]
+    (tmp_path / "summary.json").write_text(json.dumps(summary | {"files": "others"}))
+    status, _, told = run(tmp_path, *options, "--cases", "12", "--resume")
+    assert status == 1 and "other files" in told
+
+
+@pytest.mark.slow
 def test_a_problem_is_made_simpler(tmp_path: Path) -> None:
     """What a case does without is dropped, and the command that shows the problem is printed."""
     options = ("--seconds", "100", "--cases", "1", "--first", "2", "--workers", "1")
