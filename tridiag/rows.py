@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tridiag.elimination import LEAVE_BELOW
+from tridiag.elimination import LEAVE_BELOW, UNREACHED
 from tridiag.shapes import Form
 
 Matrix = tuple[Any, Any, Any, Any]  # a, b, c, where (or None)
@@ -84,16 +84,20 @@ def residual(ops: Any, diagonals: tuple[Any, Any, Any], x: Any, d: Any, form: Fo
     """d - A x where it is more than rounding, and max over the rows of |d - A x| / (|A| |x| + |d|) for every system.
 
     The latter is the componentwise backward error (Oettli and Prager).
-    As in LAPACK's xGERFS, denominators that rounding to subnormal numbers can reach are kept away from zero.
+    As in LAPACK's xGERFS, denominators that rounding to subnormal numbers can reach are kept away from zero. Where they
+    are reached by products with entries of the row, the row is no better than UNREACHED: others come first.
     """
     r = d - multiply(ops, diagonals, x, form)
     sizes = tuple(ops.size(v) for v in diagonals)
     scale = multiply(ops, sizes, ops.size(x), form) + ops.size(d)
-    if scale.dtype != r.dtype:  # of complex numbers, whose product can be half that of their sizes
+    parts = 1 if scale.dtype == r.dtype else 2
+    if parts == 2:  # a product of complex numbers can be half that of their sizes
         scale = scale * 0.5
     eps, tiny = ops.limits(r)
-    floor = 4 * tiny / eps  # of the right side, and with an entry of a solution that is as small
-    least = floor * sizes[0] + floor * sizes[1] + floor * sizes[2]
-    least = ops.where(least > floor, least, floor + ops.zero(least))
-    error = ops.size(r) / ops.where(scale > least, scale, least)
-    return ops.where(error > LEAVE_BELOW * eps, r, ops.zero(r)), ops.maximum(error, form.axis)
+    floor = 4 * tiny / eps
+    scale = ops.where(scale > floor, scale, floor + ops.zero(scale))
+    size, products = ops.size(r), floor * sizes[0] + floor * sizes[1] + floor * sizes[2]
+    error, reached = size / scale, size / ops.where(scale > products, scale, products)
+    most = UNREACHED * eps + ops.zero(reached)
+    error = ops.where(error > most, ops.where(reached > most, reached, most), error)
+    return ops.where(error > LEAVE_BELOW * parts * eps, r, ops.zero(r)), ops.maximum(error, form.axis)

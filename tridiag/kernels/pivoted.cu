@@ -255,9 +255,14 @@ __device__ __forceinline__ T residual(const System<T>& system, const Scratch<T>&
   const S sizes = size(a) * size(before) + size(b) * size(own) + size(c) * size(after) + size(d);
   const S scale = sizes / Limits<T>::parts;  // a product of complex numbers can be half that of their sizes
   const S eps = Limits<T>::eps(), floor = S(4) * Limits<T>::tiny() / eps;
-  const S whole = size(a) * floor + size(b) * floor + size(c) * floor, least = whole > floor ? whole : floor;
-  error = size(r) / (scale > least ? scale : least);
-  return error > S(LEAVE_BELOW) * eps ? r : T(0);
+  const S kept = scale > floor ? scale : floor, least = size(a) * floor + size(b) * floor + size(c) * floor;
+  const S most = S(UNREACHED) * eps;
+  error = size(r) / kept;
+  if (error > most) {
+    const S reached = size(r) / (kept > least ? kept : least);
+    error = reached > most ? reached : most;
+  }
+  return error > S(LEAVE_BELOW) * Limits<T>::parts * eps ? r : T(0);
 }
 
 // The largest error of a row; NaN if one is.

@@ -88,7 +88,13 @@ def residual(code: Code, base: Value, length: Value, error: Value) -> None:
     """
     a, b, c, d = planes(code, base, 4, length)
     y, rest = planes(code, base + length * (ITERATE * code.row), 2, length)
-    floor, leave, last, zero = 4 * code.tiny / code.eps, el.LEAVE_BELOW * code.eps, length - 1, code.integer(0)
+    most = Value(code, code.constant(code.vector, el.UNREACHED * code.eps))
+    floor, leave, last, zero = (
+        4 * code.tiny / code.eps,
+        el.LEAVE_BELOW * code.parts * code.eps,
+        length - 1,
+        code.integer(0),
+    )
 
     def coupling(entry: Any, x: Any) -> tuple[Any, Any]:
         """A product that is zero where the entry is, and its size."""
@@ -104,7 +110,9 @@ def residual(code: Code, base: Value, length: Value, error: Value) -> None:
         scale = below[1] + above[1] + code.size(b[i]) * code.size(here) + code.size(d[i])
         least = code.size(a[i]) * floor + code.size(b[i]) * floor + code.size(c[i]) * floor
         scale = scale * (1.0 / code.parts)  # a product of complex numbers can be half that of their sizes
-        ratio = code.size(r) / code.maximum(code.maximum(scale, floor), least)
+        scale = code.maximum(scale, floor)
+        ratio, reached = code.size(r) / scale, code.size(r) / code.maximum(scale, least)
+        ratio = code.where(ratio > most, code.maximum(reached, most), ratio)
         rest.store(i, code.where(ratio <= leave, code.zero(), r))
         return here, after, code.where((ratio > worst) | (ratio != ratio), ratio, worst)
 

@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
+from tridiag.elimination import UNREACHED
 from tridiag.kernels.memory import load, set_word, store, word
 from tridiag.kernels.moves import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.steps import Steps
@@ -168,7 +169,11 @@ def row_residual(zero, row, right, before, here, after):
     if c != zero:
         r, scale = r - c * after, scale + size(c) * size(after)
     scale = scale / parts_of(zero, ())  # a product of complex numbers can be half that of their sizes
-    return r, size(r) / max(scale, least, size(a) * least + size(b) * least + size(c) * least)
+    scale, most = max(scale, least), UNREACHED * eps
+    error = size(r) / scale
+    if error > most:
+        error = max(most, size(r) / max(scale, size(a) * least + size(b) * least + size(c) * least))
+    return r, error
 
 
 # ------------------------------------------------------------------------------------------------ the plan's memory

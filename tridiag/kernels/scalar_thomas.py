@@ -19,6 +19,7 @@ from tridiag.elimination import (
     REFINE_ABOVE,
     REFINE_STEPS,
     RETURN_AFTER,
+    UNREACHED,
     VANISHED,
     ZEROS_AFTER,
 )  # fmt: skip
@@ -122,14 +123,16 @@ def substitute(keep, x, kept):
 def residual(below, diagonal, above, keep, shift, d, x, eps, tiny, r):
     """The componentwise backward error, or NaN. ``r``: d - A x where that is more than rounding (`rows.residual`)."""
     n, real = diagonal.shape[0], diagonal.dtype.type
-    worst, floor = real(0), real(4) * tiny / eps
+    worst, floor, most = real(0), real(4) * tiny / eps, real(UNREACHED) * eps
     for i in range(n):
         a, b, c = row(below, diagonal, above, keep, shift, i)
         right = d[i] if keep[i] else real(0)
         before, after = x[i - 1] if i > 0 else real(0), x[i + 1] if i < n - 1 else real(0)
         rest = right - (a * before + b * x[i] + c * after)
-        least = max(floor, abs(a) * floor + abs(b) * floor + abs(c) * floor)
-        error = abs(rest) / max(abs(a * before) + abs(b * x[i]) + abs(c * after) + abs(right), least)
+        scale = max(abs(a * before) + abs(b * x[i]) + abs(c * after) + abs(right), floor)
+        error = abs(rest) / scale
+        if error > most:
+            error = max(most, abs(rest) / max(scale, abs(a) * floor + abs(b) * floor + abs(c) * floor))
         if error != error:
             return error
         worst = max(worst, error)

@@ -25,6 +25,7 @@ from tridiag.kernels import job as J
 from tridiag.kernels import plan as P
 from tridiag.kernels.interrupts import PIECE, stopping, stopping_at
 from tridiag.kernels.memory import free, load, malloc, store, word
+from tridiag.kernels.moves import parts_of
 from tridiag.kernels.plan import (
     STEPS,
     bytes_of,
@@ -158,7 +159,12 @@ def fill_nan(zero, plan):
 @njit(**OPTIONS)
 def residual(zero, plan, rest):
     """d - A x where it is more than rounding, to ``rest``; the componentwise backward error."""
-    n, side, leave, worst = word(plan + P.ROWS), bytes_of(zero, ()), LEAVE_BELOW * limits(zero)[0], 0.0
+    n, side, leave, worst = (
+        word(plan + P.ROWS),
+        bytes_of(zero, ()),
+        LEAVE_BELOW * parts_of(zero, ()) * limits(zero)[0],
+        0.0,
+    )
     before, here = zero, solution(zero, plan, 0 * n)
     for i in range(n):
         if stopping_at(i, PIECE):
