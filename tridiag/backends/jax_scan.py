@@ -259,7 +259,8 @@ def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurren
         return logsum.row_step(ops, coefficients, x, state, form, i, bool(init))
 
     steps = recursion.row_of(form, jnp.arange(form.n, dtype=jnp.int32))
-    y = lax.scan(step, logsum.start(ops, x, init, form), steps, reverse=form.backward)[1]
+    state, _ = vary_alike((logsum.start(ops, x, init, form), x))
+    y = lax.scan(step, state, steps, reverse=form.backward)[1]
     return jnp.moveaxis(y, 0, form.axis)
 
 
@@ -267,7 +268,8 @@ def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: 
     """Row by row; all exponentials of doubles before, which XLA would divide among threads anew in every step."""
     if x.dtype != jnp.float64:
         return log_linear_recurrence(coefficients, x, init, form)
-    rows, state, x = Exponentials(ops, x), logsum.start(ops, x, init, form), jnp.moveaxis(x, form.axis, 0)
+    rows = Exponentials(ops, x)
+    state, x = vary_alike((logsum.start(ops, x, init, form), jnp.moveaxis(x, form.axis, 0)))
     mantissas = rows.exponential(x)[0]
 
     def step(state: logsum.State, i: Any) -> tuple[logsum.State, Any]:
