@@ -23,6 +23,7 @@ from tridiag import filtering, logsum, recursion
 from tridiag.autodiff import kalman_parallel as parallel
 from tridiag.backends import jax_scan
 from tridiag.libraries.jax import Operations as ops
+from tridiag.libraries.xla_exponentials import Exponentials
 from tridiag.models import Model, StateSpace
 from tridiag.recursion import Rows
 from tridiag.rows import shift
@@ -84,7 +85,7 @@ def join(earlier: Any, later: Any) -> Any:
 
 def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
     """Stretches are merged as `tridiag.logsum` keeps them."""
-    rows = logsum.Arrays(ops, x)
+    rows = Exponentials(ops, x)
     states = logsum.step(rows, logsum.nothing(rows, x), x)[:4]
 
     def complete(parts: Any) -> logsum.State:

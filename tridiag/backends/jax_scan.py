@@ -20,6 +20,7 @@ from tridiag.autodiff import kalman as likelihood
 from tridiag.filtering import Estimate
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
+from tridiag.libraries.xla_exponentials import Exponentials
 from tridiag.models import Model, StateSpace, tolerance
 from tridiag.recursion import Rows
 from tridiag.rows import Matrix, bands, read, read_right_side, residual
@@ -258,11 +259,28 @@ def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurren
         return logsum.row_step(ops, coefficients, x, state, form, i, bool(init))
 
     steps = recursion.row_of(form, jnp.arange(form.n, dtype=jnp.int32))
-    y = lax.scan(step, logsum.start(ops, x, init, form), steps, reverse=form.backward)[1]
+    state, _ = vary_alike((logsum.start(ops, x, init, form), x))
+    y = lax.scan(step, state, steps, reverse=form.backward)[1]
     return jnp.moveaxis(y, 0, form.axis)
 
 
-logcumsumexp = log_linear_recurrence
+def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
+    """Row by row; all exponentials of doubles before, which XLA would divide among threads anew in every step."""
+    if x.dtype != jnp.float64:
+        return log_linear_recurrence(coefficients, x, init, form)
+    rows = Exponentials(ops, x)
+    state, x = vary_alike((logsum.start(ops, x, init, form), jnp.moveaxis(x, form.axis, 0)))
+    mantissas = rows.exponential(x)[0]
+
+    def step(state: logsum.State, i: Any) -> tuple[logsum.State, Any]:
+        row = recursion.row_of(form, i)
+        m, term = (ops.broadcast(ops.row(part, row, 0), form.batch) for part in (mantissas, x))
+        state = logsum.add(rows, state, m, rows.exponent(term), term)
+        return state, logsum.result(rows, state, False)
+
+    steps = recursion.row_of(form, jnp.arange(form.n, dtype=jnp.int32))
+    y = lax.scan(step, state, steps, reverse=form.backward)[1]
+    return jnp.moveaxis(y, 0, form.axis)
 
 
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
