@@ -88,7 +88,7 @@ SMOKE = "test_any_axis", ("first", "last")  # the cases of the main suite that r
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes minutes to compile, and tells little that is new, runs with ``-m slow``.
 
-    A pure JAX backend compiles every case anew: at once it runs one case of a test, each backend another one.
+    A pure JAX backend compiles every case anew: at once one of them runs one case of a test, of another test another.
     What lies above the backends, as the rule for gradients does, has `jax_scan` and compiled kernels at once.
     Kernels for complex64 are those for complex128 with other numbers. Of the dtypes of a test the other backends run
     one at once, each test another one, but alike in all libraries, whose kernels are the same. What needs no GPU but
@@ -109,8 +109,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if subject.library == "jax" and not subject.compiled:
             if item.get_closest_marker("one_rule") and subject.name != "jax_scan":
                 item.add_marker(pytest.mark.slow)
-            else:
-                cases[item.path, subject.library, item.originalname, subject.name].append(item)
+            elif not item.get_closest_marker("slow"):
+                alone = subject.name if subject.pretended else "one of the others"
+                cases[item.path, subject.library, item.originalname, alone].append(item)
         elif params.get("dtype") in DTYPES and not subject.pretended:
             others = tuple(str(value) for name, value in params.items() if name not in ("dtype", "backend", "subject"))
             cases[item.path, subject.library, item.originalname, subject.name, *others].append(item)
