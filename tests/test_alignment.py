@@ -206,7 +206,8 @@ def test_infinities_and_nan(subject: Subject, gap_open: Any) -> None:
     if subject.library != "numpy":
         by_scores, *rest = gradients(subject, scores, **named(-1.0, gap_open, 1.0))
         assert not by_scores[0].any() and by_scores[1, 2, 3] == 0 and np.isfinite(by_scores[[1, 3]]).all()
-        _, *rest = gradients(subject, scores[:2], **named(-1.0, gap_open, 1.0))
+        without_nan = scores[[0, 1, 0, 1]]  # as many pairs: nothing is compiled for it
+        _, *rest = gradients(subject, without_nan, **named(-1.0, gap_open, 1.0))
         assert all(np.isfinite(x) for x in rest)
 
 
@@ -292,11 +293,9 @@ def test_no_temperature_is_too_low(subject: Subject, dtype: str, gap_open: Any) 
         if gap_open is not None:
             given["gap_open"] = np.full(len(cold), gap_open, dtype)
         found = gradients(subject, many, **given, temperature=cold)
-        right = gradients(
-            subject, many[:1], **{name: x[:1] for name, x in given.items()}, temperature=np.array([1e-2], dtype)
-        )
+        right = gradients(subject, many, **given, temperature=np.full(len(cold), 1e-2, dtype))
         for by, limit in zip(found[:-1], right[:-1], strict=True):
-            np.testing.assert_allclose(by, np.broadcast_to(limit, by.shape), atol=2e-4)
+            np.testing.assert_allclose(by, limit, atol=2e-4)
         assert np.isfinite(found[-1]).all()  # the logarithm of the number of the best; a difference of scores
 
 
