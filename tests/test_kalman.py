@@ -505,24 +505,34 @@ def test_gradients_are_finite_differences(backend: Subject, missing: float) -> N
 
 
 @in_jax
-def test_gradients_of_models_that_series_share_or_not(backend: Subject) -> None:
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        pytest.param(model(2, 2, time=(5,)), id="shared, of each step"),
+        pytest.param(model(2, 2, 3, time=(5,)), id="own, of each step", marks=pytest.mark.slow),
+        pytest.param(model(2, 2, 3), id="own"),
+    ],
+)
+def test_gradients_of_models_that_series_share_or_not(backend: Subject, parameters: dict[str, np.ndarray]) -> None:
     """As of one series after another; weights tell the series apart."""
     import jax
 
     jnp, weights = jax.numpy, jax.numpy.arange(1.0, 4.0)
     y = jnp.asarray(series(3, 5, 2, missing=0.3))
-    for parameters in (model(2, 2, time=(5,)), model(2, 2, 3, time=(5,)), model(2, 2, 3)):
-        given = {name: jnp.asarray(x) for name, x in parameters.items()}
-        gradient = jax.grad(lambda given: (weights * kalman.log_likelihood(y, **given)).sum())(given)
-        wanted = {name: np.zeros(x.shape) for name, x in parameters.items()}
-        for i in range(3):
-            own = {name: jnp.asarray(x) for name, x in of_series(parameters, i).items()}
-            alone = jax.grad(lambda own, i=i: weights[i] * kalman.log_likelihood(y[i], **own))(own)
-            for name, x in alone.items():
-                place = i if wanted[name].ndim > x.ndim else ...
-                wanted[name][place] += x
-        for name, x in gradient.items():
-            np.testing.assert_allclose(x, wanted[name], rtol=1e-9, atol=1e-12, err_msg=name)
+
+    def weighted(given: Any, y: Any, weights: Any) -> Any:
+        return (weights * kalman.log_likelihood(y, **given, backend=backend.name)).sum()
+
+    slope = jax.jit(jax.grad(weighted))
+    gradient = slope({name: jnp.asarray(x) for name, x in parameters.items()}, y, weights)
+    wanted = {name: np.zeros(x.shape) for name, x in parameters.items()}
+    for i in range(3):
+        own = {name: jnp.asarray(x) for name, x in of_series(parameters, i).items()}
+        for name, x in slope(own, y[i], weights[i]).items():
+            place = i if wanted[name].ndim > x.ndim else ...
+            wanted[name][place] += x
+    for name, x in gradient.items():
+        np.testing.assert_allclose(x, wanted[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 GRADIENTS = {  # a model, and what is missing
