@@ -78,6 +78,7 @@ def device_of_the_backend(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "only(**facts): the backends that can do this, as the table says")
     config.addinivalue_line("markers", "one_rule: what lies above the backends; with few JAX backends, unless -m slow")
+    config.addinivalue_line("markers", "each: what one JAX backend does not tell of another; with all of them")
 
 
 DTYPES = "float32", "float64", "complex128"
@@ -88,7 +89,8 @@ SMOKE = "test_any_axis", ("first", "last")  # the cases of the main suite that r
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes minutes to compile, and tells little that is new, runs with ``-m slow``.
 
-    A pure JAX backend compiles every case anew: at once one of them runs one case of a test, of another test another.
+    A pure JAX backend compiles every case anew: at once one of them runs one case of a test, of another test another;
+    each of them one of a test marked ``each``.
     What lies above the backends, as the rule for gradients does, has `jax_scan` and compiled kernels at once.
     Kernels for complex64 are those for complex128 with other numbers. Of the dtypes of a test the other backends run
     one at once, each test another one, but alike in all libraries, whose kernels are the same. What needs no GPU but
@@ -110,7 +112,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if item.get_closest_marker("one_rule") and subject.name != "jax_scan":
                 item.add_marker(pytest.mark.slow)
             elif not item.get_closest_marker("slow"):
-                alone = subject.name if subject.pretended else "one of the others"
+                alone = subject.name if subject.pretended or item.get_closest_marker("each") else "one of the others"
                 cases[item.path, subject.library, item.originalname, alone].append(item)
         elif params.get("dtype") in DTYPES and not subject.pretended:
             others = tuple(str(value) for name, value in params.items() if name not in ("dtype", "backend", "subject"))

@@ -23,6 +23,7 @@ def accuracy() -> Iterator[ModuleType]:
         yield importlib.import_module("accuracy")
 
 
+@pytest.mark.each
 @pytest.mark.only(pivoting="auto")
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
 def test_backends_keep_their_promises(accuracy: ModuleType, backend: Subject, dtype: str) -> None:

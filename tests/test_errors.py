@@ -200,6 +200,7 @@ def test_a_promise_that_is_none(pivoting: Any) -> None:
 PROMISES = [(s, p) for s in SUBJECTS if s.can() for p in (True, "auto") if p not in s.promises]
 
 
+@pytest.mark.each
 @pytest.mark.parametrize(("subject", "pivoting"), PROMISES, ids=str)
 def test_a_promise_that_a_backend_cannot_keep(subject: Subject, pivoting: Any) -> None:
     """On a device that is pretended, no other backend is there."""

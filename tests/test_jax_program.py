@@ -228,6 +228,7 @@ def test_a_gradient_through_an_overwritten_right_side(name):
     np.testing.assert_array_equal(arguments[3], before)
 
 
+@pytest.mark.each
 @pytest.mark.only(library="jax")
 def test_no_backend_calls_back_to_python(backend: Subject):
     """But those that launch kernels of CuPy, Numba or cuSPARSE on a GPU."""
@@ -237,6 +238,7 @@ def test_no_backend_calls_back_to_python(backend: Subject):
     assert ("callback" in program) == ("cupy" in backend.entry.needs)
 
 
+@pytest.mark.each
 @pytest.mark.only(library="jax")
 def test_vmap_keeps_a_cond_a_cond(backend: Subject):
     """The pivoted elimination stays behind its branch; a select would run both sides."""

@@ -131,6 +131,7 @@ def modules_that_run(verb: str, given: list[Any], options: Any, monkeypatch: pyt
     return ran
 
 
+@pytest.mark.each
 @pytest.mark.parametrize("subject", [s for s in SUBJECTS if s.can()], ids=str)
 def test_explain_and_the_call_agree_on_who_can(subject: Subject) -> None:
     if reason := subject.cannot_run_here():
