@@ -182,7 +182,7 @@ def refine(ops: Any, again: Callable[[Any], Any], matrix: Matrix, d: Any, form: 
         if not ops.any(unfit):
             break
         x = el.correct(ops, x, again(r), step)
-        r, error = residual(ops, diagonals, x, d, form)
+        r, error = residual(ops, diagonals, x, d, form, step)
         better = unfit & (error < least)  # not the neighbours of a system that needs another step
         best, least = ops.where(ops.unsqueeze(better, form.axis), x, best), ops.where(better, error, least)
         unfit = unfit & el.unfit(ops, least, step)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tridiag.elimination import LEAVE_BELOW, UNREACHED
+from tridiag.elimination import LEAVE_BELOW, LEAVE_LATE, UNREACHED, ZEROS_AFTER
 from tridiag.shapes import Form
 
 Matrix = tuple[Any, Any, Any, Any]  # a, b, c, where (or None)
@@ -80,10 +80,10 @@ def multiply(ops: Any, diagonals: tuple[Any, Any, Any], x: Any, form: Form) -> A
     return sub * below + b * x + sup * shift(ops, x, form.axis, -1, form.periodic)
 
 
-def residual(ops: Any, diagonals: tuple[Any, Any, Any], x: Any, d: Any, form: Form) -> tuple[Any, Any]:
+def residual(ops: Any, diagonals: tuple[Any, Any, Any], x: Any, d: Any, form: Form, step: Any = 0) -> tuple[Any, Any]:
     """d - A x where it is more than rounding, and max over the rows of |d - A x| / (|A| |x| + |d|) for every system.
 
-    The latter is the componentwise backward error (Oettli and Prager).
+    The latter is the componentwise backward error (Oettli and Prager). ``step``: how many corrections there were.
     As in LAPACK's xGERFS, denominators that rounding to subnormal numbers can reach are kept away from zero. Where they
     are reached by products with entries of the row, the row is no better than UNREACHED: others come first.
     """
@@ -100,4 +100,5 @@ def residual(ops: Any, diagonals: tuple[Any, Any, Any], x: Any, d: Any, form: Fo
     error, reached = size / scale, size / ops.where(scale > products, scale, products)
     most = UNREACHED * eps + ops.zero(reached)
     error = ops.where(error > most, ops.where(reached > most, reached, most), error)
-    return ops.where(error > LEAVE_BELOW * parts * eps, r, ops.zero(r)), ops.maximum(error, form.axis)
+    leave = LEAVE_BELOW + (step >= ZEROS_AFTER) * (LEAVE_LATE - LEAVE_BELOW)
+    return ops.where(error > leave * parts * eps, r, ops.zero(r)), ops.maximum(error, form.axis)

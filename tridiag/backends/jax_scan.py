@@ -224,7 +224,7 @@ def refine_with(solve_again: Any, matrix: Matrix, d: Any, form: Form, x: Any, an
     def step(carry: Any) -> Any:
         count, x, r, best, least, unfit = carry
         x = el.correct(ops, x, solve_again(r), count + 1)
-        r, error = residual(ops, diagonals, x, d, form)
+        r, error = residual(ops, diagonals, x, d, form, count + 1)
         better = unfit & (error < least)
         best, least = jnp.where(jnp.expand_dims(better, form.axis), x, best), jnp.where(better, error, least)
         return count + 1, x, r, best, least, unfit & el.unfit(ops, least, count + 1)

@@ -79,7 +79,7 @@ def refine(diagonals: Any, d: Any, form: Form, x: Any, regular: Any) -> Any:
             break
         wanted = unfit.any(axis=sides, keepdims=True)
         x = el.correct(ops, x, gtsv(scaled, r * scale, form, wanted)[0], step)
-        r, error = residual(ops, diagonals, x, d, form)
+        r, error = residual(ops, diagonals, x, d, form, step)
         better = unfit & ~(error >= least)
         best, least = np.where(np.expand_dims(better, form.axis), x, best), np.where(better, error, least)
         unfit = unfit & el.unfit(ops, least, step)

@@ -12,8 +12,8 @@ from tridiag.cuda.program import Clear, Kernel, Program
 
 SOURCES = Path(__file__).parent.parent / "kernels"
 BOUNDS = (
-    "GROWTH", "CANCELLATION", "CLOSING", "REFINE_ABOVE", "REFINE_STEPS", "LEAVE_BELOW", "VANISHED", "ZEROS_AFTER",
-    "LOST", "RETURN_AFTER", "ENOUGH", "UNREACHED",
+    "GROWTH", "CANCELLATION", "CLOSING", "REFINE_ABOVE", "REFINE_STEPS", "LEAVE_BELOW", "LEAVE_LATE", "VANISHED",
+    "ZEROS_AFTER", "LOST", "RETURN_AFTER", "ENOUGH", "UNREACHED",
 )  # fmt: skip
 OPTIONS = ("-std=c++17", *(f"-D{name}={getattr(elimination, name)!r}" for name in BOUNDS))
 ROUNDED = ("--fmad=false",)  # every product is rounded, as on a CPU: so the same systems are singular

@@ -246,7 +246,7 @@ template <typename T> struct Cyclic {
 
 // The residual of row i of an iterate where it is more than rounding, and the row's backward error.
 template <typename T, int ITERATE, int RIGHT>
-__device__ __forceinline__ T residual(const System<T>& system, const Scratch<T>& kept, Index i, Real<T>& error) {
+__device__ __forceinline__ T residual(const System<T>& system, const Scratch<T>& kept, Index i, int step, Real<T>& error) {
   typedef Real<T> S;
   const T own = kept.at(i, ITERATE), d = kept.at(i, RIGHT);
   const T before = kept.at(system.around(i - 1), ITERATE), after = kept.at(system.around(i + 1), ITERATE);
@@ -255,14 +255,14 @@ __device__ __forceinline__ T residual(const System<T>& system, const Scratch<T>&
   const S sizes = size(a) * size(before) + size(b) * size(own) + size(c) * size(after) + size(d);
   const S scale = sizes / Limits<T>::parts;  // a product of complex numbers can be half that of their sizes
   const S eps = Limits<T>::eps(), floor = S(4) * Limits<T>::tiny() / eps;
-  const S kept = scale > floor ? scale : floor, least = size(a) * floor + size(b) * floor + size(c) * floor;
+  const S beside = scale > floor ? scale : floor, least = size(a) * floor + size(b) * floor + size(c) * floor;
   const S most = S(UNREACHED) * eps;
-  error = size(r) / kept;
+  error = size(r) / beside;
   if (error > most) {
-    const S reached = size(r) / (kept > least ? kept : least);
+    const S reached = size(r) / (beside > least ? beside : least);
     error = reached > most ? reached : most;
   }
-  return error > S(LEAVE_BELOW) * Limits<T>::parts * eps ? r : T(0);
+  return error > (step >= ZEROS_AFTER ? S(LEAVE_LATE) : S(LEAVE_BELOW)) * Limits<T>::parts * eps ? r : T(0);
 }
 
 // The largest error of a row; NaN if one is.
@@ -271,7 +271,7 @@ __device__ __forceinline__ Real<T> error_of(const System<T>& system, const Scrat
   Real<T> worst = 0;
   for (Index i = 0; i < system.job.n; i++) {
     Real<T> error;
-    residual<T, ITERATE, RIGHT>(system, kept, i, error);
+    residual<T, ITERATE, RIGHT>(system, kept, i, 0, error);
     if (!(error <= worst) && worst == worst) worst = error;
   }
   return worst;
@@ -305,7 +305,7 @@ __device__ void solve_hard(const Job& job, const System<T>& system, const Scratc
   for (int step = 0; step < REFINE_STEPS && least > bar && (step != ENOUGH || least * least > eps); step++) {
     for (Index i = 0; i < job.n; i++) {
       Real<T> error;
-      kept.at(i, Y) = residual<T, ITERATE, RIGHT>(system, kept, i, error);
+      kept.at(i, Y) = residual<T, ITERATE, RIGHT>(system, kept, i, step, error);
     }
     matrix.template substitute<Y>();
     for (Index i = 0; i < job.n; i++) kept.at(i, ITERATE) = corrected(kept.at(i, ITERATE), kept.at(i, Y), step);

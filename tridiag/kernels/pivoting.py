@@ -81,20 +81,17 @@ def substitute_pivoted(code: Code, *words: Value) -> None:
     code.fori(last, -1, up, (code.zero(), code.zero()), step=-1)
 
 
-def residual(code: Code, base: Value, length: Value, error: Value) -> None:
+def residual(code: Code, base: Value, length: Value, error: Value, number: Value) -> None:
     """r = d - A y where it is more than rounding, and the componentwise backward error, as `tridiag.rows.residual`.
 
-    The ends couple as in a cyclic matrix; in any other the corners are zero.
+    ``number``: of the corrections so far. The ends couple as in a cyclic matrix; in any other the corners are zero.
     """
     a, b, c, d = planes(code, base, 4, length)
     y, rest = planes(code, base + length * (ITERATE * code.row), 2, length)
-    most = Value(code, code.constant(code.vector, el.UNREACHED * code.eps))
-    floor, leave, last, zero = (
-        4 * code.tiny / code.eps,
-        el.LEAVE_BELOW * code.parts * code.eps,
-        length - 1,
-        code.integer(0),
-    )
+    levels = el.UNREACHED, el.LEAVE_BELOW * code.parts, el.LEAVE_LATE * code.parts
+    most, early, late = (Value(code, code.constant(code.vector, x * code.eps)) for x in levels)
+    leave = code.where(code.everywhere(number >= el.ZEROS_AFTER), late, early)
+    floor, last, zero = 4 * code.tiny / code.eps, length - 1, code.integer(0)
 
     def coupling(entry: Any, x: Any) -> tuple[Any, Any]:
         """A product that is zero where the entry is, and its size."""
@@ -123,7 +120,7 @@ def residual(code: Code, base: Value, length: Value, error: Value) -> None:
 def judge(code: Code, base: Value, length: Value, number: Value, error: Value) -> Value:
     """Keep the iterate after that many corrections where it is the best; the lanes of `tridiag.elimination.unfit`."""
     bar = el.REFINE_ABOVE * code.eps
-    residual(code, base, length, error + LINE)
+    residual(code, base, length, error + LINE, number)
     least, trial = (code.load_as(code.vector, error + k) for k in (0, LINE))
     better = ((least > bar) & (trial < least)) | code.repeat(Value(code, (number == 0).llvm), code.lanes)
     least = code.where(better, trial, least)

@@ -15,6 +15,7 @@ from tridiag.elimination import (
     ENOUGH,
     GROWTH,
     LEAVE_BELOW,
+    LEAVE_LATE,
     LOST,
     REFINE_ABOVE,
     REFINE_STEPS,
@@ -120,10 +121,11 @@ def substitute(keep, x, kept):
 
 
 @compiled
-def residual(below, diagonal, above, keep, shift, d, x, eps, tiny, r):
+def residual(below, diagonal, above, keep, shift, d, x, eps, tiny, r, step):
     """The componentwise backward error, or NaN. ``r``: d - A x where that is more than rounding (`rows.residual`)."""
     n, real = diagonal.shape[0], diagonal.dtype.type
     worst, floor, most = real(0), real(4) * tiny / eps, real(UNREACHED) * eps
+    leave = real(LEAVE_LATE) if step >= ZEROS_AFTER else real(LEAVE_BELOW)
     for i in range(n):
         a, b, c = row(below, diagonal, above, keep, shift, i)
         right = d[i] if keep[i] else real(0)
@@ -136,7 +138,7 @@ def residual(below, diagonal, above, keep, shift, d, x, eps, tiny, r):
         if error != error:
             return error
         worst = max(worst, error)
-        r[i] = rest if error > real(LEAVE_BELOW) * eps else real(0)
+        r[i] = rest if error > leave * eps else real(0)
     return worst
 
 
@@ -144,7 +146,7 @@ def residual(below, diagonal, above, keep, shift, d, x, eps, tiny, r):
 def refine(below, diagonal, above, keep, shift, d, x, kept, eps, tiny):
     """x improved while its backward error exceeds REFINE_ABOVE eps; ``kept`` has REFINED_ROWS rows."""
     real, r, y, correction = diagonal.dtype.type, kept[3], kept[4], kept[5]
-    least = residual(below, diagonal, above, keep, shift, d, x, eps, tiny, r)
+    least = residual(below, diagonal, above, keep, shift, d, x, eps, tiny, r, 0)
     for i in range(x.shape[0]):
         y[i] = x[i]
     for step in range(1, REFINE_STEPS + 1):
@@ -157,7 +159,7 @@ def refine(below, diagonal, above, keep, shift, d, x, kept, eps, tiny):
             if step > ZEROS_AFTER and (step <= RETURN_AFTER or y[i] != 0):
                 bound = max(bound, real(LOST) * abs(correction[i]), tiny / eps)
             y[i] = real(0) if abs(better) <= bound else better
-        error = residual(below, diagonal, above, keep, shift, d, y, eps, tiny, r)
+        error = residual(below, diagonal, above, keep, shift, d, y, eps, tiny, r, step)
         if error < least:
             least = error
             for i in range(x.shape[0]):

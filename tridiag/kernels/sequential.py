@@ -14,6 +14,7 @@ from tridiag.elimination import (
     ENOUGH,
     GROWTH,
     LEAVE_BELOW,
+    LEAVE_LATE,
     LOST,
     REFINE_ABOVE,
     REFINE_STEPS,
@@ -157,14 +158,10 @@ def fill_nan(zero, plan):
 
 
 @njit(**OPTIONS)
-def residual(zero, plan, rest):
+def residual(zero, plan, rest, number):
     """d - A x where it is more than rounding, to ``rest``; the componentwise backward error."""
-    n, side, leave, worst = (
-        word(plan + P.ROWS),
-        bytes_of(zero, ()),
-        LEAVE_BELOW * parts_of(zero, ()) * limits(zero)[0],
-        0.0,
-    )
+    n, side, worst = word(plan + P.ROWS), bytes_of(zero, ()), 0.0
+    leave = (LEAVE_LATE if number >= ZEROS_AFTER else LEAVE_BELOW) * parts_of(zero, ()) * limits(zero)[0]
     before, here = zero, solution(zero, plan, 0 * n)
     for i in range(n):
         if stopping_at(i, PIECE):
@@ -192,7 +189,7 @@ def refine(zero, plan, kept):
     rest = malloc(types.uint64(2 * n * side))
     if rest == 0:
         return False
-    best, least = rest + n * side, residual(zero, plan, rest)
+    best, least = rest + n * side, residual(zero, plan, rest, 0)
     copy(zero, n, x, step, best, side)
     for number in range(1, REFINE_STEPS + 1):
         if not least > bar or (number == ENOUGH + 1 and least * least <= eps) or stopping():
@@ -205,7 +202,7 @@ def refine(zero, plan, kept):
             if number > ZEROS_AFTER and (number <= RETURN_AFTER or old != zero):
                 bound = max(bound, LOST * size(correction), tiny / eps)
             set_solution(zero, plan, i, zero if size(new) <= bound else new)
-        error = residual(zero, plan, rest)
+        error = residual(zero, plan, rest, number)
         if error < least:
             copy(zero, n, x, step, best, side)
             least = error

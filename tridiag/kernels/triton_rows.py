@@ -14,6 +14,7 @@ CANCELLATION = tl.constexpr(elimination.CANCELLATION)
 REFINE_ABOVE = tl.constexpr(elimination.REFINE_ABOVE)
 REFINE_STEPS = tl.constexpr(elimination.REFINE_STEPS)
 LEAVE_BELOW = tl.constexpr(elimination.LEAVE_BELOW)
+LEAVE_LATE = tl.constexpr(elimination.LEAVE_LATE)
 VANISHED = tl.constexpr(elimination.VANISHED)
 LOST = tl.constexpr(elimination.LOST)
 ZEROS_AFTER = tl.constexpr(elimination.ZEROS_AFTER)
@@ -145,7 +146,9 @@ def store_pivot(kept, i, q0, q1, q2, there):
 
 
 @triton.jit
-def residual(matrix, right, x, rest, n, shift, there, EPS: tl.constexpr, TINY: tl.constexpr, MASKED: tl.constexpr):
+def residual(
+    matrix, right, x, rest, n, shift, there, leave, EPS: tl.constexpr, TINY: tl.constexpr, MASKED: tl.constexpr
+):
     """The componentwise backward error, or NaN. ``rest``: d - A x where it is more than rounding (`rows.residual`)."""
     before = tl.full(there.shape, 0.0, x[0].dtype.element_ty)
     worst, own = before, tl.load(x[0], there)
@@ -162,7 +165,7 @@ def residual(matrix, right, x, rest, n, shift, there, EPS: tl.constexpr, TINY: t
         reached = tl.maximum(divide(tl.abs(difference), tl.maximum(size, least)), UNREACHED * EPS)
         error = tl.where(error > UNREACHED * EPS, reached, error)
         worst = tl.where((error > worst) | (error != error), error, worst)
-        tl.store(rest[0] + i * rest[1], tl.where(error > LEAVE_BELOW * EPS, difference, 0.0), there)
+        tl.store(rest[0] + i * rest[1], tl.where(error > leave, difference, 0.0), there)
         before = own
         own = after
     tl.debug_barrier()
@@ -174,7 +177,7 @@ def refine(matrix, right, x, kept, n, shift, there, EPS: tl.constexpr, TINY: tl.
     """x improved while its backward error exceeds REFINE_ABOVE eps; the best iterate stays."""
     begin, step, part = kept
     rest, y, correction = (begin + 3 * part, step), (begin + 4 * part, step), (begin + 5 * part, step)
-    least = residual(matrix, right, x, rest, n, shift, there, EPS, TINY, MASKED)
+    least = residual(matrix, right, x, rest, n, shift, there, LEAVE_BELOW * EPS, EPS, TINY, MASKED)
     copy(x, y, n, there)
     unfit = there
     for step in range(REFINE_STEPS):
@@ -182,7 +185,8 @@ def refine(matrix, right, x, kept, n, shift, there, EPS: tl.constexpr, TINY: tl.
         if tl.reduce(unfit.to(tl.int32), 0, either) != 0:
             exchange(matrix, rest, correction, kept, n, shift, there, MASKED)
             correct(y, correction, n, there, step, EPS, TINY)
-            error = residual(matrix, right, y, rest, n, shift, there, EPS, TINY, MASKED)
+            leave = tl.where(step + 1 >= ZEROS_AFTER, LEAVE_LATE, LEAVE_BELOW) * EPS
+            error = residual(matrix, right, y, rest, n, shift, there, leave, EPS, TINY, MASKED)
             better = unfit & (error < least)
             copy(y, x, n, better)
             least = tl.where(better, error, least)
