@@ -33,9 +33,7 @@ REFINE_ABOVE = 4.0  # a pivoted system is refined while its componentwise residu
 REFINE_STEPS = 40  # two or three do, four where the condition is near 1e-3/eps; the rest are for what follows
 UNREACHED = 5.0  # ... of which a row counts as no more that only numbers below the smallest one would mend
 LEAVE_BELOW = 1.0  # ... and only rows whose own residual exceeds this many eps drive the correction
-LEAVE_LATE = (
-    3.0  # ... after ZEROS_AFTER corrections: rows that rounding moves up and down keep others from coming to rest
-)
+LEAVE_LATE = 3.0  # ... or this many after ZEROS_AFTER corrections: rows that rounding moves to and fro disturb others
 VANISHED = 64.0  # a component that its correction cancels to this many eps is an exact zero
 ZEROS_AFTER = 4  # ... and after so many steps every component that is
 LOST = 16.0  # no more than this many times its correction

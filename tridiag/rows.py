@@ -91,7 +91,7 @@ def residual(ops: Any, diagonals: tuple[Any, Any, Any], x: Any, d: Any, form: Fo
     sizes = tuple(ops.size(v) for v in diagonals)
     scale = multiply(ops, sizes, ops.size(x), form) + ops.size(d)
     parts = 1 if scale.dtype == r.dtype else 2
-    if parts == 2:  # a product of complex numbers can be half that of their sizes
+    if parts == 2:  # complex numbers, a product of which can be half that of their sizes
         scale = scale * 0.5
     eps, tiny = ops.limits(r)
     floor = 4 * tiny / eps

@@ -65,10 +65,8 @@ def one(routine: Any, a: Any, b: Any, c: Any, columns: Any) -> tuple[Any, int]:
 def refine(diagonals: Any, d: Any, form: Form, x: Any, regular: Any) -> Any:
     """As `tridiag.eager.refine`, solving again only the matrices that have a system to improve."""
     size = sum(map(ops.size, diagonals))
-    least_size = ops.limits(x)[1]  # whose inverse is finite
-    scale = 1 / np.where(
-        size > 0, np.maximum(size, least_size), 1
-    )  # else gtsv takes a large row as a tiny unknown's pivot
+    size = np.where(size > 0, np.maximum(size, ops.limits(x)[1]), 1)  # whose inverse is finite
+    scale = 1 / size  # without it gtsv takes a large row as pivot for a tiny unknown
     scaled, best = [band * scale for band in diagonals], x
     least = residual(ops, diagonals, x, d, form)[1]
     x, r = np.zeros_like(x), d

@@ -26,7 +26,7 @@ class Indexing:
 
     @staticmethod
     def quotient(x: Any, y: Any) -> Any:
-        """x / y, of a subnormal divisor as well."""
+        """x / y; libraries whose complex division loses subnormal numbers have their own."""
         return x / y
 
     @staticmethod
