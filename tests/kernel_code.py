@@ -1,0 +1,301 @@
+"""The code of every compiled kernel, in a form in which that of two checkouts can be compared.
+
+    python tests/kernel_code.py dump FOLDER [PATTERN ...]
+    python tests/kernel_code.py compare FOLDER FOLDER
+
+The package is that of this checkout. The code is LLVM's, optimized for this machine, with names that depend on nothing
+but the code itself: functions, variables and values are numbered as they are met, from the function that is called. So
+a kernel that is moved, or whose sources are written in other words, has equal code if it does the same. Each kernel is
+compiled in a process of its own; with --together in one, in the given order or --reversed, which tells whether the code
+of a kernel depends on others. A pattern is that of a shell: "thomas_*_float64". Filters are those of SIZES, with --all
+of all sizes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import fnmatch
+import itertools
+import multiprocessing
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+REAL, DTYPES = ("float32", "float64"), ("float32", "float64", "complex64", "complex128")
+SOLVES = "rows", "own", "exchanging", "many", "shared", "cyclic", "long_own", "long_exchanging"
+GAPS = "linear", "affine", "linear_parameters", "affine_parameters"
+SIZES = (1, 1), (2, 1), (3, 2)  # of filters: states, observed values
+
+
+# ----------------------------------------------------------------------------------------- what the package can ask for
+
+
+def requests(whole: bool = False) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
+    """The functions of the package that ask for a kernel, and what they ask for."""
+    from tridiag.backends import BACKENDS, numba_partition, numba_scan, numba_thomas, numba_wavefront
+    from tridiag.kernels import call, filter_job
+
+    yield call.method, ()
+    for dtype in DTYPES:
+        yield from ((numba_thomas.compiled, (dtype, kind)) for kind in SOLVES)
+        yield from ((numba_thomas.compiled_adjoint, (dtype, kind)) for kind in SOLVES if kind != "cyclic")
+        yield numba_partition.compiled, (dtype,)
+        yield from ((numba_scan.compiled, (dtype, order)) for order in range(1, BACKENDS["numba_scan"].order + 1))
+        yield from ((numba_scan.compiled_matrices, (dtype, size)) for size in range(2, 9))
+        yield from ((numba_thomas.compiled_blocks, (dtype, size)) for size in range(1, 9))
+    for dtype in REAL:
+        yield numba_scan.compiled_logarithms, (dtype,)
+        yield from ((numba_wavefront.compiled, (dtype, kind)) for kind in GAPS)
+        most = range(1, BACKENDS["numba_scan"].states + 1)
+        for states, observed in itertools.product(most, most) if whole else SIZES:
+            for kind in (filter_job.COMPLETE, filter_job.MISSING, filter_job.SHARED):
+                yield numba_scan.compiled_filter, (dtype, states, observed, kind)
+                yield numba_scan.compiled_gradient, (dtype, states, observed, kind)
+                if kind != filter_job.SHARED:
+                    yield numba_scan.compiled_moments, (dtype, states, observed, kind, False)
+                    yield numba_scan.compiled_moments, (dtype, states, observed, kind, True)
+
+
+def kernels(whole: bool = False) -> dict[str, Callable[[], Any]]:
+    """By name: what builds each kernel that the package can ask for, as it asks."""
+    from tridiag.kernels import cache
+
+    asked: dict[str, Callable[[], Any]] = {}
+
+    def note(name: str, build: Callable[[], Any]) -> cache.Kernel:
+        asked[name] = build
+        return cache.Kernel(1, True, None)  # an address that is never called
+
+    def obtain(name: str, build: Callable[[], Any]) -> cache.Kernel:
+        return note(name, build)
+
+    for function, arguments in requests(whole):
+        bare = getattr(function, "__wrapped__", function)
+        kept = bare.__globals__["obtain"]
+        bare.__globals__["obtain"] = obtain
+        try:
+            bare(*arguments)
+        finally:
+            bare.__globals__["obtain"] = kept
+    called = "thomas_own_float64"  # XLA's handlers differ in nothing but the kernel that they call
+    return {**asked, f"xla_{called}": cache.made_by("ffi.build", called)}
+
+
+# ------------------------------------------------------------------------------------------------------------ the code
+
+QUOTED = r'"(?:[^"\\]|\\.)*"'
+GLOBAL = re.compile(rf"@({QUOTED}|[-\w$.]+)")
+LOCAL = re.compile(rf"%({QUOTED}|[-\w$.]+)")
+LABEL = re.compile(rf"^({QUOTED}|[-\w$.]+):")
+NODE = re.compile(r"!(\d+)\b")
+ATTRIBUTES = re.compile(r"#(\d+)\b")
+COMMENT = re.compile(r"\s*; (preds = .*|No predecessors!)$")
+MANGLED = re.compile(r'!"_Z[^":]*')  # the function for whose arguments a scope of aliases stands
+ADDRESS = re.compile(r"inttoptr \(i64 \d{7,} to ptr\)")  # of this process: Numba's of a function handed to another one
+TEXT = re.compile(r'\bc"(?:[^"\\]|\\.)*"')
+
+
+def normalized(module: str, entry: str) -> str:
+    """The code of a function of an LLVM module and of all that it reaches, under names that follow from it alone."""
+    return Module(module).code(entry)
+
+
+class Module:
+    """The text of an LLVM module, by what it defines."""
+
+    def __init__(self, text: str) -> None:
+        self.functions: dict[str, list[str]] = {}
+        self.variables: dict[str, str] = {}
+        self.declared: set[str] = set()
+        self.attributes: dict[str, str] = {}
+        self.nodes: dict[str, str] = {}
+        lines = iter(text.splitlines())
+        for line in lines:
+            name = bare(match[1]) if (match := GLOBAL.search(line)) else ""
+            if line.startswith("define "):
+                body = [line]
+                while body[-1] != "}":
+                    body.append(COMMENT.sub("", next(lines)))
+                self.functions[name] = body
+            elif line.startswith("declare "):
+                self.declared.add(name)
+            elif line.startswith("@"):
+                self.variables[name] = line
+            elif match := re.match(r"attributes #(\d+) = (.*)", line):
+                self.attributes[match[1]] = match[2]
+            elif match := re.match(r"!(\d+) = (.*)", line):
+                self.nodes[match[1]] = match[2]
+            elif line.startswith("%"):
+                raise ValueError(f"a type with a name, which is not numbered: {line}")
+
+    def code(self, entry: str) -> str:
+        """Of a function and of what it reaches, in the order in which it is met."""
+        numbers: dict[str, str] = {entry: "f0"}
+        waiting, found = collections.deque([entry]), []
+
+        def number(match: re.Match[str]) -> str:
+            name = bare(match[1])
+            if name not in numbers:
+                ours = name in self.functions or name in self.variables
+                numbers[name] = f"{'f' if name in self.functions else 'v'}{len(numbers)}" if ours else name
+                if ours:
+                    waiting.append(name)
+            return f"@{numbers[name]}"
+
+        while waiting:
+            name = waiting.popleft()
+            if name in self.functions:
+                found += [GLOBAL.sub(number, line) for line in self.body(self.functions[name])]
+            else:
+                right = ADDRESS.sub("an address", self.variables[name].partition(" = ")[2])
+                found.append(f"@{numbers[name]} = {self.references(right, number)}")
+            found.append("")
+        scopes: dict[str, str] = {}
+        return "\n".join(
+            MANGLED.sub(lambda match: scopes.setdefault(match[0], f'!"scope{len(scopes)}'), line) for line in found
+        )
+
+    def references(self, definition: str, number: Callable[[re.Match[str]], str]) -> str:
+        """The definition of a variable, its texts as they are."""
+        texts = TEXT.findall(definition)
+        parts = [GLOBAL.sub(number, part) for part in TEXT.split(definition)]
+        return "".join(itertools.chain(*itertools.zip_longest(parts, texts, fillvalue="")))
+
+    def body(self, lines: Iterable[str]) -> Iterator[str]:
+        """A function with its arguments, blocks and values numbered as they are met."""
+        numbers: dict[str, str] = {}
+
+        def number(match: re.Match[str]) -> str:
+            return f"%{numbers.setdefault(bare(match[1]), str(len(numbers)))}"
+
+        for line in lines:
+            if match := LABEL.match(line):
+                yield LOCAL.sub(number, f"%{match[1]}") + line[match.end() - 1 :]
+            else:
+                line = LOCAL.sub(number, line)
+                line = ATTRIBUTES.sub(lambda match: self.attributes[match[1]], line)
+                yield NODE.sub(lambda match: self.node(match[1], ()), line)
+
+    def node(self, name: str, above: tuple[str, ...]) -> str:
+        """Metadata written out."""
+        if name in above:
+            return f"!above{above[::-1].index(name)}"
+        return NODE.sub(lambda match: self.node(match[1], (*above, name)), self.nodes[name])
+
+
+def bare(name: str) -> str:
+    return name[1:-1] if name.startswith('"') else name
+
+
+def code_of(compiled: Any) -> str:
+    """Of a `numba.cfunc`."""
+    return normalized(str(compiled._library._final_module), compiled.native_name)
+
+
+# ------------------------------------------------------------------------------------------------------------ dump
+
+
+def dump(job: tuple[str, Callable[[], Any], Path]) -> str:
+    import llvmlite.binding as llvm
+
+    from tridiag.kernels.cache import PREFIX
+
+    name, build, folder = job
+    for other in kernels(True):
+        llvm.add_symbol(PREFIX + other, 1)  # which others call: it is not run
+    (folder / f"{name}.ll").write_text(code_of(build()))
+    return name
+
+
+def dump_all(folder: Path, patterns: list[str], whole: bool, together: bool, backwards: bool, workers: int) -> int:
+    import numba  # noqa: F401  (once, and not in each process)
+
+    folder.mkdir(parents=True, exist_ok=True)
+    found = kernels(whole)
+    chosen = [name for name in found if not patterns or any(fnmatch.fnmatch(name, pattern) for pattern in patterns)]
+    jobs = [(name, found[name], folder) for name in (reversed(chosen) if backwards else chosen)]
+    if together:
+        done: Iterable[str] = map(dump, jobs)
+    else:
+        done = in_processes(jobs, workers)
+    for k, name in enumerate(done, 1):
+        print(f"{k} of {len(jobs)}: {name}", flush=True)
+    return 0
+
+
+def in_processes(jobs: list[Any], workers: int) -> Iterator[str]:
+    """Each in a process of its own, which has what this one has imported."""
+    context = multiprocessing.get_context("fork")
+    running: dict[int, tuple[Any, str]] = {}
+    for job in itertools.chain(jobs, itertools.repeat(None, workers)):
+        while len(running) >= workers or (job is None and running):
+            pid, status = os.wait()
+            process, name = running.pop(pid)
+            if status:
+                raise SystemExit(f"{name} was not compiled")
+            yield name
+        if job is not None:
+            process = context.Process(target=dump, args=(job,))
+            process.start()
+            running[process.pid or 0] = process, job[0]
+
+
+# --------------------------------------------------------------------------------------------------------- compare
+
+
+def difference(old: str, new: str) -> str | None:
+    """The first line in which two codes differ, with those before it."""
+    if old == new:
+        return None
+    before, after = old.splitlines(), new.splitlines()
+    pairs = itertools.zip_longest(before, after, fillvalue="(the end)")
+    k = next(k for k, (x, y) in enumerate(pairs) if x != y)
+    function = next((line for line in reversed(before[:k]) if line.startswith("define ")), "")
+    lines = [*([function] if function else []), *before[max(0, k - 3) : k]]
+    ends = [(side[k] if k < len(side) else "(the end)") for side in (before, after)]
+    return "\n".join([*(f"      {line}" for line in lines), f"    - {ends[0]}", f"    + {ends[1]}"])
+
+
+def compare(old: Path, new: Path) -> int:
+    names = [{path.stem for path in folder.glob("*.ll")} for folder in (old, new)]
+    unequal = 0
+    for name in sorted(names[0] | names[1]):
+        if name not in names[0] or name not in names[1]:
+            told: str | None = f"    only in {old if name in names[0] else new}"
+        else:
+            told = difference(*((folder / f"{name}.ll").read_text() for folder in (old, new)))
+        if told is not None:
+            unequal += 1
+            print(f"{name}: not equal\n{told}")
+    print(f"{len(names[0] | names[1]) - unequal} of {len(names[0] | names[1])} kernels: equal")
+    return 1 if unequal else 0
+
+
+def main(given: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    dumping = verbs.add_parser("dump")
+    dumping.add_argument("folder", type=Path)
+    dumping.add_argument("patterns", nargs="*")
+    dumping.add_argument("--all", action="store_true", help="filters of all sizes")
+    dumping.add_argument("--together", action="store_true", help="in one process")
+    dumping.add_argument("--reversed", action="store_true")
+    dumping.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    comparing = verbs.add_parser("compare")
+    comparing.add_argument("old", type=Path)
+    comparing.add_argument("new", type=Path)
+    options = parser.parse_args(given)
+    if options.verb == "compare":
+        return compare(options.old, options.new)
+    return dump_all(options.folder, options.patterns, options.all, options.together, options.reversed, options.workers)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

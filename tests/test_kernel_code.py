@@ -1,0 +1,117 @@
+"""That `kernel_code`, which compares the kernels of two checkouts, sees what differs and nothing else."""
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import kernel_code
+import pytest
+from kernel_code import compare, difference, normalized
+
+import tridiag
+
+ONE = """
+source_filename = "one"
+@"table of one" = common global i64 0
+@unused = global i64 1
+@text = internal constant [9 x i8] c"%1 @text\\00"
+define i64 @"entry of one"(i64 %"a b", ptr %p) #0 {
+first:
+  %sum = add i64 %"a b", 1
+  br i1 true, label %second, label %third
+second:                                           ; preds = %first
+  %called = call i64 @inner(i64 %sum, ptr @text) #1
+  ret i64 %called
+third:
+  store i64 %sum, ptr @"table of one", !noalias !2
+  %more = call i64 @malloc(i64 8)
+  ret i64 %more
+}
+define internal i64 @inner(i64 %x, ptr %y) {
+  %z = mul i64 %x, %x
+  ret i64 %z
+}
+define internal i64 @nobody_calls_this(i64 %x) {
+  ret i64 7
+}
+declare i64 @malloc(i64)
+attributes #0 = { nounwind }
+attributes #1 = { noinline }
+!0 = distinct !{!0}
+!1 = distinct !{!1, !0, !"_ZN3one4fooB2v3: %argument"}
+!2 = !{!1}
+"""
+RENAMED = {
+    '"table of one"': "table.2", '"entry of one"': "entry", "@inner": '@"an inner one"', '%"a b"': "%arg", "%sum": "%1",
+    "first:": "0:", "%first": "%0", "second": "2", "third": "3", "@text,": "@other,", "@text =": "@other =",
+    "ptr @text)": "ptr @other)", "#0": "#5", "#1": "#4", "!0": "!9", "!1": "!8", "v3": "v19",
+    'filename = "one"': 'filename = "two"',
+}  # fmt: skip
+
+
+def in_other_words() -> str:
+    text = ONE
+    for old, new in RENAMED.items():
+        text = text.replace(old, new)
+    functions = text.split("define ")
+    return "define ".join([functions[0], functions[2], functions[1], *functions[3:]])
+
+
+def test_names_and_places_do_not_matter() -> None:
+    code = normalized(ONE, "entry of one")
+    assert code == normalized(in_other_words(), "entry")
+    assert 'c"%1 @text\\00"' in code and "@malloc" in code and "noinline" in code
+    assert "unused" not in code and "ret i64 7" not in code
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("add i64", "sub i64"), ("store i64 %sum", "store i64 0"), ("%z = mul i64 %x, %x", "%z = mul i64 %x, 2"),
+        ("{ noinline }", "{ cold }"), ("@malloc", "@calloc"),
+        ("label %second, label %third", "label %third, label %second"),
+        ("common global i64 0", "common global i64 1"), ("%1 @text", "%2 @text"), ("!1, !0,", "!1, !1,"),
+    ],
+)  # fmt: skip
+def test_what_differs_is_found(old: str, new: str) -> None:
+    assert old in ONE
+    changed = normalized(ONE.replace(old, new), "entry of one")
+    assert difference(normalized(ONE, "entry of one"), changed) is not None
+
+
+def test_folders_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder, sign in ((old, "fadd"), (new, "fsub")):
+        folder.mkdir()
+        (folder / "same.ll").write_text("define void @f0() {\n}\n")
+        (folder / "changed.ll").write_text(f"define double @f0() {{\n  {sign}\n}}\n")
+    (old / "gone.ll").write_text("")
+    assert compare(old, new) == 1
+    told = capsys.readouterr().out
+    assert "changed: not equal" in told and "    -   fadd\n    +   fsub" in told and "define double @f0" in told
+    assert f"gone: not equal\n    only in {old}" in told and "1 of 3 kernels: equal" in told
+    assert compare(new, new) == 0
+
+
+def test_every_builder_is_known() -> None:
+    """A kernel that the package can ask for, but not this tool, would never be compared."""
+    pytest.importorskip("numba")
+    found = [inspect.getclosurevars(build).nonlocals for build in kernel_code.kernels().values()]
+    known = {f"{names['module']}.{names['function']}" for names in found if "module" in names}
+    sources = [path.read_text() for path in Path(tridiag.__file__).parent.rglob("*.py")]
+    asked = {name for source in sources for name in re.findall(r'made_by\(\s*"([\w.]+)"', source)}
+    assert len(asked) > 10 and asked <= known
+
+
+def test_code_of_a_kernel() -> None:
+    """Twice compiled it is the same, and other numbers in it are seen."""
+    numba = pytest.importorskip("numba")
+
+    def build(number: float) -> Any:
+        def kernel(x):  # type: ignore[no-untyped-def]
+            return x * number
+
+        return numba.cfunc("float64(float64)")(kernel)
+
+    assert kernel_code.code_of(build(2.5)) == kernel_code.code_of(build(2.5)) != kernel_code.code_of(build(3.5))
