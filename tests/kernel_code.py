@@ -7,8 +7,8 @@ The package is that of this checkout. The code is LLVM's, optimized for this mac
 but the code itself: functions, variables and values are numbered as they are met, from the function that is called. So
 a kernel that is moved, or whose sources are written in other words, has equal code if it does the same. Each kernel is
 compiled in a process of its own; with --together in one, in the given order or --reversed, which tells whether the code
-of a kernel depends on others. A pattern is that of a shell: "thomas_*_float64". Filters are those of SIZES, with --all
-of all sizes.
+of a kernel depends on others. A pattern is that of a shell: "thomas_*_float64". Matrices and blocks of up
+to 8 rows, filters of SIZES; with --all of all sizes.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def requests(whole: bool = False) -> Iterator[tuple[Callable[..., Any], tuple[An
     """The functions of the package that ask for a kernel, and what they ask for."""
     from tridiag.backends import BACKENDS, numba_partition, numba_scan, numba_thomas, numba_wavefront
     from tridiag.kernels import call, filter_job
+    from tridiag.shapes import LARGEST
 
     yield call.method, ()
     for dtype in DTYPES:
@@ -48,8 +49,9 @@ def requests(whole: bool = False) -> Iterator[tuple[Callable[..., Any], tuple[An
         yield from ((numba_thomas.compiled_adjoint, (dtype, kind)) for kind in SOLVES if kind != "cyclic")
         yield numba_partition.compiled, (dtype,)
         yield from ((numba_scan.compiled, (dtype, order)) for order in range(1, BACKENDS["numba_scan"].order + 1))
-        yield from ((numba_scan.compiled_matrices, (dtype, size)) for size in range(2, 9))
-        yield from ((numba_thomas.compiled_blocks, (dtype, size)) for size in range(1, 9))
+        sizes = range(2, LARGEST + 1) if whole else range(2, 9)
+        yield from ((numba_scan.compiled_matrices, (dtype, size)) for size in sizes)
+        yield from ((numba_thomas.compiled_blocks, (dtype, size)) for size in sizes)
     for dtype in REAL:
         yield numba_scan.compiled_logarithms, (dtype,)
         yield from ((numba_wavefront.compiled, (dtype, kind)) for kind in GAPS)

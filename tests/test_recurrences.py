@@ -337,6 +337,15 @@ def test_halves_come_back_as_they_came(backend: Subject) -> None:
         assert_recurs(to_numpy(y), (a1,), x1, (i1,), dtype=dtype)
 
 
+@pytest.mark.only(library=("numpy", "torch"))
+@pytest.mark.parametrize("into", [False, True], ids=["new", "out"])
+def test_what_a_half_cannot_hold_is_infinite_without_a_warning(backend: Subject, into: bool) -> None:
+    a, x = (backend.array(np.full((2, 60), value), "float16") for value in (2.0, 1.0))
+    out = backend.array(np.zeros((2, 60)), "float16") if into else None
+    y = to_numpy(tridiag.linear_recurrence(a, x, backend=backend.name, out=out))
+    assert np.isfinite(y[:, :15]).all() and np.isposinf(y[:, 16:]).all()
+
+
 INTEGERS = {"numpy": "float64", "jax": "float64", "torch": "float32"}
 
 

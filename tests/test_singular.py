@@ -7,6 +7,8 @@ import pytest
 from helpers import Subject, assert_solves, dominant, to_numpy
 
 import tridiag
+from tridiag import eager, singular
+from tridiag.shapes import Form
 
 ROW = 5
 
@@ -123,6 +125,33 @@ def test_a_singular_periodic_system(backend: Subject, pivoting: bool | str) -> N
         with pytest.raises(tridiag.SingularSystemError) as caught:
             backend.solve(*system, periodic=True, pivoting=pivoting)
         np.testing.assert_array_equal(caught.value.indices, [[2]])
+
+
+def test_a_long_singular_periodic_system_raises_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which systems are singular is found by a kernel where a loop over rows in Python would take minutes."""
+    monkeypatch.setattr(eager, "eliminate", None)
+    a, b, c, d = dominant((3, 200_000))
+    for x in (a, b, c):
+        x[1, 150_000] = 0
+    a[2, 17] = np.nan
+    with pytest.raises(tridiag.SingularSystemError) as caught:
+        tridiag.solve(a, b, c, d, periodic=True, backend="numba_thomas")
+    np.testing.assert_array_equal(caught.value.indices, [[1]])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_long_periodic_systems_are_singular_where_short_ones_are(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small integers: of many matrices some are singular."""
+    rng = np.random.default_rng(1)
+    a, b, c = rng.integers(-2, 3, (3, 60, 50)).astype(dtype)
+    b[:, ::3] = 5
+    form = Form(b.shape, b.shape, 1, True, False, True)
+    found = []
+    for least in (1_000, 10):
+        monkeypatch.setattr(singular, "LONG_CYCLE", least)
+        found.append(singular.exact_status(np.ones(60, bool), (a, b, c, None), form) != 0)
+    assert 5 < found[0].sum() < 55
+    np.testing.assert_array_equal(*found)
 
 
 @pytest.mark.only(periodic=True)

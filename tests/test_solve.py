@@ -265,6 +265,15 @@ def test_halves_come_back_as_they_came(backend: Subject) -> None:
         assert_solves(to_numpy(x), *map(to_numpy, system), dtype=dtype)
 
 
+@pytest.mark.only(library=("numpy", "torch"))
+@pytest.mark.parametrize("into", [False, True], ids=["new", "out"])
+def test_what_a_half_cannot_hold_is_infinite_without_a_warning(backend: Subject, into: bool) -> None:
+    b, d = (backend.array(np.full((2, 9), value), "float16") for value in (2.0**-10, 1000.0))
+    out = backend.array(np.zeros((2, 9)), "float16") if into else None
+    x = tridiag.solve(0.0, b, 0.0, d, backend=backend.name, pivoting=backend.usual, out=out)
+    assert np.isposinf(to_numpy(x)).all()
+
+
 def test_single_and_double_promote(backend: Subject) -> None:
     a, b, c, d = dominant((3, 50))
     a, c = a.astype(np.float32), c.astype(np.float32)

@@ -12,7 +12,7 @@ from tridiag.errors import SingularSystemError
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
 
-LONG = 10_000  # rows; beyond, a loop over them in Python would take too long
+LONG, LONG_CYCLE = 10_000, 1_000  # rows; beyond, a loop over them in Python would take too long
 
 
 def raise_if_singular(x: Any, status: Any, matrix: Matrix, form: Form) -> None:
@@ -74,9 +74,11 @@ def exact_status(suspects: np.ndarray[Any, Any], matrix: Matrix, form: Form) -> 
         parts.append(part)
     shape = (int(suspects.sum()), form.n)
     gathered = Form(shape, shape, 1, form.periodic, form.transpose, True)
-    if form.n >= LONG and not form.periodic and installed("numba"):
-        from tridiag.backends import numba_partition
+    if form.n >= (LONG_CYCLE if form.periodic else LONG) and installed("numba"):
+        from tridiag.backends import numba_partition, numba_thomas
 
+        if form.periodic:
+            return numba_thomas.factor(tuple(parts), gathered).status
         return numba_partition.find_zero_pivots(tuple(parts), gathered)
     with np.errstate(all="ignore"):
         status: np.ndarray[Any, Any] = eager.eliminate(ops, tuple(parts), gathered, True).status

@@ -90,27 +90,53 @@ def beyond_promise(matrix: tuple[Array, ...], d: Array, x: Array, at: Any, error
 
     A singular one has no condition, and an error of LAPACK that is NaN: nothing is beyond it.
     """
-    if periodic and x.shape[-1] > LONGEST:
-        return False
-    rows = one_system(matrix, x, at, complex)
-    whole = None
-    if periodic:
-        whole = np.diag(rows[1]) + np.diag(rows[0][1:], -1) + np.diag(rows[2][:-1], 1)
-        whole[0, -1] += rows[0][0]
-        whole[-1, 0] += rows[2][-1]
-    signs = np.random.default_rng(0).choice((-1.0, 1.0), (4, x.shape[-1])).astype(complex)
-    inverse = [gauss(*rows, s) if whole is None else dense_solution(whole, s) for s in signs]
-    condition = sum(map(abs, rows)).max() * abs(np.stack(inverse)).max()
-    if condition < 1e-4 / EPS[real_of(x.dtype)]:  # a tenth: these are some vectors, not the worst
+    if (periodic and x.shape[-1] > LONGEST) or not ill_conditioned(matrix, at, x.dtype, periodic):
         return False
     kind: Any = "complex64" if real_of(x.dtype) == "float32" else "complex128"
-    if whole is None:
-        theirs = gauss(*one_system((*matrix, d), x, at, kind))
+    if periodic:
+        theirs = dense_solution(whole_matrix(one_system(matrix, x, at, kind)), d[at])
     else:
-        theirs = dense_solution(whole.astype(kind), d[at])
+        theirs = gauss(*one_system((*matrix, d), x, at, kind))
     theirs = (theirs if x.dtype.kind == "c" else theirs.real).astype(x.dtype)
     found, _ = backward_errors(theirs, tuple(np.broadcast_to(v, x.shape)[at] for v in matrix), d[at])
     return not error > 2 * float(found) + PROMISE
+
+
+def ill_conditioned(matrix: tuple[Array, ...], at: Any, dtype: Any, periodic: bool) -> bool:
+    """Whether the condition of a system is beyond about 1e-3 / eps."""
+    like = np.broadcast_to(matrix[1], np.broadcast_shapes(*(v.shape for v in matrix)))
+    rows = one_system(matrix, like, at, complex)
+    signs = np.random.default_rng(0).choice((-1.0, 1.0), (4, like.shape[-1])).astype(complex)
+    with np.errstate(all="ignore"):
+        inverse = [(periodic_solution if periodic else gauss)(*rows, s) for s in signs]
+        condition = sum(map(abs, rows)).max() * abs(np.stack(inverse)).max()
+    return not condition < 1e-4 / EPS[real_of(dtype)]  # a tenth: these are some vectors, not the worst
+
+
+def whole_matrix(rows: list[Array]) -> Array:
+    """The dense matrix of a periodic system."""
+    whole = np.diag(rows[1]) + np.diag(rows[0][1:], -1) + np.diag(rows[2][:-1], 1)
+    whole[0, -1] += rows[0][0]
+    whole[-1, 0] += rows[2][-1]
+    return whole
+
+
+def periodic_solution(below: Array, diagonal: Array, above: Array, d: Array) -> Array:
+    """By LAPACK for bands: in the order 0, n - 1, 1, n - 2, ... a periodic matrix has two diagonals on each side."""
+    from scipy.linalg import LinAlgError, solve_banded
+
+    n = len(d)
+    k = np.arange(n)
+    place = np.minimum(2 * k, 2 * (n - k) - 1)
+    band = np.zeros((5, n), complex)
+    for entry, column in ((below, k - 1), (diagonal, k), (above, (k + 1) % n)):
+        np.add.at(band, (2 + place - place[column], place[column]), entry)
+    right = np.empty(n, complex)
+    right[place] = d
+    try:
+        return np.asarray(solve_banded((2, 2), band, right, check_finite=False)[place])
+    except LinAlgError:
+        return np.full(n, np.nan, complex)
 
 
 def dense_solution(matrix: Array, d: Array) -> Array:

@@ -9,8 +9,8 @@ import numpy as np
 import tridiag
 from guarded import Ran, scratch
 from guarded.draw import DTYPES, HALVES, Draw, in_numpy
-from guarded.judging import check_determinants, check_matmul, check_solution
-from guarded.oracles import Array
+from guarded.judging import check_determinants, check_matmul, check_solution, ill_conditioned
+from guarded.oracles import Array, bands
 from guarded.systems import Systems, make
 from tridiag.backends import BACKENDS, Problem
 
@@ -62,7 +62,7 @@ def run(draw: Draw, library: str) -> Ran:
     options |= {"backend": draw.choose("backend", names), "pivoting": pivoting}
     draw.say(backend=options["backend"])
     with scratch.arrays(options["backend"]):
-        x = solved(draw, verb, systems, given, right, library, options, transpose)
+        x, systems = solved(draw, verb, systems, given, right, library, options, transpose)
     if pivoting is False and (periodic or options["backend"] == "scipy_gtsv"):
         pivoting = True  # as LAPACK does, and elimination with corners may do, whose promise is normwise
     return check_solution(draw, systems, x, pivoting, periodic, transpose)._replace(kind=verb)
@@ -77,8 +77,8 @@ def solved(
     library: str,
     options: dict[str, Any],
     transpose: bool,
-) -> Array:
-    """The solution, wherever it was written, also of calls that raise for singular systems."""
+) -> tuple[Array, Systems]:
+    """The solution, wherever it was written, also of calls that raise for singular systems, and which may be those."""
     result = dtype_of(given, right, library)
     place = draw.stream("place").random() if "out" not in draw.drop else 1
     out, more = None, {}
@@ -91,7 +91,7 @@ def solved(
         given, more = [*given[:3], out], {"overwrite_d": True}
     try:
         if verb == "factor" and options["axis"] >= 0 and 1 < max(map(np.ndim, given[:3])) < len(systems.shape):
-            return ambiguous(systems, given, options, transpose)
+            return ambiguous(systems, given, options, transpose), systems
         if verb == "factor":
             x = tridiag.factor(*given[:3], **options).solve(given[3], transpose, **more)
         else:
@@ -101,15 +101,22 @@ def solved(
         x = error.x
         found = np.zeros(systems.singular.shape, bool)
         found[tuple(error.indices.T)] = True
-        if systems.family != "integers" and (found != systems.singular).any():
-            raise AssertionError(
-                f"indices of singular systems {error.indices.tolist()}, not {np.argwhere(systems.singular).tolist()}"
-            ) from None
+        if systems.family != "integers":
+            matrix = bands(*systems.rows[:3], systems.keep, options["periodic"], transpose)
+            by_rounding = np.zeros(found.shape, bool)
+            for at in map(tuple, np.argwhere(found & ~systems.singular)):
+                by_rounding[at] = ill_conditioned(matrix, at, systems.rows[1].dtype, options["periodic"])
+            if (found != systems.singular | by_rounding).any():
+                raise AssertionError(
+                    f"indices of singular systems {np.argwhere(found).tolist()}, "
+                    f"not {np.argwhere(systems.singular).tolist()}"
+                ) from None
+            systems = systems._replace(free=systems.free | by_rounding)
     if out is not None and x is not out:
         raise AssertionError("the result is not the array that was given for it")
     if in_numpy(x).dtype != result or tuple(x.shape) != systems.shape:
         raise AssertionError(f"the result is {x.dtype}{tuple(x.shape)}, not {result}{systems.shape}")
-    return in_numpy(x)
+    return in_numpy(x), systems
 
 
 def ambiguous(systems: Systems, given: list[Any], options: dict[str, Any], transpose: bool) -> Array:

@@ -14,13 +14,14 @@ if not sys.platform.startswith("linux"):
 
 import tridiag
 from guarded.alignments import bounds
-from guarded.judging import beyond_promise, too_large
+from guarded.judging import beyond_promise, ill_conditioned, periodic_solution, too_large
 from guarded.oracles import EPS
 
 ONCE = {  # seeds of cases that were judged wrongly, each once
     "singular after rounding to whole numbers": (5024749, 5046703),
     "whole numbers and a coefficient of Python": (5010350, 5036773, 5070212),
     "singular to the reference": (5001728,),
+    "singular by rounding, one zero pivot among 1408": (58669,),
 }
 LARGE = (5041248,)  # of the last kind, 160 000 systems
 
@@ -67,3 +68,22 @@ def test_cases_that_were_judged_wrongly(seeds: tuple[int, ...]) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("n", [3, 4, 9, 500])
+def test_the_oracle_of_periodic_systems(n: int) -> None:
+    pytest.importorskip("scipy")
+    rng = np.random.default_rng(n)
+    below, diagonal, above, d = rng.normal(size=(4, n)) + 1j * rng.normal(size=(4, n))
+    x = periodic_solution(below, diagonal, above, d)
+    np.testing.assert_allclose(below * np.roll(x, 1) + diagonal * x + above * np.roll(x, -1), d, atol=1e-9)
+    assert np.isnan(periodic_solution(below * 0, diagonal * 0, above * 0, d)).all()
+
+
+def test_a_system_that_rounding_makes_singular_is_excused() -> None:
+    """Long random ones with one band that does not vary, in single precision; and no other."""
+    (a, _, c), _, _ = system(1408, -0.99, 0.5, -0.99)
+    a, b = np.random.default_rng(3).uniform(-1, 1, (2, 1, 1408)).astype("float32")
+    assert ill_conditioned((a, b, c), (0,), a.dtype, False)
+    for periodic in (False, True):
+        assert not ill_conditioned((a, np.sign(b) * (2.1 + abs(b)), c), (0,), a.dtype, periodic)

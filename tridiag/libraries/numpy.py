@@ -182,7 +182,8 @@ def has_dtype(entry: Entry, name: str) -> bool:
 
 
 def cast(x: Any, dtype: str) -> Any:
-    return np.asarray(x, np.dtype(dtype))
+    with np.errstate(over="ignore", under="ignore"):  # as where nothing is cast: no kernel warns
+        return np.asarray(x, np.dtype(dtype))
 
 
 def device(entries: Sequence[Entry], promoted: Any) -> str:
