@@ -170,7 +170,8 @@ def multiply_tile(job, first, count, zero):
         cut(zero, job, system)
 
 
-define, after_tile = definition(PRODUCTS), c_function(multiply_tile, "tridiag_after_tile", 3)
+after_tile = c_function(multiply_tile, "tridiag_after_tile", 3)
+define = definition(after_tile)
 
 
 @njit(**OPTIONS)

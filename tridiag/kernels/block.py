@@ -17,7 +17,7 @@ from tridiag.kernels.memory import c_function, free, malloc, set_word
 from tridiag.kernels.moves import QUAD, bytes_of_row, lanes_of
 from tridiag.kernels.recurrence import dismiss, hire, places
 from tridiag.kernels.small import TABLE, aiming
-from tridiag.kernels.vector import LINE, OPTIONS, Library, definition
+from tridiag.kernels.vector import LINE, OPTIONS, Library
 from tridiag.kernels.worker import claim, field
 
 X, RIGHT, BELOW, OWN, ABOVE = range(5)
@@ -133,4 +133,4 @@ def build(dtype: str, m: int):
         if room != 0:
             dismiss(room)
 
-    return runner(zero, definition(library), c_function(work, f"tridiag_block_work{m}"))
+    return runner(zero, c_function(work, f"tridiag_block_work{m}"))

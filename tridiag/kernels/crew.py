@@ -13,6 +13,7 @@ from numba.extending import intrinsic
 from tridiag.kernels import interrupts
 from tridiag.kernels import job as J
 from tridiag.kernels.memory import I64, c_function, call, fetch_add, free, malloc, set_word, swap, word
+from tridiag.kernels.vector import definition
 
 _create = types.ExternalFunction("pthread_create", types.int32(types.int64, types.int64, types.int64, types.int64))
 _detach = types.ExternalFunction("pthread_detach", types.int32(types.int64))
@@ -143,20 +144,19 @@ def begin(job, helpers, zero):
 beginning = c_function(begin, "tridiag_begin", 2)
 
 
-def runner(zero, define, task, prepare=None, define_steps=None):
-    """The C function void run(job, helpers) around the task of a kernel, what prepares a job for it, and its steps.
+def runner(zero, task, prepare=None):
+    """The C function void run(job, helpers) around the task of a kernel, and what prepares a job for it.
 
     It only calls C functions, which cannot raise: the code needs nothing of Numba's runtime. ``helpers``: as `begin`
     takes it.
     """
-    prepared, in_steps = prepare is not None, define_steps is not None
+    prepared = prepare is not None
+    define = definition(task, prepare) if prepared else definition(task)
 
     def run(job, helpers):
         define(zero)
         call(beginning(zero), (job, helpers))
         set_word(job + 8 * J.TASK, task(zero))
-        if in_steps:
-            define_steps(zero)  # behind the task, which calls them
         if prepared:
             call(prepare(zero), (job,))
         call(conductor(zero), (job,))

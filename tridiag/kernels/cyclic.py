@@ -23,7 +23,6 @@ from tridiag.kernels.hard import merge_hard, store_solution, substitute_hard, te
 from tridiag.kernels.interrupts import stopping_at
 from tridiag.kernels.lanes import (
     CUT,
-    SWEEPS,
     UPPER,
     Lines,
     Mask,
@@ -34,10 +33,10 @@ from tridiag.kernels.lanes import (
 )
 from tridiag.kernels.many import tell_determinants
 from tridiag.kernels.memory import c_function, set_word, variable, word
-from tridiag.kernels.moves import MOVES, QUAD, ask, bytes_of_row, lanes_of, load_rows, parts_of
+from tridiag.kernels.moves import QUAD, ask, bytes_of_row, lanes_of, load_rows, parts_of
 from tridiag.kernels.pivoting import Status
 from tridiag.kernels.sweeps import certified, invertible, least_quotient, lossless, no_quotient
-from tridiag.kernels.vector import ONCE, OPTIONS, Code, Library, Value, definition
+from tridiag.kernels.vector import ONCE, OPTIONS, Code, Library, Value
 from tridiag.kernels.worker import (
     AIMS,
     BLOCK,
@@ -459,9 +458,9 @@ def work(job, zero):
     dismiss(worker)
 
 
-task, define = c_function(work, "tridiag_work_cyclic"), definition(MOVES, SWEEPS, CYCLIC)
+task = c_function(work, "tridiag_work_cyclic")
 
 
 def build(dtype: str):
     """The C function void run(job, helpers) for a dtype."""
-    return runner(np.zeros((), dtype)[()], define, task)
+    return runner(np.zeros((), dtype)[()], task)

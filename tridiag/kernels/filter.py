@@ -21,7 +21,7 @@ from tridiag.kernels.filter_moments import Moments, MomentsRoom
 from tridiag.kernels.memory import c_function, load, malloc, pointer, set_word, word
 from tridiag.kernels.moves import bytes_of_real, lanes_of
 from tridiag.kernels.recurrence import dismiss, hire
-from tridiag.kernels.vector import LINE, OPTIONS, Library, definition
+from tridiag.kernels.vector import LINE, OPTIONS, Library
 from tridiag.kernels.worker import claim, field
 
 LOG_TWO, LOG_TWO_PI = math.log(2.0), math.log(2.0 * math.pi)
@@ -35,9 +35,9 @@ def build(dtype: str, states: int, observed: int, kind: str):
     if kind == K.SHARED:
         before, after = both(library, parts, "covariances", loops.covariances), library.add("means", loops.means)
         prepare, work = common(room, parts, before), with_common(room, parts, after)
-        return runner(zero, definition(library), c_function(work, name), c_function(prepare, f"{name}_first"))
+        return runner(zero, c_function(work, name), c_function(prepare, f"{name}_first"))
     steps = both(library, parts, "filter", loops.filter, kind == K.MISSING)
-    return runner(zero, definition(library), c_function(alone(room, parts, steps, kind), name))
+    return runner(zero, c_function(alone(room, parts, steps, kind), name))
 
 
 def both(library: Library, parts: Any, name: str, loop: Any, *facts: Any) -> Any:
@@ -98,7 +98,7 @@ def build_moments(dtype: str, states: int, observed: int, kind: str, smooth: boo
     loop = loops.smoothed if smooth else loops.filtered
     parts = parts_of(room)
     work = alone(room, parts, both(library, parts, told, loop, kind == K.MISSING), kind, room.kept if smooth else 0)
-    return runner(zero, definition(library), c_function(work, f"tridiag_{told}_{kind}"))
+    return runner(zero, c_function(work, f"tridiag_{told}_{kind}"))
 
 
 def build_gradient(dtype: str, states: int, observed: int, kind: str):
@@ -111,10 +111,10 @@ def build_gradient(dtype: str, states: int, observed: int, kind: str):
         after = library.add("means", loops.means)
         careful = library.add("gradient_by_roots", functools.partial(loops.gradient, Roots, False))
         prepare, work = common_gradient(room, parts, before), gradients_with_common(room, parts[0], after, careful)
-        return runner(zero, definition(library), c_function(work, name), c_function(prepare, f"{name}_first"))
+        return runner(zero, c_function(work, name), c_function(prepare, f"{name}_first"))
     steps = both(library, parts, "gradient", loops.gradient, kind == K.MISSING)
     work = gradients(room, parts[0], steps, room.kept)
-    return runner(zero, definition(library), c_function(work, name))
+    return runner(zero, c_function(work, name))
 
 
 def gradients(room: GradientRoom, aim: Any, steps: Any, kept: int) -> Any:

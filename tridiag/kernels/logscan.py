@@ -18,7 +18,6 @@ from tridiag.kernels.logsteps import (
     BEGIN,
     BEGIN_GIVEN,
     LARGEST,
-    LOGSUMS,
     MERGE,
     PRODUCT,
     SCAN_ORDINARY,
@@ -33,7 +32,6 @@ from tridiag.kernels.memory import c_function, call, free, load, malloc, set_wor
 from tridiag.kernels.moves import (
     BESIDE,
     KIND,
-    MOVES,
     STRIDE,
     TABLE,
     aim,
@@ -340,9 +338,9 @@ def prepare_chunks(job, zero):
     set_word(job + 8 * J.SLOTS, malloc(types.uint64(groups * SLOT * bytes_of_row(zero, ()))))
 
 
-define = definition(MOVES, LOGSUMS)
 scan, total = c_function(work_scan, "tridiag_log_scan"), c_function(work_total, "tridiag_log_total")
 join, prepare = c_function(join_chunks, "tridiag_log_join"), c_function(prepare_chunks, "tridiag_log_prepare")
+define = definition(scan, total, join, prepare)
 
 
 def build(dtype: str):

@@ -23,9 +23,9 @@ from tridiag.kernels.crew import beginning, conductor
 from tridiag.kernels.exchanging import BACKWARD_EXCHANGED_BESIDE, CLOSE_EXCHANGE, EXCHANGE_BESIDE
 from tridiag.kernels.hard import hard_lanes
 from tridiag.kernels.interrupts import stopping
-from tridiag.kernels.lanes import SWEEPS, ZERO
+from tridiag.kernels.lanes import ZERO
 from tridiag.kernels.memory import c_function, call, flush, free, load, malloc, set_byte, set_word, variable, word
-from tridiag.kernels.moves import MOVES, bytes_of_real, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.moves import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.sweeps import AGREE, BACKWARD_BESIDE, ELIMINATE_BESIDE, ELIMINATE_STREAM, PUT_PAST_CACHES
 from tridiag.kernels.vector import ONCE, OPTIONS, definition
 from tridiag.kernels.worker import CARRY, GOOD, Y, aligned, allot, claim, dismiss, exchanges, field
@@ -355,12 +355,12 @@ BLOCKS = {
     "own": c_function(solve_plain, "tridiag_all_blocks", result=types.int64),
     "exchanging": c_function(solve_exchanging, "tridiag_all_exchanging_blocks", result=types.int64),
 }
-define = definition(MOVES, SWEEPS)
 
 
 def build(dtype: str, kernel: str, solve: str) -> Any:
     """The C function void run(job, helpers) for a dtype, before the ``kernel`` for whole systems, named ``solve``."""
     zero, blocks = np.zeros((), dtype)[()], BLOCKS[kernel]
+    define = definition(blocks)
     whole = types.ExternalFunction(PREFIX + solve, types.void(types.int64, types.int64))
 
     def run(job, helpers):

@@ -18,7 +18,7 @@ from tridiag.kernels.moves import addresses, lanes_of
 from tridiag.kernels.recurrence import dismiss, hire
 from tridiag.kernels.recurrence_loops import FAR_AHEAD
 from tridiag.kernels.small import TABLE, aiming, gather, scatter
-from tridiag.kernels.vector import LINE, OPTIONS, Code, Library, Value, definition
+from tridiag.kernels.vector import LINE, OPTIONS, Code, Library, Value
 from tridiag.kernels.worker import claim, field
 
 OPERANDS = C.operands(1)
@@ -149,4 +149,4 @@ def build(dtype: str, m: int):
                     forward(zero, (job, room))
         dismiss(room)
 
-    return runner(zero, definition(library), c_function(work, f"tridiag_matrix_work{m}"))
+    return runner(zero, c_function(work, f"tridiag_matrix_work{m}"))

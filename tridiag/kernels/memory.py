@@ -134,13 +134,18 @@ def variable(typing, value):
 def c_function(body, name, arity=1, result=types.void):
     """An intrinsic: the address of a C function of integers, in the caller's module, that calls body(*integers, zero).
 
-    It returns the integer that the body returns, or 0.
+    It returns the integer that the body returns, or 0. What Numba has made of the body is ``compiled(zero)``.
     """
+
+    def signature_for(like):
+        return result(*[types.int64] * arity, like)
+
+    def compiled_for(like):
+        return body.get_compile_result(signature_for(like))
 
     @intrinsic
     def address(typing, like):
-        sig = result(*[types.int64] * arity, like)
-        compiled = body.get_compile_result(sig)
+        sig, compiled = signature_for(like), compiled_for(like)
 
         def generate(context, builder, signature, args):
             module, symbol = builder.module, f"{name}_{like}"
@@ -157,6 +162,7 @@ def c_function(body, name, arity=1, result=types.void):
 
         return types.int64(like), generate
 
+    address.compiled = compiled_for
     return address
 
 

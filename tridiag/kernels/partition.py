@@ -507,7 +507,6 @@ def serve(job, zero):
 
 
 serve_task = c_function(serve, "tridiag_serve_systems")
-define_sweeps, define_steps = definition(K.CHUNKS), STEPS.definition()
 
 
 @njit(**OPTIONS)
@@ -523,6 +522,7 @@ def solve_all(job, zero):
 
 
 whole = c_function(solve_all, "tridiag_solve_all")
+define = definition(whole)
 
 
 def build(dtype: str):
@@ -530,10 +530,8 @@ def build(dtype: str):
     zero = np.zeros((), dtype)[()]
 
     def run(job, helpers):
+        define(zero)
         call(beginning(zero), (job, helpers))
-        solve = whole(zero)
-        define_sweeps(zero)
-        define_steps(zero)  # after ``whole``: those that are called are known
-        call(solve, (job,))  # as in `crew.runner`
+        call(whole(zero), (job,))  # as in `crew.runner`
 
     return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)

@@ -36,7 +36,7 @@ from tridiag.kernels.recurrence_loops import (
     spread,
 )
 from tridiag.kernels.sweeps import put_past_caches
-from tridiag.kernels.vector import LINE, OPTIONS, Library, definition
+from tridiag.kernels.vector import LINE, OPTIONS, Library
 from tridiag.kernels.worker import claim, field
 
 TRUSTED = 2.0**10  # products of coefficients up to this lose little to cancellation
@@ -65,10 +65,10 @@ def build(dtype: str, order: int):
 
 @functools.cache
 def parts(order: int, real: bool) -> Any:
-    """The bodies, the task and the preparation of a kernel, for all dtypes of real, or of complex, numbers."""
+    """The task and the preparation of a kernel, for all dtypes of real, or of complex, numbers."""
     made = functions(order)
     if not real:
-        return definition(), c_function(one_by_one(made), f"tridiag_work{order}")
+        return (c_function(one_by_one(made), f"tridiag_work{order}"),)
     library = Library(f"loops{order}")
     loops = [Loop(order, turned, backward) for turned in (False, True) for backward in (False, True)]
     move, run = library.add("move", move_lanes), dispatch(library, loops)
@@ -78,7 +78,7 @@ def parts(order: int, real: bool) -> Any:
         add_up, find_values = (dispatch(library, [kind(loop) for loop in loops]) for kind in (Sum, Values))
         tasks.append(in_blocks(made, add_up, in_lines(move, run, find_values)))
     prepare = c_function(reserve, f"tridiag_reserve{order}") if order == 1 else None
-    return definition(library), c_function(by_kind(tasks), f"tridiag_work{order}"), prepare
+    return c_function(by_kind(tasks), f"tridiag_work{order}"), prepare
 
 
 def by_kind(tasks: list[Any]) -> Any:

@@ -1,7 +1,7 @@
-"""Functions of a kernel that call each other through a table, each compiled once.
+"""Functions of a kernel that call each other through variables, each compiled once.
 
 Numba compiles a function together with all that it calls, and finishes the whole again at every level of calls: a deep
-kernel costs many times its length. A step is compiled alone; the outermost function links all and fills the table.
+kernel costs many times its length. A step is compiled alone; the outermost function links those that are called.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from tridiag.kernels.vector import I64, Library
 
@@ -24,31 +23,13 @@ class Steps(Library):
     def add_step(self, body: Any) -> Any:
         return self.add(body.py_func.__name__, body)
 
-    def definition(self) -> Any:
-        """An intrinsic define(zero), for the outermost function of one kernel, behind what calls steps."""
+    def compiled(self, name: str, zero: Any) -> Any:
+        body: Any = self.bodies[name]
+        arguments = zero, *[types.int64] * self.arities[name]
+        body.compile(arguments)
+        return body.overloads[arguments]
 
-        @intrinsic
-        def define(typing: Any, zero: Any) -> Any:
-            compiled: dict[str, Any] = {}
-            while pending := [name for name in self.arities if name not in compiled]:  # a step may call others
-                for name in pending:
-                    body: Any = self.bodies[name]
-                    arguments = zero, *[types.int64] * self.arities[name]
-                    body.compile(arguments)
-                    compiled[name] = body.overloads[arguments]
-
-            def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-                for place, name in enumerate(self.bodies):
-                    if name in compiled:
-                        address = self.link(context, builder.module, zero, name, compiled[name])
-                        builder.store(builder.ptrtoint(address, I64), self.slot(builder, zero, place))
-                return context.get_dummy_value()
-
-            return types.void(zero), generate
-
-        return define
-
-    def link(self, context: Any, module: Any, zero: Any, name: str, compiled: Any) -> Any:
+    def function(self, context: Any, module: Any, name: str, zero: Any, compiled: Any) -> Any:
         """A C function around a compiled step."""
         context.active_code_library.add_linking_library(compiled.library)
         function = ir.Function(module, self.kind(name), f"tridiag_{self.name}_{name}_{zero}")

@@ -14,14 +14,13 @@ from tridiag.kernels import job as J
 from tridiag.kernels.beside import EXCHANGED_BESIDE, SOLVE_BESIDE, extent
 from tridiag.kernels.crew import runner
 from tridiag.kernels.groups import SOLVE_GROUP
-from tridiag.kernels.lanes import SWEEPS
 from tridiag.kernels.many import determinants, factor_shared, solve_many, solve_shared
 from tridiag.kernels.memory import c_function, flush, load, malloc, set_word
-from tridiag.kernels.moves import MOVES, bytes_of_real, lanes_of, parts_of
+from tridiag.kernels.moves import bytes_of_real, lanes_of, parts_of
 from tridiag.kernels.pivoted_groups import EXCHANGE_GROUP
-from tridiag.kernels.vector import ONCE, OPTIONS, definition
+from tridiag.kernels.vector import ONCE, OPTIONS
 from tridiag.kernels.waiting import CATCH_UP, some_wait
-from tridiag.kernels.worker import STEPS, claim, dismiss, field, hire, part_of_item, report, reports
+from tridiag.kernels.worker import claim, dismiss, field, hire, part_of_item, report, reports
 
 
 @njit(**ONCE)
@@ -178,10 +177,9 @@ def prepare_shared(job, zero):
 
 
 preparation = c_function(prepare_shared, "tridiag_prepare")
-define = definition(MOVES, SWEEPS)
 
 
 def build(dtype: str, kernel: str):
     """The C function void run(job, helpers) of a kernel for a dtype."""
     prepare = preparation if kernel == "shared" else None
-    return runner(np.zeros((), dtype)[()], define, TASKS[kernel], prepare, STEPS.definition())
+    return runner(np.zeros((), dtype)[()], TASKS[kernel], prepare)

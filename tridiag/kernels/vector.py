@@ -496,33 +496,30 @@ def write(body: Callable[..., Any], builder: Any, zero: Any, integers: Sequence[
 
 
 class Library:
-    """Functions of this language that a kernel calls through a table, and defines once.
+    """Functions of this language that a kernel calls through variables, and defines once.
 
     Numba compiles every function together with all that it calls, again at every level of calls: code that is written
-    in place would be compiled a dozen times. A call through a table weighs nothing; `definition`, in the outermost
-    function, writes the bodies and fills the table. Where they are ``short``, of the rows of a block, their loops never
-    end early: who calls them for many blocks asks.
+    in place would be compiled a dozen times. A call through a variable weighs nothing; `definition`, in the outermost
+    function of a kernel, writes the bodies of those that the kernel calls and fills the variables. Where they are
+    ``short``, of the rows of a block, their loops never end early: who calls them for many blocks asks.
     """
-
-    MOST = 64
 
     def __init__(self, name: str, short: bool = False) -> None:
         self.name, self.short = name, short
         self.bodies: dict[str, Callable[..., Any]] = {}
         self.arities: dict[str, int] = {}
+        _libraries[name] = self
 
     def add(self, name: str, body: Callable[..., Any]) -> Any:
         """The function as an intrinsic f(zero, integers)."""
         self.bodies[name] = body
-        place = len(self.bodies) - 1
-        assert place < self.MOST
 
         @intrinsic
         def call(typing: Any, zero: Any, integers: Any) -> Any:
             self.arities[name] = len(integers)
 
             def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-                address = builder.load(self.slot(builder, zero, place))
+                address = builder.load(self.variable(builder.module, name, zero))
                 function = builder.inttoptr(address, self.kind(name).as_pointer())
                 return builder.call(function, [builder.extract_value(args[1], k) for k in range(len(integers))])
 
@@ -533,38 +530,66 @@ class Library:
     def kind(self, name: str) -> Any:
         return ir.FunctionType(I64, [I64] * self.arities[name])
 
-    def slot(self, builder: Any, zero: Any, place: int) -> Any:
-        """The place of a function in the table, a variable that all modules of a process share."""
-        symbol, kind = f"tridiag_{self.name}_{zero}", ir.ArrayType(I64, self.MOST)
-        table = builder.module.globals.get(symbol)
-        if table is None:
-            table = ir.GlobalVariable(builder.module, kind, symbol)
-            table.linkage, table.initializer = "common", ir.Constant(kind, None)
-        return builder.gep(table, [ir.Constant(I32, 0), ir.Constant(I32, place)])
+    def variable(self, module: Any, name: str, zero: Any) -> Any:
+        """That of the address of a function, which all modules of a process share."""
+        symbol = f"{CALLED}{self.name}.{name}.{zero}"
+        found = module.globals.get(symbol)
+        if found is None:
+            found = ir.GlobalVariable(module, I64, symbol)
+            found.linkage, found.initializer = "common", ir.Constant(I64, 0)
+        return found
 
-    def write(self, outer: Any, zero: Any) -> None:
-        """The bodies of all functions that were called anywhere, and their addresses to the table."""
-        for place, (name, body) in enumerate(self.bodies.items()):
-            if name in self.arities:
-                function = ir.Function(outer.module, self.kind(name), f"tridiag_{self.name}_{name}_{zero}")
-                function.linkage = "internal"
-                builder = ir.IRBuilder(function.append_basic_block("entry"))
-                builder.ret(write(body, builder, zero, function.args, self.short))
-                outer.store(outer.ptrtoint(function, I64), self.slot(outer, zero, place))
+    def compiled(self, name: str, zero: Any) -> Any:
+        """A function that was compiled alone, and may call others; None: it is written into the kernel."""
+        return None
+
+    def function(self, context: Any, module: Any, name: str, zero: Any, compiled: Any) -> Any:
+        """The function in the module of a kernel."""
+        function = ir.Function(module, self.kind(name), f"tridiag_{self.name}_{name}_{zero}")
+        function.linkage = "internal"
+        builder = ir.IRBuilder(function.append_basic_block("entry"))
+        builder.ret(write(self.bodies[name], builder, zero, function.args, self.short))
+        return function
 
 
-def definition(*libraries: Library) -> Any:
-    """An intrinsic define(zero): the bodies of libraries, for the outermost function of a kernel."""
+CALLED = "tridiag.called."  # what the names of variables begin with
+_libraries: dict[str, Library] = {}
+
+
+def called_by(compiled: Any) -> set[tuple[str, str]]:
+    """The functions of libraries, as the names of both, that the code of a compiled function calls."""
+    symbols = [variable.name for variable in compiled.library._final_module.global_variables]
+    named = [symbol.removeprefix(CALLED).split(".")[:2] for symbol in symbols if symbol.startswith(CALLED)]
+    return {(library, name) for library, name in named}
+
+
+def definition(*roots: Any) -> Any:
+    """An intrinsic define(zero), for the outermost function of a kernel: what its C functions call can be called.
+
+    ``roots`` are all the C functions (`memory.c_function`) that a kernel begins with. Which functions of libraries they
+    call is read from their code, so that a kernel has these and no others, whatever was compiled before it.
+    """
 
     @intrinsic
     def define(typing: Any, zero: Any) -> Any:
+        wanted: dict[tuple[str, str], Any] = {}
+        pending = set().union(*(called_by(root.compiled(zero)) for root in roots))
+        while pending:
+            for library, name in sorted(pending):
+                wanted[library, name] = _libraries[library].compiled(name, zero)
+            alone = [compiled for compiled in wanted.values() if compiled is not None]
+            pending = set().union(*map(called_by, alone)) - wanted.keys()
+
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            fill = ir.Function(builder.module, ir.FunctionType(ir.VoidType(), []), f"tridiag_fill_{zero}")
+            module = builder.module
+            fill = ir.Function(module, ir.FunctionType(ir.VoidType(), []), f"tridiag_fill_{zero}")
             fill.linkage = "internal"
             fill.attributes.add("noinline")  # the outermost function is so short that it becomes part of its C function
             inner = ir.IRBuilder(fill.append_basic_block("entry"))
-            for library in libraries:
-                library.write(inner, zero)
+            for (library, name), compiled in sorted(wanted.items(), key=lambda item: item[0]):
+                owner = _libraries[library]
+                function = owner.function(context, module, name, zero, compiled)
+                inner.store(inner.ptrtoint(function, I64), owner.variable(module, name, zero))
             inner.ret_void()
             builder.call(fill, [])
             return context.get_dummy_value()

@@ -41,7 +41,7 @@ from tridiag.kernels.memory import (
     store,
     variable,
 )
-from tridiag.kernels.moves import AHEAD, MOVES, TABLE, aim, bytes_of_real, lanes_of, load_row, store_row
+from tridiag.kernels.moves import AHEAD, TABLE, aim, bytes_of_real, lanes_of, load_row, store_row
 from tridiag.kernels.powers import nothing
 from tridiag.kernels.runs import RUN, tame
 from tridiag.kernels.shelf import borrow, give_back
@@ -61,7 +61,7 @@ from tridiag.kernels.told import (
     put,
     settle,
 )
-from tridiag.kernels.vector import LINE, OPTIONS, Code, Library, Value, definition
+from tridiag.kernels.vector import LINE, OPTIONS, Code, Library, Value
 from tridiag.kernels.worker import aligned, claim, field
 
 
@@ -315,9 +315,8 @@ def prepare(job, zero):
 
 
 TASKS = {kind: task(kind) for kind in KINDS}
-define = definition(MOVES, WAVES)
 
 
 def build(dtype: str, kind: str):
     """The C function void run(job, helpers) of a kind of gaps for a dtype."""
-    return runner(np.zeros((), dtype)[()], define, TASKS[kind], c_function(prepare, "tridiag_prepare_alignment"))
+    return runner(np.zeros((), dtype)[()], TASKS[kind], c_function(prepare, "tridiag_prepare_alignment"))
