@@ -40,7 +40,8 @@ SIZES = (1, 1), (2, 1), (3, 2)  # of filters: states, observed values
 def requests(whole: bool = False) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
     """The functions of the package that ask for a kernel, and what they ask for."""
     from tridiag.backends import BACKENDS, numba_partition, numba_scan, numba_thomas, numba_wavefront
-    from tridiag.kernels import call, filter_job
+    from tridiag.kernels.jobs import kalman as filter_job
+    from tridiag.kernels.runtime import python_call as call
     from tridiag.shapes import LARGEST
 
     yield call.method, ()
@@ -67,7 +68,7 @@ def requests(whole: bool = False) -> Iterator[tuple[Callable[..., Any], tuple[An
 
 def kernels(whole: bool = False) -> dict[str, Callable[[], Any]]:
     """By name: what builds each kernel that the package can ask for, as it asks."""
-    from tridiag.kernels import cache
+    from tridiag.kernels.runtime import object_cache as cache
 
     asked: dict[str, Callable[[], Any]] = {}
 
@@ -207,7 +208,7 @@ def code_of(compiled: Any) -> str:
 def dump(job: tuple[str, Callable[[], Any], Path]) -> str:
     import llvmlite.binding as llvm
 
-    from tridiag.kernels.cache import PREFIX
+    from tridiag.kernels.runtime.object_cache import PREFIX
 
     name, build, folder = job
     for other in kernels(True):

@@ -14,7 +14,7 @@ import pytest
 from helpers import installed
 from processes import run_program, run_together
 
-from tridiag.kernels import cache
+from tridiag.kernels.runtime import object_cache as cache
 
 needs_jax = pytest.mark.skipif(not installed("jax"), reason="needs jax, which is not installed")
 
@@ -44,7 +44,7 @@ def build_six_times() -> Any:
     """A kernel that calls another one."""
     from numba import cfunc, types
 
-    from tridiag.kernels.cache import PREFIX
+    from tridiag.kernels.runtime.object_cache import PREFIX
 
     call = types.ExternalFunction(PREFIX + "triple", types.int64(types.int64))
 
@@ -122,7 +122,7 @@ def test_threads_wait_for_one_compilation(folder: pathlib.Path) -> None:
 
 OBTAIN = """
 import ctypes, sys
-from tridiag.kernels import cache
+from tridiag.kernels.runtime import object_cache as cache
 def call(name, x):
     kernel = cache.obtain(name, globals()["build_" + name])
     return int(kernel.found), ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(kernel.address)(x)
@@ -335,7 +335,7 @@ def test_code_that_does_not_link(folder: pathlib.Path, monkeypatch: pytest.Monke
 
 
 LACKING = """
-from tridiag.kernels import cache
+from tridiag.kernels.runtime import object_cache as cache
 print(cache.load("six_times", cache.file_name("six_times")))
 """
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tridiag import layout
-from tridiag.kernels import job as J
+from tridiag.kernels.jobs import systems as J
 from tridiag.shapes import Form, align, broadcast, lift, normalise_axis
 
 

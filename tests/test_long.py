@@ -11,7 +11,7 @@ from helpers import assert_same_bits, dominant, installed, long_error, noise, po
 import tridiag
 from tridiag import layout, ready
 from tridiag.backends import numba_thomas
-from tridiag.kernels import job as J
+from tridiag.kernels.jobs import systems as J
 
 NAME = "numba_thomas"
 SHAPES = [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tridiag import costs, private_files, tuning
-from tridiag.kernels import cache
+from tridiag.kernels.runtime import object_cache as cache
 
 pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="needs users and modes of files, as POSIX has them"),

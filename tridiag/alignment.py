@@ -13,7 +13,7 @@ import numpy as np
 from tridiag.arrays import Entry, agreed, dtype_name, module_of, working_dtype
 from tridiag.backends import Backend, Problem
 from tridiag.compiling import compiling, graph
-from tridiag.kernels.pairs import HOTTEST
+from tridiag.kernels.jobs.alignment import HOTTEST
 from tridiag.prepare import chosen, real_dtype
 
 Array = Any

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tridiag.kernels import filter_job as K
-from tridiag.kernels import job as J
+from tridiag.kernels.jobs import kalman as K
+from tridiag.kernels.jobs import systems as J
 from tridiag.layout import LINE, WORTH_A_THREAD, contiguous, threads
 from tridiag.models import StateSpace
 from tridiag.shapes import Shape

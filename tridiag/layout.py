@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.kernels import job as J
+from tridiag.kernels.jobs import systems as J
 from tridiag.shapes import Blocks, Form, Recurrence, Shape
 
 LINE = 64  # bytes of a row of lanes
@@ -23,13 +23,13 @@ Axis = tuple[int, tuple[int, ...]]  # length, the strides of a, b, c, where, d, 
 SCRATCH = 2 * 1024 * 1024  # bytes of c' and y' of a tile: more would leave a core's share of the caches
 MOST_GROUPS = 64
 # systems so long that a tile would have fewer groups than LONG, and not be whole rows, are solved in blocks of rows
-# (`tridiag.kernels.long`)
+# (`tridiag.kernels.thomas.row_blocks`)
 LONG = 24
 SPAN, WHOLE = 64, 128  # groups of a block; at most so many where it has whole rows, which are read better
 OVERLAP = 64  # rows that blocks, and the chunks of a block, look at beyond themselves: couplings should have decayed
 CHUNK = 640 * 1024  # bytes of c' and y' of a chunk, and of what it looks at; or more, of at least 3 OVERLAP rows
 BLOCK = 32  # times OVERLAP: the fewest rows of a block, so that little is eliminated twice
-WIDE = 4  # groups of right sides of one matrix that are solved at a time (`tridiag.kernels.sweeps`)
+WIDE = 4  # groups of right sides of one matrix that are solved at a time (`tridiag.kernels.thomas.loops`)
 CACHES = 8 * 1024 * 1024  # bytes of x: beyond them its rows go straight to memory, not through the caches
 ITEM = 32_768  # unknowns claimed at a time, or fewer:
 ITEMS_EACH = 16  # items for each of several threads, so that they end together

@@ -1,4 +1,4 @@
-"""The job of `tridiag.kernels.logscan` from shapes and strides alone; pure."""
+"""The job of `tridiag.kernels.logsumexp.kernel` from shapes and strides alone; pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.kernels import job as J
+from tridiag.kernels.jobs import systems as J
 from tridiag.layout import lanes_of, merge
 from tridiag.shapes import Recurrence
 

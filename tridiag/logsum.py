@@ -5,7 +5,7 @@ of two, the sum is compensated, and the shift, which is not 0 where there is log
 powers of two, in two numbers. So errors do not pile up, over any number of steps. ``largest`` is the result where it is
 of a size beyond `far`, or infinite: log(exp(x) + exp(y)) is the larger of x and y there. NaN stays in ``high``.
 
-``ops`` has the operations of one library (`Arrays`), or of lanes (`tridiag.kernels.explog.Lanes`).
+``ops`` has the operations of one library (`Arrays`), or of lanes (`tridiag.kernels.simd.explog.Lanes`).
 """
 
 from __future__ import annotations

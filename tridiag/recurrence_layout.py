@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.kernels import job as J
-from tridiag.kernels import recurrence_job as C
+from tridiag.kernels.jobs import recurrences as C
+from tridiag.kernels.jobs import systems as J
 from tridiag.layout import CACHES, ITEM, ITEMS_EACH, LINE, WORTH_A_THREAD, Axis, contiguous, lanes_of, merge
 from tridiag.shapes import Blocks, Recurrence
 
-HEIGHT = 8  # steps that are transposed at a time (`tridiag.kernels.recurrence_loops`)
+HEIGHT = 8  # steps that are transposed at a time (`tridiag.kernels.recurrence.loops`)
 BLOCK = 128 * 1024  # bytes of an operand in a block of a long sequence: two blocks of two operands fit in a cache
 FEWEST_BLOCKS = 2  # of such a sequence
 STRETCH = 4096  # bytes of a row of sequences that are side by side: it is read again in the next step

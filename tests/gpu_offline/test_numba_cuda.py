@@ -16,7 +16,7 @@ from helpers import EPS, TINY, assert_same_bits, assert_solves, dominant, unifor
 from numba import njit, types
 
 from tridiag.backends import installed
-from tridiag.kernels import scalar_thomas as body
+from tridiag.kernels.numba_cuda import thomas as body
 
 HERE = Path(__file__).parent
 REALS = ("float32", "float64")

@@ -26,7 +26,9 @@ import jax
 import jax.numpy as jnp
 import warpgroup
 
-from tridiag.kernels import pallas_access, pallas_job, pallas_thomas
+from tridiag.kernels.pallas import access as pallas_access
+from tridiag.kernels.pallas import job as pallas_job
+from tridiag.kernels.pallas import thomas as pallas_thomas
 
 NAME = "jax_pallas"
 backend = importlib.import_module(f"tridiag.backends.{NAME}")

@@ -19,7 +19,9 @@ from unittest import mock
 
 import numpy as np
 
-from tridiag.kernels import pallas_access, pallas_job, pallas_thomas
+from tridiag.kernels.pallas import access as pallas_access
+from tridiag.kernels.pallas import job as pallas_job
+from tridiag.kernels.pallas import thomas as pallas_thomas
 
 backend = importlib.import_module("tridiag.backends.jax_pallas")
 NOBODY, SEVERAL = -1, -2

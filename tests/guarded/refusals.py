@@ -9,7 +9,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from numba import cfunc, types
 
-from tridiag.kernels.memory import call, fetch_add
+from tridiag.kernels.simd.memory import call, fetch_add
 
 NEVER, AGAIN = 2**62, 11  # EAGAIN
 LEFT, REFUSED = 0, 8

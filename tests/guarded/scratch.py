@@ -16,7 +16,7 @@ import llvmlite.binding as llvm
 import numpy as np
 from numba import cfunc, njit, types
 
-from tridiag.kernels.memory import fetch_add, set_word, swap, word
+from tridiag.kernels.simd.memory import fetch_add, set_word, swap, word
 
 PAGE, ALIGNED = 4096, 16
 PATTERN, MAGIC = 0xFF, 0x7472696467756172
@@ -141,7 +141,7 @@ def build() -> list[Any]:
 def install() -> None:
     """Before any kernel of this process is loaded."""
     if not _installed:
-        from tridiag.kernels.cache import _kernels
+        from tridiag.kernels.runtime.object_cache import _kernels
 
         assert not _kernels, "kernels are loaded already, and call malloc of the C library"
         _installed.extend(build())
@@ -215,7 +215,7 @@ def check() -> None:
         at = int(block)
         length = ctypes.c_int64.from_address(at // PAGE * PAGE - 2 * PAGE + 8).value
         first = ctypes.c_int64.from_address(at)
-        # A block that `tridiag.kernels.shelf` keeps begins with its size. Of none it is too small, and freed: so the
+        # A block that `tridiag.kernels.runtime.workspace_pool` keeps begins with its size. Of none it is too small, and freed: so the
         # next call gets one of exactly its size, full of NaN.
         if first.value not in (length, 0):
             ctypes.c_int64.from_address(at).value = 0

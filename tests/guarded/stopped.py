@@ -17,8 +17,8 @@ from numba import cfunc, types
 from guarded import Ran, failures, scratch
 from guarded.failing_calls import CALLS, Call
 from guarded.memory import Layout, Rooms, plain
-from tridiag.kernels.interrupts import ABOVE, POLL
-from tridiag.kernels.memory import fetch_add
+from tridiag.kernels.simd.interrupts import ABOVE, POLL
+from tridiag.kernels.simd.memory import fetch_add
 
 SIMPLER, LIMIT, WEIGHT = ("threads", "size"), 300.0, 0.3
 BACKENDS = "numba_scan", "numba_partition", "numba_thomas", "numba_wavefront"
@@ -30,7 +30,7 @@ _rooms = Rooms()
 
 
 def start() -> None:
-    """From now on all kernels ask us, in the place of `tridiag.kernels.capi.attend`."""
+    """From now on all kernels ask us, in the place of `tridiag.kernels.runtime.python_entry.attend`."""
     scratch.install()
     left = int(_left.ctypes.data)
 

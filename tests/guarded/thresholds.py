@@ -29,7 +29,11 @@ _caches: dict[int, list[Any]] = {}
 
 def widths() -> list[int]:
     """Lengths about which loops begin or end: lanes of vectors, heights of tiles and of blocks, chunks, powers of 2."""
-    from tridiag.kernels import beside, groups, logscan, plan, worker
+    from tridiag.kernels.logsumexp import kernel as logscan
+    from tridiag.kernels.partition import state as plan
+    from tridiag.kernels.thomas import interleaved as beside
+    from tridiag.kernels.thomas import one_vector as groups
+    from tridiag.kernels.thomas import workspace as worker
 
     known = [layout.LINE // 8, layout.LINE // 4, layout.LINE, layout.OVERLAP, layout.FEWEST_MATRICES, layout.LONG]
     known += [recurrence_layout.HEIGHT, log_layout.FEWEST_ROWS, worker.BLOCK, beside.EARLY, groups.EARLY]

@@ -26,9 +26,9 @@ from jax import lax
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
 from tridiag.backends import jax_scan
-from tridiag.kernels import pallas_access
-from tridiag.kernels.pallas_job import ROWS, THREADS, Job, lanes_of, odd
-from tridiag.kernels.pallas_thomas import kernel
+from tridiag.kernels.pallas import access as pallas_access
+from tridiag.kernels.pallas.job import ROWS, THREADS, Job, lanes_of, odd
+from tridiag.kernels.pallas.thomas import kernel
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
 from tridiag.rows import Matrix, bands

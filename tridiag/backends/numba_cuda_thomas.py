@@ -19,7 +19,7 @@ import numpy as np
 from numba import cuda, types
 
 from tridiag.cuda import lending
-from tridiag.kernels import scalar_thomas as body
+from tridiag.kernels.numba_cuda import thomas as body
 from tridiag.rows import Matrix
 from tridiag.shapes import Form
 

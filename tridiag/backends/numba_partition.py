@@ -1,6 +1,6 @@
 """Few, long systems: chunks of rows eliminated in the lanes of vectors and split over threads, then what joins them.
 
-The kernels are in `tridiag.kernels.partition`: O(17n) flops plain, about one and a half times the memory traffic of a
+The kernels are in `tridiag.kernels.partition.kernel`: O(17n) flops plain, about one and a half times the memory traffic of a
 sweep that nothing limits but memory. Systems too short to cut are solved row by row. Operands that do not lie
 contiguous along the systems, and those of masked systems, are copied first. The right sides of one matrix are solved
 one by one. Stability: certificate, partial pivoting, refinement, as `tridiag.elimination`.
@@ -17,8 +17,8 @@ import numpy as np
 
 from tridiag.arrays import library_of
 from tridiag.backends.numba_thomas import REGULAR, Extents, checked, extents, view
-from tridiag.kernels.cache import Kernel, made_by, obtain
-from tridiag.kernels.call import check, function
+from tridiag.kernels.runtime.object_cache import Kernel, made_by, obtain
+from tridiag.kernels.runtime.python_call import check, function
 from tridiag.layout import granted, make_job
 from tridiag.rows import Matrix
 from tridiag.shapes import Form

@@ -1,13 +1,13 @@
 """Recurrences in compiled loops with threads of their own; linear ones take 2 flops a coefficient and value.
 
-The kernels are in `tridiag.kernels.recurrence`; which one runs depends on how x and the result lie in memory. Sequences
+The kernels are in `tridiag.kernels.recurrence.kernel`; which one runs depends on how x and the result lie in memory. Sequences
 side by side, sequences that are contiguous, and long ones of first order are computed in the lanes of vectors; complex
 ones, and those that lie in any other way, one by one. Every value comes from those before it, as in a plain loop.
 
-Those of small vectors are in `tridiag.kernels.matrices`: one sequence in each lane, in any place, real or complex; a
+Those of small vectors are in `tridiag.kernels.recurrence.matrices`: one sequence in each lane, in any place, real or complex; a
 single one fills no more than a lane.
 
-Those of logarithms are in `tridiag.kernels.logscan`: exponentials and logarithms by polynomials, in the lanes of
+Those of logarithms are in `tridiag.kernels.logsumexp.kernel`: exponentials and logarithms by polynomials, in the lanes of
 vectors, arrays of any strides read where they lie; few long sequences are cut into chunks.
 """
 
@@ -24,9 +24,9 @@ from tridiag import filter_layout, log_layout
 from tridiag.arrays import library_of
 from tridiag.backends import KALMAN
 from tridiag.backends.numba_thomas import extents, view
-from tridiag.kernels import filter_job as K
-from tridiag.kernels.cache import Kernel, made_by, obtain
-from tridiag.kernels.call import check, function
+from tridiag.kernels.jobs import kalman as K
+from tridiag.kernels.runtime.object_cache import Kernel, made_by, obtain
+from tridiag.kernels.runtime.python_call import check, function
 from tridiag.layout import granted
 from tridiag.models import Model, StateSpace
 from tridiag.recurrence_layout import make_job, make_matrix_job, packed

@@ -2,7 +2,7 @@
 
 The kernels are in `tridiag.kernels`. Arrays of any strides are read where they lie. A real matrix with complex right
 sides is the real matrix with twice as many right sides. Stability: certificate, partial pivoting, refinement, as
-`tridiag.elimination`. Block tridiagonal systems are in `tridiag.kernels.block`, about 9 m^3 flops a block row;
+`tridiag.elimination`. Block tridiagonal systems are in `tridiag.kernels.blocks.kernel`, about 9 m^3 flops a block row;
 stability as `tridiag.blocks`.
 """
 
@@ -17,9 +17,9 @@ import numpy as np
 
 from tridiag import recurrence_layout
 from tridiag.arrays import library_of
-from tridiag.kernels import job as J
-from tridiag.kernels.cache import Kernel, made_by, obtain
-from tridiag.kernels.call import check, function
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.runtime.object_cache import Kernel, made_by, obtain
+from tridiag.kernels.runtime.python_call import check, function
 from tridiag.layout import LINE, WORTH_A_THREAD, Job, granted, make_job
 from tridiag.rows import Matrix
 from tridiag.shapes import Blocks, Form

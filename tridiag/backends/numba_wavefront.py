@@ -1,6 +1,6 @@
 """Smooth local alignment by dynamic programming over rows of cells, a pair of sequences in each lane, threaded.
 
-The kernels are in `tridiag.kernels.wavefront`: about 35 operations of vectors a cell for the score, 70 with its
+The kernels are in `tridiag.kernels.alignment.kernel`: about 35 operations of vectors a cell for the score, 70 with its
 gradient, where scores and gaps are moderate; else twice as many, and every cell is a mantissa with an exponent, so that
 no temperature and no length is out of range in float64; in float32 scores above 2**29 / (L1 + L2) temperatures count as
 NaN.
@@ -18,10 +18,10 @@ import numpy as np
 
 from tridiag.arrays import library_of
 from tridiag.backends.numba_thomas import view
-from tridiag.kernels import job as J
-from tridiag.kernels import pairs as P
-from tridiag.kernels.cache import Kernel, made_by, obtain
-from tridiag.kernels.call import check, function
+from tridiag.kernels.jobs import alignment as P
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.runtime.object_cache import Kernel, made_by, obtain
+from tridiag.kernels.runtime.python_call import check, function
 from tridiag.layout import LINE, threads
 
 KEPT = 32 * 1024 * 1024  # bytes of the cells that a thread keeps for the backward pass, where they fit

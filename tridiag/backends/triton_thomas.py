@@ -2,7 +2,7 @@
 
 Tensors are read where they lie, whatever their strides; an axis along which one is constant has the stride 0. Systems
 of up to LONGEST rows are read and written once: a lane has a chunk of rows, the lanes of a system exchange what is left
-of them (`tridiag.kernels.triton_chunks`). Of longer ones each has a lane, which moves 9 words an unknown, and is fast
+of them (`tridiag.kernels.triton.chunks`). Of longer ones each has a lane, which moves 9 words an unknown, and is fast
 where the system axis is not the last one. With "auto", systems without certificate go on a list in the memory of the
 GPU, and are solved again with pivoting and refinement, products rounded before they are added, as on a CPU: the next
 kernel reads how long the list is, and nothing waits for the device. The kernels run on torch's current stream.

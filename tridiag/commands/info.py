@@ -14,7 +14,7 @@ from tridiag.backends import no_gpu
 from tridiag.benchmarking import libraries
 from tridiag.benchmarking.conditions import conditions
 from tridiag.commands.terminal import show
-from tridiag.kernels.cache import cpu
+from tridiag.kernels.runtime.object_cache import cpu
 
 VECTORS = ("avx512f", "avx2", "avx", "sse4.2", "sve", "neon")
 

@@ -26,9 +26,9 @@ from tridiag.backends.numba_thomas import (
     compiled_blocks,
     kernel_name,
 )
-from tridiag.kernels import job as J
 from tridiag.kernels import source_hash
-from tridiag.kernels.cache import obtain
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.runtime.object_cache import obtain
 from tridiag.layout import Job, contiguous, granted, make_job
 from tridiag.recursion import Rows
 from tridiag.rows import Matrix
@@ -56,7 +56,7 @@ def target(name: str) -> str:
 
 
 def build(name: str) -> Any:
-    from tridiag.kernels import ffi
+    from tridiag.kernels.runtime import xla_handler as ffi
 
     return ffi.build(name)
 

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from tridiag.backends.numba_wavefront import all_three, compiled, kernel_name, kind_of, words_of
-from tridiag.kernels import pairs as P
+from tridiag.kernels.jobs import alignment as P
 from tridiag.layout import threads
 from tridiag.libraries.xla import target
 

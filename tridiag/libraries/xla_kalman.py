@@ -10,7 +10,7 @@ import numpy as np
 
 from tridiag.backends import numba_scan
 from tridiag.filter_layout import kind_of, make_job
-from tridiag.kernels import filter_job as K
+from tridiag.kernels.jobs import kalman as K
 from tridiag.libraries.jax import vary_alike
 from tridiag.libraries.xla import target
 from tridiag.models import Model, StateSpace, entries

@@ -1,0 +1,323 @@
+"""Smooth local alignment of pairs of sequences, one pair in each lane: the score and, if wanted, its gradient.
+
+With w = exp(s / T) and gap factors g (a further gap) and o (the first of a run), the weights of all alignments that end
+in cell (i, j) add up to
+
+    M = w (1 + A[i-1, j-1]),  X = o (M + Y)[i-1, j] + g X[i-1, j],  Y = o (M + X)[i, j-1] + g Y[i, j-1],  A = M + X + Y
+
+where M ends in a match and X and Y in gaps (linear gaps: o = g, and X + Y = g (A[i-1, j] + A[i, j-1])). Z is the sum of
+all A, the score T log Z. Backwards, the weights of all continuations, the empty one among them, are
+
+    C = 1 + w BM [i+1, j+1],   BM = C + o BX[i+1, j] + o BY[i, j+1],   BX = C + g BX + o BY,   BY = C + o BX + g BY
+
+and the expected alignment is M BM / Z. A row of cells follows another in place; what the backward pass needs of the
+cells of a block of rows is kept, and all blocks but the last are computed once more, from the row before them.
+
+How numbers stay in range is the matter of `tridiag.kernels.alignment.shared_exponents`, where neighbours share an exponent, and of
+`tridiag.kernels.alignment.exponent_a_cell`, where each has its own. The former is tried first; where its condition does not hold, the group
+is done again by the latter, and so are at once the groups that follow; where a temperature is too low even for that, by
+the lowest that is not (`tridiag.kernels.alignment.state.cool`).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+
+from tridiag.kernels.access.load_store import AHEAD, TABLE, aim, bytes_of_real, lanes_of, load_row, store_row
+from tridiag.kernels.alignment import exponent_a_cell as cells
+from tridiag.kernels.alignment import shared_exponents as runs
+from tridiag.kernels.alignment.shared_exponents import RUN, tame
+from tridiag.kernels.alignment.state import (
+    BY_GAP_,
+    GAP_,
+    LEAST_,
+    PARAMETERS,
+    ROWS_,
+    SCORE_,
+    TOLD,
+    Z_LOG,
+    Z_M,
+    begin,
+    conclude,
+    cool,
+    put,
+    settle,
+)
+from tridiag.kernels.jobs import alignment as P
+from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.runtime.workspace_pool import borrow, give_back
+from tridiag.kernels.simd.interrupts import stopping, stopping_at
+from tridiag.kernels.simd.memory import (
+    ask_for_huge_pages,
+    c_function,
+    half_word,
+    load,
+    set_half_word,
+    set_word,
+    store,
+    variable,
+)
+from tridiag.kernels.simd.powers import nothing
+from tridiag.kernels.simd.vector import LINE, OPTIONS, Code, Library, Value
+from tridiag.kernels.thomas.workspace import aligned, claim, field
+
+
+def clear(code: Code, address: Value, count: Value) -> None:
+    """Numbers that are nothing."""
+
+    def number(k: Value, state: Any) -> Any:
+        put(code, address + k * (2 * LINE), 0, nothing(code))
+        return state
+
+    code.fori(0, count, number)
+
+
+def blank(code: Code, address: Value, count: Value) -> None:
+    """Rows of zeros."""
+
+    def row(k: Value, state: Any) -> Any:
+        code.store(address + k * LINE, code.zero())
+        return state
+
+    code.fori(0, count, row)
+
+
+def copy(code: Code, source: Value, target: Value, count: Value) -> None:
+    def row(k: Value, state: Any) -> Any:
+        code.store(target + k * LINE, code.load(source + k * LINE))
+        return state
+
+    code.fori(0, count, row)
+
+
+KINDS = tuple(cells.KINDS)
+WAVES = Library("waves")
+
+
+def added(how: Any, what: str) -> dict[str, Any]:
+    """The forward or the backward pass over a row, for every kind of gaps."""
+    name, body = how.__name__.rpartition(".")[2], getattr(how, what)
+    return {kind: WAVES.add(f"{what}_{name}_{kind}", functools.partial(body, how.KINDS[kind])) for kind in KINDS}
+
+
+FORWARD, BACKWARD = (added(cells, what) for what in ("forward", "backward"))
+RUN_FORWARD, RUN_BACKWARD = (added(runs, what) for what in ("forward", "backward"))
+BEGIN, SETTLE, CONCLUDE = WAVES.add("begin", begin), WAVES.add("settle", settle), WAVES.add("conclude", conclude)
+CLEAR, BLANK, COPY, TAME, COOL = (WAVES.add(f.__name__, f) for f in (clear, blank, copy, tame, cool))
+
+
+@njit(**OPTIONS)
+def spread_group(zero, job, told, first):
+    """The lengths and the parameters of the pairs of a group to its lanes; those beyond the last repeat it."""
+    lanes, side = lanes_of(zero, ()), bytes_of_real(zero, ())
+    for lane in range(lanes):
+        pair = min(first + lane, field(job, P.PAIRS) - 1)
+        for axis in range(2):
+            length = field(job, P.ROWS + axis)
+            if field(job, P.LENGTHS) != 0:
+                length = max(0, min(length, half_word(field(job, P.LENGTHS) + 4 * (2 * pair + axis))))
+            set_half_word(told + (ROWS_ + axis) * LINE + 4 * lane, types.int32(length))
+        for k in range(PARAMETERS):
+            store(told + (GAP_ + k) * LINE + lane * side, load(field(job, P.GAP + k) + pair * side, zero))
+
+
+@njit(**OPTIONS)
+def longest(zero, told, axis):
+    """The largest length of a group, before `begin` turns lengths into reals."""
+    found = 0
+    for lane in range(lanes_of(zero, ())):
+        found = max(found, half_word(told + (ROWS_ + axis) * LINE + 4 * lane))
+    return found
+
+
+@njit(**OPTIONS)
+def aim_group(zero, job, operand, array, first, downwards):
+    """Where the matrices of a group lie; at a cell that of the next row is asked for."""
+    side, lanes = bytes_of_real(zero, ()), lanes_of(zero, ())
+    size = field(job, P.ROWS) * field(job, P.COLUMNS) * side
+    for lane in range(lanes):
+        pair = min(first + lane, field(job, P.PAIRS) - 1)
+        set_word(operand + TABLE + 8 * lane, field(job, array) + pair * size)
+    aim(zero, operand, side, side, False, downwards)
+    row = field(job, P.COLUMNS) * side
+    set_word(operand + AHEAD, -row if downwards else row)
+
+
+@njit(**OPTIONS)
+def tell(zero, job, told, first):
+    """Scores, and the gradients of the parameters, of a group to their arrays."""
+    lanes, side = lanes_of(zero, ()), bytes_of_real(zero, ())
+    for lane in range(min(lanes, field(job, P.PAIRS) - first)):
+        at = (first + lane) * side
+        store(field(job, P.SCORE) + at, load(told + SCORE_ * LINE + lane * side, zero))
+        for k in range(PARAMETERS):
+            if field(job, P.BY_GAP + k) != 0:
+                store(field(job, P.BY_GAP + k) + at, load(told + (BY_GAP_ + k) * LINE + lane * side, zero))
+
+
+@njit(**OPTIONS)
+def logarithms(zero, told):
+    """Of the mantissas of Z."""
+    side = bytes_of_real(zero, ())
+    for lane in range(lanes_of(zero, ())):
+        at = told + lane * side
+        store(at + Z_LOG * LINE, np.log(load(at + Z_M * LINE, zero)))
+
+
+def task(kind: str) -> Any:
+    """What every thread of a job does, under one kind of gaps."""
+    go, back, here = FORWARD[kind], BACKWARD[kind], cells.KINDS[kind]
+    run_go, run_back = RUN_FORWARD[kind], RUN_BACKWARD[kind]
+    in_state, in_back, in_kept = 2 * here.STATE * LINE, 2 * here.BACK * LINE, here.kept * LINE
+    in_run = (1 + RUN * runs.KINDS[kind].kept) * LINE
+
+    @njit(**OPTIONS)
+    def whole(columns):
+        """Columns of whole runs."""
+        return (columns + RUN - 1) // RUN * RUN
+
+    @njit(**OPTIONS)
+    def kept_of_row(job, shared):
+        """The bytes that a row keeps for the backward pass."""
+        columns = whole(field(job, P.COLUMNS))
+        return columns // RUN * in_run if shared else columns * in_kept
+
+    @njit(**OPTIONS)
+    def rows_forward(zero, job, room, first, last, width, shared):
+        """The rows of a block; what they keep goes to the block, or without a gradient always to one place."""
+        told, scores, line, state, kept = rooms(zero, job, room)[:5]
+        step = kept_of_row(job, shared) if field(job, P.GRADIENT) != 0 else 0
+        for i in range(first, last):
+            if stopping_at(i, 64):
+                return
+            start = i * field(job, P.COLUMNS)
+            load_row(zero, scores, start, start + width, line)
+            if shared:
+                run_go(zero, (told, line, state, kept + (i - first) * step, i, whole(width), scores, start))
+            else:
+                go(zero, (told, line, state, kept + (i - first) * step, i, width, scores, start))
+
+    @njit(**OPTIONS)
+    def rooms(zero, job, room):
+        """The scratch memory of a worker: what is told, aims, a line, the state, what is kept, the way back, states."""
+        columns, operand = whole(field(job, P.COLUMNS)), aligned(TABLE + 8 * lanes_of(zero, ()))
+        block, scores = field(job, P.BLOCK), room + TOLD * LINE
+        line = scores + 2 * operand
+        state = line + columns * LINE
+        kept = state + columns * in_state
+        state_back = kept + block * columns * in_kept
+        states = state_back + columns * in_back
+        end = states + (field(job, P.ROWS) + block - 1) // block * columns * in_state
+        return room, scores, line, state, kept, state_back, states, scores + operand, end
+
+    @njit(**OPTIONS)
+    def start_of_rows(zero, address, width, in_column, shared):
+        """No cells above, or below."""
+        if shared:
+            BLANK(zero, (address, whole(width) * in_column // LINE))
+        else:
+            CLEAR(zero, (address, width * in_column // (2 * LINE)))
+
+    @njit(**OPTIONS)
+    def gradient(zero, job, room, top, width, shared):
+        """The backward pass over all blocks, the last of which is kept already."""
+        told, scores, line, state, kept, state_back, states, target, _ = rooms(zero, job, room)
+        columns, block, step = field(job, P.COLUMNS), field(job, P.BLOCK), kept_of_row(job, shared)
+        start_of_rows(zero, state_back, width, in_back, shared)
+        BLANK(zero, (line, columns))
+        for i in range(top, field(job, P.ROWS)):
+            store_row(zero, target, i * columns, (i + 1) * columns, line)
+        last = top
+        while last > 0 and not stopping():
+            first = (last - 1) // block * block
+            if last < top:
+                size = whole(width) * in_state // LINE
+                COPY(zero, (states + first // block * whole(columns) * in_state, state, size))
+                rows_forward(zero, job, room, first, last, width, shared)
+            for i in range(last - 1, first - 1, -1):
+                if stopping_at(i, 64):
+                    break
+                start, keep = i * columns, kept + (i - first) * step
+                load_row(zero, scores, start, start + width, line)
+                if shared:
+                    run_back(zero, (told, line, state_back, keep, i, whole(width), scores, start, target))
+                else:
+                    back(zero, (told, line, state_back, keep, i, width, scores, start, target))
+                store_row(zero, target, start, start + columns, line)
+            last = first
+
+    @njit(**OPTIONS)
+    def score(zero, job, room, first, shared):
+        """The forward pass over all blocks of a group; its largest lengths."""
+        told, _, _, state, _, _, states, _, _ = rooms(zero, job, room)
+        spread_group(zero, job, told, first)
+        top, width = longest(zero, told, 0), longest(zero, told, 1)
+        block, size = field(job, P.BLOCK), whole(width) * in_state // LINE
+        BEGIN(zero, (told,))
+        start_of_rows(zero, state, width, in_state, shared)
+        for start in range(0, top, block):
+            if stopping():
+                break
+            if field(job, P.GRADIENT) != 0:
+                COPY(zero, (state, states + start // block * whole(field(job, P.COLUMNS)) * in_state, size))
+            rows_forward(zero, job, room, start, min(top, start + block), width, shared)
+        return top, width
+
+    @njit(**OPTIONS)
+    def align(zero, job, room, first):
+        """A group of pairs."""
+        told, scores, target = room, rooms(zero, job, room)[1], rooms(zero, job, room)[7]
+        aim_group(zero, job, scores, P.SCORES, first, False)
+        shared, again = field(job, P.WILD) == 0, False
+        BLANK(zero, (told + LEAST_ * LINE, variable(1)))
+        top, width = score(zero, job, room, first, shared)
+        if shared and TAME(zero, (told,)) == 0:
+            set_word(job + 8 * P.WILD, 1)
+            shared, again = False, True
+        if not shared and COOL(zero, (told, field(job, P.ROWS) + field(job, P.COLUMNS) + 2)) != 0:
+            again = True
+        if again:
+            score(zero, job, room, first, shared)
+        logarithms(zero, told)
+        SETTLE(zero, (told,))
+        if field(job, P.GRADIENT) != 0:
+            aim_group(zero, job, scores, P.SCORES, first, True)
+            aim_group(zero, job, target, P.GRADIENT, first, True)
+            gradient(zero, job, room, top, width, shared)
+            CONCLUDE(zero, (told,))
+        tell(zero, job, told, first)
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        """Claim groups until none is left; called by every thread of a job."""
+        memory = borrow(rooms(zero, job, 0)[8] + 3 * LINE)
+        if memory == 0:
+            return
+        while True:
+            group = claim(job)
+            if group < 0:
+                break
+            align(zero, job, aligned(memory + LINE), group * lanes_of(zero, ()))
+        give_back(memory)
+
+    return c_function(work, f"tridiag_align_{kind}")
+
+
+@njit(**OPTIONS)
+def prepare(job, zero):
+    """Ask for huge pages where the gradient is fresh memory."""
+    if field(job, P.GRADIENT) != 0 and field(job, P.FRESH) != 0:
+        size = field(job, P.PAIRS) * field(job, P.ROWS) * field(job, P.COLUMNS) * bytes_of_real(zero, ())
+        ask_for_huge_pages(field(job, P.GRADIENT), size)
+
+
+TASKS = {kind: task(kind) for kind in KINDS}
+
+
+def build(dtype: str, kind: str):
+    """The C function void run(job, helpers) of a kind of gaps for a dtype."""
+    return runner(np.zeros((), dtype)[()], TASKS[kind], c_function(prepare, "tridiag_prepare_alignment"))

@@ -1,0 +1,136 @@
+"""Block tridiagonal systems: one in each lane, threads over groups of lanes; the elimination of `tridiag.blocks`.
+
+Pivot rows are kept for the way back. Of long systems there would be too many: of each stretch of block rows only the
+rows with which it begins are kept, and it is eliminated once more on the way back.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, types
+
+from tridiag.kernels.access.load_store import QUAD, bytes_of_row, lanes_of
+from tridiag.kernels.access.small_matrices import TABLE, aiming
+from tridiag.kernels.blocks.loops import Loops, Scratch
+from tridiag.kernels.jobs import recurrences as C
+from tridiag.kernels.recurrence.kernel import dismiss, hire, places
+from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.simd.interrupts import stopping_at
+from tridiag.kernels.simd.memory import c_function, free, malloc, set_word
+from tridiag.kernels.simd.vector import LINE, OPTIONS, Library
+from tridiag.kernels.thomas.workspace import claim, field
+
+X, RIGHT, BELOW, OWN, ABOVE = range(5)
+OPERANDS = 5
+KEPT = 16 * 1024 * 1024  # bytes of pivot rows that a worker keeps
+
+
+def build(dtype: str, m: int):
+    """The C function void run(job, helpers) for a dtype and blocks of m rows."""
+    zero, scratch, library = np.zeros((), dtype)[()], Scratch(m, OPERANDS * TABLE), Library(f"block_loops{m}")
+    loops = Loops(m, scratch)
+    load_block, load_sides = library.add("load_block", loops.load_block), library.add("load_sides", loops.load_sides)
+    store_sides, clear = library.add("store_sides", loops.store_sides), library.add("clear", loops.clear)
+    eliminate, carry = library.add("eliminate", loops.eliminate), library.add("carry", loops.carry)
+    copy = library.add("copy", loops.copy)
+    substitute, aim, (stride, _) = library.add("substitute", loops.substitute), aiming(OPERANDS), places(OPERANDS)
+    size, poison_at = scratch.size, scratch.poison
+
+    @njit(**OPTIONS)
+    def block(zero, job, room, operand, i, target, wide):
+        """Block i of an operand to its place."""
+        turned = 1 if field(job, C.FLAGS) & C.TRANSPOSED else 0
+        load_block(zero, (turned, room + TABLE * operand, i * stride(job, operand), target, wide))
+
+    @njit(**OPTIONS)
+    def load(zero, job, room, i, target, wide, column):
+        """Block row i, its own block from a column on."""
+        n, sides, row = field(job, C.STEPS), field(job, C.SIDES), bytes_of_row(zero, ())
+        turned, at = field(job, C.FLAGS) & C.TRANSPOSED != 0, target + column * row
+        if i > 0:
+            block(zero, job, room, ABOVE if turned else BELOW, i - 1 if turned else i, at - m * row, wide)
+        block(zero, job, room, OWN, i, at, wide)
+        if i < n - 1:
+            block(zero, job, room, BELOW if turned else ABOVE, i + 1 if turned else i, at + m * row, wide)
+        else:
+            clear(zero, (at + m * row, m, m, wide))
+        right = target + 3 * m * row
+        load_sides(zero, (room + TABLE * RIGHT, i * stride(job, RIGHT), right, wide, sides))
+
+    @njit(**OPTIONS)
+    def forward(zero, job, room, memory, first, last, wide):
+        """Eliminate the block columns first <= i < last; their carried rows lie at ``memory``, and go on behind."""
+        n, high, count = field(job, C.STEPS), m * wide, wide // bytes_of_row(zero, ())
+        for i in range(first, last):
+            panel = memory + (i - first) * high
+            if stopping_at(i, 64):
+                return
+            if i < n - 1:
+                load(zero, job, room, i + 1, panel + high, wide, m)
+                eliminate(zero, (room, panel, 2 * m, wide, count))
+                carry(zero, (panel + high, wide))
+            else:
+                eliminate(zero, (room, panel, m, wide, count))
+
+    @njit(**OPTIONS)
+    def backward(zero, job, room, memory, first, last, wide):
+        """The solution of these block rows, last one first; that of the two behind them is there."""
+        sides, right = field(job, C.SIDES), 3 * m * bytes_of_row(zero, ())
+        for i in range(last - 1, first - 1, -1):
+            if stopping_at(i, 64):
+                return
+            panel = memory + (i - first) * m * wide
+            substitute(zero, (panel, wide, sides))
+            place = room, room + TABLE * X, i * stride(job, X), panel + right, wide, sides
+            store_sides(zero, place)
+
+    @njit(**OPTIONS)
+    def solve(zero, job, room, memory, length, wide):
+        """The systems at which the lanes are pointed, in stretches of so many block rows."""
+        n, sides, row, high = field(job, C.STEPS), field(job, C.SIDES), bytes_of_row(zero, ()), m * wide
+        used, stretches = 3 * m + sides, (n + length - 1) // length
+        ahead = memory + (length + 2) * high  # the two block rows behind a stretch; then what every stretch begins with
+        starts = ahead + 2 * high
+        for at in range(room + poison_at, room + poison_at + LINE, 8):
+            set_word(at, 0)
+        clear(zero, (memory + used * row, (length + 2) * m, wide // row - used, wide))
+        clear(zero, (ahead + 3 * m * row, 2 * m, sides, wide))
+        clear(zero, (memory + 2 * m * row, m, m, wide))
+        load(zero, job, room, 0, memory, wide, 0)
+        for k in range(stretches):
+            copy(zero, (memory, starts + k * high, high))
+            last = min(n, (k + 1) * length)
+            forward(zero, job, room, memory, k * length, last, wide)
+            if k < stretches - 1:
+                copy(zero, (memory + length * high, memory, high))
+        for k in range(stretches - 1, -1, -1):
+            first, last = k * length, min(n, (k + 1) * length)
+            if k < stretches - 1:
+                copy(zero, (starts + k * high, memory, high))
+                forward(zero, job, room, memory, first, last, wide)
+            copy(zero, (ahead, memory + (last - first) * high, 2 * high))
+            backward(zero, job, room, memory, first, last, wide)
+            copy(zero, (memory, ahead, 2 * high))
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        lanes, n = lanes_of(zero, ()), field(job, C.STEPS)
+        wide = (3 * m + field(job, C.SIDES) + QUAD - 1) // QUAD * QUAD * bytes_of_row(zero, ())
+        length = min(n, max(2, KEPT // (m * wide)))
+        panels = length + 4 + (n + length - 1) // length
+        room, memory = hire(size), malloc(types.uint64(panels * m * wide + LINE))
+        begin = (memory + LINE - 1) // LINE * LINE
+        groups = field(job, C.RUN)
+        last = (field(job, C.SEQUENCES) + lanes - 1) // lanes
+        while room != 0 and memory != 0:
+            item = claim(job)
+            if item < 0:
+                break
+            for group in range(item * groups, min(last, (item + 1) * groups)):
+                aim(zero, job, room, group * lanes)
+                solve(zero, job, room, begin, length, wide)
+        free(memory)
+        if room != 0:
+            dismiss(room)
+
+    return runner(zero, c_function(work, f"tridiag_block_work{m}"))

@@ -1,0 +1,275 @@
+"""The derivatives of log-likelihoods as loops in the language of `tridiag.kernels.simd.vector`: one series in each lane.
+
+For models that do not change with time. A pass forwards keeps the states that are predicted; a pass backwards carries
+what `tridiag.autodiff.kalman` calls r and N, and the sums over all steps. Where series share a model and nothing is
+missing, N and all else that depends on covariances alone is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tridiag import filtering, square_roots
+from tridiag.filtering import Estimate, Shrinking
+from tridiag.kernels.access.load_store import addresses
+from tridiag.kernels.jobs import kalman as K
+from tridiag.kernels.kalman.loops import Entries, Form, Lanes, Loops, Room, Roots, vector
+from tridiag.kernels.simd.vector import LINE, Code, Value
+
+PARAMETERS = (K.F, K.H, K.Q, K.R, K.M0, K.P0)
+
+
+class GradientRoom(Room):
+    """The memory of a worker; behind it, what it keeps of each step."""
+
+    def __init__(self, states: int, observed: int) -> None:
+        super().__init__(states, observed)
+        k, p = states, observed
+        self.found, self.entries_of_all = self.size, sum(map(self.entries, PARAMETERS))
+        self.size += LINE * self.entries_of_all
+        self.kept, self.kept_of_means = k + k * (k + 1) // 2, k + p  # lines of a step
+        self.gains = self.record  # of a record, before the covariances that are updated and predicted
+        self.record += k * (k + 1)
+
+
+class Gradient(Loops):
+    """The loops for models of one size."""
+
+    room: GradientRoom
+
+    # ------------------------------------------------------------------------------------------- memory
+
+    def begin(self, code: Code, job: Value, room: Value) -> None:
+        """The model to the memory of the worker; F of a single step, which is not read, as 0."""
+        self.fetch_all(code, job, room)
+        single = code.word(job + 8 * K.STEPS) < 2
+        count = code.pick(single, code.integer(self.room.entries(K.F)), code.integer(0))
+
+        def clear(e: Value, state: Any) -> Any:
+            code.store(room + self.room.places[K.F] + e * LINE, code.zero())
+            return state
+
+        code.fori(0, count, clear)
+
+    def scatter(self, code: Code, base: Sequence[Value], value: Value) -> None:
+        """One number to each of the addresses."""
+        for lane, address in enumerate(base):
+            code.store_as(address, code.extract(value, lane))
+
+    def put_of_y(self, code: Code, job: Value, room: Value, t: Value, u: Any) -> None:
+        """The derivative in y, where it is wanted."""
+        wanted = code.word(job + 8 * (K.POINTERS + K.OF_Y)) != 0
+
+        def put(_: Value, state: Any) -> Any:
+            base = self.aimed(code, job, room, K.OF_Y, t)
+            for j, value in enumerate(u):
+                self.scatter(code, [x + j * code.size_of_real for x in base], -value)
+            return state
+
+        code.fori(0, code.pick(wanted, code.integer(1), code.integer(0)), put)
+
+    def finish(self, code: Code, room: Value, sums: Any, mean: Any, cov: Any) -> None:
+        """All derivatives, in the order of the parameters, to the memory of the worker."""
+        of_F, of_H, of_Q, of_R = sums
+        of_Q, of_R, of_P0 = ([0.5 * x for x in sides] for sides in (of_Q, of_R, cov))
+        of_Q, of_P0 = (Entries.unpacked(x, self.room.states).ravel() for x in (of_Q, of_P0))
+        of_R = Entries.unpacked(of_R, self.room.observed).ravel()
+        self.put_row(code, room + self.room.found, [*of_F, *of_H, *of_Q, *of_R, *mean, *of_P0])
+
+    def give(self, code: Code, room: Value) -> None:
+        """All derivatives from there to the caller's memory, for each lane."""
+        base = addresses(code, room + self.room.aim(K.OF_MODEL))
+
+        def entry(e: Value, state: Any) -> Any:
+            value = code.load(room + self.room.found + e * LINE)
+            self.scatter(code, [x + e * code.size_of_real for x in base], value)
+            return state
+
+        code.fori(0, self.room.entries_of_all, entry)
+
+    def none(self, code: Code) -> Any:
+        """The sums before the first step: of F, H, Q and R."""
+        k, p = self.room.states, self.room.observed
+        return tuple((code.zero(),) * count for count in (k * k, p * k, k * (k + 1) // 2, p * (p + 1) // 2))
+
+    @staticmethod
+    def add(sums: Any, terms: Sequence[Any]) -> Any:
+        return tuple(tuple(x + y for x, y in zip(*sides, strict=True)) for sides in zip(sums, terms, strict=True))
+
+    def squares(self, x: Any) -> tuple[Value, ...]:
+        """x x^T, packed."""
+        return Entries.packed(filtering.outer(x, x))
+
+    # ------------------------------------------------------------------------------------------- loops
+
+    def gradient(self, covs: Form, missing: bool, code: Code, job: Value, room: Value, _: Value) -> None:
+        """All steps of a series in each lane, there and back."""
+        ops, k, p = Lanes(code), self.room.states, self.room.observed
+        kept_lines, n = room + self.room.size, code.word(job + 8 * K.STEPS)
+        self.begin(code, job, room)
+
+        def read(t: Value) -> Any:
+            y = self.observations(code, job, room, t)
+            kept: Any = vector([x == x for x in y]) if missing else None
+            H, R = (self.matrix(code, job, room, operand) for operand in (K.H, K.R))
+            return *filtering.there(ops, H, R, y, kept), kept
+
+        def updated(t: Value, state: Estimate) -> Any:
+            H, R, y, kept = read(t)
+            seen, after = filtering.observe(ops, H, R, y, None, state, covs)
+            return H, R, kept, seen, after
+
+        def forward(t: Value, carry: Any) -> Any:
+            mean, cov, bad, doubt = carry
+            self.put_row(code, kept_lines + t * (self.room.kept * LINE), [*mean, *cov])
+            state = Estimate(vector(mean), covs.unpacked(cov, k))
+            H, _, kept, seen, after = updated(t, state)
+            F, Q = (self.matrix(code, job, room, operand) for operand in (K.F, K.Q))
+            doubt = self.doubted(code, doubt, state.cov, F, H, Q, kept, seen.variances)
+            bad = filtering.added([bad, *(x * 0.0 for x in seen.variances), *(x * 0.0 for x in seen.errors)])
+            state = filtering.predict(ops, F, Q, after, covs)
+            return tuple(state.mean), covs.packed(state.cov), bad, doubt
+
+        def backward(t: Value, carry: Any) -> Any:
+            r, N, sums, behind = vector(carry[0]), Entries.unpacked(carry[1], k), carry[2], carry[3]
+            row = self.row(code, kept_lines + t * (self.room.kept * LINE), self.room.kept)
+            H, R, kept, seen, after = updated(t, Estimate(vector(row[:k]), covs.unpacked(row[k:], k)))
+            root, after = after.cov, Estimate(after.mean, covs.whole(ops, after.cov))
+            F = self.matrix(code, job, room, K.F)
+            scaled, gains = ([x * w for w, x in zip(seen.weights, xs, strict=True)] for xs in (seen.errors, seen.rows))
+            mean = filtering.pull_mean(ops, F, H, scaled, gains, seen.factors, after, r)
+            if covs is Entries:
+                cov = filtering.pull_covariance(ops, F, H, R, seen, after.cov, N)
+            else:
+                behind = Shrinking(vector(behind[0]), vector(behind[1]).reshape(k, k))
+                back = self.gain(code, job, room, t, root)
+                cov, behind = filtering.pull_by_roots(ops, F, H, R, seen, after.mean, back, N, behind)
+                mean, behind = mean._replace(smoothed=behind.mean), (tuple(behind.mean), tuple(behind.NP.ravel()))
+            of_R = filtering.outer(mean.u, mean.u) - cov.of_R
+            if missing:
+                of_R = ops.where(kept[:, None] & kept[None], of_R, np.full((p, p), code.zero()))
+            terms = (
+                (filtering.outer(r, mean.smoothed) - cov.of_F).ravel(),
+                (filtering.outer(mean.u, mean.smoothed) - cov.of_H).ravel(),
+                Entries.packed(filtering.outer(r, r) - N),
+                Entries.packed(of_R),
+            )
+            self.put_of_y(code, job, room, t, mean.u)
+            return tuple(mean.r), Entries.packed(cov.N), self.add(sums, terms), behind
+
+        cov, doubt = self.first(covs, code, job, room), self.doubt(covs, code, job, room)
+        start = tuple(self.matrix(code, job, room, K.M0)), covs.packed(cov), code.zero(), doubt
+        *_, bad, doubt = code.fori(0, n, forward, start)
+        self.put(code, room, bad, self.one(code), code.zero(), doubt)
+        nothing = (code.zero(),) * k, (code.zero(),) * (k * (k + 1) // 2), self.none(code)
+        behind = ((code.zero(),) * k, (code.zero(),) * (k * k)) if covs is Roots else ()
+        r, N, sums, _ = code.fori(n - 1, -1, backward, (*nothing, behind), step=-1)
+        of_P0 = [x - y for x, y in zip(self.squares(vector(r)), N, strict=True)]
+        self.finish(code, room, sums, r, of_P0)
+        self.give(code, room)
+
+    def gain(self, code: Code, job: Value, room: Value, t: Value, root: Any) -> Any:
+        """With which a state follows from the next one; 0 for the last."""
+        ops, last = Lanes(code), code.everywhere(t + 1 == code.word(job + 8 * K.STEPS))
+        F, Q = (self.matrix(code, job, room, operand) for operand in (K.F, K.Q))
+        found = square_roots.go_back(ops, F, Q, root).gain
+        return ops.where(last, ops.zero(found), found)
+
+    def in_common(self, code: Code, job: Value, room: Value, records: Value) -> None:
+        """What the steps of all series of a model have in common: a record of each, and what comes of N alone."""
+        covs, ops, k, size = Entries, Lanes(code), self.room.states, code.size_of_real
+        half = k * (k + 1) // 2
+        n = code.word(job + 8 * K.STEPS)
+        self.begin(code, job, room)
+
+        def separated(cov: Any) -> Any:
+            H, R = (self.matrix(code, job, room, operand) for operand in (K.H, K.R))
+            return H, R, *covs.separate(ops, H, R, cov)
+
+        def forward(t: Value, carry: Any) -> Any:
+            packed, bad, doubt = carry
+            cov = covs.unpacked(packed, k)
+            H, _, weights, variances, factors, rows, after = separated(cov)
+            gains = [row * weight for row, weight in zip(rows, weights, strict=True)]
+            kept = [*weights, *(x for gain in gains for x in gain), *(x for factor in factors for x in factor)]
+            at = records + t * (self.room.record * size)
+            for e, value in enumerate([*kept, *Entries.packed(after), *packed]):
+                code.store_as(at + e * size, code.extract(value, 0))
+            F, Q = (self.matrix(code, job, room, operand) for operand in (K.F, K.Q))
+            doubt = self.doubted(code, doubt, cov, F, H, Q, None, variances)
+            bad = filtering.added([bad, *(x * 0.0 for x in variances)])
+            return covs.packed(covs.predict(ops, F, Q, after)), bad, doubt
+
+        def backward(t: Value, carry: Any) -> Any:
+            N, sums = Entries.unpacked(carry[0], k), carry[1]
+            at = records + (t * self.room.record + self.room.gains) * size
+            numbers = [code.spread(at + e * size) for e in range(2 * half)]
+            after, before = Entries.unpacked(numbers[:half], k), covs.unpacked(numbers[half:], k)
+            H, R, weights, variances, factors, rows, _ = separated(before)
+            seen = filtering.Observed(weights, [], rows, [], variances, factors)
+            F = self.matrix(code, job, room, K.F)
+            cov = filtering.pull_covariance(ops, F, H, R, seen, after, N)
+            terms = (-cov.of_F).ravel(), (-cov.of_H).ravel(), Entries.packed(-N), Entries.packed(-cov.of_R)
+            return Entries.packed(cov.N), self.add(sums, terms)
+
+        cov, doubt = self.first(covs, code, job, room), self.doubt(covs, code, job, room)
+        _, bad, doubt = code.fori(0, n, forward, (covs.packed(cov), code.zero(), doubt))
+        self.put(code, room, bad, self.one(code), code.zero(), doubt)
+        N, sums = code.fori(n - 1, -1, backward, ((code.zero(),) * half, self.none(code)), step=-1)
+        self.finish(code, room, sums, (code.zero(),) * k, [-x for x in N])
+        target = code.word(job + 8 * K.OF_COVARIANCES)
+
+        def entry(e: Value, state: Any) -> Any:
+            value = code.load(room + self.room.found + e * LINE)
+            code.store_as(target + e * size, code.extract(value, 0))
+            return state
+
+        code.fori(0, self.room.entries_of_all, entry)
+
+    def means(self, code: Code, job: Value, room: Value, records: Value) -> None:
+        """The rest of all steps, there and back, of a series in each lane."""
+        ops, k, p, size = Lanes(code), self.room.states, self.room.observed, code.size_of_real
+        kept_lines, n = room + self.room.size, code.word(job + 8 * K.STEPS)
+        lines = self.room.kept_of_means
+        self.begin(code, job, room)
+
+        def recorded(t: Value) -> Any:
+            at = records + t * (self.room.record * size)
+            numbers = iter([code.spread(at + e * size) for e in range(self.room.gains + k * (k + 1) // 2)])
+            weights = [next(numbers) for _ in range(p)]
+            gains = [vector([next(numbers) for _ in range(k)]) for _ in range(p)]
+            factors = [vector([next(numbers) for _ in range(p - 1 - j)]) for j in range(p)]
+            return weights, gains, factors, Entries.unpacked(list(numbers), k)
+
+        def forward(t: Value, mean: Any) -> Any:
+            weights, gains, factors, _ = recorded(t)
+            mean, H = vector(mean), self.matrix(code, job, room, K.H)
+            errors = filtering.reduced(factors, self.observations(code, job, room, t) - filtering.apply(H, mean))
+            for gain, error in zip(gains, errors, strict=True):
+                mean = mean + gain * error
+            scaled = [weight * error for weight, error in zip(weights, errors, strict=True)]
+            self.put_row(code, kept_lines + t * (lines * LINE), [*mean, *scaled])
+            return tuple(filtering.apply(self.matrix(code, job, room, K.F), mean))
+
+        def backward(t: Value, carry: Any) -> Any:
+            r, sums = vector(carry[0]), carry[1]
+            row = self.row(code, kept_lines + t * (lines * LINE), lines)
+            _, gains, factors, cov = recorded(t)
+            F, H = (self.matrix(code, job, room, operand) for operand in (K.F, K.H))
+            mean = filtering.pull_mean(ops, F, H, row[k:], gains, factors, Estimate(vector(row[:k]), cov), r)
+            terms = (
+                filtering.outer(r, mean.smoothed).ravel(),
+                filtering.outer(mean.u, mean.smoothed).ravel(),
+                self.squares(r),
+                self.squares(mean.u),
+            )
+            self.put_of_y(code, job, room, t, mean.u)
+            return tuple(mean.r), self.add(sums, terms)
+
+        code.fori(0, n, forward, tuple(self.matrix(code, job, room, K.M0)))
+        r, sums = code.fori(n - 1, -1, backward, ((code.zero(),) * k, self.none(code)), step=-1)
+        self.finish(code, room, sums, r, self.squares(vector(r)))
+        self.give(code, room)

@@ -1,0 +1,263 @@
+"""Kalman filters of many series: one series in each lane, and threads over groups of lanes.
+
+Where series share their model and nothing is missing, what depends on covariances alone is computed once, before.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+
+from tridiag.kernels.access.load_store import bytes_of_real, lanes_of
+from tridiag.kernels.jobs import kalman as K
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.kalman.gradient import Gradient, GradientRoom
+from tridiag.kernels.kalman.loops import COUNT, EXPONENT, LOSS, MANTISSA, QUADRATIC, Entries, Loops, Room, Roots
+from tridiag.kernels.kalman.moments import Moments, MomentsRoom
+from tridiag.kernels.recurrence.kernel import dismiss, hire
+from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.simd.memory import c_function, load, malloc, pointer, set_word, word
+from tridiag.kernels.simd.vector import LINE, OPTIONS, Library
+from tridiag.kernels.thomas.workspace import claim, field
+
+LOG_TWO, LOG_TWO_PI = math.log(2.0), math.log(2.0 * math.pi)
+
+
+def build(dtype: str, states: int, observed: int, kind: str):
+    """The C function void run(job, helpers) for a dtype and models of one size."""
+    zero, room = np.zeros((), dtype)[()], Room(states, observed)
+    loops, library, name = Loops(room), Library(f"filter_steps{states}_{observed}_{kind}"), f"tridiag_filter_{kind}"
+    parts = parts_of(room)
+    if kind == K.SHARED:
+        before, after = both(library, parts, "covariances", loops.covariances), library.add("means", loops.means)
+        prepare, work = common(room, parts, before), with_common(room, parts, after)
+        return runner(zero, c_function(work, name), c_function(prepare, f"{name}_first"))
+    steps = both(library, parts, "filter", loops.filter, kind == K.MISSING)
+    return runner(zero, c_function(alone(room, parts, steps, kind), name))
+
+
+def both(library: Library, parts: Any, name: str, loop: Any, *facts: Any) -> Any:
+    """A loop with covariances as they stand; if that loses digits in any lane, again with their square roots."""
+    plain = library.add(name, functools.partial(loop, Entries, *facts))
+    careful = library.add(f"{name}_by_roots", functools.partial(loop, Roots, *facts))
+    _, result = parts
+
+    @njit(**OPTIONS)
+    def run(zero, places):
+        plain(zero, places)
+        lost = False
+        for lane in range(lanes_of(zero, ())):
+            lost = lost or result(zero, places[1], LOSS, lane) > 0
+        if lost:
+            careful(zero, places)
+
+    return run
+
+
+def parts_of(room: Room) -> Any:
+    """What points a worker at series, and what reads a row of its results."""
+    result_at, aim_size = room.result, room.aim(1) - room.aim(0)
+
+    @njit(**OPTIONS)
+    def aim(zero, job, worker, first):
+        """One series from ``first`` on in each lane, the last one in those that are left over."""
+        axes = job + 8 * (K.TABLE + K.OPERANDS)
+        for lane in range(lanes_of(zero, ())):
+            place = worker + 8 * lane
+            for operand in range(K.OPERANDS):
+                set_word(place + operand * aim_size, field(job, K.POINTERS + operand))
+            left = min(first + lane, field(job, K.SERIES) - 1)
+            for axis in range(field(job, K.AXES) - 1, -1, -1):
+                row = axes + 8 * (K.OPERANDS + 1) * axis
+                index, left = left % word(row), left // word(row)
+                for operand in range(K.OPERANDS):
+                    at = place + operand * aim_size
+                    set_word(at, word(at) + index * word(row + 8 * (1 + operand)))
+
+    @njit(**OPTIONS)
+    def result(zero, worker, row, lane):
+        return types.float64(load(worker + result_at + row * LINE + lane * bytes_of_real(zero, ()), zero))
+
+    return aim, result
+
+
+@njit(**OPTIONS)
+def put(zero, job, index, value):
+    if index < field(job, K.SERIES):
+        pointer(field(job, K.RESULT), zero)[index] = value
+
+
+def build_moments(dtype: str, states: int, observed: int, kind: str, smooth: bool):
+    """The same of the states of all steps, filtered or smoothed; series do not share covariances, which all want."""
+    zero, room, told = np.zeros((), dtype)[()], MomentsRoom(states, observed), "smoother" if smooth else "moments"
+    loops, library = Moments(room), Library(f"{told}_steps{states}_{observed}_{kind}")
+    loop = loops.smoothed if smooth else loops.filtered
+    parts = parts_of(room)
+    work = alone(room, parts, both(library, parts, told, loop, kind == K.MISSING), kind, room.kept if smooth else 0)
+    return runner(zero, c_function(work, f"tridiag_{told}_{kind}"))
+
+
+def build_gradient(dtype: str, states: int, observed: int, kind: str):
+    """The C function void run(job, helpers) of the derivatives of log-likelihoods, for models constant in time."""
+    zero, room = np.zeros((), dtype)[()], GradientRoom(states, observed)
+    loops, library = Gradient(room), Library(f"gradient_steps{states}_{observed}_{kind}")
+    name, parts = f"tridiag_gradient_{kind}", parts_of(room)
+    if kind == K.SHARED:
+        before = library.add("in_common", loops.in_common)
+        after = library.add("means", loops.means)
+        careful = library.add("gradient_by_roots", functools.partial(loops.gradient, Roots, False))
+        prepare, work = common_gradient(room, parts, before), gradients_with_common(room, parts[0], after, careful)
+        return runner(zero, c_function(work, name), c_function(prepare, f"{name}_first"))
+    steps = both(library, parts, "gradient", loops.gradient, kind == K.MISSING)
+    work = gradients(room, parts[0], steps, room.kept)
+    return runner(zero, c_function(work, name))
+
+
+def gradients(room: GradientRoom, aim: Any, steps: Any, kept: int) -> Any:
+    """The derivatives of every series; ``kept`` lines of each step are remembered for the way back."""
+    size = room.size
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        worker, lanes = hire(size + field(job, K.STEPS) * kept * LINE), lanes_of(zero, ())
+        if worker == 0:
+            return
+        while True:
+            item = claim(job)
+            if item < 0:
+                break
+            aim(zero, job, worker, item * lanes)
+            steps(zero, (job, worker, types.int64(0)))
+        dismiss(worker)
+
+    return work
+
+
+def common_gradient(room: GradientRoom, parts: Any, covariances: Any) -> Any:
+    """What all series have in common, to memory of the job; without memory there is no task.
+
+    Before it a word: not 0 where digits were lost. Then every series goes its own way, and nothing is in common.
+    """
+    aim, result = parts
+    size, record, count = room.size, room.record, room.entries_of_all
+
+    @njit(**OPTIONS)
+    def prepare(job, zero):
+        worker = hire(size)
+        memory = malloc(types.uint64(LINE + field(job, K.STEPS) * record * bytes_of_real(zero, ())))
+        set_word(job + 8 * J.OWNED, memory)
+        if worker == 0 or memory == 0:
+            set_word(job + 8 * J.TASK, 0)
+        else:
+            aim(zero, job, worker, 0)
+            covariances(zero, (job, worker, memory + LINE))
+            lost = result(zero, worker, LOSS, 0) > 0
+            set_word(memory, 1 if lost else 0)
+            if lost:
+                for e in range(count):
+                    pointer(field(job, K.OF_COVARIANCES), zero)[e] = 0
+        if worker != 0:
+            dismiss(worker)
+
+    return prepare
+
+
+def gradients_with_common(room: GradientRoom, aim: Any, means: Any, careful: Any) -> Any:
+    """The derivatives of every series, from what they have in common or not."""
+    size, kept = room.size, max(room.kept, room.kept_of_means)
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        worker, lanes, memory = hire(size + field(job, K.STEPS) * kept * LINE), lanes_of(zero, ()), field(job, J.OWNED)
+        if worker == 0:
+            return
+        while True:
+            item = claim(job)
+            if item < 0:
+                break
+            aim(zero, job, worker, item * lanes)
+            if word(memory) != 0:
+                careful(zero, (job, worker, types.int64(0)))
+            else:
+                means(zero, (job, worker, memory + LINE))
+        dismiss(worker)
+
+    return work
+
+
+def alone(room: Room, parts: Any, steps: Any, kind: str, kept: int = 0) -> Any:
+    """Series by series; ``kept`` lines of each step are remembered for the way back."""
+    aim, result = parts
+    size, observed, counts = room.size, room.observed, kind == K.MISSING
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        worker, lanes = hire(size + field(job, K.STEPS) * kept * LINE), lanes_of(zero, ())
+        if worker == 0:
+            return
+        while True:
+            item = claim(job)
+            if item < 0:
+                break
+            aim(zero, job, worker, item * lanes)
+            steps(zero, (job, worker))
+            for lane in range(lanes):
+                count = result(zero, worker, COUNT, lane) if counts else types.float64(field(job, K.STEPS) * observed)
+                logarithm = math.log(result(zero, worker, MANTISSA, lane))
+                logarithm += result(zero, worker, EXPONENT, lane) * LOG_TWO + count * LOG_TWO_PI
+                put(zero, job, item * lanes + lane, -0.5 * (result(zero, worker, QUADRATIC, lane) + logarithm))
+        dismiss(worker)
+
+    return work
+
+
+def common(room: Room, parts: Any, covariances: Any) -> Any:
+    """What all series have in common, to memory of the job; without memory there is no task."""
+    aim, result = parts
+    size, record, observed = room.size, room.record, room.observed
+
+    @njit(**OPTIONS)
+    def prepare(job, zero):
+        n, worker = field(job, K.STEPS), hire(size)
+        memory = malloc(types.uint64(LINE + n * record * bytes_of_real(zero, ())))
+        set_word(job + 8 * J.OWNED, memory)
+        if worker == 0 or memory == 0:
+            set_word(job + 8 * J.TASK, 0)
+        else:
+            aim(zero, job, worker, 0)
+            covariances(zero, (job, worker, memory + LINE))
+            logarithm = math.log(result(zero, worker, MANTISSA, 0)) + result(zero, worker, EXPONENT, 0) * LOG_TWO
+            logarithm += result(zero, worker, QUADRATIC, 0) + n * observed * LOG_TWO_PI
+            pointer(memory, types.float64(0))[0] = logarithm
+        if worker != 0:
+            dismiss(worker)
+
+    return prepare
+
+
+def with_common(room: Room, parts: Any, means: Any) -> Any:
+    """The rest of every series."""
+    aim, result = parts
+    size = room.size
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        worker, lanes, memory = hire(size), lanes_of(zero, ()), field(job, J.OWNED)
+        if worker == 0:
+            return
+        logarithm = pointer(memory, types.float64(0))[0]
+        while True:
+            item = claim(job)
+            if item < 0:
+                break
+            aim(zero, job, worker, item * lanes)
+            means(zero, (job, worker, memory + LINE))
+            for lane in range(lanes):
+                put(zero, job, item * lanes + lane, -0.5 * (result(zero, worker, QUADRATIC, lane) + logarithm))
+        dismiss(worker)
+
+    return work

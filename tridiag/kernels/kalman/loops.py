@@ -1,0 +1,335 @@
+"""The steps of `tridiag.filtering` as loops in the language of `tridiag.kernels.simd.vector`: one series in each lane.
+
+A matrix is a NumPy array of vectors, so the steps are written out for its size. Of a symmetric matrix only the upper
+triangle is computed. Parameters that change with time are fetched in every step. The logarithm of the product of all
+variances is taken at the end: the product is kept as a mantissa and an exponent.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from tridiag import filtering
+from tridiag.filtering import Doubt, Estimate
+from tridiag.kernels.access.load_store import addresses
+from tridiag.kernels.jobs import kalman as K
+from tridiag.kernels.simd.vector import LINE, Code, Value
+from tridiag.square_roots import Root
+
+QUADRATIC, MANTISSA, EXPONENT, COUNT, LOSS = range(5)  # rows of a result
+
+
+class Lanes:
+    """The ``ops`` of `tridiag.filtering`."""
+
+    def __init__(self, code: Code) -> None:
+        self.code = code
+        self.where = np.frompyfunc(self.choose, 3, 1)
+        self.one, self.limits = code.one, code.limits
+
+    def choose(self, mask: Value, *sides: Any) -> Value:
+        """Of vectors and numbers."""
+        return self.code.where(mask, *(x if isinstance(x, Value) else self.code.splat(x) for x in sides))
+
+    def nan(self, x: Any) -> Value:
+        return self.code.splat(float("nan"))
+
+    def zero(self, x: Any) -> Any:
+        return np.full(x.shape, self.code.zero(), object)
+
+    def identity(self, like: Any) -> Any:
+        zero, one = self.code.zero(), self.code.one()
+        return np.array([[one if i == j else zero for j in range(len(like))] for i in range(len(like))], object)
+
+    @staticmethod
+    def keep(x: Any) -> Any:
+        return x
+
+    @staticmethod
+    def stack(rows: Any) -> Any:
+        return np.stack(rows) if isinstance(rows[0], np.ndarray) else vector(rows)
+
+    @staticmethod
+    def join(x: Any, y: Any) -> Any:
+        return np.concatenate((x, y))
+
+    @staticmethod
+    def product(x: Any, y: Any) -> Any:
+        return functools.reduce(operator.add, (x[:, j, None] * y[None, j] for j in range(x.shape[1])))
+
+    @staticmethod
+    def symmetric(x: Any) -> Any:
+        x = x.copy()
+        for i, j in zip(*np.triu_indices(len(x), 1), strict=True):
+            x[j, i] = x[i, j]
+        return x
+
+
+class Entries(filtering.Entries):
+    """How covariances as they stand are carried in registers and kept in memory: the upper triangle."""
+
+    @staticmethod
+    def packed(cov: Any) -> tuple[Value, ...]:
+        return tuple(cov[np.triu_indices(len(cov))])
+
+    @staticmethod
+    def unpacked(values: Any, size: int) -> Any:
+        cov = np.empty((size, size), object)
+        for (i, j), value in zip(zip(*np.triu_indices(size), strict=True), values, strict=True):
+            cov[i, j] = cov[j, i] = value
+        return cov
+
+
+class Roots(filtering.Roots):
+    """The same of square roots: weights, then columns."""
+
+    @staticmethod
+    def packed(root: Root) -> tuple[Value, ...]:
+        return *root.weights, *(x for column in root.columns for x in column)
+
+    @staticmethod
+    def unpacked(values: Any, size: int) -> Root:
+        weights, rest = list(values[:size]), iter(values[size:])
+        return Root([vector([next(rest) for _ in range(size - 1 - j)]) for j in range(size)], weights)
+
+
+Form = type[Entries] | type[Roots]
+
+
+def vector(values: Any) -> Any:
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
+
+
+class Room:
+    """The memory of a worker, by byte offsets."""
+
+    def __init__(self, states: int, observed: int) -> None:
+        k, p = states, observed
+        self.states, self.observed = k, p
+        self.shapes = {K.Y: (p,), K.F: (k, k), K.H: (p, k), K.Q: (k, k), K.R: (p, p), K.M0: (k,), K.P0: (k, k)}
+        at, self.places = K.OPERANDS * 2 * LINE, {}
+        for operand, shape in self.shapes.items():
+            self.places[operand] = at
+            at += LINE * int(np.prod(shape))
+        self.result, self.size = at, at + 5 * LINE
+        # what is kept of a step of a shared model, in numbers: weights, gains, factors
+        self.record = p + p * k + p * (p - 1) // 2
+
+    def aim(self, operand: int) -> int:
+        """Where the addresses of an operand are, one for each lane: two lines."""
+        return operand * 2 * LINE
+
+    def entries(self, operand: int) -> int:
+        return int(np.prod(self.shapes[operand]))
+
+
+class Loops:
+    """The loops for models of one size."""
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+
+    # ------------------------------------------------------------------------------------------- reading
+
+    def gather(self, code: Code, base: list[Value]) -> Value:
+        """One number at each of the addresses."""
+        found = code.undefined(code.vector)
+        for lane, address in enumerate(base):
+            found = code.insert(found, code.load_as(code.real, address), lane)
+        return found
+
+    def aimed(self, code: Code, job: Value, room: Value, operand: int, t: Value) -> list[Value]:
+        """The address of step t of an operand in each lane."""
+        base = addresses(code, room + self.room.aim(operand))
+        step = t * code.word(job + 8 * (K.TABLE + operand))
+        return [address + step for address in base]
+
+    def fetch(self, code: Code, job: Value, room: Value, operand: int, t: Any, count: Any) -> None:
+        """The first entries of a matrix to the memory of the worker."""
+        base = self.aimed(code, job, room, operand, t)
+        target = room + self.room.places[operand]
+
+        def entry(e: Value, state: Any) -> Any:
+            code.store(target + e * LINE, self.gather(code, [x + e * code.size_of_real for x in base]))
+            return state
+
+        code.fori(0, count, entry)
+
+    def fetch_all(self, code: Code, job: Value, room: Value) -> None:
+        for operand in (K.F, K.H, K.Q, K.R, K.M0, K.P0):
+            self.fetch(code, job, room, operand, code.integer(0), self.room.entries(operand))
+
+    def matrix(self, code: Code, job: Value, room: Value, operand: int, t: Any = None) -> Any:
+        """A matrix from there; that of step t where it changes with time."""
+        if t is not None:
+            changes = code.word(job + 8 * (K.TABLE + operand)) != 0
+            count = code.pick(changes, code.integer(self.room.entries(operand)), code.integer(0))
+            self.fetch(code, job, room, operand, t, count)
+        at, shape = room + self.room.places[operand], self.room.shapes[operand]
+        found = np.empty(shape, object)
+        for e, index in enumerate(np.ndindex(*shape)):
+            found[index] = code.load(at + e * LINE)
+        return found
+
+    def observations(self, code: Code, job: Value, room: Value, t: Value) -> Any:
+        base = self.aimed(code, job, room, K.Y, t)
+        found = np.empty(self.room.observed, object)
+        for j in range(self.room.observed):
+            found[j] = self.gather(code, [x + j * code.size_of_real for x in base])
+        return found
+
+    # ------------------------------------------------------------------------------------------- keeping
+
+    def put_row(self, code: Code, at: Value, values: Iterable[Value]) -> None:
+        for e, value in enumerate(values):
+            code.store(at + e * LINE, value)
+
+    def row(self, code: Code, at: Value, count: int) -> list[Value]:
+        return [code.load(at + e * LINE) for e in range(count)]
+
+    # ------------------------------------------------------------------------------------------- carrying
+
+    def times(self, code: Code, product: tuple[Value, Value], variance: Value) -> tuple[Value, Value]:
+        """A product as mantissa and exponent, times one factor more."""
+        mantissa, exponent = product
+        more, digits = code.split(variance)
+        further, mantissa = code.split(mantissa * digits)
+        return mantissa, exponent + more + further
+
+    def one(self, code: Code) -> tuple[Value, Value]:
+        exponent, mantissa = code.split(code.one())
+        return mantissa, exponent
+
+    # ------------------------------------------------------------------------------------------- loops
+
+    def filter(self, covs: Form, missing: bool, code: Code, job: Value, room: Value) -> None:
+        """All steps of a series in each lane."""
+        self.run(covs, missing, code, job, room, lambda t, predicted, updated: None)
+
+    def run(self, covs: Form, missing: bool, code: Code, job: Value, room: Value, visit: Callable[..., Any]) -> None:
+        """The same; ``visit(t, predicted, updated)`` sees all states, and may tell what was lost: see `Doubt`."""
+        ops, k = Lanes(code), self.room.states
+        self.fetch_all(code, job, room)
+        cov = self.first(covs, code, job, room)
+        start = (
+            tuple(self.matrix(code, job, room, K.M0)),
+            covs.packed(cov),
+            self.sums(code),
+            self.doubt(covs, code, job, room),
+        )
+
+        def step(t: Value, carry: Any) -> Any:
+            mean, cov, (quadratic, product, count), doubt = carry
+            state, y = Estimate(vector(mean), covs.unpacked(cov, k)), self.observations(code, job, room, t)
+            H, R = (self.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
+            kept: Any = vector([x == x for x in y]) if missing else None
+            seen, updated = filtering.observe(ops, H, R, y, kept, state, covs)
+            for weight, error, variance in zip(seen.weights, seen.errors, seen.variances, strict=True):
+                quadratic = quadratic + error * error * weight + variance * 0.0  # infinity is not lost
+                product = self.times(code, product, variance)
+            for mask in kept if missing else ():
+                count = count + code.to_real(mask)
+            loss = visit(t, state, updated)
+            F, Q = (self.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
+            doubt = self.doubted(code, doubt, state.cov, F, H, Q, kept, seen.variances)
+            if doubt and loss is not None:
+                doubt = *doubt[:-1], filtering.larger(ops, loss, doubt[-1])
+            state = filtering.predict(ops, F, Q, updated, covs)
+            return tuple(state.mean), covs.packed(state.cov), (quadratic, product, count), doubt
+
+        *_, (quadratic, product, count), doubt = code.fori(0, code.word(job + 8 * K.STEPS), step, start)
+        self.put(code, room, quadratic, product, count, doubt)
+
+    def first(self, covs: Form, code: Code, job: Value, room: Value) -> Any:
+        """The covariance before anything is observed."""
+        ops = Lanes(code)
+        return covs.start(ops, ops.symmetric(self.matrix(code, job, room, K.P0)))
+
+    def sums(self, code: Code) -> Any:
+        """The sums over all steps, before the first: of squares, the product of variances, the number of values."""
+        return code.zero(), self.one(code), code.zero()
+
+    def doubt(self, covs: Form, code: Code, job: Value, room: Value) -> Any:
+        """A `Doubt` before the first step; () with square roots."""
+        if covs is Roots:
+            return ()
+        spread = filtering.diagonal(self.matrix(code, job, room, K.P0))
+        return Doubt(tuple(spread), (code.zero(),) * self.room.observed, code.zero())
+
+    def doubted(
+        self, code: Code, doubt: Any, cov: Any, F: Any, H: Any, Q: Any, kept: Any, variances: list[Value]
+    ) -> Any:
+        """The same once a step has observed, as of the next one."""
+        if not doubt:
+            return ()
+        ops = Lanes(code)
+        sight = H if kept is None else ops.where(kept[:, None], H, ops.zero(H))
+        found = Doubt.add(ops, Doubt(*doubt), sight, kept, variances)
+        return tuple(Doubt.move(F, Q, filtering.diagonal(cov))), tuple(found.reach), found.loss
+
+    def put(
+        self, code: Code, room: Value, quadratic: Value, product: tuple[Value, Value], count: Value, doubt: Any
+    ) -> None:
+        """The sums, and above 0 where digits may be lost."""
+        loss = code.zero()
+        if doubt:
+            loss = code.where(quadratic == quadratic, doubt[-1], code.one())
+        rows = {QUADRATIC: quadratic, MANTISSA: product[0], EXPONENT: code.to_real(product[1]), COUNT: count}
+        rows[LOSS] = loss
+        for row, value in rows.items():
+            code.store(room + self.room.result + row * LINE, value)
+
+    def covariances(self, covs: Form, code: Code, job: Value, room: Value, records: Value) -> None:
+        """What the steps of all series of a model have in common."""
+        ops, k = Lanes(code), self.room.states
+        self.fetch_all(code, job, room)
+        cov, doubt = self.first(covs, code, job, room), self.doubt(covs, code, job, room)
+
+        def step(t: Value, carry: Any) -> Any:
+            packed, bad, product, doubt = carry
+            cov = covs.unpacked(packed, k)
+            H, R = (self.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
+            weights, variances, factors, rows, after = covs.separate(ops, H, R, cov)
+            gains = [row * weight for row, weight in zip(rows, weights, strict=True)]
+            for variance in variances:
+                bad, product = bad + variance * 0.0, self.times(code, product, variance)
+            kept = [*weights, *(x for gain in gains for x in gain), *(x for factor in factors for x in factor)]
+            at = records + t * (self.room.record * code.size_of_real)
+            for e, value in enumerate(kept):
+                code.store_as(at + e * code.size_of_real, code.extract(value, 0))
+            F, Q = (self.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
+            doubt = self.doubted(code, doubt, cov, F, H, Q, None, variances)
+            return covs.packed(covs.predict(ops, F, Q, after)), bad, product, doubt
+
+        start = covs.packed(cov), code.zero(), self.one(code), doubt
+        _, bad, product, doubt = code.fori(0, code.word(job + 8 * K.STEPS), step, start)
+        self.put(code, room, bad, product, code.zero(), doubt)
+
+    def means(self, code: Code, job: Value, room: Value, records: Value) -> None:
+        """The rest of all steps, of a series in each lane."""
+        k, p, size = self.room.states, self.room.observed, code.size_of_real
+        self.fetch_all(code, job, room)
+        start = tuple(self.matrix(code, job, room, K.M0)), code.zero()
+
+        def step(t: Value, carry: Any) -> Any:
+            mean, quadratic = vector(carry[0]), carry[1]
+            at = records + t * (self.room.record * size)
+            numbers = iter([code.spread(at + e * size) for e in range(self.room.record)])
+            weights = [next(numbers) for _ in range(p)]
+            gains = [vector([next(numbers) for _ in range(k)]) for _ in range(p)]
+            factors = [vector([next(numbers) for _ in range(p - 1 - j)]) for j in range(p)]
+            H, y = self.matrix(code, job, room, K.H, t), self.observations(code, job, room, t)
+            errors = filtering.reduced(factors, y - filtering.apply(H, mean))
+            for weight, gain, error in zip(weights, gains, errors, strict=True):
+                mean, quadratic = mean + gain * error, quadratic + error * error * weight
+            return tuple(filtering.apply(self.matrix(code, job, room, K.F, t), mean)), quadratic
+
+        _, quadratic = code.fori(0, code.word(job + 8 * K.STEPS), step, start)
+        code.store(room + self.room.result, quadratic)

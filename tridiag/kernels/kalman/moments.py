@@ -1,0 +1,119 @@
+"""The states of filter and smoother as loops in the language of `tridiag.kernels.simd.vector`: one series in each lane.
+
+Means and covariances of a step lie side by side in memory: they are turned in registers and stored some at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tridiag import filtering
+from tridiag.filtering import Estimate
+from tridiag.kernels.access.load_store import QUAD, out_of_lanes
+from tridiag.kernels.jobs import kalman as K
+from tridiag.kernels.kalman.loops import LOSS, Entries, Form, Lanes, Loops, Room, Roots, vector
+from tridiag.kernels.simd.vector import LINE, Code, Value
+
+
+class MomentsRoom(Room):
+    """The memory of a worker; behind it, what a smoother keeps of each step."""
+
+    def __init__(self, states: int, observed: int) -> None:
+        super().__init__(states, observed)
+        self.kept = states + states * (states + 1) // 2  # lines of a step: the state predicted for it
+
+
+class Moments(Loops):
+    """The loops for models of one size."""
+
+    room: MomentsRoom
+
+    def filtered(self, covs: Form, missing: bool, code: Code, job: Value, room: Value) -> None:
+        """The states predicted for all steps of a series in each lane, and updated by what is observed."""
+        ops = Lanes(code)
+
+        def visit(t: Value, predicted: Estimate, updated: Estimate) -> Any:
+            for state, places in ((updated, (K.MEAN, K.COV)), (predicted, (K.PREDICTED_MEAN, K.PREDICTED_COV))):
+                self.write(code, job, room, t, Estimate(state.mean, covs.whole(ops, state.cov)), places)
+            return filtering.lost(ops, predicted.cov, updated.cov) if covs is Entries else None
+
+        self.run(covs, missing, code, job, room, visit)
+
+    def place(self, code: Code, room: Value, t: Value) -> Value:
+        """Where the state that is predicted for a step is kept."""
+        return room + self.room.size + t * (self.room.kept * LINE)
+
+    def kept(self, covs: Form, code: Code, room: Value, t: Value) -> Estimate:
+        row, k = self.row(code, self.place(code, room, t), self.room.kept), self.room.states
+        return Estimate(vector(row[:k]), covs.unpacked(row[k:], k))
+
+    def smoothed(self, covs: Form, missing: bool, code: Code, job: Value, room: Value) -> None:
+        """The states of all steps given all observations."""
+
+        def visit(t: Value, predicted: Estimate, updated: Estimate) -> None:
+            self.put_row(code, self.place(code, room, t), [*predicted.mean, *covs.packed(predicted.cov)])
+
+        self.run(covs, missing, code, job, room, visit)
+        if covs is Entries:
+            self.back(missing, code, job, room)
+        else:
+            self.back_by_roots(missing, code, job, room)
+
+    def observed(self, covs: Form, missing: bool, code: Code, job: Value, room: Value, t: Value) -> tuple[Any, ...]:
+        """What was predicted for a step, its observations, and the state that they leave."""
+        predicted, y = self.kept(covs, code, room, t), self.observations(code, job, room, t)
+        kept: Any = vector([x == x for x in y]) if missing else None
+        H, R = (self.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
+        return predicted, *filtering.observe(Lanes(code), H, R, y, kept, predicted, covs)
+
+    def back(self, missing: bool, code: Code, job: Value, room: Value) -> None:
+        """As `tridiag.filtering.backward`."""
+        ops, k, n = Lanes(code), self.room.states, code.word(job + 8 * K.STEPS)
+
+        def step(t: Value, carry: Any) -> Any:
+            mean, cov, loss = carry
+            predicted, seen, updated = self.observed(Entries, missing, code, job, room, t)
+            F = self.matrix(code, job, room, K.F, t)
+            F = ops.where(code.everywhere(t + 1 < n), F, np.full((k, k), code.zero()))  # the last is not read
+            ahead = filtering.carry_back(ops, F, Estimate(vector(mean), Entries.unpacked(cov, k)))
+            smoothed = filtering.look_back(ops, updated, ahead)
+            loss = filtering.larger(ops, filtering.lost(ops, predicted.cov, updated.cov, smoothed.cov), loss)
+            self.write(code, job, room, t, smoothed, (K.MEAN, K.COV))
+            mean, cov = filtering.collect(ops, seen, ahead)
+            return tuple(mean), Entries.packed(cov), loss
+
+        place = room + self.room.result + LOSS * LINE
+        nothing = (code.zero(),) * k, (code.zero(),) * (k * (k + 1) // 2), code.load(place)
+        code.store(place, code.fori(n - 1, -1, step, nothing, step=-1)[-1])
+
+    def back_by_roots(self, missing: bool, code: Code, job: Value, room: Value) -> None:
+        """As `tridiag.filtering.smooth`."""
+        ops, k, n = Lanes(code), self.room.states, code.word(job + 8 * K.STEPS)
+
+        def step(t: Value, carry: Any) -> Any:
+            ahead, mean, cov = carry
+            predicted, _, updated = self.observed(Roots, missing, code, job, room, t)
+            F, Q = (self.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
+            behind = Estimate(vector(mean), Roots.unpacked(cov, k))
+            before = filtering.smooth(ops, F, Q, updated, vector(ahead), behind)
+            mean, cov = filtering.chosen(ops, code.everywhere(t + 1 == n), updated, before)
+            self.write(code, job, room, t, Estimate(mean, Roots.whole(ops, cov)), (K.MEAN, K.COV))
+            return tuple(predicted.mean), tuple(mean), Roots.packed(cov)
+
+        nothing = (code.zero(),) * k, (code.zero(),) * k, (code.zero(),) * (k * (k + 1) // 2)
+        code.fori(n - 1, -1, step, nothing, step=-1)
+
+    def write(self, code: Code, job: Value, room: Value, t: Value, state: Estimate, places: tuple[int, int]) -> None:
+        """A state of each lane to the caller's memory."""
+        for values, operand in zip((state.mean, Lanes.symmetric(state.cov).ravel()), places, strict=True):
+            base = self.aimed(code, job, room, operand, t)
+            whole = len(values) // QUAD * QUAD
+            for first in range(0, whole, QUAD):
+                pieces = out_of_lanes(code, list(values[first : first + QUAD]))
+                for address, piece in zip(base, pieces, strict=True):
+                    code.store_as(address + first * code.size_of_real, piece)
+            for e in range(whole, len(values)):
+                for lane, address in enumerate(base):
+                    code.store_as(address + e * code.size_of_real, code.extract(values[e], lane))

@@ -1,0 +1,365 @@
+"""The driver of recurrences of logarithms: claims items, aims groups at memory, runs blocks of rows.
+
+A group is a vector of sequences, one in each lane; an item is some groups, side by side in memory where they can be.
+Few long sequences are cut into chunks, which are lanes as sequences are: first the total of every chunk, then from one
+chunk to the next the state before it, then all rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cfunc, njit, types
+
+from tridiag.kernels.access.load_store import (
+    BESIDE,
+    KIND,
+    STRIDE,
+    TABLE,
+    aim,
+    bytes_of_real,
+    bytes_of_row,
+    lanes_of,
+    load_rows,
+    store_rows,
+)
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.logsumexp.loops import (
+    BEGIN,
+    BEGIN_GIVEN,
+    LARGEST,
+    MERGE,
+    PRODUCT,
+    SCAN_ORDINARY,
+    SCAN_PLAIN,
+    SCAN_WEIGHTED,
+    SLOT,
+    TOTAL_ORDINARY,
+    TOTAL_PLAIN,
+    TOTAL_WEIGHTED,
+)
+from tridiag.kernels.runtime.threads import beginning, conductor
+from tridiag.kernels.simd.interrupts import stopping_at
+from tridiag.kernels.simd.memory import c_function, call, free, load, malloc, set_word, store, word
+from tridiag.kernels.simd.vector import LINE, OPTIONS, definition
+from tridiag.kernels.thomas.bind import aim_lanes, operand_of
+from tridiag.kernels.thomas.workspace import aligned, claim, field
+
+OPERANDS = 4
+HEAD = 4  # rows that are not taken for ordinary
+BLOCK, BLOCK_BESIDE = 64, 8  # rows at a time of a group, and of groups that lie side by side
+AIMS, SLOTS, BUFFERS, BASE, MEMORY, WORDS = range(0, 48, 8)  # the words of a worker
+
+
+@njit(**OPTIONS)
+def size_of_aims(zero):
+    return aligned(OPERANDS * (TABLE + 8 * lanes_of(zero, ())))
+
+
+@njit(**OPTIONS)
+def slot_of(zero, slots, group):
+    return slots + group * (SLOT * bytes_of_row(zero, ()))
+
+
+@njit(**OPTIONS)
+def hire(zero, job):
+    """The scratch memory of one worker, in one piece; a slot more than it has groups."""
+    row, groups = bytes_of_row(zero, ()), (field(job, J.LANES) + lanes_of(zero, ()) - 1) // lanes_of(zero, ())
+    sizes = groups * size_of_aims(zero), (groups + 1) * SLOT * row, 3 * BLOCK * row, aligned(8 * OPERANDS)
+    memory = malloc(types.uint64(aligned(WORDS) + sizes[0] + sizes[1] + sizes[2] + sizes[3] + LINE))
+    if memory == 0:
+        return memory
+    worker = aligned(memory)
+    set_word(worker + MEMORY, memory)
+    at = worker + aligned(WORDS)
+    for k in range(4):
+        set_word(worker + 8 * k, at)
+        at += sizes[k]
+    return worker
+
+
+@njit(**OPTIONS)
+def coefficients(zero, job, aims, i0, i1, buffer, system, starts):
+    """Rows of log_a as `view`; where sequences start in row i0 without a state, what is never read is 0."""
+    source, row = operand_of(zero, aims, J.LOG_A), bytes_of_row(zero, ())
+    if not starts or field(job, J.FLAGS) & J.GIVEN:
+        return view(zero, job, source, i0, i1, buffer, False)
+    load_rows(zero, source, i0, i1, buffer)
+    at, step = turned(job, buffer, row, i1 - i0)
+    for lane in range(lanes_of(zero, ())):
+        if (system + lane) % field(job, J.CHUNKS) == 0:
+            store(at + lane * bytes_of_real(zero, ()), zero)
+    return at, step
+
+
+@njit(**OPTIONS)
+def turned(job, at, step, rows):
+    """Where the first of some rows is in the order of the recurrence, and how far the next."""
+    return (at + (rows - 1) * step, -step) if field(job, J.FLAGS) & J.REVERSED else (at, step)
+
+
+@njit(**OPTIONS)
+def view(zero, job, operand, i0, i1, buffer, ready):
+    """Rows i0 <= i < i1 of an operand as `turned`, in a buffer unless their lanes lie side by side.
+
+    They are read, unless ``ready``.
+    """
+    if word(operand + KIND) == BESIDE:
+        step = word(operand + STRIDE)
+        return turned(job, word(operand + TABLE) + i0 * step, step, i1 - i0)
+    if not ready:
+        load_rows(zero, operand, i0, i1, buffer)
+    return turned(job, buffer, bytes_of_row(zero, ()), i1 - i0)
+
+
+@njit(**OPTIONS)
+def run_block(zero, job, worker, group, system, used, i0, i1, starts, total):
+    """Rows i0 <= i < i1 of a group, the first lane of which is ``system``; ``total``: without y."""
+    row, rows, weighted = bytes_of_row(zero, ()), i1 - i0, field(job, J.FLAGS) & J.WEIGHTED
+    aims, slot = word(worker + AIMS) + group * size_of_aims(zero), slot_of(zero, word(worker + SLOTS), group)
+    buffer = word(worker + BUFFERS)
+    x = view(zero, job, operand_of(zero, aims, J.TERMS), i0, i1, buffer, False)
+    a = x
+    if weighted:
+        a = coefficients(zero, job, aims, i0, i1, buffer + BLOCK * row, system, starts)
+    if total:
+        if weighted:
+            TOTAL_WEIGHTED(zero, (*a, *x, slot, rows, aims, i0))
+        else:
+            total_of(zero, x, slot, rows, aims, i0, starts)
+        return
+    target, buffer = operand_of(zero, aims, J.RESULT), buffer + 2 * BLOCK * row
+    direct = used == lanes_of(zero, ()) and word(target + KIND) == BESIDE
+    y = view(zero, job, target, i0, i1, buffer, True) if direct else turned(job, buffer, row, rows)
+    if weighted:
+        SCAN_WEIGHTED(zero, (*a, *x, *y, slot, rows, aims, i0))
+    else:
+        scan_of(zero, x, y, slot, rows, aims, i0, starts, word(worker + BUFFERS) + BLOCK * row)
+    if not direct:
+        store_rows(zero, target, i0, i1, buffer, row, used)
+
+
+@njit(**OPTIONS)
+def total_of(zero, x, slot, rows, aims, i0, starts):
+    """The first rows, from which the others know what is ordinary; then those."""
+    head = min(rows, HEAD) if starts else 0
+    if head > 0:
+        TOTAL_PLAIN(zero, (*x, slot, head, aims, i0))
+    words = x[0] + head * x[1], x[1], slot, rows - head, aims, i0 + head
+    if rows > head and not TOTAL_ORDINARY(zero, words):
+        TOTAL_PLAIN(zero, words)
+
+
+@njit(**OPTIONS)
+def scan_of(zero, x, y, slot, rows, aims, i0, starts, scales):
+    """The same with y; ``scales``: the address of a buffer."""
+    head = min(rows, HEAD) if starts else 0
+    if head > 0:
+        SCAN_PLAIN(zero, (*x, *y, slot, head, aims, i0))
+    words = x[0] + head * x[1], x[1], y[0] + head * y[1], y[1], slot, rows - head, aims, i0 + head
+    if rows > head and not SCAN_ORDINARY(zero, (*words, scales)):
+        SCAN_PLAIN(zero, words)
+
+
+@njit(**OPTIONS)
+def run_rows(zero, job, worker, system, count, rows, starts, total):
+    """All rows of the sequences system, system + 1, ..., some groups, block by block."""
+    lanes, backward = lanes_of(zero, ()), field(job, J.FLAGS) & J.REVERSED
+    groups = (count + lanes - 1) // lanes
+    height = BLOCK if groups == 1 else BLOCK_BESIDE
+    for begin in range(0, rows, height):
+        if stopping_at(begin // height, 64):
+            return
+        end = min(begin + height, rows)
+        i0, i1 = (rows - end, rows - begin) if backward else (begin, end)
+        for group in range(groups):
+            at, used = system + group * lanes, min(lanes, count - group * lanes)
+            run_block(zero, job, worker, group, at, used, i0, i1, starts and begin == 0, total)
+
+
+@njit(**OPTIONS)
+def begin_group(zero, job, worker, group):
+    """The state before the first row."""
+    slot = slot_of(zero, word(worker + SLOTS), group)
+    BEGIN(zero, (slot,))
+    if field(job, J.FLAGS) & J.GIVEN:
+        init = operand_of(zero, word(worker + AIMS) + group * size_of_aims(zero), J.INIT)
+        load_rows(zero, init, 0, 1, word(worker + BUFFERS))
+        BEGIN_GIVEN(zero, (slot, word(worker + BUFFERS)))
+
+
+@njit(**OPTIONS)
+def copy_slot(zero, source, target):
+    for k in range(0, SLOT * bytes_of_row(zero, ()), 8):
+        set_word(target + k, word(source + k))
+
+
+@njit(**OPTIONS)
+def aim_operands(zero, job, axes, first, used, base, aims):
+    """Point a group at sequences along some axes; ``base``: the address of the offsets of their first rows."""
+    aim_lanes(zero, job, J.AXES, axes, first, used, base, aims, 0, OPERANDS)
+    if field(job, J.FLAGS) & J.REVERSED:
+        for k in range(OPERANDS):
+            aim(zero, operand_of(zero, aims, k), bytes_of_real(zero, ()), field(job, J.STRIDES + k), False, True)
+
+
+@njit(**OPTIONS)
+def run_groups(zero, job, worker, first, count, total):
+    """Sequences first, first + 1, ..., or their chunks, in groups that go on row by row together."""
+    lanes, axes, chunked = lanes_of(zero, ()), field(job, J.MATRIX_AXES), field(job, J.CHUNKS) > 1
+    for group in range((count + lanes - 1) // lanes):
+        at, used = first + group * lanes, min(lanes, count - group * lanes)
+        aims, slot = word(worker + AIMS) + group * size_of_aims(zero), slot_of(zero, word(worker + SLOTS), group)
+        aim_operands(zero, job, axes, at, used, job + 8 * J.START, aims)
+        if not chunked:
+            begin_group(zero, job, worker, group)
+        elif total:
+            BEGIN(zero, (slot,))
+        else:
+            copy_slot(zero, slot_of(zero, field(job, J.SLOTS), at // lanes), slot)
+    run_rows(zero, job, worker, first, count, field(job, J.ROWS), True, total)
+    if total:
+        copy_slot(zero, word(worker + SLOTS), slot_of(zero, field(job, J.SLOTS), first // lanes))
+
+
+@njit(**OPTIONS)
+def work(job, zero, total):
+    """Claim items until none is left; called by every thread of a job."""
+    worker = hire(zero, job)
+    if worker == 0:
+        return
+    lanes, width, beside = lanes_of(zero, ()), field(job, J.LANES), field(job, J.BESIDE)
+    run = beside if beside else field(job, J.MATRICES)
+    stretches, share = (run + width - 1) // width, width if beside else lanes
+    while True:
+        item = claim(job)
+        if item < 0:
+            break
+        place, origin = item % stretches * width, item // stretches * run
+        for at in range(place, min(place + width, run), share):
+            run_groups(zero, job, worker, origin + at, min(share, place + width - at, run - at), total)
+    free(word(worker + MEMORY))
+
+
+@njit(**OPTIONS)
+def work_scan(job, zero):
+    work(job, zero, False)
+
+
+@njit(**OPTIONS)
+def work_total(job, zero):
+    work(job, zero, True)
+
+
+@njit(**OPTIONS)
+def copy_state(zero, source, target):
+    """A state in a lane of a slot to a lane of another."""
+    for k in range(PRODUCT):
+        at = k * bytes_of_row(zero, ())
+        store(target + at, load(source + at, zero))
+
+
+@njit(**OPTIONS)
+def lane_of_chunk(zero, job, chunk):
+    lanes = lanes_of(zero, ())
+    return slot_of(zero, field(job, J.SLOTS), chunk // lanes) + chunk % lanes * bytes_of_real(zero, ())
+
+
+@njit(**OPTIONS)
+def run_chunk(zero, job, worker, chunk, state):
+    """The state behind a chunk from that before it, by its rows; both in ``state``, a lane of the worker's slot."""
+    slot, groups = word(worker + SLOTS), (field(job, J.LANES) + lanes_of(zero, ()) - 1) // lanes_of(zero, ())
+    spare = slot_of(zero, slot, groups)
+    copy_slot(zero, slot, spare)
+    copy_state(zero, state, lane_of_chunk(zero, job, chunk))
+    copy_state(zero, state, slot)
+    aim_operands(zero, job, field(job, J.MATRIX_AXES), chunk, 1, job + 8 * J.START, word(worker + AIMS))
+    run_rows(zero, job, worker, chunk, 1, field(job, J.ROWS), True, True)
+    copy_state(zero, slot, spare + (state - slot))
+    copy_slot(zero, spare, slot)
+
+
+@njit(**OPTIONS)
+def is_told(zero, job, chunk, state):
+    """Whether the total of a chunk and the sum of its log_a tell what it makes of a state.
+
+    They do not where that sum is inf or NaN, and where it is -inf, which may be an overflow, of a state that is inf.
+    """
+    row = bytes_of_row(zero, ())
+    log_a, y = load(lane_of_chunk(zero, job, chunk) + PRODUCT * row, zero), load(state + LARGEST * row, zero)
+    return log_a < np.inf and (log_a > -np.inf or y != np.inf)
+
+
+@njit(**OPTIONS)
+def join_sequence(zero, job, worker, first, state):
+    """The states before the chunks of a sequence, and that behind the last in the place of that before the first."""
+    weighted, given = field(job, J.FLAGS) & J.WEIGHTED, field(job, J.FLAGS) & J.GIVEN
+    for chunk in range(first, first + field(job, J.CHUNKS)):
+        if not weighted or is_told(zero, job, chunk, state):
+            MERGE(zero, (field(job, J.SLOTS), chunk, weighted, given + (chunk - first), state))
+        else:
+            run_chunk(zero, job, worker, chunk, state)
+
+
+@njit(**OPTIONS)
+def join_chunks(job, zero):
+    """The states before all chunks from their totals, and the rows behind the last chunk.
+
+    Where memory for that, or for some totals, is missing, the task is taken away: nothing is claimed.
+    """
+    complete = word(job) >= field(job, J.ITEMS)
+    set_word(job, 0)
+    worker = hire(zero, job) if complete else 0
+    if worker == 0:
+        set_word(job + 8 * J.TASK, 0)
+        return
+    lanes, chunks = lanes_of(zero, ()), field(job, J.CHUNKS)
+    count, axes = field(job, J.MATRICES) // chunks, field(job, J.MATRIX_AXES) - 1
+    base, slot = word(worker + BASE), word(worker + SLOTS)
+    for operand in range(OPERANDS):
+        behind = (
+            0 if field(job, J.FLAGS) & J.REVERSED else chunks * field(job, J.ROWS) * field(job, J.STRIDES + operand)
+        )
+        set_word(base + 8 * operand, behind)
+    for first in range(0, count, lanes):
+        used = min(lanes, count - first)
+        aim_operands(zero, job, axes, first, used, base, word(worker + AIMS))
+        begin_group(zero, job, worker, 0)
+        for k in range(used):
+            join_sequence(zero, job, worker, (first + k) * chunks, slot + k * bytes_of_real(zero, ()))
+        aim_operands(zero, job, axes, first, used, base, word(worker + AIMS))
+        run_rows(zero, job, worker, 0, used, field(job, J.TAIL), False, False)
+    free(word(worker + MEMORY))
+
+
+@njit(**OPTIONS)
+def prepare_chunks(job, zero):
+    """Without memory nothing is claimed."""
+    groups = (field(job, J.MATRICES) + lanes_of(zero, ()) - 1) // lanes_of(zero, ())
+    set_word(job + 8 * J.SLOTS, malloc(types.uint64(groups * SLOT * bytes_of_row(zero, ()))))
+
+
+scan, total = c_function(work_scan, "tridiag_log_scan"), c_function(work_total, "tridiag_log_total")
+join, prepare = c_function(join_chunks, "tridiag_log_join"), c_function(prepare_chunks, "tridiag_log_prepare")
+define = definition(scan, total, join, prepare)
+
+
+def build(dtype: str):
+    """The C function void run(job, helpers) for a dtype."""
+    zero = np.zeros((), dtype)[()]
+
+    def run(job, helpers):
+        define(zero)
+        call(beginning(zero), (job, helpers))
+        chunked = word(job + 8 * J.CHUNKS) > 1
+        if chunked:
+            call(prepare(zero), (job,))
+            set_word(job + 8 * J.TASK, total(zero) if word(job + 8 * J.SLOTS) != 0 else 0)
+            call(conductor(zero), (job,))
+        set_word(job + 8 * J.TASK, scan(zero))
+        if chunked:
+            call(join(zero), (job,))
+        call(conductor(zero), (job,))
+        if chunked:
+            free(word(job + 8 * J.SLOTS))
+
+    return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)

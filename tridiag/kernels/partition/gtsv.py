@@ -1,0 +1,244 @@
+"""One system row by row, as LAPACK's xGTSV: what `tridiag.kernels.partition.kernel` cannot cut or keep its promise for.
+
+The elimination is not stored. Its state is kept every so many rows, from where it is repeated when the solution is
+substituted back: any number of rows in little memory, and the solution may replace the right side. Refinement, which
+few systems need, takes memory for two more right sides.
+"""
+
+from __future__ import annotations
+
+from numba import njit, types
+
+from tridiag.elimination import (
+    CANCELLATION,
+    ENOUGH,
+    GROWTH,
+    LEAVE_BELOW,
+    LEAVE_LATE,
+    LOST,
+    REFINE_ABOVE,
+    REFINE_STEPS,
+    RETURN_AFTER,
+    VANISHED,
+    ZEROS_AFTER,
+)  # fmt: skip
+from tridiag.kernels.access.load_store import parts_of
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.partition import state as P
+from tridiag.kernels.partition.state import (
+    STEPS,
+    bytes_of,
+    cut,
+    is_kept,
+    limits,
+    not_a_number,
+    quotient,
+    row_residual,
+    set_solution,
+    size,
+    solution,
+)
+from tridiag.kernels.simd.interrupts import PIECE, stopping, stopping_at
+from tridiag.kernels.simd.memory import free, load, malloc, store, word
+from tridiag.kernels.simd.vector import ONCE, OPTIONS, unit
+
+KEPT_EVERY = 512  # rows
+KEPT = 4  # numbers: the carried row, its right side, the right side of the next row
+NO_MEMORY, UNSURE = -1, -2  # for a status
+
+
+@njit(**OPTIONS)
+def row_of(zero, plan, i):
+    return cut(zero, plan, P.A, i), cut(zero, plan, P.B, i), cut(zero, plan, P.C, i)
+
+
+@njit(**OPTIONS)
+def right_of(zero, plan, source, stride, i):
+    return load(source + i * stride, zero) if is_kept(plan, i) else zero
+
+
+@njit(**OPTIONS)
+def column(zero, plan, carried, i, right, pivoting):
+    """Eliminate column i - 1 with row i: the new carried row and the pivot row (q0, q1, q2 | q)."""
+    p0, p1, r = carried
+    a, b, c = row_of(zero, plan, i)
+    if pivoting and size(a) > size(p0):
+        multiplier = quotient(p0, a)
+        carried, row = (p1 - multiplier * b, -(multiplier * c), r - multiplier * right), (a, b, c, right)
+    else:
+        multiplier = quotient(a, p0)
+        carried, row = (b - multiplier * p1, c, right - multiplier * r), (p0, p1, zero, r)
+    if not is_kept(plan, i):
+        carried = unit(zero), zero, zero
+    return carried, row
+
+
+@njit(**ONCE)
+def certified(zero, pivot, b, a, before):
+    """`tridiag.elimination.certify`; the quotient is that of a and the pivot ``before``."""
+    eps, tiny, _, _ = limits(zero)
+    if a != zero and size(a) < tiny * size(before):
+        return False
+    grown = size(b - pivot) + size(pivot)
+    return grown * (1 / GROWTH) <= size(b) and size(pivot) > max(CANCELLATION * eps * size(b), tiny)
+
+
+@njit(**OPTIONS)
+def forward(zero, plan, source, stride, kept, pivoting, certify):
+    """The state every so many rows, to ``kept`` unless that is 0. Returns 0, or 1 + the row of the first zero pivot.
+
+    ``certify``: or UNSURE at the first row without certificate.
+    """
+    n, side = word(plan + P.ROWS), bytes_of(zero, ())
+    carried = cut(zero, plan, P.B, 0 * n), cut(zero, plan, P.C, 0 * n), right_of(zero, plan, source, stride, 0 * n)
+    for i in range(1, n + 1):
+        if stopping_at(i, PIECE):
+            return 0
+        right = right_of(zero, plan, source, stride, i) if i < n else zero
+        if kept != 0 and (i - 1) % KEPT_EVERY == 0:
+            at = kept + (i - 1) // KEPT_EVERY * KEPT * side
+            for k in range(3):
+                store(at + k * side, carried[k])
+            store(at + 3 * side, right_of(zero, plan, source, stride, i - 1))
+        if i == n:
+            break
+        carried, row = column(zero, plan, carried, i, right, pivoting)
+        if row[0] == zero:
+            return i
+        if certify and not certified(zero, carried[0], cut(zero, plan, P.B, i), cut(zero, plan, P.A, i), row[0]):
+            return UNSURE
+    return n if carried[0] == zero else 0
+
+
+@njit(**OPTIONS)
+def backward(zero, plan, source, stride, kept, pivoting, target, target_stride):
+    """x from the states kept; it may replace the right side. False where there is no memory."""
+    n, side = word(plan + P.ROWS), bytes_of(zero, ())
+    rows = malloc(types.uint64(KEPT_EVERY * KEPT * side))
+    if rows == 0:
+        return False
+    x1, x2 = zero, zero
+    for part in range((n - 1) // KEPT_EVERY, -1, -1):
+        if stopping_at(part, 8):
+            break
+        first, last = part * KEPT_EVERY, min((part + 1) * KEPT_EVERY, n)
+        at = kept + part * KEPT * side
+        carried = load(at, zero), load(at + side, zero), load(at + 2 * side, zero)
+        for i in range(first + 1, last + 1):
+            row = carried[0], zero, zero, carried[2]
+            if i < n:
+                # the last right side has been replaced by the part behind, which kept it
+                right = right_of(zero, plan, source, stride, i) if i < last else load(at + (KEPT + 3) * side, zero)
+                carried, row = column(zero, plan, carried, i, right, pivoting)
+            for k in range(4):
+                store(rows + ((i - 1 - first) * KEPT + k) * side, row[k])
+        for i in range(last - 1, first - 1, -1):
+            at = rows + (i - first) * KEPT * side
+            q = load(at + 3 * side, zero) - load(at + side, zero) * x1
+            if load(at + 2 * side, zero) != zero:
+                q -= load(at + 2 * side, zero) * x2
+            x1, x2 = (quotient(q, load(at, zero)) if is_kept(plan, i) else zero), x1
+            store(target + i * target_stride, x1)
+    free(rows)
+    return True
+
+
+@njit(**OPTIONS)
+def copy(zero, n, source, stride, target, target_stride):
+    for i in range(n):
+        if stopping_at(i, PIECE):
+            return
+        store(target + i * target_stride, load(source + i * stride, zero))
+
+
+@njit(**OPTIONS)
+def fill_nan(zero, plan):
+    for i in range(word(plan + P.ROWS)):
+        set_solution(zero, plan, i, not_a_number(zero))
+
+
+@njit(**OPTIONS)
+def residual(zero, plan, rest, number):
+    """d - A x where it is more than rounding, to ``rest``; the componentwise backward error."""
+    n, side, worst = word(plan + P.ROWS), bytes_of(zero, ()), 0.0
+    leave = (LEAVE_LATE if number >= ZEROS_AFTER else LEAVE_BELOW) * parts_of(zero, ()) * limits(zero)[0]
+    before, here = zero, solution(zero, plan, 0 * n)
+    for i in range(n):
+        if stopping_at(i, PIECE):
+            break
+        after = solution(zero, plan, i + 1) if i < n - 1 else zero
+        r, error = row_residual(zero, row_of(zero, plan, i), cut(zero, plan, P.D, i), before, here, after)
+        store(rest + i * side, zero if error <= leave else r)
+        if error > worst or error != error:
+            worst = error
+        before, here = here, after
+    return worst
+
+
+@njit(**ONCE)
+def refine(zero, plan, kept):
+    """x improved while its componentwise residual exceeds the bar; the best iterate is kept."""
+    n, side, x, step = (
+        word(plan + P.ROWS),
+        bytes_of(zero, ()),
+        word(plan + P.ADDRESS + P.X),
+        word(plan + P.STRIDE + P.X),
+    )
+    eps, tiny, _, _ = limits(zero)
+    bar, vanished = REFINE_ABOVE * eps, VANISHED * eps
+    rest = malloc(types.uint64(2 * n * side))
+    if rest == 0:
+        return False
+    best, least = rest + n * side, residual(zero, plan, rest, 0)
+    copy(zero, n, x, step, best, side)
+    for number in range(1, REFINE_STEPS + 1):
+        if not least > bar or (number == ENOUGH + 1 and least * least <= eps) or stopping():
+            break
+        forward(zero, plan, rest, side, kept, J.PIVOTED, J.PLAIN)
+        backward(zero, plan, rest, side, kept, J.PIVOTED, rest, side)
+        for i in range(n):  # `tridiag.elimination.correct`
+            old, correction = solution(zero, plan, i), load(rest + i * side, zero)
+            new, bound = old + correction, vanished * size(old)
+            if number > ZEROS_AFTER and (number <= RETURN_AFTER or old != zero):
+                bound = max(bound, LOST * size(correction), tiny / eps)
+            set_solution(zero, plan, i, zero if size(new) <= bound else new)
+        error = residual(zero, plan, rest, number)
+        if error < least:
+            copy(zero, n, x, step, best, side)
+            least = error
+    copy(zero, n, best, side, x, step)
+    free(rest)
+    return True
+
+
+@njit(**OPTIONS)
+def solve_sequentially(zero, plan):
+    """One system under any promise, whose right side is not the solution's memory under "auto". Returns its status."""
+    n, side, promise = word(plan + P.ROWS), bytes_of(zero, ()), word(plan + P.PROMISE)
+    right, right_step = word(plan + P.ADDRESS + P.D), word(plan + P.STRIDE + P.D)
+    x, step = word(plan + P.ADDRESS + P.X), word(plan + P.STRIDE + P.X)
+    kept = malloc(types.uint64(((n - 1) // KEPT_EVERY + 1) * KEPT * side))
+    if kept == 0:
+        return NO_MEMORY
+    sure = promise == J.AUTO and forward(zero, plan, right, right_step, kept, J.PLAIN, J.AUTO) == 0
+    pivoting = J.PLAIN if sure else promise
+    status = 0 if sure else forward(zero, plan, right, right_step, kept, pivoting, J.PLAIN)
+    if status != 0:
+        fill_nan(zero, plan)
+    else:
+        done = backward(zero, plan, right, right_step, kept, pivoting, x, step)
+        if done and promise == J.AUTO and not sure:
+            done = refine(zero, plan, kept)
+        status = 0 if done else NO_MEMORY
+    free(kept)
+    return status
+
+
+@njit(**OPTIONS)
+def find_zero_pivot(zero, plan):
+    """0, or 1 + the row of the first zero pivot of elimination with partial pivoting."""
+    n = word(plan + P.ROWS)
+    return forward(zero, plan, word(plan + P.ADDRESS + P.X), word(plan + P.STRIDE + P.X), 0 * n, J.PIVOTED, J.PLAIN)
+
+
+SOLVE_SEQUENTIALLY, FIND_ZERO_PIVOT = STEPS.add_step(solve_sequentially), STEPS.add_step(find_zero_pivot)

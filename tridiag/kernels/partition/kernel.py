@@ -1,0 +1,537 @@
+"""Few, long systems: each is cut into chunks, one in each lane, and split over threads; two passes, little memory.
+
+Plain elimination: the last row of a chunk is its separator. The first pass finds how the unknowns beside the
+separators depend on them, a tridiagonal system of the separators alone follows, and the second pass solves the chunks
+between known separators. Where couplings decay the first pass reads only the ends of the chunks (H. H. Wang 1981;
+SPIKE).
+
+With pivoting: of a chunk only the columns between its first and its last are eliminated, each among all rows that hold
+it, so that no chunk is singular by itself, whatever its length. Two rows a chunk remain.
+
+The certificate of plain elimination and the residuals are looked at while a block of chunks is in cache, and the few
+rows of no chunk, the first and some last ones, afterwards. What fails is solved again with pivoting, and at last row by
+row, which also has the say where a matrix may be singular (`tridiag.kernels.partition.gtsv`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cfunc, njit, types
+
+from tridiag.elimination import RETURN_AFTER
+from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.partition import loops as K
+from tridiag.kernels.partition import refine as R
+from tridiag.kernels.partition import state as P
+from tridiag.kernels.partition.gtsv import FIND_ZERO_PIVOT, NO_MEMORY, SOLVE_SEQUENTIALLY, fill_nan
+from tridiag.kernels.partition.reduced_system import KEPT, SOLVE_ENDS, SOLVE_SEPARATORS, separator_error
+from tridiag.kernels.partition.state import (
+    STEPS,
+    bytes_of,
+    cut,
+    is_kept,
+    limits,
+    line_height,
+    place,
+    told,
+)
+from tridiag.kernels.runtime.threads import beginning, finish, start
+from tridiag.kernels.simd.interrupts import stopping
+from tridiag.kernels.simd.memory import (
+    ask_for_huge_pages,
+    c_function,
+    call,
+    fetch_add,
+    free,
+    load,
+    malloc,
+    set_half_word,
+    set_word,
+    store,
+    word,
+)
+from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, definition
+from tridiag.kernels.thomas.bind import offset
+from tridiag.kernels.thomas.workspace import field
+
+MOST_ROWS, FEWEST_ROWS = 1016, 48  # of a chunk: with all fields of the former a block of lanes fits in a core's L2
+ENOUGH_ROWS, BLOCKS_AT_LEAST = 256, 16  # longer chunks only where there are so many blocks
+ROWS_OF_A_BLOCK = 64  # which, one by one, take as long as a block's separators
+RUNS = 8  # of blocks that a thread claims: a block that follows another finds its lines asked for
+BURN = 32  # rows after which to look whether the ends of a chunk still feel each other
+SEPARATOR_BAR = 6.0  # eps: the componentwise residual of a separator; all other rows have the certificate
+WINDOWS = (128, 256, 512)  # rows around a bad row that are corrected alone, the next where so many did not do
+COPIED = 4096  # rows that a thread copies at a time
+STOP = -(2**40)  # the counter of a job that cannot go on
+
+
+# ------------------------------------------------------------------------------------------------ blocks
+
+
+@njit(**ONCE)
+def reduce_block_plain(zero, plan, room, block):
+    """The first pass over a block; what it found."""
+    rows, row = word(plan + P.HEIGHT), bytes_of_row(zero, ())
+    kept, stride = place(zero, plan, P.LAST, block * lanes_of(zero, ())), word(plan + P.BLOCKS) * row
+    K.KEEP_SEPARATORS(zero, (plan, block))
+    K.BEGIN_PLAIN(zero, (kept, stride))
+    top, unsure, trying = 0, 0, word(plan + P.EXACT) == 0
+    while trying:
+        found = K.REDUCE_PLAIN(zero, (plan, block, top, top + BURN, kept, stride))
+        top += BURN
+        unsure |= found & K.UNSURE
+        feels = found & K.TOP_FEELS != 0
+        if not feels:
+            K.BEGIN_PLAIN(zero, (room, row))
+            found = K.REDUCE_PLAIN(zero, (plan, block, rows - top, rows, room, row))
+            if found & K.BOTTOM_FEELS == 0:
+                K.ADOPT_PLAIN(zero, (kept, stride, room))
+                return unsure | found & K.UNSURE
+        trying = feels and 2 * (top + BURN) <= rows
+    found = K.REDUCE_PLAIN(zero, (plan, block, top, rows, kept, stride))
+    return unsure | found & K.UNSURE | K.TOP_FEELS
+
+
+@njit(**ONCE)
+def reduce_block_pivoted(zero, plan, room, block):
+    rows, row = word(plan + P.HEIGHT), bytes_of_row(zero, ())
+    kept, stride = place(zero, plan, P.LEFT, block * lanes_of(zero, ())), word(plan + P.BLOCKS) * row
+    top, near, trying, found = 0, False, word(plan + P.EXACT) == 0, 0
+    while trying:
+        found = K.REDUCE_PIVOTED(zero, (plan, block, 0, top, top + BURN, kept, stride))
+        top += BURN
+        feels = found & K.TOP_FEELS != 0
+        if not feels:
+            found = K.REDUCE_PIVOTED(zero, (plan, block, rows - top, rows - top, rows, room, row))
+            near = found & K.BOTTOM_FEELS == 0
+        trying = feels and 2 * (top + BURN) <= rows
+    if near:
+        K.ADOPT_PIVOTED(zero, (kept, stride, room))
+    else:
+        found = K.REDUCE_PIVOTED(zero, (plan, block, 0, top, rows, kept, stride))
+    set_word(told(zero, (plan, block)) + P.NEAR, near)
+    return found & K.UNSURE | (0 if near else K.TOP_FEELS)
+
+
+@njit(**ONCE)
+def solve_block_plain(zero, plan, room, block):
+    """The second pass over a block; whether it has the certificate."""
+    unsure = K.ELIMINATE(zero, (plan, block, room))
+    K.SUBSTITUTE(zero, (plan, block, room))
+    return not unsure
+
+
+@njit(**ONCE)
+def solve_block_pivoted(zero, plan, room, block):
+    """... with pivoting; whether it is finite. Its bad rows are listed."""
+    K.ELIMINATE_PIVOTED(zero, (plan, block, room))
+    if K.SUBSTITUTE_PIVOTED(zero, (plan, block, room)):
+        return False
+    lines = room + (word(plan + P.HEIGHT) + 1) * K.FEW_FIELDS * bytes_of_row(zero, ())
+    K.CHECK_ROWS(zero, (plan, block, room, place(zero, plan, P.ABOVE, block * lanes_of(zero, ())), lines))
+    R.list_bad_lines(zero, plan, block, lines)
+    return True
+
+
+@njit(**ONCE)
+def copy_rows(zero, plan, first, last):
+    """Rows of a, b, c and d to their copies: contiguous, rows that are taken out being of the identity."""
+    side = bytes_of(zero, ())
+    for operand in (P.A, P.B, P.C, P.D):
+        target = word(plan + P.COPY + operand)
+        if target != 0:
+            for i in range(first, last):
+                store(target + i * side, cut(zero, plan, operand, i))
+
+
+@njit(**ONCE)
+def store_rows(zero, plan, first, last):
+    """Rows of the solution to where they belong; those that are taken out are zero."""
+    source, stride = word(plan + P.COPY + P.X), bytes_of(zero, ())
+    if source == 0:
+        source, stride = word(plan + P.ADDRESS + P.X), word(plan + P.STRIDE + P.X)
+    for i in range(first, last):
+        P.set_solution(zero, plan, i, load(source + i * stride, zero) if is_kept(plan, i) else zero)
+
+
+@njit(**OPTIONS)
+def work_on(zero, shared, room, block):
+    """One block of a phase, or group of windows, or stretch of rows."""
+    phase, good = word(shared + P.PHASE), True
+    if phase == P.REDUCE_PLAIN:
+        found = reduce_block_plain(zero, shared, room, block)
+        good = found & K.UNSURE == 0 or word(shared + P.PROMISE) == J.PLAIN
+        if found & K.TOP_FEELS == 0:
+            set_word(shared + P.ENDS_READ, 1)
+    elif phase == P.REDUCE_PIVOTED:
+        if reduce_block_pivoted(zero, shared, room, block) & K.UNSURE:
+            set_word(shared + P.DOUBT, 1)
+    elif phase == P.SOLVE_PLAIN:
+        good = solve_block_plain(zero, shared, room, block) or word(shared + P.PROMISE) == J.PLAIN
+    elif phase == P.SOLVE_PIVOTED:
+        good = solve_block_pivoted(zero, shared, room, block)
+    elif phase == P.REPAIR:
+        R.repair_windows(zero, shared, room, block)
+    elif phase == P.FIND_REST:
+        R.find_rest(zero, shared, room, block)
+    elif phase == P.CORRECT:
+        R.correct_block(zero, shared, room, block)
+    else:
+        first = block * COPIED
+        last = min(first + COPIED, word(shared + P.ROWS))
+        if phase == P.GATHER:
+            copy_rows(zero, shared, first, last)
+        else:
+            store_rows(zero, shared, first, last)
+    if not good:
+        set_word(shared + P.FAILED, 1)
+
+
+WORK_ON = STEPS.add_step(work_on)
+
+
+# ------------------------------------------------------------------------------------------------ phases
+
+
+@njit(**ONCE)
+def room_size(zero, rows):
+    """Bytes that any phase needs for one block with so many rows in a chunk."""
+    row, lanes = bytes_of_row(zero, ()), lanes_of(zero, ())
+    windows = R.corrected_size(zero, (WINDOWS[-1],)) + WINDOWS[-1] * lanes * bytes_of(zero, ())
+    return max(R.corrected_size(zero, (rows,)) + rows * 8, windows) // row * row + 2 * row
+
+
+@njit(**OPTIONS)
+def work(plan, zero):
+    """Claim runs of blocks until none is left; called by every thread of a phase."""
+    room = word(plan + P.ROOMS) + fetch_add(plan + P.THREADS, 1) * word(plan + P.ROOM_SIZE)
+    run, blocks, phase, lanes = word(plan + P.RUN), word(plan + P.BLOCKS), word(plan + P.PHASE), lanes_of(zero, ())
+    if phase == P.REPAIR:
+        run, blocks = 1, (word(plan + P.COUNT) + lanes - 1) // lanes
+    elif phase == P.GATHER or phase == P.SCATTER:
+        run, blocks = 1, (word(plan + P.ROWS) + COPIED - 1) // COPIED
+    first = 0
+    while first < blocks and not word(plan + P.FAILED) and not stopping():
+        first = fetch_add(plan + P.NEXT, run)
+        for block in range(first, min(first + run, blocks)):
+            if not (word(plan + P.FAILED) or stopping()):
+                WORK_ON(zero, (plan, room, block))
+
+
+task = c_function(work, "tridiag_work_on_blocks")
+
+
+@njit(**OPTIONS)
+def run_phase(zero, plan, phase, helpers):
+    """One pass over all blocks; whether none of them failed, and none is left."""
+    set_word(plan + P.PHASE, phase)
+    for counter in (P.NEXT, P.THREADS, P.FAILED):
+        set_word(plan + counter, 0)
+    handles = start(task(zero), plan, helpers)
+    call(task(zero), (plan,))
+    finish(handles)
+    return word(plan + P.FAILED) == 0 and not stopping()
+
+
+RUN_PHASE = STEPS.add_step(run_phase)
+
+
+# ------------------------------------------------------------------------------------------------ one system
+
+
+@njit(**OPTIONS)
+def solve_plainly(zero, plan, helpers):
+    """By plain elimination; whether that keeps the promise."""
+    plain, bar, sure = word(plan + P.PROMISE) == J.PLAIN, SEPARATOR_BAR * limits(zero)[0], False
+    set_word(plan + P.ENDS_READ, 0)
+    for exact in range(2):
+        set_word(plan + P.EXACT, exact)
+        if not RUN_PHASE(zero, (plan, P.REDUCE_PLAIN, helpers)):
+            return False
+        SOLVE_SEPARATORS(zero, (plan,))
+        if not RUN_PHASE(zero, (plan, P.SOLVE_PLAIN, helpers)):
+            return False
+        error = separator_error(zero, plan)
+        whole = exact or not word(plan + P.ENDS_READ)
+        sure = error <= bar or (plain and whole and error < np.inf)
+        if sure or whole:
+            break
+    return sure
+
+
+@njit(**OPTIONS)
+def repair(zero, plan, helpers):
+    """Correct bad rows where that takes no more than some rows around them; whether all are good then."""
+    for size in WINDOWS:
+        dropped = 1
+        while dropped > 0 and size + 2 <= word(plan + P.ROWS):
+            if R.all_good(zero, plan):
+                return True
+            set_word(plan + P.WINDOW, size)
+            if not R.choose_windows(zero, plan):
+                return False
+            if not RUN_PHASE(zero, (plan, P.REPAIR, helpers)):
+                return False
+            dropped = R.drop_repaired(zero, plan)
+            if R.too_many_bad(plan):
+                return False
+    return R.all_good(zero, plan)
+
+
+REPAIR = STEPS.add_step(repair)
+
+
+@njit(**OPTIONS)
+def solve_with_pivoting(zero, plan, helpers):
+    """By elimination with pivoting, refined; whether all rows come out good.
+
+    Under pivoting=True too: chunks alone are not always as good as LAPACK.
+    """
+    set_word(plan + P.EXACT, 0)
+    set_word(plan + P.REFINING, 0)
+    set_word(plan + P.DOUBT, 0)
+    if not RUN_PHASE(zero, (plan, P.REDUCE_PIVOTED, helpers)):
+        return False
+    if not SOLVE_ENDS(zero, (plan,)) or not RUN_PHASE(zero, (plan, P.SOLVE_PIVOTED, helpers)):
+        return False
+    R.list_lone_rows(zero, plan)
+    for step in range(1, RETURN_AFTER + 1):  # what needs more is left to `sequential`
+        set_word(plan + P.REFINING, step)
+        if REPAIR(zero, (plan, helpers)):
+            return True
+        if not RUN_PHASE(zero, (plan, P.FIND_REST, helpers)) or not SOLVE_ENDS(zero, (plan,)):
+            return False
+        if not RUN_PHASE(zero, (plan, P.CORRECT, helpers)):
+            return False
+        R.list_lone_rows(zero, plan)
+    return R.all_good(zero, plan)
+
+
+SOLVE_PLAINLY, SOLVE_WITH_PIVOTING = STEPS.add_step(solve_plainly), STEPS.add_step(solve_with_pivoting)
+
+
+@njit(**ONCE)
+def solve_in_chunks(zero, plan, constants, helpers):
+    """One system whose operands the sweeps can read; returns its status."""
+    promise, solved = word(plan + P.PROMISE), False
+    aim(zero, plan, constants)
+    set_word(plan + P.DOUBT, 0)
+    if promise != J.PIVOTED:
+        solved = SOLVE_PLAINLY(zero, (plan, helpers)) != 0
+    if not solved and promise != J.PLAIN:
+        solved = SOLVE_WITH_PIVOTING(zero, (plan, helpers)) != 0
+    if not solved:
+        return SOLVE_SEQUENTIALLY(zero, (plan,))
+    status = 0
+    if promise != J.PLAIN and word(plan + P.DOUBT):
+        status = FIND_ZERO_PIVOT(zero, (plan,))
+        if status != 0:
+            fill_nan(zero, plan)
+    return status
+
+
+@njit(**OPTIONS)
+def solve_system(zero, plan, constants, helpers):
+    """One system; returns its status."""
+    blocks, masked = word(plan + P.BLOCKS), word(plan + P.MASKED)
+    target, stride = word(plan + P.ADDRESS + P.X), word(plan + P.STRIDE + P.X)
+    copies = copy_operands(zero, plan, helpers)
+    if copies == NO_MEMORY:
+        return NO_MEMORY
+    if blocks == 0:
+        status = SOLVE_SEQUENTIALLY(zero, (plan,))
+    else:
+        set_word(plan + P.MASKED, 0)
+        status = solve_in_chunks(zero, plan, constants, helpers)
+        set_word(plan + P.MASKED, masked)
+        set_word(plan + P.ADDRESS + P.X, target)
+        set_word(plan + P.STRIDE + P.X, stride)
+        if word(plan + P.COPY + P.X) or (masked and status == 0):
+            RUN_PHASE(zero, (plan, P.SCATTER, helpers))
+    free(copies)
+    return status
+
+
+SOLVE_SYSTEM = STEPS.add_step(solve_system)
+
+
+# ------------------------------------------------------------------------------------------------ operands
+
+
+@njit(**OPTIONS)
+def wants_copy(zero, plan, operand):
+    """Whether the sweeps cannot read or write an operand, or the right side would be lost with its first solution."""
+    if operand == P.D and word(plan + P.ADDRESS + P.D) == word(plan + P.ADDRESS + P.X):
+        return True
+    if operand == P.WHERE or word(plan + P.BLOCKS) == 0:
+        return False
+    stride = word(plan + P.STRIDE + operand)
+    if operand == P.X:
+        return stride != bytes_of(zero, ())
+    return word(plan + P.MASKED) != 0 or (stride != 0 and stride != bytes_of(zero, ()))
+
+
+@njit(**OPTIONS)
+def copy_operands(zero, plan, helpers):
+    """Copies of operands in place of those that are wanted so; the address of their memory, or 0."""
+    size, memory, count = word(plan + P.ROWS) * bytes_of(zero, ()), 0, 0
+    for operand in range(P.A, P.X + 1, 8):
+        count += wants_copy(zero, plan, operand)
+    if count > 0:
+        memory = malloc(types.uint64(count * size))
+        if memory == 0:
+            return NO_MEMORY
+        ask_for_huge_pages(memory, count * size)
+    at = memory
+    for operand in range(P.A, P.X + 1, 8):
+        wanted = wants_copy(zero, plan, operand)
+        set_word(plan + P.COPY + operand, at if wanted else 0)
+        at += size if wanted else 0
+    if count > 0:
+        RUN_PHASE(zero, (plan, P.GATHER, helpers))
+    for operand in range(P.A, P.X + 1, 8):
+        if word(plan + P.COPY + operand):
+            set_word(plan + P.ADDRESS + operand, word(plan + P.COPY + operand))
+            set_word(plan + P.STRIDE + operand, bytes_of(zero, ()))
+    return memory
+
+
+@njit(**ONCE)
+def aim(zero, plan, constants):
+    """Tell the sweeps where operands lie. One number for all rows is written where each lane has its line."""
+    side, lane = bytes_of(zero, ()), word(plan + P.HEIGHT) * bytes_of(zero, ())
+    for k in (P.A, P.B, P.C, P.D, P.X):
+        address, stride = word(plan + P.ADDRESS + k), word(plan + P.STRIDE + k)
+        set_word(plan + P.STEP + k, stride != 0)
+        set_word(plan + P.LINES + k, address + side)
+        if stride == 0:
+            lines = constants + k // 8 * (lanes_of(zero, ()) * lane + LINE)
+            set_word(plan + P.LINES + k, lines)
+            for j in range(lanes_of(zero, ())):
+                for i in range(line_height(zero, ())):
+                    store(lines + j * lane + i * side, load(address, zero))
+
+
+@njit(**ONCE)
+def find(zero, plan, job, matrix, side):
+    """Where the operands of one system lie; those of the transposed matrix come from other rows."""
+    axes, right_axes = field(job, J.MATRIX_AXES), J.AXES + J.AXIS_WORDS * field(job, J.MATRIX_AXES)
+    for k in range(6):
+        at = field(job, J.POINTERS + k) + offset(job, J.AXES, axes, matrix, k)
+        at += offset(job, right_axes, field(job, J.RIGHT_AXES), side, k)
+        set_word(plan + P.ADDRESS + 8 * k, at)
+        set_word(plan + P.STRIDE + 8 * k, field(job, J.STRIDES + k))
+    if field(job, J.FLAGS) & J.TRANSPOSE:
+        a, c = word(plan + P.ADDRESS + P.A), word(plan + P.ADDRESS + P.C)
+        a_step, c_step = word(plan + P.STRIDE + P.A), word(plan + P.STRIDE + P.C)
+        set_word(plan + P.ADDRESS + P.A, c - c_step)
+        set_word(plan + P.STRIDE + P.A, c_step)
+        set_word(plan + P.ADDRESS + P.C, a + a_step)
+        set_word(plan + P.STRIDE + P.C, a_step)
+
+
+# ------------------------------------------------------------------------------------------------ all systems
+
+
+@njit(**ONCE)
+def chunk_rows_for(zero, n):
+    """The rows of a chunk: few enough for the cache and for some blocks, and few rows left that are in no chunk."""
+    lanes, height = lanes_of(zero, ()), line_height(zero, ())
+    most = max(n // (BLOCKS_AT_LEAST * lanes), min(n // lanes, ENOUGH_ROWS))
+    most = max(FEWEST_ROWS, min(MOST_ROWS // parts_of(zero, ()), most) // height * height)
+    best, cost = most, n * ROWS_OF_A_BLOCK
+    for rows in range(most, max(FEWEST_ROWS, most // 2) - 1, -height):
+        blocks = (n - 2) // (rows * lanes)
+        trial = n - blocks * rows * lanes + ROWS_OF_A_BLOCK * blocks
+        if rows * bytes_of(zero, ()) % 1024 != 0 and trial < cost:
+            best, cost = rows, trial
+    return best
+
+
+@njit(**OPTIONS)
+def hire(zero, job, helpers):
+    """The memory for one system at a time, in one piece; the address of its plan and that of the constants."""
+    n, lanes, row, side = field(job, J.ROWS), lanes_of(zero, ()), bytes_of_row(zero, ()), bytes_of(zero, ())
+    rows = chunk_rows_for(zero, n)
+    blocks = max(0, n - 2) // (rows * lanes)
+    tail, room = n - 1 - blocks * lanes * rows, room_size(zero, rows)
+    sizes = (
+        P.WORDS // LINE * LINE + LINE,
+        blocks * P.EACH * row + (blocks + 1) * P.TOLD,
+        (1 + 2 * blocks * lanes + tail) * KEPT * side,
+        (blocks + 1) * P.MOST_LISTED * 8,
+        5 * (lanes * rows * side + LINE),
+        (helpers + 1) * room,
+    )
+    total = LINE
+    for size in sizes:
+        total += (size // LINE + 1) * LINE if blocks > 0 else LINE * 8
+    memory = malloc(types.uint64(total))
+    if memory == 0:
+        return memory, memory, memory
+    plan = (memory + LINE - 1) // LINE * LINE
+    at = plan
+    for k, target in enumerate((P.NEXT, P.PLANES, P.REDUCED, P.WINDOWS, P.COUNT, P.ROOMS)):
+        set_word(plan + target, at)
+        at += (sizes[k] // LINE + 1) * LINE if blocks > 0 else LINE * 8
+    constants = word(plan + P.COUNT)
+    for target, value in (
+        (P.BLOCKS, blocks), (P.HEIGHT, rows), (P.ROWS, n), (P.TAIL, tail), (P.PROMISE, field(job, J.PROMISE)),
+        (P.RUN, max(1, blocks // (RUNS * (helpers + 1)))), (P.ROOM_SIZE, room),
+    ):  # fmt: skip
+        set_word(plan + target, value)
+    return memory, plan, constants
+
+
+@njit(**OPTIONS)
+def serve(job, zero):
+    """Claim systems until none is left; called by every thread of a job."""
+    helpers, count = field(job, J.HELPERS), field(job, J.RIGHT_SIDES)
+    memory, plan, constants = hire(zero, job, helpers)
+    while memory != 0 and not stopping():
+        item = fetch_add(job, 1)
+        if item < 0 or item >= field(job, J.ITEMS):
+            break
+        set_word(plan + P.MASKED, field(job, J.FLAGS) & J.MASKED)
+        find(zero, plan, job, item // count, item % count)
+        status = SOLVE_SYSTEM(zero, (plan, constants, helpers))
+        if status == NO_MEMORY:
+            set_word(job, STOP)
+        elif status != 0:
+            set_word(job + 8 * J.BROKEN, 1)
+            if field(job, J.STATUS) != 0:
+                set_half_word(field(job, J.STATUS) + 4 * (item // count), types.int32(status))
+    if memory != 0:
+        free(memory)
+
+
+serve_task = c_function(serve, "tridiag_serve_systems")
+
+
+@njit(**OPTIONS)
+def solve_all(job, zero):
+    """Many systems are split among the threads, few are solved one after the other, each by all threads."""
+    helpers, systems = field(job, J.HELPERS), field(job, J.MATRICES) * field(job, J.RIGHT_SIDES)
+    outer = helpers if systems >= 2 * (helpers + 1) else 0
+    set_word(job + 8 * J.ITEMS, systems)
+    set_word(job + 8 * J.HELPERS, helpers - outer)
+    handles = start(serve_task(zero), job, outer)
+    call(serve_task(zero), (job,))
+    finish(handles)
+
+
+whole = c_function(solve_all, "tridiag_solve_all")
+define = definition(whole)
+
+
+def build(dtype: str):
+    """The C function void run(job, helpers) for a dtype."""
+    zero = np.zeros((), dtype)[()]
+
+    def run(job, helpers):
+        define(zero)
+        call(beginning(zero), (job, helpers))
+        call(whole(zero), (job,))  # as in `crew.runner`
+
+    return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)

@@ -1,0 +1,221 @@
+"""The plan of one long system: a block of int64 words that all functions of `tridiag.kernels.partition.kernel` share.
+
+Constants are read as ``plan.NAME``: Numba would compile a function again for every constant that is imported by name.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, types
+from numba.extending import overload
+
+from tridiag.elimination import UNREACHED
+from tridiag.kernels.access.load_store import bytes_of_real, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.simd.memory import load, set_word, store, word
+from tridiag.kernels.simd.steps import Steps
+from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, Code, Value, emitted, entry, unit
+
+# The words, byte offsets. Of a phase: the first is the counter from which threads claim blocks.
+NEXT, THREADS, PHASE, FAILED, RUN, ROOMS, ROOM_SIZE = range(0, 56, 8)
+# The system: its blocks, the rows of a chunk, all rows, the rows behind the last chunk less one, the promise, a mask.
+BLOCKS, HEIGHT, ROWS, TAIL, PROMISE, MASKED = range(56, 104, 8)
+# What is being done: read whole chunks, not their ends alone; 0, or for residuals the step of
+# refinement. What was found: a reduction read ends alone; the matrix may be singular.
+EXACT, REFINING, ENDS_READ, DOUBT = range(104, 136, 8)
+# Memory: the planes, what is kept for each unknown of the reduced system, a list of windows, their size and number.
+PLANES, REDUCED, WINDOWS, WINDOW, COUNT = range(136, 176, 8)
+# Six words each, for a, b, c, where, d, x: where an operand lies; how the sweeps are to read it, with a step of 0 where
+# it is one number for all rows; a copy of it, or 0.
+ADDRESS, STRIDE, LINES, STEP, COPY = range(176, 416, 48)
+WORDS = 416
+A, B, C, WHERE, D, X = range(0, 48, 8)  # offsets in such six words
+
+# The planes, each a row of lanes a block. Plain: x_last = LAST + LAST_BEFORE x_before - LAST_OWN x_own and
+# x_first = FIRST + FIRST_BEFORE x_before + FIRST_OWN x_own, where x_own is the separator and x_last lies before it.
+LAST, LAST_BEFORE, LAST_OWN, FIRST, FIRST_BEFORE, FIRST_OWN = range(6)
+SEPARATOR = 6  # ... 9: its row of the matrix and of the right side
+OWN, BEFORE, FOUND_FIRST, FOUND_LAST = 10, 11, 12, 13  # the separators, those of the chunks before, the solution
+# Pivoted, where first and last are of the chunk itself: two rows (x_last, x_after | x_before, x_first | right side).
+LEFT, REST = 0, 10  # ... and, of the same two rows when the chunk is solved, (x_last, x_after | residual)
+ABOVE, TOP, BOTTOM, BELOW = range(16, 20)  # x_before, x_first, x_last, x_after, or corrections of them
+BESIDE = 20  # ... 21: x_before, x_after before they are corrected
+EACH = 22  # planes
+
+# What is told of a block behind the planes, byte offsets: its ends do not feel each other; how many of its lines have a
+# bad row, and the first rows of those lines.
+NEAR, BAD, LISTED = 0, 8, 16
+MOST_LISTED = 62
+TOLD = LISTED + 8 * MOST_LISTED
+
+# The phases, each a pass over all blocks, or over the groups of windows.
+REDUCE_PLAIN, SOLVE_PLAIN, REDUCE_PIVOTED, SOLVE_PIVOTED, REPAIR, FIND_REST, CORRECT, GATHER, SCATTER = range(9)
+
+STEPS = Steps("partition_steps")
+
+
+DOUBTFUL_PLAIN = 0.25  # times the root of eps: the same of plain elimination, which loses little
+
+
+def doubt_below(eps: float) -> float:
+    """The part of the numbers that it is the difference of below which a pivot may stand for zero.
+
+    In single precision the root of eps would raise doubt about some chunk of most long systems.
+    """
+    return float(eps ** (0.5 if eps < 1e-10 else 0.75))
+
+
+def limits(zero):
+    """eps, the smallest normal number, and the limits of doubt of plain and of pivoted elimination."""
+
+
+@overload(limits, jit_options=OPTIONS)
+def _limits(zero):
+    info = np.finfo(np.dtype(str(zero)))
+    numbers = float(info.eps), float(info.tiny), DOUBTFUL_PLAIN * float(info.eps) ** 0.5, doubt_below(float(info.eps))
+    return lambda zero: numbers
+
+
+def not_a_number(zero):
+    """NaN."""
+
+
+@overload(not_a_number, jit_options=OPTIONS)
+def _not_a_number(zero):
+    nan = np.dtype(str(zero)).type("nan")
+    return lambda zero: nan
+
+
+@njit(**OPTIONS)
+def size(x):
+    """LAPACK's measure of a pivot."""
+    return abs(x.real) + abs(x.imag)
+
+
+def quotient(x, y):
+    """x / y; of complex numbers by Smith's formula, as `tridiag.kernels.simd.vector.Complex`."""
+
+
+@overload(quotient, jit_options=OPTIONS)
+def _quotient(x, y):
+    if not isinstance(y, types.Complex):
+        return lambda x, y: x / y
+    make, info = np.dtype(str(y)).type, np.finfo(str(y))
+    one, large_scale, bound = info.dtype.type(1), info.dtype.type(1 / info.eps), info.dtype.type(info.tiny / info.eps)
+
+    def smith(x, y):
+        scale = large_scale if abs(y.real) + abs(y.imag) < bound else one
+        above = large_scale if abs(x.real) + abs(x.imag) < bound else one
+        steep = abs(y.imag) > abs(y.real)
+        large, small = (y.imag * scale, y.real * scale) if steep else (y.real * scale, y.imag * scale)
+        first, second = (x.imag * above, x.real * above) if steep else (x.real * above, x.imag * above)
+        ratio = small / large
+        length = large + small * ratio
+        cross = second - first * ratio
+        scale = scale / above
+        return make(complex((first + second * ratio) / length * scale, (-cross if steep else cross) / length * scale))
+
+    return smith
+
+
+bytes_of = emitted(lambda code: code.integer(code.parts * code.size_of_real))
+line_height = emitted(lambda code: code.integer(code.lanes // code.parts))  # rows of a cache line
+
+
+# ------------------------------------------------------------------------------------------------ rows of the system
+
+
+@njit(**ONCE)
+def entry_of(zero, plan, operand, i):
+    return load(word(plan + ADDRESS + operand) + i * word(plan + STRIDE + operand), zero)
+
+
+@njit(**OPTIONS)
+def is_kept(plan, i):
+    if word(plan + MASKED) == 0:
+        return True
+    return load(word(plan + ADDRESS + WHERE) + i * word(plan + STRIDE + WHERE), types.uint8(0)) != 0
+
+
+@njit(**OPTIONS)
+def cut(zero, plan, operand, i):
+    """An entry of a, b, c or d; of rows that are taken out those of the identity, and no coupling to them."""
+    if not is_kept(plan, i):
+        return unit(zero) if operand == B else zero
+    if operand == A and (i == 0 or not is_kept(plan, i - 1)):
+        return zero
+    if operand == C and (i == word(plan + ROWS) - 1 or not is_kept(plan, i + 1)):
+        return zero
+    return entry_of(zero, plan, operand, i)
+
+
+@njit(**OPTIONS)
+def solution(zero, plan, row):
+    return load(word(plan + ADDRESS + X) + row * word(plan + STRIDE + X), zero)
+
+
+@njit(**OPTIONS)
+def set_solution(zero, plan, row, value):
+    store(word(plan + ADDRESS + X) + row * word(plan + STRIDE + X), value)
+
+
+@njit(**OPTIONS)
+def row_residual(zero, row, right, before, here, after):
+    """r of one row (a, b, c), and |r| / (|A| |x| + |d|)."""
+    a, b, c = row
+    eps, tiny, _, _ = limits(zero)
+    r, scale, least = right - b * here, size(right) + size(b) * size(here), 4 * tiny / eps
+    if a != zero:
+        r, scale = r - a * before, scale + size(a) * size(before)
+    if c != zero:
+        r, scale = r - c * after, scale + size(c) * size(after)
+    scale = scale / parts_of(zero, ())  # a product of complex numbers can be half that of their sizes
+    scale, most = max(scale, least), UNREACHED * eps
+    error = size(r) / scale
+    if error > most:
+        error = max(most, size(r) / max(scale, size(a) * least + size(b) * least + size(c) * least))
+    return r, error
+
+
+# ------------------------------------------------------------------------------------------------ the plan's memory
+
+
+chunk_count = emitted(lambda code, plan: code.word(plan + BLOCKS) * code.lanes)
+
+
+@njit(**OPTIONS)
+def place(zero, plan, plane, chunk):
+    """The address of a chunk's entry in a plane."""
+    lanes = lanes_of(zero, ())
+    row = plane * word(plan + BLOCKS) + chunk // lanes
+    return word(plan + PLANES) + row * bytes_of_row(zero, ()) + chunk % lanes * bytes_of_real(zero, ())
+
+
+@njit(**OPTIONS)
+def get(zero, plan, plane, chunk):
+    return entry(place(zero, plan, plane, chunk), zero)
+
+
+@njit(**OPTIONS)
+def put(zero, plan, plane, chunk, value):
+    put_lane(zero, place(zero, plan, plane, chunk), value)
+
+
+@njit(**OPTIONS)
+def put_lane(zero, at, value):
+    """One entry of a row of lanes."""
+    store(at, value.real)
+    if parts_of(zero, ()) == 2:
+        store(at + LINE, value.imag)
+
+
+@emitted
+def told(code: Code, plan: Value, block: Value) -> Value:
+    """The address of what is told of a block."""
+    return code.word(plan + PLANES) + code.word(plan + BLOCKS) * (EACH * code.row) + block * TOLD
+
+
+@njit(**OPTIONS)
+def list_row(about, count, row):
+    if count < MOST_LISTED:
+        set_word(about + LISTED + 8 * count, row)
+    return count + 1

@@ -1,0 +1,604 @@
+"""Linear recurrences: one sequence in each lane, or one chunk of a long sequence, and threads over groups of lanes.
+
+A long sequence is cut into blocks of lanes, which threads claim in turn. What a chunk makes of 0, and the product of
+its coefficients, is found in one pass over a block, by joining neighbours; the state before it comes from the block
+before; a second pass, while the block is in cache, computes the values. Where a product or a sum cannot be trusted, the
+block is computed step by step.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit, types
+from numba.extending import overload
+
+from tridiag.kernels.access.load_store import NEXT_GROUP, bytes_of_real, lanes_of
+from tridiag.kernels.jobs import recurrences as C
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.recurrence.loops import (
+    FAR_AHEAD,
+    HEIGHT,
+    Loop,
+    Room,
+    Sum,
+    Values,
+    beside,
+    clear,
+    move_lanes,
+    scale,
+    spread,
+)
+from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.simd.interrupts import PIECE as ROWS_APART
+from tridiag.kernels.simd.interrupts import stopping, stopping_at
+from tridiag.kernels.simd.memory import c_function, fetch_add, flush, free, load, malloc, set_word, store, word
+from tridiag.kernels.simd.vector import LINE, OPTIONS, Library
+from tridiag.kernels.thomas.loops import put_past_caches
+from tridiag.kernels.thomas.workspace import claim, field
+
+TRUSTED = 2.0**10  # products of coefficients up to this lose little to cancellation
+PIECE = 2048 + LINE  # bytes of a lane that are kept before they go to memory; lanes do not share a set of the caches
+READY, CARRIED, PLACE = 0, 8, 16  # of a block: whether the state behind it is there, and that state; bytes
+
+
+_yield = types.ExternalFunction("sched_yield", types.int32())
+
+
+class Order(NamedTuple):
+    """What is compiled for an order."""
+
+    base: Any  # the address of the first step of an operand of a sequence
+    stride: Any
+    step_by_step: Any
+    aim: Any
+    start: Any
+
+
+def build(dtype: str, order: int):
+    """The C function void run(job, helpers) for a dtype and an order."""
+    zero = np.zeros((), dtype)[()]
+    return runner(zero, *parts(order, zero.dtype.kind == "f"))
+
+
+@functools.cache
+def parts(order: int, real: bool) -> Any:
+    """The task and the preparation of a kernel, for all dtypes of real, or of complex, numbers."""
+    made = functions(order)
+    if not real:
+        return (c_function(one_by_one(made), f"tridiag_work{order}"),)
+    library = Library(f"loops{order}")
+    loops = [Loop(order, turned, backward) for turned in (False, True) for backward in (False, True)]
+    move, run = library.add("move", move_lanes), dispatch(library, loops)
+    rows = in_rows(made, order, move, in_pieces(order, library, move, run))
+    tasks = [one_by_one(made), rows, side_by_side(made, order, library)]
+    if order == 1:
+        add_up, find_values = (dispatch(library, [kind(loop) for loop in loops]) for kind in (Sum, Values))
+        tasks.append(in_blocks(made, add_up, in_lines(move, run, find_values)))
+    prepare = c_function(reserve, f"tridiag_reserve{order}") if order == 1 else None
+    return c_function(by_kind(tasks), f"tridiag_work{order}"), prepare
+
+
+def by_kind(tasks: list[Any]) -> Any:
+    """The work of a job of any kind."""
+    scalar, rows, beside = tasks[:3]
+    long = tasks[-1]
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        kind = field(job, C.KIND)
+        if kind == C.SCALAR:
+            scalar(job, zero)
+        elif kind == C.ROWS:
+            rows(job, zero)
+        elif kind == C.LONG:
+            long(job, zero)
+        else:
+            beside(job, zero)
+
+    return work
+
+
+@njit(**OPTIONS)
+def reserve(job, zero):
+    """Memory for the states between the blocks of long sequences; without it there is no task."""
+    if field(job, C.KIND) != C.LONG:
+        return
+    size = PLACE * field(job, J.ITEMS)
+    memory = malloc(types.uint64(size))
+    set_word(job + 8 * J.OWNED, memory)
+    if memory == 0:
+        set_word(job + 8 * J.TASK, 0)
+        return
+    for at in range(0, size, PLACE):
+        set_word(memory + at + READY, 0)
+
+
+def scaled_down(zero):
+    """What undoes that a product was scaled up."""
+
+
+@overload(scaled_down, jit_options=OPTIONS)
+def _scaled_down(zero):
+    real = np.dtype(str(zero)).type
+    factor = real(1 / scale(real().itemsize)[1])
+    return lambda zero: factor
+
+
+def dispatch(library: Library, loops: list[Any]) -> Any:
+    """The loops over steps, of which the flags of a job choose one."""
+    forward, backward, turned_forward, turned_backward = (library.add(loop.name, loop.write) for loop in loops)
+
+    @njit(**OPTIONS)
+    def run(zero, job, *words):
+        flags = field(job, C.FLAGS)
+        if flags & C.TRANSPOSED:
+            if flags & C.BACKWARD:
+                turned_backward(zero, words)
+            else:
+                turned_forward(zero, words)
+        elif flags & C.BACKWARD:
+            backward(zero, words)
+        else:
+            forward(zero, words)
+
+    return run
+
+
+def places(operands: int) -> Any:
+    """How far the next step of an operand is, and where the first one of a sequence lies."""
+    offsets, axes = C.TABLE + operands, C.TABLE + 2 * operands
+
+    @njit(**OPTIONS)
+    def stride(job, operand):
+        return field(job, C.TABLE + operand)
+
+    @njit(**OPTIONS)
+    def base(job, operand, index):
+        count, total = field(job, C.AXES), field(job, J.POINTERS + operand) + field(job, offsets + operand)
+        for k in range(count - 1, 0, -1):
+            axis = axes + (1 + operands) * k
+            length = field(job, axis)
+            total += (index % length) * field(job, axis + 1 + operand)
+            index //= length
+        return total + index * field(job, axes + 1 + operand) if count > 0 else total
+
+    return stride, base
+
+
+def functions(order: int) -> Order:
+    """What all kinds of work are made of."""
+    operands, room_of = C.operands(order), Room(order)
+    constants = [room_of.constant(k) for k in range(2)]
+    first_constant, constant_size = constants[0], constants[1] - constants[0]
+    lanes_at, lanes_size = room_of.lanes(0), room_of.lanes(1) - room_of.lanes(0)
+    ahead_at, cut_at, state_at = room_of.ahead(0), room_of.cut, room_of.state
+    read = 2 + order  # the operands that have steps
+
+    stride, base = places(operands)
+
+    @njit(**OPTIONS)
+    def step_by_step(zero, job, index, first, last, carry):
+        """Steps first <= i < last of a sequence.
+
+        ``carry``: of order 1, what the steps before hand on; returns what these do.
+        """
+        x, y, flags = base(job, C.X, index), base(job, C.Y, index), field(job, C.FLAGS)
+        turned, started = flags & C.TRANSPOSED != 0, flags & C.STARTED != 0
+        dx, dy = stride(job, C.X), stride(job, C.Y)
+        if order == 1:
+            a, da = base(job, C.A, index), stride(job, C.A)
+            if first == 0 and started:
+                carry = load(base(job, C.A + 1, index), zero)
+            for i in range(first, last):
+                if stopping_at(i, ROWS_APART):
+                    break
+                value = load(x + i * dx, zero)
+                if turned:
+                    value = value + carry
+                    carry = load(a + i * da, zero) * value
+                else:
+                    if i > 0 or started:
+                        value = value + load(a + i * da, zero) * carry
+                    carry = value
+                store(y + i * dy, value)
+            return carry
+        for i in range(first, last):
+            if stopping_at(i, ROWS_APART):
+                break
+            value = load(x + i * dx, zero)
+            for k in range(1, order + 1):
+                if i >= k:
+                    at = base(job, C.A + k - 1, index) + (i - k if turned else i) * stride(job, C.A + k - 1)
+                    value = value + load(at, zero) * load(y + (i - k) * dy, zero)
+                elif started:
+                    at = base(job, C.A + k - 1, index) + i * stride(job, C.A + k - 1)
+                    value = value + load(at, zero) * load(base(job, C.A + order + k - i - 1, index), zero)
+            store(y + i * dy, value)
+        return carry
+
+    @njit(**OPTIONS)
+    def aim(zero, job, room, index, side, start):
+        """Point the lanes at sequences from ``index`` on, ``side`` apart, at steps from ``start`` on.
+
+        A ``side`` below 0: at chunks of as many steps of one sequence. A constant operand is copied as often as it is
+        read at a time.
+        """
+        lanes, size = lanes_of(zero, ()), bytes_of_real(zero, ())
+        for operand in range(read):
+            step, table = stride(job, operand), room + lanes_at + operand * lanes_size
+            constant = room + first_constant + operand * constant_size
+            for lane in range(lanes):
+                if side > 0:
+                    at = base(job, operand, index + side * lane) + start * step
+                else:
+                    at = base(job, operand, index) + (start - side * lane) * step
+                if step == 0:
+                    value, copy = load(at, zero), constant + lane * LINE
+                    for k in range(0, LINE, size):
+                        store(copy + k, value)
+                    at = copy
+                    if field(job, C.FLAGS) & C.BACKWARD:
+                        at = copy + LINE - size
+                set_word(table + 8 * lane, at)
+            ahead = lanes * (word(table + 8) - word(table))
+            if step == 0:
+                ahead = 0
+            elif abs(ahead) >= NEXT_GROUP or side < 0:
+                ahead = FAR_AHEAD if step > 0 else -FAR_AHEAD
+            set_word(room + ahead_at + 8 * operand, ahead)
+            set_word(room + 8 * operand, step)
+
+    @njit(**OPTIONS)
+    def begin(zero, job, room, index):
+        """The state before the first step of all lanes."""
+        lanes, size = lanes_of(zero, ()), bytes_of_real(zero, ())
+        if field(job, C.FLAGS) & C.STARTED == 0:
+            set_word(room + cut_at, (1 << lanes) - 1)
+            clear(zero, (room + state_at, order))
+            return
+        set_word(room + cut_at, 0)
+        for k in range(order):
+            for lane in range(lanes):
+                store(room + state_at + k * LINE + lane * size, load(base(job, C.A + order + k, index + lane), zero))
+
+    return Order(base, stride, step_by_step, aim, begin)
+
+
+def one_by_one(made: Order) -> Any:
+    step_by_step = made.step_by_step
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        """Sequences in any place."""
+        run, count, n = field(job, C.RUN), field(job, C.SEQUENCES), field(job, C.STEPS)
+        while True:
+            item = claim(job)
+            if item < 0:
+                return
+            for index in range(item * run, min(count, (item + 1) * run)):
+                step_by_step(zero, job, index, 0, n, zero)
+
+    return work
+
+
+@njit(**OPTIONS)
+def hire(size):
+    """The memory of a worker at the beginning of a cache line, behind the address of all of it; 0: there is none."""
+    memory = malloc(types.uint64(size + 2 * LINE))
+    if memory == 0:
+        return 0
+    room = (memory + 2 * LINE - 1) // LINE * LINE
+    set_word(room - 8, memory)
+    return room
+
+
+@njit(**OPTIONS)
+def scratch_size(zero):
+    """The bytes of a piece of the result for every lane."""
+    return lanes_of(zero, ()) * (PIECE + HEIGHT * bytes_of_real(zero, ()))
+
+
+@njit(**OPTIONS)
+def dismiss(room):
+    free(word(room - 8))
+
+
+@njit(**OPTIONS)
+def whole_entries(zero, address, step):
+    """Whether numbers that far apart all lie at multiples of their size."""
+    return (address | step) % bytes_of_real(zero, ()) == 0
+
+
+def in_pieces(order: int, library: Library, move: Any, run: Any) -> Any:
+    """The loop over steps; of a large result a piece at a time, which goes from scratch memory past the caches."""
+    room_of, read = Room(order), 2 + order
+    lanes_at, lanes_size, cut_at = room_of.lanes(0), room_of.lanes(1) - room_of.lanes(0), room_of.cut
+    ahead_at, targets_at, scratch_at = room_of.ahead(C.Y), room_of.targets, room_of.size
+    put = library.add("put_past_caches", put_past_caches)
+
+    @njit(**OPTIONS)
+    def put_pieces(zero, scratch, targets, move, size):
+        """One of every lane, ``move`` bytes from where the lane lies; those that meet in memory go there as one."""
+        lanes, lane = lanes_of(zero, ()), 0
+        while lane < lanes:
+            first, target = lane, word(targets + 8 * lane)
+            lane += 1
+            while lane < lanes and word(targets + 8 * lane) == target + (lane - first) * size:
+                lane += 1
+            put(zero, (scratch + first * size, 0, target + move, 0, (lane - first) * size, 1))
+
+    @njit(**OPTIONS)
+    def run_pieces(zero, job, room, count):
+        lanes, size, y = lanes_of(zero, ()), bytes_of_real(zero, ()), room + lanes_at
+        step, scratch, targets, places = word(room), room + scratch_at, room + targets_at, 0
+        large = field(job, C.FLAGS) & C.LARGE
+        for lane in range(lanes if large else 0):
+            places |= word(y + 8 * lane)
+            set_word(targets + 8 * lane, word(y + 8 * lane))
+        if not large or not whole_entries(zero, places, step):
+            run(zero, job, room, count)
+            return
+        most = PIECE // size
+        done, steps = 0, count - (count - 1) // most * most
+        if steps < HEIGHT and steps < count:
+            steps += most
+        set_word(room + ahead_at, 0)
+        while done < count and not stopping():
+            last = (steps - 1) * step
+            for lane in range(lanes):
+                set_word(y + 8 * lane, scratch + lane * steps * size - min(0, last))
+            run(zero, job, room, steps)
+            put_pieces(zero, scratch, targets, done * step + min(0, last), steps * size)
+            for operand in range(1, read):
+                move(zero, (y + operand * lanes_size, steps * word(room + 8 * operand)))
+            set_word(room + cut_at, 0)
+            done, steps = done + steps, most
+        for lane in range(lanes):
+            set_word(y + 8 * lane, word(targets + 8 * lane))
+        for operand in range(1, read):
+            move(zero, (y + operand * lanes_size, -count * word(room + 8 * operand)))
+
+    return run_pieces
+
+
+def advance(made: Order, order: int, move: Any) -> Any:
+    """Point the lanes at the sequences behind those that they are pointed at."""
+    aim, operands, room_of = made.aim, C.operands(order), Room(order)
+    strides_at, lanes_at, size = C.TABLE + 2 * operands + 1, room_of.lanes(0), room_of.lanes(1) - room_of.lanes(0)
+    read = room_of.operands
+
+    @njit(**OPTIONS)
+    def follow(zero, job, room, first):
+        if field(job, C.AXES) == 1:
+            for operand in range(read):
+                step = field(job, strides_at + operand)
+                if word(room + 8 * operand) == 0 and step != 0:  # its copies are of other sequences
+                    break
+                if word(room + 8 * operand) != 0:
+                    move(zero, (room + lanes_at + operand * size, step * lanes_of(zero, ())))
+            else:
+                return
+        aim(zero, job, room, first, 1, 0)
+
+    return follow
+
+
+def in_rows(made: Order, order: int, move: Any, run: Any) -> Any:
+    aim, begin, size = made.aim, made.start, Room(order).size
+    follow = advance(made, order, move)
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        """Sequences that lie contiguous in memory, one in each lane; the last group repeats some of the one before."""
+        room, lanes = hire(size + scratch_size(zero)), lanes_of(zero, ())
+        if room == 0:
+            return
+        groups, count, n = field(job, C.RUN), field(job, C.SEQUENCES), field(job, C.STEPS)
+        last = (count + lanes - 1) // lanes
+        while True:
+            item = claim(job)
+            if item < 0:
+                break
+            for group in range(item * groups, min(last, (item + 1) * groups)):
+                if stopping():
+                    break  # before lanes are moved on from where they were left
+                first = min(group * lanes, count - lanes)
+                if group > item * groups and first == group * lanes:
+                    follow(zero, job, room, first)
+                else:
+                    aim(zero, job, room, first, 1, 0)
+                begin(zero, job, room, first)
+                run(zero, job, room, n)
+        flush()
+        dismiss(room)
+
+    return work
+
+
+def side_by_side(made: Order, order: int, library: Library) -> Any:
+    base, stride, step_by_step = made.base, made.stride, made.step_by_step
+    own, shared, own_past_caches, shared_past_caches = (
+        library.add(f"{loop.__name__}{'_past_caches' * past_caches}", functools.partial(loop, past_caches))
+        for past_caches in (False, True)
+        for loop in (beside, spread)
+    )
+    words_of = coefficient_words(made, order)
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        """Sequences side by side in memory, a stretch of them at a time, row by row."""
+        length, width = field(job, C.LENGTH), field(job, C.STRETCH)
+        stretches, n = field(job, C.STRETCHES), field(job, C.STEPS)
+        turned, first = field(job, C.FLAGS) & C.TRANSPOSED, min(order, n)
+        side = (width * bytes_of_real(zero, ()) + LINE - 1) // LINE * LINE
+        room = hire((order + 1) * side)
+        if room == 0:
+            return
+        while True:
+            item = claim(job)
+            if item < 0:
+                break
+            low = item % stretches * width
+            index, count = item // stretches * length + low, min(width, length - low)
+            for k in range(index, index + count):
+                step_by_step(zero, job, k, 0, first, zero)
+            x, y = base(job, C.X, index), base(job, C.Y, index)
+            operands = first, n, count, y, stride(job, C.Y), x, stride(job, C.X), room, side
+            words = operands + words_of(job, index, turned)
+            large = field(job, C.FLAGS) & C.LARGE and n > order and whole_entries(zero, y, stride(job, C.Y))
+            if field(job, C.KIND) == C.BESIDE:
+                if large:
+                    own_past_caches(zero, words)
+                else:
+                    own(zero, words)
+            elif large:
+                shared_past_caches(zero, words)
+            else:
+                shared(zero, words)
+        flush()
+        dismiss(room)
+
+    return work
+
+
+def coefficient_words(made: Order, order: int) -> Any:
+    """The address and the stride of every coefficient; transposed ones lie in the row that they multiply."""
+    base, stride = made.base, made.stride
+
+    @njit(**OPTIONS)
+    def last(job, index, turned):
+        k = order - 1
+        step = stride(job, C.A + k)
+        return base(job, C.A + k, index) - (order * step if turned else 0), step
+
+    if order == 1:
+        return last
+    before = coefficient_words(made, order - 1)
+
+    @njit(**OPTIONS)
+    def words(job, index, turned):
+        return before(job, index, turned) + last(job, index, turned)
+
+    return words
+
+
+def in_lines(move: Any, run: Any, find_values: Any) -> Any:
+    """The values of chunks; of a large result whole cache lines go past the caches.
+
+    Where chunks begin does not depend on where cache lines do, so that neither does any bit of the result.
+    """
+    lanes_at, lanes_size, operands = Room(1).lanes(0), Room(1).lanes(1) - Room(1).lanes(0), Room(1).operands
+    cut_at, ahead_at = Room(1).cut, Room(1).ahead(C.Y)
+
+    @njit(**OPTIONS)
+    def move_on(zero, room, steps):
+        for operand in range(operands):
+            move(zero, (room + lanes_at + operand * lanes_size, steps * word(room + 8 * operand)))
+
+    @njit(**OPTIONS)
+    def run_lines(zero, job, room, count):
+        """A multiple of the lanes."""
+        lanes, size, y, step = lanes_of(zero, ()), bytes_of_real(zero, ()), word(room + lanes_at), word(room)
+        if field(job, C.FLAGS) & C.LARGE == 0 or count < 3 * lanes or not whole_entries(zero, y, step):
+            find_values(zero, job, room, count, 0)
+            return
+        first = (y + size if step < 0 else -y) % LINE // size  # steps before a line begins
+        if first == 0:
+            find_values(zero, job, room, count, 1)
+            return
+        set_word(room + cut_at, 0)
+        set_word(room + ahead_at, 0)
+        run(zero, job, room, lanes + first)
+        move_on(zero, room, lanes + first)
+        find_values(zero, job, room, count - 3 * lanes, 1)
+        move_on(zero, room, count - 3 * lanes)
+        run(zero, job, room, 2 * lanes - first)
+
+    return run_lines
+
+
+def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
+    step_by_step, aim, size = made.step_by_step, made.aim, Room(1).size
+    state_at, product_at, ahead_at = Room(1).state, Room(1).product, Room(1).ahead(0)
+
+    @njit(**OPTIONS)
+    def rescaled(zero, product, times, carry):
+        """product * carry / factor**times, where only that is in range."""
+        factor, total = scaled_down(zero), product * carry
+        while times > 0 and total != 0:
+            total = total * factor
+            times -= 1
+        return total
+
+    @njit(**OPTIONS)
+    def connect(zero, room, carry):
+        """Put the state before every lane where it was told what the lane makes of 0.
+
+        Returns the state behind them all, and whether it can be trusted."""
+        sure, step = True, bytes_of_real(zero, ())
+        for lane in range(lanes_of(zero, ())):
+            state, product = room + state_at + lane * step, room + product_at + lane * step
+            total, factor = load(state, zero), load(product, zero)
+            behind = rescaled(zero, factor, load(product + LINE, zero), carry) + total
+            sure = sure and abs(factor) <= TRUSTED and abs(behind) < np.inf and abs(total) < np.inf
+            store(state, carry)
+            carry = behind
+        return carry, sure
+
+    @njit(**OPTIONS)
+    def await_state(zero, place):
+        """The state behind a block, which some thread is at work on."""
+        while fetch_add(place + READY, 0) == 0 and not stopping():
+            _yield()
+        return load(place + CARRIED, zero)
+
+    @njit(**OPTIONS)
+    def hand_on(place, state):
+        store(place + CARRIED, state)
+        fetch_add(place + READY, 1)
+
+    @njit(**OPTIONS)
+    def ask_for_block(zero, job, room):
+        """From now on ask for the block that this thread will probably claim."""
+        steps = (field(job, J.HELPERS) + 1) * lanes_of(zero, ()) * field(job, C.CHUNK)
+        for operand in (C.X, C.A):
+            set_word(room + ahead_at + 8 * operand, steps * word(room + 8 * operand))
+
+    @njit(**OPTIONS)
+    def work_block(zero, job, room, index, block, place):
+        lanes, n, chunk = lanes_of(zero, ()), field(job, C.STEPS), field(job, C.CHUNK)
+        start = 1 + block * lanes * chunk
+        chunk = min(chunk, (n - start) // (lanes * lanes) * lanes)  # those of the last block are shorter
+        end = start + lanes * chunk
+        aim(zero, job, room, index, -chunk, start)
+        add_up(zero, job, room, chunk)
+        carry = step_by_step(zero, job, index, 0, 1, zero) if block == 0 else await_state(zero, place - PLACE)
+        behind, sure = connect(zero, room, carry)
+        if sure:
+            hand_on(place, behind)
+            ask_for_block(zero, job, room)
+            run(zero, job, room, chunk)
+        else:
+            behind = step_by_step(zero, job, index, start, end, carry)
+            hand_on(place, behind)
+        if block == field(job, C.BLOCKS) - 1:
+            step_by_step(zero, job, index, end, n, behind)
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        """Blocks in the order in which they lie: the one before a block is done, or some thread is at work on it."""
+        room, blocks = hire(size), field(job, C.BLOCKS)
+        if room == 0:
+            return
+        while not stopping():
+            item = fetch_add(job, 1)
+            if item >= field(job, J.ITEMS):
+                break
+            work_block(zero, job, room, item // blocks, item % blocks, field(job, J.OWNED) + PLACE * item)
+        flush()
+        dismiss(room)
+
+    return work

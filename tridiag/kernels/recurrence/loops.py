@@ -1,0 +1,416 @@
+"""The inner loops of recurrences, in the language of `tridiag.kernels.simd.vector`: one sequence, or one chunk, a lane.
+
+Values are computed as a loop over their steps would, so that nothing overflows or cancels but the sequence itself. A
+transposed recurrence carries products, c = a w, so that it reads no coefficient of another row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+
+from tridiag.kernels.access.load_store import LINES_AHEAD, QUAD, addresses, in_lanes, out_of_lanes
+from tridiag.kernels.jobs import recurrences as C
+from tridiag.kernels.simd.vector import I64, LINE, Code, Value, emitted
+from tridiag.kernels.thomas.loops import put_past_caches
+
+HEIGHT = 8  # steps of all lanes that are transposed at a time
+MOST_LANES = 16
+MODERATE = 2.0**10  # products up to this are quick to use: rounding errors hardly grow
+
+
+class Room(NamedTuple):
+    """Byte offsets in the memory of a worker, for an order."""
+
+    order: int
+
+    @property
+    def operands(self) -> int:
+        return 2 + self.order
+
+    def step(self, operand: int) -> int:
+        """How far the next entry of an operand is."""
+        return 8 * operand
+
+    def ahead(self, operand: int) -> int:
+        """How far what is asked for ahead of use is."""
+        return 8 * (self.operands + operand)
+
+    def lanes(self, operand: int) -> int:
+        """The address of the first step of every lane."""
+        return 16 * self.operands + 8 * MOST_LANES * operand
+
+    @property
+    def cut(self) -> int:
+        """In bits: the lanes that have nothing before their first step."""
+        return self.lanes(self.operands)
+
+    @property
+    def state(self) -> int:
+        """A row of lanes for each of the values before the next step, or for each of the products carried to it."""
+        return (self.cut + 8 + LINE - 1) // LINE * LINE
+
+    @property
+    def product(self) -> int:
+        """The product of a lane's coefficients, and how often it was scaled up."""
+        return self.state + LINE * self.order
+
+    @property
+    def rows(self) -> int:
+        """Rows of lanes: the state before some steps, and the values, or states, after each of them."""
+        return self.product + 2 * LINE
+
+    def constant(self, operand: int) -> int:
+        """A constant operand of every lane, a cache line full of it."""
+        return self.rows + LINE * (HEIGHT + 1) * self.order + LINE * MOST_LANES * operand
+
+    @property
+    def targets(self) -> int:
+        """Where the result of every lane lies, while what is at hand of it is kept elsewhere."""
+        return self.constant(self.operands)
+
+    @property
+    def size(self) -> int:
+        return self.targets + 8 * MOST_LANES
+
+
+class Loop(NamedTuple):
+    """One of the loops over the steps of lanes that lie contiguous in memory."""
+
+    order: int
+    transposed: bool
+    backward: bool
+
+    @property
+    def name(self) -> str:
+        return f"{'t' if self.transposed else 'n'}{'b' if self.backward else 'f'}"
+
+    def write(self, code: Code, at: Value, count: Value) -> None:
+        """``count`` steps, at least HEIGHT, by a worker whose memory begins at ``at``."""
+        rest = count & (HEIGHT - 1)
+
+        def chunk(_: Value, state: Any) -> Any:
+            (i,) = state
+            first = i == 0
+            advance = code.pick(first & (rest != 0), rest, code.integer(HEIGHT))  # the rest comes first, and once more
+            x = self.load(code, at, C.X, i)
+            coefficients = [self.load(code, at, C.A + k, i) for k in range(self.order)]
+            if not self.transposed:
+                self.cut(code, at, i, coefficients)
+            self.store(code, at, i, self.steps(code, at, x, coefficients, advance))
+            self.ask(code, at, i, range(Room(self.order).operands))
+            return (i + advance,)
+
+        code.fori(0, (count + HEIGHT - 1) / HEIGHT, chunk, (code.integer(0),))
+
+    def place(self, code: Code, at: Value, operand: int, i: Value, height: int = HEIGHT) -> tuple[list[Value], Value]:
+        """The lanes of an operand, and how far from their first step the pieces of ``height`` steps from i on lie."""
+        room = Room(self.order)
+        move = i * code.word(at + room.step(operand)) - (height - 1) * code.size_of_real * self.backward
+        return addresses(code, at + room.lanes(operand)), move
+
+    def load(self, code: Code, at: Value, operand: int, i: Value) -> list[Value]:
+        """HEIGHT rows of lanes."""
+        kind, rows = ir.VectorType(code.real, QUAD), []
+        lanes, move = self.place(code, at, operand, i)
+        for k in range(0, HEIGHT, QUAD):
+            rows += in_lanes(code, [code.load_as(kind, lane + move + k * code.size_of_real) for lane in lanes])
+        return rows[::-1] if self.backward else rows
+
+    def store(self, code: Code, at: Value, i: Value, rows: list[Value]) -> None:
+        lanes, move = self.place(code, at, C.Y, i)
+        rows = rows[::-1] if self.backward else rows
+        for k in range(0, HEIGHT, QUAD):
+            for lane, piece in zip(lanes, out_of_lanes(code, rows[k : k + QUAD]), strict=True):
+                code.store_as(lane + move + k * code.size_of_real, piece)
+
+    def ask(self, code: Code, at: Value, i: Value, operands: Iterable[int]) -> None:
+        """Ask for memory that is used later: some lines on in the same lanes, or the next group of them."""
+        room = Room(self.order)
+        for operand in operands:
+            lanes, move = self.place(code, at, operand, i)
+            move = move + code.word(at + room.ahead(operand))
+            for lane in lanes:
+                code.prefetch(lane + move, write=operand == C.Y)
+
+    def cut(self, code: Code, at: Value, i: Value, coefficients: list[list[Value]]) -> None:
+        """Coefficients of what is not there, in steps from i on, are 0, whatever they are."""
+        lanes, none = code.word(at + Room(self.order).cut), code.integer(0)
+        masks = [code.mask(code.pick(i < early, lanes, none)) for early in range(1, self.order + 1)]
+        for k, rows in enumerate(coefficients, 1):
+            for j in range(min(k, HEIGHT)):
+                rows[j] = code.where(masks[k - j - 1], code.zero(), rows[j])
+
+    def steps(self, code: Code, at: Value, x: list[Value], a: list[list[Value]], advance: Value) -> list[Value]:
+        """The values of HEIGHT steps; the state after ``advance`` of them is kept."""
+        room, order = Room(self.order), self.order
+        state = [code.load(at + (room.state + LINE * k)) for k in range(order)]
+        if not self.transposed:
+            for k in range(order):
+                code.store(at + (room.rows + LINE * (order - 1 - k)), state[k])
+        values = []
+        for j in range(HEIGHT):
+            if self.transposed:
+                value = x[j] + state[0]
+                state = [a[k][j] * value + state[k + 1] if k + 1 < order else a[k][j] * value for k in range(order)]
+                for k in range(order):
+                    code.store(at + (room.rows + LINE * (j * order + k)), state[k])
+            else:
+                value = x[j]
+                for k in reversed(range(order)):
+                    value = a[k][j] * state[k] + value
+                state = [value, *state[:-1]]
+                code.store(at + (room.rows + LINE * (order + j)), value)
+            values.append(value)
+        for k in range(order):
+            row = (advance - 1) * order + k if self.transposed else advance + (order - 1 - k)
+            code.store(at + (room.state + LINE * k), code.load(at + room.rows + row * LINE))
+        return values
+
+    def square(self, code: Code, at: Value, i: Value, state: Value) -> tuple[list[Value], Value, list[Value]]:
+        """As many steps of order 1 as there are lanes: the values, the state behind them, and the coefficients."""
+        values, coefficients = [], []
+        for start in range(0, code.lanes, HEIGHT):
+            rows, factors = (self.load(code, at, operand, i + start) for operand in (C.X, C.A))
+            for x, a in zip(rows, factors, strict=True):
+                value = x + state if self.transposed else a * state + x
+                state = a * value if self.transposed else value
+                values.append(value)
+            coefficients += factors
+        return values, state, coefficients
+
+
+class Pair(NamedTuple):
+    """What steps make of the state before them: a * state + x; one run of steps in every lane."""
+
+    a: Value
+    x: Value
+
+    def then(self, later: Pair) -> Pair:
+        return Pair(later.a * self.a, later.a * self.x + later.x)
+
+
+class Sum(NamedTuple):
+    """Finds what many steps of order 1 make of 0, and the product of their coefficients; writes no values.
+
+    A cache line of every lane at a time: neighbours are joined until one pair is left of each lane. Where coefficients
+    grow or nearly vanish, it goes step by step.
+    """
+
+    loop: Loop
+
+    @property
+    def name(self) -> str:
+        return f"sum_{self.loop.name}"
+
+    def write(self, code: Code, at: Value, count: Value) -> None:
+        """``count`` steps, a multiple of the lanes, by a worker whose memory begins at ``at``."""
+
+        def square(i: Value, state: Any) -> Any:
+            early, late = self.halves(code, at, i)
+            value, product = state
+            whole = early.then(late)
+            quick = whole.a * value + whole.x, scaled_product(code, product, whole.a)
+            easy = code.bits(moderate(code, early.a) & moderate(code, late.a)) == 2**code.lanes - 1
+            again = code.pick(easy, code.integer(0), code.integer(1))
+            self.loop.ask(code, at, i, (C.X, C.A))
+            return code.fori(0, again, lambda *_: self.steps(code, at, i, state), quick)
+
+        value, product = code.fori(0, count, square, (code.zero(), (code.splat(1.0), code.zero())), step=code.lanes)
+        for k, row in enumerate((value, *product)):
+            code.store(at + (Room(1).state + LINE * k), row)
+
+    def halves(self, code: Code, at: Value, i: Value) -> tuple[Pair, Pair]:
+        """What the first and the last steps make, each half of as many as there are lanes, of all lanes."""
+        (xs, move), (coefficients, along) = (self.loop.place(code, at, k, i, code.lanes) for k in (C.X, C.A))
+
+        def joined(first: int, count: int) -> Pair:
+            """Lanes side by side in one vector: of each as many pairs as there are vectors in one lane."""
+            if count > 1:
+                early, late = apart(first, count)
+                return early.then(late)
+            a, x = (code.load_as(code.vector, lane) for lane in (coefficients[first] + along, xs[first] + move))
+            return Pair(a, a * x if self.loop.transposed else x)
+
+        def apart(first: int, count: int) -> tuple[Pair, Pair]:
+            low, high = joined(first, count // 2), joined(first + count // 2, count // 2)
+            early, late = (
+                Pair(*(code.shuffle(x, y, order) for x, y in zip(low, high, strict=True)))
+                for order in neighbours(code, count)
+            )
+            return (late, early) if self.loop.backward else (early, late)
+
+        return apart(0, code.lanes)
+
+    def steps(self, code: Code, at: Value, i: Value, state: Any) -> Any:
+        """The same one after another."""
+        value, product = state
+        _, value, coefficients = self.loop.square(code, at, i, value)
+        for a in coefficients:
+            product = scaled_product(code, product, a)
+        return value, product
+
+
+class Values(NamedTuple):
+    """Finds the values of many steps of order 1 from the state before them, a cache line of every lane at a time."""
+
+    loop: Loop
+
+    @property
+    def name(self) -> str:
+        return f"values_{self.loop.name}"
+
+    def write(self, code: Code, at: Value, count: Value, past_caches: Value) -> None:
+        """``count`` steps, a multiple of the lanes; ``past_caches``, 0 or 1: cache lines of a large result."""
+
+        def square(i: Value, state: Any) -> Any:
+            values, state, _ = self.loop.square(code, at, i, *state)
+            lines = code.transpose_blocks(values[::-1] if self.loop.backward else values)
+            lanes, move = self.loop.place(code, at, C.Y, i, code.lanes)
+
+            def put(direct: bool) -> Callable[..., Any]:
+                def lines_of_lanes(_: Value, state: Any) -> Any:
+                    for lane, line in zip(lanes, lines, strict=True):
+                        code.store_as(lane + move, line, direct)
+                    return state
+
+                return lines_of_lanes
+
+            code.fori(0, past_caches, put(True))
+            code.fori(past_caches, 1, put(False))
+            self.loop.ask(code, at, i, (C.X, C.A))
+            return (state,)
+
+        (state,) = code.fori(0, count, square, (code.load(at + Room(1).state),), step=code.lanes)
+        code.store(at + Room(1).state, state)
+
+
+def neighbours(code: Code, count: int) -> tuple[list[int], list[int]]:
+    """Which pairs of two vectors are early, and which the ones behind them, where ``count`` lanes come to one vector.
+
+    Numbers move within 16 bytes as long as there are some of a lane, and then in wholes of 16 bytes; such shuffles are
+    the fastest. In the end lanes are in order.
+    """
+    width, quad = code.lanes, 16 // code.size_of_real
+    if count <= quad:
+        early = [x + k for block in range(0, width, quad) for x in (block, width + block) for k in range(0, quad, 2)]
+        return early, [k + 1 for k in early]
+    early = [x + k for x in range(0, 2 * width, 2 * quad) for k in range(quad)]
+    return early, [k + quad for k in early]
+
+
+def moderate(code: Code, product: Value) -> Value:
+    """Products with which others neither grow nor underflow."""
+    size = code.magnitude(product)
+    return (size >= scale(code.size_of_real)[0] ** 0.5) & (size <= MODERATE)
+
+
+def scaled_product(code: Code, product: Any, factor: Value) -> Any:
+    """The product times another factor, scaled up whenever it is small, so that it vanishes with a factor only."""
+    small, large = scale(code.size_of_real)
+    value, scaled = product
+    value = value * factor
+    low = code.magnitude(value) < small
+    return code.where(low, value * large, value), code.where(low, scaled + 1.0, scaled)
+
+
+def scale(size_of_real: int) -> tuple[float, float]:
+    """Where products are small, and what they are multiplied by."""
+    bits = 500 if size_of_real == 8 else 60
+    return 2.0**-bits, 2.0**bits
+
+
+@emitted
+def clear(code: Code, at: Value, count: Value) -> None:
+    """Rows of lanes that are 0."""
+
+    def row(k: Value, state: Any) -> Any:
+        code.store(at + k * LINE, code.zero())
+        return state
+
+    code.fori(0, count, row)
+
+
+def move_lanes(code: Code, table: Value, step: Value) -> None:
+    """All addresses of an operand moved by ``step`` bytes."""
+    kind = ir.VectorType(I64, code.lanes)
+    code.store_as(table, code.load_as(kind, table) + code.repeat(step, code.lanes))
+
+
+def beside(past_caches: bool, code: Code, *words: Value) -> None:
+    """Rows first <= i < last of sequences side by side in memory, each with its own coefficients."""
+    across(code, words, past_caches, lambda address, kind: code.load_as(kind, address))
+
+
+def spread(past_caches: bool, code: Code, *words: Value) -> None:
+    """The same where all sequences share their coefficients."""
+
+    def everywhere(address: Value, kind: Any) -> Value:
+        return code.repeat(code.load_as(code.real, address), kind.count)
+
+    across(code, words, past_caches, everywhere, 0)
+
+
+def across(code: Code, words: Any, past_caches: bool, take: Callable[[Value, Any], Value], moves: int = 1) -> None:
+    """``words``: first, last, width; address and stride of y and x; of scratch rows; then of each coefficient.
+
+    ``past_caches``: the values of a row, and of those that it needs, are kept in scratch rows.
+    """
+    (first, last, width, y, y_stride, x, x_stride, scratch, scratch_stride), rest = words[:9], words[9:]
+    coefficients = list(zip(rest[::2], rest[1::2], strict=True))
+    size = width * code.size_of_real
+
+    def piece(lanes: int, i: Value, places: Any, together: int = 1) -> Any:
+        kind = ir.VectorType(code.real, lanes)
+
+        def body(c: Value, state: Any) -> Any:
+            for part in range(together):
+                at = c * code.size_of_real + part * LINE
+                value = code.load_as(kind, x + i * x_stride + at)
+                if lanes > 1:
+                    code.prefetch(x + (i + ROWS_AHEAD) * x_stride + at)
+                for k, (a, stride) in reversed(list(enumerate(coefficients, 1))):
+                    place = a + i * stride + at * moves
+                    if lanes > 1 and moves:
+                        code.prefetch(place + stride * ROWS_AHEAD)
+                    value = take(place, kind) * code.load_as(kind, places[k] + at) + value
+                code.store_as(places[0] + at, value)
+            return state
+
+        return body
+
+    lanes, wide = code.lanes, TOGETHER * code.lanes
+    whole, even = width / wide * wide, width / lanes * lanes
+    rest = code.pick((even < width) & (width >= lanes), width - lanes, width)  # some of them once more
+    few = code.pick(width < lanes, code.integer(0), width)
+
+    def row(i: Value, kept: Any) -> Any:
+        places = kept if past_caches else [y + (i - k) * y_stride for k in range(len(coefficients) + 1)]
+        code.fori(0, whole, piece(lanes, i, places, TOGETHER), step=wide)
+        code.fori(whole, even, piece(lanes, i, places), step=lanes)
+        code.fori(rest, width, piece(lanes, i, places), step=lanes)
+        code.fori(few, width, piece(1, i, places))
+        if past_caches:
+            put_past_caches(code, kept[0], scratch_stride, y + i * y_stride, y_stride, size, code.integer(1))
+        return (*kept[-1:], *kept[:-1])  # the row before the earliest gives its place to the next
+
+    def keep(k: int) -> Value:
+        """The row k rows before the first."""
+        place = scratch + scratch_stride * k
+
+        def entry(c: Value, state: Any) -> Any:
+            code.store_as(place + c, code.load_as(code.real, y + (first - k) * y_stride + c))
+            return state
+
+        if k > 0:
+            code.fori(0, size, entry, step=code.size_of_real)
+        return place
+
+    code.fori(first, last, row, tuple(keep(k) for k in range(len(coefficients) + 1)) if past_caches else ())
+
+
+ROWS_AHEAD = 4
+TOGETHER = 4  # vectors of a row
+FAR_AHEAD = LINES_AHEAD * LINE

@@ -1,0 +1,152 @@
+"""Recurrences of small vectors, y[t] = A[t] y[t-1] + x[t]: one sequence in each lane, threads over groups of lanes.
+
+Matrices are brought into lanes as they are read, four entries of each at a time, and used at once. A transposed
+recurrence carries products, c = A^T y, so that it reads no matrix of another step.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from tridiag.kernels.access.load_store import addresses, lanes_of
+from tridiag.kernels.access.small_matrices import TABLE, aiming, gather, scatter
+from tridiag.kernels.jobs import recurrences as C
+from tridiag.kernels.recurrence.kernel import dismiss, hire
+from tridiag.kernels.recurrence.loops import FAR_AHEAD
+from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.simd.memory import c_function
+from tridiag.kernels.simd.vector import LINE, OPTIONS, Code, Library, Value
+from tridiag.kernels.thomas.workspace import claim, field
+
+OPERANDS = C.operands(1)
+INIT = C.A + 1
+WRITTEN_OUT = 8  # the largest matrices whose rows are no loop
+
+
+class Loops(NamedTuple):
+    """The loops over steps, for matrices of m rows."""
+
+    m: int
+
+    def state(self, code: Code, room: Value, k: Any) -> Value:
+        """The address of an entry of the vector at hand."""
+        return room + OPERANDS * TABLE + k * code.row
+
+    def place(self, code: Code, job: Value, room: Value, operand: int, i: Any) -> list[Value]:
+        """The address of step i of an operand in each lane."""
+        step = i * code.word(job + 8 * (C.TABLE + operand))
+        return [address + step for address in addresses(code, room + TABLE * operand)]
+
+    def take(self, code: Code, job: Value, room: Value, operand: int, i: Any) -> list[Any]:
+        return gather(code, self.place(code, job, room, operand, i), self.m)
+
+    def ask(self, code: Code, job: Value, room: Value, i: Value) -> None:
+        """Ask for what some later step reads and writes."""
+        for operand, count in ((C.A, self.m**2), (C.X, self.m), (C.Y, self.m)):
+            size = count * code.parts * code.size_of_real
+            ahead = max(2, FAR_AHEAD // size)
+            for address in self.place(code, job, room, operand, i + ahead):
+                for line in range(0, size, LINE):
+                    code.prefetch(address + line, write=operand == C.Y)
+
+    def forward(self, code: Code, job: Value, room: Value) -> None:
+        started = code.pick((code.word(job + 8 * C.FLAGS) & C.STARTED) != 0, code.integer(1), code.integer(0))
+        zero = code.integer(0)
+
+        def from_init(_: Value, state: Any) -> Any:
+            return tuple(self.take(code, job, room, INIT, zero))
+
+        def from_first(_: Value, state: Any) -> Any:
+            values = self.take(code, job, room, C.X, zero)
+            scatter(code, self.place(code, job, room, C.Y, zero), values)
+            return tuple(values)
+
+        start = (code.zero(),) * self.m
+        start = code.fori(0, started, from_init, start)
+        start = code.fori(started, 1, from_first, start)
+
+        def step(i: Value, before: Any) -> Any:
+            self.ask(code, job, room, i)
+            values = self.times(code, self.place(code, job, room, C.A, i), room, before)
+            values = [x + v for x, v in zip(self.take(code, job, room, C.X, i), values, strict=True)]
+            scatter(code, self.place(code, job, room, C.Y, i), values)
+            return tuple(values)
+
+        code.fori(started * -1 + 1, code.word(job + 8 * C.STEPS), step, start)
+
+    def times(self, code: Code, base: list[Value], room: Value, vector: Any) -> list[Any]:
+        """The matrix at an address times a vector."""
+        m = self.m
+        if m <= WRITTEN_OUT:
+            entries = gather(code, base, m * m)
+            return [dot(entries[r * m : (r + 1) * m], vector) for r in range(m)]
+
+        def row(r: Value, state: Any) -> Any:
+            entries = gather(code, [address + r * (m * code.parts * code.size_of_real) for address in base], m)
+            code.store(self.state(code, room, r), dot(entries, vector))
+            return state
+
+        code.fori(0, m, row)
+        return [code.load(self.state(code, room, k)) for k in range(m)]
+
+    def transposed(self, code: Code, job: Value, room: Value) -> None:
+        def step(i: Value, carried: Any) -> Any:
+            self.ask(code, job, room, i)
+            values = [x + v for x, v in zip(self.take(code, job, room, C.X, i), carried, strict=True)]
+            scatter(code, self.place(code, job, room, C.Y, i), values)
+            return tuple(self.times_transposed(code, self.place(code, job, room, C.A, i), room, values))
+
+        code.fori(0, code.word(job + 8 * C.STEPS), step, (code.zero(),) * self.m)
+
+    def times_transposed(self, code: Code, base: list[Value], room: Value, vector: Any) -> Any:
+        m = self.m
+        if m <= WRITTEN_OUT:
+            entries = gather(code, base, m * m)
+            return [dot(entries[k::m], vector) for k in range(m)]
+        for k, value in enumerate(vector):
+            code.store(self.state(code, room, k), value)
+
+        def row(r: Value, total: Any) -> Any:
+            entries = gather(code, [address + r * (m * code.parts * code.size_of_real) for address in base], m)
+            value = code.load(self.state(code, room, r))
+            return tuple(entry * value + v for entry, v in zip(entries, total, strict=True))
+
+        return code.fori(0, m, row, (code.zero(),) * m)
+
+
+def dot(entries: Any, vector: Any) -> Any:
+    total = entries[0] * vector[0]
+    for entry, value in zip(entries[1:], vector[1:], strict=True):
+        total = entry * value + total
+    return total
+
+
+def build(dtype: str, m: int):
+    """The C function void run(job, helpers) for a dtype and matrices of m rows."""
+    zero, loops, library = np.zeros((), dtype)[()], Loops(m), Library(f"matrix_loops{m}")
+    forward, transposed = library.add("forward", loops.forward), library.add("transposed", loops.transposed)
+    aim, size = aiming(OPERANDS), OPERANDS * TABLE + m * 2 * LINE
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        room, lanes = hire(size), lanes_of(zero, ())
+        if room == 0:
+            return
+        groups = field(job, C.RUN)
+        last = (field(job, C.SEQUENCES) + lanes - 1) // lanes
+        while True:
+            item = claim(job)
+            if item < 0:
+                break
+            for group in range(item * groups, min(last, (item + 1) * groups)):
+                aim(zero, job, room, group * lanes)
+                if field(job, C.FLAGS) & C.TRANSPOSED:
+                    transposed(zero, (job, room))
+                else:
+                    forward(zero, (job, room))
+        dismiss(room)
+
+    return runner(zero, c_function(work, f"tridiag_matrix_work{m}"))

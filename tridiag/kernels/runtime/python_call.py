@@ -1,0 +1,67 @@
+"""Kernels as functions of arrays that CPython calls itself: ctypes takes longer than a small system to be solved.
+
+A function is made for one template: some words about the call, then the words of the job. Every call has a job of its
+own, a copy of those in which only the addresses of the arrays are new; so calls may overlap.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tridiag.kernels.runtime.object_cache import obtain
+
+# the words of a template, byte offsets: the kernel, its helpers, the bytes of the job, whether other Python threads run
+# meanwhile, the address of None, the job
+KERNEL, HELPERS, SIZE, LONG, NONE, JOB = range(0, 48, 8)
+SOLVED, BROKEN, NO_MEMORY = range(3)  # what a call returns; BROKEN: elimination met a zero pivot in some system
+HEAD = object.__basicsize__  # where a NumPy array holds the address of its memory (PyArrayObject_fields in its C API)
+WORTH_A_SWITCH = 5_000  # unknowns; below, getting the GIL back may take longer than the call
+METH_FASTCALL = 0x80
+LISTEN = 50_000_000  # nanoseconds after which the main thread runs the handlers of signals, during a call
+
+
+class Method(ctypes.Structure):
+    """PyMethodDef of CPython."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    )
+
+
+make_function: Any = ctypes.pythonapi.PyCFunction_NewEx
+make_function.restype, make_function.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+
+
+_methods: list[Method] = []  # kept, since functions point at them; more than one where first calls were concurrent
+
+
+def method() -> Method:
+    def build() -> Any:
+        from tridiag.kernels.runtime import python_entry as capi
+
+        return capi.build()
+
+    if not _methods:
+        _methods.append(Method(b"kernel", obtain("call", build).address, METH_FASTCALL, None))
+    return _methods[0]
+
+
+def function(kernel: int, words: Any, helpers: int, unknowns: int) -> Callable[..., int]:
+    """The kernel at an address as a function of the arrays of a job, in the order of its pointers; None is no array."""
+    head = kernel, helpers, 8 * len(words), unknowns >= WORTH_A_SWITCH, id(None)
+    made: Callable[..., int] = make_function(ctypes.byref(method()), np.array([*head, *words], np.int64), None)
+    return made
+
+
+def check(result: int) -> bool:
+    """Whether elimination met a zero pivot in some system."""
+    if result == NO_MEMORY:
+        raise MemoryError("no memory for the rows that the elimination keeps; solve fewer or shorter systems at a time")
+    return result == BROKEN

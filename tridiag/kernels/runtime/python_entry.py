@@ -1,0 +1,183 @@
+"""A C function around any compiled kernel, which CPython calls with arrays as they are: see `tridiag.kernels.runtime.python_call`."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+
+from llvmlite import ir
+from numba import cfunc, njit, types
+from numba.extending import intrinsic
+
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.runtime.python_call import (
+    BROKEN,
+    HEAD,
+    HELPERS,
+    JOB,
+    KERNEL,
+    LISTEN,
+    LONG,
+    NO_MEMORY,
+    NONE,
+    SIZE,
+    SOLVED,
+)
+from tridiag.kernels.simd.interrupts import ABOVE, NOBODY, TEAM
+from tridiag.kernels.simd.memory import I64, c_function, call, free, malloc, set_word, swap, word
+
+# what lies before a job that can be interrupted, byte offsets from it: whether it is to end; the thread that hears of
+# signals, as the system and as Python know it; when it listens next; the time
+BEFORE, STOP, OWNER, THREAD, DUE, SECONDS, NANOSECONDS = -64, -8, -16, -24, -32, -48, -40
+SECOND = 1_000_000_000  # nanoseconds
+CLOCK = getattr(time, "CLOCK_MONOTONIC", 1)
+MAIN = "_PyOS_IsMainThread"  # of CPython; where there is none every thread listens, and hears nothing
+
+_save = types.ExternalFunction("PyEval_SaveThread", types.int64())
+_restore = types.ExternalFunction("PyEval_RestoreThread", types.void(types.int64))
+_integer = types.ExternalFunction("PyLong_FromLong", types.int64(types.int64))
+_check_signals = types.ExternalFunction("PyErr_CheckSignals", types.int32())
+_is_main = types.ExternalFunction(MAIN, types.int32())
+_self = types.ExternalFunction("pthread_self", types.int64())
+_clock = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
+_create_key = types.ExternalFunction("pthread_key_create", types.int32(types.int64, types.int64))
+_get = types.ExternalFunction("pthread_getspecific", types.int64(types.int64))
+_set = types.ExternalFunction("pthread_setspecific", types.int32(types.int64, types.int64))
+
+
+@intrinsic
+def keys(typing):
+    """The address of two words that the functions here share: how far the key of `attend` is made, and that key."""
+
+    def generate(context, builder, signature, args):
+        kind = ir.ArrayType(I64, 2)
+        table = builder.module.globals.get("tridiag_keys")
+        if table is None:
+            table = ir.GlobalVariable(builder.module, kind, "tridiag_keys")
+            table.linkage, table.initializer = "common", ir.Constant(kind, None)
+        return builder.ptrtoint(table, I64)
+
+    return types.int64(), generate
+
+
+@njit
+def make_key():
+    """The key under which each thread knows the job that it works for."""
+    while word(keys()) != 2:
+        if swap(keys(), 0, 1):
+            _create_key(keys() + 8, 0)
+            swap(keys(), 1, 2)
+
+
+@njit
+def listen(job):
+    """Run the handlers of signals if it is time to; whether one has raised, which ends the job.
+
+    Meanwhile this thread works for nobody: what a handler calls is no part of the job.
+    """
+    _clock(types.int32(CLOCK), job + SECONDS)
+    now = word(job + SECONDS) * SECOND + word(job + NANOSECONDS)
+    if now < word(job + DUE):
+        return 0
+    if word(job + DUE) != 0:
+        _set(word(keys() + 8), 0)
+        _restore(word(job + THREAD))
+        raised = _check_signals()
+        set_word(job + THREAD, _save())
+        _set(word(keys() + 8), job)
+        if raised != 0:
+            set_word(job + STOP, 1)
+            return 1
+        _clock(types.int32(CLOCK), job + SECONDS)
+        now = word(job + SECONDS) * SECOND + word(job + NANOSECONDS)
+    set_word(job + DUE, now + LISTEN)
+    return 0
+
+
+@njit
+def attend(order, zero):
+    """See `tridiag.kernels.simd.interrupts`."""
+    key = word(keys() + 8)
+    if order > NOBODY:
+        _set(key, order)
+        return 0
+    if order == NOBODY:
+        _set(key, 0)
+        return 0
+    job = _get(key)
+    if order == TEAM:
+        return job
+    if job == 0 or (word(job + STOP) == 0 and word(job + OWNER) != _self()):
+        return 0
+    return 1 if word(job + STOP) != 0 else listen(job)
+
+
+attending = c_function(attend, "tridiag_attend", result=types.int64)
+
+
+@njit
+def run_interruptible(kernel, job, helpers, zero):
+    """Whether a handler of a signal has raised; other Python threads run meanwhile."""
+    make_key()
+    key = word(keys() + 8)
+    before = _get(key)
+    for at in range(BEFORE, 0, 8):
+        set_word(job + at, 0)
+    set_word(job + OWNER, _self())
+    _set(key, job)
+    set_word(job + THREAD, _save())
+    call(kernel, (job, helpers + attending(0) * ABOVE))
+    _restore(word(job + THREAD))
+    _set(key, before)
+    return word(job + STOP)
+
+
+interruptible = c_function(run_interruptible, "tridiag_run_interruptible", 3, types.int64)
+
+
+@njit
+def ask_python(zero):
+    """Whether this thread is the one that runs the handlers of signals."""
+    return types.int64(_is_main())
+
+
+@njit
+def suppose(zero):
+    return types.int64(1)
+
+
+def build():
+    """The function PyObject *enter(PyObject *template, PyObject *const *arrays, Py_ssize_t count)."""
+    known = hasattr(ctypes.pythonapi, MAIN)
+    hears = c_function(ask_python if known else suppose, "tridiag_hears", 0, types.int64)
+
+    def enter(template, arrays, count):
+        template = word(template + HEAD)
+        kernel, size, helpers = word(template + KERNEL), word(template + SIZE), word(template + HELPERS)
+        memory, stopped = malloc(types.uint64(size - BEFORE)), 0
+        if memory == 0:
+            return _integer(NO_MEMORY)
+        job = memory - BEFORE
+        for at in range(0, size, 8):
+            set_word(job + at, word(template + JOB + at))
+        for k in range(count):
+            array = word(arrays + 8 * k)
+            if array != word(template + NONE):
+                set_word(job + 8 * (J.POINTERS + k), word(array + HEAD))
+        if word(template + LONG) == 0:
+            call(kernel, (job, helpers))
+        elif helpers < ABOVE and call(hears(0), ()) != 0:
+            stopped = call(interruptible(0), (kernel, job, helpers))
+        else:
+            thread = _save()
+            call(kernel, (job, helpers))
+            _restore(thread)
+        result = SOLVED
+        if word(job + 8 * J.NEXT) < word(job + 8 * J.ITEMS):  # no thread has claimed the last item
+            result = NO_MEMORY
+        elif word(job + 8 * J.BROKEN):
+            result = BROKEN
+        free(memory)
+        return 0 if stopped else _integer(result)  # NULL: it has raised
+
+    return cfunc(types.int64(types.int64, types.int64, types.int64), error_model="numpy")(enter)

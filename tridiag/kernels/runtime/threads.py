@@ -1,0 +1,164 @@
+"""Threads beside the calling one, which works too: plain POSIX threads, nothing to initialise, no Python.
+
+A job is a block of int64 words; word 0 counts the items that are claimed. A helper that has nothing left to claim looks
+out for another job for some microseconds, and ends.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import cfunc, njit, types
+from numba.extending import intrinsic
+
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.simd import interrupts
+from tridiag.kernels.simd.memory import I64, c_function, call, fetch_add, free, malloc, set_word, swap, word
+from tridiag.kernels.simd.vector import definition
+
+_create = types.ExternalFunction("pthread_create", types.int32(types.int64, types.int64, types.int64, types.int64))
+_detach = types.ExternalFunction("pthread_detach", types.int32(types.int64))
+_self = types.ExternalFunction("pthread_self", types.int64())
+_yield = types.ExternalFunction("sched_yield", types.int32())
+_sleep = types.ExternalFunction("usleep", types.int32(types.uint32))
+
+MOST_THREADS = 256
+PLACE = 64  # bytes
+# What a place holds: no helper; one that waits for work; one at work; else the address of a crew that wants a helper.
+# All changes are swaps of that word, so a helper that comes late finds nothing to do, and a caller waits only for those
+# that have begun: in a forked child, where all helpers are gone, for none.
+EMPTY, WAITING, AT_WORK = range(3)
+# the words of a crew, byte offsets: the helpers asked for, how many have finished, their function and its argument, the
+# job for which its caller works, as `tridiag.kernels.simd.interrupts` knows it
+ASKED, FINISHED, FUNCTION, ARGUMENT, TEAM, HANDLE, PLACES = range(0, 56, 8)
+LINGER = 200  # looks of a helper for another crew before it ends: less time than a new thread takes to start
+PATIENCE = 5_000  # looks of a caller for a helper that is still at work, before it sleeps between them
+
+
+@intrinsic
+def places(typing):
+    """The address of the places of helpers, which are the module's own; zero at first."""
+
+    def generate(context, builder, signature, args):
+        kind = ir.ArrayType(I64, 8 * MOST_THREADS)
+        table = builder.module.globals.get("tridiag_places")
+        if table is None:
+            table = ir.GlobalVariable(builder.module, kind, "tridiag_places")
+            table.linkage, table.initializer, table.align = "internal", ir.Constant(kind, None), PLACE
+        return builder.ptrtoint(table, I64)
+
+    return types.int64(), generate
+
+
+@njit
+def help_out(place, zero):
+    """What a helper does: work for a crew, and for the next one if that comes soon."""
+    _detach(_self())  # by its caller, the C library of Linux may look at a thread that is gone
+    left = LINGER
+    while True:
+        found = fetch_add(place, 0)
+        if found == WAITING and left > 0:
+            left -= 1
+            _yield()
+        elif found <= AT_WORK:
+            if found != WAITING or swap(place, WAITING, EMPTY):
+                return
+        elif swap(place, found, AT_WORK):
+            interrupts.ask(word(found + TEAM))
+            call(word(found + FUNCTION), (word(found + ARGUMENT),))
+            fetch_add(found + FINISHED, 1)  # its caller may free the crew now
+            swap(place, AT_WORK, WAITING)
+            left = LINGER
+
+
+helper = c_function(help_out, "tridiag_helper")
+
+
+@njit
+def start(function, argument, helpers):
+    """Ask helpers to call a function; fewer may come, which only slows the job down. Returns what `finish` takes."""
+    crew, asked = malloc(types.uint64(PLACES + 8 * MOST_THREADS)), 0
+    most = min(helpers, MOST_THREADS)  # the second look may find places again whose helpers have ended since the first
+    if crew == 0:
+        return crew
+    set_word(crew + FINISHED, 0)
+    set_word(crew + FUNCTION, function)
+    set_word(crew + ARGUMENT, argument)
+    team = interrupts.ask(interrupts.TEAM)
+    set_word(crew + TEAM, team if team != 0 else interrupts.NOBODY)
+    for wanted in (WAITING, EMPTY):
+        for k in range(MOST_THREADS):
+            place = places() + PLACE * k
+            if asked >= most:
+                break
+            if word(place) != wanted or not swap(place, wanted, crew):
+                continue
+            if wanted == EMPTY and _create(crew + HANDLE, 0, helper(0), place) != 0 and swap(place, crew, EMPTY):
+                break
+            set_word(crew + PLACES + 8 * asked, place)
+            asked += 1
+    set_word(crew + ASKED, asked)
+    return crew
+
+
+@njit
+def finish(crew):
+    """Wait for the helpers that have begun."""
+    if crew == 0:
+        return
+    begun, left = word(crew + ASKED), PATIENCE
+    for k in range(word(crew + ASKED)):
+        if swap(word(crew + PLACES + 8 * k), crew, EMPTY):
+            begun -= 1
+    while fetch_add(crew + FINISHED, 0) < begun:
+        interrupts.stopping()  # this thread may be the one that hears of signals
+        if left > 0:
+            left -= 1
+            _yield()
+        else:
+            _sleep(types.uint32(50))
+    free(crew)
+
+
+@njit
+def conduct(job, zero):
+    """Run the task of a job in helpers and in the calling thread; nothing where there is none."""
+    task = word(job + 8 * J.TASK)
+    if task != 0:
+        crew = start(task, job, word(job + 8 * J.HELPERS))
+        call(task, (job,))
+        finish(crew)
+    free(word(job + 8 * J.OWNED))
+
+
+conductor = c_function(conduct, "tridiag_conduct")
+
+
+@njit
+def begin(job, helpers, zero):
+    """Tell a job how many helpers it has, and this kernel whom to ask whether it is to end: `interrupts.ABOVE`."""
+    set_word(job + 8 * J.HELPERS, helpers % interrupts.ABOVE)
+    if helpers >= interrupts.ABOVE:
+        set_word(interrupts.watch(), helpers // interrupts.ABOVE)
+
+
+beginning = c_function(begin, "tridiag_begin", 2)
+
+
+def runner(zero, task, prepare=None):
+    """The C function void run(job, helpers) around the task of a kernel, and what prepares a job for it.
+
+    It only calls C functions, which cannot raise: the code needs nothing of Numba's runtime. ``helpers``: as `begin`
+    takes it.
+    """
+    prepared = prepare is not None
+    define = definition(task, prepare) if prepared else definition(task)
+
+    def run(job, helpers):
+        define(zero)
+        call(beginning(zero), (job, helpers))
+        set_word(job + 8 * J.TASK, task(zero))
+        if prepared:
+            call(prepare(zero), (job,))
+        call(conductor(zero), (job,))
+
+    return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)

@@ -1,0 +1,55 @@
+"""Scratch memory that is kept between the calls of a kernel."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from tridiag.kernels.simd.memory import I64, ask_for_huge_pages, free, malloc, set_word, swap, word
+from tridiag.kernels.simd.vector import OPTIONS
+
+SHELVES, PUT_BY = 8, 4 * 1024 * 1024  # pieces of memory, and the bytes of the largest
+
+
+@intrinsic
+def shelf(typing):
+    """The address of SHELVES words, which the modules of a kernel share; zero at first."""
+
+    def generate(context, builder, signature, args):
+        kind = ir.ArrayType(I64, SHELVES)
+        table = builder.module.globals.get("tridiag_shelf")
+        if table is None:
+            table = ir.GlobalVariable(builder.module, kind, "tridiag_shelf")
+            table.linkage, table.initializer = "common", ir.Constant(kind, None)
+        return builder.ptrtoint(table, I64)
+
+    return types.int64(), generate
+
+
+@njit(**OPTIONS)
+def borrow(size):
+    """Memory of at least that many bytes, the first word of which tells how many; 0 where there is none.
+
+    Fresh pages cost as much as a small batch, so that memory which is not large is put by for another call.
+    """
+    for k in range(SHELVES):
+        found = word(shelf() + 8 * k)
+        if found != 0 and swap(shelf() + 8 * k, found, 0):
+            if word(found) >= size:
+                return found
+            free(found)
+    memory = malloc(types.uint64(size))
+    if memory != 0:
+        ask_for_huge_pages(memory, size)
+        set_word(memory, size)
+    return memory
+
+
+@njit(**OPTIONS)
+def give_back(memory):
+    if word(memory) <= PUT_BY:
+        for k in range(SHELVES):
+            if swap(shelf() + 8 * k, 0, memory):
+                return
+    free(memory)

@@ -1,0 +1,182 @@
+"""Exponentials and logarithms of vectors of lanes, with the power of two apart, by polynomials alone.
+
+exp(x) = m 2**k with m in [0.7, 1.42] for any x: nothing overflows. Errors are below one unit in the last place.
+Comparisons are those of the machine's own minimum and maximum, which give the second operand where any is NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+
+from tridiag.kernels.simd.vector import I32, I64, Code, Value
+from tridiag.logsum import ROOM, larger
+
+
+class Numbers(NamedTuple):
+    """What depends on the precision."""
+
+    integer: ir.IntType
+    digits: int  # bits of a mantissa
+    bias: int
+    half_root: int  # the bits of the square root of one half
+    ln2: tuple[float, float]  # high and low part
+    exponential: Sequence[float]  # (exp(r) - 1 - r) / r**2, lowest power first
+    logarithm: Sequence[float]  # as in FreeBSD's e_log.c and e_logf.c
+
+
+DOUBLE = Numbers(
+    I64, 52, 1023, 0x3FE6A09E667F3BCD, (0.6931471805599453, 2.3190468138462996e-17),
+    (0.5000000000000001, 0.16666666666666669, 0.04166666666662413, 0.008333333333330062, 0.0013888888917213717,
+     0.00019841269863053618, 2.4801521295954376e-05, 2.7557268459997064e-06, 2.7620088445409746e-07,
+     2.510038549551032e-08),
+    (6.666666666666735130e-01, 3.999999999940941908e-01, 2.857142874366239149e-01, 2.222219843214978396e-01,
+     1.818357216161805012e-01, 1.531383769920937332e-01, 1.479819860511658591e-01),
+)  # fmt: skip
+SINGLE = Numbers(
+    I32, 23, 127, 0x3F3504F3, (0.693147182464599609375, -1.904654323148236017e-09),
+    (5.0000001201e-1, 1.6666665459e-1, 4.1665795894e-2, 8.3334519073e-3, 1.3981999507e-3, 1.9875691500e-4),
+    (0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841),
+)  # fmt: skip
+
+
+def numbers(code: Code) -> Numbers:
+    return DOUBLE if code.size_of_real == 8 else SINGLE
+
+
+def fused(code: Code, x: Value, y: Any, z: Value) -> Value:
+    """x y + z, rounded once."""
+    return code.call("fma", x, code.like(x, y), code.like(x, z))
+
+
+def polynomial(code: Code, x: Value, coefficients: Sequence[float]) -> Value:
+    """Even and odd powers apart, so that the operations wait for each other half as long."""
+    square, sums = x * x, []
+    for part in (coefficients[::2], coefficients[1::2]):
+        sums.append(code.like(x, part[-1]))
+        for c in reversed(part[:-1]):
+            sums[-1] = fused(code, sums[-1], square, code.like(x, c))
+    return fused(code, sums[1], x, sums[0])
+
+
+def as_integers(code: Code, x: Value) -> Value:
+    return Value(code, code.builder.bitcast(x.llvm, ir.VectorType(numbers(code).integer, x.llvm.type.count)))
+
+
+def as_reals(code: Code, x: Value) -> Value:
+    return Value(code, code.builder.bitcast(x.llvm, ir.VectorType(code.real, x.llvm.type.count)))
+
+
+def moved(code: Code, x: Value, by: int) -> Value:
+    """Integers shifted to the left, or to the right where ``by`` is negative."""
+    amount = code.like(x, abs(by)).llvm
+    return Value(code, (code.builder.shl if by > 0 else code.builder.lshr)(x.llvm, amount))
+
+
+class Exponents:
+    """The same where exponents are integers, for numbers that are ordinary: `tridiag.kernels.logsumexp.loops.run_ordinary`.
+
+    An integer k is held as the bits of 1.5 * 2**digits + k, a real number between 2**digits and 2**(digits + 1).
+    """
+
+    def __init__(self, code: Code) -> None:
+        self.code, self.numbers = code, numbers(code)
+        self.origin = 1.5 * 2.0**self.numbers.digits
+
+    def of(self, x: Value) -> Value:
+        """The exponent of a real number without fraction."""
+        return as_integers(self.code, x + self.origin)
+
+    def real(self, exponent: Value) -> Value:
+        return as_reals(self.code, exponent) - self.origin
+
+    def exponential(self, x: Value) -> tuple[Value, Value]:
+        """m and k with exp(x) = m 2**k; k of NaN is larger than that of any number."""
+        code, (high, low) = self.code, self.numbers.ln2
+        shifted = fused(code, x, 1 / math.log(2), code.like(x, self.origin))
+        k = shifted - self.origin
+        r = fused(code, k, -low, fused(code, k, -high, x))
+        return mantissa(code, r), as_integers(code, code.magnitude(shifted))
+
+    def scaled(self, x: Value, by: Value) -> Value:
+        """x 2**by for a normal number and a difference of exponents, as long as the result is normal."""
+        return as_reals(self.code, as_integers(self.code, x) + moved(self.code, by, self.numbers.digits))
+
+    def logarithm(self, x: Value, scale: Value) -> Value:
+        """log(x 2**scale) for normal numbers x > 0."""
+        code, what = self.code, self.numbers
+        log, exponent = logarithm(code, x)
+        k = as_reals(code, exponent + scale) - (self.origin + what.bias)
+        return fused(code, k, what.ln2[0], fused(code, k, what.ln2[1], log))
+
+
+def mantissa(code: Code, r: Value) -> Value:
+    """exp(r) for abs(r) <= log(2) / 2."""
+    return fused(code, r * r, polynomial(code, r, numbers(code).exponential), r) + 1.0
+
+
+def logarithm(code: Code, x: Value) -> tuple[Value, Value]:
+    """l and e with log(x) = l + (e - bias) log(2), for normal numbers x > 0; e is an integer."""
+    what = numbers(code)
+    one = what.bias << what.digits
+    bits = as_integers(code, x)
+    exponent = moved(code, bits + (one - what.half_root), -what.digits)
+    f = as_reals(code, bits - (moved(code, exponent, what.digits) - one)) - 1.0
+    w = f / (f + 2.0)
+    z = w * w
+    return fused(code, w * z, polynomial(code, z, what.logarithm), w + w), exponent
+
+
+class Lanes:
+    """The operations of `tridiag.logsum` on rows of lanes, one or several end to end."""
+
+    def __init__(self, code: Code) -> None:
+        self.code, self.where, self.size, self.numbers = code, code.where, code.size, numbers(code)
+        self.far = 64 / code.eps
+
+        code.fused = False  # where products and sums are one operation, it says so
+
+    def full(self, x: Value, value: float) -> Value:
+        return self.code.like(x, value)
+
+    def multiply_add(self, x: Value, y: Value, z: Value) -> Value:
+        return fused(self.code, x, y, z)
+
+    def clamp(self, x: Value, limit: float) -> Value:
+        """x between -limit and limit; NaN stays."""
+        high, low = self.full(x, limit), self.full(x, -limit)
+        x = self.where(high < x, high, x)
+        return self.where(low > x, low, x)
+
+    def power_of_two(self, exponent: Value) -> Value:
+        """2**exponent for an integer that is not positive; 0 below the normal range, and for NaN."""
+        digits, bias = self.numbers.digits, self.numbers.bias
+        shifted = larger(self, exponent + (2.0**digits + bias), self.full(exponent, 2.0**digits))
+        return as_reals(self.code, moved(self.code, as_integers(self.code, shifted), digits))
+
+    def reduced(self, x: Value) -> tuple[Value, Value]:
+        """x = r + k log(2) with an integer k."""
+        high, low = self.numbers.ln2
+        k = self.code.call("rint", x * (1 / math.log(2)))
+        return fused(self.code, k, -low, fused(self.code, k, -high, x)), k
+
+    def exponential(self, x: Value, correction: Value | None = None) -> tuple[Value, Value]:
+        """m and k with exp(x + correction) = m 2**k; x beyond ``far`` is taken for that."""
+        r, k = self.reduced(self.clamp(x, self.far))
+        r = self.clamp(r if correction is None else r + correction, ROOM)
+        return mantissa(self.code, r), k
+
+    def logarithm(self, x: Value) -> tuple[Value, Value]:
+        """l and e with log(x) = l + e log(2), for normal numbers x > 0."""
+        what = self.numbers
+        log, exponent = logarithm(self.code, x)
+        power = (what.bias + what.digits) << what.digits  # of 2**digits; a conversion would be slow
+        return log, as_reals(self.code, exponent | power) - (2.0**what.digits + what.bias)
+
+    def times_ln2(self, k: Value, plus: Value) -> Value:
+        """k log(2) + plus, rounded about once."""
+        high, low = self.numbers.ln2
+        return fused(self.code, k, high, fused(self.code, k, low, plus))

@@ -1,0 +1,643 @@
+"""A small vector language over LLVM: functions that run once, while a kernel is compiled, and write its inner loops.
+
+A `Value` holds what the machine will hold: an address or a count (an int64), one vector of lanes, or a mask over the
+lanes. Its operators write instructions. `fori` writes a loop, with the state that it carries in registers, as
+`jax.lax.fori_loop` does. A complex vector is a pair of real ones (`Complex`). So the steps of `tridiag.elimination`,
+which ask for no more than operators and ``ops.where``, run here as they do on NumPy rows. What they write is straight
+SIMD code, which LLVM neither has to find by itself nor can miss. One vector is LINE bytes, a cache line; where
+registers are narrower, LLVM splits it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, overload
+
+from tridiag.kernels.simd import interrupts
+
+LINE = 64
+OPTIONS = {"error_model": "numpy", "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+ONCE = {**OPTIONS, "inline": "always"}  # of large functions that are called once: not compiled by themselves as well
+I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
+FUSED = ("contract",)  # a product and a sum may become one fused operation
+
+
+class Value:
+    """An LLVM value whose operators write code."""
+
+    __slots__ = ("code", "llvm")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, code: Code, llvm: Any) -> None:
+        self.code, self.llvm = code, llvm
+
+    def _write(self, integer: str, floating: str, other: Any, swapped: bool = False) -> Value:
+        other = self.code.like(self, other).llvm
+        x, y = (other, self.llvm) if swapped else (self.llvm, other)
+        builder = self.code.builder
+        if is_integer(self.llvm.type):
+            return Value(self.code, getattr(builder, integer)(x, y))
+        return Value(self.code, getattr(builder, floating)(x, y, flags=FUSED if self.code.fused else ()))
+
+    def __add__(self, other: Any) -> Value:
+        return self._write("add", "fadd", other)
+
+    def __sub__(self, other: Any) -> Value:
+        return self._write("sub", "fsub", other)
+
+    def __mul__(self, other: Any) -> Value:
+        return self._write("mul", "fmul", other)
+
+    def __rsub__(self, other: Any) -> Value:
+        return self._write("sub", "fsub", other, swapped=True)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __truediv__(self, other: Any) -> Value:
+        return self._write("sdiv", "fdiv", other)
+
+    def __rtruediv__(self, other: Any) -> Value:
+        return self._write("sdiv", "fdiv", other, swapped=True)
+
+    def __neg__(self) -> Value:
+        return Value(self.code, self.code.builder.fneg(self.llvm))
+
+    def __and__(self, other: Any) -> Value:
+        return self._write("and_", "", other)
+
+    def __or__(self, other: Any) -> Value:
+        return self._write("or_", "", other)
+
+    def __invert__(self) -> Value:
+        return Value(self.code, self.code.builder.not_(self.llvm))
+
+    def _compare(self, operator: str, other: Any) -> Value:
+        other, builder = self.code.like(self, other).llvm, self.code.builder
+        if is_integer(self.llvm.type):
+            return Value(self.code, builder.icmp_signed(operator, self.llvm, other))
+        compare = builder.fcmp_unordered if operator == "!=" else builder.fcmp_ordered
+        return Value(self.code, compare(operator, self.llvm, other))
+
+    def __lt__(self, other: Any) -> Value:
+        return self._compare("<", other)
+
+    def __le__(self, other: Any) -> Value:
+        return self._compare("<=", other)
+
+    def __gt__(self, other: Any) -> Value:
+        return self._compare(">", other)
+
+    def __ge__(self, other: Any) -> Value:
+        return self._compare(">=", other)
+
+    def __eq__(self, other: Any) -> Value:  # type: ignore[override]
+        return self._compare("==", other)
+
+    def __ne__(self, other: Any) -> Value:  # type: ignore[override]
+        return self._compare("!=", other)
+
+
+class Complex:
+    """A vector of complex numbers as two real vectors."""
+
+    __slots__ = ("imag", "real")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, real: Any, imag: Any) -> None:
+        self.real, self.imag = real, imag
+
+    def __add__(self, other: Any) -> Complex:
+        return Complex(self.real + other.real, self.imag + other.imag)
+
+    def __sub__(self, other: Any) -> Complex:
+        return Complex(self.real - other.real, self.imag - other.imag)
+
+    def __mul__(self, other: Any) -> Complex:
+        x, y = self, other
+        if isinstance(y, float):
+            return Complex(x.real * y, x.imag * y)
+        return Complex(x.real * y.real - x.imag * y.imag, x.real * y.imag + x.imag * y.real)
+
+    def __rmul__(self, other: float) -> Complex:
+        return self * other
+
+    def __truediv__(self, other: Complex) -> Complex:
+        """Smith's formula, the larger component of the divisor first."""
+        where, size = self.real.code.where, self.real.code.magnitude
+        steep = size(other.imag) > size(other.real)
+        large, small = where(steep, other.imag, other.real), where(steep, other.real, other.imag)
+        first, second = where(steep, self.imag, self.real), where(steep, self.real, self.imag)
+        ratio = small / large
+        scale = large + small * ratio
+        cross = second - first * ratio
+        return Complex((first + second * ratio) / scale, where(steep, -cross, cross) / scale)
+
+    def __neg__(self) -> Complex:
+        return Complex(-self.real, -self.imag)
+
+    def __eq__(self, other: Any) -> Any:
+        return (self.real == other) & (self.imag == other)
+
+
+def is_integer(kind: Any) -> bool:
+    return isinstance(getattr(kind, "element", kind), ir.IntType)
+
+
+class Code:
+    """What the functions of this language are given: the builder, the dtype, and the operations that are no operators.
+
+    It serves as the ``ops`` of `tridiag.elimination`.
+    """
+
+    def __init__(self, builder: Any, dtype: str) -> None:
+        real = np.dtype(dtype).type(0).real.dtype
+        self.builder = builder
+        self.fused = True  # False: every operation rounds, as in LAPACK
+        self.depth = 0  # of the loop that is being written
+        self.parts = 2 if np.dtype(dtype).kind == "c" else 1  # vectors in a row of lanes
+        self.size_of_real = real.itemsize
+        self.lanes = LINE // real.itemsize
+        self.real = ir.DoubleType() if real.itemsize == 8 else ir.FloatType()
+        self.vector = ir.VectorType(self.real, self.lanes)
+        self.row = LINE * self.parts  # bytes of a row of lanes
+        self.eps, self.tiny = float(np.finfo(real).eps), float(np.finfo(real).tiny)
+
+    # ------------------------------------------------------------------------------------------- constants
+
+    def like(self, x: Value, other: Any) -> Value:
+        """A Python number as a constant of the type of ``x``."""
+        return other if isinstance(other, Value) else Value(self, self.constant(x.llvm.type, other))
+
+    def constant(self, kind: Any, number: float) -> Any:
+        if isinstance(kind, ir.VectorType):
+            return ir.Constant(kind, [self.constant(kind.element, number)] * kind.count)
+        return ir.Constant(kind, int(number) if isinstance(kind, ir.IntType) else float(number))
+
+    def integer(self, number: int) -> Value:
+        return Value(self, ir.Constant(I64, number))
+
+    def real_zero(self) -> Value:
+        return Value(self, self.constant(self.vector, 0.0))
+
+    def splat(self, number: float) -> Any:
+        x = Value(self, self.constant(self.vector, number))
+        return x if self.parts == 1 else Complex(x, self.real_zero())
+
+    def all_lanes(self) -> Value:
+        return Value(self, self.constant(ir.VectorType(I1, self.lanes), 1))
+
+    # ------------------------------------------------------------------------------------------- elementwise
+
+    def zero(self, x: Any = None) -> Any:
+        return self.splat(0.0)
+
+    def one(self, x: Any = None) -> Any:
+        return self.splat(1.0)
+
+    def limits(self, x: Any = None) -> tuple[float, float]:
+        return self.eps, self.tiny
+
+    def where(self, mask: Value, x: Any, y: Any) -> Any:
+        if isinstance(x, Complex):
+            return Complex(self.where(mask, x.real, y.real), self.where(mask, x.imag, y.imag))
+        return Value(self, self.builder.select(mask.llvm, x.llvm, y.llvm))
+
+    def size(self, x: Any) -> Value:
+        """|Re x| + |Im x|, LAPACK's measure of a pivot."""
+        return self.magnitude(x.real) + self.magnitude(x.imag) if isinstance(x, Complex) else self.magnitude(x)
+
+    def magnitude(self, x: Value) -> Value:
+        return self.call("fabs", x)
+
+    def quotient(self, x: Any, y: Any) -> Any:
+        """x / y, of subnormal numbers as well, of which Smith's formula leaves no digits."""
+        if not isinstance(y, Complex):
+            return x / y
+        one, large, less = (Value(self, self.constant(self.vector, k)) for k in (1.0, 1 / self.eps, self.eps))
+        small = [self.size(z) < self.tiny / self.eps for z in (x, y)]
+        above, below = (self.where(where, large, one) for where in small)
+        ratio = Complex(x.real * above, x.imag * above) / Complex(y.real * below, y.imag * below)
+        back = self.where(small[0], less, one)
+        return Complex(ratio.real * below * back, ratio.imag * below * back)
+
+    def maximum(self, x: Value, y: Any) -> Value:
+        return self.call("maxnum", x, self.like(x, y))
+
+    def call(self, name: str, *arguments: Value) -> Value:
+        """An LLVM intrinsic on vectors."""
+        kind = arguments[0].llvm.type
+        symbol = f"llvm.{name}.v{kind.count}f{8 * self.size_of_real}"
+        function = self.builder.module.globals.get(symbol)
+        if function is None:
+            function = ir.Function(self.builder.module, ir.FunctionType(kind, [kind] * len(arguments)), symbol)
+        return Value(self, self.builder.call(function, [x.llvm for x in arguments]))
+
+    def pick(self, condition: Value, x: Value, y: Value) -> Value:
+        """One of two integers."""
+        return Value(self, self.builder.select(condition.llvm, x.llvm, y.llvm))
+
+    def shift(self, x: Value, by: int) -> Value:
+        """An integer shifted to the left, or to the right where ``by`` is negative."""
+        amount = self.constant(x.llvm.type, abs(by))
+        return Value(self, (self.builder.shl if by > 0 else self.builder.lshr)(x.llvm, amount))
+
+    def power(self, k: Value) -> Value:
+        """Two to an integer power."""
+        return Value(self, self.builder.shl(ir.Constant(I64, 1), k.llvm))
+
+    def everywhere(self, condition: Value) -> Value:
+        """A condition as a mask."""
+        return self.repeat(condition, self.lanes)
+
+    def split(self, x: Value) -> tuple[Value, Value]:
+        """Positive normal numbers as the integer e and m with 1 <= m < 2, x = m 2**e."""
+        digits, bias = (52, 1023) if self.size_of_real == 8 else (23, 127)
+        kind = ir.VectorType(ir.IntType(8 * self.size_of_real), self.lanes)
+        bits, one = Value(self, self.builder.bitcast(x.llvm, kind)), self.builder.bitcast(self.splat(1.0).llvm, kind)
+        mantissa = (bits & (2**digits - 1)) | Value(self, one)
+        return self.shift(bits, -digits) - bias, Value(self, self.builder.bitcast(mantissa.llvm, self.vector))
+
+    def to_real(self, x: Value) -> Value:
+        """A vector of integers, or a mask as 0 and 1, as numbers."""
+        convert = self.builder.uitofp if x.llvm.type.element == I1 else self.builder.sitofp
+        return Value(self, convert(x.llvm, self.vector))
+
+    def bits(self, mask: Value) -> Value:
+        """A mask as an integer, lane 0 in the lowest bit."""
+        narrow = self.builder.bitcast(mask.llvm, ir.IntType(self.lanes))
+        return Value(self, self.builder.zext(narrow, I64))
+
+    def mask(self, bits: Value) -> Value:
+        narrow = self.builder.trunc(bits.llvm, ir.IntType(self.lanes))
+        return Value(self, self.builder.bitcast(narrow, ir.VectorType(I1, self.lanes)))
+
+    def product(self, x: Any, y: Any) -> Any:
+        """A product that is rounded, so that another product of the same sum is fused."""
+        fused, self.fused = self.fused, False
+        result = x * y
+        self.fused = fused
+        return result
+
+    # ------------------------------------------------------------------------------------------- memory
+
+    def pointer(self, address: Value, kind: Any) -> Any:
+        return self.builder.inttoptr(address.llvm, kind.as_pointer())
+
+    def load_as(self, kind: Any, address: Value) -> Value:
+        loaded = self.builder.load(self.pointer(address, kind))
+        loaded.align = 1
+        return Value(self, loaded)
+
+    def store_as(self, address: Value, value: Value, past_caches: bool = False) -> None:
+        """``past_caches``: to memory that nobody reads soon, at an address where a cache line begins."""
+        done = self.builder.store(value.llvm, self.pointer(address, value.llvm.type))
+        done.align = LINE if past_caches else 1
+        if past_caches:
+            one = self.builder.module.add_metadata([ir.Constant(I32, 1)])
+            done.set_metadata("nontemporal", one)
+
+    def word(self, address: Value) -> Value:
+        """The int64 at an address."""
+        return self.load_as(I64, address)
+
+    def load(self, address: Value) -> Any:
+        """A row of lanes."""
+        first = self.load_as(self.vector, address)
+        return first if self.parts == 1 else Complex(first, self.load_as(self.vector, address + LINE))
+
+    def store(self, address: Value, x: Any) -> None:
+        if isinstance(x, Complex):
+            self.store_as(address, x.real)
+            self.store_as(address + LINE, x.imag)
+        else:
+            self.store_as(address, x)
+
+    def load_bytes(self, address: Value) -> Value:
+        """The mask over the lanes that one byte each at an address holds."""
+        return self.load_as(ir.VectorType(I8, self.lanes), address) != 0
+
+    def store_bytes(self, address: Value, mask: Value) -> None:
+        self.store_as(address, self.widen(mask))
+
+    def widen(self, mask: Value) -> Value:
+        return Value(self, self.builder.zext(mask.llvm, ir.VectorType(I8, self.lanes)))
+
+    def store_pair(self, address: Value, low: Value, high: Value) -> None:
+        """Two masks in the bits of a byte a lane."""
+        self.store_as(address, self.widen(low) + self.widen(high) * 2)
+
+    def load_pair(self, address: Value) -> tuple[Value, Value]:
+        both = self.load_as(ir.VectorType(I8, self.lanes), address)
+        return (both & 1) != 0, (both & 2) != 0
+
+    def prefetch(self, address: Value, write: bool = False) -> None:
+        """Ask for the cache line at an address, which need not be mapped: to the second level, as the first is full."""
+        byte = I8.as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
+        function = self.builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        options = [ir.Constant(I32, k) for k in (int(write), 2, 1)]
+        self.builder.call(function, [self.builder.inttoptr(address.llvm, byte), *options])
+
+    # ------------------------------------------------------------------------------------------- lanes
+
+    def spread(self, address: Value) -> Any:
+        """One number in memory to all lanes."""
+        parts = [self.spread_part(address, k) for k in range(self.parts)]
+        return parts[0] if self.parts == 1 else Complex(*parts)
+
+    def spread_part(self, address: Value, part: int) -> Value:
+        return self.repeat(self.load_as(self.real, address + part * self.size_of_real), self.lanes)
+
+    def repeat(self, scalar: Value, count: int) -> Value:
+        empty = ir.Constant(ir.VectorType(scalar.llvm.type, count), ir.Undefined)
+        single = self.builder.insert_element(empty, scalar.llvm, ir.Constant(I32, 0))
+        return self.shuffle(Value(self, single), Value(self, single), [0] * count)
+
+    def shuffle(self, x: Value, y: Value, order: Sequence[int]) -> Value:
+        mask = ir.Constant(ir.VectorType(I32, len(order)), list(order))
+        return Value(self, self.builder.shuffle_vector(x.llvm, y.llvm, mask))
+
+    def join(self, x: Value, y: Value) -> Value:
+        """Two vectors end to end."""
+        return self.shuffle(x, y, range(2 * x.llvm.type.count))
+
+    def part(self, x: Value, first: int, count: int) -> Value:
+        return self.shuffle(x, x, range(first, first + count))
+
+    def insert(self, x: Value, scalar: Value, lane: int) -> Value:
+        return Value(self, self.builder.insert_element(x.llvm, scalar.llvm, ir.Constant(I32, lane)))
+
+    def extract(self, x: Value, lane: int) -> Value:
+        return Value(self, self.builder.extract_element(x.llvm, ir.Constant(I32, lane)))
+
+    def undefined(self, kind: Any) -> Value:
+        return Value(self, ir.Constant(kind, ir.Undefined))
+
+    def transpose_blocks(self, rows: Sequence[Value]) -> list[Value]:
+        """Square blocks side by side in k vectors of a multiple of k elements, each transposed: log2(k) shuffles."""
+        rows, count, step = list(rows), len(rows), 1
+        width = rows[0].llvm.type.count
+        while step < count:
+            turned = list(rows)
+            for i in range(count):
+                if not i & step:
+                    low, high = rows[i], rows[i + step]
+                    turned[i] = self.shuffle(low, high, [k if not k & step else width + k - step for k in range(width)])
+                    turned[i + step] = self.shuffle(
+                        low, high, [k + step if not k & step else width + k for k in range(width)]
+                    )
+            rows, step = turned, 2 * step
+        return rows
+
+    # ------------------------------------------------------------------------------------------- control
+
+    def fori(self, first: Any, last: Any, body: Callable[[Value, Any], Any], state: Any = (), step: int = 1) -> Any:
+        """for i in range(first, last, step): state = body(i, state); the state is a tuple, nested as it likes.
+
+        A loop in no other one, of any number of rows, may end early, after a PIECE of them: see `interrupts`.
+        """
+        zero = self.integer(0)
+        first, last, start = self.like(zero, first), self.like(zero, last), flatten(state)
+        if self.depth or all(isinstance(x.llvm, ir.Constant) for x in (first, last)):
+            return rebuild(state, iter(self._rows(first, last, body, state, start, step)[0]))
+        builder, before = self.builder, self.builder.block
+        piece, go_on, end = (builder.function.append_basic_block(f"rows.{name}") for name in ("piece", "more", "left"))
+        builder.branch(piece)
+        builder.position_at_end(piece)
+        phis = [builder.phi(x.llvm.type) for x in (first, *start)]
+        for phi, x in zip(phis, (first, *start), strict=True):
+            phi.add_incoming(x.llvm, before)
+        i, *begin = (Value(self, phi) for phi in phis)
+        stop = i + interrupts.PIECE * step
+        reached = stop < last if step > 0 else stop > last
+        stop = Value(self, builder.select(reached.llvm, stop.llvm, last.llvm))
+        self.depth += 1
+        found, i = self._rows(i, stop, body, rebuild(state, iter(begin)), begin, step)
+        self.depth -= 1
+        asking = builder.function.append_basic_block("rows.check")
+        builder.cbranch((i < last if step > 0 else i > last).llvm, asking, end).set_weights([1, 1000])
+        builder.position_at_end(asking)
+        interrupts.leave_or_go_on(builder, end, go_on)
+        builder.position_at_end(go_on)
+        for phi, x in zip(phis, (i, *found), strict=True):
+            phi.add_incoming(x.llvm, go_on)
+        builder.branch(piece)
+        builder.position_at_end(end)
+        return rebuild(state, iter(found))
+
+    def _rows(self, first: Value, last: Value, body: Any, state: Any, start: list[Value], step: int) -> Any:
+        """Such a loop without an early end: its state, flat, and the first i that it does not reach."""
+        builder, before = self.builder, self.builder.block
+        function = builder.function
+        head, inside, after = (function.append_basic_block(f"rows.{name}") for name in ("head", "body", "end"))
+        builder.branch(head)
+        builder.position_at_end(head)
+        index = builder.phi(I64)
+        index.add_incoming(first.llvm, before)
+        phis = [builder.phi(x.llvm.type) for x in start]
+        for phi, x in zip(phis, start, strict=True):
+            phi.add_incoming(x.llvm, before)
+        carried = [Value(self, phi) for phi in phis]
+        i = Value(self, index)
+        builder.cbranch((i < last if step > 0 else i > last).llvm, inside, after)
+        builder.position_at_end(inside)
+        new = flatten(body(i, rebuild(state, iter(carried))))
+        for phi, x in zip(phis, new, strict=True):
+            phi.add_incoming(x.llvm, builder.block)
+        index.add_incoming((i + step).llvm, builder.block)
+        builder.branch(head)
+        builder.position_at_end(after)
+        return carried, i
+
+
+def flatten(state: Any) -> list[Value]:
+    if isinstance(state, Value):
+        return [state]
+    return [x for part in parts_of(state) for x in flatten(part)]
+
+
+def rebuild(like: Any, values: Any) -> Any:
+    if isinstance(like, Value):
+        return next(values)
+    made = [rebuild(part, values) for part in parts_of(like)]
+    return Complex(*made) if isinstance(like, Complex) else tuple(made)
+
+
+def parts_of(state: Any) -> Any:
+    return (state.real, state.imag) if isinstance(state, Complex) else tuple(state)
+
+
+def emitted(body: Callable[..., Any]) -> Any:
+    """An intrinsic f(zero, integers) in whose place stands the code that ``body(code, *integers)`` writes.
+
+    It is written for the dtype of ``zero``, and returns the integer that the body returns, or 0.
+    """
+
+    @intrinsic
+    def inline(typing: Any, zero: Any, integers: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return write(body, builder, zero, [builder.extract_value(args[1], k) for k in range(len(integers))])
+
+        return types.int64(zero, integers), generate
+
+    return inline
+
+
+def write(body: Callable[..., Any], builder: Any, zero: Any, integers: Sequence[Any], short: bool = False) -> Any:
+    code = Code(builder, str(zero))
+    code.depth = 1 if short else 0
+    result = body(code, *(Value(code, x) for x in integers))
+    return ir.Constant(I64, 0) if result is None else result.llvm
+
+
+class Library:
+    """Functions of this language that a kernel calls through variables, and defines once.
+
+    Numba compiles every function together with all that it calls, again at every level of calls: code that is written
+    in place would be compiled a dozen times. A call through a variable weighs nothing; `definition`, in the outermost
+    function of a kernel, writes the bodies of those that the kernel calls and fills the variables. Where they are
+    ``short``, of the rows of a block, their loops never end early: who calls them for many blocks asks.
+    """
+
+    def __init__(self, name: str, short: bool = False) -> None:
+        self.name, self.short = name, short
+        self.bodies: dict[str, Callable[..., Any]] = {}
+        self.arities: dict[str, int] = {}
+        _libraries[name] = self
+
+    def add(self, name: str, body: Callable[..., Any]) -> Any:
+        """The function as an intrinsic f(zero, integers)."""
+        self.bodies[name] = body
+
+        @intrinsic
+        def call(typing: Any, zero: Any, integers: Any) -> Any:
+            self.arities[name] = len(integers)
+
+            def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                address = builder.load(self.variable(builder.module, name, zero))
+                function = builder.inttoptr(address, self.kind(name).as_pointer())
+                return builder.call(function, [builder.extract_value(args[1], k) for k in range(len(integers))])
+
+            return types.int64(zero, integers), generate
+
+        return call
+
+    def kind(self, name: str) -> Any:
+        return ir.FunctionType(I64, [I64] * self.arities[name])
+
+    def variable(self, module: Any, name: str, zero: Any) -> Any:
+        """That of the address of a function, which all modules of a process share."""
+        symbol = f"{CALLED}{self.name}.{name}.{zero}"
+        found = module.globals.get(symbol)
+        if found is None:
+            found = ir.GlobalVariable(module, I64, symbol)
+            found.linkage, found.initializer = "common", ir.Constant(I64, 0)
+        return found
+
+    def compiled(self, name: str, zero: Any) -> Any:
+        """A function that was compiled alone, and may call others; None: it is written into the kernel."""
+        return None
+
+    def function(self, context: Any, module: Any, name: str, zero: Any, compiled: Any) -> Any:
+        """The function in the module of a kernel."""
+        function = ir.Function(module, self.kind(name), f"tridiag_{self.name}_{name}_{zero}")
+        function.linkage = "internal"
+        builder = ir.IRBuilder(function.append_basic_block("entry"))
+        builder.ret(write(self.bodies[name], builder, zero, function.args, self.short))
+        return function
+
+
+CALLED = "tridiag.called."  # what the names of variables begin with
+_libraries: dict[str, Library] = {}
+
+
+def called_by(compiled: Any) -> set[tuple[str, str]]:
+    """The functions of libraries, as the names of both, that the code of a compiled function calls."""
+    symbols = [variable.name for variable in compiled.library._final_module.global_variables]
+    named = [symbol.removeprefix(CALLED).split(".")[:2] for symbol in symbols if symbol.startswith(CALLED)]
+    return {(library, name) for library, name in named}
+
+
+def definition(*roots: Any) -> Any:
+    """An intrinsic define(zero), for the outermost function of a kernel: what its C functions call can be called.
+
+    ``roots`` are all the C functions (`memory.c_function`) that a kernel begins with. Which functions of libraries they
+    call is read from their code, so that a kernel has these and no others, whatever was compiled before it.
+    """
+
+    @intrinsic
+    def define(typing: Any, zero: Any) -> Any:
+        wanted: dict[tuple[str, str], Any] = {}
+        pending = set().union(*(called_by(root.compiled(zero)) for root in roots))
+        while pending:
+            for library, name in sorted(pending):
+                wanted[library, name] = _libraries[library].compiled(name, zero)
+            alone = [compiled for compiled in wanted.values() if compiled is not None]
+            pending = set().union(*map(called_by, alone)) - wanted.keys()
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            module = builder.module
+            fill = ir.Function(module, ir.FunctionType(ir.VoidType(), []), f"tridiag_fill_{zero}")
+            fill.linkage = "internal"
+            fill.attributes.add("noinline")  # the outermost function is so short that it becomes part of its C function
+            inner = ir.IRBuilder(fill.append_basic_block("entry"))
+            for (library, name), compiled in sorted(wanted.items(), key=lambda item: item[0]):
+                owner = _libraries[library]
+                function = owner.function(context, module, name, zero, compiled)
+                inner.store(inner.ptrtoint(function, I64), owner.variable(module, name, zero))
+            inner.ret_void()
+            builder.call(fill, [])
+            return context.get_dummy_value()
+
+        return types.void(zero), generate
+
+    return define
+
+
+# ---------------------------------------------------------------------------------------------------- single entries
+
+
+@intrinsic
+def entry(typing, address, like):
+    """One entry of a row of lanes, of the type of ``like``; the imaginary part is a line behind the real part."""
+
+    def generate(context, builder, signature, args):
+        real = context.get_value_type(getattr(like, "underlying_float", like))
+        parts = []
+        for k in range(2 if like in types.complex_domain else 1):
+            at = builder.add(args[0], ir.Constant(I64, k * LINE))
+            parts.append(builder.load(builder.inttoptr(at, real.as_pointer())))
+        if len(parts) == 1:
+            return parts[0]
+        made = context.make_complex(builder, like)
+        made.real, made.imag = parts
+        return made._getvalue()
+
+    return like(types.int64, like), generate
+
+
+def unit(zero):
+    """One."""
+
+
+@overload(unit, jit_options=OPTIONS)
+def _unit(zero):
+    one = np.dtype(str(zero)).type(1)
+    return lambda zero: one
+
+
+def turn(sign, pivot):
+    """sign times pivot / |pivot|; 0 for 0."""
+
+
+@overload(turn, jit_options=OPTIONS)
+def _turn(sign, pivot):
+    if isinstance(pivot, types.Complex):
+        make = np.dtype(str(pivot)).type
+        return lambda sign, pivot: make(sign * (pivot * (1 / abs(pivot))) if abs(pivot) > 0 else sign * pivot)
+    return lambda sign, pivot: -sign if pivot < 0 else (sign if pivot > 0 else pivot)

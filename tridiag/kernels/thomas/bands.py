@@ -1,0 +1,131 @@
+"""The bands of a group's matrices as rows of lanes: in the caller's memory, or loaded to a buffer."""
+
+from __future__ import annotations
+
+from numba import njit
+
+from tridiag.kernels.access.load_store import (
+    BESIDE,
+    CONTIGUOUS,
+    KIND,
+    QUAD,
+    STRIDE,
+    TABLE,
+    bytes_of_row,
+    load_rows,
+    parts_of,
+)
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.simd.memory import set_word, word
+from tridiag.kernels.simd.rows import CUT, ERASE, RIGHT, ZERO
+from tridiag.kernels.simd.vector import OPTIONS
+from tridiag.kernels.thomas.bind import mask_view, operand_of
+from tridiag.kernels.thomas.workspace import A_, AIMS, B_, BLOCK, BUFFER, C_, D_, HIGH, LOW, VIEWS, WHOLE, X_, field
+
+ONE_SET = 4096  # addresses that far apart share a set of the innermost cache: its size over its ways
+
+
+@njit(**OPTIONS)
+def band_of(job, band):
+    """The operand of a band of the matrix and the rows to move by: transposed, a'[i] is c[i-1]."""
+    if band == RIGHT:
+        return D_, 0
+    return (2 - band, band - 1) if field(job, J.FLAGS) & J.TRANSPOSE else (band, 0)
+
+
+@njit(**OPTIONS)
+def load_band(zero, job, worker, band, i0, i1, target):
+    """Rows i0 <= i < i1 of a band; the pads are zero."""
+    low, high, aims = word(worker + LOW), word(worker + HIGH), word(worker + AIMS)
+    operand, move = band_of(job, band)
+    first = i0 + 1 if band == 0 and i0 == low else i0
+    last = i1 - 1 if band == 2 and i1 == high else i1
+    row = bytes_of_row(zero, ())
+    load_rows(zero, operand_of(zero, aims, operand), first + move, last + move, target + (first - i0) * row)
+    if first > i0:
+        ZERO(zero, (target, row, 1))
+    if last < i1:
+        ZERO(zero, (target + (i1 - 1 - i0) * row, row, 1))
+
+
+@njit(**OPTIONS)
+def view(zero, job, worker, band, i0, i1, copied):
+    """Where rows i0 <= i < i1 of a band lie as rows of lanes: in the caller's memory, or loaded to the buffer."""
+    low, high, row = word(worker + LOW), word(worker + HIGH), bytes_of_row(zero, ())
+    padded = (band == 0 and i0 == low) or (band == 2 and i1 == high)
+    if copied or padded or not view_in_place(zero, job, worker, band, i0):
+        buffer = word(worker + BUFFER) + band * BLOCK * row
+        load_band(zero, job, worker, band, i0, i1, buffer)
+        set_view(worker, band, buffer, row)
+
+
+@njit(**OPTIONS)
+def view_in_place(zero, job, worker, band, i0):
+    """A view of the caller's memory, if that has rows of lanes."""
+    operand, move = band_of(job, band)
+    at = operand_of(zero, word(worker + AIMS), operand)
+    there = word(at + KIND) == BESIDE and parts_of(zero, ()) == 1
+    if there:
+        set_view(worker, band, word(at + TABLE) + (i0 + move) * word(at + STRIDE), word(at + STRIDE))
+    return there
+
+
+@njit(**OPTIONS)
+def set_view(worker, band, address, step):
+    set_word(worker + VIEWS + 16 * band, address)
+    set_word(worker + VIEWS + 16 * band + 8, step)
+
+
+@njit(**OPTIONS)
+def straight(zero, job, worker):
+    """The rows of a group that the straight sweep may take, first <= i < last.
+
+    It knows contiguous rows alone and no masks; another sweep does the rest, and the ends of a transposed matrix, whose
+    bands come from other rows. Nor should it read systems that all lie in one set of the innermost cache, which are
+    better copied a band at a time.
+    """
+    low, high, aims = word(worker + LOW), word(worker + HIGH), word(worker + AIMS)
+    if word(worker + WHOLE) == 0:
+        return low, low
+    for k in (A_, B_, C_, D_, X_):
+        operand = operand_of(zero, aims, k)
+        apart = word(operand + TABLE + 8) - word(operand + TABLE)
+        if word(operand + KIND) != CONTIGUOUS or apart % ONE_SET == 0:
+            return low, low
+    height = QUAD // parts_of(zero, ())
+    moved = 1 if field(job, J.FLAGS) & J.TRANSPOSE else 0
+    first = low + moved
+    return first, first + max(0, high - moved - first) // height * height
+
+
+@njit(**OPTIONS)
+def views_of_block(zero, job, worker, i0, i1, bands):
+    """The addresses and the steps of the bands of a block of rows; the fourth is the right side."""
+    row, copied = bytes_of_row(zero, ()), word(worker + WHOLE) == 0
+    for band in range(bands):
+        view(zero, job, worker, band, i0, i1, copied)
+    if copied:
+        buffer, (mask, _) = word(worker + BUFFER), mask_view(zero, worker, i0)
+        CUT(zero, (buffer, buffer + BLOCK * row, buffer + 2 * BLOCK * row, mask, i1 - i0))
+    at = worker + VIEWS
+    return (
+        word(at), word(at + 8), word(at + 16), word(at + 24),
+        word(at + 32), word(at + 40), word(at + 48), word(at + 56),
+    )  # fmt: skip
+
+
+@njit(**OPTIONS)
+def right_side(zero, job, worker, i0, i1, target, mask, mask_step):
+    """Rows of the right side as rows of lanes, zero where taken out."""
+    load_rows(zero, operand_of(zero, word(worker + AIMS), D_), i0, i1, target)
+    if mask_step:
+        ERASE(zero, (target, mask, mask_step, i1 - i0))
+
+
+@njit(**OPTIONS)
+def moved_operands(zero, job, worker):
+    """The operands that the straight sweeps read, and by how many rows each is moved."""
+    aims = word(worker + AIMS)
+    (a_at, a_move), (c_at, c_move) = band_of(job, 0), band_of(job, 2)
+    a, b, c = operand_of(zero, aims, a_at), operand_of(zero, aims, B_), operand_of(zero, aims, c_at)
+    return a, b, c, operand_of(zero, aims, D_), a_move, 0, c_move, 0

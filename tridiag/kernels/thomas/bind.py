@@ -1,0 +1,147 @@
+"""Where a group of systems lies: every operand of every lane, and the rows that are kept."""
+
+from __future__ import annotations
+
+from numba import njit
+
+from tridiag.kernels.access.load_store import ADVANCE, LOAD_MASK, TABLE, aim, bytes_of_real, lanes_of, parts_of
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.simd.memory import set_word, variable, word
+from tridiag.kernels.simd.vector import OPTIONS
+from tridiag.kernels.thomas.workspace import (
+    AIMS,
+    D_,
+    HIGH,
+    LOW,
+    MASK,
+    NO_OFFSETS,
+    OFFSETS,
+    ONES,
+    OPERANDS,
+    VIEWS,
+    WHERE_,
+    WHOLE,
+    X_,
+    field,
+)
+
+
+@njit(**OPTIONS)
+def offset(job, axes, count, index, operand):
+    """The byte offset of one system of an operand: its index over the batch axes, last axis fastest."""
+    total = 0
+    for k in range(count - 1, 0, -1):
+        axis = axes + J.AXIS_WORDS * k
+        length = field(job, axis)
+        total += (index % length) * field(job, axis + 1 + operand)
+        index //= length
+    return total + index * field(job, axes + 1 + operand) if count > 0 else total
+
+
+@njit(**OPTIONS)
+def aim_lanes(zero, job, axes, count, first, used, base, aims, low, high):
+    """Point operands low <= k < high of a group at systems first, first + 1, ... along some axes.
+
+    ``base`` is the address of six more offsets. Lanes that are not used repeat the first.
+    """
+    lanes, itemsize = lanes_of(zero, ()), bytes_of_real(zero, ()) * parts_of(zero, ())
+    size, inner = TABLE + 8 * lanes, axes + J.AXIS_WORDS * (count - 1)
+    for operand in range(low, high):
+        pointer, target, stride = field(job, J.POINTERS + operand), aims + operand * size, J.STRIDES + operand
+        step = field(job, inner + 1 + operand) if count > 0 else 0
+        lane, run = 0, used
+        while lane < used and pointer != 0:
+            index, run = first + lane, used - lane
+            if count > 1:
+                length = field(job, inner)
+                run = min(run, length - index % length)
+            at = pointer + word(base + 8 * operand) + offset(job, axes, count, index, operand)
+            for k in range(lane, lane + run):
+                set_word(target + TABLE + 8 * k, at)
+                at += step
+            lane += run
+        for k in range(used, lanes):
+            set_word(target + TABLE + 8 * k, word(target + TABLE))
+        aim(zero, target, itemsize, field(job, stride), run == lanes, operand == X_)
+
+
+@njit(**OPTIONS)
+def operand_of(zero, aims, k):
+    return aims + k * (TABLE + 8 * lanes_of(zero, ()))
+
+
+@njit(**OPTIONS)
+def mask_view(zero, worker, i):
+    """The address and the step of the mask at row i."""
+    if word(worker + WHOLE):
+        return word(worker + ONES), 0
+    lanes = lanes_of(zero, ())
+    return word(worker + MASK) + (1 + i) * lanes, lanes
+
+
+@njit(**OPTIONS)
+def read_mask(zero, job, worker):
+    """The mask of a group: the rows that any system keeps, and whether all keep all of those."""
+    n, flags = field(job, J.ROWS), field(job, J.FLAGS)
+    low, high, whole = 0, n, True
+    if flags & J.MASKED:
+        target = word(worker + MASK) + lanes_of(zero, ())
+        LOAD_MASK(zero, (operand_of(zero, word(worker + AIMS), WHERE_), n, target, worker + VIEWS))
+        low, high = word(worker + VIEWS), word(worker + VIEWS + 8)
+        whole = word(worker + VIEWS + 16) == high - low
+        if flags & J.PERIODIC:
+            low, high, whole = 0, n, whole and low == 0 and high == n
+    set_word(worker + LOW, min(low, high))
+    set_word(worker + HIGH, high)
+    set_word(worker + WHOLE, whole)
+
+
+@njit(**OPTIONS)
+def aim_group(zero, job, worker, first, used):
+    aims, axes = word(worker + AIMS), field(job, J.MATRIX_AXES)
+    aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, 0, variable(OPERANDS))
+
+
+@njit(**OPTIONS)
+def advance(zero, job, worker, low):
+    """Point operands k >= ``low`` of a group at the systems behind those before, along the only batch axis."""
+    for operand in range(low, OPERANDS):
+        step = lanes_of(zero, ()) * field(job, J.AXES + 1 + operand)
+        ADVANCE(zero, (operand_of(zero, word(worker + AIMS), operand), step))
+
+
+@njit(**OPTIONS)
+def aim_next(zero, job, worker, first, used, follows):
+    """Point a group at systems; ``follows``: behind those of the tile before."""
+    if follows and used == lanes_of(zero, ()) and field(job, J.MATRIX_AXES) == 1:
+        advance(zero, job, worker, 0)
+    else:
+        aim_group(zero, job, worker, first, used)
+    read_mask(zero, job, worker)
+
+
+@njit(**OPTIONS)
+def side_offsets(job, k, target):
+    """The offsets of all operands at right side k."""
+    count, axes = field(job, J.RIGHT_AXES), J.AXES + J.AXIS_WORDS * field(job, J.MATRIX_AXES)
+    for operand in range(OPERANDS):
+        set_word(target + 8 * operand, offset(job, axes, count, k, operand))
+
+
+@njit(**OPTIONS)
+def aim_shared(zero, job, worker, matrix):
+    """Point all lanes at one matrix; returns where the axes of its right sides are."""
+    own, base, none = field(job, J.MATRIX_AXES), word(worker + OFFSETS), variable(0)
+    right = J.AXES + J.AXIS_WORDS * own
+    for operand in range(OPERANDS):
+        set_word(base + 8 * operand, offset(job, J.AXES, own, matrix, operand))
+    aim_lanes(zero, job, right, none, none, variable(1), base, word(worker + AIMS), variable(0), variable(D_))
+    read_mask(zero, job, worker)
+    return right
+
+
+@njit(**OPTIONS)
+def aim_matrices(zero, job, worker, first, used):
+    axes, aims = field(job, J.MATRIX_AXES), word(worker + AIMS)
+    aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, variable(0), variable(D_))
+    read_mask(zero, job, worker)

@@ -1,0 +1,149 @@
+"""Hard systems wait until they fill a vector: what few lanes of a group need is not done for all of them.
+
+What becomes of a system depends on its numbers alone, not on its neighbours: it is pivoted as in
+`tridiag.kernels.thomas.pivoted_loops`; should that not be good enough, it waits for the divisions and the refinement of
+`tridiag.kernels.thomas.refine`. In jobs that have no use for the former, all hard systems wait for the latter.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+from tridiag.kernels.access.load_store import AHEAD, TABLE, aim, bytes_of_real, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.simd.memory import set_word, word
+from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.thomas.bind import offset, operand_of, read_mask
+from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_VERIFIED
+from tridiag.kernels.thomas.refine import FINISH_GROUP
+from tridiag.kernels.thomas.workspace import (
+    A_,
+    AIMS,
+    B_,
+    C_,
+    D_,
+    NO_OFFSETS,
+    OPERANDS,
+    STEPS,
+    UNREFINED,
+    UNSOLVED,
+    WAITING_AIMS,
+    X_,
+    ZEROS,
+    field,
+    listed,
+)
+
+
+@njit(**OPTIONS)
+def may_wait(job):
+    """Whether systems may be put off: their right sides stay as they are."""
+    return field(job, J.PROMISE) == J.AUTO and field(job, J.D) != field(job, J.X)
+
+
+@njit(**OPTIONS)
+def some_wait(worker):
+    return word(word(worker + UNSOLVED)) | word(word(worker + UNREFINED)) != 0
+
+
+@njit(**OPTIONS)
+def verifiable(zero, job):
+    """Whether hard systems are pivoted and verified: all lie side by side, or contiguous and longer than a line."""
+    n, entry, contiguous = field(job, J.ROWS), bytes_of_real(zero, ()) * parts_of(zero, ()), True
+    for k in (A_, B_, C_, D_, X_):
+        contiguous = contiguous and field(job, J.STRIDES + k) == entry
+    laid = n > 1 if field(job, J.BESIDE) else contiguous and n * entry > LINE
+    return laid and field(job, J.FLAGS) & J.MASKED == 0
+
+
+@njit(**OPTIONS)
+def put_off(systems, first, lanes):
+    """Some lanes of a group of systems first, first + 1, ... to a list."""
+    lane = 0
+    while lanes >> lane:
+        if lanes >> lane & 1:
+            append(systems, first + lane)
+        lane += 1
+
+
+@njit(**OPTIONS)
+def append(systems, system):
+    count = word(systems) + 1
+    set_word(systems + 8 * count, system)
+    set_word(systems, count)
+
+
+@njit(**OPTIONS)
+def take(zero, systems):
+    """How many of the last ones of a list are taken from it: a vector, or all."""
+    used = min(lanes_of(zero, ()), word(systems))
+    set_word(systems, word(systems) - used)
+    return used
+
+
+@njit(**OPTIONS)
+def catch_up(zero, job, worker, fewest):
+    """Solve systems that wait, until no list has as many as ``fewest``."""
+    aims, unsolved, unrefined = word(worker + AIMS), word(worker + UNSOLVED), word(worker + UNREFINED)
+    set_word(worker + AIMS, word(worker + WAITING_AIMS))
+    while word(unsolved) >= fewest:
+        used = take(zero, unsolved)
+        aim_listed(zero, job, worker, unsolved, used)
+        fine = EXCHANGE_VERIFIED(zero, (job, worker, used))
+        for lane in range(used):
+            if not fine >> lane & 1:
+                append(unrefined, listed(unsolved, lane))
+    while word(unrefined) >= fewest:
+        used = take(zero, unrefined)
+        aim_listed(zero, job, worker, unrefined, used)
+        refine_listed(zero, job, worker, used)
+    set_word(worker + AIMS, aims)
+
+
+CATCH_UP = STEPS.add_step(catch_up)
+
+
+@njit(**OPTIONS)
+def refine_listed(zero, job, worker, used):
+    """Refine systems just taken from the list of those that wait for it."""
+    uncertified, nothing = word(worker + NO_OFFSETS), word(worker + ZEROS)
+    FINISH_GROUP(zero, (job, worker, -1, used, uncertified, nothing, 0))
+
+
+@njit(**OPTIONS)
+def refine_in_cache(zero, job, worker, fewest, poor, first, solution, step):
+    """Refine the last ``poor`` of the systems that wait, while they are as many as ``fewest``.
+
+    Their solutions are in pivot rows, ``step`` bytes from row to row, that of system ``first`` from ``solution`` on.
+    """
+    lanes, row, entry = lanes_of(zero, ()), bytes_of_row(zero, ()), bytes_of_real(zero, ()) * parts_of(zero, ())
+    aims, unrefined = word(worker + AIMS), word(worker + UNREFINED)
+    set_word(worker + AIMS, word(worker + WAITING_AIMS))
+    while poor >= fewest:
+        used = min(poor, lanes)
+        poor -= used
+        set_word(unrefined, word(unrefined) - used)
+        aim_listed(zero, job, worker, unrefined, used)
+        target = operand_of(zero, word(worker + AIMS), X_)
+        for lane in range(lanes):
+            system = listed(unrefined, lane if lane < used else 0) - first
+            set_word(target + TABLE + 8 * lane, solution + system // lanes * (4 * row) + system % lanes * entry)
+        aim(zero, target, entry, step, used == 1, True)
+        set_word(target + AHEAD, 0)
+        refine_listed(zero, job, worker, used)
+    set_word(worker + AIMS, aims)
+
+
+@njit(**OPTIONS)
+def aim_listed(zero, job, worker, systems, used):
+    """Point a group at systems just taken from a list; lanes that are not used repeat the first."""
+    lanes, axes, aims = lanes_of(zero, ()), field(job, J.MATRIX_AXES), word(worker + AIMS)
+    itemsize = bytes_of_real(zero, ()) * parts_of(zero, ())
+    for operand in range(OPERANDS):
+        target, pointer = operand_of(zero, aims, operand), field(job, J.POINTERS + operand)
+        for lane in range(lanes):
+            system = listed(systems, lane if lane < used else 0)
+            set_word(target + TABLE + 8 * lane, pointer + offset(job, J.AXES, axes, system, operand))
+        aim(zero, target, itemsize, field(job, J.STRIDES + operand), used == 1, operand == X_)
+        set_word(target + AHEAD, 0)  # the next group is anywhere
+    read_mask(zero, job, worker)

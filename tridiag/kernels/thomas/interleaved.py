@@ -1,0 +1,203 @@
+"""Groups that lie side by side in memory, row by row through all of them."""
+
+from __future__ import annotations
+
+from numba import njit
+
+from tridiag.kernels.access.load_store import STRIDE, TABLE, bytes_of_real, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.simd.interrupts import stopping_at
+from tridiag.kernels.simd.memory import set_word, word
+from tridiag.kernels.simd.rows import ZERO
+from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.thomas.bands import moved_operands
+from tridiag.kernels.thomas.bind import aim_group, operand_of, read_mask
+from tridiag.kernels.thomas.deferred import may_wait, put_off, refine_in_cache, verifiable
+from tridiag.kernels.thomas.loops import BACKWARD_BESIDE, ELIMINATE_BESIDE, STREAM_BESIDE
+from tridiag.kernels.thomas.one_vector import backward_rows, settle_group
+from tridiag.kernels.thomas.pivoted_loops import (
+    BACKWARD_EXCHANGED_BESIDE,
+    CLOSE_EXCHANGE,
+    EXCHANGE_BESIDE,
+    PUT_EXCHANGED_BESIDE,
+    PUT_EXCHANGED_STREAM,
+    STREAM_EXCHANGED_BESIDE,
+)
+from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
+from tridiag.kernels.thomas.refine import hard_lanes, hopeless
+from tridiag.kernels.thomas.residuals import BACKWARD_VERIFIED_BESIDE
+from tridiag.kernels.thomas.workspace import AIMS, CARRY, GOOD, STEPS, UNREFINED, VERIFIED, X_, Y, field
+
+WORTH_A_VECTOR = 4  # systems are refined where they fill this part of a vector, though more of them may follow
+EARLY = 16  # rows after which a tile is looked at for lanes that may go on
+
+
+@njit(**OPTIONS)
+def solve_beside(zero, job, worker, first, groups):
+    """Groups that lie side by side, row by row through all of them."""
+    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
+    step, good, carry = 2 * row * groups, word(worker + GOOD), word(worker + CARRY)
+    start_beside(zero, job, worker, first, groups)
+    ZERO(zero, (carry, row, groups))
+    if sweep_down_beside(zero, job, worker, groups) and all_certified(zero, job, worker, groups):
+        words = (y + step, step, groups, carry, n, *solution_beside(zero, worker), (groups - 1) * row)
+        if past_caches(zero, job):
+            STREAM_BESIDE(zero, words)
+        else:
+            BACKWARD_BESIDE(zero, words)
+        return
+    wait = may_wait(job) and verifiable(zero, job)
+    for group in range(groups):
+        at, here, found = first + group * lanes, y + step + 2 * group * row, good + 8 * group
+        given_up = hopeless(zero, job, found, lanes)
+        if given_up and wait:
+            continue
+        aim_group(zero, job, worker, at, lanes)
+        if not given_up:
+            backward_rows(zero, worker, here, step, carry + group * row, 0, n)
+        settle_group(zero, job, worker, at, lanes, found, here + row, step)
+    if wait:
+        settle_beside(zero, job, worker, first, groups)
+
+
+SOLVE_BESIDE = STEPS.add_step(solve_beside)
+
+
+@njit(**OPTIONS)
+def settle_beside(zero, job, worker, first, groups):
+    """The groups of a tile that were given up, as many neighbours at a time as pivot rows are kept of."""
+    lanes, good, group = lanes_of(zero, ()), word(worker + GOOD), 0
+    while group < groups:
+        end = group
+        while end < min(groups, group + VERIFIED) and hopeless(zero, job, good + 8 * end, lanes):
+            end += 1
+        if end > group:
+            EXCHANGE_VERIFIED_BESIDE(zero, (job, worker, first + group * lanes, end - group, good + 8 * group))
+        group = max(end, group + 1)
+
+
+@njit(**OPTIONS)
+def exchange_verified_beside(zero, job, worker, first, groups, good):
+    """Groups side by side with partial pivoting, to memory; the systems that are not as good as is promised wait.
+
+    Where they are worth a vector they are refined at once, while they are in cache, before the solution goes to memory.
+    """
+    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
+    step, carry, every, unrefined = 4 * row * groups, word(worker + CARRY), (1 << lanes) - 1, word(worker + UNREFINED)
+    aim_group(zero, job, worker, first, lanes)
+    for group in range(groups):
+        set_word(good + 8 * group, every)
+    operands, before = moved_operands(zero, job, worker), word(unrefined)
+    EXCHANGE_BESIDE(zero, (*operands, (groups - 1) * row, y + step, step, groups, 0, n, 0, n, carry, good))
+    for group in range(groups):
+        at = 4 * group * row
+        sure = CLOSE_EXCHANGE(zero, (y + n * step + at, step, carry + at, good + 8 * group))
+        fine = BACKWARD_VERIFIED_BESIDE(zero, (*operands, group * row, y + step + at, step, n, sure, groups * row))
+        put_off(unrefined, first + group * lanes, every & ~fine)
+    fewest, poor = lanes // WORTH_A_VECTOR, word(unrefined) - before
+    refine_in_cache(zero, job, worker, fewest, poor, first, y + step + 3 * row, step)
+    words = (y + step, step, groups, n, *solution_beside(zero, worker), (groups - 1) * row)
+    if past_caches(zero, job):
+        PUT_EXCHANGED_STREAM(zero, words)
+    else:
+        PUT_EXCHANGED_BESIDE(zero, words)
+
+
+EXCHANGE_VERIFIED_BESIDE = STEPS.add_step(exchange_verified_beside)
+
+
+@njit(**OPTIONS)
+def start_beside(zero, job, worker, first, groups):
+    """Aim at the first of some groups, every lane of which has still its certificate."""
+    aim_group(zero, job, worker, first, lanes_of(zero, ()))
+    read_mask(zero, job, worker)
+    for group in range(groups):
+        set_word(word(worker + GOOD) + 8 * group, (1 << 2 * lanes_of(zero, ())) - 1)
+
+
+@njit(**OPTIONS)
+def solution_beside(zero, worker):
+    """Where the first row of a solution is, and how far the next."""
+    x = operand_of(zero, word(worker + AIMS), X_)
+    return word(x + TABLE), word(x + STRIDE)
+
+
+@njit(**OPTIONS)
+def past_caches(zero, job):
+    """Whether a solution goes straight to memory: large, in whole lines, not in place of d."""
+    return field(job, J.D) != field(job, J.X) and field(job, J.FLAGS) & J.LARGE and begins_lines(zero, job)
+
+
+@njit(**OPTIONS)
+def sweep_down_beside(zero, job, worker, groups):
+    """c' and y' of all rows of all groups, and their certificates; False when no lane of any has one left."""
+    row, n, good, y = bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + GOOD), word(worker + Y)
+    step, operands = 2 * row * groups, moved_operands(zero, job, worker)
+    ZERO(zero, (y, row, 2 * groups))
+    for i in range(0, n, EARLY):
+        last = min(i + EARLY, n)
+        ELIMINATE_BESIDE(zero, (*operands, (groups - 1) * row, y + (i + 1) * step, step, groups, i, last, n, good))
+        given_up = True
+        for group in range(groups):
+            given_up = given_up and hopeless(zero, job, good + 8 * group, lanes_of(zero, ()))
+        if given_up or stopping_at(i // EARLY, 64):
+            return False
+    return True
+
+
+@njit(**OPTIONS)
+def exchange_beside(zero, job, worker, first, groups):
+    """The same with partial pivoting."""
+    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
+    step, good, carry = 4 * row * groups, word(worker + GOOD), word(worker + CARRY)
+    start_beside(zero, job, worker, first, groups)
+    operands = (*moved_operands(zero, job, worker), (groups - 1) * row)
+    EXCHANGE_BESIDE(zero, (*operands, y + step, step, groups, 0, n, 0, n, carry, good))
+    every, sure = (1 << lanes) - 1, (1 << lanes) - 1
+    for group in range(groups):
+        end = y + n * step + 4 * group * row, step, carry + 4 * group * row, good + 8 * group
+        sure &= CLOSE_EXCHANGE(zero, end)
+    if sure != every:
+        for group in range(groups):
+            EXCHANGE_GROUP(zero, (job, worker, first + group * lanes, lanes, 0))
+        return
+    words = (y + step, step, groups, carry, n, *solution_beside(zero, worker), (groups - 1) * row)
+    if past_caches(zero, job):
+        STREAM_EXCHANGED_BESIDE(zero, words)
+    else:
+        BACKWARD_EXCHANGED_BESIDE(zero, words)
+
+
+EXCHANGED_BESIDE = STEPS.add_step(exchange_beside)
+
+
+@njit(**OPTIONS)
+def all_certified(zero, job, worker, groups):
+    for group in range(groups):
+        if hard_lanes(zero, job, word(word(worker + GOOD) + 8 * group), lanes_of(zero, ())) != 0:
+            return False
+    return True
+
+
+@njit(**OPTIONS)
+def begins_lines(zero, job):
+    """Whether groups can be placed where cache lines of the solution begin."""
+    return field(job, J.FLAGS) & J.LINED != 0 and field(job, J.X) % (bytes_of_real(zero, ()) * parts_of(zero, ())) == 0
+
+
+@njit(**OPTIONS)
+def extent(zero, job, tile):
+    """The systems low <= k < high of a tile; from ``whole`` on, before ``rest``, they are whole groups side by side."""
+    lanes, width, beside = lanes_of(zero, ()), field(job, J.LANES), field(job, J.BESIDE)
+    if beside == 0:
+        first = tile * width
+        return first, first, first, min(first + width, field(job, J.MATRICES))
+    shift = 0
+    if begins_lines(zero, job):
+        shift = field(job, J.X) % LINE // (bytes_of_real(zero, ()) * parts_of(zero, ()))
+    stretches = field(job, J.STRETCHES)
+    origin, place = tile // stretches * beside, tile % stretches * width
+    low, high = max(0, place - shift), min(beside, place + width - shift)
+    whole = min(high, (low + shift + lanes - 1) // lanes * lanes - shift)
+    rest = max(whole, whole + (high - whole) // lanes * lanes)
+    return origin + low, origin + whole, origin + rest, origin + high

@@ -1,0 +1,185 @@
+"""The driver of the sweeps: claims items of a job, aims groups of systems at memory, eliminates, substitutes, stores.
+
+A group is a vector of systems, one in each lane; a tile is one group, or several that lie side by side in memory, the
+whole ones where the cache lines of the solution begin. c' and y' of all its rows stay in cache. Lanes without
+certificate are eliminated again with pivoting, and refined.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, types
+
+from tridiag.kernels.access.load_store import bytes_of_real, lanes_of, parts_of
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.simd.memory import c_function, flush, load, malloc, set_word
+from tridiag.kernels.simd.vector import ONCE, OPTIONS
+from tridiag.kernels.thomas.deferred import CATCH_UP, some_wait
+from tridiag.kernels.thomas.interleaved import EXCHANGED_BESIDE, SOLVE_BESIDE, extent
+from tridiag.kernels.thomas.multiple_rhs import determinants, factor_shared, solve_many, solve_shared
+from tridiag.kernels.thomas.one_vector import SOLVE_GROUP
+from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
+from tridiag.kernels.thomas.workspace import claim, dismiss, field, hire, part_of_item, report, reports
+
+
+@njit(**ONCE)
+def solve_tile(zero, job, worker, tile, follows, solve_one, solve_many_beside):
+    """One group, or the groups of a stretch of systems that lie side by side; the first and the last may be partial.
+
+    Returns which systems: low <= k < high.
+    """
+    lanes, (low, whole, rest, high) = lanes_of(zero, ()), extent(zero, job, tile)
+    if solved_before(job, low, high):
+        return low, high
+    if low < whole:
+        solve_one(zero, (job, worker, low, whole - low, 0))
+    if field(job, J.FLAGS) & J.MASKED or field(job, J.ROWS) == 0:
+        for at in range(whole, rest, lanes):
+            solve_one(zero, (job, worker, at, lanes, 0))
+    elif whole < rest:
+        solve_many_beside(zero, (job, worker, whole, (rest - whole) // lanes))
+    if rest < high:
+        solve_one(zero, (job, worker, rest, high - rest, follows))
+    return low, high
+
+
+@njit(**OPTIONS)
+def solved_before(job, low, high):
+    """Whether systems are solved that `tridiag.kernels.thomas.row_blocks` may have solved."""
+    doubts, system = field(job, J.DOUBTS), low
+    while doubts != 0 and system < high and load(doubts + system, types.uint8(0)) == 0:
+        system += 1
+    return doubts != 0 and system == high
+
+
+@njit(**OPTIONS)
+def solve_nothing(zero, place):
+    """In place of what solves systems that lie side by side, where there are none."""
+
+
+@njit(**ONCE)
+def work_tiles(job, zero, solve_one, solve_many_beside):
+    """Claim items until none is left, with these functions for groups; called by every thread of a job."""
+    worker = hire(zero, job)
+    if worker == 0:
+        return
+    width, matrices, tiles = field(job, J.LANES), field(job, J.MATRICES), field(job, J.TILES)
+    count, beside = (matrices + width - 1) // width, field(job, J.BESIDE)
+    if beside:
+        count = matrices // beside * field(job, J.STRETCHES)
+    while True:
+        run = claim(job)
+        if run < 0:
+            break
+        told, last = -1, min(count, (run + 1) * tiles) - 1
+        for tile in range(run * tiles, last + 1):
+            follows = types.int64(tile > run * tiles)
+            low, high = solve_tile(zero, job, worker, tile, follows, solve_one, solve_many_beside)
+            told = low if told < 0 else told
+            CATCH_UP(zero, (job, worker, 1 if tile == last and reports(job) else lanes_of(zero, ())))
+            if not some_wait(worker):
+                report(job, told, high - told)
+                told = -1
+    CATCH_UP(zero, (job, worker, 1))
+    flush()
+    dismiss(worker)
+
+
+@njit(**OPTIONS)
+def work_rows(job, zero):
+    """Systems with a matrix and one right side each, none of them side by side."""
+    work_tiles(job, zero, SOLVE_GROUP, solve_nothing)
+
+
+@njit(**OPTIONS)
+def work_own(job, zero):
+    """Systems with a matrix and one right side each."""
+    work_tiles(job, zero, SOLVE_GROUP, SOLVE_BESIDE)
+
+
+@njit(**OPTIONS)
+def work_exchanging(job, zero):
+    """The same with partial pivoting throughout."""
+    work_tiles(job, zero, EXCHANGE_GROUP, EXCHANGED_BESIDE)
+
+
+@njit(**OPTIONS)
+def work_many(job, zero):
+    """The same where matrices have many right sides, or are only factored."""
+    worker, flags = hire(zero, job), field(job, J.FLAGS)
+    if worker == 0:
+        return
+    width, matrices, tiles = field(job, J.LANES), field(job, J.MATRICES), field(job, J.TILES)
+    while True:
+        item = claim(job)
+        if item < 0:
+            break
+        run, k0, k1 = part_of_item(job, item)
+        for tile in range(run * tiles, (run + 1) * tiles):
+            first = tile * width
+            if first >= matrices:
+                break
+            used = min(width, matrices - first)
+            if flags & J.DETERMINANT:
+                determinants(zero, job, worker, first, used)
+            else:
+                solve_many(zero, job, worker, tile, first, used, k0, k1, tile > run * tiles)
+    flush()
+    dismiss(worker)
+
+
+@njit(**OPTIONS)
+def work_shared(job, zero):
+    """The same where few matrices have many right sides, one in each lane, or are only factored for such."""
+    worker = hire(zero, job)
+    if worker == 0:
+        return
+    while True:
+        item = claim(job)
+        if item < 0:
+            break
+        matrix, k0, k1 = part_of_item(job, item)
+        solve_shared(zero, job, worker, matrix, k0, k1)
+    flush()
+    dismiss(worker)
+
+
+# A kernel for each, so that a first solve waits for one only.
+TASKS = {
+    "rows": c_function(work_rows, "tridiag_rows"),
+    "own": c_function(work_own, "tridiag_own"),
+    "exchanging": c_function(work_exchanging, "tridiag_exchanging"),
+    "many": c_function(work_many, "tridiag_many"),
+    "shared": c_function(work_shared, "tridiag_shared"),
+}
+
+
+@njit(**OPTIONS)
+def prepare_shared(job, zero):
+    """Factor the few matrices that many right sides share, before any right side; without memory there is no task."""
+    flags, n, matrices = field(job, J.FLAGS), field(job, J.ROWS), field(job, J.MATRICES)
+    if field(job, J.SHARED) == 0 or flags & J.FACTORED:
+        return
+    if flags & J.FACTORING == 0:
+        side = bytes_of_real(zero, ()) * parts_of(zero, ())
+        memory = malloc(types.uint64(matrices * (3 * n * side + 1)))
+        set_word(job + 8 * J.OWNED, memory)
+        set_word(job + 8 * J.FACTORS, memory)
+        set_word(job + 8 * J.CERTIFIED, memory + matrices * 3 * n * side)
+    worker = hire(zero, job)
+    if worker == 0 or field(job, J.FACTORS) == 0:
+        set_word(job + 8 * J.TASK, 0)
+    else:
+        factor_shared(zero, job, worker)
+    if worker != 0:
+        dismiss(worker)
+
+
+preparation = c_function(prepare_shared, "tridiag_prepare")
+
+
+def build(dtype: str, kernel: str):
+    """The C function void run(job, helpers) of a kernel for a dtype."""
+    prepare = preparation if kernel == "shared" else None
+    return runner(np.zeros((), dtype)[()], TASKS[kernel], prepare)

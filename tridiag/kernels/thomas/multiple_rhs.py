@@ -1,0 +1,404 @@
+"""Matrices with many right sides, factors, and determinants."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, types
+
+from tridiag.kernels.access.load_store import (
+    BESIDE,
+    CONTIGUOUS,
+    KIND,
+    NEXT_GROUP,
+    QUAD,
+    STRIDE,
+    TABLE,
+    bytes_of_real,
+    bytes_of_row,
+    lanes_of,
+    parts_of,
+    store_rows,
+)
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.simd.interrupts import PIECE, stopping, stopping_at
+from tridiag.kernels.simd.memory import load, set_byte, set_word, store, variable, word
+from tridiag.kernels.simd.rows import RIGHT, UPPER, ZERO
+from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, entry, turn, unit
+from tridiag.kernels.thomas.bands import right_side, view, views_of_block
+from tridiag.kernels.thomas.bind import (
+    advance,
+    aim_lanes,
+    aim_matrices,
+    aim_shared,
+    mask_view,
+    operand_of,
+    read_mask,
+    side_offsets,
+)
+from tridiag.kernels.thomas.interleaved import past_caches
+from tridiag.kernels.thomas.loops import (
+    BACKWARD,
+    BACKWARD_LINES_FACTORED,
+    BACKWARD_LINES_SHARED,
+    BACKWARD_SHARED,
+    BACKWARD_TRANSPOSED,
+    BACKWARD_TRANSPOSED_SHARED,
+    BACKWARD_WIDE,
+    FACTOR,
+    FORWARD,
+    FORWARD_LINES,
+    FORWARD_LINES_SHARED,
+    FORWARD_SHARED,
+    FORWARD_TRANSPOSED,
+    FORWARD_TRANSPOSED_SHARED,
+    FORWARD_WIDE,
+    STREAM_WIDE,
+    WIDE,
+)
+from tridiag.kernels.thomas.refine import (
+    eliminate_hard,
+    hard_lanes,
+    merge_hard,
+    store_solution,
+    substitute_hard,
+    substitute_tile,
+)
+from tridiag.kernels.thomas.workspace import (
+    AIMS,
+    BLOCK,
+    CARRY,
+    D_,
+    FACTORS,
+    GOOD,
+    HIGH,
+    LOW,
+    NO_OFFSETS,
+    OFFSETS,
+    OPERANDS,
+    SWAPS,
+    TILE,
+    VIEWS,
+    WHOLE,
+    X_,
+    ZEROS,
+    Y,
+    exchanges,
+    field,
+)
+
+WIDE_ROWS_AHEAD = 32  # prefetch distance of `substitute_wide`
+
+
+@njit(**OPTIONS)
+def factor_block(zero, job, worker, i0, i1, factors):
+    """The same without a right side, to factors."""
+    views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 3), mask_view(zero, worker, i0)
+    n, row, aims, good = field(job, J.ROWS), bytes_of_row(zero, ()), word(worker + AIMS), word(worker + GOOD)
+    targets = pairs_at(factors, row, i0), above_at(factors, row, n, i0), word(worker + CARRY)
+    found = FACTOR(zero, (*views[:6], mask, mask_step, *targets, i1 - i0, word(good), aims, i0))
+    set_word(good, found)
+
+
+@njit(**OPTIONS)
+def pairs_at(factors, part, i):
+    """Where factors hold (a / pivot, 1 / pivot) of row i; ``part``: bytes of an entry."""
+    return factors + 2 * i * part
+
+
+@njit(**OPTIONS)
+def above_at(factors, part, n, i):
+    """Where they hold c' of row i: behind the pairs, last row first, as the sweeps read them."""
+    return factors + (3 * n - 1 - i) * part
+
+
+@njit(**OPTIONS)
+def factor_group(zero, job, worker, first, used, factors):
+    """The factors of all rows of a group; returns its hard lanes."""
+    lanes, low, high = lanes_of(zero, ()), word(worker + LOW), word(worker + HIGH)
+    if exchanges(job):
+        return (1 << used) - 1
+    set_word(word(worker + GOOD), (1 << 2 * lanes) - 1)
+    ZERO(zero, (word(worker + CARRY), bytes_of_row(zero, ()), 1))
+    for i0 in range(low, high, BLOCK):
+        if stopping_at(i0 // BLOCK, 64):
+            break
+        factor_block(zero, job, worker, i0, min(i0 + BLOCK, high), factors)
+    return hard_lanes(zero, job, word(word(worker + GOOD)), used)
+
+
+@njit(**OPTIONS)
+def solve_factored(zero, job, worker, factors, shared, used, hard, dead):
+    """The right side that a group is aimed at, from factors: one number each if ``shared``, or a row of lanes.
+
+    ``shared`` is None, not False, where they are not: of `is None` Numba compiles one side only.
+    """
+    row, rows = bytes_of_row(zero, ()), word(worker + HIGH) - word(worker + LOW)
+    y, flags, every = word(worker + Y) + row, field(job, J.FLAGS), (1 << used) - 1
+    if hard != every and flags & J.FACTORED and flags & J.TRANSPOSE:
+        substitute_turned(zero, job, worker, factors, shared, y)
+    elif hard != every and substitute_easy(zero, job, worker, factors, shared, y, used, hard | dead):
+        return
+    if hard != 0 and rows > 0:
+        solution = substitute_hard(zero, job, worker, hard, substitute_tile)
+        y, row = merge_hard(zero, y, row, solution, hard, every, rows)
+    store_solution(zero, job, worker, y, row, used, dead)
+
+
+@njit(**OPTIONS)
+def part_of(zero, shared):
+    """Bytes of an entry of factors."""
+    if shared is None:
+        return bytes_of_row(zero, ())
+    return bytes_of_real(zero, ()) * parts_of(zero, ())
+
+
+@njit(**OPTIONS)
+def substitute_turned(zero, job, worker, factors, shared, y):
+    """The solution for the transposed matrix, to ``y``."""
+    n, row, low, high = field(job, J.ROWS), bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
+    if low == high:
+        return
+    part = part_of(zero, shared)
+    pairs, above = pairs_at(factors, part, low), above_at(factors, part, n, low)
+    mask, mask_step = mask_view(zero, worker, low)
+    words = (pairs, above, mask, mask_step, y, row, high - low)
+    right_side(zero, job, worker, low, high, y, mask, mask_step)
+    if shared is None:
+        FORWARD_TRANSPOSED(zero, words)
+        BACKWARD_TRANSPOSED(zero, words)
+    else:
+        FORWARD_TRANSPOSED_SHARED(zero, words)
+        BACKWARD_TRANSPOSED_SHARED(zero, words)
+
+
+@njit(**OPTIONS)
+def substitute_easy(zero, job, worker, factors, shared, y, used, bad):
+    """The solution, to memory at once if no lane needs more, which is the result; else in place of y'."""
+    n, row, low, high = field(job, J.ROWS), bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
+    aims, carry, lanes = word(worker + AIMS), word(worker + CARRY), lanes_of(zero, ())
+    d, x, last = operand_of(zero, aims, D_), operand_of(zero, aims, X_), low
+    if bad == 0 and used == lanes and word(worker + WHOLE) and word(d + KIND) == CONTIGUOUS == word(x + KIND):
+        height = QUAD // parts_of(zero, ())
+        last = low + (high - low) // height * height
+    part = part_of(zero, shared)
+    pairs, above = pairs_at(factors, part, low), above_at(factors, part, n, low)
+    ZERO(zero, (y - row, row, 1))
+    ZERO(zero, (carry, row, 1))
+    if last > low:
+        words = (pairs, d, y, low, last)
+        if shared is None:
+            FORWARD_LINES(zero, words)
+        else:
+            FORWARD_LINES_SHARED(zero, words)
+    if last < high:
+        forward_blocks(zero, job, worker, factors, shared, y, last, high)
+        backward_factored(zero, job, worker, factors, shared, y, last, high)
+    if last == low:
+        return False
+    words = (above, y, x, carry, low, last)
+    if shared is None:
+        BACKWARD_LINES_FACTORED(zero, words)
+    else:
+        BACKWARD_LINES_SHARED(zero, words)
+    store_rows(zero, x, last, high, y + (last - low) * row, row, used)
+    store_rows(zero, x, 0, low, word(worker + ZEROS), 0, used)
+    store_rows(zero, x, high, n, word(worker + ZEROS), 0, used)
+    return True
+
+
+@njit(**OPTIONS)
+def forward_blocks(zero, job, worker, factors, shared, y, first, last):
+    """y' of rows first <= i < last from factors."""
+    row, low, part = bytes_of_row(zero, ()), word(worker + LOW), part_of(zero, shared)
+    d, asked = worker + VIEWS + 16 * RIGHT, operand_of(zero, word(worker + AIMS), D_)
+    for i0 in range(first, last, BLOCK):
+        if stopping_at(i0 // BLOCK, 64):
+            break
+        i1 = min(i0 + BLOCK, last)
+        view(zero, job, worker, RIGHT, i0, i1, False)
+        mask, mask_step = mask_view(zero, worker, i0)
+        pairs, to = pairs_at(factors, part, i0), y + (i0 - low) * row
+        words = (pairs, word(d), word(d + 8), mask, mask_step, to, row, i1 - i0, asked, i0)
+        if shared is None:
+            FORWARD(zero, words)
+        else:
+            FORWARD_SHARED(zero, words)
+
+
+@njit(**OPTIONS)
+def backward_factored(zero, job, worker, factors, shared, y, first, last):
+    """x of rows first <= i < last in place of y'."""
+    n, row, part = field(job, J.ROWS), bytes_of_row(zero, ()), part_of(zero, shared)
+    mask, mask_step = mask_view(zero, worker, first)
+    x, at = operand_of(zero, word(worker + AIMS), X_), y + (first - word(worker + LOW)) * row
+    above, carry = above_at(factors, part, n, first), word(worker + CARRY)
+    words = (above, -part, at, row, mask, mask_step, at, row, carry, last - first, x, first)
+    if shared is None:
+        BACKWARD(zero, words)
+    else:
+        BACKWARD_SHARED(zero, words)
+
+
+@njit(**OPTIONS)
+def kinds_of(job, first, used):
+    """The hard lanes of factored systems."""
+    hard = 0
+    for lane in range(used):
+        hard |= (load(field(job, J.CERTIFIED) + first + lane, types.uint8(0)) == J.HARD) << lane
+    return hard
+
+
+@njit(**OPTIONS)
+def tell_kinds(job, first, used, hard):
+    for lane in range(used):
+        kind = J.HARD if hard >> lane & 1 else J.EASY
+        set_byte(field(job, J.CERTIFIED) + first + lane, kind)
+
+
+@njit(**ONCE)
+def solve_many(zero, job, worker, tile, first, used, k0, k1, follows):
+    """A group of matrices, each with right sides k0 <= k < k1: to be factored, or factored before.
+
+    ``follows``: behind the group before.
+    """
+    flags, aims, offsets = field(job, J.FLAGS), word(worker + AIMS), word(worker + OFFSETS)
+    axes, factors = field(job, J.MATRIX_AXES), word(worker + FACTORS)
+    hard, dead = 0, 0
+    if flags & (J.FACTORED | J.FACTORING):
+        factors = field(job, J.FACTORS) + tile * field(job, J.ROWS) * 3 * bytes_of_row(zero, ())
+    if flags & J.FACTORED:
+        hard = kinds_of(job, first, used)
+    if hard != 0 or flags & J.FACTORED == 0 or flags & J.MASKED:
+        aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, variable(0), variable(D_))
+    read_mask(zero, job, worker)
+    if flags & J.FACTORED == 0:
+        hard = factor_group(zero, job, worker, first, used, factors)
+    if flags & J.FACTORING:
+        tell_kinds(job, first, used, hard)
+    if hard != 0:
+        dead = eliminate_hard(zero, job, worker, first, hard)
+    if follows and used == lanes_of(zero, ()) and axes == 1 and field(job, J.RIGHT_SIDES) == 1:
+        advance(zero, job, worker, D_)
+        solve_factored(zero, job, worker, factors, None, used, hard, dead)
+        return
+    rows = 0
+    for k in range(k0, k1):
+        side_offsets(job, k, offsets)
+        aim_lanes(zero, job, J.AXES, axes, first, used, offsets, aims, variable(D_), variable(OPERANDS))
+        solve_factored(zero, job, worker, factors, None, used, hard, dead)
+        rows += field(job, J.ROWS)
+        if rows >= PIECE:
+            rows = 0
+            if stopping():
+                return
+
+
+@njit(**ONCE)
+def solve_shared(zero, job, worker, matrix, k0, k1):
+    """Right sides k0 <= k < k1 of one factored matrix, one in each lane."""
+    lanes, count, right = lanes_of(zero, ()), field(job, J.RIGHT_AXES), aim_shared(zero, job, worker, matrix)
+    aims, base, one = word(worker + AIMS), word(worker + OFFSETS), variable(1)
+    hard, dead = -kinds_of(job, matrix, one) & ((1 << lanes) - 1), 0
+    if hard != 0 and eliminate_hard(zero, job, worker, matrix, one):
+        dead = (1 << lanes) - 1
+    side = bytes_of_real(zero, ()) * parts_of(zero, ())
+    factors = field(job, J.FACTORS) + matrix * field(job, J.ROWS) * 3 * side
+    shift = field(job, J.X) % LINE // side if past_caches(zero, job) else 0
+    k, end = max(0, k0 - shift), k1 if k1 == field(job, J.RIGHT_SIDES) else k1 - shift
+    rows = 0
+    while k < end:
+        rows += field(job, J.ROWS)
+        if rows >= PIECE:
+            rows = 0
+            if stopping():
+                return
+        used = min(lanes if k > 0 else lanes - shift, end - k)
+        aim_lanes(zero, job, right, count, k, used, base, aims, variable(D_), variable(OPERANDS))
+        if hard | dead == 0 and used == lanes and is_wide(zero, job, worker, k, end):
+            substitute_wide(zero, job, worker, factors)
+            k += WIDE * lanes
+        else:
+            every = (1 << used) - 1
+            solve_factored(zero, job, worker, factors, True, used, hard & every, dead & every)
+            k += used
+
+
+@njit(**OPTIONS)
+def is_wide(zero, job, worker, k, end):
+    """Whether some groups from right side k on lie side by side, and all rows are kept."""
+    count, stretch, aims = field(job, J.RIGHT_AXES), WIDE * lanes_of(zero, ()), word(worker + AIMS)
+    turned = field(job, J.FLAGS) & (J.FACTORED | J.TRANSPOSE) == J.FACTORED | J.TRANSPOSE
+    if turned or field(job, J.FLAGS) & J.MASKED or k + stretch > end or count == 0:
+        return False
+    length = field(job, J.AXES + J.AXIS_WORDS * (field(job, J.MATRIX_AXES) + count - 1))
+    d, x = operand_of(zero, aims, D_), operand_of(zero, aims, X_)
+    return k % length + stretch <= length and word(d + KIND) == BESIDE and word(x + KIND) == BESIDE
+
+
+@njit(**ONCE)
+def substitute_wide(zero, job, worker, factors):
+    """Some groups of right sides, of which the first is aimed at, row by row through all of them."""
+    n, part, y, aims = field(job, J.ROWS), part_of(zero, True), word(worker + Y), word(worker + AIMS)
+    d, x, step = operand_of(zero, aims, D_), operand_of(zero, aims, X_), WIDE * bytes_of_row(zero, ())
+    d_ahead, x_ahead = WIDE_ROWS_AHEAD * word(d + STRIDE), -WIDE_ROWS_AHEAD * word(x + STRIDE)
+    if n * step < NEXT_GROUP:
+        d_ahead, x_ahead = step, step
+    FORWARD_WIDE(zero, (pairs_at(factors, part, 0), word(d + TABLE), word(d + STRIDE), d_ahead, y, n))
+    words = above_at(factors, part, n, 0), y, word(x + TABLE), word(x + STRIDE), x_ahead, n
+    if past_caches(zero, job) and word(x + TABLE) % LINE == 0:
+        STREAM_WIDE(zero, words)
+    else:
+        BACKWARD_WIDE(zero, words)
+
+
+@njit(**ONCE)
+def factor_shared(zero, job, worker):
+    """The few matrices of a job, one in each lane, to factors of one number each."""
+    matrices, n, row, first = field(job, J.MATRICES), field(job, J.ROWS), bytes_of_row(zero, ()), variable(0)
+    aim_matrices(zero, job, worker, first, matrices)
+    factors = word(worker + FACTORS)
+    ZERO(zero, (factors, row, 3 * n))
+    hard = factor_group(zero, job, worker, first, matrices, factors)
+    tell_kinds(job, first, matrices, hard)
+    if hard != 0 and field(job, J.FLAGS) & J.FACTORING:
+        eliminate_hard(zero, job, worker, first, hard)
+    if exchanges(job):
+        return
+    side = bytes_of_real(zero, ())
+    for matrix in range(matrices):
+        target = field(job, J.FACTORS) + matrix * n * 3 * side * parts_of(zero, ())
+        for k in range(3 * n):
+            for part in range(parts_of(zero, ())):
+                value = load(factors + k * row + part * LINE + matrix * side, zero.real)
+                store(target + (k * parts_of(zero, ()) + part) * side, value)
+
+
+@njit(**ONCE)
+def determinants(zero, job, worker, first, used):
+    """Sign and log |det| of every lane, into x and the logarithms."""
+    aim_matrices(zero, job, worker, first, used)
+    tell_determinants(zero, job, worker, first, used, eliminate_hard(zero, job, worker, first, (1 << used) - 1))
+
+
+@njit(**OPTIONS)
+def tell_determinants(zero, job, worker, first, used, singular):
+    """From the pivots and the exchanges of an eliminated group."""
+    row, side, rows = bytes_of_row(zero, ()), bytes_of_real(zero, ()), word(worker + HIGH) - word(worker + LOW)
+    pivots, periodic = word(worker + TILE) + UPPER * rows * row, field(job, J.FLAGS) & J.PERIODIC != 0
+    for lane in range(used):
+        sign, total = unit(zero), zero.real
+        for i in range(rows):
+            if stopping_at(i, PIECE):
+                break
+            pivot = entry(pivots + i * row + lane * side, zero)
+            total += np.log(abs(pivot))
+            sign = turn(sign, pivot)
+            swaps = load(word(worker + SWAPS) + i * lanes_of(zero, ()) + lane, types.uint8(0))
+            if (swaps & 1) != (swaps >> 1):
+                sign = -sign
+        if periodic and rows % 2 == 0:
+            sign = -sign
+        if singular >> lane & 1:
+            sign, total = zero, np.log(zero.real)
+        store(field(job, J.POINTERS + X_) + (first + lane) * side * parts_of(zero, ()), sign)
+        store(field(job, J.LOGARITHM) + (first + lane) * side, total)

@@ -1,0 +1,146 @@
+"""One group: plain elimination and substitution, and what becomes of lanes without certificate."""
+
+from __future__ import annotations
+
+from numba import njit
+
+from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, store_rows
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.simd.interrupts import stopping, stopping_at
+from tridiag.kernels.simd.memory import set_word, variable, word
+from tridiag.kernels.simd.rows import ZERO
+from tridiag.kernels.simd.vector import OPTIONS
+from tridiag.kernels.thomas.bands import moved_operands, straight, views_of_block
+from tridiag.kernels.thomas.bind import aim_next, mask_view, operand_of
+from tridiag.kernels.thomas.deferred import may_wait, put_off, verifiable
+from tridiag.kernels.thomas.loops import BACKWARD, BACKWARD_LINES, ELIMINATE, ELIMINATE_LINES
+from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_VERIFIED
+from tridiag.kernels.thomas.refine import FINISH_GROUP, hard_lanes, hopeless, store_solution
+from tridiag.kernels.thomas.workspace import (
+    AIMS,
+    BLOCK,
+    CARRY,
+    GOOD,
+    HIGH,
+    LOW,
+    STEPS,
+    UNREFINED,
+    UNSOLVED,
+    X_,
+    ZEROS,
+    Y,
+    field,
+)
+
+EARLY = 32  # rows after which a group is looked at for lanes that may go on,
+VERY_EARLY = 8  # ... and the first time
+
+
+@njit(**OPTIONS)
+def eliminate_block(zero, job, worker, i0, i1, target):
+    """One block of rows: its bands, then the sweep."""
+    views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 4), mask_view(zero, worker, i0)
+    step, aims, good = 2 * bytes_of_row(zero, ()), word(worker + AIMS), word(worker + GOOD)
+    set_word(good, ELIMINATE(zero, (*views, mask, mask_step, target, step, i1 - i0, word(good), aims, i0)))
+
+
+@njit(**OPTIONS)
+def solve_group(zero, job, worker, first, used, follows):
+    """Systems with a matrix and one right side each, one in each lane; ``follows``: behind the group before."""
+    row = bytes_of_row(zero, ())
+    aim_next(zero, job, worker, first, used, follows)
+    if not (sweep_down(zero, job, worker, used) and sweep_up(zero, job, worker, used)):
+        settle_group(zero, job, worker, first, used, word(worker + GOOD), word(worker + Y) + 3 * row, 2 * row)
+
+
+SOLVE_GROUP = STEPS.add_step(solve_group)
+
+
+@njit(**OPTIONS)
+def settle_group(zero, job, worker, first, used, good, source, step):
+    """The solution of a group to memory, from ``source``; lanes without certificate wait, if that is worth while."""
+    if stopping():
+        return
+    hard = hard_lanes(zero, job, word(good), used)
+    whole, verified = hard == (1 << used) - 1, verifiable(zero, job)
+    if not may_wait(job) or (whole and not verified):
+        FINISH_GROUP(zero, (job, worker, first, used, good, source, step))
+    elif whole and field(job, J.BESIDE) == 0:
+        put_off(word(worker + UNREFINED), first, hard & ~EXCHANGE_VERIFIED(zero, (job, worker, used)))
+    else:
+        if not whole:
+            store_solution(zero, job, worker, source, step, used, 0)
+        put_off(word(worker + UNSOLVED) if verified else word(worker + UNREFINED), first, hard)
+
+
+@njit(**OPTIONS)
+def sweep_down(zero, job, worker, used):
+    """c' and y' of all rows of a group, and its certificates; gives up and returns False when no lane has one left."""
+    row, low, high = bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
+    y, good = word(worker + Y), word(worker + GOOD)
+    ZERO(zero, (y, row, 2))
+    set_word(good, (1 << 2 * lanes_of(zero, ())) - 1)
+    first, last = straight(zero, job, worker)
+    eliminate_blocks(zero, job, worker, low, first)
+    i, stop = first, min(first + VERY_EARLY, last)
+    while i < last:
+        eliminate_straight(zero, job, worker, i, stop)
+        if hopeless(zero, job, good, used) or stopping_at((i - first) // EARLY, 64):
+            return False
+        i, stop = stop, min(stop + EARLY, last)
+    eliminate_blocks(zero, job, worker, last, high)
+    return not hopeless(zero, job, good, used)
+
+
+@njit(**OPTIONS)
+def eliminate_blocks(zero, job, worker, first, last):
+    for i0 in range(first, last, BLOCK):
+        if stopping_at(i0 // BLOCK, 64):
+            return
+        target = word(worker + Y) + (i0 - word(worker + LOW) + 1) * 2 * bytes_of_row(zero, ())
+        eliminate_block(zero, job, worker, i0, min(i0 + BLOCK, last), target)
+
+
+@njit(**OPTIONS)
+def eliminate_straight(zero, job, worker, first, last):
+    row, low, good = bytes_of_row(zero, ()), word(worker + LOW), word(worker + GOOD)
+    target = word(worker + Y) + (first - low + 1) * 2 * row
+    words = target, first, last, low, word(worker + HIGH), word(good)
+    set_word(good, ELIMINATE_LINES(zero, (*moved_operands(zero, job, worker), *words)))
+
+
+@njit(**OPTIONS)
+def sweep_up(zero, job, worker, used):
+    """x of all rows of a group, in place of y'; or to memory at once if no lane needs more, which is the result."""
+    lanes, row, low, high = lanes_of(zero, ()), bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
+    carry, x, none = word(worker + CARRY), operand_of(zero, word(worker + AIMS), X_), variable(0)
+    ZERO(zero, (carry, row, 1))
+    first, last = straight(zero, job, worker)
+    every, hard = variable(1), hard_lanes(zero, job, word(word(worker + GOOD)), lanes)
+    if used != lanes or hard != 0 or last <= first:
+        backward_block(zero, job, worker, low, high, none)
+        return False
+    store_rows(zero, x, none, low, word(worker + ZEROS), none, lanes)
+    store_rows(zero, x, high, field(job, J.ROWS), word(worker + ZEROS), none, lanes)
+    backward_block(zero, job, worker, last, high, every)
+    BACKWARD_LINES(zero, (word(worker + Y) + (first - low + 1) * 2 * row, x, carry, first, last))
+    backward_block(zero, job, worker, low, first, every)
+    return True
+
+
+@njit(**OPTIONS)
+def backward_block(zero, job, worker, first, last, store):
+    row, x = bytes_of_row(zero, ()), operand_of(zero, word(worker + AIMS), X_)
+    if first < last:
+        at = word(worker + Y) + (first - word(worker + LOW) + 1) * 2 * row
+        backward_rows(zero, worker, at, 2 * row, word(worker + CARRY), first, last)
+        if store:
+            store_rows(zero, x, first, last, at + row, 2 * row, lanes_of(zero, ()))
+
+
+@njit(**OPTIONS)
+def backward_rows(zero, worker, at, step, carry, first, last):
+    """x in place of y', which lies behind c', in rows that are ``step`` bytes apart."""
+    row, x = bytes_of_row(zero, ()), operand_of(zero, word(worker + AIMS), X_)
+    mask, mask_step = mask_view(zero, worker, first)
+    BACKWARD(zero, (at, step, at + row, step, mask, mask_step, at + row, step, carry, last - first, x, first))

@@ -1,0 +1,145 @@
+"""One group with partial pivoting throughout."""
+
+from __future__ import annotations
+
+from numba import njit
+
+from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, load_rows, store_rows
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.simd.interrupts import stopping, stopping_at
+from tridiag.kernels.simd.memory import set_word, variable, word
+from tridiag.kernels.simd.rows import ITERATE, RIGHT
+from tridiag.kernels.simd.vector import OPTIONS
+from tridiag.kernels.thomas.bands import moved_operands, straight, views_of_block
+from tridiag.kernels.thomas.bind import aim_next, mask_view, operand_of
+from tridiag.kernels.thomas.pivoted_loops import (
+    BACKWARD_EXCHANGED,
+    BACKWARD_EXCHANGED_LINES,
+    CLOSE_EXCHANGE,
+    EXCHANGE,
+    EXCHANGE_LINES,
+)
+from tridiag.kernels.thomas.refine import FINISH_GROUP, load_tile
+from tridiag.kernels.thomas.residuals import VERIFY, VERIFY_LINES
+from tridiag.kernels.thomas.workspace import (
+    AIMS,
+    BLOCK,
+    CARRY,
+    D_,
+    GOOD,
+    HIGH,
+    LOW,
+    STEPS,
+    TILE,
+    WHOLE,
+    X_,
+    Y,
+    field,
+)
+
+
+@njit(**OPTIONS)
+def exchange_group(zero, job, worker, first, used, follows):
+    """Systems with a matrix and one right side each, with partial pivoting."""
+    lanes, row, good, none = lanes_of(zero, ()), bytes_of_row(zero, ()), word(worker + GOOD), variable(0)
+    aim_next(zero, job, worker, first, used, follows)
+    start, last, sure = exchange_rows(zero, job, worker)
+    if used == lanes and last > start and sure == (1 << lanes) - 1:
+        back_to_memory(zero, job, worker, start, last)
+    else:
+        back_exchanged(zero, job, worker, none, field(job, J.ROWS), none)
+        FINISH_GROUP(zero, (job, worker, first, used, good, word(worker + Y) + 7 * row, 4 * row))
+
+
+EXCHANGE_GROUP = STEPS.add_step(exchange_group)
+
+
+@njit(**OPTIONS)
+def exchange_verified(zero, job, worker, used):
+    """The group at hand with partial pivoting, to memory; the lanes where the solution is as good as is promised."""
+    n, x = field(job, J.ROWS), operand_of(zero, word(worker + AIMS), X_)
+    start, last, sure = exchange_rows(zero, job, worker)
+    if stopping():
+        return 0 * sure
+    if used == lanes_of(zero, ()):
+        back_to_memory(zero, job, worker, start, last)
+    else:
+        row, none = bytes_of_row(zero, ()), variable(0)
+        back_exchanged(zero, job, worker, none, n, none)
+        store_rows(zero, x, none, n, word(worker + Y) + 7 * row, 4 * row, used)
+    if field(job, J.BESIDE) == 0:
+        return sure & VERIFY_LINES(zero, (*moved_operands(zero, job, worker), x, n, used))
+    load_tile(zero, job, worker)
+    tile, plane, first = word(worker + TILE), n * bytes_of_row(zero, ()), variable(0)
+    load_rows(zero, operand_of(zero, word(worker + AIMS), D_), first, n, tile + RIGHT * plane)
+    load_rows(zero, x, first, n, tile + ITERATE * plane)
+    return sure & VERIFY(zero, (tile, n))
+
+
+EXCHANGE_VERIFIED = STEPS.add_step(exchange_verified)
+
+
+@njit(**OPTIONS)
+def exchange_rows(zero, job, worker):
+    """The pivot rows of a group. Which of its rows are straight, and the lanes whose pivots were all fine."""
+    row, n = bytes_of_row(zero, ()), field(job, J.ROWS)
+    keep_all_rows(zero, job, worker)
+    start, last = straight(zero, job, worker)
+    exchange_blocks(zero, job, worker, variable(0), start)
+    if last > start:
+        exchange_straight(zero, job, worker, start, last)
+    exchange_blocks(zero, job, worker, last, n)
+    end = word(worker + Y) + n * 4 * row, 4 * row, word(worker + CARRY), word(worker + GOOD)
+    return start, last, CLOSE_EXCHANGE(zero, end)
+
+
+@njit(**OPTIONS)
+def back_to_memory(zero, job, worker, start, last):
+    """The solution of a whole group from its pivot rows."""
+    none, every, n = variable(0), variable(1), field(job, J.ROWS)
+    source, x = word(worker + Y) + (start + 1) * 4 * bytes_of_row(zero, ()), operand_of(zero, word(worker + AIMS), X_)
+    back_exchanged(zero, job, worker, last, n, every)
+    BACKWARD_EXCHANGED_LINES(zero, (source, 4 * bytes_of_row(zero, ()), x, word(worker + CARRY), start, last))
+    back_exchanged(zero, job, worker, none, start, every)
+
+
+@njit(**OPTIONS)
+def keep_all_rows(zero, job, worker):
+    """Sweep over all rows of a group, also those at the ends that are taken out, all lanes without a bad pivot yet."""
+    n = field(job, J.ROWS)
+    set_word(worker + WHOLE, word(worker + WHOLE) and word(worker + LOW) == 0 and word(worker + HIGH) == n)
+    set_word(worker + LOW, 0)
+    set_word(worker + HIGH, n)
+    set_word(word(worker + GOOD), (1 << lanes_of(zero, ())) - 1)
+
+
+@njit(**OPTIONS)
+def exchange_blocks(zero, job, worker, first, last):
+    y, step, carry, good = word(worker + Y), 4 * bytes_of_row(zero, ()), word(worker + CARRY), word(worker + GOOD)
+    for i0 in range(first, last, BLOCK):
+        if stopping_at(i0 // BLOCK, 64):
+            return
+        i1 = min(i0 + BLOCK, last)
+        views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 4), mask_view(zero, worker, i0)
+        words = y + (i0 + 1) * step, step, i1 - i0, carry, good, word(worker + AIMS), i0, 0
+        EXCHANGE(zero, (*views, mask, mask_step, *words))
+
+
+@njit(**OPTIONS)
+def exchange_straight(zero, job, worker, first, last):
+    row = bytes_of_row(zero, ())
+    target = word(worker + Y) + (first + 1) * 4 * row
+    words = target, 4 * row, first, last, 0, field(job, J.ROWS), word(worker + CARRY), word(worker + GOOD)
+    EXCHANGE_LINES(zero, (*moved_operands(zero, job, worker), *words))
+
+
+@njit(**OPTIONS)
+def back_exchanged(zero, job, worker, first, last, store):
+    """Rows first <= i < last of the solution, in their place and perhaps to memory."""
+    row, x = bytes_of_row(zero, ()), operand_of(zero, word(worker + AIMS), X_)
+    source, (mask, mask_step) = word(worker + Y) + (first + 1) * 4 * row, mask_view(zero, worker, first)
+    if first < last:
+        words = source, 4 * row, mask, mask_step, last - first, word(worker + CARRY), x, first
+        BACKWARD_EXCHANGED(zero, words)
+        if store:
+            store_rows(zero, x, first, last, source + 3 * row, 4 * row, lanes_of(zero, ()))

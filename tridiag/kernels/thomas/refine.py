@@ -1,0 +1,177 @@
+"""Lanes to be eliminated again: with partial pivoting, and refined; or plainly, where reciprocals would not do."""
+
+from __future__ import annotations
+
+from numba import njit, types
+
+from tridiag.elimination import REFINE_STEPS
+from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, store_lane, store_rows
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.simd.interrupts import stopping
+from tridiag.kernels.simd.memory import load, set_half_word, set_word, variable, word
+from tridiag.kernels.simd.rows import BEST, CUT, ITERATE, MERGE, REST, RIGHT
+from tridiag.kernels.simd.vector import OPTIONS
+from tridiag.kernels.thomas.bands import load_band, right_side
+from tridiag.kernels.thomas.bind import mask_view, operand_of
+from tridiag.kernels.thomas.refined_loops import ELIMINATE_PIVOTED, IMPROVE, JUDGE, SUBSTITUTE_PIVOTED, ZERO_PIVOTS
+from tridiag.kernels.thomas.workspace import (
+    AIMS,
+    ERRORS,
+    HIGH,
+    LOW,
+    NANS,
+    STATUS,
+    STEPS,
+    SWAPS,
+    TILE,
+    X_,
+    ZEROS,
+    field,
+    system_of,
+)
+
+
+@njit(**OPTIONS)
+def hard_lanes(zero, job, good, used):
+    """Of the used lanes those to be eliminated again: uncertified; or if that is all the same, not `invertible`."""
+    plain = field(job, J.PROMISE) == J.PLAIN
+    return ((1 << used) - 1) & ~(good >> lanes_of(zero, ()) if plain else good)
+
+
+@njit(**OPTIONS)
+def load_tile(zero, job, worker):
+    """All rows of a group's matrices as planes, cut."""
+    low, high, tile = word(worker + LOW), word(worker + HIGH), word(worker + TILE)
+    plane = (high - low) * bytes_of_row(zero, ())
+    for band in range(3):
+        load_band(zero, job, worker, band, low, high, tile + band * plane)
+    mask, step = mask_view(zero, worker, low)
+    if step:
+        CUT(zero, (tile, tile + plane, tile + 2 * plane, mask, high - low))
+
+
+@njit(**OPTIONS)
+def eliminate_hard(zero, job, worker, first, lanes):
+    """A group by divisions, with partial pivoting unless that is not wanted.
+
+    Its status is told for the given lanes. Returns those that met a zero pivot.
+    """
+    low, rows = word(worker + LOW), word(worker + HIGH) - word(worker + LOW)
+    if rows == 0:
+        return 0
+    load_tile(zero, job, worker)
+    tile, swaps, status = word(worker + TILE), word(worker + SWAPS), word(worker + STATUS)
+    mask, step = mask_view(zero, worker, low)
+    swapping = field(job, J.PROMISE) != J.PLAIN or field(job, J.FLAGS) & J.DETERMINANT != 0
+    ELIMINATE_PIVOTED(zero, (tile, rows, swaps, mask, step, status, word(worker + AIMS), low, types.int64(swapping)))
+    return tell_singular(zero, job, worker, first, lanes)
+
+
+@njit(**OPTIONS)
+def tell_singular(zero, job, worker, first, lanes):
+    """Of the given lanes those that met a zero pivot, and their status to the caller."""
+    low, status, target = word(worker + LOW), word(worker + STATUS), field(job, J.STATUS)
+    singular = ZERO_PIVOTS(zero, (status,)) & lanes
+    if target != 0:
+        for lane in range(lanes_of(zero, ())):
+            if singular >> lane & 1:
+                row = load(status + 4 * lane, types.int32(0))
+                set_half_word(target + 4 * system_of(worker, first, lane), types.int32(row + low))
+    return singular
+
+
+@njit(**OPTIONS)
+def substitute_tile(zero, job, worker, right):
+    """The solution in place of a right side, from the eliminated planes of a group."""
+    low, rows = word(worker + LOW), word(worker + HIGH) - word(worker + LOW)
+    (mask, step), x = mask_view(zero, worker, low), operand_of(zero, word(worker + AIMS), X_)
+    SUBSTITUTE_PIVOTED(zero, (word(worker + TILE), rows, word(worker + SWAPS), mask, step, right, x, low))
+
+
+@njit(**OPTIONS)
+def substitute_hard(zero, job, worker, lanes, substitute):
+    """The right side at hand of an eliminated group, refined under "auto"; returns the address of the solution.
+
+    ``substitute`` is that of the elimination: plain tiles and cyclic ones differ in nothing else.
+    """
+    low, high, tile = word(worker + LOW), word(worker + HIGH), word(worker + TILE)
+    row, (mask, step), every = bytes_of_row(zero, ()), mask_view(zero, worker, low), (1 << lanes_of(zero, ())) - 1
+    plane = (high - low) * row
+    right, iterate, rest = tile + RIGHT * plane, tile + ITERATE * plane, tile + REST * plane
+    right_side(zero, job, worker, low, high, right, mask, step)
+    MERGE(zero, (iterate, row, right, row, every, high - low))
+    substitute(zero, job, worker, iterate)
+    if field(job, J.PROMISE) != J.AUTO:
+        return iterate
+    again = start_refining(zero, worker, lanes)
+    for number in range(1, REFINE_STEPS + 1):
+        if again == 0:
+            break
+        substitute(zero, job, worker, rest)
+        again = refine(zero, worker, again, number)
+    return tile + BEST * plane
+
+
+@njit(**OPTIONS)
+def start_refining(zero, worker, lanes):
+    """The residual of the first solution, and which of the given lanes are to be improved."""
+    tile, rows = word(worker + TILE), word(worker + HIGH) - word(worker + LOW)
+    return JUDGE(zero, (tile, rows, 0, word(worker + ERRORS))) & lanes
+
+
+@njit(**OPTIONS)
+def refine(zero, worker, lanes, step):
+    """The correction added; which lanes are to be improved again."""
+    tile, rows = word(worker + TILE), word(worker + HIGH) - word(worker + LOW)
+    IMPROVE(zero, (tile, rows, step))
+    return JUDGE(zero, (tile, rows, step, word(worker + ERRORS))) & lanes
+
+
+@njit(**OPTIONS)
+def store_solution(zero, job, worker, source, step, used, dead):
+    """The rows of a solution to memory: zero where all systems take the row out, NaN in the dead lanes."""
+    n, low, high, none = field(job, J.ROWS), word(worker + LOW), word(worker + HIGH), variable(0)
+    target = operand_of(zero, word(worker + AIMS), X_)
+    nothing = word(worker + ZEROS)
+    if dead != 0:
+        set_word(job + 8 * J.BROKEN, 1)
+    store_rows(zero, target, none, low, nothing, none, used)
+    store_rows(zero, target, low, high, source, step, used)
+    store_rows(zero, target, high, n, nothing, none, used)
+    for lane in range(used):
+        if dead >> lane & 1:
+            store_lane(zero, target, lane, n, word(worker + NANS))
+
+
+@njit(**OPTIONS)
+def merge_hard(zero, source, step, solution, hard, every, rows):
+    """Where the rows of a whole solution lie, and how far apart: the hard lanes joined to the others."""
+    row = bytes_of_row(zero, ())
+    if hard == every:
+        return solution, row
+    MERGE(zero, (source, step, solution, row, hard, rows))
+    return source, step
+
+
+@njit(**OPTIONS)
+def finish_group(zero, job, worker, first, used, good, source, step):
+    """The solution of a group to memory, from ``source``, where it is right in lanes with a certificate."""
+    if stopping():
+        return
+    every, rows = (1 << used) - 1, word(worker + HIGH) - word(worker + LOW)
+    hard, dead = hard_lanes(zero, job, word(good), used), 0
+    if hard != 0:
+        dead = eliminate_hard(zero, job, worker, first, hard)
+        if rows > 0:
+            solution = substitute_hard(zero, job, worker, hard, substitute_tile)
+            source, step = merge_hard(zero, source, step, solution, hard, every, rows)
+    store_solution(zero, job, worker, source, step, used, dead)
+
+
+FINISH_GROUP = STEPS.add_step(finish_group)
+
+
+@njit(**OPTIONS)
+def hopeless(zero, job, good, used):
+    """Whether every system of a group is to be eliminated again."""
+    return hard_lanes(zero, job, word(good), used) == (1 << used) - 1

@@ -1,0 +1,373 @@
+"""Long systems that lie side by side, in blocks of whole rows, each block by itself.
+
+c' and y' of a long system fit in no cache, and few systems at a time would read memory in pieces. But where couplings
+decay, c' and y' do not depend on rows far above, nor x on rows far below. So a block is eliminated from some rows above
+it on, as if those were the first; and x behind it, or behind a chunk of it, is substituted from some rows further down,
+as if those were the last. Every such guess is compared with what is found there later. Systems where all agree to the
+last bit or two are solved as if they had been swept as a whole. All others are: the kernel for whole systems is called.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import cfunc, njit, types
+
+from tridiag.kernels.access.load_store import bytes_of_real, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.runtime.object_cache import PREFIX
+from tridiag.kernels.runtime.threads import beginning, conductor
+from tridiag.kernels.simd.interrupts import stopping
+from tridiag.kernels.simd.memory import c_function, call, flush, free, load, malloc, set_byte, set_word, variable, word
+from tridiag.kernels.simd.rows import ZERO
+from tridiag.kernels.simd.vector import ONCE, OPTIONS, definition
+from tridiag.kernels.thomas.bands import moved_operands
+from tridiag.kernels.thomas.bind import aim_group
+from tridiag.kernels.thomas.interleaved import solution_beside
+from tridiag.kernels.thomas.loops import AGREE, BACKWARD_BESIDE, ELIMINATE_BESIDE, ELIMINATE_STREAM, PUT_PAST_CACHES
+from tridiag.kernels.thomas.pivoted_loops import BACKWARD_EXCHANGED_BESIDE, CLOSE_EXCHANGE, EXCHANGE_BESIDE
+from tridiag.kernels.thomas.refine import hard_lanes
+from tridiag.kernels.thomas.workspace import CARRY, GOOD, Y, aligned, allot, claim, dismiss, exchanges, field
+
+PIECE = 16  # rows of x that are collected before they go to memory
+# a record of a block: the lanes that are good; the state before its first row, as guessed, and behind its last; x
+# behind its last row, as guessed, and x of its first row
+START, END, GUESS, FOUND = range(4)
+
+
+@njit(**OPTIONS)
+def depth(job):
+    """Rows of lanes that are kept for a row of a group; its state has as many."""
+    return 4 if exchanges(job) else 2
+
+
+@njit(**OPTIONS)
+def carried(job):
+    """Rows of lanes that substitution carries for a group."""
+    return 4 if exchanges(job) else 1
+
+
+@njit(**OPTIONS)
+def record_of(zero, job, item):
+    groups, row = field(job, J.SPAN_GROUPS), bytes_of_row(zero, ())
+    return field(job, J.RECORDS) + item * (aligned(8 * groups) + 2 * (depth(job) + carried(job)) * groups * row)
+
+
+@njit(**OPTIONS)
+def part_of(zero, job, item, part):
+    """The address of a part of a record."""
+    groups, row = field(job, J.SPAN_GROUPS), bytes_of_row(zero, ())
+    rows = min(part, GUESS) * depth(job) + max(0, part - GUESS) * carried(job)
+    return record_of(zero, job, item) + aligned(8 * groups) + rows * groups * row
+
+
+@njit(**OPTIONS)
+def systems_of(job, item):
+    """The first system of a block, and how many there are."""
+    spans, blocks, beside = field(job, J.SPANS), field(job, J.BLOCKS), field(job, J.BESIDE)
+    span = item // blocks % spans
+    first = span * beside // spans
+    return item // (spans * blocks) * beside + first, (span + 1) * beside // spans - first
+
+
+@njit(**OPTIONS)
+def rows_of(job, item):
+    """The rows first <= i < last of a block."""
+    n, blocks = field(job, J.ROWS), field(job, J.BLOCKS)
+    block = item % blocks
+    return block * n // blocks, (block + 1) * n // blocks
+
+
+@njit(**OPTIONS)
+def groups_of(zero, count):
+    """The groups of so many systems, and the place of the last one, which may lie over the one before it."""
+    lanes = lanes_of(zero, ())
+    return (count + lanes - 1) // lanes, (count - lanes) * bytes_of_real(zero, ()) * parts_of(zero, ())
+
+
+@njit(**OPTIONS)
+def copy(source, target, size):
+    for k in range(0, size, 8):
+        set_word(target + k, word(source + k))
+
+
+# ------------------------------------------------------------------------------------------------ rows of a block
+
+
+@njit(**OPTIONS)
+def begin_plain(zero, job, operands, groups, state, room, first):
+    """The state before row ``first`` if that were the first row."""
+    ZERO(zero, (state, bytes_of_row(zero, ()), 2 * groups))
+
+
+@njit(**OPTIONS)
+def eliminate_plain(zero, job, operands, groups, state, target, first, last, good):
+    """Rows first <= i < last to ``target``, from the state before them to that behind them."""
+    step = 2 * groups * bytes_of_row(zero, ())
+    copy(state, target - step, step)
+    words = (*operands, target, step, groups, first, last, field(job, J.ROWS), good)
+    if field(job, J.SPANS) == 1:
+        ELIMINATE_STREAM(zero, words)
+    else:
+        ELIMINATE_BESIDE(zero, words)
+    copy(target + (last - first - 1) * step, state, step)
+
+
+@njit(**OPTIONS)
+def begin_exchanging(zero, job, operands, groups, state, room, first):
+    """The same with partial pivoting, where the state before a row is that behind its entry into the sweep."""
+    step = 4 * groups * bytes_of_row(zero, ())
+    words = first, first + 1, first, field(job, J.ROWS), state, room
+    EXCHANGE_BESIDE(zero, (*operands, room + 2 * step, step, groups, *words))
+
+
+@njit(**OPTIONS)
+def eliminate_exchanging(zero, job, operands, groups, state, target, first, last, good):
+    row, n = bytes_of_row(zero, ()), field(job, J.ROWS)
+    step, nowhere = 4 * groups * row, variable(-1)
+    words = first + 1, min(last + 1, n), nowhere, n, state, good
+    EXCHANGE_BESIDE(zero, (*operands, target + step, step, groups, *words))
+    if last == n:
+        end = target + (n - 1 - first) * step
+        for group in range(groups):
+            CLOSE_EXCHANGE(zero, (end + 4 * group * row, step, state + 4 * group * row, good + 8 * group))
+
+
+@njit(**OPTIONS)
+def substitute_plain(zero, words):
+    BACKWARD_BESIDE(zero, words)
+
+
+@njit(**OPTIONS)
+def substitute_exchanging(zero, words):
+    BACKWARD_EXCHANGED_BESIDE(zero, words)
+
+
+@njit(**OPTIONS)
+def put_solution(zero, job, substitute, source, groups, count, carry, x, x_step, width, room):
+    """x of ``count`` rows to memory, last row first, from x behind them; the rows before are ``carry`` then."""
+    row, side = bytes_of_row(zero, ()), bytes_of_real(zero, ())
+    step, most = depth(job) * groups * row, width - row
+    if (x | x_step) % side != 0:
+        substitute(zero, (source, step, groups, carry, count, x, x_step, most))
+        return
+    last = count
+    while last > 0:
+        first = max(0, last - PIECE)
+        substitute(zero, (source + first * step, step, groups, carry, last - first, room, width, most))
+        rows, size = last - first, width
+        if x_step == width:
+            rows, size = 1, (last - first) * width
+        PUT_PAST_CACHES(zero, (room, width, x + first * x_step, x_step, size, rows))
+        last = first
+
+
+@njit(**OPTIONS)
+def guess_behind(zero, job, substitute, source, groups, count, guess, most, room):
+    """x of the first of ``count`` rows, as if they were the last."""
+    row = bytes_of_row(zero, ())
+    ZERO(zero, (guess, row, carried(job) * groups))
+    substitute(zero, (source, depth(job) * groups * row, groups, guess, count, room, 0, most))
+
+
+@njit(**ONCE)
+def solve_block(zero, job, worker, item, begin, eliminate, substitute):
+    """One block: x of its rows to memory, and its record."""
+    (first, systems), (low, high), n = systems_of(job, item), rows_of(job, item), field(job, J.ROWS)
+    (groups, most), record, row = groups_of(zero, systems), record_of(zero, job, item), bytes_of_row(zero, ())
+    step, end = depth(job) * groups * row, carried(job) * groups * row
+    guesses = word(worker + CARRY)
+    found, state, room = guesses + 2 * end, guesses + 3 * end, guesses + 3 * end + step
+    chunks, overlap = (high - low + field(job, J.HEIGHT) - 1) // field(job, J.HEIGHT), field(job, J.OVERLAP)
+    buffers, size = word(worker + Y) + step, (field(job, J.HEIGHT) + 1) * step
+    aim_group(zero, job, worker, first, lanes_of(zero, ()))
+    operands, (x, x_step) = (*moved_operands(zero, job, worker), most), solution_beside(zero, worker)
+    begin_block(zero, job, worker, item, (operands, groups, state, room, buffers), begin, eliminate)
+    last = low
+    for k in range(chunks + 1):
+        here, before, guess = buffers + k % 2 * size, buffers + (k + 1) % 2 * size, guesses + k % 2 * end
+        i0, i1 = low + k * (high - low) // chunks, low + (k + 1) * (high - low) // chunks
+        early = min(i0 + overlap, n)
+        if k == chunks:
+            copy(state, part_of(zero, job, item, END), step)
+        if i0 < early:
+            eliminate(zero, job, operands, groups, state, here, i0, early, record)
+        if k > 0:
+            guess_behind(zero, job, substitute, here, groups, early - i0, guess, most, room)
+            copy(guess, found, end)
+            words = before, groups, i0 - last, found, x + last * x_step, x_step, most + row, room
+            put_solution(zero, job, substitute, *words)
+            if k == 1:
+                copy(found, part_of(zero, job, item, FOUND), end)
+            else:
+                agree_behind(zero, job, guesses + (k - 1) % 2 * end, found, groups, record)
+            if not some_good(zero, job, record, groups):
+                set_word(job + 8 * J.HOPELESS, 1)
+        if field(job, J.HOPELESS) or stopping():
+            return
+        if k < chunks and early < i1:
+            eliminate(zero, job, operands, groups, state, here + (early - i0) * step, early, i1, record)
+        last = i0
+    copy(guesses + chunks % 2 * end, part_of(zero, job, item, GUESS), end)
+
+
+@njit(**OPTIONS)
+def begin_block(zero, job, worker, item, places, begin, eliminate):
+    """The state before the first row, guessed from some rows above it; no lane is bad yet."""
+    (operands, groups, state, room, buffer), (low, _) = places, rows_of(job, item)
+    for group in range(groups):
+        set_word(record_of(zero, job, item) + 8 * group, (1 << 2 * lanes_of(zero, ())) - 1)
+    above = max(0, low - field(job, J.OVERLAP))
+    begin(zero, job, operands, groups, state, room, above)
+    if above < low:
+        eliminate(zero, job, operands, groups, state, buffer, above, low, word(worker + GOOD))
+    copy(state, part_of(zero, job, item, START), depth(job) * groups * bytes_of_row(zero, ()))
+
+
+@njit(**OPTIONS)
+def agree_behind(zero, job, guess, found, groups, good):
+    """Keep only those lanes where x is what was guessed."""
+    AGREE(zero, (guess, found, carried(job) * bytes_of_row(zero, ()), 2 if exchanges(job) else 1, groups, good))
+
+
+@njit(**OPTIONS)
+def bad_lanes(zero, job, good):
+    return hard_lanes(zero, job, word(good), lanes_of(zero, ()))
+
+
+@njit(**OPTIONS)
+def some_good(zero, job, good, groups):
+    found = False
+    for group in range(groups):
+        found = found or bad_lanes(zero, job, good + 8 * group) != (1 << lanes_of(zero, ())) - 1
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ all blocks
+
+
+@njit(**OPTIONS)
+def work_blocks(job, zero, begin, eliminate, substitute):
+    """Claim blocks until none is left; called by every thread of a job."""
+    groups = field(job, J.SPAN_GROUPS)
+    worker = allot(zero, job, 8 * groups, 2 * (field(job, J.HEIGHT) + 1) * depth(job) * groups, False)
+    if worker == 0:
+        return
+    item = claim(job)
+    while item >= 0 and not field(job, J.HOPELESS):
+        solve_block(zero, job, worker, item, begin, eliminate, substitute)
+        item = claim(job)
+    flush()
+    dismiss(worker)
+
+
+@njit(**OPTIONS)
+def work_plain(job, zero):
+    work_blocks(job, zero, begin_plain, eliminate_plain, substitute_plain)
+
+
+@njit(**OPTIONS)
+def work_exchanging(job, zero):
+    work_blocks(job, zero, begin_exchanging, eliminate_exchanging, substitute_exchanging)
+
+
+@njit(**OPTIONS)
+def compare(zero, job, item):
+    """Keep only those lanes of a block that begins as the block before it ends."""
+    (_, systems), record = systems_of(job, item), record_of(zero, job, item)
+    groups, _ = groups_of(zero, systems)
+    start, end = part_of(zero, job, item, START), part_of(zero, job, item - 1, END)
+    AGREE(zero, (start, end, depth(job) * bytes_of_row(zero, ()), 3 if exchanges(job) else 2, groups, record))
+    guess, found = part_of(zero, job, item - 1, GUESS), part_of(zero, job, item, FOUND)
+    agree_behind(zero, job, guess, found, groups, record)
+
+
+@njit(**OPTIONS)
+def doubt(zero, job, item):
+    """Mark the systems of a block that are to be solved again; how many there are."""
+    (first, systems), record, count = systems_of(job, item), record_of(zero, job, item), 0
+    lanes, (groups, _) = lanes_of(zero, ()), groups_of(zero, systems)
+    for group in range(groups):
+        bad, at = bad_lanes(zero, job, record + 8 * group), first + min(group * lanes, systems - lanes)
+        for lane in range(lanes):
+            mark = field(job, J.DOUBTS) + at + lane
+            if bad >> lane & 1 and load(mark, types.uint8(0)) == 0:
+                set_byte(mark, 1)
+                count += 1
+    return count
+
+
+@njit(**OPTIONS)
+def judge(zero, job, blocks):
+    """Mark the systems that are to be solved again; how many there are."""
+    matrices, none = field(job, J.MATRICES), field(job, J.HOPELESS) or field(job, J.NEXT) == 0
+    for k in range(matrices):
+        set_byte(field(job, J.DOUBTS) + k, none)
+    if none:
+        return matrices
+    count = 0
+    for item in range(blocks):
+        if item % field(job, J.BLOCKS) > 0:
+            compare(zero, job, item)
+        count += doubt(zero, job, item)
+    return count
+
+
+@njit(**OPTIONS)
+def solve_blocks(job, zero, task):
+    """All blocks by all threads; how many systems are to be solved again, which J.DOUBTS tells."""
+    matrices, items = field(job, J.MATRICES), field(job, J.ITEMS)
+    if field(job, J.D) == field(job, J.X) or field(job, J.AFTER) != 0:
+        return matrices
+    blocks = matrices // field(job, J.BESIDE) * field(job, J.SPANS) * field(job, J.BLOCKS)
+    size = record_of(zero, job, blocks)
+    memory = malloc(types.uint64(size + matrices))
+    if memory == 0:
+        return matrices
+    set_word(job + 8 * J.RECORDS, memory)
+    set_word(job + 8 * J.DOUBTS, memory + size)
+    set_word(job + 8 * J.ITEMS, blocks)
+    set_word(job + 8 * J.TASK, task)
+    call(conductor(zero), (job,))
+    count = judge(zero, job, blocks)
+    set_word(job + 8 * J.AGAIN, count)
+    set_word(job + 8 * J.ITEMS, items)
+    set_word(job + 8 * J.NEXT, 0 if count else items)
+    return count
+
+
+@njit(**OPTIONS)
+def solve_plain(job, zero):
+    return solve_blocks(job, zero, plain_task(zero))
+
+
+@njit(**OPTIONS)
+def solve_exchanging(job, zero):
+    return solve_blocks(job, zero, exchanging_task(zero))
+
+
+plain_task, exchanging_task = (
+    c_function(work_plain, "tridiag_blocks"),
+    c_function(work_exchanging, "tridiag_exchanging_blocks"),
+)
+BLOCKS = {
+    "own": c_function(solve_plain, "tridiag_all_blocks", result=types.int64),
+    "exchanging": c_function(solve_exchanging, "tridiag_all_exchanging_blocks", result=types.int64),
+}
+
+
+def build(dtype: str, kernel: str, solve: str) -> Any:
+    """The C function void run(job, helpers) for a dtype, before the ``kernel`` for whole systems, named ``solve``."""
+    zero, blocks = np.zeros((), dtype)[()], BLOCKS[kernel]
+    define = definition(blocks)
+    whole = types.ExternalFunction(PREFIX + solve, types.void(types.int64, types.int64))
+
+    def run(job, helpers):
+        define(zero)
+        call(beginning(zero), (job, helpers))
+        if call(blocks(zero), (job,)) != 0:
+            whole(job, helpers)
+        free(word(job + 8 * J.RECORDS))
+
+    return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)
