@@ -88,7 +88,7 @@ def kernels(whole: bool = False) -> dict[str, Callable[[], Any]]:
         finally:
             bare.__globals__["obtain"] = kept
     called = "thomas_own_float64"  # XLA's handlers differ in nothing but the kernel that they call
-    return {**asked, f"xla_{called}": cache.made_by("ffi.build", called)}
+    return {**asked, f"xla_{called}": cache.made_by("runtime.xla_handler.build", called)}
 
 
 # ------------------------------------------------------------------------------------------------------------ the code
@@ -208,7 +208,7 @@ def code_of(compiled: Any) -> str:
 def dump(job: tuple[str, Callable[[], Any], Path]) -> str:
     import llvmlite.binding as llvm
 
-    from tridiag.kernels.runtime.object_cache import PREFIX
+    from tridiag.kernels.jobs.symbols import PREFIX
 
     name, build, folder = job
     for other in kernels(True):

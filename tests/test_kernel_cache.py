@@ -44,7 +44,7 @@ def build_six_times() -> Any:
     """A kernel that calls another one."""
     from numba import cfunc, types
 
-    from tridiag.kernels.runtime.object_cache import PREFIX
+    from tridiag.kernels.jobs.symbols import PREFIX
 
     call = types.ExternalFunction(PREFIX + "triple", types.int64(types.int64))
 
@@ -319,7 +319,7 @@ def test_a_whole_file_under_another_name(folder: pathlib.Path, monkeypatch: pyte
     assert not again.found and call(again, 5) == 5
     assert obtain_anew(monkeypatch).found and cache.obtain("sum", build_sum).found
     with monkeypatch.context() as patched:
-        patched.setattr(cache, "source_hash", lambda: 1)
+        patched.setattr(cache, "source_hash_of", lambda module: 1)
         (folder / cache.file_name("triple")).write_bytes(content[0])
         assert not obtain_anew(patched).found
 
@@ -357,7 +357,7 @@ def test_a_file_is_for_one_cpu_one_compiler_and_one_source(monkeypatch: pytest.M
         (llvmlite.binding, "get_host_cpu_name", lambda: "another"),
         (llvmlite.binding, "get_host_cpu_features", lambda: llvmlite.binding.FeatureMap({"avx512f": False})),
         (llvmlite.binding, "get_process_triple", lambda: "another"),
-        (cache, "source_hash", lambda: 1),
+        (cache, "source_hash_of", lambda module: 1),
         (cache.importlib.metadata, "version", lambda name: "0.1"),
         (cache.sys.implementation, "cache_tag", "another"),
     ]

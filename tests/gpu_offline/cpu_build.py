@@ -24,7 +24,7 @@ import tridiag
 
 HERE = Path(__file__).parent
 HEADER = HERE / "cuda_cpu.h"
-SOURCES = Path(tridiag.__file__).parent / "kernels"
+SOURCES = Path(tridiag.__file__).parent / "cuda" / "src"
 COMPILER = shutil.which(os.environ.get("CXX", "g++"))
 OPTIONS = ("-std=c++17", "-O1", "-g", "-fPIC", "-shared", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused")
 

@@ -215,8 +215,8 @@ def check() -> None:
         at = int(block)
         length = ctypes.c_int64.from_address(at // PAGE * PAGE - 2 * PAGE + 8).value
         first = ctypes.c_int64.from_address(at)
-        # A block that `tridiag.kernels.runtime.workspace_pool` keeps begins with its size. Of none it is too small, and freed: so the
-        # next call gets one of exactly its size, full of NaN.
+        # A block that `tridiag.kernels.runtime.workspace_pool` keeps begins with its size. Of none it is too small, and
+        # freed: so the next call gets one of exactly its size, full of NaN.
         if first.value not in (length, 0):
             ctypes.c_int64.from_address(at).value = 0
             raise AssertionError(f"scratch memory: a block of {length} bytes was never freed")

@@ -1,7 +1,7 @@
 """Few, long systems: chunks of rows eliminated in the lanes of vectors and split over threads, then what joins them.
 
-The kernels are in `tridiag.kernels.partition.kernel`: O(17n) flops plain, about one and a half times the memory traffic of a
-sweep that nothing limits but memory. Systems too short to cut are solved row by row. Operands that do not lie
+The kernels are in `tridiag.kernels.partition.kernel`: O(17n) flops plain, about one and a half times the memory traffic
+of a sweep that nothing limits but memory. Systems too short to cut are solved row by row. Operands that do not lie
 contiguous along the systems, and those of masked systems, are copied first. The right sides of one matrix are solved
 one by one. Stability: certificate, partial pivoting, refinement, as `tridiag.elimination`.
 """
@@ -31,7 +31,7 @@ def kernel_name(dtype: str) -> str:
 @functools.cache
 def compiled(dtype: str) -> Kernel:
     """The compiled kernel for a dtype."""
-    return obtain(kernel_name(dtype), made_by("partition.build", dtype))
+    return obtain(kernel_name(dtype), made_by("partition.kernel.build", dtype))
 
 
 def call_for(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Callable[..., int]:

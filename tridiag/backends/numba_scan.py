@@ -1,14 +1,15 @@
 """Recurrences in compiled loops with threads of their own; linear ones take 2 flops a coefficient and value.
 
-The kernels are in `tridiag.kernels.recurrence.kernel`; which one runs depends on how x and the result lie in memory. Sequences
-side by side, sequences that are contiguous, and long ones of first order are computed in the lanes of vectors; complex
-ones, and those that lie in any other way, one by one. Every value comes from those before it, as in a plain loop.
+The kernels are in `tridiag.kernels.recurrence.kernel`; which one runs depends on how x and the result lie in memory.
+Sequences side by side, sequences that are contiguous, and long ones of first order are computed in the lanes of
+vectors; complex ones, and those that lie in any other way, one by one. Every value comes from those before it, as in a
+plain loop.
 
-Those of small vectors are in `tridiag.kernels.recurrence.matrices`: one sequence in each lane, in any place, real or complex; a
-single one fills no more than a lane.
+Those of small vectors are in `tridiag.kernels.recurrence.matrices`: one sequence in each lane, in any place, real or
+complex; a single one fills no more than a lane.
 
-Those of logarithms are in `tridiag.kernels.logsumexp.kernel`: exponentials and logarithms by polynomials, in the lanes of
-vectors, arrays of any strides read where they lie; few long sequences are cut into chunks.
+Those of logarithms are in `tridiag.kernels.logsumexp.kernel`: exponentials and logarithms by polynomials, in the lanes
+of vectors, arrays of any strides read where they lie; few long sequences are cut into chunks.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def kernel_name(dtype: str, order: int) -> str:
 @functools.cache
 def compiled(dtype: str, order: int) -> Kernel:
     """The compiled kernel of an order for a dtype."""
-    return obtain(kernel_name(dtype, order), made_by("recurrence.build", dtype, order))
+    return obtain(kernel_name(dtype, order), made_by("recurrence.kernel.build", dtype, order))
 
 
 @functools.lru_cache(1024)
@@ -92,7 +93,7 @@ def matrix_kernel_name(dtype: str, size: int) -> str:
 @functools.cache
 def compiled_matrices(dtype: str, size: int) -> Kernel:
     """The compiled kernel of recurrences of matrices of so many rows."""
-    return obtain(matrix_kernel_name(dtype, size), made_by("matrices.build", dtype, size))
+    return obtain(matrix_kernel_name(dtype, size), made_by("recurrence.matrices.build", dtype, size))
 
 
 @functools.lru_cache(1024)
@@ -138,7 +139,7 @@ def log_kernel_name(dtype: str) -> str:
 @functools.cache
 def compiled_logarithms(dtype: str) -> Kernel:
     """The compiled kernel of recurrences of logarithms for a dtype."""
-    return obtain(log_kernel_name(dtype), made_by("logscan.build", dtype))
+    return obtain(log_kernel_name(dtype), made_by("logsumexp.kernel.build", dtype))
 
 
 @functools.lru_cache(1024)
@@ -176,7 +177,9 @@ def filter_name(dtype: str, states: int, observed: int, kind: str) -> str:
 @functools.cache
 def compiled_filter(dtype: str, states: int, observed: int, kind: str) -> Kernel:
     """The compiled kernel for models of one size."""
-    return obtain(filter_name(dtype, states, observed, kind), made_by("filter.build", dtype, states, observed, kind))
+    return obtain(
+        filter_name(dtype, states, observed, kind), made_by("kalman.kernel.build", dtype, states, observed, kind)
+    )
 
 
 def gradient_name(dtype: str, states: int, observed: int, kind: str) -> str:
@@ -187,7 +190,8 @@ def gradient_name(dtype: str, states: int, observed: int, kind: str) -> str:
 def compiled_gradient(dtype: str, states: int, observed: int, kind: str) -> Kernel:
     """The same for the derivatives of the log-likelihood."""
     return obtain(
-        gradient_name(dtype, states, observed, kind), made_by("filter.build_gradient", dtype, states, observed, kind)
+        gradient_name(dtype, states, observed, kind),
+        made_by("kalman.kernel.build_gradient", dtype, states, observed, kind),
     )
 
 
@@ -196,7 +200,7 @@ def compiled_moments(dtype: str, states: int, observed: int, kind: str, smooth: 
     """The same for the states of all steps."""
     return obtain(
         f"{'smoother' if smooth else 'moments'}{states}_{observed}_{kind}_{dtype}",
-        made_by("filter.build_moments", dtype, states, observed, kind, smooth),
+        made_by("kalman.kernel.build_moments", dtype, states, observed, kind, smooth),
     )
 
 

@@ -49,11 +49,11 @@ def compiled(dtype: str, kind: str) -> Kernel:
     whole = kind.removeprefix("long_")
     if kind != whole:
         compiled(dtype, whole)
-        build = made_by("long.build", dtype, whole, kernel_name(dtype, whole))
+        build = made_by("thomas.row_blocks.build", dtype, whole, kernel_name(dtype, whole))
     elif kind == "cyclic":
-        build = made_by("cyclic.build", dtype)
+        build = made_by("cyclic.kernel.build", dtype)
     else:
-        build = made_by("thomas.build", dtype, kind)
+        build = made_by("thomas.kernel.build", dtype, kind)
     return obtain(kernel_name(dtype, kind), build)
 
 
@@ -61,7 +61,7 @@ def compiled(dtype: str, kind: str) -> Kernel:
 def compiled_adjoint(dtype: str, kind: str) -> Kernel:
     """The kernel of the backward pass for a dtype."""
     compiled(dtype, kind)
-    return obtain(adjoint_name(dtype, kind), made_by("adjoint.build", dtype, kernel_name(dtype, kind)))
+    return obtain(adjoint_name(dtype, kind), made_by("thomas.adjoint.build", dtype, kernel_name(dtype, kind)))
 
 
 Extents = tuple[tuple[int, ...] | None, ...]  # the shapes, or the strides in bytes, of a, b, c, where, d, x
@@ -169,7 +169,7 @@ def block_kernel_name(dtype: str, size: int) -> str:
 @functools.cache
 def compiled_blocks(dtype: str, size: int) -> Kernel:
     """The kernel for blocks of so many rows."""
-    return obtain(block_kernel_name(dtype, size), made_by("block.build", dtype, size))
+    return obtain(block_kernel_name(dtype, size), made_by("blocks.kernel.build", dtype, size))
 
 
 @functools.lru_cache(1024)

@@ -36,7 +36,7 @@ def kernel_name(dtype: str, kind: str) -> str:
 @functools.cache
 def compiled(dtype: str, kind: str) -> Kernel:
     """The compiled kernel of a kind of gaps, with the gradients of the parameters or without, for a dtype."""
-    return obtain(kernel_name(dtype, kind), made_by("wavefront.build", dtype, kind))
+    return obtain(kernel_name(dtype, kind), made_by("alignment.kernel.build", dtype, kind))
 
 
 def kind_of(parameters: int, derivatives: int) -> str:

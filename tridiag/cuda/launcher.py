@@ -10,7 +10,7 @@ from typing import Any
 from tridiag import elimination
 from tridiag.cuda.program import Clear, Kernel, Program
 
-SOURCES = Path(__file__).parent.parent / "kernels"
+SOURCES = Path(__file__).parent / "src"
 BOUNDS = (
     "GROWTH", "CANCELLATION", "CLOSING", "REFINE_ABOVE", "REFINE_STEPS", "LEAVE_BELOW", "LEAVE_LATE", "VANISHED",
     "ZEROS_AFTER", "LOST", "RETURN_AFTER", "ENOUGH", "UNREACHED",

@@ -28,7 +28,7 @@ from tridiag.backends.numba_thomas import (
 )
 from tridiag.kernels import source_hash
 from tridiag.kernels.jobs import systems as J
-from tridiag.kernels.runtime.object_cache import obtain
+from tridiag.kernels.runtime.object_cache import made_by, obtain
 from tridiag.layout import Job, contiguous, granted, make_job
 from tridiag.recursion import Rows
 from tridiag.rows import Matrix
@@ -49,16 +49,10 @@ def target(name: str) -> str:
     told = f"tridiag_{name}_{source_hash():x}"
     with _lock:
         if told not in _alive:
-            _alive[told] = obtain(f"xla_{name}", functools.partial(build, name))
+            _alive[told] = obtain(f"xla_{name}", made_by("runtime.xla_handler.build", name))
             capsule = jax.ffi.pycapsule(_alive[told].address)
             jax.ffi.register_ffi_target(told, capsule, platform="cpu", api_version=1)
     return told
-
-
-def build(name: str) -> Any:
-    from tridiag.kernels.runtime import xla_handler as ffi
-
-    return ffi.build(name)
 
 
 def solve(matrix: Matrix, d: Any, form: Form) -> Any:

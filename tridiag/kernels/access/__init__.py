@@ -1,1 +1,1 @@
-"""?"""
+"""Between the caller's memory, whatever its strides, and rows of lanes."""

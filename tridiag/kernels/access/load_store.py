@@ -208,6 +208,32 @@ def advance(code: Code, operand: Value, step: Value) -> None:
     code.store_as(table, code.load_as(kind, table) + code.repeat(step, code.lanes))
 
 
+def put_past_caches(code: Code, *words: Value) -> None:
+    """Rows of ``size`` bytes to memory that nobody reads soon, past the caches where they are whole cache lines."""
+    source, source_step, target, target_step, size, count = words
+
+    def row(i: Value, state: Any) -> Any:
+        start, to = source + i * source_step, target + i * target_step
+        head = code.integer(0) - to & (LINE - 1)
+        head = code.pick(head < size, head, size)
+        lines = head + (size - head & -LINE)
+
+        def entry(k: Value, state: Any) -> Any:
+            code.store_as(to + k, code.load_as(code.real, start + k))
+            return state
+
+        def line(k: Value, state: Any) -> Any:
+            code.store_as(to + k, code.load_as(code.vector, start + k), past_caches=True)
+            return state
+
+        code.fori(0, head, entry, step=code.size_of_real)
+        code.fori(head, lines, line, step=LINE)
+        code.fori(lines, size, entry, step=code.size_of_real)
+        return state
+
+    code.fori(0, count, row)
+
+
 MOVES = Library("moves")
 _load_contiguous = MOVES.add("load_contiguous", load_contiguous)
 _store_contiguous = MOVES.add("store_contiguous", store_contiguous)

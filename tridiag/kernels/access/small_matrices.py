@@ -1,4 +1,4 @@
-"""Small matrices, one in each lane: how they come from memory into lanes, and how lanes are pointed at systems.
+"""Small matrices, one in each lane: how they come from memory into lanes.
 
 The numbers of a matrix, of a vector, or of a row of right sides lie side by side in memory; those of different systems
 lie anywhere.
@@ -10,16 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba import njit
 
-from tridiag.kernels.access.load_store import QUAD, in_lanes, lanes_of, out_of_lanes
-from tridiag.kernels.jobs import recurrences as C
-from tridiag.kernels.recurrence.kernel import places
-from tridiag.kernels.simd.memory import set_word
-from tridiag.kernels.simd.vector import OPTIONS, Code, Complex, Value
-from tridiag.kernels.thomas.workspace import field
-
-TABLE = 128  # bytes of the addresses of an operand in a worker's memory, one for each lane
+from tridiag.kernels.access.load_store import QUAD, in_lanes, out_of_lanes
+from tridiag.kernels.simd.vector import Code, Complex, Value
 
 
 def gather(code: Code, base: Sequence[Value], count: int) -> list[Any]:
@@ -59,18 +52,3 @@ def scatter(code: Code, base: Sequence[Value], values: Sequence[Any]) -> None:
         pieces = out_of_lanes(code, some if len(some) != 3 else [*some, some[2]])
         for place, piece in zip(places, pieces, strict=True):
             code.store_as(place, code.part(piece, 0, 3) if len(some) == 3 else piece)
-
-
-def aiming(operands: int) -> Any:
-    """What points the lanes of a worker at systems."""
-    _, base = places(operands)
-
-    @njit(**OPTIONS)
-    def aim(zero, job, room, first):
-        """At those from ``first`` on; the lanes that are left over repeat the last one."""
-        count = field(job, C.SEQUENCES)
-        for operand in range(operands):
-            for lane in range(lanes_of(zero, ())):
-                set_word(room + TABLE * operand + 8 * lane, base(job, operand, min(first + lane, count - 1)))
-
-    return aim

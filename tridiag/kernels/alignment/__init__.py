@@ -1,1 +1,1 @@
-"""?"""
+"""Smooth local alignment of pairs of sequences."""

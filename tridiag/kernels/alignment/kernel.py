@@ -13,10 +13,10 @@ all A, the score T log Z. Backwards, the weights of all continuations, the empty
 and the expected alignment is M BM / Z. A row of cells follows another in place; what the backward pass needs of the
 cells of a block of rows is kept, and all blocks but the last are computed once more, from the row before them.
 
-How numbers stay in range is the matter of `tridiag.kernels.alignment.shared_exponents`, where neighbours share an exponent, and of
-`tridiag.kernels.alignment.exponent_a_cell`, where each has its own. The former is tried first; where its condition does not hold, the group
-is done again by the latter, and so are at once the groups that follow; where a temperature is too low even for that, by
-the lowest that is not (`tridiag.kernels.alignment.state.cool`).
+How numbers stay in range is the matter of `tridiag.kernels.alignment.shared_exponents`, where neighbours share an
+exponent, and of `tridiag.kernels.alignment.exponent_a_cell`, where each has its own. The former is tried first; where
+its condition does not hold, the group is done again by the latter, and so are at once the groups that follow; where a
+temperature is too low even for that, by the lowest that is not (`tridiag.kernels.alignment.state.cool`).
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ from tridiag.kernels.alignment.state import (
 )
 from tridiag.kernels.jobs import alignment as P
 from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.runtime.work_items import claim, field
+from tridiag.kernels.runtime.workspace import aligned
 from tridiag.kernels.runtime.workspace_pool import borrow, give_back
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import (
@@ -63,7 +65,6 @@ from tridiag.kernels.simd.memory import (
 )
 from tridiag.kernels.simd.powers import nothing
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Code, Library, Value
-from tridiag.kernels.thomas.workspace import aligned, claim, field
 
 
 def clear(code: Code, address: Value, count: Value) -> None:

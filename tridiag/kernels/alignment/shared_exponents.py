@@ -1,7 +1,7 @@
 """Rows of cells whose numbers share an exponent over a run of neighbours: what alignments of ordinary scores take.
 
-The recursions are those of `tridiag.kernels.alignment.kernel`, on plain numbers, each of which stands for itself times 2**e.
-The exponents e of a run, one for each lane, are chosen such that the largest of what the run follows from, its
+The recursions are those of `tridiag.kernels.alignment.kernel`, on plain numbers, each of which stands for itself times
+2**e. The exponents e of a run, one for each lane, are chosen such that the largest of what the run follows from, its
 neighbours to the left and above and the empty alignment, lies near 2**TOP. What is much smaller than that becomes zero:
 no loss where the cells of a run cannot differ by more than the range of numbers, in what goes through them as well.
 `tame` tells whether that holds: a cell reaches the paths of its neighbour by gaps, which cost little more than the best

@@ -1,1 +1,1 @@
-"""?"""
+"""Block tridiagonal systems."""

@@ -10,15 +10,15 @@ import numpy as np
 from numba import njit, types
 
 from tridiag.kernels.access.load_store import QUAD, bytes_of_row, lanes_of
-from tridiag.kernels.access.small_matrices import TABLE, aiming
+from tridiag.kernels.access.sequences import TABLE, aiming, places
 from tridiag.kernels.blocks.loops import Loops, Scratch
 from tridiag.kernels.jobs import recurrences as C
-from tridiag.kernels.recurrence.kernel import dismiss, hire, places
 from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.runtime.work_items import claim, field
+from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, free, malloc, set_word
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Library
-from tridiag.kernels.thomas.workspace import claim, field
 
 X, RIGHT, BELOW, OWN, ABOVE = range(5)
 OPERANDS = 5
@@ -118,7 +118,7 @@ def build(dtype: str, m: int):
         wide = (3 * m + field(job, C.SIDES) + QUAD - 1) // QUAD * QUAD * bytes_of_row(zero, ())
         length = min(n, max(2, KEPT // (m * wide)))
         panels = length + 4 + (n + length - 1) // length
-        room, memory = hire(size), malloc(types.uint64(panels * m * wide + LINE))
+        room, memory = allocate_workspace(size), malloc(types.uint64(panels * m * wide + LINE))
         begin = (memory + LINE - 1) // LINE * LINE
         groups = field(job, C.RUN)
         last = (field(job, C.SEQUENCES) + lanes - 1) // lanes
@@ -131,6 +131,6 @@ def build(dtype: str, m: int):
                 solve(zero, job, room, begin, length, wide)
         free(memory)
         if room != 0:
-            dismiss(room)
+            free_workspace(room)
 
     return runner(zero, c_function(work, f"tridiag_block_work{m}"))

@@ -1,4 +1,4 @@
-"""The inner loops of `tridiag.kernels.blocks.kernel`, in the language of `tridiag.kernels.simd.vector`: one system in each lane.
+"""The inner loops of elimination by block rows, in the language of `tridiag.kernels.simd`: one system in each lane.
 
 The entries of a block row are rows of lanes, its rows `wide` bytes apart: the columns of its own block, of the next
 and of the one behind that, then the right sides. All block rows lie one behind the other, so that the m rows that

@@ -1,1 +1,1 @@
-"""?"""
+"""Periodic systems."""

@@ -14,12 +14,9 @@ import numpy as np
 from numba import njit
 
 from tridiag import elimination as el
+from tridiag.kernels.access.bind import aim_lanes, operand_of
 from tridiag.kernels.access.load_store import QUAD, ask, bytes_of_row, lanes_of, load_rows, parts_of
-from tridiag.kernels.jobs import systems as J
-from tridiag.kernels.runtime.threads import runner
-from tridiag.kernels.simd.interrupts import stopping_at
-from tridiag.kernels.simd.memory import c_function, set_word, variable, word
-from tridiag.kernels.simd.rows import (
+from tridiag.kernels.access.rows import (
     CUT,
     UPPER,
     Lines,
@@ -29,17 +26,15 @@ from tridiag.kernels.simd.rows import (
     erase,
     planes,
 )
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.jobs.systems import D_, OPERANDS, X_
+from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.runtime.work_items import claim, field, part_of_item, report
+from tridiag.kernels.simd.interrupts import stopping_at
+from tridiag.kernels.simd.memory import c_function, set_word, variable, word
 from tridiag.kernels.simd.vector import ONCE, OPTIONS, Code, Library, Value
 from tridiag.kernels.thomas.bands import band_of, moved_operands, right_side, set_view, straight, view_in_place
-from tridiag.kernels.thomas.bind import (
-    aim_lanes,
-    aim_matrices,
-    aim_next,
-    aim_shared,
-    mask_view,
-    operand_of,
-    side_offsets,
-)
+from tridiag.kernels.thomas.bind import aim_matrices, aim_next, aim_shared, mask_view, side_offsets
 from tridiag.kernels.thomas.loops import certified, invertible, least_quotient, lossless, no_quotient
 from tridiag.kernels.thomas.multiple_rhs import tell_determinants
 from tridiag.kernels.thomas.one_vector import EARLY
@@ -51,23 +46,16 @@ from tridiag.kernels.thomas.workspace import (
     BUFFER,
     CYCLIC_DEPTH,
     CYCLIC_STATE,
-    D_,
     GOOD,
     OFFSETS,
-    OPERANDS,
     STATUS,
     SWAPS,
     TILE,
     VIEWS,
     WHOLE,
-    X_,
     Y,
-    claim,
     dismiss,
-    field,
     hire,
-    part_of_item,
-    report,
 )
 
 # plain elimination keeps a / pivot, d / pivot and later x, c / pivot of each row; behind all rows, as rows of lanes,

@@ -1,1 +1,1 @@
-"""?"""
+"""The words by which a caller tells a kernel what to do; plain integers, no Numba."""

@@ -1,1 +1,1 @@
-"""?"""
+"""Kalman filters, smoothers and log-likelihoods, and their gradients."""

@@ -1,4 +1,4 @@
-"""The derivatives of log-likelihoods as loops in the language of `tridiag.kernels.simd.vector`: one series in each lane.
+"""The derivatives of log-likelihoods as loops in the language of `tridiag.kernels.simd`: one series in each lane.
 
 For models that do not change with time. A pass forwards keeps the states that are predicted; a pass backwards carries
 what `tridiag.autodiff.kalman` calls r and N, and the sums over all steps. Where series share a model and nothing is

@@ -18,11 +18,11 @@ from tridiag.kernels.jobs import systems as J
 from tridiag.kernels.kalman.gradient import Gradient, GradientRoom
 from tridiag.kernels.kalman.loops import COUNT, EXPONENT, LOSS, MANTISSA, QUADRATIC, Entries, Loops, Room, Roots
 from tridiag.kernels.kalman.moments import Moments, MomentsRoom
-from tridiag.kernels.recurrence.kernel import dismiss, hire
 from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.runtime.work_items import claim, field
+from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace
 from tridiag.kernels.simd.memory import c_function, load, malloc, pointer, set_word, word
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Library
-from tridiag.kernels.thomas.workspace import claim, field
 
 LOG_TWO, LOG_TWO_PI = math.log(2.0), math.log(2.0 * math.pi)
 
@@ -123,7 +123,7 @@ def gradients(room: GradientRoom, aim: Any, steps: Any, kept: int) -> Any:
 
     @njit(**OPTIONS)
     def work(job, zero):
-        worker, lanes = hire(size + field(job, K.STEPS) * kept * LINE), lanes_of(zero, ())
+        worker, lanes = allocate_workspace(size + field(job, K.STEPS) * kept * LINE), lanes_of(zero, ())
         if worker == 0:
             return
         while True:
@@ -132,7 +132,7 @@ def gradients(room: GradientRoom, aim: Any, steps: Any, kept: int) -> Any:
                 break
             aim(zero, job, worker, item * lanes)
             steps(zero, (job, worker, types.int64(0)))
-        dismiss(worker)
+        free_workspace(worker)
 
     return work
 
@@ -147,7 +147,7 @@ def common_gradient(room: GradientRoom, parts: Any, covariances: Any) -> Any:
 
     @njit(**OPTIONS)
     def prepare(job, zero):
-        worker = hire(size)
+        worker = allocate_workspace(size)
         memory = malloc(types.uint64(LINE + field(job, K.STEPS) * record * bytes_of_real(zero, ())))
         set_word(job + 8 * J.OWNED, memory)
         if worker == 0 or memory == 0:
@@ -161,7 +161,7 @@ def common_gradient(room: GradientRoom, parts: Any, covariances: Any) -> Any:
                 for e in range(count):
                     pointer(field(job, K.OF_COVARIANCES), zero)[e] = 0
         if worker != 0:
-            dismiss(worker)
+            free_workspace(worker)
 
     return prepare
 
@@ -172,7 +172,11 @@ def gradients_with_common(room: GradientRoom, aim: Any, means: Any, careful: Any
 
     @njit(**OPTIONS)
     def work(job, zero):
-        worker, lanes, memory = hire(size + field(job, K.STEPS) * kept * LINE), lanes_of(zero, ()), field(job, J.OWNED)
+        worker, lanes, memory = (
+            allocate_workspace(size + field(job, K.STEPS) * kept * LINE),
+            lanes_of(zero, ()),
+            field(job, J.OWNED),
+        )
         if worker == 0:
             return
         while True:
@@ -184,7 +188,7 @@ def gradients_with_common(room: GradientRoom, aim: Any, means: Any, careful: Any
                 careful(zero, (job, worker, types.int64(0)))
             else:
                 means(zero, (job, worker, memory + LINE))
-        dismiss(worker)
+        free_workspace(worker)
 
     return work
 
@@ -196,7 +200,7 @@ def alone(room: Room, parts: Any, steps: Any, kind: str, kept: int = 0) -> Any:
 
     @njit(**OPTIONS)
     def work(job, zero):
-        worker, lanes = hire(size + field(job, K.STEPS) * kept * LINE), lanes_of(zero, ())
+        worker, lanes = allocate_workspace(size + field(job, K.STEPS) * kept * LINE), lanes_of(zero, ())
         if worker == 0:
             return
         while True:
@@ -210,7 +214,7 @@ def alone(room: Room, parts: Any, steps: Any, kind: str, kept: int = 0) -> Any:
                 logarithm = math.log(result(zero, worker, MANTISSA, lane))
                 logarithm += result(zero, worker, EXPONENT, lane) * LOG_TWO + count * LOG_TWO_PI
                 put(zero, job, item * lanes + lane, -0.5 * (result(zero, worker, QUADRATIC, lane) + logarithm))
-        dismiss(worker)
+        free_workspace(worker)
 
     return work
 
@@ -222,7 +226,7 @@ def common(room: Room, parts: Any, covariances: Any) -> Any:
 
     @njit(**OPTIONS)
     def prepare(job, zero):
-        n, worker = field(job, K.STEPS), hire(size)
+        n, worker = field(job, K.STEPS), allocate_workspace(size)
         memory = malloc(types.uint64(LINE + n * record * bytes_of_real(zero, ())))
         set_word(job + 8 * J.OWNED, memory)
         if worker == 0 or memory == 0:
@@ -234,7 +238,7 @@ def common(room: Room, parts: Any, covariances: Any) -> Any:
             logarithm += result(zero, worker, QUADRATIC, 0) + n * observed * LOG_TWO_PI
             pointer(memory, types.float64(0))[0] = logarithm
         if worker != 0:
-            dismiss(worker)
+            free_workspace(worker)
 
     return prepare
 
@@ -246,7 +250,7 @@ def with_common(room: Room, parts: Any, means: Any) -> Any:
 
     @njit(**OPTIONS)
     def work(job, zero):
-        worker, lanes, memory = hire(size), lanes_of(zero, ()), field(job, J.OWNED)
+        worker, lanes, memory = allocate_workspace(size), lanes_of(zero, ()), field(job, J.OWNED)
         if worker == 0:
             return
         logarithm = pointer(memory, types.float64(0))[0]
@@ -258,6 +262,6 @@ def with_common(room: Room, parts: Any, means: Any) -> Any:
             means(zero, (job, worker, memory + LINE))
             for lane in range(lanes):
                 put(zero, job, item * lanes + lane, -0.5 * (result(zero, worker, QUADRATIC, lane) + logarithm))
-        dismiss(worker)
+        free_workspace(worker)
 
     return work

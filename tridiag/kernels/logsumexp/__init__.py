@@ -1,1 +1,1 @@
-"""?"""
+"""Recurrences of logarithms, `logcumsumexp` among them."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import cfunc, njit, types
 
+from tridiag.kernels.access.bind import aim_lanes, operand_of
 from tridiag.kernels.access.load_store import (
     BESIDE,
     KIND,
@@ -38,11 +39,11 @@ from tridiag.kernels.logsumexp.loops import (
     TOTAL_WEIGHTED,
 )
 from tridiag.kernels.runtime.threads import beginning, conductor
+from tridiag.kernels.runtime.work_items import claim, field
+from tridiag.kernels.runtime.workspace import aligned
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, call, free, load, malloc, set_word, store, word
 from tridiag.kernels.simd.vector import LINE, OPTIONS, definition
-from tridiag.kernels.thomas.bind import aim_lanes, operand_of
-from tridiag.kernels.thomas.workspace import aligned, claim, field
 
 OPERANDS = 4
 HEAD = 4  # rows that are not taken for ordinary

@@ -1,1 +1,1 @@
-"""?"""
+"""Systems on GPUs, in Pallas."""

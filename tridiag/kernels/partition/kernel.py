@@ -19,6 +19,7 @@ import numpy as np
 from numba import cfunc, njit, types
 
 from tridiag.elimination import RETURN_AFTER
+from tridiag.kernels.access.bind import offset
 from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs import systems as J
 from tridiag.kernels.partition import loops as K
@@ -37,6 +38,7 @@ from tridiag.kernels.partition.state import (
     told,
 )
 from tridiag.kernels.runtime.threads import beginning, finish, start
+from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import (
     ask_for_huge_pages,
@@ -52,8 +54,6 @@ from tridiag.kernels.simd.memory import (
     word,
 )
 from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, definition
-from tridiag.kernels.thomas.bind import offset
-from tridiag.kernels.thomas.workspace import field
 
 MOST_ROWS, FEWEST_ROWS = 1016, 48  # of a chunk: with all fields of the former a block of lanes fits in a core's L2
 ENOUGH_ROWS, BLOCKS_AT_LEAST = 256, 16  # longer chunks only where there are so many blocks

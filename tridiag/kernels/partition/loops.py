@@ -15,8 +15,8 @@ from llvmlite import ir
 
 from tridiag import elimination as el
 from tridiag.kernels.access.load_store import in_lanes, out_of_lanes
+from tridiag.kernels.access.rows import Rows, lines_of_rows, rows_of_lines
 from tridiag.kernels.partition import state as P
-from tridiag.kernels.simd.rows import Rows, lines_of_rows, rows_of_lines
 from tridiag.kernels.simd.vector import I1, Code, Library, Value
 from tridiag.kernels.thomas.loops import least_quotient, lossless, no_quotient
 

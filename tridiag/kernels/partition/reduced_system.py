@@ -1,4 +1,4 @@
-"""The small systems that the chunks of `tridiag.kernels.partition.kernel` leave: in their ends and the rows of no chunk.
+"""The small systems that the chunks of a long one leave: in their ends and the rows of no chunk.
 
 Plain elimination leaves the separators, a tridiagonal system; pivoting leaves two rows of every chunk, in its first and
 its last unknown and the two beside it. Both are eliminated row by row. What they leave is kept: each pivot row,

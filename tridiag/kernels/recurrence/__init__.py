@@ -1,1 +1,1 @@
-"""?"""
+"""Linear recurrences, of numbers and of small vectors."""

@@ -15,7 +15,8 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
-from tridiag.kernels.access.load_store import NEXT_GROUP, bytes_of_real, lanes_of
+from tridiag.kernels.access.load_store import NEXT_GROUP, bytes_of_real, lanes_of, put_past_caches
+from tridiag.kernels.access.sequences import places
 from tridiag.kernels.jobs import recurrences as C
 from tridiag.kernels.jobs import systems as J
 from tridiag.kernels.recurrence.loops import (
@@ -32,12 +33,12 @@ from tridiag.kernels.recurrence.loops import (
     spread,
 )
 from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.runtime.work_items import claim, field
+from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace
 from tridiag.kernels.simd.interrupts import PIECE as ROWS_APART
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
-from tridiag.kernels.simd.memory import c_function, fetch_add, flush, free, load, malloc, set_word, store, word
+from tridiag.kernels.simd.memory import c_function, fetch_add, flush, load, malloc, set_word, store, word
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Library
-from tridiag.kernels.thomas.loops import put_past_caches
-from tridiag.kernels.thomas.workspace import claim, field
 
 TRUSTED = 2.0**10  # products of coefficients up to this lose little to cancellation
 PIECE = 2048 + LINE  # bytes of a lane that are kept before they go to memory; lanes do not share a set of the caches
@@ -145,27 +146,6 @@ def dispatch(library: Library, loops: list[Any]) -> Any:
             forward(zero, words)
 
     return run
-
-
-def places(operands: int) -> Any:
-    """How far the next step of an operand is, and where the first one of a sequence lies."""
-    offsets, axes = C.TABLE + operands, C.TABLE + 2 * operands
-
-    @njit(**OPTIONS)
-    def stride(job, operand):
-        return field(job, C.TABLE + operand)
-
-    @njit(**OPTIONS)
-    def base(job, operand, index):
-        count, total = field(job, C.AXES), field(job, J.POINTERS + operand) + field(job, offsets + operand)
-        for k in range(count - 1, 0, -1):
-            axis = axes + (1 + operands) * k
-            length = field(job, axis)
-            total += (index % length) * field(job, axis + 1 + operand)
-            index //= length
-        return total + index * field(job, axes + 1 + operand) if count > 0 else total
-
-    return stride, base
 
 
 def functions(order: int) -> Order:
@@ -285,25 +265,9 @@ def one_by_one(made: Order) -> Any:
 
 
 @njit(**OPTIONS)
-def hire(size):
-    """The memory of a worker at the beginning of a cache line, behind the address of all of it; 0: there is none."""
-    memory = malloc(types.uint64(size + 2 * LINE))
-    if memory == 0:
-        return 0
-    room = (memory + 2 * LINE - 1) // LINE * LINE
-    set_word(room - 8, memory)
-    return room
-
-
-@njit(**OPTIONS)
 def scratch_size(zero):
     """The bytes of a piece of the result for every lane."""
     return lanes_of(zero, ()) * (PIECE + HEIGHT * bytes_of_real(zero, ()))
-
-
-@njit(**OPTIONS)
-def dismiss(room):
-    free(word(room - 8))
 
 
 @njit(**OPTIONS)
@@ -393,7 +357,7 @@ def in_rows(made: Order, order: int, move: Any, run: Any) -> Any:
     @njit(**OPTIONS)
     def work(job, zero):
         """Sequences that lie contiguous in memory, one in each lane; the last group repeats some of the one before."""
-        room, lanes = hire(size + scratch_size(zero)), lanes_of(zero, ())
+        room, lanes = allocate_workspace(size + scratch_size(zero)), lanes_of(zero, ())
         if room == 0:
             return
         groups, count, n = field(job, C.RUN), field(job, C.SEQUENCES), field(job, C.STEPS)
@@ -413,7 +377,7 @@ def in_rows(made: Order, order: int, move: Any, run: Any) -> Any:
                 begin(zero, job, room, first)
                 run(zero, job, room, n)
         flush()
-        dismiss(room)
+        free_workspace(room)
 
     return work
 
@@ -434,7 +398,7 @@ def side_by_side(made: Order, order: int, library: Library) -> Any:
         stretches, n = field(job, C.STRETCHES), field(job, C.STEPS)
         turned, first = field(job, C.FLAGS) & C.TRANSPOSED, min(order, n)
         side = (width * bytes_of_real(zero, ()) + LINE - 1) // LINE * LINE
-        room = hire((order + 1) * side)
+        room = allocate_workspace((order + 1) * side)
         if room == 0:
             return
         while True:
@@ -459,7 +423,7 @@ def side_by_side(made: Order, order: int, library: Library) -> Any:
             else:
                 shared(zero, words)
         flush()
-        dismiss(room)
+        free_workspace(room)
 
     return work
 
@@ -590,7 +554,7 @@ def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
     @njit(**OPTIONS)
     def work(job, zero):
         """Blocks in the order in which they lie: the one before a block is done, or some thread is at work on it."""
-        room, blocks = hire(size), field(job, C.BLOCKS)
+        room, blocks = allocate_workspace(size), field(job, C.BLOCKS)
         if room == 0:
             return
         while not stopping():
@@ -599,6 +563,6 @@ def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
                 break
             work_block(zero, job, room, item // blocks, item % blocks, field(job, J.OWNED) + PLACE * item)
         flush()
-        dismiss(room)
+        free_workspace(room)
 
     return work

@@ -12,14 +12,15 @@ import numpy as np
 from numba import njit
 
 from tridiag.kernels.access.load_store import addresses, lanes_of
-from tridiag.kernels.access.small_matrices import TABLE, aiming, gather, scatter
+from tridiag.kernels.access.sequences import TABLE, aiming
+from tridiag.kernels.access.small_matrices import gather, scatter
 from tridiag.kernels.jobs import recurrences as C
-from tridiag.kernels.recurrence.kernel import dismiss, hire
 from tridiag.kernels.recurrence.loops import FAR_AHEAD
 from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.runtime.work_items import claim, field
+from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace
 from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Code, Library, Value
-from tridiag.kernels.thomas.workspace import claim, field
 
 OPERANDS = C.operands(1)
 INIT = C.A + 1
@@ -132,7 +133,7 @@ def build(dtype: str, m: int):
 
     @njit(**OPTIONS)
     def work(job, zero):
-        room, lanes = hire(size), lanes_of(zero, ())
+        room, lanes = allocate_workspace(size), lanes_of(zero, ())
         if room == 0:
             return
         groups = field(job, C.RUN)
@@ -147,6 +148,6 @@ def build(dtype: str, m: int):
                     transposed(zero, (job, room))
                 else:
                     forward(zero, (job, room))
-        dismiss(room)
+        free_workspace(room)
 
     return runner(zero, c_function(work, f"tridiag_matrix_work{m}"))

@@ -19,16 +19,17 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 import platformdirs
 
 from tridiag import private_files
-from tridiag.kernels import source_hash
+from tridiag.kernels import source_hash_of
+from tridiag.kernels.jobs.symbols import PREFIX
 
 MOST_FILES = 256  # in a folder; beyond, those that were not used for the longest time are removed
-PREFIX = "tridiag_"  # of the symbol under which other kernels call a kernel
 SETTINGS = (  # of Numba, that change the code
     "CPU_NAME", "CPU_FEATURES", "ENABLE_AVX", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO",
 )  # fmt: skip
@@ -65,23 +66,35 @@ def obtain(name: str, build: Callable[[], Any]) -> Kernel:
     """
     with _lock:
         if name not in _kernels:
-            file = file_name(name)
+            file = file_name(name, getattr(build, "module", ""))
             _kernels[name] = load(name, file) or compile_and_keep(build, file)
             llvm.add_symbol(PREFIX + name, _kernels[name].address)
         return _kernels[name]
 
 
-def made_by(builder: str, *arguments: Any) -> Callable[[], Any]:
-    """What builds a kernel for `obtain`: "module.function" of this folder; Numba is imported when it runs."""
-    module, _, function = builder.partition(".")
-    return lambda: getattr(importlib.import_module(f"tridiag.kernels.{module}"), function)(*arguments)
+@dataclass(frozen=True)
+class Builder:
+    """What builds a kernel for `obtain`: a function of a module, which is imported, and Numba with it, when it runs."""
+
+    module: str
+    function: str
+    arguments: tuple[Any, ...]
+
+    def __call__(self) -> Any:
+        return getattr(importlib.import_module(self.module), self.function)(*self.arguments)
 
 
-def file_name(name: str) -> str:
-    """The file of a kernel: another one where anything differs that its code depends on."""
+def made_by(builder: str, *arguments: Any) -> Builder:
+    """The builder "folder.module.function" of `tridiag.kernels`."""
+    module, _, function = builder.rpartition(".")
+    return Builder(f"tridiag.kernels.{module}", function, arguments)
+
+
+def file_name(name: str, module: str = "") -> str:
+    """The file of a kernel from a module: another one where anything differs that its code depends on."""
     settings = [os.environ.get(f"NUMBA_{setting}") for setting in SETTINGS]
     versions = importlib.metadata.version("numba"), importlib.metadata.version("llvmlite")
-    key = (source_hash(), versions, sys.implementation.cache_tag, llvm.get_process_triple(), cpu(), settings)
+    key = (source_hash_of(module), versions, sys.implementation.cache_tag, llvm.get_process_triple(), cpu(), settings)
     return f"{name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:20]}.kernel"
 
 

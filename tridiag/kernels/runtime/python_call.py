@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.kernels.runtime.object_cache import obtain
+from tridiag.kernels.runtime.object_cache import made_by, obtain
 
 # the words of a template, byte offsets: the kernel, its helpers, the bytes of the job, whether other Python threads run
 # meanwhile, the address of None, the job
@@ -43,13 +43,10 @@ _methods: list[Method] = []  # kept, since functions point at them; more than on
 
 
 def method() -> Method:
-    def build() -> Any:
-        from tridiag.kernels.runtime import python_entry as capi
-
-        return capi.build()
-
     if not _methods:
-        _methods.append(Method(b"kernel", obtain("call", build).address, METH_FASTCALL, None))
+        _methods.append(
+            Method(b"kernel", obtain("call", made_by("runtime.python_entry.build")).address, METH_FASTCALL, None)
+        )
     return _methods[0]
 
 

@@ -1,4 +1,4 @@
-"""A C function around any compiled kernel, which CPython calls with arrays as they are: see `tridiag.kernels.runtime.python_call`."""
+"""A C function around any compiled kernel, which CPython calls with arrays as they are: see `python_call`."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tridiag.kernels.jobs import systems as J
-from tridiag.kernels.runtime.object_cache import PREFIX
+from tridiag.kernels.jobs.symbols import PREFIX
 from tridiag.kernels.simd.memory import (
     I64,
     ask_for_huge_pages,

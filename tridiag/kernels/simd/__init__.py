@@ -1,1 +1,1 @@
-"""?"""
+"""The language of inner loops, with no solver in it; raw memory."""

@@ -77,7 +77,7 @@ def moved(code: Code, x: Value, by: int) -> Value:
 
 
 class Exponents:
-    """The same where exponents are integers, for numbers that are ordinary: `tridiag.kernels.logsumexp.loops.run_ordinary`.
+    """Exponents that are integers, for numbers that are ordinary: `tridiag.kernels.logsumexp.loops.run_ordinary`.
 
     An integer k is held as the bits of 1.5 * 2**digits + k, a real number between 2**digits and 2**(digits + 1).
     """

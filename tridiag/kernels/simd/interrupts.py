@@ -1,10 +1,11 @@
 """How the threads of a call learn that it is to end: a handler of a signal, Ctrl-C say, has raised in Python.
 
-Every module of a kernel has one word, the address of `tridiag.kernels.runtime.python_entry.attend`, or 0 until a call has brought it.
-Loops over many rows ask it after each PIECE of them, and whoever claims work, before that. In Python's main thread it
-runs the handlers of signals from time to time; to all threads that work for the same job it says when one has raised.
-They then leave their loops wherever they are, give all memory back, and the call raises. What they compute meanwhile
-is thrown away: values may be anything, but no address and no count may follow from what was not finished.
+Every module of a kernel has one word, the address of `tridiag.kernels.runtime.python_entry.attend`, or 0 until a call
+has brought it. Loops over many rows ask it after each PIECE of them, and whoever claims work, before that. In Python's
+main thread it runs the handlers of signals from time to time; to all threads that work for the same job it says when
+one has raised. They then leave their loops wherever they are, give all memory back, and the call raises. What they
+compute meanwhile is thrown away: values may be anything, but no address and no count may follow from what was not
+finished.
 """
 
 from __future__ import annotations

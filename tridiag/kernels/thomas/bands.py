@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from numba import njit
 
+from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import (
     BESIDE,
     CONTIGUOUS,
@@ -15,12 +16,14 @@ from tridiag.kernels.access.load_store import (
     load_rows,
     parts_of,
 )
+from tridiag.kernels.access.rows import CUT, ERASE, RIGHT, ZERO
 from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.jobs.systems import A_, B_, C_, D_, X_
+from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.memory import set_word, word
-from tridiag.kernels.simd.rows import CUT, ERASE, RIGHT, ZERO
 from tridiag.kernels.simd.vector import OPTIONS
-from tridiag.kernels.thomas.bind import mask_view, operand_of
-from tridiag.kernels.thomas.workspace import A_, AIMS, B_, BLOCK, BUFFER, C_, D_, HIGH, LOW, VIEWS, WHOLE, X_, field
+from tridiag.kernels.thomas.bind import mask_view
+from tridiag.kernels.thomas.workspace import AIMS, BLOCK, BUFFER, HIGH, LOW, VIEWS, WHOLE
 
 ONE_SET = 4096  # addresses that far apart share a set of the innermost cache: its size over its ways
 

@@ -4,70 +4,14 @@ from __future__ import annotations
 
 from numba import njit
 
-from tridiag.kernels.access.load_store import ADVANCE, LOAD_MASK, TABLE, aim, bytes_of_real, lanes_of, parts_of
+from tridiag.kernels.access.bind import aim_lanes, offset, operand_of
+from tridiag.kernels.access.load_store import ADVANCE, LOAD_MASK, lanes_of
 from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.jobs.systems import D_, OPERANDS, WHERE_
+from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.memory import set_word, variable, word
 from tridiag.kernels.simd.vector import OPTIONS
-from tridiag.kernels.thomas.workspace import (
-    AIMS,
-    D_,
-    HIGH,
-    LOW,
-    MASK,
-    NO_OFFSETS,
-    OFFSETS,
-    ONES,
-    OPERANDS,
-    VIEWS,
-    WHERE_,
-    WHOLE,
-    X_,
-    field,
-)
-
-
-@njit(**OPTIONS)
-def offset(job, axes, count, index, operand):
-    """The byte offset of one system of an operand: its index over the batch axes, last axis fastest."""
-    total = 0
-    for k in range(count - 1, 0, -1):
-        axis = axes + J.AXIS_WORDS * k
-        length = field(job, axis)
-        total += (index % length) * field(job, axis + 1 + operand)
-        index //= length
-    return total + index * field(job, axes + 1 + operand) if count > 0 else total
-
-
-@njit(**OPTIONS)
-def aim_lanes(zero, job, axes, count, first, used, base, aims, low, high):
-    """Point operands low <= k < high of a group at systems first, first + 1, ... along some axes.
-
-    ``base`` is the address of six more offsets. Lanes that are not used repeat the first.
-    """
-    lanes, itemsize = lanes_of(zero, ()), bytes_of_real(zero, ()) * parts_of(zero, ())
-    size, inner = TABLE + 8 * lanes, axes + J.AXIS_WORDS * (count - 1)
-    for operand in range(low, high):
-        pointer, target, stride = field(job, J.POINTERS + operand), aims + operand * size, J.STRIDES + operand
-        step = field(job, inner + 1 + operand) if count > 0 else 0
-        lane, run = 0, used
-        while lane < used and pointer != 0:
-            index, run = first + lane, used - lane
-            if count > 1:
-                length = field(job, inner)
-                run = min(run, length - index % length)
-            at = pointer + word(base + 8 * operand) + offset(job, axes, count, index, operand)
-            for k in range(lane, lane + run):
-                set_word(target + TABLE + 8 * k, at)
-                at += step
-            lane += run
-        for k in range(used, lanes):
-            set_word(target + TABLE + 8 * k, word(target + TABLE))
-        aim(zero, target, itemsize, field(job, stride), run == lanes, operand == X_)
-
-
-@njit(**OPTIONS)
-def operand_of(zero, aims, k):
-    return aims + k * (TABLE + 8 * lanes_of(zero, ()))
+from tridiag.kernels.thomas.workspace import AIMS, HIGH, LOW, MASK, NO_OFFSETS, OFFSETS, ONES, VIEWS, WHOLE
 
 
 @njit(**OPTIONS)

@@ -9,30 +9,17 @@ from __future__ import annotations
 
 from numba import njit
 
+from tridiag.kernels.access.bind import offset, operand_of
 from tridiag.kernels.access.load_store import AHEAD, TABLE, aim, bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.jobs.systems import A_, B_, C_, D_, OPERANDS, X_
+from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.memory import set_word, word
 from tridiag.kernels.simd.vector import LINE, OPTIONS
-from tridiag.kernels.thomas.bind import offset, operand_of, read_mask
+from tridiag.kernels.thomas.bind import read_mask
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_VERIFIED
 from tridiag.kernels.thomas.refine import FINISH_GROUP
-from tridiag.kernels.thomas.workspace import (
-    A_,
-    AIMS,
-    B_,
-    C_,
-    D_,
-    NO_OFFSETS,
-    OPERANDS,
-    STEPS,
-    UNREFINED,
-    UNSOLVED,
-    WAITING_AIMS,
-    X_,
-    ZEROS,
-    field,
-    listed,
-)
+from tridiag.kernels.thomas.workspace import AIMS, NO_OFFSETS, STEPS, UNREFINED, UNSOLVED, WAITING_AIMS, ZEROS, listed
 
 
 @njit(**OPTIONS)

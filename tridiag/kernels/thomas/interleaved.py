@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from numba import njit
 
+from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import STRIDE, TABLE, bytes_of_real, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.jobs.systems import X_
+from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import set_word, word
-from tridiag.kernels.simd.rows import ZERO
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands
-from tridiag.kernels.thomas.bind import aim_group, operand_of, read_mask
+from tridiag.kernels.thomas.bind import aim_group, read_mask
 from tridiag.kernels.thomas.deferred import may_wait, put_off, refine_in_cache, verifiable
 from tridiag.kernels.thomas.loops import BACKWARD_BESIDE, ELIMINATE_BESIDE, STREAM_BESIDE
 from tridiag.kernels.thomas.one_vector import backward_rows, settle_group
@@ -26,7 +29,7 @@ from tridiag.kernels.thomas.pivoted_loops import (
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
 from tridiag.kernels.thomas.refine import hard_lanes, hopeless
 from tridiag.kernels.thomas.residuals import BACKWARD_VERIFIED_BESIDE
-from tridiag.kernels.thomas.workspace import AIMS, CARRY, GOOD, STEPS, UNREFINED, VERIFIED, X_, Y, field
+from tridiag.kernels.thomas.workspace import AIMS, CARRY, GOOD, STEPS, UNREFINED, VERIFIED, Y
 
 WORTH_A_VECTOR = 4  # systems are refined where they fill this part of a vector, though more of them may follow
 EARLY = 16  # rows after which a tile is looked at for lanes that may go on

@@ -13,6 +13,7 @@ from numba import njit, types
 from tridiag.kernels.access.load_store import bytes_of_real, lanes_of, parts_of
 from tridiag.kernels.jobs import systems as J
 from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.runtime.work_items import claim, field, part_of_item, report, reports
 from tridiag.kernels.simd.memory import c_function, flush, load, malloc, set_word
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.deferred import CATCH_UP, some_wait
@@ -20,7 +21,7 @@ from tridiag.kernels.thomas.interleaved import EXCHANGED_BESIDE, SOLVE_BESIDE, e
 from tridiag.kernels.thomas.multiple_rhs import determinants, factor_shared, solve_many, solve_shared
 from tridiag.kernels.thomas.one_vector import SOLVE_GROUP
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
-from tridiag.kernels.thomas.workspace import claim, dismiss, field, hire, part_of_item, report, reports
+from tridiag.kernels.thomas.workspace import dismiss, hire
 
 
 @njit(**ONCE)

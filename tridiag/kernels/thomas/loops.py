@@ -14,8 +14,18 @@ import math
 from typing import Any, NamedTuple
 
 from tridiag import elimination as el
-from tridiag.kernels.access.load_store import QUAD, ask, put_beside, take_beside
-from tridiag.kernels.simd.rows import SWEEPS, Lines, Mask, Rows, ask_for_bands, beside_of, lines_of, to_beside, to_lines
+from tridiag.kernels.access.load_store import QUAD, ask, put_beside, put_past_caches, take_beside
+from tridiag.kernels.access.rows import (
+    SWEEPS,
+    Lines,
+    Mask,
+    Rows,
+    ask_for_bands,
+    beside_of,
+    lines_of,
+    to_beside,
+    to_lines,
+)
 from tridiag.kernels.simd.vector import LINE, Code, Value
 
 
@@ -207,32 +217,6 @@ def backward_beside(past_caches: bool, code: Code, *words: Value) -> None:
         return value
 
     to_beside(past_caches, code, words[5:], count, groups, solve)
-
-
-def put_past_caches(code: Code, *words: Value) -> None:
-    """Rows of ``size`` bytes to memory that nobody reads soon, past the caches where they are whole cache lines."""
-    source, source_step, target, target_step, size, count = words
-
-    def row(i: Value, state: Any) -> Any:
-        start, to = source + i * source_step, target + i * target_step
-        head = code.integer(0) - to & (LINE - 1)
-        head = code.pick(head < size, head, size)
-        lines = head + (size - head & -LINE)
-
-        def entry(k: Value, state: Any) -> Any:
-            code.store_as(to + k, code.load_as(code.real, start + k))
-            return state
-
-        def line(k: Value, state: Any) -> Any:
-            code.store_as(to + k, code.load_as(code.vector, start + k), past_caches=True)
-            return state
-
-        code.fori(0, head, entry, step=code.size_of_real)
-        code.fori(head, lines, line, step=LINE)
-        code.fori(lines, size, entry, step=code.size_of_real)
-        return state
-
-    code.fori(0, count, row)
 
 
 def agree(code: Code, *words: Value) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, types
 
+from tridiag.kernels.access.bind import aim_lanes, operand_of
 from tridiag.kernels.access.load_store import (
     BESIDE,
     CONTIGUOUS,
@@ -19,22 +20,15 @@ from tridiag.kernels.access.load_store import (
     parts_of,
     store_rows,
 )
+from tridiag.kernels.access.rows import RIGHT, UPPER, ZERO
 from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.jobs.systems import D_, OPERANDS, X_
+from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.interrupts import PIECE, stopping, stopping_at
 from tridiag.kernels.simd.memory import load, set_byte, set_word, store, variable, word
-from tridiag.kernels.simd.rows import RIGHT, UPPER, ZERO
 from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, entry, turn, unit
 from tridiag.kernels.thomas.bands import right_side, view, views_of_block
-from tridiag.kernels.thomas.bind import (
-    advance,
-    aim_lanes,
-    aim_matrices,
-    aim_shared,
-    mask_view,
-    operand_of,
-    read_mask,
-    side_offsets,
-)
+from tridiag.kernels.thomas.bind import advance, aim_matrices, aim_shared, mask_view, read_mask, side_offsets
 from tridiag.kernels.thomas.interleaved import past_caches
 from tridiag.kernels.thomas.loops import (
     BACKWARD,
@@ -67,23 +61,19 @@ from tridiag.kernels.thomas.workspace import (
     AIMS,
     BLOCK,
     CARRY,
-    D_,
     FACTORS,
     GOOD,
     HIGH,
     LOW,
     NO_OFFSETS,
     OFFSETS,
-    OPERANDS,
     SWAPS,
     TILE,
     VIEWS,
     WHOLE,
-    X_,
     ZEROS,
     Y,
     exchanges,
-    field,
 )
 
 WIDE_ROWS_AHEAD = 32  # prefetch distance of `substitute_wide`

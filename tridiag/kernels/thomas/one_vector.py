@@ -4,33 +4,22 @@ from __future__ import annotations
 
 from numba import njit
 
+from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, store_rows
+from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.jobs.systems import X_
+from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import set_word, variable, word
-from tridiag.kernels.simd.rows import ZERO
 from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands, straight, views_of_block
-from tridiag.kernels.thomas.bind import aim_next, mask_view, operand_of
+from tridiag.kernels.thomas.bind import aim_next, mask_view
 from tridiag.kernels.thomas.deferred import may_wait, put_off, verifiable
 from tridiag.kernels.thomas.loops import BACKWARD, BACKWARD_LINES, ELIMINATE, ELIMINATE_LINES
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_VERIFIED
 from tridiag.kernels.thomas.refine import FINISH_GROUP, hard_lanes, hopeless, store_solution
-from tridiag.kernels.thomas.workspace import (
-    AIMS,
-    BLOCK,
-    CARRY,
-    GOOD,
-    HIGH,
-    LOW,
-    STEPS,
-    UNREFINED,
-    UNSOLVED,
-    X_,
-    ZEROS,
-    Y,
-    field,
-)
+from tridiag.kernels.thomas.workspace import AIMS, BLOCK, CARRY, GOOD, HIGH, LOW, STEPS, UNREFINED, UNSOLVED, ZEROS, Y
 
 EARLY = 32  # rows after which a group is looked at for lanes that may go on,
 VERY_EARLY = 8  # ... and the first time

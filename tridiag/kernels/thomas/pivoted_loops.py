@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tridiag import elimination as el
 from tridiag.kernels.access.load_store import QUAD, ask, take_beside
-from tridiag.kernels.simd.rows import SWEEPS, Mask, Rows, ask_for_bands, beside_of, lines_of, to_beside, to_lines
+from tridiag.kernels.access.rows import SWEEPS, Mask, Rows, ask_for_bands, beside_of, lines_of, to_beside, to_lines
 from tridiag.kernels.simd.vector import Code, Value
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from numba import njit
 
+from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, load_rows, store_rows
+from tridiag.kernels.access.rows import ITERATE, RIGHT
 from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.jobs.systems import D_, X_
+from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import set_word, variable, word
-from tridiag.kernels.simd.rows import ITERATE, RIGHT
 from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands, straight, views_of_block
-from tridiag.kernels.thomas.bind import aim_next, mask_view, operand_of
+from tridiag.kernels.thomas.bind import aim_next, mask_view
 from tridiag.kernels.thomas.pivoted_loops import (
     BACKWARD_EXCHANGED,
     BACKWARD_EXCHANGED_LINES,
@@ -21,21 +24,7 @@ from tridiag.kernels.thomas.pivoted_loops import (
 )
 from tridiag.kernels.thomas.refine import FINISH_GROUP, load_tile
 from tridiag.kernels.thomas.residuals import VERIFY, VERIFY_LINES
-from tridiag.kernels.thomas.workspace import (
-    AIMS,
-    BLOCK,
-    CARRY,
-    D_,
-    GOOD,
-    HIGH,
-    LOW,
-    STEPS,
-    TILE,
-    WHOLE,
-    X_,
-    Y,
-    field,
-)
+from tridiag.kernels.thomas.workspace import AIMS, BLOCK, CARRY, GOOD, HIGH, LOW, STEPS, TILE, WHOLE, Y
 
 
 @njit(**OPTIONS)

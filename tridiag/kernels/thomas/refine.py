@@ -5,30 +5,19 @@ from __future__ import annotations
 from numba import njit, types
 
 from tridiag.elimination import REFINE_STEPS
+from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, store_lane, store_rows
+from tridiag.kernels.access.rows import BEST, CUT, ITERATE, MERGE, REST, RIGHT
 from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.jobs.systems import X_
+from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import load, set_half_word, set_word, variable, word
-from tridiag.kernels.simd.rows import BEST, CUT, ITERATE, MERGE, REST, RIGHT
 from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import load_band, right_side
-from tridiag.kernels.thomas.bind import mask_view, operand_of
+from tridiag.kernels.thomas.bind import mask_view
 from tridiag.kernels.thomas.refined_loops import ELIMINATE_PIVOTED, IMPROVE, JUDGE, SUBSTITUTE_PIVOTED, ZERO_PIVOTS
-from tridiag.kernels.thomas.workspace import (
-    AIMS,
-    ERRORS,
-    HIGH,
-    LOW,
-    NANS,
-    STATUS,
-    STEPS,
-    SWAPS,
-    TILE,
-    X_,
-    ZEROS,
-    field,
-    system_of,
-)
+from tridiag.kernels.thomas.workspace import AIMS, ERRORS, HIGH, LOW, NANS, STATUS, STEPS, SWAPS, TILE, ZEROS, system_of
 
 
 @njit(**OPTIONS)

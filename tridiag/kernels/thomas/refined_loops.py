@@ -8,7 +8,7 @@ from llvmlite import ir
 
 from tridiag import elimination as el
 from tridiag.kernels.access.load_store import ask
-from tridiag.kernels.simd.rows import BEST, ITERATE, SWEEPS, UPPER, Mask, Rows, ask_for_bands, merge, planes
+from tridiag.kernels.access.rows import BEST, ITERATE, SWEEPS, UPPER, Mask, Rows, ask_for_bands, merge, planes
 from tridiag.kernels.simd.vector import I32, LINE, Code, Value
 
 

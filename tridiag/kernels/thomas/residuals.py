@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tridiag import elimination as el
 from tridiag.kernels.access.load_store import STRIDE, TABLE, put_beside, take_beside
-from tridiag.kernels.simd.rows import ITERATE, SWEEPS, Rows, planes
+from tridiag.kernels.access.rows import ITERATE, SWEEPS, Rows, planes
 from tridiag.kernels.simd.vector import LINE, Code, Complex, Value
 
 

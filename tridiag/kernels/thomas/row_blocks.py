@@ -15,12 +15,14 @@ import numpy as np
 from numba import cfunc, njit, types
 
 from tridiag.kernels.access.load_store import bytes_of_real, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs import systems as J
-from tridiag.kernels.runtime.object_cache import PREFIX
+from tridiag.kernels.jobs.symbols import PREFIX
 from tridiag.kernels.runtime.threads import beginning, conductor
+from tridiag.kernels.runtime.work_items import claim, field
+from tridiag.kernels.runtime.workspace import aligned
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import c_function, call, flush, free, load, malloc, set_byte, set_word, variable, word
-from tridiag.kernels.simd.rows import ZERO
 from tridiag.kernels.simd.vector import ONCE, OPTIONS, definition
 from tridiag.kernels.thomas.bands import moved_operands
 from tridiag.kernels.thomas.bind import aim_group
@@ -28,7 +30,7 @@ from tridiag.kernels.thomas.interleaved import solution_beside
 from tridiag.kernels.thomas.loops import AGREE, BACKWARD_BESIDE, ELIMINATE_BESIDE, ELIMINATE_STREAM, PUT_PAST_CACHES
 from tridiag.kernels.thomas.pivoted_loops import BACKWARD_EXCHANGED_BESIDE, CLOSE_EXCHANGE, EXCHANGE_BESIDE
 from tridiag.kernels.thomas.refine import hard_lanes
-from tridiag.kernels.thomas.workspace import CARRY, GOOD, Y, aligned, allot, claim, dismiss, exchanges, field
+from tridiag.kernels.thomas.workspace import CARRY, GOOD, Y, allot, dismiss, exchanges
 
 PIECE = 16  # rows of x that are collected before they go to memory
 # a record of a block: the lanes that are good; the state before its first row, as guessed, and behind its last; x

@@ -5,16 +5,16 @@ from __future__ import annotations
 from numba import njit, types
 
 from tridiag.kernels.access.load_store import TABLE, bytes_of_row, lanes_of
+from tridiag.kernels.access.rows import NAN, PLANES, ZERO
 from tridiag.kernels.jobs import systems as J
-from tridiag.kernels.simd.interrupts import stopping
-from tridiag.kernels.simd.memory import call, fetch_add, free, malloc, set_byte, set_word, word
-from tridiag.kernels.simd.rows import NAN, PLANES, ZERO
+from tridiag.kernels.jobs.systems import OPERANDS
+from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.runtime.workspace import aligned
+from tridiag.kernels.simd.memory import free, malloc, set_byte, set_word, word
 from tridiag.kernels.simd.steps import Steps
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 from tridiag.kernels.thomas.loops import WIDE
 
-A_, B_, C_, WHERE_, D_, X_ = range(6)  # the operands, in the order of a job
-OPERANDS = 6
 BLOCK = 64  # rows eliminated at a time
 STEPS = Steps("thomas_steps")
 VERIFIED = 8  # groups side by side whose pivot rows are kept at a time, beside their bands and those of the next
@@ -27,11 +27,6 @@ CYCLIC_DEPTH, CYCLIC_STATE = 3, 11
 ) = range(0, 152, 8)  # fmt: skip
 # ... and what it knows of the tile at hand: the rows that are not taken out, whether all of those are kept, its bands
 LOW, HIGH, WHOLE, MEMORY, VIEWS, WORDS = 152, 160, 168, 176, 184, 256
-
-
-@njit(**OPTIONS)
-def field(job, k):
-    return word(job + 8 * k)
 
 
 @njit(**OPTIONS)
@@ -50,25 +45,6 @@ def system_of(worker, first, lane):
 def listed(systems, lane):
     """Of those that were just taken from the end of a list, which begins with its length."""
     return word(systems + 8 * (word(systems) + 1 + lane))
-
-
-@njit(**OPTIONS)
-def reports(job):
-    """Whether anybody asks for systems while they are in cache."""
-    return field(job, J.AFTER) != 0
-
-
-@njit(**OPTIONS)
-def report(job, first, count):
-    """Tell whom it concerns that the systems first, first + 1, ... are solved."""
-    if reports(job) and count > 0:
-        call(field(job, J.AFTER), (job, first, count))
-
-
-@njit(**OPTIONS)
-def aligned(count):
-    """A length in bytes rounded up to whole cache lines."""
-    return (count + LINE - 1) // LINE * LINE
 
 
 @njit(**OPTIONS)
@@ -139,30 +115,3 @@ def allot(zero, job, groups, kept, hard):
 @njit(**OPTIONS)
 def dismiss(worker):
     free(word(worker + MEMORY))
-
-
-@njit(**OPTIONS)
-def claim(job):
-    """An item that no thread has taken, or -1, also where the job is to end.
-
-    As many stretches of items as there are threads are walked in turn: threads that are side by side in fresh memory
-    would both clear the huge page that they touch first.
-    """
-    stretches, items = field(job, J.HELPERS) + 1, field(job, J.ITEMS)
-    length = (items + stretches - 1) // stretches
-    while not stopping():
-        count = fetch_add(job, 1)
-        item = count % stretches * length + count // stretches
-        if count >= stretches * length:
-            return -1
-        if item < items:
-            return item
-    return -1
-
-
-@njit(**OPTIONS)
-def part_of_item(job, item):
-    """The run of an item, and its right sides k0 <= k < k1."""
-    chunks, length = field(job, J.CHUNKS), field(job, J.CHUNK)
-    k0 = item % chunks * length
-    return item // chunks, k0, min(field(job, J.RIGHT_SIDES), k0 + length)

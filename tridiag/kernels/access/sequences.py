@@ -1,0 +1,52 @@
+"""Where the operands of a recurrence lie, any number of them: `tridiag.kernels.jobs.recurrences`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from tridiag.kernels.access.load_store import lanes_of
+from tridiag.kernels.jobs import recurrences as C
+from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.memory import set_word
+from tridiag.kernels.simd.vector import OPTIONS
+
+TABLE = 128  # bytes of the addresses of an operand in a worker's memory, one for each lane
+
+
+def places(operands: int) -> Any:
+    """How far the next step of an operand is, and where the first one of a sequence lies."""
+    offsets, axes = C.TABLE + operands, C.TABLE + 2 * operands
+
+    @njit(**OPTIONS)
+    def stride(job, operand):
+        return field(job, C.TABLE + operand)
+
+    @njit(**OPTIONS)
+    def base(job, operand, index):
+        count, total = field(job, C.AXES), field(job, J.POINTERS + operand) + field(job, offsets + operand)
+        for k in range(count - 1, 0, -1):
+            axis = axes + (1 + operands) * k
+            length = field(job, axis)
+            total += (index % length) * field(job, axis + 1 + operand)
+            index //= length
+        return total + index * field(job, axes + 1 + operand) if count > 0 else total
+
+    return stride, base
+
+
+def aiming(operands: int) -> Any:
+    """What points the lanes of a worker at systems."""
+    _, base = places(operands)
+
+    @njit(**OPTIONS)
+    def aim(zero, job, room, first):
+        """At those from ``first`` on; the lanes that are left over repeat the last one."""
+        count = field(job, C.SEQUENCES)
+        for operand in range(operands):
+            for lane in range(lanes_of(zero, ())):
+                set_word(room + TABLE * operand + 8 * lane, base(job, operand, min(first + lane, count - 1)))
+
+    return aim

@@ -1,0 +1,3 @@
+"""What compiled code is called."""
+
+PREFIX = "tridiag_"  # of the symbol under which other kernels call a kernel
