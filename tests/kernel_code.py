@@ -41,10 +41,8 @@ def requests(whole: bool = False) -> Iterator[tuple[Callable[..., Any], tuple[An
     """The functions of the package that ask for a kernel, and what they ask for."""
     from tridiag.backends import BACKENDS, numba_partition, numba_scan, numba_thomas, numba_wavefront
     from tridiag.kernels.jobs import kalman as filter_job
-    from tridiag.kernels.runtime import python_call as call
     from tridiag.shapes import LARGEST
 
-    yield call.method, ()
     for dtype in DTYPES:
         yield from ((numba_thomas.compiled, (dtype, kind)) for kind in SOLVES)
         yield from ((numba_thomas.compiled_adjoint, (dtype, kind)) for kind in SOLVES if kind != "cyclic")
@@ -88,7 +86,11 @@ def kernels(whole: bool = False) -> dict[str, Callable[[], Any]]:
         finally:
             bare.__globals__["obtain"] = kept
     called = "thomas_own_float64"  # XLA's handlers differ in nothing but the kernel that they call
-    return {**asked, f"xla_{called}": cache.made_by("runtime.xla_handler.build", called)}
+    return {
+        "call": cache.made_by("runtime.python_entry.build"),
+        **asked,
+        f"xla_{called}": cache.made_by("runtime.xla_handler.build", called),
+    }
 
 
 # ------------------------------------------------------------------------------------------------------------ the code

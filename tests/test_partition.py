@@ -162,6 +162,21 @@ def test_a_singular_matrix_in_which_no_coupling_decays(first: int, last: int, pi
         tridiag.solve(a, b, c, d, backend="numba_partition", pivoting=pivoting)
 
 
+@pytest.mark.parametrize("apart", [False, True], ids=["", "apart"])
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
+def test_a_zero_row_anywhere_is_singular(dtype: str, apart: bool) -> None:
+    """Also where separators do not feel it: they are far away, or couplings between them and it are zero."""
+    for n in (758, 5000, 100_000):
+        for row in (0, 1, 87 * n // 100, n // 2, n - 1):
+            a, b, c, d = dominant((n,), dtype)
+            a[row] = b[row] = c[row] = 0
+            if apart and 20 < row < n - 20:
+                a[row - 20] = c[row - 21] = c[row + 20] = a[row + 21] = 0
+            for pivoting in (False, True, "auto"):
+                x = tridiag.solve(a, b, c, d, backend=NAME, pivoting=pivoting, check=False)
+                assert np.isnan(x).all(), (n, row, pivoting)
+
+
 def test_an_odd_zero_diagonal_is_singular() -> None:
     with pytest.raises(tridiag.SingularSystemError):
         tridiag.solve(*zero_diagonal((10_001,)), backend=NAME)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from guarded import Ran
-from guarded.draw import HALVES, Draw, in_numpy
+from guarded.draw import Draw, in_numpy
 from guarded.oracles import EPS, HUGE, WIDER, Array, backward_errors, bands, determinant, gauss, product, real_of
 from guarded.systems import Systems
 
@@ -46,8 +46,6 @@ def check_solution(
             raise AssertionError("a row that is taken out is not 0")
         componentwise, normwise = backward_errors(x, matrix, d)
     error = np.where(good, np.minimum(componentwise, normwise) if pivoting is True else componentwise, 0)
-    if x.dtype.name in HALVES:  # to which a solution in single precision was rounded
-        error = error - 0.6 * EPS[x.dtype.name] / EPS["float32"]
     for at in map(tuple, np.argwhere(~(error <= PROMISE))):
         if not beyond_promise(matrix, d, x, at, float(error[at]), periodic):
             many = f"{(error > PROMISE).sum()} of {error.size} systems above {PROMISE:.0f} eps"

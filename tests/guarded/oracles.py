@@ -14,6 +14,7 @@ from numba import njit
 
 EPS = {"float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 TINY = {"float32": 2.0**-126, "float64": 2.0**-1022}
+LEAST = {"float16": 2.0**-24, "bfloat16": 2.0**-133}  # the smallest positive number
 HUGE = {"float32": 2.0**127, "float64": 2.0**1023}
 REAL = {"complex64": "float32", "complex128": "float64", "float16": "float32", "bfloat16": "float32"}
 WIDER: dict[str, Any] = {"float32": (np.float64, np.complex128), "float64": (np.longdouble, np.clongdouble)}
@@ -53,12 +54,16 @@ def product(matrix: tuple[Array, Array, Array], x: Array) -> tuple[Array, Array]
 
 def backward_errors(x: Array, matrix: tuple[Array, Array, Array], d: Array) -> tuple[Array, Array]:
     """Of every system the componentwise backward error, and the normwise one, in eps; as in LAPACK's xGERFS, what
-    rounding to subnormal numbers can reach is kept away from zero."""
-    real = real_of(x.dtype)
+    rounding to subnormal numbers can reach is kept away from zero. What was rounded to half precision, once, is given
+    half a unit in the last place."""
+    real, given = real_of(x.dtype), x.dtype.name
     wide = WIDER[real][np.iscomplexobj(x)]
     matrix, d, x = tuple(v.astype(WIDER[real][np.iscomplexobj(v)]) for v in matrix), d.astype(wide), x.astype(wide)
     found, size = product(matrix, x)
     residual, floor = abs(d - found), 4 * TINY[real] / EPS[real]
+    if given in LEAST:
+        rounded = 0.501 * np.maximum(abs(x) * EPS[given], LEAST[given])
+        residual = np.maximum(residual - product(tuple(map(abs, matrix)), rounded)[1], 0)
     scale = size + abs(d)
     norm = sum(map(abs, matrix)).max(-1) * abs(x).max(-1) + abs(d).max(-1)
     return (residual / np.maximum(scale, floor)).max(-1) / EPS[real], residual.max(-1) / np.maximum(norm, floor) / EPS[

@@ -14,13 +14,14 @@ if not sys.platform.startswith("linux"):
 
 import tridiag
 from guarded.alignments import bounds
-from guarded.judging import beyond_promise, ill_conditioned, periodic_solution, too_large
-from guarded.oracles import EPS
+from guarded.judging import PROMISE, beyond_promise, ill_conditioned, periodic_solution, too_large
+from guarded.oracles import EPS, backward_errors
 
 ONCE = {  # seeds of cases that were judged wrongly, each once
     "singular after rounding to whole numbers": (5024749, 5046703),
     "whole numbers and a coefficient of Python": (5010350, 5036773, 5070212),
     "singular to the reference": (5001728,),
+    "a subnormal half": (131030,),
     "singular by rounding, one zero pivot among 1408": (58669,),
 }
 LARGE = (5041248,)  # of the last kind, 160 000 systems
@@ -87,3 +88,15 @@ def test_a_system_that_rounding_makes_singular_is_excused() -> None:
     assert ill_conditioned((a, b, c), (0,), a.dtype, False)
     for periodic in (False, True):
         assert not ill_conditioned((a, np.sign(b) * (2.1 + abs(b)), c), (0,), a.dtype, periodic)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-7])
+def test_halves_are_given_half_a_unit(size: float) -> None:
+    """Solutions of ordinary size and subnormal ones; a whole unit is too much."""
+    rng = np.random.default_rng(0)
+    diagonal, x = rng.uniform(1, 2, (2, 100, 1)).astype("float32")
+    matrix, x = (diagonal * 0, diagonal, diagonal * 0), (x * np.float32(size)).astype("float16")
+    d = (diagonal * x).astype("float32")
+    for units, fits in ((0.5, True), (1.0, False)):
+        error, _ = backward_errors(x, matrix, d + diagonal * units * np.spacing(x).astype("float32"))
+        assert ((error <= PROMISE) == fits).mean() > 0.9

@@ -116,10 +116,11 @@ def reduce_block_pivoted(zero, plan, room, block):
 
 @njit(**ONCE)
 def solve_block_plain(zero, plan, room, block):
-    """The second pass over a block; whether it has the certificate."""
+    """The second pass over a block; whether it is finite, and has the certificate where one is wanted."""
     unsure = K.ELIMINATE(zero, (plan, block, room))
-    K.SUBSTITUTE(zero, (plan, block, room))
-    return not unsure
+    if K.SUBSTITUTE(zero, (plan, block, room)):
+        return False
+    return not unsure or word(plan + P.PROMISE) == J.PLAIN
 
 
 @njit(**ONCE)
@@ -168,7 +169,7 @@ def work_on(zero, shared, room, block):
         if reduce_block_pivoted(zero, shared, room, block) & K.UNSURE:
             set_word(shared + P.DOUBT, 1)
     elif phase == P.SOLVE_PLAIN:
-        good = solve_block_plain(zero, shared, room, block) or word(shared + P.PROMISE) == J.PLAIN
+        good = solve_block_plain(zero, shared, room, block)
     elif phase == P.SOLVE_PIVOTED:
         good = solve_block_pivoted(zero, shared, room, block)
     elif phase == P.REPAIR:

@@ -217,8 +217,8 @@ def eliminate(code: Code, plan: Value, block: Value, target: Value) -> Value:
     return any_lane(code, ~(Certificate.holds(code, extremes) & lossless(code, least)))
 
 
-def substitute(code: Code, plan: Value, block: Value, source: Value) -> None:
-    """x, last row first, to memory; the separator is known."""
+def substitute(code: Code, plan: Value, block: Value, source: Value) -> Value:
+    """x, last row first, to memory; the separator is known. Whether it is not finite: behind a zero pivot no row is."""
     bands, step, last = Bands(code, plan, block), 2 * code.row, code.word(plan + P.HEIGHT) - 1
     above, given = Rows(code, source, step), Rows(code, source + code.row, step)
     above.store(last, code.zero())
@@ -239,6 +239,7 @@ def substitute(code: Code, plan: Value, block: Value, source: Value) -> None:
 
     (x,) = code.fori(last + 1 - bands.height, -1, line, (code.zero(),), step=-bands.height)
     write(code, planes(code, plan, block, P.FOUND_FIRST), (x, found))
+    return any_lane(code, ~(code.size(x - x) == 0))
 
 
 # ------------------------------------------------------------------------------------------------ pivoted

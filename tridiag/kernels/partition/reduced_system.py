@@ -153,7 +153,7 @@ def separator_error(zero, plan):
         if count <= i < rows - 1:
             behind = value_of(zero, plan, i + 1)
         _, error = row_residual(zero, (a, b, c), d, before, value_of(zero, plan, i), behind)
-        if not error <= worst:
+        if worst == worst and not error <= worst:  # once NaN, for good
             worst = error
     return worst
 
