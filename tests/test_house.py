@@ -1,0 +1,114 @@
+"""That folders use those below, and that a kernel is compiled anew for its own sources and no others."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import tridiag
+from tridiag import kernels
+
+FOLDER = Path(tridiag.__file__).parent / "kernels"
+# what each folder of kernels may import of the others
+FLOORS = {
+    "jobs": (), "simd": (),
+    "runtime": ("jobs", "simd"),
+    "access": ("jobs", "simd", "runtime"),
+    "thomas": ("jobs", "simd", "runtime", "access"),
+    "cyclic": ("jobs", "simd", "runtime", "access", "thomas"),
+    "partition": ("jobs", "simd", "runtime", "access", "thomas"),
+    "blocks": ("jobs", "simd", "runtime", "access"),
+    "recurrence": ("jobs", "simd", "runtime", "access"),
+    "logsumexp": ("jobs", "simd", "runtime", "access"),
+    "kalman": ("jobs", "simd", "runtime", "access"),
+    "alignment": ("jobs", "simd", "runtime", "access"),
+    "numba_cuda": (), "triton": (), "pallas": (),
+}  # fmt: skip
+
+
+def test_every_folder_has_its_floor() -> None:
+    assert {path.parent.name for path in FOLDER.glob("*/__init__.py")} == set(FLOORS)
+
+
+@pytest.mark.parametrize("folder", FLOORS)
+def test_folders_use_those_below(folder: str) -> None:
+    for path in (FOLDER / folder).glob("*.py"):
+        for module in kernels.imported(path.read_text()):
+            parts = module.split(".")
+            if parts[1:2] == ["kernels"] and len(parts) > 2:
+                assert parts[2] in (folder, *FLOORS[folder]), f"{path.name} imports {module}"
+
+
+def test_no_module_of_kernels_reaches_itself() -> None:
+    modules = {f"tridiag.kernels.{path.parent.name}.{path.stem}": path for path in FOLDER.glob("*/*.py")}
+    uses = {name: {*kernels.imported(path.read_text())} & modules.keys() for name, path in modules.items()}
+    while free := [name for name, others in uses.items() if not others]:
+        for name in free:
+            del uses[name]
+        for others in uses.values():
+            others.difference_update(free)
+    assert not uses
+
+
+def test_imports_are_found_wherever_they_are() -> None:
+    source = """
+import numpy
+import tridiag.errors
+from tridiag import elimination as el, rows
+from tridiag.kernels import source_hash
+from tridiag.kernels.jobs import (  # why
+    systems as J,
+    kalman,
+)
+
+def later():
+    from tridiag.kernels.simd.memory import word
+"""
+    assert set(kernels.imported(source)) == {
+        "tridiag.errors", "tridiag.elimination", "tridiag.rows", "tridiag.kernels", "tridiag.kernels.jobs.systems",
+        "tridiag.kernels.jobs.kalman", "tridiag.kernels.simd.memory",
+    }  # fmt: skip
+
+
+def test_no_import_is_written_in_another_way() -> None:
+    """What the search of imports by lines would not find."""
+    for path in FOLDER.rglob("*.py"):
+        source, wanted = path.read_text(), set()
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ImportFrom):
+                assert node.level == 0, path
+                for name in node.names if (node.module or "").startswith("tridiag") else ():
+                    inner = f"{node.module}.{name.name}"
+                    wanted.add(inner if kernels.file_of(inner) else node.module)
+            elif isinstance(node, ast.Import):
+                wanted |= {name.name for name in node.names if name.name.startswith("tridiag")}
+        assert set(kernels.imported(source)) == wanted, path
+
+
+def test_a_kernel_is_compiled_anew_for_its_own_sources_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = tmp_path / "tridiag"
+    for path in FOLDER.parent.rglob("*.py"):
+        target = copy / path.relative_to(FOLDER.parent)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    monkeypatch.setattr(kernels, "ROOT", copy)
+    names = [f"tridiag.kernels.{name}" for name in ("thomas.kernel", "alignment.kernel", "recurrence.kernel")]
+
+    def hashes() -> list[int]:
+        kernels.source_hash_of.cache_clear()
+        return [kernels.source_hash_of(name) for name in names]
+
+    def changed(path: str) -> list[bool]:
+        before = hashes()
+        with (copy / path).open("a") as file:
+            file.write("# another line\n")
+        return [x != y for x, y in zip(before, hashes(), strict=True)]
+
+    assert hashes() == hashes()
+    assert changed("kernels/alignment/shared_exponents.py") == [False, True, False]
+    assert changed("kernels/thomas/loops.py") == [True, False, False]
+    assert changed("kernels/simd/vector.py") == [True, True, True]
+    assert changed("elimination.py") == [True, False, False]
+    assert changed("kernels/triton/rows.py") == [False, False, False]
+    assert changed("systems.py") == [False, False, False]
+    kernels.source_hash_of.cache_clear()
