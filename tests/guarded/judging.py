@@ -32,7 +32,7 @@ def check_solution(
             raise AssertionError("a singular system is not NaN")
         if (~lost & systems.spoilt).any():
             raise AssertionError("NaN in an argument did not reach the solution")
-        good = ~(dead | systems.spoilt | systems.free)
+        good = np.array(~(dead | systems.spoilt | systems.free))  # of a single system that is a number
         if pivoting is False and systems.family in ("uniform", "integers"):
             return Ran("solve", systems=good.size)  # nothing is promised
         for at in map(tuple, np.argwhere(lost & good)):
