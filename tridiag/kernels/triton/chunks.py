@@ -1,4 +1,4 @@
-"""A chunk of rows for each lane in Triton, as in `tridiag/kernels/chunks.cu`.
+"""A chunk of rows for each lane in Triton, as in `tridiag/cuda/src/chunks.cu`.
 
 The last row of a chunk is its separator. The rows before it, its interior, are eliminated from both ends: that leaves
 a row for its first unknown (the head) and one for its last (the tail), in the separators before and after. The

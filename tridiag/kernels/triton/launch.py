@@ -1,6 +1,6 @@
 """Many systems in Triton: what `tridiag.backends.triton_thomas` launches.
 
-A lane has a system (`triton_rows`) or a chunk of its rows (`triton_chunks`). Below and above are a and c, or c and a
+A lane has a system (`rows`) or a chunk of its rows (`chunks`). Below and above are a and c, or c and a
 with ``shift`` = 1 for the transpose. Loads are masked, so that nothing is read that does not exist.
 """
 
