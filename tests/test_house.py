@@ -1,6 +1,7 @@
 """That folders use those below, and that a kernel is compiled anew for its own sources and no others."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,14 @@ def test_no_import_is_written_in_another_way() -> None:
             elif isinstance(node, ast.Import):
                 wanted |= {name.name for name in node.names if name.name.startswith("tridiag")}
         assert set(kernels.imported(source)) == wanted, path
+
+
+def test_modules_that_are_named_are_there() -> None:
+    """In strings, docstrings and comments, also of what only another machine imports."""
+    for path in FOLDER.parent.rglob("*.py"):
+        for name in re.findall(r"[\"`](tridiag\.kernels(?:\.\w+)*)", path.read_text()):
+            module = ".".join(name.split(".")[:4])  # behind it, names in that module
+            assert kernels.file_of(module), (path, name)
 
 
 def test_a_kernel_is_compiled_anew_for_its_own_sources_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

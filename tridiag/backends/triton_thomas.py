@@ -39,7 +39,7 @@ MOST_REGISTERS = 255
 OPERANDS, RANK = 6, 3  # below, diagonal, above, where, right, x; the batch axes that a kernel walks through
 ROWS, LONGEST = 8, 256  # rows of a chunk, and of a system that a program holds
 PLAIN_ROWS, PIVOTED_ROWS, REFINED_ROWS = 1, 3, 6  # numbers kept for each row of a system
-KERNELS = tuple(f"tridiag.kernels.triton.{part}" for part in ("rows", "chunks", "launch"))
+KERNELS = "tridiag.kernels.triton.rows", "tridiag.kernels.triton.chunks", "tridiag.kernels.triton.launch"
 LEAST_SCRATCH = 64 * 2**20  # bytes for systems that are pivoted at a time; or as many as x has
 
 
