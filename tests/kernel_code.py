@@ -70,12 +70,9 @@ def kernels(whole: bool = False) -> dict[str, Callable[[], Any]]:
 
     asked: dict[str, Callable[[], Any]] = {}
 
-    def note(name: str, build: Callable[[], Any]) -> cache.Kernel:
+    def obtain(name: str, build: Callable[[], Any]) -> cache.Kernel:
         asked[name] = build
         return cache.Kernel(1, True, None)  # an address that is never called
-
-    def obtain(name: str, build: Callable[[], Any]) -> cache.Kernel:
-        return note(name, build)
 
     for function, arguments in requests(whole):
         bare = getattr(function, "__wrapped__", function)
@@ -216,7 +213,7 @@ def dump(job: tuple[str, Callable[[], Any], Path]) -> str:
     from tridiag.kernels.jobs.symbols import PREFIX
 
     name, build, folder = job
-    for other in kernels(True):
+    for other in kernels():
         llvm.add_symbol(PREFIX + other, 1)  # which others call: it is not run
     (folder / f"{name}.ll").write_text(code_of(build()))
     return name

@@ -20,7 +20,6 @@ import functools
 import hashlib
 import pathlib
 import re
-from collections.abc import Iterable
 
 ROOT = pathlib.Path(__file__).parent.parent
 IMPORT = re.compile(
@@ -32,27 +31,23 @@ NAME = re.compile(r"(\w+)(?: as \w+)?\s*(?:,|$|\))")
 @functools.cache
 def source_hash() -> int:
     """A number that changes with any source of any kernel."""
-    steps = [ROOT / f"{name}.py" for name in ("elimination", "filtering", "logsum", "square_roots")]
-    return hash_of([*steps, *sorted((ROOT / "kernels").rglob("*.py"))])
+    paths = (path.relative_to(ROOT.parent).with_suffix("") for path in (ROOT / "kernels").rglob("*.py"))
+    return source_hash_of(*(".".join(path.parts) for path in paths if path.name != "__init__"))
 
 
 @functools.cache
-def source_hash_of(module: str) -> int:
-    """A number that changes with any source of which a module is made: its own, and what it imports of the package."""
+def source_hash_of(*modules: str) -> int:
+    """A number that changes with any source of which modules are made: theirs, and what they import of the package."""
     found: dict[str, pathlib.Path] = {}
-    waiting = [module]
+    waiting = list(modules)
     while waiting:
         name = waiting.pop()
         if name not in found and (path := file_of(name)):
             found[name] = path
             waiting += imported(path.read_text())
-    return hash_of(found[name] for name in sorted(found))
-
-
-def hash_of(paths: Iterable[pathlib.Path]) -> int:
     digest = hashlib.sha256()
-    for path in paths:
-        digest.update(path.relative_to(ROOT).as_posix().encode() + b"\n" + path.read_bytes())
+    for name in sorted(found):
+        digest.update(name.encode() + b"\n" + found[name].read_bytes())
     return int.from_bytes(digest.digest()[:7], "little")
 
 

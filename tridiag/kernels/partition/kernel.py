@@ -297,7 +297,7 @@ def solve_with_pivoting(zero, plan, helpers):
     if not SOLVE_ENDS(zero, (plan,)) or not RUN_PHASE(zero, (plan, P.SOLVE_PIVOTED, helpers)):
         return False
     R.list_lone_rows(zero, plan)
-    for step in range(1, RETURN_AFTER + 1):  # what needs more is left to `sequential`
+    for step in range(1, RETURN_AFTER + 1):  # what needs more is left to `gtsv`
         set_word(plan + P.REFINING, step)
         if REPAIR(zero, (plan, helpers)):
             return True
@@ -533,6 +533,6 @@ def build(dtype: str):
     def run(job, helpers):
         define(zero)
         call(beginning(zero), (job, helpers))
-        call(whole(zero), (job,))  # as in `crew.runner`
+        call(whole(zero), (job,))  # as in `threads.runner`
 
     return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)

@@ -127,6 +127,6 @@ def build(kernel: str):
     whole = c_function(solve, "tridiag_handler", result=types.int64)
 
     def handler(frame):
-        return call(whole(0), (frame,))  # as in `crew.runner`
+        return call(whole(0), (frame,))  # as in `threads.runner`
 
     return cfunc(types.int64(types.int64), error_model="numpy")(handler)

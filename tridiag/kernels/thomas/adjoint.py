@@ -193,7 +193,7 @@ def build(dtype: str, solve: str):
     own = types.ExternalFunction(PREFIX + solve, types.void(types.int64, types.int64))
 
     def run(job, helpers):
-        call(prepared(zero), (job,))  # as in `crew.runner`
+        call(prepared(zero), (job,))  # as in `threads.runner`
         own(job, helpers)
 
     return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)
