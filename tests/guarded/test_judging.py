@@ -14,7 +14,7 @@ if not sys.platform.startswith("linux"):
 
 import tridiag
 from guarded.alignments import bounds
-from guarded.judging import PROMISE, beyond_promise, ill_conditioned, periodic_solution, too_large
+from guarded.judging import PROMISE, beyond_promise, grows_beyond, ill_conditioned, periodic_solution, too_large
 from guarded.oracles import EPS, backward_errors
 
 ONCE = {  # seeds of cases that were judged wrongly, each once
@@ -24,6 +24,7 @@ ONCE = {  # seeds of cases that were judged wrongly, each once
     "a subnormal half": (131030,),
     "a single system beyond its precision": (157058, 228679),
     "singular by rounding, one zero pivot among 512, 1408": (58669, 160738),
+    "infinite, and beyond the condition of any precision, but not singular": (496917,),
 }
 LARGE = (5041248,)  # of the last kind, 160 000 systems
 
@@ -49,6 +50,15 @@ def test_a_solution_beyond_its_precision_is_excused(dtype: str, n: int) -> None:
     """It grows tenfold from row to row; where it does not it must be finite."""
     assert too_large(*system(n, 10, 1, 0, dtype), (0,), False)
     assert not too_large(*system(n, 1, 1, 0, dtype), (0,), False)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex128"])
+def test_a_solution_that_grows_beyond_its_precision_is_not_one_of_a_zero_pivot(dtype: str) -> None:
+    infinite, moderate = np.array(np.inf, dtype), np.ones(5, dtype)
+    largest = np.finfo(dtype).max
+    assert grows_beyond(np.array([1, 1e3, largest / 100, infinite, infinite], dtype))
+    assert not grows_beyond(np.append(moderate, infinite))
+    assert not grows_beyond(np.full(3, infinite))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
