@@ -101,7 +101,7 @@ def test_systems_side_by_side_make_wide_tiles_that_fit_in_cache(itemsize: int) -
 def test_stretches_cover_systems_that_lie_side_by_side(beside: int) -> None:
     """Wherever in a cache line the first of them is; and tiles never go on in the next row of systems."""
     words = plan((3, 50, beside), 1)[0].words
-    assert words[J.BESIDE] == beside and words[J.ITEMS] * words[J.TILES] >= 3 * words[J.STRETCHES]
+    assert words[J.INTERLEAVED] == beside and words[J.ITEMS] * words[J.TILES] >= 3 * words[J.STRETCHES]
     covered = words[J.STRETCHES] * words[J.LANES]
     assert beside + 7 <= covered < beside + 8 + words[J.STRETCHES] * 8
 

@@ -110,21 +110,21 @@ def neighbours(matrices: list[Axis], itemsize: int, lanes: int) -> int:
     return length if length >= lanes and all(steps[k] == itemsize for k in (0, 1, 2, 4, 5)) else 0
 
 
-def split(beside: int, n: int, lanes: int, kept: int) -> tuple[int, int]:
+def split(interleaved: int, n: int, lanes: int, kept: int) -> tuple[int, int]:
     """Into how many stretches neighbours are cut, and the groups of one: as long as what is kept stays in cache.
 
     ``kept``: bytes of a row of a group.
     """
-    groups = -(-(beside + lanes - 1) // lanes)  # the first may begin anywhere in a line
+    groups = -(-(interleaved + lanes - 1) // lanes)  # the first may begin anywhere in a line
     stretches = -(-groups // max(1, min(MOST_GROUPS, SCRATCH // ((n + 1) * kept))))
     return stretches, -(-groups // stretches)
 
 
-def blocks(beside: int, outer: int, n: int, lanes: int, kept: int, workers: int) -> tuple[int, int, int, int, int]:
+def blocks(interleaved: int, outer: int, n: int, lanes: int, kept: int, workers: int) -> tuple[int, int, int, int, int]:
     """Blocks of rows, the spans of neighbours that each is cut into, groups of a span, rows of a chunk, OVERLAP."""
-    groups = -(-beside // lanes)
+    groups = -(-interleaved // lanes)
     spans = 1 if groups <= WHOLE else -(-groups // SPAN)
-    widest = -(-beside // spans)
+    widest = -(-interleaved // spans)
     groups = -(-widest // lanes)
     height = max(2 * OVERLAP, CHUNK // (groups * kept) - OVERLAP)
     count = min(ITEMS_EACH * workers // (spans * outer), n // (BLOCK * OVERLAP))
@@ -178,20 +178,20 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
         sides = 0
     eliminated = bool(flags & (J.FACTORING | J.FACTORED)) and not form.periodic
     shared = count < FEWEST_MATRICES and (sides > 1 or eliminated)
-    lanes, beside, stretches, groups, long = lanes_of(dtype), 0, 0, 0, None
+    lanes, interleaved, stretches, groups, long = lanes_of(dtype), 0, 0, 0, None
     if sides == 1 and not form.periodic and not flags & (J.FACTORED | J.FACTORING | J.DETERMINANT):
-        beside = neighbours(matrices, dtype.itemsize, lanes)
+        interleaved = neighbours(matrices, dtype.itemsize, lanes)
     helpers = workers - 1 if form.n * count * max(1, sides) >= WORTH_A_THREAD else 0
     tiles = -(-count // lanes)
-    if beside:
+    if interleaved:
         kept = (4 if form.pivoting is True else 2) * dtype.itemsize * lanes
-        stretches, groups = split(beside, form.n, lanes, kept)
+        stretches, groups = split(interleaved, form.n, lanes, kept)
         if stretches > 1 and groups < LONG and shapes[3] is None and not flags:
-            long = blocks(beside, count // beside, form.n, lanes, kept, helpers + 1)
-        beside = beside if long or beside >= 2 * lanes else 0
-    if beside:
-        lanes, tiles = groups * lanes, count // beside * stretches
-    if beside or (shared and sides):
+            long = blocks(interleaved, count // interleaved, form.n, lanes, kept, helpers + 1)
+        interleaved = interleaved if long or interleaved >= 2 * lanes else 0
+    if interleaved:
+        lanes, tiles = groups * lanes, count // interleaved * stretches
+    if interleaved or (shared and sides):
         flags |= J.LINED if starts_of_rows_alike(form, strides, [*matrices, *right_sides]) else 0
     flags |= J.LARGE if math.prod(form.shape) * dtype.itemsize > CACHES else 0
     share = tiles // (ITEMS_EACH * (helpers + 1)) if helpers else tiles
@@ -203,7 +203,7 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
         flags |= flag if option else 0
     words[: J.HEAD] = (
         0, runs * chunks, form.n, lanes, run, flags, PROMISES[form.pivoting], count, sides, chunks, shared,
-        len(matrices), len(right_sides), beside, stretches,
+        len(matrices), len(right_sides), interleaved, stretches,
     )  # fmt: skip
     words[J.CHUNK] = chunk
     if long:
@@ -213,8 +213,8 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
     for k, (length, steps) in enumerate([*matrices, *right_sides]):
         words[J.AXES + J.AXIS_WORDS * k : J.AXES + J.AXIS_WORDS * (k + 1)] = (length, *steps)
     words.flags.writeable = False
-    items = long[0] * long[1] * (count // beside) if long else runs * chunks
-    own = "exchanging" if form.pivoting is True else "own" if beside else "rows"
+    items = long[0] * long[1] * (count // interleaved) if long else runs * chunks
+    own = "exchanging" if form.pivoting is True else "own" if interleaved else "rows"
     many = "shared" if shared else "many"
     kernel = "cyclic" if form.periodic else many if sides != 1 or flags & J.FACTORED else own
     kernel = f"long_{kernel}" if long else kernel

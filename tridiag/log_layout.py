@@ -44,14 +44,14 @@ def make_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], 
     start = [(n - height) * step if form.backward else 0 for step in rows]
     if chunks > 1:
         batch.append((chunks, tuple((-height if form.backward else height) * step for step in rows)))
-    beside = neighbours(batch, present, dtype.itemsize, lanes) if chunks == 1 else 0  # chunks: a group at a time
-    groups, run = shares(count * chunks, beside, height, lanes, workers)
+    interleaved = neighbours(batch, present, dtype.itemsize, lanes) if chunks == 1 else 0  # chunks: a group at a time
+    groups, run = shares(count * chunks, interleaved, height, lanes, workers)
     flags = (form.backward and J.REVERSED) | (J.LOG_A in present and J.WEIGHTED) | (J.INIT in present and J.GIVEN)
     items = -(-run // (groups * lanes)) * (count * chunks // run)
     words = np.zeros(J.AXES + J.AXIS_WORDS * len(batch), np.int64)
     for place, value in (
         (J.ITEMS, items), (J.ROWS, height), (J.LANES, groups * lanes), (J.FLAGS, flags), (J.MATRICES, count * chunks),
-        (J.CHUNKS, chunks), (J.MATRIX_AXES, len(batch)), (J.BESIDE, beside), (J.TAIL, n - chunks * height),
+        (J.CHUNKS, chunks), (J.MATRIX_AXES, len(batch)), (J.INTERLEAVED, interleaved), (J.TAIL, n - chunks * height),
     ):  # fmt: skip
         words[place] = value
     for k in range(4):
@@ -77,11 +77,11 @@ def neighbours(batch: Any, present: list[int], itemsize: int, lanes: int) -> int
     return length if wide and length >= 2 * lanes else 0
 
 
-def shares(count: int, beside: int, rows: int, lanes: int, workers: int) -> tuple[int, int]:
+def shares(count: int, interleaved: int, rows: int, lanes: int, workers: int) -> tuple[int, int]:
     """The groups of an item, and the sequences of which items are parts."""
-    run = beside or count
+    run = interleaved or count
     groups, total = -(-run // lanes), -(-count // lanes)
     share = -(-total // (ITEMS_EACH * workers)) if workers > 1 else groups
-    if beside:
+    if interleaved:
         return min(groups, MOST_GROUPS, max(share, 8)), run
     return min(groups, max(1, min(share, ITEM // (rows * lanes)))), run

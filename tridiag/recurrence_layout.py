@@ -61,7 +61,7 @@ def kind_of(axes: Axes, form: Recurrence, order: int, count: int, dtype: np.dtyp
         return C.SCALAR
     length, steps = axes.batch[-1] if axes.batch else (0, ())
     if length >= 2 * lanes and steps[C.Y] == steps[C.X] == size:
-        for step, kind in ((size, C.BESIDE), (0, C.SPREAD)):
+        for step, kind in ((size, C.INTERLEAVED), (0, C.SPREAD)):
             if all(steps[C.A + k] == step for k in range(order)):
                 return kind
     read, step = axes.strides[: 2 + order], axes.strides[C.Y]
@@ -79,7 +79,7 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
     kind = kind_of(axes, form, order, count, dtype, workers)
     length, width, stretches, blocks, chunk, run = 1, 1, 1, 0, 0, 1
     share = ITEM if workers == 1 else max(1, min(ITEM, n * count // (ITEMS_EACH * workers)))  # values
-    if kind in (C.BESIDE, C.SPREAD):
+    if kind in (C.INTERLEAVED, C.SPREAD):
         length = axes.batch[-1][0]
         stretches = -(-length // max(lanes, min(STRETCH // dtype.itemsize, -(-length // workers))))
         width = -(-length // (stretches * lanes)) * lanes

@@ -31,13 +31,13 @@ def widths() -> list[int]:
     """Lengths about which loops begin or end: lanes of vectors, heights of tiles and of blocks, chunks, powers of 2."""
     from tridiag.kernels.logsumexp import kernel as logscan
     from tridiag.kernels.partition import state as plan
-    from tridiag.kernels.thomas import interleaved as beside
+    from tridiag.kernels.thomas import interleaved as interleaved
     from tridiag.kernels.thomas import one_vector as groups
     from tridiag.kernels.thomas import workspace as worker
 
     known = [layout.LINE // 8, layout.LINE // 4, layout.LINE, layout.OVERLAP, layout.FEWEST_MATRICES, layout.LONG]
-    known += [recurrence_layout.HEIGHT, log_layout.FEWEST_ROWS, worker.BLOCK, beside.EARLY, groups.EARLY]
-    known += [groups.VERY_EARLY, logscan.BLOCK, logscan.HEAD, logscan.BLOCK_BESIDE, plan.MOST_LISTED]
+    known += [recurrence_layout.HEIGHT, log_layout.FEWEST_ROWS, worker.BLOCK, interleaved.EARLY, groups.EARLY]
+    known += [groups.VERY_EARLY, logscan.BLOCK, logscan.HEAD, logscan.BLOCK_INTERLEAVED, plan.MOST_LISTED]
     known += [2**k for k in range(10)] + [3 * 2**k for k in range(7)]
     return sorted({max(1, n + step) for n in known for step in (-1, 0, 1)})
 

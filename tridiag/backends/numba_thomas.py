@@ -135,7 +135,7 @@ def view(x: Any) -> Any:
 def factor(matrix: Matrix, form: Form) -> Factors:
     matrix = tuple(map(view, matrix))
     count, dtype = form.matrices, matrix[1].dtype
-    status, kinds = np.zeros(count, np.int32), np.full(count, J.HARD, np.uint8)
+    status, kinds = np.zeros(count, np.int32), np.full(count, J.UNCERTIFIED, np.uint8)
     job, call = plan_for(form, *extents((*matrix, None, None)), (dtype, dtype), J.FACTORING)
     lanes = int(job.words[J.LANES])
     shape = (count, form.n, 3) if job.words[J.SHARED] else (-(-count // lanes), form.n, 3, lanes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from tridiag.kernels.access.load_store import TABLE, aim, bytes_of_real, lanes_of, parts_of
+from tridiag.kernels.access.load_store import TABLE, bind, bytes_of_real, lanes_of, parts_of
 from tridiag.kernels.jobs import systems as J
 from tridiag.kernels.jobs.systems import X_
 from tridiag.kernels.runtime.work_items import field
@@ -25,7 +25,7 @@ def offset(job, axes, count, index, operand):
 
 
 @njit(**OPTIONS)
-def aim_lanes(zero, job, axes, count, first, used, base, aims, low, high):
+def bind_lanes(zero, job, axes, count, first, used, base, bindings, low, high):
     """Point operands low <= k < high of a group at systems first, first + 1, ... along some axes.
 
     ``base`` is the address of six more offsets. Lanes that are not used repeat the first.
@@ -33,7 +33,7 @@ def aim_lanes(zero, job, axes, count, first, used, base, aims, low, high):
     lanes, itemsize = lanes_of(zero, ()), bytes_of_real(zero, ()) * parts_of(zero, ())
     size, inner = TABLE + 8 * lanes, axes + J.AXIS_WORDS * (count - 1)
     for operand in range(low, high):
-        pointer, target, stride = field(job, J.POINTERS + operand), aims + operand * size, J.STRIDES + operand
+        pointer, target, stride = field(job, J.POINTERS + operand), bindings + operand * size, J.STRIDES + operand
         step = field(job, inner + 1 + operand) if count > 0 else 0
         lane, run = 0, used
         while lane < used and pointer != 0:
@@ -48,9 +48,9 @@ def aim_lanes(zero, job, axes, count, first, used, base, aims, low, high):
             lane += run
         for k in range(used, lanes):
             set_word(target + TABLE + 8 * k, word(target + TABLE))
-        aim(zero, target, itemsize, field(job, stride), run == lanes, operand == X_)
+        bind(zero, target, itemsize, field(job, stride), run == lanes, operand == X_)
 
 
 @njit(**OPTIONS)
-def operand_of(zero, aims, k):
-    return aims + k * (TABLE + 8 * lanes_of(zero, ()))
+def operand_of(zero, bindings, k):
+    return bindings + k * (TABLE + 8 * lanes_of(zero, ()))

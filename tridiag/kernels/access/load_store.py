@@ -1,6 +1,6 @@
 """Between the caller's memory and rows of lanes: four ways to read an operand, whatever its strides.
 
-A group of systems, one in each lane, is aimed at an operand by a block of words: the kind of move, the stride along the
+A group of systems, one in each lane, is bound to an operand by a block of words: the kind of move, the stride along the
 system axis, and for each lane the address of its row 0. Rows that lie contiguous in memory are transposed in
 registers, a cache line of each lane at a time.
 """
@@ -15,8 +15,10 @@ from numba import njit
 from tridiag.kernels.simd.memory import set_word, word
 from tridiag.kernels.simd.vector import I8, I64, LINE, OPTIONS, Code, Complex, Library, Value, emitted
 
-CONTIGUOUS, BESIDE, SAME, SCATTERED = range(4)  # rows contiguous; lanes side by side; one system for all; anything else
-KIND, STRIDE, ROTATION, AHEAD, STEP, TABLE = range(0, 48, 8)  # byte offsets in the words of an aimed operand
+CONTIGUOUS, INTERLEAVED, SAME, SCATTERED = range(
+    4
+)  # rows contiguous; lanes side by side; one system for all; anything else
+KIND, STRIDE, ROTATION, AHEAD, STEP, TABLE = range(0, 48, 8)  # byte offsets in the words of an operand that is bound
 QUAD = 4  # numbers of a row that are transposed at a time: more would not fit in registers
 PAGE = 4096
 ROWS_AHEAD = 8  # prefetch distance where lanes lie side by side
@@ -109,7 +111,7 @@ def store_lines(code: Code, table: Value, first: Value, last: Value, source: Val
     code.fori(first, last, square, step=code.lanes)
 
 
-def take_beside(code: Code, address: Value) -> Any:
+def take_interleaved(code: Code, address: Value) -> Any:
     """A row of lanes from neighbours in memory."""
     pair = [code.load_as(code.vector, address + LINE * k) for k in range(code.parts)]
     if code.parts == 1:
@@ -117,7 +119,7 @@ def take_beside(code: Code, address: Value) -> Any:
     return Complex(*(code.shuffle(pair[0], pair[1], range(k, 2 * code.lanes, 2)) for k in range(2)))
 
 
-def put_beside(code: Code, address: Value, x: Any, past_caches: bool = False) -> None:
+def put_interleaved(code: Code, address: Value, x: Any, past_caches: bool = False) -> None:
     """The inverse."""
     if code.parts == 1:
         code.store_as(address, x, past_caches)
@@ -128,22 +130,22 @@ def put_beside(code: Code, address: Value, x: Any, past_caches: bool = False) ->
         code.store_as(address + LINE * k, code.shuffle(x.real, x.imag, order), past_caches)
 
 
-def load_beside(code: Code, table: Value, stride: Value, first: Value, last: Value, target: Value) -> None:
+def load_interleaved(code: Code, table: Value, stride: Value, first: Value, last: Value, target: Value) -> None:
     base = code.word(table)
 
     def row(i: Value, state: Any) -> Any:
-        code.store(target + (i - first) * code.row, take_beside(code, base + i * stride))
+        code.store(target + (i - first) * code.row, take_interleaved(code, base + i * stride))
         return state
 
     code.fori(first, last, row)
 
 
-def store_beside(code: Code, *words: Value) -> None:
+def store_interleaved(code: Code, *words: Value) -> None:
     table, stride, first, last, source, step = words
     base = code.word(table)
 
     def row(i: Value, state: Any) -> Any:
-        put_beside(code, base + i * stride, code.load(source + (i - first) * step))
+        put_interleaved(code, base + i * stride, code.load(source + (i - first) * step))
         return state
 
     code.fori(first, last, row)
@@ -238,7 +240,10 @@ MOVES = Library("moves")
 _load_contiguous = MOVES.add("load_contiguous", load_contiguous)
 _store_contiguous = MOVES.add("store_contiguous", store_contiguous)
 _load_lines, _store_lines = MOVES.add("load_lines", load_lines), MOVES.add("store_lines", store_lines)
-_load_beside, _store_beside = MOVES.add("load_beside", load_beside), MOVES.add("store_beside", store_beside)
+_load_interleaved, _store_interleaved = (
+    MOVES.add("load_interleaved", load_interleaved),
+    MOVES.add("store_interleaved", store_interleaved),
+)
 _load_same, _load_scattered = MOVES.add("load_same", load_same), MOVES.add("load_scattered", load_scattered)
 ADVANCE = MOVES.add("advance", advance)
 _store_scattered = MOVES.add("store_scattered", store_scattered)
@@ -246,7 +251,7 @@ _store_one = MOVES.add("store_one", store_one)
 
 
 @njit(**OPTIONS)
-def aim(zero, operand, itemsize, stride, even, downwards):
+def bind(zero, operand, itemsize, stride, even, downwards):
     """How an operand is moved whose addresses are set, evenly spaced or not, and what to ask for ahead of use.
 
     ``downwards``: its rows are used last row first.
@@ -261,7 +266,7 @@ def aim(zero, operand, itemsize, stride, even, downwards):
     if even and side == 0:
         kind = SAME
     elif even and side == itemsize:
-        kind, ahead, step = BESIDE, -ROWS_AHEAD * stride if downwards else ROWS_AHEAD * stride, stride
+        kind, ahead, step = INTERLEAVED, -ROWS_AHEAD * stride if downwards else ROWS_AHEAD * stride, stride
     elif stride == itemsize:
         kind, rotation, step = CONTIGUOUS, lanes - 1, itemsize // parts_of(zero, ())
         ahead = lanes * side
@@ -299,8 +304,8 @@ def load_rows(zero, operand, first, last, target):
         _load_contiguous(zero, (table, start, even, target))
         if even < stop:  # the last few again, with some before them
             _load_contiguous(zero, (table, stop - QUAD, stop, target + (stop - QUAD - start) * LINE))
-    elif kind == BESIDE:
-        _load_beside(zero, (table, stride, first, last, target))
+    elif kind == INTERLEAVED:
+        _load_interleaved(zero, (table, stride, first, last, target))
     elif kind == SAME:
         _load_same(zero, (table, stride, first, last, target))
     else:
@@ -320,8 +325,8 @@ def store_rows(zero, operand, first, last, source, step, used):
         _store_contiguous(zero, (table, start, even, source, step))
         if even < stop:
             _store_contiguous(zero, (table, stop - QUAD, stop, source + (stop - QUAD - start) // parts * step, step))
-    elif used == lanes and kind == BESIDE:
-        _store_beside(zero, (table, stride, first, last, source, step))
+    elif used == lanes and kind == INTERLEAVED:
+        _store_interleaved(zero, (table, stride, first, last, source, step))
     elif used == lanes:
         _store_scattered(zero, (table, stride, first, last, source, step))
     else:

@@ -18,8 +18,8 @@ from tridiag.kernels.access.load_store import (
     ask,
     in_lanes,
     out_of_lanes,
-    put_beside,
-    take_beside,
+    put_interleaved,
+    take_interleaved,
 )
 from tridiag.kernels.simd.vector import LINE, Code, Complex, Library, Value
 
@@ -58,10 +58,10 @@ def planes(code: Code, base: Value, count: int, length: Value) -> list[Rows]:
     return [Rows(code, base + length * (k * code.row), code.row) for k in range(count)]
 
 
-def ask_for_bands(code: Code, aims: Value, i: Value, count: int) -> None:
+def ask_for_bands(code: Code, bindings: Value, i: Value, count: int) -> None:
     """Ask for a, b, c and perhaps the right side, which follows the mask, ahead of row i."""
     for band in range(count):
-        ask(code, aims + (band if band < RIGHT else RIGHT + 1) * (TABLE + 8 * code.lanes), i)
+        ask(code, bindings + (band if band < RIGHT else RIGHT + 1) * (TABLE + 8 * code.lanes), i)
 
 
 ROWS_AHEAD = 1  # prefetch distance where tiles are wide
@@ -145,14 +145,14 @@ def place_of(code: Code, g: Value, most: Value) -> Value:
     return code.pick(place < most, place, most)
 
 
-def beside_of(code: Code, words: Sequence[Value], asks: bool = True) -> Any:
+def interleaved_of(code: Code, words: Sequence[Value], asks: bool = True) -> Any:
     """A function (i, end): a function (g) that reads the bands of group g at row i, where lanes lie side by side.
 
     It is told the operands, by how many rows each is moved, and the place of the last group. The pads, of row 0 and
     before ``end``, are not read. ``asks``: the rows do not follow each other in memory.
     """
-    aims, moves, most, zero = words[:4], words[4:8], words[8], code.integer(0)
-    strides, tables = [code.word(x + STRIDE) for x in aims], [code.word(x + TABLE) for x in aims]
+    bindings, moves, most, zero = words[:4], words[4:8], words[8], code.integer(0)
+    strides, tables = [code.word(x + STRIDE) for x in bindings], [code.word(x + TABLE) for x in bindings]
 
     def read(i: Value, end: Value) -> Any:
         top, bottom = i == 0, i == end - 1
@@ -164,7 +164,7 @@ def beside_of(code: Code, words: Sequence[Value], asks: bool = True) -> Any:
             for base, stride in zip(bases, strides, strict=True):
                 for line in range(0, code.row if asks else 0, LINE):
                     code.prefetch(base + stride * ROWS_AHEAD + place + line)
-            a, b, c, d = (take_beside(code, base + place) for base in bases)
+            a, b, c, d = (take_interleaved(code, base + place) for base in bases)
             a, c = (code.where(code.everywhere(pad), code.zero(), x) for pad, x in ((top, a), (bottom, c)))
             return a, b, c, d
 
@@ -173,7 +173,9 @@ def beside_of(code: Code, words: Sequence[Value], asks: bool = True) -> Any:
     return read
 
 
-def to_beside(past_caches: bool, code: Code, target: Sequence[Value], count: Value, groups: Value, solve: Any) -> None:
+def to_interleaved(
+    past_caches: bool, code: Code, target: Sequence[Value], count: Value, groups: Value, solve: Any
+) -> None:
     """Rows of solutions, last row first, to memory where lanes lie side by side: solve(i, g).
 
     ``target``: where the first row is, how far the next, and the place of the last group.
@@ -186,7 +188,7 @@ def to_beside(past_caches: bool, code: Code, target: Sequence[Value], count: Val
             if not past_caches:
                 for line in range(0, code.row, LINE):
                     code.prefetch(address - x_step * ROWS_AHEAD + line, write=True)
-            put_beside(code, address, solve(i, g), past_caches)
+            put_interleaved(code, address, solve(i, g), past_caches)
             return state
 
         return code.fori(0, groups, group, state)

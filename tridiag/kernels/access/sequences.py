@@ -37,16 +37,16 @@ def places(operands: int) -> Any:
     return stride, base
 
 
-def aiming(operands: int) -> Any:
+def binder(operands: int) -> Any:
     """What points the lanes of a worker at systems."""
     _, base = places(operands)
 
     @njit(**OPTIONS)
-    def aim(zero, job, room, first):
+    def bind(zero, job, room, first):
         """At those from ``first`` on; the lanes that are left over repeat the last one."""
         count = field(job, C.SEQUENCES)
         for operand in range(operands):
             for lane in range(lanes_of(zero, ())):
                 set_word(room + TABLE * operand + 8 * lane, base(job, operand, min(first + lane, count - 1)))
 
-    return aim
+    return bind

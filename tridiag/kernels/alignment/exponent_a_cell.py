@@ -175,7 +175,7 @@ KINDS = kinds(Linear, Affine)
 
 def forward(cells: Any, code: Code, *words: Value) -> None:
     """Row i, whose scores are at hand: its cells follow those of the row before in ``state``; Z grows."""
-    told, scores, state, kept, i, columns, aimed, start = words
+    told, scores, state, kept, i, columns, bound, start = words
     row, none = Row(code, told, scores, i), nothing(code)
 
     def cell(j: Value, carried: Any) -> Any:
@@ -185,7 +185,7 @@ def forward(cells: Any, code: Code, *words: Value) -> None:
         at = state + j * (2 * cells.STATE * LINE), kept + j * (cells.kept * LINE)
         for line in range(cells.kept):
             code.prefetch(at[1] + (AHEAD * cells.kept + line) * LINE, write=True)
-        ask(code, aimed, start + j)
+        ask(code, bound, start + j)
         before, here = cells.forward(row, w, before, *at)
         (m,), e = combine(code, (None, (z, row.counted(here, has))))
         return (before, (m, e), row.exp(s)), (position + 1, flaw + row.flaw(s), largest(code, peak, given))
@@ -201,7 +201,7 @@ def forward(cells: Any, code: Code, *words: Value) -> None:
 
 def backward(cells: Any, code: Code, *words: Value) -> None:
     """... and back: the gradient takes the place of the scores; the sums behind the other gradients grow."""
-    told, scores, state, kept, i, columns, aimed, start, target = words
+    told, scores, state, kept, i, columns, bound, start, target = words
     row, none, zero = Row(code, told, scores, i), nothing(code), code.zero()
 
     def cell(k: Value, carried: Any) -> Any:
@@ -212,7 +212,7 @@ def backward(cells: Any, code: Code, *words: Value) -> None:
         at = state + j * (2 * cells.BACK * LINE), kept + j * (cells.kept * LINE)
         for line in range(cells.kept):
             code.prefetch(at[1] - (AHEAD * cells.kept + line) * LINE)
-        ask(code, aimed, start + j)
+        ask(code, bound, start + j)
         ask(code, target, start + j)
         after, (match, *others) = cells.backward(row, w, end, after, *at)
         code.store(scores + j * LINE, code.where(has, match, zero))

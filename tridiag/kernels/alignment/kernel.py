@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
-from tridiag.kernels.access.load_store import AHEAD, TABLE, aim, bytes_of_real, lanes_of, load_row, store_row
+from tridiag.kernels.access.load_store import AHEAD, TABLE, bind, bytes_of_real, lanes_of, load_row, store_row
 from tridiag.kernels.alignment import exponent_a_cell as cells
 from tridiag.kernels.alignment import shared_exponents as runs
-from tridiag.kernels.alignment.shared_exponents import RUN, tame
+from tridiag.kernels.alignment.shared_exponents import RUN, shared_exponents_suffice
 from tridiag.kernels.alignment.state import (
     BY_GAP_,
     GAP_,
@@ -51,7 +51,7 @@ from tridiag.kernels.jobs import alignment as P
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim, field
 from tridiag.kernels.runtime.workspace import aligned
-from tridiag.kernels.runtime.workspace_pool import borrow, give_back
+from tridiag.kernels.runtime.workspace_pool import acquire, release
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import (
     ask_for_huge_pages,
@@ -108,7 +108,9 @@ def added(how: Any, what: str) -> dict[str, Any]:
 FORWARD, BACKWARD = (added(cells, what) for what in ("forward", "backward"))
 RUN_FORWARD, RUN_BACKWARD = (added(runs, what) for what in ("forward", "backward"))
 BEGIN, SETTLE, CONCLUDE = WAVES.add("begin", begin), WAVES.add("settle", settle), WAVES.add("conclude", conclude)
-CLEAR, BLANK, COPY, TAME, COOL = (WAVES.add(f.__name__, f) for f in (clear, blank, copy, tame, cool))
+CLEAR, BLANK, COPY, TAME, COOL = (
+    WAVES.add(f.__name__, f) for f in (clear, blank, copy, shared_exponents_suffice, cool)
+)
 
 
 @njit(**OPTIONS)
@@ -136,14 +138,14 @@ def longest(zero, told, axis):
 
 
 @njit(**OPTIONS)
-def aim_group(zero, job, operand, array, first, downwards):
+def bind_group(zero, job, operand, array, first, downwards):
     """Where the matrices of a group lie; at a cell that of the next row is asked for."""
     side, lanes = bytes_of_real(zero, ()), lanes_of(zero, ())
     size = field(job, P.ROWS) * field(job, P.COLUMNS) * side
     for lane in range(lanes):
         pair = min(first + lane, field(job, P.PAIRS) - 1)
         set_word(operand + TABLE + 8 * lane, field(job, array) + pair * size)
-    aim(zero, operand, side, side, False, downwards)
+    bind(zero, operand, side, side, False, downwards)
     row = field(job, P.COLUMNS) * side
     set_word(operand + AHEAD, -row if downwards else row)
 
@@ -204,7 +206,7 @@ def task(kind: str) -> Any:
 
     @njit(**OPTIONS)
     def rooms(zero, job, room):
-        """The scratch memory of a worker: what is told, aims, a line, the state, what is kept, the way back, states."""
+        """The scratch memory of a worker: its state, bindings, a line, the state, what is kept, the way back, states."""
         columns, operand = whole(field(job, P.COLUMNS)), aligned(TABLE + 8 * lanes_of(zero, ()))
         block, scores = field(job, P.BLOCK), room + TOLD * LINE
         line = scores + 2 * operand
@@ -272,7 +274,7 @@ def task(kind: str) -> Any:
     def align(zero, job, room, first):
         """A group of pairs."""
         told, scores, target = room, rooms(zero, job, room)[1], rooms(zero, job, room)[7]
-        aim_group(zero, job, scores, P.SCORES, first, False)
+        bind_group(zero, job, scores, P.SCORES, first, False)
         shared, again = field(job, P.WILD) == 0, False
         BLANK(zero, (told + LEAST_ * LINE, variable(1)))
         top, width = score(zero, job, room, first, shared)
@@ -286,8 +288,8 @@ def task(kind: str) -> Any:
         logarithms(zero, told)
         SETTLE(zero, (told,))
         if field(job, P.GRADIENT) != 0:
-            aim_group(zero, job, scores, P.SCORES, first, True)
-            aim_group(zero, job, target, P.GRADIENT, first, True)
+            bind_group(zero, job, scores, P.SCORES, first, True)
+            bind_group(zero, job, target, P.GRADIENT, first, True)
             gradient(zero, job, room, top, width, shared)
             CONCLUDE(zero, (told,))
         tell(zero, job, told, first)
@@ -295,7 +297,7 @@ def task(kind: str) -> Any:
     @njit(**OPTIONS)
     def work(job, zero):
         """Claim groups until none is left; called by every thread of a job."""
-        memory = borrow(rooms(zero, job, 0)[8] + 3 * LINE)
+        memory = acquire(rooms(zero, job, 0)[8] + 3 * LINE)
         if memory == 0:
             return
         while True:
@@ -303,7 +305,7 @@ def task(kind: str) -> Any:
             if group < 0:
                 break
             align(zero, job, aligned(memory + LINE), group * lanes_of(zero, ()))
-        give_back(memory)
+        release(memory)
 
     return c_function(work, f"tridiag_align_{kind}")
 

@@ -4,8 +4,8 @@ The recursions are those of `tridiag.kernels.alignment.kernel`, on plain numbers
 2**e. The exponents e of a run, one for each lane, are chosen such that the largest of what the run follows from, its
 neighbours to the left and above and the empty alignment, lies near 2**TOP. What is much smaller than that becomes zero:
 no loss where the cells of a run cannot differ by more than the range of numbers, in what goes through them as well.
-`tame` tells whether that holds: a cell reaches the paths of its neighbour by gaps, which cost little more than the best
-matches that it misses. A third of the arithmetic of numbers with an exponent each.
+`shared_exponents_suffice` tells whether that holds: a cell reaches the paths of its neighbour by gaps, which cost
+little more than the best matches that it misses. A third of the arithmetic of numbers with an exponent each.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ RUNS_AHEAD = 4  # of the memory that is asked for
 # by the bytes of a real, in powers of two
 TOP = {4: 30, 8: 200}  # of the largest that a run follows from
 LEAST = {4: -124, 8: -1000}  # of a weight: what is smaller counts as nothing
-SPREAD = {4: 110, 8: 700}  # of the cells of a run at most, see `tame`
+SPREAD = {4: 110, 8: 700}  # of the cells of a run at most, see `shared_exponents_suffice`
 DEAREST = {4: 32, 8: 200}  # of a gap
 FAINT = {4: -60, 8: -500}  # of the largest weight of a pair at least
 
@@ -247,9 +247,9 @@ KINDS = kinds(Linear, Affine)
 
 def forward(cells: Any, code: Code, *words: Value) -> None:
     """Row i, whose scores are at hand: its cells follow those of the row before in ``state``; Z grows."""
-    told, scores, state, kept, i, columns, aimed, start = words
+    told, scores, state, kept, i, columns, bound, start = words
     row, zero, in_state, in_kept = Row(code, told, scores, i), code.zero(), 2 + RUN * cells.STATE, 1 + RUN * cells.kept
-    ask = Request(code, aimed, start)
+    ask = Request(code, bound, start)
 
     def cells_of_run(j: Value, carried: Any) -> Any:
         before, (e_lead, e_diagonal), (z, e_z), (position, flaw, peak) = carried
@@ -291,10 +291,10 @@ def forward(cells: Any, code: Code, *words: Value) -> None:
 
 def backward(cells: Any, code: Code, *words: Value) -> None:
     """... and back: the gradient takes the place of the scores; the sums behind the other gradients grow."""
-    told, scores, state, kept, i, columns, aimed, start, target = words
+    told, scores, state, kept, i, columns, bound, start, target = words
     row, zero, in_state, in_kept = Row(code, told, scores, i), code.zero(), 2 + RUN * cells.BACK, 1 + RUN * cells.kept
     inverse, e_inverse = row.inverse
-    asks = [Request(code, operand, start) for operand in (aimed, target)]
+    asks = [Request(code, operand, start) for operand in (bound, target)]
 
     def cells_of_run(done: Value, carried: Any) -> Any:
         j, (after, (e_lead, e_diagonal), position, sums) = columns - RUN - done, carried
@@ -338,7 +338,7 @@ def share(code: Code, part: Value, pairs: Sequence[tuple[Value, Value]]) -> Valu
     return code.where(found < NEGLIGIBLE[code.size_of_real], code.zero(), found)
 
 
-def tame(code: Code, told: Value) -> Value:
+def shared_exponents_suffice(code: Code, told: Value) -> Value:
     """Whether the cells of runs were near enough to each other in all lanes, those of NaN aside; else 0.
 
     In powers of two: what a gap of a run costs in place of as many of the best matches, and to come back; a gap alone;

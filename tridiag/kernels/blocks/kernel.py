@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit, types
 
 from tridiag.kernels.access.load_store import QUAD, bytes_of_row, lanes_of
-from tridiag.kernels.access.sequences import TABLE, aiming, places
+from tridiag.kernels.access.sequences import TABLE, binder, places
 from tridiag.kernels.blocks.loops import Loops, Scratch
 from tridiag.kernels.jobs import recurrences as C
 from tridiag.kernels.runtime.threads import runner
@@ -33,7 +33,7 @@ def build(dtype: str, m: int):
     store_sides, clear = library.add("store_sides", loops.store_sides), library.add("clear", loops.clear)
     eliminate, carry = library.add("eliminate", loops.eliminate), library.add("carry", loops.carry)
     copy = library.add("copy", loops.copy)
-    substitute, aim, (stride, _) = library.add("substitute", loops.substitute), aiming(OPERANDS), places(OPERANDS)
+    substitute, bind, (stride, _) = library.add("substitute", loops.substitute), binder(OPERANDS), places(OPERANDS)
     size, poison_at = scratch.size, scratch.poison
 
     @njit(**OPTIONS)
@@ -127,7 +127,7 @@ def build(dtype: str, m: int):
             if item < 0:
                 break
             for group in range(item * groups, min(last, (item + 1) * groups)):
-                aim(zero, job, room, group * lanes)
+                bind(zero, job, room, group * lanes)
                 solve(zero, job, room, begin, length, wide)
         free(memory)
         if room != 0:

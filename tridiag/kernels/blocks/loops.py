@@ -88,11 +88,11 @@ class Loops(NamedTuple):
         """The solution of m rows, NaN in the lanes that met a zero pivot."""
         room, table, offset, source, wide, count = words
         poison = code.load_as(code.vector, room + self.scratch.poison)
-        nan, dead = code.splat(float("nan")), poison != poison
+        nan, zero_pivot = code.splat(float("nan")), poison != poison
 
         def move(places: list[Value], at: Value, together: int) -> None:
             values = [code.load(at + k * code.row) for k in range(together)]
-            scatter(code, places, [code.where(dead, nan, x) for x in values])
+            scatter(code, places, [code.where(zero_pivot, nan, x) for x in values])
 
         self.sides(code, move, table, offset, wide, (source, count))
 

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from tridiag import elimination as el
-from tridiag.kernels.access.bind import aim_lanes, operand_of
+from tridiag.kernels.access.bind import bind_lanes, operand_of
 from tridiag.kernels.access.load_store import QUAD, ask, bytes_of_row, lanes_of, load_rows, parts_of
 from tridiag.kernels.access.rows import (
     CUT,
@@ -34,14 +34,14 @@ from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, set_word, variable, word
 from tridiag.kernels.simd.vector import ONCE, OPTIONS, Code, Library, Value
 from tridiag.kernels.thomas.bands import band_of, moved_operands, right_side, set_view, straight, view_in_place
-from tridiag.kernels.thomas.bind import aim_matrices, aim_next, aim_shared, mask_view, side_offsets
+from tridiag.kernels.thomas.bind import bind_matrices, bind_next, bind_shared, mask_view, side_offsets
 from tridiag.kernels.thomas.loops import certified, invertible, least_quotient, lossless, no_quotient
 from tridiag.kernels.thomas.multiple_rhs import tell_determinants
 from tridiag.kernels.thomas.one_vector import EARLY
-from tridiag.kernels.thomas.refine import merge_hard, store_solution, substitute_hard, tell_singular
+from tridiag.kernels.thomas.refine import merge_uncertified, store_solution, substitute_uncertified, tell_singular
 from tridiag.kernels.thomas.refined_loops import Status
 from tridiag.kernels.thomas.workspace import (
-    AIMS,
+    BINDINGS,
     BLOCK,
     BUFFER,
     CYCLIC_DEPTH,
@@ -54,8 +54,8 @@ from tridiag.kernels.thomas.workspace import (
     VIEWS,
     WHOLE,
     Y,
-    dismiss,
-    hire,
+    allocate_workspace,
+    free_workspace,
 )
 
 # plain elimination keeps a / pivot, d / pivot and later x, c / pivot of each row; behind all rows, as rows of lanes,
@@ -118,12 +118,12 @@ def begin_apart(code: Code, end: Value) -> None:
 
 def eliminate_apart(code: Code, *words: Value) -> Value:
     """``count`` rows."""
-    views, (mask, mask_step, target, end, count, good, aims, row_zero) = words[:8], words[8:]
+    views, (mask, mask_step, target, end, count, good, bindings, row_zero) = words[:8], words[8:]
     bands, keep = [Rows(code, views[k], views[k + 1]) for k in range(0, 8, 2)], Mask(code, mask, mask_step)
     places = kept_rows(code, target)
 
     def row(i: Value, state: Any) -> Any:
-        ask_for_bands(code, aims, row_zero + i, 4)
+        ask_for_bands(code, bindings, row_zero + i, 4)
         a, b, c, d = (band[i] for band in bands)
         state, kept = Apart(*state).step(code, a, b, c, code.where(keep[i], d, code.zero()))
         for place, x in zip(places, kept, strict=True):
@@ -135,8 +135,8 @@ def eliminate_apart(code: Code, *words: Value) -> Value:
 
 def eliminate_apart_lines(code: Code, *words: Value) -> Value:
     """The same where rows are contiguous; ``moves`` as in `tridiag.kernels.thomas.loops.eliminate_lines`."""
-    aims, moves, (target, end, first, last, good) = words[:4], words[4:8], words[8:]
-    bands, height, places = [Lines(code, x) for x in aims], QUAD // code.parts, kept_rows(code, target)
+    bindings, moves, (target, end, first, last, good) = words[:4], words[4:8], words[8:]
+    bands, height, places = [Lines(code, x) for x in bindings], QUAD // code.parts, kept_rows(code, target)
 
     def chunk(i: Value, state: Any) -> Any:
         lines = [band.load(i + move) for band, move in zip(bands, moves, strict=True)]
@@ -206,7 +206,7 @@ def eliminate_cyclic(code: Code, *words: Value) -> None:
     Row k of the planes: the pivot row of column k (columns k, k+1, k+2, n-1, 0), its two multipliers, its two exchanges
     as bits. Row n-1: the pivot row of the corner, its multiplier in plane 5; row 0: the last pivot.
     """
-    base, length, swaps, status, aims = words
+    base, length, swaps, status, bindings = words
     code.fused = False
     a, b, c = planes(code, base, 3, length)
     upper, met = planes(code, base + length * (UPPER * code.row), 7, length), Status(code)
@@ -215,7 +215,7 @@ def eliminate_cyclic(code: Code, *words: Value) -> None:
 
     def column(k: Value, state: Any) -> Any:
         rows, found = state
-        ask_for_bands(code, aims, k, 4)
+        ask_for_bands(code, bindings, k, 4)
         new = a[k + 1], b[k + 1], c[k + 1], nothing, nothing
         rows, pivot = el.cyclic_eliminate(code, rows, new)
         for plane, x in zip(upper, (*pivot.row, *pivot.multipliers), strict=True):
@@ -285,7 +285,7 @@ def load_around(zero, job, worker, band, i0, i1, target):
     """Rows i0 <= i < i1 of a band, with the corners."""
     n, row = field(job, J.ROWS), bytes_of_row(zero, ())
     k, move = band_of(job, band)
-    operand, first, last = operand_of(zero, word(worker + AIMS), k), i0 + move, i1 + move
+    operand, first, last = operand_of(zero, word(worker + BINDINGS), k), i0 + move, i1 + move
     if first < 0:
         load_rows(zero, operand, n - 1, n, target)
         load_rows(zero, operand, 0, last, target + row)
@@ -320,7 +320,7 @@ def eliminate_block(zero, job, worker, i0, i1, end):
     if copied:
         CUT(zero, (buffer, buffer + BLOCK * row, buffer + 2 * BLOCK * row, mask, i1 - i0))
     at, target = worker + VIEWS, word(worker + Y) + i0 * CYCLIC_DEPTH * row
-    words = mask, mask_step, target, end, i1 - i0, word(good), word(worker + AIMS), i0
+    words = mask, mask_step, target, end, i1 - i0, word(good), word(worker + BINDINGS), i0
     views = word(at), word(at + 8), word(at + 16), word(at + 24), word(at + 32), word(at + 40)
     set_word(good, ELIMINATE_APART(zero, (*views, word(at + 48), word(at + 56), *words)))
 
@@ -333,7 +333,7 @@ def solve_apart(zero, job, worker, used):
     load_matrices(zero, job, worker, n - 1, n, end)
     right_side(zero, job, worker, n - 1, n, end + 3 * row, mask, step)
     mask, step = mask_view(zero, worker, 0)
-    x = operand_of(zero, word(worker + AIMS), X_)
+    x = operand_of(zero, word(worker + BINDINGS), X_)
     for attempt in range(ATTEMPTS):
         eliminate_group(zero, job, worker, every, end)
         sure = CLOSE(zero, (end, word(word(worker + GOOD)), attempt)) & every
@@ -370,64 +370,64 @@ def eliminate_group(zero, job, worker, lanes, end):
 
 
 @njit(**OPTIONS)
-def eliminate_hard(zero, job, worker, first, lanes):
-    """A group with partial pivoting; its status is told for the given lanes. Returns the singular ones."""
+def eliminate_uncertified(zero, job, worker, first, lanes):
+    """A group with partial pivoting; its status is reported for the given lanes. Returns the singular ones."""
     n, tile = field(job, J.ROWS), word(worker + TILE)
     load_matrices(zero, job, worker, 0, n, tile)
-    ELIMINATE_CYCLIC(zero, (tile, n, word(worker + SWAPS), word(worker + STATUS), word(worker + AIMS)))
+    ELIMINATE_CYCLIC(zero, (tile, n, word(worker + SWAPS), word(worker + STATUS), word(worker + BINDINGS)))
     return tell_singular(zero, job, worker, first, lanes)
 
 
 @njit(**OPTIONS)
 def substitute_cyclic_tile(zero, job, worker, right):
     """The solution in place of a right side, from the eliminated planes of a group."""
-    (mask, step), x = mask_view(zero, worker, 0), operand_of(zero, word(worker + AIMS), X_)
+    (mask, step), x = mask_view(zero, worker, 0), operand_of(zero, word(worker + BINDINGS), X_)
     SUBSTITUTE_CYCLIC(zero, (word(worker + TILE), field(job, J.ROWS), word(worker + SWAPS), mask, step, right, x))
 
 
 @njit(**OPTIONS)
-def solve_aimed(zero, job, worker, first, used):
-    """The systems that a group is aimed at, one in each lane."""
+def solve_bound(zero, job, worker, first, used):
+    """The systems that a group is bound to, one in each lane."""
     n, row, every = field(job, J.ROWS), bytes_of_row(zero, ()), (1 << used) - 1
-    source, step, hard, dead = word(worker + Y) + row, CYCLIC_DEPTH * row, every, 0
+    source, step, uncertified, zero_pivot = word(worker + Y) + row, CYCLIC_DEPTH * row, every, 0
     if field(job, J.PROMISE) != J.PIVOTED:
-        hard &= ~solve_apart(zero, job, worker, used)
-    if hard != 0:
-        dead = eliminate_hard(zero, job, worker, first, hard)
-        solution = substitute_hard(zero, job, worker, hard, substitute_cyclic_tile)
-        source, step = merge_hard(zero, source, step, solution, hard, every, n)
-    store_solution(zero, job, worker, source, step, used, dead)
+        uncertified &= ~solve_apart(zero, job, worker, used)
+    if uncertified != 0:
+        zero_pivot = eliminate_uncertified(zero, job, worker, first, uncertified)
+        solution = substitute_uncertified(zero, job, worker, uncertified, substitute_cyclic_tile)
+        source, step = merge_uncertified(zero, source, step, solution, uncertified, every, n)
+    store_solution(zero, job, worker, source, step, used, zero_pivot)
 
 
 @njit(**ONCE)
 def solve_group(zero, job, worker, first, used, k0, k1, follows):
     """Matrices, one in each lane, with right sides k0 <= k < k1; ``follows``: behind the group before."""
     if field(job, J.RIGHT_SIDES) == 1:
-        aim_next(zero, job, worker, first, used, follows)
-        solve_aimed(zero, job, worker, first, used)
+        bind_next(zero, job, worker, first, used, follows)
+        solve_bound(zero, job, worker, first, used)
         report(job, first, used)
         return
-    aims, axes, offsets = word(worker + AIMS), field(job, J.MATRIX_AXES), word(worker + OFFSETS)
-    aim_matrices(zero, job, worker, first, used)
+    bindings, axes, offsets = word(worker + BINDINGS), field(job, J.MATRIX_AXES), word(worker + OFFSETS)
+    bind_matrices(zero, job, worker, first, used)
     if field(job, J.FLAGS) & (J.FACTORING | J.DETERMINANT):
-        singular = eliminate_hard(zero, job, worker, first, (1 << used) - 1)
+        singular = eliminate_uncertified(zero, job, worker, first, (1 << used) - 1)
         if field(job, J.FLAGS) & J.DETERMINANT:
             tell_determinants(zero, job, worker, first, used, singular)
     for k in range(k0, k1):
         side_offsets(job, k, offsets)
-        aim_lanes(zero, job, J.AXES, axes, first, used, offsets, aims, variable(D_), variable(OPERANDS))
-        solve_aimed(zero, job, worker, first, used)
+        bind_lanes(zero, job, J.AXES, axes, first, used, offsets, bindings, variable(D_), variable(OPERANDS))
+        solve_bound(zero, job, worker, first, used)
 
 
 @njit(**ONCE)
 def solve_shared(zero, job, worker, matrix, k0, k1):
     """Right sides k0 <= k < k1 of one matrix, one in each lane."""
-    lanes, count, right = lanes_of(zero, ()), field(job, J.RIGHT_AXES), aim_shared(zero, job, worker, matrix)
-    aims, base = word(worker + AIMS), word(worker + OFFSETS)
+    lanes, count, right = lanes_of(zero, ()), field(job, J.RIGHT_AXES), bind_shared(zero, job, worker, matrix)
+    bindings, base = word(worker + BINDINGS), word(worker + OFFSETS)
     for k in range(k0, k1, lanes):
         used = min(lanes, k1 - k)
-        aim_lanes(zero, job, right, count, k, used, base, aims, variable(D_), variable(OPERANDS))
-        solve_aimed(zero, job, worker, matrix, used)
+        bind_lanes(zero, job, right, count, k, used, base, bindings, variable(D_), variable(OPERANDS))
+        solve_bound(zero, job, worker, matrix, used)
 
 
 # ------------------------------------------------------------------------------------------------ workers
@@ -436,7 +436,7 @@ def solve_shared(zero, job, worker, matrix, k0, k1):
 @njit(**OPTIONS)
 def work(job, zero):
     """Claim items until none is left; called by every thread of a job."""
-    worker = hire(zero, job)
+    worker = allocate_workspace(zero, job)
     if worker == 0:
         return
     width, matrices, tiles = field(job, J.LANES), field(job, J.MATRICES), field(job, J.TILES)
@@ -451,7 +451,7 @@ def work(job, zero):
         begin = run * tiles * width
         for first in range(begin, min(matrices, begin + tiles * width), width):
             solve_group(zero, job, worker, first, min(width, matrices - first), k0, k1, first > begin)
-    dismiss(worker)
+    free_workspace(worker)
 
 
 task = c_function(work, "tridiag_work_cyclic")

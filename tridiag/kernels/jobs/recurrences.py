@@ -14,7 +14,7 @@ SIDES = 12  # right sides of a block tridiagonal matrix
 TABLE = 42  # for each operand its stride along the axis, in the order of the steps, and the offset of its first step;
 # for each batch axis its length, and the strides of all operands; in bytes
 
-SCALAR, ROWS, BESIDE, SPREAD, LONG = range(5)
+SCALAR, ROWS, INTERLEAVED, SPREAD, LONG = range(5)
 # SCALAR: one sequence after another. ROWS: sequences contiguous in memory, one a lane. BESIDE: sequences side by side
 # in memory; SPREAD: the same with coefficients that all of them share. LONG: few sequences, cut into blocks of lanes.
 STARTED, TRANSPOSED, BACKWARD = 1, 2, 4

@@ -2,7 +2,7 @@
 
 (
     NEXT, ITEMS, ROWS, LANES, TILES, FLAGS, PROMISE, MATRICES, RIGHT_SIDES, CHUNKS, SHARED, MATRIX_AXES, RIGHT_AXES,
-    BESIDE, STRETCHES, HEAD,
+    INTERLEAVED, STRETCHES, HEAD,
 ) = range(16)  # fmt: skip
 HELPERS = 16  # threads beside the calling one
 POINTERS = 17
@@ -33,7 +33,7 @@ ADJOINT = 256  # for the kernel of `tridiag.kernels.thomas.adjoint`
 LINED, LARGE = 64, 128  # all rows of x begin at the same place of a cache line; x is larger than the caches
 LARGE_GRADIENTS = 512  # in place of LARGE, where x is read again and the gradients of a, b and c are not
 PLAIN, PIVOTED, AUTO = 0, 1, 2
-EASY, HARD = 0, 1  # of a system: certified; to be eliminated again, see `tridiag.kernels.thomas.refine`
+EASY, UNCERTIFIED = 0, 1  # of a system: certified; to be eliminated again, see `tridiag.kernels.thomas.refine`
 
 A_, B_, C_, WHERE_, D_, X_ = range(6)  # the operands, in the order of a job
 OPERANDS = 6

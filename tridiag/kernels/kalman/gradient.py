@@ -64,7 +64,7 @@ class Gradient(Loops):
         wanted = code.word(job + 8 * (K.POINTERS + K.OF_Y)) != 0
 
         def put(_: Value, state: Any) -> Any:
-            base = self.aimed(code, job, room, K.OF_Y, t)
+            base = self.bound(code, job, room, K.OF_Y, t)
             for j, value in enumerate(u):
                 self.scatter(code, [x + j * code.size_of_real for x in base], -value)
             return state
@@ -81,7 +81,7 @@ class Gradient(Loops):
 
     def give(self, code: Code, room: Value) -> None:
         """All derivatives from there to the caller's memory, for each lane."""
-        base = addresses(code, room + self.room.aim(K.OF_MODEL))
+        base = addresses(code, room + self.room.bind(K.OF_MODEL))
 
         def entry(e: Value, state: Any) -> Any:
             value = code.load(room + self.room.found + e * LINE)

@@ -60,29 +60,29 @@ def both(library: Library, parts: Any, name: str, loop: Any, *facts: Any) -> Any
 
 def parts_of(room: Room) -> Any:
     """What points a worker at series, and what reads a row of its results."""
-    result_at, aim_size = room.result, room.aim(1) - room.aim(0)
+    result_at, binding_size = room.result, room.bind(1) - room.bind(0)
 
     @njit(**OPTIONS)
-    def aim(zero, job, worker, first):
+    def bind(zero, job, worker, first):
         """One series from ``first`` on in each lane, the last one in those that are left over."""
         axes = job + 8 * (K.TABLE + K.OPERANDS)
         for lane in range(lanes_of(zero, ())):
             place = worker + 8 * lane
             for operand in range(K.OPERANDS):
-                set_word(place + operand * aim_size, field(job, K.POINTERS + operand))
+                set_word(place + operand * binding_size, field(job, K.POINTERS + operand))
             left = min(first + lane, field(job, K.SERIES) - 1)
             for axis in range(field(job, K.AXES) - 1, -1, -1):
                 row = axes + 8 * (K.OPERANDS + 1) * axis
                 index, left = left % word(row), left // word(row)
                 for operand in range(K.OPERANDS):
-                    at = place + operand * aim_size
+                    at = place + operand * binding_size
                     set_word(at, word(at) + index * word(row + 8 * (1 + operand)))
 
     @njit(**OPTIONS)
     def result(zero, worker, row, lane):
         return types.float64(load(worker + result_at + row * LINE + lane * bytes_of_real(zero, ()), zero))
 
-    return aim, result
+    return bind, result
 
 
 @njit(**OPTIONS)
@@ -117,7 +117,7 @@ def build_gradient(dtype: str, states: int, observed: int, kind: str):
     return runner(zero, c_function(work, name))
 
 
-def gradients(room: GradientRoom, aim: Any, steps: Any, kept: int) -> Any:
+def gradients(room: GradientRoom, bind: Any, steps: Any, kept: int) -> Any:
     """The derivatives of every series; ``kept`` lines of each step are remembered for the way back."""
     size = room.size
 
@@ -130,7 +130,7 @@ def gradients(room: GradientRoom, aim: Any, steps: Any, kept: int) -> Any:
             item = claim(job)
             if item < 0:
                 break
-            aim(zero, job, worker, item * lanes)
+            bind(zero, job, worker, item * lanes)
             steps(zero, (job, worker, types.int64(0)))
         free_workspace(worker)
 
@@ -142,7 +142,7 @@ def common_gradient(room: GradientRoom, parts: Any, covariances: Any) -> Any:
 
     Before it a word: not 0 where digits were lost. Then every series goes its own way, and nothing is in common.
     """
-    aim, result = parts
+    bind, result = parts
     size, record, count = room.size, room.record, room.entries_of_all
 
     @njit(**OPTIONS)
@@ -153,7 +153,7 @@ def common_gradient(room: GradientRoom, parts: Any, covariances: Any) -> Any:
         if worker == 0 or memory == 0:
             set_word(job + 8 * J.TASK, 0)
         else:
-            aim(zero, job, worker, 0)
+            bind(zero, job, worker, 0)
             covariances(zero, (job, worker, memory + LINE))
             lost = result(zero, worker, LOSS, 0) > 0
             set_word(memory, 1 if lost else 0)
@@ -166,7 +166,7 @@ def common_gradient(room: GradientRoom, parts: Any, covariances: Any) -> Any:
     return prepare
 
 
-def gradients_with_common(room: GradientRoom, aim: Any, means: Any, careful: Any) -> Any:
+def gradients_with_common(room: GradientRoom, bind: Any, means: Any, careful: Any) -> Any:
     """The derivatives of every series, from what they have in common or not."""
     size, kept = room.size, max(room.kept, room.kept_of_means)
 
@@ -183,7 +183,7 @@ def gradients_with_common(room: GradientRoom, aim: Any, means: Any, careful: Any
             item = claim(job)
             if item < 0:
                 break
-            aim(zero, job, worker, item * lanes)
+            bind(zero, job, worker, item * lanes)
             if word(memory) != 0:
                 careful(zero, (job, worker, types.int64(0)))
             else:
@@ -195,7 +195,7 @@ def gradients_with_common(room: GradientRoom, aim: Any, means: Any, careful: Any
 
 def alone(room: Room, parts: Any, steps: Any, kind: str, kept: int = 0) -> Any:
     """Series by series; ``kept`` lines of each step are remembered for the way back."""
-    aim, result = parts
+    bind, result = parts
     size, observed, counts = room.size, room.observed, kind == K.MISSING
 
     @njit(**OPTIONS)
@@ -207,7 +207,7 @@ def alone(room: Room, parts: Any, steps: Any, kind: str, kept: int = 0) -> Any:
             item = claim(job)
             if item < 0:
                 break
-            aim(zero, job, worker, item * lanes)
+            bind(zero, job, worker, item * lanes)
             steps(zero, (job, worker))
             for lane in range(lanes):
                 count = result(zero, worker, COUNT, lane) if counts else types.float64(field(job, K.STEPS) * observed)
@@ -221,7 +221,7 @@ def alone(room: Room, parts: Any, steps: Any, kind: str, kept: int = 0) -> Any:
 
 def common(room: Room, parts: Any, covariances: Any) -> Any:
     """What all series have in common, to memory of the job; without memory there is no task."""
-    aim, result = parts
+    bind, result = parts
     size, record, observed = room.size, room.record, room.observed
 
     @njit(**OPTIONS)
@@ -232,7 +232,7 @@ def common(room: Room, parts: Any, covariances: Any) -> Any:
         if worker == 0 or memory == 0:
             set_word(job + 8 * J.TASK, 0)
         else:
-            aim(zero, job, worker, 0)
+            bind(zero, job, worker, 0)
             covariances(zero, (job, worker, memory + LINE))
             logarithm = math.log(result(zero, worker, MANTISSA, 0)) + result(zero, worker, EXPONENT, 0) * LOG_TWO
             logarithm += result(zero, worker, QUADRATIC, 0) + n * observed * LOG_TWO_PI
@@ -245,7 +245,7 @@ def common(room: Room, parts: Any, covariances: Any) -> Any:
 
 def with_common(room: Room, parts: Any, means: Any) -> Any:
     """The rest of every series."""
-    aim, result = parts
+    bind, result = parts
     size = room.size
 
     @njit(**OPTIONS)
@@ -258,7 +258,7 @@ def with_common(room: Room, parts: Any, means: Any) -> Any:
             item = claim(job)
             if item < 0:
                 break
-            aim(zero, job, worker, item * lanes)
+            bind(zero, job, worker, item * lanes)
             means(zero, (job, worker, memory + LINE))
             for lane in range(lanes):
                 put(zero, job, item * lanes + lane, -0.5 * (result(zero, worker, QUADRATIC, lane) + logarithm))

@@ -122,7 +122,7 @@ class Room:
         # what is kept of a step of a shared model, in numbers: weights, gains, factors
         self.record = p + p * k + p * (p - 1) // 2
 
-    def aim(self, operand: int) -> int:
+    def bind(self, operand: int) -> int:
         """Where the addresses of an operand are, one for each lane: two lines."""
         return operand * 2 * LINE
 
@@ -145,15 +145,15 @@ class Loops:
             found = code.insert(found, code.load_as(code.real, address), lane)
         return found
 
-    def aimed(self, code: Code, job: Value, room: Value, operand: int, t: Value) -> list[Value]:
+    def bound(self, code: Code, job: Value, room: Value, operand: int, t: Value) -> list[Value]:
         """The address of step t of an operand in each lane."""
-        base = addresses(code, room + self.room.aim(operand))
+        base = addresses(code, room + self.room.bind(operand))
         step = t * code.word(job + 8 * (K.TABLE + operand))
         return [address + step for address in base]
 
     def fetch(self, code: Code, job: Value, room: Value, operand: int, t: Any, count: Any) -> None:
         """The first entries of a matrix to the memory of the worker."""
-        base = self.aimed(code, job, room, operand, t)
+        base = self.bound(code, job, room, operand, t)
         target = room + self.room.places[operand]
 
         def entry(e: Value, state: Any) -> Any:
@@ -179,7 +179,7 @@ class Loops:
         return found
 
     def observations(self, code: Code, job: Value, room: Value, t: Value) -> Any:
-        base = self.aimed(code, job, room, K.Y, t)
+        base = self.bound(code, job, room, K.Y, t)
         found = np.empty(self.room.observed, object)
         for j in range(self.room.observed):
             found[j] = self.gather(code, [x + j * code.size_of_real for x in base])

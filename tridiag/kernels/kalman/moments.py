@@ -108,7 +108,7 @@ class Moments(Loops):
     def write(self, code: Code, job: Value, room: Value, t: Value, state: Estimate, places: tuple[int, int]) -> None:
         """A state of each lane to the caller's memory."""
         for values, operand in zip((state.mean, Lanes.symmetric(state.cov).ravel()), places, strict=True):
-            base = self.aimed(code, job, room, operand, t)
+            base = self.bound(code, job, room, operand, t)
             whole = len(values) // QUAD * QUAD
             for first in range(0, whole, QUAD):
                 pieces = out_of_lanes(code, list(values[first : first + QUAD]))

@@ -1,4 +1,4 @@
-"""The driver of recurrences of logarithms: claims items, aims groups at memory, runs blocks of rows.
+"""The driver of recurrences of logarithms: claims items, binds groups to memory, runs blocks of rows.
 
 A group is a vector of sequences, one in each lane; an item is some groups, side by side in memory where they can be.
 Few long sequences are cut into chunks, which are lanes as sequences are: first the total of every chunk, then from one
@@ -10,13 +10,13 @@ from __future__ import annotations
 import numpy as np
 from numba import cfunc, njit, types
 
-from tridiag.kernels.access.bind import aim_lanes, operand_of
+from tridiag.kernels.access.bind import bind_lanes, operand_of
 from tridiag.kernels.access.load_store import (
-    BESIDE,
+    INTERLEAVED,
     KIND,
     STRIDE,
     TABLE,
-    aim,
+    bind,
     bytes_of_real,
     bytes_of_row,
     lanes_of,
@@ -38,7 +38,7 @@ from tridiag.kernels.logsumexp.loops import (
     TOTAL_PLAIN,
     TOTAL_WEIGHTED,
 )
-from tridiag.kernels.runtime.threads import beginning, conductor
+from tridiag.kernels.runtime.threads import beginning, task_runner
 from tridiag.kernels.runtime.work_items import claim, field
 from tridiag.kernels.runtime.workspace import aligned
 from tridiag.kernels.simd.interrupts import stopping_at
@@ -47,12 +47,12 @@ from tridiag.kernels.simd.vector import LINE, OPTIONS, definition
 
 OPERANDS = 4
 HEAD = 4  # rows that are not taken for ordinary
-BLOCK, BLOCK_BESIDE = 64, 8  # rows at a time of a group, and of groups that lie side by side
-AIMS, SLOTS, BUFFERS, BASE, MEMORY, WORDS = range(0, 48, 8)  # the words of a worker
+BLOCK, BLOCK_INTERLEAVED = 64, 8  # rows at a time of a group, and of groups that lie side by side
+BINDINGS, SLOTS, BUFFERS, BASE, MEMORY, WORDS = range(0, 48, 8)  # the words of a worker
 
 
 @njit(**OPTIONS)
-def size_of_aims(zero):
+def size_of_bindings(zero):
     return aligned(OPERANDS * (TABLE + 8 * lanes_of(zero, ())))
 
 
@@ -62,10 +62,10 @@ def slot_of(zero, slots, group):
 
 
 @njit(**OPTIONS)
-def hire(zero, job):
+def allocate_workspace(zero, job):
     """The scratch memory of one worker, in one piece; a slot more than it has groups."""
     row, groups = bytes_of_row(zero, ()), (field(job, J.LANES) + lanes_of(zero, ()) - 1) // lanes_of(zero, ())
-    sizes = groups * size_of_aims(zero), (groups + 1) * SLOT * row, 3 * BLOCK * row, aligned(8 * OPERANDS)
+    sizes = groups * size_of_bindings(zero), (groups + 1) * SLOT * row, 3 * BLOCK * row, aligned(8 * OPERANDS)
     memory = malloc(types.uint64(aligned(WORDS) + sizes[0] + sizes[1] + sizes[2] + sizes[3] + LINE))
     if memory == 0:
         return memory
@@ -79,9 +79,9 @@ def hire(zero, job):
 
 
 @njit(**OPTIONS)
-def coefficients(zero, job, aims, i0, i1, buffer, system, starts):
+def coefficients(zero, job, bindings, i0, i1, buffer, system, starts):
     """Rows of log_a as `view`; where sequences start in row i0 without a state, what is never read is 0."""
-    source, row = operand_of(zero, aims, J.LOG_A), bytes_of_row(zero, ())
+    source, row = operand_of(zero, bindings, J.LOG_A), bytes_of_row(zero, ())
     if not starts or field(job, J.FLAGS) & J.GIVEN:
         return view(zero, job, source, i0, i1, buffer, False)
     load_rows(zero, source, i0, i1, buffer)
@@ -104,7 +104,7 @@ def view(zero, job, operand, i0, i1, buffer, ready):
 
     They are read, unless ``ready``.
     """
-    if word(operand + KIND) == BESIDE:
+    if word(operand + KIND) == INTERLEAVED:
         step = word(operand + STRIDE)
         return turned(job, word(operand + TABLE) + i0 * step, step, i1 - i0)
     if not ready:
@@ -116,47 +116,50 @@ def view(zero, job, operand, i0, i1, buffer, ready):
 def run_block(zero, job, worker, group, system, used, i0, i1, starts, total):
     """Rows i0 <= i < i1 of a group, the first lane of which is ``system``; ``total``: without y."""
     row, rows, weighted = bytes_of_row(zero, ()), i1 - i0, field(job, J.FLAGS) & J.WEIGHTED
-    aims, slot = word(worker + AIMS) + group * size_of_aims(zero), slot_of(zero, word(worker + SLOTS), group)
+    bindings, slot = (
+        word(worker + BINDINGS) + group * size_of_bindings(zero),
+        slot_of(zero, word(worker + SLOTS), group),
+    )
     buffer = word(worker + BUFFERS)
-    x = view(zero, job, operand_of(zero, aims, J.TERMS), i0, i1, buffer, False)
+    x = view(zero, job, operand_of(zero, bindings, J.TERMS), i0, i1, buffer, False)
     a = x
     if weighted:
-        a = coefficients(zero, job, aims, i0, i1, buffer + BLOCK * row, system, starts)
+        a = coefficients(zero, job, bindings, i0, i1, buffer + BLOCK * row, system, starts)
     if total:
         if weighted:
-            TOTAL_WEIGHTED(zero, (*a, *x, slot, rows, aims, i0))
+            TOTAL_WEIGHTED(zero, (*a, *x, slot, rows, bindings, i0))
         else:
-            total_of(zero, x, slot, rows, aims, i0, starts)
+            total_of(zero, x, slot, rows, bindings, i0, starts)
         return
-    target, buffer = operand_of(zero, aims, J.RESULT), buffer + 2 * BLOCK * row
-    direct = used == lanes_of(zero, ()) and word(target + KIND) == BESIDE
+    target, buffer = operand_of(zero, bindings, J.RESULT), buffer + 2 * BLOCK * row
+    direct = used == lanes_of(zero, ()) and word(target + KIND) == INTERLEAVED
     y = view(zero, job, target, i0, i1, buffer, True) if direct else turned(job, buffer, row, rows)
     if weighted:
-        SCAN_WEIGHTED(zero, (*a, *x, *y, slot, rows, aims, i0))
+        SCAN_WEIGHTED(zero, (*a, *x, *y, slot, rows, bindings, i0))
     else:
-        scan_of(zero, x, y, slot, rows, aims, i0, starts, word(worker + BUFFERS) + BLOCK * row)
+        scan_of(zero, x, y, slot, rows, bindings, i0, starts, word(worker + BUFFERS) + BLOCK * row)
     if not direct:
         store_rows(zero, target, i0, i1, buffer, row, used)
 
 
 @njit(**OPTIONS)
-def total_of(zero, x, slot, rows, aims, i0, starts):
+def total_of(zero, x, slot, rows, bindings, i0, starts):
     """The first rows, from which the others know what is ordinary; then those."""
     head = min(rows, HEAD) if starts else 0
     if head > 0:
-        TOTAL_PLAIN(zero, (*x, slot, head, aims, i0))
-    words = x[0] + head * x[1], x[1], slot, rows - head, aims, i0 + head
+        TOTAL_PLAIN(zero, (*x, slot, head, bindings, i0))
+    words = x[0] + head * x[1], x[1], slot, rows - head, bindings, i0 + head
     if rows > head and not TOTAL_ORDINARY(zero, words):
         TOTAL_PLAIN(zero, words)
 
 
 @njit(**OPTIONS)
-def scan_of(zero, x, y, slot, rows, aims, i0, starts, scales):
+def scan_of(zero, x, y, slot, rows, bindings, i0, starts, scales):
     """The same with y; ``scales``: the address of a buffer."""
     head = min(rows, HEAD) if starts else 0
     if head > 0:
-        SCAN_PLAIN(zero, (*x, *y, slot, head, aims, i0))
-    words = x[0] + head * x[1], x[1], y[0] + head * y[1], y[1], slot, rows - head, aims, i0 + head
+        SCAN_PLAIN(zero, (*x, *y, slot, head, bindings, i0))
+    words = x[0] + head * x[1], x[1], y[0] + head * y[1], y[1], slot, rows - head, bindings, i0 + head
     if rows > head and not SCAN_ORDINARY(zero, (*words, scales)):
         SCAN_PLAIN(zero, words)
 
@@ -166,7 +169,7 @@ def run_rows(zero, job, worker, system, count, rows, starts, total):
     """All rows of the sequences system, system + 1, ..., some groups, block by block."""
     lanes, backward = lanes_of(zero, ()), field(job, J.FLAGS) & J.REVERSED
     groups = (count + lanes - 1) // lanes
-    height = BLOCK if groups == 1 else BLOCK_BESIDE
+    height = BLOCK if groups == 1 else BLOCK_INTERLEAVED
     for begin in range(0, rows, height):
         if stopping_at(begin // height, 64):
             return
@@ -183,7 +186,7 @@ def begin_group(zero, job, worker, group):
     slot = slot_of(zero, word(worker + SLOTS), group)
     BEGIN(zero, (slot,))
     if field(job, J.FLAGS) & J.GIVEN:
-        init = operand_of(zero, word(worker + AIMS) + group * size_of_aims(zero), J.INIT)
+        init = operand_of(zero, word(worker + BINDINGS) + group * size_of_bindings(zero), J.INIT)
         load_rows(zero, init, 0, 1, word(worker + BUFFERS))
         BEGIN_GIVEN(zero, (slot, word(worker + BUFFERS)))
 
@@ -195,12 +198,12 @@ def copy_slot(zero, source, target):
 
 
 @njit(**OPTIONS)
-def aim_operands(zero, job, axes, first, used, base, aims):
+def bind_operands(zero, job, axes, first, used, base, bindings):
     """Point a group at sequences along some axes; ``base``: the address of the offsets of their first rows."""
-    aim_lanes(zero, job, J.AXES, axes, first, used, base, aims, 0, OPERANDS)
+    bind_lanes(zero, job, J.AXES, axes, first, used, base, bindings, 0, OPERANDS)
     if field(job, J.FLAGS) & J.REVERSED:
         for k in range(OPERANDS):
-            aim(zero, operand_of(zero, aims, k), bytes_of_real(zero, ()), field(job, J.STRIDES + k), False, True)
+            bind(zero, operand_of(zero, bindings, k), bytes_of_real(zero, ()), field(job, J.STRIDES + k), False, True)
 
 
 @njit(**OPTIONS)
@@ -209,8 +212,11 @@ def run_groups(zero, job, worker, first, count, total):
     lanes, axes, chunked = lanes_of(zero, ()), field(job, J.MATRIX_AXES), field(job, J.CHUNKS) > 1
     for group in range((count + lanes - 1) // lanes):
         at, used = first + group * lanes, min(lanes, count - group * lanes)
-        aims, slot = word(worker + AIMS) + group * size_of_aims(zero), slot_of(zero, word(worker + SLOTS), group)
-        aim_operands(zero, job, axes, at, used, job + 8 * J.START, aims)
+        bindings, slot = (
+            word(worker + BINDINGS) + group * size_of_bindings(zero),
+            slot_of(zero, word(worker + SLOTS), group),
+        )
+        bind_operands(zero, job, axes, at, used, job + 8 * J.START, bindings)
         if not chunked:
             begin_group(zero, job, worker, group)
         elif total:
@@ -225,12 +231,12 @@ def run_groups(zero, job, worker, first, count, total):
 @njit(**OPTIONS)
 def work(job, zero, total):
     """Claim items until none is left; called by every thread of a job."""
-    worker = hire(zero, job)
+    worker = allocate_workspace(zero, job)
     if worker == 0:
         return
-    lanes, width, beside = lanes_of(zero, ()), field(job, J.LANES), field(job, J.BESIDE)
-    run = beside if beside else field(job, J.MATRICES)
-    stretches, share = (run + width - 1) // width, width if beside else lanes
+    lanes, width, interleaved = lanes_of(zero, ()), field(job, J.LANES), field(job, J.INTERLEAVED)
+    run = interleaved if interleaved else field(job, J.MATRICES)
+    stretches, share = (run + width - 1) // width, width if interleaved else lanes
     while True:
         item = claim(job)
         if item < 0:
@@ -273,7 +279,7 @@ def run_chunk(zero, job, worker, chunk, state):
     copy_slot(zero, slot, spare)
     copy_state(zero, state, lane_of_chunk(zero, job, chunk))
     copy_state(zero, state, slot)
-    aim_operands(zero, job, field(job, J.MATRIX_AXES), chunk, 1, job + 8 * J.START, word(worker + AIMS))
+    bind_operands(zero, job, field(job, J.MATRIX_AXES), chunk, 1, job + 8 * J.START, word(worker + BINDINGS))
     run_rows(zero, job, worker, chunk, 1, field(job, J.ROWS), True, True)
     copy_state(zero, slot, spare + (state - slot))
     copy_slot(zero, spare, slot)
@@ -309,7 +315,7 @@ def join_chunks(job, zero):
     """
     complete = word(job) >= field(job, J.ITEMS)
     set_word(job, 0)
-    worker = hire(zero, job) if complete else 0
+    worker = allocate_workspace(zero, job) if complete else 0
     if worker == 0:
         set_word(job + 8 * J.TASK, 0)
         return
@@ -323,11 +329,11 @@ def join_chunks(job, zero):
         set_word(base + 8 * operand, behind)
     for first in range(0, count, lanes):
         used = min(lanes, count - first)
-        aim_operands(zero, job, axes, first, used, base, word(worker + AIMS))
+        bind_operands(zero, job, axes, first, used, base, word(worker + BINDINGS))
         begin_group(zero, job, worker, 0)
         for k in range(used):
             join_sequence(zero, job, worker, (first + k) * chunks, slot + k * bytes_of_real(zero, ()))
-        aim_operands(zero, job, axes, first, used, base, word(worker + AIMS))
+        bind_operands(zero, job, axes, first, used, base, word(worker + BINDINGS))
         run_rows(zero, job, worker, 0, used, field(job, J.TAIL), False, False)
     free(word(worker + MEMORY))
 
@@ -355,11 +361,11 @@ def build(dtype: str):
         if chunked:
             call(prepare(zero), (job,))
             set_word(job + 8 * J.TASK, total(zero) if word(job + 8 * J.SLOTS) != 0 else 0)
-            call(conductor(zero), (job,))
+            call(task_runner(zero), (job,))
         set_word(job + 8 * J.TASK, scan(zero))
         if chunked:
             call(join(zero), (job,))
-        call(conductor(zero), (job,))
+        call(task_runner(zero), (job,))
         if chunked:
             free(word(job + 8 * J.SLOTS))
 

@@ -70,9 +70,9 @@ def sweep(code: Code, state: Any, rows: Value, ahead: Ahead, steps: Callable[[Va
 class Ahead:
     """Asks for memory that will be used some rows after those at hand, of which the first is row ``first``."""
 
-    def __init__(self, code: Code, aims: Value, first: Value, *operands: int) -> None:
+    def __init__(self, code: Code, bindings: Value, first: Value, *operands: int) -> None:
         self.code, self.first = code, first
-        self.operands = [aims + k * (TABLE + 8 * code.lanes) for k in operands]
+        self.operands = [bindings + k * (TABLE + 8 * code.lanes) for k in operands]
 
     def ask(self, t: Value, count: int) -> None:
         for operand in self.operands:
@@ -148,22 +148,22 @@ def writer(code: Code, y: Value, y_step: Value) -> Callable[[Value, Value, int],
 
 
 def scan_plain(code: Code, *words: Value) -> None:
-    """Rows of y from rows of x, ``*_step`` bytes apart; the state in a slot goes on. ``aims``, ``i``: see `Ahead`."""
-    x, x_step, y, y_step, slot, rows, aims, i = words
-    ahead = Ahead(code, aims, i, J.TERMS, J.RESULT)
+    """Rows of y from rows of x, ``*_step`` bytes apart; the state in a slot goes on. `Ahead` tells of ``bindings``."""
+    x, x_step, y, y_step, slot, rows, bindings, i = words
+    ahead = Ahead(code, bindings, i, J.TERMS, J.RESULT)
     run_plain(code, (x, x_step, slot, rows), ahead, writer(code, y, y_step))
 
 
 def total_plain(code: Code, *words: Value) -> None:
     """The same with no y."""
-    *rows, aims, i = words
-    run_plain(code, rows, Ahead(code, aims, i, J.TERMS))
+    *rows, bindings, i = words
+    run_plain(code, rows, Ahead(code, bindings, i, J.TERMS))
 
 
 def scan_ordinary(code: Code, *words: Value) -> Value:
     """As `scan_plain`, or 0: `run_ordinary`. Sums come first, then their logarithms, which keep other units busy."""
-    x, x_step, y, y_step, slot, rows, aims, i, scales = words
-    ahead, exponents = Ahead(code, aims, i, J.TERMS, J.RESULT), Exponents(code)
+    x, x_step, y, y_step, slot, rows, bindings, i, scales = words
+    ahead, exponents = Ahead(code, bindings, i, J.TERMS, J.RESULT), Exponents(code)
 
     def put(t: Value, total: Value, scale: Value) -> None:
         code.store(y + t * y_step, total)
@@ -180,8 +180,8 @@ def scan_ordinary(code: Code, *words: Value) -> Value:
 
 
 def total_ordinary(code: Code, *words: Value) -> Value:
-    *rows, aims, i = words
-    return run_ordinary(code, rows, Ahead(code, aims, i, J.TERMS))
+    *rows, bindings, i = words
+    return run_ordinary(code, rows, Ahead(code, bindings, i, J.TERMS))
 
 
 def run_weighted(code: Code, words: Sequence[Value], ahead: Ahead, put: Any = None) -> None:
@@ -211,14 +211,14 @@ def run_weighted(code: Code, words: Sequence[Value], ahead: Ahead, put: Any = No
 
 
 def scan_weighted(code: Code, *words: Value) -> None:
-    a, a_step, x, x_step, y, y_step, slot, rows, aims, i = words
-    ahead = Ahead(code, aims, i, J.LOG_A, J.TERMS, J.RESULT)
+    a, a_step, x, x_step, y, y_step, slot, rows, bindings, i = words
+    ahead = Ahead(code, bindings, i, J.LOG_A, J.TERMS, J.RESULT)
     run_weighted(code, (a, a_step, x, x_step, slot, rows), ahead, writer(code, y, y_step))
 
 
 def total_weighted(code: Code, *words: Value) -> None:
-    *rows, aims, i = words
-    run_weighted(code, rows, Ahead(code, aims, i, J.LOG_A, J.TERMS))
+    *rows, bindings, i = words
+    run_weighted(code, rows, Ahead(code, bindings, i, J.LOG_A, J.TERMS))
 
 
 def spread_slot(code: Code, at: Value) -> tuple[State, Value]:

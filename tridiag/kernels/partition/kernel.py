@@ -316,7 +316,7 @@ SOLVE_PLAINLY, SOLVE_WITH_PIVOTING = STEPS.add_step(solve_plainly), STEPS.add_st
 def solve_in_chunks(zero, plan, constants, helpers):
     """One system whose operands the sweeps can read; returns its status."""
     promise, solved = word(plan + P.PROMISE), False
-    aim(zero, plan, constants)
+    bind(zero, plan, constants)
     set_word(plan + P.DOUBT, 0)
     if promise != J.PIVOTED:
         solved = SOLVE_PLAINLY(zero, (plan, helpers)) != 0
@@ -399,7 +399,7 @@ def copy_operands(zero, plan, helpers):
 
 
 @njit(**ONCE)
-def aim(zero, plan, constants):
+def bind(zero, plan, constants):
     """Tell the sweeps where operands lie. One number for all rows is written where each lane has its line."""
     side, lane = bytes_of(zero, ()), word(plan + P.HEIGHT) * bytes_of(zero, ())
     for k in (P.A, P.B, P.C, P.D, P.X):
@@ -451,7 +451,7 @@ def chunk_rows_for(zero, n):
 
 
 @njit(**OPTIONS)
-def hire(zero, job, helpers):
+def allocate_workspace(zero, job, helpers):
     """The memory for one system at a time, in one piece; the address of its plan and that of the constants."""
     n, lanes, row, side = field(job, J.ROWS), lanes_of(zero, ()), bytes_of_row(zero, ()), bytes_of(zero, ())
     rows = chunk_rows_for(zero, n)
@@ -489,7 +489,7 @@ def hire(zero, job, helpers):
 def serve(job, zero):
     """Claim systems until none is left; called by every thread of a job."""
     helpers, count = field(job, J.HELPERS), field(job, J.RIGHT_SIDES)
-    memory, plan, constants = hire(zero, job, helpers)
+    memory, plan, constants = allocate_workspace(zero, job, helpers)
     while memory != 0 and not stopping():
         item = fetch_add(job, 1)
         if item < 0 or item >= field(job, J.ITEMS):

@@ -305,11 +305,11 @@ def substitute_ends(zero, plan):
 def tell_chunks(zero, plan, i, x):
     """An unknown to the chunks that it is in or beside."""
     count, chunk = chunk_count(zero, (plan,)), (i - 1) // 2
-    inside, beside, neighbour = (P.TOP, P.BELOW, chunk - 1) if i % 2 else (P.BOTTOM, P.ABOVE, chunk + 1)
+    inside, interleaved, neighbour = (P.TOP, P.BELOW, chunk - 1) if i % 2 else (P.BOTTOM, P.ABOVE, chunk + 1)
     if 0 < i <= 2 * count:
         put(zero, plan, inside, chunk, x)
     if i <= 2 * count + 1 and 0 <= neighbour < count:
-        put(zero, plan, beside, neighbour, x)
+        put(zero, plan, interleaved, neighbour, x)
 
 
 SOLVE_SEPARATORS, SOLVE_ENDS = STEPS.add_step(solve_separators), STEPS.add_step(solve_ends)

@@ -66,7 +66,7 @@ def list_bad_lines(zero, plan, block, lines):
 
 
 @njit(**OPTIONS)
-def aim_scattered(zero, plan, table, lane, row):
+def bind_scattered(zero, plan, table, lane, row):
     """Let a lane begin at a row of the system."""
     lanes, at = lanes_of(zero, ()), (row - 1) * bytes_of(zero, ())
     for k, operand in enumerate((P.A, P.B, P.C, P.D, P.X)):
@@ -83,7 +83,7 @@ def repair_windows(zero, plan, room, group):
     records, found = ends + ENDS * row, room + corrected_size(zero, (rows,))
     for lane in range(lanes):
         first = word(word(plan + P.WINDOWS) + 8 * min(group * lanes + lane, count - 1))
-        aim_scattered(zero, plan, room, lane, first)
+        bind_scattered(zero, plan, room, lane, first)
         set_word(room + 8 * (5 * lanes + lane), found + lane * rows * side)
         put_lane(zero, ends + lane * real, solution(zero, plan, first - 1))
         put_lane(zero, ends + row + lane * real, solution(zero, plan, first + rows))
@@ -111,12 +111,12 @@ def begin_block(zero, plan, room, block):
     ends, known = room + table_size(zero, ()), word(plan + P.PHASE) == P.CORRECT
     for lane in range(lanes):
         chunk = block * lanes + lane
-        aim_scattered(zero, plan, room, lane, 1 + chunk * rows)
+        bind_scattered(zero, plan, room, lane, 1 + chunk * rows)
         if not known:
-            put(zero, plan, P.BESIDE, chunk, solution(zero, plan, chunk * rows))
-            put(zero, plan, P.BESIDE + 1, chunk, solution(zero, plan, 1 + (chunk + 1) * rows))
+            put(zero, plan, P.INTERLEAVED, chunk, solution(zero, plan, chunk * rows))
+            put(zero, plan, P.INTERLEAVED + 1, chunk, solution(zero, plan, 1 + (chunk + 1) * rows))
         for k in range(2):
-            put_lane(zero, ends + k * row + lane * real, get(zero, plan, P.BESIDE + k, chunk))
+            put_lane(zero, ends + k * row + lane * real, get(zero, plan, P.INTERLEAVED + k, chunk))
         for k in range(4):
             correction = get(zero, plan, P.ABOVE + k, chunk) if known else zero
             put_lane(zero, ends + (6 + k) * row + lane * real, correction)

@@ -38,7 +38,7 @@ OWN, BEFORE, FOUND_FIRST, FOUND_LAST = 10, 11, 12, 13  # the separators, those o
 # Pivoted, where first and last are of the chunk itself: two rows (x_last, x_after | x_before, x_first | right side).
 LEFT, REST = 0, 10  # ... and, of the same two rows when the chunk is solved, (x_last, x_after | residual)
 ABOVE, TOP, BOTTOM, BELOW = range(16, 20)  # x_before, x_first, x_last, x_after, or corrections of them
-BESIDE = 20  # ... 21: x_before, x_after before they are corrected
+INTERLEAVED = 20  # ... 21: x_before, x_after before they are corrected
 EACH = 22  # planes
 
 # What is told of a block behind the planes, byte offsets: its ends do not feel each other; how many of its lines have a

@@ -26,8 +26,8 @@ from tridiag.kernels.recurrence.loops import (
     Room,
     Sum,
     Values,
-    beside,
     clear,
+    interleaved,
     move_lanes,
     scale,
     spread,
@@ -54,7 +54,7 @@ class Order(NamedTuple):
     base: Any  # the address of the first step of an operand of a sequence
     stride: Any
     step_by_step: Any
-    aim: Any
+    bind: Any
     start: Any
 
 
@@ -84,7 +84,7 @@ def parts(order: int, real: bool) -> Any:
 
 def by_kind(tasks: list[Any]) -> Any:
     """The work of a job of any kind."""
-    scalar, rows, beside = tasks[:3]
+    scalar, rows, interleaved = tasks[:3]
     long = tasks[-1]
 
     @njit(**OPTIONS)
@@ -97,7 +97,7 @@ def by_kind(tasks: list[Any]) -> Any:
         elif kind == C.LONG:
             long(job, zero)
         else:
-            beside(job, zero)
+            interleaved(job, zero)
 
     return work
 
@@ -200,7 +200,7 @@ def functions(order: int) -> Order:
         return carry
 
     @njit(**OPTIONS)
-    def aim(zero, job, room, index, side, start):
+    def bind(zero, job, room, index, side, start):
         """Point the lanes at sequences from ``index`` on, ``side`` apart, at steps from ``start`` on.
 
         A ``side`` below 0: at chunks of as many steps of one sequence. A constant operand is copied as often as it is
@@ -244,7 +244,7 @@ def functions(order: int) -> Order:
             for lane in range(lanes):
                 store(room + state_at + k * LINE + lane * size, load(base(job, C.A + order + k, index + lane), zero))
 
-    return Order(base, stride, step_by_step, aim, begin)
+    return Order(base, stride, step_by_step, bind, begin)
 
 
 def one_by_one(made: Order) -> Any:
@@ -330,7 +330,7 @@ def in_pieces(order: int, library: Library, move: Any, run: Any) -> Any:
 
 def advance(made: Order, order: int, move: Any) -> Any:
     """Point the lanes at the sequences behind those that they are pointed at."""
-    aim, operands, room_of = made.aim, C.operands(order), Room(order)
+    bind, operands, room_of = made.bind, C.operands(order), Room(order)
     strides_at, lanes_at, size = C.TABLE + 2 * operands + 1, room_of.lanes(0), room_of.lanes(1) - room_of.lanes(0)
     read = room_of.operands
 
@@ -345,13 +345,13 @@ def advance(made: Order, order: int, move: Any) -> Any:
                     move(zero, (room + lanes_at + operand * size, step * lanes_of(zero, ())))
             else:
                 return
-        aim(zero, job, room, first, 1, 0)
+        bind(zero, job, room, first, 1, 0)
 
     return follow
 
 
 def in_rows(made: Order, order: int, move: Any, run: Any) -> Any:
-    aim, begin, size = made.aim, made.start, Room(order).size
+    bind, begin, size = made.bind, made.start, Room(order).size
     follow = advance(made, order, move)
 
     @njit(**OPTIONS)
@@ -373,7 +373,7 @@ def in_rows(made: Order, order: int, move: Any, run: Any) -> Any:
                 if group > item * groups and first == group * lanes:
                     follow(zero, job, room, first)
                 else:
-                    aim(zero, job, room, first, 1, 0)
+                    bind(zero, job, room, first, 1, 0)
                 begin(zero, job, room, first)
                 run(zero, job, room, n)
         flush()
@@ -387,7 +387,7 @@ def side_by_side(made: Order, order: int, library: Library) -> Any:
     own, shared, own_past_caches, shared_past_caches = (
         library.add(f"{loop.__name__}{'_past_caches' * past_caches}", functools.partial(loop, past_caches))
         for past_caches in (False, True)
-        for loop in (beside, spread)
+        for loop in (interleaved, spread)
     )
     words_of = coefficient_words(made, order)
 
@@ -413,7 +413,7 @@ def side_by_side(made: Order, order: int, library: Library) -> Any:
             operands = first, n, count, y, stride(job, C.Y), x, stride(job, C.X), room, side
             words = operands + words_of(job, index, turned)
             large = field(job, C.FLAGS) & C.LARGE and n > order and whole_entries(zero, y, stride(job, C.Y))
-            if field(job, C.KIND) == C.BESIDE:
+            if field(job, C.KIND) == C.INTERLEAVED:
                 if large:
                     own_past_caches(zero, words)
                 else:
@@ -485,7 +485,7 @@ def in_lines(move: Any, run: Any, find_values: Any) -> Any:
 
 
 def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
-    step_by_step, aim, size = made.step_by_step, made.aim, Room(1).size
+    step_by_step, bind, size = made.step_by_step, made.bind, Room(1).size
     state_at, product_at, ahead_at = Room(1).state, Room(1).product, Room(1).ahead(0)
 
     @njit(**OPTIONS)
@@ -537,7 +537,7 @@ def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
         start = 1 + block * lanes * chunk
         chunk = min(chunk, (n - start) // (lanes * lanes) * lanes)  # those of the last block are shorter
         end = start + lanes * chunk
-        aim(zero, job, room, index, -chunk, start)
+        bind(zero, job, room, index, -chunk, start)
         add_up(zero, job, room, chunk)
         carry = step_by_step(zero, job, index, 0, 1, zero) if block == 0 else await_state(zero, place - PLACE)
         behind, sure = connect(zero, room, carry)

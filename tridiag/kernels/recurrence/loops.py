@@ -338,7 +338,7 @@ def move_lanes(code: Code, table: Value, step: Value) -> None:
     code.store_as(table, code.load_as(kind, table) + code.repeat(step, code.lanes))
 
 
-def beside(past_caches: bool, code: Code, *words: Value) -> None:
+def interleaved(past_caches: bool, code: Code, *words: Value) -> None:
     """Rows first <= i < last of sequences side by side in memory, each with its own coefficients."""
     across(code, words, past_caches, lambda address, kind: code.load_as(kind, address))
 

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from tridiag.kernels.access.load_store import addresses, lanes_of
-from tridiag.kernels.access.sequences import TABLE, aiming
+from tridiag.kernels.access.sequences import TABLE, binder
 from tridiag.kernels.access.small_matrices import gather, scatter
 from tridiag.kernels.jobs import recurrences as C
 from tridiag.kernels.recurrence.loops import FAR_AHEAD
@@ -129,7 +129,7 @@ def build(dtype: str, m: int):
     """The C function void run(job, helpers) for a dtype and matrices of m rows."""
     zero, loops, library = np.zeros((), dtype)[()], Loops(m), Library(f"matrix_loops{m}")
     forward, transposed = library.add("forward", loops.forward), library.add("transposed", loops.transposed)
-    aim, size = aiming(OPERANDS), OPERANDS * TABLE + m * 2 * LINE
+    bind, size = binder(OPERANDS), OPERANDS * TABLE + m * 2 * LINE
 
     @njit(**OPTIONS)
     def work(job, zero):
@@ -143,7 +143,7 @@ def build(dtype: str, m: int):
             if item < 0:
                 break
             for group in range(item * groups, min(last, (item + 1) * groups)):
-                aim(zero, job, room, group * lanes)
+                bind(zero, job, room, group * lanes)
                 if field(job, C.FLAGS) & C.TRANSPOSED:
                     transposed(zero, (job, room))
                 else:

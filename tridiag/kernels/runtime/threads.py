@@ -23,14 +23,14 @@ _sleep = types.ExternalFunction("usleep", types.int32(types.uint32))
 
 MOST_THREADS = 256
 PLACE = 64  # bytes
-# What a place holds: no helper; one that waits for work; one at work; else the address of a crew that wants a helper.
+# What a place holds: no helper; one that waits for work; one at work; else the address of a team that wants a helper.
 # All changes are swaps of that word, so a helper that comes late finds nothing to do, and a caller waits only for those
 # that have begun: in a forked child, where all helpers are gone, for none.
 EMPTY, WAITING, AT_WORK = range(3)
-# the words of a crew, byte offsets: the helpers asked for, how many have finished, their function and its argument, the
+# the words of a team, byte offsets: the helpers asked for, how many have finished, their function and its argument, the
 # job for which its caller works, as `tridiag.kernels.simd.interrupts` knows it
 ASKED, FINISHED, FUNCTION, ARGUMENT, TEAM, HANDLE, PLACES = range(0, 56, 8)
-LINGER = 200  # looks of a helper for another crew before it ends: less time than a new thread takes to start
+LINGER = 200  # looks of a helper for another team before it ends: less time than a new thread takes to start
 PATIENCE = 5_000  # looks of a caller for a helper that is still at work, before it sleeps between them
 
 
@@ -50,8 +50,8 @@ def places(typing):
 
 
 @njit
-def help_out(place, zero):
-    """What a helper does: work for a crew, and for the next one if that comes soon."""
+def helper_loop(place, zero):
+    """What a helper does: work for a team, and for the next one if that comes soon."""
     _detach(_self())  # by its caller, the C library of Linux may look at a thread that is gone
     left = LINGER
     while True:
@@ -65,72 +65,72 @@ def help_out(place, zero):
         elif swap(place, found, AT_WORK):
             interrupts.ask(word(found + TEAM))
             call(word(found + FUNCTION), (word(found + ARGUMENT),))
-            fetch_add(found + FINISHED, 1)  # its caller may free the crew now
+            fetch_add(found + FINISHED, 1)  # its caller may free the team now
             swap(place, AT_WORK, WAITING)
             left = LINGER
 
 
-helper = c_function(help_out, "tridiag_helper")
+helper = c_function(helper_loop, "tridiag_helper")
 
 
 @njit
 def start(function, argument, helpers):
     """Ask helpers to call a function; fewer may come, which only slows the job down. Returns what `finish` takes."""
-    crew, asked = malloc(types.uint64(PLACES + 8 * MOST_THREADS)), 0
+    team, asked = malloc(types.uint64(PLACES + 8 * MOST_THREADS)), 0
     most = min(helpers, MOST_THREADS)  # the second look may find places again whose helpers have ended since the first
-    if crew == 0:
-        return crew
-    set_word(crew + FINISHED, 0)
-    set_word(crew + FUNCTION, function)
-    set_word(crew + ARGUMENT, argument)
-    team = interrupts.ask(interrupts.TEAM)
-    set_word(crew + TEAM, team if team != 0 else interrupts.NOBODY)
+    if team == 0:
+        return team
+    set_word(team + FINISHED, 0)
+    set_word(team + FUNCTION, function)
+    set_word(team + ARGUMENT, argument)
+    works_for = interrupts.ask(interrupts.TEAM)
+    set_word(team + TEAM, works_for if works_for != 0 else interrupts.NOBODY)
     for wanted in (WAITING, EMPTY):
         for k in range(MOST_THREADS):
             place = places() + PLACE * k
             if asked >= most:
                 break
-            if word(place) != wanted or not swap(place, wanted, crew):
+            if word(place) != wanted or not swap(place, wanted, team):
                 continue
-            if wanted == EMPTY and _create(crew + HANDLE, 0, helper(0), place) != 0 and swap(place, crew, EMPTY):
+            if wanted == EMPTY and _create(team + HANDLE, 0, helper(0), place) != 0 and swap(place, team, EMPTY):
                 break
-            set_word(crew + PLACES + 8 * asked, place)
+            set_word(team + PLACES + 8 * asked, place)
             asked += 1
-    set_word(crew + ASKED, asked)
-    return crew
+    set_word(team + ASKED, asked)
+    return team
 
 
 @njit
-def finish(crew):
+def finish(team):
     """Wait for the helpers that have begun."""
-    if crew == 0:
+    if team == 0:
         return
-    begun, left = word(crew + ASKED), PATIENCE
-    for k in range(word(crew + ASKED)):
-        if swap(word(crew + PLACES + 8 * k), crew, EMPTY):
+    begun, left = word(team + ASKED), PATIENCE
+    for k in range(word(team + ASKED)):
+        if swap(word(team + PLACES + 8 * k), team, EMPTY):
             begun -= 1
-    while fetch_add(crew + FINISHED, 0) < begun:
+    while fetch_add(team + FINISHED, 0) < begun:
         interrupts.stopping()  # this thread may be the one that hears of signals
         if left > 0:
             left -= 1
             _yield()
         else:
             _sleep(types.uint32(50))
-    free(crew)
+    free(team)
 
 
 @njit
-def conduct(job, zero):
+def run_task(job, zero):
     """Run the task of a job in helpers and in the calling thread; nothing where there is none."""
     task = word(job + 8 * J.TASK)
     if task != 0:
-        crew = start(task, job, word(job + 8 * J.HELPERS))
+        team = start(task, job, word(job + 8 * J.HELPERS))
         call(task, (job,))
-        finish(crew)
+        finish(team)
     free(word(job + 8 * J.OWNED))
 
 
-conductor = c_function(conduct, "tridiag_conduct")
+task_runner = c_function(run_task, "tridiag_conduct")
 
 
 @njit
@@ -159,6 +159,6 @@ def runner(zero, task, prepare=None):
         set_word(job + 8 * J.TASK, task(zero))
         if prepared:
             call(prepare(zero), (job,))
-        call(conductor(zero), (job,))
+        call(task_runner(zero), (job,))
 
     return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)

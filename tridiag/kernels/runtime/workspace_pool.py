@@ -13,7 +13,7 @@ SHELVES, PUT_BY = 8, 4 * 1024 * 1024  # pieces of memory, and the bytes of the l
 
 
 @intrinsic
-def shelf(typing):
+def pool(typing):
     """The address of SHELVES words, which the modules of a kernel share; zero at first."""
 
     def generate(context, builder, signature, args):
@@ -28,14 +28,14 @@ def shelf(typing):
 
 
 @njit(**OPTIONS)
-def borrow(size):
+def acquire(size):
     """Memory of at least that many bytes, the first word of which tells how many; 0 where there is none.
 
     Fresh pages cost as much as a small batch, so that memory which is not large is put by for another call.
     """
     for k in range(SHELVES):
-        found = word(shelf() + 8 * k)
-        if found != 0 and swap(shelf() + 8 * k, found, 0):
+        found = word(pool() + 8 * k)
+        if found != 0 and swap(pool() + 8 * k, found, 0):
             if word(found) >= size:
                 return found
             free(found)
@@ -47,9 +47,9 @@ def borrow(size):
 
 
 @njit(**OPTIONS)
-def give_back(memory):
+def release(memory):
     if word(memory) <= PUT_BY:
         for k in range(SHELVES):
-            if swap(shelf() + 8 * k, 0, memory):
+            if swap(pool() + 8 * k, 0, memory):
                 return
     free(memory)

@@ -6,8 +6,8 @@ from numba import njit
 
 from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import (
-    BESIDE,
     CONTIGUOUS,
+    INTERLEAVED,
     KIND,
     QUAD,
     STRIDE,
@@ -23,7 +23,7 @@ from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.memory import set_word, word
 from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bind import mask_view
-from tridiag.kernels.thomas.workspace import AIMS, BLOCK, BUFFER, HIGH, LOW, VIEWS, WHOLE
+from tridiag.kernels.thomas.workspace import BINDINGS, BLOCK, BUFFER, HIGH, LOW, VIEWS, WHOLE
 
 ONE_SET = 4096  # addresses that far apart share a set of the innermost cache: its size over its ways
 
@@ -39,12 +39,12 @@ def band_of(job, band):
 @njit(**OPTIONS)
 def load_band(zero, job, worker, band, i0, i1, target):
     """Rows i0 <= i < i1 of a band; the pads are zero."""
-    low, high, aims = word(worker + LOW), word(worker + HIGH), word(worker + AIMS)
+    low, high, bindings = word(worker + LOW), word(worker + HIGH), word(worker + BINDINGS)
     operand, move = band_of(job, band)
     first = i0 + 1 if band == 0 and i0 == low else i0
     last = i1 - 1 if band == 2 and i1 == high else i1
     row = bytes_of_row(zero, ())
-    load_rows(zero, operand_of(zero, aims, operand), first + move, last + move, target + (first - i0) * row)
+    load_rows(zero, operand_of(zero, bindings, operand), first + move, last + move, target + (first - i0) * row)
     if first > i0:
         ZERO(zero, (target, row, 1))
     if last < i1:
@@ -66,8 +66,8 @@ def view(zero, job, worker, band, i0, i1, copied):
 def view_in_place(zero, job, worker, band, i0):
     """A view of the caller's memory, if that has rows of lanes."""
     operand, move = band_of(job, band)
-    at = operand_of(zero, word(worker + AIMS), operand)
-    there = word(at + KIND) == BESIDE and parts_of(zero, ()) == 1
+    at = operand_of(zero, word(worker + BINDINGS), operand)
+    there = word(at + KIND) == INTERLEAVED and parts_of(zero, ()) == 1
     if there:
         set_view(worker, band, word(at + TABLE) + (i0 + move) * word(at + STRIDE), word(at + STRIDE))
     return there
@@ -87,11 +87,11 @@ def straight(zero, job, worker):
     bands come from other rows. Nor should it read systems that all lie in one set of the innermost cache, which are
     better copied a band at a time.
     """
-    low, high, aims = word(worker + LOW), word(worker + HIGH), word(worker + AIMS)
+    low, high, bindings = word(worker + LOW), word(worker + HIGH), word(worker + BINDINGS)
     if word(worker + WHOLE) == 0:
         return low, low
     for k in (A_, B_, C_, D_, X_):
-        operand = operand_of(zero, aims, k)
+        operand = operand_of(zero, bindings, k)
         apart = word(operand + TABLE + 8) - word(operand + TABLE)
         if word(operand + KIND) != CONTIGUOUS or apart % ONE_SET == 0:
             return low, low
@@ -120,7 +120,7 @@ def views_of_block(zero, job, worker, i0, i1, bands):
 @njit(**OPTIONS)
 def right_side(zero, job, worker, i0, i1, target, mask, mask_step):
     """Rows of the right side as rows of lanes, zero where taken out."""
-    load_rows(zero, operand_of(zero, word(worker + AIMS), D_), i0, i1, target)
+    load_rows(zero, operand_of(zero, word(worker + BINDINGS), D_), i0, i1, target)
     if mask_step:
         ERASE(zero, (target, mask, mask_step, i1 - i0))
 
@@ -128,7 +128,7 @@ def right_side(zero, job, worker, i0, i1, target, mask, mask_step):
 @njit(**OPTIONS)
 def moved_operands(zero, job, worker):
     """The operands that the straight sweeps read, and by how many rows each is moved."""
-    aims = word(worker + AIMS)
+    bindings = word(worker + BINDINGS)
     (a_at, a_move), (c_at, c_move) = band_of(job, 0), band_of(job, 2)
-    a, b, c = operand_of(zero, aims, a_at), operand_of(zero, aims, B_), operand_of(zero, aims, c_at)
-    return a, b, c, operand_of(zero, aims, D_), a_move, 0, c_move, 0
+    a, b, c = operand_of(zero, bindings, a_at), operand_of(zero, bindings, B_), operand_of(zero, bindings, c_at)
+    return a, b, c, operand_of(zero, bindings, D_), a_move, 0, c_move, 0

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from numba import njit
 
-from tridiag.kernels.access.bind import aim_lanes, offset, operand_of
+from tridiag.kernels.access.bind import bind_lanes, offset, operand_of
 from tridiag.kernels.access.load_store import ADVANCE, LOAD_MASK, lanes_of
 from tridiag.kernels.jobs import systems as J
 from tridiag.kernels.jobs.systems import D_, OPERANDS, WHERE_
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.memory import set_word, variable, word
 from tridiag.kernels.simd.vector import OPTIONS
-from tridiag.kernels.thomas.workspace import AIMS, HIGH, LOW, MASK, NO_OFFSETS, OFFSETS, ONES, VIEWS, WHOLE
+from tridiag.kernels.thomas.workspace import BINDINGS, HIGH, LOW, MASK, NO_OFFSETS, OFFSETS, ONES, VIEWS, WHOLE
 
 
 @njit(**OPTIONS)
@@ -30,7 +30,7 @@ def read_mask(zero, job, worker):
     low, high, whole = 0, n, True
     if flags & J.MASKED:
         target = word(worker + MASK) + lanes_of(zero, ())
-        LOAD_MASK(zero, (operand_of(zero, word(worker + AIMS), WHERE_), n, target, worker + VIEWS))
+        LOAD_MASK(zero, (operand_of(zero, word(worker + BINDINGS), WHERE_), n, target, worker + VIEWS))
         low, high = word(worker + VIEWS), word(worker + VIEWS + 8)
         whole = word(worker + VIEWS + 16) == high - low
         if flags & J.PERIODIC:
@@ -41,9 +41,9 @@ def read_mask(zero, job, worker):
 
 
 @njit(**OPTIONS)
-def aim_group(zero, job, worker, first, used):
-    aims, axes = word(worker + AIMS), field(job, J.MATRIX_AXES)
-    aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, 0, variable(OPERANDS))
+def bind_group(zero, job, worker, first, used):
+    bindings, axes = word(worker + BINDINGS), field(job, J.MATRIX_AXES)
+    bind_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), bindings, 0, variable(OPERANDS))
 
 
 @njit(**OPTIONS)
@@ -51,16 +51,16 @@ def advance(zero, job, worker, low):
     """Point operands k >= ``low`` of a group at the systems behind those before, along the only batch axis."""
     for operand in range(low, OPERANDS):
         step = lanes_of(zero, ()) * field(job, J.AXES + 1 + operand)
-        ADVANCE(zero, (operand_of(zero, word(worker + AIMS), operand), step))
+        ADVANCE(zero, (operand_of(zero, word(worker + BINDINGS), operand), step))
 
 
 @njit(**OPTIONS)
-def aim_next(zero, job, worker, first, used, follows):
+def bind_next(zero, job, worker, first, used, follows):
     """Point a group at systems; ``follows``: behind those of the tile before."""
     if follows and used == lanes_of(zero, ()) and field(job, J.MATRIX_AXES) == 1:
         advance(zero, job, worker, 0)
     else:
-        aim_group(zero, job, worker, first, used)
+        bind_group(zero, job, worker, first, used)
     read_mask(zero, job, worker)
 
 
@@ -73,19 +73,19 @@ def side_offsets(job, k, target):
 
 
 @njit(**OPTIONS)
-def aim_shared(zero, job, worker, matrix):
+def bind_shared(zero, job, worker, matrix):
     """Point all lanes at one matrix; returns where the axes of its right sides are."""
     own, base, none = field(job, J.MATRIX_AXES), word(worker + OFFSETS), variable(0)
     right = J.AXES + J.AXIS_WORDS * own
     for operand in range(OPERANDS):
         set_word(base + 8 * operand, offset(job, J.AXES, own, matrix, operand))
-    aim_lanes(zero, job, right, none, none, variable(1), base, word(worker + AIMS), variable(0), variable(D_))
+    bind_lanes(zero, job, right, none, none, variable(1), base, word(worker + BINDINGS), variable(0), variable(D_))
     read_mask(zero, job, worker)
     return right
 
 
 @njit(**OPTIONS)
-def aim_matrices(zero, job, worker, first, used):
-    axes, aims = field(job, J.MATRIX_AXES), word(worker + AIMS)
-    aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, variable(0), variable(D_))
+def bind_matrices(zero, job, worker, first, used):
+    axes, bindings = field(job, J.MATRIX_AXES), word(worker + BINDINGS)
+    bind_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), bindings, variable(0), variable(D_))
     read_mask(zero, job, worker)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from numba import njit
 
 from tridiag.kernels.access.bind import offset, operand_of
-from tridiag.kernels.access.load_store import AHEAD, TABLE, aim, bytes_of_real, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.access.load_store import AHEAD, TABLE, bind, bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs import systems as J
 from tridiag.kernels.jobs.systems import A_, B_, C_, D_, OPERANDS, X_
 from tridiag.kernels.runtime.work_items import field
@@ -19,7 +19,16 @@ from tridiag.kernels.simd.vector import LINE, OPTIONS
 from tridiag.kernels.thomas.bind import read_mask
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_VERIFIED
 from tridiag.kernels.thomas.refine import FINISH_GROUP
-from tridiag.kernels.thomas.workspace import AIMS, NO_OFFSETS, STEPS, UNREFINED, UNSOLVED, WAITING_AIMS, ZEROS, listed
+from tridiag.kernels.thomas.workspace import (
+    BINDINGS,
+    DEFERRED_BINDINGS,
+    NO_OFFSETS,
+    STEPS,
+    UNREFINED,
+    UNSOLVED,
+    ZEROS,
+    listed,
+)
 
 
 @njit(**OPTIONS)
@@ -39,7 +48,7 @@ def verifiable(zero, job):
     n, entry, contiguous = field(job, J.ROWS), bytes_of_real(zero, ()) * parts_of(zero, ()), True
     for k in (A_, B_, C_, D_, X_):
         contiguous = contiguous and field(job, J.STRIDES + k) == entry
-    laid = n > 1 if field(job, J.BESIDE) else contiguous and n * entry > LINE
+    laid = n > 1 if field(job, J.INTERLEAVED) else contiguous and n * entry > LINE
     return laid and field(job, J.FLAGS) & J.MASKED == 0
 
 
@@ -71,20 +80,20 @@ def take(zero, systems):
 @njit(**OPTIONS)
 def catch_up(zero, job, worker, fewest):
     """Solve systems that wait, until no list has as many as ``fewest``."""
-    aims, unsolved, unrefined = word(worker + AIMS), word(worker + UNSOLVED), word(worker + UNREFINED)
-    set_word(worker + AIMS, word(worker + WAITING_AIMS))
+    bindings, unsolved, unrefined = word(worker + BINDINGS), word(worker + UNSOLVED), word(worker + UNREFINED)
+    set_word(worker + BINDINGS, word(worker + DEFERRED_BINDINGS))
     while word(unsolved) >= fewest:
         used = take(zero, unsolved)
-        aim_listed(zero, job, worker, unsolved, used)
+        bind_listed(zero, job, worker, unsolved, used)
         fine = EXCHANGE_VERIFIED(zero, (job, worker, used))
         for lane in range(used):
             if not fine >> lane & 1:
                 append(unrefined, listed(unsolved, lane))
     while word(unrefined) >= fewest:
         used = take(zero, unrefined)
-        aim_listed(zero, job, worker, unrefined, used)
+        bind_listed(zero, job, worker, unrefined, used)
         refine_listed(zero, job, worker, used)
-    set_word(worker + AIMS, aims)
+    set_word(worker + BINDINGS, bindings)
 
 
 CATCH_UP = STEPS.add_step(catch_up)
@@ -104,33 +113,33 @@ def refine_in_cache(zero, job, worker, fewest, poor, first, solution, step):
     Their solutions are in pivot rows, ``step`` bytes from row to row, that of system ``first`` from ``solution`` on.
     """
     lanes, row, entry = lanes_of(zero, ()), bytes_of_row(zero, ()), bytes_of_real(zero, ()) * parts_of(zero, ())
-    aims, unrefined = word(worker + AIMS), word(worker + UNREFINED)
-    set_word(worker + AIMS, word(worker + WAITING_AIMS))
+    bindings, unrefined = word(worker + BINDINGS), word(worker + UNREFINED)
+    set_word(worker + BINDINGS, word(worker + DEFERRED_BINDINGS))
     while poor >= fewest:
         used = min(poor, lanes)
         poor -= used
         set_word(unrefined, word(unrefined) - used)
-        aim_listed(zero, job, worker, unrefined, used)
-        target = operand_of(zero, word(worker + AIMS), X_)
+        bind_listed(zero, job, worker, unrefined, used)
+        target = operand_of(zero, word(worker + BINDINGS), X_)
         for lane in range(lanes):
             system = listed(unrefined, lane if lane < used else 0) - first
             set_word(target + TABLE + 8 * lane, solution + system // lanes * (4 * row) + system % lanes * entry)
-        aim(zero, target, entry, step, used == 1, True)
+        bind(zero, target, entry, step, used == 1, True)
         set_word(target + AHEAD, 0)
         refine_listed(zero, job, worker, used)
-    set_word(worker + AIMS, aims)
+    set_word(worker + BINDINGS, bindings)
 
 
 @njit(**OPTIONS)
-def aim_listed(zero, job, worker, systems, used):
+def bind_listed(zero, job, worker, systems, used):
     """Point a group at systems just taken from a list; lanes that are not used repeat the first."""
-    lanes, axes, aims = lanes_of(zero, ()), field(job, J.MATRIX_AXES), word(worker + AIMS)
+    lanes, axes, bindings = lanes_of(zero, ()), field(job, J.MATRIX_AXES), word(worker + BINDINGS)
     itemsize = bytes_of_real(zero, ()) * parts_of(zero, ())
     for operand in range(OPERANDS):
-        target, pointer = operand_of(zero, aims, operand), field(job, J.POINTERS + operand)
+        target, pointer = operand_of(zero, bindings, operand), field(job, J.POINTERS + operand)
         for lane in range(lanes):
             system = listed(systems, lane if lane < used else 0)
             set_word(target + TABLE + 8 * lane, pointer + offset(job, J.AXES, axes, system, operand))
-        aim(zero, target, itemsize, field(job, J.STRIDES + operand), used == 1, operand == X_)
+        bind(zero, target, itemsize, field(job, J.STRIDES + operand), used == 1, operand == X_)
         set_word(target + AHEAD, 0)  # the next group is anywhere
     read_mask(zero, job, worker)

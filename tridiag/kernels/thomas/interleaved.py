@@ -14,40 +14,40 @@ from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import set_word, word
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands
-from tridiag.kernels.thomas.bind import aim_group, read_mask
+from tridiag.kernels.thomas.bind import bind_group, read_mask
 from tridiag.kernels.thomas.deferred import may_wait, put_off, refine_in_cache, verifiable
-from tridiag.kernels.thomas.loops import BACKWARD_BESIDE, ELIMINATE_BESIDE, STREAM_BESIDE
+from tridiag.kernels.thomas.loops import BACKWARD_INTERLEAVED, ELIMINATE_INTERLEAVED, STREAM_INTERLEAVED
 from tridiag.kernels.thomas.one_vector import backward_rows, settle_group
 from tridiag.kernels.thomas.pivoted_loops import (
-    BACKWARD_EXCHANGED_BESIDE,
+    BACKWARD_EXCHANGED_INTERLEAVED,
     CLOSE_EXCHANGE,
-    EXCHANGE_BESIDE,
-    PUT_EXCHANGED_BESIDE,
+    EXCHANGE_INTERLEAVED,
+    PUT_EXCHANGED_INTERLEAVED,
     PUT_EXCHANGED_STREAM,
-    STREAM_EXCHANGED_BESIDE,
+    STREAM_EXCHANGED_INTERLEAVED,
 )
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
-from tridiag.kernels.thomas.refine import hard_lanes, hopeless
-from tridiag.kernels.thomas.residuals import BACKWARD_VERIFIED_BESIDE
-from tridiag.kernels.thomas.workspace import AIMS, CARRY, GOOD, STEPS, UNREFINED, VERIFIED, Y
+from tridiag.kernels.thomas.refine import hopeless, uncertified_lanes
+from tridiag.kernels.thomas.residuals import BACKWARD_VERIFIED_INTERLEAVED
+from tridiag.kernels.thomas.workspace import BINDINGS, CARRY, GOOD, STEPS, UNREFINED, VERIFIED, Y
 
 WORTH_A_VECTOR = 4  # systems are refined where they fill this part of a vector, though more of them may follow
 EARLY = 16  # rows after which a tile is looked at for lanes that may go on
 
 
 @njit(**OPTIONS)
-def solve_beside(zero, job, worker, first, groups):
+def solve_interleaved(zero, job, worker, first, groups):
     """Groups that lie side by side, row by row through all of them."""
     lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
     step, good, carry = 2 * row * groups, word(worker + GOOD), word(worker + CARRY)
-    start_beside(zero, job, worker, first, groups)
+    start_interleaved(zero, job, worker, first, groups)
     ZERO(zero, (carry, row, groups))
-    if sweep_down_beside(zero, job, worker, groups) and all_certified(zero, job, worker, groups):
-        words = (y + step, step, groups, carry, n, *solution_beside(zero, worker), (groups - 1) * row)
+    if sweep_down_interleaved(zero, job, worker, groups) and all_certified(zero, job, worker, groups):
+        words = (y + step, step, groups, carry, n, *solution_interleaved(zero, worker), (groups - 1) * row)
         if past_caches(zero, job):
-            STREAM_BESIDE(zero, words)
+            STREAM_INTERLEAVED(zero, words)
         else:
-            BACKWARD_BESIDE(zero, words)
+            BACKWARD_INTERLEAVED(zero, words)
         return
     wait = may_wait(job) and verifiable(zero, job)
     for group in range(groups):
@@ -55,19 +55,19 @@ def solve_beside(zero, job, worker, first, groups):
         given_up = hopeless(zero, job, found, lanes)
         if given_up and wait:
             continue
-        aim_group(zero, job, worker, at, lanes)
+        bind_group(zero, job, worker, at, lanes)
         if not given_up:
             backward_rows(zero, worker, here, step, carry + group * row, 0, n)
         settle_group(zero, job, worker, at, lanes, found, here + row, step)
     if wait:
-        settle_beside(zero, job, worker, first, groups)
+        settle_interleaved(zero, job, worker, first, groups)
 
 
-SOLVE_BESIDE = STEPS.add_step(solve_beside)
+SOLVE_INTERLEAVED = STEPS.add_step(solve_interleaved)
 
 
 @njit(**OPTIONS)
-def settle_beside(zero, job, worker, first, groups):
+def settle_interleaved(zero, job, worker, first, groups):
     """The groups of a tile that were given up, as many neighbours at a time as pivot rows are kept of."""
     lanes, good, group = lanes_of(zero, ()), word(worker + GOOD), 0
     while group < groups:
@@ -75,53 +75,53 @@ def settle_beside(zero, job, worker, first, groups):
         while end < min(groups, group + VERIFIED) and hopeless(zero, job, good + 8 * end, lanes):
             end += 1
         if end > group:
-            EXCHANGE_VERIFIED_BESIDE(zero, (job, worker, first + group * lanes, end - group, good + 8 * group))
+            EXCHANGE_VERIFIED_INTERLEAVED(zero, (job, worker, first + group * lanes, end - group, good + 8 * group))
         group = max(end, group + 1)
 
 
 @njit(**OPTIONS)
-def exchange_verified_beside(zero, job, worker, first, groups, good):
+def exchange_verified_interleaved(zero, job, worker, first, groups, good):
     """Groups side by side with partial pivoting, to memory; the systems that are not as good as is promised wait.
 
     Where they are worth a vector they are refined at once, while they are in cache, before the solution goes to memory.
     """
     lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
     step, carry, every, unrefined = 4 * row * groups, word(worker + CARRY), (1 << lanes) - 1, word(worker + UNREFINED)
-    aim_group(zero, job, worker, first, lanes)
+    bind_group(zero, job, worker, first, lanes)
     for group in range(groups):
         set_word(good + 8 * group, every)
     operands, before = moved_operands(zero, job, worker), word(unrefined)
-    EXCHANGE_BESIDE(zero, (*operands, (groups - 1) * row, y + step, step, groups, 0, n, 0, n, carry, good))
+    EXCHANGE_INTERLEAVED(zero, (*operands, (groups - 1) * row, y + step, step, groups, 0, n, 0, n, carry, good))
     for group in range(groups):
         at = 4 * group * row
         sure = CLOSE_EXCHANGE(zero, (y + n * step + at, step, carry + at, good + 8 * group))
-        fine = BACKWARD_VERIFIED_BESIDE(zero, (*operands, group * row, y + step + at, step, n, sure, groups * row))
+        fine = BACKWARD_VERIFIED_INTERLEAVED(zero, (*operands, group * row, y + step + at, step, n, sure, groups * row))
         put_off(unrefined, first + group * lanes, every & ~fine)
     fewest, poor = lanes // WORTH_A_VECTOR, word(unrefined) - before
     refine_in_cache(zero, job, worker, fewest, poor, first, y + step + 3 * row, step)
-    words = (y + step, step, groups, n, *solution_beside(zero, worker), (groups - 1) * row)
+    words = (y + step, step, groups, n, *solution_interleaved(zero, worker), (groups - 1) * row)
     if past_caches(zero, job):
         PUT_EXCHANGED_STREAM(zero, words)
     else:
-        PUT_EXCHANGED_BESIDE(zero, words)
+        PUT_EXCHANGED_INTERLEAVED(zero, words)
 
 
-EXCHANGE_VERIFIED_BESIDE = STEPS.add_step(exchange_verified_beside)
+EXCHANGE_VERIFIED_INTERLEAVED = STEPS.add_step(exchange_verified_interleaved)
 
 
 @njit(**OPTIONS)
-def start_beside(zero, job, worker, first, groups):
+def start_interleaved(zero, job, worker, first, groups):
     """Aim at the first of some groups, every lane of which has still its certificate."""
-    aim_group(zero, job, worker, first, lanes_of(zero, ()))
+    bind_group(zero, job, worker, first, lanes_of(zero, ()))
     read_mask(zero, job, worker)
     for group in range(groups):
         set_word(word(worker + GOOD) + 8 * group, (1 << 2 * lanes_of(zero, ())) - 1)
 
 
 @njit(**OPTIONS)
-def solution_beside(zero, worker):
+def solution_interleaved(zero, worker):
     """Where the first row of a solution is, and how far the next."""
-    x = operand_of(zero, word(worker + AIMS), X_)
+    x = operand_of(zero, word(worker + BINDINGS), X_)
     return word(x + TABLE), word(x + STRIDE)
 
 
@@ -132,14 +132,14 @@ def past_caches(zero, job):
 
 
 @njit(**OPTIONS)
-def sweep_down_beside(zero, job, worker, groups):
+def sweep_down_interleaved(zero, job, worker, groups):
     """c' and y' of all rows of all groups, and their certificates; False when no lane of any has one left."""
     row, n, good, y = bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + GOOD), word(worker + Y)
     step, operands = 2 * row * groups, moved_operands(zero, job, worker)
     ZERO(zero, (y, row, 2 * groups))
     for i in range(0, n, EARLY):
         last = min(i + EARLY, n)
-        ELIMINATE_BESIDE(zero, (*operands, (groups - 1) * row, y + (i + 1) * step, step, groups, i, last, n, good))
+        ELIMINATE_INTERLEAVED(zero, (*operands, (groups - 1) * row, y + (i + 1) * step, step, groups, i, last, n, good))
         given_up = True
         for group in range(groups):
             given_up = given_up and hopeless(zero, job, good + 8 * group, lanes_of(zero, ()))
@@ -149,13 +149,13 @@ def sweep_down_beside(zero, job, worker, groups):
 
 
 @njit(**OPTIONS)
-def exchange_beside(zero, job, worker, first, groups):
+def exchange_interleaved(zero, job, worker, first, groups):
     """The same with partial pivoting."""
     lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
     step, good, carry = 4 * row * groups, word(worker + GOOD), word(worker + CARRY)
-    start_beside(zero, job, worker, first, groups)
+    start_interleaved(zero, job, worker, first, groups)
     operands = (*moved_operands(zero, job, worker), (groups - 1) * row)
-    EXCHANGE_BESIDE(zero, (*operands, y + step, step, groups, 0, n, 0, n, carry, good))
+    EXCHANGE_INTERLEAVED(zero, (*operands, y + step, step, groups, 0, n, 0, n, carry, good))
     every, sure = (1 << lanes) - 1, (1 << lanes) - 1
     for group in range(groups):
         end = y + n * step + 4 * group * row, step, carry + 4 * group * row, good + 8 * group
@@ -164,20 +164,20 @@ def exchange_beside(zero, job, worker, first, groups):
         for group in range(groups):
             EXCHANGE_GROUP(zero, (job, worker, first + group * lanes, lanes, 0))
         return
-    words = (y + step, step, groups, carry, n, *solution_beside(zero, worker), (groups - 1) * row)
+    words = (y + step, step, groups, carry, n, *solution_interleaved(zero, worker), (groups - 1) * row)
     if past_caches(zero, job):
-        STREAM_EXCHANGED_BESIDE(zero, words)
+        STREAM_EXCHANGED_INTERLEAVED(zero, words)
     else:
-        BACKWARD_EXCHANGED_BESIDE(zero, words)
+        BACKWARD_EXCHANGED_INTERLEAVED(zero, words)
 
 
-EXCHANGED_BESIDE = STEPS.add_step(exchange_beside)
+EXCHANGED_INTERLEAVED = STEPS.add_step(exchange_interleaved)
 
 
 @njit(**OPTIONS)
 def all_certified(zero, job, worker, groups):
     for group in range(groups):
-        if hard_lanes(zero, job, word(word(worker + GOOD) + 8 * group), lanes_of(zero, ())) != 0:
+        if uncertified_lanes(zero, job, word(word(worker + GOOD) + 8 * group), lanes_of(zero, ())) != 0:
             return False
     return True
 
@@ -191,16 +191,16 @@ def begins_lines(zero, job):
 @njit(**OPTIONS)
 def extent(zero, job, tile):
     """The systems low <= k < high of a tile; from ``whole`` on, before ``rest``, they are whole groups side by side."""
-    lanes, width, beside = lanes_of(zero, ()), field(job, J.LANES), field(job, J.BESIDE)
-    if beside == 0:
+    lanes, width, interleaved = lanes_of(zero, ()), field(job, J.LANES), field(job, J.INTERLEAVED)
+    if interleaved == 0:
         first = tile * width
         return first, first, first, min(first + width, field(job, J.MATRICES))
     shift = 0
     if begins_lines(zero, job):
         shift = field(job, J.X) % LINE // (bytes_of_real(zero, ()) * parts_of(zero, ()))
     stretches = field(job, J.STRETCHES)
-    origin, place = tile // stretches * beside, tile % stretches * width
-    low, high = max(0, place - shift), min(beside, place + width - shift)
+    origin, place = tile // stretches * interleaved, tile % stretches * width
+    low, high = max(0, place - shift), min(interleaved, place + width - shift)
     whole = min(high, (low + shift + lanes - 1) // lanes * lanes - shift)
     rest = max(whole, whole + (high - whole) // lanes * lanes)
     return origin + low, origin + whole, origin + rest, origin + high

@@ -1,4 +1,4 @@
-"""The driver of the sweeps: claims items of a job, aims groups of systems at memory, eliminates, substitutes, stores.
+"""The driver of the sweeps: claims items of a job, binds groups of systems to memory, eliminates, substitutes, stores.
 
 A group is a vector of systems, one in each lane; a tile is one group, or several that lie side by side in memory, the
 whole ones where the cache lines of the solution begin. c' and y' of all its rows stay in cache. Lanes without
@@ -17,15 +17,15 @@ from tridiag.kernels.runtime.work_items import claim, field, part_of_item, repor
 from tridiag.kernels.simd.memory import c_function, flush, load, malloc, set_word
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.deferred import CATCH_UP, some_wait
-from tridiag.kernels.thomas.interleaved import EXCHANGED_BESIDE, SOLVE_BESIDE, extent
+from tridiag.kernels.thomas.interleaved import EXCHANGED_INTERLEAVED, SOLVE_INTERLEAVED, extent
 from tridiag.kernels.thomas.multiple_rhs import determinants, factor_shared, solve_many, solve_shared
 from tridiag.kernels.thomas.one_vector import SOLVE_GROUP
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
-from tridiag.kernels.thomas.workspace import dismiss, hire
+from tridiag.kernels.thomas.workspace import allocate_workspace, free_workspace
 
 
 @njit(**ONCE)
-def solve_tile(zero, job, worker, tile, follows, solve_one, solve_many_beside):
+def solve_tile(zero, job, worker, tile, follows, solve_one, solve_many_interleaved):
     """One group, or the groups of a stretch of systems that lie side by side; the first and the last may be partial.
 
     Returns which systems: low <= k < high.
@@ -39,7 +39,7 @@ def solve_tile(zero, job, worker, tile, follows, solve_one, solve_many_beside):
         for at in range(whole, rest, lanes):
             solve_one(zero, (job, worker, at, lanes, 0))
     elif whole < rest:
-        solve_many_beside(zero, (job, worker, whole, (rest - whole) // lanes))
+        solve_many_interleaved(zero, (job, worker, whole, (rest - whole) // lanes))
     if rest < high:
         solve_one(zero, (job, worker, rest, high - rest, follows))
     return low, high
@@ -60,15 +60,15 @@ def solve_nothing(zero, place):
 
 
 @njit(**ONCE)
-def work_tiles(job, zero, solve_one, solve_many_beside):
+def work_tiles(job, zero, solve_one, solve_many_interleaved):
     """Claim items until none is left, with these functions for groups; called by every thread of a job."""
-    worker = hire(zero, job)
+    worker = allocate_workspace(zero, job)
     if worker == 0:
         return
     width, matrices, tiles = field(job, J.LANES), field(job, J.MATRICES), field(job, J.TILES)
-    count, beside = (matrices + width - 1) // width, field(job, J.BESIDE)
-    if beside:
-        count = matrices // beside * field(job, J.STRETCHES)
+    count, interleaved = (matrices + width - 1) // width, field(job, J.INTERLEAVED)
+    if interleaved:
+        count = matrices // interleaved * field(job, J.STRETCHES)
     while True:
         run = claim(job)
         if run < 0:
@@ -76,7 +76,7 @@ def work_tiles(job, zero, solve_one, solve_many_beside):
         told, last = -1, min(count, (run + 1) * tiles) - 1
         for tile in range(run * tiles, last + 1):
             follows = types.int64(tile > run * tiles)
-            low, high = solve_tile(zero, job, worker, tile, follows, solve_one, solve_many_beside)
+            low, high = solve_tile(zero, job, worker, tile, follows, solve_one, solve_many_interleaved)
             told = low if told < 0 else told
             CATCH_UP(zero, (job, worker, 1 if tile == last and reports(job) else lanes_of(zero, ())))
             if not some_wait(worker):
@@ -84,7 +84,7 @@ def work_tiles(job, zero, solve_one, solve_many_beside):
                 told = -1
     CATCH_UP(zero, (job, worker, 1))
     flush()
-    dismiss(worker)
+    free_workspace(worker)
 
 
 @njit(**OPTIONS)
@@ -96,19 +96,19 @@ def work_rows(job, zero):
 @njit(**OPTIONS)
 def work_own(job, zero):
     """Systems with a matrix and one right side each."""
-    work_tiles(job, zero, SOLVE_GROUP, SOLVE_BESIDE)
+    work_tiles(job, zero, SOLVE_GROUP, SOLVE_INTERLEAVED)
 
 
 @njit(**OPTIONS)
 def work_exchanging(job, zero):
     """The same with partial pivoting throughout."""
-    work_tiles(job, zero, EXCHANGE_GROUP, EXCHANGED_BESIDE)
+    work_tiles(job, zero, EXCHANGE_GROUP, EXCHANGED_INTERLEAVED)
 
 
 @njit(**OPTIONS)
 def work_many(job, zero):
     """The same where matrices have many right sides, or are only factored."""
-    worker, flags = hire(zero, job), field(job, J.FLAGS)
+    worker, flags = allocate_workspace(zero, job), field(job, J.FLAGS)
     if worker == 0:
         return
     width, matrices, tiles = field(job, J.LANES), field(job, J.MATRICES), field(job, J.TILES)
@@ -127,13 +127,13 @@ def work_many(job, zero):
             else:
                 solve_many(zero, job, worker, tile, first, used, k0, k1, tile > run * tiles)
     flush()
-    dismiss(worker)
+    free_workspace(worker)
 
 
 @njit(**OPTIONS)
 def work_shared(job, zero):
     """The same where few matrices have many right sides, one in each lane, or are only factored for such."""
-    worker = hire(zero, job)
+    worker = allocate_workspace(zero, job)
     if worker == 0:
         return
     while True:
@@ -143,7 +143,7 @@ def work_shared(job, zero):
         matrix, k0, k1 = part_of_item(job, item)
         solve_shared(zero, job, worker, matrix, k0, k1)
     flush()
-    dismiss(worker)
+    free_workspace(worker)
 
 
 # A kernel for each, so that a first solve waits for one only.
@@ -168,13 +168,13 @@ def prepare_shared(job, zero):
         set_word(job + 8 * J.OWNED, memory)
         set_word(job + 8 * J.FACTORS, memory)
         set_word(job + 8 * J.CERTIFIED, memory + matrices * 3 * n * side)
-    worker = hire(zero, job)
+    worker = allocate_workspace(zero, job)
     if worker == 0 or field(job, J.FACTORS) == 0:
         set_word(job + 8 * J.TASK, 0)
     else:
         factor_shared(zero, job, worker)
     if worker != 0:
-        dismiss(worker)
+        free_workspace(worker)
 
 
 preparation = c_function(prepare_shared, "tridiag_prepare")

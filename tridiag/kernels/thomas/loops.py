@@ -14,16 +14,16 @@ import math
 from typing import Any, NamedTuple
 
 from tridiag import elimination as el
-from tridiag.kernels.access.load_store import QUAD, ask, put_beside, put_past_caches, take_beside
+from tridiag.kernels.access.load_store import QUAD, ask, put_interleaved, put_past_caches, take_interleaved
 from tridiag.kernels.access.rows import (
     SWEEPS,
     Lines,
     Mask,
     Rows,
     ask_for_bands,
-    beside_of,
+    interleaved_of,
     lines_of,
-    to_beside,
+    to_interleaved,
     to_lines,
 )
 from tridiag.kernels.simd.vector import LINE, Code, Value
@@ -104,12 +104,12 @@ def pack(code: Code, sure: Value, alive: Value, least: Value) -> Value:
 
 def eliminate(code: Code, *words: Value) -> Value:
     """Eliminate and substitute forward: c' and y' of ``count`` rows behind the row that precedes them."""
-    views, (mask, mask_step, target, step, count, good, aims, row_zero) = words[:8], words[8:]
+    views, (mask, mask_step, target, step, count, good, bindings, row_zero) = words[:8], words[8:]
     a, b, c, d = (Rows(code, views[k], views[k + 1]) for k in range(0, 8, 2))
     keep, c1, y = Mask(code, mask, mask_step), Rows(code, target, step), Rows(code, target + code.row, step)
 
     def row(i: Value, state: Any) -> Any:
-        ask_for_bands(code, aims, row_zero + i, 4)
+        ask_for_bands(code, bindings, row_zero + i, 4)
         state = Plain(*state).step(code, a[i], b[i], c[i], d[i]).erased(code, keep[i])
         c1.store(i, state.above)
         y.store(i, state.before)
@@ -186,9 +186,9 @@ def forward_lines(spread: bool, code: Code, *words: Value) -> None:
     code.fori(first, last, chunk, (y[code.integer(-1)],), step=height)
 
 
-def eliminate_beside(asks: bool, code: Code, *words: Value) -> None:
+def eliminate_interleaved(asks: bool, code: Code, *words: Value) -> None:
     """`eliminate` where lanes lie side by side: all groups of a tile row by row, as they lie in memory."""
-    read, (target, step, groups, first, last, end, good) = beside_of(code, words[:9], asks), words[9:]
+    read, (target, step, groups, first, last, end, good) = interleaved_of(code, words[:9], asks), words[9:]
 
     def row(i: Value, state: Any) -> Any:
         here, bands = target + (i - first) * step, read(i, end)
@@ -207,7 +207,7 @@ def eliminate_beside(asks: bool, code: Code, *words: Value) -> None:
     code.fori(first, last, row)
 
 
-def backward_beside(past_caches: bool, code: Code, *words: Value) -> None:
+def backward_interleaved(past_caches: bool, code: Code, *words: Value) -> None:
     source, step, groups, carry, count = words[:5]
 
     def solve(i: Value, g: Value) -> Any:
@@ -216,7 +216,7 @@ def backward_beside(past_caches: bool, code: Code, *words: Value) -> None:
         code.store(kept, value)
         return value
 
-    to_beside(past_caches, code, words[5:], count, groups, solve)
+    to_interleaved(past_caches, code, words[5:], count, groups, solve)
 
 
 def agree(code: Code, *words: Value) -> None:
@@ -239,14 +239,14 @@ def agree(code: Code, *words: Value) -> None:
 
 def factor(code: Code, *words: Value) -> Value:
     """The same without a right side, to the factors of ``count`` rows; the carry holds c' of the row above."""
-    views, (mask, mask_step, pairs, above_at, carry_at, count, good, aims, row_zero) = words[:6], words[6:]
+    views, (mask, mask_step, pairs, above_at, carry_at, count, good, bindings, row_zero) = words[:6], words[6:]
     a, b, c = (Rows(code, views[k], views[k + 1]) for k in range(0, 6, 2))
     keep, carry = Mask(code, mask, mask_step), Rows(code, carry_at, 0)
     slopes, inverses, kept = factors(False, code, pairs, above_at)
 
     def row(i: Value, state: Any) -> Any:
         above, sure, alive, least = state
-        ask_for_bands(code, aims, row_zero + i, 3)
+        ask_for_bands(code, bindings, row_zero + i, 3)
         below, diagonal = a[i], b[i]
         growth = below * above
         pivot = diagonal - growth
@@ -323,7 +323,7 @@ def forward_wide(code: Code, *words: Value) -> None:
             at = d + i * d_step + g * code.row
             for line in range(0, code.row, LINE):
                 code.prefetch(at + ahead + line)
-            y = code.product(take_beside(code, at), inverse) - slope * before
+            y = code.product(take_interleaved(code, at), inverse) - slope * before
             code.store(target + i * (WIDE * code.row) + g * code.row, y)
             new.append(y)
         return tuple(new)
@@ -343,7 +343,7 @@ def backward_wide(past_caches: bool, code: Code, *words: Value) -> None:
             at = x + i * x_step + g * code.row
             for line in range(0, 0 if past_caches else code.row, LINE):
                 code.prefetch(at + ahead + line)
-            put_beside(code, at, value, past_caches)
+            put_interleaved(code, at, value, past_caches)
             new.append(value)
         return tuple(new)
 
@@ -382,15 +382,15 @@ def backward_transposed(spread: bool, code: Code, *words: Value) -> None:
 
 ELIMINATE, FACTOR = SWEEPS.add("eliminate", eliminate), SWEEPS.add("factor", factor)
 ELIMINATE_LINES = SWEEPS.add("eliminate_lines", eliminate_lines)
-ELIMINATE_BESIDE, ELIMINATE_STREAM = (
-    SWEEPS.add("eliminate_beside", functools.partial(eliminate_beside, True)),
-    SWEEPS.add("eliminate_stream", functools.partial(eliminate_beside, False)),
+ELIMINATE_INTERLEAVED, ELIMINATE_STREAM = (
+    SWEEPS.add("eliminate_interleaved", functools.partial(eliminate_interleaved, True)),
+    SWEEPS.add("eliminate_stream", functools.partial(eliminate_interleaved, False)),
 )
 PUT_PAST_CACHES = SWEEPS.add("put_past_caches", put_past_caches)
 AGREE = SWEEPS.add("agree", agree)
-BACKWARD_BESIDE, STREAM_BESIDE = (
-    SWEEPS.add("backward_beside", functools.partial(backward_beside, False)),
-    SWEEPS.add("stream_beside", functools.partial(backward_beside, True)),
+BACKWARD_INTERLEAVED, STREAM_INTERLEAVED = (
+    SWEEPS.add("backward_interleaved", functools.partial(backward_interleaved, False)),
+    SWEEPS.add("stream_interleaved", functools.partial(backward_interleaved, True)),
 )
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, types
 
-from tridiag.kernels.access.bind import aim_lanes, operand_of
+from tridiag.kernels.access.bind import bind_lanes, operand_of
 from tridiag.kernels.access.load_store import (
-    BESIDE,
     CONTIGUOUS,
+    INTERLEAVED,
     KIND,
     NEXT_GROUP,
     QUAD,
@@ -28,7 +28,7 @@ from tridiag.kernels.simd.interrupts import PIECE, stopping, stopping_at
 from tridiag.kernels.simd.memory import load, set_byte, set_word, store, variable, word
 from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, entry, turn, unit
 from tridiag.kernels.thomas.bands import right_side, view, views_of_block
-from tridiag.kernels.thomas.bind import advance, aim_matrices, aim_shared, mask_view, read_mask, side_offsets
+from tridiag.kernels.thomas.bind import advance, bind_matrices, bind_shared, mask_view, read_mask, side_offsets
 from tridiag.kernels.thomas.interleaved import past_caches
 from tridiag.kernels.thomas.loops import (
     BACKWARD,
@@ -50,15 +50,15 @@ from tridiag.kernels.thomas.loops import (
     WIDE,
 )
 from tridiag.kernels.thomas.refine import (
-    eliminate_hard,
-    hard_lanes,
-    merge_hard,
+    eliminate_uncertified,
+    merge_uncertified,
     store_solution,
-    substitute_hard,
     substitute_tile,
+    substitute_uncertified,
+    uncertified_lanes,
 )
 from tridiag.kernels.thomas.workspace import (
-    AIMS,
+    BINDINGS,
     BLOCK,
     CARRY,
     FACTORS,
@@ -83,9 +83,9 @@ WIDE_ROWS_AHEAD = 32  # prefetch distance of `substitute_wide`
 def factor_block(zero, job, worker, i0, i1, factors):
     """The same without a right side, to factors."""
     views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 3), mask_view(zero, worker, i0)
-    n, row, aims, good = field(job, J.ROWS), bytes_of_row(zero, ()), word(worker + AIMS), word(worker + GOOD)
+    n, row, bindings, good = field(job, J.ROWS), bytes_of_row(zero, ()), word(worker + BINDINGS), word(worker + GOOD)
     targets = pairs_at(factors, row, i0), above_at(factors, row, n, i0), word(worker + CARRY)
-    found = FACTOR(zero, (*views[:6], mask, mask_step, *targets, i1 - i0, word(good), aims, i0))
+    found = FACTOR(zero, (*views[:6], mask, mask_step, *targets, i1 - i0, word(good), bindings, i0))
     set_word(good, found)
 
 
@@ -113,25 +113,27 @@ def factor_group(zero, job, worker, first, used, factors):
         if stopping_at(i0 // BLOCK, 64):
             break
         factor_block(zero, job, worker, i0, min(i0 + BLOCK, high), factors)
-    return hard_lanes(zero, job, word(word(worker + GOOD)), used)
+    return uncertified_lanes(zero, job, word(word(worker + GOOD)), used)
 
 
 @njit(**OPTIONS)
-def solve_factored(zero, job, worker, factors, shared, used, hard, dead):
-    """The right side that a group is aimed at, from factors: one number each if ``shared``, or a row of lanes.
+def solve_factored(zero, job, worker, factors, shared, used, uncertified, zero_pivot):
+    """The right side that a group is bound to, from factors: one number each if ``shared``, or a row of lanes.
 
     ``shared`` is None, not False, where they are not: of `is None` Numba compiles one side only.
     """
     row, rows = bytes_of_row(zero, ()), word(worker + HIGH) - word(worker + LOW)
     y, flags, every = word(worker + Y) + row, field(job, J.FLAGS), (1 << used) - 1
-    if hard != every and flags & J.FACTORED and flags & J.TRANSPOSE:
+    if uncertified != every and flags & J.FACTORED and flags & J.TRANSPOSE:
         substitute_turned(zero, job, worker, factors, shared, y)
-    elif hard != every and substitute_easy(zero, job, worker, factors, shared, y, used, hard | dead):
+    elif uncertified != every and substitute_easy(
+        zero, job, worker, factors, shared, y, used, uncertified | zero_pivot
+    ):
         return
-    if hard != 0 and rows > 0:
-        solution = substitute_hard(zero, job, worker, hard, substitute_tile)
-        y, row = merge_hard(zero, y, row, solution, hard, every, rows)
-    store_solution(zero, job, worker, y, row, used, dead)
+    if uncertified != 0 and rows > 0:
+        solution = substitute_uncertified(zero, job, worker, uncertified, substitute_tile)
+        y, row = merge_uncertified(zero, y, row, solution, uncertified, every, rows)
+    store_solution(zero, job, worker, y, row, used, zero_pivot)
 
 
 @njit(**OPTIONS)
@@ -165,8 +167,8 @@ def substitute_turned(zero, job, worker, factors, shared, y):
 def substitute_easy(zero, job, worker, factors, shared, y, used, bad):
     """The solution, to memory at once if no lane needs more, which is the result; else in place of y'."""
     n, row, low, high = field(job, J.ROWS), bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
-    aims, carry, lanes = word(worker + AIMS), word(worker + CARRY), lanes_of(zero, ())
-    d, x, last = operand_of(zero, aims, D_), operand_of(zero, aims, X_), low
+    bindings, carry, lanes = word(worker + BINDINGS), word(worker + CARRY), lanes_of(zero, ())
+    d, x, last = operand_of(zero, bindings, D_), operand_of(zero, bindings, X_), low
     if bad == 0 and used == lanes and word(worker + WHOLE) and word(d + KIND) == CONTIGUOUS == word(x + KIND):
         height = QUAD // parts_of(zero, ())
         last = low + (high - low) // height * height
@@ -200,7 +202,7 @@ def substitute_easy(zero, job, worker, factors, shared, y, used, bad):
 def forward_blocks(zero, job, worker, factors, shared, y, first, last):
     """y' of rows first <= i < last from factors."""
     row, low, part = bytes_of_row(zero, ()), word(worker + LOW), part_of(zero, shared)
-    d, asked = worker + VIEWS + 16 * RIGHT, operand_of(zero, word(worker + AIMS), D_)
+    d, asked = worker + VIEWS + 16 * RIGHT, operand_of(zero, word(worker + BINDINGS), D_)
     for i0 in range(first, last, BLOCK):
         if stopping_at(i0 // BLOCK, 64):
             break
@@ -220,7 +222,7 @@ def backward_factored(zero, job, worker, factors, shared, y, first, last):
     """x of rows first <= i < last in place of y'."""
     n, row, part = field(job, J.ROWS), bytes_of_row(zero, ()), part_of(zero, shared)
     mask, mask_step = mask_view(zero, worker, first)
-    x, at = operand_of(zero, word(worker + AIMS), X_), y + (first - word(worker + LOW)) * row
+    x, at = operand_of(zero, word(worker + BINDINGS), X_), y + (first - word(worker + LOW)) * row
     above, carry = above_at(factors, part, n, first), word(worker + CARRY)
     words = (above, -part, at, row, mask, mask_step, at, row, carry, last - first, x, first)
     if shared is None:
@@ -232,16 +234,16 @@ def backward_factored(zero, job, worker, factors, shared, y, first, last):
 @njit(**OPTIONS)
 def kinds_of(job, first, used):
     """The hard lanes of factored systems."""
-    hard = 0
+    uncertified = 0
     for lane in range(used):
-        hard |= (load(field(job, J.CERTIFIED) + first + lane, types.uint8(0)) == J.HARD) << lane
-    return hard
+        uncertified |= (load(field(job, J.CERTIFIED) + first + lane, types.uint8(0)) == J.UNCERTIFIED) << lane
+    return uncertified
 
 
 @njit(**OPTIONS)
-def tell_kinds(job, first, used, hard):
+def tell_kinds(job, first, used, uncertified):
     for lane in range(used):
-        kind = J.HARD if hard >> lane & 1 else J.EASY
+        kind = J.UNCERTIFIED if uncertified >> lane & 1 else J.EASY
         set_byte(field(job, J.CERTIFIED) + first + lane, kind)
 
 
@@ -251,31 +253,31 @@ def solve_many(zero, job, worker, tile, first, used, k0, k1, follows):
 
     ``follows``: behind the group before.
     """
-    flags, aims, offsets = field(job, J.FLAGS), word(worker + AIMS), word(worker + OFFSETS)
+    flags, bindings, offsets = field(job, J.FLAGS), word(worker + BINDINGS), word(worker + OFFSETS)
     axes, factors = field(job, J.MATRIX_AXES), word(worker + FACTORS)
-    hard, dead = 0, 0
+    uncertified, zero_pivot = 0, 0
     if flags & (J.FACTORED | J.FACTORING):
         factors = field(job, J.FACTORS) + tile * field(job, J.ROWS) * 3 * bytes_of_row(zero, ())
     if flags & J.FACTORED:
-        hard = kinds_of(job, first, used)
-    if hard != 0 or flags & J.FACTORED == 0 or flags & J.MASKED:
-        aim_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), aims, variable(0), variable(D_))
+        uncertified = kinds_of(job, first, used)
+    if uncertified != 0 or flags & J.FACTORED == 0 or flags & J.MASKED:
+        bind_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), bindings, variable(0), variable(D_))
     read_mask(zero, job, worker)
     if flags & J.FACTORED == 0:
-        hard = factor_group(zero, job, worker, first, used, factors)
+        uncertified = factor_group(zero, job, worker, first, used, factors)
     if flags & J.FACTORING:
-        tell_kinds(job, first, used, hard)
-    if hard != 0:
-        dead = eliminate_hard(zero, job, worker, first, hard)
+        tell_kinds(job, first, used, uncertified)
+    if uncertified != 0:
+        zero_pivot = eliminate_uncertified(zero, job, worker, first, uncertified)
     if follows and used == lanes_of(zero, ()) and axes == 1 and field(job, J.RIGHT_SIDES) == 1:
         advance(zero, job, worker, D_)
-        solve_factored(zero, job, worker, factors, None, used, hard, dead)
+        solve_factored(zero, job, worker, factors, None, used, uncertified, zero_pivot)
         return
     rows = 0
     for k in range(k0, k1):
         side_offsets(job, k, offsets)
-        aim_lanes(zero, job, J.AXES, axes, first, used, offsets, aims, variable(D_), variable(OPERANDS))
-        solve_factored(zero, job, worker, factors, None, used, hard, dead)
+        bind_lanes(zero, job, J.AXES, axes, first, used, offsets, bindings, variable(D_), variable(OPERANDS))
+        solve_factored(zero, job, worker, factors, None, used, uncertified, zero_pivot)
         rows += field(job, J.ROWS)
         if rows >= PIECE:
             rows = 0
@@ -286,11 +288,11 @@ def solve_many(zero, job, worker, tile, first, used, k0, k1, follows):
 @njit(**ONCE)
 def solve_shared(zero, job, worker, matrix, k0, k1):
     """Right sides k0 <= k < k1 of one factored matrix, one in each lane."""
-    lanes, count, right = lanes_of(zero, ()), field(job, J.RIGHT_AXES), aim_shared(zero, job, worker, matrix)
-    aims, base, one = word(worker + AIMS), word(worker + OFFSETS), variable(1)
-    hard, dead = -kinds_of(job, matrix, one) & ((1 << lanes) - 1), 0
-    if hard != 0 and eliminate_hard(zero, job, worker, matrix, one):
-        dead = (1 << lanes) - 1
+    lanes, count, right = lanes_of(zero, ()), field(job, J.RIGHT_AXES), bind_shared(zero, job, worker, matrix)
+    bindings, base, one = word(worker + BINDINGS), word(worker + OFFSETS), variable(1)
+    uncertified, zero_pivot = -kinds_of(job, matrix, one) & ((1 << lanes) - 1), 0
+    if uncertified != 0 and eliminate_uncertified(zero, job, worker, matrix, one):
+        zero_pivot = (1 << lanes) - 1
     side = bytes_of_real(zero, ()) * parts_of(zero, ())
     factors = field(job, J.FACTORS) + matrix * field(job, J.ROWS) * 3 * side
     shift = field(job, J.X) % LINE // side if past_caches(zero, job) else 0
@@ -303,33 +305,33 @@ def solve_shared(zero, job, worker, matrix, k0, k1):
             if stopping():
                 return
         used = min(lanes if k > 0 else lanes - shift, end - k)
-        aim_lanes(zero, job, right, count, k, used, base, aims, variable(D_), variable(OPERANDS))
-        if hard | dead == 0 and used == lanes and is_wide(zero, job, worker, k, end):
+        bind_lanes(zero, job, right, count, k, used, base, bindings, variable(D_), variable(OPERANDS))
+        if uncertified | zero_pivot == 0 and used == lanes and is_wide(zero, job, worker, k, end):
             substitute_wide(zero, job, worker, factors)
             k += WIDE * lanes
         else:
             every = (1 << used) - 1
-            solve_factored(zero, job, worker, factors, True, used, hard & every, dead & every)
+            solve_factored(zero, job, worker, factors, True, used, uncertified & every, zero_pivot & every)
             k += used
 
 
 @njit(**OPTIONS)
 def is_wide(zero, job, worker, k, end):
     """Whether some groups from right side k on lie side by side, and all rows are kept."""
-    count, stretch, aims = field(job, J.RIGHT_AXES), WIDE * lanes_of(zero, ()), word(worker + AIMS)
+    count, stretch, bindings = field(job, J.RIGHT_AXES), WIDE * lanes_of(zero, ()), word(worker + BINDINGS)
     turned = field(job, J.FLAGS) & (J.FACTORED | J.TRANSPOSE) == J.FACTORED | J.TRANSPOSE
     if turned or field(job, J.FLAGS) & J.MASKED or k + stretch > end or count == 0:
         return False
     length = field(job, J.AXES + J.AXIS_WORDS * (field(job, J.MATRIX_AXES) + count - 1))
-    d, x = operand_of(zero, aims, D_), operand_of(zero, aims, X_)
-    return k % length + stretch <= length and word(d + KIND) == BESIDE and word(x + KIND) == BESIDE
+    d, x = operand_of(zero, bindings, D_), operand_of(zero, bindings, X_)
+    return k % length + stretch <= length and word(d + KIND) == INTERLEAVED and word(x + KIND) == INTERLEAVED
 
 
 @njit(**ONCE)
 def substitute_wide(zero, job, worker, factors):
-    """Some groups of right sides, of which the first is aimed at, row by row through all of them."""
-    n, part, y, aims = field(job, J.ROWS), part_of(zero, True), word(worker + Y), word(worker + AIMS)
-    d, x, step = operand_of(zero, aims, D_), operand_of(zero, aims, X_), WIDE * bytes_of_row(zero, ())
+    """Some groups of right sides, of which the first is bound, row by row through all of them."""
+    n, part, y, bindings = field(job, J.ROWS), part_of(zero, True), word(worker + Y), word(worker + BINDINGS)
+    d, x, step = operand_of(zero, bindings, D_), operand_of(zero, bindings, X_), WIDE * bytes_of_row(zero, ())
     d_ahead, x_ahead = WIDE_ROWS_AHEAD * word(d + STRIDE), -WIDE_ROWS_AHEAD * word(x + STRIDE)
     if n * step < NEXT_GROUP:
         d_ahead, x_ahead = step, step
@@ -345,13 +347,13 @@ def substitute_wide(zero, job, worker, factors):
 def factor_shared(zero, job, worker):
     """The few matrices of a job, one in each lane, to factors of one number each."""
     matrices, n, row, first = field(job, J.MATRICES), field(job, J.ROWS), bytes_of_row(zero, ()), variable(0)
-    aim_matrices(zero, job, worker, first, matrices)
+    bind_matrices(zero, job, worker, first, matrices)
     factors = word(worker + FACTORS)
     ZERO(zero, (factors, row, 3 * n))
-    hard = factor_group(zero, job, worker, first, matrices, factors)
-    tell_kinds(job, first, matrices, hard)
-    if hard != 0 and field(job, J.FLAGS) & J.FACTORING:
-        eliminate_hard(zero, job, worker, first, hard)
+    uncertified = factor_group(zero, job, worker, first, matrices, factors)
+    tell_kinds(job, first, matrices, uncertified)
+    if uncertified != 0 and field(job, J.FLAGS) & J.FACTORING:
+        eliminate_uncertified(zero, job, worker, first, uncertified)
     if exchanges(job):
         return
     side = bytes_of_real(zero, ())
@@ -366,8 +368,8 @@ def factor_shared(zero, job, worker):
 @njit(**ONCE)
 def determinants(zero, job, worker, first, used):
     """Sign and log |det| of every lane, into x and the logarithms."""
-    aim_matrices(zero, job, worker, first, used)
-    tell_determinants(zero, job, worker, first, used, eliminate_hard(zero, job, worker, first, (1 << used) - 1))
+    bind_matrices(zero, job, worker, first, used)
+    tell_determinants(zero, job, worker, first, used, eliminate_uncertified(zero, job, worker, first, (1 << used) - 1))
 
 
 @njit(**OPTIONS)

@@ -14,12 +14,24 @@ from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import set_word, variable, word
 from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands, straight, views_of_block
-from tridiag.kernels.thomas.bind import aim_next, mask_view
+from tridiag.kernels.thomas.bind import bind_next, mask_view
 from tridiag.kernels.thomas.deferred import may_wait, put_off, verifiable
 from tridiag.kernels.thomas.loops import BACKWARD, BACKWARD_LINES, ELIMINATE, ELIMINATE_LINES
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_VERIFIED
-from tridiag.kernels.thomas.refine import FINISH_GROUP, hard_lanes, hopeless, store_solution
-from tridiag.kernels.thomas.workspace import AIMS, BLOCK, CARRY, GOOD, HIGH, LOW, STEPS, UNREFINED, UNSOLVED, ZEROS, Y
+from tridiag.kernels.thomas.refine import FINISH_GROUP, hopeless, store_solution, uncertified_lanes
+from tridiag.kernels.thomas.workspace import (
+    BINDINGS,
+    BLOCK,
+    CARRY,
+    GOOD,
+    HIGH,
+    LOW,
+    STEPS,
+    UNREFINED,
+    UNSOLVED,
+    ZEROS,
+    Y,
+)
 
 EARLY = 32  # rows after which a group is looked at for lanes that may go on,
 VERY_EARLY = 8  # ... and the first time
@@ -29,15 +41,15 @@ VERY_EARLY = 8  # ... and the first time
 def eliminate_block(zero, job, worker, i0, i1, target):
     """One block of rows: its bands, then the sweep."""
     views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 4), mask_view(zero, worker, i0)
-    step, aims, good = 2 * bytes_of_row(zero, ()), word(worker + AIMS), word(worker + GOOD)
-    set_word(good, ELIMINATE(zero, (*views, mask, mask_step, target, step, i1 - i0, word(good), aims, i0)))
+    step, bindings, good = 2 * bytes_of_row(zero, ()), word(worker + BINDINGS), word(worker + GOOD)
+    set_word(good, ELIMINATE(zero, (*views, mask, mask_step, target, step, i1 - i0, word(good), bindings, i0)))
 
 
 @njit(**OPTIONS)
 def solve_group(zero, job, worker, first, used, follows):
     """Systems with a matrix and one right side each, one in each lane; ``follows``: behind the group before."""
     row = bytes_of_row(zero, ())
-    aim_next(zero, job, worker, first, used, follows)
+    bind_next(zero, job, worker, first, used, follows)
     if not (sweep_down(zero, job, worker, used) and sweep_up(zero, job, worker, used)):
         settle_group(zero, job, worker, first, used, word(worker + GOOD), word(worker + Y) + 3 * row, 2 * row)
 
@@ -50,16 +62,16 @@ def settle_group(zero, job, worker, first, used, good, source, step):
     """The solution of a group to memory, from ``source``; lanes without certificate wait, if that is worth while."""
     if stopping():
         return
-    hard = hard_lanes(zero, job, word(good), used)
-    whole, verified = hard == (1 << used) - 1, verifiable(zero, job)
+    uncertified = uncertified_lanes(zero, job, word(good), used)
+    whole, verified = uncertified == (1 << used) - 1, verifiable(zero, job)
     if not may_wait(job) or (whole and not verified):
         FINISH_GROUP(zero, (job, worker, first, used, good, source, step))
-    elif whole and field(job, J.BESIDE) == 0:
-        put_off(word(worker + UNREFINED), first, hard & ~EXCHANGE_VERIFIED(zero, (job, worker, used)))
+    elif whole and field(job, J.INTERLEAVED) == 0:
+        put_off(word(worker + UNREFINED), first, uncertified & ~EXCHANGE_VERIFIED(zero, (job, worker, used)))
     else:
         if not whole:
             store_solution(zero, job, worker, source, step, used, 0)
-        put_off(word(worker + UNSOLVED) if verified else word(worker + UNREFINED), first, hard)
+        put_off(word(worker + UNSOLVED) if verified else word(worker + UNREFINED), first, uncertified)
 
 
 @njit(**OPTIONS)
@@ -102,11 +114,11 @@ def eliminate_straight(zero, job, worker, first, last):
 def sweep_up(zero, job, worker, used):
     """x of all rows of a group, in place of y'; or to memory at once if no lane needs more, which is the result."""
     lanes, row, low, high = lanes_of(zero, ()), bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
-    carry, x, none = word(worker + CARRY), operand_of(zero, word(worker + AIMS), X_), variable(0)
+    carry, x, none = word(worker + CARRY), operand_of(zero, word(worker + BINDINGS), X_), variable(0)
     ZERO(zero, (carry, row, 1))
     first, last = straight(zero, job, worker)
-    every, hard = variable(1), hard_lanes(zero, job, word(word(worker + GOOD)), lanes)
-    if used != lanes or hard != 0 or last <= first:
+    every, uncertified = variable(1), uncertified_lanes(zero, job, word(word(worker + GOOD)), lanes)
+    if used != lanes or uncertified != 0 or last <= first:
         backward_block(zero, job, worker, low, high, none)
         return False
     store_rows(zero, x, none, low, word(worker + ZEROS), none, lanes)
@@ -119,7 +131,7 @@ def sweep_up(zero, job, worker, used):
 
 @njit(**OPTIONS)
 def backward_block(zero, job, worker, first, last, store):
-    row, x = bytes_of_row(zero, ()), operand_of(zero, word(worker + AIMS), X_)
+    row, x = bytes_of_row(zero, ()), operand_of(zero, word(worker + BINDINGS), X_)
     if first < last:
         at = word(worker + Y) + (first - word(worker + LOW) + 1) * 2 * row
         backward_rows(zero, worker, at, 2 * row, word(worker + CARRY), first, last)
@@ -130,6 +142,6 @@ def backward_block(zero, job, worker, first, last, store):
 @njit(**OPTIONS)
 def backward_rows(zero, worker, at, step, carry, first, last):
     """x in place of y', which lies behind c', in rows that are ``step`` bytes apart."""
-    row, x = bytes_of_row(zero, ()), operand_of(zero, word(worker + AIMS), X_)
+    row, x = bytes_of_row(zero, ()), operand_of(zero, word(worker + BINDINGS), X_)
     mask, mask_step = mask_view(zero, worker, first)
     BACKWARD(zero, (at, step, at + row, step, mask, mask_step, at + row, step, carry, last - first, x, first))

@@ -6,8 +6,17 @@ import functools
 from typing import Any, NamedTuple
 
 from tridiag import elimination as el
-from tridiag.kernels.access.load_store import QUAD, ask, take_beside
-from tridiag.kernels.access.rows import SWEEPS, Mask, Rows, ask_for_bands, beside_of, lines_of, to_beside, to_lines
+from tridiag.kernels.access.load_store import QUAD, ask, take_interleaved
+from tridiag.kernels.access.rows import (
+    SWEEPS,
+    Mask,
+    Rows,
+    ask_for_bands,
+    interleaved_of,
+    lines_of,
+    to_interleaved,
+    to_lines,
+)
 from tridiag.kernels.simd.vector import Code, Value
 
 
@@ -88,12 +97,12 @@ class Pivots:
 
 def exchange(code: Code, *words: Value) -> None:
     """Eliminate and substitute forward with partial pivoting."""
-    views, (mask, mask_step, target, step, count, carry, good, aims, row_zero, low) = words[:8], words[8:]
+    views, (mask, mask_step, target, step, count, carry, good, bindings, row_zero, low) = words[:8], words[8:]
     bands = [Rows(code, views[k], views[k + 1]) for k in range(0, 8, 2)]
     keep, pivots = Mask(code, mask, mask_step), Pivots(code, target, step, carry, good)
 
     def row(i: Value, state: Any) -> Any:
-        ask_for_bands(code, aims, row_zero + i, 4)
+        ask_for_bands(code, bindings, row_zero + i, 4)
         return pivots.step(i, Exchanging(*state), keep[i], *(band[i] for band in bands))
 
     pivots.leave(code.fori(0, count, row, pivots.start(code.everywhere(row_zero == low))))
@@ -154,9 +163,9 @@ def backward_exchanged_lines(code: Code, *words: Value) -> None:
     pivots.put_behind(to_lines(code, output, first, last, solution, pivots.behind()))
 
 
-def exchange_beside(code: Code, *words: Value) -> None:
+def exchange_interleaved(code: Code, *words: Value) -> None:
     """`exchange` where lanes lie side by side; row ``begin`` is the first of all."""
-    read, (target, step, groups, first, last, begin, end, carry, good) = beside_of(code, words[:9]), words[9:]
+    read, (target, step, groups, first, last, begin, end, carry, good) = interleaved_of(code, words[:9]), words[9:]
 
     def row(i: Value, state: Any) -> Any:
         bands, here = read(i, end), target + (i - first) * step
@@ -172,7 +181,7 @@ def exchange_beside(code: Code, *words: Value) -> None:
     code.fori(first, last, row)
 
 
-def backward_exchanged_beside(past_caches: bool, code: Code, *words: Value) -> None:
+def backward_exchanged_interleaved(past_caches: bool, code: Code, *words: Value) -> None:
     source, step, groups, carry, count = words[:5]
 
     def solve(i: Value, g: Value) -> Any:
@@ -182,31 +191,31 @@ def backward_exchanged_beside(past_caches: bool, code: Code, *words: Value) -> N
         pivots.put_behind((value, x1))
         return value
 
-    to_beside(past_caches, code, words[5:], count, groups, solve)
+    to_interleaved(past_caches, code, words[5:], count, groups, solve)
 
 
-def put_exchanged_beside(past_caches: bool, code: Code, *words: Value) -> None:
+def put_exchanged_interleaved(past_caches: bool, code: Code, *words: Value) -> None:
     """Solutions that are, as they lie in memory, in place of q of the pivot rows of some groups."""
     source, step, groups, count = words[:4]
 
     def solution(i: Value, g: Value) -> Any:
-        return take_beside(code, source + i * step + g * (4 * code.row) + 3 * code.row)
+        return take_interleaved(code, source + i * step + g * (4 * code.row) + 3 * code.row)
 
-    to_beside(past_caches, code, words[4:], count, groups, solution)
+    to_interleaved(past_caches, code, words[4:], count, groups, solution)
 
 
 EXCHANGE, BACKWARD_EXCHANGED = (
     SWEEPS.add("exchange", exchange),
     SWEEPS.add("backward_exchanged", backward_exchanged),
 )
-EXCHANGE_BESIDE = SWEEPS.add("exchange_beside", exchange_beside)
-BACKWARD_EXCHANGED_BESIDE, STREAM_EXCHANGED_BESIDE = (
-    SWEEPS.add("backward_exchanged_beside", functools.partial(backward_exchanged_beside, False)),
-    SWEEPS.add("stream_exchanged_beside", functools.partial(backward_exchanged_beside, True)),
+EXCHANGE_INTERLEAVED = SWEEPS.add("exchange_interleaved", exchange_interleaved)
+BACKWARD_EXCHANGED_INTERLEAVED, STREAM_EXCHANGED_INTERLEAVED = (
+    SWEEPS.add("backward_exchanged_interleaved", functools.partial(backward_exchanged_interleaved, False)),
+    SWEEPS.add("stream_exchanged_interleaved", functools.partial(backward_exchanged_interleaved, True)),
 )
-PUT_EXCHANGED_BESIDE, PUT_EXCHANGED_STREAM = (
-    SWEEPS.add("put_exchanged_beside", functools.partial(put_exchanged_beside, False)),
-    SWEEPS.add("put_exchanged_stream", functools.partial(put_exchanged_beside, True)),
+PUT_EXCHANGED_INTERLEAVED, PUT_EXCHANGED_STREAM = (
+    SWEEPS.add("put_exchanged_interleaved", functools.partial(put_exchanged_interleaved, False)),
+    SWEEPS.add("put_exchanged_stream", functools.partial(put_exchanged_interleaved, True)),
 )
 CLOSE_EXCHANGE = SWEEPS.add("close_exchange", close_exchange)
 EXCHANGE_LINES, BACKWARD_EXCHANGED_LINES = (

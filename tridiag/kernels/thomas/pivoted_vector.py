@@ -14,7 +14,7 @@ from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import set_word, variable, word
 from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands, straight, views_of_block
-from tridiag.kernels.thomas.bind import aim_next, mask_view
+from tridiag.kernels.thomas.bind import bind_next, mask_view
 from tridiag.kernels.thomas.pivoted_loops import (
     BACKWARD_EXCHANGED,
     BACKWARD_EXCHANGED_LINES,
@@ -24,14 +24,14 @@ from tridiag.kernels.thomas.pivoted_loops import (
 )
 from tridiag.kernels.thomas.refine import FINISH_GROUP, load_tile
 from tridiag.kernels.thomas.residuals import VERIFY, VERIFY_LINES
-from tridiag.kernels.thomas.workspace import AIMS, BLOCK, CARRY, GOOD, HIGH, LOW, STEPS, TILE, WHOLE, Y
+from tridiag.kernels.thomas.workspace import BINDINGS, BLOCK, CARRY, GOOD, HIGH, LOW, STEPS, TILE, WHOLE, Y
 
 
 @njit(**OPTIONS)
 def exchange_group(zero, job, worker, first, used, follows):
     """Systems with a matrix and one right side each, with partial pivoting."""
     lanes, row, good, none = lanes_of(zero, ()), bytes_of_row(zero, ()), word(worker + GOOD), variable(0)
-    aim_next(zero, job, worker, first, used, follows)
+    bind_next(zero, job, worker, first, used, follows)
     start, last, sure = exchange_rows(zero, job, worker)
     if used == lanes and last > start and sure == (1 << lanes) - 1:
         back_to_memory(zero, job, worker, start, last)
@@ -46,7 +46,7 @@ EXCHANGE_GROUP = STEPS.add_step(exchange_group)
 @njit(**OPTIONS)
 def exchange_verified(zero, job, worker, used):
     """The group at hand with partial pivoting, to memory; the lanes where the solution is as good as is promised."""
-    n, x = field(job, J.ROWS), operand_of(zero, word(worker + AIMS), X_)
+    n, x = field(job, J.ROWS), operand_of(zero, word(worker + BINDINGS), X_)
     start, last, sure = exchange_rows(zero, job, worker)
     if stopping():
         return 0 * sure
@@ -56,11 +56,11 @@ def exchange_verified(zero, job, worker, used):
         row, none = bytes_of_row(zero, ()), variable(0)
         back_exchanged(zero, job, worker, none, n, none)
         store_rows(zero, x, none, n, word(worker + Y) + 7 * row, 4 * row, used)
-    if field(job, J.BESIDE) == 0:
+    if field(job, J.INTERLEAVED) == 0:
         return sure & VERIFY_LINES(zero, (*moved_operands(zero, job, worker), x, n, used))
     load_tile(zero, job, worker)
     tile, plane, first = word(worker + TILE), n * bytes_of_row(zero, ()), variable(0)
-    load_rows(zero, operand_of(zero, word(worker + AIMS), D_), first, n, tile + RIGHT * plane)
+    load_rows(zero, operand_of(zero, word(worker + BINDINGS), D_), first, n, tile + RIGHT * plane)
     load_rows(zero, x, first, n, tile + ITERATE * plane)
     return sure & VERIFY(zero, (tile, n))
 
@@ -86,7 +86,10 @@ def exchange_rows(zero, job, worker):
 def back_to_memory(zero, job, worker, start, last):
     """The solution of a whole group from its pivot rows."""
     none, every, n = variable(0), variable(1), field(job, J.ROWS)
-    source, x = word(worker + Y) + (start + 1) * 4 * bytes_of_row(zero, ()), operand_of(zero, word(worker + AIMS), X_)
+    source, x = (
+        word(worker + Y) + (start + 1) * 4 * bytes_of_row(zero, ()),
+        operand_of(zero, word(worker + BINDINGS), X_),
+    )
     back_exchanged(zero, job, worker, last, n, every)
     BACKWARD_EXCHANGED_LINES(zero, (source, 4 * bytes_of_row(zero, ()), x, word(worker + CARRY), start, last))
     back_exchanged(zero, job, worker, none, start, every)
@@ -110,7 +113,7 @@ def exchange_blocks(zero, job, worker, first, last):
             return
         i1 = min(i0 + BLOCK, last)
         views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 4), mask_view(zero, worker, i0)
-        words = y + (i0 + 1) * step, step, i1 - i0, carry, good, word(worker + AIMS), i0, 0
+        words = y + (i0 + 1) * step, step, i1 - i0, carry, good, word(worker + BINDINGS), i0, 0
         EXCHANGE(zero, (*views, mask, mask_step, *words))
 
 
@@ -125,7 +128,7 @@ def exchange_straight(zero, job, worker, first, last):
 @njit(**OPTIONS)
 def back_exchanged(zero, job, worker, first, last, store):
     """Rows first <= i < last of the solution, in their place and perhaps to memory."""
-    row, x = bytes_of_row(zero, ()), operand_of(zero, word(worker + AIMS), X_)
+    row, x = bytes_of_row(zero, ()), operand_of(zero, word(worker + BINDINGS), X_)
     source, (mask, mask_step) = word(worker + Y) + (first + 1) * 4 * row, mask_view(zero, worker, first)
     if first < last:
         words = source, 4 * row, mask, mask_step, last - first, word(worker + CARRY), x, first

@@ -17,11 +17,23 @@ from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import load_band, right_side
 from tridiag.kernels.thomas.bind import mask_view
 from tridiag.kernels.thomas.refined_loops import ELIMINATE_PIVOTED, IMPROVE, JUDGE, SUBSTITUTE_PIVOTED, ZERO_PIVOTS
-from tridiag.kernels.thomas.workspace import AIMS, ERRORS, HIGH, LOW, NANS, STATUS, STEPS, SWAPS, TILE, ZEROS, system_of
+from tridiag.kernels.thomas.workspace import (
+    BINDINGS,
+    ERRORS,
+    HIGH,
+    LOW,
+    NANS,
+    STATUS,
+    STEPS,
+    SWAPS,
+    TILE,
+    ZEROS,
+    system_of,
+)
 
 
 @njit(**OPTIONS)
-def hard_lanes(zero, job, good, used):
+def uncertified_lanes(zero, job, good, used):
     """Of the used lanes those to be eliminated again: uncertified; or if that is all the same, not `invertible`."""
     plain = field(job, J.PROMISE) == J.PLAIN
     return ((1 << used) - 1) & ~(good >> lanes_of(zero, ()) if plain else good)
@@ -40,10 +52,10 @@ def load_tile(zero, job, worker):
 
 
 @njit(**OPTIONS)
-def eliminate_hard(zero, job, worker, first, lanes):
+def eliminate_uncertified(zero, job, worker, first, lanes):
     """A group by divisions, with partial pivoting unless that is not wanted.
 
-    Its status is told for the given lanes. Returns those that met a zero pivot.
+    Its status is reported for the given lanes. Returns those that met a zero pivot.
     """
     low, rows = word(worker + LOW), word(worker + HIGH) - word(worker + LOW)
     if rows == 0:
@@ -52,7 +64,9 @@ def eliminate_hard(zero, job, worker, first, lanes):
     tile, swaps, status = word(worker + TILE), word(worker + SWAPS), word(worker + STATUS)
     mask, step = mask_view(zero, worker, low)
     swapping = field(job, J.PROMISE) != J.PLAIN or field(job, J.FLAGS) & J.DETERMINANT != 0
-    ELIMINATE_PIVOTED(zero, (tile, rows, swaps, mask, step, status, word(worker + AIMS), low, types.int64(swapping)))
+    ELIMINATE_PIVOTED(
+        zero, (tile, rows, swaps, mask, step, status, word(worker + BINDINGS), low, types.int64(swapping))
+    )
     return tell_singular(zero, job, worker, first, lanes)
 
 
@@ -73,12 +87,12 @@ def tell_singular(zero, job, worker, first, lanes):
 def substitute_tile(zero, job, worker, right):
     """The solution in place of a right side, from the eliminated planes of a group."""
     low, rows = word(worker + LOW), word(worker + HIGH) - word(worker + LOW)
-    (mask, step), x = mask_view(zero, worker, low), operand_of(zero, word(worker + AIMS), X_)
+    (mask, step), x = mask_view(zero, worker, low), operand_of(zero, word(worker + BINDINGS), X_)
     SUBSTITUTE_PIVOTED(zero, (word(worker + TILE), rows, word(worker + SWAPS), mask, step, right, x, low))
 
 
 @njit(**OPTIONS)
-def substitute_hard(zero, job, worker, lanes, substitute):
+def substitute_uncertified(zero, job, worker, lanes, substitute):
     """The right side at hand of an eliminated group, refined under "auto"; returns the address of the solution.
 
     ``substitute`` is that of the elimination: plain tiles and cyclic ones differ in nothing else.
@@ -117,28 +131,28 @@ def refine(zero, worker, lanes, step):
 
 
 @njit(**OPTIONS)
-def store_solution(zero, job, worker, source, step, used, dead):
+def store_solution(zero, job, worker, source, step, used, zero_pivot):
     """The rows of a solution to memory: zero where all systems take the row out, NaN in the dead lanes."""
     n, low, high, none = field(job, J.ROWS), word(worker + LOW), word(worker + HIGH), variable(0)
-    target = operand_of(zero, word(worker + AIMS), X_)
+    target = operand_of(zero, word(worker + BINDINGS), X_)
     nothing = word(worker + ZEROS)
-    if dead != 0:
+    if zero_pivot != 0:
         set_word(job + 8 * J.BROKEN, 1)
     store_rows(zero, target, none, low, nothing, none, used)
     store_rows(zero, target, low, high, source, step, used)
     store_rows(zero, target, high, n, nothing, none, used)
     for lane in range(used):
-        if dead >> lane & 1:
+        if zero_pivot >> lane & 1:
             store_lane(zero, target, lane, n, word(worker + NANS))
 
 
 @njit(**OPTIONS)
-def merge_hard(zero, source, step, solution, hard, every, rows):
+def merge_uncertified(zero, source, step, solution, uncertified, every, rows):
     """Where the rows of a whole solution lie, and how far apart: the hard lanes joined to the others."""
     row = bytes_of_row(zero, ())
-    if hard == every:
+    if uncertified == every:
         return solution, row
-    MERGE(zero, (source, step, solution, row, hard, rows))
+    MERGE(zero, (source, step, solution, row, uncertified, rows))
     return source, step
 
 
@@ -148,13 +162,13 @@ def finish_group(zero, job, worker, first, used, good, source, step):
     if stopping():
         return
     every, rows = (1 << used) - 1, word(worker + HIGH) - word(worker + LOW)
-    hard, dead = hard_lanes(zero, job, word(good), used), 0
-    if hard != 0:
-        dead = eliminate_hard(zero, job, worker, first, hard)
+    uncertified, zero_pivot = uncertified_lanes(zero, job, word(good), used), 0
+    if uncertified != 0:
+        zero_pivot = eliminate_uncertified(zero, job, worker, first, uncertified)
         if rows > 0:
-            solution = substitute_hard(zero, job, worker, hard, substitute_tile)
-            source, step = merge_hard(zero, source, step, solution, hard, every, rows)
-    store_solution(zero, job, worker, source, step, used, dead)
+            solution = substitute_uncertified(zero, job, worker, uncertified, substitute_tile)
+            source, step = merge_uncertified(zero, source, step, solution, uncertified, every, rows)
+    store_solution(zero, job, worker, source, step, used, zero_pivot)
 
 
 FINISH_GROUP = STEPS.add_step(finish_group)
@@ -163,4 +177,4 @@ FINISH_GROUP = STEPS.add_step(finish_group)
 @njit(**OPTIONS)
 def hopeless(zero, job, good, used):
     """Whether every system of a group is to be eliminated again."""
-    return hard_lanes(zero, job, word(good), used) == (1 << used) - 1
+    return uncertified_lanes(zero, job, word(good), used) == (1 << used) - 1

@@ -29,7 +29,7 @@ class Status(NamedTuple):
 
 def eliminate_pivoted(code: Code, *words: Value) -> None:
     """Columns 0 .. n-1, with partial pivoting or not; the pivot rows and multipliers to their planes."""
-    base, length, swaps, mask, mask_step, status, aims, row_zero, swapping = words
+    base, length, swaps, mask, mask_step, status, bindings, row_zero, swapping = words
     code.fused, allowed = False, code.everywhere(swapping != 0)
     a, b, c = planes(code, base, 3, length)
     q0, q1, q2, multiplier = planes(code, base + length * (UPPER * code.row), 4, length)
@@ -37,7 +37,7 @@ def eliminate_pivoted(code: Code, *words: Value) -> None:
 
     def row(i: Value, state: Any) -> Any:
         carried, found = state
-        ask_for_bands(code, aims, row_zero + i, 4)
+        ask_for_bands(code, bindings, row_zero + i, 4)
         (p0, p1), pivot = el.eliminate(code, carried, (a[i], b[i], c[i]), allowed)
         for plane, x in ((q0, pivot.q0), (q1, pivot.q1), (q2, pivot.q2), (multiplier, pivot.multiplier)):
             plane.store(i - 1, x)

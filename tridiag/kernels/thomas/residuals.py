@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tridiag import elimination as el
-from tridiag.kernels.access.load_store import STRIDE, TABLE, put_beside, take_beside
+from tridiag.kernels.access.load_store import STRIDE, TABLE, put_interleaved, take_interleaved
 from tridiag.kernels.access.rows import ITERATE, SWEEPS, Rows, planes
 from tridiag.kernels.simd.vector import LINE, Code, Complex, Value
 
@@ -115,7 +115,7 @@ class Verifying(NamedTuple):
         return Verifying(x, self.x1, rest, scale, a, self.close(code, x))
 
 
-def backward_verified_beside(code: Code, *words: Value) -> Value:
+def backward_verified_interleaved(code: Code, *words: Value) -> Value:
     """The solution of a group, of at least two rows, whose lanes lie side by side, in place of q of its pivot rows.
 
     As it lies in memory. Meanwhile the bands ``ahead`` bytes further on are asked for. Returns those of the lanes
@@ -130,7 +130,7 @@ def backward_verified_beside(code: Code, *words: Value) -> Value:
     def row(i: Value, state: Any, top: bool = False, bottom: bool = False) -> Any:
         state, outside = Verifying(*state), (top, False, bottom, False)
         entries = [
-            zero if gone else take_beside(code, base + i * stride)
+            zero if gone else take_interleaved(code, base + i * stride)
             for base, stride, gone in zip(bases, strides, outside, strict=True)
         ]
         for base, stride in zip(bases, strides, strict=True):
@@ -138,7 +138,7 @@ def backward_verified_beside(code: Code, *words: Value) -> Value:
                 code.prefetch(base + i * stride + ahead + line)
         inverse, q1, q2, q = (rows[i] for rows in pivots)
         here = (q - q1 * state.x1 - q2 * state.x2) * inverse
-        put_beside(code, pivots[3].base + i * step, here)
+        put_interleaved(code, pivots[3].base + i * step, here)
         return state.step(code, here, *entries)
 
     state = row(last, Verifying.start(code, code.mask(sure)), bottom=True)
@@ -160,4 +160,4 @@ def verify(code: Code, base: Value, count: Value) -> Value:
 
 
 VERIFY, VERIFY_LINES = SWEEPS.add("verify", verify), SWEEPS.add("verify_lines", verify_lines)
-BACKWARD_VERIFIED_BESIDE = SWEEPS.add("backward_verified_beside", backward_verified_beside)
+BACKWARD_VERIFIED_INTERLEAVED = SWEEPS.add("backward_verified_interleaved", backward_verified_interleaved)

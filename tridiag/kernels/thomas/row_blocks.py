@@ -18,19 +18,25 @@ from tridiag.kernels.access.load_store import bytes_of_real, bytes_of_row, lanes
 from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs import systems as J
 from tridiag.kernels.jobs.symbols import PREFIX
-from tridiag.kernels.runtime.threads import beginning, conductor
+from tridiag.kernels.runtime.threads import beginning, task_runner
 from tridiag.kernels.runtime.work_items import claim, field
 from tridiag.kernels.runtime.workspace import aligned
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import c_function, call, flush, free, load, malloc, set_byte, set_word, variable, word
 from tridiag.kernels.simd.vector import ONCE, OPTIONS, definition
 from tridiag.kernels.thomas.bands import moved_operands
-from tridiag.kernels.thomas.bind import aim_group
-from tridiag.kernels.thomas.interleaved import solution_beside
-from tridiag.kernels.thomas.loops import AGREE, BACKWARD_BESIDE, ELIMINATE_BESIDE, ELIMINATE_STREAM, PUT_PAST_CACHES
-from tridiag.kernels.thomas.pivoted_loops import BACKWARD_EXCHANGED_BESIDE, CLOSE_EXCHANGE, EXCHANGE_BESIDE
-from tridiag.kernels.thomas.refine import hard_lanes
-from tridiag.kernels.thomas.workspace import CARRY, GOOD, Y, allot, dismiss, exchanges
+from tridiag.kernels.thomas.bind import bind_group
+from tridiag.kernels.thomas.interleaved import solution_interleaved
+from tridiag.kernels.thomas.loops import (
+    AGREE,
+    BACKWARD_INTERLEAVED,
+    ELIMINATE_INTERLEAVED,
+    ELIMINATE_STREAM,
+    PUT_PAST_CACHES,
+)
+from tridiag.kernels.thomas.pivoted_loops import BACKWARD_EXCHANGED_INTERLEAVED, CLOSE_EXCHANGE, EXCHANGE_INTERLEAVED
+from tridiag.kernels.thomas.refine import uncertified_lanes
+from tridiag.kernels.thomas.workspace import CARRY, GOOD, Y, allocate_groups, exchanges, free_workspace
 
 PIECE = 16  # rows of x that are collected before they go to memory
 # a record of a block: the lanes that are good; the state before its first row, as guessed, and behind its last; x
@@ -67,10 +73,10 @@ def part_of(zero, job, item, part):
 @njit(**OPTIONS)
 def systems_of(job, item):
     """The first system of a block, and how many there are."""
-    spans, blocks, beside = field(job, J.SPANS), field(job, J.BLOCKS), field(job, J.BESIDE)
+    spans, blocks, interleaved = field(job, J.SPANS), field(job, J.BLOCKS), field(job, J.INTERLEAVED)
     span = item // blocks % spans
-    first = span * beside // spans
-    return item // (spans * blocks) * beside + first, (span + 1) * beside // spans - first
+    first = span * interleaved // spans
+    return item // (spans * blocks) * interleaved + first, (span + 1) * interleaved // spans - first
 
 
 @njit(**OPTIONS)
@@ -112,7 +118,7 @@ def eliminate_plain(zero, job, operands, groups, state, target, first, last, goo
     if field(job, J.SPANS) == 1:
         ELIMINATE_STREAM(zero, words)
     else:
-        ELIMINATE_BESIDE(zero, words)
+        ELIMINATE_INTERLEAVED(zero, words)
     copy(target + (last - first - 1) * step, state, step)
 
 
@@ -121,7 +127,7 @@ def begin_exchanging(zero, job, operands, groups, state, room, first):
     """The same with partial pivoting, where the state before a row is that behind its entry into the sweep."""
     step = 4 * groups * bytes_of_row(zero, ())
     words = first, first + 1, first, field(job, J.ROWS), state, room
-    EXCHANGE_BESIDE(zero, (*operands, room + 2 * step, step, groups, *words))
+    EXCHANGE_INTERLEAVED(zero, (*operands, room + 2 * step, step, groups, *words))
 
 
 @njit(**OPTIONS)
@@ -129,7 +135,7 @@ def eliminate_exchanging(zero, job, operands, groups, state, target, first, last
     row, n = bytes_of_row(zero, ()), field(job, J.ROWS)
     step, nowhere = 4 * groups * row, variable(-1)
     words = first + 1, min(last + 1, n), nowhere, n, state, good
-    EXCHANGE_BESIDE(zero, (*operands, target + step, step, groups, *words))
+    EXCHANGE_INTERLEAVED(zero, (*operands, target + step, step, groups, *words))
     if last == n:
         end = target + (n - 1 - first) * step
         for group in range(groups):
@@ -138,12 +144,12 @@ def eliminate_exchanging(zero, job, operands, groups, state, target, first, last
 
 @njit(**OPTIONS)
 def substitute_plain(zero, words):
-    BACKWARD_BESIDE(zero, words)
+    BACKWARD_INTERLEAVED(zero, words)
 
 
 @njit(**OPTIONS)
 def substitute_exchanging(zero, words):
-    BACKWARD_EXCHANGED_BESIDE(zero, words)
+    BACKWARD_EXCHANGED_INTERLEAVED(zero, words)
 
 
 @njit(**OPTIONS)
@@ -183,8 +189,8 @@ def solve_block(zero, job, worker, item, begin, eliminate, substitute):
     found, state, room = guesses + 2 * end, guesses + 3 * end, guesses + 3 * end + step
     chunks, overlap = (high - low + field(job, J.HEIGHT) - 1) // field(job, J.HEIGHT), field(job, J.OVERLAP)
     buffers, size = word(worker + Y) + step, (field(job, J.HEIGHT) + 1) * step
-    aim_group(zero, job, worker, first, lanes_of(zero, ()))
-    operands, (x, x_step) = (*moved_operands(zero, job, worker), most), solution_beside(zero, worker)
+    bind_group(zero, job, worker, first, lanes_of(zero, ()))
+    operands, (x, x_step) = (*moved_operands(zero, job, worker), most), solution_interleaved(zero, worker)
     begin_block(zero, job, worker, item, (operands, groups, state, room, buffers), begin, eliminate)
     last = low
     for k in range(chunks + 1):
@@ -235,7 +241,7 @@ def agree_behind(zero, job, guess, found, groups, good):
 
 @njit(**OPTIONS)
 def bad_lanes(zero, job, good):
-    return hard_lanes(zero, job, word(good), lanes_of(zero, ()))
+    return uncertified_lanes(zero, job, word(good), lanes_of(zero, ()))
 
 
 @njit(**OPTIONS)
@@ -253,7 +259,7 @@ def some_good(zero, job, good, groups):
 def work_blocks(job, zero, begin, eliminate, substitute):
     """Claim blocks until none is left; called by every thread of a job."""
     groups = field(job, J.SPAN_GROUPS)
-    worker = allot(zero, job, 8 * groups, 2 * (field(job, J.HEIGHT) + 1) * depth(job) * groups, False)
+    worker = allocate_groups(zero, job, 8 * groups, 2 * (field(job, J.HEIGHT) + 1) * depth(job) * groups, False)
     if worker == 0:
         return
     item = claim(job)
@@ -261,7 +267,7 @@ def work_blocks(job, zero, begin, eliminate, substitute):
         solve_block(zero, job, worker, item, begin, eliminate, substitute)
         item = claim(job)
     flush()
-    dismiss(worker)
+    free_workspace(worker)
 
 
 @njit(**OPTIONS)
@@ -322,7 +328,7 @@ def solve_blocks(job, zero, task):
     matrices, items = field(job, J.MATRICES), field(job, J.ITEMS)
     if field(job, J.D) == field(job, J.X) or field(job, J.AFTER) != 0:
         return matrices
-    blocks = matrices // field(job, J.BESIDE) * field(job, J.SPANS) * field(job, J.BLOCKS)
+    blocks = matrices // field(job, J.INTERLEAVED) * field(job, J.SPANS) * field(job, J.BLOCKS)
     size = record_of(zero, job, blocks)
     memory = malloc(types.uint64(size + matrices))
     if memory == 0:
@@ -331,7 +337,7 @@ def solve_blocks(job, zero, task):
     set_word(job + 8 * J.DOUBTS, memory + size)
     set_word(job + 8 * J.ITEMS, blocks)
     set_word(job + 8 * J.TASK, task)
-    call(conductor(zero), (job,))
+    call(task_runner(zero), (job,))
     count = judge(zero, job, blocks)
     set_word(job + 8 * J.AGAIN, count)
     set_word(job + 8 * J.ITEMS, items)

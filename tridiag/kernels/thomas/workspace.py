@@ -22,8 +22,8 @@ VERIFIED = 8  # groups side by side whose pivot rows are kept at a time, beside 
 CYCLIC_DEPTH, CYCLIC_STATE = 3, 11
 # the words of a worker, byte offsets: the addresses of its scratch memory
 (
-    AIMS, MASK, BUFFER, CARRY, GOOD, Y, TILE, STATUS, ERRORS, SWAPS, ONES, ZEROS, NANS, OFFSETS, NO_OFFSETS, FACTORS,
-    UNSOLVED, UNREFINED, WAITING_AIMS,
+    BINDINGS, MASK, BUFFER, CARRY, GOOD, Y, TILE, STATUS, ERRORS, SWAPS, ONES, ZEROS, NANS, OFFSETS, NO_OFFSETS,
+    FACTORS, UNSOLVED, UNREFINED, DEFERRED_BINDINGS,
 ) = range(0, 152, 8)  # fmt: skip
 # ... and what it knows of the tile at hand: the rows that are not taken out, whether all of those are kept, its bands
 LOW, HIGH, WHOLE, MEMORY, VIEWS, WORDS = 152, 160, 168, 176, 184, 256
@@ -48,8 +48,8 @@ def listed(systems, lane):
 
 
 @njit(**OPTIONS)
-def hire(zero, job):
-    """The scratch memory of one worker, in one piece; `dismiss` gives it back."""
+def allocate_workspace(zero, job):
+    """The scratch memory of one worker, in one piece; `free_workspace` gives it back."""
     n, lanes = field(job, J.ROWS), lanes_of(zero, ())
     groups = max(1, (field(job, J.LANES) + lanes - 1) // lanes)
     kept = (n + 1) * (4 if exchanges(job) else 2) * groups
@@ -59,12 +59,12 @@ def hire(zero, job):
         kept = n * CYCLIC_DEPTH + CYCLIC_STATE
     elif field(job, J.SHARED):
         kept = (n + 1) * WIDE
-    return allot(zero, job, groups, kept, True)
+    return allocate_groups(zero, job, groups, kept, True)
 
 
 @njit(**OPTIONS)
-def allot(zero, job, groups, kept, hard):
-    """The same for so many groups at a time, with so many rows of lanes kept, and room for ``hard`` systems."""
+def allocate_groups(zero, job, groups, kept, uncertified):
+    """The same for so many groups at a time, with so many rows of lanes kept, and room for ``uncertified`` systems."""
     n, lanes, row = field(job, J.ROWS), lanes_of(zero, ()), bytes_of_row(zero, ())
     many = field(job, J.SHARED) or field(job, J.RIGHT_SIDES) != 1 or field(job, J.FLAGS) & J.FACTORED != 0
     masked = field(job, J.FLAGS) & J.MASKED != 0
@@ -75,10 +75,10 @@ def allot(zero, job, groups, kept, hard):
         4 * groups * row,
         aligned(8 * groups),
         kept * row,
-        PLANES * n * row if hard else 0,
+        PLANES * n * row if uncertified else 0,
         LINE,
         2 * LINE,
-        aligned(n * lanes) if hard else 0,
+        aligned(n * lanes) if uncertified else 0,
         LINE,
         row,
         row,
@@ -113,5 +113,5 @@ def allot(zero, job, groups, kept, hard):
 
 
 @njit(**OPTIONS)
-def dismiss(worker):
+def free_workspace(worker):
     free(word(worker + MEMORY))
