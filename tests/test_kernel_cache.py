@@ -5,6 +5,7 @@ import inspect
 import json
 import os
 import pathlib
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -169,6 +170,38 @@ def test_processes_that_fill_a_folder_together(folder: pathlib.Path) -> None:
     assert sorted(name.partition("-")[0] for name in before) == ["sum", "triple"]
     assert run_together(1, program) == ["1 21 1 5"]
     assert state(folder) == before
+
+
+ONE_BY_ONE = """
+def build_counted():
+    with open(sys.argv[1], "a") as file:
+        file.write("compiled ")
+    time.sleep(1)
+    return build_triple()
+print("ready", flush=True)
+sys.stdin.readline()
+print(*call("counted", 7))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no locks of files")
+def test_processes_at_once_compile_a_kernel_once(folder: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    program = "import time\n" + with_kernels(ONE_BY_ONE, build_triple)
+    told = [output.split()[1] for output in run_together(4, program, str(tmp_path / "told"))]
+    assert told == ["21"] * 4
+    assert (tmp_path / "told").read_text() == "compiled "
+    assert [name.partition("-")[0] for name in state(folder)] == ["counted"]
+
+
+def test_a_process_that_never_ends_is_not_waited_for(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    monkeypatch.setattr(cache, "PATIENCE", 0.1)
+    folder.mkdir(parents=True)
+    folder.parent.chmod(0o700)
+    with open(folder / (cache.file_name("triple") + ".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert not obtain_anew(monkeypatch).found
+    assert obtain_anew(monkeypatch).found
 
 
 FORK = """

@@ -8,11 +8,22 @@ Windows, whose users' folders are their own, nothing is looked at.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+fcntl: Any
+try:
+    import fcntl
+except ImportError:  # of POSIX alone
+    fcntl = None
+
+LOCK = ".lock"  # what the name of a file ends with that is locked in the place of another one
 LARGEST = 2**26  # bytes of a file; the largest kernel has a twentieth of it
 OTHERS = stat.S_IWGRP | stat.S_IWOTH  # who may write, beside the owner
 UNMAPPED = 65534  # whom Linux shows in a container in place of users that are not known there, often root
@@ -60,6 +71,42 @@ def write(path: Path, content: bytes) -> None:
         partial.replace(folder / path.name)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def turn(path: Path, seconds: float) -> Iterator[None]:
+    """One process at a time makes a file: look again whether it is there.
+
+    Who has waited so long goes on, as does everybody where files cannot be locked: then it is made more than once.
+    """
+    lock = None
+    with contextlib.suppress(OSError):
+        make_folder(path.parent)
+        check_folders(real_folder(path))
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        lock = os.open(place := f"{path}{LOCK}", flags | getattr(os, "O_CLOEXEC", 0), 0o600) if fcntl else None
+    try:
+        if lock is not None:
+            wait_for(lock, seconds)
+        yield
+    finally:
+        if lock is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(place)
+            os.close(lock)  # which gives the lock back; a process that ends, however it does, gives it back as well
+
+
+def wait_for(lock: int, seconds: float) -> None:
+    """Lock a file, if that can be done in time."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(0.02)
+        except OSError:
+            return
 
 
 def real_folder(path: Path) -> Path:

@@ -206,7 +206,7 @@ def task(kind: str) -> Any:
 
     @njit(**OPTIONS)
     def rooms(zero, job, room):
-        """The scratch memory of a worker: its state, bindings, a line, the state, what is kept, the way back, states."""
+        """The memory of a worker: its group, bindings, a line, the state, what is kept, the way back, states."""
         columns, operand = whole(field(job, P.COLUMNS)), aligned(TABLE + 8 * lanes_of(zero, ()))
         block, scores = field(job, P.BLOCK), room + TOLD * LINE
         line = scores + 2 * operand

@@ -29,6 +29,7 @@ from tridiag import private_files
 from tridiag.kernels import source_hash_of
 from tridiag.kernels.jobs.symbols import PREFIX
 
+PATIENCE = 120.0  # seconds for which a kernel is waited for that another process compiles
 MOST_FILES = 256  # in a folder; beyond, those that were not used for the longest time are removed
 SETTINGS = (  # of Numba, that change the code
     "CPU_NAME", "CPU_FEATURES", "ENABLE_AVX", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO",
@@ -67,7 +68,7 @@ def obtain(name: str, build: Callable[[], Any]) -> Kernel:
     with _lock:
         if name not in _kernels:
             file = file_name(name, getattr(build, "module", ""))
-            _kernels[name] = load(name, file) or compile_and_keep(build, file)
+            _kernels[name] = load(name, file) or compile_in_turn(name, build, file)
             llvm.add_symbol(PREFIX + name, _kernels[name].address)
         return _kernels[name]
 
@@ -141,6 +142,12 @@ def warn_once(error: OSError) -> None:
         warnings.warn(told, RuntimeWarning, stacklevel=2)
 
 
+def compile_in_turn(name: str, build: Callable[[], Any], file: str) -> Kernel:
+    """A kernel that other processes may be compiling too: the first does, the others wait for its file."""
+    with private_files.turn(folders()[0] / file, PATIENCE) if folders() else contextlib.nullcontext():
+        return load(name, file) or compile_and_keep(build, file)
+
+
 def compile_and_keep(build: Callable[[], Any], file: str) -> Kernel:
     """A new kernel, whose code is kept where that can be done."""
     compiled = build()
@@ -189,7 +196,8 @@ def keep(folder: pathlib.Path, file: str, content: bytes) -> None:
     """Write a file, whole or not at all, and remove the least recently used of too many."""
     private_files.write(folder / file, content)
     with contextlib.suppress(OSError):  # another process may be removing the same files
-        for old in sorted(folder.glob("*.kernel*"), key=lambda path: -path.lstat().st_mtime)[MOST_FILES:]:
+        found = [path for path in folder.glob("*.kernel*") if path.suffix != private_files.LOCK]
+        for old in sorted(found, key=lambda path: -path.lstat().st_mtime)[MOST_FILES:]:
             old.unlink()
 
 
