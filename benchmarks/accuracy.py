@@ -37,7 +37,7 @@ from scipy.linalg import eigvalsh_tridiagonal, get_lapack_funcs
 import tridiag
 from tridiag.backends import BACKENDS, installed
 from tridiag.benchmarking.conditions import conditions
-from tridiag.singular import to_host
+from tridiag.calls.singular import to_host
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 PROMISES: tuple[Any, ...] = ("auto", True)

@@ -33,7 +33,7 @@ from lines import Line, run
 import tridiag
 from tridiag.benchmarking.race import Contestant, Timing
 from tridiag.benchmarking.textbook import align_by_scan
-from tridiag.layout import threads
+from tridiag.kernels.jobs.systems import threads
 
 RESULTS = Path(__file__).parent / "results" / "alignment.json"
 GAP = -1.0

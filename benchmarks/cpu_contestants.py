@@ -24,7 +24,7 @@ import tridiag
 from tridiag.benchmarking.errors import Array, backward_errors, relative_error
 from tridiag.benchmarking.race import Contestant, Timing
 from tridiag.benchmarking.streams import add_four, copy
-from tridiag.layout import threads
+from tridiag.kernels.jobs.systems import threads
 
 ACCURATE = 16.0  # eps: the promise is 8, the residual in double precision may add some
 PLAUSIBLE = 1e6  # eps: elimination without refinement, or without pivoting where it is due

@@ -25,7 +25,7 @@ from lines import Line, run
 import tridiag
 from tridiag.benchmarking.race import Contestant
 from tridiag.benchmarking.streams import copy
-from tridiag.layout import threads
+from tridiag.kernels.jobs.systems import threads
 
 RESULTS = Path(__file__).parent / "results" / "logarithms.json"
 ACCURATE, USUAL = 4, 1e5  # eps of max(1, abs(y))

@@ -29,7 +29,7 @@ import tridiag
 from tridiag.benchmarking.errors import Array, relative_error
 from tridiag.benchmarking.race import Contestant
 from tridiag.benchmarking.streams import add, add_rows
-from tridiag.layout import threads
+from tridiag.kernels.jobs.systems import threads
 
 RESULTS = Path(__file__).parent / "results" / "recurrences.json"
 ACCURATE = 1e3  # eps of the largest value: sequences of 1e7 steps that forget their past

@@ -26,10 +26,10 @@ import numpy as np
 from rich.progress import track
 
 import tridiag
-from tridiag import costs
 from tridiag.benchmarking.conditions import conditions
-from tridiag.dispatch import eligible
-from tridiag.places import Place
+from tridiag.selection import costs
+from tridiag.selection.choose import eligible
+from tridiag.selection.places import Place
 
 RESULTS = Path(__file__).parent / "results"
 LARGEST = 10_000_000  # unknowns

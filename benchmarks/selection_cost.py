@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 import tridiag
-from tridiag import prepare, ready
 from tridiag.benchmarking.conditions import conditions
-from tridiag.places import Place
+from tridiag.calls import fast_path, plan
+from tridiag.selection.places import Place
 
 RESULTS = Path(__file__).parent / "results"
 BAR = 2e-6  # seconds
@@ -45,11 +45,11 @@ def alternating(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
 
 def figures() -> dict[str, float]:
     given = [np.ones(5), np.full(5, 4.0), np.ones(5), np.ones(5)]
-    facts = tuple(map(ready.facts_of, given))
+    facts = tuple(map(fast_path.facts_of, given))
     name = tridiag.explain("solve", *given).backend
     calls: dict[str, Callable[[], Any]] = {
         "nothing": lambda: None,
-        "numpy": lambda: ready.recall(*facts, None, -1, *OPTIONS),
+        "numpy": lambda: fast_path.recall(*facts, None, -1, *OPTIONS),
         "auto": lambda: tridiag.solve(*given),
         "named": lambda: tridiag.solve(*given, backend=name),
     }
@@ -63,11 +63,11 @@ def figures() -> dict[str, float]:
 
 
 def kept(library: str, arrays: list[Any]) -> Callable[[], Any]:
-    """Looking up the plan of a call, as `tridiag.prepare.prepare` does it."""
-    _, take = prepare.taking(("a", "b", "c", "d"), *map(type, arrays), prepare.NO_MASK)
+    """Looking up the plan of a call, as `tridiag.calls.plan.prepare` does it."""
+    _, take = plan.taking(("a", "b", "c", "d"), *map(type, arrays), plan.NO_MASK)
     _, _, entries, settings = take(arrays, None)
     facts = ("solve", library, entries, settings, -1, "auto", False, False, False, "auto")
-    return lambda: prepare.cached_plan(*facts)
+    return lambda: plan.cached_plan(*facts)
 
 
 def main(arguments: list[str] | None = None) -> int:

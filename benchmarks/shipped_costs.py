@@ -11,13 +11,13 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from tridiag import costs, tuning
+from tridiag.selection import costs, tune
 
 
 def main() -> None:
     path = costs.SHIPPED / f"costs-{costs.threads()}.json"
     with tempfile.TemporaryDirectory() as folder:
-        costs.write(path, tuning.measured(Path(folder) / "partial.json", progress=True))
+        costs.write(path, tune.measured(Path(folder) / "partial.json", progress=True))
     print(path)
 
 

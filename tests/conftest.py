@@ -19,7 +19,7 @@ import pytest
 from helpers import DTYPES as ALL_DTYPES
 from helpers import GPU_OFFLINE, STANDIN, SUBJECTS, Subject, installed
 
-from tridiag import costs
+from tridiag.selection import costs
 
 if installed("jax"):
     import jax

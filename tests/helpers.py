@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 import tridiag
-from tridiag.arrays import library_of
 from tridiag.backends import BACKENDS, Backend
+from tridiag.libraries.arrays import library_of
 
 EPS = {"float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 TINY = {"float32": 2.0**-126, "float64": 2.0**-1022}

@@ -40,8 +40,8 @@ SIZES = (1, 1), (2, 1), (3, 2)  # of filters: states, observed values
 def requests(whole: bool = False) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
     """The functions of the package that ask for a kernel, and what they ask for."""
     from tridiag.backends import BACKENDS, numba_partition, numba_scan, numba_thomas, numba_wavefront
-    from tridiag.kernels.jobs import kalman as filter_job
-    from tridiag.shapes import LARGEST
+    from tridiag.kernels.jobs.words import kalman
+    from tridiag.problems.forms import LARGEST
 
     for dtype in DTYPES:
         yield from ((numba_thomas.compiled, (dtype, kind)) for kind in SOLVES)
@@ -56,23 +56,23 @@ def requests(whole: bool = False) -> Iterator[tuple[Callable[..., Any], tuple[An
         yield from ((numba_wavefront.compiled, (dtype, kind)) for kind in GAPS)
         most = range(1, BACKENDS["numba_scan"].states + 1)
         for states, observed in itertools.product(most, most) if whole else SIZES:
-            for kind in (filter_job.COMPLETE, filter_job.MISSING, filter_job.SHARED):
+            for kind in (kalman.COMPLETE, kalman.MISSING, kalman.SHARED):
                 yield numba_scan.compiled_filter, (dtype, states, observed, kind)
                 yield numba_scan.compiled_gradient, (dtype, states, observed, kind)
-                if kind != filter_job.SHARED:
+                if kind != kalman.SHARED:
                     yield numba_scan.compiled_moments, (dtype, states, observed, kind, False)
                     yield numba_scan.compiled_moments, (dtype, states, observed, kind, True)
 
 
 def kernels(whole: bool = False) -> dict[str, Callable[[], Any]]:
     """By name: what builds each kernel that the package can ask for, as it asks."""
-    from tridiag.kernels.runtime import object_cache as cache
+    from tridiag.kernels.runtime import object_cache
 
     asked: dict[str, Callable[[], Any]] = {}
 
-    def obtain(name: str, build: Callable[[], Any]) -> cache.Kernel:
+    def obtain(name: str, build: Callable[[], Any]) -> object_cache.Kernel:
         asked[name] = build
-        return cache.Kernel(1, True, None)  # an address that is never called
+        return object_cache.Kernel(1, True, None)  # an address that is never called
 
     for function, arguments in requests(whole):
         bare = getattr(function, "__wrapped__", function)
@@ -87,9 +87,9 @@ def kernels(whole: bool = False) -> dict[str, Callable[[], Any]]:
                     other.cache_clear()  # which may hold that address by now
     called = "thomas_own_float64"  # XLA's handlers differ in nothing but the kernel that they call
     return {
-        "call": cache.made_by("runtime.python_entry.build"),
+        "call": object_cache.made_by("runtime.python_entry.build"),
         **asked,
-        f"xla_{called}": cache.made_by("runtime.xla_handler.build", called),
+        f"xla_{called}": object_cache.made_by("runtime.xla_handler.build", called),
     }
 
 
@@ -210,7 +210,7 @@ def code_of(compiled: Any) -> str:
 def dump(job: tuple[str, Callable[[], Any], Path]) -> str:
     import llvmlite.binding as llvm
 
-    from tridiag.kernels.jobs.symbols import PREFIX
+    from tridiag.kernels.jobs.words.symbols import PREFIX
 
     name, build, folder = job
     for other in kernels():

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from tridiag.backends import numba_thomas
-from tridiag.shapes import Form
+from tridiag.problems.forms import Form
 
 # more systems than a tile takes, and one that is alone; rows that no vector divides, and fewer than one
 SHAPES = [((70, 37), -1), ((1, 5), -1), ((9, 2), -1), ((5, 1), -1), ((1, 1), -1), ((3, 700), 0), ((7, 3, 300), 0)]

@@ -55,19 +55,18 @@ def test_imports_are_found_wherever_they_are() -> None:
     source = """
 import numpy
 import tridiag.errors
-from tridiag import elimination as el, rows
+from tridiag.algorithms import elimination as el
+from tridiag.algorithms import matrix_rows as rows
 from tridiag.kernels import source_hash
-from tridiag.kernels.jobs import (  # why
-    systems as J,
-    kalman,
-)
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words import kalman
 
 def later():
     from tridiag.kernels.simd.memory import word
 """
     assert set(kernels.imported(source)) == {
-        "tridiag.errors", "tridiag.elimination", "tridiag.rows", "tridiag.kernels", "tridiag.kernels.jobs.systems",
-        "tridiag.kernels.jobs.kalman", "tridiag.kernels.simd.memory",
+        "tridiag.errors", "tridiag.algorithms.elimination", "tridiag.algorithms.matrix_rows", "tridiag.kernels",
+        "tridiag.kernels.jobs.words.systems", "tridiag.kernels.jobs.words.kalman", "tridiag.kernels.simd.memory",
     }  # fmt: skip
 
 
@@ -117,7 +116,7 @@ def test_a_kernel_is_compiled_anew_for_its_own_sources_alone(tmp_path: Path, mon
     assert changed("kernels/alignment/shared_exponents.py") == [False, True, False]
     assert changed("kernels/thomas/loops.py") == [True, False, False]
     assert changed("kernels/simd/vector.py") == [True, True, True]
-    assert changed("elimination.py") == [True, False, False]
+    assert changed("algorithms/elimination.py") == [True, False, False]
     assert changed("kernels/triton/rows.py") == [False, False, False]
     assert changed("systems.py") == [False, False, False]
     kernels.source_hash_of.cache_clear()

@@ -155,7 +155,7 @@ CALLS = [
 
 # Seconds of CPU of all threads, over their number: what else the machine does changes little.
 LATE = """
-from tridiag import layout
+from tridiag.kernels.jobs import systems
 threads = layout.threads()
 class Alarm(Exception):
     pass

@@ -16,10 +16,10 @@ if not installed("jax"):
 import jax
 import jax.numpy as jnp
 
+from tridiag.algorithms.matrix_rows import residual
 from tridiag.backends import BACKENDS
 from tridiag.libraries.jax import Operations as ops
-from tridiag.rows import residual
-from tridiag.shapes import Form
+from tridiag.problems.forms import Form
 
 N, M = 7, 6
 

@@ -10,6 +10,7 @@ from helpers import EPS, SUBJECTS, Subject, to_numpy
 import tridiag
 from tridiag import kalman
 from tridiag.backends import KALMAN
+from tridiag.calls import state_space
 
 LIKELIHOOD = KALMAN[-1]
 pytestmark = pytest.mark.only(
@@ -369,7 +370,7 @@ def test_a_covariance_as_computed_is_symmetric_enough() -> None:
 @pytest.mark.parametrize("count", [1, 2, 5000])
 def test_covariances_of_low_rank_are_positive_semidefinite(count: int) -> None:
     """Whatever their rank and the scales of their states; what is not finite is let through."""
-    from tridiag.models import check_covariance
+    from tridiag.problems.state_space import check_covariance
 
     rng = np.random.default_rng(0)
     for rank in range(5):
@@ -389,7 +390,7 @@ def test_covariances_of_low_rank_are_positive_semidefinite(count: int) -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_covariances_are_symmetric_but_for_rounding(k: int, count: int) -> None:
     """Alike in each of the ways in which few or many, small or large matrices are looked at."""
-    from tridiag.models import check_covariance, tolerance
+    from tridiag.problems.state_space import check_covariance, tolerance
 
     for place in ((1, 0), (k - 1, 0), (0, k - 1)):
         for excess, refused in ((0.1, False), (10, True)):
@@ -701,15 +702,14 @@ def to_jax(x: Any) -> Any:
 def test_states_of_the_parallel_scan() -> None:
     """They are right by themselves, a few eps off: not computed again one after another."""
     jax = pytest.importorskip("jax")
-    from tridiag import filtering
-    from tridiag.autodiff import kalman_parallel
-    from tridiag.models import PARAMETERS
+    from tridiag.algorithms import kalman_filter, kalman_parallel
+    from tridiag.problems.state_space import PARAMETERS
 
     y, parameters = to_jax(series(2, 9, 1, missing=0.2)), to_jax(lagged())
-    call = kalman.prepare(LIKELIHOOD, y, tuple(parameters[name] for name in PARAMETERS), "parallel")
+    call = state_space.prepare(LIKELIHOOD, y, tuple(parameters[name] for name in PARAMETERS), "parallel")
 
     def scanned(y: Any, given: Any) -> Any:
-        given, y = filtering.front(kalman_parallel.ops, given, y)
+        given, y = kalman_filter.front(kalman_parallel.ops, given, y)
         return kalman_parallel.scan(call.form, y, given, ~jax.numpy.isnan(y))
 
     found = jax.jit(scanned)(call.y, call.model)

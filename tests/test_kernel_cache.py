@@ -15,7 +15,7 @@ import pytest
 from helpers import installed
 from processes import run_program, run_together
 
-from tridiag.kernels.runtime import object_cache as cache
+from tridiag.kernels.runtime import object_cache
 
 needs_jax = pytest.mark.skipif(not installed("jax"), reason="needs jax, which is not installed")
 
@@ -45,7 +45,7 @@ def build_six_times() -> Any:
     """A kernel that calls another one."""
     from numba import cfunc, types
 
-    from tridiag.kernels.jobs.symbols import PREFIX
+    from tridiag.kernels.jobs.words.symbols import PREFIX
 
     call = types.ExternalFunction(PREFIX + "triple", types.int64(types.int64))
 
@@ -55,7 +55,7 @@ def build_six_times() -> Any:
     return cfunc(types.int64(types.int64))(six_times)
 
 
-def call(kernel: cache.Kernel, x: int) -> int:
+def call(kernel: object_cache.Kernel, x: int) -> int:
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(kernel.address)(x)
 
 
@@ -70,15 +70,15 @@ def folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> pathlib.P
     """Where kernels go: an empty folder, and no other."""
     for name, value in only_here(tmp_path).items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda *args, **options: str(tmp_path / "user"))
-    monkeypatch.setattr(cache, "_kernels", {})
+    monkeypatch.setattr(object_cache.platformdirs, "user_cache_dir", lambda *args, **options: str(tmp_path / "user"))
+    monkeypatch.setattr(object_cache, "_kernels", {})
     return tmp_path / "kernels" / "tridiag"
 
 
-def obtain_anew(monkeypatch: pytest.MonkeyPatch) -> cache.Kernel:
+def obtain_anew(monkeypatch: pytest.MonkeyPatch) -> object_cache.Kernel:
     """The kernel as a new process would get it; it must be the right one, wherever it comes from."""
-    monkeypatch.setattr(cache, "_kernels", {})
-    kernel = cache.obtain("triple", build_triple)
+    monkeypatch.setattr(object_cache, "_kernels", {})
+    kernel = object_cache.obtain("triple", build_triple)
     assert call(kernel, 7) == 21
     return kernel
 
@@ -95,7 +95,7 @@ def state(folder: pathlib.Path) -> dict[str, tuple[int, int]]:
 def test_a_kernel_is_found_again(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second time it is read, nothing is written, and within a process it is the same kernel."""
     first = obtain_anew(monkeypatch)
-    assert not first.found and cache.obtain("triple", build_triple) is first
+    assert not first.found and object_cache.obtain("triple", build_triple) is first
     before = state(folder)
     assert obtain_anew(monkeypatch).found
     assert len(before) == 1 and state(folder) == before
@@ -111,7 +111,7 @@ def test_threads_wait_for_one_compilation(folder: pathlib.Path) -> None:
 
     def work() -> None:
         start.wait()
-        found.append(cache.obtain("triple", build))
+        found.append(object_cache.obtain("triple", build))
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
@@ -123,7 +123,7 @@ def test_threads_wait_for_one_compilation(folder: pathlib.Path) -> None:
 
 OBTAIN = """
 import ctypes, sys
-from tridiag.kernels.runtime import object_cache as cache
+from tridiag.kernels.runtime import object_cache
 def call(name, x):
     kernel = cache.obtain(name, globals()["build_" + name])
     return int(kernel.found), ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(kernel.address)(x)
@@ -195,10 +195,10 @@ def test_processes_at_once_compile_a_kernel_once(folder: pathlib.Path, tmp_path:
 
 def test_a_process_that_never_ends_is_not_waited_for(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fcntl = pytest.importorskip("fcntl")
-    monkeypatch.setattr(cache, "PATIENCE", 0.1)
+    monkeypatch.setattr(object_cache, "PATIENCE", 0.1)
     folder.mkdir(parents=True)
     folder.parent.chmod(0o700)
-    with open(folder / (cache.file_name("triple") + ".lock"), "w") as lock:
+    with open(folder / (object_cache.file_name("triple") + ".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert not obtain_anew(monkeypatch).found
     assert obtain_anew(monkeypatch).found
@@ -252,7 +252,7 @@ def test_folders_that_cannot_be_made(
     }
     unusable = str(places[place])
     monkeypatch.setenv("NUMBA_CACHE_DIR", unusable)
-    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda *args, **options: unusable)
+    monkeypatch.setattr(object_cache.platformdirs, "user_cache_dir", lambda *args, **options: unusable)
     for _ in range(2):
         assert not obtain_anew(monkeypatch).found
 
@@ -260,8 +260,8 @@ def test_folders_that_cannot_be_made(
 def test_without_a_home_no_folder_named_tilde_appears(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody's home is known, "~" stays as it is, and would be a folder in the working directory."""
     monkeypatch.delenv("NUMBA_CACHE_DIR")
-    monkeypatch.setattr(cache.platformdirs, "user_cache_dir", lambda *args, **options: "~/.cache/tridiag")
-    assert cache.folders() == []
+    monkeypatch.setattr(object_cache.platformdirs, "user_cache_dir", lambda *args, **options: "~/.cache/tridiag")
+    assert object_cache.folders() == []
     assert not obtain_anew(monkeypatch).found
 
 
@@ -335,25 +335,25 @@ def test_a_damaged_file(folder: pathlib.Path, damage: str, monkeypatch: pytest.M
     file.write_bytes(DAMAGES[damage](whole))
     assert not obtain_anew(monkeypatch).found
     (file,) = folder.iterdir()
-    assert cache.unpack(file.read_bytes(), file.name).needs == cache.unpack(whole, file.name).needs
+    assert object_cache.unpack(file.read_bytes(), file.name).needs == object_cache.unpack(whole, file.name).needs
     assert obtain_anew(monkeypatch).found
 
 
 def test_a_whole_file_under_another_name(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of another kernel, or of the same one for other sources or another CPU: it counts as none and is replaced."""
     obtain_anew(monkeypatch)
-    cache.obtain("sum", build_sum)
-    triple, total = (folder / cache.file_name(name) for name in ("triple", "sum"))
+    object_cache.obtain("sum", build_sum)
+    triple, total = (folder / object_cache.file_name(name) for name in ("triple", "sum"))
     content = triple.read_bytes(), total.read_bytes()
     triple.write_bytes(content[1])
     total.write_bytes(content[0])
     assert not obtain_anew(monkeypatch).found
-    again = cache.obtain("sum", build_sum)
+    again = object_cache.obtain("sum", build_sum)
     assert not again.found and call(again, 5) == 5
-    assert obtain_anew(monkeypatch).found and cache.obtain("sum", build_sum).found
+    assert obtain_anew(monkeypatch).found and object_cache.obtain("sum", build_sum).found
     with monkeypatch.context() as patched:
-        patched.setattr(cache, "source_hash_of", lambda module: 1)
-        (folder / cache.file_name("triple")).write_bytes(content[0])
+        patched.setattr(object_cache, "source_hash_of", lambda module: 1)
+        (folder / object_cache.file_name("triple")).write_bytes(content[0])
         assert not obtain_anew(patched).found
 
 
@@ -361,14 +361,14 @@ def test_code_that_does_not_link(folder: pathlib.Path, monkeypatch: pytest.Monke
     """Code that is no object, or that needs a function nobody has, counts as none; LLVM must not end the process."""
     obtain_anew(monkeypatch)
     (file,) = folder.iterdir()
-    code = cache.unpack(file.read_bytes(), file.name)
+    code = object_cache.unpack(file.read_bytes(), file.name)
     for wrong in (code._replace(image=b"no object"), code._replace(function="no such function")):
-        file.write_bytes(cache.pack(wrong, file.name))
+        file.write_bytes(object_cache.pack(wrong, file.name))
         assert not obtain_anew(monkeypatch).found
 
 
 LACKING = """
-from tridiag.kernels.runtime import object_cache as cache
+from tridiag.kernels.runtime import object_cache
 print(cache.load("six_times", cache.file_name("six_times")))
 """
 
@@ -385,25 +385,25 @@ def test_code_that_calls_a_kernel_which_is_not_there(folder: pathlib.Path) -> No
 
 def test_a_file_is_for_one_cpu_one_compiler_and_one_source(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever changes the code changes the name of the file."""
-    names = [cache.file_name("triple"), cache.file_name("six_times")]
+    names = [object_cache.file_name("triple"), object_cache.file_name("six_times")]
     changes: list[tuple[Any, str, Any]] = [
         (llvmlite.binding, "get_host_cpu_name", lambda: "another"),
         (llvmlite.binding, "get_host_cpu_features", lambda: llvmlite.binding.FeatureMap({"avx512f": False})),
         (llvmlite.binding, "get_process_triple", lambda: "another"),
-        (cache, "source_hash_of", lambda module: 1),
-        (cache.importlib.metadata, "version", lambda name: "0.1"),
-        (cache.sys.implementation, "cache_tag", "another"),
+        (object_cache, "source_hash_of", lambda module: 1),
+        (object_cache.importlib.metadata, "version", lambda name: "0.1"),
+        (object_cache.sys.implementation, "cache_tag", "another"),
     ]
     for holder, name, value in changes:
         with monkeypatch.context() as patch:
             patch.setattr(holder, name, value)
-            names.append(cache.file_name("triple"))
-    for setting in cache.SETTINGS:
+            names.append(object_cache.file_name("triple"))
+    for setting in object_cache.SETTINGS:
         with monkeypatch.context() as patch:
             patch.setenv(f"NUMBA_{setting}", "1")
-            names.append(cache.file_name("triple"))
+            names.append(object_cache.file_name("triple"))
     assert len(set(names)) == len(names)
-    assert cache.file_name("triple") == names[0]
+    assert object_cache.file_name("triple") == names[0]
 
 
 def test_a_cpu_whose_features_llvm_cannot_tell(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,7 +413,7 @@ def test_a_cpu_whose_features_llvm_cannot_tell(folder: pathlib.Path, monkeypatch
         raise RuntimeError("failed to get host cpu features")
 
     monkeypatch.setattr(llvmlite.binding, "get_host_cpu_features", refuse)
-    assert cache.cpu()[1] == ""
+    assert object_cache.cpu()[1] == ""
 
 
 def test_another_cpu_gets_code_of_its_own(folder: pathlib.Path) -> None:
@@ -427,7 +427,7 @@ def test_another_cpu_gets_code_of_its_own(folder: pathlib.Path) -> None:
 
 def test_old_files_are_removed(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of sources and machines that are gone do not add up: the least recently used go. Other files stay."""
-    monkeypatch.setattr(cache, "MOST_FILES", 3)
+    monkeypatch.setattr(object_cache, "MOST_FILES", 3)
     folder.mkdir(parents=True)
     (folder / "notes.txt").write_text("mine")
     for age in range(1, 6):
@@ -436,7 +436,7 @@ def test_old_files_are_removed(folder: pathlib.Path, monkeypatch: pytest.MonkeyP
         os.utime(old, (10_000_000 - age, 10_000_000 - age))
     obtain_anew(monkeypatch)
     kept = sorted(path.name for path in folder.iterdir())
-    assert kept == sorted([cache.file_name("triple"), "notes.txt", "triple-1.kernel", "triple-2.kernel"])
+    assert kept == sorted([object_cache.file_name("triple"), "notes.txt", "triple-1.kernel", "triple-2.kernel"])
 
 
 def test_use_keeps_a_file(folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

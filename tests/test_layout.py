@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from tridiag import layout
-from tridiag.kernels.jobs import systems as J
-from tridiag.shapes import Form, align, broadcast, lift, normalise_axis
+from tridiag.kernels.jobs import systems as layout
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.problems.forms import Form, align, broadcast, lift, normalise_axis
 
 
 def plan(shape, axis, matrix_shape=None, order="C", itemsize=8, **options):

@@ -550,11 +550,11 @@ def test_an_array_of_jax_takes_no_out() -> None:
 def test_chunks_of_one_row(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     """They lie side by side in memory, as sequences may, but are totalled a group at a time."""
     pytest.importorskip("numba")
-    from tridiag import log_layout
     from tridiag.backends import numba_scan
+    from tridiag.kernels.jobs import logsumexp
 
-    cached = log_layout.make_job, numba_scan.make_log_call
-    monkeypatch.setattr(log_layout, "FEWEST_ROWS", 1)
+    cached = logsumexp.make_job, numba_scan.make_log_call
+    monkeypatch.setattr(logsumexp, "FEWEST_ROWS", 1)
     monkeypatch.setattr(numba_scan, "granted", lambda form: 4)
     for forget in cached:
         forget.cache_clear()

@@ -9,9 +9,10 @@ import pytest
 from helpers import assert_same_bits, dominant, installed, long_error, noise, positive, uniform
 
 import tridiag
-from tridiag import layout, ready
 from tridiag.backends import numba_thomas
-from tridiag.kernels.jobs import systems as J
+from tridiag.calls import fast_path
+from tridiag.kernels.jobs import systems
+from tridiag.kernels.jobs.words import systems as J
 
 NAME = "numba_thomas"
 SHAPES = [
@@ -34,7 +35,7 @@ OPTIONS = [(False, dominant), ("auto", dominant), (True, dominant), ("auto", uni
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Systems of some hundred rows are long, and have several blocks, spans and chunks."""
     for name, value in {"SCRATCH": 1, "CHUNK": 0, "BLOCK": 4, "WHOLE": 4, "SPAN": 2}.items():
-        monkeypatch.setattr(layout, name, value)
+        monkeypatch.setattr(systems, name, value)
     forget()
     yield
     monkeypatch.undo()
@@ -42,7 +43,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def forget() -> None:
-    for plans in (layout.make_job, numba_thomas.make_plan, ready.recall):
+    for plans in (systems.make_job, numba_thomas.make_plan, fast_path.recall):
         plans.cache_clear()
 
 
@@ -50,7 +51,7 @@ def plan(system: Any, out: Any, axis: int = 0, pivoting: bool | str = "auto") ->
     form = numba_thomas.Form(out.shape, out.shape, axis, pivoting=pivoting)
     a, b, c, d = system
     given = numba_thomas.extents((a, b, c, None, d, out))
-    return layout.make_job(form, *given, (out.dtype, out.dtype), 0, layout.granted(form))
+    return systems.make_job(form, *given, (out.dtype, out.dtype), 0, systems.granted(form))
 
 
 def solved_again(system: Any, pivoting: bool | str = "auto") -> int:
@@ -79,7 +80,7 @@ def test_every_promise_and_shape(pivoting: bool | str, kind: Any, dtype: str) ->
         axis = len(shape) - 2
         system = kind(shape, dtype, axis)
         out = np.full(shape, np.nan, dtype)
-        wide = shape[-1] >= layout.lanes_of(out.dtype)
+        wide = shape[-1] >= systems.lanes_of(out.dtype)
         assert plan(system, out, axis, pivoting).kernel.startswith("long_") == wide
         tridiag.solve(*system, axis=axis, pivoting=pivoting, backend=NAME, out=out)
         check(out, system, axis, pivoting)
@@ -195,8 +196,8 @@ def test_blocks_cover_all_rows_and_chunks_are_long_enough(monkeypatch: pytest.Mo
     for n in (1_000, 5_000, 100_000, 10_000_000):
         for beside in (8, 9, 15, 16, 17, 100, 1_000, 30_000):
             for workers in (1, 2, 7):
-                blocks, spans, groups, height, overlap = layout.blocks(beside, 1, n, 8, 128, workers)
-                assert blocks * spans <= max(spans, layout.ITEMS_EACH * workers) and n // blocks >= overlap
+                blocks, spans, groups, height, overlap = systems.blocks(beside, 1, n, 8, 128, workers)
+                assert blocks * spans <= max(spans, systems.ITEMS_EACH * workers) and n // blocks >= overlap
                 assert groups * spans * 8 >= beside and beside // spans >= 8
                 for rows in {n // blocks, -(-n // blocks)}:
                     assert rows // -(-rows // height) >= overlap
@@ -209,5 +210,5 @@ def test_every_thread_finds_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
         x = np.empty((1_000_000, count))
         form = numba_thomas.Form(x.shape, x.shape, 0)
         given = numba_thomas.extents((x, x, x, None, x, x))
-        job = layout.make_job(form, *given, (x.dtype, x.dtype), 0, 16)
+        job = systems.make_job(form, *given, (x.dtype, x.dtype), 0, 16)
         assert job.kernel.startswith("long_") and job.helpers == 15

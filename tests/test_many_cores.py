@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tridiag
-from tridiag import layout, recurrence_layout
 from tridiag.backends import BACKENDS, numba_thomas
+from tridiag.kernels.jobs import recurrences, systems
 
 pytest.importorskip("numba")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs mprotect, which this system does not have")
@@ -74,7 +74,7 @@ def problems(draw: Any) -> tuple[list[np.ndarray], int, np.ndarray, int]:
     """Operands above `layout.WORTH_A_THREAD`, their axis, room with guards around the result, and where that begins."""
     beside = draw(st.one_of(st.integers(1, 70), st.sampled_from([100, 129, 500, 1000, 3000, 20_000])))
     before = draw(st.sampled_from([1, 1, 2, 5, 40]))
-    rows = max(3, layout.WORTH_A_THREAD // (beside * before) + draw(st.integers(1, 20)))
+    rows = max(3, systems.WORTH_A_THREAD // (beside * before) + draw(st.integers(1, 20)))
     shape, axis = draw(st.sampled_from([((before, rows, beside), 1), ((before, beside, rows), 2), ((rows, beside), 0)]))
     dtype, rng = draw(st.sampled_from(["float64", "float32"])), np.random.default_rng(draw(st.integers(0, 10**6)))
     one = tuple(n if k == axis or not draw(st.booleans()) else 1 for k, n in enumerate(shape))
@@ -92,9 +92,9 @@ def test_many_cores(name: str, told: str, problem: Any, cores: int, monkeypatch:
     operands, axis, room, begin = problem
     shape, call = operands[-1].shape, {**SOLVES, **SCANS}[told]
     inside = (..., slice(begin, begin + shape[-1]))
-    monkeypatch.setattr(layout, "threads", lambda: 1)
+    monkeypatch.setattr(systems, "threads", lambda: 1)
     wanted = call(*operands, axis=axis, backend=name)
-    monkeypatch.setattr(layout, "threads", lambda: cores)
+    monkeypatch.setattr(systems, "threads", lambda: cores)
     call(*operands, axis=axis, backend=name, out=room[inside])
     scale = 1 + abs(wanted).max()
     assert abs(room[inside] - wanted).max() <= 50 * EPS[str(room.dtype)] * scale
@@ -163,11 +163,11 @@ def test_views_that_do_not_merge(
     operands, axis, (out, room) = problem
     call = {**SOLVES, **SCANS}[told]
     wanted = call(*map(np.ascontiguousarray, operands), axis=axis, backend=name)
-    for module in (layout, recurrence_layout, numba_thomas):
+    for module in (systems, recurrences, numba_thomas):
         monkeypatch.setattr(module, "WORTH_A_THREAD", 1000)
-    for module in (layout, recurrence_layout):
+    for module in (systems, recurrences):
         monkeypatch.setattr(module, "CACHES", caches)
-    monkeypatch.setattr(layout, "threads", lambda: cores)
+    monkeypatch.setattr(systems, "threads", lambda: cores)
     call(*operands, axis=axis, backend=name, out=out)
     scale = 1 + abs(wanted).max()
     assert abs(out - wanted).max() <= 50 * EPS[str(out.dtype)] * scale

@@ -10,7 +10,7 @@ from helpers import GENERATORS, assert_same_bits, dominant, long_error, noise, u
 from processes import run_program
 
 import tridiag
-from tridiag import layout
+from tridiag.kernels.jobs import systems
 
 NAME = "numba_partition"
 DTYPES = ("float32", "float64", "complex64", "complex128")
@@ -121,7 +121,7 @@ def test_the_number_of_threads_changes_no_bit(
 ) -> None:
     given, found = system(shape, "float64"), []
     for count in (1, 2, 7):
-        monkeypatch.setattr(layout, "threads", lambda count=count: count)
+        monkeypatch.setattr(systems, "threads", lambda count=count: count)
         found.append(tridiag.solve(*given, backend=NAME))
     assert_same_bits(found[1], found[0])
     assert_same_bits(found[2], found[0])

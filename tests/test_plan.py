@@ -10,8 +10,9 @@ import pytest
 from helpers import dominant
 
 import tridiag
-from tridiag import layout, ready
-from tridiag.prepare import cached_plan
+from tridiag.calls import fast_path
+from tridiag.calls.plan import cached_plan
+from tridiag.kernels.jobs import systems
 
 SHAPE = (4, 17)
 A, B, C, D = dominant(SHAPE)
@@ -24,10 +25,10 @@ class Special(np.ndarray):
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     cached_plan.cache_clear()
-    ready.recall.cache_clear()
+    fast_path.recall.cache_clear()
     yield
     cached_plan.cache_clear()
-    ready.recall.cache_clear()
+    fast_path.recall.cache_clear()
 
 
 def plans() -> int:
@@ -197,8 +198,8 @@ def test_a_refusal_is_not_kept_and_comes_again() -> None:
 
 def test_a_changed_number_of_threads_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    ask, granted = layout.threads, []
-    monkeypatch.setattr(layout, "threads", lambda: granted.append(ask()) or granted[-1])
+    ask, granted = systems.threads, []
+    monkeypatch.setattr(systems, "threads", lambda: granted.append(ask()) or granted[-1])
     large = np.ones((3000, 50))
     tridiag.solve(1.0, 4.0, 1.0, large, backend="numba_thomas")
     assert granted and set(granted) == {1}
@@ -274,7 +275,7 @@ def outcome(way: str, place: str) -> Any:
 def test_the_short_way_is_as_good_as_the_long_one(way: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same bits, the same array, the same refusal."""
     found = outcome(way, place)
-    monkeypatch.setattr(ready, "solve", lambda *arguments: None)
+    monkeypatch.setattr(fast_path, "solve", lambda *arguments: None)
     assert found == outcome(way, place)
 
 
@@ -289,11 +290,11 @@ def test_the_short_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_recalled_is_bounded() -> None:
-    most = ready.recall.cache_info().maxsize
+    most = fast_path.recall.cache_info().maxsize
     assert most is not None
     for n in range(2, most + 20):
         tridiag.solve(*np.ones((3, n)) * np.array([[0.0], [2.0], [0.0]]), np.ones(n))
-    assert ready.recall.cache_info().currsize == most
+    assert fast_path.recall.cache_info().currsize == most
 
 
 def test_small_solves_of_many_threads_share_nothing() -> None:

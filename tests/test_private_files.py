@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tridiag import costs, private_files, tuning
-from tridiag.kernels.runtime import object_cache as cache
+from tridiag.kernels.runtime import object_cache, private_files
+from tridiag.selection import costs, tune
 
 pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="needs users and modes of files, as POSIX has them"),
@@ -32,8 +32,8 @@ def build() -> Any:
 
 def kernel_is_read() -> bool:
     """By a new process."""
-    cache._kernels.clear()
-    return cache.obtain("triple", build).found
+    object_cache._kernels.clear()
+    return object_cache.obtain("triple", build).found
 
 
 def costs_are_read() -> bool:
@@ -45,9 +45,9 @@ def costs_are_read() -> bool:
 def kept(request: pytest.FixtureRequest, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A file that is kept in a folder of its own, and whether it is read."""
     folder = tmp_path / "above" / "folder" / "tridiag"
-    monkeypatch.setattr(cache, "folders", lambda: [folder])
-    monkeypatch.setattr(cache, "_kernels", {})
-    monkeypatch.setattr(cache, "_warned", False)
+    monkeypatch.setattr(object_cache, "folders", lambda: [folder])
+    monkeypatch.setattr(object_cache, "_kernels", {})
+    monkeypatch.setattr(object_cache, "_warned", False)
     monkeypatch.setattr(costs, "path_of_machine", lambda: folder / "costs.json")
     if request.param == "kernel":
         assert not kernel_is_read()
@@ -57,7 +57,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: pathlib.Path, monkeypatch: py
         is_read = costs_are_read
     (path,) = folder.iterdir()
     yield path, is_read
-    tuning.forget()
+    tune.forget()
 
 
 def costs_of_this_machine() -> dict[str, Any]:
@@ -289,7 +289,7 @@ def test_without_a_home_nothing_of_the_working_directory_is_read(
         assert "comes with tridiag" in costs.known().origin
     with pytest.raises(FileNotFoundError, match="own"):
         costs.write(path, {})
-    tuning.forget()
+    tune.forget()
 
 
 @needs_root

@@ -7,8 +7,9 @@ import pytest
 from helpers import Subject, assert_solves, dominant, to_numpy
 
 import tridiag
-from tridiag import eager, singular
-from tridiag.shapes import Form
+from tridiag.algorithms import row_loop
+from tridiag.calls import singular
+from tridiag.problems.forms import Form
 
 ROW = 5
 
@@ -129,7 +130,7 @@ def test_a_singular_periodic_system(backend: Subject, pivoting: bool | str) -> N
 
 def test_a_long_singular_periodic_system_raises_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which systems are singular is found by a kernel where a loop over rows in Python would take minutes."""
-    monkeypatch.setattr(eager, "eliminate", None)
+    monkeypatch.setattr(row_loop, "eliminate", None)
     a, b, c, d = dominant((3, 200_000))
     for x in (a, b, c):
         x[1, 150_000] = 0

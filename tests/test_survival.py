@@ -15,8 +15,8 @@ from helpers import EPS, REAL, Subject, dominant, installed, uniform
 from processes import finish, run_program, running, wait_until_ready
 
 import tridiag
-from tridiag import layout
 from tridiag.backends import BACKENDS
+from tridiag.kernels.jobs import systems as layout
 
 KERNELS = [
     x.name
@@ -32,7 +32,7 @@ any_kernel = pytest.mark.parametrize("name", KERNELS)
 SYSTEMS = """
 import os, sys, threading, warnings
 import numpy as np, tridiag
-from tridiag import layout
+from tridiag.kernels.jobs import systems as layout
 layout.threads = lambda: 4
 count = layout.WORTH_A_THREAD // 50 + 7
 rng = np.random.default_rng(0)

@@ -12,7 +12,7 @@ from helpers import SUBJECTS, Subject, assert_solves, dominant
 
 import tridiag
 from tridiag.backends import BACKENDS, EXTRAS, SYSTEMS, Backend
-from tridiag.report import VERBS
+from tridiag.selection.explain import VERBS
 
 TABLE = Path(sys.modules["tridiag.backends"].__file__)  # the attribute is the verb `backends`
 ENTRIES = list(BACKENDS.values())
@@ -170,11 +170,12 @@ def test_a_new_backend_is_one_file_and_one_line(monkeypatch: pytest.MonkeyPatch)
     file = types.ModuleType("tridiag.backends.numpy_dense")
 
     def solve(matrix: Any, d: Any, form: Any, out: Any = None, factors: Any = None) -> Any:
-        from tridiag.libraries.numpy import Operations as ops
-        from tridiag.rows import bands
+        from tridiag.algorithms.matrix_rows import bands
+        from tridiag.libraries.numpy import Operations
 
         a, b, c = (
-            np.broadcast_to(np.moveaxis(v, form.axis, -1), (*form.batch, form.n)) for v in bands(ops, matrix, form)
+            np.broadcast_to(np.moveaxis(v, form.axis, -1), (*form.batch, form.n))
+            for v in bands(Operations, matrix, form)
         )
         dense = np.zeros((*form.batch, form.n, form.n))
         i = np.arange(form.n)

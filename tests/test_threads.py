@@ -7,7 +7,7 @@ import pytest
 from helpers import Subject, assert_same_bits, dominant, uniform
 
 import tridiag
-from tridiag import layout
+from tridiag.kernels.jobs import systems
 
 LARGE = (3000, 50)  # above `layout.WORTH_A_THREAD`, so that a call starts threads of its own
 
@@ -62,11 +62,11 @@ def test_many_calls_inside_one_program(backend: Subject) -> None:
 
 def test_omp_num_threads_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    granted = layout.threads()
+    granted = systems.threads()
     assert granted >= 1
     for text, wanted in (("1", 1), ("1,2", 1), ("100000", granted), ("0", granted), ("many", granted), ("", granted)):
         monkeypatch.setenv("OMP_NUM_THREADS", text)
-        assert layout.threads() == wanted, text
+        assert systems.threads() == wanted, text
 
 
 @pytest.mark.only(library="numpy", verb="factor")
@@ -76,10 +76,10 @@ def test_the_number_of_threads_changes_no_bit(
 ) -> None:
     shape = shape if shape_for(backend) == LARGE else (100, 20)
     system = (dominant if pivoting is False else uniform)(shape)
-    monkeypatch.setattr(layout, "threads", lambda: 1)
+    monkeypatch.setattr(systems, "threads", lambda: 1)
     wanted = backend.solve(*system, pivoting=pivoting)
     for count in (2, 7):
-        monkeypatch.setattr(layout, "threads", lambda count=count: count)
+        monkeypatch.setattr(systems, "threads", lambda count=count: count)
         assert_same_bits(backend.solve(*system, pivoting=pivoting), wanted)
 
 
@@ -90,7 +90,7 @@ def test_chunks_of_right_sides_change_no_bit(backend: Subject, monkeypatch: pyte
     d = dominant(LARGE)[3]
     found = []
     for count in (1, 2, 7):
-        monkeypatch.setattr(layout, "threads", lambda count=count: count)
+        monkeypatch.setattr(systems, "threads", lambda count=count: count)
         found.append(backend.solve(a, b, c, d))
     assert_same_bits(found[1], found[0])
     assert_same_bits(found[2], found[0])

@@ -350,7 +350,7 @@ def operator_cases() -> dict[str, tuple[Any, ...]]:
 @pytest.mark.parametrize("case", operator_cases())
 def test_operators_keep_the_promises_of_operators(case: str) -> None:
     """Schema, fake and derivative, also for symbolic shapes; `tridiag.solve` is not in between."""
-    from tridiag.autodiff import torch_operators
+    from tridiag.derivatives import torch_operators
 
     if case == "adjoint" and not installed("numba"):
         pytest.skip("needs numba, which is not installed")

@@ -12,9 +12,9 @@ import math
 from types import ModuleType
 from typing import Any
 
-from tridiag.arrays import library_of, module_of, taking
-from tridiag.compiling import compiling
-from tridiag.prepare import NO_MASK
+from tridiag.calls.plan import NO_MASK
+from tridiag.calls.torch_compile import compiling
+from tridiag.libraries.arrays import library_of, module_of, taking
 
 Array = Any
 Shape = tuple[int, ...]

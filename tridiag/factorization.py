@@ -7,13 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag import outputs, systems
-from tridiag.arrays import taking
+from tridiag import systems
 from tridiag.backends import BACKENDS
-from tridiag.compiling import compiling, graph
-from tridiag.dispatch import choose
-from tridiag.prepare import Call, check_axis, prepare, wants_check
-from tridiag.singular import exact_status, to_host
+from tridiag.calls import execute, outputs
+from tridiag.calls.checks import check_axis
+from tridiag.calls.plan import Call, axis_alone, is_one, prepare, wants_check
+from tridiag.calls.torch_compile import compiling, graph
+from tridiag.derivatives import runner_of
+from tridiag.libraries.arrays import taking
+from tridiag.selection.choose import choose
 
 Array = Any
 Shapes = tuple[tuple[int, ...], ...]
@@ -102,10 +104,10 @@ class Factorization:
             arguments["where"] = where
         destination = outputs.target(call, arguments, out, False)
         check = wants_check(call.plan, None)
-        kind = Kind(call.library, systems.matrix_dtype(call), call.form.n, shapes, self._kind.from_front)
+        kind = Kind(call.library, execute.matrix_dtype(call), call.form.n, shapes, self._kind.from_front)
         factors = self._factors if kind == self._kind else None
         backend = BACKENDS[self._name] if kind.library == self._kind.library else choose(call.problem).backend
-        return systems.run(call, backend, check, destination, factors)
+        return execute.solve(call, backend, check, destination, factors)
 
     def slogdet(self) -> tuple[Array, Array]:
         """Sign and logarithm of the absolute value of the determinants, as `tridiag.slogdet`."""
@@ -205,18 +207,8 @@ def factor(
         owned = prepare(
             "factor", dict(zip("abc", matrix, strict=False)), where=matrix[3], **{**options, "axis": own_axis}
         )
-        factors, status = systems.derivatives_of(call.library).factor(owned, entry)
+        factors, status = runner_of(call.library).factor(owned, entry)
         return Factorization(matrix, options, entry.name, kind, factors, status)
-
-
-def axis_alone(matrix: tuple[Any, ...], axis: int) -> int:
-    """The axis of the matrix by itself: a 1-D matrix lies along that axis of the right sides, whichever it will be."""
-    return -1 if is_one(matrix) else axis
-
-
-def is_one(matrix: tuple[Any, ...]) -> bool:
-    """Whether it is a single matrix, of 1-D arrays and scalars."""
-    return all(np.ndim(x) <= 1 for x in matrix if x is not None)
 
 
 def shapes_of(matrix: tuple[Any, ...]) -> Shapes:
@@ -231,13 +223,3 @@ def own(call: Call, given: tuple[Any, ...]) -> tuple[Any, ...]:
         clone = "clone" if call.library == "torch" else "copy"
         return tuple(getattr(x, clone)() if hasattr(x, clone) else copy.copy(x) for x in given)
     return tuple(x if x is None or np.isscalar(x) else np.array(x) for x in given)
-
-
-def settle_status(status: Any, call: Call) -> Any:
-    """Singular is about partial pivoting: systems where plain elimination broke down are looked at again."""
-    status = np.array(to_host(status))
-    suspects = status != 0
-    if call.form.pivoting is False and suspects.any():
-        form = call.form._replace(shape=call.form.matrix_shape)
-        status[suspects] = exact_status(suspects, call.matrix, form)
-    return status

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
-from tridiag import outputs
-from tridiag.arrays import is_real
 from tridiag.backends import installed
-from tridiag.compiling import compiling, graph
-from tridiag.prepare import UNASKED, Call, check_flag, prepare_recurrence
-from tridiag.recursion import row_of
-from tridiag.systems import derivatives_of, empty, restore
+from tridiag.calls import outputs
+from tridiag.calls.checks import check_flag
+from tridiag.calls.execute import last, recurrence
+from tridiag.calls.sequences import PREPARERS
+from tridiag.calls.torch_compile import compiling, graph
 
 Array = Any
 
@@ -314,9 +312,9 @@ def scan(
     """
     if not installed("jax"):
         raise ImportError("tridiag.scan runs in JAX and needs jax, which is not installed")
-    from tridiag import scanning
+    from tridiag.calls import jax_scan
 
-    return scanning.scan(f, init, xs, axis, out_axis, length, reverse, unroll)
+    return jax_scan.scan(f, init, xs, axis, out_axis, length, reverse, unroll)
 
 
 def computed(verb: str, given: dict[str, Any], return_final: bool, out: Any, **options: Any) -> Any:
@@ -325,112 +323,5 @@ def computed(verb: str, given: dict[str, Any], return_final: bool, out: Any, **o
     if compiling(*given.values()):
         return graph().recurrence(verb, given, return_final, out, options)
     arguments, call = PREPARERS[verb](verb, **given, **options)
-    y = run(verb, call, outputs.target(call, arguments, out, False))
+    y = recurrence(verb, call, outputs.target(call, arguments, out, False))
     return (y, last(verb, call, y, given)) if return_final else y
-
-
-def prepare(
-    verb: str, a: Any, x: Any, init: Any = None, *, axis: int = -1, reverse: bool = False, backend: Any = UNASKED
-) -> tuple[dict[str, Any], Call]:
-    """The arguments by their names, and the call that they make."""
-    for name, value in (("a", a), ("init", init)):
-        check_sequence(name, value, order=True)
-    coefficients = named("a", a)
-    if not coefficients:
-        raise ValueError("a is an empty tuple; wanted at least one coefficient")
-    states = {} if init is None else named("init", init)
-    if states and (len(states) != len(coefficients) or isinstance(a, tuple) != isinstance(init, tuple)):
-        wanted = f"a tuple of {len(a)} arrays, as a is" if isinstance(a, tuple) else "one array, as a is"
-        told = f"a tuple of {len(init)}" if isinstance(init, tuple) else f"a {type(init).__name__}"
-        raise ValueError(f"init is {told}; wanted {wanted}")
-    call = prepare_recurrence(verb, coefficients, x, states, axis=axis, reverse=reverse, backend=backend)
-    return {**coefficients, "x": x, **states}, call
-
-
-def prepare_logarithms(
-    verb: str,
-    x: Any,
-    log_a: Any = None,
-    init: Any = None,
-    *,
-    axis: int = -1,
-    reverse: bool = False,
-    backend: Any = UNASKED,
-) -> tuple[dict[str, Any], Call]:
-    """The same for recurrences of logarithms, which are real numbers."""
-    for name, value in (("log_a", log_a), ("init", init)):
-        check_sequence(name, value, order=False)
-    coefficients = {"log_a": log_a} if verb == "log_linear_recurrence" else {}
-    states = {} if init is None else {"init": init}
-    call = prepare_recurrence(verb, coefficients, x, states, axis=axis, reverse=reverse, backend=backend)
-    if not is_real(call.problem.dtype):
-        raise TypeError(f"{verb} takes logarithms of positive numbers, which are real, not {call.result_dtype}")
-    return {**coefficients, "x": x, **states}, call
-
-
-def prepare_matrices(
-    verb: str, A: Any, x: Any, init: Any = None, *, reverse: bool = False, backend: Any = UNASKED
-) -> tuple[dict[str, Any], Call]:
-    """As `prepare`, of matrices."""
-    for name, value in (("A", A), ("init", init)):
-        check_sequence(name, value, order=False)
-    states = {} if init is None else {"init": init}
-    call = prepare_recurrence(verb, {"A": A}, x, states, axis=-2, reverse=reverse, backend=backend)
-    return {"A": A, "x": x, **states}, call
-
-
-PREPARERS: dict[str, Callable[..., tuple[dict[str, Any], Call]]] = {
-    "linear_recurrence": prepare,
-    "matrix_recurrence": prepare_matrices,
-    "log_linear_recurrence": prepare_logarithms,
-    "logcumsumexp": prepare_logarithms,
-}
-
-
-def check_sequence(name: str, values: Any, order: bool) -> None:
-    """Refuse a sequence of arrays that could be meant for another thing than it is; one of numbers is an array.
-
-    ``order``: the verb has higher orders, and a tuple is one: a list could be meant for it. Else a tuple could.
-    """
-    if type(values) is not (list if order else tuple) or not any(getattr(value, "ndim", 0) for value in values):
-        return
-    if order:
-        told = "the tuple (a1, ..., ap) for order p" if name == "a" else "a tuple, as a is, for order p"
-        raise TypeError(f"{name} is a list of arrays; pass {told}, or one array, as numpy.stack makes it, for a batch")
-    raise TypeError(
-        f"{name} is a tuple of arrays, and this recurrence is of first order; pass one array, as numpy.stack makes it"
-    )
-
-
-def named(name: str, values: Any) -> dict[str, Any]:
-    """An argument, or the arguments of a tuple, by their names."""
-    return {f"{name}[{k}]": value for k, value in enumerate(values)} if isinstance(values, tuple) else {name: values}
-
-
-def run(verb: str, call: Call, out: Any = None) -> Array:
-    """Run a prepared recurrence in its library, and give the result the caller's dtype."""
-    if call.plan.empty:
-        return empty(call) if out is None else out
-    derivatives = derivatives_of(call.plan.library)
-    return restore(call, derivatives.recurrence(verb, call, call.plan.backend, out), out)
-
-
-def last(verb: str, call: Call, y: Array, given: dict[str, Any]) -> Any:
-    """What ``return_final`` returns: a tuple where the coefficients are one."""
-    values = final(call, y, -math.inf if verb == "log_linear_recurrence" else 0.0)
-    return values if isinstance(given.get("a"), tuple) else values[0]
-
-
-def final(call: Call, y: Array, nothing: float = 0.0) -> tuple[Array, ...]:
-    """The last values of a recurrence, the latest first; those before its first step where it has fewer steps.
-
-    ``nothing``: what is there without init.
-    """
-    ops, cast, form = call.module().Operations, call.module().cast, call.form
-    before = [ops.broadcast(ops.row(value, 0, form.axis), form.batch) for value in call.init]
-    if not before:
-        row = cast(call.d, call.result_dtype)
-        before = [ops.full(form.batch, nothing, row)] * len(call.matrix)
-    last = [ops.row(y, row_of(form, form.n - 1 - k), form.axis) for k in range(min(form.n, len(call.matrix)))]
-    values = [*last, *(cast(value, call.result_dtype) for value in before)][: len(call.matrix)]
-    return tuple(ops.copy(value) for value in values)

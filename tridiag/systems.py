@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
-from tridiag import outputs, ready
-from tridiag.arrays import dtype_name
-from tridiag.backends import Backend
-from tridiag.compiling import compiling, graph
-from tridiag.errors import SingularSystemError
-from tridiag.prepare import REAL_OF, Call, prepare, prepare_blocks, wants_check
+from tridiag.calls import execute, fast_path, outputs
+from tridiag.calls.blocks import prepare_blocks
+from tridiag.calls.plan import prepare, wants_check
+from tridiag.calls.torch_compile import compiling, graph
 
 Array = Any
 
@@ -103,7 +98,7 @@ def solve(
     operator of the graph.
     """
     if where is None and type(a) is type(b) is type(c) is type(d) is np.ndarray:
-        x = ready.solve(a, b, c, d, out, axis, backend, pivoting, periodic, transpose, check, overwrite_d)
+        x = fast_path.solve(a, b, c, d, out, axis, backend, pivoting, periodic, transpose, check, overwrite_d)
         if x is not None:
             return x
     arguments = {"a": a, "b": b, "c": c, "d": d}
@@ -121,47 +116,7 @@ def solve(
     if where is not None:
         arguments["where"] = where
     destination = outputs.target(call, arguments, out, overwrite_d)
-    return run(call, call.plan.backend, wants_check(call.plan, check), destination)
-
-
-def run(call: Call, backend: Backend, check: bool, out: Any = None, factors: Any = None) -> Array:
-    """Run a prepared solve in its library, and give the result the caller's dtype."""
-    with call.place():
-        if call.plan.empty:
-            return empty(call) if out is None else out
-        try:
-            x = derivatives_of(call.plan.library).solve(call, backend, check, out, factors)
-        except SingularSystemError as error:
-            error.x = restore(call, error.x, out)
-            raise
-        return restore(call, x, out)
-
-
-@functools.cache
-def derivatives_of(library: str) -> ModuleType:
-    """What the library is told of a solve and its derivatives."""
-    return importlib.import_module(f"tridiag.autodiff.{library}")
-
-
-def restore(call: Call, x: Array, out: Any) -> Array:
-    """The solution in the caller's dtype, and in ``out`` where there is one."""
-    if out is not None and x is not out:
-        with np.errstate(over="ignore", under="ignore"):  # of half precision: no kernel warns either
-            out[...] = x
-        return out
-    return call.module().cast(x, call.result_dtype) if call.plan.casts else x
-
-
-def matrix_dtype(call: Call) -> str:
-    """The dtype in which the matrix of a call is solved."""
-    return dtype_name(call.matrix[1].dtype)
-
-
-def empty(call: Call) -> Array:
-    """The solution of no systems, or of systems without rows."""
-    operations = call.module().Operations
-    d = call.module().cast(call.d, call.result_dtype)
-    return operations.broadcast(d, call.form.shape)
+    return execute.solve(call, call.plan.backend, wants_check(call.plan, check), destination)
 
 
 def matmul(
@@ -210,24 +165,7 @@ def matmul(
     options: dict[str, Any] = {"axis": axis, "periodic": periodic, "transpose": transpose}
     if compiling(a, b, c, x):
         return graph().matmul(where=where, **arguments, **options)
-    return product(prepare("matmul", arguments, where=where, **options))
-
-
-def product(call: Call) -> Array:
-    """Run a prepared matmul."""
-    from tridiag.rows import bands, multiply
-
-    with call.place(), np.errstate(all="ignore"):
-        if call.plan.empty:
-            return empty(call)
-        ops, mask, x = call.module().Operations, call.matrix[3], call.d
-        x = ops.broadcast(x, call.form.shape)
-        if mask is not None:
-            x = ops.where(mask, x, ops.zero(x))
-        y = multiply(ops, bands(ops, call.matrix, call.form), x, call.form)
-        if mask is not None:
-            y = ops.where(mask, y, ops.zero(y))
-        return call.module().cast(y, call.result_dtype)
+    return execute.product(prepare("matmul", arguments, where=where, **options))
 
 
 def slogdet(
@@ -276,19 +214,7 @@ def slogdet(
     options: dict[str, Any] = {"axis": axis, "pivoting": True, "periodic": periodic, "backend": backend}
     if compiling(a, b, c):
         return graph().slogdet(where=where, **arguments, **options)
-    return determinants(prepare("slogdet", arguments, where=where, **options))
-
-
-def determinants(call: Call) -> tuple[Array, Array]:
-    """Run a prepared slogdet."""
-    with call.place():
-        if call.plan.empty:  # no matrices, or matrices without rows
-            ops, batch, like = call.module().Operations, call.form.matrix_batch, call.matrix[1]
-            sign, logarithm = ops.full(batch, 1, like), ops.full(batch, 0, like).real
-        else:
-            sign, logarithm = derivatives_of(call.library).slogdet(call, call.plan.backend)
-        cast = call.module().cast
-        return cast(sign, call.result_dtype), cast(logarithm, REAL_OF.get(call.result_dtype, call.result_dtype))
+    return execute.determinants(prepare("slogdet", arguments, where=where, **options))
 
 
 def solve_block(A: Array, B: Array, C: Array, d: Array, *, backend: str = "auto") -> Array:
@@ -336,17 +262,4 @@ def solve_block(A: Array, B: Array, C: Array, d: Array, *, backend: str = "auto"
     """
     if compiling(A, B, C, d):
         return graph().solve_block(A, B, C, d, backend=backend)
-    return blocks_solved(prepare_blocks(A, B, C, d, backend=backend))
-
-
-def blocks_solved(call: Call) -> Array:
-    """Run a prepared solve_block."""
-    ops, (shape, shared), order = call.module().Operations, call.plan.sides, call.plan.sides.order
-    if call.plan.empty:
-        return ops.broadcast(call.module().cast(call.d, call.result_dtype), shape)
-    lengths = [full if k in shared else own for k, (own, full) in enumerate(zip(call.d.shape, shape, strict=True))]
-    right = ops.transpose(ops.broadcast(call.d, tuple(lengths)), order)
-    right = ops.reshape(right, (*right.shape[: len(shape) - len(shared)], call.form.sides))
-    x = derivatives_of(call.library).solve_block(call._replace(d=right), call.plan.backend)
-    x = ops.reshape(x, tuple(shape[k] for k in order))
-    return restore(call, ops.transpose(x, call.plan.sides.inverse), None)
+    return execute.blocks_solved(prepare_blocks(A, B, C, d, backend=backend))

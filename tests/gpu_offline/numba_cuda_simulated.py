@@ -17,7 +17,7 @@ from numba import cuda
 
 import tridiag
 from tridiag.backends import numba_cuda_thomas as backend
-from tridiag.shapes import Form, broadcast
+from tridiag.problems.forms import Form, broadcast
 
 
 def take_over(x: Any, sync: bool = True) -> np.ndarray:

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 from helpers import switch_of
 
-from tridiag import prepare
 from tridiag.backends import BACKENDS
+from tridiag.calls import plan
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Until the test ends."""
     entry = BACKENDS[name]
     monkeypatch.setitem(BACKENDS, name, dataclasses.replace(entry, devices=(*entry.devices, "cpu")))
-    prepare.cached_plan.cache_clear()
+    plan.cached_plan.cache_clear()
     for library in {"jax", "torch"} & {*entry.arrays} if "cupy" in entry.needs else ():
         with contextlib.suppress(ModuleNotFoundError):
             lend_host_memory(monkeypatch, library)

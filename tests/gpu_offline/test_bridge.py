@@ -76,10 +76,10 @@ def test_without_cupy_programs_for_gpus_are_made_of_operations_of_jax(
     system: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.modules["tridiag.backends"], "installed", lambda module: module != "cupy")
-    tridiag.prepare.cached_plan.cache_clear()
+    tridiag.calls.plan.cached_plan.cache_clear()
     program = lowered(lambda *given: tridiag.solve(*given, pivoting=True), system, "cuda")
     assert "custom_call" not in program and "stablehlo.while" in program
-    tridiag.prepare.cached_plan.cache_clear()
+    tridiag.calls.plan.cached_plan.cache_clear()
 
 
 @needs_jax
@@ -116,7 +116,8 @@ def test_nothing_but_what_xla_gives_is_used(name: str, generate: Any, monkeypatc
 def test_launches_are_planned_once(monkeypatch: pytest.MonkeyPatch, system: list[Any]) -> None:
     import jax
 
-    from tridiag.cuda import on_jax, programs
+    from tridiag.cuda import on_jax
+    from tridiag.cuda import solvers as programs
 
     pretend(monkeypatch, "cupy_pcr")
     solve = jax.jit(lambda *given: tridiag.solve(*given, backend="cupy_pcr"))
@@ -143,8 +144,9 @@ def test_kernels_are_compiled_when_jax_traces_for_every_gpu(monkeypatch: pytest.
     """What is recorded in a CUDA graph cannot be compiled then."""
     import jax
 
-    from tridiag.cuda import launcher, on_jax, programs
-    from tridiag.shapes import Form
+    from tridiag.cuda import launcher, on_jax
+    from tridiag.cuda import solvers as programs
+    from tridiag.problems.forms import Form
 
     shape, strides, kinds = (6, 40), (320, 8), (np.dtype("float64"),) * 2
     extents = (*[shape] * 3, None, *[shape] * 2), (*[strides] * 3, None, *[strides] * 2)

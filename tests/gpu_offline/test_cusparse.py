@@ -7,7 +7,7 @@ import pytest
 from helpers import DTYPES, STANDIN, assert_same_bits, assert_solves, dominant, noise, uniform
 
 from tridiag.backends import BACKENDS, Problem
-from tridiag.shapes import Form
+from tridiag.problems.forms import Form
 
 cupy: Any = pytest.importorskip("cupy", reason="needs the stand-in for CuPy")
 if not STANDIN:

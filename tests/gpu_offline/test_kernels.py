@@ -20,9 +20,9 @@ if reason := cpu_build.why_not():
 import cupy
 from cupy import machine
 
-from tridiag.cuda import programs, sweeps
-from tridiag.cuda.job import JOB
+from tridiag.cuda import solvers, spread_systems
 from tridiag.cuda.launcher import OPTIONS
+from tridiag.cuda.struct import JOB
 
 ROWS = (1, 2, 3, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000)
 BATCHES = (1, 31, 32, 33, 257)
@@ -52,13 +52,13 @@ def order() -> Iterator[None]:
 @pytest.fixture
 def spread(monkeypatch: pytest.MonkeyPatch, case: str) -> Iterator[None]:
     """Have the sweeps choose what the case is about, whatever the sizes."""
-    programs.solution.cache_clear()
+    solvers.solution.cache_clear()
     if case.startswith("pieces"):
-        monkeypatch.setattr(sweeps, "MOST_CHUNKS", 3)
+        monkeypatch.setattr(spread_systems, "MOST_CHUNKS", 3)
     if case == "chunks-short":
-        monkeypatch.setattr(sweeps, "FEW_CHUNKS", 10**6)
+        monkeypatch.setattr(spread_systems, "FEW_CHUNKS", 10**6)
     yield
-    programs.solution.cache_clear()
+    solvers.solution.cache_clear()
 
 
 def solved(case: str, dtype: str, n: int, batch: int, layout: str, seeds: Sequence[int]) -> None:

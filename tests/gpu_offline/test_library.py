@@ -12,7 +12,7 @@ import pytest
 from helpers import DTYPES, STANDIN, assert_solves, dense, dominant, oracle, to_numpy, uniform, zero_diagonal
 
 import tridiag
-from tridiag import eager
+from tridiag.algorithms import row_loop
 from tridiag.backends import BACKENDS, SYSTEMS, Backend
 
 pytestmark = pytest.mark.smoke
@@ -30,15 +30,15 @@ def line_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     from tridiag.libraries.cupy import Operations
 
     def solve(matrix: Any, d: Any, form: Any, out: Any = None, factors: Any = None) -> Any:
-        x, status = eager.solve(Operations, matrix, d, form, factors)
+        x, status = row_loop.solve(Operations, matrix, d, form, factors)
         if out is not None:
             out[...] = x
         return (x if out is None else out), status
 
     file = types.ModuleType(f"tridiag.backends.{NAME}")
     file.solve = solve
-    file.factor = lambda matrix, form: eager.factor(Operations, matrix, form)
-    file.slogdet = lambda matrix, form: eager.slogdet(Operations, matrix, form)
+    file.factor = lambda matrix, form: row_loop.factor(Operations, matrix, form)
+    file.slogdet = lambda matrix, form: row_loop.slogdet(Operations, matrix, form)
     line = Backend(NAME, "a loop over rows", ("cupy",), ("cupy",), ("cuda",), verbs=SYSTEMS)
     monkeypatch.setitem(BACKENDS, NAME, line)
     module_of = TABLE.module_of

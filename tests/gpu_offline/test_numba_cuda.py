@@ -16,11 +16,11 @@ from helpers import EPS, TINY, assert_same_bits, assert_solves, dominant, unifor
 from numba import njit, types
 
 from tridiag.backends import installed
-from tridiag.kernels.numba_cuda import thomas as body
+from tridiag.kernels.numba_cuda import thomas
 
 HERE = Path(__file__).parent
 REALS = ("float32", "float64")
-ROWS = {False: body.PLAIN_ROWS, True: body.PIVOTED_ROWS, "auto": body.REFINED_ROWS}
+ROWS = {False: thomas.PLAIN_ROWS, True: thomas.PIVOTED_ROWS, "auto": thomas.REFINED_ROWS}
 
 
 def needs(*modules: str) -> Any:
@@ -60,11 +60,11 @@ def run_threads(below, diagonal, above, keep, shift, d, x, kept, promise, eps, t
         rows = below[k], diagonal[k], above[k], keep[k]
         certified = False
         if promise != 1:
-            certified, status = body.plain(*rows, shift, d[k], x[k], kept[0], eps, tiny)
+            certified, status = thomas.plain(*rows, shift, d[k], x[k], kept[0], eps, tiny)
         if promise == 1 or (promise == 2 and not certified):
-            status = body.pivoted(*rows, shift, d[k], x[k], kept)
+            status = thomas.pivoted(*rows, shift, d[k], x[k], kept)
             if promise == 2 and status == 0:
-                body.refine(*rows, shift, d[k], x[k], kept, eps, tiny)
+                thomas.refine(*rows, shift, d[k], x[k], kept, eps, tiny)
         statuses[k] = status
     return statuses
 

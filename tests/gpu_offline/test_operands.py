@@ -11,8 +11,8 @@ from helpers import DTYPES, STANDIN, assert_solves, dense, dominant
 
 import tridiag
 from tridiag.cuda import instances
-from tridiag.cuda.job import systems_of
-from tridiag.shapes import Form
+from tridiag.cuda.struct import systems_of
+from tridiag.problems.forms import Form
 
 cupy: Any = pytest.importorskip("cupy", reason="needs CuPy, or the stand-in for it")
 if STANDIN and (reason := cpu_build.why_not()):
@@ -85,7 +85,7 @@ def test_a_singular_system_is_nan_throughout_without_pivoting(axis: int) -> None
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_no_block_needs_more_shared_memory_than_every_device_gives(dtype: str, together: bool) -> None:
-    from tridiag.cuda import sweeps
+    from tridiag.cuda import spread_systems
 
     for n in range(1, 8000, 7):
         shape = (600, n) if together else (n, 600)
@@ -93,8 +93,8 @@ def test_no_block_needs_more_shared_memory_than_every_device_gives(dtype: str, t
         form = Form(shape, shape, int(together), pivoting=False)
         kinds = (np.dtype(dtype), np.dtype(dtype))
         systems = systems_of(form, (*[shape] * 3, None, *[shape] * 2), (*[strides] * 3, None, *[strides] * 2), kinds)
-        rows, count = sweeps.chunk_of(systems)
+        rows, count = spread_systems.chunk_of(systems)
         if count <= instances.CHUNK_THREADS[dtype]:
-            width = sweeps.width_of(systems, count)
+            width = spread_systems.width_of(systems, count)
             assert width * count <= instances.CHUNK_THREADS[dtype]
-            assert sweeps.shared_bytes(width, 32 * -(-width * count // 32), rows, systems) <= 48 * 1024
+            assert spread_systems.shared_bytes(width, 32 * -(-width * count // 32), rows, systems) <= 48 * 1024

@@ -15,9 +15,9 @@ from helpers import assert_same_bits, assert_solves, dominant, installed, oracle
 
 import tridiag
 from tridiag.backends import BACKENDS, Problem
-from tridiag.dispatch import choose, eligible
-from tridiag.prepare import cached_plan
-from tridiag.shapes import Form
+from tridiag.calls.plan import cached_plan
+from tridiag.problems.forms import Form
+from tridiag.selection.choose import choose, eligible
 
 if reason := BACKENDS["jax_pallas"].missing():
     pytest.skip(reason, allow_module_level=True)
@@ -26,9 +26,8 @@ import jax
 import jax.numpy as jnp
 import warpgroup
 
-from tridiag.kernels.pallas import access as pallas_access
+from tridiag.kernels.pallas import access, thomas
 from tridiag.kernels.pallas import job as pallas_job
-from tridiag.kernels.pallas import thomas as pallas_thomas
 
 NAME = "jax_pallas"
 backend = importlib.import_module(f"tridiag.backends.{NAME}")
@@ -60,7 +59,7 @@ def pretended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def interpreted(pretended: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pallas_access, "INTERPRET", True)
+    monkeypatch.setattr(access, "INTERPRET", True)
 
 
 def solve(*given: Any, **options: Any) -> Any:
@@ -241,8 +240,8 @@ def test_gradients(shape: Any, axis: int) -> None:
 
 @pytest.mark.usefixtures("interpreted")
 def test_the_interpreter_notices_what_is_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = pallas_thomas.place
-    monkeypatch.setattr(pallas_thomas, "place", lambda block, job: (place(block, job)[0], place(block, job)[1] + 1))
+    place = thomas.place
+    monkeypatch.setattr(thomas, "place", lambda block, job: (place(block, job)[0], place(block, job)[1] + 1))
     with pytest.raises(Exception, match=r"[Oo]ut.of.bounds"):
         given, axis = system("columns", 3)
         jax.block_until_ready(solve(*given, axis=axis))

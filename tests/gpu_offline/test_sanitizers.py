@@ -7,7 +7,7 @@ import pytest
 import sanitized
 from helpers import STANDIN
 
-from tridiag.cuda.job import TYPES
+from tridiag.cuda.struct import TYPES
 
 pytestmark = [
     pytest.mark.skipif(not STANDIN, reason="CuPy and a device are here; benchmarks/gpu_lab.sh sanitize is for them"),

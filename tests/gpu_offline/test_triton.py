@@ -13,7 +13,7 @@ import pytest
 from helpers import assert_same_bits, assert_solves, dominant, positive, uniform, zero_diagonal
 
 from tridiag.backends import BACKENDS
-from tridiag.shapes import Form, broadcast
+from tridiag.problems.forms import Form, broadcast
 
 HERE = Path(__file__).parent
 MISSING = BACKENDS["triton_thomas"].missing()
@@ -23,7 +23,7 @@ if MISSING is None:
     import triton_assembly
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    from tridiag.backends import triton_thomas as backend
+    from tridiag.backends import triton_thomas
 
 REALS = ("float32", "float64")
 FAMILIES = [(False, dominant), (True, uniform), ("auto", dominant), ("auto", uniform), ("auto", zero_diagonal)]
@@ -33,8 +33,8 @@ PROMISES = (False, True, "auto")
 @pytest.fixture(autouse=True)
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs of fewer systems, so that there are several, and ragged ones."""
-    monkeypatch.setattr(backend, "INTERPRET", True)
-    monkeypatch.setattr(backend, "LANES", 32)
+    monkeypatch.setattr(triton_thomas, "INTERPRET", True)
+    monkeypatch.setattr(triton_thomas, "LANES", 32)
 
 
 def form_of(arrays: Any, d: Any, axis: int, **options: Any) -> Form:
@@ -50,7 +50,7 @@ def solve(
     """On NumPy arrays or tensors of one rank, whose memory is shared."""
     *matrix, d = (x if x is None or isinstance(x, torch.Tensor) else torch.from_numpy(x) for x in (a, b, c, where, d))
     form = form_of(matrix, d, axis % d.ndim, **options)
-    x, status = backend.solve(tuple(matrix), d, form, out)
+    x, status = triton_thomas.solve(tuple(matrix), d, form, out)
     assert (status is None) == (form.pivoting is False)
     return x.numpy(), np.zeros(form.matrix_batch, int) if status is None else status.numpy()
 
@@ -67,7 +67,7 @@ def test_it_solves(pivoting: bool | str, family: Any, dtype: str, n: int, monkey
         return
     layouts = [((35, n), 1), ((n, 35), 0)]
     if n > 33:
-        monkeypatch.setattr(backend, "LANES", 128)
+        monkeypatch.setattr(triton_thomas, "LANES", 128)
         layouts = layouts[dtype == "float32" :][:1]
     transpose = n % 3 == 0
     for shape, axis in layouts:
@@ -84,7 +84,7 @@ def test_it_solves(pivoting: bool | str, family: Any, dtype: str, n: int, monkey
 @pytest.mark.parametrize("n", [1, 2, 10])
 def test_long_systems(pivoting: bool | str, family: Any, dtype: str, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A lane for each system; those of many rows would take long."""
-    monkeypatch.setattr(backend, "LONGEST", 0)
+    monkeypatch.setattr(triton_thomas, "LONGEST", 0)
     if family is zero_diagonal and n % 2:
         return
     for transpose in (False, True):
@@ -111,15 +111,15 @@ def test_systems_with_a_certificate_are_not_solved_again(
     family: Any, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor do those go on the list whose couplings hardly decay."""
-    counts, exchange = [], backend.Job.exchange
+    counts, exchange = [], triton_thomas.Job.exchange
 
     def count(job: Any, rows: int, listed: Any) -> None:
         counts.append(int(listed[1]))
         exchange(job, rows, listed)
 
-    monkeypatch.setattr(backend.Job, "exchange", count)
+    monkeypatch.setattr(triton_thomas.Job, "exchange", count)
     for longest in (256, 0):
-        monkeypatch.setattr(backend, "LONGEST", longest)
+        monkeypatch.setattr(triton_thomas, "LONGEST", longest)
         solve(*family((35, 100), dtype))
         solve(*(np.full((3, 100), value, dtype) for value in (-1, 2, -1, 1)))
         solve(*uniform((35, 20), dtype))
@@ -137,8 +137,8 @@ def test_hard_matrices_keep_the_promise(
     pytest.importorskip("scipy")
     monkeypatch.syspath_prepend(HERE.parents[1] / "benchmarks")
     accuracy = importlib.import_module("accuracy")
-    monkeypatch.setattr(backend, "LANES", 128)
-    monkeypatch.setattr(backend, "LONGEST", longest)
+    monkeypatch.setattr(triton_thomas, "LANES", 128)
+    monkeypatch.setattr(triton_thomas, "LONGEST", longest)
     solved = []
     for n, count in ((3, 20), (40, 60)):
         systems = accuracy.make(n, count, dtype)
@@ -204,8 +204,8 @@ def test_shared_entries_and_many_axes(pivoting: bool | str) -> None:
     parts = (*matrix, torch.from_numpy(where), d)
     form = form_of((*matrix, parts[3]), d, 3)
     strides = tuple(v.stride() for v in (*parts, torch.empty(form.shape)))
-    place = backend.place_of(form, tuple(v.shape for v in (*parts, torch.empty(form.shape))), strides)
-    assert len(place.inner) == backend.RANK and place.outer
+    place = triton_thomas.place_of(form, tuple(v.shape for v in (*parts, torch.empty(form.shape))), strides)
+    assert len(place.inner) == triton_thomas.RANK and place.outer
 
 
 @pytest.mark.parametrize("pivoting", [True, "auto"])
@@ -229,7 +229,7 @@ def test_a_matrix_that_rounded_products_make_singular() -> None:
 
 @pytest.mark.parametrize("longest", [256, 0])
 def test_a_zero_pivot_without_exchanges_shows(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "LONGEST", longest)
+    monkeypatch.setattr(triton_thomas, "LONGEST", longest)
     a, b, c, d = dominant((2, 5))
     b[1, 0] = 0
     x, _ = solve(a, b, c, d, pivoting=False)
@@ -250,7 +250,7 @@ def test_nan_is_not_singular_and_spoils_no_neighbour(pivoting: bool | str) -> No
 def test_few_systems_are_pivoted_at_a_time_where_memory_is_short(
     pivoting: bool | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backend, "LEAST_SCRATCH", 1)
+    monkeypatch.setattr(triton_thomas, "LEAST_SCRATCH", 1)
     system = uniform((80, 6))
     x, status = solve(*system, pivoting=pivoting)
     assert not status.any()
@@ -297,12 +297,12 @@ def test_nothing_waits_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
             found.add(str(operation.overloadpacket))
             return operation(*args, **kwargs or {})
 
-    monkeypatch.setattr(backend, "kernels", lambda interpreted: recorder)
+    monkeypatch.setattr(triton_thomas, "kernels", lambda interpreted: recorder)
     system = [torch.from_numpy(x) for x in dominant((40, 6))]
     for pivoting in PROMISES:
         matrix = (*system[:3], None)
         with Watch():
-            backend.solve(matrix, system[3], form_of(matrix, system[3], 1, pivoting=pivoting))
+            triton_thomas.solve(matrix, system[3], form_of(matrix, system[3], 1, pivoting=pivoting))
     assert "aten.empty" in found and len(recorder.launches) == 3
     harmless = "empty", "zeros", "as_strided", "view", "permute", "slice", "detach", "alias"
     assert found <= {f"aten.{name}" for name in harmless}

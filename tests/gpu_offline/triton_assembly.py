@@ -23,8 +23,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from tridiag.backends import triton_thomas as backend
-from tridiag.shapes import Form
+from tridiag.backends import triton_thomas
+from tridiag.problems.forms import Form
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 DTYPES = {"float32": "fp32", "float64": "fp64", "int64": "i64", "int32": "i32", "uint8": "u8"}
@@ -36,7 +36,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.run, self.launches = self, {}
-        self.kernel = backend.kernels(False).run
+        self.kernel = triton_thomas.kernels(False).run
 
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
         return self.launch
@@ -64,20 +64,20 @@ def type_of(value: Any, parameter: Any) -> str:
 def launches() -> dict[str, Launch]:
     """All that the host asks for, by name: systems on both sides of every boundary between kernels, in both layouts."""
     recorder = Recorder()
-    rows = (3, 17, 33, 65, 129, backend.LONGEST + 1)
-    with mock.patch.object(backend, "kernels", lambda interpreted: recorder):
+    rows = (3, 17, 33, 65, 129, triton_thomas.LONGEST + 1)
+    with mock.patch.object(triton_thomas, "kernels", lambda interpreted: recorder):
         for n, axis, dtype in itertools.product(rows, (0, 1), (torch.float32, torch.float64)):
             shape = (n, 2) if axis == 0 else (2, n)
             x, mask = torch.ones(shape, dtype=dtype), torch.ones(shape, dtype=torch.bool)
             for where, pivoting, a in itertools.product((None, mask), (False, True, "auto"), (x, x[:1, :1])):
                 form = Form(shape, shape, axis, pivoting=pivoting, transpose=bool(n % 4 == 1))
-                backend.solve((a, x, x, where), x, form)
+                triton_thomas.solve((a, x, x, where), x, form)
     return recorder.launches
 
 
 def compiled(launch: Launch, capability: int) -> dict[str, Any]:
     types, constants, options = launch
-    source = ASTSource(fn=backend.kernels(False).run, signature=types, constexprs=constants)
+    source = ASTSource(fn=triton_thomas.kernels(False).run, signature=types, constexprs=constants)
     found = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"

@@ -19,9 +19,8 @@ from unittest import mock
 
 import numpy as np
 
-from tridiag.kernels.pallas import access as pallas_access
+from tridiag.kernels.pallas import access, thomas
 from tridiag.kernels.pallas import job as pallas_job
-from tridiag.kernels.pallas import thomas as pallas_thomas
 
 backend = importlib.import_module("tridiag.backends.jax_pallas")
 NOBODY, SEVERAL = -1, -2
@@ -109,8 +108,8 @@ def modelled(memories: list[Memory], current: list[int], without: int | None) ->
     plgpu = types.SimpleNamespace(commit_smem=barrier)
     with (
         mock.patch.multiple(pallas_job, lax=lax, jnp=numpy_like()),
-        mock.patch.multiple(pallas_access, plgpu=plgpu, INTERPRET=True, jnp=numpy_like()),
-        mock.patch.multiple(pallas_thomas, lax=lax, jnp=numpy_like()),
+        mock.patch.multiple(access, plgpu=plgpu, INTERPRET=True, jnp=numpy_like()),
+        mock.patch.multiple(thomas, lax=lax, jnp=numpy_like()),
         np.errstate(all="ignore"),
     ):
         yield
@@ -129,7 +128,7 @@ def run(job: Any, operands: Sequence[np.ndarray], without: int | None = None) ->
     for block in range(math.prod(job.grid)):
         own = [Memory(x.shape, x.dtype) for x in scratch]
         with modelled([*results, *own], [block], without):
-            pallas_thomas.kernel(job, *inputs, *results, *own)
+            thomas.kernel(job, *inputs, *results, *own)
         for memory in results:
             memory.barrier()
     assert all(memory.known.all() for memory in results[:2])

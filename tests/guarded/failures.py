@@ -21,7 +21,7 @@ import numpy as np
 from guarded import Ran, refusals, scratch
 from guarded.failing_calls import CALLS, Call, same
 from guarded.memory import Rooms
-from tridiag import layout
+from tridiag.kernels.jobs import systems
 
 SIMPLER = ("threads", "size")
 LIMIT = 300.0
@@ -46,7 +46,7 @@ def run(seed: int, drop: frozenset[str] = frozenset()) -> Ran:
         try:
             KINDS[kind](call, rng)
         except AssertionError as error:
-            raise AssertionError(f"{kind}: {error}\n    {call}, {layout.threads()} threads") from error
+            raise AssertionError(f"{kind}: {error}\n    {call}, {systems.threads()} threads") from error
         finally:
             scratch.begin()
             refusals.begin()
@@ -60,12 +60,12 @@ def describe(seed: int, drop: frozenset[str] = frozenset()) -> str:
 
 @contextlib.contextmanager
 def threads(count: int) -> Iterator[None]:
-    before = layout.threads
-    layout.threads = lambda: count
+    before = systems.threads
+    systems.threads = lambda: count
     try:
         yield
     finally:
-        layout.threads = before
+        systems.threads = before
 
 
 # ---------------------------------------------------------------------------------------------- memory that runs out

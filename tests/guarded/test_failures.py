@@ -21,7 +21,7 @@ CASES = """
 import sys, warnings
 import numpy as np
 from guarded.failing_calls import CALLS, same
-from tridiag import layout
+from tridiag.kernels.jobs import systems
 layout.threads = lambda: 4
 rng = np.random.default_rng(0)
 calls = {name: make(rng, True) for name, make in CALLS.items()}
@@ -55,7 +55,7 @@ def test_one_trouble_of_each_kind(tmp_path: Path) -> None:
 
 BUSY = """
 import threading, time
-from tridiag import layout
+from tridiag.kernels.jobs import systems
 d = np.ones((4000, 200))
 def work():
     import tridiag

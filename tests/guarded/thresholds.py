@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tridiag import layout, log_layout, recurrence_layout
+from tridiag.kernels.jobs import logsumexp, recurrences, systems
 
-USUAL_THREADS = layout.threads
+USUAL_THREADS = systems.threads
 LOW: dict[str, tuple[int, ...]] = {
     "WORTH_A_THREAD": (1, 100, 1000),
     "CACHES": (0, 0, 4096),
@@ -29,15 +29,14 @@ _caches: dict[int, list[Any]] = {}
 
 def widths() -> list[int]:
     """Lengths about which loops begin or end: lanes of vectors, heights of tiles and of blocks, chunks, powers of 2."""
-    from tridiag.kernels.logsumexp import kernel as logscan
-    from tridiag.kernels.partition import state as plan
+    from tridiag.kernels.logsumexp import kernel
+    from tridiag.kernels.partition import state
     from tridiag.kernels.thomas import interleaved as interleaved
-    from tridiag.kernels.thomas import one_vector as groups
-    from tridiag.kernels.thomas import workspace as worker
+    from tridiag.kernels.thomas import one_vector, workspace
 
-    known = [layout.LINE // 8, layout.LINE // 4, layout.LINE, layout.OVERLAP, layout.FEWEST_MATRICES, layout.LONG]
-    known += [recurrence_layout.HEIGHT, log_layout.FEWEST_ROWS, worker.BLOCK, interleaved.EARLY, groups.EARLY]
-    known += [groups.VERY_EARLY, logscan.BLOCK, logscan.HEAD, logscan.BLOCK_INTERLEAVED, plan.MOST_LISTED]
+    known = [systems.LINE // 8, systems.LINE // 4, systems.LINE, systems.OVERLAP, systems.FEWEST_MATRICES, systems.LONG]
+    known += [recurrences.HEIGHT, logsumexp.FEWEST_ROWS, workspace.BLOCK, interleaved.EARLY, one_vector.EARLY]
+    known += [one_vector.VERY_EARLY, kernel.BLOCK, kernel.HEAD, kernel.BLOCK_INTERLEAVED, state.MOST_LISTED]
     known += [2**k for k in range(10)] + [3 * 2**k for k in range(7)]
     return sorted({max(1, n + step) for n in known for step in (-1, 0, 1)})
 

@@ -1,19 +1,19 @@
 """The table of backends: what each one needs and can do, one line each, in the order in which "auto" prefers them.
 
-Where it has been measured how long they take, the fastest goes first: `tridiag.costs`.
+Where it has been measured how long they take, the fastest goes first: `tridiag.selection.costs`.
 
 Reading the table imports no backend. A backend is the module of its name in this folder; it holds
 
-    solve(matrix, d, form, out=None, factors=None) -> (x, status)      the solution; see `tridiag.shapes.Form`
+    solve(matrix, d, form, out=None, factors=None) -> (x, status)      the solution; see `tridiag.problems.forms.Form`
     factor(matrix, form) -> factors                                    with the verb "factor"
     slogdet(matrix, form) -> (sign, logabsdet)                         with the verb "slogdet"
     adjoint(matrix, g, x, form) -> (w, of_a, of_b, of_c)               where it has the backward pass in one piece
-    solve_block(blocks, d, form) -> x                                  ``blocks`` is (A, B, C); see `tridiag.shapes.Blocks`
-    linear_recurrence(coefficients, x, init, form, out=None) -> y      see `tridiag.shapes.Recurrence`
+    solve_block(blocks, d, form) -> x                                  ``blocks`` is (A, B, C); see `tridiag.problems.forms.Blocks`
+    linear_recurrence(coefficients, x, init, form, out=None) -> y      see `tridiag.problems.forms.Recurrence`
     matrix_recurrence, of the same arguments                           the form has matrices
     log_linear_recurrence and logcumsumexp, of the same arguments      the coefficients are (log_a,) and ()
-    kalman(verb, y, model, form) -> results                            see `tridiag.models`, `tridiag.kalman`
-    smith_waterman(scores, lengths, parameters, derivatives=0) -> (score, ...)   see `tridiag.alignment.Pairs`
+    kalman(verb, y, model, form) -> results                            see `tridiag.problems.state_space`, `tridiag.kalman`
+    smith_waterman(scores, lengths, parameters, derivatives=0) -> (score, ...)   see `tridiag.calls.pairs.Pairs`
 
 where ``matrix`` is (a, b, c, where), every array lifted to one rank, and ``status`` is None, or for each matrix 0 or 1 +
 the row of the zero pivot; ``coefficients`` is (a1, ..., ap), and ``init`` (y[-1], ..., y[-p]) or (). With ``derivatives`` = 1 the score of an alignment

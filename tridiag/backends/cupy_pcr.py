@@ -2,7 +2,7 @@
 
 One read and one write of global memory, about 25 flops an unknown. Systems longer than a block holds are cut into
 pieces: about 12 words an unknown. Stability: certificate on the way, the unknowns between the chunks corrected once
-from their residuals; partial pivoting and refinement of what has no certificate (`tridiag.cuda.programs`). Cyclic
+from their residuals; partial pivoting and refinement of what has no certificate (`tridiag.cuda.solvers`). Cyclic
 systems are pivoted throughout, a thread for each. With pivoting=False every chunk is eliminated by itself, from both
 ends: that is for matrices all of whose diagonal blocks can do without pivoting, as those of dominant and of definite
 matrices do; of others, and of singular ones, solutions may be large or not finite.
@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.cuda import factor as factor
 from tridiag.cuda import on
 from tridiag.cuda import slogdet as slogdet
-from tridiag.rows import Matrix
-from tridiag.shapes import Form
+from tridiag.problems.forms import Form
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:

@@ -2,7 +2,7 @@
 
 Systems of up to 64 rows in float32, 32 in float64 stay in registers: one read and one write of global memory. Longer
 ones keep c' and d' in scratch memory: 9 words an unknown. Stability: certificate on the way, partial pivoting and
-refinement of what has none (`tridiag.cuda.programs`). Cyclic systems are pivoted throughout.
+refinement of what has none (`tridiag.cuda.solvers`). Cyclic systems are pivoted throughout.
 
 Source: Thomas (1949), as in Higham, Accuracy and Stability of Numerical Algorithms, chapter 9.
 """
@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.cuda import factor as factor
 from tridiag.cuda import on
 from tridiag.cuda import slogdet as slogdet
-from tridiag.rows import Matrix
-from tridiag.shapes import Form
+from tridiag.problems.forms import Form
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.cuda import cusparse, lending
-from tridiag.rows import Matrix
-from tridiag.shapes import Form
+from tridiag.problems.forms import Form
 
 ROUTINES = {False: "gtsv2_nopivot", True: "gtsv2"}
 

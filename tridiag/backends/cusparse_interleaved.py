@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.cuda import cusparse, lending
-from tridiag.rows import Matrix
-from tridiag.shapes import Form
+from tridiag.problems.forms import Form
 
 ALGORITHMS = {False: 0, True: 1}  # Thomas, LU
 

@@ -7,7 +7,7 @@ not finite, all are computed again one after another.
 Matrices have no exponents, O(n m^3) work. Their sequence is checked after the fact, O(n m^2): where a value is not that
 which the one before it makes, but for rounding, all are computed again one after another.
 
-Kalman filters: `tridiag.autodiff.kalman_parallel`.
+Kalman filters: `tridiag.algorithms.kalman_parallel`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tridiag import filtering, logsum, recursion
-from tridiag.autodiff import kalman_parallel as parallel
+from tridiag.algorithms import kalman_filter, kalman_parallel, logsumexp, recurrence
+from tridiag.algorithms.matrix_rows import shift
+from tridiag.algorithms.recurrence import Rows
 from tridiag.backends import jax_scan
 from tridiag.libraries.jax import Operations as ops
-from tridiag.libraries.xla_exponentials import Exponentials
-from tridiag.models import Model, StateSpace
-from tridiag.recursion import Rows
-from tridiag.rows import shift
-from tridiag.shapes import Recurrence
+from tridiag.problems.forms import Recurrence
+from tridiag.problems.state_space import Model, StateSpace
+from tridiag.xla.exponentials import Exponentials
 
 FAR = 2**29  # the largest exponent: the sum of two is an int32
 ROUNDING = 64  # eps of the terms of a vector: what the values of a sequence of matrices may be off in one step
@@ -39,7 +38,7 @@ def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, 
     if form.transpose:
         a = shift(ops, a, axis, -1 if form.backward else 1, True)
     right = jnp.broadcast_to(x, form.shape)
-    first = ops.positions(n, len(form.shape), axis, right) == recursion.row_of(form, 0)
+    first = ops.positions(n, len(form.shape), axis, right) == recurrence.row_of(form, 0)
     if init:
         right = jnp.where(first, right + a * init[0], right)
     a = jnp.where(first, 1, jnp.broadcast_to(a, form.shape))  # multiplies nothing
@@ -84,19 +83,19 @@ def join(earlier: Any, later: Any) -> Any:
 
 
 def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
-    """Stretches are merged as `tridiag.logsum` keeps them."""
+    """Stretches are merged as `tridiag.algorithms.logsumexp` keeps them."""
     rows = Exponentials(ops, x)
-    states = logsum.step(rows, logsum.nothing(rows, x), x)[:4]
+    states = logsumexp.step(rows, logsumexp.nothing(rows, x), x)[:4]
 
-    def complete(parts: Any) -> logsum.State:
+    def complete(parts: Any) -> logsumexp.State:
         scale, high, low, largest = parts
-        return logsum.State(scale, high, low, largest, shift=jnp.zeros_like(scale), shift_low=jnp.zeros_like(scale))
+        return logsumexp.State(scale, high, low, largest, shift=jnp.zeros_like(scale), shift_low=jnp.zeros_like(scale))
 
     def join(earlier: Any, later: Any) -> Any:
-        return logsum.merge(rows, complete(earlier), complete(later))[:4]
+        return logsumexp.merge(rows, complete(earlier), complete(later))[:4]
 
     scale, high, low, largest = lax.associative_scan(join, states, reverse=form.backward, axis=form.axis)
-    return logsum.value(rows, scale, high + low, largest)
+    return logsumexp.value(rows, scale, high + low, largest)
 
 
 def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
@@ -108,7 +107,7 @@ def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurren
     n, axis = form.n, form.axis
     right = jnp.broadcast_to(x, form.shape)
     log_a = jnp.broadcast_to(ops.stretch(coefficients[0], n, axis), form.shape)
-    first = ops.positions(n, len(form.shape), axis, right) == recursion.row_of(form, 0)
+    first = ops.positions(n, len(form.shape), axis, right) == recurrence.row_of(form, 0)
     if init:
         right = jnp.where(first, jnp.logaddexp(log_a + init[0], right), right)
     log_a = jnp.where(first, 0, log_a)  # multiplies nothing
@@ -132,14 +131,14 @@ def matrix_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, 
         a = jnp.swapaxes(shift(ops, a, axis, -1 if form.backward else 1, True), -1, -2)
     right = jnp.broadcast_to(x, form.shape)
     plain = form._replace(transpose=False)
-    first = ops.positions(form.n, len(form.shape), axis, x) == recursion.row_of(form, 0)
+    first = ops.positions(form.n, len(form.shape), axis, x) == recurrence.row_of(form, 0)
     if init:
-        right = jnp.where(first, right + recursion.products(a, init[0], plain), right)
+        right = jnp.where(first, right + recurrence.products(a, init[0], plain), right)
     a = jnp.where(first[..., None], 0, jnp.broadcast_to(a, (*form.shape, m)))
     y = lax.associative_scan(join_matrices, (a, right), reverse=form.backward, axis=axis)[1]
-    before = recursion.behind(ops, y, 1, (), form)
-    error = ops.size(y - recursion.products(a, before, plain) - right)
-    scale = recursion.products(ops.size(a), ops.size(before), plain) + ops.size(right)
+    before = recurrence.behind(ops, y, 1, (), form)
+    error = ops.size(y - recurrence.products(a, before, plain) - right)
+    scale = recurrence.products(ops.size(a), ops.size(before), plain) + ops.size(right)
     eps, tiny = ops.limits(y)
     allowed = ROUNDING * eps * ops.maximum(scale, -1) + ROUNDING * tiny
     sure = jnp.all(error <= allowed[..., None])  # no maximum of errors: on CPU that may lose NaN
@@ -163,13 +162,13 @@ def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
 def filtered(verb: str, y: Any, kept: Any, model: Model, form: StateSpace) -> Any:
     """As `jax_scan.filtered`."""
     if verb == "kalman.log_likelihood":
-        return parallel.log_likelihood(form, y, model, kept)
-    likelihood, states = parallel.filtered(form, y, model, kept)
+        return kalman_parallel.log_likelihood(form, y, model, kept)
+    likelihood, states = kalman_parallel.filtered(form, y, model, kept)
     if verb == "kalman.filter":
         return *jax_scan.stacked(form, states.updated, states.predicted), likelihood
-    found, sure = parallel.smoothed(form, model, states)
+    found, sure = kalman_parallel.smoothed(form, model, states)
     return lax.cond(
         sure,
         lambda: (*jax_scan.stacked(form, found), likelihood),
-        lambda: jax_scan.smoothed_by(form, y, model, kept, filtering.Roots)[0],
+        lambda: jax_scan.smoothed_by(form, y, model, kept, kalman_filter.Roots)[0],
     )

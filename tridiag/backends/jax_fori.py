@@ -11,12 +11,12 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from tridiag import elimination as el
-from tridiag import recursion
+from tridiag.algorithms import elimination as el
+from tridiag.algorithms import recurrence
+from tridiag.algorithms.matrix_rows import Matrix, read, read_right_side
+from tridiag.algorithms.recurrence import Rows
 from tridiag.libraries.jax import Operations as ops
-from tridiag.recursion import Rows
-from tridiag.rows import Matrix, read, read_right_side
-from tridiag.shapes import Form, Recurrence
+from tridiag.problems.forms import Form, Recurrence
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
@@ -57,10 +57,10 @@ def write_row(axis: int, x: Any, row: Any, i: Any) -> Any:
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
     def step(i: Any, carry: Any) -> Any:
         y, before = carry
-        row = recursion.step(ops, coefficients, x, before, form, i, bool(init))
-        return write_row(form.axis, y, row, recursion.row_of(form, i)), (row, *before[:-1])
+        row = recurrence.step(ops, coefficients, x, before, form, i, bool(init))
+        return write_row(form.axis, y, row, recurrence.row_of(form, i)), (row, *before[:-1])
 
-    start = recursion.start(ops, coefficients, x, init, form)
+    start = recurrence.start(ops, coefficients, x, init, form)
     return lax.fori_loop(0, form.n, step, (jnp.zeros_like(start[0], shape=form.shape), start))[0]
 
 

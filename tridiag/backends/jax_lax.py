@@ -21,12 +21,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from tridiag.algorithms.matrix_rows import Matrix, bands
 from tridiag.backends.jax_scan import refine_with
 from tridiag.errors import BackendError
 from tridiag.libraries.jax import Operations as ops
-from tridiag.libraries.platforms import later
-from tridiag.rows import Matrix, bands
-from tridiag.shapes import Form
+from tridiag.libraries.jax_platforms import later
+from tridiag.problems.forms import Form
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:

@@ -25,21 +25,21 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental.pallas import mosaic_gpu as plgpu
 
+from tridiag.algorithms.matrix_rows import Matrix, bands
 from tridiag.backends import jax_scan
-from tridiag.kernels.pallas import access as pallas_access
+from tridiag.kernels.pallas import access
 from tridiag.kernels.pallas.job import ROWS, THREADS, Job, lanes_of, odd
 from tridiag.kernels.pallas.thomas import kernel
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
-from tridiag.rows import Matrix, bands
-from tridiag.shapes import Form, Shape
+from tridiag.problems.forms import Form, Shape
 
 RENAMED = inspect.signature(plgpu.kernel).parameters.keys() >= {"out_type", "scratch_types"}  # as of JAX 0.10
 
 
 def interpreter() -> Any:
     """The parameters with which JAX interprets a kernel for GPUs; public as of JAX 0.11."""
-    if not pallas_access.INTERPRET:
+    if not access.INTERPRET:
         return None
     if not hasattr(plgpu, "InterpretGPUParams"):
         from jax._src.pallas.mosaic_gpu.interpret import params as plgpu_params

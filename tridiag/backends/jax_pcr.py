@@ -11,9 +11,9 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from tridiag.algorithms.matrix_rows import Matrix, bands
 from tridiag.libraries.jax import Operations as ops
-from tridiag.rows import Matrix, bands
-from tridiag.shapes import Form
+from tridiag.problems.forms import Form
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:

@@ -1,7 +1,7 @@
 """`lax.scan` over rows, O(8n) flops and n sequential steps: each row is read where it lies, pivoting is by selects.
 
 Runs on every platform of JAX. The solution is stacked by the scan and moved to its axis once. Stability:
-`tridiag.elimination`.
+`tridiag.algorithms.elimination`.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tridiag import blocks, filtering, logsum, recursion
-from tridiag import elimination as el
-from tridiag.autodiff import kalman as likelihood
-from tridiag.filtering import Estimate
+from tridiag.algorithms import block_elimination, kalman_filter, kalman_scan, logsumexp, recurrence
+from tridiag.algorithms import elimination as el
+from tridiag.algorithms.kalman_filter import Estimate
+from tridiag.algorithms.matrix_rows import Matrix, bands, read, read_right_side, residual
+from tridiag.algorithms.recurrence import Rows
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
-from tridiag.libraries.xla_exponentials import Exponentials
-from tridiag.models import Model, StateSpace, tolerance
-from tridiag.recursion import Rows
-from tridiag.rows import Matrix, bands, read, read_right_side, residual
-from tridiag.shapes import Blocks, Form, Recurrence
+from tridiag.problems.forms import Blocks, Form, Recurrence
+from tridiag.problems.state_space import Model, StateSpace, tolerance
+from tridiag.xla.exponentials import Exponentials
 
 
 class Factors(NamedTuple):
@@ -38,7 +37,7 @@ class Factors(NamedTuple):
 
 
 def eliminate(matrix: Matrix, form: Form, pivoting: Any) -> Factors:
-    """As `tridiag.eager.eliminate`."""
+    """As `tridiag.algorithms.row_loop.eliminate`."""
     if form.periodic:
         return eliminate_cyclic(matrix, form)
     eps, tiny = ops.limits(matrix[1])
@@ -62,7 +61,7 @@ def eliminate(matrix: Matrix, form: Form, pivoting: Any) -> Factors:
 
 
 def eliminate_cyclic(matrix: Matrix, form: Form) -> Factors:
-    """As `tridiag.eager.eliminate_cyclic`."""
+    """As `tridiag.algorithms.row_loop.eliminate_cyclic`."""
     n = form.n
     (a0, b0, c0, _), (a1, b1, c1, _) = read(ops, matrix, form, 0), read(ops, matrix, form, 1)
     zero, status = jnp.zeros_like(b0), jnp.zeros_like(b0, jnp.int32)
@@ -83,7 +82,7 @@ def eliminate_cyclic(matrix: Matrix, form: Form) -> Factors:
 
 
 def substitute(factors: Factors, where: Any, d: Any, form: Form, turned: bool = False) -> Any:
-    """As `tridiag.eager.solve_factored`: NaN in the systems that met a zero pivot."""
+    """As `tridiag.algorithms.row_loop.solve_factored`: NaN in the systems that met a zero pivot."""
     if form.periodic:
         x = substitute_cyclic(factors, d, form)
     else:
@@ -118,7 +117,7 @@ def substitute_open(factors: Factors, where: Any, d: Any, form: Form) -> Any:
 
 
 def substitute_transposed(factors: Factors, where: Any, d: Any, form: Form) -> Any:
-    """As `tridiag.eager.substitute_transposed`."""
+    """As `tridiag.algorithms.row_loop.substitute_transposed`."""
     rows = jnp.arange(form.n, dtype=jnp.int32)
     diagonal = jnp.concatenate((factors.pivots.q0[1:], factors.last[None]))
     zero, none = jnp.zeros_like(read_right_side(ops, where, d, form, 0)), jnp.zeros_like(factors.last)
@@ -166,7 +165,7 @@ def substitute_cyclic(factors: Factors, d: Any, form: Form) -> Any:
 
 
 def factor(matrix: Matrix, form: Form) -> Factors:
-    """As `tridiag.eager.factor`; the second elimination is behind a `lax.cond`."""
+    """As `tridiag.algorithms.row_loop.factor`; the second elimination is behind a `lax.cond`."""
     if form.periodic or form.pivoting is True:
         factors = eliminate(matrix, form, True)
         return factors._replace(certified=factors.status < 0)
@@ -213,7 +212,7 @@ def solve_auto(matrix: Matrix, d: Any, form: Form) -> Any:
 
 
 def refine(factors: Factors, matrix: Matrix, d: Any, form: Form, x: Any, turned: bool = False) -> Any:
-    """As `tridiag.eager.refine`."""
+    """As `tridiag.algorithms.row_loop.refine`."""
     return refine_with(lambda r: substitute(factors, matrix[3], r, form, turned), matrix, d, form, x)
 
 
@@ -241,11 +240,11 @@ def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, 
     """Row by row; 2 flops a coefficient and value."""
 
     def step(before: Rows, i: Any) -> tuple[Rows, Any]:
-        y = recursion.step(ops, coefficients, x, before, form, i, bool(init))
+        y = recurrence.step(ops, coefficients, x, before, form, i, bool(init))
         return (y, *before[:-1]), y
 
-    steps = recursion.row_of(form, jnp.arange(form.n, dtype=jnp.int32))
-    y = lax.scan(step, recursion.start(ops, coefficients, x, init, form), steps, reverse=form.backward)[1]
+    steps = recurrence.row_of(form, jnp.arange(form.n, dtype=jnp.int32))
+    y = lax.scan(step, recurrence.start(ops, coefficients, x, init, form), steps, reverse=form.backward)[1]
     return jnp.moveaxis(y, 0, form.axis)
 
 
@@ -253,13 +252,13 @@ matrix_recurrence = linear_recurrence  # the form tells what is a matrix
 
 
 def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
-    """Row by row, as `tridiag.logsum`."""
+    """Row by row, as `tridiag.algorithms.logsumexp`."""
 
-    def step(state: logsum.State, i: Any) -> tuple[logsum.State, Any]:
-        return logsum.row_step(ops, coefficients, x, state, form, i, bool(init))
+    def step(state: logsumexp.State, i: Any) -> tuple[logsumexp.State, Any]:
+        return logsumexp.row_step(ops, coefficients, x, state, form, i, bool(init))
 
-    steps = recursion.row_of(form, jnp.arange(form.n, dtype=jnp.int32))
-    state, _ = vary_alike((logsum.start(ops, x, init, form), x))
+    steps = recurrence.row_of(form, jnp.arange(form.n, dtype=jnp.int32))
+    state, _ = vary_alike((logsumexp.start(ops, x, init, form), x))
     y = lax.scan(step, state, steps, reverse=form.backward)[1]
     return jnp.moveaxis(y, 0, form.axis)
 
@@ -269,16 +268,16 @@ def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: 
     if x.dtype != jnp.float64:
         return log_linear_recurrence(coefficients, x, init, form)
     rows = Exponentials(ops, x)
-    state, x = vary_alike((logsum.start(ops, x, init, form), jnp.moveaxis(x, form.axis, 0)))
+    state, x = vary_alike((logsumexp.start(ops, x, init, form), jnp.moveaxis(x, form.axis, 0)))
     mantissas = rows.exponential(x)[0]
 
-    def step(state: logsum.State, i: Any) -> tuple[logsum.State, Any]:
-        row = recursion.row_of(form, i)
+    def step(state: logsumexp.State, i: Any) -> tuple[logsumexp.State, Any]:
+        row = recurrence.row_of(form, i)
         m, term = (ops.broadcast(ops.row(part, row, 0), form.batch) for part in (mantissas, x))
-        state = logsum.add(rows, state, m, rows.exponent(term), term)
-        return state, logsum.result(rows, state, False)
+        state = logsumexp.add(rows, state, m, rows.exponent(term), term)
+        return state, logsumexp.result(rows, state, False)
 
-    steps = recursion.row_of(form, jnp.arange(form.n, dtype=jnp.int32))
+    steps = recurrence.row_of(form, jnp.arange(form.n, dtype=jnp.int32))
     y = lax.scan(step, state, steps, reverse=form.backward)[1]
     return jnp.moveaxis(y, 0, form.axis)
 
@@ -299,36 +298,38 @@ def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
     return jnp.where(dead, 0, sign), jnp.where(dead, -jnp.inf, logarithm)
 
 
-def solve_block(matrix: blocks.Matrix, d: Any, form: Blocks) -> Any:
-    """Block row by block row, as `tridiag.blocks`."""
+def solve_block(matrix: block_elimination.Matrix, d: Any, form: Blocks) -> Any:
+    """Block row by block row, as `tridiag.algorithms.block_elimination`."""
 
     def down(carry: Any, i: Any) -> Any:
         carried, dead = carry
-        carried, pivots, zero = blocks.eliminate(ops, carried, blocks.read(ops, matrix, d, form, i), form)
+        carried, pivots, zero = block_elimination.eliminate(
+            ops, carried, block_elimination.read(ops, matrix, d, form, i), form
+        )
         return (carried, dead | zero), pivots
 
     def up(carry: Any, pivots: Any) -> Any:
         after, second = carry
-        x = blocks.backward(ops, after, second, pivots, form)
+        x = block_elimination.backward(ops, after, second, pivots, form)
         return (x, after), x
 
-    carried = blocks.start(ops, matrix, d, form)
+    carried = block_elimination.start(ops, matrix, d, form)
     start = carried, jnp.isnan(carried[..., 0, 0]) & False
     (_, dead), kept = lax.scan(down, start, jnp.arange(1, form.n + 1, dtype=jnp.int32))
     zero = jnp.zeros_like(carried[..., 2 * form.size :])
     x = lax.scan(up, (zero, zero), kept, reverse=True)[1]
-    return blocks.without_singular(ops, jnp.moveaxis(x, 0, form.axis), dead)
+    return block_elimination.without_singular(ops, jnp.moveaxis(x, 0, form.axis), dead)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
 def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
-    """Step by step. Covariances that series share are computed once. Gradients: `tridiag.autodiff.kalman`."""
+    """Step by step. Covariances that series share are computed once. Gradients: `tridiag.algorithms.kalman_scan`."""
     return by_what_is_missing(functools.partial(filtered, verb), y, model, form)
 
 
 def by_what_is_missing(filtered: Callable[..., Any], y: Any, model: Model, form: StateSpace) -> Any:
-    """``filtered(y, kept, model, form)``, of arrays as in `tridiag.filtering`; ``kept``: None where all are there."""
-    model, y = vary_alike(filtering.front(ops, model, y))
+    """``filtered(y, kept, model, form)``, arrays as in `kalman_filter`; ``kept``: None where none is missing."""
+    model, y = vary_alike(kalman_filter.front(ops, model, y))
     if not form.checked:
         model = poisoned(model, form)
     kept = ~jnp.isnan(y)
@@ -340,46 +341,46 @@ def by_what_is_missing(filtered: Callable[..., Any], y: Any, model: Model, form:
         return filtered(y, None, model, form)
 
     if form.missing is None and form.cov_batch != form.batch:
-        return lax.cond(likelihood.anywhere(~jnp.all(kept)), with_missing, with_all)
+        return lax.cond(kalman_scan.anywhere(~jnp.all(kept)), with_missing, with_all)
     return with_all() if form.missing is False else with_missing()
 
 
 def filtered(verb: str, y: Any, kept: Any, model: Model, form: StateSpace) -> Any:
     """The results of a verb; ``kept``: what is not missing, None: all."""
     if verb == "kalman.log_likelihood":
-        return likelihood.log_likelihood(form, y, model, kept)
+        return kalman_scan.log_likelihood(form, y, model, kept)
     make = filtered_by if verb == "kalman.filter" else smoothed_by
-    return likelihood.careful(functools.partial(make, form, y, model, kept))
+    return kalman_scan.careful(functools.partial(make, form, y, model, kept))
 
 
 def stacked(form: StateSpace, *states: Estimate) -> tuple[Any, ...]:
     """Means and covariances of all steps, batch axes first."""
-    return tuple(filtering.back(ops, x, form.batch) for state in states for x in state)
+    return tuple(kalman_filter.back(ops, x, form.batch) for state in states for x in state)
 
 
-def filtered_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: filtering.Form) -> tuple[Any, Any]:
+def filtered_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: kalman_filter.Form) -> tuple[Any, Any]:
     """What a filter returns, and whether digits may be lost."""
 
-    def keep(step: filtering.Step) -> Any:
-        updated, predicted = (likelihood.whole(covs, state) for state in (step.updated, step.predicted))
-        return updated, predicted, filtering.lost(ops, predicted.cov, updated.cov)
+    def keep(step: kalman_filter.Step) -> Any:
+        updated, predicted = (kalman_scan.whole(covs, state) for state in (step.updated, step.predicted))
+        return updated, predicted, kalman_filter.lost(ops, predicted.cov, updated.cov)
 
-    logarithm, (*states, loss), doubtful = likelihood.run(form, y, model, kept, keep, covs)
+    logarithm, (*states, loss), doubtful = kalman_scan.run(form, y, model, kept, keep, covs)
     return (*stacked(form, *states), logarithm), doubtful | jnp.any(loss > 0)
 
 
-def smoothed_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: filtering.Form) -> tuple[Any, Any]:
+def smoothed_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: kalman_filter.Form) -> tuple[Any, Any]:
     """What a smoother returns, and whether digits may be lost."""
-    logarithm, steps, doubtful = likelihood.run(form, y, model, kept, lambda step: step[:2], covs)
-    if covs is filtering.Roots:
+    logarithm, steps, doubtful = kalman_scan.run(form, y, model, kept, lambda step: step[:2], covs)
+    if covs is kalman_filter.Roots:
         return (*stacked(form, by_roots(form, model, *steps)), logarithm), False
 
     def up(ahead: Any, row: Any) -> Any:
         t, (predicted, updated) = row
-        smoothed, ahead = filtering.backward(ops, model, y, kept, t, (predicted, updated), ahead)
-        return ahead, (smoothed, filtering.lost(ops, predicted.cov, updated.cov, smoothed.cov))
+        smoothed, ahead = kalman_filter.backward(ops, model, y, kept, t, (predicted, updated), ahead)
+        return ahead, (smoothed, kalman_filter.lost(ops, predicted.cov, updated.cov, smoothed.cov))
 
-    start, _ = vary_alike((filtering.blank(ops, form, y, kept), y))
+    start, _ = vary_alike((kalman_filter.blank(ops, form, y, kept), y))
     _, (smoothed, loss) = lax.scan(up, start, (jnp.arange(form.n, dtype=jnp.int32), steps), reverse=True)
     return (*stacked(form, smoothed), logarithm), doubtful | jnp.any(loss > 0)
 
@@ -387,13 +388,13 @@ def smoothed_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: filteri
 def by_roots(form: StateSpace, model: Model, predicted: Estimate, updated: Estimate) -> Estimate:
     """The smoothed states of all steps, of square roots."""
     last = jax.tree.map(lambda x: x[-1], updated)
-    whole = functools.partial(likelihood.whole, filtering.Roots)
+    whole = functools.partial(kalman_scan.whole, kalman_filter.Roots)
     if form.n == 1:
         return jax.tree.map(lambda x: x[None], whole(last))
 
     def up(behind: Estimate, row: Any) -> Any:
         t, ahead, state = row
-        found = filtering.smooth(ops, ops.row(model.F, t, 0), ops.row(model.Q, t, 0), state, ahead, behind)
+        found = kalman_filter.smooth(ops, ops.row(model.F, t, 0), ops.row(model.Q, t, 0), state, ahead, behind)
         return found, whole(found)
 
     steps = jnp.arange(form.n - 1, dtype=jnp.int32)

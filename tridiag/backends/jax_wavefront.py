@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
-from tridiag.kernels.jobs.alignment import HOTTEST
+from tridiag.kernels.jobs.words.alignment import HOTTEST
 
 FAR = {4: 150.0, 8: 800.0}  # by the bytes of a number: exp(-FAR) is 0
 

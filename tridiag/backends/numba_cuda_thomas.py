@@ -18,10 +18,10 @@ import cupy
 import numpy as np
 from numba import cuda, types
 
+from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.cuda import lending
-from tridiag.kernels.numba_cuda import thomas as body
-from tridiag.rows import Matrix
-from tridiag.shapes import Form
+from tridiag.kernels.numba_cuda import thomas
+from tridiag.problems.forms import Form
 
 THREADS = 128  # of a block
 LEAST_SCRATCH = 64 * 2**20  # bytes for systems that are pivoted at a time; or as many as x has
@@ -46,11 +46,11 @@ def solve_here(matrix: Matrix, d: Any, form: Form) -> tuple[Any, Any]:
     arrays = (*(cupy.broadcast_to(part, form.shape).reshape(shape) for part in operands(matrix, d, form)), x)
     if form.pivoting is True:
         everyone = cupy.arange(status.size), cupy.full(1, status.size, np.int64)
-        exchange(arrays, everyone, body.PIVOTED_ROWS, status, options)
+        exchange(arrays, everyone, thomas.PIVOTED_ROWS, status, options)
     else:
         doubtful = eliminate(arrays, status, options)
         if form.pivoting == "auto":
-            exchange(arrays, doubtful, body.REFINED_ROWS, status, options)
+            exchange(arrays, doubtful, thomas.REFINED_ROWS, status, options)
     first = tuple(slice(1) if length == 1 else slice(None) for length in form.matrix_batch)
     return x.reshape(form.shape), status.reshape(form.batch)[first]
 
@@ -101,7 +101,7 @@ def plain(below, diagonal, above, keep, d, x, upper, systems, count, status, shi
     system = cuda.grid(1)
     if system < status.shape[0]:
         o, i = system // x.shape[2], system % x.shape[2]
-        certified, status[system] = body.plain(
+        certified, status[system] = thomas.plain(
             below[o, :, i], diagonal[o, :, i], above[o, :, i], keep[o, :, i], shift, d[o, :, i], x[o, :, i],
             upper[:, system], eps, tiny,
         )  # fmt: skip
@@ -115,9 +115,9 @@ def pivoted(below, diagonal, above, keep, d, x, kept, systems, count, status, sh
         system = systems[slot]
         o, i = system // x.shape[2], system % x.shape[2]
         rows = below[o, :, i], diagonal[o, :, i], above[o, :, i], keep[o, :, i]
-        status[system] = body.pivoted(*rows, shift, d[o, :, i], x[o, :, i], kept[:, :, slot])
-        if kept.shape[0] == body.REFINED_ROWS and status[system] == 0:
-            body.refine(*rows, shift, d[o, :, i], x[o, :, i], kept[:, :, slot], eps, tiny)
+        status[system] = thomas.pivoted(*rows, shift, d[o, :, i], x[o, :, i], kept[:, :, slot])
+        if kept.shape[0] == thomas.REFINED_ROWS and status[system] == 0:
+            thomas.refine(*rows, shift, d[o, :, i], x[o, :, i], kept[:, :, slot], eps, tiny)
 
 
 def signature_of(work: int) -> Callable[[Any], Any]:

@@ -3,7 +3,7 @@
 The kernels are in `tridiag.kernels.partition.kernel`: O(17n) flops plain, about one and a half times the memory traffic
 of a sweep that nothing limits but memory. Systems too short to cut are solved row by row. Operands that do not lie
 contiguous along the systems, and those of masked systems, are copied first. The right sides of one matrix are solved
-one by one. Stability: certificate, partial pivoting, refinement, as `tridiag.elimination`.
+one by one. Stability: certificate, partial pivoting, refinement, as `tridiag.algorithms.elimination`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.arrays import library_of
+from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.backends.numba_thomas import REGULAR, Extents, checked, extents, view
+from tridiag.kernels.jobs.systems import granted, make_job
 from tridiag.kernels.runtime.object_cache import Kernel, made_by, obtain
 from tridiag.kernels.runtime.python_call import check, function
-from tridiag.layout import granted, make_job
-from tridiag.rows import Matrix
-from tridiag.shapes import Form
+from tridiag.libraries.arrays import library_of
+from tridiag.problems.forms import Form
 
 
 def kernel_name(dtype: str) -> str:
@@ -55,9 +55,9 @@ def caller(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: None = None) -> tuple[Any, Any]:
     library = library_of(d)
     if library == "jax":
-        from tridiag.libraries import xla
+        from tridiag.xla import custom_call
 
-        return xla.solve_long(matrix, d, form), None
+        return custom_call.solve_long(matrix, d, form), None
     if library == "torch":
         result = d.new_empty(form.shape) if out is None else out
         _, status = solve(tuple(map(view, matrix)), view(d), form, view(result))

@@ -21,18 +21,19 @@ from typing import Any
 
 import numpy as np
 
-from tridiag import filter_layout, log_layout
-from tridiag.arrays import library_of
+from tridiag.algorithms.recurrence import Rows
 from tridiag.backends import KALMAN
 from tridiag.backends.numba_thomas import extents, view
-from tridiag.kernels.jobs import kalman as K
+from tridiag.kernels.jobs import kalman as filter_layout
+from tridiag.kernels.jobs import logsumexp
+from tridiag.kernels.jobs.recurrences import make_job, make_matrix_job, packed
+from tridiag.kernels.jobs.systems import granted
+from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.runtime.object_cache import Kernel, made_by, obtain
 from tridiag.kernels.runtime.python_call import check, function
-from tridiag.layout import granted
-from tridiag.models import Model, StateSpace
-from tridiag.recurrence_layout import make_job, make_matrix_job, packed
-from tridiag.recursion import Rows
-from tridiag.shapes import Recurrence, Shape
+from tridiag.libraries.arrays import library_of
+from tridiag.problems.forms import Recurrence, Shape
+from tridiag.problems.state_space import Model, StateSpace
 
 _, SMOOTHER, LIKELIHOOD = KALMAN
 
@@ -58,9 +59,9 @@ def make_call(
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
     if library_of(x) == "jax":
-        from tridiag.libraries import xla
+        from tridiag.xla import custom_call
 
-        return xla.linear_recurrence(coefficients, x, init, form)
+        return custom_call.linear_recurrence(coefficients, x, init, form)
     return in_memory(run_linear, coefficients, x, init, form, out)
 
 
@@ -114,9 +115,9 @@ def matrix_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, 
         y = linear_recurrence(*numbers, plain, None if out is None else out[..., 0])
         return y[..., None] if out is None else out
     if library_of(x) == "jax":
-        from tridiag.libraries import xla
+        from tridiag.xla import custom_call
 
-        return xla.matrix_recurrence(coefficients, x, init, form)
+        return custom_call.matrix_recurrence(coefficients, x, init, form)
     return in_memory(run_matrices, coefficients, x, init, form, out)
 
 
@@ -147,15 +148,15 @@ def make_log_call(
     form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int
 ) -> Callable[..., int]:
     """The kernel for such arrays as a function of log_a, the value before, x and the result; None is no array."""
-    job = log_layout.make_job(form, shapes, strides, dtype, workers)
+    job = logsumexp.make_job(form, shapes, strides, dtype, workers)
     return function(compiled_logarithms(dtype.name).address, job.words, job.helpers, math.prod(form.shape))
 
 
 def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
     if library_of(x) == "jax":
-        from tridiag.libraries import xla
+        from tridiag.xla import custom_call
 
-        return xla.log_linear_recurrence(coefficients, x, init, form)
+        return custom_call.log_linear_recurrence(coefficients, x, init, form)
     return in_memory(run_logarithms, coefficients, x, init, form, out)
 
 
@@ -220,7 +221,7 @@ def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     k**2 for the log-likelihood of series that share their covariances.
     """
     if library_of(y) == "jax":
-        from tridiag.autodiff import jax_kalman
+        from tridiag.derivatives import jax_kalman
 
         return jax_kalman.log_likelihood(y, model, form)
     operands = [np.ascontiguousarray(x) for x in (y, *model)]

@@ -2,8 +2,8 @@
 
 The kernels are in `tridiag.kernels`. Arrays of any strides are read where they lie. A real matrix with complex right
 sides is the real matrix with twice as many right sides. Stability: certificate, partial pivoting, refinement, as
-`tridiag.elimination`. Block tridiagonal systems are in `tridiag.kernels.blocks.kernel`, about 9 m^3 flops a block row;
-stability as `tridiag.blocks`.
+`tridiag.algorithms.elimination`. Block tridiagonal systems are in `tridiag.kernels.blocks.kernel`, about 9 m^3 flops a
+block row; stability as `tridiag.algorithms.block_elimination`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag import recurrence_layout
-from tridiag.arrays import library_of
-from tridiag.kernels.jobs import systems as J
+from tridiag.algorithms.matrix_rows import Matrix
+from tridiag.kernels.jobs import recurrences
+from tridiag.kernels.jobs.systems import LINE, WORTH_A_THREAD, Job, granted, make_job
+from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.runtime.object_cache import Kernel, made_by, obtain
 from tridiag.kernels.runtime.python_call import check, function
-from tridiag.layout import LINE, WORTH_A_THREAD, Job, granted, make_job
-from tridiag.rows import Matrix
-from tridiag.shapes import Blocks, Form
+from tridiag.libraries.arrays import library_of
+from tridiag.problems.forms import Blocks, Form
 
 REGULAR = np.zeros((), np.int32)  # the status where no elimination met a zero pivot
 
@@ -45,7 +45,7 @@ def adjoint_name(dtype: str, kind: str) -> str:
 
 @functools.cache
 def compiled(dtype: str, kind: str) -> Kernel:
-    """The compiled kernel of a kind (`tridiag.layout.Job`) for a dtype."""
+    """The compiled kernel of a kind (`tridiag.kernels.jobs.systems.Job`) for a dtype."""
     whole = kind.removeprefix("long_")
     if kind != whole:
         compiled(dtype, whole)
@@ -108,9 +108,9 @@ def checked(form: Form, call: Callable[[], Callable[..., int]]) -> Callable[...,
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Factors | None = None) -> tuple[Any, Any]:
     library = library_of(d)
     if library == "jax":
-        from tridiag.libraries import xla
+        from tridiag.xla import custom_call
 
-        return xla.solve(matrix, d, form), None
+        return custom_call.solve(matrix, d, form), None
     if library == "torch":
         result = d.new_empty(form.shape) if out is None else out
         _, status = solve(tuple(map(view, matrix)), view(d), form, view(result), factors)
@@ -177,19 +177,19 @@ def make_block_call(
     form: Blocks, shapes: Extents, strides: Extents, dtype: np.dtype[Any], workers: int
 ) -> Callable[..., int]:
     """The kernel for such arrays as a function of the solution, right sides, A, B and C."""
-    job = recurrence_layout.make_block_job(form, shapes, strides, dtype, workers)
+    job = recurrences.make_block_job(form, shapes, strides, dtype, workers)
     kernel = compiled_blocks(dtype.name, form.size)
     return function(kernel.address, job.words, job.helpers, math.prod(form.shape) * form.size)
 
 
 def solve_block(matrix: tuple[Any, Any, Any], d: Any, form: Blocks) -> Any:
-    """As `tridiag.blocks`, one system in each lane."""
+    """As `tridiag.algorithms.block_elimination`, one system in each lane."""
     if library_of(d) == "jax":
-        from tridiag.libraries import xla
+        from tridiag.xla import custom_call
 
-        return xla.solve_block(matrix, d, form)
+        return custom_call.solve_block(matrix, d, form)
     dtype = np.result_type(*(view(x).dtype for x in (*matrix, d)))
-    given = [recurrence_layout.packed(view(x).astype(dtype, copy=False), 2) for x in (d, *matrix)]
+    given = [recurrences.packed(view(x).astype(dtype, copy=False), 2) for x in (d, *matrix)]
     x = np.empty(form.shape, dtype)
     check(make_block_call(form, *extents((x, *given)), dtype, granted(form))(x, *given))
     if library_of(d) != "torch":
@@ -203,9 +203,9 @@ def adjoint(matrix: Matrix, g: Any, x: Any, form: Form) -> tuple[Any, ...]:
     """The backward pass: w, and the gradients of a, b and c, all of the shape of x."""
     library = library_of(g)
     if library == "jax":
-        from tridiag.libraries import xla
+        from tridiag.xla import custom_call
 
-        return xla.adjoint(matrix, g, x, form)
+        return custom_call.adjoint(matrix, g, x, form)
     results = [x.new_empty(form.shape) if library == "torch" else np.empty(form.shape, x.dtype) for _ in range(4)]
     w, *gradients = map(view, results)
     operands, dtype = (*map(view, matrix), view(g), w), w.dtype

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.arrays import library_of
 from tridiag.backends.numba_thomas import view
-from tridiag.kernels.jobs import alignment as P
-from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.jobs.systems import LINE, threads
+from tridiag.kernels.jobs.words import alignment as P
+from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.runtime.object_cache import Kernel, made_by, obtain
 from tridiag.kernels.runtime.python_call import check, function
-from tridiag.layout import LINE, threads
+from tridiag.libraries.arrays import library_of
 
 KEPT = 32 * 1024 * 1024  # bytes of the cells that a thread keeps for the backward pass, where they fit
 WORTH_A_THREAD = 50_000  # cells
@@ -66,9 +66,9 @@ def make_call(shape: tuple[int, ...], dtype: np.dtype[Any], kind: str, workers: 
 def smith_waterman(scores: Any, lengths: Any, parameters: tuple[Any, ...], derivatives: int = 0) -> tuple[Any, ...]:
     library = library_of(scores)
     if library == "jax":
-        from tridiag.libraries import xla_alignment
+        from tridiag.xla import alignment
 
-        return xla_alignment.smith_waterman(scores, lengths, parameters, derivatives)
+        return alignment.smith_waterman(scores, lengths, parameters, derivatives)
     batch = scores.shape[:-2]
     shapes = [batch, *[scores.shape] * (derivatives > 0), *[batch] * len(parameters) * (derivatives > 1)]
     new = scores.new_empty if library == "torch" else functools.partial(np.empty, dtype=scores.dtype)

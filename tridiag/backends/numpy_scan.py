@@ -1,4 +1,4 @@
-"""Recurrences step by step in NumPy: the reference (`tridiag.recursion`, `tridiag.logsum`, `tridiag.filtering`)."""
+"""Recurrences, logarithms and Kalman filters step by step in NumPy: the reference (`tridiag.algorithms`)."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from tridiag import filtering, logsum, recursion
-from tridiag.filtering import Estimate
+from tridiag.algorithms import kalman_filter, logsumexp, recurrence
+from tridiag.algorithms.kalman_filter import Estimate
+from tridiag.algorithms.recurrence import Rows
 from tridiag.libraries.numpy import Operations as ops
-from tridiag.models import Model, StateSpace
-from tridiag.recursion import Rows
-from tridiag.shapes import Recurrence
+from tridiag.problems.forms import Recurrence
+from tridiag.problems.state_space import Model, StateSpace
 
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
     """2 flops a coefficient and value."""
     y = ops.empty(form.shape, x) if out is None else out
     with np.errstate(all="ignore"):
-        recursion.run(ops, coefficients, x, init, form, lambda t, row: ops.store(y, t, form.axis, row))
+        recurrence.run(ops, coefficients, x, init, form, lambda t, row: ops.store(y, t, form.axis, row))
     return y
 
 
@@ -28,7 +28,7 @@ matrix_recurrence = linear_recurrence  # the form tells what is a matrix
 def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
     y = ops.empty(form.shape, x) if out is None else out
     with np.errstate(all="ignore"):
-        logsum.run(ops, coefficients, x, init, form, lambda t, row: ops.store(y, t, form.axis, row))
+        logsumexp.run(ops, coefficients, x, init, form, lambda t, row: ops.store(y, t, form.axis, row))
     return y
 
 
@@ -41,7 +41,7 @@ def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     Where that would lose digits, all series again with square roots of covariances.
     """
     with np.errstate(all="ignore"):
-        model, y = filtering.front(ops, model, y)
+        model, y = kalman_filter.front(ops, model, y)
         kept = ~np.isnan(y) if form.missing else None
         result, doubtful = by_entries(verb, model, y, kept, form)
         return by_roots(verb, model, y, kept, form) if doubtful else result
@@ -49,21 +49,21 @@ def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
 
 def by_entries(verb: str, model: Model, y: Any, kept: Any, form: StateSpace) -> tuple[Any, bool]:
     """The result from covariances as they stand, and whether digits may be lost."""
-    steps, surprise, doubtful = run_forward(model, y, kept, form, filtering.Entries)
+    steps, surprise, doubtful = run_forward(model, y, kept, form, kalman_filter.Entries)
     if doubtful or verb == "kalman.log_likelihood":
         return -surprise / 2, doubtful
     smoothed = run_backward(model, y, kept, form, steps) if verb == "kalman.smoother" else [None] * form.n
     for (predicted, updated, _), state in zip(steps, smoothed, strict=True):
         covs = predicted.cov, updated.cov, *([state.cov] if state else [])
-        doubtful |= bool(np.any(filtering.lost(ops, *covs) > 0))
+        doubtful |= bool(np.any(kalman_filter.lost(ops, *covs) > 0))
     if verb == "kalman.filter":
-        return collected(steps, surprise, form, filtering.Entries), doubtful
+        return collected(steps, surprise, form, kalman_filter.Entries), doubtful
     return (*stacked(smoothed, form), -surprise / 2), doubtful
 
 
 def by_roots(verb: str, model: Model, y: Any, kept: Any, form: StateSpace) -> Any:
     """The result from square roots of covariances."""
-    covs = filtering.Roots
+    covs = kalman_filter.Roots
     steps, surprise, _ = run_forward(model, y, kept, form, covs)
     if verb == "kalman.log_likelihood":
         return -surprise / 2
@@ -72,40 +72,42 @@ def by_roots(verb: str, model: Model, y: Any, kept: Any, form: StateSpace) -> An
     smoothed = [steps[-1].updated]
     for t in reversed(range(form.n - 1)):
         F, Q = (ops.row(x, t, 0) for x in (model.F, model.Q))
-        smoothed.append(filtering.smooth(ops, F, Q, steps[t].updated, steps[t + 1].predicted.mean, smoothed[-1]))
+        smoothed.append(kalman_filter.smooth(ops, F, Q, steps[t].updated, steps[t + 1].predicted.mean, smoothed[-1]))
     return *stacked([whole(covs, state) for state in smoothed[::-1]], form), -surprise / 2
 
 
-def collected(steps: list[Any], surprise: Any, form: StateSpace, covs: filtering.Form) -> tuple[Any, ...]:
+def collected(steps: list[Any], surprise: Any, form: StateSpace, covs: kalman_filter.Form) -> tuple[Any, ...]:
     """What a filter returns."""
     updated, predicted = ([whole(covs, getattr(step, name)) for step in steps] for name in ("updated", "predicted"))
     return *stacked(updated, form), *stacked(predicted, form), -surprise / 2
 
 
-def run_forward(model: Model, y: Any, kept: Any, form: StateSpace, covs: filtering.Form) -> tuple[list[Any], Any, bool]:
+def run_forward(
+    model: Model, y: Any, kept: Any, form: StateSpace, covs: kalman_filter.Form
+) -> tuple[list[Any], Any, bool]:
     """The states of every step, -2 times the log-likelihood, and whether digits may be lost."""
-    steps, surprise, carried = [], np.zeros(form.batch, y.dtype), filtering.begin(ops, form, y, kept, covs)
+    steps, surprise, carried = [], np.zeros(form.batch, y.dtype), kalman_filter.begin(ops, form, y, kept, covs)
     for t in range(form.n):
-        carried, step, more = filtering.forward(ops, model, y, kept, t, carried, covs)
+        carried, step, more = kalman_filter.forward(ops, model, y, kept, t, carried, covs)
         steps.append(step)
         surprise = surprise + more
-    return steps, surprise, filtering.doubtful(ops, carried, surprise)
+    return steps, surprise, kalman_filter.doubtful(ops, carried, surprise)
 
 
 def run_backward(model: Model, y: Any, kept: Any, form: StateSpace, steps: list[Any]) -> list[Estimate]:
     """The smoothed state of every step."""
-    ahead, smoothed = filtering.blank(ops, form, y, kept), []
+    ahead, smoothed = kalman_filter.blank(ops, form, y, kept), []
     for t in reversed(range(form.n)):
-        state, ahead = filtering.backward(ops, model, y, kept, t, steps[t][:2], ahead)
+        state, ahead = kalman_filter.backward(ops, model, y, kept, t, steps[t][:2], ahead)
         smoothed.append(state)
     return smoothed[::-1]
 
 
-def whole(covs: filtering.Form, state: Estimate) -> Estimate:
+def whole(covs: kalman_filter.Form, state: Estimate) -> Estimate:
     return Estimate(state.mean, covs.whole(ops, state.cov))
 
 
 def stacked(states: Any, form: StateSpace) -> tuple[Any, ...]:
     """Means and covariances of all steps, batch axes first."""
     means, covs = (np.stack(parts) for parts in zip(*states, strict=True))
-    return tuple(np.ascontiguousarray(filtering.back(ops, x, form.batch)) for x in (means, covs))
+    return tuple(np.ascontiguousarray(kalman_filter.back(ops, x, form.batch)) for x in (means, covs))

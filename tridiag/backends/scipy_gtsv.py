@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from scipy.linalg import get_lapack_funcs
 
-from tridiag import elimination as el
+from tridiag.algorithms import elimination as el
+from tridiag.algorithms.matrix_rows import Matrix, bands, residual
 from tridiag.libraries.numpy import Operations as ops
-from tridiag.rows import Matrix, bands, residual
-from tridiag.shapes import Form
+from tridiag.problems.forms import Form
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
@@ -63,7 +63,7 @@ def one(routine: Any, a: Any, b: Any, c: Any, columns: Any) -> tuple[Any, int]:
 
 
 def refine(diagonals: Any, d: Any, form: Form, x: Any, regular: Any) -> Any:
-    """As `tridiag.eager.refine`, solving again only the matrices that have a system to improve."""
+    """As `tridiag.algorithms.row_loop.refine`, solving again only the matrices that have a system to improve."""
     size = sum(map(ops.size, diagonals))
     size = np.where(size > 0, np.maximum(size, ops.limits(x)[1]), 1)  # whose inverse is finite
     scale = 1 / size  # without it gtsv takes a large row as pivot for a tiny unknown

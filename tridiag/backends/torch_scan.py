@@ -1,21 +1,22 @@
 """Recurrences row by row in PyTorch, on any device.
 
-Linear ones (`tridiag.recursion`) take 2 flops a coefficient and value; those of logarithms are `tridiag.logsum`.
+Linear ones (`tridiag.algorithms.recurrence`) take 2 flops a coefficient and value; those of logarithms are
+`tridiag.algorithms.logsumexp`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from tridiag import logsum, recursion
+from tridiag.algorithms import logsumexp, recurrence
+from tridiag.algorithms.recurrence import Rows
 from tridiag.libraries.torch import Operations as ops
-from tridiag.recursion import Rows
-from tridiag.shapes import Recurrence
+from tridiag.problems.forms import Recurrence
 
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
     y = ops.empty(form.shape, x) if out is None else out
-    recursion.run(ops, coefficients, x, init, form, lambda t, row: ops.store(y, t, form.axis, row))
+    recurrence.run(ops, coefficients, x, init, form, lambda t, row: ops.store(y, t, form.axis, row))
     return y
 
 
@@ -24,7 +25,7 @@ matrix_recurrence = linear_recurrence  # the form tells what is a matrix
 
 def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
     y = ops.empty(form.shape, x) if out is None else out
-    logsum.run(ops, coefficients, x, init, form, lambda t, row: ops.store(y, t, form.axis, row))
+    logsumexp.run(ops, coefficients, x, init, form, lambda t, row: ops.store(y, t, form.axis, row))
     return y
 
 

@@ -27,10 +27,10 @@ import numpy as np
 import torch
 import triton
 
-from tridiag.layout import Axis, merge
+from tridiag.algorithms.matrix_rows import Matrix
+from tridiag.kernels.jobs.systems import Axis, merge
 from tridiag.libraries.torch import settled
-from tridiag.rows import Matrix
-from tridiag.shapes import Form
+from tridiag.problems.forms import Form
 
 INTERPRET = False  # whether the kernels run in Triton's interpreter, on tensors in host memory
 LANES = 128  # of a program

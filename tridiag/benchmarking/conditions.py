@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import tridiag
-from tridiag.layout import threads
-from tridiag.machine import cpu
-from tridiag.machine import versions as of_libraries
+from tridiag.kernels.jobs.systems import threads
+from tridiag.selection.machine import cpu
+from tridiag.selection.machine import versions as of_libraries
 
 CHECKOUT = Path(tridiag.__file__).parents[1]
 PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")

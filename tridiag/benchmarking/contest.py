@@ -10,7 +10,7 @@ from tridiag.backends import BACKENDS, Backend
 from tridiag.benchmarking.comparison import Comparison
 from tridiag.benchmarking.libraries import device_of
 from tridiag.benchmarking.problems import Problem
-from tridiag.dispatch import choose, named
+from tridiag.selection.choose import choose, named
 
 
 def contest(problems: Sequence[Problem], backends: Sequence[str] = (), baseline: str | None = None) -> Comparison:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.arrays import library_of
-from tridiag.layout import threads
+from tridiag.kernels.jobs.systems import threads
+from tridiag.libraries.arrays import library_of
 
 LIBRARIES = ("numpy", "jax", "torch", "cupy")
 DEVICES = ("cpu", "cuda")

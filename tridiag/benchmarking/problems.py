@@ -18,8 +18,8 @@ from tridiag.benchmarking.kinds import ALIKE, KINDS, Kind, Words
 from tridiag.benchmarking.operands import Shape
 from tridiag.benchmarking.race import Contestant
 from tridiag.benchmarking.textbook import align
-from tridiag.report import VERBS, Explanation
-from tridiag.singular import to_host
+from tridiag.calls.singular import to_host
+from tridiag.selection.explain import VERBS, Explanation
 
 STEP = 1e-6  # of a directional derivative
 SLOPE = {"float64": 1e-6, "float32": 1e-3}  # of directional derivatives, found by differences

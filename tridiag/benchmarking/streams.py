@@ -9,8 +9,8 @@ import numpy as np
 
 from tridiag.benchmarking.libraries import array, called
 from tridiag.benchmarking.race import Contestant
-from tridiag.layout import threads
-from tridiag.singular import to_host
+from tridiag.calls.singular import to_host
+from tridiag.kernels.jobs.systems import threads
 
 
 @numba.njit(parallel=True)

@@ -15,8 +15,8 @@ from tridiag.benchmarking import pictures
 from tridiag.benchmarking.comparison import Comparison, compare
 from tridiag.benchmarking.contest import contest
 from tridiag.benchmarking.problems import Problem
-from tridiag.dispatch import choose
 from tridiag.errors import BackendError
+from tridiag.selection.choose import choose
 
 POINTS, ROUNDS = 6, 3
 LENGTHS = SYSTEMS = tuple(10**k for k in range(7))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from tridiag.arrays import SUPPORTED
 from tridiag.benchmarking.kinds import ALIKE, KINDS
 from tridiag.benchmarking.libraries import DEVICES, LIBRARIES
 from tridiag.benchmarking.problems import Problem
+from tridiag.libraries.arrays import SUPPORTED
 
 PROMISES: dict[str, bool | str] = {"auto": "auto", "true": True, "false": False}
 

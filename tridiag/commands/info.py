@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 import tridiag
-from tridiag import costs
 from tridiag.backends import no_gpu
 from tridiag.benchmarking import libraries
 from tridiag.benchmarking.conditions import conditions
 from tridiag.commands.terminal import show
 from tridiag.kernels.runtime.object_cache import cpu
+from tridiag.selection import costs
 
 VECTORS = ("avx512f", "avx2", "avx", "sse4.2", "sve", "neon")
 

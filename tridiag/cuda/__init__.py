@@ -1,6 +1,6 @@
 """The host's side of the CUDA C kernels in `tridiag.kernels`: what is launched, with which numbers, and how.
 
-`tridiag.cuda.programs` says what is launched; `on_cupy`, `on_torch` and `on_jax` do so on arrays of their libraries.
+`tridiag.cuda.solvers` says what is launched; `on_cupy`, `on_torch` and `on_jax` do so on arrays of their libraries.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from tridiag.arrays import library_of
-from tridiag.rows import Matrix
-from tridiag.shapes import Form
+from tridiag.algorithms.matrix_rows import Matrix
+from tridiag.libraries.arrays import library_of
+from tridiag.problems.forms import Form
 
 
 def on(x: Any) -> ModuleType:

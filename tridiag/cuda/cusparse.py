@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import cupy
 from cupy_backends.cuda.libs import cusparse as library
 
+from tridiag.algorithms.matrix_rows import Matrix, bands
 from tridiag.libraries.cupy import Operations as ops
-from tridiag.rows import Matrix, bands
-from tridiag.shapes import Form, Shape
+from tridiag.problems.forms import Form, Shape
 
 FEWEST = 3  # rows that the routines take
 PREFIXES = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}

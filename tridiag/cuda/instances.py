@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-from tridiag.cuda.job import TYPES
-from tridiag.cuda.program import Kernel
+from tridiag.cuda.record import Kernel
+from tridiag.cuda.struct import TYPES
 
 # The rows of a chunk, odd: few for short systems; as many as the registers of a block hold without a spill
 CHUNKS = {"float32": (7, 13), "float64": (3, 7), "complex64": (3, 7), "complex128": (3, 5)}

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tridiag import elimination
-from tridiag.cuda.program import Clear, Kernel, Program
+from tridiag.algorithms import elimination
+from tridiag.cuda.record import Clear, Kernel, Program
 
 SOURCES = Path(__file__).parent / "src"
 BOUNDS = (

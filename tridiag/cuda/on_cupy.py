@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 import cupy
 import numpy as np
 
-from tridiag.cuda import launcher, programs
-from tridiag.rows import Matrix
-from tridiag.shapes import Form
+from tridiag.algorithms.matrix_rows import Matrix
+from tridiag.cuda import launcher, solvers
+from tridiag.problems.forms import Form
 
 
 def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> Any:
     itemsize = matrix[1].dtype.itemsize
     x = out if out is not None and counts(out, itemsize) else cupy.empty(form.shape, d.dtype)
-    if not counts(d, itemsize) or (x.data.ptr == d.data.ptr and not programs.in_place(form)):
+    if not counts(d, itemsize) or (x.data.ptr == d.data.ptr and not solvers.in_place(form)):
         d = d.copy()
     operands = *counted(matrix), d, x
-    run(programs.solution(sweep, form, *extents(operands), (matrix[1].dtype, d.dtype)), operands)
+    run(solvers.solution(sweep, form, *extents(operands), (matrix[1].dtype, d.dtype)), operands)
     return x
 
 
@@ -28,7 +28,7 @@ def determinants(matrix: Matrix, form: Form, values: bool) -> tuple[Any, Any, An
     operands, dtype = (*counted(matrix), None, None), matrix[1].dtype
     kinds = np.dtype(np.int32), dtype, np.zeros((), dtype).real.dtype
     results = [cupy.empty(form.matrix_batch, kind) for kind in kinds]
-    run(programs.determinants(form, *extents(operands), dtype, values), operands, results)
+    run(solvers.determinants(form, *extents(operands), dtype, values), operands, results)
     status, sign, logarithm = results
     return status, sign, logarithm
 
@@ -48,7 +48,7 @@ def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
     return sign, logarithm
 
 
-def run(program: programs.Program, operands: Sequence[Any], results: Sequence[Any] = ()) -> None:
+def run(program: solvers.Program, operands: Sequence[Any], results: Sequence[Any] = ()) -> None:
     scratch = cupy.empty(program.scratch, np.uint8)
     launcher.run(program, [0 if x is None else x.data.ptr for x in (*operands, scratch, *results)])
 

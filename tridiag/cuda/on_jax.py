@@ -2,7 +2,7 @@
 
 Scratch memory is a result that nobody reads. Nothing else is allocated, and every kernel is compiled when JAX traces
 the call; so XLA may record what a callback launches in a CUDA graph, and then runs no Python any more. JAX cannot
-divide callbacks among devices as `tridiag.libraries.xla` does its calls: sharded arrays are gathered, but in
+divide callbacks among devices as `tridiag.xla.custom_call` does its calls: sharded arrays are gathered, but in
 `shard_map`.
 """
 
@@ -17,13 +17,13 @@ import jax
 import numpy as np
 from jax.experimental.buffer_callback import buffer_callback
 
-from tridiag.cuda import launcher, programs
-from tridiag.layout import contiguous
+from tridiag.algorithms.matrix_rows import Matrix
+from tridiag.cuda import launcher, solvers
+from tridiag.kernels.jobs.systems import contiguous
 from tridiag.libraries.jax import vary_alike
-from tridiag.rows import Matrix
-from tridiag.shapes import Form
+from tridiag.problems.forms import Form
 
-Extents = programs.Extents
+Extents = solvers.Extents
 
 
 def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> Any:
@@ -34,7 +34,7 @@ def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> An
     launches, program = launching(sweep, form._replace(overwrite_d=False), shapes, dtypes)
     compile_kernels(program)
     results = jax.ShapeDtypeStruct(form.shape, d.dtype), jax.ShapeDtypeStruct((program.scratch,), np.uint8)
-    aliased = form.overwrite_d and d.shape == form.shape and programs.in_place(form)
+    aliased = form.overwrite_d and d.shape == form.shape and solvers.in_place(form)
     x, _ = callback(launches, results, operands, aliased, recorded=True)
     return x
 
@@ -62,11 +62,11 @@ def callback(
 @functools.lru_cache(1024)
 def launching(
     sweep: str, form: Form, shapes: Extents, dtypes: tuple[Any, Any]
-) -> tuple[Callable[..., None], programs.Program]:
+) -> tuple[Callable[..., None], solvers.Program]:
     """The launches of a solve as a function of buffers: a, b, c, perhaps a mask, d."""
     sizes = [dtypes[0].itemsize] * 3 + [1] + [dtypes[1].itemsize] * 2
     strides = tuple(shape and contiguous(shape, size) for shape, size in zip(shapes, sizes, strict=True))
-    program = programs.solution(sweep, form, shapes, strides, dtypes)
+    program = solvers.solution(sweep, form, shapes, strides, dtypes)
 
     def launch(context: Any, results: Any, *buffers: Any) -> None:
         a, b, c, *mask, d = map(address, buffers)
@@ -107,7 +107,7 @@ def here(context: Any, pointer: int) -> Iterator[None]:
         yield
 
 
-def compile_kernels(program: programs.Program) -> None:
+def compile_kernels(program: solvers.Program) -> None:
     """For every GPU that JAX has here: what is recorded in a CUDA graph cannot be compiled then."""
     if jax.default_backend() != "gpu":
         return

@@ -14,21 +14,21 @@ import cupy
 import numpy as np
 import torch
 
-from tridiag.arrays import dtype_name
-from tridiag.cuda import launcher, programs
+from tridiag.algorithms.matrix_rows import Matrix
+from tridiag.cuda import launcher, solvers
+from tridiag.libraries.arrays import dtype_name
 from tridiag.libraries.torch import settled
-from tridiag.rows import Matrix
-from tridiag.shapes import Form
+from tridiag.problems.forms import Form
 
 
 def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> Any:
     matrix, d = tuple(map(settled, matrix)), settled(d)
     x = d.new_empty(form.shape) if out is None else out
-    if x.data_ptr() == d.data_ptr() and not programs.in_place(form):
+    if x.data_ptr() == d.data_ptr() and not solvers.in_place(form):
         d = d.clone()
     operands = *matrix, d, x
     dtypes = tuple(np.dtype(dtype_name(v.dtype)) for v in (matrix[1], d))
-    program = programs.solution(sweep, form, *extents(operands), dtypes)
+    program = solvers.solution(sweep, form, *extents(operands), dtypes)
     scratch = d.new_empty(program.scratch, dtype=torch.uint8)
     with here(d):
         launcher.run(program, [0 if v is None else v.data_ptr() for v in (*operands, scratch)])

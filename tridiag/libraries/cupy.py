@@ -9,7 +9,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from tridiag.arrays import Entry, Taken, refuse_dtype
+from tridiag.libraries.arrays import Entry, Taken, refuse_dtype
 from tridiag.libraries.indexing import Indexing
 
 LEAST = 7, 5  # the oldest compute capability that CUDA 13 compiles for

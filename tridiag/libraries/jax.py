@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tridiag.arrays import Entry, Taken, check_sequence, refuse_dtype
 from tridiag.libraries import place as place
+from tridiag.libraries.arrays import Entry, Taken, check_sequence, refuse_dtype
 
 MOST_TERMS = 16  # of a matrix product that is written out
 

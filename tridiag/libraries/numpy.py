@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.arrays import Entry, Taken, check_sequence, refuse_dtype
 from tridiag.libraries import place as place
+from tridiag.libraries.arrays import Entry, Taken, check_sequence, refuse_dtype
 from tridiag.libraries.indexing import Indexing
 
 SCALARS = (int, float, complex)

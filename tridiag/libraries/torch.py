@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from tridiag.arrays import Entry, Taken, dtype_name, refuse_dtype
 from tridiag.libraries import place as place
+from tridiag.libraries.arrays import Entry, Taken, dtype_name, refuse_dtype
 
 
 class Operations:

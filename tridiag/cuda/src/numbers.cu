@@ -101,7 +101,7 @@ template <typename T> __device__ __forceinline__ bool lossless(T quotient, T x) 
 }
 
 // Whether plain elimination of a row was harmless: |l c| + |pivot| <= GROWTH |b|, and the pivot no mere rounding; ``grown``
-// is l c. As `tridiag.elimination.certify`: an overflow is not harmless, and the bound must not overflow with it.
+// is l c. As `tridiag.algorithms.elimination.certify`: an overflow is not harmless, and the bound must not overflow with it.
 template <typename T> __device__ __forceinline__ bool certifies(T grown, T pivot, T diagonal) {
   typedef Real<T> R;
   const R left = size(pivot), bound = size(diagonal);

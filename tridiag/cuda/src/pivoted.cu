@@ -1,6 +1,6 @@
 // Systems without a certificate, a thread for each: elimination with partial pivoting (LAPACK's xGTTRF and xGTTRS; rows of
 // a cyclic matrix are chosen among the three that hold a column), then refinement after Skeel (1980), where the promise has
-// it. Step by step what `tridiag.elimination` and `tridiag.eager` say. Factors and iterates are kept in scratch memory,
+// it. Step by step what `tridiag.algorithms.elimination` and `tridiag.algorithms.row_loop` say. Factors and iterates are kept in scratch memory,
 // those of neighbouring threads side by side.
 #include "systems.cu"
 
@@ -139,7 +139,7 @@ template <typename T> __device__ __forceinline__ void exchange(bool swap, Cyclic
   for (int k = 0; k < 5; k++) exchange(swap, x.v[k], y.v[k]);
 }
 
-// Whether the other row's first entry is larger beside its largest one, or is one at all: `tridiag.elimination`.
+// Whether the other row's first entry is larger beside its largest one, or is one at all: `tridiag.algorithms.elimination`.
 template <typename T> __device__ __forceinline__ bool better_pivot(const CyclicRow<T>& row, const CyclicRow<T>& other) {
   const Real<T> here = size(row.v[0]), there = size(other.v[0]);
   Real<T> largest = here, others = there;
@@ -278,7 +278,7 @@ __device__ __forceinline__ Real<T> error_of(const System<T>& system, const Scrat
 }
 
 // The iterate corrected; an exact zero where the two cancel, which no finite number of corrections would reach, and late
-// where the correction leaves no digit, or nothing that a row feels (`tridiag.elimination.correct`).
+// where the correction leaves no digit, or nothing that a row feels (`tridiag.algorithms.elimination.correct`).
 template <typename T> __device__ __forceinline__ T corrected(T x, T correction, int step) {
   const T y = x + correction;
   const Real<T> eps = Limits<T>::eps(), found = size(y);

@@ -11,7 +11,7 @@
 enum Operand { A, B, C, WHERE, D, X, OPERANDS };
 const int RANK = 4;  // batch axes, merged where they can be
 
-// All words of 8 bytes; `tridiag.cuda.job` writes them in this order.
+// All words of 8 bytes; `tridiag.cuda.struct` writes them in this order.
 struct Job {
   void* operand[OPERANDS];
   void* kept;        // scratch, of the kernel's own layout

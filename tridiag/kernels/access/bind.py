@@ -5,8 +5,8 @@ from __future__ import annotations
 from numba import njit
 
 from tridiag.kernels.access.load_store import TABLE, bind, bytes_of_real, lanes_of, parts_of
-from tridiag.kernels.jobs import systems as J
-from tridiag.kernels.jobs.systems import X_
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.systems import X_
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.memory import set_word, word
 from tridiag.kernels.simd.vector import OPTIONS

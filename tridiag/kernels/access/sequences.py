@@ -1,4 +1,4 @@
-"""Where the operands of a recurrence lie, any number of them: `tridiag.kernels.jobs.recurrences`."""
+"""Where the operands of a recurrence lie, any number of them: `tridiag.kernels.jobs.words.recurrences`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from numba import njit
 
 from tridiag.kernels.access.load_store import lanes_of
-from tridiag.kernels.jobs import recurrences as C
-from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.jobs.words import recurrences as C
+from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.memory import set_word
 from tridiag.kernels.simd.vector import OPTIONS

@@ -28,8 +28,7 @@ import numpy as np
 from numba import njit, types
 
 from tridiag.kernels.access.load_store import AHEAD, TABLE, bind, bytes_of_real, lanes_of, load_row, store_row
-from tridiag.kernels.alignment import exponent_a_cell as cells
-from tridiag.kernels.alignment import shared_exponents as runs
+from tridiag.kernels.alignment import exponent_a_cell, shared_exponents
 from tridiag.kernels.alignment.shared_exponents import RUN, shared_exponents_suffice
 from tridiag.kernels.alignment.state import (
     BY_GAP_,
@@ -47,7 +46,7 @@ from tridiag.kernels.alignment.state import (
     put,
     settle,
 )
-from tridiag.kernels.jobs import alignment as P
+from tridiag.kernels.jobs.words import alignment as P
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim, field
 from tridiag.kernels.runtime.workspace import aligned
@@ -95,7 +94,7 @@ def copy(code: Code, source: Value, target: Value, count: Value) -> None:
     code.fori(0, count, row)
 
 
-KINDS = tuple(cells.KINDS)
+KINDS = tuple(exponent_a_cell.KINDS)
 WAVES = Library("waves")
 
 
@@ -105,8 +104,8 @@ def added(how: Any, what: str) -> dict[str, Any]:
     return {kind: WAVES.add(f"{what}_{name}_{kind}", functools.partial(body, how.KINDS[kind])) for kind in KINDS}
 
 
-FORWARD, BACKWARD = (added(cells, what) for what in ("forward", "backward"))
-RUN_FORWARD, RUN_BACKWARD = (added(runs, what) for what in ("forward", "backward"))
+FORWARD, BACKWARD = (added(exponent_a_cell, what) for what in ("forward", "backward"))
+RUN_FORWARD, RUN_BACKWARD = (added(shared_exponents, what) for what in ("forward", "backward"))
 BEGIN, SETTLE, CONCLUDE = WAVES.add("begin", begin), WAVES.add("settle", settle), WAVES.add("conclude", conclude)
 CLEAR, BLANK, COPY, TAME, COOL = (
     WAVES.add(f.__name__, f) for f in (clear, blank, copy, shared_exponents_suffice, cool)
@@ -173,10 +172,10 @@ def logarithms(zero, told):
 
 def task(kind: str) -> Any:
     """What every thread of a job does, under one kind of gaps."""
-    go, back, here = FORWARD[kind], BACKWARD[kind], cells.KINDS[kind]
+    go, back, here = FORWARD[kind], BACKWARD[kind], exponent_a_cell.KINDS[kind]
     run_go, run_back = RUN_FORWARD[kind], RUN_BACKWARD[kind]
     in_state, in_back, in_kept = 2 * here.STATE * LINE, 2 * here.BACK * LINE, here.kept * LINE
-    in_run = (1 + RUN * runs.KINDS[kind].kept) * LINE
+    in_run = (1 + RUN * shared_exponents.KINDS[kind].kept) * LINE
 
     @njit(**OPTIONS)
     def whole(columns):

@@ -7,7 +7,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from tridiag.kernels.jobs.alignment import HOTTEST
+from tridiag.kernels.jobs.words.alignment import HOTTEST
 from tridiag.kernels.simd.powers import HIGHEST, Power, constant, integer, integers, nothing
 from tridiag.kernels.simd.vector import I32, LINE, Code, Value
 

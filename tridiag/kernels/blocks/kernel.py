@@ -1,4 +1,4 @@
-"""Block tridiagonal systems: one in each lane, threads over groups of lanes; the elimination of `tridiag.blocks`.
+"""Block tridiagonal systems: one in each lane, eliminated as by `tridiag.algorithms.block_elimination`.
 
 Pivot rows are kept for the way back. Of long systems there would be too many: of each stretch of block rows only the
 rows with which it begins are kept, and it is eliminated once more on the way back.
@@ -12,7 +12,7 @@ from numba import njit, types
 from tridiag.kernels.access.load_store import QUAD, bytes_of_row, lanes_of
 from tridiag.kernels.access.sequences import TABLE, binder, places
 from tridiag.kernels.blocks.loops import Loops, Scratch
-from tridiag.kernels.jobs import recurrences as C
+from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim, field
 from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace

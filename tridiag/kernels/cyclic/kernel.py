@@ -3,7 +3,8 @@
 Plain: rows 0 .. n-2 are eliminated as those of any tridiagonal matrix, x[n-1] is on their right side. The elimination
 carries what its factor adds up to in the last row, which so becomes one equation in x[n-1]. Rows 0 .. n-2 are then
 substituted with x[n-1] known, from the factors at hand: plain Thomas, which the row certificate covers. The last row is
-judged by its residual. Systems that fail either test are solved with pivoting, as `tridiag.elimination` tells.
+judged by its residual. Systems that fail either test are solved with pivoting, as `tridiag.algorithms.elimination`
+tells.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from tridiag import elimination as el
+from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.bind import bind_lanes, operand_of
 from tridiag.kernels.access.load_store import QUAD, ask, bytes_of_row, lanes_of, load_rows, parts_of
 from tridiag.kernels.access.rows import (
@@ -26,8 +27,8 @@ from tridiag.kernels.access.rows import (
     erase,
     planes,
 )
-from tridiag.kernels.jobs import systems as J
-from tridiag.kernels.jobs.systems import D_, OPERANDS, X_
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.systems import D_, OPERANDS, X_
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim, field, part_of_item, report
 from tridiag.kernels.simd.interrupts import stopping_at
@@ -190,7 +191,9 @@ def substitute_apart(code: Code, *words: Value) -> Value:
     terms = a * x[count - 1], b * last, c * first
     rest = d - (terms[0] + terms[1] + terms[2])
     scale = code.size(terms[0]) + code.size(terms[1]) + code.size(terms[2]) + code.size(d)
-    bound = code.maximum(scale, 4 * code.tiny / code.eps) * (el.REFINE_ABOVE * code.eps)  # as `tridiag.rows.residual`
+    bound = code.maximum(scale, 4 * code.tiny / code.eps) * (
+        el.REFINE_ABOVE * code.eps
+    )  # as `tridiag.algorithms.matrix_rows.residual`
     accurate = code.size(rest) <= bound
     corrected = last + rest / code.load(end + DIAGONAL * code.row)
     code.store(end + CLOSED * code.row, code.where(accurate, last, corrected))

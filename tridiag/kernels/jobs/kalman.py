@@ -1,23 +1,51 @@
-"""The words of the job of a Kalman filter; those that any kernel has are as in `tridiag.kernels.jobs.systems`.
-
-The addresses of the operands, from POINTERS on, in their order: y and the model, and what is made for every series. An
-address of 0 is that of nothing.
-"""
+"""The job of a Kalman filter, from the shapes of its arrays."""
 
 from __future__ import annotations
 
-from tridiag.kernels.jobs import systems as J
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
-STEPS, SERIES, AXES = 2, 3, 4  # how many of each
-POINTERS = J.POINTERS
-TABLE = 42  # for each operand its stride along time; for each batch axis its length, and the strides of all; in bytes
+from tridiag.kernels.jobs.systems import LINE, WORTH_A_THREAD, contiguous, threads
+from tridiag.kernels.jobs.words import kalman as K
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.problems.forms import Shape
+from tridiag.problems.state_space import StateSpace
 
-Y, F, H, Q, R, M0, P0 = range(7)
-INPUTS = 7
-OF_Y, OF_MODEL = 7, 8  # the derivatives of a log-likelihood in y, and in all entries of the parameters in turn
-MEAN, COV, PREDICTED_MEAN, PREDICTED_COV = range(7, 11)  # of another kernel: the states of all steps
-OPERANDS = 11
-RESULT = POINTERS + OPERANDS  # for each series its log-likelihood
-OF_COVARIANCES = RESULT + 1  # of all series of a shared model: what covariances alone contribute to OF_MODEL of each
 
-COMPLETE, MISSING, SHARED = "complete", "missing", "shared"  # nothing is missing; the same, and one model for all
+class FilterJob(NamedTuple):
+    """The words of a job, its pointers still zero; the number of helper threads; the unknowns that it estimates."""
+
+    words: list[int]
+    helpers: int
+    unknowns: int
+
+
+def kind_of(form: StateSpace, missing: bool, states: bool = False) -> str:
+    """What the kernel may rely on; where all ``states`` are wanted nothing is gained from covariances in common."""
+    shared = not states and math.prod(form.batch) > 1 and math.prod(form.cov_batch) == 1
+    return K.MISSING if missing else K.SHARED if shared else K.COMPLETE
+
+
+def make_job(form: StateSpace, shapes: Sequence[Shape], itemsize: int) -> FilterJob:
+    """For contiguous arrays; the shapes are those of the operands, () of one that is not there."""
+    series, lanes, ranks = math.prod(form.batch), LINE // itemsize, len(form.batch)
+    shapes = [*shapes, *[()] * (K.OPERANDS - len(shapes))]
+    strides = [stretched(shape, itemsize, ranks + 1) for shape in shapes]
+    words = [0] * K.TABLE
+    words[J.ITEMS] = -(-series // lanes)
+    words[K.STEPS], words[K.SERIES], words[K.AXES] = form.n, series, ranks
+    words += [own[ranks] for own in strides]
+    for axis, length in enumerate(form.batch):
+        words += [length, *(own[axis] for own in strides)]
+    unknowns = series * form.n * form.observed * form.states
+    helpers = min(threads(), words[J.ITEMS]) - 1 if unknowns >= WORTH_A_THREAD else 0
+    return FilterJob(words, helpers, unknowns)
+
+
+def stretched(shape: Shape, itemsize: int, count: int) -> list[int]:
+    """The strides of the first axes of an array, 0 where its length is 1."""
+    steps = contiguous(shape, itemsize)
+    return [step if length > 1 else 0 for step, length in zip(steps[:count], shape, strict=False)] + [0] * (
+        count - len(shape)
+    )

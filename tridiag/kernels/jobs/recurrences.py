@@ -1,28 +1,164 @@
-"""The words of the job of a recurrence; those that any kernel has are as in `tridiag.kernels.jobs.systems`.
-
-The operands, in the order of their pointers: the result, x, the coefficients, and the values before the first step.
-"""
+"""The job of a recurrence from shapes and strides alone: how its axes are walked, and by which loops; pure."""
 
 from __future__ import annotations
 
-from tridiag.kernels.jobs import systems as J
+import math
+from typing import Any, NamedTuple
 
-STEPS, SEQUENCES, KIND, RUN, FLAGS, LENGTH, STRETCH, STRETCHES, AXES = range(2, 11)
-BLOCKS = J.CHUNK  # of each sequence, where it is cut,
-CHUNK = 11  # ... and the steps of each lane in a block
-SIDES = 12  # right sides of a block tridiagonal matrix
-TABLE = 42  # for each operand its stride along the axis, in the order of the steps, and the offset of its first step;
-# for each batch axis its length, and the strides of all operands; in bytes
+import numpy as np
 
-SCALAR, ROWS, INTERLEAVED, SPREAD, LONG = range(5)
-# SCALAR: one sequence after another. ROWS: sequences contiguous in memory, one a lane. BESIDE: sequences side by side
-# in memory; SPREAD: the same with coefficients that all of them share. LONG: few sequences, cut into blocks of lanes.
-STARTED, TRANSPOSED, BACKWARD = 1, 2, 4
-LARGE = 8  # the result is larger than the caches, past which it is written
+from tridiag.kernels.jobs.systems import (
+    CACHES,
+    ITEM,
+    ITEMS_EACH,
+    LINE,
+    WORTH_A_THREAD,
+    Axis,
+    contiguous,
+    lanes_of,
+    merge,
+)
+from tridiag.kernels.jobs.words import recurrences as C
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.problems.forms import Blocks, Recurrence
 
-Y, X, A = range(3)
-MOST = 8  # the highest order: all pointers have a place
+HEIGHT = 8  # steps that are transposed at a time (`tridiag.kernels.recurrence.loops`)
+BLOCK = 128 * 1024  # bytes of an operand in a block of a long sequence: two blocks of two operands fit in a cache
+FEWEST_BLOCKS = 2  # of such a sequence
+STRETCH = 4096  # bytes of a row of sequences that are side by side: it is read again in the next step
 
 
-def operands(order: int) -> int:
-    return 2 + 2 * order
+class Job(NamedTuple):
+    """The words of a job, its pointers still zero, and the number of helper threads."""
+
+    words: Any
+    helpers: int
+
+
+class Axes(NamedTuple):
+    """The stride of every operand along the axis of the recurrence, in the order of the steps; the batch axes."""
+
+    strides: tuple[int, ...]
+    offsets: tuple[int, ...]  # of the first step
+    batch: list[Axis]
+
+
+def axes_of(form: Recurrence, shapes: Any, strides: Any) -> Axes:
+    """From operands that are lifted to one rank; stride 0 where one is constant."""
+    steps = [
+        tuple(0 if n == 1 else t for n, t in zip(*pair, strict=True)) for pair in zip(shapes, strides, strict=True)
+    ]
+    along = tuple(step[form.axis] for step in steps)
+    sign, last = (-1, form.n - 1) if form.backward else (1, 0)
+    batch = [
+        (length, tuple(step[k] for step in steps))
+        for k, length in enumerate(form.shape)
+        if k != form.axis and length > 1
+    ]
+    batch.sort(key=lambda axis: -abs(axis[1][C.Y]))
+    return Axes(tuple(sign * step for step in along), tuple(last * step for step in along), merge(batch))
+
+
+def chunk_of(dtype: np.dtype[Any]) -> int:
+    """The steps of a lane in a block: whole cache lines, no power of two, or all lanes share a set of the caches."""
+    return (BLOCK // lanes_of(dtype) + LINE) // dtype.itemsize
+
+
+def kind_of(axes: Axes, form: Recurrence, order: int, count: int, dtype: np.dtype[Any], workers: int) -> int:
+    """Which loops can run so."""
+    size, lanes = dtype.itemsize, lanes_of(dtype)
+    if dtype.kind == "c":
+        return C.SCALAR
+    length, steps = axes.batch[-1] if axes.batch else (0, ())
+    if length >= 2 * lanes and steps[C.Y] == steps[C.X] == size:
+        for step, kind in ((size, C.INTERLEAVED), (0, C.SPREAD)):
+            if all(steps[C.A + k] == step for k in range(order)):
+                return kind
+    read, step = axes.strides[: 2 + order], axes.strides[C.Y]
+    if abs(step) == size and all(s in (step, 0) for s in read):
+        if order == 1 and count < 2 * lanes * workers and form.n >= FEWEST_BLOCKS * lanes * chunk_of(dtype):
+            return C.LONG
+        if count >= lanes and form.n >= HEIGHT:
+            return C.ROWS
+    return C.SCALAR
+
+
+def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
+    """From the shapes and the strides in bytes of the result, x, the coefficients, and the values before, if given."""
+    axes, count, lanes, n = axes_of(form, shapes, strides), math.prod(form.batch), lanes_of(dtype), form.n
+    kind = kind_of(axes, form, order, count, dtype, workers)
+    length, width, stretches, blocks, chunk, run = 1, 1, 1, 0, 0, 1
+    share = ITEM if workers == 1 else max(1, min(ITEM, n * count // (ITEMS_EACH * workers)))  # values
+    if kind in (C.INTERLEAVED, C.SPREAD):
+        length = axes.batch[-1][0]
+        stretches = -(-length // max(lanes, min(STRETCH // dtype.itemsize, -(-length // workers))))
+        width = -(-length // (stretches * lanes)) * lanes
+        stretches = -(-length // width)
+        items = count // length * stretches
+    elif kind == C.LONG:
+        chunk = chunk_of(dtype)
+        blocks = -(-(n - 1) // (lanes * chunk))  # behind the first step
+        items = count * blocks
+    else:
+        together = lanes if kind == C.ROWS else 1
+        run = max(1, share // (n * together))
+        items = -(-count // (together * run))
+    flags = C.TRANSPOSED * form.transpose | C.STARTED * (len(shapes) == C.operands(order))
+    flags |= C.LARGE * (n * count * dtype.itemsize > CACHES)
+    flags |= C.BACKWARD * (axes.strides[C.Y] < 0)  # in memory: that of arrays with negative strides goes the other way
+    words = table_of(axes, C.operands(order), len(shapes))
+    words[J.ITEMS], words[C.STEPS], words[C.SEQUENCES], words[C.KIND], words[C.RUN] = items, n, count, kind, run
+    words[C.FLAGS], words[C.LENGTH], words[C.STRETCH], words[C.STRETCHES] = flags, length, width, stretches
+    words[C.BLOCKS], words[C.CHUNK] = blocks, chunk
+    words.flags.writeable = False
+    helpers = workers - 1 if n * count >= WORTH_A_THREAD else 0
+    return Job(words, min(helpers, items - 1))
+
+
+def table_of(axes: Axes, operands: int, given: int) -> Any:
+    """The words of a job that tell where operands lie; all others are zero. The last operands may not be ``given``."""
+    words = np.zeros(C.TABLE + operands * 2 + (1 + operands) * len(axes.batch), np.int64)
+    words[C.AXES] = len(axes.batch)
+    words[C.TABLE : C.TABLE + given] = axes.strides
+    words[C.TABLE + operands : C.TABLE + operands + given] = axes.offsets
+    for k, (size, steps) in enumerate(axes.batch):
+        at = C.TABLE + 2 * operands + (1 + operands) * k
+        words[at : at + 1 + given] = size, *steps
+    return words
+
+
+def make_matrix_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
+    """The same for a recurrence of matrices; numbers of a matrix, and of a vector, lie side by side."""
+    rows = form._replace(shape=form.shape[:-1])
+    heads = ([tuple(s[: len(rows.shape)]) for s in some] for some in (shapes, strides))
+    flags = C.TRANSPOSED * form.transpose | C.STARTED * (len(shapes) == C.operands(1))
+    words = table_of(axes_of(rows, *heads), C.operands(1), len(shapes))
+    return in_groups(words, rows, form.shape[-1], flags, dtype, workers)
+
+
+def make_block_job(form: Blocks, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
+    """The same for block tridiagonal systems, from the solution, right sides, A, B and C."""
+    rows = Recurrence(form.shape[:-2], form.axis)
+    heads = ([tuple(s[: len(rows.shape)]) for s in some] for some in (shapes, strides))
+    words = table_of(axes_of(rows, *heads), len(shapes), len(shapes))
+    words[C.SIDES] = form.sides
+    return in_groups(words, rows, form.size * (form.size + form.sides), C.TRANSPOSED * form.transpose, dtype, workers)
+
+
+def in_groups(words: Any, rows: Recurrence, size: int, flags: int, dtype: np.dtype[Any], workers: int) -> Job:
+    """A job of systems that are computed in groups of lanes, with vectors of so many numbers in each row."""
+    count, groups = math.prod(rows.batch), -(-math.prod(rows.batch) // lanes_of(dtype))
+    share = min(ITEM, rows.n * count * size // (ITEMS_EACH * workers))
+    run = max(1, share // (rows.n * size * lanes_of(dtype)))
+    words[J.ITEMS], words[C.STEPS], words[C.SEQUENCES], words[C.RUN] = -(-groups // run), rows.n, count, run
+    words[C.FLAGS] = flags
+    words.flags.writeable = False
+    return Job(words, min(workers, words[J.ITEMS]) - 1)
+
+
+def packed(x: Any, axes: int, empty: bool = False) -> Any:
+    """An array whose last axes lie side by side: this one, or a copy, or an ``empty`` one."""
+    lengths, steps = x.shape[-axes:], contiguous(x.shape[-axes:], x.itemsize)
+    if all(n == 1 or s == t for n, s, t in zip(lengths, x.strides[-axes:], steps, strict=True)):
+        return x
+    return np.empty(x.shape, x.dtype) if empty else np.ascontiguousarray(x)

@@ -1,39 +1,221 @@
-"""The words of a job: one block of int64 that tells a kernel everything, built in Python, read in nopython code."""
+"""The job of a kernel call from shapes and strides alone: which batch axes are matrices, which are right sides; pure.
 
-(
-    NEXT, ITEMS, ROWS, LANES, TILES, FLAGS, PROMISE, MATRICES, RIGHT_SIDES, CHUNKS, SHARED, MATRIX_AXES, RIGHT_AXES,
-    INTERLEAVED, STRETCHES, HEAD,
-) = range(16)  # fmt: skip
-HELPERS = 16  # threads beside the calling one
-POINTERS = 17
-A, B, C, WHERE, D, X = range(POINTERS, POINTERS + 6)
-STATUS, FACTORS, CERTIFIED, LOGARITHM = 23, 24, 25, 26
-SOLUTION, GRADIENTS = 27, 28  # of `tridiag.kernels.thomas.adjoint`: x, and three outputs
-AFTER = 31  # a C function f(job, first, count) that is called after every tile of systems with one right side each
-STRIDES = 32  # along the system axis, in bytes, of a, b, c, where, d, x
-BROKEN = 38  # not zero: elimination met a zero pivot in some system
-TASK = 39  # the C function that every thread of a job calls
-OWNED = 40  # memory of the job's own, to be freed at its end
-CHUNK = 41  # right sides in a chunk
-# of `tridiag.kernels.thomas.row_blocks`: blocks of rows, the spans of neighbours, groups of a span, rows of a chunk,
-# those that it looks at beyond itself; the address of the records; whether no system agrees; a byte for each system
-# that is to be solved again, and how many there are
-BLOCKS, SPANS, SPAN_GROUPS, HEIGHT, OVERLAP, RECORDS, HOPELESS, DOUBTS, AGAIN = range(42, 51)
-AXES = 51  # for each batch axis, matrices first: its length, and the six strides
-AXIS_WORDS = 7
+Axes along which the matrix is constant are right sides that share it. Adjacent axes that all operands walk through
+alike are merged. The last axis is the one with the smallest stride: its systems are neighbours in memory and in a tile.
+"""
 
-# Of `tridiag.kernels.logsumexp.kernel`: the operands, from POINTERS and from STRIDES on; how many bytes behind its
-# pointer the first row of an operand lies (four words); the rows behind the last chunk; the states before chunks.
-LOG_A, INIT, TERMS, RESULT = range(4)
-START, TAIL, SLOTS = 27, 24, 25
-REVERSED, WEIGHTED, GIVEN = 1, 2, 4  # flags: the last row comes first; there is log_a; there is init
+from __future__ import annotations
 
-TRANSPOSE, PERIODIC, MASKED, FACTORED, FACTORING, DETERMINANT = 1, 2, 4, 8, 16, 32
-ADJOINT = 256  # for the kernel of `tridiag.kernels.thomas.adjoint`
-LINED, LARGE = 64, 128  # all rows of x begin at the same place of a cache line; x is larger than the caches
-LARGE_GRADIENTS = 512  # in place of LARGE, where x is read again and the gradients of a, b and c are not
-PLAIN, PIVOTED, AUTO = 0, 1, 2
-EASY, UNCERTIFIED = 0, 1  # of a system: certified; to be eliminated again, see `tridiag.kernels.thomas.refine`
+import functools
+import math
+import os
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-A_, B_, C_, WHERE_, D_, X_ = range(6)  # the operands, in the order of a job
-OPERANDS = 6
+import numpy as np
+
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.problems.forms import Blocks, Form, Recurrence, Shape
+
+LINE = 64  # bytes of a row of lanes
+Axis = tuple[int, tuple[int, ...]]  # length, the strides of a, b, c, where, d, x
+
+SCRATCH = 2 * 1024 * 1024  # bytes of c' and y' of a tile: more would leave a core's share of the caches
+MOST_GROUPS = 64
+# systems so long that a tile would have fewer groups than LONG, and not be whole rows, are solved in blocks of rows
+# (`tridiag.kernels.thomas.row_blocks`)
+LONG = 24
+SPAN, WHOLE = 64, 128  # groups of a block; at most so many where it has whole rows, which are read better
+OVERLAP = 64  # rows that blocks, and the chunks of a block, look at beyond themselves: couplings should have decayed
+CHUNK = 640 * 1024  # bytes of c' and y' of a chunk, and of what it looks at; or more, of at least 3 OVERLAP rows
+BLOCK = 32  # times OVERLAP: the fewest rows of a block, so that little is eliminated twice
+WIDE = 4  # groups of right sides of one matrix that are solved at a time (`tridiag.kernels.thomas.loops`)
+CACHES = 8 * 1024 * 1024  # bytes of x: beyond them its rows go straight to memory, not through the caches
+ITEM = 32_768  # unknowns claimed at a time, or fewer:
+ITEMS_EACH = 16  # items for each of several threads, so that they end together
+FEWEST_MATRICES = 8  # fewer matrices than this share their right sides' lanes
+WORTH_A_THREAD = 100_000  # unknowns; below, starting a thread (about 30 us) costs more than it saves
+PROMISES = {False: J.PLAIN, True: J.PIVOTED, "auto": J.AUTO}
+
+
+def threads() -> int:
+    """The cores granted to this process, or fewer where OMP_NUM_THREADS says so."""
+    granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return min(granted, int(asked)) if asked.isdigit() and int(asked) > 0 else granted
+
+
+def contiguous(shape: Shape, itemsize: int) -> Shape:
+    """The strides of a C-contiguous array."""
+    strides, step = [], itemsize
+    for length in reversed(shape):
+        strides.append(step)
+        step *= length
+    return tuple(reversed(strides))
+
+
+class Job(NamedTuple):
+    """The words of a job, its pointers still zero; the number of helper threads; the matrix axes in kernel order.
+
+    ``kernel``: which one is called: "rows" (no systems side by side), "own", "exchanging" (partial pivoting
+    throughout), "long_own" and "long_exchanging" (in blocks of rows), "many" (factors and many right sides a matrix),
+    "shared" (the same for few matrices) or "cyclic".
+    """
+
+    words: Any
+    helpers: int
+    order: tuple[int, ...]
+    kernel: str
+    dtype: str
+
+    def restore(self, values: Any, form: Form) -> Any:
+        """One value for each matrix, from the order of the kernel to the batch shape of the matrices."""
+        if len(self.order) < 2:
+            return values.reshape(form.matrix_batch)
+        axes = sorted(self.order)
+        values = values.reshape([form.shape[k] for k in self.order])
+        return values.transpose([self.order.index(k) for k in axes]).reshape(form.matrix_batch)
+
+
+def batch_axes(form: Form, shapes: Sequence[Any], strides: Sequence[Any]) -> tuple[list[int], list[Axis], list[Axis]]:
+    """The axes of the matrices and of the right sides, outermost first; stride 0 where an operand is constant."""
+
+    def steps(k: int) -> tuple[int, ...]:
+        return tuple(0 if s is None or s[k] == 1 else t[k] for s, t in zip(shapes, strides, strict=True))
+
+    axes = [k for k, length in enumerate(form.shape) if k != form.axis and length != 1]
+    order = sorted((k for k in axes if form.matrix_shape[k] != 1), key=lambda k: -sum(map(abs, steps(k)[:4])))
+    sides = sorted((k for k in axes if form.matrix_shape[k] == 1), key=lambda k: -sum(map(abs, steps(k)[4:])))
+    return order, merge([(form.shape[k], steps(k)) for k in order]), merge([(form.shape[k], steps(k)) for k in sides])
+
+
+def merge(axes: list[Axis]) -> list[Axis]:
+    merged: list[Axis] = []
+    for length, steps in axes:
+        if merged and all(outer == inner * length for outer, inner in zip(merged[-1][1], steps, strict=True)):
+            merged[-1] = (merged[-1][0] * length, steps)
+        else:
+            merged.append((length, steps))
+    return merged
+
+
+def lanes_of(dtype: np.dtype[Any]) -> int:
+    """The systems in a group: a cache line of real numbers."""
+    return LINE // dtype.type(0).real.itemsize
+
+
+def neighbours(matrices: list[Axis], itemsize: int, lanes: int) -> int:
+    """The systems that lie side by side in memory and make up whole groups; 0: they do not."""
+    length, steps = matrices[-1] if matrices else (0, ())
+    return length if length >= lanes and all(steps[k] == itemsize for k in (0, 1, 2, 4, 5)) else 0
+
+
+def split(interleaved: int, n: int, lanes: int, kept: int) -> tuple[int, int]:
+    """Into how many stretches neighbours are cut, and the groups of one: as long as what is kept stays in cache.
+
+    ``kept``: bytes of a row of a group.
+    """
+    groups = -(-(interleaved + lanes - 1) // lanes)  # the first may begin anywhere in a line
+    stretches = -(-groups // max(1, min(MOST_GROUPS, SCRATCH // ((n + 1) * kept))))
+    return stretches, -(-groups // stretches)
+
+
+def blocks(interleaved: int, outer: int, n: int, lanes: int, kept: int, workers: int) -> tuple[int, int, int, int, int]:
+    """Blocks of rows, the spans of neighbours that each is cut into, groups of a span, rows of a chunk, OVERLAP."""
+    groups = -(-interleaved // lanes)
+    spans = 1 if groups <= WHOLE else -(-groups // SPAN)
+    widest = -(-interleaved // spans)
+    groups = -(-widest // lanes)
+    height = max(2 * OVERLAP, CHUNK // (groups * kept) - OVERLAP)
+    count = min(ITEMS_EACH * workers // (spans * outer), n // (BLOCK * OVERLAP))
+    return max(1, count // workers * workers), spans, groups, height, OVERLAP
+
+
+def starts_of_rows_alike(form: Form, strides: Any, axes: list[Axis]) -> bool:
+    """Whether all rows of x begin at the same place of a cache line."""
+    steps = [strides[5][form.axis], *(steps[5] for _, steps in axes[:-1])]
+    return all(step % LINE == 0 for step in steps)
+
+
+def chunks_of(right_sides: int, tiles: int, helpers: int, lanes: int) -> tuple[int, int]:
+    """Into how many chunks the right sides of a tile are split, where there are too few tiles for the threads.
+
+    And how many right sides a chunk has: whole vectors, and stretches of vectors, of so many ``lanes``.
+    """
+    wanted = 1 if helpers == 0 or tiles >= 4 * (helpers + 1) else -(-4 * (helpers + 1) // tiles)
+    length = max(1, -(-right_sides // wanted))
+    for unit in (WIDE * lanes, lanes):
+        if length >= unit:
+            length = -(-length // unit) * unit
+            break
+    return max(1, -(-right_sides // length)), length
+
+
+def granted(form: Form | Recurrence | Blocks) -> int:
+    """The threads that a problem may have."""
+    return threads() if math.prod(form.shape) >= WORTH_A_THREAD else 1
+
+
+def in_pairs(form: Form, shapes: Any, strides: Any, step: int) -> tuple[Form, Any, Any]:
+    """Complex right sides of a real matrix as twice as many real ones, along a new last axis."""
+    shapes = tuple(s and (*s, 1 if k < 4 else 2) for k, s in enumerate(shapes))
+    strides = tuple(s and (*s, step) for s in strides)
+    return form._replace(shape=(*form.shape, 2), matrix_shape=(*form.matrix_shape, 1)), shapes, strides
+
+
+@functools.lru_cache(1024)
+def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], flags: int, workers: int) -> Job:
+    """The job of a call from the shapes and the strides in bytes of a, b, c, where, d, x (None: not there).
+
+    The dtypes are those of the matrices and of the right sides.
+    """
+    dtype, right = dtypes
+    if right.kind == "c" and dtype.kind != "c":
+        form, shapes, strides = in_pairs(form, shapes, strides, dtype.itemsize)
+    order, matrices, right_sides = batch_axes(form, shapes, strides)
+    count, sides = math.prod(a[0] for a in matrices), math.prod(a[0] for a in right_sides)
+    if flags & (J.FACTORING | J.DETERMINANT):
+        sides = 0
+    eliminated = bool(flags & (J.FACTORING | J.FACTORED)) and not form.periodic
+    shared = count < FEWEST_MATRICES and (sides > 1 or eliminated)
+    lanes, interleaved, stretches, groups, long = lanes_of(dtype), 0, 0, 0, None
+    if sides == 1 and not form.periodic and not flags & (J.FACTORED | J.FACTORING | J.DETERMINANT):
+        interleaved = neighbours(matrices, dtype.itemsize, lanes)
+    helpers = workers - 1 if form.n * count * max(1, sides) >= WORTH_A_THREAD else 0
+    tiles = -(-count // lanes)
+    if interleaved:
+        kept = (4 if form.pivoting is True else 2) * dtype.itemsize * lanes
+        stretches, groups = split(interleaved, form.n, lanes, kept)
+        if stretches > 1 and groups < LONG and shapes[3] is None and not flags:
+            long = blocks(interleaved, count // interleaved, form.n, lanes, kept, helpers + 1)
+        interleaved = interleaved if long or interleaved >= 2 * lanes else 0
+    if interleaved:
+        lanes, tiles = groups * lanes, count // interleaved * stretches
+    if interleaved or (shared and sides):
+        flags |= J.LINED if starts_of_rows_alike(form, strides, [*matrices, *right_sides]) else 0
+    flags |= J.LARGE if math.prod(form.shape) * dtype.itemsize > CACHES else 0
+    share = tiles // (ITEMS_EACH * (helpers + 1)) if helpers else tiles
+    run = 1 if shared else max(1, min(share, ITEM // (form.n * lanes * max(1, sides))))
+    runs = count if shared else -(-tiles // run)
+    chunks, chunk = chunks_of(sides, runs, helpers, lanes if shared else 1)
+    words = np.zeros(J.AXES + J.AXIS_WORDS * (len(matrices) + len(right_sides)), np.int64)
+    for option, flag in ((form.transpose, J.TRANSPOSE), (form.periodic, J.PERIODIC), (shapes[3] is not None, J.MASKED)):
+        flags |= flag if option else 0
+    words[: J.HEAD] = (
+        0, runs * chunks, form.n, lanes, run, flags, PROMISES[form.pivoting], count, sides, chunks, shared,
+        len(matrices), len(right_sides), interleaved, stretches,
+    )  # fmt: skip
+    words[J.CHUNK] = chunk
+    if long:
+        words[J.BLOCKS : J.OVERLAP + 1] = long
+    for k, (shape, stride) in enumerate(zip(shapes, strides, strict=True)):
+        words[J.STRIDES + k] = 0 if shape is None or shape[form.axis] == 1 else stride[form.axis]
+    for k, (length, steps) in enumerate([*matrices, *right_sides]):
+        words[J.AXES + J.AXIS_WORDS * k : J.AXES + J.AXIS_WORDS * (k + 1)] = (length, *steps)
+    words.flags.writeable = False
+    items = long[0] * long[1] * (count // interleaved) if long else runs * chunks
+    own = "exchanging" if form.pivoting is True else "own" if interleaved else "rows"
+    many = "shared" if shared else "many"
+    kernel = "cyclic" if form.periodic else many if sides != 1 or flags & J.FACTORED else own
+    kernel = f"long_{kernel}" if long else kernel
+    return Job(words, min(helpers, max(0, items - 1)), tuple(order), kernel, dtype.name)

@@ -1,8 +1,8 @@
 """The derivatives of log-likelihoods as loops in the language of `tridiag.kernels.simd`: one series in each lane.
 
 For models that do not change with time. A pass forwards keeps the states that are predicted; a pass backwards carries
-what `tridiag.autodiff.kalman` calls r and N, and the sums over all steps. Where series share a model and nothing is
-missing, N and all else that depends on covariances alone is computed once.
+what `tridiag.algorithms.kalman_scan` calls r and N, and the sums over all steps. Where series share a model and nothing
+is missing, N and all else that depends on covariances alone is computed once.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from tridiag import filtering, square_roots
-from tridiag.filtering import Estimate, Shrinking
+from tridiag.algorithms import kalman_filter, kalman_square_roots
+from tridiag.algorithms.kalman_filter import Estimate, Shrinking
 from tridiag.kernels.access.load_store import addresses
-from tridiag.kernels.jobs import kalman as K
+from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.kalman.loops import Entries, Form, Lanes, Loops, Room, Roots, vector
 from tridiag.kernels.simd.vector import LINE, Code, Value
 
@@ -101,7 +101,7 @@ class Gradient(Loops):
 
     def squares(self, x: Any) -> tuple[Value, ...]:
         """x x^T, packed."""
-        return Entries.packed(filtering.outer(x, x))
+        return Entries.packed(kalman_filter.outer(x, x))
 
     # ------------------------------------------------------------------------------------------- loops
 
@@ -115,11 +115,11 @@ class Gradient(Loops):
             y = self.observations(code, job, room, t)
             kept: Any = vector([x == x for x in y]) if missing else None
             H, R = (self.matrix(code, job, room, operand) for operand in (K.H, K.R))
-            return *filtering.there(ops, H, R, y, kept), kept
+            return *kalman_filter.there(ops, H, R, y, kept), kept
 
         def updated(t: Value, state: Estimate) -> Any:
             H, R, y, kept = read(t)
-            seen, after = filtering.observe(ops, H, R, y, None, state, covs)
+            seen, after = kalman_filter.observe(ops, H, R, y, None, state, covs)
             return H, R, kept, seen, after
 
         def forward(t: Value, carry: Any) -> Any:
@@ -129,8 +129,8 @@ class Gradient(Loops):
             H, _, kept, seen, after = updated(t, state)
             F, Q = (self.matrix(code, job, room, operand) for operand in (K.F, K.Q))
             doubt = self.doubted(code, doubt, state.cov, F, H, Q, kept, seen.variances)
-            bad = filtering.added([bad, *(x * 0.0 for x in seen.variances), *(x * 0.0 for x in seen.errors)])
-            state = filtering.predict(ops, F, Q, after, covs)
+            bad = kalman_filter.added([bad, *(x * 0.0 for x in seen.variances), *(x * 0.0 for x in seen.errors)])
+            state = kalman_filter.predict(ops, F, Q, after, covs)
             return tuple(state.mean), covs.packed(state.cov), bad, doubt
 
         def backward(t: Value, carry: Any) -> Any:
@@ -140,21 +140,21 @@ class Gradient(Loops):
             root, after = after.cov, Estimate(after.mean, covs.whole(ops, after.cov))
             F = self.matrix(code, job, room, K.F)
             scaled, gains = ([x * w for w, x in zip(seen.weights, xs, strict=True)] for xs in (seen.errors, seen.rows))
-            mean = filtering.pull_mean(ops, F, H, scaled, gains, seen.factors, after, r)
+            mean = kalman_filter.pull_mean(ops, F, H, scaled, gains, seen.factors, after, r)
             if covs is Entries:
-                cov = filtering.pull_covariance(ops, F, H, R, seen, after.cov, N)
+                cov = kalman_filter.pull_covariance(ops, F, H, R, seen, after.cov, N)
             else:
                 behind = Shrinking(vector(behind[0]), vector(behind[1]).reshape(k, k))
                 back = self.gain(code, job, room, t, root)
-                cov, behind = filtering.pull_by_roots(ops, F, H, R, seen, after.mean, back, N, behind)
+                cov, behind = kalman_filter.pull_by_roots(ops, F, H, R, seen, after.mean, back, N, behind)
                 mean, behind = mean._replace(smoothed=behind.mean), (tuple(behind.mean), tuple(behind.NP.ravel()))
-            of_R = filtering.outer(mean.u, mean.u) - cov.of_R
+            of_R = kalman_filter.outer(mean.u, mean.u) - cov.of_R
             if missing:
                 of_R = ops.where(kept[:, None] & kept[None], of_R, np.full((p, p), code.zero()))
             terms = (
-                (filtering.outer(r, mean.smoothed) - cov.of_F).ravel(),
-                (filtering.outer(mean.u, mean.smoothed) - cov.of_H).ravel(),
-                Entries.packed(filtering.outer(r, r) - N),
+                (kalman_filter.outer(r, mean.smoothed) - cov.of_F).ravel(),
+                (kalman_filter.outer(mean.u, mean.smoothed) - cov.of_H).ravel(),
+                Entries.packed(kalman_filter.outer(r, r) - N),
                 Entries.packed(of_R),
             )
             self.put_of_y(code, job, room, t, mean.u)
@@ -175,7 +175,7 @@ class Gradient(Loops):
         """With which a state follows from the next one; 0 for the last."""
         ops, last = Lanes(code), code.everywhere(t + 1 == code.word(job + 8 * K.STEPS))
         F, Q = (self.matrix(code, job, room, operand) for operand in (K.F, K.Q))
-        found = square_roots.go_back(ops, F, Q, root).gain
+        found = kalman_square_roots.go_back(ops, F, Q, root).gain
         return ops.where(last, ops.zero(found), found)
 
     def in_common(self, code: Code, job: Value, room: Value, records: Value) -> None:
@@ -200,7 +200,7 @@ class Gradient(Loops):
                 code.store_as(at + e * size, code.extract(value, 0))
             F, Q = (self.matrix(code, job, room, operand) for operand in (K.F, K.Q))
             doubt = self.doubted(code, doubt, cov, F, H, Q, None, variances)
-            bad = filtering.added([bad, *(x * 0.0 for x in variances)])
+            bad = kalman_filter.added([bad, *(x * 0.0 for x in variances)])
             return covs.packed(covs.predict(ops, F, Q, after)), bad, doubt
 
         def backward(t: Value, carry: Any) -> Any:
@@ -209,9 +209,9 @@ class Gradient(Loops):
             numbers = [code.spread(at + e * size) for e in range(2 * half)]
             after, before = Entries.unpacked(numbers[:half], k), covs.unpacked(numbers[half:], k)
             H, R, weights, variances, factors, rows, _ = separated(before)
-            seen = filtering.Observed(weights, [], rows, [], variances, factors)
+            seen = kalman_filter.Observed(weights, [], rows, [], variances, factors)
             F = self.matrix(code, job, room, K.F)
-            cov = filtering.pull_covariance(ops, F, H, R, seen, after, N)
+            cov = kalman_filter.pull_covariance(ops, F, H, R, seen, after, N)
             terms = (-cov.of_F).ravel(), (-cov.of_H).ravel(), Entries.packed(-N), Entries.packed(-cov.of_R)
             return Entries.packed(cov.N), self.add(sums, terms)
 
@@ -247,22 +247,24 @@ class Gradient(Loops):
         def forward(t: Value, mean: Any) -> Any:
             weights, gains, factors, _ = recorded(t)
             mean, H = vector(mean), self.matrix(code, job, room, K.H)
-            errors = filtering.reduced(factors, self.observations(code, job, room, t) - filtering.apply(H, mean))
+            errors = kalman_filter.reduced(
+                factors, self.observations(code, job, room, t) - kalman_filter.apply(H, mean)
+            )
             for gain, error in zip(gains, errors, strict=True):
                 mean = mean + gain * error
             scaled = [weight * error for weight, error in zip(weights, errors, strict=True)]
             self.put_row(code, kept_lines + t * (lines * LINE), [*mean, *scaled])
-            return tuple(filtering.apply(self.matrix(code, job, room, K.F), mean))
+            return tuple(kalman_filter.apply(self.matrix(code, job, room, K.F), mean))
 
         def backward(t: Value, carry: Any) -> Any:
             r, sums = vector(carry[0]), carry[1]
             row = self.row(code, kept_lines + t * (lines * LINE), lines)
             _, gains, factors, cov = recorded(t)
             F, H = (self.matrix(code, job, room, operand) for operand in (K.F, K.H))
-            mean = filtering.pull_mean(ops, F, H, row[k:], gains, factors, Estimate(vector(row[:k]), cov), r)
+            mean = kalman_filter.pull_mean(ops, F, H, row[k:], gains, factors, Estimate(vector(row[:k]), cov), r)
             terms = (
-                filtering.outer(r, mean.smoothed).ravel(),
-                filtering.outer(mean.u, mean.smoothed).ravel(),
+                kalman_filter.outer(r, mean.smoothed).ravel(),
+                kalman_filter.outer(mean.u, mean.smoothed).ravel(),
                 self.squares(r),
                 self.squares(mean.u),
             )

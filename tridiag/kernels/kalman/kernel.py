@@ -13,8 +13,8 @@ import numpy as np
 from numba import njit, types
 
 from tridiag.kernels.access.load_store import bytes_of_real, lanes_of
-from tridiag.kernels.jobs import kalman as K
-from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.jobs.words import kalman as K
+from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.kalman.gradient import Gradient, GradientRoom
 from tridiag.kernels.kalman.loops import COUNT, EXPONENT, LOSS, MANTISSA, QUADRATIC, Entries, Loops, Room, Roots
 from tridiag.kernels.kalman.moments import Moments, MomentsRoom

@@ -1,4 +1,4 @@
-"""The steps of `tridiag.filtering` as loops in the language of `tridiag.kernels.simd.vector`: one series in each lane.
+"""The steps of `tridiag.algorithms.kalman_filter` as compiled loops, one series in each lane.
 
 A matrix is a NumPy array of vectors, so the steps are written out for its size. Of a symmetric matrix only the upper
 triangle is computed. Parameters that change with time are fetched in every step. The logarithm of the product of all
@@ -14,18 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from tridiag import filtering
-from tridiag.filtering import Doubt, Estimate
+from tridiag.algorithms import kalman_filter
+from tridiag.algorithms.kalman_filter import Doubt, Estimate
+from tridiag.algorithms.kalman_square_roots import Root
 from tridiag.kernels.access.load_store import addresses
-from tridiag.kernels.jobs import kalman as K
+from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.simd.vector import LINE, Code, Value
-from tridiag.square_roots import Root
 
 QUADRATIC, MANTISSA, EXPONENT, COUNT, LOSS = range(5)  # rows of a result
 
 
 class Lanes:
-    """The ``ops`` of `tridiag.filtering`."""
+    """The ``ops`` of `tridiag.algorithms.kalman_filter`."""
 
     def __init__(self, code: Code) -> None:
         self.code = code
@@ -70,7 +70,7 @@ class Lanes:
         return x
 
 
-class Entries(filtering.Entries):
+class Entries(kalman_filter.Entries):
     """How covariances as they stand are carried in registers and kept in memory: the upper triangle."""
 
     @staticmethod
@@ -85,7 +85,7 @@ class Entries(filtering.Entries):
         return cov
 
 
-class Roots(filtering.Roots):
+class Roots(kalman_filter.Roots):
     """The same of square roots: weights, then columns."""
 
     @staticmethod
@@ -230,7 +230,7 @@ class Loops:
             state, y = Estimate(vector(mean), covs.unpacked(cov, k)), self.observations(code, job, room, t)
             H, R = (self.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
             kept: Any = vector([x == x for x in y]) if missing else None
-            seen, updated = filtering.observe(ops, H, R, y, kept, state, covs)
+            seen, updated = kalman_filter.observe(ops, H, R, y, kept, state, covs)
             for weight, error, variance in zip(seen.weights, seen.errors, seen.variances, strict=True):
                 quadratic = quadratic + error * error * weight + variance * 0.0  # infinity is not lost
                 product = self.times(code, product, variance)
@@ -240,8 +240,8 @@ class Loops:
             F, Q = (self.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
             doubt = self.doubted(code, doubt, state.cov, F, H, Q, kept, seen.variances)
             if doubt and loss is not None:
-                doubt = *doubt[:-1], filtering.larger(ops, loss, doubt[-1])
-            state = filtering.predict(ops, F, Q, updated, covs)
+                doubt = *doubt[:-1], kalman_filter.larger(ops, loss, doubt[-1])
+            state = kalman_filter.predict(ops, F, Q, updated, covs)
             return tuple(state.mean), covs.packed(state.cov), (quadratic, product, count), doubt
 
         *_, (quadratic, product, count), doubt = code.fori(0, code.word(job + 8 * K.STEPS), step, start)
@@ -260,7 +260,7 @@ class Loops:
         """A `Doubt` before the first step; () with square roots."""
         if covs is Roots:
             return ()
-        spread = filtering.diagonal(self.matrix(code, job, room, K.P0))
+        spread = kalman_filter.diagonal(self.matrix(code, job, room, K.P0))
         return Doubt(tuple(spread), (code.zero(),) * self.room.observed, code.zero())
 
     def doubted(
@@ -272,7 +272,7 @@ class Loops:
         ops = Lanes(code)
         sight = H if kept is None else ops.where(kept[:, None], H, ops.zero(H))
         found = Doubt.add(ops, Doubt(*doubt), sight, kept, variances)
-        return tuple(Doubt.move(F, Q, filtering.diagonal(cov))), tuple(found.reach), found.loss
+        return tuple(Doubt.move(F, Q, kalman_filter.diagonal(cov))), tuple(found.reach), found.loss
 
     def put(
         self, code: Code, room: Value, quadratic: Value, product: tuple[Value, Value], count: Value, doubt: Any
@@ -326,10 +326,10 @@ class Loops:
             gains = [vector([next(numbers) for _ in range(k)]) for _ in range(p)]
             factors = [vector([next(numbers) for _ in range(p - 1 - j)]) for j in range(p)]
             H, y = self.matrix(code, job, room, K.H, t), self.observations(code, job, room, t)
-            errors = filtering.reduced(factors, y - filtering.apply(H, mean))
+            errors = kalman_filter.reduced(factors, y - kalman_filter.apply(H, mean))
             for weight, gain, error in zip(weights, gains, errors, strict=True):
                 mean, quadratic = mean + gain * error, quadratic + error * error * weight
-            return tuple(filtering.apply(self.matrix(code, job, room, K.F, t), mean)), quadratic
+            return tuple(kalman_filter.apply(self.matrix(code, job, room, K.F, t), mean)), quadratic
 
         _, quadratic = code.fori(0, code.word(job + 8 * K.STEPS), step, start)
         code.store(room + self.room.result, quadratic)

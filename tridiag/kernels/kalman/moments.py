@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from tridiag import filtering
-from tridiag.filtering import Estimate
+from tridiag.algorithms import kalman_filter
+from tridiag.algorithms.kalman_filter import Estimate
 from tridiag.kernels.access.load_store import QUAD, out_of_lanes
-from tridiag.kernels.jobs import kalman as K
+from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.kalman.loops import LOSS, Entries, Form, Lanes, Loops, Room, Roots, vector
 from tridiag.kernels.simd.vector import LINE, Code, Value
 
@@ -37,7 +37,7 @@ class Moments(Loops):
         def visit(t: Value, predicted: Estimate, updated: Estimate) -> Any:
             for state, places in ((updated, (K.MEAN, K.COV)), (predicted, (K.PREDICTED_MEAN, K.PREDICTED_COV))):
                 self.write(code, job, room, t, Estimate(state.mean, covs.whole(ops, state.cov)), places)
-            return filtering.lost(ops, predicted.cov, updated.cov) if covs is Entries else None
+            return kalman_filter.lost(ops, predicted.cov, updated.cov) if covs is Entries else None
 
         self.run(covs, missing, code, job, room, visit)
 
@@ -66,10 +66,10 @@ class Moments(Loops):
         predicted, y = self.kept(covs, code, room, t), self.observations(code, job, room, t)
         kept: Any = vector([x == x for x in y]) if missing else None
         H, R = (self.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
-        return predicted, *filtering.observe(Lanes(code), H, R, y, kept, predicted, covs)
+        return predicted, *kalman_filter.observe(Lanes(code), H, R, y, kept, predicted, covs)
 
     def back(self, missing: bool, code: Code, job: Value, room: Value) -> None:
-        """As `tridiag.filtering.backward`."""
+        """As `tridiag.algorithms.kalman_filter.backward`."""
         ops, k, n = Lanes(code), self.room.states, code.word(job + 8 * K.STEPS)
 
         def step(t: Value, carry: Any) -> Any:
@@ -77,11 +77,11 @@ class Moments(Loops):
             predicted, seen, updated = self.observed(Entries, missing, code, job, room, t)
             F = self.matrix(code, job, room, K.F, t)
             F = ops.where(code.everywhere(t + 1 < n), F, np.full((k, k), code.zero()))  # the last is not read
-            ahead = filtering.carry_back(ops, F, Estimate(vector(mean), Entries.unpacked(cov, k)))
-            smoothed = filtering.look_back(ops, updated, ahead)
-            loss = filtering.larger(ops, filtering.lost(ops, predicted.cov, updated.cov, smoothed.cov), loss)
+            ahead = kalman_filter.carry_back(ops, F, Estimate(vector(mean), Entries.unpacked(cov, k)))
+            smoothed = kalman_filter.look_back(ops, updated, ahead)
+            loss = kalman_filter.larger(ops, kalman_filter.lost(ops, predicted.cov, updated.cov, smoothed.cov), loss)
             self.write(code, job, room, t, smoothed, (K.MEAN, K.COV))
-            mean, cov = filtering.collect(ops, seen, ahead)
+            mean, cov = kalman_filter.collect(ops, seen, ahead)
             return tuple(mean), Entries.packed(cov), loss
 
         place = room + self.room.result + LOSS * LINE
@@ -89,7 +89,7 @@ class Moments(Loops):
         code.store(place, code.fori(n - 1, -1, step, nothing, step=-1)[-1])
 
     def back_by_roots(self, missing: bool, code: Code, job: Value, room: Value) -> None:
-        """As `tridiag.filtering.smooth`."""
+        """As `tridiag.algorithms.kalman_filter.smooth`."""
         ops, k, n = Lanes(code), self.room.states, code.word(job + 8 * K.STEPS)
 
         def step(t: Value, carry: Any) -> Any:
@@ -97,8 +97,8 @@ class Moments(Loops):
             predicted, _, updated = self.observed(Roots, missing, code, job, room, t)
             F, Q = (self.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
             behind = Estimate(vector(mean), Roots.unpacked(cov, k))
-            before = filtering.smooth(ops, F, Q, updated, vector(ahead), behind)
-            mean, cov = filtering.chosen(ops, code.everywhere(t + 1 == n), updated, before)
+            before = kalman_filter.smooth(ops, F, Q, updated, vector(ahead), behind)
+            mean, cov = kalman_filter.chosen(ops, code.everywhere(t + 1 == n), updated, before)
             self.write(code, job, room, t, Estimate(mean, Roots.whole(ops, cov)), (K.MEAN, K.COV))
             return tuple(predicted.mean), tuple(mean), Roots.packed(cov)
 

@@ -23,7 +23,7 @@ from tridiag.kernels.access.load_store import (
     load_rows,
     store_rows,
 )
-from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.logsumexp.loops import (
     BEGIN,
     BEGIN_GIVEN,

@@ -1,4 +1,4 @@
-"""The inner loops of `tridiag.kernels.logsumexp.kernel`: `tridiag.logsum` over rows of lanes, a sequence in each lane.
+"""`tridiag.algorithms.logsumexp` as compiled loops over rows of lanes, a sequence in each lane.
 
 Several rows are one vector in what does not wait for the row before, so that the processor works on all at once.
 """
@@ -9,12 +9,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tridiag import logsum
+from tridiag.algorithms import logsumexp
+from tridiag.algorithms.logsumexp import State
 from tridiag.kernels.access.load_store import TABLE, ask
-from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.simd.explog import Exponents, Lanes, as_integers, as_reals, moved
 from tridiag.kernels.simd.vector import Code, Library, Value
-from tridiag.logsum import State
 
 ROWS = 4  # a power of two
 LARGEST, PRODUCT, SLOT = 3, 6, 8  # rows of lanes in a slot: a state, the sum of log_a in two numbers
@@ -31,13 +31,13 @@ def store_state(code: Code, address: Value, state: State) -> None:
 
 
 def begin(code: Code, slot: Value) -> None:
-    store_state(code, slot, logsum.nothing(Lanes(code), code.real_zero()))
+    store_state(code, slot, logsumexp.nothing(Lanes(code), code.real_zero()))
     for k in (PRODUCT, PRODUCT + 1):
         code.store(slot + k * code.row, code.real_zero())
 
 
 def begin_given(code: Code, slot: Value, init: Value) -> None:
-    store_state(code, slot, logsum.given(Lanes(code), code.load(init)))
+    store_state(code, slot, logsumexp.given(Lanes(code), code.load(init)))
 
 
 def joined(code: Code, rows: Sequence[Value]) -> Value:
@@ -89,10 +89,10 @@ def run_plain(code: Code, words: Sequence[Value], ahead: Ahead, put: Any = None)
         m, exponents = ops.exponential(terms)
         found = []
         for k in range(count):
-            state = logsum.add(ops, state, *(row_of(code, v, k) for v in (m, exponents, terms)))
+            state = logsumexp.add(ops, state, *(row_of(code, v, k) for v in (m, exponents, terms)))
             found.append((state.scale, state.high + state.low, state.largest))
         if put is not None:
-            put(t, logsum.value(ops, *(joined(code, part) for part in zip(*found, strict=True))), count)
+            put(t, logsumexp.value(ops, *(joined(code, part) for part in zip(*found, strict=True))), count)
         return state
 
     store_state(code, slot, State(*sweep(code, load_state(code, slot), rows, ahead, steps)))
@@ -118,11 +118,11 @@ def run_ordinary(code: Code, words: Sequence[Value], ahead: Ahead, put: Any = No
         m, power = exponents.exponential(code.where(least > x_t, least, x_t))
         top = code.where(scale > power, scale, power)
         kept = scale - top
-        high, error = logsum.two_sum(exponents.scaled(high, kept), exponents.scaled(m, power - top))
+        high, error = logsumexp.two_sum(exponents.scaled(high, kept), exponents.scaled(m, power - top))
         low = ops.multiply_add(low, as_reals(code, moved(code, kept, exponents.numbers.digits) + one), error)
         if put is not None:
             put(t, high + low, top)
-        return top, high, low, logsum.larger(ops, x_t, largest)
+        return top, high, low, logsumexp.larger(ops, x_t, largest)
 
     carried = exponents.of(state.scale), state.high, state.low, state.largest
     scale, high, low, largest = code.fori(0, rows, step, carried)
@@ -195,13 +195,13 @@ def run_weighted(code: Code, words: Sequence[Value], ahead: Ahead, put: Any = No
         found = []
         for k in range(count):
             log_a, term = code.load(a + (t + k) * a_step), code.load(x + (t + k) * x_step)
-            state = logsum.step(ops, state, term, log_a)
+            state = logsumexp.step(ops, state, term, log_a)
             found.append((state.scale, state.high + state.low, state.largest, state.shift + state.shift_low))
             if put is None:
-                total, error = logsum.two_sum(total, log_a)
+                total, error = logsumexp.two_sum(total, log_a)
                 rest = rest + error
         if put is not None:
-            put(t, logsum.value(ops, *(joined(code, part) for part in zip(*found, strict=True))), count)
+            put(t, logsumexp.value(ops, *(joined(code, part) for part in zip(*found, strict=True))), count)
         return state, (total, rest)
 
     state, product = sweep(code, (load_state(code, slot), product), rows, ahead, steps)
@@ -238,8 +238,8 @@ def merge(code: Code, *words: Value) -> None:
     (state, _), (own, log_a) = spread_slot(code, end), spread_slot(code, at)
     for field, x in enumerate(state):
         code.store_as(at + field * code.row, code.extract(x, 0))
-    plain = logsum.merge(ops, state, own)
-    heavy = logsum.step(ops, state, logsum.result(ops, own, True), log_a)
+    plain = logsumexp.merge(ops, state, own)
+    heavy = logsumexp.step(ops, state, logsumexp.result(ops, own, True), log_a)
     alone = code.everywhere(given == 0)
     for field, (x, u, v) in enumerate(zip(own, heavy, plain, strict=True)):
         merged = code.where(alone, x, code.where(code.everywhere(weighted != 0), u, v))

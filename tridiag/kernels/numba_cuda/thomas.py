@@ -3,14 +3,14 @@
 Each function is compiled for the CPU when the CPU calls it, which is how it is tested, and for the GPU when a kernel
 does. Arrays are 1-D views of any stride: ``below`` and ``above`` are a and c, or c and a with ``shift`` = 1 for the
 transpose; ``keep`` is False in the rows that are taken out. Nothing is multiplied with a coupling that is cut, and no
-constant is a float64 where the arrays are float32. The elimination is that of `tridiag.elimination`.
+constant is a float64 where the arrays are float32. The elimination is that of `tridiag.algorithms.elimination`.
 """
 
 from __future__ import annotations
 
 from numba import njit
 
-from tridiag.elimination import (
+from tridiag.algorithms.elimination import (
     CANCELLATION,
     ENOUGH,
     GROWTH,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from tridiag.shapes import Shape
+from tridiag.problems.forms import Shape
 
 THREADS = 128  # of a block, which is what Mosaic GPU calls a warpgroup
 ROWS = 8  # that are taken at a time

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.experimental import pallas as pl
 
-from tridiag import elimination as el
+from tridiag.algorithms import elimination as el
 from tridiag.kernels.pallas.access import Apart, Index, Row, Together, fixed, full
 from tridiag.kernels.pallas.job import ROWS, THREADS, Job, place
 
@@ -27,7 +27,7 @@ def product(job: Job, coupling: Any, value: Any) -> Any:
 
 
 def is_sound(job: Job, grown: Any, pivot: Any, b: Any) -> Any:
-    """As `tridiag.elimination.certify`; and the reciprocal of the pivot is a normal number."""
+    """As `tridiag.algorithms.elimination.certify`; and the reciprocal of the pivot is a normal number."""
     if not job.certifies:
         return pivot != 0
     info, size, diagonal = jnp.finfo(job.dtype), abs(pivot), abs(b)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from numba import njit, types
 
-from tridiag.elimination import (
+from tridiag.algorithms.elimination import (
     CANCELLATION,
     ENOUGH,
     GROWTH,
@@ -23,7 +23,7 @@ from tridiag.elimination import (
     ZEROS_AFTER,
 )  # fmt: skip
 from tridiag.kernels.access.load_store import parts_of
-from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.partition import state as P
 from tridiag.kernels.partition.state import (
     STEPS,
@@ -75,7 +75,7 @@ def column(zero, plan, carried, i, right, pivoting):
 
 @njit(**ONCE)
 def certified(zero, pivot, b, a, before):
-    """`tridiag.elimination.certify`; the quotient is that of a and the pivot ``before``."""
+    """`tridiag.algorithms.elimination.certify`; the quotient is that of a and the pivot ``before``."""
     eps, tiny, _, _ = limits(zero)
     if a != zero and size(a) < tiny * size(before):
         return False
@@ -196,7 +196,7 @@ def refine(zero, plan, kept):
             break
         forward(zero, plan, rest, side, kept, J.PIVOTED, J.PLAIN)
         backward(zero, plan, rest, side, kept, J.PIVOTED, rest, side)
-        for i in range(n):  # `tridiag.elimination.correct`
+        for i in range(n):  # `tridiag.algorithms.elimination.correct`
             old, correction = solution(zero, plan, i), load(rest + i * side, zero)
             new, bound = old + correction, vanished * size(old)
             if number > ZEROS_AFTER and (number <= RETURN_AFTER or old != zero):

@@ -18,10 +18,10 @@ from __future__ import annotations
 import numpy as np
 from numba import cfunc, njit, types
 
-from tridiag.elimination import RETURN_AFTER
+from tridiag.algorithms.elimination import RETURN_AFTER
 from tridiag.kernels.access.bind import offset
 from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, parts_of
-from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.partition import loops as K
 from tridiag.kernels.partition import refine as R
 from tridiag.kernels.partition import state as P

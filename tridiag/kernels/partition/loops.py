@@ -13,7 +13,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from tridiag import elimination as el
+from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.load_store import in_lanes, out_of_lanes
 from tridiag.kernels.access.rows import Rows, lines_of_rows, rows_of_lines
 from tridiag.kernels.partition import state as P
@@ -121,7 +121,7 @@ def any_lane(code: Code, mask: Value) -> Value:
 
 
 class Certificate:
-    """`tridiag.elimination.certify` of all rows, from the extremes of q = b / pivot.
+    """`tridiag.algorithms.elimination.certify` of all rows, from the extremes of q = b / pivot.
 
     With l c = b - pivot the certificate |l c| + |pivot| <= 3 |b| reads |q - 1| + 1 <= 3 |q|, which for real numbers is
     |q + 1/4| >= 3/4. No NaN gets lost: it stays in the elimination until the last row.
@@ -246,7 +246,7 @@ def substitute(code: Code, plan: Value, block: Value, source: Value) -> Value:
 
 
 def pivot_column(code: Code, first: Any, second: Any, new: Any) -> tuple[Any, Any, Any, Any]:
-    """One column among the three rows that hold it: `tridiag.elimination.cyclic_eliminate` with the pivot row divided.
+    """One column among the three rows that hold it, as `cyclic_eliminate`, with the pivot row divided.
 
     Carried rows are (column k, k + 1 | rest), the new one is (k, k + 1, k + 2 | rest). Returns the two rows that are
     carried on, the divided pivot row, and what substitution needs: the inverse of the pivot, the entries eliminated.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from tridiag.elimination import LOST, RETURN_AFTER, VANISHED, ZEROS_AFTER
+from tridiag.algorithms.elimination import LOST, RETURN_AFTER, VANISHED, ZEROS_AFTER
 from tridiag.kernels.access.load_store import lanes_of
 from tridiag.kernels.partition import state as P
 from tridiag.kernels.partition.gtsv import column, row_of
@@ -291,7 +291,7 @@ def substitute_ends(zero, plan):
         if i == 0 or i > 2 * count:
             row, x = lone_row(zero, (plan, max(0, i - 2 * count))), x1
             if word(plan + P.REFINING):
-                old = solution(zero, plan, row)  # `tridiag.elimination.correct`
+                old = solution(zero, plan, row)  # `tridiag.algorithms.elimination.correct`
                 bound = bar * size(old)
                 late = word(plan + P.REFINING)
                 if late > ZEROS_AFTER and (late <= RETURN_AFTER or old != zero):

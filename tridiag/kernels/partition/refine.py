@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from tridiag.elimination import REFINE_ABOVE, RETURN_AFTER
+from tridiag.algorithms.elimination import REFINE_ABOVE, RETURN_AFTER
 from tridiag.kernels.access.load_store import bytes_of_real, bytes_of_row, lanes_of
 from tridiag.kernels.partition import loops as K
 from tridiag.kernels.partition import state as P

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
-from tridiag.elimination import UNREACHED
+from tridiag.algorithms.elimination import UNREACHED
 from tridiag.kernels.access.load_store import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.simd.memory import load, set_word, store, word
 from tridiag.kernels.simd.steps import Steps

@@ -17,8 +17,8 @@ from numba.extending import overload
 
 from tridiag.kernels.access.load_store import NEXT_GROUP, bytes_of_real, lanes_of, put_past_caches
 from tridiag.kernels.access.sequences import places
-from tridiag.kernels.jobs import recurrences as C
-from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.jobs.words import recurrences as C
+from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.recurrence.loops import (
     FAR_AHEAD,
     HEIGHT,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from tridiag.kernels.access.load_store import LINES_AHEAD, QUAD, addresses, in_lanes, out_of_lanes, put_past_caches
-from tridiag.kernels.jobs import recurrences as C
+from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.simd.vector import I64, LINE, Code, Value, emitted
 
 HEIGHT = 8  # steps of all lanes that are transposed at a time

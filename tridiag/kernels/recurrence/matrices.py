@@ -14,7 +14,7 @@ from numba import njit
 from tridiag.kernels.access.load_store import addresses, lanes_of
 from tridiag.kernels.access.sequences import TABLE, binder
 from tridiag.kernels.access.small_matrices import gather, scatter
-from tridiag.kernels.jobs import recurrences as C
+from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.recurrence.loops import FAR_AHEAD
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim, field

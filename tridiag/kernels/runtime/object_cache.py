@@ -4,7 +4,7 @@ A file is named by everything that its code depends on: the kernel, its sources,
 It begins with a digest of its name and of the rest, so that a file that is damaged, or another one's under its name,
 counts as none, and appears by a rename, so that any number of processes may fill one folder. Where no folder can be
 written every process compiles: the cache never fails a call.
-Code that another user may have written is never run: `tridiag.private_files`.
+Code that another user may have written is never run: `tridiag.kernels.runtime.private_files`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 import platformdirs
 
-from tridiag import private_files
 from tridiag.kernels import source_hash_of
-from tridiag.kernels.jobs.symbols import PREFIX
+from tridiag.kernels.jobs.words.symbols import PREFIX
+from tridiag.kernels.runtime import private_files
 
 PATIENCE = 120.0  # seconds for which a kernel is waited for that another process compiles
 MOST_FILES = 256  # in a folder; beyond, those that were not used for the longest time are removed

@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba import cfunc, njit, types
 from numba.extending import intrinsic
 
-from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.simd import interrupts
 from tridiag.kernels.simd.memory import I64, c_function, call, fetch_add, free, malloc, set_word, swap, word
 from tridiag.kernels.simd.vector import definition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import call, fetch_add, word
 from tridiag.kernels.simd.vector import OPTIONS

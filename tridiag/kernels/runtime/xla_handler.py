@@ -12,8 +12,8 @@ from numba import cfunc, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from tridiag.kernels.jobs import systems as J
-from tridiag.kernels.jobs.symbols import PREFIX
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.symbols import PREFIX
 from tridiag.kernels.simd.memory import (
     I64,
     ask_for_huge_pages,

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
+from tridiag.algorithms.logsumexp import ROOM, larger
 from tridiag.kernels.simd.vector import I32, I64, Code, Value
-from tridiag.logsum import ROOM, larger
 
 
 class Numbers(NamedTuple):
@@ -131,7 +131,7 @@ def logarithm(code: Code, x: Value) -> tuple[Value, Value]:
 
 
 class Lanes:
-    """The operations of `tridiag.logsum` on rows of lanes, one or several end to end."""
+    """The operations of `tridiag.algorithms.logsumexp` on rows of lanes, one or several end to end."""
 
     def __init__(self, code: Code) -> None:
         self.code, self.where, self.size, self.numbers = code, code.where, code.size, numbers(code)

@@ -2,10 +2,10 @@
 
 A `Value` holds what the machine will hold: an address or a count (an int64), one vector of lanes, or a mask over the
 lanes. Its operators write instructions. `fori` writes a loop, with the state that it carries in registers, as
-`jax.lax.fori_loop` does. A complex vector is a pair of real ones (`Complex`). So the steps of `tridiag.elimination`,
-which ask for no more than operators and ``ops.where``, run here as they do on NumPy rows. What they write is straight
-SIMD code, which LLVM neither has to find by itself nor can miss. One vector is LINE bytes, a cache line; where
-registers are narrower, LLVM splits it.
+`jax.lax.fori_loop` does. A complex vector is a pair of real ones (`Complex`). So the steps of
+`tridiag.algorithms.elimination`, which ask for no more than operators and ``ops.where``, run here as they do on NumPy
+rows. What they write is straight SIMD code, which LLVM neither has to find by itself nor can miss. One vector is LINE
+bytes, a cache line; where registers are narrower, LLVM splits it.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def is_integer(kind: Any) -> bool:
 class Code:
     """What the functions of this language are given: the builder, the dtype, and the operations that are no operators.
 
-    It serves as the ``ops`` of `tridiag.elimination`.
+    It serves as the ``ops`` of `tridiag.algorithms.elimination`.
     """
 
     def __init__(self, builder: Any, dtype: str) -> None:

@@ -15,9 +15,9 @@ from numba import cfunc, njit, types
 
 from tridiag.kernels.access.bind import offset
 from tridiag.kernels.access.load_store import LINES_AHEAD, NEXT_GROUP, ROWS_AHEAD, bytes_of_real, parts_of
-from tridiag.kernels.jobs import systems as J
-from tridiag.kernels.jobs.symbols import PREFIX
-from tridiag.kernels.jobs.systems import WHERE_, X_
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.symbols import PREFIX
+from tridiag.kernels.jobs.words.systems import WHERE_, X_
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.interrupts import PIECE, stopping_at
 from tridiag.kernels.simd.memory import c_function, call, load, set_word, store

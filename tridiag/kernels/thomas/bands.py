@@ -17,8 +17,8 @@ from tridiag.kernels.access.load_store import (
     parts_of,
 )
 from tridiag.kernels.access.rows import CUT, ERASE, RIGHT, ZERO
-from tridiag.kernels.jobs import systems as J
-from tridiag.kernels.jobs.systems import A_, B_, C_, D_, X_
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, X_
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.memory import set_word, word
 from tridiag.kernels.simd.vector import OPTIONS

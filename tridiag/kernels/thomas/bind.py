@@ -6,8 +6,8 @@ from numba import njit
 
 from tridiag.kernels.access.bind import bind_lanes, offset, operand_of
 from tridiag.kernels.access.load_store import ADVANCE, LOAD_MASK, lanes_of
-from tridiag.kernels.jobs import systems as J
-from tridiag.kernels.jobs.systems import D_, OPERANDS, WHERE_
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.systems import D_, OPERANDS, WHERE_
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.memory import set_word, variable, word
 from tridiag.kernels.simd.vector import OPTIONS

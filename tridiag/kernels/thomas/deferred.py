@@ -11,8 +11,8 @@ from numba import njit
 
 from tridiag.kernels.access.bind import offset, operand_of
 from tridiag.kernels.access.load_store import AHEAD, TABLE, bind, bytes_of_real, bytes_of_row, lanes_of, parts_of
-from tridiag.kernels.jobs import systems as J
-from tridiag.kernels.jobs.systems import A_, B_, C_, D_, OPERANDS, X_
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, OPERANDS, X_
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.memory import set_word, word
 from tridiag.kernels.simd.vector import LINE, OPTIONS

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit, types
 
 from tridiag.kernels.access.load_store import bytes_of_real, lanes_of, parts_of
-from tridiag.kernels.jobs import systems as J
+from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim, field, part_of_item, report, reports
 from tridiag.kernels.simd.memory import c_function, flush, load, malloc, set_word

@@ -1,7 +1,8 @@
 """The inner loops: elimination and substitution over rows of lanes, one system in each lane.
 
 Plain (Thomas), 8 flops and one division a row; pivoted (LAPACK xGTTRF), by selects; cyclic, three rows a column. The
-equations are those of `tridiag.elimination`, whose functions are called here where pivots are not kept as reciprocals.
+equations are those of `tridiag.algorithms.elimination`, whose functions are called here where pivots are not kept as
+reciprocals.
 
 A row of lanes lies at base + i * stride. Every loop takes the mask of kept rows, a byte a lane; where no row is taken
 out, all rows read the same line of ones.
@@ -13,7 +14,7 @@ import functools
 import math
 from typing import Any, NamedTuple
 
-from tridiag import elimination as el
+from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.load_store import QUAD, ask, put_interleaved, put_past_caches, take_interleaved
 from tridiag.kernels.access.rows import (
     SWEEPS,
@@ -30,7 +31,7 @@ from tridiag.kernels.simd.vector import LINE, Code, Value
 
 
 def certified(code: Code, growth: Any, pivot: Any, diagonal: Any) -> Value:
-    """`tridiag.elimination.certify`, from the product l c; but for `invertible` and `lossless`, which judge many rows.
+    """`elimination.certify` from the product l c, without `invertible` and `lossless`, which judge many rows.
 
     Four times a pivot overflows where its reciprocal is no normal number, which XLA's threads take for zero.
     """
@@ -50,7 +51,7 @@ def least_quotient(code: Code, least: Value, quotient: Any, x: Any) -> Value:
 
 
 def lossless(code: Code, least: Value) -> Value:
-    """`tridiag.elimination.lossless`, of all quotients at once."""
+    """`tridiag.algorithms.elimination.lossless`, of all quotients at once."""
     return least >= code.tiny
 
 

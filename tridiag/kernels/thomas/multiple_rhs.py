@@ -21,8 +21,8 @@ from tridiag.kernels.access.load_store import (
     store_rows,
 )
 from tridiag.kernels.access.rows import RIGHT, UPPER, ZERO
-from tridiag.kernels.jobs import systems as J
-from tridiag.kernels.jobs.systems import D_, OPERANDS, X_
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.systems import D_, OPERANDS, X_
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.interrupts import PIECE, stopping, stopping_at
 from tridiag.kernels.simd.memory import load, set_byte, set_word, store, variable, word

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-from tridiag import elimination as el
+from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.load_store import QUAD, ask, take_interleaved
 from tridiag.kernels.access.rows import (
     SWEEPS,
@@ -23,8 +23,8 @@ from tridiag.kernels.simd.vector import Code, Value
 class Exchanging(NamedTuple):
     """The state of elimination with partial pivoting: the carried row (p0, p1 | r), what is rounding in p0, sure lanes.
 
-    As `tridiag.elimination.eliminate`, but with pivots kept as reciprocals. A pivot that may be a rounded zero, or
-    whose reciprocal is not a normal number, is left to the divisions of `eliminate_pivoted`.
+    As `tridiag.algorithms.elimination.eliminate`, but with pivots kept as reciprocals. A pivot that may be a rounded
+    zero, or whose reciprocal is not a normal number, is left to the divisions of `eliminate_pivoted`.
     """
 
     p0: Any

@@ -7,8 +7,8 @@ from numba import njit
 from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, load_rows, store_rows
 from tridiag.kernels.access.rows import ITERATE, RIGHT
-from tridiag.kernels.jobs import systems as J
-from tridiag.kernels.jobs.systems import D_, X_
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.systems import D_, X_
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import set_word, variable, word

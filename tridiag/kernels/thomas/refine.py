@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from numba import njit, types
 
-from tridiag.elimination import REFINE_STEPS
+from tridiag.algorithms.elimination import REFINE_STEPS
 from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, store_lane, store_rows
 from tridiag.kernels.access.rows import BEST, CUT, ITERATE, MERGE, REST, RIGHT
-from tridiag.kernels.jobs import systems as J
-from tridiag.kernels.jobs.systems import X_
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.systems import X_
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import load, set_half_word, set_word, variable, word

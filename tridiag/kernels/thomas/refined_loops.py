@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from tridiag import elimination as el
+from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.load_store import ask
 from tridiag.kernels.access.rows import BEST, ITERATE, SWEEPS, UPPER, Mask, Rows, ask_for_bands, merge, planes
 from tridiag.kernels.simd.vector import I32, LINE, Code, Value
@@ -82,7 +82,7 @@ def substitute_pivoted(code: Code, *words: Value) -> None:
 
 
 def residual(code: Code, base: Value, length: Value, error: Value, number: Value) -> None:
-    """r = d - A y where it is more than rounding, and the componentwise backward error, as `tridiag.rows.residual`.
+    """r = d - A y where it is more than rounding, and the componentwise backward error, as `matrix_rows.residual`.
 
     ``number``: of the corrections so far. The ends couple as in a cyclic matrix; in any other the corners are zero.
     """
@@ -118,7 +118,7 @@ def residual(code: Code, base: Value, length: Value, error: Value, number: Value
 
 
 def judge(code: Code, base: Value, length: Value, number: Value, error: Value) -> Value:
-    """Keep the iterate after that many corrections where it is the best; the lanes of `tridiag.elimination.unfit`."""
+    """Keep the iterate after that many corrections where it is the best; the lanes of `elimination.unfit`."""
     bar = el.REFINE_ABOVE * code.eps
     residual(code, base, length, error + LINE, number)
     least, trial = (code.load_as(code.vector, error + k) for k in (0, LINE))

@@ -1,14 +1,14 @@
 """Solutions looked at while they are in cache: in which systems all residuals are as small as "auto" promises.
 
-That of a row is taken relative to |A||x| + |d| there, as in `tridiag.rows.residual`. It may be `REFINE_ABOVE` eps; one
-that is not a number is too large.
+That of a row is taken relative to |A||x| + |d| there, as in `tridiag.algorithms.matrix_rows.residual`. It may be
+`REFINE_ABOVE` eps; one that is not a number is too large.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tridiag import elimination as el
+from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.load_store import STRIDE, TABLE, put_interleaved, take_interleaved
 from tridiag.kernels.access.rows import ITERATE, SWEEPS, Rows, planes
 from tridiag.kernels.simd.vector import LINE, Code, Complex, Value

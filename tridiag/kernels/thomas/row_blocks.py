@@ -16,8 +16,8 @@ from numba import cfunc, njit, types
 
 from tridiag.kernels.access.load_store import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.access.rows import ZERO
-from tridiag.kernels.jobs import systems as J
-from tridiag.kernels.jobs.symbols import PREFIX
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.symbols import PREFIX
 from tridiag.kernels.runtime.threads import beginning, task_runner
 from tridiag.kernels.runtime.work_items import claim, field
 from tridiag.kernels.runtime.workspace import aligned

@@ -6,8 +6,8 @@ from numba import njit, types
 
 from tridiag.kernels.access.load_store import TABLE, bytes_of_row, lanes_of
 from tridiag.kernels.access.rows import NAN, PLANES, ZERO
-from tridiag.kernels.jobs import systems as J
-from tridiag.kernels.jobs.systems import OPERANDS
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.systems import OPERANDS
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.runtime.workspace import aligned
 from tridiag.kernels.simd.memory import free, malloc, set_byte, set_word, word

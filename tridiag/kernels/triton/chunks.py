@@ -13,7 +13,7 @@ What a lane has of its chunk is a tuple of ROWS tiles.
 import triton
 import triton.language as tl
 
-from tridiag import elimination
+from tridiag.algorithms import elimination
 from tridiag.kernels.triton.rows import REFINE_ABOVE, append, certifies, divide, either
 
 CLOSING = tl.constexpr(elimination.CLOSING)

@@ -1,13 +1,13 @@
 """A lane for each system in Triton, as in `tridiag.kernels.numba_cuda.thomas`: row by row, with pivoting or without.
 
 An operand is where the systems of the lanes begin in it, and the step from row to row. The elimination is that of
-`tridiag.elimination`.
+`tridiag.algorithms.elimination`.
 """
 
 import triton
 import triton.language as tl
 
-from tridiag import elimination
+from tridiag.algorithms import elimination
 
 SHRINK = tl.constexpr(1 / elimination.GROWTH)
 CANCELLATION = tl.constexpr(elimination.CANCELLATION)
@@ -201,7 +201,7 @@ def copy(source, target, n, there):
 
 @triton.jit
 def correct(y, correction, n, there, step, EPS: tl.constexpr, TINY: tl.constexpr):
-    """`tridiag.elimination.correct`: y + correction; an exact zero where the two cancel."""
+    """`tridiag.algorithms.elimination.correct`: y + correction; an exact zero where the two cancel."""
     for i in range(n):
         old = tl.load(y[0] + i * y[1], there)
         change = tl.load(correction[0] + i * correction[1], there)

@@ -1,0 +1,452 @@
+"""The steps of a Kalman filter and of its smoother, the same for every array library.
+
+Matrices lie first and batch axes last: the entry P[i, j] is one array over the batch. A covariance that series share
+has batch axes of length 1, and so is computed once; the means have the full batch.
+
+The observations of a step are made independent of each other by elimination, S = L D L^T; the rows of L^-1 H P and of
+L^-1 v then count one after another. No matrix is inverted, so R = 0 and a singular Q are nothing special.
+
+A filter carries covariances in one of two forms: `Entries`, as they stand, or `Roots`, of
+`tridiag.algorithms.kalman_square_roots`. The first is faster and says where digits may be lost (`Doubt`); those series
+are filtered again with the second.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from tridiag.algorithms import kalman_square_roots
+from tridiag.problems.state_space import Model, StateSpace
+
+LOG_TWO_PI = 1.8378770664093453
+
+
+class Observed(NamedTuple):
+    """The observations of one step, independent of each other: one entry each in every list."""
+
+    weights: list[Any]  # 1 / the variance
+    errors: list[Any]  # what was observed, less what was predicted
+    rows: list[Any]  # their covariances with the states
+    loads: list[Any]  # their rows of H
+    variances: list[Any]
+    factors: list[Any]  # that made them independent: the columns of L below its diagonal
+
+
+class Estimate(NamedTuple):
+    mean: Any
+    cov: Any  # as it stands, or a `Root`
+
+
+def transpose(x: Any) -> Any:
+    return x.swapaxes(0, 1)
+
+
+def apply(x: Any, vector: Any) -> Any:
+    """A matrix times a vector."""
+    return added(x[:, j] * vector[j] for j in range(x.shape[1]))
+
+
+def added(terms: Iterable[Any]) -> Any:
+    return functools.reduce(operator.add, terms)
+
+
+def outer(x: Any, y: Any) -> Any:
+    return x[:, None] * y[None]
+
+
+class Entries:
+    """Covariances as they stand."""
+
+    @staticmethod
+    def start(ops: Any, cov: Any) -> Any:
+        return cov
+
+    @staticmethod
+    def whole(ops: Any, cov: Any) -> Any:
+        return cov
+
+    @staticmethod
+    def predict(ops: Any, F: Any, Q: Any, cov: Any) -> Any:
+        return ops.symmetric(ops.product(ops.product(F, cov), transpose(F)) + Q)
+
+    @staticmethod
+    def separate(ops: Any, H: Any, R: Any, cov: Any) -> tuple[list[Any], list[Any], list[Any], list[Any], Any]:
+        """1/D, D and L of S = L D L^T, the rows of L^-1 H P, and the covariance once the observations are known."""
+        variances, factors, rows = separate(ops, H, R, cov)
+        weights = ops.keep([ops.one(d) / d for d in variances])
+        for weight, row in zip(weights, rows, strict=True):
+            cov = cov - outer(row * weight, row)
+        return weights, variances, factors, rows, cov
+
+
+class Roots:
+    """Covariances as `tridiag.algorithms.kalman_square_roots.Root`."""
+
+    @staticmethod
+    def start(ops: Any, cov: Any) -> Any:
+        return kalman_square_roots.root_of(ops, cov)
+
+    @staticmethod
+    def whole(ops: Any, cov: Any) -> Any:
+        return kalman_square_roots.covariance(ops, cov)
+
+    @staticmethod
+    def predict(ops: Any, F: Any, Q: Any, cov: Any) -> Any:
+        return kalman_square_roots.predict(ops, F, Q, cov)
+
+    @staticmethod
+    def separate(ops: Any, H: Any, R: Any, cov: Any) -> tuple[list[Any], list[Any], list[Any], list[Any], Any]:
+        variances, factors, rows, cov = kalman_square_roots.observe(ops, H, R, cov)
+        return [ops.one(d) / d for d in variances], variances, factors, rows, cov
+
+
+Form = type[Entries] | type[Roots]
+
+
+def predict(ops: Any, F: Any, Q: Any, state: Estimate, form: Form = Entries) -> Estimate:
+    return ops.keep(Estimate(apply(F, state.mean), form.predict(ops, F, Q, state.cov)))
+
+
+def observe(
+    ops: Any, H: Any, R: Any, y: Any, kept: Any, state: Estimate, form: Form = Entries
+) -> tuple[Observed, Estimate]:
+    """What a predicted state makes of the observations, and they of it; ``kept``: not missing, None: all."""
+    H, R, y = there(ops, H, R, y, kept)
+    weights, variances, factors, rows, cov = form.separate(ops, H, R, state.cov)
+    errors, loads = reduced(factors, y - apply(H, state.mean)), reduced(factors, H)
+    errors, mean = ops.keep(errors), state.mean
+    for weight, error, row in zip(weights, errors, rows, strict=True):
+        mean = mean + row * weight * error
+    return Observed(weights, errors, rows, loads, variances, factors), ops.keep(Estimate(mean, cov))
+
+
+def there(ops: Any, H: Any, R: Any, y: Any, kept: Any) -> tuple[Any, Any, Any]:
+    """H, R and y of what is not missing; what is missing tells nothing of the states, and is 0 with a variance of 1."""
+    if kept is None:
+        return H, R, y
+    both = kept[:, None] & kept[None]
+    H, y = ops.where(kept[:, None], H, ops.zero(H)), ops.where(kept, y, ops.zero(y))
+    return H, ops.where(both, R, ops.identity(R)), y
+
+
+def separate(ops: Any, H: Any, R: Any, cov: Any) -> tuple[list[Any], list[Any], list[Any]]:
+    """D and L of S = L D L^T, and the rows of L^-1 H P."""
+    rows = ops.product(H, cov)
+    variances, factors = ops.keep(eliminate(ops, ops.symmetric(ops.product(rows, transpose(H)) + R)))
+    return variances, factors, reduced(factors, rows)
+
+
+def eliminate(ops: Any, S: Any) -> tuple[list[Any], list[Any]]:
+    """D and the columns of L below its diagonal, S = L D L^T; NaN where S is not positive definite."""
+    variances, factors = [], []
+    for _ in range(S.shape[0]):
+        pivot = ops.where(S[0, 0] > 0, S[0, 0], ops.nan(S))
+        factors.append(S[1:, 0] / pivot)
+        variances.append(pivot)
+        S = S[1:, 1:] - outer(factors[-1], S[0, 1:])
+    return variances, factors
+
+
+def reduced(factors: list[Any], x: Any) -> list[Any]:
+    """The rows of L^-1 x."""
+    rows = []
+    for factor in factors:
+        rows.append(x[0])
+        x = x[1:] - (factor if factor.ndim == x.ndim else factor[:, None]) * x[0]
+    return rows
+
+
+class Doubt(NamedTuple):
+    """Whether covariances that are carried as they stand have lost digits: where ``loss`` is above 0.
+
+    A variance of observations is off by an eps of the largest one before it; ``loss`` is how far one was below an
+    eps**(1/3) of that. Those before are of states as they were predicted a step earlier and carried on as if they were
+    independent of each other: then nothing cancels.
+    """
+
+    spread: Any  # the variances of states
+    reach: Any  # the largest variances of observations
+    loss: Any
+
+    @staticmethod
+    def add(ops: Any, doubt: Doubt, H: Any, kept: Any, variances: list[Any]) -> Doubt:
+        """Once a step has observed: H of what is there."""
+        scales, loss, reach = apply(H * H, doubt.spread), doubt.loss, []
+        share = ops.limits(H)[0] ** (1 / 3)
+        for j, variance in enumerate(variances):
+            reach.append(larger(ops, scales[j], doubt.reach[j]))
+            gap = share * reach[-1] - variance
+            gap = gap if kept is None else ops.where(kept[j], gap, loss)
+            loss = larger(ops, gap, loss)
+        return Doubt(doubt.spread, reach, loss)
+
+    @staticmethod
+    def move(F: Any, Q: Any, variances: Any) -> list[Any]:
+        """The variances with which states are predicted, if those before are independent."""
+        found = apply(F * F, variances)
+        return [found[i] + Q[i, i] for i in range(len(Q))]
+
+
+def lost(ops: Any, *covs: Any) -> Any:
+    """Above 0 where a variance is so far below that of the covariance before it that its own digits are lost."""
+    share, loss = ops.limits(covs[0])[0] ** (1 / 3), None
+    for i in range(len(covs[0])):
+        for before, after in itertools.pairwise(covs):
+            gap = before[i, i] * share - after[i, i]
+            loss = gap if loss is None else larger(ops, gap, loss)
+    return loss
+
+
+def larger(ops: Any, x: Any, y: Any) -> Any:
+    return ops.where(x > y, x, y)
+
+
+def diagonal(cov: Any) -> list[Any]:
+    return [cov[i, i] for i in range(len(cov))]
+
+
+def surprise(ops: Any, seen: Observed, kept: Any) -> Any:
+    """-2 times the logarithm of the density of the observations; one that is missing counts nothing."""
+    total: Any = 0
+    for j, (weight, error, variance) in enumerate(zip(seen.weights, seen.errors, seen.variances, strict=True)):
+        term = error * error * weight + (ops.log(variance) + LOG_TWO_PI)
+        total = total + (term if kept is None else ops.where(kept[j], term, ops.zero(variance)))
+    return total
+
+
+def look_back(ops: Any, state: Estimate, ahead: Estimate) -> Estimate:
+    """The state once later observations are known too: ``ahead`` is what they add, as of this step."""
+    mean = state.mean + apply(state.cov, ahead.mean)
+    both = ops.product(state.cov, ahead.cov)
+    return Estimate(mean, ops.symmetric(state.cov - ops.product(both, state.cov)))
+
+
+def collect(ops: Any, seen: Observed, ahead: Estimate) -> Estimate:
+    """What the observations of a step add to what later ones do, as of the state predicted for it."""
+    pull, told = facts(ops, seen, ahead)
+    cov = ops.product(ops.product(pull, ahead.cov), transpose(pull)) + told.cov
+    return Estimate(apply(pull, ahead.mean) + told.mean, ops.symmetric(cov))
+
+
+def facts(ops: Any, seen: Observed, like: Estimate) -> tuple[Any, Estimate]:
+    """What of later observations is still news, as a matrix, and what those of a step tell by themselves."""
+    pull, mean, cov = ops.identity(like.cov), ops.zero(like.mean), ops.zero(like.cov)
+    for weight, error, row, load in zip(seen.weights, seen.errors, seen.rows, seen.loads, strict=True):
+        weighted = load * weight
+        mean = mean + weighted * error
+        pull, cov = pull - outer(weighted, row), cov + outer(weighted, load)
+    return pull, Estimate(mean, cov)
+
+
+def total(x: Any) -> Any:
+    return added(x[i] for i in range(x.shape[0]))
+
+
+def carry_back(ops: Any, F: Any, ahead: Estimate) -> Estimate:
+    """What later observations add, as of the step before."""
+    turned = transpose(F)
+    return Estimate(apply(turned, ahead.mean), ops.product(ops.product(turned, ahead.cov), F))
+
+
+def returned(ops: Any, factors: list[Any], x: Any) -> Any:
+    """L^-T x, of the rows of x."""
+    rows: list[Any] = []
+    for factor, row in zip(reversed(factors), reversed(list(x)), strict=True):
+        for below, found in zip(factor, rows, strict=True):
+            row = row - found * below
+        rows.insert(0, row)
+    return ops.stack(rows)
+
+
+class CovarianceAdjoint(NamedTuple):
+    """What covariances contribute to the derivatives of a log-likelihood in the parameters of a step.
+
+    With r and N as in `tridiag.algorithms.kalman_scan`, those of the step behind it in Q, and all others of the step
+    itself, the derivatives are (r r^T - N) / 2 in Q, r x^T - of_F in F, u x^T - of_H in H, (u u^T - of_R) / 2 in R and
+    -u in y, where x is the smoothed mean.
+    """
+
+    of_F: Any
+    of_H: Any
+    of_R: Any
+    N: Any  # as of the state predicted for the step
+
+
+class MeanAdjoint(NamedTuple):
+    """The same of means."""
+
+    u: Any
+    smoothed: Any
+    r: Any
+
+
+def pull_covariance(ops: Any, F: Any, H: Any, R: Any, seen: Observed, cov: Any, N: Any) -> CovarianceAdjoint:
+    """From N of the step behind it and ``cov``, of the updated state."""
+    ahead = ops.product(N, F)
+    carried = ops.keep(ops.symmetric(ops.product(transpose(F), ahead)))
+    gain, spread, before = pull_information(ops, H, R, seen, carried)
+    of_H = gain - ops.product(ops.product(gain, carried), cov)
+    return CovarianceAdjoint(ops.product(ahead, cov), of_H, spread, before)
+
+
+def pull_information(ops: Any, H: Any, R: Any, seen: Observed, carried: Any) -> tuple[Any, Any, Any]:
+    """S^-1 H P, the covariance of `MeanAdjoint.u`, and N as of the predicted state from that of the updated one."""
+    gain = returned(ops, seen.factors, [row * w for w, row in zip(seen.weights, seen.rows, strict=True)])
+    lower = ops.stack(reduced(seen.factors, ops.identity(R)))
+    precision = ops.product(transpose(lower), ops.stack(seen.weights)[:, None] * lower)  # S^-1
+    pull = ops.product(gain, carried)
+    spread = precision + ops.product(pull, transpose(gain))
+    across = ops.product(transpose(H), pull)
+    before = carried - across - transpose(across) + ops.product(ops.product(transpose(H), spread), H)
+    return gain, spread, ops.symmetric(before)
+
+
+class Shrinking(NamedTuple):
+    """What a pass backwards with `Roots` carries besides r and N, of the step behind it.
+
+    P r and N P are not what the products would be: r and N are small where P is large, and know it only to an eps of
+    where they are large. So means come from `smooth`, and N P has a recursion of its own.
+    """
+
+    mean: Any  # smoothed
+    NP: Any  # N P, of the state predicted for the step
+
+
+def pull_by_roots(
+    ops: Any, F: Any, H: Any, R: Any, seen: Observed, mean: Any, back: Any, N: Any, behind: Shrinking
+) -> tuple[CovarianceAdjoint, Shrinking]:
+    """As `pull_covariance`, with the updated ``mean`` and the gain with which a state follows from the next one."""
+    of_F = ops.keep(ops.product(behind.NP, transpose(back)))  # N F P
+    carried = ops.keep(ops.symmetric(ops.product(ops.product(transpose(F), N), F)))
+    gain, spread, before = pull_information(ops, H, R, seen, carried)
+    shrunk = ops.product(transpose(F), of_F)
+    of_H = gain - ops.product(gain, shrunk)
+    smoothed = mean + apply(back, behind.mean - apply(F, mean))
+    NP = ops.keep(shrunk + ops.product(transpose(H), of_H))
+    return CovarianceAdjoint(of_F, of_H, spread, before), Shrinking(smoothed, NP)
+
+
+def pull_mean(
+    ops: Any, F: Any, H: Any, scaled: list[Any], gains: list[Any], factors: list[Any], state: Estimate, r: Any
+) -> MeanAdjoint:
+    """From r of the step behind it and the updated state; ``scaled`` errors and ``gains`` are times the weights."""
+    carried = ops.keep(apply(transpose(F), r))
+    pulled = [error - total(gain * carried) for error, gain in zip(scaled, gains, strict=True)]
+    u = ops.keep(returned(ops, factors, pulled))
+    return MeanAdjoint(u, ops.keep(state.mean + apply(state.cov, carried)), carried + apply(transpose(H), u))
+
+
+def front(ops: Any, model: Model, y: Any) -> tuple[Model, Any]:
+    """The arrays with time first, then matrices, and batch axes last."""
+    batch = y.ndim - 2
+
+    def turned(x: Any) -> Any:
+        return ops.transpose(x, (*range(batch, x.ndim), *range(batch)))
+
+    F, H, Q, R, m0, P0 = map(turned, model)
+    if y.shape[batch] == 1:  # F[n-1] and Q[n-1] are not read
+        F, Q = ops.zero(F), ops.zero(Q)
+    return Model(F, H, Q, R, m0, ops.symmetric(P0)), turned(y)
+
+
+def back(ops: Any, x: Any, batch: Any) -> Any:
+    """The reverse, and covariances that series share once for each."""
+    own = x.ndim - len(batch)
+    x = ops.broadcast(x, (*x.shape[:own], *batch))
+    return ops.transpose(x, (*range(own, x.ndim), *range(own)))
+
+
+def at(ops: Any, model: Model, t: Any) -> tuple[Any, ...]:
+    """F and Q of the step before t, H and R of step t."""
+    before = ops.where(t > 0, t - 1, 0)
+    return tuple(ops.row(x, i, 0) for x, i in zip(model[:4], (before, t, before, t), strict=True))
+
+
+class Carried(NamedTuple):
+    """What a filter takes from step to step."""
+
+    state: Estimate  # updated
+    doubt: Doubt | None  # None with `Roots`
+
+
+def blank(ops: Any, form: StateSpace, y: Any, kept: Any) -> Estimate:
+    """Nothing known: zeros, with the batch axes of means and of covariances."""
+    k, batch = form.states, form.batch if kept is not None else form.cov_batch
+    return Estimate(ops.full((k, *form.batch), 0, y), ops.full((k, k, *batch), 0, y))
+
+
+def begin(ops: Any, form: StateSpace, y: Any, kept: Any, covs: Form) -> Carried:
+    """Before the first step."""
+    state = blank(ops, form, y, kept)
+    batch = state.cov.shape[2:]
+    if covs is Roots:
+        columns = [ops.full((form.states - 1 - j, *batch), 0, y) for j in range(form.states)]
+        weights = [ops.full(batch, 0, y) for _ in columns]
+        return Carried(Estimate(state.mean, kalman_square_roots.Root(columns, weights)), None)
+    none = ops.full(batch, 0, y)
+    return Carried(state, Doubt([none] * form.states, [none] * form.observed, none))
+
+
+def doubtful(ops: Any, carried: Carried, surprise: Any) -> Any:
+    """Whether digits may be lost, or a series is NaN."""
+    lost = ops.any(surprise != surprise)
+    return lost if carried.doubt is None else lost | ops.any(carried.doubt.loss > 0)
+
+
+class Step(NamedTuple):
+    """What a filter finds in a step."""
+
+    predicted: Estimate
+    updated: Estimate
+    seen: Observed
+
+
+def forward(
+    ops: Any, model: Model, y: Any, kept: Any, t: Any, carried: Carried, form: Form = Entries
+) -> tuple[Carried, Step, Any]:
+    """Step t from the state of the step before, and how little the observations were expected."""
+    F, H, Q, R = at(ops, model, t)
+    first, moved = Estimate(model.m0, form.start(ops, model.P0)), predict(ops, F, Q, carried.state, form)
+    predicted = chosen(ops, t > 0, moved, first)
+    kept = None if kept is None else ops.row(kept, t, 0)
+    seen, updated = observe(ops, H, R, ops.row(y, t, 0), kept, predicted, form)
+    doubt = carried.doubt
+    if doubt is not None:
+        spread = chosen(ops, t > 0, Doubt.move(F, Q, doubt.spread), diagonal(model.P0))
+        sight = H if kept is None else ops.where(kept[:, None], H, ops.zero(H))
+        doubt = Doubt.add(ops, doubt._replace(spread=spread), sight, kept, seen.variances)
+        doubt = ops.keep(doubt._replace(spread=diagonal(predicted.cov)))
+    return Carried(updated, doubt), Step(predicted, updated, seen), surprise(ops, seen, kept)
+
+
+def chosen(ops: Any, condition: Any, x: Any, y: Any) -> Any:
+    """The one or the other, of arrays or of tuples and lists of them."""
+    if not isinstance(x, (tuple, list)):
+        return ops.where(condition, x, y)
+    made = [chosen(ops, condition, *pair) for pair in zip(x, y, strict=True)]
+    return type(x)(*made) if hasattr(x, "_fields") else type(x)(made)
+
+
+def backward(
+    ops: Any, model: Model, y: Any, kept: Any, t: Any, filtered: tuple[Estimate, Estimate], ahead: Estimate
+) -> tuple[Estimate, Estimate]:
+    """Step t smoothed, and what is then known ahead of the step before."""
+    F, H, _, R = at(ops, model, t)
+    predicted, updated = filtered
+    kept = None if kept is None else ops.row(kept, t, 0)
+    seen, _ = observe(ops, H, R, ops.row(y, t, 0), kept, predicted)
+    return look_back(ops, updated, ahead), carry_back(ops, F, collect(ops, seen, ahead))
+
+
+def smooth(ops: Any, F: Any, Q: Any, updated: Estimate, ahead: Any, smoothed: Estimate) -> Estimate:
+    """A step smoothed, from the mean that was predicted for the next one, and that smoothed: all with `Roots`.
+
+    After Rauch, Tung and Striebel, but that roots are joined; no covariance of states is inverted.
+    """
+    back = kalman_square_roots.go_back(ops, F, Q, updated.cov)
+    mean = updated.mean + apply(back.gain, smoothed.mean - ahead)
+    return ops.keep(Estimate(mean, kalman_square_roots.smooth(ops, back, smoothed.cov)))

@@ -1,0 +1,170 @@
+"""Covariances as P = L D L^T, L unit lower triangular: steps of a Kalman filter that lose no digits, for every library.
+
+A covariance as it stands knows what is certain no better than to an eps of what is not. L and D know both: Bierman's
+update takes an observation in, Thornton's weighted Gram-Schmidt carries a state on, and no variance is a difference of
+two. They take about three times the work of `tridiag.algorithms.kalman_filter`, which goes on where digits would be
+lost.
+
+G. J. Bierman, Factorization Methods for Discrete Sequential Estimation, Academic Press, 1977. Arrays are as in
+`tridiag.algorithms.kalman_filter`: matrices first, then batch axes.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+
+class Root(NamedTuple):
+    """A covariance L D L^T."""
+
+    columns: list[Any]  # of L, below the diagonal
+    weights: list[Any]  # D
+
+
+class Back(NamedTuple):
+    """A state from the next one: x = gain @ next + noise, whose covariance is spread @ diag(weights) @ spread^T."""
+
+    gain: Any
+    spread: Any  # columns, stacked along a first axis
+    weights: Any
+
+
+def added(terms: Iterable[Any]) -> Any:
+    return functools.reduce(operator.add, terms)
+
+
+def inverse(ops: Any, x: Any) -> Any:
+    """0 for 0."""
+    nothing = x == 0
+    return ops.where(nothing, 0.0, ops.one(x) / ops.where(nothing, 1.0, x))
+
+
+def root_of(ops: Any, cov: Any) -> Root:
+    """Of a positive semidefinite matrix; a variance that is 0 but for rounding is 0."""
+    columns, weights = [], []
+    rounding = 4 * len(cov) * ops.limits(cov)[0]
+    for least in [rounding * cov[i, i] for i in range(len(cov))]:
+        nothing = cov[0, 0] <= least
+        weights.append(ops.where(nothing, 0.0, cov[0, 0]))
+        columns.append(cov[1:, 0] * inverse(ops, weights[-1]))
+        cov = cov[1:, 1:] - columns[-1][:, None] * cov[None, 0, 1:]
+    return Root(columns, weights)
+
+
+def covariance(ops: Any, root: Root) -> Any:
+    """L D L^T."""
+    columns = [whole(ops, root, j) for j in range(len(root.weights))]
+    return ops.symmetric(added((x * w)[:, None] * x[None] for x, w in zip(columns, root.weights, strict=True)))
+
+
+def whole(ops: Any, root: Root, j: int) -> Any:
+    """A column of L."""
+    one = ops.one(root.weights[j])
+    return ops.join(ops.stack([*[one - one] * j, one]), root.columns[j])
+
+
+# ----------------------------------------------------------------------------------------------------- observations
+
+
+def observe(ops: Any, H: Any, R: Any, root: Root) -> tuple[list[Any], list[Any], list[Any], Root]:
+    """D and L of the innovation covariance S = L D L^T, the rows of L^-1 H P, and the covariance once all is known."""
+    noise, loads, variances, columns, rows = root_of(ops, R), [], [], [], []
+    for j in range(len(H)):  # R = L D L^T: then one observation after another
+        loads.append(H[0])
+        H = H[1:] - noise.columns[j][:, None] * H[None, 0]
+    for j, load in enumerate(loads):
+        root, variance, row = take_in(ops, load, noise.weights[j], root)
+        variances.append(ops.where(variance > 0, variance, ops.nan(variance)))
+        rows.append(row)
+        told = [(later * row).sum(0) / variances[-1] for later in loads[j + 1 :]]
+        column = list(noise.columns[j])
+        for i in range(len(column)):
+            column[i] = column[i] + told[i]
+            for m in range(i):
+                column[i] = column[i] + noise.columns[j + 1 + m][i - m - 1] * told[m]
+        columns.append(ops.stack(column) if column else noise.columns[j] * variance)
+    return variances, columns, rows, root
+
+
+def take_in(ops: Any, load: Any, noise: Any, root: Root) -> tuple[Root, Any, Any]:
+    """A root once ``load @ x`` with a noise is known, the variance of that, and its covariances with x: P load^T."""
+    columns, weights, row = [*root.columns], [*root.weights], None
+    variance, known = noise, inverse(ops, noise)
+    for j in reversed(range(len(weights))):
+        column, sight = columns[j], load[j]
+        if row is not None:
+            sight = sight + (column * load[j + 1 :]).sum(0)
+        common = weights[j] * sight
+        more = variance + common * sight
+        inverted = inverse(ops, more)
+        weights[j] = ops.where(more == 0, weights[j], weights[j] * (variance * inverted))
+        first = ops.stack([common])
+        if row is None:
+            row = first
+        else:
+            columns[j] = column - row * (known * sight)
+            row = ops.join(first, row + column * common)
+        variance, known = more, inverted
+    return ops.keep((Root(columns, weights), variance, row))
+
+
+# ------------------------------------------------------------------------------------------------------------ steps
+
+
+def predict(ops: Any, F: Any, Q: Any, root: Root) -> Root:
+    """That of F P F^T + Q."""
+    return orthogonal(ops, ops.stack(moved(F, root)), ops.stack(root.weights), root_of(ops, Q), len(F))[0]
+
+
+def moved(F: Any, root: Root) -> list[Any]:
+    """The columns of F L."""
+    return [
+        F[:, j] + (F[:, j + 1 :] * column[None]).sum(1) if len(column) else F[:, j]
+        for j, column in enumerate(root.columns)
+    ]
+
+
+def go_back(ops: Any, F: Any, Q: Any, root: Root) -> Back:
+    """A state of covariance L D L^T from the next one: that of both, the next one first, is made triangular halfway."""
+    k, noise = len(F), root_of(ops, Q)
+    parts = ops.stack([ops.join(x, whole(ops, root, j)) for j, x in enumerate(moved(F, root))])
+    noise = noise._replace(columns=[ops.join(x, ops.zero(F[:, 0])) for x in noise.columns])
+    both, weights, spread = orthogonal(ops, parts, ops.stack(root.weights), noise, k)
+    gain: Any = None  # of the whole of the next state, from what is new in each of its entries: times L^-1
+    for column in reversed(both.columns):
+        above = len(column) - k
+        row = column[above:]
+        row = row if gain is None else row - (column[:above, None] * gain).sum(0)
+        gain = row[None] if gain is None else ops.join(row[None], gain)
+    return Back(gain.swapaxes(0, 1), spread, weights)
+
+
+def smooth(ops: Any, back: Back, root: Root) -> Root:
+    """That of a state, from the root of the next one once all is known."""
+    parts, weights = ops.join(ops.stack(moved(back.gain, root)), back.spread), ops.stack(root.weights)
+    return orthogonal(ops, parts, ops.join(weights, back.weights), None, len(back.gain))[0]
+
+
+def orthogonal(ops: Any, parts: Any, weights: Any, noise: Root | None, size: int) -> tuple[Root, Any, Any]:
+    """The first ``size`` columns of the root of sum_m w[m] parts[m] parts[m]^T and a noise; all weights; what is left.
+
+    Parts are stacked along the first axis: a program that is written out entry by entry compiles for long.
+    """
+    columns, found = [], []
+    for j in range(size):
+        firsts, rests = parts[:, 0], parts[:, 1:]
+        if noise is not None:
+            firsts = ops.join(firsts, ops.stack([ops.one(noise.weights[j])]))
+            rests = ops.join(rests, noise.columns[j][None])
+            weights = ops.join(weights, ops.stack([noise.weights[j]]))
+        scaled = firsts * weights
+        variance = (firsts * scaled).sum(0)
+        scaled = scaled * inverse(ops, variance)
+        column = (rests * scaled[:, None]).sum(0)
+        column, variance, parts = ops.keep((column, variance, rests - column * firsts[:, None]))
+        columns.append(column)
+        found.append(variance)
+    return Root(columns, found), weights, parts

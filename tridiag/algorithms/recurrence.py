@@ -1,0 +1,99 @@
+"""One step of a linear recurrence, the same for every array library, and the recurrence as a Python loop over rows.
+
+A coefficient that would multiply what was not given is cut by a select, never by a multiplication: 0 * NaN is NaN.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from tridiag.problems.forms import Recurrence
+
+Rows = tuple[Any, ...]  # (a1, ..., ap), or the p values before a step, the latest first
+
+
+def row_of(form: Recurrence, i: Any) -> Any:
+    """The row of step i."""
+    return form.n - 1 - i if form.backward else i
+
+
+def coefficient(ops: Any, a: Any, k: int, form: Recurrence, i: Any, given: bool) -> Any:
+    """What multiplies the value k steps before step i; 0 where there is none and init is not ``given``."""
+    row = ops.row(a, row_of(form, i - k if form.transpose else i) % form.n, form.axis)
+    return row if given else ops.where(i >= k, row, ops.zero(row))
+
+
+def step(ops: Any, coefficients: Rows, x: Any, before: Rows, form: Recurrence, i: Any, given: bool) -> Any:
+    """The value of step i from those before it."""
+    y = ops.broadcast(ops.row(x, row_of(form, i), form.axis), form.batch)
+    for k, (a, value) in enumerate(zip(coefficients, before, strict=True), 1):
+        y = y + product(coefficient(ops, a, k, form, i, given), value, form)
+    return y
+
+
+def product(a: Any, value: Any, form: Recurrence) -> Any:
+    """A coefficient times a value. Of matrices, column by column: a general product's speed jumps with its size."""
+    if not form.matrices:
+        return a * value
+    columns = range(value.shape[-1])
+    terms = ((a[..., k, :] if form.transpose else a[..., k]) * value[..., k : k + 1] for k in columns)
+    return functools.reduce(operator.add, terms)
+
+
+def start(ops: Any, coefficients: Rows, x: Any, init: Rows, form: Recurrence) -> Rows:
+    """The values before the first step."""
+    row = ops.broadcast(ops.row(x, 0, form.axis), form.batch)
+    if not init:
+        return (ops.zero(row),) * len(coefficients)
+    return tuple(ops.broadcast(ops.row(value, 0, form.axis), form.batch) for value in init)
+
+
+def run(ops: Any, coefficients: Rows, x: Any, init: Rows, form: Recurrence, store: Callable[[int, Any], None]) -> None:
+    """The recurrence row by row; ``store(t, row)`` takes them. About two passes over a row for each coefficient."""
+    before = start(ops, coefficients, x, init, form)
+    for i in range(form.n):
+        y = step(ops, coefficients, x, before, form, i, bool(init))
+        store(row_of(form, i), y)
+        before = (y, *before[:-1])
+
+
+def term(ops: Any, a: Any, y: Any, k: int, init: Rows, form: Recurrence) -> Any:
+    """What coefficients of the values k steps before add to every value; 0 where there is no value before."""
+    if form.transpose:
+        return behind(ops, products(cut(ops, a, k, form), y, form), k, (), form)
+    values = behind(ops, y, k, init, form)
+    return products(a if init else cut(ops, a, k, form), values, form)
+
+
+def products(a: Any, values: Any, form: Recurrence) -> Any:
+    """All coefficients times all values, so that derivatives of it are simple."""
+    if not form.matrices:
+        return a * values
+    return (a * values[..., None]).sum(-2) if form.transpose else (a * values[..., None, :]).sum(-1)
+
+
+def cut(ops: Any, a: Any, k: int, form: Recurrence) -> Any:
+    """Coefficients of the values k steps before, 0 in the first k steps."""
+    n, axis = form.n, form.axis
+    steps = ops.positions(n, len(a.shape), axis, a)
+    return ops.where(steps < n - k if form.reverse else steps >= k, a, ops.zero(a))
+
+
+def behind(ops: Any, v: Any, k: int, init: Rows, form: Recurrence) -> Any:
+    """At every step the value k steps before it: one of ``init`` before the first step, or 0."""
+    n, axis = form.n, form.axis
+    count = min(k, n)
+    part, rest = slice(n - count, n), slice(0, n - count)
+    if form.backward:
+        part, rest = slice(0, count), slice(count, n)
+    first = ops.zero(ops.slice(v, part, axis))
+    if init:
+        row = list(first.shape)
+        row[axis] = 1
+        rows = [ops.broadcast(init[k - 1 - i], row) for i in range(count)]
+        first = first + ops.concatenate(rows[::-1] if form.backward else rows, axis)
+    kept = ops.slice(v, rest, axis)
+    return ops.concatenate((kept, first) if form.backward else (first, kept), axis)

@@ -1,0 +1,40 @@
+"""Options of the verbs: flags, axes and masks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tridiag.libraries.arrays import (
+    Entry,
+    dtype_name,
+)
+
+BOOLEANS = (bool, np.bool_)
+
+
+def check_promise(pivoting: Any) -> bool | str:
+    if isinstance(pivoting, str) and pivoting == "auto":
+        return pivoting
+    if not isinstance(pivoting, BOOLEANS):
+        raise ValueError(f"pivoting is {pivoting!r}; wanted False, True or 'auto'")
+    return bool(pivoting)
+
+
+def check_flag(name: str, flag: Any) -> None:
+    if not isinstance(flag, BOOLEANS):
+        raise TypeError(f"{name} is {flag!r}; wanted True or False")
+
+
+def check_axis(axis: Any, name: str = "axis") -> int:
+    if isinstance(axis, bool | np.bool_) or not hasattr(axis, "__index__"):
+        raise TypeError(f"{name} is {axis!r}; wanted one integer")
+    return int(axis.__index__())
+
+
+def check_mask(entry: Entry) -> None:
+    if dtype_name(entry[0]) != "bool":
+        raise TypeError(
+            f"where has dtype {dtype_name(entry[0])}; wanted booleans, True in the rows to keep: pass where != 0"
+        )

@@ -1,0 +1,121 @@
+"""Run a prepared call in its library, and give the result the caller's dtype."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tridiag.algorithms.recurrence import row_of
+from tridiag.backends import Backend
+from tridiag.calls.plan import REAL_OF, Call
+from tridiag.derivatives import runner_of
+from tridiag.errors import SingularSystemError
+from tridiag.libraries.arrays import dtype_name
+
+Array = Any
+
+
+def solve(call: Call, backend: Backend, check: bool, out: Any = None, factors: Any = None) -> Array:
+    """Run a prepared solve in its library, and give the result the caller's dtype."""
+    with call.place():
+        if call.plan.empty:
+            return empty(call) if out is None else out
+        try:
+            x = runner_of(call.plan.library).solve(call, backend, check, out, factors)
+        except SingularSystemError as error:
+            error.x = restore(call, error.x, out)
+            raise
+        return restore(call, x, out)
+
+
+def restore(call: Call, x: Array, out: Any) -> Array:
+    """The solution in the caller's dtype, and in ``out`` where there is one."""
+    if out is not None and x is not out:
+        with np.errstate(over="ignore", under="ignore"):  # of half precision: no kernel warns either
+            out[...] = x
+        return out
+    return call.module().cast(x, call.result_dtype) if call.plan.casts else x
+
+
+def matrix_dtype(call: Call) -> str:
+    """The dtype in which the matrix of a call is solved."""
+    return dtype_name(call.matrix[1].dtype)
+
+
+def empty(call: Call) -> Array:
+    """The solution of no systems, or of systems without rows."""
+    operations = call.module().Operations
+    d = call.module().cast(call.d, call.result_dtype)
+    return operations.broadcast(d, call.form.shape)
+
+
+def product(call: Call) -> Array:
+    """Run a prepared matmul."""
+    from tridiag.algorithms.matrix_rows import bands, multiply
+
+    with call.place(), np.errstate(all="ignore"):
+        if call.plan.empty:
+            return empty(call)
+        ops, mask, x = call.module().Operations, call.matrix[3], call.d
+        x = ops.broadcast(x, call.form.shape)
+        if mask is not None:
+            x = ops.where(mask, x, ops.zero(x))
+        y = multiply(ops, bands(ops, call.matrix, call.form), x, call.form)
+        if mask is not None:
+            y = ops.where(mask, y, ops.zero(y))
+        return call.module().cast(y, call.result_dtype)
+
+
+def determinants(call: Call) -> tuple[Array, Array]:
+    """Run a prepared slogdet."""
+    with call.place():
+        if call.plan.empty:  # no matrices, or matrices without rows
+            ops, batch, like = call.module().Operations, call.form.matrix_batch, call.matrix[1]
+            sign, logarithm = ops.full(batch, 1, like), ops.full(batch, 0, like).real
+        else:
+            sign, logarithm = runner_of(call.library).slogdet(call, call.plan.backend)
+        cast = call.module().cast
+        return cast(sign, call.result_dtype), cast(logarithm, REAL_OF.get(call.result_dtype, call.result_dtype))
+
+
+def blocks_solved(call: Call) -> Array:
+    """Run a prepared solve_block."""
+    ops, (shape, shared), order = call.module().Operations, call.plan.sides, call.plan.sides.order
+    if call.plan.empty:
+        return ops.broadcast(call.module().cast(call.d, call.result_dtype), shape)
+    lengths = [full if k in shared else own for k, (own, full) in enumerate(zip(call.d.shape, shape, strict=True))]
+    right = ops.transpose(ops.broadcast(call.d, tuple(lengths)), order)
+    right = ops.reshape(right, (*right.shape[: len(shape) - len(shared)], call.form.sides))
+    x = runner_of(call.library).solve_block(call._replace(d=right), call.plan.backend)
+    x = ops.reshape(x, tuple(shape[k] for k in order))
+    return restore(call, ops.transpose(x, call.plan.sides.inverse), None)
+
+
+def recurrence(verb: str, call: Call, out: Any = None) -> Array:
+    """Run a prepared recurrence in its library, and give the result the caller's dtype."""
+    if call.plan.empty:
+        return empty(call) if out is None else out
+    return restore(call, runner_of(call.plan.library).recurrence(verb, call, call.plan.backend, out), out)
+
+
+def last(verb: str, call: Call, y: Array, given: dict[str, Any]) -> Any:
+    """What ``return_final`` returns: a tuple where the coefficients are one."""
+    values = final(call, y, -math.inf if verb == "log_linear_recurrence" else 0.0)
+    return values if isinstance(given.get("a"), tuple) else values[0]
+
+
+def final(call: Call, y: Array, nothing: float = 0.0) -> tuple[Array, ...]:
+    """The last values of a recurrence, the latest first; those before its first step where it has fewer steps.
+
+    ``nothing``: what is there without init.
+    """
+    ops, cast, form = call.module().Operations, call.module().cast, call.form
+    before = [ops.broadcast(ops.row(value, 0, form.axis), form.batch) for value in call.init]
+    if not before:
+        row = cast(call.d, call.result_dtype)
+        before = [ops.full(form.batch, nothing, row)] * len(call.matrix)
+    last = [ops.row(y, row_of(form, form.n - 1 - k), form.axis) for k in range(min(form.n, len(call.matrix)))]
+    values = [*last, *(cast(value, call.result_dtype) for value in before)][: len(call.matrix)]
+    return tuple(ops.copy(value) for value in values)

@@ -1,0 +1,96 @@
+"""Singular systems: found after the solve, where values can be read, among solutions that are not finite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tridiag.algorithms.matrix_rows import Matrix
+from tridiag.backends import installed
+from tridiag.calls.plan import Call
+from tridiag.errors import SingularSystemError
+from tridiag.libraries.arrays import library_of, module_of
+from tridiag.problems.forms import Form
+
+LONG, LONG_CYCLE = 10_000, 1_000  # rows; beyond, a loop over them in Python would take too long
+
+
+def raise_if_singular(x: Any, status: Any, matrix: Matrix, form: Form) -> None:
+    """Raise `SingularSystemError` where elimination with partial pivoting meets an exactly zero pivot."""
+    suspects = find_suspects(x, status, form)
+    if suspects is None or not suspects.any():
+        return
+    singular = np.zeros(form.batch, bool)
+    singular[suspects] = exact_status(suspects, matrix, form) != 0
+    if singular.any():
+        indices = np.argwhere(singular)
+        raise SingularSystemError(message(indices, form), indices, x)
+
+
+def message(indices: np.ndarray[Any, Any], form: Form) -> str:
+    if not form.batch:
+        return (
+            "the system is singular: elimination with partial pivoting met a zero pivot; "
+            "to go on with NaN pass check=False"
+        )
+    first = ", ".join(map(str, indices[0].tolist()))
+    return (
+        f"{len(indices)} of {int(np.prod(form.batch))} systems are singular (the first at batch index ({first})): "
+        f"elimination with partial pivoting met a zero pivot; .x holds the solution, NaN in these systems; "
+        f"to go on with NaN pass check=False, to take a row out pass where="
+    )
+
+
+def find_suspects(x: Any, status: Any, form: Form) -> np.ndarray[Any, Any] | None:
+    """The systems to look at: those with a zero pivot if the backend told, else those that are not finite."""
+    if status is not None:
+        status = status if isinstance(status, np.ndarray) else to_host(status)
+        return np.broadcast_to(status != 0, form.batch) if np.count_nonzero(status) else None
+    finite = np.isfinite(to_host(x)).all(axis=form.axis)
+    return None if finite.all() else ~finite
+
+
+def to_host(x: Any) -> np.ndarray[Any, Any]:
+    """A NumPy view of an array, or a copy of one on another device."""
+    if library_of(x) == "cupy":
+        return np.asarray(x.get())
+    if hasattr(x, "detach"):
+        x = x.detach().cpu().resolve_conj().resolve_neg()
+        x = x.float() if str(x.dtype) == "torch.bfloat16" else x
+        return np.asarray(x.numpy())
+    return np.asarray(x)
+
+
+def exact_status(suspects: np.ndarray[Any, Any], matrix: Matrix, form: Form) -> np.ndarray[Any, Any]:
+    """The status of the suspect systems alone, by elimination with partial pivoting."""
+    from tridiag.algorithms import row_loop
+
+    ops = module_of("numpy").Operations
+    parts = []
+    for part in matrix:
+        if part is not None:
+            part = np.moveaxis(to_host(part), form.axis, -1)
+            part = np.broadcast_to(part, form.batch + part.shape[-1:])[suspects]
+        parts.append(part)
+    shape = (int(suspects.sum()), form.n)
+    gathered = Form(shape, shape, 1, form.periodic, form.transpose, True)
+    if form.n >= (LONG_CYCLE if form.periodic else LONG) and installed("numba"):
+        from tridiag.backends import numba_partition, numba_thomas
+
+        if form.periodic:
+            return numba_thomas.factor(tuple(parts), gathered).status
+        return numba_partition.find_zero_pivots(tuple(parts), gathered)
+    with np.errstate(all="ignore"):
+        status: np.ndarray[Any, Any] = row_loop.eliminate(ops, tuple(parts), gathered, True).status
+    return status
+
+
+def settle_status(status: Any, call: Call) -> Any:
+    """Singular is about partial pivoting: systems where plain elimination broke down are looked at again."""
+    status = np.array(to_host(status))
+    suspects = status != 0
+    if call.form.pivoting is False and suspects.any():
+        form = call.form._replace(shape=call.form.matrix_shape)
+        status[suspects] = exact_status(suspects, call.matrix, form)
+    return status

@@ -1,0 +1,120 @@
+"""Systems solved by CUDA kernels: a sweep that certifies, then what is left without a certificate, with pivoting.
+
+Nothing waits for the device: the sweep puts systems without a certificate on a list in device memory, and the kernel
+after it reads how long the list is.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tridiag.cuda import instances, spread_systems
+from tridiag.cuda.record import LOGARITHM, SIGN, STATUS, Job, Kernel, Program, Recording, address
+from tridiag.cuda.struct import Systems, systems_of
+from tridiag.problems.forms import Form
+
+LONGEST = min(
+    threads * instances.CHUNKS[dtype][-1] for dtype, threads in instances.CHUNK_THREADS.items()
+)  # in one block
+LEAST_SCRATCH = 64 * 2**20  # bytes for systems without a certificate; or as many as x has
+SPREAD = 32  # threads of a block where systems may be few
+WORDS = {False: 5, True: 8}  # that a row's factors take, of tridiagonal and of cyclic matrices (`pivoted.cu`)
+MORE_WORDS = 3  # ... and of a solution: right side, iterate, correction
+
+Extents = tuple[tuple[int, ...] | None, ...]  # the shapes, or the strides in bytes, of a, b, c, where, d, x
+Sweep = Callable[[Recording, Job, Systems, bool], None]  # solves all systems of a job; whether with certificates
+SWEEPS: dict[str, Sweep] = {"chunks": spread_systems.by_chunks, "thomas": spread_systems.by_thomas}
+
+
+def in_place(form: Form) -> bool:
+    """Whether the solution may take the place of right sides: long systems are written piece by piece, before it is
+    known whether they have a certificate."""
+    return form.n <= LONGEST
+
+
+@functools.lru_cache(1024)
+def solution(sweep: str, form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Program:
+    """x under the promise ``form.pivoting``, by a sweep and, where it has no certificate, by pivoting.
+
+    The dtypes are those of the matrices and of the right sides.
+    """
+    systems, recording = systems_of(form, shapes, strides, dtypes), Recording()
+    plain = form.pivoting is False and not form.periodic
+    room = None if plain else room_for(recording, systems, WORDS[form.periodic] + MORE_WORDS)
+    doubtful = None if plain or form.periodic else recording.reserve(8 * (systems.total + 1))
+    for job in jobs(systems, [shape is not None for shape in shapes]):
+        job["refine"] = form.pivoting == "auto"
+        if doubtful is not None:
+            recording.clear(doubtful, 8)
+            job["doubtful"] = doubtful
+        if not form.periodic:
+            with recording.passing():
+                SWEEPS[sweep](recording, job, systems, not plain)
+        if room is not None:
+            launch_hard(recording, instances.pivoted(systems.dtype, form.periodic), job, room)
+    return recording.program()
+
+
+@functools.lru_cache(1024)
+def determinants(form: Form, shapes: Extents, strides: Extents, dtype: Any, values: bool) -> Program:
+    """The status of every matrix; where asked, the sign and the logarithm of the size of its determinant."""
+    # a solution in C order, which is nowhere: so the matrices are walked through in the order of the results
+    shapes, strides = (*shapes[:5], form.matrix_shape), (*strides[:5], steps(form, dtype.itemsize))
+    systems = systems_of(form._replace(shape=form.matrix_shape), shapes, strides, (dtype, dtype))
+    recording, done, real = Recording(), 0, np.zeros((), dtype).real.itemsize
+    room = room_for(recording, systems, WORDS[form.periodic])
+    for job in jobs(systems, [shape is not None for shape in shapes[:5]] + [False]):
+        job["status"] = address(STATUS, 4 * done)
+        if values:
+            job["results"] = address(SIGN, dtype.itemsize * done), address(LOGARITHM, real * done)
+        launch_hard(recording, instances.determinants(systems.dtype, form.periodic), job, room)
+        done += systems.total
+    return recording.program()
+
+
+def steps(form: Form, itemsize: int) -> tuple[int, ...]:
+    """The strides of the batch of matrices in C order, for every axis; 0 along the systems."""
+    found, step = [0] * len(form.shape), itemsize
+    for k in reversed(range(len(form.shape))):
+        if k != form.axis:
+            found[k], step = step, step * form.matrix_shape[k]
+    return tuple(found)
+
+
+def jobs(systems: Systems, there: Sequence[bool]) -> Iterator[Job]:
+    """The struct for every place along the axes that the host walks through; which operands there are."""
+    begin = np.array([address(k) if given else 0 for k, given in enumerate(there)], np.int64)
+    for place in itertools.product(*(range(length) for length, _ in systems.outer)):
+        job = systems.job.copy()
+        shift = sum((k * np.array(steps) for k, (_, steps) in zip(place, systems.outer, strict=True)), 0 * begin)
+        job["operand"] = begin + (begin != 0) * shift
+        yield job
+
+
+class Room(NamedTuple):
+    """Scratch memory for so many blocks of so many threads."""
+
+    blocks: int
+    block: int
+    scratch: int
+
+
+def room_for(recording: Recording, systems: Systems, words: int) -> Room:
+    """For a thread for each system, as many as scratch memory allows; ``words`` of it for each row."""
+    itemsize = np.dtype(systems.dtype).itemsize
+    each = systems.n * words * itemsize
+    threads = max(1, min(systems.total, max(LEAST_SCRATCH, systems.n * systems.total * itemsize) // each))
+    block = SPREAD if threads >= SPREAD else 1
+    blocks = threads // block
+    return Room(blocks, block, recording.reserve(blocks * block * each))
+
+
+def launch_hard(recording: Recording, kernel: Kernel, job: Job, room: Room) -> None:
+    """A kernel with a thread for each system."""
+    job["kept"] = room.scratch
+    recording.launch(kernel, room.blocks, room.block, job)

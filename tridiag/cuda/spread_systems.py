@@ -1,0 +1,124 @@
+"""How systems are spread over blocks and threads: by chunks of rows, by whole systems, or by pieces of long ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tridiag.cuda import instances
+from tridiag.cuda.record import Job, Kernel, Recording
+from tridiag.cuda.struct import OPERANDS, Systems, systems_of
+from tridiag.kernels.jobs.systems import contiguous
+from tridiag.problems.forms import Form
+
+WARP = 32
+BLOCK = 256  # threads of a block of chunks, or fewer
+FEW_CHUNKS = 4  # systems of no more chunks than this of the shorter kind have such chunks
+MOST_CHUNKS = 512  # of a system that one block solves, or as many as it has threads
+SECTOR = 32  # bytes that memory hands out at a time
+MANY = 2**15  # systems: enough for whole blocks of threads on all multiprocessors
+ROW_WORDS = 3  # of a separator's row: and one that is the factor which made its diagonal 1
+
+
+def by_chunks(recording: Recording, job: Job, systems: Systems, certified: bool) -> None:
+    """Several threads for a system, cyclic reduction among them; long systems in pieces."""
+    rows, count = chunk_of(systems)
+    if count > min(MOST_CHUNKS, instances.CHUNK_THREADS[systems.dtype]):
+        by_pieces(recording, job, systems, certified)
+        return
+    width = width_of(systems, count)
+    threads = WARP * parts(width * count, WARP) if systems.together else width * count
+    job["count"], job["width"] = count, width
+    kernel = instances.chunks(systems.dtype, rows, systems.together, certified)
+    recording.launch(kernel, parts(systems.total, width), threads, job, shared_bytes(width, threads, rows, systems))
+
+
+def chunk_of(systems: Systems) -> tuple[int, int]:
+    """The rows of a chunk, and how many chunks a system has."""
+    fewest, most = instances.CHUNKS[systems.dtype][0], instances.CHUNKS[systems.dtype][-1]
+    rows = fewest if systems.n <= FEW_CHUNKS * fewest else most
+    return rows, parts(systems.n, rows)
+
+
+def width_of(systems: Systems, count: int) -> int:
+    """The systems of a block. Where they lie side by side at least a sector's worth, if the block can have so many."""
+    wanted, most = max(1, BLOCK // count), instances.CHUNK_THREADS[systems.dtype] // count
+    if systems.together:
+        return min(wanted, most, systems.total)
+    wanted = max(wanted, SECTOR // np.dtype(systems.dtype).itemsize)
+    return power_of_two(min(wanted, most, systems.total))
+
+
+def shared_bytes(width: int, threads: int, rows: int, systems: Systems) -> int:
+    """Offsets and flags of the systems of a block, then the tile or two buffers of separators (`chunks.cu`)."""
+    itemsize = np.dtype(systems.dtype).itemsize
+    tile = threads * rows if systems.together else 0
+    return 8 * OPERANDS * width + 16 * parts(width + 2, 4) + itemsize * max(tile, 2 * ROW_WORDS * threads)
+
+
+def by_thomas(recording: Recording, job: Job, systems: Systems, certified: bool) -> None:
+    """A thread for a system; short ones stay in its registers."""
+    held = instances.REGISTERS[systems.dtype]
+    kernel = instances.thomas(systems.dtype, held if systems.n <= held else 0, systems.together, certified)
+    itemsize = np.dtype(systems.dtype).itemsize
+    block = instances.THOMAS_THREADS if systems.total >= MANY else WARP
+    if systems.n > held:
+        job["kept"] = recording.reserve(2 * systems.n * systems.total * itemsize)
+    tiles = 4 * block * (SECTOR // itemsize + 1) * itemsize
+    recording.launch(kernel, parts(systems.total, block), block, job, 8 * OPERANDS * block + tiles + 4 * block)
+
+
+def by_pieces(recording: Recording, job: Job, systems: Systems, certified: bool) -> None:
+    """Chunks of long systems spread over all blocks; their separators are systems of their own."""
+    rows, itemsize = instances.RUNS[systems.dtype], np.dtype(systems.dtype).itemsize
+    count, total = parts(systems.n, rows), systems.total
+    width = 1 if systems.together else power_of_two(min(WARP, total))
+    slots = instances.RUN_THREADS // width
+    grid = parts(total, width) * parts(count, slots - 1)
+    shared = itemsize * instances.RUN_THREADS * max(ROW_WORDS, rows if systems.together else 0)
+    job["count"], job["width"] = count, width
+
+    size = count * total * itemsize
+    job["kept"] = recording.reserve((ROW_WORDS + 1) * size + itemsize)  # the last word is the diagonal, one
+    if not job["status"]:  # else those of the systems whose separators these are
+        job["status"] = recording.reserve(4 * total)
+        recording.clear(int(job["status"]), 4 * total)
+
+    def launch(kernel: Kernel) -> None:
+        recording.launch(kernel, grid, instances.RUN_THREADS, job, shared)
+
+    def solve_separators() -> int:
+        a, c, d, _, one = (int(job["kept"]) + k * size for k in range(ROW_WORDS + 2))
+        x = recording.reserve(size)
+        reduced = separators(systems, count)
+        again = reduced.job.copy()
+        again["operand"], again["status"] = (a, one, c, 0, d, x), job["status"]
+        with recording.passing():
+            by_chunks(recording, again, reduced, False)
+        return x
+
+    expand = instances.expand(systems.dtype, systems.together, certified)
+    launch(instances.reduce(systems.dtype, systems.together))
+    job["results"][0] = solve_separators()
+    launch(expand)  # d becomes the residuals
+    job["results"][1] = solve_separators()
+    launch(expand)  # of the systems that need it
+
+
+def separators(systems: Systems, count: int) -> Systems:
+    """So many of each system, laid out as its rows are; their diagonal is one."""
+    shape = (systems.total, count) if systems.together else (count, systems.total)
+    dtype = np.dtype(systems.dtype)
+    strides = contiguous(shape, dtype.itemsize)
+    form = Form(shape, shape, int(systems.together), pivoting=False)
+    shapes, steps = (shape, (1, 1), shape, None, shape, shape), (strides, (0, 0), strides, None, strides, strides)
+    return systems_of(form, shapes, steps, (dtype, dtype))
+
+
+def parts(length: int, size: int) -> int:
+    """How many parts of a size make up a length."""
+    return -(-length // size)
+
+
+def power_of_two(most: int) -> int:
+    """The largest power of two up to ``most``."""
+    return 1 << (most.bit_length() - 1)

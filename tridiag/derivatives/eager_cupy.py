@@ -1,0 +1,16 @@
+"""CuPy has no derivatives: run the backend, and look for singular systems where asked to; nothing else waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tridiag.backends import Backend
+from tridiag.calls.plan import Call
+from tridiag.derivatives.eager_numpy import slogdet as slogdet
+from tridiag.derivatives.eager_numpy import solve as solve
+
+
+def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
+    """The status stays on the device: backends for CuPy arrays find it by partial pivoting, whatever the promise."""
+    factors = backend.module().factor(call.matrix, call.form)
+    return factors, factors.status

@@ -1,0 +1,130 @@
+"""The compiled log-likelihood for JAX with its gradient, which is compiled as well for models constant in time.
+
+Other gradients, and all derivatives of gradients, are those of `tridiag.algorithms.kalman_scan`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.custom_derivatives import SymbolicZero
+
+from tridiag.algorithms import kalman_filter, kalman_scan
+from tridiag.backends import KALMAN, jax_scan
+from tridiag.libraries.jax import Operations as ops
+from tridiag.libraries.jax import vary_alike
+from tridiag.problems.state_space import Model, StateSpace, own_shapes
+from tridiag.xla import kalman
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def log_likelihood(y: Any, model: Model, form: StateSpace) -> Any:
+    if not form.checked:
+        front, _ = kalman_filter.front(ops, model, y)
+        model = model._replace(P0=jnp.moveaxis(jax_scan.poisoned(front, form).P0, (0, 1), (-2, -1)))
+    return likelihood(form, *vary_alike((y, model)))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def likelihood(form: StateSpace, y: Any, model: Model) -> Any:
+    return value(form, y, model)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def value(form: StateSpace, y: Any, model: Model) -> Any:
+    return call(kalman.log_likelihood, form, y, model)
+
+
+@value.defjvp
+def change(form: StateSpace, primals: Any, tangents: Any) -> Any:
+    """Where a gradient is differentiated, so is the value beside it, which nobody asks for as a rule."""
+
+    def of(y: Any, model: Model) -> Any:
+        model, y = kalman_filter.front(ops, model, y)
+        kept = None if form.missing is False else ~jnp.isnan(y)
+        return kalman_scan.run(form, y, model, kept, lambda step: None)[0]
+
+    return value(form, *primals), jax.jvp(of, primals, tangents)[1]
+
+
+def forward(form: StateSpace, y: Any, model: Model) -> Any:
+    values = y.value, Model(*(x.value for x in model))
+    return value(form, *values), (*values, () if y.perturbed else None)
+
+
+def backward(form: StateSpace, residuals: Any, weight: Any) -> Any:
+    y, model, in_y = residuals
+    weight = jnp.zeros(form.batch, y.dtype) if isinstance(weight, SymbolicZero) else weight
+    return gradient(form, in_y is not None, y, model, weight)
+
+
+likelihood.defvjp(forward, backward, symbolic_zeros=True)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def gradient(form: StateSpace, in_y: bool, y: Any, model: Model, weight: Any) -> tuple[Any, Model]:
+    """Of the sum of all log-likelihoods, each times its weight; in y zeros where nobody asks for it."""
+    if any(x.shape[len(form.batch)] != 1 for x in model[:4]):
+        return plain(form, in_y, y, model, weight)
+    found, of_y = call(functools.partial(kalman.gradient, in_y=in_y), form, y, model)
+    ends = np.cumsum([math.prod(shape) for shape in own_shapes(form)])
+    parts = jnp.split(found * weight[..., None], ends[:-1], axis=-1)
+    of_model = Model(*(summed(own, x, form).reshape(x.shape) for own, x in zip(parts, model, strict=True)))
+    of_y = jnp.zeros_like(y) if of_y is None else summed(of_y * weight[..., None, None], y, form)
+    return of_y, of_model
+
+
+@gradient.defjvp
+def second(form: StateSpace, in_y: bool, primals: Any, tangents: Any) -> Any:
+    return gradient(form, in_y, *primals), jax.jvp(functools.partial(plain, form, in_y), primals, tangents)[1]
+
+
+def plain(form: StateSpace, in_y: bool, y: Any, model: Model, weight: Any) -> tuple[Any, Model]:
+    def of(y: Any, model: Model) -> Any:
+        return jax_scan.kalman(KALMAN[-1], y, model, form._replace(checked=True))
+
+    of_y, of_model = jax.vjp(of, y, model)[1](weight)
+    return of_y if in_y else jnp.zeros_like(y), of_model
+
+
+def summed(x: Any, like: Any, form: StateSpace) -> Any:
+    """The sum over the batch axes that an argument does not have."""
+    axes = tuple(k for k, length in enumerate(form.batch) if length != 1 and like.shape[k] == 1)
+    return jnp.sum(x, axes, keepdims=True) if axes else x
+
+
+# -------------------------------------------------------------------------------------------------- without gradients
+
+
+def call(function: Callable[..., Any], form: StateSpace, y: Any, model: Model) -> Any:
+    """A custom call for what is missing, or for the faster case; `vmap` adds a leading axis to all arguments."""
+    return batched(function, form)(y, *model)
+
+
+def batched(function: Callable[..., Any], form: StateSpace) -> Any:
+    def run(y: Any, *model: Any) -> Any:
+        def known(missing: bool) -> Any:
+            return lambda: function(y, Model(*model), form, missing)
+
+        if form.missing is None and form.cov_batch != form.batch:
+            return lax.cond(jnp.any(jnp.isnan(y)), known(True), known(False))
+        return known(form.missing is not False)()
+
+    mapped = jax.custom_batching.custom_vmap(run)
+
+    @mapped.def_vmap
+    def rule(size: int, is_batched: Any, y: Any, *model: Any) -> Any:
+        of_model = Model(*is_batched[1:])
+        covariances = size if any(of_model._replace(m0=False)) else 1
+        wider = form._replace(batch=(size, *form.batch), cov_batch=(covariances, *form.cov_batch))
+        found = batched(function, wider)(*(x if b else x[None] for x, b in zip((y, *model), is_batched, strict=True)))
+        return found, jax.tree.map(lambda _: True, found)
+
+    return mapped

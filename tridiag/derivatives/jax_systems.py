@@ -1,0 +1,477 @@
+"""The derivative rule for JAX: `lax.custom_linear_solve` around any backend, batched once by `custom_vmap`.
+
+The tangent y of x solves A y = d' - A' x. That is linear in d', a', b' and c' together: one linear system,
+
+    A y + A' x = d',   a' = a',   b' = b',   c' = c',
+
+whose transpose is the whole rule at once, w = A^-T g and -w_i x_{i-1}, -w_i x_i, -w_i x_{i+1}. So a backend may compute
+the four in one pass. `custom_linear_solve` by itself takes them apart, hence the `jax.custom_jvp` around it. All other
+orders and modes JAX derives from the products with the matrix. A recurrence is such a system, y_t - a_t y_{t-1} = x_t,
+and what comes before its first step is on the right side.
+
+The backend gets the arrays as they are, and so the forward program is the backend alone; the products get the diagonals
+with every missing coupling cut by a select: its gradient is exactly zero.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.custom_derivatives import SymbolicZero
+
+from tridiag.algorithms import block_elimination as blocks
+from tridiag.algorithms import logsumexp
+from tridiag.algorithms import recurrence as recursion
+from tridiag.algorithms.matrix_rows import Matrix, bands, multiply
+from tridiag.algorithms.recurrence import Rows
+from tridiag.backends import BACKENDS, Backend, Problem
+from tridiag.calls.plan import Call
+from tridiag.calls.singular import raise_if_singular
+from tridiag.factorization import Factorization
+from tridiag.libraries.jax import Operations as ops
+from tridiag.libraries.jax import left_to_compiler, vary_alike
+from tridiag.libraries.jax_platforms import Name, on_platform
+from tridiag.problems.forms import Blocks, Form, Recurrence
+from tridiag.selection.choose import alongside
+
+
+def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> Any:
+    if call.traced:
+        return differentiable(call.matrix, call.d, factors, call.form, backend.name)
+    x = compiled(call.matrix, call.d, factors, call.form._replace(overwrite_d=False), backend.name)
+    if check:
+        raise_if_singular(x, None, call.matrix, call.form)
+    return x
+
+
+def differentiable(matrix: Matrix, d: Any, factors: Any, form: Form, name: Name) -> Any:
+    """x with its derivatives in a, b, c and d."""
+    matrix, factors, d = vary_alike((matrix, fit(factors, form), jnp.broadcast_to(d, form.shape)))
+    function = left_to_compiler(functools.partial(solution, form, name), (matrix, d))
+    return function(matrix, factors, d)
+
+
+compiled = jax.jit(differentiable, static_argnums=(3, 4))
+
+
+def fit(factors: Any, form: Form) -> Any:
+    """Factors at the rank of this right side."""
+    if factors is None:
+        return None
+    pivots = jax.tree.map(lambda x: x.reshape(x.shape[0], *form.matrix_batch), factors.pivots)
+    rest = jax.tree.map(lambda x: x.reshape(form.matrix_batch), factors._replace(pivots=None))
+    return rest._replace(pivots=pivots)
+
+
+def inverse(form: Form, name: Name, matrix: Matrix, factors: Any, d: Any) -> Any:
+    """A^-1 d, which is 0 in rows that are taken out."""
+    return lax.custom_linear_solve(
+        lambda x: product(matrix, x, form),
+        d,
+        lambda _, r: run("solve", form, name, matrix, factors, r),
+        lambda _, r: run("solve", transposed(form), name, matrix, factors, r),
+    )
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def product(matrix: Matrix, x: Any, form: Form) -> Any:
+    """A x, which is 0 in rows that are taken out; linear in the diagonals too.
+
+    Jitted, because JAX derives much from it and keeps what it derived.
+    """
+    y = multiply(ops, bands(ops, matrix, form), x, form)
+    return y if matrix[3] is None else jnp.where(matrix[3], y, 0)
+
+
+def transposed(form: Form) -> Form:
+    return form._replace(transpose=not form.transpose, overwrite_d=False)
+
+
+solution = jax.custom_jvp(inverse, nondiff_argnums=(0, 1))
+
+
+@functools.partial(solution.defjvp, symbolic_zeros=True)
+def tangent(form: Form, name: Name, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    matrix, factors, d = primals
+    (*changes, _), _, d_dot = tangents
+    if any(isinstance(t, SymbolicZero) or (t.shape, t.dtype) != (d.shape, d.dtype) for t in changes):
+        return tangent_apart(form, name, primals, tangents)
+    x = solution(form, name, *primals)
+    d_dot = jnp.zeros_like(d) if isinstance(d_dot, SymbolicZero) else d_dot
+    return x, joint(form._replace(overwrite_d=False), name, matrix, factors, x, [d_dot, *changes])
+
+
+def tangent_apart(form: Form, name: Name, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """Where an entry is shared or does not change: as JAX derives it."""
+    leaves, tree = jax.tree.flatten(primals)
+    dots = jax.tree.leaves(tangents)
+    live = [k for k, t in enumerate(dots) if not isinstance(t, SymbolicZero)]
+
+    def function(*some: Any) -> Any:
+        full = dict(enumerate(leaves)) | dict(zip(live, some, strict=True))
+        return inverse(form, name, *jax.tree.unflatten(tree, full.values()))
+
+    return jax.jvp(function, [leaves[k] for k in live], [dots[k] for k in live])
+
+
+def joint(form: Form, name: Name, matrix: Matrix, factors: Any, x: Any, right: list[Any]) -> Any:
+    """y of the one linear system, from d', a', b' and c'."""
+    return Joint(
+        product=lambda y: product(matrix, y, form),
+        change=lambda changes: product((*changes, matrix[3]), x, form),
+        solve=lambda r: run("solve", form, name, matrix, factors, r),
+        adjoint=lambda g: run("adjoint", form, name, matrix, factors, g, x),
+    ).tangent(right)
+
+
+class Joint(NamedTuple):
+    """The one linear system for the tangent and the changes of the entries, stacked: slices undo that at no cost."""
+
+    product: Callable[[Any], Any]  # A y
+    change: Callable[[Any], Any]  # A' x, from the changes of the entries
+    solve: Callable[[Any], Any]  # A^-1 r
+    adjoint: Callable[[Any], Any]  # w = A^-T g and the cotangents of the entries
+
+    def tangent(self, right: list[Any]) -> Any:
+        solution = lax.custom_linear_solve(self.system, stack(right), self.forward, self.backward)
+        return unstack(solution)[0]
+
+    def system(self, unknown: Any) -> Any:
+        y, *changes = unstack(unknown)
+        return stack([self.product(y) + self.change(changes), *changes])
+
+    def forward(self, _: Any, right: Any) -> Any:
+        r, *changes = unstack(right)
+        return stack([self.solve(r - self.change(changes)), *changes])
+
+    def backward(self, _: Any, right: Any) -> Any:
+        g, *rest = unstack(right)
+        w, *cotangents = self.adjoint(g)
+        return stack([w, *(u + v for u, v in zip(rest, cotangents, strict=True))])
+
+
+def stack(parts: list[Any]) -> Any:
+    """As `jnp.stack`, whose result `vmap` would turn."""
+    return lax.concatenate([lax.expand_dims(x, [0]) for x in parts], 0)
+
+
+def unstack(x: Any) -> list[Any]:
+    return [lax.index_in_dim(x, k, keepdims=False) for k in range(x.shape[0])]
+
+
+def solve_once(form: Form, name: str, matrix: Matrix, factors: Any, d: Any) -> Any:
+    return BACKENDS[name].module().solve(matrix, d, form, None, factors)[0]
+
+
+def adjoint(form: Form, name: str, matrix: Matrix, factors: Any, g: Any, x: Any) -> Any:
+    """w = A^-T g and the cotangents of a, b and c, all of the shape of x."""
+    module = BACKENDS[name].module()
+    if hasattr(module, "adjoint") and factors is None and form.matrix_shape == form.shape:
+        return module.adjoint(matrix, g, x, form)
+    w = solve_once(transposed(form), name, matrix, factors, g)
+    *entries, where = (v if v is None else jnp.broadcast_to(v, form.shape) for v in matrix)
+    pull = jax.vjp(lambda *v: product((*v, where), x, form), *entries)[1]
+    return w, *pull(-w)
+
+
+VERBS: dict[str, Callable[..., Any]] = {"solve": solve_once, "adjoint": adjoint}
+
+
+def run(verb: str, form: Form, name: Name, matrix: Matrix, factors: Any, *arrays: Any) -> Any:
+    """A verb of the backend, without derivatives."""
+    fixed = matrix, factors
+    return batched(verb, form, name, *map(jax.tree.structure, fixed))(*jax.tree.leaves(fixed), *arrays)
+
+
+@functools.lru_cache(4096)
+def batched(verb: str, form: Form, name: Name, matrix_tree: Any, factors_tree: Any) -> Any:
+    """The verb as a function of flat arrays; `vmap` adds a leading axis, of length 1 where an array is shared."""
+    size, end = matrix_tree.num_leaves, matrix_tree.num_leaves + factors_tree.num_leaves
+
+    def call(*leaves: Any) -> Any:
+        matrix = jax.tree.unflatten(matrix_tree, leaves[:size])
+        factors = jax.tree.unflatten(factors_tree, leaves[size:end])
+        return on_platform(name, VERBS[verb], (form,), matrix, factors, *leaves[end:])
+
+    function = jax.custom_batching.custom_vmap(call)
+
+    @function.def_vmap
+    def rule(length: int, is_batched: Any, *leaves: Any) -> Any:
+        parts = jax.tree.unflatten(factors_tree, range(size, end))
+        after_rows = set(jax.tree.leaves(parts.pivots)) if parts is not None else set()  # stacked rows stay in front
+        leaves = tuple(
+            lift(x, bool(b), k in after_rows) for k, (x, b) in enumerate(zip(leaves, is_batched, strict=True))
+        )
+        shared = not any(is_batched[:end])
+        wider = form._replace(
+            shape=(length, *form.shape),
+            matrix_shape=(1 if shared else length, *form.matrix_shape),
+            axis=form.axis + 1,
+        )
+        found = batched(verb, wider, name, matrix_tree, factors_tree)(*leaves)
+        return found, jax.tree.map(lambda _: True, found)
+
+    return function
+
+
+def lift(x: Any, is_batched: bool, after_rows: bool) -> Any:
+    """The new axis in front, or behind the axis of stacked rows."""
+    if is_batched:
+        return jnp.moveaxis(x, 0, 1) if after_rows else x
+    return jnp.expand_dims(x, 1 if after_rows else 0)
+
+
+def slogdet(call: Call, backend: Backend) -> Any:
+    function, matrix = backend.module().slogdet, vary_alike(call.matrix)
+    return function(matrix, call.form) if call.traced else jax.jit(function, static_argnums=1)(matrix, call.form)
+
+
+def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
+    """Factors and status; under "auto" and True the status comes with the elimination."""
+    fixed = lax.stop_gradient(vary_alike(call.matrix))
+    function = make_factors if call.traced else jax.jit(make_factors, static_argnums=(1, 2))
+    return function(fixed, call.form, backend.name)
+
+
+def make_factors(matrix: Matrix, form: Form, name: str) -> tuple[Any, Any]:
+    module = BACKENDS[name].module()
+    factors = module.factor(matrix, form)
+    if form.pivoting is False:
+        return factors, module.factor(matrix, form._replace(pivoting=True)).status
+    return factors, factors.status
+
+
+def flatten(x: Factorization) -> Any:
+    return (x._matrix, x._factors, x._status), (tuple(x._options.items()), x._name, x._kind)
+
+
+def unflatten(static: Any, children: Any) -> Factorization:
+    matrix, factors, status = children
+    return Factorization(matrix, dict(static[0]), static[1], static[2], factors, status)
+
+
+jax.tree_util.register_pytree_node(Factorization, flatten, unflatten)
+
+
+# ---------------------------------------------------------------------------------------------------------- blocks
+
+
+def solve_block(call: Call, backend: Backend) -> Any:
+    function = differentiable_blocks if call.traced else compiled_blocks
+    return function(call.form, backend.name, call.matrix, call.d)
+
+
+def differentiable_blocks(form: Blocks, name: Name, matrix: blocks.Matrix, d: Any) -> Any:
+    """x with its derivatives in A, B, C and d."""
+    dtype = jnp.result_type(*matrix, d)
+    matrix, d = vary_alike((matrix, jnp.broadcast_to(d, form.shape).astype(dtype)))
+    columns = tuple(blocks[..., :1] for blocks in matrix)
+    return left_to_compiler(functools.partial(block_inverse, form, name), (columns, d))(matrix, d)
+
+
+compiled_blocks = jax.jit(differentiable_blocks, static_argnums=(0, 1))
+
+
+def block_inverse(form: Blocks, name: Name, matrix: blocks.Matrix, d: Any) -> Any:
+    both = (
+        lambda _, r, form=form: run_blocks(form, name)(*matrix, r)
+        for form in (form, form._replace(transpose=not form.transpose))
+    )
+    return lax.custom_linear_solve(lambda x: block_product(matrix, x, form), d, *both)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def block_product(matrix: blocks.Matrix, x: Any, form: Blocks) -> Any:
+    """Jitted as `product` is."""
+    return blocks.multiply(ops, matrix, x, form)
+
+
+def blocks_once(form: Blocks, name: str, matrix: blocks.Matrix, d: Any) -> Any:
+    return BACKENDS[name].module().solve_block(matrix, d, form)
+
+
+@functools.lru_cache(4096)
+def run_blocks(form: Blocks, name: Name) -> Any:
+    """The backend's solve, without derivatives; what `vmap` adds to right sides alone is right sides of a matrix."""
+
+    def call(*arrays: Any) -> Any:
+        *matrix, d = arrays
+        return on_platform(name, blocks_once, (form,), tuple(matrix), d)
+
+    function = jax.custom_batching.custom_vmap(call)
+
+    @function.def_vmap
+    def rule(length: int, is_batched: Any, *arrays: Any) -> Any:
+        *batch, n, m, sides = form.shape
+        if not any(is_batched[:3]):
+            *matrix, d = arrays
+            d = jnp.moveaxis(d, 0, -2)
+            wider = form._replace(shape=(*batch, n, m, length * sides))
+            found = run_blocks(wider, name)(*matrix, d.reshape(*d.shape[:-2], length * sides))
+            return jnp.moveaxis(found.reshape(*batch, n, m, length, sides), -2, 0), True
+        lifted = (x if b else x[None] for x, b in zip(arrays, is_batched, strict=True))
+        return run_blocks(form._replace(shape=(length, *form.shape)), name)(*lifted), True
+
+    return function
+
+
+# ----------------------------------------------------------------------------------------------------- recurrences
+
+
+def recurrence(verb: str, call: Call, backend: Backend, out: Any) -> Any:
+    function = differentiable_recurrence if call.traced else compiled_recurrence
+    return function(verb, call.form, backend.name, call.matrix, call.d, call.init)
+
+
+def differentiable_recurrence(verb: str, form: Recurrence, name: Name, coefficients: Rows, x: Any, init: Rows) -> Any:
+    """The result of a verb with its derivatives."""
+    coefficients, x, init = vary_alike((coefficients, x, init))
+    vectors = tuple(a[..., 0] for a in coefficients) if form.matrices else coefficients
+    function = left_to_compiler(functools.partial(RECURRENCES[verb], form, name), (vectors, x, init))
+    return function(coefficients, x, init)
+
+
+compiled_recurrence = jax.jit(differentiable_recurrence, static_argnums=(0, 1, 2))
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def sequence(form: Recurrence, name: Name, coefficients: Rows, x: Any, init: Rows) -> Any:
+    return run_recurrence(verb_of(form), form, name, coefficients, x, init)
+
+
+@functools.partial(sequence.defjvp, symbolic_zeros=True)
+def sequence_tangent(form: Recurrence, name: Name, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """A y' = x' + (what init' adds to the first rows) + a' y."""
+    coefficients, _, init = primals
+    changes, x_dot, init_dots = tangents
+    y = sequence(form, name, *primals)
+    right = jnp.zeros_like(y) if isinstance(x_dot, SymbolicZero) else jnp.broadcast_to(x_dot, y.shape)
+    if any(not isinstance(t, SymbolicZero) for t in init_dots):
+        right = right + first_terms(coefficients, tuple(map(instantiated, init_dots)), form, y)
+    system = Joint(
+        product=lambda v: v - terms(coefficients, v, (), form),
+        change=lambda changes: -terms(tuple(changes), y, init, form),
+        solve=lambda r: run_recurrence(verb_of(form), form, name, coefficients, r, ()),
+        adjoint=lambda g: run_recurrence("adjoint", form, name, coefficients, g, y, init),
+    )
+    if all(not isinstance(t, SymbolicZero) and (t.shape, t.dtype) == (y.shape, y.dtype) for t in changes):
+        return y, system.tangent([right, *changes])
+    for k, change in enumerate(changes, 1):
+        if not isinstance(change, SymbolicZero):
+            right = right + recursion.term(ops, change, y, k, init, form)
+    return y, linear(form, name, coefficients, right)
+
+
+def linear(form: Recurrence, name: Name, coefficients: Rows, right: Any) -> Any:
+    """The recurrence from 0, as a function of ``right`` that JAX can transpose."""
+    both = (
+        lambda _, r, form=form: run_recurrence(verb_of(form), form, name, coefficients, r, ())
+        for form in (form, form._replace(transpose=not form.transpose))
+    )
+    return lax.custom_linear_solve(lambda v: v - terms(coefficients, v, (), form), right, *both)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def log_sequence(form: Recurrence, name: Name, coefficients: Rows, x: Any, init: Rows) -> Any:
+    verb = "log_linear_recurrence" if coefficients else "logcumsumexp"
+    return run_recurrence(verb, form, name, coefficients, x, init)
+
+
+@functools.partial(log_sequence.defjvp, symbolic_zeros=True)
+def log_sequence_tangent(form: Recurrence, name: Name, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """One linear recurrence: `tridiag.algorithms.logsumexp.shares`."""
+    coefficients, x, init = primals
+    changes, x_dot, init_dots = tangents
+    y = log_sequence(form, name, *primals)
+    p, q, of_past = logsumexp.shares(ops, coefficients, x, y, init, form)
+    right = q * instantiated(x_dot)
+    if any(not isinstance(t, SymbolicZero) for t in changes):
+        right = right + of_past * changes[0]
+    if any(not isinstance(t, SymbolicZero) for t in init_dots):
+        right = right + first_terms((of_past,), tuple(map(instantiated, init_dots)), form, y)
+    return y, linear(form, linear_name(name, form, y), (p,), right)
+
+
+def linear_name(name: Name, form: Recurrence, like: Any) -> Name:
+    """The backends for the linear recurrence beside one of logarithms."""
+    problem = Problem("linear_recurrence", "jax", "cpu", str(like.dtype), form.shape, form.axis, None)
+    if isinstance(name, str):  # whether it has the verb; it runs where it is
+        entry = BACKENDS[name]
+        return alongside(entry, problem._replace(device=entry.devices[0])).name
+    return tuple((k, alongside(BACKENDS[each], problem._replace(device=k)).name) for k, each in name)
+
+
+def verb_of(form: Recurrence) -> str:
+    return "matrix_recurrence" if form.matrices else "linear_recurrence"
+
+
+RECURRENCES: dict[str, Callable[..., Any]] = {
+    "linear_recurrence": sequence,
+    "matrix_recurrence": sequence,
+    "log_linear_recurrence": log_sequence,
+    "logcumsumexp": log_sequence,
+}
+
+
+@functools.partial(jax.jit, static_argnums=3)
+def terms(coefficients: Rows, y: Any, init: Rows, form: Recurrence) -> Any:
+    """What the values before each one add to it. Jitted as `product` is."""
+    return sum(recursion.term(ops, a, y, k, init, form) for k, a in enumerate(coefficients, 1))
+
+
+def first_terms(coefficients: Rows, init: Rows, form: Recurrence, like: Any) -> Any:
+    """The same of the values before the first step alone, which touch the first rows only."""
+    order = min(len(coefficients), form.n)
+    short = form._replace(shape=(*form.shape[: form.axis], order, *form.shape[form.axis + 1 :]))
+    part = slice(form.n - order, form.n) if form.backward else slice(0, order)
+    ends = tuple(a if a.shape[form.axis] == 1 else ops.slice(a, part, form.axis) for a in coefficients)
+    rows = terms(ends, jnp.zeros_like(like, shape=short.shape), init, short)
+    padding = [(0, 0, 0)] * len(form.shape)
+    padding[form.axis] = (part.start, form.n - part.stop, 0)
+    return lax.pad(rows, jnp.zeros((), rows.dtype), padding)
+
+
+def instantiated(tangent: Any) -> Any:
+    return jnp.zeros(tangent.shape, tangent.dtype) if isinstance(tangent, SymbolicZero) else tangent
+
+
+def recurrence_adjoint(form: Recurrence, name: str, coefficients: Rows, g: Any, y: Any, init: Rows) -> Any:
+    """w = A^-T g and the cotangents of the coefficients, all of the shape of y."""
+    module = BACKENDS[name].module()
+    w = getattr(module, verb_of(form))(coefficients, g, (), form._replace(transpose=not form.transpose))
+    return w, *(recursion.term(ops, w, y, k, init, form) for k in range(1, len(coefficients) + 1))
+
+
+def recurrence_once(verb: str, form: Recurrence, name: str, coefficients: Rows, x: Any, init: Rows) -> Any:
+    return getattr(BACKENDS[name].module(), verb)(coefficients, x, init, form)
+
+
+def run_recurrence(verb: str, form: Recurrence, name: Name, *arrays: Any) -> Any:
+    """A verb of the backend, or "adjoint", without derivatives."""
+    leaves, tree = jax.tree.flatten(arrays)
+    return batched_recurrence(verb, form, name, tree)(*leaves)
+
+
+@functools.lru_cache(4096)
+def batched_recurrence(verb: str, form: Recurrence, name: Name, tree: Any) -> Any:
+    """The verb as a function of flat arrays, as `batched`."""
+    once, static = (recurrence_adjoint, (form,)) if verb == "adjoint" else (recurrence_once, (verb, form))
+
+    def call(*leaves: Any) -> Any:
+        return on_platform(name, once, static, *jax.tree.unflatten(tree, leaves))
+
+    function = jax.custom_batching.custom_vmap(call)
+
+    @function.def_vmap
+    def rule(length: int, is_batched: Any, *leaves: Any) -> Any:
+        leaves = tuple(lift(x, bool(b), False) for x, b in zip(leaves, is_batched, strict=True))
+        wider = form._replace(shape=(length, *form.shape), axis=form.axis + 1)
+        found = batched_recurrence(verb, wider, name, tree)(*leaves)
+        return found, jax.tree.map(lambda _: True, found)
+
+    return function

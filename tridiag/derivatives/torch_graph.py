@@ -1,0 +1,83 @@
+"""The verbs inside `torch.compile` and `torch.export`: each is one node of the graph, into which Dynamo does not look.
+
+What compiles the graph does look into it. Arguments are prepared as always, from shapes that may be symbols, and what
+is decided from these is guarded; what backends compute is an operator.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tridiag.calls import execute, outputs, sequences
+from tridiag.calls.blocks import prepare_blocks
+from tridiag.calls.plan import Call, prepare, wants_check
+from tridiag.derivatives import torch_operators  # noqa: F401  registers the operators before a graph is made
+
+
+def solve(arguments: dict[str, Any], where: Any, out: Any, check: bool | None, options: dict[str, Any]) -> Any:
+    x = solve_node(where=where, like=out, check=check, **arguments, **options)
+    d = arguments["d"]
+    if out is None and options["overwrite_d"] and takes(d, x, (arguments["a"], arguments["b"], arguments["c"], where)):
+        out = d
+    return x if out is None else out.copy_(x)
+
+
+def takes(d: Any, x: Any, others: Any) -> bool:
+    """Whether d can hold the solution. Of what shares its memory only the same tensor can be seen here."""
+    if not isinstance(d, torch.Tensor) or d.shape != x.shape or d.dtype != x.dtype or any(d is y for y in others):
+        return False
+    return d.is_contiguous() or not outputs.meet(d.shape, d.stride(), 1)
+
+
+@torch.compiler.allow_in_graph
+def solve_node(a: Any, b: Any, c: Any, d: Any, where: Any, like: Any, check: bool | None, **options: Any) -> Any:
+    """The solution, which fits ``like``; Dynamo has a meaning of its own for arguments called ``out``."""
+    arguments = {"a": a, "b": b, "c": c, "d": d}
+    call = prepare("solve", arguments, where=where, **options)
+    if like is not None:
+        outputs.check_fit(call, arguments, like)
+    return execute.solve(traced(call), call.plan.backend, wants_check(call.plan, check))
+
+
+@torch.compiler.allow_in_graph
+def matmul(a: Any, b: Any, c: Any, d: Any, where: Any, **options: Any) -> Any:
+    return execute.product(prepare("matmul", {"a": a, "b": b, "c": c, "d": d}, where=where, **options))
+
+
+@torch.compiler.allow_in_graph
+def slogdet(a: Any, b: Any, c: Any, where: Any, **options: Any) -> Any:
+    return execute.determinants(traced(prepare("slogdet", {"a": a, "b": b, "c": c}, where=where, **options)))
+
+
+@torch.compiler.allow_in_graph
+def solve_block(A: Any, B: Any, C: Any, d: Any, backend: str) -> Any:
+    return execute.blocks_solved(traced(prepare_blocks(A, B, C, d, backend=backend)))
+
+
+def recurrence(verb: str, given: dict[str, Any], return_final: bool, out: Any, options: dict[str, Any]) -> Any:
+    results = recurrence_node(verb, return_final, out, **given, **options)
+    if out is None:
+        return results
+    y, *values = results if return_final else (results,)
+    return (out.copy_(y), *values) if return_final else out.copy_(y)
+
+
+@torch.compiler.allow_in_graph
+def recurrence_node(verb: str, return_final: bool, like: Any, **given: Any) -> Any:
+    arguments, call = sequences.PREPARERS[verb](verb, **given)
+    if like is not None:
+        outputs.check_fit(call, arguments, like)
+    y = execute.recurrence(verb, traced(call))
+    return (y, execute.last(verb, call, y, given)) if return_final else y
+
+
+@torch.compiler.disable
+def outside(function: Any, *arguments: Any, **options: Any) -> Any:
+    """A call that no graph can hold: it breaks the graph."""
+    return function(*arguments, **options)
+
+
+def traced(call: Call) -> Call:
+    return call._replace(plan=call.plan._replace(traced=True))

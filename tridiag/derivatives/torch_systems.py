@@ -1,0 +1,432 @@
+"""The derivative rule for PyTorch: one `autograd.Function`, made of itself in every direction.
+
+torch's cotangents are conjugated: w = A^-H g;   d: w,   b_i: -w_i conj(x_i),   a_i: -w_i conj(x_{i-1}),   c_i: -w_i
+conj(x_{i+1}). A recurrence is such a system, y_t - a_t y_{t-1} = x_t.
+"""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+
+from tridiag.algorithms import block_elimination, logsumexp
+from tridiag.algorithms import recurrence as recursion
+from tridiag.algorithms.matrix_rows import Matrix, multiply, shift
+from tridiag.backends import Backend, Problem
+from tridiag.calls.plan import Call
+from tridiag.calls.singular import raise_if_singular, settle_status
+from tridiag.libraries.arrays import dtype_name
+from tridiag.libraries.torch import Operations as ops
+from tridiag.problems.forms import Blocks, Form, Recurrence
+from tridiag.selection.choose import alongside
+
+
+class Options(NamedTuple):
+    form: Any  # a `Form` or a `Blocks`
+    backend: Backend
+    check: bool = False
+    factors: Any = None
+    traced: bool = False  # what a backend computes is an operator of a graph (`tridiag.derivatives.torch_operators`)
+
+
+def operators() -> ModuleType:
+    """They are of no use outside `torch.compile` and `torch.export`."""
+    return importlib.import_module("tridiag.derivatives.torch_operators")
+
+
+def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> Any:
+    options = Options(call.form, backend, check, factors, call.traced)
+    differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in (*call.matrix[:3], call.d))
+    if out is None or differentiated:
+        return Solve.apply(*call.matrix[:3], call.d, call.matrix[3], options)
+    lazy = out.is_conj() or out.is_neg()  # the memory does not hold the values as they read
+    direct = out if out.dtype == call.d.dtype and not lazy else None
+    x = forward(call.matrix, call.d, options, direct)
+    if direct is not None:
+        torch.autograd.graph.increment_version(direct)  # so that a gradient that needs the old values raises
+    return x
+
+
+def forward(matrix: Matrix, d: Any, options: Options, out: Any = None) -> Any:
+    if options.traced:
+        return operators().solve_node(matrix, d, options)
+    x, status = options.backend.module().solve(matrix, d, options.form, out, options.factors)
+    if options.check:
+        raise_if_singular(x, status, matrix, options.form)
+    return x
+
+
+class Solve(torch.autograd.Function):
+    @staticmethod
+    def forward(a: Any, b: Any, c: Any, d: Any, where: Any, options: Options) -> Any:
+        return forward((a, b, c, where), d, options)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        a, b, c, d, where, options = inputs
+        ctx.options, ctx.masked, ctx.d_shape = options, where is not None, d.shape
+        saved = (a, b, c, output) if where is None else (a, b, c, output, where)
+        ctx.save_for_backward(*saved)
+        ctx.save_for_forward(*saved)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        a, b, c, x, *rest = ctx.saved_tensors
+        where, options = (rest[0] if rest else None), ctx.options
+        if wanted_at_once((a, b, c), g, options, ctx.needs_input_grad):
+            w, *grads = (v.conj() for v in Adjoint.apply(a, b, c, g.conj(), x, where, options))
+        else:
+            adjoint = options._replace(form=options.form._replace(transpose=not options.form.transpose), check=False)
+            w = Solve.apply(a, b, c, g.conj(), where, adjoint).conj()
+            grads = matrix_cotangents((a, b, c, where), x, w, options.form, ctx.needs_input_grad)
+        return *grads, w.sum_to_size(ctx.d_shape) if ctx.needs_input_grad[3] else None, None, None
+
+    @staticmethod
+    def jvp(ctx: Any, a_dot: Any, b_dot: Any, c_dot: Any, d_dot: Any, *_: Any) -> Any:
+        a, b, c, x, *rest = ctx.saved_tensors
+        where, options = (rest[0] if rest else None), ctx.options
+        change = tangent_product((a_dot, b_dot, c_dot, where), x, options.form)
+        right = -change if d_dot is None else d_dot - change
+        return Solve.apply(a, b, c, right.expand(options.form.shape), where, options._replace(check=False))
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, a: Any, b: Any, c: Any, d: Any, where: Any, options: Options) -> Any:
+        size, form = info.batch_size, options.form
+        lifted = [
+            None if x is None else (x.unsqueeze(0) if dim is None else x.movedim(dim, 0))
+            for x, dim in zip((a, b, c, d, where), in_dims, strict=False)
+        ]
+        shared = all(in_dims[k] is None for k in (0, 1, 2, 4))
+        wider = form._replace(
+            shape=(size, *form.shape), matrix_shape=(1 if shared else size, *form.matrix_shape), axis=form.axis + 1
+        )
+        return Solve.apply(*lifted, options._replace(form=wider)), 0
+
+
+def wanted_at_once(entries: Any, g: Any, options: Options, needed: Any) -> bool:
+    """Whether the backend computes the whole rule in one pass, all of it is asked for, and nobody differentiates it."""
+    alike = all(v.shape == options.form.shape and v.dtype == g.dtype for v in entries)
+    able = options.factors is None and hasattr(options.backend.module(), "adjoint")
+    return able and alike and all(needed[:3]) and not torch.is_grad_enabled()
+
+
+class Adjoint(torch.autograd.Function):
+    """A^-T g and its products with x: the rule of a real matrix, as no entry is shared."""
+
+    @staticmethod
+    def forward(a: Any, b: Any, c: Any, g: Any, x: Any, where: Any, options: Options) -> Any:
+        if options.traced:
+            return operators().adjoint_node((a, b, c, where), g, x, options)
+        return options.backend.module().adjoint((a, b, c, where), g, x, options.form)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Nothing is kept: it is not differentiated."""
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
+        *arrays, options = arguments
+        shape = (info.batch_size, *options.form.shape)
+        full = [
+            None if x is None else (x if dim is None else x.movedim(dim, 0)).expand(shape)
+            for x, dim in zip(arrays, in_dims, strict=False)
+        ]
+        wider = options.form._replace(shape=shape, matrix_shape=shape, axis=options.form.axis + 1)
+        return Adjoint.apply(*full, options._replace(form=wider)), (0, 0, 0, 0)
+
+
+def missing(form: Form, where: Any, like: Any) -> tuple[Any, Any]:
+    """Where a and where c are cut: pads, and couplings to rows that are taken out."""
+    n, axis = form.n, form.axis
+    i = ops.positions(n, len(form.shape), axis, like)
+    no_a, no_c = (i < 0, i < 0) if form.periodic else (i == 0, i == n - 1)
+    if where is not None:
+        out = ~ops.stretch(where, n, axis)
+        no_a = no_a | out | shift(ops, out, axis, 1, True)
+        no_c = no_c | out | shift(ops, out, axis, -1, True)
+    return no_a, no_c
+
+
+def matrix_cotangents(matrix: Matrix, x: Any, w: Any, form: Form, needed: Any) -> list[Any]:
+    """The rule, summed over the axes along which an entry is shared; the real part for a real entry."""
+    where, x = matrix[3], x.conj()
+    no_a, no_c = missing(form, where, x)
+    results: list[Any] = []
+    for k, (entry, by, cut) in enumerate(zip(matrix[:3], (1, 0, -1), (no_a, None, no_c), strict=True)):
+        if not needed[k]:
+            results.append(None)
+            continue
+        left, right = (shift(ops, w, form.axis, by, form.periodic), x) if form.transpose else (w, x)
+        if by != 0 and not form.transpose:
+            right = shift(ops, x, form.axis, by, form.periodic)
+        if by == 0:
+            left = w
+        grad = -(left * right)
+        dead = cut if cut is not None else (None if where is None else ~where)
+        if dead is not None:
+            grad = torch.where(dead, torch.zeros_like(grad), grad)
+        if grad.is_complex() and not entry.is_complex():
+            grad = grad.real
+        results.append(grad.sum_to_size(entry.shape))
+    return results
+
+
+def tangent_product(tangents: Matrix, x: Any, form: Form) -> Any:
+    """The change of A times x: a product with the tangents of the diagonals, cut as the diagonals are."""
+    *dots, where = tangents
+    no_a, no_c = missing(form, where, x)
+    no_b = None if where is None else ~where
+    zero = torch.zeros((1,) * x.ndim, dtype=x.dtype, device=x.device)
+    cut = []
+    for dot, gone in zip(dots, (no_a, no_b, no_c), strict=True):
+        dot = zero if dot is None else dot
+        cut.append(dot if gone is None else torch.where(gone, torch.zeros_like(dot), dot))
+    a, b, c = (ops.stretch(v, form.n, form.axis) for v in cut)
+    if form.transpose:
+        a, c = shift(ops, c, form.axis, 1, True), shift(ops, a, form.axis, -1, True)
+    return multiply(ops, (a, b, c), x, form)
+
+
+def slogdet(call: Call, backend: Backend) -> Any:
+    if call.traced:
+        return operators().determinant_node(call.matrix, call.form, backend)
+    return backend.module().slogdet(call.matrix, call.form)
+
+
+def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
+    with torch.no_grad():
+        factors = backend.module().factor(call.matrix, call.form)
+    device = call.matrix[1].device
+    return factors, torch.as_tensor(settle_status(factors.status, call), device=device)
+
+
+# ---------------------------------------------------------------------------------------------------------- blocks
+
+
+def solve_block(call: Call, backend: Backend) -> Any:
+    return SolveBlock.apply(*call.matrix, call.d, Options(call.form, backend, traced=call.traced))
+
+
+class SolveBlock(torch.autograd.Function):
+    @staticmethod
+    def forward(a: Any, b: Any, c: Any, d: Any, options: Options) -> Any:
+        if options.traced:
+            return operators().block_node((a, b, c), d, options)
+        return options.backend.module().solve_block((a, b, c), d, options.form)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        *matrix, d, options = inputs
+        ctx.options, ctx.d_shape = options, d.shape
+        ctx.save_for_backward(*matrix, output)
+        ctx.save_for_forward(*matrix, output)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        *matrix, x = ctx.saved_tensors
+        form: Blocks = ctx.options.form
+        turned = ctx.options._replace(form=form._replace(transpose=not form.transpose))
+        w = SolveBlock.apply(*matrix, g.conj(), turned).conj()
+        left, right = (x.conj(), w) if form.transpose else (w, x.conj())
+        grads = [
+            block_cotangent(entry, left, shift(ops, right, form.axis, by, False) if by else right) if needed else None
+            for entry, by, needed in zip(matrix, (1, 0, -1), ctx.needs_input_grad, strict=False)
+        ]
+        return *grads, w.sum_to_size(ctx.d_shape) if ctx.needs_input_grad[3] else None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        *matrix, x = ctx.saved_tensors
+        *dots, d_dot = tangents[:4]
+        changes = tuple(torch.zeros_like(v) if dot is None else dot for v, dot in zip(matrix, dots, strict=True))
+        change = block_elimination.multiply(ops, changes, x, ctx.options.form)
+        right = -change if d_dot is None else d_dot - change
+        return SolveBlock.apply(*matrix, right, ctx.options)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
+        *arrays, options = arguments
+        lifted = [x.unsqueeze(0) if dim is None else x.movedim(dim, 0) for x, dim in zip(arrays, in_dims, strict=False)]
+        wider = options.form._replace(shape=(info.batch_size, *options.form.shape))
+        return SolveBlock.apply(*lifted, options._replace(form=wider)), 0
+
+
+def block_cotangent(entry: Any, left: Any, right: Any) -> Any:
+    """The rule, summed over right sides and the axes along which a block is shared; the real part for a real one."""
+    grad = -(left[..., :, None, :] * right[..., None, :, :]).sum(-1)
+    grad = grad.real if grad.is_complex() and not entry.is_complex() else grad
+    return grad.sum_to_size(entry.shape)
+
+
+# ----------------------------------------------------------------------------------------------------- recurrences
+
+
+def recurrence(verb: str, call: Call, backend: Backend, out: Any) -> Any:
+    arrays = *call.matrix, call.d, *call.init
+    differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in arrays)
+    if out is None or differentiated:
+        return RECURRENCES[verb].apply(Course(call.form, backend, len(call.matrix), call.traced), *arrays)
+    lazy = out.is_conj() or out.is_neg()
+    direct = out if out.dtype == call.d.dtype and not lazy else None
+    y = getattr(backend.module(), verb)(call.matrix, call.d, call.init, call.form, direct)
+    if direct is not None:
+        torch.autograd.graph.increment_version(direct)  # as in `solve`
+    return y
+
+
+class Course(NamedTuple):
+    form: Recurrence
+    backend: Backend
+    order: int  # so many of the arrays are coefficients; then come x, and what is before the first step
+    traced: bool = False  # as in `Options`
+
+    def parts(self, arrays: Any) -> tuple[Any, Any, Any]:
+        return arrays[: self.order], arrays[self.order], arrays[self.order + 1 :]
+
+    def transposed(self) -> Course:
+        return self._replace(form=self.form._replace(transpose=not self.form.transpose))
+
+    def run(self, verb: str, arrays: Any) -> Any:
+        if self.traced:
+            return operators().recurrence_node(verb, self, arrays)
+        return getattr(self.backend.module(), verb)(*self.parts(arrays), self.form)
+
+
+class Sequence(torch.autograd.Function):
+    @staticmethod
+    def forward(course: Course, *arrays: Any) -> Any:
+        return course.run("matrix_recurrence" if course.form.matrices else "linear_recurrence", arrays)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        course, *arrays = inputs
+        coefficients, x, init = course.parts(arrays)
+        ctx.course, ctx.x_shape = course, x.shape
+        ctx.save_for_backward(*coefficients, output, *init)
+        ctx.save_for_forward(*coefficients, output, *init)
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        course: Course = ctx.course
+        coefficients, y, init = course.parts(ctx.saved_tensors)
+        of_coefficients, of_x, of_init = course.parts(ctx.needs_input_grad[1:])
+        w = Sequence.apply(course.transposed(), *coefficients, g.conj()).conj()
+        grads = [
+            coefficient_cotangent(a, w, y.conj(), k, init, course.form) if needed else None
+            for k, (a, needed) in enumerate(zip(coefficients, of_coefficients, strict=True), 1)
+        ]
+        before = [
+            first_cotangent(coefficients, w, k, course.form).sum_to_size(value.shape) if needed else None
+            for k, (value, needed) in enumerate(zip(init, of_init, strict=True))
+        ]
+        return None, *grads, w.sum_to_size(ctx.x_shape) if of_x else None, *before
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
+        course: Course = ctx.course
+        coefficients, y, init = course.parts(ctx.saved_tensors)
+        changes, right, starts = course.parts(tangents)
+        right = torch.zeros_like(y) if right is None else right.expand(y.shape)
+        for k, change in enumerate(changes, 1):
+            if change is not None:
+                right = right + recursion.term(ops, change, y, k, init, course.form)
+        if any(start is not None for start in starts):
+            starts = tuple(torch.zeros_like(v) if s is None else s for v, s in zip(init, starts, strict=True))
+            for k, a in enumerate(coefficients, 1):
+                right = right + recursion.term(ops, a, torch.zeros_like(y), k, starts, course.form)
+        return Sequence.apply(course, *coefficients, right)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, course: Course, *arrays: Any) -> Any:
+        return Sequence.apply(*batched(info.batch_size, in_dims, course, arrays)), 0
+
+
+def batched(size: int, in_dims: Any, course: Course, arrays: Any) -> list[Any]:
+    """The arguments with a new first axis."""
+    lifted = [x.unsqueeze(0) if dim is None else x.movedim(dim, 0) for x, dim in zip(arrays, in_dims[1:], strict=True)]
+    form = course.form._replace(shape=(size, *course.form.shape), axis=course.form.axis + 1)
+    return [course._replace(form=form), *lifted]
+
+
+class LogSequence(torch.autograd.Function):
+    """Derivatives are one linear recurrence: `tridiag.algorithms.logsumexp.shares`."""
+
+    @staticmethod
+    def forward(course: Course, *arrays: Any) -> Any:
+        return course.run("log_linear_recurrence" if course.order else "logcumsumexp", arrays)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        course, *arrays = inputs
+        ctx.course = course
+        ctx.save_for_backward(*arrays, output)
+        ctx.save_for_forward(*arrays, output)
+
+    @staticmethod
+    def linear(ctx: Any) -> tuple[Course, Any, Any, Any]:
+        """The linear recurrence of the derivatives, and the shares."""
+        *arrays, y = ctx.saved_tensors
+        form, backend, _, traced = ctx.course
+        coefficients, x, init = ctx.course.parts(arrays)
+        problem = Problem("linear_recurrence", "torch", y.device.type, dtype_name(y.dtype), form.shape, form.axis, None)
+        return Course(form, alongside(backend, problem), 1, traced), *logsumexp.shares(
+            ops, coefficients, x, y, init, form
+        )
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        course: Course = ctx.course
+        coefficients, x, init = course.parts(ctx.saved_tensors[:-1])
+        linear, p, q, of_past = LogSequence.linear(ctx)
+        w = Sequence.apply(linear.transposed(), p, g)
+        of_coefficients = [(of_past * w).sum_to_size(a.shape) for a in coefficients]
+        of_init = [first_cotangent((of_past,), w, 0, course.form).sum_to_size(value.shape) for value in init]
+        return None, *of_coefficients, (q * w).sum_to_size(x.shape), *of_init
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:
+        linear, p, q, of_past = LogSequence.linear(ctx)
+        changes, right, starts = ctx.course.parts(tangents)
+        right = torch.zeros_like(p) if right is None else q * right
+        for change in changes:
+            right = right if change is None else right + of_past * change
+        for start in starts:
+            if start is not None:
+                right = right + recursion.term(ops, of_past, torch.zeros_like(p), 1, (start,), linear.form)
+        return Sequence.apply(linear, p, right)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, course: Course, *arrays: Any) -> Any:
+        return LogSequence.apply(*batched(info.batch_size, in_dims, course, arrays)), 0
+
+
+RECURRENCES: dict[str, Any] = {
+    "linear_recurrence": Sequence,
+    "matrix_recurrence": Sequence,
+    "log_linear_recurrence": LogSequence,
+    "logcumsumexp": LogSequence,
+}
+
+
+def coefficient_cotangent(a: Any, w: Any, y: Any, k: int, init: Any, form: Recurrence) -> Any:
+    """w times what the coefficient multiplies, summed where it is shared; the real part for a real one."""
+    left, right = (y, w) if form.transpose else (w, y)  # the one on the right is that of k steps before
+    before = tuple(v.conj() for v in init)
+    if form.matrices:
+        left, right, before = left[..., None], right[..., None, :], tuple(v[..., None, :] for v in before)
+    grad = recursion.term(ops, left, right, k, before, form._replace(transpose=False, matrices=False))
+    grad = grad.real if grad.is_complex() and not a.is_complex() else grad
+    return grad.sum_to_size(a.shape)
+
+
+def first_cotangent(coefficients: Any, w: Any, k: int, form: Recurrence) -> Any:
+    """Of the value k + 1 steps before the first: conj(a_{k+1+i}) w in step i, as far as there are both."""
+    total = torch.zeros_like(ops.slice(w, slice(0, 1), form.axis))
+    for i, a in enumerate(coefficients[k : k + form.n]):
+        t = recursion.row_of(form, i)
+        row = a if a.shape[form.axis] == 1 else a.narrow(form.axis, t, 1)
+        total = total + recursion.products(row.conj(), w.narrow(form.axis, t, 1), form._replace(transpose=True))
+    return total

@@ -1,0 +1,87 @@
+"""The job of `tridiag.kernels.logsumexp.kernel` from shapes and strides alone; pure."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tridiag.kernels.jobs.systems import lanes_of, merge
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.problems.forms import Recurrence
+
+ITEM = 32_768  # values claimed at a time, or fewer:
+ITEMS_EACH = 16  # items for each of several threads
+MOST_GROUPS = 64  # side by side in an item
+FEWEST_ROWS = 256  # of a chunk: fewer are not worth a pass for their total
+
+
+class Job(NamedTuple):
+    """The words of a job, its pointers still zero; helper threads; the dtype."""
+
+    words: Any
+    helpers: int
+    dtype: str
+
+
+@functools.lru_cache(1024)
+def make_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
+    """From the shapes and the strides in bytes of log_a, init, x and y (None: not there)."""
+    present = [k for k, shape in enumerate(shapes) if shape is not None]
+
+    def steps(axis: int) -> tuple[int, ...]:
+        own = [strides[k][axis] if k in present and shapes[k][axis] != 1 else 0 for k in range(4)]
+        return (*own, 0, 0)
+
+    n, rows = form.n, steps(form.axis)
+    axes = [k for k, length in enumerate(form.shape) if k != form.axis and length != 1]
+    batch = merge([(form.shape[k], steps(k)) for k in sorted(axes, key=lambda k: -sum(map(abs, steps(k))))])
+    count, lanes = math.prod(length for length, _ in batch), lanes_of(dtype)
+    chunks = chunks_of(n, count, lanes, workers)
+    height = n // chunks
+    start = [(n - height) * step if form.backward else 0 for step in rows]
+    if chunks > 1:
+        batch.append((chunks, tuple((-height if form.backward else height) * step for step in rows)))
+    interleaved = neighbours(batch, present, dtype.itemsize, lanes) if chunks == 1 else 0  # chunks: a group at a time
+    groups, run = shares(count * chunks, interleaved, height, lanes, workers)
+    flags = (form.backward and J.REVERSED) | (J.LOG_A in present and J.WEIGHTED) | (J.INIT in present and J.GIVEN)
+    items = -(-run // (groups * lanes)) * (count * chunks // run)
+    words = np.zeros(J.AXES + J.AXIS_WORDS * len(batch), np.int64)
+    for place, value in (
+        (J.ITEMS, items), (J.ROWS, height), (J.LANES, groups * lanes), (J.FLAGS, flags), (J.MATRICES, count * chunks),
+        (J.CHUNKS, chunks), (J.MATRIX_AXES, len(batch)), (J.INTERLEAVED, interleaved), (J.TAIL, n - chunks * height),
+    ):  # fmt: skip
+        words[place] = value
+    for k in range(4):
+        words[J.STRIDES + k], words[J.START + k] = rows[k], start[k]
+    for k, (length, own) in enumerate(batch):
+        words[J.AXES + J.AXIS_WORDS * k : J.AXES + J.AXIS_WORDS * (k + 1)] = (length, *own)
+    words.flags.writeable = False
+    return Job(words, min(workers, items) - 1, dtype.name)
+
+
+def chunks_of(n: int, count: int, lanes: int, workers: int) -> int:
+    """Into how many chunks sequences are cut: as many as fill the lanes of all threads, where sequences do not."""
+    chunks = lanes * workers // max(1, count)
+    return chunks if chunks > 1 and n >= FEWEST_ROWS * chunks else 1
+
+
+def neighbours(batch: Any, present: list[int], itemsize: int, lanes: int) -> int:
+    """The sequences that lie side by side in memory; 0: too few do."""
+    if not batch:
+        return 0
+    length, steps = batch[-1]
+    wide = steps[J.TERMS] in (0, itemsize) and steps[J.RESULT] == itemsize
+    return length if wide and length >= 2 * lanes else 0
+
+
+def shares(count: int, interleaved: int, rows: int, lanes: int, workers: int) -> tuple[int, int]:
+    """The groups of an item, and the sequences of which items are parts."""
+    run = interleaved or count
+    groups, total = -(-run // lanes), -(-count // lanes)
+    share = -(-total // (ITEMS_EACH * workers)) if workers > 1 else groups
+    if interleaved:
+        return min(groups, MOST_GROUPS, max(share, 8)), run
+    return min(groups, max(1, min(share, ITEM // (rows * lanes)))), run

@@ -1,0 +1,112 @@
+"""Whose array is it: the library, its device and its few operations that are spelt differently.
+
+Nothing is imported here that the caller's arrays have not loaded already.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tridiag.libraries import foreign
+
+Entry = tuple[Any, ...]  # the static facts of one argument: its dtype or type, its shape, and what its library adds
+# the arguments as their library takes them; the mask; the entries of both (None: no mask); what else promotion takes
+Taken = tuple[list[Any], Any, tuple[Any, ...], Any]
+
+SUPPORTED = ("float32", "float64", "complex64", "complex128")
+HALVES = ("float16", "bfloat16")
+_ROOTS = {"jax": "jax", "jaxlib": "jax", "torch": "torch", "cupy": "cupy"}
+
+
+def library_of(x: Any) -> str | None:
+    """'numpy', 'jax', 'torch' or 'cupy'; None for a scalar of Python or NumPy, which goes with every array."""
+    kind: type = type(x)
+    return library_of_type(kind)
+
+
+@functools.lru_cache(256)
+def library_of_type(kind: type) -> str | None:
+    if issubclass(kind, bool | int | float | complex | np.generic):
+        return None
+    for base in kind.__mro__:
+        root = base.__module__.partition(".")[0]
+        if root in _ROOTS and (root != "jax" or hasattr(kind, "aval")):
+            return _ROOTS[root]
+    return "numpy"
+
+
+@functools.lru_cache(256)
+def taking(names: tuple[str, ...], *kinds: type) -> tuple[str, Callable[..., Taken]]:
+    """What the types of some arguments, and last of a mask, decide: their one library, and how it takes them."""
+    library = agreed(dict(zip((*names, "where"), kinds, strict=True)))
+    return library, module_of(library).taking(names, kinds)
+
+
+def agreed(kinds: Mapping[str, type]) -> str:
+    """The one library of some arguments; None is none. NumPy arrays and scalars beside JAX arrays count as JAX's."""
+    owners = {name: owner(name, kind) for name, kind in kinds.items() if kind is not type(None)}
+    found = {library for library in owners.values() if library is not None}
+    if found == {"jax", "numpy"}:
+        found = {"jax"}
+    if len(found) > 1:
+        told = ", ".join(f"{name}: {library}" for name, library in owners.items() if library)
+        raise TypeError(
+            f"the arguments belong to different libraries ({told}); convert them to one: data is never moved for you"
+        )
+    return found.pop() if found else "numpy"
+
+
+@functools.lru_cache(256)
+def owner(name: str, kind: type) -> str | None:
+    """The library of an argument, which must not be what only looks like an array."""
+    refuse(name, kind)
+    return library_of_type(kind)
+
+
+def refuse(name: str, kind: type) -> None:
+    """Refuse what only looks like an array, or is more than one (`tridiag.libraries.foreign`)."""
+    told = foreign.refusal(kind)
+    if told is None and library_of_type(kind) == "numpy":
+        told = foreign.refusal_of_stranger(kind)
+    if told is not None:
+        raise TypeError(f"{name} {told.format(name=name, kind=foreign.full_name(kind))}")
+
+
+def check_sequence(name: str, x: Any, *taken: str) -> None:
+    """Refuse a list or tuple of what is no number and no array of the libraries ``taken``."""
+    if isinstance(x, list | tuple):
+        foreign.check_elements(name, x, owner, taken)
+
+
+@functools.cache
+def module_of(library: str) -> ModuleType:
+    """What the package needs to know of a library."""
+    return importlib.import_module(f"tridiag.libraries.{library}")
+
+
+@functools.lru_cache(256)
+def dtype_name(dtype: Any) -> str:
+    """'float32' for every library's way to say so, in any byte order."""
+    return str(getattr(dtype, "name", dtype)).removeprefix("torch.")
+
+
+def working_dtype(name: str) -> str:
+    """The dtype in which a system of that dtype is solved."""
+    return "float32" if name in HALVES else name
+
+
+def is_real(name: str) -> bool:
+    return name.startswith("float")
+
+
+def refuse_dtype(name: str, dtype: str) -> None:
+    raise TypeError(
+        f"{name} has dtype {dtype}; wanted a numeric dtype that computes in one of {', '.join(SUPPORTED)} "
+        f"(integers, {' and '.join(HALVES)} are converted); convert {name} first"
+    )

@@ -1,0 +1,128 @@
+"""Which backend runs a problem, and why each other one does not.
+
+Of those that can run the problem the one that is expected to be the fastest (`tridiag.selection.costs`); where that is
+not known the first line of the table `tridiag.backends.BACKENDS`. A backend that cannot keep a promise of the call
+(pivoting, dtype, device) is not eligible.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import NamedTuple
+
+from tridiag.backends import ANYWHERE, BACKENDS, Backend, Problem
+from tridiag.errors import BackendError
+from tridiag.selection import costs
+
+MARGIN, WORTH = 0.9, 5e-6  # of the time, and seconds
+FIRST = "the first backend that can run this"
+
+
+class Choice(NamedTuple):
+    backend: Backend
+    why: str
+
+
+def named(backend: str) -> list[Backend]:
+    """The backends of a full name ('numba_thomas') or of a library ('numba')."""
+    if backend in BACKENDS:
+        return [BACKENDS[backend]]
+    found = [entry for name, entry in BACKENDS.items() if backend and name.startswith(f"{backend}_")]
+    if not found:
+        raise BackendError(f"there is no backend {backend!r}; the names are 'auto', {', '.join(map(repr, BACKENDS))}")
+    return found
+
+
+class Candidate(NamedTuple):
+    """A backend that can run a problem, and how long it is expected to take; None: not measured."""
+
+    backend: Backend
+    seconds: float | None
+
+
+def eligible(problem: Problem, entries: Iterable[Backend] | None = None) -> list[Candidate]:
+    """The fastest first, where the first of the table has been measured; what has not comes last.
+
+    The first of the table stays first unless another one saves enough for another kernel to be compiled.
+    """
+    entries = BACKENDS.values() if entries is None else entries
+    able = [entry for entry in entries if entry.why_not(problem) is None]
+    if len(able) < 2:
+        return [Candidate(entry, None) for entry in able]
+    found = [Candidate(entry, costs.known().seconds(entry, problem)) for entry in able]
+    if found[0].seconds is None:
+        return found
+    first = found[0]
+
+    def rank(one: Candidate) -> tuple[bool, float]:
+        seconds = math.inf if one.seconds is None else one.seconds
+        return one.backend.by_name, min(MARGIN * seconds, seconds - WORTH) if one is first else seconds
+
+    return sorted(found, key=rank)
+
+
+def why_first(able: list[Candidate]) -> str:
+    """Why "auto" takes the first of those that can."""
+    seconds = able[0].seconds
+    if seconds is None:
+        return FIRST
+    faster = any(one.seconds is not None and one.seconds < seconds and not one.backend.by_name for one in able)
+    return f"{'nearly ' if faster else ''}the fastest, as {costs.known().origin}"
+
+
+def alongside(backend: Backend, problem: Problem) -> Backend:
+    """The backend for what another verb needs: the same, if it can."""
+    return backend if backend.why_not(problem) is None else choose(problem).backend
+
+
+@dataclass(frozen=True)
+class Several:
+    """The choice where it is not known yet on which platform: the name for each; elsewhere it is as a `Backend`."""
+
+    name: tuple[tuple[str, str], ...]
+    here: Backend
+
+    def module(self) -> ModuleType:
+        return self.here.module()
+
+
+def everywhere(problem: Problem, here: Backend) -> Backend | Several:
+    """What "auto" takes on each platform for which JAX may compile a trace; first on that of the problem."""
+    platforms = sorted(ANYWHERE, key=lambda platform: platform != problem.device)
+    names = tuple((platform, choose(problem._replace(device=platform)).backend.name) for platform in platforms)
+    return here if {name for _, name in names} == {here.name} else Several(names, here)
+
+
+def in_trace(problem: Problem, backend: str, platforms: Iterable[str]) -> Backend | Several:
+    """The choice inside a trace, which may be compiled for any platform of JAX here, ``platforms``.
+
+    What is named has to be able to run on one of them.
+    """
+    if backend == "auto":
+        return everywhere(problem, choose(problem).backend)
+    for platform in platforms:
+        found = problem._replace(device=platform)
+        if any(entry.why_not(found) is None for entry in named(backend)):
+            return choose(found, backend).backend
+    return choose(problem, backend).backend  # which raises
+
+
+def choose(problem: Problem, backend: str = "auto") -> Choice:
+    """The backend for a problem; a named one either runs or raises with the reason and the names that would."""
+    if not isinstance(backend, str):
+        raise TypeError(f"backend is {backend!r}; wanted 'auto' or a name, one of {', '.join(BACKENDS)}")
+    if backend == "auto":
+        if able := eligible(problem):
+            return Choice(able[0].backend, why_first(able))
+        having = [entry for entry in BACKENDS.values() if problem.verb in entry.verbs]
+        reasons = "; ".join(f"{entry.name}: {entry.why_not(problem)}" for entry in having)
+        raise BackendError(f"no backend can {problem.told()}. {reasons}")
+    candidates = named(backend)
+    for entry, _ in eligible(problem, candidates):
+        return Choice(entry, "asked for by name")
+    reasons = "; ".join(f"{entry.name} {entry.unusable() or entry.why_not(problem)}" for entry in candidates)
+    names = ", ".join(entry.name for entry, _ in eligible(problem)) or "none"
+    raise BackendError(f"backend {backend!r} cannot {problem.told()}: {reasons}. Backends that can: {names}")

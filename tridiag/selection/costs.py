@@ -1,0 +1,221 @@
+"""How long a backend takes: measured on a grid of rows and systems, and read between its points.
+
+What has been measured on this machine (`tridiag.selection.tune`) is read at the first choice; else what comes with the
+package, a file of ``data`` for each number of threads. A curve is of one backend and one kind of problem. It keeps the
+logarithms of times, which are nearly planes between its points. Beyond them the time grows as the unknowns do.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import hashlib
+import json
+import math
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from tridiag._version import __version__
+from tridiag.backends import BACKENDS, BLOCKS, SYSTEMS, Backend, Problem
+from tridiag.kernels.jobs.systems import threads
+from tridiag.kernels.runtime import private_files
+from tridiag.selection import machine
+
+FORMAT = 2
+FACTS = ("tridiag", "machine", "threads")  # of the conditions, beside the versions
+HERE = "measured here by tridiag.tune()"
+SHIPPED = Path(__file__).parent / "data"
+DTYPES = {
+    "float32": ("float32", 1),
+    "float64": ("float64", 1),
+    "complex64": ("float32", 2),
+    "complex128": ("float64", 2),
+}
+OTHER = {"float32": "float64", "float64": "float32"}
+SLOW_SCANS = "0.11.1"  # this jaxlib, on CPU: each step of a loop over rows touches its whole result (jax issue 40101)
+LOOPS = ("jax_scan", "jax_fori")
+TOUCHED = 1e10  # bytes a second that they touch so
+FLAT = (BLOCKS, "matrix_recurrence", "smith_waterman", "kalman.filter", "kalman.smoother", "kalman.log_likelihood")
+
+
+class Curve:
+    """Times at points (rows, systems, seconds)."""
+
+    def __init__(self, points: list[tuple[int, int, float]]) -> None:
+        self.rows, self.systems = sorted({n for n, _, _ in points}), sorted({m for _, m, _ in points})
+        self.logs = {(self.rows.index(n), self.systems.index(m)): math.log2(seconds) for n, m, seconds in points}
+        begins = self.rows[:1] == self.systems[:1] == [1] and (0, 0) in self.logs
+        if not begins or not all(map(math.isfinite, self.logs.values())):
+            raise ValueError("a curve begins with one system of one row, and its times are positive numbers")
+
+    def seconds(self, rows: int, systems: int) -> float:
+        (i, u, beyond), (j, v, further) = place(self.rows, rows), place(self.systems, systems)
+        corners = ((1 - u) * (1 - v), i, j), (u * (1 - v), i + 1, j), ((1 - u) * v, i, j + 1), (u * v, i + 1, j + 1)
+        return float(2 ** sum(weight * self.log(i, j) for weight, i, j in corners if weight)) * beyond * further
+
+    def log(self, i: int, j: int) -> float:
+        """At a point; where nothing was measured, from the points before it: on, as the unknowns or in their plane."""
+        if (i, j) not in self.logs:
+            on = [self.log(i - 1, j) + math.log2(self.rows[i] / self.rows[i - 1])] if i else []
+            on += [self.log(i, j - 1) + math.log2(self.systems[j] / self.systems[j - 1])] if j else []
+            plane = self.log(i - 1, j) + self.log(i, j - 1) - self.log(i - 1, j - 1) if i and j else on[0]
+            self.logs[i, j] = min(max(plane, min(on)), max(on))
+        return self.logs[i, j]
+
+
+def place(sizes: list[int], n: int) -> tuple[int, float, float]:
+    """The size before n, how far n is towards the next by its logarithm, and how many times the last size it is."""
+    k = bisect.bisect(sizes, n) - 1
+    if k + 1 == len(sizes):
+        return k, 0.0, n / sizes[k]
+    return k, math.log(n / sizes[k]) / math.log(sizes[k + 1] / sizes[k]), 1.0
+
+
+class Costs:
+    """The curves of backends by kind of problem, and what a call from arrays of a library adds to them."""
+
+    def __init__(self, record: dict[str, Any], origin: str) -> None:
+        if record["format"] != FORMAT:
+            raise ValueError(f"its format is {record['format']}, not {FORMAT}")
+        self.origin, self.jaxlib = origin, record["conditions"]["versions"].get("jaxlib")
+        self.curves = {
+            (name, kind): Curve(points) for name, curves in record["curves"].items() for kind, points in curves.items()
+        }
+        self.calls = {
+            (name, library): min(float(each[library]) for each in alike(name, record["calls"]) if library in each)
+            for name, of in record["calls"].items()
+            for library in of
+        }
+
+    def seconds(self, entry: Backend, problem: Problem) -> float | None:
+        """The time that a backend is expected to take, None where nothing is known."""
+        rows, systems, inner = sizes(problem)
+        keys = ((entry.name, kind) for kind in kinds(problem, inner == 1))
+        curve = next((self.curves[key] for key in keys if key in self.curves), None)
+        if curve is None or not rows * systems:
+            return None
+        seconds = curve.seconds(rows, systems * DTYPES[problem.dtype][1])
+        fault = upstream(entry.name, problem) if self.jaxlib != SLOW_SCANS else 0.0  # else the curve has it
+        return seconds + self.calls.get((entry.name, problem.library), 0.0) + fault
+
+
+def alike(name: str, calls: dict[str, dict[str, float]]) -> list[dict[str, float]]:
+    """What calls add to the backends of the same verbs: it is the same for all, their differences are of measuring."""
+    return [of for other, of in calls.items() if {*BACKENDS[other].verbs} & {*BACKENDS[name].verbs}]
+
+
+def sizes(problem: Problem) -> tuple[int, int, int]:
+    """Rows, systems, and how many of the systems lie side by side."""
+    shape = [known_size(n) for n in problem.shape]
+    rows, inner = shape[problem.axis], math.prod(shape[problem.axis + 1 :])
+    return rows, math.prod(shape[: problem.axis]) * inner, inner
+
+
+def known_size(n: Any) -> int:
+    """A size; of a symbol, that for which PyTorch makes its graph, without a guard. 0 where there is none (JAX)."""
+    return n if type(n) is int else int(getattr(getattr(n, "node", None), "hint", None) or 0)
+
+
+def kinds(problem: Problem, together: bool) -> Iterator[str]:
+    """The kinds of problems whose curves tell of a problem, the most alike first."""
+    if problem.verb in FLAT:
+        return
+    dtype, promise = DTYPES[problem.dtype][0], problem.pivoting is True and problem.verb in SYSTEMS
+    for layout in (together, not together):
+        for given in (dtype, OTHER[dtype]):
+            for shared in (True, False) if problem.shared else (False,):
+                for pivoting in (True, False) if promise else (False,):
+                    yield kind_of(problem.verb, problem.device, layout, shared, pivoting, given)
+
+
+def kind_of(verb: str, device: str, together: bool, shared: bool, pivoting: bool, dtype: str) -> str:
+    """The name of a kind of problem, which has curves of its own."""
+    options = " shared" * shared + " pivoting" * pivoting
+    return f"{verb} {device} {'rows' if together else 'columns'}{options} {dtype}"
+
+
+def upstream(name: str, problem: Problem) -> float:
+    """What a known fault of a library adds, which measurements with another version do not have."""
+    jaxlib = sys.modules.get("jaxlib")
+    if name not in LOOPS or problem.device != "cpu" or getattr(jaxlib, "__version__", "") != SLOW_SCANS:
+        return 0.0
+    rows, systems, _ = sizes(problem)
+    real, parts = DTYPES[problem.dtype]
+    return rows * rows * systems * parts * (8 if real == "float64" else 4) / TOUCHED
+
+
+# ------------------------------------------------------------------------------------------- what has been measured
+
+
+def conditions() -> dict[str, Any]:
+    """What measurements depend on."""
+    return {
+        "tridiag": __version__,
+        "machine": machine.cpu(),
+        "threads": threads(),
+        "versions": machine.versions(),
+    }
+
+
+def path_of_machine() -> Path:
+    """Where the measurements of this machine are: one file for each model of CPU and number of threads."""
+    told = hashlib.sha256(f"{machine.cpu()} {threads()}".encode()).hexdigest()[:12]
+    return Path(platformdirs.user_data_path("tridiag")) / f"costs-{told}.json"
+
+
+@functools.cache
+def known() -> Costs:
+    """What "auto" goes by: the measurements of this machine, or those that come with the package."""
+    path = path_of_machine()
+    try:
+        text = private_files.read(path).decode()
+    except FileNotFoundError:
+        return shipped()
+    except (OSError, ValueError) as error:
+        return ignored(path, error)
+    try:
+        record = json.loads(text)
+        if differs := difference(record["conditions"], conditions()):
+            raise ValueError(differs)
+        return Costs(record, HERE)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        return ignored(path, error)
+
+
+def ignored(path: Path, error: Exception) -> Costs:
+    warnings.warn(
+        f"{path} is ignored, and what comes with tridiag is used instead: {type(error).__name__}: {error}; "
+        f"tridiag.tune() measures anew",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return shipped()
+
+
+def shipped() -> Costs:
+    """What comes with the package: measured with as many threads as there are here, or the most below that."""
+    counts = sorted(int(path.stem.rpartition("-")[2]) for path in SHIPPED.glob("costs-*.json"))
+    count = max((count for count in counts if count <= threads()), default=counts[0])
+    record = json.loads((SHIPPED / f"costs-{count}.json").read_text(encoding="utf-8"))
+    told = record["conditions"]
+    return Costs(record, f"measured on {told['machine']}, {count} thread{'s' * (count > 1)}, which comes with tridiag")
+
+
+def difference(then: dict[str, Any], now: dict[str, Any]) -> str:
+    """What has changed since measurements were made, in a sentence."""
+    before, after = ({**told["versions"], **{key: told[key] for key in FACTS}} for told in (then, now))
+    return "; ".join(
+        f"{key} was {before.get(key, 'not there')}, is {after.get(key, 'not there')}"
+        for key in sorted({*before, *after})
+        if before.get(key) != after.get(key)
+    )
+
+
+def write(path: Path, record: dict[str, Any]) -> None:
+    """All of it or nothing."""
+    private_files.write(path, (json.dumps(record, separators=(",", ":")) + "\n").encode())

@@ -1,0 +1,242 @@
+"""`backends` and `explain`: objects that print as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tridiag import kalman
+from tridiag.backends import BACKENDS, KALMAN, Problem
+from tridiag.calls import sequences
+from tridiag.calls.blocks import prepare_blocks
+from tridiag.calls.pairs import prepare as prepare_pairs
+from tridiag.calls.plan import axis_alone, prepare
+from tridiag.calls.state_space import prepare as prepare_series
+from tridiag.problems.state_space import PARAMETERS
+from tridiag.selection.choose import choose, eligible
+
+OTHERS = ("other backend", "why not, or how long")
+
+
+class Verb(NamedTuple):
+    """What `explain` must know of a verb."""
+
+    needed: tuple[str, ...]  # the first arguments
+    options: tuple[str, ...]  # the others that its choice depends on
+    problem: Callable[..., Problem]  # from the verb's name, the first arguments by their names, and options
+    more: tuple[str, ...] = ()  # those on which it does not depend
+
+
+def system(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
+    if verb == "slogdet":
+        options["pivoting"] = True
+    if verb == "factor":
+        options["axis"] = axis_alone((*arguments.values(), options.get("where")), options.get("axis", -1))
+    return prepare(verb, arguments, **options).problem
+
+
+def block_system(verb: str, arguments: dict[str, Any]) -> Problem:
+    return prepare_blocks(**arguments).problem
+
+
+def recurrence(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
+    return sequences.prepare(verb, **arguments, **options)[1].problem
+
+
+def matrices(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
+    return sequences.prepare_matrices(verb, **arguments, **options)[1].problem
+
+
+def logarithms(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
+    return sequences.prepare_logarithms(verb, **arguments, **options)[1].problem
+
+
+def state_space(verb: str, arguments: dict[str, Any], method: str = "auto") -> Problem:
+    return prepare_series(verb, arguments["y"], tuple(arguments[name] for name in PARAMETERS), method).problem
+
+
+def pairs(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
+    return prepare_pairs(**arguments, **options).problem
+
+
+VERBS = {
+    "solve": Verb(
+        ("a", "b", "c", "d"),
+        ("axis", "pivoting", "periodic", "where", "transpose", "overwrite_d"),
+        system,
+        ("check", "out"),
+    ),
+    "factor": Verb(("a", "b", "c"), ("axis", "pivoting", "periodic", "where"), system),
+    "slogdet": Verb(("a", "b", "c"), ("axis", "periodic", "where"), system),
+    "solve_block": Verb(("A", "B", "C", "d"), (), block_system),
+    "linear_recurrence": Verb(("a", "x"), ("init", "axis", "reverse"), recurrence, ("return_final", "out")),
+    "matrix_recurrence": Verb(("A", "x"), ("init", "reverse"), matrices, ("return_final", "out")),
+    "log_linear_recurrence": Verb(("log_a", "x"), ("init", "axis", "reverse"), logarithms, ("return_final", "out")),
+    "logcumsumexp": Verb(("x",), ("axis", "reverse"), logarithms, ("out",)),
+    **dict.fromkeys(KALMAN, Verb(("y", *PARAMETERS), ("method",), state_space)),
+    "smith_waterman": Verb(("scores", "gap"), ("lengths", "gap_open", "temperature"), pairs),
+}
+
+
+@dataclass(frozen=True)
+class BackendStatus:
+    """One backend: whether it can be used on this machine, or the sentence that says why not."""
+
+    name: str
+    algorithm: str
+    arrays: tuple[str, ...]
+    devices: tuple[str, ...]
+    pivoting: tuple[bool | str, ...]
+    periodic: bool
+    verbs: tuple[str, ...]
+    why_not: str | None
+
+    @property
+    def usable(self) -> bool:
+        return self.why_not is None
+
+
+class BackendList(tuple[BackendStatus, ...]):
+    """The backends in the order in which "auto" prefers them; prints as a table."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        rows = [
+            (
+                b.name,
+                ", ".join(b.arrays),
+                ", ".join(b.devices),
+                ("yes" if "auto" in b.pivoting else "no") if b.pivoting else "",
+                ", ".join(b.verbs),
+                b.why_not or "usable",
+            )
+            for b in self
+        ]
+        return table(("backend", "arrays", "devices", "pivots", "verbs", "here"), rows)
+
+    def __getitem__(self, key: Any) -> Any:
+        """By position, or by name."""
+        if isinstance(key, str):
+            return {entry.name: entry for entry in self}[key]
+        return super().__getitem__(key)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The backend that a call would use, why, and why each other one would not be; prints as a table."""
+
+    backend: str
+    why: str
+    problem: Problem
+    others: dict[str, str | None] = field(default_factory=dict)
+    seconds: dict[str, float | None] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"{self.head}\n{table(OTHERS, self.rows)}"
+
+    @property
+    def head(self) -> str:
+        expected = f"; {self.expected(self.backend)}" if self.seconds.get(self.backend) else ""
+        return f"{self.problem.told()}\n-> {self.backend}: {self.why}{expected}"
+
+    @property
+    def rows(self) -> list[tuple[str, str]]:
+        return [(name, reason or f"could; {self.expected(name)}") for name, reason in self.others.items()]
+
+    def expected(self, name: str) -> str:
+        seconds = self.seconds.get(name)
+        return "its time has not been measured" if seconds is None else f"about {told_time(seconds)} are expected"
+
+
+def told_time(seconds: float) -> str:
+    unit, scale = next((pair for pair in (("s", 1.0), ("ms", 1e-3)) if seconds >= pair[1]), ("us", 1e-6))
+    return f"{seconds / scale:.3g} {unit}"
+
+
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """Plain text columns."""
+    widths = [max(len(row[k]) for row in [head, *rows]) for k in range(len(head))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *rows]
+    ]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(lines)
+
+
+def backends() -> BackendList:
+    """List every backend: usable here, or the sentence that says why not.
+
+    Returns
+    -------
+    BackendList
+        A tuple of entries with ``name``, ``usable``, ``why_not`` and the facts of the table; it prints as a table, and
+        entries are found by position or by name.
+
+    Examples
+    --------
+    >>> import tridiag
+    >>> found = tridiag.backends()
+    >>> found["numpy_thomas"].usable
+    True
+    >>> [entry.name for entry in found][:2]
+    ['numba_thomas', 'numba_partition']
+    """
+    return BackendList(
+        BackendStatus(b.name, b.algorithm, b.arrays, b.devices, b.pivoting, b.periodic, b.verbs, b.unusable())
+        for b in BACKENDS.values()
+    )
+
+
+def name_of(verb: Any) -> str:
+    """The name of a public function below `tridiag`."""
+    name = getattr(verb, "__name__", repr(verb))
+    return f"kalman.{name}" if getattr(verb, "__module__", "") == kalman.__name__ else name
+
+
+def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+    """Tell which backend a call would use, and why; nothing is solved.
+
+    Parameters
+    ----------
+    verb : str or function
+        "solve", "factor", "slogdet", "linear_recurrence", "logcumsumexp", "kalman.filter", "smith_waterman" and so on.
+    *args, **kwargs
+        The arguments of that call.
+
+    Returns
+    -------
+    Explanation
+        ``backend``, ``why``, ``others`` (the sentence that excludes each other backend, None where it could run too),
+        ``seconds`` (what those that can run it are expected to take, None where that has not been measured; rough
+        where it is far more than the choice takes: what is far slower was measured at few points).
+
+    Raises
+    ------
+    ValueError, TypeError, BackendError
+        What the call itself would raise before any work.
+
+    Examples
+    --------
+    >>> import numpy as np, tridiag
+    >>> tridiag.explain("solve", 1.0, 4.0, 1.0, np.ones(5), backend="numpy").backend
+    'numpy_thomas'
+    """
+    name = verb if isinstance(verb, str) else name_of(verb)
+    if name not in VERBS:
+        raise ValueError(
+            f"explain knows the verbs {', '.join(VERBS)}, not {name!r} (matmul and scan have one implementation)"
+        )
+    needed, known, problem_of, more = VERBS[name]
+    given = dict(zip((*needed, *known), args, strict=False)) | kwargs
+    backend = given.pop("backend", "auto")
+    if missing := [key for key in needed if key not in given]:
+        raise TypeError(f"{name} also needs {', '.join(missing)}")
+    if unknown := set(given) - {*needed, *known, *more}:
+        raise TypeError(f"{name} has no argument {', '.join(sorted(unknown))}")
+    arguments = {key: given.pop(key) for key in needed}
+    problem = problem_of(name, arguments, **{key: value for key, value in given.items() if key in known})
+    chosen, why = choose(problem, backend)
+    others = {entry.name: entry.why_not(problem) for entry in BACKENDS.values() if entry is not chosen}
+    return Explanation(chosen.name, why, problem, others, {one.name: seconds for one, seconds in eligible(problem)})

@@ -1,0 +1,33 @@
+"""The compiled alignment kernels for JAX arrays on CPU: one XLA custom call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from tridiag.backends.numba_wavefront import all_three, compiled, kernel_name, kind_of, words_of
+from tridiag.kernels.jobs.systems import threads
+from tridiag.kernels.jobs.words import alignment as P
+from tridiag.xla.custom_call import target
+
+
+def smith_waterman(scores: Any, lengths: Any, parameters: tuple[Any, ...], derivatives: int) -> tuple[Any, ...]:
+    """The score and its derivatives; parameters have the shape of the batch."""
+    kind, dtype = kind_of(len(parameters), derivatives), np.dtype(scores.dtype)
+    compiled(dtype.name, kind)
+    words, helpers = words_of(scores.shape, dtype.itemsize, kind, threads())
+    each = jax.ShapeDtypeStruct(scores.shape[:-2], dtype)
+    results = {P.SCORE: each}
+    if derivatives > 0:
+        results[P.GRADIENT] = jax.ShapeDtypeStruct(scores.shape, dtype)
+    if derivatives > 1:
+        places = [P.BY_GAP, *[P.BY_GAP_OPEN] * (len(parameters) - 2), P.BY_TEMPERATURE]
+        results |= dict.fromkeys(places, each)
+    operands = {P.SCORES: scores, P.LENGTHS: lengths}
+    operands |= dict(zip(range(P.GAP, P.GAP + 3), all_three([*parameters]), strict=True))
+    operands = {place: x for place, x in operands.items() if x is not None}
+    function = jax.ffi.ffi_call(target(kernel_name(dtype.name, kind)), tuple(results.values()))
+    told = np.concatenate((words, [helpers, 0], [*operands, *results]))
+    return tuple(function(*operands.values(), job=told))

@@ -1,0 +1,245 @@
+"""Compiled kernels for JAX arrays on CPU: one XLA custom call, no copy, no Python at run time."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import sys
+import threading
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental.custom_partitioning import custom_partitioning
+from jax.sharding import NamedSharding, PartitionSpec
+
+from tridiag.algorithms.matrix_rows import Matrix
+from tridiag.algorithms.recurrence import Rows
+from tridiag.backends import numba_partition, numba_scan
+from tridiag.backends.numba_thomas import (
+    adjoint_name,
+    block_kernel_name,
+    compiled,
+    compiled_adjoint,
+    compiled_blocks,
+    kernel_name,
+)
+from tridiag.kernels import source_hash
+from tridiag.kernels.jobs import logsumexp, recurrences
+from tridiag.kernels.jobs.systems import Job, contiguous, granted, make_job
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.runtime.object_cache import made_by, obtain
+from tridiag.problems.forms import Blocks, Form, Recurrence
+
+Shape = tuple[int, ...]
+
+# older JAX cannot be told that the system axis is to be whole: there, sharded arguments are gathered
+DIVIDES = "need_replication_factors" in inspect.signature(custom_partitioning.def_partition).parameters
+
+_alive: dict[str, Any] = {}  # the handlers registered with XLA
+_lock = threading.Lock()
+
+
+def target(name: str) -> str:
+    """The name of the FFI handler around the kernel of that name, which is there; registered at its first use."""
+    # a compiled program kept on disk must not meet another layout of the job
+    told = f"tridiag_{name}_{source_hash():x}"
+    with _lock:
+        if told not in _alive:
+            _alive[told] = obtain(f"xla_{name}", made_by("runtime.xla_handler.build", name))
+            capsule = jax.ffi.pycapsule(_alive[told].address)
+            jax.ffi.register_ffi_target(told, capsule, platform="cpu", api_version=1)
+    return told
+
+
+def solve(matrix: Matrix, d: Any, form: Form) -> Any:
+    """The custom call, on every device that has some of the systems."""
+    return spread(call, form, [*matrix[:3], d], matrix[3])
+
+
+def solve_long(matrix: Matrix, d: Any, form: Form) -> Any:
+    """The same for `numba_partition`."""
+    return spread(call_long, form, [*matrix[:3], d], matrix[3])
+
+
+def adjoint(matrix: Matrix, g: Any, x: Any, form: Form) -> Any:
+    """w and the gradients of a, b and c in one custom call."""
+    return spread(call_adjoint, form, [*matrix[:3], g, x], matrix[3], results=4)
+
+
+def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence) -> Any:
+    """The custom call of `numba_scan`, on every device that has some of the sequences."""
+    coefficients = tuple(a.astype(x.dtype) for a in coefficients)
+    return spread(calling_recurrence(len(coefficients)), form, [x, *coefficients, *init], None)
+
+
+@functools.cache
+def calling_recurrence(order: int) -> Callable[..., Any]:
+    def call(form: Recurrence, *arrays: Any) -> Any:
+        dtype, shapes, strides = extents_of(form, arrays)
+        plan = recurrences.make_job(form, order, shapes, strides, dtype, granted(form))
+        numba_scan.compiled(dtype.name, order)
+        return call_recurrence(numba_scan.kernel_name(dtype.name, order), plan, form, arrays)
+
+    call.__name__ = f"recurrence{order}"
+    return call
+
+
+def matrix_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence) -> Any:
+    """The same for recurrences of matrices."""
+    return spread(call_matrices, form, [x, *(a.astype(x.dtype) for a in coefficients), *init], None)
+
+
+def call_matrices(form: Recurrence, *arrays: Any) -> Any:
+    dtype, shapes, strides = extents_of(form, arrays)
+    plan = recurrences.make_matrix_job(form, shapes, strides, dtype, granted(form))
+    numba_scan.compiled_matrices(dtype.name, form.shape[-1])
+    return call_recurrence(numba_scan.matrix_kernel_name(dtype.name, form.shape[-1]), plan, form, arrays)
+
+
+def solve_block(matrix: Sequence[Any], d: Any, form: Blocks) -> Any:
+    """The custom call of `numba_thomas` for block tridiagonal systems, on every device that has some of them."""
+    return spread(call_blocks, form, [d, *(x.astype(d.dtype) for x in matrix)], None)
+
+
+def call_blocks(form: Blocks, *arrays: Any) -> Any:
+    dtype, shapes, strides = extents_of(form, arrays)
+    plan = recurrences.make_block_job(form, shapes, strides, dtype, granted(form))
+    compiled_blocks(dtype.name, form.size)
+    return call_recurrence(block_kernel_name(dtype.name, form.size), plan, form, arrays)
+
+
+def extents_of(form: Any, arrays: Sequence[Any]) -> Any:
+    """The dtype, and the shapes and strides of the result and of arrays as XLA lays them out."""
+    dtype, shapes = np.dtype(arrays[0].dtype), (form.shape, *(x.shape for x in arrays))
+    return dtype, shapes, tuple(contiguous(shape, dtype.itemsize) for shape in shapes)
+
+
+def call_recurrence(kernel: str, plan: Any, form: Any, arrays: Sequence[Any]) -> Any:
+    """The custom call of a kernel whose pointers are the result and then arrays."""
+    operands = {J.POINTERS + k: x for k, x in enumerate(arrays, 1)}
+    result = {J.POINTERS: jax.typeof(arrays[0]).update(shape=form.shape)}
+    return custom_call(kernel, plan, operands, result)[0]
+
+
+def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence) -> Any:
+    """The same for recurrences of logarithms."""
+    function = calling_logarithms(bool(coefficients), bool(init))
+    return spread(function, form, [*coefficients, *init, x], None)
+
+
+@functools.cache
+def calling_logarithms(weighted: bool, given: bool) -> Callable[..., Any]:
+    def call(form: Recurrence, *arrays: Any) -> Any:
+        found = iter(arrays)
+        operands = [next(found) if there else None for there in (weighted, given, True)]
+        dtype, shapes = np.dtype(arrays[-1].dtype), (*(x if x is None else x.shape for x in operands), form.shape)
+        strides = tuple(shape and contiguous(shape, dtype.itemsize) for shape in shapes)
+        plan = logsumexp.make_job(form, shapes, strides, dtype, granted(form))
+        numba_scan.compiled_logarithms(dtype.name)
+        result = {J.POINTERS + J.RESULT: jax.typeof(arrays[-1]).update(shape=form.shape)}
+        places = {J.POINTERS + k: x for k, x in enumerate(operands)}
+        return custom_call(numba_scan.log_kernel_name(dtype.name), plan, places, result)[0]
+
+    call.__name__ = f"logarithms{weighted:d}{given:d}"
+    return call
+
+
+def call(form: Form, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
+    plan = plan_for(form, a, b, c, where, d)
+    compiled(plan.dtype, plan.kernel)
+    return call_solve(kernel_name(plan.dtype, plan.kernel), plan, form, a, b, c, d, where)
+
+
+def call_long(form: Form, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
+    plan = plan_for(form, a, b, c, where, d)._replace(helpers=granted(form) - 1)
+    numba_partition.compiled(plan.dtype)
+    return call_solve(numba_partition.kernel_name(plan.dtype), plan, form, a, b, c, d, where)
+
+
+def call_solve(kernel: str, plan: Job, form: Form, a: Any, b: Any, c: Any, d: Any, where: Any) -> Any:
+    operands = {J.A: a, J.B: b, J.C: c, J.D: d, J.WHERE: where}
+    result = {J.X: jax.typeof(d).update(shape=form.shape)}
+    alias = {3: 0} if form.overwrite_d and d.shape == form.shape else None
+    return custom_call(kernel, plan, operands, result, alias)[0]
+
+
+def call_adjoint(form: Form, a: Any, b: Any, c: Any, g: Any, x: Any, where: Any = None) -> Any:
+    plan = plan_for(form._replace(transpose=not form.transpose), a, b, c, where, g)
+    compiled_adjoint(plan.dtype, plan.kernel)
+    operands = {J.A: a, J.B: b, J.C: c, J.D: g, J.SOLUTION: x, J.WHERE: where}
+    results = dict.fromkeys([J.X, *(J.GRADIENTS + k for k in range(3))], jax.typeof(x))
+    return custom_call(adjoint_name(plan.dtype, plan.kernel), plan, operands, results)
+
+
+def plan_for(form: Form, a: Any, b: Any, c: Any, where: Any, d: Any) -> Job:
+    """The job of arrays as XLA lays them out. Complex right sides of a real matrix are pairs along a last axis."""
+    dtypes = np.dtype(b.dtype), np.dtype(d.dtype)
+    shapes: list[Any] = [x if x is None else tuple(x.shape) for x in (a, b, c, where, d)] + [form.shape]
+    sizes = [dtypes[0].itemsize] * 3 + [1] + [dtypes[1].itemsize] * 2
+    strides = [s and contiguous(s, size) for s, size in zip(shapes, sizes, strict=True)]
+    form = form._replace(overwrite_d=False)
+    return make_job(form, tuple(shapes), tuple(strides), dtypes, 0, granted(form))
+
+
+def custom_call(kernel: str, plan: Any, operands: Any, results: Any, aliases: Any = None) -> tuple[Any, ...]:
+    """One custom call; operands and the types of results go by the places of their addresses in the job."""
+    given = {place: x for place, x in operands.items() if x is not None}
+    places, kinds = np.array([*given, *results]), tuple(results.values())
+    fresh = 0 if aliases or sys.platform != "linux" else math.prod(kinds[0].shape) * np.dtype(kinds[0].dtype).itemsize
+    function = jax.ffi.ffi_call(target(kernel), kinds, input_output_aliases=aliases)
+    return tuple(function(*given.values(), job=np.concatenate((plan.words, [plan.helpers, fresh], places))))
+
+
+# ------------------------------------------------------------------------------------------------- several devices
+
+
+def spread(function: Callable[..., Any], form: Any, operands: list[Any], where: Any, results: int = 1) -> Any:
+    """``function(form, *operands)``; where arrays may be sharded, every device calls it with the systems that it has.
+
+    Operands are a, b, c and right sides, or what a recurrence has; results have the full shape. Inside `shard_map` the
+    systems are apart already; where that leaves some axes of the mesh to the compiler, it gathers along them.
+    """
+    operands = operands if where is None else [*operands, where]
+    if jax.device_count("cpu") == 1 or not DIVIDES or jax.sharding.get_abstract_mesh().manual_axes:
+        return function(form, *operands)
+    told = zlib.crc32(repr((function.__name__, form, source_hash())).encode())
+    shapes = tuple(x.shape for x in operands)
+    return partitioned(function, form, shapes, where is not None, results)(*operands, np.uint32(told))
+
+
+@functools.lru_cache(4096)
+def partitioned(function: Callable[..., Any], form: Any, shapes: Sequence[Shape], masked: bool, results: int) -> Any:
+    """The function for sharded arrays: only the system axis is gathered, and what is no axis of the batch.
+
+    Its last operand is not read. It tells what is called: nothing else in the program does, and a compiled program kept
+    on disk would be taken for another.
+    """
+    rank, most = len(form.shape), max(map(len, shapes))  # matrices have one axis more
+    whole = (*form.whole, *range(rank, most))
+    names = [f"row{k}" if k in whole else f"batch{k}" for k in range(most)]
+    lengths = (*form.shape, *form.shape[-1:] * (most - rank))
+
+    def where_full(shape: Shape, values: Any, otherwise: Any) -> list[Any]:
+        return [v if m == n else u for v, u, m, n in zip(values, otherwise, shape, lengths, strict=False)]
+
+    def partition(mesh: Any, arguments: Any, result: Any) -> Any:
+        offered = jax.tree.leaves(result)[0].sharding.spec
+        batch = [*offered, *[None] * (most - len(offered))]
+        batch = [None if k in whole else axis for k, axis in enumerate(batch)]
+        specs = [where_full(shape, batch, [None] * most) for shape in (*shapes, form.shape)]
+        *given, found = [NamedSharding(mesh, PartitionSpec(*spec)) for spec in specs]
+        return mesh, part, jax.tree.map(lambda _: found, result), (*given, NamedSharding(mesh, PartitionSpec()))
+
+    def part(*operands: Any) -> Any:
+        return function(form.narrowed([x.shape for x in operands[:-1]], masked), *operands[:-1])
+
+    split = custom_partitioning(lambda *operands: function(form, *operands[:-1]))
+    own = [[f"operand{k}_{name}" for name in names] for k in range(len(shapes))]
+    told = [" ".join(where_full(shape, names, other)) for shape, other in zip(shapes, own, strict=True)]
+    rule = f"{', '.join(told)}, -> {', '.join([' '.join(names[:rank])] * results)}"
+    split.def_partition(partition, sharding_rule=rule, need_replication_factors=tuple(names[k] for k in whole))
+    return split
