@@ -29,7 +29,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 REAL, DTYPES = ("float32", "float64"), ("float32", "float64", "complex64", "complex128")
-SOLVES = "rows", "own", "exchanging", "many", "shared", "cyclic", "long_own", "long_exchanging"
+SOLVES = "rows", "own", "exchanging", "many", "shared"
 GAPS = "linear", "affine", "linear_parameters", "affine_parameters"
 SIZES = (1, 1), (2, 1), (3, 2)  # of filters: states, observed values
 
@@ -37,58 +37,44 @@ SIZES = (1, 1), (2, 1), (3, 2)  # of filters: states, observed values
 # ----------------------------------------------------------------------------------------- what the package can ask for
 
 
-def requests(whole: bool = False) -> Iterator[tuple[Callable[..., Any], tuple[Any, ...]]]:
-    """The functions of the package that ask for a kernel, and what they ask for."""
-    from tridiag.backends import BACKENDS, numba_partition, numba_scan, numba_thomas, numba_wavefront
+def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
+    """The families of kernels, and what they are asked with."""
+    from tridiag.backends import BACKENDS
     from tridiag.kernels.jobs.words import kalman
     from tridiag.problems.forms import LARGEST
 
     for dtype in DTYPES:
-        yield from ((numba_thomas.compiled, (dtype, kind)) for kind in SOLVES)
-        yield from ((numba_thomas.compiled_adjoint, (dtype, kind)) for kind in SOLVES if kind != "cyclic")
-        yield numba_partition.compiled, (dtype,)
-        yield from ((numba_scan.compiled, (dtype, order)) for order in range(1, BACKENDS["numba_scan"].order + 1))
+        for kind in SOLVES:
+            yield "thomas", dtype, kind
+            yield "thomas_adjoint", dtype, kind
+        for kind in ("own", "exchanging"):
+            yield "row_blocks", dtype, kind
+            yield "row_blocks_adjoint", dtype, kind
+        yield "cyclic", dtype
+        yield "partition", dtype
+        yield from (("recurrence", dtype, order) for order in range(1, BACKENDS["numba_scan"].order + 1))
         sizes = range(2, LARGEST + 1) if whole else range(2, 9)
-        yield from ((numba_scan.compiled_matrices, (dtype, size)) for size in sizes)
-        yield from ((numba_thomas.compiled_blocks, (dtype, size)) for size in sizes)
+        yield from (("matrices", dtype, size) for size in sizes)
+        yield from (("blocks", dtype, size) for size in sizes)
     for dtype in REAL:
-        yield numba_scan.compiled_logarithms, (dtype,)
-        yield from ((numba_wavefront.compiled, (dtype, kind)) for kind in GAPS)
+        yield "logsumexp", dtype
+        yield from (("alignment", dtype, kind) for kind in GAPS)
         most = range(1, BACKENDS["numba_scan"].states + 1)
         for states, observed in itertools.product(most, most) if whole else SIZES:
             for kind in (kalman.COMPLETE, kalman.MISSING, kalman.SHARED):
-                yield numba_scan.compiled_filter, (dtype, states, observed, kind)
-                yield numba_scan.compiled_gradient, (dtype, states, observed, kind)
-                if kind != kalman.SHARED:
-                    yield numba_scan.compiled_moments, (dtype, states, observed, kind, False)
-                    yield numba_scan.compiled_moments, (dtype, states, observed, kind, True)
+                families = ["filter", "filter_gradient"] + ["moments", "smoother"] * (kind != kalman.SHARED)
+                yield from ((family, dtype, states, observed, kind) for family in families)
 
 
 def kernels(whole: bool = False) -> dict[str, Callable[[], Any]]:
-    """By name: what builds each kernel that the package can ask for, as it asks."""
+    """By name: what builds each kernel that the package can ask for."""
+    from tridiag.kernels import table
     from tridiag.kernels.runtime import object_cache
 
-    asked: dict[str, Callable[[], Any]] = {}
-
-    def obtain(name: str, build: Callable[[], Any]) -> object_cache.Kernel:
-        asked[name] = build
-        return object_cache.Kernel(1, True, None)  # an address that is never called
-
-    for function, arguments in requests(whole):
-        bare = getattr(function, "__wrapped__", function)
-        kept = bare.__globals__["obtain"]
-        bare.__globals__["obtain"] = obtain
-        try:
-            bare(*arguments)
-        finally:
-            bare.__globals__["obtain"] = kept
-            for other in bare.__globals__.values():
-                if hasattr(other, "cache_clear"):
-                    other.cache_clear()  # which may hold that address by now
     called = "thomas_own_float64"  # XLA's handlers differ in nothing but the kernel that they call
     return {
         "call": object_cache.made_by("runtime.python_entry.build"),
-        **asked,
+        **{table.name_of(*request): table.builder_of(*request) for request in requests(whole)},
         f"xla_{called}": object_cache.made_by("runtime.xla_handler.build", called),
     }
 

@@ -10,7 +10,7 @@ import pytest
 from helpers import EPS, SUBJECTS, Subject, installed, to_library
 
 import tridiag
-from tridiag.backends.numba_wavefront import WORTH_A_THREAD
+from tridiag.kernels.jobs.alignment import WORTH_A_THREAD
 
 ALIGNERS = [s for s in SUBJECTS if s.can("smith_waterman")]
 GAPS = [(-0.7, None), (-0.7, -2.0), (-0.7, -0.3)]
@@ -385,18 +385,17 @@ def test_the_gradient_alone_is_that_beside_others(subject: Subject, gap_open: An
 def test_blocks_are_computed_again(gap_open: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cells of long sequences do not all fit: those of some rows at a time are kept."""
     pytest.importorskip("torch")
-    from tridiag.backends import numba_wavefront
+    from tridiag.kernels.jobs import alignment
+    from tridiag.kernels.table import call_of
 
     subject = next(s for s in ALIGNERS if str(s) == "numba_wavefront-torch")
     scores = normal(3, 23, 10)
     lengths = np.array([[23, 10], [17, 9], [2, 10]])
     whole = gradients(subject, scores, lengths, **named(-1.0, gap_open, 1.0))
-    for cached in (numba_wavefront.words_of, numba_wavefront.make_call):
-        cached.cache_clear()
-    monkeypatch.setattr(numba_wavefront, "KEPT", 0)
+    call_of.cache_clear()
+    monkeypatch.setattr(alignment, "KEPT", 0)
     blocks = gradients(subject, scores, lengths, **named(-1.0, gap_open, 1.0))
-    for cached in (numba_wavefront.words_of, numba_wavefront.make_call):
-        cached.cache_clear()
+    call_of.cache_clear()
     for found, wanted in zip(blocks, whole, strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-14)
 

@@ -11,7 +11,6 @@ from processes import run_program
 if not (installed("jax") and installed("numba")):
     pytest.skip("needs jax and numba, which are not both installed", allow_module_level=True)
 
-from tridiag.backends import numba_thomas
 from tridiag.xla import custom_call
 
 NOT_ANSWERED = -1
@@ -19,8 +18,7 @@ NOT_ANSWERED = -1
 
 def answer(api: np.ndarray | None) -> list[int]:
     """What a handler answers to XLA's question for its version, from an XLA that tells its own or none."""
-    numba_thomas.compiled("float64", "own")
-    custom_call.target(numba_thomas.kernel_name("float64", "own"))
+    custom_call.target("thomas", "float64", "own")
     handler = custom_call._alive[f"tridiag_thomas_own_float64_{custom_call.source_hash():x}"]
     metadata = np.full(5, NOT_ANSWERED, np.int64)  # its size, that of the version, an extension, the version, traits
     extension = np.array([32, 1, 0, metadata.ctypes.data], np.int64)  # size, kind, the next one

@@ -552,14 +552,12 @@ def test_chunks_of_one_row(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     pytest.importorskip("numba")
     from tridiag.backends import numba_scan
     from tridiag.kernels.jobs import logsumexp
+    from tridiag.kernels.table import call_of
 
-    cached = logsumexp.make_job, numba_scan.make_log_call
     monkeypatch.setattr(logsumexp, "FEWEST_ROWS", 1)
     monkeypatch.setattr(numba_scan, "granted", lambda form: 4)
-    for forget in cached:
-        forget.cache_clear()
+    call_of.cache_clear()
     (x,) = noise((61 if dtype == "float64" else 120,), dtype=dtype)
     found = tridiag.logcumsumexp(x, backend="numba_scan")
-    for forget in cached:
-        forget.cache_clear()
+    call_of.cache_clear()
     np.testing.assert_allclose(found, tridiag.logcumsumexp(x, backend="numpy_scan"), rtol=1e-5, atol=1e-5)

@@ -13,6 +13,7 @@ from tridiag.backends import numba_thomas
 from tridiag.calls import fast_path
 from tridiag.kernels.jobs import systems
 from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.table import call_of, kernel
 
 NAME = "numba_thomas"
 SHAPES = [
@@ -43,7 +44,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def forget() -> None:
-    for plans in (systems.make_job, numba_thomas.make_plan, fast_path.recall):
+    for plans in (systems.make_job, call_of, fast_path.recall):
         plans.cache_clear()
 
 
@@ -60,7 +61,7 @@ def solved_again(system: Any, pivoting: bool | str = "auto") -> int:
     job = plan(system, x, pivoting=pivoting)
     words = job.words.copy()
     words[[J.A, J.B, J.C, J.D, J.X]] = [v.ctypes.data for v in (*system, x)]
-    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(numba_thomas.compiled(job.dtype, job.kernel).address)
+    run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(kernel(*job.kernel).address)
     run(words.ctypes.data, job.helpers)
     assert words[J.NEXT] >= words[J.ITEMS]
     wanted = tridiag.solve(*system, axis=0, pivoting=pivoting, backend=NAME, check=False)
@@ -81,7 +82,7 @@ def test_every_promise_and_shape(pivoting: bool | str, kind: Any, dtype: str) ->
         system = kind(shape, dtype, axis)
         out = np.full(shape, np.nan, dtype)
         wide = shape[-1] >= systems.lanes_of(out.dtype)
-        assert plan(system, out, axis, pivoting).kernel.startswith("long_") == wide
+        assert plan(system, out, axis, pivoting).kernel[0] == "row_blocks" == wide
         tridiag.solve(*system, axis=axis, pivoting=pivoting, backend=NAME, out=out)
         check(out, system, axis, pivoting)
 
@@ -211,4 +212,4 @@ def test_every_thread_finds_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
         form = numba_thomas.Form(x.shape, x.shape, 0)
         given = numba_thomas.extents((x, x, x, None, x, x))
         job = systems.make_job(form, *given, (x.dtype, x.dtype), 0, 16)
-        assert job.kernel.startswith("long_") and job.helpers == 15
+        assert job.kernel[0] == "row_blocks" and job.helpers == 15

@@ -41,7 +41,7 @@ def near(x: Array, y: Array) -> bool:
 
 
 def shape(rng: np.random.Generator, small: bool) -> tuple[int, int]:
-    """Systems and rows: few and long, many and short; small ones, and some above `layout.WORTH_A_THREAD`."""
+    """Systems and rows: few and long, many and short; small ones, and some above `systems.WORTH_A_THREAD`."""
     shapes = [(3, 7), (40, 9), (700, 33), (5000, 20), (3000, 50), (4, 40_000), (1, 100_003), (40, 5000)]
     return shapes[int(rng.integers(3 if small else len(shapes)))]
 

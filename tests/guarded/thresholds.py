@@ -14,6 +14,7 @@ from typing import Any
 from tridiag.kernels.jobs import logsumexp, recurrences, systems
 
 USUAL_THREADS = systems.threads
+JOBS = {f"tridiag.kernels.jobs.{name}" for name in ("systems", "recurrences", "logsumexp", "kalman", "alignment")}
 LOW: dict[str, tuple[int, ...]] = {
     "WORTH_A_THREAD": (1, 100, 1000),
     "CACHES": (0, 0, 4096),
@@ -59,11 +60,16 @@ def set_to(threads: int, low: dict[str, int]) -> None:
         if "threads" in names and getattr(names["threads"], "guarded", names["threads"] is USUAL_THREADS):
             names["threads"] = granted
         for name in LOW:
-            if name in names and isinstance(names[name], int) and not module.__name__.startswith("tridiag.kernels."):
+            if name in names and isinstance(names[name], int) and tells_a_job(module):
                 names[name] = low.get(name, _usual.setdefault((module.__name__, name), names[name]))
     for forget in _remembering(modules):
         forget.cache_clear()
     _now[0] = wanted
+
+
+def tells_a_job(module: Any) -> bool:
+    """Whether its constants are read where a job is made; those of kernels, and the numbers of words, are compiled."""
+    return not module.__name__.startswith("tridiag.kernels.") or module.__name__ in JOBS
 
 
 def _granting(threads: int) -> Callable[[], int]:
@@ -81,7 +87,7 @@ def _remembering(modules: list[Any]) -> list[Any]:
             id(value): value
             for module in modules
             for name, value in vars(module).items()
-            if hasattr(value, "cache_clear") and (name.startswith("make_") or name in ("recall", "words_of"))
+            if hasattr(value, "cache_clear") and (name.startswith("make_") or name in ("recall", "call_of"))
         }
         _caches[len(modules)] = list(found.values())
     return _caches[len(modules)]

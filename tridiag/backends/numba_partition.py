@@ -8,8 +8,6 @@ one by one. Stability: certificate, partial pivoting, refinement, as `tridiag.al
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,34 +15,16 @@ import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.backends.numba_thomas import REGULAR, Extents, checked, extents, view
-from tridiag.kernels.jobs.systems import granted, make_job
-from tridiag.kernels.runtime.object_cache import Kernel, made_by, obtain
-from tridiag.kernels.runtime.python_call import check, function
+from tridiag.kernels.jobs.systems import granted, make_partition_job
+from tridiag.kernels.runtime.python_call import check
+from tridiag.kernels.table import call_of
 from tridiag.libraries.arrays import library_of
 from tridiag.problems.forms import Form
 
 
-def kernel_name(dtype: str) -> str:
-    return f"partition_{dtype}"
-
-
-@functools.cache
-def compiled(dtype: str) -> Kernel:
-    """The compiled kernel for a dtype."""
-    return obtain(kernel_name(dtype), made_by("partition.kernel.build", dtype))
-
-
 def call_for(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Callable[..., int]:
     """The kernel for arrays of these shapes and strides as a function of a, b, c, where, d, x."""
-    return make_call(form, shapes, strides, dtypes, granted(form))
-
-
-@functools.lru_cache(1024)
-def make_call(
-    form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any], workers: int
-) -> Callable[..., int]:
-    job = make_job(form, shapes, strides, dtypes, 0, workers)
-    return function(compiled(job.dtype).address, job.words, workers - 1, math.prod(form.shape))
+    return call_of(make_partition_job, form, shapes, strides, dtypes, granted(form)).run
 
 
 def caller(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Callable[..., bool]:

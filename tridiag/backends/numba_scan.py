@@ -14,8 +14,6 @@ of vectors, arrays of any strides read where they lie; few long sequences are cu
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -24,37 +22,19 @@ import numpy as np
 from tridiag.algorithms.recurrence import Rows
 from tridiag.backends import KALMAN
 from tridiag.backends.numba_thomas import extents, view
-from tridiag.kernels.jobs import kalman as filter_layout
 from tridiag.kernels.jobs import logsumexp
+from tridiag.kernels.jobs.kalman import kind_of
+from tridiag.kernels.jobs.kalman import make_job as make_filter_job
 from tridiag.kernels.jobs.recurrences import make_job, make_matrix_job, packed
 from tridiag.kernels.jobs.systems import granted
 from tridiag.kernels.jobs.words import kalman as K
-from tridiag.kernels.runtime.object_cache import Kernel, made_by, obtain
-from tridiag.kernels.runtime.python_call import check, function
+from tridiag.kernels.runtime.python_call import check
+from tridiag.kernels.table import call_of
 from tridiag.libraries.arrays import library_of
-from tridiag.problems.forms import Recurrence, Shape
+from tridiag.problems.forms import Recurrence
 from tridiag.problems.state_space import Model, StateSpace
 
 _, SMOOTHER, LIKELIHOOD = KALMAN
-
-
-def kernel_name(dtype: str, order: int) -> str:
-    return f"scan{order}_{dtype}"
-
-
-@functools.cache
-def compiled(dtype: str, order: int) -> Kernel:
-    """The compiled kernel of an order for a dtype."""
-    return obtain(kernel_name(dtype, order), made_by("recurrence.kernel.build", dtype, order))
-
-
-@functools.lru_cache(1024)
-def make_call(
-    form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], order: int, workers: int
-) -> Callable[..., int]:
-    """The kernel for such arrays as a function of the result, x, the coefficients and the values before."""
-    job = make_job(form, order, shapes, strides, dtype, workers)
-    return function(compiled(dtype.name, order).address, job.words, job.helpers, math.prod(form.shape))
 
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
@@ -67,8 +47,8 @@ def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, 
 
 def run_linear(coefficients: Rows, x: Any, init: Rows, form: Recurrence, y: Any) -> None:
     operands = y, x, *(a.astype(x.dtype, copy=False) for a in coefficients), *init
-    call = make_call(form, *extents(operands), x.dtype, len(coefficients), granted(form))
-    check(call(*operands))
+    call = call_of(make_job, form, len(coefficients), *extents(operands), x.dtype, granted(form))
+    check(call.run(*operands))
 
 
 def in_memory(
@@ -85,26 +65,6 @@ def in_memory(
 
 
 # ------------------------------------------------------------------------------------------------------- matrices
-
-
-def matrix_kernel_name(dtype: str, size: int) -> str:
-    return f"matrices{size}_{dtype}"
-
-
-@functools.cache
-def compiled_matrices(dtype: str, size: int) -> Kernel:
-    """The compiled kernel of recurrences of matrices of so many rows."""
-    return obtain(matrix_kernel_name(dtype, size), made_by("recurrence.matrices.build", dtype, size))
-
-
-@functools.lru_cache(1024)
-def make_matrix_call(
-    form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int
-) -> Callable[..., int]:
-    """The kernel for such arrays as a function of the result, x, the matrices and the vectors before."""
-    job = make_matrix_job(form, shapes, strides, dtype, workers)
-    kernel = compiled_matrices(dtype.name, form.shape[-1])
-    return function(kernel.address, job.words, job.helpers, math.prod(form.shape))
 
 
 def matrix_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
@@ -125,31 +85,12 @@ def run_matrices(coefficients: Rows, x: Any, init: Rows, form: Recurrence, y: An
     matrices = (packed(a.astype(x.dtype, copy=False), 2) for a in coefficients)
     result = packed(y, 1, empty=True)
     operands = result, packed(x, 1), *matrices, *(packed(v, 1) for v in init)
-    check(make_matrix_call(form, *extents(operands), x.dtype, granted(form))(*operands))
+    check(call_of(make_matrix_job, form, *extents(operands), x.dtype, granted(form)).run(*operands))
     if result is not y:
         y[...] = result
 
 
 # ----------------------------------------------------------------------------------------------------- logarithms
-
-
-def log_kernel_name(dtype: str) -> str:
-    return f"logarithms_{dtype}"
-
-
-@functools.cache
-def compiled_logarithms(dtype: str) -> Kernel:
-    """The compiled kernel of recurrences of logarithms for a dtype."""
-    return obtain(log_kernel_name(dtype), made_by("logsumexp.kernel.build", dtype))
-
-
-@functools.lru_cache(1024)
-def make_log_call(
-    form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int
-) -> Callable[..., int]:
-    """The kernel for such arrays as a function of log_a, the value before, x and the result; None is no array."""
-    job = logsumexp.make_job(form, shapes, strides, dtype, workers)
-    return function(compiled_logarithms(dtype.name).address, job.words, job.helpers, math.prod(form.shape))
 
 
 def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
@@ -162,57 +103,13 @@ def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurren
 
 def run_logarithms(coefficients: Rows, x: Any, init: Rows, form: Recurrence, y: Any) -> None:
     operands = *(coefficients or (None,)), *(init or (None,)), x, y
-    check(make_log_call(form, *extents(operands), x.dtype, granted(form))(*operands))
+    check(call_of(logsumexp.make_job, form, *extents(operands), x.dtype, granted(form)).run(*operands))
 
 
 logcumsumexp = log_linear_recurrence
 
 
 # ------------------------------------------------------------------------------------------------- Kalman filters
-
-
-def filter_name(dtype: str, states: int, observed: int, kind: str) -> str:
-    return f"filter{states}_{observed}_{kind}_{dtype}"
-
-
-@functools.cache
-def compiled_filter(dtype: str, states: int, observed: int, kind: str) -> Kernel:
-    """The compiled kernel for models of one size."""
-    return obtain(
-        filter_name(dtype, states, observed, kind), made_by("kalman.kernel.build", dtype, states, observed, kind)
-    )
-
-
-def gradient_name(dtype: str, states: int, observed: int, kind: str) -> str:
-    return f"filter_gradient{states}_{observed}_{kind}_{dtype}"
-
-
-@functools.cache
-def compiled_gradient(dtype: str, states: int, observed: int, kind: str) -> Kernel:
-    """The same for the derivatives of the log-likelihood."""
-    return obtain(
-        gradient_name(dtype, states, observed, kind),
-        made_by("kalman.kernel.build_gradient", dtype, states, observed, kind),
-    )
-
-
-@functools.cache
-def compiled_moments(dtype: str, states: int, observed: int, kind: str, smooth: bool) -> Kernel:
-    """The same for the states of all steps."""
-    return obtain(
-        f"{'smoother' if smooth else 'moments'}{states}_{observed}_{kind}_{dtype}",
-        made_by("kalman.kernel.build_moments", dtype, states, observed, kind, smooth),
-    )
-
-
-@functools.lru_cache(1024)
-def make_filter(verb: str, form: StateSpace, shapes: tuple[Shape, ...], dtype: np.dtype[Any]) -> Callable[..., int]:
-    """The kernel for such a problem as a function of all operands, what it makes of all steps, and the likelihood."""
-    job = filter_layout.make_job(form, shapes, dtype.itemsize)
-    kind = filter_layout.kind_of(form, bool(form.missing), verb != LIKELIHOOD)
-    size = dtype.name, form.states, form.observed, kind
-    kernel = compiled_filter(*size) if verb == LIKELIHOOD else compiled_moments(*size, verb == SMOOTHER)
-    return function(kernel.address, job.words, job.helpers, job.unknowns)
 
 
 def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
@@ -230,5 +127,8 @@ def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     made = [np.empty(shape, y.dtype) for shape in [rows, (*rows, form.states)] * pairs]
     nothing = [None] * (K.OPERANDS - K.INPUTS - len(made))
     shapes = tuple(x.shape for x in (*operands, *made))
-    check(make_filter(verb, form, shapes, y.dtype)(*operands, *made, *nothing, likelihood))
+    family = {LIKELIHOOD: "filter", SMOOTHER: "smoother"}.get(verb, "moments")
+    kind = kind_of(form, bool(form.missing), verb != LIKELIHOOD)
+    call = call_of(make_filter_job, family, kind, form, shapes, y.dtype)
+    check(call.run(*operands, *made, *nothing, likelihood))
     return (*made, likelihood) if made else likelihood

@@ -8,7 +8,6 @@ block row; stability as `tridiag.algorithms.block_elimination`.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -17,10 +16,10 @@ import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.kernels.jobs import recurrences
-from tridiag.kernels.jobs.systems import LINE, WORTH_A_THREAD, Job, granted, make_job
+from tridiag.kernels.jobs.systems import LINE, WORTH_A_THREAD, granted, make_job, restored
 from tridiag.kernels.jobs.words import systems as J
-from tridiag.kernels.runtime.object_cache import Kernel, made_by, obtain
-from tridiag.kernels.runtime.python_call import check, function
+from tridiag.kernels.runtime.python_call import check
+from tridiag.kernels.table import Call, call_of
 from tridiag.libraries.arrays import library_of
 from tridiag.problems.forms import Blocks, Form
 
@@ -35,55 +34,15 @@ class Factors(NamedTuple):
     status: np.ndarray[Any, Any]
 
 
-def kernel_name(dtype: str, kind: str) -> str:
-    return f"thomas_{kind}_{dtype}"
-
-
-def adjoint_name(dtype: str, kind: str) -> str:
-    return f"thomas_adjoint_{kind}_{dtype}"
-
-
-@functools.cache
-def compiled(dtype: str, kind: str) -> Kernel:
-    """The compiled kernel of a kind (`tridiag.kernels.jobs.systems.Job`) for a dtype."""
-    whole = kind.removeprefix("long_")
-    if kind != whole:
-        compiled(dtype, whole)
-        build = made_by("thomas.row_blocks.build", dtype, whole, kernel_name(dtype, whole))
-    elif kind == "cyclic":
-        build = made_by("cyclic.kernel.build", dtype)
-    else:
-        build = made_by("thomas.kernel.build", dtype, kind)
-    return obtain(kernel_name(dtype, kind), build)
-
-
-@functools.cache
-def compiled_adjoint(dtype: str, kind: str) -> Kernel:
-    """The kernel of the backward pass for a dtype."""
-    compiled(dtype, kind)
-    return obtain(adjoint_name(dtype, kind), made_by("thomas.adjoint.build", dtype, kernel_name(dtype, kind)))
-
-
 Extents = tuple[tuple[int, ...] | None, ...]  # the shapes, or the strides in bytes, of a, b, c, where, d, x
 
 
-class Plan(NamedTuple):
-    """The job of some arrays, and the kernel as a function of a, b, c, where, d, x, and what else has a pointer."""
+def call_for(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any], flags: int = 0) -> Call:
+    """Of arrays of these shapes and strides; the dtypes are those of the matrices and of the right sides.
 
-    job: Job
-    call: Callable[..., int]
-
-
-def plan_for(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any], flags: int = 0) -> Plan:
-    """For arrays of these shapes and strides; the dtypes are those of the matrices and of the right sides."""
-    return make_plan(form, shapes, strides, dtypes, flags, granted(form))
-
-
-@functools.lru_cache(1024)
-def make_plan(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any], flags: int, workers: int) -> Plan:
-    job = make_job(form, shapes, strides, dtypes, flags, workers)
-    kernel = (compiled_adjoint if flags & J.ADJOINT else compiled)(job.dtype, job.kernel)
-    return Plan(job, function(kernel.address, job.words, job.helpers, math.prod(form.shape)))
+    A function of a, b, c, where, d, x, and what else has a pointer.
+    """
+    return call_of(make_job, form, shapes, strides, dtypes, flags, granted(form))
 
 
 def extents(operands: Sequence[Any]) -> tuple[Extents, Extents]:
@@ -94,7 +53,7 @@ def extents(operands: Sequence[Any]) -> tuple[Extents, Extents]:
 
 def caller(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Callable[..., bool]:
     """The solve of such arrays as a function of a, b, c, where, d, x; it tells whether some system may be singular."""
-    return checked(form, lambda: plan_for(form, shapes, strides, dtypes).call)
+    return checked(form, lambda: call_for(form, shapes, strides, dtypes).run)
 
 
 def checked(form: Form, call: Callable[[], Callable[..., int]]) -> Callable[..., bool]:
@@ -118,8 +77,8 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Factors 
     x = np.empty(form.shape, d.dtype) if out is None else out
     operands = *matrix, d, x
     flags, more = (0, ()) if factors is None else (J.FACTORED, (None, factors.tiles, factors.kinds))
-    plan = plan_for(form, *extents(operands), (matrix[1].dtype, d.dtype), flags)
-    broken = check(plan.call(*operands, *more))
+    call = call_for(form, *extents(operands), (matrix[1].dtype, d.dtype), flags)
+    broken = check(call.run(*operands, *more))
     return x, (None if broken else REGULAR) if factors is None else factors.status
 
 
@@ -136,13 +95,13 @@ def factor(matrix: Matrix, form: Form) -> Factors:
     matrix = tuple(map(view, matrix))
     count, dtype = form.matrices, matrix[1].dtype
     status, kinds = np.zeros(count, np.int32), np.full(count, J.UNCERTIFIED, np.uint8)
-    job, call = plan_for(form, *extents((*matrix, None, None)), (dtype, dtype), J.FACTORING)
+    job, run = call_for(form, *extents((*matrix, None, None)), (dtype, dtype), J.FACTORING)
     lanes = int(job.words[J.LANES])
     shape = (count, form.n, 3) if job.words[J.SHARED] else (-(-count // lanes), form.n, 3, lanes)
     kept = form.pivoting is not True and not form.periodic
     tiles = empty_lines(shape if kept else (0,), dtype)
-    check(call(*matrix, None, None, status, tiles, kinds))
-    return Factors(tiles, kinds, job.restore(status, form))
+    check(run(*matrix, None, None, status, tiles, kinds))
+    return Factors(tiles, kinds, restored(job, status, form))
 
 
 def empty_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -157,29 +116,9 @@ def empty_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any,
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
     count, dtype = form.matrices, matrix[1].dtype
     sign, logarithm = np.empty(count, dtype), np.empty(count, dtype.type(0).real.dtype)
-    job, call = plan_for(form, *extents((*matrix, None, None)), (dtype, dtype), J.DETERMINANT)
-    check(call(*matrix, None, sign, None, None, None, logarithm))
-    return job.restore(sign, form), job.restore(logarithm, form)
-
-
-def block_kernel_name(dtype: str, size: int) -> str:
-    return f"block{size}_{dtype}"
-
-
-@functools.cache
-def compiled_blocks(dtype: str, size: int) -> Kernel:
-    """The kernel for blocks of so many rows."""
-    return obtain(block_kernel_name(dtype, size), made_by("blocks.kernel.build", dtype, size))
-
-
-@functools.lru_cache(1024)
-def make_block_call(
-    form: Blocks, shapes: Extents, strides: Extents, dtype: np.dtype[Any], workers: int
-) -> Callable[..., int]:
-    """The kernel for such arrays as a function of the solution, right sides, A, B and C."""
-    job = recurrences.make_block_job(form, shapes, strides, dtype, workers)
-    kernel = compiled_blocks(dtype.name, form.size)
-    return function(kernel.address, job.words, job.helpers, math.prod(form.shape) * form.size)
+    job, run = call_for(form, *extents((*matrix, None, None)), (dtype, dtype), J.DETERMINANT)
+    check(run(*matrix, None, sign, None, None, None, logarithm))
+    return restored(job, sign, form), restored(job, logarithm, form)
 
 
 def solve_block(matrix: tuple[Any, Any, Any], d: Any, form: Blocks) -> Any:
@@ -191,7 +130,7 @@ def solve_block(matrix: tuple[Any, Any, Any], d: Any, form: Blocks) -> Any:
     dtype = np.result_type(*(view(x).dtype for x in (*matrix, d)))
     given = [recurrences.packed(view(x).astype(dtype, copy=False), 2) for x in (d, *matrix)]
     x = np.empty(form.shape, dtype)
-    check(make_block_call(form, *extents((x, *given)), dtype, granted(form))(x, *given))
+    check(call_of(recurrences.make_block_job, form, *extents((x, *given)), dtype, granted(form)).run(x, *given))
     if library_of(d) != "torch":
         return x
     import torch
@@ -210,7 +149,7 @@ def adjoint(matrix: Matrix, g: Any, x: Any, form: Form) -> tuple[Any, ...]:
     w, *gradients = map(view, results)
     operands, dtype = (*map(view, matrix), view(g), w), w.dtype
     turned = form._replace(transpose=not form.transpose, overwrite_d=False)
-    plan = plan_for(turned, *extents(operands), (dtype, dtype), J.ADJOINT)
+    call = call_for(turned, *extents(operands), (dtype, dtype), J.ADJOINT)
     status_to_logarithm = (None,) * 4
-    check(plan.call(*operands, *status_to_logarithm, np.ascontiguousarray(view(x)), *gradients))
+    check(call.run(*operands, *status_to_logarithm, np.ascontiguousarray(view(x)), *gradients))
     return tuple(results)

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from tridiag.backends.numba_wavefront import all_three, compiled, kernel_name, kind_of, words_of
+from tridiag.kernels.jobs.alignment import all_three, kind_of, make_job
 from tridiag.kernels.jobs.systems import threads
 from tridiag.kernels.jobs.words import alignment as P
 from tridiag.xla.custom_call import target
@@ -16,8 +16,7 @@ from tridiag.xla.custom_call import target
 def smith_waterman(scores: Any, lengths: Any, parameters: tuple[Any, ...], derivatives: int) -> tuple[Any, ...]:
     """The score and its derivatives; parameters have the shape of the batch."""
     kind, dtype = kind_of(len(parameters), derivatives), np.dtype(scores.dtype)
-    compiled(dtype.name, kind)
-    words, helpers = words_of(scores.shape, dtype.itemsize, kind, threads())
+    job = make_job(scores.shape, dtype, kind, threads())
     each = jax.ShapeDtypeStruct(scores.shape[:-2], dtype)
     results = {P.SCORE: each}
     if derivatives > 0:
@@ -28,6 +27,6 @@ def smith_waterman(scores: Any, lengths: Any, parameters: tuple[Any, ...], deriv
     operands = {P.SCORES: scores, P.LENGTHS: lengths}
     operands |= dict(zip(range(P.GAP, P.GAP + 3), all_three([*parameters]), strict=True))
     operands = {place: x for place, x in operands.items() if x is not None}
-    function = jax.ffi.ffi_call(target(kernel_name(dtype.name, kind)), tuple(results.values()))
-    told = np.concatenate((words, [helpers, 0], [*operands, *results]))
+    function = jax.ffi.ffi_call(target(*job.kernel), tuple(results.values()))
+    told = np.concatenate((job.words, [job.helpers, 0], [*operands, *results]))
     return tuple(function(*operands.values(), job=told))

@@ -18,20 +18,13 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
-from tridiag.backends import numba_partition, numba_scan
-from tridiag.backends.numba_thomas import (
-    adjoint_name,
-    block_kernel_name,
-    compiled,
-    compiled_adjoint,
-    compiled_blocks,
-    kernel_name,
-)
 from tridiag.kernels import source_hash
 from tridiag.kernels.jobs import logsumexp, recurrences
-from tridiag.kernels.jobs.systems import Job, contiguous, granted, make_job
+from tridiag.kernels.jobs.job import Job
+from tridiag.kernels.jobs.systems import adjoint_of, contiguous, granted, make_job, make_partition_job
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.runtime.object_cache import made_by, obtain
+from tridiag.kernels.table import kernel, name_of
 from tridiag.problems.forms import Blocks, Form, Recurrence
 
 Shape = tuple[int, ...]
@@ -43,8 +36,10 @@ _alive: dict[str, Any] = {}  # the handlers registered with XLA
 _lock = threading.Lock()
 
 
-def target(name: str) -> str:
-    """The name of the FFI handler around the kernel of that name, which is there; registered at its first use."""
+def target(family: str, *arguments: Any) -> str:
+    """The name of the FFI handler around a kernel (`tridiag.kernels.table.kernel`); registered at its first use."""
+    kernel(family, *arguments)
+    name = name_of(family, *arguments)
     # a compiled program kept on disk must not meet another layout of the job
     told = f"tridiag_{name}_{source_hash():x}"
     with _lock:
@@ -80,9 +75,7 @@ def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence) 
 def calling_recurrence(order: int) -> Callable[..., Any]:
     def call(form: Recurrence, *arrays: Any) -> Any:
         dtype, shapes, strides = extents_of(form, arrays)
-        plan = recurrences.make_job(form, order, shapes, strides, dtype, granted(form))
-        numba_scan.compiled(dtype.name, order)
-        return call_recurrence(numba_scan.kernel_name(dtype.name, order), plan, form, arrays)
+        return call_recurrence(recurrences.make_job(form, order, shapes, strides, dtype, granted(form)), form, arrays)
 
     call.__name__ = f"recurrence{order}"
     return call
@@ -95,9 +88,7 @@ def matrix_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence) 
 
 def call_matrices(form: Recurrence, *arrays: Any) -> Any:
     dtype, shapes, strides = extents_of(form, arrays)
-    plan = recurrences.make_matrix_job(form, shapes, strides, dtype, granted(form))
-    numba_scan.compiled_matrices(dtype.name, form.shape[-1])
-    return call_recurrence(numba_scan.matrix_kernel_name(dtype.name, form.shape[-1]), plan, form, arrays)
+    return call_recurrence(recurrences.make_matrix_job(form, shapes, strides, dtype, granted(form)), form, arrays)
 
 
 def solve_block(matrix: Sequence[Any], d: Any, form: Blocks) -> Any:
@@ -107,9 +98,7 @@ def solve_block(matrix: Sequence[Any], d: Any, form: Blocks) -> Any:
 
 def call_blocks(form: Blocks, *arrays: Any) -> Any:
     dtype, shapes, strides = extents_of(form, arrays)
-    plan = recurrences.make_block_job(form, shapes, strides, dtype, granted(form))
-    compiled_blocks(dtype.name, form.size)
-    return call_recurrence(block_kernel_name(dtype.name, form.size), plan, form, arrays)
+    return call_recurrence(recurrences.make_block_job(form, shapes, strides, dtype, granted(form)), form, arrays)
 
 
 def extents_of(form: Any, arrays: Sequence[Any]) -> Any:
@@ -118,11 +107,11 @@ def extents_of(form: Any, arrays: Sequence[Any]) -> Any:
     return dtype, shapes, tuple(contiguous(shape, dtype.itemsize) for shape in shapes)
 
 
-def call_recurrence(kernel: str, plan: Any, form: Any, arrays: Sequence[Any]) -> Any:
-    """The custom call of a kernel whose pointers are the result and then arrays."""
+def call_recurrence(job: Job, form: Any, arrays: Sequence[Any]) -> Any:
+    """The custom call of a job whose pointers are the result and then arrays."""
     operands = {J.POINTERS + k: x for k, x in enumerate(arrays, 1)}
     result = {J.POINTERS: jax.typeof(arrays[0]).update(shape=form.shape)}
-    return custom_call(kernel, plan, operands, result)[0]
+    return custom_call(job, operands, result)[0]
 
 
 def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence) -> Any:
@@ -138,60 +127,55 @@ def calling_logarithms(weighted: bool, given: bool) -> Callable[..., Any]:
         operands = [next(found) if there else None for there in (weighted, given, True)]
         dtype, shapes = np.dtype(arrays[-1].dtype), (*(x if x is None else x.shape for x in operands), form.shape)
         strides = tuple(shape and contiguous(shape, dtype.itemsize) for shape in shapes)
-        plan = logsumexp.make_job(form, shapes, strides, dtype, granted(form))
-        numba_scan.compiled_logarithms(dtype.name)
+        job = logsumexp.make_job(form, shapes, strides, dtype, granted(form))
         result = {J.POINTERS + J.RESULT: jax.typeof(arrays[-1]).update(shape=form.shape)}
         places = {J.POINTERS + k: x for k, x in enumerate(operands)}
-        return custom_call(numba_scan.log_kernel_name(dtype.name), plan, places, result)[0]
+        return custom_call(job, places, result)[0]
 
     call.__name__ = f"logarithms{weighted:d}{given:d}"
     return call
 
 
 def call(form: Form, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
-    plan = plan_for(form, a, b, c, where, d)
-    compiled(plan.dtype, plan.kernel)
-    return call_solve(kernel_name(plan.dtype, plan.kernel), plan, form, a, b, c, d, where)
+    facts = facts_of(form, a, b, c, where, d)
+    return call_solve(make_job(*facts, 0, granted(form)), form, a, b, c, d, where)
 
 
 def call_long(form: Form, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
-    plan = plan_for(form, a, b, c, where, d)._replace(helpers=granted(form) - 1)
-    numba_partition.compiled(plan.dtype)
-    return call_solve(numba_partition.kernel_name(plan.dtype), plan, form, a, b, c, d, where)
+    facts = facts_of(form, a, b, c, where, d)
+    return call_solve(make_partition_job(*facts, granted(form)), form, a, b, c, d, where)
 
 
-def call_solve(kernel: str, plan: Job, form: Form, a: Any, b: Any, c: Any, d: Any, where: Any) -> Any:
+def call_solve(job: Job, form: Form, a: Any, b: Any, c: Any, d: Any, where: Any) -> Any:
     operands = {J.A: a, J.B: b, J.C: c, J.D: d, J.WHERE: where}
     result = {J.X: jax.typeof(d).update(shape=form.shape)}
     alias = {3: 0} if form.overwrite_d and d.shape == form.shape else None
-    return custom_call(kernel, plan, operands, result, alias)[0]
+    return custom_call(job, operands, result, alias)[0]
 
 
 def call_adjoint(form: Form, a: Any, b: Any, c: Any, g: Any, x: Any, where: Any = None) -> Any:
-    plan = plan_for(form._replace(transpose=not form.transpose), a, b, c, where, g)
-    compiled_adjoint(plan.dtype, plan.kernel)
+    facts = facts_of(form._replace(transpose=not form.transpose), a, b, c, where, g)
     operands = {J.A: a, J.B: b, J.C: c, J.D: g, J.SOLUTION: x, J.WHERE: where}
     results = dict.fromkeys([J.X, *(J.GRADIENTS + k for k in range(3))], jax.typeof(x))
-    return custom_call(adjoint_name(plan.dtype, plan.kernel), plan, operands, results)
+    return custom_call(adjoint_of(make_job(*facts, 0, granted(form))), operands, results)
 
 
-def plan_for(form: Form, a: Any, b: Any, c: Any, where: Any, d: Any) -> Job:
-    """The job of arrays as XLA lays them out. Complex right sides of a real matrix are pairs along a last axis."""
+def facts_of(form: Form, a: Any, b: Any, c: Any, where: Any, d: Any) -> tuple[Form, Any, Any, Any]:
+    """What the job of such arrays is made of: XLA lays them out contiguous."""
     dtypes = np.dtype(b.dtype), np.dtype(d.dtype)
     shapes: list[Any] = [x if x is None else tuple(x.shape) for x in (a, b, c, where, d)] + [form.shape]
     sizes = [dtypes[0].itemsize] * 3 + [1] + [dtypes[1].itemsize] * 2
     strides = [s and contiguous(s, size) for s, size in zip(shapes, sizes, strict=True)]
-    form = form._replace(overwrite_d=False)
-    return make_job(form, tuple(shapes), tuple(strides), dtypes, 0, granted(form))
+    return form._replace(overwrite_d=False), tuple(shapes), tuple(strides), dtypes
 
 
-def custom_call(kernel: str, plan: Any, operands: Any, results: Any, aliases: Any = None) -> tuple[Any, ...]:
+def custom_call(job: Job, operands: Any, results: Any, aliases: Any = None) -> tuple[Any, ...]:
     """One custom call; operands and the types of results go by the places of their addresses in the job."""
     given = {place: x for place, x in operands.items() if x is not None}
     places, kinds = np.array([*given, *results]), tuple(results.values())
     fresh = 0 if aliases or sys.platform != "linux" else math.prod(kinds[0].shape) * np.dtype(kinds[0].dtype).itemsize
-    function = jax.ffi.ffi_call(target(kernel), kinds, input_output_aliases=aliases)
-    return tuple(function(*given.values(), job=np.concatenate((plan.words, [plan.helpers, fresh], places))))
+    function = jax.ffi.ffi_call(target(*job.kernel), kinds, input_output_aliases=aliases)
+    return tuple(function(*given.values(), job=np.concatenate((job.words, [job.helpers, fresh], places))))
 
 
 # ------------------------------------------------------------------------------------------------- several devices

@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from tridiag.backends import numba_scan
 from tridiag.kernels.jobs.kalman import kind_of, make_job
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.libraries.jax import vary_alike
@@ -17,35 +16,31 @@ from tridiag.xla.custom_call import target
 
 
 def log_likelihood(y: Any, model: Model, form: StateSpace, missing: bool) -> Any:
-    dtype, kind = np.dtype(y.dtype), kind_of(form, missing)
-    numba_scan.compiled_filter(dtype.name, form.states, form.observed, kind)
-    name = numba_scan.filter_name(dtype.name, form.states, form.observed, kind)
-    return call(name, (y, *model), form, {K.RESULT: form.batch})[0]
+    kind = kind_of(form, missing)
+    return call("filter", kind, (y, *model), form, {K.RESULT: form.batch})[0]
 
 
 def gradient(y: Any, model: Model, form: StateSpace, missing: bool, in_y: bool) -> tuple[Any, Any]:
     """The derivatives of each log-likelihood in its own parameters in turn, and in its y where that is wanted."""
-    dtype, kind, count = np.dtype(y.dtype), kind_of(form, missing), entries(form)
-    numba_scan.compiled_gradient(dtype.name, form.states, form.observed, kind)
+    kind, count = kind_of(form, missing), entries(form)
     results = {K.POINTERS + K.OF_MODEL: (*form.batch, count)}
     if in_y:
         results[K.POINTERS + K.OF_Y] = (*form.batch, form.n, form.observed)
     if kind == K.SHARED:
         results[K.OF_COVARIANCES] = (count,)
-    name = numba_scan.gradient_name(dtype.name, form.states, form.observed, kind)
-    found = dict(zip(results, call(name, (y, *model), form, results), strict=True))
+    found = dict(zip(results, call("filter_gradient", kind, (y, *model), form, results), strict=True))
     of_model = found[K.POINTERS + K.OF_MODEL] + found.get(K.OF_COVARIANCES, 0)
     return of_model, found.get(K.POINTERS + K.OF_Y)
 
 
-def call(kernel: str, operands: Sequence[Any], form: StateSpace, results: dict[int, Any]) -> Any:
+def call(family: str, kind: str, operands: Sequence[Any], form: StateSpace, results: dict[int, Any]) -> Any:
     """The custom call; results go by the places of their addresses in the job."""
-    dtype = operands[0].dtype
+    dtype = np.dtype(operands[0].dtype)
     shapes = [x.shape for x in operands]
     shapes += [results.get(K.POINTERS + operand, ()) for operand in range(K.INPUTS, K.OPERANDS)]
-    job = make_job(form, shapes, dtype.itemsize)
+    job = make_job(family, kind, form, tuple(shapes), dtype)
     places = [*range(K.POINTERS, K.POINTERS + K.INPUTS), *results]
     kinds = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in results.values())
     told = np.array([*job.words, job.helpers, 0, *places])
-    found = jax.ffi.ffi_call(target(kernel), kinds)(*operands, job=told)
+    found = jax.ffi.ffi_call(target(*job.kernel), kinds)(*operands, job=told)
     return vary_alike((*found, operands[0]))[:-1]

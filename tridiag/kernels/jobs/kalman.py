@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
+import numpy as np
+
+from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.systems import LINE, WORTH_A_THREAD, contiguous, threads
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.problems.forms import Shape
 from tridiag.problems.state_space import StateSpace
-
-
-class FilterJob(NamedTuple):
-    """The words of a job, its pointers still zero; the number of helper threads; the unknowns that it estimates."""
-
-    words: list[int]
-    helpers: int
-    unknowns: int
 
 
 def kind_of(form: StateSpace, missing: bool, states: bool = False) -> str:
@@ -27,8 +22,9 @@ def kind_of(form: StateSpace, missing: bool, states: bool = False) -> str:
     return K.MISSING if missing else K.SHARED if shared else K.COMPLETE
 
 
-def make_job(form: StateSpace, shapes: Sequence[Shape], itemsize: int) -> FilterJob:
+def make_job(family: str, kind: str, form: StateSpace, shapes: Sequence[Shape], dtype: np.dtype[Any]) -> Job:
     """For contiguous arrays; the shapes are those of the operands, () of one that is not there."""
+    itemsize = dtype.itemsize
     series, lanes, ranks = math.prod(form.batch), LINE // itemsize, len(form.batch)
     shapes = [*shapes, *[()] * (K.OPERANDS - len(shapes))]
     strides = [stretched(shape, itemsize, ranks + 1) for shape in shapes]
@@ -40,7 +36,7 @@ def make_job(form: StateSpace, shapes: Sequence[Shape], itemsize: int) -> Filter
         words += [length, *(own[axis] for own in strides)]
     unknowns = series * form.n * form.observed * form.states
     helpers = min(threads(), words[J.ITEMS]) - 1 if unknowns >= WORTH_A_THREAD else 0
-    return FilterJob(words, helpers, unknowns)
+    return Job((family, dtype.name, form.states, form.observed, kind), words, helpers, unknowns)
 
 
 def stretched(shape: Shape, itemsize: int, count: int) -> list[int]:

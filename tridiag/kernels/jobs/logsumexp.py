@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.systems import lanes_of, merge
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.problems.forms import Recurrence
@@ -18,15 +18,6 @@ MOST_GROUPS = 64  # side by side in an item
 FEWEST_ROWS = 256  # of a chunk: fewer are not worth a pass for their total
 
 
-class Job(NamedTuple):
-    """The words of a job, its pointers still zero; helper threads; the dtype."""
-
-    words: Any
-    helpers: int
-    dtype: str
-
-
-@functools.lru_cache(1024)
 def make_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
     """From the shapes and the strides in bytes of log_a, init, x and y (None: not there)."""
     present = [k for k, shape in enumerate(shapes) if shape is not None]
@@ -59,7 +50,7 @@ def make_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], 
     for k, (length, own) in enumerate(batch):
         words[J.AXES + J.AXIS_WORDS * k : J.AXES + J.AXIS_WORDS * (k + 1)] = (length, *own)
     words.flags.writeable = False
-    return Job(words, min(workers, items) - 1, dtype.name)
+    return Job(("logsumexp", dtype.name), words, min(workers, items) - 1, math.prod(form.shape))
 
 
 def chunks_of(n: int, count: int, lanes: int, workers: int) -> int:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.systems import (
     CACHES,
     ITEM,
@@ -26,13 +27,6 @@ HEIGHT = 8  # steps that are transposed at a time (`tridiag.kernels.recurrence.l
 BLOCK = 128 * 1024  # bytes of an operand in a block of a long sequence: two blocks of two operands fit in a cache
 FEWEST_BLOCKS = 2  # of such a sequence
 STRETCH = 4096  # bytes of a row of sequences that are side by side: it is read again in the next step
-
-
-class Job(NamedTuple):
-    """The words of a job, its pointers still zero, and the number of helper threads."""
-
-    words: Any
-    helpers: int
 
 
 class Axes(NamedTuple):
@@ -112,7 +106,7 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
     words[C.BLOCKS], words[C.CHUNK] = blocks, chunk
     words.flags.writeable = False
     helpers = workers - 1 if n * count >= WORTH_A_THREAD else 0
-    return Job(words, min(helpers, items - 1))
+    return Job(("recurrence", dtype.name, order), words, min(helpers, items - 1), n * count)
 
 
 def table_of(axes: Axes, operands: int, given: int) -> Any:
@@ -133,7 +127,8 @@ def make_matrix_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype
     heads = ([tuple(s[: len(rows.shape)]) for s in some] for some in (shapes, strides))
     flags = C.TRANSPOSED * form.transpose | C.STARTED * (len(shapes) == C.operands(1))
     words = table_of(axes_of(rows, *heads), C.operands(1), len(shapes))
-    return in_groups(words, rows, form.shape[-1], flags, dtype, workers)
+    kernel = "matrices", dtype.name, form.shape[-1]
+    return in_groups(kernel, words, rows, form.shape[-1], flags, math.prod(form.shape), workers)
 
 
 def make_block_job(form: Blocks, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
@@ -142,18 +137,23 @@ def make_block_job(form: Blocks, shapes: Any, strides: Any, dtype: np.dtype[Any]
     heads = ([tuple(s[: len(rows.shape)]) for s in some] for some in (shapes, strides))
     words = table_of(axes_of(rows, *heads), len(shapes), len(shapes))
     words[C.SIDES] = form.sides
-    return in_groups(words, rows, form.size * (form.size + form.sides), C.TRANSPOSED * form.transpose, dtype, workers)
+    kernel, size = ("blocks", dtype.name, form.size), form.size * (form.size + form.sides)
+    unknowns = math.prod(form.shape) * form.size
+    return in_groups(kernel, words, rows, size, C.TRANSPOSED * form.transpose, unknowns, workers)
 
 
-def in_groups(words: Any, rows: Recurrence, size: int, flags: int, dtype: np.dtype[Any], workers: int) -> Job:
+def in_groups(
+    kernel: tuple[Any, ...], words: Any, rows: Recurrence, size: int, flags: int, unknowns: int, workers: int
+) -> Job:
     """A job of systems that are computed in groups of lanes, with vectors of so many numbers in each row."""
-    count, groups = math.prod(rows.batch), -(-math.prod(rows.batch) // lanes_of(dtype))
+    lanes, count = lanes_of(np.dtype(kernel[1])), math.prod(rows.batch)
+    groups = -(-count // lanes)
     share = min(ITEM, rows.n * count * size // (ITEMS_EACH * workers))
-    run = max(1, share // (rows.n * size * lanes_of(dtype)))
+    run = max(1, share // (rows.n * size * lanes))
     words[J.ITEMS], words[C.STEPS], words[C.SEQUENCES], words[C.RUN] = -(-groups // run), rows.n, count, run
     words[C.FLAGS] = flags
     words.flags.writeable = False
-    return Job(words, min(workers, words[J.ITEMS]) - 1)
+    return Job(kernel, words, min(workers, words[J.ITEMS]) - 1, unknowns)
 
 
 def packed(x: Any, axes: int, empty: bool = False) -> Any:

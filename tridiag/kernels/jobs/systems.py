@@ -10,10 +10,11 @@ import functools
 import math
 import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.problems.forms import Blocks, Form, Recurrence, Shape
 
@@ -54,27 +55,13 @@ def contiguous(shape: Shape, itemsize: int) -> Shape:
     return tuple(reversed(strides))
 
 
-class Job(NamedTuple):
-    """The words of a job, its pointers still zero; the number of helper threads; the matrix axes in kernel order.
-
-    ``kernel``: which one is called: "rows" (no systems side by side), "own", "exchanging" (partial pivoting
-    throughout), "long_own" and "long_exchanging" (in blocks of rows), "many" (factors and many right sides a matrix),
-    "shared" (the same for few matrices) or "cyclic".
-    """
-
-    words: Any
-    helpers: int
-    order: tuple[int, ...]
-    kernel: str
-    dtype: str
-
-    def restore(self, values: Any, form: Form) -> Any:
-        """One value for each matrix, from the order of the kernel to the batch shape of the matrices."""
-        if len(self.order) < 2:
-            return values.reshape(form.matrix_batch)
-        axes = sorted(self.order)
-        values = values.reshape([form.shape[k] for k in self.order])
-        return values.transpose([self.order.index(k) for k in axes]).reshape(form.matrix_batch)
+def restored(job: Job, values: Any, form: Form) -> Any:
+    """One value for each matrix, from the order of the kernel to the batch shape of the matrices."""
+    if len(job.order) < 2:
+        return values.reshape(form.matrix_batch)
+    axes = sorted(job.order)
+    values = values.reshape([form.shape[k] for k in job.order])
+    return values.transpose([job.order.index(k) for k in axes]).reshape(form.matrix_batch)
 
 
 def batch_axes(form: Form, shapes: Sequence[Any], strides: Sequence[Any]) -> tuple[list[int], list[Axis], list[Axis]]:
@@ -167,9 +154,11 @@ def in_pairs(form: Form, shapes: Any, strides: Any, step: int) -> tuple[Form, An
 def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], flags: int, workers: int) -> Job:
     """The job of a call from the shapes and the strides in bytes of a, b, c, where, d, x (None: not there).
 
-    The dtypes are those of the matrices and of the right sides.
+    The dtypes are those of the matrices and of the right sides. Kinds of kernels: "rows" (no systems side by side),
+    "own", "exchanging" (partial pivoting throughout), both also in blocks of rows, "many" (factors and many right sides
+    a matrix), "shared" (the same for few matrices), and those of periodic systems.
     """
-    dtype, right = dtypes
+    (dtype, right), unknowns = dtypes, math.prod(form.shape)
     if right.kind == "c" and dtype.kind != "c":
         form, shapes, strides = in_pairs(form, shapes, strides, dtype.itemsize)
     order, matrices, right_sides = batch_axes(form, shapes, strides)
@@ -216,6 +205,19 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
     items = long[0] * long[1] * (count // interleaved) if long else runs * chunks
     own = "exchanging" if form.pivoting is True else "own" if interleaved else "rows"
     many = "shared" if shared else "many"
-    kernel = "cyclic" if form.periodic else many if sides != 1 or flags & J.FACTORED else own
-    kernel = f"long_{kernel}" if long else kernel
-    return Job(words, min(helpers, max(0, items - 1)), tuple(order), kernel, dtype.name)
+    kind = many if sides != 1 or flags & J.FACTORED else own
+    kernel = ("cyclic", dtype.name) if form.periodic else ("row_blocks" if long else "thomas", dtype.name, kind)
+    job = Job(kernel, words, min(helpers, max(0, items - 1)), unknowns, tuple(order))
+    return adjoint_of(job) if flags & J.ADJOINT else job
+
+
+def adjoint_of(job: Job) -> Job:
+    """The job of the backward pass (`tridiag.kernels.thomas.adjoint`) of the solve of a job."""
+    family, *rest = job.kernel
+    return job._replace(kernel=(f"{family}_adjoint", *rest))
+
+
+def make_partition_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], workers: int) -> Job:
+    """The same for `tridiag.kernels.partition.kernel`, which cuts systems among all threads."""
+    job = make_job(form, shapes, strides, dtypes, 0, workers)
+    return job._replace(kernel=("partition", job.kernel[1]), helpers=workers - 1)

@@ -91,7 +91,7 @@ def put(zero, job, index, value):
         pointer(field(job, K.RESULT), zero)[index] = value
 
 
-def build_moments(dtype: str, states: int, observed: int, kind: str, smooth: bool):
+def build_moments(dtype: str, states: int, observed: int, kind: str, smooth: bool = False):
     """The same of the states of all steps, filtered or smoothed; series do not share covariances, which all want."""
     zero, room, told = np.zeros((), dtype)[()], MomentsRoom(states, observed), "smoother" if smooth else "moments"
     loops, library = Moments(room), Library(f"{told}_steps{states}_{observed}_{kind}")
@@ -99,6 +99,11 @@ def build_moments(dtype: str, states: int, observed: int, kind: str, smooth: boo
     parts = parts_of(room)
     work = alone(room, parts, both(library, parts, told, loop, kind == K.MISSING), kind, room.kept if smooth else 0)
     return runner(zero, c_function(work, f"tridiag_{told}_{kind}"))
+
+
+def build_smoother(dtype: str, states: int, observed: int, kind: str):
+    """The same of the states given all observations."""
+    return build_moments(dtype, states, observed, kind, smooth=True)
 
 
 def build_gradient(dtype: str, states: int, observed: int, kind: str):

@@ -187,7 +187,7 @@ def prepare(job, zero):
 prepared = c_function(prepare, "tridiag_prepare_adjoint")
 
 
-def build(dtype: str, solve: str):
+def build(dtype: str, kind: str, solve: str):
     """The C function void run(job, helpers) for a dtype, around the kernel of the name ``solve``."""
     zero = np.zeros((), dtype)[()]
     own = types.ExternalFunction(PREFIX + solve, types.void(types.int64, types.int64))

@@ -1,0 +1,43 @@
+"""The job of an alignment, from the shape of its scores; pure."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import numpy as np
+
+from tridiag.kernels.jobs.job import Job
+from tridiag.kernels.jobs.systems import LINE
+from tridiag.kernels.jobs.words import alignment as P
+from tridiag.kernels.jobs.words import systems as J
+
+KEPT = 32 * 1024 * 1024  # bytes of the cells that a thread keeps for the backward pass, where they fit
+WORTH_A_THREAD = 50_000  # cells
+ROWS_KEPT = {"linear": 2, "linear_parameters": 3, "affine": 2, "affine_parameters": 6}  # of lanes, for each cell
+
+
+def kind_of(parameters: int, derivatives: int) -> str:
+    """The kind of kernel for so many parameters, the temperature among them."""
+    return ("linear", "affine")[parameters - 2] + ("_parameters" if derivatives == 2 else "")
+
+
+def make_job(shape: tuple[int, ...], dtype: np.dtype[Any], kind: str, workers: int) -> Job:
+    """For scores of this shape."""
+    *batch, rows, columns = shape
+    words, pairs = np.zeros(P.WORDS, np.int64), math.prod(batch)
+    groups = -(-pairs * dtype.itemsize // LINE)
+    block = max(KEPT // (columns * LINE * ROWS_KEPT[kind]), math.isqrt(rows) + 1)
+    words[[J.ITEMS, P.PAIRS, P.ROWS, P.COLUMNS, P.BLOCK]] = groups, pairs, rows, columns, min(rows, block)
+    words[P.FRESH] = sys.platform == "linux"
+    words.flags.writeable = False
+    helpers = min(workers, groups) - 1 if math.prod(shape) >= WORTH_A_THREAD else 0
+    return Job(("alignment", dtype.name, kind), words, helpers, math.prod(shape))
+
+
+def all_three(values: list[Any], missing: Any = ...) -> list[Any]:
+    """For gap, gap_open and temperature: with linear gaps there is no gap_open."""
+    if len(values) == 2:
+        return [values[0], values[0] if missing is ... else missing, values[1]]
+    return values
