@@ -11,13 +11,14 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from tridiag.selection import costs, tune
+from tridiag import tuning
+from tridiag.selection import costs
 
 
 def main() -> None:
     path = costs.SHIPPED / f"costs-{costs.threads()}.json"
     with tempfile.TemporaryDirectory() as folder:
-        costs.write(path, tune.measured(Path(folder) / "partial.json", progress=True))
+        costs.write(path, tuning.measured(Path(folder) / "partial.json", progress=True))
     print(path)
 
 

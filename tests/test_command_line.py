@@ -18,7 +18,7 @@ from tridiag.benchmarking import comparison, conditions, libraries, race
 from tridiag.benchmarking.kinds import ALIKE, KINDS
 from tridiag.benchmarking.problems import Problem
 from tridiag.benchmarking.suites import SUITES
-from tridiag.selection.explain import VERBS
+from tridiag.report import VERBS
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("rich") is None, reason="needs rich, which is not installed")
 

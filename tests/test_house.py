@@ -9,7 +9,24 @@ import pytest
 import tridiag
 from tridiag import kernels
 
-FOLDER = Path(tridiag.__file__).parent / "kernels"
+ROOT = Path(tridiag.__file__).parent
+FOLDER = ROOT / "kernels"
+SOURCES = {".".join(path.relative_to(ROOT.parent).with_suffix("").parts): path for path in ROOT.rglob("*.py")}
+MODULES = {name.removesuffix(".__init__"): path for name, path in SOURCES.items()}
+GROUND = ("errors", "_version", "problems", "libraries", "algorithms", "kernels")
+MIDDLE = (*GROUND, "cuda", "xla", "backends", "selection", "calls", "derivatives")
+# what each part of the package may import of the others; those that are not here, the verbs and what is above them, all
+PARTS = {
+    "errors": (), "_version": (), "problems": (), "libraries": (),
+    "algorithms": ("problems", "libraries"),
+    "kernels": ("problems", "algorithms"),
+    "cuda": GROUND,
+    "xla": GROUND,
+    "backends": (*GROUND, "cuda", "xla", "derivatives"),
+    "selection": (*GROUND, "backends"),
+    "calls": MIDDLE,
+    "derivatives": (*MIDDLE, "factorization"),  # whose result JAX has to know as a tree of arrays
+}  # fmt: skip
 # what each folder of kernels may import of the others
 FLOORS = {
     "jobs": (), "simd": (),
@@ -40,9 +57,17 @@ def test_folders_use_those_below(folder: str) -> None:
                 assert parts[2] in (folder, *FLOORS[folder]), f"{path.name} imports {module}"
 
 
-def test_no_module_of_kernels_reaches_itself() -> None:
-    modules = {f"tridiag.kernels.{path.parent.name}.{path.stem}": path for path in FOLDER.glob("*/*.py")}
-    uses = {name: {*kernels.imported(path.read_text())} & modules.keys() for name, path in modules.items()}
+@pytest.mark.parametrize("part", PARTS)
+def test_parts_use_those_below(part: str) -> None:
+    for name, path in MODULES.items():
+        if name.split(".")[1:2] == [part]:
+            for module in kernels.imported(path.read_text()):
+                assert module.split(".")[1:2][0] in (part, *PARTS[part]), f"{path.name} imports {module}"
+
+
+def test_no_module_reaches_itself() -> None:
+    """Wherever in it the imports are."""
+    uses = {name: {*kernels.imported(path.read_text())} & MODULES.keys() for name, path in MODULES.items()}
     while free := [name for name, others in uses.items() if not others]:
         for name in free:
             del uses[name]
@@ -72,7 +97,7 @@ def later():
 
 def test_no_import_is_written_in_another_way() -> None:
     """What the search of imports by lines would not find."""
-    for path in FOLDER.rglob("*.py"):
+    for path in MODULES.values():
         source, wanted = path.read_text(), set()
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.ImportFrom):
@@ -87,10 +112,12 @@ def test_no_import_is_written_in_another_way() -> None:
 
 def test_modules_that_are_named_are_there() -> None:
     """In strings, docstrings and comments, also of what only another machine imports."""
-    for path in FOLDER.parent.rglob("*.py"):
-        for name in re.findall(r"[\"`](tridiag\.kernels(?:\.\w+)*)", path.read_text()):
-            module = ".".join(name.split(".")[:4])  # behind it, names in that module
-            assert kernels.file_of(module), (path, name)
+    for path in MODULES.values():
+        for name in re.findall(r"(?:`|\"(?=tridiag\.kernels))(tridiag(?:\.\w+)+)", path.read_text()):
+            parts = name.split(".")
+            found = [k for k in range(2, len(parts) + 1) if kernels.file_of(".".join(parts[:k]))]
+            public = hasattr(tridiag, parts[1]) and not kernels.file_of(f"tridiag.{parts[1]}")
+            assert public or (found and len(parts) <= max(found) + 2), (path, name)
 
 
 def test_a_kernel_is_compiled_anew_for_its_own_sources_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

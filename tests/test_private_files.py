@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from tridiag import tuning
 from tridiag.kernels.runtime import object_cache, private_files
-from tridiag.selection import costs, tune
+from tridiag.selection import costs
 
 pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="needs users and modes of files, as POSIX has them"),
@@ -57,7 +58,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: pathlib.Path, monkeypatch: py
         is_read = costs_are_read
     (path,) = folder.iterdir()
     yield path, is_read
-    tune.forget()
+    tuning.forget()
 
 
 def costs_of_this_machine() -> dict[str, Any]:
@@ -289,7 +290,7 @@ def test_without_a_home_nothing_of_the_working_directory_is_read(
         assert "comes with tridiag" in costs.known().origin
     with pytest.raises(FileNotFoundError, match="own"):
         costs.write(path, {})
-    tune.forget()
+    tuning.forget()
 
 
 @needs_root

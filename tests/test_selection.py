@@ -18,9 +18,9 @@ import pytest
 from helpers import dominant, installed
 
 import tridiag
-from tridiag import commands
+from tridiag import commands, tuning
 from tridiag.backends import BACKENDS, Problem
-from tridiag.selection import choose, costs, tune
+from tridiag.selection import choose, costs
 
 SOLVE = Problem("solve", "numpy", "cpu", "float64", (4, 100), 1)
 KIND = "solve cpu rows float64"
@@ -49,12 +49,12 @@ def measurements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
 
     def put(content: Any) -> Path:
         path.write_bytes(content) if isinstance(content, bytes) else costs.write(path, content)
-        tune.forget()
+        tuning.forget()
         return path
 
-    tune.forget()
+    tuning.forget()
     yield put
-    tune.forget()
+    tuning.forget()
 
 
 # ------------------------------------------------------------------------------------------------------- curves
@@ -187,7 +187,7 @@ def test_a_choice_is_kept_until_tune_measures(measurements: Callable[[Any], Path
     assert tridiag.explain("solve", *dominant((4, 100))).backend == "numpy_thomas"
     costs.write(path, record(numba_thomas={KIND: 1e-9}, numpy_thomas={KIND: 1e-6}))
     assert tridiag.explain("solve", *dominant((4, 100))).backend == "numpy_thomas"
-    tune.forget()
+    tuning.forget()
     assert tridiag.explain("solve", *dominant((4, 100))).backend == "numba_thomas"
 
 
@@ -271,44 +271,44 @@ def test_what_differs_is_said(measurements: Callable[[Any], Path]) -> None:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small problems, each timed once."""
     for name, value in (("LARGEST", 4**3), ("LARGEST_COMPILED", 1), ("SAMPLES", 1)):
-        monkeypatch.setattr(tune, name, value)
-    monkeypatch.setattr(tune, "SAMPLE", 1e-6)
-    host = tuple(place for place in tune.PLACES if place.device == "cpu" and place.library != "jax")
-    monkeypatch.setattr(tune, "PLACES", host)
-    tune.numbers.cache_clear()
+        monkeypatch.setattr(tuning, name, value)
+    monkeypatch.setattr(tuning, "SAMPLE", 1e-6)
+    host = tuple(place for place in tuning.PLACES if place.device == "cpu" and place.library != "jax")
+    monkeypatch.setattr(tuning, "PLACES", host)
+    tuning.numbers.cache_clear()
 
 
 @pytest.mark.usefixtures("small")
 def test_what_is_measured_is_used_from_then_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "deep" / "costs.json"
     monkeypatch.setattr(costs, "path_of_machine", lambda: path)
-    tune.forget()
+    tuning.forget()
     assert "comes with tridiag" in tridiag.explain("solve", *dominant((4, 100))).why
     assert tridiag.tune(progress=False) == path
     assert [file.name for file in path.parent.iterdir()] == [path.name]
     assert "measured here" in tridiag.explain("solve", *dominant((4, 100))).why
     known = costs.known()
-    assert {kind for _, kind in known.curves} >= {kind.name for kind in tune.todo()}
+    assert {kind for _, kind in known.curves} >= {kind.name for kind in tuning.todo()}
     assert all(known.seconds(BACKENDS["numba_thomas"], SOLVE._replace(dtype=dtype)) for dtype in costs.DTYPES)
-    tune.forget()
+    tuning.forget()
 
 
 @pytest.mark.usefixtures("small")
 def test_a_run_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    partial, measure, seen = tmp_path / "costs.partial", tune.curves, []
+    partial, measure, seen = tmp_path / "costs.partial", tuning.curves, []
 
-    def failing(kind: tune.Kind, others: costs.Costs) -> Any:
+    def failing(kind: tuning.Kind, others: costs.Costs) -> Any:
         seen.append(kind)
         if len(seen) == 3:
             raise KeyboardInterrupt
         return measure(kind, others)
 
-    monkeypatch.setattr(tune, "curves", failing)
+    monkeypatch.setattr(tuning, "curves", failing)
     with pytest.raises(KeyboardInterrupt):
-        tune.measured(partial, progress=False)
-    made = tune.measured(partial, progress=False)
-    assert seen[2] == seen[3] and len(seen) == len(tune.todo()) + 1
-    assert len(made["done"]) == len(tune.todo())
+        tuning.measured(partial, progress=False)
+    made = tuning.measured(partial, progress=False)
+    assert seen[2] == seen[3] and len(seen) == len(tuning.todo()) + 1
+    assert len(made["done"]) == len(tuning.todo())
 
 
 @pytest.mark.usefixtures("small")
@@ -316,23 +316,23 @@ def test_a_run_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.Monk
 def test_what_is_left_of_another_run_is_measured_anew(tmp_path: Path, content: bytes) -> None:
     partial = tmp_path / "costs.partial"
     partial.write_bytes(content)
-    assert tune.begun(partial)["done"] == []
+    assert tuning.begun(partial)["done"] == []
 
 
 def test_what_is_far_slower_is_looked_at_where_that_is_soon_done() -> None:
     points = [(1, 1, 1e-6), (4, 1, 1e-3)]
-    assert not tune.worth_a_look(points, 16, 1, 2e-4, False)  # it took five times as long for a quarter of the rows
-    assert tune.worth_a_look(points, 16, 1, 2e-4, True)  # 4 ms
-    assert not tune.worth_a_look(points, 64, 1, 2e-4, True)  # 16 ms
-    assert tune.worth_a_look(points, 16, 1, 3e-4, False)
-    assert tune.worth_a_look(points, 1, 4, 2e-4, False)
-    assert not tune.worth_a_look([(1, 1, 0.02)], 4, 1, 0.006, True)  # 80 ms
-    assert tune.worth_a_look([], 1000, 1000, 1e-9, False)
+    assert not tuning.worth_a_look(points, 16, 1, 2e-4, False)  # it took five times as long for a quarter of the rows
+    assert tuning.worth_a_look(points, 16, 1, 2e-4, True)  # 4 ms
+    assert not tuning.worth_a_look(points, 64, 1, 2e-4, True)  # 16 ms
+    assert tuning.worth_a_look(points, 16, 1, 3e-4, False)
+    assert tuning.worth_a_look(points, 1, 4, 2e-4, False)
+    assert not tuning.worth_a_look([(1, 1, 0.02)], 4, 1, 0.006, True)  # 80 ms
+    assert tuning.worth_a_look([], 1000, 1000, 1e-9, False)
 
 
 @pytest.mark.usefixtures("small")
 def test_a_backend_that_fails_leaves_the_others_to_be_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make = tune.calls_of
+    make = tuning.calls_of
 
     def fragile(*asked: Any) -> Callable[[str], Callable[[], Any]]:
         call = make(*asked)
@@ -341,9 +341,9 @@ def test_a_backend_that_fails_leaves_the_others_to_be_measured(tmp_path: Path, m
     def broken() -> None:
         raise OSError("out of order")
 
-    monkeypatch.setattr(tune, "calls_of", fragile)
+    monkeypatch.setattr(tuning, "calls_of", fragile)
     with pytest.warns(RuntimeWarning, match="numpy_thomas is left out for .*: OSError: out of order"):
-        made = tune.measured(tmp_path / "partial", progress=False)
+        made = tuning.measured(tmp_path / "partial", progress=False)
     assert "numba_thomas" in made["curves"] and not made["curves"].get("numpy_thomas")
 
 
@@ -351,7 +351,7 @@ KILLED = """
 import sys
 from pathlib import Path
 from tridiag.selection import costs
-from tridiag.selection import tune
+from tridiag import tuning
 tuning.LARGEST, tuning.SAMPLES, tuning.SAMPLE = 4**3, 1, 1e-6
 tuning.PLACES = tuning.PLACES[:1]
 costs.path_of_machine = lambda: Path(sys.argv[1])
@@ -386,7 +386,7 @@ def test_the_command_tunes(
     monkeypatch.setattr(costs, "path_of_machine", lambda: path)
     assert commands.main(["tune"]) == 0
     assert str(path) in capsys.readouterr().out and path.exists()
-    tune.forget()
+    tuning.forget()
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="whoever may write everywhere sees no refusal")
@@ -401,15 +401,15 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: py
 @pytest.mark.usefixtures("small")
 def test_backends_for_gpus_are_measured_on_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the stand-in for CuPy: the kernels of CUDA C, each from the library that comes first."""
-    monkeypatch.setattr(tune, "PLACES", (tune.Place("cupy", "cuda"),))
-    monkeypatch.setattr(tune, "LARGEST", 4)
-    able = tune.Kind.able
-    monkeypatch.setattr(tune.Kind, "able", lambda kind: [one for one in able(kind) if one.name.startswith("cupy_")])
+    monkeypatch.setattr(tuning, "PLACES", (tuning.Place("cupy", "cuda"),))
+    monkeypatch.setattr(tuning, "LARGEST", 4)
+    able = tuning.Kind.able
+    monkeypatch.setattr(tuning.Kind, "able", lambda kind: [one for one in able(kind) if one.name.startswith("cupy_")])
     path = tmp_path / "costs.json"
-    costs.write(path, tune.measured(tmp_path / "partial", progress=False))
+    costs.write(path, tuning.measured(tmp_path / "partial", progress=False))
     monkeypatch.setattr(costs, "path_of_machine", lambda: path)
-    tune.forget()
+    tuning.forget()
     problem = Problem("solve", "cupy", "cuda", "float64", (3, 4), 1)
     found = choose.choose(problem)
     assert "measured here" in found.why and found.backend.name in ("cupy_pcr", "cupy_thomas")
-    tune.forget()
+    tuning.forget()

@@ -12,7 +12,7 @@ from helpers import SUBJECTS, Subject, assert_solves, dominant
 
 import tridiag
 from tridiag.backends import BACKENDS, EXTRAS, SYSTEMS, Backend
-from tridiag.selection.explain import VERBS
+from tridiag.report import VERBS
 
 TABLE = Path(sys.modules["tridiag.backends"].__file__)  # the attribute is the verb `backends`
 ENTRIES = list(BACKENDS.values())

@@ -9,9 +9,9 @@ from tridiag.alignment import smith_waterman
 from tridiag.errors import BackendError, SingularSystemError
 from tridiag.factorization import Factorization, factor
 from tridiag.recurrences import linear_recurrence, log_linear_recurrence, logcumsumexp, matrix_recurrence, scan
-from tridiag.selection.explain import backends, explain
-from tridiag.selection.tune import tune
+from tridiag.report import backends, explain
 from tridiag.systems import matmul, slogdet, solve, solve_block
+from tridiag.tuning import tune
 
 __all__ = [
     "BackendError",

@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from tridiag.benchmarking.errors import Array, backward_errors
-
-if TYPE_CHECKING:
-    from tridiag.benchmarking.problems import Problem
+from tridiag.benchmarking.operands import Shape
 
 SAMPLE = 4  # pairs whose alignment is judged
 
 
-def largest(errors: Array, problem: Problem) -> float:
+class Posed(Protocol):
+    """What a judge asks of a problem (`tridiag.benchmarking.problems.Problem`)."""
+
+    @property
+    def host(self) -> tuple[Array, ...]: ...
+    @property
+    def exact(self) -> list[Array]: ...
+    @property
+    def wanted(self) -> Array: ...
+    @property
+    def eps(self) -> float: ...
+    @property
+    def shape(self) -> Shape: ...
+    @property
+    def axis(self) -> int: ...
+
+    def reference(self, *arrays: Array) -> Array: ...
+
+
+def largest(errors: Array, problem: Posed) -> float:
     return float(errors.max(initial=0)) / problem.eps
 
 
-def solve_error(problem: Problem, x: Array) -> float:
+def solve_error(problem: Posed, x: Array) -> float:
     a, b, c, d = problem.host
     return float(backward_errors(a, b, c, d, x, problem.axis).max(initial=0))
 
 
-def determinant_error(problem: Problem, log: Array) -> float:
+def determinant_error(problem: Posed, log: Array) -> float:
     """Of the sum of the logarithms of the pivots, of what they add up to without signs."""
     a, b, c = (np.moveaxis(x, problem.axis, 0) for x in problem.exact)
     logs, pivot = [np.log(abs(b[0]))], b[0]
@@ -33,7 +50,7 @@ def determinant_error(problem: Problem, log: Array) -> float:
     return largest(abs(log - sum(logs)) / sum(map(abs, logs)), problem)
 
 
-def block_error(problem: Problem, x: Array) -> float:
+def block_error(problem: Posed, x: Array) -> float:
     """The componentwise residual, of what its terms add up to without signs."""
     *bands, d = problem.exact
     values = np.zeros_like(d), x.astype(d.dtype), np.zeros_like(d)
@@ -43,7 +60,7 @@ def block_error(problem: Problem, x: Array) -> float:
     return largest(abs(d - sum(terms)) / (abs(d) + sum(sizes)), problem)
 
 
-def step_error(problem: Problem, y: Array) -> float:
+def step_error(problem: Posed, y: Array) -> float:
     """Of every step, y[t] = a[t] y[t-1] + x[t], of what its terms add up to without signs."""
     a, x = (np.moveaxis(v, problem.axis, 0) for v in problem.exact)
     y = np.moveaxis(y.astype(x.dtype), problem.axis, 0)
@@ -52,7 +69,7 @@ def step_error(problem: Problem, y: Array) -> float:
     return max(largest(abs(y[:1] - x[:1]), problem), largest(later, problem))
 
 
-def matrix_step_error(problem: Problem, y: Array) -> float:
+def matrix_step_error(problem: Posed, y: Array) -> float:
     A, x = problem.exact
     y = y.astype(x.dtype)
     term, size = (np.einsum("...ij,...j->...i", f(A[..., 1:, :, :]), f(y[..., :-1, :])) for f in (np.asarray, abs))
@@ -60,25 +77,25 @@ def matrix_step_error(problem: Problem, y: Array) -> float:
     return max(largest(abs(y[..., 0, :] - x[..., 0, :]), problem), largest(later, problem))
 
 
-def logarithm_step_error(problem: Problem, y: Array) -> float:
+def logarithm_step_error(problem: Posed, y: Array) -> float:
     log_a, x = (np.moveaxis(v, problem.axis, 0) for v in problem.exact)
     y = np.moveaxis(y.astype(float), problem.axis, 0)
     later = abs(y[1:] - np.logaddexp(log_a[1:] + y[:-1], x[1:])) / np.maximum(1, abs(y[1:]))
     return max(largest(abs(y[:1] - x[:1]), problem), largest(later, problem))
 
 
-def logarithm_error(problem: Problem, y: Array) -> float:
+def logarithm_error(problem: Posed, y: Array) -> float:
     """Against sums in long double: none of these terms overflows."""
     wanted = np.log(np.cumsum(np.exp(problem.exact[0].astype(np.longdouble)), axis=problem.axis))
     return largest((abs(y - wanted) / np.maximum(1, abs(wanted))).astype(float), problem)
 
 
-def scalar_error(problem: Problem, found: Array) -> float:
+def scalar_error(problem: Posed, found: Array) -> float:
     """Of one number for each series."""
     return largest(abs(found / problem.wanted - 1), problem)
 
 
-def score_error(problem: Problem, score: Array) -> float:
+def score_error(problem: Posed, score: Array) -> float:
     """Of some pairs."""
     scores = problem.exact[0].reshape(-1, *problem.shape[-2:])[:SAMPLE]
     return largest(abs(score.reshape(-1)[:SAMPLE] / problem.reference(scores) - 1), problem)

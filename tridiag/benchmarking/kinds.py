@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tridiag.benchmarking import judges, operands
 from tridiag.benchmarking.errors import Array
+from tridiag.benchmarking.judges import Posed
 from tridiag.benchmarking.operands import Shape, like
-
-if TYPE_CHECKING:
-    from tridiag.benchmarking.problems import Problem
 
 CLOSE = {"float64": 1e-9, "float32": 1e-3}  # relative errors: sums of very many logarithms
 
@@ -37,7 +35,7 @@ class Kind(NamedTuple):
 
     shapes: Callable[[Shape], tuple[Shape, ...]]  # of the operands that are arrays
     values: Callable[..., tuple[Array, ...]]  # from random numbers and those shapes
-    error: Callable[[Problem, Array], float]  # in eps
+    error: Callable[[Posed, Array], float]  # in eps
     limit: float | dict[str, float]  # in eps; or relative, by the dtype
     words: Callable[[int], Words]  # of the last length of the shape
     backward: Callable[[int], Words]  # of the gradient, its cotangent read

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tridiag.benchmarking.comparison import BUSY
-from tridiag.selection.explain import told_time
+from tridiag.report import told_time
 
 HEAD = ("", "times the stream", "quartiles", "GB/s", "error (eps)", "times as fast", "first call")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-import tridiag
+from tridiag import kalman
+from tridiag.alignment import smith_waterman
 from tridiag.benchmarking import libraries
 from tridiag.benchmarking.errors import Array
 from tridiag.benchmarking.kinds import ALIKE, KINDS, Kind, Words
@@ -19,8 +19,18 @@ from tridiag.benchmarking.operands import Shape
 from tridiag.benchmarking.race import Contestant
 from tridiag.benchmarking.textbook import align
 from tridiag.calls.singular import to_host
-from tridiag.selection.explain import VERBS, Explanation
+from tridiag.factorization import factor
+from tridiag.recurrences import linear_recurrence, log_linear_recurrence, logcumsumexp, matrix_recurrence
+from tridiag.report import VERBS, Explanation, explain
+from tridiag.systems import slogdet, solve, solve_block
 
+SYSTEMS = solve, factor, slogdet, solve_block
+SEQUENCES = linear_recurrence, matrix_recurrence, log_linear_recurrence, logcumsumexp, smith_waterman
+MODELS = kalman.filter, kalman.smoother, kalman.log_likelihood
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{verb.__name__: verb for verb in (*SYSTEMS, *SEQUENCES)},
+    **{f"kalman.{verb.__name__}": verb for verb in MODELS},
+}
 STEP = 1e-6  # of a directional derivative
 SLOPE = {"float64": 1e-6, "float32": 1e-3}  # of directional derivatives, found by differences
 
@@ -91,7 +101,7 @@ class Problem:
 
     def function(self, backend: str, **more: Any) -> Callable[..., Any]:
         """The verb as a function of its arrays; where it has several results, the last one."""
-        verb: Any = functools.reduce(getattr, self.verb.split("."), tridiag)
+        verb = FUNCTIONS[self.verb]
 
         def function(*arrays: Any) -> Any:
             result = verb(**self.arguments(arrays), **self.options, backend=backend, **more)
@@ -163,7 +173,7 @@ class Problem:
         """What the package says of the call, from arrays that are the same in kind."""
         shapes = self.kind.shapes(self.shape)
         arrays = [libraries.zeros(self.library, shape, self.dtype, self.device) for shape in shapes]
-        return tridiag.explain(self.verb, **self.arguments(arrays), **self.options, backend=backend)
+        return explain(self.verb, **self.arguments(arrays), **self.options, backend=backend)
 
 
 def even(gradient: Array, operand: Array) -> Array:

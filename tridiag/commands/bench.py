@@ -18,7 +18,7 @@ from tridiag.benchmarking.suites import SUITES, comparisons, question
 from tridiag.benchmarking.sweep import plot
 from tridiag.commands.arguments import add_problem, positive, problem_of
 from tridiag.commands.terminal import progress, show
-from tridiag.selection.explain import told_time
+from tridiag.report import told_time
 
 HEAD = ("", "name", "/ stream", "time", "GB/s", "error (eps)", "speed", "first call", "CPU/wall")
 BUDGET = 8.0  # seconds of timing for a comparison

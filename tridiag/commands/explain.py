@@ -6,7 +6,7 @@ import argparse
 
 from tridiag.commands.arguments import add_problem, problem_of
 from tridiag.commands.terminal import show
-from tridiag.selection.explain import OTHERS
+from tridiag.report import OTHERS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

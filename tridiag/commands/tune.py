@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from tridiag.selection.tune import tune
+from tridiag.tuning import tune
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,6 +1,6 @@
 """How long a backend takes: measured on a grid of rows and systems, and read between its points.
 
-What has been measured on this machine (`tridiag.selection.tune`) is read at the first choice; else what comes with the
+What has been measured on this machine (`tridiag.tuning`) is read at the first choice; else what comes with the
 package, a file of ``data`` for each number of threads. A curve is of one backend and one kind of problem. It keeps the
 logarithms of times, which are nearly planes between its points. Beyond them the time grows as the unknowns do.
 """
