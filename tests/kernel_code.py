@@ -29,7 +29,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 REAL, DTYPES = ("float32", "float64"), ("float32", "float64", "complex64", "complex128")
-SOLVES = "rows", "own", "exchanging", "many", "shared"
+SOLVES = "rows", "interleaved", "pivoted", "multiple_rhs", "few_matrices"
 GAPS = "linear", "affine", "linear_parameters", "affine_parameters"
 SIZES = (1, 1), (2, 1), (3, 2)  # of filters: states, observed values
 
@@ -47,7 +47,7 @@ def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
         for kind in SOLVES:
             yield "thomas", dtype, kind
             yield "thomas_adjoint", dtype, kind
-        for kind in ("own", "exchanging"):
+        for kind in ("interleaved", "pivoted"):
             yield "row_blocks", dtype, kind
             yield "row_blocks_adjoint", dtype, kind
         yield "cyclic", dtype
@@ -71,7 +71,7 @@ def kernels(whole: bool = False) -> dict[str, Callable[[], Any]]:
     from tridiag.kernels import table
     from tridiag.kernels.runtime import object_cache
 
-    called = "thomas_own_float64"  # XLA's handlers differ in nothing but the kernel that they call
+    called = "thomas_interleaved_float64"  # XLA's handlers differ in nothing but the kernel that they call
     return {
         "call": object_cache.made_by("runtime.python_entry.build"),
         **{table.name_of(*request): table.builder_of(*request) for request in requests(whole)},

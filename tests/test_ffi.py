@@ -18,8 +18,8 @@ NOT_ANSWERED = -1
 
 def answer(api: np.ndarray | None) -> list[int]:
     """What a handler answers to XLA's question for its version, from an XLA that tells its own or none."""
-    custom_call.target("thomas", "float64", "own")
-    handler = custom_call._alive[f"tridiag_thomas_own_float64_{custom_call.source_hash():x}"]
+    custom_call.target("thomas", "float64", "interleaved")
+    handler = custom_call._alive[f"tridiag_thomas_interleaved_float64_{custom_call.source_hash():x}"]
     metadata = np.full(5, NOT_ANSWERED, np.int64)  # its size, that of the version, an extension, the version, traits
     extension = np.array([32, 1, 0, metadata.ctypes.data], np.int64)  # size, kind, the next one
     other = np.array([24, 99, extension.ctypes.data], np.int64)

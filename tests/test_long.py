@@ -44,7 +44,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def forget() -> None:
-    for plans in (systems.make_job, call_of, fast_path.recall):
+    for plans in (systems.make_job, call_of, fast_path.bound_call):
         plans.cache_clear()
 
 
@@ -165,9 +165,9 @@ def test_in_place_and_into_any_memory(dtype: str, count: int) -> None:
         tridiag.solve(*system, axis=0, backend=NAME, out=out)
         assert_same_bits(out, x)
         assert (memory[:shift] == 255).all() and (memory[shift + out.nbytes :] == 255).all()
-    apart = np.zeros((2050, 64), dtype)[:, 3 : 3 + count]
-    assert_same_bits(tridiag.solve(*system, axis=0, backend=NAME, out=apart), x)
-    assert not apart.base[:, :3].any() and not apart.base[:, 3 + count :].any()
+    surely_disjoint = np.zeros((2050, 64), dtype)[:, 3 : 3 + count]
+    assert_same_bits(tridiag.solve(*system, axis=0, backend=NAME, out=surely_disjoint), x)
+    assert not surely_disjoint.base[:, :3].any() and not surely_disjoint.base[:, 3 + count :].any()
     d = system[3].copy()
     assert tridiag.solve(*system[:3], d, axis=0, backend=NAME, overwrite_d=True) is d
     check(d, system)

@@ -25,10 +25,10 @@ class Special(np.ndarray):
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     cached_plan.cache_clear()
-    fast_path.recall.cache_clear()
+    fast_path.bound_call.cache_clear()
     yield
     cached_plan.cache_clear()
-    fast_path.recall.cache_clear()
+    fast_path.bound_call.cache_clear()
 
 
 def plans() -> int:
@@ -290,11 +290,11 @@ def test_the_short_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_recalled_is_bounded() -> None:
-    most = fast_path.recall.cache_info().maxsize
+    most = fast_path.bound_call.cache_info().maxsize
     assert most is not None
     for n in range(2, most + 20):
         tridiag.solve(*np.ones((3, n)) * np.array([[0.0], [2.0], [0.0]]), np.ones(n))
-    assert fast_path.recall.cache_info().currsize == most
+    assert fast_path.bound_call.cache_info().currsize == most
 
 
 def test_small_solves_of_many_threads_share_nothing() -> None:

@@ -139,7 +139,7 @@ class Explanation:
     @property
     def head(self) -> str:
         expected = f"; {self.expected(self.backend)}" if self.seconds.get(self.backend) else ""
-        return f"{self.problem.told()}\n-> {self.backend}: {self.why}{expected}"
+        return f"{self.problem.describe()}\n-> {self.backend}: {self.why}{expected}"
 
     @property
     def rows(self) -> list[tuple[str, str]]:
@@ -147,10 +147,10 @@ class Explanation:
 
     def expected(self, name: str) -> str:
         seconds = self.seconds.get(name)
-        return "its time has not been measured" if seconds is None else f"about {told_time(seconds)} are expected"
+        return "its time has not been measured" if seconds is None else f"about {format_time(seconds)} are expected"
 
 
-def told_time(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     unit, scale = next((pair for pair in (("s", 1.0), ("ms", 1e-3)) if seconds >= pair[1]), ("us", 1e-6))
     return f"{seconds / scale:.3g} {unit}"
 

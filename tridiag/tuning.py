@@ -133,7 +133,7 @@ def forget() -> None:
     from tridiag.calls import blocks, fast_path, plan, sequences
 
     for function in (
-        *(costs.known, fast_path.recall),
+        *(costs.known, fast_path.bound_call),
         *(plan.cached_plan, sequences.cached_recurrence_plan, blocks.cached_block_plan),
     ):
         function.cache_clear()
@@ -227,8 +227,8 @@ def attempted(name: str, kind: Kind, call: Callable[[], Any]) -> float:
     try:
         return timed(call)
     except Exception as error:
-        told = f"{name} is left out for {kind.name}: {type(error).__name__}: {error}"
-        warnings.warn(told, RuntimeWarning, stacklevel=2)
+        message = f"{name} is left out for {kind.name}: {type(error).__name__}: {error}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
         return math.inf
 
 

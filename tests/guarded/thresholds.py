@@ -87,7 +87,7 @@ def _remembering(modules: list[Any]) -> list[Any]:
             id(value): value
             for module in modules
             for name, value in vars(module).items()
-            if hasattr(value, "cache_clear") and (name.startswith("make_") or name in ("recall", "call_of"))
+            if hasattr(value, "cache_clear") and (name.startswith("make_") or name in ("bound_call", "call_of"))
         }
         _caches[len(modules)] = list(found.values())
     return _caches[len(modules)]

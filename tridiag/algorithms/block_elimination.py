@@ -55,7 +55,7 @@ def start(ops: Any, matrix: Matrix, d: Any, form: Blocks) -> Any:
 
 def eliminate(ops: Any, carried: Any, new: Any, form: Blocks) -> tuple[Any, Any, Any]:
     """One block column: the carried rows, the pivot rows, and whether a pivot was zero."""
-    m, pivots, dead = form.size, [], None
+    m, pivots, singular = form.size, [], None
     fill = ops.zero(carried[..., :m])
     carried = ops.concatenate((carried[..., : 2 * m], fill, carried[..., 2 * m :]), -1)
     rows = ops.concatenate((carried, new), -2)
@@ -68,8 +68,8 @@ def eliminate(ops: Any, carried: Any, new: Any, form: Blocks) -> tuple[Any, Any,
         rows = others - multipliers[..., None] * pivot[..., None, :]
         pivots.append(pivot[..., None, :])
         zero = pivot[..., j] == 0
-        dead = zero if dead is None else dead | zero
-    return rows[..., m:], ops.concatenate(pivots, -2), dead
+        singular = zero if singular is None else singular | zero
+    return rows[..., m:], ops.concatenate(pivots, -2), singular
 
 
 def backward(ops: Any, after: Any, second: Any, pivots: Any, form: Blocks) -> Any:
@@ -92,21 +92,21 @@ def product(blocks: Any, x: Any) -> Any:
 
 def solve(ops: Any, matrix: Matrix, d: Any, form: Blocks) -> Any:
     """A Python loop over block rows; NaN in the systems that met a zero pivot."""
-    carried, kept, dead = start(ops, matrix, d, form), [], None
+    carried, kept, singular = start(ops, matrix, d, form), [], None
     for i in range(1, form.n + 1):
         carried, pivots, zero = eliminate(ops, carried, read(ops, matrix, d, form, i), form)
-        dead = zero if dead is None else dead | zero
+        singular = zero if singular is None else singular | zero
         kept.append(pivots)
     after = second = ops.zero(kept[0][..., 3 * form.size :])
     found = []
     for pivots in reversed(kept):
         after, second = backward(ops, after, second, pivots, form), after
         found.append(ops.unsqueeze(after, form.axis))
-    return without_singular(ops, ops.concatenate(found[::-1], form.axis), dead)
+    return without_singular(ops, ops.concatenate(found[::-1], form.axis), singular)
 
 
-def without_singular(ops: Any, x: Any, dead: Any) -> Any:
-    return ops.where(dead[..., None, None, None], ops.nan(x), x)
+def without_singular(ops: Any, x: Any, singular: Any) -> Any:
+    return ops.where(singular[..., None, None, None], ops.nan(x), x)
 
 
 def bands(ops: Any, matrix: Matrix, form: Blocks) -> Matrix:

@@ -220,10 +220,10 @@ def solve_corner(ops: Any, corner: CornerPivot, carried: tuple[Any, Any]) -> tup
     return ops.quotient(q - corner.q1 * x_zero, corner.q0), x_zero
 
 
-def determinant(ops: Any, pivots: list[Any], swaps: list[Any], periodic_rows: int, dead: Any) -> tuple[Any, Any]:
+def determinant(ops: Any, pivots: list[Any], swaps: list[Any], periodic_rows: int, singular: Any) -> tuple[Any, Any]:
     """Sign and log |det| from pivots and exchanges; a cyclic matrix of n rows has its column 0 moved to the end.
 
-    After a zero pivot the rest is NaN: the singular matrices are told apart by ``dead``.
+    After a zero pivot the rest is NaN: the singular matrices are told apart by ``singular``.
     """
     log = sum(ops.log_abs(pivot) for pivot in pivots)
     sign = ops.one(pivots[0]) * (-1.0 if periodic_rows and periodic_rows % 2 == 0 else 1.0)
@@ -231,4 +231,4 @@ def determinant(ops: Any, pivots: list[Any], swaps: list[Any], periodic_rows: in
         sign = sign * ops.sign(pivot)
     for swap in swaps:
         sign = ops.where(swap, -sign, sign)
-    return ops.where(dead, ops.zero(sign), sign), ops.where(dead, ops.log_abs(ops.zero(log)), log)
+    return ops.where(singular, ops.zero(sign), sign), ops.where(singular, ops.log_abs(ops.zero(log)), log)

@@ -209,7 +209,7 @@ def diagonal(cov: Any) -> list[Any]:
     return [cov[i, i] for i in range(len(cov))]
 
 
-def surprise(ops: Any, seen: Observed, kept: Any) -> Any:
+def deviance(ops: Any, seen: Observed, kept: Any) -> Any:
     """-2 times the logarithm of the density of the observations; one that is missing counts nothing."""
     total: Any = 0
     for j, (weight, error, variance) in enumerate(zip(seen.weights, seen.errors, seen.variances, strict=True)):
@@ -218,7 +218,7 @@ def surprise(ops: Any, seen: Observed, kept: Any) -> Any:
     return total
 
 
-def look_back(ops: Any, state: Estimate, ahead: Estimate) -> Estimate:
+def smoothed_state(ops: Any, state: Estimate, ahead: Estimate) -> Estimate:
     """The state once later observations are known too: ``ahead`` is what they add, as of this step."""
     mean = state.mean + apply(state.cov, ahead.mean)
     both = ops.product(state.cov, ahead.cov)
@@ -227,12 +227,12 @@ def look_back(ops: Any, state: Estimate, ahead: Estimate) -> Estimate:
 
 def collect(ops: Any, seen: Observed, ahead: Estimate) -> Estimate:
     """What the observations of a step add to what later ones do, as of the state predicted for it."""
-    pull, told = facts(ops, seen, ahead)
-    cov = ops.product(ops.product(pull, ahead.cov), transpose(pull)) + told.cov
-    return Estimate(apply(pull, ahead.mean) + told.mean, ops.symmetric(cov))
+    pull, news = information(ops, seen, ahead)
+    cov = ops.product(ops.product(pull, ahead.cov), transpose(pull)) + news.cov
+    return Estimate(apply(pull, ahead.mean) + news.mean, ops.symmetric(cov))
 
 
-def facts(ops: Any, seen: Observed, like: Estimate) -> tuple[Any, Estimate]:
+def information(ops: Any, seen: Observed, like: Estimate) -> tuple[Any, Estimate]:
     """What of later observations is still news, as a matrix, and what those of a step tell by themselves."""
     pull, mean, cov = ops.identity(like.cov), ops.zero(like.mean), ops.zero(like.cov)
     for weight, error, row, load in zip(seen.weights, seen.errors, seen.rows, seen.loads, strict=True):
@@ -391,9 +391,9 @@ def begin(ops: Any, form: StateSpace, y: Any, kept: Any, covs: Form) -> Carried:
     return Carried(state, Doubt([none] * form.states, [none] * form.observed, none))
 
 
-def doubtful(ops: Any, carried: Carried, surprise: Any) -> Any:
+def doubtful(ops: Any, carried: Carried, deviance: Any) -> Any:
     """Whether digits may be lost, or a series is NaN."""
-    lost = ops.any(surprise != surprise)
+    lost = ops.any(deviance != deviance)
     return lost if carried.doubt is None else lost | ops.any(carried.doubt.loss > 0)
 
 
@@ -420,7 +420,7 @@ def forward(
         sight = H if kept is None else ops.where(kept[:, None], H, ops.zero(H))
         doubt = Doubt.add(ops, doubt._replace(spread=spread), sight, kept, seen.variances)
         doubt = ops.keep(doubt._replace(spread=diagonal(predicted.cov)))
-    return Carried(updated, doubt), Step(predicted, updated, seen), surprise(ops, seen, kept)
+    return Carried(updated, doubt), Step(predicted, updated, seen), deviance(ops, seen, kept)
 
 
 def chosen(ops: Any, condition: Any, x: Any, y: Any) -> Any:
@@ -439,7 +439,7 @@ def backward(
     predicted, updated = filtered
     kept = None if kept is None else ops.row(kept, t, 0)
     seen, _ = observe(ops, H, R, ops.row(y, t, 0), kept, predicted)
-    return look_back(ops, updated, ahead), carry_back(ops, F, collect(ops, seen, ahead))
+    return smoothed_state(ops, updated, ahead), carry_back(ops, F, collect(ops, seen, ahead))
 
 
 def smooth(ops: Any, F: Any, Q: Any, updated: Estimate, ahead: Any, smoothed: Estimate) -> Estimate:

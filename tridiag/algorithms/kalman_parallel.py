@@ -61,8 +61,8 @@ def filtered(form: StateSpace, y: Any, model: Model, kept: Any, strict: bool = T
     ahead = over_time(predict, [BUT_LAST] * 4, model.F, model.Q, *scanned)
     first = beginning(form, y, model, kept)
     predicted = Estimate(*(jnp.concatenate((x[None], z)) for x, z in zip(first, ahead, strict=True)))
-    seen, updated, surprise = over_time(step, [ALL] * 6, model.H, model.R, y, kept, *predicted)
-    likelihood = -jnp.sum(surprise, 0) / 2
+    seen, updated, deviance = over_time(step, [ALL] * 6, model.H, model.R, y, kept, *predicted)
+    likelihood = -jnp.sum(deviance, 0) / 2
     sure = (
         agree(scanned, updated, predicted) & ~doubtful(model, kept, predicted, seen) & ~jnp.any(jnp.isnan(likelihood))
     )
@@ -123,7 +123,7 @@ def predict(F: Any, Q: Any, mean: Any, cov: Any) -> Estimate:
 def step(H: Any, R: Any, y: Any, kept: Any, mean: Any, cov: Any) -> tuple[Observed, Estimate, Any]:
     """The observations of a step, the state once they are known, and how little they were expected."""
     seen, updated = kalman_filter.observe(ops, H, R, y, kept, Estimate(mean, cov))
-    return seen, updated, kalman_filter.surprise(ops, seen, kept)
+    return seen, updated, kalman_filter.deviance(ops, seen, kept)
 
 
 def agree(found: Estimate, wanted: Estimate, predicted: Estimate) -> Any:
@@ -180,25 +180,25 @@ def one_step(F: Any, Q: Any, H: Any, R: Any, y: Any, kept: Any, reference: Any) 
     A, D = F, cov - reference
     b, eta, J = jnp.zeros_like(cov[0]), jnp.zeros_like(cov[0]), jnp.zeros_like(cov)
     for variance, row, load, value in zip(variances, rows, loads, values, strict=True):
-        gain, told = row / variance, load / variance
+        gain, scaled = row / variance, load / variance
         A, b, D = A - kalman_filter.outer(gain, load), b + gain * value, D - kalman_filter.outer(gain, row)
-        eta, J = eta + told * value, J + kalman_filter.outer(told, load)
+        eta, J = eta + scaled * value, J + kalman_filter.outer(scaled, load)
     return Stretch(A, b, D, eta, J)
 
 
 def join(earlier: Stretch, later: Stretch) -> Stretch:
     """Two stretches as one."""
     inverse = inverted(ops.identity(later.J) + ops.product(earlier.D, later.J))
-    back, told = transpose(earlier.A), ops.product(later.J, inverse)
+    back, onto = transpose(earlier.A), ops.product(later.J, inverse)
     onward = ops.product(later.A, inverse)
-    news = apply(transpose(inverse), later.eta) - apply(told, earlier.b)
+    news = apply(transpose(inverse), later.eta) - apply(onto, earlier.b)
     spread = ops.product(ops.product(onward, earlier.D), transpose(later.A))
     return Stretch(
         ops.product(onward, earlier.A),
         later.b + apply(onward, earlier.b + apply(earlier.D, later.eta)),
         later.D + ops.symmetric(spread),
         earlier.eta + apply(back, news),
-        earlier.J + ops.symmetric(ops.product(ops.product(back, told), earlier.A)),
+        earlier.J + ops.symmetric(ops.product(ops.product(back, onto), earlier.A)),
     )
 
 
@@ -212,16 +212,16 @@ def inverted(x: Any) -> Any:
 def behind(form: StateSpace, model: Model, seen: Observed, like: Estimate) -> Estimate:
     """What the observations from each step on tell, as of the state predicted for it; and nothing behind the last."""
 
-    def tell(F: Any, seen: Observed, mean: Any, cov: Any) -> Any:
-        pull, told = kalman_filter.facts(ops, seen, Estimate(mean, cov))
-        return ops.product(pull, transpose(F)) + ops.zero(cov), told
+    def information_of(F: Any, seen: Observed, mean: Any, cov: Any) -> Any:
+        pull, news = kalman_filter.information(ops, seen, Estimate(mean, cov))
+        return ops.product(pull, transpose(F)) + ops.zero(cov), news
 
     def chain(later: Any, earlier: Any) -> Any:
-        (back, (mean, cov)), (move, told) = later, earlier
+        (back, (mean, cov)), (move, news) = later, earlier
         moved = ops.symmetric(ops.product(ops.product(move, cov), transpose(move)))
-        return ops.product(move, back), Estimate(apply(move, mean) + told.mean, moved + told.cov)
+        return ops.product(move, back), Estimate(apply(move, mean) + news.mean, moved + news.cov)
 
-    steps = over_time(tell, [ALL] * 4, read(form, model.F), seen, *like)
+    steps = over_time(information_of, [ALL] * 4, read(form, model.F), seen, *like)
     _, found = lax.associative_scan(jax.vmap(chain), steps, reverse=True)
     return jax.tree.map(lambda x: jnp.concatenate((x, jnp.zeros_like(x[:1]))), found)
 
@@ -236,7 +236,7 @@ def smoothed(form: StateSpace, model: Model, states: States) -> tuple[Estimate, 
     ahead = jax.tree.map(lambda x: x[1:], behind(form, model, states.seen, states.predicted))
 
     def look(F: Any, predicted: Any, updated: Estimate, ahead: Estimate) -> tuple[Estimate, Any]:
-        found = kalman_filter.look_back(ops, updated, kalman_filter.carry_back(ops, F, ahead))
+        found = kalman_filter.smoothed_state(ops, updated, kalman_filter.carry_back(ops, F, ahead))
         return found, kalman_filter.lost(ops, predicted, updated.cov, found.cov)
 
     arrays = read(form, model.F), states.predicted.cov, states.updated, ahead

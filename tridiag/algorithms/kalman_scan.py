@@ -41,14 +41,14 @@ def run(form: StateSpace, y: Any, model: Model, kept: Any, keep: Any, covs: Form
     """The log-likelihoods, what ``keep(step)`` makes of every step, and whether digits may be lost."""
 
     def step(carry: Any, t: Any) -> Any:
-        carried, surprise = carry
+        carried, deviance = carry
         carried, found, more = kalman_filter.forward(ops, model, y, kept, t, carried, covs)
-        return (carried, surprise + more), keep(found)
+        return (carried, deviance + more), keep(found)
 
     begun = kalman_filter.begin(ops, form, y, kept, covs), jnp.zeros(form.batch, y.dtype)
     start, _ = vary_alike((begun, y))
-    (carried, surprise), steps = lax.scan(step, start, jnp.arange(form.n, dtype=jnp.int32))
-    return -surprise / 2, steps, kalman_filter.doubtful(ops, carried, surprise)
+    (carried, deviance), steps = lax.scan(step, start, jnp.arange(form.n, dtype=jnp.int32))
+    return -deviance / 2, steps, kalman_filter.doubtful(ops, carried, deviance)
 
 
 def careful(make: Callable[[Form], tuple[Any, Any]]) -> Any:

@@ -79,12 +79,12 @@ def observe(ops: Any, H: Any, R: Any, root: Root) -> tuple[list[Any], list[Any],
         root, variance, row = take_in(ops, load, noise.weights[j], root)
         variances.append(ops.where(variance > 0, variance, ops.nan(variance)))
         rows.append(row)
-        told = [(later * row).sum(0) / variances[-1] for later in loads[j + 1 :]]
+        shares = [(later * row).sum(0) / variances[-1] for later in loads[j + 1 :]]
         column = list(noise.columns[j])
         for i in range(len(column)):
-            column[i] = column[i] + told[i]
+            column[i] = column[i] + shares[i]
             for m in range(i):
-                column[i] = column[i] + noise.columns[j + 1 + m][i - m - 1] * told[m]
+                column[i] = column[i] + noise.columns[j + 1 + m][i - m - 1] * shares[m]
         columns.append(ops.stack(column) if column else noise.columns[j] * variance)
     return variances, columns, rows, root
 

@@ -167,8 +167,8 @@ def solve_factored(ops: Any, factors: Factors, where: Any, d: Any, form: Form, t
     x = ops.empty(form.shape, d)
     method = substitute_transposed if turned else substitute
     method(ops, factors, where, d, form, lambda i, row: ops.store(x, i, form.axis, row))
-    dead = ops.reshape(factors.status, form.matrix_batch) != 0
-    return ops.where(ops.unsqueeze(dead, form.axis), ops.nan(x), x) if ops.any(dead) else x
+    singular = ops.reshape(factors.status, form.matrix_batch) != 0
+    return ops.where(ops.unsqueeze(singular, form.axis), ops.nan(x), x) if ops.any(singular) else x
 
 
 def refine(ops: Any, again: Callable[[Any], Any], matrix: Matrix, d: Any, form: Form, x: Any) -> Any:

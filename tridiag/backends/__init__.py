@@ -71,7 +71,7 @@ class Problem(NamedTuple):
         """Whether a size is a symbol, as in `jax.export`."""
         return not all(isinstance(n, int) for n in self.shape)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         if self.verb == "smith_waterman":
             return f"align pairs of shape {self.shape} in {self.dtype} from {self.library} arrays on {self.device}"
         if self.verb == BLOCKS:

@@ -27,12 +27,12 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = No
         return x if where is None else jnp.where(ops.row(where, i, axis), x, otherwise)
 
     def down(i: Any, carry: Any) -> Any:
-        ratios, x, (p0, p1), r, dead = carry
+        ratios, x, (p0, p1), r, singular = carry
         a, b, c, _ = read(ops, matrix, form, i)
         (p0, p1), pivot = el.eliminate(ops, (p0, p1), (a, b, c), False)
         r, _ = el.forward(ops, r, pivot, read_right_side(ops, where, d, form, i))
         p0, p1, r = keep(i, p0, 1), keep(i, p1, 0), keep(i, r, 0)
-        return write(ratios, p1 / p0, i), write(x, r / p0, i), (p0, p1), r, dead | (p0 == 0)
+        return write(ratios, p1 / p0, i), write(x, r / p0, i), (p0, p1), r, singular | (p0 == 0)
 
     def up(k: Any, carry: Any) -> Any:
         x, after = carry
@@ -45,9 +45,9 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = No
     zero = jnp.zeros_like(read_right_side(ops, where, d, form, 0))
     ratios, x = (jnp.zeros_like(v, shape=shape) for v, shape in ((one, form.matrix_shape), (zero, form.shape)))
     start = ratios, x, (one, jnp.zeros_like(one)), zero, one == 0
-    ratios, x, _, _, dead = lax.fori_loop(0, n, down, start)
+    ratios, x, _, _, singular = lax.fori_loop(0, n, down, start)
     x, _ = lax.fori_loop(0, n, up, (x, zero))
-    return jnp.where(jnp.expand_dims(dead, axis), jnp.nan, x), None
+    return jnp.where(jnp.expand_dims(singular, axis), jnp.nan, x), None
 
 
 def write_row(axis: int, x: Any, row: Any, i: Any) -> Any:

@@ -79,8 +79,8 @@ def gtsv(diagonals: list[Any], d: Any, form: Form) -> Any:
     if real_pairs:
         right = jnp.concatenate((right.real, right.imag), axis=2)
     x = lax.linalg.tridiagonal_solve(*bands, right) if n > 1 else right / bands[1][..., None]
-    dead = (bands[1][..., None] == 0) & (n == 1)
-    x = jnp.where(dead, jnp.nan, x)
+    singular = (bands[1][..., None] == 0) & (n == 1)
+    x = jnp.where(singular, jnp.nan, x)
     if real_pairs:
         real, imaginary = jnp.split(x, 2, axis=2)
         x = lax.complex(real, imaginary)

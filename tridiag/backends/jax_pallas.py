@@ -80,8 +80,8 @@ def run(job: Job, operands: Sequence[Any]) -> tuple[Any, Any]:
         interpret=interpreter(),
         kernel_name="tridiag_thomas",
     )
-    x, told, *_ = call(*operands)
-    return tuple(vary_alike((x, told, *operands))[:2])  # Pallas does not know of the axes of `shard_map`
+    x, status, *_ = call(*operands)
+    return tuple(vary_alike((x, status, *operands))[:2])  # Pallas does not know of the axes of `shard_map`
 
 
 def normal(x: Any, form: Form) -> Any:
@@ -116,8 +116,8 @@ def thomas(matrix: Matrix, d: Any, form: Form) -> tuple[Any, Any]:
     outer_lanes, inner_lanes = lanes_of(outer, inner)
     shape = max(outer, outer_lanes), n, inner
     job = Job(shape, outer_lanes, inner_lanes, d.dtype.name, turned, form.pivoting is not False, where is not None)
-    x, told = run(job, [fitted(x, job, int(k == 1)) for k, x in enumerate(operands)])
-    return x[:outer].reshape(form.shape), told[:outer].reshape(form.batch) != 0
+    x, status = run(job, [fitted(x, job, int(k == 1)) for k, x in enumerate(operands)])
+    return x[:outer].reshape(form.shape), status[:outer].reshape(form.batch) != 0
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:

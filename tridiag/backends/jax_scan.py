@@ -293,20 +293,20 @@ def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
         values, swaps = jnp.concatenate((pivots.q0[1:], factors.last[None])), [pivots.swap]
     odd = sum(jnp.sum(s, axis=0) for s in swaps) + ((form.n - 1) if form.periodic else 0)
     sign = jnp.prod(jnp.sign(values), axis=0) * jnp.where(odd % 2 == 1, -1, 1).astype(values.dtype)
-    dead = factors.status != 0  # after a zero pivot the rest is NaN
+    singular = factors.status != 0  # after a zero pivot the rest is NaN
     logarithm = jnp.sum(jnp.log(jnp.abs(values)), axis=0)
-    return jnp.where(dead, 0, sign), jnp.where(dead, -jnp.inf, logarithm)
+    return jnp.where(singular, 0, sign), jnp.where(singular, -jnp.inf, logarithm)
 
 
 def solve_block(matrix: block_elimination.Matrix, d: Any, form: Blocks) -> Any:
     """Block row by block row, as `tridiag.algorithms.block_elimination`."""
 
     def down(carry: Any, i: Any) -> Any:
-        carried, dead = carry
+        carried, singular = carry
         carried, pivots, zero = block_elimination.eliminate(
             ops, carried, block_elimination.read(ops, matrix, d, form, i), form
         )
-        return (carried, dead | zero), pivots
+        return (carried, singular | zero), pivots
 
     def up(carry: Any, pivots: Any) -> Any:
         after, second = carry
@@ -315,10 +315,10 @@ def solve_block(matrix: block_elimination.Matrix, d: Any, form: Blocks) -> Any:
 
     carried = block_elimination.start(ops, matrix, d, form)
     start = carried, jnp.isnan(carried[..., 0, 0]) & False
-    (_, dead), kept = lax.scan(down, start, jnp.arange(1, form.n + 1, dtype=jnp.int32))
+    (_, singular), kept = lax.scan(down, start, jnp.arange(1, form.n + 1, dtype=jnp.int32))
     zero = jnp.zeros_like(carried[..., 2 * form.size :])
     x = lax.scan(up, (zero, zero), kept, reverse=True)[1]
-    return block_elimination.without_singular(ops, jnp.moveaxis(x, 0, form.axis), dead)
+    return block_elimination.without_singular(ops, jnp.moveaxis(x, 0, form.axis), singular)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))

@@ -27,7 +27,7 @@ def call_for(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, A
     return call_of(make_partition_job, form, shapes, strides, dtypes, granted(form)).run
 
 
-def caller(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Callable[..., bool]:
+def bound_solve(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Callable[..., bool]:
     """The solve of such arrays as a function of a, b, c, where, d, x; it tells whether some system may be singular."""
     return checked(form, lambda: call_for(form, shapes, strides, dtypes))
 

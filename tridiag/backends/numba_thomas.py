@@ -51,7 +51,7 @@ def extents(operands: Sequence[Any]) -> tuple[Extents, Extents]:
     return tuple(shapes), tuple([None if x is None else x.strides for x in operands])
 
 
-def caller(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Callable[..., bool]:
+def bound_solve(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Callable[..., bool]:
     """The solve of such arrays as a function of a, b, c, where, d, x; it tells whether some system may be singular."""
     return checked(form, lambda: call_for(form, shapes, strides, dtypes).run)
 

@@ -49,49 +49,49 @@ def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
 
 def by_entries(verb: str, model: Model, y: Any, kept: Any, form: StateSpace) -> tuple[Any, bool]:
     """The result from covariances as they stand, and whether digits may be lost."""
-    steps, surprise, doubtful = run_forward(model, y, kept, form, kalman_filter.Entries)
+    steps, deviance, doubtful = run_forward(model, y, kept, form, kalman_filter.Entries)
     if doubtful or verb == "kalman.log_likelihood":
-        return -surprise / 2, doubtful
+        return -deviance / 2, doubtful
     smoothed = run_backward(model, y, kept, form, steps) if verb == "kalman.smoother" else [None] * form.n
     for (predicted, updated, _), state in zip(steps, smoothed, strict=True):
         covs = predicted.cov, updated.cov, *([state.cov] if state else [])
         doubtful |= bool(np.any(kalman_filter.lost(ops, *covs) > 0))
     if verb == "kalman.filter":
-        return collected(steps, surprise, form, kalman_filter.Entries), doubtful
-    return (*stacked(smoothed, form), -surprise / 2), doubtful
+        return collected(steps, deviance, form, kalman_filter.Entries), doubtful
+    return (*stacked(smoothed, form), -deviance / 2), doubtful
 
 
 def by_roots(verb: str, model: Model, y: Any, kept: Any, form: StateSpace) -> Any:
     """The result from square roots of covariances."""
     covs = kalman_filter.Roots
-    steps, surprise, _ = run_forward(model, y, kept, form, covs)
+    steps, deviance, _ = run_forward(model, y, kept, form, covs)
     if verb == "kalman.log_likelihood":
-        return -surprise / 2
+        return -deviance / 2
     if verb == "kalman.filter":
-        return collected(steps, surprise, form, covs)
+        return collected(steps, deviance, form, covs)
     smoothed = [steps[-1].updated]
     for t in reversed(range(form.n - 1)):
         F, Q = (ops.row(x, t, 0) for x in (model.F, model.Q))
         smoothed.append(kalman_filter.smooth(ops, F, Q, steps[t].updated, steps[t + 1].predicted.mean, smoothed[-1]))
-    return *stacked([whole(covs, state) for state in smoothed[::-1]], form), -surprise / 2
+    return *stacked([whole(covs, state) for state in smoothed[::-1]], form), -deviance / 2
 
 
-def collected(steps: list[Any], surprise: Any, form: StateSpace, covs: kalman_filter.Form) -> tuple[Any, ...]:
+def collected(steps: list[Any], deviance: Any, form: StateSpace, covs: kalman_filter.Form) -> tuple[Any, ...]:
     """What a filter returns."""
     updated, predicted = ([whole(covs, getattr(step, name)) for step in steps] for name in ("updated", "predicted"))
-    return *stacked(updated, form), *stacked(predicted, form), -surprise / 2
+    return *stacked(updated, form), *stacked(predicted, form), -deviance / 2
 
 
 def run_forward(
     model: Model, y: Any, kept: Any, form: StateSpace, covs: kalman_filter.Form
 ) -> tuple[list[Any], Any, bool]:
     """The states of every step, -2 times the log-likelihood, and whether digits may be lost."""
-    steps, surprise, carried = [], np.zeros(form.batch, y.dtype), kalman_filter.begin(ops, form, y, kept, covs)
+    steps, deviance, carried = [], np.zeros(form.batch, y.dtype), kalman_filter.begin(ops, form, y, kept, covs)
     for t in range(form.n):
         carried, step, more = kalman_filter.forward(ops, model, y, kept, t, carried, covs)
         steps.append(step)
-        surprise = surprise + more
-    return steps, surprise, kalman_filter.doubtful(ops, carried, surprise)
+        deviance = deviance + more
+    return steps, deviance, kalman_filter.doubtful(ops, carried, deviance)
 
 
 def run_backward(model: Model, y: Any, kept: Any, form: StateSpace, steps: list[Any]) -> list[Estimate]:

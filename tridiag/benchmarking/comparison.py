@@ -14,7 +14,7 @@ from tridiag.benchmarking.streams import device_stream, stream
 
 STREAM = "stream"
 BUSY = 0.1  # cores: what other processes take beyond that is told
-Tell = Callable[[str, float], None]  # what is done, and how much of it
+Progressed = Callable[[str, float], None]  # what is done, and how much of it
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Comparison:
 
 
 def compare(
-    comparison: Comparison, rounds: int = 11, budget: float = 8.0, tell: Tell = lambda what, part: None
+    comparison: Comparison, rounds: int = 11, budget: float = 8.0, progressed: Progressed = lambda what, part: None
 ) -> dict[str, Any]:
     """The record of a comparison: rows that are ranked, those that are wrong or cannot run last, with a sentence."""
     contestants, judged, refused = {}, {}, dict(comparison.refused)
     makers = {STREAM: comparison.stream, **comparison.makers}
     for count, (name, make) in enumerate(makers.items()):
-        tell(f"judging {name}", count / len(makers))
+        progressed(f"judging {name}", count / len(makers))
         try:
             contestant = make()
             judged[name] = contestant.judge(name)
@@ -57,7 +57,7 @@ def compare(
             refused[name] = f"{type(error).__name__}: {error}".partition("\n")[0].replace(f"{name}: ", "")
             if name == STREAM:
                 raise ValueError(f"the stream cannot run: {refused[name]}") from error
-    race = timed(contestants, judged, rounds, budget, lambda part: tell("timing", part))
+    race = timed(contestants, judged, rounds, budget, lambda part: progressed("timing", part))
     rows = [row(name, race, comparison) for name in contestants if name != STREAM]
     return {
         "title": comparison.title,

@@ -41,7 +41,7 @@ def contest(problems: Sequence[Problem], backends: Sequence[str] = (), baseline:
     facts: dict[str, Any] = {"verb": first.verb, "shape": first.shape, "gradient": first.gradient} | first.options
     device = device_of(first.given[0])
     return Comparison(
-        first.told(),
+        first.describe(),
         makers,
         first.words,
         first.dtype,

@@ -46,10 +46,10 @@ def array(library: str, x: Any, device: str | None = None) -> Any:
     try:
         return made(library, x, device)
     except (RuntimeError, AssertionError) as error:  # what JAX and CuPy say; what PyTorch says without CUDA
-        told = str(error).partition("\n")[0].rstrip(".")
+        reason = str(error).partition("\n")[0].rstrip(".")
         place = device or "its usual device"
         wanted = "take another --device or a smaller --shape"
-        raise ValueError(f"{library} makes no array on {place}: {told}; {wanted}") from error
+        raise ValueError(f"{library} makes no array on {place}: {reason}; {wanted}") from error
 
 
 def made(library: str, x: np.ndarray[Any, Any], device: str | None) -> Any:

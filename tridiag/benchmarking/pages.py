@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tridiag.benchmarking.comparison import BUSY
-from tridiag.report import told_time
+from tridiag.report import format_time
 
 HEAD = ("", "times the stream", "quartiles", "GB/s", "error (eps)", "times as fast", "first call")
 
@@ -31,17 +31,17 @@ def literal(text: str) -> str:
 
 def measured(record: Mapping[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-    told = f"{record['machine']['cpu']}, {record['threads']} threads; commit {record['commit']}; {versions}."
-    return f"*A rehearsal on small arrays, whose figures say nothing.* {told}" if record["rehearsal"] else told
+    text = f"{record['machine']['cpu']}, {record['threads']} threads; commit {record['commit']}; {versions}."
+    return f"*A rehearsal on small arrays, whose figures say nothing.* {text}" if record["rehearsal"] else text
 
 
 def conditions_of(comparison: Mapping[str, Any]) -> str:
     speed = comparison["stream"]["gigabytes_per_second"]
-    told = f'The stream has {speed:.3g} GB/s; "times as fast" as {comparison["baseline"]}; '
-    told += f"medians of {comparison['rounds']} rounds."
+    text = f'The stream has {speed:.3g} GB/s; "times as fast" as {comparison["baseline"]}; '
+    text += f"medians of {comparison['rounds']} rounds."
     if (others := comparison["cores_busy_with_others"] or 0) > BUSY:
-        told += f" Other processes kept {others:.1f} cores busy at the same time: these figures are rough."
-    return told
+        text += f" Other processes kept {others:.1f} cores busy at the same time: these figures are rough."
+    return text
 
 
 def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         f"{row['gigabytes_per_second']:.3g}",
         f"{row['error_in_eps']:.3g}",
         speed,
-        told_time(row["first_call_seconds"]),
+        format_time(row["first_call_seconds"]),
     )
 
 

@@ -75,7 +75,7 @@ class Problem:
         forward = self.kind.words(last)
         return (forward.plus(self.kind.backward(last)) if self.gradient else forward).times(math.prod(self.shape))
 
-    def told(self) -> str:
+    def describe(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
         return f"{self.verb} of {self.shape}{options}, {self.dtype}{' with gradient' if self.gradient else ''}"
 

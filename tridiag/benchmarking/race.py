@@ -124,9 +124,9 @@ def timed(
     judged: dict[str, Judged],
     rounds: int,
     budget: float,
-    tell: Callable[[float], None] = lambda part: None,
+    progressed: Callable[[float], None] = lambda part: None,
 ) -> Race:
-    """Time contestants that have passed their gates; ``tell`` hears after each round how much is done."""
+    """Time contestants that have passed their gates; ``progressed`` hears after each round how much is done."""
     calls = {name: contestant.repeat() for name, contestant in contestants.items()}
     timings: dict[str, list[Timing]] = {name: [] for name in contestants}
     order, shuffle = list(contestants), random.Random(0).shuffle
@@ -135,7 +135,7 @@ def timed(
     gc.disable()
     try:
         while wanted(done, spent, rounds, budget):
-            tell(min(1.0, done / rounds))
+            progressed(min(1.0, done / rounds))
             shuffle(order)
             for name in order:
                 time.sleep(PAUSE)

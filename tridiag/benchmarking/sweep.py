@@ -30,7 +30,7 @@ def plot(
     backends: Sequence[str],
     rounds: int,
     folder: Path,
-    tell: Callable[[str, float], None],
+    progressed: Callable[[str, float], None],
 ) -> list[Path]:
     """All the pictures of a problem; those that its verb has."""
     paths = []
@@ -38,7 +38,7 @@ def plot(
         points = list(swept(problem))
         records = []
         for k, (panel, along, at, other) in enumerate(points):
-            tell(f"{panel}: {at}", k / len(points))
+            progressed(f"{panel}: {at}", k / len(points))
             facts = {"panel": panel, "along": along, "at": at}
             records.append(compare(with_facts(contest([other], backends), facts), min(rounds, ROUNDS), budget=0))
         paths.append(folder / "throughput.png")

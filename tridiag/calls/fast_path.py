@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.calls.outputs import meet
+from tridiag.calls.outputs import self_overlaps
 from tridiag.calls.plan import cached_plan, wants_check
 from tridiag.calls.singular import raise_if_singular
 from tridiag.kernels.jobs.systems import contiguous
@@ -24,7 +24,7 @@ Facts = tuple[np.dtype[Any], Shape, Shape]
 facts_of: Callable[[Array], Facts] = attrgetter("dtype", "shape", "strides")
 
 
-class Ready(NamedTuple):
+class BoundCall(NamedTuple):
     """A solve that waits for its arrays."""
 
     call: Callable[..., bool]  # of a, b, c, where, d, x; tells whether some system may be singular
@@ -41,31 +41,31 @@ def solve(a: Array, b: Array, c: Array, d: Array, out: Any, axis: Any, *options:
         return None
     place = None if out is None else facts_of(out)
     try:
-        ready = recall(facts_of(a), facts_of(b), facts_of(c), facts_of(d), place, axis, *options)
+        bound = bound_call(facts_of(a), facts_of(b), facts_of(c), facts_of(d), place, axis, *options)
     except TypeError:  # refused, or an option that has no hash and is refused next
         return None
-    if ready is None:
+    if bound is None:
         return None
     others: tuple[Array, ...]
-    x, others = (d, (a, b, c)) if ready.in_place else (out, (a, b, c, d))
+    x, others = (d, (a, b, c)) if bound.in_place else (out, (a, b, c, d))
     if x is None:
-        x = np.empty(ready.form.shape, ready.dtype)
-    elif not (x.flags.writeable and apart(x, others)):
+        x = np.empty(bound.form.shape, bound.dtype)
+    elif not (x.flags.writeable and surely_disjoint(x, others)):
         return None
-    if ready.call(a, b, c, None, d, x) and ready.check:
-        a, b, c = (y.reshape(shape) for y, shape in zip((a, b, c), ready.shapes, strict=True))
-        raise_if_singular(x, None, (a, b, c, None), ready.form)
+    if bound.call(a, b, c, None, d, x) and bound.check:
+        a, b, c = (y.reshape(shape) for y, shape in zip((a, b, c), bound.shapes, strict=True))
+        raise_if_singular(x, None, (a, b, c, None), bound.form)
     return x
 
 
-def apart(x: Array, others: tuple[Array, ...]) -> bool:
+def surely_disjoint(x: Array, others: tuple[Array, ...]) -> bool:
     """Whether x surely shares no memory with others: owners do not, others tell by their ends."""
     owns = x.flags.owndata
     return all([(owns and y.flags.owndata and y is not x) or not np.may_share_memory(x, y) for y in others])
 
 
 @functools.lru_cache(1024, typed=True)
-def recall(
+def bound_call(
     a: Facts,
     b: Facts,
     c: Facts,
@@ -78,7 +78,7 @@ def recall(
     transpose: bool,
     check: bool | None,
     overwrite_d: bool,
-) -> Ready | None:
+) -> BoundCall | None:
     """The solve of arrays with these facts, if their backend calls its kernel with arrays as they are."""
     given = a, b, c, d
     entries = (*(facts[:2] for facts in given), None)
@@ -86,21 +86,21 @@ def recall(
     module, form = plan.backend.module(), plan.form
     converted = plan.casts or any(np.dtype(dtype) != given[k][0] for k, dtype, _ in plan.steps)
     result = plan.out_dtype, form.shape, contiguous(form.shape, plan.out_dtype.itemsize)
-    if converted or plan.empty or not hasattr(module, "caller") or (out is not None and not fits(out, result)):
+    if converted or plan.empty or not hasattr(module, "bound_solve") or (out is not None and not fits(out, result)):
         return None
     in_place = out is None and bool(overwrite_d) and fits(d, result)
     result = d if in_place else out or result
     shapes = tuple(lift(shape, len(form.shape), form.axis) for _, shape, _ in given)
     strides = tuple(lift(steps, len(form.shape), form.axis) for _, _, steps in given)
-    call = module.caller(
+    call = module.bound_solve(
         form,
         (*shapes[:3], None, shapes[3], result[1]),
         (*strides[:3], None, strides[3], result[2]),
         (b[0], d[0]),
     )
-    return Ready(call, form, shapes[:3], plan.out_dtype, in_place, wants_check(plan, check))
+    return BoundCall(call, form, shapes[:3], plan.out_dtype, in_place, wants_check(plan, check))
 
 
 def fits(facts: Facts, result: Facts) -> bool:
     """Whether an array can hold the solution, each entry in a place of its own."""
-    return facts[:2] == result[:2] and not meet(*facts[1:], facts[0].itemsize)
+    return facts[:2] == result[:2] and not self_overlaps(*facts[1:], facts[0].itemsize)

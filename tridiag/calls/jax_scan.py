@@ -58,11 +58,11 @@ def taken(name: str, tree: Any) -> tuple[list[str], list[Any], PyTreeDef]:
     """The arrays of a pytree as JAX takes them, and what to call them."""
     found, structure = tree_flatten_with_path(tree)
     names = [name + keystr(path) for path, _ in found]
-    for told, (_, x) in zip(names, found, strict=True):
+    for label, (_, x) in zip(names, found, strict=True):
         kind: type = type(x)
-        library = owner(told, kind)
+        library = owner(label, kind)
         if library not in (None, "numpy", "jax"):
-            raise TypeError(f"{told} is a {library} array, and scan runs in JAX: convert it")
+            raise TypeError(f"{label} is a {library} array, and scan runs in JAX: convert it")
     return names, [x if isinstance(x, jax.Array) else jnp.asarray(x) for _, x in found], structure
 
 
@@ -90,8 +90,8 @@ def common_length(names: list[str], inputs: list[Any], axes: tuple[int, ...], le
     if not lengths:
         raise ValueError("xs holds no array, and length is None: one of them must say how many steps there are")
     if len({*lengths}) > 1:
-        told = ", ".join(f"{name}: {n}" for name, n in zip(names, lengths, strict=True))
-        raise ValueError(f"the lengths along the axes of the scan differ: {told}")
+        listed = ", ".join(f"{name}: {n}" for name, n in zip(names, lengths, strict=True))
+        raise ValueError(f"the lengths along the axes of the scan differ: {listed}")
     if lengths[0] < 0:
         raise ValueError(f"length is {lengths[0]}; wanted no negative number")
     return lengths[0]

@@ -28,11 +28,11 @@ def target(call: Call, arguments: dict[str, Any], out: Any, overwrite_d: bool) -
 def check_fit(call: Call, arguments: dict[str, Any], out: Any) -> None:
     """Refuse what cannot hold the result."""
     if call.plan.library == "jax":
-        told = "out= cannot be written: JAX arrays are immutable"
+        message = "out= cannot be written: JAX arrays are immutable"
         if "d" in arguments:
-            told += "; to reuse the memory of d pass overwrite_d=True inside jit and donate d (donate_argnums), or "
-            told += "carry it through a loop"
-        raise TypeError(told)
+            message += "; to reuse the memory of d pass overwrite_d=True inside jit and donate d (donate_argnums), or "
+            message += "carry it through a loop"
+        raise TypeError(message)
     kind: type = type(out)
     array = isinstance(out, np.ndarray)
     if not array and library_of(out) in (None, "numpy"):
@@ -87,10 +87,10 @@ def repeats(x: Any) -> bool:
     tensor = hasattr(x, "data_ptr")
     if x.is_contiguous() if tensor else x.flags.c_contiguous:
         return False
-    return meet(x.shape, *((x.stride(), 1) if tensor else (x.strides, x.itemsize)))
+    return self_overlaps(x.shape, *((x.stride(), 1) if tensor else (x.strides, x.itemsize)))
 
 
-def meet(shape: tuple[int, ...], steps: tuple[int, ...], reach: int) -> bool:
+def self_overlaps(shape: tuple[int, ...], steps: tuple[int, ...], reach: int) -> bool:
     """Whether entries that are so long, and such steps apart, may lie in the same place."""
     for step, length in sorted((abs(step), length) for step, length in zip(steps, shape, strict=True)):
         if length > 1 and step < reach:
@@ -101,13 +101,14 @@ def meet(shape: tuple[int, ...], steps: tuple[int, ...], reach: int) -> bool:
 
 def overlapped(x: Any, arguments: Mapping[str, Any]) -> str | None:
     """The first argument that writing to x could change."""
-    for name in near_array(x, arguments) if isinstance(x, np.ndarray) else near_bounds(x, arguments):
-        if share(memory(x), memory(arguments[name])):
+    candidates = overlap_candidates if isinstance(x, np.ndarray) else candidates_by_bounds
+    for name in candidates(x, arguments):
+        if overlaps(memory(x), memory(arguments[name])):
             return name
     return None
 
 
-def near_array(x: np.ndarray[Any, Any], arguments: Mapping[str, Any]) -> list[str]:
+def overlap_candidates(x: np.ndarray[Any, Any], arguments: Mapping[str, Any]) -> list[str]:
     """The arrays with an entry between the first and the last one of x. Two owners of memory do not share it."""
     owns = x.flags.owndata
     return [
@@ -117,7 +118,7 @@ def near_array(x: np.ndarray[Any, Any], arguments: Mapping[str, Any]) -> list[st
     ]
 
 
-def near_bounds(x: Any, arguments: Mapping[str, Any]) -> list[str]:
+def candidates_by_bounds(x: Any, arguments: Mapping[str, Any]) -> list[str]:
     """The tensors in host memory, or the arrays of CuPy, with an entry between the first and the last one of x."""
     low, high = bounds(x)
     found = []
@@ -132,12 +133,12 @@ def bounds(x: Any) -> tuple[int, int]:
     """Where the memory of an array begins and ends; (0, 0) for one that has none, and a tensor none in this host."""
     if 0 in x.shape or (hasattr(x, "data_ptr") and x.device.type != "cpu"):
         return 0, 0
-    address, strides, size = lies(x)
+    address, strides, size = memory_layout(x)
     reaches = [(length - 1) * step for length, step in zip(x.shape, strides, strict=True)]
     return address + sum(min(0, reach) for reach in reaches), address + sum(max(0, reach) for reach in reaches) + size
 
 
-def lies(x: Any) -> tuple[int, tuple[int, ...], int]:
+def memory_layout(x: Any) -> tuple[int, tuple[int, ...], int]:
     """The address of the first entry of a tensor or of an array of CuPy, its strides and the length of an entry."""
     if on_device(x):
         return x.data.ptr, x.strides, x.itemsize
@@ -149,14 +150,14 @@ def memory(x: Any) -> np.ndarray[Any, Any]:
     """An array, or where another one lies: bytes with its strides, which are never read."""
     if isinstance(x, np.ndarray):
         return x
-    (first, last), (address, strides, size) = bounds(x), lies(x)
+    (first, last), (address, strides, size) = bounds(x), memory_layout(x)
     whole: Any = (ctypes.c_uint8 * (last - first)).from_address(first)
     return np.lib.stride_tricks.as_strided(
         np.frombuffer(whole, np.uint8)[address - first :], (*x.shape, size), (*strides, 1), writeable=False
     )
 
 
-def share(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
+def overlaps(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> bool:
     """Whether an entry of x and an entry of y lie in the same place, or it takes too long to tell."""
     try:
         return bool(np.shares_memory(x, y, max_work=WORK))

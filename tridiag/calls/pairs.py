@@ -100,15 +100,15 @@ def check_values(shape: tuple[int, ...], lengths: Any, temperature: Any) -> None
 def check_lengths(shape: tuple[int, ...], lengths: Any) -> None:
     for axis, most in enumerate(shape[-2:]):
         wrong = (lengths[..., axis] < 0) | (lengths[..., axis] > most)
-        told = f"lengths[..., {axis}] must lie between 0 and {most}, the length of axis {axis - 2} of scores"
-        refuse_where(wrong, lengths[..., axis], told)
+        message = f"lengths[..., {axis}] must lie between 0 and {most}, the length of axis {axis - 2} of scores"
+        refuse_where(wrong, lengths[..., axis], message)
 
 
-def refuse_where(wrong: Any, values: Any, told: str) -> None:
+def refuse_where(wrong: Any, values: Any, message: str) -> None:
     if wrong.any():
         first = np.argwhere(wrong)[:SHOWN]
         shown = ", ".join(f"{values[tuple(k)]} at {tuple(map(int, k))}" if values.ndim else f"{values}" for k in first)
-        raise ValueError(f"{told}; found {shown} in {values.dtype}")
+        raise ValueError(f"{message}; found {shown} in {values.dtype}")
 
 
 def run(pairs: Pairs, backend: Backend) -> Array:

@@ -49,7 +49,7 @@ class Plan(NamedTuple):
     library: str
     problem: Problem
     form: Any  # a `Form`, a `Recurrence` or a `Blocks`
-    backend: Any  # the `Backend` chosen, or None; in a trace perhaps `Several`
+    backend: Any  # the `Backend` chosen, or None; in a trace perhaps `PerPlatform`
     result_dtype: str
     out_dtype: Any  # the same as the library says it, in this machine's byte order
     casts: bool  # whether solutions have another dtype than the result

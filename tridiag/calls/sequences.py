@@ -35,8 +35,8 @@ def prepare(
     states = {} if init is None else named("init", init)
     if states and (len(states) != len(coefficients) or isinstance(a, tuple) != isinstance(init, tuple)):
         wanted = f"a tuple of {len(a)} arrays, as a is" if isinstance(a, tuple) else "one array, as a is"
-        told = f"a tuple of {len(init)}" if isinstance(init, tuple) else f"a {type(init).__name__}"
-        raise ValueError(f"init is {told}; wanted {wanted}")
+        found = f"a tuple of {len(init)}" if isinstance(init, tuple) else f"a {type(init).__name__}"
+        raise ValueError(f"init is {found}; wanted {wanted}")
     call = prepare_recurrence(verb, coefficients, x, states, axis=axis, reverse=reverse, backend=backend)
     return {**coefficients, "x": x, **states}, call
 
@@ -89,8 +89,8 @@ def check_sequence(name: str, values: Any, order: bool) -> None:
     if type(values) is not (list if order else tuple) or not any(getattr(value, "ndim", 0) for value in values):
         return
     if order:
-        told = "the tuple (a1, ..., ap) for order p" if name == "a" else "a tuple, as a is, for order p"
-        raise TypeError(f"{name} is a list of arrays; pass {told}, or one array, as numpy.stack makes it, for a batch")
+        found = "the tuple (a1, ..., ap) for order p" if name == "a" else "a tuple, as a is, for order p"
+        raise TypeError(f"{name} is a list of arrays; pass {found}, or one array, as numpy.stack makes it, for a batch")
     raise TypeError(
         f"{name} is a tuple of arrays, and this recurrence is of first order; pass one array, as numpy.stack makes it"
     )

@@ -28,8 +28,8 @@ def main(arguments: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     for name in arguments[:1] if arguments[:1] and arguments[0] in COMMANDS else COMMANDS:
         module = module_of(name)
-        told = (module.__doc__ or "").partition("\n")[0]
-        module.add_arguments(commands.add_parser(name, help=told, description=told))
+        summary = (module.__doc__ or "").partition("\n")[0]
+        module.add_arguments(commands.add_parser(name, help=summary, description=summary))
     options = parser.parse_args(arguments)
     try:
         return int(module_of(options.command).run(options))

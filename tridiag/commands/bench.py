@@ -18,7 +18,7 @@ from tridiag.benchmarking.suites import SUITES, comparisons, question
 from tridiag.benchmarking.sweep import plot
 from tridiag.commands.arguments import add_problem, positive, problem_of
 from tridiag.commands.terminal import progress, show
-from tridiag.report import told_time
+from tridiag.report import format_time
 
 HEAD = ("", "name", "/ stream", "time", "GB/s", "error (eps)", "speed", "first call", "CPU/wall")
 BUDGET = 8.0  # seconds of timing for a comparison
@@ -62,9 +62,9 @@ def run(options: argparse.Namespace) -> int:
 def run_problem(options: argparse.Namespace) -> int:
     problems = {name: problem_of(options, name) for name in wanted(options)}
     comparison = contest([*problems.values()], options.backend, options.baseline)
-    with progress() as tell:
-        record = compare(comparison, options.rounds, tell=functools.partial(tell, comparison.title))
-        drawing = functools.partial(tell, "pictures")
+    with progress() as progressed:
+        record = compare(comparison, options.rounds, progressed=functools.partial(progressed, comparison.title))
+        drawing = functools.partial(progressed, "pictures")
         first = problems[record["library"][0]]
         drawn = plot(first, record, options.backend, options.rounds, options.plot, drawing) if options.plot else []
     whole = conditions() | {"comparisons": [record]}
@@ -90,9 +90,9 @@ def run_suite(suite: str, options: argparse.Namespace, before: dict[str, Any]) -
     """All its comparisons, under the conditions before any file was written. A wrong answer is no failure here."""
     rounds, budget = (1, 0.0) if options.rehearse else (options.rounds, BUDGET)
     records = []
-    with progress() as tell:
+    with progress() as progressed:
         for comparison in comparisons(suite, options.rehearse):
-            records.append(compare(comparison, rounds, budget, functools.partial(tell, comparison.title)))
+            records.append(compare(comparison, rounds, budget, functools.partial(progressed, comparison.title)))
     whole = before | {"suite": suite, "question": question(suite), "rehearsal": options.rehearse}
     whole["comparisons"] = records
     for record in records:
@@ -113,8 +113,8 @@ def show_comparison(record: dict[str, Any], whole: dict[str, Any]) -> None:
     """The ranked table; what has no time has its sentence below."""
     rows = [cells(str(rank), row) for rank, row in enumerate(record["rows"], 1)]
     stream = record["stream"]
-    told = told_time(stream["seconds"]), f"{stream['gigabytes_per_second']:.3g}"
-    rows.append(("", STREAM, "1", *told, "", "", "", f"{stream['cpu_per_wall']:.2f}"))
+    figures = format_time(stream["seconds"]), f"{stream['gigabytes_per_second']:.3g}"
+    rows.append(("", STREAM, "1", *figures, "", "", "", f"{stream['cpu_per_wall']:.2f}"))
     caption = f"{whole['machine']['cpu']}, {whole['threads']} threads, {whole['commit']}; {record['rounds']} rounds"
     caption += f"; speed: times that of {record['baseline']}"
     if (others := record["cores_busy_with_others"] or 0) > BUSY:
@@ -130,10 +130,10 @@ def cells(rank: str, row: dict[str, Any]) -> tuple[str, ...]:
         rank,
         row["name"],
         f"{row['over_stream']:.3g}",
-        told_time(row["seconds"]),
+        format_time(row["seconds"]),
         f"{row['gigabytes_per_second']:.3g}",
         f"{row['error_in_eps']:.3g}",
         speed,
-        told_time(row["first_call_seconds"]),
+        format_time(row["first_call_seconds"]),
         f"{row['cpu_per_wall']:.2f}",
     )

@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     machine["caches"] = ", ".join(f"{name} {size}" for name, size in machine["caches"].items())
     show("Machine", ("", ""), [(name, str(value)) for name, value in machine.items()], text=2)
     show("Versions", ("", ""), [("commit", record["commit"]), *record["versions"].items()], text=2)
-    show("Devices", ("library", "devices"), [(name, told) for name, told in record["devices"].items()], text=2)
+    show("Devices", ("library", "devices"), [(name, found) for name, found in record["devices"].items()], text=2)
     backends = [(entry["name"], entry["algorithm"], entry["why_not"] or "usable") for entry in record["backends"]]
     show("Backends", ("backend", "algorithm", "here"), backends, text=3)
     print(f'"auto" takes the fastest, as {record["selection"]}')

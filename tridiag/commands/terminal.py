@@ -38,9 +38,9 @@ def progress() -> Iterator[Callable[[str, str, float], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         tasks: dict[str, Any] = {}
 
-        def tell(whose: str, what: str, part: float) -> None:
+        def progressed(whose: str, what: str, part: float) -> None:
             if whose not in tasks:
                 tasks[whose] = bars.add_task(escape(whose), total=1.0, what="")
             bars.update(tasks[whose], completed=part, what=escape(what))
 
-        yield tell
+        yield progressed

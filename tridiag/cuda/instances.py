@@ -17,8 +17,8 @@ FORMS = ("Tridiagonal", "Cyclic")
 
 
 def named(source: str, template: str, threads: int, dtype: str, *arguments: bool | int | str) -> Kernel:
-    told = [str(x).lower() if isinstance(x, bool) else str(x) for x in arguments]
-    return Kernel(source, f"{template}<{', '.join((TYPES[dtype], *told))}>", threads)
+    names = [str(x).lower() if isinstance(x, bool) else str(x) for x in arguments]
+    return Kernel(source, f"{template}<{', '.join((TYPES[dtype], *names))}>", threads)
 
 
 def chunks(dtype: str, rows: int, together: bool, certified: bool) -> Kernel:

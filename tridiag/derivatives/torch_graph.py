@@ -28,7 +28,7 @@ def takes(d: Any, x: Any, others: Any) -> bool:
     """Whether d can hold the solution. Of what shares its memory only the same tensor can be seen here."""
     if not isinstance(d, torch.Tensor) or d.shape != x.shape or d.dtype != x.dtype or any(d is y for y in others):
         return False
-    return d.is_contiguous() or not outputs.meet(d.shape, d.stride(), 1)
+    return d.is_contiguous() or not outputs.self_overlaps(d.shape, d.stride(), 1)
 
 
 @torch.compiler.allow_in_graph

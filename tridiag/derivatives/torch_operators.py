@@ -56,21 +56,21 @@ def solve_node(matrix: Matrix, d: Any, options: Options) -> Any:
 
 
 @operator("solve", f"({MATRIX}, Tensor d, {SYSTEM}, bool check) -> Tensor")
-def solve(a: Any, b: Any, c: Any, where: Any, d: Any, *told: Any) -> Any:
+def solve(a: Any, b: Any, c: Any, where: Any, d: Any, *rest: Any) -> Any:
     matrix = a, b, c, where
-    options = options_of(matrix, d, *told[:-1])._replace(check=told[-1])
+    options = options_of(matrix, d, *rest[:-1])._replace(check=rest[-1])
     with torch.no_grad():
         return forward(matrix, d, options).contiguous()
 
 
 @solve.register_fake
-def solve_fake(a: Any, b: Any, c: Any, where: Any, d: Any, *told: Any) -> Any:
+def solve_fake(a: Any, b: Any, c: Any, where: Any, d: Any, *rest: Any) -> Any:
     return d.new_empty(shape_of((a, b, c, where, d)))
 
 
 def solve_context(ctx: Any, inputs: Any, output: Any) -> None:
-    a, b, c, where, d, *told, _ = inputs
-    options = options_of((a, b, c, where), d, *told)._replace(traced=True)
+    a, b, c, where, d, *rest, _ = inputs
+    options = options_of((a, b, c, where), d, *rest)._replace(traced=True)
     Solve.setup_context(ctx, (a, b, c, d, where, options), output)
 
 
@@ -93,14 +93,14 @@ def adjoint_node(matrix: Matrix, g: Any, x: Any, options: Options) -> Any:
 
 
 @operator("adjoint", f"({MATRIX}, Tensor g, Tensor x, {SYSTEM}) -> (Tensor, Tensor, Tensor, Tensor)")
-def adjoint(a: Any, b: Any, c: Any, where: Any, g: Any, x: Any, *told: Any) -> Any:
-    options = options_of((a, b, c, where), g, *told)
+def adjoint(a: Any, b: Any, c: Any, where: Any, g: Any, x: Any, *rest: Any) -> Any:
+    options = options_of((a, b, c, where), g, *rest)
     with torch.no_grad():
         return options.backend.module().adjoint((a, b, c, where), g, x, options.form)
 
 
 @adjoint.register_fake
-def adjoint_fake(a: Any, b: Any, c: Any, where: Any, g: Any, x: Any, *told: Any) -> Any:
+def adjoint_fake(a: Any, b: Any, c: Any, where: Any, g: Any, x: Any, *rest: Any) -> Any:
     return tuple(x.new_empty(x.shape) for _ in range(4))
 
 
@@ -125,14 +125,14 @@ def determinants(where: Any, axis: int, periodic: bool, name: str) -> Any:
 
 
 @operator("slogdet", f"({MATRIX}, {DETERMINANT}) -> (Tensor, Tensor)")
-def slogdet(a: Any, b: Any, c: Any, where: Any, *told: Any) -> Any:
+def slogdet(a: Any, b: Any, c: Any, where: Any, *rest: Any) -> Any:
     with torch.no_grad():
-        sign, logarithm = determinants(where, *told)(a, b, c)
+        sign, logarithm = determinants(where, *rest)(a, b, c)
     return sign.contiguous(), logarithm.contiguous()
 
 
 @slogdet.register_fake
-def slogdet_fake(a: Any, b: Any, c: Any, where: Any, axis: int, *told: Any) -> Any:
+def slogdet_fake(a: Any, b: Any, c: Any, where: Any, axis: int, *rest: Any) -> Any:
     shape = shape_of((a, b, c, where))
     sign = b.new_empty((*shape[:axis], *shape[axis + 1 :]))
     return sign, torch.empty_like(sign, dtype=sign.dtype.to_real())
@@ -155,14 +155,14 @@ PULLED = f"{MATRIX}, Tensor of_sign, Tensor of_logarithm, {DETERMINANT}"
 
 
 @operator("slogdet_cotangents", f"({PULLED}) -> (Tensor, Tensor, Tensor)")
-def slogdet_cotangents(a: Any, b: Any, c: Any, where: Any, of_sign: Any, of_logarithm: Any, *told: Any) -> Any:
+def slogdet_cotangents(a: Any, b: Any, c: Any, where: Any, of_sign: Any, of_logarithm: Any, *rest: Any) -> Any:
     """Their elimination consists of operations that torch differentiates, and is run again."""
-    _, pullback = torch.func.vjp(determinants(where, *told), a.detach(), b.detach(), c.detach())
+    _, pullback = torch.func.vjp(determinants(where, *rest), a.detach(), b.detach(), c.detach())
     return tuple(x.contiguous() for x in pullback((of_sign, of_logarithm)))
 
 
 @slogdet_cotangents.register_fake
-def slogdet_cotangents_fake(a: Any, b: Any, c: Any, *told: Any) -> Any:
+def slogdet_cotangents_fake(a: Any, b: Any, c: Any, *rest: Any) -> Any:
     return tuple(x.new_empty(x.shape) for x in (a, b, c))
 
 
@@ -210,8 +210,8 @@ solve_block.register_autograd(solve_block_backward, setup_context=solve_block_co
 def recurrence_node(verb: str, course: Course, arrays: Any) -> Any:
     coefficients, x, init = course.parts(arrays)
     form = course.form
-    told = form.axis, form.reverse, form.transpose, course.backend.name
-    return SEQUENCES[verb](list(coefficients), x, list(init), *told)
+    rest = form.axis, form.reverse, form.transpose, course.backend.name
+    return SEQUENCES[verb](list(coefficients), x, list(init), *rest)
 
 
 def recurrence_operator(verb: str) -> Any:
@@ -225,16 +225,16 @@ def recurrence_operator(verb: str) -> Any:
         return Course(form, BACKENDS[name], len(coefficients), traced=True)
 
     @operator(verb, f"({SEQUENCE}) -> Tensor")
-    def run(coefficients: Any, x: Any, init: Any, *told: Any) -> Any:
-        course = course_of(coefficients, x, init, *told)._replace(traced=False)
+    def run(coefficients: Any, x: Any, init: Any, *rest: Any) -> Any:
+        course = course_of(coefficients, x, init, *rest)._replace(traced=False)
         if 0 in course.form.shape:  # which a graph for any number of sequences does not see
             return x.new_empty(course.form.shape)
         with torch.no_grad():
             return course.run(verb, (*coefficients, x, *init)).contiguous()
 
     @run.register_fake
-    def fake(coefficients: Any, x: Any, init: Any, *told: Any) -> Any:
-        return x.new_empty(course_of(coefficients, x, init, *told).form.shape)
+    def fake(coefficients: Any, x: Any, init: Any, *rest: Any) -> Any:
+        return x.new_empty(course_of(coefficients, x, init, *rest).form.shape)
 
     def context(ctx: Any, inputs: Any, output: Any) -> None:
         coefficients, x, init, *_ = inputs

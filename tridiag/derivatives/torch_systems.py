@@ -165,9 +165,9 @@ def matrix_cotangents(matrix: Matrix, x: Any, w: Any, form: Form, needed: Any) -
         if by == 0:
             left = w
         grad = -(left * right)
-        dead = cut if cut is not None else (None if where is None else ~where)
-        if dead is not None:
-            grad = torch.where(dead, torch.zeros_like(grad), grad)
+        removed = cut if cut is not None else (None if where is None else ~where)
+        if removed is not None:
+            grad = torch.where(removed, torch.zeros_like(grad), grad)
         if grad.is_complex() and not entry.is_complex():
             grad = grad.real
         results.append(grad.sum_to_size(entry.shape))

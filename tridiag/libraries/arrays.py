@@ -55,9 +55,9 @@ def agreed(kinds: Mapping[str, type]) -> str:
     if found == {"jax", "numpy"}:
         found = {"jax"}
     if len(found) > 1:
-        told = ", ".join(f"{name}: {library}" for name, library in owners.items() if library)
+        listed = ", ".join(f"{name}: {library}" for name, library in owners.items() if library)
         raise TypeError(
-            f"the arguments belong to different libraries ({told}); convert them to one: data is never moved for you"
+            f"the arguments belong to different libraries ({listed}); convert them to one: data is never moved for you"
         )
     return found.pop() if found else "numpy"
 
@@ -71,11 +71,11 @@ def owner(name: str, kind: type) -> str | None:
 
 def refuse(name: str, kind: type) -> None:
     """Refuse what only looks like an array, or is more than one (`tridiag.libraries.foreign`)."""
-    told = foreign.refusal(kind)
-    if told is None and library_of_type(kind) == "numpy":
-        told = foreign.refusal_of_stranger(kind)
-    if told is not None:
-        raise TypeError(f"{name} {told.format(name=name, kind=foreign.full_name(kind))}")
+    reason = foreign.refusal(kind)
+    if reason is None and library_of_type(kind) == "numpy":
+        reason = foreign.refusal_of_stranger(kind)
+    if reason is not None:
+        raise TypeError(f"{name} {reason.format(name=name, kind=foreign.full_name(kind))}")
 
 
 def check_sequence(name: str, x: Any, *taken: str) -> None:

@@ -130,8 +130,8 @@ def device(entries: Sequence[Entry], devices: tuple[int, ...]) -> str:
         return "rocm"
     digits = cupy.cuda.Device(devices[0]).compute_capability
     major, minor = int(digits[:-1]), int(digits[-1])
-    told = f"cuda with compute capability {major}.{minor} (at least {LEAST[0]}.{LEAST[1]} is needed)"
-    return "cuda" if (major, minor) >= LEAST else told
+    reason = f"cuda with compute capability {major}.{minor} (at least {LEAST[0]}.{LEAST[1]} is needed)"
+    return "cuda" if (major, minor) >= LEAST else reason
 
 
 def traced(entries: Iterable[Entry]) -> bool:

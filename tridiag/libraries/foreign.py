@@ -62,9 +62,9 @@ NAMED = {
 def refusal(kind: type) -> str | None:
     """What is said of an argument of this type, as a template of its name; None: it is taken."""
     names = [full_name(base) for base in kind.__mro__]
-    for begins, told in NAMED.items():
+    for begins, reason in NAMED.items():
         if any(f"{name}.".startswith(begins) for name in names):
-            return told
+            return reason
     if overrides(kind):
         return (
             "is a {kind}, whose operations are its own: they would be lost; pass the plain array of its numbers, as "
@@ -106,12 +106,12 @@ def check_elements(name: str, x: Any, owner: Callable[[str, type], str | None], 
     for kind in {*map(type, x)}:
         parts = ((f"{name}[{k}]", part) for k, part in enumerate(x) if type(part) is kind)
         if kind in (list, tuple):
-            for told, part in parts:
-                check_elements(told, part, owner, taken)
+            for label, part in parts:
+                check_elements(label, part, owner, taken)
             continue
-        told, _ = next(parts)
-        library = owner(told, kind)
+        label, _ = next(parts)
+        library = owner(label, kind)
         if library is not None and library not in taken:
             raise TypeError(
-                f"{told} is a {library} array in a {type(x).__name__}; pass one array, as {library}.stack makes it"
+                f"{label} is a {library} array in a {type(x).__name__}; pass one array, as {library}.stack makes it"
             )

@@ -138,8 +138,8 @@ def take(names: Sequence[str], given: list[Any], where: Any) -> Taken:
     """Tensors and Python scalars. Integers become the default dtype, which is a setting."""
     for name, x in zip((*names, "where"), (*given, where), strict=True):
         if isinstance(x, torch.Tensor) and (x.layout is not torch.strided or x.is_nested):
-            told = "nested" if x.is_nested else str(x.layout).removeprefix("torch.")
-            raise TypeError(f"{name} is a tensor of the layout {told}; pass a dense one, as {name}.to_dense() is")
+            layout = "nested" if x.is_nested else str(x.layout).removeprefix("torch.")
+            raise TypeError(f"{name} is a tensor of the layout {layout}; pass a dense one, as {name}.to_dense() is")
     given = [x.item() if isinstance(x, np.generic) else x for x in given]
     place = next((x.device for x in given if isinstance(x, torch.Tensor)), None)
     where = None if where is None else masked(where, place)

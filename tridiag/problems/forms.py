@@ -171,9 +171,9 @@ def broadcast(shapes: Mapping[str, Shape], given: Mapping[str, Shape]) -> Shape:
         result.append(wanted[0])
         for name, length in zip(shapes, lengths, strict=True):
             if length not in (1, wanted[0]):
-                told = ", ".join(f"{key} {value}" for key, value in given.items())
+                listed = ", ".join(f"{key} {value}" for key, value in given.items())
                 raise ValueError(
-                    f"the shapes do not broadcast: {told}; {name} has length {length} where another argument has "
+                    f"the shapes do not broadcast: {listed}; {name} has length {length} where another argument has "
                     f"{wanted[0]}; every axis must have the full length or 1"
                 )
     return tuple(result)

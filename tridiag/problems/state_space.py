@@ -95,13 +95,13 @@ def check_matrices(shapes: Mapping[str, Shape], lengths: Mapping[str, int], n: i
         letters, shape = {**MATRICES, **STATES}[name], shapes[name]
         wanted = tuple(lengths[letter] for letter in letters)
         if shape[-len(wanted) :] != wanted:
-            told = " and ".join(f"{lengths[x]} {LETTERS[x]}" for x in dict.fromkeys(letters))
-            raise ValueError(f"{name} has shape {shape}; with {told} it ends in {wanted}")
+            sizes = " and ".join(f"{lengths[x]} {LETTERS[x]}" for x in dict.fromkeys(letters))
+            raise ValueError(f"{name} has shape {shape}; with {sizes} it ends in {wanted}")
         if name in MATRICES and len(shape) > len(wanted) and shape[-3] not in (1, n):
-            told = ", ".join(map(str, wanted))
+            ending = ", ".join(map(str, wanted))
             raise ValueError(
                 f"{name} has shape {shape}: the axis before its rows is time, of length n = {n} or 1; "
-                f"a model per series needs its time axis too: (series, 1, {told}), which is {name}[..., None, :, :]"
+                f"a model per series needs its time axis too: (series, 1, {ending}), which is {name}[..., None, :, :]"
             )
 
 
@@ -110,8 +110,9 @@ def common(batches: Mapping[str, Shape], shapes: Mapping[str, Shape]) -> Shape:
     try:
         return tuple(np.broadcast_shapes(*batches.values()))
     except ValueError:
-        told = ", ".join(f"{name} {shapes[name]}" for name in batches)
-        raise ValueError(f"the batch axes do not broadcast: {told}; every one must have the full length or 1") from None
+        listed = ", ".join(f"{name} {shapes[name]}" for name in batches)
+        message = f"the batch axes do not broadcast: {listed}; every one must have the full length or 1"
+        raise ValueError(message) from None
 
 
 @functools.cache

@@ -79,7 +79,7 @@ def alongside(backend: Backend, problem: Problem) -> Backend:
 
 
 @dataclass(frozen=True)
-class Several:
+class PerPlatform:
     """The choice where it is not known yet on which platform: the name for each; elsewhere it is as a `Backend`."""
 
     name: tuple[tuple[str, str], ...]
@@ -89,20 +89,20 @@ class Several:
         return self.here.module()
 
 
-def everywhere(problem: Problem, here: Backend) -> Backend | Several:
+def choose_per_platform(problem: Problem, here: Backend) -> Backend | PerPlatform:
     """What "auto" takes on each platform for which JAX may compile a trace; first on that of the problem."""
     platforms = sorted(ANYWHERE, key=lambda platform: platform != problem.device)
     names = tuple((platform, choose(problem._replace(device=platform)).backend.name) for platform in platforms)
-    return here if {name for _, name in names} == {here.name} else Several(names, here)
+    return here if {name for _, name in names} == {here.name} else PerPlatform(names, here)
 
 
-def in_trace(problem: Problem, backend: str, platforms: Iterable[str]) -> Backend | Several:
+def in_trace(problem: Problem, backend: str, platforms: Iterable[str]) -> Backend | PerPlatform:
     """The choice inside a trace, which may be compiled for any platform of JAX here, ``platforms``.
 
     What is named has to be able to run on one of them.
     """
     if backend == "auto":
-        return everywhere(problem, choose(problem).backend)
+        return choose_per_platform(problem, choose(problem).backend)
     for platform in platforms:
         found = problem._replace(device=platform)
         if any(entry.why_not(found) is None for entry in named(backend)):
@@ -119,10 +119,10 @@ def choose(problem: Problem, backend: str = "auto") -> Choice:
             return Choice(able[0].backend, why_first(able))
         having = [entry for entry in BACKENDS.values() if problem.verb in entry.verbs]
         reasons = "; ".join(f"{entry.name}: {entry.why_not(problem)}" for entry in having)
-        raise BackendError(f"no backend can {problem.told()}. {reasons}")
+        raise BackendError(f"no backend can {problem.describe()}. {reasons}")
     candidates = named(backend)
     for entry, _ in eligible(problem, candidates):
         return Choice(entry, "asked for by name")
     reasons = "; ".join(f"{entry.name} {entry.unusable() or entry.why_not(problem)}" for entry in candidates)
     names = ", ".join(entry.name for entry, _ in eligible(problem)) or "none"
-    raise BackendError(f"backend {backend!r} cannot {problem.told()}: {reasons}. Backends that can: {names}")
+    raise BackendError(f"backend {backend!r} cannot {problem.describe()}: {reasons}. Backends that can: {names}")

@@ -164,8 +164,8 @@ def conditions() -> dict[str, Any]:
 
 def path_of_machine() -> Path:
     """Where the measurements of this machine are: one file for each model of CPU and number of threads."""
-    told = hashlib.sha256(f"{machine.cpu()} {threads()}".encode()).hexdigest()[:12]
-    return Path(platformdirs.user_data_path("tridiag")) / f"costs-{told}.json"
+    digest = hashlib.sha256(f"{machine.cpu()} {threads()}".encode()).hexdigest()[:12]
+    return Path(platformdirs.user_data_path("tridiag")) / f"costs-{digest}.json"
 
 
 @functools.cache
@@ -202,13 +202,13 @@ def shipped() -> Costs:
     counts = sorted(int(path.stem.rpartition("-")[2]) for path in SHIPPED.glob("costs-*.json"))
     count = max((count for count in counts if count <= threads()), default=counts[0])
     record = json.loads((SHIPPED / f"costs-{count}.json").read_text(encoding="utf-8"))
-    told = record["conditions"]
-    return Costs(record, f"measured on {told['machine']}, {count} thread{'s' * (count > 1)}, which comes with tridiag")
+    known = record["conditions"]
+    return Costs(record, f"measured on {known['machine']}, {count} thread{'s' * (count > 1)}, which comes with tridiag")
 
 
 def difference(then: dict[str, Any], now: dict[str, Any]) -> str:
     """What has changed since measurements were made, in a sentence."""
-    before, after = ({**told["versions"], **{key: told[key] for key in FACTS}} for told in (then, now))
+    before, after = ({**known["versions"], **{key: known[key] for key in FACTS}} for known in (then, now))
     return "; ".join(
         f"{key} was {before.get(key, 'not there')}, is {after.get(key, 'not there')}"
         for key in sorted({*before, *after})

@@ -28,5 +28,5 @@ def smith_waterman(scores: Any, lengths: Any, parameters: tuple[Any, ...], deriv
     operands |= dict(zip(range(P.GAP, P.GAP + 3), all_three([*parameters]), strict=True))
     operands = {place: x for place, x in operands.items() if x is not None}
     function = jax.ffi.ffi_call(target(*job.kernel), tuple(results.values()))
-    told = np.concatenate((job.words, [job.helpers, 0], [*operands, *results]))
-    return tuple(function(*operands.values(), job=told))
+    words = np.concatenate((job.words, [job.helpers, 0], [*operands, *results]))
+    return tuple(function(*operands.values(), job=words))

@@ -41,34 +41,34 @@ def target(family: str, *arguments: Any) -> str:
     kernel(family, *arguments)
     name = name_of(family, *arguments)
     # a compiled program kept on disk must not meet another layout of the job
-    told = f"tridiag_{name}_{source_hash():x}"
+    handler = f"tridiag_{name}_{source_hash():x}"
     with _lock:
-        if told not in _alive:
-            _alive[told] = obtain(f"xla_{name}", made_by("runtime.xla_handler.build", name))
-            capsule = jax.ffi.pycapsule(_alive[told].address)
-            jax.ffi.register_ffi_target(told, capsule, platform="cpu", api_version=1)
-    return told
+        if handler not in _alive:
+            _alive[handler] = obtain(f"xla_{name}", made_by("runtime.xla_handler.build", name))
+            capsule = jax.ffi.pycapsule(_alive[handler].address)
+            jax.ffi.register_ffi_target(handler, capsule, platform="cpu", api_version=1)
+    return handler
 
 
 def solve(matrix: Matrix, d: Any, form: Form) -> Any:
     """The custom call, on every device that has some of the systems."""
-    return spread(call, form, [*matrix[:3], d], matrix[3])
+    return shard_over_devices(call, form, [*matrix[:3], d], matrix[3])
 
 
 def solve_long(matrix: Matrix, d: Any, form: Form) -> Any:
     """The same for `numba_partition`."""
-    return spread(call_long, form, [*matrix[:3], d], matrix[3])
+    return shard_over_devices(call_long, form, [*matrix[:3], d], matrix[3])
 
 
 def adjoint(matrix: Matrix, g: Any, x: Any, form: Form) -> Any:
     """w and the gradients of a, b and c in one custom call."""
-    return spread(call_adjoint, form, [*matrix[:3], g, x], matrix[3], results=4)
+    return shard_over_devices(call_adjoint, form, [*matrix[:3], g, x], matrix[3], results=4)
 
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence) -> Any:
     """The custom call of `numba_scan`, on every device that has some of the sequences."""
     coefficients = tuple(a.astype(x.dtype) for a in coefficients)
-    return spread(calling_recurrence(len(coefficients)), form, [x, *coefficients, *init], None)
+    return shard_over_devices(calling_recurrence(len(coefficients)), form, [x, *coefficients, *init], None)
 
 
 @functools.cache
@@ -83,7 +83,7 @@ def calling_recurrence(order: int) -> Callable[..., Any]:
 
 def matrix_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence) -> Any:
     """The same for recurrences of matrices."""
-    return spread(call_matrices, form, [x, *(a.astype(x.dtype) for a in coefficients), *init], None)
+    return shard_over_devices(call_matrices, form, [x, *(a.astype(x.dtype) for a in coefficients), *init], None)
 
 
 def call_matrices(form: Recurrence, *arrays: Any) -> Any:
@@ -93,7 +93,7 @@ def call_matrices(form: Recurrence, *arrays: Any) -> Any:
 
 def solve_block(matrix: Sequence[Any], d: Any, form: Blocks) -> Any:
     """The custom call of `numba_thomas` for block tridiagonal systems, on every device that has some of them."""
-    return spread(call_blocks, form, [d, *(x.astype(d.dtype) for x in matrix)], None)
+    return shard_over_devices(call_blocks, form, [d, *(x.astype(d.dtype) for x in matrix)], None)
 
 
 def call_blocks(form: Blocks, *arrays: Any) -> Any:
@@ -117,7 +117,7 @@ def call_recurrence(job: Job, form: Any, arrays: Sequence[Any]) -> Any:
 def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence) -> Any:
     """The same for recurrences of logarithms."""
     function = calling_logarithms(bool(coefficients), bool(init))
-    return spread(function, form, [*coefficients, *init, x], None)
+    return shard_over_devices(function, form, [*coefficients, *init, x], None)
 
 
 @functools.cache
@@ -181,7 +181,9 @@ def custom_call(job: Job, operands: Any, results: Any, aliases: Any = None) -> t
 # ------------------------------------------------------------------------------------------------- several devices
 
 
-def spread(function: Callable[..., Any], form: Any, operands: list[Any], where: Any, results: int = 1) -> Any:
+def shard_over_devices(
+    function: Callable[..., Any], form: Any, operands: list[Any], where: Any, results: int = 1
+) -> Any:
     """``function(form, *operands)``; where arrays may be sharded, every device calls it with the systems that it has.
 
     Operands are a, b, c and right sides, or what a recurrence has; results have the full shape. Inside `shard_map` the
@@ -190,9 +192,9 @@ def spread(function: Callable[..., Any], form: Any, operands: list[Any], where: 
     operands = operands if where is None else [*operands, where]
     if jax.device_count("cpu") == 1 or not DIVIDES or jax.sharding.get_abstract_mesh().manual_axes:
         return function(form, *operands)
-    told = zlib.crc32(repr((function.__name__, form, source_hash())).encode())
+    tag = zlib.crc32(repr((function.__name__, form, source_hash())).encode())
     shapes = tuple(x.shape for x in operands)
-    return partitioned(function, form, shapes, where is not None, results)(*operands, np.uint32(told))
+    return partitioned(function, form, shapes, where is not None, results)(*operands, np.uint32(tag))
 
 
 @functools.lru_cache(4096)
@@ -223,7 +225,7 @@ def partitioned(function: Callable[..., Any], form: Any, shapes: Sequence[Shape]
 
     split = custom_partitioning(lambda *operands: function(form, *operands[:-1]))
     own = [[f"operand{k}_{name}" for name in names] for k in range(len(shapes))]
-    told = [" ".join(where_full(shape, names, other)) for shape, other in zip(shapes, own, strict=True)]
-    rule = f"{', '.join(told)}, -> {', '.join([' '.join(names[:rank])] * results)}"
+    mapped = [" ".join(where_full(shape, names, other)) for shape, other in zip(shapes, own, strict=True)]
+    rule = f"{', '.join(mapped)}, -> {', '.join([' '.join(names[:rank])] * results)}"
     split.def_partition(partition, sharding_rule=rule, need_replication_factors=tuple(names[k] for k in whole))
     return split

@@ -41,6 +41,6 @@ def call(family: str, kind: str, operands: Sequence[Any], form: StateSpace, resu
     job = make_job(family, kind, form, tuple(shapes), dtype)
     places = [*range(K.POINTERS, K.POINTERS + K.INPUTS), *results]
     kinds = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape in results.values())
-    told = np.array([*job.words, job.helpers, 0, *places])
-    found = jax.ffi.ffi_call(target(*job.kernel), kinds)(*operands, job=told)
+    words = np.array([*job.words, job.helpers, 0, *places])
+    found = jax.ffi.ffi_call(target(*job.kernel), kinds)(*operands, job=words)
     return vary_alike((*found, operands[0]))[:-1]

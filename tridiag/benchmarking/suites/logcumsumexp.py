@@ -28,7 +28,7 @@ def comparisons(rehearse: bool) -> Iterator[Comparison]:
     yield of(rising, f"{shape}, terms that rise by {RISE:g}")
 
 
-def of(problem: Problem, told: str) -> Comparison:
+def of(problem: Problem, title: str) -> Comparison:
     import jax
     import jax.numpy as jnp
 
@@ -54,7 +54,7 @@ def of(problem: Problem, told: str) -> Comparison:
         "NumPy, logaddexp.accumulate": lambda: problem.by(lambda x: np.logaddexp.accumulate(x, -1), USUAL),
         "PyTorch, torch.logcumsumexp": by_torch,
     }
-    return Comparison(f"{told}, float64", makers, problem.words, problem.dtype, "PyTorch, torch.logcumsumexp")
+    return Comparison(f"{title}, float64", makers, problem.words, problem.dtype, "PyTorch, torch.logcumsumexp")
 
 
 def in_numpy(x: Array) -> Array:

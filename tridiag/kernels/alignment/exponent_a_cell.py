@@ -62,20 +62,20 @@ def total(code: Code, *products: Product) -> Power:
 class Row:
     """What the cells of a row have in common."""
 
-    def __init__(self, code: Code, told: Value, scores: Value, i: Value) -> None:
-        self.code, self.told, self.scores = code, told, scores
+    def __init__(self, code: Code, record: Value, scores: Value, i: Value) -> None:
+        self.code, self.record, self.scores = code, record, scores
         self.exp = Exponential(code, self.read(FACTOR_))
         self.gap, self.open = (self.exp(self.read(k)) for k in (GAP_, OPEN_))
         self.largest = constant(code, 1.0 / code.tiny)
-        self.inverse = get(code, told + INVERSE_M * LINE, 0)
-        rows, columns = (load_integers(code, told + k * LINE) for k in (ROWS_, COLUMNS_))
+        self.inverse = get(code, record + INVERSE_M * LINE, 0)
+        rows, columns = (load_integers(code, record + k * LINE) for k in (ROWS_, COLUMNS_))
         self.limit = code.where(spread(code, i) < rows, columns, integer(code, 0))
 
     def read(self, k: int) -> Value:
-        return self.code.load(self.told + k * LINE)
+        return self.code.load(self.record + k * LINE)
 
     def write(self, k: int, x: Value) -> None:
-        self.code.store(self.told + k * LINE, x)
+        self.code.store(self.record + k * LINE, x)
 
     def score(self, j: Value, has: Value) -> tuple[Value, Value]:
         """The score of a cell, -inf where a lane has no such cell; the same as small as can be where it is -inf."""
@@ -175,8 +175,8 @@ KINDS = kinds(Linear, Affine)
 
 def forward(cells: Any, code: Code, *words: Value) -> None:
     """Row i, whose scores are at hand: its cells follow those of the row before in ``state``; Z grows."""
-    told, scores, state, kept, i, columns, bound, start = words
-    row, none = Row(code, told, scores, i), nothing(code)
+    record, scores, state, kept, i, columns, bound, start = words
+    row, none = Row(code, record, scores, i), nothing(code)
 
     def cell(j: Value, carried: Any) -> Any:
         (before, z, w), (position, flaw, peak) = powers(carried[0]), carried[1]
@@ -191,18 +191,18 @@ def forward(cells: Any, code: Code, *words: Value) -> None:
         return (before, (m, e), row.exp(s)), (position + 1, flaw + row.flaw(s), largest(code, peak, given))
 
     given, s = row.score(code.integer(0), integer(code, 0) < row.limit)
-    first = (none, none), (row.read(Z_M), load_integers(code, told + Z_E * LINE)), row.exp(s)
+    first = (none, none), (row.read(Z_M), load_integers(code, record + Z_E * LINE)), row.exp(s)
     marks = integer(code, 0), row.read(FLAW) + row.flaw(s), largest(code, row.read(PEAK), given)
     (_, z, _), (_, flaw, peak) = code.fori(0, columns, cell, (first, marks))
-    put(code, told + Z_M * LINE, 0, normal(code, *z))
+    put(code, record + Z_M * LINE, 0, normal(code, *z))
     row.write(FLAW, flaw)
     row.write(PEAK, peak)
 
 
 def backward(cells: Any, code: Code, *words: Value) -> None:
     """... and back: the gradient takes the place of the scores; the sums behind the other gradients grow."""
-    told, scores, state, kept, i, columns, bound, start, target = words
-    row, none, zero = Row(code, told, scores, i), nothing(code), code.zero()
+    record, scores, state, kept, i, columns, bound, start, target = words
+    row, none, zero = Row(code, record, scores, i), nothing(code), code.zero()
 
     def cell(k: Value, carried: Any) -> Any:
         j, (after, w), (position, s) = columns - 1 - k, powers(carried[0]), carried[1]

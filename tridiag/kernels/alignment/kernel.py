@@ -35,9 +35,9 @@ from tridiag.kernels.alignment.state import (
     GAP_,
     LEAST_,
     PARAMETERS,
+    RECORD,
     ROWS_,
     SCORE_,
-    TOLD,
     Z_LOG,
     Z_M,
     begin,
@@ -107,13 +107,13 @@ def added(how: Any, what: str) -> dict[str, Any]:
 FORWARD, BACKWARD = (added(exponent_a_cell, what) for what in ("forward", "backward"))
 RUN_FORWARD, RUN_BACKWARD = (added(shared_exponents, what) for what in ("forward", "backward"))
 BEGIN, SETTLE, CONCLUDE = WAVES.add("begin", begin), WAVES.add("settle", settle), WAVES.add("conclude", conclude)
-CLEAR, BLANK, COPY, TAME, COOL = (
+CLEAR, BLANK, COPY, SUFFICE, COOL = (
     WAVES.add(f.__name__, f) for f in (clear, blank, copy, shared_exponents_suffice, cool)
 )
 
 
 @njit(**OPTIONS)
-def spread_group(zero, job, told, first):
+def spread_group(zero, job, record, first):
     """The lengths and the parameters of the pairs of a group to its lanes; those beyond the last repeat it."""
     lanes, side = lanes_of(zero, ()), bytes_of_real(zero, ())
     for lane in range(lanes):
@@ -122,17 +122,17 @@ def spread_group(zero, job, told, first):
             length = field(job, P.ROWS + axis)
             if field(job, P.LENGTHS) != 0:
                 length = max(0, min(length, half_word(field(job, P.LENGTHS) + 4 * (2 * pair + axis))))
-            set_half_word(told + (ROWS_ + axis) * LINE + 4 * lane, types.int32(length))
+            set_half_word(record + (ROWS_ + axis) * LINE + 4 * lane, types.int32(length))
         for k in range(PARAMETERS):
-            store(told + (GAP_ + k) * LINE + lane * side, load(field(job, P.GAP + k) + pair * side, zero))
+            store(record + (GAP_ + k) * LINE + lane * side, load(field(job, P.GAP + k) + pair * side, zero))
 
 
 @njit(**OPTIONS)
-def longest(zero, told, axis):
+def longest(zero, record, axis):
     """The largest length of a group, before `begin` turns lengths into reals."""
     found = 0
     for lane in range(lanes_of(zero, ())):
-        found = max(found, half_word(told + (ROWS_ + axis) * LINE + 4 * lane))
+        found = max(found, half_word(record + (ROWS_ + axis) * LINE + 4 * lane))
     return found
 
 
@@ -150,23 +150,23 @@ def bind_group(zero, job, operand, array, first, downwards):
 
 
 @njit(**OPTIONS)
-def tell(zero, job, told, first):
+def write_results(zero, job, record, first):
     """Scores, and the gradients of the parameters, of a group to their arrays."""
     lanes, side = lanes_of(zero, ()), bytes_of_real(zero, ())
     for lane in range(min(lanes, field(job, P.PAIRS) - first)):
         at = (first + lane) * side
-        store(field(job, P.SCORE) + at, load(told + SCORE_ * LINE + lane * side, zero))
+        store(field(job, P.SCORE) + at, load(record + SCORE_ * LINE + lane * side, zero))
         for k in range(PARAMETERS):
             if field(job, P.BY_GAP + k) != 0:
-                store(field(job, P.BY_GAP + k) + at, load(told + (BY_GAP_ + k) * LINE + lane * side, zero))
+                store(field(job, P.BY_GAP + k) + at, load(record + (BY_GAP_ + k) * LINE + lane * side, zero))
 
 
 @njit(**OPTIONS)
-def logarithms(zero, told):
+def logarithms(zero, record):
     """Of the mantissas of Z."""
     side = bytes_of_real(zero, ())
     for lane in range(lanes_of(zero, ())):
-        at = told + lane * side
+        at = record + lane * side
         store(at + Z_LOG * LINE, np.log(load(at + Z_M * LINE, zero)))
 
 
@@ -191,7 +191,7 @@ def task(kind: str) -> Any:
     @njit(**OPTIONS)
     def rows_forward(zero, job, room, first, last, width, shared):
         """The rows of a block; what they keep goes to the block, or without a gradient always to one place."""
-        told, scores, line, state, kept = rooms(zero, job, room)[:5]
+        record, scores, line, state, kept = rooms(zero, job, room)[:5]
         step = kept_of_row(job, shared) if field(job, P.GRADIENT) != 0 else 0
         for i in range(first, last):
             if stopping_at(i, 64):
@@ -199,15 +199,15 @@ def task(kind: str) -> Any:
             start = i * field(job, P.COLUMNS)
             load_row(zero, scores, start, start + width, line)
             if shared:
-                run_go(zero, (told, line, state, kept + (i - first) * step, i, whole(width), scores, start))
+                run_go(zero, (record, line, state, kept + (i - first) * step, i, whole(width), scores, start))
             else:
-                go(zero, (told, line, state, kept + (i - first) * step, i, width, scores, start))
+                go(zero, (record, line, state, kept + (i - first) * step, i, width, scores, start))
 
     @njit(**OPTIONS)
     def rooms(zero, job, room):
         """The memory of a worker: its group, bindings, a line, the state, what is kept, the way back, states."""
         columns, operand = whole(field(job, P.COLUMNS)), aligned(TABLE + 8 * lanes_of(zero, ()))
-        block, scores = field(job, P.BLOCK), room + TOLD * LINE
+        block, scores = field(job, P.BLOCK), room + RECORD * LINE
         line = scores + 2 * operand
         state = line + columns * LINE
         kept = state + columns * in_state
@@ -227,7 +227,7 @@ def task(kind: str) -> Any:
     @njit(**OPTIONS)
     def gradient(zero, job, room, top, width, shared):
         """The backward pass over all blocks, the last of which is kept already."""
-        told, scores, line, state, kept, state_back, states, target, _ = rooms(zero, job, room)
+        record, scores, line, state, kept, state_back, states, target, _ = rooms(zero, job, room)
         columns, block, step = field(job, P.COLUMNS), field(job, P.BLOCK), kept_of_row(job, shared)
         start_of_rows(zero, state_back, width, in_back, shared)
         BLANK(zero, (line, columns))
@@ -246,20 +246,20 @@ def task(kind: str) -> Any:
                 start, keep = i * columns, kept + (i - first) * step
                 load_row(zero, scores, start, start + width, line)
                 if shared:
-                    run_back(zero, (told, line, state_back, keep, i, whole(width), scores, start, target))
+                    run_back(zero, (record, line, state_back, keep, i, whole(width), scores, start, target))
                 else:
-                    back(zero, (told, line, state_back, keep, i, width, scores, start, target))
+                    back(zero, (record, line, state_back, keep, i, width, scores, start, target))
                 store_row(zero, target, start, start + columns, line)
             last = first
 
     @njit(**OPTIONS)
     def score(zero, job, room, first, shared):
         """The forward pass over all blocks of a group; its largest lengths."""
-        told, _, _, state, _, _, states, _, _ = rooms(zero, job, room)
-        spread_group(zero, job, told, first)
-        top, width = longest(zero, told, 0), longest(zero, told, 1)
+        record, _, _, state, _, _, states, _, _ = rooms(zero, job, room)
+        spread_group(zero, job, record, first)
+        top, width = longest(zero, record, 0), longest(zero, record, 1)
         block, size = field(job, P.BLOCK), whole(width) * in_state // LINE
-        BEGIN(zero, (told,))
+        BEGIN(zero, (record,))
         start_of_rows(zero, state, width, in_state, shared)
         for start in range(0, top, block):
             if stopping():
@@ -272,26 +272,26 @@ def task(kind: str) -> Any:
     @njit(**OPTIONS)
     def align(zero, job, room, first):
         """A group of pairs."""
-        told, scores, target = room, rooms(zero, job, room)[1], rooms(zero, job, room)[7]
+        record, scores, target = room, rooms(zero, job, room)[1], rooms(zero, job, room)[7]
         bind_group(zero, job, scores, P.SCORES, first, False)
-        shared, again = field(job, P.WILD) == 0, False
-        BLANK(zero, (told + LEAST_ * LINE, variable(1)))
+        shared, again = field(job, P.CELL_EXPONENTS) == 0, False
+        BLANK(zero, (record + LEAST_ * LINE, variable(1)))
         top, width = score(zero, job, room, first, shared)
-        if shared and TAME(zero, (told,)) == 0:
-            set_word(job + 8 * P.WILD, 1)
+        if shared and SUFFICE(zero, (record,)) == 0:
+            set_word(job + 8 * P.CELL_EXPONENTS, 1)
             shared, again = False, True
-        if not shared and COOL(zero, (told, field(job, P.ROWS) + field(job, P.COLUMNS) + 2)) != 0:
+        if not shared and COOL(zero, (record, field(job, P.ROWS) + field(job, P.COLUMNS) + 2)) != 0:
             again = True
         if again:
             score(zero, job, room, first, shared)
-        logarithms(zero, told)
-        SETTLE(zero, (told,))
+        logarithms(zero, record)
+        SETTLE(zero, (record,))
         if field(job, P.GRADIENT) != 0:
             bind_group(zero, job, scores, P.SCORES, first, True)
             bind_group(zero, job, target, P.GRADIENT, first, True)
             gradient(zero, job, room, top, width, shared)
-            CONCLUDE(zero, (told,))
-        tell(zero, job, told, first)
+            CONCLUDE(zero, (record,))
+        write_results(zero, job, record, first)
 
     @njit(**OPTIONS)
     def work(job, zero):

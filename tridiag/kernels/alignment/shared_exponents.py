@@ -99,20 +99,20 @@ def top(code: Code, x: Value, e: Value) -> Value:
 class Row:
     """What the runs of a row have in common."""
 
-    def __init__(self, code: Code, told: Value, scores: Value, i: Value) -> None:
-        self.code, self.told, self.scores = code, told, scores
+    def __init__(self, code: Code, record: Value, scores: Value, i: Value) -> None:
+        self.code, self.record, self.scores = code, record, scores
         self.weight = Weight(code, self.read(FACTOR_))
         self.gap, self.open = (self.weight(self.read(k)) for k in (GAP_, OPEN_))
-        self.inverse = self.read(INVERSE_M), load_integers(code, told + INVERSE_E * LINE)
-        rows, columns = (load_integers(code, told + k * LINE) for k in (ROWS_, COLUMNS_))
+        self.inverse = self.read(INVERSE_M), load_integers(code, record + INVERSE_E * LINE)
+        rows, columns = (load_integers(code, record + k * LINE) for k in (ROWS_, COLUMNS_))
         limit = code.where(spread(code, i) < rows, columns, integer(code, 0))
         self.limits = [limit - k for k in range(RUN)]
 
     def read(self, k: int) -> Value:
-        return self.code.load(self.told + k * LINE)
+        return self.code.load(self.record + k * LINE)
 
     def write(self, k: int, x: Value) -> None:
-        self.code.store(self.told + k * LINE, x)
+        self.code.store(self.record + k * LINE, x)
 
     def has(self, position: Value) -> list[Value]:
         """Which lanes have the cells of a run that begins at a position."""
@@ -247,8 +247,13 @@ KINDS = kinds(Linear, Affine)
 
 def forward(cells: Any, code: Code, *words: Value) -> None:
     """Row i, whose scores are at hand: its cells follow those of the row before in ``state``; Z grows."""
-    told, scores, state, kept, i, columns, bound, start = words
-    row, zero, in_state, in_kept = Row(code, told, scores, i), code.zero(), 2 + RUN * cells.STATE, 1 + RUN * cells.kept
+    record, scores, state, kept, i, columns, bound, start = words
+    row, zero, in_state, in_kept = (
+        Row(code, record, scores, i),
+        code.zero(),
+        2 + RUN * cells.STATE,
+        1 + RUN * cells.kept,
+    )
     ask = Request(code, bound, start)
 
     def cells_of_run(j: Value, carried: Any) -> Any:
@@ -279,20 +284,20 @@ def forward(cells: Any, code: Code, *words: Value) -> None:
         z = z * power_of_two(code, e_z - e) + amount * power_of_two(code, run.e - e)
         return before, (run.e, run.before), (z, e), (position + RUN, flaw, peak)
 
-    none, z = (integer(code, 0),) * 2, (row.read(Z_M), load_integers(code, told + Z_E * LINE))
+    none, z = (integer(code, 0),) * 2, (row.read(Z_M), load_integers(code, record + Z_E * LINE))
     marks = integer(code, 0), row.read(FLAW), row.read(PEAK)
     _, _, (z, e), (_, flaw, peak) = code.fori(0, columns, cells_of_run, (cells.first(code), none, z, marks), step=RUN)
     total, missing = normal(code, z, e), nothing(code)
     some = z != 0.0
-    put(code, told + Z_M * LINE, 0, Power(*(code.where(some, *pair) for pair in zip(total, missing, strict=True))))
+    put(code, record + Z_M * LINE, 0, Power(*(code.where(some, *pair) for pair in zip(total, missing, strict=True))))
     row.write(FLAW, flaw)
     row.write(PEAK, peak)
 
 
 def backward(cells: Any, code: Code, *words: Value) -> None:
     """... and back: the gradient takes the place of the scores; the sums behind the other gradients grow."""
-    told, scores, state, kept, i, columns, bound, start, target = words
-    row, zero, in_state, in_kept = Row(code, told, scores, i), code.zero(), 2 + RUN * cells.BACK, 1 + RUN * cells.kept
+    record, scores, state, kept, i, columns, bound, start, target = words
+    row, zero, in_state, in_kept = Row(code, record, scores, i), code.zero(), 2 + RUN * cells.BACK, 1 + RUN * cells.kept
     inverse, e_inverse = row.inverse
     asks = [Request(code, operand, start) for operand in (bound, target)]
 
@@ -338,14 +343,14 @@ def share(code: Code, part: Value, pairs: Sequence[tuple[Value, Value]]) -> Valu
     return code.where(found < NEGLIGIBLE[code.size_of_real], code.zero(), found)
 
 
-def shared_exponents_suffice(code: Code, told: Value) -> Value:
+def shared_exponents_suffice(code: Code, record: Value) -> Value:
     """Whether the cells of runs were near enough to each other in all lanes, those of NaN aside; else 0.
 
     In powers of two: what a gap of a run costs in place of as many of the best matches, and to come back; a gap alone;
     scores so low that all weights could be too small.
     """
     size = code.size_of_real
-    factor, gap, opening, peak = (code.load(told + k * LINE) for k in (FACTOR_, GAP_, OPEN_, PEAK))
+    factor, gap, opening, peak = (code.load(record + k * LINE) for k in (FACTOR_, GAP_, OPEN_, PEAK))
     zero, best = code.zero(), peak * factor
     further, dearest = -gap * factor, -code.where(opening < gap, opening, gap) * factor
     wild = (gap > 0) | (opening > 0) | (dearest > DEAREST[size])

@@ -16,7 +16,7 @@ from tridiag.kernels.simd.vector import I32, LINE, Code, Value
 # scores times theirs; the score; the least T, see `cool`.
 (
     ROWS_, COLUMNS_, GAP_, OPEN_, TEMPERATURE_, FACTOR_, Z_M, Z_E, Z_LOG, FLAW, PEAK, INVERSE_M, INVERSE_E, BY_GAP_,
-    BY_OPEN_, BY_TEMPERATURE_, SCORE_, LEAST_, TOLD,
+    BY_OPEN_, BY_TEMPERATURE_, SCORE_, LEAST_, RECORD,
 ) = range(19)  # fmt: skip
 PARAMETERS, SUMS = 3, 3
 NEGLIGIBLE = {4: 2.0**-90, 8: 2.0**-800}  # by the bytes of a real: a probability below it is 0
@@ -51,50 +51,50 @@ def spread(code: Code, i: Value) -> Value:
     return code.repeat(Value(code, code.builder.trunc(i.llvm, integers(code).element)), code.lanes)
 
 
-def begin(code: Code, told: Value) -> None:
+def begin(code: Code, record: Value) -> None:
     """What follows from the lengths and parameters of a group: see TOLD."""
     count = ir.VectorType(I32, code.lanes)
     for k in (ROWS_, COLUMNS_):
-        length = code.load_as(count, told + k * LINE).llvm
+        length = code.load_as(count, record + k * LINE).llvm
         whole = length if code.size_of_real == 4 else code.builder.sext(length, integers(code))
-        code.store(told + k * LINE, Value(code, whole))
-    given, least, zero = code.load(told + TEMPERATURE_ * LINE), code.load(told + LEAST_ * LINE), code.zero()
+        code.store(record + k * LINE, Value(code, whole))
+    given, least, zero = code.load(record + TEMPERATURE_ * LINE), code.load(record + LEAST_ * LINE), code.zero()
     t = code.where(least > given, least, given)
     t = code.where(t < 4 * code.tiny, constant(code, 4 * code.tiny), t)  # whose inverse is finite
     good = (given > 0) & (given <= HOTTEST[code.size_of_real])
-    code.store(told + TEMPERATURE_ * LINE, t)
-    code.store(told + FACTOR_ * LINE, code.where(good, math.log2(math.e) / t, constant(code, math.nan)))
-    put(code, told + Z_M * LINE, 0, nothing(code))
-    code.store(told + PEAK * LINE, constant(code, -math.inf))
+    code.store(record + TEMPERATURE_ * LINE, t)
+    code.store(record + FACTOR_ * LINE, code.where(good, math.log2(math.e) / t, constant(code, math.nan)))
+    put(code, record + Z_M * LINE, 0, nothing(code))
+    code.store(record + PEAK * LINE, constant(code, -math.inf))
     for k in (FLAW, *range(BY_GAP_, BY_GAP_ + SUMS)):
-        code.store(told + k * LINE, zero)
+        code.store(record + k * LINE, zero)
 
 
-def cool(code: Code, told: Value, steps: Value) -> Value:
+def cool(code: Code, record: Value, steps: Value) -> Value:
     """Whether T is below the least for which exponents stay in their range; then a group is done again with that.
 
     So low a T no longer matters: next to the largest score, or a gap that is worth more, it is lost in the rounding of
     the sum over an alignment of so many steps, each match of which is two.
     """
-    t, gap, opening, peak = (code.load(told + k * LINE) for k in (TEMPERATURE_, GAP_, OPEN_, PEAK))
+    t, gap, opening, peak = (code.load(record + k * LINE) for k in (TEMPERATURE_, GAP_, OPEN_, PEAK))
     worth = code.magnitude(peak) * 0.5
     for x in (gap, opening):
         worth = code.where(x > worth, x, worth)
     worth = code.where(worth < math.inf, worth, code.zero())
     least = worth * (as_reals(code, spread(code, steps)) * (math.log2(math.e) / HIGHEST[code.size_of_real]))
     lower = least > t
-    code.store(told + LEAST_ * LINE, code.where(lower, least, code.zero()))
+    code.store(record + LEAST_ * LINE, code.where(lower, least, code.zero()))
     return code.pick(code.bits(lower) == 0, code.integer(0), code.integer(1))
 
 
-def settle(code: Code, told: Value) -> None:
+def settle(code: Code, record: Value) -> None:
     """The score from Z, whose mantissa has its logarithm in Z_LOG. Where all are -inf the score is, its gradient 0.
 
     Where a score is inf so is that of the pair, and its gradient NaN. Where an argument is NaN, or a gap inf, both are.
     """
-    read = [code.load(told + k * LINE) for k in (Z_M, Z_LOG, TEMPERATURE_, FLAW, PEAK, FACTOR_, GAP_, OPEN_)]
+    read = [code.load(record + k * LINE) for k in (Z_M, Z_LOG, TEMPERATURE_, FLAW, PEAK, FACTOR_, GAP_, OPEN_)]
     m, log, t, flaw, peak, factor, gap, opening = read
-    e = load_integers(code, told + Z_E * LINE)
+    e = load_integers(code, record + Z_E * LINE)
     infinite, empty = peak == math.inf, peak == -math.inf
     good = (flaw == 0) & (factor == factor)
     for x in (gap, opening):
@@ -104,20 +104,20 @@ def settle(code: Code, told: Value) -> None:
     nan = constant(code, math.nan)
     score = code.where(infinite, constant(code, math.inf), score)
     inverse = code.where(infinite, nan, code.where(empty, code.zero(), 1.0 / m))
-    code.store(told + SCORE_ * LINE, code.where(good, score, nan))
-    put(code, told + INVERSE_M * LINE, 0, Power(code.where(good, inverse, nan), integer(code, 0) - e))
+    code.store(record + SCORE_ * LINE, code.where(good, score, nan))
+    put(code, record + INVERSE_M * LINE, 0, Power(code.where(good, inverse, nan), integer(code, 0) - e))
 
 
 def as_reals(code: Code, x: Value) -> Value:
     return Value(code, code.builder.sitofp(x.llvm, code.vector))
 
 
-def conclude(code: Code, told: Value) -> None:
+def conclude(code: Code, record: Value) -> None:
     """The gradient by the temperature, from those by all else: the score is homogeneous in all parameters together."""
-    t, score, gap, opening = (code.load(told + k * LINE) for k in (TEMPERATURE_, SCORE_, GAP_, OPEN_))
-    by_gap, by_open, by_score = (code.load(told + (BY_GAP_ + k) * LINE) for k in range(SUMS))
+    t, score, gap, opening = (code.load(record + k * LINE) for k in (TEMPERATURE_, SCORE_, GAP_, OPEN_))
+    by_gap, by_open, by_score = (code.load(record + (BY_GAP_ + k) * LINE) for k in range(SUMS))
     rest = score - by_score
     for parameter, gradient in ((gap, by_gap), (opening, by_open)):
         rest = rest - code.where(gradient == 0, code.zero(), gradient * parameter)
-    finite = code.load(told + INVERSE_M * LINE) != 0
-    code.store(told + BY_TEMPERATURE_ * LINE, code.where(finite, rest / t, code.zero()))
+    finite = code.load(record + INVERSE_M * LINE) != 0
+    code.store(record + BY_TEMPERATURE_ * LINE, code.where(finite, rest / t, code.zero()))

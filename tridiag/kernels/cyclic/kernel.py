@@ -35,7 +35,7 @@ from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, set_word, variable, word
 from tridiag.kernels.simd.vector import ONCE, OPTIONS, Code, Library, Value
 from tridiag.kernels.thomas.bands import band_of, moved_operands, right_side, set_view, straight, view_in_place
-from tridiag.kernels.thomas.bind import bind_matrices, bind_next, bind_shared, mask_view, side_offsets
+from tridiag.kernels.thomas.bind import bind_few_matrices, bind_matrices, bind_next, mask_view, side_offsets
 from tridiag.kernels.thomas.loops import certified, invertible, least_quotient, lossless, no_quotient
 from tridiag.kernels.thomas.multiple_rhs import tell_determinants
 from tridiag.kernels.thomas.one_vector import EARLY
@@ -423,9 +423,9 @@ def solve_group(zero, job, worker, first, used, k0, k1, follows):
 
 
 @njit(**ONCE)
-def solve_shared(zero, job, worker, matrix, k0, k1):
+def solve_few_matrices(zero, job, worker, matrix, k0, k1):
     """Right sides k0 <= k < k1 of one matrix, one in each lane."""
-    lanes, count, right = lanes_of(zero, ()), field(job, J.RIGHT_AXES), bind_shared(zero, job, worker, matrix)
+    lanes, count, right = lanes_of(zero, ()), field(job, J.RIGHT_AXES), bind_few_matrices(zero, job, worker, matrix)
     bindings, base = word(worker + BINDINGS), word(worker + OFFSETS)
     for k in range(k0, k1, lanes):
         used = min(lanes, k1 - k)
@@ -449,7 +449,7 @@ def work(job, zero):
             break
         run, k0, k1 = part_of_item(job, item)
         if field(job, J.SHARED):
-            solve_shared(zero, job, worker, run, k0, k1)
+            solve_few_matrices(zero, job, worker, run, k0, k1)
             continue
         begin = run * tiles * width
         for first in range(begin, min(matrices, begin + tiles * width), width):

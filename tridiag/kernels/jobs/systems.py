@@ -155,8 +155,8 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
     """The job of a call from the shapes and the strides in bytes of a, b, c, where, d, x (None: not there).
 
     The dtypes are those of the matrices and of the right sides. Kinds of kernels: "rows" (no systems side by side),
-    "own", "exchanging" (partial pivoting throughout), both also in blocks of rows, "many" (factors and many right sides
-    a matrix), "shared" (the same for few matrices), and those of periodic systems.
+    "interleaved", "pivoted" (partial pivoting throughout), both also in blocks of rows, "multiple_rhs" (factors, and
+    many right sides a matrix), "few_matrices" (the same, with right sides in the lanes), and those of periodic systems.
     """
     (dtype, right), unknowns = dtypes, math.prod(form.shape)
     if right.kind == "c" and dtype.kind != "c":
@@ -203,9 +203,10 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
         words[J.AXES + J.AXIS_WORDS * k : J.AXES + J.AXIS_WORDS * (k + 1)] = (length, *steps)
     words.flags.writeable = False
     items = long[0] * long[1] * (count // interleaved) if long else runs * chunks
-    own = "exchanging" if form.pivoting is True else "own" if interleaved else "rows"
-    many = "shared" if shared else "many"
-    kind = many if sides != 1 or flags & J.FACTORED else own
+    if sides != 1 or flags & J.FACTORED:
+        kind = "few_matrices" if shared else "multiple_rhs"
+    else:
+        kind = "pivoted" if form.pivoting is True else "interleaved" if interleaved else "rows"
     kernel = ("cyclic", dtype.name) if form.periodic else ("row_blocks" if long else "thomas", dtype.name, kind)
     job = Job(kernel, words, min(helpers, max(0, items - 1)), unknowns, tuple(order))
     return adjoint_of(job) if flags & J.ADJOINT else job

@@ -40,10 +40,10 @@ def build(dtype: str, states: int, observed: int, kind: str):
     return runner(zero, c_function(alone(room, parts, steps, kind), name))
 
 
-def both(library: Library, parts: Any, name: str, loop: Any, *facts: Any) -> Any:
+def both(library: Library, parts: Any, name: str, loop: Any, *more: Any) -> Any:
     """A loop with covariances as they stand; if that loses digits in any lane, again with their square roots."""
-    plain = library.add(name, functools.partial(loop, Entries, *facts))
-    careful = library.add(f"{name}_by_roots", functools.partial(loop, Roots, *facts))
+    plain = library.add(name, functools.partial(loop, Entries, *more))
+    careful = library.add(f"{name}_by_roots", functools.partial(loop, Roots, *more))
     _, result = parts
 
     @njit(**OPTIONS)
@@ -93,12 +93,12 @@ def put(zero, job, index, value):
 
 def build_moments(dtype: str, states: int, observed: int, kind: str, smooth: bool = False):
     """The same of the states of all steps, filtered or smoothed; series do not share covariances, which all want."""
-    zero, room, told = np.zeros((), dtype)[()], MomentsRoom(states, observed), "smoother" if smooth else "moments"
-    loops, library = Moments(room), Library(f"{told}_steps{states}_{observed}_{kind}")
+    zero, room, name = np.zeros((), dtype)[()], MomentsRoom(states, observed), "smoother" if smooth else "moments"
+    loops, library = Moments(room), Library(f"{name}_steps{states}_{observed}_{kind}")
     loop = loops.smoothed if smooth else loops.filtered
     parts = parts_of(room)
-    work = alone(room, parts, both(library, parts, told, loop, kind == K.MISSING), kind, room.kept if smooth else 0)
-    return runner(zero, c_function(work, f"tridiag_{told}_{kind}"))
+    work = alone(room, parts, both(library, parts, name, loop, kind == K.MISSING), kind, room.kept if smooth else 0)
+    return runner(zero, c_function(work, f"tridiag_{name}_{kind}"))
 
 
 def build_smoother(dtype: str, states: int, observed: int, kind: str):

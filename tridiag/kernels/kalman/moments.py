@@ -78,7 +78,7 @@ class Moments(Loops):
             F = self.matrix(code, job, room, K.F, t)
             F = ops.where(code.everywhere(t + 1 < n), F, np.full((k, k), code.zero()))  # the last is not read
             ahead = kalman_filter.carry_back(ops, F, Estimate(vector(mean), Entries.unpacked(cov, k)))
-            smoothed = kalman_filter.look_back(ops, updated, ahead)
+            smoothed = kalman_filter.smoothed_state(ops, updated, ahead)
             loss = kalman_filter.larger(ops, kalman_filter.lost(ops, predicted.cov, updated.cov, smoothed.cov), loss)
             self.write(code, job, room, t, smoothed, (K.MEAN, K.COV))
             mean, cov = kalman_filter.collect(ops, seen, ahead)

@@ -107,7 +107,7 @@ def sweeps(job: Job, access: Any) -> Any:
 
 def kernel(job: Job, *refs: Any) -> None:
     """One block: refs to a, b, c, d, then x and the soundness, and what both sweeps need."""
-    *operands, x, told = refs[:6]
+    *operands, x, status = refs[:6]
     block = lax.axis_index("block")
     outer, inner = place(block, job)
     upper, right, *staged = refs[6:]
@@ -121,4 +121,4 @@ def kernel(job: Job, *refs: Any) -> None:
     else:
         access = Apart(job, operands, x, upper, right, at, outer, inner)
         where = access.systems(x)
-    told[where] = sweeps(job, access)
+    status[where] = sweeps(job, access)

@@ -29,13 +29,13 @@ from tridiag.kernels.partition.gtsv import FIND_ZERO_PIVOT, NO_MEMORY, SOLVE_SEQ
 from tridiag.kernels.partition.reduced_system import KEPT, SOLVE_ENDS, SOLVE_SEPARATORS, separator_error
 from tridiag.kernels.partition.state import (
     STEPS,
+    block_record,
     bytes_of,
     cut,
     is_kept,
     limits,
     line_height,
     place,
-    told,
 )
 from tridiag.kernels.runtime.threads import beginning, finish, start
 from tridiag.kernels.runtime.work_items import field
@@ -110,7 +110,7 @@ def reduce_block_pivoted(zero, plan, room, block):
         K.ADOPT_PIVOTED(zero, (kept, stride, room))
     else:
         found = K.REDUCE_PIVOTED(zero, (plan, block, 0, top, rows, kept, stride))
-    set_word(told(zero, (plan, block)) + P.NEAR, near)
+    set_word(block_record(zero, (plan, block)) + P.NEAR, near)
     return found & K.UNSURE | (0 if near else K.TOP_FEELS)
 
 

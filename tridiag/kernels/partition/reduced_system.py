@@ -15,6 +15,7 @@ from tridiag.kernels.partition import state as P
 from tridiag.kernels.partition.gtsv import column, row_of
 from tridiag.kernels.partition.state import (
     STEPS,
+    block_record,
     bytes_of,
     chunk_count,
     cut,
@@ -26,7 +27,6 @@ from tridiag.kernels.partition.state import (
     set_solution,
     size,
     solution,
-    told,
 )
 from tridiag.kernels.simd.memory import load, set_word, store, word
 from tridiag.kernels.simd.vector import ONCE, OPTIONS, Code, Value, emitted, unit
@@ -193,7 +193,7 @@ def rest_of(zero, plan, chunk, last, after):
         get(zero, plan, P.REST + 4, chunk),
         get(zero, plan, P.REST + 5, chunk),
     )
-    if not word(told(zero, (plan, chunk // lanes_of(zero, ()))) + P.NEAR):
+    if not word(block_record(zero, (plan, chunk // lanes_of(zero, ()))) + P.NEAR):
         return first, second
     if size(c0) + size(c1) > size(e0) + size(e1):
         first, second, e0, e1 = second, first, c0, c1

@@ -15,6 +15,7 @@ from tridiag.kernels.partition import state as P
 from tridiag.kernels.partition.gtsv import copy
 from tridiag.kernels.partition.reduced_system import lone_residual, lone_row
 from tridiag.kernels.partition.state import (
+    block_record,
     bytes_of,
     get,
     limits,
@@ -23,7 +24,6 @@ from tridiag.kernels.partition.state import (
     put,
     put_lane,
     solution,
-    told,
 )
 from tridiag.kernels.simd.memory import set_word, word
 from tridiag.kernels.simd.vector import ONCE, OPTIONS, Code, Value, emitted, entry
@@ -52,7 +52,7 @@ def list_bad_lines(zero, plan, block, lines):
         line_height(zero, ()),
         word(plan + P.HEIGHT),
         lanes_of(zero, ()),
-        told(zero, (plan, block)),
+        block_record(zero, (plan, block)),
     )
     some, count = 0, 0
     for i in range(0, rows, height):
@@ -150,7 +150,7 @@ def correct_block(zero, plan, room, block):
 @njit(**OPTIONS)
 def list_lone_rows(zero, plan):
     """The bad rows in no chunk, as if they were one more block."""
-    about, count = told(zero, (plan, word(plan + P.BLOCKS))), 0
+    about, count = block_record(zero, (plan, word(plan + P.BLOCKS))), 0
     for i in range(word(plan + P.TAIL) + 1):
         if not lone_residual(zero, plan, i)[1] <= REFINE_ABOVE * limits(zero)[0]:
             count = list_row(about, count + 0, lone_row(zero, (plan, i)))
@@ -161,7 +161,7 @@ def list_lone_rows(zero, plan):
 def all_good(zero, plan):
     bad = 0
     for block in range(word(plan + P.BLOCKS) + 1):
-        bad += word(told(zero, (plan, block)) + P.BAD)
+        bad += word(block_record(zero, (plan, block)) + P.BAD)
     return bad == 0
 
 
@@ -171,7 +171,7 @@ def choose_windows(zero, plan):
     size, count = word(plan + P.WINDOW), 0
     last = -size
     for block in range(word(plan + P.BLOCKS) + 1):
-        about = told(zero, (plan, block))
+        about = block_record(zero, (plan, block))
         if word(about + P.BAD) > P.MOST_LISTED:
             return False
         for k in range(word(about + P.BAD)):
@@ -190,7 +190,7 @@ def drop_repaired(zero, plan):
     size, window, count, dropped = word(plan + P.WINDOW), word(plan + P.WINDOWS), word(plan + P.COUNT), 0
     behind = window + 8 * count
     for block in range(word(plan + P.BLOCKS) + 1):
-        about, left = told(zero, (plan, block)), 0
+        about, left = block_record(zero, (plan, block)), 0
         for k in range(word(about + P.BAD)):
             row = word(about + P.LISTED + 8 * k)
             while window < behind and abs(word(window)) + size <= row:

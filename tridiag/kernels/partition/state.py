@@ -209,7 +209,7 @@ def put_lane(zero, at, value):
 
 
 @emitted
-def told(code: Code, plan: Value, block: Value) -> Value:
+def block_record(code: Code, plan: Value, block: Value) -> Value:
     """The address of what is told of a block."""
     return code.word(plan + PLANES) + code.word(plan + BLOCKS) * (EACH * code.row) + block * TOLD
 

@@ -212,8 +212,8 @@ class Sum(NamedTuple):
             value, product = state
             whole = early.then(late)
             quick = whole.a * value + whole.x, scaled_product(code, product, whole.a)
-            easy = code.bits(moderate(code, early.a) & moderate(code, late.a)) == 2**code.lanes - 1
-            again = code.pick(easy, code.integer(0), code.integer(1))
+            all_moderate = code.bits(moderate(code, early.a) & moderate(code, late.a)) == 2**code.lanes - 1
+            again = code.pick(all_moderate, code.integer(0), code.integer(1))
             self.loop.ask(code, at, i, (C.X, C.A))
             return code.fori(0, again, lambda *_: self.steps(code, at, i, state), quick)
 
@@ -228,12 +228,12 @@ class Sum(NamedTuple):
         def joined(first: int, count: int) -> Pair:
             """Lanes side by side in one vector: of each as many pairs as there are vectors in one lane."""
             if count > 1:
-                early, late = apart(first, count)
+                early, late = unpaired(first, count)
                 return early.then(late)
             a, x = (code.load_as(code.vector, lane) for lane in (coefficients[first] + along, xs[first] + move))
             return Pair(a, a * x if self.loop.transposed else x)
 
-        def apart(first: int, count: int) -> tuple[Pair, Pair]:
+        def unpaired(first: int, count: int) -> tuple[Pair, Pair]:
             low, high = joined(first, count // 2), joined(first + count // 2, count // 2)
             early, late = (
                 Pair(*(code.shuffle(x, y, order) for x, y in zip(low, high, strict=True)))
@@ -241,7 +241,7 @@ class Sum(NamedTuple):
             )
             return (late, early) if self.loop.backward else (early, late)
 
-        return apart(0, code.lanes)
+        return unpaired(0, code.lanes)
 
     def steps(self, code: Code, at: Value, i: Value, state: Any) -> Any:
         """The same one after another."""

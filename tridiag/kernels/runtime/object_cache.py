@@ -138,8 +138,8 @@ def warn_once(error: OSError) -> None:
     global _warned
     if not _warned:
         _warned = True
-        told = f"{error}; no kernel is read from there, and processes may compile anew: see NUMBA_CACHE_DIR"
-        warnings.warn(told, RuntimeWarning, stacklevel=2)
+        message = f"{error}; no kernel is read from there, and processes may compile anew: see NUMBA_CACHE_DIR"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 
 def compile_in_turn(name: str, build: Callable[[], Any], file: str) -> Kernel:

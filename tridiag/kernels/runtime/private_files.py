@@ -44,13 +44,13 @@ def read(path: Path) -> bytes:
     check_folders(found.parent)
     descriptor = os.open(found, READ)
     try:
-        told = os.fstat(descriptor)
-        check_regular(path, told)
-        check_owner(path, told)
-        if told.st_size > LARGEST:
-            raise NotPrivateError(f"{path} has {told.st_size} bytes, more than anything that tridiag keeps")
+        status = os.fstat(descriptor)
+        check_regular(path, status)
+        check_owner(path, status)
+        if status.st_size > LARGEST:
+            raise NotPrivateError(f"{path} has {status.st_size} bytes, more than anything that tridiag keeps")
         with open(descriptor, "rb", closefd=False) as file:
-            return file.read(told.st_size)
+            return file.read(status.st_size)
     finally:
         os.close(descriptor)
 
@@ -130,34 +130,34 @@ def make_folder(folder: Path) -> None:
 
 def take_back(folder: Path) -> None:
     """Nobody else may write into a folder of this user's; under a lax umask earlier versions have made such folders."""
-    told = folder.lstat()
-    if told.st_mode & OTHERS and told.st_uid == os.geteuid():
-        folder.chmod(stat.S_IMODE(told.st_mode) & ~OTHERS)
+    status = folder.lstat()
+    if status.st_mode & OTHERS and status.st_uid == os.geteuid():
+        folder.chmod(stat.S_IMODE(status.st_mode) & ~OTHERS)
 
 
 def check_folders(folder: Path) -> None:
     """Whether nobody else can change what is in a folder, nor put another one in its place."""
     check_owner(folder, folder.lstat())
     for above in folder.parents:
-        told = above.lstat()
-        if told.st_uid not in (os.geteuid(), 0, UNMAPPED):
-            raise NotPrivateError(f"{above} belongs to another user, number {told.st_uid}")
-        others = OTHERS & ~stat.S_IWGRP if is_own_group(told.st_gid) else OTHERS
-        if told.st_mode & others and not told.st_mode & stat.S_ISVTX:
-            raise NotPrivateError(f"other users can write {above}, mode {stat.S_IMODE(told.st_mode):o}")
+        status = above.lstat()
+        if status.st_uid not in (os.geteuid(), 0, UNMAPPED):
+            raise NotPrivateError(f"{above} belongs to another user, number {status.st_uid}")
+        others = OTHERS & ~stat.S_IWGRP if is_own_group(status.st_gid) else OTHERS
+        if status.st_mode & others and not status.st_mode & stat.S_ISVTX:
+            raise NotPrivateError(f"other users can write {above}, mode {stat.S_IMODE(status.st_mode):o}")
 
 
-def check_regular(path: Path, told: os.stat_result) -> None:
-    if not stat.S_ISREG(told.st_mode):
-        link = "a symbolic link, " * stat.S_ISLNK(told.st_mode)
+def check_regular(path: Path, status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        link = "a symbolic link, " * stat.S_ISLNK(status.st_mode)
         raise NotPrivateError(f"{path} is {link}no regular file")
 
 
-def check_owner(path: Path, told: os.stat_result) -> None:
-    if told.st_uid not in (os.geteuid(), 0):
-        raise NotPrivateError(f"{path} belongs to another user, number {told.st_uid}")
-    if told.st_mode & OTHERS:
-        raise NotPrivateError(f"other users can write {path}, mode {stat.S_IMODE(told.st_mode):o}; `chmod go-w` it")
+def check_owner(path: Path, status: os.stat_result) -> None:
+    if status.st_uid not in (os.geteuid(), 0):
+        raise NotPrivateError(f"{path} belongs to another user, number {status.st_uid}")
+    if status.st_mode & OTHERS:
+        raise NotPrivateError(f"other users can write {path}, mode {stat.S_IMODE(status.st_mode):o}; `chmod go-w` it")
 
 
 def is_own_group(group: int) -> bool:

@@ -73,7 +73,7 @@ def side_offsets(job, k, target):
 
 
 @njit(**OPTIONS)
-def bind_shared(zero, job, worker, matrix):
+def bind_few_matrices(zero, job, worker, matrix):
     """Point all lanes at one matrix; returns where the axes of its right sides are."""
     own, base, none = field(job, J.MATRIX_AXES), word(worker + OFFSETS), variable(0)
     right = J.AXES + J.AXIS_WORDS * own

@@ -18,7 +18,12 @@ from tridiag.kernels.simd.memory import c_function, flush, load, malloc, set_wor
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.deferred import CATCH_UP, some_wait
 from tridiag.kernels.thomas.interleaved import EXCHANGED_INTERLEAVED, SOLVE_INTERLEAVED, extent
-from tridiag.kernels.thomas.multiple_rhs import determinants, factor_shared, solve_many, solve_shared
+from tridiag.kernels.thomas.multiple_rhs import (
+    determinants,
+    factor_few_matrices,
+    solve_few_matrices,
+    solve_multiple_rhs,
+)
 from tridiag.kernels.thomas.one_vector import SOLVE_GROUP
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
 from tridiag.kernels.thomas.workspace import allocate_workspace, free_workspace
@@ -73,15 +78,15 @@ def work_tiles(job, zero, solve_one, solve_many_interleaved):
         run = claim(job)
         if run < 0:
             break
-        told, last = -1, min(count, (run + 1) * tiles) - 1
+        pending, last = -1, min(count, (run + 1) * tiles) - 1
         for tile in range(run * tiles, last + 1):
             follows = types.int64(tile > run * tiles)
             low, high = solve_tile(zero, job, worker, tile, follows, solve_one, solve_many_interleaved)
-            told = low if told < 0 else told
+            pending = low if pending < 0 else pending
             CATCH_UP(zero, (job, worker, 1 if tile == last and reports(job) else lanes_of(zero, ())))
             if not some_wait(worker):
-                report(job, told, high - told)
-                told = -1
+                report(job, pending, high - pending)
+                pending = -1
     CATCH_UP(zero, (job, worker, 1))
     flush()
     free_workspace(worker)
@@ -94,19 +99,19 @@ def work_rows(job, zero):
 
 
 @njit(**OPTIONS)
-def work_own(job, zero):
+def work_interleaved(job, zero):
     """Systems with a matrix and one right side each."""
     work_tiles(job, zero, SOLVE_GROUP, SOLVE_INTERLEAVED)
 
 
 @njit(**OPTIONS)
-def work_exchanging(job, zero):
+def work_pivoted(job, zero):
     """The same with partial pivoting throughout."""
     work_tiles(job, zero, EXCHANGE_GROUP, EXCHANGED_INTERLEAVED)
 
 
 @njit(**OPTIONS)
-def work_many(job, zero):
+def work_multiple_rhs(job, zero):
     """The same where matrices have many right sides, or are only factored."""
     worker, flags = allocate_workspace(zero, job), field(job, J.FLAGS)
     if worker == 0:
@@ -125,13 +130,13 @@ def work_many(job, zero):
             if flags & J.DETERMINANT:
                 determinants(zero, job, worker, first, used)
             else:
-                solve_many(zero, job, worker, tile, first, used, k0, k1, tile > run * tiles)
+                solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, tile > run * tiles)
     flush()
     free_workspace(worker)
 
 
 @njit(**OPTIONS)
-def work_shared(job, zero):
+def work_few_matrices(job, zero):
     """The same where few matrices have many right sides, one in each lane, or are only factored for such."""
     worker = allocate_workspace(zero, job)
     if worker == 0:
@@ -141,7 +146,7 @@ def work_shared(job, zero):
         if item < 0:
             break
         matrix, k0, k1 = part_of_item(job, item)
-        solve_shared(zero, job, worker, matrix, k0, k1)
+        solve_few_matrices(zero, job, worker, matrix, k0, k1)
     flush()
     free_workspace(worker)
 
@@ -149,15 +154,15 @@ def work_shared(job, zero):
 # A kernel for each, so that a first solve waits for one only.
 TASKS = {
     "rows": c_function(work_rows, "tridiag_rows"),
-    "own": c_function(work_own, "tridiag_own"),
-    "exchanging": c_function(work_exchanging, "tridiag_exchanging"),
-    "many": c_function(work_many, "tridiag_many"),
-    "shared": c_function(work_shared, "tridiag_shared"),
+    "interleaved": c_function(work_interleaved, "tridiag_interleaved"),
+    "pivoted": c_function(work_pivoted, "tridiag_pivoted"),
+    "multiple_rhs": c_function(work_multiple_rhs, "tridiag_multiple_rhs"),
+    "few_matrices": c_function(work_few_matrices, "tridiag_few_matrices"),
 }
 
 
 @njit(**OPTIONS)
-def prepare_shared(job, zero):
+def prepare_few_matrices(job, zero):
     """Factor the few matrices that many right sides share, before any right side; without memory there is no task."""
     flags, n, matrices = field(job, J.FLAGS), field(job, J.ROWS), field(job, J.MATRICES)
     if field(job, J.SHARED) == 0 or flags & J.FACTORED:
@@ -167,20 +172,20 @@ def prepare_shared(job, zero):
         memory = malloc(types.uint64(matrices * (3 * n * side + 1)))
         set_word(job + 8 * J.OWNED, memory)
         set_word(job + 8 * J.FACTORS, memory)
-        set_word(job + 8 * J.CERTIFIED, memory + matrices * 3 * n * side)
+        set_word(job + 8 * J.CERTIFICATES, memory + matrices * 3 * n * side)
     worker = allocate_workspace(zero, job)
     if worker == 0 or field(job, J.FACTORS) == 0:
         set_word(job + 8 * J.TASK, 0)
     else:
-        factor_shared(zero, job, worker)
+        factor_few_matrices(zero, job, worker)
     if worker != 0:
         free_workspace(worker)
 
 
-preparation = c_function(prepare_shared, "tridiag_prepare")
+preparation = c_function(prepare_few_matrices, "tridiag_prepare")
 
 
 def build(dtype: str, kernel: str):
     """The C function void run(job, helpers) of a kernel for a dtype."""
-    prepare = preparation if kernel == "shared" else None
+    prepare = preparation if kernel == "few_matrices" else None
     return runner(np.zeros((), dtype)[()], TASKS[kernel], prepare)

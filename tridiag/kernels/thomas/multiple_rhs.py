@@ -28,7 +28,7 @@ from tridiag.kernels.simd.interrupts import PIECE, stopping, stopping_at
 from tridiag.kernels.simd.memory import load, set_byte, set_word, store, variable, word
 from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, entry, turn, unit
 from tridiag.kernels.thomas.bands import right_side, view, views_of_block
-from tridiag.kernels.thomas.bind import advance, bind_matrices, bind_shared, mask_view, read_mask, side_offsets
+from tridiag.kernels.thomas.bind import advance, bind_few_matrices, bind_matrices, mask_view, read_mask, side_offsets
 from tridiag.kernels.thomas.interleaved import past_caches
 from tridiag.kernels.thomas.loops import (
     BACKWARD,
@@ -126,7 +126,7 @@ def solve_factored(zero, job, worker, factors, shared, used, uncertified, zero_p
     y, flags, every = word(worker + Y) + row, field(job, J.FLAGS), (1 << used) - 1
     if uncertified != every and flags & J.FACTORED and flags & J.TRANSPOSE:
         substitute_turned(zero, job, worker, factors, shared, y)
-    elif uncertified != every and substitute_easy(
+    elif uncertified != every and substitute_certified(
         zero, job, worker, factors, shared, y, used, uncertified | zero_pivot
     ):
         return
@@ -164,7 +164,7 @@ def substitute_turned(zero, job, worker, factors, shared, y):
 
 
 @njit(**OPTIONS)
-def substitute_easy(zero, job, worker, factors, shared, y, used, bad):
+def substitute_certified(zero, job, worker, factors, shared, y, used, bad):
     """The solution, to memory at once if no lane needs more, which is the result; else in place of y'."""
     n, row, low, high = field(job, J.ROWS), bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
     bindings, carry, lanes = word(worker + BINDINGS), word(worker + CARRY), lanes_of(zero, ())
@@ -236,19 +236,19 @@ def kinds_of(job, first, used):
     """The hard lanes of factored systems."""
     uncertified = 0
     for lane in range(used):
-        uncertified |= (load(field(job, J.CERTIFIED) + first + lane, types.uint8(0)) == J.UNCERTIFIED) << lane
+        uncertified |= (load(field(job, J.CERTIFICATES) + first + lane, types.uint8(0)) == J.UNCERTIFIED) << lane
     return uncertified
 
 
 @njit(**OPTIONS)
 def tell_kinds(job, first, used, uncertified):
     for lane in range(used):
-        kind = J.UNCERTIFIED if uncertified >> lane & 1 else J.EASY
-        set_byte(field(job, J.CERTIFIED) + first + lane, kind)
+        kind = J.UNCERTIFIED if uncertified >> lane & 1 else J.CERTIFIED
+        set_byte(field(job, J.CERTIFICATES) + first + lane, kind)
 
 
 @njit(**ONCE)
-def solve_many(zero, job, worker, tile, first, used, k0, k1, follows):
+def solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, follows):
     """A group of matrices, each with right sides k0 <= k < k1: to be factored, or factored before.
 
     ``follows``: behind the group before.
@@ -286,9 +286,9 @@ def solve_many(zero, job, worker, tile, first, used, k0, k1, follows):
 
 
 @njit(**ONCE)
-def solve_shared(zero, job, worker, matrix, k0, k1):
+def solve_few_matrices(zero, job, worker, matrix, k0, k1):
     """Right sides k0 <= k < k1 of one factored matrix, one in each lane."""
-    lanes, count, right = lanes_of(zero, ()), field(job, J.RIGHT_AXES), bind_shared(zero, job, worker, matrix)
+    lanes, count, right = lanes_of(zero, ()), field(job, J.RIGHT_AXES), bind_few_matrices(zero, job, worker, matrix)
     bindings, base, one = word(worker + BINDINGS), word(worker + OFFSETS), variable(1)
     uncertified, zero_pivot = -kinds_of(job, matrix, one) & ((1 << lanes) - 1), 0
     if uncertified != 0 and eliminate_uncertified(zero, job, worker, matrix, one):
@@ -344,7 +344,7 @@ def substitute_wide(zero, job, worker, factors):
 
 
 @njit(**ONCE)
-def factor_shared(zero, job, worker):
+def factor_few_matrices(zero, job, worker):
     """The few matrices of a job, one in each lane, to factors of one number each."""
     matrices, n, row, first = field(job, J.MATRICES), field(job, J.ROWS), bytes_of_row(zero, ()), variable(0)
     bind_matrices(zero, job, worker, first, matrices)

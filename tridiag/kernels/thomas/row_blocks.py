@@ -123,7 +123,7 @@ def eliminate_plain(zero, job, operands, groups, state, target, first, last, goo
 
 
 @njit(**OPTIONS)
-def begin_exchanging(zero, job, operands, groups, state, room, first):
+def begin_pivoted(zero, job, operands, groups, state, room, first):
     """The same with partial pivoting, where the state before a row is that behind its entry into the sweep."""
     step = 4 * groups * bytes_of_row(zero, ())
     words = first, first + 1, first, field(job, J.ROWS), state, room
@@ -131,7 +131,7 @@ def begin_exchanging(zero, job, operands, groups, state, room, first):
 
 
 @njit(**OPTIONS)
-def eliminate_exchanging(zero, job, operands, groups, state, target, first, last, good):
+def eliminate_pivoted(zero, job, operands, groups, state, target, first, last, good):
     row, n = bytes_of_row(zero, ()), field(job, J.ROWS)
     step, nowhere = 4 * groups * row, variable(-1)
     words = first + 1, min(last + 1, n), nowhere, n, state, good
@@ -148,7 +148,7 @@ def substitute_plain(zero, words):
 
 
 @njit(**OPTIONS)
-def substitute_exchanging(zero, words):
+def substitute_pivoted(zero, words):
     BACKWARD_EXCHANGED_INTERLEAVED(zero, words)
 
 
@@ -276,8 +276,8 @@ def work_plain(job, zero):
 
 
 @njit(**OPTIONS)
-def work_exchanging(job, zero):
-    work_blocks(job, zero, begin_exchanging, eliminate_exchanging, substitute_exchanging)
+def work_pivoted(job, zero):
+    work_blocks(job, zero, begin_pivoted, eliminate_pivoted, substitute_pivoted)
 
 
 @njit(**OPTIONS)
@@ -351,17 +351,17 @@ def solve_plain(job, zero):
 
 
 @njit(**OPTIONS)
-def solve_exchanging(job, zero):
+def solve_pivoted(job, zero):
     return solve_blocks(job, zero, exchanging_task(zero))
 
 
 plain_task, exchanging_task = (
     c_function(work_plain, "tridiag_blocks"),
-    c_function(work_exchanging, "tridiag_exchanging_blocks"),
+    c_function(work_pivoted, "tridiag_pivoted_blocks"),
 )
 BLOCKS = {
-    "own": c_function(solve_plain, "tridiag_all_blocks", result=types.int64),
-    "exchanging": c_function(solve_exchanging, "tridiag_all_exchanging_blocks", result=types.int64),
+    "interleaved": c_function(solve_plain, "tridiag_all_blocks", result=types.int64),
+    "pivoted": c_function(solve_pivoted, "tridiag_all_pivoted_blocks", result=types.int64),
 }
 
 

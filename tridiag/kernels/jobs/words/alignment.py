@@ -8,7 +8,7 @@ from tridiag.kernels.jobs.words import systems as J
 
 # BLOCK: rows whose cells are kept for the backward pass at a time; FRESH: not zero where the gradient is fresh memory;
 # WILD: not zero once a group had scores too far apart for `tridiag.kernels.alignment.shared_exponents`
-PAIRS, ROWS, COLUMNS, BLOCK, FRESH, WILD = range(2, 8)
+PAIRS, ROWS, COLUMNS, BLOCK, FRESH, CELL_EXPONENTS = range(2, 8)
 SCORES, LENGTHS, GAP, GAP_OPEN, TEMPERATURE, SCORE, GRADIENT = range(J.POINTERS, J.POINTERS + 7)
 BY_GAP, BY_GAP_OPEN, BY_TEMPERATURE = range(SCORE + 2, SCORE + 5)  # the gradients of the parameters
 WORDS = J.AXES

@@ -7,7 +7,7 @@
 HELPERS = 16  # threads beside the calling one
 POINTERS = 17
 A, B, C, WHERE, D, X = range(POINTERS, POINTERS + 6)
-STATUS, FACTORS, CERTIFIED, LOGARITHM = 23, 24, 25, 26
+STATUS, FACTORS, CERTIFICATES, LOGARITHM = 23, 24, 25, 26
 SOLUTION, GRADIENTS = 27, 28  # of `tridiag.kernels.thomas.adjoint`: x, and three outputs
 AFTER = 31  # a C function f(job, first, count) that is called after every tile of systems with one right side each
 STRIDES = 32  # along the system axis, in bytes, of a, b, c, where, d, x
@@ -33,7 +33,7 @@ ADJOINT = 256  # for the kernel of `tridiag.kernels.thomas.adjoint`
 LINED, LARGE = 64, 128  # all rows of x begin at the same place of a cache line; x is larger than the caches
 LARGE_GRADIENTS = 512  # in place of LARGE, where x is read again and the gradients of a, b and c are not
 PLAIN, PIVOTED, AUTO = 0, 1, 2
-EASY, UNCERTIFIED = 0, 1  # of a system: certified; to be eliminated again, see `tridiag.kernels.thomas.refine`
+CERTIFIED, UNCERTIFIED = 0, 1  # of a system: certified; to be eliminated again, see `tridiag.kernels.thomas.refine`
 
 A_, B_, C_, WHERE_, D_, X_ = range(6)  # the operands, in the order of a job
 OPERANDS = 6
