@@ -27,7 +27,7 @@ from rich.progress import track
 
 import tridiag
 from tridiag.benchmarking.conditions import conditions
-from tridiag.selection import costs
+from tridiag.selection import measurements
 from tridiag.selection.choose import eligible
 from tridiag.selection.places import Place
 
@@ -123,12 +123,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     jax.config.update("jax_enable_x64", True)
-    kind = "tuned" if costs.known().origin == costs.HERE else "shipped"
+    kind = "tuned" if measurements.known().origin == measurements.HERE else "shipped"
     rng = np.random.default_rng(options.seed)
     points = [point(*draw(rng)) for _ in track(range(options.points), description="points")]
     regrets = [one["regret"] for one in points]
     mean, worst = float(np.mean(regrets)), float(np.max(regrets))
-    record = conditions() | {"costs": costs.known().origin, "seed": options.seed, "mean": mean, "worst": worst}
+    record = conditions() | {"costs": measurements.known().origin, "seed": options.seed, "mean": mean, "worst": worst}
     record["points"] = points
     path = options.json or RESULTS / f"regret_{kind}.json"
     path.write_text(json.dumps(record, indent=1) + "\n")

@@ -11,14 +11,14 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from tridiag import tuning
-from tridiag.selection import costs
+from tridiag.benchmarking import tuning
+from tridiag.selection import costs, measurements
 
 
 def main() -> None:
-    path = costs.SHIPPED / f"costs-{costs.threads()}.json"
+    path = measurements.SHIPPED / f"costs-{costs.threads()}.json"
     with tempfile.TemporaryDirectory() as folder:
-        costs.write(path, tuning.measured(Path(folder) / "partial.json", progress=True))
+        measurements.write(path, tuning.measured(Path(folder) / "partial.json", progress=True))
     print(path)
 
 

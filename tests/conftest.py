@@ -19,7 +19,7 @@ import pytest
 from helpers import DTYPES as ALL_DTYPES
 from helpers import GPU_OFFLINE, STANDIN, SUBJECTS, Subject, installed
 
-from tridiag.selection import costs
+from tridiag.selection import measurements
 
 if installed("jax"):
     import jax
@@ -41,8 +41,8 @@ def forget_compiled_code() -> Iterator[None]:
 def shipped_costs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What "auto" takes does not depend on what its user has measured."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(costs, "path_of_machine", lambda: tmp_path_factory.getbasetemp() / "none.json")
-        costs.known.cache_clear()
+        patch.setattr(measurements, "path_of_machine", lambda: tmp_path_factory.getbasetemp() / "none.json")
+        measurements.known.cache_clear()
         yield
 
 

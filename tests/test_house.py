@@ -8,6 +8,7 @@ import pytest
 
 import tridiag
 from tridiag import kernels
+from tridiag.kernels import sources
 
 ROOT = Path(tridiag.__file__).parent
 FOLDER = ROOT / "kernels"
@@ -51,7 +52,7 @@ def test_every_folder_has_its_floor() -> None:
 @pytest.mark.parametrize("folder", FLOORS)
 def test_folders_use_those_below(folder: str) -> None:
     for path in (FOLDER / folder).glob("*.py"):
-        for module in kernels.imported(path.read_text()):
+        for module in sources.imported(path.read_text()):
             parts = module.split(".")
             if parts[1:2] == ["kernels"] and len(parts) > 2:
                 assert parts[2] in (folder, *FLOORS[folder]), f"{path.name} imports {module}"
@@ -61,13 +62,13 @@ def test_folders_use_those_below(folder: str) -> None:
 def test_parts_use_those_below(part: str) -> None:
     for name, path in MODULES.items():
         if name.split(".")[1:2] == [part]:
-            for module in kernels.imported(path.read_text()):
+            for module in sources.imported(path.read_text()):
                 assert module.split(".")[1:2][0] in (part, *PARTS[part]), f"{path.name} imports {module}"
 
 
 def test_no_module_reaches_itself() -> None:
     """Wherever in it the imports are."""
-    uses = {name: {*kernels.imported(path.read_text())} & MODULES.keys() for name, path in MODULES.items()}
+    uses = {name: {*sources.imported(path.read_text())} & MODULES.keys() for name, path in MODULES.items()}
     while free := [name for name, others in uses.items() if not others]:
         for name in free:
             del uses[name]
@@ -82,14 +83,14 @@ import numpy
 import tridiag.errors
 from tridiag.algorithms import elimination as el
 from tridiag.algorithms import matrix_rows as rows
-from tridiag.kernels import source_hash
+from tridiag.kernels.sources import source_hash
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words import kalman
 
 def later():
     from tridiag.kernels.simd.memory import word
 """
-    assert set(kernels.imported(source)) == {
+    assert set(sources.imported(source)) == {
         "tridiag.errors", "tridiag.algorithms.elimination", "tridiag.algorithms.matrix_rows", "tridiag.kernels",
         "tridiag.kernels.jobs.words.systems", "tridiag.kernels.jobs.words.kalman", "tridiag.kernels.simd.memory",
     }  # fmt: skip
@@ -104,10 +105,10 @@ def test_no_import_is_written_in_another_way() -> None:
                 assert node.level == 0, path
                 for name in node.names if (node.module or "").startswith("tridiag") else ():
                     inner = f"{node.module}.{name.name}"
-                    wanted.add(inner if kernels.file_of(inner) else node.module)
+                    wanted.add(inner if sources.file_of(inner) else node.module)
             elif isinstance(node, ast.Import):
                 wanted |= {name.name for name in node.names if name.name.startswith("tridiag")}
-        assert set(kernels.imported(source)) == wanted, path
+        assert set(sources.imported(source)) == wanted, path
 
 
 def test_modules_that_are_named_are_there() -> None:
@@ -115,8 +116,8 @@ def test_modules_that_are_named_are_there() -> None:
     for path in MODULES.values():
         for name in re.findall(r"(?:`|\"(?=tridiag\.kernels))(tridiag(?:\.\w+)+)", path.read_text()):
             parts = name.split(".")
-            found = [k for k in range(2, len(parts) + 1) if kernels.file_of(".".join(parts[:k]))]
-            public = hasattr(tridiag, parts[1]) and not kernels.file_of(f"tridiag.{parts[1]}")
+            found = [k for k in range(2, len(parts) + 1) if sources.file_of(".".join(parts[:k]))]
+            public = hasattr(tridiag, parts[1]) and not sources.file_of(f"tridiag.{parts[1]}")
             assert public or (found and len(parts) <= max(found) + 2), (path, name)
 
 
@@ -130,8 +131,8 @@ def test_a_kernel_is_compiled_anew_for_its_own_sources_alone(tmp_path: Path, mon
     names = [f"tridiag.kernels.{name}" for name in ("thomas.kernel", "alignment.kernel", "recurrence.kernel")]
 
     def hashes() -> list[int]:
-        kernels.source_hash_of.cache_clear()
-        return [kernels.source_hash_of(name) for name in names]
+        sources.source_hash_of.cache_clear()
+        return [sources.source_hash_of(name) for name in names]
 
     def changed(path: str) -> list[bool]:
         before = hashes()
@@ -146,4 +147,4 @@ def test_a_kernel_is_compiled_anew_for_its_own_sources_alone(tmp_path: Path, mon
     assert changed("algorithms/elimination.py") == [True, False, False]
     assert changed("kernels/triton/rows.py") == [False, False, False]
     assert changed("systems.py") == [False, False, False]
-    kernels.source_hash_of.cache_clear()
+    sources.source_hash_of.cache_clear()

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tridiag import tuning
+from tridiag.benchmarking import tuning
 from tridiag.kernels.runtime import object_cache, private_files
-from tridiag.selection import costs
+from tridiag.selection import costs, measurements
 
 pytestmark = [
     pytest.mark.skipif(os.name != "posix", reason="needs users and modes of files, as POSIX has them"),
@@ -38,8 +38,8 @@ def kernel_is_read() -> bool:
 
 
 def costs_are_read() -> bool:
-    costs.known.cache_clear()
-    return costs.known().origin == costs.HERE
+    measurements.known.cache_clear()
+    return measurements.known().origin == measurements.HERE
 
 
 @pytest.fixture(params=["kernel", "costs"])
@@ -49,12 +49,12 @@ def kept(request: pytest.FixtureRequest, tmp_path: pathlib.Path, monkeypatch: py
     monkeypatch.setattr(object_cache, "folders", lambda: [folder])
     monkeypatch.setattr(object_cache, "_kernels", {})
     monkeypatch.setattr(object_cache, "_warned", False)
-    monkeypatch.setattr(costs, "path_of_machine", lambda: folder / "costs.json")
+    monkeypatch.setattr(measurements, "path_of_machine", lambda: folder / "costs.json")
     if request.param == "kernel":
         assert not kernel_is_read()
         is_read = kernel_is_read
     else:
-        costs.write(folder / "costs.json", costs_of_this_machine())
+        measurements.write(folder / "costs.json", costs_of_this_machine())
         is_read = costs_are_read
     (path,) = folder.iterdir()
     yield path, is_read
@@ -62,7 +62,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: pathlib.Path, monkeypatch: py
 
 
 def costs_of_this_machine() -> dict[str, Any]:
-    return {"format": costs.FORMAT, "conditions": costs.conditions(), "done": [], "curves": {}, "calls": {}}
+    return {"format": costs.FORMAT, "conditions": measurements.conditions(), "done": [], "curves": {}, "calls": {}}
 
 
 def replaced(make: Callable[[pathlib.Path], Any]) -> Callable[[pathlib.Path], None]:
@@ -285,11 +285,11 @@ def test_without_a_home_nothing_of_the_working_directory_is_read(
     path.write_bytes(b"")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        monkeypatch.setattr(costs, "path_of_machine", lambda: path)
-        costs.known.cache_clear()
-        assert "comes with tridiag" in costs.known().origin
+        monkeypatch.setattr(measurements, "path_of_machine", lambda: path)
+        measurements.known.cache_clear()
+        assert "comes with tridiag" in measurements.known().origin
     with pytest.raises(FileNotFoundError, match="own"):
-        costs.write(path, {})
+        measurements.write(path, {})
     tuning.forget()
 
 

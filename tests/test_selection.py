@@ -18,9 +18,10 @@ import pytest
 from helpers import dominant, installed
 
 import tridiag
-from tridiag import commands, tuning
+from tridiag import commands
 from tridiag.backends import BACKENDS, Problem
-from tridiag.selection import choose, costs
+from tridiag.benchmarking import tuning
+from tridiag.selection import choose, costs, measurements
 
 SOLVE = Problem("solve", "numpy", "cpu", "float64", (4, 100), 1)
 KIND = "solve cpu rows float64"
@@ -32,7 +33,7 @@ def record(**curves: dict[str, float]) -> Record:
     grid = [(n, m) for n in (1, 10, 100) for m in (1, 10, 100)]
     return {
         "format": costs.FORMAT,
-        "conditions": costs.conditions(),
+        "conditions": measurements.conditions(),
         "curves": {
             name: {kind: [(n, m, seconds * n * m) for n, m in grid] for kind, seconds in of.items()}
             for name, of in curves.items()
@@ -42,13 +43,13 @@ def record(**curves: dict[str, float]) -> Record:
 
 
 @pytest.fixture
-def measurements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Path]]:
+def put_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], Path]]:
     """A function that puts a record where that of this machine is looked for."""
     path = tmp_path / "costs.json"
-    monkeypatch.setattr(costs, "path_of_machine", lambda: path)
+    monkeypatch.setattr(measurements, "path_of_machine", lambda: path)
 
     def put(content: Any) -> Path:
-        path.write_bytes(content) if isinstance(content, bytes) else costs.write(path, content)
+        path.write_bytes(content) if isinstance(content, bytes) else measurements.write(path, content)
         tuning.forget()
         return path
 
@@ -120,8 +121,8 @@ def test_a_known_fault_of_jaxlib_counts(monkeypatch: pytest.MonkeyPatch) -> None
 # ---------------------------------------------------------------------------------------------------- the choice
 
 
-def test_auto_takes_the_fastest(measurements: Callable[[Any], Path]) -> None:
-    measurements(record(numba_thomas={KIND: 1e-6}, scipy_gtsv={KIND: 1e-9}, numpy_thomas={KIND: 2e-9}))
+def test_auto_takes_the_fastest(put_down: Callable[[Any], Path]) -> None:
+    put_down(record(numba_thomas={KIND: 1e-6}, scipy_gtsv={KIND: 1e-9}, numpy_thomas={KIND: 2e-9}))
     wanted = "scipy_gtsv" if installed("scipy") else "numpy_thomas"
     found = tridiag.explain("solve", *dominant((4, 100)))
     assert found.backend == wanted and "measured here" in found.why
@@ -133,7 +134,7 @@ def test_auto_takes_the_fastest(measurements: Callable[[Any], Path]) -> None:
     assert "400 us are expected" in repr(named)
 
 
-def test_a_hair_faster_is_not_enough(measurements: Callable[[Any], Path]) -> None:
+def test_a_hair_faster_is_not_enough(put_down: Callable[[Any], Path]) -> None:
     """Otherwise another kernel would be compiled for nothing."""
     cases = (
         (1e-6, 0.95e-6, "numba_thomas"),
@@ -142,35 +143,35 @@ def test_a_hair_faster_is_not_enough(measurements: Callable[[Any], Path]) -> Non
         (5e-8, 2e-8, "numba_partition"),
     )
     for thomas, partition, wanted in cases:
-        measurements(record(numba_thomas={KIND: thomas}, numba_partition={KIND: partition}))
+        put_down(record(numba_thomas={KIND: thomas}, numba_partition={KIND: partition}))
         assert choose.choose(SOLVE).backend.name == wanted, (thomas, partition)
 
 
-def test_what_is_not_eligible_is_not_taken_however_fast(measurements: Callable[[Any], Path]) -> None:
-    measurements(record(numba_thomas={KIND: 1e-6}, numba_partition={KIND: 1e-9}))
+def test_what_is_not_eligible_is_not_taken_however_fast(put_down: Callable[[Any], Path]) -> None:
+    put_down(record(numba_thomas={KIND: 1e-6}, numba_partition={KIND: 1e-9}))
     assert choose.choose(SOLVE._replace(periodic=True)).backend.name == "numba_thomas"
 
 
-def test_a_backend_with_a_fault_has_to_be_asked_for(measurements: Callable[[Any], Path]) -> None:
-    measurements(record(jax_scan={KIND: 1e-6}, jax_lax={KIND: 1e-9}))
+def test_a_backend_with_a_fault_has_to_be_asked_for(put_down: Callable[[Any], Path]) -> None:
+    put_down(record(jax_scan={KIND: 1e-6}, jax_lax={KIND: 1e-9}))
     problem = SOLVE._replace(library="jax")
     assert choose.choose(problem, "jax").backend.name == "jax_scan"
     assert choose.choose(problem, "jax_lax").backend.name == "jax_lax"
 
 
-def test_where_nothing_is_measured_the_table_decides(measurements: Callable[[Any], Path]) -> None:
-    measurements(record(numpy_thomas={KIND: 1e-9}))
+def test_where_nothing_is_measured_the_table_decides(put_down: Callable[[Any], Path]) -> None:
+    put_down(record(numpy_thomas={KIND: 1e-9}))
     assert choose.choose(SOLVE).backend.name == next(iter(BACKENDS))
     for verb in ("factor", "solve_block", "smith_waterman"):
         problem = SOLVE._replace(verb=verb, shape=(4, 10, 10), pivoting=None if verb != "factor" else "auto")
         assert choose.choose(problem).why == choose.FIRST
 
 
-def test_the_same_selection_serves_every_verb(measurements: Callable[[Any], Path]) -> None:
+def test_the_same_selection_serves_every_verb(put_down: Callable[[Any], Path]) -> None:
     verbs = ("slogdet", "linear_recurrence", "log_linear_recurrence", "logcumsumexp")
     kinds = [f"{verb} cpu rows float64" for verb in verbs]
     slow, fast = dict.fromkeys(kinds, 1e-6), dict.fromkeys(kinds, 1e-9)
-    measurements(record(numba_thomas=slow, numba_scan=slow, numpy_thomas=fast, numpy_scan=fast))
+    put_down(record(numba_thomas=slow, numba_scan=slow, numpy_thomas=fast, numpy_scan=fast))
     a, b, c, x = dominant((4, 100))
     operands = {
         "slogdet": (a, b, c),
@@ -182,10 +183,10 @@ def test_the_same_selection_serves_every_verb(measurements: Callable[[Any], Path
         assert tridiag.explain(verb, *operands[verb]).backend.startswith("numpy_"), verb
 
 
-def test_a_choice_is_kept_until_tune_measures(measurements: Callable[[Any], Path]) -> None:
-    path = measurements(record(numba_thomas={KIND: 1e-6}, numpy_thomas={KIND: 1e-9}))
+def test_a_choice_is_kept_until_tune_measures(put_down: Callable[[Any], Path]) -> None:
+    path = put_down(record(numba_thomas={KIND: 1e-6}, numpy_thomas={KIND: 1e-9}))
     assert tridiag.explain("solve", *dominant((4, 100))).backend == "numpy_thomas"
-    costs.write(path, record(numba_thomas={KIND: 1e-9}, numpy_thomas={KIND: 1e-6}))
+    measurements.write(path, record(numba_thomas={KIND: 1e-9}, numpy_thomas={KIND: 1e-6}))
     assert tridiag.explain("solve", *dominant((4, 100))).backend == "numpy_thomas"
     tuning.forget()
     assert tridiag.explain("solve", *dominant((4, 100))).backend == "numba_thomas"
@@ -195,7 +196,7 @@ def test_a_choice_is_kept_until_tune_measures(measurements: Callable[[Any], Path
 
 
 def test_what_is_shipped_tells_of_the_compiled_backends() -> None:
-    known = costs.shipped()
+    known = measurements.shipped()
     assert "comes with tridiag" in known.origin
     for verb, names in (("solve", ("numba_thomas", "numba_partition")), ("logcumsumexp", ("numba_scan",))):
         problem = SOLVE._replace(verb=verb, pivoting="auto" if verb == "solve" else None)
@@ -208,8 +209,8 @@ def test_what_is_shipped_tells_of_the_compiled_backends() -> None:
 
 @pytest.mark.parametrize(("threads", "told"), [(1, "1 thread,"), (2, "2 threads"), (64, "2 threads")])
 def test_the_number_of_threads_counts(monkeypatch: pytest.MonkeyPatch, threads: int, told: str) -> None:
-    monkeypatch.setattr(costs, "threads", lambda: threads)
-    assert told in costs.shipped().origin
+    monkeypatch.setattr(measurements, "threads", lambda: threads)
+    assert told in measurements.shipped().origin
 
 
 # ------------------------------------------------------------------------------------------------- files not to use
@@ -239,8 +240,8 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_damaged_or_foreign_file_is_ignored_with_one_warning(measurements: Callable[[Any], Path], name: str) -> None:
-    path = measurements(BAD[name])
+def test_a_damaged_or_foreign_file_is_ignored_with_one_warning(put_down: Callable[[Any], Path], name: str) -> None:
+    path = put_down(BAD[name])
     with pytest.warns(RuntimeWarning, match="is ignored") as caught:
         chosen = tridiag.explain("solve", *dominant((4, 100)))
     assert len(caught) == 1 and str(path) in str(caught[0].message) and "tune()" in str(caught[0].message)
@@ -252,16 +253,16 @@ def test_a_damaged_or_foreign_file_is_ignored_with_one_warning(measurements: Cal
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_pipe_is_not_waited_for(measurements: Callable[[Any], Path], tmp_path: Path) -> None:
+def test_a_pipe_is_not_waited_for(put_down: Callable[[Any], Path], tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "costs.json")
     with pytest.warns(RuntimeWarning, match="no regular file"):
-        assert "comes with tridiag" in costs.known().origin
+        assert "comes with tridiag" in measurements.known().origin
 
 
-def test_what_differs_is_said(measurements: Callable[[Any], Path]) -> None:
-    measurements(foreign(machine="PDP-11"))
+def test_what_differs_is_said(put_down: Callable[[Any], Path]) -> None:
+    put_down(foreign(machine="PDP-11"))
     with pytest.warns(RuntimeWarning, match="machine was PDP-11, is "):
-        costs.known()
+        measurements.known()
 
 
 # ------------------------------------------------------------------------------------------------------------ tune
@@ -281,13 +282,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("small")
 def test_what_is_measured_is_used_from_then_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "deep" / "costs.json"
-    monkeypatch.setattr(costs, "path_of_machine", lambda: path)
+    monkeypatch.setattr(measurements, "path_of_machine", lambda: path)
     tuning.forget()
     assert "comes with tridiag" in tridiag.explain("solve", *dominant((4, 100))).why
     assert tridiag.tune(progress=False) == path
     assert [file.name for file in path.parent.iterdir()] == [path.name]
     assert "measured here" in tridiag.explain("solve", *dominant((4, 100))).why
-    known = costs.known()
+    known = measurements.known()
     assert {kind for _, kind in known.curves} >= {kind.name for kind in tuning.todo()}
     assert all(known.seconds(BACKENDS["numba_thomas"], SOLVE._replace(dtype=dtype)) for dtype in costs.DTYPES)
     tuning.forget()
@@ -350,13 +351,14 @@ def test_a_backend_that_fails_leaves_the_others_to_be_measured(tmp_path: Path, m
 KILLED = """
 import sys
 from pathlib import Path
-from tridiag.selection import costs
-from tridiag import tuning
+import tridiag
+from tridiag.benchmarking import tuning
+from tridiag.selection import measurements
 tuning.LARGEST, tuning.SAMPLES, tuning.SAMPLE = 4**3, 1, 1e-6
 tuning.PLACES = tuning.PLACES[:1]
-costs.path_of_machine = lambda: Path(sys.argv[1])
+measurements.path_of_machine = lambda: Path(sys.argv[1])
 while True:
-    print(tuning.tune(progress=False), flush=True)
+    print(tridiag.tune(progress=False), flush=True)
 """
 
 
@@ -383,7 +385,7 @@ def test_the_command_tunes(
 ) -> None:
     pytest.importorskip("rich")
     path = tmp_path / "costs.json"
-    monkeypatch.setattr(costs, "path_of_machine", lambda: path)
+    monkeypatch.setattr(measurements, "path_of_machine", lambda: path)
     assert commands.main(["tune"]) == 0
     assert str(path) in capsys.readouterr().out and path.exists()
     tuning.forget()
@@ -392,7 +394,7 @@ def test_the_command_tunes(
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="whoever may write everywhere sees no refusal")
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small: None) -> None:
     tmp_path.chmod(0o500)
-    monkeypatch.setattr(costs, "path_of_machine", lambda: tmp_path / "deep" / "costs.json")
+    monkeypatch.setattr(measurements, "path_of_machine", lambda: tmp_path / "deep" / "costs.json")
     with pytest.raises(OSError, match="deep"):
         tridiag.tune(progress=False)
 
@@ -406,8 +408,8 @@ def test_backends_for_gpus_are_measured_on_one(tmp_path: Path, monkeypatch: pyte
     able = tuning.Kind.able
     monkeypatch.setattr(tuning.Kind, "able", lambda kind: [one for one in able(kind) if one.name.startswith("cupy_")])
     path = tmp_path / "costs.json"
-    costs.write(path, tuning.measured(tmp_path / "partial", progress=False))
-    monkeypatch.setattr(costs, "path_of_machine", lambda: path)
+    measurements.write(path, tuning.measured(tmp_path / "partial", progress=False))
+    monkeypatch.setattr(measurements, "path_of_machine", lambda: path)
     tuning.forget()
     problem = Problem("solve", "cupy", "cuda", "float64", (3, 4), 1)
     found = choose.choose(problem)

@@ -14,7 +14,7 @@ from tridiag.benchmarking import libraries
 from tridiag.benchmarking.conditions import conditions
 from tridiag.commands.terminal import show
 from tridiag.kernels.runtime.object_cache import cpu
-from tridiag.selection import costs
+from tridiag.selection import measurements
 
 VECTORS = ("avx512f", "avx2", "avx", "sse4.2", "sve", "neon")
 
@@ -44,7 +44,7 @@ def facts() -> dict[str, Any]:
         "executable": sys.executable,
         "vectors": vectors(),
         "devices": {library: devices(library) for library in DEVICES},
-        "selection": costs.known().origin,
+        "selection": measurements.known().origin,
         "backends": [
             {"name": entry.name, "algorithm": entry.algorithm, "why_not": entry.why_not} for entry in tridiag.backends()
         ],

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tridiag.backends import ANYWHERE, BACKENDS, Backend, Problem
 from tridiag.errors import BackendError
-from tridiag.selection import costs
+from tridiag.selection.costs import Costs
 
 MARGIN, WORTH = 0.9, 5e-6  # of the time, and seconds
 FIRST = "the first backend that can run this"
@@ -43,6 +43,13 @@ class Candidate(NamedTuple):
     seconds: float | None
 
 
+def measured() -> Costs:
+    """What "auto" goes by; what reads files is imported where the first choice has to be made."""
+    from tridiag.selection import measurements
+
+    return measurements.known()
+
+
 def eligible(problem: Problem, entries: Iterable[Backend] | None = None) -> list[Candidate]:
     """The fastest first, where the first of the table has been measured; what has not comes last.
 
@@ -52,7 +59,7 @@ def eligible(problem: Problem, entries: Iterable[Backend] | None = None) -> list
     able = [entry for entry in entries if entry.why_not(problem) is None]
     if len(able) < 2:
         return [Candidate(entry, None) for entry in able]
-    found = [Candidate(entry, costs.known().seconds(entry, problem)) for entry in able]
+    found = [Candidate(entry, measured().seconds(entry, problem)) for entry in able]
     if found[0].seconds is None:
         return found
     first = found[0]
@@ -70,7 +77,7 @@ def why_first(able: list[Candidate]) -> str:
     if seconds is None:
         return FIRST
     faster = any(one.seconds is not None and one.seconds < seconds and not one.backend.by_name for one in able)
-    return f"{'nearly ' if faster else ''}the fastest, as {costs.known().origin}"
+    return f"{'nearly ' if faster else ''}the fastest, as {measured().origin}"
 
 
 def alongside(backend: Backend, problem: Problem) -> Backend:
