@@ -23,7 +23,7 @@ from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.systems import adjoint_of, contiguous, granted, make_job, make_partition_job
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.runtime.object_cache import made_by, obtain
-from tridiag.kernels.sources import source_hash
+from tridiag.kernels.runtime.sources import source_hash
 from tridiag.kernels.table import kernel, name_of
 from tridiag.problems.forms import Blocks, Form, Recurrence
 

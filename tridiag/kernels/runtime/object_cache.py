@@ -27,7 +27,7 @@ import platformdirs
 
 from tridiag.kernels.jobs.words.symbols import PREFIX
 from tridiag.kernels.runtime import private_files
-from tridiag.kernels.sources import source_hash_of
+from tridiag.kernels.runtime.sources import source_hash_of
 
 PATIENCE = 120.0  # seconds for which a kernel is waited for that another process compiles
 MOST_FILES = 256  # in a folder; beyond, those that were not used for the longest time are removed

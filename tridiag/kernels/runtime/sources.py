@@ -7,7 +7,7 @@ import hashlib
 import pathlib
 import re
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 IMPORT = re.compile(
     r"^[ \t]*from (tridiag[\w.]*) import (\([^)]*\)|[^\n]*)|^[ \t]*import (tridiag[\w.]*)", re.MULTILINE
 )
