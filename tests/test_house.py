@@ -29,7 +29,7 @@ PARTS = {
 }  # fmt: skip
 # what each folder of kernels may import of the others
 FLOORS = {
-    "jobs": (), "simd": (),
+    "jobs": (), "simd": ("jobs",),
     "runtime": ("jobs", "simd"),
     "access": ("jobs", "simd", "runtime"),
     "thomas": ("jobs", "simd", "runtime", "access"),

@@ -39,7 +39,7 @@ from tridiag.kernels.partition.state import (
     solution,
 )
 from tridiag.kernels.simd.interrupts import PIECE, stopping, stopping_at
-from tridiag.kernels.simd.memory import free, load, malloc, store, word
+from tridiag.kernels.simd.memory import free, load, malloc, store
 from tridiag.kernels.simd.vector import ONCE, OPTIONS, unit
 
 KEPT_EVERY = 512  # rows
@@ -89,7 +89,7 @@ def forward(zero, plan, source, stride, kept, pivoting, certify):
 
     ``certify``: or UNSURE at the first row without certificate.
     """
-    n, side = word(plan + P.ROWS), bytes_of(zero, ())
+    n, side = plan.rows, bytes_of(zero, ())
     carried = cut(zero, plan, P.B, 0 * n), cut(zero, plan, P.C, 0 * n), right_of(zero, plan, source, stride, 0 * n)
     for i in range(1, n + 1):
         if stopping_at(i, PIECE):
@@ -113,7 +113,7 @@ def forward(zero, plan, source, stride, kept, pivoting, certify):
 @njit(**OPTIONS)
 def backward(zero, plan, source, stride, kept, pivoting, target, target_stride):
     """x from the states kept; it may replace the right side. False where there is no memory."""
-    n, side = word(plan + P.ROWS), bytes_of(zero, ())
+    n, side = plan.rows, bytes_of(zero, ())
     rows = malloc(types.uint64(KEPT_EVERY * KEPT * side))
     if rows == 0:
         return False
@@ -153,14 +153,14 @@ def copy(zero, n, source, stride, target, target_stride):
 
 @njit(**OPTIONS)
 def fill_nan(zero, plan):
-    for i in range(word(plan + P.ROWS)):
+    for i in range(plan.rows):
         set_solution(zero, plan, i, not_a_number(zero))
 
 
 @njit(**OPTIONS)
 def residual(zero, plan, rest, number):
     """d - A x where it is more than rounding, to ``rest``; the componentwise backward error."""
-    n, side, worst = word(plan + P.ROWS), bytes_of(zero, ()), 0.0
+    n, side, worst = plan.rows, bytes_of(zero, ()), 0.0
     leave = (LEAVE_LATE if number >= ZEROS_AFTER else LEAVE_BELOW) * parts_of(zero, ()) * limits(zero)[0]
     before, here = zero, solution(zero, plan, 0 * n)
     for i in range(n):
@@ -179,10 +179,10 @@ def residual(zero, plan, rest, number):
 def refine(zero, plan, kept):
     """x improved while its componentwise residual exceeds the bar; the best iterate is kept."""
     n, side, x, step = (
-        word(plan + P.ROWS),
+        plan.rows,
         bytes_of(zero, ()),
-        word(plan + P.ADDRESS + P.X),
-        word(plan + P.STRIDE + P.X),
+        plan.address[P.X],
+        plan.stride[P.X],
     )
     eps, tiny, _, _ = limits(zero)
     bar, vanished = REFINE_ABOVE * eps, VANISHED * eps
@@ -214,9 +214,9 @@ def refine(zero, plan, kept):
 @njit(**OPTIONS)
 def solve_sequentially(zero, plan):
     """One system under any promise, whose right side is not the solution's memory under "auto". Returns its status."""
-    n, side, promise = word(plan + P.ROWS), bytes_of(zero, ()), word(plan + P.PROMISE)
-    right, right_step = word(plan + P.ADDRESS + P.D), word(plan + P.STRIDE + P.D)
-    x, step = word(plan + P.ADDRESS + P.X), word(plan + P.STRIDE + P.X)
+    n, side, promise = plan.rows, bytes_of(zero, ()), plan.promise
+    right, right_step = plan.address[P.D], plan.stride[P.D]
+    x, step = plan.address[P.X], plan.stride[P.X]
     kept = malloc(types.uint64(((n - 1) // KEPT_EVERY + 1) * KEPT * side))
     if kept == 0:
         return NO_MEMORY
@@ -237,8 +237,8 @@ def solve_sequentially(zero, plan):
 @njit(**OPTIONS)
 def find_zero_pivot(zero, plan):
     """0, or 1 + the row of the first zero pivot of elimination with partial pivoting."""
-    n = word(plan + P.ROWS)
-    return forward(zero, plan, word(plan + P.ADDRESS + P.X), word(plan + P.STRIDE + P.X), 0 * n, J.PIVOTED, J.PLAIN)
+    n = plan.rows
+    return forward(zero, plan, plan.address[P.X], plan.stride[P.X], 0 * n, J.PIVOTED, J.PLAIN)
 
 
 SOLVE_SEQUENTIALLY, FIND_ZERO_PIVOT = STEPS.add_step(solve_sequentially), STEPS.add_step(find_zero_pivot)

@@ -51,8 +51,8 @@ from tridiag.kernels.simd.memory import (
     set_half_word,
     set_word,
     store,
-    word,
 )
+from tridiag.kernels.simd.records import address_of
 from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, definition
 
 MOST_ROWS, FEWEST_ROWS = 1016, 48  # of a chunk: with all fields of the former a block of lanes fits in a core's L2
@@ -72,11 +72,11 @@ STOP = -(2**40)  # the counter of a job that cannot go on
 @njit(**ONCE)
 def reduce_block_plain(zero, plan, room, block):
     """The first pass over a block; what it found."""
-    rows, row = word(plan + P.HEIGHT), bytes_of_row(zero, ())
-    kept, stride = place(zero, plan, P.LAST, block * lanes_of(zero, ())), word(plan + P.BLOCKS) * row
+    rows, row = plan.height, bytes_of_row(zero, ())
+    kept, stride = place(zero, plan, P.LAST, block * lanes_of(zero, ())), plan.blocks * row
     K.KEEP_SEPARATORS(zero, (plan, block))
     K.BEGIN_PLAIN(zero, (kept, stride))
-    top, unsure, trying = 0, 0, word(plan + P.EXACT) == 0
+    top, unsure, trying = 0, 0, plan.exact == 0
     while trying:
         found = K.REDUCE_PLAIN(zero, (plan, block, top, top + BURN, kept, stride))
         top += BURN
@@ -95,9 +95,9 @@ def reduce_block_plain(zero, plan, room, block):
 
 @njit(**ONCE)
 def reduce_block_pivoted(zero, plan, room, block):
-    rows, row = word(plan + P.HEIGHT), bytes_of_row(zero, ())
-    kept, stride = place(zero, plan, P.LEFT, block * lanes_of(zero, ())), word(plan + P.BLOCKS) * row
-    top, near, trying, found = 0, False, word(plan + P.EXACT) == 0, 0
+    rows, row = plan.height, bytes_of_row(zero, ())
+    kept, stride = place(zero, plan, P.LEFT, block * lanes_of(zero, ())), plan.blocks * row
+    top, near, trying, found = 0, False, plan.exact == 0, 0
     while trying:
         found = K.REDUCE_PIVOTED(zero, (plan, block, 0, top, top + BURN, kept, stride))
         top += BURN
@@ -110,7 +110,7 @@ def reduce_block_pivoted(zero, plan, room, block):
         K.ADOPT_PIVOTED(zero, (kept, stride, room))
     else:
         found = K.REDUCE_PIVOTED(zero, (plan, block, 0, top, rows, kept, stride))
-    set_word(block_record(zero, (plan, block)) + P.NEAR, near)
+    block_record(zero, (plan, block)).near = near
     return found & K.UNSURE | (0 if near else K.TOP_FEELS)
 
 
@@ -120,7 +120,7 @@ def solve_block_plain(zero, plan, room, block):
     unsure = K.ELIMINATE(zero, (plan, block, room))
     if K.SUBSTITUTE(zero, (plan, block, room)):
         return False
-    return not unsure or word(plan + P.PROMISE) == J.PLAIN
+    return not unsure or plan.promise == J.PLAIN
 
 
 @njit(**ONCE)
@@ -129,7 +129,7 @@ def solve_block_pivoted(zero, plan, room, block):
     K.ELIMINATE_PIVOTED(zero, (plan, block, room))
     if K.SUBSTITUTE_PIVOTED(zero, (plan, block, room)):
         return False
-    lines = room + (word(plan + P.HEIGHT) + 1) * K.FEW_FIELDS * bytes_of_row(zero, ())
+    lines = room + (plan.height + 1) * K.FEW_FIELDS * bytes_of_row(zero, ())
     K.CHECK_ROWS(zero, (plan, block, room, place(zero, plan, P.ABOVE, block * lanes_of(zero, ())), lines))
     R.list_bad_lines(zero, plan, block, lines)
     return True
@@ -140,7 +140,7 @@ def copy_rows(zero, plan, first, last):
     """Rows of a, b, c and d to their copies: contiguous, rows that are taken out being of the identity."""
     side = bytes_of(zero, ())
     for operand in (P.A, P.B, P.C, P.D):
-        target = word(plan + P.COPY + operand)
+        target = plan.copy[operand]
         if target != 0:
             for i in range(first, last):
                 store(target + i * side, cut(zero, plan, operand, i))
@@ -149,9 +149,9 @@ def copy_rows(zero, plan, first, last):
 @njit(**ONCE)
 def store_rows(zero, plan, first, last):
     """Rows of the solution to where they belong; those that are taken out are zero."""
-    source, stride = word(plan + P.COPY + P.X), bytes_of(zero, ())
+    source, stride = plan.copy[P.X], bytes_of(zero, ())
     if source == 0:
-        source, stride = word(plan + P.ADDRESS + P.X), word(plan + P.STRIDE + P.X)
+        source, stride = plan.address[P.X], plan.stride[P.X]
     for i in range(first, last):
         P.set_solution(zero, plan, i, load(source + i * stride, zero) if is_kept(plan, i) else zero)
 
@@ -159,15 +159,15 @@ def store_rows(zero, plan, first, last):
 @njit(**OPTIONS)
 def work_on(zero, shared, room, block):
     """One block of a phase, or group of windows, or stretch of rows."""
-    phase, good = word(shared + P.PHASE), True
+    phase, good = shared.phase, True
     if phase == P.REDUCE_PLAIN:
         found = reduce_block_plain(zero, shared, room, block)
-        good = found & K.UNSURE == 0 or word(shared + P.PROMISE) == J.PLAIN
+        good = found & K.UNSURE == 0 or shared.promise == J.PLAIN
         if found & K.TOP_FEELS == 0:
-            set_word(shared + P.ENDS_READ, 1)
+            shared.ends_read = 1
     elif phase == P.REDUCE_PIVOTED:
         if reduce_block_pivoted(zero, shared, room, block) & K.UNSURE:
-            set_word(shared + P.DOUBT, 1)
+            shared.doubt = 1
     elif phase == P.SOLVE_PLAIN:
         good = solve_block_plain(zero, shared, room, block)
     elif phase == P.SOLVE_PIVOTED:
@@ -180,13 +180,13 @@ def work_on(zero, shared, room, block):
         R.correct_block(zero, shared, room, block)
     else:
         first = block * COPIED
-        last = min(first + COPIED, word(shared + P.ROWS))
+        last = min(first + COPIED, shared.rows)
         if phase == P.GATHER:
             copy_rows(zero, shared, first, last)
         else:
             store_rows(zero, shared, first, last)
     if not good:
-        set_word(shared + P.FAILED, 1)
+        shared.failed = 1
 
 
 WORK_ON = STEPS.add_step(work_on)
@@ -206,17 +206,18 @@ def room_size(zero, rows):
 @njit(**OPTIONS)
 def work(plan, zero):
     """Claim runs of blocks until none is left; called by every thread of a phase."""
-    room = word(plan + P.ROOMS) + fetch_add(plan + P.THREADS, 1) * word(plan + P.ROOM_SIZE)
-    run, blocks, phase, lanes = word(plan + P.RUN), word(plan + P.BLOCKS), word(plan + P.PHASE), lanes_of(zero, ())
+    plan = P.PLAN(plan)
+    room = plan.rooms + fetch_add(plan.addresses.threads, 1) * plan.room_size
+    run, blocks, phase, lanes = plan.run, plan.blocks, plan.phase, lanes_of(zero, ())
     if phase == P.REPAIR:
-        run, blocks = 1, (word(plan + P.COUNT) + lanes - 1) // lanes
+        run, blocks = 1, (plan.count + lanes - 1) // lanes
     elif phase == P.GATHER or phase == P.SCATTER:
-        run, blocks = 1, (word(plan + P.ROWS) + COPIED - 1) // COPIED
+        run, blocks = 1, (plan.rows + COPIED - 1) // COPIED
     first = 0
-    while first < blocks and not word(plan + P.FAILED) and not stopping():
-        first = fetch_add(plan + P.NEXT, run)
+    while first < blocks and not plan.failed and not stopping():
+        first = fetch_add(plan.addresses.next, run)
         for block in range(first, min(first + run, blocks)):
-            if not (word(plan + P.FAILED) or stopping()):
+            if not (plan.failed or stopping()):
                 WORK_ON(zero, (plan, room, block))
 
 
@@ -226,13 +227,12 @@ task = c_function(work, "tridiag_work_on_blocks")
 @njit(**OPTIONS)
 def run_phase(zero, plan, phase, helpers):
     """One pass over all blocks; whether none of them failed, and none is left."""
-    set_word(plan + P.PHASE, phase)
-    for counter in (P.NEXT, P.THREADS, P.FAILED):
-        set_word(plan + counter, 0)
-    handles = start(task(zero), plan, helpers)
-    call(task(zero), (plan,))
+    plan.phase = phase
+    plan.next = plan.threads = plan.failed = 0
+    handles = start(task(zero), address_of(plan), helpers)
+    call(task(zero), (address_of(plan),))
     finish(handles)
-    return word(plan + P.FAILED) == 0 and not stopping()
+    return plan.failed == 0 and not stopping()
 
 
 RUN_PHASE = STEPS.add_step(run_phase)
@@ -244,17 +244,17 @@ RUN_PHASE = STEPS.add_step(run_phase)
 @njit(**OPTIONS)
 def solve_plainly(zero, plan, helpers):
     """By plain elimination; whether that keeps the promise."""
-    plain, bar, sure = word(plan + P.PROMISE) == J.PLAIN, SEPARATOR_BAR * limits(zero)[0], False
-    set_word(plan + P.ENDS_READ, 0)
+    plain, bar, sure = plan.promise == J.PLAIN, SEPARATOR_BAR * limits(zero)[0], False
+    plan.ends_read = 0
     for exact in range(2):
-        set_word(plan + P.EXACT, exact)
+        plan.exact = exact
         if not RUN_PHASE(zero, (plan, P.REDUCE_PLAIN, helpers)):
             return False
         SOLVE_SEPARATORS(zero, (plan,))
         if not RUN_PHASE(zero, (plan, P.SOLVE_PLAIN, helpers)):
             return False
         error = separator_error(zero, plan)
-        whole = exact or not word(plan + P.ENDS_READ)
+        whole = exact or not plan.ends_read
         sure = error <= bar or (plain and whole and error < np.inf)
         if sure or whole:
             break
@@ -266,10 +266,10 @@ def repair(zero, plan, helpers):
     """Correct bad rows where that takes no more than some rows around them; whether all are good then."""
     for size in WINDOWS:
         dropped = 1
-        while dropped > 0 and size + 2 <= word(plan + P.ROWS):
+        while dropped > 0 and size + 2 <= plan.rows:
             if R.all_good(zero, plan):
                 return True
-            set_word(plan + P.WINDOW, size)
+            plan.window = size
             if not R.choose_windows(zero, plan):
                 return False
             if not RUN_PHASE(zero, (plan, P.REPAIR, helpers)):
@@ -289,16 +289,16 @@ def solve_with_pivoting(zero, plan, helpers):
 
     Under pivoting=True too: chunks alone are not always as good as LAPACK.
     """
-    set_word(plan + P.EXACT, 0)
-    set_word(plan + P.REFINING, 0)
-    set_word(plan + P.DOUBT, 0)
+    plan.exact = 0
+    plan.refining = 0
+    plan.doubt = 0
     if not RUN_PHASE(zero, (plan, P.REDUCE_PIVOTED, helpers)):
         return False
     if not SOLVE_ENDS(zero, (plan,)) or not RUN_PHASE(zero, (plan, P.SOLVE_PIVOTED, helpers)):
         return False
     R.list_lone_rows(zero, plan)
     for step in range(1, RETURN_AFTER + 1):  # what needs more is left to `gtsv`
-        set_word(plan + P.REFINING, step)
+        plan.refining = step
         if REPAIR(zero, (plan, helpers)):
             return True
         if not RUN_PHASE(zero, (plan, P.FIND_REST, helpers)) or not SOLVE_ENDS(zero, (plan,)):
@@ -315,9 +315,9 @@ SOLVE_PLAINLY, SOLVE_WITH_PIVOTING = STEPS.add_step(solve_plainly), STEPS.add_st
 @njit(**ONCE)
 def solve_in_chunks(zero, plan, constants, helpers):
     """One system whose operands the sweeps can read; returns its status."""
-    promise, solved = word(plan + P.PROMISE), False
+    promise, solved = plan.promise, False
     bind(zero, plan, constants)
-    set_word(plan + P.DOUBT, 0)
+    plan.doubt = 0
     if promise != J.PIVOTED:
         solved = SOLVE_PLAINLY(zero, (plan, helpers)) != 0
     if not solved and promise != J.PLAIN:
@@ -325,7 +325,7 @@ def solve_in_chunks(zero, plan, constants, helpers):
     if not solved:
         return SOLVE_SEQUENTIALLY(zero, (plan,))
     status = 0
-    if promise != J.PLAIN and word(plan + P.DOUBT):
+    if promise != J.PLAIN and plan.doubt:
         status = FIND_ZERO_PIVOT(zero, (plan,))
         if status != 0:
             fill_nan(zero, plan)
@@ -335,20 +335,20 @@ def solve_in_chunks(zero, plan, constants, helpers):
 @njit(**OPTIONS)
 def solve_system(zero, plan, constants, helpers):
     """One system; returns its status."""
-    blocks, masked = word(plan + P.BLOCKS), word(plan + P.MASKED)
-    target, stride = word(plan + P.ADDRESS + P.X), word(plan + P.STRIDE + P.X)
+    blocks, masked = plan.blocks, plan.masked
+    target, stride = plan.address[P.X], plan.stride[P.X]
     copies = copy_operands(zero, plan, helpers)
     if copies == NO_MEMORY:
         return NO_MEMORY
     if blocks == 0:
         status = SOLVE_SEQUENTIALLY(zero, (plan,))
     else:
-        set_word(plan + P.MASKED, 0)
+        plan.masked = 0
         status = solve_in_chunks(zero, plan, constants, helpers)
-        set_word(plan + P.MASKED, masked)
-        set_word(plan + P.ADDRESS + P.X, target)
-        set_word(plan + P.STRIDE + P.X, stride)
-        if word(plan + P.COPY + P.X) or (masked and status == 0):
+        plan.masked = masked
+        plan.address[P.X] = target
+        plan.stride[P.X] = stride
+        if plan.copy[P.X] or (masked and status == 0):
             RUN_PHASE(zero, (plan, P.SCATTER, helpers))
     free(copies)
     return status
@@ -363,21 +363,21 @@ SOLVE_SYSTEM = STEPS.add_step(solve_system)
 @njit(**OPTIONS)
 def wants_copy(zero, plan, operand):
     """Whether the sweeps cannot read or write an operand, or the right side would be lost with its first solution."""
-    if operand == P.D and word(plan + P.ADDRESS + P.D) == word(plan + P.ADDRESS + P.X):
+    if operand == P.D and plan.address[P.D] == plan.address[P.X]:
         return True
-    if operand == P.WHERE or word(plan + P.BLOCKS) == 0:
+    if operand == P.WHERE or plan.blocks == 0:
         return False
-    stride = word(plan + P.STRIDE + operand)
+    stride = plan.stride[operand]
     if operand == P.X:
         return stride != bytes_of(zero, ())
-    return word(plan + P.MASKED) != 0 or (stride != 0 and stride != bytes_of(zero, ()))
+    return plan.masked != 0 or (stride != 0 and stride != bytes_of(zero, ()))
 
 
 @njit(**OPTIONS)
 def copy_operands(zero, plan, helpers):
     """Copies of operands in place of those that are wanted so; the address of their memory, or 0."""
-    size, memory, count = word(plan + P.ROWS) * bytes_of(zero, ()), 0, 0
-    for operand in range(P.A, P.X + 1, 8):
+    size, memory, count = plan.rows * bytes_of(zero, ()), 0, 0
+    for operand in range(P.A, P.X + 1):
         count += wants_copy(zero, plan, operand)
     if count > 0:
         memory = malloc(types.uint64(count * size))
@@ -385,30 +385,30 @@ def copy_operands(zero, plan, helpers):
             return NO_MEMORY
         ask_for_huge_pages(memory, count * size)
     at = memory
-    for operand in range(P.A, P.X + 1, 8):
+    for operand in range(P.A, P.X + 1):
         wanted = wants_copy(zero, plan, operand)
-        set_word(plan + P.COPY + operand, at if wanted else 0)
+        plan.copy[operand] = at if wanted else 0
         at += size if wanted else 0
     if count > 0:
         RUN_PHASE(zero, (plan, P.GATHER, helpers))
-    for operand in range(P.A, P.X + 1, 8):
-        if word(plan + P.COPY + operand):
-            set_word(plan + P.ADDRESS + operand, word(plan + P.COPY + operand))
-            set_word(plan + P.STRIDE + operand, bytes_of(zero, ()))
+    for operand in range(P.A, P.X + 1):
+        if plan.copy[operand]:
+            plan.address[operand] = plan.copy[operand]
+            plan.stride[operand] = bytes_of(zero, ())
     return memory
 
 
 @njit(**ONCE)
 def bind(zero, plan, constants):
     """Tell the sweeps where operands lie. One number for all rows is written where each lane has its line."""
-    side, lane = bytes_of(zero, ()), word(plan + P.HEIGHT) * bytes_of(zero, ())
+    side, lane = bytes_of(zero, ()), plan.height * bytes_of(zero, ())
     for k in (P.A, P.B, P.C, P.D, P.X):
-        address, stride = word(plan + P.ADDRESS + k), word(plan + P.STRIDE + k)
-        set_word(plan + P.STEP + k, stride != 0)
-        set_word(plan + P.LINES + k, address + side)
+        address, stride = plan.address[k], plan.stride[k]
+        plan.step[k] = stride != 0
+        plan.lines[k] = address + side
         if stride == 0:
-            lines = constants + k // 8 * (lanes_of(zero, ()) * lane + LINE)
-            set_word(plan + P.LINES + k, lines)
+            lines = constants + k * (lanes_of(zero, ()) * lane + LINE)
+            plan.lines[k] = lines
             for j in range(lanes_of(zero, ())):
                 for i in range(line_height(zero, ())):
                     store(lines + j * lane + i * side, load(address, zero))
@@ -421,15 +421,15 @@ def find(zero, plan, job, matrix, side):
     for k in range(6):
         at = field(job, J.POINTERS + k) + offset(job, J.AXES, axes, matrix, k)
         at += offset(job, right_axes, field(job, J.RIGHT_AXES), side, k)
-        set_word(plan + P.ADDRESS + 8 * k, at)
-        set_word(plan + P.STRIDE + 8 * k, field(job, J.STRIDES + k))
+        plan.address[k] = at
+        plan.stride[k] = field(job, J.STRIDES + k)
     if field(job, J.FLAGS) & J.TRANSPOSE:
-        a, c = word(plan + P.ADDRESS + P.A), word(plan + P.ADDRESS + P.C)
-        a_step, c_step = word(plan + P.STRIDE + P.A), word(plan + P.STRIDE + P.C)
-        set_word(plan + P.ADDRESS + P.A, c - c_step)
-        set_word(plan + P.STRIDE + P.A, c_step)
-        set_word(plan + P.ADDRESS + P.C, a + a_step)
-        set_word(plan + P.STRIDE + P.C, a_step)
+        a, c = plan.address[P.A], plan.address[P.C]
+        a_step, c_step = plan.stride[P.A], plan.stride[P.C]
+        plan.address[P.A] = c - c_step
+        plan.stride[P.A] = c_step
+        plan.address[P.C] = a + a_step
+        plan.stride[P.C] = a_step
 
 
 # ------------------------------------------------------------------------------------------------ all systems
@@ -451,37 +451,35 @@ def chunk_rows_for(zero, n):
 
 
 @njit(**OPTIONS)
+def room_for(size, blocks):
+    """The bytes of an array of such a size: whole lines, and few where the system has no blocks."""
+    return (size // LINE + 1) * LINE if blocks > 0 else LINE * 8
+
+
+@njit(**OPTIONS)
 def allocate_workspace(zero, job, helpers):
     """The memory for one system at a time, in one piece; the address of its plan and that of the constants."""
     n, lanes, row, side = field(job, J.ROWS), lanes_of(zero, ()), bytes_of_row(zero, ()), bytes_of(zero, ())
     rows = chunk_rows_for(zero, n)
     blocks = max(0, n - 2) // (rows * lanes)
     tail, room = n - 1 - blocks * lanes * rows, room_size(zero, rows)
-    sizes = (
-        P.WORDS // LINE * LINE + LINE,
-        blocks * P.EACH * row + (blocks + 1) * P.TOLD,
-        (1 + 2 * blocks * lanes + tail) * KEPT * side,
-        (blocks + 1) * P.MOST_LISTED * 8,
-        5 * (lanes * rows * side + LINE),
-        (helpers + 1) * room,
-    )
-    total = LINE
-    for size in sizes:
-        total += (size // LINE + 1) * LINE if blocks > 0 else LINE * 8
-    memory = malloc(types.uint64(total))
+    own = room_for(P.PLAN_SIZE, blocks)
+    planes = room_for(blocks * P.EACH * row + (blocks + 1) * P.RECORD_SIZE, blocks)
+    reduced = room_for((1 + 2 * blocks * lanes + tail) * KEPT * side, blocks)
+    windows = room_for((blocks + 1) * P.MOST_LISTED * 8, blocks)
+    lines = room_for(5 * (lanes * rows * side + LINE), blocks)
+    rooms = room_for((helpers + 1) * room, blocks)
+    memory = malloc(types.uint64(LINE + own + planes + reduced + windows + lines + rooms))
+    plan = P.PLAN((memory + LINE - 1) // LINE * LINE)
     if memory == 0:
-        return memory, memory, memory
-    plan = (memory + LINE - 1) // LINE * LINE
-    at = plan
-    for k, target in enumerate((P.NEXT, P.PLANES, P.REDUCED, P.WINDOWS, P.COUNT, P.ROOMS)):
-        set_word(plan + target, at)
-        at += (sizes[k] // LINE + 1) * LINE if blocks > 0 else LINE * 8
-    constants = word(plan + P.COUNT)
-    for target, value in (
-        (P.BLOCKS, blocks), (P.HEIGHT, rows), (P.ROWS, n), (P.TAIL, tail), (P.PROMISE, field(job, J.PROMISE)),
-        (P.RUN, max(1, blocks // (RUNS * (helpers + 1)))), (P.ROOM_SIZE, room),
-    ):  # fmt: skip
-        set_word(plan + target, value)
+        return memory, plan, memory
+    plan.planes = address_of(plan) + own
+    plan.reduced = plan.planes + planes
+    plan.windows = plan.reduced + reduced
+    constants = plan.windows + windows
+    plan.rooms, plan.room_size = constants + lines, room
+    plan.blocks, plan.height, plan.rows, plan.tail = blocks, rows, n, tail
+    plan.promise, plan.run = field(job, J.PROMISE), max(1, blocks // (RUNS * (helpers + 1)))
     return memory, plan, constants
 
 
@@ -494,7 +492,7 @@ def serve(job, zero):
         item = fetch_add(job, 1)
         if item < 0 or item >= field(job, J.ITEMS):
             break
-        set_word(plan + P.MASKED, field(job, J.FLAGS) & J.MASKED)
+        plan.masked = field(job, J.FLAGS) & J.MASKED
         find(zero, plan, job, item // count, item % count)
         status = SOLVE_SYSTEM(zero, (plan, constants, helpers))
         if status == NO_MEMORY:

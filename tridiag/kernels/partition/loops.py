@@ -44,12 +44,12 @@ class Bands:
     def __init__(self, code: Code, plan: Value, block: Value) -> None:
         self.code, self.height = code, code.lanes // code.parts
         self.size = code.parts * code.size_of_real
-        lane = code.word(plan + P.HEIGHT) * self.size
+        lane = plan.height * self.size
         self.rows_of_block, start = lane * code.lanes, block * (lane * code.lanes)
         lanes = [lane * k for k in range(code.lanes)]
-        self.steps = [code.word(plan + P.STEP + k) for k in OPERANDS]
-        bases = [code.word(plan + P.LINES + k) + step * start for k, step in zip(OPERANDS, self.steps, strict=True)]
-        target = code.word(plan + P.LINES + P.X) + start
+        self.steps = [plan.step[k] for k in OPERANDS]
+        bases = [plan.lines[k] + step * start for k, step in zip(OPERANDS, self.steps, strict=True)]
+        target = plan.lines[P.X] + start
         self.bases, self.targets = [[base + k for k in lanes] for base in bases], [target + k for k in lanes]
 
     def pieces(self, bases: list[Value], at: Value, count: int) -> list[Any]:
@@ -88,7 +88,7 @@ class Scattered(Bands):
     def __init__(self, code: Code, plan: Value, table: Value) -> None:
         self.code, self.height = code, code.lanes // code.parts
         self.size = code.parts * code.size_of_real
-        self.steps = [code.word(plan + P.STEP + k) for k in OPERANDS]
+        self.steps = [plan.step[k] for k in OPERANDS]
         *self.bases, self.x, self.targets = (
             [code.word(table + 8 * (k * code.lanes + lane)) for lane in range(code.lanes)] for k in range(6)
         )
@@ -96,8 +96,8 @@ class Scattered(Bands):
 
 def planes(code: Code, plan: Value, block: Value, plane: int, count: int = 1) -> Rows:
     """Planes of the plan at a block."""
-    stride = code.word(plan + P.BLOCKS) * code.row
-    return Rows(code, code.word(plan + P.PLANES) + stride * plane + block * code.row, stride)
+    stride = plan.blocks * code.row
+    return Rows(code, plan.planes + stride * plane + block * code.row, stride)
 
 
 def read(code: Code, rows: Rows, count: int, first: int = 0) -> list[Any]:
@@ -155,7 +155,7 @@ def reduce_plain(code: Code, *words: Value) -> Value:
     """
     plan, block, first, last, kept_at, stride = words
     bands, kept = Bands(code, plan, block), Rows(code, kept_at, stride)
-    end = code.word(plan + P.HEIGHT) - bands.height
+    end = plan.height - bands.height
 
     def line(i: Value, state: Any) -> Any:
         ends, extremes = state
@@ -191,7 +191,7 @@ def adopt_plain(code: Code, kept_at: Value, stride: Value, bottom: Value) -> Non
 def keep_separators(code: Code, plan: Value, block: Value) -> None:
     """The rows of the separators to their planes."""
     bands = Bands(code, plan, block)
-    *_, (_, *row) = bands.rows(code.word(plan + P.HEIGHT) - bands.height)
+    *_, (_, *row) = bands.rows(plan.height - bands.height)
     write(code, planes(code, plan, block, 0), row, P.SEPARATOR)
 
 
@@ -213,13 +213,13 @@ def eliminate(code: Code, plan: Value, block: Value, target: Value) -> Value:
 
     before = planes(code, plan, block, P.BEFORE)[code.integer(0)]
     start = code.zero(), before, Certificate.start(code), no_quotient(code)
-    *_, extremes, least = code.fori(0, code.word(plan + P.HEIGHT), line, start, step=bands.height)
+    *_, extremes, least = code.fori(0, plan.height, line, start, step=bands.height)
     return any_lane(code, ~(Certificate.holds(code, extremes) & lossless(code, least)))
 
 
 def substitute(code: Code, plan: Value, block: Value, source: Value) -> Value:
     """x, last row first, to memory; the separator is known. Whether it is not finite: behind a zero pivot no row is."""
-    bands, step, last = Bands(code, plan, block), 2 * code.row, code.word(plan + P.HEIGHT) - 1
+    bands, step, last = Bands(code, plan, block), 2 * code.row, plan.height - 1
     above, given = Rows(code, source, step), Rows(code, source + code.row, step)
     above.store(last, code.zero())
     own = planes(code, plan, block, P.OWN)[code.integer(0)]
@@ -363,7 +363,7 @@ def eliminate_pivoted(code: Code, plan: Value, block: Value, base: Value) -> Non
     Of two rows the pivot is the one whose entry is the larger beside its others: far fewer rows have a residual to be
     corrected than if rows with large entries always won.
     """
-    bands, records, rows = Bands(code, plan, block), Records(code, base, FEW_FIELDS), code.word(plan + P.HEIGHT)
+    bands, records, rows = Bands(code, plan, block), Records(code, base, FEW_FIELDS), plan.height
     _, top, bottom, below = read(code, planes(code, plan, block, P.ABOVE), 4)
     upper, upper2, right, iterate = (records.field(k) for k in (UPPER, UPPER2, RIGHT, ITERATE))
 
@@ -392,7 +392,7 @@ def eliminate_pivoted(code: Code, plan: Value, block: Value, base: Value) -> Non
 
 def substitute_pivoted(code: Code, plan: Value, block: Value, base: Value) -> Value:
     """x, last row first; whether it is not finite."""
-    bands, records, rows = Bands(code, plan, block), Records(code, base, FEW_FIELDS), code.word(plan + P.HEIGHT)
+    bands, records, rows = Bands(code, plan, block), Records(code, base, FEW_FIELDS), plan.height
     substitute, iterate = records.substitution(), records.field(ITERATE)
 
     def line(i: Value, state: Any) -> Any:
@@ -438,7 +438,7 @@ def check_rows(fields: int, code: Code, plan: Value, block: Value, base: Value, 
         return before, here
 
     start = code.load(before), iterate[code.integer(0)]
-    code.fori(0, code.word(plan + P.HEIGHT), line, start, step=bands.height)
+    code.fori(0, plan.height, line, start, step=bands.height)
 
 
 def begin_correction(code: Code, plan: Value, table: Value, rows: Value, base: Value, ends_at: Value) -> None:

@@ -28,7 +28,7 @@ from tridiag.kernels.partition.state import (
     size,
     solution,
 )
-from tridiag.kernels.simd.memory import load, set_word, store, word
+from tridiag.kernels.simd.memory import load, store
 from tridiag.kernels.simd.vector import ONCE, OPTIONS, Code, Value, emitted, unit
 
 KEPT = 5  # numbers for each unknown: three of its pivot row, its right side, the unknown
@@ -38,7 +38,7 @@ ROUNDING = 8.0  # eps: of a row that a chunk leaves
 @emitted
 def unknown(code: Code, plan: Value, i: Value) -> Value:
     """The address of what is kept for an unknown."""
-    return code.word(plan + P.REDUCED) + i * (KEPT * code.parts * code.size_of_real)
+    return plan.reduced + i * (KEPT * code.parts * code.size_of_real)
 
 
 @njit(**OPTIONS)
@@ -83,7 +83,7 @@ def rounding(zero, row):
 @emitted
 def lone_row(code: Code, plan: Value, i: Value) -> Value:
     """The row of the system that is the i-th of those in no chunk: the first, then the last ones."""
-    return code.pick(i == 0, i, code.word(plan + P.BLOCKS) * code.lanes * code.word(plan + P.HEIGHT) + i)
+    return code.pick(i == 0, i, plan.blocks * code.lanes * plan.height + i)
 
 
 # ------------------------------------------------------------------------------------------------ plain
@@ -115,7 +115,7 @@ def separator_row(zero, plan, i):
 def solve_separators(zero, plan):
     """The separators, the first row and the last ones, by plain elimination."""
     count = chunk_count(zero, (plan,))
-    rows, doubt, carried, y, feels, error = 1 + count + word(plan + P.TAIL), False, zero, zero, 0.0, 0.0
+    rows, doubt, carried, y, feels, error = 1 + count + plan.tail, False, zero, zero, 0.0, 0.0
     for i in range(rows):
         a, b, c, d, below, above = separator_row(zero, plan, i)
         low, diagonal, up = a * below[1], b + a * below[2] + c * above[1], c * above[2]
@@ -136,14 +136,14 @@ def solve_separators(zero, plan):
         if i == 0 or i > count:
             set_solution(zero, plan, lone_row(zero, (plan, max(0, i - count))), x)
     if doubt:
-        set_word(plan + P.DOUBT, 1)
+        plan.doubt = 1
 
 
 @njit(**ONCE)
 def separator_error(zero, plan):
     """The largest componentwise residual of the rows that are in no chunk, and of the separators."""
     count, worst = chunk_count(zero, (plan,)), 0.0
-    rows = 1 + count + word(plan + P.TAIL)
+    rows = 1 + count + plan.tail
     for i in range(rows):
         a, b, c, d, _, _ = separator_row(zero, plan, i)
         before = value_of(zero, plan, i - 1) if i > 0 else zero
@@ -174,7 +174,7 @@ def chunk_rows(zero, plan, chunk):
         get(zero, plan, P.LEFT + 7, chunk), get(zero, plan, P.LEFT + 8, chunk), get(zero, plan, P.LEFT + 5, chunk),
         get(zero, plan, P.LEFT + 6, chunk), get(zero, plan, P.LEFT + 9, chunk),
     )  # fmt: skip
-    if word(plan + P.REFINING):
+    if plan.refining:
         first, second = rest_of(zero, plan, chunk, two[2], two[3])
         one, two = (one[0], one[1], one[2], one[3], first), (two[0], two[1], two[2], two[3], second)
     return one, two
@@ -193,7 +193,7 @@ def rest_of(zero, plan, chunk, last, after):
         get(zero, plan, P.REST + 4, chunk),
         get(zero, plan, P.REST + 5, chunk),
     )
-    if not word(block_record(zero, (plan, chunk // lanes_of(zero, ()))) + P.NEAR):
+    if not block_record(zero, (plan, chunk // lanes_of(zero, ()))).near:
         return first, second
     if size(c0) + size(c1) > size(e0) + size(e1):
         first, second, e0, e1 = second, first, c0, c1
@@ -244,7 +244,7 @@ def lone_residual(zero, plan, i):
     """r of a row in no chunk, and its componentwise residual."""
     row = lone_row(zero, (plan, i))
     before = solution(zero, plan, row - 1) if row > 0 else zero
-    after = solution(zero, plan, row + 1) if row < word(plan + P.ROWS) - 1 else zero
+    after = solution(zero, plan, row + 1) if row < plan.rows - 1 else zero
     right = cut(zero, plan, P.D, row)
     return row_residual(zero, row_of(zero, plan, row), right, before, solution(zero, plan, row), after)
 
@@ -252,15 +252,13 @@ def lone_residual(zero, plan, i):
 @njit(**OPTIONS)
 def lone_right(zero, plan, i):
     """The right side of a row in no chunk, or its residual."""
-    return (
-        lone_residual(zero, plan, i)[0] if word(plan + P.REFINING) else cut(zero, plan, P.D, lone_row(zero, (plan, i)))
-    )
+    return lone_residual(zero, plan, i)[0] if plan.refining else cut(zero, plan, P.D, lone_row(zero, (plan, i)))
 
 
 @njit(**OPTIONS)
 def solve_ends(zero, plan):
     """The ends of all chunks and the rows in none, or their corrections; whether all are finite."""
-    count, tail, doubt = chunk_count(zero, (plan,)), word(plan + P.TAIL), False
+    count, tail, doubt = chunk_count(zero, (plan,)), plan.tail, False
     _, b, c = row_of(zero, plan, 0 * tail)
     carried, error = (b, c, lone_right(zero, plan, 0 * tail)), 0.0
     for chunk in range(count):
@@ -269,13 +267,13 @@ def solve_ends(zero, plan):
     for i in range(1, tail + 1):
         row = lone_row(zero, (plan, i))
         a, b, c = row_of(zero, plan, row)
-        carried, pivot = column(zero, plan, carried, row, lone_right(zero, plan, i), word(plan + P.PROMISE))
+        carried, pivot = column(zero, plan, carried, row, lone_right(zero, plan, i), plan.promise)
         error += (size(carried[0]) + size(carried[1])) * limits(zero)[0]
         doubt = doubt or doubtful(zero, size(carried[0]) + size(carried[1]), size(a) + size(b) + size(c))
         keep_row(zero, plan, 2 * count + i - 1, pivot[0], pivot[1], pivot[2], zero, pivot[3])
     keep_row(zero, plan, 2 * count + tail, carried[0], zero, zero, zero, carried[2])
     if doubt or doubtful(zero, size(carried[0]), zero.real, error):
-        set_word(plan + P.DOUBT, 1)
+        plan.doubt = 1
     return substitute_ends(zero, plan)
 
 
@@ -284,16 +282,16 @@ def substitute_ends(zero, plan):
     x1, x2, x3, finite = zero, zero, zero, True
     count, (eps, tiny, _, _) = chunk_count(zero, (plan,)), limits(zero)
     bar, least = VANISHED * eps, tiny / eps
-    for i in range(2 * count + word(plan + P.TAIL), -1, -1):
+    for i in range(2 * count + plan.tail, -1, -1):
         x1, x2, x3 = substituted(zero, plan, i, x1, x2, x3), x1, x2
         finite = finite and x1 - x1 == zero
         tell_chunks(zero, plan, i, x1)
         if i == 0 or i > 2 * count:
             row, x = lone_row(zero, (plan, max(0, i - 2 * count))), x1
-            if word(plan + P.REFINING):
+            if plan.refining:
                 old = solution(zero, plan, row)  # `tridiag.algorithms.elimination.correct`
                 bound = bar * size(old)
-                late = word(plan + P.REFINING)
+                late = plan.refining
                 if late > ZEROS_AFTER and (late <= RETURN_AFTER or old != zero):
                     bound = max(bound, LOST * size(x1), least)
                 x = zero if size(old + x1) <= bound else old + x1

@@ -50,7 +50,7 @@ def list_bad_lines(zero, plan, block, lines):
     """The first rows of the lines that have a bad row, in order."""
     height, rows, lanes, about = (
         line_height(zero, ()),
-        word(plan + P.HEIGHT),
+        plan.height,
         lanes_of(zero, ()),
         block_record(zero, (plan, block)),
     )
@@ -62,7 +62,7 @@ def list_bad_lines(zero, plan, block, lines):
             for i in range(0, rows, height):
                 if word(lines + 8 * i) >> lane & 1:
                     count = list_row(about, count + 0, 1 + (block * lanes + lane) * rows + i)
-    set_word(about + P.BAD, count)
+    about.bad = count
 
 
 @njit(**OPTIONS)
@@ -70,7 +70,7 @@ def bind_scattered(zero, plan, table, lane, row):
     """Let a lane begin at a row of the system."""
     lanes, at = lanes_of(zero, ()), (row - 1) * bytes_of(zero, ())
     for k, operand in enumerate((P.A, P.B, P.C, P.D, P.X)):
-        address = word(plan + P.LINES + operand) + word(plan + P.STEP + operand) * at
+        address = plan.lines[operand] + plan.step[operand] * at
         set_word(table + 8 * (k * lanes + lane), address)
     set_word(table + 8 * (5 * lanes + lane), word(table + 8 * (4 * lanes + lane)))
 
@@ -78,11 +78,11 @@ def bind_scattered(zero, plan, table, lane, row):
 @njit(**ONCE)
 def repair_windows(zero, plan, room, group):
     """Correct a group of windows, whose ends stay. x is changed where all rows come out good; the others are marked."""
-    lanes, row, count, rows = lanes_of(zero, ()), bytes_of_row(zero, ()), word(plan + P.COUNT), word(plan + P.WINDOW)
+    lanes, row, count, rows = lanes_of(zero, ()), bytes_of_row(zero, ()), plan.count, plan.window
     side, real, ends = bytes_of(zero, ()), bytes_of_real(zero, ()), room + table_size(zero, ())
     records, found = ends + ENDS * row, room + corrected_size(zero, (rows,))
     for lane in range(lanes):
-        first = word(word(plan + P.WINDOWS) + 8 * min(group * lanes + lane, count - 1))
+        first = word(plan.windows + 8 * min(group * lanes + lane, count - 1))
         bind_scattered(zero, plan, room, lane, first)
         set_word(room + 8 * (5 * lanes + lane), found + lane * rows * side)
         put_lane(zero, ends + lane * real, solution(zero, plan, first - 1))
@@ -97,7 +97,7 @@ def repair_windows(zero, plan, room, group):
         K.CORRECT(zero, (plan, room, rows, records, ends, step))
         bad = K.RESIDUAL(zero, (plan, room, rows, records, ends))
     for lane in range(min(lanes, count - group * lanes)):
-        at = word(plan + P.WINDOWS) + 8 * (group * lanes + lane)
+        at = plan.windows + 8 * (group * lanes + lane)
         if bad >> lane & 1:
             set_word(at, -word(at))
         else:
@@ -107,8 +107,8 @@ def repair_windows(zero, plan, room, group):
 @njit(**OPTIONS)
 def begin_block(zero, plan, room, block):
     """A block as it is to be corrected. x beside the chunks is as before any correction."""
-    lanes, row, rows, real = lanes_of(zero, ()), bytes_of_row(zero, ()), word(plan + P.HEIGHT), bytes_of_real(zero, ())
-    ends, known = room + table_size(zero, ()), word(plan + P.PHASE) == P.CORRECT
+    lanes, row, rows, real = lanes_of(zero, ()), bytes_of_row(zero, ()), plan.height, bytes_of_real(zero, ())
+    ends, known = room + table_size(zero, ()), plan.phase == P.CORRECT
     for lane in range(lanes):
         chunk = block * lanes + lane
         bind_scattered(zero, plan, room, lane, 1 + chunk * rows)
@@ -139,10 +139,10 @@ def find_rest(zero, plan, room, block):
 @njit(**ONCE)
 def correct_block(zero, plan, room, block):
     """Correct a block, corrections of its ends being known, and list its bad rows."""
-    rows, ends = word(plan + P.HEIGHT), room + table_size(zero, ())
+    rows, ends = plan.height, room + table_size(zero, ())
     begin_block(zero, plan, room, block)
     records, lines = ends + ENDS * bytes_of_row(zero, ()), room + corrected_size(zero, (rows,))
-    K.CORRECT(zero, (plan, room, rows, records, ends, word(plan + P.REFINING)))
+    K.CORRECT(zero, (plan, room, rows, records, ends, plan.refining))
     K.CHECK_CORRECTED(zero, (plan, block, records, ends, lines))
     list_bad_lines(zero, plan, block, lines)
 
@@ -150,63 +150,63 @@ def correct_block(zero, plan, room, block):
 @njit(**OPTIONS)
 def list_lone_rows(zero, plan):
     """The bad rows in no chunk, as if they were one more block."""
-    about, count = block_record(zero, (plan, word(plan + P.BLOCKS))), 0
-    for i in range(word(plan + P.TAIL) + 1):
+    about, count = block_record(zero, (plan, plan.blocks)), 0
+    for i in range(plan.tail + 1):
         if not lone_residual(zero, plan, i)[1] <= REFINE_ABOVE * limits(zero)[0]:
             count = list_row(about, count + 0, lone_row(zero, (plan, i)))
-    set_word(about + P.BAD, count)
+    about.bad = count
 
 
 @njit(**OPTIONS)
 def all_good(zero, plan):
     bad = 0
-    for block in range(word(plan + P.BLOCKS) + 1):
-        bad += word(block_record(zero, (plan, block)) + P.BAD)
+    for block in range(plan.blocks + 1):
+        bad += block_record(zero, (plan, block)).bad
     return bad == 0
 
 
 @njit(**ONCE)
 def choose_windows(zero, plan):
     """Windows around the bad rows that are listed, a row or more apart; False where more are bad than are listed."""
-    size, count = word(plan + P.WINDOW), 0
+    size, count = plan.window, 0
     last = -size
-    for block in range(word(plan + P.BLOCKS) + 1):
+    for block in range(plan.blocks + 1):
         about = block_record(zero, (plan, block))
-        if word(about + P.BAD) > P.MOST_LISTED:
+        if about.bad > P.MOST_LISTED:
             return False
-        for k in range(word(about + P.BAD)):
-            row = word(about + P.LISTED + 8 * k)
-            first = max(1, min(row + (line_height(zero, ()) - size) // 2, word(plan + P.ROWS) - 1 - size))
+        for k in range(about.bad):
+            row = about.listed[k]
+            first = max(1, min(row + (line_height(zero, ()) - size) // 2, plan.rows - 1 - size))
             if row >= last + size - size // REACH and first > last + size:
-                set_word(word(plan + P.WINDOWS) + 8 * count, first)
+                set_word(plan.windows + 8 * count, first)
                 last, count = first, count + 1
-    set_word(plan + P.COUNT, count)
+    plan.count = count
     return True
 
 
 @njit(**ONCE)
 def drop_repaired(zero, plan):
     """Take the rows of good windows from the lists; how many."""
-    size, window, count, dropped = word(plan + P.WINDOW), word(plan + P.WINDOWS), word(plan + P.COUNT), 0
+    size, window, count, dropped = plan.window, plan.windows, plan.count, 0
     behind = window + 8 * count
-    for block in range(word(plan + P.BLOCKS) + 1):
+    for block in range(plan.blocks + 1):
         about, left = block_record(zero, (plan, block)), 0
-        for k in range(word(about + P.BAD)):
-            row = word(about + P.LISTED + 8 * k)
+        for k in range(about.bad):
+            row = about.listed[k]
             while window < behind and abs(word(window)) + size <= row:
                 window += 8
             if window < behind and 0 < word(window) <= row and row + line_height(zero, ()) <= word(window) + size:
                 dropped += 1
             else:
                 left = list_row(about, left + 0, row)
-        set_word(about + P.BAD, left)
+        about.bad = left
     return dropped
 
 
 @njit(**ONCE)
 def too_many_bad(plan):
     """Whether most of many windows came out bad: what is wrong is not wrong in few rows."""
-    count, bad = word(plan + P.COUNT), 0
+    count, bad = plan.count, 0
     for k in range(count):
-        bad += word(word(plan + P.WINDOWS) + 8 * k) < 0
+        bad += word(plan.windows + 8 * k) < 0
     return count > MANY_WINDOWS and 2 * bad > count

@@ -5,30 +5,42 @@ Constants are read as ``plan.NAME``: Numba would compile a function again for ev
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
 from tridiag.algorithms.elimination import UNREACHED
 from tridiag.kernels.access.load_store import bytes_of_real, bytes_of_row, lanes_of, parts_of
-from tridiag.kernels.simd.memory import load, set_word, store, word
+from tridiag.kernels.jobs.words.record import Record, word, words
+from tridiag.kernels.simd.memory import load, store
+from tridiag.kernels.simd.records import RecordAt, at
 from tridiag.kernels.simd.steps import Steps
 from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, Code, Value, emitted, entry, unit
 
-# The words, byte offsets. Of a phase: the first is the counter from which threads claim blocks.
-NEXT, THREADS, PHASE, FAILED, RUN, ROOMS, ROOM_SIZE = range(0, 56, 8)
-# The system: its blocks, the rows of a chunk, all rows, the rows behind the last chunk less one, the promise, a mask.
-BLOCKS, HEIGHT, ROWS, TAIL, PROMISE, MASKED = range(56, 104, 8)
-# What is being done: read whole chunks, not their ends alone; 0, or for residuals the step of
-# refinement. What was found: a reduction read ends alone; the matrix may be singular.
-EXACT, REFINING, ENDS_READ, DOUBT = range(104, 136, 8)
-# Memory: the planes, what is kept for each unknown of the reduced system, a list of windows, their size and number.
-PLANES, REDUCED, WINDOWS, WINDOW, COUNT = range(136, 176, 8)
-# Six words each, for a, b, c, where, d, x: where an operand lies; how the sweeps are to read it, with a step of 0 where
-# it is one number for all rows; a copy of it, or 0.
-ADDRESS, STRIDE, LINES, STEP, COPY = range(176, 416, 48)
-WORDS = 416
-A, B, C, WHERE, D, X = range(0, 48, 8)  # offsets in such six words
+A, B, C, WHERE, D, X = range(6)
+
+
+class Plan(Record):
+    """One long system, and where its memory is."""
+
+    # of a phase: the counter from which threads claim blocks, and that of the threads; which phase; whether it failed
+    next, threads, phase, failed = word(), word(), word(), word()
+    run = word()  # blocks that are claimed at a time
+    rooms, room_size = word(), word()  # memory of each thread
+    blocks, height = word(), word()  # the rows of a chunk
+    rows, tail = word(), word()  # all of them, and those behind the last chunk less one
+    promise, masked = word(), word()
+    # What is being done: read whole chunks, not their ends alone; 0, or for residuals the step of refinement. What was
+    # found: a reduction read ends alone; the matrix may be singular.
+    exact, refining, ends_read, doubt = word(), word(), word(), word()
+    planes, reduced = word(), word()  # what is kept for each block, and for each unknown of the reduced system
+    windows, window, count = word(), word(), word()  # a list of windows, their size and number
+    # of a, b, c, where, d, x: where an operand lies; how the sweeps are to read it, with a step of 0 where it is one
+    # number for all rows; a copy of it, or 0
+    address, stride, lines, step, copy = words(6), words(6), words(6), words(6), words(6)
+
 
 # The planes, each a row of lanes a block. Plain: x_last = LAST + LAST_BEFORE x_before - LAST_OWN x_own and
 # x_first = FIRST + FIRST_BEFORE x_before + FIRST_OWN x_own, where x_own is the separator and x_last lies before it.
@@ -41,16 +53,22 @@ ABOVE, TOP, BOTTOM, BELOW = range(16, 20)  # x_before, x_first, x_last, x_after,
 INTERLEAVED = 20  # ... 21: x_before, x_after before they are corrected
 EACH = 22  # planes
 
-# What is told of a block behind the planes, byte offsets: its ends do not feel each other; how many of its lines have a
-# bad row, and the first rows of those lines.
-NEAR, BAD, LISTED = 0, 8, 16
 MOST_LISTED = 62
-TOLD = LISTED + 8 * MOST_LISTED
+
+
+class BlockRecord(Record):
+    """What is kept of a block behind the planes."""
+
+    near = word()  # its ends do not feel each other
+    bad, listed = word(), words(MOST_LISTED)  # how many of its lines have a bad row; the first rows of those lines
+
 
 # The phases, each a pass over all blocks, or over the groups of windows.
 REDUCE_PLAIN, SOLVE_PLAIN, REDUCE_PIVOTED, SOLVE_PIVOTED, REPAIR, FIND_REST, CORRECT, GATHER, SCATTER = range(9)
 
 STEPS = Steps("partition_steps")
+PLAN = at(Plan)
+PLAN_SIZE, RECORD_SIZE = Plan.size(), BlockRecord.size()  # bytes
 
 
 DOUBTFUL_PLAIN = 0.25  # times the root of eps: the same of plain elimination, which loses little
@@ -126,14 +144,14 @@ line_height = emitted(lambda code: code.integer(code.lanes // code.parts))  # ro
 
 @njit(**ONCE)
 def entry_of(zero, plan, operand, i):
-    return load(word(plan + ADDRESS + operand) + i * word(plan + STRIDE + operand), zero)
+    return load(plan.address[operand] + i * plan.stride[operand], zero)
 
 
 @njit(**OPTIONS)
 def is_kept(plan, i):
-    if word(plan + MASKED) == 0:
+    if plan.masked == 0:
         return True
-    return load(word(plan + ADDRESS + WHERE) + i * word(plan + STRIDE + WHERE), types.uint8(0)) != 0
+    return load(plan.address[WHERE] + i * plan.stride[WHERE], types.uint8(0)) != 0
 
 
 @njit(**OPTIONS)
@@ -143,19 +161,19 @@ def cut(zero, plan, operand, i):
         return unit(zero) if operand == B else zero
     if operand == A and (i == 0 or not is_kept(plan, i - 1)):
         return zero
-    if operand == C and (i == word(plan + ROWS) - 1 or not is_kept(plan, i + 1)):
+    if operand == C and (i == plan.rows - 1 or not is_kept(plan, i + 1)):
         return zero
     return entry_of(zero, plan, operand, i)
 
 
 @njit(**OPTIONS)
 def solution(zero, plan, row):
-    return load(word(plan + ADDRESS + X) + row * word(plan + STRIDE + X), zero)
+    return load(plan.address[X] + row * plan.stride[X], zero)
 
 
 @njit(**OPTIONS)
 def set_solution(zero, plan, row, value):
-    store(word(plan + ADDRESS + X) + row * word(plan + STRIDE + X), value)
+    store(plan.address[X] + row * plan.stride[X], value)
 
 
 @njit(**OPTIONS)
@@ -179,15 +197,15 @@ def row_residual(zero, row, right, before, here, after):
 # ------------------------------------------------------------------------------------------------ the plan's memory
 
 
-chunk_count = emitted(lambda code, plan: code.word(plan + BLOCKS) * code.lanes)
+chunk_count = emitted(lambda code, plan: plan.blocks * code.lanes)
 
 
 @njit(**OPTIONS)
 def place(zero, plan, plane, chunk):
     """The address of a chunk's entry in a plane."""
     lanes = lanes_of(zero, ())
-    row = plane * word(plan + BLOCKS) + chunk // lanes
-    return word(plan + PLANES) + row * bytes_of_row(zero, ()) + chunk % lanes * bytes_of_real(zero, ())
+    row = plane * plan.blocks + chunk // lanes
+    return plan.planes + row * bytes_of_row(zero, ()) + chunk % lanes * bytes_of_real(zero, ())
 
 
 @njit(**OPTIONS)
@@ -208,14 +226,15 @@ def put_lane(zero, at, value):
         store(at + LINE, value.imag)
 
 
-@emitted
-def block_record(code: Code, plan: Value, block: Value) -> Value:
-    """The address of what is told of a block."""
-    return code.word(plan + PLANES) + code.word(plan + BLOCKS) * (EACH * code.row) + block * TOLD
+def address_of_record(code: Code, plan: Any, block: Value) -> Value:
+    return plan.planes + plan.blocks * (EACH * code.row) + block * BlockRecord.size()
+
+
+block_record = emitted(address_of_record, RecordAt(BlockRecord))
 
 
 @njit(**OPTIONS)
 def list_row(about, count, row):
     if count < MOST_LISTED:
-        set_word(about + LISTED + 8 * count, row)
+        about.listed[count] = row
     return count + 1

@@ -14,8 +14,15 @@ from llvmlite import ir
 from numba import types
 from numba.core.typeconv import Conversion
 from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_getattr, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, lower_getattr_generic, lower_setattr_generic, models
-from numba.extending import register_model
+from numba.extending import (
+    intrinsic,
+    lower_builtin,
+    lower_cast,
+    lower_getattr_generic,
+    lower_setattr_generic,
+    models,
+    register_model,
+)
 
 from tridiag.kernels.jobs.words.record import Field, Record
 from tridiag.kernels.simd.vector import I64, Code, Value
@@ -27,6 +34,10 @@ class RecordAt(types.Type):
     def __init__(self, record: type[Record]) -> None:
         self.record = record
         super().__init__(name=f"{record.__module__}.{record.__name__}")
+
+    def value(self, code: Code, llvm: Any) -> Any:
+        """Such an argument of a function in the language of `tridiag.kernels.simd.vector`."""
+        return At(code, llvm, self.record)
 
     def can_convert_to(self, typingctx: Any, other: Any) -> Any:
         return Conversion.safe if other == types.int64 else None
@@ -79,8 +90,18 @@ def address_of(typing: Any, record: Any) -> Any:
     return types.int64(record), generate
 
 
+def behind(builder: Any, address: Any, offset: Any) -> Any:
+    """As Numba adds integers."""
+    return builder.add(address, offset, flags=["nsw"])
+
+
 def pointer(builder: Any, address: Any, field: Field) -> Any:
-    return builder.inttoptr(builder.add(address, ir.Constant(I64, field.offset)), I64.as_pointer())
+    return builder.inttoptr(behind(builder, address, ir.Constant(I64, field.offset)), I64.as_pointer())
+
+
+@lower_cast(RecordAt, types.int64)
+def to_number(context: Any, builder: Any, old: Any, new: Any, value: Any) -> Any:
+    return value
 
 
 @infer_getattr
@@ -109,12 +130,12 @@ def read(context: Any, builder: Any, typ: Any, value: Any, attr: str) -> Any:
     field = typ.record.fields[attr]
     if field.count == 1:
         return builder.load(pointer(builder, value, field))
-    return builder.add(value, ir.Constant(I64, field.offset))
+    return behind(builder, value, ir.Constant(I64, field.offset))
 
 
 @lower_getattr_generic(AddressesOf)
 def address(context: Any, builder: Any, typ: Any, value: Any, attr: str) -> Any:
-    return builder.add(value, ir.Constant(I64, typ.record.fields[attr].offset))
+    return behind(builder, value, ir.Constant(I64, typ.record.fields[attr].offset))
 
 
 @lower_setattr_generic(RecordAt)
@@ -127,7 +148,7 @@ def write(context: Any, builder: Any, sig: Any, args: Any, attr: str) -> None:
 @infer_global(operator.getitem)
 class WordOf(AbstractTemplate):
     def generic(self, args: Any, kws: Any) -> Any:
-        if args and args[0] is WORDS_AT or isinstance(args[0], WordsAt):
+        if (args and args[0] is WORDS_AT) or isinstance(args[0], WordsAt):
             return signature(types.int64, WORDS_AT, types.int64)
         return None
 
@@ -141,8 +162,8 @@ class SetWordOf(AbstractTemplate):
 
 
 def element(builder: Any, address: Any, k: Any) -> Any:
-    place = builder.add(address, builder.mul(k, ir.Constant(I64, 8)))
-    return builder.inttoptr(place, I64.as_pointer())
+    offset = builder.mul(k, ir.Constant(I64, 8), flags=["nsw"])
+    return builder.inttoptr(behind(builder, address, offset), I64.as_pointer())
 
 
 @lower_builtin(operator.getitem, WordsAt, types.int64)
@@ -184,8 +205,3 @@ class Words:
 
     def __getitem__(self, k: Any) -> Value:
         return self.address.code.word(self.address + (8 * k if isinstance(k, int) else k * 8))
-
-
-def value_of(code: Code, llvm: Any, kind: Any) -> Value:
-    """An argument of a function of that language: of a record, or a number."""
-    return At(code, llvm, kind.record) if isinstance(kind, RecordAt) else Value(code, llvm)

@@ -25,7 +25,7 @@ class Steps(Library):
 
     def compiled(self, name: str, zero: Any) -> Any:
         body: Any = self.bodies[name]
-        arguments = zero, *[types.int64] * self.arities[name]
+        arguments = zero, *(integer_or_record(kind) for kind in self.kinds[name])
         body.compile(arguments)
         return body.overloads[arguments]
 
@@ -40,3 +40,8 @@ class Steps(Library):
         kind = compiled.signature.return_type
         builder.ret(ir.Constant(I64, 0) if kind == types.none else context.cast(builder, result, kind, types.int64))
         return function
+
+
+def integer_or_record(kind: Any) -> Any:
+    """Of an argument that a step takes: a condition is an integer."""
+    return types.int64 if isinstance(kind, types.Boolean | types.Integer) else kind

@@ -472,26 +472,32 @@ def parts_of(state: Any) -> Any:
     return (state.real, state.imag) if isinstance(state, Complex) else tuple(state)
 
 
-def emitted(body: Callable[..., Any]) -> Any:
+def emitted(body: Callable[..., Any], kind: Any = types.int64) -> Any:
     """An intrinsic f(zero, integers) in whose place stands the code that ``body(code, *integers)`` writes.
 
-    It is written for the dtype of ``zero``, and returns the integer that the body returns, or 0.
+    It is written for the dtype of ``zero``, and returns the integer that the body returns, or 0; as an address of a
+    record where that is its ``kind``.
     """
 
     @intrinsic
     def inline(typing: Any, zero: Any, integers: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return write(body, builder, zero, [builder.extract_value(args[1], k) for k in range(len(integers))])
+            given = [builder.extract_value(args[1], k) for k in range(len(integers))]
+            return write(body, builder, zero, given, tuple(integers))
 
-        return types.int64(zero, integers), generate
+        return kind(zero, integers), generate
 
     return inline
 
 
-def write(body: Callable[..., Any], builder: Any, zero: Any, integers: Sequence[Any], short: bool = False) -> Any:
+def write(
+    body: Callable[..., Any], builder: Any, zero: Any, given: Sequence[Any], kinds: Sequence[Any], short: bool = False
+) -> Any:
+    """What a body writes for arguments of such kinds: integers, or addresses of records."""
     code = Code(builder, str(zero))
     code.depth = 1 if short else 0
-    result = body(code, *(Value(code, x) for x in integers))
+    makers = (getattr(kind, "value", Value) for kind in kinds)
+    result = body(code, *(make(code, x) for make, x in zip(makers, given, strict=True)))
     return ir.Constant(I64, 0) if result is None else result.llvm
 
 
@@ -507,7 +513,7 @@ class Library:
     def __init__(self, name: str, short: bool = False) -> None:
         self.name, self.short = name, short
         self.bodies: dict[str, Callable[..., Any]] = {}
-        self.arities: dict[str, int] = {}
+        self.kinds: dict[str, tuple[Any, ...]] = {}  # of the arguments: integers, or addresses of records
         _libraries[name] = self
 
     def add(self, name: str, body: Callable[..., Any]) -> Any:
@@ -516,7 +522,10 @@ class Library:
 
         @intrinsic
         def call(typing: Any, zero: Any, integers: Any) -> Any:
-            self.arities[name] = len(integers)
+            before = self.kinds.get(name, tuple(integers))
+            self.kinds[name] = tuple(
+                new if old == types.int64 else old for old, new in zip(before, integers, strict=True)
+            )
 
             def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
                 address = builder.load(self.variable(builder.module, name, zero))
@@ -528,7 +537,7 @@ class Library:
         return call
 
     def kind(self, name: str) -> Any:
-        return ir.FunctionType(I64, [I64] * self.arities[name])
+        return ir.FunctionType(I64, [I64] * len(self.kinds[name]))
 
     def variable(self, module: Any, name: str, zero: Any) -> Any:
         """That of the address of a function, which all modules of a process share."""
@@ -548,7 +557,7 @@ class Library:
         function = ir.Function(module, self.kind(name), f"tridiag_{self.name}_{name}_{zero}")
         function.linkage = "internal"
         builder = ir.IRBuilder(function.append_basic_block("entry"))
-        builder.ret(write(self.bodies[name], builder, zero, function.args, self.short))
+        builder.ret(write(self.bodies[name], builder, zero, function.args, self.kinds[name], self.short))
         return function
 
 
