@@ -33,6 +33,7 @@ from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim, field, part_of_item, report
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, set_word, variable, word
+from tridiag.kernels.simd.records import address_of
 from tridiag.kernels.simd.vector import ONCE, OPTIONS, Code, Library, Value
 from tridiag.kernels.thomas.bands import band_of, moved_operands, right_side, set_view, straight, view_in_place
 from tridiag.kernels.thomas.bind import bind_few_matrices, bind_matrices, bind_next, mask_view, side_offsets
@@ -42,19 +43,9 @@ from tridiag.kernels.thomas.one_vector import EARLY
 from tridiag.kernels.thomas.refine import merge_uncertified, store_solution, substitute_uncertified, tell_singular
 from tridiag.kernels.thomas.refined_loops import Status
 from tridiag.kernels.thomas.workspace import (
-    BINDINGS,
     BLOCK,
-    BUFFER,
     CYCLIC_DEPTH,
     CYCLIC_STATE,
-    GOOD,
-    OFFSETS,
-    STATUS,
-    SWAPS,
-    TILE,
-    VIEWS,
-    WHOLE,
-    Y,
     allocate_workspace,
     free_workspace,
 )
@@ -288,7 +279,7 @@ def load_around(zero, job, worker, band, i0, i1, target):
     """Rows i0 <= i < i1 of a band, with the corners."""
     n, row = field(job, J.ROWS), bytes_of_row(zero, ())
     k, move = band_of(job, band)
-    operand, first, last = operand_of(zero, word(worker + BINDINGS), k), i0 + move, i1 + move
+    operand, first, last = operand_of(zero, worker.bindings, k), i0 + move, i1 + move
     if first < 0:
         load_rows(zero, operand, n - 1, n, target)
         load_rows(zero, operand, 0, last, target + row)
@@ -312,8 +303,8 @@ def load_matrices(zero, job, worker, i0, i1, target):
 @njit(**OPTIONS)
 def eliminate_block(zero, job, worker, i0, i1, end):
     """One block of rows: its bands, then the sweep."""
-    n, row, copied, good = field(job, J.ROWS), bytes_of_row(zero, ()), word(worker + WHOLE) == 0, word(worker + GOOD)
-    buffer, (mask, mask_step) = word(worker + BUFFER), mask_view(zero, worker, i0)
+    n, row, copied, good = field(job, J.ROWS), bytes_of_row(zero, ()), worker.whole == 0, worker.good
+    buffer, (mask, mask_step) = worker.buffer, mask_view(zero, worker, i0)
     for band in range(4):
         _, move = band_of(job, band)
         around = i0 + move < 0 or i1 + move > n
@@ -322,24 +313,24 @@ def eliminate_block(zero, job, worker, i0, i1, end):
             set_view(worker, band, buffer + band * BLOCK * row, row)
     if copied:
         CUT(zero, (buffer, buffer + BLOCK * row, buffer + 2 * BLOCK * row, mask, i1 - i0))
-    at, target = worker + VIEWS, word(worker + Y) + i0 * CYCLIC_DEPTH * row
-    words = mask, mask_step, target, end, i1 - i0, word(good), word(worker + BINDINGS), i0
-    views = word(at), word(at + 8), word(at + 16), word(at + 24), word(at + 32), word(at + 40)
-    set_word(good, ELIMINATE_APART(zero, (*views, word(at + 48), word(at + 56), *words)))
+    views, target = worker.views, worker.y + i0 * CYCLIC_DEPTH * row
+    words = mask, mask_step, target, end, i1 - i0, word(good), worker.bindings, i0
+    bands = views[0], views[1], views[2], views[3], views[4], views[5]
+    set_word(good, ELIMINATE_APART(zero, (*bands, views[6], views[7], *words)))
 
 
 @njit(**ONCE)
 def solve_apart(zero, job, worker, used):
     """The solution by plain elimination, and the lanes where it is accurate."""
-    n, row, every, good, y = field(job, J.ROWS), bytes_of_row(zero, ()), (1 << used) - 1, 0, word(worker + Y)
+    n, row, every, good, y = field(job, J.ROWS), bytes_of_row(zero, ()), (1 << used) - 1, 0, worker.y
     end, (mask, step) = y + n * CYCLIC_DEPTH * row, mask_view(zero, worker, n - 1)
     load_matrices(zero, job, worker, n - 1, n, end)
     right_side(zero, job, worker, n - 1, n, end + 3 * row, mask, step)
     mask, step = mask_view(zero, worker, 0)
-    x = operand_of(zero, word(worker + BINDINGS), X_)
+    x = operand_of(zero, worker.bindings, X_)
     for attempt in range(ATTEMPTS):
         eliminate_group(zero, job, worker, every, end)
-        sure = CLOSE(zero, (end, word(word(worker + GOOD)), attempt)) & every
+        sure = CLOSE(zero, (end, word(worker.good), attempt)) & every
         if sure == 0:
             break
         good = SUBSTITUTE_APART(zero, (y, end, mask, step, n - 1, x, sure))
@@ -351,7 +342,7 @@ def solve_apart(zero, job, worker, used):
 @njit(**OPTIONS)
 def eliminate_group(zero, job, worker, lanes, end):
     """All rows but the last, unless none of the given lanes has its certificate any more."""
-    n, row, good, y = field(job, J.ROWS), bytes_of_row(zero, ()), word(worker + GOOD), word(worker + Y)
+    n, row, good, y = field(job, J.ROWS), bytes_of_row(zero, ()), worker.good, worker.y
     BEGIN_APART(zero, (end,))
     set_word(good, (1 << lanes_of(zero, ())) - 1)
     first, last = straight(zero, job, worker)
@@ -375,24 +366,24 @@ def eliminate_group(zero, job, worker, lanes, end):
 @njit(**OPTIONS)
 def eliminate_uncertified(zero, job, worker, first, lanes):
     """A group with partial pivoting; its status is reported for the given lanes. Returns the singular ones."""
-    n, tile = field(job, J.ROWS), word(worker + TILE)
+    n, tile = field(job, J.ROWS), worker.tile
     load_matrices(zero, job, worker, 0, n, tile)
-    ELIMINATE_CYCLIC(zero, (tile, n, word(worker + SWAPS), word(worker + STATUS), word(worker + BINDINGS)))
+    ELIMINATE_CYCLIC(zero, (tile, n, worker.swaps, worker.status, worker.bindings))
     return tell_singular(zero, job, worker, first, lanes)
 
 
 @njit(**OPTIONS)
 def substitute_cyclic_tile(zero, job, worker, right):
     """The solution in place of a right side, from the eliminated planes of a group."""
-    (mask, step), x = mask_view(zero, worker, 0), operand_of(zero, word(worker + BINDINGS), X_)
-    SUBSTITUTE_CYCLIC(zero, (word(worker + TILE), field(job, J.ROWS), word(worker + SWAPS), mask, step, right, x))
+    (mask, step), x = mask_view(zero, worker, 0), operand_of(zero, worker.bindings, X_)
+    SUBSTITUTE_CYCLIC(zero, (worker.tile, field(job, J.ROWS), worker.swaps, mask, step, right, x))
 
 
 @njit(**OPTIONS)
 def solve_bound(zero, job, worker, first, used):
     """The systems that a group is bound to, one in each lane."""
     n, row, every = field(job, J.ROWS), bytes_of_row(zero, ()), (1 << used) - 1
-    source, step, uncertified, zero_pivot = word(worker + Y) + row, CYCLIC_DEPTH * row, every, 0
+    source, step, uncertified, zero_pivot = worker.y + row, CYCLIC_DEPTH * row, every, 0
     if field(job, J.PROMISE) != J.PIVOTED:
         uncertified &= ~solve_apart(zero, job, worker, used)
     if uncertified != 0:
@@ -410,7 +401,7 @@ def solve_group(zero, job, worker, first, used, k0, k1, follows):
         solve_bound(zero, job, worker, first, used)
         report(job, first, used)
         return
-    bindings, axes, offsets = word(worker + BINDINGS), field(job, J.MATRIX_AXES), word(worker + OFFSETS)
+    bindings, axes, offsets = worker.bindings, field(job, J.MATRIX_AXES), worker.offsets
     bind_matrices(zero, job, worker, first, used)
     if field(job, J.FLAGS) & (J.FACTORING | J.DETERMINANT):
         singular = eliminate_uncertified(zero, job, worker, first, (1 << used) - 1)
@@ -426,7 +417,7 @@ def solve_group(zero, job, worker, first, used, k0, k1, follows):
 def solve_few_matrices(zero, job, worker, matrix, k0, k1):
     """Right sides k0 <= k < k1 of one matrix, one in each lane."""
     lanes, count, right = lanes_of(zero, ()), field(job, J.RIGHT_AXES), bind_few_matrices(zero, job, worker, matrix)
-    bindings, base = word(worker + BINDINGS), word(worker + OFFSETS)
+    bindings, base = worker.bindings, worker.offsets
     for k in range(k0, k1, lanes):
         used = min(lanes, k1 - k)
         bind_lanes(zero, job, right, count, k, used, base, bindings, variable(D_), variable(OPERANDS))
@@ -440,7 +431,7 @@ def solve_few_matrices(zero, job, worker, matrix, k0, k1):
 def work(job, zero):
     """Claim items until none is left; called by every thread of a job."""
     worker = allocate_workspace(zero, job)
-    if worker == 0:
+    if address_of(worker) == 0:
         return
     width, matrices, tiles = field(job, J.LANES), field(job, J.MATRICES), field(job, J.TILES)
     while True:

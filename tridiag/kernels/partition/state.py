@@ -13,7 +13,7 @@ from numba.extending import overload
 
 from tridiag.algorithms.elimination import UNREACHED
 from tridiag.kernels.access.load_store import bytes_of_real, bytes_of_row, lanes_of, parts_of
-from tridiag.kernels.jobs.words.record import Record, word, words
+from tridiag.kernels.jobs.words.record import Record, Word, Words
 from tridiag.kernels.simd.memory import load, store
 from tridiag.kernels.simd.records import RecordAt, at
 from tridiag.kernels.simd.steps import Steps
@@ -26,20 +26,20 @@ class Plan(Record):
     """One long system, and where its memory is."""
 
     # of a phase: the counter from which threads claim blocks, and that of the threads; which phase; whether it failed
-    next, threads, phase, failed = word(), word(), word(), word()
-    run = word()  # blocks that are claimed at a time
-    rooms, room_size = word(), word()  # memory of each thread
-    blocks, height = word(), word()  # the rows of a chunk
-    rows, tail = word(), word()  # all of them, and those behind the last chunk less one
-    promise, masked = word(), word()
+    next, threads, phase, failed = Word(), Word(), Word(), Word()
+    run = Word()  # blocks that are claimed at a time
+    rooms, room_size = Word(), Word()  # memory of each thread
+    blocks, height = Word(), Word()  # the rows of a chunk
+    rows, tail = Word(), Word()  # all of them, and those behind the last chunk less one
+    promise, masked = Word(), Word()
     # What is being done: read whole chunks, not their ends alone; 0, or for residuals the step of refinement. What was
     # found: a reduction read ends alone; the matrix may be singular.
-    exact, refining, ends_read, doubt = word(), word(), word(), word()
-    planes, reduced = word(), word()  # what is kept for each block, and for each unknown of the reduced system
-    windows, window, count = word(), word(), word()  # a list of windows, their size and number
+    exact, refining, ends_read, doubt = Word(), Word(), Word(), Word()
+    planes, reduced = Word(), Word()  # what is kept for each block, and for each unknown of the reduced system
+    windows, window, count = Word(), Word(), Word()  # a list of windows, their size and number
     # of a, b, c, where, d, x: where an operand lies; how the sweeps are to read it, with a step of 0 where it is one
     # number for all rows; a copy of it, or 0
-    address, stride, lines, step, copy = words(6), words(6), words(6), words(6), words(6)
+    address, stride, lines, step, copy = Words(6), Words(6), Words(6), Words(6), Words(6)
 
 
 # The planes, each a row of lanes a block. Plain: x_last = LAST + LAST_BEFORE x_before - LAST_OWN x_own and
@@ -59,8 +59,8 @@ MOST_LISTED = 62
 class BlockRecord(Record):
     """What is kept of a block behind the planes."""
 
-    near = word()  # its ends do not feel each other
-    bad, listed = word(), words(MOST_LISTED)  # how many of its lines have a bad row; the first rows of those lines
+    near = Word()  # its ends do not feel each other
+    bad, listed = Word(), Words(MOST_LISTED)  # how many of its lines have a bad row; the first rows of those lines
 
 
 # The phases, each a pass over all blocks, or over the groups of windows.

@@ -193,11 +193,11 @@ class At(Value):
             raise AttributeError(f"{self.record.__name__} has no field {name}; it has {', '.join(fields)}")
         field = fields[name]
         if field.count > 1:
-            return Words(Value(self.code, self.llvm) + field.offset)
+            return WordsOf(Value(self.code, self.llvm) + field.offset)
         return self.code.word(Value(self.code, self.llvm) + field.offset)
 
 
-class Words:
+class WordsOf:
     """Several words in that language."""
 
     def __init__(self, address: Value) -> None:

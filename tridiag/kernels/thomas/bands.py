@@ -20,10 +20,10 @@ from tridiag.kernels.access.rows import CUT, ERASE, RIGHT, ZERO
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, X_
 from tridiag.kernels.runtime.work_items import field
-from tridiag.kernels.simd.memory import set_word, word
+from tridiag.kernels.simd.memory import word
 from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bind import mask_view
-from tridiag.kernels.thomas.workspace import BINDINGS, BLOCK, BUFFER, HIGH, LOW, VIEWS, WHOLE
+from tridiag.kernels.thomas.workspace import BLOCK
 
 ONE_SET = 4096  # addresses that far apart share a set of the innermost cache: its size over its ways
 
@@ -39,7 +39,7 @@ def band_of(job, band):
 @njit(**OPTIONS)
 def load_band(zero, job, worker, band, i0, i1, target):
     """Rows i0 <= i < i1 of a band; the pads are zero."""
-    low, high, bindings = word(worker + LOW), word(worker + HIGH), word(worker + BINDINGS)
+    low, high, bindings = worker.low, worker.high, worker.bindings
     operand, move = band_of(job, band)
     first = i0 + 1 if band == 0 and i0 == low else i0
     last = i1 - 1 if band == 2 and i1 == high else i1
@@ -54,10 +54,10 @@ def load_band(zero, job, worker, band, i0, i1, target):
 @njit(**OPTIONS)
 def view(zero, job, worker, band, i0, i1, copied):
     """Where rows i0 <= i < i1 of a band lie as rows of lanes: in the caller's memory, or loaded to the buffer."""
-    low, high, row = word(worker + LOW), word(worker + HIGH), bytes_of_row(zero, ())
+    low, high, row = worker.low, worker.high, bytes_of_row(zero, ())
     padded = (band == 0 and i0 == low) or (band == 2 and i1 == high)
     if copied or padded or not view_in_place(zero, job, worker, band, i0):
-        buffer = word(worker + BUFFER) + band * BLOCK * row
+        buffer = worker.buffer + band * BLOCK * row
         load_band(zero, job, worker, band, i0, i1, buffer)
         set_view(worker, band, buffer, row)
 
@@ -66,7 +66,7 @@ def view(zero, job, worker, band, i0, i1, copied):
 def view_in_place(zero, job, worker, band, i0):
     """A view of the caller's memory, if that has rows of lanes."""
     operand, move = band_of(job, band)
-    at = operand_of(zero, word(worker + BINDINGS), operand)
+    at = operand_of(zero, worker.bindings, operand)
     there = word(at + KIND) == INTERLEAVED and parts_of(zero, ()) == 1
     if there:
         set_view(worker, band, word(at + TABLE) + (i0 + move) * word(at + STRIDE), word(at + STRIDE))
@@ -75,8 +75,8 @@ def view_in_place(zero, job, worker, band, i0):
 
 @njit(**OPTIONS)
 def set_view(worker, band, address, step):
-    set_word(worker + VIEWS + 16 * band, address)
-    set_word(worker + VIEWS + 16 * band + 8, step)
+    worker.views[2 * band] = address
+    worker.views[2 * band + 1] = step
 
 
 @njit(**OPTIONS)
@@ -87,8 +87,8 @@ def straight(zero, job, worker):
     bands come from other rows. Nor should it read systems that all lie in one set of the innermost cache, which are
     better copied a band at a time.
     """
-    low, high, bindings = word(worker + LOW), word(worker + HIGH), word(worker + BINDINGS)
-    if word(worker + WHOLE) == 0:
+    low, high, bindings = worker.low, worker.high, worker.bindings
+    if worker.whole == 0:
         return low, low
     for k in (A_, B_, C_, D_, X_):
         operand = operand_of(zero, bindings, k)
@@ -104,23 +104,20 @@ def straight(zero, job, worker):
 @njit(**OPTIONS)
 def views_of_block(zero, job, worker, i0, i1, bands):
     """The addresses and the steps of the bands of a block of rows; the fourth is the right side."""
-    row, copied = bytes_of_row(zero, ()), word(worker + WHOLE) == 0
+    row, copied = bytes_of_row(zero, ()), worker.whole == 0
     for band in range(bands):
         view(zero, job, worker, band, i0, i1, copied)
     if copied:
-        buffer, (mask, _) = word(worker + BUFFER), mask_view(zero, worker, i0)
+        buffer, (mask, _) = worker.buffer, mask_view(zero, worker, i0)
         CUT(zero, (buffer, buffer + BLOCK * row, buffer + 2 * BLOCK * row, mask, i1 - i0))
-    at = worker + VIEWS
-    return (
-        word(at), word(at + 8), word(at + 16), word(at + 24),
-        word(at + 32), word(at + 40), word(at + 48), word(at + 56),
-    )  # fmt: skip
+    views = worker.views
+    return views[0], views[1], views[2], views[3], views[4], views[5], views[6], views[7]
 
 
 @njit(**OPTIONS)
 def right_side(zero, job, worker, i0, i1, target, mask, mask_step):
     """Rows of the right side as rows of lanes, zero where taken out."""
-    load_rows(zero, operand_of(zero, word(worker + BINDINGS), D_), i0, i1, target)
+    load_rows(zero, operand_of(zero, worker.bindings, D_), i0, i1, target)
     if mask_step:
         ERASE(zero, (target, mask, mask_step, i1 - i0))
 
@@ -128,7 +125,7 @@ def right_side(zero, job, worker, i0, i1, target, mask, mask_step):
 @njit(**OPTIONS)
 def moved_operands(zero, job, worker):
     """The operands that the straight sweeps read, and by how many rows each is moved."""
-    bindings = word(worker + BINDINGS)
+    bindings = worker.bindings
     (a_at, a_move), (c_at, c_move) = band_of(job, 0), band_of(job, 2)
     a, b, c = operand_of(zero, bindings, a_at), operand_of(zero, bindings, B_), operand_of(zero, bindings, c_at)
     return a, b, c, operand_of(zero, bindings, D_), a_move, 0, c_move, 0

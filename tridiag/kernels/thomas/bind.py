@@ -9,18 +9,17 @@ from tridiag.kernels.access.load_store import ADVANCE, LOAD_MASK, lanes_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, OPERANDS, WHERE_
 from tridiag.kernels.runtime.work_items import field
-from tridiag.kernels.simd.memory import set_word, variable, word
+from tridiag.kernels.simd.memory import set_word, variable
 from tridiag.kernels.simd.vector import OPTIONS
-from tridiag.kernels.thomas.workspace import BINDINGS, HIGH, LOW, MASK, NO_OFFSETS, OFFSETS, ONES, VIEWS, WHOLE
 
 
 @njit(**OPTIONS)
 def mask_view(zero, worker, i):
     """The address and the step of the mask at row i."""
-    if word(worker + WHOLE):
-        return word(worker + ONES), 0
+    if worker.whole:
+        return worker.ones, 0
     lanes = lanes_of(zero, ())
-    return word(worker + MASK) + (1 + i) * lanes, lanes
+    return worker.mask + (1 + i) * lanes, lanes
 
 
 @njit(**OPTIONS)
@@ -29,21 +28,21 @@ def read_mask(zero, job, worker):
     n, flags = field(job, J.ROWS), field(job, J.FLAGS)
     low, high, whole = 0, n, True
     if flags & J.MASKED:
-        target = word(worker + MASK) + lanes_of(zero, ())
-        LOAD_MASK(zero, (operand_of(zero, word(worker + BINDINGS), WHERE_), n, target, worker + VIEWS))
-        low, high = word(worker + VIEWS), word(worker + VIEWS + 8)
-        whole = word(worker + VIEWS + 16) == high - low
+        target = worker.mask + lanes_of(zero, ())
+        LOAD_MASK(zero, (operand_of(zero, worker.bindings, WHERE_), n, target, worker.addresses.views))
+        low, high = worker.views[0], worker.views[1]
+        whole = worker.views[2] == high - low
         if flags & J.PERIODIC:
             low, high, whole = 0, n, whole and low == 0 and high == n
-    set_word(worker + LOW, min(low, high))
-    set_word(worker + HIGH, high)
-    set_word(worker + WHOLE, whole)
+    worker.low = min(low, high)
+    worker.high = high
+    worker.whole = whole
 
 
 @njit(**OPTIONS)
 def bind_group(zero, job, worker, first, used):
-    bindings, axes = word(worker + BINDINGS), field(job, J.MATRIX_AXES)
-    bind_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), bindings, 0, variable(OPERANDS))
+    bindings, axes = worker.bindings, field(job, J.MATRIX_AXES)
+    bind_lanes(zero, job, J.AXES, axes, first, used, worker.no_offsets, bindings, 0, variable(OPERANDS))
 
 
 @njit(**OPTIONS)
@@ -51,7 +50,7 @@ def advance(zero, job, worker, low):
     """Point operands k >= ``low`` of a group at the systems behind those before, along the only batch axis."""
     for operand in range(low, OPERANDS):
         step = lanes_of(zero, ()) * field(job, J.AXES + 1 + operand)
-        ADVANCE(zero, (operand_of(zero, word(worker + BINDINGS), operand), step))
+        ADVANCE(zero, (operand_of(zero, worker.bindings, operand), step))
 
 
 @njit(**OPTIONS)
@@ -75,17 +74,17 @@ def side_offsets(job, k, target):
 @njit(**OPTIONS)
 def bind_few_matrices(zero, job, worker, matrix):
     """Point all lanes at one matrix; returns where the axes of its right sides are."""
-    own, base, none = field(job, J.MATRIX_AXES), word(worker + OFFSETS), variable(0)
+    own, base, none = field(job, J.MATRIX_AXES), worker.offsets, variable(0)
     right = J.AXES + J.AXIS_WORDS * own
     for operand in range(OPERANDS):
         set_word(base + 8 * operand, offset(job, J.AXES, own, matrix, operand))
-    bind_lanes(zero, job, right, none, none, variable(1), base, word(worker + BINDINGS), variable(0), variable(D_))
+    bind_lanes(zero, job, right, none, none, variable(1), base, worker.bindings, variable(0), variable(D_))
     read_mask(zero, job, worker)
     return right
 
 
 @njit(**OPTIONS)
 def bind_matrices(zero, job, worker, first, used):
-    axes, bindings = field(job, J.MATRIX_AXES), word(worker + BINDINGS)
-    bind_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), bindings, variable(0), variable(D_))
+    axes, bindings = field(job, J.MATRIX_AXES), worker.bindings
+    bind_lanes(zero, job, J.AXES, axes, first, used, worker.no_offsets, bindings, variable(0), variable(D_))
     read_mask(zero, job, worker)

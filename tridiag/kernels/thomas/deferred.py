@@ -20,13 +20,7 @@ from tridiag.kernels.thomas.bind import read_mask
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_VERIFIED
 from tridiag.kernels.thomas.refine import FINISH_GROUP
 from tridiag.kernels.thomas.workspace import (
-    BINDINGS,
-    DEFERRED_BINDINGS,
-    NO_OFFSETS,
     STEPS,
-    UNREFINED,
-    UNSOLVED,
-    ZEROS,
     listed,
 )
 
@@ -39,7 +33,7 @@ def may_wait(job):
 
 @njit(**OPTIONS)
 def some_wait(worker):
-    return word(word(worker + UNSOLVED)) | word(word(worker + UNREFINED)) != 0
+    return word(worker.unsolved) | word(worker.unrefined) != 0
 
 
 @njit(**OPTIONS)
@@ -80,8 +74,8 @@ def take(zero, systems):
 @njit(**OPTIONS)
 def catch_up(zero, job, worker, fewest):
     """Solve systems that wait, until no list has as many as ``fewest``."""
-    bindings, unsolved, unrefined = word(worker + BINDINGS), word(worker + UNSOLVED), word(worker + UNREFINED)
-    set_word(worker + BINDINGS, word(worker + DEFERRED_BINDINGS))
+    bindings, unsolved, unrefined = worker.bindings, worker.unsolved, worker.unrefined
+    worker.bindings = worker.deferred_bindings
     while word(unsolved) >= fewest:
         used = take(zero, unsolved)
         bind_listed(zero, job, worker, unsolved, used)
@@ -93,7 +87,7 @@ def catch_up(zero, job, worker, fewest):
         used = take(zero, unrefined)
         bind_listed(zero, job, worker, unrefined, used)
         refine_listed(zero, job, worker, used)
-    set_word(worker + BINDINGS, bindings)
+    worker.bindings = bindings
 
 
 CATCH_UP = STEPS.add_step(catch_up)
@@ -102,7 +96,7 @@ CATCH_UP = STEPS.add_step(catch_up)
 @njit(**OPTIONS)
 def refine_listed(zero, job, worker, used):
     """Refine systems just taken from the list of those that wait for it."""
-    uncertified, nothing = word(worker + NO_OFFSETS), word(worker + ZEROS)
+    uncertified, nothing = worker.no_offsets, worker.zeros
     FINISH_GROUP(zero, (job, worker, -1, used, uncertified, nothing, 0))
 
 
@@ -113,27 +107,27 @@ def refine_in_cache(zero, job, worker, fewest, poor, first, solution, step):
     Their solutions are in pivot rows, ``step`` bytes from row to row, that of system ``first`` from ``solution`` on.
     """
     lanes, row, entry = lanes_of(zero, ()), bytes_of_row(zero, ()), bytes_of_real(zero, ()) * parts_of(zero, ())
-    bindings, unrefined = word(worker + BINDINGS), word(worker + UNREFINED)
-    set_word(worker + BINDINGS, word(worker + DEFERRED_BINDINGS))
+    bindings, unrefined = worker.bindings, worker.unrefined
+    worker.bindings = worker.deferred_bindings
     while poor >= fewest:
         used = min(poor, lanes)
         poor -= used
         set_word(unrefined, word(unrefined) - used)
         bind_listed(zero, job, worker, unrefined, used)
-        target = operand_of(zero, word(worker + BINDINGS), X_)
+        target = operand_of(zero, worker.bindings, X_)
         for lane in range(lanes):
             system = listed(unrefined, lane if lane < used else 0) - first
             set_word(target + TABLE + 8 * lane, solution + system // lanes * (4 * row) + system % lanes * entry)
         bind(zero, target, entry, step, used == 1, True)
         set_word(target + AHEAD, 0)
         refine_listed(zero, job, worker, used)
-    set_word(worker + BINDINGS, bindings)
+    worker.bindings = bindings
 
 
 @njit(**OPTIONS)
 def bind_listed(zero, job, worker, systems, used):
     """Point a group at systems just taken from a list; lanes that are not used repeat the first."""
-    lanes, axes, bindings = lanes_of(zero, ()), field(job, J.MATRIX_AXES), word(worker + BINDINGS)
+    lanes, axes, bindings = lanes_of(zero, ()), field(job, J.MATRIX_AXES), worker.bindings
     itemsize = bytes_of_real(zero, ()) * parts_of(zero, ())
     for operand in range(OPERANDS):
         target, pointer = operand_of(zero, bindings, operand), field(job, J.POINTERS + operand)

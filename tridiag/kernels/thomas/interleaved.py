@@ -29,7 +29,7 @@ from tridiag.kernels.thomas.pivoted_loops import (
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
 from tridiag.kernels.thomas.refine import hopeless, uncertified_lanes
 from tridiag.kernels.thomas.residuals import BACKWARD_VERIFIED_INTERLEAVED
-from tridiag.kernels.thomas.workspace import BINDINGS, CARRY, GOOD, STEPS, UNREFINED, VERIFIED, Y
+from tridiag.kernels.thomas.workspace import STEPS, VERIFIED
 
 WORTH_A_VECTOR = 4  # systems are refined where they fill this part of a vector, though more of them may follow
 EARLY = 16  # rows after which a tile is looked at for lanes that may go on
@@ -38,8 +38,8 @@ EARLY = 16  # rows after which a tile is looked at for lanes that may go on
 @njit(**OPTIONS)
 def solve_interleaved(zero, job, worker, first, groups):
     """Groups that lie side by side, row by row through all of them."""
-    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
-    step, good, carry = 2 * row * groups, word(worker + GOOD), word(worker + CARRY)
+    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), worker.y
+    step, good, carry = 2 * row * groups, worker.good, worker.carry
     start_interleaved(zero, job, worker, first, groups)
     ZERO(zero, (carry, row, groups))
     if sweep_down_interleaved(zero, job, worker, groups) and all_certified(zero, job, worker, groups):
@@ -69,7 +69,7 @@ SOLVE_INTERLEAVED = STEPS.add_step(solve_interleaved)
 @njit(**OPTIONS)
 def settle_interleaved(zero, job, worker, first, groups):
     """The groups of a tile that were given up, as many neighbours at a time as pivot rows are kept of."""
-    lanes, good, group = lanes_of(zero, ()), word(worker + GOOD), 0
+    lanes, good, group = lanes_of(zero, ()), worker.good, 0
     while group < groups:
         end = group
         while end < min(groups, group + VERIFIED) and hopeless(zero, job, good + 8 * end, lanes):
@@ -85,8 +85,8 @@ def exchange_verified_interleaved(zero, job, worker, first, groups, good):
 
     Where they are worth a vector they are refined at once, while they are in cache, before the solution goes to memory.
     """
-    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
-    step, carry, every, unrefined = 4 * row * groups, word(worker + CARRY), (1 << lanes) - 1, word(worker + UNREFINED)
+    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), worker.y
+    step, carry, every, unrefined = 4 * row * groups, worker.carry, (1 << lanes) - 1, worker.unrefined
     bind_group(zero, job, worker, first, lanes)
     for group in range(groups):
         set_word(good + 8 * group, every)
@@ -115,13 +115,13 @@ def start_interleaved(zero, job, worker, first, groups):
     bind_group(zero, job, worker, first, lanes_of(zero, ()))
     read_mask(zero, job, worker)
     for group in range(groups):
-        set_word(word(worker + GOOD) + 8 * group, (1 << 2 * lanes_of(zero, ())) - 1)
+        set_word(worker.good + 8 * group, (1 << 2 * lanes_of(zero, ())) - 1)
 
 
 @njit(**OPTIONS)
 def solution_interleaved(zero, worker):
     """Where the first row of a solution is, and how far the next."""
-    x = operand_of(zero, word(worker + BINDINGS), X_)
+    x = operand_of(zero, worker.bindings, X_)
     return word(x + TABLE), word(x + STRIDE)
 
 
@@ -134,7 +134,7 @@ def past_caches(zero, job):
 @njit(**OPTIONS)
 def sweep_down_interleaved(zero, job, worker, groups):
     """c' and y' of all rows of all groups, and their certificates; False when no lane of any has one left."""
-    row, n, good, y = bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + GOOD), word(worker + Y)
+    row, n, good, y = bytes_of_row(zero, ()), field(job, J.ROWS), worker.good, worker.y
     step, operands = 2 * row * groups, moved_operands(zero, job, worker)
     ZERO(zero, (y, row, 2 * groups))
     for i in range(0, n, EARLY):
@@ -151,8 +151,8 @@ def sweep_down_interleaved(zero, job, worker, groups):
 @njit(**OPTIONS)
 def exchange_interleaved(zero, job, worker, first, groups):
     """The same with partial pivoting."""
-    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), word(worker + Y)
-    step, good, carry = 4 * row * groups, word(worker + GOOD), word(worker + CARRY)
+    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), worker.y
+    step, good, carry = 4 * row * groups, worker.good, worker.carry
     start_interleaved(zero, job, worker, first, groups)
     operands = (*moved_operands(zero, job, worker), (groups - 1) * row)
     EXCHANGE_INTERLEAVED(zero, (*operands, y + step, step, groups, 0, n, 0, n, carry, good))
@@ -177,7 +177,7 @@ EXCHANGED_INTERLEAVED = STEPS.add_step(exchange_interleaved)
 @njit(**OPTIONS)
 def all_certified(zero, job, worker, groups):
     for group in range(groups):
-        if uncertified_lanes(zero, job, word(word(worker + GOOD) + 8 * group), lanes_of(zero, ())) != 0:
+        if uncertified_lanes(zero, job, word(worker.good + 8 * group), lanes_of(zero, ())) != 0:
             return False
     return True
 

@@ -15,6 +15,7 @@ from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim, field, part_of_item, report, reports
 from tridiag.kernels.simd.memory import c_function, flush, load, malloc, set_word
+from tridiag.kernels.simd.records import address_of
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.deferred import CATCH_UP, some_wait
 from tridiag.kernels.thomas.interleaved import EXCHANGED_INTERLEAVED, SOLVE_INTERLEAVED, extent
@@ -68,7 +69,7 @@ def solve_nothing(zero, place):
 def work_tiles(job, zero, solve_one, solve_many_interleaved):
     """Claim items until none is left, with these functions for groups; called by every thread of a job."""
     worker = allocate_workspace(zero, job)
-    if worker == 0:
+    if address_of(worker) == 0:
         return
     width, matrices, tiles = field(job, J.LANES), field(job, J.MATRICES), field(job, J.TILES)
     count, interleaved = (matrices + width - 1) // width, field(job, J.INTERLEAVED)
@@ -114,7 +115,7 @@ def work_pivoted(job, zero):
 def work_multiple_rhs(job, zero):
     """The same where matrices have many right sides, or are only factored."""
     worker, flags = allocate_workspace(zero, job), field(job, J.FLAGS)
-    if worker == 0:
+    if address_of(worker) == 0:
         return
     width, matrices, tiles = field(job, J.LANES), field(job, J.MATRICES), field(job, J.TILES)
     while True:
@@ -139,7 +140,7 @@ def work_multiple_rhs(job, zero):
 def work_few_matrices(job, zero):
     """The same where few matrices have many right sides, one in each lane, or are only factored for such."""
     worker = allocate_workspace(zero, job)
-    if worker == 0:
+    if address_of(worker) == 0:
         return
     while True:
         item = claim(job)
@@ -174,11 +175,11 @@ def prepare_few_matrices(job, zero):
         set_word(job + 8 * J.FACTORS, memory)
         set_word(job + 8 * J.CERTIFICATES, memory + matrices * 3 * n * side)
     worker = allocate_workspace(zero, job)
-    if worker == 0 or field(job, J.FACTORS) == 0:
+    if address_of(worker) == 0 or field(job, J.FACTORS) == 0:
         set_word(job + 8 * J.TASK, 0)
     else:
         factor_few_matrices(zero, job, worker)
-    if worker != 0:
+    if address_of(worker) != 0:
         free_workspace(worker)
 
 

@@ -58,21 +58,7 @@ from tridiag.kernels.thomas.refine import (
     uncertified_lanes,
 )
 from tridiag.kernels.thomas.workspace import (
-    BINDINGS,
     BLOCK,
-    CARRY,
-    FACTORS,
-    GOOD,
-    HIGH,
-    LOW,
-    NO_OFFSETS,
-    OFFSETS,
-    SWAPS,
-    TILE,
-    VIEWS,
-    WHOLE,
-    ZEROS,
-    Y,
     exchanges,
 )
 
@@ -83,8 +69,8 @@ WIDE_ROWS_AHEAD = 32  # prefetch distance of `substitute_wide`
 def factor_block(zero, job, worker, i0, i1, factors):
     """The same without a right side, to factors."""
     views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 3), mask_view(zero, worker, i0)
-    n, row, bindings, good = field(job, J.ROWS), bytes_of_row(zero, ()), word(worker + BINDINGS), word(worker + GOOD)
-    targets = pairs_at(factors, row, i0), above_at(factors, row, n, i0), word(worker + CARRY)
+    n, row, bindings, good = field(job, J.ROWS), bytes_of_row(zero, ()), worker.bindings, worker.good
+    targets = pairs_at(factors, row, i0), above_at(factors, row, n, i0), worker.carry
     found = FACTOR(zero, (*views[:6], mask, mask_step, *targets, i1 - i0, word(good), bindings, i0))
     set_word(good, found)
 
@@ -104,16 +90,16 @@ def above_at(factors, part, n, i):
 @njit(**OPTIONS)
 def factor_group(zero, job, worker, first, used, factors):
     """The factors of all rows of a group; returns its hard lanes."""
-    lanes, low, high = lanes_of(zero, ()), word(worker + LOW), word(worker + HIGH)
+    lanes, low, high = lanes_of(zero, ()), worker.low, worker.high
     if exchanges(job):
         return (1 << used) - 1
-    set_word(word(worker + GOOD), (1 << 2 * lanes) - 1)
-    ZERO(zero, (word(worker + CARRY), bytes_of_row(zero, ()), 1))
+    set_word(worker.good, (1 << 2 * lanes) - 1)
+    ZERO(zero, (worker.carry, bytes_of_row(zero, ()), 1))
     for i0 in range(low, high, BLOCK):
         if stopping_at(i0 // BLOCK, 64):
             break
         factor_block(zero, job, worker, i0, min(i0 + BLOCK, high), factors)
-    return uncertified_lanes(zero, job, word(word(worker + GOOD)), used)
+    return uncertified_lanes(zero, job, word(worker.good), used)
 
 
 @njit(**OPTIONS)
@@ -122,8 +108,8 @@ def solve_factored(zero, job, worker, factors, shared, used, uncertified, zero_p
 
     ``shared`` is None, not False, where they are not: of `is None` Numba compiles one side only.
     """
-    row, rows = bytes_of_row(zero, ()), word(worker + HIGH) - word(worker + LOW)
-    y, flags, every = word(worker + Y) + row, field(job, J.FLAGS), (1 << used) - 1
+    row, rows = bytes_of_row(zero, ()), worker.high - worker.low
+    y, flags, every = worker.y + row, field(job, J.FLAGS), (1 << used) - 1
     if uncertified != every and flags & J.FACTORED and flags & J.TRANSPOSE:
         substitute_turned(zero, job, worker, factors, shared, y)
     elif uncertified != every and substitute_certified(
@@ -147,7 +133,7 @@ def part_of(zero, shared):
 @njit(**OPTIONS)
 def substitute_turned(zero, job, worker, factors, shared, y):
     """The solution for the transposed matrix, to ``y``."""
-    n, row, low, high = field(job, J.ROWS), bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
+    n, row, low, high = field(job, J.ROWS), bytes_of_row(zero, ()), worker.low, worker.high
     if low == high:
         return
     part = part_of(zero, shared)
@@ -166,10 +152,10 @@ def substitute_turned(zero, job, worker, factors, shared, y):
 @njit(**OPTIONS)
 def substitute_certified(zero, job, worker, factors, shared, y, used, bad):
     """The solution, to memory at once if no lane needs more, which is the result; else in place of y'."""
-    n, row, low, high = field(job, J.ROWS), bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
-    bindings, carry, lanes = word(worker + BINDINGS), word(worker + CARRY), lanes_of(zero, ())
+    n, row, low, high = field(job, J.ROWS), bytes_of_row(zero, ()), worker.low, worker.high
+    bindings, carry, lanes = worker.bindings, worker.carry, lanes_of(zero, ())
     d, x, last = operand_of(zero, bindings, D_), operand_of(zero, bindings, X_), low
-    if bad == 0 and used == lanes and word(worker + WHOLE) and word(d + KIND) == CONTIGUOUS == word(x + KIND):
+    if bad == 0 and used == lanes and worker.whole and word(d + KIND) == CONTIGUOUS == word(x + KIND):
         height = QUAD // parts_of(zero, ())
         last = low + (high - low) // height * height
     part = part_of(zero, shared)
@@ -193,16 +179,16 @@ def substitute_certified(zero, job, worker, factors, shared, y, used, bad):
     else:
         BACKWARD_LINES_SHARED(zero, words)
     store_rows(zero, x, last, high, y + (last - low) * row, row, used)
-    store_rows(zero, x, 0, low, word(worker + ZEROS), 0, used)
-    store_rows(zero, x, high, n, word(worker + ZEROS), 0, used)
+    store_rows(zero, x, 0, low, worker.zeros, 0, used)
+    store_rows(zero, x, high, n, worker.zeros, 0, used)
     return True
 
 
 @njit(**OPTIONS)
 def forward_blocks(zero, job, worker, factors, shared, y, first, last):
     """y' of rows first <= i < last from factors."""
-    row, low, part = bytes_of_row(zero, ()), word(worker + LOW), part_of(zero, shared)
-    d, asked = worker + VIEWS + 16 * RIGHT, operand_of(zero, word(worker + BINDINGS), D_)
+    row, low, part = bytes_of_row(zero, ()), worker.low, part_of(zero, shared)
+    asked = operand_of(zero, worker.bindings, D_)
     for i0 in range(first, last, BLOCK):
         if stopping_at(i0 // BLOCK, 64):
             break
@@ -210,7 +196,18 @@ def forward_blocks(zero, job, worker, factors, shared, y, first, last):
         view(zero, job, worker, RIGHT, i0, i1, False)
         mask, mask_step = mask_view(zero, worker, i0)
         pairs, to = pairs_at(factors, part, i0), y + (i0 - low) * row
-        words = (pairs, word(d), word(d + 8), mask, mask_step, to, row, i1 - i0, asked, i0)
+        words = (
+            pairs,
+            worker.views[2 * RIGHT],
+            worker.views[2 * RIGHT + 1],
+            mask,
+            mask_step,
+            to,
+            row,
+            i1 - i0,
+            asked,
+            i0,
+        )
         if shared is None:
             FORWARD(zero, words)
         else:
@@ -222,8 +219,8 @@ def backward_factored(zero, job, worker, factors, shared, y, first, last):
     """x of rows first <= i < last in place of y'."""
     n, row, part = field(job, J.ROWS), bytes_of_row(zero, ()), part_of(zero, shared)
     mask, mask_step = mask_view(zero, worker, first)
-    x, at = operand_of(zero, word(worker + BINDINGS), X_), y + (first - word(worker + LOW)) * row
-    above, carry = above_at(factors, part, n, first), word(worker + CARRY)
+    x, at = operand_of(zero, worker.bindings, X_), y + (first - worker.low) * row
+    above, carry = above_at(factors, part, n, first), worker.carry
     words = (above, -part, at, row, mask, mask_step, at, row, carry, last - first, x, first)
     if shared is None:
         BACKWARD(zero, words)
@@ -253,15 +250,15 @@ def solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, follows):
 
     ``follows``: behind the group before.
     """
-    flags, bindings, offsets = field(job, J.FLAGS), word(worker + BINDINGS), word(worker + OFFSETS)
-    axes, factors = field(job, J.MATRIX_AXES), word(worker + FACTORS)
+    flags, bindings, offsets = field(job, J.FLAGS), worker.bindings, worker.offsets
+    axes, factors = field(job, J.MATRIX_AXES), worker.factors
     uncertified, zero_pivot = 0, 0
     if flags & (J.FACTORED | J.FACTORING):
         factors = field(job, J.FACTORS) + tile * field(job, J.ROWS) * 3 * bytes_of_row(zero, ())
     if flags & J.FACTORED:
         uncertified = kinds_of(job, first, used)
     if uncertified != 0 or flags & J.FACTORED == 0 or flags & J.MASKED:
-        bind_lanes(zero, job, J.AXES, axes, first, used, word(worker + NO_OFFSETS), bindings, variable(0), variable(D_))
+        bind_lanes(zero, job, J.AXES, axes, first, used, worker.no_offsets, bindings, variable(0), variable(D_))
     read_mask(zero, job, worker)
     if flags & J.FACTORED == 0:
         uncertified = factor_group(zero, job, worker, first, used, factors)
@@ -289,7 +286,7 @@ def solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, follows):
 def solve_few_matrices(zero, job, worker, matrix, k0, k1):
     """Right sides k0 <= k < k1 of one factored matrix, one in each lane."""
     lanes, count, right = lanes_of(zero, ()), field(job, J.RIGHT_AXES), bind_few_matrices(zero, job, worker, matrix)
-    bindings, base, one = word(worker + BINDINGS), word(worker + OFFSETS), variable(1)
+    bindings, base, one = worker.bindings, worker.offsets, variable(1)
     uncertified, zero_pivot = -kinds_of(job, matrix, one) & ((1 << lanes) - 1), 0
     if uncertified != 0 and eliminate_uncertified(zero, job, worker, matrix, one):
         zero_pivot = (1 << lanes) - 1
@@ -318,7 +315,7 @@ def solve_few_matrices(zero, job, worker, matrix, k0, k1):
 @njit(**OPTIONS)
 def is_wide(zero, job, worker, k, end):
     """Whether some groups from right side k on lie side by side, and all rows are kept."""
-    count, stretch, bindings = field(job, J.RIGHT_AXES), WIDE * lanes_of(zero, ()), word(worker + BINDINGS)
+    count, stretch, bindings = field(job, J.RIGHT_AXES), WIDE * lanes_of(zero, ()), worker.bindings
     turned = field(job, J.FLAGS) & (J.FACTORED | J.TRANSPOSE) == J.FACTORED | J.TRANSPOSE
     if turned or field(job, J.FLAGS) & J.MASKED or k + stretch > end or count == 0:
         return False
@@ -330,7 +327,7 @@ def is_wide(zero, job, worker, k, end):
 @njit(**ONCE)
 def substitute_wide(zero, job, worker, factors):
     """Some groups of right sides, of which the first is bound, row by row through all of them."""
-    n, part, y, bindings = field(job, J.ROWS), part_of(zero, True), word(worker + Y), word(worker + BINDINGS)
+    n, part, y, bindings = field(job, J.ROWS), part_of(zero, True), worker.y, worker.bindings
     d, x, step = operand_of(zero, bindings, D_), operand_of(zero, bindings, X_), WIDE * bytes_of_row(zero, ())
     d_ahead, x_ahead = WIDE_ROWS_AHEAD * word(d + STRIDE), -WIDE_ROWS_AHEAD * word(x + STRIDE)
     if n * step < NEXT_GROUP:
@@ -348,7 +345,7 @@ def factor_few_matrices(zero, job, worker):
     """The few matrices of a job, one in each lane, to factors of one number each."""
     matrices, n, row, first = field(job, J.MATRICES), field(job, J.ROWS), bytes_of_row(zero, ()), variable(0)
     bind_matrices(zero, job, worker, first, matrices)
-    factors = word(worker + FACTORS)
+    factors = worker.factors
     ZERO(zero, (factors, row, 3 * n))
     uncertified = factor_group(zero, job, worker, first, matrices, factors)
     tell_kinds(job, first, matrices, uncertified)
@@ -375,8 +372,8 @@ def determinants(zero, job, worker, first, used):
 @njit(**OPTIONS)
 def tell_determinants(zero, job, worker, first, used, singular):
     """From the pivots and the exchanges of an eliminated group."""
-    row, side, rows = bytes_of_row(zero, ()), bytes_of_real(zero, ()), word(worker + HIGH) - word(worker + LOW)
-    pivots, periodic = word(worker + TILE) + UPPER * rows * row, field(job, J.FLAGS) & J.PERIODIC != 0
+    row, side, rows = bytes_of_row(zero, ()), bytes_of_real(zero, ()), worker.high - worker.low
+    pivots, periodic = worker.tile + UPPER * rows * row, field(job, J.FLAGS) & J.PERIODIC != 0
     for lane in range(used):
         sign, total = unit(zero), zero.real
         for i in range(rows):
@@ -385,7 +382,7 @@ def tell_determinants(zero, job, worker, first, used, singular):
             pivot = entry(pivots + i * row + lane * side, zero)
             total += np.log(abs(pivot))
             sign = turn(sign, pivot)
-            swaps = load(word(worker + SWAPS) + i * lanes_of(zero, ()) + lane, types.uint8(0))
+            swaps = load(worker.swaps + i * lanes_of(zero, ()) + lane, types.uint8(0))
             if (swaps & 1) != (swaps >> 1):
                 sign = -sign
         if periodic and rows % 2 == 0:

@@ -20,17 +20,8 @@ from tridiag.kernels.thomas.loops import BACKWARD, BACKWARD_LINES, ELIMINATE, EL
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_VERIFIED
 from tridiag.kernels.thomas.refine import FINISH_GROUP, hopeless, store_solution, uncertified_lanes
 from tridiag.kernels.thomas.workspace import (
-    BINDINGS,
     BLOCK,
-    CARRY,
-    GOOD,
-    HIGH,
-    LOW,
     STEPS,
-    UNREFINED,
-    UNSOLVED,
-    ZEROS,
-    Y,
 )
 
 EARLY = 32  # rows after which a group is looked at for lanes that may go on,
@@ -41,7 +32,7 @@ VERY_EARLY = 8  # ... and the first time
 def eliminate_block(zero, job, worker, i0, i1, target):
     """One block of rows: its bands, then the sweep."""
     views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 4), mask_view(zero, worker, i0)
-    step, bindings, good = 2 * bytes_of_row(zero, ()), word(worker + BINDINGS), word(worker + GOOD)
+    step, bindings, good = 2 * bytes_of_row(zero, ()), worker.bindings, worker.good
     set_word(good, ELIMINATE(zero, (*views, mask, mask_step, target, step, i1 - i0, word(good), bindings, i0)))
 
 
@@ -51,7 +42,7 @@ def solve_group(zero, job, worker, first, used, follows):
     row = bytes_of_row(zero, ())
     bind_next(zero, job, worker, first, used, follows)
     if not (sweep_down(zero, job, worker, used) and sweep_up(zero, job, worker, used)):
-        settle_group(zero, job, worker, first, used, word(worker + GOOD), word(worker + Y) + 3 * row, 2 * row)
+        settle_group(zero, job, worker, first, used, worker.good, worker.y + 3 * row, 2 * row)
 
 
 SOLVE_GROUP = STEPS.add_step(solve_group)
@@ -67,18 +58,18 @@ def settle_group(zero, job, worker, first, used, good, source, step):
     if not may_wait(job) or (whole and not verified):
         FINISH_GROUP(zero, (job, worker, first, used, good, source, step))
     elif whole and field(job, J.INTERLEAVED) == 0:
-        put_off(word(worker + UNREFINED), first, uncertified & ~EXCHANGE_VERIFIED(zero, (job, worker, used)))
+        put_off(worker.unrefined, first, uncertified & ~EXCHANGE_VERIFIED(zero, (job, worker, used)))
     else:
         if not whole:
             store_solution(zero, job, worker, source, step, used, 0)
-        put_off(word(worker + UNSOLVED) if verified else word(worker + UNREFINED), first, uncertified)
+        put_off(worker.unsolved if verified else worker.unrefined, first, uncertified)
 
 
 @njit(**OPTIONS)
 def sweep_down(zero, job, worker, used):
     """c' and y' of all rows of a group, and its certificates; gives up and returns False when no lane has one left."""
-    row, low, high = bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
-    y, good = word(worker + Y), word(worker + GOOD)
+    row, low, high = bytes_of_row(zero, ()), worker.low, worker.high
+    y, good = worker.y, worker.good
     ZERO(zero, (y, row, 2))
     set_word(good, (1 << 2 * lanes_of(zero, ())) - 1)
     first, last = straight(zero, job, worker)
@@ -98,43 +89,43 @@ def eliminate_blocks(zero, job, worker, first, last):
     for i0 in range(first, last, BLOCK):
         if stopping_at(i0 // BLOCK, 64):
             return
-        target = word(worker + Y) + (i0 - word(worker + LOW) + 1) * 2 * bytes_of_row(zero, ())
+        target = worker.y + (i0 - worker.low + 1) * 2 * bytes_of_row(zero, ())
         eliminate_block(zero, job, worker, i0, min(i0 + BLOCK, last), target)
 
 
 @njit(**OPTIONS)
 def eliminate_straight(zero, job, worker, first, last):
-    row, low, good = bytes_of_row(zero, ()), word(worker + LOW), word(worker + GOOD)
-    target = word(worker + Y) + (first - low + 1) * 2 * row
-    words = target, first, last, low, word(worker + HIGH), word(good)
+    row, low, good = bytes_of_row(zero, ()), worker.low, worker.good
+    target = worker.y + (first - low + 1) * 2 * row
+    words = target, first, last, low, worker.high, word(good)
     set_word(good, ELIMINATE_LINES(zero, (*moved_operands(zero, job, worker), *words)))
 
 
 @njit(**OPTIONS)
 def sweep_up(zero, job, worker, used):
     """x of all rows of a group, in place of y'; or to memory at once if no lane needs more, which is the result."""
-    lanes, row, low, high = lanes_of(zero, ()), bytes_of_row(zero, ()), word(worker + LOW), word(worker + HIGH)
-    carry, x, none = word(worker + CARRY), operand_of(zero, word(worker + BINDINGS), X_), variable(0)
+    lanes, row, low, high = lanes_of(zero, ()), bytes_of_row(zero, ()), worker.low, worker.high
+    carry, x, none = worker.carry, operand_of(zero, worker.bindings, X_), variable(0)
     ZERO(zero, (carry, row, 1))
     first, last = straight(zero, job, worker)
-    every, uncertified = variable(1), uncertified_lanes(zero, job, word(word(worker + GOOD)), lanes)
+    every, uncertified = variable(1), uncertified_lanes(zero, job, word(worker.good), lanes)
     if used != lanes or uncertified != 0 or last <= first:
         backward_block(zero, job, worker, low, high, none)
         return False
-    store_rows(zero, x, none, low, word(worker + ZEROS), none, lanes)
-    store_rows(zero, x, high, field(job, J.ROWS), word(worker + ZEROS), none, lanes)
+    store_rows(zero, x, none, low, worker.zeros, none, lanes)
+    store_rows(zero, x, high, field(job, J.ROWS), worker.zeros, none, lanes)
     backward_block(zero, job, worker, last, high, every)
-    BACKWARD_LINES(zero, (word(worker + Y) + (first - low + 1) * 2 * row, x, carry, first, last))
+    BACKWARD_LINES(zero, (worker.y + (first - low + 1) * 2 * row, x, carry, first, last))
     backward_block(zero, job, worker, low, first, every)
     return True
 
 
 @njit(**OPTIONS)
 def backward_block(zero, job, worker, first, last, store):
-    row, x = bytes_of_row(zero, ()), operand_of(zero, word(worker + BINDINGS), X_)
+    row, x = bytes_of_row(zero, ()), operand_of(zero, worker.bindings, X_)
     if first < last:
-        at = word(worker + Y) + (first - word(worker + LOW) + 1) * 2 * row
-        backward_rows(zero, worker, at, 2 * row, word(worker + CARRY), first, last)
+        at = worker.y + (first - worker.low + 1) * 2 * row
+        backward_rows(zero, worker, at, 2 * row, worker.carry, first, last)
         if store:
             store_rows(zero, x, first, last, at + row, 2 * row, lanes_of(zero, ()))
 
@@ -142,6 +133,6 @@ def backward_block(zero, job, worker, first, last, store):
 @njit(**OPTIONS)
 def backward_rows(zero, worker, at, step, carry, first, last):
     """x in place of y', which lies behind c', in rows that are ``step`` bytes apart."""
-    row, x = bytes_of_row(zero, ()), operand_of(zero, word(worker + BINDINGS), X_)
+    row, x = bytes_of_row(zero, ()), operand_of(zero, worker.bindings, X_)
     mask, mask_step = mask_view(zero, worker, first)
     BACKWARD(zero, (at, step, at + row, step, mask, mask_step, at + row, step, carry, last - first, x, first))

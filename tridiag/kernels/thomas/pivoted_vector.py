@@ -11,7 +11,7 @@ from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, X_
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
-from tridiag.kernels.simd.memory import set_word, variable, word
+from tridiag.kernels.simd.memory import set_word, variable
 from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands, straight, views_of_block
 from tridiag.kernels.thomas.bind import bind_next, mask_view
@@ -24,20 +24,20 @@ from tridiag.kernels.thomas.pivoted_loops import (
 )
 from tridiag.kernels.thomas.refine import FINISH_GROUP, load_tile
 from tridiag.kernels.thomas.residuals import VERIFY, VERIFY_LINES
-from tridiag.kernels.thomas.workspace import BINDINGS, BLOCK, CARRY, GOOD, HIGH, LOW, STEPS, TILE, WHOLE, Y
+from tridiag.kernels.thomas.workspace import BLOCK, STEPS
 
 
 @njit(**OPTIONS)
 def exchange_group(zero, job, worker, first, used, follows):
     """Systems with a matrix and one right side each, with partial pivoting."""
-    lanes, row, good, none = lanes_of(zero, ()), bytes_of_row(zero, ()), word(worker + GOOD), variable(0)
+    lanes, row, good, none = lanes_of(zero, ()), bytes_of_row(zero, ()), worker.good, variable(0)
     bind_next(zero, job, worker, first, used, follows)
     start, last, sure = exchange_rows(zero, job, worker)
     if used == lanes and last > start and sure == (1 << lanes) - 1:
         back_to_memory(zero, job, worker, start, last)
     else:
         back_exchanged(zero, job, worker, none, field(job, J.ROWS), none)
-        FINISH_GROUP(zero, (job, worker, first, used, good, word(worker + Y) + 7 * row, 4 * row))
+        FINISH_GROUP(zero, (job, worker, first, used, good, worker.y + 7 * row, 4 * row))
 
 
 EXCHANGE_GROUP = STEPS.add_step(exchange_group)
@@ -46,7 +46,7 @@ EXCHANGE_GROUP = STEPS.add_step(exchange_group)
 @njit(**OPTIONS)
 def exchange_verified(zero, job, worker, used):
     """The group at hand with partial pivoting, to memory; the lanes where the solution is as good as is promised."""
-    n, x = field(job, J.ROWS), operand_of(zero, word(worker + BINDINGS), X_)
+    n, x = field(job, J.ROWS), operand_of(zero, worker.bindings, X_)
     start, last, sure = exchange_rows(zero, job, worker)
     if stopping():
         return 0 * sure
@@ -55,12 +55,12 @@ def exchange_verified(zero, job, worker, used):
     else:
         row, none = bytes_of_row(zero, ()), variable(0)
         back_exchanged(zero, job, worker, none, n, none)
-        store_rows(zero, x, none, n, word(worker + Y) + 7 * row, 4 * row, used)
+        store_rows(zero, x, none, n, worker.y + 7 * row, 4 * row, used)
     if field(job, J.INTERLEAVED) == 0:
         return sure & VERIFY_LINES(zero, (*moved_operands(zero, job, worker), x, n, used))
     load_tile(zero, job, worker)
-    tile, plane, first = word(worker + TILE), n * bytes_of_row(zero, ()), variable(0)
-    load_rows(zero, operand_of(zero, word(worker + BINDINGS), D_), first, n, tile + RIGHT * plane)
+    tile, plane, first = worker.tile, n * bytes_of_row(zero, ()), variable(0)
+    load_rows(zero, operand_of(zero, worker.bindings, D_), first, n, tile + RIGHT * plane)
     load_rows(zero, x, first, n, tile + ITERATE * plane)
     return sure & VERIFY(zero, (tile, n))
 
@@ -78,7 +78,7 @@ def exchange_rows(zero, job, worker):
     if last > start:
         exchange_straight(zero, job, worker, start, last)
     exchange_blocks(zero, job, worker, last, n)
-    end = word(worker + Y) + n * 4 * row, 4 * row, word(worker + CARRY), word(worker + GOOD)
+    end = worker.y + n * 4 * row, 4 * row, worker.carry, worker.good
     return start, last, CLOSE_EXCHANGE(zero, end)
 
 
@@ -87,11 +87,11 @@ def back_to_memory(zero, job, worker, start, last):
     """The solution of a whole group from its pivot rows."""
     none, every, n = variable(0), variable(1), field(job, J.ROWS)
     source, x = (
-        word(worker + Y) + (start + 1) * 4 * bytes_of_row(zero, ()),
-        operand_of(zero, word(worker + BINDINGS), X_),
+        worker.y + (start + 1) * 4 * bytes_of_row(zero, ()),
+        operand_of(zero, worker.bindings, X_),
     )
     back_exchanged(zero, job, worker, last, n, every)
-    BACKWARD_EXCHANGED_LINES(zero, (source, 4 * bytes_of_row(zero, ()), x, word(worker + CARRY), start, last))
+    BACKWARD_EXCHANGED_LINES(zero, (source, 4 * bytes_of_row(zero, ()), x, worker.carry, start, last))
     back_exchanged(zero, job, worker, none, start, every)
 
 
@@ -99,39 +99,39 @@ def back_to_memory(zero, job, worker, start, last):
 def keep_all_rows(zero, job, worker):
     """Sweep over all rows of a group, also those at the ends that are taken out, all lanes without a bad pivot yet."""
     n = field(job, J.ROWS)
-    set_word(worker + WHOLE, word(worker + WHOLE) and word(worker + LOW) == 0 and word(worker + HIGH) == n)
-    set_word(worker + LOW, 0)
-    set_word(worker + HIGH, n)
-    set_word(word(worker + GOOD), (1 << lanes_of(zero, ())) - 1)
+    worker.whole = worker.whole and worker.low == 0 and worker.high == n
+    worker.low = 0
+    worker.high = n
+    set_word(worker.good, (1 << lanes_of(zero, ())) - 1)
 
 
 @njit(**OPTIONS)
 def exchange_blocks(zero, job, worker, first, last):
-    y, step, carry, good = word(worker + Y), 4 * bytes_of_row(zero, ()), word(worker + CARRY), word(worker + GOOD)
+    y, step, carry, good = worker.y, 4 * bytes_of_row(zero, ()), worker.carry, worker.good
     for i0 in range(first, last, BLOCK):
         if stopping_at(i0 // BLOCK, 64):
             return
         i1 = min(i0 + BLOCK, last)
         views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 4), mask_view(zero, worker, i0)
-        words = y + (i0 + 1) * step, step, i1 - i0, carry, good, word(worker + BINDINGS), i0, 0
+        words = y + (i0 + 1) * step, step, i1 - i0, carry, good, worker.bindings, i0, 0
         EXCHANGE(zero, (*views, mask, mask_step, *words))
 
 
 @njit(**OPTIONS)
 def exchange_straight(zero, job, worker, first, last):
     row = bytes_of_row(zero, ())
-    target = word(worker + Y) + (first + 1) * 4 * row
-    words = target, 4 * row, first, last, 0, field(job, J.ROWS), word(worker + CARRY), word(worker + GOOD)
+    target = worker.y + (first + 1) * 4 * row
+    words = target, 4 * row, first, last, 0, field(job, J.ROWS), worker.carry, worker.good
     EXCHANGE_LINES(zero, (*moved_operands(zero, job, worker), *words))
 
 
 @njit(**OPTIONS)
 def back_exchanged(zero, job, worker, first, last, store):
     """Rows first <= i < last of the solution, in their place and perhaps to memory."""
-    row, x = bytes_of_row(zero, ()), operand_of(zero, word(worker + BINDINGS), X_)
-    source, (mask, mask_step) = word(worker + Y) + (first + 1) * 4 * row, mask_view(zero, worker, first)
+    row, x = bytes_of_row(zero, ()), operand_of(zero, worker.bindings, X_)
+    source, (mask, mask_step) = worker.y + (first + 1) * 4 * row, mask_view(zero, worker, first)
     if first < last:
-        words = source, 4 * row, mask, mask_step, last - first, word(worker + CARRY), x, first
+        words = source, 4 * row, mask, mask_step, last - first, worker.carry, x, first
         BACKWARD_EXCHANGED(zero, words)
         if store:
             store_rows(zero, x, first, last, source + 3 * row, 4 * row, lanes_of(zero, ()))

@@ -18,16 +18,7 @@ from tridiag.kernels.thomas.bands import load_band, right_side
 from tridiag.kernels.thomas.bind import mask_view
 from tridiag.kernels.thomas.refined_loops import ELIMINATE_PIVOTED, IMPROVE, JUDGE, SUBSTITUTE_PIVOTED, ZERO_PIVOTS
 from tridiag.kernels.thomas.workspace import (
-    BINDINGS,
-    ERRORS,
-    HIGH,
-    LOW,
-    NANS,
-    STATUS,
     STEPS,
-    SWAPS,
-    TILE,
-    ZEROS,
     system_of,
 )
 
@@ -42,7 +33,7 @@ def uncertified_lanes(zero, job, good, used):
 @njit(**OPTIONS)
 def load_tile(zero, job, worker):
     """All rows of a group's matrices as planes, cut."""
-    low, high, tile = word(worker + LOW), word(worker + HIGH), word(worker + TILE)
+    low, high, tile = worker.low, worker.high, worker.tile
     plane = (high - low) * bytes_of_row(zero, ())
     for band in range(3):
         load_band(zero, job, worker, band, low, high, tile + band * plane)
@@ -57,23 +48,21 @@ def eliminate_uncertified(zero, job, worker, first, lanes):
 
     Its status is reported for the given lanes. Returns those that met a zero pivot.
     """
-    low, rows = word(worker + LOW), word(worker + HIGH) - word(worker + LOW)
+    low, rows = worker.low, worker.high - worker.low
     if rows == 0:
         return 0
     load_tile(zero, job, worker)
-    tile, swaps, status = word(worker + TILE), word(worker + SWAPS), word(worker + STATUS)
+    tile, swaps, status = worker.tile, worker.swaps, worker.status
     mask, step = mask_view(zero, worker, low)
     swapping = field(job, J.PROMISE) != J.PLAIN or field(job, J.FLAGS) & J.DETERMINANT != 0
-    ELIMINATE_PIVOTED(
-        zero, (tile, rows, swaps, mask, step, status, word(worker + BINDINGS), low, types.int64(swapping))
-    )
+    ELIMINATE_PIVOTED(zero, (tile, rows, swaps, mask, step, status, worker.bindings, low, types.int64(swapping)))
     return tell_singular(zero, job, worker, first, lanes)
 
 
 @njit(**OPTIONS)
 def tell_singular(zero, job, worker, first, lanes):
     """Of the given lanes those that met a zero pivot, and their status to the caller."""
-    low, status, target = word(worker + LOW), word(worker + STATUS), field(job, J.STATUS)
+    low, status, target = worker.low, worker.status, field(job, J.STATUS)
     singular = ZERO_PIVOTS(zero, (status,)) & lanes
     if target != 0:
         for lane in range(lanes_of(zero, ())):
@@ -86,9 +75,9 @@ def tell_singular(zero, job, worker, first, lanes):
 @njit(**OPTIONS)
 def substitute_tile(zero, job, worker, right):
     """The solution in place of a right side, from the eliminated planes of a group."""
-    low, rows = word(worker + LOW), word(worker + HIGH) - word(worker + LOW)
-    (mask, step), x = mask_view(zero, worker, low), operand_of(zero, word(worker + BINDINGS), X_)
-    SUBSTITUTE_PIVOTED(zero, (word(worker + TILE), rows, word(worker + SWAPS), mask, step, right, x, low))
+    low, rows = worker.low, worker.high - worker.low
+    (mask, step), x = mask_view(zero, worker, low), operand_of(zero, worker.bindings, X_)
+    SUBSTITUTE_PIVOTED(zero, (worker.tile, rows, worker.swaps, mask, step, right, x, low))
 
 
 @njit(**OPTIONS)
@@ -97,7 +86,7 @@ def substitute_uncertified(zero, job, worker, lanes, substitute):
 
     ``substitute`` is that of the elimination: plain tiles and cyclic ones differ in nothing else.
     """
-    low, high, tile = word(worker + LOW), word(worker + HIGH), word(worker + TILE)
+    low, high, tile = worker.low, worker.high, worker.tile
     row, (mask, step), every = bytes_of_row(zero, ()), mask_view(zero, worker, low), (1 << lanes_of(zero, ())) - 1
     plane = (high - low) * row
     right, iterate, rest = tile + RIGHT * plane, tile + ITERATE * plane, tile + REST * plane
@@ -118,24 +107,24 @@ def substitute_uncertified(zero, job, worker, lanes, substitute):
 @njit(**OPTIONS)
 def start_refining(zero, worker, lanes):
     """The residual of the first solution, and which of the given lanes are to be improved."""
-    tile, rows = word(worker + TILE), word(worker + HIGH) - word(worker + LOW)
-    return JUDGE(zero, (tile, rows, 0, word(worker + ERRORS))) & lanes
+    tile, rows = worker.tile, worker.high - worker.low
+    return JUDGE(zero, (tile, rows, 0, worker.errors)) & lanes
 
 
 @njit(**OPTIONS)
 def refine(zero, worker, lanes, step):
     """The correction added; which lanes are to be improved again."""
-    tile, rows = word(worker + TILE), word(worker + HIGH) - word(worker + LOW)
+    tile, rows = worker.tile, worker.high - worker.low
     IMPROVE(zero, (tile, rows, step))
-    return JUDGE(zero, (tile, rows, step, word(worker + ERRORS))) & lanes
+    return JUDGE(zero, (tile, rows, step, worker.errors)) & lanes
 
 
 @njit(**OPTIONS)
 def store_solution(zero, job, worker, source, step, used, zero_pivot):
     """The rows of a solution to memory: zero where all systems take the row out, NaN in the dead lanes."""
-    n, low, high, none = field(job, J.ROWS), word(worker + LOW), word(worker + HIGH), variable(0)
-    target = operand_of(zero, word(worker + BINDINGS), X_)
-    nothing = word(worker + ZEROS)
+    n, low, high, none = field(job, J.ROWS), worker.low, worker.high, variable(0)
+    target = operand_of(zero, worker.bindings, X_)
+    nothing = worker.zeros
     if zero_pivot != 0:
         set_word(job + 8 * J.BROKEN, 1)
     store_rows(zero, target, none, low, nothing, none, used)
@@ -143,7 +132,7 @@ def store_solution(zero, job, worker, source, step, used, zero_pivot):
     store_rows(zero, target, high, n, nothing, none, used)
     for lane in range(used):
         if zero_pivot >> lane & 1:
-            store_lane(zero, target, lane, n, word(worker + NANS))
+            store_lane(zero, target, lane, n, worker.nans)
 
 
 @njit(**OPTIONS)
@@ -161,7 +150,7 @@ def finish_group(zero, job, worker, first, used, good, source, step):
     """The solution of a group to memory, from ``source``, where it is right in lanes with a certificate."""
     if stopping():
         return
-    every, rows = (1 << used) - 1, word(worker + HIGH) - word(worker + LOW)
+    every, rows = (1 << used) - 1, worker.high - worker.low
     uncertified, zero_pivot = uncertified_lanes(zero, job, word(good), used), 0
     if uncertified != 0:
         zero_pivot = eliminate_uncertified(zero, job, worker, first, uncertified)

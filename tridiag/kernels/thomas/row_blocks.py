@@ -23,6 +23,7 @@ from tridiag.kernels.runtime.work_items import claim, field
 from tridiag.kernels.runtime.workspace import aligned
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import c_function, call, flush, free, load, malloc, set_byte, set_word, variable, word
+from tridiag.kernels.simd.records import address_of
 from tridiag.kernels.simd.vector import ONCE, OPTIONS, definition
 from tridiag.kernels.thomas.bands import moved_operands
 from tridiag.kernels.thomas.bind import bind_group
@@ -36,7 +37,7 @@ from tridiag.kernels.thomas.loops import (
 )
 from tridiag.kernels.thomas.pivoted_loops import BACKWARD_EXCHANGED_INTERLEAVED, CLOSE_EXCHANGE, EXCHANGE_INTERLEAVED
 from tridiag.kernels.thomas.refine import uncertified_lanes
-from tridiag.kernels.thomas.workspace import CARRY, GOOD, Y, allocate_groups, exchanges, free_workspace
+from tridiag.kernels.thomas.workspace import allocate_groups, exchanges, free_workspace
 
 PIECE = 16  # rows of x that are collected before they go to memory
 # a record of a block: the lanes that are good; the state before its first row, as guessed, and behind its last; x
@@ -185,10 +186,10 @@ def solve_block(zero, job, worker, item, begin, eliminate, substitute):
     (first, systems), (low, high), n = systems_of(job, item), rows_of(job, item), field(job, J.ROWS)
     (groups, most), record, row = groups_of(zero, systems), record_of(zero, job, item), bytes_of_row(zero, ())
     step, end = depth(job) * groups * row, carried(job) * groups * row
-    guesses = word(worker + CARRY)
+    guesses = worker.carry
     found, state, room = guesses + 2 * end, guesses + 3 * end, guesses + 3 * end + step
     chunks, overlap = (high - low + field(job, J.HEIGHT) - 1) // field(job, J.HEIGHT), field(job, J.OVERLAP)
-    buffers, size = word(worker + Y) + step, (field(job, J.HEIGHT) + 1) * step
+    buffers, size = worker.y + step, (field(job, J.HEIGHT) + 1) * step
     bind_group(zero, job, worker, first, lanes_of(zero, ()))
     operands, (x, x_step) = (*moved_operands(zero, job, worker), most), solution_interleaved(zero, worker)
     begin_block(zero, job, worker, item, (operands, groups, state, room, buffers), begin, eliminate)
@@ -229,7 +230,7 @@ def begin_block(zero, job, worker, item, places, begin, eliminate):
     above = max(0, low - field(job, J.OVERLAP))
     begin(zero, job, operands, groups, state, room, above)
     if above < low:
-        eliminate(zero, job, operands, groups, state, buffer, above, low, word(worker + GOOD))
+        eliminate(zero, job, operands, groups, state, buffer, above, low, worker.good)
     copy(state, part_of(zero, job, item, START), depth(job) * groups * bytes_of_row(zero, ()))
 
 
@@ -260,7 +261,7 @@ def work_blocks(job, zero, begin, eliminate, substitute):
     """Claim blocks until none is left; called by every thread of a job."""
     groups = field(job, J.SPAN_GROUPS)
     worker = allocate_groups(zero, job, 8 * groups, 2 * (field(job, J.HEIGHT) + 1) * depth(job) * groups, False)
-    if worker == 0:
+    if address_of(worker) == 0:
         return
     item = claim(job)
     while item >= 0 and not field(job, J.HOPELESS):

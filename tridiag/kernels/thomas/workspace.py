@@ -7,10 +7,12 @@ from numba import njit, types
 from tridiag.kernels.access.load_store import TABLE, bytes_of_row, lanes_of
 from tridiag.kernels.access.rows import NAN, PLANES, ZERO
 from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.record import Record, Word, Words
 from tridiag.kernels.jobs.words.systems import OPERANDS
 from tridiag.kernels.runtime.work_items import field
-from tridiag.kernels.runtime.workspace import aligned
+from tridiag.kernels.runtime.workspace import aligned, aligned_size, arrays_of, place_arrays, size_of_arrays
 from tridiag.kernels.simd.memory import free, malloc, set_byte, set_word, word
+from tridiag.kernels.simd.records import address_of, at
 from tridiag.kernels.simd.steps import Steps
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 from tridiag.kernels.thomas.loops import WIDE
@@ -20,13 +22,21 @@ STEPS = Steps("thomas_steps")
 VERIFIED = 8  # groups side by side whose pivot rows are kept at a time, beside their bands and those of the next
 # what `tridiag.kernels.cyclic.kernel` keeps, in rows of lanes: for each row, and beside all rows
 CYCLIC_DEPTH, CYCLIC_STATE = 3, 11
-# the words of a worker, byte offsets: the addresses of its scratch memory
-(
-    BINDINGS, MASK, BUFFER, CARRY, GOOD, Y, TILE, STATUS, ERRORS, SWAPS, ONES, ZEROS, NANS, OFFSETS, NO_OFFSETS,
-    FACTORS, UNSOLVED, UNREFINED, DEFERRED_BINDINGS,
-) = range(0, 152, 8)  # fmt: skip
-# ... and what it knows of the tile at hand: the rows that are not taken out, whether all of those are kept, its bands
-LOW, HIGH, WHOLE, MEMORY, VIEWS, WORDS = 152, 160, 168, 176, 184, 256
+
+
+class Workspace(Record):
+    """What a worker has: the addresses of its arrays, and what it knows of the tile at hand."""
+
+    bindings, mask, buffer, carry, good, y, tile, status, errors = (Word() for _ in range(9))
+    swaps, ones, zeros, nans, offsets, no_offsets, factors = (Word() for _ in range(7))
+    unsolved, unrefined, deferred_bindings = Word(), Word(), Word()
+    low, high, whole = Word(), Word(), Word()  # the rows that are not taken out; whether all of those are kept
+    memory = Word()  # all of it
+    views = Words(8)  # of each band of a block of rows: where its first row lies, and how far the next one is
+
+
+ARRAYS = arrays_of(Workspace, "deferred_bindings")
+WORKSPACE, HEAD = at(Workspace), aligned_size(Workspace)
 
 
 @njit(**OPTIONS)
@@ -38,7 +48,7 @@ def exchanges(job):
 @njit(**OPTIONS)
 def system_of(worker, first, lane):
     """The system in a lane of a group: first + lane, or, where ``first`` is -1, one that waited for refinement."""
-    return first + lane if first >= 0 else listed(word(worker + UNREFINED), lane)
+    return first + lane if first >= 0 else listed(worker.unrefined, lane)
 
 
 @njit(**OPTIONS)
@@ -68,50 +78,48 @@ def allocate_groups(zero, job, groups, kept, uncertified):
     n, lanes, row = field(job, J.ROWS), lanes_of(zero, ()), bytes_of_row(zero, ())
     many = field(job, J.SHARED) or field(job, J.RIGHT_SIDES) != 1 or field(job, J.FLAGS) & J.FACTORED != 0
     masked = field(job, J.FLAGS) & J.MASKED != 0
-    sizes = (
-        aligned(OPERANDS * (TABLE + 8 * lanes)),
-        aligned((n + 2) * lanes) if masked else 0,
-        4 * BLOCK * row,
-        4 * groups * row,
-        aligned(8 * groups),
-        kept * row,
-        PLANES * n * row if uncertified else 0,
-        LINE,
-        2 * LINE,
-        aligned(n * lanes) if uncertified else 0,
-        LINE,
-        row,
-        row,
-        LINE,
-        LINE,
-        n * 3 * row if many else 0,
-        aligned(8 * (1 + lanes * (groups + 2))),
-        aligned(8 * (1 + lanes * (groups + 3))),
-        aligned(OPERANDS * (TABLE + 8 * lanes)),
+    bindings, lists = aligned(OPERANDS * (TABLE + 8 * lanes)), 8 * (1 + lanes * (groups + 2))
+    mask = aligned((n + 2) * lanes) if masked else 0
+    tile, swaps = (PLANES * n * row, aligned(n * lanes)) if uncertified else (0, 0)
+    factors = n * 3 * row if many else 0
+    arrays = ARRAYS(
+        bindings=bindings,
+        mask=mask,
+        buffer=4 * BLOCK * row,
+        carry=4 * groups * row,
+        good=aligned(8 * groups),
+        y=kept * row,
+        tile=tile,
+        status=LINE,
+        errors=2 * LINE,
+        swaps=swaps,
+        ones=LINE,
+        zeros=row,
+        nans=row,
+        offsets=LINE,
+        no_offsets=LINE,
+        factors=factors,
+        unsolved=aligned(lists),
+        unrefined=aligned(lists + 8 * lanes),
+        deferred_bindings=bindings,
     )
-    total = aligned(WORDS)
-    for size in sizes:
-        total += size
-    memory = malloc(types.uint64(total + LINE))
+    memory = malloc(types.uint64(size_of_arrays(HEAD, arrays) + LINE))
+    worker = WORKSPACE(aligned(memory))
     if memory == 0:
-        return 0
-    worker = aligned(memory)
-    set_word(worker + MEMORY, memory)
-    at = worker + aligned(WORDS)
-    for k in range(len(sizes)):
-        set_word(worker + 8 * k, at)
-        at += sizes[k]
+        return WORKSPACE(memory)
+    worker.memory = memory
+    place_arrays(address_of(worker), HEAD, arrays)
     for k in range(lanes):
-        set_byte(word(worker + ONES) + k, 1)
-    ZERO(zero, (word(worker + ZEROS), row, 1))
-    NAN(zero, (word(worker + NANS), row, 1))
-    set_word(word(worker + UNSOLVED), 0)
-    set_word(word(worker + UNREFINED), 0)
+        set_byte(worker.ones + k, 1)
+    ZERO(zero, (worker.zeros, row, 1))
+    NAN(zero, (worker.nans, row, 1))
+    set_word(worker.unsolved, 0)
+    set_word(worker.unrefined, 0)
     for operand in range(OPERANDS):
-        set_word(word(worker + NO_OFFSETS) + 8 * operand, 0)
+        set_word(worker.no_offsets + 8 * operand, 0)
     return worker
 
 
 @njit(**OPTIONS)
 def free_workspace(worker):
-    free(word(worker + MEMORY))
+    free(worker.memory)

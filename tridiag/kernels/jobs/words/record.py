@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 
 class Field:
     """One word of a record, or several in a row."""
 
-    def __init__(self, count: int = 1) -> None:
+    def __init__(self, count: int) -> None:
         self.count, self.word = count, 0
 
     def __set_name__(self, owner: type[Record], name: str) -> None:
@@ -37,11 +37,12 @@ class Record:
         return 8 * cls.words
 
 
-def word() -> Any:
-    """An int64 of a record."""
-    return Field()
+class Word(Field):
+    """One int64."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
 
 
-def words(count: int) -> Any:
-    """So many int64 of a record, in a row."""
-    return Field(count)
+class Words(Field):
+    """So many int64, in a row."""
