@@ -24,7 +24,7 @@ def plan(shape, axis, matrix_shape=None, order="C", itemsize=8, **options):
 
 def offsets(words: np.ndarray, operand: int) -> list[int]:
     """The byte offset of every system of an operand, by the rule that the kernel follows: last axis fastest."""
-    count = int(words[J.MATRIX_AXES] + words[J.RIGHT_AXES])
+    count = int(J.Systems.view(words).matrix_axes + J.Systems.view(words).right_axes)
     axes = [words[J.AXES + J.AXIS_WORDS * k :][: J.AXIS_WORDS].tolist() for k in range(count)]
     places = itertools.product(*(range(length) for length, *_ in axes))
     return [sum(i * steps[operand] for i, (_, *steps) in zip(place, axes, strict=True)) for place in places]
@@ -41,8 +41,8 @@ def test_every_system_is_named_once(shape: tuple[int, ...], axis: int, order: st
         }
         found = offsets(made.words, operand)
         assert sorted(found) == sorted(wanted) and len(found) == len(wanted)
-    assert made.words[J.STRIDES] == matrix.strides[form.axis]
-    assert made.words[J.MATRICES] == np.prod(form.batch) and made.words[J.RIGHT_SIDES] == 1
+    assert J.Systems.view(made.words).strides[0] == matrix.strides[form.axis]
+    assert J.Systems.view(made.words).matrices == np.prod(form.batch) and J.Systems.view(made.words).right_sides == 1
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -56,7 +56,7 @@ def test_neighbours_in_memory_are_neighbours_in_a_tile(order: str) -> None:
     [((4, 3, 5), -1, 1), ((5, 4, 3), 0, 1), ((4, 5, 3), 1, 2), ((4, 1, 3, 5), -1, 1), ((5,), 0, 0)],
 )
 def test_axes_that_all_operands_walk_alike_are_merged(shape: tuple[int, ...], axis: int, merged: int) -> None:
-    assert plan(shape, axis)[0].words[J.MATRIX_AXES] == merged
+    assert J.Systems.view(plan(shape, axis)[0].words).matrix_axes == merged
 
 
 def test_merge() -> None:
@@ -68,11 +68,11 @@ def test_merge() -> None:
 def test_a_shared_matrix_has_right_sides() -> None:
     made, *_ = plan((3, 6, 5), -1, matrix_shape=(1, 6, 5))
     words = made.words
-    assert (words[J.MATRICES], words[J.RIGHT_SIDES]) == (6, 3)
+    assert (J.Systems.view(words).matrices, J.Systems.view(words).right_sides) == (6, 3)
     assert offsets(words, 0) == [40 * k for k in range(6) for _ in range(3)]
     assert offsets(words, 5) == [240 * side + 40 * k for k in range(6) for side in range(3)]
     shared = plan((30, 5), -1, matrix_shape=(1, 5))[0].words
-    assert shared[J.SHARED] == 1 and shared[J.ITEMS] == shared[J.CHUNKS]
+    assert J.Systems.view(shared).shared == 1 and J.Systems.view(shared).items == J.Systems.view(shared).chunks
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -80,7 +80,7 @@ def test_the_order_of_the_kernel_is_undone(order: str) -> None:
     """One value for each matrix comes back where its matrix is."""
     made, form, (matrix, *_) = plan((2, 5, 3, 4), 1, order=order)
     told = np.array(offsets(made.words, 0))
-    restored = made.restore(told, form)
+    restored = layout.restored(made, told, form)
     assert restored.shape == form.matrix_batch
     for place in np.ndindex(form.matrix_batch):
         assert restored[place] == sum(i * s for i, s in zip(place, np.delete(matrix.strides, 1), strict=True))
@@ -90,25 +90,24 @@ def test_the_order_of_the_kernel_is_undone(order: str) -> None:
 def test_systems_side_by_side_make_wide_tiles_that_fit_in_cache(itemsize: int) -> None:
     group = layout.LINE // itemsize
     sizes = 2, 100, 1000, 10_000, 100_000
-    widths = [int(plan((n, 4096), 0, itemsize=itemsize)[0].words[J.LANES]) for n in sizes]
+    widths = [int(J.Systems.view(plan((n, 4096), 0, itemsize=itemsize)[0].words).lanes) for n in sizes]
     assert widths == sorted(widths, reverse=True) and not any(w % group for w in widths)
     assert 0.75 * layout.MOST_GROUPS < widths[0] / group <= layout.MOST_GROUPS and widths[-1] == group
     assert all(2 * itemsize * n * w <= layout.SCRATCH for n, w in zip(sizes, widths, strict=True) if w > group)
-    assert plan((4096, 100), -1, itemsize=itemsize)[0].words[J.LANES] == group
+    assert J.Systems.view(plan((4096, 100), -1, itemsize=itemsize)[0].words).lanes == group
 
 
 @pytest.mark.parametrize("beside", [16, 17, 300, 2000, 100_000])
 def test_stretches_cover_systems_that_lie_side_by_side(beside: int) -> None:
     """Wherever in a cache line the first of them is; and tiles never go on in the next row of systems."""
-    words = plan((3, 50, beside), 1)[0].words
-    assert words[J.INTERLEAVED] == beside and words[J.ITEMS] * words[J.TILES] >= 3 * words[J.STRETCHES]
-    covered = words[J.STRETCHES] * words[J.LANES]
-    assert beside + 7 <= covered < beside + 8 + words[J.STRETCHES] * 8
+    job = J.Systems.view(plan((3, 50, beside), 1)[0].words)
+    assert job.interleaved == beside and job.items * job.tiles >= 3 * job.stretches
+    assert beside + 7 <= job.stretches * job.lanes < beside + 8 + job.stretches * 8
 
 
 def test_lines_are_known_to_begin_alike_or_not() -> None:
     def lined(shape, axis):
-        return bool(plan(shape, axis)[0].words[J.FLAGS] & J.LINED)
+        return bool(J.Systems.view(plan(shape, axis)[0].words).flags & J.LINED)
 
     assert lined((100, 800), 0) and lined((3, 100, 800), 1)
     assert not lined((100, 801), 0)
@@ -116,10 +115,10 @@ def test_lines_are_known_to_begin_alike_or_not() -> None:
 
 def test_items_cover_all_tiles_and_are_small() -> None:
     for systems in (1, 7, 8, 1000, 100_001):
-        words = plan((systems, 16), -1)[0].words
-        tiles = -(-systems // int(words[J.LANES]))
-        assert (words[J.ITEMS] - 1) * words[J.TILES] < tiles <= words[J.ITEMS] * words[J.TILES]
-        assert words[J.TILES] == 1 or words[J.TILES] * words[J.LANES] * 16 <= layout.ITEM
+        job = J.Systems.view(plan((systems, 16), -1)[0].words)
+        tiles = -(-systems // int(job.lanes))
+        assert (job.items - 1) * job.tiles < tiles <= job.items * job.tiles
+        assert job.tiles == 1 or job.tiles * job.lanes * 16 <= layout.ITEM
 
 
 @pytest.mark.parametrize("helpers", [0, 1, 7])
@@ -150,9 +149,9 @@ def test_small_jobs_start_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_flags_and_promises() -> None:
     words = plan((6, 5), -1, periodic=True, transpose=True, pivoting=False)[0].words
-    assert words[J.FLAGS] == J.PERIODIC | J.TRANSPOSE and words[J.PROMISE] == J.PLAIN
-    assert plan((6, 5), -1, pivoting=True)[0].words[J.PROMISE] == J.PIVOTED
-    assert plan((6, 5), -1)[0].words[J.PROMISE] == J.AUTO
+    assert J.Systems.view(words).flags == J.PERIODIC | J.TRANSPOSE and J.Systems.view(words).promise == J.PLAIN
+    assert J.Systems.view(plan((6, 5), -1, pivoting=True)[0].words).promise == J.PIVOTED
+    assert J.Systems.view(plan((6, 5), -1)[0].words).promise == J.AUTO
 
 
 def test_a_job_is_made_once_and_cannot_be_changed() -> None:

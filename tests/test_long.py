@@ -60,13 +60,14 @@ def solved_again(system: Any, pivoting: bool | str = "auto") -> int:
     x = np.empty_like(system[3])
     job = plan(system, x, pivoting=pivoting)
     words = job.words.copy()
-    words[[J.A, J.B, J.C, J.D, J.X]] = [v.ctypes.data for v in (*system, x)]
+    first = J.Systems.pointers.word
+    words[[first + k for k in (J.A_, J.B_, J.C_, J.D_, J.X_)]] = [v.ctypes.data for v in (*system, x)]
     run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(kernel(*job.kernel).address)
     run(words.ctypes.data, job.helpers)
-    assert words[J.NEXT] >= words[J.ITEMS]
+    assert J.Systems.view(words).next >= J.Systems.view(words).items
     wanted = tridiag.solve(*system, axis=0, pivoting=pivoting, backend=NAME, check=False)
     assert_same_bits(x[:, ~np.isnan(x).any(0)], wanted[:, ~np.isnan(wanted).any(0)])
-    return int(words[J.AGAIN])
+    return int(J.Systems.view(words).again)
 
 
 def check(x: Any, system: Any, axis: int = 0, pivoting: bool | str = "auto") -> None:

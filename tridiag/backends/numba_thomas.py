@@ -96,8 +96,9 @@ def factor(matrix: Matrix, form: Form) -> Factors:
     count, dtype = form.matrices, matrix[1].dtype
     status, kinds = np.zeros(count, np.int32), np.full(count, J.UNCERTIFIED, np.uint8)
     job, run = call_for(form, *extents((*matrix, None, None)), (dtype, dtype), J.FACTORING)
-    lanes = int(job.words[J.LANES])
-    shape = (count, form.n, 3) if job.words[J.SHARED] else (-(-count // lanes), form.n, 3, lanes)
+    words = J.Systems.view(job.words)
+    lanes = int(words.lanes)
+    shape = (count, form.n, 3) if words.shared else (-(-count // lanes), form.n, 3, lanes)
     kept = form.pivoting is not True and not form.periodic
     tiles = empty_lines(shape if kept else (0,), dtype)
     check(run(*matrix, None, None, status, tiles, kinds))

@@ -9,7 +9,7 @@ import numpy as np
 
 from tridiag.kernels.jobs.alignment import all_three, kind_of, make_job
 from tridiag.kernels.jobs.systems import threads
-from tridiag.kernels.jobs.words import alignment as P
+from tridiag.kernels.jobs.words.alignment import Alignment
 from tridiag.xla.custom_call import target
 
 
@@ -18,14 +18,16 @@ def smith_waterman(scores: Any, lengths: Any, parameters: tuple[Any, ...], deriv
     kind, dtype = kind_of(len(parameters), derivatives), np.dtype(scores.dtype)
     job = make_job(scores.shape, dtype, kind, threads())
     each = jax.ShapeDtypeStruct(scores.shape[:-2], dtype)
-    results = {P.SCORE: each}
+    results = {Alignment.score.word: each}
     if derivatives > 0:
-        results[P.GRADIENT] = jax.ShapeDtypeStruct(scores.shape, dtype)
+        results[Alignment.gradient.word] = jax.ShapeDtypeStruct(scores.shape, dtype)
     if derivatives > 1:
-        places = [P.BY_GAP, *[P.BY_GAP_OPEN] * (len(parameters) - 2), P.BY_TEMPERATURE]
+        first = Alignment.by_parameters.word
+        places = [first, *[first + 1] * (len(parameters) - 2), first + 2]
         results |= dict.fromkeys(places, each)
-    operands = {P.SCORES: scores, P.LENGTHS: lengths}
-    operands |= dict(zip(range(P.GAP, P.GAP + 3), all_three([*parameters]), strict=True))
+    operands = {Alignment.scores.word: scores, Alignment.lengths.word: lengths}
+    first = Alignment.parameters.word
+    operands |= dict(zip(range(first, first + 3), all_three([*parameters]), strict=True))
     operands = {place: x for place, x in operands.items() if x is not None}
     function = jax.ffi.ffi_call(target(*job.kernel), tuple(results.values()))
     words = np.concatenate((job.words, [job.helpers, 0], [*operands, *results]))

@@ -21,7 +21,9 @@ from tridiag.algorithms.recurrence import Rows
 from tridiag.kernels.jobs import logsumexp, recurrences
 from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.systems import adjoint_of, contiguous, granted, make_job, make_partition_job
-from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.job import POINTERS
+from tridiag.kernels.jobs.words.logsumexp import RESULT
+from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, WHERE_, X_, Systems
 from tridiag.kernels.runtime.object_cache import made_by, obtain
 from tridiag.kernels.runtime.sources import source_hash
 from tridiag.kernels.table import kernel, name_of
@@ -109,8 +111,8 @@ def extents_of(form: Any, arrays: Sequence[Any]) -> Any:
 
 def call_recurrence(job: Job, form: Any, arrays: Sequence[Any]) -> Any:
     """The custom call of a job whose pointers are the result and then arrays."""
-    operands = {J.POINTERS + k: x for k, x in enumerate(arrays, 1)}
-    result = {J.POINTERS: jax.typeof(arrays[0]).update(shape=form.shape)}
+    operands = {POINTERS + k: x for k, x in enumerate(arrays, 1)}
+    result = {POINTERS: jax.typeof(arrays[0]).update(shape=form.shape)}
     return custom_call(job, operands, result)[0]
 
 
@@ -128,8 +130,8 @@ def calling_logarithms(weighted: bool, given: bool) -> Callable[..., Any]:
         dtype, shapes = np.dtype(arrays[-1].dtype), (*(x if x is None else x.shape for x in operands), form.shape)
         strides = tuple(shape and contiguous(shape, dtype.itemsize) for shape in shapes)
         job = logsumexp.make_job(form, shapes, strides, dtype, granted(form))
-        result = {J.POINTERS + J.RESULT: jax.typeof(arrays[-1]).update(shape=form.shape)}
-        places = {J.POINTERS + k: x for k, x in enumerate(operands)}
+        result = {POINTERS + RESULT: jax.typeof(arrays[-1]).update(shape=form.shape)}
+        places = {POINTERS + k: x for k, x in enumerate(operands)}
         return custom_call(job, places, result)[0]
 
     call.__name__ = f"logarithms{weighted:d}{given:d}"
@@ -147,16 +149,16 @@ def call_long(form: Form, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> 
 
 
 def call_solve(job: Job, form: Form, a: Any, b: Any, c: Any, d: Any, where: Any) -> Any:
-    operands = {J.A: a, J.B: b, J.C: c, J.D: d, J.WHERE: where}
-    result = {J.X: jax.typeof(d).update(shape=form.shape)}
+    operands = {POINTERS + A_: a, POINTERS + B_: b, POINTERS + C_: c, POINTERS + D_: d, POINTERS + WHERE_: where}
+    result = {POINTERS + X_: jax.typeof(d).update(shape=form.shape)}
     alias = {3: 0} if form.overwrite_d and d.shape == form.shape else None
     return custom_call(job, operands, result, alias)[0]
 
 
 def call_adjoint(form: Form, a: Any, b: Any, c: Any, g: Any, x: Any, where: Any = None) -> Any:
     facts = facts_of(form._replace(transpose=not form.transpose), a, b, c, where, g)
-    operands = {J.A: a, J.B: b, J.C: c, J.D: g, J.SOLUTION: x, J.WHERE: where}
-    results = dict.fromkeys([J.X, *(J.GRADIENTS + k for k in range(3))], jax.typeof(x))
+    operands = {POINTERS + k: array for k, array in enumerate((a, b, c, where, g))} | {Systems.solution.word: x}
+    results = dict.fromkeys([POINTERS + X_, *(Systems.gradients.word + k for k in range(3))], jax.typeof(x))
     return custom_call(adjoint_of(make_job(*facts, 0, granted(form))), operands, results)
 
 

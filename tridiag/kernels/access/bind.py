@@ -33,7 +33,7 @@ def bind_lanes(zero, job, axes, count, first, used, base, bindings, low, high):
     lanes, itemsize = lanes_of(zero, ()), bytes_of_real(zero, ()) * parts_of(zero, ())
     size, inner = TABLE + 8 * lanes, axes + J.AXIS_WORDS * (count - 1)
     for operand in range(low, high):
-        pointer, target, stride = field(job, J.POINTERS + operand), bindings + operand * size, J.STRIDES + operand
+        pointer, target, stride = job.pointers[operand], bindings + operand * size, job.strides[operand]
         step = field(job, inner + 1 + operand) if count > 0 else 0
         lane, run = 0, used
         while lane < used and pointer != 0:
@@ -48,7 +48,7 @@ def bind_lanes(zero, job, axes, count, first, used, base, bindings, low, high):
             lane += run
         for k in range(used, lanes):
             set_word(target + TABLE + 8 * k, word(target + TABLE))
-        bind(zero, target, itemsize, field(job, stride), run == lanes, operand == X_)
+        bind(zero, target, itemsize, stride, run == lanes, operand == X_)
 
 
 @njit(**OPTIONS)

@@ -8,7 +8,6 @@ from numba import njit
 
 from tridiag.kernels.access.load_store import lanes_of
 from tridiag.kernels.jobs.words import recurrences as C
-from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.memory import set_word
 from tridiag.kernels.simd.vector import OPTIONS
@@ -26,7 +25,7 @@ def places(operands: int) -> Any:
 
     @njit(**OPTIONS)
     def base(job, operand, index):
-        count, total = field(job, C.AXES), field(job, J.POINTERS + operand) + field(job, offsets + operand)
+        count, total = job.axes, job.pointers[operand] + field(job, offsets + operand)
         for k in range(count - 1, 0, -1):
             axis = axes + (1 + operands) * k
             length = field(job, axis)
@@ -44,7 +43,7 @@ def binder(operands: int) -> Any:
     @njit(**OPTIONS)
     def bind(zero, job, room, first):
         """At those from ``first`` on; the lanes that are left over repeat the last one."""
-        count = field(job, C.SEQUENCES)
+        count = job.sequences
         for operand in range(operands):
             for lane in range(lanes_of(zero, ())):
                 set_word(room + TABLE * operand + 8 * lane, base(job, operand, min(first + lane, count - 1)))

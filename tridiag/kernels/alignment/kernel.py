@@ -46,9 +46,9 @@ from tridiag.kernels.alignment.state import (
     put,
     settle,
 )
-from tridiag.kernels.jobs.words import alignment as P
+from tridiag.kernels.jobs.words.alignment import Alignment
 from tridiag.kernels.runtime.threads import runner
-from tridiag.kernels.runtime.work_items import claim, field
+from tridiag.kernels.runtime.work_items import claim
 from tridiag.kernels.runtime.workspace import aligned
 from tridiag.kernels.runtime.workspace_pool import acquire, release
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
@@ -63,7 +63,10 @@ from tridiag.kernels.simd.memory import (
     variable,
 )
 from tridiag.kernels.simd.powers import nothing
+from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Code, Library, Value
+
+JOB = RecordAt(Alignment)
 
 
 def clear(code: Code, address: Value, count: Value) -> None:
@@ -117,14 +120,14 @@ def spread_group(zero, job, record, first):
     """The lengths and the parameters of the pairs of a group to its lanes; those beyond the last repeat it."""
     lanes, side = lanes_of(zero, ()), bytes_of_real(zero, ())
     for lane in range(lanes):
-        pair = min(first + lane, field(job, P.PAIRS) - 1)
+        pair = min(first + lane, job.pairs - 1)
         for axis in range(2):
-            length = field(job, P.ROWS + axis)
-            if field(job, P.LENGTHS) != 0:
-                length = max(0, min(length, half_word(field(job, P.LENGTHS) + 4 * (2 * pair + axis))))
+            length = job.shape[axis]
+            if job.lengths != 0:
+                length = max(0, min(length, half_word(job.lengths + 4 * (2 * pair + axis))))
             set_half_word(record + (ROWS_ + axis) * LINE + 4 * lane, types.int32(length))
         for k in range(PARAMETERS):
-            store(record + (GAP_ + k) * LINE + lane * side, load(field(job, P.GAP + k) + pair * side, zero))
+            store(record + (GAP_ + k) * LINE + lane * side, load(job.parameters[k] + pair * side, zero))
 
 
 @njit(**OPTIONS)
@@ -140,12 +143,12 @@ def longest(zero, record, axis):
 def bind_group(zero, job, operand, array, first, downwards):
     """Where the matrices of a group lie; at a cell that of the next row is asked for."""
     side, lanes = bytes_of_real(zero, ()), lanes_of(zero, ())
-    size = field(job, P.ROWS) * field(job, P.COLUMNS) * side
+    size = job.shape[0] * job.shape[1] * side
     for lane in range(lanes):
-        pair = min(first + lane, field(job, P.PAIRS) - 1)
-        set_word(operand + TABLE + 8 * lane, field(job, array) + pair * size)
+        pair = min(first + lane, job.pairs - 1)
+        set_word(operand + TABLE + 8 * lane, array + pair * size)
     bind(zero, operand, side, side, False, downwards)
-    row = field(job, P.COLUMNS) * side
+    row = job.shape[1] * side
     set_word(operand + AHEAD, -row if downwards else row)
 
 
@@ -153,12 +156,12 @@ def bind_group(zero, job, operand, array, first, downwards):
 def write_results(zero, job, record, first):
     """Scores, and the gradients of the parameters, of a group to their arrays."""
     lanes, side = lanes_of(zero, ()), bytes_of_real(zero, ())
-    for lane in range(min(lanes, field(job, P.PAIRS) - first)):
+    for lane in range(min(lanes, job.pairs - first)):
         at = (first + lane) * side
-        store(field(job, P.SCORE) + at, load(record + SCORE_ * LINE + lane * side, zero))
+        store(job.score + at, load(record + SCORE_ * LINE + lane * side, zero))
         for k in range(PARAMETERS):
-            if field(job, P.BY_GAP + k) != 0:
-                store(field(job, P.BY_GAP + k) + at, load(record + (BY_GAP_ + k) * LINE + lane * side, zero))
+            if job.by_parameters[k] != 0:
+                store(job.by_parameters[k] + at, load(record + (BY_GAP_ + k) * LINE + lane * side, zero))
 
 
 @njit(**OPTIONS)
@@ -185,18 +188,18 @@ def task(kind: str) -> Any:
     @njit(**OPTIONS)
     def kept_of_row(job, shared):
         """The bytes that a row keeps for the backward pass."""
-        columns = whole(field(job, P.COLUMNS))
+        columns = whole(job.shape[1])
         return columns // RUN * in_run if shared else columns * in_kept
 
     @njit(**OPTIONS)
     def rows_forward(zero, job, room, first, last, width, shared):
         """The rows of a block; what they keep goes to the block, or without a gradient always to one place."""
         record, scores, line, state, kept = rooms(zero, job, room)[:5]
-        step = kept_of_row(job, shared) if field(job, P.GRADIENT) != 0 else 0
+        step = kept_of_row(job, shared) if job.gradient != 0 else 0
         for i in range(first, last):
             if stopping_at(i, 64):
                 return
-            start = i * field(job, P.COLUMNS)
+            start = i * job.shape[1]
             load_row(zero, scores, start, start + width, line)
             if shared:
                 run_go(zero, (record, line, state, kept + (i - first) * step, i, whole(width), scores, start))
@@ -206,14 +209,14 @@ def task(kind: str) -> Any:
     @njit(**OPTIONS)
     def rooms(zero, job, room):
         """The memory of a worker: its group, bindings, a line, the state, what is kept, the way back, states."""
-        columns, operand = whole(field(job, P.COLUMNS)), aligned(TABLE + 8 * lanes_of(zero, ()))
-        block, scores = field(job, P.BLOCK), room + RECORD * LINE
+        columns, operand = whole(job.shape[1]), aligned(TABLE + 8 * lanes_of(zero, ()))
+        block, scores = job.block, room + RECORD * LINE
         line = scores + 2 * operand
         state = line + columns * LINE
         kept = state + columns * in_state
         state_back = kept + block * columns * in_kept
         states = state_back + columns * in_back
-        end = states + (field(job, P.ROWS) + block - 1) // block * columns * in_state
+        end = states + (job.shape[0] + block - 1) // block * columns * in_state
         return room, scores, line, state, kept, state_back, states, scores + operand, end
 
     @njit(**OPTIONS)
@@ -228,10 +231,10 @@ def task(kind: str) -> Any:
     def gradient(zero, job, room, top, width, shared):
         """The backward pass over all blocks, the last of which is kept already."""
         record, scores, line, state, kept, state_back, states, target, _ = rooms(zero, job, room)
-        columns, block, step = field(job, P.COLUMNS), field(job, P.BLOCK), kept_of_row(job, shared)
+        columns, block, step = job.shape[1], job.block, kept_of_row(job, shared)
         start_of_rows(zero, state_back, width, in_back, shared)
         BLANK(zero, (line, columns))
-        for i in range(top, field(job, P.ROWS)):
+        for i in range(top, job.shape[0]):
             store_row(zero, target, i * columns, (i + 1) * columns, line)
         last = top
         while last > 0 and not stopping():
@@ -258,14 +261,14 @@ def task(kind: str) -> Any:
         record, _, _, state, _, _, states, _, _ = rooms(zero, job, room)
         spread_group(zero, job, record, first)
         top, width = longest(zero, record, 0), longest(zero, record, 1)
-        block, size = field(job, P.BLOCK), whole(width) * in_state // LINE
+        block, size = job.block, whole(width) * in_state // LINE
         BEGIN(zero, (record,))
         start_of_rows(zero, state, width, in_state, shared)
         for start in range(0, top, block):
             if stopping():
                 break
-            if field(job, P.GRADIENT) != 0:
-                COPY(zero, (state, states + start // block * whole(field(job, P.COLUMNS)) * in_state, size))
+            if job.gradient != 0:
+                COPY(zero, (state, states + start // block * whole(job.shape[1]) * in_state, size))
             rows_forward(zero, job, room, start, min(top, start + block), width, shared)
         return top, width
 
@@ -273,22 +276,22 @@ def task(kind: str) -> Any:
     def align(zero, job, room, first):
         """A group of pairs."""
         record, scores, target = room, rooms(zero, job, room)[1], rooms(zero, job, room)[7]
-        bind_group(zero, job, scores, P.SCORES, first, False)
-        shared, again = field(job, P.CELL_EXPONENTS) == 0, False
+        bind_group(zero, job, scores, job.scores, first, False)
+        shared, again = job.cell_exponents == 0, False
         BLANK(zero, (record + LEAST_ * LINE, variable(1)))
         top, width = score(zero, job, room, first, shared)
         if shared and SUFFICE(zero, (record,)) == 0:
-            set_word(job + 8 * P.CELL_EXPONENTS, 1)
+            job.cell_exponents = 1
             shared, again = False, True
-        if not shared and COOL(zero, (record, field(job, P.ROWS) + field(job, P.COLUMNS) + 2)) != 0:
+        if not shared and COOL(zero, (record, job.shape[0] + job.shape[1] + 2)) != 0:
             again = True
         if again:
             score(zero, job, room, first, shared)
         logarithms(zero, record)
         SETTLE(zero, (record,))
-        if field(job, P.GRADIENT) != 0:
-            bind_group(zero, job, scores, P.SCORES, first, True)
-            bind_group(zero, job, target, P.GRADIENT, first, True)
+        if job.gradient != 0:
+            bind_group(zero, job, scores, job.scores, first, True)
+            bind_group(zero, job, target, job.gradient, first, True)
             gradient(zero, job, room, top, width, shared)
             CONCLUDE(zero, (record,))
         write_results(zero, job, record, first)
@@ -306,15 +309,15 @@ def task(kind: str) -> Any:
             align(zero, job, aligned(memory + LINE), group * lanes_of(zero, ()))
         release(memory)
 
-    return c_function(work, f"tridiag_align_{kind}")
+    return c_function(work, f"tridiag_align_{kind}", first=JOB)
 
 
 @njit(**OPTIONS)
 def prepare(job, zero):
     """Ask for huge pages where the gradient is fresh memory."""
-    if field(job, P.GRADIENT) != 0 and field(job, P.FRESH) != 0:
-        size = field(job, P.PAIRS) * field(job, P.ROWS) * field(job, P.COLUMNS) * bytes_of_real(zero, ())
-        ask_for_huge_pages(field(job, P.GRADIENT), size)
+    if job.gradient != 0 and job.fresh != 0:
+        size = job.pairs * job.shape[0] * job.shape[1] * bytes_of_real(zero, ())
+        ask_for_huge_pages(job.gradient, size)
 
 
 TASKS = {kind: task(kind) for kind in KINDS}
@@ -322,4 +325,4 @@ TASKS = {kind: task(kind) for kind in KINDS}
 
 def build(dtype: str, kind: str):
     """The C function void run(job, helpers) of a kind of gaps for a dtype."""
-    return runner(np.zeros((), dtype)[()], TASKS[kind], c_function(prepare, "tridiag_prepare_alignment"))
+    return runner(np.zeros((), dtype)[()], TASKS[kind], c_function(prepare, "tridiag_prepare_alignment", first=JOB))

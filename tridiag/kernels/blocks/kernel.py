@@ -13,16 +13,20 @@ from tridiag.kernels.access.load_store import QUAD, bytes_of_row, lanes_of
 from tridiag.kernels.access.sequences import TABLE, binder, places
 from tridiag.kernels.blocks.loops import Loops, Scratch
 from tridiag.kernels.jobs.words import recurrences as C
+from tridiag.kernels.jobs.words.recurrences import Recurrences
 from tridiag.kernels.runtime.threads import runner
-from tridiag.kernels.runtime.work_items import claim, field
+from tridiag.kernels.runtime.work_items import claim
 from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, free, malloc, set_word
+from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Library
 
 X, RIGHT, BELOW, OWN, ABOVE = range(5)
 OPERANDS = 5
 KEPT = 16 * 1024 * 1024  # bytes of pivot rows that a worker keeps
+
+JOB = RecordAt(Recurrences)
 
 
 def build(dtype: str, m: int):
@@ -39,14 +43,14 @@ def build(dtype: str, m: int):
     @njit(**OPTIONS)
     def block(zero, job, room, operand, i, target, wide):
         """Block i of an operand to its place."""
-        turned = 1 if field(job, C.FLAGS) & C.TRANSPOSED else 0
+        turned = 1 if job.flags & C.TRANSPOSED else 0
         load_block(zero, (turned, room + TABLE * operand, i * stride(job, operand), target, wide))
 
     @njit(**OPTIONS)
     def load(zero, job, room, i, target, wide, column):
         """Block row i, its own block from a column on."""
-        n, sides, row = field(job, C.STEPS), field(job, C.SIDES), bytes_of_row(zero, ())
-        turned, at = field(job, C.FLAGS) & C.TRANSPOSED != 0, target + column * row
+        n, sides, row = job.steps, job.sides, bytes_of_row(zero, ())
+        turned, at = job.flags & C.TRANSPOSED != 0, target + column * row
         if i > 0:
             block(zero, job, room, ABOVE if turned else BELOW, i - 1 if turned else i, at - m * row, wide)
         block(zero, job, room, OWN, i, at, wide)
@@ -60,7 +64,7 @@ def build(dtype: str, m: int):
     @njit(**OPTIONS)
     def forward(zero, job, room, memory, first, last, wide):
         """Eliminate the block columns first <= i < last; their carried rows lie at ``memory``, and go on behind."""
-        n, high, count = field(job, C.STEPS), m * wide, wide // bytes_of_row(zero, ())
+        n, high, count = job.steps, m * wide, wide // bytes_of_row(zero, ())
         for i in range(first, last):
             panel = memory + (i - first) * high
             if stopping_at(i, 64):
@@ -75,7 +79,7 @@ def build(dtype: str, m: int):
     @njit(**OPTIONS)
     def backward(zero, job, room, memory, first, last, wide):
         """The solution of these block rows, last one first; that of the two behind them is there."""
-        sides, right = field(job, C.SIDES), 3 * m * bytes_of_row(zero, ())
+        sides, right = job.sides, 3 * m * bytes_of_row(zero, ())
         for i in range(last - 1, first - 1, -1):
             if stopping_at(i, 64):
                 return
@@ -87,7 +91,7 @@ def build(dtype: str, m: int):
     @njit(**OPTIONS)
     def solve(zero, job, room, memory, length, wide):
         """The systems at which the lanes are pointed, in stretches of so many block rows."""
-        n, sides, row, high = field(job, C.STEPS), field(job, C.SIDES), bytes_of_row(zero, ()), m * wide
+        n, sides, row, high = job.steps, job.sides, bytes_of_row(zero, ()), m * wide
         used, stretches = 3 * m + sides, (n + length - 1) // length
         ahead = memory + (length + 2) * high  # the two block rows behind a stretch; then what every stretch begins with
         starts = ahead + 2 * high
@@ -114,14 +118,14 @@ def build(dtype: str, m: int):
 
     @njit(**OPTIONS)
     def work(job, zero):
-        lanes, n = lanes_of(zero, ()), field(job, C.STEPS)
-        wide = (3 * m + field(job, C.SIDES) + QUAD - 1) // QUAD * QUAD * bytes_of_row(zero, ())
+        lanes, n = lanes_of(zero, ()), job.steps
+        wide = (3 * m + job.sides + QUAD - 1) // QUAD * QUAD * bytes_of_row(zero, ())
         length = min(n, max(2, KEPT // (m * wide)))
         panels = length + 4 + (n + length - 1) // length
         room, memory = allocate_workspace(size), malloc(types.uint64(panels * m * wide + LINE))
         begin = (memory + LINE - 1) // LINE * LINE
-        groups = field(job, C.RUN)
-        last = (field(job, C.SEQUENCES) + lanes - 1) // lanes
+        groups = job.run
+        last = (job.sequences + lanes - 1) // lanes
         while room != 0 and memory != 0:
             item = claim(job)
             if item < 0:
@@ -133,4 +137,4 @@ def build(dtype: str, m: int):
         if room != 0:
             free_workspace(room)
 
-    return runner(zero, c_function(work, f"tridiag_block_work{m}"))
+    return runner(zero, c_function(work, f"tridiag_block_work{m}", first=JOB))

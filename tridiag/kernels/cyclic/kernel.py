@@ -28,12 +28,12 @@ from tridiag.kernels.access.rows import (
     planes,
 )
 from tridiag.kernels.jobs.words import systems as J
-from tridiag.kernels.jobs.words.systems import D_, OPERANDS, X_
+from tridiag.kernels.jobs.words.systems import D_, OPERANDS, X_, Systems
 from tridiag.kernels.runtime.threads import runner
-from tridiag.kernels.runtime.work_items import claim, field, part_of_item, report
+from tridiag.kernels.runtime.work_items import claim, part_of_item, report
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, set_word, variable, word
-from tridiag.kernels.simd.records import address_of
+from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import ONCE, OPTIONS, Code, Library, Value
 from tridiag.kernels.thomas.bands import band_of, moved_operands, right_side, set_view, straight, view_in_place
 from tridiag.kernels.thomas.bind import bind_few_matrices, bind_matrices, bind_next, mask_view, side_offsets
@@ -54,6 +54,8 @@ from tridiag.kernels.thomas.workspace import (
 # the last row a, b, c, d, the state, x[n-1]
 STATE, DIAGONAL, CLOSED = 4, 8, CYCLIC_STATE - 1
 ATTEMPTS = 3  # to find x[n-1], the later ones by correction
+
+JOB = RecordAt(Systems)
 
 
 # ------------------------------------------------------------------------------------------------ plain
@@ -277,7 +279,7 @@ SUBSTITUTE_CYCLIC = CYCLIC.add("substitute_cyclic", substitute_cyclic)
 @njit(**OPTIONS)
 def load_around(zero, job, worker, band, i0, i1, target):
     """Rows i0 <= i < i1 of a band, with the corners."""
-    n, row = field(job, J.ROWS), bytes_of_row(zero, ())
+    n, row = job.rows, bytes_of_row(zero, ())
     k, move = band_of(job, band)
     operand, first, last = operand_of(zero, worker.bindings, k), i0 + move, i1 + move
     if first < 0:
@@ -303,7 +305,7 @@ def load_matrices(zero, job, worker, i0, i1, target):
 @njit(**OPTIONS)
 def eliminate_block(zero, job, worker, i0, i1, end):
     """One block of rows: its bands, then the sweep."""
-    n, row, copied, good = field(job, J.ROWS), bytes_of_row(zero, ()), worker.whole == 0, worker.good
+    n, row, copied, good = job.rows, bytes_of_row(zero, ()), worker.whole == 0, worker.good
     buffer, (mask, mask_step) = worker.buffer, mask_view(zero, worker, i0)
     for band in range(4):
         _, move = band_of(job, band)
@@ -322,7 +324,7 @@ def eliminate_block(zero, job, worker, i0, i1, end):
 @njit(**ONCE)
 def solve_apart(zero, job, worker, used):
     """The solution by plain elimination, and the lanes where it is accurate."""
-    n, row, every, good, y = field(job, J.ROWS), bytes_of_row(zero, ()), (1 << used) - 1, 0, worker.y
+    n, row, every, good, y = job.rows, bytes_of_row(zero, ()), (1 << used) - 1, 0, worker.y
     end, (mask, step) = y + n * CYCLIC_DEPTH * row, mask_view(zero, worker, n - 1)
     load_matrices(zero, job, worker, n - 1, n, end)
     right_side(zero, job, worker, n - 1, n, end + 3 * row, mask, step)
@@ -342,7 +344,7 @@ def solve_apart(zero, job, worker, used):
 @njit(**OPTIONS)
 def eliminate_group(zero, job, worker, lanes, end):
     """All rows but the last, unless none of the given lanes has its certificate any more."""
-    n, row, good, y = field(job, J.ROWS), bytes_of_row(zero, ()), worker.good, worker.y
+    n, row, good, y = job.rows, bytes_of_row(zero, ()), worker.good, worker.y
     BEGIN_APART(zero, (end,))
     set_word(good, (1 << lanes_of(zero, ())) - 1)
     first, last = straight(zero, job, worker)
@@ -366,7 +368,7 @@ def eliminate_group(zero, job, worker, lanes, end):
 @njit(**OPTIONS)
 def eliminate_uncertified(zero, job, worker, first, lanes):
     """A group with partial pivoting; its status is reported for the given lanes. Returns the singular ones."""
-    n, tile = field(job, J.ROWS), worker.tile
+    n, tile = job.rows, worker.tile
     load_matrices(zero, job, worker, 0, n, tile)
     ELIMINATE_CYCLIC(zero, (tile, n, worker.swaps, worker.status, worker.bindings))
     return tell_singular(zero, job, worker, first, lanes)
@@ -376,15 +378,15 @@ def eliminate_uncertified(zero, job, worker, first, lanes):
 def substitute_cyclic_tile(zero, job, worker, right):
     """The solution in place of a right side, from the eliminated planes of a group."""
     (mask, step), x = mask_view(zero, worker, 0), operand_of(zero, worker.bindings, X_)
-    SUBSTITUTE_CYCLIC(zero, (worker.tile, field(job, J.ROWS), worker.swaps, mask, step, right, x))
+    SUBSTITUTE_CYCLIC(zero, (worker.tile, job.rows, worker.swaps, mask, step, right, x))
 
 
 @njit(**OPTIONS)
 def solve_bound(zero, job, worker, first, used):
     """The systems that a group is bound to, one in each lane."""
-    n, row, every = field(job, J.ROWS), bytes_of_row(zero, ()), (1 << used) - 1
+    n, row, every = job.rows, bytes_of_row(zero, ()), (1 << used) - 1
     source, step, uncertified, zero_pivot = worker.y + row, CYCLIC_DEPTH * row, every, 0
-    if field(job, J.PROMISE) != J.PIVOTED:
+    if job.promise != J.PIVOTED:
         uncertified &= ~solve_apart(zero, job, worker, used)
     if uncertified != 0:
         zero_pivot = eliminate_uncertified(zero, job, worker, first, uncertified)
@@ -396,16 +398,16 @@ def solve_bound(zero, job, worker, first, used):
 @njit(**ONCE)
 def solve_group(zero, job, worker, first, used, k0, k1, follows):
     """Matrices, one in each lane, with right sides k0 <= k < k1; ``follows``: behind the group before."""
-    if field(job, J.RIGHT_SIDES) == 1:
+    if job.right_sides == 1:
         bind_next(zero, job, worker, first, used, follows)
         solve_bound(zero, job, worker, first, used)
         report(job, first, used)
         return
-    bindings, axes, offsets = worker.bindings, field(job, J.MATRIX_AXES), worker.offsets
+    bindings, axes, offsets = worker.bindings, job.matrix_axes, worker.offsets
     bind_matrices(zero, job, worker, first, used)
-    if field(job, J.FLAGS) & (J.FACTORING | J.DETERMINANT):
+    if job.flags & (J.FACTORING | J.DETERMINANT):
         singular = eliminate_uncertified(zero, job, worker, first, (1 << used) - 1)
-        if field(job, J.FLAGS) & J.DETERMINANT:
+        if job.flags & J.DETERMINANT:
             tell_determinants(zero, job, worker, first, used, singular)
     for k in range(k0, k1):
         side_offsets(job, k, offsets)
@@ -416,7 +418,7 @@ def solve_group(zero, job, worker, first, used, k0, k1, follows):
 @njit(**ONCE)
 def solve_few_matrices(zero, job, worker, matrix, k0, k1):
     """Right sides k0 <= k < k1 of one matrix, one in each lane."""
-    lanes, count, right = lanes_of(zero, ()), field(job, J.RIGHT_AXES), bind_few_matrices(zero, job, worker, matrix)
+    lanes, count, right = lanes_of(zero, ()), job.right_axes, bind_few_matrices(zero, job, worker, matrix)
     bindings, base = worker.bindings, worker.offsets
     for k in range(k0, k1, lanes):
         used = min(lanes, k1 - k)
@@ -433,13 +435,13 @@ def work(job, zero):
     worker = allocate_workspace(zero, job)
     if address_of(worker) == 0:
         return
-    width, matrices, tiles = field(job, J.LANES), field(job, J.MATRICES), field(job, J.TILES)
+    width, matrices, tiles = job.lanes, job.matrices, job.tiles
     while True:
         item = claim(job)
         if item < 0:
             break
         run, k0, k1 = part_of_item(job, item)
-        if field(job, J.SHARED):
+        if job.shared:
             solve_few_matrices(zero, job, worker, run, k0, k1)
             continue
         begin = run * tiles * width
@@ -448,7 +450,7 @@ def work(job, zero):
     free_workspace(worker)
 
 
-task = c_function(work, "tridiag_work_cyclic")
+task = c_function(work, "tridiag_work_cyclic", first=JOB)
 
 
 def build(dtype: str):

@@ -10,8 +10,7 @@ import numpy as np
 
 from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.systems import LINE
-from tridiag.kernels.jobs.words import alignment as P
-from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.alignment import Alignment
 
 KEPT = 32 * 1024 * 1024  # bytes of the cells that a thread keeps for the backward pass, where they fit
 WORTH_A_THREAD = 50_000  # cells
@@ -26,11 +25,11 @@ def kind_of(parameters: int, derivatives: int) -> str:
 def make_job(shape: tuple[int, ...], dtype: np.dtype[Any], kind: str, workers: int) -> Job:
     """For scores of this shape."""
     *batch, rows, columns = shape
-    words, pairs = np.zeros(P.WORDS, np.int64), math.prod(batch)
+    pairs = math.prod(batch)
     groups = -(-pairs * dtype.itemsize // LINE)
     block = max(KEPT // (columns * LINE * ROWS_KEPT[kind]), math.isqrt(rows) + 1)
-    words[[J.ITEMS, P.PAIRS, P.ROWS, P.COLUMNS, P.BLOCK]] = groups, pairs, rows, columns, min(rows, block)
-    words[P.FRESH] = sys.platform == "linux"
+    fresh = sys.platform == "linux"
+    words = Alignment.filled(items=groups, pairs=pairs, shape=(rows, columns), block=min(rows, block), fresh=fresh)
     words.flags.writeable = False
     helpers = min(workers, groups) - 1 if math.prod(shape) >= WORTH_A_THREAD else 0
     return Job(("alignment", dtype.name, kind), words, helpers, math.prod(shape))

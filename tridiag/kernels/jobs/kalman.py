@@ -11,7 +11,6 @@ import numpy as np
 from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.systems import LINE, WORTH_A_THREAD, contiguous, threads
 from tridiag.kernels.jobs.words import kalman as K
-from tridiag.kernels.jobs.words import systems as J
 from tridiag.problems.forms import Shape
 from tridiag.problems.state_space import StateSpace
 
@@ -28,14 +27,14 @@ def make_job(family: str, kind: str, form: StateSpace, shapes: Sequence[Shape], 
     series, lanes, ranks = math.prod(form.batch), LINE // itemsize, len(form.batch)
     shapes = [*shapes, *[()] * (K.OPERANDS - len(shapes))]
     strides = [stretched(shape, itemsize, ranks + 1) for shape in shapes]
-    words = [0] * K.TABLE
-    words[J.ITEMS] = -(-series // lanes)
-    words[K.STEPS], words[K.SERIES], words[K.AXES] = form.n, series, ranks
-    words += [own[ranks] for own in strides]
+    table, items = [own[ranks] for own in strides], -(-series // lanes)
     for axis, length in enumerate(form.batch):
-        words += [length, *(own[axis] for own in strides)]
+        table += [length, *(own[axis] for own in strides)]
+    words = K.Filter.filled(len(table), items=items, steps=form.n, series=series, axes=ranks)
+    words[K.TABLE :] = table
+    words.flags.writeable = False
     unknowns = series * form.n * form.observed * form.states
-    helpers = min(threads(), words[J.ITEMS]) - 1 if unknowns >= WORTH_A_THREAD else 0
+    helpers = min(threads(), items) - 1 if unknowns >= WORTH_A_THREAD else 0
     return Job((family, dtype.name, form.states, form.observed, kind), words, helpers, unknowns)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.systems import lanes_of, merge
-from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.problems.forms import Recurrence
 
 ITEM = 32_768  # values claimed at a time, or fewer:
@@ -39,16 +39,21 @@ def make_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], 
     groups, run = shares(count * chunks, interleaved, height, lanes, workers)
     flags = (form.backward and J.REVERSED) | (J.LOG_A in present and J.WEIGHTED) | (J.INIT in present and J.GIVEN)
     items = -(-run // (groups * lanes)) * (count * chunks // run)
-    words = np.zeros(J.AXES + J.AXIS_WORDS * len(batch), np.int64)
-    for place, value in (
-        (J.ITEMS, items), (J.ROWS, height), (J.LANES, groups * lanes), (J.FLAGS, flags), (J.MATRICES, count * chunks),
-        (J.CHUNKS, chunks), (J.MATRIX_AXES, len(batch)), (J.INTERLEAVED, interleaved), (J.TAIL, n - chunks * height),
-    ):  # fmt: skip
-        words[place] = value
-    for k in range(4):
-        words[J.STRIDES + k], words[J.START + k] = rows[k], start[k]
-    for k, (length, own) in enumerate(batch):
-        words[J.AXES + J.AXIS_WORDS * k : J.AXES + J.AXIS_WORDS * (k + 1)] = (length, *own)
+    words = J.Logsumexp.filled(
+        J.AXIS_WORDS * len(batch),
+        items=items,
+        rows=height,
+        lanes=groups * lanes,
+        flags=flags,
+        matrices=count * chunks,
+        chunks=chunks,
+        matrix_axes=len(batch),
+        interleaved=interleaved,
+        tail=n - chunks * height,
+        strides=rows[: J.OPERANDS],
+        start=start[: J.OPERANDS],
+    )
+    words[J.AXES :] = [word for length, own in batch for word in (length, *own)]
     words.flags.writeable = False
     return Job(("logsumexp", dtype.name), words, min(workers, items) - 1, math.prod(form.shape))
 

@@ -20,7 +20,6 @@ from tridiag.kernels.jobs.systems import (
     merge,
 )
 from tridiag.kernels.jobs.words import recurrences as C
-from tridiag.kernels.jobs.words import systems as J
 from tridiag.problems.forms import Blocks, Recurrence
 
 HEIGHT = 8  # steps that are transposed at a time (`tridiag.kernels.recurrence.loops`)
@@ -100,60 +99,70 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
     flags = C.TRANSPOSED * form.transpose | C.STARTED * (len(shapes) == C.operands(order))
     flags |= C.LARGE * (n * count * dtype.itemsize > CACHES)
     flags |= C.BACKWARD * (axes.strides[C.Y] < 0)  # in memory: that of arrays with negative strides goes the other way
-    words = table_of(axes, C.operands(order), len(shapes))
-    words[J.ITEMS], words[C.STEPS], words[C.SEQUENCES], words[C.KIND], words[C.RUN] = items, n, count, kind, run
-    words[C.FLAGS], words[C.LENGTH], words[C.STRETCH], words[C.STRETCHES] = flags, length, width, stretches
-    words[C.BLOCKS], words[C.CHUNK] = blocks, chunk
-    words.flags.writeable = False
+    words = filled(
+        axes,
+        C.operands(order),
+        len(shapes),
+        items=items,
+        steps=n,
+        sequences=count,
+        kind=kind,
+        run=run,
+        flags=flags,
+        length=length,
+        stretch=width,
+        stretches=stretches,
+        blocks=blocks,
+        chunk=chunk,
+    )
     helpers = workers - 1 if n * count >= WORTH_A_THREAD else 0
     return Job(("recurrence", dtype.name, order), words, min(helpers, items - 1), n * count)
 
 
-def table_of(axes: Axes, operands: int, given: int) -> Any:
-    """The words of a job that tell where operands lie; all others are zero. The last operands may not be ``given``."""
-    words = np.zeros(C.TABLE + operands * 2 + (1 + operands) * len(axes.batch), np.int64)
-    words[C.AXES] = len(axes.batch)
-    words[C.TABLE : C.TABLE + given] = axes.strides
-    words[C.TABLE + operands : C.TABLE + operands + given] = axes.offsets
-    for k, (size, steps) in enumerate(axes.batch):
-        at = C.TABLE + 2 * operands + (1 + operands) * k
-        words[at : at + 1 + given] = size, *steps
+def filled(axes: Axes, operands: int, given: int, **values: Any) -> Any:
+    """The words of a job, with where its operands lie behind them; the last operands may not be ``given``."""
+    missing = [0] * (operands - given)
+    table = [*axes.strides, *missing, *axes.offsets, *missing]
+    for length, steps in axes.batch:
+        table += [length, *steps, *missing]
+    words = C.Recurrences.filled(len(table), axes=len(axes.batch), **values)
+    words[C.TABLE :] = table
+    words.flags.writeable = False
     return words
 
 
 def make_matrix_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
     """The same for a recurrence of matrices; numbers of a matrix, and of a vector, lie side by side."""
     rows = form._replace(shape=form.shape[:-1])
-    heads = ([tuple(s[: len(rows.shape)]) for s in some] for some in (shapes, strides))
     flags = C.TRANSPOSED * form.transpose | C.STARTED * (len(shapes) == C.operands(1))
-    words = table_of(axes_of(rows, *heads), C.operands(1), len(shapes))
     kernel = "matrices", dtype.name, form.shape[-1]
-    return in_groups(kernel, words, rows, form.shape[-1], flags, math.prod(form.shape), workers)
+    grouped = in_groups(rows, form.shape[-1], dtype, workers)
+    words = filled(leading_axes(rows, shapes, strides), C.operands(1), len(shapes), flags=flags, **grouped)
+    return Job(kernel, words, min(workers, grouped["items"]) - 1, math.prod(form.shape))
 
 
 def make_block_job(form: Blocks, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
     """The same for block tridiagonal systems, from the solution, right sides, A, B and C."""
-    rows = Recurrence(form.shape[:-2], form.axis)
+    rows, given = Recurrence(form.shape[:-2], form.axis), len(shapes)
+    flags, kernel = C.TRANSPOSED * form.transpose, ("blocks", dtype.name, form.size)
+    grouped = in_groups(rows, form.size * (form.size + form.sides), dtype, workers)
+    words = filled(leading_axes(rows, shapes, strides), given, given, flags=flags, sides=form.sides, **grouped)
+    return Job(kernel, words, min(workers, grouped["items"]) - 1, math.prod(form.shape) * form.size)
+
+
+def leading_axes(rows: Recurrence, shapes: Any, strides: Any) -> Axes:
+    """Without those of a vector or a matrix in each step."""
     heads = ([tuple(s[: len(rows.shape)]) for s in some] for some in (shapes, strides))
-    words = table_of(axes_of(rows, *heads), len(shapes), len(shapes))
-    words[C.SIDES] = form.sides
-    kernel, size = ("blocks", dtype.name, form.size), form.size * (form.size + form.sides)
-    unknowns = math.prod(form.shape) * form.size
-    return in_groups(kernel, words, rows, size, C.TRANSPOSED * form.transpose, unknowns, workers)
+    return axes_of(rows, *heads)
 
 
-def in_groups(
-    kernel: tuple[Any, ...], words: Any, rows: Recurrence, size: int, flags: int, unknowns: int, workers: int
-) -> Job:
-    """A job of systems that are computed in groups of lanes, with vectors of so many numbers in each row."""
-    lanes, count = lanes_of(np.dtype(kernel[1])), math.prod(rows.batch)
-    groups = -(-count // lanes)
+def in_groups(rows: Recurrence, size: int, dtype: np.dtype[Any], workers: int) -> dict[str, int]:
+    """The items of systems that are computed in groups of lanes, with vectors of so many numbers in each row."""
+    lanes, count = lanes_of(dtype), math.prod(rows.batch)
     share = min(ITEM, rows.n * count * size // (ITEMS_EACH * workers))
     run = max(1, share // (rows.n * size * lanes))
-    words[J.ITEMS], words[C.STEPS], words[C.SEQUENCES], words[C.RUN] = -(-groups // run), rows.n, count, run
-    words[C.FLAGS] = flags
-    words.flags.writeable = False
-    return Job(kernel, words, min(workers, words[J.ITEMS]) - 1, unknowns)
+    groups = -(-count // lanes)
+    return {"items": -(-groups // run), "steps": rows.n, "sequences": count, "run": run}
 
 
 def packed(x: Any, axes: int, empty: bool = False) -> Any:

@@ -187,20 +187,39 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
     run = 1 if shared else max(1, min(share, ITEM // (form.n * lanes * max(1, sides))))
     runs = count if shared else -(-tiles // run)
     chunks, chunk = chunks_of(sides, runs, helpers, lanes if shared else 1)
-    words = np.zeros(J.AXES + J.AXIS_WORDS * (len(matrices) + len(right_sides)), np.int64)
     for option, flag in ((form.transpose, J.TRANSPOSE), (form.periodic, J.PERIODIC), (shapes[3] is not None, J.MASKED)):
         flags |= flag if option else 0
-    words[: J.HEAD] = (
-        0, runs * chunks, form.n, lanes, run, flags, PROMISES[form.pivoting], count, sides, chunks, shared,
-        len(matrices), len(right_sides), interleaved, stretches,
-    )  # fmt: skip
-    words[J.CHUNK] = chunk
-    if long:
-        words[J.BLOCKS : J.OVERLAP + 1] = long
-    for k, (shape, stride) in enumerate(zip(shapes, strides, strict=True)):
-        words[J.STRIDES + k] = 0 if shape is None or shape[form.axis] == 1 else stride[form.axis]
-    for k, (length, steps) in enumerate([*matrices, *right_sides]):
-        words[J.AXES + J.AXIS_WORDS * k : J.AXES + J.AXIS_WORDS * (k + 1)] = (length, *steps)
+    axes = [(length, *steps) for length, steps in (*matrices, *right_sides)]
+    along = [
+        0 if shape is None or shape[form.axis] == 1 else stride[form.axis]
+        for shape, stride in zip(shapes, strides, strict=True)
+    ]
+    long_blocks, spans, span_groups, height, overlap = long or (0,) * 5
+    words = J.Systems.filled(
+        J.AXIS_WORDS * len(axes),
+        items=runs * chunks,
+        rows=form.n,
+        lanes=lanes,
+        tiles=run,
+        flags=flags,
+        promise=PROMISES[form.pivoting],
+        matrices=count,
+        right_sides=sides,
+        chunks=chunks,
+        chunk=chunk,
+        shared=shared,
+        matrix_axes=len(matrices),
+        right_axes=len(right_sides),
+        interleaved=interleaved,
+        stretches=stretches,
+        strides=along,
+        blocks=long_blocks,
+        spans=spans,
+        span_groups=span_groups,
+        height=height,
+        overlap=overlap,
+    )
+    words[J.AXES :] = [word for axis in axes for word in axis]
     words.flags.writeable = False
     items = long[0] * long[1] * (count // interleaved) if long else runs * chunks
     if sides != 1 or flags & J.FACTORED:

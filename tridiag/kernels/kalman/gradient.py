@@ -17,6 +17,7 @@ from tridiag.algorithms.kalman_filter import Estimate, Shrinking
 from tridiag.kernels.access.load_store import addresses
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.kalman.loops import Entries, Form, Lanes, Loops, Room, Roots, vector
+from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.vector import LINE, Code, Value
 
 PARAMETERS = (K.F, K.H, K.Q, K.R, K.M0, K.P0)
@@ -42,10 +43,10 @@ class Gradient(Loops):
 
     # ------------------------------------------------------------------------------------------- memory
 
-    def begin(self, code: Code, job: Value, room: Value) -> None:
+    def begin(self, code: Code, job: At, room: Value) -> None:
         """The model to the memory of the worker; F of a single step, which is not read, as 0."""
         self.fetch_all(code, job, room)
-        single = code.word(job + 8 * K.STEPS) < 2
+        single = job.steps < 2
         count = code.pick(single, code.integer(self.room.entries(K.F)), code.integer(0))
 
         def clear(e: Value, state: Any) -> Any:
@@ -59,9 +60,9 @@ class Gradient(Loops):
         for lane, address in enumerate(base):
             code.store_as(address, code.extract(value, lane))
 
-    def put_of_y(self, code: Code, job: Value, room: Value, t: Value, u: Any) -> None:
+    def put_of_y(self, code: Code, job: At, room: Value, t: Value, u: Any) -> None:
         """The derivative in y, where it is wanted."""
-        wanted = code.word(job + 8 * (K.POINTERS + K.OF_Y)) != 0
+        wanted = job.pointers[K.OF_Y] != 0
 
         def put(_: Value, state: Any) -> Any:
             base = self.bound(code, job, room, K.OF_Y, t)
@@ -105,10 +106,10 @@ class Gradient(Loops):
 
     # ------------------------------------------------------------------------------------------- loops
 
-    def gradient(self, covs: Form, missing: bool, code: Code, job: Value, room: Value, _: Value) -> None:
+    def gradient(self, covs: Form, missing: bool, code: Code, job: At, room: Value, _: Value) -> None:
         """All steps of a series in each lane, there and back."""
         ops, k, p = Lanes(code), self.room.states, self.room.observed
-        kept_lines, n = room + self.room.size, code.word(job + 8 * K.STEPS)
+        kept_lines, n = room + self.room.size, job.steps
         self.begin(code, job, room)
 
         def read(t: Value) -> Any:
@@ -171,18 +172,18 @@ class Gradient(Loops):
         self.finish(code, room, sums, r, of_P0)
         self.give(code, room)
 
-    def gain(self, code: Code, job: Value, room: Value, t: Value, root: Any) -> Any:
+    def gain(self, code: Code, job: At, room: Value, t: Value, root: Any) -> Any:
         """With which a state follows from the next one; 0 for the last."""
-        ops, last = Lanes(code), code.everywhere(t + 1 == code.word(job + 8 * K.STEPS))
+        ops, last = Lanes(code), code.everywhere(t + 1 == job.steps)
         F, Q = (self.matrix(code, job, room, operand) for operand in (K.F, K.Q))
         found = kalman_square_roots.go_back(ops, F, Q, root).gain
         return ops.where(last, ops.zero(found), found)
 
-    def in_common(self, code: Code, job: Value, room: Value, records: Value) -> None:
+    def in_common(self, code: Code, job: At, room: Value, records: Value) -> None:
         """What the steps of all series of a model have in common: a record of each, and what comes of N alone."""
         covs, ops, k, size = Entries, Lanes(code), self.room.states, code.size_of_real
         half = k * (k + 1) // 2
-        n = code.word(job + 8 * K.STEPS)
+        n = job.steps
         self.begin(code, job, room)
 
         def separated(cov: Any) -> Any:
@@ -220,7 +221,7 @@ class Gradient(Loops):
         self.put(code, room, bad, self.one(code), code.zero(), doubt)
         N, sums = code.fori(n - 1, -1, backward, ((code.zero(),) * half, self.none(code)), step=-1)
         self.finish(code, room, sums, (code.zero(),) * k, [-x for x in N])
-        target = code.word(job + 8 * K.OF_COVARIANCES)
+        target = job.of_covariances
 
         def entry(e: Value, state: Any) -> Any:
             value = code.load(room + self.room.found + e * LINE)
@@ -229,10 +230,10 @@ class Gradient(Loops):
 
         code.fori(0, self.room.entries_of_all, entry)
 
-    def means(self, code: Code, job: Value, room: Value, records: Value) -> None:
+    def means(self, code: Code, job: At, room: Value, records: Value) -> None:
         """The rest of all steps, there and back, of a series in each lane."""
         ops, k, p, size = Lanes(code), self.room.states, self.room.observed, code.size_of_real
-        kept_lines, n = room + self.room.size, code.word(job + 8 * K.STEPS)
+        kept_lines, n = room + self.room.size, job.steps
         lines = self.room.kept_of_means
         self.begin(code, job, room)
 

@@ -14,17 +14,20 @@ from numba import njit, types
 
 from tridiag.kernels.access.load_store import bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import kalman as K
-from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.kalman import Filter
 from tridiag.kernels.kalman.gradient import Gradient, GradientRoom
 from tridiag.kernels.kalman.loops import COUNT, EXPONENT, LOSS, MANTISSA, QUADRATIC, Entries, Loops, Room, Roots
 from tridiag.kernels.kalman.moments import Moments, MomentsRoom
 from tridiag.kernels.runtime.threads import runner
-from tridiag.kernels.runtime.work_items import claim, field
+from tridiag.kernels.runtime.work_items import claim
 from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace
 from tridiag.kernels.simd.memory import c_function, load, malloc, pointer, set_word, word
+from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Library
 
 LOG_TWO, LOG_TWO_PI = math.log(2.0), math.log(2.0 * math.pi)
+
+JOB = RecordAt(Filter)
 
 
 def build(dtype: str, states: int, observed: int, kind: str):
@@ -35,9 +38,9 @@ def build(dtype: str, states: int, observed: int, kind: str):
     if kind == K.SHARED:
         before, after = both(library, parts, "covariances", loops.covariances), library.add("means", loops.means)
         prepare, work = common(room, parts, before), with_common(room, parts, after)
-        return runner(zero, c_function(work, name), c_function(prepare, f"{name}_first"))
+        return runner(zero, c_function(work, name, first=JOB), c_function(prepare, f"{name}_first", first=JOB))
     steps = both(library, parts, "filter", loops.filter, kind == K.MISSING)
-    return runner(zero, c_function(alone(room, parts, steps, kind), name))
+    return runner(zero, c_function(alone(room, parts, steps, kind), name, first=JOB))
 
 
 def both(library: Library, parts: Any, name: str, loop: Any, *more: Any) -> Any:
@@ -65,13 +68,13 @@ def parts_of(room: Room) -> Any:
     @njit(**OPTIONS)
     def bind(zero, job, worker, first):
         """One series from ``first`` on in each lane, the last one in those that are left over."""
-        axes = job + 8 * (K.TABLE + K.OPERANDS)
+        axes = address_of(job) + 8 * (K.TABLE + K.OPERANDS)
         for lane in range(lanes_of(zero, ())):
             place = worker + 8 * lane
             for operand in range(K.OPERANDS):
-                set_word(place + operand * binding_size, field(job, K.POINTERS + operand))
-            left = min(first + lane, field(job, K.SERIES) - 1)
-            for axis in range(field(job, K.AXES) - 1, -1, -1):
+                set_word(place + operand * binding_size, job.pointers[operand])
+            left = min(first + lane, job.series - 1)
+            for axis in range(job.axes - 1, -1, -1):
                 row = axes + 8 * (K.OPERANDS + 1) * axis
                 index, left = left % word(row), left // word(row)
                 for operand in range(K.OPERANDS):
@@ -87,8 +90,8 @@ def parts_of(room: Room) -> Any:
 
 @njit(**OPTIONS)
 def put(zero, job, index, value):
-    if index < field(job, K.SERIES):
-        pointer(field(job, K.RESULT), zero)[index] = value
+    if index < job.series:
+        pointer(job.result, zero)[index] = value
 
 
 def build_moments(dtype: str, states: int, observed: int, kind: str, smooth: bool = False):
@@ -98,7 +101,7 @@ def build_moments(dtype: str, states: int, observed: int, kind: str, smooth: boo
     loop = loops.smoothed if smooth else loops.filtered
     parts = parts_of(room)
     work = alone(room, parts, both(library, parts, name, loop, kind == K.MISSING), kind, room.kept if smooth else 0)
-    return runner(zero, c_function(work, f"tridiag_{name}_{kind}"))
+    return runner(zero, c_function(work, f"tridiag_{name}_{kind}", first=JOB))
 
 
 def build_smoother(dtype: str, states: int, observed: int, kind: str):
@@ -116,10 +119,10 @@ def build_gradient(dtype: str, states: int, observed: int, kind: str):
         after = library.add("means", loops.means)
         careful = library.add("gradient_by_roots", functools.partial(loops.gradient, Roots, False))
         prepare, work = common_gradient(room, parts, before), gradients_with_common(room, parts[0], after, careful)
-        return runner(zero, c_function(work, name), c_function(prepare, f"{name}_first"))
+        return runner(zero, c_function(work, name, first=JOB), c_function(prepare, f"{name}_first", first=JOB))
     steps = both(library, parts, "gradient", loops.gradient, kind == K.MISSING)
     work = gradients(room, parts[0], steps, room.kept)
-    return runner(zero, c_function(work, name))
+    return runner(zero, c_function(work, name, first=JOB))
 
 
 def gradients(room: GradientRoom, bind: Any, steps: Any, kept: int) -> Any:
@@ -128,7 +131,7 @@ def gradients(room: GradientRoom, bind: Any, steps: Any, kept: int) -> Any:
 
     @njit(**OPTIONS)
     def work(job, zero):
-        worker, lanes = allocate_workspace(size + field(job, K.STEPS) * kept * LINE), lanes_of(zero, ())
+        worker, lanes = allocate_workspace(size + job.steps * kept * LINE), lanes_of(zero, ())
         if worker == 0:
             return
         while True:
@@ -153,10 +156,10 @@ def common_gradient(room: GradientRoom, parts: Any, covariances: Any) -> Any:
     @njit(**OPTIONS)
     def prepare(job, zero):
         worker = allocate_workspace(size)
-        memory = malloc(types.uint64(LINE + field(job, K.STEPS) * record * bytes_of_real(zero, ())))
-        set_word(job + 8 * J.OWNED, memory)
+        memory = malloc(types.uint64(LINE + job.steps * record * bytes_of_real(zero, ())))
+        job.owned = memory
         if worker == 0 or memory == 0:
-            set_word(job + 8 * J.TASK, 0)
+            job.task = 0
         else:
             bind(zero, job, worker, 0)
             covariances(zero, (job, worker, memory + LINE))
@@ -164,7 +167,7 @@ def common_gradient(room: GradientRoom, parts: Any, covariances: Any) -> Any:
             set_word(memory, 1 if lost else 0)
             if lost:
                 for e in range(count):
-                    pointer(field(job, K.OF_COVARIANCES), zero)[e] = 0
+                    pointer(job.of_covariances, zero)[e] = 0
         if worker != 0:
             free_workspace(worker)
 
@@ -178,9 +181,9 @@ def gradients_with_common(room: GradientRoom, bind: Any, means: Any, careful: An
     @njit(**OPTIONS)
     def work(job, zero):
         worker, lanes, memory = (
-            allocate_workspace(size + field(job, K.STEPS) * kept * LINE),
+            allocate_workspace(size + job.steps * kept * LINE),
             lanes_of(zero, ()),
-            field(job, J.OWNED),
+            job.owned,
         )
         if worker == 0:
             return
@@ -205,7 +208,7 @@ def alone(room: Room, parts: Any, steps: Any, kind: str, kept: int = 0) -> Any:
 
     @njit(**OPTIONS)
     def work(job, zero):
-        worker, lanes = allocate_workspace(size + field(job, K.STEPS) * kept * LINE), lanes_of(zero, ())
+        worker, lanes = allocate_workspace(size + job.steps * kept * LINE), lanes_of(zero, ())
         if worker == 0:
             return
         while True:
@@ -215,7 +218,7 @@ def alone(room: Room, parts: Any, steps: Any, kind: str, kept: int = 0) -> Any:
             bind(zero, job, worker, item * lanes)
             steps(zero, (job, worker))
             for lane in range(lanes):
-                count = result(zero, worker, COUNT, lane) if counts else types.float64(field(job, K.STEPS) * observed)
+                count = result(zero, worker, COUNT, lane) if counts else types.float64(job.steps * observed)
                 logarithm = math.log(result(zero, worker, MANTISSA, lane))
                 logarithm += result(zero, worker, EXPONENT, lane) * LOG_TWO + count * LOG_TWO_PI
                 put(zero, job, item * lanes + lane, -0.5 * (result(zero, worker, QUADRATIC, lane) + logarithm))
@@ -231,11 +234,11 @@ def common(room: Room, parts: Any, covariances: Any) -> Any:
 
     @njit(**OPTIONS)
     def prepare(job, zero):
-        n, worker = field(job, K.STEPS), allocate_workspace(size)
+        n, worker = job.steps, allocate_workspace(size)
         memory = malloc(types.uint64(LINE + n * record * bytes_of_real(zero, ())))
-        set_word(job + 8 * J.OWNED, memory)
+        job.owned = memory
         if worker == 0 or memory == 0:
-            set_word(job + 8 * J.TASK, 0)
+            job.task = 0
         else:
             bind(zero, job, worker, 0)
             covariances(zero, (job, worker, memory + LINE))
@@ -255,7 +258,7 @@ def with_common(room: Room, parts: Any, means: Any) -> Any:
 
     @njit(**OPTIONS)
     def work(job, zero):
-        worker, lanes, memory = allocate_workspace(size), lanes_of(zero, ()), field(job, J.OWNED)
+        worker, lanes, memory = allocate_workspace(size), lanes_of(zero, ()), job.owned
         if worker == 0:
             return
         logarithm = pointer(memory, types.float64(0))[0]

@@ -19,6 +19,7 @@ from tridiag.algorithms.kalman_filter import Doubt, Estimate
 from tridiag.algorithms.kalman_square_roots import Root
 from tridiag.kernels.access.load_store import addresses
 from tridiag.kernels.jobs.words import kalman as K
+from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.vector import LINE, Code, Value
 
 QUADRATIC, MANTISSA, EXPONENT, COUNT, LOSS = range(5)  # rows of a result
@@ -145,13 +146,13 @@ class Loops:
             found = code.insert(found, code.load_as(code.real, address), lane)
         return found
 
-    def bound(self, code: Code, job: Value, room: Value, operand: int, t: Value) -> list[Value]:
+    def bound(self, code: Code, job: At, room: Value, operand: int, t: Value) -> list[Value]:
         """The address of step t of an operand in each lane."""
         base = addresses(code, room + self.room.bind(operand))
         step = t * code.word(job + 8 * (K.TABLE + operand))
         return [address + step for address in base]
 
-    def fetch(self, code: Code, job: Value, room: Value, operand: int, t: Any, count: Any) -> None:
+    def fetch(self, code: Code, job: At, room: Value, operand: int, t: Any, count: Any) -> None:
         """The first entries of a matrix to the memory of the worker."""
         base = self.bound(code, job, room, operand, t)
         target = room + self.room.places[operand]
@@ -162,11 +163,11 @@ class Loops:
 
         code.fori(0, count, entry)
 
-    def fetch_all(self, code: Code, job: Value, room: Value) -> None:
+    def fetch_all(self, code: Code, job: At, room: Value) -> None:
         for operand in (K.F, K.H, K.Q, K.R, K.M0, K.P0):
             self.fetch(code, job, room, operand, code.integer(0), self.room.entries(operand))
 
-    def matrix(self, code: Code, job: Value, room: Value, operand: int, t: Any = None) -> Any:
+    def matrix(self, code: Code, job: At, room: Value, operand: int, t: Any = None) -> Any:
         """A matrix from there; that of step t where it changes with time."""
         if t is not None:
             changes = code.word(job + 8 * (K.TABLE + operand)) != 0
@@ -178,7 +179,7 @@ class Loops:
             found[index] = code.load(at + e * LINE)
         return found
 
-    def observations(self, code: Code, job: Value, room: Value, t: Value) -> Any:
+    def observations(self, code: Code, job: At, room: Value, t: Value) -> Any:
         base = self.bound(code, job, room, K.Y, t)
         found = np.empty(self.room.observed, object)
         for j in range(self.room.observed):
@@ -209,11 +210,11 @@ class Loops:
 
     # ------------------------------------------------------------------------------------------- loops
 
-    def filter(self, covs: Form, missing: bool, code: Code, job: Value, room: Value) -> None:
+    def filter(self, covs: Form, missing: bool, code: Code, job: At, room: Value) -> None:
         """All steps of a series in each lane."""
         self.run(covs, missing, code, job, room, lambda t, predicted, updated: None)
 
-    def run(self, covs: Form, missing: bool, code: Code, job: Value, room: Value, visit: Callable[..., Any]) -> None:
+    def run(self, covs: Form, missing: bool, code: Code, job: At, room: Value, visit: Callable[..., Any]) -> None:
         """The same; ``visit(t, predicted, updated)`` sees all states, and may tell what was lost: see `Doubt`."""
         ops, k = Lanes(code), self.room.states
         self.fetch_all(code, job, room)
@@ -244,10 +245,10 @@ class Loops:
             state = kalman_filter.predict(ops, F, Q, updated, covs)
             return tuple(state.mean), covs.packed(state.cov), (quadratic, product, count), doubt
 
-        *_, (quadratic, product, count), doubt = code.fori(0, code.word(job + 8 * K.STEPS), step, start)
+        *_, (quadratic, product, count), doubt = code.fori(0, job.steps, step, start)
         self.put(code, room, quadratic, product, count, doubt)
 
-    def first(self, covs: Form, code: Code, job: Value, room: Value) -> Any:
+    def first(self, covs: Form, code: Code, job: At, room: Value) -> Any:
         """The covariance before anything is observed."""
         ops = Lanes(code)
         return covs.start(ops, ops.symmetric(self.matrix(code, job, room, K.P0)))
@@ -256,7 +257,7 @@ class Loops:
         """The sums over all steps, before the first: of squares, the product of variances, the number of values."""
         return code.zero(), self.one(code), code.zero()
 
-    def doubt(self, covs: Form, code: Code, job: Value, room: Value) -> Any:
+    def doubt(self, covs: Form, code: Code, job: At, room: Value) -> Any:
         """A `Doubt` before the first step; () with square roots."""
         if covs is Roots:
             return ()
@@ -286,7 +287,7 @@ class Loops:
         for row, value in rows.items():
             code.store(room + self.room.result + row * LINE, value)
 
-    def covariances(self, covs: Form, code: Code, job: Value, room: Value, records: Value) -> None:
+    def covariances(self, covs: Form, code: Code, job: At, room: Value, records: Value) -> None:
         """What the steps of all series of a model have in common."""
         ops, k = Lanes(code), self.room.states
         self.fetch_all(code, job, room)
@@ -309,10 +310,10 @@ class Loops:
             return covs.packed(covs.predict(ops, F, Q, after)), bad, product, doubt
 
         start = covs.packed(cov), code.zero(), self.one(code), doubt
-        _, bad, product, doubt = code.fori(0, code.word(job + 8 * K.STEPS), step, start)
+        _, bad, product, doubt = code.fori(0, job.steps, step, start)
         self.put(code, room, bad, product, code.zero(), doubt)
 
-    def means(self, code: Code, job: Value, room: Value, records: Value) -> None:
+    def means(self, code: Code, job: At, room: Value, records: Value) -> None:
         """The rest of all steps, of a series in each lane."""
         k, p, size = self.room.states, self.room.observed, code.size_of_real
         self.fetch_all(code, job, room)
@@ -331,5 +332,5 @@ class Loops:
                 mean, quadratic = mean + gain * error, quadratic + error * error * weight
             return tuple(kalman_filter.apply(self.matrix(code, job, room, K.F, t), mean)), quadratic
 
-        _, quadratic = code.fori(0, code.word(job + 8 * K.STEPS), step, start)
+        _, quadratic = code.fori(0, job.steps, step, start)
         code.store(room + self.room.result, quadratic)

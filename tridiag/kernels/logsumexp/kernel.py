@@ -23,7 +23,8 @@ from tridiag.kernels.access.load_store import (
     load_rows,
     store_rows,
 )
-from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words import logsumexp as J
+from tridiag.kernels.jobs.words.logsumexp import Logsumexp
 from tridiag.kernels.logsumexp.loops import (
     BEGIN,
     BEGIN_GIVEN,
@@ -39,8 +40,9 @@ from tridiag.kernels.logsumexp.loops import (
     TOTAL_WEIGHTED,
 )
 from tridiag.kernels.runtime.threads import beginning, task_runner
-from tridiag.kernels.runtime.work_items import claim, field
+from tridiag.kernels.runtime.work_items import claim
 from tridiag.kernels.runtime.workspace import aligned
+from tridiag.kernels.simd import records
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, call, free, load, malloc, set_word, store, word
 from tridiag.kernels.simd.vector import LINE, OPTIONS, definition
@@ -49,6 +51,8 @@ OPERANDS = 4
 HEAD = 4  # rows that are not taken for ordinary
 BLOCK, BLOCK_INTERLEAVED = 64, 8  # rows at a time of a group, and of groups that lie side by side
 BINDINGS, SLOTS, BUFFERS, BASE, MEMORY, WORDS = range(0, 48, 8)  # the words of a worker
+
+JOB, log_job_at = records.RecordAt(Logsumexp), records.at(Logsumexp)
 
 
 @njit(**OPTIONS)
@@ -64,7 +68,7 @@ def slot_of(zero, slots, group):
 @njit(**OPTIONS)
 def allocate_workspace(zero, job):
     """The scratch memory of one worker, in one piece; a slot more than it has groups."""
-    row, groups = bytes_of_row(zero, ()), (field(job, J.LANES) + lanes_of(zero, ()) - 1) // lanes_of(zero, ())
+    row, groups = bytes_of_row(zero, ()), (job.lanes + lanes_of(zero, ()) - 1) // lanes_of(zero, ())
     sizes = groups * size_of_bindings(zero), (groups + 1) * SLOT * row, 3 * BLOCK * row, aligned(8 * OPERANDS)
     memory = malloc(types.uint64(aligned(WORDS) + sizes[0] + sizes[1] + sizes[2] + sizes[3] + LINE))
     if memory == 0:
@@ -82,12 +86,12 @@ def allocate_workspace(zero, job):
 def coefficients(zero, job, bindings, i0, i1, buffer, system, starts):
     """Rows of log_a as `view`; where sequences start in row i0 without a state, what is never read is 0."""
     source, row = operand_of(zero, bindings, J.LOG_A), bytes_of_row(zero, ())
-    if not starts or field(job, J.FLAGS) & J.GIVEN:
+    if not starts or job.flags & J.GIVEN:
         return view(zero, job, source, i0, i1, buffer, False)
     load_rows(zero, source, i0, i1, buffer)
     at, step = turned(job, buffer, row, i1 - i0)
     for lane in range(lanes_of(zero, ())):
-        if (system + lane) % field(job, J.CHUNKS) == 0:
+        if (system + lane) % job.chunks == 0:
             store(at + lane * bytes_of_real(zero, ()), zero)
     return at, step
 
@@ -95,7 +99,7 @@ def coefficients(zero, job, bindings, i0, i1, buffer, system, starts):
 @njit(**OPTIONS)
 def turned(job, at, step, rows):
     """Where the first of some rows is in the order of the recurrence, and how far the next."""
-    return (at + (rows - 1) * step, -step) if field(job, J.FLAGS) & J.REVERSED else (at, step)
+    return (at + (rows - 1) * step, -step) if job.flags & J.REVERSED else (at, step)
 
 
 @njit(**OPTIONS)
@@ -115,7 +119,7 @@ def view(zero, job, operand, i0, i1, buffer, ready):
 @njit(**OPTIONS)
 def run_block(zero, job, worker, group, system, used, i0, i1, starts, total):
     """Rows i0 <= i < i1 of a group, the first lane of which is ``system``; ``total``: without y."""
-    row, rows, weighted = bytes_of_row(zero, ()), i1 - i0, field(job, J.FLAGS) & J.WEIGHTED
+    row, rows, weighted = bytes_of_row(zero, ()), i1 - i0, job.flags & J.WEIGHTED
     bindings, slot = (
         word(worker + BINDINGS) + group * size_of_bindings(zero),
         slot_of(zero, word(worker + SLOTS), group),
@@ -167,7 +171,7 @@ def scan_of(zero, x, y, slot, rows, bindings, i0, starts, scales):
 @njit(**OPTIONS)
 def run_rows(zero, job, worker, system, count, rows, starts, total):
     """All rows of the sequences system, system + 1, ..., some groups, block by block."""
-    lanes, backward = lanes_of(zero, ()), field(job, J.FLAGS) & J.REVERSED
+    lanes, backward = lanes_of(zero, ()), job.flags & J.REVERSED
     groups = (count + lanes - 1) // lanes
     height = BLOCK if groups == 1 else BLOCK_INTERLEAVED
     for begin in range(0, rows, height):
@@ -185,7 +189,7 @@ def begin_group(zero, job, worker, group):
     """The state before the first row."""
     slot = slot_of(zero, word(worker + SLOTS), group)
     BEGIN(zero, (slot,))
-    if field(job, J.FLAGS) & J.GIVEN:
+    if job.flags & J.GIVEN:
         init = operand_of(zero, word(worker + BINDINGS) + group * size_of_bindings(zero), J.INIT)
         load_rows(zero, init, 0, 1, word(worker + BUFFERS))
         BEGIN_GIVEN(zero, (slot, word(worker + BUFFERS)))
@@ -201,31 +205,31 @@ def copy_slot(zero, source, target):
 def bind_operands(zero, job, axes, first, used, base, bindings):
     """Point a group at sequences along some axes; ``base``: the address of the offsets of their first rows."""
     bind_lanes(zero, job, J.AXES, axes, first, used, base, bindings, 0, OPERANDS)
-    if field(job, J.FLAGS) & J.REVERSED:
+    if job.flags & J.REVERSED:
         for k in range(OPERANDS):
-            bind(zero, operand_of(zero, bindings, k), bytes_of_real(zero, ()), field(job, J.STRIDES + k), False, True)
+            bind(zero, operand_of(zero, bindings, k), bytes_of_real(zero, ()), job.strides[k], False, True)
 
 
 @njit(**OPTIONS)
 def run_groups(zero, job, worker, first, count, total):
     """Sequences first, first + 1, ..., or their chunks, in groups that go on row by row together."""
-    lanes, axes, chunked = lanes_of(zero, ()), field(job, J.MATRIX_AXES), field(job, J.CHUNKS) > 1
+    lanes, axes, chunked = lanes_of(zero, ()), job.matrix_axes, job.chunks > 1
     for group in range((count + lanes - 1) // lanes):
         at, used = first + group * lanes, min(lanes, count - group * lanes)
         bindings, slot = (
             word(worker + BINDINGS) + group * size_of_bindings(zero),
             slot_of(zero, word(worker + SLOTS), group),
         )
-        bind_operands(zero, job, axes, at, used, job + 8 * J.START, bindings)
+        bind_operands(zero, job, axes, at, used, job.addresses.start, bindings)
         if not chunked:
             begin_group(zero, job, worker, group)
         elif total:
             BEGIN(zero, (slot,))
         else:
-            copy_slot(zero, slot_of(zero, field(job, J.SLOTS), at // lanes), slot)
-    run_rows(zero, job, worker, first, count, field(job, J.ROWS), True, total)
+            copy_slot(zero, slot_of(zero, job.slots, at // lanes), slot)
+    run_rows(zero, job, worker, first, count, job.rows, True, total)
     if total:
-        copy_slot(zero, word(worker + SLOTS), slot_of(zero, field(job, J.SLOTS), first // lanes))
+        copy_slot(zero, word(worker + SLOTS), slot_of(zero, job.slots, first // lanes))
 
 
 @njit(**OPTIONS)
@@ -234,8 +238,8 @@ def work(job, zero, total):
     worker = allocate_workspace(zero, job)
     if worker == 0:
         return
-    lanes, width, interleaved = lanes_of(zero, ()), field(job, J.LANES), field(job, J.INTERLEAVED)
-    run = interleaved if interleaved else field(job, J.MATRICES)
+    lanes, width, interleaved = lanes_of(zero, ()), job.lanes, job.interleaved
+    run = interleaved if interleaved else job.matrices
     stretches, share = (run + width - 1) // width, width if interleaved else lanes
     while True:
         item = claim(job)
@@ -268,19 +272,19 @@ def copy_state(zero, source, target):
 @njit(**OPTIONS)
 def lane_of_chunk(zero, job, chunk):
     lanes = lanes_of(zero, ())
-    return slot_of(zero, field(job, J.SLOTS), chunk // lanes) + chunk % lanes * bytes_of_real(zero, ())
+    return slot_of(zero, job.slots, chunk // lanes) + chunk % lanes * bytes_of_real(zero, ())
 
 
 @njit(**OPTIONS)
 def run_chunk(zero, job, worker, chunk, state):
     """The state behind a chunk from that before it, by its rows; both in ``state``, a lane of the worker's slot."""
-    slot, groups = word(worker + SLOTS), (field(job, J.LANES) + lanes_of(zero, ()) - 1) // lanes_of(zero, ())
+    slot, groups = word(worker + SLOTS), (job.lanes + lanes_of(zero, ()) - 1) // lanes_of(zero, ())
     spare = slot_of(zero, slot, groups)
     copy_slot(zero, slot, spare)
     copy_state(zero, state, lane_of_chunk(zero, job, chunk))
     copy_state(zero, state, slot)
-    bind_operands(zero, job, field(job, J.MATRIX_AXES), chunk, 1, job + 8 * J.START, word(worker + BINDINGS))
-    run_rows(zero, job, worker, chunk, 1, field(job, J.ROWS), True, True)
+    bind_operands(zero, job, job.matrix_axes, chunk, 1, job.addresses.start, word(worker + BINDINGS))
+    run_rows(zero, job, worker, chunk, 1, job.rows, True, True)
     copy_state(zero, slot, spare + (state - slot))
     copy_slot(zero, spare, slot)
 
@@ -299,10 +303,10 @@ def is_told(zero, job, chunk, state):
 @njit(**OPTIONS)
 def join_sequence(zero, job, worker, first, state):
     """The states before the chunks of a sequence, and that behind the last in the place of that before the first."""
-    weighted, given = field(job, J.FLAGS) & J.WEIGHTED, field(job, J.FLAGS) & J.GIVEN
-    for chunk in range(first, first + field(job, J.CHUNKS)):
+    weighted, given = job.flags & J.WEIGHTED, job.flags & J.GIVEN
+    for chunk in range(first, first + job.chunks):
         if not weighted or is_told(zero, job, chunk, state):
-            MERGE(zero, (field(job, J.SLOTS), chunk, weighted, given + (chunk - first), state))
+            MERGE(zero, (job.slots, chunk, weighted, given + (chunk - first), state))
         else:
             run_chunk(zero, job, worker, chunk, state)
 
@@ -313,19 +317,17 @@ def join_chunks(job, zero):
 
     Where memory for that, or for some totals, is missing, the task is taken away: nothing is claimed.
     """
-    complete = word(job) >= field(job, J.ITEMS)
-    set_word(job, 0)
+    complete = job.next >= job.items
+    job.next = 0
     worker = allocate_workspace(zero, job) if complete else 0
     if worker == 0:
-        set_word(job + 8 * J.TASK, 0)
+        job.task = 0
         return
-    lanes, chunks = lanes_of(zero, ()), field(job, J.CHUNKS)
-    count, axes = field(job, J.MATRICES) // chunks, field(job, J.MATRIX_AXES) - 1
+    lanes, chunks = lanes_of(zero, ()), job.chunks
+    count, axes = job.matrices // chunks, job.matrix_axes - 1
     base, slot = word(worker + BASE), word(worker + SLOTS)
     for operand in range(OPERANDS):
-        behind = (
-            0 if field(job, J.FLAGS) & J.REVERSED else chunks * field(job, J.ROWS) * field(job, J.STRIDES + operand)
-        )
+        behind = 0 if job.flags & J.REVERSED else chunks * job.rows * job.strides[operand]
         set_word(base + 8 * operand, behind)
     for first in range(0, count, lanes):
         used = min(lanes, count - first)
@@ -334,19 +336,21 @@ def join_chunks(job, zero):
         for k in range(used):
             join_sequence(zero, job, worker, (first + k) * chunks, slot + k * bytes_of_real(zero, ()))
         bind_operands(zero, job, axes, first, used, base, word(worker + BINDINGS))
-        run_rows(zero, job, worker, 0, used, field(job, J.TAIL), False, False)
+        run_rows(zero, job, worker, 0, used, job.tail, False, False)
     free(word(worker + MEMORY))
 
 
 @njit(**OPTIONS)
 def prepare_chunks(job, zero):
     """Without memory nothing is claimed."""
-    groups = (field(job, J.MATRICES) + lanes_of(zero, ()) - 1) // lanes_of(zero, ())
-    set_word(job + 8 * J.SLOTS, malloc(types.uint64(groups * SLOT * bytes_of_row(zero, ()))))
+    groups = (job.matrices + lanes_of(zero, ()) - 1) // lanes_of(zero, ())
+    job.slots = malloc(types.uint64(groups * SLOT * bytes_of_row(zero, ())))
 
 
-scan, total = c_function(work_scan, "tridiag_log_scan"), c_function(work_total, "tridiag_log_total")
-join, prepare = c_function(join_chunks, "tridiag_log_join"), c_function(prepare_chunks, "tridiag_log_prepare")
+scan = c_function(work_scan, "tridiag_log_scan", first=JOB)
+total = c_function(work_total, "tridiag_log_total", first=JOB)
+join = c_function(join_chunks, "tridiag_log_join", first=JOB)
+prepare = c_function(prepare_chunks, "tridiag_log_prepare", first=JOB)
 define = definition(scan, total, join, prepare)
 
 
@@ -357,16 +361,17 @@ def build(dtype: str):
     def run(job, helpers):
         define(zero)
         call(beginning(zero), (job, helpers))
-        chunked = word(job + 8 * J.CHUNKS) > 1
+        known = log_job_at(job)
+        chunked = known.chunks > 1
         if chunked:
             call(prepare(zero), (job,))
-            set_word(job + 8 * J.TASK, total(zero) if word(job + 8 * J.SLOTS) != 0 else 0)
+            known.task = total(zero) if known.slots != 0 else 0
             call(task_runner(zero), (job,))
-        set_word(job + 8 * J.TASK, scan(zero))
+        known.task = scan(zero)
         if chunked:
             call(join(zero), (job,))
         call(task_runner(zero), (job,))
         if chunked:
-            free(word(job + 8 * J.SLOTS))
+            free(known.slots)
 
     return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)

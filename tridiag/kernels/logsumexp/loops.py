@@ -12,7 +12,7 @@ from typing import Any
 from tridiag.algorithms import logsumexp
 from tridiag.algorithms.logsumexp import State
 from tridiag.kernels.access.load_store import TABLE, ask
-from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.kernels.simd.explog import Exponents, Lanes, as_integers, as_reals, moved
 from tridiag.kernels.simd.vector import Code, Library, Value
 

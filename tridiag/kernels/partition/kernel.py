@@ -22,6 +22,7 @@ from tridiag.algorithms.elimination import RETURN_AFTER
 from tridiag.kernels.access.bind import offset
 from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.systems import Systems
 from tridiag.kernels.partition import loops as K
 from tridiag.kernels.partition import refine as R
 from tridiag.kernels.partition import state as P
@@ -38,7 +39,6 @@ from tridiag.kernels.partition.state import (
     place,
 )
 from tridiag.kernels.runtime.threads import beginning, finish, start
-from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import (
     ask_for_huge_pages,
@@ -49,10 +49,9 @@ from tridiag.kernels.simd.memory import (
     load,
     malloc,
     set_half_word,
-    set_word,
     store,
 )
-from tridiag.kernels.simd.records import address_of
+from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, definition
 
 MOST_ROWS, FEWEST_ROWS = 1016, 48  # of a chunk: with all fields of the former a block of lanes fits in a core's L2
@@ -64,6 +63,8 @@ SEPARATOR_BAR = 6.0  # eps: the componentwise residual of a separator; all other
 WINDOWS = (128, 256, 512)  # rows around a bad row that are corrected alone, the next where so many did not do
 COPIED = 4096  # rows that a thread copies at a time
 STOP = -(2**40)  # the counter of a job that cannot go on
+
+JOB = RecordAt(Systems)
 
 
 # ------------------------------------------------------------------------------------------------ blocks
@@ -206,7 +207,6 @@ def room_size(zero, rows):
 @njit(**OPTIONS)
 def work(plan, zero):
     """Claim runs of blocks until none is left; called by every thread of a phase."""
-    plan = P.PLAN(plan)
     room = plan.rooms + fetch_add(plan.addresses.threads, 1) * plan.room_size
     run, blocks, phase, lanes = plan.run, plan.blocks, plan.phase, lanes_of(zero, ())
     if phase == P.REPAIR:
@@ -221,7 +221,7 @@ def work(plan, zero):
                 WORK_ON(zero, (plan, room, block))
 
 
-task = c_function(work, "tridiag_work_on_blocks")
+task = c_function(work, "tridiag_work_on_blocks", first=RecordAt(P.Plan))
 
 
 @njit(**OPTIONS)
@@ -417,13 +417,13 @@ def bind(zero, plan, constants):
 @njit(**ONCE)
 def find(zero, plan, job, matrix, side):
     """Where the operands of one system lie; those of the transposed matrix come from other rows."""
-    axes, right_axes = field(job, J.MATRIX_AXES), J.AXES + J.AXIS_WORDS * field(job, J.MATRIX_AXES)
+    axes, right_axes = job.matrix_axes, J.AXES + J.AXIS_WORDS * job.matrix_axes
     for k in range(6):
-        at = field(job, J.POINTERS + k) + offset(job, J.AXES, axes, matrix, k)
-        at += offset(job, right_axes, field(job, J.RIGHT_AXES), side, k)
+        at = job.pointers[k] + offset(job, J.AXES, axes, matrix, k)
+        at += offset(job, right_axes, job.right_axes, side, k)
         plan.address[k] = at
-        plan.stride[k] = field(job, J.STRIDES + k)
-    if field(job, J.FLAGS) & J.TRANSPOSE:
+        plan.stride[k] = job.strides[k]
+    if job.flags & J.TRANSPOSE:
         a, c = plan.address[P.A], plan.address[P.C]
         a_step, c_step = plan.stride[P.A], plan.stride[P.C]
         plan.address[P.A] = c - c_step
@@ -459,7 +459,7 @@ def room_for(size, blocks):
 @njit(**OPTIONS)
 def allocate_workspace(zero, job, helpers):
     """The memory for one system at a time, in one piece; the address of its plan and that of the constants."""
-    n, lanes, row, side = field(job, J.ROWS), lanes_of(zero, ()), bytes_of_row(zero, ()), bytes_of(zero, ())
+    n, lanes, row, side = job.rows, lanes_of(zero, ()), bytes_of_row(zero, ()), bytes_of(zero, ())
     rows = chunk_rows_for(zero, n)
     blocks = max(0, n - 2) // (rows * lanes)
     tail, room = n - 1 - blocks * lanes * rows, room_size(zero, rows)
@@ -470,7 +470,7 @@ def allocate_workspace(zero, job, helpers):
     lines = room_for(5 * (lanes * rows * side + LINE), blocks)
     rooms = room_for((helpers + 1) * room, blocks)
     memory = malloc(types.uint64(LINE + own + planes + reduced + windows + lines + rooms))
-    plan = P.PLAN((memory + LINE - 1) // LINE * LINE)
+    plan = P.plan_at((memory + LINE - 1) // LINE * LINE)
     if memory == 0:
         return memory, plan, memory
     plan.planes = address_of(plan) + own
@@ -479,48 +479,48 @@ def allocate_workspace(zero, job, helpers):
     constants = plan.windows + windows
     plan.rooms, plan.room_size = constants + lines, room
     plan.blocks, plan.height, plan.rows, plan.tail = blocks, rows, n, tail
-    plan.promise, plan.run = field(job, J.PROMISE), max(1, blocks // (RUNS * (helpers + 1)))
+    plan.promise, plan.run = job.promise, max(1, blocks // (RUNS * (helpers + 1)))
     return memory, plan, constants
 
 
 @njit(**OPTIONS)
 def serve(job, zero):
     """Claim systems until none is left; called by every thread of a job."""
-    helpers, count = field(job, J.HELPERS), field(job, J.RIGHT_SIDES)
+    helpers, count = job.helpers, job.right_sides
     memory, plan, constants = allocate_workspace(zero, job, helpers)
     while memory != 0 and not stopping():
-        item = fetch_add(job, 1)
-        if item < 0 or item >= field(job, J.ITEMS):
+        item = fetch_add(job.addresses.next, 1)
+        if item < 0 or item >= job.items:
             break
-        plan.masked = field(job, J.FLAGS) & J.MASKED
+        plan.masked = job.flags & J.MASKED
         find(zero, plan, job, item // count, item % count)
         status = SOLVE_SYSTEM(zero, (plan, constants, helpers))
         if status == NO_MEMORY:
-            set_word(job, STOP)
+            job.next = STOP
         elif status != 0:
-            set_word(job + 8 * J.BROKEN, 1)
-            if field(job, J.STATUS) != 0:
-                set_half_word(field(job, J.STATUS) + 4 * (item // count), types.int32(status))
+            job.broken = 1
+            if job.status != 0:
+                set_half_word(job.status + 4 * (item // count), types.int32(status))
     if memory != 0:
         free(memory)
 
 
-serve_task = c_function(serve, "tridiag_serve_systems")
+serve_task = c_function(serve, "tridiag_serve_systems", first=JOB)
 
 
 @njit(**OPTIONS)
 def solve_all(job, zero):
     """Many systems are split among the threads, few are solved one after the other, each by all threads."""
-    helpers, systems = field(job, J.HELPERS), field(job, J.MATRICES) * field(job, J.RIGHT_SIDES)
+    helpers, systems = job.helpers, job.matrices * job.right_sides
     outer = helpers if systems >= 2 * (helpers + 1) else 0
-    set_word(job + 8 * J.ITEMS, systems)
-    set_word(job + 8 * J.HELPERS, helpers - outer)
-    handles = start(serve_task(zero), job, outer)
+    job.items = systems
+    job.helpers = helpers - outer
+    handles = start(serve_task(zero), address_of(job), outer)
     call(serve_task(zero), (job,))
     finish(handles)
 
 
-whole = c_function(solve_all, "tridiag_solve_all")
+whole = c_function(solve_all, "tridiag_solve_all", first=JOB)
 define = definition(whole)
 
 

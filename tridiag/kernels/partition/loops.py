@@ -17,6 +17,7 @@ from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.load_store import in_lanes, out_of_lanes
 from tridiag.kernels.access.rows import Rows, lines_of_rows, rows_of_lines
 from tridiag.kernels.partition import state as P
+from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.vector import I1, Code, Library, Value
 from tridiag.kernels.thomas.loops import least_quotient, lossless, no_quotient
 
@@ -41,7 +42,7 @@ CHUNKS = Library("chunks")
 class Bands:
     """a, b, c and d of a block, and where its solution goes."""
 
-    def __init__(self, code: Code, plan: Value, block: Value) -> None:
+    def __init__(self, code: Code, plan: Any, block: Value) -> None:
         self.code, self.height = code, code.lanes // code.parts
         self.size = code.parts * code.size_of_real
         lane = plan.height * self.size
@@ -85,7 +86,7 @@ class Bands:
 class Scattered(Bands):
     """... of rows anywhere: a table holds the address of every lane's first row, of a, b, c, d, x and the new x."""
 
-    def __init__(self, code: Code, plan: Value, table: Value) -> None:
+    def __init__(self, code: Code, plan: At, table: Value) -> None:
         self.code, self.height = code, code.lanes // code.parts
         self.size = code.parts * code.size_of_real
         self.steps = [plan.step[k] for k in OPERANDS]
@@ -94,7 +95,7 @@ class Scattered(Bands):
         )
 
 
-def planes(code: Code, plan: Value, block: Value, plane: int, count: int = 1) -> Rows:
+def planes(code: Code, plan: At, block: Value, plane: int, count: int = 1) -> Rows:
     """Planes of the plan at a block."""
     stride = plan.blocks * code.row
     return Rows(code, plan.planes + stride * plane + block * code.row, stride)
@@ -153,6 +154,7 @@ def reduce_plain(code: Code, *words: Value) -> Value:
 
     The last row of the chunk is left out.
     """
+    plan: Any
     plan, block, first, last, kept_at, stride = words
     bands, kept = Bands(code, plan, block), Rows(code, kept_at, stride)
     end = plan.height - bands.height
@@ -188,14 +190,14 @@ def adopt_plain(code: Code, kept_at: Value, stride: Value, bottom: Value) -> Non
     kept.store(code.integer(P.FIRST_OWN), code.zero())
 
 
-def keep_separators(code: Code, plan: Value, block: Value) -> None:
+def keep_separators(code: Code, plan: At, block: Value) -> None:
     """The rows of the separators to their planes."""
     bands = Bands(code, plan, block)
     *_, (_, *row) = bands.rows(plan.height - bands.height)
     write(code, planes(code, plan, block, 0), row, P.SEPARATOR)
 
 
-def eliminate(code: Code, plan: Value, block: Value, target: Value) -> Value:
+def eliminate(code: Code, plan: At, block: Value, target: Value) -> Value:
     """c' and y' of the rows of a block; whether a lane lacks the certificate."""
     bands, step = Bands(code, plan, block), 2 * code.row
     above, given = Rows(code, target, step), Rows(code, target + code.row, step)
@@ -217,7 +219,7 @@ def eliminate(code: Code, plan: Value, block: Value, target: Value) -> Value:
     return any_lane(code, ~(Certificate.holds(code, extremes) & lossless(code, least)))
 
 
-def substitute(code: Code, plan: Value, block: Value, source: Value) -> Value:
+def substitute(code: Code, plan: At, block: Value, source: Value) -> Value:
     """x, last row first, to memory; the separator is known. Whether it is not finite: behind a zero pivot no row is."""
     bands, step, last = Bands(code, plan, block), 2 * code.row, plan.height - 1
     above, given = Rows(code, source, step), Rows(code, source + code.row, step)
@@ -357,7 +359,7 @@ class Records:
         return self.base + i * (self.fields * self.code.row) + SWAPS * self.code.row + which * 8
 
 
-def eliminate_pivoted(code: Code, plan: Value, block: Value, base: Value) -> None:
+def eliminate_pivoted(code: Code, plan: At, block: Value, base: Value) -> None:
     """The records of the rows of a block, whose ends are known, by exchanges of two rows; the first row is not needed.
 
     Of two rows the pivot is the one whose entry is the larger beside its others: far fewer rows have a residual to be
@@ -390,7 +392,7 @@ def eliminate_pivoted(code: Code, plan: Value, block: Value, base: Value) -> Non
     iterate.store(rows, below)
 
 
-def substitute_pivoted(code: Code, plan: Value, block: Value, base: Value) -> Value:
+def substitute_pivoted(code: Code, plan: At, block: Value, base: Value) -> Value:
     """x, last row first; whether it is not finite."""
     bands, records, rows = Bands(code, plan, block), Records(code, base, FEW_FIELDS), plan.height
     substitute, iterate = records.substitution(), records.field(ITERATE)
@@ -422,7 +424,7 @@ def rest(code: Code, a: Any, b: Any, c: Any, d: Any, before: Any, here: Any, aft
     return r, code.size(r), scale
 
 
-def check_rows(fields: int, code: Code, plan: Value, block: Value, base: Value, before: Value, target: Value) -> None:
+def check_rows(fields: int, code: Code, plan: At, block: Value, base: Value, before: Value, target: Value) -> None:
     """For every line of rows of a block the lanes in which one has a componentwise residual above the bar."""
     bands, iterate = Bands(code, plan, block), Records(code, base, fields).field(ITERATE)
 
@@ -441,7 +443,7 @@ def check_rows(fields: int, code: Code, plan: Value, block: Value, base: Value, 
     code.fori(0, plan.height, line, start, step=bands.height)
 
 
-def begin_correction(code: Code, plan: Value, table: Value, rows: Value, base: Value, ends_at: Value) -> None:
+def begin_correction(code: Code, plan: At, table: Value, rows: Value, base: Value, ends_at: Value) -> None:
     """Eliminate rows anywhere, for corrections, and read x. ``ends``: x_before, x_after; the two rows that remain."""
     bands, records, ends = Scattered(code, plan, table), Records(code, base, FIELDS), Rows(code, ends_at, code.row)
     fields, none = [records.field(k) for k in (UPPER, UPPER2, INVERSE, LOWER, LOWER2)], code.zero()
@@ -472,7 +474,7 @@ def begin_correction(code: Code, plan: Value, table: Value, rows: Value, base: V
             field.store(i, none)
 
 
-def residual(code: Code, plan: Value, table: Value, rows: Value, base: Value, ends_at: Value) -> Value:
+def residual(code: Code, plan: At, table: Value, rows: Value, base: Value, ends_at: Value) -> Value:
     """The lanes in which a row has a componentwise residual above the bar; what is more than rounding is eliminated.
 
     ``ends``: x_before, x_after; the two rows that remain; from row 6 on the corrections known of x_before, x_first,
@@ -509,7 +511,7 @@ def residual(code: Code, plan: Value, table: Value, rows: Value, base: Value, en
     return code.bits(~good)
 
 
-def correct(code: Code, plan: Value, table: Value, rows: Value, base: Value, ends_at: Value, step: Value) -> None:
+def correct(code: Code, plan: At, table: Value, rows: Value, base: Value, ends_at: Value, step: Value) -> None:
     """x + correction, last row first, to memory; then no correction of the ends is left."""
     bands, records, ends = Scattered(code, plan, table), Records(code, base, FIELDS), Rows(code, ends_at, code.row)
     substitute, iterate, number = records.substitution(), records.field(ITERATE), code.repeat(step, code.lanes)

@@ -29,6 +29,7 @@ from tridiag.kernels.partition.state import (
     solution,
 )
 from tridiag.kernels.simd.memory import load, store
+from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.vector import ONCE, OPTIONS, Code, Value, emitted, unit
 
 KEPT = 5  # numbers for each unknown: three of its pivot row, its right side, the unknown
@@ -36,7 +37,7 @@ ROUNDING = 8.0  # eps: of a row that a chunk leaves
 
 
 @emitted
-def unknown(code: Code, plan: Value, i: Value) -> Value:
+def unknown(code: Code, plan: At, i: Value) -> Value:
     """The address of what is kept for an unknown."""
     return plan.reduced + i * (KEPT * code.parts * code.size_of_real)
 
@@ -81,7 +82,7 @@ def rounding(zero, row):
 
 
 @emitted
-def lone_row(code: Code, plan: Value, i: Value) -> Value:
+def lone_row(code: Code, plan: At, i: Value) -> Value:
     """The row of the system that is the i-th of those in no chunk: the first, then the last ones."""
     return code.pick(i == 0, i, plan.blocks * code.lanes * plan.height + i)
 

@@ -67,7 +67,7 @@ class BlockRecord(Record):
 REDUCE_PLAIN, SOLVE_PLAIN, REDUCE_PIVOTED, SOLVE_PIVOTED, REPAIR, FIND_REST, CORRECT, GATHER, SCATTER = range(9)
 
 STEPS = Steps("partition_steps")
-PLAN = at(Plan)
+plan_at = at(Plan)
 PLAN_SIZE, RECORD_SIZE = Plan.size(), BlockRecord.size()  # bytes
 
 

@@ -18,7 +18,7 @@ from numba.extending import overload
 from tridiag.kernels.access.load_store import NEXT_GROUP, bytes_of_real, lanes_of, put_past_caches
 from tridiag.kernels.access.sequences import places
 from tridiag.kernels.jobs.words import recurrences as C
-from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.recurrences import Recurrences
 from tridiag.kernels.recurrence.loops import (
     FAR_AHEAD,
     HEIGHT,
@@ -38,11 +38,14 @@ from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace
 from tridiag.kernels.simd.interrupts import PIECE as ROWS_APART
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import c_function, fetch_add, flush, load, malloc, set_word, store, word
+from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Library
 
 TRUSTED = 2.0**10  # products of coefficients up to this lose little to cancellation
 PIECE = 2048 + LINE  # bytes of a lane that are kept before they go to memory; lanes do not share a set of the caches
 READY, CARRIED, PLACE = 0, 8, 16  # of a block: whether the state behind it is there, and that state; bytes
+
+JOB = RecordAt(Recurrences)
 
 
 _yield = types.ExternalFunction("sched_yield", types.int32())
@@ -69,7 +72,7 @@ def parts(order: int, real: bool) -> Any:
     """The task and the preparation of a kernel, for all dtypes of real, or of complex, numbers."""
     made = functions(order)
     if not real:
-        return (c_function(one_by_one(made), f"tridiag_work{order}"),)
+        return (c_function(one_by_one(made), f"tridiag_work{order}", first=JOB),)
     library = Library(f"loops{order}")
     loops = [Loop(order, turned, backward) for turned in (False, True) for backward in (False, True)]
     move, run = library.add("move", move_lanes), dispatch(library, loops)
@@ -78,8 +81,8 @@ def parts(order: int, real: bool) -> Any:
     if order == 1:
         add_up, find_values = (dispatch(library, [kind(loop) for loop in loops]) for kind in (Sum, Values))
         tasks.append(in_blocks(made, add_up, in_lines(move, run, find_values)))
-    prepare = c_function(reserve, f"tridiag_reserve{order}") if order == 1 else None
-    return c_function(by_kind(tasks), f"tridiag_work{order}"), prepare
+    prepare = c_function(reserve, f"tridiag_reserve{order}", first=JOB) if order == 1 else None
+    return c_function(by_kind(tasks), f"tridiag_work{order}", first=JOB), prepare
 
 
 def by_kind(tasks: list[Any]) -> Any:
@@ -89,7 +92,7 @@ def by_kind(tasks: list[Any]) -> Any:
 
     @njit(**OPTIONS)
     def work(job, zero):
-        kind = field(job, C.KIND)
+        kind = job.kind
         if kind == C.SCALAR:
             scalar(job, zero)
         elif kind == C.ROWS:
@@ -105,13 +108,13 @@ def by_kind(tasks: list[Any]) -> Any:
 @njit(**OPTIONS)
 def reserve(job, zero):
     """Memory for the states between the blocks of long sequences; without it there is no task."""
-    if field(job, C.KIND) != C.LONG:
+    if job.kind != C.LONG:
         return
-    size = PLACE * field(job, J.ITEMS)
+    size = PLACE * job.items
     memory = malloc(types.uint64(size))
-    set_word(job + 8 * J.OWNED, memory)
+    job.owned = memory
     if memory == 0:
-        set_word(job + 8 * J.TASK, 0)
+        job.task = 0
         return
     for at in range(0, size, PLACE):
         set_word(memory + at + READY, 0)
@@ -134,7 +137,7 @@ def dispatch(library: Library, loops: list[Any]) -> Any:
 
     @njit(**OPTIONS)
     def run(zero, job, *words):
-        flags = field(job, C.FLAGS)
+        flags = job.flags
         if flags & C.TRANSPOSED:
             if flags & C.BACKWARD:
                 turned_backward(zero, words)
@@ -165,7 +168,7 @@ def functions(order: int) -> Order:
 
         ``carry``: of order 1, what the steps before hand on; returns what these do.
         """
-        x, y, flags = base(job, C.X, index), base(job, C.Y, index), field(job, C.FLAGS)
+        x, y, flags = base(job, C.X, index), base(job, C.Y, index), job.flags
         turned, started = flags & C.TRANSPOSED != 0, flags & C.STARTED != 0
         dx, dy = stride(job, C.X), stride(job, C.Y)
         if order == 1:
@@ -220,7 +223,7 @@ def functions(order: int) -> Order:
                     for k in range(0, LINE, size):
                         store(copy + k, value)
                     at = copy
-                    if field(job, C.FLAGS) & C.BACKWARD:
+                    if job.flags & C.BACKWARD:
                         at = copy + LINE - size
                 set_word(table + 8 * lane, at)
             ahead = lanes * (word(table + 8) - word(table))
@@ -235,7 +238,7 @@ def functions(order: int) -> Order:
     def begin(zero, job, room, index):
         """The state before the first step of all lanes."""
         lanes, size = lanes_of(zero, ()), bytes_of_real(zero, ())
-        if field(job, C.FLAGS) & C.STARTED == 0:
+        if job.flags & C.STARTED == 0:
             set_word(room + cut_at, (1 << lanes) - 1)
             clear(zero, (room + state_at, order))
             return
@@ -253,7 +256,7 @@ def one_by_one(made: Order) -> Any:
     @njit(**OPTIONS)
     def work(job, zero):
         """Sequences in any place."""
-        run, count, n = field(job, C.RUN), field(job, C.SEQUENCES), field(job, C.STEPS)
+        run, count, n = job.run, job.sequences, job.steps
         while True:
             item = claim(job)
             if item < 0:
@@ -298,7 +301,7 @@ def in_pieces(order: int, library: Library, move: Any, run: Any) -> Any:
     def run_pieces(zero, job, room, count):
         lanes, size, y = lanes_of(zero, ()), bytes_of_real(zero, ()), room + lanes_at
         step, scratch, targets, places = word(room), room + scratch_at, room + targets_at, 0
-        large = field(job, C.FLAGS) & C.LARGE
+        large = job.flags & C.LARGE
         for lane in range(lanes if large else 0):
             places |= word(y + 8 * lane)
             set_word(targets + 8 * lane, word(y + 8 * lane))
@@ -336,7 +339,7 @@ def advance(made: Order, order: int, move: Any) -> Any:
 
     @njit(**OPTIONS)
     def follow(zero, job, room, first):
-        if field(job, C.AXES) == 1:
+        if job.axes == 1:
             for operand in range(read):
                 step = field(job, strides_at + operand)
                 if word(room + 8 * operand) == 0 and step != 0:  # its copies are of other sequences
@@ -360,7 +363,7 @@ def in_rows(made: Order, order: int, move: Any, run: Any) -> Any:
         room, lanes = allocate_workspace(size + scratch_size(zero)), lanes_of(zero, ())
         if room == 0:
             return
-        groups, count, n = field(job, C.RUN), field(job, C.SEQUENCES), field(job, C.STEPS)
+        groups, count, n = job.run, job.sequences, job.steps
         last = (count + lanes - 1) // lanes
         while True:
             item = claim(job)
@@ -394,9 +397,9 @@ def side_by_side(made: Order, order: int, library: Library) -> Any:
     @njit(**OPTIONS)
     def work(job, zero):
         """Sequences side by side in memory, a stretch of them at a time, row by row."""
-        length, width = field(job, C.LENGTH), field(job, C.STRETCH)
-        stretches, n = field(job, C.STRETCHES), field(job, C.STEPS)
-        turned, first = field(job, C.FLAGS) & C.TRANSPOSED, min(order, n)
+        length, width = job.length, job.stretch
+        stretches, n = job.stretches, job.steps
+        turned, first = job.flags & C.TRANSPOSED, min(order, n)
         side = (width * bytes_of_real(zero, ()) + LINE - 1) // LINE * LINE
         room = allocate_workspace((order + 1) * side)
         if room == 0:
@@ -412,8 +415,8 @@ def side_by_side(made: Order, order: int, library: Library) -> Any:
             x, y = base(job, C.X, index), base(job, C.Y, index)
             operands = first, n, count, y, stride(job, C.Y), x, stride(job, C.X), room, side
             words = operands + words_of(job, index, turned)
-            large = field(job, C.FLAGS) & C.LARGE and n > order and whole_entries(zero, y, stride(job, C.Y))
-            if field(job, C.KIND) == C.INTERLEAVED:
+            large = job.flags & C.LARGE and n > order and whole_entries(zero, y, stride(job, C.Y))
+            if job.kind == C.INTERLEAVED:
                 if large:
                     own_past_caches(zero, words)
                 else:
@@ -466,7 +469,7 @@ def in_lines(move: Any, run: Any, find_values: Any) -> Any:
     def run_lines(zero, job, room, count):
         """A multiple of the lanes."""
         lanes, size, y, step = lanes_of(zero, ()), bytes_of_real(zero, ()), word(room + lanes_at), word(room)
-        if field(job, C.FLAGS) & C.LARGE == 0 or count < 3 * lanes or not whole_entries(zero, y, step):
+        if job.flags & C.LARGE == 0 or count < 3 * lanes or not whole_entries(zero, y, step):
             find_values(zero, job, room, count, 0)
             return
         first = (y + size if step < 0 else -y) % LINE // size  # steps before a line begins
@@ -527,13 +530,13 @@ def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
     @njit(**OPTIONS)
     def ask_for_block(zero, job, room):
         """From now on ask for the block that this thread will probably claim."""
-        steps = (field(job, J.HELPERS) + 1) * lanes_of(zero, ()) * field(job, C.CHUNK)
+        steps = (job.helpers + 1) * lanes_of(zero, ()) * job.chunk
         for operand in (C.X, C.A):
             set_word(room + ahead_at + 8 * operand, steps * word(room + 8 * operand))
 
     @njit(**OPTIONS)
     def work_block(zero, job, room, index, block, place):
-        lanes, n, chunk = lanes_of(zero, ()), field(job, C.STEPS), field(job, C.CHUNK)
+        lanes, n, chunk = lanes_of(zero, ()), job.steps, job.chunk
         start = 1 + block * lanes * chunk
         chunk = min(chunk, (n - start) // (lanes * lanes) * lanes)  # those of the last block are shorter
         end = start + lanes * chunk
@@ -548,20 +551,20 @@ def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
         else:
             behind = step_by_step(zero, job, index, start, end, carry)
             hand_on(place, behind)
-        if block == field(job, C.BLOCKS) - 1:
+        if block == job.blocks - 1:
             step_by_step(zero, job, index, end, n, behind)
 
     @njit(**OPTIONS)
     def work(job, zero):
         """Blocks in the order in which they lie: the one before a block is done, or some thread is at work on it."""
-        room, blocks = allocate_workspace(size), field(job, C.BLOCKS)
+        room, blocks = allocate_workspace(size), job.blocks
         if room == 0:
             return
         while not stopping():
-            item = fetch_add(job, 1)
-            if item >= field(job, J.ITEMS):
+            item = fetch_add(job.addresses.next, 1)
+            if item >= job.items:
                 break
-            work_block(zero, job, room, item // blocks, item % blocks, field(job, J.OWNED) + PLACE * item)
+            work_block(zero, job, room, item // blocks, item % blocks, job.owned + PLACE * item)
         flush()
         free_workspace(room)
 

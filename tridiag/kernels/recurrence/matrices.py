@@ -15,16 +15,20 @@ from tridiag.kernels.access.load_store import addresses, lanes_of
 from tridiag.kernels.access.sequences import TABLE, binder
 from tridiag.kernels.access.small_matrices import gather, scatter
 from tridiag.kernels.jobs.words import recurrences as C
+from tridiag.kernels.jobs.words.recurrences import Recurrences
 from tridiag.kernels.recurrence.loops import FAR_AHEAD
 from tridiag.kernels.runtime.threads import runner
-from tridiag.kernels.runtime.work_items import claim, field
+from tridiag.kernels.runtime.work_items import claim
 from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace
 from tridiag.kernels.simd.memory import c_function
+from tridiag.kernels.simd.records import At, RecordAt
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Code, Library, Value
 
 OPERANDS = C.operands(1)
 INIT = C.A + 1
 WRITTEN_OUT = 8  # the largest matrices whose rows are no loop
+
+JOB = RecordAt(Recurrences)
 
 
 class Loops(NamedTuple):
@@ -36,15 +40,15 @@ class Loops(NamedTuple):
         """The address of an entry of the vector at hand."""
         return room + OPERANDS * TABLE + k * code.row
 
-    def place(self, code: Code, job: Value, room: Value, operand: int, i: Any) -> list[Value]:
+    def place(self, code: Code, job: At, room: Value, operand: int, i: Any) -> list[Value]:
         """The address of step i of an operand in each lane."""
         step = i * code.word(job + 8 * (C.TABLE + operand))
         return [address + step for address in addresses(code, room + TABLE * operand)]
 
-    def take(self, code: Code, job: Value, room: Value, operand: int, i: Any) -> list[Any]:
+    def take(self, code: Code, job: At, room: Value, operand: int, i: Any) -> list[Any]:
         return gather(code, self.place(code, job, room, operand, i), self.m)
 
-    def ask(self, code: Code, job: Value, room: Value, i: Value) -> None:
+    def ask(self, code: Code, job: At, room: Value, i: Value) -> None:
         """Ask for what some later step reads and writes."""
         for operand, count in ((C.A, self.m**2), (C.X, self.m), (C.Y, self.m)):
             size = count * code.parts * code.size_of_real
@@ -53,8 +57,8 @@ class Loops(NamedTuple):
                 for line in range(0, size, LINE):
                     code.prefetch(address + line, write=operand == C.Y)
 
-    def forward(self, code: Code, job: Value, room: Value) -> None:
-        started = code.pick((code.word(job + 8 * C.FLAGS) & C.STARTED) != 0, code.integer(1), code.integer(0))
+    def forward(self, code: Code, job: At, room: Value) -> None:
+        started = code.pick((job.flags & C.STARTED) != 0, code.integer(1), code.integer(0))
         zero = code.integer(0)
 
         def from_init(_: Value, state: Any) -> Any:
@@ -76,7 +80,7 @@ class Loops(NamedTuple):
             scatter(code, self.place(code, job, room, C.Y, i), values)
             return tuple(values)
 
-        code.fori(started * -1 + 1, code.word(job + 8 * C.STEPS), step, start)
+        code.fori(started * -1 + 1, job.steps, step, start)
 
     def times(self, code: Code, base: list[Value], room: Value, vector: Any) -> list[Any]:
         """The matrix at an address times a vector."""
@@ -93,14 +97,14 @@ class Loops(NamedTuple):
         code.fori(0, m, row)
         return [code.load(self.state(code, room, k)) for k in range(m)]
 
-    def transposed(self, code: Code, job: Value, room: Value) -> None:
+    def transposed(self, code: Code, job: At, room: Value) -> None:
         def step(i: Value, carried: Any) -> Any:
             self.ask(code, job, room, i)
             values = [x + v for x, v in zip(self.take(code, job, room, C.X, i), carried, strict=True)]
             scatter(code, self.place(code, job, room, C.Y, i), values)
             return tuple(self.times_transposed(code, self.place(code, job, room, C.A, i), room, values))
 
-        code.fori(0, code.word(job + 8 * C.STEPS), step, (code.zero(),) * self.m)
+        code.fori(0, job.steps, step, (code.zero(),) * self.m)
 
     def times_transposed(self, code: Code, base: list[Value], room: Value, vector: Any) -> Any:
         m = self.m
@@ -136,18 +140,18 @@ def build(dtype: str, m: int):
         room, lanes = allocate_workspace(size), lanes_of(zero, ())
         if room == 0:
             return
-        groups = field(job, C.RUN)
-        last = (field(job, C.SEQUENCES) + lanes - 1) // lanes
+        groups = job.run
+        last = (job.sequences + lanes - 1) // lanes
         while True:
             item = claim(job)
             if item < 0:
                 break
             for group in range(item * groups, min(last, (item + 1) * groups)):
                 bind(zero, job, room, group * lanes)
-                if field(job, C.FLAGS) & C.TRANSPOSED:
+                if job.flags & C.TRANSPOSED:
                     transposed(zero, (job, room))
                 else:
                     forward(zero, (job, room))
         free_workspace(room)
 
-    return runner(zero, c_function(work, f"tridiag_matrix_work{m}"))
+    return runner(zero, c_function(work, f"tridiag_matrix_work{m}", first=JOB))

@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import cfunc, njit, types
 from numba.extending import intrinsic
 
-from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.job import POINTERS
 from tridiag.kernels.runtime.python_call import (
     BROKEN,
     HEAD,
@@ -23,6 +23,7 @@ from tridiag.kernels.runtime.python_call import (
     SIZE,
     SOLVED,
 )
+from tridiag.kernels.runtime.threads import job_at
 from tridiag.kernels.simd.interrupts import ABOVE, NOBODY, TEAM
 from tridiag.kernels.simd.memory import I64, c_function, call, free, malloc, set_word, swap, word
 
@@ -163,7 +164,7 @@ def build():
         for k in range(count):
             array = word(arrays + 8 * k)
             if array != word(template + NONE):
-                set_word(job + 8 * (J.POINTERS + k), word(array + HEAD))
+                set_word(job + 8 * (POINTERS + k), word(array + HEAD))
         if word(template + LONG) == 0:
             call(kernel, (job, helpers))
         elif helpers < ABOVE and call(hears(0), ()) != 0:
@@ -173,9 +174,9 @@ def build():
             call(kernel, (job, helpers))
             _restore(thread)
         result = SOLVED
-        if word(job + 8 * J.NEXT) < word(job + 8 * J.ITEMS):  # no thread has claimed the last item
+        if job_at(job).next < job_at(job).items:  # no thread has claimed the last item
             result = NO_MEMORY
-        elif word(job + 8 * J.BROKEN):
+        elif job_at(job).broken:
             result = BROKEN
         free(memory)
         return 0 if stopped else _integer(result)  # NULL: it has raised

@@ -10,10 +10,13 @@ from llvmlite import ir
 from numba import cfunc, njit, types
 from numba.extending import intrinsic
 
-from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.job import Job
 from tridiag.kernels.simd import interrupts
 from tridiag.kernels.simd.memory import I64, c_function, call, fetch_add, free, malloc, set_word, swap, word
+from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import definition
+
+job_at = at(Job)
 
 _create = types.ExternalFunction("pthread_create", types.int32(types.int64, types.int64, types.int64, types.int64))
 _detach = types.ExternalFunction("pthread_detach", types.int32(types.int64))
@@ -122,26 +125,25 @@ def finish(team):
 @njit
 def run_task(job, zero):
     """Run the task of a job in helpers and in the calling thread; nothing where there is none."""
-    task = word(job + 8 * J.TASK)
-    if task != 0:
-        team = start(task, job, word(job + 8 * J.HELPERS))
-        call(task, (job,))
+    if job.task != 0:
+        team = start(job.task, address_of(job), job.helpers)
+        call(job.task, (job,))
         finish(team)
-    free(word(job + 8 * J.OWNED))
+    free(job.owned)
 
 
-task_runner = c_function(run_task, "tridiag_conduct")
+task_runner = c_function(run_task, "tridiag_run_task", first=RecordAt(Job))
 
 
 @njit
 def begin(job, helpers, zero):
     """Tell a job how many helpers it has, and this kernel whom to ask whether it is to end: `interrupts.ABOVE`."""
-    set_word(job + 8 * J.HELPERS, helpers % interrupts.ABOVE)
+    job.helpers = helpers % interrupts.ABOVE
     if helpers >= interrupts.ABOVE:
         set_word(interrupts.watch(), helpers // interrupts.ABOVE)
 
 
-beginning = c_function(begin, "tridiag_begin", 2)
+beginning = c_function(begin, "tridiag_begin", 2, first=RecordAt(Job))
 
 
 def runner(zero, task, prepare=None):
@@ -156,7 +158,7 @@ def runner(zero, task, prepare=None):
     def run(job, helpers):
         define(zero)
         call(beginning(zero), (job, helpers))
-        set_word(job + 8 * J.TASK, task(zero))
+        job_at(job).task = task(zero)
         if prepared:
             call(prepare(zero), (job,))
         call(task_runner(zero), (job,))

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from numba import njit
 
-from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import call, fetch_add, word
+from tridiag.kernels.simd.records import address_of
 from tridiag.kernels.simd.vector import OPTIONS
 
 
 @njit(**OPTIONS)
 def field(job, k):
-    return word(job + 8 * k)
+    """The k-th word of a job: of those behind its fields."""
+    return word(address_of(job) + 8 * k)
 
 
 @njit(**OPTIONS)
 def reports(job):
     """Whether anybody asks for systems while they are in cache."""
-    return field(job, J.AFTER) != 0
+    return job.after != 0
 
 
 @njit(**OPTIONS)
 def report(job, first, count):
     """Tell whom it concerns that the systems first, first + 1, ... are solved."""
     if reports(job) and count > 0:
-        call(field(job, J.AFTER), (job, first, count))
+        call(job.after, (job, first, count))
 
 
 @njit(**OPTIONS)
@@ -35,10 +36,10 @@ def claim(job):
     As many stretches of items as there are threads are walked in turn: threads that are side by side in fresh memory
     would both clear the huge page that they touch first.
     """
-    stretches, items = field(job, J.HELPERS) + 1, field(job, J.ITEMS)
+    stretches, items = job.helpers + 1, job.items
     length = (items + stretches - 1) // stretches
     while not stopping():
-        count = fetch_add(job, 1)
+        count = fetch_add(job.addresses.next, 1)
         item = count % stretches * length + count // stretches
         if count >= stretches * length:
             return -1
@@ -50,6 +51,6 @@ def claim(job):
 @njit(**OPTIONS)
 def part_of_item(job, item):
     """The run of an item, and its right sides k0 <= k < k1."""
-    chunks, length = field(job, J.CHUNKS), field(job, J.CHUNK)
+    chunks, length = job.chunks, job.chunk
     k0 = item % chunks * length
-    return item // chunks, k0, min(field(job, J.RIGHT_SIDES), k0 + length)
+    return item // chunks, k0, min(job.right_sides, k0 + length)

@@ -12,8 +12,8 @@ from numba import cfunc, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.symbols import PREFIX
+from tridiag.kernels.runtime.threads import job_at
 from tridiag.kernels.simd.memory import (
     I64,
     ask_for_huge_pages,
@@ -119,7 +119,7 @@ def build(kernel: str):
             ask_for_huge_pages(result, fresh)
         run(job, helpers)
         error = 0
-        if word(job + 8 * J.NEXT) < word(job + 8 * J.ITEMS):  # no thread has claimed the last item
+        if job_at(job).next < job_at(job).items:  # no thread has claimed the last item
             error = no_memory(frame)
         free(job)
         return error

@@ -131,14 +131,16 @@ def variable(typing, value):
     return types.int64(types.int64), generate
 
 
-def c_function(body, name, arity=1, result=types.void):
+def c_function(body, name, arity=1, result=types.void, first=types.int64):
     """An intrinsic: the address of a C function of integers, in the caller's module, that calls body(*integers, zero).
+
+    The body has the ``first`` of them as the address of a record, where that is its type.
 
     It returns the integer that the body returns, or 0. What Numba has made of the body is ``compiled(zero)``.
     """
 
     def signature_for(like):
-        return result(*[types.int64] * arity, like)
+        return result(*[first, *[types.int64] * (arity - 1)][:arity], like)
 
     def compiled_for(like):
         return body.get_compile_result(signature_for(like))

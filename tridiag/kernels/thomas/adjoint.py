@@ -17,11 +17,14 @@ from tridiag.kernels.access.bind import offset
 from tridiag.kernels.access.load_store import LINES_AHEAD, NEXT_GROUP, ROWS_AHEAD, bytes_of_real, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.symbols import PREFIX
-from tridiag.kernels.jobs.words.systems import WHERE_, X_
+from tridiag.kernels.jobs.words.systems import WHERE_, X_, Systems
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.interrupts import PIECE, stopping_at
-from tridiag.kernels.simd.memory import c_function, call, load, set_word, store
+from tridiag.kernels.simd.memory import c_function, call, load, store
+from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Code, Library, Value, definition
+
+JOB = RecordAt(Systems)
 
 
 def times(code: Code, x: Value, y: Value) -> Value:
@@ -81,13 +84,13 @@ MULTIPLY, MULTIPLY_PAST_CACHES = (
 @njit(**OPTIONS)
 def gradients(job, at):
     """The addresses of the gradients of a, b and c, ``at`` bytes on."""
-    return field(job, J.GRADIENTS) + at, field(job, J.GRADIENTS + 1) + at, field(job, J.GRADIENTS + 2) + at
+    return job.gradients[0] + at, job.gradients[1] + at, job.gradients[2] + at
 
 
 @njit(**OPTIONS)
 def multiply_rows(zero, job, at, first, last, count, before, after):
     """The gradients of rows first <= i < last of ``count`` systems that are evenly spaced from byte ``at`` on."""
-    axes, parts, stride = field(job, J.MATRIX_AXES), parts_of(zero, ()), field(job, J.STRIDES + X_)
+    axes, parts, stride = job.matrix_axes, parts_of(zero, ()), job.strides[X_]
     side = field(job, J.AXES + J.AXIS_WORDS * (axes - 1) + 1 + X_) if axes > 0 else 0
     entry, start, rows = bytes_of_real(zero, ()) * parts, at + first * stride, last - first
     if side == entry:
@@ -98,8 +101,8 @@ def multiply_rows(zero, job, at, first, last, count, before, after):
         run, runs, step, ahead, repeats = 1, rows, stride, 0, count
     if ahead >= NEXT_GROUP:
         ahead = LINES_AHEAD * LINE
-    w, x = field(job, J.X) + start, field(job, J.SOLUTION) + start
-    if field(job, J.FLAGS) & J.TRANSPOSE == 0:
+    w, x = job.pointers[X_] + start, job.solution + start
+    if job.flags & J.TRANSPOSE == 0:
         w, x = x, w
     a, b, c = gradients(job, start)
     for k in range(repeats):
@@ -116,16 +119,16 @@ def past_caches(zero, job):
     """Whether gradients go straight to memory: large, their numbers in whole entries, lines beginning together."""
     a, b, c = gradients(job, 0)
     entry = bytes_of_real(zero, ()) * parts_of(zero, ())
-    large = field(job, J.FLAGS) & J.LARGE_GRADIENTS != 0
+    large = job.flags & J.LARGE_GRADIENTS != 0
     return large and ((a ^ b) | (a ^ c)) % LINE == 0 and a % entry == 0
 
 
 @njit(**OPTIONS)
 def multiply_systems(zero, job, first, count):
     """All rows of systems that are evenly spaced in memory, as if none were taken out."""
-    n, stride = field(job, J.ROWS), field(job, J.STRIDES + X_)
-    around = (n - 1) * stride if field(job, J.FLAGS) & J.PERIODIC else 0
-    at = offset(job, J.AXES, field(job, J.MATRIX_AXES), first, X_)
+    n, stride = job.rows, job.strides[X_]
+    around = (n - 1) * stride if job.flags & J.PERIODIC else 0
+    at = offset(job, J.AXES, job.matrix_axes, first, X_)
     multiply_rows(zero, job, at, 0, 1, count, around, stride if n > 1 else 0)
     multiply_rows(zero, job, at, 1, n - 1, count, -stride, stride)
     if n > 1:
@@ -135,15 +138,15 @@ def multiply_systems(zero, job, first, count):
 @njit(**OPTIONS)
 def cut(zero, job, system):
     """Exact zeros where a coupling does not exist."""
-    n, stride, flags = field(job, J.ROWS), field(job, J.STRIDES + X_), field(job, J.FLAGS)
-    axes, mask_stride = field(job, J.MATRIX_AXES), field(job, J.STRIDES + WHERE_)
+    n, stride, flags = job.rows, job.strides[X_], job.flags
+    axes, mask_stride = job.matrix_axes, job.strides[WHERE_]
     at = offset(job, J.AXES, axes, system, X_)
     a, b, c = gradients(job, at)
     if flags & J.PERIODIC == 0:
         store(a, zero)
         store(c + (n - 1) * stride, zero)
     if flags & J.MASKED:
-        mask = field(job, J.POINTERS + WHERE_) + offset(job, J.AXES, axes, system, WHERE_)
+        mask = job.pointers[WHERE_] + offset(job, J.AXES, axes, system, WHERE_)
         byte = types.uint8(0)
         before = load(mask + (n - 1) * mask_stride, byte)
         for i in range(n):
@@ -161,7 +164,7 @@ def cut(zero, job, system):
 @njit(**OPTIONS)
 def multiply_tile(job, first, count, zero):
     """The gradients of the systems first, first + 1, ... that were just solved."""
-    axes = field(job, J.MATRIX_AXES)
+    axes = job.matrix_axes
     length = field(job, J.AXES + J.AXIS_WORDS * (axes - 1)) if axes > 0 else 1
     last = first + count
     for system in range(first, last):
@@ -171,20 +174,20 @@ def multiply_tile(job, first, count, zero):
         cut(zero, job, system)
 
 
-after_tile = c_function(multiply_tile, "tridiag_after_tile", 3)
+after_tile = c_function(multiply_tile, "tridiag_after_tile", 3, first=JOB)
 define = definition(after_tile)
 
 
 @njit(**OPTIONS)
 def prepare(job, zero):
     define(zero)
-    flags = field(job, J.FLAGS)
+    flags = job.flags
     if flags & J.LARGE:
-        set_word(job + 8 * J.FLAGS, flags & ~J.LARGE | J.LARGE_GRADIENTS)
-    set_word(job + 8 * J.AFTER, after_tile(zero))
+        job.flags = flags & ~J.LARGE | J.LARGE_GRADIENTS
+    job.after = after_tile(zero)
 
 
-prepared = c_function(prepare, "tridiag_prepare_adjoint")
+prepared = c_function(prepare, "tridiag_prepare_adjoint", first=JOB)
 
 
 def build(dtype: str, kind: str, solve: str):

@@ -19,7 +19,6 @@ from tridiag.kernels.access.load_store import (
 from tridiag.kernels.access.rows import CUT, ERASE, RIGHT, ZERO
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, X_
-from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.memory import word
 from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bind import mask_view
@@ -33,7 +32,7 @@ def band_of(job, band):
     """The operand of a band of the matrix and the rows to move by: transposed, a'[i] is c[i-1]."""
     if band == RIGHT:
         return D_, 0
-    return (2 - band, band - 1) if field(job, J.FLAGS) & J.TRANSPOSE else (band, 0)
+    return (2 - band, band - 1) if job.flags & J.TRANSPOSE else (band, 0)
 
 
 @njit(**OPTIONS)
@@ -96,7 +95,7 @@ def straight(zero, job, worker):
         if word(operand + KIND) != CONTIGUOUS or apart % ONE_SET == 0:
             return low, low
     height = QUAD // parts_of(zero, ())
-    moved = 1 if field(job, J.FLAGS) & J.TRANSPOSE else 0
+    moved = 1 if job.flags & J.TRANSPOSE else 0
     first = low + moved
     return first, first + max(0, high - moved - first) // height * height
 

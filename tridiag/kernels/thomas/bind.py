@@ -25,7 +25,7 @@ def mask_view(zero, worker, i):
 @njit(**OPTIONS)
 def read_mask(zero, job, worker):
     """The mask of a group: the rows that any system keeps, and whether all keep all of those."""
-    n, flags = field(job, J.ROWS), field(job, J.FLAGS)
+    n, flags = job.rows, job.flags
     low, high, whole = 0, n, True
     if flags & J.MASKED:
         target = worker.mask + lanes_of(zero, ())
@@ -41,7 +41,7 @@ def read_mask(zero, job, worker):
 
 @njit(**OPTIONS)
 def bind_group(zero, job, worker, first, used):
-    bindings, axes = worker.bindings, field(job, J.MATRIX_AXES)
+    bindings, axes = worker.bindings, job.matrix_axes
     bind_lanes(zero, job, J.AXES, axes, first, used, worker.no_offsets, bindings, 0, variable(OPERANDS))
 
 
@@ -56,7 +56,7 @@ def advance(zero, job, worker, low):
 @njit(**OPTIONS)
 def bind_next(zero, job, worker, first, used, follows):
     """Point a group at systems; ``follows``: behind those of the tile before."""
-    if follows and used == lanes_of(zero, ()) and field(job, J.MATRIX_AXES) == 1:
+    if follows and used == lanes_of(zero, ()) and job.matrix_axes == 1:
         advance(zero, job, worker, 0)
     else:
         bind_group(zero, job, worker, first, used)
@@ -66,7 +66,7 @@ def bind_next(zero, job, worker, first, used, follows):
 @njit(**OPTIONS)
 def side_offsets(job, k, target):
     """The offsets of all operands at right side k."""
-    count, axes = field(job, J.RIGHT_AXES), J.AXES + J.AXIS_WORDS * field(job, J.MATRIX_AXES)
+    count, axes = job.right_axes, J.AXES + J.AXIS_WORDS * job.matrix_axes
     for operand in range(OPERANDS):
         set_word(target + 8 * operand, offset(job, axes, count, k, operand))
 
@@ -74,7 +74,7 @@ def side_offsets(job, k, target):
 @njit(**OPTIONS)
 def bind_few_matrices(zero, job, worker, matrix):
     """Point all lanes at one matrix; returns where the axes of its right sides are."""
-    own, base, none = field(job, J.MATRIX_AXES), worker.offsets, variable(0)
+    own, base, none = job.matrix_axes, worker.offsets, variable(0)
     right = J.AXES + J.AXIS_WORDS * own
     for operand in range(OPERANDS):
         set_word(base + 8 * operand, offset(job, J.AXES, own, matrix, operand))
@@ -85,6 +85,6 @@ def bind_few_matrices(zero, job, worker, matrix):
 
 @njit(**OPTIONS)
 def bind_matrices(zero, job, worker, first, used):
-    axes, bindings = field(job, J.MATRIX_AXES), worker.bindings
+    axes, bindings = job.matrix_axes, worker.bindings
     bind_lanes(zero, job, J.AXES, axes, first, used, worker.no_offsets, bindings, variable(0), variable(D_))
     read_mask(zero, job, worker)

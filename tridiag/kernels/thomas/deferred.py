@@ -13,7 +13,6 @@ from tridiag.kernels.access.bind import offset, operand_of
 from tridiag.kernels.access.load_store import AHEAD, TABLE, bind, bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, OPERANDS, X_
-from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.memory import set_word, word
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 from tridiag.kernels.thomas.bind import read_mask
@@ -28,7 +27,7 @@ from tridiag.kernels.thomas.workspace import (
 @njit(**OPTIONS)
 def may_wait(job):
     """Whether systems may be put off: their right sides stay as they are."""
-    return field(job, J.PROMISE) == J.AUTO and field(job, J.D) != field(job, J.X)
+    return job.promise == J.AUTO and job.pointers[D_] != job.pointers[X_]
 
 
 @njit(**OPTIONS)
@@ -39,11 +38,11 @@ def some_wait(worker):
 @njit(**OPTIONS)
 def verifiable(zero, job):
     """Whether hard systems are pivoted and verified: all lie side by side, or contiguous and longer than a line."""
-    n, entry, contiguous = field(job, J.ROWS), bytes_of_real(zero, ()) * parts_of(zero, ()), True
+    n, entry, contiguous = job.rows, bytes_of_real(zero, ()) * parts_of(zero, ()), True
     for k in (A_, B_, C_, D_, X_):
-        contiguous = contiguous and field(job, J.STRIDES + k) == entry
-    laid = n > 1 if field(job, J.INTERLEAVED) else contiguous and n * entry > LINE
-    return laid and field(job, J.FLAGS) & J.MASKED == 0
+        contiguous = contiguous and job.strides[k] == entry
+    laid = n > 1 if job.interleaved else contiguous and n * entry > LINE
+    return laid and job.flags & J.MASKED == 0
 
 
 @njit(**OPTIONS)
@@ -127,13 +126,13 @@ def refine_in_cache(zero, job, worker, fewest, poor, first, solution, step):
 @njit(**OPTIONS)
 def bind_listed(zero, job, worker, systems, used):
     """Point a group at systems just taken from a list; lanes that are not used repeat the first."""
-    lanes, axes, bindings = lanes_of(zero, ()), field(job, J.MATRIX_AXES), worker.bindings
+    lanes, axes, bindings = lanes_of(zero, ()), job.matrix_axes, worker.bindings
     itemsize = bytes_of_real(zero, ()) * parts_of(zero, ())
     for operand in range(OPERANDS):
-        target, pointer = operand_of(zero, bindings, operand), field(job, J.POINTERS + operand)
+        target, pointer = operand_of(zero, bindings, operand), job.pointers[operand]
         for lane in range(lanes):
             system = listed(systems, lane if lane < used else 0)
             set_word(target + TABLE + 8 * lane, pointer + offset(job, J.AXES, axes, system, operand))
-        bind(zero, target, itemsize, field(job, J.STRIDES + operand), used == 1, operand == X_)
+        bind(zero, target, itemsize, job.strides[operand], used == 1, operand == X_)
         set_word(target + AHEAD, 0)  # the next group is anywhere
     read_mask(zero, job, worker)

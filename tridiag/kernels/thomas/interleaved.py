@@ -8,8 +8,7 @@ from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import STRIDE, TABLE, bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs.words import systems as J
-from tridiag.kernels.jobs.words.systems import X_
-from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.jobs.words.systems import D_, X_
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import set_word, word
 from tridiag.kernels.simd.vector import LINE, OPTIONS
@@ -38,7 +37,7 @@ EARLY = 16  # rows after which a tile is looked at for lanes that may go on
 @njit(**OPTIONS)
 def solve_interleaved(zero, job, worker, first, groups):
     """Groups that lie side by side, row by row through all of them."""
-    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), worker.y
+    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.y
     step, good, carry = 2 * row * groups, worker.good, worker.carry
     start_interleaved(zero, job, worker, first, groups)
     ZERO(zero, (carry, row, groups))
@@ -85,7 +84,7 @@ def exchange_verified_interleaved(zero, job, worker, first, groups, good):
 
     Where they are worth a vector they are refined at once, while they are in cache, before the solution goes to memory.
     """
-    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), worker.y
+    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.y
     step, carry, every, unrefined = 4 * row * groups, worker.carry, (1 << lanes) - 1, worker.unrefined
     bind_group(zero, job, worker, first, lanes)
     for group in range(groups):
@@ -128,13 +127,13 @@ def solution_interleaved(zero, worker):
 @njit(**OPTIONS)
 def past_caches(zero, job):
     """Whether a solution goes straight to memory: large, in whole lines, not in place of d."""
-    return field(job, J.D) != field(job, J.X) and field(job, J.FLAGS) & J.LARGE and begins_lines(zero, job)
+    return job.pointers[D_] != job.pointers[X_] and job.flags & J.LARGE and begins_lines(zero, job)
 
 
 @njit(**OPTIONS)
 def sweep_down_interleaved(zero, job, worker, groups):
     """c' and y' of all rows of all groups, and their certificates; False when no lane of any has one left."""
-    row, n, good, y = bytes_of_row(zero, ()), field(job, J.ROWS), worker.good, worker.y
+    row, n, good, y = bytes_of_row(zero, ()), job.rows, worker.good, worker.y
     step, operands = 2 * row * groups, moved_operands(zero, job, worker)
     ZERO(zero, (y, row, 2 * groups))
     for i in range(0, n, EARLY):
@@ -151,7 +150,7 @@ def sweep_down_interleaved(zero, job, worker, groups):
 @njit(**OPTIONS)
 def exchange_interleaved(zero, job, worker, first, groups):
     """The same with partial pivoting."""
-    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), field(job, J.ROWS), worker.y
+    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.y
     step, good, carry = 4 * row * groups, worker.good, worker.carry
     start_interleaved(zero, job, worker, first, groups)
     operands = (*moved_operands(zero, job, worker), (groups - 1) * row)
@@ -185,20 +184,20 @@ def all_certified(zero, job, worker, groups):
 @njit(**OPTIONS)
 def begins_lines(zero, job):
     """Whether groups can be placed where cache lines of the solution begin."""
-    return field(job, J.FLAGS) & J.LINED != 0 and field(job, J.X) % (bytes_of_real(zero, ()) * parts_of(zero, ())) == 0
+    return job.flags & J.LINED != 0 and job.pointers[X_] % (bytes_of_real(zero, ()) * parts_of(zero, ())) == 0
 
 
 @njit(**OPTIONS)
 def extent(zero, job, tile):
     """The systems low <= k < high of a tile; from ``whole`` on, before ``rest``, they are whole groups side by side."""
-    lanes, width, interleaved = lanes_of(zero, ()), field(job, J.LANES), field(job, J.INTERLEAVED)
+    lanes, width, interleaved = lanes_of(zero, ()), job.lanes, job.interleaved
     if interleaved == 0:
         first = tile * width
-        return first, first, first, min(first + width, field(job, J.MATRICES))
+        return first, first, first, min(first + width, job.matrices)
     shift = 0
     if begins_lines(zero, job):
-        shift = field(job, J.X) % LINE // (bytes_of_real(zero, ()) * parts_of(zero, ()))
-    stretches = field(job, J.STRETCHES)
+        shift = job.pointers[X_] % LINE // (bytes_of_real(zero, ()) * parts_of(zero, ()))
+    stretches = job.stretches
     origin, place = tile // stretches * interleaved, tile % stretches * width
     low, high = max(0, place - shift), min(interleaved, place + width - shift)
     whole = min(high, (low + shift + lanes - 1) // lanes * lanes - shift)

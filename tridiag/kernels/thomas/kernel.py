@@ -12,10 +12,11 @@ from numba import njit, types
 
 from tridiag.kernels.access.load_store import bytes_of_real, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.systems import Systems
 from tridiag.kernels.runtime.threads import runner
-from tridiag.kernels.runtime.work_items import claim, field, part_of_item, report, reports
-from tridiag.kernels.simd.memory import c_function, flush, load, malloc, set_word
-from tridiag.kernels.simd.records import address_of
+from tridiag.kernels.runtime.work_items import claim, part_of_item, report, reports
+from tridiag.kernels.simd.memory import c_function, flush, load, malloc
+from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.deferred import CATCH_UP, some_wait
 from tridiag.kernels.thomas.interleaved import EXCHANGED_INTERLEAVED, SOLVE_INTERLEAVED, extent
@@ -29,6 +30,8 @@ from tridiag.kernels.thomas.one_vector import SOLVE_GROUP
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
 from tridiag.kernels.thomas.workspace import allocate_workspace, free_workspace
 
+JOB = RecordAt(Systems)
+
 
 @njit(**ONCE)
 def solve_tile(zero, job, worker, tile, follows, solve_one, solve_many_interleaved):
@@ -41,7 +44,7 @@ def solve_tile(zero, job, worker, tile, follows, solve_one, solve_many_interleav
         return low, high
     if low < whole:
         solve_one(zero, (job, worker, low, whole - low, 0))
-    if field(job, J.FLAGS) & J.MASKED or field(job, J.ROWS) == 0:
+    if job.flags & J.MASKED or job.rows == 0:
         for at in range(whole, rest, lanes):
             solve_one(zero, (job, worker, at, lanes, 0))
     elif whole < rest:
@@ -54,7 +57,7 @@ def solve_tile(zero, job, worker, tile, follows, solve_one, solve_many_interleav
 @njit(**OPTIONS)
 def solved_before(job, low, high):
     """Whether systems are solved that `tridiag.kernels.thomas.row_blocks` may have solved."""
-    doubts, system = field(job, J.DOUBTS), low
+    doubts, system = job.doubts, low
     while doubts != 0 and system < high and load(doubts + system, types.uint8(0)) == 0:
         system += 1
     return doubts != 0 and system == high
@@ -71,10 +74,10 @@ def work_tiles(job, zero, solve_one, solve_many_interleaved):
     worker = allocate_workspace(zero, job)
     if address_of(worker) == 0:
         return
-    width, matrices, tiles = field(job, J.LANES), field(job, J.MATRICES), field(job, J.TILES)
-    count, interleaved = (matrices + width - 1) // width, field(job, J.INTERLEAVED)
+    width, matrices, tiles = job.lanes, job.matrices, job.tiles
+    count, interleaved = (matrices + width - 1) // width, job.interleaved
     if interleaved:
-        count = matrices // interleaved * field(job, J.STRETCHES)
+        count = matrices // interleaved * job.stretches
     while True:
         run = claim(job)
         if run < 0:
@@ -114,10 +117,10 @@ def work_pivoted(job, zero):
 @njit(**OPTIONS)
 def work_multiple_rhs(job, zero):
     """The same where matrices have many right sides, or are only factored."""
-    worker, flags = allocate_workspace(zero, job), field(job, J.FLAGS)
+    worker, flags = allocate_workspace(zero, job), job.flags
     if address_of(worker) == 0:
         return
-    width, matrices, tiles = field(job, J.LANES), field(job, J.MATRICES), field(job, J.TILES)
+    width, matrices, tiles = job.lanes, job.matrices, job.tiles
     while True:
         item = claim(job)
         if item < 0:
@@ -154,36 +157,36 @@ def work_few_matrices(job, zero):
 
 # A kernel for each, so that a first solve waits for one only.
 TASKS = {
-    "rows": c_function(work_rows, "tridiag_rows"),
-    "interleaved": c_function(work_interleaved, "tridiag_interleaved"),
-    "pivoted": c_function(work_pivoted, "tridiag_pivoted"),
-    "multiple_rhs": c_function(work_multiple_rhs, "tridiag_multiple_rhs"),
-    "few_matrices": c_function(work_few_matrices, "tridiag_few_matrices"),
+    "rows": c_function(work_rows, "tridiag_rows", first=JOB),
+    "interleaved": c_function(work_interleaved, "tridiag_interleaved", first=JOB),
+    "pivoted": c_function(work_pivoted, "tridiag_pivoted", first=JOB),
+    "multiple_rhs": c_function(work_multiple_rhs, "tridiag_multiple_rhs", first=JOB),
+    "few_matrices": c_function(work_few_matrices, "tridiag_few_matrices", first=JOB),
 }
 
 
 @njit(**OPTIONS)
 def prepare_few_matrices(job, zero):
     """Factor the few matrices that many right sides share, before any right side; without memory there is no task."""
-    flags, n, matrices = field(job, J.FLAGS), field(job, J.ROWS), field(job, J.MATRICES)
-    if field(job, J.SHARED) == 0 or flags & J.FACTORED:
+    flags, n, matrices = job.flags, job.rows, job.matrices
+    if job.shared == 0 or flags & J.FACTORED:
         return
     if flags & J.FACTORING == 0:
         side = bytes_of_real(zero, ()) * parts_of(zero, ())
         memory = malloc(types.uint64(matrices * (3 * n * side + 1)))
-        set_word(job + 8 * J.OWNED, memory)
-        set_word(job + 8 * J.FACTORS, memory)
-        set_word(job + 8 * J.CERTIFICATES, memory + matrices * 3 * n * side)
+        job.owned = memory
+        job.factors = memory
+        job.certificates = memory + matrices * 3 * n * side
     worker = allocate_workspace(zero, job)
-    if address_of(worker) == 0 or field(job, J.FACTORS) == 0:
-        set_word(job + 8 * J.TASK, 0)
+    if address_of(worker) == 0 or job.factors == 0:
+        job.task = 0
     else:
         factor_few_matrices(zero, job, worker)
     if address_of(worker) != 0:
         free_workspace(worker)
 
 
-preparation = c_function(prepare_few_matrices, "tridiag_prepare")
+preparation = c_function(prepare_few_matrices, "tridiag_prepare", first=JOB)
 
 
 def build(dtype: str, kernel: str):

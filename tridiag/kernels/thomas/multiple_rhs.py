@@ -69,7 +69,7 @@ WIDE_ROWS_AHEAD = 32  # prefetch distance of `substitute_wide`
 def factor_block(zero, job, worker, i0, i1, factors):
     """The same without a right side, to factors."""
     views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 3), mask_view(zero, worker, i0)
-    n, row, bindings, good = field(job, J.ROWS), bytes_of_row(zero, ()), worker.bindings, worker.good
+    n, row, bindings, good = job.rows, bytes_of_row(zero, ()), worker.bindings, worker.good
     targets = pairs_at(factors, row, i0), above_at(factors, row, n, i0), worker.carry
     found = FACTOR(zero, (*views[:6], mask, mask_step, *targets, i1 - i0, word(good), bindings, i0))
     set_word(good, found)
@@ -109,7 +109,7 @@ def solve_factored(zero, job, worker, factors, shared, used, uncertified, zero_p
     ``shared`` is None, not False, where they are not: of `is None` Numba compiles one side only.
     """
     row, rows = bytes_of_row(zero, ()), worker.high - worker.low
-    y, flags, every = worker.y + row, field(job, J.FLAGS), (1 << used) - 1
+    y, flags, every = worker.y + row, job.flags, (1 << used) - 1
     if uncertified != every and flags & J.FACTORED and flags & J.TRANSPOSE:
         substitute_turned(zero, job, worker, factors, shared, y)
     elif uncertified != every and substitute_certified(
@@ -133,7 +133,7 @@ def part_of(zero, shared):
 @njit(**OPTIONS)
 def substitute_turned(zero, job, worker, factors, shared, y):
     """The solution for the transposed matrix, to ``y``."""
-    n, row, low, high = field(job, J.ROWS), bytes_of_row(zero, ()), worker.low, worker.high
+    n, row, low, high = job.rows, bytes_of_row(zero, ()), worker.low, worker.high
     if low == high:
         return
     part = part_of(zero, shared)
@@ -152,7 +152,7 @@ def substitute_turned(zero, job, worker, factors, shared, y):
 @njit(**OPTIONS)
 def substitute_certified(zero, job, worker, factors, shared, y, used, bad):
     """The solution, to memory at once if no lane needs more, which is the result; else in place of y'."""
-    n, row, low, high = field(job, J.ROWS), bytes_of_row(zero, ()), worker.low, worker.high
+    n, row, low, high = job.rows, bytes_of_row(zero, ()), worker.low, worker.high
     bindings, carry, lanes = worker.bindings, worker.carry, lanes_of(zero, ())
     d, x, last = operand_of(zero, bindings, D_), operand_of(zero, bindings, X_), low
     if bad == 0 and used == lanes and worker.whole and word(d + KIND) == CONTIGUOUS == word(x + KIND):
@@ -217,7 +217,7 @@ def forward_blocks(zero, job, worker, factors, shared, y, first, last):
 @njit(**OPTIONS)
 def backward_factored(zero, job, worker, factors, shared, y, first, last):
     """x of rows first <= i < last in place of y'."""
-    n, row, part = field(job, J.ROWS), bytes_of_row(zero, ()), part_of(zero, shared)
+    n, row, part = job.rows, bytes_of_row(zero, ()), part_of(zero, shared)
     mask, mask_step = mask_view(zero, worker, first)
     x, at = operand_of(zero, worker.bindings, X_), y + (first - worker.low) * row
     above, carry = above_at(factors, part, n, first), worker.carry
@@ -233,7 +233,7 @@ def kinds_of(job, first, used):
     """The hard lanes of factored systems."""
     uncertified = 0
     for lane in range(used):
-        uncertified |= (load(field(job, J.CERTIFICATES) + first + lane, types.uint8(0)) == J.UNCERTIFIED) << lane
+        uncertified |= (load(job.certificates + first + lane, types.uint8(0)) == J.UNCERTIFIED) << lane
     return uncertified
 
 
@@ -241,7 +241,7 @@ def kinds_of(job, first, used):
 def tell_kinds(job, first, used, uncertified):
     for lane in range(used):
         kind = J.UNCERTIFIED if uncertified >> lane & 1 else J.CERTIFIED
-        set_byte(field(job, J.CERTIFICATES) + first + lane, kind)
+        set_byte(job.certificates + first + lane, kind)
 
 
 @njit(**ONCE)
@@ -250,11 +250,11 @@ def solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, follows):
 
     ``follows``: behind the group before.
     """
-    flags, bindings, offsets = field(job, J.FLAGS), worker.bindings, worker.offsets
-    axes, factors = field(job, J.MATRIX_AXES), worker.factors
+    flags, bindings, offsets = job.flags, worker.bindings, worker.offsets
+    axes, factors = job.matrix_axes, worker.factors
     uncertified, zero_pivot = 0, 0
     if flags & (J.FACTORED | J.FACTORING):
-        factors = field(job, J.FACTORS) + tile * field(job, J.ROWS) * 3 * bytes_of_row(zero, ())
+        factors = job.factors + tile * job.rows * 3 * bytes_of_row(zero, ())
     if flags & J.FACTORED:
         uncertified = kinds_of(job, first, used)
     if uncertified != 0 or flags & J.FACTORED == 0 or flags & J.MASKED:
@@ -266,7 +266,7 @@ def solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, follows):
         tell_kinds(job, first, used, uncertified)
     if uncertified != 0:
         zero_pivot = eliminate_uncertified(zero, job, worker, first, uncertified)
-    if follows and used == lanes_of(zero, ()) and axes == 1 and field(job, J.RIGHT_SIDES) == 1:
+    if follows and used == lanes_of(zero, ()) and axes == 1 and job.right_sides == 1:
         advance(zero, job, worker, D_)
         solve_factored(zero, job, worker, factors, None, used, uncertified, zero_pivot)
         return
@@ -275,7 +275,7 @@ def solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, follows):
         side_offsets(job, k, offsets)
         bind_lanes(zero, job, J.AXES, axes, first, used, offsets, bindings, variable(D_), variable(OPERANDS))
         solve_factored(zero, job, worker, factors, None, used, uncertified, zero_pivot)
-        rows += field(job, J.ROWS)
+        rows += job.rows
         if rows >= PIECE:
             rows = 0
             if stopping():
@@ -285,18 +285,18 @@ def solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, follows):
 @njit(**ONCE)
 def solve_few_matrices(zero, job, worker, matrix, k0, k1):
     """Right sides k0 <= k < k1 of one factored matrix, one in each lane."""
-    lanes, count, right = lanes_of(zero, ()), field(job, J.RIGHT_AXES), bind_few_matrices(zero, job, worker, matrix)
+    lanes, count, right = lanes_of(zero, ()), job.right_axes, bind_few_matrices(zero, job, worker, matrix)
     bindings, base, one = worker.bindings, worker.offsets, variable(1)
     uncertified, zero_pivot = -kinds_of(job, matrix, one) & ((1 << lanes) - 1), 0
     if uncertified != 0 and eliminate_uncertified(zero, job, worker, matrix, one):
         zero_pivot = (1 << lanes) - 1
     side = bytes_of_real(zero, ()) * parts_of(zero, ())
-    factors = field(job, J.FACTORS) + matrix * field(job, J.ROWS) * 3 * side
-    shift = field(job, J.X) % LINE // side if past_caches(zero, job) else 0
-    k, end = max(0, k0 - shift), k1 if k1 == field(job, J.RIGHT_SIDES) else k1 - shift
+    factors = job.factors + matrix * job.rows * 3 * side
+    shift = job.pointers[X_] % LINE // side if past_caches(zero, job) else 0
+    k, end = max(0, k0 - shift), k1 if k1 == job.right_sides else k1 - shift
     rows = 0
     while k < end:
-        rows += field(job, J.ROWS)
+        rows += job.rows
         if rows >= PIECE:
             rows = 0
             if stopping():
@@ -315,11 +315,11 @@ def solve_few_matrices(zero, job, worker, matrix, k0, k1):
 @njit(**OPTIONS)
 def is_wide(zero, job, worker, k, end):
     """Whether some groups from right side k on lie side by side, and all rows are kept."""
-    count, stretch, bindings = field(job, J.RIGHT_AXES), WIDE * lanes_of(zero, ()), worker.bindings
-    turned = field(job, J.FLAGS) & (J.FACTORED | J.TRANSPOSE) == J.FACTORED | J.TRANSPOSE
-    if turned or field(job, J.FLAGS) & J.MASKED or k + stretch > end or count == 0:
+    count, stretch, bindings = job.right_axes, WIDE * lanes_of(zero, ()), worker.bindings
+    turned = job.flags & (J.FACTORED | J.TRANSPOSE) == J.FACTORED | J.TRANSPOSE
+    if turned or job.flags & J.MASKED or k + stretch > end or count == 0:
         return False
-    length = field(job, J.AXES + J.AXIS_WORDS * (field(job, J.MATRIX_AXES) + count - 1))
+    length = field(job, J.AXES + J.AXIS_WORDS * (job.matrix_axes + count - 1))
     d, x = operand_of(zero, bindings, D_), operand_of(zero, bindings, X_)
     return k % length + stretch <= length and word(d + KIND) == INTERLEAVED and word(x + KIND) == INTERLEAVED
 
@@ -327,7 +327,7 @@ def is_wide(zero, job, worker, k, end):
 @njit(**ONCE)
 def substitute_wide(zero, job, worker, factors):
     """Some groups of right sides, of which the first is bound, row by row through all of them."""
-    n, part, y, bindings = field(job, J.ROWS), part_of(zero, True), worker.y, worker.bindings
+    n, part, y, bindings = job.rows, part_of(zero, True), worker.y, worker.bindings
     d, x, step = operand_of(zero, bindings, D_), operand_of(zero, bindings, X_), WIDE * bytes_of_row(zero, ())
     d_ahead, x_ahead = WIDE_ROWS_AHEAD * word(d + STRIDE), -WIDE_ROWS_AHEAD * word(x + STRIDE)
     if n * step < NEXT_GROUP:
@@ -343,19 +343,19 @@ def substitute_wide(zero, job, worker, factors):
 @njit(**ONCE)
 def factor_few_matrices(zero, job, worker):
     """The few matrices of a job, one in each lane, to factors of one number each."""
-    matrices, n, row, first = field(job, J.MATRICES), field(job, J.ROWS), bytes_of_row(zero, ()), variable(0)
+    matrices, n, row, first = job.matrices, job.rows, bytes_of_row(zero, ()), variable(0)
     bind_matrices(zero, job, worker, first, matrices)
     factors = worker.factors
     ZERO(zero, (factors, row, 3 * n))
     uncertified = factor_group(zero, job, worker, first, matrices, factors)
     tell_kinds(job, first, matrices, uncertified)
-    if uncertified != 0 and field(job, J.FLAGS) & J.FACTORING:
+    if uncertified != 0 and job.flags & J.FACTORING:
         eliminate_uncertified(zero, job, worker, first, uncertified)
     if exchanges(job):
         return
     side = bytes_of_real(zero, ())
     for matrix in range(matrices):
-        target = field(job, J.FACTORS) + matrix * n * 3 * side * parts_of(zero, ())
+        target = job.factors + matrix * n * 3 * side * parts_of(zero, ())
         for k in range(3 * n):
             for part in range(parts_of(zero, ())):
                 value = load(factors + k * row + part * LINE + matrix * side, zero.real)
@@ -373,7 +373,7 @@ def determinants(zero, job, worker, first, used):
 def tell_determinants(zero, job, worker, first, used, singular):
     """From the pivots and the exchanges of an eliminated group."""
     row, side, rows = bytes_of_row(zero, ()), bytes_of_real(zero, ()), worker.high - worker.low
-    pivots, periodic = worker.tile + UPPER * rows * row, field(job, J.FLAGS) & J.PERIODIC != 0
+    pivots, periodic = worker.tile + UPPER * rows * row, job.flags & J.PERIODIC != 0
     for lane in range(used):
         sign, total = unit(zero), zero.real
         for i in range(rows):
@@ -389,5 +389,5 @@ def tell_determinants(zero, job, worker, first, used, singular):
             sign = -sign
         if singular >> lane & 1:
             sign, total = zero, np.log(zero.real)
-        store(field(job, J.POINTERS + X_) + (first + lane) * side * parts_of(zero, ()), sign)
-        store(field(job, J.LOGARITHM) + (first + lane) * side, total)
+        store(job.pointers[X_] + (first + lane) * side * parts_of(zero, ()), sign)
+        store(job.logarithm + (first + lane) * side, total)

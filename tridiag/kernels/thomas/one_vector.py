@@ -7,9 +7,7 @@ from numba import njit
 from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, store_rows
 from tridiag.kernels.access.rows import ZERO
-from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import X_
-from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import set_word, variable, word
 from tridiag.kernels.simd.vector import OPTIONS
@@ -57,7 +55,7 @@ def settle_group(zero, job, worker, first, used, good, source, step):
     whole, verified = uncertified == (1 << used) - 1, verifiable(zero, job)
     if not may_wait(job) or (whole and not verified):
         FINISH_GROUP(zero, (job, worker, first, used, good, source, step))
-    elif whole and field(job, J.INTERLEAVED) == 0:
+    elif whole and job.interleaved == 0:
         put_off(worker.unrefined, first, uncertified & ~EXCHANGE_VERIFIED(zero, (job, worker, used)))
     else:
         if not whole:
@@ -113,7 +111,7 @@ def sweep_up(zero, job, worker, used):
         backward_block(zero, job, worker, low, high, none)
         return False
     store_rows(zero, x, none, low, worker.zeros, none, lanes)
-    store_rows(zero, x, high, field(job, J.ROWS), worker.zeros, none, lanes)
+    store_rows(zero, x, high, job.rows, worker.zeros, none, lanes)
     backward_block(zero, job, worker, last, high, every)
     BACKWARD_LINES(zero, (worker.y + (first - low + 1) * 2 * row, x, carry, first, last))
     backward_block(zero, job, worker, low, first, every)

@@ -7,9 +7,7 @@ from numba import njit
 from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, load_rows, store_rows
 from tridiag.kernels.access.rows import ITERATE, RIGHT
-from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, X_
-from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import set_word, variable
 from tridiag.kernels.simd.vector import OPTIONS
@@ -36,7 +34,7 @@ def exchange_group(zero, job, worker, first, used, follows):
     if used == lanes and last > start and sure == (1 << lanes) - 1:
         back_to_memory(zero, job, worker, start, last)
     else:
-        back_exchanged(zero, job, worker, none, field(job, J.ROWS), none)
+        back_exchanged(zero, job, worker, none, job.rows, none)
         FINISH_GROUP(zero, (job, worker, first, used, good, worker.y + 7 * row, 4 * row))
 
 
@@ -46,7 +44,7 @@ EXCHANGE_GROUP = STEPS.add_step(exchange_group)
 @njit(**OPTIONS)
 def exchange_verified(zero, job, worker, used):
     """The group at hand with partial pivoting, to memory; the lanes where the solution is as good as is promised."""
-    n, x = field(job, J.ROWS), operand_of(zero, worker.bindings, X_)
+    n, x = job.rows, operand_of(zero, worker.bindings, X_)
     start, last, sure = exchange_rows(zero, job, worker)
     if stopping():
         return 0 * sure
@@ -56,7 +54,7 @@ def exchange_verified(zero, job, worker, used):
         row, none = bytes_of_row(zero, ()), variable(0)
         back_exchanged(zero, job, worker, none, n, none)
         store_rows(zero, x, none, n, worker.y + 7 * row, 4 * row, used)
-    if field(job, J.INTERLEAVED) == 0:
+    if job.interleaved == 0:
         return sure & VERIFY_LINES(zero, (*moved_operands(zero, job, worker), x, n, used))
     load_tile(zero, job, worker)
     tile, plane, first = worker.tile, n * bytes_of_row(zero, ()), variable(0)
@@ -71,7 +69,7 @@ EXCHANGE_VERIFIED = STEPS.add_step(exchange_verified)
 @njit(**OPTIONS)
 def exchange_rows(zero, job, worker):
     """The pivot rows of a group. Which of its rows are straight, and the lanes whose pivots were all fine."""
-    row, n = bytes_of_row(zero, ()), field(job, J.ROWS)
+    row, n = bytes_of_row(zero, ()), job.rows
     keep_all_rows(zero, job, worker)
     start, last = straight(zero, job, worker)
     exchange_blocks(zero, job, worker, variable(0), start)
@@ -85,7 +83,7 @@ def exchange_rows(zero, job, worker):
 @njit(**OPTIONS)
 def back_to_memory(zero, job, worker, start, last):
     """The solution of a whole group from its pivot rows."""
-    none, every, n = variable(0), variable(1), field(job, J.ROWS)
+    none, every, n = variable(0), variable(1), job.rows
     source, x = (
         worker.y + (start + 1) * 4 * bytes_of_row(zero, ()),
         operand_of(zero, worker.bindings, X_),
@@ -98,7 +96,7 @@ def back_to_memory(zero, job, worker, start, last):
 @njit(**OPTIONS)
 def keep_all_rows(zero, job, worker):
     """Sweep over all rows of a group, also those at the ends that are taken out, all lanes without a bad pivot yet."""
-    n = field(job, J.ROWS)
+    n = job.rows
     worker.whole = worker.whole and worker.low == 0 and worker.high == n
     worker.low = 0
     worker.high = n
@@ -121,7 +119,7 @@ def exchange_blocks(zero, job, worker, first, last):
 def exchange_straight(zero, job, worker, first, last):
     row = bytes_of_row(zero, ())
     target = worker.y + (first + 1) * 4 * row
-    words = target, 4 * row, first, last, 0, field(job, J.ROWS), worker.carry, worker.good
+    words = target, 4 * row, first, last, 0, job.rows, worker.carry, worker.good
     EXCHANGE_LINES(zero, (*moved_operands(zero, job, worker), *words))
 
 

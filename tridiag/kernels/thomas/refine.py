@@ -10,9 +10,8 @@ from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, store_lane
 from tridiag.kernels.access.rows import BEST, CUT, ITERATE, MERGE, REST, RIGHT
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import X_
-from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.interrupts import stopping
-from tridiag.kernels.simd.memory import load, set_half_word, set_word, variable, word
+from tridiag.kernels.simd.memory import load, set_half_word, variable, word
 from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import load_band, right_side
 from tridiag.kernels.thomas.bind import mask_view
@@ -26,7 +25,7 @@ from tridiag.kernels.thomas.workspace import (
 @njit(**OPTIONS)
 def uncertified_lanes(zero, job, good, used):
     """Of the used lanes those to be eliminated again: uncertified; or if that is all the same, not `invertible`."""
-    plain = field(job, J.PROMISE) == J.PLAIN
+    plain = job.promise == J.PLAIN
     return ((1 << used) - 1) & ~(good >> lanes_of(zero, ()) if plain else good)
 
 
@@ -54,7 +53,7 @@ def eliminate_uncertified(zero, job, worker, first, lanes):
     load_tile(zero, job, worker)
     tile, swaps, status = worker.tile, worker.swaps, worker.status
     mask, step = mask_view(zero, worker, low)
-    swapping = field(job, J.PROMISE) != J.PLAIN or field(job, J.FLAGS) & J.DETERMINANT != 0
+    swapping = job.promise != J.PLAIN or job.flags & J.DETERMINANT != 0
     ELIMINATE_PIVOTED(zero, (tile, rows, swaps, mask, step, status, worker.bindings, low, types.int64(swapping)))
     return tell_singular(zero, job, worker, first, lanes)
 
@@ -62,7 +61,7 @@ def eliminate_uncertified(zero, job, worker, first, lanes):
 @njit(**OPTIONS)
 def tell_singular(zero, job, worker, first, lanes):
     """Of the given lanes those that met a zero pivot, and their status to the caller."""
-    low, status, target = worker.low, worker.status, field(job, J.STATUS)
+    low, status, target = worker.low, worker.status, job.status
     singular = ZERO_PIVOTS(zero, (status,)) & lanes
     if target != 0:
         for lane in range(lanes_of(zero, ())):
@@ -93,7 +92,7 @@ def substitute_uncertified(zero, job, worker, lanes, substitute):
     right_side(zero, job, worker, low, high, right, mask, step)
     MERGE(zero, (iterate, row, right, row, every, high - low))
     substitute(zero, job, worker, iterate)
-    if field(job, J.PROMISE) != J.AUTO:
+    if job.promise != J.AUTO:
         return iterate
     again = start_refining(zero, worker, lanes)
     for number in range(1, REFINE_STEPS + 1):
@@ -122,11 +121,11 @@ def refine(zero, worker, lanes, step):
 @njit(**OPTIONS)
 def store_solution(zero, job, worker, source, step, used, zero_pivot):
     """The rows of a solution to memory: zero where all systems take the row out, NaN in the dead lanes."""
-    n, low, high, none = field(job, J.ROWS), worker.low, worker.high, variable(0)
+    n, low, high, none = job.rows, worker.low, worker.high, variable(0)
     target = operand_of(zero, worker.bindings, X_)
     nothing = worker.zeros
     if zero_pivot != 0:
-        set_word(job + 8 * J.BROKEN, 1)
+        job.broken = 1
     store_rows(zero, target, none, low, nothing, none, used)
     store_rows(zero, target, low, high, source, step, used)
     store_rows(zero, target, high, n, nothing, none, used)

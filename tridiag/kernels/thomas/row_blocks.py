@@ -16,14 +16,14 @@ from numba import cfunc, njit, types
 
 from tridiag.kernels.access.load_store import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.access.rows import ZERO
-from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.symbols import PREFIX
+from tridiag.kernels.jobs.words.systems import D_, X_, Systems
 from tridiag.kernels.runtime.threads import beginning, task_runner
-from tridiag.kernels.runtime.work_items import claim, field
+from tridiag.kernels.runtime.work_items import claim
 from tridiag.kernels.runtime.workspace import aligned
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import c_function, call, flush, free, load, malloc, set_byte, set_word, variable, word
-from tridiag.kernels.simd.records import address_of
+from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import ONCE, OPTIONS, definition
 from tridiag.kernels.thomas.bands import moved_operands
 from tridiag.kernels.thomas.bind import bind_group
@@ -44,6 +44,8 @@ PIECE = 16  # rows of x that are collected before they go to memory
 # behind its last row, as guessed, and x of its first row
 START, END, GUESS, FOUND = range(4)
 
+JOB, systems_at = RecordAt(Systems), at(Systems)
+
 
 @njit(**OPTIONS)
 def depth(job):
@@ -59,14 +61,14 @@ def carried(job):
 
 @njit(**OPTIONS)
 def record_of(zero, job, item):
-    groups, row = field(job, J.SPAN_GROUPS), bytes_of_row(zero, ())
-    return field(job, J.RECORDS) + item * (aligned(8 * groups) + 2 * (depth(job) + carried(job)) * groups * row)
+    groups, row = job.span_groups, bytes_of_row(zero, ())
+    return job.records + item * (aligned(8 * groups) + 2 * (depth(job) + carried(job)) * groups * row)
 
 
 @njit(**OPTIONS)
 def part_of(zero, job, item, part):
     """The address of a part of a record."""
-    groups, row = field(job, J.SPAN_GROUPS), bytes_of_row(zero, ())
+    groups, row = job.span_groups, bytes_of_row(zero, ())
     rows = min(part, GUESS) * depth(job) + max(0, part - GUESS) * carried(job)
     return record_of(zero, job, item) + aligned(8 * groups) + rows * groups * row
 
@@ -74,7 +76,7 @@ def part_of(zero, job, item, part):
 @njit(**OPTIONS)
 def systems_of(job, item):
     """The first system of a block, and how many there are."""
-    spans, blocks, interleaved = field(job, J.SPANS), field(job, J.BLOCKS), field(job, J.INTERLEAVED)
+    spans, blocks, interleaved = job.spans, job.blocks, job.interleaved
     span = item // blocks % spans
     first = span * interleaved // spans
     return item // (spans * blocks) * interleaved + first, (span + 1) * interleaved // spans - first
@@ -83,7 +85,7 @@ def systems_of(job, item):
 @njit(**OPTIONS)
 def rows_of(job, item):
     """The rows first <= i < last of a block."""
-    n, blocks = field(job, J.ROWS), field(job, J.BLOCKS)
+    n, blocks = job.rows, job.blocks
     block = item % blocks
     return block * n // blocks, (block + 1) * n // blocks
 
@@ -115,8 +117,8 @@ def eliminate_plain(zero, job, operands, groups, state, target, first, last, goo
     """Rows first <= i < last to ``target``, from the state before them to that behind them."""
     step = 2 * groups * bytes_of_row(zero, ())
     copy(state, target - step, step)
-    words = (*operands, target, step, groups, first, last, field(job, J.ROWS), good)
-    if field(job, J.SPANS) == 1:
+    words = (*operands, target, step, groups, first, last, job.rows, good)
+    if job.spans == 1:
         ELIMINATE_STREAM(zero, words)
     else:
         ELIMINATE_INTERLEAVED(zero, words)
@@ -127,13 +129,13 @@ def eliminate_plain(zero, job, operands, groups, state, target, first, last, goo
 def begin_pivoted(zero, job, operands, groups, state, room, first):
     """The same with partial pivoting, where the state before a row is that behind its entry into the sweep."""
     step = 4 * groups * bytes_of_row(zero, ())
-    words = first, first + 1, first, field(job, J.ROWS), state, room
+    words = first, first + 1, first, job.rows, state, room
     EXCHANGE_INTERLEAVED(zero, (*operands, room + 2 * step, step, groups, *words))
 
 
 @njit(**OPTIONS)
 def eliminate_pivoted(zero, job, operands, groups, state, target, first, last, good):
-    row, n = bytes_of_row(zero, ()), field(job, J.ROWS)
+    row, n = bytes_of_row(zero, ()), job.rows
     step, nowhere = 4 * groups * row, variable(-1)
     words = first + 1, min(last + 1, n), nowhere, n, state, good
     EXCHANGE_INTERLEAVED(zero, (*operands, target + step, step, groups, *words))
@@ -183,13 +185,13 @@ def guess_behind(zero, job, substitute, source, groups, count, guess, most, room
 @njit(**ONCE)
 def solve_block(zero, job, worker, item, begin, eliminate, substitute):
     """One block: x of its rows to memory, and its record."""
-    (first, systems), (low, high), n = systems_of(job, item), rows_of(job, item), field(job, J.ROWS)
+    (first, systems), (low, high), n = systems_of(job, item), rows_of(job, item), job.rows
     (groups, most), record, row = groups_of(zero, systems), record_of(zero, job, item), bytes_of_row(zero, ())
     step, end = depth(job) * groups * row, carried(job) * groups * row
     guesses = worker.carry
     found, state, room = guesses + 2 * end, guesses + 3 * end, guesses + 3 * end + step
-    chunks, overlap = (high - low + field(job, J.HEIGHT) - 1) // field(job, J.HEIGHT), field(job, J.OVERLAP)
-    buffers, size = worker.y + step, (field(job, J.HEIGHT) + 1) * step
+    chunks, overlap = (high - low + job.height - 1) // job.height, job.overlap
+    buffers, size = worker.y + step, (job.height + 1) * step
     bind_group(zero, job, worker, first, lanes_of(zero, ()))
     operands, (x, x_step) = (*moved_operands(zero, job, worker), most), solution_interleaved(zero, worker)
     begin_block(zero, job, worker, item, (operands, groups, state, room, buffers), begin, eliminate)
@@ -212,8 +214,8 @@ def solve_block(zero, job, worker, item, begin, eliminate, substitute):
             else:
                 agree_behind(zero, job, guesses + (k - 1) % 2 * end, found, groups, record)
             if not some_good(zero, job, record, groups):
-                set_word(job + 8 * J.HOPELESS, 1)
-        if field(job, J.HOPELESS) or stopping():
+                job.hopeless = 1
+        if job.hopeless or stopping():
             return
         if k < chunks and early < i1:
             eliminate(zero, job, operands, groups, state, here + (early - i0) * step, early, i1, record)
@@ -227,7 +229,7 @@ def begin_block(zero, job, worker, item, places, begin, eliminate):
     (operands, groups, state, room, buffer), (low, _) = places, rows_of(job, item)
     for group in range(groups):
         set_word(record_of(zero, job, item) + 8 * group, (1 << 2 * lanes_of(zero, ())) - 1)
-    above = max(0, low - field(job, J.OVERLAP))
+    above = max(0, low - job.overlap)
     begin(zero, job, operands, groups, state, room, above)
     if above < low:
         eliminate(zero, job, operands, groups, state, buffer, above, low, worker.good)
@@ -259,12 +261,12 @@ def some_good(zero, job, good, groups):
 @njit(**OPTIONS)
 def work_blocks(job, zero, begin, eliminate, substitute):
     """Claim blocks until none is left; called by every thread of a job."""
-    groups = field(job, J.SPAN_GROUPS)
-    worker = allocate_groups(zero, job, 8 * groups, 2 * (field(job, J.HEIGHT) + 1) * depth(job) * groups, False)
+    groups = job.span_groups
+    worker = allocate_groups(zero, job, 8 * groups, 2 * (job.height + 1) * depth(job) * groups, False)
     if address_of(worker) == 0:
         return
     item = claim(job)
-    while item >= 0 and not field(job, J.HOPELESS):
+    while item >= 0 and not job.hopeless:
         solve_block(zero, job, worker, item, begin, eliminate, substitute)
         item = claim(job)
     flush()
@@ -300,7 +302,7 @@ def doubt(zero, job, item):
     for group in range(groups):
         bad, at = bad_lanes(zero, job, record + 8 * group), first + min(group * lanes, systems - lanes)
         for lane in range(lanes):
-            mark = field(job, J.DOUBTS) + at + lane
+            mark = job.doubts + at + lane
             if bad >> lane & 1 and load(mark, types.uint8(0)) == 0:
                 set_byte(mark, 1)
                 count += 1
@@ -310,14 +312,14 @@ def doubt(zero, job, item):
 @njit(**OPTIONS)
 def judge(zero, job, blocks):
     """Mark the systems that are to be solved again; how many there are."""
-    matrices, none = field(job, J.MATRICES), field(job, J.HOPELESS) or field(job, J.NEXT) == 0
+    matrices, none = job.matrices, job.hopeless or job.next == 0
     for k in range(matrices):
-        set_byte(field(job, J.DOUBTS) + k, none)
+        set_byte(job.doubts + k, none)
     if none:
         return matrices
     count = 0
     for item in range(blocks):
-        if item % field(job, J.BLOCKS) > 0:
+        if item % job.blocks > 0:
             compare(zero, job, item)
         count += doubt(zero, job, item)
     return count
@@ -325,24 +327,24 @@ def judge(zero, job, blocks):
 
 @njit(**OPTIONS)
 def solve_blocks(job, zero, task):
-    """All blocks by all threads; how many systems are to be solved again, which J.DOUBTS tells."""
-    matrices, items = field(job, J.MATRICES), field(job, J.ITEMS)
-    if field(job, J.D) == field(job, J.X) or field(job, J.AFTER) != 0:
+    """All blocks by all threads; how many systems are to be solved again, as ``job.doubts`` says."""
+    matrices, items = job.matrices, job.items
+    if job.pointers[D_] == job.pointers[X_] or job.after != 0:
         return matrices
-    blocks = matrices // field(job, J.INTERLEAVED) * field(job, J.SPANS) * field(job, J.BLOCKS)
+    blocks = matrices // job.interleaved * job.spans * job.blocks
     size = record_of(zero, job, blocks)
     memory = malloc(types.uint64(size + matrices))
     if memory == 0:
         return matrices
-    set_word(job + 8 * J.RECORDS, memory)
-    set_word(job + 8 * J.DOUBTS, memory + size)
-    set_word(job + 8 * J.ITEMS, blocks)
-    set_word(job + 8 * J.TASK, task)
+    job.records = memory
+    job.doubts = memory + size
+    job.items = blocks
+    job.task = task
     call(task_runner(zero), (job,))
     count = judge(zero, job, blocks)
-    set_word(job + 8 * J.AGAIN, count)
-    set_word(job + 8 * J.ITEMS, items)
-    set_word(job + 8 * J.NEXT, 0 if count else items)
+    job.again = count
+    job.items = items
+    job.next = 0 if count else items
     return count
 
 
@@ -357,12 +359,12 @@ def solve_pivoted(job, zero):
 
 
 plain_task, exchanging_task = (
-    c_function(work_plain, "tridiag_blocks"),
-    c_function(work_pivoted, "tridiag_pivoted_blocks"),
+    c_function(work_plain, "tridiag_blocks", first=JOB),
+    c_function(work_pivoted, "tridiag_pivoted_blocks", first=JOB),
 )
 BLOCKS = {
-    "interleaved": c_function(solve_plain, "tridiag_all_blocks", result=types.int64),
-    "pivoted": c_function(solve_pivoted, "tridiag_all_pivoted_blocks", result=types.int64),
+    "interleaved": c_function(solve_plain, "tridiag_all_blocks", result=types.int64, first=JOB),
+    "pivoted": c_function(solve_pivoted, "tridiag_all_pivoted_blocks", result=types.int64, first=JOB),
 }
 
 
@@ -377,6 +379,6 @@ def build(dtype: str, kernel: str, solve: str) -> Any:
         call(beginning(zero), (job, helpers))
         if call(blocks(zero), (job,)) != 0:
             whole(job, helpers)
-        free(word(job + 8 * J.RECORDS))
+        free(systems_at(job).records)
 
     return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)

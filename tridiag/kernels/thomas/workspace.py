@@ -9,7 +9,6 @@ from tridiag.kernels.access.rows import NAN, PLANES, ZERO
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.record import Record, Word, Words
 from tridiag.kernels.jobs.words.systems import OPERANDS
-from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.runtime.workspace import aligned, aligned_size, arrays_of, place_arrays, size_of_arrays
 from tridiag.kernels.simd.memory import free, malloc, set_byte, set_word, word
 from tridiag.kernels.simd.records import address_of, at
@@ -36,13 +35,13 @@ class Workspace(Record):
 
 
 ARRAYS = arrays_of(Workspace, "deferred_bindings")
-WORKSPACE, HEAD = at(Workspace), aligned_size(Workspace)
+workspace_at, HEAD = at(Workspace), aligned_size(Workspace)
 
 
 @njit(**OPTIONS)
 def exchanges(job):
     """Whether all systems are solved with partial pivoting."""
-    return field(job, J.PROMISE) == J.PIVOTED
+    return job.promise == J.PIVOTED
 
 
 @njit(**OPTIONS)
@@ -60,14 +59,14 @@ def listed(systems, lane):
 @njit(**OPTIONS)
 def allocate_workspace(zero, job):
     """The scratch memory of one worker, in one piece; `free_workspace` gives it back."""
-    n, lanes = field(job, J.ROWS), lanes_of(zero, ())
-    groups = max(1, (field(job, J.LANES) + lanes - 1) // lanes)
+    n, lanes = job.rows, lanes_of(zero, ())
+    groups = max(1, (job.lanes + lanes - 1) // lanes)
     kept = (n + 1) * (4 if exchanges(job) else 2) * groups
-    if field(job, J.PROMISE) == J.AUTO:
+    if job.promise == J.AUTO:
         kept = max(kept, (n + 1) * 4 * min(groups, VERIFIED))
-    if field(job, J.FLAGS) & J.PERIODIC:
+    if job.flags & J.PERIODIC:
         kept = n * CYCLIC_DEPTH + CYCLIC_STATE
-    elif field(job, J.SHARED):
+    elif job.shared:
         kept = (n + 1) * WIDE
     return allocate_groups(zero, job, groups, kept, True)
 
@@ -75,9 +74,9 @@ def allocate_workspace(zero, job):
 @njit(**OPTIONS)
 def allocate_groups(zero, job, groups, kept, uncertified):
     """The same for so many groups at a time, with so many rows of lanes kept, and room for ``uncertified`` systems."""
-    n, lanes, row = field(job, J.ROWS), lanes_of(zero, ()), bytes_of_row(zero, ())
-    many = field(job, J.SHARED) or field(job, J.RIGHT_SIDES) != 1 or field(job, J.FLAGS) & J.FACTORED != 0
-    masked = field(job, J.FLAGS) & J.MASKED != 0
+    n, lanes, row = job.rows, lanes_of(zero, ()), bytes_of_row(zero, ())
+    many = job.shared or job.right_sides != 1 or job.flags & J.FACTORED != 0
+    masked = job.flags & J.MASKED != 0
     bindings, lists = aligned(OPERANDS * (TABLE + 8 * lanes)), 8 * (1 + lanes * (groups + 2))
     mask = aligned((n + 2) * lanes) if masked else 0
     tile, swaps = (PLANES * n * row, aligned(n * lanes)) if uncertified else (0, 0)
@@ -104,9 +103,9 @@ def allocate_groups(zero, job, groups, kept, uncertified):
         deferred_bindings=bindings,
     )
     memory = malloc(types.uint64(size_of_arrays(HEAD, arrays) + LINE))
-    worker = WORKSPACE(aligned(memory))
+    worker = workspace_at(aligned(memory))
     if memory == 0:
-        return WORKSPACE(memory)
+        return workspace_at(memory)
     worker.memory = memory
     place_arrays(address_of(worker), HEAD, arrays)
     for k in range(lanes):

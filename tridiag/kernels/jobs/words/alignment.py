@@ -1,17 +1,27 @@
-"""The words of an alignment job, for `tridiag.kernels.alignment.kernel`.
+"""The job of an alignment, for `tridiag.kernels.alignment.kernel`."""
 
-Scores and their gradient are contiguous, a matrix for each pair; every other array holds a number for each pair,
-lengths two. An output whose address is 0 is not wanted.
-"""
+from __future__ import annotations
 
-from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.job import Job
+from tridiag.kernels.jobs.words.record import Word, Words
 
-# BLOCK: rows whose cells are kept for the backward pass at a time; FRESH: not zero where the gradient is fresh memory;
-# WILD: not zero once a group had scores too far apart for `tridiag.kernels.alignment.shared_exponents`
-PAIRS, ROWS, COLUMNS, BLOCK, FRESH, CELL_EXPONENTS = range(2, 8)
-SCORES, LENGTHS, GAP, GAP_OPEN, TEMPERATURE, SCORE, GRADIENT = range(J.POINTERS, J.POINTERS + 7)
-BY_GAP, BY_GAP_OPEN, BY_TEMPERATURE = range(SCORE + 2, SCORE + 5)  # the gradients of the parameters
-WORDS = J.AXES
+
+class Alignment(Job):
+    """Scores and their gradient are contiguous, a matrix a pair; other arrays hold a number for each, lengths two.
+
+    An output whose address is 0 is not wanted.
+    """
+
+    scores, lengths = Word(), Word()
+    parameters = Words(3)  # gap, gap_open, temperature
+    score, gradient = Word(), Word()
+    by_parameters = Words(3)  # the gradients of these
+    pairs, shape = Word(), Words(2)  # ``shape``: rows and columns
+    block = Word()  # rows whose cells are kept for the backward pass at a time
+    fresh = Word()  # not zero where the gradient is fresh memory
+    # not zero once a group had scores too far apart for `tridiag.kernels.alignment.shared_exponents`
+    cell_exponents = Word()
+
 
 # by the bytes of a real, the highest temperature: scores so many temperatures below 0 that they count as nothing are
 # finite numbers still

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 
 class Field:
@@ -21,8 +23,19 @@ class Field:
         return 8 * self.word
 
 
+class Word(Field):
+    """One int64."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+
+class Words(Field):
+    """So many int64, in a row."""
+
+
 class Record:
-    """Base of the layouts. A field lies behind the one that is written before it; nobody counts.
+    """Base of the layouts. A field lies behind the one that is written before it, and behind those of the base.
 
     Compiled code reads and writes ``record.field``, or ``record.field[k]`` where there are several: see
     `tridiag.kernels.simd.records`.
@@ -36,13 +49,27 @@ class Record:
         """In bytes."""
         return 8 * cls.words
 
+    @classmethod
+    def filled(cls, more: int = 0, **values: Any) -> np.ndarray[Any, Any]:
+        """The words of such a record, and so many ``more`` behind it; those that are not given are 0."""
+        made = np.zeros(cls.words + more, np.int64)
+        for name, value in values.items():
+            field = cls.fields[name]
+            made[field.word : field.word + field.count] = value
+        return made
 
-class Word(Field):
-    """One int64."""
+    @classmethod
+    def view(cls, words: Any) -> View:
+        """The words of such a record by their names."""
+        return View(cls, words)
 
-    def __init__(self) -> None:
-        super().__init__(1)
 
+class View:
+    """What a record holds, for Python."""
 
-class Words(Field):
-    """So many int64, in a row."""
+    def __init__(self, record: type[Record], words: Any) -> None:
+        self._record, self._words = record, words
+
+    def __getattr__(self, name: str) -> Any:
+        field = self._record.fields[name]
+        return self._words[field.word] if field.count == 1 else self._words[field.word : field.word + field.count]
