@@ -25,6 +25,7 @@ from tridiag.kernels.access.load_store import (
 )
 from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.kernels.jobs.words.logsumexp import Logsumexp
+from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.logsumexp.loops import (
     BEGIN,
     BEGIN_GIVEN,
@@ -41,16 +42,24 @@ from tridiag.kernels.logsumexp.loops import (
 )
 from tridiag.kernels.runtime.threads import beginning, task_runner
 from tridiag.kernels.runtime.work_items import claim
-from tridiag.kernels.runtime.workspace import aligned
+from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
 from tridiag.kernels.simd import records
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, call, free, load, malloc, set_word, store, word
-from tridiag.kernels.simd.vector import LINE, OPTIONS, definition
+from tridiag.kernels.simd.vector import OPTIONS, definition
 
 OPERANDS = 4
 HEAD = 4  # rows that are not taken for ordinary
 BLOCK, BLOCK_INTERLEAVED = 64, 8  # rows at a time of a group, and of groups that lie side by side
-BINDINGS, SLOTS, BUFFERS, BASE, MEMORY, WORDS = range(0, 48, 8)  # the words of a worker
+
+
+class LogWorkspace(Workspace):
+    """What a worker has: bindings and states of its groups, rows of three operands, offsets of an operand."""
+
+    bindings, slots, buffers, base = Word(), Word(), Word(), Word()
+
+
+ARRAYS, allocate, free_workspace = workspace(LogWorkspace, "bindings", "slots", "buffers", "base")
 
 JOB, log_job_at = records.RecordAt(Logsumexp), records.at(Logsumexp)
 
@@ -69,17 +78,14 @@ def slot_of(zero, slots, group):
 def allocate_workspace(zero, job):
     """The scratch memory of one worker, in one piece; a slot more than it has groups."""
     row, groups = bytes_of_row(zero, ()), (job.lanes + lanes_of(zero, ()) - 1) // lanes_of(zero, ())
-    sizes = groups * size_of_bindings(zero), (groups + 1) * SLOT * row, 3 * BLOCK * row, aligned(8 * OPERANDS)
-    memory = malloc(types.uint64(aligned(WORDS) + sizes[0] + sizes[1] + sizes[2] + sizes[3] + LINE))
-    if memory == 0:
-        return memory
-    worker = aligned(memory)
-    set_word(worker + MEMORY, memory)
-    at = worker + aligned(WORDS)
-    for k in range(4):
-        set_word(worker + 8 * k, at)
-        at += sizes[k]
-    return worker
+    return allocate(
+        ARRAYS(
+            bindings=groups * size_of_bindings(zero),
+            slots=(groups + 1) * SLOT * row,
+            buffers=3 * BLOCK * row,
+            base=aligned(8 * OPERANDS),
+        )
+    )
 
 
 @njit(**OPTIONS)
@@ -121,10 +127,10 @@ def run_block(zero, job, worker, group, system, used, i0, i1, starts, total):
     """Rows i0 <= i < i1 of a group, the first lane of which is ``system``; ``total``: without y."""
     row, rows, weighted = bytes_of_row(zero, ()), i1 - i0, job.flags & J.WEIGHTED
     bindings, slot = (
-        word(worker + BINDINGS) + group * size_of_bindings(zero),
-        slot_of(zero, word(worker + SLOTS), group),
+        worker.bindings + group * size_of_bindings(zero),
+        slot_of(zero, worker.slots, group),
     )
-    buffer = word(worker + BUFFERS)
+    buffer = worker.buffers
     x = view(zero, job, operand_of(zero, bindings, J.TERMS), i0, i1, buffer, False)
     a = x
     if weighted:
@@ -141,7 +147,7 @@ def run_block(zero, job, worker, group, system, used, i0, i1, starts, total):
     if weighted:
         SCAN_WEIGHTED(zero, (*a, *x, *y, slot, rows, bindings, i0))
     else:
-        scan_of(zero, x, y, slot, rows, bindings, i0, starts, word(worker + BUFFERS) + BLOCK * row)
+        scan_of(zero, x, y, slot, rows, bindings, i0, starts, worker.buffers + BLOCK * row)
     if not direct:
         store_rows(zero, target, i0, i1, buffer, row, used)
 
@@ -187,12 +193,12 @@ def run_rows(zero, job, worker, system, count, rows, starts, total):
 @njit(**OPTIONS)
 def begin_group(zero, job, worker, group):
     """The state before the first row."""
-    slot = slot_of(zero, word(worker + SLOTS), group)
+    slot = slot_of(zero, worker.slots, group)
     BEGIN(zero, (slot,))
     if job.flags & J.GIVEN:
-        init = operand_of(zero, word(worker + BINDINGS) + group * size_of_bindings(zero), J.INIT)
-        load_rows(zero, init, 0, 1, word(worker + BUFFERS))
-        BEGIN_GIVEN(zero, (slot, word(worker + BUFFERS)))
+        init = operand_of(zero, worker.bindings + group * size_of_bindings(zero), J.INIT)
+        load_rows(zero, init, 0, 1, worker.buffers)
+        BEGIN_GIVEN(zero, (slot, worker.buffers))
 
 
 @njit(**OPTIONS)
@@ -217,8 +223,8 @@ def run_groups(zero, job, worker, first, count, total):
     for group in range((count + lanes - 1) // lanes):
         at, used = first + group * lanes, min(lanes, count - group * lanes)
         bindings, slot = (
-            word(worker + BINDINGS) + group * size_of_bindings(zero),
-            slot_of(zero, word(worker + SLOTS), group),
+            worker.bindings + group * size_of_bindings(zero),
+            slot_of(zero, worker.slots, group),
         )
         bind_operands(zero, job, axes, at, used, job.addresses.start, bindings)
         if not chunked:
@@ -229,14 +235,14 @@ def run_groups(zero, job, worker, first, count, total):
             copy_slot(zero, slot_of(zero, job.slots, at // lanes), slot)
     run_rows(zero, job, worker, first, count, job.rows, True, total)
     if total:
-        copy_slot(zero, word(worker + SLOTS), slot_of(zero, job.slots, first // lanes))
+        copy_slot(zero, worker.slots, slot_of(zero, job.slots, first // lanes))
 
 
 @njit(**OPTIONS)
 def work(job, zero, total):
     """Claim items until none is left; called by every thread of a job."""
     worker = allocate_workspace(zero, job)
-    if worker == 0:
+    if records.address_of(worker) == 0:
         return
     lanes, width, interleaved = lanes_of(zero, ()), job.lanes, job.interleaved
     run = interleaved if interleaved else job.matrices
@@ -248,7 +254,7 @@ def work(job, zero, total):
         place, origin = item % stretches * width, item // stretches * run
         for at in range(place, min(place + width, run), share):
             run_groups(zero, job, worker, origin + at, min(share, place + width - at, run - at), total)
-    free(word(worker + MEMORY))
+    free_workspace(worker)
 
 
 @njit(**OPTIONS)
@@ -278,12 +284,12 @@ def lane_of_chunk(zero, job, chunk):
 @njit(**OPTIONS)
 def run_chunk(zero, job, worker, chunk, state):
     """The state behind a chunk from that before it, by its rows; both in ``state``, a lane of the worker's slot."""
-    slot, groups = word(worker + SLOTS), (job.lanes + lanes_of(zero, ()) - 1) // lanes_of(zero, ())
+    slot, groups = worker.slots, (job.lanes + lanes_of(zero, ()) - 1) // lanes_of(zero, ())
     spare = slot_of(zero, slot, groups)
     copy_slot(zero, slot, spare)
     copy_state(zero, state, lane_of_chunk(zero, job, chunk))
     copy_state(zero, state, slot)
-    bind_operands(zero, job, job.matrix_axes, chunk, 1, job.addresses.start, word(worker + BINDINGS))
+    bind_operands(zero, job, job.matrix_axes, chunk, 1, job.addresses.start, worker.bindings)
     run_rows(zero, job, worker, chunk, 1, job.rows, True, True)
     copy_state(zero, slot, spare + (state - slot))
     copy_slot(zero, spare, slot)
@@ -319,25 +325,28 @@ def join_chunks(job, zero):
     """
     complete = job.next >= job.items
     job.next = 0
-    worker = allocate_workspace(zero, job) if complete else 0
-    if worker == 0:
+    if not complete:
+        job.task = 0
+        return
+    worker = allocate_workspace(zero, job)
+    if records.address_of(worker) == 0:
         job.task = 0
         return
     lanes, chunks = lanes_of(zero, ()), job.chunks
     count, axes = job.matrices // chunks, job.matrix_axes - 1
-    base, slot = word(worker + BASE), word(worker + SLOTS)
+    base, slot = worker.base, worker.slots
     for operand in range(OPERANDS):
         behind = 0 if job.flags & J.REVERSED else chunks * job.rows * job.strides[operand]
         set_word(base + 8 * operand, behind)
     for first in range(0, count, lanes):
         used = min(lanes, count - first)
-        bind_operands(zero, job, axes, first, used, base, word(worker + BINDINGS))
+        bind_operands(zero, job, axes, first, used, base, worker.bindings)
         begin_group(zero, job, worker, 0)
         for k in range(used):
             join_sequence(zero, job, worker, (first + k) * chunks, slot + k * bytes_of_real(zero, ()))
-        bind_operands(zero, job, axes, first, used, base, word(worker + BINDINGS))
+        bind_operands(zero, job, axes, first, used, base, worker.bindings)
         run_rows(zero, job, worker, 0, used, job.tail, False, False)
-    free(word(worker + MEMORY))
+    free_workspace(worker)
 
 
 @njit(**OPTIONS)

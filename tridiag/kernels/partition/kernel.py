@@ -313,10 +313,10 @@ SOLVE_PLAINLY, SOLVE_WITH_PIVOTING = STEPS.add_step(solve_plainly), STEPS.add_st
 
 
 @njit(**ONCE)
-def solve_in_chunks(zero, plan, constants, helpers):
+def solve_in_chunks(zero, plan, helpers):
     """One system whose operands the sweeps can read; returns its status."""
     promise, solved = plan.promise, False
-    bind(zero, plan, constants)
+    bind(zero, plan)
     plan.doubt = 0
     if promise != J.PIVOTED:
         solved = SOLVE_PLAINLY(zero, (plan, helpers)) != 0
@@ -333,7 +333,7 @@ def solve_in_chunks(zero, plan, constants, helpers):
 
 
 @njit(**OPTIONS)
-def solve_system(zero, plan, constants, helpers):
+def solve_system(zero, plan, helpers):
     """One system; returns its status."""
     blocks, masked = plan.blocks, plan.masked
     target, stride = plan.address[P.X], plan.stride[P.X]
@@ -344,7 +344,7 @@ def solve_system(zero, plan, constants, helpers):
         status = SOLVE_SEQUENTIALLY(zero, (plan,))
     else:
         plan.masked = 0
-        status = solve_in_chunks(zero, plan, constants, helpers)
+        status = solve_in_chunks(zero, plan, helpers)
         plan.masked = masked
         plan.address[P.X] = target
         plan.stride[P.X] = stride
@@ -399,7 +399,7 @@ def copy_operands(zero, plan, helpers):
 
 
 @njit(**ONCE)
-def bind(zero, plan, constants):
+def bind(zero, plan):
     """Tell the sweeps where operands lie. One number for all rows is written where each lane has its line."""
     side, lane = bytes_of(zero, ()), plan.height * bytes_of(zero, ())
     for k in (P.A, P.B, P.C, P.D, P.X):
@@ -407,7 +407,7 @@ def bind(zero, plan, constants):
         plan.step[k] = stride != 0
         plan.lines[k] = address + side
         if stride == 0:
-            lines = constants + k * (lanes_of(zero, ()) * lane + LINE)
+            lines = plan.constants + k * (lanes_of(zero, ()) * lane + LINE)
             plan.lines[k] = lines
             for j in range(lanes_of(zero, ())):
                 for i in range(line_height(zero, ())):
@@ -458,51 +458,47 @@ def room_for(size, blocks):
 
 @njit(**OPTIONS)
 def allocate_workspace(zero, job, helpers):
-    """The memory for one system at a time, in one piece; the address of its plan and that of the constants."""
+    """The plan of one system at a time, and its memory; nothing where there is none."""
     n, lanes, row, side = job.rows, lanes_of(zero, ()), bytes_of_row(zero, ()), bytes_of(zero, ())
     rows = chunk_rows_for(zero, n)
     blocks = max(0, n - 2) // (rows * lanes)
     tail, room = n - 1 - blocks * lanes * rows, room_size(zero, rows)
-    own = room_for(P.PLAN_SIZE, blocks)
-    planes = room_for(blocks * P.EACH * row + (blocks + 1) * P.RECORD_SIZE, blocks)
-    reduced = room_for((1 + 2 * blocks * lanes + tail) * KEPT * side, blocks)
-    windows = room_for((blocks + 1) * P.MOST_LISTED * 8, blocks)
-    lines = room_for(5 * (lanes * rows * side + LINE), blocks)
-    rooms = room_for((helpers + 1) * room, blocks)
-    memory = malloc(types.uint64(LINE + own + planes + reduced + windows + lines + rooms))
-    plan = P.plan_at((memory + LINE - 1) // LINE * LINE)
-    if memory == 0:
-        return memory, plan, memory
-    plan.planes = address_of(plan) + own
-    plan.reduced = plan.planes + planes
-    plan.windows = plan.reduced + reduced
-    constants = plan.windows + windows
-    plan.rooms, plan.room_size = constants + lines, room
-    plan.blocks, plan.height, plan.rows, plan.tail = blocks, rows, n, tail
-    plan.promise, plan.run = job.promise, max(1, blocks // (RUNS * (helpers + 1)))
-    return memory, plan, constants
+    plan = P.allocate(
+        P.ARRAYS(
+            planes=room_for(blocks * P.EACH * row + (blocks + 1) * P.RECORD_SIZE, blocks),
+            reduced=room_for((1 + 2 * blocks * lanes + tail) * KEPT * side, blocks),
+            windows=room_for((blocks + 1) * P.MOST_LISTED * 8, blocks),
+            constants=room_for(5 * (lanes * rows * side + LINE), blocks),
+            rooms=room_for((helpers + 1) * room, blocks),
+        )
+    )
+    if address_of(plan) != 0:
+        plan.room_size = room
+        plan.blocks, plan.height, plan.rows, plan.tail = blocks, rows, n, tail
+        plan.promise, plan.run = job.promise, max(1, blocks // (RUNS * (helpers + 1)))
+    return plan
 
 
 @njit(**OPTIONS)
 def serve(job, zero):
     """Claim systems until none is left; called by every thread of a job."""
     helpers, count = job.helpers, job.right_sides
-    memory, plan, constants = allocate_workspace(zero, job, helpers)
-    while memory != 0 and not stopping():
+    plan = allocate_workspace(zero, job, helpers)
+    while address_of(plan) != 0 and not stopping():
         item = fetch_add(job.addresses.next, 1)
         if item < 0 or item >= job.items:
             break
         plan.masked = job.flags & J.MASKED
         find(zero, plan, job, item // count, item % count)
-        status = SOLVE_SYSTEM(zero, (plan, constants, helpers))
+        status = SOLVE_SYSTEM(zero, (plan, helpers))
         if status == NO_MEMORY:
             job.next = STOP
         elif status != 0:
             job.broken = 1
             if job.status != 0:
                 set_half_word(job.status + 4 * (item // count), types.int32(status))
-    if memory != 0:
-        free(memory)
+    if address_of(plan) != 0:
+        P.free_plan(plan)
 
 
 serve_task = c_function(serve, "tridiag_serve_systems", first=JOB)

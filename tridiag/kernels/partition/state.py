@@ -14,15 +14,16 @@ from numba.extending import overload
 from tridiag.algorithms.elimination import UNREACHED
 from tridiag.kernels.access.load_store import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words.record import Record, Word, Words
+from tridiag.kernels.runtime.workspace import Workspace, workspace
 from tridiag.kernels.simd.memory import load, store
-from tridiag.kernels.simd.records import RecordAt, at
+from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.steps import Steps
 from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, Code, Value, emitted, entry, unit
 
 A, B, C, WHERE, D, X = range(6)
 
 
-class Plan(Record):
+class Plan(Workspace):
     """One long system, and where its memory is."""
 
     # of a phase: the counter from which threads claim blocks, and that of the threads; which phase; whether it failed
@@ -36,6 +37,7 @@ class Plan(Record):
     # found: a reduction read ends alone; the matrix may be singular.
     exact, refining, ends_read, doubt = Word(), Word(), Word(), Word()
     planes, reduced = Word(), Word()  # what is kept for each block, and for each unknown of the reduced system
+    constants = Word()  # lines of operands that are one number
     windows, window, count = Word(), Word(), Word()  # a list of windows, their size and number
     # of a, b, c, where, d, x: where an operand lies; how the sweeps are to read it, with a step of 0 where it is one
     # number for all rows; a copy of it, or 0
@@ -67,8 +69,8 @@ class BlockRecord(Record):
 REDUCE_PLAIN, SOLVE_PLAIN, REDUCE_PIVOTED, SOLVE_PIVOTED, REPAIR, FIND_REST, CORRECT, GATHER, SCATTER = range(9)
 
 STEPS = Steps("partition_steps")
-plan_at = at(Plan)
-PLAN_SIZE, RECORD_SIZE = Plan.size(), BlockRecord.size()  # bytes
+ARRAYS, allocate, free_plan = workspace(Plan, "planes", "reduced", "windows", "constants", "rooms")
+RECORD_SIZE = BlockRecord.size()  # bytes
 
 
 DOUBTFUL_PLAIN = 0.25  # times the root of eps: the same of plain elimination, which loses little

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import collections
-from typing import Any
+from typing import Any, NamedTuple
 
 from numba import njit, types
 
-from tridiag.kernels.jobs.words.record import Record
+from tridiag.kernels.jobs.words.record import GUARDED, Record, Word
 from tridiag.kernels.simd.memory import free, malloc, set_word, word
+from tridiag.kernels.simd.records import address_of, at
 from tridiag.kernels.simd.vector import LINE, OPTIONS
+
+ZONE = LINE if GUARDED else 0  # bytes
+MARK = 0x5AFE_6A3D_0000_0001
+abort = types.ExternalFunction("abort", types.void())
 
 
 @njit(**OPTIONS)
@@ -18,48 +23,100 @@ def aligned(count):
     return (count + LINE - 1) // LINE * LINE
 
 
-def aligned_size(record: type[Record]) -> int:
-    """The bytes of a record, in whole cache lines."""
-    return -(-record.size() // LINE) * LINE
+class Workspace(Record):
+    """Base of what a worker has: addresses of arrays first, which lie behind the record."""
+
+    guarded = True
+    memory = Word()  # all of it
+    end = Word()  # behind the last array
 
 
-def arrays_of(record: type[Record], last: str) -> Any:
-    """A named tuple of the sizes of the arrays whose addresses a record begins with, up to the ``last`` of them."""
-    names = list(record.fields)
-    found = names[: names.index(last) + 1]
-    assert all(record.fields[name].word == k for k, name in enumerate(found)), "addresses are single words"
-    return collections.namedtuple(f"{record.__name__}Arrays", found)
+class Kind(NamedTuple):
+    """What allocates a record with its arrays, in one piece, and what gives it back."""
+
+    arrays: Any  # a named tuple of the sizes of the arrays, in bytes
+    allocate: Any  # (sizes) -> the record; its address is 0 where there is no memory
+    free: Any  # (record)
+
+
+def workspace(record: type[Workspace], *names: str) -> Kind:
+    """Of a record whose fields of these names hold the addresses of its arrays.
+
+    In a debug build (TRIDIAG_GUARD_ZONES=1) every field and every array is followed by a zone that nobody may write;
+    where one was written, the process ends when the record is given back.
+    """
+    made, arrays = at(record), collections.namedtuple(f"{record.__name__}Arrays", names)
+    places = tuple(record.fields[name].offset for name in names)
+    zones = tuple(8 * zone for zone in record.zones) or (0,)
+    head = -(-record.size() // LINE) * LINE
+
+    @njit(**OPTIONS)
+    def allocate(sizes):
+        total = head + ZONE
+        for size in sizes:
+            total += size + ZONE
+        memory = malloc(types.uint64(total + LINE))
+        if memory == 0:
+            return made(memory)
+        address = aligned(memory)
+        found = made(address)
+        place = address + head + ZONE
+        for k in range(len(sizes)):
+            set_word(address + places[k], place)
+            place += sizes[k] + ZONE
+        found.memory, found.end = memory, place
+        if ZONE:
+            for zone in zones:
+                set_word(address + zone, MARK)
+            for at_array in places:
+                fill(word(address + at_array) - ZONE)
+            fill(place - ZONE)
+        return found
+
+    @njit(**OPTIONS)
+    def give_back(found):
+        if ZONE:
+            address = address_of(found)
+            for zone in zones:
+                if word(address + zone) != MARK:
+                    abort()
+            for at_array in places:
+                check(word(address + at_array) - ZONE)
+            check(found.end - ZONE)
+        free(found.memory)
+
+    return Kind(arrays, allocate, give_back)
 
 
 @njit(**OPTIONS)
-def size_of_arrays(head, arrays):
-    """The bytes of a record and of its arrays, which have these sizes."""
-    total = head
-    for size in arrays:
-        total += size
-    return total
+def fill(zone):
+    for k in range(0, ZONE, 8):
+        set_word(zone + k, MARK)
 
 
 @njit(**OPTIONS)
-def place_arrays(record, head, arrays):
-    """Put the addresses of its arrays, which lie behind it, into a record."""
-    at = record + head
-    for k in range(len(arrays)):
-        set_word(record + 8 * k, at)
-        at += arrays[k]
+def check(zone):
+    for k in range(0, ZONE, 8):
+        if word(zone + k) != MARK:
+            abort()
 
 
 @njit(**OPTIONS)
 def allocate_workspace(size):
     """Memory of a worker at the beginning of a cache line, behind the address of all of it; 0: there is none."""
-    memory = malloc(types.uint64(size + 2 * LINE))
+    memory = malloc(types.uint64(size + 2 * LINE + ZONE))
     if memory == 0:
         return 0
     room = (memory + 2 * LINE - 1) // LINE * LINE
     set_word(room - 8, memory)
+    if ZONE:
+        set_word(memory, room + size)
+        fill(room + size)
     return room
 
 
 @njit(**OPTIONS)
 def free_workspace(room):
+    if ZONE:
+        check(word(word(room - 8)))
     free(word(room - 8))

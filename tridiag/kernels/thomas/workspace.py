@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from numba import njit, types
+from numba import njit
 
 from tridiag.kernels.access.load_store import TABLE, bytes_of_row, lanes_of
 from tridiag.kernels.access.rows import NAN, PLANES, ZERO
 from tridiag.kernels.jobs.words import systems as J
-from tridiag.kernels.jobs.words.record import Record, Word, Words
+from tridiag.kernels.jobs.words.record import Word, Words
 from tridiag.kernels.jobs.words.systems import OPERANDS
-from tridiag.kernels.runtime.workspace import aligned, aligned_size, arrays_of, place_arrays, size_of_arrays
-from tridiag.kernels.simd.memory import free, malloc, set_byte, set_word, word
-from tridiag.kernels.simd.records import address_of, at
+from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
+from tridiag.kernels.simd.memory import set_byte, set_word, word
+from tridiag.kernels.simd.records import address_of
 from tridiag.kernels.simd.steps import Steps
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 from tridiag.kernels.thomas.loops import WIDE
@@ -23,19 +23,20 @@ VERIFIED = 8  # groups side by side whose pivot rows are kept at a time, beside 
 CYCLIC_DEPTH, CYCLIC_STATE = 3, 11
 
 
-class Workspace(Record):
-    """What a worker has: the addresses of its arrays, and what it knows of the tile at hand."""
+class ThomasWorkspace(Workspace):
+    """What a worker has: its arrays, and what it knows of the tile at hand."""
 
     bindings, mask, buffer, carry, good, y, tile, status, errors = (Word() for _ in range(9))
     swaps, ones, zeros, nans, offsets, no_offsets, factors = (Word() for _ in range(7))
     unsolved, unrefined, deferred_bindings = Word(), Word(), Word()
     low, high, whole = Word(), Word(), Word()  # the rows that are not taken out; whether all of those are kept
-    memory = Word()  # all of it
     views = Words(8)  # of each band of a block of rows: where its first row lies, and how far the next one is
 
 
-ARRAYS = arrays_of(Workspace, "deferred_bindings")
-workspace_at, HEAD = at(Workspace), aligned_size(Workspace)
+ARRAYS, allocate, free_workspace = workspace(
+    ThomasWorkspace, "bindings", "mask", "buffer", "carry", "good", "y", "tile", "status", "errors", "swaps", "ones",
+    "zeros", "nans", "offsets", "no_offsets", "factors", "unsolved", "unrefined", "deferred_bindings",
+)  # fmt: skip
 
 
 @njit(**OPTIONS)
@@ -102,12 +103,9 @@ def allocate_groups(zero, job, groups, kept, uncertified):
         unrefined=aligned(lists + 8 * lanes),
         deferred_bindings=bindings,
     )
-    memory = malloc(types.uint64(size_of_arrays(HEAD, arrays) + LINE))
-    worker = workspace_at(aligned(memory))
-    if memory == 0:
-        return workspace_at(memory)
-    worker.memory = memory
-    place_arrays(address_of(worker), HEAD, arrays)
+    worker = allocate(arrays)
+    if address_of(worker) == 0:
+        return worker
     for k in range(lanes):
         set_byte(worker.ones + k, 1)
     ZERO(zero, (worker.zeros, row, 1))
@@ -117,8 +115,3 @@ def allocate_groups(zero, job, groups, kept, uncertified):
     for operand in range(OPERANDS):
         set_word(worker.no_offsets + 8 * operand, 0)
     return worker
-
-
-@njit(**OPTIONS)
-def free_workspace(worker):
-    free(worker.memory)

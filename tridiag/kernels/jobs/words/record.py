@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, ClassVar
 
 import numpy as np
+
+# A debug build: words behind the fields of workspaces, and lines behind their arrays, that nobody may write.
+GUARDED = os.environ.get("TRIDIAG_GUARD_ZONES", "") not in ("", "0")
 
 
 class Field:
@@ -16,6 +20,8 @@ class Field:
     def __set_name__(self, owner: type[Record], name: str) -> None:
         self.word, owner.words = owner.words, owner.words + self.count
         owner.fields = {**owner.fields, name: self}
+        if owner.guarded and GUARDED:
+            owner.zones, owner.words = (*owner.zones, owner.words), owner.words + 1
 
     @property
     def offset(self) -> int:
@@ -41,6 +47,8 @@ class Record:
     `tridiag.kernels.simd.records`.
     """
 
+    guarded: ClassVar[bool] = False  # whether debug builds have a zone behind every field
+    zones: ClassVar[tuple[int, ...]] = ()  # those, as numbers of words
     words: ClassVar[int] = 0
     fields: ClassVar[dict[str, Field]] = {}
 
