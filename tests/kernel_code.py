@@ -8,7 +8,8 @@ but the code itself: functions, variables and values are numbered as they are me
 a kernel that is moved, or whose sources are written in other words, has equal code if it does the same. Each kernel is
 compiled in a process of its own; with --together in one, in the given order or --reversed, which tells whether the code
 of a kernel depends on others. A pattern is that of a shell: "thomas_*_float64". Matrices and blocks of up
-to 8 rows, filters of SIZES; with --all of all sizes.
+to 8 rows, filters of SIZES; with --all of all sizes. Where a few functions were written anew, ``compare --by-function``
+tells how many others are unchanged, and --but-offsets counts those too that only read their words at other places.
 """
 
 from __future__ import annotations
@@ -269,6 +270,40 @@ def compare(old: Path, new: Path) -> int:
     return 1 if unequal else 0
 
 
+NOTE = re.compile(r", !\w+(?:\.\w+)? !\{[^\n]*")  # what LLVM knows of aliases and branches
+FLAGS = re.compile(r" (?:nsw|nuw|disjoint|captures\(none\))(?=[ ,)])")
+NUMBERED = re.compile(r"%(\d+)|^(\d+):", re.MULTILINE)
+OFFSET = re.compile(r"((?:add i64|getelementptr (?:\w+ )*i8, ptr) %\d+, (?:i64 )?)-?\d+")
+
+
+def functions_of(code: str, offsets: bool) -> list[str]:
+    """Each function by itself, whatever it calls, with values numbered anew; without its ``offsets`` too."""
+    found = []
+    for match in re.finditer(r"^define .*?^\}", code, re.DOTALL | re.MULTILINE):
+        text = FLAGS.sub("", NOTE.sub("", match[0]))
+        text = re.sub(r"scope\d+", "scope", re.sub(r"@[fv]\d+", "@", text))
+        if offsets:
+            text = OFFSET.sub(r"\1", text)
+        numbers: dict[str, str] = {}
+        text = NUMBERED.sub(lambda m, kept=numbers: "%" + kept.setdefault(m[1] or m[2], str(len(kept))), text)
+        found.append("\n".join(line for line in text.splitlines() if "lifetime" not in line))
+    return found
+
+
+def compare_functions(old: Path, new: Path, offsets: bool) -> int:
+    """How much of each kernel is the same, where a few functions were written anew: the other ones are unchanged."""
+    others = 0
+    for path in sorted(old.glob("*.ll"), key=lambda path: path.name):
+        if (new / path.name).exists():
+            codes = [functions_of((folder / path.name).read_text(), offsets) for folder in (old, new)]
+            before, after = map(collections.Counter, codes)
+            same = before & after
+            lines = [sum(text.count("\n") * times for text, times in some.items()) for some in (same, before)]
+            others += before.total() - same.total()
+            print(f"{path.stem}: {same.total()} of {before.total()} functions, {lines[0]} of {lines[1]} lines")
+    return 1 if others else 0
+
+
 def main(given: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
@@ -282,7 +317,11 @@ def main(given: list[str] | None = None) -> int:
     comparing = verbs.add_parser("compare")
     comparing.add_argument("old", type=Path)
     comparing.add_argument("new", type=Path)
+    comparing.add_argument("--by-function", action="store_true", help="how much is the same, function by function")
+    comparing.add_argument("--but-offsets", action="store_true", help="... whatever offsets are added to addresses")
     options = parser.parse_args(given)
+    if options.verb == "compare" and (options.by_function or options.but_offsets):
+        return compare_functions(options.old, options.new, options.but_offsets)
     if options.verb == "compare":
         return compare(options.old, options.new)
     return dump_all(options.folder, options.patterns, options.all, options.together, options.reversed, options.workers)

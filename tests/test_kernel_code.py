@@ -94,6 +94,31 @@ def test_folders_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert compare(new, new) == 0
 
 
+CODE = """define i64 @f0(i64 %0) {
+  %2 = add nsw i64 %0, 16
+  %3 = call i64 @f1(i64 %2), !noalias !{distinct !{!above0}}
+  ret i64 %3
+}
+
+define internal i64 @f1(i64 %0) {
+  ret i64 %0
+}
+"""
+
+
+def test_functions_that_are_the_same_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Whatever they are called, and however their values are numbered; offsets only where asked."""
+    moved = CODE.replace("@f1", "@f7").replace("%3", "%5").replace(" nsw", "")
+    for folder, code in (("old", CODE), ("moved", moved), ("shifted", moved.replace("16", "24"))):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "kernel.ll").write_text(code)
+    old, same, shifted = (tmp_path / name for name in ("old", "moved", "shifted"))
+    assert kernel_code.main(["compare", str(old), str(same), "--by-function"]) == 0
+    assert kernel_code.main(["compare", str(old), str(shifted), "--by-function"]) == 1
+    assert kernel_code.main(["compare", str(old), str(shifted), "--but-offsets"]) == 0
+    assert "kernel: 1 of 2 functions" in capsys.readouterr().out
+
+
 def test_every_builder_is_known() -> None:
     """A kernel that the package can ask for, but not this tool, would never be compared."""
     pytest.importorskip("numba")

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 import platformdirs
 
+from tridiag.kernels.jobs.words.record import GUARDED
 from tridiag.kernels.jobs.words.symbols import PREFIX
 from tridiag.kernels.runtime import private_files
 from tridiag.kernels.runtime.sources import source_hash_of
@@ -93,7 +94,7 @@ def made_by(builder: str, *arguments: Any) -> Builder:
 
 def file_name(name: str, module: str = "") -> str:
     """The file of a kernel from a module: another one where anything differs that its code depends on."""
-    settings = [os.environ.get(f"NUMBA_{setting}") for setting in SETTINGS]
+    settings = [GUARDED, *(os.environ.get(f"NUMBA_{setting}") for setting in SETTINGS)]
     versions = importlib.metadata.version("numba"), importlib.metadata.version("llvmlite")
     key = (source_hash_of(module), versions, sys.implementation.cache_tag, llvm.get_process_triple(), cpu(), settings)
     return f"{name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:20]}.kernel"
