@@ -17,7 +17,7 @@ copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -R tests examples benchm
   && cd "$$copy" && "$(CURDIR)/$(WORK)/$(or $(VENV),test)/bin/python" -m pytest -c setup.cfg
 endef
 
-.PHONY: test test-gpu-offline test-gpu-toolchains demo slow campaign guard doctest lint types docs clean
+.PHONY: dev test test-gpu-offline test-gpu-toolchains demo slow campaign guard doctest lint types docs clean
 
 test: $(WORK)/test.stamp
 	$(pytest) $(PYTEST_ARGS)
@@ -33,6 +33,14 @@ test-gpu-toolchains: $(WORK)/gpu-toolchains.stamp
 	@grep -v "^#" gpu-toolchains.txt | while read -r wheel; do \
 	  $(WORK)/$(VENV)/bin/python $(PIP_INSTALL) --retries 1 --no-deps "$$wheel" || echo "$$wheel: not installed"; done
 	$(pytest) -m "gpu_toolchains or smoke" -rs $(PYTEST_ARGS)
+
+# The checkout itself, editable: no wheel is built, and an edit is seen at once.
+dev: $(WORK)/dev.stamp
+
+$(WORK)/dev.stamp: setup.cfg pyproject.toml constraints.txt
+	test -x $(WORK)/dev/bin/python || $(PYTHON) -m venv $(WORK)/dev
+	$(WORK)/dev/bin/python $(PIP_INSTALL) --editable ".[test,docs,jax,scipy,torch,examples,cli]"
+	touch $@
 
 demo: $(WORK)/demo.stamp
 	$(WORK)/demo/bin/python examples/ocean_mixing.py
