@@ -12,12 +12,10 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core.typeconv import Conversion
 from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_getattr, infer_global, signature
 from numba.extending import (
     intrinsic,
     lower_builtin,
-    lower_cast,
     lower_getattr_generic,
     lower_setattr_generic,
     models,
@@ -38,9 +36,6 @@ class RecordAt(types.Type):
     def value(self, code: Code, llvm: Any) -> Any:
         """Such an argument of a function in the language of `tridiag.kernels.simd.vector`."""
         return At(code, llvm, self.record)
-
-    def can_convert_to(self, typingctx: Any, other: Any) -> Any:
-        return Conversion.safe if other == types.int64 else None
 
 
 class AddressesOf(types.Type):
@@ -97,11 +92,6 @@ def behind(builder: Any, address: Any, offset: Any) -> Any:
 
 def pointer(builder: Any, address: Any, field: Field) -> Any:
     return builder.inttoptr(behind(builder, address, ir.Constant(I64, field.offset)), I64.as_pointer())
-
-
-@lower_cast(RecordAt, types.int64)
-def to_number(context: Any, builder: Any, old: Any, new: Any, value: Any) -> Any:
-    return value
 
 
 @infer_getattr
