@@ -16,29 +16,30 @@ from numba import njit, types
 from numba.extending import overload
 
 from tridiag.kernels.access.load_store import NEXT_GROUP, bytes_of_real, lanes_of, put_past_caches
-from tridiag.kernels.access.sequences import places
+from tridiag.kernels.access.sequences import TABLE, places
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words.recurrences import Recurrences
 from tridiag.kernels.recurrence.loops import (
     FAR_AHEAD,
     HEIGHT,
+    MOST_LANES,
     Loop,
-    Room,
     Sum,
     Values,
     clear,
     interleaved,
     move_lanes,
+    room_of,
     scale,
     spread,
 )
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim, field
-from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace
+from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace, piece
 from tridiag.kernels.simd.interrupts import PIECE as ROWS_APART
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import c_function, fetch_add, flush, load, malloc, set_word, store, word
-from tridiag.kernels.simd.records import RecordAt
+from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Library
 
 TRUSTED = 2.0**10  # products of coefficients up to this lose little to cancellation
@@ -153,12 +154,7 @@ def dispatch(library: Library, loops: list[Any]) -> Any:
 
 def functions(order: int) -> Order:
     """What all kinds of work are made of."""
-    operands, room_of = C.operands(order), Room(order)
-    constants = [room_of.constant(k) for k in range(2)]
-    first_constant, constant_size = constants[0], constants[1] - constants[0]
-    lanes_at, lanes_size = room_of.lanes(0), room_of.lanes(1) - room_of.lanes(0)
-    ahead_at, cut_at, state_at = room_of.ahead(0), room_of.cut, room_of.state
-    read = 2 + order  # the operands that have steps
+    operands, read = C.operands(order), 2 + order  # the operands, and those that have steps
 
     stride, base = places(operands)
 
@@ -211,8 +207,8 @@ def functions(order: int) -> Order:
         """
         lanes, size = lanes_of(zero, ()), bytes_of_real(zero, ())
         for operand in range(read):
-            step, table = stride(job, operand), room + lanes_at + operand * lanes_size
-            constant = room + first_constant + operand * constant_size
+            step, table = stride(job, operand), room.addresses.lanes + operand * TABLE
+            constant = room.addresses.constants + operand * LINE * MOST_LANES
             for lane in range(lanes):
                 if side > 0:
                     at = base(job, operand, index + side * lane) + start * step
@@ -231,21 +227,22 @@ def functions(order: int) -> Order:
                 ahead = 0
             elif abs(ahead) >= NEXT_GROUP or side < 0:
                 ahead = FAR_AHEAD if step > 0 else -FAR_AHEAD
-            set_word(room + ahead_at + 8 * operand, ahead)
-            set_word(room + 8 * operand, step)
+            room.ahead[operand] = ahead
+            room.step[operand] = step
 
     @njit(**OPTIONS)
     def begin(zero, job, room, index):
         """The state before the first step of all lanes."""
         lanes, size = lanes_of(zero, ()), bytes_of_real(zero, ())
         if job.flags & C.STARTED == 0:
-            set_word(room + cut_at, (1 << lanes) - 1)
-            clear(zero, (room + state_at, order))
+            room.cut = (1 << lanes) - 1
+            clear(zero, (room.addresses.state, order))
             return
-        set_word(room + cut_at, 0)
+        room.cut = 0
         for k in range(order):
             for lane in range(lanes):
-                store(room + state_at + k * LINE + lane * size, load(base(job, C.A + order + k, index + lane), zero))
+                value = load(base(job, C.A + order + k, index + lane), zero)
+                store(room.addresses.state + k * LINE + lane * size, value)
 
     return Order(base, stride, step_by_step, bind, begin)
 
@@ -281,9 +278,7 @@ def whole_entries(zero, address, step):
 
 def in_pieces(order: int, library: Library, move: Any, run: Any) -> Any:
     """The loop over steps; of a large result a piece at a time, which goes from scratch memory past the caches."""
-    room_of, read = Room(order), 2 + order
-    lanes_at, lanes_size, cut_at = room_of.lanes(0), room_of.lanes(1) - room_of.lanes(0), room_of.cut
-    ahead_at, targets_at, scratch_at = room_of.ahead(C.Y), room_of.targets, room_of.size
+    read, scratch_at = 2 + order, -(-room_of(order).size() // LINE) * LINE
     put = library.add("put_past_caches", put_past_caches)
 
     @njit(**OPTIONS)
@@ -299,8 +294,8 @@ def in_pieces(order: int, library: Library, move: Any, run: Any) -> Any:
 
     @njit(**OPTIONS)
     def run_pieces(zero, job, room, count):
-        lanes, size, y = lanes_of(zero, ()), bytes_of_real(zero, ()), room + lanes_at
-        step, scratch, targets, places = word(room), room + scratch_at, room + targets_at, 0
+        lanes, size, y = lanes_of(zero, ()), bytes_of_real(zero, ()), room.addresses.lanes
+        step, scratch, targets, places = room.step[C.Y], address_of(room) + scratch_at, room.addresses.targets, 0
         large = job.flags & C.LARGE
         for lane in range(lanes if large else 0):
             places |= word(y + 8 * lane)
@@ -312,7 +307,7 @@ def in_pieces(order: int, library: Library, move: Any, run: Any) -> Any:
         done, steps = 0, count - (count - 1) // most * most
         if steps < HEIGHT and steps < count:
             steps += most
-        set_word(room + ahead_at, 0)
+        room.ahead[C.Y] = 0
         while done < count and not stopping():
             last = (steps - 1) * step
             for lane in range(lanes):
@@ -320,32 +315,31 @@ def in_pieces(order: int, library: Library, move: Any, run: Any) -> Any:
             run(zero, job, room, steps)
             put_pieces(zero, scratch, targets, done * step + min(0, last), steps * size)
             for operand in range(1, read):
-                move(zero, (y + operand * lanes_size, steps * word(room + 8 * operand)))
-            set_word(room + cut_at, 0)
+                move(zero, (y + operand * TABLE, steps * room.step[operand]))
+            room.cut = 0
             done, steps = done + steps, most
         for lane in range(lanes):
             set_word(y + 8 * lane, word(targets + 8 * lane))
         for operand in range(1, read):
-            move(zero, (y + operand * lanes_size, -count * word(room + 8 * operand)))
+            move(zero, (y + operand * TABLE, -count * room.step[operand]))
 
     return run_pieces
 
 
 def advance(made: Order, order: int, move: Any) -> Any:
     """Point the lanes at the sequences behind those that they are pointed at."""
-    bind, operands, room_of = made.bind, C.operands(order), Room(order)
-    strides_at, lanes_at, size = C.TABLE + 2 * operands + 1, room_of.lanes(0), room_of.lanes(1) - room_of.lanes(0)
-    read = room_of.operands
+    bind, read = made.bind, 2 + order
+    strides_at = C.TABLE + 2 * C.operands(order) + 1
 
     @njit(**OPTIONS)
     def follow(zero, job, room, first):
         if job.axes == 1:
             for operand in range(read):
                 step = field(job, strides_at + operand)
-                if word(room + 8 * operand) == 0 and step != 0:  # its copies are of other sequences
+                if room.step[operand] == 0 and step != 0:  # its copies are of other sequences
                     break
-                if word(room + 8 * operand) != 0:
-                    move(zero, (room + lanes_at + operand * size, step * lanes_of(zero, ())))
+                if room.step[operand] != 0:
+                    move(zero, (room.addresses.lanes + operand * TABLE, step * lanes_of(zero, ())))
             else:
                 return
         bind(zero, job, room, first, 1, 0)
@@ -354,14 +348,15 @@ def advance(made: Order, order: int, move: Any) -> Any:
 
 
 def in_rows(made: Order, order: int, move: Any, run: Any) -> Any:
-    bind, begin, size = made.bind, made.start, Room(order).size
+    bind, begin = made.bind, made.start
+    allocate, give_back = piece(room_of(order))
     follow = advance(made, order, move)
 
     @njit(**OPTIONS)
     def work(job, zero):
         """Sequences that lie contiguous in memory, one in each lane; the last group repeats some of the one before."""
-        room, lanes = allocate_workspace(size + scratch_size(zero)), lanes_of(zero, ())
-        if room == 0:
+        room, lanes = allocate(scratch_size(zero)), lanes_of(zero, ())
+        if address_of(room) == 0:
             return
         groups, count, n = job.run, job.sequences, job.steps
         last = (count + lanes - 1) // lanes
@@ -380,7 +375,7 @@ def in_rows(made: Order, order: int, move: Any, run: Any) -> Any:
                 begin(zero, job, room, first)
                 run(zero, job, room, n)
         flush()
-        free_workspace(room)
+        give_back(room)
 
     return work
 
@@ -457,18 +452,17 @@ def in_lines(move: Any, run: Any, find_values: Any) -> Any:
 
     Where chunks begin does not depend on where cache lines do, so that neither does any bit of the result.
     """
-    lanes_at, lanes_size, operands = Room(1).lanes(0), Room(1).lanes(1) - Room(1).lanes(0), Room(1).operands
-    cut_at, ahead_at = Room(1).cut, Room(1).ahead(C.Y)
+    operands = 3
 
     @njit(**OPTIONS)
     def move_on(zero, room, steps):
         for operand in range(operands):
-            move(zero, (room + lanes_at + operand * lanes_size, steps * word(room + 8 * operand)))
+            move(zero, (room.addresses.lanes + operand * TABLE, steps * room.step[operand]))
 
     @njit(**OPTIONS)
     def run_lines(zero, job, room, count):
         """A multiple of the lanes."""
-        lanes, size, y, step = lanes_of(zero, ()), bytes_of_real(zero, ()), word(room + lanes_at), word(room)
+        lanes, size, y, step = lanes_of(zero, ()), bytes_of_real(zero, ()), room.lanes[0], room.step[C.Y]
         if job.flags & C.LARGE == 0 or count < 3 * lanes or not whole_entries(zero, y, step):
             find_values(zero, job, room, count, 0)
             return
@@ -476,8 +470,8 @@ def in_lines(move: Any, run: Any, find_values: Any) -> Any:
         if first == 0:
             find_values(zero, job, room, count, 1)
             return
-        set_word(room + cut_at, 0)
-        set_word(room + ahead_at, 0)
+        room.cut = 0
+        room.ahead[C.Y] = 0
         run(zero, job, room, lanes + first)
         move_on(zero, room, lanes + first)
         find_values(zero, job, room, count - 3 * lanes, 1)
@@ -488,8 +482,8 @@ def in_lines(move: Any, run: Any, find_values: Any) -> Any:
 
 
 def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
-    step_by_step, bind, size = made.step_by_step, made.bind, Room(1).size
-    state_at, product_at, ahead_at = Room(1).state, Room(1).product, Room(1).ahead(0)
+    step_by_step, bind = made.step_by_step, made.bind
+    allocate, give_back = piece(room_of(1))
 
     @njit(**OPTIONS)
     def rescaled(zero, product, times, carry):
@@ -507,7 +501,7 @@ def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
         Returns the state behind them all, and whether it can be trusted."""
         sure, step = True, bytes_of_real(zero, ())
         for lane in range(lanes_of(zero, ())):
-            state, product = room + state_at + lane * step, room + product_at + lane * step
+            state, product = room.addresses.state + lane * step, room.addresses.product + lane * step
             total, factor = load(state, zero), load(product, zero)
             behind = rescaled(zero, factor, load(product + LINE, zero), carry) + total
             sure = sure and abs(factor) <= TRUSTED and abs(behind) < np.inf and abs(total) < np.inf
@@ -532,7 +526,7 @@ def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
         """From now on ask for the block that this thread will probably claim."""
         steps = (job.helpers + 1) * lanes_of(zero, ()) * job.chunk
         for operand in (C.X, C.A):
-            set_word(room + ahead_at + 8 * operand, steps * word(room + 8 * operand))
+            room.ahead[operand] = steps * room.step[operand]
 
     @njit(**OPTIONS)
     def work_block(zero, job, room, index, block, place):
@@ -557,8 +551,8 @@ def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
     @njit(**OPTIONS)
     def work(job, zero):
         """Blocks in the order in which they lie: the one before a block is done, or some thread is at work on it."""
-        room, blocks = allocate_workspace(size), job.blocks
-        if room == 0:
+        room, blocks = allocate(0), job.blocks
+        if address_of(room) == 0:
             return
         while not stopping():
             item = fetch_add(job.addresses.next, 1)
@@ -566,6 +560,6 @@ def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
                 break
             work_block(zero, job, room, item // blocks, item % blocks, job.owned + PLACE * item)
         flush()
-        free_workspace(room)
+        give_back(room)
 
     return work

@@ -6,13 +6,17 @@ transposed recurrence carries products, c = a w, so that it reads no coefficient
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from llvmlite import ir
 
 from tridiag.kernels.access.load_store import LINES_AHEAD, QUAD, addresses, in_lanes, out_of_lanes, put_past_caches
+from tridiag.kernels.access.sequences import TABLE
 from tridiag.kernels.jobs.words import recurrences as C
+from tridiag.kernels.jobs.words.record import Lines, Record, Word, Words
+from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.vector import I64, LINE, Code, Value, emitted
 
 HEIGHT = 8  # steps of all lanes that are transposed at a time
@@ -20,59 +24,26 @@ MOST_LANES = 16
 MODERATE = 2.0**10  # products up to this are quick to use: rounding errors hardly grow
 
 
-class Room(NamedTuple):
-    """Byte offsets in the memory of a worker, for an order."""
+@functools.cache
+def room_of(order: int) -> type[Record]:
+    """The memory of a worker, for an order; behind it lies what is kept of a large result."""
+    operands = 2 + order  # those that have steps
 
-    order: int
+    class Room(Record):
+        guarded = True
+        step = Words(operands)  # how far the next entry of an operand is
+        ahead = Words(operands)  # how far what is asked for ahead of use is
+        lanes = Words(operands * MOST_LANES)  # the address of the first step of every lane
+        cut = Word()  # in bits: the lanes that have nothing before their first step
+        state = Lines(order)  # the values before the next step, or the products carried to it
+        product = Lines(2)  # of a lane's coefficients, and how often it was scaled up
+        rows = Lines((HEIGHT + 1) * order)  # the state before some steps, and the values, or states, after each of them
+        constants = Lines(operands * MOST_LANES)  # constant operands of every lane, a cache line full of each
+        targets = Words(
+            MOST_LANES
+        )  # where the result of every lane lies, while what is at hand of it is kept elsewhere
 
-    @property
-    def operands(self) -> int:
-        return 2 + self.order
-
-    def step(self, operand: int) -> int:
-        """How far the next entry of an operand is."""
-        return 8 * operand
-
-    def ahead(self, operand: int) -> int:
-        """How far what is asked for ahead of use is."""
-        return 8 * (self.operands + operand)
-
-    def lanes(self, operand: int) -> int:
-        """The address of the first step of every lane."""
-        return 16 * self.operands + 8 * MOST_LANES * operand
-
-    @property
-    def cut(self) -> int:
-        """In bits: the lanes that have nothing before their first step."""
-        return self.lanes(self.operands)
-
-    @property
-    def state(self) -> int:
-        """A row of lanes for each of the values before the next step, or for each of the products carried to it."""
-        return (self.cut + 8 + LINE - 1) // LINE * LINE
-
-    @property
-    def product(self) -> int:
-        """The product of a lane's coefficients, and how often it was scaled up."""
-        return self.state + LINE * self.order
-
-    @property
-    def rows(self) -> int:
-        """Rows of lanes: the state before some steps, and the values, or states, after each of them."""
-        return self.product + 2 * LINE
-
-    def constant(self, operand: int) -> int:
-        """A constant operand of every lane, a cache line full of it."""
-        return self.rows + LINE * (HEIGHT + 1) * self.order + LINE * MOST_LANES * operand
-
-    @property
-    def targets(self) -> int:
-        """Where the result of every lane lies, while what is at hand of it is kept elsewhere."""
-        return self.constant(self.operands)
-
-    @property
-    def size(self) -> int:
-        return self.targets + 8 * MOST_LANES
+    return Room
 
 
 class Loop(NamedTuple):
@@ -86,7 +57,7 @@ class Loop(NamedTuple):
     def name(self) -> str:
         return f"{'t' if self.transposed else 'n'}{'b' if self.backward else 'f'}"
 
-    def write(self, code: Code, at: Value, count: Value) -> None:
+    def write(self, code: Code, at: At, count: Value) -> None:
         """``count`` steps, at least HEIGHT, by a worker whose memory begins at ``at``."""
         rest = count & (HEIGHT - 1)
 
@@ -99,18 +70,17 @@ class Loop(NamedTuple):
             if not self.transposed:
                 self.cut(code, at, i, coefficients)
             self.store(code, at, i, self.steps(code, at, x, coefficients, advance))
-            self.ask(code, at, i, range(Room(self.order).operands))
+            self.ask(code, at, i, range(2 + self.order))
             return (i + advance,)
 
         code.fori(0, (count + HEIGHT - 1) / HEIGHT, chunk, (code.integer(0),))
 
-    def place(self, code: Code, at: Value, operand: int, i: Value, height: int = HEIGHT) -> tuple[list[Value], Value]:
+    def place(self, code: Code, at: At, operand: int, i: Value, height: int = HEIGHT) -> tuple[list[Value], Value]:
         """The lanes of an operand, and how far from their first step the pieces of ``height`` steps from i on lie."""
-        room = Room(self.order)
-        move = i * code.word(at + room.step(operand)) - (height - 1) * code.size_of_real * self.backward
-        return addresses(code, at + room.lanes(operand)), move
+        move = i * at.step[operand] - (height - 1) * code.size_of_real * self.backward
+        return addresses(code, at.addresses.lanes + operand * TABLE), move
 
-    def load(self, code: Code, at: Value, operand: int, i: Value) -> list[Value]:
+    def load(self, code: Code, at: At, operand: int, i: Value) -> list[Value]:
         """HEIGHT rows of lanes."""
         kind, rows = ir.VectorType(code.real, QUAD), []
         lanes, move = self.place(code, at, operand, i)
@@ -118,57 +88,56 @@ class Loop(NamedTuple):
             rows += in_lanes(code, [code.load_as(kind, lane + move + k * code.size_of_real) for lane in lanes])
         return rows[::-1] if self.backward else rows
 
-    def store(self, code: Code, at: Value, i: Value, rows: list[Value]) -> None:
+    def store(self, code: Code, at: At, i: Value, rows: list[Value]) -> None:
         lanes, move = self.place(code, at, C.Y, i)
         rows = rows[::-1] if self.backward else rows
         for k in range(0, HEIGHT, QUAD):
             for lane, piece in zip(lanes, out_of_lanes(code, rows[k : k + QUAD]), strict=True):
                 code.store_as(lane + move + k * code.size_of_real, piece)
 
-    def ask(self, code: Code, at: Value, i: Value, operands: Iterable[int]) -> None:
+    def ask(self, code: Code, at: At, i: Value, operands: Iterable[int]) -> None:
         """Ask for memory that is used later: some lines on in the same lanes, or the next group of them."""
-        room = Room(self.order)
         for operand in operands:
             lanes, move = self.place(code, at, operand, i)
-            move = move + code.word(at + room.ahead(operand))
+            move = move + at.ahead[operand]
             for lane in lanes:
                 code.prefetch(lane + move, write=operand == C.Y)
 
-    def cut(self, code: Code, at: Value, i: Value, coefficients: list[list[Value]]) -> None:
+    def cut(self, code: Code, at: At, i: Value, coefficients: list[list[Value]]) -> None:
         """Coefficients of what is not there, in steps from i on, are 0, whatever they are."""
-        lanes, none = code.word(at + Room(self.order).cut), code.integer(0)
+        lanes, none = at.cut, code.integer(0)
         masks = [code.mask(code.pick(i < early, lanes, none)) for early in range(1, self.order + 1)]
         for k, rows in enumerate(coefficients, 1):
             for j in range(min(k, HEIGHT)):
                 rows[j] = code.where(masks[k - j - 1], code.zero(), rows[j])
 
-    def steps(self, code: Code, at: Value, x: list[Value], a: list[list[Value]], advance: Value) -> list[Value]:
+    def steps(self, code: Code, at: At, x: list[Value], a: list[list[Value]], advance: Value) -> list[Value]:
         """The values of HEIGHT steps; the state after ``advance`` of them is kept."""
-        room, order = Room(self.order), self.order
-        state = [code.load(at + (room.state + LINE * k)) for k in range(order)]
+        order, kept, rows = self.order, at.addresses.state, at.addresses.rows
+        state = [code.load(kept + LINE * k) for k in range(order)]
         if not self.transposed:
             for k in range(order):
-                code.store(at + (room.rows + LINE * (order - 1 - k)), state[k])
+                code.store(rows + LINE * (order - 1 - k), state[k])
         values = []
         for j in range(HEIGHT):
             if self.transposed:
                 value = x[j] + state[0]
                 state = [a[k][j] * value + state[k + 1] if k + 1 < order else a[k][j] * value for k in range(order)]
                 for k in range(order):
-                    code.store(at + (room.rows + LINE * (j * order + k)), state[k])
+                    code.store(rows + LINE * (j * order + k), state[k])
             else:
                 value = x[j]
                 for k in reversed(range(order)):
                     value = a[k][j] * state[k] + value
                 state = [value, *state[:-1]]
-                code.store(at + (room.rows + LINE * (order + j)), value)
+                code.store(rows + LINE * (order + j), value)
             values.append(value)
         for k in range(order):
             row = (advance - 1) * order + k if self.transposed else advance + (order - 1 - k)
-            code.store(at + (room.state + LINE * k), code.load(at + room.rows + row * LINE))
+            code.store(kept + LINE * k, code.load(rows + row * LINE))
         return values
 
-    def square(self, code: Code, at: Value, i: Value, state: Value) -> tuple[list[Value], Value, list[Value]]:
+    def square(self, code: Code, at: At, i: Value, state: Value) -> tuple[list[Value], Value, list[Value]]:
         """As many steps of order 1 as there are lanes: the values, the state behind them, and the coefficients."""
         values, coefficients = [], []
         for start in range(0, code.lanes, HEIGHT):
@@ -204,7 +173,7 @@ class Sum(NamedTuple):
     def name(self) -> str:
         return f"sum_{self.loop.name}"
 
-    def write(self, code: Code, at: Value, count: Value) -> None:
+    def write(self, code: Code, at: At, count: Value) -> None:
         """``count`` steps, a multiple of the lanes, by a worker whose memory begins at ``at``."""
 
         def square(i: Value, state: Any) -> Any:
@@ -219,9 +188,9 @@ class Sum(NamedTuple):
 
         value, product = code.fori(0, count, square, (code.zero(), (code.splat(1.0), code.zero())), step=code.lanes)
         for k, row in enumerate((value, *product)):
-            code.store(at + (Room(1).state + LINE * k), row)
+            code.store(at.addresses.state + LINE * k, row)
 
-    def halves(self, code: Code, at: Value, i: Value) -> tuple[Pair, Pair]:
+    def halves(self, code: Code, at: At, i: Value) -> tuple[Pair, Pair]:
         """What the first and the last steps make, each half of as many as there are lanes, of all lanes."""
         (xs, move), (coefficients, along) = (self.loop.place(code, at, k, i, code.lanes) for k in (C.X, C.A))
 
@@ -243,7 +212,7 @@ class Sum(NamedTuple):
 
         return unpaired(0, code.lanes)
 
-    def steps(self, code: Code, at: Value, i: Value, state: Any) -> Any:
+    def steps(self, code: Code, at: At, i: Value, state: Any) -> Any:
         """The same one after another."""
         value, product = state
         _, value, coefficients = self.loop.square(code, at, i, value)
@@ -261,7 +230,7 @@ class Values(NamedTuple):
     def name(self) -> str:
         return f"values_{self.loop.name}"
 
-    def write(self, code: Code, at: Value, count: Value, past_caches: Value) -> None:
+    def write(self, code: Code, at: At, count: Value, past_caches: Value) -> None:
         """``count`` steps, a multiple of the lanes; ``past_caches``, 0 or 1: cache lines of a large result."""
 
         def square(i: Value, state: Any) -> Any:
@@ -282,8 +251,8 @@ class Values(NamedTuple):
             self.loop.ask(code, at, i, (C.X, C.A))
             return (state,)
 
-        (state,) = code.fori(0, count, square, (code.load(at + Room(1).state),), step=code.lanes)
-        code.store(at + Room(1).state, state)
+        (state,) = code.fori(0, count, square, (code.load(at.addresses.state),), step=code.lanes)
+        code.store(at.addresses.state, state)
 
 
 def neighbours(code: Code, count: int) -> tuple[list[int], list[int]]:
@@ -322,7 +291,7 @@ def scale(size_of_real: int) -> tuple[float, float]:
 
 
 @emitted
-def clear(code: Code, at: Value, count: Value) -> None:
+def clear(code: Code, at: At, count: Value) -> None:
     """Rows of lanes that are 0."""
 
     def row(k: Value, state: Any) -> Any:

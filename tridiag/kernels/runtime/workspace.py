@@ -88,6 +88,34 @@ def workspace(record: type[Workspace], *names: str) -> Kind:
     return Kind(arrays, allocate, give_back)
 
 
+def piece(record: type[Record]) -> tuple[Any, Any]:
+    """What allocates a record with so many bytes behind it, (bytes) -> the record, and what gives it back.
+
+    Zones of a debug build: as those of `workspace`.
+    """
+    made, size = at(record), -(-record.size() // LINE) * LINE
+    zones = tuple(8 * zone for zone in record.zones) or (0,)
+
+    @njit(**OPTIONS)
+    def allocate(more):
+        address = allocate_workspace(size + more)
+        if ZONE and address != 0:
+            for zone in zones:
+                set_word(address + zone, MARK)
+        return made(address)
+
+    @njit(**OPTIONS)
+    def give_back(found):
+        address = address_of(found)
+        if ZONE:
+            for zone in zones:
+                if word(address + zone) != MARK:
+                    abort()
+        free_workspace(address)
+
+    return allocate, give_back
+
+
 @njit(**OPTIONS)
 def fill(zone):
     for k in range(0, ZONE, 8):

@@ -177,14 +177,31 @@ class At(Value):
         super().__init__(code, llvm)
         self.record = record
 
+    @property
+    def addresses(self) -> Addresses:
+        return Addresses(self)
+
     def __getattr__(self, name: str) -> Any:
+        field = self.field(name)
+        place = Value(self.code, self.llvm) + field.offset
+        return self.code.word(place) if field.count == 1 else WordsOf(place)
+
+    def field(self, name: str) -> Field:
         fields = object.__getattribute__(self, "record").fields
         if name not in fields:
             raise AttributeError(f"{self.record.__name__} has no field {name}; it has {', '.join(fields)}")
-        field = fields[name]
-        if field.count > 1:
-            return WordsOf(Value(self.code, self.llvm) + field.offset)
-        return self.code.word(Value(self.code, self.llvm) + field.offset)
+        return fields[name]
+
+
+class Addresses:
+    """Those of the fields of a record."""
+
+    def __init__(self, record: At) -> None:
+        self._record = record
+
+    def __getattr__(self, name: str) -> Value:
+        record = self._record
+        return Value(record.code, record.llvm) + record.field(name).offset
 
 
 class WordsOf:

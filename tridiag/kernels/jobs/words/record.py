@@ -14,11 +14,14 @@ GUARDED = os.environ.get("TRIDIAG_GUARD_ZONES", "") not in ("", "0")
 class Field:
     """One word of a record, or several in a row."""
 
+    align = 1  # word of which it lies at a multiple
+
     def __init__(self, count: int) -> None:
         self.count, self.word = count, 0
 
     def __set_name__(self, owner: type[Record], name: str) -> None:
-        self.word, owner.words = owner.words, owner.words + self.count
+        self.word = -(-owner.words // self.align) * self.align
+        owner.words = self.word + self.count
         owner.fields = {**owner.fields, name: self}
         if owner.guarded and GUARDED:
             owner.zones, owner.words = (*owner.zones, owner.words), owner.words + 1
@@ -38,6 +41,15 @@ class Word(Field):
 
 class Words(Field):
     """So many int64, in a row."""
+
+
+class Lines(Field):
+    """So many cache lines, in a row, for rows of lanes."""
+
+    align = 8
+
+    def __init__(self, count: int) -> None:
+        super().__init__(8 * count)
 
 
 class Record:
