@@ -41,11 +41,11 @@ def binder(operands: int) -> Any:
     _, base = places(operands)
 
     @njit(**OPTIONS)
-    def bind(zero, job, room, first):
+    def bind(zero, job, tables, first):
         """At those from ``first`` on; the lanes that are left over repeat the last one."""
         count = job.sequences
         for operand in range(operands):
             for lane in range(lanes_of(zero, ())):
-                set_word(room + TABLE * operand + 8 * lane, base(job, operand, min(first + lane, count - 1)))
+                set_word(tables + TABLE * operand + 8 * lane, base(job, operand, min(first + lane, count - 1)))
 
     return bind

@@ -11,15 +11,15 @@ from numba import njit, types
 
 from tridiag.kernels.access.load_store import QUAD, bytes_of_row, lanes_of
 from tridiag.kernels.access.sequences import TABLE, binder, places
-from tridiag.kernels.blocks.loops import Loops, Scratch
+from tridiag.kernels.blocks.loops import Loops, room_of
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words.recurrences import Recurrences
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim
-from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace
+from tridiag.kernels.runtime.workspace import piece
 from tridiag.kernels.simd.interrupts import stopping_at
-from tridiag.kernels.simd.memory import c_function, free, malloc, set_word
-from tridiag.kernels.simd.records import RecordAt
+from tridiag.kernels.simd.memory import c_function, free, malloc
+from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Library
 
 X, RIGHT, BELOW, OWN, ABOVE = range(5)
@@ -31,20 +31,19 @@ JOB = RecordAt(Recurrences)
 
 def build(dtype: str, m: int):
     """The C function void run(job, helpers) for a dtype and blocks of m rows."""
-    zero, scratch, library = np.zeros((), dtype)[()], Scratch(m, OPERANDS * TABLE), Library(f"block_loops{m}")
-    loops = Loops(m, scratch)
+    zero, loops, library = np.zeros((), dtype)[()], Loops(m), Library(f"block_loops{m}")
     load_block, load_sides = library.add("load_block", loops.load_block), library.add("load_sides", loops.load_sides)
     store_sides, clear = library.add("store_sides", loops.store_sides), library.add("clear", loops.clear)
     eliminate, carry = library.add("eliminate", loops.eliminate), library.add("carry", loops.carry)
     copy = library.add("copy", loops.copy)
     substitute, bind, (stride, _) = library.add("substitute", loops.substitute), binder(OPERANDS), places(OPERANDS)
-    size, poison_at = scratch.size, scratch.poison
+    allocate, give_back = piece(room_of(m, OPERANDS))
 
     @njit(**OPTIONS)
     def block(zero, job, room, operand, i, target, wide):
         """Block i of an operand to its place."""
         turned = 1 if job.flags & C.TRANSPOSED else 0
-        load_block(zero, (turned, room + TABLE * operand, i * stride(job, operand), target, wide))
+        load_block(zero, (turned, room.addresses.lanes + TABLE * operand, i * stride(job, operand), target, wide))
 
     @njit(**OPTIONS)
     def load(zero, job, room, i, target, wide, column):
@@ -59,7 +58,7 @@ def build(dtype: str, m: int):
         else:
             clear(zero, (at + m * row, m, m, wide))
         right = target + 3 * m * row
-        load_sides(zero, (room + TABLE * RIGHT, i * stride(job, RIGHT), right, wide, sides))
+        load_sides(zero, (room.addresses.lanes + TABLE * RIGHT, i * stride(job, RIGHT), right, wide, sides))
 
     @njit(**OPTIONS)
     def forward(zero, job, room, memory, first, last, wide):
@@ -85,7 +84,7 @@ def build(dtype: str, m: int):
                 return
             panel = memory + (i - first) * m * wide
             substitute(zero, (panel, wide, sides))
-            place = room, room + TABLE * X, i * stride(job, X), panel + right, wide, sides
+            place = room, room.addresses.lanes + TABLE * X, i * stride(job, X), panel + right, wide, sides
             store_sides(zero, place)
 
     @njit(**OPTIONS)
@@ -95,8 +94,8 @@ def build(dtype: str, m: int):
         used, stretches = 3 * m + sides, (n + length - 1) // length
         ahead = memory + (length + 2) * high  # the two block rows behind a stretch; then what every stretch begins with
         starts = ahead + 2 * high
-        for at in range(room + poison_at, room + poison_at + LINE, 8):
-            set_word(at, 0)
+        for k in range(LINE // 8):
+            room.poison[k] = 0
         clear(zero, (memory + used * row, (length + 2) * m, wide // row - used, wide))
         clear(zero, (ahead + 3 * m * row, 2 * m, sides, wide))
         clear(zero, (memory + 2 * m * row, m, m, wide))
@@ -122,19 +121,19 @@ def build(dtype: str, m: int):
         wide = (3 * m + job.sides + QUAD - 1) // QUAD * QUAD * bytes_of_row(zero, ())
         length = min(n, max(2, KEPT // (m * wide)))
         panels = length + 4 + (n + length - 1) // length
-        room, memory = allocate_workspace(size), malloc(types.uint64(panels * m * wide + LINE))
+        room, memory = allocate(types.int64(0)), malloc(types.uint64(panels * m * wide + LINE))
         begin = (memory + LINE - 1) // LINE * LINE
         groups = job.run
         last = (job.sequences + lanes - 1) // lanes
-        while room != 0 and memory != 0:
+        while address_of(room) != 0 and memory != 0:
             item = claim(job)
             if item < 0:
                 break
             for group in range(item * groups, min(last, (item + 1) * groups)):
-                bind(zero, job, room, group * lanes)
+                bind(zero, job, room.addresses.lanes, group * lanes)
                 solve(zero, job, room, begin, length, wide)
         free(memory)
-        if room != 0:
-            free_workspace(room)
+        if address_of(room) != 0:
+            give_back(room)
 
     return runner(zero, c_function(work, f"tridiag_block_work{m}", first=JOB))

@@ -7,39 +7,35 @@ elimination leaves are the first ones of the next. Rows are exchanged by selects
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 from tridiag.kernels.access.load_store import QUAD, addresses
+from tridiag.kernels.access.sequences import TABLE
 from tridiag.kernels.access.small_matrices import gather, scatter
+from tridiag.kernels.jobs.words.record import Lines, Record, Words
+from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.vector import LINE, Code, Value
 
 
-class Scratch(NamedTuple):
-    """The memory of a worker, by byte offsets: the addresses of its lanes come first."""
+@functools.cache
+def room_of(m: int, operands: int) -> type[Record]:
+    """The memory of a worker, for blocks of m rows and so many operands."""
 
-    m: int
-    tables: int
+    class Room(Record):
+        guarded = True
+        lanes = Words(operands * TABLE // 8)  # the addresses of all operands in every lane
+        poison = Lines(2)  # 0, or NaN in the lanes that met a zero pivot
+        multipliers = Lines(4 * m)  # a row of lanes for each of 2 m rows
 
-    @property
-    def poison(self) -> int:
-        """0, or NaN in the lanes that met a zero pivot."""
-        return self.tables
-
-    @property
-    def multipliers(self) -> int:
-        """A row of lanes for each of 2 m rows."""
-        return self.poison + 2 * LINE
-
-    @property
-    def size(self) -> int:
-        return self.multipliers + 2 * self.m * 2 * LINE
+    Room.__name__ = f"Room{m}"  # by which compiled code knows it
+    return Room
 
 
 class Loops(NamedTuple):
     """The loops for blocks of m rows."""
 
     m: int
-    scratch: Scratch
 
     def load_block(self, code: Code, turned: Value, table: Value, offset: Value, target: Value, wide: Value) -> None:
         """A block, or where ``turned`` is 1 its transpose, to m rows from ``target`` on."""
@@ -86,8 +82,9 @@ class Loops(NamedTuple):
 
     def store_sides(self, code: Code, *words: Value) -> None:
         """The solution of m rows, NaN in the lanes that met a zero pivot."""
+        room: Any
         room, table, offset, source, wide, count = words
-        poison = code.load_as(code.vector, room + self.scratch.poison)
+        poison = code.load_as(code.vector, room.addresses.poison)
         nan, zero_pivot = code.splat(float("nan")), poison != poison
 
         def move(places: list[Value], at: Value, together: int) -> None:
@@ -108,9 +105,9 @@ class Loops(NamedTuple):
 
         code.fori(0, rows, row)
 
-    def eliminate(self, code: Code, room: Value, panel: Value, rows: Value, wide: Value, count: Value) -> None:
+    def eliminate(self, code: Code, room: At, panel: Value, rows: Value, wide: Value, count: Value) -> None:
         """The columns of a block among so many rows, of ``count`` columns, a multiple of QUAD."""
-        poison_at, multipliers = room + self.scratch.poison, room + self.scratch.multipliers
+        poison_at, multipliers = room.addresses.poison, room.addresses.multipliers
         one = code.real_zero() + 1.0
 
         def column(j: Value, rank: Value) -> Value:

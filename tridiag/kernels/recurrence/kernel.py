@@ -551,7 +551,7 @@ def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
     @njit(**OPTIONS)
     def work(job, zero):
         """Blocks in the order in which they lie: the one before a block is done, or some thread is at work on it."""
-        room, blocks = allocate(0), job.blocks
+        room, blocks = allocate(types.int64(0)), job.blocks
         if address_of(room) == 0:
             return
         while not stopping():

@@ -37,7 +37,7 @@ def room_of(order: int) -> type[Record]:
         cut = Word()  # in bits: the lanes that have nothing before their first step
         state = Lines(order)  # the values before the next step, or the products carried to it
         product = Lines(2)  # of a lane's coefficients, and how often it was scaled up
-        rows = Lines((HEIGHT + 1) * order)  # the state before some steps, and the values, or states, after each of them
+        rows = Lines((HEIGHT + 1) * order)  # the state before some steps, and values, or states, after each of them
         constants = Lines(operands * MOST_LANES)  # constant operands of every lane, a cache line full of each
         targets = Words(
             MOST_LANES

@@ -6,22 +6,24 @@ recurrence carries products, c = A^T y, so that it reads no matrix of another st
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import njit, types
 
 from tridiag.kernels.access.load_store import addresses, lanes_of
 from tridiag.kernels.access.sequences import TABLE, binder
 from tridiag.kernels.access.small_matrices import gather, scatter
 from tridiag.kernels.jobs.words import recurrences as C
+from tridiag.kernels.jobs.words.record import Lines, Record, Words
 from tridiag.kernels.jobs.words.recurrences import Recurrences
 from tridiag.kernels.recurrence.loops import FAR_AHEAD
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim
-from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace
+from tridiag.kernels.runtime.workspace import piece
 from tridiag.kernels.simd.memory import c_function
-from tridiag.kernels.simd.records import At, RecordAt
+from tridiag.kernels.simd.records import At, RecordAt, address_of
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Code, Library, Value
 
 OPERANDS = C.operands(1)
@@ -31,24 +33,37 @@ WRITTEN_OUT = 8  # the largest matrices whose rows are no loop
 JOB = RecordAt(Recurrences)
 
 
+@functools.cache
+def room_of(m: int) -> type[Record]:
+    """The memory of a worker, for matrices of m rows."""
+
+    class Room(Record):
+        guarded = True
+        lanes = Words(OPERANDS * TABLE // 8)  # the addresses of all operands in every lane
+        state = Lines(2 * m)  # the vector at hand
+
+    Room.__name__ = f"MatrixRoom{m}"  # by which compiled code knows it
+    return Room
+
+
 class Loops(NamedTuple):
     """The loops over steps, for matrices of m rows."""
 
     m: int
 
-    def state(self, code: Code, room: Value, k: Any) -> Value:
+    def state(self, code: Code, room: At, k: Any) -> Value:
         """The address of an entry of the vector at hand."""
-        return room + OPERANDS * TABLE + k * code.row
+        return room.addresses.state + k * code.row
 
-    def place(self, code: Code, job: At, room: Value, operand: int, i: Any) -> list[Value]:
+    def place(self, code: Code, job: At, room: At, operand: int, i: Any) -> list[Value]:
         """The address of step i of an operand in each lane."""
         step = i * code.word(job + 8 * (C.TABLE + operand))
-        return [address + step for address in addresses(code, room + TABLE * operand)]
+        return [address + step for address in addresses(code, room.addresses.lanes + TABLE * operand)]
 
-    def take(self, code: Code, job: At, room: Value, operand: int, i: Any) -> list[Any]:
+    def take(self, code: Code, job: At, room: At, operand: int, i: Any) -> list[Any]:
         return gather(code, self.place(code, job, room, operand, i), self.m)
 
-    def ask(self, code: Code, job: At, room: Value, i: Value) -> None:
+    def ask(self, code: Code, job: At, room: At, i: Value) -> None:
         """Ask for what some later step reads and writes."""
         for operand, count in ((C.A, self.m**2), (C.X, self.m), (C.Y, self.m)):
             size = count * code.parts * code.size_of_real
@@ -57,7 +72,7 @@ class Loops(NamedTuple):
                 for line in range(0, size, LINE):
                     code.prefetch(address + line, write=operand == C.Y)
 
-    def forward(self, code: Code, job: At, room: Value) -> None:
+    def forward(self, code: Code, job: At, room: At) -> None:
         started = code.pick((job.flags & C.STARTED) != 0, code.integer(1), code.integer(0))
         zero = code.integer(0)
 
@@ -82,7 +97,7 @@ class Loops(NamedTuple):
 
         code.fori(started * -1 + 1, job.steps, step, start)
 
-    def times(self, code: Code, base: list[Value], room: Value, vector: Any) -> list[Any]:
+    def times(self, code: Code, base: list[Value], room: At, vector: Any) -> list[Any]:
         """The matrix at an address times a vector."""
         m = self.m
         if m <= WRITTEN_OUT:
@@ -97,7 +112,7 @@ class Loops(NamedTuple):
         code.fori(0, m, row)
         return [code.load(self.state(code, room, k)) for k in range(m)]
 
-    def transposed(self, code: Code, job: At, room: Value) -> None:
+    def transposed(self, code: Code, job: At, room: At) -> None:
         def step(i: Value, carried: Any) -> Any:
             self.ask(code, job, room, i)
             values = [x + v for x, v in zip(self.take(code, job, room, C.X, i), carried, strict=True)]
@@ -106,7 +121,7 @@ class Loops(NamedTuple):
 
         code.fori(0, job.steps, step, (code.zero(),) * self.m)
 
-    def times_transposed(self, code: Code, base: list[Value], room: Value, vector: Any) -> Any:
+    def times_transposed(self, code: Code, base: list[Value], room: At, vector: Any) -> Any:
         m = self.m
         if m <= WRITTEN_OUT:
             entries = gather(code, base, m * m)
@@ -133,12 +148,12 @@ def build(dtype: str, m: int):
     """The C function void run(job, helpers) for a dtype and matrices of m rows."""
     zero, loops, library = np.zeros((), dtype)[()], Loops(m), Library(f"matrix_loops{m}")
     forward, transposed = library.add("forward", loops.forward), library.add("transposed", loops.transposed)
-    bind, size = binder(OPERANDS), OPERANDS * TABLE + m * 2 * LINE
+    bind, (allocate, give_back) = binder(OPERANDS), piece(room_of(m))
 
     @njit(**OPTIONS)
     def work(job, zero):
-        room, lanes = allocate_workspace(size), lanes_of(zero, ())
-        if room == 0:
+        room, lanes = allocate(types.int64(0)), lanes_of(zero, ())
+        if address_of(room) == 0:
             return
         groups = job.run
         last = (job.sequences + lanes - 1) // lanes
@@ -147,11 +162,11 @@ def build(dtype: str, m: int):
             if item < 0:
                 break
             for group in range(item * groups, min(last, (item + 1) * groups)):
-                bind(zero, job, room, group * lanes)
+                bind(zero, job, room.addresses.lanes, group * lanes)
                 if job.flags & C.TRANSPOSED:
                     transposed(zero, (job, room))
                 else:
                     forward(zero, (job, room))
-        free_workspace(room)
+        give_back(room)
 
     return runner(zero, c_function(work, f"tridiag_matrix_work{m}", first=JOB))

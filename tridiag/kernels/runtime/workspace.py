@@ -39,7 +39,7 @@ class Kind(NamedTuple):
     free: Any  # (record)
 
 
-def workspace(record: type[Workspace], *names: str) -> Kind:
+def workspace(record: Any, *names: str) -> Kind:
     """Of a record whose fields of these names hold the addresses of its arrays.
 
     In a debug build (TRIDIAG_GUARD_ZONES=1) every field and every array is followed by a zone that nobody may write;
@@ -88,7 +88,7 @@ def workspace(record: type[Workspace], *names: str) -> Kind:
     return Kind(arrays, allocate, give_back)
 
 
-def piece(record: type[Record]) -> tuple[Any, Any]:
+def piece(record: Any) -> tuple[Any, Any]:
     """What allocates a record with so many bytes behind it, (bytes) -> the record, and what gives it back.
 
     Zones of a debug build: as those of `workspace`.

@@ -33,6 +33,10 @@ class RecordAt(types.Type):
         self.record = record
         super().__init__(name=f"{record.__module__}.{record.__name__}")
 
+    @property
+    def key(self) -> Any:
+        return self.record
+
     def value(self, code: Code, llvm: Any) -> Any:
         """Such an argument of a function in the language of `tridiag.kernels.simd.vector`."""
         return At(code, llvm, self.record)
@@ -61,7 +65,7 @@ for kind in (RecordAt, AddressesOf, WordsAt):
 
 
 @functools.cache
-def at(record: type[Record]) -> Any:
+def at(record: Any) -> Any:
     """A function for compiled code: an address as that of such a record."""
     made = RecordAt(record)
 
