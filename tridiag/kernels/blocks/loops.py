@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tridiag.kernels.access.load_store import QUAD, addresses
 from tridiag.kernels.access.sequences import TABLE
 from tridiag.kernels.access.small_matrices import gather, scatter
-from tridiag.kernels.jobs.words.record import Lines, Record, Words
+from tridiag.kernels.jobs.words.record import Guarded, Lines, Record, Words
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.vector import LINE, Code, Value
 
@@ -22,8 +22,7 @@ from tridiag.kernels.simd.vector import LINE, Code, Value
 def room_of(m: int, operands: int) -> type[Record]:
     """The memory of a worker, for blocks of m rows and so many operands."""
 
-    class Room(Record):
-        guarded = True
+    class Room(Guarded):
         lanes = Words(operands * TABLE // 8)  # the addresses of all operands in every lane
         poison = Lines(2)  # 0, or NaN in the lanes that met a zero pivot
         multipliers = Lines(4 * m)  # a row of lanes for each of 2 m rows

@@ -16,6 +16,7 @@ from tridiag.algorithms import kalman_filter, kalman_square_roots
 from tridiag.algorithms.kalman_filter import Estimate, Shrinking
 from tridiag.kernels.access.load_store import addresses
 from tridiag.kernels.jobs.words import kalman as K
+from tridiag.kernels.jobs.words.record import Lines, extended
 from tridiag.kernels.kalman.loops import Entries, Form, Lanes, Loops, Room, Roots, vector
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.vector import LINE, Code, Value
@@ -29,8 +30,9 @@ class GradientRoom(Room):
     def __init__(self, states: int, observed: int) -> None:
         super().__init__(states, observed)
         k, p = states, observed
-        self.found, self.entries_of_all = self.size, sum(map(self.entries, PARAMETERS))
-        self.size += LINE * self.entries_of_all
+        self.entries_of_all = sum(map(self.entries, PARAMETERS))
+        self.layout = extended(self.layout, f"GradientRoom{k}_{p}", found=Lines(self.entries_of_all))
+        self.found = self.layout.fields["found"].offset
         self.kept, self.kept_of_means = k + k * (k + 1) // 2, k + p  # lines of a step
         self.gains = self.record  # of a record, before the covariances that are updated and predicted
         self.record += k * (k + 1)
@@ -43,7 +45,7 @@ class Gradient(Loops):
 
     # ------------------------------------------------------------------------------------------- memory
 
-    def begin(self, code: Code, job: At, room: Value) -> None:
+    def begin(self, code: Code, job: At, room: At) -> None:
         """The model to the memory of the worker; F of a single step, which is not read, as 0."""
         self.fetch_all(code, job, room)
         single = job.steps < 2
@@ -60,7 +62,7 @@ class Gradient(Loops):
         for lane, address in enumerate(base):
             code.store_as(address, code.extract(value, lane))
 
-    def put_of_y(self, code: Code, job: At, room: Value, t: Value, u: Any) -> None:
+    def put_of_y(self, code: Code, job: At, room: At, t: Value, u: Any) -> None:
         """The derivative in y, where it is wanted."""
         wanted = job.pointers[K.OF_Y] != 0
 
@@ -72,7 +74,7 @@ class Gradient(Loops):
 
         code.fori(0, code.pick(wanted, code.integer(1), code.integer(0)), put)
 
-    def finish(self, code: Code, room: Value, sums: Any, mean: Any, cov: Any) -> None:
+    def finish(self, code: Code, room: At, sums: Any, mean: Any, cov: Any) -> None:
         """All derivatives, in the order of the parameters, to the memory of the worker."""
         of_F, of_H, of_Q, of_R = sums
         of_Q, of_R, of_P0 = ([0.5 * x for x in sides] for sides in (of_Q, of_R, cov))
@@ -80,7 +82,7 @@ class Gradient(Loops):
         of_R = Entries.unpacked(of_R, self.room.observed).ravel()
         self.put_row(code, room + self.room.found, [*of_F, *of_H, *of_Q, *of_R, *mean, *of_P0])
 
-    def give(self, code: Code, room: Value) -> None:
+    def give(self, code: Code, room: At) -> None:
         """All derivatives from there to the caller's memory, for each lane."""
         base = addresses(code, room + self.room.bind(K.OF_MODEL))
 
@@ -106,7 +108,7 @@ class Gradient(Loops):
 
     # ------------------------------------------------------------------------------------------- loops
 
-    def gradient(self, covs: Form, missing: bool, code: Code, job: At, room: Value, _: Value) -> None:
+    def gradient(self, covs: Form, missing: bool, code: Code, job: At, room: At, _: Value) -> None:
         """All steps of a series in each lane, there and back."""
         ops, k, p = Lanes(code), self.room.states, self.room.observed
         kept_lines, n = room + self.room.size, job.steps
@@ -172,14 +174,14 @@ class Gradient(Loops):
         self.finish(code, room, sums, r, of_P0)
         self.give(code, room)
 
-    def gain(self, code: Code, job: At, room: Value, t: Value, root: Any) -> Any:
+    def gain(self, code: Code, job: At, room: At, t: Value, root: Any) -> Any:
         """With which a state follows from the next one; 0 for the last."""
         ops, last = Lanes(code), code.everywhere(t + 1 == job.steps)
         F, Q = (self.matrix(code, job, room, operand) for operand in (K.F, K.Q))
         found = kalman_square_roots.go_back(ops, F, Q, root).gain
         return ops.where(last, ops.zero(found), found)
 
-    def in_common(self, code: Code, job: At, room: Value, records: Value) -> None:
+    def in_common(self, code: Code, job: At, room: At, records: Value) -> None:
         """What the steps of all series of a model have in common: a record of each, and what comes of N alone."""
         covs, ops, k, size = Entries, Lanes(code), self.room.states, code.size_of_real
         half = k * (k + 1) // 2
@@ -230,7 +232,7 @@ class Gradient(Loops):
 
         code.fori(0, self.room.entries_of_all, entry)
 
-    def means(self, code: Code, job: At, room: Value, records: Value) -> None:
+    def means(self, code: Code, job: At, room: At, records: Value) -> None:
         """The rest of all steps, there and back, of a series in each lane."""
         ops, k, p, size = Lanes(code), self.room.states, self.room.observed, code.size_of_real
         kept_lines, n = room + self.room.size, job.steps

@@ -20,7 +20,7 @@ from tridiag.kernels.kalman.loops import COUNT, EXPONENT, LOSS, MANTISSA, QUADRA
 from tridiag.kernels.kalman.moments import Moments, MomentsRoom
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim
-from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace
+from tridiag.kernels.runtime.workspace import piece
 from tridiag.kernels.simd.memory import c_function, load, malloc, pointer, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Library
@@ -70,7 +70,7 @@ def parts_of(room: Room) -> Any:
         """One series from ``first`` on in each lane, the last one in those that are left over."""
         axes = address_of(job) + 8 * (K.TABLE + K.OPERANDS)
         for lane in range(lanes_of(zero, ())):
-            place = worker + 8 * lane
+            place = address_of(worker) + 8 * lane
             for operand in range(K.OPERANDS):
                 set_word(place + operand * binding_size, job.pointers[operand])
             left = min(first + lane, job.series - 1)
@@ -83,7 +83,7 @@ def parts_of(room: Room) -> Any:
 
     @njit(**OPTIONS)
     def result(zero, worker, row, lane):
-        return types.float64(load(worker + result_at + row * LINE + lane * bytes_of_real(zero, ()), zero))
+        return types.float64(load(address_of(worker) + result_at + row * LINE + lane * bytes_of_real(zero, ()), zero))
 
     return bind, result
 
@@ -127,12 +127,12 @@ def build_gradient(dtype: str, states: int, observed: int, kind: str):
 
 def gradients(room: GradientRoom, bind: Any, steps: Any, kept: int) -> Any:
     """The derivatives of every series; ``kept`` lines of each step are remembered for the way back."""
-    size = room.size
+    allocate, give_back = piece(room.layout)
 
     @njit(**OPTIONS)
     def work(job, zero):
-        worker, lanes = allocate_workspace(size + job.steps * kept * LINE), lanes_of(zero, ())
-        if worker == 0:
+        worker, lanes = allocate(job.steps * kept * LINE), lanes_of(zero, ())
+        if address_of(worker) == 0:
             return
         while True:
             item = claim(job)
@@ -140,7 +140,7 @@ def gradients(room: GradientRoom, bind: Any, steps: Any, kept: int) -> Any:
                 break
             bind(zero, job, worker, item * lanes)
             steps(zero, (job, worker, types.int64(0)))
-        free_workspace(worker)
+        give_back(worker)
 
     return work
 
@@ -151,14 +151,14 @@ def common_gradient(room: GradientRoom, parts: Any, covariances: Any) -> Any:
     Before it a word: not 0 where digits were lost. Then every series goes its own way, and nothing is in common.
     """
     bind, result = parts
-    size, record, count = room.size, room.record, room.entries_of_all
+    (allocate, give_back), record, count = piece(room.layout), room.record, room.entries_of_all
 
     @njit(**OPTIONS)
     def prepare(job, zero):
-        worker = allocate_workspace(size)
+        worker = allocate(types.int64(0))
         memory = malloc(types.uint64(LINE + job.steps * record * bytes_of_real(zero, ())))
         job.owned = memory
-        if worker == 0 or memory == 0:
+        if address_of(worker) == 0 or memory == 0:
             job.task = 0
         else:
             bind(zero, job, worker, 0)
@@ -168,24 +168,24 @@ def common_gradient(room: GradientRoom, parts: Any, covariances: Any) -> Any:
             if lost:
                 for e in range(count):
                     pointer(job.of_covariances, zero)[e] = 0
-        if worker != 0:
-            free_workspace(worker)
+        if address_of(worker) != 0:
+            give_back(worker)
 
     return prepare
 
 
 def gradients_with_common(room: GradientRoom, bind: Any, means: Any, careful: Any) -> Any:
     """The derivatives of every series, from what they have in common or not."""
-    size, kept = room.size, max(room.kept, room.kept_of_means)
+    (allocate, give_back), kept = piece(room.layout), max(room.kept, room.kept_of_means)
 
     @njit(**OPTIONS)
     def work(job, zero):
         worker, lanes, memory = (
-            allocate_workspace(size + job.steps * kept * LINE),
+            allocate(job.steps * kept * LINE),
             lanes_of(zero, ()),
             job.owned,
         )
-        if worker == 0:
+        if address_of(worker) == 0:
             return
         while True:
             item = claim(job)
@@ -196,7 +196,7 @@ def gradients_with_common(room: GradientRoom, bind: Any, means: Any, careful: An
                 careful(zero, (job, worker, types.int64(0)))
             else:
                 means(zero, (job, worker, memory + LINE))
-        free_workspace(worker)
+        give_back(worker)
 
     return work
 
@@ -204,12 +204,12 @@ def gradients_with_common(room: GradientRoom, bind: Any, means: Any, careful: An
 def alone(room: Room, parts: Any, steps: Any, kind: str, kept: int = 0) -> Any:
     """Series by series; ``kept`` lines of each step are remembered for the way back."""
     bind, result = parts
-    size, observed, counts = room.size, room.observed, kind == K.MISSING
+    (allocate, give_back), observed, counts = piece(room.layout), room.observed, kind == K.MISSING
 
     @njit(**OPTIONS)
     def work(job, zero):
-        worker, lanes = allocate_workspace(size + job.steps * kept * LINE), lanes_of(zero, ())
-        if worker == 0:
+        worker, lanes = allocate(job.steps * kept * LINE), lanes_of(zero, ())
+        if address_of(worker) == 0:
             return
         while True:
             item = claim(job)
@@ -222,7 +222,7 @@ def alone(room: Room, parts: Any, steps: Any, kind: str, kept: int = 0) -> Any:
                 logarithm = math.log(result(zero, worker, MANTISSA, lane))
                 logarithm += result(zero, worker, EXPONENT, lane) * LOG_TWO + count * LOG_TWO_PI
                 put(zero, job, item * lanes + lane, -0.5 * (result(zero, worker, QUADRATIC, lane) + logarithm))
-        free_workspace(worker)
+        give_back(worker)
 
     return work
 
@@ -230,14 +230,14 @@ def alone(room: Room, parts: Any, steps: Any, kind: str, kept: int = 0) -> Any:
 def common(room: Room, parts: Any, covariances: Any) -> Any:
     """What all series have in common, to memory of the job; without memory there is no task."""
     bind, result = parts
-    size, record, observed = room.size, room.record, room.observed
+    (allocate, give_back), record, observed = piece(room.layout), room.record, room.observed
 
     @njit(**OPTIONS)
     def prepare(job, zero):
-        n, worker = job.steps, allocate_workspace(size)
+        n, worker = job.steps, allocate(types.int64(0))
         memory = malloc(types.uint64(LINE + n * record * bytes_of_real(zero, ())))
         job.owned = memory
-        if worker == 0 or memory == 0:
+        if address_of(worker) == 0 or memory == 0:
             job.task = 0
         else:
             bind(zero, job, worker, 0)
@@ -245,8 +245,8 @@ def common(room: Room, parts: Any, covariances: Any) -> Any:
             logarithm = math.log(result(zero, worker, MANTISSA, 0)) + result(zero, worker, EXPONENT, 0) * LOG_TWO
             logarithm += result(zero, worker, QUADRATIC, 0) + n * observed * LOG_TWO_PI
             pointer(memory, types.float64(0))[0] = logarithm
-        if worker != 0:
-            free_workspace(worker)
+        if address_of(worker) != 0:
+            give_back(worker)
 
     return prepare
 
@@ -254,12 +254,12 @@ def common(room: Room, parts: Any, covariances: Any) -> Any:
 def with_common(room: Room, parts: Any, means: Any) -> Any:
     """The rest of every series."""
     bind, result = parts
-    size = room.size
+    allocate, give_back = piece(room.layout)
 
     @njit(**OPTIONS)
     def work(job, zero):
-        worker, lanes, memory = allocate_workspace(size), lanes_of(zero, ()), job.owned
-        if worker == 0:
+        worker, lanes, memory = allocate(types.int64(0)), lanes_of(zero, ()), job.owned
+        if address_of(worker) == 0:
             return
         logarithm = pointer(memory, types.float64(0))[0]
         while True:
@@ -270,6 +270,6 @@ def with_common(room: Room, parts: Any, means: Any) -> Any:
             means(zero, (job, worker, memory + LINE))
             for lane in range(lanes):
                 put(zero, job, item * lanes + lane, -0.5 * (result(zero, worker, QUADRATIC, lane) + logarithm))
-        free_workspace(worker)
+        give_back(worker)
 
     return work

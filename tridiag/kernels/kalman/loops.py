@@ -19,6 +19,7 @@ from tridiag.algorithms.kalman_filter import Doubt, Estimate
 from tridiag.algorithms.kalman_square_roots import Root
 from tridiag.kernels.access.load_store import addresses
 from tridiag.kernels.jobs.words import kalman as K
+from tridiag.kernels.jobs.words.record import Guarded, Lines, extended
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.vector import LINE, Code, Value
 
@@ -109,19 +110,25 @@ def vector(values: Any) -> Any:
 
 
 class Room:
-    """The memory of a worker, by byte offsets."""
+    """The memory of a worker, for models of one size: a record, and the offsets of its fields."""
 
     def __init__(self, states: int, observed: int) -> None:
         k, p = states, observed
         self.states, self.observed = k, p
         self.shapes = {K.Y: (p,), K.F: (k, k), K.H: (p, k), K.Q: (k, k), K.R: (p, p), K.M0: (k,), K.P0: (k, k)}
-        at, self.places = K.OPERANDS * 2 * LINE, {}
-        for operand, shape in self.shapes.items():
-            self.places[operand] = at
-            at += LINE * int(np.prod(shape))
-        self.result, self.size = at, at + 5 * LINE
+        fields = {"bindings": Lines(2 * K.OPERANDS)}
+        fields |= {f"operand{operand}": Lines(self.entries(operand)) for operand in self.shapes}
+        fields |= {"result": Lines(5)}
+        self.layout = extended(Guarded, f"FilterRoom{k}_{p}", **fields)
+        self.places = {operand: self.layout.fields[f"operand{operand}"].offset for operand in self.shapes}
+        self.result = self.layout.fields["result"].offset
         # what is kept of a step of a shared model, in numbers: weights, gains, factors
         self.record = p + p * k + p * (p - 1) // 2
+
+    @property
+    def size(self) -> int:
+        """Bytes, in whole lines: what is kept of the steps lies behind."""
+        return -(-self.layout.size() // LINE) * LINE
 
     def bind(self, operand: int) -> int:
         """Where the addresses of an operand are, one for each lane: two lines."""
@@ -146,13 +153,13 @@ class Loops:
             found = code.insert(found, code.load_as(code.real, address), lane)
         return found
 
-    def bound(self, code: Code, job: At, room: Value, operand: int, t: Value) -> list[Value]:
+    def bound(self, code: Code, job: At, room: At, operand: int, t: Value) -> list[Value]:
         """The address of step t of an operand in each lane."""
         base = addresses(code, room + self.room.bind(operand))
         step = t * code.word(job + 8 * (K.TABLE + operand))
         return [address + step for address in base]
 
-    def fetch(self, code: Code, job: At, room: Value, operand: int, t: Any, count: Any) -> None:
+    def fetch(self, code: Code, job: At, room: At, operand: int, t: Any, count: Any) -> None:
         """The first entries of a matrix to the memory of the worker."""
         base = self.bound(code, job, room, operand, t)
         target = room + self.room.places[operand]
@@ -163,11 +170,11 @@ class Loops:
 
         code.fori(0, count, entry)
 
-    def fetch_all(self, code: Code, job: At, room: Value) -> None:
+    def fetch_all(self, code: Code, job: At, room: At) -> None:
         for operand in (K.F, K.H, K.Q, K.R, K.M0, K.P0):
             self.fetch(code, job, room, operand, code.integer(0), self.room.entries(operand))
 
-    def matrix(self, code: Code, job: At, room: Value, operand: int, t: Any = None) -> Any:
+    def matrix(self, code: Code, job: At, room: At, operand: int, t: Any = None) -> Any:
         """A matrix from there; that of step t where it changes with time."""
         if t is not None:
             changes = code.word(job + 8 * (K.TABLE + operand)) != 0
@@ -179,7 +186,7 @@ class Loops:
             found[index] = code.load(at + e * LINE)
         return found
 
-    def observations(self, code: Code, job: At, room: Value, t: Value) -> Any:
+    def observations(self, code: Code, job: At, room: At, t: Value) -> Any:
         base = self.bound(code, job, room, K.Y, t)
         found = np.empty(self.room.observed, object)
         for j in range(self.room.observed):
@@ -210,11 +217,11 @@ class Loops:
 
     # ------------------------------------------------------------------------------------------- loops
 
-    def filter(self, covs: Form, missing: bool, code: Code, job: At, room: Value) -> None:
+    def filter(self, covs: Form, missing: bool, code: Code, job: At, room: At) -> None:
         """All steps of a series in each lane."""
         self.run(covs, missing, code, job, room, lambda t, predicted, updated: None)
 
-    def run(self, covs: Form, missing: bool, code: Code, job: At, room: Value, visit: Callable[..., Any]) -> None:
+    def run(self, covs: Form, missing: bool, code: Code, job: At, room: At, visit: Callable[..., Any]) -> None:
         """The same; ``visit(t, predicted, updated)`` sees all states, and may tell what was lost: see `Doubt`."""
         ops, k = Lanes(code), self.room.states
         self.fetch_all(code, job, room)
@@ -248,7 +255,7 @@ class Loops:
         *_, (quadratic, product, count), doubt = code.fori(0, job.steps, step, start)
         self.put(code, room, quadratic, product, count, doubt)
 
-    def first(self, covs: Form, code: Code, job: At, room: Value) -> Any:
+    def first(self, covs: Form, code: Code, job: At, room: At) -> Any:
         """The covariance before anything is observed."""
         ops = Lanes(code)
         return covs.start(ops, ops.symmetric(self.matrix(code, job, room, K.P0)))
@@ -257,7 +264,7 @@ class Loops:
         """The sums over all steps, before the first: of squares, the product of variances, the number of values."""
         return code.zero(), self.one(code), code.zero()
 
-    def doubt(self, covs: Form, code: Code, job: At, room: Value) -> Any:
+    def doubt(self, covs: Form, code: Code, job: At, room: At) -> Any:
         """A `Doubt` before the first step; () with square roots."""
         if covs is Roots:
             return ()
@@ -276,7 +283,7 @@ class Loops:
         return tuple(Doubt.move(F, Q, kalman_filter.diagonal(cov))), tuple(found.reach), found.loss
 
     def put(
-        self, code: Code, room: Value, quadratic: Value, product: tuple[Value, Value], count: Value, doubt: Any
+        self, code: Code, room: At, quadratic: Value, product: tuple[Value, Value], count: Value, doubt: Any
     ) -> None:
         """The sums, and above 0 where digits may be lost."""
         loss = code.zero()
@@ -287,7 +294,7 @@ class Loops:
         for row, value in rows.items():
             code.store(room + self.room.result + row * LINE, value)
 
-    def covariances(self, covs: Form, code: Code, job: At, room: Value, records: Value) -> None:
+    def covariances(self, covs: Form, code: Code, job: At, room: At, records: Value) -> None:
         """What the steps of all series of a model have in common."""
         ops, k = Lanes(code), self.room.states
         self.fetch_all(code, job, room)
@@ -313,7 +320,7 @@ class Loops:
         _, bad, product, doubt = code.fori(0, job.steps, step, start)
         self.put(code, room, bad, product, code.zero(), doubt)
 
-    def means(self, code: Code, job: At, room: Value, records: Value) -> None:
+    def means(self, code: Code, job: At, room: At, records: Value) -> None:
         """The rest of all steps, of a series in each lane."""
         k, p, size = self.room.states, self.room.observed, code.size_of_real
         self.fetch_all(code, job, room)

@@ -31,7 +31,7 @@ class Moments(Loops):
 
     room: MomentsRoom
 
-    def filtered(self, covs: Form, missing: bool, code: Code, job: At, room: Value) -> None:
+    def filtered(self, covs: Form, missing: bool, code: Code, job: At, room: At) -> None:
         """The states predicted for all steps of a series in each lane, and updated by what is observed."""
         ops = Lanes(code)
 
@@ -42,15 +42,15 @@ class Moments(Loops):
 
         self.run(covs, missing, code, job, room, visit)
 
-    def place(self, code: Code, room: Value, t: Value) -> Value:
+    def place(self, code: Code, room: At, t: Value) -> Value:
         """Where the state that is predicted for a step is kept."""
         return room + self.room.size + t * (self.room.kept * LINE)
 
-    def kept(self, covs: Form, code: Code, room: Value, t: Value) -> Estimate:
+    def kept(self, covs: Form, code: Code, room: At, t: Value) -> Estimate:
         row, k = self.row(code, self.place(code, room, t), self.room.kept), self.room.states
         return Estimate(vector(row[:k]), covs.unpacked(row[k:], k))
 
-    def smoothed(self, covs: Form, missing: bool, code: Code, job: At, room: Value) -> None:
+    def smoothed(self, covs: Form, missing: bool, code: Code, job: At, room: At) -> None:
         """The states of all steps given all observations."""
 
         def visit(t: Value, predicted: Estimate, updated: Estimate) -> None:
@@ -62,14 +62,14 @@ class Moments(Loops):
         else:
             self.back_by_roots(missing, code, job, room)
 
-    def observed(self, covs: Form, missing: bool, code: Code, job: At, room: Value, t: Value) -> tuple[Any, ...]:
+    def observed(self, covs: Form, missing: bool, code: Code, job: At, room: At, t: Value) -> tuple[Any, ...]:
         """What was predicted for a step, its observations, and the state that they leave."""
         predicted, y = self.kept(covs, code, room, t), self.observations(code, job, room, t)
         kept: Any = vector([x == x for x in y]) if missing else None
         H, R = (self.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
         return predicted, *kalman_filter.observe(Lanes(code), H, R, y, kept, predicted, covs)
 
-    def back(self, missing: bool, code: Code, job: At, room: Value) -> None:
+    def back(self, missing: bool, code: Code, job: At, room: At) -> None:
         """As `tridiag.algorithms.kalman_filter.backward`."""
         ops, k, n = Lanes(code), self.room.states, job.steps
 
@@ -89,7 +89,7 @@ class Moments(Loops):
         nothing = (code.zero(),) * k, (code.zero(),) * (k * (k + 1) // 2), code.load(place)
         code.store(place, code.fori(n - 1, -1, step, nothing, step=-1)[-1])
 
-    def back_by_roots(self, missing: bool, code: Code, job: At, room: Value) -> None:
+    def back_by_roots(self, missing: bool, code: Code, job: At, room: At) -> None:
         """As `tridiag.algorithms.kalman_filter.smooth`."""
         ops, k, n = Lanes(code), self.room.states, job.steps
 
@@ -106,7 +106,7 @@ class Moments(Loops):
         nothing = (code.zero(),) * k, (code.zero(),) * k, (code.zero(),) * (k * (k + 1) // 2)
         code.fori(n - 1, -1, step, nothing, step=-1)
 
-    def write(self, code: Code, job: At, room: Value, t: Value, state: Estimate, places: tuple[int, int]) -> None:
+    def write(self, code: Code, job: At, room: At, t: Value, state: Estimate, places: tuple[int, int]) -> None:
         """A state of each lane to the caller's memory."""
         for values, operand in zip((state.mean, Lanes.symmetric(state.cov).ravel()), places, strict=True):
             base = self.bound(code, job, room, operand, t)

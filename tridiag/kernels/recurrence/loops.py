@@ -15,7 +15,7 @@ from llvmlite import ir
 from tridiag.kernels.access.load_store import LINES_AHEAD, QUAD, addresses, in_lanes, out_of_lanes, put_past_caches
 from tridiag.kernels.access.sequences import TABLE
 from tridiag.kernels.jobs.words import recurrences as C
-from tridiag.kernels.jobs.words.record import Lines, Record, Word, Words
+from tridiag.kernels.jobs.words.record import Guarded, Lines, Record, Word, Words
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.vector import I64, LINE, Code, Value, emitted
 
@@ -29,8 +29,7 @@ def room_of(order: int) -> type[Record]:
     """The memory of a worker, for an order; behind it lies what is kept of a large result."""
     operands = 2 + order  # those that have steps
 
-    class Room(Record):
-        guarded = True
+    class Room(Guarded):
         step = Words(operands)  # how far the next entry of an operand is
         ahead = Words(operands)  # how far what is asked for ahead of use is
         lanes = Words(operands * MOST_LANES)  # the address of the first step of every lane

@@ -16,7 +16,7 @@ from tridiag.kernels.access.load_store import addresses, lanes_of
 from tridiag.kernels.access.sequences import TABLE, binder
 from tridiag.kernels.access.small_matrices import gather, scatter
 from tridiag.kernels.jobs.words import recurrences as C
-from tridiag.kernels.jobs.words.record import Lines, Record, Words
+from tridiag.kernels.jobs.words.record import Guarded, Lines, Record, Words
 from tridiag.kernels.jobs.words.recurrences import Recurrences
 from tridiag.kernels.recurrence.loops import FAR_AHEAD
 from tridiag.kernels.runtime.threads import runner
@@ -37,8 +37,7 @@ JOB = RecordAt(Recurrences)
 def room_of(m: int) -> type[Record]:
     """The memory of a worker, for matrices of m rows."""
 
-    class Room(Record):
-        guarded = True
+    class Room(Guarded):
         lanes = Words(OPERANDS * TABLE // 8)  # the addresses of all operands in every lane
         state = Lines(2 * m)  # the vector at hand
 

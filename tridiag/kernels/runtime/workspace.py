@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from numba import njit, types
 
-from tridiag.kernels.jobs.words.record import GUARDED, Record, Word
+from tridiag.kernels.jobs.words.record import GUARDED, Guarded, Word
 from tridiag.kernels.simd.memory import free, malloc, set_word, word
 from tridiag.kernels.simd.records import address_of, at
 from tridiag.kernels.simd.vector import LINE, OPTIONS
@@ -23,10 +23,9 @@ def aligned(count):
     return (count + LINE - 1) // LINE * LINE
 
 
-class Workspace(Record):
-    """Base of what a worker has: addresses of arrays first, which lie behind the record."""
+class Workspace(Guarded):
+    """Base of what a worker has where arrays lie behind the record, whose addresses are in it."""
 
-    guarded = True
     memory = Word()  # all of it
     end = Word()  # behind the last array
 

@@ -84,6 +84,17 @@ class Record:
         return View(cls, words)
 
 
+class Guarded(Record):
+    """Base of scratch memory, all of whose fields debug builds watch."""
+
+    guarded = True
+
+
+def extended(base: Any, name: str, **fields: Field) -> Any:
+    """A record of a name, with such fields behind those of another."""
+    return type(name, (base,), fields)
+
+
 class View:
     """What a record holds, for Python."""
 
