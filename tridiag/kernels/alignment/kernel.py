@@ -47,10 +47,10 @@ from tridiag.kernels.alignment.state import (
     settle,
 )
 from tridiag.kernels.jobs.words.alignment import Alignment
+from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim
-from tridiag.kernels.runtime.workspace import aligned
-from tridiag.kernels.runtime.workspace_pool import acquire, release
+from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import (
     ask_for_huge_pages,
@@ -63,7 +63,7 @@ from tridiag.kernels.simd.memory import (
     variable,
 )
 from tridiag.kernels.simd.powers import nothing
-from tridiag.kernels.simd.records import RecordAt
+from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Code, Library, Value
 
 JOB = RecordAt(Alignment)
@@ -173,6 +173,18 @@ def logarithms(zero, record):
         store(at + Z_LOG * LINE, np.log(load(at + Z_M * LINE, zero)))
 
 
+class AlignmentWorkspace(Workspace):
+    """What a worker has: its group, the bindings of scores and of their gradient, and rows of cells."""
+
+    group, scores, target, line = Word(), Word(), Word(), Word()
+    state, kept, state_back, states = Word(), Word(), Word(), Word()  # ``states``: before each block of rows
+
+
+ARRAYS, allocate, give_back = workspace(
+    AlignmentWorkspace, "group", "scores", "target", "line", "state", "kept", "state_back", "states", pooled=True
+)
+
+
 def task(kind: str) -> Any:
     """What every thread of a job does, under one kind of gaps."""
     go, back, here = FORWARD[kind], BACKWARD[kind], exponent_a_cell.KINDS[kind]
@@ -192,9 +204,9 @@ def task(kind: str) -> Any:
         return columns // RUN * in_run if shared else columns * in_kept
 
     @njit(**OPTIONS)
-    def rows_forward(zero, job, room, first, last, width, shared):
+    def rows_forward(zero, job, worker, first, last, width, shared):
         """The rows of a block; what they keep goes to the block, or without a gradient always to one place."""
-        record, scores, line, state, kept = rooms(zero, job, room)[:5]
+        record, scores, line, state, kept = worker.group, worker.scores, worker.line, worker.state, worker.kept
         step = kept_of_row(job, shared) if job.gradient != 0 else 0
         for i in range(first, last):
             if stopping_at(i, 64):
@@ -207,17 +219,20 @@ def task(kind: str) -> Any:
                 go(zero, (record, line, state, kept + (i - first) * step, i, width, scores, start))
 
     @njit(**OPTIONS)
-    def rooms(zero, job, room):
-        """The memory of a worker: its group, bindings, a line, the state, what is kept, the way back, states."""
+    def allocate_workspace(zero, job):
         columns, operand = whole(job.shape[1]), aligned(TABLE + 8 * lanes_of(zero, ()))
-        block, scores = job.block, room + RECORD * LINE
-        line = scores + 2 * operand
-        state = line + columns * LINE
-        kept = state + columns * in_state
-        state_back = kept + block * columns * in_kept
-        states = state_back + columns * in_back
-        end = states + (job.shape[0] + block - 1) // block * columns * in_state
-        return room, scores, line, state, kept, state_back, states, scores + operand, end
+        return allocate(
+            ARRAYS(
+                group=RECORD * LINE,
+                scores=operand,
+                target=operand,
+                line=columns * LINE,
+                state=columns * in_state,
+                kept=job.block * columns * in_kept,
+                state_back=columns * in_back,
+                states=(job.shape[0] + job.block - 1) // job.block * columns * in_state,
+            )
+        )
 
     @njit(**OPTIONS)
     def start_of_rows(zero, address, width, in_column, shared):
@@ -228,9 +243,10 @@ def task(kind: str) -> Any:
             CLEAR(zero, (address, width * in_column // (2 * LINE)))
 
     @njit(**OPTIONS)
-    def gradient(zero, job, room, top, width, shared):
+    def gradient(zero, job, worker, top, width, shared):
         """The backward pass over all blocks, the last of which is kept already."""
-        record, scores, line, state, kept, state_back, states, target, _ = rooms(zero, job, room)
+        record, scores, line, state, kept = worker.group, worker.scores, worker.line, worker.state, worker.kept
+        state_back, states, target = worker.state_back, worker.states, worker.target
         columns, block, step = job.shape[1], job.block, kept_of_row(job, shared)
         start_of_rows(zero, state_back, width, in_back, shared)
         BLANK(zero, (line, columns))
@@ -242,7 +258,7 @@ def task(kind: str) -> Any:
             if last < top:
                 size = whole(width) * in_state // LINE
                 COPY(zero, (states + first // block * whole(columns) * in_state, state, size))
-                rows_forward(zero, job, room, first, last, width, shared)
+                rows_forward(zero, job, worker, first, last, width, shared)
             for i in range(last - 1, first - 1, -1):
                 if stopping_at(i, 64):
                     break
@@ -256,9 +272,9 @@ def task(kind: str) -> Any:
             last = first
 
     @njit(**OPTIONS)
-    def score(zero, job, room, first, shared):
+    def score(zero, job, worker, first, shared):
         """The forward pass over all blocks of a group; its largest lengths."""
-        record, _, _, state, _, _, states, _, _ = rooms(zero, job, room)
+        record, state, states = worker.group, worker.state, worker.states
         spread_group(zero, job, record, first)
         top, width = longest(zero, record, 0), longest(zero, record, 1)
         block, size = job.block, whole(width) * in_state // LINE
@@ -269,45 +285,45 @@ def task(kind: str) -> Any:
                 break
             if job.gradient != 0:
                 COPY(zero, (state, states + start // block * whole(job.shape[1]) * in_state, size))
-            rows_forward(zero, job, room, start, min(top, start + block), width, shared)
+            rows_forward(zero, job, worker, start, min(top, start + block), width, shared)
         return top, width
 
     @njit(**OPTIONS)
-    def align(zero, job, room, first):
+    def align(zero, job, worker, first):
         """A group of pairs."""
-        record, scores, target = room, rooms(zero, job, room)[1], rooms(zero, job, room)[7]
+        record, scores, target = worker.group, worker.scores, worker.target
         bind_group(zero, job, scores, job.scores, first, False)
         shared, again = job.cell_exponents == 0, False
         BLANK(zero, (record + LEAST_ * LINE, variable(1)))
-        top, width = score(zero, job, room, first, shared)
+        top, width = score(zero, job, worker, first, shared)
         if shared and SUFFICE(zero, (record,)) == 0:
             job.cell_exponents = 1
             shared, again = False, True
         if not shared and COOL(zero, (record, job.shape[0] + job.shape[1] + 2)) != 0:
             again = True
         if again:
-            score(zero, job, room, first, shared)
+            score(zero, job, worker, first, shared)
         logarithms(zero, record)
         SETTLE(zero, (record,))
         if job.gradient != 0:
             bind_group(zero, job, scores, job.scores, first, True)
             bind_group(zero, job, target, job.gradient, first, True)
-            gradient(zero, job, room, top, width, shared)
+            gradient(zero, job, worker, top, width, shared)
             CONCLUDE(zero, (record,))
         write_results(zero, job, record, first)
 
     @njit(**OPTIONS)
     def work(job, zero):
         """Claim groups until none is left; called by every thread of a job."""
-        memory = acquire(rooms(zero, job, 0)[8] + 3 * LINE)
-        if memory == 0:
+        worker = allocate_workspace(zero, job)
+        if address_of(worker) == 0:
             return
         while True:
             group = claim(job)
             if group < 0:
                 break
-            align(zero, job, aligned(memory + LINE), group * lanes_of(zero, ()))
-        release(memory)
+            align(zero, job, worker, group * lanes_of(zero, ()))
+        give_back(worker)
 
     return c_function(work, f"tridiag_align_{kind}", first=JOB)
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from numba import njit, types
 
 from tridiag.kernels.jobs.words.record import GUARDED, Guarded, Word
+from tridiag.kernels.runtime.workspace_pool import acquire, release
 from tridiag.kernels.simd.memory import free, malloc, set_word, word
 from tridiag.kernels.simd.records import address_of, at
 from tridiag.kernels.simd.vector import LINE, OPTIONS
@@ -38,8 +39,15 @@ class Kind(NamedTuple):
     free: Any  # (record)
 
 
-def workspace(record: Any, *names: str) -> Kind:
+@njit(**OPTIONS)
+def fresh(size):
+    return malloc(types.uint64(size))
+
+
+def workspace(record: Any, *names: str, pooled: bool = False) -> Kind:
     """Of a record whose fields of these names hold the addresses of its arrays.
+
+    ``pooled``: memory that is kept between calls (`tridiag.kernels.runtime.workspace_pool`).
 
     In a debug build (TRIDIAG_GUARD_ZONES=1) every field and every array is followed by a zone that nobody may write;
     where one was written, the process ends when the record is given back.
@@ -48,16 +56,17 @@ def workspace(record: Any, *names: str) -> Kind:
     places = tuple(record.fields[name].offset for name in names)
     zones = tuple(8 * zone for zone in record.zones) or (0,)
     head = -(-record.size() // LINE) * LINE
+    take, give, begin = (acquire, release, LINE) if pooled else (fresh, free, 0)
 
     @njit(**OPTIONS)
     def allocate(sizes):
         total = head + ZONE
         for size in sizes:
             total += size + ZONE
-        memory = malloc(types.uint64(total + LINE))
+        memory = take(total + LINE + begin)
         if memory == 0:
             return made(memory)
-        address = aligned(memory)
+        address = aligned(memory + begin)
         found = made(address)
         place = address + head + ZONE
         for k in range(len(sizes)):
@@ -82,7 +91,7 @@ def workspace(record: Any, *names: str) -> Kind:
             for at_array in places:
                 check(word(address + at_array) - ZONE)
             check(found.end - ZONE)
-        free(found.memory)
+        give(found.memory)
 
     return Kind(arrays, allocate, give_back)
 
