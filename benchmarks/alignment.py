@@ -29,10 +29,10 @@ import jax.numpy as jnp
 import numpy as np
 from bars import Bar, faster, seconds
 from lines import Line, run
+from textbook import align_by_scan
 
 import tridiag
 from tridiag.benchmarking.race import Contestant, Timing
-from tridiag.benchmarking.textbook import align_by_scan
 from tridiag.kernels.jobs.systems import threads
 
 RESULTS = Path(__file__).parent / "results" / "alignment.json"

@@ -219,7 +219,7 @@ def jit_lax(problem: Problem) -> Contestant:
 @contestant("jit: lax.scan Thomas")
 def jit_scan(problem: Problem) -> Contestant:
     """The textbook's, for systems along the last axis."""
-    from tridiag.benchmarking.textbook import thomas
+    from textbook import thomas
 
     return without_pivoting(problem, jitted(problem, thomas))
 

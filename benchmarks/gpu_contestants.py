@@ -256,7 +256,7 @@ def lax_solve(problem: Problem) -> Contestant:
 
 @contestant("jax: lax.scan Thomas")
 def scan_thomas(problem: Problem) -> Contestant:
-    from tridiag.benchmarking.textbook import thomas
+    from textbook import thomas
 
     return in_jax(problem, along(problem, thomas))
 

@@ -25,10 +25,10 @@ import jax.numpy as jnp
 import numpy as np
 from bars import faster
 from lines import Line, run
+from textbook import likelihood
 
 from tridiag import kalman
 from tridiag.benchmarking.race import Contestant
-from tridiag.benchmarking.textbook import likelihood
 
 RESULTS = Path(__file__).parent / "results" / "kalman.json"
 STATES = 4

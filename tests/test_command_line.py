@@ -17,7 +17,6 @@ from tridiag.backends import BACKENDS
 from tridiag.benchmarking import comparison, conditions, libraries, race
 from tridiag.benchmarking.kinds import ALIKE, KINDS
 from tridiag.benchmarking.problems import Problem
-from tridiag.benchmarking.suites import SUITES
 from tridiag.report import VERBS
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("rich") is None, reason="needs rich, which is not installed")
@@ -25,7 +24,8 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("rich") is None, reason
 SHAPES = {"kalman.log_likelihood": (3, 10, 1), "smith_waterman": (5, 6, 7), "solve_block": (3, 6, 2)}
 SHAPES["matrix_recurrence"] = SHAPES["solve_block"]
 USUAL = (4, 9)
-AT_ONCE = "tdma", "logcumsumexp"  # of the suites; the others compile for long
+SUITES = "tdma", "logcumsumexp", "kalman", "smith_waterman", "small_matvec", "fusion"
+AT_ONCE = SUITES[:2]  # the others compile for long
 
 
 @pytest.fixture(autouse=True)
@@ -243,6 +243,16 @@ def test_every_suite_rehearses(suite: str, tmp_path: Path) -> None:
     page = (tmp_path / f"{suite}.inc").read_text()
     assert "A rehearsal" in page and record["commit"] in page and all(row["name"] in page for row in rows)
     assert 0 < (tmp_path / f"{suite}.png").stat().st_size < 100_000
+
+
+def test_suites_are_found_in_a_checkout_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tridiag.commands import bench
+
+    assert bench.suites().SUITES == SUITES
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(bench, "__file__", str(tmp_path / "a" / "b" / "bench.py"))
+    with pytest.raises(ValueError, match="in the repository"):
+        bench.suites()
 
 
 def test_pictures_of_a_problem(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tridiag.benchmarking.errors import Array
 from tridiag.benchmarking.kinds import ALIKE, KINDS, Kind, Words
 from tridiag.benchmarking.operands import Shape
 from tridiag.benchmarking.race import Contestant
-from tridiag.benchmarking.textbook import align
+from tridiag.benchmarking.reference import align
 from tridiag.calls.singular import to_host
 from tridiag.factorization import factor
 from tridiag.recurrences import linear_recurrence, log_linear_recurrence, logcumsumexp, matrix_recurrence

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,6 @@ from tridiag.benchmarking.comparison import BUSY, STREAM, compare, wrong
 from tridiag.benchmarking.conditions import conditions
 from tridiag.benchmarking.contest import contest
 from tridiag.benchmarking.libraries import DIFFERENTIABLE, LIBRARIES, missing
-from tridiag.benchmarking.pages import fragment
-from tridiag.benchmarking.suites import SUITES, comparisons, question
 from tridiag.benchmarking.sweep import plot
 from tridiag.commands.arguments import add_problem, positive, problem_of
 from tridiag.commands.terminal import progress, show
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=positive, default=11, help="the fewest, unless they are slow (default 11)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
     parser.add_argument("--plot", type=Path, metavar="FOLDER", help="pictures, of other lengths and batches too")
-    parser.add_argument("--suite", choices=(*SUITES, "all"), help="run that, instead of a problem")
+    parser.add_argument("--suite", metavar="NAME", help="run that, or all, instead of a problem; in a checkout")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="a suite's record, table and picture")
     parser.add_argument("--rehearse", action="store_true", help="a suite on tiny arrays: no figure counts")
     parser.set_defaults(usual=parser.get_default)
@@ -55,8 +55,21 @@ def run(options: argparse.Namespace) -> int:
         pictures.pyplot()  # says so if it is missing
     if options.suite is None:
         return run_problem(options)
-    names, before = SUITES if options.suite == "all" else (options.suite,), conditions()
-    return max(run_suite(name, options, before) for name in names)
+    known = suites()
+    if options.suite not in (*known.SUITES, "all"):
+        raise ValueError(f"there is no suite {options.suite!r}; the names are {', '.join(known.SUITES)}, and all")
+    names, before = known.SUITES if options.suite == "all" else (options.suite,), conditions()
+    return max(run_suite(known, name, options, before) for name in names)
+
+
+def suites() -> Any:
+    """The suites of a checkout: this folder, or that of the package."""
+    for folder in (Path.cwd(), Path(__file__).parents[2]):
+        if (folder / "benchmarks" / "suites" / "__init__.py").is_file():
+            if str(folder / "benchmarks") not in sys.path:
+                sys.path.insert(0, str(folder / "benchmarks"))
+            return importlib.import_module("suites")
+    raise ValueError("the suites are in the repository, in benchmarks/suites: run this in a checkout of it")
 
 
 def run_problem(options: argparse.Namespace) -> int:
@@ -86,20 +99,20 @@ def wanted(options: argparse.Namespace) -> list[str]:
     raise ValueError(f"a gradient needs {' or '.join(able)}, and none of them is installed")
 
 
-def run_suite(suite: str, options: argparse.Namespace, before: dict[str, Any]) -> int:
+def run_suite(known: Any, suite: str, options: argparse.Namespace, before: dict[str, Any]) -> int:
     """All its comparisons, under the conditions before any file was written. A wrong answer is no failure here."""
     rounds, budget = (1, 0.0) if options.rehearse else (options.rounds, BUDGET)
     records = []
     with progress() as progressed:
-        for comparison in comparisons(suite, options.rehearse):
+        for comparison in known.comparisons(suite, options.rehearse):
             records.append(compare(comparison, rounds, budget, functools.partial(progressed, comparison.title)))
-    whole = before | {"suite": suite, "question": question(suite), "rehearsal": options.rehearse}
+    whole = before | {"suite": suite, "question": known.question(suite), "rehearsal": options.rehearse}
     whole["comparisons"] = records
     for record in records:
         show_comparison(record, whole)
     if options.output:
         write(options.output / f"{suite}.json", whole)
-        (options.output / f"{suite}.inc").write_text(fragment(suite, whole))
+        (options.output / f"{suite}.inc").write_text(known.fragment(suite, whole))
         pictures.draw(records, options.output / f"{suite}.png")
     return 0
 

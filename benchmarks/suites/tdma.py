@@ -8,8 +8,8 @@ from typing import Any
 
 import numba
 import numpy as np
+import textbook
 
-from tridiag.benchmarking import textbook
 from tridiag.benchmarking.comparison import Comparison
 from tridiag.benchmarking.problems import Problem
 

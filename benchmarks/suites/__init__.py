@@ -11,6 +11,7 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
+from suites.pages import fragment as fragment
 from tridiag.benchmarking.comparison import Comparison
 
 SUITES = ("tdma", "logcumsumexp", "kalman", "smith_waterman", "small_matvec", "fusion")
@@ -28,4 +29,4 @@ def comparisons(suite: str, rehearse: bool) -> Iterator[Comparison]:
 def module_of(suite: str) -> Any:
     if suite not in SUITES:
         raise ValueError(f"there is no suite {suite!r}; the names are {', '.join(SUITES)}")
-    return importlib.import_module(f"tridiag.benchmarking.suites.{suite}")
+    return importlib.import_module(f"suites.{suite}")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from textbook import likelihood
+
 from tridiag.benchmarking.comparison import Comparison
 from tridiag.benchmarking.problems import Problem
-from tridiag.benchmarking.textbook import likelihood
 
 VALUES, LENGTHS = 1_000_000, (100, 1000, 10_000)
 TINY_VALUES, TINY_LENGTHS = 60, (10,)

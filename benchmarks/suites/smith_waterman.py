@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import textbook
 
-from tridiag.benchmarking import textbook
+from tridiag.benchmarking import reference
 from tridiag.benchmarking.comparison import Comparison
 from tridiag.benchmarking.problems import Problem
 from tridiag.benchmarking.race import Contestant
@@ -38,7 +39,7 @@ def makers(problem: Problem, rehearse: bool) -> dict[str, Callable[[], Contestan
     }
     if not problem.gradient:
         found["tridiag, NumPy arrays"] = problem.contestant
-        found["NumPy, a loop"] = lambda: problem.by(lambda scores: textbook.align(scores, GAP).astype(np.float32))
+        found["NumPy, a loop"] = lambda: problem.by(lambda scores: reference.align(scores, GAP).astype(np.float32))
         found["PyTorch, CUDA graph"] = lambda: as_graph(problem)
     return found
 

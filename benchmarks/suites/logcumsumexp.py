@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import textbook
 
-from tridiag.benchmarking import textbook
 from tridiag.benchmarking.comparison import Comparison
 from tridiag.benchmarking.errors import Array
 from tridiag.benchmarking.problems import Problem
