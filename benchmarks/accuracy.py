@@ -12,8 +12,8 @@ with partial pivoting and refinement in long double. Bars, in eps of the dtype:
     both     forward error at most 2 times gtsv's, in the geometric mean over a case; NaN in odd zero diagonals
 
 A matrix of a condition number beyond 1/eps may be singular to one elimination and not to another, which round in
-different orders: NaN is a right answer then. XLA's threads flush subnormal numbers to zero: on JAX arrays systems of a
-condition number beyond 1e-3/eps are not judged where their solution comes within 1/eps of those.
+different orders: NaN is a right answer then. XLA's own operations flush subnormal numbers to zero: of backends written
+in JAX systems of a condition number beyond 1e-3/eps are not judged where their solution comes within 1/eps of those.
 
 Exits with 1 where a bar is missed. Needs SciPy; the full run takes some minutes.
 """
@@ -389,7 +389,7 @@ def judge(parts: list[tuple[Systems, Array]], key: tuple[str, str, str], promise
         for systems, error, distance, dead in measured:
             here = (systems.case == case) & systems.held
             here = here & ~(dead & (systems.condition > 1 / float(np.finfo(key[2]).eps)))
-            if key[1] == "jax":
+            if key[0].startswith("jax"):
                 here = here & ~(near_underflow(systems) & (systems.condition > limit))
             gtsv = systems.backward[here]
             bar = np.maximum(BAR, 2 * gtsv)

@@ -1,16 +1,20 @@
 """The handlers that XLA calls: which version they are for, and what they say where memory runs out."""
 
 import ctypes
+import functools
 import pathlib
 
 import numpy as np
 import pytest
-from helpers import installed
+from helpers import assert_same_bits, installed
 from processes import run_program
 
 if not (installed("jax") and installed("numba")):
     pytest.skip("needs jax and numba, which are not both installed", allow_module_level=True)
 
+import jax
+
+import tridiag
 from tridiag.xla import custom_call
 
 NOT_ANSWERED = -1
@@ -35,6 +39,22 @@ def test_a_handler_is_for_the_version_that_xla_has(minor: int) -> None:
     api = np.zeros(7, np.int64)
     api.view(np.int32)[8:10] = 0, minor
     assert answer(api) == [0, minor, 0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_subnormal_numbers_count(dtype: str) -> None:
+    """XLA's threads take them for 0, in their own operations before and after the call too."""
+    tiny = np.finfo(dtype).tiny
+    rng = np.random.default_rng(0)
+    a, c, d = (rng.uniform(-1, 1, (33, 70)).astype(dtype) for _ in range(3))
+    b, d = (4 + rng.uniform(0, 1, a.shape)).astype(dtype), (d * tiny * 100).astype(dtype)
+    wanted = tridiag.solve(a, b, c, d, backend="numba_thomas")
+    solve = jax.jit(functools.partial(tridiag.solve, backend="numba_thomas"))
+    halved = jax.jit(lambda x: x / 2)
+    before = np.asarray(halved(np.full(9, tiny)))
+    assert_same_bits(np.asarray(solve(a, b, c, d)), wanted)
+    assert (abs(wanted) < tiny).any(), "no entry is subnormal"
+    assert_same_bits(np.asarray(halved(np.full(9, tiny))), before)
 
 
 def test_a_handler_is_for_the_first_version_where_xla_does_not_tell_its_own() -> None:

@@ -13,6 +13,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tridiag.kernels.jobs.words.symbols import PREFIX
+from tridiag.kernels.runtime.subnormals import count_as, keep_subnormals
 from tridiag.kernels.runtime.threads import job_at
 from tridiag.kernels.simd.memory import (
     I64,
@@ -117,7 +118,9 @@ def build(kernel: str):
             result = buffer(frame, RESULTS, k)
             set_word(job + 8 * word(places + 8 * (arguments + k)), result)
             ask_for_huge_pages(result, fresh)
+        before = keep_subnormals()
         run(job, helpers)
+        count_as(before)
         error = 0
         if job_at(job).next < job_at(job).items:  # no thread has claimed the last item
             error = no_memory(frame)
