@@ -1,0 +1,230 @@
+"""The floors below the solvers, each by itself: the vector language, ways into lanes, exponentials, thread teams."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import EPS, installed
+
+if not installed("numba"):
+    pytest.skip("needs numba, which is not installed", allow_module_level=True)
+
+import numba
+from llvmlite import ir
+
+from tridiag.kernels.access import load_store
+from tridiag.kernels.access.load_store import in_lanes, out_of_lanes
+from tridiag.kernels.jobs.words.job import Job
+from tridiag.kernels.jobs.words.record import Word
+from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.runtime.work_items import claim
+from tridiag.kernels.simd import explog
+from tridiag.kernels.simd.memory import c_function, fetch_add, word
+from tridiag.kernels.simd.records import RecordAt
+from tridiag.kernels.simd.vector import LINE, Code, Complex, Value, emitted
+
+REALS = "float32", "float64"
+
+
+def written(body: Callable[..., Any], dtype: str) -> Callable[..., None]:
+    """What a body writes, as a function of arrays: it gets the code, and their addresses."""
+    emit, zero = emitted(body), np.dtype(dtype).type(0)
+
+    @numba.njit
+    def run(addresses: Any) -> int:
+        return emit(zero, addresses)
+
+    return lambda *arrays: run(tuple(x if isinstance(x, int) else x.ctypes.data for x in arrays))
+
+
+def lanes(dtype: str) -> int:
+    return LINE // np.dtype(dtype).itemsize
+
+
+def rows(count: int, dtype: str, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(count, lanes(dtype))).astype(dtype)
+
+
+# ---------------------------------------------------------------------------------------------------- the language
+
+
+@pytest.mark.parametrize("dtype", REALS)
+def test_operators_are_those_of_numpy(dtype: str) -> None:
+    def body(code: Code, source: Value, target: Value) -> None:
+        code.fused = False
+        x, y, z = (code.load(source + k * LINE) for k in range(3))
+        results = x * y + z, x / y - 2.0, code.where(x < y, x, z), code.magnitude(x), -x, 1.0 - y
+        for k, value in enumerate(results):
+            code.store(target + k * LINE, value)
+
+    given, found = rows(3, dtype), np.zeros((6, lanes(dtype)), dtype)
+    written(body, dtype)(given, found)
+    x, y, z = given
+    two, one = x.dtype.type(2), x.dtype.type(1)
+    np.testing.assert_array_equal(found, [x * y + z, x / y - two, np.where(x < y, x, z), abs(x), -x, one - y])
+
+
+def test_comparisons_with_nan_are_false_but_for_one() -> None:
+    def body(code: Code, source: Value, target: Value) -> None:
+        x, y = code.load(source), code.load(source + LINE)
+        for k, mask in enumerate((x < y, x <= y, x > y, x >= y, x == y, x != y)):
+            code.store(target + k * LINE, code.where(mask, code.splat(1.0), code.zero()))
+
+    x, y, found = np.full(8, np.nan), np.arange(8.0), np.zeros((6, 8))
+    written(body, "float64")(np.array([x, y]), found)
+    assert found.tolist() == [[0.0] * 8] * 5 + [[1.0] * 8]
+
+
+SPANS = (0, 7, 1), (3, 3, 1), (5, 2, 1), (0, 8, 4), (6, -1, -1), (0, 5000, 1)
+
+
+@pytest.mark.parametrize(("first", "last", "step"), SPANS)
+def test_a_loop_carries_its_state(first: int, last: int, step: int) -> None:
+    """Also one of more rows than it takes between two looks at whether the call is to end."""
+
+    def body(code: Code, source: Value, target: Value, begin: Value, end: Value) -> None:
+        def row(i: Value, state: Any) -> Any:
+            total, (count,) = state
+            return total + code.load(source), (count + i,)
+
+        total, (count,) = code.fori(begin, end, row, (code.zero(), (code.integer(0),)), step=step)
+        code.store(target, total)
+        code.store_as(target + LINE, count)
+
+    found, span = np.zeros(16), range(first, last, step)
+    written(body, "float64")(np.ones(8), found, first, last)
+    assert found[:8].tolist() == [float(len(span))] * 8
+    assert found[8:9].view(np.int64)[0] == sum(span)
+
+
+def test_complex_quotients_keep_their_digits() -> None:
+    """Where the square of a divisor is no normal number, and where it overflows."""
+
+    def body(code: Code, source: Value, target: Value) -> None:
+        x, y = (Complex(*(code.load_as(code.vector, source + k + j) for j in (0, LINE))) for k in (0, 2 * LINE))
+        quotient = code.quotient(x, y)
+        code.store_as(target, quotient.real)
+        code.store_as(target + LINE, quotient.imag)
+
+    rng, sizes = np.random.default_rng(0), np.array([1e-200, 1e-160, 1e-5, 1.0, 1e5, 1e150, 1e160, 1e-300])
+    x, y = (rng.normal(size=8) + 1j * rng.normal(size=8) for _ in range(2))
+    x, y = x * sizes, y * sizes
+    given, found = np.array([x.real, x.imag, y.real, y.imag]), np.zeros((2, 8))
+    written(body, "complex128")(given, found)
+    wanted = (x / sizes) / (y / sizes)
+    np.testing.assert_allclose(found[0] + 1j * found[1], wanted, rtol=8 * EPS["float64"])
+
+
+# ---------------------------------------------------------------------------------------------------- into lanes
+
+
+@pytest.mark.parametrize("dtype", REALS)
+def test_blocks_are_transposed(dtype: str) -> None:
+    def body(code: Code, source: Value, target: Value) -> None:
+        for k, row in enumerate(code.transpose_blocks([code.load(source + k * LINE) for k in range(code.lanes)])):
+            code.store(target + k * LINE, row)
+
+    count = lanes(dtype)
+    given, found = rows(count, dtype), np.zeros((count, count), dtype)
+    written(body, dtype)(given, found)
+    np.testing.assert_array_equal(found, given.T)
+
+
+@pytest.mark.parametrize("dtype", REALS)
+def test_pieces_of_lanes_become_rows_of_lanes_and_back(dtype: str) -> None:
+    def body(code: Code, source: Value, target: Value, again: Value) -> None:
+        kind, size = ir.VectorType(code.real, load_store.QUAD), load_store.QUAD * code.size_of_real
+        made = in_lanes(code, [code.load_as(kind, source + k * size) for k in range(code.lanes)])
+        for k, row in enumerate(made):
+            code.store(target + k * LINE, row)
+        for k, piece in enumerate(out_of_lanes(code, made)):
+            code.store_as(again + k * size, piece)
+
+    given = rows(load_store.QUAD, dtype).reshape(lanes(dtype), load_store.QUAD)
+    found, again = np.zeros(given.shape[::-1], dtype), np.zeros_like(given)
+    written(body, dtype)(given, found, again)
+    np.testing.assert_array_equal(found, given.T)
+    np.testing.assert_array_equal(again, given)
+
+
+# ---------------------------------------------------------------------------------------------------- exp and log
+
+
+@pytest.mark.parametrize("dtype", REALS)
+def test_exponentials_and_logarithms_are_right_to_a_unit(dtype: str) -> None:
+    """exp(x) = m 2**k for any x; log of all normal numbers."""
+
+    def body(code: Code, source: Value, target: Value, count: Value) -> None:
+        ops = explog.Lanes(code)
+
+        def row(i: Value, state: Any) -> Any:
+            x, y = code.load(source + i * (2 * LINE)), code.load(source + i * (2 * LINE) + LINE)
+            for k, value in enumerate((*ops.exponential(x), *ops.logarithm(y))):
+                code.store(target + i * (4 * LINE) + k * LINE, value)
+            return state
+
+        code.fori(0, count, row)
+
+    info, count = np.finfo(dtype), 500
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (count, lanes(dtype))) * 10.0 ** rng.uniform(-3, 3, (count, 1))
+    y = np.exp(rng.uniform(np.log(float(info.tiny)), np.log(float(info.max)), x.shape))
+    given, found = np.stack((x, y), 1).astype(dtype), np.zeros((count, 4, lanes(dtype)), dtype)
+    written(body, dtype)(given, found, count)
+    m, k, log, exponent = (found[:, j].astype(np.longdouble) for j in range(4))
+    x, y = (given[:, j].astype(np.longdouble) for j in range(2))
+    wanted = np.exp(x - k * np.log(np.longdouble(2)))
+    assert (abs(m / wanted - 1)).max() < EPS[dtype] * 1.5
+    assert m.min() > 0.7 and m.max() < 1.4143
+    wanted = np.log(y)
+    assert (abs(log + exponent * np.log(np.longdouble(2)) - wanted) / np.maximum(1, abs(wanted))).max() < EPS[dtype]
+
+
+# ---------------------------------------------------------------------------------------------------- thread teams
+
+
+class Counting(Job):
+    """A job that adds up what was claimed."""
+
+    total, calls = Word(), Word()
+
+
+@functools.cache
+def team() -> Any:
+    """The kernel of such a job."""
+
+    @numba.njit
+    def work(job: Any, zero: Any) -> None:
+        while True:
+            item = claim(job)
+            if item < 0:
+                break
+            fetch_add(job.addresses.total, item)
+            fetch_add(job.addresses.calls, 1)
+
+    return runner(np.float64(0), c_function(work, "tridiag_test_counting", first=RecordAt(Counting)))
+
+
+@pytest.mark.parametrize("helpers", [0, 1, 3, 40])
+@pytest.mark.parametrize("items", [0, 1, 2, 1000])
+def test_every_item_is_claimed_once(helpers: int, items: int) -> None:
+    """By however many threads, of which fewer may come."""
+    words = Counting.filled(items=items)
+    ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(team().address)(words.ctypes.data, helpers)
+    found = Counting.view(words)
+    assert found.calls == items and found.total == items * (items - 1) // 2
+    assert found.next >= found.items
+
+
+def test_words_are_read_where_they_are() -> None:
+    @numba.njit
+    def run(address: int) -> int:
+        return word(address + 8)
+
+    given = np.array([3, 5, 7])
+    assert run(given.ctypes.data) == 5
