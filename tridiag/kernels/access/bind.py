@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from numba import njit
 
-from tridiag.kernels.access.load_store import TABLE, bind, bytes_of_real, lanes_of, parts_of
+from tridiag.kernels.access.load_store import bind, bytes_of_real, lanes_of, operand_at, parts_of, size_of_operand
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import X_
 from tridiag.kernels.runtime.work_items import field
-from tridiag.kernels.simd.memory import set_word, word
+from tridiag.kernels.simd.memory import word
 from tridiag.kernels.simd.vector import OPTIONS
 
 
@@ -31,9 +31,9 @@ def bind_lanes(zero, job, axes, count, first, used, base, bindings, low, high):
     ``base`` is the address of six more offsets. Lanes that are not used repeat the first.
     """
     lanes, itemsize = lanes_of(zero, ()), bytes_of_real(zero, ()) * parts_of(zero, ())
-    size, inner = TABLE + 8 * lanes, axes + J.AXIS_WORDS * (count - 1)
+    size, inner = size_of_operand(zero, ()), axes + J.AXIS_WORDS * (count - 1)
     for operand in range(low, high):
-        pointer, target, stride = job.pointers[operand], bindings + operand * size, job.strides[operand]
+        pointer, target, stride = job.pointers[operand], operand_at(bindings + operand * size), job.strides[operand]
         step = field(job, inner + 1 + operand) if count > 0 else 0
         lane, run = 0, used
         while lane < used and pointer != 0:
@@ -43,14 +43,14 @@ def bind_lanes(zero, job, axes, count, first, used, base, bindings, low, high):
                 run = min(run, length - index % length)
             at = pointer + word(base + 8 * operand) + offset(job, axes, count, index, operand)
             for k in range(lane, lane + run):
-                set_word(target + TABLE + 8 * k, at)
+                target.lanes[k] = at
                 at += step
             lane += run
         for k in range(used, lanes):
-            set_word(target + TABLE + 8 * k, word(target + TABLE))
+            target.lanes[k] = target.lanes[0]
         bind(zero, target, itemsize, stride, run == lanes, operand == X_)
 
 
 @njit(**OPTIONS)
 def operand_of(zero, bindings, k):
-    return bindings + k * (TABLE + 8 * lanes_of(zero, ()))
+    return operand_at(bindings + k * size_of_operand(zero, ()))

@@ -12,23 +12,43 @@ from typing import Any
 from llvmlite import ir
 from numba import njit
 
-from tridiag.kernels.simd.memory import set_word, word
+from tridiag.kernels.jobs.words.record import Record, Word, Words
+from tridiag.kernels.simd.memory import word
+from tridiag.kernels.simd.records import At, at
 from tridiag.kernels.simd.vector import I8, I64, LINE, OPTIONS, Code, Complex, Library, Value, emitted
 
 CONTIGUOUS, INTERLEAVED, SAME, SCATTERED = range(
     4
 )  # rows contiguous; lanes side by side; one system for all; anything else
-KIND, STRIDE, ROTATION, AHEAD, STEP, TABLE = range(0, 48, 8)  # byte offsets in the words of an operand that is bound
 QUAD = 4  # numbers of a row that are transposed at a time: more would not fit in registers
 PAGE = 4096
 ROWS_AHEAD = 8  # prefetch distance where lanes lie side by side
 NEXT_GROUP = 128 * 1024  # where rows are contiguous: the next group, if it is no further than this,
 LINES_AHEAD = 8  # ... or further on in the same rows
 
+
+class Operand(Record):
+    """Where the systems of a vector lie in an operand, and how it is moved; behind it, the address of each lane."""
+
+    kind = Word()  # one of the four
+    stride = Word()  # from row to row, in bytes
+    rotation, ahead, step = Word(), Word(), Word()  # what memory is asked for ahead of use: `ask`
+    lanes = Words(0)
+
+
+operand_at = at(Operand)
 lanes_of = emitted(lambda code: code.integer(code.lanes))
 parts_of = emitted(lambda code: code.integer(code.parts))
 bytes_of_row = emitted(lambda code: code.integer(code.row))
 bytes_of_real = emitted(lambda code: code.integer(code.size_of_real))
+
+
+size_of_operand = emitted(lambda code: code.integer(Operand.size() + 8 * code.lanes))
+
+
+def operand_in(code: Code, bindings: Value, k: int) -> At:
+    """The k-th operand of those that are bound."""
+    return At(code, (bindings + k * (Operand.size() + 8 * code.lanes)).llvm, Operand)
 
 
 def addresses(code: Code, table: Value) -> list[Value]:
@@ -204,9 +224,9 @@ def store_one(code: Code, *words: Value) -> None:
     code.fori(first, last, row)
 
 
-def advance(code: Code, operand: Value, step: Value) -> None:
+def advance(code: Code, operand: Any, step: Value) -> None:
     """All addresses of an operand moved by ``step`` bytes."""
-    table, kind = operand + TABLE, ir.VectorType(I64, code.lanes)
+    table, kind = operand.addresses.lanes, ir.VectorType(I64, code.lanes)
     code.store_as(table, code.load_as(kind, table) + code.repeat(step, code.lanes))
 
 
@@ -256,7 +276,7 @@ def bind(zero, operand, itemsize, stride, even, downwards):
 
     ``downwards``: its rows are used last row first.
     """
-    lanes, table = lanes_of(zero, ()), operand + TABLE
+    lanes, table = lanes_of(zero, ()), operand.addresses.lanes
     start, side = word(table), word(table + 8) - word(table)
     if not even:
         even = True
@@ -272,29 +292,29 @@ def bind(zero, operand, itemsize, stride, even, downwards):
         ahead = lanes * side
         if abs(ahead) >= NEXT_GROUP:
             ahead = -LINES_AHEAD * LINE if downwards else LINES_AHEAD * LINE
-    set_word(operand + KIND, kind)
-    set_word(operand + STRIDE, stride)
-    set_word(operand + ROTATION, rotation)
-    set_word(operand + AHEAD, ahead)
-    set_word(operand + STEP, step)
+    operand.kind = kind
+    operand.stride = stride
+    operand.rotation = rotation
+    operand.ahead = ahead
+    operand.step = step
 
 
-def ask(code: Code, operand: Value, i: Value) -> None:
+def ask(code: Code, operand: Any, i: Value) -> None:
     """Ask for memory of an operand that will be used after row i: some rows on, or the same row of the next group.
 
     Contiguous rows: a line of another lane at each row, so that requests are spread evenly over the sweep.
     """
-    rotation, ahead, step = (code.word(operand + k) for k in (ROTATION, AHEAD, STEP))
+    rotation, ahead, step = operand.rotation, operand.ahead, operand.step
     for part in range(code.parts):
         k = i * code.parts + part
-        base = code.word(operand + TABLE + (k & rotation) * 8)
+        base = code.word(operand.addresses.lanes + (k & rotation) * 8)
         code.prefetch(base + ahead + (k & ~rotation) * step)
 
 
 @njit(**OPTIONS)
 def load_rows(zero, operand, first, last, target):
     """Rows first <= i < last of an operand as rows of lanes."""
-    kind, stride, table = word(operand + KIND), word(operand + STRIDE), operand + TABLE
+    kind, stride, table = operand.kind, operand.stride, operand.addresses.lanes
     if first >= last:
         return
     if kind == CONTIGUOUS and (last - first) * parts_of(zero, ()) >= QUAD:
@@ -315,7 +335,7 @@ def load_rows(zero, operand, first, last, target):
 @njit(**OPTIONS)
 def store_rows(zero, operand, first, last, source, step, used):
     """Rows of the first ``used`` lanes, ``step`` bytes apart, back to an operand."""
-    kind, stride, table = word(operand + KIND), word(operand + STRIDE), operand + TABLE
+    kind, stride, table = operand.kind, operand.stride, operand.addresses.lanes
     lanes, parts = lanes_of(zero, ()), parts_of(zero, ())
     start, stop = first * parts, last * parts
     if first >= last:
@@ -344,7 +364,7 @@ def clash(table):
 @njit(**OPTIONS)
 def load_row(zero, operand, first, last, target):
     """`load_rows` of contiguous real numbers."""
-    lanes, table = lanes_of(zero, ()), operand + TABLE
+    lanes, table = lanes_of(zero, ()), operand.addresses.lanes
     if last - first < lanes or not clash(table):
         load_rows(zero, operand, first, last, target)
         return
@@ -357,7 +377,7 @@ def load_row(zero, operand, first, last, target):
 @njit(**OPTIONS)
 def store_row(zero, operand, first, last, source):
     """The inverse, of all lanes."""
-    lanes, table = lanes_of(zero, ()), operand + TABLE
+    lanes, table = lanes_of(zero, ()), operand.addresses.lanes
     if last - first < lanes or not clash(table):
         store_rows(zero, operand, first, last, source, LINE, lanes)
         return
@@ -370,15 +390,15 @@ def store_row(zero, operand, first, last, source):
 @njit(**OPTIONS)
 def store_lane(zero, operand, lane, rows, source):
     """The same row of lanes ``source`` to all rows of one lane."""
-    _store_one(zero, (word(operand + TABLE + 8 * lane), word(operand + STRIDE), 0, rows, source, 0))
+    _store_one(zero, (operand.lanes[lane], operand.stride, 0, rows, source, 0))
 
 
-def load_mask(code: Code, operand: Value, rows: Value, target: Value, extent: Value) -> None:
+def load_mask(code: Code, operand: Any, rows: Value, target: Value, extent: Value) -> None:
     """A byte a lane and row. ``extent``: the first row that any lane keeps, behind the last, and how many all keep.
 
     The rows before the first and behind the last of ``target`` are those at the other end, for cyclic matrices.
     """
-    base, stride = addresses(code, operand + TABLE), code.word(operand + STRIDE)
+    base, stride = addresses(code, operand.addresses.lanes), operand.stride
     kind = ir.VectorType(I8, code.lanes)
 
     def row(i: Value, state: Any) -> Any:

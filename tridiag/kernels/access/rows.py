@@ -10,13 +10,11 @@ from typing import Any
 from llvmlite import ir
 
 from tridiag.kernels.access.load_store import (
-    AHEAD,
     QUAD,
-    STRIDE,
-    TABLE,
     addresses,
     ask,
     in_lanes,
+    operand_in,
     out_of_lanes,
     put_interleaved,
     take_interleaved,
@@ -61,7 +59,7 @@ def planes(code: Code, base: Value, count: int, length: Value) -> list[Rows]:
 def ask_for_bands(code: Code, bindings: Value, i: Value, count: int) -> None:
     """Ask for a, b, c and perhaps the right side, which follows the mask, ahead of row i."""
     for band in range(count):
-        ask(code, bindings + (band if band < RIGHT else RIGHT + 1) * (TABLE + 8 * code.lanes), i)
+        ask(code, operand_in(code, bindings, band if band < RIGHT else RIGHT + 1), i)
 
 
 ROWS_AHEAD = 1  # prefetch distance where tiles are wide
@@ -73,8 +71,8 @@ class Lines:
     Each cache line is asked for twice, as the processor drops requests when it has many.
     """
 
-    def __init__(self, code: Code, operand: Value) -> None:
-        self.code, self.table, self.ahead = code, operand + TABLE, code.word(operand + AHEAD)
+    def __init__(self, code: Code, operand: Any) -> None:
+        self.code, self.table, self.ahead = code, operand.addresses.lanes, operand.ahead
 
     def places(self, i: Value) -> list[Value]:
         """The addresses are read again each time: registers are too few for them."""
@@ -145,14 +143,14 @@ def place_of(code: Code, g: Value, most: Value) -> Value:
     return code.pick(place < most, place, most)
 
 
-def interleaved_of(code: Code, words: Sequence[Value], asks: bool = True) -> Any:
+def interleaved_of(code: Code, words: Sequence[Any], asks: bool = True) -> Any:
     """A function (i, end): a function (g) that reads the bands of group g at row i, where lanes lie side by side.
 
     It is told the operands, by how many rows each is moved, and the place of the last group. The pads, of row 0 and
     before ``end``, are not read. ``asks``: the rows do not follow each other in memory.
     """
     bindings, moves, most, zero = words[:4], words[4:8], words[8], code.integer(0)
-    strides, tables = [code.word(x + STRIDE) for x in bindings], [code.word(x + TABLE) for x in bindings]
+    strides, tables = [x.stride for x in bindings], [x.lanes[0] for x in bindings]
 
     def read(i: Value, end: Value) -> Any:
         top, bottom = i == 0, i == end - 1

@@ -27,7 +27,15 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
-from tridiag.kernels.access.load_store import AHEAD, TABLE, bind, bytes_of_real, lanes_of, load_row, store_row
+from tridiag.kernels.access.load_store import (
+    bind,
+    bytes_of_real,
+    lanes_of,
+    load_row,
+    operand_at,
+    size_of_operand,
+    store_row,
+)
 from tridiag.kernels.alignment import exponent_a_cell, shared_exponents
 from tridiag.kernels.alignment.shared_exponents import RUN, shared_exponents_suffice
 from tridiag.kernels.alignment.state import (
@@ -58,7 +66,6 @@ from tridiag.kernels.simd.memory import (
     half_word,
     load,
     set_half_word,
-    set_word,
     store,
     variable,
 )
@@ -146,10 +153,10 @@ def bind_group(zero, job, operand, array, first, downwards):
     size = job.shape[0] * job.shape[1] * side
     for lane in range(lanes):
         pair = min(first + lane, job.pairs - 1)
-        set_word(operand + TABLE + 8 * lane, array + pair * size)
+        operand.lanes[lane] = array + pair * size
     bind(zero, operand, side, side, False, downwards)
     row = job.shape[1] * side
-    set_word(operand + AHEAD, -row if downwards else row)
+    operand.ahead = -row if downwards else row
 
 
 @njit(**OPTIONS)
@@ -206,7 +213,13 @@ def task(kind: str) -> Any:
     @njit(**OPTIONS)
     def rows_forward(zero, job, worker, first, last, width, shared):
         """The rows of a block; what they keep goes to the block, or without a gradient always to one place."""
-        record, scores, line, state, kept = worker.group, worker.scores, worker.line, worker.state, worker.kept
+        record, scores, line, state, kept = (
+            worker.group,
+            operand_at(worker.scores),
+            worker.line,
+            worker.state,
+            worker.kept,
+        )
         step = kept_of_row(job, shared) if job.gradient != 0 else 0
         for i in range(first, last):
             if stopping_at(i, 64):
@@ -220,7 +233,7 @@ def task(kind: str) -> Any:
 
     @njit(**OPTIONS)
     def allocate_workspace(zero, job):
-        columns, operand = whole(job.shape[1]), aligned(TABLE + 8 * lanes_of(zero, ()))
+        columns, operand = whole(job.shape[1]), aligned(size_of_operand(zero, ()))
         return allocate(
             ARRAYS(
                 group=RECORD * LINE,
@@ -245,8 +258,14 @@ def task(kind: str) -> Any:
     @njit(**OPTIONS)
     def gradient(zero, job, worker, top, width, shared):
         """The backward pass over all blocks, the last of which is kept already."""
-        record, scores, line, state, kept = worker.group, worker.scores, worker.line, worker.state, worker.kept
-        state_back, states, target = worker.state_back, worker.states, worker.target
+        record, scores, line, state, kept = (
+            worker.group,
+            operand_at(worker.scores),
+            worker.line,
+            worker.state,
+            worker.kept,
+        )
+        state_back, states, target = worker.state_back, worker.states, operand_at(worker.target)
         columns, block, step = job.shape[1], job.block, kept_of_row(job, shared)
         start_of_rows(zero, state_back, width, in_back, shared)
         BLANK(zero, (line, columns))
@@ -291,7 +310,7 @@ def task(kind: str) -> Any:
     @njit(**OPTIONS)
     def align(zero, job, worker, first):
         """A group of pairs."""
-        record, scores, target = worker.group, worker.scores, worker.target
+        record, scores, target = worker.group, operand_at(worker.scores), operand_at(worker.target)
         bind_group(zero, job, scores, job.scores, first, False)
         shared, again = job.cell_exponents == 0, False
         BLANK(zero, (record + LEAST_ * LINE, variable(1)))

@@ -14,7 +14,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tridiag.kernels.access.load_store import AHEAD, TABLE
 from tridiag.kernels.alignment.state import (
     BY_GAP_,
     BY_OPEN_,
@@ -144,9 +143,9 @@ class Run:
 class Request:
     """Asks for the row that comes next of an operand whose rows are contiguous: at each cell a line of another lane."""
 
-    def __init__(self, code: Code, operand: Value, start: Value) -> None:
-        self.code, self.table = code, operand + TABLE
-        self.first = code.word(operand + AHEAD) + start * code.size_of_real
+    def __init__(self, code: Code, operand: Any, start: Value) -> None:
+        self.code, self.table = code, operand.addresses.lanes
+        self.first = operand.ahead + start * code.size_of_real
 
     def __call__(self, j: Value) -> None:
         """At the run from cell j on."""

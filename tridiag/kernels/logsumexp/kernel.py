@@ -13,14 +13,12 @@ from numba import cfunc, njit, types
 from tridiag.kernels.access.bind import bind_lanes, operand_of
 from tridiag.kernels.access.load_store import (
     INTERLEAVED,
-    KIND,
-    STRIDE,
-    TABLE,
     bind,
     bytes_of_real,
     bytes_of_row,
     lanes_of,
     load_rows,
+    size_of_operand,
     store_rows,
 )
 from tridiag.kernels.jobs.words import logsumexp as J
@@ -66,7 +64,7 @@ JOB, log_job_at = records.RecordAt(Logsumexp), records.at(Logsumexp)
 
 @njit(**OPTIONS)
 def size_of_bindings(zero):
-    return aligned(OPERANDS * (TABLE + 8 * lanes_of(zero, ())))
+    return aligned(OPERANDS * size_of_operand(zero, ()))
 
 
 @njit(**OPTIONS)
@@ -114,9 +112,9 @@ def view(zero, job, operand, i0, i1, buffer, ready):
 
     They are read, unless ``ready``.
     """
-    if word(operand + KIND) == INTERLEAVED:
-        step = word(operand + STRIDE)
-        return turned(job, word(operand + TABLE) + i0 * step, step, i1 - i0)
+    if operand.kind == INTERLEAVED:
+        step = operand.stride
+        return turned(job, operand.lanes[0] + i0 * step, step, i1 - i0)
     if not ready:
         load_rows(zero, operand, i0, i1, buffer)
     return turned(job, buffer, bytes_of_row(zero, ()), i1 - i0)
@@ -142,7 +140,7 @@ def run_block(zero, job, worker, group, system, used, i0, i1, starts, total):
             total_of(zero, x, slot, rows, bindings, i0, starts)
         return
     target, buffer = operand_of(zero, bindings, J.RESULT), buffer + 2 * BLOCK * row
-    direct = used == lanes_of(zero, ()) and word(target + KIND) == INTERLEAVED
+    direct = used == lanes_of(zero, ()) and target.kind == INTERLEAVED
     y = view(zero, job, target, i0, i1, buffer, True) if direct else turned(job, buffer, row, rows)
     if weighted:
         SCAN_WEIGHTED(zero, (*a, *x, *y, slot, rows, bindings, i0))

@@ -11,7 +11,7 @@ from typing import Any
 
 from tridiag.algorithms import logsumexp
 from tridiag.algorithms.logsumexp import State
-from tridiag.kernels.access.load_store import TABLE, ask
+from tridiag.kernels.access.load_store import ask, operand_in
 from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.kernels.simd.explog import Exponents, Lanes, as_integers, as_reals, moved
 from tridiag.kernels.simd.vector import Code, Library, Value
@@ -72,7 +72,7 @@ class Ahead:
 
     def __init__(self, code: Code, bindings: Value, first: Value, *operands: int) -> None:
         self.code, self.first = code, first
-        self.operands = [bindings + k * (TABLE + 8 * code.lanes) for k in operands]
+        self.operands = [operand_in(code, bindings, k) for k in operands]
 
     def ask(self, t: Value, count: int) -> None:
         for operand in self.operands:

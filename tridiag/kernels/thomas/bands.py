@@ -5,21 +5,10 @@ from __future__ import annotations
 from numba import njit
 
 from tridiag.kernels.access.bind import operand_of
-from tridiag.kernels.access.load_store import (
-    CONTIGUOUS,
-    INTERLEAVED,
-    KIND,
-    QUAD,
-    STRIDE,
-    TABLE,
-    bytes_of_row,
-    load_rows,
-    parts_of,
-)
+from tridiag.kernels.access.load_store import CONTIGUOUS, INTERLEAVED, QUAD, bytes_of_row, load_rows, parts_of
 from tridiag.kernels.access.rows import CUT, ERASE, RIGHT, ZERO
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, X_
-from tridiag.kernels.simd.memory import word
 from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bind import mask_view
 from tridiag.kernels.thomas.workspace import BLOCK
@@ -66,9 +55,9 @@ def view_in_place(zero, job, worker, band, i0):
     """A view of the caller's memory, if that has rows of lanes."""
     operand, move = band_of(job, band)
     at = operand_of(zero, worker.bindings, operand)
-    there = word(at + KIND) == INTERLEAVED and parts_of(zero, ()) == 1
+    there = at.kind == INTERLEAVED and parts_of(zero, ()) == 1
     if there:
-        set_view(worker, band, word(at + TABLE) + (i0 + move) * word(at + STRIDE), word(at + STRIDE))
+        set_view(worker, band, at.lanes[0] + (i0 + move) * at.stride, at.stride)
     return there
 
 
@@ -91,8 +80,8 @@ def straight(zero, job, worker):
         return low, low
     for k in (A_, B_, C_, D_, X_):
         operand = operand_of(zero, bindings, k)
-        apart = word(operand + TABLE + 8) - word(operand + TABLE)
-        if word(operand + KIND) != CONTIGUOUS or apart % ONE_SET == 0:
+        apart = operand.lanes[1] - operand.lanes[0]
+        if operand.kind != CONTIGUOUS or apart % ONE_SET == 0:
             return low, low
     height = QUAD // parts_of(zero, ())
     moved = 1 if job.flags & J.TRANSPOSE else 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from numba import njit
 
 from tridiag.kernels.access.bind import offset, operand_of
-from tridiag.kernels.access.load_store import AHEAD, TABLE, bind, bytes_of_real, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.access.load_store import bind, bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, OPERANDS, X_
 from tridiag.kernels.simd.memory import set_word, word
@@ -116,9 +116,9 @@ def refine_in_cache(zero, job, worker, fewest, poor, first, solution, step):
         target = operand_of(zero, worker.bindings, X_)
         for lane in range(lanes):
             system = listed(unrefined, lane if lane < used else 0) - first
-            set_word(target + TABLE + 8 * lane, solution + system // lanes * (4 * row) + system % lanes * entry)
+            target.lanes[lane] = solution + system // lanes * (4 * row) + system % lanes * entry
         bind(zero, target, entry, step, used == 1, True)
-        set_word(target + AHEAD, 0)
+        target.ahead = 0
         refine_listed(zero, job, worker, used)
     worker.bindings = bindings
 
@@ -132,7 +132,7 @@ def bind_listed(zero, job, worker, systems, used):
         target, pointer = operand_of(zero, bindings, operand), job.pointers[operand]
         for lane in range(lanes):
             system = listed(systems, lane if lane < used else 0)
-            set_word(target + TABLE + 8 * lane, pointer + offset(job, J.AXES, axes, system, operand))
+            target.lanes[lane] = pointer + offset(job, J.AXES, axes, system, operand)
         bind(zero, target, itemsize, job.strides[operand], used == 1, operand == X_)
-        set_word(target + AHEAD, 0)  # the next group is anywhere
+        target.ahead = 0  # the next group is anywhere
     read_mask(zero, job, worker)

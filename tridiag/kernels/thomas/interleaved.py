@@ -5,7 +5,7 @@ from __future__ import annotations
 from numba import njit
 
 from tridiag.kernels.access.bind import operand_of
-from tridiag.kernels.access.load_store import STRIDE, TABLE, bytes_of_real, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.access.load_store import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, X_
@@ -121,7 +121,7 @@ def start_interleaved(zero, job, worker, first, groups):
 def solution_interleaved(zero, worker):
     """Where the first row of a solution is, and how far the next."""
     x = operand_of(zero, worker.bindings, X_)
-    return word(x + TABLE), word(x + STRIDE)
+    return x.lanes[0], x.stride
 
 
 @njit(**OPTIONS)

@@ -9,11 +9,8 @@ from tridiag.kernels.access.bind import bind_lanes, operand_of
 from tridiag.kernels.access.load_store import (
     CONTIGUOUS,
     INTERLEAVED,
-    KIND,
     NEXT_GROUP,
     QUAD,
-    STRIDE,
-    TABLE,
     bytes_of_real,
     bytes_of_row,
     lanes_of,
@@ -155,7 +152,7 @@ def substitute_certified(zero, job, worker, factors, shared, y, used, bad):
     n, row, low, high = job.rows, bytes_of_row(zero, ()), worker.low, worker.high
     bindings, carry, lanes = worker.bindings, worker.carry, lanes_of(zero, ())
     d, x, last = operand_of(zero, bindings, D_), operand_of(zero, bindings, X_), low
-    if bad == 0 and used == lanes and worker.whole and word(d + KIND) == CONTIGUOUS == word(x + KIND):
+    if bad == 0 and used == lanes and worker.whole and d.kind == CONTIGUOUS == x.kind:
         height = QUAD // parts_of(zero, ())
         last = low + (high - low) // height * height
     part = part_of(zero, shared)
@@ -321,7 +318,7 @@ def is_wide(zero, job, worker, k, end):
         return False
     length = field(job, J.AXES + J.AXIS_WORDS * (job.matrix_axes + count - 1))
     d, x = operand_of(zero, bindings, D_), operand_of(zero, bindings, X_)
-    return k % length + stretch <= length and word(d + KIND) == INTERLEAVED and word(x + KIND) == INTERLEAVED
+    return k % length + stretch <= length and d.kind == INTERLEAVED and x.kind == INTERLEAVED
 
 
 @njit(**ONCE)
@@ -329,12 +326,12 @@ def substitute_wide(zero, job, worker, factors):
     """Some groups of right sides, of which the first is bound, row by row through all of them."""
     n, part, y, bindings = job.rows, part_of(zero, True), worker.y, worker.bindings
     d, x, step = operand_of(zero, bindings, D_), operand_of(zero, bindings, X_), WIDE * bytes_of_row(zero, ())
-    d_ahead, x_ahead = WIDE_ROWS_AHEAD * word(d + STRIDE), -WIDE_ROWS_AHEAD * word(x + STRIDE)
+    d_ahead, x_ahead = WIDE_ROWS_AHEAD * d.stride, -WIDE_ROWS_AHEAD * x.stride
     if n * step < NEXT_GROUP:
         d_ahead, x_ahead = step, step
-    FORWARD_WIDE(zero, (pairs_at(factors, part, 0), word(d + TABLE), word(d + STRIDE), d_ahead, y, n))
-    words = above_at(factors, part, n, 0), y, word(x + TABLE), word(x + STRIDE), x_ahead, n
-    if past_caches(zero, job) and word(x + TABLE) % LINE == 0:
+    FORWARD_WIDE(zero, (pairs_at(factors, part, 0), d.lanes[0], d.stride, d_ahead, y, n))
+    words = above_at(factors, part, n, 0), y, x.lanes[0], x.stride, x_ahead, n
+    if past_caches(zero, job) and x.lanes[0] % LINE == 0:
         STREAM_WIDE(zero, words)
     else:
         BACKWARD_WIDE(zero, words)

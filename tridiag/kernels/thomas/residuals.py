@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tridiag.algorithms import elimination as el
-from tridiag.kernels.access.load_store import STRIDE, TABLE, put_interleaved, take_interleaved
+from tridiag.kernels.access.load_store import put_interleaved, take_interleaved
 from tridiag.kernels.access.rows import ITERATE, SWEEPS, Rows, planes
 from tridiag.kernels.simd.vector import LINE, Code, Complex, Value
 
@@ -44,7 +44,7 @@ def small(code: Code, rest: Value, scale: Value) -> Value:
     return rest <= code.maximum(scale * (bar / code.parts), 4 * code.tiny / code.eps * bar)
 
 
-def verify_lines(code: Code, *words: Value) -> Value:
+def verify_lines(code: Code, *words: Any) -> Value:
     """The lanes where all residuals are small. Each system is contiguous, and of more rows than a cache line holds.
 
     Rows are taken from memory as they lie there, a line of one lane at a time.
@@ -53,7 +53,7 @@ def verify_lines(code: Code, *words: Value) -> Value:
     entry, height = code.parts * code.size_of_real, code.lanes // code.parts
 
     def lane(k: Value, state: Any) -> Any:
-        tables = [operand + TABLE + k * 8 for operand in (*operands, x_at)]
+        tables = [operand.addresses.lanes + k * 8 for operand in (*operands, x_at)]
         a, b, c, d = (code.word(table) + move * entry for table, move in zip(tables[:4], moves, strict=True))
         x = code.word(tables[4])
 
@@ -115,15 +115,15 @@ class Verifying(NamedTuple):
         return Verifying(x, self.x1, rest, scale, a, self.close(code, x))
 
 
-def backward_verified_interleaved(code: Code, *words: Value) -> Value:
+def backward_verified_interleaved(code: Code, *words: Any) -> Value:
     """The solution of a group, of at least two rows, whose lanes lie side by side, in place of q of its pivot rows.
 
     As it lies in memory. Meanwhile the bands ``ahead`` bytes further on are asked for. Returns those of the lanes
     ``sure`` where all residuals are small.
     """
     operands, moves, (group, source, step, count, sure, ahead) = words[:4], words[4:8], words[8:]
-    strides, zero, last = [code.word(operand + STRIDE) for operand in operands], code.zero(), count - 1
-    tables = [code.word(operand + TABLE) + group for operand in operands]
+    strides, zero, last = [operand.stride for operand in operands], code.zero(), count - 1
+    tables = [operand.lanes[0] + group for operand in operands]
     bases = [table + move * stride for table, move, stride in zip(tables, moves, strides, strict=True)]
     pivots = [Rows(code, source + k * code.row, step) for k in range(4)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from tridiag.kernels.access.load_store import TABLE, bytes_of_row, lanes_of
+from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, size_of_operand
 from tridiag.kernels.access.rows import NAN, PLANES, ZERO
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.record import Word, Words
@@ -78,7 +78,7 @@ def allocate_groups(zero, job, groups, kept, uncertified):
     n, lanes, row = job.rows, lanes_of(zero, ()), bytes_of_row(zero, ())
     many = job.shared or job.right_sides != 1 or job.flags & J.FACTORED != 0
     masked = job.flags & J.MASKED != 0
-    bindings, lists = aligned(OPERANDS * (TABLE + 8 * lanes)), 8 * (1 + lanes * (groups + 2))
+    bindings, lists = aligned(OPERANDS * size_of_operand(zero, ())), 8 * (1 + lanes * (groups + 2))
     mask = aligned((n + 2) * lanes) if masked else 0
     tile, swaps = (PLANES * n * row, aligned(n * lanes)) if uncertified else (0, 0)
     factors = n * 3 * row if many else 0
