@@ -11,12 +11,11 @@ from numba import cfunc, njit, types
 from numba.extending import intrinsic
 
 from tridiag.kernels.jobs.words.job import Job
+from tridiag.kernels.jobs.words.record import Record, Word, Words
 from tridiag.kernels.simd import interrupts
 from tridiag.kernels.simd.memory import I64, c_function, call, fetch_add, free, malloc, set_word, swap, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import definition
-
-job_at = at(Job)
 
 _create = types.ExternalFunction("pthread_create", types.int32(types.int64, types.int64, types.int64, types.int64))
 _detach = types.ExternalFunction("pthread_detach", types.int32(types.int64))
@@ -30,11 +29,21 @@ PLACE = 64  # bytes
 # All changes are swaps of that word, so a helper that comes late finds nothing to do, and a caller waits only for those
 # that have begun: in a forked child, where all helpers are gone, for none.
 EMPTY, WAITING, AT_WORK = range(3)
-# the words of a team, byte offsets: the helpers asked for, how many have finished, their function and its argument, the
-# job for which its caller works, as `tridiag.kernels.simd.interrupts` knows it
-ASKED, FINISHED, FUNCTION, ARGUMENT, TEAM, HANDLE, PLACES = range(0, 56, 8)
 LINGER = 200  # looks of a helper for another team before it ends: less time than a new thread takes to start
 PATIENCE = 5_000  # looks of a caller for a helper that is still at work, before it sleeps between them
+
+
+class Team(Record):
+    """The helpers of a call."""
+
+    asked, finished = Word(), Word()  # how many were asked for, and how many have finished
+    function, argument = Word(), Word()  # what they call
+    works_for = Word()  # the job for which their caller works, as `tridiag.kernels.simd.interrupts` knows it
+    handle = Word()  # of a thread that is made
+    places = Words(MOST_THREADS)  # the addresses of those that were asked for
+
+
+job_at, team_at, TEAM_SIZE = at(Job), at(Team), Team.size()
 
 
 @intrinsic
@@ -66,9 +75,10 @@ def helper_loop(place, zero):
             if found != WAITING or swap(place, WAITING, EMPTY):
                 return
         elif swap(place, found, AT_WORK):
-            interrupts.ask(word(found + TEAM))
-            call(word(found + FUNCTION), (word(found + ARGUMENT),))
-            fetch_add(found + FINISHED, 1)  # its caller may free the team now
+            team = team_at(found)
+            interrupts.ask(team.works_for)
+            call(team.function, (team.argument,))
+            fetch_add(team.addresses.finished, 1)  # its caller may free the team now
             swap(place, AT_WORK, WAITING)
             left = LINGER
 
@@ -79,47 +89,49 @@ helper = c_function(helper_loop, "tridiag_helper")
 @njit
 def start(function, argument, helpers):
     """Ask helpers to call a function; fewer may come, which only slows the job down. Returns what `finish` takes."""
-    team, asked = malloc(types.uint64(PLACES + 8 * MOST_THREADS)), 0
+    memory, asked = malloc(types.uint64(TEAM_SIZE)), 0
+    team = team_at(memory)
     most = min(helpers, MOST_THREADS)  # the second look may find places again whose helpers have ended since the first
-    if team == 0:
+    if memory == 0:
         return team
-    set_word(team + FINISHED, 0)
-    set_word(team + FUNCTION, function)
-    set_word(team + ARGUMENT, argument)
+    team.finished = 0
+    team.function, team.argument = function, argument
     works_for = interrupts.ask(interrupts.TEAM)
-    set_word(team + TEAM, works_for if works_for != 0 else interrupts.NOBODY)
+    team.works_for = works_for if works_for != 0 else interrupts.NOBODY
     for wanted in (WAITING, EMPTY):
         for k in range(MOST_THREADS):
             place = places() + PLACE * k
             if asked >= most:
                 break
-            if word(place) != wanted or not swap(place, wanted, team):
+            if word(place) != wanted or not swap(place, wanted, memory):
                 continue
-            if wanted == EMPTY and _create(team + HANDLE, 0, helper(0), place) != 0 and swap(place, team, EMPTY):
+            failed = wanted == EMPTY and _create(team.addresses.handle, 0, helper(0), place) != 0
+            if failed and swap(place, memory, EMPTY):
                 break
-            set_word(team + PLACES + 8 * asked, place)
+            team.places[asked] = place
             asked += 1
-    set_word(team + ASKED, asked)
+    team.asked = asked
     return team
 
 
 @njit
 def finish(team):
     """Wait for the helpers that have begun."""
-    if team == 0:
+    memory = address_of(team)
+    if memory == 0:
         return
-    begun, left = word(team + ASKED), PATIENCE
-    for k in range(word(team + ASKED)):
-        if swap(word(team + PLACES + 8 * k), team, EMPTY):
+    begun, left = team.asked, PATIENCE
+    for k in range(team.asked):
+        if swap(team.places[k], memory, EMPTY):
             begun -= 1
-    while fetch_add(team + FINISHED, 0) < begun:
+    while fetch_add(team.addresses.finished, 0) < begun:
         interrupts.stopping()  # this thread may be the one that hears of signals
         if left > 0:
             left -= 1
             _yield()
         else:
             _sleep(types.uint32(50))
-    free(team)
+    free(memory)
 
 
 @njit
