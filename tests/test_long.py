@@ -83,7 +83,7 @@ def test_every_promise_and_shape(pivoting: bool | str, kind: Any, dtype: str) ->
         system = kind(shape, dtype, axis)
         out = np.full(shape, np.nan, dtype)
         wide = shape[-1] >= systems.lanes_of(out.dtype)
-        assert plan(system, out, axis, pivoting).kernel[0] == "row_blocks" == wide
+        assert (plan(system, out, axis, pivoting).kernel[0] == "row_blocks") == wide
         tridiag.solve(*system, axis=axis, pivoting=pivoting, backend=NAME, out=out)
         check(out, system, axis, pivoting)
 

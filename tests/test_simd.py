@@ -24,9 +24,11 @@ from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim
 from tridiag.kernels.simd import explog
+from tridiag.kernels.simd.functions import emitted
 from tridiag.kernels.simd.memory import c_function, fetch_add, word
 from tridiag.kernels.simd.records import RecordAt
-from tridiag.kernels.simd.vector import LINE, Code, Complex, Value, emitted
+from tridiag.kernels.simd.values import Complex, Value
+from tridiag.kernels.simd.vector import LINE, Code
 
 REALS = "float32", "float64"
 

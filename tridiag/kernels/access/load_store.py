@@ -13,9 +13,11 @@ from llvmlite import ir
 from numba import njit
 
 from tridiag.kernels.jobs.words.record import Record, Word, Words
+from tridiag.kernels.simd.functions import Library, emitted
 from tridiag.kernels.simd.memory import word
 from tridiag.kernels.simd.records import At, at
-from tridiag.kernels.simd.vector import I8, I64, LINE, OPTIONS, Code, Complex, Library, Value, emitted
+from tridiag.kernels.simd.values import Complex, Value
+from tridiag.kernels.simd.vector import I8, I64, LINE, OPTIONS, Code
 
 CONTIGUOUS, INTERLEAVED, SAME, SCATTERED = range(
     4

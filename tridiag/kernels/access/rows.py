@@ -19,7 +19,9 @@ from tridiag.kernels.access.load_store import (
     put_interleaved,
     take_interleaved,
 )
-from tridiag.kernels.simd.vector import LINE, Code, Complex, Library, Value
+from tridiag.kernels.simd.functions import Library
+from tridiag.kernels.simd.values import Complex, Value
+from tridiag.kernels.simd.vector import LINE, Code
 
 
 @dataclass(frozen=True)

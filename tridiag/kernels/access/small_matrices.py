@@ -12,7 +12,8 @@ from typing import Any
 from llvmlite import ir
 
 from tridiag.kernels.access.load_store import QUAD, in_lanes, out_of_lanes
-from tridiag.kernels.simd.vector import Code, Complex, Value
+from tridiag.kernels.simd.values import Complex, Value
+from tridiag.kernels.simd.vector import Code
 
 
 def gather(code: Code, base: Sequence[Value], count: int) -> list[Any]:

@@ -29,7 +29,8 @@ from tridiag.kernels.alignment.state import (
     spread,
 )
 from tridiag.kernels.simd.powers import Exponential, Power, constant, integer, largest, normal, nothing, scale, times
-from tridiag.kernels.simd.vector import LINE, Code, Value
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import LINE, Code
 
 AHEAD = 16  # cells, of the memory that is asked for
 

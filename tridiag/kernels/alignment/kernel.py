@@ -59,6 +59,7 @@ from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim
 from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
+from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import (
     ask_for_huge_pages,
@@ -71,7 +72,8 @@ from tridiag.kernels.simd.memory import (
 )
 from tridiag.kernels.simd.powers import nothing
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Code, Library, Value
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
 
 JOB = RecordAt(Alignment)
 

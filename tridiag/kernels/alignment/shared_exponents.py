@@ -49,7 +49,8 @@ from tridiag.kernels.simd.powers import (
     real,
     shift_left,
 )
-from tridiag.kernels.simd.vector import LINE, Code, Value
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import LINE, Code
 
 RUN = 4  # cells
 RUNS_AHEAD = 4  # of the memory that is asked for

@@ -9,7 +9,8 @@ from llvmlite import ir
 
 from tridiag.kernels.jobs.words.alignment import HOTTEST
 from tridiag.kernels.simd.powers import HIGHEST, Power, constant, integer, integers, nothing
-from tridiag.kernels.simd.vector import I32, LINE, Code, Value
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import I32, LINE, Code
 
 # A row of lanes each: the lengths; the parameters, log2(e) / T; Z so far, and the log of its mantissa; what tells of
 # scores that are NaN; the largest score; the inverse of Z; the gradients of the parameters, in place of that of T the

@@ -17,10 +17,11 @@ from tridiag.kernels.jobs.words.recurrences import Recurrences
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim
 from tridiag.kernels.runtime.workspace import piece
+from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, free, malloc
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Library
+from tridiag.kernels.simd.vector import LINE, OPTIONS
 
 X, RIGHT, BELOW, OWN, ABOVE = range(5)
 OPERANDS = 5

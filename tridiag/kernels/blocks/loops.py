@@ -15,7 +15,8 @@ from tridiag.kernels.access.sequences import TABLE
 from tridiag.kernels.access.small_matrices import gather, scatter
 from tridiag.kernels.jobs.words.record import Guarded, Lines, Record, Words
 from tridiag.kernels.simd.records import At
-from tridiag.kernels.simd.vector import LINE, Code, Value
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import LINE, Code
 
 
 @functools.cache

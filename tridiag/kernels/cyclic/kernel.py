@@ -31,10 +31,12 @@ from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, OPERANDS, X_, Systems
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim, part_of_item, report
+from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, set_word, variable, word
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.vector import ONCE, OPTIONS, Code, Library, Value
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import ONCE, OPTIONS, Code
 from tridiag.kernels.thomas.bands import band_of, moved_operands, right_side, set_view, straight, view_in_place
 from tridiag.kernels.thomas.bind import bind_few_matrices, bind_matrices, bind_next, mask_view, side_offsets
 from tridiag.kernels.thomas.loops import certified, invertible, least_quotient, lossless, no_quotient

@@ -19,7 +19,8 @@ from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Lines, extended
 from tridiag.kernels.kalman.loops import Entries, Form, Lanes, Loops, Room, Roots, vector
 from tridiag.kernels.simd.records import At
-from tridiag.kernels.simd.vector import LINE, Code, Value
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import LINE, Code
 
 PARAMETERS = (K.F, K.H, K.Q, K.R, K.M0, K.P0)
 

@@ -21,9 +21,10 @@ from tridiag.kernels.kalman.moments import Moments, MomentsRoom
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim
 from tridiag.kernels.runtime.workspace import piece
+from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.memory import c_function, load, malloc, pointer, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Library
+from tridiag.kernels.simd.vector import LINE, OPTIONS
 
 LOG_TWO, LOG_TWO_PI = math.log(2.0), math.log(2.0 * math.pi)
 

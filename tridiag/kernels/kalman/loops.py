@@ -21,7 +21,8 @@ from tridiag.kernels.access.load_store import addresses
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Guarded, Lines, extended
 from tridiag.kernels.simd.records import At
-from tridiag.kernels.simd.vector import LINE, Code, Value
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import LINE, Code
 
 QUADRATIC, MANTISSA, EXPONENT, COUNT, LOSS = range(5)  # rows of a result
 

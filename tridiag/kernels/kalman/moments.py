@@ -15,7 +15,8 @@ from tridiag.kernels.access.load_store import QUAD, out_of_lanes
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.kalman.loops import LOSS, Entries, Form, Lanes, Loops, Room, Roots, vector
 from tridiag.kernels.simd.records import At
-from tridiag.kernels.simd.vector import LINE, Code, Value
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import LINE, Code
 
 
 class MomentsRoom(Room):

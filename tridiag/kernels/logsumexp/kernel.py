@@ -42,9 +42,10 @@ from tridiag.kernels.runtime.threads import beginning, task_runner
 from tridiag.kernels.runtime.work_items import claim
 from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
 from tridiag.kernels.simd import records
+from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, call, free, load, malloc, set_word, store, word
-from tridiag.kernels.simd.vector import OPTIONS, definition
+from tridiag.kernels.simd.vector import OPTIONS
 
 OPERANDS = 4
 HEAD = 4  # rows that are not taken for ordinary

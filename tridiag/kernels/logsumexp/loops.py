@@ -14,7 +14,9 @@ from tridiag.algorithms.logsumexp import State
 from tridiag.kernels.access.load_store import ask, operand_in
 from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.kernels.simd.explog import Exponents, Lanes, as_integers, as_reals, moved
-from tridiag.kernels.simd.vector import Code, Library, Value
+from tridiag.kernels.simd.functions import Library
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import Code
 
 ROWS = 4  # a power of two
 LARGEST, PRODUCT, SLOT = 3, 6, 8  # rows of lanes in a slot: a state, the sum of log_a in two numbers

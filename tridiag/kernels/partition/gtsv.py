@@ -40,7 +40,8 @@ from tridiag.kernels.partition.state import (
 )
 from tridiag.kernels.simd.interrupts import PIECE, stopping, stopping_at
 from tridiag.kernels.simd.memory import free, load, malloc, store
-from tridiag.kernels.simd.vector import ONCE, OPTIONS, unit
+from tridiag.kernels.simd.scalars import unit
+from tridiag.kernels.simd.vector import ONCE, OPTIONS
 
 KEPT_EVERY = 512  # rows
 KEPT = 4  # numbers: the carried row, its right side, the right side of the next row

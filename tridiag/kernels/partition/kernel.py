@@ -39,6 +39,7 @@ from tridiag.kernels.partition.state import (
     place,
 )
 from tridiag.kernels.runtime.threads import beginning, finish, start
+from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import (
     ask_for_huge_pages,
@@ -52,7 +53,7 @@ from tridiag.kernels.simd.memory import (
     store,
 )
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, definition
+from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS
 
 MOST_ROWS, FEWEST_ROWS = 1016, 48  # of a chunk: with all fields of the former a block of lanes fits in a core's L2
 ENOUGH_ROWS, BLOCKS_AT_LEAST = 256, 16  # longer chunks only where there are so many blocks

@@ -17,8 +17,10 @@ from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.load_store import in_lanes, out_of_lanes
 from tridiag.kernels.access.rows import Rows, lines_of_rows, rows_of_lines
 from tridiag.kernels.partition import state as P
+from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.records import At
-from tridiag.kernels.simd.vector import I1, Code, Library, Value
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import I1, Code
 from tridiag.kernels.thomas.loops import least_quotient, lossless, no_quotient
 
 # What a reduction tells: no certificate, or a row that remains is so little that the matrix may be singular; the first

@@ -28,9 +28,12 @@ from tridiag.kernels.partition.state import (
     size,
     solution,
 )
+from tridiag.kernels.simd.functions import emitted
 from tridiag.kernels.simd.memory import load, store
 from tridiag.kernels.simd.records import At
-from tridiag.kernels.simd.vector import ONCE, OPTIONS, Code, Value, emitted, unit
+from tridiag.kernels.simd.scalars import unit
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import ONCE, OPTIONS, Code
 
 KEPT = 5  # numbers for each unknown: three of its pivot row, its right side, the unknown
 ROUNDING = 8.0  # eps: of a row that a chunk leaves

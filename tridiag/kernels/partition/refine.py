@@ -25,8 +25,11 @@ from tridiag.kernels.partition.state import (
     put_lane,
     solution,
 )
+from tridiag.kernels.simd.functions import emitted
 from tridiag.kernels.simd.memory import set_word, word
-from tridiag.kernels.simd.vector import ONCE, OPTIONS, Code, Value, emitted, entry
+from tridiag.kernels.simd.scalars import entry
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import ONCE, OPTIONS, Code
 
 MANY_WINDOWS = 64
 REACH = 4  # parts of a window, at either end the outermost of which is too near to the end for a bad row

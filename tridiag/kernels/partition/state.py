@@ -15,10 +15,13 @@ from tridiag.algorithms.elimination import UNREACHED
 from tridiag.kernels.access.load_store import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words.record import Record, Word, Words
 from tridiag.kernels.runtime.workspace import Workspace, workspace
+from tridiag.kernels.simd.functions import emitted
 from tridiag.kernels.simd.memory import load, store
 from tridiag.kernels.simd.records import RecordAt
+from tridiag.kernels.simd.scalars import entry, unit
 from tridiag.kernels.simd.steps import Steps
-from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, Code, Value, emitted, entry, unit
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, Code
 
 A, B, C, WHERE, D, X = range(6)
 
@@ -112,7 +115,7 @@ def size(x):
 
 
 def quotient(x, y):
-    """x / y; of complex numbers by Smith's formula, as `tridiag.kernels.simd.vector.Complex`."""
+    """x / y; of complex numbers by Smith's formula, as `tridiag.kernels.simd.values.Complex`."""
 
 
 @overload(quotient, jit_options=OPTIONS)

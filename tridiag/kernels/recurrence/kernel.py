@@ -36,11 +36,12 @@ from tridiag.kernels.recurrence.loops import (
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim, field
 from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace, piece
+from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import PIECE as ROWS_APART
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import c_function, fetch_add, flush, load, malloc, set_word, store, word
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Library
+from tridiag.kernels.simd.vector import LINE, OPTIONS
 
 TRUSTED = 2.0**10  # products of coefficients up to this lose little to cancellation
 PIECE = 2048 + LINE  # bytes of a lane that are kept before they go to memory; lanes do not share a set of the caches

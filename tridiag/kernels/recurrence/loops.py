@@ -16,8 +16,10 @@ from tridiag.kernels.access.load_store import LINES_AHEAD, QUAD, addresses, in_l
 from tridiag.kernels.access.sequences import TABLE
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words.record import Guarded, Lines, Record, Word, Words
+from tridiag.kernels.simd.functions import emitted
 from tridiag.kernels.simd.records import At
-from tridiag.kernels.simd.vector import I64, LINE, Code, Value, emitted
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import I64, LINE, Code
 
 HEIGHT = 8  # steps of all lanes that are transposed at a time
 MOST_LANES = 16

@@ -22,9 +22,11 @@ from tridiag.kernels.recurrence.loops import FAR_AHEAD
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim
 from tridiag.kernels.runtime.workspace import piece
+from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import At, RecordAt, address_of
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Code, Library, Value
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
 
 OPERANDS = C.operands(1)
 INIT = C.A + 1

@@ -13,9 +13,9 @@ from numba.extending import intrinsic
 from tridiag.kernels.jobs.words.job import Job
 from tridiag.kernels.jobs.words.record import Record, Word, Words
 from tridiag.kernels.simd import interrupts
+from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.memory import I64, c_function, call, fetch_add, free, malloc, set_word, swap, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
-from tridiag.kernels.simd.vector import definition
 
 _create = types.ExternalFunction("pthread_create", types.int32(types.int64, types.int64, types.int64, types.int64))
 _detach = types.ExternalFunction("pthread_detach", types.int32(types.int64))

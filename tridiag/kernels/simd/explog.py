@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from tridiag.algorithms.logsumexp import ROOM, larger
-from tridiag.kernels.simd.vector import I32, I64, Code, Value
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import I32, I64, Code
 
 
 class Numbers(NamedTuple):

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from llvmlite import ir
 
-from tridiag.kernels.simd.vector import Code, Value
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import Code
 
 # by the bytes of a real
 DEGREE = {4: 5, 8: 11}  # of the polynomial for 2**f: an error of 1 ulp

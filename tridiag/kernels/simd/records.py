@@ -23,7 +23,8 @@ from numba.extending import (
 )
 
 from tridiag.kernels.jobs.words.record import Field, Record
-from tridiag.kernels.simd.vector import I64, Code, Value
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import I64, Code
 
 
 class RecordAt(types.Type):

@@ -11,7 +11,8 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 
-from tridiag.kernels.simd.vector import I64, Library
+from tridiag.kernels.simd.functions import Library
+from tridiag.kernels.simd.vector import I64
 
 
 class Steps(Library):

@@ -19,10 +19,12 @@ from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.symbols import PREFIX
 from tridiag.kernels.jobs.words.systems import WHERE_, X_, Systems
 from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.functions import Library, definition
 from tridiag.kernels.simd.interrupts import PIECE, stopping_at
 from tridiag.kernels.simd.memory import c_function, call, load, store
 from tridiag.kernels.simd.records import RecordAt
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Code, Library, Value, definition
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
 
 JOB = RecordAt(Systems)
 

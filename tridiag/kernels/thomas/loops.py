@@ -27,7 +27,8 @@ from tridiag.kernels.access.rows import (
     to_interleaved,
     to_lines,
 )
-from tridiag.kernels.simd.vector import LINE, Code, Value
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import LINE, Code
 
 
 def certified(code: Code, growth: Any, pivot: Any, diagonal: Any) -> Value:

@@ -23,7 +23,8 @@ from tridiag.kernels.jobs.words.systems import D_, OPERANDS, X_
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.interrupts import PIECE, stopping, stopping_at
 from tridiag.kernels.simd.memory import load, set_byte, set_word, store, variable, word
-from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, entry, turn, unit
+from tridiag.kernels.simd.scalars import entry, turn, unit
+from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS
 from tridiag.kernels.thomas.bands import right_side, view, views_of_block
 from tridiag.kernels.thomas.bind import advance, bind_few_matrices, bind_matrices, mask_view, read_mask, side_offsets
 from tridiag.kernels.thomas.interleaved import past_caches

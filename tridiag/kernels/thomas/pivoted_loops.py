@@ -17,7 +17,8 @@ from tridiag.kernels.access.rows import (
     to_interleaved,
     to_lines,
 )
-from tridiag.kernels.simd.vector import Code, Value
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import Code
 
 
 class Exchanging(NamedTuple):

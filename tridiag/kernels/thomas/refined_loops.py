@@ -9,7 +9,8 @@ from llvmlite import ir
 from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.load_store import ask
 from tridiag.kernels.access.rows import BEST, ITERATE, SWEEPS, UPPER, Mask, Rows, ask_for_bands, merge, planes
-from tridiag.kernels.simd.vector import I32, LINE, Code, Value
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import I32, LINE, Code
 
 
 class Status(NamedTuple):

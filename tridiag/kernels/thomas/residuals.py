@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.load_store import put_interleaved, take_interleaved
 from tridiag.kernels.access.rows import ITERATE, SWEEPS, Rows, planes
-from tridiag.kernels.simd.vector import LINE, Code, Complex, Value
+from tridiag.kernels.simd.values import Complex, Value
+from tridiag.kernels.simd.vector import LINE, Code
 
 
 def less_in_pairs(code: Code, rest: Value, x: Value, y: Value) -> Value:

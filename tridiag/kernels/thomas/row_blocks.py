@@ -21,10 +21,11 @@ from tridiag.kernels.jobs.words.systems import D_, X_, Systems
 from tridiag.kernels.runtime.threads import beginning, task_runner
 from tridiag.kernels.runtime.work_items import claim
 from tridiag.kernels.runtime.workspace import aligned
+from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import c_function, call, flush, free, load, malloc, set_byte, set_word, variable, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
-from tridiag.kernels.simd.vector import ONCE, OPTIONS, definition
+from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands
 from tridiag.kernels.thomas.bind import bind_group
 from tridiag.kernels.thomas.interleaved import solution_interleaved
