@@ -23,7 +23,7 @@ from tridiag.kernels.access.bind import offset
 from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import Systems
-from tridiag.kernels.partition import loops as K
+from tridiag.kernels.partition import chunk_pivoted, chunk_plain, chunk_refine, chunks
 from tridiag.kernels.partition import refine as R
 from tridiag.kernels.partition import state as P
 from tridiag.kernels.partition.gtsv import FIND_ZERO_PIVOT, NO_MEMORY, SOLVE_SEQUENTIALLY, fill_nan
@@ -76,23 +76,23 @@ def reduce_block_plain(zero, plan, room, block):
     """The first pass over a block; what it found."""
     rows, row = plan.height, bytes_of_row(zero, ())
     kept, stride = place(zero, plan, P.LAST, block * lanes_of(zero, ())), plan.blocks * row
-    K.KEEP_SEPARATORS(zero, (plan, block))
-    K.BEGIN_PLAIN(zero, (kept, stride))
+    chunk_plain.KEEP_SEPARATORS(zero, (plan, block))
+    chunk_plain.BEGIN_PLAIN(zero, (kept, stride))
     top, unsure, trying = 0, 0, plan.exact == 0
     while trying:
-        found = K.REDUCE_PLAIN(zero, (plan, block, top, top + BURN, kept, stride))
+        found = chunk_plain.REDUCE_PLAIN(zero, (plan, block, top, top + BURN, kept, stride))
         top += BURN
-        unsure |= found & K.UNSURE
-        feels = found & K.TOP_FEELS != 0
+        unsure |= found & chunks.UNSURE
+        feels = found & chunks.TOP_FEELS != 0
         if not feels:
-            K.BEGIN_PLAIN(zero, (room, row))
-            found = K.REDUCE_PLAIN(zero, (plan, block, rows - top, rows, room, row))
-            if found & K.BOTTOM_FEELS == 0:
-                K.ADOPT_PLAIN(zero, (kept, stride, room))
-                return unsure | found & K.UNSURE
+            chunk_plain.BEGIN_PLAIN(zero, (room, row))
+            found = chunk_plain.REDUCE_PLAIN(zero, (plan, block, rows - top, rows, room, row))
+            if found & chunks.BOTTOM_FEELS == 0:
+                chunk_plain.ADOPT_PLAIN(zero, (kept, stride, room))
+                return unsure | found & chunks.UNSURE
         trying = feels and 2 * (top + BURN) <= rows
-    found = K.REDUCE_PLAIN(zero, (plan, block, top, rows, kept, stride))
-    return unsure | found & K.UNSURE | K.TOP_FEELS
+    found = chunk_plain.REDUCE_PLAIN(zero, (plan, block, top, rows, kept, stride))
+    return unsure | found & chunks.UNSURE | chunks.TOP_FEELS
 
 
 @njit(**ONCE)
@@ -101,26 +101,26 @@ def reduce_block_pivoted(zero, plan, room, block):
     kept, stride = place(zero, plan, P.LEFT, block * lanes_of(zero, ())), plan.blocks * row
     top, near, trying, found = 0, False, plan.exact == 0, 0
     while trying:
-        found = K.REDUCE_PIVOTED(zero, (plan, block, 0, top, top + BURN, kept, stride))
+        found = chunk_pivoted.REDUCE_PIVOTED(zero, (plan, block, 0, top, top + BURN, kept, stride))
         top += BURN
-        feels = found & K.TOP_FEELS != 0
+        feels = found & chunks.TOP_FEELS != 0
         if not feels:
-            found = K.REDUCE_PIVOTED(zero, (plan, block, rows - top, rows - top, rows, room, row))
-            near = found & K.BOTTOM_FEELS == 0
+            found = chunk_pivoted.REDUCE_PIVOTED(zero, (plan, block, rows - top, rows - top, rows, room, row))
+            near = found & chunks.BOTTOM_FEELS == 0
         trying = feels and 2 * (top + BURN) <= rows
     if near:
-        K.ADOPT_PIVOTED(zero, (kept, stride, room))
+        chunk_pivoted.ADOPT_PIVOTED(zero, (kept, stride, room))
     else:
-        found = K.REDUCE_PIVOTED(zero, (plan, block, 0, top, rows, kept, stride))
+        found = chunk_pivoted.REDUCE_PIVOTED(zero, (plan, block, 0, top, rows, kept, stride))
     block_record(zero, (plan, block)).near = near
-    return found & K.UNSURE | (0 if near else K.TOP_FEELS)
+    return found & chunks.UNSURE | (0 if near else chunks.TOP_FEELS)
 
 
 @njit(**ONCE)
 def solve_block_plain(zero, plan, room, block):
     """The second pass over a block; whether it is finite, and has the certificate where one is wanted."""
-    unsure = K.ELIMINATE(zero, (plan, block, room))
-    if K.SUBSTITUTE(zero, (plan, block, room)):
+    unsure = chunk_plain.ELIMINATE(zero, (plan, block, room))
+    if chunk_plain.SUBSTITUTE(zero, (plan, block, room)):
         return False
     return not unsure or plan.promise == J.PLAIN
 
@@ -128,11 +128,11 @@ def solve_block_plain(zero, plan, room, block):
 @njit(**ONCE)
 def solve_block_pivoted(zero, plan, room, block):
     """... with pivoting; whether it is finite. Its bad rows are listed."""
-    K.ELIMINATE_PIVOTED(zero, (plan, block, room))
-    if K.SUBSTITUTE_PIVOTED(zero, (plan, block, room)):
+    chunk_pivoted.ELIMINATE_PIVOTED(zero, (plan, block, room))
+    if chunk_pivoted.SUBSTITUTE_PIVOTED(zero, (plan, block, room)):
         return False
-    lines = room + (plan.height + 1) * K.FEW_FIELDS * bytes_of_row(zero, ())
-    K.CHECK_ROWS(zero, (plan, block, room, place(zero, plan, P.ABOVE, block * lanes_of(zero, ())), lines))
+    lines = room + (plan.height + 1) * chunk_pivoted.FEW_FIELDS * bytes_of_row(zero, ())
+    chunk_refine.CHECK_ROWS(zero, (plan, block, room, place(zero, plan, P.ABOVE, block * lanes_of(zero, ())), lines))
     R.list_bad_lines(zero, plan, block, lines)
     return True
 
@@ -164,11 +164,11 @@ def work_on(zero, shared, room, block):
     phase, good = shared.phase, True
     if phase == P.REDUCE_PLAIN:
         found = reduce_block_plain(zero, shared, room, block)
-        good = found & K.UNSURE == 0 or shared.promise == J.PLAIN
-        if found & K.TOP_FEELS == 0:
+        good = found & chunks.UNSURE == 0 or shared.promise == J.PLAIN
+        if found & chunks.TOP_FEELS == 0:
             shared.ends_read = 1
     elif phase == P.REDUCE_PIVOTED:
-        if reduce_block_pivoted(zero, shared, room, block) & K.UNSURE:
+        if reduce_block_pivoted(zero, shared, room, block) & chunks.UNSURE:
             shared.doubt = 1
     elif phase == P.SOLVE_PLAIN:
         good = solve_block_plain(zero, shared, room, block)

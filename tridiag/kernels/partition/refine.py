@@ -10,7 +10,7 @@ from numba import njit
 
 from tridiag.algorithms.elimination import REFINE_ABOVE, RETURN_AFTER
 from tridiag.kernels.access.load_store import bytes_of_real, bytes_of_row, lanes_of
-from tridiag.kernels.partition import loops as K
+from tridiag.kernels.partition import chunk_pivoted, chunk_refine
 from tridiag.kernels.partition import state as P
 from tridiag.kernels.partition.gtsv import copy
 from tridiag.kernels.partition.reduced_system import lone_residual, lone_row
@@ -45,7 +45,7 @@ table_size = emitted(lambda code: code.integer(6 * 8 * code.lanes))
 @emitted
 def corrected_size(code: Code, rows: Value) -> Value:
     """Bytes of the room for so many rows in each lane, without what follows the records."""
-    return (rows * K.FIELDS + (ENDS + K.FIELDS)) * code.row + 6 * 8 * code.lanes
+    return (rows * chunk_pivoted.FIELDS + (ENDS + chunk_pivoted.FIELDS)) * code.row + 6 * 8 * code.lanes
 
 
 @njit(**OPTIONS)
@@ -92,13 +92,13 @@ def repair_windows(zero, plan, room, group):
         put_lane(zero, ends + row + lane * real, solution(zero, plan, first + rows))
         for k in range(6, 10):
             put_lane(zero, ends + k * row + lane * real, zero)
-    K.BEGIN_CORRECTION(zero, (plan, room, rows, records, ends))
-    bad = K.RESIDUAL(zero, (plan, room, rows, records, ends))
+    chunk_refine.BEGIN_CORRECTION(zero, (plan, room, rows, records, ends))
+    bad = chunk_refine.RESIDUAL(zero, (plan, room, rows, records, ends))
     for step in range(1, RETURN_AFTER + 1):
         if bad == 0 and step > 1:
             break
-        K.CORRECT(zero, (plan, room, rows, records, ends, step))
-        bad = K.RESIDUAL(zero, (plan, room, rows, records, ends))
+        chunk_refine.CORRECT(zero, (plan, room, rows, records, ends, step))
+        bad = chunk_refine.RESIDUAL(zero, (plan, room, rows, records, ends))
     for lane in range(min(lanes, count - group * lanes)):
         at = plan.windows + 8 * (group * lanes + lane)
         if bad >> lane & 1:
@@ -123,8 +123,8 @@ def begin_block(zero, plan, room, block):
         for k in range(4):
             correction = get(zero, plan, P.ABOVE + k, chunk) if known else zero
             put_lane(zero, ends + (6 + k) * row + lane * real, correction)
-    K.BEGIN_CORRECTION(zero, (plan, room, rows, ends + ENDS * row, ends))
-    K.RESIDUAL(zero, (plan, room, rows, ends + ENDS * row, ends))
+    chunk_refine.BEGIN_CORRECTION(zero, (plan, room, rows, ends + ENDS * row, ends))
+    chunk_refine.RESIDUAL(zero, (plan, room, rows, ends + ENDS * row, ends))
 
 
 @njit(**ONCE)
@@ -145,8 +145,8 @@ def correct_block(zero, plan, room, block):
     rows, ends = plan.height, room + table_size(zero, ())
     begin_block(zero, plan, room, block)
     records, lines = ends + ENDS * bytes_of_row(zero, ()), room + corrected_size(zero, (rows,))
-    K.CORRECT(zero, (plan, room, rows, records, ends, plan.refining))
-    K.CHECK_CORRECTED(zero, (plan, block, records, ends, lines))
+    chunk_refine.CORRECT(zero, (plan, room, rows, records, ends, plan.refining))
+    chunk_refine.CHECK_CORRECTED(zero, (plan, block, records, ends, lines))
     list_bad_lines(zero, plan, block, lines)
 
 

@@ -342,7 +342,9 @@ def rebuild(like: Any, values: Any) -> Any:
     if isinstance(like, Value):
         return next(values)
     made = [rebuild(part, values) for part in parts_of(like)]
-    return Complex(*made) if isinstance(like, Complex) else tuple(made)
+    if isinstance(like, Complex):
+        return Complex(*made)
+    return like._make(made) if hasattr(like, "_make") else tuple(made)
 
 
 def parts_of(state: Any) -> Any:

@@ -1,7 +1,7 @@
 """Hard systems wait until they fill a vector: what few lanes of a group need is not done for all of them.
 
 What becomes of a system depends on its numbers alone, not on its neighbours: it is pivoted as in
-`tridiag.kernels.thomas.pivoted_loops`; should that not be good enough, it waits for the divisions and the refinement of
+`tridiag.kernels.thomas.sweeps`; should that not be good enough, it waits for the divisions and the refinement of
 `tridiag.kernels.thomas.refine`. In jobs that have no use for the former, all hard systems wait for the latter.
 """
 

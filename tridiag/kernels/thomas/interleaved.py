@@ -15,19 +15,22 @@ from tridiag.kernels.simd.vector import LINE, OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands
 from tridiag.kernels.thomas.bind import bind_group, read_mask
 from tridiag.kernels.thomas.deferred import may_wait, put_off, refine_in_cache, verifiable
-from tridiag.kernels.thomas.loops import BACKWARD_INTERLEAVED, ELIMINATE_INTERLEAVED, STREAM_INTERLEAVED
 from tridiag.kernels.thomas.one_vector import backward_rows, settle_group
-from tridiag.kernels.thomas.pivoted_loops import (
-    BACKWARD_EXCHANGED_INTERLEAVED,
-    CLOSE_EXCHANGE,
-    EXCHANGE_INTERLEAVED,
-    PUT_EXCHANGED_INTERLEAVED,
-    PUT_EXCHANGED_STREAM,
-    STREAM_EXCHANGED_INTERLEAVED,
-)
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
 from tridiag.kernels.thomas.refine import hopeless, uncertified_lanes
-from tridiag.kernels.thomas.residuals import BACKWARD_VERIFIED_INTERLEAVED
+from tridiag.kernels.thomas.residuals import SUBSTITUTE_VERIFIED_INTERLEAVED
+from tridiag.kernels.thomas.sweeps import (
+    BEGIN_PIVOTED,
+    CLOSE_PIVOTED,
+    ELIMINATE_INTERLEAVED,
+    PIVOT_INTERLEAVED,
+    PUT_INTERLEAVED,
+    PUT_STREAM,
+    SUBSTITUTE_INTERLEAVED,
+    SUBSTITUTE_STREAM,
+    UNPIVOT_INTERLEAVED,
+    UNPIVOT_STREAM,
+)
 from tridiag.kernels.thomas.workspace import STEPS, VERIFIED
 
 WORTH_A_VECTOR = 4  # systems are refined where they fill this part of a vector, though more of them may follow
@@ -42,11 +45,11 @@ def solve_interleaved(zero, job, worker, first, groups):
     start_interleaved(zero, job, worker, first, groups)
     ZERO(zero, (carry, row, groups))
     if sweep_down_interleaved(zero, job, worker, groups) and all_certified(zero, job, worker, groups):
-        words = (y + step, step, groups, carry, n, *solution_interleaved(zero, worker), (groups - 1) * row)
+        words = (y + step, step, carry, groups, n, *solution_interleaved(zero, worker), (groups - 1) * row)
         if past_caches(zero, job):
-            STREAM_INTERLEAVED(zero, words)
+            SUBSTITUTE_STREAM(zero, words)
         else:
-            BACKWARD_INTERLEAVED(zero, words)
+            SUBSTITUTE_INTERLEAVED(zero, words)
         return
     wait = may_wait(job) and verifiable(zero, job)
     for group in range(groups):
@@ -90,19 +93,21 @@ def exchange_verified_interleaved(zero, job, worker, first, groups, good):
     for group in range(groups):
         set_word(good + 8 * group, every)
     operands, before = moved_operands(zero, job, worker), word(unrefined)
-    EXCHANGE_INTERLEAVED(zero, (*operands, (groups - 1) * row, y + step, step, groups, 0, n, 0, n, carry, good))
+    BEGIN_PIVOTED(zero, (carry, groups))
+    PIVOT_INTERLEAVED(zero, (*operands, (groups - 1) * row, n, groups, y, step, carry, good, 0, n))
     for group in range(groups):
         at = 4 * group * row
-        sure = CLOSE_EXCHANGE(zero, (y + n * step + at, step, carry + at, good + 8 * group))
-        fine = BACKWARD_VERIFIED_INTERLEAVED(zero, (*operands, group * row, y + step + at, step, n, sure, groups * row))
+        sure = CLOSE_PIVOTED(zero, (y + n * step + at, step, carry + at, good + 8 * group))
+        words = (*operands, group * row, y + step + at, step, n, sure, groups * row)
+        fine = SUBSTITUTE_VERIFIED_INTERLEAVED(zero, words)
         put_off(unrefined, first + group * lanes, every & ~fine)
     fewest, poor = lanes // WORTH_A_VECTOR, word(unrefined) - before
     refine_in_cache(zero, job, worker, fewest, poor, first, y + step + 3 * row, step)
     words = (y + step, step, groups, n, *solution_interleaved(zero, worker), (groups - 1) * row)
     if past_caches(zero, job):
-        PUT_EXCHANGED_STREAM(zero, words)
+        PUT_STREAM(zero, words)
     else:
-        PUT_EXCHANGED_INTERLEAVED(zero, words)
+        PUT_INTERLEAVED(zero, words)
 
 
 EXCHANGE_VERIFIED_INTERLEAVED = STEPS.add_step(exchange_verified_interleaved)
@@ -138,7 +143,8 @@ def sweep_down_interleaved(zero, job, worker, groups):
     ZERO(zero, (y, row, 2 * groups))
     for i in range(0, n, EARLY):
         last = min(i + EARLY, n)
-        ELIMINATE_INTERLEAVED(zero, (*operands, (groups - 1) * row, y + (i + 1) * step, step, groups, i, last, n, good))
+        places = y + (i + 1) * step, step, worker.carry, good
+        ELIMINATE_INTERLEAVED(zero, (*operands, (groups - 1) * row, n, groups, *places, i, last))
         given_up = True
         for group in range(groups):
             given_up = given_up and hopeless(zero, job, good + 8 * group, lanes_of(zero, ()))
@@ -154,20 +160,21 @@ def exchange_interleaved(zero, job, worker, first, groups):
     step, good, carry = 4 * row * groups, worker.good, worker.carry
     start_interleaved(zero, job, worker, first, groups)
     operands = (*moved_operands(zero, job, worker), (groups - 1) * row)
-    EXCHANGE_INTERLEAVED(zero, (*operands, y + step, step, groups, 0, n, 0, n, carry, good))
+    BEGIN_PIVOTED(zero, (carry, groups))
+    PIVOT_INTERLEAVED(zero, (*operands, n, groups, y, step, carry, good, 0, n))
     every, sure = (1 << lanes) - 1, (1 << lanes) - 1
     for group in range(groups):
         end = y + n * step + 4 * group * row, step, carry + 4 * group * row, good + 8 * group
-        sure &= CLOSE_EXCHANGE(zero, end)
+        sure &= CLOSE_PIVOTED(zero, end)
     if sure != every:
         for group in range(groups):
             EXCHANGE_GROUP(zero, (job, worker, first + group * lanes, lanes, 0))
         return
-    words = (y + step, step, groups, carry, n, *solution_interleaved(zero, worker), (groups - 1) * row)
+    words = (y + step, step, carry, groups, n, *solution_interleaved(zero, worker), (groups - 1) * row)
     if past_caches(zero, job):
-        STREAM_EXCHANGED_INTERLEAVED(zero, words)
+        UNPIVOT_STREAM(zero, words)
     else:
-        BACKWARD_EXCHANGED_INTERLEAVED(zero, words)
+        UNPIVOT_INTERLEAVED(zero, words)
 
 
 EXCHANGED_INTERLEAVED = STEPS.add_step(exchange_interleaved)

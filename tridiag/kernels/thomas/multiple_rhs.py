@@ -27,19 +27,18 @@ from tridiag.kernels.simd.scalars import entry, turn, unit
 from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS
 from tridiag.kernels.thomas.bands import right_side, view, views_of_block
 from tridiag.kernels.thomas.bind import advance, bind_few_matrices, bind_matrices, mask_view, read_mask, side_offsets
-from tridiag.kernels.thomas.interleaved import past_caches
-from tridiag.kernels.thomas.loops import (
+from tridiag.kernels.thomas.factored_loops import (
     BACKWARD,
-    BACKWARD_LINES_FACTORED,
-    BACKWARD_LINES_SHARED,
+    BACKWARD_CONTIGUOUS,
+    BACKWARD_CONTIGUOUS_SHARED,
     BACKWARD_SHARED,
     BACKWARD_TRANSPOSED,
     BACKWARD_TRANSPOSED_SHARED,
     BACKWARD_WIDE,
     FACTOR,
     FORWARD,
-    FORWARD_LINES,
-    FORWARD_LINES_SHARED,
+    FORWARD_CONTIGUOUS,
+    FORWARD_CONTIGUOUS_SHARED,
     FORWARD_SHARED,
     FORWARD_TRANSPOSED,
     FORWARD_TRANSPOSED_SHARED,
@@ -47,6 +46,7 @@ from tridiag.kernels.thomas.loops import (
     STREAM_WIDE,
     WIDE,
 )
+from tridiag.kernels.thomas.interleaved import past_caches
 from tridiag.kernels.thomas.refine import (
     eliminate_uncertified,
     merge_uncertified,
@@ -67,10 +67,9 @@ WIDE_ROWS_AHEAD = 32  # prefetch distance of `substitute_wide`
 def factor_block(zero, job, worker, i0, i1, factors):
     """The same without a right side, to factors."""
     views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 3), mask_view(zero, worker, i0)
-    n, row, bindings, good = job.rows, bytes_of_row(zero, ()), worker.bindings, worker.good
-    targets = pairs_at(factors, row, i0), above_at(factors, row, n, i0), worker.carry
-    found = FACTOR(zero, (*views[:6], mask, mask_step, *targets, i1 - i0, word(good), bindings, i0))
-    set_word(good, found)
+    n, row = job.rows, bytes_of_row(zero, ())
+    places = pairs_at(factors, row, i0), above_at(factors, row, n, i0), worker.carry, worker.good
+    FACTOR(zero, (*views[:6], mask, mask_step, worker.bindings, i0, *places, i1 - i0))
 
 
 @njit(**OPTIONS)
@@ -163,9 +162,9 @@ def substitute_certified(zero, job, worker, factors, shared, y, used, bad):
     if last > low:
         words = (pairs, d, y, low, last)
         if shared is None:
-            FORWARD_LINES(zero, words)
+            FORWARD_CONTIGUOUS(zero, words)
         else:
-            FORWARD_LINES_SHARED(zero, words)
+            FORWARD_CONTIGUOUS_SHARED(zero, words)
     if last < high:
         forward_blocks(zero, job, worker, factors, shared, y, last, high)
         backward_factored(zero, job, worker, factors, shared, y, last, high)
@@ -173,9 +172,9 @@ def substitute_certified(zero, job, worker, factors, shared, y, used, bad):
         return False
     words = (above, y, x, carry, low, last)
     if shared is None:
-        BACKWARD_LINES_FACTORED(zero, words)
+        BACKWARD_CONTIGUOUS(zero, words)
     else:
-        BACKWARD_LINES_SHARED(zero, words)
+        BACKWARD_CONTIGUOUS_SHARED(zero, words)
     store_rows(zero, x, last, high, y + (last - low) * row, row, used)
     store_rows(zero, x, 0, low, worker.zeros, 0, used)
     store_rows(zero, x, high, n, worker.zeros, 0, used)
@@ -219,7 +218,7 @@ def backward_factored(zero, job, worker, factors, shared, y, first, last):
     mask, mask_step = mask_view(zero, worker, first)
     x, at = operand_of(zero, worker.bindings, X_), y + (first - worker.low) * row
     above, carry = above_at(factors, part, n, first), worker.carry
-    words = (above, -part, at, row, mask, mask_step, at, row, carry, last - first, x, first)
+    words = above, at, mask, mask_step, carry, last - first, x, first
     if shared is None:
         BACKWARD(zero, words)
     else:

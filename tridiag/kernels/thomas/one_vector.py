@@ -14,9 +14,9 @@ from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands, straight, views_of_block
 from tridiag.kernels.thomas.bind import bind_next, mask_view
 from tridiag.kernels.thomas.deferred import may_wait, put_off, verifiable
-from tridiag.kernels.thomas.loops import BACKWARD, BACKWARD_LINES, ELIMINATE, ELIMINATE_LINES
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_VERIFIED
 from tridiag.kernels.thomas.refine import FINISH_GROUP, hopeless, store_solution, uncertified_lanes
+from tridiag.kernels.thomas.sweeps import ELIMINATE, ELIMINATE_CONTIGUOUS, SUBSTITUTE, SUBSTITUTE_CONTIGUOUS
 from tridiag.kernels.thomas.workspace import (
     BLOCK,
     STEPS,
@@ -30,8 +30,8 @@ VERY_EARLY = 8  # ... and the first time
 def eliminate_block(zero, job, worker, i0, i1, target):
     """One block of rows: its bands, then the sweep."""
     views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 4), mask_view(zero, worker, i0)
-    step, bindings, good = 2 * bytes_of_row(zero, ()), worker.bindings, worker.good
-    set_word(good, ELIMINATE(zero, (*views, mask, mask_step, target, step, i1 - i0, word(good), bindings, i0)))
+    places = target, 2 * bytes_of_row(zero, ()), worker.carry, worker.good
+    ELIMINATE(zero, (*views, mask, mask_step, worker.bindings, i0, *places, variable(0), i1 - i0))
 
 
 @njit(**OPTIONS)
@@ -93,10 +93,9 @@ def eliminate_blocks(zero, job, worker, first, last):
 
 @njit(**OPTIONS)
 def eliminate_straight(zero, job, worker, first, last):
-    row, low, good = bytes_of_row(zero, ()), worker.low, worker.good
-    target = worker.y + (first - low + 1) * 2 * row
-    words = target, first, last, low, worker.high, word(good)
-    set_word(good, ELIMINATE_LINES(zero, (*moved_operands(zero, job, worker), *words)))
+    low, step = worker.low, 2 * bytes_of_row(zero, ())
+    places = worker.y + (first - low + 1) * step, step, worker.carry, worker.good
+    ELIMINATE_CONTIGUOUS(zero, (*moved_operands(zero, job, worker), low, worker.high, *places, first, last))
 
 
 @njit(**OPTIONS)
@@ -113,7 +112,7 @@ def sweep_up(zero, job, worker, used):
     store_rows(zero, x, none, low, worker.zeros, none, lanes)
     store_rows(zero, x, high, job.rows, worker.zeros, none, lanes)
     backward_block(zero, job, worker, last, high, every)
-    BACKWARD_LINES(zero, (worker.y + (first - low + 1) * 2 * row, x, carry, first, last))
+    SUBSTITUTE_CONTIGUOUS(zero, (worker.y + (first - low + 1) * 2 * row, 2 * row, carry, x, first, last))
     backward_block(zero, job, worker, low, first, every)
     return True
 
@@ -131,6 +130,5 @@ def backward_block(zero, job, worker, first, last, store):
 @njit(**OPTIONS)
 def backward_rows(zero, worker, at, step, carry, first, last):
     """x in place of y', which lies behind c', in rows that are ``step`` bytes apart."""
-    row, x = bytes_of_row(zero, ()), operand_of(zero, worker.bindings, X_)
-    mask, mask_step = mask_view(zero, worker, first)
-    BACKWARD(zero, (at, step, at + row, step, mask, mask_step, at + row, step, carry, last - first, x, first))
+    x, (mask, mask_step) = operand_of(zero, worker.bindings, X_), mask_view(zero, worker, first)
+    SUBSTITUTE(zero, (at, step, carry, mask, mask_step, last - first, x, first))

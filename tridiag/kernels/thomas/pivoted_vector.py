@@ -13,15 +13,16 @@ from tridiag.kernels.simd.memory import set_word, variable
 from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands, straight, views_of_block
 from tridiag.kernels.thomas.bind import bind_next, mask_view
-from tridiag.kernels.thomas.pivoted_loops import (
-    BACKWARD_EXCHANGED,
-    BACKWARD_EXCHANGED_LINES,
-    CLOSE_EXCHANGE,
-    EXCHANGE,
-    EXCHANGE_LINES,
-)
 from tridiag.kernels.thomas.refine import FINISH_GROUP, load_tile
 from tridiag.kernels.thomas.residuals import VERIFY, VERIFY_LINES
+from tridiag.kernels.thomas.sweeps import (
+    BEGIN_PIVOTED,
+    CLOSE_PIVOTED,
+    PIVOT,
+    PIVOT_CONTIGUOUS,
+    UNPIVOT,
+    UNPIVOT_CONTIGUOUS,
+)
 from tridiag.kernels.thomas.workspace import BLOCK, STEPS
 
 
@@ -72,24 +73,22 @@ def exchange_rows(zero, job, worker):
     row, n = bytes_of_row(zero, ()), job.rows
     keep_all_rows(zero, job, worker)
     start, last = straight(zero, job, worker)
+    BEGIN_PIVOTED(zero, (worker.carry, variable(1)))
     exchange_blocks(zero, job, worker, variable(0), start)
     if last > start:
         exchange_straight(zero, job, worker, start, last)
     exchange_blocks(zero, job, worker, last, n)
     end = worker.y + n * 4 * row, 4 * row, worker.carry, worker.good
-    return start, last, CLOSE_EXCHANGE(zero, end)
+    return start, last, CLOSE_PIVOTED(zero, end)
 
 
 @njit(**OPTIONS)
 def back_to_memory(zero, job, worker, start, last):
     """The solution of a whole group from its pivot rows."""
-    none, every, n = variable(0), variable(1), job.rows
-    source, x = (
-        worker.y + (start + 1) * 4 * bytes_of_row(zero, ()),
-        operand_of(zero, worker.bindings, X_),
-    )
+    none, every, n, step = variable(0), variable(1), job.rows, 4 * bytes_of_row(zero, ())
+    source, x = worker.y + (start + 1) * step, operand_of(zero, worker.bindings, X_)
     back_exchanged(zero, job, worker, last, n, every)
-    BACKWARD_EXCHANGED_LINES(zero, (source, 4 * bytes_of_row(zero, ()), x, worker.carry, start, last))
+    UNPIVOT_CONTIGUOUS(zero, (source, step, worker.carry, x, start, last))
     back_exchanged(zero, job, worker, none, start, every)
 
 
@@ -111,16 +110,15 @@ def exchange_blocks(zero, job, worker, first, last):
             return
         i1 = min(i0 + BLOCK, last)
         views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 4), mask_view(zero, worker, i0)
-        words = y + (i0 + 1) * step, step, i1 - i0, carry, good, worker.bindings, i0, 0
-        EXCHANGE(zero, (*views, mask, mask_step, *words))
+        places = y + i0 * step, step, carry, good
+        PIVOT(zero, (*views, mask, mask_step, worker.bindings, i0, *places, variable(0), i1 - i0))
 
 
 @njit(**OPTIONS)
 def exchange_straight(zero, job, worker, first, last):
-    row = bytes_of_row(zero, ())
-    target = worker.y + (first + 1) * 4 * row
-    words = target, 4 * row, first, last, 0, job.rows, worker.carry, worker.good
-    EXCHANGE_LINES(zero, (*moved_operands(zero, job, worker), *words))
+    step = 4 * bytes_of_row(zero, ())
+    places = worker.y + first * step, step, worker.carry, worker.good
+    PIVOT_CONTIGUOUS(zero, (*moved_operands(zero, job, worker), variable(0), job.rows, *places, first, last))
 
 
 @njit(**OPTIONS)
@@ -129,7 +127,6 @@ def back_exchanged(zero, job, worker, first, last, store):
     row, x = bytes_of_row(zero, ()), operand_of(zero, worker.bindings, X_)
     source, (mask, mask_step) = worker.y + (first + 1) * 4 * row, mask_view(zero, worker, first)
     if first < last:
-        words = source, 4 * row, mask, mask_step, last - first, worker.carry, x, first
-        BACKWARD_EXCHANGED(zero, words)
+        UNPIVOT(zero, (source, 4 * row, worker.carry, mask, mask_step, last - first, x, first))
         if store:
             store_rows(zero, x, first, last, source + 3 * row, 4 * row, lanes_of(zero, ()))

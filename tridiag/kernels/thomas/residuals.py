@@ -1,18 +1,18 @@
 """Solutions looked at while they are in cache: in which systems all residuals are as small as "auto" promises.
 
-That of a row is taken relative to |A||x| + |d| there, as in `tridiag.algorithms.matrix_rows.residual`. It may be
-`REFINE_ABOVE` eps; one that is not a number is too large.
+`tridiag.kernels.thomas.steps.Verifying` judges a row.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.load_store import put_interleaved, take_interleaved
-from tridiag.kernels.access.rows import ITERATE, SWEEPS, Rows, planes
-from tridiag.kernels.simd.values import Complex, Value
+from tridiag.kernels.access.rows import ITERATE, SWEEPS, planes
+from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
+from tridiag.kernels.thomas.steps import Pivoted, Verifying, small
+from tridiag.kernels.thomas.sweeps import Substitution
 
 
 def less_in_pairs(code: Code, rest: Value, x: Value, y: Value) -> Value:
@@ -25,24 +25,10 @@ def less_in_pairs(code: Code, rest: Value, x: Value, y: Value) -> Value:
     return rest - real * y - turned * code.shuffle(y, y, [k ^ 1 for k in range(count)])
 
 
-def less(code: Code, rest: Any, x: Any, y: Any) -> Any:
-    """rest - x y."""
-    if code.parts == 1:
-        return rest - x * y
-    real = rest.real - x.real * y.real - -x.imag * y.imag
-    return Complex(real, rest.imag - x.real * y.imag - x.imag * y.real)
-
-
 def size(code: Code, x: Value) -> Value:
     """The size of numbers as they lie in memory; of a complex one, at both of its parts."""
     x = code.magnitude(x)
     return x if code.parts == 1 else x + code.shuffle(x, x, [k ^ 1 for k in range(x.llvm.type.count)])
-
-
-def small(code: Code, rest: Value, scale: Value) -> Value:
-    """Where residuals of some size are small enough; a product of complex numbers can be half that of their sizes."""
-    bar = el.REFINE_ABOVE * code.eps
-    return rest <= code.maximum(scale * (bar / code.parts), 4 * code.tiny / code.eps * bar)
 
 
 def verify_lines(code: Code, *words: Any) -> Value:
@@ -86,37 +72,7 @@ def verify_lines(code: Code, *words: Any) -> Value:
     return bits
 
 
-class Verifying(NamedTuple):
-    """x of the two rows behind; of the nearer its residual but for the coupling to the row at hand, and that coupling.
-
-    ``scale`` is that of the residual, ``fine`` the lanes where all of them were small.
-    """
-
-    x1: Any
-    x2: Any
-    rest: Any
-    scale: Value
-    coupling: Any
-    fine: Value
-
-    @staticmethod
-    def start(code: Code, fine: Value) -> Verifying:
-        """Below the last row."""
-        zero = code.zero()
-        return Verifying(zero, zero, zero, code.real_zero(), zero, fine)
-
-    def close(self, code: Code, x: Any) -> Value:
-        """The lanes that are fine with the row behind."""
-        rest = code.size(less(code, self.rest, self.coupling, x))
-        return self.fine & small(code, rest, self.scale + code.size(self.coupling) * code.size(x))
-
-    def step(self, code: Code, x: Any, a: Any, b: Any, c: Any, d: Any) -> Verifying:
-        rest = less(code, less(code, d, b, x), c, self.x1)
-        scale = code.size(d) + code.size(b) * code.size(x) + code.size(c) * code.size(self.x1)
-        return Verifying(x, self.x1, rest, scale, a, self.close(code, x))
-
-
-def backward_verified_interleaved(code: Code, *words: Any) -> Value:
+def substitute_verified_interleaved(code: Code, *words: Any) -> Value:
     """The solution of a group, of at least two rows, whose lanes lie side by side, in place of q of its pivot rows.
 
     As it lies in memory. Meanwhile the bands ``ahead`` bytes further on are asked for. Returns those of the lanes
@@ -126,7 +82,7 @@ def backward_verified_interleaved(code: Code, *words: Any) -> Value:
     strides, zero, last = [operand.stride for operand in operands], code.zero(), count - 1
     tables = [operand.lanes[0] + group for operand in operands]
     bases = [table + move * stride for table, move, stride in zip(tables, moves, strides, strict=True)]
-    pivots = [Rows(code, source + k * code.row, step) for k in range(4)]
+    pivots = Substitution(code, Pivoted, source, step, source, source)
 
     def row(i: Value, state: Any, top: bool = False, bottom: bool = False) -> Any:
         state, outside = Verifying(*state), (top, False, bottom, False)
@@ -137,12 +93,11 @@ def backward_verified_interleaved(code: Code, *words: Any) -> Value:
         for base, stride in zip(bases, strides, strict=True):
             for line in range(0, code.row, LINE):
                 code.prefetch(base + i * stride + ahead + line)
-        inverse, q1, q2, q = (rows[i] for rows in pivots)
-        here = (q - q1 * state.x1 - q2 * state.x2) * inverse
-        put_interleaved(code, pivots[3].base + i * step, here)
-        return state.step(code, here, *entries)
+        here = pivots.solution(i, (state.x1, state.x2))
+        put_interleaved(code, pivots.rows[-1].base + i * step, here)
+        return state.next(code, here, *entries)
 
-    state = row(last, Verifying.start(code, code.mask(sure)), bottom=True)
+    state = row(last, Verifying.below(code, code.mask(sure)), bottom=True)
     state = code.fori(last - 1, 0, row, state, step=-1)
     return code.bits(row(code.integer(0), state, top=True).close(code, zero))
 
@@ -154,11 +109,11 @@ def verify(code: Code, base: Value, count: Value) -> Value:
 
     def row(k: Value, state: Any) -> Any:
         i = count - 1 - k
-        return Verifying(*state).step(code, x[i], a[i], b[i], c[i], d[i])
+        return Verifying(*state).next(code, x[i], a[i], b[i], c[i], d[i])
 
-    state = code.fori(0, count, row, Verifying.start(code, code.all_lanes()))
+    state = code.fori(0, count, row, Verifying.below(code, code.all_lanes()))
     return code.bits(Verifying(*state).close(code, zero))
 
 
 VERIFY, VERIFY_LINES = SWEEPS.add("verify", verify), SWEEPS.add("verify_lines", verify_lines)
-BACKWARD_VERIFIED_INTERLEAVED = SWEEPS.add("backward_verified_interleaved", backward_verified_interleaved)
+SUBSTITUTE_VERIFIED_INTERLEAVED = SWEEPS.add("substitute_verified_interleaved", substitute_verified_interleaved)

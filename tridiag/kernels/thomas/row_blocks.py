@@ -23,21 +23,24 @@ from tridiag.kernels.runtime.work_items import claim
 from tridiag.kernels.runtime.workspace import aligned
 from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.interrupts import stopping
-from tridiag.kernels.simd.memory import c_function, call, flush, free, load, malloc, set_byte, set_word, variable, word
+from tridiag.kernels.simd.memory import c_function, call, flush, free, load, malloc, set_byte, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands
 from tridiag.kernels.thomas.bind import bind_group
 from tridiag.kernels.thomas.interleaved import solution_interleaved
-from tridiag.kernels.thomas.loops import (
+from tridiag.kernels.thomas.refine import uncertified_lanes
+from tridiag.kernels.thomas.sweeps import (
     AGREE,
-    BACKWARD_INTERLEAVED,
+    BEGIN_PIVOTED,
+    CLOSE_PIVOTED,
     ELIMINATE_INTERLEAVED,
     ELIMINATE_STREAM,
+    PIVOT_INTERLEAVED,
     PUT_PAST_CACHES,
+    SUBSTITUTE_INTERLEAVED,
+    UNPIVOT_INTERLEAVED,
 )
-from tridiag.kernels.thomas.pivoted_loops import BACKWARD_EXCHANGED_INTERLEAVED, CLOSE_EXCHANGE, EXCHANGE_INTERLEAVED
-from tridiag.kernels.thomas.refine import uncertified_lanes
 from tridiag.kernels.thomas.workspace import allocate_groups, exchanges, free_workspace
 
 PIECE = 16  # rows of x that are collected before they go to memory
@@ -118,7 +121,7 @@ def eliminate_plain(zero, job, operands, groups, state, target, first, last, goo
     """Rows first <= i < last to ``target``, from the state before them to that behind them."""
     step = 2 * groups * bytes_of_row(zero, ())
     copy(state, target - step, step)
-    words = (*operands, target, step, groups, first, last, job.rows, good)
+    words = (*operands, job.rows, groups, target, step, state, good, first, last)
     if job.spans == 1:
         ELIMINATE_STREAM(zero, words)
     else:
@@ -130,30 +133,29 @@ def eliminate_plain(zero, job, operands, groups, state, target, first, last, goo
 def begin_pivoted(zero, job, operands, groups, state, room, first):
     """The same with partial pivoting, where the state before a row is that behind its entry into the sweep."""
     step = 4 * groups * bytes_of_row(zero, ())
-    words = first, first + 1, first, job.rows, state, room
-    EXCHANGE_INTERLEAVED(zero, (*operands, room + 2 * step, step, groups, *words))
+    BEGIN_PIVOTED(zero, (state, groups))
+    PIVOT_INTERLEAVED(zero, (*operands, job.rows, groups, room + step, step, state, room, first, first + 1))
 
 
 @njit(**OPTIONS)
 def eliminate_pivoted(zero, job, operands, groups, state, target, first, last, good):
     row, n = bytes_of_row(zero, ()), job.rows
-    step, nowhere = 4 * groups * row, variable(-1)
-    words = first + 1, min(last + 1, n), nowhere, n, state, good
-    EXCHANGE_INTERLEAVED(zero, (*operands, target + step, step, groups, *words))
+    step = 4 * groups * row
+    PIVOT_INTERLEAVED(zero, (*operands, n, groups, target, step, state, good, first + 1, min(last + 1, n)))
     if last == n:
         end = target + (n - 1 - first) * step
         for group in range(groups):
-            CLOSE_EXCHANGE(zero, (end + 4 * group * row, step, state + 4 * group * row, good + 8 * group))
+            CLOSE_PIVOTED(zero, (end + 4 * group * row, step, state + 4 * group * row, good + 8 * group))
 
 
 @njit(**OPTIONS)
 def substitute_plain(zero, words):
-    BACKWARD_INTERLEAVED(zero, words)
+    SUBSTITUTE_INTERLEAVED(zero, words)
 
 
 @njit(**OPTIONS)
 def substitute_pivoted(zero, words):
-    BACKWARD_EXCHANGED_INTERLEAVED(zero, words)
+    UNPIVOT_INTERLEAVED(zero, words)
 
 
 @njit(**OPTIONS)
@@ -162,12 +164,12 @@ def put_solution(zero, job, substitute, source, groups, count, carry, x, x_step,
     row, side = bytes_of_row(zero, ()), bytes_of_real(zero, ())
     step, most = depth(job) * groups * row, width - row
     if (x | x_step) % side != 0:
-        substitute(zero, (source, step, groups, carry, count, x, x_step, most))
+        substitute(zero, (source, step, carry, groups, count, x, x_step, most))
         return
     last = count
     while last > 0:
         first = max(0, last - PIECE)
-        substitute(zero, (source + first * step, step, groups, carry, last - first, room, width, most))
+        substitute(zero, (source + first * step, step, carry, groups, last - first, room, width, most))
         rows, size = last - first, width
         if x_step == width:
             rows, size = 1, (last - first) * width
@@ -180,7 +182,7 @@ def guess_behind(zero, job, substitute, source, groups, count, guess, most, room
     """x of the first of ``count`` rows, as if they were the last."""
     row = bytes_of_row(zero, ())
     ZERO(zero, (guess, row, carried(job) * groups))
-    substitute(zero, (source, depth(job) * groups * row, groups, guess, count, room, 0, most))
+    substitute(zero, (source, depth(job) * groups * row, guess, groups, count, room, 0, most))
 
 
 @njit(**ONCE)

@@ -14,13 +14,16 @@ from tridiag.kernels.simd.memory import set_byte, set_word, word
 from tridiag.kernels.simd.records import address_of
 from tridiag.kernels.simd.steps import Steps
 from tridiag.kernels.simd.vector import LINE, OPTIONS
-from tridiag.kernels.thomas.loops import WIDE
+from tridiag.kernels.thomas.factored_loops import WIDE
+from tridiag.kernels.thomas.steps import Bordered
+from tridiag.kernels.thomas.sweeps import CARRIED, KEPT
 
 BLOCK = 64  # rows eliminated at a time
 STEPS = Steps("thomas_steps")
 VERIFIED = 8  # groups side by side whose pivot rows are kept at a time, beside their bands and those of the next
-# what `tridiag.kernels.cyclic.kernel` keeps, in rows of lanes: for each row, and beside all rows
-CYCLIC_DEPTH, CYCLIC_STATE = 3, 11
+# what `tridiag.kernels.cyclic` keeps, in rows of lanes: for each row, and behind all rows the last row, what is carried
+# and x[n-1]
+BORDERED, BORDERED_END = KEPT[Bordered], 4 + CARRIED[Bordered] + 1
 
 
 class ThomasWorkspace(Workspace):
@@ -66,7 +69,7 @@ def allocate_workspace(zero, job):
     if job.promise == J.AUTO:
         kept = max(kept, (n + 1) * 4 * min(groups, VERIFIED))
     if job.flags & J.PERIODIC:
-        kept = n * CYCLIC_DEPTH + CYCLIC_STATE
+        kept = n * BORDERED + BORDERED_END
     elif job.shared:
         kept = (n + 1) * WIDE
     return allocate_groups(zero, job, groups, kept, True)

@@ -1,0 +1,264 @@
+"""Layouts: how rows of operands are read and those of a solution written, whatever the algorithm.
+
+A sweep is what is done with rows: ``state = sweep.start()``; downwards ``state = sweep.step(state, k, keep, *entries)``
+for row k of those at hand, upwards ``x = sweep.solution(k, state)`` from x of the rows behind, which are the state;
+``sweep.leave(state)``. Lanes that ``keep`` does not have are taken out. A layout drives it over rows first <= i < last:
+
+    Views         rows of lanes at any stride, in scratch memory or the caller's: one row at a time, with a mask
+    Contiguous    a few numbers of each lane at a time, from memory through registers
+    Interleaved   lanes that lie side by side: row by row through several groups, ``sweep.group(g)``, whose states are
+                  in memory
+
+A new layout is a class with `down` and `up` here, and a line for it in `tridiag.kernels.thomas.sweeps`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+
+from tridiag.kernels.access.load_store import (
+    QUAD,
+    addresses,
+    ask,
+    in_lanes,
+    operand_in,
+    out_of_lanes,
+    put_interleaved,
+    take_interleaved,
+)
+from tridiag.kernels.access.rows import RIGHT, Mask, Rows
+from tridiag.kernels.simd.values import Complex, Value
+from tridiag.kernels.simd.vector import LINE, Code
+
+ROWS_AHEAD = 1  # prefetch distance where tiles are wide
+
+
+# ------------------------------------------------------------------------------------------------ rows of lanes
+
+
+class Views:
+    """Rows of lanes in memory, of any stride. ``ask(i)`` asks for memory that will be used after row i."""
+
+    def __init__(self, code: Code, bands: Sequence[Rows], keep: Mask, ask: Callable[[Value], None]) -> None:
+        self.code, self.bands, self.keep, self.ask = code, bands, keep, ask
+
+    def down(self, first: Any, last: Value, sweep: Any) -> None:
+        def row(i: Value, state: Any) -> Any:
+            self.ask(i)
+            return sweep.step(state, i, self.keep[i], *(band[i] for band in self.bands))
+
+        sweep.leave(self.code.fori(first, last, row, sweep.start()))
+
+    def up(self, target: Rows, last: Value, sweep: Any) -> None:
+        """Rows of a solution to ``target``, zero where they are taken out."""
+        code = self.code
+
+        def row(i: Value, state: Any) -> Any:
+            x = code.where(self.keep[i], sweep.solution(i, state), code.zero())
+            target.store(i, x)
+            self.ask(i)
+            return x, *state[:-1]
+
+        sweep.leave(code.fori(last - 1, -1, row, sweep.start(), step=-1))
+
+
+def views_of(code: Code, words: Sequence[Value], count: int) -> Views:
+    """From words: where each of ``count`` bands lies and how far its rows are apart, the mask, the operands, their row.
+
+    The operands are those of a group; what is read of row i is that of their row ``row`` + i.
+    """
+    *places, mask, mask_step, bindings, first = words
+    bands = [Rows(code, places[k], places[k + 1]) for k in range(0, 2 * count, 2)]
+    return Views(code, bands, Mask(code, mask, mask_step), lambda i: ask_for_bands(code, bindings, first + i, count))
+
+
+def ask_for_bands(code: Code, bindings: Value, i: Value, count: int) -> None:
+    """Ask for a, b, c and perhaps the right side, which follows the mask, ahead of row i."""
+    for band in range(count):
+        ask(code, operand_in(code, bindings, band if band < RIGHT else RIGHT + 1), i)
+
+
+# ------------------------------------------------------------------------------------------------ contiguous
+
+
+class Lines:
+    """An operand whose rows are contiguous: a few numbers of each lane at a time are rows of lanes.
+
+    Each cache line is asked for twice, as the processor drops requests when it has many.
+    """
+
+    def __init__(self, code: Code, operand: Any) -> None:
+        self.code, self.table, self.ahead = code, operand.addresses.lanes, operand.ahead
+
+    def places(self, i: Value) -> list[Value]:
+        """The addresses are read again each time: registers are too few for them."""
+        at = i * (self.code.parts * self.code.size_of_real)
+        return [base + at for base in addresses(self.code, self.table)]
+
+    def load(self, i: Value) -> list[Any]:
+        code, kind, places = self.code, ir.VectorType(self.code.real, QUAD), self.places(i)
+        rows = rows_of_lines(code, in_lanes(code, [code.load_as(kind, place) for place in places]))
+        self.ask(places)
+        return rows
+
+    def store(self, i: Value, rows: list[Any]) -> None:
+        code, places = self.code, self.places(i)
+        for place, line in zip(places, out_of_lanes(code, lines_of_rows(code, rows)), strict=True):
+            code.store_as(place, line)
+        self.ask(places)
+
+    def ask(self, places: list[Value]) -> None:
+        for place in places:
+            self.code.prefetch(place + self.ahead)
+
+
+def rows_of_lines(code: Code, lines: list[Value]) -> list[Any]:
+    """Real rows of lanes as rows of entries."""
+    return lines if code.parts == 1 else [Complex(*lines[k : k + 2]) for k in range(0, len(lines), 2)]
+
+
+def lines_of_rows(code: Code, rows: list[Any]) -> list[Value]:
+    return rows if code.parts == 1 else [x for row in rows for x in (row.real, row.imag)]
+
+
+class Contiguous:
+    """Operands whose rows are contiguous.
+
+    ``moves``: by how many rows each is moved, since a and c come from other rows where the matrix is transposed.
+    ``pads``: the first row of all and the one behind the last, of which a and c are zero, if they are bands.
+    """
+
+    def __init__(self, code: Code, operands: Sequence[Any], moves: Sequence[Any], pads: Sequence[Value] = ()) -> None:
+        self.code, self.lines, self.moves, self.pads = code, [Lines(code, x) for x in operands], moves, pads
+        self.height = QUAD // code.parts
+
+    def read(self, i: Value) -> Any:
+        """The entries of `height` rows from i on."""
+        code, bands = self.code, [band.load(i + move) for band, move in zip(self.lines, self.moves, strict=True)]
+        if self.pads:
+            (a, _, c, *_), (low, high) = bands, self.pads
+            a[0] = code.where(code.everywhere(i == low), code.zero(), a[0])
+            c[-1] = code.where(code.everywhere(i + self.height == high), code.zero(), c[-1])
+        return zip(*bands, strict=True)
+
+    def down(self, first: Value, last: Value, sweep: Any) -> None:
+        every = self.code.all_lanes()
+
+        def chunk(i: Value, state: Any) -> Any:
+            for k, entries in enumerate(self.read(i)):
+                state = sweep.step(state, i - first + k, every, *entries)
+            return state
+
+        sweep.leave(self.code.fori(first, last, chunk, sweep.start(), step=self.height))
+
+
+def to_contiguous(code: Code, output: Value, first: Value, last: Value, sweep: Any) -> None:
+    """Rows of a solution, last row first, to an operand whose rows are contiguous."""
+    lines, height = Lines(code, output), QUAD // code.parts
+
+    def chunk(i: Value, state: Any) -> Any:
+        rows: list[Any] = []
+        for k in reversed(range(height)):
+            x = sweep.solution(i + k - first, state)
+            state = x, *state[:-1]
+            rows.append(x)
+        lines.store(i, rows[::-1])
+        return state
+
+    sweep.leave(code.fori(last - height, first - 1, chunk, sweep.start(), step=-height))
+
+
+# ------------------------------------------------------------------------------------------------ interleaved
+
+
+def place_of(code: Code, g: Value, most: Value) -> Value:
+    """How many bytes group g lies behind the first: the last one may lie over a part of the one before it."""
+    place = g * code.row
+    return code.pick(place < most, place, most)
+
+
+class Interleaved:
+    """Bands where lanes lie side by side, of several groups; ``most``: the place of the last group.
+
+    ``moves``: as in `Contiguous`. ``end``: the row behind the last of all. The pads, of row 0 and before ``end``, are
+    not read. ``asks``: the rows do not follow each other in memory.
+    """
+
+    def __init__(
+        self, code: Code, operands: Sequence[Any], moves: Sequence[Any], words: Sequence[Value], asks: bool = True
+    ) -> None:
+        self.code, self.moves, self.asks = code, moves, asks
+        self.most, self.end, self.groups = words
+        self.strides, self.tables = [x.stride for x in operands], [x.lanes[0] for x in operands]
+
+    def read(self, i: Value) -> Callable[[Value], Any]:
+        """A function (g): the entries of group g at row i."""
+        code, zero, (top, bottom) = self.code, self.code.integer(0), (i == 0, i == self.end - 1)
+        pads = top, top, bottom, top
+        rows = [i + code.pick(pad, zero, move) for pad, move in zip(pads, self.moves, strict=True)]
+        bases = [table + k * stride for table, k, stride in zip(self.tables, rows, self.strides, strict=True)]
+
+        def group(g: Value) -> Any:
+            place = place_of(code, g, self.most)
+            for base, stride in zip(bases, self.strides, strict=True):
+                for line in range(0, code.row if self.asks else 0, LINE):
+                    code.prefetch(base + stride * ROWS_AHEAD + place + line)
+            a, b, c, d = (take_interleaved(code, base + place) for base in bases)
+            a, c = (code.where(code.everywhere(pad), code.zero(), x) for pad, x in ((top, a), (bottom, c)))
+            return a, b, c, d
+
+        return group
+
+    def down(self, first: Value, last: Value, sweep: Any) -> None:
+        code, every = self.code, self.code.all_lanes()
+
+        def row(i: Value, state: Any) -> Any:
+            entries = self.read(i)
+
+            def group(g: Value, state: Any) -> Any:
+                own = sweep.group(g)
+                own.leave(own.step(own.start(), i - first, every, *entries(g)))
+                return state
+
+            return code.fori(0, self.groups, group, state)
+
+        code.fori(first, last, row)
+
+
+def to_interleaved(
+    past_caches: bool, code: Code, target: Sequence[Value], count: Value, groups: Value, solution: Any
+) -> None:
+    """Rows of solutions, last row first, to memory where lanes lie side by side: solution(i, g).
+
+    ``target``: where the first row is, how far the next, and the place of the last group.
+    """
+    x, x_step, most = target
+
+    def row(i: Value, state: Any) -> Any:
+        def group(g: Value, state: Any) -> Any:
+            address = x + i * x_step + place_of(code, g, most)
+            if not past_caches:
+                for line in range(0, code.row, LINE):
+                    code.prefetch(address - x_step * ROWS_AHEAD + line, write=True)
+            put_interleaved(code, address, solution(i, g), past_caches)
+            return state
+
+        return code.fori(0, groups, group, state)
+
+    code.fori(count - 1, -1, row, step=-1)
+
+
+def solution_of_groups(sweep: Any) -> Callable[[Value, Value], Any]:
+    """For `to_interleaved`: x of row i of group g by a sweep."""
+
+    def solution(i: Value, g: Value) -> Any:
+        own = sweep.group(g)
+        behind = own.start()
+        x = own.solution(i, behind)
+        own.leave((x, *behind[:-1]))
+        return x
+
+    return solution

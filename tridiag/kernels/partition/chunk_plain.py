@@ -1,0 +1,157 @@
+"""Chunks of a long system by plain elimination: their ends, and their solution once the separators are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tridiag.algorithms import elimination as el
+from tridiag.kernels.access.rows import Rows
+from tridiag.kernels.partition import state as P
+from tridiag.kernels.partition.chunks import (
+    BOTTOM_FEELS,
+    CHUNKS,
+    TOP_FEELS,
+    UNSURE,
+    Bands,
+    any_lane,
+    choose,
+    planes,
+    read,
+    write,
+)
+from tridiag.kernels.simd.records import At
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import Code
+from tridiag.kernels.thomas.steps import least_quotient, lossless, no_quotient
+
+DECAYED = 1e-4  # eps: a coupling below counts as none; the residuals tell where that was wrong
+LEAST, MOST = 0.75, 1 / el.CANCELLATION  # of the certificate; the latter over eps
+
+
+class Certificate:
+    """`tridiag.algorithms.elimination.certify` of all rows, from the extremes of q = b / pivot.
+
+    With l c = b - pivot the certificate |l c| + |pivot| <= 3 |b| reads |q - 1| + 1 <= 3 |q|, which for real numbers is
+    |q + 1/4| >= 3/4. No NaN gets lost: it stays in the elimination until the last row.
+    """
+
+    @staticmethod
+    def start(code: Code) -> tuple[Value, Value]:
+        one = Value(code, code.constant(code.vector, 1.0))
+        return one, one
+
+    @staticmethod
+    def watch(code: Code, extremes: tuple[Value, Value], quotient: Any) -> tuple[Value, Value]:
+        low, high = extremes
+        if code.parts == 1:
+            size = margin = code.magnitude(quotient + (1 - LEAST))
+        else:
+            size = code.size(quotient)
+            margin = (size * el.GROWTH - code.size(quotient - code.one())) * LEAST
+        return code.where(low < margin, low, margin), code.where(high > size, high, size)
+
+    @staticmethod
+    def holds(code: Code, extremes: tuple[Value, Value]) -> Value:
+        low, high = extremes
+        return (low >= LEAST) & (high <= MOST / code.eps)
+
+
+def reduce_plain(code: Code, *words: Value) -> Value:
+    """Rows first <= i < last of each chunk: how x at both ends depends on x before the chunk and behind these rows.
+
+    The last row of the chunk is left out.
+    """
+    plan: Any
+    plan, block, first, last, kept_at, stride = words
+    bands, kept = Bands(code, plan, block), Rows(code, kept_at, stride)
+    end = plan.height - bands.height
+
+    def line(i: Value, state: Any) -> Any:
+        ends, extremes = state
+        for k, a, b, c, d in bands.rows(i, ask=True):
+            y, y_before, above, x, x_before, x_own = ends
+            inverse = code.one() / (b - a * above)
+            extremes = Certificate.watch(code, extremes, b * inverse)
+            y, y_before, above = (d - a * y) * inverse, -(a * y_before) * inverse, c * inverse
+            new = y, y_before, above, x + x_own * y, x_before + x_own * y_before, -(x_own * above)
+            ends = choose(code, code.everywhere(i == end), ends, new) if k == bands.height - 1 else new
+        return ends, extremes
+
+    state = tuple(read(code, kept, 6)), Certificate.start(code)
+    ends, extremes = code.fori(first, last, line, state, step=bands.height)
+    write(code, kept, ends)
+    top, bottom = (any_lane(code, ~(code.size(ends[k]) <= DECAYED * code.eps)) for k in (P.FIRST_OWN, P.LAST_BEFORE))
+    unsure = any_lane(code, ~Certificate.holds(code, extremes))
+    return unsure * UNSURE | top * TOP_FEELS | bottom * BOTTOM_FEELS
+
+
+def begin_plain(code: Code, kept: Value, stride: Value) -> None:
+    write(code, Rows(code, kept, stride), [code.splat(x) for x in (0.0, 1.0, 0.0, 0.0, 0.0, 1.0)])
+
+
+def adopt_plain(code: Code, kept_at: Value, stride: Value, bottom: Value) -> None:
+    """Two ends that do not feel each other."""
+    last, _, last_own = read(code, Rows(code, bottom, code.row), 3)
+    kept = Rows(code, kept_at, stride)
+    write(code, kept, (last, code.zero(), last_own))
+    kept.store(code.integer(P.FIRST_OWN), code.zero())
+
+
+def keep_separators(code: Code, plan: At, block: Value) -> None:
+    """The rows of the separators to their planes."""
+    bands = Bands(code, plan, block)
+    *_, (_, *row) = bands.rows(plan.height - bands.height)
+    write(code, planes(code, plan, block, 0), row, P.SEPARATOR)
+
+
+def eliminate(code: Code, plan: At, block: Value, target: Value) -> Value:
+    """c' and y' of the rows of a block; whether a lane lacks the certificate."""
+    bands, step = Bands(code, plan, block), 2 * code.row
+    above, given = Rows(code, target, step), Rows(code, target + code.row, step)
+
+    def line(i: Value, state: Any) -> Any:
+        above_here, before, extremes, least = state
+        for k, a, b, c, d in bands.rows(i, ask=True):
+            inverse = code.one() / (b - a * above_here)
+            extremes = Certificate.watch(code, extremes, b * inverse)
+            above_here, before = c * inverse, (d - a * before) * inverse
+            least = least_quotient(code, least, above_here, c)
+            above.store(i + k, above_here)
+            given.store(i + k, before)
+        return above_here, before, extremes, least
+
+    before = planes(code, plan, block, P.BEFORE)[code.integer(0)]
+    start = code.zero(), before, Certificate.start(code), no_quotient(code)
+    *_, extremes, least = code.fori(0, plan.height, line, start, step=bands.height)
+    return any_lane(code, ~(Certificate.holds(code, extremes) & lossless(code, least)))
+
+
+def substitute(code: Code, plan: At, block: Value, source: Value) -> Value:
+    """x, last row first, to memory; the separator is known. Whether it is not finite: behind a zero pivot no row is."""
+    bands, step, last = Bands(code, plan, block), 2 * code.row, plan.height - 1
+    above, given = Rows(code, source, step), Rows(code, source + code.row, step)
+    above.store(last, code.zero())
+    own = planes(code, plan, block, P.OWN)[code.integer(0)]
+    given.store(last, own)
+    found = given[last - 1] - above[last - 1] * own
+
+    def line(i: Value, state: Any) -> Any:
+        x = state[0]
+
+        def row(k: int) -> Any:
+            nonlocal x
+            x = given[i + k] - above[i + k] * x
+            return x
+
+        bands.store(i, row)
+        return (x,)
+
+    (x,) = code.fori(last + 1 - bands.height, -1, line, (code.zero(),), step=-bands.height)
+    write(code, planes(code, plan, block, P.FOUND_FIRST), (x, found))
+    return any_lane(code, ~(code.size(x - x) == 0))
+
+
+REDUCE_PLAIN = CHUNKS.add("reduce_plain", reduce_plain)
+BEGIN_PLAIN, ADOPT_PLAIN = CHUNKS.add("begin_plain", begin_plain), CHUNKS.add("adopt_plain", adopt_plain)
+KEEP_SEPARATORS = CHUNKS.add("keep_separators", keep_separators)
+ELIMINATE, SUBSTITUTE = CHUNKS.add("eliminate", eliminate), CHUNKS.add("substitute", substitute)

@@ -1,0 +1,156 @@
+"""The residuals of chunks of a long system, and corrections of its solution."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from tridiag.algorithms import elimination as el
+from tridiag.kernels.access.rows import Rows
+from tridiag.kernels.partition.chunk_pivoted import (
+    FEW_FIELDS,
+    FIELDS,
+    INVERSE,
+    ITERATE,
+    LOWER,
+    LOWER2,
+    RIGHT,
+    UPPER,
+    UPPER2,
+    Records,
+    pivot_column,
+)
+from tridiag.kernels.partition.chunks import CHUNKS, Bands, Scattered, choose, read, write
+from tridiag.kernels.simd.records import At
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import Code
+
+
+def rest(code: Code, a: Any, b: Any, c: Any, d: Any, before: Any, here: Any, after: Any) -> tuple[Any, Value, Value]:
+    """The residual of a row, its size, and what it is to be compared with."""
+    products = a * before, b * here, c * after
+    r = d - (products[0] + products[1] + products[2])
+    scale = code.size(d) + 4 * code.tiny / code.eps
+    for x in products:
+        scale = scale + code.size(x)
+    return r, code.size(r), scale
+
+
+def check_rows(fields: int, code: Code, plan: At, block: Value, base: Value, before: Value, target: Value) -> None:
+    """For every line of rows of a block the lanes in which one has a componentwise residual above the bar."""
+    bands, iterate = Bands(code, plan, block), Records(code, base, fields).field(ITERATE)
+
+    def line(i: Value, state: Any) -> Any:
+        before, here = state
+        good = code.all_lanes()
+        for k, a, b, c, d in bands.rows(i):
+            after = iterate[i + k + 1]
+            _, size, scale = rest(code, a, b, c, d, before, here, after)
+            good = good & (size <= scale * (el.REFINE_ABOVE * code.eps))
+            before, here = here, after
+        code.store_as(target + i * 8, code.bits(~good))
+        return before, here
+
+    start = code.load(before), iterate[code.integer(0)]
+    code.fori(0, plan.height, line, start, step=bands.height)
+
+
+def begin_correction(code: Code, plan: At, table: Value, rows: Value, base: Value, ends_at: Value) -> None:
+    """Eliminate rows anywhere, for corrections, and read x. ``ends``: x_before, x_after; the two rows that remain."""
+    bands, records, ends = Scattered(code, plan, table), Records(code, base, FIELDS), Rows(code, ends_at, code.row)
+    fields, none = [records.field(k) for k in (UPPER, UPPER2, INVERSE, LOWER, LOWER2)], code.zero()
+    iterate = records.field(ITERATE)
+
+    def line(i: Value, state: Any) -> Any:
+        one, two = state
+        fresh = code.everywhere(i == 0)
+        for k, x in enumerate(bands.pieces(bands.x, i * bands.size, bands.height)):
+            iterate.store(i + k, x)
+        for k, a, b, c, _ in bands.rows(i):
+            before = one
+            one, two, row, (inverse, lower, lower2, swap, other) = pivot_column(code, one, two, (a, b, c))
+            for field, x in zip(fields, (*row, inverse, lower, lower2), strict=True):
+                field.store(i + k, x)
+            records.store_mask(i + k, 0, swap)
+            records.store_mask(i + k, 1, other)
+            if k < 2:
+                new = (c, none) if k == 0 else (b, c)
+                one, two = choose(code, fresh, new if k == 0 else before, one), choose(code, fresh, new, two)
+        return one, two
+
+    one, two = code.fori(0, rows, line, ((none, none), (none, none)), step=bands.height)
+    write(code, ends, (*one, *two), 2)
+    iterate.store(rows, ends[code.integer(1)])
+    for field in fields[:2]:
+        for i in (code.integer(1), rows):
+            field.store(i, none)
+
+
+def residual(code: Code, plan: At, table: Value, rows: Value, base: Value, ends_at: Value) -> Value:
+    """The lanes in which a row has a componentwise residual above the bar; what is more than rounding is eliminated.
+
+    ``ends``: x_before, x_after; the two rows that remain; from row 6 on the corrections known of x_before, x_first,
+    x_last, x_after, and then, written here, the residuals of the two rows that remain.
+    """
+    bands, records, ends = Scattered(code, plan, table), Records(code, base, FIELDS), Rows(code, ends_at, code.row)
+    right, inverse, lower, lower2, iterate = (records.field(k) for k in (RIGHT, INVERSE, LOWER, LOWER2, ITERATE))
+    above, top, bottom = read(code, ends, 3, 6)
+
+    def line(i: Value, state: Any) -> Any:
+        before, here, one, two, good = state
+        fresh = code.everywhere(i == 0)
+        for k, a, b, c, d in bands.rows(i):
+            after = iterate[i + k + 1]
+            r, size, scale = rest(code, a, b, c, d, before, here, after)
+            good = good & (size <= scale * (el.REFINE_ABOVE * code.eps))
+            r = code.where(size <= scale * (el.LEAVE_BELOW * code.eps), code.zero(), r)
+            (pivot,), (second,) = el.exchange(code, records.mask(i + k, 0), (one,), (two,))
+            (pivot,), (new,) = el.exchange(code, records.mask(i + k, 1), (pivot,), (r,))
+            q = pivot * inverse[i + k]
+            right.store(i + k, q)
+            second, new = second - lower[i + k] * q, new - lower2[i + k] * q
+            if k < 2:
+                r = r - a * above - b * top if k == 0 else r - a * top
+                second, new = code.where(fresh, r if k == 0 else one, second), code.where(fresh, r, new)
+            one, two, before, here = second, new, here, after
+        return before, here, one, two, good
+
+    state = ends[code.integer(0)], iterate[code.integer(0)], code.zero(), code.zero(), code.all_lanes()
+    *_, one, two, good = code.fori(0, rows, line, state, step=bands.height)
+    write(code, ends, (one, two), 10)
+    right.store(code.integer(1), top)
+    right.store(rows, bottom)
+    return code.bits(~good)
+
+
+def correct(code: Code, plan: At, table: Value, rows: Value, base: Value, ends_at: Value, step: Value) -> None:
+    """x + correction, last row first, to memory; then no correction of the ends is left."""
+    bands, records, ends = Scattered(code, plan, table), Records(code, base, FIELDS), Rows(code, ends_at, code.row)
+    substitute, iterate, number = records.substitution(), records.field(ITERATE), code.repeat(step, code.lanes)
+
+    def line(i: Value, state: Any) -> Any:
+        after, behind = state
+
+        def row(k: int) -> Any:
+            nonlocal after, behind
+            after, behind = substitute(i + k, after, behind), after
+            x = el.correct(code, iterate[i + k], after, number)
+            iterate.store(i + k, x)
+            return x
+
+        bands.store(i, row)
+        return after, behind
+
+    above, below = ends[code.integer(6)], ends[code.integer(9)]
+    code.fori(rows - bands.height, -1, line, (below, code.zero()), step=-bands.height)
+    before = el.correct(code, ends[code.integer(0)], above, number)
+    after = el.correct(code, iterate[rows], below, number)
+    write(code, ends, (before, after))
+    iterate.store(rows, after)
+    write(code, ends, [code.zero()] * 4, 6)
+
+
+CHECK_ROWS = CHUNKS.add("check_rows", functools.partial(check_rows, FEW_FIELDS))
+CHECK_CORRECTED = CHUNKS.add("check_corrected", functools.partial(check_rows, FIELDS))
+BEGIN_CORRECTION = CHUNKS.add("begin_correction", begin_correction)
+RESIDUAL, CORRECT = CHUNKS.add("residual", residual), CHUNKS.add("correct", correct)

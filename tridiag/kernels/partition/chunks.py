@@ -1,0 +1,108 @@
+"""A layout: the rows of a block of chunks of one long system, a chunk in each lane.
+
+A chunk is as many rows as all others; its last row is its separator. Rows are contiguous in memory: a piece of a cache
+line of each lane is read and transposed in registers. Reduction tells how the ends of a chunk depend on its
+neighbours; then, with the separators known, each chunk is solved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from llvmlite import ir
+
+from tridiag.kernels.access.layouts import lines_of_rows, rows_of_lines
+from tridiag.kernels.access.load_store import in_lanes, out_of_lanes
+from tridiag.kernels.access.rows import Rows
+from tridiag.kernels.partition import state as P
+from tridiag.kernels.simd.functions import Library
+from tridiag.kernels.simd.records import At
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import Code
+
+# What a reduction tells: no certificate, or a row that remains is so little that the matrix may be singular; the first
+# row, the last row feels the other end.
+UNSURE, TOP_FEELS, BOTTOM_FEELS = 1, 2, 4
+PIECE = 4  # real numbers of each lane that are read at a time
+ROWS_AHEAD = 16
+OPERANDS = (P.A, P.B, P.C, P.D)
+CHUNKS = Library("chunks")
+
+
+class Bands:
+    """a, b, c and d of a block, and where its solution goes."""
+
+    def __init__(self, code: Code, plan: Any, block: Value) -> None:
+        self.code, self.height = code, code.lanes // code.parts
+        self.size = code.parts * code.size_of_real
+        lane = plan.height * self.size
+        self.rows_of_block, start = lane * code.lanes, block * (lane * code.lanes)
+        lanes = [lane * k for k in range(code.lanes)]
+        self.steps = [plan.step[k] for k in OPERANDS]
+        bases = [plan.lines[k] + step * start for k, step in zip(OPERANDS, self.steps, strict=True)]
+        target = plan.lines[P.X] + start
+        self.bases, self.targets = [[base + k for k in lanes] for base in bases], [target + k for k in lanes]
+
+    def pieces(self, bases: list[Value], at: Value, count: int) -> list[Any]:
+        """Rows of an operand, ``count`` of each lane."""
+        code = self.code
+        kind = ir.VectorType(code.real, count * code.parts)
+        return rows_of_lines(code, in_lanes(code, [code.load_as(kind, base + at) for base in bases]))
+
+    def rows(self, i: Value, ask: bool = False) -> Iterator[tuple[int, Any, Any, Any, Any]]:
+        """Rows i, i + 1 ... of a cache line; ``ask`` for the same rows of the next block."""
+        code, count = self.code, PIECE // self.code.parts
+        share = code.lanes * count // self.height if ask else 0
+        for first in range(0, self.height, count):
+            asked = slice(first // count * share, (first // count + 1) * share)
+            bands = []
+            for bases, step in zip(self.bases, self.steps, strict=True):
+                bands.append(self.pieces(bases, (i + first) * (step * self.size), count))
+                for base in bases[asked]:
+                    code.prefetch(base + i * (step * self.size) + self.rows_of_block)
+            for k in range(count):
+                yield first + k, *(band[k] for band in bands)
+
+    def store(self, i: Value, row: Callable[[int], Any]) -> None:
+        """The rows of a cache line of x, last one first."""
+        code, at = self.code, i * self.size
+        for base in self.targets:
+            code.prefetch(base + (at - ROWS_AHEAD * self.size), write=True)
+        rows = [row(k) for k in reversed(range(self.height))][::-1]
+        for base, line in zip(self.targets, out_of_lanes(code, lines_of_rows(code, rows)), strict=True):
+            code.store_as(base + at, line)
+
+
+class Scattered(Bands):
+    """... of rows anywhere: a table holds the address of every lane's first row, of a, b, c, d, x and the new x."""
+
+    def __init__(self, code: Code, plan: At, table: Value) -> None:
+        self.code, self.height = code, code.lanes // code.parts
+        self.size = code.parts * code.size_of_real
+        self.steps = [plan.step[k] for k in OPERANDS]
+        *self.bases, self.x, self.targets = (
+            [code.word(table + 8 * (k * code.lanes + lane)) for lane in range(code.lanes)] for k in range(6)
+        )
+
+
+def planes(code: Code, plan: At, block: Value, plane: int, count: int = 1) -> Rows:
+    """Planes of the plan at a block."""
+    stride = plan.blocks * code.row
+    return Rows(code, plan.planes + stride * plane + block * code.row, stride)
+
+
+def read(code: Code, rows: Rows, count: int, first: int = 0) -> list[Any]:
+    return [rows[code.integer(first + k)] for k in range(count)]
+
+
+def write(code: Code, rows: Rows, values: Any, first: int = 0) -> None:
+    for k, x in enumerate(values):
+        rows.store(code.integer(first + k), x)
+
+
+def choose(code: Code, mask: Value, x: Any, y: Any) -> tuple[Any, ...]:
+    return tuple(code.where(mask, u, v) for u, v in zip(x, y, strict=True))
+
+
+def any_lane(code: Code, mask: Value) -> Value:
+    return code.pick(code.bits(mask) != 0, code.integer(1), code.integer(0))

@@ -1,0 +1,231 @@
+"""Sweeps of an elimination over the rows of a group: a step of `tridiag.kernels.thomas.steps`, driven over a layout.
+
+Words of every elimination: those of the layout; then where what is kept of the first row goes, how far that of the next
+is, where what is carried lies between two calls, where the lanes that are good; the rows first <= i < last.
+
+    layout         words
+    Views          where each band of rows of lanes lies and how far its rows are apart, the mask and how far its rows
+                   are apart, the operands of the group and the row of these that is read first; here ``first`` is 0
+    Contiguous     the operands, by how many rows each is moved, the first row of all and the one behind the last
+    Interleaved    the operands, by how many rows each is moved, the place of the last group, the row behind the last of
+                   all, and how many groups: what they keep of a row lies side by side, and so does what they carry
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from tridiag.kernels.access.layouts import (
+    Contiguous,
+    Interleaved,
+    Views,
+    solution_of_groups,
+    to_contiguous,
+    to_interleaved,
+    views_of,
+)
+from tridiag.kernels.access.load_store import ask, put_past_caches, take_interleaved
+from tridiag.kernels.access.rows import SWEEPS, Mask, Rows
+from tridiag.kernels.simd.functions import Library
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import Code
+from tridiag.kernels.thomas.steps import Bordered, Pivoted, Thomas, no_quotient, pack
+
+# rows of lanes that a step keeps of each row of a group, and those that it carries; with pivoting the latter are x of
+# the rows behind when it goes up again
+KEPT = {Thomas: 2, Pivoted: 4, Bordered: 3}
+CARRIED = {Thomas: 1, Pivoted: 4, Bordered: 6}
+BEHIND = {Thomas: 1, Pivoted: 2}  # x of so many rows behind give that of a row
+
+
+class Kept:
+    """What a step keeps of each row, and what it carries from one call to the next."""
+
+    def __init__(self, code: Code, step: Any, target: Value, stride: Value, carry: Value, good: Value) -> None:
+        self.code, self.kind, self.target, self.stride = code, step, target, stride
+        self.rows = [Rows(code, target + k * code.row, stride) for k in range(KEPT[step])]
+        self.between, self.good = [Rows(code, carry + k * code.row, 0) for k in range(CARRIED[step])], good
+
+    def __getitem__(self, i: Value) -> list[Any]:
+        return [rows[i] for rows in self.rows]
+
+    def carried(self) -> list[Any]:
+        return [rows[self.code.integer(0)] for rows in self.between]
+
+    def carry(self, *values: Any) -> None:
+        for rows, x in zip(self.between, values, strict=False):
+            rows.store(self.code.integer(0), x)
+
+    def group(self, g: Value) -> Kept:
+        """That of another group: what groups keep of a row lies side by side, as does what they carry."""
+        kept, carried = (g * (len(rows) * self.code.row) for rows in (self.rows, self.between))
+        places = self.target + kept, self.stride, self.between[0].base + carried, self.good + g * 8
+        return type(self)(self.code, self.kind, *places)
+
+
+class Elimination(Kept):
+    """The sweep downwards."""
+
+    def start(self) -> Any:
+        return self.kind.start(self.code, self)
+
+    def leave(self, state: Any) -> None:
+        state.leave(self.code, self)
+
+    def step(self, state: Any, i: Value, keep: Value, *entries: Any) -> Any:
+        state, kept = state.down(self.code, keep, *entries)
+        for rows, x in zip(self.rows, kept, strict=True):
+            rows.store(i, x)
+        return state
+
+
+class Substitution(Kept):
+    """The sweep upwards; ``carry`` holds x of the rows behind, and then that of the first rows."""
+
+    def start(self) -> Any:
+        return tuple(self.carried()[: BEHIND[self.kind]])
+
+    def leave(self, behind: Any) -> None:
+        self.carry(*behind)
+
+    def solution(self, i: Value, behind: Any) -> Any:
+        return self.kind.up(self[i], *behind)
+
+
+# ------------------------------------------------------------------------------------------------ down
+
+
+def eliminate_views(step: Any, code: Code, *words: Any) -> None:
+    (*places, first, last) = words[12:]
+    views_of(code, words[:12], 4).down(first, last, Elimination(code, step, *places))
+
+
+def eliminate_contiguous(step: Any, code: Code, *words: Any) -> None:
+    (*places, first, last) = words[10:]
+    Contiguous(code, words[:4], words[4:8], words[8:10]).down(first, last, Elimination(code, step, *places))
+
+
+def eliminate_interleaved(asks: bool, step: Any, code: Code, *words: Any) -> None:
+    (*places, first, last) = words[11:]
+    Interleaved(code, words[:4], words[4:8], words[8:11], asks).down(first, last, Elimination(code, step, *places))
+
+
+def begin_pivoted(code: Code, carry: Value, groups: Value) -> None:
+    """What is carried to the first row."""
+
+    def group(g: Value, state: Any) -> Any:
+        nothing = code.integer(0)
+        kept = Kept(code, Pivoted, nothing, nothing, carry, nothing).group(g)
+        kept.carry(code.one(), code.zero(), code.zero(), code.zero())
+        return state
+
+    code.fori(0, groups, group)
+
+
+def close_pivoted(code: Code, *words: Value) -> Value:
+    """The pivot row of the last row, and the lanes whose pivots were all fine."""
+    target, step, carry, good = words
+    kept, zero, nothing = Elimination(code, Pivoted, target, step, carry, good), code.integer(0), code.zero()
+    state = kept.start()
+    inverse, sure = state.invert(code, state.p0)
+    for rows, x in zip(kept.rows, (inverse, nothing, nothing, state.r), strict=True):
+        rows.store(zero, x)
+    kept.leave(Pivoted(nothing, nothing, nothing, state.rounding, sure))
+    return code.bits(sure)
+
+
+# ------------------------------------------------------------------------------------------------ up
+
+
+def substitute_views(step: Any, code: Code, *words: Any) -> None:
+    """The solution in place of the last of the rows that were kept."""
+    source, stride, carry, mask, mask_step, count, asked, row_zero = words
+    sweep = Substitution(code, step, source, stride, carry, carry)
+    views = Views(code, (), Mask(code, mask, mask_step), lambda i: ask(code, asked, row_zero + i))
+    views.up(sweep.rows[-1], count, sweep)
+
+
+def substitute_contiguous(step: Any, code: Code, *words: Any) -> None:
+    source, stride, carry, output, first, last = words
+    to_contiguous(code, output, first, last, Substitution(code, step, source, stride, carry, carry))
+
+
+def substitute_interleaved(past_caches: bool, step: Any, code: Code, *words: Any) -> None:
+    source, stride, carry, groups, count, *target = words
+    sweep = Substitution(code, step, source, stride, carry, carry)
+    to_interleaved(past_caches, code, target, count, groups, solution_of_groups(sweep))
+
+
+def put_interleaved(past_caches: bool, code: Code, *words: Any) -> None:
+    """Solutions that are, as they lie in memory, in place of q of the pivot rows of some groups."""
+    source, stride, groups, count, *target = words
+
+    def solution(i: Value, g: Value) -> Any:
+        return take_interleaved(code, source + i * stride + g * (4 * code.row) + 3 * code.row)
+
+    to_interleaved(past_caches, code, target, count, groups, solution)
+
+
+def agree(code: Code, *words: Value) -> None:
+    """Strike out the lanes of groups where any of ``count`` rows of x and y differ by more than their last bits."""
+    x_at, y_at, step, count, groups, good = words
+
+    def group(g: Value, state: Any) -> Any:
+        def row(k: Value, same: Any) -> Any:
+            at = g * step + k * code.row
+            x, y = code.load(x_at + at), code.load(y_at + at)
+            return (same[0] & (code.size(x - y) <= code.size(y) * code.eps),)
+
+        (same,) = code.fori(0, count, row, (code.all_lanes(),))
+        found = good + g * 8
+        code.store_as(found, code.word(found) & pack(code, same, same, no_quotient(code)))
+        return state
+
+    code.fori(0, groups, group)
+
+
+# ------------------------------------------------------------------------------------------------ the functions
+
+LAYOUTS_DOWN: dict[str, Any] = {
+    "views": eliminate_views,
+    "contiguous": eliminate_contiguous,
+    "interleaved": functools.partial(eliminate_interleaved, True),
+    "stream": functools.partial(eliminate_interleaved, False),
+}
+LAYOUTS_UP: dict[str, Any] = {
+    "views": substitute_views,
+    "contiguous": substitute_contiguous,
+    "interleaved": functools.partial(substitute_interleaved, False),
+    "stream": functools.partial(substitute_interleaved, True),
+}
+
+
+def down(step: Any, layout: str, library: Library = SWEEPS) -> Any:
+    """The function that eliminates rows of a layout."""
+    body = functools.partial(LAYOUTS_DOWN[layout], step)
+    return library.add(f"eliminate_{step.__name__.lower()}_{layout}", body)
+
+
+def up(step: Any, layout: str, library: Library = SWEEPS) -> Any:
+    """The function that substitutes rows of a layout; a stream is written past the caches."""
+    body = functools.partial(LAYOUTS_UP[layout], step)
+    return library.add(f"substitute_{step.__name__.lower()}_{layout}", body)
+
+
+ELIMINATE, ELIMINATE_CONTIGUOUS = down(Thomas, "views"), down(Thomas, "contiguous")
+ELIMINATE_INTERLEAVED, ELIMINATE_STREAM = down(Thomas, "interleaved"), down(Thomas, "stream")
+SUBSTITUTE, SUBSTITUTE_CONTIGUOUS = up(Thomas, "views"), up(Thomas, "contiguous")
+SUBSTITUTE_INTERLEAVED, SUBSTITUTE_STREAM = up(Thomas, "interleaved"), up(Thomas, "stream")
+
+PIVOT, PIVOT_CONTIGUOUS = down(Pivoted, "views"), down(Pivoted, "contiguous")
+PIVOT_INTERLEAVED = down(Pivoted, "interleaved")
+BEGIN_PIVOTED = SWEEPS.add("begin_pivoted", begin_pivoted)
+CLOSE_PIVOTED = SWEEPS.add("close_pivoted", close_pivoted)
+UNPIVOT, UNPIVOT_CONTIGUOUS = up(Pivoted, "views"), up(Pivoted, "contiguous")
+UNPIVOT_INTERLEAVED, UNPIVOT_STREAM = up(Pivoted, "interleaved"), up(Pivoted, "stream")
+PUT_INTERLEAVED = SWEEPS.add("put_interleaved", functools.partial(put_interleaved, False))
+PUT_STREAM = SWEEPS.add("put_stream", functools.partial(put_interleaved, True))
+
+AGREE = SWEEPS.add("agree", agree)
+PUT_PAST_CACHES = SWEEPS.add("put_past_caches", put_past_caches)
