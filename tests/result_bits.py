@@ -3,8 +3,8 @@
     python tests/result_bits.py dump FILE [--cases N]
     python tests/result_bits.py compare FILE FILE
 
-The package is that of this checkout. Cases are drawn from seeds: dtype, layout in memory, rows, systems, kind of matrix,
-options. A change of kernels that is to keep every bit, and yet writes other code, is held by this and by
+The package is that of this checkout. Cases are drawn from seeds: dtype, layout in memory, rows, systems, kind of
+matrix, options. A change of kernels that is to keep every bit, and yet writes other code, is held by this and by
 ``benchmarks/guard.py``; one that is to keep the code by ``tests/kernel_code.py``.
 """
 

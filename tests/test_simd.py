@@ -17,8 +17,8 @@ if not installed("numba"):
 import numba
 from llvmlite import ir
 
-from tridiag.kernels.access import load_store
-from tridiag.kernels.access.load_store import in_lanes, out_of_lanes
+from tridiag.kernels.access import operands
+from tridiag.kernels.access.moves import in_lanes, out_of_lanes
 from tridiag.kernels.jobs.words.job import Job
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.runtime.threads import runner
@@ -140,14 +140,14 @@ def test_blocks_are_transposed(dtype: str) -> None:
 @pytest.mark.parametrize("dtype", REALS)
 def test_pieces_of_lanes_become_rows_of_lanes_and_back(dtype: str) -> None:
     def body(code: Code, source: Value, target: Value, again: Value) -> None:
-        kind, size = ir.VectorType(code.real, load_store.QUAD), load_store.QUAD * code.size_of_real
+        kind, size = ir.VectorType(code.real, operands.QUAD), operands.QUAD * code.size_of_real
         made = in_lanes(code, [code.load_as(kind, source + k * size) for k in range(code.lanes)])
         for k, row in enumerate(made):
             code.store(target + k * LINE, row)
         for k, piece in enumerate(out_of_lanes(code, made)):
             code.store_as(again + k * size, piece)
 
-    given = rows(load_store.QUAD, dtype).reshape(lanes(dtype), load_store.QUAD)
+    given = rows(operands.QUAD, dtype).reshape(lanes(dtype), operands.QUAD)
     found, again = np.zeros(given.shape[::-1], dtype), np.zeros_like(given)
     written(body, dtype)(given, found, again)
     np.testing.assert_array_equal(found, given.T)

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tridiag.algorithms import kalman_filter, kalman_scan
+from tridiag.algorithms import kalman_filter, kalman_scan, kalman_smoother
 from tridiag.algorithms.kalman_filter import Estimate, Observed, Roots, apply, transpose
 from tridiag.libraries.jax import Operations as ops
 from tridiag.problems.state_space import Model, StateSpace
@@ -213,7 +213,7 @@ def behind(form: StateSpace, model: Model, seen: Observed, like: Estimate) -> Es
     """What the observations from each step on tell, as of the state predicted for it; and nothing behind the last."""
 
     def information_of(F: Any, seen: Observed, mean: Any, cov: Any) -> Any:
-        pull, news = kalman_filter.information(ops, seen, Estimate(mean, cov))
+        pull, news = kalman_smoother.information(ops, seen, Estimate(mean, cov))
         return ops.product(pull, transpose(F)) + ops.zero(cov), news
 
     def chain(later: Any, earlier: Any) -> Any:
@@ -236,7 +236,7 @@ def smoothed(form: StateSpace, model: Model, states: States) -> tuple[Estimate, 
     ahead = jax.tree.map(lambda x: x[1:], behind(form, model, states.seen, states.predicted))
 
     def look(F: Any, predicted: Any, updated: Estimate, ahead: Estimate) -> tuple[Estimate, Any]:
-        found = kalman_filter.smoothed_state(ops, updated, kalman_filter.carry_back(ops, F, ahead))
+        found = kalman_smoother.smoothed_state(ops, updated, kalman_smoother.carry_back(ops, F, ahead))
         return found, kalman_filter.lost(ops, predicted, updated.cov, found.cov)
 
     arrays = read(form, model.F), states.predicted.cov, states.updated, ahead

@@ -17,8 +17,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tridiag.algorithms import kalman_filter, kalman_square_roots
-from tridiag.algorithms.kalman_filter import Entries, Estimate, Form, Observed, Roots, Shrinking
+from tridiag.algorithms import kalman_adjoint, kalman_filter, kalman_square_roots
+from tridiag.algorithms.kalman_adjoint import Shrinking
+from tridiag.algorithms.kalman_filter import Entries, Estimate, Form, Observed, Roots
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.state_space import Model, StateSpace
@@ -157,11 +158,11 @@ def derivatives(
     H, R, _ = kalman_filter.there(ops, H, R, jnp.zeros_like(H[:, 0]), kept)
     (updated, cov_or_gain), seen = record
     scaled, gains = ([x * w for w, x in zip(seen.weights, xs, strict=True)] for xs in (seen.errors, seen.rows))
-    mean = kalman_filter.pull_mean(ops, F, H, scaled, gains, seen.factors, record.updated, ahead.mean)
+    mean = kalman_adjoint.pull_mean(ops, F, H, scaled, gains, seen.factors, record.updated, ahead.mean)
     if behind is None:
-        cov = kalman_filter.pull_covariance(ops, F, H, R, seen, cov_or_gain, ahead.cov)
+        cov = kalman_adjoint.pull_covariance(ops, F, H, R, seen, cov_or_gain, ahead.cov)
     else:
-        cov, behind = kalman_filter.pull_by_roots(ops, F, H, R, seen, updated, cov_or_gain, ahead.cov, behind)
+        cov, behind = kalman_adjoint.pull_by_roots(ops, F, H, R, seen, updated, cov_or_gain, ahead.cov, behind)
         mean = mean._replace(smoothed=behind.mean)
     parts = {
         "Q": of_covariance(ahead, weight, batches.Q),

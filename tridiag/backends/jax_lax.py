@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from tridiag.algorithms.matrix_rows import Matrix, bands
-from tridiag.backends.jax_scan import refine_with
+from tridiag.algorithms.row_scan import refine_with
 from tridiag.errors import BackendError
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax_platforms import later

@@ -8,177 +8,22 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tridiag.algorithms import block_elimination, kalman_filter, kalman_scan, logsumexp, recurrence
-from tridiag.algorithms import elimination as el
+from tridiag.algorithms import block_elimination, kalman_filter, kalman_scan, kalman_smoother, logsumexp, recurrence
 from tridiag.algorithms.kalman_filter import Estimate
-from tridiag.algorithms.matrix_rows import Matrix, bands, read, read_right_side, residual
+from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
+from tridiag.algorithms.row_scan import Factors, eliminate, factor, refine, solve_auto, substitute
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Blocks, Form, Recurrence
 from tridiag.problems.state_space import Model, StateSpace, tolerance
 from tridiag.xla.exponentials import Exponentials
-
-
-class Factors(NamedTuple):
-    """Eliminated rows, stacked along a new first axis; a pytree."""
-
-    pivots: Any
-    last: Any
-    corner: Any
-    certified: jax.Array
-    status: jax.Array
-
-
-def eliminate(matrix: Matrix, form: Form, pivoting: Any) -> Factors:
-    """As `tridiag.algorithms.row_loop.eliminate`."""
-    if form.periodic:
-        return eliminate_cyclic(matrix, form)
-    eps, tiny = ops.limits(matrix[1])
-    one = jnp.ones_like(read(ops, matrix, form, 0)[1])
-    zeros = jnp.zeros_like(one, jnp.int32)
-
-    def step(carry: Any, i: Any) -> Any:
-        (p0, p1), certified, status = carry
-        a, b, c, keep = read(ops, matrix, form, i)
-        (p0, p1), pivot = el.eliminate(ops, (p0, p1), (a, b, c), pivoting)
-        if keep is not None:
-            p0, p1 = jnp.where(keep, p0, 1), jnp.where(keep, p1, 0)
-        certified = certified & el.certify(ops, pivot, (a, b), p0, eps, tiny)
-        status = jnp.where((status == 0) & (pivot.q0 == 0) & (i > 0), i, status)
-        return ((p0, p1), certified, status), pivot
-
-    start = (one, jnp.zeros_like(one)), zeros == 0, zeros
-    ((p0, _), certified, status), pivots = lax.scan(step, start, jnp.arange(form.n, dtype=jnp.int32))
-    status = jnp.where((status == 0) & (p0 == 0), form.n, status)
-    return Factors(pivots, p0, None, certified, status)
-
-
-def eliminate_cyclic(matrix: Matrix, form: Form) -> Factors:
-    """As `tridiag.algorithms.row_loop.eliminate_cyclic`."""
-    n = form.n
-    (a0, b0, c0, _), (a1, b1, c1, _) = read(ops, matrix, form, 0), read(ops, matrix, form, 1)
-    zero, status = jnp.zeros_like(b0), jnp.zeros_like(b0, jnp.int32)
-
-    def step(carry: Any, i: Any) -> Any:
-        rows, status = carry
-        a, b, c, _ = read(ops, matrix, form, i)
-        rows, pivot = el.cyclic_eliminate(ops, rows, (a, b, c, zero, zero))
-        status = jnp.where((status == 0) & (pivot.row[0] == 0), i, status)
-        return (rows, status), pivot
-
-    start = ((c0, zero, zero, a0, b0), (b1, c1, zero, zero, a1)), status
-    (rows, status), pivots = lax.scan(step, start, jnp.arange(2, n, dtype=jnp.int32))
-    corner = el.corner_eliminate(ops, el.cyclic_corner(rows))
-    for row, pivot in ((n, corner.q0), (1, corner.rest)):
-        status = jnp.where((status == 0) & (pivot == 0), row, status)
-    return Factors(pivots, None, corner, status < 0, status)
-
-
-def substitute(factors: Factors, where: Any, d: Any, form: Form, turned: bool = False) -> Any:
-    """As `tridiag.algorithms.row_loop.solve_factored`: NaN in the systems that met a zero pivot."""
-    if form.periodic:
-        x = substitute_cyclic(factors, d, form)
-    else:
-        x = (substitute_transposed if turned else substitute_open)(factors, where, d, form)
-    x = jnp.moveaxis(x, 0, form.axis)
-    if where is not None:
-        x = jnp.where(where, x, 0)
-    return jnp.where(jnp.expand_dims(factors.status != 0, form.axis), jnp.nan, x)
-
-
-def keep_row(where: Any, form: Form, i: Any, x: Any) -> Any:
-    return x if where is None else jnp.where(ops.row(where, i, form.axis), x, 0)
-
-
-def substitute_open(factors: Factors, where: Any, d: Any, form: Form) -> Any:
-    rows = jnp.arange(form.n, dtype=jnp.int32)
-
-    def down(carried: Any, row: Any) -> Any:
-        i, pivot = row
-        carried, q = el.forward(ops, carried, pivot, read_right_side(ops, where, d, form, i))
-        return keep_row(where, form, i, carried), q
-
-    def up(carry: Any, row: Any) -> Any:
-        i, pivot, q = row
-        x1, x2 = keep_row(where, form, i, carry[0]), carry[1]
-        return (el.backward(ops, x1, x2, pivot, q), x1), x1
-
-    zero = jnp.zeros_like(read_right_side(ops, where, d, form, 0))
-    carried, kept = lax.scan(down, zero, (rows, factors.pivots))
-    start = carried / factors.last, jnp.zeros_like(carried)
-    return lax.scan(up, start, (rows, factors.pivots, kept), reverse=True)[1]
-
-
-def substitute_transposed(factors: Factors, where: Any, d: Any, form: Form) -> Any:
-    """As `tridiag.algorithms.row_loop.substitute_transposed`."""
-    rows = jnp.arange(form.n, dtype=jnp.int32)
-    diagonal = jnp.concatenate((factors.pivots.q0[1:], factors.last[None]))
-    zero, none = jnp.zeros_like(read_right_side(ops, where, d, form, 0)), jnp.zeros_like(factors.last)
-    filled = factors.pivots.q2 is not None
-
-    def down(carry: Any, row: Any) -> Any:
-        i, q0, pivot = row
-        z1, z2, q2 = carry
-        # pivot is row i - 1 of U; its first, the row of x[-1], couples nothing
-        z = el.forward_transposed(
-            ops, z1, z2, jnp.where(i > 0, pivot.q1, 0), q2, q0, read_right_side(ops, where, d, form, i)
-        )
-        z = keep_row(where, form, i, z)
-        return (z, z1, jnp.where(i > 0, pivot.q2, 0) if filled else none), z
-
-    def up(carried: Any, row: Any) -> Any:
-        i, pivot, z = row
-        carried, x = el.backward_transposed(ops, carried, pivot, z)
-        return keep_row(where, form, i, carried), x
-
-    (last, _, _), kept = lax.scan(down, (zero, zero, none), (rows, diagonal, factors.pivots))
-    shifted = jax.tree.map(lambda v: v[1:], factors.pivots)
-    first, x = lax.scan(up, last, (rows[:-1], shifted, kept[:-1]), reverse=True)
-    return jnp.concatenate((first[None], x))
-
-
-def substitute_cyclic(factors: Factors, d: Any, form: Form) -> Any:
-    rows = jnp.arange(2, form.n, dtype=jnp.int32)
-
-    def down(carried: Any, row: Any) -> Any:
-        i, pivot = row
-        return el.cyclic_forward(ops, carried, pivot, ops.broadcast(ops.row(d, i, form.axis), form.batch))
-
-    def up(carry: Any, row: Any) -> Any:
-        pivot, q = row
-        x1, x2 = carry
-        x = el.cyclic_backward(ops, x1, x2, ends, pivot, q)
-        return (x, x1), x
-
-    start = tuple(ops.broadcast(ops.row(d, i, form.axis), form.batch) for i in (0, 1))
-    carried, kept = lax.scan(down, start, (rows, factors.pivots))
-    ends = el.solve_corner(ops, factors.corner, carried)
-    inner = lax.scan(up, ends, (factors.pivots, kept), reverse=True)[1]
-    return jnp.concatenate((ends[1][None], inner, ends[0][None]))
-
-
-def factor(matrix: Matrix, form: Form) -> Factors:
-    """As `tridiag.algorithms.row_loop.factor`; the second elimination is behind a `lax.cond`."""
-    if form.periodic or form.pivoting is True:
-        factors = eliminate(matrix, form, True)
-        return factors._replace(certified=factors.status < 0)
-    plain = eliminate(matrix, form, False)
-    if form.pivoting is False:
-        return plain
-    swapped = jnp.zeros_like(plain.pivots.q1, bool)
-    padded = plain._replace(pivots=plain.pivots._replace(swap=swapped, q2=jnp.zeros_like(plain.pivots.q1)))
-
-    def again(plain: Factors) -> Factors:
-        return eliminate(matrix, form, ~plain.certified)._replace(certified=plain.certified)
-
-    return lax.cond(jnp.all(plain.certified), lambda plain: plain, again, padded)
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Factors | None = None) -> tuple[Any, Any]:
@@ -196,44 +41,6 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Factors 
     # True is refined too: XLA fuses multiply and add, and unrefined rounding can come out worse than LAPACK's
     certified = jnp.expand_dims(factors.certified, form.axis)
     return jnp.where(certified, x, refine(factors, matrix, d, form, x, turned)), None
-
-
-def solve_auto(matrix: Matrix, d: Any, form: Form) -> Any:
-    """Plain elimination, and only where a certificate is missing the rest."""
-    plain = eliminate(matrix, form, False)
-    x = substitute(plain, matrix[3], d, form)
-
-    def harder(x: Any) -> Any:
-        factors = eliminate(matrix, form, True)
-        z = refine(factors, matrix, d, form, substitute(factors, matrix[3], d, form))
-        return jnp.where(jnp.expand_dims(plain.certified, form.axis), x, z)
-
-    return lax.cond(jnp.all(plain.certified), lambda x: x, harder, x)
-
-
-def refine(factors: Factors, matrix: Matrix, d: Any, form: Form, x: Any, turned: bool = False) -> Any:
-    """As `tridiag.algorithms.row_loop.refine`."""
-    return refine_with(lambda r: substitute(factors, matrix[3], r, form, turned), matrix, d, form, x)
-
-
-def refine_with(solve_again: Any, matrix: Matrix, d: Any, form: Form, x: Any, anew: bool = False) -> Any:
-    """x improved while its componentwise residual exceeds REFINE_ABOVE eps; each system keeps its best iterate."""
-    diagonals = bands(ops, matrix, form)
-
-    def step(carry: Any) -> Any:
-        count, x, r, best, least, unfit = carry
-        x = el.correct(ops, x, solve_again(r), count + 1)
-        r, error = residual(ops, diagonals, x, d, form, count + 1)
-        better = unfit & (error < least)
-        best, least = jnp.where(jnp.expand_dims(better, form.axis), x, best), jnp.where(better, error, least)
-        return count + 1, x, r, best, least, unfit & el.unfit(ops, least, count + 1)
-
-    def unfinished(carry: Any) -> Any:
-        return (carry[0] < el.REFINE_STEPS) & jnp.any(carry[5])
-
-    r, error = residual(ops, diagonals, x, d, form)
-    start = (-1, jnp.zeros_like(x), d) if anew else (0, x, r)
-    return lax.while_loop(unfinished, step, (*start, x, error, el.unfit(ops, error, 0)))[3]
 
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
@@ -377,7 +184,7 @@ def smoothed_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: kalman_
 
     def up(ahead: Any, row: Any) -> Any:
         t, (predicted, updated) = row
-        smoothed, ahead = kalman_filter.backward(ops, model, y, kept, t, (predicted, updated), ahead)
+        smoothed, ahead = kalman_smoother.backward(ops, model, y, kept, t, (predicted, updated), ahead)
         return ahead, (smoothed, kalman_filter.lost(ops, predicted.cov, updated.cov, smoothed.cov))
 
     start, _ = vary_alike((kalman_filter.blank(ops, form, y, kept), y))
@@ -394,7 +201,7 @@ def by_roots(form: StateSpace, model: Model, predicted: Estimate, updated: Estim
 
     def up(behind: Estimate, row: Any) -> Any:
         t, ahead, state = row
-        found = kalman_filter.smooth(ops, ops.row(model.F, t, 0), ops.row(model.Q, t, 0), state, ahead, behind)
+        found = kalman_smoother.smooth(ops, ops.row(model.F, t, 0), ops.row(model.Q, t, 0), state, ahead, behind)
         return found, whole(found)
 
     steps = jnp.arange(form.n - 1, dtype=jnp.int32)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.algorithms import kalman_filter, logsumexp, recurrence
+from tridiag.algorithms import kalman_filter, kalman_smoother, logsumexp, recurrence
 from tridiag.algorithms.kalman_filter import Estimate
 from tridiag.algorithms.recurrence import Rows
 from tridiag.libraries.numpy import Operations as ops
@@ -72,7 +72,7 @@ def by_roots(verb: str, model: Model, y: Any, kept: Any, form: StateSpace) -> An
     smoothed = [steps[-1].updated]
     for t in reversed(range(form.n - 1)):
         F, Q = (ops.row(x, t, 0) for x in (model.F, model.Q))
-        smoothed.append(kalman_filter.smooth(ops, F, Q, steps[t].updated, steps[t + 1].predicted.mean, smoothed[-1]))
+        smoothed.append(kalman_smoother.smooth(ops, F, Q, steps[t].updated, steps[t + 1].predicted.mean, smoothed[-1]))
     return *stacked([whole(covs, state) for state in smoothed[::-1]], form), -deviance / 2
 
 
@@ -98,7 +98,7 @@ def run_backward(model: Model, y: Any, kept: Any, form: StateSpace, steps: list[
     """The smoothed state of every step."""
     ahead, smoothed = kalman_filter.blank(ops, form, y, kept), []
     for t in reversed(range(form.n)):
-        state, ahead = kalman_filter.backward(ops, model, y, kept, t, steps[t][:2], ahead)
+        state, ahead = kalman_smoother.backward(ops, model, y, kept, t, steps[t][:2], ahead)
         smoothed.append(state)
     return smoothed[::-1]
 

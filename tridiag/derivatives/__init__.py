@@ -22,7 +22,7 @@ import functools
 import importlib
 from types import ModuleType
 
-RUNNERS = {"numpy": "eager_numpy", "cupy": "eager_cupy", "jax": "jax_systems", "torch": "torch_systems"}
+RUNNERS = {"numpy": "eager_numpy", "cupy": "eager_cupy", "jax": "jax_verbs", "torch": "torch_verbs"}
 
 
 @functools.cache

@@ -14,7 +14,9 @@ import torch
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.backends import BACKENDS, Backend
-from tridiag.derivatives.torch_systems import RECURRENCES, Course, Options, Solve, SolveBlock, forward
+from tridiag.derivatives.torch_blocks import SolveBlock
+from tridiag.derivatives.torch_recurrences import RECURRENCES, Course
+from tridiag.derivatives.torch_systems import Options, Solve, forward
 from tridiag.problems.forms import Blocks, Form, Recurrence, Shape, broadcast
 
 MATRIX = "Tensor a, Tensor b, Tensor c, Tensor? where"

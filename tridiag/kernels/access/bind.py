@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from tridiag.kernels.access.load_store import bind, bytes_of_real, lanes_of, operand_at, parts_of, size_of_operand
+from tridiag.kernels.access.operands import bind, bytes_of_real, lanes_of, operand_at, parts_of, size_of_operand
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import X_
 from tridiag.kernels.runtime.work_items import field

@@ -19,16 +19,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from tridiag.kernels.access.load_store import (
-    QUAD,
-    addresses,
-    ask,
-    in_lanes,
-    operand_in,
-    out_of_lanes,
-    put_interleaved,
-    take_interleaved,
-)
+from tridiag.kernels.access.moves import in_lanes, out_of_lanes, put_interleaved, take_interleaved
+from tridiag.kernels.access.operands import QUAD, addresses, ask, operand_in
 from tridiag.kernels.access.rows import RIGHT, Mask, Rows
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import LINE, Code

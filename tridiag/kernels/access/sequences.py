@@ -6,7 +6,7 @@ from typing import Any
 
 from numba import njit
 
-from tridiag.kernels.access.load_store import lanes_of
+from tridiag.kernels.access.operands import lanes_of
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.memory import set_word

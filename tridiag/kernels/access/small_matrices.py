@@ -11,7 +11,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from tridiag.kernels.access.load_store import QUAD, in_lanes, out_of_lanes
+from tridiag.kernels.access.moves import in_lanes, out_of_lanes
+from tridiag.kernels.access.operands import QUAD
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import Code
 

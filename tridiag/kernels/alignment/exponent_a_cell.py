@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tridiag.kernels.access.load_store import ask
+from tridiag.kernels.access.operands import ask
 from tridiag.kernels.alignment.state import (
     BY_GAP_,
     BY_OPEN_,

@@ -25,29 +25,26 @@ import functools
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import njit
 
-from tridiag.kernels.access.load_store import (
-    bind,
-    bytes_of_real,
-    lanes_of,
-    load_row,
-    operand_at,
-    size_of_operand,
-    store_row,
-)
+from tridiag.kernels.access.load_store import load_row, store_row
+from tridiag.kernels.access.operands import bytes_of_real, lanes_of, operand_at, size_of_operand
 from tridiag.kernels.alignment import exponent_a_cell, shared_exponents
-from tridiag.kernels.alignment.shared_exponents import RUN, shared_exponents_suffice
+from tridiag.kernels.alignment.exponents import RUN
+from tridiag.kernels.alignment.groups import (
+    ARRAYS,
+    allocate,
+    bind_group,
+    give_back,
+    logarithms,
+    longest,
+    spread_group,
+    write_results,
+)
+from tridiag.kernels.alignment.shared_exponents import shared_exponents_suffice
 from tridiag.kernels.alignment.state import (
-    BY_GAP_,
-    GAP_,
     LEAST_,
-    PARAMETERS,
     RECORD,
-    ROWS_,
-    SCORE_,
-    Z_LOG,
-    Z_M,
     begin,
     conclude,
     cool,
@@ -55,19 +52,14 @@ from tridiag.kernels.alignment.state import (
     settle,
 )
 from tridiag.kernels.jobs.words.alignment import Alignment
-from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim
-from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
+from tridiag.kernels.runtime.workspace import aligned
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import (
     ask_for_huge_pages,
     c_function,
-    half_word,
-    load,
-    set_half_word,
-    store,
     variable,
 )
 from tridiag.kernels.simd.powers import nothing
@@ -121,76 +113,6 @@ RUN_FORWARD, RUN_BACKWARD = (added(shared_exponents, what) for what in ("forward
 BEGIN, SETTLE, CONCLUDE = WAVES.add("begin", begin), WAVES.add("settle", settle), WAVES.add("conclude", conclude)
 CLEAR, BLANK, COPY, SUFFICE, COOL = (
     WAVES.add(f.__name__, f) for f in (clear, blank, copy, shared_exponents_suffice, cool)
-)
-
-
-@njit(**OPTIONS)
-def spread_group(zero, job, record, first):
-    """The lengths and the parameters of the pairs of a group to its lanes; those beyond the last repeat it."""
-    lanes, side = lanes_of(zero, ()), bytes_of_real(zero, ())
-    for lane in range(lanes):
-        pair = min(first + lane, job.pairs - 1)
-        for axis in range(2):
-            length = job.shape[axis]
-            if job.lengths != 0:
-                length = max(0, min(length, half_word(job.lengths + 4 * (2 * pair + axis))))
-            set_half_word(record + (ROWS_ + axis) * LINE + 4 * lane, types.int32(length))
-        for k in range(PARAMETERS):
-            store(record + (GAP_ + k) * LINE + lane * side, load(job.parameters[k] + pair * side, zero))
-
-
-@njit(**OPTIONS)
-def longest(zero, record, axis):
-    """The largest length of a group, before `begin` turns lengths into reals."""
-    found = 0
-    for lane in range(lanes_of(zero, ())):
-        found = max(found, half_word(record + (ROWS_ + axis) * LINE + 4 * lane))
-    return found
-
-
-@njit(**OPTIONS)
-def bind_group(zero, job, operand, array, first, downwards):
-    """Where the matrices of a group lie; at a cell that of the next row is asked for."""
-    side, lanes = bytes_of_real(zero, ()), lanes_of(zero, ())
-    size = job.shape[0] * job.shape[1] * side
-    for lane in range(lanes):
-        pair = min(first + lane, job.pairs - 1)
-        operand.lanes[lane] = array + pair * size
-    bind(zero, operand, side, side, False, downwards)
-    row = job.shape[1] * side
-    operand.ahead = -row if downwards else row
-
-
-@njit(**OPTIONS)
-def write_results(zero, job, record, first):
-    """Scores, and the gradients of the parameters, of a group to their arrays."""
-    lanes, side = lanes_of(zero, ()), bytes_of_real(zero, ())
-    for lane in range(min(lanes, job.pairs - first)):
-        at = (first + lane) * side
-        store(job.score + at, load(record + SCORE_ * LINE + lane * side, zero))
-        for k in range(PARAMETERS):
-            if job.by_parameters[k] != 0:
-                store(job.by_parameters[k] + at, load(record + (BY_GAP_ + k) * LINE + lane * side, zero))
-
-
-@njit(**OPTIONS)
-def logarithms(zero, record):
-    """Of the mantissas of Z."""
-    side = bytes_of_real(zero, ())
-    for lane in range(lanes_of(zero, ())):
-        at = record + lane * side
-        store(at + Z_LOG * LINE, np.log(load(at + Z_M * LINE, zero)))
-
-
-class AlignmentWorkspace(Workspace):
-    """What a worker has: its group, the bindings of scores and of their gradient, and rows of cells."""
-
-    group, scores, target, line = Word(), Word(), Word(), Word()
-    state, kept, state_back, states = Word(), Word(), Word(), Word()  # ``states``: before each block of rows
-
-
-ARRAYS, allocate, give_back = workspace(
-    AlignmentWorkspace, "group", "scores", "target", "line", "state", "kept", "state_back", "states", pooled=True
 )
 
 

@@ -14,20 +14,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tridiag.kernels.alignment.exponents import RUN, Request, Row, Run, power_of_two, top
 from tridiag.kernels.alignment.state import (
     BY_GAP_,
     BY_OPEN_,
     BY_TEMPERATURE_,
-    COLUMNS_,
     FACTOR_,
     FLAW,
     GAP_,
-    INVERSE_E,
-    INVERSE_M,
     NEGLIGIBLE,
     OPEN_,
     PEAK,
-    ROWS_,
     Z_E,
     Z_M,
     kinds,
@@ -36,124 +33,19 @@ from tridiag.kernels.alignment.state import (
     spread,
 )
 from tridiag.kernels.simd.powers import (
-    DEGREE,
-    MANTISSA,
     Power,
-    bits,
-    coefficients,
-    constant,
     integer,
     largest,
     normal,
     nothing,
-    real,
-    shift_left,
 )
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
 
-RUN = 4  # cells
 RUNS_AHEAD = 4  # of the memory that is asked for
-# by the bytes of a real, in powers of two
-TOP = {4: 30, 8: 200}  # of the largest that a run follows from
-LEAST = {4: -124, 8: -1000}  # of a weight: what is smaller counts as nothing
 SPREAD = {4: 110, 8: 700}  # of the cells of a run at most, see `shared_exponents_suffice`
 DEAREST = {4: 32, 8: 200}  # of a gap
 FAINT = {4: -60, 8: -500}  # of the largest weight of a pair at least
-
-
-class Weight:
-    """2**(x factor) as a plain number, for LEAST <= x factor < -LEAST."""
-
-    def __init__(self, code: Code, factor: Value) -> None:
-        self.code, self.factor = code, factor
-        self.lowest = LEAST[code.size_of_real] / factor
-        self.coefficients = [constant(code, c) for c in coefficients(DEGREE[code.size_of_real])]
-        self.magic = constant(code, 1.5 * 2.0 ** MANTISSA[code.size_of_real])  # the last bits of a sum: the whole part
-
-    def __call__(self, x: Value) -> Value:
-        code = self.code
-        shifted = code.call("fma", x, self.factor, self.magic)
-        rest = code.call("fma", x, self.factor, self.magic - shifted)
-        *lower, value = self.coefficients
-        for c in reversed(lower):
-            value = value * rest + c
-        return real(code, bits(code, value) + shift_left(code, bits(code, shifted), MANTISSA[code.size_of_real]))
-
-
-def power_of_two(code: Code, e: Value) -> Value:
-    """2**e, 0 where that is not a normal number, and no infinity."""
-    most = 2 ** (8 * code.size_of_real - 2 - MANTISSA[code.size_of_real]) - 1
-    e = largest(code, e + most, integer(code, 0))
-    e = code.where(e < 2 * most, e, integer(code, 2 * most))
-    return real(code, shift_left(code, e, MANTISSA[code.size_of_real]))
-
-
-def top(code: Code, x: Value, e: Value) -> Value:
-    """The exponent of x 2**e for x >= 0."""
-    width = MANTISSA[code.size_of_real]
-    bias = 2 ** (8 * code.size_of_real - 2 - width) - 1
-    return Value(code, code.builder.lshr(bits(code, x).llvm, integer(code, width).llvm)) + (e - bias)
-
-
-class Row:
-    """What the runs of a row have in common."""
-
-    def __init__(self, code: Code, record: Value, scores: Value, i: Value) -> None:
-        self.code, self.record, self.scores = code, record, scores
-        self.weight = Weight(code, self.read(FACTOR_))
-        self.gap, self.open = (self.weight(self.read(k)) for k in (GAP_, OPEN_))
-        self.inverse = self.read(INVERSE_M), load_integers(code, record + INVERSE_E * LINE)
-        rows, columns = (load_integers(code, record + k * LINE) for k in (ROWS_, COLUMNS_))
-        limit = code.where(spread(code, i) < rows, columns, integer(code, 0))
-        self.limits = [limit - k for k in range(RUN)]
-
-    def read(self, k: int) -> Value:
-        return self.code.load(self.record + k * LINE)
-
-    def write(self, k: int, x: Value) -> None:
-        self.code.store(self.record + k * LINE, x)
-
-    def has(self, position: Value) -> list[Value]:
-        """Which lanes have the cells of a run that begins at a position."""
-        return [position < limit for limit in self.limits]
-
-    def scores_of(self, j: Value, has: Sequence[Value]) -> list[Value]:
-        """The scores of a run, -inf where a lane has no such cell."""
-        code = self.code
-        lines = [code.load(self.scores + (j + k) * LINE) for k in range(RUN)]
-        return [code.where(h, s, constant(code, -math.inf)) for h, s in zip(has, lines, strict=True)]
-
-
-class Run:
-    """Where the numbers of a run lie: its exponents are those at which the numbers that it follows from are 2**TOP."""
-
-    def __init__(self, row: Row, state: Value, lead: Value, e_lead: Value, e_diagonal: Value) -> None:
-        code = row.code
-        self.code, self.gap, self.open = code, row.gap, row.open
-        self.before, height = (load_integers(code, state + k * LINE) for k in range(2))
-        height = largest(code, height, top(code, lead, e_lead), integer(code, 0))
-        self.e = height - TOP[code.size_of_real]
-        self.one = power_of_two(code, integer(code, 0) - self.e)
-        self.above = power_of_two(code, self.before - self.e)
-        self.diagonal = [power_of_two(code, e_diagonal - self.e), *[self.above] * (RUN - 1)]
-        self.aside = power_of_two(code, e_lead - self.e)
-        self.gap_above = row.gap * self.above
-
-
-class Request:
-    """Asks for the row that comes next of an operand whose rows are contiguous: at each cell a line of another lane."""
-
-    def __init__(self, code: Code, operand: Any, start: Value) -> None:
-        self.code, self.table = code, operand.addresses.lanes
-        self.first = operand.ahead + start * code.size_of_real
-
-    def __call__(self, j: Value) -> None:
-        """At the run from cell j on."""
-        lanes = self.code.lanes
-        table, line = self.table + (j & (lanes - RUN)) * 8, self.first + (j & -lanes) * self.code.size_of_real
-        for k in range(RUN):
-            self.code.prefetch(self.code.word(table + 8 * k) + line)
 
 
 class Linear:

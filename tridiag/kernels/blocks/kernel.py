@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, types
 
-from tridiag.kernels.access.load_store import QUAD, bytes_of_row, lanes_of
+from tridiag.kernels.access.operands import QUAD, bytes_of_row, lanes_of
 from tridiag.kernels.access.sequences import TABLE, binder, places
 from tridiag.kernels.blocks.loops import Loops, room_of
 from tridiag.kernels.jobs.words import recurrences as C

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-from tridiag.kernels.access.load_store import QUAD, addresses
+from tridiag.kernels.access.operands import QUAD, addresses
 from tridiag.kernels.access.sequences import TABLE
 from tridiag.kernels.access.small_matrices import gather, scatter
 from tridiag.kernels.jobs.words.record import Guarded, Lines, Record, Words

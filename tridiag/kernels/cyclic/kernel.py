@@ -13,7 +13,8 @@ import numpy as np
 from numba import njit
 
 from tridiag.kernels.access.bind import bind_lanes, operand_of
-from tridiag.kernels.access.load_store import QUAD, bytes_of_row, lanes_of, load_rows, parts_of
+from tridiag.kernels.access.load_store import load_rows
+from tridiag.kernels.access.operands import QUAD, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.access.rows import CUT
 from tridiag.kernels.cyclic.loops import (
     BEGIN_BORDERED,
@@ -35,7 +36,7 @@ from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.bands import band_of, moved_operands, right_side, set_view, straight, view_in_place
 from tridiag.kernels.thomas.bind import bind_few_matrices, bind_matrices, bind_next, mask_view, side_offsets
-from tridiag.kernels.thomas.multiple_rhs import tell_determinants
+from tridiag.kernels.thomas.determinants import tell_determinants
 from tridiag.kernels.thomas.one_vector import EARLY
 from tridiag.kernels.thomas.refine import merge_uncertified, store_solution, substitute_uncertified, tell_singular
 from tridiag.kernels.thomas.workspace import BLOCK, BORDERED, allocate_workspace, free_workspace

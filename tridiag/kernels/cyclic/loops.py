@@ -10,7 +10,7 @@ from typing import Any
 
 from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.layouts import ask_for_bands
-from tridiag.kernels.access.load_store import ask
+from tridiag.kernels.access.operands import ask
 from tridiag.kernels.access.rows import UPPER, Mask, Rows, erase, planes
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.values import Value

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.algorithms import kalman_filter, kalman_square_roots
-from tridiag.algorithms.kalman_filter import Estimate, Shrinking
-from tridiag.kernels.access.load_store import addresses
+from tridiag.algorithms import kalman_adjoint, kalman_filter, kalman_square_roots
+from tridiag.algorithms.kalman_adjoint import Shrinking
+from tridiag.algorithms.kalman_filter import Estimate
+from tridiag.kernels.access.operands import addresses
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Lines, extended
 from tridiag.kernels.kalman.loops import Entries, Form, Lanes, Loops, Room, Roots, vector
@@ -144,13 +145,13 @@ class Gradient(Loops):
             root, after = after.cov, Estimate(after.mean, covs.whole(ops, after.cov))
             F = self.matrix(code, job, room, K.F)
             scaled, gains = ([x * w for w, x in zip(seen.weights, xs, strict=True)] for xs in (seen.errors, seen.rows))
-            mean = kalman_filter.pull_mean(ops, F, H, scaled, gains, seen.factors, after, r)
+            mean = kalman_adjoint.pull_mean(ops, F, H, scaled, gains, seen.factors, after, r)
             if covs is Entries:
-                cov = kalman_filter.pull_covariance(ops, F, H, R, seen, after.cov, N)
+                cov = kalman_adjoint.pull_covariance(ops, F, H, R, seen, after.cov, N)
             else:
                 behind = Shrinking(vector(behind[0]), vector(behind[1]).reshape(k, k))
                 back = self.gain(code, job, room, t, root)
-                cov, behind = kalman_filter.pull_by_roots(ops, F, H, R, seen, after.mean, back, N, behind)
+                cov, behind = kalman_adjoint.pull_by_roots(ops, F, H, R, seen, after.mean, back, N, behind)
                 mean, behind = mean._replace(smoothed=behind.mean), (tuple(behind.mean), tuple(behind.NP.ravel()))
             of_R = kalman_filter.outer(mean.u, mean.u) - cov.of_R
             if missing:
@@ -215,7 +216,7 @@ class Gradient(Loops):
             H, R, weights, variances, factors, rows, _ = separated(before)
             seen = kalman_filter.Observed(weights, [], rows, [], variances, factors)
             F = self.matrix(code, job, room, K.F)
-            cov = kalman_filter.pull_covariance(ops, F, H, R, seen, after, N)
+            cov = kalman_adjoint.pull_covariance(ops, F, H, R, seen, after, N)
             terms = (-cov.of_F).ravel(), (-cov.of_H).ravel(), Entries.packed(-N), Entries.packed(-cov.of_R)
             return Entries.packed(cov.N), self.add(sums, terms)
 
@@ -265,7 +266,7 @@ class Gradient(Loops):
             row = self.row(code, kept_lines + t * (lines * LINE), lines)
             _, gains, factors, cov = recorded(t)
             F, H = (self.matrix(code, job, room, operand) for operand in (K.F, K.H))
-            mean = kalman_filter.pull_mean(ops, F, H, row[k:], gains, factors, Estimate(vector(row[:k]), cov), r)
+            mean = kalman_adjoint.pull_mean(ops, F, H, row[k:], gains, factors, Estimate(vector(row[:k]), cov), r)
             terms = (
                 kalman_filter.outer(r, mean.smoothed).ravel(),
                 kalman_filter.outer(mean.u, mean.smoothed).ravel(),

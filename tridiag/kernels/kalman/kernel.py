@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
-from tridiag.kernels.access.load_store import bytes_of_real, lanes_of
+from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.kalman import Filter
 from tridiag.kernels.kalman.gradient import Gradient, GradientRoom

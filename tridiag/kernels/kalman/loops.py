@@ -17,7 +17,7 @@ import numpy as np
 from tridiag.algorithms import kalman_filter
 from tridiag.algorithms.kalman_filter import Doubt, Estimate
 from tridiag.algorithms.kalman_square_roots import Root
-from tridiag.kernels.access.load_store import addresses
+from tridiag.kernels.access.operands import addresses
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Guarded, Lines, extended
 from tridiag.kernels.simd.records import At

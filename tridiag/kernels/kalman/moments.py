@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.algorithms import kalman_filter
+from tridiag.algorithms import kalman_filter, kalman_smoother
 from tridiag.algorithms.kalman_filter import Estimate
-from tridiag.kernels.access.load_store import QUAD, out_of_lanes
+from tridiag.kernels.access.moves import out_of_lanes
+from tridiag.kernels.access.operands import QUAD
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.kalman.loops import LOSS, Entries, Form, Lanes, Loops, Room, Roots, vector
 from tridiag.kernels.simd.records import At
@@ -71,7 +72,7 @@ class Moments(Loops):
         return predicted, *kalman_filter.observe(Lanes(code), H, R, y, kept, predicted, covs)
 
     def back(self, missing: bool, code: Code, job: At, room: At) -> None:
-        """As `tridiag.algorithms.kalman_filter.backward`."""
+        """As `tridiag.algorithms.kalman_smoother.backward`."""
         ops, k, n = Lanes(code), self.room.states, job.steps
 
         def step(t: Value, carry: Any) -> Any:
@@ -79,11 +80,11 @@ class Moments(Loops):
             predicted, seen, updated = self.observed(Entries, missing, code, job, room, t)
             F = self.matrix(code, job, room, K.F, t)
             F = ops.where(code.everywhere(t + 1 < n), F, np.full((k, k), code.zero()))  # the last is not read
-            ahead = kalman_filter.carry_back(ops, F, Estimate(vector(mean), Entries.unpacked(cov, k)))
-            smoothed = kalman_filter.smoothed_state(ops, updated, ahead)
+            ahead = kalman_smoother.carry_back(ops, F, Estimate(vector(mean), Entries.unpacked(cov, k)))
+            smoothed = kalman_smoother.smoothed_state(ops, updated, ahead)
             loss = kalman_filter.larger(ops, kalman_filter.lost(ops, predicted.cov, updated.cov, smoothed.cov), loss)
             self.write(code, job, room, t, smoothed, (K.MEAN, K.COV))
-            mean, cov = kalman_filter.collect(ops, seen, ahead)
+            mean, cov = kalman_smoother.collect(ops, seen, ahead)
             return tuple(mean), Entries.packed(cov), loss
 
         place = room + self.room.result + LOSS * LINE
@@ -91,7 +92,7 @@ class Moments(Loops):
         code.store(place, code.fori(n - 1, -1, step, nothing, step=-1)[-1])
 
     def back_by_roots(self, missing: bool, code: Code, job: At, room: At) -> None:
-        """As `tridiag.algorithms.kalman_filter.smooth`."""
+        """As `tridiag.algorithms.kalman_smoother.smooth`."""
         ops, k, n = Lanes(code), self.room.states, job.steps
 
         def step(t: Value, carry: Any) -> Any:
@@ -99,7 +100,7 @@ class Moments(Loops):
             predicted, _, updated = self.observed(Roots, missing, code, job, room, t)
             F, Q = (self.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
             behind = Estimate(vector(mean), Roots.unpacked(cov, k))
-            before = kalman_filter.smooth(ops, F, Q, updated, vector(ahead), behind)
+            before = kalman_smoother.smooth(ops, F, Q, updated, vector(ahead), behind)
             mean, cov = kalman_filter.chosen(ops, code.everywhere(t + 1 == n), updated, before)
             self.write(code, job, room, t, Estimate(mean, Roots.whole(ops, cov)), (K.MEAN, K.COV))
             return tuple(predicted.mean), tuple(mean), Roots.packed(cov)

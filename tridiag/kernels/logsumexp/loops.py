@@ -11,7 +11,7 @@ from typing import Any
 
 from tridiag.algorithms import logsumexp
 from tridiag.algorithms.logsumexp import State
-from tridiag.kernels.access.load_store import ask, operand_in
+from tridiag.kernels.access.operands import ask, operand_in
 from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.kernels.simd.explog import Exponents, Lanes, as_integers, as_reals, moved
 from tridiag.kernels.simd.functions import Library

@@ -12,7 +12,7 @@ from typing import Any
 from llvmlite import ir
 
 from tridiag.kernels.access.layouts import lines_of_rows, rows_of_lines
-from tridiag.kernels.access.load_store import in_lanes, out_of_lanes
+from tridiag.kernels.access.moves import in_lanes, out_of_lanes
 from tridiag.kernels.access.rows import Rows
 from tridiag.kernels.partition import state as P
 from tridiag.kernels.simd.functions import Library

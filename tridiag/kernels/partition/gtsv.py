@@ -22,7 +22,7 @@ from tridiag.algorithms.elimination import (
     VANISHED,
     ZEROS_AFTER,
 )  # fmt: skip
-from tridiag.kernels.access.load_store import parts_of
+from tridiag.kernels.access.operands import parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.partition import state as P
 from tridiag.kernels.partition.state import (

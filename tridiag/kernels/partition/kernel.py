@@ -18,25 +18,18 @@ from __future__ import annotations
 import numpy as np
 from numba import cfunc, njit, types
 
-from tridiag.algorithms.elimination import RETURN_AFTER
 from tridiag.kernels.access.bind import offset
-from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.access.operands import bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import Systems
-from tridiag.kernels.partition import chunk_pivoted, chunk_plain, chunk_refine, chunks
-from tridiag.kernels.partition import refine as R
 from tridiag.kernels.partition import state as P
 from tridiag.kernels.partition.gtsv import FIND_ZERO_PIVOT, NO_MEMORY, SOLVE_SEQUENTIALLY, fill_nan
-from tridiag.kernels.partition.reduced_system import KEPT, SOLVE_ENDS, SOLVE_SEPARATORS, separator_error
+from tridiag.kernels.partition.phases import RUN_PHASE, SOLVE_PLAINLY, SOLVE_WITH_PIVOTING, room_size
+from tridiag.kernels.partition.reduced_system import KEPT
 from tridiag.kernels.partition.state import (
     STEPS,
-    block_record,
     bytes_of,
-    cut,
-    is_kept,
-    limits,
     line_height,
-    place,
 )
 from tridiag.kernels.runtime.threads import beginning, finish, start
 from tridiag.kernels.simd.functions import definition
@@ -59,10 +52,6 @@ MOST_ROWS, FEWEST_ROWS = 1016, 48  # of a chunk: with all fields of the former a
 ENOUGH_ROWS, BLOCKS_AT_LEAST = 256, 16  # longer chunks only where there are so many blocks
 ROWS_OF_A_BLOCK = 64  # which, one by one, take as long as a block's separators
 RUNS = 8  # of blocks that a thread claims: a block that follows another finds its lines asked for
-BURN = 32  # rows after which to look whether the ends of a chunk still feel each other
-SEPARATOR_BAR = 6.0  # eps: the componentwise residual of a separator; all other rows have the certificate
-WINDOWS = (128, 256, 512)  # rows around a bad row that are corrected alone, the next where so many did not do
-COPIED = 4096  # rows that a thread copies at a time
 STOP = -(2**40)  # the counter of a job that cannot go on
 
 JOB = RecordAt(Systems)
@@ -71,246 +60,10 @@ JOB = RecordAt(Systems)
 # ------------------------------------------------------------------------------------------------ blocks
 
 
-@njit(**ONCE)
-def reduce_block_plain(zero, plan, room, block):
-    """The first pass over a block; what it found."""
-    rows, row = plan.height, bytes_of_row(zero, ())
-    kept, stride = place(zero, plan, P.LAST, block * lanes_of(zero, ())), plan.blocks * row
-    chunk_plain.KEEP_SEPARATORS(zero, (plan, block))
-    chunk_plain.BEGIN_PLAIN(zero, (kept, stride))
-    top, unsure, trying = 0, 0, plan.exact == 0
-    while trying:
-        found = chunk_plain.REDUCE_PLAIN(zero, (plan, block, top, top + BURN, kept, stride))
-        top += BURN
-        unsure |= found & chunks.UNSURE
-        feels = found & chunks.TOP_FEELS != 0
-        if not feels:
-            chunk_plain.BEGIN_PLAIN(zero, (room, row))
-            found = chunk_plain.REDUCE_PLAIN(zero, (plan, block, rows - top, rows, room, row))
-            if found & chunks.BOTTOM_FEELS == 0:
-                chunk_plain.ADOPT_PLAIN(zero, (kept, stride, room))
-                return unsure | found & chunks.UNSURE
-        trying = feels and 2 * (top + BURN) <= rows
-    found = chunk_plain.REDUCE_PLAIN(zero, (plan, block, top, rows, kept, stride))
-    return unsure | found & chunks.UNSURE | chunks.TOP_FEELS
-
-
-@njit(**ONCE)
-def reduce_block_pivoted(zero, plan, room, block):
-    rows, row = plan.height, bytes_of_row(zero, ())
-    kept, stride = place(zero, plan, P.LEFT, block * lanes_of(zero, ())), plan.blocks * row
-    top, near, trying, found = 0, False, plan.exact == 0, 0
-    while trying:
-        found = chunk_pivoted.REDUCE_PIVOTED(zero, (plan, block, 0, top, top + BURN, kept, stride))
-        top += BURN
-        feels = found & chunks.TOP_FEELS != 0
-        if not feels:
-            found = chunk_pivoted.REDUCE_PIVOTED(zero, (plan, block, rows - top, rows - top, rows, room, row))
-            near = found & chunks.BOTTOM_FEELS == 0
-        trying = feels and 2 * (top + BURN) <= rows
-    if near:
-        chunk_pivoted.ADOPT_PIVOTED(zero, (kept, stride, room))
-    else:
-        found = chunk_pivoted.REDUCE_PIVOTED(zero, (plan, block, 0, top, rows, kept, stride))
-    block_record(zero, (plan, block)).near = near
-    return found & chunks.UNSURE | (0 if near else chunks.TOP_FEELS)
-
-
-@njit(**ONCE)
-def solve_block_plain(zero, plan, room, block):
-    """The second pass over a block; whether it is finite, and has the certificate where one is wanted."""
-    unsure = chunk_plain.ELIMINATE(zero, (plan, block, room))
-    if chunk_plain.SUBSTITUTE(zero, (plan, block, room)):
-        return False
-    return not unsure or plan.promise == J.PLAIN
-
-
-@njit(**ONCE)
-def solve_block_pivoted(zero, plan, room, block):
-    """... with pivoting; whether it is finite. Its bad rows are listed."""
-    chunk_pivoted.ELIMINATE_PIVOTED(zero, (plan, block, room))
-    if chunk_pivoted.SUBSTITUTE_PIVOTED(zero, (plan, block, room)):
-        return False
-    lines = room + (plan.height + 1) * chunk_pivoted.FEW_FIELDS * bytes_of_row(zero, ())
-    chunk_refine.CHECK_ROWS(zero, (plan, block, room, place(zero, plan, P.ABOVE, block * lanes_of(zero, ())), lines))
-    R.list_bad_lines(zero, plan, block, lines)
-    return True
-
-
-@njit(**ONCE)
-def copy_rows(zero, plan, first, last):
-    """Rows of a, b, c and d to their copies: contiguous, rows that are taken out being of the identity."""
-    side = bytes_of(zero, ())
-    for operand in (P.A, P.B, P.C, P.D):
-        target = plan.copy[operand]
-        if target != 0:
-            for i in range(first, last):
-                store(target + i * side, cut(zero, plan, operand, i))
-
-
-@njit(**ONCE)
-def store_rows(zero, plan, first, last):
-    """Rows of the solution to where they belong; those that are taken out are zero."""
-    source, stride = plan.copy[P.X], bytes_of(zero, ())
-    if source == 0:
-        source, stride = plan.address[P.X], plan.stride[P.X]
-    for i in range(first, last):
-        P.set_solution(zero, plan, i, load(source + i * stride, zero) if is_kept(plan, i) else zero)
-
-
-@njit(**OPTIONS)
-def work_on(zero, shared, room, block):
-    """One block of a phase, or group of windows, or stretch of rows."""
-    phase, good = shared.phase, True
-    if phase == P.REDUCE_PLAIN:
-        found = reduce_block_plain(zero, shared, room, block)
-        good = found & chunks.UNSURE == 0 or shared.promise == J.PLAIN
-        if found & chunks.TOP_FEELS == 0:
-            shared.ends_read = 1
-    elif phase == P.REDUCE_PIVOTED:
-        if reduce_block_pivoted(zero, shared, room, block) & chunks.UNSURE:
-            shared.doubt = 1
-    elif phase == P.SOLVE_PLAIN:
-        good = solve_block_plain(zero, shared, room, block)
-    elif phase == P.SOLVE_PIVOTED:
-        good = solve_block_pivoted(zero, shared, room, block)
-    elif phase == P.REPAIR:
-        R.repair_windows(zero, shared, room, block)
-    elif phase == P.FIND_REST:
-        R.find_rest(zero, shared, room, block)
-    elif phase == P.CORRECT:
-        R.correct_block(zero, shared, room, block)
-    else:
-        first = block * COPIED
-        last = min(first + COPIED, shared.rows)
-        if phase == P.GATHER:
-            copy_rows(zero, shared, first, last)
-        else:
-            store_rows(zero, shared, first, last)
-    if not good:
-        shared.failed = 1
-
-
-WORK_ON = STEPS.add_step(work_on)
-
-
 # ------------------------------------------------------------------------------------------------ phases
 
 
-@njit(**ONCE)
-def room_size(zero, rows):
-    """Bytes that any phase needs for one block with so many rows in a chunk."""
-    row, lanes = bytes_of_row(zero, ()), lanes_of(zero, ())
-    windows = R.corrected_size(zero, (WINDOWS[-1],)) + WINDOWS[-1] * lanes * bytes_of(zero, ())
-    return max(R.corrected_size(zero, (rows,)) + rows * 8, windows) // row * row + 2 * row
-
-
-@njit(**OPTIONS)
-def work(plan, zero):
-    """Claim runs of blocks until none is left; called by every thread of a phase."""
-    room = plan.rooms + fetch_add(plan.addresses.threads, 1) * plan.room_size
-    run, blocks, phase, lanes = plan.run, plan.blocks, plan.phase, lanes_of(zero, ())
-    if phase == P.REPAIR:
-        run, blocks = 1, (plan.count + lanes - 1) // lanes
-    elif phase == P.GATHER or phase == P.SCATTER:
-        run, blocks = 1, (plan.rows + COPIED - 1) // COPIED
-    first = 0
-    while first < blocks and not plan.failed and not stopping():
-        first = fetch_add(plan.addresses.next, run)
-        for block in range(first, min(first + run, blocks)):
-            if not (plan.failed or stopping()):
-                WORK_ON(zero, (plan, room, block))
-
-
-task = c_function(work, "tridiag_work_on_blocks", first=RecordAt(P.Plan))
-
-
-@njit(**OPTIONS)
-def run_phase(zero, plan, phase, helpers):
-    """One pass over all blocks; whether none of them failed, and none is left."""
-    plan.phase = phase
-    plan.next = plan.threads = plan.failed = 0
-    handles = start(task(zero), address_of(plan), helpers)
-    call(task(zero), (address_of(plan),))
-    finish(handles)
-    return plan.failed == 0 and not stopping()
-
-
-RUN_PHASE = STEPS.add_step(run_phase)
-
-
 # ------------------------------------------------------------------------------------------------ one system
-
-
-@njit(**OPTIONS)
-def solve_plainly(zero, plan, helpers):
-    """By plain elimination; whether that keeps the promise."""
-    plain, bar, sure = plan.promise == J.PLAIN, SEPARATOR_BAR * limits(zero)[0], False
-    plan.ends_read = 0
-    for exact in range(2):
-        plan.exact = exact
-        if not RUN_PHASE(zero, (plan, P.REDUCE_PLAIN, helpers)):
-            return False
-        SOLVE_SEPARATORS(zero, (plan,))
-        if not RUN_PHASE(zero, (plan, P.SOLVE_PLAIN, helpers)):
-            return False
-        error = separator_error(zero, plan)
-        whole = exact or not plan.ends_read
-        sure = error <= bar or (plain and whole and error < np.inf)
-        if sure or whole:
-            break
-    return sure
-
-
-@njit(**OPTIONS)
-def repair(zero, plan, helpers):
-    """Correct bad rows where that takes no more than some rows around them; whether all are good then."""
-    for size in WINDOWS:
-        dropped = 1
-        while dropped > 0 and size + 2 <= plan.rows:
-            if R.all_good(zero, plan):
-                return True
-            plan.window = size
-            if not R.choose_windows(zero, plan):
-                return False
-            if not RUN_PHASE(zero, (plan, P.REPAIR, helpers)):
-                return False
-            dropped = R.drop_repaired(zero, plan)
-            if R.too_many_bad(plan):
-                return False
-    return R.all_good(zero, plan)
-
-
-REPAIR = STEPS.add_step(repair)
-
-
-@njit(**OPTIONS)
-def solve_with_pivoting(zero, plan, helpers):
-    """By elimination with pivoting, refined; whether all rows come out good.
-
-    Under pivoting=True too: chunks alone are not always as good as LAPACK.
-    """
-    plan.exact = 0
-    plan.refining = 0
-    plan.doubt = 0
-    if not RUN_PHASE(zero, (plan, P.REDUCE_PIVOTED, helpers)):
-        return False
-    if not SOLVE_ENDS(zero, (plan,)) or not RUN_PHASE(zero, (plan, P.SOLVE_PIVOTED, helpers)):
-        return False
-    R.list_lone_rows(zero, plan)
-    for step in range(1, RETURN_AFTER + 1):  # what needs more is left to `gtsv`
-        plan.refining = step
-        if REPAIR(zero, (plan, helpers)):
-            return True
-        if not RUN_PHASE(zero, (plan, P.FIND_REST, helpers)) or not SOLVE_ENDS(zero, (plan,)):
-            return False
-        if not RUN_PHASE(zero, (plan, P.CORRECT, helpers)):
-            return False
-        R.list_lone_rows(zero, plan)
-    return R.all_good(zero, plan)
-
-
-SOLVE_PLAINLY, SOLVE_WITH_PIVOTING = STEPS.add_step(solve_plainly), STEPS.add_step(solve_with_pivoting)
 
 
 @njit(**ONCE)

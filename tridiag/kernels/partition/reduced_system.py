@@ -10,7 +10,7 @@ from __future__ import annotations
 from numba import njit
 
 from tridiag.algorithms.elimination import LOST, RETURN_AFTER, VANISHED, ZEROS_AFTER
-from tridiag.kernels.access.load_store import lanes_of
+from tridiag.kernels.access.operands import lanes_of
 from tridiag.kernels.partition import state as P
 from tridiag.kernels.partition.gtsv import column, row_of
 from tridiag.kernels.partition.state import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from numba import njit
 
 from tridiag.algorithms.elimination import REFINE_ABOVE, RETURN_AFTER
-from tridiag.kernels.access.load_store import bytes_of_real, bytes_of_row, lanes_of
+from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of
 from tridiag.kernels.partition import chunk_pivoted, chunk_refine
 from tridiag.kernels.partition import state as P
 from tridiag.kernels.partition.gtsv import copy

@@ -12,7 +12,7 @@ from numba import njit, types
 from numba.extending import overload
 
 from tridiag.algorithms.elimination import UNREACHED
-from tridiag.kernels.access.load_store import bytes_of_real, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words.record import Record, Word, Words
 from tridiag.kernels.runtime.workspace import Workspace, workspace
 from tridiag.kernels.simd.functions import emitted

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit, types
 
-from tridiag.kernels.access.load_store import addresses, lanes_of
+from tridiag.kernels.access.operands import addresses, lanes_of
 from tridiag.kernels.access.sequences import TABLE, binder
 from tridiag.kernels.access.small_matrices import gather, scatter
 from tridiag.kernels.jobs.words import recurrences as C

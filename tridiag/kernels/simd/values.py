@@ -128,3 +128,22 @@ class Complex:
 
 def is_integer(kind: Any) -> bool:
     return isinstance(getattr(kind, "element", kind), ir.IntType)
+
+
+def flatten(state: Any) -> list[Value]:
+    if isinstance(state, Value):
+        return [state]
+    return [x for part in parts_of(state) for x in flatten(part)]
+
+
+def rebuild(like: Any, values: Any) -> Any:
+    if isinstance(like, Value):
+        return next(values)
+    made = [rebuild(part, values) for part in parts_of(like)]
+    if isinstance(like, Complex):
+        return Complex(*made)
+    return like._make(made) if hasattr(like, "_make") else tuple(made)
+
+
+def parts_of(state: Any) -> Any:
+    return (state.real, state.imag) if isinstance(state, Complex) else tuple(state)

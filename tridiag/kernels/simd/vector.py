@@ -17,7 +17,7 @@ import numpy as np
 from llvmlite import ir
 
 from tridiag.kernels.simd import interrupts
-from tridiag.kernels.simd.values import Complex, Value
+from tridiag.kernels.simd.values import Complex, Value, flatten, rebuild
 
 LINE = 64
 OPTIONS = {"error_model": "numpy", "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -330,25 +330,6 @@ class Code:
         builder.branch(head)
         builder.position_at_end(after)
         return carried, i
-
-
-def flatten(state: Any) -> list[Value]:
-    if isinstance(state, Value):
-        return [state]
-    return [x for part in parts_of(state) for x in flatten(part)]
-
-
-def rebuild(like: Any, values: Any) -> Any:
-    if isinstance(like, Value):
-        return next(values)
-    made = [rebuild(part, values) for part in parts_of(like)]
-    if isinstance(like, Complex):
-        return Complex(*made)
-    return like._make(made) if hasattr(like, "_make") else tuple(made)
-
-
-def parts_of(state: Any) -> Any:
-    return (state.real, state.imag) if isinstance(state, Complex) else tuple(state)
 
 
 # ---------------------------------------------------------------------------------------------------- single entries

@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import cfunc, njit, types
 
 from tridiag.kernels.access.bind import offset
-from tridiag.kernels.access.load_store import LINES_AHEAD, NEXT_GROUP, ROWS_AHEAD, bytes_of_real, parts_of
+from tridiag.kernels.access.operands import LINES_AHEAD, NEXT_GROUP, ROWS_AHEAD, bytes_of_real, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.symbols import PREFIX
 from tridiag.kernels.jobs.words.systems import WHERE_, X_, Systems

@@ -5,7 +5,8 @@ from __future__ import annotations
 from numba import njit
 
 from tridiag.kernels.access.bind import operand_of
-from tridiag.kernels.access.load_store import CONTIGUOUS, INTERLEAVED, QUAD, bytes_of_row, load_rows, parts_of
+from tridiag.kernels.access.load_store import load_rows
+from tridiag.kernels.access.operands import CONTIGUOUS, INTERLEAVED, QUAD, bytes_of_row, parts_of
 from tridiag.kernels.access.rows import CUT, ERASE, RIGHT, ZERO
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, X_

@@ -5,7 +5,8 @@ from __future__ import annotations
 from numba import njit
 
 from tridiag.kernels.access.bind import bind_lanes, offset, operand_of
-from tridiag.kernels.access.load_store import ADVANCE, LOAD_MASK, lanes_of
+from tridiag.kernels.access.moves import ADVANCE, LOAD_MASK
+from tridiag.kernels.access.operands import lanes_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, OPERANDS, WHERE_
 from tridiag.kernels.runtime.work_items import field

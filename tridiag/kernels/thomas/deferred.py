@@ -10,7 +10,7 @@ from __future__ import annotations
 from numba import njit
 
 from tridiag.kernels.access.bind import offset, operand_of
-from tridiag.kernels.access.load_store import bind, bytes_of_real, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.access.operands import bind, bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, OPERANDS, X_
 from tridiag.kernels.simd.memory import set_word, word

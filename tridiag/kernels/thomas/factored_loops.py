@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tridiag.kernels.access.layouts import Contiguous, Views, to_contiguous, views_of
-from tridiag.kernels.access.load_store import ask, put_interleaved, take_interleaved
+from tridiag.kernels.access.moves import put_interleaved, take_interleaved
+from tridiag.kernels.access.operands import ask
 from tridiag.kernels.access.rows import SWEEPS, Mask, Rows
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, types
 
-from tridiag.kernels.access.load_store import bytes_of_real, lanes_of, parts_of
+from tridiag.kernels.access.operands import bytes_of_real, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import Systems
 from tridiag.kernels.runtime.threads import runner
@@ -19,13 +19,9 @@ from tridiag.kernels.simd.memory import c_function, flush, load, malloc
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.deferred import CATCH_UP, some_wait
+from tridiag.kernels.thomas.determinants import determinants
 from tridiag.kernels.thomas.interleaved import EXCHANGED_INTERLEAVED, SOLVE_INTERLEAVED, extent
-from tridiag.kernels.thomas.multiple_rhs import (
-    determinants,
-    factor_few_matrices,
-    solve_few_matrices,
-    solve_multiple_rhs,
-)
+from tridiag.kernels.thomas.multiple_rhs import factor_few_matrices, solve_few_matrices, solve_multiple_rhs
 from tridiag.kernels.thomas.one_vector import SOLVE_GROUP
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
 from tridiag.kernels.thomas.workspace import allocate_workspace, free_workspace

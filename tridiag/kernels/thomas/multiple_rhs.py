@@ -2,227 +2,33 @@
 
 from __future__ import annotations
 
-import numpy as np
 from numba import njit, types
 
-from tridiag.kernels.access.bind import bind_lanes, operand_of
-from tridiag.kernels.access.load_store import (
-    CONTIGUOUS,
-    INTERLEAVED,
-    NEXT_GROUP,
-    QUAD,
+from tridiag.kernels.access.bind import bind_lanes
+from tridiag.kernels.access.operands import (
     bytes_of_real,
     bytes_of_row,
     lanes_of,
     parts_of,
-    store_rows,
 )
-from tridiag.kernels.access.rows import RIGHT, UPPER, ZERO
+from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, OPERANDS, X_
-from tridiag.kernels.runtime.work_items import field
-from tridiag.kernels.simd.interrupts import PIECE, stopping, stopping_at
-from tridiag.kernels.simd.memory import load, set_byte, set_word, store, variable, word
-from tridiag.kernels.simd.scalars import entry, turn, unit
+from tridiag.kernels.simd.interrupts import PIECE, stopping
+from tridiag.kernels.simd.memory import load, set_byte, store, variable
 from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS
-from tridiag.kernels.thomas.bands import right_side, view, views_of_block
-from tridiag.kernels.thomas.bind import advance, bind_few_matrices, bind_matrices, mask_view, read_mask, side_offsets
+from tridiag.kernels.thomas.bind import advance, bind_few_matrices, bind_matrices, read_mask, side_offsets
+from tridiag.kernels.thomas.factored import factor_group, is_wide, solve_factored, substitute_wide
 from tridiag.kernels.thomas.factored_loops import (
-    BACKWARD,
-    BACKWARD_CONTIGUOUS,
-    BACKWARD_CONTIGUOUS_SHARED,
-    BACKWARD_SHARED,
-    BACKWARD_TRANSPOSED,
-    BACKWARD_TRANSPOSED_SHARED,
-    BACKWARD_WIDE,
-    FACTOR,
-    FORWARD,
-    FORWARD_CONTIGUOUS,
-    FORWARD_CONTIGUOUS_SHARED,
-    FORWARD_SHARED,
-    FORWARD_TRANSPOSED,
-    FORWARD_TRANSPOSED_SHARED,
-    FORWARD_WIDE,
-    STREAM_WIDE,
     WIDE,
 )
 from tridiag.kernels.thomas.interleaved import past_caches
 from tridiag.kernels.thomas.refine import (
     eliminate_uncertified,
-    merge_uncertified,
-    store_solution,
-    substitute_tile,
-    substitute_uncertified,
-    uncertified_lanes,
 )
 from tridiag.kernels.thomas.workspace import (
-    BLOCK,
     exchanges,
 )
-
-WIDE_ROWS_AHEAD = 32  # prefetch distance of `substitute_wide`
-
-
-@njit(**OPTIONS)
-def factor_block(zero, job, worker, i0, i1, factors):
-    """The same without a right side, to factors."""
-    views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 3), mask_view(zero, worker, i0)
-    n, row = job.rows, bytes_of_row(zero, ())
-    places = pairs_at(factors, row, i0), above_at(factors, row, n, i0), worker.carry, worker.good
-    FACTOR(zero, (*views[:6], mask, mask_step, worker.bindings, i0, *places, i1 - i0))
-
-
-@njit(**OPTIONS)
-def pairs_at(factors, part, i):
-    """Where factors hold (a / pivot, 1 / pivot) of row i; ``part``: bytes of an entry."""
-    return factors + 2 * i * part
-
-
-@njit(**OPTIONS)
-def above_at(factors, part, n, i):
-    """Where they hold c' of row i: behind the pairs, last row first, as the sweeps read them."""
-    return factors + (3 * n - 1 - i) * part
-
-
-@njit(**OPTIONS)
-def factor_group(zero, job, worker, first, used, factors):
-    """The factors of all rows of a group; returns its hard lanes."""
-    lanes, low, high = lanes_of(zero, ()), worker.low, worker.high
-    if exchanges(job):
-        return (1 << used) - 1
-    set_word(worker.good, (1 << 2 * lanes) - 1)
-    ZERO(zero, (worker.carry, bytes_of_row(zero, ()), 1))
-    for i0 in range(low, high, BLOCK):
-        if stopping_at(i0 // BLOCK, 64):
-            break
-        factor_block(zero, job, worker, i0, min(i0 + BLOCK, high), factors)
-    return uncertified_lanes(zero, job, word(worker.good), used)
-
-
-@njit(**OPTIONS)
-def solve_factored(zero, job, worker, factors, shared, used, uncertified, zero_pivot):
-    """The right side that a group is bound to, from factors: one number each if ``shared``, or a row of lanes.
-
-    ``shared`` is None, not False, where they are not: of `is None` Numba compiles one side only.
-    """
-    row, rows = bytes_of_row(zero, ()), worker.high - worker.low
-    y, flags, every = worker.y + row, job.flags, (1 << used) - 1
-    if uncertified != every and flags & J.FACTORED and flags & J.TRANSPOSE:
-        substitute_turned(zero, job, worker, factors, shared, y)
-    elif uncertified != every and substitute_certified(
-        zero, job, worker, factors, shared, y, used, uncertified | zero_pivot
-    ):
-        return
-    if uncertified != 0 and rows > 0:
-        solution = substitute_uncertified(zero, job, worker, uncertified, substitute_tile)
-        y, row = merge_uncertified(zero, y, row, solution, uncertified, every, rows)
-    store_solution(zero, job, worker, y, row, used, zero_pivot)
-
-
-@njit(**OPTIONS)
-def part_of(zero, shared):
-    """Bytes of an entry of factors."""
-    if shared is None:
-        return bytes_of_row(zero, ())
-    return bytes_of_real(zero, ()) * parts_of(zero, ())
-
-
-@njit(**OPTIONS)
-def substitute_turned(zero, job, worker, factors, shared, y):
-    """The solution for the transposed matrix, to ``y``."""
-    n, row, low, high = job.rows, bytes_of_row(zero, ()), worker.low, worker.high
-    if low == high:
-        return
-    part = part_of(zero, shared)
-    pairs, above = pairs_at(factors, part, low), above_at(factors, part, n, low)
-    mask, mask_step = mask_view(zero, worker, low)
-    words = (pairs, above, mask, mask_step, y, row, high - low)
-    right_side(zero, job, worker, low, high, y, mask, mask_step)
-    if shared is None:
-        FORWARD_TRANSPOSED(zero, words)
-        BACKWARD_TRANSPOSED(zero, words)
-    else:
-        FORWARD_TRANSPOSED_SHARED(zero, words)
-        BACKWARD_TRANSPOSED_SHARED(zero, words)
-
-
-@njit(**OPTIONS)
-def substitute_certified(zero, job, worker, factors, shared, y, used, bad):
-    """The solution, to memory at once if no lane needs more, which is the result; else in place of y'."""
-    n, row, low, high = job.rows, bytes_of_row(zero, ()), worker.low, worker.high
-    bindings, carry, lanes = worker.bindings, worker.carry, lanes_of(zero, ())
-    d, x, last = operand_of(zero, bindings, D_), operand_of(zero, bindings, X_), low
-    if bad == 0 and used == lanes and worker.whole and d.kind == CONTIGUOUS == x.kind:
-        height = QUAD // parts_of(zero, ())
-        last = low + (high - low) // height * height
-    part = part_of(zero, shared)
-    pairs, above = pairs_at(factors, part, low), above_at(factors, part, n, low)
-    ZERO(zero, (y - row, row, 1))
-    ZERO(zero, (carry, row, 1))
-    if last > low:
-        words = (pairs, d, y, low, last)
-        if shared is None:
-            FORWARD_CONTIGUOUS(zero, words)
-        else:
-            FORWARD_CONTIGUOUS_SHARED(zero, words)
-    if last < high:
-        forward_blocks(zero, job, worker, factors, shared, y, last, high)
-        backward_factored(zero, job, worker, factors, shared, y, last, high)
-    if last == low:
-        return False
-    words = (above, y, x, carry, low, last)
-    if shared is None:
-        BACKWARD_CONTIGUOUS(zero, words)
-    else:
-        BACKWARD_CONTIGUOUS_SHARED(zero, words)
-    store_rows(zero, x, last, high, y + (last - low) * row, row, used)
-    store_rows(zero, x, 0, low, worker.zeros, 0, used)
-    store_rows(zero, x, high, n, worker.zeros, 0, used)
-    return True
-
-
-@njit(**OPTIONS)
-def forward_blocks(zero, job, worker, factors, shared, y, first, last):
-    """y' of rows first <= i < last from factors."""
-    row, low, part = bytes_of_row(zero, ()), worker.low, part_of(zero, shared)
-    asked = operand_of(zero, worker.bindings, D_)
-    for i0 in range(first, last, BLOCK):
-        if stopping_at(i0 // BLOCK, 64):
-            break
-        i1 = min(i0 + BLOCK, last)
-        view(zero, job, worker, RIGHT, i0, i1, False)
-        mask, mask_step = mask_view(zero, worker, i0)
-        pairs, to = pairs_at(factors, part, i0), y + (i0 - low) * row
-        words = (
-            pairs,
-            worker.views[2 * RIGHT],
-            worker.views[2 * RIGHT + 1],
-            mask,
-            mask_step,
-            to,
-            row,
-            i1 - i0,
-            asked,
-            i0,
-        )
-        if shared is None:
-            FORWARD(zero, words)
-        else:
-            FORWARD_SHARED(zero, words)
-
-
-@njit(**OPTIONS)
-def backward_factored(zero, job, worker, factors, shared, y, first, last):
-    """x of rows first <= i < last in place of y'."""
-    n, row, part = job.rows, bytes_of_row(zero, ()), part_of(zero, shared)
-    mask, mask_step = mask_view(zero, worker, first)
-    x, at = operand_of(zero, worker.bindings, X_), y + (first - worker.low) * row
-    above, carry = above_at(factors, part, n, first), worker.carry
-    words = above, at, mask, mask_step, carry, last - first, x, first
-    if shared is None:
-        BACKWARD(zero, words)
-    else:
-        BACKWARD_SHARED(zero, words)
 
 
 @njit(**OPTIONS)
@@ -309,34 +115,6 @@ def solve_few_matrices(zero, job, worker, matrix, k0, k1):
             k += used
 
 
-@njit(**OPTIONS)
-def is_wide(zero, job, worker, k, end):
-    """Whether some groups from right side k on lie side by side, and all rows are kept."""
-    count, stretch, bindings = job.right_axes, WIDE * lanes_of(zero, ()), worker.bindings
-    turned = job.flags & (J.FACTORED | J.TRANSPOSE) == J.FACTORED | J.TRANSPOSE
-    if turned or job.flags & J.MASKED or k + stretch > end or count == 0:
-        return False
-    length = field(job, J.AXES + J.AXIS_WORDS * (job.matrix_axes + count - 1))
-    d, x = operand_of(zero, bindings, D_), operand_of(zero, bindings, X_)
-    return k % length + stretch <= length and d.kind == INTERLEAVED and x.kind == INTERLEAVED
-
-
-@njit(**ONCE)
-def substitute_wide(zero, job, worker, factors):
-    """Some groups of right sides, of which the first is bound, row by row through all of them."""
-    n, part, y, bindings = job.rows, part_of(zero, True), worker.y, worker.bindings
-    d, x, step = operand_of(zero, bindings, D_), operand_of(zero, bindings, X_), WIDE * bytes_of_row(zero, ())
-    d_ahead, x_ahead = WIDE_ROWS_AHEAD * d.stride, -WIDE_ROWS_AHEAD * x.stride
-    if n * step < NEXT_GROUP:
-        d_ahead, x_ahead = step, step
-    FORWARD_WIDE(zero, (pairs_at(factors, part, 0), d.lanes[0], d.stride, d_ahead, y, n))
-    words = above_at(factors, part, n, 0), y, x.lanes[0], x.stride, x_ahead, n
-    if past_caches(zero, job) and x.lanes[0] % LINE == 0:
-        STREAM_WIDE(zero, words)
-    else:
-        BACKWARD_WIDE(zero, words)
-
-
 @njit(**ONCE)
 def factor_few_matrices(zero, job, worker):
     """The few matrices of a job, one in each lane, to factors of one number each."""
@@ -357,34 +135,3 @@ def factor_few_matrices(zero, job, worker):
             for part in range(parts_of(zero, ())):
                 value = load(factors + k * row + part * LINE + matrix * side, zero.real)
                 store(target + (k * parts_of(zero, ()) + part) * side, value)
-
-
-@njit(**ONCE)
-def determinants(zero, job, worker, first, used):
-    """Sign and log |det| of every lane, into x and the logarithms."""
-    bind_matrices(zero, job, worker, first, used)
-    tell_determinants(zero, job, worker, first, used, eliminate_uncertified(zero, job, worker, first, (1 << used) - 1))
-
-
-@njit(**OPTIONS)
-def tell_determinants(zero, job, worker, first, used, singular):
-    """From the pivots and the exchanges of an eliminated group."""
-    row, side, rows = bytes_of_row(zero, ()), bytes_of_real(zero, ()), worker.high - worker.low
-    pivots, periodic = worker.tile + UPPER * rows * row, job.flags & J.PERIODIC != 0
-    for lane in range(used):
-        sign, total = unit(zero), zero.real
-        for i in range(rows):
-            if stopping_at(i, PIECE):
-                break
-            pivot = entry(pivots + i * row + lane * side, zero)
-            total += np.log(abs(pivot))
-            sign = turn(sign, pivot)
-            swaps = load(worker.swaps + i * lanes_of(zero, ()) + lane, types.uint8(0))
-            if (swaps & 1) != (swaps >> 1):
-                sign = -sign
-        if periodic and rows % 2 == 0:
-            sign = -sign
-        if singular >> lane & 1:
-            sign, total = zero, np.log(zero.real)
-        store(job.pointers[X_] + (first + lane) * side * parts_of(zero, ()), sign)
-        store(job.logarithm + (first + lane) * side, total)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from numba import njit
 
 from tridiag.kernels.access.bind import operand_of
-from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, store_rows
+from tridiag.kernels.access.load_store import store_rows
+from tridiag.kernels.access.operands import bytes_of_row, lanes_of
 from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs.words.systems import X_
 from tridiag.kernels.simd.interrupts import stopping, stopping_at

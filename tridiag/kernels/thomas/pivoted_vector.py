@@ -5,7 +5,8 @@ from __future__ import annotations
 from numba import njit
 
 from tridiag.kernels.access.bind import operand_of
-from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, load_rows, store_rows
+from tridiag.kernels.access.load_store import load_rows, store_rows
+from tridiag.kernels.access.operands import bytes_of_row, lanes_of
 from tridiag.kernels.access.rows import ITERATE, RIGHT
 from tridiag.kernels.jobs.words.systems import D_, X_
 from tridiag.kernels.simd.interrupts import stopping, stopping_at

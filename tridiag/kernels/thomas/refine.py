@@ -6,7 +6,8 @@ from numba import njit, types
 
 from tridiag.algorithms.elimination import REFINE_STEPS
 from tridiag.kernels.access.bind import operand_of
-from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, store_lane, store_rows
+from tridiag.kernels.access.load_store import store_lane, store_rows
+from tridiag.kernels.access.operands import bytes_of_row, lanes_of
 from tridiag.kernels.access.rows import BEST, CUT, ITERATE, MERGE, REST, RIGHT
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import X_

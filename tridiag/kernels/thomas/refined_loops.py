@@ -8,7 +8,7 @@ from llvmlite import ir
 
 from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.layouts import ask_for_bands
-from tridiag.kernels.access.load_store import ask
+from tridiag.kernels.access.operands import ask
 from tridiag.kernels.access.rows import BEST, ITERATE, SWEEPS, UPPER, Mask, Rows, merge, planes
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import I32, LINE, Code

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tridiag.kernels.access.load_store import put_interleaved, take_interleaved
+from tridiag.kernels.access.moves import put_interleaved, take_interleaved
 from tridiag.kernels.access.rows import ITERATE, SWEEPS, planes
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code

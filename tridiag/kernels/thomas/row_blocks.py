@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 from numba import cfunc, njit, types
 
-from tridiag.kernels.access.load_store import bytes_of_real, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of
 from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs.words.symbols import PREFIX
 from tridiag.kernels.jobs.words.systems import D_, X_, Systems
 from tridiag.kernels.runtime.threads import beginning, task_runner
 from tridiag.kernels.runtime.work_items import claim
-from tridiag.kernels.runtime.workspace import aligned
 from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import c_function, call, flush, free, load, malloc, set_byte, set_word, word
@@ -28,6 +27,20 @@ from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands
 from tridiag.kernels.thomas.bind import bind_group
+from tridiag.kernels.thomas.block_records import (
+    END,
+    FOUND,
+    GUESS,
+    START,
+    carried,
+    copy,
+    depth,
+    groups_of,
+    part_of,
+    record_of,
+    rows_of,
+    systems_of,
+)
 from tridiag.kernels.thomas.interleaved import solution_interleaved
 from tridiag.kernels.thomas.refine import uncertified_lanes
 from tridiag.kernels.thomas.sweeps import (
@@ -44,67 +57,8 @@ from tridiag.kernels.thomas.sweeps import (
 from tridiag.kernels.thomas.workspace import allocate_groups, exchanges, free_workspace
 
 PIECE = 16  # rows of x that are collected before they go to memory
-# a record of a block: the lanes that are good; the state before its first row, as guessed, and behind its last; x
-# behind its last row, as guessed, and x of its first row
-START, END, GUESS, FOUND = range(4)
 
 JOB, systems_at = RecordAt(Systems), at(Systems)
-
-
-@njit(**OPTIONS)
-def depth(job):
-    """Rows of lanes that are kept for a row of a group; its state has as many."""
-    return 4 if exchanges(job) else 2
-
-
-@njit(**OPTIONS)
-def carried(job):
-    """Rows of lanes that substitution carries for a group."""
-    return 4 if exchanges(job) else 1
-
-
-@njit(**OPTIONS)
-def record_of(zero, job, item):
-    groups, row = job.span_groups, bytes_of_row(zero, ())
-    return job.records + item * (aligned(8 * groups) + 2 * (depth(job) + carried(job)) * groups * row)
-
-
-@njit(**OPTIONS)
-def part_of(zero, job, item, part):
-    """The address of a part of a record."""
-    groups, row = job.span_groups, bytes_of_row(zero, ())
-    rows = min(part, GUESS) * depth(job) + max(0, part - GUESS) * carried(job)
-    return record_of(zero, job, item) + aligned(8 * groups) + rows * groups * row
-
-
-@njit(**OPTIONS)
-def systems_of(job, item):
-    """The first system of a block, and how many there are."""
-    spans, blocks, interleaved = job.spans, job.blocks, job.interleaved
-    span = item // blocks % spans
-    first = span * interleaved // spans
-    return item // (spans * blocks) * interleaved + first, (span + 1) * interleaved // spans - first
-
-
-@njit(**OPTIONS)
-def rows_of(job, item):
-    """The rows first <= i < last of a block."""
-    n, blocks = job.rows, job.blocks
-    block = item % blocks
-    return block * n // blocks, (block + 1) * n // blocks
-
-
-@njit(**OPTIONS)
-def groups_of(zero, count):
-    """The groups of so many systems, and the place of the last one, which may lie over the one before it."""
-    lanes = lanes_of(zero, ())
-    return (count + lanes - 1) // lanes, (count - lanes) * bytes_of_real(zero, ()) * parts_of(zero, ())
-
-
-@njit(**OPTIONS)
-def copy(source, target, size):
-    for k in range(0, size, 8):
-        set_word(target + k, word(source + k))
 
 
 # ------------------------------------------------------------------------------------------------ rows of a block

@@ -25,7 +25,8 @@ from tridiag.kernels.access.layouts import (
     to_interleaved,
     views_of,
 )
-from tridiag.kernels.access.load_store import ask, put_past_caches, take_interleaved
+from tridiag.kernels.access.moves import put_past_caches, take_interleaved
+from tridiag.kernels.access.operands import ask
 from tridiag.kernels.access.rows import SWEEPS, Mask, Rows
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.values import Value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from tridiag.kernels.access.load_store import bytes_of_row, lanes_of, size_of_operand
+from tridiag.kernels.access.operands import bytes_of_row, lanes_of, size_of_operand
 from tridiag.kernels.access.rows import NAN, PLANES, ZERO
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.record import Word, Words

@@ -1,0 +1,257 @@
+"""Rows of lanes from memory and back, for each kind of operand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from tridiag.kernels.access.operands import QUAD, addresses
+from tridiag.kernels.simd.functions import Library
+from tridiag.kernels.simd.values import Complex, Value
+from tridiag.kernels.simd.vector import I8, I64, LINE, Code
+
+
+def in_lanes(code: Code, pieces: list[Value]) -> list[Value]:
+    """One short vector a lane to one vector of lanes an element."""
+    height = pieces[0].llvm.type.count
+    wide = pieces[:height]
+    columns = [pieces[k : k + height] for k in range(0, len(pieces), height)]
+    while len(columns) > 1:
+        columns = [
+            [code.join(x, y) for x, y in zip(*columns[k : k + 2], strict=True)] for k in range(0, len(columns), 2)
+        ]
+    wide = columns[0]
+    return code.transpose_blocks(wide)
+
+
+def out_of_lanes(code: Code, rows: list[Value]) -> list[Value]:
+    """The inverse."""
+    height = len(rows)
+    wide = code.transpose_blocks(rows)
+    return [code.part(wide[lane % height], lane // height * height, height) for lane in range(code.lanes)]
+
+
+def load_contiguous(code: Code, table: Value, first: Value, last: Value, target: Value) -> None:
+    """Real numbers first <= i < last, a multiple of QUAD, of every lane."""
+    base, kind = addresses(code, table), ir.VectorType(code.real, QUAD)
+
+    def chunk(i: Value, state: Any) -> Any:
+        at = i * code.size_of_real
+        for k, row in enumerate(in_lanes(code, [code.load_as(kind, x + at) for x in base])):
+            code.store_as(target + (i - first) * LINE + k * LINE, row)
+        return state
+
+    code.fori(first, last, chunk, step=QUAD)
+
+
+def store_contiguous(code: Code, *words: Value) -> None:
+    """The inverse; ``step`` bytes between the rows of lanes, each of code.parts vectors."""
+    table, first, last, source, step = words
+    base = addresses(code, table)
+
+    def chunk(i: Value, state: Any) -> Any:
+        at = i * code.size_of_real
+        top = source + (i - first) / code.parts * step
+        places = [top + k // code.parts * step + k % code.parts * LINE for k in range(QUAD)]
+        rows = [code.load_as(code.vector, place) for place in places]
+        for address, piece in zip(base, out_of_lanes(code, rows), strict=True):
+            code.store_as(address + at, piece)
+        return state
+
+    code.fori(first, last, chunk, step=QUAD)
+
+
+def load_lines(code: Code, table: Value, first: Value, last: Value, target: Value) -> None:
+    """Real numbers first <= i < last, a multiple of the lanes, of every lane; each of its cache lines is read once."""
+    base = addresses(code, table)
+
+    def square(i: Value, state: Any) -> Any:
+        at = i * code.size_of_real
+        for k, row in enumerate(code.transpose_blocks([code.load_as(code.vector, x + at) for x in base])):
+            code.store_as(target + (i - first) * LINE + k * LINE, row)
+        return state
+
+    code.fori(first, last, square, step=code.lanes)
+
+
+def store_lines(code: Code, table: Value, first: Value, last: Value, source: Value) -> None:
+    """The inverse."""
+    base = addresses(code, table)
+
+    def square(i: Value, state: Any) -> Any:
+        rows = [code.load_as(code.vector, source + (i - first) * LINE + k * LINE) for k in range(code.lanes)]
+        for address, piece in zip(base, code.transpose_blocks(rows), strict=True):
+            code.store_as(address + i * code.size_of_real, piece)
+        return state
+
+    code.fori(first, last, square, step=code.lanes)
+
+
+def take_interleaved(code: Code, address: Value) -> Any:
+    """A row of lanes from neighbours in memory."""
+    pair = [code.load_as(code.vector, address + LINE * k) for k in range(code.parts)]
+    if code.parts == 1:
+        return pair[0]
+    return Complex(*(code.shuffle(pair[0], pair[1], range(k, 2 * code.lanes, 2)) for k in range(2)))
+
+
+def put_interleaved(code: Code, address: Value, x: Any, past_caches: bool = False) -> None:
+    """The inverse."""
+    if code.parts == 1:
+        code.store_as(address, x, past_caches)
+        return
+    half = code.lanes // 2
+    for k in range(2):
+        order = [k * half + j // 2 + code.lanes * (j % 2) for j in range(code.lanes)]
+        code.store_as(address + LINE * k, code.shuffle(x.real, x.imag, order), past_caches)
+
+
+def load_interleaved(code: Code, table: Value, stride: Value, first: Value, last: Value, target: Value) -> None:
+    base = code.word(table)
+
+    def row(i: Value, state: Any) -> Any:
+        code.store(target + (i - first) * code.row, take_interleaved(code, base + i * stride))
+        return state
+
+    code.fori(first, last, row)
+
+
+def store_interleaved(code: Code, *words: Value) -> None:
+    table, stride, first, last, source, step = words
+    base = code.word(table)
+
+    def row(i: Value, state: Any) -> Any:
+        put_interleaved(code, base + i * stride, code.load(source + (i - first) * step))
+        return state
+
+    code.fori(first, last, row)
+
+
+def load_same(code: Code, table: Value, stride: Value, first: Value, last: Value, target: Value) -> None:
+    base = code.word(table)
+
+    def row(i: Value, state: Any) -> Any:
+        for k in range(code.parts):
+            code.store_as(target + (i - first) * code.row + LINE * k, code.spread_part(base + i * stride, k))
+        return state
+
+    code.fori(first, last, row)
+
+
+def load_scattered(code: Code, table: Value, stride: Value, first: Value, last: Value, target: Value) -> None:
+    base = addresses(code, table)
+
+    def row(i: Value, state: Any) -> Any:
+        for k in range(code.parts):
+            x = code.undefined(code.vector)
+            for lane, address in enumerate(base):
+                x = code.insert(x, code.load_as(code.real, address + i * stride + k * code.size_of_real), lane)
+            code.store_as(target + (i - first) * code.row + LINE * k, x)
+        return state
+
+    code.fori(first, last, row)
+
+
+def store_scattered(code: Code, *words: Value) -> None:
+    """The inverse, row by row: lanes that are near each other share pages."""
+    table, stride, first, last, source, step = words
+    base = addresses(code, table)
+
+    def row(i: Value, state: Any) -> Any:
+        for k in range(code.parts):
+            x = code.load_as(code.vector, source + (i - first) * step + LINE * k)
+            for lane, address in enumerate(base):
+                code.store_as(address + i * stride + k * code.size_of_real, code.extract(x, lane))
+        return state
+
+    code.fori(first, last, row)
+
+
+def store_one(code: Code, *words: Value) -> None:
+    """One lane of rows to memory; ``source`` is the address of that lane in the first row."""
+    address, stride, first, last, source, step = words
+
+    def row(i: Value, state: Any) -> Any:
+        for k in range(code.parts):
+            x = code.load_as(code.real, source + (i - first) * step + LINE * k)
+            code.store_as(address + i * stride + k * code.size_of_real, x)
+        return state
+
+    code.fori(first, last, row)
+
+
+def advance(code: Code, operand: Any, step: Value) -> None:
+    """All addresses of an operand moved by ``step`` bytes."""
+    table, kind = operand.addresses.lanes, ir.VectorType(I64, code.lanes)
+    code.store_as(table, code.load_as(kind, table) + code.repeat(step, code.lanes))
+
+
+def put_past_caches(code: Code, *words: Value) -> None:
+    """Rows of ``size`` bytes to memory that nobody reads soon, past the caches where they are whole cache lines."""
+    source, source_step, target, target_step, size, count = words
+
+    def row(i: Value, state: Any) -> Any:
+        start, to = source + i * source_step, target + i * target_step
+        head = code.integer(0) - to & (LINE - 1)
+        head = code.pick(head < size, head, size)
+        lines = head + (size - head & -LINE)
+
+        def entry(k: Value, state: Any) -> Any:
+            code.store_as(to + k, code.load_as(code.real, start + k))
+            return state
+
+        def line(k: Value, state: Any) -> Any:
+            code.store_as(to + k, code.load_as(code.vector, start + k), past_caches=True)
+            return state
+
+        code.fori(0, head, entry, step=code.size_of_real)
+        code.fori(head, lines, line, step=LINE)
+        code.fori(lines, size, entry, step=code.size_of_real)
+        return state
+
+    code.fori(0, count, row)
+
+
+MOVES = Library("moves")
+LOAD_CONTIGUOUS = MOVES.add("load_contiguous", load_contiguous)
+STORE_CONTIGUOUS = MOVES.add("store_contiguous", store_contiguous)
+LOAD_LINES, STORE_LINES = MOVES.add("load_lines", load_lines), MOVES.add("store_lines", store_lines)
+LOAD_INTERLEAVED, STORE_INTERLEAVED = (
+    MOVES.add("load_interleaved", load_interleaved),
+    MOVES.add("store_interleaved", store_interleaved),
+)
+LOAD_SAME, LOAD_SCATTERED = MOVES.add("load_same", load_same), MOVES.add("load_scattered", load_scattered)
+ADVANCE = MOVES.add("advance", advance)
+STORE_SCATTERED = MOVES.add("store_scattered", store_scattered)
+STORE_ONE = MOVES.add("store_one", store_one)
+
+
+def load_mask(code: Code, operand: Any, rows: Value, target: Value, extent: Value) -> None:
+    """A byte a lane and row. ``extent``: the first row that any lane keeps, behind the last, and how many all keep.
+
+    The rows before the first and behind the last of ``target`` are those at the other end, for cyclic matrices.
+    """
+    base, stride = addresses(code, operand.addresses.lanes), operand.stride
+    kind = ir.VectorType(I8, code.lanes)
+
+    def row(i: Value, state: Any) -> Any:
+        low, high, whole = state
+        x = code.undefined(kind)
+        for lane, address in enumerate(base):
+            x = code.insert(x, code.load_as(I8, address + i * stride), lane)
+        code.store_as(target + i * code.lanes, x)
+        kept = code.bits(x != 0)
+        some = kept != 0
+        low = code.pick(some & (i < low), i, low)
+        every = code.pick(kept == 2**code.lanes - 1, code.integer(1), code.integer(0))
+        return low, code.pick(some, i + 1, high), whole + every
+
+    zero = code.integer(0)
+    for k, x in enumerate(code.fori(0, rows, row, (rows, zero, zero))):
+        code.store_as(extent + 8 * k, x)
+    for to, source in ((target - code.lanes, target + (rows - 1) * code.lanes), (target + rows * code.lanes, target)):
+        code.store_as(to, code.load_as(kind, source))
+
+
+LOAD_MASK = MOVES.add("load_mask", load_mask)

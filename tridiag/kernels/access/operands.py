@@ -1,0 +1,91 @@
+"""Operands of a group: where every lane lies in the caller's memory, and how its rows follow each other.
+
+A group of systems, one in each lane, is bound to memory once; then rows are read and written as one of four kinds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from tridiag.kernels.jobs.words.record import Record, Word, Words
+from tridiag.kernels.simd.functions import emitted
+from tridiag.kernels.simd.memory import word
+from tridiag.kernels.simd.records import At, at
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+
+CONTIGUOUS, INTERLEAVED, SAME, SCATTERED = range(
+    4
+)  # rows contiguous; lanes side by side; one system for all; anything else
+QUAD = 4  # numbers of a row that are transposed at a time: more would not fit in registers
+ROWS_AHEAD = 8  # prefetch distance where lanes lie side by side
+NEXT_GROUP = 128 * 1024  # where rows are contiguous: the next group, if it is no further than this,
+LINES_AHEAD = 8  # ... or further on in the same rows
+
+
+class Operand(Record):
+    """Where the systems of a vector lie in an operand, and how it is moved; behind it, the address of each lane."""
+
+    kind = Word()  # one of the four
+    stride = Word()  # from row to row, in bytes
+    rotation, ahead, step = Word(), Word(), Word()  # what memory is asked for ahead of use: `ask`
+    lanes = Words(0)
+
+
+operand_at = at(Operand)
+lanes_of = emitted(lambda code: code.integer(code.lanes))
+parts_of = emitted(lambda code: code.integer(code.parts))
+bytes_of_row = emitted(lambda code: code.integer(code.row))
+bytes_of_real = emitted(lambda code: code.integer(code.size_of_real))
+size_of_operand = emitted(lambda code: code.integer(Operand.size() + 8 * code.lanes))
+
+
+def operand_in(code: Code, bindings: Value, k: int) -> At:
+    """The k-th operand of those that are bound."""
+    return At(code, (bindings + k * (Operand.size() + 8 * code.lanes)).llvm, Operand)
+
+
+def addresses(code: Code, table: Value) -> list[Value]:
+    return [code.word(table + 8 * lane) for lane in range(code.lanes)]
+
+
+@njit(**OPTIONS)
+def bind(zero, operand, itemsize, stride, even, downwards):
+    """How an operand is moved whose addresses are set, evenly spaced or not, and what to ask for ahead of use.
+
+    ``downwards``: its rows are used last row first.
+    """
+    lanes, table = lanes_of(zero, ()), operand.addresses.lanes
+    start, side = word(table), word(table + 8) - word(table)
+    if not even:
+        even = True
+        for lane in range(2, lanes):
+            even = even and word(table + 8 * lane) - start == lane * side
+    kind, rotation, ahead, step = SCATTERED, 0, 0, 0
+    if even and side == 0:
+        kind = SAME
+    elif even and side == itemsize:
+        kind, ahead, step = INTERLEAVED, -ROWS_AHEAD * stride if downwards else ROWS_AHEAD * stride, stride
+    elif stride == itemsize:
+        kind, rotation, step = CONTIGUOUS, lanes - 1, itemsize // parts_of(zero, ())
+        ahead = lanes * side
+        if abs(ahead) >= NEXT_GROUP:
+            ahead = -LINES_AHEAD * LINE if downwards else LINES_AHEAD * LINE
+    operand.kind = kind
+    operand.stride = stride
+    operand.rotation = rotation
+    operand.ahead = ahead
+    operand.step = step
+
+
+def ask(code: Code, operand: Any, i: Value) -> None:
+    """Ask for memory of an operand that will be used after row i: some rows on, or the same row of the next group.
+
+    Contiguous rows: a line of another lane at each row, so that requests are spread evenly over the sweep.
+    """
+    rotation, ahead, step = operand.rotation, operand.ahead, operand.step
+    for part in range(code.parts):
+        k = i * code.parts + part
+        base = code.word(operand.addresses.lanes + (k & rotation) * 8)
+        code.prefetch(base + ahead + (k & ~rotation) * step)
