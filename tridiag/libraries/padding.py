@@ -7,10 +7,10 @@ from types import ModuleType
 from typing import Any
 
 from tridiag.calls.torch_compile import compiling
-from tridiag.conventions import Shape
 from tridiag.libraries.arrays import library_of, module_of
 
 Array = Any
+Shape = tuple[int, ...]
 
 
 def rows_of(x: Array) -> int:

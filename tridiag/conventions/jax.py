@@ -1,0 +1,60 @@
+"""The arguments of ``jax.lax.linalg.tridiagonal_solve``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tridiag.conventions.system import arrays, system
+from tridiag.libraries.padding import (
+    check_length,
+    rows_of,
+)
+
+Array = Any
+
+
+def from_jax(dl: Array, d: Array, du: Array, b: Array | None = None) -> dict[str, Any]:
+    r"""The arguments of ``jax.lax.linalg.tridiagonal_solve(dl, d, du, b)``.
+
+    .. math:: dl_i x_{i-1} + d_i x_i + du_i x_{i+1} = b_i
+
+    Parameters
+    ----------
+    dl, d, du : array
+        (..., n): the diagonals, which are those of `tridiag.solve` already. ``dl[..., 0]`` and ``du[..., n-1]`` are
+        never read.
+    b : array
+        (..., n, k): k right sides for each matrix.
+
+    Returns
+    -------
+    dict
+        ``a``, ``b``, ``c``, ``d`` and ``axis`` of `tridiag.solve`; nothing is copied. Under `jax.jit` they are traced
+        like any arrays.
+
+    Raises
+    ------
+    ValueError, TypeError
+        The diagonals have different lengths, ``b`` has not n rows and one axis more than they, or they are of different
+        libraries.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp, tridiag
+    >>> dl, d, du = jnp.full(3, 2.0), jnp.full(3, 4.0), jnp.full(3, 1.0)
+    >>> tridiag.solve(**tridiag.conventions.from_jax(dl, d, du, jnp.array([[5.0], [7.0], [6.0]]))).round(6).tolist()
+    [[1.0], [1.0], [1.0]]
+
+    Notes
+    -----
+    `jax.lax.linalg.tridiagonal_solve`, which reads the two entries outside the matrix neither.
+    """
+    dl, d, du, b = arrays(dl=dl, d=d, du=du, b=b)
+    for name, beside in (("dl", dl), ("du", du)):
+        check_length(name, beside, "d", d, (rows_of(d),))
+    if b is not None and b.ndim != d.ndim + 1:
+        raise ValueError(
+            f"b has shape {tuple(b.shape)} and d {tuple(d.shape)}; wanted right sides (..., n, k), one axis more than "
+            f"d: pass b[..., None] where each matrix has one"
+        )
+    return system((dl, d, du), "b", b, columns=True)
