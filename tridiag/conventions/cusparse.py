@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tridiag.conventions.system import arrays, system
-from tridiag.libraries.padding import (
+from tridiag.conventions.padding import (
     cut,
 )
+from tridiag.conventions.system import arrays, system
 
 Array = Any
 

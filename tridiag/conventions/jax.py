@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tridiag.conventions.system import arrays, system
-from tridiag.libraries.padding import (
+from tridiag.conventions.padding import (
     check_length,
     rows_of,
 )
+from tridiag.conventions.system import arrays, system
 
 Array = Any
 

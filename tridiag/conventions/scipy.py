@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tridiag.conventions.system import arrays, system
-from tridiag.libraries.padding import (
+from tridiag.conventions.padding import (
     check_length,
     check_rows,
     earlier,
@@ -14,6 +13,7 @@ from tridiag.libraries.padding import (
     padded_behind,
     rows_of,
 )
+from tridiag.conventions.system import arrays, system
 
 Array = Any
 
