@@ -171,16 +171,20 @@ def make_plan(
     matrix_shape = broadcast({name: s for name, s in lifted.items() if name != "d"}, shapes)
     # a matrix that is constant along the system axis still has n rows
     matrix_shape = (*matrix_shape[:axis], shape[axis], *matrix_shape[axis + 1 :])
-    if periodic and 0 < shape[axis] < 3:
-        raise ValueError(
-            f"periodic=True needs at least 3 rows, and the system has {shape[axis]}; write it out or solve it dense"
-        )
+    check_periodic(periodic, shape[axis])
     # Elimination of a cyclic matrix fills: its pivots alone do not keep the errors of True as small as those of "auto".
     kept = "auto" if periodic and pivoting is True else pivoting
     form = Form(shape, matrix_shape, axis, bool(periodic), bool(transpose), kept, bool(overwrite_d))
     problem = Problem(verb, library, device, dtypes["b"], shape, axis, pivoting, form.periodic, shared=is_shared(form))
     steps = steps_to(module, given, dtypes, lifted)
     return plan_of(problem, form, backend, dtype, traced, steps, lifted.get("where", ()))
+
+
+def check_periodic(periodic: bool, rows: int) -> None:
+    if periodic and 0 < rows < 3:
+        raise ValueError(
+            f"periodic=True needs at least 3 rows, and the system has {rows}; write it out or solve it dense"
+        )
 
 
 def is_shared(form: Form) -> bool:

@@ -10,7 +10,7 @@ import functools
 import math
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -150,15 +150,60 @@ def in_pairs(form: Form, shapes: Any, strides: Any, step: int) -> tuple[Form, An
     return form._replace(shape=(*form.shape, 2), matrix_shape=(*form.matrix_shape, 1)), shapes, strides
 
 
+class Grouping(NamedTuple):
+    """How systems come to lanes: so many at a time, as tiles; ``interleaved`` lie side by side, in ``stretches``.
+
+    ``long``: blocks of rows, as `tridiag.kernels.thomas.row_blocks` takes them, or None.
+    """
+
+    lanes: int
+    tiles: int
+    interleaved: int = 0
+    stretches: int = 0
+    long: tuple[int, ...] | None = None
+
+
+def group(form: Form, dtype: np.dtype, matrices: Any, workers: int, masked: bool, flags: int) -> Grouping:
+    """The grouping of systems with one right side each."""
+    lanes, count = lanes_of(dtype), math.prod(a[0] for a in matrices)
+    one_by_one = Grouping(lanes, -(-count // lanes))
+    if form.periodic or flags & (J.FACTORED | J.FACTORING | J.DETERMINANT):
+        return one_by_one
+    interleaved, long = neighbours(matrices, dtype.itemsize, lanes), None
+    if not interleaved:
+        return one_by_one
+    kept = (4 if form.pivoting is True else 2) * dtype.itemsize * lanes
+    stretches, groups = split(interleaved, form.n, lanes, kept)
+    if stretches > 1 and groups < LONG and not masked and not flags:
+        long = blocks(interleaved, count // interleaved, form.n, lanes, kept, workers)
+    if not long and interleaved < 2 * lanes:
+        return one_by_one._replace(stretches=stretches)
+    return Grouping(groups * lanes, count // interleaved * stretches, interleaved, stretches, long)
+
+
+def kernel_of(form: Form, dtype: np.dtype, sides: int, shared: bool, grouping: Grouping, flags: int) -> tuple[str, ...]:
+    """The family of kernels and what it is asked with.
+
+    Kinds of kernels: "rows" (no systems side by side), "interleaved", "pivoted" (partial pivoting throughout), both
+    also in blocks of rows, "multiple_rhs" (factors, and many right sides a matrix), "few_matrices" (the same, with
+    right sides in the lanes), and those of periodic systems.
+    """
+    if form.periodic:
+        return "cyclic", dtype.name
+    if sides != 1 or flags & J.FACTORED:
+        kind = "few_matrices" if shared else "multiple_rhs"
+    else:
+        kind = "pivoted" if form.pivoting is True else "interleaved" if grouping.interleaved else "rows"
+    return "row_blocks" if grouping.long else "thomas", dtype.name, kind
+
+
 @functools.lru_cache(1024)
 def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], flags: int, workers: int) -> Job:
     """The job of a call from the shapes and the strides in bytes of a, b, c, where, d, x (None: not there).
 
-    The dtypes are those of the matrices and of the right sides. Kinds of kernels: "rows" (no systems side by side),
-    "interleaved", "pivoted" (partial pivoting throughout), both also in blocks of rows, "multiple_rhs" (factors, and
-    many right sides a matrix), "few_matrices" (the same, with right sides in the lanes), and those of periodic systems.
+    The dtypes are those of the matrices and of the right sides.
     """
-    (dtype, right), unknowns = dtypes, math.prod(form.shape)
+    (dtype, right), unknowns, masked = dtypes, math.prod(form.shape), shapes[3] is not None
     if right.kind == "c" and dtype.kind != "c":
         form, shapes, strides = in_pairs(form, shapes, strides, dtype.itemsize)
     order, matrices, right_sides = batch_axes(form, shapes, strides)
@@ -167,68 +212,51 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
         sides = 0
     eliminated = bool(flags & (J.FACTORING | J.FACTORED)) and not form.periodic
     shared = count < FEWEST_MATRICES and (sides > 1 or eliminated)
-    lanes, interleaved, stretches, groups, long = lanes_of(dtype), 0, 0, 0, None
-    if sides == 1 and not form.periodic and not flags & (J.FACTORED | J.FACTORING | J.DETERMINANT):
-        interleaved = neighbours(matrices, dtype.itemsize, lanes)
     helpers = workers - 1 if form.n * count * max(1, sides) >= WORTH_A_THREAD else 0
-    tiles = -(-count // lanes)
-    if interleaved:
-        kept = (4 if form.pivoting is True else 2) * dtype.itemsize * lanes
-        stretches, groups = split(interleaved, form.n, lanes, kept)
-        if stretches > 1 and groups < LONG and shapes[3] is None and not flags:
-            long = blocks(interleaved, count // interleaved, form.n, lanes, kept, helpers + 1)
-        interleaved = interleaved if long or interleaved >= 2 * lanes else 0
-    if interleaved:
-        lanes, tiles = groups * lanes, count // interleaved * stretches
-    if interleaved or (shared and sides):
-        flags |= J.LINED if starts_of_rows_alike(form, strides, [*matrices, *right_sides]) else 0
-    flags |= J.LARGE if math.prod(form.shape) * dtype.itemsize > CACHES else 0
-    share = tiles // (ITEMS_EACH * (helpers + 1)) if helpers else tiles
-    run = 1 if shared else max(1, min(share, ITEM // (form.n * lanes * max(1, sides))))
-    runs = count if shared else -(-tiles // run)
-    chunks, chunk = chunks_of(sides, runs, helpers, lanes if shared else 1)
-    for option, flag in ((form.transpose, J.TRANSPOSE), (form.periodic, J.PERIODIC), (shapes[3] is not None, J.MASKED)):
-        flags |= flag if option else 0
+    found = Grouping(lanes_of(dtype), -(-count // lanes_of(dtype)))
+    if sides == 1:
+        found = group(form, dtype, matrices, helpers + 1, masked, flags)
+    run, runs, chunks, chunk = items_of(form, count, sides, shared, found, helpers)
+    long_blocks, spans, span_groups, height, overlap = found.long or (0,) * 5
     axes = [(length, *steps) for length, steps in (*matrices, *right_sides)]
-    along = [
-        0 if shape is None or shape[form.axis] == 1 else stride[form.axis]
-        for shape, stride in zip(shapes, strides, strict=True)
-    ]
-    long_blocks, spans, span_groups, height, overlap = long or (0,) * 5
     words = J.Systems.filled(
         J.AXIS_WORDS * len(axes),
-        items=runs * chunks,
-        rows=form.n,
-        lanes=lanes,
-        tiles=run,
-        flags=flags,
-        promise=PROMISES[form.pivoting],
-        matrices=count,
-        right_sides=sides,
-        chunks=chunks,
-        chunk=chunk,
-        shared=shared,
-        matrix_axes=len(matrices),
-        right_axes=len(right_sides),
-        interleaved=interleaved,
-        stretches=stretches,
-        strides=along,
-        blocks=long_blocks,
-        spans=spans,
-        span_groups=span_groups,
-        height=height,
-        overlap=overlap,
-    )
+        items=runs * chunks, tiles=run, chunks=chunks, chunk=chunk, rows=form.n, lanes=found.lanes,
+        flags=flags | flags_of(form, dtype, strides, [*matrices, *right_sides], shared and sides, found, masked),
+        promise=PROMISES[form.pivoting], matrices=count, right_sides=sides, shared=shared,
+        matrix_axes=len(matrices), right_axes=len(right_sides),
+        interleaved=found.interleaved, stretches=found.stretches,
+        strides=[row_stride(form, *operand) for operand in zip(shapes, strides, strict=True)],
+        blocks=long_blocks, spans=spans, span_groups=span_groups, height=height, overlap=overlap,
+    )  # fmt: skip
     words[J.AXES :] = [word for axis in axes for word in axis]
     words.flags.writeable = False
-    items = long[0] * long[1] * (count // interleaved) if long else runs * chunks
-    if sides != 1 or flags & J.FACTORED:
-        kind = "few_matrices" if shared else "multiple_rhs"
-    else:
-        kind = "pivoted" if form.pivoting is True else "interleaved" if interleaved else "rows"
-    kernel = ("cyclic", dtype.name) if form.periodic else ("row_blocks" if long else "thomas", dtype.name, kind)
+    items = long_blocks * spans * (count // found.interleaved) if found.long else runs * chunks
+    kernel = kernel_of(form, dtype, sides, shared, found, flags)
     job = Job(kernel, words, min(helpers, max(0, items - 1)), unknowns, tuple(order))
     return adjoint_of(job) if flags & J.ADJOINT else job
+
+
+def items_of(form: Form, count: int, sides: int, shared: Any, found: Grouping, helpers: int) -> tuple[int, ...]:
+    """Tiles of an item, which threads claim, items along the systems, chunks of right sides, how long those are."""
+    share = found.tiles // (ITEMS_EACH * (helpers + 1)) if helpers else found.tiles
+    run = 1 if shared else max(1, min(share, ITEM // (form.n * found.lanes * max(1, sides))))
+    runs = count if shared else -(-found.tiles // run)
+    return run, runs, *chunks_of(sides, runs, helpers, found.lanes if shared else 1)
+
+
+def flags_of(form: Form, dtype: np.dtype, strides: Any, axes: Any, turned: Any, found: Grouping, masked: bool) -> int:
+    """Those that follow from the problem; ``turned``: right sides lie in the lanes."""
+    lined = (found.interleaved or turned) and starts_of_rows_alike(form, strides, axes)
+    large = math.prod(form.shape) * dtype.itemsize > CACHES
+    options = [(lined, J.LINED), (large, J.LARGE), (masked, J.MASKED)]
+    options += [(form.transpose, J.TRANSPOSE), (form.periodic, J.PERIODIC)]
+    return sum(flag for option, flag in options if option)
+
+
+def row_stride(form: Form, shape: Any, stride: Any) -> int:
+    """Bytes from row to row of an operand, 0 where it is constant or not there."""
+    return 0 if shape is None or shape[form.axis] == 1 else stride[form.axis]
 
 
 def adjoint_of(job: Job) -> Job:
