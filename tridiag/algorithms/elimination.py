@@ -98,16 +98,39 @@ def backward_transposed(ops: Any, carried: Any, pivot: Pivot, z: Any) -> tuple[A
     return ops.where(pivot.swap, carried, other), ops.where(pivot.swap, other, carried)
 
 
+class Reciprocal(NamedTuple):
+    """One row of plain elimination that is divided by its pivot: (0, 1, above), with growth = l c of the row above."""
+
+    growth: Any
+    pivot: Any
+    inverse: Any
+    above: Any
+
+
+def eliminate_reciprocal(ops: Any, above: Any, row: tuple[Any, Any, Any]) -> Reciprocal:
+    """The same column with one division; ``above`` is c / pivot of the row above."""
+    a, b, c = row
+    growth = a * above
+    pivot = b - growth
+    inverse = ops.one(pivot) / pivot
+    return Reciprocal(growth, pivot, inverse, c * inverse)
+
+
 def certify(ops: Any, pivot: Pivot, row: tuple[Any, Any], new: Any, eps: float, tiny: float) -> Any:
     """Whether plain elimination of row (a, b) was harmless: |l c| + |pivot| <= GROWTH |b|, the pivot no mere rounding.
 
     An overflow is not: the bound must not overflow with it. Nor is an underflow: l = a / pivot has all its digits.
     """
-    (a, b), size = row, ops.size(new)
-    diagonal = ops.size(b)
-    grown = ops.size(pivot.multiplier * pivot.q1) + size
-    whole = lossless(ops, pivot.multiplier, a, tiny)
-    return (grown * (1 / GROWTH) <= diagonal) & (size > CANCELLATION * eps * diagonal) & (size > tiny) & whole
+    (a, b), whole = row, lossless(ops, pivot.multiplier, row[0], tiny)
+    return harmless(ops, pivot.multiplier * pivot.q1, new, b, eps) & (ops.size(new) > tiny) & whole
+
+
+def harmless(ops: Any, growth: Any, pivot: Any, diagonal: Any, eps: float, scale: float = 1.0) -> Any:
+    """The certificate of a row but for underflow. ``scale`` times a pivot must not overflow either."""
+    size, bound = ops.size(pivot), ops.size(diagonal)
+    grown = ops.size(growth) + size
+    grown = grown if scale == 1 else grown * scale
+    return (grown * (1 / scale / GROWTH) <= bound) & (size > CANCELLATION * eps * bound)
 
 
 def lossless(ops: Any, quotient: Any, x: Any, tiny: float) -> Any:

@@ -9,7 +9,8 @@ for row k of those at hand, upwards ``x = sweep.solution(k, state)`` from x of t
     Interleaved   lanes that lie side by side: row by row through several groups, ``sweep.group(g)``, whose states are
                   in memory
 
-A new layout is a class with `down` and `up` here, and a line for it in `tridiag.kernels.thomas.sweeps`.
+A new layout is a class with `down` here, what writes a solution to it, and a line for both in
+`tridiag.kernels.thomas.sweeps`.
 """
 
 from __future__ import annotations

@@ -70,9 +70,9 @@ def reduce_plain(code: Code, *words: Value) -> Value:
         ends, extremes = state
         for k, a, b, c, d in bands.rows(i, ask=True):
             y, y_before, above, x, x_before, x_own = ends
-            inverse = code.one() / (b - a * above)
+            _, _, inverse, above = el.eliminate_reciprocal(code, above, (a, b, c))
             extremes = Certificate.watch(code, extremes, b * inverse)
-            y, y_before, above = (d - a * y) * inverse, -(a * y_before) * inverse, c * inverse
+            y, y_before = (d - a * y) * inverse, -(a * y_before) * inverse
             new = y, y_before, above, x + x_own * y, x_before + x_own * y_before, -(x_own * above)
             ends = choose(code, code.everywhere(i == end), ends, new) if k == bands.height - 1 else new
         return ends, extremes
@@ -112,9 +112,9 @@ def eliminate(code: Code, plan: At, block: Value, target: Value) -> Value:
     def line(i: Value, state: Any) -> Any:
         above_here, before, extremes, least = state
         for k, a, b, c, d in bands.rows(i, ask=True):
-            inverse = code.one() / (b - a * above_here)
+            _, _, inverse, above_here = el.eliminate_reciprocal(code, above_here, (a, b, c))
             extremes = Certificate.watch(code, extremes, b * inverse)
-            above_here, before = c * inverse, (d - a * before) * inverse
+            before = (d - a * before) * inverse
             least = least_quotient(code, least, above_here, c)
             above.store(i + k, above_here)
             given.store(i + k, before)

@@ -26,14 +26,12 @@ from tridiag.kernels.simd.vector import Code
 # ------------------------------------------------------------------------------------------------ certificate
 
 
-def certified(code: Code, growth: Any, pivot: Any, diagonal: Any) -> Value:
-    """`elimination.certify` from the product l c, without `invertible` and `lossless`, which judge many rows.
+def certified(code: Code, row: el.Reciprocal, diagonal: Any) -> Value:
+    """`elimination.certify`, without `invertible` and `lossless`, which judge many rows.
 
     Four times a pivot overflows where its reciprocal is no normal number, which XLA's threads take for zero.
     """
-    size, bound = code.size(pivot), code.size(diagonal)
-    grown = (code.size(growth) + size) * 4.0 * (0.25 / el.GROWTH) <= bound
-    return grown & (size > bound * (el.CANCELLATION * code.eps))
+    return el.harmless(code, row.growth, row.pivot, diagonal, code.eps, 4.0)
 
 
 def no_quotient(code: Code) -> Value:
@@ -86,14 +84,11 @@ class Thomas(NamedTuple):
         code.store_as(kept.good, pack(code, self.sure, self.alive, self.least))
 
     def down(self, code: Code, keep: Value, a: Any, b: Any, c: Any, d: Any) -> tuple[Thomas, tuple[Any, ...]]:
-        growth = a * self.above
-        pivot = b - growth
-        sure = self.sure & certified(code, growth, pivot, b)
-        inverse = code.one() / pivot
-        above, alive = c * inverse, self.alive & invertible(code, pivot)
-        least = least_quotient(code, self.least, above, c)
-        before = (d - a * self.before) * inverse
-        above, before = (code.where(keep, x, code.zero()) for x in (above, before))
+        row = el.eliminate_reciprocal(code, self.above, (a, b, c))
+        sure, alive = self.sure & certified(code, row, b), self.alive & invertible(code, row.pivot)
+        least = least_quotient(code, self.least, row.above, c)
+        before = (d - a * self.before) * row.inverse
+        above, before = (code.where(keep, x, code.zero()) for x in (row.above, before))
         return Thomas(above, before, sure, alive, least), (above, before)
 
     @staticmethod
@@ -171,12 +166,9 @@ class Bordered(NamedTuple):
         code.store_as(kept.good, code.bits(self.sure & lossless(code, self.least)))
 
     def down(self, code: Code, keep: Value, a: Any, b: Any, c: Any, d: Any) -> tuple[Bordered, tuple[Any, ...]]:
-        growth, d = a * self.above, code.where(keep, d, code.zero())
-        pivot = b - growth
-        sure = self.sure & certified(code, growth, pivot, b)
-        inverse = code.one() / pivot
-        kept = slope, given, above = a * inverse, d * inverse, c * inverse
-        sure = sure & invertible(code, pivot)
+        row, d = el.eliminate_reciprocal(code, self.above, (a, b, c)), code.where(keep, d, code.zero())
+        sure = self.sure & certified(code, row, b) & invertible(code, row.pivot)
+        kept = slope, given, above = a * row.inverse, d * row.inverse, row.above
         least = least_quotient(code, least_quotient(code, self.least, slope, a), above, c)
         before, factor = given - slope * self.before, -(slope * self.factor)
         diagonal, right = self.diagonal + self.below * factor, self.right - self.below * before
@@ -201,15 +193,12 @@ class Factoring(NamedTuple):
         code.store_as(kept.good, pack(code, self.sure, self.alive, self.least))
 
     def down(self, code: Code, keep: Value, a: Any, b: Any, c: Any) -> tuple[Factoring, tuple[Any, ...]]:
-        growth = a * self.above
-        pivot = b - growth
-        sure = self.sure & certified(code, growth, pivot, b)
-        alive = self.alive & invertible(code, pivot)
-        inverse = code.one() / pivot
-        slope, above = a * inverse, c * inverse
-        least = least_quotient(code, least_quotient(code, self.least, slope, a), above, c)
-        above = code.where(keep, above, code.zero())
-        return Factoring(above, sure, alive, least), (slope, inverse, above)
+        row = el.eliminate_reciprocal(code, self.above, (a, b, c))
+        sure, alive = self.sure & certified(code, row, b), self.alive & invertible(code, row.pivot)
+        slope = a * row.inverse
+        least = least_quotient(code, least_quotient(code, self.least, slope, a), row.above, c)
+        above = code.where(keep, row.above, code.zero())
+        return Factoring(above, sure, alive, least), (slope, row.inverse, above)
 
 
 class Verifying(NamedTuple):
