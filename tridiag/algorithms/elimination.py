@@ -121,8 +121,9 @@ def certify(ops: Any, pivot: Pivot, row: tuple[Any, Any], new: Any, eps: float, 
 
     An overflow is not: the bound must not overflow with it. Nor is an underflow: l = a / pivot has all its digits.
     """
-    (a, b), whole = row, lossless(ops, pivot.multiplier, row[0], tiny)
-    return harmless(ops, pivot.multiplier * pivot.q1, new, b, eps) & (ops.size(new) > tiny) & whole
+    (a, b), size = row, ops.size(new)
+    whole = (size > tiny) & lossless(ops, pivot.multiplier, a, tiny)
+    return harmless(ops, pivot.multiplier * pivot.q1, new, b, eps) & whole
 
 
 def harmless(ops: Any, growth: Any, pivot: Any, diagonal: Any, eps: float, scale: float = 1.0) -> Any:
