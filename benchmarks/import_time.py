@@ -9,7 +9,7 @@ import statistics
 import subprocess
 import sys
 
-BAR = 1.5
+BAR = 1.3
 PROGRAM = "from time import perf_counter as now; start = now(); import {}; print(now() - start)"
 
 

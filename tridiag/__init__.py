@@ -3,15 +3,21 @@
 Row i is ``a[i] x[i-1] + b[i] x[i] + c[i] x[i+1] = d[i]``; ``a[0]`` and ``c[n-1]`` are never read.
 """
 
-from tridiag import conventions, kalman
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from tridiag._version import __version__
-from tridiag.alignment import smith_waterman
 from tridiag.errors import BackendError, SingularSystemError
-from tridiag.factorization import Factorization, factor
-from tridiag.recurrences import linear_recurrence, log_linear_recurrence, logcumsumexp, matrix_recurrence, scan
-from tridiag.report import backends, explain
-from tridiag.systems import matmul, slogdet, solve, solve_block
-from tridiag.tuning import tune
+from tridiag.overview import backends
+
+if TYPE_CHECKING:
+    from tridiag import conventions, kalman
+    from tridiag.alignment import smith_waterman
+    from tridiag.factorization import Factorization, factor
+    from tridiag.recurrences import linear_recurrence, log_linear_recurrence, logcumsumexp, matrix_recurrence, scan
+    from tridiag.report import explain
+    from tridiag.systems import matmul, slogdet, solve, solve_block
+    from tridiag.tuning import tune
 
 __all__ = [
     "BackendError",
@@ -35,3 +41,27 @@ __all__ = [
     "solve_block",
     "tune",
 ]
+
+# What is imported when it is first asked for, and the module that it is in; "": a module itself.
+LATER = {
+    "alignment": ("smith_waterman",),
+    "factorization": ("Factorization", "factor"),
+    "recurrences": ("linear_recurrence", "log_linear_recurrence", "logcumsumexp", "matrix_recurrence", "scan"),
+    "report": ("explain",),
+    "systems": ("matmul", "slogdet", "solve", "solve_block"),
+    "tuning": ("tune",),
+    "": ("conventions", "kalman"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in LATER.items():
+        if name in names:
+            found = getattr(import_module(f"tridiag.{module}"), name) if module else import_module(f"tridiag.{name}")
+            globals()[name] = found  # this function is called once for each name
+            return found
+    raise AttributeError(f"module 'tridiag' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

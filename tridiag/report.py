@@ -1,8 +1,8 @@
-"""`backends` and `explain`: objects that print as tables."""
+"""`explain`: an object that prints as a table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from tridiag.calls.blocks import prepare_blocks
 from tridiag.calls.pairs import prepare as prepare_pairs
 from tridiag.calls.plan import axis_alone, prepare
 from tridiag.calls.state_space import prepare as prepare_series
+from tridiag.overview import table
 from tridiag.problems.state_space import PARAMETERS
 from tridiag.selection.choose import choose, eligible
 
@@ -80,50 +81,6 @@ VERBS = {
 
 
 @dataclass(frozen=True)
-class BackendStatus:
-    """One backend: whether it can be used on this machine, or the sentence that says why not."""
-
-    name: str
-    algorithm: str
-    arrays: tuple[str, ...]
-    devices: tuple[str, ...]
-    pivoting: tuple[bool | str, ...]
-    periodic: bool
-    verbs: tuple[str, ...]
-    why_not: str | None
-
-    @property
-    def usable(self) -> bool:
-        return self.why_not is None
-
-
-class BackendList(tuple[BackendStatus, ...]):
-    """The backends in the order in which "auto" prefers them; prints as a table."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        rows = [
-            (
-                b.name,
-                ", ".join(b.arrays),
-                ", ".join(b.devices),
-                ("yes" if "auto" in b.pivoting else "no") if b.pivoting else "",
-                ", ".join(b.verbs),
-                b.why_not or "usable",
-            )
-            for b in self
-        ]
-        return table(("backend", "arrays", "devices", "pivots", "verbs", "here"), rows)
-
-    def __getitem__(self, key: Any) -> Any:
-        """By position, or by name."""
-        if isinstance(key, str):
-            return {entry.name: entry for entry in self}[key]
-        return super().__getitem__(key)
-
-
-@dataclass(frozen=True)
 class Explanation:
     """The backend that a call would use, why, and why each other one would not be; prints as a table."""
 
@@ -153,40 +110,6 @@ class Explanation:
 def format_time(seconds: float) -> str:
     unit, scale = next((pair for pair in (("s", 1.0), ("ms", 1e-3)) if seconds >= pair[1]), ("us", 1e-6))
     return f"{seconds / scale:.3g} {unit}"
-
-
-def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    """Plain text columns."""
-    widths = [max(len(row[k]) for row in [head, *rows]) for k in range(len(head))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *rows]
-    ]
-    lines.insert(1, "  ".join("-" * width for width in widths))
-    return "\n".join(lines)
-
-
-def backends() -> BackendList:
-    """List every backend: usable here, or the sentence that says why not.
-
-    Returns
-    -------
-    BackendList
-        A tuple of entries with ``name``, ``usable``, ``why_not`` and the facts of the table; it prints as a table, and
-        entries are found by position or by name.
-
-    Examples
-    --------
-    >>> import tridiag
-    >>> found = tridiag.backends()
-    >>> found["numpy_thomas"].usable
-    True
-    >>> [entry.name for entry in found][:2]
-    ['numba_thomas', 'numba_partition']
-    """
-    return BackendList(
-        BackendStatus(b.name, b.algorithm, b.arrays, b.devices, b.pivoting, b.periodic, b.verbs, b.unusable())
-        for b in BACKENDS.values()
-    )
 
 
 def name_of(verb: Any) -> str:
