@@ -8,14 +8,12 @@ Without a GPU, CuPy is the stand-in of `gpu_offline/standin`. What runs on it, a
 ``gpu_offline`` and waits for ``make test-gpu-offline``, but for a slice marked ``smoke``.
 """
 
-import collections
 import importlib
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from at_once import are_named, later
 from helpers import DTYPES as ALL_DTYPES
 from helpers import GPU_OFFLINE, STANDIN, SUBJECTS, Subject, installed
 
@@ -81,45 +79,21 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "each: what one JAX backend does not tell of another; with all of them")
 
 
-DTYPES = "float32", "float64", "complex128"
 SMOKE = "test_any_axis", ("first", "last")  # the cases of the main suite that run on the stand-in at once
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes minutes to compile, and tells little that is new, runs with ``-m slow``.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes minutes to compile, and tells little that is new, runs with ``-m slow``: see `at_once`.
 
-    A pure JAX backend compiles every case anew: at once one of them runs one case of a test, of another test another;
-    each of them one of a test marked ``each``.
-    What lies above the backends, as the rule for gradients does, has `jax_scan` and compiled kernels at once.
-    Kernels for complex64 are those for complex128 with other numbers. Of the dtypes of a test the other backends run
-    one at once, each test another one, but alike in all libraries, whose kernels are the same. What needs no GPU but
-    pretends one waits too.
+    What needs no GPU but pretends one waits too.
     """
     items[:] = [item for item in items if computes(item)]
     for item in items:
         if pretends(item) and not item.get_closest_marker("smoke"):
             item.add_marker(pytest.mark.gpu_offline)
-    cases: dict[tuple[Any, ...], list[pytest.Item]] = collections.defaultdict(list)
-    for item in items:
-        params = item.callspec.params if hasattr(item, "callspec") else {}
-        subject = params.get("backend", params.get("subject"))
-        if "complex64" in item.name and (subject is None or subject.compiled):
-            item.add_marker(pytest.mark.slow)
-        if not isinstance(subject, Subject):
-            continue
-        if subject.library == "jax" and not subject.compiled:
-            if item.get_closest_marker("one_rule") and subject.name != "jax_scan":
-                item.add_marker(pytest.mark.slow)
-            elif not item.get_closest_marker("slow"):
-                alone = subject.name if subject.pretended or item.get_closest_marker("each") else "one of the others"
-                cases[item.path, subject.library, item.originalname, alone].append(item)
-        elif params.get("dtype") in DTYPES and not subject.pretended:
-            others = tuple(str(value) for name, value in params.items() if name not in ("dtype", "backend", "subject"))
-            cases[item.path, subject.library, item.originalname, subject.name, *others].append(item)
-    for (_, _, *names), group in cases.items():
-        chosen = zlib.crc32(str(names).encode()) % len(group)
-        for item in group[:chosen] + group[chosen + 1 :]:
+    if not are_named(config):
+        for item in later(items):
             item.add_marker(pytest.mark.slow)
 
 
