@@ -101,11 +101,19 @@ def self_overlaps(shape: tuple[int, ...], steps: tuple[int, ...], reach: int) ->
 
 def overlapped(x: Any, arguments: Mapping[str, Any]) -> str | None:
     """The first argument that writing to x could change."""
-    candidates = overlap_candidates if isinstance(x, np.ndarray) else candidates_by_bounds
+    candidates = candidates_by_bounds
+    if isinstance(x, np.ndarray):
+        candidates, arguments = overlap_candidates, {name: as_read(y) for name, y in arguments.items()}
     for name in candidates(x, arguments):
         if overlaps(memory(x), memory(arguments[name])):
             return name
     return None
+
+
+def as_read(y: Any) -> Any:
+    """The array that is read of an argument: a buffer, or a column of a table, may lend its memory."""
+    made_of_numbers = isinstance(y, np.ndarray | np.generic | int | float | complex | list | tuple) or y is None
+    return y if made_of_numbers else np.asarray(y)
 
 
 def overlap_candidates(x: np.ndarray[Any, Any], arguments: Mapping[str, Any]) -> list[str]:
