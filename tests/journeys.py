@@ -117,5 +117,5 @@ def main(names: list[str]) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as cache:
-        os.environ["NUMBA_CACHE_DIR"] = cache  # all is compiled anew, in this process
+        os.environ |= {"NUMBA_CACHE_DIR": cache, "XDG_CACHE_HOME": cache}  # all is compiled anew, in this process
         main(sys.argv[1:])
