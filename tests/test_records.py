@@ -6,6 +6,7 @@ import ctypes
 import os
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -62,6 +63,29 @@ def test_compiled_code_reads_and_writes_the_same_words() -> None:
     words = Sample.filled(first=20)
     assert run(words.ctypes.data, 2) == (42, Sample.last.offset)
     assert words.tolist() == [20, 0, 0, 42, 21]
+
+
+def test_records_of_one_name_are_two_types() -> None:
+    """The rooms of recurrences of order 1 and 2 have one name: which was compiled first must not matter."""
+    import numba
+
+    from tridiag.kernels.simd.records import address_of, at
+
+    def with_words(count: int) -> type[Record]:
+        class Room(Record):
+            many, last = Words(count), Word()
+
+        return Room
+
+    for room in (with_words(5), with_words(3)):
+        room_at = at(room)
+
+        @numba.njit
+        def run(address: int, room_at: Any = room_at) -> tuple[int, int]:
+            found = room_at(address)
+            return found.last, found.addresses.last - address_of(found)
+
+        assert run(room.filled(last=7).ctypes.data) == (7, room.last.offset)
 
 
 def test_a_record_does_not_add_and_has_no_other_fields() -> None:

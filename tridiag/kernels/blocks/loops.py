@@ -28,7 +28,6 @@ def room_of(m: int, operands: int) -> type[Record]:
         poison = Lines(2)  # 0, or NaN in the lanes that met a zero pivot
         multipliers = Lines(4 * m)  # a row of lanes for each of 2 m rows
 
-    Room.__name__ = f"Room{m}"  # by which compiled code knows it
     return Room
 
 

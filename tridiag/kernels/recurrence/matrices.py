@@ -43,7 +43,6 @@ def room_of(m: int) -> type[Record]:
         lanes = Words(OPERANDS * TABLE // 8)  # the addresses of all operands in every lane
         state = Lines(2 * m)  # the vector at hand
 
-    Room.__name__ = f"MatrixRoom{m}"  # by which compiled code knows it
     return Room
 
 

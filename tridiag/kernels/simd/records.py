@@ -27,28 +27,28 @@ from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import I64, Code
 
 
-class RecordAt(types.Type):
-    """The address of a record."""
+class OfRecord(types.Type):
+    """Base of types that a record makes: those of two records are two types, also where the records have one name."""
 
     def __init__(self, record: type[Record]) -> None:
         self.record = record
-        super().__init__(name=f"{record.__module__}.{record.__name__}")
+        super().__init__(name=f"{type(self).__name__} {record.__module__}.{record.__name__}")
 
     @property
     def key(self) -> Any:
         return self.record
+
+
+class RecordAt(OfRecord):
+    """The address of a record."""
 
     def value(self, code: Code, llvm: Any) -> Any:
         """Such an argument of a function in the language of `tridiag.kernels.simd.vector`."""
         return At(code, llvm, self.record)
 
 
-class AddressesOf(types.Type):
+class AddressesOf(OfRecord):
     """The addresses of the fields of a record, for what is done to them as a whole: atomics, copies."""
-
-    def __init__(self, record: type[Record]) -> None:
-        self.record = record
-        super().__init__(name=f"addresses of {record.__module__}.{record.__name__}")
 
 
 class WordsAt(types.Type):
