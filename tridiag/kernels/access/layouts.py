@@ -7,7 +7,7 @@ for row k of those at hand, upwards ``x = sweep.solution(k, state)`` from x of t
     Views         rows of lanes at any stride, in scratch memory or the caller's: one row at a time, with a mask
     Contiguous    a few numbers of each lane at a time, from memory through registers
     Interleaved   lanes that lie side by side: row by row through several groups, ``sweep.group(g)``, whose states are
-                  in memory
+                  in memory; each row is the first one of a sweep, ``from_row(k)``
 
 A new layout is a class with `down` here, what writes a solution to it, and a line for both in
 `tridiag.kernels.thomas.sweeps`.
@@ -212,8 +212,8 @@ class Interleaved:
             entries = self.read(i)
 
             def group(g: Value, state: Any) -> Any:
-                own = sweep.group(g)
-                own.leave(own.step(own.start(), i - first, every, *entries(g)))
+                own = sweep.group(g).from_row(i - first)
+                own.leave(own.step(own.start(), code.integer(0), every, *entries(g)))
                 return state
 
             return code.fori(0, self.groups, group, state)

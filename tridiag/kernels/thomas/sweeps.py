@@ -64,6 +64,11 @@ class Kept:
         places = self.target + kept, self.stride, self.between[0].base + carried, self.good + g * 8
         return type(self)(self.code, self.kind, *places)
 
+    def from_row(self, k: Value) -> Kept:
+        """That of the rows from k on: what is kept of the row before them is where a sweep over them starts."""
+        places = self.target + k * self.stride, self.stride, self.between[0].base, self.good
+        return type(self)(self.code, self.kind, *places)
+
 
 class Elimination(Kept):
     """The sweep downwards."""
