@@ -156,7 +156,7 @@ CALLS = [
 # Seconds of CPU of all threads, over their number: what else the machine does changes little.
 LATE = """
 from tridiag.kernels.jobs import systems
-threads = layout.threads()
+threads = systems.threads()
 class Alarm(Exception):
     pass
 def ring(*_):

@@ -125,7 +125,7 @@ OBTAIN = """
 import ctypes, sys
 from tridiag.kernels.runtime import object_cache
 def call(name, x):
-    kernel = cache.obtain(name, globals()["build_" + name])
+    kernel = object_cache.obtain(name, globals()["build_" + name])
     return int(kernel.found), ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(kernel.address)(x)
 """
 
@@ -369,7 +369,7 @@ def test_code_that_does_not_link(folder: pathlib.Path, monkeypatch: pytest.Monke
 
 LACKING = """
 from tridiag.kernels.runtime import object_cache
-print(cache.load("six_times", cache.file_name("six_times")))
+print(object_cache.load("six_times", object_cache.file_name("six_times")))
 """
 
 

@@ -16,7 +16,7 @@ from processes import finish, run_program, running, wait_until_ready
 
 import tridiag
 from tridiag.backends import BACKENDS
-from tridiag.kernels.jobs import systems as layout
+from tridiag.kernels.jobs import systems
 
 KERNELS = [
     x.name
@@ -32,9 +32,9 @@ any_kernel = pytest.mark.parametrize("name", KERNELS)
 SYSTEMS = """
 import os, sys, threading, warnings
 import numpy as np, tridiag
-from tridiag.kernels.jobs import systems as layout
-layout.threads = lambda: 4
-count = layout.WORTH_A_THREAD // 50 + 7
+from tridiag.kernels.jobs import systems
+systems.threads = lambda: 4
+count = systems.WORTH_A_THREAD // 50 + 7
 rng = np.random.default_rng(0)
 a, c, d = rng.uniform(-1, 1, (3, count, 50))
 b = rng.uniform(2.5, 3, (count, 50))
@@ -137,7 +137,7 @@ def test_more_threads_than_helpers_are_kept_for(name: str) -> None:
 d = d[:, :, None] * np.ones(4)
 a, b, c = a[:, :, None], b[:, :, None], c[:, :, None]
 def many(count):
-    layout.threads = lambda: count
+    systems.threads = lambda: count
     return tridiag.solve(a, b, c, d, axis=1, backend=sys.argv[1])
 wanted = many(1)
 print(all(same(many(1000), wanted) for _ in range(100)), same(many(3), wanted))

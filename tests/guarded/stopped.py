@@ -83,7 +83,7 @@ def run(seed: int, drop: frozenset[str] = frozenset()) -> Ran:
         try:
             stop_everywhere(call.moved(guarded(bool(rng.random() < 0.5))), rng)
         except AssertionError as error:
-            raise AssertionError(f"{error}\n    {call}, {failures.layout.threads()} threads") from error
+            raise AssertionError(f"{error}\n    {call}, {failures.systems.threads()} threads") from error
         finally:
             _rooms.give_back()
     return Ran(name)

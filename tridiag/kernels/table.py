@@ -28,6 +28,7 @@ KERNELS = {
     "thomas_adjoint": Family("thomas_adjoint_{1}_{0}", "thomas.adjoint.build", "thomas"),
     "row_blocks_adjoint": Family("thomas_adjoint_long_{1}_{0}", "thomas.adjoint.build", "row_blocks"),
     "cyclic": Family("thomas_cyclic_{0}", "cyclic.kernel.build"),
+    "cyclic_adjoint": Family("thomas_adjoint_cyclic_{0}", "thomas.adjoint.build", "cyclic"),
     "partition": Family("partition_{0}", "partition.kernel.build"),
     "blocks": Family("block{1}_{0}", "blocks.kernel.build"),
     "recurrence": Family("scan{1}_{0}", "recurrence.kernel.build"),

@@ -192,9 +192,9 @@ def prepare(job, zero):
 prepared = c_function(prepare, "tridiag_prepare_adjoint", first=JOB)
 
 
-def build(dtype: str, kind: str, solve: str):
-    """The C function void run(job, helpers) for a dtype, around the kernel of the name ``solve``."""
-    zero = np.zeros((), dtype)[()]
+def build(dtype: str, *names: str):
+    """The C function void run(job, helpers) for a dtype, around a kernel: the last of the names."""
+    solve, zero = names[-1], np.zeros((), dtype)[()]
     own = types.ExternalFunction(PREFIX + solve, types.void(types.int64, types.int64))
 
     def run(job, helpers):
