@@ -37,7 +37,7 @@ class Drawn:
     def __init__(self, seed: int) -> None:
         self.random = np.random.default_rng(seed)
         self.dtype = self.pick(DTYPES)
-        long = self.random.random() < 0.03
+        long = self.random.random() < 0.06
         self.rows = int(self.pick(LONG if long else ROWS))
         self.systems = int(self.pick(SYSTEMS[:5] if long else SYSTEMS))
         while self.rows * self.systems > (10 if long else 1) * MOST:
@@ -60,6 +60,10 @@ class Drawn:
         if kind.kind == "c":
             x = x + 1j * self.random.normal(size=shape)
         return x.astype(kind)
+
+    def output(self, x: np.ndarray) -> np.ndarray | None:
+        """Memory for a result: kernels for interleaved systems want it interleaved as well."""
+        return self.placed(np.empty(x.shape, x.dtype)) if self.layout == "interleaved" or self.pick((0, 1)) else None
 
     def matrix(self, systems: int) -> tuple[np.ndarray, ...]:
         """Dominant matrices, some systems that are none, zeros, numbers near the ends of the range."""
@@ -97,7 +101,8 @@ def solved(tridiag: Any, drawn: Drawn) -> list[np.ndarray]:
     backend = "numba_partition" if drawn.rows in LONG and drawn.layout != "interleaved" else "numba_thomas"
     options["backend"] = drawn.pick((backend, "auto"))
     matrix = drawn.matrix(drawn.systems)
-    return outcome(tridiag.solve, *matrix, drawn.placed(drawn.numbers(drawn.systems, drawn.rows)), **options)
+    d = drawn.placed(drawn.numbers(drawn.systems, drawn.rows))
+    return outcome(tridiag.solve, *matrix, d, out=drawn.output(d), **options)
 
 
 def many_sides(tridiag: Any, drawn: Drawn) -> list[np.ndarray]:
@@ -108,7 +113,7 @@ def many_sides(tridiag: Any, drawn: Drawn) -> list[np.ndarray]:
     d, options = drawn.placed(drawn.numbers(drawn.systems, sides, drawn.rows)), {}
     if drawn.pick((0, 1)):
         options = {"pivoting": drawn.pick(("auto", False)), "periodic": bool(drawn.pick((0, 0, 0, 1)))}
-        return outcome(tridiag.solve, *matrix, d, check=False, **options)
+        return outcome(tridiag.solve, *matrix, d, out=drawn.output(d), check=False, **options)
 
     def factored(*matrix: Any) -> Any:
         factors = tridiag.factor(*matrix, pivoting=drawn.pick(("auto", False)), check=False)
@@ -121,9 +126,9 @@ def recurrences(tridiag: Any, drawn: Drawn) -> list[np.ndarray]:
     a, x = (drawn.placed(drawn.numbers(drawn.systems, drawn.rows)) for _ in range(2))
     half, kind = np.asarray(0.4, a.dtype), drawn.pick(("linear", "second", "logcumsumexp", "log_linear"))
     if kind == "linear":
-        return outcome(tridiag.linear_recurrence, a * half, x)
+        return outcome(tridiag.linear_recurrence, a * half, x, out=drawn.output(x))
     if kind == "second":
-        return outcome(tridiag.linear_recurrence, (a * half, x * half), x)
+        return outcome(tridiag.linear_recurrence, (a * half, x * half), x, out=drawn.output(x))
     if kind == "logcumsumexp":
         return outcome(tridiag.logcumsumexp, x.real)
     return outcome(tridiag.log_linear_recurrence, a.real, x.real)

@@ -282,7 +282,7 @@ def test_ctrl_c_in_a_long_solve(name: str, before: str) -> None:
 # ------------------------------------------------------------------------------------------------------- memory
 
 ROWS = 37  # no multiple of a vector
-COUNT = layout.WORTH_A_THREAD // ROWS + 8 | 1  # odd, and enough systems for threads
+COUNT = systems.WORTH_A_THREAD // ROWS + 8 | 1  # odd, and enough systems for threads
 FORMS = {
     "systems beside rows": ((COUNT, ROWS), -1),
     "rows beside systems": ((ROWS, COUNT), 0),
