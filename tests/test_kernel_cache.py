@@ -508,7 +508,7 @@ def test_a_process_that_only_reads_kernels_does_not_import_numba(library: list[s
 def test_real_kernels_fill_an_empty_folder(tmp_path: pathlib.Path) -> None:
     """Two processes together, then two more in turn: these only read, and the folder does not grow."""
     dtypes, environment = ("float32", "complex128"), only_here(tmp_path)
-    assert all(solve_in_processes(2, *dtypes, **environment))
+    assert any(solve_in_processes(2, *dtypes, **environment))  # the one that waits for a kernel compiles nothing
     before = state(tmp_path)
     assert before
     for _ in range(2):

@@ -7,7 +7,6 @@ of theirs, wait for ever, or keep a block; and the same call after it is right.
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,11 +16,11 @@ from numba import cfunc, types
 from guarded import Ran, failures, scratch
 from guarded.failing_calls import CALLS, Call
 from guarded.memory import Layout, Rooms, plain
+from tridiag.kernels import table
 from tridiag.kernels.simd.interrupts import ABOVE, POLL
 from tridiag.kernels.simd.memory import fetch_add
 
 SIMPLER, LIMIT, WEIGHT = ("threads", "size"), 300.0, 0.3
-BACKENDS = "numba_scan", "numba_partition", "numba_thomas", "numba_wavefront"
 NEVER = 2**62
 EACH, SOME = 12, 12  # places where a kernel asks, from the first on, and later ones
 _left = np.array([NEVER], np.int64)  # how many times it is answered that the kernel may go on
@@ -40,9 +39,8 @@ def start() -> None:
         return 1 if fetch_add(left, -1) <= 0 else 0
 
     _answering.append(cfunc(types.int64(types.int64), error_model="numpy", nopython=True)(attend))
-    for name in BACKENDS:
-        module: Any = importlib.import_module(f"tridiag.backends.{name}")
-        module.function = asking(module.function, _answering[0].address * ABOVE)
+    calls: Any = table
+    calls.function = asking(calls.function, _answering[0].address * ABOVE)
 
 
 class Stopped(Exception):
