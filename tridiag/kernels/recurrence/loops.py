@@ -189,8 +189,9 @@ class Sum(NamedTuple):
             return code.fori(0, again, lambda *_: self.steps(code, at, i, state), quick)
 
         value, product = code.fori(0, count, square, (code.zero(), (code.splat(1.0), code.zero())), step=code.lanes)
-        for k, row in enumerate((value, *product)):
-            code.store(at.addresses.state + LINE * k, row)
+        code.store(at.addresses.state, value)
+        for k, row in enumerate(product):
+            code.store(at.addresses.product + LINE * k, row)
 
     def halves(self, code: Code, at: At, i: Value) -> tuple[Pair, Pair]:
         """What the first and the last steps make, each half of as many as there are lanes, of all lanes."""
