@@ -1,5 +1,6 @@
 """That bad input gets an exception that says what was given, what was wanted and what to do, before any work."""
 
+import array
 import subprocess
 import sys
 from typing import Any
@@ -247,6 +248,32 @@ def test_out_that_overlaps_an_input(name: str) -> None:
     if name == "where":
         given[name] = memory.view(np.uint8)[:24].reshape(4, 6).view(bool)
     refused(ValueError, f"out shares memory with {name}, .*overwrite_d", **given, out=out)
+
+
+LENT = {
+    "memoryview": memoryview,
+    "buffer": lambda x: array.array("d", x),
+    "Series": lambda x: pytest.importorskip("pandas").Series(x, copy=False),
+}
+
+
+@pytest.mark.parametrize("name", ["a", "b", "c", "d"])
+@pytest.mark.parametrize("kind", LENT)
+def test_out_that_overlaps_the_memory_that_an_input_lends(kind: str, name: str) -> None:
+    """What is no array may lend its memory; beside the array that is written it may lie."""
+    memory = np.full(6, 0.5)
+    lent = LENT[kind](memory)
+    out = np.frombuffer(lent) if kind == "buffer" else memory
+    given = {"d": ONES[0], name: lent}
+    refused(ValueError, f"out shares memory with {name}, .*overwrite_d", **given, out=out)
+    np.testing.assert_array_equal(solve(**given, out=np.zeros(6)), solve(**{"d": ONES[0], name: np.full(6, 0.5)}))
+
+
+def test_a_right_side_whose_memory_is_lent_is_not_overwritten() -> None:
+    d = np.full(6, 4.0)
+    x = solve(b=memoryview(d), d=d, overwrite_d=True)
+    assert (d == 4).all()
+    np.testing.assert_array_equal(x, solve(b=np.full(6, 4.0), d=d))
 
 
 def test_out_that_interleaves_with_an_input_is_fine() -> None:

@@ -261,6 +261,33 @@ def test_an_innovation_covariance_that_is_not_positive_definite_is_nan_alone(bac
     np.testing.assert_allclose(found[2], single, rtol=1e-12)
 
 
+INFINITE = {
+    "P0": {"P0": np.diag([np.inf, 1.0])},
+    "R": {"R": np.diag([1.0, np.inf])},
+    "R of one step": {"R": np.stack([np.eye(2), np.diag([np.inf, 1.0]), np.eye(2)])},
+    "Q": {"Q": np.diag([1.0, np.inf])},
+    "their sum": {"P0": 1e308 * np.eye(2), "H": np.ones((2, 2))},
+}
+
+
+@pytest.mark.only(verb=KALMAN[0])
+@pytest.mark.parametrize("case", INFINITE)
+def test_an_infinite_variance_is_no_other_one(backend: Subject, case: str) -> None:
+    """Not that of a state that is known, nor of an exact observation: NaN from that step on, of its series alone."""
+    parameters, y = model(2, 2, P0=np.eye(2)) | INFINITE[case], series(3, 2)
+    first = {"Q": 1, "R of one step": 1}.get(case, 0)
+    assert np.isnan(run(backend, "log_likelihood", y, parameters))
+    found = run(backend, "filter", y, parameters)
+    for x in (found.mean, found.cov):
+        assert np.isnan(x[first:]).all()
+        assert np.isfinite(x[:first]).all()
+    both = {name: np.stack([model(2, 2, P0=np.eye(2))[name]] * 2) for name in parameters}
+    both = {name: x if name in ("m0", "P0") else x[:, None] for name, x in both.items()}
+    both["P0"] = np.stack([np.eye(2), np.diag([np.inf, 1.0])])
+    alone = run(backend, "log_likelihood", y, model(2, 2, P0=np.eye(2)))
+    np.testing.assert_allclose(run(backend, "log_likelihood", np.stack([y, y]), both), [alone, np.nan], 1e-12)
+
+
 def test_nothing_observed_tells_nothing(backend: Subject) -> None:
     y, parameters = series(2, 5, 2), model(3, 2)
     y[1] = np.nan
@@ -314,6 +341,7 @@ def test_no_steps_and_no_series(backend: Subject, shape: Any) -> None:
 BAD = {
     "y of rank 1": ({"y": np.zeros(5)}, ValueError, r"y has shape \(5,\); wanted \(\.\.\., n, p\)"),
     "F not square": ({"F": np.zeros((2, 3))}, ValueError, r"F has shape \(2, 3\); wanted a square matrix"),
+    "nothing observed": ({"y": np.zeros((6, 0))}, ValueError, r"y has shape \(6, 0\); wanted at least one value"),
     "no states": ({"F": np.zeros((0, 0))}, ValueError, "F has shape .*; wanted at least one state"),
     "H of other states": ({"H": np.zeros((1, 3))}, ValueError, r"H has shape \(1, 3\); with 1 values .* and 2 states"),
     "R of other values": ({"R": np.eye(2)}, ValueError, r"R has shape \(2, 2\); with 1 values"),

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import operator
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -140,10 +141,10 @@ def separate(ops: Any, H: Any, R: Any, cov: Any) -> tuple[list[Any], list[Any], 
 
 
 def eliminate(ops: Any, S: Any) -> tuple[list[Any], list[Any]]:
-    """D and the columns of L below its diagonal, S = L D L^T; NaN where S is not positive definite."""
+    """D and the columns of L below its diagonal, S = L D L^T; NaN where S is not positive definite, or infinite."""
     variances, factors = [], []
     for _ in range(S.shape[0]):
-        pivot = ops.where(S[0, 0] > 0, S[0, 0], ops.nan(S))
+        pivot = ops.where((S[0, 0] > 0) & (S[0, 0] < math.inf), S[0, 0], ops.nan(S))
         factors.append(S[1:, 0] / pivot)
         variances.append(pivot)
         S = S[1:, 1:] - outer(factors[-1], S[0, 1:])

@@ -65,6 +65,8 @@ def align(shapes: Mapping[str, Shape]) -> tuple[dict[str, Shape], Shape, Shape]:
     y = shapes["y"]
     if len(y) < 2:
         raise ValueError(f"y has shape {y}; wanted (..., n, p): time, and the values observed in a step; y[:, None]?")
+    if y[-1] == 0:
+        raise ValueError(f"y has shape {y}; wanted at least one value observed in a step")
     states = states_of(shapes)
     lengths = {"k": states, "p": y[-1]}
     check_matrices(shapes, lengths, y[-2])

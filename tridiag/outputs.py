@@ -101,10 +101,19 @@ def meet(shape: tuple[int, ...], steps: tuple[int, ...], reach: int) -> bool:
 
 def overlapped(x: Any, arguments: Mapping[str, Any]) -> str | None:
     """The first argument that writing to x could change."""
-    for name in near_array(x, arguments) if isinstance(x, np.ndarray) else near_bounds(x, arguments):
+    near = near_bounds
+    if isinstance(x, np.ndarray):
+        near, arguments = near_array, {name: as_read(y) for name, y in arguments.items()}
+    for name in near(x, arguments):
         if share(memory(x), memory(arguments[name])):
             return name
     return None
+
+
+def as_read(y: Any) -> Any:
+    """The array that is read of an argument: a buffer, or a column of a table, may lend its memory."""
+    made_of_numbers = isinstance(y, np.ndarray | np.generic | int | float | complex | list | tuple) or y is None
+    return y if made_of_numbers else np.asarray(y)
 
 
 def near_array(x: np.ndarray[Any, Any], arguments: Mapping[str, Any]) -> list[str]:

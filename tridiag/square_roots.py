@@ -11,6 +11,7 @@ G. J. Bierman, Factorization Methods for Discrete Sequential Estimation, Academi
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -36,15 +37,20 @@ def added(terms: Iterable[Any]) -> Any:
 
 
 def inverse(ops: Any, x: Any) -> Any:
-    """0 for 0."""
+    """0 for 0, NaN for what is infinite."""
     nothing = x == 0
-    return ops.where(nothing, 0.0, ops.one(x) / ops.where(nothing, 1.0, x))
+    return ops.where(nothing, 0.0, ops.one(x) / ops.where(nothing, 1.0, finite(x)))
+
+
+def finite(x: Any) -> Any:
+    """x, or NaN where it is infinite."""
+    return x + (x - x)
 
 
 def root_of(ops: Any, cov: Any) -> Root:
-    """Of a positive semidefinite matrix; a variance that is 0 but for rounding is 0."""
+    """Of a positive semidefinite matrix; a variance that is 0 but for rounding is 0, an infinite one NaN."""
     columns, weights = [], []
-    rounding = 4 * len(cov) * ops.limits(cov)[0]
+    rounding, cov = 4 * len(cov) * ops.limits(cov)[0], finite(cov)
     for least in [rounding * cov[i, i] for i in range(len(cov))]:
         nothing = cov[0, 0] <= least
         weights.append(ops.where(nothing, 0.0, cov[0, 0]))
@@ -76,7 +82,7 @@ def observe(ops: Any, H: Any, R: Any, root: Root) -> tuple[list[Any], list[Any],
         H = H[1:] - noise.columns[j][:, None] * H[None, 0]
     for j, load in enumerate(loads):
         root, variance, row = take_in(ops, load, noise.weights[j], root)
-        variances.append(ops.where(variance > 0, variance, ops.nan(variance)))
+        variances.append(ops.where((variance > 0) & (variance < math.inf), variance, ops.nan(variance)))
         rows.append(row)
         told = [(later * row).sum(0) / variances[-1] for later in loads[j + 1 :]]
         column = list(noise.columns[j])

@@ -49,7 +49,12 @@ def run(draw: Draw, library: str) -> Ran:
     }  # fmt: skip
     model = {name: x.astype(dtype) for name, x in model.items()}
     y = rng.normal(size=(count, n, p)).astype(dtype)
-    if draw.chance("missing", 0.4, "planted"):
+    if verb != "smoother" and draw.chance("of low rank", 0.3, "numbers"):  # whose covariances the smoother inverts
+        model |= {name: low_rank(draw, name, model[name]) for name in ("Q", "P0")}
+    infinite = draw.chance("infinite", 0.1, "planted")
+    if infinite:
+        model[draw.choose("where infinite", ("P0", "R"), "planted")][..., 0, 0] = np.inf
+    elif draw.chance("missing", 0.4, "planted"):
         y[rng.random(y.shape) < 0.2] = np.nan
     wide = {
         name: np.broadcast_to(x, (count, n, *x.shape[-2:])).astype(np.longdouble)
@@ -65,6 +70,10 @@ def run(draw: Draw, library: str) -> Ran:
         result = getattr(kalman, verb)(observed, **given)
     found = [in_numpy(x) for x in (result if isinstance(result, tuple) else (result,))]
     draw.finish()
+    if infinite:
+        if not all(np.isnan(found[k]).all() for k in (0, -1)):
+            raise AssertionError("an infinite variance is taken for another one")
+        return Ran(f"kalman.{verb}", library, systems=count)
     with np.errstate(all="ignore"):
         wanted = textbook(
             verb, y.astype(np.longdouble), wide, model["m0"].astype(np.longdouble), model["P0"].astype(np.longdouble)
@@ -79,6 +88,12 @@ def run(draw: Draw, library: str) -> Ran:
                 else f"shape {x.shape}, not {right.shape}"
             )
     return Ran(f"kalman.{verb}", library, systems=count)
+
+
+def low_rank(draw: Draw, name: str, x: Array) -> Array:
+    """Nothing, or one direction of a covariance."""
+    one = draw.values.normal(size=(*x.shape[:-1], 1)).astype(x.dtype)
+    return one @ one.swapaxes(-1, -2) * draw.choose(f"rank of {name}", (0, 1), "numbers")
 
 
 def lifted(model: dict[str, Array], own: bool, timed: bool) -> dict[str, Array]:

@@ -17,7 +17,13 @@ LONGEST = 400  # rows of a periodic system whose dense matrix is looked at, wher
 
 
 def check_solution(
-    draw: Draw, systems: Systems, x: Array, pivoting: bool | str, periodic: bool, transpose: bool
+    draw: Draw,
+    systems: Systems,
+    x: Array,
+    pivoting: bool | str,
+    periodic: bool,
+    transpose: bool,
+    backend: str = "auto",
 ) -> Ran:
     x = np.moveaxis(x, systems.axis, -1)
     matrix = bands(*systems.rows[:3], systems.keep, periodic, transpose)
@@ -27,7 +33,7 @@ def check_solution(
         lost = ~np.isfinite(x).all(-1)
         dead = systems.singular
         if systems.family == "integers":
-            dead = dead | (lost & nearly_singular(matrix, periodic))
+            dead = dead | nearly_singular(matrix, x.dtype, lost, periodic)
         silent = dead & ~np.isnan(x).any(-1)
         for at in map(tuple, np.argwhere(silent & ~systems.singular)):
             silent[at] = not grows_beyond(x[at])
@@ -35,6 +41,9 @@ def check_solution(
             raise AssertionError("a singular system is not NaN")
         if (~lost & systems.spoilt).any():
             raise AssertionError("NaN in an argument did not reach the solution")
+        spoilt = systems.spoilt & ~(systems.free | systems.singular) & coupled(matrix) & systems.keep.all(-1)
+        if in_one_piece(backend, x.shape[-1]) and (np.isfinite(x).any(-1) & spoilt).any():
+            raise AssertionError("a row of a system with NaN in an argument is finite")
         good = np.array(~(dead | systems.spoilt | systems.free))  # of a single system that is a number
         if pivoting is False and systems.family in ("uniform", "integers"):
             return Ran("solve", systems=good.size)  # nothing is promised
@@ -66,10 +75,29 @@ def grows_beyond(x: Array) -> bool:
     return bool(finite.any() and abs(x[finite]).max() > 1e-6 * HUGE[real_of(x.dtype)])
 
 
-def nearly_singular(matrix: tuple[Array, ...], periodic: bool) -> Array:
-    """Whether rounding may take the determinants for 0; of periodic matrices of integers nothing is known."""
+def coupled(matrix: tuple[Array, ...]) -> Array:
+    """Whether every row of a system depends on all others: no coupling is 0."""
+    below, _, above = matrix
+    return (below[..., 1:] != 0).all(-1) & (above[..., :-1] != 0).all(-1)
+
+
+def in_one_piece(backend: str, n: int) -> bool:
+    """Whether a system is eliminated row by row, not in chunks, which may not feel what lies far off."""
+    return backend != "numba_partition" and (backend != "auto" or n < 500)
+
+
+def nearly_singular(matrix: tuple[Array, ...], dtype: Any, lost: Array, periodic: bool) -> Array:
+    """Which of the systems that came out infinite may be singular to rounding: by their determinants, or conditions."""
+    found = np.zeros(lost.shape, bool)
     if periodic:
-        return np.ones(matrix[1].shape[:-1], bool)
+        for at in map(tuple, np.argwhere(lost)):
+            found[at] = ill_conditioned(matrix, at, dtype, True)
+        return found
+    return lost & of_small_determinant(matrix)
+
+
+def of_small_determinant(matrix: tuple[Array, ...]) -> Array:
+    """Whether rounding may take the determinants for 0."""
     wide = [
         np.ascontiguousarray(np.broadcast_to(v, matrix[1].shape)).reshape(-1, v.shape[-1]).astype(complex)
         for v in matrix

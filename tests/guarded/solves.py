@@ -65,7 +65,8 @@ def run(draw: Draw, library: str) -> Ran:
         x, systems = solved(draw, verb, systems, given, right, library, options, transpose)
     if pivoting is False and (periodic or options["backend"] == "scipy_gtsv"):
         pivoting = True  # as LAPACK does, and elimination with corners may do, whose promise is normwise
-    return check_solution(draw, systems, x, pivoting, periodic, transpose)._replace(kind=verb)
+    backend = options["backend"]
+    return check_solution(draw, systems, x, pivoting, periodic, transpose, backend)._replace(kind=verb)
 
 
 def solved(

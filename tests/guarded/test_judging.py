@@ -1,8 +1,10 @@
 """What the judges of the campaign excuse, and what they do not."""
 
+import contextlib
 import os
 import subprocess
 import sys
+import types
 from typing import Any
 
 import numpy as np
@@ -14,8 +16,18 @@ if not sys.platform.startswith("linux"):
 
 import tridiag
 from guarded.alignments import bounds
-from guarded.judging import PROMISE, beyond_promise, grows_beyond, ill_conditioned, periodic_solution, too_large
+from guarded.judging import (
+    PROMISE,
+    beyond_promise,
+    check_solution,
+    grows_beyond,
+    ill_conditioned,
+    periodic_solution,
+    too_large,
+)
 from guarded.oracles import EPS, backward_errors
+from guarded.sequences import check
+from guarded.systems import Systems
 
 ONCE = {  # seeds of cases that were judged wrongly, each once
     "singular after rounding to whole numbers": (5024749, 5046703),
@@ -59,6 +71,40 @@ def test_a_solution_that_grows_beyond_its_precision_is_not_one_of_a_zero_pivot(d
     assert grows_beyond(np.array([1, 1e3, largest / 100, infinite, infinite], dtype))
     assert not grows_beyond(np.append(moderate, infinite))
     assert not grows_beyond(np.full(3, infinite))
+
+
+def judge(x: Any, family: str = "uniform", periodic: bool = False, **planted: Any) -> None:
+    """A solution of one system, in which NaN may have been planted."""
+    rows = [np.full((1, 9), v) for v in (1.0, 12.0, 2.0, 5.0)]
+    for name, at in planted.items():
+        rows["abcd".index(name)][0, at] = np.nan
+    none, spoilt = np.zeros(1, bool), np.full(1, bool(planted))
+    systems = Systems({}, (1, 9), 1, tuple(rows), np.ones((1, 9), bool), spoilt, none, none, family)
+    draw: Any = types.SimpleNamespace(finish=lambda: None)
+    check_solution(draw, systems, np.array([x], float), "auto", periodic, False, "numba_thomas")
+
+
+@pytest.mark.parametrize("name", ["a", "b", "c", "d"])
+def test_no_row_of_a_system_with_nan_may_be_finite(name: str) -> None:
+    nan = np.full(9, np.nan)
+    judge(nan, **{name: 4})
+    for k in (0, 3, 8):
+        with pytest.raises(AssertionError, match="finite"):
+            judge(np.where(np.arange(9) == k, 1.0, nan), **{name: 4})
+
+
+@pytest.mark.parametrize("periodic", [False, True])
+def test_a_dominant_system_of_integers_has_a_solution(periodic: bool) -> None:
+    pytest.importorskip("scipy")
+    with pytest.raises(AssertionError, match="not finite"):
+        judge(np.full(9, np.nan), "integers", periodic)
+
+
+def test_nan_among_logarithms_is_no_infinity() -> None:
+    x = np.array([[0, np.nan, 1, 2]])
+    for rest, right in ((np.nan, True), (np.inf, False), (3.0, False)):
+        with contextlib.nullcontext() if right else pytest.raises(AssertionError):
+            check("logcumsumexp", np.array([[0, rest, rest, rest]]), [], [x], [], 1, False, 1)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

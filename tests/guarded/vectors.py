@@ -33,6 +33,10 @@ def run_blocks(draw: Draw, library: str) -> Ran:
     for k, at in ((0, 0), (2, n - 1)):
         if blocks[k].shape[-3] == n and n > 1 and draw.chance(f"end {k}", 0.7, "planted"):
             blocks[k][..., at, :, :] = np.nan
+    spoilt = np.zeros(batch, bool)
+    if batch and d.size and draw.chance("NaN", 0.2, "planted"):
+        spoilt.flat[draw.stream("which").randrange(spoilt.size)] = True
+        d[spoilt, draw.stream("row").randrange(n)] = np.nan
     given = [draw.operand(name, x, library) for name, x in zip(("A", "B", "C", "d"), (*blocks, d), strict=True)]
     draw.words.insert(0, f"solve_block {library} {list(d.shape)}")
     with scratch.arrays():
@@ -41,6 +45,9 @@ def run_blocks(draw: Draw, library: str) -> Ran:
     draw.finish()
     if x.shape != d.shape or x.dtype != dtype:
         raise AssertionError(f"the result is {x.dtype}{x.shape}, not {dtype}{d.shape}")
+    if np.isfinite(x[spoilt]).any():
+        raise AssertionError("a row of a system with NaN in an argument is finite")
+    x, d = (np.where(spoilt[..., None, None], 0, v) for v in (x, d))
     real = real_of(dtype)
     wide = WIDER[real][x.dtype.kind == "c"]
     a, b, c = (np.broadcast_to(v, (*batch, n, m, m)).astype(wide) for v in blocks)
