@@ -55,8 +55,8 @@ def smith_waterman(
     ----------
     scores : array
         (..., L1, L2): what it is worth to align element i of the first sequence with element j of the second; -inf
-        forbids it. float32 or float64; float16 and bfloat16 compute in float32; integers promote as in the library of
-        the array (NumPy, JAX or PyTorch).
+        forbids it. Up to a quarter of the largest number; beyond, sums of them may be NaN. float32 or float64; float16
+        and bfloat16 compute in float32; integers promote as in the library of the array (NumPy, JAX or PyTorch).
     lengths : array of int
         (..., 2): the lengths of the two sequences of each pair; scores beyond them are not read. None: all are full.
     gap : float or array

@@ -182,7 +182,8 @@ def factor(
     -----
     LAPACK's xGTTRF and xGTTRS. Certified systems keep (a / pivot, 1 / pivot, c / pivot), and no division is left. A
     system that needs pivoting keeps a, b, c, which refinement reads anyway, and is eliminated again: that reads fewer
-    words than its factors would.
+    words than its factors would. To JAX it is a tree, so that it can be an argument of jitted functions; its leaves
+    belong together, and are not to be changed one by one.
     """
     if compiling(a, b, c):
         options: dict[str, Any] = {"axis": axis, "pivoting": pivoting, "periodic": periodic, "where": where}
