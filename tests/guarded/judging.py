@@ -144,9 +144,10 @@ def ill_conditioned(matrix: tuple[Array, ...], at: Any, dtype: Any, periodic: bo
     """Whether the condition of a system is beyond about 1e-3 / eps."""
     like = np.broadcast_to(matrix[1], np.broadcast_shapes(*(v.shape for v in matrix)))
     rows = one_system(matrix, like, at, complex)
-    signs = np.random.default_rng(0).choice((-1.0, 1.0), (4, like.shape[-1])).astype(complex)
+    rng, shape = np.random.default_rng(0), (4, like.shape[-1])
+    sides = (rng.choice((-1.0, 1.0), shape) * rng.uniform(0.5, 1.0, shape)).astype(complex)  # no sums cancel
     with np.errstate(all="ignore"):
-        inverse = [(periodic_solution if periodic else gauss)(*rows, s) for s in signs]
+        inverse = [(periodic_solution if periodic else gauss)(*rows, side) for side in sides]
         condition = sum(map(abs, rows)).max() * abs(np.stack(inverse)).max()
     return not condition < 1e-4 / EPS[real_of(dtype)]  # a tenth: these are some vectors, not the worst
 

@@ -24,6 +24,7 @@ from guarded.judging import (
     ill_conditioned,
     periodic_solution,
     too_large,
+    whole_matrix,
 )
 from guarded.oracles import EPS, backward_errors
 from guarded.sequences import check
@@ -136,6 +137,20 @@ def test_the_oracle_of_periodic_systems(n: int) -> None:
     x = periodic_solution(below, diagonal, above, d)
     np.testing.assert_allclose(below * np.roll(x, 1) + diagonal * x + above * np.roll(x, -1), d, atol=1e-9)
     assert np.isnan(periodic_solution(below * 0, diagonal * 0, above * 0, d)).all()
+
+
+def test_singular_systems_of_integers_are_excused() -> None:
+    """Also where one side or another lies in the range of the matrix."""
+    pytest.importorskip("scipy")
+    rows = ([2, 2, 2], [3, -1, 2], [-2, 2, -1])  # a side of ones is a sum of the columns
+    assert ill_conditioned(tuple(np.array([row], "f4") for row in rows), (0,), np.dtype("f4"), True)
+    rng, found = np.random.default_rng(0), 0
+    for n in (3, 4, 5, 6) * 500:
+        matrix = tuple(rng.integers(-3, 4, (3, 1, n)).astype("f4"))
+        if abs(np.linalg.det(whole_matrix([v[0] for v in matrix]))) < 1e-3:
+            assert ill_conditioned(matrix, (0,), np.dtype("f4"), True)
+            found += 1
+    assert found > 50
 
 
 def test_a_system_that_rounding_makes_singular_is_excused() -> None:
