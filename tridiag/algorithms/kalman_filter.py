@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 import operator
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -145,7 +144,7 @@ def eliminate(ops: Any, S: Any) -> tuple[list[Any], list[Any]]:
     """D and the columns of L below its diagonal, S = L D L^T; NaN where S is not positive definite, or infinite."""
     variances, factors = [], []
     for _ in range(S.shape[0]):
-        pivot = ops.where((S[0, 0] > 0) & (S[0, 0] < math.inf), S[0, 0], ops.nan(S))
+        pivot = kalman_square_roots.positive(ops, S[0, 0])
         factors.append(S[1:, 0] / pivot)
         variances.append(pivot)
         S = S[1:, 1:] - outer(factors[-1], S[0, 1:])

@@ -48,6 +48,11 @@ def finite(x: Any) -> Any:
     return x + (x - x)
 
 
+def positive(ops: Any, variance: Any) -> Any:
+    """The variance of an observation, or NaN where it is not positive, or infinite."""
+    return ops.where((variance > 0) & (variance < math.inf), variance, ops.nan(variance))
+
+
 def root_of(ops: Any, cov: Any) -> Root:
     """Of a positive semidefinite matrix; a variance that is 0 but for rounding is 0, an infinite one NaN."""
     columns, weights = [], []
@@ -83,7 +88,7 @@ def observe(ops: Any, H: Any, R: Any, root: Root) -> tuple[list[Any], list[Any],
         H = H[1:] - noise.columns[j][:, None] * H[None, 0]
     for j, load in enumerate(loads):
         root, variance, row = take_in(ops, load, noise.weights[j], root)
-        variances.append(ops.where((variance > 0) & (variance < math.inf), variance, ops.nan(variance)))
+        variances.append(positive(ops, variance))
         rows.append(row)
         shares = [(later * row).sum(0) / variances[-1] for later in loads[j + 1 :]]
         column = list(noise.columns[j])

@@ -17,6 +17,7 @@ from jax.custom_derivatives import SymbolicZero
 from tridiag.backends import BACKENDS, Backend
 from tridiag.backends.jax_wavefront import align
 from tridiag.calls.pairs import Pairs, check_values
+from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.libraries.jax import vary_alike
 from tridiag.libraries.jax_platforms import Name, on_platform
 
@@ -82,7 +83,7 @@ def second(name: Name, wanted: int, primals: Any, tangents: Any) -> Any:
 def call(name: Name, wanted: int, scores: Any, lengths: Any, parameters: tuple[Any, ...]) -> tuple[Any, ...]:
     """The backend, without derivatives; `vmap` adds a leading axis to all arguments."""
     leaves, tree = jax.tree.flatten((scores, lengths, parameters))
-    return tuple(batched(name, wanted, tree)(*leaves))
+    return tuple(aligning(name, wanted, tree)(*leaves))
 
 
 def once(wanted: int, name: str, scores: Any, lengths: Any, parameters: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -90,16 +91,13 @@ def once(wanted: int, name: str, scores: Any, lengths: Any, parameters: tuple[An
 
 
 @functools.lru_cache(1024)
-def batched(name: Name, wanted: int, tree: Any) -> Any:
+def aligning(name: Name, wanted: int, tree: Any) -> Any:
     def align_all(*leaves: Any) -> Any:
         return on_platform(name, once, (wanted,), *jax.tree.unflatten(tree, leaves))
 
-    function = jax.custom_batching.custom_vmap(align_all)
+    def wider(length: int, is_batched: Any, *leaves: Any) -> Any:
+        return aligning(name, wanted, tree)(
+            *(jnp.broadcast_to(x, (length, *x.shape[1:])) for x in lifted(is_batched, leaves))
+        )
 
-    @function.def_vmap
-    def rule(size: int, is_batched: Any, *leaves: Any) -> Any:
-        full = [x if b else jnp.broadcast_to(x, (size, *x.shape)) for x, b in zip(leaves, is_batched, strict=True)]
-        found = batched(name, wanted, tree)(*full)
-        return found, jax.tree.map(lambda _: True, found)
-
-    return function
+    return batched(align_all, wider)

@@ -12,6 +12,7 @@ from jax import lax
 from tridiag.algorithms import block_elimination as blocks
 from tridiag.backends import BACKENDS, Backend
 from tridiag.calls.plan import Call
+from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import left_to_compiler, vary_alike
 from tridiag.libraries.jax_platforms import Name, on_platform
@@ -60,18 +61,14 @@ def run_blocks(form: Blocks, name: Name) -> Any:
         *matrix, d = arrays
         return on_platform(name, blocks_once, (form,), tuple(matrix), d)
 
-    function = jax.custom_batching.custom_vmap(call)
-
-    @function.def_vmap
-    def rule(length: int, is_batched: Any, *arrays: Any) -> Any:
+    def wider(length: int, is_batched: Any, *arrays: Any) -> Any:
         *batch, n, m, sides = form.shape
         if not any(is_batched[:3]):
             *matrix, d = arrays
             d = jnp.moveaxis(d, 0, -2)
-            wider = form._replace(shape=(*batch, n, m, length * sides))
-            found = run_blocks(wider, name)(*matrix, d.reshape(*d.shape[:-2], length * sides))
-            return jnp.moveaxis(found.reshape(*batch, n, m, length, sides), -2, 0), True
-        lifted = (x if b else x[None] for x, b in zip(arrays, is_batched, strict=True))
-        return run_blocks(form._replace(shape=(length, *form.shape)), name)(*lifted), True
+            all_sides = form._replace(shape=(*batch, n, m, length * sides))
+            found = run_blocks(all_sides, name)(*matrix, d.reshape(*d.shape[:-2], length * sides))
+            return jnp.moveaxis(found.reshape(*batch, n, m, length, sides), -2, 0)
+        return run_blocks(form._replace(shape=(length, *form.shape)), name)(*lifted(is_batched, arrays))
 
-    return function
+    return batched(call, wider)

@@ -18,6 +18,7 @@ from jax.custom_derivatives import SymbolicZero
 
 from tridiag.algorithms import kalman_filter, kalman_scan
 from tridiag.backends import KALMAN, jax_scan
+from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.state_space import Model, StateSpace, own_shapes
@@ -105,10 +106,10 @@ def summed(x: Any, like: Any, form: StateSpace) -> Any:
 
 def call(function: Callable[..., Any], form: StateSpace, y: Any, model: Model) -> Any:
     """A custom call for what is missing, or for the faster case; `vmap` adds a leading axis to all arguments."""
-    return batched(function, form)(y, *model)
+    return filtering(function, form)(y, *model)
 
 
-def batched(function: Callable[..., Any], form: StateSpace) -> Any:
+def filtering(function: Callable[..., Any], form: StateSpace) -> Any:
     def run(y: Any, *model: Any) -> Any:
         def known(missing: bool) -> Any:
             return lambda: function(y, Model(*model), form, missing)
@@ -117,14 +118,10 @@ def batched(function: Callable[..., Any], form: StateSpace) -> Any:
             return lax.cond(jnp.any(jnp.isnan(y)), known(True), known(False))
         return known(form.missing is not False)()
 
-    mapped = jax.custom_batching.custom_vmap(run)
-
-    @mapped.def_vmap
-    def rule(size: int, is_batched: Any, y: Any, *model: Any) -> Any:
+    def wider(length: int, is_batched: Any, *arrays: Any) -> Any:
         of_model = Model(*is_batched[1:])
-        covariances = size if any(of_model._replace(m0=False)) else 1
-        wider = form._replace(batch=(size, *form.batch), cov_batch=(covariances, *form.cov_batch))
-        found = batched(function, wider)(*(x if b else x[None] for x, b in zip((y, *model), is_batched, strict=True)))
-        return found, jax.tree.map(lambda _: True, found)
+        covariances = length if any(of_model._replace(m0=False)) else 1
+        longer = form._replace(batch=(length, *form.batch), cov_batch=(covariances, *form.cov_batch))
+        return filtering(function, longer)(*lifted(is_batched, arrays))
 
-    return mapped
+    return batched(run, wider)

@@ -16,7 +16,8 @@ from tridiag.algorithms import recurrence as recursion
 from tridiag.algorithms.recurrence import Rows
 from tridiag.backends import BACKENDS, Backend, Problem
 from tridiag.calls.plan import Call
-from tridiag.derivatives.jax_systems import Joint, lift
+from tridiag.derivatives.jax_batching import batched, lifted
+from tridiag.derivatives.jax_systems import Joint
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import left_to_compiler, vary_alike
 from tridiag.libraries.jax_platforms import Name, on_platform
@@ -155,24 +156,19 @@ def recurrence_once(verb: str, form: Recurrence, name: str, coefficients: Rows, 
 def run_recurrence(verb: str, form: Recurrence, name: Name, *arrays: Any) -> Any:
     """A verb of the backend, or "adjoint", without derivatives."""
     leaves, tree = jax.tree.flatten(arrays)
-    return batched_recurrence(verb, form, name, tree)(*leaves)
+    return running(verb, form, name, tree)(*leaves)
 
 
 @functools.lru_cache(4096)
-def batched_recurrence(verb: str, form: Recurrence, name: Name, tree: Any) -> Any:
-    """The verb as a function of flat arrays, as `batched`."""
+def running(verb: str, form: Recurrence, name: Name, tree: Any) -> Any:
+    """The verb as a function of flat arrays."""
     once, static = (recurrence_adjoint, (form,)) if verb == "adjoint" else (recurrence_once, (verb, form))
 
     def call(*leaves: Any) -> Any:
         return on_platform(name, once, static, *jax.tree.unflatten(tree, leaves))
 
-    function = jax.custom_batching.custom_vmap(call)
+    def wider(length: int, is_batched: Any, *leaves: Any) -> Any:
+        longer = form._replace(shape=(length, *form.shape), axis=form.axis + 1)
+        return running(verb, longer, name, tree)(*lifted(is_batched, leaves))
 
-    @function.def_vmap
-    def rule(length: int, is_batched: Any, *leaves: Any) -> Any:
-        leaves = tuple(lift(x, bool(b), False) for x, b in zip(leaves, is_batched, strict=True))
-        wider = form._replace(shape=(length, *form.shape), axis=form.axis + 1)
-        found = batched_recurrence(verb, wider, name, tree)(*leaves)
-        return found, jax.tree.map(lambda _: True, found)
-
-    return function
+    return batched(call, wider)

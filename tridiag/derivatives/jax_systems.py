@@ -28,6 +28,7 @@ from tridiag.algorithms.matrix_rows import Matrix, bands, multiply
 from tridiag.backends import BACKENDS, Backend
 from tridiag.calls.plan import Call
 from tridiag.calls.singular import raise_if_singular
+from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.factorization import Factorization
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import left_to_compiler, vary_alike
@@ -180,11 +181,11 @@ VERBS: dict[str, Callable[..., Any]] = {"solve": solve_once, "adjoint": adjoint}
 def run(verb: str, form: Form, name: Name, matrix: Matrix, factors: Any, *arrays: Any) -> Any:
     """A verb of the backend, without derivatives."""
     fixed = matrix, factors
-    return batched(verb, form, name, *map(jax.tree.structure, fixed))(*jax.tree.leaves(fixed), *arrays)
+    return running(verb, form, name, *map(jax.tree.structure, fixed))(*jax.tree.leaves(fixed), *arrays)
 
 
 @functools.lru_cache(4096)
-def batched(verb: str, form: Form, name: Name, matrix_tree: Any, factors_tree: Any) -> Any:
+def running(verb: str, form: Form, name: Name, matrix_tree: Any, factors_tree: Any) -> Any:
     """The verb as a function of flat arrays; `vmap` adds a leading axis, of length 1 where an array is shared."""
     size, end = matrix_tree.num_leaves, matrix_tree.num_leaves + factors_tree.num_leaves
 
@@ -193,32 +194,20 @@ def batched(verb: str, form: Form, name: Name, matrix_tree: Any, factors_tree: A
         factors = jax.tree.unflatten(factors_tree, leaves[size:end])
         return on_platform(name, VERBS[verb], (form,), matrix, factors, *leaves[end:])
 
-    function = jax.custom_batching.custom_vmap(call)
-
-    @function.def_vmap
-    def rule(length: int, is_batched: Any, *leaves: Any) -> Any:
-        parts = jax.tree.unflatten(factors_tree, range(size, end))
-        after_rows = set(jax.tree.leaves(parts.pivots)) if parts is not None else set()  # stacked rows stay in front
-        leaves = tuple(
-            lift(x, bool(b), k in after_rows) for k, (x, b) in enumerate(zip(leaves, is_batched, strict=True))
-        )
+    def wider(length: int, is_batched: Any, *leaves: Any) -> Any:
         shared = not any(is_batched[:end])
-        wider = form._replace(
+        longer = form._replace(
             shape=(length, *form.shape),
             matrix_shape=(1 if shared else length, *form.matrix_shape),
             axis=form.axis + 1,
         )
-        found = batched(verb, wider, name, matrix_tree, factors_tree)(*leaves)
-        return found, jax.tree.map(lambda _: True, found)
+        arrays = lifted(is_batched, leaves)
+        parts = jax.tree.unflatten(factors_tree, range(size, end))
+        for k in jax.tree.leaves(parts.pivots) if parts is not None else ():  # stacked rows stay in front
+            arrays[k] = jnp.moveaxis(arrays[k], 0, 1)
+        return running(verb, longer, name, matrix_tree, factors_tree)(*arrays)
 
-    return function
-
-
-def lift(x: Any, is_batched: bool, after_rows: bool) -> Any:
-    """The new axis in front, or behind the axis of stacked rows."""
-    if is_batched:
-        return jnp.moveaxis(x, 0, 1) if after_rows else x
-    return jnp.expand_dims(x, 1 if after_rows else 0)
+    return batched(call, wider)
 
 
 def slogdet(call: Call, backend: Backend) -> Any:

@@ -11,11 +11,15 @@ import numpy as np
 
 from tridiag.libraries.arrays import Entry, Taken, refuse_dtype
 from tridiag.libraries.indexing import Indexing
+from tridiag.libraries.numpy import Operations as NumPyOperations
+from tridiag.libraries.numpy import dtype as dtype
+from tridiag.libraries.numpy import traced as traced
 
 LEAST = 7, 5  # the oldest compute capability that CUDA 13 compiles for
 
 
-class Operations(Indexing):
+class Operations(NumPyOperations):
+    xp = cupy
     zero = staticmethod(cupy.zeros_like)
     one = staticmethod(cupy.ones_like)
     broadcast = staticmethod(cupy.broadcast_to)
@@ -25,49 +29,14 @@ class Operations(Indexing):
     unsqueeze = staticmethod(cupy.expand_dims)
     transpose = staticmethod(cupy.transpose)
     reshape = staticmethod(cupy.reshape)
+    log = staticmethod(cupy.log)
+    quotient = staticmethod(Indexing.quotient)
 
     @staticmethod
     def where(condition: Any, x: Any, y: Any) -> Any:
         if isinstance(condition, bool):
             return x if condition else y
         return cupy.where(condition, x, y)
-
-    @staticmethod
-    def size(x: Any) -> Any:
-        """|Re x| + |Im x|, LAPACK's measure of a pivot."""
-        return abs(x.real) + abs(x.imag) if x.dtype.kind == "c" else abs(x)
-
-    @staticmethod
-    def log_abs(x: Any) -> Any:
-        return cupy.log(abs(x))
-
-    @staticmethod
-    def concatenate(parts: Any, axis: int) -> Any:
-        return cupy.concatenate(parts, axis=axis)
-
-    @staticmethod
-    def stretch(x: Any, n: int, axis: int) -> Any:
-        return cupy.broadcast_to(x, (*x.shape[:axis], n, *x.shape[axis + 1 :]))
-
-    @staticmethod
-    def positions(n: int, rank: int, axis: int, like: Any) -> Any:
-        return cupy.arange(n).reshape((1,) * axis + (n,) + (1,) * (rank - 1 - axis))
-
-    @staticmethod
-    def empty(shape: Any, like: Any) -> Any:
-        return cupy.empty(shape, like.dtype)
-
-    @staticmethod
-    def full(shape: Any, value: int, like: Any) -> Any:
-        return cupy.full(shape, value, like.dtype)
-
-    @staticmethod
-    def nan(x: Any) -> Any:
-        return cupy.full((), np.nan, x.dtype)
-
-    @staticmethod
-    def zero_status(x: Any) -> Any:
-        return cupy.zeros(x.shape, np.int32)
 
 
 def place(arrays: Iterable[Any]) -> contextlib.AbstractContextManager[Any]:
@@ -109,10 +78,6 @@ def result_dtype(entries: Sequence[Entry], devices: Any) -> str:
     return "float64" if promoted.kind in "iu" else str(promoted.name)
 
 
-def dtype(name: str) -> Any:
-    return np.dtype(name)
-
-
 def has_dtype(entry: Entry, name: str) -> bool:
     return not isinstance(entry[0], type) and bool(entry[0] == np.dtype(name))
 
@@ -132,7 +97,3 @@ def device(entries: Sequence[Entry], devices: tuple[int, ...]) -> str:
     major, minor = int(digits[:-1]), int(digits[-1])
     reason = f"cuda with compute capability {major}.{minor} (at least {LEAST[0]}.{LEAST[1]} is needed)"
     return "cuda" if (major, minor) >= LEAST else reason
-
-
-def traced(entries: Iterable[Entry]) -> bool:
-    return False

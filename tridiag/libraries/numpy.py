@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,7 +25,10 @@ def in_double(function: Callable[..., Any]) -> Callable[[Any], Any]:
 
 
 class Operations(Indexing):
-    where = staticmethod(np.where)
+    """Methods of the class are those of its heirs too: of libraries that spell their functions as NumPy does."""
+
+    xp: ClassVar[Any] = np
+    where: Any = staticmethod(np.where)
     zero = staticmethod(np.zeros_like)
     one = staticmethod(np.ones_like)
     broadcast = staticmethod(np.broadcast_to)
@@ -56,7 +59,7 @@ class Operations(Indexing):
     @staticmethod
     def size(x: Any) -> Any:
         """|Re x| + |Im x|, LAPACK's measure of a pivot."""
-        return np.abs(x.real) + np.abs(x.imag) if np.iscomplexobj(x) else np.abs(x)
+        return abs(x.real) + abs(x.imag) if x.dtype.kind == "c" else abs(x)
 
     @staticmethod
     def quotient(x: Any, y: Any) -> Any:
@@ -70,33 +73,37 @@ class Operations(Indexing):
         above, below = (np.where(less, 1 / info.eps, info.dtype.type(1)) for less in small)
         return x * above / (y * below) * (below / above)
 
-    @staticmethod
-    def log_abs(x: Any) -> Any:
-        return Operations.log(np.abs(x))
+    @classmethod
+    def log_abs(cls, x: Any) -> Any:
+        return cls.log(abs(x))
 
-    @staticmethod
-    def concatenate(parts: Any, axis: int) -> Any:
-        return np.concatenate(parts, axis=axis)
+    @classmethod
+    def concatenate(cls, parts: Any, axis: int) -> Any:
+        return cls.xp.concatenate(parts, axis=axis)
 
-    @staticmethod
-    def stretch(x: Any, n: int, axis: int) -> Any:
-        return np.broadcast_to(x, (*x.shape[:axis], n, *x.shape[axis + 1 :]))
+    @classmethod
+    def stretch(cls, x: Any, n: int, axis: int) -> Any:
+        return cls.broadcast(x, (*x.shape[:axis], n, *x.shape[axis + 1 :]))
 
-    @staticmethod
-    def positions(n: int, rank: int, axis: int, like: Any) -> Any:
-        return np.arange(n).reshape((1,) * axis + (n,) + (1,) * (rank - 1 - axis))
+    @classmethod
+    def positions(cls, n: int, rank: int, axis: int, like: Any) -> Any:
+        return cls.xp.arange(n).reshape((1,) * axis + (n,) + (1,) * (rank - 1 - axis))
 
-    @staticmethod
-    def empty(shape: Any, like: Any) -> Any:
-        return np.empty(shape, like.dtype)
+    @classmethod
+    def empty(cls, shape: Any, like: Any) -> Any:
+        return cls.xp.empty(shape, like.dtype)
 
-    @staticmethod
-    def full(shape: Any, value: int, like: Any) -> Any:
-        return np.full(shape, value, like.dtype)
+    @classmethod
+    def full(cls, shape: Any, value: int, like: Any) -> Any:
+        return cls.xp.full(shape, value, like.dtype)
 
-    @staticmethod
-    def nan(x: Any) -> Any:
-        return np.asarray(np.nan, x.dtype)
+    @classmethod
+    def nan(cls, x: Any) -> Any:
+        return cls.xp.full((), np.nan, x.dtype)
+
+    @classmethod
+    def zero_status(cls, x: Any) -> Any:
+        return cls.xp.zeros(x.shape, np.int32)
 
     # the rest is of matrices whose rows and columns lie before all other axes
 
@@ -125,10 +132,6 @@ class Operations(Indexing):
     @staticmethod
     def symmetric(x: Any) -> Any:
         return (x + x.swapaxes(0, 1)) / 2
-
-    @staticmethod
-    def zero_status(x: Any) -> Any:
-        return np.zeros(x.shape, np.int32)
 
 
 def taking(names: Sequence[str], kinds: Sequence[type]) -> Callable[..., Taken]:
