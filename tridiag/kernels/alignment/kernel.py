@@ -53,7 +53,7 @@ from tridiag.kernels.alignment.state import (
 )
 from tridiag.kernels.jobs.words.alignment import Alignment
 from tridiag.kernels.runtime.threads import runner
-from tridiag.kernels.runtime.work_items import claim
+from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import aligned
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
@@ -261,10 +261,7 @@ def task(kind: str) -> Any:
         worker = allocate_workspace(zero, job)
         if address_of(worker) == 0:
             return
-        while True:
-            group = claim(job)
-            if group < 0:
-                break
+        for group in items(job):
             align(zero, job, worker, group * lanes_of(zero, ()))
         give_back(worker)
 

@@ -15,7 +15,7 @@ from tridiag.kernels.blocks.loops import Loops, room_of
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words.recurrences import Recurrences
 from tridiag.kernels.runtime.threads import runner
-from tridiag.kernels.runtime.work_items import claim
+from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import piece
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import stopping_at
@@ -124,15 +124,12 @@ def build(dtype: str, m: int):
         panels = length + 4 + (n + length - 1) // length
         room, memory = allocate(types.int64(0)), malloc(types.uint64(panels * m * wide + LINE))
         begin = (memory + LINE - 1) // LINE * LINE
-        groups = job.run
-        last = (job.sequences + lanes - 1) // lanes
-        while address_of(room) != 0 and memory != 0:
-            item = claim(job)
-            if item < 0:
-                break
-            for group in range(item * groups, min(last, (item + 1) * groups)):
-                bind(zero, job, room.addresses.lanes, group * lanes)
-                solve(zero, job, room, begin, length, wide)
+        groups, last = job.run, (job.sequences + lanes - 1) // lanes
+        if address_of(room) != 0 and memory != 0:
+            for item in items(job):
+                for group in range(item * groups, min(last, (item + 1) * groups)):
+                    bind(zero, job, room.addresses.lanes, group * lanes)
+                    solve(zero, job, room, begin, length, wide)
         free(memory)
         if address_of(room) != 0:
             give_back(room)

@@ -29,7 +29,7 @@ from tridiag.kernels.cyclic.loops import (
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, OPERANDS, X_, Systems
 from tridiag.kernels.runtime.threads import runner
-from tridiag.kernels.runtime.work_items import claim, part_of_item, report
+from tridiag.kernels.runtime.work_items import items, part_of_item, report
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, variable, word
 from tridiag.kernels.simd.records import RecordAt, address_of
@@ -209,10 +209,7 @@ def work(job, zero):
     if address_of(worker) == 0:
         return
     width, matrices, tiles = job.lanes, job.matrices, job.tiles
-    while True:
-        item = claim(job)
-        if item < 0:
-            break
+    for item in items(job):
         run, k0, k1 = part_of_item(job, item)
         if job.shared:
             solve_few_matrices(zero, job, worker, run, k0, k1)

@@ -19,7 +19,7 @@ from tridiag.kernels.kalman.gradient import Gradient, GradientRoom
 from tridiag.kernels.kalman.loops import COUNT, EXPONENT, LOSS, MANTISSA, QUADRATIC, Entries, Loops, Room, Roots
 from tridiag.kernels.kalman.moments import Moments, MomentsRoom
 from tridiag.kernels.runtime.threads import runner
-from tridiag.kernels.runtime.work_items import claim
+from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import piece
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.memory import c_function, load, malloc, pointer, set_word, word
@@ -135,10 +135,7 @@ def gradients(room: GradientRoom, bind: Any, steps: Any, kept: int) -> Any:
         worker, lanes = allocate(job.steps * kept * LINE), lanes_of(zero, ())
         if address_of(worker) == 0:
             return
-        while True:
-            item = claim(job)
-            if item < 0:
-                break
+        for item in items(job):
             bind(zero, job, worker, item * lanes)
             steps(zero, (job, worker, types.int64(0)))
         give_back(worker)
@@ -188,10 +185,7 @@ def gradients_with_common(room: GradientRoom, bind: Any, means: Any, careful: An
         )
         if address_of(worker) == 0:
             return
-        while True:
-            item = claim(job)
-            if item < 0:
-                break
+        for item in items(job):
             bind(zero, job, worker, item * lanes)
             if word(memory) != 0:
                 careful(zero, (job, worker, types.int64(0)))
@@ -212,10 +206,7 @@ def alone(room: Room, parts: Any, steps: Any, kind: str, kept: int = 0) -> Any:
         worker, lanes = allocate(job.steps * kept * LINE), lanes_of(zero, ())
         if address_of(worker) == 0:
             return
-        while True:
-            item = claim(job)
-            if item < 0:
-                break
+        for item in items(job):
             bind(zero, job, worker, item * lanes)
             steps(zero, (job, worker))
             for lane in range(lanes):
@@ -263,10 +254,7 @@ def with_common(room: Room, parts: Any, means: Any) -> Any:
         if address_of(worker) == 0:
             return
         logarithm = pointer(memory, types.float64(0))[0]
-        while True:
-            item = claim(job)
-            if item < 0:
-                break
+        for item in items(job):
             bind(zero, job, worker, item * lanes)
             means(zero, (job, worker, memory + LINE))
             for lane in range(lanes):

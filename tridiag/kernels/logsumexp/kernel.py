@@ -16,7 +16,7 @@ from tridiag.kernels.logsumexp.groups import run_groups
 from tridiag.kernels.logsumexp.long import join_chunks, prepare_chunks
 from tridiag.kernels.logsumexp.workspace import allocate_workspace, free_workspace
 from tridiag.kernels.runtime.threads import beginning, task_runner
-from tridiag.kernels.runtime.work_items import claim
+from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.simd import records
 from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.memory import c_function, call, free
@@ -34,10 +34,7 @@ def work(job, zero, total):
     lanes, width, interleaved = lanes_of(zero, ()), job.lanes, job.interleaved
     run = interleaved if interleaved else job.matrices
     stretches, share = (run + width - 1) // width, width if interleaved else lanes
-    while True:
-        item = claim(job)
-        if item < 0:
-            break
+    for item in items(job):
         place, origin = item % stretches * width, item // stretches * run
         for at in range(place, min(place + width, run), share):
             run_groups(zero, job, worker, origin + at, min(share, place + width - at, run - at), total)

@@ -15,7 +15,7 @@ from tridiag.kernels.recurrence.loops import (
     room_of,
 )
 from tridiag.kernels.recurrence.order import Order, whole_entries
-from tridiag.kernels.runtime.work_items import claim, field
+from tridiag.kernels.runtime.work_items import field, items
 from tridiag.kernels.runtime.workspace import piece
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import stopping
@@ -116,10 +116,7 @@ def in_rows(made: Order, order: int, move: Any, run: Any) -> Any:
             return
         groups, count, n = job.run, job.sequences, job.steps
         last = (count + lanes - 1) // lanes
-        while True:
-            item = claim(job)
-            if item < 0:
-                break
+        for item in items(job):
             for group in range(item * groups, min(last, (item + 1) * groups)):
                 if stopping():
                     break  # before lanes are moved on from where they were left

@@ -11,7 +11,7 @@ from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.recurrence.interleaved_loops import interleaved, spread
 from tridiag.kernels.recurrence.order import Order, whole_entries
-from tridiag.kernels.runtime.work_items import claim
+from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import allocate_workspace, free_workspace
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.memory import flush
@@ -37,10 +37,7 @@ def side_by_side(made: Order, order: int, library: Library) -> Any:
         room = allocate_workspace((order + 1) * side)
         if room == 0:
             return
-        while True:
-            item = claim(job)
-            if item < 0:
-                break
+        for item in items(job):
             low = item % stretches * width
             index, count = item // stretches * length + low, min(width, length - low)
             for k in range(index, index + count):

@@ -20,7 +20,7 @@ from tridiag.kernels.jobs.words.record import Guarded, Lines, Record, Words
 from tridiag.kernels.jobs.words.recurrences import Recurrences
 from tridiag.kernels.recurrence.loops import FAR_AHEAD
 from tridiag.kernels.runtime.threads import runner
-from tridiag.kernels.runtime.work_items import claim
+from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import piece
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.memory import c_function
@@ -157,10 +157,7 @@ def build(dtype: str, m: int):
             return
         groups = job.run
         last = (job.sequences + lanes - 1) // lanes
-        while True:
-            item = claim(job)
-            if item < 0:
-                break
+        for item in items(job):
             for group in range(item * groups, min(last, (item + 1) * groups)):
                 bind(zero, job, room.addresses.lanes, group * lanes)
                 if job.flags & C.TRANSPOSED:

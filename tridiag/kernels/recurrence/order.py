@@ -14,7 +14,7 @@ from tridiag.kernels.recurrence.loops import (
     MOST_LANES,
     clear,
 )
-from tridiag.kernels.runtime.work_items import claim
+from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import PIECE as ROWS_APART
 from tridiag.kernels.simd.interrupts import stopping_at
@@ -154,10 +154,7 @@ def one_by_one(made: Order) -> Any:
     def work(job, zero):
         """Sequences in any place."""
         run, count, n = job.run, job.sequences, job.steps
-        while True:
-            item = claim(job)
-            if item < 0:
-                return
+        for item in items(job):
             for index in range(item * run, min(count, (item + 1) * run)):
                 step_by_step(zero, job, index, 0, n, zero)
 

@@ -49,6 +49,15 @@ def claim(job):
 
 
 @njit(**OPTIONS)
+def items(job):
+    """The items that a thread works on, until none is left."""
+    item = claim(job)
+    while item >= 0:
+        yield item
+        item = claim(job)
+
+
+@njit(**OPTIONS)
 def part_of_item(job, item):
     """The run of an item, and its right sides k0 <= k < k1."""
     chunks, length = job.chunks, job.chunk

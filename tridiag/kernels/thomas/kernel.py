@@ -14,7 +14,7 @@ from tridiag.kernels.access.operands import bytes_of_real, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import Systems
 from tridiag.kernels.runtime.threads import runner
-from tridiag.kernels.runtime.work_items import claim, part_of_item, report, reports
+from tridiag.kernels.runtime.work_items import items, part_of_item, report, reports
 from tridiag.kernels.simd.memory import c_function, flush, load, malloc
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
@@ -74,10 +74,7 @@ def work_tiles(job, zero, solve_one, solve_many_interleaved):
     count, interleaved = (matrices + width - 1) // width, job.interleaved
     if interleaved:
         count = matrices // interleaved * job.stretches
-    while True:
-        run = claim(job)
-        if run < 0:
-            break
+    for run in items(job):
         pending, last = -1, min(count, (run + 1) * tiles) - 1
         for tile in range(run * tiles, last + 1):
             follows = types.int64(tile > run * tiles)
@@ -117,10 +114,7 @@ def work_multiple_rhs(job, zero):
     if address_of(worker) == 0:
         return
     width, matrices, tiles = job.lanes, job.matrices, job.tiles
-    while True:
-        item = claim(job)
-        if item < 0:
-            break
+    for item in items(job):
         run, k0, k1 = part_of_item(job, item)
         for tile in range(run * tiles, (run + 1) * tiles):
             first = tile * width
@@ -141,10 +135,7 @@ def work_few_matrices(job, zero):
     worker = allocate_workspace(zero, job)
     if address_of(worker) == 0:
         return
-    while True:
-        item = claim(job)
-        if item < 0:
-            break
+    for item in items(job):
         matrix, k0, k1 = part_of_item(job, item)
         solve_few_matrices(zero, job, worker, matrix, k0, k1)
     flush()

@@ -19,7 +19,7 @@ from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs.words.symbols import PREFIX
 from tridiag.kernels.jobs.words.systems import D_, X_, Systems
 from tridiag.kernels.runtime.threads import beginning, task_runner
-from tridiag.kernels.runtime.work_items import claim
+from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import c_function, call, flush, free, load, malloc, set_byte, set_word, word
@@ -222,10 +222,10 @@ def work_blocks(job, zero, begin, eliminate, substitute):
     worker = allocate_groups(zero, job, 8 * groups, 2 * (job.height + 1) * depth(job) * groups, False)
     if address_of(worker) == 0:
         return
-    item = claim(job)
-    while item >= 0 and not job.hopeless:
+    for item in items(job):
+        if job.hopeless:
+            break
         solve_block(zero, job, worker, item, begin, eliminate, substitute)
-        item = claim(job)
     flush()
     free_workspace(worker)
 
