@@ -10,7 +10,7 @@ import pytest
 from helpers import EPS, Subject
 
 from tridiag import kalman
-from tridiag.backends import KALMAN
+from tridiag.backends import KALMAN, numpy_scan
 
 from test_kalman import run, step_of  # isort: skip
 
@@ -87,6 +87,26 @@ def doubled() -> dict[str, Any]:
             "P0": 1e8 * np.eye(2)}  # fmt: skip
 
 
+def gap() -> dict[str, Any]:
+    """Two mixtures of two states observed once each, then nothing, then a third one."""
+    H, y = np.array([[1.0, 1.0], [1.0, -1.0], [1.0, 0.3]]), np.full((6, 3), np.nan)
+    y[0, 0], y[1, 1], y[3:, 2] = 3.0, -1.0, 1.6
+    return {"y": y, "F": np.eye(2), "H": H, "Q": np.zeros((2, 2)), "R": 1e-6 * np.eye(3), "m0": np.zeros(2),
+            "P0": 1e15 * np.eye(2)}  # fmt: skip
+
+
+def delayed(ring: bool = False) -> dict[str, Any]:
+    """What one instrument sees at once comes to another one after some steps, from states that were known as 0."""
+    k = 4
+    F, H, y = np.eye(k, k, -1), np.zeros((2, k)), np.random.default_rng(4).normal(size=(12, 2)) * 1e5
+    F[0, -1 if ring else 0] = 1.0 if ring else 0.9
+    H[0, 0], H[1, k - 1], y[:3, 1] = 1.0, 1.0, 0.0
+    if ring:
+        y[1:], y[[0, 3, 7, 11], [0, 1, 1, 1]] = np.nan, 1e5
+    return {"y": y, "F": F, "H": H, "Q": np.diag([1e10 * (not ring), 0, 0, 0]), "R": 1e-6 * np.eye(2),
+            "m0": np.zeros(k), "P0": np.diag([1e13 if ring else 1e10, 0, 0, 0])}  # fmt: skip
+
+
 HARD = {  # a model, and how many eps a result may be off
     "diffuse, constant": (constant(), 1e5),
     "diffuse, constant, two observed": (constant(p=2), 1e5),
@@ -94,6 +114,9 @@ HARD = {  # a model, and how many eps a result may be off
     "more diffuse": (constant(start=1e25), 1e5),
     "trend": (trend(), 1e3),
     "units": (trend(1e-8), 1e3),
+    "gap": (gap(), 1e5),
+    "delayed": (delayed(), 1e6),
+    "delayed in a ring": (delayed(ring=True), 1e6),
     "doubled": (doubled(), 1e9),  # of a mean as large as 1e4 standard deviations
 }
 
@@ -214,3 +237,37 @@ def differences(y: np.ndarray, low: dict[str, Any], high: dict[str, Any], step: 
     with mp.workdps(120):
         below, above = (forward(mp, y, **parameters)[0] for parameters in (low, high))
         return float((above - below) / (2 * step))
+
+
+def hostile(rng: np.random.Generator) -> dict[str, Any]:
+    """States that move, stay or turn, some of them known and some not at all, seldom observed."""
+    k, p, n = int(rng.integers(1, 6)), int(rng.integers(1, 4)), int(rng.integers(2, 25))
+    moves = np.eye(k), np.eye(k, k, -1), np.eye(k) + np.eye(k, k, 1), np.linalg.qr(rng.normal(size=(k, k)))[0]
+    F = moves[rng.integers(4)].copy()
+    F[0, -1] += rng.choice([0.0, 0.7, 1.0])
+    H = rng.normal(size=(p, k)) * (rng.random((p, k)) < rng.choice([0.3, 0.6, 1]))
+    Q = np.diag(10 ** rng.uniform(-8, 8, k) * (rng.random(k) < rng.choice([0, 0.3, 1])))
+    R = np.diag(10 ** rng.uniform(-10, 2, p) * (rng.random(p) < rng.choice([0.5, 1])))
+    P0 = np.diag(rng.choice([0, 1, 1e4, 1e7, 1e10, 1e15], k))
+    y = rng.normal(size=(n, p)) * 10 ** rng.uniform(-2, 4)
+    y[rng.random((n, p)) < rng.choice([0, 0.3, 0.6, 0.8])] = np.nan
+    return {"y": y, "F": F, "H": H, "Q": Q, "R": R, "m0": np.zeros(k), "P0": P0}
+
+
+@pytest.mark.parametrize("count", [200, pytest.param(5000, marks=pytest.mark.slow)])
+def test_lost_digits_are_noticed(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever covariances as they stand are trusted with, square roots of them find as well."""
+    by_entries, found = numpy_scan.by_entries, []
+
+    def both(verb: str, *given: Any) -> Any:
+        value, doubtful = by_entries(verb, *given)
+        if not doubtful:
+            found.append((value, numpy_scan.by_roots(verb, *given)))
+        return value, doubtful
+
+    monkeypatch.setattr(numpy_scan, "by_entries", both)
+    for seed in range(count):
+        kalman.log_likelihood(backend="numpy_scan", **hostile(np.random.default_rng(seed)))
+    assert len(found) > count / 10
+    for seed, (value, right) in enumerate(found):
+        np.testing.assert_allclose(value, right, rtol=1e-6, atol=1e-6, err_msg=f"model {seed} of those trusted")

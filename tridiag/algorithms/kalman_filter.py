@@ -23,6 +23,7 @@ from tridiag.algorithms import kalman_square_roots
 from tridiag.problems.state_space import Model, StateSpace
 
 LOG_TWO_PI = 1.8378770664093453
+KEPT = 0.25  # of a spread that goes on: see `Doubt`; squares of the matrices of most models have radii below 4
 
 
 class Observed(NamedTuple):
@@ -163,12 +164,14 @@ def reduced(factors: list[Any], x: Any) -> list[Any]:
 class Doubt(NamedTuple):
     """Whether covariances that are carried as they stand have lost digits: where ``loss`` is above 0.
 
-    A variance of observations is off by an eps of the largest one before it; ``loss`` is how far one was below an
-    eps**(1/3) of that. Those before are of states as they were predicted a step earlier and carried on as if they were
-    independent of each other: then nothing cancels.
+    A variance of observations is off by an eps of the largest one that the same observation would have had before;
+    ``loss`` is how far one was below an eps**(1/3) of that. The states are those that were predicted a step earlier,
+    carried on as if they were independent of each other: then nothing cancels. What a state was before counts for ever,
+    whether anybody observed it then or not; where it becomes another state, three quarters are forgotten in each step
+    but the first, lest it grow from step to step where the parts of a prediction cancel.
     """
 
-    spread: Any  # the variances of states
+    spread: Any  # the largest variances that are or were those of states
     reach: Any  # the largest variances of observations
     loss: Any
 
@@ -185,10 +188,10 @@ class Doubt(NamedTuple):
         return Doubt(doubt.spread, reach, loss)
 
     @staticmethod
-    def move(F: Any, Q: Any, variances: Any) -> list[Any]:
-        """The variances with which states are predicted, if those before are independent."""
-        found = apply(F * F, variances)
-        return [found[i] + Q[i, i] for i in range(len(Q))]
+    def carried(ops: Any, F: Any, Q: Any, spread: Any, variances: Any) -> list[Any]:
+        """The spread a step later, of states that were predicted with these variances."""
+        found = apply(F * F, [larger(ops, x, KEPT * y) for x, y in zip(variances, spread, strict=True)])
+        return [larger(ops, spread[i], found[i] + Q[i, i]) for i in range(len(Q))]
 
 
 def lost(ops: Any, *covs: Any) -> Any:
@@ -252,7 +255,8 @@ class Carried(NamedTuple):
     """What a filter takes from step to step."""
 
     state: Estimate  # updated
-    doubt: Doubt | None  # None with `Roots`
+    variances: Any  # as predicted; None with `Roots`
+    doubt: Doubt | None  # likewise
 
 
 def blank(ops: Any, form: StateSpace, y: Any, kept: Any) -> Estimate:
@@ -268,9 +272,10 @@ def begin(ops: Any, form: StateSpace, y: Any, kept: Any, covs: Form) -> Carried:
     if covs is Roots:
         columns = [ops.full((form.states - 1 - j, *batch), 0, y) for j in range(form.states)]
         weights = [ops.full(batch, 0, y) for _ in columns]
-        return Carried(Estimate(state.mean, kalman_square_roots.Root(columns, weights)), None)
+        return Carried(Estimate(state.mean, kalman_square_roots.Root(columns, weights)), None, None)
     none = ops.full(batch, 0, y)
-    return Carried(state, Doubt([none] * form.states, [none] * form.observed, none))
+    nothing = [none] * form.states
+    return Carried(state, nothing, Doubt(nothing, [none] * form.observed, none))
 
 
 def doubtful(ops: Any, carried: Carried, deviance: Any) -> Any:
@@ -296,13 +301,13 @@ def forward(
     predicted = chosen(ops, t > 0, moved, first)
     kept = None if kept is None else ops.row(kept, t, 0)
     seen, updated = observe(ops, H, R, ops.row(y, t, 0), kept, predicted, form)
-    doubt = carried.doubt
+    variances, doubt = carried.variances, carried.doubt
     if doubt is not None:
-        spread = chosen(ops, t > 0, Doubt.move(F, Q, doubt.spread), diagonal(model.P0))
+        spread = chosen(ops, t > 0, Doubt.carried(ops, F, Q, doubt.spread, variances), diagonal(model.P0))
         sight = H if kept is None else ops.where(kept[:, None], H, ops.zero(H))
-        doubt = Doubt.add(ops, doubt._replace(spread=spread), sight, kept, seen.variances)
-        doubt = ops.keep(doubt._replace(spread=diagonal(predicted.cov)))
-    return Carried(updated, doubt), Step(predicted, updated, seen), deviance(ops, seen, kept)
+        doubt = ops.keep(Doubt.add(ops, doubt._replace(spread=spread), sight, kept, seen.variances))
+        variances = diagonal(predicted.cov)
+    return Carried(updated, variances, doubt), Step(predicted, updated, seen), deviance(ops, seen, kept)
 
 
 def chosen(ops: Any, condition: Any, x: Any, y: Any) -> Any:

@@ -84,20 +84,33 @@ def doubtful(model: Model, kept: Any, predicted: Estimate, seen: Observed) -> An
     """Whether digits may be lost, as `tridiag.algorithms.kalman_filter.Doubt` has it."""
     none = jnp.zeros_like(predicted.cov[0, 0, 0])
 
-    def spread(F: Any, Q: Any, cov: Any) -> Any:
-        return jnp.stack(kalman_filter.Doubt.move(F, Q, kalman_filter.diagonal(cov)))
-
-    moved = over_time(spread, [BUT_LAST] * 3, model.F, model.Q, predicted.cov)
-    first = jnp.stack(kalman_filter.diagonal(predicted.cov[0]))
-
     def reach(H: Any, kept: Any, spread: Any) -> Any:
         H = H if kept is None else jnp.where(kept[:, None], H, 0)
         return apply(H * H, spread) + jnp.zeros_like(none)
 
-    reaches = over_time(reach, [ALL] * 3, model.H, kept, jnp.concatenate((first[None], moved)))
+    reaches = over_time(reach, [ALL] * 3, model.H, kept, spreads(model, predicted.cov))
     largest, variances = lax.cummax(reaches, 0), jnp.stack(seen.variances, 1)
     low = variances < jnp.finfo(none.dtype).eps ** (1 / 3) * largest
     return jnp.any(low if kept is None else low & kept)
+
+
+def spreads(model: Model, covs: Any) -> Any:
+    """`kalman_filter.Doubt.spread` of all steps, but that of all that goes on to a state the largest part counts."""
+
+    def moved(F: Any, Q: Any, cov: Any) -> tuple[Any, Any]:
+        shares = jnp.maximum(kalman_filter.KEPT * F * F, ops.identity(F)) + jnp.zeros_like(cov)
+        variances = kalman_filter.diagonal(cov)
+        return shares, jnp.stack(kalman_filter.Doubt.carried(ops, F, Q, [0 * x for x in variances], variances))
+
+    def joined(before: Any, after: Any) -> tuple[Any, Any]:
+        """Of two stretches of steps: the largest share by any way, and the spread where nothing was before."""
+        through = jnp.max(after[0][:, :, None] * before[0][None], 1)
+        return through, jnp.maximum(jnp.max(after[0] * before[1][None], 1), after[1])
+
+    first = jnp.zeros_like(covs[:1]), jnp.stack(kalman_filter.diagonal(covs[0]))[None]
+    steps = over_time(moved, [BUT_LAST] * 3, model.F, model.Q, covs)
+    every = jax.tree.map(lambda x, z: jnp.concatenate((x, z)), first, steps)
+    return lax.associative_scan(jax.vmap(joined), every)[1]
 
 
 def over_time(function: Callable[..., Any], parts: Sequence[slice], *arrays: Any) -> Any:

@@ -281,7 +281,8 @@ class Loops:
         ops = Lanes(code)
         sight = H if kept is None else ops.where(kept[:, None], H, ops.zero(H))
         found = Doubt.add(ops, Doubt(*doubt), sight, kept, variances)
-        return tuple(Doubt.move(F, Q, kalman_filter.diagonal(cov))), tuple(found.reach), found.loss
+        spread = Doubt.carried(ops, F, Q, found.spread, kalman_filter.diagonal(cov))
+        return tuple(spread), tuple(found.reach), found.loss
 
     def put(
         self, code: Code, room: At, quadratic: Value, product: tuple[Value, Value], count: Value, doubt: Any
