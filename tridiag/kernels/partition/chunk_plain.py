@@ -25,14 +25,15 @@ from tridiag.kernels.simd.vector import Code
 from tridiag.kernels.thomas.steps import least_quotient, lossless, no_quotient
 
 DECAYED = 1e-4  # eps: a coupling below counts as none; the residuals tell where that was wrong
-LEAST, MOST = 0.75, 1 / el.CANCELLATION  # of the certificate; the latter over eps
+CENTRE, LEAST = 2 / (el.GROWTH**2 - 1), 2 * el.GROWTH / (el.GROWTH**2 - 1)  # of the certificate
+MOST = 1 / el.CANCELLATION  # likewise, over eps
 
 
 class Certificate:
     """`tridiag.algorithms.elimination.certify` of all rows, from the extremes of q = b / pivot.
 
-    With l c = b - pivot the certificate |l c| + |pivot| <= 3 |b| reads |q - 1| + 1 <= 3 |q|, which for real numbers is
-    |q + 1/4| >= 3/4. No NaN gets lost: it stays in the elimination until the last row.
+    With l c = b - pivot the certificate |l c| + |pivot| <= G |b| reads |q - 1| + 1 <= G |q|, which for real numbers is
+    |q + 2 / (G^2 - 1)| >= 2 G / (G^2 - 1). No NaN gets lost: it stays in the elimination until the last row.
     """
 
     @staticmethod
@@ -44,7 +45,7 @@ class Certificate:
     def watch(code: Code, extremes: tuple[Value, Value], quotient: Any) -> tuple[Value, Value]:
         low, high = extremes
         if code.parts == 1:
-            size = margin = code.magnitude(quotient + (1 - LEAST))
+            size = margin = code.magnitude(quotient + CENTRE)
         else:
             size = code.size(quotient)
             margin = (size * el.GROWTH - code.size(quotient - code.one())) * LEAST
