@@ -1,7 +1,7 @@
 """Between the caller's memory and rows of lanes: four ways to read an operand, whatever its strides.
 
-A group of systems, one in each lane, is bound to an operand by a block of words: the kind of move, the stride along the
-system axis, and for each lane the address of its row 0. Rows that lie contiguous in memory are transposed in
+A group of systems, one in each lane, is bound to an operand by a record (`operands`): the kind of move, the stride
+along the system axis, and for each lane the address of its row 0. Rows that lie contiguous in memory are transposed in
 registers, a cache line of each lane at a time.
 """
 

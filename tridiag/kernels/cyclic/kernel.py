@@ -90,14 +90,14 @@ def eliminate_block(zero, job, worker, i0, i1, end):
         CUT(zero, (buffer, buffer + BLOCK * row, buffer + 2 * BLOCK * row, mask, i1 - i0))
     step, views = BORDERED * row, worker.views
     bands = views[0], views[1], views[2], views[3], views[4], views[5], views[6], views[7]
-    places = worker.y + i0 * step, step, end + STATE * row, worker.good
+    places = worker.kept + i0 * step, step, end + STATE * row, worker.good
     ELIMINATE_BORDERED(zero, (*bands, mask, mask_step, worker.bindings, i0, *places, variable(0), i1 - i0))
 
 
 @njit(**ONCE)
 def solve_bordered(zero, job, worker, used):
     """The solution by plain elimination, and the lanes where it is accurate."""
-    n, row, every, good, y = job.rows, bytes_of_row(zero, ()), (1 << used) - 1, 0, worker.y
+    n, row, every, good, y = job.rows, bytes_of_row(zero, ()), (1 << used) - 1, 0, worker.kept
     end, (mask, step) = y + n * BORDERED * row, mask_view(zero, worker, n - 1)
     load_matrices(zero, job, worker, n - 1, n, end)
     right_side(zero, job, worker, n - 1, n, end + 3 * row, mask, step)
@@ -117,7 +117,7 @@ def solve_bordered(zero, job, worker, used):
 @njit(**OPTIONS)
 def eliminate_group(zero, job, worker, lanes, end):
     """All rows but the last, unless none of the given lanes has its certificate any more."""
-    n, row, good, y, nowhere = job.rows, bytes_of_row(zero, ()), worker.good, worker.y, variable(-1)
+    n, row, good, y, nowhere = job.rows, bytes_of_row(zero, ()), worker.good, worker.kept, variable(-1)
     BEGIN_BORDERED(zero, (end, good))
     first, last = straight(zero, job, worker)
     height = QUAD // parts_of(zero, ())
@@ -158,7 +158,7 @@ def substitute_cyclic_tile(zero, job, worker, right):
 def solve_bound(zero, job, worker, first, used):
     """The systems that a group is bound to, one in each lane."""
     n, row, every = job.rows, bytes_of_row(zero, ()), (1 << used) - 1
-    source, step, uncertified, zero_pivot = worker.y + row, BORDERED * row, every, 0
+    source, step, uncertified, zero_pivot = worker.kept + row, BORDERED * row, every, 0
     if job.promise != J.PIVOTED:
         uncertified &= ~solve_bordered(zero, job, worker, used)
     if uncertified != 0:

@@ -103,7 +103,7 @@ def solve_factored(zero, job, worker, factors, shared, used, uncertified, zero_p
     ``shared`` is None, not False, where they are not: of `is None` Numba compiles one side only.
     """
     row, rows = bytes_of_row(zero, ()), worker.high - worker.low
-    y, flags, every = worker.y + row, job.flags, (1 << used) - 1
+    y, flags, every = worker.kept + row, job.flags, (1 << used) - 1
     if uncertified != every and flags & J.FACTORED and flags & J.TRANSPOSE:
         substitute_turned(zero, job, worker, factors, shared, y)
     elif uncertified != every and substitute_certified(
@@ -237,7 +237,7 @@ def is_wide(zero, job, worker, k, end):
 @njit(**ONCE)
 def substitute_wide(zero, job, worker, factors):
     """Some groups of right sides, of which the first is bound, row by row through all of them."""
-    n, part, y, bindings = job.rows, part_of(zero, True), worker.y, worker.bindings
+    n, part, y, bindings = job.rows, part_of(zero, True), worker.kept, worker.bindings
     d, x, step = operand_of(zero, bindings, D_), operand_of(zero, bindings, X_), WIDE * bytes_of_row(zero, ())
     d_ahead, x_ahead = WIDE_ROWS_AHEAD * d.stride, -WIDE_ROWS_AHEAD * x.stride
     if n * step < NEXT_GROUP:

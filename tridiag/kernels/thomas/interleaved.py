@@ -40,7 +40,7 @@ EARLY = 16  # rows after which a tile is looked at for lanes that may go on
 @njit(**OPTIONS)
 def solve_interleaved(zero, job, worker, first, groups):
     """Groups that lie side by side, row by row through all of them."""
-    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.y
+    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.kept
     step, good, carry = 2 * row * groups, worker.good, worker.carry
     start_interleaved(zero, job, worker, first, groups)
     ZERO(zero, (carry, row, groups))
@@ -87,7 +87,7 @@ def exchange_verified_interleaved(zero, job, worker, first, groups, good):
 
     Where they are worth a vector they are refined at once, while they are in cache, before the solution goes to memory.
     """
-    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.y
+    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.kept
     step, carry, every, unrefined = 4 * row * groups, worker.carry, (1 << lanes) - 1, worker.unrefined
     bind_group(zero, job, worker, first, lanes)
     for group in range(groups):
@@ -138,7 +138,7 @@ def past_caches(zero, job):
 @njit(**OPTIONS)
 def sweep_down_interleaved(zero, job, worker, groups):
     """c' and y' of all rows of all groups, and their certificates; False when no lane of any has one left."""
-    row, n, good, y = bytes_of_row(zero, ()), job.rows, worker.good, worker.y
+    row, n, good, y = bytes_of_row(zero, ()), job.rows, worker.good, worker.kept
     step, operands = 2 * row * groups, moved_operands(zero, job, worker)
     ZERO(zero, (y, row, 2 * groups))
     for i in range(0, n, EARLY):
@@ -156,7 +156,7 @@ def sweep_down_interleaved(zero, job, worker, groups):
 @njit(**OPTIONS)
 def exchange_interleaved(zero, job, worker, first, groups):
     """The same with partial pivoting."""
-    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.y
+    lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.kept
     step, good, carry = 4 * row * groups, worker.good, worker.carry
     start_interleaved(zero, job, worker, first, groups)
     operands = (*moved_operands(zero, job, worker), (groups - 1) * row)

@@ -41,7 +41,7 @@ def solve_group(zero, job, worker, first, used, follows):
     row = bytes_of_row(zero, ())
     bind_next(zero, job, worker, first, used, follows)
     if not (sweep_down(zero, job, worker, used) and sweep_up(zero, job, worker, used)):
-        settle_group(zero, job, worker, first, used, worker.good, worker.y + 3 * row, 2 * row)
+        settle_group(zero, job, worker, first, used, worker.good, worker.kept + 3 * row, 2 * row)
 
 
 SOLVE_GROUP = STEPS.add_step(solve_group)
@@ -68,7 +68,7 @@ def settle_group(zero, job, worker, first, used, good, source, step):
 def sweep_down(zero, job, worker, used):
     """c' and y' of all rows of a group, and its certificates; gives up and returns False when no lane has one left."""
     row, low, high = bytes_of_row(zero, ()), worker.low, worker.high
-    y, good = worker.y, worker.good
+    y, good = worker.kept, worker.good
     ZERO(zero, (y, row, 2))
     set_word(good, (1 << 2 * lanes_of(zero, ())) - 1)
     first, last = straight(zero, job, worker)
@@ -88,14 +88,14 @@ def eliminate_blocks(zero, job, worker, first, last):
     for i0 in range(first, last, BLOCK):
         if stopping_at(i0 // BLOCK, 64):
             return
-        target = worker.y + (i0 - worker.low + 1) * 2 * bytes_of_row(zero, ())
+        target = worker.kept + (i0 - worker.low + 1) * 2 * bytes_of_row(zero, ())
         eliminate_block(zero, job, worker, i0, min(i0 + BLOCK, last), target)
 
 
 @njit(**OPTIONS)
 def eliminate_straight(zero, job, worker, first, last):
     low, step = worker.low, 2 * bytes_of_row(zero, ())
-    places = worker.y + (first - low + 1) * step, step, worker.carry, worker.good
+    places = worker.kept + (first - low + 1) * step, step, worker.carry, worker.good
     ELIMINATE_CONTIGUOUS(zero, (*moved_operands(zero, job, worker), low, worker.high, *places, first, last))
 
 
@@ -113,7 +113,7 @@ def sweep_up(zero, job, worker, used):
     store_rows(zero, x, none, low, worker.zeros, none, lanes)
     store_rows(zero, x, high, job.rows, worker.zeros, none, lanes)
     backward_block(zero, job, worker, last, high, every)
-    SUBSTITUTE_CONTIGUOUS(zero, (worker.y + (first - low + 1) * 2 * row, 2 * row, carry, x, first, last))
+    SUBSTITUTE_CONTIGUOUS(zero, (worker.kept + (first - low + 1) * 2 * row, 2 * row, carry, x, first, last))
     backward_block(zero, job, worker, low, first, every)
     return True
 
@@ -122,7 +122,7 @@ def sweep_up(zero, job, worker, used):
 def backward_block(zero, job, worker, first, last, store):
     row, x = bytes_of_row(zero, ()), operand_of(zero, worker.bindings, X_)
     if first < last:
-        at = worker.y + (first - worker.low + 1) * 2 * row
+        at = worker.kept + (first - worker.low + 1) * 2 * row
         backward_rows(zero, worker, at, 2 * row, worker.carry, first, last)
         if store:
             store_rows(zero, x, first, last, at + row, 2 * row, lanes_of(zero, ()))

@@ -37,7 +37,7 @@ def exchange_group(zero, job, worker, first, used, follows):
         back_to_memory(zero, job, worker, start, last)
     else:
         back_exchanged(zero, job, worker, none, job.rows, none)
-        FINISH_GROUP(zero, (job, worker, first, used, good, worker.y + 7 * row, 4 * row))
+        FINISH_GROUP(zero, (job, worker, first, used, good, worker.kept + 7 * row, 4 * row))
 
 
 EXCHANGE_GROUP = STEPS.add_step(exchange_group)
@@ -55,7 +55,7 @@ def exchange_verified(zero, job, worker, used):
     else:
         row, none = bytes_of_row(zero, ()), variable(0)
         back_exchanged(zero, job, worker, none, n, none)
-        store_rows(zero, x, none, n, worker.y + 7 * row, 4 * row, used)
+        store_rows(zero, x, none, n, worker.kept + 7 * row, 4 * row, used)
     if job.interleaved == 0:
         return sure & VERIFY_LINES(zero, (*moved_operands(zero, job, worker), x, n, used))
     load_tile(zero, job, worker)
@@ -79,7 +79,7 @@ def exchange_rows(zero, job, worker):
     if last > start:
         exchange_straight(zero, job, worker, start, last)
     exchange_blocks(zero, job, worker, last, n)
-    end = worker.y + n * 4 * row, 4 * row, worker.carry, worker.good
+    end = worker.kept + n * 4 * row, 4 * row, worker.carry, worker.good
     return start, last, CLOSE_PIVOTED(zero, end)
 
 
@@ -87,7 +87,7 @@ def exchange_rows(zero, job, worker):
 def back_to_memory(zero, job, worker, start, last):
     """The solution of a whole group from its pivot rows."""
     none, every, n, step = variable(0), variable(1), job.rows, 4 * bytes_of_row(zero, ())
-    source, x = worker.y + (start + 1) * step, operand_of(zero, worker.bindings, X_)
+    source, x = worker.kept + (start + 1) * step, operand_of(zero, worker.bindings, X_)
     back_exchanged(zero, job, worker, last, n, every)
     UNPIVOT_CONTIGUOUS(zero, (source, step, worker.carry, x, start, last))
     back_exchanged(zero, job, worker, none, start, every)
@@ -105,7 +105,7 @@ def keep_all_rows(zero, job, worker):
 
 @njit(**OPTIONS)
 def exchange_blocks(zero, job, worker, first, last):
-    y, step, carry, good = worker.y, 4 * bytes_of_row(zero, ()), worker.carry, worker.good
+    y, step, carry, good = worker.kept, 4 * bytes_of_row(zero, ()), worker.carry, worker.good
     for i0 in range(first, last, BLOCK):
         if stopping_at(i0 // BLOCK, 64):
             return
@@ -118,7 +118,7 @@ def exchange_blocks(zero, job, worker, first, last):
 @njit(**OPTIONS)
 def exchange_straight(zero, job, worker, first, last):
     step = 4 * bytes_of_row(zero, ())
-    places = worker.y + first * step, step, worker.carry, worker.good
+    places = worker.kept + first * step, step, worker.carry, worker.good
     PIVOT_CONTIGUOUS(zero, (*moved_operands(zero, job, worker), variable(0), job.rows, *places, first, last))
 
 
@@ -126,7 +126,7 @@ def exchange_straight(zero, job, worker, first, last):
 def back_exchanged(zero, job, worker, first, last, store):
     """Rows first <= i < last of the solution, in their place and perhaps to memory."""
     row, x = bytes_of_row(zero, ()), operand_of(zero, worker.bindings, X_)
-    source, (mask, mask_step) = worker.y + (first + 1) * 4 * row, mask_view(zero, worker, first)
+    source, (mask, mask_step) = worker.kept + (first + 1) * 4 * row, mask_view(zero, worker, first)
     if first < last:
         UNPIVOT(zero, (source, 4 * row, worker.carry, mask, mask_step, last - first, x, first))
         if store:

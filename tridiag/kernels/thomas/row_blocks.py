@@ -148,7 +148,7 @@ def solve_block(zero, job, worker, item, begin, eliminate, substitute):
     guesses = worker.carry
     found, state, room = guesses + 2 * end, guesses + 3 * end, guesses + 3 * end + step
     chunks, overlap = (high - low + job.height - 1) // job.height, job.overlap
-    buffers, size = worker.y + step, (job.height + 1) * step
+    buffers, size = worker.kept + step, (job.height + 1) * step
     bind_group(zero, job, worker, first, lanes_of(zero, ()))
     operands, (x, x_step) = (*moved_operands(zero, job, worker), most), solution_interleaved(zero, worker)
     begin_block(zero, job, worker, item, (operands, groups, state, room, buffers), begin, eliminate)

@@ -27,9 +27,14 @@ BORDERED, BORDERED_END = KEPT[Bordered], 4 + CARRIED[Bordered] + 1
 
 
 class ThomasWorkspace(Workspace):
-    """What a worker has: its arrays, and what it knows of the tile at hand."""
+    """What a worker has: its arrays, and what it knows of the tile at hand.
 
-    bindings, mask, buffer, carry, good, y, tile, status, errors = (Word() for _ in range(9))
+    ``kept``: what the sweep downwards keeps of each row for the one upwards, `sweeps.KEPT` rows of lanes: c' and y' of
+    plain elimination, before whose first row, row ``low``, lies one of zeros; or a pivot row.
+    ``carry``: what a sweep goes on with where it was left.
+    """
+
+    bindings, mask, buffer, carry, good, kept, tile, status, errors = (Word() for _ in range(9))
     swaps, ones, zeros, nans, offsets, no_offsets, factors = (Word() for _ in range(7))
     unsolved, unrefined, deferred_bindings = Word(), Word(), Word()
     low, high, whole = Word(), Word(), Word()  # the rows that are not taken out; whether all of those are kept
@@ -37,7 +42,7 @@ class ThomasWorkspace(Workspace):
 
 
 ARRAYS, allocate, free_workspace = workspace(
-    ThomasWorkspace, "bindings", "mask", "buffer", "carry", "good", "y", "tile", "status", "errors", "swaps", "ones",
+    ThomasWorkspace, "bindings", "mask", "buffer", "carry", "good", "kept", "tile", "status", "errors", "swaps", "ones",
     "zeros", "nans", "offsets", "no_offsets", "factors", "unsolved", "unrefined", "deferred_bindings",
 )  # fmt: skip
 
@@ -90,7 +95,7 @@ def allocate_groups(zero, job, groups, kept, uncertified):
         buffer=4 * BLOCK * row,
         carry=4 * groups * row,
         good=aligned(8 * groups),
-        y=kept * row,
+        kept=kept * row,
         tile=tile,
         status=LINE,
         errors=2 * LINE,
