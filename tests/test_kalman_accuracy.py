@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from guarded.hostile_models import hostile
 from helpers import EPS, Subject
 
 from tridiag import kalman
@@ -239,21 +240,6 @@ def differences(y: np.ndarray, low: dict[str, Any], high: dict[str, Any], step: 
         return float((above - below) / (2 * step))
 
 
-def hostile(rng: np.random.Generator) -> dict[str, Any]:
-    """States that move, stay or turn, some of them known and some not at all, seldom observed."""
-    k, p, n = int(rng.integers(1, 6)), int(rng.integers(1, 4)), int(rng.integers(2, 25))
-    moves = np.eye(k), np.eye(k, k, -1), np.eye(k) + np.eye(k, k, 1), np.linalg.qr(rng.normal(size=(k, k)))[0]
-    F = moves[rng.integers(4)].copy()
-    F[0, -1] += rng.choice([0.0, 0.7, 1.0])
-    H = rng.normal(size=(p, k)) * (rng.random((p, k)) < rng.choice([0.3, 0.6, 1]))
-    Q = np.diag(10 ** rng.uniform(-8, 8, k) * (rng.random(k) < rng.choice([0, 0.3, 1])))
-    R = np.diag(10 ** rng.uniform(-10, 2, p) * (rng.random(p) < rng.choice([0.5, 1])))
-    P0 = np.diag(rng.choice([0, 1, 1e4, 1e7, 1e10, 1e15], k))
-    y = rng.normal(size=(n, p)) * 10 ** rng.uniform(-2, 4)
-    y[rng.random((n, p)) < rng.choice([0, 0.3, 0.6, 0.8])] = np.nan
-    return {"y": y, "F": F, "H": H, "Q": Q, "R": R, "m0": np.zeros(k), "P0": P0}
-
-
 @pytest.mark.parametrize("count", [200, pytest.param(5000, marks=pytest.mark.slow)])
 def test_lost_digits_are_noticed(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever covariances as they stand are trusted with, square roots of them find as well."""
@@ -267,7 +253,9 @@ def test_lost_digits_are_noticed(count: int, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(numpy_scan, "by_entries", both)
     for seed in range(count):
-        kalman.log_likelihood(backend="numpy_scan", **hostile(np.random.default_rng(seed)))
+        rng = np.random.default_rng(seed)
+        sizes = rng.integers(1, 6), rng.integers(1, 4), rng.integers(2, 25)
+        kalman.log_likelihood(backend="numpy_scan", **hostile(rng, *map(int, sizes)))
     assert len(found) > count / 10
     for seed, (value, right) in enumerate(found):
         np.testing.assert_allclose(value, right, rtol=1e-6, atol=1e-6, err_msg=f"model {seed} of those trusted")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from guarded import Ran, scratch
+from guarded import Ran, hostile_models, scratch
 from guarded.draw import Draw, in_numpy
 from guarded.oracles import EPS, Array
 from tridiag import kalman
@@ -27,7 +27,9 @@ def inverse(a: Array) -> tuple[Array, Array]:
 
 
 def run(draw: Draw, library: str) -> Ran:
-    """filter, smoother and log_likelihood, of models that are well conditioned."""
+    """filter, smoother and log_likelihood, of models that are well conditioned; or others."""
+    if draw.chance("hostile", 0.3, "numbers"):
+        return hostile_models.run(draw, library)
     verb = draw.choose("verb of kalman", ("log_likelihood", "filter", "smoother"))
     dtype = draw.choose("dtype", ("float64", "float32"))
     k, p = draw.choose("model", MODELS, "numbers")
