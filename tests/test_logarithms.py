@@ -262,6 +262,27 @@ def test_infinite_coefficients(backend: Subject, seed: int) -> None:
     np.testing.assert_allclose(found[sure], right[sure], rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_coefficients_that_outweigh_what_was_before(backend: Subject, dtype: str) -> None:
+    """Around the size from which on the larger of two terms is all; errors are those of the largest number so far."""
+    rng = np.random.default_rng(0)
+
+    def drawn() -> np.ndarray:
+        sizes = rng.choice([1.0, 0.5, 1e-3, 2.5], (500, 6)) * 64 / EPS[dtype]
+        special = rng.choice([-INF, INF, 0, 1e30, -1e30], (500, 6))
+        return np.where(rng.random((500, 6)) < 0.25, special, sizes * rng.normal(size=(500, 6))).astype(dtype)
+
+    log_a, x = drawn(), drawn()
+    right = oracle(x, log_a)
+    sizes = np.ones((500, 6))
+    for part in (x, np.where(np.arange(6) > 0, log_a, 0), right):
+        sizes = np.fmax(sizes, np.where(np.isfinite(part), abs(part), 0).astype(float))
+    found, bound = run(backend, x, log_a), 64 * EPS[dtype] * np.maximum.accumulate(sizes, 1)
+    with np.errstate(invalid="ignore"):
+        near = (abs(found - right) <= bound) | (found == right) | (np.isnan(found) & np.isnan(right))
+    assert near.all(), (log_a[~near.all(1)][:2], x[~near.all(1)][:2], found[~near.all(1)][:2])
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_infinite_coefficients_of_long_sequences(backend: Subject, seed: int) -> None:
     """Where stretches of a sequence are put together +inf meets some that are -inf, or that end what was before."""

@@ -142,7 +142,7 @@ def multiply(ops: Any, state: State, log_a: Any) -> State:
     zero = ops.full(state.high, 0.0)
     shift, error = two_sum(ops.where(far, state.largest, state.shift), log_a)
     error = ops.where(is_far(ops, shift) | (shift != shift), zero, error + ops.where(far, zero, state.shift_low))
-    shift, k = ops.reduced(ops.clamp(shift, ops.far))
+    shift, k = ops.reduced(ops.clamp(shift, 2 * ops.far))  # from one end of what is not far beyond the other
     return State(
         scale=ops.where(far, zero, state.scale) + k,
         high=ops.where(far, ops.full(zero, 1.0), state.high),
