@@ -108,6 +108,14 @@ def delayed(ring: bool = False) -> dict[str, Any]:
             "m0": np.zeros(k), "P0": np.diag([1e13 if ring else 1e10, 0, 0, 0])}  # fmt: skip
 
 
+def growing() -> dict[str, Any]:
+    """One state that grows while nobody observes it, and its rounding errors with it."""
+    y = np.full((82, 1), np.nan)
+    y[0], y[-1] = 0.3, 0.2
+    return {"y": y, "F": np.array([[1.5]]), "H": np.array([[3.0]]), "Q": np.zeros((1, 1)), "R": np.array([[1e-6]]),
+            "m0": np.zeros(1), "P0": 1e15 * np.eye(1)}  # fmt: skip
+
+
 HARD = {  # a model, and how many eps a result may be off
     "diffuse, constant": (constant(), 1e5),
     "diffuse, constant, two observed": (constant(p=2), 1e5),
@@ -116,6 +124,7 @@ HARD = {  # a model, and how many eps a result may be off
     "trend": (trend(), 1e3),
     "units": (trend(1e-8), 1e3),
     "gap": (gap(), 1e5),
+    "growing": (growing(), 1e5),
     "delayed": (delayed(), 1e6),
     "delayed in a ring": (delayed(ring=True), 1e6),
     "doubled": (doubled(), 1e9),  # of a mean as large as 1e4 standard deviations

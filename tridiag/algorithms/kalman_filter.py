@@ -23,7 +23,6 @@ from tridiag.algorithms import kalman_square_roots
 from tridiag.problems.state_space import Model, StateSpace
 
 LOG_TWO_PI = 1.8378770664093453
-KEPT = 0.25  # of a spread that goes on: see `Doubt`; squares of the matrices of most models have radii below 4
 
 
 class Observed(NamedTuple):
@@ -166,12 +165,11 @@ class Doubt(NamedTuple):
 
     A variance of observations is off by an eps of the largest one that the same observation would have had before;
     ``loss`` is how far one was below an eps**(1/3) of that. The states are those that were predicted a step earlier,
-    carried on as if they were independent of each other: then nothing cancels. What a state was before counts for ever,
-    whether anybody observed it then or not; where it becomes another state, three quarters are forgotten in each step
-    but the first, lest it grow from step to step where the parts of a prediction cancel.
+    carried on as if they were independent of each other: then nothing cancels. Those before go on with the states that
+    they have become, however long these are not observed.
     """
 
-    spread: Any  # the largest variances that are or were those of states
+    spread: Any  # the variances of which those of states carry the rounding errors
     reach: Any  # the largest variances of observations
     loss: Any
 
@@ -188,10 +186,29 @@ class Doubt(NamedTuple):
         return Doubt(doubt.spread, reach, loss)
 
     @staticmethod
-    def carried(ops: Any, F: Any, Q: Any, spread: Any, variances: Any) -> list[Any]:
-        """The spread a step later, of states that were predicted with these variances."""
-        found = apply(F * F, [larger(ops, x, KEPT * y) for x, y in zip(variances, spread, strict=True)])
-        return [larger(ops, spread[i], found[i] + Q[i, i]) for i in range(len(Q))]
+    def carried(ops: Any, F: Any, Q: Any, spread: Any, before: Any, now: Any) -> list[Any]:
+        """The spread a step later, of states that were predicted with variances ``before``, and then ``now``."""
+        return Doubt.older(ops, F, Q, spread, before, now, Doubt.moved(F, Q, before))
+
+    @staticmethod
+    def moved(F: Any, Q: Any, before: Any) -> list[Any]:
+        """The variances with which states are predicted, if those before are independent."""
+        found = apply(F * F, before)
+        return [found[i] + Q[i, i] for i in range(len(Q))]
+
+    @staticmethod
+    def older(ops: Any, F: Any, Q: Any, spread: Any, before: Any, now: Any, moved: Any) -> list[Any]:
+        """The larger of what moved and what is older.
+
+        That has the share in each state that its variance has: no more, so that it does not grow from step to step
+        where the parts of a prediction cancel. Where the variance may be nothing but its errors, it has all.
+        """
+        found, eps = (
+            Doubt.moved(F, Q, [larger(ops, x, y) for x, y in zip(spread, before, strict=True)]),
+            ops.limits(F)[0],
+        )
+        shares = [ops.where(new > x * eps, y / new, 1.0) for x, y, new in zip(found, now, moved, strict=True)]
+        return [larger(ops, x * share, new) for x, share, new in zip(found, shares, moved, strict=True)]
 
 
 def lost(ops: Any, *covs: Any) -> Any:
@@ -303,10 +320,11 @@ def forward(
     seen, updated = observe(ops, H, R, ops.row(y, t, 0), kept, predicted, form)
     variances, doubt = carried.variances, carried.doubt
     if doubt is not None:
-        spread = chosen(ops, t > 0, Doubt.carried(ops, F, Q, doubt.spread, variances), diagonal(model.P0))
+        now = diagonal(predicted.cov)
+        spread = chosen(ops, t > 0, Doubt.carried(ops, F, Q, doubt.spread, variances, now), diagonal(model.P0))
         sight = H if kept is None else ops.where(kept[:, None], H, ops.zero(H))
         doubt = ops.keep(Doubt.add(ops, doubt._replace(spread=spread), sight, kept, seen.variances))
-        variances = diagonal(predicted.cov)
+        variances = now
     return Carried(updated, variances, doubt), Step(predicted, updated, seen), deviance(ops, seen, kept)
 
 

@@ -95,20 +95,23 @@ def doubtful(model: Model, kept: Any, predicted: Estimate, seen: Observed) -> An
 
 
 def spreads(model: Model, covs: Any) -> Any:
-    """`kalman_filter.Doubt.spread` of all steps, but that of all that goes on to a state the largest part counts."""
+    """`kalman_filter.Doubt.spread` of all steps, but a sum in place of the larger one: what it makes linear."""
 
-    def moved(F: Any, Q: Any, cov: Any) -> tuple[Any, Any]:
-        shares = jnp.maximum(kalman_filter.KEPT * F * F, ops.identity(F)) + jnp.zeros_like(cov)
-        variances = kalman_filter.diagonal(cov)
-        return shares, jnp.stack(kalman_filter.Doubt.carried(ops, F, Q, [0 * x for x in variances], variances))
+    variances = jnp.stack([covs[:, i, i] for i in range(covs.shape[1])], 1)
+    largest = lax.cummax(jnp.max(variances, 1), 0)
+
+    def moved(F: Any, Q: Any, before: Any, now: Any, largest: Any) -> tuple[Any, Any]:
+        """Which share of each state's spread goes to each other one, and what is new."""
+        new = jnp.stack(kalman_filter.Doubt.moved(F, Q, before))
+        shares = jnp.where(new > jnp.finfo(new.dtype).eps * largest, now / new, 1)
+        return F * F * shares[:, None], new
 
     def joined(before: Any, after: Any) -> tuple[Any, Any]:
-        """Of two stretches of steps: the largest share by any way, and the spread where nothing was before."""
-        through = jnp.max(after[0][:, :, None] * before[0][None], 1)
-        return through, jnp.maximum(jnp.max(after[0] * before[1][None], 1), after[1])
+        return ops.product(after[0], before[0]), apply(after[0], before[1]) + after[1]
 
-    first = jnp.zeros_like(covs[:1]), jnp.stack(kalman_filter.diagonal(covs[0]))[None]
-    steps = over_time(moved, [BUT_LAST] * 3, model.F, model.Q, covs)
+    first = jnp.zeros_like(covs[:1]), variances[:1]
+    parts = [*[BUT_LAST] * 3, BUT_FIRST, BUT_LAST]
+    steps = over_time(moved, parts, model.F, model.Q, variances, variances, largest)
     every = jax.tree.map(lambda x, z: jnp.concatenate((x, z)), first, steps)
     return lax.associative_scan(jax.vmap(joined), every)[1]
 

@@ -133,10 +133,10 @@ class Gradient(Loops):
             state = Estimate(vector(mean), covs.unpacked(cov, k))
             H, _, kept, seen, after = updated(t, state)
             F, Q = (self.matrix(code, job, room, operand) for operand in (K.F, K.Q))
-            doubt = self.doubted(code, doubt, state.cov, F, H, Q, kept, seen.variances)
             bad = kalman_filter.added([bad, *(x * 0.0 for x in seen.variances), *(x * 0.0 for x in seen.errors)])
-            state = kalman_filter.predict(ops, F, Q, after, covs)
-            return tuple(state.mean), covs.packed(state.cov), bad, doubt
+            ahead = kalman_filter.predict(ops, F, Q, after, covs)
+            doubt = self.doubted(code, doubt, (state.cov, ahead.cov), F, H, Q, kept, seen.variances)
+            return tuple(ahead.mean), covs.packed(ahead.cov), bad, doubt
 
         def backward(t: Value, carry: Any) -> Any:
             r, N, sums, behind = vector(carry[0]), Entries.unpacked(carry[1], k), carry[2], carry[3]
@@ -204,9 +204,10 @@ class Gradient(Loops):
             for e, value in enumerate([*kept, *Entries.packed(after), *packed]):
                 code.store_as(at + e * size, code.extract(value, 0))
             F, Q = (self.matrix(code, job, room, operand) for operand in (K.F, K.Q))
-            doubt = self.doubted(code, doubt, cov, F, H, Q, None, variances)
+            ahead = covs.predict(ops, F, Q, after)
+            doubt = self.doubted(code, doubt, (cov, ahead), F, H, Q, None, variances)
             bad = kalman_filter.added([bad, *(x * 0.0 for x in variances)])
-            return covs.packed(covs.predict(ops, F, Q, after)), bad, doubt
+            return covs.packed(ahead), bad, doubt
 
         def backward(t: Value, carry: Any) -> Any:
             N, sums = Entries.unpacked(carry[0], k), carry[1]

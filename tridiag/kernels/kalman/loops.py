@@ -24,6 +24,8 @@ from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
 
+NEARLY = 16.0  # times a variance: what is older than it and no larger is forgotten
+
 QUADRATIC, MANTISSA, EXPONENT, COUNT, LOSS = range(5)  # rows of a result
 
 
@@ -247,11 +249,11 @@ class Loops:
                 count = count + code.to_real(mask)
             loss = visit(t, state, updated)
             F, Q = (self.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
-            doubt = self.doubted(code, doubt, state.cov, F, H, Q, kept, seen.variances)
+            ahead = kalman_filter.predict(ops, F, Q, updated, covs)
+            doubt = self.doubted(code, doubt, (state.cov, ahead.cov), F, H, Q, kept, seen.variances)
             if doubt and loss is not None:
                 doubt = *doubt[:-1], kalman_filter.larger(ops, loss, doubt[-1])
-            state = kalman_filter.predict(ops, F, Q, updated, covs)
-            return tuple(state.mean), covs.packed(state.cov), (quadratic, product, count), doubt
+            return tuple(ahead.mean), covs.packed(ahead.cov), (quadratic, product, count), doubt
 
         *_, (quadratic, product, count), doubt = code.fori(0, job.steps, step, start)
         self.put(code, room, quadratic, product, count, doubt)
@@ -273,16 +275,25 @@ class Loops:
         return Doubt(tuple(spread), (code.zero(),) * self.room.observed, code.zero())
 
     def doubted(
-        self, code: Code, doubt: Any, cov: Any, F: Any, H: Any, Q: Any, kept: Any, variances: list[Value]
+        self, code: Code, doubt: Any, covs: Any, F: Any, H: Any, Q: Any, kept: Any, variances: list[Value]
     ) -> Any:
-        """The same once a step has observed, as of the next one."""
+        """The same once a step has observed, as of the next one; ``covs``: as predicted, for this step and the next."""
         if not doubt:
             return ()
         ops = Lanes(code)
         sight = H if kept is None else ops.where(kept[:, None], H, ops.zero(H))
         found = Doubt.add(ops, Doubt(*doubt), sight, kept, variances)
-        spread = Doubt.carried(ops, F, Q, found.spread, kalman_filter.diagonal(cov))
-        return tuple(spread), tuple(found.reach), found.loss
+        before, now = map(kalman_filter.diagonal, covs)
+        moved = Doubt.moved(F, Q, before)
+
+        def older(_: Value, state: Any) -> Any:
+            return tuple(Doubt.older(ops, F, Q, found.spread, before, now, moved))
+
+        # of most models, nothing that is older counts: divisions that cost more than all of `Doubt` are left out then
+        counts = functools.reduce(operator.or_, (x > y * NEARLY for x, y in zip(found.spread, before, strict=True)))
+        zero = code.integer(0)
+        spread = code.fori(zero, code.pick(code.bits(counts) == zero, zero, zero + 1), older, tuple(moved))
+        return spread, tuple(found.reach), found.loss
 
     def put(
         self, code: Code, room: At, quadratic: Value, product: tuple[Value, Value], count: Value, doubt: Any
@@ -315,8 +326,9 @@ class Loops:
             for e, value in enumerate(kept):
                 code.store_as(at + e * code.size_of_real, code.extract(value, 0))
             F, Q = (self.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
-            doubt = self.doubted(code, doubt, cov, F, H, Q, None, variances)
-            return covs.packed(covs.predict(ops, F, Q, after)), bad, product, doubt
+            ahead = covs.predict(ops, F, Q, after)
+            doubt = self.doubted(code, doubt, (cov, ahead), F, H, Q, None, variances)
+            return covs.packed(ahead), bad, product, doubt
 
         start = covs.packed(cov), code.zero(), self.one(code), doubt
         _, bad, product, doubt = code.fori(0, job.steps, step, start)
