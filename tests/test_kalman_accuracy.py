@@ -109,11 +109,11 @@ def delayed(ring: bool = False) -> dict[str, Any]:
 
 
 def growing() -> dict[str, Any]:
-    """One state that grows while nobody observes it, and its rounding errors with it."""
+    """A state that grows while nobody observes it, and its rounding errors with it."""
     y = np.full((82, 1), np.nan)
-    y[0], y[-1] = 0.3, 0.2
-    return {"y": y, "F": np.array([[1.5]]), "H": np.array([[3.0]]), "Q": np.zeros((1, 1)), "R": np.array([[1e-6]]),
-            "m0": np.zeros(1), "P0": 1e15 * np.eye(1)}  # fmt: skip
+    y[0] = y[-1] = 0
+    return {"y": y, "F": np.diag([1.5, 1.0]), "H": np.array([[3.0, 0.0]]), "Q": np.zeros((2, 2)),
+            "R": np.array([[1e-6]]), "m0": np.zeros(2), "P0": np.diag([1e15, 1.0])}  # fmt: skip
 
 
 HARD = {  # a model, and how many eps a result may be off
