@@ -124,7 +124,6 @@ HARD = {  # a model, and how many eps a result may be off
     "trend": (trend(), 1e3),
     "units": (trend(1e-8), 1e3),
     "gap": (gap(), 1e5),
-    "growing": (growing(), 1e5),
     "delayed": (delayed(), 1e6),
     "delayed in a ring": (delayed(ring=True), 1e6),
     "doubled": (doubled(), 1e9),  # of a mean as large as 1e4 standard deviations
@@ -152,6 +151,14 @@ def check(found: Any, likelihood: Any, mean: np.ndarray, cov: np.ndarray, limit:
     assert (abs(found.cov - cov) <= limit * spread[:, None] * spread[:, :, None] + 1e-30).all()
     assert (np.einsum("tii->ti", found.cov) >= 0).all()
     np.testing.assert_array_equal(found.cov, found.cov.swapaxes(-1, -2))
+
+
+def test_a_state_that_grows_unobserved(backend: Subject) -> None:
+    """The log-likelihood: the smoother of such a model has fewer digits."""
+    parameters = growing()
+    y = parameters.pop("y")
+    right, limit = exact(y, **parameters)[0], 1e5 * EPS["float64"]
+    np.testing.assert_allclose(run(backend, "log_likelihood", y, parameters), right, rtol=limit)
 
 
 def test_float32(backend: Subject) -> None:
