@@ -70,10 +70,10 @@ def run(draw: Draw, library: str) -> Ran:
     for name in "FHQR":
         given[name] = given[name][:, None]
     draw.words.insert(0, f"hostile model {library} k={k} p={p} n={n} series={count}")
-    observed, *matrices = (draw.operand(name, x, library) for name, x in given.items())
+    operands = {name: draw.operand(name, x, library) for name, x in given.items()}
     backend = draw.choose("backend of kalman", ("numba_scan", "numba_scan", "numpy_scan"), "backend")
     with scratch.arrays():
-        found = in_numpy(kalman.log_likelihood(observed, *matrices, backend=backend))
+        found = in_numpy(kalman.log_likelihood(**operands, backend=backend))
     draw.finish()
     for value, model in zip(found, models, strict=True):
         right, size, ratio = log_likelihood(**model)
