@@ -49,7 +49,7 @@ sys.path[:0] = [str(GPU_OFFLINE / "standin"), str(GPU_OFFLINE)] if STANDIN else 
 def switch_of(entry: Backend) -> Any:
     """The module that holds whether the kernels of a backend are interpreted, if they can be."""
     module = entry.module()
-    return getattr(module, "pallas_access", module)
+    return getattr(module, "access", module)  # of Pallas
 
 
 @dataclass(frozen=True)

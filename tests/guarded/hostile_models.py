@@ -79,7 +79,7 @@ def run(draw: Draw, library: str) -> Ran:
         right, size, ratio = log_likelihood(**model)
         if not size < LARGEST:
             continue
-        if not abs(value - right) <= (1e-6 + 1e3 * EPS["float64"] * math.sqrt(ratio)) * (1 + size):
+        if not abs(value - right) <= (1e-6 + 4 * EPS["float64"] * math.sqrt(ratio)) * (1 + size):
             raise AssertionError(
                 f"{value} instead of {right}: {float(abs(value - right) / size / EPS['float64']):.3g} eps"
             )
