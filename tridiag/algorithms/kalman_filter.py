@@ -203,10 +203,8 @@ class Doubt(NamedTuple):
         That has the share in each state that its variance has: no more, so that it does not grow from step to step
         where the parts of a prediction cancel. Where the variance may be nothing but its errors, it has all.
         """
-        found, eps = (
-            Doubt.moved(F, Q, [larger(ops, x, y) for x, y in zip(spread, before, strict=True)]),
-            ops.limits(F)[0],
-        )
+        found = Doubt.moved(F, Q, [larger(ops, x, y) for x, y in zip(spread, before, strict=True)])
+        eps = ops.limits(F)[0]
         shares = [ops.where(new > x * eps, y / new, 1.0) for x, y, new in zip(found, now, moved, strict=True)]
         return [larger(ops, x * share, new) for x, share, new in zip(found, shares, moved, strict=True)]
 

@@ -18,7 +18,8 @@ from tridiag.algorithms.kalman_filter import Estimate
 from tridiag.kernels.access.operands import addresses
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Lines, extended
-from tridiag.kernels.kalman.loops import Entries, Form, Lanes, Loops, Room, Roots, vector
+from tridiag.kernels.kalman.loops import Loops, Room
+from tridiag.kernels.kalman.matrices import Entries, Form, Lanes, Roots, vector
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code

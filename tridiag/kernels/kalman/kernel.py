@@ -16,7 +16,8 @@ from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.kalman import Filter
 from tridiag.kernels.kalman.gradient import Gradient, GradientRoom
-from tridiag.kernels.kalman.loops import COUNT, EXPONENT, LOSS, MANTISSA, QUADRATIC, Entries, Loops, Room, Roots
+from tridiag.kernels.kalman.loops import COUNT, EXPONENT, LOSS, MANTISSA, QUADRATIC, Loops, Room
+from tridiag.kernels.kalman.matrices import Entries, Roots
 from tridiag.kernels.kalman.moments import Moments, MomentsRoom
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items

@@ -1,8 +1,7 @@
 """The steps of `tridiag.algorithms.kalman_filter` as compiled loops, one series in each lane.
 
-A matrix is a NumPy array of vectors, so the steps are written out for its size. Of a symmetric matrix only the upper
-triangle is computed. Parameters that change with time are fetched in every step. The logarithm of the product of all
-variances is taken at the end: the product is kept as a mantissa and an exponent.
+Matrices are those of `tridiag.kernels.kalman.matrices`. Parameters that change with time are fetched in every step. The
+logarithm of the product of all variances is taken at the end: the product is kept as a mantissa and an exponent.
 """
 
 from __future__ import annotations
@@ -16,100 +15,16 @@ import numpy as np
 
 from tridiag.algorithms import kalman_filter
 from tridiag.algorithms.kalman_filter import Doubt, Estimate
-from tridiag.algorithms.kalman_square_roots import Root
 from tridiag.kernels.access.operands import addresses
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Guarded, Lines, extended
+from tridiag.kernels.kalman.matrices import Form, Lanes, Roots, vector
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
 
 NEARLY = 16.0  # times a variance: what is older than it and no larger is forgotten
-
 QUADRATIC, MANTISSA, EXPONENT, COUNT, LOSS = range(5)  # rows of a result
-
-
-class Lanes:
-    """The ``ops`` of `tridiag.algorithms.kalman_filter`."""
-
-    def __init__(self, code: Code) -> None:
-        self.code = code
-        self.where = np.frompyfunc(self.choose, 3, 1)
-        self.one, self.limits = code.one, code.limits
-
-    def choose(self, mask: Value, *sides: Any) -> Value:
-        """Of vectors and numbers."""
-        return self.code.where(mask, *(x if isinstance(x, Value) else self.code.splat(x) for x in sides))
-
-    def nan(self, x: Any) -> Value:
-        return self.code.splat(float("nan"))
-
-    def zero(self, x: Any) -> Any:
-        return np.full(x.shape, self.code.zero(), object)
-
-    def identity(self, like: Any) -> Any:
-        zero, one = self.code.zero(), self.code.one()
-        return np.array([[one if i == j else zero for j in range(len(like))] for i in range(len(like))], object)
-
-    @staticmethod
-    def keep(x: Any) -> Any:
-        return x
-
-    @staticmethod
-    def stack(rows: Any) -> Any:
-        return np.stack(rows) if isinstance(rows[0], np.ndarray) else vector(rows)
-
-    @staticmethod
-    def join(x: Any, y: Any) -> Any:
-        return np.concatenate((x, y))
-
-    @staticmethod
-    def product(x: Any, y: Any) -> Any:
-        return functools.reduce(operator.add, (x[:, j, None] * y[None, j] for j in range(x.shape[1])))
-
-    @staticmethod
-    def symmetric(x: Any) -> Any:
-        x = x.copy()
-        for i, j in zip(*np.triu_indices(len(x), 1), strict=True):
-            x[j, i] = x[i, j]
-        return x
-
-
-class Entries(kalman_filter.Entries):
-    """How covariances as they stand are carried in registers and kept in memory: the upper triangle."""
-
-    @staticmethod
-    def packed(cov: Any) -> tuple[Value, ...]:
-        return tuple(cov[np.triu_indices(len(cov))])
-
-    @staticmethod
-    def unpacked(values: Any, size: int) -> Any:
-        cov = np.empty((size, size), object)
-        for (i, j), value in zip(zip(*np.triu_indices(size), strict=True), values, strict=True):
-            cov[i, j] = cov[j, i] = value
-        return cov
-
-
-class Roots(kalman_filter.Roots):
-    """The same of square roots: weights, then columns."""
-
-    @staticmethod
-    def packed(root: Root) -> tuple[Value, ...]:
-        return *root.weights, *(x for column in root.columns for x in column)
-
-    @staticmethod
-    def unpacked(values: Any, size: int) -> Root:
-        weights, rest = list(values[:size]), iter(values[size:])
-        return Root([vector([next(rest) for _ in range(size - 1 - j)]) for j in range(size)], weights)
-
-
-Form = type[Entries] | type[Roots]
-
-
-def vector(values: Any) -> Any:
-    found = np.empty(len(values), object)
-    found[:] = values
-    return found
 
 
 class Room:

@@ -14,7 +14,8 @@ from tridiag.algorithms.kalman_filter import Estimate
 from tridiag.kernels.access.moves import out_of_lanes
 from tridiag.kernels.access.operands import QUAD
 from tridiag.kernels.jobs.words import kalman as K
-from tridiag.kernels.kalman.loops import LOSS, Entries, Form, Lanes, Loops, Room, Roots, vector
+from tridiag.kernels.kalman.loops import LOSS, Loops, Room
+from tridiag.kernels.kalman.matrices import Entries, Form, Lanes, Roots, vector
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
