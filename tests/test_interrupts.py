@@ -44,7 +44,7 @@ def matrices(n):
     return lambda: tridiag.matrix_recurrence(A, x, backend="numba_scan")
 def kalman(verb, missing=True):
     def make(n):
-        y, parameters = uniform(8, n, 2), model(6, 2)
+        y, parameters = uniform(8, n, 2), model(7, 2)
         if missing:
             y[0, 5] = np.nan
         return lambda: getattr(tridiag.kalman, verb)(y, **parameters, backend="numba_scan")
@@ -275,5 +275,5 @@ print(right, at - begin < length, bits(found) == bits(call()) == in_thread[0])
 
 def test_handlers_that_do_not_raise() -> None:
     """They run during the call, which goes on; and a call in another thread than the main one is none of theirs."""
-    with running(SETUP + HANDLERS, "kalman.filter") as process:  # half a second of it takes little memory
+    with running(SETUP + HANDLERS, "kalman.log_likelihood") as process:  # half a second of it takes little memory
         assert finish(process) == "True True True"

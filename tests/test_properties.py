@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 MODEST = settings(
-    deadline=None, derandomize=True, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, derandomize=True, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 FEW = settings(MODEST, max_examples=12)  # under JAX every shape is a compilation
 FIXED = [  # shape and axis
@@ -28,11 +28,10 @@ def shapes(draw: Any) -> tuple[tuple[int, ...], int]:
 
 
 @st.composite
-def systems(draw: Any) -> tuple[list[np.ndarray], dict[str, Any]]:
+def systems(draw: Any, dtype: str) -> tuple[list[np.ndarray], dict[str, Any]]:
     """a, b, c, d with their options: each argument lacks some axes, and lies in memory in its own way."""
     shape, axis = draw(shapes())
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
-    dtype = draw(st.sampled_from(DTYPES))
     matrix_dtype = draw(st.sampled_from([dtype, REAL.get(dtype, dtype)]))
     a, b, c = (noise(rng, reduced(draw, shape, axis), matrix_dtype) for _ in range(3))
     if draw(st.booleans()):
@@ -86,10 +85,11 @@ def regular(arrays: list[np.ndarray], options: dict[str, Any]) -> bool:
 
 
 @pytest.mark.only(library="numpy", pivoting="auto")
+@pytest.mark.parametrize("dtype", DTYPES)
 @MODEST
-@given(call=systems())
-def test_systems_of_any_form(backend: Subject, call: Any) -> None:
-    arrays, options = call
+@given(data=st.data())
+def test_systems_of_any_form(backend: Subject, dtype: str, data: st.DataObject) -> None:
+    arrays, options = data.draw(systems(dtype))
     if not backend.can(periodic=options["periodic"]) or not regular(arrays, options):
         return
     copies = [x.copy() for x in arrays]
@@ -101,10 +101,11 @@ def test_systems_of_any_form(backend: Subject, call: Any) -> None:
 
 
 @pytest.mark.only(library="numpy", pivoting="auto")
+@pytest.mark.parametrize("dtype", DTYPES)
 @MODEST
 @given(data=st.data())
-def test_out_of_any_form(backend: Subject, data: st.DataObject) -> None:
-    arrays, options = data.draw(systems())
+def test_out_of_any_form(backend: Subject, dtype: str, data: st.DataObject) -> None:
+    arrays, options = data.draw(systems(dtype))
     if not backend.can(periodic=options["periodic"]):
         return
     wanted = backend.solve(*arrays, check=False, **options)
