@@ -212,3 +212,16 @@ def test_a_zero_pivot_in_any_row_is_determinant_zero(backend: Subject) -> None:
     sign, log = backend.slogdet(0.0, b, 0.0)
     np.testing.assert_array_equal(sign, [0, 0, 0, 1, np.nan])
     np.testing.assert_allclose(log, [-np.inf, -np.inf, -np.inf, 3 * np.log(2), np.nan])
+
+
+@pytest.mark.only(verb="slogdet")
+@pytest.mark.parametrize("entry", [5e-324, 1e-310, 1e-308, 1.7e308])
+def test_complex_pivots_at_the_ends_of_the_range(backend: Subject, entry: float) -> None:
+    """Whose absolute values are subnormal, or overflow."""
+    if backend.library == "jax" and not backend.compiled and entry < 1e-307:
+        pytest.skip("XLA may take subnormal numbers for 0")
+    b = np.full((3, 5), entry) * [[1 + 1j], [1 - 1j], [1j]]
+    sign, log = backend.slogdet(0.0, b, 0.0)
+    directions = np.array([1 + 1j, 1 - 1j, 1j])
+    np.testing.assert_allclose(sign, (directions / abs(directions)) ** 5, rtol=1e-14)
+    np.testing.assert_allclose(log, 5 * (np.log(entry) + np.log(abs(directions))), rtol=1e-14)

@@ -563,6 +563,7 @@ ONES = np.ones((4, 6))
         (TypeError, r"a is a list of arrays; pass the tuple \(a1, ..., ap\) for order p, or ", ([ONES] * 2, ONES), {}),
         (TypeError, "init is a list of arrays; pass a tuple, as a is", ((ONES, ONES), ONES, [ONES[0], ONES[0]]), {}),
         (TypeError, "init is a list of arrays", (ONES, ONES, [ONES[0], ONES[0]]), {}),
+        (TypeError, r"a\[0\] is a tuple of arrays; pass the tuple .* of p arrays", (((ONES, ONES), ONES), ONES), {}),
         (ValueError, "init is a float; wanted a tuple of 2 arrays, as a is", ((ONES, ONES), ONES, 1.0), {}),
         (ValueError, "init is a tuple of 1; wanted a tuple of 2 arrays", ((ONES, ONES), ONES, (1.0,)), {}),
         (ValueError, "init is a tuple of 2; wanted one array, as a is", (ONES, ONES, (1.0, 1.0)), {}),

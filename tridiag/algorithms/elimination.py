@@ -244,15 +244,26 @@ def solve_corner(ops: Any, corner: CornerPivot, carried: tuple[Any, Any]) -> tup
     return ops.quotient(q - corner.q1 * x_zero, corner.q0), x_zero
 
 
+def polar(ops: Any, x: Any) -> tuple[Any, Any]:
+    """x / |x|, or 0 for 0, and log |x|: of complex x scaled before, where |x| would overflow or have few digits."""
+    size, (eps, tiny) = ops.size(x), ops.limits(x)
+    if size.dtype == x.dtype:
+        return ops.sign(x), ops.log_abs(x)
+    one = ops.one(size)
+    factor = ops.where(size < tiny / eps, one / eps, ops.where(size > 1 / tiny, one / 4, one))
+    return ops.sign(x * factor), ops.log_abs(x * factor) - ops.log_abs(factor)
+
+
 def determinant(ops: Any, pivots: list[Any], swaps: list[Any], periodic_rows: int, singular: Any) -> tuple[Any, Any]:
     """Sign and log |det| from pivots and exchanges; a cyclic matrix of n rows has its column 0 moved to the end.
 
     After a zero pivot the rest is NaN: the singular matrices are told apart by ``singular``.
     """
-    log = sum(ops.log_abs(pivot) for pivot in pivots)
+    parts = [polar(ops, pivot) for pivot in pivots]
+    log = sum(log for _, log in parts)
     sign = ops.one(pivots[0]) * (-1.0 if periodic_rows and periodic_rows % 2 == 0 else 1.0)
-    for pivot in pivots:
-        sign = sign * ops.sign(pivot)
+    for direction, _ in parts:
+        sign = sign * direction
     for swap in swaps:
         sign = ops.where(swap, -sign, sign)
     return ops.where(singular, ops.zero(sign), sign), ops.where(singular, ops.log_abs(ops.zero(log)), log)

@@ -14,7 +14,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tridiag.algorithms import block_elimination, kalman_filter, kalman_scan, kalman_smoother, logsumexp, recurrence
+from tridiag.algorithms import (
+    block_elimination,
+    elimination,
+    kalman_filter,
+    kalman_scan,
+    kalman_smoother,
+    logsumexp,
+    recurrence,
+)
 from tridiag.algorithms.kalman_filter import Estimate
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
@@ -99,10 +107,10 @@ def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
     else:
         values, swaps = jnp.concatenate((pivots.q0[1:], factors.last[None])), [pivots.swap]
     odd = sum(jnp.sum(s, axis=0) for s in swaps) + ((form.n - 1) if form.periodic else 0)
-    sign = jnp.prod(jnp.sign(values), axis=0) * jnp.where(odd % 2 == 1, -1, 1).astype(values.dtype)
+    signs, logarithms = elimination.polar(ops, values)
+    sign = jnp.prod(signs, axis=0) * jnp.where(odd % 2 == 1, -1, 1).astype(values.dtype)
     singular = factors.status != 0  # after a zero pivot the rest is NaN
-    logarithm = jnp.sum(jnp.log(jnp.abs(values)), axis=0)
-    return jnp.where(singular, 0, sign), jnp.where(singular, -jnp.inf, logarithm)
+    return jnp.where(singular, 0, sign), jnp.where(singular, -jnp.inf, jnp.sum(logarithms, axis=0))
 
 
 def solve_block(matrix: block_elimination.Matrix, d: Any, form: Blocks) -> Any:

@@ -86,7 +86,14 @@ def check_sequence(name: str, values: Any, order: bool) -> None:
 
     ``order``: the verb has higher orders, and a tuple is one: a list could be meant for it. Else a tuple could.
     """
-    if type(values) is not (list if order else tuple) or not any(getattr(value, "ndim", 0) for value in values):
+    if order and type(values) is tuple:
+        for k, value in enumerate(values):
+            if type(value) in (list, tuple) and has_arrays(value):
+                raise TypeError(
+                    f"{name}[{k}] is a {type(value).__name__} of arrays; pass the tuple (a1, ..., ap) of p arrays for "
+                    "order p, each as numpy.stack makes it for a batch"
+                )
+    if type(values) is not (list if order else tuple) or not has_arrays(values):
         return
     if order:
         found = "the tuple (a1, ..., ap) for order p" if name == "a" else "a tuple, as a is, for order p"
@@ -94,6 +101,10 @@ def check_sequence(name: str, values: Any, order: bool) -> None:
     raise TypeError(
         f"{name} is a tuple of arrays, and this recurrence is of first order; pass one array, as numpy.stack makes it"
     )
+
+
+def has_arrays(values: Any) -> bool:
+    return any(getattr(value, "ndim", 0) for value in values)
 
 
 def named(name: str, values: Any) -> dict[str, Any]:

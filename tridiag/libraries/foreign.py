@@ -36,7 +36,8 @@ NAMED = {
     "jax.experimental.sparse.": "is a sparse array ({kind}); pass its three diagonals as dense arrays of length n",
     "sparse.": "is a sparse array ({kind}); pass its three diagonals as dense arrays of length n",
     "jax.ShapeDtypeStruct": "is a jax.ShapeDtypeStruct, which has no numbers; pass it through jax.eval_shape",
-    "numpy.ma.": "is a masked array; pass {name}.data, and the rows to keep as where=~mask",
+    "numpy.ma.": "is a masked array; pass {name}.data, and the rows to keep as where=~mask, or "
+    "{name}.filled(numpy.nan) where NaN is what is missing, as in kalman",
     "torch.distributed._functional_collectives.": "is a tensor that is still to come ({kind}); pass {name}.wait()",
     "torch.distributed.": "is a tensor whose entries are distributed ({kind}); pass {name}.to_local() where each "
     "device has whole systems, or {name}.full_tensor()",

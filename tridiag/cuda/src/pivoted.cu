@@ -76,7 +76,7 @@ template <typename T> struct Determinant {
   __device__ __forceinline__ void take(T pivot, bool swap) {
     sign = sign * sign_of(pivot);
     sign = swap ? -sign : sign;
-    logarithm += log(magnitude(pivot));
+    logarithm += log_magnitude(pivot);
   }
 };
 

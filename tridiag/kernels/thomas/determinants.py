@@ -16,7 +16,7 @@ from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import X_
 from tridiag.kernels.simd.interrupts import PIECE, stopping_at
 from tridiag.kernels.simd.memory import load, store
-from tridiag.kernels.simd.scalars import entry, turn, unit
+from tridiag.kernels.simd.scalars import entry, scale_of, turn, unit
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.bind import bind_matrices
 from tridiag.kernels.thomas.refine import (
@@ -42,7 +42,9 @@ def tell_determinants(zero, job, worker, first, used, singular):
             if stopping_at(i, PIECE):
                 break
             pivot = entry(pivots + i * row + lane * side, zero)
-            total += np.log(abs(pivot))
+            scale = scale_of(pivot)
+            pivot = pivot * scale
+            total += np.log(abs(pivot)) - np.log(scale)
             sign = turn(sign, pivot)
             swaps = load(worker.swaps + i * lanes_of(zero, ()) + lane, types.uint8(0))
             if (swaps & 1) != (swaps >> 1):
