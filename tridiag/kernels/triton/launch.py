@@ -46,25 +46,38 @@ def run(
             MASKED, EPS, TINY, SYSTEMS, CHUNKS, TOGETHER, UNIT,
         )  # fmt: skip
     else:
-        first = tl.program_id(0).to(tl.int64) * SYSTEMS
-        last = tl.load(count) if LISTED else systems
-        slot = first + tl.arange(0, SYSTEMS)
-        for begin in range(first, last, slots):
-            system, there = begin + tl.arange(0, SYSTEMS), (slot < slots) & (begin - first + slot < last)
+        run_systems(
+            operands, kept, listed, count, status, middle, inner, n, shift, systems, slots,
+            KERNEL, LISTED, MASKED, EPS, TINY, SYSTEMS,
+        )  # fmt: skip
+
+
+@triton.jit
+def run_systems(
+    operands, kept, listed, count, status, middle, inner, n, shift, systems, slots,
+    KERNEL: tl.constexpr, LISTED: tl.constexpr, MASKED: tl.constexpr, EPS: tl.constexpr, TINY: tl.constexpr,
+    SYSTEMS: tl.constexpr,
+):  # fmt: skip
+    """The kernels without chunks: a lane has a system, then one that is ``slots`` further on."""
+    first = tl.program_id(0).to(tl.int64) * SYSTEMS
+    last = tl.load(count) if LISTED else systems
+    slot = first + tl.arange(0, SYSTEMS)
+    for begin in range(first, last, slots):
+        system, there = begin + tl.arange(0, SYSTEMS), (slot < slots) & (begin - first + slot < last)
+        if LISTED:
+            system = tl.load(listed + system, there, other=0)
+        i, j, k = system // inner // middle, system // inner % middle, system % inner
+        bands = far(operands[0], i, j, k), far(operands[1], i, j, k), far(operands[2], i, j, k)
+        matrix = bands + (far(operands[3], i, j, k),)
+        source, target, work = far(operands[4], i, j, k), far(operands[5], i, j, k), (kept + slot, slots, n * slots)
+        if KERNEL == "rows":
+            certified, found = eliminate_rows(matrix, source, target, work, n, shift, there, EPS, TINY, MASKED)
+            append(listed, count, system, there & (certified == 0))
+        else:
+            found = exchange(matrix, source, target, work, n, shift, there, MASKED)
             if LISTED:
-                system = tl.load(listed + system, there, other=0)
-            i, j, k = system // inner // middle, system // inner % middle, system % inner
-            bands = far(operands[0], i, j, k), far(operands[1], i, j, k), far(operands[2], i, j, k)
-            matrix = bands + (far(operands[3], i, j, k),)
-            source, target, work = far(operands[4], i, j, k), far(operands[5], i, j, k), (kept + slot, slots, n * slots)
-            if KERNEL == "rows":
-                certified, found = eliminate_rows(matrix, source, target, work, n, shift, there, EPS, TINY, MASKED)
-                append(listed, count, system, there & (certified == 0))
-            else:
-                found = exchange(matrix, source, target, work, n, shift, there, MASKED)
-                if LISTED:
-                    refine(matrix, source, target, work, n, shift, there & (found == 0), EPS, TINY, MASKED)
-            tl.store(status + system, found, there)
+                refine(matrix, source, target, work, n, shift, there & (found == 0), EPS, TINY, MASKED)
+        tl.store(status + system, found, there)
 
 
 @triton.jit
