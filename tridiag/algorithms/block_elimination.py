@@ -22,6 +22,7 @@ import operator
 from typing import Any
 
 from tridiag.algorithms.matrix_rows import shift
+from tridiag.algorithms.numbers import finite
 from tridiag.problems.forms import Blocks
 
 Matrix = tuple[Any, Any, Any]  # A, B, C
@@ -62,7 +63,7 @@ def eliminate(ops: Any, carried: Any, new: Any, form: Blocks) -> tuple[Any, Any,
     for j in range(m):
         largest = ops.size(rows[..., j]).argmax(-1)
         chosen = ops.positions(2 * m - j, 1, 0, new) == largest[..., None]
-        pivot = ops.where(chosen[..., None], rows, ops.zero(rows)).sum(-2)
+        pivot = finite(ops.where(chosen[..., None], rows, ops.zero(rows)).sum(-2))
         others = ops.where(chosen[..., None], rows[..., :1, :], rows)[..., 1:, :]
         multipliers = others[..., j] / pivot[..., j][..., None]
         rows = others - multipliers[..., None] * pivot[..., None, :]

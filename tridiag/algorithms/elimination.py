@@ -25,6 +25,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tridiag.algorithms.numbers import not_overflowed
+
 GROWTH = 3.0  # certificate: |L||U| <= GROWTH |A| row by row; dominance implies 3 (Higham, theorem 9.12)
 CANCELLATION = 16.0  # ... and no pivot below this many eps of its diagonal: such a system is looked at with pivoting
 CLOSING = (
@@ -53,7 +55,10 @@ class Pivot(NamedTuple):
 
 
 def eliminate(ops: Any, carried: tuple[Any, Any], row: tuple[Any, Any, Any], pivoting: Any) -> tuple[Any, Pivot]:
-    """One column. ``pivoting`` is False, True, or an array: the systems that may exchange rows."""
+    """One column. ``pivoting`` is False, True, or an array: the systems that may exchange rows.
+
+    Where rows may be exchanged, a pivot that overflows is NaN.
+    """
     (p0, p1), (a, b, c) = carried, row
     if pivoting is False:
         multiplier = ops.quotient(a, p0)
@@ -65,7 +70,8 @@ def eliminate(ops: Any, carried: tuple[Any, Any], row: tuple[Any, Any, Any], piv
     q1, o1 = ops.where(swap, b, p1), ops.where(swap, p1, b)
     q2 = ops.where(swap, c, ops.zero(c))
     multiplier = ops.quotient(o0, q0)
-    return (o1 - multiplier * q1, ops.where(swap, -multiplier * c, c)), Pivot(swap, multiplier, q0, q1, q2)
+    carried = not_overflowed(ops, o1 - multiplier * q1, o1), ops.where(swap, -multiplier * c, c)
+    return carried, Pivot(swap, multiplier, q0, q1, q2)
 
 
 def forward(ops: Any, carried: Any, pivot: Pivot, d: Any) -> tuple[Any, Any]:
@@ -196,7 +202,7 @@ def cyclic_eliminate(ops: Any, rows: tuple[Any, Any], new: tuple[Any, ...]) -> t
     carried, multipliers = [], []
     for row in (second, new):
         multiplier = ops.quotient(row[0], first[0])
-        rest = [v - multiplier * q for v, q in zip(row[1:], first[1:], strict=True)]
+        rest = [not_overflowed(ops, v - multiplier * q, v) for v, q in zip(row[1:], first[1:], strict=True)]
         carried.append((rest[0], rest[1], ops.zero(rest[0]), rest[2], rest[3]))
         multipliers.append(multiplier)
     return (carried[0], carried[1]), CyclicPivot((swap1, swap2), (multipliers[0], multipliers[1]), first)
@@ -209,9 +215,13 @@ def cyclic_forward(ops: Any, carried: tuple[Any, Any], pivot: CyclicPivot, d: An
     return (second - l1 * first, d - l2 * first), first
 
 
-def cyclic_corner(rows: tuple[Any, Any]) -> list[tuple[Any, Any]]:
+def cyclic_corner(ops: Any, rows: tuple[Any, Any]) -> list[tuple[Any, Any]]:
     """The 2 x 2 matrix in (x[n-1], x[0]) that remains: columns k and k + 1 are now n - 1 and n = 0."""
-    return [(row[0] + row[3], row[1] + row[4]) for row in rows]
+
+    def total(x: Any, y: Any) -> Any:
+        return not_overflowed(ops, x + y, x * 0.5 + y * 0.5)
+
+    return [(total(row[0], row[3]), total(row[1], row[4])) for row in rows]
 
 
 def cyclic_backward(ops: Any, x1: Any, x2: Any, ends: tuple[Any, Any], pivot: CyclicPivot, q: Any) -> Any:
@@ -234,7 +244,7 @@ def corner_eliminate(ops: Any, corner: list[tuple[Any, Any]]) -> CornerPivot:
     swap = ops.size(a10) > ops.size(a00)
     (q0, q1), (o0, o1) = exchange(ops, swap, (a00, a01), (a10, a11))
     multiplier = ops.quotient(o0, q0)
-    return CornerPivot(swap, multiplier, q0, q1, o1 - multiplier * q1)
+    return CornerPivot(swap, multiplier, q0, q1, not_overflowed(ops, o1 - multiplier * q1, o1))
 
 
 def solve_corner(ops: Any, corner: CornerPivot, carried: tuple[Any, Any]) -> tuple[Any, Any]:

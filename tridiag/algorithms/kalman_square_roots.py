@@ -17,6 +17,8 @@ import operator
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from tridiag.algorithms.numbers import finite
+
 
 class Root(NamedTuple):
     """A covariance L D L^T."""
@@ -41,11 +43,6 @@ def inverse(ops: Any, x: Any) -> Any:
     """0 for 0, NaN for what is infinite."""
     nothing = x == 0
     return ops.where(nothing, 0.0, ops.one(x) / ops.where(nothing, 1.0, finite(x)))
-
-
-def finite(x: Any) -> Any:
-    """x, or NaN where it is infinite."""
-    return x + (x - x)
 
 
 def positive(ops: Any, variance: Any) -> Any:

@@ -57,7 +57,7 @@ def eliminate_cyclic(ops: Any, matrix: Matrix, form: Form) -> Factors:
         rows, pivot = el.cyclic_eliminate(ops, rows, (a, b, c, zero, zero))
         status = ops.where((status == 0) & (pivot.row[0] == 0), i + ops.zero(status), status)
         pivots.append(pivot)
-    corner = el.cyclic_corner(rows)
+    corner = el.cyclic_corner(ops, rows)
     corner_pivot = el.corner_eliminate(ops, corner)
     for row, pivot in ((n, corner_pivot.q0), (1, corner_pivot.rest)):
         status = ops.where((status == 0) & (pivot == 0), row + ops.zero(status), status)

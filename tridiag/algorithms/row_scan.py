@@ -65,7 +65,7 @@ def eliminate_cyclic(matrix: Matrix, form: Form) -> Factors:
 
     start = ((c0, zero, zero, a0, b0), (b1, c1, zero, zero, a1)), status
     (rows, status), pivots = lax.scan(step, start, jnp.arange(2, n, dtype=jnp.int32))
-    corner = el.corner_eliminate(ops, el.cyclic_corner(rows))
+    corner = el.corner_eliminate(ops, el.cyclic_corner(ops, rows))
     for row, pivot in ((n, corner.q0), (1, corner.rest)):
         status = jnp.where((status == 0) & (pivot == 0), row, status)
     return Factors(pivots, None, corner, status < 0, status)

@@ -63,14 +63,14 @@ class Operations(Indexing):
 
     @staticmethod
     def quotient(x: Any, y: Any) -> Any:
-        """x / y, of subnormal numbers as well, whose reciprocals overflow where NumPy divides complex ones."""
+        """x / y, at the ends of the range as well, where NumPy's way to divide complex numbers under- or overflows."""
         if not np.iscomplexobj(y):
             return x / y
         info, size = np.finfo(y.dtype), Operations.size
-        small = size(x) < info.tiny / info.eps, size(y) < info.tiny / info.eps
-        if not (small[0].any() or small[1].any()):
+        small, large = zip(*((size(z) < info.tiny / info.eps, size(z) > 1 / info.tiny) for z in (x, y)), strict=True)
+        if not any(where.any() for where in (*small, *large)):
             return x / y
-        above, below = (np.where(less, 1 / info.eps, info.dtype.type(1)) for less in small)
+        above, below = (np.where(less, 1 / info.eps, info.dtype.type(0.25)) for less in small)
         return x * above / (y * below) * (below / above)
 
     @classmethod

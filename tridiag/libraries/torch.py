@@ -56,15 +56,15 @@ class Operations:
 
     @staticmethod
     def quotient(x: Any, y: Any) -> Any:
-        """x / y, of subnormal numbers as well, whose reciprocals overflow where torch divides complex ones."""
+        """x / y, at the ends of the range as well, where torch's way to divide complex numbers under- or overflows."""
         if not y.is_complex():
             return x / y
         info, size = torch.finfo(y.dtype), Operations.size
-        small = size(x) < info.tiny / info.eps, size(y) < info.tiny / info.eps
-        if not (small[0].any() or small[1].any()):
+        small, large = zip(*((size(z) < info.tiny / info.eps, size(z) > 1 / info.tiny) for z in (x, y)), strict=True)
+        if not any(where.any() for where in (*small, *large)):
             return x / y
         one = torch.ones((), dtype=y.real.dtype, device=y.device)
-        above, below = (torch.where(less, one / info.eps, one) for less in small)
+        above, below = (torch.where(less, one / info.eps, one / 4) for less in small)
         return x * above / (y * below) * (below / above)
 
     @staticmethod

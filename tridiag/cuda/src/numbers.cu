@@ -62,9 +62,9 @@ __device__ __forceinline__ float over(float x, float y) { return x / y; }
 __device__ __forceinline__ double over(double x, double y) { return x / y; }
 // divided, not multiplied by a reciprocal: what pivoting promises is LAPACK's error
 template <typename R> __device__ __forceinline__ Complex<R> over(Complex<R> x, Complex<R> y) {
-  // of subnormal numbers the sums below have no digits
+  // of subnormal numbers the sums below have no digits, and of the largest ones they overflow
   const R bound = Limits<R>::tiny() / Limits<R>::eps(), large_scale = R(1) / Limits<R>::eps();
-  const R below = size(y) < bound ? large_scale : R(1), above = size(x) < bound ? large_scale : R(1);
+  const R below = size(y) < bound ? large_scale : R(0.25), above = size(x) < bound ? large_scale : R(0.25);
   const R scale = below / above;
   y = Complex<R>(y.re * below, y.im * below);
   x = Complex<R>(x.re * above, x.im * above);

@@ -25,7 +25,7 @@ def room_of(m: int, operands: int) -> type[Record]:
 
     class Room(Guarded):
         lanes = Words(operands * TABLE // 8)  # the addresses of all operands in every lane
-        poison = Lines(2)  # 0, or NaN in the lanes that met a zero pivot
+        poison = Lines(2)  # 0, or NaN in the lanes that met a zero pivot, or one that overflowed
         multipliers = Lines(4 * m)  # a row of lanes for each of 2 m rows
 
     return Room
@@ -80,7 +80,7 @@ class Loops(NamedTuple):
         self.sides(code, move, table, offset, wide, (target, count))
 
     def store_sides(self, code: Code, *words: Value) -> None:
-        """The solution of m rows, NaN in the lanes that met a zero pivot."""
+        """The solution of m rows, NaN in the lanes that met a zero pivot, or one that overflowed."""
         room: Any
         room, table, offset, source, wide, count = words
         poison = code.load_as(code.vector, room.addresses.poison)
@@ -113,7 +113,9 @@ class Loops(NamedTuple):
             top = panel + j * wide
             chosen, found = self.largest(code, panel + j * code.row, j, rank, rows, wide)
             poison = code.load_as(code.vector, poison_at)
-            code.store_as(poison_at, code.where(found == 0.0, code.real_zero() + float("nan"), poison))
+            code.store_as(
+                poison_at, code.where(found == 0.0, code.real_zero() + float("nan"), poison + (found - found))
+            )
             own, pivot = self.exchanged(code, top, [j], rows, wide, (j, rank, chosen))
 
             def multiplier(r: Value, place: Value) -> Value:

@@ -116,7 +116,7 @@ def eliminate_cyclic(code: Code, *words: Value) -> None:
 
     rows = (c[zero], nothing, nothing, a[zero], b[zero]), (b[first], c[first], nothing, nothing, a[first])
     rows, found = code.fori(1, last, column, (rows, met.start()))
-    corner = el.corner_eliminate(code, el.cyclic_corner(rows))
+    corner = el.corner_eliminate(code, el.cyclic_corner(code, rows))
     for k, x in ((0, corner.q0), (1, corner.q1), (5, corner.multiplier)):
         upper[k].store(last, x)
     upper[0].store(zero, corner.rest)

@@ -71,6 +71,8 @@ def column(zero, plan, carried, i, right, pivoting):
         carried, row = (b - multiplier * p1, c, right - multiplier * r), (p0, p1, zero, r)
     if not is_kept(plan, i):
         carried = unit(zero), zero, zero
+    if pivoting and b - b == 0 and carried[0] - carried[0] != 0:  # it overflowed
+        carried = not_a_number(zero), carried[1], carried[2]
     return carried, row
 
 

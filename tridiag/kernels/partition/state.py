@@ -115,7 +115,7 @@ def size(x):
 
 
 def quotient(x, y):
-    """x / y; of complex numbers by Smith's formula, as `tridiag.kernels.simd.values.Complex`."""
+    """x / y; of complex numbers by Smith's formula, as `Code.quotient`."""
 
 
 @overload(quotient, jit_options=OPTIONS)
@@ -123,11 +123,11 @@ def _quotient(x, y):
     if not isinstance(y, types.Complex):
         return lambda x, y: x / y
     make, info = np.dtype(str(y)).type, np.finfo(str(y))
-    one, large_scale, bound = info.dtype.type(1), info.dtype.type(1 / info.eps), info.dtype.type(info.tiny / info.eps)
+    usual, large_scale, bound = map(info.dtype.type, (0.25, 1 / info.eps, info.tiny / info.eps))
 
     def smith(x, y):
-        scale = large_scale if abs(y.real) + abs(y.imag) < bound else one
-        above = large_scale if abs(x.real) + abs(x.imag) < bound else one
+        scale = large_scale if abs(y.real) + abs(y.imag) < bound else usual
+        above = large_scale if abs(x.real) + abs(x.imag) < bound else usual
         steep = abs(y.imag) > abs(y.real)
         large, small = (y.imag * scale, y.real * scale) if steep else (y.real * scale, y.imag * scale)
         first, second = (x.imag * above, x.real * above) if steep else (x.real * above, x.imag * above)

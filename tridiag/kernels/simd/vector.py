@@ -92,14 +92,16 @@ class Code:
         return self.call("fabs", x)
 
     def quotient(self, x: Any, y: Any) -> Any:
-        """x / y, of subnormal numbers as well, of which Smith's formula leaves no digits."""
+        """x / y, at the ends of the range as well, where Smith's formula leaves no digits, or overflows."""
         if not isinstance(y, Complex):
             return x / y
-        one, large, less = (Value(self, self.constant(self.vector, k)) for k in (1.0, 1 / self.eps, self.eps))
+        usual, large, less, more = (
+            Value(self, self.constant(self.vector, k)) for k in (0.25, 1 / self.eps, self.eps, 4.0)
+        )
         small = [self.size(z) < self.tiny / self.eps for z in (x, y)]
-        above, below = (self.where(where, large, one) for where in small)
+        above, below = (self.where(where, large, usual) for where in small)
         ratio = Complex(x.real * above, x.imag * above) / Complex(y.real * below, y.imag * below)
-        back = self.where(small[0], less, one)
+        back = self.where(small[0], less, more)
         return Complex(ratio.real * below * back, ratio.imag * below * back)
 
     def maximum(self, x: Value, y: Any) -> Value:
