@@ -105,3 +105,24 @@ def test_complex_numbers_below_the_smallest_normal_one(backend: Subject, dtype: 
     """Quotients of them have all their digits. (XLA takes them for zero.)"""
     matrix = filled(SUBNORMAL[dtype], dtype)
     assert error(backend.solve(*matrix), matrix) <= 8
+
+
+# a tridiagonal matrix that is its own transpose; its right side, in units of 1e-278
+OFF = [
+    188.956147347704, -109.40075821438485, 0.4471104235008163, -0.0009152908052471316, 11.794331673258803,
+    -841.7215346650285, -63.23195392184016, 0.05732414038533214, 0,
+]  # fmt: skip
+DIAGONAL = [0, 2.0, 0, -1, 0, 0, 1, 2, 0]
+RIGHT = [
+    -1.0337887888483662e-277, -1.0942102740336463e-279, 5.985371681262537e-278, 6.25950376768713e-284,
+    -2.419777292295043e-279, 5.172673550662711e-277, 1.9802171766388884e-277, 3.8094264669045814e-278,
+    -2.352174875991656e-281,
+]  # fmt: skip
+
+
+def test_small_unknowns_of_a_long_system(backend: Subject) -> None:
+    """Some rows are corrected alone, between others that stay: also those that are smaller than tiny/eps."""
+    n = 4096
+    a, b, c, d = (np.full(n, x) for x in (1.0, 4.0, 1.0, 1.0))
+    b[:9], c[:9], d[:9], a[1:10] = DIAGONAL, OFF, RIGHT, OFF
+    assert error(backend.solve(a, b, c, d), [a, b, c, d]) <= 8

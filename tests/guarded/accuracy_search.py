@@ -127,8 +127,9 @@ def report(call: Call, found: Systems, generation: int) -> str:
     _, excess, error = looked_at(alone, small)
     told = f"{error[0]:.3g} eps, {excess[0]:.3g} times the bar, alone"
     if excess[0] <= 1:
-        which, excess, error = looked_at(of_size(call, small), call.given(surrounded(call, small)))
-        told = f"{error[which == 0][0]:.3g} eps, {excess[which == 0][0]:.3g} times the bar, among others only"
+        if above(small)[0] <= 1:  # those beside it had a part in it while it was made smaller
+            small, alone = found, replace(alone, n=call.n)
+        told = f"{above(small)[0]:.3g} times the bar, among others only"
     return f"{call}, generation {generation}: {told}\n{written(alone, small)}"
 
 

@@ -151,12 +151,13 @@ def correct(ops: Any, x: Any, correction: Any, step: Any = 1) -> Any:
     Of zeros that depend on each other some come back as the rounding of others: so in late steps all are zeros of which
     the correction leaves no digit, or which are so small that rows take them for nothing. Before, they may be tiny
     numbers that are not found yet. A number that is hundreds of decades below its neighbours has its first digit once
-    all of their rounding is gone from its rows: so, still later, what is zero takes its correction.
+    all of their rounding is gone from its rows: so, still later, what is zero takes its correction. What has no
+    correction stays.
     """
     y, (eps, tiny) = x + correction, ops.limits(x)
     found = ops.size(y)
     lost = (found <= LOST * ops.size(correction)) | (found <= tiny / eps)
-    lost = lost & ((ops.size(x) > 0) | (step <= RETURN_AFTER))
+    lost = lost & ((ops.size(x) > 0) | (step <= RETURN_AFTER)) & (ops.size(correction) > 0)
     return ops.where((found <= VANISHED * eps * ops.size(x)) | (lost & (step > ZEROS_AFTER)), ops.zero(y), y)
 
 
@@ -219,7 +220,7 @@ def cyclic_corner(ops: Any, rows: tuple[Any, Any]) -> list[tuple[Any, Any]]:
     """The 2 x 2 matrix in (x[n-1], x[0]) that remains: columns k and k + 1 are now n - 1 and n = 0."""
 
     def total(x: Any, y: Any) -> Any:
-        return not_overflowed(ops, x + y, x * 0.5 + y * 0.5)
+        return not_overflowed(ops, x + y, (x - x) + (y - y))
 
     return [(total(row[0], row[3]), total(row[1], row[4])) for row in rows]
 

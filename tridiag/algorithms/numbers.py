@@ -11,5 +11,5 @@ def finite(x: Any) -> Any:
 
 
 def not_overflowed(ops: Any, x: Any, entry: Any) -> Any:
-    """x, an entry less something: NaN where it is infinite and the entry is not."""
+    """x, which comes of an entry: NaN where it is infinite and the entry is not."""
     return ops.where((entry - entry) == 0, finite(x), x)
