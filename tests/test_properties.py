@@ -105,14 +105,14 @@ def test_systems_of_any_form(backend: Subject, dtype: str, data: st.DataObject) 
 @MODEST
 @given(data=st.data())
 def test_out_of_any_form(backend: Subject, dtype: str, data: st.DataObject) -> None:
+    """A solution as good as without ``out``; other layouts may be other kernels, whose last bits differ."""
     arrays, options = data.draw(systems(dtype))
-    if not backend.can(periodic=options["periodic"]):
+    if not backend.can(periodic=options["periodic"]) or not regular(arrays, options):
         return
-    wanted = backend.solve(*arrays, check=False, **options)
-    out = stride(data.draw, np.full(wanted.shape, 7.0, wanted.dtype))
+    out = stride(data.draw, np.full(lifted_shape(arrays, options), 7.0, dtype))
     if out.flags.writeable:
-        assert backend.solve(*arrays, check=False, out=out, **options) is out
-        np.testing.assert_array_equal(out, wanted)
+        assert backend.solve(*arrays, out=out, **options) is out
+        assert_solves(out, *arrays, **options)
 
 
 @pytest.mark.only(library="jax")
