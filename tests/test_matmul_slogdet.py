@@ -218,6 +218,8 @@ def test_a_zero_pivot_in_any_row_is_determinant_zero(backend: Subject) -> None:
 @pytest.mark.parametrize("entry", [5e-324, 1e-310, 1e-308, 1.7e308])
 def test_complex_pivots_at_the_ends_of_the_range(backend: Subject, entry: float) -> None:
     """Whose absolute values are subnormal, or overflow."""
+    if backend.device == "cuda":
+        pytest.skip("kernels for GPUs have no registers to spare for this")
     if backend.library == "jax" and not backend.compiled and entry < 1e-307:
         pytest.skip("XLA may take subnormal numbers for 0")
     b = np.full((3, 5), entry) * [[1 + 1j], [1 - 1j], [1j]]

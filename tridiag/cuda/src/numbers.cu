@@ -62,9 +62,9 @@ __device__ __forceinline__ float over(float x, float y) { return x / y; }
 __device__ __forceinline__ double over(double x, double y) { return x / y; }
 // divided, not multiplied by a reciprocal: what pivoting promises is LAPACK's error
 template <typename R> __device__ __forceinline__ Complex<R> over(Complex<R> x, Complex<R> y) {
-  // of subnormal numbers the sums below have no digits, and of the largest ones they overflow
+  // of subnormal numbers the sums below have no digits
   const R bound = Limits<R>::tiny() / Limits<R>::eps(), large_scale = R(1) / Limits<R>::eps();
-  const R below = size(y) < bound ? large_scale : R(0.25), above = size(x) < bound ? large_scale : R(0.25);
+  const R below = size(y) < bound ? large_scale : R(1), above = size(x) < bound ? large_scale : R(1);
   const R scale = below / above;
   y = Complex<R>(y.re * below, y.im * below);
   x = Complex<R>(x.re * above, x.im * above);
@@ -76,29 +76,15 @@ template <typename R> __device__ __forceinline__ Complex<R> over(Complex<R> x, C
   return Complex<R>(found.re * scale, found.im * scale);
 }
 
+__device__ __forceinline__ float magnitude(float x) { return fabsf(x); }
+__device__ __forceinline__ double magnitude(double x) { return fabs(x); }
 __device__ __forceinline__ float magnitude(Complex<float> x) { return hypotf(x.re, x.im); }
 __device__ __forceinline__ double magnitude(Complex<double> x) { return hypot(x.re, x.im); }
-
-// the power of two times which a complex number has an absolute value, with all digits
-template <typename R> __device__ __forceinline__ R scale_of(Complex<R> x) {
-  const R length = size(x);
-  return length < Limits<R>::tiny() / Limits<R>::eps() ? R(1) / Limits<R>::eps()
-         : length > R(1) / Limits<R>::tiny() ? R(0.25) : R(1);
-}
-
-__device__ __forceinline__ float log_magnitude(float x) { return log(fabsf(x)); }
-__device__ __forceinline__ double log_magnitude(double x) { return log(fabs(x)); }
-template <typename R> __device__ __forceinline__ R log_magnitude(Complex<R> x) {
-  const R scale = scale_of(x);
-  return log(magnitude(Complex<R>(x.re * scale, x.im * scale))) - log(scale);
-}
 
 // x / |x|; NaN where x is NaN, 0 where it is 0
 __device__ __forceinline__ float sign_of(float x) { return x > 0 ? 1.0f : x < 0 ? -1.0f : x; }
 __device__ __forceinline__ double sign_of(double x) { return x > 0 ? 1.0 : x < 0 ? -1.0 : x; }
 template <typename R> __device__ __forceinline__ Complex<R> sign_of(Complex<R> x) {
-  const R scale = scale_of(x);
-  x = Complex<R>(x.re * scale, x.im * scale);
   const R length = magnitude(x);
   return length == R(0) ? x : Complex<R>(x.re / length, x.im / length);
 }

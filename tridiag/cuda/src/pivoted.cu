@@ -76,7 +76,7 @@ template <typename T> struct Determinant {
   __device__ __forceinline__ void take(T pivot, bool swap) {
     sign = sign * sign_of(pivot);
     sign = swap ? -sign : sign;
-    logarithm += log_magnitude(pivot);
+    logarithm += log(magnitude(pivot));
   }
 };
 
@@ -283,7 +283,7 @@ template <typename T> __device__ __forceinline__ T corrected(T x, T correction, 
   const T y = x + correction;
   const Real<T> eps = Limits<T>::eps(), found = size(y);
   const bool lost = found <= Real<T>(LOST) * size(correction) || found <= Limits<T>::tiny() / eps;
-  const bool late = step >= ZEROS_AFTER && (step < RETURN_AFTER || !(x == T(0))) && !(correction == T(0));
+  const bool late = step >= ZEROS_AFTER && (step < RETURN_AFTER || !(x == T(0)));
   return (late && lost) || found <= Real<T>(VANISHED) * eps * size(x) ? T(0) : y;
 }
 

@@ -156,7 +156,7 @@ def refine(below, diagonal, above, keep, shift, d, x, kept, eps, tiny):
         for i in range(x.shape[0]):
             better = y[i] + correction[i]
             bound = real(VANISHED) * eps * abs(y[i])
-            if step > ZEROS_AFTER and (step <= RETURN_AFTER or y[i] != 0) and correction[i] != 0:
+            if step > ZEROS_AFTER and (step <= RETURN_AFTER or y[i] != 0):
                 bound = max(bound, real(LOST) * abs(correction[i]), tiny / eps)
             y[i] = real(0) if abs(better) <= bound else better
         error = residual(below, diagonal, above, keep, shift, d, y, eps, tiny, r, step)

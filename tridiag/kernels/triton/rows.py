@@ -208,7 +208,7 @@ def correct(y, correction, n, there, step, EPS: tl.constexpr, TINY: tl.constexpr
         better = old + change
         vanished = tl.abs(better) <= VANISHED * EPS * tl.abs(old)
         lost = (tl.abs(better) <= LOST * tl.abs(change)) | (tl.abs(better) <= TINY / EPS)
-        vanished = vanished | ((step >= ZEROS_AFTER) & lost & ((step < RETURN_AFTER) | (old != 0)) & (change != 0))
+        vanished = vanished | ((step >= ZEROS_AFTER) & lost & ((step < RETURN_AFTER) | (old != 0)))
         tl.store(y[0] + i * y[1], tl.where(vanished, 0.0, better), there)
     tl.debug_barrier()
 
