@@ -151,13 +151,12 @@ def correct(ops: Any, x: Any, correction: Any, step: Any = 1) -> Any:
     Of zeros that depend on each other some come back as the rounding of others: so in late steps all are zeros of which
     the correction leaves no digit, or which are so small that rows take them for nothing. Before, they may be tiny
     numbers that are not found yet. A number that is hundreds of decades below its neighbours has its first digit once
-    all of their rounding is gone from its rows: so, still later, what is zero takes its correction. What has no
-    correction stays.
+    all of their rounding is gone from its rows: so, still later, what is zero takes its correction.
     """
     y, (eps, tiny) = x + correction, ops.limits(x)
     found = ops.size(y)
     lost = (found <= LOST * ops.size(correction)) | (found <= tiny / eps)
-    lost = lost & ((ops.size(x) > 0) | (step <= RETURN_AFTER)) & (ops.size(correction) > 0)
+    lost = lost & ((ops.size(x) > 0) | (step <= RETURN_AFTER))
     return ops.where((found <= VANISHED * eps * ops.size(x)) | (lost & (step > ZEROS_AFTER)), ops.zero(y), y)
 
 

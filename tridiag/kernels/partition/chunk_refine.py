@@ -123,10 +123,17 @@ def residual(code: Code, plan: At, table: Value, rows: Value, base: Value, ends_
     return code.bits(~good)
 
 
-def correct(code: Code, plan: At, table: Value, rows: Value, base: Value, ends_at: Value, step: Value) -> None:
-    """x + correction, last row first, to memory; then no correction of the ends is left."""
+def correct(code: Code, plan: At, *words: Value) -> None:
+    """x + correction, last row first, to memory; then no correction of the ends is left.
+
+    ``held``: nothing changes x_before, x_first, x_last and x_after, which rows elsewhere read. In memory only what is
+    between them is right then.
+    """
+    table, rows, base, ends_at, step, held = words
     bands, records, ends = Scattered(code, plan, table), Records(code, base, FIELDS), Rows(code, ends_at, code.row)
     substitute, iterate, number = records.substitution(), records.field(ITERATE), code.repeat(step, code.lanes)
+    first, last = code.integer(0), rows - 1
+    outermost, stays = [(i, iterate[i]) for i in (first, last)], code.everywhere(held != 0)
 
     def line(i: Value, state: Any) -> Any:
         after, behind = state
@@ -143,8 +150,11 @@ def correct(code: Code, plan: At, table: Value, rows: Value, base: Value, ends_a
 
     above, below = ends[code.integer(6)], ends[code.integer(9)]
     code.fori(rows - bands.height, -1, line, (below, code.zero()), step=-bands.height)
-    before = el.correct(code, ends[code.integer(0)], above, number)
-    after = el.correct(code, iterate[rows], below, number)
+    for i, x in outermost:
+        iterate.store(i, code.where(stays, x, iterate[i]))
+    before, after = ends[code.integer(0)], iterate[rows]
+    before = code.where(stays, before, el.correct(code, before, above, number))
+    after = code.where(stays, after, el.correct(code, after, below, number))
     write(code, ends, (before, after))
     iterate.store(rows, after)
     write(code, ends, [code.zero()] * 4, 6)

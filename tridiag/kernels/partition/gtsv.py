@@ -202,7 +202,7 @@ def refine(zero, plan, kept):
         for i in range(n):  # `tridiag.algorithms.elimination.correct`
             old, correction = solution(zero, plan, i), load(rest + i * side, zero)
             new, bound = old + correction, vanished * size(old)
-            if number > ZEROS_AFTER and (number <= RETURN_AFTER or old != zero) and correction != zero:
+            if number > ZEROS_AFTER and (number <= RETURN_AFTER or old != zero):
                 bound = max(bound, LOST * size(correction), tiny / eps)
             set_solution(zero, plan, i, zero if size(new) <= bound else new)
         error = residual(zero, plan, rest, number)

@@ -296,7 +296,7 @@ def substitute_ends(zero, plan):
                 old = solution(zero, plan, row)  # `tridiag.algorithms.elimination.correct`
                 bound = bar * size(old)
                 late = plan.refining
-                if late > ZEROS_AFTER and (late <= RETURN_AFTER or old != zero) and x1 != zero:
+                if late > ZEROS_AFTER and (late <= RETURN_AFTER or old != zero):
                     bound = max(bound, LOST * size(x1), least)
                 x = zero if size(old + x1) <= bound else old + x1
             set_solution(zero, plan, row, x)

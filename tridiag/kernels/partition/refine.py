@@ -80,7 +80,7 @@ def bind_scattered(zero, plan, table, lane, row):
 
 @njit(**ONCE)
 def repair_windows(zero, plan, room, group):
-    """Correct a group of windows, whose ends stay. x is changed where all rows come out good; the others are marked."""
+    """Correct a group of windows, whose outermost rows stay, where all rows come out good; the others are marked."""
     lanes, row, count, rows = lanes_of(zero, ()), bytes_of_row(zero, ()), plan.count, plan.window
     side, real, ends = bytes_of(zero, ()), bytes_of_real(zero, ()), room + table_size(zero, ())
     records, found = ends + ENDS * row, room + corrected_size(zero, (rows,))
@@ -97,14 +97,15 @@ def repair_windows(zero, plan, room, group):
     for step in range(1, RETURN_AFTER + 1):
         if bad == 0 and step > 1:
             break
-        chunk_refine.CORRECT(zero, (plan, room, rows, records, ends, step))
+        chunk_refine.CORRECT(zero, (plan, room, rows, records, ends, step, 1))
         bad = chunk_refine.RESIDUAL(zero, (plan, room, rows, records, ends))
     for lane in range(min(lanes, count - group * lanes)):
         at = plan.windows + 8 * (group * lanes + lane)
         if bad >> lane & 1:
             set_word(at, -word(at))
         else:
-            copy(zero, rows, found + lane * rows * side, side, word(room + 8 * (4 * lanes + lane)), side)
+            target = word(room + 8 * (4 * lanes + lane))
+            copy(zero, rows - 2, found + (lane * rows + 1) * side, side, target + side, side)
 
 
 @njit(**OPTIONS)
@@ -145,7 +146,7 @@ def correct_block(zero, plan, room, block):
     rows, ends = plan.height, room + table_size(zero, ())
     begin_block(zero, plan, room, block)
     records, lines = ends + ENDS * bytes_of_row(zero, ()), room + corrected_size(zero, (rows,))
-    chunk_refine.CORRECT(zero, (plan, room, rows, records, ends, plan.refining))
+    chunk_refine.CORRECT(zero, (plan, room, rows, records, ends, plan.refining, 0))
     chunk_refine.CHECK_CORRECTED(zero, (plan, block, records, ends, lines))
     list_bad_lines(zero, plan, block, lines)
 
