@@ -63,9 +63,9 @@ def eliminate(ops: Any, carried: Any, new: Any, form: Blocks) -> tuple[Any, Any,
     for j in range(m):
         largest = ops.size(rows[..., j]).argmax(-1)
         chosen = ops.positions(2 * m - j, 1, 0, new) == largest[..., None]
-        pivot = finite(ops.where(chosen[..., None], rows, ops.zero(rows)).sum(-2))
+        pivot = ops.where(chosen[..., None], rows, ops.zero(rows)).sum(-2)
         others = ops.where(chosen[..., None], rows[..., :1, :], rows)[..., 1:, :]
-        multipliers = others[..., j] / pivot[..., j][..., None]
+        multipliers = others[..., j] / finite(pivot[..., j])[..., None]
         rows = others - multipliers[..., None] * pivot[..., None, :]
         pivots.append(pivot[..., None, :])
         zero = pivot[..., j] == 0
@@ -79,7 +79,7 @@ def backward(ops: Any, after: Any, second: Any, pivots: Any, form: Blocks) -> An
     rest = pivots[..., 3 * m :] - product(pivots[..., m : 2 * m], after) - product(pivots[..., 2 * m : 3 * m], second)
     found: list[Any] = []
     for j in reversed(range(m)):
-        value = rest[..., j : j + 1, :] / pivots[..., j : j + 1, j : j + 1]
+        value = rest[..., j : j + 1, :] / finite(pivots[..., j : j + 1, j : j + 1])
         rest = rest[..., :j, :] - pivots[..., :j, j : j + 1] * value
         found.append(value)
     return ops.concatenate(found[::-1], -2)
