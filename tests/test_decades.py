@@ -107,7 +107,7 @@ def test_complex_numbers_below_the_smallest_normal_one(backend: Subject, dtype: 
     assert error(backend.solve(*matrix), matrix) <= 8
 
 
-# a tridiagonal matrix that is its own transpose; its right side, in units of 1e-278
+# a tridiagonal matrix that is its own transpose, and a right side
 OFF = [
     188.956147347704, -109.40075821438485, 0.4471104235008163, -0.0009152908052471316, 11.794331673258803,
     -841.7215346650285, -63.23195392184016, 0.05732414038533214, 0,
