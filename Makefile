@@ -4,7 +4,9 @@ PYTHON ?= python3
 TORCH_INDEX ?=
 PYTEST_ARGS ?= -n 2 --dist worksteal
 
-unexport PYTHONPATH
+# What the shell says of Python is not for the tests: without byte code on disk every process compiles what it imports,
+# some ten seconds for JAX and PyTorch, and the tests start many.
+unexport PYTHONPATH PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 WORK := .make
 SOURCES := setup.cfg pyproject.toml README.md LICENSE $(shell find tridiag -not -path "*__pycache__*")
