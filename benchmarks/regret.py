@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +22,7 @@ from typing import Any
 import jax
 import numpy as np
 from rich.progress import track
+from short_race import race
 
 import tridiag
 from tridiag.benchmarking.conditions import conditions
@@ -33,9 +32,6 @@ from tridiag.selection.places import Place
 
 RESULTS = Path(__file__).parent / "results"
 LARGEST = 10_000_000  # unknowns
-WARM = 3  # calls before the race
-BEHIND = 3.0  # times slower than the fastest: out of the race
-SHORTEST, BUDGET, ROUNDS = 2e-3, 0.3, 5  # seconds of a sample, seconds of a race; the fewest rounds
 MEAN = {"tuned": 0.05, "shipped": 0.15}
 WORST = 0.5
 SLOW = 2.0  # seconds that a backend may be expected to take
@@ -60,7 +56,7 @@ def point(library: str, shape: tuple[int, int], axis: int, dtype: str) -> dict[s
     chosen = tridiag.explain("solve", *given, axis=axis)
     expected = dict(eligible_names(chosen.problem))
     names = [name for name, seconds in expected.items() if too_slow(name, shape, axis, seconds) is False]
-    times = race({name: call(name, library, given, axis) for name in {chosen.backend, *names}}, chosen.backend)
+    times = race({name: call(name, library, given, axis) for name in {chosen.backend, *names}}, {chosen.backend})
     best = min(times, key=times.__getitem__)
     return {
         "library": library, "shape": shape, "axis": axis, "dtype": dtype, "auto": chosen.backend, "best": best,
@@ -84,36 +80,6 @@ def call(name: str, library: str, given: list[Any], axis: int) -> Callable[[], A
         return lambda: tridiag.solve(*given, axis=axis, backend=name)
     compiled = jax.jit(lambda *x: tridiag.solve(*x, axis=axis, backend=name))
     return lambda: compiled(*given).block_until_ready()
-
-
-def race(calls: dict[str, Callable[[], Any]], chosen: str) -> dict[str, float]:
-    """The time of each; medians over rounds of the one that is chosen and of those that are near the fastest."""
-    first = {name: least(one) for name, one in calls.items()}
-    best = min(first.values())
-    near = [name for name, seconds in first.items() if seconds <= BEHIND * best or name == chosen]
-    counts = {name: max(1, int(SHORTEST / first[name])) for name in near}
-    samples: dict[str, list[float]] = {name: [] for name in near}
-    start, rng = time.perf_counter(), np.random.default_rng(0)
-    while len(samples[near[0]]) < ROUNDS or time.perf_counter() - start < BUDGET:
-        for name in rng.permutation(near):
-            begin = time.perf_counter()
-            for _ in range(counts[name]):
-                calls[name]()
-            samples[name].append((time.perf_counter() - begin) / counts[name])
-    return first | {name: statistics.median(some) for name, some in samples.items()}
-
-
-def least(call: Callable[[], Any]) -> float:
-    """The shortest of the calls after the first."""
-    call()
-    seconds = []
-    for _ in range(WARM):
-        start = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - start)
-        if seconds[0] > BUDGET:
-            break
-    return min(seconds)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -153,13 +153,48 @@ def test_alignments_have_lines_of_their_own(tmp_path: Path, capsys: pytest.Captu
     assert all(np.isfinite(figure["median"]) for line in lines for figure in line["figures"]), lines
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["matmul", "order 2, constant", "jit: logcumsumexp"])
+def test_shapes_are_drawn_at_random(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    import random_shapes
+    import random_verbs
+    import short_race
+
+    monkeypatch.setattr(random_verbs, "LARGEST", 1000)
+    monkeypatch.setattr(short_race, "BUDGET", 0.0)
+    path = tmp_path / "shapes.json"
+    random_shapes.main(["--only", verb, "--shapes", "2", "--json", str(path)])  # whatever the bars say of two shapes
+    (found,) = json.loads(path.read_text())["verbs"]
+    assert found["verb"] == verb and len({point["problem"] for point in found["points"]}) == 2
+    for point in found["points"]:
+        assert point["ratio"] == pytest.approx(point["seconds"] / point["of the best"], rel=1e-3)
+    worst = found["geometric mean"], found["worst"], found["microseconds behind"]
+    assert found["short"] == any(x > bar for x, bar in zip(worst, random_shapes.BARS[found["in jit"]], strict=True))
+
+
+@pytest.mark.slow
+def test_random_shapes_of_wrong_answers_have_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    import random_shapes
+    import random_verbs
+
+    import tridiag
+
+    monkeypatch.setattr(random_verbs, "LARGEST", 1000)
+    monkeypatch.setattr(tridiag, "matmul", lambda a, b, c, x: b * x)
+    with pytest.raises(SystemExit, match=r"matmul.*tridiag has an error of .* eps"):
+        random_shapes.main(["--only", "matmul", "--shapes", "1"])
+
+
 def test_the_regret_of_a_choice_has_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("jax")
     pytest.importorskip("rich")
     import regret
+    import short_race
 
     monkeypatch.setattr(regret, "LARGEST", 100)
-    monkeypatch.setattr(regret, "BUDGET", 0.0)
+    monkeypatch.setattr(short_race, "BUDGET", 0.0)
     path = tmp_path / "regret.json"
     regret.main(["--points", "2", "--json", str(path)])  # its bars are for more, and larger, points
     record = json.loads(path.read_text())
