@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from at_once import DTYPE, LONG, OF_THE_ALGORITHM, WRITTEN_IN_JAX
 
 import tridiag
 from tridiag.kernels.runtime import sources
@@ -119,6 +120,18 @@ def test_modules_that_are_named_are_there() -> None:
             found = [k for k in range(2, len(parts) + 1) if sources.file_of(".".join(parts[:k]))]
             public = hasattr(tridiag, parts[1]) and not sources.file_of(f"tridiag.{parts[1]}")
             assert public or (found and len(parts) <= max(found) + 2), (path, name)
+
+
+def test_what_waits_for_slow_is_there() -> None:
+    """A test that is renamed does not leave its old name in the tables of what runs at once."""
+    here = Path(__file__).parent
+    known = {path.name: path for path in here.rglob("test_*.py")}
+    for table in (DTYPE, WRITTEN_IN_JAX, OF_THE_ALGORITHM, LONG):
+        assert set(table) <= set(known)
+    for table in (OF_THE_ALGORITHM, LONG):
+        for name, tests in table.items():
+            found = set(re.findall(r"^def (test_\w+)", known[name].read_text(), re.MULTILINE))
+            assert {test.partition("[")[0] for test in tests} <= found, name
 
 
 def test_a_kernel_is_compiled_anew_for_its_own_sources_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
