@@ -10,7 +10,7 @@ that take 10 us or more, by how many microseconds the worst of the shorter ones 
 more than a tenth. The ten worst shapes of all are told by name.
 
 The record goes to ``benchmarks/results/random_shapes/``, a file a processor and seed. Exits with 1 where a figure is
-short of its bar, or an answer is wrong. Needs SciPy, PyTorch, JAX and rich; 15 minutes with 100 shapes a verb.
+short of its bar, or an answer is wrong. Needs SciPy, PyTorch, JAX and rich.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def drawn(rng: Rng, last: tuple[int, int] | None = None) -> tuple[tuple[int, ...
 
 def plain(name: str, *arrays: Any, out: Any) -> dict[str, Callable[[], Any]]:
     """Both ways of a loop, which writes to ``out``."""
-    numba.set_num_threads(threads())
+    numba.set_num_threads(min(threads(), numba.config.NUMBA_NUM_THREADS))
 
     def call(function: Any) -> Any:
         function(*arrays, *(out if isinstance(out, tuple) else (out,)))
