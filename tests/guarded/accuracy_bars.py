@@ -4,7 +4,8 @@ As in `benchmarks/accuracy.py`: denominators that rounding to subnormal numbers 
 (LAPACK's xGERFS); "auto" may reach 8 eps for condition numbers up to 1e-3/eps, beyond twice the error of elimination
 with partial pivoting in the dtype. True may reach 8 eps, or twice that, of the normwise error. Where nothing is
 refined, an entry whose quotient by another one of its row is subnormal has the error that this has (Demmel 1984,
-Underflow and the reliability of numerical software). False is for dominant matrices.
+Underflow and the reliability of numerical software). False is for dominant matrices, and where it
+fills, as in chunks, its error is normwise too: an unknown is as exact as the largest one that it is found from.
 """
 
 from __future__ import annotations
@@ -50,8 +51,12 @@ def size(x: Array) -> Array:
     return np.sqrt(x.real * x.real + x.imag * x.imag) if x.dtype == np.clongdouble else abs(x)
 
 
-def errors(matrix: Matrix, x: Array, dtype: str, pivoting: Any = "auto") -> Array:
-    """The backward error of every system in eps, normwise under True; inf where a result is not finite."""
+def errors(matrix: Matrix, x: Array, dtype: str, pivoting: Any = "auto", fills: bool = False) -> Array:
+    """The backward error of every system in eps, inf where a result is not finite.
+
+    Normwise under True, and under False where elimination ``fills``.
+    """
+    normwise = pivoting is True or (pivoting is False and fills)
     info, n = np.finfo(dtype), x.shape[1]
     kind, smallest = WIDE[dtype], 4 * np.longdouble(info.tiny) / info.eps
     real = np.float64 if kind in (np.float64, np.complex128) else np.longdouble
@@ -64,7 +69,7 @@ def errors(matrix: Matrix, x: Array, dtype: str, pivoting: Any = "auto") -> Arra
     below, above = (np.arange(n) - 1) % n, (np.arange(n) + 1) % n
     with np.errstate(all="ignore"):
         residual = size(right - b * x_wide - a * x_wide[:, below] - c * x_wide[:, above])
-        if pivoting is True:
+        if normwise:
             norm = (sizes[0] + sizes[1] + sizes[2]).max(1)
             scale = norm * sizes[4].max(1) + sizes[3].max(1)
             error = residual.max(1) / np.maximum(scale, smallest * np.maximum(1, norm)) / info.eps

@@ -51,6 +51,11 @@ class Call:
         return self.layout.startswith("long")
 
     @property
+    def fills(self) -> bool:
+        """Whether elimination fills: long systems are cut into chunks, whose ends are found first."""
+        return self.chained and self.backend == "numba_partition"
+
+    @property
     def group(self) -> int:
         """Systems of one matrix."""
         return 16 if self.layout == "shared" else 1

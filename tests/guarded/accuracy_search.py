@@ -79,7 +79,7 @@ def looked_at(call: Call, systems: Systems) -> tuple[Array, Array, Array]:
     """The systems of the largest errors, by how much they are above their bars, and the errors."""
     matrix = bars.acting(systems, call.periodic, call.transpose)
     x = call.solve(systems)
-    error = bars.errors(matrix, x, call.dtype, call.pivoting)
+    error = bars.errors(matrix, x, call.dtype, call.pivoting, call.fills)
     most = max(20, min(WORST, INVERTED // call.n ** (3 if call.periodic else 2)))
     which = suspects(error, most // (3 if call.dtype == "complex128" else 1))
     some = bars.Matrix(*(band[which] for band in matrix))

@@ -49,6 +49,25 @@ def test_what_excuses_an_error(periodic: bool, transpose: bool) -> None:
     assert bars.errors(matrix, x, "float64").max() < 8
 
 
+@pytest.mark.parametrize("fraction", [0.0, 1e-12])
+def test_unknowns_that_vanish_in_a_chunk(fraction: float) -> None:
+    """They are rounding beside the largest one of their chunk, since nothing is refined; more than that is an error."""
+    a = [0, -0.2501383650732988j, 0.17861464599869933j, 7.241301893803564, -0.8012865180946698]
+    b = [-4.09432505546011 - 1.1760522742678128j, 0.06533805038065686 - 0.4237467294491978j,
+         -6.786114688198592 + 3.018245845210233j, -5.729416068876572 - 5.686243111554291j,
+         4.592263222232869 - 1.3841877838354086j]  # fmt: skip
+    c = [0.2501383650732988j, -0.17861464599869933j, 7.241301893803564, -0.8012865180946698, 0]
+    x = np.array([[fraction, fraction, 0, 3j, 2j]])
+    d = np.array([0, 0, 21.72390568141069j, 17.058729334662875 - 18.790821242819057j, 2.768375567671 + 6.780666890182j])
+    systems = systems_of([np.array([v], complex) for v in (a, b, c, d)])
+    alone = Call("numba_thomas", "complex128", 5, 64, "rows", False)
+    long = Call("numba_partition", "complex128", 5, 11968, "long rows", False, masked=True)
+    for call in (alone, long):
+        found = call.solve(call.given(accuracy_search.surrounded(call, systems)))[:1] + x * (x.imag == 0)
+        error = bars.errors(bars.acting(systems), found, "complex128", False, call.fills)
+        assert (error > bars.BAR) == (fraction > 0)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
 def test_systems_are_what_they_should_be(dtype: str) -> None:
     """Finite, of the dtype, dominant where that is asked for; children too."""
