@@ -315,6 +315,17 @@ def test_what_is_forbidden_stays_so_at_low_temperatures(subject: Subject, dtype:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_smallest_scores_at_the_smallest_temperatures(subject: Subject, dtype: str) -> None:
+    """Down to the documented end of the range; XLA takes subnormal numbers for zero."""
+    scores, unit = normal(3, 5, 6, dtype=dtype), 2.0 ** (-80 if dtype == "float32" else -900)
+    right = align(subject, scores, gap=-0.5, temperature=1e-30)
+    info = np.finfo(dtype)
+    for temperature in (info.smallest_subnormal, info.tiny, 4 * info.tiny)[subject.library == "jax" :]:
+        found = align(subject, scores * np.asarray(unit, dtype), gap=-0.5 * unit, temperature=temperature)
+        np.testing.assert_allclose(found / unit, right, rtol=40 * EPS[dtype])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_temperatures_of_any_size_with_scores_of_any_size(subject: Subject, dtype: str) -> None:
     """The score is homogeneous: scores, gaps and the temperature times a power of two are the score times that."""
     scores, tiny, huge = normal(2, 9, 11, dtype=dtype), *((-30, 60) if dtype == "float32" else (-300, 800))

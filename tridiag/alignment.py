@@ -47,7 +47,7 @@ def smith_waterman(
     temperature : float or array
         T, positive and at most 2**960 (float32: 2**96). None is too low: one below about (L1 + L2) 2**-50 of the
         largest score, or of a gap that is worth more (float32: 2**-28), where the score is the classic one but for
-        rounding, may count as that.
+        rounding, may count as that. The largest score, or gap, of a pair stays above 2**-900 (float32: 2**-80).
     backend : str
         "auto", a name of `tridiag.backends`, or a library ("jax"). A named backend runs or raises.
 
