@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from at_once import DTYPE, LONG, OF_THE_ALGORITHM, WRITTEN_IN_JAX
+from at_once import DTYPE, LONG, OF_THE_ALGORITHM, TRACED, WRITTEN_IN_JAX
 
 import tridiag
 from tridiag.kernels.runtime import sources
@@ -126,7 +126,7 @@ def test_what_waits_for_slow_is_there() -> None:
     """A test that is renamed does not leave its old name in the tables of what runs at once."""
     here = Path(__file__).parent
     known = {path.name: path for path in here.rglob("test_*.py")}
-    for table in (DTYPE, WRITTEN_IN_JAX, OF_THE_ALGORITHM, LONG):
+    for table in (DTYPE, WRITTEN_IN_JAX, OF_THE_ALGORITHM, LONG, TRACED):
         assert set(table) <= set(known)
     for table in (OF_THE_ALGORITHM, LONG):
         for name, tests in table.items():

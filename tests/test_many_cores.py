@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs mprotect, whic
 CORES = (2, 3, 8, 16, 64, 300)
 GUARD = 7.0
 MODEST = settings(
-    deadline=None, derandomize=True, max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None, derandomize=True, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 Call = Callable[..., np.ndarray]
 SOLVES: dict[str, Call] = {
@@ -154,7 +154,7 @@ def views(draw: Any) -> tuple[list[np.ndarray], int, View]:
 
 
 @pytest.mark.parametrize(("name", "told"), CALLS)
-@settings(MODEST, max_examples=16)
+@settings(MODEST, max_examples=25)
 @given(problem=views(), cores=st.sampled_from((1, *CORES)), caches=st.sampled_from([2**12, 2**15, 2**23]))
 def test_views_that_do_not_merge(
     name: str, told: str, problem: Any, cores: int, caches: int, monkeypatch: pytest.MonkeyPatch
