@@ -75,6 +75,13 @@ def plain(name: str, *arrays: Any, out: Any) -> dict[str, Callable[[], Any]]:
     return {"loop": functools.partial(call, serial), "parallel loop": functools.partial(call, parallel)}
 
 
+def in_double(name: str, *arrays: Any, shape: tuple[int, ...]) -> Array:
+    """The result of a loop in float64."""
+    found = np.empty(shape)
+    LOOPS[name][0](*(x.astype(float) for x in arrays), found)
+    return found
+
+
 def dominant(rng: Rng, shape: tuple[int, ...], dtype: str) -> tuple[Array, ...]:
     a, c = rng.uniform(-1, 1, shape), rng.uniform(-1, 1, shape)
     b = abs(a) + abs(c) + rng.uniform(0.01, 1, shape)
@@ -129,14 +136,13 @@ def worst_residual(a: Any, b: Any, c: Any, d: Any, x: Any, axis: int = -1) -> fl
 def slogdet(rng: Rng, told: str) -> Problem:
     shape, dtype = drawn(rng)
     a, b, c, _ = dominant(rng, shape, dtype)
-    wanted = LOOPS["slogdet"][0]
     exact = np.empty(shape[0]), np.empty(shape[0])
-    wanted(*(x.astype(float) for x in (a, b, c)), *exact)
+    LOOPS["slogdet"][0](*(x.astype(float) for x in (a, b, c)), *exact)
     calls = ours(tridiag.slogdet, a, b, c)
     calls |= plain("slogdet", a, b, c, out=(np.empty(shape[0], dtype), np.empty(shape[0], dtype)))
 
     def error(found: Any) -> float:
-        return close(found[1], exact[1]) if (found[0] == exact[0]).all() else np.inf
+        return relative_error(found[1], exact[1]) if (found[0] == exact[0]).all() else np.inf
 
     return Problem(told, shape, dtype, calls, error, PLAUSIBLE)
 
@@ -145,10 +151,9 @@ def slogdet(rng: Rng, told: str) -> Problem:
 def matmul(rng: Rng, told: str) -> Problem:
     shape, dtype = drawn(rng)
     a, b, c, x = given = dominant(rng, shape, dtype)
-    exact = np.empty(shape)
-    LOOPS["matmul"][0](*(v.astype(float) for v in given), exact)
+    exact = in_double("matmul", *given, shape=shape)
     calls = ours(tridiag.matmul, a, b, c, x) | plain("matmul", a, b, c, x, out=np.empty_like(x))
-    return Problem(told, shape, dtype, calls, lambda y: close(y, exact), ACCURATE)
+    return Problem(told, shape, dtype, calls, lambda y: relative_error(y, exact), ACCURATE)
 
 
 @verb("solve_block")
@@ -158,27 +163,22 @@ def solve_block(rng: Rng, told: str) -> Problem:
     A, C = (rng.uniform(-1, 1, square) for _ in range(2))
     B = rng.uniform(-1, 1, square) + 4 * shape[-1] * np.eye(shape[-1])
     given = tuple(x.astype(dtype) for x in (A, B, C, rng.standard_normal(shape)))
-    exact = np.empty(shape)
-    LOOPS["solve_blocks"][0](*(x.astype(float) for x in given), exact)
+    exact = in_double("solve_blocks", *given, shape=shape)
     calls = ours(tridiag.solve_block, *given) | plain("solve_blocks", *given, out=np.empty(shape, dtype))
-    return Problem(told, shape, dtype, calls, lambda x: close(x, exact), 4 * ACCURATE)
+    return Problem(told, shape, dtype, calls, lambda x: relative_error(x, exact), 4 * ACCURATE)
 
 
 # ---------------------------------------------------------------------------------------------------- recurrences
 
 
-def close(y: Any, wanted: Any) -> float:
-    return relative_error(y, wanted)
-
-
 def sequences(rng: Rng, told: str, axis: int) -> Problem:
     shape, dtype = drawn(rng)
     a, x = rng.uniform(0.5, 1, shape).astype(dtype), rng.standard_normal(shape).astype(dtype)
-    loop, exact = "recurrence_columns" if axis == 0 else "recurrence_rows", np.empty(shape)
-    LOOPS[loop][0](a.astype(float), x.astype(float), exact)
+    loop = "recurrence_columns" if axis == 0 else "recurrence_rows"
+    exact = in_double(loop, a, x, shape=shape)
     calls = ours(tridiag.linear_recurrence, a, x, axis=axis, out=np.empty_like(x))
     calls |= plain(loop, a, x, out=np.empty_like(x))
-    return Problem(told, shape, dtype, calls, lambda y: close(y, exact), PLAUSIBLE)
+    return Problem(told, shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
 
 verb("linear_recurrence")(functools.partial(sequences, axis=-1))
@@ -192,7 +192,7 @@ def cumulative_sum(rng: Rng, told: str) -> Problem:
     exact, out = np.cumsum(x.astype(float), -1), np.empty_like(x)
     calls = ours(tridiag.linear_recurrence, 1.0, x, out=np.empty_like(x)) | plain("sums", x, out=np.empty_like(x))
     calls["cumsum"] = lambda: np.cumsum(x, -1, out=out)
-    return Problem(told, shape, dtype, calls, lambda y: close(y, exact), PLAUSIBLE)
+    return Problem(told, shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
 
 @verb("order 2, constant")
@@ -207,18 +207,18 @@ def constant_of_order_2(rng: Rng, told: str) -> Problem:
     calls = ours(tridiag.linear_recurrence, (a1, a2), x, out=np.empty_like(x))
     calls |= plain("filter_of_order_2", a1, a2, x, out=np.empty_like(x))
     calls["lfilter"] = lambda: lfilter(numerator, denominator, x)
-    return Problem(told, shape, dtype, calls, lambda y: close(y, exact), PLAUSIBLE)
+    return Problem(told, shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
 
 @verb("matrix_recurrence")
 def matrices(rng: Rng, told: str) -> Problem:
     shape, dtype = drawn(rng, (2, 6))
     A = (rng.uniform(-1, 1, (*shape, shape[-1])) / np.sqrt(shape[-1])).astype(dtype)
-    x, exact = rng.standard_normal(shape).astype(dtype), np.empty(shape)
-    LOOPS["matrix_recurrence"][0](A.astype(float), x.astype(float), exact)
+    x = rng.standard_normal(shape).astype(dtype)
+    exact = in_double("matrix_recurrence", A, x, shape=shape)
     calls = ours(tridiag.matrix_recurrence, A, x, out=np.empty_like(x))
     calls |= plain("matrix_recurrence", A, x, out=np.empty_like(x))
-    return Problem(told, shape, dtype, calls, lambda y: close(y, exact), PLAUSIBLE)
+    return Problem(told, shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
 
 @verb("logcumsumexp")
@@ -234,18 +234,17 @@ def logarithms(rng: Rng, told: str) -> Problem:
     loop = "logcumsumexp_rows" if axis else "logcumsumexp_columns"
     calls = ours(tridiag.logcumsumexp, x, axis=axis, out=np.empty_like(x)) | plain(loop, x, out=np.empty_like(x))
     calls["torch"] = lambda: torch.logcumsumexp(tensor, axis, out=result)
-    return Problem(f"{told}, axis={axis},", shape, dtype, calls, lambda y: close(y, exact), PLAUSIBLE)
+    return Problem(f"{told}, axis={axis},", shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
 
 @verb("log_linear_recurrence")
 def log_recurrence(rng: Rng, told: str) -> Problem:
     shape, dtype = drawn(rng)
     log_a, x = (-rng.exponential(size=shape)).astype(dtype), rng.standard_normal(shape).astype(dtype)
-    exact = np.empty(shape)
-    LOOPS["log_recurrence_rows"][0](log_a.astype(float), x.astype(float), exact)
+    exact = in_double("log_recurrence_rows", log_a, x, shape=shape)
     calls = ours(tridiag.log_linear_recurrence, log_a, x, out=np.empty_like(x))
     calls |= plain("log_recurrence_rows", log_a, x, out=np.empty_like(x))
-    return Problem(told, shape, dtype, calls, lambda y: close(y, exact), PLAUSIBLE)
+    return Problem(told, shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
 
 # ---------------------------------------------------------------------------------------------------- the others
@@ -260,7 +259,7 @@ def alignments(rng: Rng, told: str) -> Problem:
     LOOPS["smith_waterman"][0](scores.astype(float), -1.0, exact)
     calls = ours(tridiag.smith_waterman, scores, gap=-1.0)
     calls |= plain("smith_waterman", scores, -1.0, out=np.empty(pairs, dtype))
-    return Problem(told, shape, dtype, calls, lambda y: close(y, exact), PLAUSIBLE)
+    return Problem(told, shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
 
 @verb("kalman.log_likelihood")
@@ -278,7 +277,7 @@ def likelihoods(rng: Rng, told: str) -> Problem:
     calls = ours(tridiag.kalman.log_likelihood, y, **model)
     calls |= plain("log_likelihood", y, *model.values(), out=np.empty(series))
     shape = series, steps, m
-    return Problem(told, shape, "float64", calls, lambda found: close(found, exact), 1e7)
+    return Problem(told, shape, "float64", calls, lambda found: relative_error(found, exact), 1e7)
 
 
 # ---------------------------------------------------------------------------------------------------- inside jit
@@ -312,8 +311,7 @@ def jit_recurrence(rng: Rng, told: str) -> Problem:
     shape, dtype = drawn(rng)
     axis = int(rng.integers(2))
     a, x = rng.uniform(0.5, 1, shape).astype(dtype), rng.standard_normal(shape).astype(dtype)
-    exact = np.empty(shape)
-    LOOPS["recurrence_columns" if axis == 0 else "recurrence_rows"][0](a.astype(float), x.astype(float), exact)
+    exact = in_double("recurrence_columns" if axis == 0 else "recurrence_rows", a, x, shape=shape)
 
     def join(earlier: Any, later: Any) -> Any:
         return earlier[0] * later[0], later[0] * earlier[1] + later[1]
@@ -330,7 +328,7 @@ def jit_recurrence(rng: Rng, told: str) -> Problem:
         "associative_scan": jitted(lambda a, x: lax.associative_scan(join, (a, x), axis=axis)[1], a, x),
         "scan": jitted(scanned, a, x),
     }
-    return Problem(f"{told}, axis={axis},", shape, dtype, calls, lambda y: close(y, exact), PLAUSIBLE)
+    return Problem(f"{told}, axis={axis},", shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
 
 @verb("jit: logcumsumexp", IN_JIT)
@@ -345,7 +343,7 @@ def jit_logarithms(rng: Rng, told: str) -> Problem:
         "tridiag": jitted(lambda x: tridiag.logcumsumexp(x, axis=axis), x),
         "cumlogsumexp": jitted(lambda x: lax.cumlogsumexp(x, axis), x),
     }
-    return Problem(f"{told}, axis={axis},", shape, dtype, calls, lambda y: close(y, exact), PLAUSIBLE)
+    return Problem(f"{told}, axis={axis},", shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
 
 @verb("jit: matrix_recurrence", IN_JIT)
@@ -355,8 +353,8 @@ def jit_matrices(rng: Rng, told: str) -> Problem:
 
     shape, dtype = drawn(rng, (2, 6))
     A = (rng.uniform(-1, 1, (*shape, shape[-1])) / np.sqrt(shape[-1])).astype(dtype)
-    x, exact = rng.standard_normal(shape).astype(dtype), np.empty(shape)
-    LOOPS["matrix_recurrence"][0](A.astype(float), x.astype(float), exact)
+    x = rng.standard_normal(shape).astype(dtype)
+    exact = in_double("matrix_recurrence", A, x, shape=shape)
 
     def scanned(A: Any, x: Any) -> Any:
         def step(y: Any, row: Any) -> Any:
@@ -366,4 +364,4 @@ def jit_matrices(rng: Rng, told: str) -> Problem:
         return lax.scan(step, 0 * x[:, 0], (A.swapaxes(0, 1), x.swapaxes(0, 1)))[1].swapaxes(0, 1)
 
     calls = {"tridiag": jitted(tridiag.matrix_recurrence, A, x), "scan": jitted(scanned, A, x)}
-    return Problem(told, shape, dtype, calls, lambda y: close(y, exact), PLAUSIBLE)
+    return Problem(told, shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
