@@ -72,11 +72,10 @@ def kernels(whole: bool = False) -> dict[str, Callable[[], Any]]:
     from tridiag.kernels import table
     from tridiag.kernels.runtime import object_cache
 
-    called = "thomas_interleaved_float64"  # XLA's handlers differ in nothing but the kernel that they call
     return {
         "call": object_cache.made_by("runtime.python_entry.build"),
         **{table.name_of(*request): table.builder_of(*request) for request in requests(whole)},
-        f"xla_{called}": object_cache.made_by("runtime.xla_handler.build", called),
+        "xla_handler": object_cache.made_by("runtime.xla_handler.build"),
     }
 
 
@@ -197,9 +196,10 @@ def code_of(compiled: Any) -> str:
 def dump(job: tuple[str, Callable[[], Any], Path]) -> str:
     import llvmlite.binding as llvm
 
-    from tridiag.kernels.jobs.words.symbols import PREFIX
+    from tridiag.kernels.jobs.words.symbols import INNER, PREFIX
 
     name, build, folder = job
+    llvm.add_symbol(INNER, 1)
     for other in kernels():
         llvm.add_symbol(PREFIX + other, 1)  # which others call: it is not run
     (folder / f"{name}.ll").write_text(code_of(build()))

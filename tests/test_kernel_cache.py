@@ -55,6 +55,20 @@ def build_six_times() -> Any:
     return cfunc(types.int64(types.int64))(six_times)
 
 
+def build_twice() -> Any:
+    """A kernel around another one."""
+    from numba import cfunc, types
+
+    from tridiag.kernels.jobs.words.symbols import INNER
+
+    inner = types.ExternalFunction(INNER, types.int64(types.int64))
+
+    def twice(x):
+        return inner(inner(x))
+
+    return cfunc(types.int64(types.int64))(twice)
+
+
 def call(kernel: object_cache.Kernel, x: int) -> int:
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(kernel.address)(x)
 
@@ -99,6 +113,26 @@ def test_a_kernel_is_found_again(folder: pathlib.Path, monkeypatch: pytest.Monke
     before = state(folder)
     assert obtain_anew(monkeypatch).found
     assert len(before) == 1 and state(folder) == before
+
+
+@pytest.mark.parametrize("can_be_kept", [True, False])
+def test_one_code_serves_around_many_kernels(
+    folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch, can_be_kept: bool
+) -> None:
+    """Each is a kernel of its own, in this process and the next; there is one file for all, if any."""
+    if not can_be_kept:
+        monkeypatch.setattr(object_cache, "folders", list)
+
+    def around_both() -> list[object_cache.Kernel]:
+        monkeypatch.setattr(object_cache, "_kernels", {})
+        inner = object_cache.obtain("triple", build_triple), object_cache.obtain("six_times", build_six_times)
+        kernels = [object_cache.obtain("twice", build_twice, kernel) for kernel in (*inner, inner[0])]
+        assert kernels[0] is kernels[2] and [call(kernel, 5) for kernel in kernels] == [45, 180, 45]
+        return kernels
+
+    assert [kernel.found for kernel in around_both()] == [False, can_be_kept, False]
+    assert [kernel.found for kernel in around_both()] == [can_be_kept] * 3
+    assert len(state(folder)) == 3 * can_be_kept
 
 
 def test_threads_wait_for_one_compilation(folder: pathlib.Path) -> None:

@@ -40,13 +40,13 @@ _lock = threading.Lock()
 
 def target(family: str, *arguments: Any) -> str:
     """The name of the FFI handler around a kernel (`tridiag.kernels.table.kernel`); registered at its first use."""
-    kernel(family, *arguments)
+    inner = kernel(family, *arguments)
     name = name_of(family, *arguments)
     # a compiled program kept on disk must not meet another layout of the job
     handler = f"tridiag_{name}_{source_hash():x}"
     with _lock:
         if handler not in _alive:
-            _alive[handler] = obtain(f"xla_{name}", made_by("runtime.xla_handler.build", name))
+            _alive[handler] = obtain("xla_handler", made_by("runtime.xla_handler.build"), inner)
             capsule = jax.ffi.pycapsule(_alive[handler].address)
             jax.ffi.register_ffi_target(handler, capsule, platform="cpu", api_version=1)
     return handler

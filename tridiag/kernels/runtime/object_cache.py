@@ -26,7 +26,7 @@ import llvmlite.binding as llvm
 import platformdirs
 
 from tridiag.kernels.jobs.words.record import GUARDED
-from tridiag.kernels.jobs.words.symbols import PREFIX
+from tridiag.kernels.jobs.words.symbols import INNER, PREFIX
 from tridiag.kernels.runtime import private_files
 from tridiag.kernels.runtime.sources import source_hash_of
 
@@ -60,18 +60,23 @@ if hasattr(os, "register_at_fork"):  # a child must not wait for a thread that i
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
-def obtain(name: str, build: Callable[[], Any]) -> Kernel:
+def obtain(name: str, build: Callable[[], Any], inner: Kernel | None = None) -> Kernel:
     """The kernel of that name, from this process, from the disk, or from ``build``, which gives a `numba.cfunc`.
 
     The name stands for everything but the sources of the kernels that the code depends on, such as its dtype. Another
-    kernel calls it as the external C function PREFIX + name.
+    kernel calls it as the external C function PREFIX + name. A kernel around an ``inner`` one calls that as INNER: one
+    code serves around all, and is linked with each.
     """
+    known = name if inner is None else f"{name} around {inner.address:x}"
     with _lock:
-        if name not in _kernels:
+        if known not in _kernels:
+            if inner is not None:
+                llvm.add_symbol(INNER, inner.address)
             file = file_name(name, getattr(build, "module", ""))
-            _kernels[name] = load(name, file) or compile_in_turn(name, build, file)
-            llvm.add_symbol(PREFIX + name, _kernels[name].address)
-        return _kernels[name]
+            _kernels[known] = load(name, file) or compile_in_turn(name, build, file)
+            if inner is None:
+                llvm.add_symbol(PREFIX + name, _kernels[known].address)
+        return _kernels[known]
 
 
 @dataclass(frozen=True)

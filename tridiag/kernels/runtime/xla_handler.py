@@ -12,7 +12,7 @@ from numba import cfunc, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from tridiag.kernels.jobs.words.symbols import PREFIX
+from tridiag.kernels.jobs.words.symbols import INNER
 from tridiag.kernels.runtime.subnormals import count_as, keep_subnormals
 from tridiag.kernels.runtime.threads import job_at
 from tridiag.kernels.simd.memory import (
@@ -90,14 +90,14 @@ def buffer(frame, list_at, k):
     return word(word(word(frame + list_at + BUFFERS) + 8 * k) + DATA)
 
 
-def build(kernel: str):
-    """The handler around the kernel of that name.
+def build():
+    """The handler around a kernel, which it calls as INNER.
 
     Its attribute: the words of the job; the helpers; the bytes of a result, or 0 where that is no fresh memory; the
     places in the job of the addresses of all arguments and then of all results.
     """
 
-    run = types.ExternalFunction(PREFIX + kernel, types.void(types.int64, types.int64))
+    run = types.ExternalFunction(INNER, types.void(types.int64, types.int64))
 
     @njit
     def solve(frame, zero):
