@@ -53,14 +53,10 @@ ENOUGH_ROWS, BLOCKS_AT_LEAST = 256, 16  # longer chunks only where there are so 
 ROWS_OF_A_BLOCK = 64  # which, one by one, take as long as a block's separators
 RUNS = 8  # of blocks that a thread claims: a block that follows another finds its lines asked for
 STOP = -(2**40)  # the counter of a job that cannot go on
+ALIASED = 1024  # chunks of a multiple of so many bytes would begin in few sets of the cache
+CONSTANTS = P.D + 1  # operands that may be one number for all rows: all before x
 
 JOB = RecordAt(Systems)
-
-
-# ------------------------------------------------------------------------------------------------ blocks
-
-
-# ------------------------------------------------------------------------------------------------ phases
 
 
 # ------------------------------------------------------------------------------------------------ one system
@@ -199,7 +195,7 @@ def chunk_rows_for(zero, n):
     for rows in range(most, max(FEWEST_ROWS, most // 2) - 1, -height):
         blocks = (n - 2) // (rows * lanes)
         trial = n - blocks * rows * lanes + ROWS_OF_A_BLOCK * blocks
-        if rows * bytes_of(zero, ()) % 1024 != 0 and trial < cost:
+        if rows * bytes_of(zero, ()) % ALIASED != 0 and trial < cost:
             best, cost = rows, trial
     return best
 
@@ -222,7 +218,7 @@ def allocate_workspace(zero, job, helpers):
             planes=room_for(blocks * P.EACH * row + (blocks + 1) * P.RECORD_SIZE, blocks),
             reduced=room_for((1 + 2 * blocks * lanes + tail) * KEPT * side, blocks),
             windows=room_for((blocks + 1) * P.MOST_LISTED * 8, blocks),
-            constants=room_for(5 * (lanes * rows * side + LINE), blocks),
+            constants=room_for(CONSTANTS * (lanes * rows * side + LINE), blocks),
             rooms=room_for((helpers + 1) * room, blocks),
         )
     )

@@ -18,6 +18,7 @@ from tridiag.kernels.simd.vector import LINE, OPTIONS
 from tridiag.kernels.thomas.bind import read_mask
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_VERIFIED
 from tridiag.kernels.thomas.refine import FINISH_GROUP
+from tridiag.kernels.thomas.sweeps import ROWS_PIVOTED
 from tridiag.kernels.thomas.workspace import (
     STEPS,
     listed,
@@ -116,7 +117,7 @@ def refine_in_cache(zero, job, worker, fewest, poor, first, solution, step):
         target = operand_of(zero, worker.bindings, X_)
         for lane in range(lanes):
             system = listed(unrefined, lane if lane < used else 0) - first
-            target.lanes[lane] = solution + system // lanes * (4 * row) + system % lanes * entry
+            target.lanes[lane] = solution + system // lanes * (ROWS_PIVOTED * row) + system % lanes * entry
         bind(zero, target, entry, step, used == 1, True)
         target.ahead = 0
         refine_listed(zero, job, worker, used)

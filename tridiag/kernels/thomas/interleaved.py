@@ -21,15 +21,20 @@ from tridiag.kernels.thomas.refine import hopeless, uncertified_lanes
 from tridiag.kernels.thomas.residuals import SUBSTITUTE_VERIFIED_INTERLEAVED
 from tridiag.kernels.thomas.sweeps import (
     BEGIN_PIVOTED,
+    CARRIED_PIVOTED,
     CLOSE_PIVOTED,
     ELIMINATE_INTERLEAVED,
     PIVOT_INTERLEAVED,
     PUT_INTERLEAVED,
     PUT_STREAM,
+    ROWS_PIVOTED,
+    ROWS_PLAIN,
     SUBSTITUTE_INTERLEAVED,
     SUBSTITUTE_STREAM,
     UNPIVOT_INTERLEAVED,
     UNPIVOT_STREAM,
+    X_PIVOTED,
+    X_PLAIN,
 )
 from tridiag.kernels.thomas.workspace import STEPS, VERIFIED
 
@@ -41,7 +46,7 @@ EARLY = 16  # rows after which a tile is looked at for lanes that may go on
 def solve_interleaved(zero, job, worker, first, groups):
     """Groups that lie side by side, row by row through all of them."""
     lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.kept
-    step, good, carry = 2 * row * groups, worker.good, worker.carry
+    step, good, carry = ROWS_PLAIN * row * groups, worker.good, worker.carry
     start_interleaved(zero, job, worker, first, groups)
     ZERO(zero, (carry, row, groups))
     if sweep_down_interleaved(zero, job, worker, groups) and all_certified(zero, job, worker, groups):
@@ -53,14 +58,14 @@ def solve_interleaved(zero, job, worker, first, groups):
         return
     wait = may_wait(job) and verifiable(zero, job)
     for group in range(groups):
-        at, here, found = first + group * lanes, y + step + 2 * group * row, good + 8 * group
+        at, here, found = first + group * lanes, y + step + ROWS_PLAIN * group * row, good + 8 * group
         given_up = hopeless(zero, job, found, lanes)
         if given_up and wait:
             continue
         bind_group(zero, job, worker, at, lanes)
         if not given_up:
             backward_rows(zero, worker, here, step, carry + group * row, 0, n)
-        settle_group(zero, job, worker, at, lanes, found, here + row, step)
+        settle_group(zero, job, worker, at, lanes, found, here + X_PLAIN * row, step)
     if wait:
         settle_interleaved(zero, job, worker, first, groups)
 
@@ -88,7 +93,7 @@ def exchange_verified_interleaved(zero, job, worker, first, groups, good):
     Where they are worth a vector they are refined at once, while they are in cache, before the solution goes to memory.
     """
     lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.kept
-    step, carry, every, unrefined = 4 * row * groups, worker.carry, (1 << lanes) - 1, worker.unrefined
+    step, carry, every, unrefined = ROWS_PIVOTED * row * groups, worker.carry, (1 << lanes) - 1, worker.unrefined
     bind_group(zero, job, worker, first, lanes)
     for group in range(groups):
         set_word(good + 8 * group, every)
@@ -96,13 +101,13 @@ def exchange_verified_interleaved(zero, job, worker, first, groups, good):
     BEGIN_PIVOTED(zero, (carry, groups))
     PIVOT_INTERLEAVED(zero, (*operands, (groups - 1) * row, n, groups, y, step, carry, good, 0, n))
     for group in range(groups):
-        at = 4 * group * row
+        at = ROWS_PIVOTED * group * row
         sure = CLOSE_PIVOTED(zero, (y + n * step + at, step, carry + at, good + 8 * group))
         words = (*operands, group * row, y + step + at, step, n, sure, groups * row)
         fine = SUBSTITUTE_VERIFIED_INTERLEAVED(zero, words)
         put_off(unrefined, first + group * lanes, every & ~fine)
     fewest, poor = lanes // WORTH_A_VECTOR, word(unrefined) - before
-    refine_in_cache(zero, job, worker, fewest, poor, first, y + step + 3 * row, step)
+    refine_in_cache(zero, job, worker, fewest, poor, first, y + step + X_PIVOTED * row, step)
     words = (y + step, step, groups, n, *solution_interleaved(zero, worker), (groups - 1) * row)
     if past_caches(zero, job):
         PUT_STREAM(zero, words)
@@ -139,8 +144,8 @@ def past_caches(zero, job):
 def sweep_down_interleaved(zero, job, worker, groups):
     """c' and y' of all rows of all groups, and their certificates; False when no lane of any has one left."""
     row, n, good, y = bytes_of_row(zero, ()), job.rows, worker.good, worker.kept
-    step, operands = 2 * row * groups, moved_operands(zero, job, worker)
-    ZERO(zero, (y, row, 2 * groups))
+    step, operands = ROWS_PLAIN * row * groups, moved_operands(zero, job, worker)
+    ZERO(zero, (y, row, ROWS_PLAIN * groups))
     for i in range(0, n, EARLY):
         last = min(i + EARLY, n)
         places = y + (i + 1) * step, step, worker.carry, good
@@ -157,14 +162,15 @@ def sweep_down_interleaved(zero, job, worker, groups):
 def exchange_interleaved(zero, job, worker, first, groups):
     """The same with partial pivoting."""
     lanes, row, n, y = lanes_of(zero, ()), bytes_of_row(zero, ()), job.rows, worker.kept
-    step, good, carry = 4 * row * groups, worker.good, worker.carry
+    step, good, carry = ROWS_PIVOTED * row * groups, worker.good, worker.carry
     start_interleaved(zero, job, worker, first, groups)
     operands = (*moved_operands(zero, job, worker), (groups - 1) * row)
     BEGIN_PIVOTED(zero, (carry, groups))
     PIVOT_INTERLEAVED(zero, (*operands, n, groups, y, step, carry, good, 0, n))
     every, sure = (1 << lanes) - 1, (1 << lanes) - 1
     for group in range(groups):
-        end = y + n * step + 4 * group * row, step, carry + 4 * group * row, good + 8 * group
+        at = group * row
+        end = y + n * step + ROWS_PIVOTED * at, step, carry + CARRIED_PIVOTED * at, good + 8 * group
         sure &= CLOSE_PIVOTED(zero, end)
     if sure != every:
         for group in range(groups):

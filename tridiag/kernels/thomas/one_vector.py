@@ -17,7 +17,14 @@ from tridiag.kernels.thomas.bind import bind_next, mask_view
 from tridiag.kernels.thomas.deferred import may_wait, put_off, verifiable
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_VERIFIED
 from tridiag.kernels.thomas.refine import FINISH_GROUP, hopeless, store_solution, uncertified_lanes
-from tridiag.kernels.thomas.sweeps import ELIMINATE, ELIMINATE_CONTIGUOUS, SUBSTITUTE, SUBSTITUTE_CONTIGUOUS
+from tridiag.kernels.thomas.sweeps import (
+    ELIMINATE,
+    ELIMINATE_CONTIGUOUS,
+    ROWS_PLAIN,
+    SUBSTITUTE,
+    SUBSTITUTE_CONTIGUOUS,
+    X_PLAIN,
+)
 from tridiag.kernels.thomas.workspace import (
     BLOCK,
     STEPS,
@@ -31,7 +38,7 @@ VERY_EARLY = 8  # ... and the first time
 def eliminate_block(zero, job, worker, i0, i1, target):
     """One block of rows: its bands, then the sweep."""
     views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 4), mask_view(zero, worker, i0)
-    places = target, 2 * bytes_of_row(zero, ()), worker.carry, worker.good
+    places = target, ROWS_PLAIN * bytes_of_row(zero, ()), worker.carry, worker.good
     ELIMINATE(zero, (*views, mask, mask_step, worker.bindings, i0, *places, variable(0), i1 - i0))
 
 
@@ -41,7 +48,8 @@ def solve_group(zero, job, worker, first, used, follows):
     row = bytes_of_row(zero, ())
     bind_next(zero, job, worker, first, used, follows)
     if not (sweep_down(zero, job, worker, used) and sweep_up(zero, job, worker, used)):
-        settle_group(zero, job, worker, first, used, worker.good, worker.kept + 3 * row, 2 * row)
+        good, solution = worker.good, worker.kept + (ROWS_PLAIN + X_PLAIN) * row
+        settle_group(zero, job, worker, first, used, good, solution, ROWS_PLAIN * row)
 
 
 SOLVE_GROUP = STEPS.add_step(solve_group)
@@ -68,8 +76,8 @@ def settle_group(zero, job, worker, first, used, good, source, step):
 def sweep_down(zero, job, worker, used):
     """c' and y' of all rows of a group, and its certificates; gives up and returns False when no lane has one left."""
     row, low, high = bytes_of_row(zero, ()), worker.low, worker.high
-    y, good = worker.kept, worker.good
-    ZERO(zero, (y, row, 2))
+    kept, good = worker.kept, worker.good
+    ZERO(zero, (kept, row, ROWS_PLAIN))
     set_word(good, (1 << 2 * lanes_of(zero, ())) - 1)
     first, last = straight(zero, job, worker)
     eliminate_blocks(zero, job, worker, low, first)
@@ -88,13 +96,13 @@ def eliminate_blocks(zero, job, worker, first, last):
     for i0 in range(first, last, BLOCK):
         if stopping_at(i0 // BLOCK, 64):
             return
-        target = worker.kept + (i0 - worker.low + 1) * 2 * bytes_of_row(zero, ())
+        target = worker.kept + (i0 - worker.low + 1) * ROWS_PLAIN * bytes_of_row(zero, ())
         eliminate_block(zero, job, worker, i0, min(i0 + BLOCK, last), target)
 
 
 @njit(**OPTIONS)
 def eliminate_straight(zero, job, worker, first, last):
-    low, step = worker.low, 2 * bytes_of_row(zero, ())
+    low, step = worker.low, ROWS_PLAIN * bytes_of_row(zero, ())
     places = worker.kept + (first - low + 1) * step, step, worker.carry, worker.good
     ELIMINATE_CONTIGUOUS(zero, (*moved_operands(zero, job, worker), low, worker.high, *places, first, last))
 
@@ -113,7 +121,8 @@ def sweep_up(zero, job, worker, used):
     store_rows(zero, x, none, low, worker.zeros, none, lanes)
     store_rows(zero, x, high, job.rows, worker.zeros, none, lanes)
     backward_block(zero, job, worker, last, high, every)
-    SUBSTITUTE_CONTIGUOUS(zero, (worker.kept + (first - low + 1) * 2 * row, 2 * row, carry, x, first, last))
+    at = worker.kept + (first - low + 1) * ROWS_PLAIN * row
+    SUBSTITUTE_CONTIGUOUS(zero, (at, ROWS_PLAIN * row, carry, x, first, last))
     backward_block(zero, job, worker, low, first, every)
     return True
 
@@ -122,10 +131,10 @@ def sweep_up(zero, job, worker, used):
 def backward_block(zero, job, worker, first, last, store):
     row, x = bytes_of_row(zero, ()), operand_of(zero, worker.bindings, X_)
     if first < last:
-        at = worker.kept + (first - worker.low + 1) * 2 * row
-        backward_rows(zero, worker, at, 2 * row, worker.carry, first, last)
+        at = worker.kept + (first - worker.low + 1) * ROWS_PLAIN * row
+        backward_rows(zero, worker, at, ROWS_PLAIN * row, worker.carry, first, last)
         if store:
-            store_rows(zero, x, first, last, at + row, 2 * row, lanes_of(zero, ()))
+            store_rows(zero, x, first, last, at + X_PLAIN * row, ROWS_PLAIN * row, lanes_of(zero, ()))
 
 
 @njit(**OPTIONS)

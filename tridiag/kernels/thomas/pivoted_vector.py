@@ -21,8 +21,10 @@ from tridiag.kernels.thomas.sweeps import (
     CLOSE_PIVOTED,
     PIVOT,
     PIVOT_CONTIGUOUS,
+    ROWS_PIVOTED,
     UNPIVOT,
     UNPIVOT_CONTIGUOUS,
+    X_PIVOTED,
 )
 from tridiag.kernels.thomas.workspace import BLOCK, STEPS
 
@@ -37,7 +39,8 @@ def exchange_group(zero, job, worker, first, used, follows):
         back_to_memory(zero, job, worker, start, last)
     else:
         back_exchanged(zero, job, worker, none, job.rows, none)
-        FINISH_GROUP(zero, (job, worker, first, used, good, worker.kept + 7 * row, 4 * row))
+        solution = worker.kept + (ROWS_PIVOTED + X_PIVOTED) * row
+        FINISH_GROUP(zero, (job, worker, first, used, good, solution, ROWS_PIVOTED * row))
 
 
 EXCHANGE_GROUP = STEPS.add_step(exchange_group)
@@ -55,7 +58,7 @@ def exchange_verified(zero, job, worker, used):
     else:
         row, none = bytes_of_row(zero, ()), variable(0)
         back_exchanged(zero, job, worker, none, n, none)
-        store_rows(zero, x, none, n, worker.kept + 7 * row, 4 * row, used)
+        store_rows(zero, x, none, n, worker.kept + (ROWS_PIVOTED + X_PIVOTED) * row, ROWS_PIVOTED * row, used)
     if job.interleaved == 0:
         return sure & VERIFY_LINES(zero, (*moved_operands(zero, job, worker), x, n, used))
     load_tile(zero, job, worker)
@@ -79,14 +82,14 @@ def exchange_rows(zero, job, worker):
     if last > start:
         exchange_straight(zero, job, worker, start, last)
     exchange_blocks(zero, job, worker, last, n)
-    end = worker.kept + n * 4 * row, 4 * row, worker.carry, worker.good
+    end = worker.kept + n * ROWS_PIVOTED * row, ROWS_PIVOTED * row, worker.carry, worker.good
     return start, last, CLOSE_PIVOTED(zero, end)
 
 
 @njit(**OPTIONS)
 def back_to_memory(zero, job, worker, start, last):
     """The solution of a whole group from its pivot rows."""
-    none, every, n, step = variable(0), variable(1), job.rows, 4 * bytes_of_row(zero, ())
+    none, every, n, step = variable(0), variable(1), job.rows, ROWS_PIVOTED * bytes_of_row(zero, ())
     source, x = worker.kept + (start + 1) * step, operand_of(zero, worker.bindings, X_)
     back_exchanged(zero, job, worker, last, n, every)
     UNPIVOT_CONTIGUOUS(zero, (source, step, worker.carry, x, start, last))
@@ -105,19 +108,20 @@ def keep_all_rows(zero, job, worker):
 
 @njit(**OPTIONS)
 def exchange_blocks(zero, job, worker, first, last):
-    y, step, carry, good = worker.kept, 4 * bytes_of_row(zero, ()), worker.carry, worker.good
+    kept, step = worker.kept, ROWS_PIVOTED * bytes_of_row(zero, ())
+    carry, good = worker.carry, worker.good
     for i0 in range(first, last, BLOCK):
         if stopping_at(i0 // BLOCK, 64):
             return
         i1 = min(i0 + BLOCK, last)
         views, (mask, mask_step) = views_of_block(zero, job, worker, i0, i1, 4), mask_view(zero, worker, i0)
-        places = y + i0 * step, step, carry, good
+        places = kept + i0 * step, step, carry, good
         PIVOT(zero, (*views, mask, mask_step, worker.bindings, i0, *places, variable(0), i1 - i0))
 
 
 @njit(**OPTIONS)
 def exchange_straight(zero, job, worker, first, last):
-    step = 4 * bytes_of_row(zero, ())
+    step = ROWS_PIVOTED * bytes_of_row(zero, ())
     places = worker.kept + first * step, step, worker.carry, worker.good
     PIVOT_CONTIGUOUS(zero, (*moved_operands(zero, job, worker), variable(0), job.rows, *places, first, last))
 
@@ -126,8 +130,8 @@ def exchange_straight(zero, job, worker, first, last):
 def back_exchanged(zero, job, worker, first, last, store):
     """Rows first <= i < last of the solution, in their place and perhaps to memory."""
     row, x = bytes_of_row(zero, ()), operand_of(zero, worker.bindings, X_)
-    source, (mask, mask_step) = worker.kept + (first + 1) * 4 * row, mask_view(zero, worker, first)
+    source, (mask, mask_step) = worker.kept + (first + 1) * ROWS_PIVOTED * row, mask_view(zero, worker, first)
     if first < last:
-        UNPIVOT(zero, (source, 4 * row, worker.carry, mask, mask_step, last - first, x, first))
+        UNPIVOT(zero, (source, ROWS_PIVOTED * row, worker.carry, mask, mask_step, last - first, x, first))
         if store:
-            store_rows(zero, x, first, last, source + 3 * row, 4 * row, lanes_of(zero, ()))
+            store_rows(zero, x, first, last, source + X_PIVOTED * row, ROWS_PIVOTED * row, lanes_of(zero, ()))

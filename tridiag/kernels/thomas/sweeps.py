@@ -1,7 +1,6 @@
 """Sweeps of an elimination over the rows of a group: a step of `tridiag.kernels.thomas.steps`, driven over a layout.
 
-Words of every elimination: those of the layout; then where what is kept of the first row goes, how far that of the next
-is, where what is carried lies between two calls, where the lanes that are good; the rows first <= i < last.
+Words of every elimination: those of the layout, and then `Span`.
 
     layout         words
     Views          where each band of rows of lanes lies and how far its rows are apart, the mask and how far its rows
@@ -14,7 +13,8 @@ is, where what is carried lies between two calls, where the lanes that are good;
 from __future__ import annotations
 
 import functools
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from tridiag.kernels.access.layouts import (
     Contiguous,
@@ -37,7 +37,30 @@ from tridiag.kernels.thomas.steps import Bordered, Pivoted, Thomas, no_quotient,
 # the rows behind when it goes up again
 KEPT = {Thomas: 2, Pivoted: 4, Bordered: 3}
 CARRIED = {Thomas: 1, Pivoted: 4, Bordered: 6}
+CARRIED_PIVOTED = CARRIED[Pivoted]
 BEHIND = {Thomas: 1, Pivoted: 2}  # x of so many rows behind give that of a row
+ROWS_PLAIN, ROWS_PIVOTED = KEPT[Thomas], KEPT[Pivoted]
+X_PLAIN, X_PIVOTED = ROWS_PLAIN - 1, ROWS_PIVOTED - 1  # x is written over the last of the rows of lanes that are kept
+
+
+class Span(NamedTuple):
+    """The last words of an elimination: which rows it is of, and where what it keeps and carries lies."""
+
+    kept: Value  # of the first row,
+    stride: Value  # ... and how far that of the next one is
+    carry: Value  # between two calls
+    good: Value  # the lanes that are
+    first: Value
+    last: Value
+
+    def elimination(self, code: Code, step: Any) -> Elimination:
+        return Elimination(code, step, self.kept, self.stride, self.carry, self.good)
+
+
+def parted(words: Sequence[Any]) -> tuple[Sequence[Any], Span]:
+    """The words of a layout, and those behind them."""
+    count = len(Span._fields)
+    return words[:-count], Span(*words[-count:])
 
 
 class Kept:
@@ -103,18 +126,20 @@ class Substitution(Kept):
 
 
 def eliminate_views(step: Any, code: Code, *words: Any) -> None:
-    (*places, first, last) = words[12:]
-    views_of(code, words[:12], 4).down(first, last, Elimination(code, step, *places))
+    layout, span = parted(words)
+    views_of(code, layout, 4).down(span.first, span.last, span.elimination(code, step))
 
 
 def eliminate_contiguous(step: Any, code: Code, *words: Any) -> None:
-    (*places, first, last) = words[10:]
-    Contiguous(code, words[:4], words[4:8], words[8:10]).down(first, last, Elimination(code, step, *places))
+    layout, span = parted(words)
+    operands, moves, pads = layout[:4], layout[4:8], layout[8:]
+    Contiguous(code, operands, moves, pads).down(span.first, span.last, span.elimination(code, step))
 
 
 def eliminate_interleaved(asks: bool, step: Any, code: Code, *words: Any) -> None:
-    (*places, first, last) = words[11:]
-    Interleaved(code, words[:4], words[4:8], words[8:11], asks).down(first, last, Elimination(code, step, *places))
+    layout, span = parted(words)
+    operands, moves, places = layout[:4], layout[4:8], layout[8:]
+    Interleaved(code, operands, moves, places, asks).down(span.first, span.last, span.elimination(code, step))
 
 
 def begin_pivoted(code: Code, carry: Value, groups: Value) -> None:
@@ -168,7 +193,7 @@ def put_interleaved(past_caches: bool, code: Code, *words: Any) -> None:
     source, stride, groups, count, *target = words
 
     def solution(i: Value, g: Value) -> Any:
-        return take_interleaved(code, source + i * stride + g * (4 * code.row) + 3 * code.row)
+        return take_interleaved(code, source + i * stride + g * (ROWS_PIVOTED * code.row) + X_PIVOTED * code.row)
 
     to_interleaved(past_caches, code, target, count, groups, solution)
 

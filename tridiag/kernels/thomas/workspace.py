@@ -16,7 +16,7 @@ from tridiag.kernels.simd.steps import Steps
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 from tridiag.kernels.thomas.factored_loops import WIDE
 from tridiag.kernels.thomas.steps import Bordered
-from tridiag.kernels.thomas.sweeps import CARRIED, KEPT
+from tridiag.kernels.thomas.sweeps import CARRIED, CARRIED_PIVOTED, KEPT, ROWS_PIVOTED, ROWS_PLAIN
 
 BLOCK = 64  # rows eliminated at a time
 STEPS = Steps("thomas_steps")
@@ -70,9 +70,9 @@ def allocate_workspace(zero, job):
     """The scratch memory of one worker, in one piece; `free_workspace` gives it back."""
     n, lanes = job.rows, lanes_of(zero, ())
     groups = max(1, (job.lanes + lanes - 1) // lanes)
-    kept = (n + 1) * (4 if exchanges(job) else 2) * groups
+    kept = (n + 1) * (ROWS_PIVOTED if exchanges(job) else ROWS_PLAIN) * groups
     if job.promise == J.AUTO:
-        kept = max(kept, (n + 1) * 4 * min(groups, VERIFIED))
+        kept = max(kept, (n + 1) * ROWS_PIVOTED * min(groups, VERIFIED))
     if job.flags & J.PERIODIC:
         kept = n * BORDERED + BORDERED_END
     elif job.shared:
@@ -93,7 +93,7 @@ def allocate_groups(zero, job, groups, kept, uncertified):
         bindings=bindings,
         mask=mask,
         buffer=4 * BLOCK * row,
-        carry=4 * groups * row,
+        carry=CARRIED_PIVOTED * groups * row,
         good=aligned(8 * groups),
         kept=kept * row,
         tile=tile,
