@@ -256,11 +256,16 @@ serve_task = c_function(serve, "tridiag_serve_systems", first=JOB)
 
 @njit(**OPTIONS)
 def solve_all(job, zero):
-    """Many systems are split among the threads, few are solved one after the other, each by all threads."""
-    helpers, systems = job.helpers, job.matrices * job.right_sides
-    outer = helpers if systems >= 2 * (helpers + 1) else 0
+    """Many systems are split among the threads, few are solved one after the other, each by all threads.
+
+    Few are split too where they have too few blocks for all threads: the threads then pass over fewer in turn.
+    """
+    helpers, systems, rows = job.helpers, job.matrices * job.right_sides, chunk_rows_for(zero, job.rows)
+    threads, blocks = helpers + 1, 1 + job.rows // (rows * lanes_of(zero, ()))
+    split, in_turn = (systems + helpers) // threads * blocks, (blocks + helpers) // threads * systems
+    outer = min(helpers, systems - 1) if systems >= 2 * threads or split < in_turn else 0
     job.items = systems
-    job.helpers = helpers - outer
+    job.helpers = (helpers - outer) // (outer + 1)
     handles = start(serve_task(zero), address_of(job), outer)
     call(serve_task(zero), (job,))
     finish(handles)

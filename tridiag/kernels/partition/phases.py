@@ -40,14 +40,21 @@ def room_size(zero, rows):
 
 
 @njit(**OPTIONS)
+def blocks_of(zero, plan):
+    """How many blocks the phase at hand has, and how many of them a thread claims at a time."""
+    phase, lanes = plan.phase, lanes_of(zero, ())
+    if phase == P.REPAIR:
+        return (plan.count + lanes - 1) // lanes, 1
+    if phase == P.GATHER or phase == P.SCATTER:
+        return (plan.rows + COPIED - 1) // COPIED, 1
+    return plan.blocks, plan.run
+
+
+@njit(**OPTIONS)
 def work(plan, zero):
     """Claim runs of blocks until none is left; called by every thread of a phase."""
     room = plan.rooms + fetch_add(plan.addresses.threads, 1) * plan.room_size
-    run, blocks, phase, lanes = plan.run, plan.blocks, plan.phase, lanes_of(zero, ())
-    if phase == P.REPAIR:
-        run, blocks = 1, (plan.count + lanes - 1) // lanes
-    elif phase == P.GATHER or phase == P.SCATTER:
-        run, blocks = 1, (plan.rows + COPIED - 1) // COPIED
+    blocks, run = blocks_of(zero, plan)
     first = 0
     while first < blocks and not plan.failed and not stopping():
         first = fetch_add(plan.addresses.next, run)
@@ -61,10 +68,11 @@ task = c_function(work, "tridiag_work_on_blocks", first=RecordAt(P.Plan))
 
 @njit(**OPTIONS)
 def run_phase(zero, plan, phase, helpers):
-    """One pass over all blocks; whether none of them failed, and none is left."""
+    """One pass over all blocks, by no more threads than find some; whether none of them failed, and none is left."""
     plan.phase = phase
     plan.next = plan.threads = plan.failed = 0
-    handles = start(task(zero), address_of(plan), helpers)
+    blocks, run = blocks_of(zero, plan)
+    handles = start(task(zero), address_of(plan), min(helpers, max(0, blocks - 1) // run))
     call(task(zero), (address_of(plan),))
     finish(handles)
     return plan.failed == 0 and not stopping()
