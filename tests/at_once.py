@@ -3,14 +3,15 @@
 Cases that are named, by ``-k`` or as ``file::test``, run whatever is said here. Those in `LONG` wait. At once run, of
 every other test
 
-- from NumPy arrays: all cases, in one dtype, that of its file in `DTYPE`;
+- from NumPy arrays: all cases, in one dtype, that of its file in `DTYPE`; of `numba_partition`, whose kernel takes
+  longest to compile, in float64 alone;
 - from arrays of JAX and PyTorch, for which compiled kernels are those of NumPy: one case of each compiled backend, in
   that dtype;
-- of backends written in JAX, each case of which XLA compiles anew: one case of one of them, that of its file in
-  `WRITTEN_IN_JAX`; of a test marked ``each`` one of each of them, of one marked ``one_rule`` of `jax_scan`; none of the
-  tests in `OF_THE_ALGORITHM`, which is one text with that of the other libraries;
-- from arrays of JAX and PyTorch where no backend is named: one dtype, as above;
-- of a test in the files of `TRACED`, each case of which PyTorch traces anew: those of one backend.
+- of backends written in JAX, each case of which XLA compiles anew, and whose algorithms are those of NumPy: of the
+  tests that `IN_JAX` names for a file one case, of its backend; of those of other files, and of tests marked ``each``,
+  one case of each;
+- from arrays of JAX and PyTorch where no backend is named, and in the files of `ONE_DTYPE`: one dtype, as above;
+- of a test in the files of `TRACED`, each case of which PyTorch or XLA traces anew: those of one compiled backend.
 
 One case is the middle one of those there are. Kernels for complex64 are those for complex128 with other numbers.
 """
@@ -20,135 +21,133 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
-from helpers import Subject
+from helpers import DTYPES, Subject
 
 USUAL = "float64"  # kernels of every dtype are compiled anew: files that need the same kernels share a dtype
 DTYPE = {
-    "test_accuracy.py": "float32",
-    "test_alignment.py": "float32",
-    "test_blocks.py": "complex128",
-    "test_decades.py": "float32",
-    "test_factor.py": "complex128",
-    "test_gradients_torch.py": "complex128",
-    "test_logarithms.py": "float32",
     "test_matrix_recurrence.py": "complex128",
-    "test_underflow.py": "float32",
-    "test_zeros.py": "float32",
 }
-WRITTEN_IN_JAX = {
-    "test_accuracy.py": "jax_scan",
-    "test_alignment.py": "jax_wavefront",
-    "test_blocks.py": "jax_scan",
-    "test_decades.py": "jax_scan",
-    "test_errors.py": "jax_pcr",
-    "test_factor.py": "jax_scan",
-    "test_gradients_jax.py": "jax_fori",
-    "test_isolation.py": "jax_fori",
-    "test_jax_program.py": "jax_pcr",
-    "test_kalman.py": "jax_scan",
-    "test_kalman_accuracy.py": "jax_scan",
-    "test_logarithms.py": "jax_associative",
-    "test_matmul_slogdet.py": "jax_scan",
-    "test_matrix_recurrence.py": "jax_associative",
-    "test_properties.py": "jax_scan",
-    "test_recurrence_gradients.py": "jax_scan",
-    "test_recurrences.py": "jax_fori",
-    "test_singular.py": "jax_lax",
-    "test_solve.py": "jax_scan",
-    "test_special_values.py": "jax_scan",
-    "test_table.py": "jax_lax",
-    "test_threads.py": "jax_pcr",
-    "test_underflow.py": "jax_scan",
-    "test_zeros.py": "jax_lax",
-}
-
-TRACED = ("test_torch_compile.py",)
+ONE_DTYPE = (
+    "test_conventions.py", "test_gradients_torch.py", "test_isolation.py", "test_judging.py", "test_many_cores.py",
+    "test_partition.py", "test_survival.py",
+)  # fmt: skip
+IN_JAX = {
+    "test_accuracy.py": ("jax_scan", ()),
+    "test_alignment.py": ("jax_wavefront", ("test_gradients_are_differences", "test_the_sum_over_all_alignments")),
+    "test_blocks.py": ("jax_scan", ("test_finite_differences_under_jax", "test_values")),
+    "test_decades.py": ("jax_scan", ()),
+    "test_errors.py": ("jax_pcr", ()),
+    "test_factor.py": ("jax_scan", ("test_every_promise", "test_it_is_a_pytree")),
+    "test_gradients_jax.py": (
+        "jax_scan",
+        (
+            "test_a_factorization_differentiates", "test_complex_systems_differentiate",
+            "test_finite_differences_forward_and_reverse", "test_log_determinants_differentiate",
+            "test_one_bad_system_reaches_no_other_gradient", "test_options_differentiate",
+            "test_vmap_over_other_axes_and_within_vmap",
+        ),
+    ),
+    "test_isolation.py": ("jax_fori", ("test_one_singular_system_anywhere", "test_pads_are_never_read")),
+    "test_kalman.py": (
+        "jax_scan",
+        ("test_moments_of_one_series", "test_nan_in_a_model_is_its_own", "test_results_are_pytrees_under_jit"),
+    ),
+    "test_kalman_accuracy.py": ("jax_scan", ("test_a_state_that_grows_unobserved",)),
+    "test_logarithms.py": ("jax_associative", ("test_finite_differences_under_jax", "test_values")),
+    "test_matmul_slogdet.py": ("jax_scan", ("test_determinants",)),
+    "test_matrix_recurrence.py": ("jax_associative", ("test_finite_differences_under_jax", "test_values")),
+    "test_overflow.py": ("jax_scan", ()),
+    "test_properties.py": ("jax_scan", ()),
+    "test_recurrence_gradients.py": (
+        "jax_scan",
+        (
+            "test_finite_differences_under_jax", "test_gradients_under_vmap_and_jit",
+            "test_the_final_value_has_a_gradient",
+        ),
+    ),
+    "test_recurrences.py": (
+        "jax_fori",
+        ("test_higher_orders", "test_values", "test_the_final_value_continues_the_sequence"),
+    ),
+    "test_singular.py": ("jax_lax", ("test_inside_a_trace_singular_systems_are_nan",)),
+    "test_solve.py": (
+        "jax_scan",
+        ("test_any_axis", "test_broadcasting", "test_dtypes", "test_periodic", "test_transpose", "test_where"),
+    ),
+    "test_special_values.py": ("jax_scan", ("test_gradients_of_logarithms",)),
+    "test_threads.py": ("jax_pcr", ("test_concurrent_calls_inside_jit",)),
+    "test_underflow.py": ("jax_scan", ()),
+    "test_zeros.py": ("jax_lax", ()),
+}  # fmt: skip
+TRACED = ("test_gradients_jax.py", "test_torch_compile.py")
 LONG = {  # tests, or cases of them, that take many seconds, and look once more at what others look at
     "test_accuracy.py": ("test_backends_keep_their_promises[jax_scan-jax-float64]",),
-    "test_alignment.py": ("test_forward_mode_second_order_and_vmap",),
+    "test_accuracy_search.py": ("test_no_sequence_is_above_the_promise", "test_unknowns_that_vanish_in_a_chunk"),
+    "test_adjoint.py": ("test_every_dtype[(3, 7, 5)-1-float32]",),
+    "test_alignment.py": ("test_exponents_of_runs_and_of_cells", "test_forward_mode_second_order_and_vmap"),
+    "test_benchmarks.py": ("test_the_command_prints_and_writes_figures",),
+    "test_blocks.py": tuple(
+        f"test_values[numba_thomas-{library}-shape{k}]"
+        for library in ("jax", "numpy", "torch") for k in ("2-2", "3-4", "4-7")
+    ),
     "test_command_line.py": (
-        "test_every_suite_rehearses[logcumsumexp]",
-        "test_gradients_are_compared_in_libraries_that_have_them",
-        "test_pictures_of_a_problem",
+        "test_a_library_that_cannot_run_a_problem_is_refused_and_the_others_run",
+        "test_every_gradient_has_a_judge[kalman.log_likelihood-jax]", "test_every_suite_rehearses",
+        "test_gradients_are_compared_in_libraries_that_have_them", "test_pictures_of_a_problem",
     ),
+    "test_examples.py": ("test_an_ocean_conserves_and_its_backends_agree",),
     "test_failures.py": (
-        "test_one_trouble_of_each_kind",
-        "test_the_interpreter_ends_while_threads_are_in_kernels[calls at exit]",
+        "test_a_heap_that_is_checked", "test_every_verb_short_of_address_space", "test_one_trouble_of_each_kind",
+        "test_the_interpreter_ends_while_threads_are_in_kernels",
     ),
-    "test_guard.py": ("test_a_rehearsal_finds_what_was_written", "test_another_machine_is_told"),
+    "test_factor.py": ("test_dtypes[numba_thomas-numpy-float32]",),
+    "test_ffi.py": tuple(f"test_memory_that_runs_out_inside_jit[{promise}]" for promise in (False, True)),
+    "test_guard.py": (
+        "test_a_planted_loss_is_found", "test_a_rehearsal_finds_what_was_written", "test_another_machine_is_told",
+        "test_lines_that_only_one_side_knows_are_told",
+    ),
+    "test_guarded.py": ("test_no_case_fails",),
+    "test_interrupts.py": ("test_ctrl_c_ends_a_call", "test_handlers_that_do_not_raise"),
     "test_judging.py": ("test_cases_that_were_judged_wrongly",),
     "test_kalman.py": (
-        "test_compiled_gradients_are_those_of_a_scan[shared]",
-        "test_second_derivatives",
+        "test_compiled_gradients_are_those_of_a_scan", "test_compiled_gradients_inside_shard_map",
+        "test_second_derivatives", "test_states_of_the_parallel_scan", "test_statsmodels",
+        "test_moments_of_one_series[numba_scan-numpy-more observed than states]",
+        "test_moments_of_one_series[numba_scan-numpy-two observed]",
+        "test_states_of_more_series_than_lanes[numba_scan-numpy]",
     ),
-    "test_recurrence_gradients.py": ("test_second_differences_of_order_3_under_jax",),
-    "test_solve.py": ("test_memory_layouts_of_torch[numba_partition-torch]",),
-    "test_survival.py": ("test_more_threads_than_helpers_are_kept_for[numba_partition]",),
-}
-OF_THE_ALGORITHM = {  # seconds of XLA each, for what the same text in NumPy tells at once
-    "test_alignment.py": (
-        "test_a_score_without_bound", "test_affine_gaps_that_cost_as_much_as_linear_ones", "test_infinities_and_nan",
-        "test_lengths", "test_long_sequences_leave_no_range", "test_low_temperatures_are_the_classic_score",
-        "test_no_temperature_is_too_low", "test_temperatures_of_any_size_with_scores_of_any_size",
-        "test_the_gradient_alone_is_that_beside_others", "test_the_recursion", "test_ties_share_the_gradient",
-        "test_what_is_forbidden_stays_so_at_low_temperatures",
+    "test_kalman_accuracy.py": (
+        "test_no_digits_are_lost[numba_scan-numpy-delayed in a ring]",
+        "test_no_digits_are_lost[numba_scan-numpy-diffuse, constant, two observed]",
     ),
-    "test_blocks.py": (
-        "test_a_real_matrix_with_complex_right_sides", "test_arrays_of_any_strides",
-        "test_blocks_of_one_row_are_a_tridiagonal_system", "test_complex_finite_differences_under_jax",
-        "test_halves_come_back_as_they_came", "test_rows_are_exchanged_between_blocks", "test_the_ends_are_never_read",
-        "test_the_solution_of_systems_in_good_condition",
+    "test_kernel_cache.py": ("test_another_cpu_gets_code_of_its_own", "test_processes_that_fill_a_folder_together"),
+    "test_matmul_slogdet.py": (
+        "test_a_singular_matrix_has_sign_0_and_logarithm_minus_inf[numba_thomas-numpy]",
+        "test_determinants_in_other_dtypes[numba_thomas-numpy-float32]",
     ),
-    "test_factor.py": (
-        "test_a_few_hard_systems_among_easy_ones", "test_an_axis_from_the_front_is_that_of_the_matrix", "test_halves",
-        "test_it_is_mapped_as_a_pytree", "test_pads_and_masked_rows_are_never_read", "test_periodic",
-        "test_right_sides_broadcast", "test_right_sides_of_other_dtypes", "test_systems_that_keep_no_row",
+    "test_new_backend.py": ("test_it_passes_the_tests_of_a_backend",),
+    "test_recurrence_gradients.py": (
+        "test_finite_differences_of_order_3_under_jax", "test_second_differences_of_order_3_under_jax",
     ),
-    "test_gradients_jax.py": (  # the rules are above the backends: a compiled one tells as much
-        "test_a_backend_may_compute_the_whole_rule_in_one_pass", "test_a_factorization_passes_through_jit_and_vmap",
-        "test_a_scan_over_time_differentiates", "test_finite_differences_where_pivoting_is_needed",
-        "test_gradients_of_the_weights_of_a_gradient", "test_gradients_within_vmap_and_vmap_within_gradients",
-        "test_hessian", "test_jacobians_forward_and_reverse_agree",
-        "test_log_determinants_do_not_see_pads_and_masked_rows", "test_nan_in_masked_rows_reaches_nothing",
-        "test_nan_in_the_pads_reaches_nothing", "test_second_order_in_every_mix_of_modes",
-        "test_shared_arguments_collect_their_gradients", "test_vmap_over_every_subset_of_the_arguments",
-    ),
-    "test_kalman.py": (
-        "test_a_model_of_many_series_may_serve_one", "test_batches_of_moments", "test_batches_of_series_and_models",
-        "test_exact_observations_of_a_singular_model", "test_gradients_of_models_that_series_share_or_not",
-        "test_jit_and_vmap", "test_statsmodels", "test_violations_inside_a_trace_are_nan",
-    ),
-    "test_kalman_accuracy.py": ("test_gradients_keep_digits",),
-    "test_logarithms.py": (
-        "test_coefficients_that_outweigh_what_was_before", "test_gradients_of_long_sequences",
-        "test_infinite_coefficients", "test_infinite_coefficients_of_long_sequences",
-        "test_second_differences_under_jax", "test_the_first_coefficient_is_not_read_without_init",
-    ),
-    "test_matrix_recurrence.py": (
-        "test_broadcasting", "test_companion_matrices_are_a_recurrence_of_higher_order",
-        "test_complex_finite_differences_under_jax", "test_finite_where_the_sequence_is",
-        "test_halves_come_back_as_they_came", "test_real_matrices_of_complex_vectors",
-        "test_second_differences_under_jax", "test_the_final_value_continues_the_sequence",
+    "test_recurrences.py": ("test_constant_coefficients_are_a_filter_of_scipy",),
+    "test_scan.py": ("test_gradients[0]", "test_second_derivatives", "test_vmap[0]", "test_vmap[2]"),
+    "test_selection.py": (
+        "test_a_backend_that_fails_leaves_the_others_to_be_measured", "test_a_run_that_was_cut_off_goes_on",
+        "test_the_command_tunes",
+        "test_what_is_measured_is_used_from_then_on",
     ),
     "test_singular.py": (
-        "test_a_neumann_problem_is_singular_and_regular_with_a_row_out", "test_a_periodic_laplacian_with_a_row_out",
-        "test_a_periodic_matrix_whose_open_part_is_singular", "test_a_singular_complex_system",
-        "test_nearly_singular_returns_the_large_solution", "test_the_axis_is_left_out_of_the_indices",
-        "test_without_batch_axes",
+        *(f"test_a_singular_complex_system[numba_thomas-{x}-True-complex128]" for x in ("jax", "numpy", "torch")),
+        "test_long_periodic_systems_are_singular_where_short_ones_are",
     ),
     "test_solve.py": (
-        "test_a_mask_of_one_boolean", "test_a_real_matrix_with_complex_right_sides",
-        "test_a_shared_matrix_gives_what_copies_of_it_give", "test_borders_of_periodic_systems_do_not_grow",
-        "test_dtypes_with_exchanges", "test_few_rows", "test_periodic_solutions_that_grow_and_decay",
-        "test_periodic_systems_that_need_pivoting_among_others", "test_single_and_double_promote",
-        "test_systems_that_need_pivoting", "test_where_periodic", "test_where_transposed", "test_where_with_exchanges",
+        "test_integers_promote_as_in_their_library[numba_thomas-torch]",
+        "test_memory_layouts_of_torch[numba_partition-torch]",
     ),
-    "test_underflow.py": (
-        "test_a_quotient_with_one_digit_left", "test_factors_with_one_digit_left", "test_the_other_quotient",
-    ),
-    "test_zeros.py": (
-        "test_a_long_system", "test_between_rows_that_are_taken_out", "test_from_factors",
-        "test_one_matrix_for_many_right_sides", "test_periodic", "test_transposed",
+    "test_survival.py": ("test_more_threads_than_helpers_are_kept_for[numba_partition]",),
+    "test_torch_compile.py": (
+        "test_operators_keep_the_promises_of_operators[solve of complex right sides]",
+        "test_python_scalars_and_dtypes[numba_thomas-torch]",
     ),
 }  # fmt: skip
 
@@ -167,8 +166,22 @@ def written_in_jax(subject: Subject) -> bool:
     return subject.library == "jax" and not subject.compiled
 
 
-def of_the_algorithm(item: Any) -> bool:
-    return item.originalname in OF_THE_ALGORITHM.get(item.path.name, ())
+def dtype_of(item: Any) -> Any:
+    """What a case says of its dtype, in whichever parameter."""
+    values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    return next((value for value in values if isinstance(value, str) and value in DTYPES), None)
+
+
+def is_told_by_numpy(item: Any) -> bool:
+    """Whether a case of a backend that is written in JAX is of a test that need not compile it."""
+    _, tests = IN_JAX.get(item.path.name, ("", (item.originalname,)))
+    return item.originalname not in tests and not item.get_closest_marker("each")
+
+
+def in_one_dtype(item: Any) -> bool:
+    """Whether a case is of a test of all dtypes, of which one runs at once, though it names no backend."""
+    anew = subject_of(item) is None and library_of(item) in ("jax", "torch")
+    return dtype_of(item) is not None and (anew or (item.path.name in ONE_DTYPE and library_of(item) != "cupy"))
 
 
 def grouped(items: Iterable[Any], *keys: Any) -> Iterator[list[Any]]:
@@ -204,30 +217,20 @@ def later(items: list[Any]) -> list[Any]:
     def name(item: Any) -> str:
         return subject_of(item).name
 
-    def dtype(item: Any) -> Any:
-        return item.callspec.params.get("dtype") if hasattr(item, "callspec") else None
-
-    no_backend = [
-        x for x in items if not subject_of(x) and library_of(x) in ("jax", "torch") and isinstance(dtype(x), str)
-    ]
-    for group in grouped(no_backend, library_of):
-        waiting += others(group, dtype, DTYPE.get(group[0].path.name, USUAL))
+    for group in grouped((x for x in items if in_one_dtype(x)), library_of, subject_of):
+        waiting += others(group, dtype_of, DTYPE.get(group[0].path.name, USUAL))
     waiting += [x for x in items if "complex64" in x.name and (subject_of(x) is None or subject_of(x).compiled)]
     wait(waiting[:])
-    wait(
-        item
-        for item in found
-        if item.get_closest_marker("one_rule") and written_in_jax(subject_of(item)) and name(item) != "jax_scan"
-    )
-    wait(item for item in found if written_in_jax(subject_of(item)) and of_the_algorithm(item))
+    wait(item for item in found if written_in_jax(subject_of(item)) and is_told_by_numpy(item))
     pure = [item for item in found if written_in_jax(subject_of(item))]
     each = [item for item in pure if subject_of(item).pretended or item.get_closest_marker("each")]
     for group in grouped(item for item in pure if item not in set(each)):
-        wait(others(group, name, WRITTEN_IN_JAX.get(group[0].path.name, "")))
+        wait(others(group, name, IN_JAX.get(group[0].path.name, ("", ()))[0]))
     real = [item for item in found if not subject_of(item).pretended and not written_in_jax(subject_of(item))]
-    for group in grouped((item for item in real if isinstance(dtype(item), str)), subject_of):
-        wait(others(group, dtype, DTYPE.get(group[0].path.name, USUAL)))
-    for group in grouped(item for item in found if item.path.name in TRACED):
+    for group in grouped((item for item in real if dtype_of(item)), subject_of):
+        wait(others(group, dtype_of, DTYPE.get(group[0].path.name, USUAL)))
+    wait(item for item in real if name(item) == "numba_partition" and dtype_of(item) not in (None, USUAL))
+    for group in grouped(x for x in found if x.path.name in TRACED and not written_in_jax(subject_of(x))):
         wait(others(group, name, "numba_thomas"))
     for group in grouped(found, subject_of):
         subject = subject_of(group[0])

@@ -78,7 +78,6 @@ def pytest_configure(config: pytest.Config) -> None:
         # half of the time that XLA takes; with `-m slow`, and for GPUs, programs are those that a user gets
         jax.config.update("jax_disable_most_optimizations", True)
     config.addinivalue_line("markers", "only(**facts): the backends that can do this, as the table says")
-    config.addinivalue_line("markers", "one_rule: what lies above the backends; with few JAX backends, unless -m slow")
     config.addinivalue_line("markers", "each: what one JAX backend does not tell of another; with all of them")
 
 

@@ -235,7 +235,6 @@ def test_inside_shard_map(mesh, case):
 
 
 @pytest.mark.only(library="jax")
-@pytest.mark.one_rule
 def test_every_backend_inside_shard_map(backend, automatic):
     def local(*x):
         return tridiag.solve(*x, backend=backend.name, pivoting=backend.usual)

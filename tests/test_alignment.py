@@ -460,7 +460,6 @@ def test_threads_share_the_pairs() -> None:
 JAX = [s for s in ALIGNERS if s.library == "jax"]
 
 
-@pytest.mark.one_rule
 @pytest.mark.parametrize("subject", JAX, ids=str, indirect=True)
 @pytest.mark.parametrize("gap_open", [pytest.param(None, marks=pytest.mark.slow), -2.0])
 def test_forward_mode_second_order_and_vmap(subject: Subject, gap_open: Any) -> None:

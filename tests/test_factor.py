@@ -42,9 +42,9 @@ def test_where(backend: Subject, transpose: bool) -> None:
 
 
 @pytest.mark.parametrize("transpose", [False, True])
-def test_systems_that_keep_no_row(backend: Subject, transpose: bool) -> None:
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_systems_that_keep_no_row(backend: Subject, dtype: str, transpose: bool) -> None:
     """All of those that are eliminated together, and right sides of their own or more."""
-    dtype = "complex128" if "complex128" in backend.entry.dtypes else "float64"
     a, b, c, d = dominant((20, 30), dtype)
     where = np.ones((20, 30), bool)
     where[:16] = False

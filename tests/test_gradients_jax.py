@@ -76,7 +76,7 @@ def assert_same_gradients(function: Any, wanted: Any, arguments: Any, rtol: floa
 
 
 @on_jax
-@pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.one_rule)])
+@pytest.mark.parametrize("order", [1, 2])
 def test_finite_differences_forward_and_reverse(backend, order):
     check_grads(jax.jit(by(backend)), systems(M, N), order=order, modes=("fwd", "rev"), atol=1e-3, rtol=1e-3)
 
@@ -88,7 +88,6 @@ def test_finite_differences_where_pivoting_is_needed(backend):
     check_grads(function, arguments, order=1, modes=("fwd", "rev"), atol=1e-3, rtol=1e-3)
 
 
-@pytest.mark.one_rule
 @on_jax
 @pytest.mark.parametrize("options", [{"transpose": True}, {"axis": 0}], ids=str)
 def test_options_differentiate(backend, options):
@@ -98,7 +97,6 @@ def test_options_differentiate(backend, options):
     assert_same_gradients(by(backend, **options), turned(dense), arguments)
 
 
-@pytest.mark.one_rule
 @pytest.mark.only(library="jax", periodic=True)
 @pytest.mark.parametrize("transpose", [False, True])
 def test_periodic_systems_differentiate(backend, transpose):
@@ -106,7 +104,6 @@ def test_periodic_systems_differentiate(backend, transpose):
     assert_same_gradients(by(backend, **options), functools.partial(dense_solve, **options), systems(M, N))
 
 
-@pytest.mark.one_rule
 @on_jax
 @pytest.mark.only(dtype="complex128")
 @pytest.mark.parametrize("real_matrix", [False, True])
@@ -124,7 +121,6 @@ def test_complex_finite_differences(backend):
     check_grads(jax.jit(by(backend)), arguments, order=1, modes=("fwd", "rev"), atol=1e-3, rtol=1e-3)
 
 
-@pytest.mark.one_rule
 @on_jax
 def test_hessian(backend):
     a, b, c, d = systems(N)
@@ -135,7 +131,6 @@ def test_hessian(backend):
     np.testing.assert_allclose(jax.jit(hessian(by(backend)))(b), hessian(dense_solve)(b), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.one_rule
 @on_jax
 @pytest.mark.parametrize("inner", [ALL, (1, 3)], ids=str)
 def test_second_order_in_every_mix_of_modes(backend, inner):
@@ -164,7 +159,6 @@ def test_second_order_in_every_mix_of_modes(backend, inner):
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.one_rule
 @on_jax
 def test_gradients_of_the_weights_of_a_gradient(backend):
     """A derivative that reaches the adjoint solve through its right side alone."""
@@ -217,7 +211,6 @@ def test_a_backend_may_compute_the_whole_rule_in_one_pass(backend, options, monk
     assert not in_one_pass(jax.grad(loss(solve), (1, 3)), *arguments)
 
 
-@pytest.mark.one_rule
 @on_jax
 def test_jacobians_forward_and_reverse_agree(backend):
     arguments = systems(N)
@@ -232,7 +225,6 @@ def test_jacobians_forward_and_reverse_agree(backend):
 SUBSETS = [axes for axes in itertools.product((0, None), repeat=4) if any(k == 0 for k in axes)]
 
 
-@pytest.mark.one_rule
 @on_jax
 def test_vmap_over_every_subset_of_the_arguments(backend):
     many, one = systems(3, M, N), systems(M, N, seed=1)
@@ -248,7 +240,6 @@ def test_vmap_over_every_subset_of_the_arguments(backend):
         np.testing.assert_allclose(x, wanted, rtol=1e-10, err_msg=str(axes))
 
 
-@pytest.mark.one_rule
 @on_jax
 def test_vmap_over_other_axes_and_within_vmap(backend):
     a, b, c, _ = systems(N)
@@ -273,7 +264,6 @@ def test_gradients_within_vmap_and_vmap_within_gradients(backend):
         np.testing.assert_allclose(y, z, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.one_rule
 @on_jax
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_a_scan_over_time_differentiates(backend, checkpoint):
@@ -288,7 +278,6 @@ def test_a_scan_over_time_differentiates(backend, checkpoint):
     assert_same_gradients(march(by(backend)), march(dense_solve), [a, b, c, d])
 
 
-@pytest.mark.one_rule
 @on_jax
 def test_nan_in_the_pads_reaches_nothing(backend):
     a, b, c, d = systems(M, N)
@@ -307,7 +296,6 @@ def test_nan_in_the_pads_reaches_nothing(backend):
         np.testing.assert_array_equal(x, y)
 
 
-@pytest.mark.one_rule
 @on_jax
 @pytest.mark.parametrize("options", [{}, {"transpose": True}], ids=str)
 def test_nan_in_masked_rows_reaches_nothing(backend, options):
@@ -336,7 +324,6 @@ def test_one_bad_system_reaches_no_other_gradient(backend):
             np.testing.assert_array_equal(x[::2], y[::2])
 
 
-@pytest.mark.one_rule
 @on_jax
 def test_shared_arguments_collect_their_gradients(backend):
     rng = np.random.default_rng(3)
@@ -349,7 +336,6 @@ def test_shared_arguments_collect_their_gradients(backend):
     np.testing.assert_allclose(scalar, right, rtol=1e-9)
 
 
-@pytest.mark.one_rule
 @on_jax
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_gradients_keep_the_dtype(backend, dtype):
@@ -412,7 +398,6 @@ def test_gradients_with_respect_to_a_factorization_are_those_of_its_matrix(backe
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.one_rule
 @determinants
 @pytest.mark.parametrize("options", [{}, {"periodic": True}], ids=str)
 def test_log_determinants_differentiate(backend, options):

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from at_once import DTYPE, LONG, OF_THE_ALGORITHM, TRACED, WRITTEN_IN_JAX
+from at_once import DTYPE, IN_JAX, LONG, ONE_DTYPE, TRACED
 
 import tridiag
 from tridiag.kernels.runtime import sources
@@ -126,9 +126,9 @@ def test_what_waits_for_slow_is_there() -> None:
     """A test that is renamed does not leave its old name in the tables of what runs at once."""
     here = Path(__file__).parent
     known = {path.name: path for path in here.rglob("test_*.py")}
-    for table in (DTYPE, WRITTEN_IN_JAX, OF_THE_ALGORITHM, LONG, TRACED):
+    for table in (DTYPE, ONE_DTYPE, IN_JAX, LONG, TRACED):
         assert set(table) <= set(known)
-    for table in (OF_THE_ALGORITHM, LONG):
+    for table in (LONG, {name: tests for name, (_, tests) in IN_JAX.items()}):
         for name, tests in table.items():
             found = set(re.findall(r"^def (test_\w+)", known[name].read_text(), re.MULTILINE))
             assert {test.partition("[")[0] for test in tests} <= found, name

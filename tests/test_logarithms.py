@@ -419,7 +419,6 @@ def test_finite_differences_under_jax(backend: Subject, which: int) -> None:
 
 
 @on_jax
-@pytest.mark.one_rule
 @pytest.mark.parametrize("which", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_second_differences_under_jax(backend: Subject, which: int) -> None:
     import jax
@@ -441,7 +440,6 @@ def test_finite_differences_under_torch(backend: Subject, which: int) -> None:
     torch.autograd.gradgradcheck(function, given, check_fwd_over_rev=True)
 
 
-@pytest.mark.one_rule
 @on_jax
 def test_gradients_under_vmap_and_jit(backend: Subject) -> None:
     import jax

@@ -24,6 +24,7 @@ from tridiag.kernels.jobs import recurrences, systems
 pytest.importorskip("numba")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs mprotect, which this system does not have")
 
+DTYPES = "float64", "float32"
 CORES = (2, 3, 8, 16, 64, 300)
 GUARD = 7.0
 MODEST = settings(
@@ -70,13 +71,13 @@ def fenced_room(shape: Any, dtype: Any, behind: bool) -> np.ndarray:
 
 
 @st.composite
-def problems(draw: Any) -> tuple[list[np.ndarray], int, np.ndarray, int]:
+def problems(draw: Any, dtype: str) -> tuple[list[np.ndarray], int, np.ndarray, int]:
     """Operands above `layout.WORTH_A_THREAD`, their axis, room with guards around the result, and where that begins."""
     beside = draw(st.one_of(st.integers(1, 70), st.sampled_from([100, 129, 500, 1000, 3000, 20_000])))
     before = draw(st.sampled_from([1, 1, 2, 5, 40]))
     rows = max(3, systems.WORTH_A_THREAD // (beside * before) + draw(st.integers(1, 20)))
     shape, axis = draw(st.sampled_from([((before, rows, beside), 1), ((before, beside, rows), 2), ((rows, beside), 0)]))
-    dtype, rng = draw(st.sampled_from(["float64", "float32"])), np.random.default_rng(draw(st.integers(0, 10**6)))
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
     one = tuple(n if k == axis or not draw(st.booleans()) else 1 for k, n in enumerate(shape))
     a, c = rng.uniform(-0.9, 0.9, (2, *one)).astype(dtype)
     b, d = rng.uniform(2, 3, one).astype(dtype), rng.uniform(-1, 1, shape).astype(dtype)
@@ -86,10 +87,11 @@ def problems(draw: Any) -> tuple[list[np.ndarray], int, np.ndarray, int]:
 
 
 @pytest.mark.parametrize(("name", "told"), CALLS)
+@pytest.mark.parametrize("dtype", DTYPES)
 @MODEST
-@given(problem=problems(), cores=st.sampled_from(CORES))
-def test_many_cores(name: str, told: str, problem: Any, cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    operands, axis, room, begin = problem
+@given(data=st.data(), cores=st.sampled_from(CORES))
+def test_many_cores(name: str, told: str, dtype: str, data: Any, cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    operands, axis, room, begin = data.draw(problems(dtype))
     shape, call = operands[-1].shape, {**SOLVES, **SCANS}[told]
     inside = (..., slice(begin, begin + shape[-1]))
     monkeypatch.setattr(systems, "threads", lambda: 1)
@@ -132,13 +134,13 @@ LENGTHS = st.sampled_from([2, 3, 5, 7, 8, 9, 15, 16, 17, 24, 33, 64, 70])
 
 
 @st.composite
-def views(draw: Any) -> tuple[list[np.ndarray], int, View]:
+def views(draw: Any, dtype: str) -> tuple[list[np.ndarray], int, View]:
     """Operands with up to three batch axes, which seldom merge; their axis; where the result goes."""
     batch = draw(st.one_of(*[st.tuples(*[LENGTHS] * k) for k in (1, 2, 2, 2, 3)]))
     rows = max(3, min(draw(st.sampled_from([3, 8, 9, 16, 17, 40, 257, 265, 530, 1100])), 50_000 // math.prod(batch)))
     axis, rank = draw(st.integers(0, len(batch))), 1 + len(batch)
     shape = (*batch[:axis], rows, *batch[axis:])
-    dtype, rng = draw(st.sampled_from(["float64", "float32"])), np.random.default_rng(draw(st.integers(0, 10**6)))
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
     a, c = rng.uniform(-0.9, 0.9, (2, *shape)).astype(dtype)
     b, d = rng.uniform(2, 3, shape).astype(dtype), rng.uniform(-1, 1, shape).astype(dtype)
     constant = [k for k in range(rank) if k != axis and draw(st.sampled_from([False, False, True]))]
@@ -154,13 +156,14 @@ def views(draw: Any) -> tuple[list[np.ndarray], int, View]:
 
 
 @pytest.mark.parametrize(("name", "told"), CALLS)
+@pytest.mark.parametrize("dtype", DTYPES)
 @settings(MODEST, max_examples=25)
-@given(problem=views(), cores=st.sampled_from((1, *CORES)), caches=st.sampled_from([2**12, 2**15, 2**23]))
+@given(data=st.data(), cores=st.sampled_from((1, *CORES)), caches=st.sampled_from([2**12, 2**15, 2**23]))
 def test_views_that_do_not_merge(
-    name: str, told: str, problem: Any, cores: int, caches: int, monkeypatch: pytest.MonkeyPatch
+    name: str, told: str, dtype: str, data: Any, cores: int, caches: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Small caches and threads at a hundredth of the size: every way to memory."""
-    operands, axis, (out, room) = problem
+    operands, axis, (out, room) = data.draw(views(dtype))
     call = {**SOLVES, **SCANS}[told]
     wanted = call(*map(np.ascontiguousarray, operands), axis=axis, backend=name)
     for module in (systems, recurrences, numba_thomas):

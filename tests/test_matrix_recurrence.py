@@ -227,7 +227,6 @@ def test_finite_differences_under_jax(backend: Subject, case: str) -> None:
 
 
 @on_jax
-@pytest.mark.one_rule
 def test_second_differences_under_jax(backend: Subject) -> None:
     check_jax(backend, "from a state", 2)
 
@@ -241,7 +240,6 @@ def test_complex_finite_differences_under_jax(backend: Subject) -> None:
     check_grads(jax.jit(by(backend)), arrays, order=1, modes=("fwd", "rev"), atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.one_rule
 @on_jax
 def test_vmap_under_jax(backend: Subject) -> None:
     import jax

@@ -63,13 +63,11 @@ def test_finite_differences_under_jax(backend: Subject, case: str) -> None:
 
 
 @on_jax
-@pytest.mark.one_rule
 def test_second_differences_under_jax(backend: Subject) -> None:
     check_jax(by(backend), drawn(*CASES["from a state"]), 2)
 
 
 @pytest.mark.only(library="jax", order=3)
-@pytest.mark.one_rule
 def test_second_differences_of_order_3_under_jax(backend: Subject) -> None:
     check_jax(by(backend, 3), drawn(*OF_ORDER_3["from a state"]), 2)
 
@@ -104,13 +102,11 @@ def test_gradients_of_states_of_several_shapes(library: str) -> None:
         assert gradient.shape == np.shape(init[k])
 
 
-@pytest.mark.one_rule
 @on_jax
 def test_complex_finite_differences_under_jax(backend: Subject) -> None:
     check_jax(by(backend), drawn(*CASES["from a state"], dtype="complex128"))
 
 
-@pytest.mark.one_rule
 @on_jax
 def test_vmap_under_jax_over_any_argument(backend: Subject) -> None:
     import jax
@@ -124,7 +120,6 @@ def test_vmap_under_jax_over_any_argument(backend: Subject) -> None:
             np.testing.assert_allclose(found[k], right, rtol=1e-12)
 
 
-@pytest.mark.one_rule
 @on_jax
 def test_gradients_under_vmap_and_jit(backend: Subject) -> None:
     import jax
@@ -175,7 +170,6 @@ def test_the_gradients_of_what_is_never_read_are_zero_under_jax(backend: Subject
     assert not any(gradient[:, :k].any() for k, gradient in enumerate(gradients[:3], 1))
 
 
-@pytest.mark.one_rule
 @on_jax
 def test_the_final_value_has_a_gradient(backend: Subject) -> None:
     import jax
@@ -187,7 +181,6 @@ def test_the_final_value_has_a_gradient(backend: Subject) -> None:
     np.testing.assert_allclose(found, np.concatenate((weights, np.ones((M, 1))), axis=1), rtol=1e-12)
 
 
-@pytest.mark.one_rule
 @on_jax
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_gradients_of_halves_under_jax(backend: Subject, dtype: str) -> None:

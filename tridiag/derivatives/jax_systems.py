@@ -240,9 +240,3 @@ def unflatten(static: Any, children: Any) -> Factorization:
 
 
 jax.tree_util.register_pytree_node(Factorization, flatten, unflatten)
-
-
-# ---------------------------------------------------------------------------------------------------------- blocks
-
-
-# ----------------------------------------------------------------------------------------------------- recurrences

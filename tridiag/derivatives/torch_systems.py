@@ -197,9 +197,3 @@ def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
         factors = backend.module().factor(call.matrix, call.form)
     device = call.matrix[1].device
     return factors, torch.as_tensor(settle_status(factors.status, call), device=device)
-
-
-# ---------------------------------------------------------------------------------------------------------- blocks
-
-
-# ----------------------------------------------------------------------------------------------------- recurrences

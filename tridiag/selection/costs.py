@@ -133,6 +133,3 @@ def upstream(name: str, problem: Problem) -> float:
     rows, systems, _ = sizes(problem)
     real, parts = DTYPES[problem.dtype]
     return rows * rows * systems * parts * (8 if real == "float64" else 4) / TOUCHED
-
-
-# ------------------------------------------------------------------------------------------- what has been measured
