@@ -26,9 +26,11 @@ class Special(np.ndarray):
 def fresh() -> Iterator[None]:
     cached_plan.cache_clear()
     fast_path.bound_call.cache_clear()
+    fast_path.bound_recurrence.cache_clear()
     yield
     cached_plan.cache_clear()
     fast_path.bound_call.cache_clear()
+    fast_path.bound_recurrence.cache_clear()
 
 
 def plans() -> int:
@@ -232,6 +234,26 @@ WAYS: dict[str, Any] = {
     "a singular system in place": lambda: (1.0, [SINGULAR, SINGULAR, SINGULAR, np.ones(N)], {"overwrite_d": True}),
     "a singular system, unchecked": lambda: (1.0, [SINGULAR, SINGULAR, SINGULAR, np.ones(N)], {"check": False}),
     "a singular system, a shared matrix": lambda: (1.0, [SINGULAR, SINGULAR, SINGULAR, np.ones((3, N))], {}),
+    "a mask": lambda: (1.0, dominant((5, N)), {"where": np.arange(N) % 5 != 2}),
+    "a mask, a singular system": lambda: (
+        1.0,
+        [x * (np.arange(5) != 3)[:, None] for x in dominant((5, N))],
+        {"where": np.arange(5)[:, None] * np.ones(N) < 4},
+    ),
+    "a mask that is none": lambda: (1.0, dominant((5, N)), {"where": np.ones(N)}),
+    "a mask that does not fit": lambda: (1.0, dominant((5, N)), {"where": np.ones(N + 1, bool)}),
+    "numbers": lambda: (1.0, [-1.0, 4, -1.0, dominant((5, N))[3]], {}),
+    "numbers beside single precision": lambda: (np.float32(1), [-1.0, 4, 1e300, dominant((N,), "float32")[3]], {}),
+    "a number that no system has": lambda: (1.0, [0.0, 0.0, 0.0, np.ones((3, N))], {}),
+    "a complex number": lambda: (1.0, [1j, 4.0, 1.0, np.ones(N)], {}),
+    "a boolean": lambda: (1.0, [True, 4.0, 1.0, np.ones(N)], {}),
+    "a list": lambda: (1.0, [[1.0] * N, 4.0, 1.0, np.ones(N)], {}),
+    "integers": lambda: (1, [*dominant((5, N))[:3], np.arange(5 * N).reshape(5, N)], {}),
+    "integers in columns": lambda: (1, [*dominant((5, N))[:3], np.arange(5 * N).reshape(N, 5).T], {}),
+    "integers alone": lambda: (1, [np.ones(N, int), np.full(N, 4), np.ones(N, int), np.arange(N)], {}),
+    "single among double precision": lambda: (1.0, [np.ones(N, "f4"), *dominant((5, N))[1:]], {}),
+    "another byte order": lambda: (1.0, [*dominant((5, N))[:3], dominant((5, N))[3].astype(">f8")], {}),
+    "half precision": lambda: (np.float16(1), [x.astype("f2") for x in dominant((5, N))], {}),
     "no systems": lambda: (1.0, [np.ones((0, N))] * 4, {}),
     "two dtypes": lambda: (np.float32(1), [np.ones(N), *dominant((N,), "float32")[1:]], {}),
     "shapes that do not fit": lambda: (1.0, [np.ones(N), *dominant((N + 1,))[1:]], {}),
@@ -247,7 +269,7 @@ PLACES: dict[str, Any] = {
     "Fortran": lambda a, b, c, d: np.zeros(d.shape, d.dtype, "F"),
     "the right side": lambda a, b, c, d: d,
     "a view of the right side": lambda a, b, c, d: d[:],
-    "the diagonal": lambda a, b, c, d: b,
+    "the diagonal": lambda a, b, c, d: b if isinstance(b, np.ndarray) else np.asarray(b),
     "read-only": lambda a, b, c, d: np.broadcast_to(np.zeros(()), d.shape),
     "another shape": lambda a, b, c, d: np.zeros((3, *d.shape)),
     "another dtype": lambda a, b, c, d: np.zeros(d.shape, "f2"),
@@ -260,14 +282,14 @@ def outcome(way: str, place: str) -> Any:
     """What comes of the second call: the solution and whether it is an argument, or what was raised, and all arrays."""
     for _ in range(2):
         factor, (a, b, c, d), options = WAYS[way]()
-        arguments = [np.array(x) if x.base is None else x for x in (a, b, c, d * factor)]
+        arguments = [np.array(x) if isinstance(x, np.ndarray) and x.base is None else x for x in (a, b, c, d * factor)]
         out = PLACES[place](*arguments)
         try:
             x = tridiag.solve(*arguments, out=out, **options)
             told = str(x.dtype), x is arguments[3], x is out, x.tobytes()
         except (ValueError, TypeError, tridiag.BackendError, tridiag.SingularSystemError) as error:
             told = type(error), str(error), error.__context__, getattr(error, "x", np.zeros(0)).tobytes()
-    return told, [x.tobytes() for x in arguments]
+    return told, [np.asarray(x).tobytes() for x in arguments]
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -287,6 +309,93 @@ def test_the_short_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patch:
             patch.setattr("tridiag.systems.prepare", None)
             same(tridiag.solve(a, b, c, d.copy(), **options), wanted)
+
+
+ROW = np.linspace(0.1, 0.9, N)
+SEQUENCES = np.random.default_rng(2).normal(size=(5, N))
+RECURRENCES: dict[str, Any] = {
+    "one sequence": lambda: ("linear_recurrence", (ROW, SEQUENCES[0]), {}),
+    "many": lambda: ("linear_recurrence", (SEQUENCES / 9, SEQUENCES), {}),
+    "the first axis, in reverse": lambda: ("linear_recurrence", (ROW, SEQUENCES.T), {"axis": 0, "reverse": True}),
+    "a number": lambda: ("linear_recurrence", (0.5, SEQUENCES), {}),
+    "a sum": lambda: ("linear_recurrence", (1, SEQUENCES), {"axis": -2}),
+    "from a number": lambda: ("linear_recurrence", (ROW, SEQUENCES, 2), {}),
+    "from a row": lambda: ("linear_recurrence", (ROW, SEQUENCES, np.arange(5.0)), {}),
+    "from a row that does not fit": lambda: ("linear_recurrence", (ROW, SEQUENCES, np.arange(4.0)), {}),
+    "second order": lambda: ("linear_recurrence", ((ROW, 0.1), SEQUENCES), {}),
+    "second order, from two": lambda: ("linear_recurrence", ((ROW, ROW[:1]), SEQUENCES, (1.0, np.ones(5))), {}),
+    "second order, from one": lambda: ("linear_recurrence", ((ROW, ROW), SEQUENCES, 1.0), {}),
+    "no order": lambda: ("linear_recurrence", ((), SEQUENCES), {}),
+    "a list": lambda: ("linear_recurrence", ([ROW, ROW], SEQUENCES), {}),
+    "single precision": lambda: ("linear_recurrence", (0.5, SEQUENCES.astype("f4")), {}),
+    "a number beyond single precision": lambda: ("linear_recurrence", (1e300, SEQUENCES.astype("f4")), {}),
+    "two dtypes": lambda: ("linear_recurrence", (ROW.astype("f4"), SEQUENCES), {}),
+    "integers": lambda: ("linear_recurrence", (1, np.arange(9)), {}),
+    "a huge integer": lambda: ("linear_recurrence", (10**400, SEQUENCES), {}),
+    "complex sequences": lambda: ("linear_recurrence", (ROW, SEQUENCES * 1j), {}),
+    "a complex number": lambda: ("linear_recurrence", (1j, SEQUENCES), {}),
+    "strides": lambda: ("linear_recurrence", (ROW[::-1], SEQUENCES[::2, ::-1]), {}),
+    "a constant": lambda: ("linear_recurrence", (np.ones((1, 1)), np.ones(N)), {}),
+    "no sequences": lambda: ("linear_recurrence", (ROW, SEQUENCES[:0]), {}),
+    "no such axis": lambda: ("linear_recurrence", (ROW, SEQUENCES), {"axis": 2}),
+    "no boolean": lambda: ("linear_recurrence", (ROW, SEQUENCES), {"reverse": 1}),
+    "no hash": lambda: ("linear_recurrence", (ROW, SEQUENCES), {"backend": []}),
+    "the last value": lambda: ("linear_recurrence", (ROW, SEQUENCES), {"return_final": True}),
+    "another backend": lambda: ("linear_recurrence", (ROW, SEQUENCES), {"backend": "numpy"}),
+    "logarithms": lambda: ("log_linear_recurrence", (ROW, SEQUENCES, 0.0), {}),
+    "logarithms, a number": lambda: ("log_linear_recurrence", (-0.5, SEQUENCES), {"axis": 0}),
+    "logarithms, a tuple": lambda: ("log_linear_recurrence", ((ROW,), SEQUENCES), {}),
+    "logarithms, none": lambda: ("log_linear_recurrence", (None, SEQUENCES), {}),
+    "complex logarithms": lambda: ("log_linear_recurrence", (ROW, SEQUENCES * 1j), {}),
+    "sums": lambda: ("logcumsumexp", (SEQUENCES,), {}),
+    "sums along columns": lambda: ("logcumsumexp", (SEQUENCES,), {"axis": 0, "reverse": True}),
+    "sums of integers": lambda: ("logcumsumexp", (np.arange(N),), {}),
+    "sums of complex numbers": lambda: ("logcumsumexp", (SEQUENCES * 1j,), {}),
+}
+
+
+def outcome_of_recurrence(way: str, place: str) -> Any:
+    """The same of a recurrence."""
+    for _ in range(2):
+        verb, arguments, options = RECURRENCES[way]()
+        x = np.array(arguments[min(1, len(arguments) - 1)])
+        out = PLACES[place](x, x, x, x)
+        try:
+            y = getattr(tridiag, verb)(*arguments, out=out, **options)
+            values = y if isinstance(y, tuple) else (y,)
+            told: Any = [(str(v.dtype), v.shape, v is out, v.tobytes()) for v in values]
+        except (ValueError, TypeError, OverflowError, tridiag.BackendError) as error:
+            told = type(error), str(error), error.__context__
+    return told, SEQUENCES.tobytes(), ROW.tobytes()
+
+
+@pytest.mark.parametrize("place", ["no out", "a new array", "Fortran", "the right side", "read-only", "another dtype"])
+@pytest.mark.parametrize("way", RECURRENCES)
+def test_the_short_way_of_recurrences_is_as_good(way: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bits, the same array, the same refusal."""
+    found = outcome_of_recurrence(way, place)
+    monkeypatch.setattr(fast_path, "recurrence", lambda *arguments: None)
+    assert found == outcome_of_recurrence(way, place)
+
+
+SHORT = ("many", "a number", "a sum", "from a number", "second order, from two", "two dtypes", "logarithms", "sums")
+
+
+@pytest.mark.parametrize("way", SHORT)
+def test_the_short_way_of_recurrences_is_taken(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    verb, arguments, options = RECURRENCES[way]()
+    wanted = getattr(tridiag, verb)(*arguments, **options)
+    monkeypatch.setattr("tridiag.recurrences.PREPARERS", None)
+    same(getattr(tridiag, verb)(*arguments, **options), wanted)
+
+
+def test_the_short_way_with_masks_and_numbers_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    for way in ("a mask", "numbers", "integers"):
+        _, (a, b, c, d), options = WAYS[way]()
+        wanted = tridiag.solve(a, b, c, d, **options)
+        with monkeypatch.context() as patch:
+            patch.setattr("tridiag.systems.prepare", None)
+            same(tridiag.solve(a, b, c, d, **options), wanted)
 
 
 def test_what_is_recalled_is_bounded() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from tridiag.backends import installed
-from tridiag.calls import outputs
+from tridiag.calls import fast_path, outputs
 from tridiag.calls.checks import check_flag
 from tridiag.calls.execute import last, recurrence
 from tridiag.calls.sequences import PREPARERS
@@ -79,6 +81,10 @@ def linear_recurrence(
     -----
     Finite where the sequence is, also where products of its coefficients overflow.
     """
+    if not return_final and type(x) is np.ndarray:
+        y = fast_path.recurrence("linear_recurrence", a, x, init, out, axis, reverse, backend)
+        if y is not None:
+            return y
     given = {"a": a, "x": x, "init": init}
     return computed("linear_recurrence", given, return_final, out, axis=axis, reverse=reverse, backend=backend)
 
@@ -134,6 +140,10 @@ def log_linear_recurrence(
     is the logarithm of 0. Derivatives are those of one linear recurrence with coefficients between 0 and 1; where y is
     infinite they are 0, and where it is NaN they are NaN, even of a loss that does not read y there.
     """
+    if not return_final and type(x) is np.ndarray and log_a is not None:
+        y = fast_path.recurrence("log_linear_recurrence", log_a, x, init, out, axis, reverse, backend)
+        if y is not None:
+            return y
     given = {"log_a": log_a, "x": x, "init": init}
     return computed("log_linear_recurrence", given, return_final, out, axis=axis, reverse=reverse, backend=backend)
 
@@ -184,6 +194,10 @@ def logcumsumexp(
     The error is a unit or two in the last place of max(1, abs(y)), over any number of terms. Infinities, NaN and
     derivatives are as in `log_linear_recurrence`.
     """
+    if type(x) is np.ndarray:
+        y = fast_path.recurrence("logcumsumexp", None, x, None, out, axis, reverse, backend)
+        if y is not None:
+            return y
     return computed("logcumsumexp", {"x": x}, False, out, axis=axis, reverse=reverse, backend=backend)
 
 

@@ -97,8 +97,8 @@ def solve(
     Numerical Algorithms, chapter 9), refinement after Skeel (1980). Inside `torch.compile` a solve of tensors is one
     operator of the graph.
     """
-    if where is None and type(a) is type(b) is type(c) is type(d) is np.ndarray:
-        x = fast_path.solve(a, b, c, d, out, axis, backend, pivoting, periodic, transpose, check, overwrite_d)
+    if type(d) is np.ndarray and (where is None or type(where) is np.ndarray):
+        x = fast_path.solve(a, b, c, d, where, out, axis, backend, pivoting, periodic, transpose, check, overwrite_d)
         if x is not None:
             return x
     arguments = {"a": a, "b": b, "c": c, "d": d}

@@ -14,14 +14,14 @@ of vectors, arrays of any strides read where they lie; few long sequences are cu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tridiag.algorithms.recurrence import Rows
 from tridiag.backends import KALMAN
-from tridiag.backends.numba_thomas import extents, view
+from tridiag.backends.numba_thomas import checked, extents, view
 from tridiag.kernels.jobs import logsumexp
 from tridiag.kernels.jobs.kalman import kind_of
 from tridiag.kernels.jobs.kalman import make_job as make_filter_job
@@ -49,6 +49,21 @@ def run_linear(coefficients: Rows, x: Any, init: Rows, form: Recurrence, y: Any)
     operands = y, x, *(a.astype(x.dtype, copy=False) for a in coefficients), *init
     call = call_of(make_job, form, len(coefficients), *extents(operands), x.dtype, granted(form))
     check(call.run(*operands))
+
+
+def bound_recurrence(
+    verb: str, form: Recurrence, order: int, shapes: Sequence[Any], strides: Sequence[Any], dtype: np.dtype[Any]
+) -> tuple[Callable[..., bool], tuple[int, ...]]:
+    """A recurrence as a function of its operands, and which they are.
+
+    0: the result; from 1 on the coefficients, x and what is before, of these shapes and strides; -1: none.
+    """
+    count, linear = len(shapes) - 2 - order, verb == "linear_recurrence"
+    coefficients, x, init = (*range(1, order + 1),), order + 1, (*range(order + 2, order + 2 + count),)
+    operands = (0, x, *coefficients, *init) if linear else (*(coefficients or (-1,)), *(init or (-1,)), x, 0)
+    taken = [tuple([None if k < 0 else extents[k] for k in operands]) for extents in (shapes, strides)]
+    facts = (make_job, form, order, *taken, dtype) if linear else (logsumexp.make_job, form, *taken, dtype)
+    return checked(form, lambda: call_of(*facts, granted(form)).run), operands
 
 
 def in_memory(

@@ -21,7 +21,7 @@ from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.runtime.python_call import check
 from tridiag.kernels.table import Call, call_of
 from tridiag.libraries.arrays import library_of
-from tridiag.problems.forms import Blocks, Form
+from tridiag.problems.forms import Blocks, Form, Recurrence
 
 REGULAR = np.zeros((), np.int32)  # the status where no elimination met a zero pivot
 
@@ -56,7 +56,7 @@ def bound_solve(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any
     return checked(form, lambda: call_for(form, shapes, strides, dtypes).run)
 
 
-def checked(form: Form, call: Callable[[], Callable[..., int]]) -> Callable[..., bool]:
+def checked(form: Form | Recurrence, call: Callable[[], Callable[..., int]]) -> Callable[..., bool]:
     """A kernel, which ``call`` finds, with its result checked; for systems worth threads, that of those granted now."""
     if math.prod(form.shape) < WORTH_A_THREAD:
         found = call()

@@ -103,7 +103,7 @@ def forget() -> None:
     from tridiag.calls import blocks, fast_path, plan, sequences
 
     for function in (
-        *(measurements.known, fast_path.bound_call),
+        *(measurements.known, fast_path.bound_call, fast_path.bound_recurrence),
         *(plan.cached_plan, sequences.cached_recurrence_plan, blocks.cached_block_plan),
     ):
         function.cache_clear()

@@ -109,7 +109,12 @@ def has_arrays(values: Any) -> bool:
 
 def named(name: str, values: Any) -> dict[str, Any]:
     """An argument, or the arguments of a tuple, by their names."""
-    return {f"{name}[{k}]": value for k, value in enumerate(values)} if isinstance(values, tuple) else {name: values}
+    return dict(zip(indexed(name, len(values)), values, strict=True)) if isinstance(values, tuple) else {name: values}
+
+
+def indexed(name: str, count: int) -> tuple[str, ...]:
+    """The names of the arguments of a tuple."""
+    return tuple([f"{name}[{k}]" for k in range(count)])
 
 
 def prepare_recurrence(
