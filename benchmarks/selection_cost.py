@@ -49,7 +49,7 @@ def figures() -> dict[str, float]:
     name = tridiag.explain("solve", *given).backend
     calls: dict[str, Callable[[], Any]] = {
         "nothing": lambda: None,
-        "numpy": lambda: fast_path.bound_call(*facts, None, -1, *OPTIONS),
+        "numpy": lambda: fast_path.bound_call(facts, None, None, -1, *OPTIONS),
         "auto": lambda: tridiag.solve(*given),
         "named": lambda: tridiag.solve(*given, backend=name),
     }
