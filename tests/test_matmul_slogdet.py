@@ -22,6 +22,7 @@ from helpers import (
 )
 
 import tridiag
+from tridiag.algorithms import products
 
 LIBRARIES = {s.library: None if installed(s.library) else f"needs {s.library}" for s in SUBJECTS}
 MASK = np.random.default_rng(3).uniform(size=(4, 20)) < 0.7
@@ -227,3 +228,22 @@ def test_complex_pivots_at_the_ends_of_the_range(backend: Subject, entry: float)
     directions = np.array([1 + 1j, 1 - 1j, 1j])
     np.testing.assert_allclose(sign, (directions / abs(directions)) ** 5, rtol=1e-14)
     np.testing.assert_allclose(log, 5 * (np.log(entry) + np.log(abs(directions))), rtol=1e-14)
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((5,), 0), ((40,), 0), ((2, 40), 1), ((40, 2), 0), ((9, 5), 1), ((5, 9), 0), ((3, 5, 4), 1)]
+)
+def test_products_a_block_at_a_time(
+    shape: Any, axis: int, periodic: bool, transpose: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same as of all at once, bit for bit, wherever a block ends; of operands that broadcast too."""
+    a, b, c, x = uniform(shape, axis=axis)
+    options = {"axis": axis, "periodic": periodic, "transpose": transpose}
+    for matrix in ((a, b, c), (a, 2.0, c * 1j), (a[:1], b, c) if axis else (a, b, c[..., :1])):
+        every = np.ones(shape, bool)
+        wanted = tridiag.matmul(*matrix, x, where=every, **options)
+        for block in (1, 2, 7, 2**15):
+            monkeypatch.setattr(products, "BLOCK", block)
+            np.testing.assert_array_equal(tridiag.matmul(*matrix, x, **options), wanted)
