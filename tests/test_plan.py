@@ -245,6 +245,8 @@ WAYS: dict[str, Any] = {
     "numbers": lambda: (1.0, [-1.0, 4, -1.0, dominant((5, N))[3]], {}),
     "numbers beside single precision": lambda: (np.float32(1), [-1.0, 4, 1e300, dominant((N,), "float32")[3]], {}),
     "a number that no system has": lambda: (1.0, [0.0, 0.0, 0.0, np.ones((3, N))], {}),
+    "an integer of 65 bits": lambda: (1.0, [2**64, 4.0, 1.0, np.ones(N)], {}),
+    "an integer of 64 bits": lambda: (1.0, [1.0, 2**63, 1.0, np.ones(N)], {}),
     "a complex number": lambda: (1.0, [1j, 4.0, 1.0, np.ones(N)], {}),
     "a boolean": lambda: (1.0, [True, 4.0, 1.0, np.ones(N)], {}),
     "a list": lambda: (1.0, [[1.0] * N, 4.0, 1.0, np.ones(N)], {}),
@@ -269,6 +271,7 @@ PLACES: dict[str, Any] = {
     "Fortran": lambda a, b, c, d: np.zeros(d.shape, d.dtype, "F"),
     "the right side": lambda a, b, c, d: d,
     "a view of the right side": lambda a, b, c, d: d[:],
+    "the memory of the right side": lambda a, b, c, d: d.view("f8") if d.dtype == int else d[:],
     "the diagonal": lambda a, b, c, d: b if isinstance(b, np.ndarray) else np.asarray(b),
     "read-only": lambda a, b, c, d: np.broadcast_to(np.zeros(()), d.shape),
     "another shape": lambda a, b, c, d: np.zeros((3, *d.shape)),
@@ -331,6 +334,7 @@ RECURRENCES: dict[str, Any] = {
     "a number beyond single precision": lambda: ("linear_recurrence", (1e300, SEQUENCES.astype("f4")), {}),
     "two dtypes": lambda: ("linear_recurrence", (ROW.astype("f4"), SEQUENCES), {}),
     "integers": lambda: ("linear_recurrence", (1, np.arange(9)), {}),
+    "an integer of 65 bits": lambda: ("linear_recurrence", (2**64, SEQUENCES), {}),
     "a huge integer": lambda: ("linear_recurrence", (10**400, SEQUENCES), {}),
     "complex sequences": lambda: ("linear_recurrence", (ROW, SEQUENCES * 1j), {}),
     "a complex number": lambda: ("linear_recurrence", (1j, SEQUENCES), {}),
@@ -358,7 +362,8 @@ def outcome_of_recurrence(way: str, place: str) -> Any:
     """The same of a recurrence."""
     for _ in range(2):
         verb, arguments, options = RECURRENCES[way]()
-        x = np.array(arguments[min(1, len(arguments) - 1)])
+        arguments = [np.array(x) if isinstance(x, np.ndarray) else x for x in arguments]
+        x = np.asarray(arguments[min(1, len(arguments) - 1)])
         out = PLACES[place](x, x, x, x)
         try:
             y = getattr(tridiag, verb)(*arguments, out=out, **options)
@@ -366,10 +371,21 @@ def outcome_of_recurrence(way: str, place: str) -> Any:
             told: Any = [(str(v.dtype), v.shape, v is out, v.tobytes()) for v in values]
         except (ValueError, TypeError, OverflowError, tridiag.BackendError) as error:
             told = type(error), str(error), error.__context__
-    return told, SEQUENCES.tobytes(), ROW.tobytes()
+    return told, [x.tobytes() for x in arguments if isinstance(x, np.ndarray)]
 
 
-@pytest.mark.parametrize("place", ["no out", "a new array", "Fortran", "the right side", "read-only", "another dtype"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "no out",
+        "a new array",
+        "Fortran",
+        "the right side",
+        "the memory of the right side",
+        "read-only",
+        "another dtype",
+    ],
+)
 @pytest.mark.parametrize("way", RECURRENCES)
 def test_the_short_way_of_recurrences_is_as_good(way: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same bits, the same array, the same refusal."""

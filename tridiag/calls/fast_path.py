@@ -53,17 +53,16 @@ def solve(a: Any, b: Any, c: Any, d: Array, where: Array | None, out: Any, axis:
         return None
     if bound is None:
         return None
+    x, others = (d, (a, b, c, where)) if bound.in_place else (out, (a, b, c, d, where))
+    if x is None:
+        x = np.empty(bound.form.shape, bound.dtype)
+    elif not (x.flags.writeable and surely_disjoint(x, others)):
+        return None
     if bound.casts:
         given = cast([a, b, c, d], bound.casts)
         if given is None:
             return None
         a, b, c, d = given
-    others: tuple[Array, ...]
-    x, others = (d, (a, b, c)) if bound.in_place else (out, (a, b, c, d))
-    if x is None:
-        x = np.empty(bound.form.shape, bound.dtype)
-    elif not (x.flags.writeable and surely_disjoint(x, others if where is None else (*others, where))):
-        return None
     if bound.call(a, b, c, where, d, x) and bound.check:
         a, b, c, where = (y if y is None else y.reshape(s) for y, s in zip((a, b, c, where), bound.shapes, strict=True))
         raise_if_singular(x, None, (a, b, c, where), bound.form)
@@ -71,7 +70,7 @@ def solve(a: Any, b: Any, c: Any, d: Array, where: Array | None, out: Any, axis:
 
 
 def cast(given: list[Any], casts: Casts) -> list[Any] | None:
-    """The arguments, some of them in another dtype; None where an integer of Python is too large for it."""
+    """The arguments, some of them in another dtype; None where an integer of Python has more than 64 bits."""
     try:
         for k, function in casts:
             given[k] = function(given[k])
@@ -80,10 +79,10 @@ def cast(given: list[Any], casts: Casts) -> list[Any] | None:
     return given
 
 
-def surely_disjoint(x: Array, others: tuple[Array, ...]) -> bool:
-    """Whether x surely shares no memory with others: owners do not, others tell by their ends."""
-    owns = x.flags.owndata
-    return all([(owns and y.flags.owndata and y is not x) or not np.may_share_memory(x, y) for y in others])
+def surely_disjoint(x: Array, others: tuple[Any, ...]) -> bool:
+    """Whether x surely shares no memory with the arrays of others: owners do not, others tell by their ends."""
+    owns, arrays = x.flags.owndata, [y for y in others if type(y) is np.ndarray]
+    return all([(owns and y.flags.owndata and y is not x) or not np.may_share_memory(x, y) for y in arrays])
 
 
 @functools.lru_cache(1024, typed=True)
@@ -144,12 +143,13 @@ def casts_of(plan: Plan, facts: tuple[Any, ...]) -> Casts | None:
     if plan.casts or plan.empty or lies_otherwise:
         return None
     numbers = {k: entry_of(fact)[0].name for k, fact in enumerate(facts) if isinstance(fact, type)}
-    return tuple((k, casting(dtype)) for k, dtype in (numbers | wanted).items())
+    return tuple((k, casting(facts[k], dtype)) for k, dtype in (numbers | wanted).items())
 
 
-@functools.cache
-def casting(dtype: str) -> Callable[[Any], Array]:
-    """The cast to a dtype; numbers are all in the range of double precision."""
+def casting(fact: Any, dtype: str) -> Callable[[Any], Array]:
+    """The cast of an argument; what is in the range of double precision needs no care for it."""
+    if fact is int:
+        return lambda x: library.cast(np.int64(x), dtype)  # which raises where there are more bits
     double = dtype in ("float64", "complex128")
     return functools.partial(np.asarray, dtype=np.dtype(dtype)) if double else lambda x: library.cast(x, dtype)
 
@@ -205,13 +205,13 @@ def recurrence(
         return None
     if bound is None:
         return None
-    if bound.casts and cast(given, bound.casts) is None:
-        return None
     if out is None:
         y = np.empty(bound.shape, bound.dtype)
     elif out.flags.writeable and surely_disjoint(out, tuple(given)):
         y = out
     else:
+        return None
+    if bound.casts and cast(given, bound.casts) is None:
         return None
     operands = y, *given, None
     bound.call(*[operands[k] for k in bound.operands])
