@@ -38,14 +38,14 @@ def test_no_case_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_no_case_fails_in_two_minutes(tmp_path: Path) -> None:
+def test_no_case_fails_in_a_minute(tmp_path: Path) -> None:
     """On all cores, from another seed than the cases that are always run.
 
     Without the search for errors, which `test_accuracy_search` runs from seeds of its own: what it still finds, rows
     whose terms are hundreds of decades apart, `make campaign` reports.
     """
     options = ("--parts", "guarded,failures", "--cases", "4000", "--first", "1000000")
-    status, summary, told = run(tmp_path, "--seconds", "120", *options)
+    status, summary, told = run(tmp_path, "--seconds", "60", *options)
     assert status == 0, told
     assert all(part["cases"] > 0 for part in summary["parts"].values()), told
 

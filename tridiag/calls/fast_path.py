@@ -45,18 +45,22 @@ def solve(a: Any, b: Any, c: Any, d: Array, where: Array | None, out: Any, axis:
     """The solution, or None where this is not the way to it."""
     if type(axis) is not int or not (out is None or type(out) is np.ndarray):
         return None
-    facts = tuple([facts_of(y) if type(y) is np.ndarray else type(y) for y in (a, b, c, d)])
-    places = None if where is None else facts_of(where), None if out is None else facts_of(out)
+    mask, place = None if where is None else facts_of(where), None if out is None else facts_of(out)
+    facts: tuple[Any, ...]
+    if type(a) is type(b) is type(c) is np.ndarray:
+        facts = facts_of(a), facts_of(b), facts_of(c), facts_of(d)
+    else:
+        facts = tuple([facts_of(y) if type(y) is np.ndarray else type(y) for y in (a, b, c, d)])
     try:
-        bound = bound_call(facts, *places, axis, *options)
+        bound = bound_call(facts, mask, place, axis, *options)
     except TypeError:  # refused, or an option that has no hash and is refused next
         return None
     if bound is None:
         return None
-    x, others = (d, (a, b, c, where)) if bound.in_place else (out, (a, b, c, d, where))
+    x = d if bound.in_place else out
     if x is None:
         x = np.empty(bound.form.shape, bound.dtype)
-    elif not (x.flags.writeable and surely_disjoint(x, others)):
+    elif not (x.flags.writeable and surely_disjoint(x, (a, b, c, where, None if bound.in_place else d))):
         return None
     if bound.casts:
         given = cast([a, b, c, d], bound.casts)

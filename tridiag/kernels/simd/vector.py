@@ -329,17 +329,6 @@ class Code:
         for phi, x in zip(phis, new, strict=True):
             phi.add_incoming(x.llvm, builder.block)
         index.add_incoming((i + step).llvm, builder.block)
-        builder.branch(head).set_metadata("llvm.loop", at_a_line(builder.module))
+        builder.branch(head)
         builder.position_at_end(after)
         return carried, i
-
-
-def at_a_line(module: Any) -> Any:
-    """Metadata of the branch back of a loop: its code begins a cache line.
-
-    Else the speed of a short loop depends on the code that lies before it, by up to a tenth.
-    """
-    aligned = module.add_metadata([ir.MetaDataString(module, "llvm.loop.align"), ir.Constant(I32, LINE)])
-    loop = ir.values.MDValue(module, [aligned], name=str(len(module.metadata)))
-    loop.operands = (loop, aligned)  # of each loop its own: it begins with itself
-    return loop
