@@ -1,7 +1,8 @@
 """Calls with plain NumPy arrays whose facts are known: nothing is left to decide, and the kernel is called at once.
 
-The facts (dtypes, shapes, strides, options) decide everything but where the arrays lie. What is out of the ordinary
-(other arguments, values to be converted, outputs that might overlap an argument) goes the way of all other calls.
+The facts (dtypes, shapes, strides, options) decide everything but where the arrays lie. Numbers of Python, and
+contiguous arrays of another dtype, are cast to the one that promotion gives. What is out of the ordinary (other
+arguments, halves, outputs that might overlap an argument) goes the way of all other calls.
 """
 
 from __future__ import annotations
