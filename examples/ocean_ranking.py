@@ -43,10 +43,14 @@ def _stream(a, b, c, d, where, x, first, last):  # reads 3 words, 1 byte and 2 w
         x[1, i] = d[1, i] + b[i] + where[i]
 
 
+def threads() -> int:
+    """The cores granted to this process."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def stream(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray, where: np.ndarray) -> Row:
     """The floor: a kernel that moves what a solve must move, on as many threads as there are cores."""
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    pool, edges = ThreadPoolExecutor(threads), np.linspace(0, a.size, threads + 1).astype(int)
+    pool, edges = ThreadPoolExecutor(threads()), np.linspace(0, a.size, threads() + 1).astype(int)
     flat = (a.reshape(-1), b.reshape(-1), c.reshape(-1), d.reshape(2, -1), where.reshape(-1), np.zeros((2, a.size)))
     return Row("stream", "", lambda: list(pool.map(lambda lo, hi: _stream(*flat, lo, hi), edges[:-1], edges[1:])))
 
