@@ -25,12 +25,10 @@ class Special(np.ndarray):
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     cached_plan.cache_clear()
-    fast_path.bound_call.cache_clear()
-    fast_path.bound_recurrence.cache_clear()
+    fast_path.forget()
     yield
     cached_plan.cache_clear()
-    fast_path.bound_call.cache_clear()
-    fast_path.bound_recurrence.cache_clear()
+    fast_path.forget()
 
 
 def plans() -> int:

@@ -102,11 +102,10 @@ def forget() -> None:
     """Choices that have been made are made anew."""
     from tridiag.calls import blocks, fast_path, plan, sequences
 
-    for function in (
-        *(measurements.known, fast_path.bound_call, fast_path.bound_recurrence),
-        *(plan.cached_plan, sequences.cached_recurrence_plan, blocks.cached_block_plan),
-    ):
+    known = measurements.known, plan.cached_plan, sequences.cached_recurrence_plan, blocks.cached_block_plan
+    for function in known:
         function.cache_clear()
+    fast_path.forget()
 
 
 def measured(partial: Path, progress: bool) -> dict[str, Any]:

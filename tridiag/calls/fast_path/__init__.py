@@ -1,0 +1,19 @@
+"""Calls with plain NumPy arrays whose facts are known: nothing is left to decide, and the kernel is called at once.
+
+The facts (dtypes, shapes, strides, options) decide everything but where the arrays lie. Numbers of Python, and
+contiguous arrays of another dtype, are cast to the one that promotion gives. What is out of the ordinary (other
+arguments, halves, outputs that might overlap an argument) goes the way of all other calls.
+"""
+
+from tridiag.calls.fast_path import recurrences, systems
+from tridiag.calls.fast_path.facts import facts_of
+from tridiag.calls.fast_path.recurrences import bound_recurrence, recurrence
+from tridiag.calls.fast_path.systems import bound_call, solve
+
+__all__ = ["bound_call", "bound_recurrence", "facts_of", "forget", "recurrence", "solve"]
+
+
+def forget() -> None:
+    """Decide anew about calls that were met before."""
+    for cache in (systems.bound_call, recurrences.bound_recurrence):
+        cache.cache_clear()

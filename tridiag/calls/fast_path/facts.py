@@ -1,0 +1,94 @@
+"""The facts of arguments, and what is done to these before they go to a kernel."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from tridiag.calls.outputs import self_overlaps
+from tridiag.calls.plan import Plan
+from tridiag.kernels.jobs.systems import contiguous
+from tridiag.libraries import numpy as library
+from tridiag.libraries.arrays import Entry
+from tridiag.problems.forms import Shape
+
+Array = np.ndarray[Any, Any]
+Facts = tuple[np.dtype[Any], Shape, Shape]
+Casts = tuple[tuple[int, Callable[[Any], Array]], ...]  # what becomes of which arguments
+NUMBERS = {int, float} if np.__version__ >= "2" else set()  # which promote by their types; before NumPy 2 by values
+facts_of: Callable[[Array], Facts] = attrgetter("dtype", "shape", "strides")
+
+
+def cast(given: list[Any], casts: Casts) -> list[Any] | None:
+    """The arguments, some of them in another dtype; None where an integer of Python has more than 64 bits."""
+    try:
+        for k, function in casts:
+            given[k] = function(given[k])
+    except OverflowError:
+        return None
+    return given
+
+
+def surely_disjoint(x: Array, others: tuple[Any, ...]) -> bool:
+    """Whether x surely shares no memory with the arrays of others: owners do not, others tell by their ends."""
+    owns, arrays = x.flags.owndata, [y for y in others if type(y) is np.ndarray]
+    return all([(owns and y.flags.owndata and y is not x) or not np.may_share_memory(x, y) for y in arrays])
+
+
+def may_be_bound(facts: tuple[Any, ...]) -> bool:
+    """Whether all arguments are arrays, or numbers that promote by their types."""
+    return all(not isinstance(fact, type) or fact in NUMBERS for fact in facts)
+
+
+def entry_of(fact: Any) -> Entry:
+    """What a plan is made from."""
+    return (np.asarray(fact()).dtype, ()) if isinstance(fact, type) else fact[:2]
+
+
+def promotion(facts: tuple[Any, ...]) -> Any:
+    """The dtype to which arguments promote, where there are numbers among them."""
+    if not any(isinstance(fact, type) for fact in facts):
+        return None
+    return np.result_type(*(fact() if isinstance(fact, type) else fact[0] for fact in facts))
+
+
+def casts_of(plan: Plan, facts: tuple[Any, ...]) -> Casts | None:
+    """Which arguments get another dtype; None where more is to be done than that."""
+    wanted = {k: dtype for k, dtype, _ in plan.steps if entry_of(facts[k])[0] != np.dtype(dtype)}
+    lies_otherwise = any(not isinstance(facts[k], type) and not is_contiguous(facts[k]) for k in wanted)
+    if plan.casts or plan.empty or lies_otherwise:
+        return None
+    numbers = {k: entry_of(fact)[0].name for k, fact in enumerate(facts) if isinstance(fact, type)}
+    return tuple((k, casting(facts[k], dtype)) for k, dtype in (numbers | wanted).items())
+
+
+def casting(fact: Any, dtype: str) -> Callable[[Any], Array]:
+    """The cast of an argument; what is in the range of double precision needs no care for it."""
+    if fact is int:
+        return lambda x: library.cast(np.int64(x), dtype)  # which raises where there are more bits
+    double = dtype in ("float64", "complex128")
+    return functools.partial(np.asarray, dtype=np.dtype(dtype)) if double else lambda x: library.cast(x, dtype)
+
+
+def is_contiguous(facts: Facts) -> bool:
+    """Whether an array in another dtype lies as it does."""
+    dtype, shape, strides = facts
+    return strides == contiguous(shape, dtype.itemsize)
+
+
+def extents_of(fact: Any, plan: Plan | None = None, k: int = 0) -> Facts:
+    """The facts of an argument as the kernel takes it: number ``k`` of a plan, if there is one."""
+    dtype, shape = entry_of(fact)
+    wanted = np.dtype(next((name for other, name, _ in plan.steps if other == k), dtype) if plan else dtype)
+    if isinstance(fact, type):
+        return wanted, (), ()
+    return (dtype, shape, fact[2]) if wanted == dtype else (wanted, shape, contiguous(shape, wanted.itemsize))
+
+
+def fits(facts: Facts, result: Facts) -> bool:
+    """Whether an array can hold the solution, each entry in a place of its own."""
+    return facts[:2] == result[:2] and not self_overlaps(*facts[1:], facts[0].itemsize)

@@ -1,0 +1,130 @@
+"""Recurrences of plain arrays whose facts are known."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tridiag.calls.fast_path.facts import (
+    Array,
+    Casts,
+    Facts,
+    cast,
+    casts_of,
+    entry_of,
+    extents_of,
+    facts_of,
+    fits,
+    may_be_bound,
+    promotion,
+    surely_disjoint,
+)
+from tridiag.calls.plan import Plan
+from tridiag.calls.sequences import cached_recurrence_plan, indexed
+from tridiag.kernels.jobs.systems import contiguous
+from tridiag.libraries.arrays import is_real
+from tridiag.problems.forms import Shape
+
+
+class BoundRecurrence(NamedTuple):
+    """A recurrence that waits for its arrays."""
+
+    call: Callable[..., bool]  # of the operands
+    operands: tuple[int, ...]  # which of the result, the arguments, and None
+    casts: Casts
+    shape: Shape
+    dtype: np.dtype[Any]
+
+
+def recurrence(
+    verb: str, a: Any, x: Array, init: Any, out: Any, axis: Any, reverse: bool, backend: str
+) -> Array | None:
+    """The result of a recurrence with coefficients ``a``, or None where this is not the way to it."""
+    if type(axis) is not int or not (out is None or type(out) is np.ndarray):
+        return None
+    rows = a if type(a) is tuple else () if a is None else (a,)
+    before = init if type(init) is tuple else () if init is None else (init,)
+    given = [*rows, x, *before]
+    facts = tuple([facts_of(y) if type(y) is np.ndarray else type(y) for y in given])
+    place = None if out is None else facts_of(out)
+    indices = len(rows) if type(a) is tuple else None
+    try:
+        bound = bound_recurrence(verb, facts, indices, type(init) is tuple, place, axis, reverse, backend)
+    except TypeError:  # refused, or an option that has no hash and is refused next
+        return None
+    if bound is None:
+        return None
+    if out is None:
+        y = np.empty(bound.shape, bound.dtype)
+    elif out.flags.writeable and surely_disjoint(out, tuple(given)):
+        y = out
+    else:
+        return None
+    if bound.casts and cast(given, bound.casts) is None:
+        return None
+    operands = y, *given, None
+    bound.call(*[operands[k] for k in bound.operands])
+    return y
+
+
+@functools.lru_cache(1024, typed=True)
+def bound_recurrence(
+    verb: str,
+    facts: tuple[Any, ...],
+    indices: int | None,
+    states: bool,
+    out: Facts | None,
+    axis: int,
+    reverse: bool,
+    backend: str,
+) -> BoundRecurrence | None:
+    """The recurrence of arguments with these facts: coefficients, x, and what is before.
+
+    ``indices``: how many coefficients a tuple holds, or None. ``states``: whether what is before is a tuple.
+    """
+    tuples, linear = indices is not None, verb == "linear_recurrence"
+    order = int(verb != "logcumsumexp") if indices is None else indices
+    count = len(facts) - order - 1
+    if not may_be_bound(facts) or (tuples and not (linear and order)):
+        return None
+    if count not in (0, order) or (count > 0 and states != tuples):
+        return None
+    plan = plan_of_recurrence(verb, facts, order, tuples, axis, reverse, backend)
+    module, form, casts = plan.backend.module(), plan.form, casts_of(plan, facts)
+    if casts is None or not (linear or is_real(plan.result_dtype)) or not hasattr(module, "bound_recurrence"):
+        return None
+    result = plan.out_dtype, form.shape, contiguous(form.shape, plan.out_dtype.itemsize)
+    if out is not None and not fits(out, result):
+        return None
+    operands, lifted = [out or result], {k: shape for k, _, shape in plan.steps}
+    for k, fact in enumerate(facts):
+        dtype, shape, strides = extents_of(fact, plan, k)
+        operands.append((dtype, lifted.get(k, shape), steps_in(shape, strides, lifted.get(k, shape))))
+    if any(dtype != plan.out_dtype for dtype, _, _ in operands):
+        return None  # real coefficients of complex sequences
+    _, shapes, strides = zip(*operands, strict=True)
+    call, order_of_operands = module.bound_recurrence(verb, form, order, shapes, strides, plan.out_dtype)
+    return BoundRecurrence(call, order_of_operands, casts, form.shape, plan.out_dtype)
+
+
+def plan_of_recurrence(
+    verb: str, facts: tuple[Any, ...], order: int, tuples: bool, axis: int, reverse: bool, backend: str
+) -> Plan:
+    """The plan that these arguments have on the way of all calls."""
+    rows = indexed("a", order) if tuples else ("log_a" if verb == "log_linear_recurrence" else "a",) * order
+    states = indexed("init", order) if tuples else ("init",)
+    names, entries = (*rows, "x", *states)[: len(facts)], tuple(map(entry_of, facts))
+    facts_of_plan = verb, "numpy", names, order, entries, promotion(facts), axis, reverse, backend
+    plan: Plan = cached_recurrence_plan(*facts_of_plan)
+    return plan
+
+
+def steps_in(shape: Shape, strides: Shape, lifted: Shape) -> Shape:
+    """The strides of an array with ones put into its shape, or taken out."""
+    if shape == lifted:
+        return strides
+    found = iter([step for length, step in zip(shape, strides, strict=True) if length != 1])
+    return tuple([next(found) if length != 1 else 0 for length in lifted])
