@@ -280,8 +280,11 @@ PLACES: dict[str, Any] = {
 
 
 def outcome(way: str, place: str) -> Any:
-    """What comes of the second call: the solution and whether it is an argument, or what was raised, and all arrays."""
-    for _ in range(2):
+    """What comes of the third call: the solution and whether it is an argument, or what was raised, and all arrays.
+
+    The second one is bound, the third one is in the table of the verb.
+    """
+    for _ in range(3):
         factor, (a, b, c, d), options = WAYS[way]()
         arguments = [np.array(x) if isinstance(x, np.ndarray) and x.base is None else x for x in (a, b, c, d * factor)]
         out = PLACES[place](*arguments)
@@ -358,7 +361,7 @@ RECURRENCES: dict[str, Any] = {
 
 def outcome_of_recurrence(way: str, place: str) -> Any:
     """The same of a recurrence."""
-    for _ in range(2):
+    for _ in range(3):
         verb, arguments, options = RECURRENCES[way]()
         arguments = [np.array(x) if isinstance(x, np.ndarray) else x for x in arguments]
         x = np.asarray(arguments[min(1, len(arguments) - 1)])

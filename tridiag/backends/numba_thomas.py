@@ -59,9 +59,20 @@ def bound_solve(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any
 def checked(form: Form | Recurrence, call: Callable[[], Callable[..., int]]) -> Callable[..., bool]:
     """A kernel, which ``call`` finds, with its result checked; for systems worth threads, that of those granted now."""
     if math.prod(form.shape) < WORTH_A_THREAD:
-        found = call()
-        return lambda *arrays: check(found(*arrays))
+        return Checked(call())
     return lambda *arrays: check(call()(*arrays))
+
+
+class Checked:
+    """A kernel, ``run``, with its result checked."""
+
+    __slots__ = ("run",)
+
+    def __init__(self, run: Callable[..., int]) -> None:
+        self.run = run
+
+    def __call__(self, *arrays: Any) -> bool:
+        return check(self.run(*arrays))
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Factors | None = None) -> tuple[Any, Any]:

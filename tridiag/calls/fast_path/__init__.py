@@ -17,3 +17,5 @@ def forget() -> None:
     """Decide anew about calls that were met before."""
     for cache in (systems.bound_call, recurrences.bound_recurrence):
         cache.cache_clear()
+    for table in (systems.SOLVES, *recurrences.TABLES.values()):
+        table.forget()

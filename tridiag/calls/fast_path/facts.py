@@ -12,6 +12,7 @@ import numpy as np
 from tridiag.calls.outputs import self_overlaps
 from tridiag.calls.plan import Plan
 from tridiag.kernels.jobs.systems import contiguous
+from tridiag.kernels.runtime.call_table import Kept, Layout, Number, Same, kept_call
 from tridiag.libraries import numpy as library
 from tridiag.libraries.arrays import Entry
 from tridiag.problems.forms import Shape
@@ -92,3 +93,31 @@ def extents_of(fact: Any, plan: Plan | None = None, k: int = 0) -> Facts:
 def fits(facts: Facts, result: Facts) -> bool:
     """Whether an array can hold the solution, each entry in a place of its own."""
     return facts[:2] == result[:2] and not self_overlaps(*facts[1:], facts[0].itemsize)
+
+
+def kept_call_of(
+    call: Any, given: tuple[Any, ...], casts: Casts, wanted: Any, sources: tuple[int, ...], out: int, checked: bool
+) -> Kept | None:
+    """A bound call for a `CallTable`; None where Python has more to do than to make a result.
+
+    ``given``: the facts of arguments, and what has to be the very same; a tuple where the verb takes one. ``casts``:
+    those of the arguments that have facts, one by one. ``wanted``: dtype and shape of the result. ``sources`` and
+    ``out``: see `kept_call`.
+    """
+    one_by_one = [x for argument in given for x in (argument if type(argument) is Group else (argument,))]
+    numbers = {k for k, fact in enumerate(one_by_one) if fact is float}
+    real = wanted[0].name in ("float32", "float64")
+    if not hasattr(call, "run") or (numbers and not real) or len(casts) != len(numbers):
+        return None
+    if any(fact is int for fact in one_by_one):
+        return None
+    arguments = [
+        Number(wanted[0]) if k in numbers else x if isinstance(x, Same) else Layout(*x)
+        for k, x in enumerate(one_by_one)
+    ]
+    result = Layout(wanted[0], wanted[1], ())
+    return kept_call(arguments, len(given), call.run, sources, result, out, checked)
+
+
+class Group(tuple[Any, ...]):
+    """The facts of the items of an argument that is a tuple."""

@@ -12,12 +12,14 @@ from tridiag.calls.fast_path.facts import (
     Array,
     Casts,
     Facts,
+    Group,
     cast,
     casts_of,
     entry_of,
     extents_of,
     facts_of,
     fits,
+    kept_call_of,
     may_be_bound,
     promotion,
     surely_disjoint,
@@ -25,8 +27,11 @@ from tridiag.calls.fast_path.facts import (
 from tridiag.calls.plan import Plan
 from tridiag.calls.sequences import cached_recurrence_plan, indexed
 from tridiag.kernels.jobs.systems import contiguous
+from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
 from tridiag.libraries.arrays import is_real
 from tridiag.problems.forms import Shape
+
+TABLES = {verb: CallTable() for verb in ("linear_recurrence", "log_linear_recurrence", "logcumsumexp")}
 
 
 class BoundRecurrence(NamedTuple):
@@ -37,12 +42,16 @@ class BoundRecurrence(NamedTuple):
     casts: Casts
     shape: Shape
     dtype: np.dtype[Any]
+    kept: Kept | None
 
 
 def recurrence(
     verb: str, a: Any, x: Array, init: Any, out: Any, axis: Any, reverse: bool, backend: str
 ) -> Array | None:
     """The result of a recurrence with coefficients ``a``, or None where this is not the way to it."""
+    y = TABLES[verb].call(a, x, init, out, axis, reverse, backend)
+    if y is not None:
+        return y
     if type(axis) is not int or not (out is None or type(out) is np.ndarray):
         return None
     rows = a if type(a) is tuple else () if a is None else (a,)
@@ -67,6 +76,8 @@ def recurrence(
         return None
     operands = y, *given, None
     bound.call(*[operands[k] for k in bound.operands])
+    if bound.kept:
+        TABLES[verb].keep(bound.kept)
     return y
 
 
@@ -107,7 +118,16 @@ def bound_recurrence(
         return None  # real coefficients of complex sequences
     _, shapes, strides = zip(*operands, strict=True)
     call, order_of_operands = module.bound_recurrence(verb, form, order, shapes, strides, plan.out_dtype)
-    return BoundRecurrence(call, order_of_operands, casts, form.shape, plan.out_dtype)
+    rows, before = facts[:order], facts[order + 1 :]
+    arguments = [Group(rows) if tuples else rows[0] if rows else Same(None), facts[order]]
+    arguments += [Group(before) if states else before[0] if before else Same(None), out or Same(None)]
+    arguments += map(Same, (axis, reverse, backend))
+    place = max(1, order) + 1 + max(1, count)  # of ``out``, items of tuples counted one by one
+    takes = place if out else RESULT
+    shift = 0 if order else 1  # None stands in the place of a coefficient
+    sources = tuple([NOTHING if k < 0 else takes if k == 0 else k - 1 + shift for k in order_of_operands])
+    kept = kept_call_of(call, tuple(arguments), casts, result, sources, takes, False)
+    return BoundRecurrence(call, order_of_operands, casts, form.shape, plan.out_dtype, kept)
 
 
 def plan_of_recurrence(

@@ -18,6 +18,7 @@ from tridiag.calls.fast_path.facts import (
     extents_of,
     facts_of,
     fits,
+    kept_call_of,
     may_be_bound,
     promotion,
     surely_disjoint,
@@ -25,7 +26,11 @@ from tridiag.calls.fast_path.facts import (
 from tridiag.calls.plan import cached_plan, wants_check
 from tridiag.calls.singular import raise_if_singular
 from tridiag.kernels.jobs.systems import contiguous
+from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
 from tridiag.problems.forms import Form, lift
+
+SOLVES = CallTable()  # of a, b, c, d, where, out, and the options
+RIGHT_SIDE, WHERE, OUT = 3, 4, 5  # places of arguments
 
 
 class BoundCall(NamedTuple):
@@ -38,10 +43,14 @@ class BoundCall(NamedTuple):
     dtype: np.dtype[Any]  # of x
     in_place: bool
     check: bool
+    kept: Kept | None
 
 
 def solve(a: Any, b: Any, c: Any, d: Array, where: Array | None, out: Any, axis: Any, *options: Any) -> Array | None:
     """The solution, or None where this is not the way to it."""
+    x = SOLVES.call(a, b, c, d, where, out, axis, *options)
+    if x is not None:
+        return x
     if type(axis) is not int or not (out is None or type(out) is np.ndarray):
         return None
     mask, place = None if where is None else facts_of(where), None if out is None else facts_of(out)
@@ -69,6 +78,8 @@ def solve(a: Any, b: Any, c: Any, d: Array, where: Array | None, out: Any, axis:
     if bound.call(a, b, c, where, d, x) and bound.check:
         a, b, c, where = (y if y is None else y.reshape(s) for y, s in zip((a, b, c, where), bound.shapes, strict=True))
         raise_if_singular(x, None, (a, b, c, where), bound.form)
+    elif bound.kept:
+        SOLVES.keep(bound.kept)
     return x
 
 
@@ -103,4 +114,10 @@ def bound_call(
     shapes = tuple(x and lift(x[1], rank, form.axis) for x in operands)
     strides = tuple(x and lift(x[2], rank, form.axis) for x in operands)
     call = module.bound_solve(form, shapes, strides, (matrix[1][0], right[0]))
-    return BoundCall(call, casts, form, shapes[:4], plan.out_dtype, in_place, wants_check(plan, check))
+    checked = wants_check(plan, check)
+    options = *(axis, backend, pivoting, periodic, transpose, check), overwrite_d
+    given = *facts, where or Same(None), out or Same(None), *map(Same, options)
+    takes = RIGHT_SIDE if in_place else OUT if out else RESULT
+    sources = *range(RIGHT_SIDE), WHERE if where else NOTHING, RIGHT_SIDE, takes
+    kept = None if in_place and checked else kept_call_of(call, given, casts, result, sources, takes, checked)
+    return BoundCall(call, casts, form, shapes[:4], plan.out_dtype, in_place, checked, kept)

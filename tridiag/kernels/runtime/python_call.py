@@ -17,7 +17,8 @@ from tridiag.kernels.runtime.object_cache import made_by, obtain
 # the words of a template, byte offsets: the kernel, its helpers, the bytes of the job, whether other Python threads run
 # meanwhile, the address of None, the job
 KERNEL, HELPERS, SIZE, LONG, NONE, JOB = range(0, 48, 8)
-SOLVED, BROKEN, NO_MEMORY = range(3)  # what a call returns; BROKEN: elimination met a zero pivot in some system
+# what a call returns; BROKEN: elimination met a zero pivot in some system; RAISED: a handler of a signal has
+SOLVED, BROKEN, NO_MEMORY, RAISED = range(4)
 HEAD = object.__basicsize__  # where a NumPy array holds the address of its memory (PyArrayObject_fields in its C API)
 WORTH_A_SWITCH = 5_000  # unknowns; below, getting the GIL back may take longer than the call
 METH_FASTCALL = 0x80

@@ -20,6 +20,7 @@ from tridiag.kernels.runtime.python_call import (
     LONG,
     NO_MEMORY,
     NONE,
+    RAISED,
     SIZE,
     SOLVED,
 )
@@ -147,38 +148,65 @@ def suppose(zero):
     return types.int64(1)
 
 
+@njit
+def fresh_job(size):
+    """Memory for a job of so many bytes, with what `perform` keeps before it; 0 where there is none."""
+    memory = malloc(types.uint64(size - BEFORE))
+    return memory - BEFORE if memory != 0 else 0
+
+
+@njit
+def perform(kernel, job, helpers, long, zero):
+    """Run a kernel with a job, which is freed: what a call returns, or RAISED. ``long``: other Python threads run."""
+    stopped = 0
+    if long == 0:
+        call(kernel, (job, helpers))
+    elif helpers < ABOVE and call(hears(0), ()) != 0:
+        stopped = call(interruptible(0), (kernel, job, helpers))
+    else:
+        thread = _save()
+        call(kernel, (job, helpers))
+        _restore(thread)
+    result = SOLVED
+    if job_at(job).next < job_at(job).items:  # no thread has claimed the last item
+        result = NO_MEMORY
+    elif job_at(job).broken:
+        result = BROKEN
+    free(job + BEFORE)
+    return RAISED if stopped else result
+
+
+known = hasattr(ctypes.pythonapi, MAIN)
+hears = c_function(ask_python if known else suppose, "tridiag_hears", 0, types.int64)
+performing = c_function(perform, "tridiag_perform", 4, types.int64)
+
+
+@njit
+def enter_kernel(template, arrays, count, zero):
+    """What a call of a kernel with some arrays returns."""
+    template = word(template + HEAD)
+    size = word(template + SIZE)
+    job = fresh_job(size)
+    if job == 0:
+        return _integer(NO_MEMORY)
+    for at in range(0, size, 8):
+        set_word(job + at, word(template + JOB + at))
+    for k in range(count):
+        array = word(arrays + 8 * k)
+        if array != word(template + NONE):
+            set_word(job + 8 * (POINTERS + k), word(array + HEAD))
+    kernel, helpers, long = word(template + KERNEL), word(template + HELPERS), word(template + LONG)
+    result = call(performing(0), (kernel, job, helpers, long))
+    return 0 if result == RAISED else _integer(result)  # NULL: it has raised
+
+
+entering = c_function(enter_kernel, "tridiag_enter", 3, types.int64)
+
+
+def enter(template, arrays, count):
+    return call(entering(0), (template, arrays, count))
+
+
 def build():
     """The function PyObject *enter(PyObject *template, PyObject *const *arrays, Py_ssize_t count)."""
-    known = hasattr(ctypes.pythonapi, MAIN)
-    hears = c_function(ask_python if known else suppose, "tridiag_hears", 0, types.int64)
-
-    def enter(template, arrays, count):
-        template = word(template + HEAD)
-        kernel, size, helpers = word(template + KERNEL), word(template + SIZE), word(template + HELPERS)
-        memory, stopped = malloc(types.uint64(size - BEFORE)), 0
-        if memory == 0:
-            return _integer(NO_MEMORY)
-        job = memory - BEFORE
-        for at in range(0, size, 8):
-            set_word(job + at, word(template + JOB + at))
-        for k in range(count):
-            array = word(arrays + 8 * k)
-            if array != word(template + NONE):
-                set_word(job + 8 * (POINTERS + k), word(array + HEAD))
-        if word(template + LONG) == 0:
-            call(kernel, (job, helpers))
-        elif helpers < ABOVE and call(hears(0), ()) != 0:
-            stopped = call(interruptible(0), (kernel, job, helpers))
-        else:
-            thread = _save()
-            call(kernel, (job, helpers))
-            _restore(thread)
-        result = SOLVED
-        if job_at(job).next < job_at(job).items:  # no thread has claimed the last item
-            result = NO_MEMORY
-        elif job_at(job).broken:
-            result = BROKEN
-        free(memory)
-        return 0 if stopped else _integer(result)  # NULL: it has raised
-
     return cfunc(types.int64(types.int64, types.int64, types.int64), error_model="numpy")(enter)

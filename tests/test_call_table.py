@@ -1,0 +1,180 @@
+"""That calls which were met before are found again by compiled code, and nothing but these."""
+
+import gc
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import dominant
+
+import tridiag
+from tridiag.calls import fast_path
+from tridiag.kernels.runtime.call_table import SLOTS
+
+N = 12
+SOLVES = fast_path.systems.SOLVES
+RECURRENCES = fast_path.recurrences.TABLES["linear_recurrence"]
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    fast_path.forget()
+    yield
+    fast_path.forget()
+
+
+def met(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether a call that was made three times is found by the table."""
+    for _ in range(3):
+        call()
+    asked: list[Any] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(fast_path.systems, "bound_call", lambda *facts: asked.append(facts))
+        patch.setattr(fast_path.recurrences, "bound_recurrence", lambda *facts: asked.append(facts))
+        call()
+    return not asked
+
+
+def taken(table: Any) -> int:
+    return sum(call is not None for call in table.kept)
+
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "a solve": lambda a, b, c, d, out: tridiag.solve(a, b, c, d),
+    "into an array": lambda a, b, c, d, out: tridiag.solve(a, b, c, d, out=out),
+    "numbers": lambda a, b, c, d, out: tridiag.solve(-1.0, 4.0, -1.0, d),
+    "a mask": lambda a, b, c, d, out: tridiag.solve(a, b, c, d, where=b > 0),
+    "options": lambda a, b, c, d, out: tridiag.solve(a, b, c, d, axis=0, pivoting=True, check=False, periodic=True),
+    "in place, unchecked": lambda a, b, c, d, out: tridiag.solve(a, b, c, d.copy(), overwrite_d=True, check=False),
+    "views": lambda a, b, c, d, out: tridiag.solve(a[:, ::-2], b[:, ::-2], c[:, ::-2], d[:, ::-2]),
+    "a recurrence": lambda a, b, c, d, out: tridiag.linear_recurrence(a, d),
+    "a recurrence into an array": lambda a, b, c, d, out: tridiag.linear_recurrence(a, d, out=out, reverse=True),
+    "a number": lambda a, b, c, d, out: tridiag.linear_recurrence(0.5, d),
+    "a tuple": lambda a, b, c, d, out: tridiag.linear_recurrence((a, 0.1), d, (d[:, 0], d[:, 1])),
+    "logarithms": lambda a, b, c, d, out: tridiag.log_linear_recurrence(a, d, d[:, 0]),
+    "a sum of logarithms": lambda a, b, c, d, out: tridiag.logcumsumexp(d, out=out),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_is_found_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = (*dominant((5, N)), np.zeros((5, N)))
+    assert met(lambda: CALLS[name](*given), monkeypatch)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_objects_are_counted_as_before(name: str) -> None:
+    """A reference too many keeps arrays for ever, one too few frees them in use."""
+    given = (*dominant((5, N)), np.zeros((5, N)))
+    watched = [*given, None, True, False, np.dtype(float), "auto", -1]
+    for _ in range(4):
+        CALLS[name](*given)
+    gc.collect()
+    before = [sys.getrefcount(x) for x in watched]
+    results = [CALLS[name](*given) for _ in range(1000)]
+    if results[0] is not given[-1]:
+        count, owners = sys.getrefcount(results[-1]), len({id(x) for x in results})
+        assert (count, owners) == (2, 1000)
+    alive = weakref.ref(results[-1]) if results[0] is not given[-1] else None
+    del results
+    gc.collect()
+    assert alive is None or alive() is None
+    assert all(abs(sys.getrefcount(x) - count) < 100 for x, count in zip(watched, before, strict=True))
+
+
+def test_what_differs_is_no_such_call() -> None:
+    """In dtype, shape, strides, kind or option; answers are those of the call that it is."""
+    a, b, c, d = dominant((5, N))
+    for _ in range(3):
+        wanted = tridiag.solve(a, b, c, d)
+    narrow = tuple(x.astype("f4") for x in (a, b, c, d))
+    half = tuple(x[:, ::2] for x in (a, b, c, d))
+    assert tridiag.solve(*narrow).dtype == np.float32
+    assert tridiag.solve(*half).shape == (5, N // 2)
+    assert not np.allclose(tridiag.solve(a, b, c, d, transpose=True), wanted)
+    np.testing.assert_array_equal(tridiag.solve(a, b, c, np.asfortranarray(d)), wanted)
+    np.testing.assert_allclose(tridiag.solve(a, b, c, d.astype(">f8")), wanted, rtol=1e-12)
+    np.testing.assert_array_equal(tridiag.solve(a, b, c, list(d)), wanted)
+
+
+def test_numbers_are_read_anew() -> None:
+    x = np.ones(N)
+    for dtype in ("f8", "f4"):
+        for decay in (0.1, 0.5, -2.0, 1e-300, 0.0):
+            y = tridiag.linear_recurrence(decay, x.astype(dtype))
+            assert y[1] == np.dtype(dtype).type(1) + np.dtype(dtype).type(decay)
+
+
+def test_a_singular_system_raises_each_time() -> None:
+    a, b, c, d = dominant((5, N))
+    for _ in range(3):
+        tridiag.solve(a, b, c, d)
+    a[3], b[3], c[3] = 0, 0, 0
+    for _ in range(3):
+        with pytest.raises(tridiag.SingularSystemError) as raised:
+            tridiag.solve(a, b, c, d)
+        assert [tuple(map(int, k)) for k in np.transpose(raised.value.indices)] == [(3,)]
+
+
+@pytest.mark.parametrize("shift", [0, 1, N - 1])
+def test_an_output_that_overlaps_is_refused_after_one_that_did_not(shift: int) -> None:
+    a, b, c, d = dominant((N,))
+    memory = np.zeros(3 * N)
+    for _ in range(3):
+        tridiag.solve(a, b, c, d, out=memory[:N])
+    right = memory[shift : shift + N]
+    with pytest.raises(ValueError, match="shares memory"):
+        tridiag.solve(a, b, c, right, out=memory[:N])
+    fixed = np.zeros(N)
+    fixed.flags.writeable = False
+    with pytest.raises(ValueError, match="writ"):
+        tridiag.solve(a, b, c, d, out=fixed)
+
+
+def test_more_calls_than_slots() -> None:
+    """Each is right, and a table does not grow."""
+    x = np.ones(SLOTS + 60)
+    for _ in range(3):
+        for n in range(1, len(x) + 1):
+            assert tridiag.linear_recurrence(1.0, x[:n])[-1] == n
+    assert 1 < taken(RECURRENCES) <= SLOTS
+
+
+def test_threads_with_calls_of_their_own() -> None:
+    """Whatever another thread does to a slot meanwhile."""
+    x = np.arange(1.0, 41.0)
+
+    def work(k: int) -> bool:
+        n = 2 + k % 39
+        return all(tridiag.linear_recurrence(1.0, x[:n])[-1] == n * (n + 1) / 2 for _ in range(100))
+
+    with ThreadPoolExecutor(16) as pool:
+        futures = [pool.submit(work, k) for k in range(200)]
+        for _ in range(50):
+            fast_path.forget()
+        assert all(future.result() for future in futures)
+
+
+def test_a_finalizer_that_makes_calls_while_a_result_is_made() -> None:
+    """The collector may run in the middle of a call, and change the table."""
+
+    class Node:
+        def __del__(self) -> None:
+            fast_path.forget()
+            for n in range(2, 9):
+                tridiag.linear_recurrence(0.5, np.ones(n))
+
+    before = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for _ in range(200):
+            node = Node()
+            node.me = node  # type: ignore[attr-defined]
+            del node
+            assert tridiag.linear_recurrence(1.0, np.ones(7))[-1] == 7
+    finally:
+        gc.set_threshold(*before)

@@ -1,0 +1,155 @@
+"""Calls that were met before, found again by compiled code: nothing of Python runs between a verb and its kernel.
+
+A table belongs to a verb and holds complete calls, by the layouts of their arrays. A call is one that was met if each
+array has the dtype, shape and strides of then, a number of Python is a float where one was, and every other argument is
+the same object. Then the result is made, the kernel runs, and that is all. Whatever differs, may overlap, or may be
+singular, is no call of the table's: None is returned, and it goes the way of all others.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tridiag.kernels.jobs.words.record import Record, Word, Words
+from tridiag.kernels.runtime.object_cache import made_by, obtain
+from tridiag.kernels.runtime.python_call import HELPERS, JOB, KERNEL, LONG, METH_FASTCALL, SIZE, Method, make_function
+
+SLOTS = 256  # of a table, a power of two; a call has one place, in which the latest of those that share it is kept
+ARGUMENTS = 24  # of a call, items of tuples counted one by one; a call with more is kept in no table
+POINTERS = 24  # of a kernel
+SAME, ARRAY, NUMBER = range(3)  # kinds of arguments
+RESULT, NOTHING = -1, -2  # what a pointer of a kernel may point at beside an argument
+
+
+class Table(Record):
+    """Where calls are kept; compiled code writes the slot of a call that it has not found."""
+
+    none, array, number, group = Word(), Word(), Word(), Word()  # the addresses of None and of three types
+    missed = Word()
+    count = Word()  # of the arguments of the call at hand
+    given = Words(ARGUMENTS)  # those, items of tuples one by one
+    slots = Words(SLOTS)  # addresses of tuples that begin with the words of a call, or 0
+
+
+class Met(Record):
+    """A call; behind it, for each array the lengths and the strides of its axes, and then the job."""
+
+    count, groups = Word(), Word()  # of arguments, items of tuples one by one; how many are left if tuples count as one
+    kinds = Words(ARGUMENTS)
+    wanted = Words(ARGUMENTS)  # SAME: an address; ARRAY: that of its dtype; NUMBER: the bytes that the kernel reads
+    axes = Words(ARGUMENTS)
+    low, high = Words(ARGUMENTS), Words(ARGUMENTS)  # bytes from the first entry of an array to its memory's ends
+    out = Word()  # the argument that takes the result, or -1: it is made
+    maker, recipe = Word(), Word()  # a function of Python that makes it, and the tuple of its arguments
+    checked = Word()  # whether systems that may be singular are looked at
+    pointers = Word()
+    sources = Words(POINTERS)  # of each pointer of the kernel: an argument, RESULT or NOTHING
+    kernel, helpers, long = Word(), Word(), Word()  # as in the templates of `python_call`
+    job, bytes_of_job = Word(), Word()  # how far from here its words are
+
+
+class Layout(NamedTuple):
+    """An array as an argument."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class Same(NamedTuple):
+    """An argument that has to be this very object."""
+
+    value: Any
+
+
+class Number(NamedTuple):
+    """A float of Python, read by the kernel as a number of that dtype."""
+
+    dtype: np.dtype[Any]
+
+
+Kept = tuple[Any, ...]  # the words of a call, and what they point at
+
+
+def kept_call(
+    arguments: Sequence[Any], groups: int, run: Any, sources: Sequence[int], result: Any, out: int, checked: bool
+) -> Kept | None:
+    """A call for `CallTable.keep`: arguments as Layout, Same or Number, tuples' items one by one; None: not for tables.
+
+    ``run``: the kernel as `python_call.function` gives it. ``sources``: of each of its pointers. ``result``: dtype and
+    shape of what is made where no argument, ``out``, takes the result. ``groups``: the arguments if tuples count as
+    one.
+    """
+    if len(arguments) > ARGUMENTS or len(sources) > POINTERS:
+        return None
+    template = run.__self__
+    recipe = None if out >= 0 else (result.shape, result.dtype)
+    head, words_of_job = template[: JOB // 8], template[JOB // 8 :]
+    tail: list[int] = []
+    columns = [column(x, tail) for x in arguments]
+    job = 8 * (Met.words + len(tail))
+    words = Met.filled(
+        len(tail) + len(words_of_job), count=len(arguments), groups=groups, out=out,
+        maker=id(np.empty), recipe=id(recipe), checked=checked, pointers=len(sources),
+        kernel=head[KERNEL // 8], helpers=head[HELPERS // 8], long=head[LONG // 8],
+        job=job, bytes_of_job=head[SIZE // 8],
+    )  # fmt: skip
+    view = Met.view(words)
+    for k, found in enumerate(columns):
+        view.kinds[k], view.wanted[k], view.axes[k], view.low[k], view.high[k] = found
+    view.sources[: len(sources)] = sources
+    words[Met.words :] = [*tail, *words_of_job]
+    return words, recipe, tuple(arguments), template
+
+
+def column(argument: Any, tail: list[int]) -> tuple[int, int, int, int, int]:
+    """The words about an argument, of which there is one for each."""
+    if isinstance(argument, Same):
+        return SAME, id(argument.value), 0, 0, 0
+    if isinstance(argument, Number):
+        return NUMBER, argument.dtype.itemsize, 0, 0, 0
+    dtype, shape, strides = argument
+    tail += [*shape, *strides]
+    reach = [(n - 1) * step for n, step in zip(shape, strides, strict=True)]
+    low, high = sum(min(0, r) for r in reach), sum(max(0, r) for r in reach) + dtype.itemsize
+    return ARRAY, id(dtype), len(shape), low, high
+
+
+class CallTable:
+    """The calls of a verb; ``call(*arguments)`` is a result, or None."""
+
+    def __init__(self) -> None:
+        self.kept: list[Kept | None] = [None] * SLOTS
+        self.words = Table.filled(none=id(None), array=id(np.ndarray), number=id(float), group=id(tuple))
+        self.call: Callable[..., Any] = nothing_met
+
+    def keep(self, call: Kept) -> None:
+        """In the slot of the call that was not found a moment ago, which is this one, or finds it never."""
+        if self.call is nothing_met:
+            self.call = make_function(ctypes.byref(method()), self.words, None)
+            return
+        table = Table.view(self.words)
+        slot = int(table.missed)
+        self.kept[slot], table.slots[slot] = call, id(call)
+
+    def forget(self) -> None:
+        Table.view(self.words).slots[:] = 0
+        self.kept[:] = [None] * SLOTS
+
+
+def nothing_met(*arguments: Any) -> None:
+    """Before any call."""
+
+
+_methods: list[Method] = []
+
+
+def method() -> Method:
+    if not _methods:
+        address = obtain("recall", made_by("runtime.table_entry.build")).address
+        _methods.append(Method(b"recall", address, METH_FASTCALL, None))
+    return _methods[0]

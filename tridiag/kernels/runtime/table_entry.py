@@ -1,0 +1,196 @@
+"""The compiled side of `tridiag.kernels.runtime.call_table`: a call is looked for, and run where it is found.
+
+Objects of CPython and NumPy are read as their C APIs lay them out (PyObject, PyFloatObject, PyTupleObject,
+PyArrayObject_fields), with the GIL held.
+"""
+
+from __future__ import annotations
+
+from numba import cfunc, njit, types
+
+from tridiag.kernels.jobs.words.job import POINTERS as JOB_POINTERS
+from tridiag.kernels.runtime.call_table import ARGUMENTS, ARRAY, NOTHING, NUMBER, POINTERS, RESULT, SAME, SLOTS
+from tridiag.kernels.runtime.call_table import Met as MetWords
+from tridiag.kernels.runtime.call_table import Table as TableWords
+from tridiag.kernels.runtime.python_call import BROKEN, HEAD, RAISED
+from tridiag.kernels.runtime.python_entry import BEFORE, fresh_job, performing
+from tridiag.kernels.simd.memory import c_function, call, free, half_word, load, set_word, store, word
+from tridiag.kernels.simd.records import address_of, at
+
+table_at, met_at, MET_SIZE = at(TableWords), at(MetWords), MetWords.size()
+TYPE = HEAD - 8  # of an object
+LENGTH, ITEMS = HEAD, tuple.__basicsize__  # of a tuple
+DATA, AXES, LENGTHS, STRIDES, DTYPE, FLAGS = (HEAD + k for k in (0, 8, 16, 24, 40, 48))  # of an array
+WRITEABLE = 0x400
+NUMBERS = 8 * POINTERS  # bytes behind a job for numbers that are read as float32
+
+_call = types.ExternalFunction("PyObject_Call", types.int64(types.int64, types.int64, types.int64))
+_keep = types.ExternalFunction("Py_IncRef", types.void(types.int64))
+_drop = types.ExternalFunction("Py_DecRef", types.void(types.int64))
+
+
+@njit
+def flatten(table, arguments, count):
+    """The arguments, items of tuples one by one, to the table; False: there are too many."""
+    found = 0
+    for k in range(count):
+        argument = word(arguments + 8 * k)
+        group = word(argument + TYPE) == table.group
+        items = word(argument + LENGTH) if group else 1
+        if found + items > ARGUMENTS:
+            return False
+        for j in range(items):
+            table.given[found + j] = word(argument + ITEMS + 8 * j) if group else argument
+        found += items
+    table.count = found
+    return True
+
+
+@njit
+def slot_of(table):
+    """Where a call with these arguments is kept: it follows from layouts, and from what is neither array nor number."""
+    total = 0
+    for k in range(table.count):
+        argument = table.given[k]
+        kind = word(argument + TYPE)
+        if kind == table.array:
+            lengths, strides = word(argument + LENGTHS), word(argument + STRIDES)
+            for axis in range(half_word(argument + AXES)):
+                total = (total * 31 + word(lengths + 8 * axis)) & 0xFFFFFFFFFF
+                total = (total * 37 + word(strides + 8 * axis)) & 0xFFFFFFFFFF
+        elif kind != table.number:
+            total = (total * 41 + (argument >> 4)) & 0xFFFFFFFFFF
+    return (total ^ total >> 8 ^ total >> 17 ^ total >> 29) & (SLOTS - 1)
+
+
+@njit
+def alike(table, met, k, place):
+    """Whether an argument is as it was; an array's lengths and strides then are in the words at ``place``."""
+    argument, kind, wanted = table.given[k], met.kinds[k], met.wanted[k]
+    if kind == SAME:
+        return argument == wanted
+    if kind == NUMBER:
+        return word(argument + TYPE) == table.number
+    axes = met.axes[k]
+    if word(argument + TYPE) != table.array or word(argument + DTYPE) != wanted or half_word(argument + AXES) != axes:
+        return False
+    lengths, strides = word(argument + LENGTHS), word(argument + STRIDES)
+    for axis in range(axes):
+        if word(lengths + 8 * axis) != word(place + 8 * axis):
+            return False
+        if word(strides + 8 * axis) != word(place + 8 * (axes + axis)):
+            return False
+    return True
+
+
+@njit
+def matches(table, met, count):
+    """Whether the arguments are those of a call."""
+    if met.count != table.count or met.groups != count:
+        return False
+    place = address_of(met) + MET_SIZE
+    for k in range(met.count):
+        if not alike(table, met, k, place):
+            return False
+        place += 16 * met.axes[k]
+    return met.out < 0 or may_take_the_result(table, met)
+
+
+@njit
+def may_take_the_result(table, met):
+    """Whether the output is writable, and surely shares no memory with an argument."""
+    out = met.out
+    if half_word(table.given[out] + FLAGS) & WRITEABLE == 0:
+        return False
+    first, behind = word(table.given[out] + DATA) + met.low[out], word(table.given[out] + DATA) + met.high[out]
+    for k in range(met.count):
+        if k != out and met.kinds[k] == ARRAY:
+            data = word(table.given[k] + DATA)
+            if data + met.low[k] < behind and first < data + met.high[k]:
+                return False
+    return True
+
+
+@njit
+def point(table, met, job):
+    """The pointers of a job to the memory of arguments; numbers are read where they are, or behind the job."""
+    for k in range(met.pointers):
+        source, to = met.sources[k], job + 8 * (JOB_POINTERS + k)
+        if source >= 0:
+            argument = table.given[source]
+            address = word(argument + DATA)
+            if met.kinds[source] == NUMBER:
+                address = argument + HEAD
+                if met.wanted[source] == 4:
+                    narrow = job + met.bytes_of_job + 8 * k
+                    store(narrow, types.float32(load(address, types.float64(0))))
+                    address = narrow
+            set_word(to, address)
+        elif source == NOTHING:
+            set_word(to, 0)
+
+
+@njit
+def point_at_result(met, job, result):
+    for k in range(met.pointers):
+        if met.sources[k] == RESULT:
+            set_word(job + 8 * (JOB_POINTERS + k), word(result + DATA))
+
+
+@njit
+def run(table, met, job):
+    """The result of a call, which belongs to the caller; 0 where Python has raised; None where it is not to be had."""
+    none, out, checked = table.none, met.out, met.checked
+    result = table.given[out] if out >= 0 else _call(met.maker, met.recipe, 0)
+    if result == 0:
+        free(job + BEFORE)
+        return 0
+    if out >= 0:
+        _keep(result)
+    point_at_result(met, job, result)
+    found = call(performing(0), (met.kernel, job, met.helpers, met.long))
+    if found > BROKEN or (found == BROKEN and checked):
+        _drop(result)
+        result = 0
+        if found != RAISED:
+            _keep(none)
+            result = none
+    return result
+
+
+@njit
+def recall(words, arguments, count, zero):
+    """What the call of a table with some arguments returns, as `run`."""
+    table = table_at(word(words + HEAD))
+    none = table.none
+    if flatten(table, arguments, count):
+        slot = slot_of(table)
+        table.missed = slot
+        kept = table.slots[slot]
+        if kept != 0:
+            met = met_at(word(word(kept + ITEMS) + DATA))
+            if matches(table, met, count):
+                job = fresh_job(met.bytes_of_job + NUMBERS)
+                if job != 0:
+                    source = address_of(met) + met.job
+                    for byte in range(0, met.bytes_of_job, 8):
+                        set_word(job + byte, word(source + byte))
+                    point(table, met, job)
+                    _keep(kept)  # a handler or a finalizer that runs meanwhile may make the table forget it
+                    result = run(table, met, job)
+                    _drop(kept)
+                    return result
+    _keep(none)
+    return none
+
+
+recalling = c_function(recall, "tridiag_recall", 3, types.int64)
+
+
+def enter(words, arguments, count):
+    return call(recalling(0), (words, arguments, count))
+
+
+def build():
+    """The function PyObject *enter(PyObject *table, PyObject *const *arguments, Py_ssize_t count)."""
+    return cfunc(types.int64(types.int64, types.int64, types.int64), error_model="numpy")(enter)
