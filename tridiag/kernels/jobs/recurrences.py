@@ -24,7 +24,10 @@ from tridiag.problems.forms import Blocks, Recurrence
 
 HEIGHT = 8  # steps that are transposed at a time (`tridiag.kernels.recurrence.loops`)
 BLOCK = 128 * 1024  # bytes of an operand in a block of a long sequence: two blocks of two operands fit in a cache
-FEWEST_BLOCKS = 2  # of such a sequence
+FEWEST_STEPS = {8: 24, 4: 16}  # of sequences in lanes, by the bytes of a number; plain loops are quicker with fewer
+FEWEST_BLOCKS = 2  # of such a sequence, where there are enough of them to fill the lanes
+SHORTEST_CHUNK = 4  # times the lanes: steps of a lane, where there are not
+SECOND_LEVEL = 1024 * 1024  # bytes of the operands that a core's own cache holds at least
 STRETCH = 4096  # bytes of a row of sequences that are side by side: it is read again in the next step
 
 
@@ -63,15 +66,16 @@ def kind_of(axes: Axes, form: Recurrence, order: int, count: int, dtype: np.dtyp
     if dtype.kind == "c":
         return C.SCALAR
     length, steps = axes.batch[-1] if axes.batch else (0, ())
-    if length >= 2 * lanes and steps[C.Y] == steps[C.X] == size:
+    if length > 1 and steps[C.Y] == steps[C.X] == size:
         for step, kind in ((size, C.INTERLEAVED), (0, C.SPREAD)):
             if all(steps[C.A + k] == step for k in range(order)):
                 return kind
     read, step = axes.strides[: 2 + order], axes.strides[C.Y]
     if abs(step) == size and all(s in (step, 0) for s in read):
-        if order == 1 and count < 2 * lanes * workers and form.n >= FEWEST_BLOCKS * lanes * chunk_of(dtype):
+        fewest = FEWEST_BLOCKS * chunk_of(dtype) if count >= lanes else SHORTEST_CHUNK * lanes
+        if order == 1 and count < 2 * lanes * workers and form.n >= fewest * lanes:
             return C.LONG
-        if count >= lanes and form.n >= HEIGHT:
+        if count >= lanes and form.n >= (FEWEST_STEPS[size] if order == 1 else HEIGHT):
             return C.ROWS
     return C.SCALAR
 
@@ -87,7 +91,8 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
         stretches = -(-length // max(lanes, min(STRETCH // dtype.itemsize, -(-length // workers))))
         width = -(-length // (stretches * lanes)) * lanes
         stretches = -(-length // width)
-        items = count // length * stretches
+        run = max(1, share // (n * min(width, length)))
+        items = -(-count // length * stretches // run)
     elif kind == C.LONG:
         chunk = chunk_of(dtype)
         blocks = -(-(n - 1) // (lanes * chunk))  # behind the first step
@@ -97,7 +102,8 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
         run = max(1, share // (n * together))
         items = -(-count // (together * run))
     flags = C.TRANSPOSED * form.transpose | C.STARTED * (len(shapes) == C.operands(order))
-    flags |= C.LARGE * (n * count * dtype.itemsize > CACHES)
+    size = n * count * dtype.itemsize
+    flags |= C.LARGE * (size > CACHES) | C.FAR * (3 * size > SECOND_LEVEL)
     flags |= C.BACKWARD * (axes.strides[C.Y] < 0)  # in memory: that of arrays with negative strides goes the other way
     words = filled(
         axes,

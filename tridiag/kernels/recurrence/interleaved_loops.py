@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from llvmlite import ir
 
@@ -14,19 +14,36 @@ from tridiag.kernels.simd.vector import LINE, Code
 
 def interleaved(past_caches: bool, code: Code, *words: Value) -> None:
     """Rows first <= i < last of sequences side by side in memory, each with its own coefficients."""
-    across(code, words, past_caches, lambda address, kind: code.load_as(kind, address))
+    across(code, words, past_caches, own)
 
 
 def spread(past_caches: bool, code: Code, *words: Value) -> None:
     """The same where all sequences share their coefficients."""
-
-    def everywhere(address: Value, kind: Any) -> Value:
-        return code.repeat(code.load_as(code.real, address), kind.count)
-
-    across(code, words, past_caches, everywhere, 0)
+    across(code, words, past_caches, shared)
 
 
-def across(code: Code, words: Any, past_caches: bool, take: Callable[[Value, Any], Value], moves: int = 1) -> None:
+def own(code: Code, address: Value, at: Value, kind: Any) -> Value:
+    """The coefficients of the sequences from ``at`` on, of which the first one's lies at an address."""
+    return code.load_as(kind, address + at)
+
+
+def shared(code: Code, address: Value, at: Value, kind: Any) -> Value:
+    return code.repeat(code.load_as(code.real, address), kind.count)
+
+
+def over_a_row(code: Code, width: Value, piece: Callable[[int, int], Callable[..., Any]]) -> None:
+    """The loops over a row of ``width`` numbers: ``piece(lanes, together)`` computes some of them, some twice."""
+    lanes, wide = code.lanes, TOGETHER * code.lanes
+    whole, even = width / wide * wide, width / lanes * lanes
+    rest = code.pick((even < width) & (width >= lanes), width - lanes, width)  # some of them once more
+    few = code.pick(width < lanes, code.integer(0), width)
+    code.fori(0, whole, piece(lanes, TOGETHER), step=wide)
+    code.fori(whole, even, piece(lanes, 1), step=lanes)
+    code.fori(rest, width, piece(lanes, 1), step=lanes)
+    code.fori(few, width, piece(1, 1))
+
+
+def across(code: Code, words: Any, past_caches: bool, take: Callable[..., Value]) -> None:
     """``words``: first, last, width; address and stride of y and x; of scratch rows; then of each coefficient.
 
     ``past_caches``: the values of a row, and of those that it needs, are kept in scratch rows.
@@ -35,36 +52,29 @@ def across(code: Code, words: Any, past_caches: bool, take: Callable[[Value, Any
     coefficients = list(zip(rest[::2], rest[1::2], strict=True))
     size = width * code.size_of_real
 
-    def piece(lanes: int, i: Value, places: Any, together: int = 1) -> Any:
-        kind = ir.VectorType(code.real, lanes)
-
-        def body(c: Value, state: Any) -> Any:
-            for part in range(together):
-                at = c * code.size_of_real + part * LINE
-                value = code.load_as(kind, x + i * x_stride + at)
-                if lanes > 1:
-                    code.prefetch(x + (i + ROWS_AHEAD) * x_stride + at)
-                for k, (a, stride) in reversed(list(enumerate(coefficients, 1))):
-                    place = a + i * stride + at * moves
-                    if lanes > 1 and moves:
-                        code.prefetch(place + stride * ROWS_AHEAD)
-                    value = take(place, kind) * code.load_as(kind, places[k] + at) + value
-                code.store_as(places[0] + at, value)
-            return state
-
-        return body
-
-    lanes, wide = code.lanes, TOGETHER * code.lanes
-    whole, even = width / wide * wide, width / lanes * lanes
-    rest = code.pick((even < width) & (width >= lanes), width - lanes, width)  # some of them once more
-    few = code.pick(width < lanes, code.integer(0), width)
-
     def row(i: Value, kept: Any) -> Any:
         places = kept if past_caches else [y + (i - k) * y_stride for k in range(len(coefficients) + 1)]
-        code.fori(0, whole, piece(lanes, i, places, TOGETHER), step=wide)
-        code.fori(whole, even, piece(lanes, i, places), step=lanes)
-        code.fori(rest, width, piece(lanes, i, places), step=lanes)
-        code.fori(few, width, piece(1, i, places))
+
+        def piece(lanes: int, together: int) -> Any:
+            kind = ir.VectorType(code.real, lanes)
+
+            def body(c: Value, state: Any) -> Any:
+                for part in range(together):
+                    at = c * code.size_of_real + part * LINE
+                    value = code.load_as(kind, x + i * x_stride + at)
+                    if lanes > 1:
+                        code.prefetch(x + (i + ROWS_AHEAD) * x_stride + at)
+                    for k, (a, stride) in reversed(list(enumerate(coefficients, 1))):
+                        if lanes > 1 and take is own:
+                            code.prefetch(a + (i + ROWS_AHEAD) * stride + at)
+                        factor = take(code, a + i * stride, at, kind)
+                        value = factor * code.load_as(kind, places[k] + at) + value
+                    code.store_as(places[0] + at, value)
+                return state
+
+            return body
+
+        over_a_row(code, width, piece)
         if past_caches:
             put_past_caches(code, kept[0], scratch_stride, y + i * y_stride, y_stride, size, code.integer(1))
         return (*kept[-1:], *kept[:-1])  # the row before the earliest gives its place to the next
@@ -82,6 +92,84 @@ def across(code: Code, words: Any, past_caches: bool, take: Callable[[Value, Any
         return place
 
     code.fori(first, last, row, tuple(keep(k) for k in range(len(coefficients) + 1)) if past_caches else ())
+
+
+def first_rows(take: Callable[..., Value], order: int, code: Code, *words: Value) -> None:
+    """Rows 0 <= i < count, at most ``order``, of sequences side by side in memory; no value before them is 0.
+
+    ``words``: count, width; address and stride of y and x; whether there are values before; address and stride of each
+    coefficient; the addresses of the values before, the latest first, which lie side by side too.
+    """
+    (count, width, y, y_stride, x, x_stride, started), rest = words[:7], words[7:]
+    coefficients, before = list(zip(rest[: 2 * order : 2], rest[1 : 2 * order : 2], strict=True)), rest[2 * order :]
+    for i in range(order):
+
+        def terms(begun: bool, i: int = i) -> Any:
+            def piece(lanes: int, together: int) -> Any:
+                kind = ir.VectorType(code.real, lanes)
+
+                def body(c: Value, state: Any) -> Any:
+                    for part in range(together):
+                        at = c * code.size_of_real + part * LINE
+                        value = code.load_as(kind, x + x_stride * i + at)
+                        for k in reversed(range(1, order + 1 if begun else i + 1)):
+                            a, stride = coefficients[k - 1]
+                            source = y + y_stride * (i - k) if k <= i else before[k - i - 1]
+                            value = take(code, a + stride * i, at, kind) * code.load_as(kind, source + at) + value
+                        code.store_as(y + y_stride * i + at, value)
+                    return state
+
+                return body
+
+            def row(_: Value, state: Any) -> Any:
+                over_a_row(code, width, piece)
+                return state
+
+            return row
+
+        there = code.pick(count > i, code.integer(1), code.integer(0))
+        code.fori(0, there * started, terms(True))
+        code.fori(there * started, there, terms(False))
+
+
+class Narrow(NamedTuple):
+    """The loop over rows of few sequences side by side: the values that a row needs stay in registers.
+
+    A row is covered by vectors of a number of lanes, of which the last ones begin where they have to, so that two may
+    compute the same.
+    """
+
+    take: Callable[..., Value]
+    order: int
+    halved: int  # how often the lanes of a whole vector are halved
+    vectors: int
+
+    @property
+    def name(self) -> str:
+        return f"narrow_{self.take.__name__}_{self.halved}_{self.vectors}"
+
+    def write(self, code: Code, *words: Value) -> None:
+        """``words``: first, last, width; address and stride of y and x, then of each coefficient."""
+        (first, last, width, y, y_stride, x, x_stride), rest = words[:7], words[7:]
+        lanes = max(1, code.lanes >> self.halved)
+        kind, half = ir.VectorType(code.real, lanes), (self.vectors + 1) // 2
+        size = code.size_of_real * lanes
+        places = [code.integer(k * size) for k in range(half)]
+        places += [(width - k * lanes) * code.size_of_real for k in range(self.vectors - half, 0, -1)]
+
+        def row(i: Value, state: Any) -> Any:
+            found = []
+            for at, before in zip(places, state, strict=True):
+                value = code.load_as(kind, x + i * x_stride + at)
+                for k in reversed(range(self.order)):
+                    factor = self.take(code, rest[2 * k] + i * rest[2 * k + 1], at, kind)
+                    value = factor * before[k] + value
+                code.store_as(y + i * y_stride + at, value)
+                found.append((value, *before[:-1]))
+            return tuple(found)
+
+        rows = [y + (first - k) * y_stride for k in range(1, self.order + 1)]
+        code.fori(first, last, row, tuple(tuple(code.load_as(kind, at + place) for at in rows) for place in places))
 
 
 ROWS_AHEAD = 4

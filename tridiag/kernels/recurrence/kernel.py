@@ -26,6 +26,7 @@ from tridiag.kernels.recurrence.loops import (
     move_lanes,
 )
 from tridiag.kernels.recurrence.order import dispatch, functions, one_by_one
+from tridiag.kernels.recurrence.scalar import one_after_another
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.memory import c_function
@@ -51,7 +52,8 @@ def parts(order: int, real: bool) -> Any:
     loops = [Loop(order, turned, backward) for turned in (False, True) for backward in (False, True)]
     move, run = library.add("move", move_lanes), dispatch(library, loops)
     rows = in_rows(made, order, move, in_pieces(order, library, move, run))
-    tasks = [one_by_one(made), rows, side_by_side(made, order, library)]
+    scalar = one_after_another(made, library) if order == 1 else one_by_one(made)
+    tasks = [scalar, rows, side_by_side(made, order, library)]
     if order == 1:
         add_up, find_values = (dispatch(library, [kind(loop) for loop in loops]) for kind in (Sum, Values))
         tasks.append(in_blocks(made, add_up, in_lines(move, run, find_values)))

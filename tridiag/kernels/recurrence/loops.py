@@ -61,7 +61,7 @@ class Loop(NamedTuple):
 
     def write(self, code: Code, at: At, count: Value) -> None:
         """``count`` steps, at least HEIGHT, by a worker whose memory begins at ``at``."""
-        rest = count & (HEIGHT - 1)
+        rest, asking = count & (HEIGHT - 1), code.pick(at.ahead[C.X] != 0, code.integer(1), code.integer(0))
 
         def chunk(_: Value, state: Any) -> Any:
             (i,) = state
@@ -72,7 +72,9 @@ class Loop(NamedTuple):
             if not self.transposed:
                 self.cut(code, at, i, coefficients)
             self.store(code, at, i, self.steps(code, at, x, coefficients, advance))
-            self.ask(code, at, i, range(2 + self.order))
+            new_lines = (i & (LINE // code.size_of_real - 1)) < HEIGHT
+            asked = code.pick(new_lines, asking, code.integer(0))
+            code.fori(0, asked, lambda _, state: self.ask(code, at, i, range(2 + self.order)) or state)
             return (i + advance,)
 
         code.fori(0, (count + HEIGHT - 1) / HEIGHT, chunk, (code.integer(0),))

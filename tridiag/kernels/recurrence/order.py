@@ -123,7 +123,7 @@ def functions(order: int) -> Order:
                         at = copy + LINE - size
                 set_word(table + 8 * lane, at)
             ahead = lanes * (word(table + 8) - word(table))
-            if step == 0:
+            if step == 0 or (side > 0 and job.flags & C.FAR == 0):
                 ahead = 0
             elif abs(ahead) >= NEXT_GROUP or side < 0:
                 ahead = FAR_AHEAD if step > 0 else -FAR_AHEAD
