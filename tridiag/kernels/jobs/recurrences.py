@@ -143,7 +143,10 @@ def make_matrix_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype
     flags = C.TRANSPOSED * form.transpose | C.STARTED * (len(shapes) == C.operands(1))
     kernel = "matrices", dtype.name, form.shape[-1]
     grouped = in_groups(rows, form.shape[-1], dtype, workers)
-    words = filled(leading_axes(rows, shapes, strides), C.operands(1), len(shapes), flags=flags, **grouped)
+    count, kind = math.prod(rows.batch), C.ROWS
+    if 4 * count <= 3 * lanes_of(dtype) and form.shape[-1] <= C.WRITTEN_OUT:
+        kind, grouped = C.SCALAR, {"items": count, "steps": rows.n, "sequences": count}
+    words = filled(leading_axes(rows, shapes, strides), C.operands(1), len(shapes), flags=flags, kind=kind, **grouped)
     return Job(kernel, words, min(workers, grouped["items"]) - 1, math.prod(form.shape))
 
 

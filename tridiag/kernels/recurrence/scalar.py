@@ -83,14 +83,19 @@ def one_after_another(made: Order, library: Library) -> Any:
     plain, started, transposed, both = (library.add(loop.name, loop.write) for loop in loops)
 
     @njit(**OPTIONS)
+    def apart(job, operand):
+        """How far the next sequence is; where there is one axis of them, or else nothing is known of it."""
+        return field(job, STEPS + operand) if job.axes == 1 else 0
+
+    @njit(**OPTIONS)
     def run(zero, job, first, count):
-        """Sequences from the first on, regularly spaced."""
+        """Sequences from the first on, regularly spaced, or a single one."""
         words = (
             count, job.steps,
-            base(job, C.X, first), stride(job, C.X), field(job, STEPS + C.X),
-            base(job, C.A, first), stride(job, C.A), field(job, STEPS + C.A),
-            base(job, C.Y, first), stride(job, C.Y), field(job, STEPS + C.Y),
-            base(job, init, first), stride(job, init), field(job, STEPS + init),
+            base(job, C.X, first), stride(job, C.X), apart(job, C.X),
+            base(job, C.A, first), stride(job, C.A), apart(job, C.A),
+            base(job, C.Y, first), stride(job, C.Y), apart(job, C.Y),
+            base(job, init, first), stride(job, init), apart(job, init),
         )  # fmt: skip
         if job.flags & C.TRANSPOSED:
             if job.flags & C.STARTED:

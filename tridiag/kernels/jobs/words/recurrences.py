@@ -37,3 +37,4 @@ SCALAR, ROWS, INTERLEAVED, SPREAD, LONG = range(5)
 STARTED, TRANSPOSED, BACKWARD = 1, 2, 4
 LARGE = 8  # the result is larger than the caches, past which it is written
 FAR = 16  # the operands do not fit in the second level: they are asked for ahead of use
+WRITTEN_OUT = 8  # the rows of the largest matrices whose products are written out, and no loop
