@@ -61,6 +61,8 @@ def bound_recurrence(
     count, linear = len(shapes) - 2 - order, verb == "linear_recurrence"
     coefficients, x, init = (*range(1, order + 1),), order + 1, (*range(order + 2, order + 2 + count),)
     operands = (0, x, *coefficients, *init) if linear else (*(coefficients or (-1,)), *(init or (-1,)), x, 0)
+    if is_copy(form, init) and not linear:
+        linear, order, operands = True, 1, (0, x, x)
     taken = [tuple([None if k < 0 else extents[k] for k in operands]) for extents in (shapes, strides)]
     facts = (make_job, form, order, *taken, dtype) if linear else (logsumexp.make_job, form, *taken, dtype)
     return checked(form, lambda: call_of(*facts, granted(form)).run), operands
@@ -116,7 +118,15 @@ def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurren
     return in_memory(run_logarithms, coefficients, x, init, form, out)
 
 
+def is_copy(form: Recurrence, init: Any) -> bool:
+    """One step with nothing before it: y is x, as in a linear recurrence, whose coefficient is not read either."""
+    return form.n == 1 and not init
+
+
 def run_logarithms(coefficients: Rows, x: Any, init: Rows, form: Recurrence, y: Any) -> None:
+    if is_copy(form, init):
+        run_linear((x,), x, (), form, y)
+        return
     operands = *(coefficients or (None,)), *(init or (None,)), x, y
     check(call_of(logsumexp.make_job, form, *extents(operands), x.dtype, granted(form)).run(*operands))
 
