@@ -54,6 +54,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "a recurrence": lambda a, b, c, d, out: tridiag.linear_recurrence(a, d),
     "a recurrence into an array": lambda a, b, c, d, out: tridiag.linear_recurrence(a, d, out=out, reverse=True),
     "a number": lambda a, b, c, d, out: tridiag.linear_recurrence(0.5, d),
+    "a number of NumPy": lambda a, b, c, d, out: tridiag.linear_recurrence(np.float64(0.5), d),
     "a tuple": lambda a, b, c, d, out: tridiag.linear_recurrence((a, 0.1), d, (d[:, 0], d[:, 1])),
     "logarithms": lambda a, b, c, d, out: tridiag.log_linear_recurrence(a, d, d[:, 0]),
     "a sum of logarithms": lambda a, b, c, d, out: tridiag.logcumsumexp(d, out=out),

@@ -20,7 +20,8 @@ from tridiag.problems.forms import Shape
 Array = np.ndarray[Any, Any]
 Facts = tuple[np.dtype[Any], Shape, Shape]
 Casts = tuple[tuple[int, Callable[[Any], Array]], ...]  # what becomes of which arguments
-NUMBERS = {int, float} if np.__version__ >= "2" else set()  # which promote by their types; before NumPy 2 by values
+SCALARS = {np.float32, np.float64}
+NUMBERS = {int, float, *SCALARS} if np.__version__ >= "2" else set()  # promote by their types; before NumPy 2 by values
 facts_of: Callable[[Array], Facts] = attrgetter("dtype", "shape", "strides")
 
 
@@ -105,18 +106,21 @@ def kept_call_of(
     ``out``: see `kept_call`.
     """
     one_by_one = [x for argument in given for x in (argument if type(argument) is Group else (argument,))]
-    numbers = {k for k, fact in enumerate(one_by_one) if fact is float}
-    real = wanted[0].name in ("float32", "float64")
-    if not hasattr(call, "run") or (numbers and not real) or len(casts) != len(numbers):
+    arguments = [argument_of(x, wanted[0]) for x in one_by_one]
+    numbers = sum(isinstance(x, type) for x in one_by_one)
+    if not hasattr(call, "run") or None in arguments or len(casts) != numbers:
         return None
-    if any(fact is int for fact in one_by_one):
-        return None
-    arguments = [
-        Number(wanted[0]) if k in numbers else x if isinstance(x, Same) else Layout(*x)
-        for k, x in enumerate(one_by_one)
-    ]
     result = Layout(wanted[0], wanted[1], ())
     return kept_call(arguments, len(given), call.run, sources, result, out, checked)
+
+
+def argument_of(fact: Any, dtype: np.dtype[Any]) -> Any:
+    """An argument for `kept_call`, whose kernel computes with a dtype; None where a number is to be converted first."""
+    if fact is float and dtype.name in ("float32", "float64"):
+        return Number(float, dtype)
+    if isinstance(fact, type):
+        return Number(fact, dtype) if fact in SCALARS and np.dtype(fact) == dtype else None
+    return fact if isinstance(fact, Same) else Layout(*fact)
 
 
 class Group(tuple[Any, ...]):

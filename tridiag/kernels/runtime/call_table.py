@@ -1,8 +1,8 @@
 """Calls that were met before, found again by compiled code: nothing of Python runs between a verb and its kernel.
 
 A table belongs to a verb and holds complete calls, by the layouts of their arrays. A call is one that was met if each
-array has the dtype, shape and strides of then, a number of Python is a float where one was, and every other argument is
-the same object. Then the result is made, the kernel runs, and that is all. Whatever differs, may overlap, or may be
+array has the dtype, shape and strides of then, a number is of the type of then, and every other argument is the same
+object. Then the result is made, the kernel runs, and that is all. Whatever differs, may overlap, or may be
 singular, is no call of the table's: None is returned, and it goes the way of all others.
 """
 
@@ -21,14 +21,15 @@ from tridiag.kernels.runtime.python_call import HELPERS, JOB, KERNEL, LONG, METH
 SLOTS = 256  # of a table, a power of two; a call has one place, in which the latest of those that share it is kept
 ARGUMENTS = 24  # of a call, items of tuples counted one by one; a call with more is kept in no table
 POINTERS = 24  # of a kernel
-SAME, ARRAY, NUMBER = range(3)  # kinds of arguments
+SAME, ARRAY, NUMBER, NARROWED = range(4)  # kinds of arguments; NARROWED: a float that is read as a float32
 RESULT, NOTHING = -1, -2  # what a pointer of a kernel may point at beside an argument
 
 
 class Table(Record):
     """Where calls are kept; compiled code writes the slot of a call that it has not found."""
 
-    none, array, number, group = Word(), Word(), Word(), Word()  # the addresses of None and of three types
+    none, array, group = Word(), Word(), Word()  # the addresses of None and of two types
+    numbers = Words(3)  # those of the types of numbers
     missed = Word()
     count = Word()  # of the arguments of the call at hand
     given = Words(ARGUMENTS)  # those, items of tuples one by one
@@ -40,7 +41,7 @@ class Met(Record):
 
     count, groups = Word(), Word()  # of arguments, items of tuples one by one; how many are left if tuples count as one
     kinds = Words(ARGUMENTS)
-    wanted = Words(ARGUMENTS)  # SAME: an address; ARRAY: that of its dtype; NUMBER: the bytes that the kernel reads
+    wanted = Words(ARGUMENTS)  # its address; of an array that of its dtype, of a number that of its type
     axes = Words(ARGUMENTS)
     low, high = Words(ARGUMENTS), Words(ARGUMENTS)  # bytes from the first entry of an array to its memory's ends
     out = Word()  # the argument that takes the result, or -1: it is made
@@ -67,8 +68,9 @@ class Same(NamedTuple):
 
 
 class Number(NamedTuple):
-    """A float of Python, read by the kernel as a number of that dtype."""
+    """A float of Python or NumPy, read by the kernel as a number of that dtype."""
 
+    kind: type
     dtype: np.dtype[Any]
 
 
@@ -111,7 +113,8 @@ def column(argument: Any, tail: list[int]) -> tuple[int, int, int, int, int]:
     if isinstance(argument, Same):
         return SAME, id(argument.value), 0, 0, 0
     if isinstance(argument, Number):
-        return NUMBER, argument.dtype.itemsize, 0, 0, 0
+        narrowed = argument.kind is float and argument.dtype.itemsize == 4
+        return NARROWED if narrowed else NUMBER, id(argument.kind), 0, 0, 0
     dtype, shape, strides = argument
     tail += [*shape, *strides]
     reach = [(n - 1) * step for n, step in zip(shape, strides, strict=True)]
@@ -124,7 +127,8 @@ class CallTable:
 
     def __init__(self) -> None:
         self.kept: list[Kept | None] = [None] * SLOTS
-        self.words = Table.filled(none=id(None), array=id(np.ndarray), number=id(float), group=id(tuple))
+        numbers = [*map(id, (float, np.float32, np.float64))]
+        self.words = Table.filled(none=id(None), array=id(np.ndarray), group=id(tuple), numbers=numbers)
         self.call: Callable[..., Any] = nothing_met
 
     def keep(self, call: Kept) -> None:

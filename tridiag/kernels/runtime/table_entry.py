@@ -9,7 +9,7 @@ from __future__ import annotations
 from numba import cfunc, njit, types
 
 from tridiag.kernels.jobs.words.job import POINTERS as JOB_POINTERS
-from tridiag.kernels.runtime.call_table import ARGUMENTS, ARRAY, NOTHING, NUMBER, POINTERS, RESULT, SAME, SLOTS
+from tridiag.kernels.runtime.call_table import ARGUMENTS, ARRAY, NARROWED, NOTHING, POINTERS, RESULT, SAME, SLOTS
 from tridiag.kernels.runtime.call_table import Met as MetWords
 from tridiag.kernels.runtime.call_table import Table as TableWords
 from tridiag.kernels.runtime.python_call import BROKEN, HEAD, RAISED
@@ -58,7 +58,7 @@ def slot_of(table):
             for axis in range(half_word(argument + AXES)):
                 total = (total * 31 + word(lengths + 8 * axis)) & 0xFFFFFFFFFF
                 total = (total * 37 + word(strides + 8 * axis)) & 0xFFFFFFFFFF
-        elif kind != table.number:
+        elif kind != table.numbers[0] and kind != table.numbers[1] and kind != table.numbers[2]:
             total = (total * 41 + (argument >> 4)) & 0xFFFFFFFFFF
     return (total ^ total >> 8 ^ total >> 17 ^ total >> 29) & (SLOTS - 1)
 
@@ -69,8 +69,8 @@ def alike(table, met, k, place):
     argument, kind, wanted = table.given[k], met.kinds[k], met.wanted[k]
     if kind == SAME:
         return argument == wanted
-    if kind == NUMBER:
-        return word(argument + TYPE) == table.number
+    if kind != ARRAY:
+        return word(argument + TYPE) == wanted
     axes = met.axes[k]
     if word(argument + TYPE) != table.array or word(argument + DTYPE) != wanted or half_word(argument + AXES) != axes:
         return False
@@ -118,13 +118,13 @@ def point(table, met, job):
         source, to = met.sources[k], job + 8 * (JOB_POINTERS + k)
         if source >= 0:
             argument = table.given[source]
-            address = word(argument + DATA)
-            if met.kinds[source] == NUMBER:
-                address = argument + HEAD
-                if met.wanted[source] == 4:
-                    narrow = job + met.bytes_of_job + 8 * k
-                    store(narrow, types.float32(load(address, types.float64(0))))
-                    address = narrow
+            kind, address = met.kinds[source], argument + HEAD  # of the number, or of a word with an array's
+            if kind == ARRAY:
+                address = word(address)
+            elif kind == NARROWED:
+                narrow = job + met.bytes_of_job + 8 * k
+                store(narrow, types.float32(load(address, types.float64(0))))
+                address = narrow
             set_word(to, address)
         elif source == NOTHING:
             set_word(to, 0)
