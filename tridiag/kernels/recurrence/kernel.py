@@ -52,8 +52,7 @@ def parts(order: int, real: bool) -> Any:
     loops = [Loop(order, turned, backward) for turned in (False, True) for backward in (False, True)]
     move, run = library.add("move", move_lanes), dispatch(library, loops)
     rows = in_rows(made, order, move, in_pieces(order, library, move, run))
-    scalar = one_after_another(made, library) if order == 1 else one_by_one(made)
-    tasks = [scalar, rows, side_by_side(made, order, library)]
+    tasks = [one_after_another(made, order, library), rows, side_by_side(made, order, library)]
     if order == 1:
         add_up, find_values = (dispatch(library, [kind(loop) for loop in loops]) for kind in (Sum, Values))
         tasks.append(in_blocks(made, add_up, in_lines(move, run, find_values)))

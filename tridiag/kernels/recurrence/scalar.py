@@ -1,4 +1,4 @@
-"""Sequences of first order that fill no vectors, too short or too few or too far apart: plain loops."""
+"""Sequences that fill no vectors, too short or too few or too far apart: plain loops."""
 
 from __future__ import annotations
 
@@ -13,60 +13,35 @@ from tridiag.kernels.recurrence.order import Order
 from tridiag.kernels.recurrence.short_rows import SHORTEST, ShortRows
 from tridiag.kernels.runtime.work_items import field, items
 from tridiag.kernels.simd.functions import Library
-from tridiag.kernels.simd.interrupts import PIECE
+from tridiag.kernels.simd.interrupts import PIECE, stopping
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import OPTIONS, Code
 
-STEPS = C.TABLE + 2 * C.operands(1) + 1  # how far the next sequence of each operand is, where there is one batch axis
 ABREAST = 4  # sequences at a time: none waits for its own products
 
 
 class Plain(NamedTuple):
     """All steps of regularly spaced sequences, one number at a time."""
 
-    started: bool  # from a value before the first step; else its coefficient is not read
-    transposed: bool  # a product is carried on, so that no coefficient of another step is read
+    order: int
+    started: bool  # from values before the first step; else the coefficients of these are not read
+    transposed: bool  # products are carried on, so that no coefficient of another step is read
 
     @property
     def name(self) -> str:
-        return f"plain{'_started' * self.started}{'_transposed' * self.transposed}"
+        return f"plain{self.order}{'_started' * self.started}{'_transposed' * self.transposed}"
 
     def write(self, code: Code, *words: Value) -> None:
-        """``words``: sequences, steps; of x, a, y and the value before: address, stride, distance to the next one."""
-        (count, n), places = words[:2], [words[k : k + 3] for k in range(2, 14, 3)]
+        """``words``: sequences, steps; of y, x, the coefficients and the values before: address, stride, distance."""
+        (count, n), operands = words[:2], [words[k : k + 3] for k in range(2, len(words), 3)]
 
         def group(together: int) -> Any:
             def body(first: Value, state: Any) -> Any:
-                x, a, y, init = (
+                places = [
                     [(address + (first + k) * apart, stride) for k in range(together)]
-                    for address, stride, apart in places
-                )
-
-                def take(place: Any, i: Value) -> Value:
-                    return code.load_as(code.real, place[0] + i * place[1])
-
-                def step(i: Value, carried: Any) -> Any:
-                    found = []
-                    for k, before in enumerate(carried):
-                        if self.transposed:
-                            value = take(x[k], i) + before
-                            found.append(take(a[k], i) * value)
-                        else:
-                            value = take(a[k], i) * before + take(x[k], i)
-                            found.append(value)
-                        code.store_as(y[k][0] + i * y[k][1], value)
-                    return tuple(found)
-
-                zero = code.integer(0)
-                if self.started:
-                    begun, start = zero, [take(place, zero) for place in init]
-                elif self.transposed:
-                    begun, start = zero, [code.like(take(x[0], zero), 0.0)] * together
-                else:
-                    begun, start = zero + 1, [take(place, zero) for place in x]
-                    for place, value in zip(y, start, strict=True):
-                        code.store_as(place[0], value)
-                code.fori(begun, n, step, tuple(start))
+                    for address, stride, apart in operands
+                ]
+                self.sequences(code, n, *places[:2], places[2 : 2 + self.order], places[2 + self.order :])
                 return state
 
             return body
@@ -75,37 +50,79 @@ class Plain(NamedTuple):
         code.fori(0, even, group(ABREAST), step=ABREAST)
         code.fori(even, count, group(1))
 
+    def sequences(self, code: Code, n: Value, y: Any, x: Any, coefficients: Any, before: Any) -> None:
+        """Some side by side; each operand as addresses and strides."""
+        zero = code.integer(0)
 
-def one_after_another(made: Order, library: Library) -> Any:
-    base, stride, step_by_step = made.base, made.stride, made.step_by_step
-    short, init = short_rows(made, library), C.A + 1
-    loops = [Plain(False, False), Plain(True, False), Plain(False, True), Plain(True, True)]
-    plain, started, transposed, both = (library.add(loop.name, loop.write) for loop in loops)
+        def take(place: Any, i: Value) -> Value:
+            return code.load_as(code.real, place[0] + i * place[1])
+
+        def steps(terms: int) -> Any:
+            def step(i: Value, state: Any) -> Any:
+                found = []
+                for k, carried in enumerate(state):
+                    factors = [take(a[k], i) for a in coefficients[:terms]]
+                    value = take(x[k], i)
+                    if self.transposed:
+                        value = value + carried[0]
+                        more = [*carried[1:], None]
+                        new = [
+                            a * value + m if m is not None else a * value for a, m in zip(factors, more, strict=True)
+                        ]
+                    else:
+                        for a, earlier in zip(factors[::-1], carried[:terms][::-1], strict=True):
+                            value = a * earlier + value
+                        new = [value, *carried[:-1]]
+                    code.store_as(y[k][0] + i * y[k][1], value)
+                    found.append(tuple(new))
+                return tuple(found)
+
+            return step
+
+        nothing = code.like(take(x[0], zero), 0.0)
+        state = tuple(tuple(take(b[k], zero) if self.started else nothing for b in before) for k in range(len(y)))
+        begun = zero
+        if not (self.started or self.transposed):
+            for i in range(self.order):
+                state = code.fori(i, code.pick(n > i, zero + i + 1, zero + i), steps(i), state)
+            begun = zero + self.order
+        code.fori(begun, n, steps(self.order), state)
+
+
+def one_after_another(made: Order, order: int, library: Library) -> Any:
+    step_by_step, words_of = made.step_by_step, words_from(made, order)
+    short = short_rows(made, library) if order == 1 else never_short
+    loops = [Plain(order, started, transposed) for started in (False, True) for transposed in (False, True)]
+    plain, transposed, started, both = (library.add(loop.name, loop.write) for loop in loops)
 
     @njit(**OPTIONS)
-    def apart(job, operand):
-        """How far the next sequence is; where there is one axis of them, or else nothing is known of it."""
-        return field(job, STEPS + operand) if job.axes == 1 else 0
-
-    @njit(**OPTIONS)
-    def run(zero, job, first, count):
-        """Sequences from the first on, regularly spaced, or a single one."""
-        words = (
-            count, job.steps,
-            base(job, C.X, first), stride(job, C.X), apart(job, C.X),
-            base(job, C.A, first), stride(job, C.A), apart(job, C.A),
-            base(job, C.Y, first), stride(job, C.Y), apart(job, C.Y),
-            base(job, init, first), stride(job, init), apart(job, init),
-        )  # fmt: skip
+    def run(zero, job, first, count, done, steps):
+        """Some steps of sequences from the first on, regularly spaced, or of a single one, behind those ``done``."""
+        extent = count, steps
+        words = extent + words_of(job, first, done)
+        begun = done > 0 or job.flags & C.STARTED != 0
         if job.flags & C.TRANSPOSED:
-            if job.flags & C.STARTED:
+            if begun:
                 both(zero, words)
             else:
                 transposed(zero, words)
-        elif job.flags & C.STARTED:
+        elif begun:
             started(zero, words)
         else:
             plain(zero, words)
+
+    @njit(**OPTIONS)
+    def run_all(zero, job, first, count):
+        """All steps; of long sequences some at a time, so that the job may end early."""
+        n = job.steps
+        if n > PIECE and job.flags & C.TRANSPOSED:
+            for index in range(first, first + count):
+                step_by_step(zero, job, index, 0, n, zero)
+            return
+        for done in range(0, n, PIECE):
+            if done > 0 and stopping():
+                break
+            run(zero, job, first, count, done, min(PIECE, n - done))
 
     @njit(**OPTIONS)
     def work(job, zero):
@@ -115,21 +132,54 @@ def one_after_another(made: Order, library: Library) -> Any:
             first, last = item * many, min(count, (item + 1) * many)
             if short(zero, job, first, last):
                 continue
-            if job.steps <= PIECE and job.axes == 1:
-                run(zero, job, first, last - first)
+            if job.axes == 1:
+                run_all(zero, job, first, last - first)
                 continue
             for index in range(first, last):
-                if job.steps <= PIECE:
-                    run(zero, job, index, 1)
-                else:
-                    step_by_step(zero, job, index, 0, job.steps, zero)
+                run_all(zero, job, index, 1)
 
     return work
 
 
+@njit(**OPTIONS)
+def never_short(zero, job, first, last):
+    return False
+
+
+def words_from(made: Order, order: int, operand: int = 0) -> Any:
+    """For each operand from one on: its address in a sequence behind some steps, its stride, how far the next one is.
+
+    Behind some steps the values before are those of the result.
+    """
+    base, stride, state, operands = made.base, made.stride, C.A + order, C.operands(order)
+    steps = C.TABLE + 2 * operands + 1  # how far the next sequence of each operand is, where there is one batch axis
+
+    @njit(**OPTIONS)
+    def apart(job, k):
+        return field(job, steps + k) if job.axes == 1 else 0
+
+    @njit(**OPTIONS)
+    def place(job, first, done):
+        if operand < state:
+            return base(job, operand, first) + done * stride(job, operand), stride(job, operand), apart(job, operand)
+        if done > 0:
+            return base(job, C.Y, first) + (done - 1 - operand + state) * stride(job, C.Y), 0, apart(job, C.Y)
+        return base(job, operand, first), 0, apart(job, operand)
+
+    if operand + 1 == operands:
+        return place
+    others = words_from(made, order, operand + 1)
+
+    @njit(**OPTIONS)
+    def words(job, first, done):
+        return place(job, first, done) + others(job, first, done)
+
+    return words
+
+
 def short_rows(made: Order, library: Library) -> Any:
-    """The loop over sequences of a few steps that lie end to end; returns whether it has computed them."""
-    base, stride = made.base, made.stride
+    """The loop over sequences of first order, of a few steps, that lie end to end; returns whether it was taken."""
+    base, stride, steps = made.base, made.stride, C.TABLE + 2 * C.operands(1) + 1  # as above
     loops = [ShortRows(take, n) for take in (own, shared) for n in (2, 3, 4)]
     own2, own3, own4, shared2, shared3, shared4 = (library.add(loop.name, loop.write) for loop in loops)
 
@@ -139,10 +189,10 @@ def short_rows(made: Order, library: Library) -> Any:
         if n < 2 or n > 4 or job.axes != 1 or job.flags & (C.STARTED | C.TRANSPOSED) != 0 or last - first < SHORTEST:
             return False
         for operand in (C.X, C.Y):
-            if stride(job, operand) != size or field(job, STEPS + operand) != n * size:
+            if stride(job, operand) != size or field(job, steps + operand) != n * size:
                 return False
-        constant = stride(job, C.A) == 0 and field(job, STEPS + C.A) == 0
-        if not constant and (stride(job, C.A) != size or field(job, STEPS + C.A) != n * size):
+        constant = stride(job, C.A) == 0 and field(job, steps + C.A) == 0
+        if not constant and (stride(job, C.A) != size or field(job, steps + C.A) != n * size):
             return False
         words = last - first, base(job, C.Y, first), base(job, C.X, first), base(job, C.A, first)
         if constant:
