@@ -6,11 +6,9 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
-from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import recurrences as C
-from tridiag.kernels.recurrence.interleaved_loops import own, shared
 from tridiag.kernels.recurrence.order import Order
-from tridiag.kernels.recurrence.short_rows import SHORTEST, ShortRows
+from tridiag.kernels.recurrence.short_rows import short_rows
 from tridiag.kernels.runtime.work_items import field, items
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import PIECE, stopping
@@ -41,7 +39,8 @@ class Plain(NamedTuple):
                     [(address + (first + k) * apart, stride) for k in range(together)]
                     for address, stride, apart in operands
                 ]
-                self.sequences(code, n, *places[:2], places[2 : 2 + self.order], places[2 + self.order :])
+                y, x, more = places[C.Y], places[C.X], places[C.A :]
+                self.sequences(code, n, y, x, more[: self.order], more[self.order :])
                 return state
 
             return body
@@ -175,39 +174,3 @@ def words_from(made: Order, order: int, operand: int = 0) -> Any:
         return place(job, first, done) + others(job, first, done)
 
     return words
-
-
-def short_rows(made: Order, library: Library) -> Any:
-    """The loop over sequences of first order, of a few steps, that lie end to end; returns whether it was taken."""
-    base, stride, steps = made.base, made.stride, C.TABLE + 2 * C.operands(1) + 1  # as above
-    loops = [ShortRows(take, n) for take in (own, shared) for n in (2, 3, 4)]
-    own2, own3, own4, shared2, shared3, shared4 = (library.add(loop.name, loop.write) for loop in loops)
-
-    @njit(**OPTIONS)
-    def run(zero, job, first, last):
-        n, size = job.steps, bytes_of_real(zero, ())
-        if n < 2 or n > 4 or job.axes != 1 or job.flags & (C.STARTED | C.TRANSPOSED) != 0 or last - first < SHORTEST:
-            return False
-        for operand in (C.X, C.Y):
-            if stride(job, operand) != size or field(job, steps + operand) != n * size:
-                return False
-        constant = stride(job, C.A) == 0 and field(job, steps + C.A) == 0
-        if not constant and (stride(job, C.A) != size or field(job, steps + C.A) != n * size):
-            return False
-        words = last - first, base(job, C.Y, first), base(job, C.X, first), base(job, C.A, first)
-        if constant:
-            if n == 2:
-                shared2(zero, words)
-            elif n == 3:
-                shared3(zero, words)
-            else:
-                shared4(zero, words)
-        elif n == 2:
-            own2(zero, words)
-        elif n == 3:
-            own3(zero, words)
-        else:
-            own4(zero, words)
-        return True
-
-    return run

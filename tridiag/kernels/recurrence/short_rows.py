@@ -6,16 +6,25 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from llvmlite import ir
+from numba import njit
 
-from tridiag.kernels.recurrence.interleaved_loops import own
+from tridiag.kernels.access.operands import bytes_of_real
+from tridiag.kernels.jobs.words import recurrences as C
+from tridiag.kernels.recurrence.interleaved_loops import own, shared
+from tridiag.kernels.recurrence.order import Order
+from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, Code
+from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
 
 SHORTEST = 32  # sequences, at least two vectors
 
 
 class ShortRows(NamedTuple):
-    """``n`` steps, of first order and without a value before the first."""
+    """``n`` steps, of first order and without a value before the first.
+
+    Each vector of memory takes part in each row: with more than four of them plain loops are faster.
+    """
 
     take: Callable[..., Value]
     n: int
@@ -59,16 +68,47 @@ class ShortRows(NamedTuple):
 
 
 def sorted_out(code: Code, vectors: list[Value], places: list[int]) -> Value:
-    """One vector of the elements of several, counted through."""
+    """One vector of the elements at such places of several vectors end to end."""
     found, lanes = vectors[0], code.lanes
-    for k in range(1, len(vectors)):
-        order = [j if place < k * lanes else lanes + place - k * lanes for j, place in enumerate(places)]
-        if k == 1:
-            order = [place if place < 2 * lanes else 0 for place in places]
-        else:
-            order = [
-                j if place < k * lanes or place >= (k + 1) * lanes else o
-                for j, (place, o) in enumerate(zip(places, order, strict=True))
-            ]
-        found = code.shuffle(found, vectors[k], order)
+    there = [place if place < lanes else 0 for place in places]  # where the elements are that were found
+    for k, vector in enumerate(vectors[1:], 1):
+        here = [k * lanes <= place < (k + 1) * lanes for place in places]
+        order = [lanes + place % lanes if new else old for new, place, old in zip(here, places, there, strict=True)]
+        found, there = code.shuffle(found, vector, order), list(range(lanes))
     return found
+
+
+def short_rows(made: Order, library: Library) -> Any:
+    """The loop over sequences of first order, of a few steps, that lie end to end; returns whether it was taken."""
+    base, stride, steps = made.base, made.stride, C.TABLE + 2 * C.operands(1) + 1  # as above
+    loops = [ShortRows(take, n) for take in (own, shared) for n in (2, 3, 4)]
+    own2, own3, own4, shared2, shared3, shared4 = (library.add(loop.name, loop.write) for loop in loops)
+
+    @njit(**OPTIONS)
+    def run(zero, job, first, last):
+        n, size = job.steps, bytes_of_real(zero, ())
+        if n < 2 or n > 4 or job.axes != 1 or job.flags & (C.STARTED | C.TRANSPOSED) != 0 or last - first < SHORTEST:
+            return False
+        for operand in (C.X, C.Y):
+            if stride(job, operand) != size or field(job, steps + operand) != n * size:
+                return False
+        constant = stride(job, C.A) == 0 and field(job, steps + C.A) == 0
+        if not constant and (stride(job, C.A) != size or field(job, steps + C.A) != n * size):
+            return False
+        words = last - first, base(job, C.Y, first), base(job, C.X, first), base(job, C.A, first)
+        if constant:
+            if n == 2:
+                shared2(zero, words)
+            elif n == 3:
+                shared3(zero, words)
+            else:
+                shared4(zero, words)
+        elif n == 2:
+            own2(zero, words)
+        elif n == 3:
+            own3(zero, words)
+        else:
+            own4(zero, words)
+        return True
+
+    return run
