@@ -159,8 +159,12 @@ def matmul(
 
     Notes
     -----
-    The definition, in 5 passes over the arrays.
+    The definition; NumPy arrays are read once, in compiled loops on threads, if Numba is installed.
     """
+    if type(x) is np.ndarray and (where is None or type(where) is np.ndarray):
+        y = fast_path.product(a, b, c, x, where, axis, periodic, transpose)
+        if y is not None:
+            return y
     arguments = {"a": a, "b": b, "c": c, "d": x}
     options: dict[str, Any] = {"axis": axis, "periodic": periodic, "transpose": transpose}
     if compiling(a, b, c, x):
@@ -210,6 +214,10 @@ def slogdet(
     -----
     Elimination with partial pivoting, LAPACK's xGTTRF.
     """
+    if type(b) is np.ndarray and (where is None or type(where) is np.ndarray):
+        found = fast_path.determinants(a, b, c, where, axis, periodic, backend)
+        if found is not None:
+            return found
     arguments = {"a": a, "b": b, "c": c}
     options: dict[str, Any] = {"axis": axis, "pivoting": True, "periodic": periodic, "backend": backend}
     if compiling(a, b, c):

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
-from tridiag.kernels.jobs import recurrences
-from tridiag.kernels.jobs.systems import LINE, WORTH_A_THREAD, granted, make_job, restored
+from tridiag.kernels.jobs import products, recurrences
+from tridiag.kernels.jobs.systems import LINE, WORTH_A_THREAD, granted, make_job, restored, threads
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.runtime.python_call import check
 from tridiag.kernels.table import Call, call_of
@@ -56,9 +56,11 @@ def bound_solve(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any
     return checked(form, lambda: call_for(form, shapes, strides, dtypes).run)
 
 
-def checked(form: Form | Recurrence, call: Callable[[], Callable[..., int]]) -> Callable[..., bool]:
+def checked(
+    form: Form | Recurrence, call: Callable[[], Callable[..., int]], threaded: bool | None = None
+) -> Callable[..., bool]:
     """A kernel, which ``call`` finds, with its result checked; for systems worth threads, that of those granted now."""
-    if math.prod(form.shape) < WORTH_A_THREAD:
+    if not (math.prod(form.shape) >= WORTH_A_THREAD if threaded is None else threaded):
         return Checked(call())
     return lambda *arrays: check(call()(*arrays))
 
@@ -127,11 +129,39 @@ def empty_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any,
 
 
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
-    count, dtype = form.matrices, matrix[1].dtype
-    sign, logarithm = np.empty(count, dtype), np.empty(count, dtype.type(0).real.dtype)
-    job, run = call_for(form, *extents((*matrix, None, None)), (dtype, dtype), J.DETERMINANT)
-    check(run(*matrix, None, sign, None, None, None, logarithm))
-    return restored(job, sign, form), restored(job, logarithm, form)
+    return bound_slogdet(form, *extents((*matrix, None, None)), matrix[1].dtype)(*matrix)
+
+
+def bound_slogdet(
+    form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any]
+) -> Callable[..., tuple[Any, Any]]:
+    """The determinants of such matrices as a function of a, b, c, where."""
+    facts = form, shapes, strides, (dtype, dtype), J.DETERMINANT
+    run, job = checked(form, lambda: call_for(*facts).run), call_for(*facts).job
+    count, real = form.matrices, dtype.type(0).real.dtype
+
+    def determinants(*matrix: Any) -> tuple[Any, Any]:
+        sign, logarithm = np.empty(count, dtype), np.empty(count, real)
+        run(*matrix, None, sign, None, None, None, logarithm)
+        return restored(job, sign, form), restored(job, logarithm, form)
+
+    return determinants
+
+
+def product(matrix: Matrix, x: Any, form: Form) -> Any:
+    """A x or A^T x; the terms of a row are added in the order of `tridiag.algorithms.products`."""
+    *bands, where = matrix
+    y = np.empty(form.shape, x.dtype)
+    operands = y, x, *(band.astype(x.dtype, copy=False) for band in bands), where
+    bound_product(form, *extents(operands), x.dtype)(*operands)
+    return y
+
+
+def bound_product(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any]) -> Callable[..., bool]:
+    """The product as a function of the contiguous result, x, a, b, c, where: arrays of such shapes and strides."""
+    threaded = products.worth_threads(form, dtype)
+    workers = threads if threaded else lambda: 1
+    return checked(form, lambda: call_of(products.make_job, form, shapes, strides, dtype, workers()).run, threaded)
 
 
 def solve_block(matrix: tuple[Any, Any, Any], d: Any, form: Blocks) -> Any:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from tridiag.algorithms import products
 from tridiag.algorithms.recurrence import row_of
-from tridiag.backends import Backend
+from tridiag.backends import BACKENDS, Backend
 from tridiag.calls.plan import REAL_OF, Call
 from tridiag.derivatives import runner_of
 from tridiag.errors import SingularSystemError
@@ -60,6 +61,8 @@ def product(call: Call) -> Array:
         if call.plan.empty:
             return empty(call)
         ops, mask, x = call.module().Operations, call.matrix[3], call.d
+        if call.library == "numpy" and (compiled := compiled_products()):
+            return call.module().cast(compiled.product(call.matrix, x, call.form), call.result_dtype)
         if call.library == "numpy" and mask is None:
             a, b, c, _ = call.matrix
             return call.module().cast(products.multiply(a, b, c, x, call.form), call.result_dtype)
@@ -70,6 +73,12 @@ def product(call: Call) -> Array:
         if mask is not None:
             y = ops.where(mask, y, ops.zero(y))
         return call.module().cast(y, call.result_dtype)
+
+
+def compiled_products() -> ModuleType | None:
+    """What multiplies NumPy arrays in compiled loops, if it is installed."""
+    backend = BACKENDS["numba_thomas"]
+    return None if backend.missing() else backend.module()
 
 
 def determinants(call: Call) -> tuple[Array, Array]:

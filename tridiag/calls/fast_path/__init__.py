@@ -5,17 +5,24 @@ contiguous arrays of another dtype, are cast to the one that promotion gives. Wh
 arguments, halves, outputs that might overlap an argument) goes the way of all other calls.
 """
 
-from tridiag.calls.fast_path import recurrences, systems
+from tridiag.calls.fast_path import matrices, recurrences, systems
 from tridiag.calls.fast_path.facts import facts_of
+from tridiag.calls.fast_path.matrices import determinants, product
 from tridiag.calls.fast_path.recurrences import bound_recurrence, recurrence
 from tridiag.calls.fast_path.systems import bound_call, solve
 
-__all__ = ["bound_call", "bound_recurrence", "facts_of", "forget", "recurrence", "solve"]
+__all__ = ["bound_call", "bound_recurrence", "determinants", "facts_of", "forget", "product", "recurrence", "solve"]
+CACHES = (
+    systems.bound_call,
+    recurrences.bound_recurrence,
+    matrices.bound_product,
+    matrices.bound_determinants,
+)
 
 
 def forget() -> None:
     """Decide anew about calls that were met before."""
-    for cache in (systems.bound_call, recurrences.bound_recurrence):
+    for cache in CACHES:
         cache.cache_clear()
     for table in (systems.SOLVES, *recurrences.TABLES.values()):
         table.forget()

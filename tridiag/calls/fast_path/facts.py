@@ -25,6 +25,11 @@ NUMBERS = {int, float, *SCALARS} if np.__version__ >= "2" else set()  # promote 
 facts_of: Callable[[Array], Facts] = attrgetter("dtype", "shape", "strides")
 
 
+def facts_of_all(given: Any) -> tuple[Any, ...]:
+    """Those of arrays; of anything else its type."""
+    return tuple([facts_of(y) if type(y) is np.ndarray else type(y) for y in given])
+
+
 def cast(given: list[Any], casts: Casts) -> list[Any] | None:
     """The arguments, some of them in another dtype; None where an integer of Python has more than 64 bits."""
     try:

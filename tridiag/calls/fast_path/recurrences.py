@@ -18,6 +18,7 @@ from tridiag.calls.fast_path.facts import (
     entry_of,
     extents_of,
     facts_of,
+    facts_of_all,
     fits,
     kept_call_of,
     may_be_bound,
@@ -57,7 +58,7 @@ def recurrence(
     rows = a if type(a) is tuple else () if a is None else (a,)
     before = init if type(init) is tuple else () if init is None else (init,)
     given = [*rows, x, *before]
-    facts = tuple([facts_of(y) if type(y) is np.ndarray else type(y) for y in given])
+    facts = facts_of_all(given)
     place = None if out is None else facts_of(out)
     indices = len(rows) if type(a) is tuple else None
     try:
