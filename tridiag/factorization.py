@@ -9,7 +9,7 @@ import numpy as np
 
 from tridiag import systems
 from tridiag.backends import BACKENDS
-from tridiag.calls import execute, outputs
+from tridiag.calls import execute, fast_path, outputs
 from tridiag.calls.checks import check_axis
 from tridiag.calls.plan import Call, axis_alone, is_one, prepare, wants_check
 from tridiag.calls.torch_compile import compiling, graph
@@ -61,6 +61,7 @@ class Factorization:
         self._kind = kind
         self._factors = factors
         self._status = status
+        self._known: Any = None  # what calls with plain arrays depend on, once there was one
 
     @property
     def status(self) -> Array:
@@ -92,6 +93,10 @@ class Factorization:
         array
             x; bad input and singular systems raise as in `tridiag.solve` with ``check=None``.
         """
+        if type(d) is np.ndarray and (known := self._recalled()):
+            x = fast_path.solve_factored(known, self._matrix, self._factors, d, transpose, out)
+            if x is not None:
+                return x
         if compiling(d):
             return graph().outside(self.solve, d, transpose, out)
         arguments = dict(zip("abc", self._matrix, strict=False)) | {"d": d}
@@ -114,6 +119,14 @@ class Factorization:
         options = self._placed(shapes_of(self._matrix))
         axis = axis_alone(self._matrix, options["axis"])
         return systems.slogdet(*self._matrix[:3], where=self._matrix[3], axis=axis, periodic=options["periodic"])
+
+    def _recalled(self) -> Any:
+        """What is known of it; False where that says little: it has no factors, or a matrix is singular."""
+        if self._known is None:
+            usable = self._kind.library == "numpy" and self._factors is not None and not np.any(self._status)
+            known = fast_path.known(self._matrix, self._options, self._name, self._kind) if usable else None
+            self._known = known or False
+        return self._known
 
     def _placed(self, shapes: Shapes) -> dict[str, Any]:
         """The options, with an axis that means now what it meant when the matrix was eliminated."""
@@ -187,8 +200,14 @@ def factor(
     words than its factors would. To JAX it is a tree, so that it can be an argument of jitted functions; its leaves
     belong together, and are not to be changed one by one.
     """
+    if type(b) is np.ndarray and (where is None or type(where) is np.ndarray):
+        found = fast_path.factors(a, b, c, where, axis, backend, pivoting, periodic)
+        if found is not None:
+            matrix, placed, name, kind, factors, status = found
+            options: dict[str, Any] = {"axis": placed, "pivoting": pivoting, "periodic": periodic}
+            return Factorization(matrix, options, name, Kind(*kind), factors, status)
     if compiling(a, b, c):
-        options: dict[str, Any] = {"axis": axis, "pivoting": pivoting, "periodic": periodic, "where": where}
+        options = {"axis": axis, "pivoting": pivoting, "periodic": periodic, "where": where}
         return graph().outside(factor, a, b, c, backend=backend, **options)
     arguments = {"a": a, "b": b, "c": c}
     taking(tuple(arguments), *map(type, (a, b, c, where)))  # refuses what has no axes to be counted

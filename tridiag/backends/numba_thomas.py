@@ -105,18 +105,35 @@ def view(x: Any) -> Any:
     return np.from_dlpack(torch.settled(x))
 
 
+def bound_factored_solve(
+    form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]
+) -> Callable[..., bool]:
+    """As `bound_solve`, with factors: a function of a, b, c, where, d, x, and them."""
+    run = checked(form, lambda: call_for(form, shapes, strides, dtypes, J.FACTORED).run)
+    return lambda *operands: run(*operands[:-1], None, operands[-1].tiles, operands[-1].kinds)
+
+
 def factor(matrix: Matrix, form: Form) -> Factors:
     matrix = tuple(map(view, matrix))
-    count, dtype = form.matrices, matrix[1].dtype
-    status, kinds = np.zeros(count, np.int32), np.full(count, J.UNCERTIFIED, np.uint8)
-    job, run = call_for(form, *extents((*matrix, None, None)), (dtype, dtype), J.FACTORING)
+    return bound_factor(form, *extents((*matrix, None, None)), matrix[1].dtype)(*matrix)
+
+
+def bound_factor(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any]) -> Callable[..., Factors]:
+    """The factors of such matrices as a function of a, b, c, where."""
+    facts = form, shapes, strides, (dtype, dtype), J.FACTORING
+    run, job, count = checked(form, lambda: call_for(*facts).run), call_for(*facts).job, form.matrices
     words = J.Systems.view(job.words)
-    lanes = int(words.lanes)
-    shape = (count, form.n, 3) if words.shared else (-(-count // lanes), form.n, 3, lanes)
-    kept = form.pivoting is not True and not form.periodic
-    tiles = empty_lines(shape if kept else (0,), dtype)
-    check(run(*matrix, None, None, status, tiles, kinds))
-    return Factors(tiles, kinds, restored(job, status, form))
+    lanes, kept = int(words.lanes), form.pivoting is not True and not form.periodic
+    whole = (count, form.n, 3) if words.shared else (-(-count // lanes), form.n, 3, lanes)
+    shape = whole if kept else (0,)
+
+    def factors(*matrix: Any) -> Factors:
+        status, kinds = np.zeros(count, np.int32), np.full(count, J.UNCERTIFIED, np.uint8)
+        tiles = empty_lines(shape, dtype)
+        run(*matrix, None, None, status, tiles, kinds)
+        return Factors(tiles, kinds, restored(job, status, form))
+
+    return factors
 
 
 def empty_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -124,7 +141,7 @@ def empty_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any,
     size = math.prod(shape)
     spare = LINE // dtype.itemsize
     storage = np.empty(size + spare, dtype)
-    first = -storage.ctypes.data % LINE // dtype.itemsize
+    first = -storage.__array_interface__["data"][0] % LINE // dtype.itemsize
     return storage[first : first + size].reshape(shape)
 
 

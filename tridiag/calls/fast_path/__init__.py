@@ -5,18 +5,33 @@ contiguous arrays of another dtype, are cast to the one that promotion gives. Wh
 arguments, halves, outputs that might overlap an argument) goes the way of all other calls.
 """
 
-from tridiag.calls.fast_path import matrices, recurrences, systems
+from tridiag.calls.fast_path import factored, matrices, recurrences, systems
 from tridiag.calls.fast_path.facts import facts_of
+from tridiag.calls.fast_path.factored import factors, known, solve_factored
 from tridiag.calls.fast_path.matrices import determinants, product
 from tridiag.calls.fast_path.recurrences import bound_recurrence, recurrence
 from tridiag.calls.fast_path.systems import bound_call, solve
 
-__all__ = ["bound_call", "bound_recurrence", "determinants", "facts_of", "forget", "product", "recurrence", "solve"]
+__all__ = [
+    "bound_call",
+    "bound_recurrence",
+    "determinants",
+    "factors",
+    "facts_of",
+    "forget",
+    "known",
+    "product",
+    "recurrence",
+    "solve",
+    "solve_factored",
+]
 CACHES = (
     systems.bound_call,
     recurrences.bound_recurrence,
     matrices.bound_product,
     matrices.bound_determinants,
+    factored.bound_factors,
+    factored.bound_factored,
 )
 
 
