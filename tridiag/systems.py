@@ -268,6 +268,10 @@ def solve_block(A: Array, B: Array, C: Array, d: Array, *, backend: str = "auto"
     xGBSV. About 9 m^3 flops a block row. A singular system, where that meets an exactly zero pivot, is NaN throughout;
     it raises nothing, and no other system is affected.
     """
+    if type(d) is np.ndarray:
+        x = fast_path.solve_block(A, B, C, d, backend)
+        if x is not None:
+            return x
     if compiling(A, B, C, d):
         return graph().solve_block(A, B, C, d, backend=backend)
     return execute.blocks_solved(prepare_blocks(A, B, C, d, backend=backend))

@@ -57,7 +57,7 @@ def bound_solve(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any
 
 
 def checked(
-    form: Form | Recurrence, call: Callable[[], Callable[..., int]], threaded: bool | None = None
+    form: Form | Recurrence | Blocks, call: Callable[[], Callable[..., int]], threaded: bool | None = None
 ) -> Callable[..., bool]:
     """A kernel, which ``call`` finds, with its result checked; for systems worth threads, that of those granted now."""
     if not (math.prod(form.shape) >= WORTH_A_THREAD if threaded is None else threaded):
@@ -196,6 +196,16 @@ def solve_block(matrix: tuple[Any, Any, Any], d: Any, form: Blocks) -> Any:
     import torch
 
     return torch.from_numpy(x)
+
+
+def bound_blocks(
+    form: Blocks, shapes: Extents, strides: Extents, dtype: np.dtype[Any]
+) -> Callable[..., bool] | None:
+    """The solve of block systems as a function of x, d, A, B, C; None where they are to be brought side by side."""
+    if not all(map(recurrences.is_packed, shapes, strides, [2] * len(shapes), [dtype.itemsize] * len(shapes))):
+        return None
+    facts = recurrences.make_block_job, form, shapes, strides, dtype
+    return checked(form, lambda: call_of(*facts, granted(form)).run)
 
 
 def adjoint(matrix: Matrix, g: Any, x: Any, form: Form) -> tuple[Any, ...]:

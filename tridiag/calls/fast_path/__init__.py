@@ -5,8 +5,9 @@ contiguous arrays of another dtype, are cast to the one that promotion gives. Wh
 arguments, halves, outputs that might overlap an argument) goes the way of all other calls.
 """
 
-from tridiag.calls.fast_path import factored, matrices, recurrences, systems
+from tridiag.calls.fast_path import blocks, factored, matrices, recurrences, systems
 from tridiag.calls.fast_path.facts import facts_of
+from tridiag.calls.fast_path.blocks import solve_block
 from tridiag.calls.fast_path.factored import factors, known, solve_factored
 from tridiag.calls.fast_path.matrices import determinants, product
 from tridiag.calls.fast_path.recurrences import bound_recurrence, recurrence
@@ -23,6 +24,7 @@ __all__ = [
     "product",
     "recurrence",
     "solve",
+    "solve_block",
     "solve_factored",
 ]
 CACHES = (
@@ -32,6 +34,7 @@ CACHES = (
     matrices.bound_determinants,
     factored.bound_factors,
     factored.bound_factored,
+    blocks.bound_blocks,
 )
 
 

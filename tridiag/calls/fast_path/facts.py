@@ -130,3 +130,11 @@ def argument_of(fact: Any, dtype: np.dtype[Any]) -> Any:
 
 class Group(tuple[Any, ...]):
     """The facts of the items of an argument that is a tuple."""
+
+
+def steps_in(shape: Shape, strides: Shape, lifted: Shape) -> Shape:
+    """The strides of an array with ones put into its shape, or taken out."""
+    if shape == lifted:
+        return strides
+    found = iter([step for length, step in zip(shape, strides, strict=True) if length != 1])
+    return tuple([next(found) if length != 1 else 0 for length in lifted])
