@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tridiag.backends.numba_thomas import view
-from tridiag.kernels.jobs.alignment import all_three, kind_of, make_job
+from tridiag.kernels.jobs.alignment import WORTH_A_THREAD, all_three, kind_of, make_job
 from tridiag.kernels.jobs.systems import threads
 from tridiag.kernels.runtime.python_call import check
 from tridiag.kernels.table import call_of
@@ -38,7 +38,8 @@ def smith_waterman(scores: Any, lengths: Any, parameters: tuple[Any, ...], deriv
 def align(scores: Any, lengths: Any, parameters: list[Any], results: list[Any]) -> None:
     """The same to arrays that are there: the score, and perhaps its gradients; all are contiguous NumPy arrays."""
     derivatives = min(2, len(results) - 1)
-    call = call_of(make_job, scores.shape, scores.dtype, kind_of(len(parameters), derivatives), threads()).run
+    workers = threads() if scores.size >= WORTH_A_THREAD else 1
+    call = call_of(make_job, scores.shape, scores.dtype, kind_of(len(parameters), derivatives), workers).run
     score, by_scores, by_parameters = results[0], results[1] if derivatives else None, results[2:]
     check(call(scores, lengths, *all_three(parameters), score, by_scores, *all_three(by_parameters, None)))
 

@@ -5,10 +5,12 @@ contiguous arrays of another dtype, are cast to the one that promotion gives. Wh
 arguments, halves, outputs that might overlap an argument) goes the way of all other calls.
 """
 
-from tridiag.calls.fast_path import blocks, factored, matrices, recurrences, systems
+from tridiag.calls.fast_path import alignments, blocks, factored, filters, matrices, recurrences, systems
 from tridiag.calls.fast_path.facts import facts_of
+from tridiag.calls.fast_path.alignments import smith_waterman
 from tridiag.calls.fast_path.blocks import solve_block
 from tridiag.calls.fast_path.factored import factors, known, solve_factored
+from tridiag.calls.fast_path.filters import kalman
 from tridiag.calls.fast_path.matrices import determinants, product
 from tridiag.calls.fast_path.recurrences import bound_recurrence, recurrence
 from tridiag.calls.fast_path.systems import bound_call, solve
@@ -20,9 +22,11 @@ __all__ = [
     "factors",
     "facts_of",
     "forget",
+    "kalman",
     "known",
     "product",
     "recurrence",
+    "smith_waterman",
     "solve",
     "solve_block",
     "solve_factored",
@@ -35,6 +39,8 @@ CACHES = (
     factored.bound_factors,
     factored.bound_factored,
     blocks.bound_blocks,
+    alignments.bound_alignment,
+    filters.bound_filter,
 )
 
 
