@@ -21,7 +21,7 @@ from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.runtime.python_call import check
 from tridiag.kernels.table import Call, call_of
 from tridiag.libraries.arrays import library_of
-from tridiag.problems.forms import Blocks, Form, Recurrence
+from tridiag.problems.forms import Blocks, Form, Recurrence, Shape
 
 REGULAR = np.zeros((), np.int32)  # the status where no elimination met a zero pivot
 
@@ -105,9 +105,7 @@ def view(x: Any) -> Any:
     return np.from_dlpack(torch.settled(x))
 
 
-def bound_factored_solve(
-    form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]
-) -> Callable[..., bool]:
+def bound_factored_solve(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Callable[..., bool]:
     """As `bound_solve`, with factors: a function of a, b, c, where, d, x, and them."""
     run = checked(form, lambda: call_for(form, shapes, strides, dtypes, J.FACTORED).run)
     return lambda *operands: run(*operands[:-1], None, operands[-1].tiles, operands[-1].kinds)
@@ -199,7 +197,7 @@ def solve_block(matrix: tuple[Any, Any, Any], d: Any, form: Blocks) -> Any:
 
 
 def bound_blocks(
-    form: Blocks, shapes: Extents, strides: Extents, dtype: np.dtype[Any]
+    form: Blocks, shapes: tuple[Shape, ...], strides: tuple[Shape, ...], dtype: np.dtype[Any]
 ) -> Callable[..., bool] | None:
     """The solve of block systems as a function of x, d, A, B, C; None where they are to be brought side by side."""
     if not all(map(recurrences.is_packed, shapes, strides, [2] * len(shapes), [dtype.itemsize] * len(shapes))):

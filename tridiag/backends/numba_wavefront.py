@@ -9,6 +9,8 @@ NaN.
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -35,11 +37,25 @@ def smith_waterman(scores: Any, lengths: Any, parameters: tuple[Any, ...], deriv
     return results
 
 
+def bound_alignment(shape: tuple[int, ...], dtype: np.dtype[Any], count: int) -> Callable[..., Any]:
+    """The scores alone, as a function of NumPy arrays: scores of that shape, lengths, and so many parameters."""
+    small, facts = math.prod(shape) < WORTH_A_THREAD, (shape, dtype, kind_of(count, 0))
+    found = call_of(make_job, *facts, 1).run if small else None
+
+    def scores_of(scores: Any, lengths: Any, parameters: list[Any]) -> Any:
+        made = np.empty(shape[:-2], dtype)
+        run = found or call_of(make_job, *facts, threads()).run
+        given = all_three([*map(np.ascontiguousarray, parameters)])
+        check(run(np.ascontiguousarray(scores), contiguous(lengths), *given, made, None, None, None, None))
+        return made
+
+    return scores_of
+
+
 def align(scores: Any, lengths: Any, parameters: list[Any], results: list[Any]) -> None:
     """The same to arrays that are there: the score, and perhaps its gradients; all are contiguous NumPy arrays."""
     derivatives = min(2, len(results) - 1)
-    workers = threads() if scores.size >= WORTH_A_THREAD else 1
-    call = call_of(make_job, scores.shape, scores.dtype, kind_of(len(parameters), derivatives), workers).run
+    call = call_of(make_job, scores.shape, scores.dtype, kind_of(len(parameters), derivatives), threads()).run
     score, by_scores, by_parameters = results[0], results[1] if derivatives else None, results[2:]
     check(call(scores, lengths, *all_three(parameters), score, by_scores, *all_three(by_parameters, None)))
 

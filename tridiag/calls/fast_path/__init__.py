@@ -6,10 +6,10 @@ arguments, halves, outputs that might overlap an argument) goes the way of all o
 """
 
 from tridiag.calls.fast_path import alignments, blocks, factored, filters, matrices, recurrences, systems
-from tridiag.calls.fast_path.facts import facts_of
 from tridiag.calls.fast_path.alignments import smith_waterman
 from tridiag.calls.fast_path.blocks import solve_block
 from tridiag.calls.fast_path.factored import factors, known, solve_factored
+from tridiag.calls.fast_path.facts import facts_of
 from tridiag.calls.fast_path.filters import kalman
 from tridiag.calls.fast_path.matrices import determinants, product
 from tridiag.calls.fast_path.recurrences import bound_recurrence, recurrence

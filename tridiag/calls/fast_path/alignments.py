@@ -19,7 +19,7 @@ class BoundAlignment(NamedTuple):
     """Alignments that wait for their arrays."""
 
     call: Callable[..., Array]  # of the scores, the lengths and the parameters
-    casts: tuple[Callable[[Any], Array], ...]  # of the parameters
+    casts: tuple[Callable[[Any], Any] | None, ...]  # of the parameters
     shape: Shape  # of the scores
     batch: Shape
     hottest: float  # the highest temperature
@@ -40,18 +40,27 @@ def smith_waterman(
     if bound is None:
         return None
     try:
-        parameters = [function(x) for function, x in zip(bound.casts, given, strict=True)]
+        parameters = [function(x) if function else x for function, x in zip(bound.casts, given, strict=True)]
     except OverflowError:
         return None
-    if parameters[-1].ndim or lengths is not None:
-        pairs.check_values(bound.shape, lengths, parameters[-1])
-    elif parameters[-1] <= 0 or parameters[-1] > bound.hottest:
+    last = parameters[-1]
+    if lengths is not None or (type(last) is np.ndarray and last.ndim):
+        pairs.check_values(bound.shape, lengths, np.asarray(last))
+    elif last <= 0 or last > bound.hottest:
         return None  # which is refused next
-    if bound.batch:
-        parameters = [np.broadcast_to(x, bound.batch) for x in parameters]
+    parameters = [spread(x, bound.batch, scores.dtype) for x in parameters]
     if lengths is not None:
         lengths = np.broadcast_to(lengths.astype(np.int32), (*bound.batch, 2))
-    return bound.call(scores, lengths, tuple(parameters))
+    return bound.call(scores, lengths, parameters)
+
+
+def spread(x: Any, batch: Shape, dtype: np.dtype[Any]) -> Array:
+    """One number for each pair."""
+    if type(x) is np.ndarray and x.shape == batch:
+        return x
+    made = np.empty(batch, dtype)
+    made[...] = x
+    return made
 
 
 @functools.lru_cache(1024, typed=True)
@@ -67,12 +76,16 @@ def bound_alignment(facts: tuple[Any, ...], lengths: Any, backend: str) -> Bound
     if 0 in shape or facts[0][0] != dtype or dtype.name != prepared.problem.dtype:
         return None
     module, batch = choose(prepared.problem, backend).backend.module(), shape[:-2]
-    casts = tuple(casting(fact, dtype.name) for fact in facts[1:])
-
-    def call(*operands: Any) -> Array:
-        return module.smith_waterman(*operands)[0]  # type: ignore[no-any-return]
-
+    if not hasattr(module, "bound_alignment"):
+        return None
+    casts = tuple(cast_of(fact, dtype.name) for fact in facts[1:])
+    call = module.bound_alignment(shape, dtype, len(parameters))
     return BoundAlignment(call, casts, shape, batch, HOTTEST[dtype.itemsize])
+
+
+def cast_of(fact: Any, dtype: str) -> Callable[[Any], Any] | None:
+    """The cast of a parameter; None where it is none: a number of double precision."""
+    return None if fact is float and dtype == "float64" else casting(fact, dtype)
 
 
 def stand_in(fact: Any) -> Any:

@@ -61,12 +61,12 @@ def bound_blocks(facts: tuple[Any, ...], backend: str) -> BoundBlocks | None:
     shape, lifted = sides.shape, {k: shape for k, _, shape in plan.steps}
     operands = [(plan.out_dtype, shape, contiguous(shape, plan.out_dtype.itemsize))]
     for k in (3, 0, 1, 2):
-        dtype, own, strides = extents_of(facts[k], plan, k)
-        operands.append((dtype, lifted.get(k, own), steps_in(own, strides, lifted.get(k, own))))
+        dtype, own, steps = extents_of(facts[k], plan, k)
+        operands.append((dtype, lifted.get(k, own), steps_in(own, steps, lifted.get(k, own))))
     if any(dtype != plan.out_dtype for dtype, _, _ in operands):
         return None  # real blocks of complex vectors
     # a vector is a matrix of one column
-    shapes = tuple((*own, 1) if k < 2 else own for k, (_, own, _) in enumerate(operands))
-    strides = tuple((*steps, 0) if k < 2 else steps for k, (_, _, steps) in enumerate(operands))
+    shapes: Any = tuple((*own, 1) if k < 2 else own for k, (_, own, _) in enumerate(operands))
+    strides: Any = tuple((*steps, 0) if k < 2 else steps for k, (_, _, steps) in enumerate(operands))
     call = module.bound_blocks(plan.form, shapes, strides, plan.out_dtype)
     return None if call is None else BoundBlocks(call, casts, shape, plan.out_dtype)
