@@ -116,6 +116,9 @@ class Factorization:
 
     def slogdet(self) -> tuple[Array, Array]:
         """Sign and logarithm of the absolute value of the determinants, as `tridiag.slogdet`."""
+        if known := self._recalled():
+            a, b, c, where = self._matrix
+            return systems.slogdet(a, b, c, where=where, axis=known.own_axis, periodic=known.options[-1])
         options = self._placed(shapes_of(self._matrix))
         axis = axis_alone(self._matrix, options["axis"])
         return systems.slogdet(*self._matrix[:3], where=self._matrix[3], axis=axis, periodic=options["periodic"])

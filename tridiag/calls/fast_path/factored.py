@@ -24,7 +24,7 @@ from tridiag.calls.fast_path.facts import (
     surely_disjoint,
 )
 from tridiag.calls.fast_path.matrices import lifted, plan_of_matrices, recalled
-from tridiag.calls.plan import UNASKED
+from tridiag.calls.plan import UNASKED, axis_alone
 from tridiag.kernels.jobs.systems import contiguous
 from tridiag.problems.forms import Shape
 from tridiag.selection.choose import choose
@@ -47,6 +47,7 @@ class Known(NamedTuple):
     facts: tuple[Any, ...]
     where: Facts | None
     options: tuple[Any, ...]  # axis, pivoting, periodic
+    own_axis: int  # of the matrices alone
     name: str
     kind: tuple[Any, ...]
 
@@ -104,7 +105,8 @@ def known(matrix: tuple[Any, ...], options: dict[str, Any], name: str, kind: tup
     if kind[0] != "numpy" or not (where is None or type(where) is np.ndarray):
         return None
     mask = None if where is None else facts_of(where)
-    return Known(facts_of_all(bands), mask, (options["axis"], options["pivoting"], options["periodic"]), name, kind)
+    placed = options["axis"], options["pivoting"], options["periodic"]
+    return Known(facts_of_all(bands), mask, placed, axis_alone(matrix, placed[0]), name, kind)
 
 
 def solve_factored(

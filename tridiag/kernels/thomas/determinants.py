@@ -23,14 +23,13 @@ from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.scalars import entry, scale_of, turn, unit
 from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import views_of_block
-from tridiag.kernels.thomas.bind import bind_matrices, mask_view
+from tridiag.kernels.thomas.bind import advance, bind_matrices, mask_view, read_mask
 from tridiag.kernels.thomas.pivot_products import BEGIN_PRODUCT, CLOSE_PRODUCT, EXPONENTS, MULTIPLY_PIVOTS, PRODUCT, ROOM
 from tridiag.kernels.thomas.workspace import BLOCK, allocate_groups, free_workspace
 
 JOB = RecordAt(Systems)
 # log 2 in two parts, the first of which times any exponent is exact
 LOG_2, REST_OF_LOG_2 = 0.693147180369123816490, 1.90821492927058770002e-10
-ROOT = 1.4142135623730951
 
 
 @njit(**OPTIONS)
@@ -41,8 +40,15 @@ def work_determinants(job, zero):
         return
     lanes, matrices, tiles = lanes_of(zero, ()), job.matrices, job.tiles
     for item in items(job):
-        for first in range(item * tiles * lanes, min(matrices, (item + 1) * tiles * lanes), lanes):
-            determinants(zero, job, worker, first, min(lanes, matrices - first))
+        begin = item * tiles * lanes
+        for first in range(begin, min(matrices, begin + tiles * lanes), lanes):
+            used = min(lanes, matrices - first)
+            if first > begin and used == lanes and job.matrix_axes == 1:
+                advance(zero, job, worker, 0)
+                read_mask(zero, job, worker)
+            else:
+                bind_matrices(zero, job, worker, first, used)
+            determinants(zero, job, worker, first, used)
     free_workspace(worker)
 
 
@@ -56,8 +62,7 @@ def build(dtype: str):
 
 @njit(**OPTIONS)
 def determinants(zero, job, worker, first, used):
-    """Sign and log |det| of every lane, into x and the logarithms; no row is kept."""
-    bind_matrices(zero, job, worker, first, used)
+    """Sign and log |det| of every lane of a bound group, into x and the logarithms; no row is kept."""
     state = worker.kept
     BEGIN_PRODUCT(zero, (state,))
     for i0 in range(worker.low, worker.high, BLOCK):
@@ -68,18 +73,26 @@ def determinants(zero, job, worker, first, used):
         mask, mask_step = mask_view(zero, worker, i0)
         bands = a, a_step, b, b_step, c, c_step
         MULTIPLY_PIVOTS(zero, (*bands, mask, mask_step, worker.bindings, i0, state, i1 - i0))
-    singular = CLOSE_PRODUCT(zero, (state,))
+    store_determinants(zero, job, state, first, used, CLOSE_PRODUCT(zero, (state,)))
+
+
+@njit(**OPTIONS)
+def store_determinants(zero, job, state, first, used, singular):
+    """Of complex numbers the logarithms and directions are found here."""
     row, side = bytes_of_row(zero, ()), bytes_of_real(zero, ())
+    product, signs = state + PRODUCT * row, job.pointers[X_] + first * side * parts_of(zero, ())
     for lane in range(used):
-        product, exponent = entry(state + PRODUCT * row + lane * side, zero), word(state + EXPONENTS * row + 8 * lane)
-        size = np.float64(abs(product))
-        if size > ROOT:
-            size, exponent = size / 2, exponent + 1
-        sign, total = turn(unit(zero), product), np.log(size) + (exponent * LOG_2 + exponent * REST_OF_LOG_2)
-        if singular >> lane & 1:
-            sign, total = zero, -np.inf
-        store(job.pointers[X_] + (first + lane) * side * parts_of(zero, ()), sign)
-        store(job.logarithm + (first + lane) * side, rounded(total, zero))
+        sign = entry(product + lane * side, zero)
+        if parts_of(zero, ()) == 1:
+            total = load(state + lane * side, zero.real)
+        else:
+            size, exponent = np.float64(abs(sign)), word(state + EXPONENTS * row + 8 * lane)
+            total = rounded(np.log(size) + (exponent * LOG_2 + exponent * REST_OF_LOG_2), zero)
+            sign = turn(unit(zero), sign)
+            if singular >> lane & 1:
+                sign, total = zero, rounded(-np.inf, zero)
+        store(signs + lane * side * parts_of(zero, ()), sign)
+        store(job.logarithm + (first + lane) * side, total)
 
 
 def rounded(x, zero):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from llvmlite import ir
@@ -9,6 +10,7 @@ from llvmlite import ir
 from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.layouts import views_of
 from tridiag.kernels.access.rows import SWEEPS
+from tridiag.kernels.simd.explog import fused, logarithm, numbers
 from tridiag.kernels.simd.powers import MANTISSA, integer, integers
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import I64, Code
@@ -122,13 +124,30 @@ def multiply(code: Code, *words: Value) -> None:
 
 
 def close(code: Code, memory: Value) -> Value:
-    """The pivot of the last row, and which lanes met one that is zero."""
+    """The pivot of the last row, and which lanes met one that is zero; `tell` of real numbers."""
     sweep = Product(code, memory)
     state = sweep.start()
     product, exponent = times(code, state.product, state.exponent, state.p0)
     singular = state.singular | (state.p0 == 0)
     sweep.leave(state._replace(product=product, exponent=exponent, singular=singular))
+    if code.parts == 1:
+        tell(code, sweep, singular)
     return code.bits(singular)
+
+
+def tell(code: Code, sweep: Product, singular: Value) -> None:
+    """The logarithm of the product in place of what was carried, and its sign in its own."""
+    what, product = numbers(code), code.load(sweep.memory + PRODUCT * code.row)
+    size, nothing = code.magnitude(product), code.zero()
+    log, exponent = logarithm(code, size)
+    wide = code.load_as(ir.VectorType(I64, code.lanes), sweep.exponents)
+    own = exponent.llvm if code.size_of_real == 8 else code.builder.sext(exponent.llvm, wide.llvm.type)
+    power = code.to_real(wide + Value(code, own) - what.bias)
+    total = fused(code, power, what.ln2[0], fused(code, power, what.ln2[1], log))
+    total = code.where(size < math.inf, total, size)
+    sign = code.where(product < 0, -code.one(), code.where(product > 0, code.one(), product))
+    code.store(sweep.memory, code.where(singular, code.splat(-math.inf), total))
+    code.store(sweep.memory + PRODUCT * code.row, code.where(singular, nothing, sign))
 
 
 BEGIN_PRODUCT = SWEEPS.add("begin_product", begin)
