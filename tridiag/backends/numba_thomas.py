@@ -174,9 +174,8 @@ def product(matrix: Matrix, x: Any, form: Form) -> Any:
 
 def bound_product(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any]) -> Callable[..., bool]:
     """The product as a function of the contiguous result, x, a, b, c, where: arrays of such shapes and strides."""
-    threaded = products.worth_threads(form, dtype)
-    workers = threads if threaded else lambda: 1
-    return checked(form, lambda: call_of(products.make_job, form, shapes, strides, dtype, workers()).run, threaded)
+    facts, threaded = (products.make_job, form, shapes, strides, dtype), products.worth_threads(form, dtype)
+    return checked(form, lambda: call_of(*facts, threads() if threaded else 1).run, threaded)
 
 
 def solve_block(matrix: tuple[Any, Any, Any], d: Any, form: Blocks) -> Any:
