@@ -10,6 +10,7 @@ from helpers import dominant
 
 import tridiag
 from tridiag import kalman
+from tridiag.backends import BACKENDS
 from tridiag.calls import fast_path
 
 pytest.importorskip("numba")
@@ -277,6 +278,20 @@ def test_what_is_recalled_is_bounded_and_forgotten() -> None:
         assert cache.cache_info().maxsize and cache.cache_info().currsize
     fast_path.forget()
     assert not any(cache.cache_info().currsize for cache in fast_path.CACHES)
+
+
+def test_few_long_systems_are_not_slower_with_factors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each has one right side, the backend that solves them anew takes over; not where one was named."""
+    given = [np.resize(x[0], 20_000) for x in (A, B, C)]
+    d = np.resize(D, 20_000)
+    wanted = tridiag.solve(*given, d, backend="numba_partition")
+    matrix, named = tridiag.factor(*given), tridiag.factor(*given, backend="numba_thomas")
+    assert matrix.solve(d).tobytes() == matrix.solve(d).tobytes() == wanted.tobytes()
+    monkeypatch.setattr(fast_path, "solve_factored", lambda *arguments: None)
+    assert matrix.solve(d).tobytes() == wanted.tobytes()
+    monkeypatch.setattr(BACKENDS["numba_partition"].module(), "solve", None)
+    np.testing.assert_allclose(named.solve(d), wanted, rtol=1e-12)
+    np.testing.assert_allclose(matrix.solve(np.stack((d, d)))[1], wanted, rtol=1e-12)
 
 
 def test_factors_own_what_they_are_made_of() -> None:

@@ -54,6 +54,7 @@ class Factorization:
         kind: Kind,
         factors: Any,
         status: Any,
+        free: bool = False,
     ) -> None:
         self._matrix = matrix
         self._options = options
@@ -61,6 +62,7 @@ class Factorization:
         self._kind = kind
         self._factors = factors
         self._status = status
+        self._free = free  # whether the backend was not named
         self._known: Any = None  # what calls with plain arrays depend on, once there was one
 
     @property
@@ -112,6 +114,8 @@ class Factorization:
         kind = Kind(call.library, execute.matrix_dtype(call), call.form.n, shapes, self._kind.from_front)
         factors = self._factors if kind == self._kind else None
         backend = BACKENDS[self._name] if kind.library == self._kind.library else choose(call.problem).backend
+        if self._free and (other := execute.quicker_anew(call.plan, backend.name)):
+            backend, factors = other, None
         return execute.solve(call, backend, check, destination, factors)
 
     def slogdet(self) -> tuple[Array, Array]:
@@ -127,7 +131,7 @@ class Factorization:
         """What is known of it; False where that says little: it has no factors, or a matrix is singular."""
         if self._known is None:
             usable = self._kind.library == "numpy" and self._factors is not None and not np.any(self._status)
-            known = fast_path.known(self._matrix, self._options, self._name, self._kind) if usable else None
+            known = fast_path.known(self._matrix, self._options, self._free, self._name, self._kind) if usable else None
             self._known = known or False
         return self._known
 
@@ -208,7 +212,7 @@ def factor(
         if found is not None:
             matrix, placed, name, kind, factors, status = found
             options: dict[str, Any] = {"axis": placed, "pivoting": pivoting, "periodic": periodic}
-            return Factorization(matrix, options, name, Kind(*kind), factors, status)
+            return Factorization(matrix, options, name, Kind(*kind), factors, status, backend == "auto")
     if compiling(a, b, c):
         options = {"axis": axis, "pivoting": pivoting, "periodic": periodic, "where": where}
         return graph().outside(factor, a, b, c, backend=backend, **options)
@@ -231,7 +235,7 @@ def factor(
             "factor", dict(zip("abc", matrix, strict=False)), where=matrix[3], **{**options, "axis": own_axis}
         )
         factors, status = runner_of(call.library).factor(owned, entry)
-        return Factorization(matrix, options, entry.name, kind, factors, status)
+        return Factorization(matrix, options, entry.name, kind, factors, status, backend == "auto")
 
 
 def shapes_of(matrix: tuple[Any, ...]) -> Shapes:

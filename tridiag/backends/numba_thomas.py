@@ -3,7 +3,8 @@
 The kernels are in `tridiag.kernels`. Arrays of any strides are read where they lie. A real matrix with complex right
 sides is the real matrix with twice as many right sides. Stability: certificate, partial pivoting, refinement, as
 `tridiag.algorithms.elimination`. Block tridiagonal systems are in `tridiag.kernels.blocks.kernel`, about 9 m^3 flops a
-block row; stability as `tridiag.algorithms.block_elimination`.
+block row; stability as `tridiag.algorithms.block_elimination`. Products of `matmul` are in
+`tridiag.kernels.products.kernel`.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.backends import BACKENDS
+from tridiag.calls.execute import quicker_anew
 from tridiag.calls.fast_path.facts import (
     Array,
     Casts,
@@ -48,6 +49,7 @@ class Known(NamedTuple):
     where: Facts | None
     options: tuple[Any, ...]  # axis, pivoting, periodic
     own_axis: int  # of the matrices alone
+    free: bool  # whether the backend was not named
     name: str
     kind: tuple[Any, ...]
 
@@ -99,14 +101,16 @@ def bound_factors(
     return BoundFactors(call, casts, form.pivoting is False, placed, entry.name, kind)
 
 
-def known(matrix: tuple[Any, ...], options: dict[str, Any], name: str, kind: tuple[Any, ...]) -> Known | None:
+def known(
+    matrix: tuple[Any, ...], options: dict[str, Any], free: bool, name: str, kind: tuple[Any, ...]
+) -> Known | None:
     """What solves with the factors of some NumPy arrays depend on."""
     *bands, where = matrix
     if kind[0] != "numpy" or not (where is None or type(where) is np.ndarray):
         return None
     mask = None if where is None else facts_of(where)
     placed = options["axis"], options["pivoting"], options["periodic"]
-    return Known(facts_of_all(bands), mask, placed, axis_alone(matrix, placed[0]), name, kind)
+    return Known(facts_of_all(bands), mask, placed, axis_alone(matrix, placed[0]), free, name, kind)
 
 
 def solve_factored(
@@ -154,5 +158,13 @@ def bound_factored(known: Known, d: Facts, out: Facts | None, transpose: bool) -
     if (matrix[1][0].name, form.n) != (dtype, rows):
         return None  # of another kind than the factors
     operands = (*matrix, known.where, right, out or result)
-    call = module.bound_factored_solve(form, *lifted(form, operands), (matrix[1][0], right[0]))
+    places = form, *lifted(form, operands), (matrix[1][0], right[0])
+    if known.free and (other := quicker_anew(plan, known.name)):
+        call = without_factors(other.module().bound_solve(*places))
+    else:
+        call = module.bound_factored_solve(*places)
     return BoundFactored(call, casts, form.shape, plan.out_dtype)
+
+
+def without_factors(call: Callable[..., bool]) -> Callable[..., bool]:
+    return lambda *operands: call(*operands[:-1])

@@ -24,7 +24,14 @@ from tridiag.kernels.simd.scalars import entry, scale_of, turn, unit
 from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import views_of_block
 from tridiag.kernels.thomas.bind import advance, bind_matrices, mask_view, read_mask
-from tridiag.kernels.thomas.pivot_products import BEGIN_PRODUCT, CLOSE_PRODUCT, EXPONENTS, MULTIPLY_PIVOTS, PRODUCT, ROOM
+from tridiag.kernels.thomas.pivot_products import (
+    BEGIN_PRODUCT,
+    CLOSE_PRODUCT,
+    EXPONENTS,
+    MULTIPLY_PIVOTS,
+    PRODUCT,
+    ROOM,
+)
 from tridiag.kernels.thomas.workspace import BLOCK, allocate_groups, free_workspace
 
 JOB = RecordAt(Systems)
