@@ -43,10 +43,12 @@ CACHES = (
     filters.bound_filter,
 )
 
+TABLES = (systems.SOLVES, matrices.PRODUCTS, blocks.SOLVES, *recurrences.TABLES.values())
+
 
 def forget() -> None:
     """Decide anew about calls that were met before."""
     for cache in CACHES:
         cache.cache_clear()
-    for table in (systems.SOLVES, *recurrences.TABLES.values()):
+    for table in TABLES:
         table.forget()

@@ -17,12 +17,16 @@ from tridiag.calls.fast_path.facts import (
     entry_of,
     extents_of,
     facts_of_all,
+    kept_call_of,
     may_be_bound,
     promotion,
     steps_in,
 )
 from tridiag.kernels.jobs.systems import contiguous
+from tridiag.kernels.runtime.call_table import RESULT, CallTable, Kept, Same
 from tridiag.problems.forms import Shape
+
+SOLVES = CallTable()  # of A, B, C, d and the backend
 
 
 class BoundBlocks(NamedTuple):
@@ -32,10 +36,14 @@ class BoundBlocks(NamedTuple):
     casts: Casts
     shape: Shape
     dtype: np.dtype[Any]
+    kept: Kept | None
 
 
 def solve_block(A: Any, B: Any, C: Any, d: Array, backend: str) -> Array | None:
     """The solution, or None where this is not the way to it."""
+    x = SOLVES.call(A, B, C, d, backend)
+    if x is not None:
+        return x
     given = [A, B, C, d]
     try:
         bound = bound_blocks(facts_of_all(given), backend)
@@ -46,6 +54,8 @@ def solve_block(A: Any, B: Any, C: Any, d: Array, backend: str) -> Array | None:
     x = np.empty(bound.shape, bound.dtype)
     A, B, C, d = given
     bound.call(x, d, A, B, C)
+    if bound.kept:
+        SOLVES.keep(bound.kept)
     return x
 
 
@@ -69,4 +79,7 @@ def bound_blocks(facts: tuple[Any, ...], backend: str) -> BoundBlocks | None:
     shapes: Any = tuple((*own, 1) if k < 2 else own for k, (_, own, _) in enumerate(operands))
     strides: Any = tuple((*steps, 0) if k < 2 else steps for k, (_, _, steps) in enumerate(operands))
     call = module.bound_blocks(plan.form, shapes, strides, plan.out_dtype)
-    return None if call is None else BoundBlocks(call, casts, shape, plan.out_dtype)
+    if call is None:
+        return None
+    kept = kept_call_of(call, (*facts, Same(backend)), casts, operands[0], (RESULT, 3, 0, 1, 2), RESULT, False)
+    return BoundBlocks(call, casts, shape, plan.out_dtype, kept)

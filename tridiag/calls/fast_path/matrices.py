@@ -19,12 +19,16 @@ from tridiag.calls.fast_path.facts import (
     extents_of,
     facts_of,
     facts_of_all,
+    kept_call_of,
     may_be_bound,
     promotion,
 )
 from tridiag.calls.plan import UNASKED, Plan, cached_plan
 from tridiag.kernels.jobs.systems import contiguous
+from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
 from tridiag.problems.forms import Form, Shape, lift
+
+PRODUCTS = CallTable()  # of a, b, c, x, where, and the options
 
 
 class BoundProduct(NamedTuple):
@@ -34,6 +38,7 @@ class BoundProduct(NamedTuple):
     casts: Casts
     shape: Shape
     dtype: np.dtype[Any]
+    kept: Kept | None
 
 
 class BoundDeterminants(NamedTuple):
@@ -45,6 +50,9 @@ class BoundDeterminants(NamedTuple):
 
 def product(a: Any, b: Any, c: Any, x: Array, where: Array | None, axis: Any, *options: Any) -> Array | None:
     """The product, or None where this is not the way to it."""
+    y = PRODUCTS.call(a, b, c, x, where, axis, *options)
+    if y is not None:
+        return y
     given = [a, b, c, x]
     bound = recalled(bound_product, given, where, axis, options)
     if bound is None or (bound.casts and cast(given, bound.casts) is None):
@@ -52,6 +60,8 @@ def product(a: Any, b: Any, c: Any, x: Array, where: Array | None, axis: Any, *o
     y = np.empty(bound.shape, bound.dtype)
     a, b, c, x = given
     bound.call(y, x, a, b, c, where)
+    if bound.kept:
+        PRODUCTS.keep(bound.kept)
     return y
 
 
@@ -92,7 +102,9 @@ def bound_product(
         return None  # real matrices of complex vectors
     y = plan.out_dtype, form.shape, contiguous(form.shape, plan.out_dtype.itemsize)
     call = module.bound_product(form, *lifted(form, (y, x, *matrix, where)), plan.out_dtype)
-    return BoundProduct(call, casts, form.shape, plan.out_dtype)
+    given = *facts, where or Same(None), *map(Same, (axis, periodic, transpose))
+    kept = kept_call_of(call, given, casts, y, (RESULT, 3, 0, 1, 2, 4 if where else NOTHING), RESULT, False)
+    return BoundProduct(call, casts, form.shape, plan.out_dtype, kept)
 
 
 @functools.lru_cache(1024, typed=True)
