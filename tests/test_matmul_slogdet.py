@@ -156,6 +156,18 @@ def test_compiled_products_are_those_of_numpy(dtype: str, monkeypatch: pytest.Mo
         np.testing.assert_allclose(found, wanted, rtol=1e-13, atol=1e-15)
 
 
+def test_many_short_rows_of_one_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which are left to NumPy, unless rows are taken out: the same either way."""
+    pytest.importorskip("numba")
+    x = uniform((3000, 4))[3]
+    a, b, c, _ = uniform((4,))
+    found = tridiag.matmul(a, b, c, x)
+    monkeypatch.setattr(jobs, "MANY", 10**9)
+    fast_path.forget()
+    assert tridiag.matmul(a, b, c, x).tobytes() == found.tobytes()
+    np.testing.assert_array_equal(tridiag.matmul(a, b, c, x, where=np.ones(4, bool)), found)
+
+
 @pytest.mark.parametrize(("shape", "axis"), [((3, 40_000), -1), ((9000, 13), -1), ((200, 700), 0), ((70, 40, 50), 1)])
 def test_large_products_on_threads(shape: Any, axis: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Items end anywhere in a matrix, and results go past the caches."""

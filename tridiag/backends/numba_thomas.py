@@ -165,16 +165,24 @@ def bound_slogdet(
 
 
 def product(matrix: Matrix, x: Any, form: Form) -> Any:
-    """A x or A^T x; the terms of a row are added in the order of `tridiag.algorithms.products`."""
+    """A x or A^T x; the terms of a row are added in the order of `tridiag.algorithms.products`.
+
+    None where NumPy is no slower.
+    """
     *bands, where = matrix
     y = np.empty(form.shape, x.dtype)
     operands = y, x, *(band.astype(x.dtype, copy=False) for band in bands), where
-    bound_product(form, *extents(operands), x.dtype)(*operands)
+    call = bound_product(form, *extents(operands), x.dtype)
+    if call is None:
+        return None
+    call(*operands)
     return y
 
 
-def bound_product(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any]) -> Callable[..., bool]:
+def bound_product(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any]) -> Callable[..., bool] | None:
     """The product as a function of the contiguous result, x, a, b, c, where: arrays of such shapes and strides."""
+    if products.is_choppy(form, shapes, strides, dtype):
+        return None
     facts, threaded = (products.make_job, form, shapes, strides, dtype), products.worth_threads(form, dtype)
     return checked(form, lambda: call_of(*facts, threads() if threaded else 1).run, threaded)
 

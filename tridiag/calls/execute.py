@@ -73,8 +73,9 @@ def product(call: Call) -> Array:
         if call.plan.empty:
             return empty(call)
         ops, mask, x = call.module().Operations, call.matrix[3], call.d
-        if call.library == "numpy" and (compiled := compiled_products()):
-            return call.module().cast(compiled.product(call.matrix, x, call.form), call.result_dtype)
+        compiled = compiled_products() if call.library == "numpy" else None
+        if compiled and (y := compiled.product(call.matrix, x, call.form)) is not None:
+            return call.module().cast(y, call.result_dtype)
         if call.library == "numpy" and mask is None:
             a, b, c, _ = call.matrix
             return call.module().cast(products.multiply(a, b, c, x, call.form), call.result_dtype)

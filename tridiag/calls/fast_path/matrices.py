@@ -102,6 +102,8 @@ def bound_product(
         return None  # real matrices of complex vectors
     y = plan.out_dtype, form.shape, contiguous(form.shape, plan.out_dtype.itemsize)
     call = module.bound_product(form, *lifted(form, (y, x, *matrix, where)), plan.out_dtype)
+    if call is None:
+        return None
     given = *facts, where or Same(None), *map(Same, (axis, periodic, transpose))
     kept = kept_call_of(call, given, casts, y, (RESULT, 3, 0, 1, 2, 4 if where else NOTHING), RESULT, False)
     return BoundProduct(call, casts, form.shape, plan.out_dtype, kept)

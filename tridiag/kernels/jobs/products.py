@@ -14,11 +14,19 @@ from tridiag.kernels.jobs.words import products as P
 from tridiag.problems.forms import Form
 
 WORTH_A_THREAD = 384 * 1024  # bytes of the result; below, starting a thread costs more than it saves
+FEW, MANY = 16, 4096  # entries side by side, and in all
 SHORT = 2**20  # entries of matrices, up to which many are computed at a time
 
 
 def worth_threads(form: Form, dtype: np.dtype[Any]) -> bool:
     return math.prod(form.shape) * dtype.itemsize >= WORTH_A_THREAD
+
+
+def is_choppy(form: Form, shapes: Sequence[Any], strides: Sequence[Any], dtype: np.dtype[Any]) -> bool:
+    """Whether there are so few entries in a row that NumPy takes less time, as it walks whole columns."""
+    walk = walk_of(form, shapes, strides, dtype)
+    together = walk.width or walk.cycle // 3  # the first row, the last one, and those between
+    return shapes[P.WHERE] is None and not walk.period and together < FEW and math.prod(form.shape) > MANY
 
 
 class Walk(NamedTuple):
