@@ -205,8 +205,8 @@ def factor(
     LAPACK's xGTTRF and xGTTRS. Certified systems keep (a / pivot, 1 / pivot, c / pivot), and no division is left. A
     system that needs pivoting keeps a, b, c, which refinement reads anyway, and is eliminated again: that reads fewer
     words than its factors would. Where every matrix has one right side, NumPy arrays may be solved anew by another
-    backend, if none was named and that is expected to be quicker. To JAX it is a tree, so that it can be an argument of jitted functions; its leaves
-    belong together, and are not to be changed one by one.
+    backend, if none was named and that is expected to be quicker. To JAX it is a tree, so that it can be an argument of
+    jitted functions; its leaves belong together, and are not to be changed one by one.
     """
     if type(b) is np.ndarray and (where is None or type(where) is np.ndarray):
         found = fast_path.factors(a, b, c, where, axis, backend, pivoting, periodic)
