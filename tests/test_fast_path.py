@@ -65,6 +65,7 @@ WAYS: dict[str, Callable[[], Any]] = {
     "product, mask": lambda: tridiag.matmul(A, B, C, D, where=MASK),
     "product, mask that is none": lambda: tridiag.matmul(A, B, C, D, where=np.ones(N)),
     "product, numbers": lambda: tridiag.matmul(-1, 2.5, -1, D),
+    "product, numbers of NumPy": lambda: tridiag.matmul(np.float64(-1), np.float32(2.5), -1, D),
     "product, integer of 65 bits": lambda: tridiag.matmul(2**64, 2.5, -1, D),
     "product, integers": lambda: tridiag.matmul(-1, 2, -1, np.arange(N)),
     "product, complex": lambda: tridiag.matmul(A * 1j, B, C, D * 1j),
@@ -107,6 +108,7 @@ WAYS: dict[str, Callable[[], Any]] = {
     "factors, exchanges": lambda: factored(A, 0 * B, C, d=D, pivoting=True),
     "factors, none": lambda: factored(A, B, C, pivoting=False),
     "factors, numbers": lambda: factored(-1, B, 2),
+    "factors, numbers of NumPy": lambda: factored(np.float64(-1), B, np.float32(2)),
     "factors, strides": lambda: factored(A[:, ::-1], B[::1, ::-1], C[:, ::-1]),
     "factors, integers": lambda: factored(np.ones(N, int), np.full(N, 4), np.ones(N, int), d=np.arange(N)),
     "factors, single": lambda: factored(*(x.astype("f4") for x in (A, B, C)), d=D.astype("f4")),
@@ -167,6 +169,10 @@ WAYS: dict[str, Callable[[], Any]] = {
     "alignments, no temperature": lambda: tridiag.smith_waterman(SCORES, gap=-1.0, temperature=np.nan),
     "alignments, single": lambda: tridiag.smith_waterman(SCORES.astype("f4"), gap=-1.0, temperature=0.5),
     "alignments, single and hot": lambda: tridiag.smith_waterman(SCORES.astype("f4"), gap=-1.0, temperature=1e200),
+    "alignments, numbers of NumPy": lambda: tridiag.smith_waterman(
+        SCORES, gap=np.float64(-1), temperature=np.float32(2)
+    ),
+    "alignments, a cold number of NumPy": lambda: tridiag.smith_waterman(SCORES, gap=-1.0, temperature=np.float64(0)),
     "alignments, strides": lambda: tridiag.smith_waterman(SCORES[:, ::-1], gap=np.full(6, -1.0)[::2]),
     "alignments, integers": lambda: tridiag.smith_waterman(np.ones((2, 3, 3), int), gap=-1),
     "alignments, a huge gap": lambda: tridiag.smith_waterman(SCORES, gap=-(2**70)),
