@@ -154,12 +154,13 @@ def bound_slogdet(
     """The determinants of such matrices as a function of a, b, c, where."""
     facts = form, shapes, strides, (dtype, dtype), J.DETERMINANT
     run, job = checked(form, lambda: call_for(*facts).run), call_for(*facts).job
-    count, real = form.matrices, dtype.type(0).real.dtype
+    in_order, real = len(job.order) < 2, dtype.type(0).real.dtype
+    shape = form.matrix_batch if in_order else (form.matrices,)
 
     def determinants(*matrix: Any) -> tuple[Any, Any]:
-        sign, logarithm = np.empty(count, dtype), np.empty(count, real)
+        sign, logarithm = np.empty(shape, dtype), np.empty(shape, real)
         run(*matrix, None, sign, None, None, None, logarithm)
-        return restored(job, sign, form), restored(job, logarithm, form)
+        return (sign, logarithm) if in_order else (restored(job, sign, form), restored(job, logarithm, form))
 
     return determinants
 

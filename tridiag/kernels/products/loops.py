@@ -74,7 +74,7 @@ def multiply(code: Code, words: Any, masks: bool, large: bool) -> None:
             value = entry(code, reads, i, lanes, outside(code, position, bounds, lanes), masks)
             put(code, y + i * size, value, lanes, stream)
             moved = position + lanes_of(code, stride, position)
-            return select(code, moved < bounds.period, moved, moved - bounds.period)
+            return code.where(moved < bounds.period, moved, moved - bounds.period)
 
         return widened(code, code.fori(first, last, entries, start, step=lanes), lanes)
 
@@ -88,15 +88,15 @@ def entry(code: Code, reads: Any, i: Value, lanes: int, missing: Any, masks: boo
     diagonal, own, low, before, high, after = (
         take(code, at + i * move, lanes) for at, move in (reads[k] for k in range(KEEP))
     )
-    nothing = number(code, 0.0 if masks else -0.0, lanes)  # to which -0.0 is added is what it was
+    nothing = number(code, 0.0 if masks else -0.0, lanes)  # to add -0.0 changes no number, not even the sign of a zero
     first, last = missing
-    terms = [choose(code, gone, nothing, x * y) for gone, x, y in ((first, low, before), (last, high, after))]
+    terms = [code.where(gone, nothing, x * y) for gone, x, y in ((first, low, before), (last, high, after))]
     value = diagonal * own
     if not masks:
         return value + terms[0] + terms[1]
     kept, kept_before, kept_after = (mask_at(code, at + i * move, lanes) for at, move in reads[KEEP:])
-    terms = [choose(code, keep, term, nothing) for keep, term in zip((kept_before, kept_after), terms, strict=True)]
-    return choose(code, kept, terms[0] + value + terms[1], nothing)
+    terms = [code.where(keep, term, nothing) for keep, term in zip((kept_before, kept_after), terms, strict=True)]
+    return code.where(kept, terms[0] + value + terms[1], nothing)
 
 
 # ---------------------------------------------------------------------------------------------- places of entries
@@ -111,7 +111,7 @@ def positions(code: Code, place: Value, limits: Edges, lanes: int) -> tuple[Valu
     for lane in range(lanes):
         found = code.insert(found, one, lane)
         one = one + 1
-        one = select(code, one < period, one, one - period)
+        one = code.where(one < period, one, one - period)
     return found, Edges(*(code.repeat(x, lanes) for x in (period, *others)))
 
 
@@ -160,15 +160,6 @@ def put(code: Code, address: Value, x: Any, lanes: int, stream: bool) -> None:
 def number(code: Code, value: float, lanes: int) -> Any:
     part = Value(code, code.constant(ir.VectorType(code.real, lanes), value))
     return Complex(part, part) if code.parts == 2 else part
-
-
-def choose(code: Code, condition: Value, x: Any, y: Any) -> Any:
-    """``x`` where a mask says so, else ``y``."""
-    return code.where(condition, x, y)
-
-
-def select(code: Code, condition: Value, x: Value, y: Value) -> Value:
-    return Value(code, code.builder.select(condition.llvm, x.llvm, y.llvm))
 
 
 def mask_at(code: Code, address: Value, lanes: int) -> Value:
