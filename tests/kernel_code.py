@@ -52,6 +52,8 @@ def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
             yield "row_blocks", dtype, kind
             yield "row_blocks_adjoint", dtype, kind
         yield "cyclic", dtype
+        yield "determinants", dtype
+        yield "products", dtype
         yield "partition", dtype
         yield from (("recurrence", dtype, order) for order in range(1, BACKENDS["numba_scan"].order + 1))
         sizes = range(2, LARGEST + 1) if whole else range(2, 9)

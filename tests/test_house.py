@@ -37,6 +37,7 @@ FLOORS = {
     "cyclic": ("jobs", "simd", "runtime", "access", "thomas"),
     "partition": ("jobs", "simd", "runtime", "access", "thomas"),
     "blocks": ("jobs", "simd", "runtime", "access"),
+    "products": ("jobs", "simd", "runtime", "access"),
     "recurrence": ("jobs", "simd", "runtime", "access"),
     "logsumexp": ("jobs", "simd", "runtime", "access"),
     "kalman": ("jobs", "simd", "runtime", "access"),

@@ -23,6 +23,9 @@ from helpers import (
 
 import tridiag
 from tridiag.algorithms import products
+from tridiag.backends import BACKENDS
+from tridiag.calls import execute, fast_path
+from tridiag.kernels.jobs import products as jobs
 
 LIBRARIES = {s.library: None if installed(s.library) else f"needs {s.library}" for s in SUBJECTS}
 MASK = np.random.default_rng(3).uniform(size=(4, 20)) < 0.7
@@ -113,6 +116,72 @@ def test_the_product_undoes_the_solve(library: str) -> None:
     a, b, c, d = dominant((4, 20))
     x = tridiag.solve(*(to_library(library, v) for v in (a, b, c, d)), transpose=True)
     np.testing.assert_allclose(product(library, a, b, c, to_numpy(x), transpose=True), d, rtol=1e-11)
+
+
+def laid_out(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    """The same numbers in another place: every other one, backwards, in the order of Fortran, or constant."""
+    way = rng.integers(5)
+    if way == 0:
+        return np.asfortranarray(x)
+    if way == 1:
+        return np.repeat(x, 2, 0)[::2]
+    if way == 2:
+        return np.ascontiguousarray(x[..., ::-1])[..., ::-1]
+    if way == 3:
+        return x[tuple(slice(0, 1) if rng.random() < 0.5 else slice(None) for _ in x.shape)]
+    return x
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
+def test_compiled_products_are_those_of_numpy(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bit for bit, zeros with their signs, wherever operands lie; complex ones within a few units."""
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(7)
+    for case in range(150 if dtype == "float64" else 40):
+        shape = tuple(map(int, np.exp(rng.uniform(0, (6, 3.5, 2.5)[case % 3], case % 3 + 1))))
+        axis = int(rng.integers(len(shape)))
+        given = [laid_out(rng, x * (rng.random(shape) > 0.2)) for x in uniform(shape, dtype)]
+        where = laid_out(rng, rng.random(shape) < 0.7) if rng.random() < 0.4 else None
+        shape = np.broadcast_shapes(*(x.shape for x in given), () if where is None else where.shape)
+        options = {"axis": axis, "where": where, "transpose": bool(rng.integers(2))}
+        options["periodic"] = bool(rng.integers(2)) and shape[axis] >= 3
+        found = tridiag.matmul(*given, **options)
+        with monkeypatch.context() as patch:
+            patch.setattr(fast_path, "product", lambda *arguments: None)
+            assert tridiag.matmul(*given, **options).tobytes() == found.tobytes()
+            patch.setattr(execute, "compiled_products", lambda: None)
+            wanted = tridiag.matmul(*given, **options)
+        if found.dtype.kind == "f":
+            assert found.tobytes() == wanted.tobytes(), (shape, options)
+        np.testing.assert_allclose(found, wanted, rtol=1e-13, atol=1e-15)
+
+
+def test_many_short_rows_of_one_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which are left to NumPy, unless rows are taken out: the same either way."""
+    pytest.importorskip("numba")
+    x = uniform((3000, 4))[3]
+    a, b, c, _ = uniform((4,))
+    found = tridiag.matmul(a, b, c, x)
+    monkeypatch.setattr(jobs, "MANY", 10**9)
+    fast_path.forget()
+    assert tridiag.matmul(a, b, c, x).tobytes() == found.tobytes()
+    np.testing.assert_array_equal(tridiag.matmul(a, b, c, x, where=np.ones(4, bool)), found)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((3, 40_000), -1), ((9000, 13), -1), ((200, 700), 0), ((70, 40, 50), 1)])
+def test_large_products_on_threads(shape: Any, axis: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Items end anywhere in a matrix, and results go past the caches."""
+    pytest.importorskip("numba")
+    monkeypatch.setattr(BACKENDS["numba_thomas"].module(), "threads", lambda: 3)
+    monkeypatch.setattr(jobs, "CACHES", 1000)
+    a, b, c, x = uniform(shape)
+    for matrix in ((a, b, c), (a[:1], b[..., :1], 2.0)):
+        for options in ({}, {"periodic": True}, {"transpose": True}):
+            found = tridiag.matmul(*matrix, x, axis=axis, **options)
+            with monkeypatch.context() as patch:
+                patch.setattr(fast_path, "product", lambda *arguments: None)
+                patch.setattr(execute, "compiled_products", lambda: None)
+                np.testing.assert_array_equal(found, tridiag.matmul(*matrix, x, axis=axis, **options))
 
 
 # ---------------------------------------------------------------------------------------------------- determinants
@@ -238,7 +307,9 @@ def test_complex_pivots_at_the_ends_of_the_range(backend: Subject, entry: float)
 def test_products_a_block_at_a_time(
     shape: Any, axis: int, periodic: bool, transpose: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same as of all at once, bit for bit, wherever a block ends; of operands that broadcast too."""
+    """Without Numba: the same as of all at once, bit for bit, wherever a block ends; of operands that broadcast too."""
+    monkeypatch.setattr(fast_path, "product", lambda *arguments: None)
+    monkeypatch.setattr(execute, "compiled_products", lambda: None)
     a, b, c, x = uniform(shape, axis=axis)
     options = {"axis": axis, "periodic": periodic, "transpose": transpose}
     for matrix in ((a, b, c), (a, 2.0, c * 1j), (a[:1], b, c) if axis else (a, b, c[..., :1])):
@@ -247,3 +318,14 @@ def test_products_a_block_at_a_time(
         for block in (1, 2, 7, 2**15):
             monkeypatch.setattr(products, "BLOCK", block)
             np.testing.assert_array_equal(tridiag.matmul(*matrix, x, **options), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_determinants_that_no_number_holds(dtype: str) -> None:
+    """Pivots of any size, subnormal ones among them: the exponents of many rows add up, one logarithm is taken."""
+    info = np.finfo(dtype)
+    sizes = np.array([info.tiny / 8, info.max / 2, 1e-5, 3.0, 1.0 - info.eps, -1.0 - info.eps], dtype)
+    b = np.concatenate([np.repeat(sizes[:, None], 500, 1), np.resize(sizes, (1, 500))])
+    sign, log = tridiag.slogdet(0.0, b, 0.0)
+    assert (sign == np.prod(np.sign(b), -1)).all()
+    np.testing.assert_allclose(log, np.log(abs(b).astype(float)).sum(-1), rtol=8 * info.eps, atol=500 * info.eps)

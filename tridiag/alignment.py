@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from tridiag.calls import fast_path
 from tridiag.calls.pairs import prepare, run
 from tridiag.calls.plan import chosen
 from tridiag.calls.torch_compile import compiling, graph
@@ -78,6 +81,10 @@ def smith_waterman(
     its gradient 0, where all scores are -inf; inf, and its gradient NaN, where one is inf; both are NaN where an
     argument is. All this stays within a pair.
     """
+    if type(scores) is np.ndarray:
+        found = fast_path.smith_waterman(scores, lengths, gap, gap_open, temperature, backend)
+        if found is not None:
+            return found
     options = {"gap": gap, "gap_open": gap_open, "temperature": temperature}
     if compiling(scores):
         return graph().outside(smith_waterman, scores, lengths, backend=backend, **options)

@@ -9,7 +9,7 @@ import numpy as np
 
 from tridiag import systems
 from tridiag.backends import BACKENDS
-from tridiag.calls import execute, outputs
+from tridiag.calls import execute, fast_path, outputs
 from tridiag.calls.checks import check_axis
 from tridiag.calls.plan import Call, axis_alone, is_one, prepare, wants_check
 from tridiag.calls.torch_compile import compiling, graph
@@ -54,6 +54,7 @@ class Factorization:
         kind: Kind,
         factors: Any,
         status: Any,
+        free: bool = False,
     ) -> None:
         self._matrix = matrix
         self._options = options
@@ -61,6 +62,8 @@ class Factorization:
         self._kind = kind
         self._factors = factors
         self._status = status
+        self._free = free  # whether the backend was not named
+        self._known: Any = None  # what calls with plain arrays depend on, once there was one
 
     @property
     def status(self) -> Array:
@@ -92,6 +95,10 @@ class Factorization:
         array
             x; bad input and singular systems raise as in `tridiag.solve` with ``check=None``.
         """
+        if type(d) is np.ndarray and (known := self._recalled()):
+            x = fast_path.solve_factored(known, self._matrix, self._factors, d, transpose, out)
+            if x is not None:
+                return x
         if compiling(d):
             return graph().outside(self.solve, d, transpose, out)
         arguments = dict(zip("abc", self._matrix, strict=False)) | {"d": d}
@@ -107,13 +114,26 @@ class Factorization:
         kind = Kind(call.library, execute.matrix_dtype(call), call.form.n, shapes, self._kind.from_front)
         factors = self._factors if kind == self._kind else None
         backend = BACKENDS[self._name] if kind.library == self._kind.library else choose(call.problem).backend
+        if self._free and (other := execute.quicker_anew(call.plan, backend.name)):
+            backend, factors = other, None
         return execute.solve(call, backend, check, destination, factors)
 
     def slogdet(self) -> tuple[Array, Array]:
         """Sign and logarithm of the absolute value of the determinants, as `tridiag.slogdet`."""
+        if known := self._recalled():
+            a, b, c, where = self._matrix
+            return systems.slogdet(a, b, c, where=where, axis=known.own_axis, periodic=known.options[-1])
         options = self._placed(shapes_of(self._matrix))
         axis = axis_alone(self._matrix, options["axis"])
         return systems.slogdet(*self._matrix[:3], where=self._matrix[3], axis=axis, periodic=options["periodic"])
+
+    def _recalled(self) -> Any:
+        """What is known of it; False where that says little: it has no factors, or a matrix is singular."""
+        if self._known is None:
+            usable = self._kind.library == "numpy" and self._factors is not None and not np.any(self._status)
+            known = fast_path.known(self._matrix, self._options, self._free, self._name, self._kind) if usable else None
+            self._known = known or False
+        return self._known
 
     def _placed(self, shapes: Shapes) -> dict[str, Any]:
         """The options, with an axis that means now what it meant when the matrix was eliminated."""
@@ -184,11 +204,18 @@ def factor(
     -----
     LAPACK's xGTTRF and xGTTRS. Certified systems keep (a / pivot, 1 / pivot, c / pivot), and no division is left. A
     system that needs pivoting keeps a, b, c, which refinement reads anyway, and is eliminated again: that reads fewer
-    words than its factors would. To JAX it is a tree, so that it can be an argument of jitted functions; its leaves
-    belong together, and are not to be changed one by one.
+    words than its factors would. Where every matrix has one right side, NumPy arrays may be solved anew by another
+    backend, if none was named and that is expected to be quicker. To JAX it is a tree, so that it can be an argument of
+    jitted functions; its leaves belong together, and are not to be changed one by one.
     """
+    if type(b) is np.ndarray and (where is None or type(where) is np.ndarray):
+        found = fast_path.factors(a, b, c, where, axis, backend, pivoting, periodic)
+        if found is not None:
+            matrix, placed, name, kind, factors, status = found
+            options: dict[str, Any] = {"axis": placed, "pivoting": pivoting, "periodic": periodic}
+            return Factorization(matrix, options, name, Kind(*kind), factors, status, backend == "auto")
     if compiling(a, b, c):
-        options: dict[str, Any] = {"axis": axis, "pivoting": pivoting, "periodic": periodic, "where": where}
+        options = {"axis": axis, "pivoting": pivoting, "periodic": periodic, "where": where}
         return graph().outside(factor, a, b, c, backend=backend, **options)
     arguments = {"a": a, "b": b, "c": c}
     taking(tuple(arguments), *map(type, (a, b, c, where)))  # refuses what has no axes to be counted
@@ -209,7 +236,7 @@ def factor(
             "factor", dict(zip("abc", matrix, strict=False)), where=matrix[3], **{**options, "axis": own_axis}
         )
         factors, status = runner_of(call.library).factor(owned, entry)
-        return Factorization(matrix, options, entry.name, kind, factors, status)
+        return Factorization(matrix, options, entry.name, kind, factors, status, backend == "auto")
 
 
 def shapes_of(matrix: tuple[Any, ...]) -> Shapes:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tridiag.backends import KALMAN
+from tridiag.calls import fast_path
 from tridiag.calls.state_space import Call, check_values, prepare
 from tridiag.libraries.arrays import module_of
 from tridiag.problems.state_space import PARAMETERS
@@ -202,6 +205,10 @@ def log_likelihood(
 
 def run(verb: str, y: Any, parameters: tuple[Any, ...], method: str, backend: str) -> Any:
     """Prepare the arguments, choose a backend, run it, give the result the caller's dtype."""
+    if type(y) is np.ndarray:
+        found = fast_path.kalman(verb, [y, *parameters], method, backend)
+        if found is not None:
+            return result_of(verb, found)
     call = prepare(verb, y, parameters, method)
     entry = choose(call.problem, backend).backend
     call = call._replace(form=check_values(call, dict(zip(("y", *PARAMETERS), (y, *parameters), strict=True))))
@@ -211,8 +218,14 @@ def run(verb: str, y: Any, parameters: tuple[Any, ...], method: str, backend: st
     result = entry.module().kalman(verb, call.y, call.model, call.form)
     if verb == LOG_LIKELIHOOD:
         return module.cast(result, call.dtype)
-    made = Filtered if verb == FILTER else Smoothed
-    return made(*(module.cast(x, call.dtype) for x in result))
+    return result_of(verb, [module.cast(x, call.dtype) for x in result])
+
+
+def result_of(verb: str, found: Any) -> Any:
+    """What a backend has found, as the caller wants it."""
+    if verb == LOG_LIKELIHOOD:
+        return found
+    return Filtered(*found) if verb == FILTER else Smoothed(*found)
 
 
 def nothing(verb: str, call: Call) -> Any:

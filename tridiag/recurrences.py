@@ -81,8 +81,8 @@ def linear_recurrence(
     -----
     Finite where the sequence is, also where products of its coefficients overflow.
     """
-    if not return_final and type(x) is np.ndarray:
-        y = fast_path.recurrence("linear_recurrence", a, x, init, out, axis, reverse, backend)
+    if type(x) is np.ndarray:
+        y = fast_path.recurrence("linear_recurrence", a, x, init, out, axis, reverse, backend, return_final)
         if y is not None:
             return y
     given = {"a": a, "x": x, "init": init}
@@ -140,8 +140,8 @@ def log_linear_recurrence(
     is the logarithm of 0. Derivatives are those of one linear recurrence with coefficients between 0 and 1; where y is
     infinite they are 0, and where it is NaN they are NaN, even of a loss that does not read y there.
     """
-    if not return_final and type(x) is np.ndarray and log_a is not None:
-        y = fast_path.recurrence("log_linear_recurrence", log_a, x, init, out, axis, reverse, backend)
+    if type(x) is np.ndarray and log_a is not None:
+        y = fast_path.recurrence("log_linear_recurrence", log_a, x, init, out, axis, reverse, backend, return_final)
         if y is not None:
             return y
     given = {"log_a": log_a, "x": x, "init": init}
@@ -260,6 +260,10 @@ def matrix_recurrence(
     2 m^2 flops a step, in n steps; `jax_associative`: in logarithmic depth with m times as many. Finite where the
     sequence is, also where products of its matrices overflow.
     """
+    if type(x) is np.ndarray and A is not None:
+        y = fast_path.recurrence("matrix_recurrence", A, x, init, out, -2, reverse, backend, return_final)
+        if y is not None:
+            return y
     given = {"A": A, "x": x, "init": init}
     return computed("matrix_recurrence", given, return_final, out, reverse=reverse, backend=backend)
 

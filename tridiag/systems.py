@@ -159,8 +159,12 @@ def matmul(
 
     Notes
     -----
-    The definition, in 5 passes over the arrays.
+    The definition; NumPy arrays are read once, in compiled loops on threads, if Numba is installed.
     """
+    if type(x) is np.ndarray and (where is None or type(where) is np.ndarray):
+        y = fast_path.product(a, b, c, x, where, axis, periodic, transpose)
+        if y is not None:
+            return y
     arguments = {"a": a, "b": b, "c": c, "d": x}
     options: dict[str, Any] = {"axis": axis, "periodic": periodic, "transpose": transpose}
     if compiling(a, b, c, x):
@@ -210,6 +214,10 @@ def slogdet(
     -----
     Elimination with partial pivoting, LAPACK's xGTTRF.
     """
+    if type(b) is np.ndarray and (where is None or type(where) is np.ndarray):
+        found = fast_path.determinants(a, b, c, where, axis, periodic, backend)
+        if found is not None:
+            return found
     arguments = {"a": a, "b": b, "c": c}
     options: dict[str, Any] = {"axis": axis, "pivoting": True, "periodic": periodic, "backend": backend}
     if compiling(a, b, c):
@@ -260,6 +268,10 @@ def solve_block(A: Array, B: Array, C: Array, d: Array, *, backend: str = "auto"
     xGBSV. About 9 m^3 flops a block row. A singular system, where that meets an exactly zero pivot, is NaN throughout;
     it raises nothing, and no other system is affected.
     """
+    if type(d) is np.ndarray:
+        x = fast_path.solve_block(A, B, C, d, backend)
+        if x is not None:
+            return x
     if compiling(A, B, C, d):
         return graph().solve_block(A, B, C, d, backend=backend)
     return execute.blocks_solved(prepare_blocks(A, B, C, d, backend=backend))

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from tridiag.algorithms.recurrence import Rows
-from tridiag.backends import KALMAN
+from tridiag.backends import KALMAN, LOGARITHMS
 from tridiag.backends.numba_thomas import checked, extents, view
 from tridiag.kernels.jobs import logsumexp
 from tridiag.kernels.jobs.kalman import kind_of
 from tridiag.kernels.jobs.kalman import make_job as make_filter_job
-from tridiag.kernels.jobs.recurrences import make_job, make_matrix_job, packed
+from tridiag.kernels.jobs.recurrences import is_packed, make_job, make_matrix_job, packed
 from tridiag.kernels.jobs.systems import granted
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.runtime.python_call import check
@@ -53,18 +53,25 @@ def run_linear(coefficients: Rows, x: Any, init: Rows, form: Recurrence, y: Any)
 
 def bound_recurrence(
     verb: str, form: Recurrence, order: int, shapes: Sequence[Any], strides: Sequence[Any], dtype: np.dtype[Any]
-) -> tuple[Callable[..., bool], tuple[int, ...]]:
-    """A recurrence as a function of its operands, and which they are.
+) -> tuple[Callable[..., bool], tuple[int, ...]] | None:
+    """A recurrence as a function of its operands, and which they are; None where they are to be brought side by side.
 
     0: the result; from 1 on the coefficients, x and what is before, of these shapes and strides; -1: none.
     """
-    count, linear = len(shapes) - 2 - order, verb == "linear_recurrence"
+    count, logarithms = len(shapes) - 2 - order, verb in LOGARITHMS
     coefficients, x, init = (*range(1, order + 1),), order + 1, (*range(order + 2, order + 2 + count),)
-    operands = (0, x, *coefficients, *init) if linear else (*(coefficients or (-1,)), *(init or (-1,)), x, 0)
-    if is_copy(form, init) and not linear:
-        linear, order, operands = True, 1, (0, x, x)
+    operands = (*(coefficients or (-1,)), *(init or (-1,)), x, 0) if logarithms else (0, x, *coefficients, *init)
+    if is_copy(form, init) and logarithms:
+        logarithms, order, operands = False, 1, (0, x, x)
     taken = [tuple([None if k < 0 else extents[k] for k in operands]) for extents in (shapes, strides)]
-    facts = (make_job, form, order, *taken, dtype) if linear else (logsumexp.make_job, form, *taken, dtype)
+    facts: tuple[Any, ...] = (make_job, form, order, *taken, dtype)
+    if logarithms:
+        facts = logsumexp.make_job, form, *taken, dtype
+    elif form.matrices:
+        axes = (1, 1, 2, 1)[: len(operands)]
+        if form.shape[-1] == 1 or not all(map(is_packed, *taken, axes, [dtype.itemsize] * len(axes))):
+            return None
+        facts = make_matrix_job, form, *taken, dtype
     return checked(form, lambda: call_of(*facts, granted(form)).run), operands
 
 

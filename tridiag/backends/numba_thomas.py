@@ -3,7 +3,8 @@
 The kernels are in `tridiag.kernels`. Arrays of any strides are read where they lie. A real matrix with complex right
 sides is the real matrix with twice as many right sides. Stability: certificate, partial pivoting, refinement, as
 `tridiag.algorithms.elimination`. Block tridiagonal systems are in `tridiag.kernels.blocks.kernel`, about 9 m^3 flops a
-block row; stability as `tridiag.algorithms.block_elimination`.
+block row; stability as `tridiag.algorithms.block_elimination`. Products of `matmul` are in
+`tridiag.kernels.products.kernel`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
-from tridiag.kernels.jobs import recurrences
-from tridiag.kernels.jobs.systems import LINE, WORTH_A_THREAD, granted, make_job, restored
+from tridiag.kernels.jobs import products, recurrences
+from tridiag.kernels.jobs.systems import LINE, WORTH_A_THREAD, granted, make_job, restored, threads
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.runtime.python_call import check
 from tridiag.kernels.table import Call, call_of
 from tridiag.libraries.arrays import library_of
-from tridiag.problems.forms import Blocks, Form, Recurrence
+from tridiag.problems.forms import Blocks, Form, Recurrence, Shape
 
 REGULAR = np.zeros((), np.int32)  # the status where no elimination met a zero pivot
 
@@ -56,9 +57,11 @@ def bound_solve(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any
     return checked(form, lambda: call_for(form, shapes, strides, dtypes).run)
 
 
-def checked(form: Form | Recurrence, call: Callable[[], Callable[..., int]]) -> Callable[..., bool]:
+def checked(
+    form: Form | Recurrence | Blocks, call: Callable[[], Callable[..., int]], threaded: bool | None = None
+) -> Callable[..., bool]:
     """A kernel, which ``call`` finds, with its result checked; for systems worth threads, that of those granted now."""
-    if math.prod(form.shape) < WORTH_A_THREAD:
+    if not (math.prod(form.shape) >= WORTH_A_THREAD if threaded is None else threaded):
         return Checked(call())
     return lambda *arrays: check(call()(*arrays))
 
@@ -103,18 +106,33 @@ def view(x: Any) -> Any:
     return np.from_dlpack(torch.settled(x))
 
 
+def bound_factored_solve(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Callable[..., bool]:
+    """As `bound_solve`, with factors: a function of a, b, c, where, d, x, and them."""
+    run = checked(form, lambda: call_for(form, shapes, strides, dtypes, J.FACTORED).run)
+    return lambda *operands: run(*operands[:-1], None, operands[-1].tiles, operands[-1].kinds)
+
+
 def factor(matrix: Matrix, form: Form) -> Factors:
     matrix = tuple(map(view, matrix))
-    count, dtype = form.matrices, matrix[1].dtype
-    status, kinds = np.zeros(count, np.int32), np.full(count, J.UNCERTIFIED, np.uint8)
-    job, run = call_for(form, *extents((*matrix, None, None)), (dtype, dtype), J.FACTORING)
+    return bound_factor(form, *extents((*matrix, None, None)), matrix[1].dtype)(*matrix)
+
+
+def bound_factor(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any]) -> Callable[..., Factors]:
+    """The factors of such matrices as a function of a, b, c, where."""
+    facts = form, shapes, strides, (dtype, dtype), J.FACTORING
+    run, job, count = checked(form, lambda: call_for(*facts).run), call_for(*facts).job, form.matrices
     words = J.Systems.view(job.words)
-    lanes = int(words.lanes)
-    shape = (count, form.n, 3) if words.shared else (-(-count // lanes), form.n, 3, lanes)
-    kept = form.pivoting is not True and not form.periodic
-    tiles = empty_lines(shape if kept else (0,), dtype)
-    check(run(*matrix, None, None, status, tiles, kinds))
-    return Factors(tiles, kinds, restored(job, status, form))
+    lanes, kept = int(words.lanes), form.pivoting is not True and not form.periodic
+    whole = (count, form.n, 3) if words.shared else (-(-count // lanes), form.n, 3, lanes)
+    shape = whole if kept else (0,)
+
+    def factors(*matrix: Any) -> Factors:
+        status, kinds = np.zeros(count, np.int32), np.full(count, J.UNCERTIFIED, np.uint8)
+        tiles = empty_lines(shape, dtype)
+        run(*matrix, None, None, status, tiles, kinds)
+        return Factors(tiles, kinds, restored(job, status, form))
+
+    return factors
 
 
 def empty_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
@@ -122,16 +140,52 @@ def empty_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any,
     size = math.prod(shape)
     spare = LINE // dtype.itemsize
     storage = np.empty(size + spare, dtype)
-    first = -storage.ctypes.data % LINE // dtype.itemsize
+    first = -storage.__array_interface__["data"][0] % LINE // dtype.itemsize
     return storage[first : first + size].reshape(shape)
 
 
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
-    count, dtype = form.matrices, matrix[1].dtype
-    sign, logarithm = np.empty(count, dtype), np.empty(count, dtype.type(0).real.dtype)
-    job, run = call_for(form, *extents((*matrix, None, None)), (dtype, dtype), J.DETERMINANT)
-    check(run(*matrix, None, sign, None, None, None, logarithm))
-    return restored(job, sign, form), restored(job, logarithm, form)
+    return bound_slogdet(form, *extents((*matrix, None, None)), matrix[1].dtype)(*matrix)
+
+
+def bound_slogdet(
+    form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any]
+) -> Callable[..., tuple[Any, Any]]:
+    """The determinants of such matrices as a function of a, b, c, where."""
+    facts = form, shapes, strides, (dtype, dtype), J.DETERMINANT
+    run, job = checked(form, lambda: call_for(*facts).run), call_for(*facts).job
+    in_order, real = len(job.order) < 2, dtype.type(0).real.dtype
+    shape = form.matrix_batch if in_order else (form.matrices,)
+
+    def determinants(*matrix: Any) -> tuple[Any, Any]:
+        sign, logarithm = np.empty(shape, dtype), np.empty(shape, real)
+        run(*matrix, None, sign, None, None, None, logarithm)
+        return (sign, logarithm) if in_order else (restored(job, sign, form), restored(job, logarithm, form))
+
+    return determinants
+
+
+def product(matrix: Matrix, x: Any, form: Form) -> Any:
+    """A x or A^T x; the terms of a row are added in the order of `tridiag.algorithms.products`.
+
+    None where NumPy is no slower.
+    """
+    *bands, where = matrix
+    y = np.empty(form.shape, x.dtype)
+    operands = y, x, *(band.astype(x.dtype, copy=False) for band in bands), where
+    call = bound_product(form, *extents(operands), x.dtype)
+    if call is None:
+        return None
+    call(*operands)
+    return y
+
+
+def bound_product(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any]) -> Callable[..., bool] | None:
+    """The product as a function of the contiguous result, x, a, b, c, where: arrays of such shapes and strides."""
+    if products.is_choppy(form, shapes, strides, dtype):
+        return None
+    facts, threaded = (products.make_job, form, shapes, strides, dtype), products.worth_threads(form, dtype)
+    return checked(form, lambda: call_of(*facts, threads() if threaded else 1).run, threaded)
 
 
 def solve_block(matrix: tuple[Any, Any, Any], d: Any, form: Blocks) -> Any:
@@ -149,6 +203,16 @@ def solve_block(matrix: tuple[Any, Any, Any], d: Any, form: Blocks) -> Any:
     import torch
 
     return torch.from_numpy(x)
+
+
+def bound_blocks(
+    form: Blocks, shapes: tuple[Shape, ...], strides: tuple[Shape, ...], dtype: np.dtype[Any]
+) -> Callable[..., bool] | None:
+    """The solve of block systems as a function of x, d, A, B, C; None where they are to be brought side by side."""
+    if not all(map(recurrences.is_packed, shapes, strides, [2] * len(shapes), [dtype.itemsize] * len(shapes))):
+        return None
+    facts = recurrences.make_block_job, form, shapes, strides, dtype
+    return checked(form, lambda: call_of(*facts, granted(form)).run)
 
 
 def adjoint(matrix: Matrix, g: Any, x: Any, form: Form) -> tuple[Any, ...]:

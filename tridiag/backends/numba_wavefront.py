@@ -9,12 +9,14 @@ NaN.
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tridiag.backends.numba_thomas import view
-from tridiag.kernels.jobs.alignment import all_three, kind_of, make_job
+from tridiag.kernels.jobs.alignment import WORTH_A_THREAD, all_three, kind_of, make_job
 from tridiag.kernels.jobs.systems import threads
 from tridiag.kernels.runtime.python_call import check
 from tridiag.kernels.table import call_of
@@ -33,6 +35,21 @@ def smith_waterman(scores: Any, lengths: Any, parameters: tuple[Any, ...], deriv
     results = tuple(new(shape) for shape in shapes)
     align(contiguous(scores), contiguous(lengths), [*map(contiguous, parameters)], [*map(view, results)])
     return results
+
+
+def bound_alignment(shape: tuple[int, ...], dtype: np.dtype[Any], count: int) -> Callable[..., Any]:
+    """The scores alone, as a function of NumPy arrays: scores of that shape, lengths, and so many parameters."""
+    small, facts = math.prod(shape) < WORTH_A_THREAD, (shape, dtype, kind_of(count, 0))
+    found = call_of(make_job, *facts, 1).run if small else None
+
+    def scores_of(scores: Any, lengths: Any, parameters: list[Any]) -> Any:
+        made = np.empty(shape[:-2], dtype)
+        run = found or call_of(make_job, *facts, threads()).run
+        given = all_three([*map(np.ascontiguousarray, parameters)])
+        check(run(np.ascontiguousarray(scores), contiguous(lengths), *given, made, None, None, None, None))
+        return made
+
+    return scores_of
 
 
 def align(scores: Any, lengths: Any, parameters: list[Any], results: list[Any]) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from tridiag.algorithms import products
 from tridiag.algorithms.recurrence import row_of
-from tridiag.backends import Backend
-from tridiag.calls.plan import REAL_OF, Call
+from tridiag.backends import BACKENDS, Backend
+from tridiag.calls.plan import REAL_OF, Call, Plan
 from tridiag.derivatives import runner_of
 from tridiag.errors import SingularSystemError
 from tridiag.libraries.arrays import dtype_name
+from tridiag.selection.choose import choose
 
 Array = Any
 
@@ -29,6 +31,17 @@ def solve(call: Call, backend: Backend, check: bool, out: Any = None, factors: A
             error.x = restore(call, error.x, out)
             raise
         return restore(call, x, out)
+
+
+def quicker_anew(plan: Plan, name: str) -> Backend | None:
+    """What solves systems of NumPy arrays in less time than a backend of that name does with its factors.
+
+    Where every matrix has one right side, factors save little, and some other backends have more lanes for long ones.
+    """
+    if plan.library != "numpy" or plan.empty or plan.form.shape != plan.form.matrix_shape:
+        return None
+    found = choose(plan.problem, "auto").backend
+    return found if found.name != name and hasattr(found.module(), "bound_solve") else None
 
 
 def restore(call: Call, x: Array, out: Any) -> Array:
@@ -60,6 +73,9 @@ def product(call: Call) -> Array:
         if call.plan.empty:
             return empty(call)
         ops, mask, x = call.module().Operations, call.matrix[3], call.d
+        compiled = compiled_products() if call.library == "numpy" else None
+        if compiled and (y := compiled.product(call.matrix, x, call.form)) is not None:
+            return call.module().cast(y, call.result_dtype)
         if call.library == "numpy" and mask is None:
             a, b, c, _ = call.matrix
             return call.module().cast(products.multiply(a, b, c, x, call.form), call.result_dtype)
@@ -70,6 +86,12 @@ def product(call: Call) -> Array:
         if mask is not None:
             y = ops.where(mask, y, ops.zero(y))
         return call.module().cast(y, call.result_dtype)
+
+
+def compiled_products() -> ModuleType | None:
+    """What multiplies NumPy arrays in compiled loops, if it is installed."""
+    backend = BACKENDS["numba_thomas"]
+    return None if backend.missing() else backend.module()
 
 
 def determinants(call: Call) -> tuple[Array, Array]:

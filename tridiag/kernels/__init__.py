@@ -4,6 +4,7 @@ A kernel is a C function ``void run(job, helpers)``, built by ``build`` in the m
 that stand further down are used by those above, never the other way round::
 
     thomas cyclic partition blocks            systems: many short or interleaved, periodic, few long, of blocks
+    products                                  matrices times vectors
     recurrence logsumexp kalman alignment     the other verbs
     numba_cuda triton pallas                  systems on GPUs, each in a language of its own (CUDA C: `tridiag.cuda`)
     access                                    between the caller's memory, whatever its strides, and rows of lanes

@@ -25,6 +25,11 @@ NUMBERS = {int, float, *SCALARS} if np.__version__ >= "2" else set()  # promote 
 facts_of: Callable[[Array], Facts] = attrgetter("dtype", "shape", "strides")
 
 
+def facts_of_all(given: Any) -> tuple[Any, ...]:
+    """Those of arrays; of anything else its type."""
+    return tuple([facts_of(y) if type(y) is np.ndarray else type(y) for y in given])
+
+
 def cast(given: list[Any], casts: Casts) -> list[Any] | None:
     """The arguments, some of them in another dtype; None where an integer of Python has more than 64 bits."""
     try:
@@ -125,3 +130,11 @@ def argument_of(fact: Any, dtype: np.dtype[Any]) -> Any:
 
 class Group(tuple[Any, ...]):
     """The facts of the items of an argument that is a tuple."""
+
+
+def steps_in(shape: Shape, strides: Shape, lifted: Shape) -> Shape:
+    """The strides of an array with ones put into its shape, or taken out."""
+    if shape == lifted:
+        return strides
+    found = iter([step for length, step in zip(shape, strides, strict=True) if length != 1])
+    return tuple([next(found) if length != 1 else 0 for length in lifted])

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tridiag.algorithms.recurrence import row_of
+from tridiag.backends import LOGARITHMS
 from tridiag.calls.fast_path.facts import (
     Array,
     Casts,
@@ -18,10 +20,12 @@ from tridiag.calls.fast_path.facts import (
     entry_of,
     extents_of,
     facts_of,
+    facts_of_all,
     fits,
     kept_call_of,
     may_be_bound,
     promotion,
+    steps_in,
     surely_disjoint,
 )
 from tridiag.calls.plan import Plan
@@ -31,7 +35,9 @@ from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept,
 from tridiag.libraries.arrays import is_real
 from tridiag.problems.forms import Shape
 
-TABLES = {verb: CallTable() for verb in ("linear_recurrence", "log_linear_recurrence", "logcumsumexp")}
+TABLES = {verb: CallTable() for verb in ("linear_recurrence", "matrix_recurrence", *LOGARITHMS)}
+
+COEFFICIENTS = {"log_linear_recurrence": "log_a", "matrix_recurrence": "A"}  # what they are called
 
 
 class BoundRecurrence(NamedTuple):
@@ -43,28 +49,33 @@ class BoundRecurrence(NamedTuple):
     shape: Shape
     dtype: np.dtype[Any]
     kept: Kept | None
+    last: tuple[Any, ...]  # where the last values are, the latest first; fewer than the order where there are fewer
 
 
 def recurrence(
-    verb: str, a: Any, x: Array, init: Any, out: Any, axis: Any, reverse: bool, backend: str
-) -> Array | None:
-    """The result of a recurrence with coefficients ``a``, or None where this is not the way to it."""
-    y = TABLES[verb].call(a, x, init, out, axis, reverse, backend)
-    if y is not None:
-        return y
+    verb: str, a: Any, x: Array, init: Any, out: Any, axis: Any, reverse: bool, backend: str, final: Any = False
+) -> Any:
+    """The result of a recurrence with coefficients ``a``, or None where this is not the way to it.
+
+    ``final``: the result and its last values.
+    """
+    if final is False:
+        y = TABLES[verb].call(a, x, init, out, axis, reverse, backend)
+        if y is not None:
+            return y
     if type(axis) is not int or not (out is None or type(out) is np.ndarray):
         return None
     rows = a if type(a) is tuple else () if a is None else (a,)
     before = init if type(init) is tuple else () if init is None else (init,)
     given = [*rows, x, *before]
-    facts = tuple([facts_of(y) if type(y) is np.ndarray else type(y) for y in given])
+    facts = facts_of_all(given)
     place = None if out is None else facts_of(out)
     indices = len(rows) if type(a) is tuple else None
     try:
         bound = bound_recurrence(verb, facts, indices, type(init) is tuple, place, axis, reverse, backend)
     except TypeError:  # refused, or an option that has no hash and is refused next
         return None
-    if bound is None:
+    if bound is None or (final is not False and (final is not True or len(bound.last) < len(rows))):
         return None
     if out is None:
         y = np.empty(bound.shape, bound.dtype)
@@ -76,9 +87,12 @@ def recurrence(
         return None
     operands = y, *given, None
     bound.call(*[operands[k] for k in bound.operands])
-    if bound.kept:
-        TABLES[verb].keep(bound.kept)
-    return y
+    if not final:
+        if bound.kept:
+            TABLES[verb].keep(bound.kept)
+        return y
+    values = tuple([np.array(y[place]) for place in bound.last])
+    return y, values if type(a) is tuple else values[0]
 
 
 @functools.lru_cache(1024, typed=True)
@@ -105,7 +119,9 @@ def bound_recurrence(
         return None
     plan = plan_of_recurrence(verb, facts, order, tuples, axis, reverse, backend)
     module, form, casts = plan.backend.module(), plan.form, casts_of(plan, facts)
-    if casts is None or not (linear or is_real(plan.result_dtype)) or not hasattr(module, "bound_recurrence"):
+    if casts is None or (verb in LOGARITHMS and not is_real(plan.result_dtype)):
+        return None
+    if not hasattr(module, "bound_recurrence"):
         return None
     result = plan.out_dtype, form.shape, contiguous(form.shape, plan.out_dtype.itemsize)
     if out is not None and not fits(out, result):
@@ -117,7 +133,10 @@ def bound_recurrence(
     if any(dtype != plan.out_dtype for dtype, _, _ in operands):
         return None  # real coefficients of complex sequences
     _, shapes, strides = zip(*operands, strict=True)
-    call, order_of_operands = module.bound_recurrence(verb, form, order, shapes, strides, plan.out_dtype)
+    found: Any = module.bound_recurrence(verb, form, order, shapes, strides, plan.out_dtype)
+    if found is None:
+        return None
+    call, order_of_operands = found
     rows, before = facts[:order], facts[order + 1 :]
     arguments = [Group(rows) if tuples else rows[0] if rows else Same(None), facts[order]]
     arguments += [Group(before) if states else before[0] if before else Same(None), out or Same(None)]
@@ -127,24 +146,18 @@ def bound_recurrence(
     shift = 0 if order else 1  # None stands in the place of a coefficient
     sources = tuple([NOTHING if k < 0 else takes if k == 0 else k - 1 + shift for k in order_of_operands])
     kept = kept_call_of(call, tuple(arguments), casts, result, sources, takes, False)
-    return BoundRecurrence(call, order_of_operands, casts, form.shape, plan.out_dtype, kept)
+    axes = (slice(None),) * form.axis
+    last = tuple((*axes, row_of(form, form.n - 1 - k)) for k in range(min(form.n, order)))
+    return BoundRecurrence(call, order_of_operands, casts, form.shape, plan.out_dtype, kept, last)
 
 
 def plan_of_recurrence(
     verb: str, facts: tuple[Any, ...], order: int, tuples: bool, axis: int, reverse: bool, backend: str
 ) -> Plan:
     """The plan that these arguments have on the way of all calls."""
-    rows = indexed("a", order) if tuples else ("log_a" if verb == "log_linear_recurrence" else "a",) * order
+    rows = indexed("a", order) if tuples else (COEFFICIENTS.get(verb, "a"),) * order
     states = indexed("init", order) if tuples else ("init",)
     names, entries = (*rows, "x", *states)[: len(facts)], tuple(map(entry_of, facts))
     facts_of_plan = verb, "numpy", names, order, entries, promotion(facts), axis, reverse, backend
     plan: Plan = cached_recurrence_plan(*facts_of_plan)
     return plan
-
-
-def steps_in(shape: Shape, strides: Shape, lifted: Shape) -> Shape:
-    """The strides of an array with ones put into its shape, or taken out."""
-    if shape == lifted:
-        return strides
-    found = iter([step for length, step in zip(shape, strides, strict=True) if length != 1])
-    return tuple([next(found) if length != 1 else 0 for length in lifted])

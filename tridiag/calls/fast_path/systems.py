@@ -17,6 +17,7 @@ from tridiag.calls.fast_path.facts import (
     entry_of,
     extents_of,
     facts_of,
+    facts_of_all,
     fits,
     kept_call_of,
     may_be_bound,
@@ -58,7 +59,7 @@ def solve(a: Any, b: Any, c: Any, d: Array, where: Array | None, out: Any, axis:
     if type(a) is type(b) is type(c) is np.ndarray:
         facts = facts_of(a), facts_of(b), facts_of(c), facts_of(d)
     else:
-        facts = tuple([facts_of(y) if type(y) is np.ndarray else type(y) for y in (a, b, c, d)])
+        facts = facts_of_all((a, b, c, d))
     try:
         bound = bound_call(facts, mask, place, axis, *options)
     except TypeError:  # refused, or an option that has no hash and is refused next

@@ -20,7 +20,7 @@ from tridiag.kernels.jobs.systems import (
     merge,
 )
 from tridiag.kernels.jobs.words import recurrences as C
-from tridiag.problems.forms import Blocks, Recurrence
+from tridiag.problems.forms import Blocks, Recurrence, Shape
 
 HEIGHT = 8  # steps that are transposed at a time (`tridiag.kernels.recurrence.loops`)
 BLOCK = 128 * 1024  # bytes of an operand in a block of a long sequence: two blocks of two operands fit in a cache
@@ -176,7 +176,12 @@ def in_groups(rows: Recurrence, size: int, dtype: np.dtype[Any], workers: int) -
 
 def packed(x: Any, axes: int, empty: bool = False) -> Any:
     """An array whose last axes lie side by side: this one, or a copy, or an ``empty`` one."""
-    lengths, steps = x.shape[-axes:], contiguous(x.shape[-axes:], x.itemsize)
-    if all(n == 1 or s == t for n, s, t in zip(lengths, x.strides[-axes:], steps, strict=True)):
+    if is_packed(x.shape, x.strides, axes, x.itemsize):
         return x
     return np.empty(x.shape, x.dtype) if empty else np.ascontiguousarray(x)
+
+
+def is_packed(shape: Shape, strides: Shape, axes: int, itemsize: int) -> bool:
+    """Whether the last axes of an array lie side by side."""
+    lengths, steps = shape[-axes:], contiguous(shape[-axes:], itemsize)
+    return all(n == 1 or s == t for n, s, t in zip(lengths, strides[-axes:], steps, strict=True))

@@ -190,6 +190,8 @@ def kernel_of(form: Form, dtype: np.dtype, sides: int, shared: bool, grouping: G
     """
     if form.periodic:
         return "cyclic", dtype.name
+    if flags & J.DETERMINANT:
+        return "determinants", dtype.name
     if sides != 1 or flags & J.FACTORED:
         kind = "few_matrices" if shared else "multiple_rhs"
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit, types
+from numba.extending import overload
 
 from tridiag.kernels.access.operands import (
     bytes_of_real,
@@ -13,27 +14,107 @@ from tridiag.kernels.access.operands import (
 )
 from tridiag.kernels.access.rows import UPPER
 from tridiag.kernels.jobs.words import systems as J
-from tridiag.kernels.jobs.words.systems import X_
+from tridiag.kernels.jobs.words.systems import X_, Systems
+from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.simd.interrupts import PIECE, stopping_at
-from tridiag.kernels.simd.memory import load, store
+from tridiag.kernels.simd.memory import c_function, load, store, word
+from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.scalars import entry, scale_of, turn, unit
-from tridiag.kernels.simd.vector import ONCE, OPTIONS
-from tridiag.kernels.thomas.bind import bind_matrices
-from tridiag.kernels.thomas.refine import (
-    eliminate_uncertified,
+from tridiag.kernels.simd.vector import OPTIONS
+from tridiag.kernels.thomas.bands import views_of_block
+from tridiag.kernels.thomas.bind import advance, bind_matrices, mask_view, read_mask
+from tridiag.kernels.thomas.pivot_products import (
+    BEGIN_PRODUCT,
+    CLOSE_PRODUCT,
+    EXPONENTS,
+    MULTIPLY_PIVOTS,
+    PRODUCT,
+    ROOM,
 )
+from tridiag.kernels.thomas.workspace import BLOCK, allocate_groups, free_workspace
+
+JOB = RecordAt(Systems)
+# log 2 in two parts, the first of which times any exponent is exact
+LOG_2, REST_OF_LOG_2 = 0.693147180369123816490, 1.90821492927058770002e-10
 
 
-@njit(**ONCE)
+@njit(**OPTIONS)
+def work_determinants(job, zero):
+    """Claim items until none is left; called by every thread of a job."""
+    worker = allocate_groups(zero, job, 1, ROOM, False)
+    if address_of(worker) == 0:
+        return
+    lanes, matrices, tiles = lanes_of(zero, ()), job.matrices, job.tiles
+    for item in items(job):
+        begin = item * tiles * lanes
+        for first in range(begin, min(matrices, begin + tiles * lanes), lanes):
+            used = min(lanes, matrices - first)
+            if first > begin and used == lanes and job.matrix_axes == 1:
+                advance(zero, job, worker, 0)
+                read_mask(zero, job, worker)
+            else:
+                bind_matrices(zero, job, worker, first, used)
+            determinants(zero, job, worker, first, used)
+    free_workspace(worker)
+
+
+task = c_function(work_determinants, "tridiag_determinants", first=JOB)
+
+
+def build(dtype: str):
+    """The C function void run(job, helpers) for a dtype."""
+    return runner(np.zeros((), dtype)[()], task)
+
+
+@njit(**OPTIONS)
 def determinants(zero, job, worker, first, used):
-    """Sign and log |det| of every lane, into x and the logarithms."""
-    bind_matrices(zero, job, worker, first, used)
-    tell_determinants(zero, job, worker, first, used, eliminate_uncertified(zero, job, worker, first, (1 << used) - 1))
+    """Sign and log |det| of every lane of a bound group, into x and the logarithms; no row is kept."""
+    state = worker.kept
+    BEGIN_PRODUCT(zero, (state,))
+    for i0 in range(worker.low, worker.high, BLOCK):
+        if stopping_at(i0 // BLOCK, 64):
+            break
+        i1 = min(i0 + BLOCK, worker.high)
+        a, a_step, b, b_step, c, c_step, _, _ = views_of_block(zero, job, worker, i0, i1, 3)
+        mask, mask_step = mask_view(zero, worker, i0)
+        bands = a, a_step, b, b_step, c, c_step
+        MULTIPLY_PIVOTS(zero, (*bands, mask, mask_step, worker.bindings, i0, state, i1 - i0))
+    store_determinants(zero, job, state, first, used, CLOSE_PRODUCT(zero, (state,)))
+
+
+@njit(**OPTIONS)
+def store_determinants(zero, job, state, first, used, singular):
+    """Of complex numbers the logarithms and directions are found here."""
+    row, side = bytes_of_row(zero, ()), bytes_of_real(zero, ())
+    product, signs = state + PRODUCT * row, job.pointers[X_] + first * side * parts_of(zero, ())
+    for lane in range(used):
+        sign = entry(product + lane * side, zero)
+        if parts_of(zero, ()) == 1:
+            total = load(state + lane * side, zero.real)
+        else:
+            size, exponent = np.float64(abs(sign)), word(state + EXPONENTS * row + 8 * lane)
+            total = rounded(np.log(size) + (exponent * LOG_2 + exponent * REST_OF_LOG_2), zero)
+            sign = turn(unit(zero), sign)
+            if singular >> lane & 1:
+                sign, total = zero, rounded(-np.inf, zero)
+        store(signs + lane * side * parts_of(zero, ()), sign)
+        store(job.logarithm + (first + lane) * side, total)
+
+
+def rounded(x, zero):
+    """A number in the precision of ``zero``."""
+
+
+@overload(rounded, jit_options=OPTIONS)
+def _rounded(x, zero):
+    make = np.dtype(str(getattr(zero, "underlying_float", zero))).type
+    return lambda x, zero: make(x)
 
 
 @njit(**OPTIONS)
 def tell_determinants(zero, job, worker, first, used, singular):
-    """From the pivots and the exchanges of an eliminated group."""
+    """From the pivots and the exchanges of a group of cyclic matrices that is eliminated."""
     row, side, rows = bytes_of_row(zero, ()), bytes_of_real(zero, ()), worker.high - worker.low
     pivots, periodic = worker.tile + UPPER * rows * row, job.flags & J.PERIODIC != 0
     for lane in range(used):

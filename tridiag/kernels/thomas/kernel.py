@@ -19,7 +19,6 @@ from tridiag.kernels.simd.memory import c_function, flush, load, malloc
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.deferred import CATCH_UP, some_wait
-from tridiag.kernels.thomas.determinants import determinants
 from tridiag.kernels.thomas.interleaved import EXCHANGED_INTERLEAVED, SOLVE_INTERLEAVED, extent
 from tridiag.kernels.thomas.multiple_rhs import factor_few_matrices, solve_few_matrices, solve_multiple_rhs
 from tridiag.kernels.thomas.one_vector import SOLVE_GROUP
@@ -110,7 +109,7 @@ def work_pivoted(job, zero):
 @njit(**OPTIONS)
 def work_multiple_rhs(job, zero):
     """The same where matrices have many right sides, or are only factored."""
-    worker, flags = allocate_workspace(zero, job), job.flags
+    worker = allocate_workspace(zero, job)
     if address_of(worker) == 0:
         return
     width, matrices, tiles = job.lanes, job.matrices, job.tiles
@@ -121,10 +120,7 @@ def work_multiple_rhs(job, zero):
             if first >= matrices:
                 break
             used = min(width, matrices - first)
-            if flags & J.DETERMINANT:
-                determinants(zero, job, worker, first, used)
-            else:
-                solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, tile > run * tiles)
+            solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, tile > run * tiles)
     flush()
     free_workspace(worker)
 

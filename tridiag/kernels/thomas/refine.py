@@ -54,7 +54,7 @@ def eliminate_uncertified(zero, job, worker, first, lanes):
     load_tile(zero, job, worker)
     tile, swaps, status = worker.tile, worker.swaps, worker.status
     mask, step = mask_view(zero, worker, low)
-    swapping = job.promise != J.PLAIN or job.flags & J.DETERMINANT != 0
+    swapping = job.promise != J.PLAIN
     ELIMINATE_PIVOTED(zero, (tile, rows, swaps, mask, step, status, worker.bindings, low, types.int64(swapping)))
     return tell_singular(zero, job, worker, first, lanes)
 

@@ -85,6 +85,7 @@ def allocate_groups(zero, job, groups, kept, uncertified):
     """The same for so many groups at a time, with so many rows of lanes kept, and room for ``uncertified`` systems."""
     n, lanes, row = job.rows, lanes_of(zero, ()), bytes_of_row(zero, ())
     many, masked = job.shared or job.right_sides != 1 or job.flags & J.FACTORED != 0, job.flags & J.MASKED != 0
+    many = many and job.flags & J.DETERMINANT == 0
     bindings, lists = aligned(OPERANDS * size_of_operand(zero, ())), 8 * (1 + lanes * (groups + 2))
     mask = aligned((n + 2) * lanes) if masked else 0
     tile, swaps = (PLANES * n * row, aligned(n * lanes)) if uncertified else (0, 0)

@@ -1,0 +1,100 @@
+"""The job of a product from shapes and strides alone: how its axes are walked; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tridiag.kernels.jobs.job import Job
+from tridiag.kernels.jobs.systems import CACHES, ITEM, ITEMS_EACH, Axis, contiguous, merge
+from tridiag.kernels.jobs.words import products as P
+from tridiag.problems.forms import Form
+
+WORTH_A_THREAD = 384 * 1024  # bytes of the result; below, starting a thread costs more than it saves
+FEW, MANY = 16, 4096  # entries side by side, and in all
+SHORT = 2**20  # entries of matrices, up to which many are computed at a time
+
+
+def worth_threads(form: Form, dtype: np.dtype[Any]) -> bool:
+    return math.prod(form.shape) * dtype.itemsize >= WORTH_A_THREAD
+
+
+def is_choppy(form: Form, shapes: Sequence[Any], strides: Sequence[Any], dtype: np.dtype[Any]) -> bool:
+    """Whether there are so few entries in a row that NumPy takes less time, as it walks whole columns."""
+    walk = walk_of(form, shapes, strides, dtype)
+    together = walk.width or walk.cycle // 3  # the first row, the last one, and those between
+    return shapes[P.WHERE] is None and not walk.period and together < FEW and math.prod(form.shape) > MANY
+
+
+class Walk(NamedTuple):
+    """Units of rows of entries, as `Products` tells them."""
+
+    length: int
+    width: int
+    edge: int
+    cycle: int
+    period: int
+    strides: tuple[int, ...]
+    steps: tuple[int, ...]
+    batch: list[Axis]
+
+
+def make_job(form: Form, shapes: Sequence[Any], strides: Sequence[Any], dtype: np.dtype[Any], workers: int) -> Job:
+    """From the shapes and the strides in bytes of the contiguous result, x, a, b, c and where (None: not there)."""
+    walk = walk_of(form, shapes, strides, dtype)
+    count, units = math.prod(form.shape), math.prod(length for length, _ in walk.batch)
+    helpers = workers - 1 if worth_threads(form, dtype) else 0
+    entries = walk.length * max(1, walk.width)
+    share = max(1, min(ITEM, -(-count // (ITEMS_EACH * (helpers + 1))))) if helpers else count
+    block = min(walk.length, max(1, share // max(1, walk.width)))
+    blocks = -(-walk.length // block)
+    run = max(1, share // entries) if blocks == 1 else 1
+    items = -(-units * blocks // run)
+    options = [(form.transpose, P.TRANSPOSE), (form.periodic, P.PERIODIC), (shapes[P.WHERE] is not None, P.MASKED)]
+    options += [(count * dtype.itemsize > CACHES, P.LARGE)]
+    words = P.Products.filled(
+        P.AXIS_WORDS * len(walk.batch),
+        items=items, strides=walk.strides, steps=walk.steps, length=walk.length, width=walk.width, edge=walk.edge,
+        cycle=walk.cycle, period=walk.period, flags=sum(flag for option, flag in options if option), units=units,
+        blocks=blocks, block=block, run=run, axes=len(walk.batch),
+    )  # fmt: skip
+    words[P.AXES :] = [word for length, steps in walk.batch for word in (length, *steps)]
+    words.flags.writeable = False
+    return Job(("products", dtype.name), words, max(0, min(helpers, items - 1)), count)
+
+
+def walk_of(form: Form, shapes: Sequence[Any], strides: Sequence[Any], dtype: np.dtype[Any]) -> Walk:
+    """All entries in one go where all operands lie as the result does, or are constant; else rows or columns."""
+    axes = [(form.shape[k], steps_along(k, shapes, strides)) for k in range(len(form.shape))]
+    rows, inner = axes[form.axis], math.prod(form.shape[form.axis + 1 :])
+    size = dtype.itemsize
+    wholly = [lies_whole(k, form, shapes[k], strides[k], size) for k in range(P.OPERANDS)]
+    if all(step is not None for step in wholly):
+        steps: Any = tuple(wholly)
+        cycle, total = form.n * inner, math.prod(form.shape)
+        if form.periodic or cycle > SHORT:
+            return Walk(total, 0, inner, cycle, 0, steps, steps, [])
+        return Walk(total, 0, inner, total, cycle, steps, steps, [])
+    batch = merge([axis for k, axis in enumerate(axes) if k != form.axis and axis[0] != 1])
+    if inner == 1:
+        return Walk(form.n, 0, 1, form.n, 0, rows[1], rows[1], batch)
+    width, steps = batch.pop()
+    return Walk(form.n, width, 1, form.n, 0, rows[1], steps, batch)
+
+
+def steps_along(k: int, shapes: Sequence[Any], strides: Sequence[Any]) -> tuple[int, ...]:
+    """The strides of all operands along an axis; 0 where one is constant."""
+    return tuple(0 if s is None or s[k] == 1 else t[k] for s, t in zip(shapes, strides, strict=True))
+
+
+def lies_whole(k: int, form: Form, shape: Any, strides: Any, size: int) -> int | None:
+    """The step from entry to entry of an operand that lies as the result does, or is constant; else None."""
+    if shape is None or all(length == 1 for length in shape):
+        return 0
+    step = 1 if k == P.WHERE else size
+    wanted = contiguous(form.shape, step)
+    alike = all(n == 1 or s == t for n, s, t in zip(form.shape, strides, wanted, strict=True))
+    return step if shape == form.shape and alike else None

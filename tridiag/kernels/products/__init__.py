@@ -1,0 +1,1 @@
+"""Products of tridiagonal matrices with vectors."""

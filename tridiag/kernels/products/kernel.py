@@ -1,0 +1,192 @@
+"""The driver of products: claims units of rows, finds where what an entry needs lies, and runs the loops over entries.
+
+Where all operands lie as the result does, or are constant, everything is one sequence of entries: what is in the row
+before lies ``edge`` entries before, and rows at the ends of a matrix are told by their places. Operands that lie in any
+other way are walked row by row, or column by column, and brought side by side where they are not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from tridiag.kernels.access.operands import bytes_of_real, parts_of
+from tridiag.kernels.jobs.words import products as P
+from tridiag.kernels.jobs.words.products import Products
+from tridiag.kernels.products.loops import (
+    AFTER,
+    BEFORE,
+    DIAGONAL,
+    HIGH,
+    KEEP,
+    KEEP_AFTER,
+    KEEP_BEFORE,
+    LOW,
+    OWN,
+    PIECE,
+    SOURCES,
+    Sources,
+    masked,
+    past_caches,
+    plain,
+)
+from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.runtime.work_items import field, items
+from tridiag.kernels.runtime.workspace import workspace
+from tridiag.kernels.simd.functions import Library
+from tridiag.kernels.simd.interrupts import stopping
+from tridiag.kernels.simd.memory import c_function, flush, load, store, variable
+from tridiag.kernels.simd.records import RecordAt, address_of
+from tridiag.kernels.simd.vector import LINE, OPTIONS
+
+JOB = RecordAt(Products)
+ARRAYS, allocate, free_workspace = workspace(Sources, "packed")
+library = Library("products")
+BYTE = np.int8(0)
+multiply, multiply_past_caches, multiply_masked = (
+    library.add(loop.__name__, loop) for loop in (plain, past_caches, masked)
+)
+
+
+@njit(**OPTIONS)
+def bytes_of(zero):
+    """Of a number."""
+    return bytes_of_real(zero, ()) * parts_of(zero, ())
+
+
+@njit(**OPTIONS)
+def bind(job, worker, unit):
+    """Find the first row of every operand of a unit."""
+    for operand in range(P.OPERANDS):
+        at, index = job.pointers[operand], unit
+        for k in range(job.axes - 1, -1, -1):
+            axis = P.AXES + P.AXIS_WORDS * k
+            length = field(job, axis)
+            at += index % length * field(job, axis + 1 + operand)
+            index //= length
+        worker.base[operand] = at
+
+
+@njit(**OPTIONS)
+def point(job, worker, source, operand, row):
+    """Let a source be an operand from some row on."""
+    worker.at[source] = worker.base[operand] + row * job.strides[operand]
+    worker.step[source] = job.steps[operand]
+
+
+@njit(**OPTIONS)
+def multiply_rows(zero, job, worker, first, count, top, bottom):
+    """Entries of one row, or ``count`` rows of one entry, from row ``first`` on, at an end of the matrix or not."""
+    edge, cycle, turned = job.edge, job.cycle, job.flags & P.TRANSPOSE != 0
+    around, entries = job.flags & P.PERIODIC != 0, job.width if job.width else count
+    gone_before, gone_after = top and not around, bottom and not around
+    before = first + (0 if gone_before else cycle - edge if top else -edge)
+    after = first + (0 if gone_after else edge - cycle if bottom else edge)
+    point(job, worker, DIAGONAL, P.B, first)
+    point(job, worker, OWN, P.X, first)
+    point(job, worker, LOW, P.C if turned else P.A, before if turned else first)
+    point(job, worker, BEFORE, P.X, before)
+    point(job, worker, HIGH, P.A if turned else P.C, after if turned else first)
+    point(job, worker, AFTER, P.X, after)
+    if job.flags & P.MASKED:
+        point(job, worker, KEEP, P.WHERE, first)
+        point(job, worker, KEEP_BEFORE, P.WHERE, before)
+        point(job, worker, KEEP_AFTER, P.WHERE, after)
+    y, period, place = worker.base[P.Y] + first * job.strides[P.Y], job.period, 0
+    if period:
+        place, low, high = first % period, edge, period - edge
+    else:
+        period, low, high = 1, 1 if gone_before else 0, 0 if gone_after else 1
+    pieces(zero, job, worker, y, entries, place, period, low, high)
+
+
+@njit(**OPTIONS)
+def pieces(zero, job, worker, y, count, place, period, low, high):
+    """Entries whose sources are known: at once where these lie side by side, else a PIECE at a time."""
+    size, kinds = bytes_of(zero), SOURCES if job.flags & P.MASKED else KEEP
+    length = count
+    for k in range(kinds):
+        if worker.step[k] != 0 and worker.step[k] != (size if k < KEEP else 1):
+            length = min(PIECE, count)
+    for first in range(0, count, length):
+        if length < count and stopping():
+            break
+        some = min(length, count - first)
+        for k in range(kinds):
+            pack(zero, worker, k, first, some, size if k < KEEP else 1)
+        words = worker, y + first * size, some, (place + first) % period, period, low, high
+        if job.flags & P.MASKED:
+            multiply_masked(zero, words)
+        elif job.flags & P.LARGE:
+            multiply_past_caches(zero, words)
+        else:
+            multiply(zero, words)
+
+
+@njit(**OPTIONS)
+def pack(zero, worker, k, first, count, size):
+    """Tell the loops where to find some entries of a source: in place, or copied side by side."""
+    at, step = worker.at[k], worker.step[k]
+    at += first * step
+    room = worker.packed + k * PIECE * bytes_of(zero)
+    worker.source[k], worker.move[k] = at, step
+    if step == size:
+        return
+    worker.source[k], worker.move[k] = room, size
+    if step == 0:
+        count, worker.move[k] = LINE // bytes_of_real(zero, ()), 0
+    for i in range(variable(count)):
+        if k < KEEP:
+            store(room + i * size, load(at + i * step, zero))
+        else:
+            store(room + i, load(at + i * step, BYTE))
+
+
+@njit(**OPTIONS)
+def multiply_unit(zero, job, worker, first, last):
+    """Rows first <= i < last of a unit: the first of each matrix, those between, and the last one."""
+    edge, cycle = job.edge, job.cycle
+    begin = first // cycle * cycle
+    while begin < last:
+        for part in range(2 if cycle == edge else 3):
+            low, high = begin, begin + edge
+            if part == 1:
+                low, high = begin + edge, begin + cycle - edge
+            elif part == 2:
+                low, high = begin + cycle - edge, begin + cycle
+            low, high = max(first, low), min(last, high)
+            top, bottom = part == 0, part == 2 or cycle == edge
+            if job.width == 0:
+                if low < high:
+                    multiply_rows(zero, job, worker, low, high - low, top, bottom)
+            else:
+                for row in range(low, high):
+                    multiply_rows(zero, job, worker, row, 1, top, bottom)
+        begin += cycle
+        if stopping():
+            break
+
+
+@njit(**OPTIONS)
+def work(job, zero):
+    """Claim items until none is left; called by every thread of a job."""
+    worker = allocate(ARRAYS(packed=SOURCES * PIECE * bytes_of(zero)))
+    if address_of(worker) == 0:
+        return
+    blocks, block, run, length = job.blocks, job.block, job.run, job.length
+    for item in items(job):
+        for place in range(item * run, min((item + 1) * run, job.units * blocks)):
+            first = place % blocks * block
+            bind(job, worker, place // blocks)
+            multiply_unit(zero, job, worker, first, min(length, first + block))
+    if job.flags & P.LARGE:
+        flush()
+    free_workspace(worker)
+
+
+task = c_function(work, "tridiag_products", first=JOB)
+
+
+def build(dtype: str):
+    """The C function void run(job, helpers) for a dtype."""
+    return runner(np.zeros((), dtype)[()], task)

@@ -1,0 +1,166 @@
+"""The inner loops of a product: entries side by side, many at a time."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+
+from tridiag.kernels.access.moves import put_interleaved
+from tridiag.kernels.jobs.words.record import Word, Words
+from tridiag.kernels.runtime.workspace import Workspace
+from tridiag.kernels.simd.values import Complex, Value
+from tridiag.kernels.simd.vector import I8, LINE, Code
+
+# what is read for an entry: of its row the coefficient and the entry of x, of its row and that before, and after; masks
+DIAGONAL, OWN, LOW, BEFORE, HIGH, AFTER, KEEP, KEEP_BEFORE, KEEP_AFTER = range(9)
+SOURCES = 9
+
+
+class Sources(Workspace):
+    """Where what is read for entries lies, and how far it is from one to the next, in bytes."""
+
+    at, step = Words(SOURCES), Words(SOURCES)
+    base = Words(6)  # the first row of every operand of a unit
+    # as the loops take it: entries side by side, or one for all
+    source, move = Words(SOURCES), Words(SOURCES)
+    packed = Word()  # the entries of sources that lie otherwise, a PIECE each
+
+
+PIECE = 256  # entries
+
+
+class Edges(NamedTuple):
+    """Entries at places 0 <= k < low of a period have no entry before them, and those from high on none after them."""
+
+    period: Value
+    low: Value
+    high: Value
+
+
+def plain(code: Code, *words: Value) -> None:
+    """Entries 0 <= i < count of the result."""
+    multiply(code, words, False, False)
+
+
+def past_caches(code: Code, *words: Value) -> None:
+    """The same, where the result is not read soon."""
+    multiply(code, words, False, True)
+
+
+def masked(code: Code, *words: Value) -> None:
+    """The same with rows taken out."""
+    multiply(code, words, True, False)
+
+
+def multiply(code: Code, words: Any, masks: bool, large: bool) -> None:
+    """``words``: the sources; the result; count; the place of the first entry in its period; and the `Edges`."""
+    sources, y, count, place, *edges = words
+    code.fused = False  # every product and every sum rounds, as NumPy's do
+    size, limits = code.size_of_real * code.parts, Edges(*edges)
+    reads = [(sources.source[k], sources.move[k]) for k in range(SOURCES if masks else KEEP)]
+    lead = code.integer(0)
+    if large:
+        lead = (0 - y & (LINE - 1)) / size
+        lead = code.pick(lead < count, lead, count)
+    whole = lead + (count - lead) / code.lanes * code.lanes
+
+    def loop(first: Value, last: Value, place: Value, lanes: int, stream: bool) -> Value:
+        """Entries first <= i < last; returns the place of the one behind them."""
+        start, bounds = positions(code, place, limits, lanes)
+        stride = step_of(code, limits.period, lanes)
+
+        def entries(i: Value, position: Value) -> Value:
+            value = entry(code, reads, i, lanes, outside(code, position, bounds, lanes), masks)
+            put(code, y + i * size, value, lanes, stream)
+            moved = position + lanes_of(code, stride, position)
+            return code.where(moved < bounds.period, moved, moved - bounds.period)
+
+        return widened(code, code.fori(first, last, entries, start, step=lanes), lanes)
+
+    place = loop(code.integer(0), lead, place, 1, False) if large else place
+    place = loop(lead, whole, place, code.lanes, large)
+    loop(whole, count, place, 1, False)
+
+
+def entry(code: Code, reads: Any, i: Value, lanes: int, missing: Any, masks: bool) -> Any:
+    """So many entries: what is in the row, and what comes from those before it and after it where they are there."""
+    diagonal, own, low, before, high, after = (
+        take(code, at + i * move, lanes) for at, move in (reads[k] for k in range(KEEP))
+    )
+    nothing = number(code, 0.0 if masks else -0.0, lanes)  # to add -0.0 changes no number, not even the sign of a zero
+    first, last = missing
+    terms = [code.where(gone, nothing, x * y) for gone, x, y in ((first, low, before), (last, high, after))]
+    value = diagonal * own
+    if not masks:
+        return value + terms[0] + terms[1]
+    kept, kept_before, kept_after = (mask_at(code, at + i * move, lanes) for at, move in reads[KEEP:])
+    terms = [code.where(keep, term, nothing) for keep, term in zip((kept_before, kept_after), terms, strict=True)]
+    return code.where(kept, terms[0] + value + terms[1], nothing)
+
+
+# ---------------------------------------------------------------------------------------------- places of entries
+
+
+def positions(code: Code, place: Value, limits: Edges, lanes: int) -> tuple[Value, Edges]:
+    """The places of so many entries, and the edges for each of them."""
+    kind = ir.IntType(8 * code.size_of_real)
+    narrow = [Value(code, code.builder.trunc(x.llvm, kind) if kind.width < 64 else x.llvm) for x in (place, *limits)]
+    start, period, *others = narrow
+    found, one = code.undefined(ir.VectorType(kind, lanes)), start
+    for lane in range(lanes):
+        found = code.insert(found, one, lane)
+        one = one + 1
+        one = code.where(one < period, one, one - period)
+    return found, Edges(*(code.repeat(x, lanes) for x in (period, *others)))
+
+
+def step_of(code: Code, period: Value, lanes: int) -> Value:
+    """How much further an entry is that lies so many behind, in its period."""
+    return code.integer(lanes) - code.integer(lanes) / period * period
+
+
+def lanes_of(code: Code, number: Value, like: Value) -> Value:
+    kind = like.llvm.type.element
+    narrow = code.builder.trunc(number.llvm, kind) if kind.width < 64 else number.llvm
+    return code.repeat(Value(code, narrow), like.llvm.type.count)
+
+
+def widened(code: Code, position: Value, lanes: int) -> Value:
+    """The place of the first entry."""
+    first = code.extract(position, 0)
+    return Value(code, code.builder.zext(first.llvm, ir.IntType(64))) if code.size_of_real < 8 else first
+
+
+def outside(code: Code, position: Value, edges: Edges, lanes: int) -> tuple[Value, Value]:
+    """Which entries have none before them, and none after them."""
+    return position < edges.low, position >= edges.high
+
+
+# ------------------------------------------------------------------------------------------- numbers, many or one
+
+
+def take(code: Code, address: Value, lanes: int) -> Any:
+    """So many numbers that lie side by side."""
+    kind = ir.VectorType(code.real, lanes)
+    parts = [code.load_as(kind, address + k * lanes * code.size_of_real) for k in range(code.parts)]
+    if code.parts == 1:
+        return parts[0]
+    return Complex(*(code.shuffle(parts[0], parts[1], range(k, 2 * lanes, 2)) for k in range(2)))
+
+
+def put(code: Code, address: Value, x: Any, lanes: int, stream: bool) -> None:
+    if lanes > 1:
+        put_interleaved(code, address, x, stream)
+        return
+    for k, part in enumerate((x.real, x.imag) if isinstance(x, Complex) else (x,)):
+        code.store_as(address + k * code.size_of_real, part)
+
+
+def number(code: Code, value: float, lanes: int) -> Any:
+    part = Value(code, code.constant(ir.VectorType(code.real, lanes), value))
+    return Complex(part, part) if code.parts == 2 else part
+
+
+def mask_at(code: Code, address: Value, lanes: int) -> Value:
+    return code.load_as(ir.VectorType(I8, lanes), address) != 0

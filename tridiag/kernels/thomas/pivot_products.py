@@ -1,0 +1,155 @@
+"""The product of all pivots of an elimination with exchanges, as a mantissa and an exponent in each lane."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+
+from tridiag.algorithms import elimination as el
+from tridiag.kernels.access.layouts import views_of
+from tridiag.kernels.access.rows import SWEEPS
+from tridiag.kernels.simd.explog import fused, logarithm, numbers
+from tridiag.kernels.simd.powers import MANTISSA, integer, integers
+from tridiag.kernels.simd.values import Complex, Value
+from tridiag.kernels.simd.vector import I64, Code
+
+# what lies in memory between two calls, by rows of lanes: what is carried, the product, its exponents (an int64 a
+# lane), and behind these the lanes that met a zero pivot
+CARRIED, PRODUCT, EXPONENTS, ROOM = 0, 2, 3, 6
+RAISED = 64  # powers of two by which a subnormal number is made a normal one
+
+
+class State(NamedTuple):
+    """The carried row, and the product of the pivots so far."""
+
+    p0: Any
+    p1: Any
+    product: Any
+    exponent: Value
+    singular: Value
+
+
+class Product:
+    """A sweep over rows, in some memory."""
+
+    def __init__(self, code: Code, memory: Value) -> None:
+        self.code, self.memory = code, memory
+        self.exponents = memory + EXPONENTS * code.row
+        self.singular = self.exponents + 8 * code.lanes
+
+    def start(self) -> State:
+        code = self.code
+        p0, p1, product = (code.load(self.memory + k * code.row) for k in range(EXPONENTS))
+        return State(p0, p1, product, integer(code, 0), code.mask(code.word(self.singular)))
+
+    def step(self, state: State, i: Value, keep: Value, *row: Any) -> State:
+        code = self.code
+        (p0, p1), pivot = el.eliminate(code, state[:2], row, True)
+        product, exponent = times(code, state.product, state.exponent, pivot.q0)
+        product = code.where(pivot.swap, -product, product)
+        p0, p1 = code.where(keep, p0, code.one()), code.where(keep, p1, code.zero())
+        return State(p0, p1, product, exponent, state.singular | (pivot.q0 == 0))
+
+    def leave(self, state: State) -> None:
+        """The mantissa of the product is between 1 and 2 again, and of a few rows a number that does not overflow."""
+        code = self.code
+        product, exponent = times(code, code.one(), state.exponent, state.product)
+        for k, x in enumerate((state.p0, state.p1, product)):
+            code.store(self.memory + k * code.row, x)
+        wide = ir.VectorType(I64, code.lanes)
+        more = exponent.llvm if code.size_of_real == 8 else code.builder.sext(exponent.llvm, wide)
+        code.store_as(self.exponents, code.load_as(wide, self.exponents) + Value(code, more))
+        code.store_as(self.singular, code.bits(state.singular))
+
+
+def times(code: Code, product: Any, exponent: Value, x: Any) -> tuple[Any, Value]:
+    """A product and a number, whose exponent is added to that of the product; what is not finite has none."""
+    digits, size = MANTISSA[code.size_of_real], largest(code, x)
+    bias, most = (1023, 2047) if code.size_of_real == 8 else (127, 255)
+    small = size < code.tiny
+    x, size = (code.where(small, raised(code, y), y) for y in (x, size))
+    field = code.shift(bits_of(code, size), -digits)
+    finite, power = field < most, field - bias
+    taken = code.where(small, power - RAISED, power)
+    mantissa = code.where(finite, scaled(code, x, power, digits, bias, most), x)
+    return product * mantissa, exponent + code.where(finite, taken, integer(code, 0))
+
+
+def largest(code: Code, x: Any) -> Value:
+    """The size of a number, or of the larger part of a complex one; NaN where a part is."""
+    if not isinstance(x, Complex):
+        return code.magnitude(x)
+    real, imag = code.magnitude(x.real), code.magnitude(x.imag)
+    return code.where((real > imag) | (real != real), real, imag)
+
+
+def raised(code: Code, x: Any) -> Any:
+    return x * 2.0**RAISED
+
+
+def scaled(code: Code, x: Any, power: Value, digits: int, bias: int, most: int) -> Any:
+    """x / 2**power: of a real number the digits with another exponent, of a complex one a product in two steps."""
+    if not isinstance(x, Complex):
+        kept = bits_of(code, x) & ~(most << digits)
+        return real_of(code, kept | (bias << digits))
+    half = code.shift(power + 2 * most, -1) - most
+    factors = [real_of(code, code.shift(bias - part, digits)) for part in (half, power - half)]
+    return Complex(*(part * factors[0] * factors[1] for part in (x.real, x.imag)))
+
+
+def bits_of(code: Code, x: Value) -> Value:
+    return Value(code, code.builder.bitcast(x.llvm, integers(code)))
+
+
+def real_of(code: Code, bits: Value) -> Value:
+    return Value(code, code.builder.bitcast(bits.llvm, code.vector))
+
+
+def begin(code: Code, memory: Value) -> None:
+    """What is carried to the first row is that of an unknown before it; the product is 1."""
+    sweep = Product(code, memory)
+    code.store_as(sweep.exponents, Value(code, code.constant(ir.VectorType(I64, code.lanes), 0)))
+    code.store_as(sweep.singular, code.integer(0))
+    for k, x in enumerate((code.one(), code.zero(), code.one())):
+        code.store(memory + k * code.row, x)
+
+
+def multiply(code: Code, *words: Value) -> None:
+    """Rows of a view of three bands."""
+    *layout, memory, count = words
+    code.fused = False  # the pivots are those of LAPACK
+    views_of(code, layout, 3).down(code.integer(0), count, Product(code, memory))
+
+
+def close(code: Code, memory: Value) -> Value:
+    """The pivot of the last row, and which lanes met one that is zero; `tell` of real numbers."""
+    sweep = Product(code, memory)
+    state = sweep.start()
+    product, exponent = times(code, state.product, state.exponent, state.p0)
+    singular = state.singular | (state.p0 == 0)
+    sweep.leave(state._replace(product=product, exponent=exponent, singular=singular))
+    if code.parts == 1:
+        tell(code, sweep, singular)
+    return code.bits(singular)
+
+
+def tell(code: Code, sweep: Product, singular: Value) -> None:
+    """The logarithm of the product in place of what was carried, and its sign in its own."""
+    what, product = numbers(code), code.load(sweep.memory + PRODUCT * code.row)
+    size, nothing = code.magnitude(product), code.zero()
+    log, exponent = logarithm(code, size)
+    wide = code.load_as(ir.VectorType(I64, code.lanes), sweep.exponents)
+    own = exponent.llvm if code.size_of_real == 8 else code.builder.sext(exponent.llvm, wide.llvm.type)
+    power = code.to_real(wide + Value(code, own) - what.bias)
+    total = fused(code, power, what.ln2[0], fused(code, power, what.ln2[1], log))
+    total = code.where(size < math.inf, total, size)
+    sign = code.where(product < 0, -code.one(), code.where(product > 0, code.one(), product))
+    code.store(sweep.memory, code.where(singular, code.splat(-math.inf), total))
+    code.store(sweep.memory + PRODUCT * code.row, code.where(singular, nothing, sign))
+
+
+BEGIN_PRODUCT = SWEEPS.add("begin_product", begin)
+MULTIPLY_PIVOTS = SWEEPS.add("multiply_pivots", multiply)
+CLOSE_PRODUCT = SWEEPS.add("close_product", close)
