@@ -137,18 +137,30 @@ def bound_recurrence(
     if found is None:
         return None
     call, order_of_operands = found
-    rows, before = facts[:order], facts[order + 1 :]
-    arguments = [Group(rows) if tuples else rows[0] if rows else Same(None), facts[order]]
-    arguments += [Group(before) if states else before[0] if before else Same(None), out or Same(None)]
-    arguments += map(Same, (axis, reverse, backend))
-    place = max(1, order) + 1 + max(1, count)  # of ``out``, items of tuples counted one by one
-    takes = place if out else RESULT
-    shift = 0 if order else 1  # None stands in the place of a coefficient
-    sources = tuple([NOTHING if k < 0 else takes if k == 0 else k - 1 + shift for k in order_of_operands])
-    kept = kept_call_of(call, tuple(arguments), casts, result, sources, takes, False)
+    arguments = arguments_of(facts, order, tuples, states), (out or Same(None), *map(Same, (axis, reverse, backend)))
+    kept = kept_recurrence(call, arguments, casts, result, order_of_operands, out is not None)
     axes = (slice(None),) * form.axis
     last = tuple((*axes, row_of(form, form.n - 1 - k)) for k in range(min(form.n, order)))
     return BoundRecurrence(call, order_of_operands, casts, form.shape, plan.out_dtype, kept, last)
+
+
+def arguments_of(facts: tuple[Any, ...], order: int, tuples: bool, states: bool) -> tuple[Any, ...]:
+    """The coefficients, x and what is before, as a verb takes them."""
+    rows, before = facts[:order], facts[order + 1 :]
+    coefficients = Group(rows) if tuples else rows[0] if rows else Same(None)
+    return coefficients, facts[order], Group(before) if states else before[0] if before else Same(None)
+
+
+def kept_recurrence(
+    call: Any, arguments: tuple[Any, Any], casts: Casts, result: Any, operands: tuple[int, ...], given: bool
+) -> Kept | None:
+    """A bound recurrence for the table of its verb; ``arguments``: before ``out``, and from there on."""
+    before, behind = arguments
+    place = sum(len(x) if type(x) is Group else 1 for x in before)  # of ``out``, items of tuples one by one
+    shift = 1 if isinstance(before[0], Same) else 0  # None stands in the place of a coefficient
+    takes = place if given else RESULT
+    sources = tuple([NOTHING if k < 0 else takes if k == 0 else k - 1 + shift for k in operands])
+    return kept_call_of(call, (*before, *behind), casts, result, sources, takes, False)
 
 
 def plan_of_recurrence(

@@ -101,10 +101,7 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
         together = lanes if kind == C.ROWS else 1
         run = max(1, share // (n * together))
         items = -(-count // (together * run))
-    flags = C.TRANSPOSED * form.transpose | C.STARTED * (len(shapes) == C.operands(order))
-    size = n * count * dtype.itemsize
-    flags |= C.LARGE * (size > CACHES) | C.FAR * (3 * size > SECOND_LEVEL)
-    flags |= C.BACKWARD * (axes.strides[C.Y] < 0)  # in memory: that of arrays with negative strides goes the other way
+    started = len(shapes) == C.operands(order)
     words = filled(
         axes,
         C.operands(order),
@@ -114,7 +111,7 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
         sequences=count,
         kind=kind,
         run=run,
-        flags=flags,
+        flags=flags_of(axes, form.transpose, started, n * count * dtype.itemsize),
         length=length,
         stretch=width,
         stretches=stretches,
@@ -123,6 +120,12 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
     )
     helpers = workers - 1 if n * count >= WORTH_A_THREAD else 0
     return Job(("recurrence", dtype.name, order), words, min(helpers, items - 1), n * count)
+
+
+def flags_of(axes: Axes, transposed: bool, started: bool, size: int) -> int:
+    """``size``: the bytes of the result; that of arrays with negative strides goes the other way in memory."""
+    flags = C.TRANSPOSED * transposed | C.STARTED * started | C.BACKWARD * (axes.strides[C.Y] < 0)
+    return flags | C.LARGE * (size > CACHES) | C.FAR * (3 * size > SECOND_LEVEL)
 
 
 def filled(axes: Axes, operands: int, given: int, **values: Any) -> Any:
