@@ -5,7 +5,7 @@
 `LINES` is the table, and how it is measured is as in `cpu.py`. float32, normal scores, gap = -1 (and gap_open = -2),
 inside jit, outputs fresh. A cell is an entry of the scores; both are one cell's work. A first call is that of a new
 process that finds no compiled kernel, imports included. The record of a whole run goes to
-``benchmarks/results/alignment.json``.
+``benchmarks/results/alignment/``, a file a processor.
 
 Exits with 1 where a figure is short of its bar or an answer is wrong. Needs JAX and rich; takes two minutes.
 """
@@ -35,7 +35,7 @@ import tridiag
 from tridiag.benchmarking.race import Contestant, Timing
 from tridiag.kernels.jobs.systems import threads
 
-RESULTS = Path(__file__).parent / "results" / "alignment.json"
+RESULTS = Path(__file__).parent / "results" / "alignment"
 GAP = -1.0
 OURS, THEIRS, FIRST = "score and gradient", "lax.scan", "first call"
 SAMPLE = 4  # pairs that are judged

@@ -48,6 +48,11 @@ def at_most(limit: float | None, of: str, to: str) -> Bar:
     return Bar(f"{of} / {to}", (of, to), lambda x, y: x / y, limit)
 
 
+def streams(limit: float | None, of: str, past: float | None = None, stream: str = "stream") -> tuple[Bar, Bar]:
+    """The time of a contestant over that of a stream, and over that of the same words past the caches."""
+    return at_most(limit, of, stream), at_most(past, of, f"{stream} past the caches")
+
+
 def faster(limit: float | None, of: str, than: str) -> Bar:
     """How many times faster a contestant is than another."""
     return Bar(f"{than} / {of}", (of, than), lambda x, y: y / x, limit, at_most=False)

@@ -4,9 +4,11 @@
 
 `LINES` is the table: what is solved, and the bars, which name the contestants that run. ``--list`` prints the names of
 the lines. How they are timed: `tridiag.benchmarking.race`. A stream moves the words that a solve has to read and write,
-a, b, c, d and x, through a parallel loop in Numba, over the same arrays with as many threads. Systems are float64 and
+a, b, c, d and x, through a parallel loop in Numba, over the same arrays with as many threads; "past the caches" one
+whose stores fetch no line that they overwrite. Systems are float64 and
 diagonally dominant, ``pivoting`` is the default, "auto", and ``out`` is given, unless a line or a contestant says
-otherwise; inside jit, outputs are fresh. The record of a whole run goes to ``benchmarks/results/cpu.json``.
+otherwise; inside jit, outputs are fresh. The record of a whole run goes to ``benchmarks/results/cpu/``, a
+file a processor.
 
 Exits with 1 where a figure is short of its bar or an answer is wrong. Needs SciPy, JAX and rich; takes some minutes.
 """
@@ -18,12 +20,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bars import Bar, above, at_most, faster, microseconds, seconds
+from bars import Bar, above, at_most, faster, microseconds, seconds, streams
 from cpu_contestants import MAKERS
 from cpu_problems import Problem, dominant, laplacian, steady, uniform
 from lines import Line, run
 
-RESULTS = Path(__file__).parent / "results" / "cpu.json"
+RESULTS = Path(__file__).parent / "results" / "cpu"
 
 ROWS, COLUMNS, MIDDLE = ((100_000, 100), -1), ((100, 100_000), 0), ((50, 100, 2000), 1)
 UNKNOWNS = 10_000_000
@@ -39,24 +41,32 @@ def each_dtype(name: str, told: str, layout: Any, *bars: Bar, matrix: Any = domi
     return [line(f"{name}-{t}", f"{told}, {t}", Problem(*layout, t, matrix), *bars) for t in DTYPES]
 
 
-def no_cliff(n: int) -> list[Line]:
-    batch = UNKNOWNS // n
+def plain(name: str, told: str, layout: Any, limit: float) -> list[Line]:
     return [
-        line(f"1e7-rows-{n}", f"1e7 unknowns, ({batch}, {n}), axis=-1", Problem((batch, n)), NO_CLIFF),
-        line(f"1e7-columns-{n}", f"1e7 unknowns, ({n}, {batch}), axis=0", Problem((n, batch), 0), NO_CLIFF),
+        line(f"{name}-{t}", f"{told}, {t}", Problem(*layout, t), *streams(limit, "pivoting=False", LIMIT[t]))
+        for t in DTYPES
     ]
 
 
-def long(name: str, told: str, matrix: Any, streams: float, lapack: float) -> Line:
-    bars = at_most(streams, "solve", "stream"), faster(lapack, "solve", "gtsv"), faster(None, "solve", IN_PLACE)
+def no_cliff(n: int) -> list[Line]:
+    batch = UNKNOWNS // n
+    return [
+        line(f"1e7-rows-{n}", f"1e7 unknowns, ({batch}, {n}), axis=-1", Problem((batch, n)), *NO_CLIFF),
+        line(f"1e7-columns-{n}", f"1e7 unknowns, ({n}, {batch}), axis=0", Problem((n, batch), 0), *NO_CLIFF),
+    ]
+
+
+def long(name: str, told: str, matrix: Any, limit: float, lapack: float) -> Line:
+    bars = *streams(limit, "solve"), faster(lapack, "solve", "gtsv"), faster(None, "solve", IN_PLACE)
     return line(f"long-{name}", f"one system, n = 1e7, {told}", Problem((UNKNOWNS,), matrix=matrix), *bars)
 
 
-NO_CLIFF = at_most(2, "solve", "stream")
-PLAIN_ROWS, PLAIN_COLUMNS = (at_most(limit, "pivoting=False", "stream") for limit in (1.30, 1.15))
+NO_CLIFF = streams(2, "solve")
+PLAIN_ROWS, PLAIN_COLUMNS = 1.30, 1.15  # streams
+LIMIT = {"float64": 1.15, "float32": 1.25}  # of what the machine can do: streams past the caches
 AUTO, AUTO_PIVOTS = (at_most(limit, "solve", "pivoting=False") for limit in (1.10, 2.5))
 PIVOTED = at_most(1.25, "pivoting=True", "pivoting=False")
-SHARED = at_most(1.4, "solve", "stream of 2 words")
+SHARED = streams(1.4, "solve", stream="stream of 2 words")
 # What the first solve imports counts; importing tridiag and NumPy, before it, is told beside it.
 WARM, WITH_IMPORT = seconds(0.5, "first solve, warm cache"), seconds(None, "import and first solve, warm cache")
 LAX = "jit: lax.linalg.tridiagonal_solve"
@@ -67,9 +77,9 @@ NO_SYSTEM = Problem(())  # the process makes its own
 IN_JAX = Problem(*ROWS, library="jax")
 
 LINES = [
-    *each_dtype("rows", "(100 000, 100), axis=-1", ROWS, PLAIN_ROWS),
-    *each_dtype("columns", "(100, 100 000), axis=0", COLUMNS, PLAIN_COLUMNS),
-    *each_dtype("middle", "(50, 100, 2000), axis=1", MIDDLE, PLAIN_COLUMNS),
+    *plain("rows", "(100 000, 100), axis=-1", ROWS, PLAIN_ROWS),
+    *plain("columns", "(100, 100 000), axis=0", COLUMNS, PLAIN_COLUMNS),
+    *plain("middle", "(50, 100, 2000), axis=1", MIDDLE, PLAIN_COLUMNS),
     *each_dtype("auto-rows", 'pivoting="auto", dominant, axis=-1', ROWS, AUTO),
     *each_dtype("auto-columns", 'pivoting="auto", dominant, axis=0', COLUMNS, AUTO),
     *each_dtype("uniform-rows", 'pivoting="auto", uniform(-1, 1), axis=-1', ROWS, AUTO_PIVOTS, matrix=uniform),
@@ -86,9 +96,9 @@ LINES = [
     long("decaying", "decaying couplings", dominant, 1.8, 12),
     long("laplacian", "Laplacian", laplacian, 2.8, 8),
     long("pivots", "random, needs pivots", uniform, 4.5, 7),
-    line("shared-rows", "one matrix, 1000 right sides, axis=-1", Problem((1000, 10_000), shared=True), SHARED),
-    line("shared-columns", "one matrix, 1000 right sides, axis=0", Problem((10_000, 1000), 0, shared=True), SHARED),
-    line("factor", "factor(a, b, c).solve(d)", Problem(*ROWS), at_most(1.2, "factor(...).solve", "stream")),
+    line("shared-rows", "one matrix, 1000 right sides, axis=-1", Problem((1000, 10_000), shared=True), *SHARED),
+    line("shared-columns", "one matrix, 1000 right sides, axis=0", Problem((10_000, 1000), 0, shared=True), *SHARED),
+    line("factor", "factor(a, b, c).solve(d)", Problem(*ROWS), *streams(1.2, "factor(...).solve")),
     line("periodic", "periodic, (100 000, 100)", Problem(*ROWS), at_most(1.6, "periodic", "solve")),
     line(
         "jit-fresh",
@@ -102,14 +112,14 @@ LINES = [
         "jit-donated",
         "inside jit, d overwritten and donated",
         IN_JAX,
-        at_most(1.35, "jit: solve, d donated", "stream"),
+        *streams(1.35, "jit: solve, d donated"),
         faster(13, "jit: solve, d donated", LAX),
     ),
     line(
         "jit-loop",
         "inside jit, a loop that overwrites d",
         replace(IN_JAX, matrix=steady),
-        at_most(1.4, "jit: a step of fori_loop", "stream"),
+        *streams(1.4, "jit: a step of fori_loop"),
     ),
     line(
         "gradient",

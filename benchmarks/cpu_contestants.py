@@ -22,6 +22,7 @@ from cpu_problems import CERTIFIED, Problem
 
 import tridiag
 from tridiag.benchmarking.errors import Array, backward_errors, relative_error
+from tridiag.benchmarking.past_caches import stream_past_caches
 from tridiag.benchmarking.race import Contestant, Timing
 from tridiag.benchmarking.streams import add_four, copy
 from tridiag.kernels.jobs.systems import threads
@@ -66,6 +67,16 @@ def stream(problem: Problem) -> Contestant:
     numba.set_num_threads(threads())
     arrays = [x.reshape(-1) for x in (*problem.host, problem.out)]
     return Contestant(lambda: add_four(*arrays), lambda _: relative_error(problem.out, sum(problem.host)), 4)
+
+
+@contestant("stream past the caches")
+def hard_stream(problem: Problem) -> Contestant:
+    return stream_past_caches(*problem.host)
+
+
+@contestant("stream of 2 words past the caches")
+def hard_stream_of_two(problem: Problem) -> Contestant:
+    return stream_past_caches(problem.host[3])
 
 
 @contestant("stream of 2 words")

@@ -6,7 +6,7 @@
 where nothing is missing it does not ask, and then JAX by itself keeps one covariance for all series. Filters of
 statsmodels are made beforehand, one for each of 20 series, which stand for all. Times are those of a series.
 Gradients are in every parameter of the model, jitted. The record of a whole run goes to
-``benchmarks/results/kalman.json``.
+``benchmarks/results/kalman/``, a file a processor.
 
 Exits with 1 where a figure is short of its bar or an answer is wrong. Needs JAX, statsmodels and rich.
 """
@@ -30,7 +30,7 @@ from textbook import likelihood
 from tridiag import kalman
 from tridiag.benchmarking.race import Contestant
 
-RESULTS = Path(__file__).parent / "results" / "kalman.json"
+RESULTS = Path(__file__).parent / "results" / "kalman"
 STATES = 4
 SAMPLE = 20  # series that statsmodels is timed on
 NAMES = ("F", "H", "Q", "R", "m0", "P0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -87,6 +88,11 @@ def cells(record: dict[str, Any], figure: dict[str, Any]) -> list[str]:
     ]
 
 
+def file_name(here: dict[str, Any]) -> str:
+    """Of the records of a kind of machine."""
+    return re.sub(r"[^a-z0-9]+", "_", here["machine"]["cpu"].lower()).strip("_")
+
+
 def add_choice(parser: argparse.ArgumentParser) -> None:
     """The options that pick lines."""
     parser.add_argument(
@@ -108,7 +114,7 @@ def picked(parser: argparse.ArgumentParser, known: list[Line], options: argparse
 
 
 def run(told: str | None, known: list[Line], makers: Makers, results: Path, arguments: list[str] | None) -> int:
-    """The command of a benchmark: ``told`` is its docstring; the record of a whole run goes to ``results``."""
+    """The command of a benchmark: ``told`` is its docstring; the record of a whole run to the folder ``results``."""
     from rich.console import Console
 
     parser = argparse.ArgumentParser(description=(told or "").partition("\n")[0])
@@ -124,8 +130,9 @@ def run(told: str | None, known: list[Line], makers: Makers, results: Path, argu
         records.append(measure(line, makers, options.rounds, options.tiny))
     show(records)
     spent = round(time.perf_counter() - start)
-    record = conditions() | {"tiny": options.tiny, "seconds": spent, "lines": records}
-    path = options.json or (None if options.only or options.tiny else results)
+    here = conditions()
+    record = here | {"tiny": options.tiny, "seconds": spent, "lines": records}
+    path = options.json or (None if options.only or options.tiny else results / f"{file_name(here)}.json")
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record, indent=1) + "\n")

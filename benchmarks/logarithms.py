@@ -3,7 +3,7 @@
     python benchmarks/logarithms.py [--only NAME]... [--rounds N] [--json FILE]
 
 `LINES` is the table, and how it is measured is as in `cpu.py`. Terms are normal. The record of a whole run goes to
-``benchmarks/results/logarithms.json``. Its errors are the subject of ``tests/test_logarithms.py``.
+``benchmarks/results/logarithms/``, a file a processor. Its errors are the subject of ``tests/test_logarithms.py``.
 
 Exits with 1 where a figure is short of its bar or an answer is wrong. Needs PyTorch, JAX and rich; takes a minute.
 """
@@ -19,15 +19,16 @@ from typing import Any
 
 import numba
 import numpy as np
-from bars import at_most, faster
+from bars import faster, streams
 from lines import Line, run
 
 import tridiag
+from tridiag.benchmarking.past_caches import stream_past_caches
 from tridiag.benchmarking.race import Contestant
 from tridiag.benchmarking.streams import copy
 from tridiag.kernels.jobs.systems import threads
 
-RESULTS = Path(__file__).parent / "results" / "logarithms.json"
+RESULTS = Path(__file__).parent / "results" / "logarithms"
 ACCURATE, USUAL = 4, 1e5  # eps of max(1, abs(y))
 Array = np.ndarray[Any, Any]
 
@@ -100,6 +101,7 @@ def of_lax(problem: Problem) -> Contestant:
 
 MAKERS: dict[str, Callable[[Any], Contestant]] = {
     "stream": stream,
+    "stream past the caches": lambda problem: stream_past_caches(problem.host),
     "logcumsumexp": ours,
     "jit: logcumsumexp": ours_jitted,
     "torch.logcumsumexp": of_torch,
@@ -107,7 +109,7 @@ MAKERS: dict[str, Callable[[Any], Contestant]] = {
 }
 
 ROWS, COLUMNS, LONG = ((1000, 10_000), -1), ((10_000, 1000), 0), ((100_000,), 0)
-STREAM = at_most(None, "logcumsumexp", "stream")
+STREAMS = streams(None, "logcumsumexp")
 
 
 def torch_bar(factor: float | None) -> Any:
@@ -115,12 +117,14 @@ def torch_bar(factor: float | None) -> Any:
 
 
 LINES = [
-    Line("rows-float64", f"{ROWS[0]}, float64", Problem(*ROWS), (torch_bar(14), STREAM)),
-    Line("long-float64", f"{LONG[0]}, float64", Problem(*LONG), (torch_bar(10), STREAM)),
-    Line("columns-float64", f"{COLUMNS[0]}, axis=0, float64", Problem(*COLUMNS), (torch_bar(None), STREAM)),
-    Line("rows-float32", f"{ROWS[0]}, float32", Problem(*ROWS, "float32"), (torch_bar(None), STREAM)),
-    Line("long-float32", f"{LONG[0]}, float32", Problem(*LONG, "float32"), (torch_bar(None), STREAM)),
-    Line("columns-float32", f"{COLUMNS[0]}, axis=0, float32", Problem(*COLUMNS, "float32"), (torch_bar(None), STREAM)),
+    Line("rows-float64", f"{ROWS[0]}, float64", Problem(*ROWS), (torch_bar(14), *STREAMS)),
+    Line("long-float64", f"{LONG[0]}, float64", Problem(*LONG), (torch_bar(10), *STREAMS)),
+    Line("columns-float64", f"{COLUMNS[0]}, axis=0, float64", Problem(*COLUMNS), (torch_bar(None), *STREAMS)),
+    Line("rows-float32", f"{ROWS[0]}, float32", Problem(*ROWS, "float32"), (torch_bar(None), *STREAMS)),
+    Line("long-float32", f"{LONG[0]}, float32", Problem(*LONG, "float32"), (torch_bar(None), *STREAMS)),
+    Line(
+        "columns-float32", f"{COLUMNS[0]}, axis=0, float32", Problem(*COLUMNS, "float32"), (torch_bar(None), *STREAMS)
+    ),
     Line(
         "lax",
         f"{ROWS[0]}, float64",

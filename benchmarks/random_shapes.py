@@ -18,12 +18,12 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from lines import file_name
 from random_verbs import IN_JIT, VERBS, Problem
 from rich.console import Console
 from rich.progress import track
@@ -130,10 +130,6 @@ def main(arguments: list[str] | None = None) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(here | {"seed": options.seed, "verbs": records}, indent=1) + "\n")
     return int(any(record["short"] for record in records))
-
-
-def file_name(here: dict[str, Any]) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", here["machine"]["cpu"].lower()).strip("_")
 
 
 if __name__ == "__main__":

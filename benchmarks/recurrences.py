@@ -4,7 +4,7 @@
 
 `LINES` is the table, and how it is measured is as in `cpu.py`. A stream reads a and x and writes y. Coefficients are
 uniform in (0.5, 1) unless a line says otherwise. The record of a whole run goes to
-``benchmarks/results/recurrences.json``.
+``benchmarks/results/recurrences/``, a file a processor.
 
 Exits with 1 where a figure is short of its bar or an answer is wrong. Needs JAX and rich; takes a few minutes.
 """
@@ -21,17 +21,18 @@ from typing import Any
 
 import numba
 import numpy as np
-from bars import at_most, faster
+from bars import at_most, faster, streams
 from cpu_contestants import jitted, with_gradients
 from lines import Line, run
 
 import tridiag
 from tridiag.benchmarking.errors import Array, relative_error
+from tridiag.benchmarking.past_caches import stream_past_caches
 from tridiag.benchmarking.race import Contestant
 from tridiag.benchmarking.streams import add, add_rows
 from tridiag.kernels.jobs.systems import threads
 
-RESULTS = Path(__file__).parent / "results" / "recurrences.json"
+RESULTS = Path(__file__).parent / "results" / "recurrences"
 ACCURATE = 1e3  # eps of the largest value: sequences of 1e7 steps that forget their past
 MAKERS: dict[str, Callable[[Any], Contestant]] = {}
 
@@ -116,6 +117,11 @@ def stream(problem: Problem) -> Contestant:
     numba.set_num_threads(threads())
     arrays = [x.reshape(-1) for x in (*problem.host, problem.out)]
     return Contestant(lambda: add(*arrays), lambda _: relative_error(problem.out, sum(problem.host)), 4)
+
+
+@contestant("stream past the caches")
+def hard_stream(problem: Problem) -> Contestant:
+    return stream_past_caches(*problem.host)
 
 
 @contestant("linear_recurrence")
@@ -269,6 +275,12 @@ def matrix_stream(problem: Matrices) -> Contestant:
     return Contestant(lambda: add_rows(*arrays), lambda _: relative_error(problem.out, A.sum(-1) + x), 100)
 
 
+@contestant("stream of A, x and y past the caches")
+def hard_matrix_stream(problem: Matrices) -> Contestant:
+    A, x = problem.host
+    return stream_past_caches(*A.reshape(problem.shape[-1], -1), x)
+
+
 @contestant("matrix_recurrence")
 def matrix_recurrence(problem: Matrices) -> Contestant:
     return Contestant(lambda: tridiag.matrix_recurrence(*problem.host, out=problem.out), problem.error, ACCURATE)
@@ -298,8 +310,8 @@ def jit_matrix_scan(problem: Matrices) -> Contestant:
 LAYOUTS = {"short-rows": ((100_000, 100), -1), "rows": ((1000, 10_000), -1), "columns": ((10_000, 1000), 0)}
 DTYPES = ("float64", "float32")
 LONG = ((10_000_000,), 0)
-STREAM, TURNED = at_most(1.2, "linear_recurrence", "stream"), at_most(None, "linear_recurrence, reverse", "stream")
-LONG_STREAM = at_most(1.35, "linear_recurrence", "stream")
+STREAMS, TURNED = streams(1.2, "linear_recurrence"), at_most(None, "linear_recurrence, reverse", "stream")
+LONG_STREAMS = streams(1.35, "linear_recurrence")
 ASSOCIATIVE = faster(25, "linear_recurrence", "jit: lax.associative_scan")
 ASSOCIATIVE_JIT = faster(None, "jit: linear_recurrence", "jit: lax.associative_scan")
 GRADIENT = at_most(1.5, "jit: value_and_grad", "jit: a sum and two arrays")
@@ -311,7 +323,7 @@ SCANS = (
 
 
 MATRICES = (
-    at_most(None, "matrix_recurrence", "stream of A, x and y"),
+    *streams(None, "matrix_recurrence", stream="stream of A, x and y"),
     faster(None, "jit: matrix_recurrence", "jit: lax.scan"),
 )
 
@@ -323,13 +335,13 @@ def told(layout: Any, dtype: str) -> str:
 
 LINES = [
     *(
-        Line(f"{name}-{dtype}", told(layout, dtype), Problem(*layout, dtype), (STREAM, TURNED))
+        Line(f"{name}-{dtype}", told(layout, dtype), Problem(*layout, dtype), (*STREAMS, TURNED))
         for name, layout in LAYOUTS.items()
         for dtype in DTYPES
     ),
-    *(Line(f"long-{t}", told(LONG, t), Problem(*LONG, t), (LONG_STREAM, TURNED)) for t in DTYPES),
+    *(Line(f"long-{t}", told(LONG, t), Problem(*LONG, t), (*LONG_STREAMS, TURNED)) for t in DTYPES),
     *(
-        Line(f"long-lasting-{t}", f"the same, a = -1 or 1, {t}", Problem(*LONG, t, lasting), (LONG_STREAM,))
+        Line(f"long-lasting-{t}", f"the same, a = -1 or 1, {t}", Problem(*LONG, t, lasting), LONG_STREAMS)
         for t in DTYPES
     ),
     *(

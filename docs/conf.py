@@ -79,7 +79,7 @@ def fill_in_errors(app, page, source):
 
 def fill_in_figures(app, page, source):
     """Put a measured median where a page says {{ file line: figure }}, so that no figure is older than its record."""
-    source[0] = re.sub(r"\{\{ (\w+) (\S+): (.+?) \}\}", lambda found: median(*found.groups()), source[0])
+    source[0] = re.sub(r"\{\{ (\w+/\w+) (\S+): (.+?) \}\}", lambda found: median(*found.groups()), source[0])
 
 
 def median(file, line, figure):

@@ -16,6 +16,7 @@ from tridiag import commands
 from tridiag.backends import BACKENDS
 from tridiag.benchmarking import comparison, conditions, libraries, race
 from tridiag.benchmarking.kinds import ALIKE, KINDS
+from tridiag.benchmarking.past_caches import stream_past_caches
 from tridiag.benchmarking.problems import Problem
 from tridiag.report import VERBS
 
@@ -136,7 +137,9 @@ def test_bench_ranks_right_answers(tmp_path: Path, capsys: pytest.CaptureFixture
     assert {row["name"] for row in record["rows"]} == {"numpy_thomas", "numba_thomas"}
     ratios = [row["over_stream"] for row in record["rows"]]
     assert ratios == sorted(ratios) and all(ratio > 0 for ratio in ratios)
+    assert record["stream_past_caches"]["error_in_eps"] <= 12
     for row in record["rows"]:
+        assert row["over_stream_past_caches"] > 0
         assert row["seconds"] > 0 and row["first_call_seconds"] > 0 and row["error_in_eps"] <= 16, row
         assert row["gigabytes_per_second"] == pytest.approx(30 * 8 * 5 * 8 / row["seconds"] / 1e9)
     assert {row["name"]: row["times_baseline"] for row in record["rows"]}[record["baseline"]] == 1
@@ -186,6 +189,18 @@ def test_the_stream_takes_no_more_threads_than_numba_has() -> None:
     one = os.environ | {"NUMBA_NUM_THREADS": "1", "OMP_NUM_THREADS": ""}
     run = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, env=one)
     assert run.stdout == "0.0\n", run.stderr
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
+@pytest.mark.parametrize("size", [1, 8, 1000])
+def test_the_stream_past_the_caches_writes_every_sum(size: int, dtype: str) -> None:
+    """Whole lines and the rest; one that left something out would be too fast."""
+    sources = [np.random.default_rng(k).uniform(1, 2, size).astype(dtype) for k in range(2)]
+    contestant = stream_past_caches(*sources)
+    found = contestant.call()
+    assert contestant.error(found) <= contestant.limit and np.array_equal(found.view(dtype), sum(sources))
+    found[-1] = np.nan
+    assert not contestant.error(found) <= contestant.limit
 
 
 def test_without_a_stream_there_are_no_figures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:

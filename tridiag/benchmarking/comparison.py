@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from tridiag.benchmarking.kinds import Words
+from tridiag.benchmarking.past_caches import mixture_past_caches
 from tridiag.benchmarking.race import Contestant, Race, timed
 from tridiag.benchmarking.streams import device_stream, stream
 
-STREAM = "stream"
+STREAM, PAST_CACHES = "stream", "stream past the caches"
 BUSY = 0.1  # cores: what other processes take beyond that is told
 Progressed = Callable[[str, float], None]  # what is done, and how much of it
 
@@ -40,13 +42,20 @@ class Comparison:
         library, device = self.place
         return device_stream(library, self.words.total, self.dtype, device)
 
+    def streams(self) -> dict[str, Callable[[], Contestant]]:
+        """That of a plain loop; on the CPU also one whose stores go past the caches."""
+        found = {STREAM: self.stream}
+        if self.place is None:
+            found[PAST_CACHES] = functools.partial(mixture_past_caches, *self.words, self.dtype)
+        return found
+
 
 def compare(
     comparison: Comparison, rounds: int = 11, budget: float = 8.0, progressed: Progressed = lambda what, part: None
 ) -> dict[str, Any]:
     """The record of a comparison: rows that are ranked, those that are wrong or cannot run last, with a sentence."""
     contestants, judged, refused = {}, {}, dict(comparison.refused)
-    makers = {STREAM: comparison.stream, **comparison.makers}
+    makers = {**comparison.streams(), **comparison.makers}
     for count, (name, make) in enumerate(makers.items()):
         progressed(f"judging {name}", count / len(makers))
         try:
@@ -55,10 +64,10 @@ def compare(
             contestants[name] = contestant
         except Exception as error:  # the others are timed all the same
             refused[name] = f"{type(error).__name__}: {error}".partition("\n")[0].replace(f"{name}: ", "")
-            if name == STREAM:
+            if name in (STREAM, PAST_CACHES):
                 raise ValueError(f"the stream cannot run: {refused[name]}") from error
     race = timed(contestants, judged, rounds, budget, lambda part: progressed("timing", part))
-    rows = [row(name, race, comparison) for name in contestants if name != STREAM]
+    rows = [row(name, race, comparison) for name in contestants if name not in (STREAM, PAST_CACHES)]
     return {
         "title": comparison.title,
         **comparison.facts,
@@ -66,6 +75,7 @@ def compare(
         "words": comparison.words.total,
         "baseline": comparison.baseline,
         "stream": summary(STREAM, race, comparison),
+        "stream_past_caches": summary(PAST_CACHES, race, comparison) if PAST_CACHES in contestants else None,
         "rounds": race.rounds,
         "cores_busy_with_others": race.others,
         "rows": sorted(rows, key=lambda found: found["over_stream"]),
@@ -78,7 +88,8 @@ def row(name: str, race: Race, comparison: Comparison) -> dict[str, Any]:
     walls = race.walls()
     low, ratio, high = np.quantile(walls[name] / walls[STREAM], (0.25, 0.5, 0.75)).tolist()
     found = {"name": name, "over_stream": ratio, "quartiles": (low, high)} | summary(name, race, comparison)
-    base = walls.get(comparison.baseline)
+    hard, base = walls.get(PAST_CACHES), walls.get(comparison.baseline)
+    found["over_stream_past_caches"] = None if hard is None else float(np.median(walls[name] / hard))
     found["times_baseline"] = None if base is None else float(np.median(base / walls[name]))
     return found
 

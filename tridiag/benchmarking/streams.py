@@ -47,13 +47,20 @@ def stream(reads: int, writes: int, dtype: str) -> Contestant:
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # else its threads spin on into the next contestant
     numba.set_num_threads(min(threads(), numba.config.NUMBA_NUM_THREADS))
-    loop, inputs = MIXTURES.get(reads // writes if writes and reads % writes == 0 else 0, (copy, 1))
-    size = max(1, (reads + writes) // (inputs + 1))
+    inputs, size = mixture(reads, writes)
+    loop = LOOPS[inputs]
     arrays, out = [np.ones(size, dtype) for _ in range(inputs)], np.full(size, np.nan, dtype)
     return Contestant(lambda: loop(*arrays, out), lambda _: float((out != inputs).any()), 0)
 
 
-MIXTURES = {1: (copy, 1), 2: (add, 2), 4: (add_four, 4)}  # by the words that are read for each that is written
+def mixture(reads: int, writes: int) -> tuple[int, int]:
+    """How many arrays a stream of so many words reads to write one, and their size."""
+    inputs = reads // writes if writes and reads % writes == 0 else 1
+    inputs = inputs if inputs in LOOPS else 1
+    return inputs, max(1, (reads + writes) // (inputs + 1))
+
+
+LOOPS = {1: copy, 2: add, 4: add_four}  # by the words that are read for each that is written
 
 
 def device_stream(library: str, words: int, dtype: str, device: str | None) -> Contestant:

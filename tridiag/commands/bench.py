@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tridiag.benchmarking import pictures
-from tridiag.benchmarking.comparison import BUSY, STREAM, compare, wrong
+from tridiag.benchmarking.comparison import BUSY, PAST_CACHES, STREAM, compare, wrong
 from tridiag.benchmarking.conditions import conditions
 from tridiag.benchmarking.contest import contest
 from tridiag.benchmarking.libraries import DIFFERENTIABLE, LIBRARIES, missing
@@ -20,7 +20,7 @@ from tridiag.commands.arguments import add_problem, positive, problem_of
 from tridiag.commands.terminal import progress, show
 from tridiag.report import format_time
 
-HEAD = ("", "name", "/ stream", "time", "GB/s", "error (eps)", "speed", "first call", "CPU/wall")
+HEAD = ("", "name", "/ stream", "/ past caches", "time", "GB/s", "error (eps)", "speed", "first call", "CPU/wall")
 BUDGET = 8.0  # seconds of timing for a comparison
 OF_PROBLEMS = ("shape", "axis", "dtype", "library", "pivoting", "device", "gradient", "backend", "baseline", "plot")
 OF_SUITES = ("output", "rehearse")
@@ -125,9 +125,10 @@ def write(path: Path, record: dict[str, Any]) -> None:
 def show_comparison(record: dict[str, Any], whole: dict[str, Any]) -> None:
     """The ranked table; what has no time has its sentence below."""
     rows = [cells(str(rank), row) for rank, row in enumerate(record["rows"], 1)]
-    stream = record["stream"]
-    figures = format_time(stream["seconds"]), f"{stream['gigabytes_per_second']:.3g}"
-    rows.append(("", STREAM, "1", *figures, "", "", "", f"{stream['cpu_per_wall']:.2f}"))
+    for key, name, of, past in (("stream", STREAM, "1", ""), ("stream_past_caches", PAST_CACHES, "", "1")):
+        if stream := record[key]:
+            figures = format_time(stream["seconds"]), f"{stream['gigabytes_per_second']:.3g}"
+            rows.append(("", name, of, past, *figures, "", "", "", f"{stream['cpu_per_wall']:.2f}"))
     caption = f"{whole['machine']['cpu']}, {whole['threads']} threads, {whole['commit']}; {record['rounds']} rounds"
     caption += f"; speed: times that of {record['baseline']}"
     if (others := record["cores_busy_with_others"] or 0) > BUSY:
@@ -138,11 +139,14 @@ def show_comparison(record: dict[str, Any], whole: dict[str, Any]) -> None:
 
 
 def cells(rank: str, row: dict[str, Any]) -> tuple[str, ...]:
-    speed = "" if row["times_baseline"] is None else f"{row['times_baseline']:.3g}"
+    past, speed = (
+        "" if row[name] is None else f"{row[name]:.3g}" for name in ("over_stream_past_caches", "times_baseline")
+    )
     return (
         rank,
         row["name"],
         f"{row['over_stream']:.3g}",
+        past,
         format_time(row["seconds"]),
         f"{row['gigabytes_per_second']:.3g}",
         f"{row['error_in_eps']:.3g}",
