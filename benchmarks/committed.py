@@ -54,13 +54,13 @@ def entry_of(entries: Sequence[Entry], here: Entry) -> Entry | None:
 
 
 def ratios(entries: Sequence[Entry], here: Entry) -> dict[tuple[str, str], Committed]:
-    """The committed ratios by the names of lines and figures; on an unknown machine the largest of any other."""
+    """The committed ratios by the names of lines and figures; where this machine has none the largest of any other."""
     own = entry_of(entries, here)
     found: dict[tuple[str, str], Committed] = {}
-    for entry in [own] if own else [entry for entry in entries if entry["tiny"] == here["tiny"]]:
+    for entry in (entry for entry in entries if entry["tiny"] == here["tiny"]):
         for name, line in entry["lines"].items():
             key, this = (name, line["figure"]), Committed(line["ratio"], line["cores"], entry is own)
-            found[key] = max(found.get(key, this), this)
+            found[key] = max(found.get(key, this), this, key=lambda one: (one.here, one.ratio))
     return found
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import alignment
 import cpu_contestants
 import cpu_problems
+import guard_verbs
 import kalman
 import logarithms
 import recurrences
@@ -52,6 +53,7 @@ MAKERS: dict[type, Makers] = {
     logarithms.Problem: logarithms.MAKERS,
     kalman.Problem: kalman.MAKERS,
     alignment.Problem: alignment.MAKERS,
+    guard_verbs.Problem: guard_verbs.MAKERS,
 }
 
 ROWS, COLUMNS = ((100_000, 100), -1), ((100, 100_000), 0)
@@ -61,6 +63,10 @@ System, Sequence = cpu_problems.Problem, recurrences.Problem
 
 def line(name: str, told: str, problem: Any, of: str, to: str = "stream") -> Line:
     return Line(name, told, problem, (at_most(None, of, to),))
+
+
+def verb(name: str, told: str, of: str, shape: tuple[int, ...]) -> Line:
+    return line(name, told, guard_verbs.Problem(of, shape), of, guard_verbs.LOOP)
 
 
 LINES = [
@@ -85,5 +91,12 @@ LINES = [
     line(
         "kalman", "1000 series, 200 steps", kalman.Problem((1000, 200), 0.1), "log_likelihood", "jit: vmapped lax.scan"
     ),
+    verb("slogdet", "(2000, 500)", "slogdet", (2000, 500)),
+    verb("matmul", "(2000, 500)", "matmul", (2000, 500)),
+    verb("blocks", "(1000, 100, 3)", "solve_block", (1000, 100, 3)),
+    verb("recurrence-columns", "(500, 2000), axis=0", "linear_recurrence, axis=0", (500, 2000)),
+    verb("recurrence-order-2", "(2000, 500), constant", "linear_recurrence of order 2", (2000, 500)),
+    verb("recurrence-matrices", "(1000, 100, 3)", "matrix_recurrence", (1000, 100, 3)),
+    verb("recurrence-logarithms", "(1000, 200)", "log_linear_recurrence", (1000, 200)),
     line("smith-waterman", "64 of (100, 120)", alignment.Problem((64, 100, 120)), alignment.OURS, alignment.THEIRS),
 ]
