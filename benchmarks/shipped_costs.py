@@ -12,11 +12,12 @@ import tempfile
 from pathlib import Path
 
 from tridiag.benchmarking import tuning
-from tridiag.selection import costs, measurements
+from tridiag.kernels.jobs.systems import threads
+from tridiag.selection import measurements
 
 
 def main() -> None:
-    path = measurements.SHIPPED / f"costs-{costs.threads()}.json"
+    path = measurements.SHIPPED / f"costs-{threads()}.json"
     with tempfile.TemporaryDirectory() as folder:
         measurements.write(path, tuning.measured(Path(folder) / "partial.json", progress=True))
     print(path)

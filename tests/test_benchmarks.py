@@ -187,7 +187,8 @@ def test_random_shapes_of_wrong_answers_have_no_figure(monkeypatch: pytest.Monke
         random_shapes.main(["--only", "matmul", "--shapes", "1"])
 
 
-def test_the_regret_of_a_choice_has_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("verb", ["solve", pytest.param("matrix_recurrence", marks=pytest.mark.slow)])
+def test_the_regret_of_a_choice_has_a_record(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("jax")
     pytest.importorskip("rich")
     import regret
@@ -196,7 +197,7 @@ def test_the_regret_of_a_choice_has_a_record(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(regret, "LARGEST", 100)
     monkeypatch.setattr(short_race, "BUDGET", 0.0)
     path = tmp_path / "regret.json"
-    regret.main(["--points", "2", "--json", str(path)])  # its bars are for more, and larger, points
+    regret.main(["--verb", verb, "--points", "2", "--json", str(path)])  # its bars are for more, and larger, points
     record = json.loads(path.read_text())
     assert len(record["points"]) == 2 and "which comes with tridiag" in record["costs"]
     for point in record["points"]:

@@ -294,6 +294,18 @@ def test_what_is_measured_is_used_from_then_on(tmp_path: Path, monkeypatch: pyte
     tuning.forget()
 
 
+def test_small_matrices_count_by_their_entries_and_alignments_by_their_cells() -> None:
+    """A problem of what `tune` measures has the sizes of its point; larger matrices take longer, and none is free."""
+    for verb in costs.OWN:
+        kind = tuning.Kind(tuning.PLACES[0], verb)
+        assert costs.sizes(kind.problem(13, 205)) == (13, 205, 1)
+        assert next(costs.kinds(kind.problem(13, 205), True)) == kind.name
+    blocks = tuning.Kind(tuning.PLACES[0], "solve_block").problem(13, 4)
+    assert [costs.sizes(blocks._replace(shape=(4, 13, m)))[1] for m in (1, 3, 6)] == [1, 4, 16]
+    assert costs.sizes(blocks._replace(shape=(0, 13, 3)))[1] == 0
+    assert costs.sizes(tuning.Kind(tuning.PLACES[0], costs.ALIGNMENT).problem(6, 5)._replace(shape=(5, 4, 9)))[0] == 6
+
+
 @pytest.mark.usefixtures("small")
 def test_a_run_that_was_cut_off_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     partial, measure, seen = tmp_path / "costs.partial", tuning.curves, []

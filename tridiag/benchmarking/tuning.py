@@ -2,8 +2,10 @@
 
 Backends race at points that lie a factor of 4 apart in rows and in systems where compiled ones compete, and on both
 sides of a line of lanes; 16 apart elsewhere. A backend that took far longer for a smaller problem than the fastest
-takes at a point is looked at only at points that lie 16 apart, and only where that is soon done.
-Each one is measured with arrays of the first library that it takes, and what a call from another library adds once.
+takes at a point is looked at only at points that lie 16 apart, and only where that is soon done. Verbs on small
+matrices, and alignments, have fewer points.
+Each one is measured with arrays of the first library that it takes, and what a call from another library adds once;
+those verbs with arrays of each library.
 What has been measured is kept after every kind of problem: a run that was cut off goes on where it ended.
 """
 
@@ -30,7 +32,9 @@ from tridiag.selection import costs, measurements
 from tridiag.selection.places import PLACES, Place
 
 LARGEST, LARGEST_COMPILED = 4**11, 4**6  # unknowns; the latter where each shape is compiled
-FINE, COARSE = 4, 16  # factors from point to point
+LARGEST_OF_OTHERS = 4**9  # of verbs on small matrices, and cells of alignments
+FINE, COARSE, ROUGH = 4, 16, 64  # factors from point to point
+FEW = 2  # rows: a compiler takes away the loop over one
 OFF = 0.8  # of their powers: these are peculiar, to caches and to the lanes of vectors
 SAMPLE, SAMPLES, ENOUGH = 1e-3, 5, 40e-3  # seconds of a sample; how many, and their sum after which one is enough
 TOO_LONG = 0.05  # seconds that what is slower than that may take
@@ -53,15 +57,33 @@ class Kind(NamedTuple):
 
     @property
     def name(self) -> str:
-        return costs.kind_of(self.verb, self.place.device, *self[2:6])
+        return costs.kind_of(self.verb, self.place.library, self.place.device, *self[2:6])
 
     def problem(self, rows: int = 1, systems: int = 1) -> Problem:
-        shape = (systems, rows) if self.together else (rows, systems)
+        shape, axis = self.layout(rows, systems)
         promise = (self.pivoting or "auto") if self.verb == "solve" else None
-        return Problem(self.verb, *self.place, self.dtype, shape, int(self.together), promise, shared=self.shared)
+        return Problem(self.verb, *self.place, self.dtype, shape, axis, promise, shared=self.shared)
+
+    def layout(self, rows: int, systems: int) -> tuple[tuple[int, ...], int]:
+        """The shape, and the axis along which the rows lie."""
+        if self.verb in costs.OWN:
+            return (systems, rows, rows if self.verb == costs.ALIGNMENT else costs.SIDE), 1
+        return ((systems, rows), 1) if self.together else ((rows, systems), 0)
+
+    def unknowns(self, rows: int, systems: int) -> int:
+        return systems * rows * (rows if self.verb == costs.ALIGNMENT else 1)
+
+    @property
+    def largest(self) -> int:
+        """The most unknowns that are looked at."""
+        if self.verb in costs.OWN:
+            return min(LARGEST, LARGEST_OF_OTHERS)
+        return LARGEST_COMPILED if self.place.library == "jax" else LARGEST
 
     def contestants(self) -> list[Backend]:
-        """Those that take no arrays of a library that comes before this one on the device."""
+        """Those that take no arrays of a library that comes before this one on the device, or all of a verb of OWN."""
+        if self.verb in costs.OWN:
+            return self.able()
         before = [place.library for place in PLACES if place.device == self.place.device]
         before = before[: before.index(self.place.library)]
         return [entry for entry in self.able() if not any(library in entry.arrays for library in before)]
@@ -79,7 +101,9 @@ def todo() -> list[Kind]:
             continue
         if place.library not in FIRST:
             found += [Kind(place, verb) for verb in ("solve", *RECURRENCES)]
+            found += [Kind(place, verb, dtype="float64", base=ROUGH) for verb in costs.OWN]
             continue
+        found += [Kind(place, verb, dtype="float64") for verb in costs.OWN]
         for together in (True, False):
             for dtype in ("float64", "float32"):
                 found += [Kind(place, "solve", together, shared, False, dtype, FINE) for shared in (False, True)]
@@ -163,6 +187,8 @@ def powers(base: int) -> list[int]:
 
 def sizes(kind: Kind) -> tuple[list[int], list[int]]:
     """Rows, and systems, that are looked at."""
+    if kind.base == ROUGH:
+        return [1, FEW, FEW * ROUGH], [1, ROUGH, ROUGH**2]
     rows = powers(kind.base)
     lanes = lanes_of(np.dtype(kind.dtype))
     return rows, sorted({*rows, lanes - 1, lanes}) if kind.base == FINE else rows
@@ -172,11 +198,11 @@ def curves(kind: Kind, others: costs.Costs) -> dict[str, list[tuple[int, int, fl
     """The points of every backend, smallest problems first; ``others``: what is known of those measured elsewhere."""
     entries = kind.contestants()
     rivals = [entry for entry in kind.able() if entry not in entries]
-    largest, glances = (LARGEST_COMPILED, set()) if kind.place.library == "jax" else (LARGEST, {*powers(COARSE)})
+    glances = set() if kind.place.library == "jax" else {*powers(COARSE)}
     found: dict[str, list[tuple[int, int, float]]] = {entry.name: [] for entry in entries}
     for rows, systems in sorted(itertools.product(*sizes(kind)), key=math.prod):
-        if rows * systems > largest:
-            break
+        if kind.unknowns(rows, systems) > kind.largest:
+            continue
         expected = (others.seconds(entry, kind.problem(rows, systems)) for entry in rivals)
         best = min((seconds for seconds in expected if seconds is not None), default=math.inf)
         call = calls_of(kind, rows, systems)
@@ -223,7 +249,7 @@ def calls() -> dict[str, dict[str, float]]:
         for entry in kind.able():
             first = next(p for p in here if p.device == place.device and p.library in entry.arrays)
             if first != place and place.library not in found.setdefault(entry.name, {}):
-                pair = [calls_of(Kind(p, verb), 1, 1)(entry.name) for p in (first, place)]
+                pair = [calls_of(kind._replace(place=p), 1, 1)(entry.name) for p in (first, place)]
                 rounds = [[attempted(entry.name, kind, call) for call in pair] for _ in range(SAMPLES)]
                 one, other = map(min, zip(*rounds, strict=True))
                 if other < math.inf:
@@ -245,6 +271,10 @@ def calls_of(kind: Kind, rows: int, systems: int) -> Callable[[str], Callable[[]
     from tridiag.benchmarking.problems import Problem as Example
 
     asked = kind.problem(rows, systems)
+    if kind.verb in costs.OWN:
+        whole = Example(kind.verb, asked.shape, asked.axis, kind.dtype)
+        arrays = [kind.place.array(x) for x in whole.host]
+        return lambda name: libraries.called(kind.place.library, whole.function(name), arrays)
     *before, last = numbers(kind.verb, kind.dtype)
     one = (rows,) if kind.shared else asked.shape
     given = [x[: math.prod(one)].reshape(one) for x in before] + [last[: rows * systems].reshape(asked.shape)]

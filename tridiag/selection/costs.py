@@ -26,7 +26,9 @@ OTHER = {"float32": "float64", "float64": "float32"}
 SLOW_SCANS = "0.11.1"  # this jaxlib, on CPU: each step of a loop over rows touches its whole result (jax issue 40101)
 LOOPS = ("jax_scan", "jax_fori")
 TOUCHED = 1e10  # bytes a second that they touch so
-FLAT = (BLOCKS, "matrix_recurrence", "smith_waterman", "kalman.filter", "kalman.smoother", "kalman.log_likelihood")
+SIDED, SIDE = (BLOCKS, "matrix_recurrence"), 3  # verbs on small square matrices; the side of those that are measured
+ALIGNMENT = "smith_waterman"
+OWN = (*SIDED, ALIGNMENT)  # verbs that have curves of their own for each library
 
 
 class Curve:
@@ -87,7 +89,8 @@ class Costs:
             return None
         seconds = curve.seconds(rows, systems * DTYPES[problem.dtype][1])
         fault = upstream(entry.name, problem) if self.jaxlib != SLOW_SCANS else 0.0  # else the curve has it
-        return seconds + self.calls.get((entry.name, problem.library), 0.0) + fault
+        called = 0.0 if problem.verb in OWN else self.calls.get((entry.name, problem.library), 0.0)
+        return seconds + called + fault
 
 
 def alike(name: str, calls: dict[str, dict[str, float]]) -> list[dict[str, float]]:
@@ -96,8 +99,17 @@ def alike(name: str, calls: dict[str, dict[str, float]]) -> list[dict[str, float
 
 
 def sizes(problem: Problem) -> tuple[int, int, int]:
-    """Rows, systems, and how many of the systems lie side by side."""
+    """Rows, systems, and how many of the systems lie side by side.
+
+    Systems of small matrices count by the entries of these; the rows of an alignment are those of a square as large.
+    """
     shape = [known_size(n) for n in problem.shape]
+    if problem.verb in SIDED:
+        *batch, rows, side = shape
+        return rows, -(-math.prod(batch) * side**2 // SIDE**2), 1
+    if problem.verb == ALIGNMENT:
+        *batch, one, other = shape
+        return math.isqrt(one * other), math.prod(batch), 1
     rows, inner = shape[problem.axis], math.prod(shape[problem.axis + 1 :])
     return rows, math.prod(shape[: problem.axis]) * inner, inner
 
@@ -109,18 +121,17 @@ def known_size(n: Any) -> int:
 
 def kinds(problem: Problem, together: bool) -> Iterator[str]:
     """The kinds of problems whose curves tell of a problem, the most alike first."""
-    if problem.verb in FLAT:
-        return
     dtype, promise = DTYPES[problem.dtype][0], problem.pivoting is True and problem.verb in SYSTEMS
     for layout in (together, not together):
         for given in (dtype, OTHER[dtype]):
             for shared in (True, False) if problem.shared else (False,):
                 for pivoting in (True, False) if promise else (False,):
-                    yield kind_of(problem.verb, problem.device, layout, shared, pivoting, given)
+                    yield kind_of(problem.verb, problem.library, problem.device, layout, shared, pivoting, given)
 
 
-def kind_of(verb: str, device: str, together: bool, shared: bool, pivoting: bool, dtype: str) -> str:
+def kind_of(verb: str, library: str, device: str, together: bool, shared: bool, pivoting: bool, dtype: str) -> str:
     """The name of a kind of problem, which has curves of its own."""
+    verb = f"{verb} {library}" if verb in OWN else verb
     options = " shared" * shared + " pivoting" * pivoting
     return f"{verb} {device} {'rows' if together else 'columns'}{options} {dtype}"
 
