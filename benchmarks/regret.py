@@ -58,13 +58,15 @@ def draw(rng: np.random.Generator, verb: str) -> Problem:
 
 
 def point(problem: Problem) -> dict[str, Any]:
+    """The times of those that may run; none where there is no choice."""
     chosen = problem.explain()
     names = [entry.name for entry, seconds in eligible(chosen.problem) if not too_slow(entry.name, chosen, seconds)]
-    times = race({name: call(name, problem) for name in {chosen.backend, *names}}, {chosen.backend})
-    best = min(times, key=times.__getitem__)
+    rivals = {chosen.backend, *names}
+    times = race({name: call(name, problem) for name in rivals}, {chosen.backend}) if len(rivals) > 1 else {}
+    best = min(times, key=times.__getitem__, default=chosen.backend)
     return {
         "library": problem.library, "shape": problem.shape, "axis": problem.axis, "dtype": problem.dtype,
-        "auto": chosen.backend, "best": best, "regret": times[chosen.backend] / times[best] - 1,
+        "auto": chosen.backend, "best": best, "regret": times[chosen.backend] / times[best] - 1 if times else 0.0,
         "seconds": {name: float(f"{seconds:.4g}") for name, seconds in times.items()},
     }  # fmt: skip
 
