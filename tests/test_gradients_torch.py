@@ -9,6 +9,7 @@ import pytest
 from helpers import Subject, dominant, installed, oracle, zero_diagonal
 
 import tridiag
+from tridiag.calls import fast_path
 
 if not installed("torch"):
     pytest.skip("needs torch, which is not installed", allow_module_level=True)
@@ -132,8 +133,10 @@ def test_the_backward_pass_in_one_piece(options, dtype, monkeypatch):
     if "where" in options:
         options = {"where": torch.tensor(np.random.default_rng(0).uniform(size=(20, 9)) < 0.7)}
     calls = []
-    kernel = numba_thomas.adjoint
+    kernel, bound = numba_thomas.adjoint, numba_thomas.bound_adjoint
+    fast_path.forget()
     monkeypatch.setattr(numba_thomas, "adjoint", lambda *x: calls.append(x) or kernel(*x))
+    monkeypatch.setattr(numba_thomas, "bound_adjoint", lambda *x: calls.append(x) or bound(*x))
 
     def gradients(g, **more):
         x = tridiag.solve(*arguments, backend="numba_thomas", **options)

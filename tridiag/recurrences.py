@@ -340,6 +340,10 @@ def computed(verb: str, given: dict[str, Any], return_final: bool, out: Any, **o
     check_flag("return_final", return_final)
     if compiling(*given.values()):
         return graph().recurrence(verb, given, return_final, out, options)
+    if not return_final and (short := fast_path.of_tensors(given["x"])) is not None:
+        y = short.recurrence(verb, given, out, **options)
+        if y is not None:
+            return y
     arguments, call = PREPARERS[verb](verb, **given, **options)
     y = recurrence(verb, call, outputs.target(call, arguments, out, False))
     return (y, last(verb, call, y, given)) if return_final else y

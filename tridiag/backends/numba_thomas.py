@@ -25,6 +25,7 @@ from tridiag.libraries.arrays import library_of
 from tridiag.problems.forms import Blocks, Form, Recurrence, Shape
 
 REGULAR = np.zeros((), np.int32)  # the status where no elimination met a zero pivot
+STATUS_TO_LOGARITHM = (None,) * 4  # operands that a backward pass does without
 
 
 class Factors(NamedTuple):
@@ -227,6 +228,12 @@ def adjoint(matrix: Matrix, g: Any, x: Any, form: Form) -> tuple[Any, ...]:
     operands, dtype = (*map(view, matrix), view(g), w), w.dtype
     turned = form._replace(transpose=not form.transpose, overwrite_d=False)
     call = call_for(turned, *extents(operands), (dtype, dtype), J.ADJOINT)
-    status_to_logarithm = (None,) * 4
-    check(call.run(*operands, *status_to_logarithm, np.ascontiguousarray(view(x)), *gradients))
+    check(call.run(*operands, *STATUS_TO_LOGARITHM, np.ascontiguousarray(view(x)), *gradients))
     return tuple(results)
+
+
+def bound_adjoint(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any]) -> Callable[..., bool]:
+    """The backward pass of such arrays: a function of a, b, c, where, g, w, contiguous x, and the gradients."""
+    turned = form._replace(transpose=not form.transpose, overwrite_d=False)
+    run = checked(form, lambda: call_for(turned, shapes, strides, (dtype, dtype), J.ADJOINT).run)
+    return lambda a, b, c, where, g, w, *rest: run(a, b, c, where, g, w, *STATUS_TO_LOGARITHM, *rest)

@@ -40,10 +40,9 @@ def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> 
         return Solve.apply(*call.matrix[:3], call.d, call.matrix[3], options)
     lazy = out.is_conj() or out.is_neg()  # the memory does not hold the values as they read
     direct = out if out.dtype == call.d.dtype and not lazy else None
-    x = forward(call.matrix, call.d, options, direct)
     if direct is not None:
         torch.autograd.graph.increment_version(direct)  # so that a gradient that needs the old values raises
-    return x
+    return forward(call.matrix, call.d, options, direct)
 
 
 def forward(matrix: Matrix, d: Any, options: Options, out: Any = None) -> Any:
@@ -71,13 +70,8 @@ class Solve(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
         a, b, c, x, *rest = ctx.saved_tensors
-        where, options = (rest[0] if rest else None), ctx.options
-        if wanted_at_once((a, b, c), g, options, ctx.needs_input_grad):
-            w, *grads = (v.conj() for v in Adjoint.apply(a, b, c, g.conj(), x, where, options))
-        else:
-            adjoint = options._replace(form=options.form._replace(transpose=not options.form.transpose), check=False)
-            w = Solve.apply(a, b, c, g.conj(), where, adjoint).conj()
-            grads = matrix_cotangents((a, b, c, where), x, w, options.form, ctx.needs_input_grad)
+        matrix = a, b, c, rest[0] if rest else None
+        w, *grads = cotangents(matrix, x, g, ctx.options, ctx.needs_input_grad)
         return *grads, w.sum_to_size(ctx.d_shape) if ctx.needs_input_grad[3] else None, None, None
 
     @staticmethod
@@ -100,6 +94,16 @@ class Solve(torch.autograd.Function):
             shape=(size, *form.shape), matrix_shape=(1 if shared else size, *form.matrix_shape), axis=form.axis + 1
         )
         return Solve.apply(*lifted, options._replace(form=wider)), 0
+
+
+def cotangents(matrix: Matrix, x: Any, g: Any, options: Options, needed: Any) -> Any:
+    """w, and what is needed of the cotangents of a, b and c."""
+    a, b, c, where = matrix
+    if wanted_at_once((a, b, c), g, options, needed):
+        return tuple(v.conj() for v in Adjoint.apply(a, b, c, g.conj(), x, where, options))
+    adjoint = options._replace(form=options.form._replace(transpose=not options.form.transpose), check=False)
+    w = Solve.apply(a, b, c, g.conj(), where, adjoint).conj()
+    return w, *matrix_cotangents(matrix, x, w, options.form, needed)
 
 
 def wanted_at_once(entries: Any, g: Any, options: Options, needed: Any) -> bool:

@@ -5,6 +5,13 @@ contiguous arrays of another dtype, are cast to the one that promotion gives. Wh
 arguments, halves, outputs that might overlap an argument) goes the way of all other calls.
 """
 
+import functools
+import importlib
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
 from tridiag.calls.fast_path import alignments, blocks, factored, filters, matrices, recurrences, systems
 from tridiag.calls.fast_path.alignments import smith_waterman
 from tridiag.calls.fast_path.blocks import solve_block
@@ -24,6 +31,7 @@ __all__ = [
     "forget",
     "kalman",
     "known",
+    "of_tensors",
     "product",
     "recurrence",
     "smith_waterman",
@@ -31,6 +39,13 @@ __all__ = [
     "solve_block",
     "solve_factored",
 ]
+# by types of arrays of other libraries: what of this folder is made for them
+KINDS = {
+    ("torch", "Tensor"): "torch_verbs",
+    ("torch.nn.parameter", "Parameter"): "torch_verbs",
+    ("jaxlib._jax", "ArrayImpl"): "jax_verbs",
+    ("jaxlib.xla_extension", "ArrayImpl"): "jax_verbs",
+}
 CACHES = (
     systems.bound_call,
     recurrences.bound_recurrence,
@@ -52,3 +67,22 @@ def forget() -> None:
         cache.cache_clear()
     for table in TABLES:
         table.forget()
+    for name in set(KINDS.values()):
+        if f"tridiag.calls.fast_path.{name}" in sys.modules:
+            module_of(name).forget()
+
+
+def of_tensors(verb: str, x: Any) -> Callable[..., Any] | None:
+    """The short way of a verb if x is a plain array of another library, which then is imported already."""
+    kind: type = type(x)
+    return short_way(verb, kind)
+
+
+@functools.lru_cache(256)
+def short_way(verb: str, kind: type) -> Callable[..., Any] | None:
+    name = KINDS.get((kind.__module__, kind.__name__))
+    return None if name is None else getattr(module_of(name), verb, None)
+
+
+def module_of(name: str) -> ModuleType:
+    return importlib.import_module(f"tridiag.calls.fast_path.{name}")

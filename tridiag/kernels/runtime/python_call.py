@@ -15,8 +15,8 @@ import numpy as np
 from tridiag.kernels.runtime.object_cache import made_by, obtain
 
 # the words of a template, byte offsets: the kernel, its helpers, the bytes of the job, whether other Python threads run
-# meanwhile, the address of None, the job
-KERNEL, HELPERS, SIZE, LONG, NONE, JOB = range(0, 48, 8)
+# meanwhile, the addresses of None and of the type of integers, the job
+KERNEL, HELPERS, SIZE, LONG, NONE, INTEGER, JOB = range(0, 56, 8)
 # what a call returns; BROKEN: elimination met a zero pivot in some system; RAISED: a handler of a signal has
 SOLVED, BROKEN, NO_MEMORY, RAISED = range(4)
 HEAD = object.__basicsize__  # where a NumPy array holds the address of its memory (PyArrayObject_fields in its C API)
@@ -52,8 +52,11 @@ def method() -> Method:
 
 
 def function(kernel: int, words: Any, helpers: int, unknowns: int) -> Callable[..., int]:
-    """The kernel at an address as a function of the arrays of a job, in the order of its pointers; None is no array."""
-    head = kernel, helpers, 8 * len(words), unknowns >= WORTH_A_SWITCH, id(None)
+    """The kernel at an address as a function of the arrays of a job, in the order of its pointers; None is no array.
+
+    An integer is the address of memory that the caller keeps.
+    """
+    head = kernel, helpers, 8 * len(words), unknowns >= WORTH_A_SWITCH, id(None), id(int)
     made: Callable[..., int] = make_function(ctypes.byref(method()), np.array([*head, *words], np.int64), None)
     return made
 

@@ -14,6 +14,7 @@ from tridiag.kernels.runtime.python_call import (
     BROKEN,
     HEAD,
     HELPERS,
+    INTEGER,
     JOB,
     KERNEL,
     LISTEN,
@@ -31,12 +32,14 @@ from tridiag.kernels.simd.memory import I64, c_function, call, free, malloc, set
 # what lies before a job that can be interrupted, byte offsets from it: whether it is to end; the thread that hears of
 # signals, as the system and as Python know it; when it listens next; the time
 BEFORE, STOP, OWNER, THREAD, DUE, SECONDS, NANOSECONDS = -64, -8, -16, -24, -32, -48, -40
+TYPE = HEAD - 8  # where any object holds the address of its type
 SECOND = 1_000_000_000  # nanoseconds
 CLOCK = getattr(time, "CLOCK_MONOTONIC", 1)
 MAIN = "_PyOS_IsMainThread"  # of CPython; where there is none every thread listens, and hears nothing
 
 _save = types.ExternalFunction("PyEval_SaveThread", types.int64())
 _restore = types.ExternalFunction("PyEval_RestoreThread", types.void(types.int64))
+_address = types.ExternalFunction("PyLong_AsVoidPtr", types.int64(types.int64))
 _integer = types.ExternalFunction("PyLong_FromLong", types.int64(types.int64))
 _check_signals = types.ExternalFunction("PyErr_CheckSignals", types.int32())
 _is_main = types.ExternalFunction(MAIN, types.int32())
@@ -193,8 +196,10 @@ def enter_kernel(template, arrays, count, zero):
         set_word(job + at, word(template + JOB + at))
     for k in range(count):
         array = word(arrays + 8 * k)
-        if array != word(template + NONE):
-            set_word(job + 8 * (POINTERS + k), word(array + HEAD))
+        if array == word(template + NONE):
+            continue
+        integer = word(array + TYPE) == word(template + INTEGER)
+        set_word(job + 8 * (POINTERS + k), _address(array) if integer else word(array + HEAD))
     kernel, helpers, long = word(template + KERNEL), word(template + HELPERS), word(template + LONG)
     result = call(performing(0), (kernel, job, helpers, long))
     return 0 if result == RAISED else _integer(result)  # NULL: it has raised

@@ -1,0 +1,361 @@
+"""That calls with plain tensors take a short way, which is as good as the long one, and which tensors are not plain."""
+
+import functools
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import dominant, installed
+
+import tridiag
+from tridiag.calls import fast_path
+
+torch = pytest.importorskip("torch")
+pytestmark = [
+    pytest.mark.skipif(not installed("numba"), reason="needs numba, which is not installed"),
+    pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning"),
+]
+forward_ad, functional = torch.autograd.forward_ad, torch.func
+
+N = 17
+
+
+class Special(torch.Tensor):
+    """A kind of tensor that is no plain one."""
+
+
+@pytest.fixture(autouse=True)
+def anew() -> None:
+    fast_path.forget()
+
+
+def tensors(shape: Any, dtype: str = "float64") -> list[Any]:
+    return [torch.from_numpy(x) for x in dominant(shape, dtype)]
+
+
+def integers(shape: Any) -> Any:
+    return torch.arange(int(np.prod(shape))).reshape(shape)
+
+
+def freed() -> Any:
+    x = torch.ones(N, dtype=torch.float64)
+    x.untyped_storage().resize_(0)
+    return x
+
+
+def singular(shape: Any) -> list[Any]:
+    return [x * (torch.arange(5) != 3)[:, None] for x in tensors(shape)]
+
+
+ZERO = torch.zeros(N, dtype=torch.float64)
+ONE = torch.ones(N, dtype=torch.float64)
+# arguments and options; each is made anew for every call
+SOLVES: dict[str, Any] = {
+    "plain": lambda: (tensors((5, N)), {}),
+    "single precision": lambda: (tensors((5, N), "float32"), {}),
+    "complex": lambda: (tensors((5, N), "complex128"), {}),
+    "a complex right side": lambda: ([*tensors((5, N))[:3], tensors((5, N), "complex128")[3]], {}),
+    "a shared matrix": lambda: ([*tensors((N,))[:3], tensors((5, N))[3]], {}),
+    "a shared right side": lambda: ([*tensors((5, N))[:3], tensors((N,))[3]], {}),
+    "columns": lambda: (tensors((N, 5)), {"axis": 0}),
+    "a matrix along columns": lambda: ([*tensors((N,))[:3], tensors((N, 4))[3]], {"axis": 0}),
+    "every other entry": lambda: ([x[::2, ::2] for x in tensors((9, N))], {}),
+    "turned": lambda: ([x.mT for x in tensors((N, 5))], {}),
+    "expanded": lambda: ([x.expand(5, N) for x in tensors((N,))], {}),
+    "options": lambda: (tensors((5, N)), {"pivoting": True, "transpose": True, "check": True}),
+    "corners": lambda: (tensors((5, N)), {"periodic": True}),
+    "a named backend": lambda: (tensors((5, N)), {"backend": "numba"}),
+    "another backend": lambda: (tensors((5, N)), {"backend": "torch"}),
+    "in place": lambda: (tensors((5, N)), {"overwrite_d": True}),
+    "in place of a shared right side": lambda: ([*tensors((5, N))[:3], tensors((N,))[3]], {"overwrite_d": True}),
+    "in place of the diagonal": lambda: ([ZERO + 1, x := ZERO + 4, ZERO + 1, x], {"overwrite_d": True}),
+    "a singular system": lambda: (singular((5, N)), {}),
+    "a singular system in place": lambda: (singular((5, N)), {"overwrite_d": True}),
+    "a singular system, unchecked": lambda: (singular((5, N)), {"check": False}),
+    "a singular matrix of integers": lambda: ([ZERO.int(), 0, ZERO, tensors((5, N))[3]], {}),
+    "a mask": lambda: (tensors((5, N)), {"where": torch.arange(N) % 5 != 2}),
+    "a mask of numpy": lambda: (tensors((5, N)), {"where": np.arange(N) % 5 != 2}),
+    "a mask that is none": lambda: (tensors((5, N)), {"where": torch.ones(N)}),
+    "a mask that does not fit": lambda: (tensors((5, N)), {"where": torch.ones(N + 1, dtype=torch.bool)}),
+    "numbers": lambda: ([-1.0, 4, -1.0, tensors((5, N))[3]], {}),
+    "numbers beside single precision": lambda: ([-1.0, 4, 1e300, tensors((N,), "float32")[3]], {}),
+    "numbers of numpy": lambda: ([np.float64(-1), 4, np.float32(1), tensors((N,), "float32")[3]], {}),
+    "a complex number": lambda: ([1j, 4.0, 1.0, tensors((N,), "float32")[3]], {}),
+    "a boolean": lambda: ([True, 4.0, 1.0, ONE], {}),
+    "an integer of 65 bits": lambda: ([2**64, 4.0, 1.0, ONE], {}),
+    "a huge integer": lambda: ([10**400, 4.0, 1.0, ONE], {}),
+    "integers": lambda: ([*tensors((5, N))[:3], integers((5, N))], {}),
+    "integers in columns": lambda: ([*tensors((5, N))[:3], integers((N, 5)).mT], {}),
+    "integers alone": lambda: ([1, integers(N) + 40, 1, integers(N)], {}),
+    "two dtypes": lambda: ([ONE.float(), *tensors((5, N))[1:]], {}),
+    "half precision": lambda: ([x.half() for x in tensors((5, N))], {}),
+    "bfloat16": lambda: ([x.bfloat16() for x in tensors((5, N))], {}),
+    "no systems": lambda: ([torch.ones((0, N))] * 4, {}),
+    "no rows": lambda: ([torch.ones((3, 0))] * 4, {}),
+    "shapes that do not fit": lambda: ([ONE, *tensors((N + 1,))[1:]], {}),
+    "no boolean": lambda: (tensors((N,)), {"check": 1}),
+    "no hash": lambda: (tensors((N,)), {"pivoting": []}),
+    "no such axis": lambda: (tensors((N,)), {"axis": 1}),
+    "no such backend": lambda: (tensors((N,)), {"backend": "nobody"}),
+    "an array of numpy": lambda: ([np.ones(N), *tensors((N,))[1:]], {}),
+    "conjugated": lambda: ([x.conj() for x in tensors((5, N), "complex128")], {}),
+    "negated": lambda: (
+        [x.conj().imag + 0 if k else x.conj().imag for k, x in enumerate(tensors((5, N), "complex128"))],
+        {},
+    ),
+    "zeros without memory": lambda: ([torch._efficientzerotensor(N, dtype=torch.float64), *tensors((5, N))[1:]], {}),
+    "memory that was freed": lambda: ([freed(), *tensors((5, N))[1:]], {}),
+    "a subclass": lambda: ([x.as_subclass(Special) for x in tensors((5, N))], {}),
+    "sparse": lambda: ([*tensors((5, N))[:3], tensors((5, N))[3].to_sparse()], {}),
+    "on no device": lambda: ([x.to("meta") for x in tensors((5, N))], {}),
+    "on two devices": lambda: ([*tensors((5, N))[:3], tensors((5, N))[3].to("meta")], {}),
+    "parameters": lambda: ([torch.nn.Parameter(x, requires_grad=False) for x in tensors((5, N))], {}),
+}
+PLACES: dict[str, Any] = {
+    "no out": lambda given: None,
+    "a new tensor": lambda given: torch.zeros(5, N, dtype=torch.float64),
+    "turned": lambda given: torch.zeros(N, 5, dtype=torch.float64).mT,
+    "the right side": lambda given: given[-1],
+    "the diagonal": lambda given: given[min(1, len(given) - 1)],
+    "another dtype": lambda given: torch.zeros(5, N),
+    "another shape": lambda given: torch.zeros(3, 5, N, dtype=torch.float64),
+    "expanded": lambda given: torch.zeros(1, N, dtype=torch.float64).expand(5, N),
+    "with a gradient": lambda given: torch.zeros(5, N, dtype=torch.float64, requires_grad=True),
+    "no tensor": lambda given: np.zeros((5, N)),
+}
+X = torch.from_numpy(np.random.default_rng(2).normal(size=(5, N)))
+ROW = torch.linspace(0.1, 0.9, N, dtype=torch.float64)
+RECURRENCES: dict[str, Any] = {
+    "one sequence": lambda: ("linear_recurrence", (ROW, X[0]), {}),
+    "many": lambda: ("linear_recurrence", (X / 9, X), {}),
+    "the first axis, in reverse": lambda: ("linear_recurrence", (ROW, X.mT), {"axis": 0, "reverse": True}),
+    "a number": lambda: ("linear_recurrence", (0.5, X), {}),
+    "from a number": lambda: ("linear_recurrence", (ROW, X, 2), {}),
+    "from a row": lambda: ("linear_recurrence", (ROW, X, torch.arange(5)), {}),
+    "from a row that does not fit": lambda: ("linear_recurrence", (ROW, X, torch.arange(4.0)), {}),
+    "second order": lambda: ("linear_recurrence", ((ROW, 0.1), X), {}),
+    "second order, from two": lambda: ("linear_recurrence", ((ROW, ROW[:1]), X, (1.0, torch.ones(5))), {}),
+    "second order, from one": lambda: ("linear_recurrence", ((ROW, ROW), X, 1.0), {}),
+    "no order": lambda: ("linear_recurrence", ((), X), {}),
+    "no coefficient": lambda: ("linear_recurrence", (None, X, X), {}),
+    "a list": lambda: ("linear_recurrence", ([ROW, ROW], X), {}),
+    "single precision": lambda: ("linear_recurrence", (1e300, X.float()), {}),
+    "two dtypes": lambda: ("linear_recurrence", (ROW.float(), X), {}),
+    "integers": lambda: ("linear_recurrence", (1, torch.arange(9)), {}),
+    "half precision": lambda: ("linear_recurrence", (ROW.half(), X.half()), {}),
+    "complex sequences": lambda: ("linear_recurrence", (ROW, X * 1j), {}),
+    "no sequences": lambda: ("linear_recurrence", (ROW, X[:0]), {}),
+    "no such axis": lambda: ("linear_recurrence", (ROW, X), {"axis": 2}),
+    "no boolean": lambda: ("linear_recurrence", (ROW, X), {"reverse": 1}),
+    "no hash": lambda: ("linear_recurrence", (ROW, X), {"backend": []}),
+    "the last value": lambda: ("linear_recurrence", (ROW, X), {"return_final": True}),
+    "another backend": lambda: ("linear_recurrence", (ROW, X), {"backend": "torch"}),
+    "logarithms": lambda: ("log_linear_recurrence", (ROW, X, 0.0), {}),
+    "logarithms, a tuple": lambda: ("log_linear_recurrence", ((ROW,), X), {}),
+    "logarithms, none": lambda: ("log_linear_recurrence", (None, X), {}),
+    "sums": lambda: ("logcumsumexp", (X,), {}),
+    "sums along columns": lambda: ("logcumsumexp", (X,), {"axis": 0, "reverse": True}),
+    "sums of complex numbers": lambda: ("logcumsumexp", (X * 1j,), {}),
+    "matrices": lambda: ("matrix_recurrence", (torch.eye(2), torch.ones(4, 2)), {}),
+    "memory that was freed": lambda: ("linear_recurrence", (freed(), X), {}),
+}
+CALLS = {f"solve, {way}": make for way, make in SOLVES.items()} | RECURRENCES
+
+
+def made(way: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+    verb, *rest = ("solve", *CALLS[way]()) if way.startswith("solve") else CALLS[way]()
+    arguments, options = rest
+    return verb, tuple(arguments), options
+
+
+def told_of(x: Any, arguments: Any, out: Any) -> Any:
+    values = x if isinstance(x, tuple) else (x,)
+    return [
+        (type(v), v.dtype, v.shape, v.is_inference(), v.requires_grad, [v is y for y in (*arguments, out)], bits(v))
+        for v in values
+    ]
+
+
+def bits(x: Any) -> Any:
+    if not isinstance(x, torch.Tensor) or x.device.type == "meta" or x.is_sparse or not x.untyped_storage().nbytes():
+        return None
+    x = x.view(torch.uint8) if x.dtype == torch.bfloat16 else x
+    return x.numpy(force=True).tobytes()
+
+
+def outcome(way: str, place: str) -> Any:
+    """What comes of the second call: the result and which argument it is, or what was raised, and all arguments."""
+    for _ in range(2):
+        verb, arguments, options = made(way)
+        arguments = tuple(x.clone() if x is X or x is ROW else x for x in arguments)
+        out = PLACES[place](arguments)
+        counted = [x for x in arguments if type(x) is torch.Tensor]
+        versions = [x._version for x in counted]
+        try:
+            told: Any = told_of(getattr(tridiag, verb)(*arguments, out=out, **options), arguments, out)
+        except (ValueError, TypeError, OverflowError, RuntimeError, tridiag.BackendError) as error:
+            told = type(error), str(error), error.__context__, bits(getattr(error, "x", None))
+        changed = [x._version - v for x, v in zip(counted, versions, strict=True)]
+    return told, changed, [bits(x) for x in (*arguments, out)]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("way", CALLS)
+def test_the_short_way_is_as_good_as_the_long_one(way: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bits, the same tensor, the same refusal, the same count of changes."""
+    if way == "solve, memory that was freed" and place in ("the right side", "the diagonal"):
+        pytest.skip("what is refused first is of no interest")
+    found = outcome(way, place)
+    monkeypatch.setattr(fast_path, "of_tensors", lambda kind: None)
+    assert found == outcome(way, place)
+
+
+SHORT = (
+    "solve, plain", "solve, single precision", "solve, a shared matrix", "solve, columns", "solve, turned",
+    "solve, in place", "solve, a mask", "solve, numbers", "solve, integers", "solve, two dtypes", "solve, parameters",
+    "many", "a number", "from a row", "second order, from two", "integers", "logarithms", "sums",
+)  # fmt: skip
+
+
+def only_short(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("tridiag.systems.prepare", None)
+    patch.setattr("tridiag.recurrences.PREPARERS", None)
+
+
+@pytest.mark.parametrize("way", SHORT)
+def test_the_short_way_is_taken(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    only_short(monkeypatch)
+    verb, arguments, options = made(way)
+    getattr(tridiag, verb)(*arguments, **options)
+
+
+def test_the_short_way_is_taken_in_inference_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = tensors((5, N))
+    with torch.inference_mode():
+        wanted = tridiag.solve(*given)
+        assert wanted.is_inference()
+        only_short(monkeypatch)
+        assert torch.equal(tridiag.solve(*given), wanted)
+
+
+def with_gradients(shapes: Any, dtype: str = "float64", places: Any = range(4)) -> list[Any]:
+    given = [tensors(shape, dtype)[k] for k, shape in enumerate(shapes)]
+    return [x.requires_grad_(k in places) for k, x in enumerate(given)]
+
+
+DIFFERENTIATED: dict[str, Any] = {
+    "all": lambda: (with_gradients([(5, N)] * 4), {}),
+    "a vector": lambda: (with_gradients([(N,)] * 4), {}),
+    "right sides only": lambda: (with_gradients([(5, N)] * 4, places=[3]), {}),
+    "the matrix only": lambda: (with_gradients([(5, N)] * 4, places=[0, 1, 2]), {}),
+    "a shared matrix": lambda: (with_gradients([(N,)] * 3 + [(5, N)]), {}),
+    "a shared right side": lambda: (with_gradients([(5, N)] * 3 + [(N,)]), {}),
+    "numbers": lambda: ([1.0, with_gradients([(N,)] * 4)[1], 1.0, with_gradients([(N,)] * 4)[3]], {}),
+    "integers": lambda: ([*with_gradients([(5, N)] * 3), integers((5, N))], {}),
+    "two dtypes": lambda: ([*with_gradients([(N,)] * 3), tensors((N,), "float32")[3].requires_grad_()], {}),
+    "columns": lambda: (with_gradients([(N, 5)] * 4), {"axis": 0}),
+    "turned": lambda: ([x.mT for x in with_gradients([(N, 5)] * 4)], {}),
+    "a mask": lambda: (with_gradients([(5, N)] * 4), {"where": torch.arange(N) % 5 != 2}),
+    "corners": lambda: (with_gradients([(5, N)] * 4), {"periodic": True, "transpose": True}),
+    "complex": lambda: (with_gradients([(5, N)] * 4, "complex128"), {}),
+    "parameters": lambda: ([torch.nn.Parameter(x) for x in tensors((5, N))], {}),
+}
+
+
+def gradients(way: str) -> Any:
+    """The solution, its gradients and what follows for those of another function of them."""
+    given, options = DIFFERENTIATED[way]()
+    wanted = [x for x in given if isinstance(x, torch.Tensor) and x.requires_grad]
+    x = tridiag.solve(*given, **options)
+    weights = torch.linspace(1, 2, x.numel(), dtype=x.real.dtype).reshape(x.shape).to(x.dtype)
+    first = torch.autograd.grad(x, wanted, weights, retain_graph=True)
+    again = torch.autograd.grad(x, wanted, weights, create_graph=True)
+    total = sum((y.real * y.real).sum() for y in again)
+    second = torch.autograd.grad(total, wanted) if total.requires_grad else ()  # the solution is linear in d
+    return [(y.dtype, y.shape, bits(y)) for y in (x, *first, *again, *second)]
+
+
+@pytest.mark.parametrize("way", DIFFERENTIATED)
+def test_gradients_of_the_short_way(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To second order they are what they are on the long way."""
+    with monkeypatch.context() as patch:
+        patch.setattr(fast_path, "of_tensors", lambda kind: None)
+        wanted = gradients(way)
+    only_short(monkeypatch)
+    assert gradients(way) == wanted
+
+
+def derivatives_of_other_kinds(given: list[Any], gradient: Any) -> dict[str, Any]:
+    """What asks for more than a gradient of plain tensors."""
+    a, b, c, d = given
+    found = {"vmap": functional.vmap(tridiag.solve)(a, b, c, d)}
+    found["grad"] = functional.grad(lambda d: tridiag.solve(a, b, c, d).sum())(d)
+    found["jvp"] = functional.jvp(lambda d: tridiag.solve(a, b, c, d), (d,), (d,))[1]
+    found["mapped cotangents"] = functional.vmap(gradient)(torch.ones((3, 5, N), dtype=d.dtype))[3]
+    with forward_ad.dual_level():
+        x = tridiag.solve(a, b, c, forward_ad.make_dual(d, d))
+        found["dual"] = forward_ad.unpack_dual(x).tangent
+        g = forward_ad.make_dual(torch.ones_like(d), torch.ones_like(d))
+        found["a dual cotangent"] = forward_ad.unpack_dual(gradient(g, create_graph=True)[3]).tangent
+    return found
+
+
+def test_other_derivatives_go_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Maps over tensors, derivatives in forward mode, and backward passes of mapped or dual cotangents."""
+    results = []
+    for short in (False, True):
+        with monkeypatch.context() as patch:
+            if not short:
+                patch.setattr(fast_path, "of_tensors", lambda kind: None)
+            given = with_gradients([(5, N)] * 4)
+            x = tridiag.solve(*given)
+            gradient = functools.partial(torch.autograd.grad, x, given, retain_graph=True)
+            results.append(derivatives_of_other_kinds(tensors((5, N)), gradient))
+    for name in results[0]:
+        torch.testing.assert_close(results[0][name], results[1][name], rtol=0, atol=0)
+
+
+def test_what_listens_is_heard() -> None:
+    """Modes see the operations of the long way, and a tensor that is but described gives one that is."""
+    seen = []
+
+    class Listener(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(function)
+            return function(*args, **(kwargs or {}))
+
+    given = tensors((5, N))
+    wanted = tridiag.solve(*given)
+    with Listener():
+        assert torch.equal(tridiag.solve(*given), wanted)
+    assert torch.Tensor.numpy not in seen and seen
+
+
+def test_memory_that_was_freed_before_the_backward_pass() -> None:
+    given = [x.clone().requires_grad_() for x in tensors((5, N))]
+    x = tridiag.solve(*given)
+    given[1].untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match="freed"):
+        x.sum().backward()
+
+
+def test_a_change_before_the_backward_pass() -> None:
+    given = with_gradients([(5, N)] * 4)
+    right = given[3] * 1
+    x = tridiag.solve(*given[:3], right)
+    y = (x * x).sum()
+    with torch.no_grad():
+        tridiag.solve(*tensors((5, N))[:3], tensors((5, N))[3], out=x.detach())
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.backward()
+
+
+def test_hooks_of_saved_tensors_are_called() -> None:
+    packed = []
+    given = with_gradients([(5, N)] * 4)
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: packed.append(x) or x.clone(), lambda x: x * 1):
+        x = tridiag.solve(*given)
+    assert len(packed) == 4
+    found = torch.autograd.grad(x.sum(), given)
+    wanted = torch.autograd.grad(tridiag.solve(*given).sum(), given)
+    assert all(map(torch.equal, found, wanted))

@@ -1,0 +1,145 @@
+"""Recurrences of plain tensors in host memory whose facts are known."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from tridiag.calls.fast_path.facts import fits
+from tridiag.calls.fast_path.recurrences import steps_in
+from tridiag.calls.fast_path.tensors import (
+    Casts,
+    Reaches,
+    addresses_of,
+    casts_of,
+    convert,
+    disturbed,
+    entry_of,
+    extents_of,
+    facts_of_all,
+    is_dense,
+    may_be_bound,
+    needs_gradient,
+    reaches_of,
+    take_result,
+)
+from tridiag.calls.plan import Plan
+from tridiag.calls.sequences import cached_recurrence_plan, indexed
+from tridiag.kernels.jobs.systems import contiguous
+from tridiag.libraries.arrays import is_real
+from tridiag.problems.forms import Shape
+
+COEFFICIENTS = {
+    "linear_recurrence": "a",
+    "matrix_recurrence": "A",
+    "log_linear_recurrence": "log_a",
+    "logcumsumexp": "",
+}
+
+
+class BoundRecurrence(NamedTuple):
+    """A recurrence that waits for its tensors."""
+
+    call: Callable[..., bool]  # of the operands
+    operands: tuple[int, ...]  # which of the result, the arguments, and None
+    casts: Casts
+    reaches: Reaches  # of the arguments and out
+    shape: Shape
+
+
+def recurrence(verb: str, given: Mapping[str, Any], out: Any, **options: Any) -> Any:
+    """The result of a recurrence, or None where this is not the way to it."""
+    x, init, a = given["x"], given.get("init"), given.get(COEFFICIENTS[verb])
+    if a is None and verb != "logcumsumexp":
+        return None
+    try:
+        return attempt(verb, a, x, init, out, **options)
+    except (TypeError, RuntimeError):  # refused, or an option that has no hash, or memory that cannot be lent as it is
+        return None
+
+
+def attempt(verb: str, a: Any, x: Any, init: Any, out: Any, reverse: bool, backend: str, axis: Any = None) -> Any:
+    """The same, or an exception; ``a``: the coefficients, or None."""
+    if type(axis) is not int or disturbed():
+        return None
+    rows = a if type(a) is tuple else () if a is None else (a,)
+    before = init if type(init) is tuple else () if init is None else (init,)
+    given = [*rows, x, *before, out]
+    if needs_gradient(given):
+        return None
+    indices, states = len(rows) if type(a) is tuple else None, type(init) is tuple
+    facts, default = facts_of_all(given), torch.get_default_dtype()
+    bound = bound_recurrence(verb, facts, indices, states, default, axis, reverse, backend)
+    addresses = None if bound is None else addresses_of(given, bound.reaches)
+    if bound is None or addresses is None:
+        return None
+    if out is not None and not take_result(out, bound.reaches[-1][0], addresses[:-1], bound.reaches[:-1]):
+        return None
+    if bound.casts:
+        convert(given, addresses, bound.casts)
+    y = given[len(rows)].new_empty(bound.shape) if out is None else out
+    operands = y.data_ptr(), *addresses[:-1], None
+    bound.call(*[operands[k] for k in bound.operands])
+    return y
+
+
+@functools.lru_cache(1024, typed=True)
+def bound_recurrence(
+    verb: str,
+    facts: tuple[Any, ...],
+    indices: int | None,
+    states: bool,
+    default: torch.dtype,
+    axis: int,
+    reverse: bool,
+    backend: str,
+) -> BoundRecurrence | None:
+    """The recurrence of arguments with these facts: coefficients, x, what is before, and out.
+
+    ``indices``: how many coefficients a tuple holds, or None. ``states``: whether what is before is a tuple.
+    """
+    *arguments, out = facts
+    tuples, linear = indices is not None, verb == "linear_recurrence"
+    order = int(verb != "logcumsumexp") if indices is None else indices
+    count = len(arguments) - order - 1
+    if not (may_be_bound(arguments) and (out is None or is_dense(out))) or (tuples and not (linear and order)):
+        return None
+    if count not in (0, order) or (count > 0 and states != tuples):
+        return None
+    plan = plan_of_recurrence(verb, tuple(arguments), order, tuples, default, axis, reverse, backend)
+    module, form, casts = plan.backend.module(), plan.form, casts_of(plan, arguments)
+    if casts is None or not (linear or is_real(plan.result_dtype)) or not hasattr(module, "bound_recurrence"):
+        return None
+    wanted, lifted = dict(casts), {k: shape for k, _, shape in plan.steps}
+    extents = [extents_of(fact, wanted.get(k)) for k, fact in enumerate(arguments)]
+    dtype = extents[order][0]
+    result = dtype, form.shape, contiguous(form.shape, dtype.itemsize)
+    if any(one[0] != dtype for one in extents) or not (out is None or fits(extents_of(out), result)):
+        return None  # real coefficients of complex sequences, or no place for the result
+    shapes, strides = [form.shape], [(result if out is None else extents_of(out))[2]]
+    for k, (_, shape, own) in enumerate(extents):
+        shapes.append(lifted.get(k, shape))
+        strides.append(steps_in(shape, own, shapes[-1]))
+    call, operands = module.bound_recurrence(verb, form, order, shapes, strides, dtype)
+    return BoundRecurrence(call, operands, casts, reaches_of(*facts), form.shape)
+
+
+def plan_of_recurrence(
+    verb: str,
+    facts: tuple[Any, ...],
+    order: int,
+    tuples: bool,
+    default: torch.dtype,
+    axis: int,
+    reverse: bool,
+    backend: str,
+) -> Plan:
+    """The plan that these arguments have on the way of all calls."""
+    rows = indexed("a", order) if tuples else ("log_a" if verb == "log_linear_recurrence" else "a",) * order
+    states = indexed("init", order) if tuples else ("init",)
+    names, entries = (*rows, "x", *states)[: len(facts)], tuple(map(entry_of, facts))
+    plan: Plan = cached_recurrence_plan(verb, "torch", names, order, entries, default, axis, reverse, backend)
+    return plan

@@ -1,0 +1,211 @@
+"""Solves of plain tensors in host memory whose facts are known."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+
+from tridiag.calls.fast_path.facts import fits
+from tridiag.calls.fast_path.tensors import (
+    Casts,
+    Reaches,
+    addresses_of,
+    casts_of,
+    convert,
+    disturbed,
+    entry_of,
+    extents_of,
+    facts_of_all,
+    is_dense,
+    may_be_bound,
+    needs_gradient,
+    reaches_of,
+    take_result,
+)
+from tridiag.calls.plan import cached_plan, wants_check
+from tridiag.calls.singular import raise_if_singular
+from tridiag.derivatives.torch_systems import Options, cotangents
+from tridiag.kernels.jobs.systems import contiguous
+from tridiag.libraries.arrays import is_real
+from tridiag.problems.forms import Form, lift
+
+
+class BoundAdjoint(NamedTuple):
+    """A backward pass that waits for its tensors."""
+
+    call: Callable[..., bool]  # of a, b, c, where, g, w, x and the gradients of a, b, c
+    reaches: Reaches
+
+
+class BoundSolve(NamedTuple):
+    """A solve that waits for its tensors."""
+
+    call: Callable[..., bool]  # of a, b, c, where, d, x; tells whether some system may be singular
+    casts: Casts
+    options: Options
+    shapes: tuple[Any, ...]  # of a, b, c, where, d in the form
+    reaches: Reaches  # of a, b, c, d, where and out
+    in_place: bool
+    # the call that computes all cotangents at once, from the facts of a, b, c, where, g and x; None if there is none
+    adjoint: Callable[..., BoundAdjoint | None] | None
+
+
+def solve(*arguments: Any) -> Any:
+    """The solution, or None where this is not the way to it."""
+    try:
+        return attempt(*arguments)
+    except (TypeError, RuntimeError):  # refused, or an option that has no hash, or memory that cannot be lent as it is
+        return None
+
+
+def attempt(a: Any, b: Any, c: Any, d: Any, where: Any, out: Any, axis: Any, *options: Any) -> Any:
+    """The same, or an exception."""
+    if type(axis) is not int or disturbed():
+        return None
+    given = [a, b, c, d, where, out]
+    bound = bound_solve(*facts_of_all(given), torch.get_default_dtype(), axis, *options)
+    addresses = None if bound is None else addresses_of(given, bound.reaches)
+    if bound is None or addresses is None:
+        return None
+    differentiated = needs_gradient(given)
+    if bound.in_place:
+        given[5], addresses[5] = d, addresses[3]
+    if given[5] is not None and (differentiated or not to_be_written(bound, given[5], addresses)):
+        return None
+    if bound.casts:
+        convert(given, addresses, bound.casts)
+    return Solve.apply(*given[:5], bound, addresses) if differentiated else solution(bound, given, addresses)
+
+
+def to_be_written(bound: BoundSolve, out: Any, addresses: list[Any]) -> bool:
+    """Whether the solution can go there, which is d or beside all arguments."""
+    others = [*addresses[:3], None if bound.in_place else addresses[3], addresses[4]]
+    return take_result(out, bound.reaches[3 if bound.in_place else 5][0], others, bound.reaches[:5])
+
+
+def solution(bound: BoundSolve, given: list[Any], addresses: list[Any]) -> Any:
+    """The solution, in the place for it if there is one."""
+    a, b, c, d, mask, address = addresses
+    x = given[5]
+    if x is None:
+        x = given[3].new_empty(bound.options.form.shape)
+        address = x.data_ptr()
+    if bound.call(a, b, c, mask, d, address) and bound.options.check:
+        raise_if_singular(x, None, in_form(bound, (*given[:3], given[4])), bound.options.form)
+    return x
+
+
+def in_form(bound: BoundSolve, matrix: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The matrix, each part of the rank of the form."""
+    return tuple(y if y is None else y.reshape(shape) for y, shape in zip(matrix, bound.shapes, strict=False))
+
+
+@functools.lru_cache(1024, typed=True)
+def bound_solve(
+    a: Any,
+    b: Any,
+    c: Any,
+    d: Any,
+    where: Any,
+    out: Any,
+    default: torch.dtype,
+    axis: int,
+    backend: str,
+    pivoting: bool | str,
+    periodic: bool,
+    transpose: bool,
+    check: bool | None,
+    overwrite_d: bool,
+) -> BoundSolve | None:
+    """The solve of arguments with these facts, if their backend calls its kernel with arrays as they are."""
+    facts = a, b, c, d
+    if not may_be_bound(facts) or not all(fact is None or is_dense(fact) for fact in (where, out)):
+        return None
+    entries = *map(entry_of, facts), entry_of(where)
+    plan = cached_plan("solve", "torch", entries, default, axis, pivoting, periodic, transpose, overwrite_d, backend)
+    module, form, casts = plan.backend.module(), plan.form, casts_of(plan, facts)
+    if casts is None or not hasattr(module, "bound_solve"):
+        return None
+    wanted = dict(casts)
+    *matrix, right = (extents_of(fact, wanted.get(k)) for k, fact in enumerate(facts))
+    dtype = right[0]
+    result = dtype, form.shape, contiguous(form.shape, dtype.itemsize)
+    if out is not None and not fits(extents_of(out), result):
+        return None
+    in_place = out is None and bool(overwrite_d) and 3 not in wanted and fits(right, result)
+    place, mask = right if in_place else out and extents_of(out), where and extents_of(where)
+    shapes, strides = lifted((*matrix, mask, right, place or result), form)
+    call = module.bound_solve(form, shapes, strides, (matrix[1][0], dtype))
+    adjoint = None
+    if hasattr(module, "bound_adjoint") and is_real(dtype.name) and all(x[1] == form.shape for x in (*matrix, right)):
+        adjoint = functools.lru_cache(8)(functools.partial(bound_adjoint, module, form))
+    options = Options(form, plan.backend, wants_check(plan, check))
+    return BoundSolve(call, casts, options, shapes[:5], reaches_of(*facts, where, out), in_place, adjoint)
+
+
+def bound_adjoint(module: ModuleType, form: Form, *facts: Any) -> BoundAdjoint | None:
+    """The backward pass of a, b, c, where, g and x with these facts."""
+    if not all(is_dense(fact) for fact in facts if fact is not None):
+        return None
+    operands = [fact and extents_of(fact) for fact in facts]
+    dtype, *extents = operands[5]
+    if extents != [form.shape, contiguous(form.shape, dtype.itemsize)]:
+        return None
+    if any(operands[k][0] != dtype for k in (0, 1, 2, 4)):
+        return None
+    return BoundAdjoint(module.bound_adjoint(form, *lifted(operands, form), dtype), reaches_of(*facts))
+
+
+def lifted(operands: Sequence[Any], form: Form) -> tuple[Any, Any]:
+    """The shapes and the strides of operands, with ones put in."""
+    rank = len(form.shape)
+    shapes, strides = (tuple(x and lift(x[k], rank, form.axis) for x in operands) for k in (1, 2))
+    return shapes, strides
+
+
+class Solve(torch.autograd.Function):
+    """The solution with its derivatives, where nothing but the gradient of it may be asked for.
+
+    Its backward pass is that of `tridiag.derivatives.torch_systems`, to all orders, and one call of a kernel where that
+    computes all of it. `apply` with a context costs a third of what it costs without.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, a: Any, b: Any, c: Any, d: Any, where: Any, bound: BoundSolve, addresses: list[Any]) -> Any:
+        x = solution(bound, [a, b, c, d, where, None], addresses)
+        ctx.bound, ctx.d_shape = bound, d.shape
+        ctx.save_for_backward(a, b, c, where, x)
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        a, b, c, where, x = ctx.saved_tensors
+        bound, needed = ctx.bound, ctx.needs_input_grad
+        found = cotangents_at_once(bound, a, b, c, where, g, x) if all(needed[:4]) else None
+        if found is not None:
+            return *found, None, None, None
+        w, *grads = cotangents(in_form(bound, (a, b, c, where)), x, g, bound.options, needed)
+        grads = [None if y is None else y.reshape(like.shape) for y, like in zip(grads, (a, b, c), strict=True)]
+        of_d = w.sum_to_size(bound.shapes[4]).reshape(ctx.d_shape) if needed[3] else None
+        return *grads, of_d, None, None, None
+
+
+def cotangents_at_once(bound: BoundSolve, *given: Any) -> tuple[Any, ...] | None:
+    """The cotangents of a, b, c and d from a, b, c, where, g and x; None if a tensor is more than its entries."""
+    if bound.adjoint is None or torch.is_grad_enabled() or disturbed():
+        return None
+    try:
+        found = bound.adjoint(*facts_of_all(given))
+        addresses = None if found is None else addresses_of(given, found.reaches)
+    except (TypeError, RuntimeError):
+        return None
+    if found is None or addresses is None:
+        return None
+    results = [torch.empty_like(given[5]) for _ in range(4)]
+    of_d, *gradients = [y.data_ptr() for y in results]
+    found.call(*addresses[:5], of_d, addresses[5], *gradients)
+    return *results[1:], results[0]

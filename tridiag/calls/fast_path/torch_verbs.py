@@ -1,0 +1,13 @@
+"""The verbs on plain tensors of PyTorch whose facts are known."""
+
+from tridiag.calls.fast_path import torch_recurrences, torch_systems
+from tridiag.calls.fast_path.torch_recurrences import recurrence
+from tridiag.calls.fast_path.torch_systems import solve
+
+__all__ = ["forget", "recurrence", "solve"]
+
+
+def forget() -> None:
+    """Decide anew about calls that were met before."""
+    for cache in (torch_systems.bound_solve, torch_recurrences.bound_recurrence):
+        cache.cache_clear()
