@@ -112,8 +112,8 @@ def solve(
     }
     if compiling(a, b, c, d):
         return graph().solve(arguments, where, out, check, options)
-    if (short := fast_path.of_tensors(d)) is not None:
-        x = short.solve(a, b, c, d, where, out, axis, backend, pivoting, periodic, transpose, check, overwrite_d)
+    if (short := fast_path.of_tensors("solve", d)) is not None:
+        x = short(a, b, c, d, where, out, axis, backend, pivoting, periodic, transpose, check, overwrite_d)
         if x is not None:
             return x
     call = prepare("solve", arguments, where=where, **options)
@@ -173,6 +173,10 @@ def matmul(
     options: dict[str, Any] = {"axis": axis, "periodic": periodic, "transpose": transpose}
     if compiling(a, b, c, x):
         return graph().matmul(where=where, **arguments, **options)
+    if (short := fast_path.of_tensors("matmul", x)) is not None:
+        y = short(a, b, c, x, where, axis, periodic, transpose)
+        if y is not None:
+            return y
     return execute.product(prepare("matmul", arguments, where=where, **options))
 
 
@@ -226,6 +230,10 @@ def slogdet(
     options: dict[str, Any] = {"axis": axis, "pivoting": True, "periodic": periodic, "backend": backend}
     if compiling(a, b, c):
         return graph().slogdet(where=where, **arguments, **options)
+    if (short := fast_path.of_tensors("slogdet", b)) is not None:
+        found: tuple[Array, Array] | None = short(a, b, c, where, axis, periodic, backend)
+        if found is not None:
+            return found
     return execute.determinants(prepare("slogdet", arguments, where=where, **options))
 
 
@@ -278,4 +286,8 @@ def solve_block(A: Array, B: Array, C: Array, d: Array, *, backend: str = "auto"
             return x
     if compiling(A, B, C, d):
         return graph().solve_block(A, B, C, d, backend=backend)
+    if (short := fast_path.of_tensors("solve_block", d)) is not None:
+        x = short(A, B, C, d, backend)
+        if x is not None:
+            return x
     return execute.blocks_solved(prepare_blocks(A, B, C, d, backend=backend))
