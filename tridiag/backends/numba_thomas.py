@@ -146,6 +146,11 @@ def empty_lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any,
 
 
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
+    if library_of(matrix[1]) == "torch":
+        import torch
+
+        sign, logarithm = (torch.as_tensor(x) for x in slogdet(tuple(map(view, matrix)), form))
+        return sign, logarithm
     return bound_slogdet(form, *extents((*matrix, None, None)), matrix[1].dtype)(*matrix)
 
 

@@ -16,7 +16,7 @@ from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.backends import BACKENDS, Backend
 from tridiag.derivatives.torch_blocks import SolveBlock
 from tridiag.derivatives.torch_recurrences import RECURRENCES, Course
-from tridiag.derivatives.torch_systems import Options, Solve, forward
+from tridiag.derivatives.torch_systems import DIFFERENTIABLE, Options, Solve, forward
 from tridiag.problems.forms import Blocks, Form, Recurrence, Shape, broadcast
 
 MATRIX = "Tensor a, Tensor b, Tensor c, Tensor? where"
@@ -157,9 +157,12 @@ PULLED = f"{MATRIX}, Tensor of_sign, Tensor of_logarithm, {DETERMINANT}"
 
 
 @operator("slogdet_cotangents", f"({PULLED}) -> (Tensor, Tensor, Tensor)")
-def slogdet_cotangents(a: Any, b: Any, c: Any, where: Any, of_sign: Any, of_logarithm: Any, *rest: Any) -> Any:
-    """Their elimination consists of operations that torch differentiates, and is run again."""
-    _, pullback = torch.func.vjp(determinants(where, *rest), a.detach(), b.detach(), c.detach())
+def slogdet_cotangents(
+    a: Any, b: Any, c: Any, where: Any, of_sign: Any, of_logarithm: Any, axis: int, periodic: bool, name: str
+) -> Any:
+    """Elimination is run again, in operations that torch differentiates."""
+    function = determinants(where, axis, periodic, DIFFERENTIABLE.name)
+    _, pullback = torch.func.vjp(function, a.detach(), b.detach(), c.detach())
     return tuple(x.contiguous() for x in pullback((of_sign, of_logarithm)))
 
 

@@ -11,13 +11,16 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
+from torch.autograd import forward_ad
 
 from tridiag.algorithms.matrix_rows import Matrix, multiply, shift
-from tridiag.backends import Backend
+from tridiag.backends import BACKENDS, Backend
 from tridiag.calls.plan import Call
 from tridiag.calls.singular import raise_if_singular, settle_status
 from tridiag.libraries.torch import Operations as ops
 from tridiag.problems.forms import Form
+
+DIFFERENTIABLE = BACKENDS["torch_thomas"]  # its determinants are made of operations that torch differentiates
 
 
 class Options(NamedTuple):
@@ -193,7 +196,35 @@ def tangent_product(tangents: Matrix, x: Any, form: Form) -> Any:
 def slogdet(call: Call, backend: Backend) -> Any:
     if call.traced:
         return operators().determinant_node(call.matrix, call.form, backend)
+    differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in call.matrix[:3])
+    if backend is DIFFERENTIABLE or forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack():
+        return DIFFERENTIABLE.module().slogdet(call.matrix, call.form)
+    if differentiated:
+        return Determinant.apply(*call.matrix, call.form, backend)
     return backend.module().slogdet(call.matrix, call.form)
+
+
+class Determinant(torch.autograd.Function):
+    """Sign and logarithm; the derivatives are those of an elimination that consists of operations of torch."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Any, b: Any, c: Any, where: Any, form: Form, backend: Backend) -> Any:
+        ctx.form = form
+        ctx.save_for_backward(a, b, c, where)
+        return backend.module().slogdet((a, b, c, where), form)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        *entries, where = ctx.saved_tensors
+        again = torch.is_grad_enabled()
+        with torch.enable_grad():
+            given = entries if again else [x.detach().requires_grad_(x.requires_grad) for x in entries]
+            results = DIFFERENTIABLE.module().slogdet((*given, where), ctx.form)
+            parts = [k for k, x in enumerate(results) if x.requires_grad]
+            wanted = [x for x in given if x.requires_grad]
+            outputs, right = [results[k] for k in parts], [cotangents[k] for k in parts]
+            grads = iter(torch.autograd.grad(outputs, wanted, right, create_graph=again, allow_unused=True))
+        return *[next(grads) if x.requires_grad else None for x in given], None, None, None
 
 
 def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
