@@ -133,3 +133,21 @@ def test_hooks_of_saved_tensors_are_called() -> None:
     found = torch.autograd.grad(x.sum(), given)
     wanted = torch.autograd.grad(tridiag.solve(*given).sum(), given)
     assert all(map(torch.equal, found, wanted))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_determinants_of_the_kernel_differentiate(dtype: str) -> None:
+    """To second order as those of the loop over rows; of one entry as well, and where functions are transformed."""
+    found = []
+    for backend in ("numba_thomas", "torch_thomas"):
+        a, b, c, _ = with_gradients([(5, N)] * 4, dtype, places=range(3))
+        log = functools.partial(tridiag.slogdet, backend=backend)
+        sign, logarithm = log(a, b, c)
+        first = torch.autograd.grad((sign.real + logarithm).sum(), (a, b, c), create_graph=True)
+        second = torch.autograd.grad(sum((x * x.conj()).real.sum() for x in first), (a, b, c))
+        alone = torch.autograd.grad(log(a.detach(), b, c.detach())[1].sum(), b)
+        given = (x.detach() for x in (a, b, c))
+        mapped = functional.vmap(log)(*given) if dtype == "float64" else ()
+        found.append((sign, logarithm, *first, *second, *alone, *mapped))
+    for x, y in zip(*found, strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-12, atol=1e-12)

@@ -11,10 +11,10 @@ from tridiag import systems
 from tridiag.backends import BACKENDS
 from tridiag.calls import execute, fast_path, outputs
 from tridiag.calls.checks import check_axis
-from tridiag.calls.plan import Call, axis_alone, is_one, prepare, wants_check
+from tridiag.calls.plan import UNASKED, Call, axis_alone, is_one, prepare, wants_check
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.derivatives import runner_of
-from tridiag.libraries.arrays import taking
+from tridiag.libraries.arrays import module_of, taking
 from tridiag.selection.choose import choose
 
 Array = Any
@@ -218,10 +218,13 @@ def factor(
         options = {"axis": axis, "pivoting": pivoting, "periodic": periodic, "where": where}
         return graph().outside(factor, a, b, c, backend=backend, **options)
     arguments = {"a": a, "b": b, "c": c}
-    taking(tuple(arguments), *map(type, (a, b, c, where)))  # refuses what has no axes to be counted
+    library, _ = taking(tuple(arguments), *map(type, (a, b, c, where)))  # refuses what has no axes to be counted
     own_axis = axis_alone((a, b, c, where), axis)
-    call = prepare("factor", arguments, axis=own_axis, pivoting=pivoting, periodic=periodic, where=where)
-    entry = choose(call.problem, backend).backend
+    traced = library == "jax" and any(map(module_of(library).is_traced, (a, b, c, where)))
+    asked = UNASKED if traced else backend  # in a trace a plan has a choice for each platform, and factors one backend
+    options = {"pivoting": pivoting, "periodic": periodic, "backend": asked}
+    call = prepare("factor", arguments, axis=own_axis, where=where, **options)
+    entry = call.plan.backend or choose(call.problem, backend).backend
     one = is_one((a, b, c, where))
     placed = check_axis(axis) if one else call.form.axis - len(call.form.shape)
     options = {"axis": placed, "pivoting": pivoting, "periodic": periodic}
@@ -233,7 +236,10 @@ def factor(
             status = ops.zero_status(ops.full(call.form.matrix_batch, 0, call.matrix[1]))
             return Factorization(matrix, options, entry.name, kind, None, status)
         owned = prepare(
-            "factor", dict(zip("abc", matrix, strict=False)), where=matrix[3], **{**options, "axis": own_axis}
+            "factor",
+            dict(zip("abc", matrix, strict=False)),
+            where=matrix[3],
+            **{**options, "axis": own_axis, "backend": asked},
         )
         factors, status = runner_of(call.library).factor(owned, entry)
         return Factorization(matrix, options, entry.name, kind, factors, status, backend == "auto")

@@ -217,9 +217,9 @@ def slogdet(call: Call, backend: Backend) -> Any:
 
 def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
     """Factors and status; under "auto" and True the status comes with the elimination."""
-    fixed = lax.stop_gradient(vary_alike(call.matrix))
-    function = make_factors if call.traced else jax.jit(make_factors, static_argnums=(1, 2))
-    return function(fixed, call.form, backend.name)
+    if call.traced:
+        return make_factors(lax.stop_gradient(vary_alike(call.matrix)), call.form, backend.name)
+    return compiled_factors(call.matrix, call.form, backend.name)
 
 
 def make_factors(matrix: Matrix, form: Form, name: str) -> tuple[Any, Any]:
@@ -228,6 +228,9 @@ def make_factors(matrix: Matrix, form: Form, name: str) -> tuple[Any, Any]:
     if form.pivoting is False:
         return factors, module.factor(matrix, form._replace(pivoting=True)).status
     return factors, factors.status
+
+
+compiled_factors = jax.jit(make_factors, static_argnums=(1, 2))
 
 
 def flatten(x: Factorization) -> Any:
