@@ -12,11 +12,14 @@ from tridiag.backends import Backend
 from tridiag.calls.plan import Call
 from tridiag.derivatives.torch_systems import Options, operators
 from tridiag.libraries.torch import Operations as ops
+from tridiag.libraries.torch import differentiated, transformed
 from tridiag.problems.forms import Blocks
 
 
 def solve_block(call: Call, backend: Backend) -> Any:
-    return SolveBlock.apply(*call.matrix, call.d, Options(call.form, backend, traced=call.traced))
+    if call.traced or transformed() or differentiated(*call.matrix, call.d):
+        return SolveBlock.apply(*call.matrix, call.d, Options(call.form, backend, traced=call.traced))
+    return backend.module().solve_block(call.matrix, call.d, call.form)
 
 
 class SolveBlock(torch.autograd.Function):

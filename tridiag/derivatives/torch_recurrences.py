@@ -13,15 +13,17 @@ from tridiag.calls.plan import Call
 from tridiag.derivatives.torch_systems import operators
 from tridiag.libraries.arrays import dtype_name
 from tridiag.libraries.torch import Operations as ops
+from tridiag.libraries.torch import differentiated, transformed
 from tridiag.problems.forms import Recurrence
 from tridiag.selection.choose import alongside
 
 
 def recurrence(verb: str, call: Call, backend: Backend, out: Any) -> Any:
     arrays = *call.matrix, call.d, *call.init
-    differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in arrays)
-    if out is None or differentiated:
+    if differentiated(*arrays) or (out is None and (call.traced or transformed())):
         return RECURRENCES[verb].apply(Course(call.form, backend, len(call.matrix), call.traced), *arrays)
+    if out is None:
+        return getattr(backend.module(), verb)(call.matrix, call.d, call.init, call.form)
     lazy = out.is_conj() or out.is_neg()
     direct = out if out.dtype == call.d.dtype and not lazy else None
     y = getattr(backend.module(), verb)(call.matrix, call.d, call.init, call.form, direct)

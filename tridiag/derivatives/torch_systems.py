@@ -11,13 +11,13 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
-from torch.autograd import forward_ad
 
 from tridiag.algorithms.matrix_rows import Matrix, multiply, shift
 from tridiag.backends import BACKENDS, Backend
 from tridiag.calls.plan import Call
 from tridiag.calls.singular import raise_if_singular, settle_status
 from tridiag.libraries.torch import Operations as ops
+from tridiag.libraries.torch import differentiated, transformed
 from tridiag.problems.forms import Form
 
 DIFFERENTIABLE = BACKENDS["torch_thomas"]  # its determinants are made of operations that torch differentiates
@@ -38,9 +38,10 @@ def operators() -> ModuleType:
 
 def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> Any:
     options = Options(call.form, backend, check, factors, call.traced)
-    differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in (*call.matrix[:3], call.d))
-    if out is None or differentiated:
+    if differentiated(*call.matrix[:3], call.d) or (out is None and (call.traced or transformed())):
         return Solve.apply(*call.matrix[:3], call.d, call.matrix[3], options)
+    if out is None:
+        return forward(call.matrix, call.d, options)
     lazy = out.is_conj() or out.is_neg()  # the memory does not hold the values as they read
     direct = out if out.dtype == call.d.dtype and not lazy else None
     if direct is not None:
@@ -196,10 +197,9 @@ def tangent_product(tangents: Matrix, x: Any, form: Form) -> Any:
 def slogdet(call: Call, backend: Backend) -> Any:
     if call.traced:
         return operators().determinant_node(call.matrix, call.form, backend)
-    differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in call.matrix[:3])
-    if backend is DIFFERENTIABLE or forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack():
+    if backend is DIFFERENTIABLE or transformed():
         return DIFFERENTIABLE.module().slogdet(call.matrix, call.form)
-    if differentiated:
+    if differentiated(*call.matrix[:3]):
         return Determinant.apply(*call.matrix, call.form, backend)
     return backend.module().slogdet(call.matrix, call.form)
 

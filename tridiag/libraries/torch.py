@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd import forward_ad
 
 from tridiag.libraries import place as place
 from tridiag.libraries.arrays import Entry, Taken, dtype_name, refuse_dtype
@@ -123,6 +124,16 @@ class Operations:
     @staticmethod
     def zero_status(x: Any) -> Any:
         return torch.zeros(x.shape, dtype=torch.int32, device=x.device)
+
+
+def transformed() -> bool:
+    """Whether tensors may be more than their entries: inside `torch.func`, or where derivatives are taken forward."""
+    return forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def differentiated(*arrays: Any) -> bool:
+    """Whether a result of these tensors needs a gradient."""
+    return torch.is_grad_enabled() and any([x.requires_grad for x in arrays])
 
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
