@@ -123,7 +123,10 @@ def bound_recurrence(
     for k, (_, shape, own) in enumerate(extents):
         shapes.append(lifted.get(k, shape))
         strides.append(steps_in(shape, own, shapes[-1]))
-    call, operands = module.bound_recurrence(verb, form, order, shapes, strides, dtype)
+    found: Any = module.bound_recurrence(verb, form, order, shapes, strides, dtype)
+    if found is None:
+        return None
+    call, operands = found
     return BoundRecurrence(call, operands, casts, reaches_of(*facts), form.shape)
 
 
