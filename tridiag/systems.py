@@ -231,9 +231,9 @@ def slogdet(
     if compiling(a, b, c):
         return graph().slogdet(where=where, **arguments, **options)
     if (short := fast_path.of_tensors("slogdet", b)) is not None:
-        found: tuple[Array, Array] | None = short(a, b, c, where, axis, periodic, backend)
-        if found is not None:
-            return found
+        both: tuple[Array, Array] | None = short(a, b, c, where, axis, periodic, backend)
+        if both is not None:
+            return both
     return execute.determinants(prepare("slogdet", arguments, where=where, **options))
 
 
