@@ -120,6 +120,7 @@ PLACES: dict[str, Any] = {
 }
 X = torch.from_numpy(np.random.default_rng(2).normal(size=(5, N)))
 ROW = torch.linspace(0.1, 0.9, N, dtype=torch.float64)
+MATRICES = torch.from_numpy(np.random.default_rng(3).normal(size=(4, 2, 2)))
 RECURRENCES: dict[str, Any] = {
     "one sequence": lambda: ("linear_recurrence", (ROW, X[0]), {}),
     "many": lambda: ("linear_recurrence", (X / 9, X), {}),
@@ -151,6 +152,10 @@ RECURRENCES: dict[str, Any] = {
     "sums": lambda: ("logcumsumexp", (X,), {}),
     "sums along columns": lambda: ("logcumsumexp", (X,), {"axis": 0, "reverse": True}),
     "sums of complex numbers": lambda: ("logcumsumexp", (X * 1j,), {}),
+    "turning vectors": lambda: ("matrix_recurrence", (MATRICES, X[:4, :2]), {}),
+    "turning vectors, from one": lambda: ("matrix_recurrence", (MATRICES, X[:4, :2], ROW[:2]), {"reverse": True}),
+    "turning many vectors": lambda: ("matrix_recurrence", (MATRICES[0], X[:, :16].reshape(5, 8, 2)), {}),
+    "turning complex vectors": lambda: ("matrix_recurrence", (MATRICES, X[:4, :2] * 1j), {}),
     "matrices": lambda: ("matrix_recurrence", (torch.eye(2), torch.ones(4, 2)), {}),
     "memory that was freed": lambda: ("linear_recurrence", (freed(), X), {}),
 }
@@ -209,6 +214,7 @@ SHORT = (
     "solve, plain", "solve, single precision", "solve, a shared matrix", "solve, columns", "solve, turned",
     "solve, in place", "solve, a mask", "solve, numbers", "solve, integers", "solve, two dtypes", "solve, parameters",
     "many", "a number", "from a row", "second order, from two", "integers", "logarithms", "sums",
+    "turning vectors", "turning vectors, from one",
 )  # fmt: skip
 
 

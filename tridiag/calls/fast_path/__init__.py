@@ -3,6 +3,9 @@
 The facts (dtypes, shapes, strides, options) decide everything but where the arrays lie. Numbers of Python, and
 contiguous arrays of another dtype, are cast to the one that promotion gives. What is out of the ordinary (other
 arguments, halves, outputs that might overlap an argument) goes the way of all other calls.
+
+Plain tensors of PyTorch (`torch_verbs`) and concrete arrays of JAX (`jax_verbs`) have ways of their own; what they are
+made of is imported with the first of them.
 """
 
 import functools

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tridiag.calls.fast_path.facts import fits
-from tridiag.calls.fast_path.recurrences import steps_in
+from tridiag.backends import LOGARITHMS
+from tridiag.calls.fast_path.facts import fits, steps_in
 from tridiag.calls.fast_path.tensors import (
     Casts,
     Reaches,
@@ -61,7 +61,7 @@ def recurrence(verb: str, given: Mapping[str, Any], out: Any, **options: Any) ->
         return None
 
 
-def attempt(verb: str, a: Any, x: Any, init: Any, out: Any, reverse: bool, backend: str, axis: Any = None) -> Any:
+def attempt(verb: str, a: Any, x: Any, init: Any, out: Any, reverse: bool, backend: str, axis: Any = -2) -> Any:
     """The same, or an exception; ``a``: the coefficients, or None."""
     if type(axis) is not int or disturbed():
         return None
@@ -111,7 +111,11 @@ def bound_recurrence(
         return None
     plan = plan_of_recurrence(verb, tuple(arguments), order, tuples, default, axis, reverse, backend)
     module, form, casts = plan.backend.module(), plan.form, casts_of(plan, arguments)
-    if casts is None or not (linear or is_real(plan.result_dtype)) or not hasattr(module, "bound_recurrence"):
+    if (
+        casts is None
+        or (verb in LOGARITHMS and not is_real(plan.result_dtype))
+        or not hasattr(module, "bound_recurrence")
+    ):
         return None
     wanted, lifted = dict(casts), {k: shape for k, _, shape in plan.steps}
     extents = [extents_of(fact, wanted.get(k)) for k, fact in enumerate(arguments)]
@@ -141,7 +145,7 @@ def plan_of_recurrence(
     backend: str,
 ) -> Plan:
     """The plan that these arguments have on the way of all calls."""
-    rows = indexed("a", order) if tuples else ("log_a" if verb == "log_linear_recurrence" else "a",) * order
+    rows = indexed("a", order) if tuples else (COEFFICIENTS[verb],) * order
     states = indexed("init", order) if tuples else ("init",)
     names, entries = (*rows, "x", *states)[: len(facts)], tuple(map(entry_of, facts))
     plan: Plan = cached_recurrence_plan(verb, "torch", names, order, entries, default, axis, reverse, backend)
