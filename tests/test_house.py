@@ -123,6 +123,14 @@ def test_modules_that_are_named_are_there() -> None:
             assert public or (found and len(parts) <= max(found) + 2), (path, name)
 
 
+def test_no_two_libraries_of_compiled_functions_have_one_name() -> None:
+    """Each would find the functions of the one that was imported last: an error that comes and goes with the order."""
+    texts = [path.read_text() for path in ROOT.rglob("*.py")]
+    names = [name for text in texts for name in re.findall(r'= Library\(f?"([^"]+)"|, Library\(f?"([^"]+)"', text)]
+    found = ["".join(name) for name in names]
+    assert len(found) > 10 and len(set(found)) == len(found)
+
+
 def test_what_waits_for_slow_is_there() -> None:
     """A test that is renamed does not leave its old name in the tables of what runs at once."""
     here = Path(__file__).parent

@@ -41,7 +41,7 @@ from tridiag.kernels.simd.vector import LINE, OPTIONS
 
 JOB = RecordAt(Products)
 ARRAYS, allocate, free_workspace = workspace(Sources, "packed")
-library = Library("products")
+library = Library("matrix_products")
 BYTE = np.int8(0)
 multiply, multiply_past_caches, multiply_masked = (
     library.add(loop.__name__, loop) for loop in (plain, past_caches, masked)
