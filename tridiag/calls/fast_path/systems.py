@@ -55,13 +55,8 @@ def solve(a: Any, b: Any, c: Any, d: Array, where: Array | None, out: Any, axis:
     if type(axis) is not int or not (out is None or type(out) is np.ndarray):
         return None
     mask, place = None if where is None else facts_of(where), None if out is None else facts_of(out)
-    facts: tuple[Any, ...]
-    if type(a) is type(b) is type(c) is np.ndarray:
-        facts = facts_of(a), facts_of(b), facts_of(c), facts_of(d)
-    else:
-        facts = facts_of_all((a, b, c, d))
     try:
-        bound = bound_call(facts, mask, place, axis, *options)
+        bound = bound_call(facts_of_all((a, b, c, d)), mask, place, axis, *options)
     except TypeError:  # refused, or an option that has no hash and is refused next
         return None
     if bound is None:
