@@ -110,12 +110,8 @@ def bound_recurrence(
 
     ``indices``: how many coefficients a tuple holds, or None. ``states``: whether what is before is a tuple.
     """
-    tuples, linear = indices is not None, verb == "linear_recurrence"
-    order = int(verb != "logcumsumexp") if indices is None else indices
-    count = len(facts) - order - 1
-    if not may_be_bound(facts) or (tuples and not (linear and order)):
-        return None
-    if count not in (0, order) or (count > 0 and states != tuples):
+    tuples, order = indices is not None, order_of(verb, len(facts), indices, states)
+    if order is None or not may_be_bound(facts):
         return None
     plan = plan_of_recurrence(verb, facts, order, tuples, axis, reverse, backend)
     module, form, casts = plan.backend.module(), plan.form, casts_of(plan, facts)
@@ -142,6 +138,15 @@ def bound_recurrence(
     axes = (slice(None),) * form.axis
     last = tuple((*axes, row_of(form, form.n - 1 - k)) for k in range(min(form.n, order)))
     return BoundRecurrence(call, order_of_operands, casts, form.shape, plan.out_dtype, kept, last)
+
+
+def order_of(verb: str, arguments: int, indices: int | None, states: bool) -> int | None:
+    """The order of a recurrence of so many arguments; None where they do not go together."""
+    order = int(verb != "logcumsumexp") if indices is None else indices
+    before = arguments - order - 1
+    if indices is not None and not (verb == "linear_recurrence" and order):
+        return None
+    return None if before not in (0, order) or (before > 0 and states != (indices is not None)) else order
 
 
 def arguments_of(facts: tuple[Any, ...], order: int, tuples: bool, states: bool) -> tuple[Any, ...]:

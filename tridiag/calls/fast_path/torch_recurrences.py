@@ -10,6 +10,7 @@ import torch
 
 from tridiag.backends import LOGARITHMS
 from tridiag.calls.fast_path.facts import fits, steps_in
+from tridiag.calls.fast_path.recurrences import order_of
 from tridiag.calls.fast_path.tensors import (
     Casts,
     Reaches,
@@ -102,12 +103,8 @@ def bound_recurrence(
     ``indices``: how many coefficients a tuple holds, or None. ``states``: whether what is before is a tuple.
     """
     *arguments, out = facts
-    tuples, linear = indices is not None, verb == "linear_recurrence"
-    order = int(verb != "logcumsumexp") if indices is None else indices
-    count = len(arguments) - order - 1
-    if not (may_be_bound(arguments) and (out is None or is_dense(out))) or (tuples and not (linear and order)):
-        return None
-    if count not in (0, order) or (count > 0 and states != tuples):
+    tuples, order = indices is not None, order_of(verb, len(arguments), indices, states)
+    if order is None or not may_be_bound(arguments) or not (out is None or is_dense(out)):
         return None
     plan = plan_of_recurrence(verb, tuple(arguments), order, tuples, default, axis, reverse, backend)
     module, form, casts = plan.backend.module(), plan.form, casts_of(plan, arguments)
