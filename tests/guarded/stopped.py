@@ -57,6 +57,7 @@ def asking(function: Callable[..., Any], whom: int) -> Callable[..., Any]:
                 raise Stopped
             return result
 
+        entered.__self__ = enter.__self__  # type: ignore[attr-defined]  # the words that a table of calls copies
         return entered
 
     return made
