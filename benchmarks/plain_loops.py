@@ -270,7 +270,7 @@ def smith_waterman(scores, gap, out):
         top, total = -np.inf, 0.0
         for i in range(rows):
             for j in range(columns):
-                w = scores[k, i, j]
+                w = np.float64(scores[k, i, j])
                 terms = above[j] + w, above[j + 1] + gap, here[j] + gap, w
                 most = max(max(terms[0], terms[1]), max(terms[2], terms[3]))
                 cell = 0.0

@@ -7,6 +7,7 @@ import pytest
 from helpers import DTYPES, EPS, REAL, Subject, dtype_name, gauss, noise, to_numpy
 
 import tridiag
+from tridiag.problems.forms import Blocks
 
 pytestmark = [
     pytest.mark.only(verb="solve_block"),
@@ -81,6 +82,32 @@ def test_blocks_of_one_row_are_a_tridiagonal_system(backend: Subject) -> None:
     x = solve(backend, A, B, C, d)
     wanted = tridiag.solve(*(v[..., 0, 0] for v in (A, B, C)), d[..., 0], pivoting=True)
     np.testing.assert_allclose(x[..., 0], wanted, rtol=1e-11)
+
+
+@pytest.mark.only(compiled=True, library="numpy")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("m", [1, 2, 3, 5, pytest.param(8, marks=pytest.mark.slow)])
+def test_few_systems_as_among_many(backend: Subject, m: int, dtype: str) -> None:
+    """They are eliminated one by one, with rows in vectors: transposed, backwards, singular, and with ends unread."""
+    for n in (1, 2, 3, 10):
+        A, B, C, d = problem((40, n), m, dtype, seed=n)
+        for k in range(3):
+            few = [v[k : k + 1] for v in (A, B, C, d)]
+            assert_solves(solve(backend, *few), *few)
+            turned = [v[k : k + 1].swapaxes(-1, -2) for v in (np.roll(C, 1, 1), B, np.roll(A, -1, 1))]
+            form = Blocks((1, n, m, 1), transpose=True)
+            x = backend.entry.module().solve_block(tuple(few[:3]), few[3][..., None], form)[..., 0]
+            assert_solves(x, *turned, few[3])
+            easy = [few[0], few[1] + 4 * m * np.eye(m, dtype=dtype), *few[2:]]
+            many = solve(backend, *(np.repeat(v, 40, 0) for v in easy))
+            tolerance = 64 * m * EPS[REAL.get(dtype, dtype)]
+            x = solve(backend, *easy)
+            np.testing.assert_allclose(x, many[:1], rtol=tolerance, atol=tolerance * abs(x).max())
+            easy[0][:, 0], easy[2][:, -1] = np.nan, np.inf
+            np.testing.assert_array_equal(solve(backend, *easy), x)
+        B[1, n // 2], A[1, n // 2], C[1, n // 2] = 0, 0, 0
+        x = solve(backend, A[:2], B[:2], C[:2], d[:2])
+        assert np.isnan(x[1]).all() and np.isfinite(x[0]).all()
 
 
 @pytest.mark.only(compiled=True, library="numpy")

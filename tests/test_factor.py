@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-from helpers import Subject, assert_solves, dense, dominant, dtype_name, to_numpy, uniform
+from helpers import EPS, REAL, Subject, assert_solves, dense, dominant, dtype_name, noise, oracle, to_numpy, uniform
 
 import tridiag
 
@@ -119,6 +119,32 @@ def test_one_matrix_for_many_right_sides_along_any_axis(backend: Subject) -> Non
     assert_solves(x, a, b, c, d[0].T[0], axis=0)
     matrix = backend.factor(a[:, None], b[:, None], c[:, None], axis=-2)
     assert_solves(solve(backend, matrix, d), a[:, None], b[:, None], c[:, None], d, axis=-2)
+
+
+@pytest.mark.only(compiled=True, library="numpy")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+@pytest.mark.parametrize("n", range(1, 9))
+def test_short_right_sides_of_one_matrix(backend: Subject, n: int, dtype: str) -> None:
+    """End to end they are sorted in registers, and any others moved on from group to group: all give the same."""
+    a, b, c, _ = dominant((n,), dtype)
+    rng = np.random.default_rng(0)
+    for count in (2, 15, 16, 17, 67):
+        room = noise(rng, (3, count, 2 * n), dtype)
+        wanted = oracle(a, b, c, room[0, :, :n])
+        bound = 8 * EPS[REAL.get(dtype, dtype)]
+        for d in (room[0, :, :n].copy(), room[0, :, :n], room[0, ::-1, :n][::-1], np.asfortranarray(room[0, :, :n])):
+            for transpose in (False, True):
+                x = backend.solve(a, b, c, d, transpose=transpose)
+                assert_solves(x, a, b, c, d, transpose=transpose)
+                assert_solves(
+                    solve(backend, backend.factor(a, b, c), d, transpose=transpose), a, b, c, d, transpose=transpose
+                )
+            x = backend.solve(a, b, c, d)
+            assert abs(x - wanted).max() <= bound * abs(wanted).max()
+            own = d.copy()
+            np.testing.assert_array_equal(tridiag.solve(a, b, c, own, overwrite_d=True, backend=backend.name), x)
+        d = room[..., :n]
+        assert_solves(backend.solve(a, b, c, d), a, b, c, d)
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -32,6 +32,7 @@ KERNELS = {
     "cyclic_adjoint": Family("thomas_adjoint_cyclic_{0}", "thomas.adjoint.build", "cyclic"),
     "partition": Family("partition_{0}", "partition.kernel.build"),
     "blocks": Family("block{1}_{0}", "blocks.kernel.build"),
+    "few_blocks": Family("few_block{1}_{0}", "blocks.one_system.build"),
     "products": Family("products_{0}", "products.kernel.build"),
     "recurrence": Family("scan{1}_{0}", "recurrence.kernel.build"),
     "matrices": Family("matrices{1}_{0}", "recurrence.matrices.build"),

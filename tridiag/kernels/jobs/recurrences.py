@@ -28,6 +28,7 @@ FEWEST_STEPS = {8: 24, 4: 16}  # of sequences in lanes, by the bytes of a number
 FEWEST_BLOCKS = 2  # of such a sequence, where there are enough of them to fill the lanes
 SHORTEST_CHUNK = 4  # times the lanes: steps of a lane, where there are not
 SECOND_LEVEL = 1024 * 1024  # bytes of the operands that a core's own cache holds at least
+MOST_KEPT = 256 * 1024 * 1024  # bytes of the pivot rows of a system that is not eliminated twice
 STRETCH = 4096  # bytes of a row of sequences that are side by side: it is read again in the next step
 
 
@@ -155,11 +156,28 @@ def make_matrix_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype
 
 def make_block_job(form: Blocks, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
     """The same for block tridiagonal systems, from the solution, right sides, A, B and C."""
-    rows, given = Recurrence(form.shape[:-2], form.axis), len(shapes)
-    flags, kernel = C.TRANSPOSED * form.transpose, ("blocks", dtype.name, form.size)
+    rows, given, count = Recurrence(form.shape[:-2], form.axis), len(shapes), math.prod(form.batch)
     grouped = in_groups(rows, form.size * (form.size + form.sides), dtype, workers)
-    words = filled(leading_axes(rows, shapes, strides), given, given, flags=flags, sides=form.sides, **grouped)
-    return Job(kernel, words, min(workers, grouped["items"]) - 1, math.prod(form.shape) * form.size)
+    family, flags = "blocks", C.TRANSPOSED * form.transpose
+    if may_be_alone(form, count, dtype, workers):
+        family, grouped = "few_blocks", {"items": count, "steps": rows.n, "sequences": count}
+    axes = leading_axes(rows, shapes, strides)
+    words = filled(axes, given, given, flags=flags, sides=form.sides, **grouped)
+    unknowns = math.prod(form.shape) * form.size
+    return Job((family, dtype.name, form.size), words, min(workers, grouped["items"]) - 1, unknowns)
+
+
+def may_be_alone(form: Blocks, count: int, dtype: np.dtype[Any], workers: int) -> bool:
+    """Whether so few are solved one by one, where all pivot rows are kept: `tridiag.kernels.blocks.one_system`.
+
+    Against one in each lane, a system of its own is as much faster as its blocks are larger, and twice that where the
+    pivot rows of all lanes leave the caches.
+    """
+    lanes, rows = lanes_of(dtype), form.n * form.size * LINE * (2 if dtype.kind == "c" else 1)
+    if form.sides != 1 or form.size > C.WRITTEN_OUT or rows * -(-(3 * form.size + 1) // lanes) > MOST_KEPT:
+        return False
+    faster = (form.size + lanes // 8) * (2 if rows * (3 * form.size + 1) > SECOND_LEVEL else 1)
+    return -(-count // workers) < faster * -(-count // (lanes * workers))
 
 
 def leading_axes(rows: Recurrence, shapes: Any, strides: Any) -> Axes:

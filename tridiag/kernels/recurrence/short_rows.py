@@ -1,13 +1,13 @@
-"""The inner loop of sequences of few steps that lie end to end: memory is read as it lies, and sorted in registers."""
+"""The inner loop of sequences of few steps that lie end to end (`tridiag.kernels.access.end_to_end`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from llvmlite import ir
 from numba import njit
 
+from tridiag.kernels.access.end_to_end import rows_from, rows_to
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.recurrence.interleaved_loops import own, shared
@@ -15,16 +15,14 @@ from tridiag.kernels.recurrence.order import Order
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+from tridiag.kernels.simd.vector import OPTIONS, Code
 
 SHORTEST = 32  # sequences, at least two vectors
+MOST = 4  # steps: with more of them plain loops are faster
 
 
 class ShortRows(NamedTuple):
-    """``n`` steps, of first order and without a value before the first.
-
-    Each vector of memory takes part in each row: with more than four of them plain loops are faster.
-    """
+    """``n`` steps, of first order and without a value before the first."""
 
     take: Callable[..., Value]
     n: int
@@ -43,39 +41,17 @@ class ShortRows(NamedTuple):
 
         def group(first: Value, state: Any) -> Any:
             at = first * length
-            rows = self.rows(code, x + at)
-            factors = self.rows(code, a + at) if self.take is own else [code.spread(a)] * self.n
+            rows = rows_from(code, x + at, self.n)
+            factors = rows_from(code, a + at, self.n) if self.take is own else [code.spread(a)] * self.n
             found = rows[:1]
             for row, factor in zip(rows[1:], factors[1:], strict=True):
                 found.append(factor * found[-1] + row)
-            for k, vector in enumerate(self.in_memory(code, found)):
-                code.store_as(y + at + k * LINE, vector)
+            rows_to(code, y + at, found)
             return state
 
         even = count / code.lanes * code.lanes
         code.fori(0, even, group, step=code.lanes)
         code.fori(code.pick(even < count, count - code.lanes, count), count, group, step=code.lanes)
-
-    def rows(self, code: Code, address: Value) -> list[Value]:
-        """One vector a step, from as many vectors of memory."""
-        vectors = [code.load_as(ir.VectorType(code.real, code.lanes), address + k * LINE) for k in range(self.n)]
-        return [sorted_out(code, vectors, [lane * self.n + i for lane in range(code.lanes)]) for i in range(self.n)]
-
-    def in_memory(self, code: Code, rows: list[Value]) -> list[Value]:
-        """The inverse."""
-        places = [k % self.n * code.lanes + k // self.n for k in range(self.n * code.lanes)]
-        return [sorted_out(code, rows, places[k * code.lanes : (k + 1) * code.lanes]) for k in range(self.n)]
-
-
-def sorted_out(code: Code, vectors: list[Value], places: list[int]) -> Value:
-    """One vector of the elements at such places of several vectors end to end."""
-    found, lanes = vectors[0], code.lanes
-    there = [place if place < lanes else 0 for place in places]  # where the elements are that were found
-    for k, vector in enumerate(vectors[1:], 1):
-        here = [k * lanes <= place < (k + 1) * lanes for place in places]
-        order = [lanes + place % lanes if new else old for new, place, old in zip(here, places, there, strict=True)]
-        found, there = code.shuffle(found, vector, order), list(range(lanes))
-    return found
 
 
 def short_rows(made: Order, library: Library) -> Any:
@@ -87,7 +63,7 @@ def short_rows(made: Order, library: Library) -> Any:
     @njit(**OPTIONS)
     def run(zero, job, first, last):
         n, size = job.steps, bytes_of_real(zero, ())
-        if n < 2 or n > 4 or job.axes != 1 or job.flags & (C.STARTED | C.TRANSPOSED) != 0 or last - first < SHORTEST:
+        if n < 2 or n > MOST or job.axes != 1 or job.flags & (C.STARTED | C.TRANSPOSED) != 0 or last - first < SHORTEST:
             return False
         for operand in (C.X, C.Y):
             if stride(job, operand) != size or field(job, steps + operand) != n * size:

@@ -108,9 +108,10 @@ class Code:
         return self.call("maxnum", x, self.like(x, y))
 
     def call(self, name: str, *arguments: Value) -> Value:
-        """An LLVM intrinsic on vectors."""
+        """An LLVM intrinsic on vectors, or on single numbers."""
         kind = arguments[0].llvm.type
-        symbol = f"llvm.{name}.v{kind.count}f{8 * self.size_of_real}"
+        count = f"v{kind.count}" if isinstance(kind, ir.VectorType) else ""
+        symbol = f"llvm.{name}.{count}f{8 * self.size_of_real}"
         function = self.builder.module.globals.get(symbol)
         if function is None:
             function = ir.Function(self.builder.module, ir.FunctionType(kind, [kind] * len(arguments)), symbol)

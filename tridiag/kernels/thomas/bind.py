@@ -47,10 +47,11 @@ def bind_group(zero, job, worker, first, used):
 
 
 @njit(**OPTIONS)
-def advance(zero, job, worker, low):
-    """Point operands k >= ``low`` of a group at the systems behind those before, along the only batch axis."""
+def advance(zero, job, worker, axis, low, count):
+    """Move operands k >= ``low`` of a group by so many systems, along the only axis of them, the words of which begin
+    at ``axis``."""
     for operand in range(low, OPERANDS):
-        step = lanes_of(zero, ()) * field(job, J.AXES + 1 + operand)
+        step = count * field(job, axis + 1 + operand)
         ADVANCE(zero, (operand_of(zero, worker.bindings, operand), step))
 
 
@@ -58,7 +59,7 @@ def advance(zero, job, worker, low):
 def bind_next(zero, job, worker, first, used, follows):
     """Point a group at systems; ``follows``: behind those of the tile before."""
     if follows and used == lanes_of(zero, ()) and job.matrix_axes == 1:
-        advance(zero, job, worker, 0)
+        advance(zero, job, worker, J.AXES, 0, lanes_of(zero, ()))
     else:
         bind_group(zero, job, worker, first, used)
     read_mask(zero, job, worker)

@@ -51,7 +51,7 @@ def work_determinants(job, zero):
         for first in range(begin, min(matrices, begin + tiles * lanes), lanes):
             used = min(lanes, matrices - first)
             if first > begin and used == lanes and job.matrix_axes == 1:
-                advance(zero, job, worker, 0)
+                advance(zero, job, worker, J.AXES, 0, lanes_of(zero, ()))
                 read_mask(zero, job, worker)
             else:
                 bind_matrices(zero, job, worker, first, used)

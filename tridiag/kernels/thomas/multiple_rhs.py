@@ -26,6 +26,7 @@ from tridiag.kernels.thomas.interleaved import past_caches
 from tridiag.kernels.thomas.refine import (
     eliminate_uncertified,
 )
+from tridiag.kernels.thomas.short_sides import solve_short_sides
 from tridiag.kernels.thomas.workspace import (
     exchanges,
 )
@@ -70,7 +71,7 @@ def solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, follows):
     if uncertified != 0:
         zero_pivot = eliminate_uncertified(zero, job, worker, first, uncertified)
     if follows and used == lanes_of(zero, ()) and axes == 1 and job.right_sides == 1:
-        advance(zero, job, worker, D_)
+        advance(zero, job, worker, J.AXES, D_, lanes_of(zero, ()))
         solve_factored(zero, job, worker, factors, None, used, uncertified, zero_pivot)
         return
     rows = 0
@@ -97,7 +98,10 @@ def solve_few_matrices(zero, job, worker, matrix, k0, k1):
     factors = job.factors + matrix * job.rows * 3 * side
     shift = job.pointers[X_] % LINE // side if past_caches(zero, job) else 0
     k, end = max(0, k0 - shift), k1 if k1 == job.right_sides else k1 - shift
-    rows = 0
+    turned = job.flags & (J.FACTORED | J.TRANSPOSE) == J.FACTORED | J.TRANSPOSE
+    if uncertified | zero_pivot == 0 and not turned:
+        k += solve_short_sides(zero, job, worker, factors, k, end)
+    rows, moved = 0, 0
     while k < end:
         rows += job.rows
         if rows >= PIECE:
@@ -105,14 +109,20 @@ def solve_few_matrices(zero, job, worker, matrix, k0, k1):
             if stopping():
                 return
         used = min(lanes if k > 0 else lanes - shift, end - k)
-        bind_lanes(zero, job, right, count, k, used, base, bindings, variable(D_), variable(OPERANDS))
+        if moved > 0 and used == lanes:
+            advance(zero, job, worker, right, D_, moved)
+        else:
+            bind_lanes(zero, job, right, count, k, used, base, bindings, variable(D_), variable(OPERANDS))
         if uncertified | zero_pivot == 0 and used == lanes and is_wide(zero, job, worker, k, end):
             substitute_wide(zero, job, worker, factors)
-            k += WIDE * lanes
+            moved = WIDE * lanes
         else:
             every = (1 << used) - 1
             solve_factored(zero, job, worker, factors, True, used, uncertified & every, zero_pivot & every)
-            k += used
+            moved = used
+        k += moved
+        if count != 1 or used < lanes:
+            moved = 0
 
 
 @njit(**ONCE)
