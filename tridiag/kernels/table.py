@@ -35,6 +35,7 @@ KERNELS = {
     "few_blocks": Family("few_block{1}_{0}", "blocks.one_system.build"),
     "products": Family("products_{0}", "products.kernel.build"),
     "recurrence": Family("scan{1}_{0}", "recurrence.kernel.build"),
+    "constant": Family("scan{1}_constant_{0}", "recurrence.in_vectors.build"),
     "matrices": Family("matrices{1}_{0}", "recurrence.matrices.build"),
     "logsumexp": Family("logarithms_{0}", "logsumexp.kernel.build"),
     "filter": Family("filter{1}_{2}_{3}_{0}", "kalman.kernel.build"),

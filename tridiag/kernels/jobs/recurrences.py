@@ -26,6 +26,7 @@ HEIGHT = 8  # steps that are transposed at a time (`tridiag.kernels.recurrence.l
 BLOCK = 128 * 1024  # bytes of an operand in a block of a long sequence: two blocks of two operands fit in a cache
 FEWEST_STEPS = {8: 24, 4: 16}  # of sequences in lanes, by the bytes of a number; plain loops are quicker with fewer
 FEWEST_BLOCKS = 2  # of such a sequence, where there are enough of them to fill the lanes
+MOST_IN_VECTORS, FEWEST_IN_VECTORS = 4, 2  # the highest order, and the fewest steps, of `constant`
 SHORTEST_CHUNK = 4  # times the lanes: steps of a lane, where there are not
 SECOND_LEVEL = 1024 * 1024  # bytes of the operands that a core's own cache holds at least
 MOST_KEPT = 256 * 1024 * 1024  # bytes of the pivot rows of a system that is not eliminated twice
@@ -84,7 +85,9 @@ def kind_of(axes: Axes, form: Recurrence, order: int, count: int, dtype: np.dtyp
 def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
     """From the shapes and the strides in bytes of the result, x, the coefficients, and the values before, if given."""
     axes, count, lanes, n = axes_of(form, shapes, strides), math.prod(form.batch), lanes_of(dtype), form.n
-    kind = kind_of(axes, form, order, count, dtype, workers)
+    kind, started = kind_of(axes, form, order, count, dtype, workers), len(shapes) == C.operands(order)
+    constant = in_vectors(axes, form, order, dtype, started) and kept_together(kind, n * count, count, dtype, workers)
+    kind = C.SCALAR if constant else kind
     length, width, stretches, blocks, chunk, run = 1, 1, 1, 0, 0, 1
     share = ITEM if workers == 1 else max(1, min(ITEM, n * count // (ITEMS_EACH * workers)))  # values
     if kind in (C.INTERLEAVED, C.SPREAD):
@@ -102,7 +105,6 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
         together = lanes if kind == C.ROWS else 1
         run = max(1, share // (n * together))
         items = -(-count // (together * run))
-    started = len(shapes) == C.operands(order)
     words = filled(
         axes,
         C.operands(order),
@@ -120,7 +122,26 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
         chunk=chunk,
     )
     helpers = workers - 1 if n * count >= WORTH_A_THREAD else 0
-    return Job(("recurrence", dtype.name, order), words, min(helpers, items - 1), n * count)
+    kernel = "constant" if constant else "recurrence", dtype.name, order
+    return Job(kernel, words, min(helpers, items - 1), n * count)
+
+
+def in_vectors(axes: Axes, form: Recurrence, order: int, dtype: np.dtype[Any], started: bool) -> bool:
+    """Whether `tridiag.kernels.recurrence.constant` can compute it: one coefficient for all steps of all sequences."""
+    step = axes.strides[C.Y]
+    if dtype.kind != "f" or order > MOST_IN_VECTORS or form.n < FEWEST_IN_VECTORS or (form.transpose and started):
+        return False
+    if abs(step) != dtype.itemsize or axes.strides[C.X] != step:
+        return False
+    own = slice(C.A, C.A + order)
+    return not any(any(steps[own]) for steps in (axes.strides, *(steps for _, steps in axes.batch)))
+
+
+def kept_together(kind: int, values: int, count: int, dtype: np.dtype[Any], workers: int) -> bool:
+    """Whether no other loops are better: past the caches, of steps across, or with threads that share a sequence."""
+    if kind == C.ROWS:
+        return values * dtype.itemsize <= CACHES
+    return kind == C.SCALAR or (kind == C.LONG and (count >= workers or values < WORTH_A_THREAD))
 
 
 def flags_of(axes: Axes, transposed: bool, started: bool, size: int) -> int:

@@ -55,6 +55,10 @@ class Code:
             return ir.Constant(kind, [self.constant(kind.element, number)] * kind.count)
         return ir.Constant(kind, int(number) if isinstance(kind, ir.IntType) else float(number))
 
+    def integers(self, numbers: Sequence[int]) -> Value:
+        """A vector of int64."""
+        return Value(self, ir.Constant(ir.VectorType(I64, len(numbers)), list(numbers)))
+
     def integer(self, number: int) -> Value:
         return Value(self, ir.Constant(I64, number))
 
@@ -180,6 +184,22 @@ class Code:
         if past_caches:
             one = self.builder.module.add_metadata([ir.Constant(I32, 1)])
             done.set_metadata("nontemporal", one)
+
+    def load_some(self, address: Value, mask: Value) -> Value:
+        """Lanes of a vector at an address, 0 in the others, whose memory need not be mapped."""
+        operands = [self.pointer(address, self.vector), ir.Constant(I32, 1), mask.llvm, self.real_zero().llvm]
+        return Value(self, self.builder.call(self.masked("load", self.vector, operands), operands))
+
+    def store_some(self, address: Value, value: Value, mask: Value) -> None:
+        operands = [value.llvm, self.pointer(address, self.vector), ir.Constant(I32, 1), mask.llvm]
+        self.builder.call(self.masked("store", ir.VoidType(), operands), operands)
+
+    def masked(self, name: str, result: Any, operands: list[Any]) -> Any:
+        symbol = f"llvm.masked.{name}.v{self.lanes}f{8 * self.size_of_real}.p0"
+        function = self.builder.module.globals.get(symbol)
+        if function is None:
+            function = ir.Function(self.builder.module, ir.FunctionType(result, [x.type for x in operands]), symbol)
+        return function
 
     def word(self, address: Value) -> Value:
         """The int64 at an address."""

@@ -1,0 +1,91 @@
+"""Recurrences whose coefficients are the same everywhere, which compiled code computes a vector of steps at a time."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tridiag
+
+pytest.importorskip("numba")
+
+COEFFICIENTS = (0.9, -0.3, 0.2, -0.1)
+STEPS = (2, 3, 7, 8, 9, 15, 16, 17, 33, 100, 5000)  # around the lanes of a vector, and more than are walked at a time
+ORDERS = [("float64", 1), ("float32", 2), *(
+    pytest.param(dtype, order, marks=pytest.mark.slow)
+    for dtype, order in itertools.product(("float32", "float64"), (1, 2, 3, 4))
+    if (dtype, order) not in (("float64", 1), ("float32", 2))
+)]  # fmt: skip
+
+
+def step_by_step(a: Any, x: np.ndarray, init: Any = None, reverse: bool = False) -> np.ndarray:
+    """In extended precision."""
+    x = x.astype(np.longdouble)[..., :: -1 if reverse else 1]
+    before = [np.zeros(x.shape[:-1], np.longdouble)] * len(a) if init is None else [*np.moveaxis(init, -1, 0)]
+    y = np.empty_like(x)
+    for t in range(x.shape[-1]):
+        y[..., t] = x[..., t] + sum(np.longdouble(w) * v for w, v in zip(a, before, strict=True))
+        before = [y[..., t], *before[:-1]]
+    return y[..., :: -1 if reverse else 1]
+
+
+def recurrence(a: Any, x: np.ndarray, init: Any = None, **options: Any) -> np.ndarray:
+    if init is not None:
+        options["init"] = tuple(np.moveaxis(init, -1, 0)) if len(a) > 1 else init[..., 0]
+    return tridiag.linear_recurrence(tuple(a) if len(a) > 1 else a[0], x, **options)
+
+
+@pytest.mark.parametrize(("dtype", "order"), ORDERS)
+def test_any_number_of_steps_and_sequences(dtype: str, order: int) -> None:
+    """End to end, with room between them, backwards, and from given values."""
+    rng, eps = np.random.default_rng(order), np.finfo(dtype).eps
+    a = [np.dtype(dtype).type(w) for w in COEFFICIENTS[:order]]
+    for n, count in itertools.product(STEPS, (1, 2, 19)):
+        room = rng.standard_normal((count, n + 3)).astype(dtype)
+        init = rng.standard_normal((count, order)).astype(dtype)
+        for x, start, reverse in itertools.product((room[:, :n].copy(), room[:, :n]), (None, init), (False, True)):
+            kept = room.copy()
+            y, wanted = recurrence(a, x, start, reverse=reverse), step_by_step(a, x, start, reverse)
+            assert abs(y - wanted).max() <= 8 * eps * abs(wanted).max(), (n, count, start is None, reverse)
+            np.testing.assert_array_equal(room, kept)
+
+
+def test_cumulative_sums_of_integers_are_exact() -> None:
+    x = np.random.default_rng(0).integers(-1000, 1000, (7, 4999)).astype(np.float64)
+    np.testing.assert_array_equal(tridiag.linear_recurrence(1.0, x), np.cumsum(x, -1))
+    np.testing.assert_array_equal(tridiag.linear_recurrence(1.0, x[:, :13].copy()), np.cumsum(x[:, :13], -1))
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_stays_in_its_sequence(bad: float) -> None:
+    """And is what it is step by step: an infinity, or NaN from where two of them meet."""
+    for n in (6, 100):
+        x = np.random.default_rng(1).standard_normal((5, n))
+        x[2, n // 3] = bad
+        for w in (1.0, 0.5, 0.0, -1.0):
+            wanted = step_by_step((w,), x).astype(float)
+            np.testing.assert_allclose(tridiag.linear_recurrence(w, x), wanted, rtol=1e-12, atol=1e-14)
+        x[2, n // 3 + 1] = -bad
+        wanted = step_by_step((1.0,), x).astype(float)
+        np.testing.assert_allclose(tridiag.linear_recurrence(1.0, x), wanted, rtol=1e-12, atol=1e-14)
+
+
+def test_coefficients_that_grow() -> None:
+    """Beyond the largest factor, and to an overflow, which comes where it comes step by step."""
+    x = np.random.default_rng(2).uniform(0.5, 1, (3, 300))
+    for w in (1.5, 2.5, 1e10, -1e300):
+        with np.errstate(over="ignore", invalid="ignore"):
+            wanted = step_by_step((w,), x).astype(float)
+        y = tridiag.linear_recurrence(w, x)
+        finite = np.isfinite(wanted)
+        assert (np.isfinite(y[:, :2]) == finite[:, :2]).all()
+        np.testing.assert_allclose(y[finite & np.isfinite(y)], wanted[finite & np.isfinite(y)], rtol=1e-12)
+
+
+def test_many_sequences_on_all_threads() -> None:
+    rng = np.random.default_rng(3)
+    for shape in ((60_000, 7), (3, 200_000), (500, 1001)):
+        x = rng.standard_normal(shape)
+        np.testing.assert_allclose(tridiag.linear_recurrence(1.0, x), np.cumsum(x, -1), rtol=1e-11, atol=1e-10)

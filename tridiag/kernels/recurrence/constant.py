@@ -1,0 +1,257 @@
+"""Recurrences with the same coefficients in all steps of all sequences, contiguous in memory: a vector of steps a time.
+
+What lanes make of 0 is found by joining neighbours, halves of two steps, then of four, up to all lanes: a half that is
+behind another gets what the last steps of that one hand on to it. The vector before is joined in the same way. Short
+sequences that lie end to end are read as one: factors across the beginning of a sequence are 0. Where factors grow
+beyond LARGEST, or a value is not finite, plain loops compute all once more, step by step. That a value is not finite is
+seen at the end: what is not, times any factor, makes all that follow not finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from tridiag.kernels.jobs.words import recurrences as C
+from tridiag.kernels.recurrence.scalar import Plain
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import LINE, Code
+
+LARGEST = 1024.0
+
+Key = tuple[int, int]  # the length of a half, and one of its last steps
+
+
+class Factors(NamedTuple):
+    """What a step of a half hands on: to each lane behind it, and of all lanes, to a lane of the next vector."""
+
+    each: Callable[[Key], Value]
+    one: Callable[[Key, int], Value]  # in all lanes
+
+
+def widths(code: Code) -> list[int]:
+    """The lengths of halves that are joined, and that of all lanes, behind which the next vector is."""
+    return [2**k for k in range(code.lanes.bit_length())]
+
+
+class Steps(NamedTuple):
+    """Vectors of steps of recurrences of an order; ``backward``: a step lies behind the next one in memory."""
+
+    order: int
+    backward: bool
+
+    # ------------------------------------------------------------------------------------------- factors
+
+    def handed_on(self, code: Code, a: list[Value]) -> tuple[list[list[Value]], Value]:
+        """By a value that is 1, 2, ... steps before the first lane, to each lane; and whether no factor is large."""
+        answer = [code.like(a[0], 1.0)]  # to a single 1: the value so many steps behind it
+        for k in range(1, code.lanes):
+            answer.append(total([a[j] * answer[k - 1 - j] for j in range(min(k, self.order))]))
+        handed = [
+            [
+                total([a[i] * answer[lane - i + j] for i in range(j, min(self.order, lane + j + 1))])
+                for lane in range(code.lanes)
+            ]
+            for j in range(self.order)
+        ]
+        small = code.all_lanes()
+        for numbers in handed:
+            small = small & (code.magnitude(vector(code, numbers)) <= LARGEST)
+        return handed, code.bits(small) == (1 << code.lanes) - 1
+
+    def steps_of(self, width: int) -> range:
+        """Those of a half that hand something on, last one first."""
+        return range(min(width, self.order))
+
+    def factor(self, code: Code, handed: list[list[Value]], width: int, j: int) -> Value:
+        """What a step of a half hands on to the lanes behind it; of all lanes, to those of the next vector."""
+        if width == code.lanes:
+            return vector(code, handed[j])
+        nothing = code.like(handed[0][0], 0.0)
+        return vector(code, [handed[j][lane % width] if lane & width else nothing for lane in range(code.lanes)])
+
+    # ------------------------------------------------------------------------------------------- a vector
+
+    def join(self, code: Code, value: Value, before: Any, factors: Factors) -> tuple[Value, tuple[Value, ...]]:
+        """The values of a vector, and its last ones in all lanes, which are what is ``before`` the next."""
+        lanes = code.lanes
+        for width in widths(code)[:-1]:
+            joined = value
+            for j in self.steps_of(width):
+                places = [lane - lane % width - 1 - j if lane & width else lane for lane in range(lanes)]
+                joined = factors.each((width, j)) * code.shuffle(value, value, places) + joined
+            value = joined
+        last = [same_in_all(code, value, lanes - 1 - j) for j in range(self.order)]
+        for j in range(self.order - 1, -1, -1):
+            value = factors.each((lanes, j)) * before[j] + value
+            last = [factors.one((lanes, j), lanes - 1 - k) * before[j] + x for k, x in enumerate(last)]
+        return value, tuple(last)
+
+    def run(self, code: Code, n: Value, y: Value, x: Value, state: Any, factors: Any, go_on: Any) -> Any:
+        """Some steps, any number of them; the state is what is before, and what ``go_on`` changes.
+
+        ``y`` and ``x``: the addresses of the first step.
+        """
+        zero = code.integer(0)
+
+        def steps(mask: Value | None) -> Any:
+            def step(i: Value, state: Any) -> Any:
+                before, more = state
+                value, before = self.join(code, self.take(code, x, i, mask), before, factors(more))
+                self.put(code, y, i, value, mask)
+                return before, go_on(more)
+
+            return step
+
+        whole = n / code.lanes * code.lanes
+        state = code.fori(zero, whole, steps(None), state, step=code.lanes)
+        some = code.integers(range(code.lanes)) < code.repeat(n - whole, code.lanes)
+        left = code.pick(n > whole, zero + 1, zero)
+        return code.fori(zero, left, lambda _, state: steps(some)(whole, state), state)
+
+    # ------------------------------------------------------------------------------------------- memory
+
+    def address(self, code: Code, first: Value, i: Value) -> Value:
+        """Of the number that is first in memory of a vector of steps from i on."""
+        return first - (i + code.lanes - 1) * code.size_of_real if self.backward else first + i * code.size_of_real
+
+    def turned(self, code: Code, x: Value) -> Value:
+        return code.shuffle(x, x, range(code.lanes - 1, -1, -1)) if self.backward else x
+
+    def take(self, code: Code, first: Value, i: Value, mask: Value | None) -> Value:
+        at = self.address(code, first, i)
+        if mask is None:
+            return self.turned(code, code.load_as(code.vector, at))
+        return self.turned(code, code.load_some(at, self.turned(code, mask)))
+
+    def put(self, code: Code, first: Value, i: Value, x: Value, mask: Value | None) -> None:
+        at, x = self.address(code, first, i), self.turned(code, x)
+        if mask is None:
+            code.store_as(at, x)
+        else:
+            code.store_some(at, x, self.turned(code, mask))
+
+
+class Vectors(NamedTuple):
+    """All steps of regularly spaced sequences, one sequence after another."""
+
+    order: int
+    started: bool  # from values before the first step
+    backward: bool
+
+    @property
+    def name(self) -> str:
+        return f"vectors{self.order}{'_started' * self.started}{'_backward' * self.backward}"
+
+    def write(self, code: Code, *words: Value) -> None:
+        """``words``: as of `scalar.Plain`."""
+        (count, n), operands = words[:2], [words[k : k + 3] for k in range(2, len(words), 3)]
+        more, vectors = operands[C.A :], Steps(self.order, self.backward)
+        handed, trusted = vectors.handed_on(
+            code, [code.load_as(code.real, address) for address, _, _ in more[: self.order]]
+        )
+        known = {(w, j): vectors.factor(code, handed, w, j) for w in widths(code) for j in vectors.steps_of(w)}
+        factors = Factors(lambda key: known[key], lambda key, lane: same_in_all(code, known[key], lane))
+
+        def sequence(k: Value, odd: Any) -> Any:
+            y, x, *_ = own = [(address + k * apart, stride) for address, stride, apart in operands]
+            before = (code.real_zero(),) * self.order
+            if self.started:
+                before = tuple(code.spread(address) for address, _ in own[C.A + self.order :])
+            end, _ = vectors.run(code, n, y[0], x[0], (before, ()), lambda _: factors, lambda more: more)
+            return not_finite(odd, end)
+
+        zero = code.integer(0)
+        odd = code.fori(zero, code.pick(trusted, count, zero), sequence, code.real_zero())
+        again(code, Plain(self.order, self.started, False), trusted, odd, words)
+
+
+class EndToEnd(NamedTuple):
+    """All steps of short sequences without values before, of which each begins in memory where another ends."""
+
+    order: int
+    backward: bool
+
+    @property
+    def name(self) -> str:
+        return f"end_to_end{self.order}{'_backward' * self.backward}"
+
+    def size(self, code: Code) -> int:
+        """Bytes of the factors of a vector that begins in some step."""
+        return LINE * sum(len(Steps(self.order, False).steps_of(width)) for width in widths(code))
+
+    def write(self, code: Code, *words: Value) -> None:
+        """``words``: as of `scalar.Plain`, and the address of `size` bytes for each step of a sequence."""
+        table, usual = words[-1], words[:-1]
+        (count, n), operands = usual[:2], [usual[k : k + 3] for k in range(2, len(usual), 3)]
+        zero, lanes, vectors = code.integer(0), code.lanes, Steps(self.order, self.backward)
+        handed, trusted = vectors.handed_on(
+            code, [code.load_as(code.real, words[0]) for words in operands[C.A : C.A + self.order]]
+        )
+        keys = [(w, j) for w in widths(code) for j in vectors.steps_of(w)]
+        places, size = {key: k * LINE for k, key in enumerate(keys)}, self.size(code)
+
+        def keep(step: Value, position: Any) -> Any:
+            """The factors of a vector whose lanes have such positions in their sequences."""
+            for key, place in places.items():
+                width, j = key
+                distances = code.integers([lane % width + 1 + j for lane in range(lanes)])
+                reached = Value(code, code.builder.icmp_signed(">=", position.llvm, distances.llvm))
+                factor = code.where(reached, vectors.factor(code, handed, width, j), code.real_zero())
+                code.store_as(table + step * size + place, factor)
+            position = position + 1
+            return code.where(position < code.repeat(n, lanes), position, code.integers([0] * lanes))
+
+        begin = code.undefined(code.integers([0] * lanes).llvm.type)
+        for lane in range(lanes):
+            begin = code.insert(begin, zero + lane - (zero + lane) / n * n, lane)
+        code.fori(zero, n, keep, begin)
+        whole, forward = n * size, (zero + lanes - (zero + lanes) / n * n) * size
+
+        def factors(at: Any) -> Factors:
+            def one(key: Key, lane: int) -> Value:
+                return code.spread(at + (places[key] + lane * code.size_of_real))
+
+            return Factors(lambda key: code.load_as(code.vector, at + places[key]), one)
+
+        def go_on(at: Value) -> Value:
+            at = at + forward
+            return code.pick(at < table + whole, at, at - whole)
+
+        first = count + -1 if self.backward else zero
+        y, x = (address + first * apart for address, _, apart in operands[: C.A])
+        state = (code.real_zero(),) * self.order, table
+        end, _ = vectors.run(code, code.pick(trusted, count * n, zero), y, x, state, factors, go_on)
+        again(code, Plain(self.order, False, False), trusted, not_finite(code.real_zero(), end), usual)
+
+
+def not_finite(odd: Value, values: Sequence[Value]) -> Value:
+    """NaN where it is, or a value is not finite; else 0."""
+    for x in values:
+        odd = x * 0.0 + odd
+    return odd
+
+
+def again(code: Code, plain: Plain, trusted: Value, odd: Value, words: Any) -> None:
+    """Plain loops over all sequences, where vectors are not right."""
+    bad = code.pick(code.bits(odd == 0.0) != (1 << code.lanes) - 1, code.integer(1), code.integer(0))
+    count = code.pick(trusted, bad, code.integer(1)) * words[0]
+    plain.write(code, count, *words[1:])
+
+
+def vector(code: Code, numbers: list[Value]) -> Value:
+    made = code.undefined(code.vector)
+    for lane, x in enumerate(numbers):
+        made = code.insert(made, x, lane)
+    return made
+
+
+def same_in_all(code: Code, x: Value, lane: int) -> Value:
+    return code.shuffle(x, x, [lane] * code.lanes)
+
+
+def total(terms: list[Value]) -> Value:
+    found = terms[0]
+    for term in terms[1:]:
+        found = found + term
+    return found

@@ -1,0 +1,101 @@
+"""The kernel of recurrences with constant coefficients: which loops of `constant` it takes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from tridiag.kernels.access.operands import bytes_of_real
+from tridiag.kernels.jobs.words import recurrences as C
+from tridiag.kernels.jobs.words.record import Word
+from tridiag.kernels.jobs.words.recurrences import Recurrences
+from tridiag.kernels.recurrence.constant import EndToEnd, Vectors
+from tridiag.kernels.recurrence.order import functions
+from tridiag.kernels.recurrence.scalar import words_from
+from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.runtime.work_items import field, items
+from tridiag.kernels.runtime.workspace import Workspace, workspace
+from tridiag.kernels.simd.functions import Library, emitted
+from tridiag.kernels.simd.interrupts import PIECE, stopping
+from tridiag.kernels.simd.memory import c_function
+from tridiag.kernels.simd.records import RecordAt, address_of
+from tridiag.kernels.simd.vector import OPTIONS
+
+JOB = RecordAt(Recurrences)
+SHORT = 16 * 1024  # bytes of the factors of sequences that are read end to end, in the first level of the caches
+
+
+class FactorsOfSteps(Workspace):
+    """The memory of a worker."""
+
+    table = Word()  # for each step of a sequence, the factors of a vector that begins there
+
+
+ARRAYS, allocate, free_workspace = workspace(FactorsOfSteps, "table")
+
+
+def build(dtype: str, order: int):
+    """The C function void run(job, helpers) for a dtype and an order."""
+    zero, library = np.zeros((), dtype)[()], Library(f"constant{order}")
+    loops = [Vectors(order, started, backward) for started in (False, True) for backward in (False, True)]
+    forward, backward, started, both = (library.add(loop.name, loop.write) for loop in loops)
+    flat, flat_backward = (library.add(loop.name, loop.write) for loop in (EndToEnd(order, b) for b in (False, True)))
+    words_of = words_from(functions(order), order)
+    size_of_factors = emitted(lambda code: code.integer(EndToEnd(order, False).size(code)))
+    steps = C.TABLE + 2 * C.operands(order) + 1  # how far the next sequence of each operand is
+
+    @njit(**OPTIONS)
+    def are_end_to_end(zero, job):
+        n, size = job.steps, bytes_of_real(zero, ())
+        if job.axes != 1 or job.flags & C.STARTED != 0 or n * size_of_factors(zero, ()) > SHORT:
+            return False
+        apart = n * size
+        return field(job, steps + C.X) == apart and field(job, steps + C.Y) == apart and job.sequences > 1
+
+    @njit(**OPTIONS)
+    def run(zero, job, first, count, done, steps):
+        """Some steps of sequences from the first on, behind those ``done``."""
+        extent = count, steps
+        words = extent + words_of(job, first, done)
+        if done > 0 or job.flags & C.STARTED != 0:
+            if job.flags & C.BACKWARD:
+                both(zero, words)
+            else:
+                started(zero, words)
+        elif job.flags & C.BACKWARD:
+            backward(zero, words)
+        else:
+            forward(zero, words)
+
+    @njit(**OPTIONS)
+    def work_short(zero, job):
+        many, count, n = job.run, job.sequences, job.steps
+        room = allocate(ARRAYS(table=n * size_of_factors(zero, ())))
+        if address_of(room) == 0:
+            return
+        for item in items(job):
+            first, last = item * many, min(count, (item + 1) * many)
+            extent, more = (last - first, n), (room.table,)
+            words = extent + words_of(job, first, 0) + more
+            if job.flags & C.BACKWARD:
+                flat_backward(zero, words)
+            else:
+                flat(zero, words)
+        free_workspace(room)
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        if are_end_to_end(zero, job):
+            work_short(zero, job)
+            return
+        many, count, n = job.run, job.sequences, job.steps
+        for item in items(job):
+            first, last = item * many, min(count, (item + 1) * many)
+            together = last - first if job.axes < 2 and n <= PIECE else 1
+            for index in range(first, last, together):
+                for done in range(0, n, PIECE):
+                    if done > 0 and stopping():
+                        break
+                    run(zero, job, index, together, done, min(PIECE, n - done))
+
+    return runner(zero, c_function(work, f"tridiag_constant_work{order}", first=JOB))
