@@ -48,7 +48,7 @@ def bind_lanes(zero, job, axes, count, first, used, base, bindings, low, high):
             lane += run
         for k in range(used, lanes):
             target.lanes[k] = target.lanes[0]
-        bind(zero, target, itemsize, stride, run == lanes, operand == X_)
+        bind(zero, target, itemsize, stride, run == lanes, operand == X_, used)
 
 
 @njit(**OPTIONS)

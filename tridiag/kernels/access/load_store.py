@@ -1,4 +1,4 @@
-"""Between the caller's memory and rows of lanes: four ways to read an operand, whatever its strides.
+"""Between the caller's memory and rows of lanes: five ways to read an operand, whatever its strides.
 
 A group of systems, one in each lane, is bound to an operand by a record (`operands`): the kind of move, the stride
 along the system axis, and for each lane the address of its row 0. Rows that lie contiguous in memory are transposed in
@@ -13,17 +13,20 @@ from tridiag.kernels.access.moves import (
     LOAD_CONTIGUOUS,
     LOAD_INTERLEAVED,
     LOAD_LINES,
+    LOAD_NARROW,
     LOAD_SAME,
     LOAD_SCATTERED,
     STORE_CONTIGUOUS,
     STORE_INTERLEAVED,
     STORE_LINES,
+    STORE_NARROW,
     STORE_ONE,
     STORE_SCATTERED,
 )
 from tridiag.kernels.access.operands import (
     CONTIGUOUS,
     INTERLEAVED,
+    NARROW,
     QUAD,
     SAME,
     bytes_of_real,
@@ -53,6 +56,8 @@ def load_rows(zero, operand, first, last, target):
         LOAD_INTERLEAVED(zero, (table, stride, first, last, target))
     elif kind == SAME:
         LOAD_SAME(zero, (table, stride, first, last, target))
+    elif kind == NARROW:
+        LOAD_NARROW(zero, (operand, first, last, target))
     else:
         LOAD_SCATTERED(zero, (table, stride, first, last, target))
 
@@ -74,6 +79,8 @@ def store_rows(zero, operand, first, last, source, step, used):
         STORE_INTERLEAVED(zero, (table, stride, first, last, source, step))
     elif used == lanes:
         STORE_SCATTERED(zero, (table, stride, first, last, source, step))
+    elif kind == NARROW and operand.used == used:
+        STORE_NARROW(zero, (operand, first, last, source, step))
     else:
         side = bytes_of_real(zero, ())
         for lane in range(used):

@@ -139,6 +139,33 @@ def load_same(code: Code, table: Value, stride: Value, first: Value, last: Value
     code.fori(first, last, row)
 
 
+def lanes_in_use(code: Code, operand: Any) -> Value:
+    return code.integers(range(code.lanes)) < code.repeat(operand.used, code.lanes)
+
+
+def load_narrow(code: Code, operand: Any, first: Value, last: Value, target: Value) -> None:
+    """Rows of real numbers that fill no vector; no memory beside them is touched."""
+    base, stride, used = code.word(operand.addresses.lanes), operand.stride, lanes_in_use(code, operand)
+
+    def row(i: Value, state: Any) -> Any:
+        x = code.load_some(base + i * stride, used)
+        code.store_as(target + (i - first) * LINE, code.where(used, x, code.shuffle(x, x, [0] * code.lanes)))
+        return state
+
+    code.fori(first, last, row)
+
+
+def store_narrow(code: Code, operand: Any, first: Value, last: Value, source: Value, step: Value) -> None:
+    """The inverse, of the lanes that are used."""
+    base, stride, used = code.word(operand.addresses.lanes), operand.stride, lanes_in_use(code, operand)
+
+    def row(i: Value, state: Any) -> Any:
+        code.store_some(base + i * stride, code.load_as(code.vector, source + (i - first) * step), used)
+        return state
+
+    code.fori(first, last, row)
+
+
 def load_scattered(code: Code, table: Value, stride: Value, first: Value, last: Value, target: Value) -> None:
     base = addresses(code, table)
 
@@ -222,6 +249,7 @@ LOAD_INTERLEAVED, STORE_INTERLEAVED = (
     MOVES.add("store_interleaved", store_interleaved),
 )
 LOAD_SAME, LOAD_SCATTERED = MOVES.add("load_same", load_same), MOVES.add("load_scattered", load_scattered)
+LOAD_NARROW, STORE_NARROW = MOVES.add("load_narrow", load_narrow), MOVES.add("store_narrow", store_narrow)
 ADVANCE = MOVES.add("advance", advance)
 STORE_SCATTERED = MOVES.add("store_scattered", store_scattered)
 STORE_ONE = MOVES.add("store_one", store_one)

@@ -1,6 +1,7 @@
 """Operands of a group: where every lane lies in the caller's memory, and how its rows follow each other.
 
-A group of systems, one in each lane, is bound to memory once; then rows are read and written as one of four kinds."""
+A group of systems, one in each lane, is bound to memory once; then rows are read and written as one of five kinds.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +16,9 @@ from tridiag.kernels.simd.records import At, at
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
 
-CONTIGUOUS, INTERLEAVED, SAME, SCATTERED = range(
-    4
-)  # rows contiguous; lanes side by side; one system for all; anything else
+# rows contiguous; lanes side by side; one system for all; lanes side by side that are too few for a vector, the others
+# repeat the first; anything else
+CONTIGUOUS, INTERLEAVED, SAME, NARROW, SCATTERED = range(5)
 QUAD = 4  # numbers of a row that are transposed at a time: more would not fit in registers
 ROWS_AHEAD = 8  # prefetch distance where lanes lie side by side
 NEXT_GROUP = 128 * 1024  # where rows are contiguous: the next group, if it is no further than this,
@@ -27,7 +28,8 @@ LINES_AHEAD = 8  # ... or further on in the same rows
 class Operand(Record):
     """Where the systems of a vector lie in an operand, and how it is moved; behind it, the address of each lane."""
 
-    kind = Word()  # one of the four
+    kind = Word()  # one of the five
+    used = Word()  # lanes, of NARROW ones
     stride = Word()  # from row to row, in bytes
     rotation, ahead, step = Word(), Word(), Word()  # what memory is asked for ahead of use: `ask`
     lanes = Words(0)
@@ -51,10 +53,10 @@ def addresses(code: Code, table: Value) -> list[Value]:
 
 
 @njit(**OPTIONS)
-def bind(zero, operand, itemsize, stride, even, downwards):
+def bind(zero, operand, itemsize, stride, even, downwards, used):
     """How an operand is moved whose addresses are set, evenly spaced or not, and what to ask for ahead of use.
 
-    ``downwards``: its rows are used last row first.
+    ``downwards``: its rows are used last row first. ``used``: lanes; the others repeat the first.
     """
     lanes, table = lanes_of(zero, ()), operand.addresses.lanes
     start, side = word(table), word(table + 8) - word(table)
@@ -72,6 +74,12 @@ def bind(zero, operand, itemsize, stride, even, downwards):
         ahead = lanes * side
         if abs(ahead) >= NEXT_GROUP:
             ahead = -LINES_AHEAD * LINE if downwards else LINES_AHEAD * LINE
+    elif 1 < used < lanes and parts_of(zero, ()) == 1 and side == itemsize:
+        kind = NARROW
+        for lane in range(2, used):
+            if word(table + 8 * lane) - start != lane * side:
+                kind = SCATTERED
+    operand.used = used
     operand.kind = kind
     operand.stride = stride
     operand.rotation = rotation

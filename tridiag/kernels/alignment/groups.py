@@ -58,7 +58,7 @@ def bind_group(zero, job, operand, array, first, downwards):
     for lane in range(lanes):
         pair = min(first + lane, job.pairs - 1)
         operand.lanes[lane] = array + pair * size
-    bind(zero, operand, side, side, False, downwards)
+    bind(zero, operand, side, side, False, downwards, lanes_of(zero, ()))
     row = job.shape[1] * side
     operand.ahead = -row if downwards else row
 

@@ -248,9 +248,12 @@ def items_of(form: Form, count: int, sides: int, shared: Any, found: Grouping, h
 
 
 def flags_of(form: Form, dtype: np.dtype, strides: Any, axes: Any, turned: Any, found: Grouping, masked: bool) -> int:
-    """Those that follow from the problem; ``turned``: right sides lie in the lanes."""
-    lined = (found.interleaved or turned) and starts_of_rows_alike(form, strides, axes)
+    """Those that follow from the problem; ``turned``: right sides lie in the lanes.
+
+    Only solutions that go past the caches are worth groups that begin with cache lines: there is one more of them.
+    """
     large = math.prod(form.shape) * dtype.itemsize > CACHES
+    lined = large and (found.interleaved or turned) and starts_of_rows_alike(form, strides, axes)
     options = [(lined, J.LINED), (large, J.LARGE), (masked, J.MASKED)]
     options += [(form.transpose, J.TRANSPOSE), (form.periodic, J.PERIODIC)]
     return sum(flag for option, flag in options if option)

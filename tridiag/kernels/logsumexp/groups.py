@@ -152,7 +152,7 @@ def bind_operands(zero, job, axes, first, used, base, bindings):
     bind_lanes(zero, job, J.AXES, axes, first, used, base, bindings, 0, OPERANDS)
     if job.flags & J.REVERSED:
         for k in range(OPERANDS):
-            bind(zero, operand_of(zero, bindings, k), bytes_of_real(zero, ()), job.strides[k], False, True)
+            bind(zero, operand_of(zero, bindings, k), bytes_of_real(zero, ()), job.strides[k], False, True, used)
 
 
 @njit(**OPTIONS)

@@ -118,7 +118,7 @@ def refine_in_cache(zero, job, worker, fewest, poor, first, solution, step):
         for lane in range(lanes):
             system = listed(unrefined, lane if lane < used else 0) - first
             target.lanes[lane] = solution + system // lanes * (ROWS_PIVOTED * row) + system % lanes * entry
-        bind(zero, target, entry, step, used == 1, True)
+        bind(zero, target, entry, step, used == 1, True, used)
         target.ahead = 0
         refine_listed(zero, job, worker, used)
     worker.bindings = bindings
@@ -134,6 +134,6 @@ def bind_listed(zero, job, worker, systems, used):
         for lane in range(lanes):
             system = listed(systems, lane if lane < used else 0)
             target.lanes[lane] = pointer + offset(job, J.AXES, axes, system, operand)
-        bind(zero, target, itemsize, job.strides[operand], used == 1, operand == X_)
+        bind(zero, target, itemsize, job.strides[operand], used == 1, operand == X_, used)
         target.ahead = 0  # the next group is anywhere
     read_mask(zero, job, worker)
