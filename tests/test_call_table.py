@@ -1,6 +1,8 @@
 """That calls which were met before are found again by compiled code, and nothing but these."""
 
+import copy
 import gc
+import pickle
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -13,9 +15,10 @@ from helpers import dominant
 
 import tridiag
 from tridiag.calls import fast_path
-from tridiag.kernels.runtime.call_table import SLOTS
+from tridiag.kernels.runtime.call_table import CONVERTED, SLOTS
 
 N = 12
+MASK = np.arange(N) != 5
 SOLVES = fast_path.systems.SOLVES
 RECURRENCES = fast_path.recurrences.TABLES["linear_recurrence"]
 
@@ -35,6 +38,7 @@ def met(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> bool:
     with monkeypatch.context() as patch:
         patch.setattr(fast_path.systems, "bound_call", lambda *facts: asked.append(facts))
         patch.setattr(fast_path.recurrences, "bound_recurrence", lambda *facts: asked.append(facts))
+        patch.setattr(fast_path.factored, "bound_factored", lambda *facts: asked.append(facts))
         call()
     return not asked
 
@@ -43,10 +47,28 @@ def taken(table: Any) -> int:
     return sum(call is not None for call in table.kept)
 
 
+def eliminated(*matrix: Any, take: Any = ..., **options: Any) -> tridiag.Factorization:
+    """A factorization of what is taken of matrices, the same one as long as these are the same objects."""
+    key = (*map(id, matrix), take, *options)
+    if key not in FACTORS:
+        FACTORS[key] = matrix, tridiag.factor(*(np.asarray(x)[take] for x in matrix), **options)
+    return FACTORS[key][1]
+
+
+FACTORS: dict[Any, Any] = {}
 CALLS: dict[str, Callable[..., Any]] = {
     "a solve": lambda a, b, c, d, out: tridiag.solve(a, b, c, d),
     "into an array": lambda a, b, c, d, out: tridiag.solve(a, b, c, d, out=out),
     "numbers": lambda a, b, c, d, out: tridiag.solve(-1.0, 4.0, -1.0, d),
+    "integers of Python": lambda a, b, c, d, out: tridiag.solve(-1, 4, -1, d),
+    "integers": lambda a, b, c, d, out: tridiag.solve(a, b, c, d.astype(int)),
+    "short integers": lambda a, b, c, d, out: tridiag.linear_recurrence(a, d.astype("i4")),
+    "one in single": lambda a, b, c, d, out: tridiag.solve(a, b.astype("f4"), c, d),
+    "factors": lambda a, b, c, d, out: eliminated(a, b, c).solve(d),
+    "factors into an array": lambda a, b, c, d, out: eliminated(a, b, c).solve(d, out=out),
+    "factors, transposed": lambda a, b, c, d, out: eliminated(a, 4.0, c).solve(d, True),
+    "factors, integers": lambda a, b, c, d, out: eliminated(a, b, c, where=MASK).solve(d.astype(int)),
+    "factors, many right sides": lambda a, b, c, d, out: eliminated(a, b, c, take=0).solve(d, out=out),
     "a mask": lambda a, b, c, d, out: tridiag.solve(a, b, c, d, where=b > 0),
     "options": lambda a, b, c, d, out: tridiag.solve(a, b, c, d, axis=0, pivoting=True, check=False, periodic=True),
     "in place, unchecked": lambda a, b, c, d, out: tridiag.solve(a, b, c, d.copy(), overwrite_d=True, check=False),
@@ -100,6 +122,53 @@ def test_what_differs_is_no_such_call() -> None:
     np.testing.assert_array_equal(tridiag.solve(a, b, c, np.asfortranarray(d)), wanted)
     np.testing.assert_allclose(tridiag.solve(a, b, c, d.astype(">f8")), wanted, rtol=1e-12)
     np.testing.assert_array_equal(tridiag.solve(a, b, c, list(d)), wanted)
+
+
+def test_converted_arrays_are_read_anew() -> None:
+    """Integers and single precision as NumPy converts them; what has too many entries goes another way."""
+    a, b, c, d = dominant((N,))
+    large = np.array([2**63 - 1, -(2**63), 2**53 + 1, 0, 1, -1, 3, 4, 5, 6, 7, 8])
+    for right in (large, np.arange(N), np.arange(N, dtype="i4") - 5, np.float32(d), np.arange(N, dtype="u1")):
+        for shift in range(4):
+            wanted = tridiag.solve(a, b, c, np.roll(right, shift).astype(float))
+            np.testing.assert_array_equal(tridiag.solve(a, b, c, np.roll(right, shift)), wanted)
+    long, kept = np.arange(CONVERTED + 1), np.arange(CONVERTED + 1)
+    for _ in range(4):
+        np.testing.assert_array_equal(tridiag.solve(1.0, 4.0, 1.0, long), tridiag.solve(1.0, 4.0, 1.0, long * 1.0))
+        np.testing.assert_array_equal(long, kept)
+
+
+def test_integers_of_python_are_read_anew() -> None:
+    """As NumPy rounds them; those of more than 64 bits, and what only compares as one, are refused as ever."""
+    x = np.ones(N)
+    for dtype in ("f8", "f4"):
+        for _ in range(4):
+            for factor in (-3, 0, 1, 2, 2**24 + 1, 2**53 + 1, 2**62 + 1, -(2**63), 2**63 - 1):
+                y = tridiag.linear_recurrence(factor, x[:2].astype(dtype))
+                assert y[1] == np.dtype(dtype).type(1) + np.dtype(dtype).type(factor)
+            for wrong in (True, 2**64 + 1):
+                with pytest.raises(TypeError):
+                    tridiag.linear_recurrence(wrong, x[:2].astype(dtype))
+
+
+def test_factors_of_other_matrices() -> None:
+    """Calls with the layouts of others read their own arrays."""
+    for _ in range(4):
+        for scale in (1.0, 2.0):
+            for dtype in ("f8", "f4"):
+                a, b, c, d = (x.astype(dtype) for x in dominant((5, N)))
+                found = tridiag.factor(scale * a, scale * b, scale * c).solve(d)
+                np.testing.assert_allclose(scale * found, tridiag.solve(a, b, c, d), rtol=1e-4)
+    a, b, c, d = dominant((5, N))
+    matrix = tridiag.factor(a, b, c)
+    for _ in range(4):
+        x = matrix.solve(d)
+        wanted = tridiag.solve(a, b, c, d, transpose=True)
+        np.testing.assert_allclose(matrix.solve(d, transpose=True), wanted, rtol=1e-12)
+    with pytest.raises(ValueError, match="shares memory"):
+        matrix.solve(x, out=x[::-1])
+    np.testing.assert_array_equal(copy.deepcopy(matrix).solve(d), x)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(matrix)).solve(d), x)
 
 
 def test_numbers_are_read_anew() -> None:

@@ -61,7 +61,7 @@ CACHES = (
     filters.bound_filter,
 )
 
-TABLES = (systems.SOLVES, matrices.PRODUCTS, blocks.SOLVES, *recurrences.TABLES.values())
+TABLES = (systems.SOLVES, factored.SOLVES, matrices.PRODUCTS, blocks.SOLVES, *recurrences.TABLES.values())
 
 
 def forget() -> None:
