@@ -61,6 +61,7 @@ def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
         yield from (("blocks", dtype, size) for size in sizes)
     for dtype in REAL:
         yield "logsumexp", dtype
+        yield "filter_guard", dtype
         yield from (("alignment", dtype, kind) for kind in GAPS)
         most = range(1, BACKENDS["numba_scan"].states + 1)
         for states, observed in itertools.product(most, most) if whole else SIZES:

@@ -14,11 +14,16 @@ import pytest
 from helpers import dominant
 
 import tridiag
+from tridiag import kalman
 from tridiag.calls import fast_path
 from tridiag.kernels.runtime.call_table import CONVERTED, SLOTS
 
 N = 12
 MASK = np.arange(N) != 5
+HOLES = np.where(MASK, 1.0, np.nan)[:, None]
+MODEL: dict[str, Any] = {
+    "F": 0.9 * np.eye(2), "H": np.ones((1, 2)), "Q": np.eye(2), "R": np.eye(1), "m0": np.zeros(2), "P0": np.eye(2),
+}  # fmt: skip
 SOLVES = fast_path.systems.SOLVES
 RECURRENCES = fast_path.recurrences.TABLES["linear_recurrence"]
 
@@ -39,6 +44,7 @@ def met(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> bool:
         patch.setattr(fast_path.systems, "bound_call", lambda *facts: asked.append(facts))
         patch.setattr(fast_path.recurrences, "bound_recurrence", lambda *facts: asked.append(facts))
         patch.setattr(fast_path.factored, "bound_factored", lambda *facts: asked.append(facts))
+        patch.setattr(fast_path.filters, "bound_filter", lambda *facts: asked.append(facts))
         call()
     return not asked
 
@@ -78,6 +84,9 @@ CALLS: dict[str, Callable[..., Any]] = {
     "a number": lambda a, b, c, d, out: tridiag.linear_recurrence(0.5, d),
     "a number of NumPy": lambda a, b, c, d, out: tridiag.linear_recurrence(np.float64(0.5), d),
     "a tuple": lambda a, b, c, d, out: tridiag.linear_recurrence((a, 0.1), d, (d[:, 0], d[:, 1])),
+    "a likelihood": lambda a, b, c, d, out: kalman.log_likelihood(d[..., None], **MODEL),
+    "a filter": lambda a, b, c, d, out: kalman.filter(d[..., None], **MODEL),
+    "a smoother, values missing": lambda a, b, c, d, out: kalman.smoother(HOLES, **MODEL),
     "logarithms": lambda a, b, c, d, out: tridiag.log_linear_recurrence(a, d, d[:, 0]),
     "a sum of logarithms": lambda a, b, c, d, out: tridiag.logcumsumexp(d, out=out),
 }
@@ -100,13 +109,23 @@ def test_objects_are_counted_as_before(name: str) -> None:
     before = [sys.getrefcount(x) for x in watched]
     results = [CALLS[name](*given) for _ in range(1000)]
     if results[0] is not given[-1]:
-        count, owners = sys.getrefcount(results[-1]), len({id(x) for x in results})
-        assert (count, owners) == (2, 1000)
-    alive = weakref.ref(results[-1]) if results[0] is not given[-1] else None
+        counts = {sys.getrefcount(item(results[-1], k)) for k in range(items(results[-1]))}
+        owners = {id(item(x, k)) for x in results for k in range(items(x))}
+        assert (counts, len(owners)) == ({2}, 1000 * items(results[-1]))
+    alive = weakref.ref(item(results[-1], 0)) if results[0] is not given[-1] else None
     del results
     gc.collect()
     assert alive is None or alive() is None
     assert all(abs(sys.getrefcount(x) - count) < 100 for x, count in zip(watched, before, strict=True))
+
+
+def items(result: Any) -> int:
+    """How many arrays a result has."""
+    return len(result) if isinstance(result, tuple) else 1
+
+
+def item(result: Any, k: int) -> Any:
+    return result[k] if isinstance(result, tuple) else result
 
 
 def test_what_differs_is_no_such_call() -> None:
