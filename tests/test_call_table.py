@@ -45,6 +45,7 @@ def met(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> bool:
         patch.setattr(fast_path.recurrences, "bound_recurrence", lambda *facts: asked.append(facts))
         patch.setattr(fast_path.factored, "bound_factored", lambda *facts: asked.append(facts))
         patch.setattr(fast_path.filters, "bound_filter", lambda *facts: asked.append(facts))
+        patch.setattr(fast_path.alignments, "bound_alignment", lambda *facts: asked.append(facts))
         call()
     return not asked
 
@@ -87,6 +88,10 @@ CALLS: dict[str, Callable[..., Any]] = {
     "a likelihood": lambda a, b, c, d, out: kalman.log_likelihood(d[..., None], **MODEL),
     "a filter": lambda a, b, c, d, out: kalman.filter(d[..., None], **MODEL),
     "a smoother, values missing": lambda a, b, c, d, out: kalman.smoother(HOLES, **MODEL),
+    "alignments": lambda a, b, c, d, out: tridiag.smith_waterman(d.reshape(5, 3, 4), gap=-1.0),
+    "affine gaps": lambda a, b, c, d, out: tridiag.smith_waterman(
+        d.reshape(5, 3, 4), gap=-1, gap_open=d[0, :5], temperature=0.5
+    ),
     "logarithms": lambda a, b, c, d, out: tridiag.log_linear_recurrence(a, d, d[:, 0]),
     "a sum of logarithms": lambda a, b, c, d, out: tridiag.logcumsumexp(d, out=out),
 }
@@ -168,6 +173,32 @@ def test_integers_of_python_are_read_anew() -> None:
             for wrong in (True, 2**64 + 1):
                 with pytest.raises(TypeError):
                     tridiag.linear_recurrence(wrong, x[:2].astype(dtype))
+
+
+def test_parameters_of_alignments_are_read_anew() -> None:
+    """One for all pairs or one for each; a temperature out of range is refused each time."""
+    scores = np.random.default_rng(1).normal(size=(3, 4, 5))
+    for dtype in ("f8", "f4"):
+        given = scores.astype(dtype)
+        for _ in range(4):
+            for gap in (
+                -1.0,
+                -0.25,
+                1e-300,
+                -1,
+                np.float32(-2),
+                np.array([-1.0, -2.0, -3.0], dtype),
+                -np.ones(1, dtype),
+            ):
+                for more in ({}, {"gap_open": -1.5}, {"gap_open": gap}, {"temperature": 0.125}, {"temperature": 2}):
+                    names = {"gap": gap, **more}
+                    each = {name: np.array(np.broadcast_to(x, 3), dtype) for name, x in names.items()}
+                    right = tridiag.smith_waterman(given, **each, lengths=[[4, 5]] * 3)
+                    np.testing.assert_array_equal(tridiag.smith_waterman(given, **names), right)
+            for wrong in (0.0, -1.0, 2.0**961, 1e-60 if dtype == "f4" else -0.0):
+                with pytest.raises(ValueError, match="temperature"):
+                    tridiag.smith_waterman(given, gap=-1.0, temperature=wrong)
+            assert np.isnan(tridiag.smith_waterman(given, gap=-1.0, temperature=np.nan)).all()
 
 
 def test_factors_of_other_matrices() -> None:

@@ -67,6 +67,7 @@ TABLES = (
     factored.SOLVES,
     matrices.PRODUCTS,
     blocks.SOLVES,
+    alignments.SCORES,
     *recurrences.TABLES.values(),
     *itertools.chain(*filters.TABLES.values()),
 )
