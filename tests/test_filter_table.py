@@ -161,3 +161,4 @@ def test_arrays_in_any_place_are_read_as_they_lie() -> None:
     for _ in range(4):
         np.testing.assert_array_equal(kalman.log_likelihood(backwards, **turned), right)
     assert found("log_likelihood", series(3), turned) is None
+    assert found("log_likelihood", series(3), parameters) is not None

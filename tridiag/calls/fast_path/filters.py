@@ -31,6 +31,7 @@ class BoundFilter(NamedTuple):
     module: Any  # the backend
     form: StateSpace  # where nothing is missing
     shapes: tuple[Shape, ...]  # of y and the parameters in the form
+    scattered: bool  # whether its kernel wants copies of some arrays, whose rows do not lie side by side
     kept: dict[bool, Kept | None]  # of the calls that were made: whether observations were missing
 
 
@@ -49,6 +50,8 @@ def kalman(verb: str, given: list[Any], method: str, backend: str) -> Any:
         return None
     if bound is None:
         return None
+    if bound.scattered:
+        return kalman(verb, [*map(np.ascontiguousarray, given)], method, backend)
     form = bound.form
     for name, k in CHECKED:
         check_covariance(name, given[k], form.n)
@@ -75,7 +78,9 @@ def bound_filter(verb: str, facts: tuple[Any, ...], method: str, backend: str) -
     if call.dtype != call.problem.dtype or facts[0][0] != np.dtype(call.dtype) or form.n == 0 or 0 in form.batch:
         return None
     shapes: Any = tuple(x.shape for x in (call.y, *call.model))
-    return BoundFilter(entry.module(), form, shapes, {})
+    packed = all(is_packed(own, steps, len(own), dtype.itemsize) for dtype, own, steps in facts)
+    module = entry.module()
+    return BoundFilter(module, form, shapes, hasattr(module, "bound_kalman") and not packed, {})
 
 
 def kept_filter(
@@ -83,8 +88,7 @@ def kept_filter(
 ) -> Kept | None:
     """A filter of arrays with these facts for the table of its verb."""
     module, dtype = bound.module, facts[0][0]
-    packed = all(is_packed(own, steps, len(own), dtype.itemsize) for _, own, steps in facts)
-    if not packed or not hasattr(module, "bound_kalman"):
+    if not hasattr(module, "bound_kalman"):
         return None
     found = module.bound_kalman(verb, form, bound.shapes, dtype)
     if found is None:
