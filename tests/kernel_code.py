@@ -59,6 +59,7 @@ def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
         sizes = range(2, LARGEST + 1) if whole else range(2, 9)
         yield from (("matrices", dtype, size) for size in sizes)
         yield from (("blocks", dtype, size) for size in sizes)
+        yield from (("few_blocks", dtype, size) for size in sizes)
     for dtype in REAL:
         yield "logsumexp", dtype
         yield "filter_guard", dtype
