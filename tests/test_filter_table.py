@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -162,3 +163,21 @@ def test_arrays_in_any_place_are_read_as_they_lie() -> None:
         np.testing.assert_array_equal(kalman.log_likelihood(backwards, **turned), right)
     assert found("log_likelihood", series(3), turned) is None
     assert found("log_likelihood", series(3), parameters) is not None
+
+
+def test_threads_with_models_of_their_own() -> None:
+    """Of one layout, so that they find one call; some have a covariance that is none."""
+    parameters, y = model(3), series(2)
+    scales = [float(k) for k in range(1, 9)]
+    wanted = {s: kalman.log_likelihood(y, **parameters | {"P0": s * parameters["P0"]}) for s in scales}
+
+    def work(scale: float) -> bool:
+        P0 = scale * parameters["P0"]
+        for _ in range(200):
+            np.testing.assert_array_equal(kalman.log_likelihood(y, **parameters | {"P0": P0}), wanted[scale])
+            with pytest.raises(ValueError, match="P0"):
+                kalman.log_likelihood(y, **parameters | {"P0": -P0})
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, scales))
