@@ -59,8 +59,10 @@ def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
         sizes = range(2, LARGEST + 1) if whole else range(2, 9)
         yield from (("matrices", dtype, size) for size in sizes)
         yield from (("blocks", dtype, size) for size in sizes)
+        yield from (("few_blocks", dtype, size) for size in sizes)
     for dtype in REAL:
         yield "logsumexp", dtype
+        yield "filter_guard", dtype
         yield from (("alignment", dtype, kind) for kind in GAPS)
         most = range(1, BACKENDS["numba_scan"].states + 1)
         for states, observed in itertools.product(most, most) if whole else SIZES:

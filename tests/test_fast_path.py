@@ -272,8 +272,7 @@ def test_alignments_are_recalled() -> None:
     for _ in range(3):
         for way in ("alignments", "alignments, affine", "alignments, lengths"):
             WAYS[way]()
-    hits, misses, *_ = fast_path.alignments.bound_alignment.cache_info()
-    assert (hits, misses) == (6, 3)
+    assert fast_path.alignments.bound_alignment.cache_info().misses == 3
 
 
 @pytest.mark.parametrize(

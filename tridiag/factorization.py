@@ -65,6 +65,10 @@ class Factorization:
         self._free = free  # whether the backend was not named
         self._known: Any = None  # what calls with plain arrays depend on, once there was one
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies and pickles have of it: calls with plain arrays find out anew what they depend on."""
+        return self.__dict__ | {"_known": None}
+
     @property
     def status(self) -> Array:
         """For each matrix 0, or 1 + the row of the zero pivot that elimination with partial pivoting met."""
@@ -96,7 +100,7 @@ class Factorization:
             x; bad input and singular systems raise as in `tridiag.solve` with ``check=None``.
         """
         if type(d) is np.ndarray and (known := self._recalled()):
-            x = fast_path.solve_factored(known, self._matrix, self._factors, d, transpose, out)
+            x = fast_path.solve_factored(known, d, transpose, out)
             if x is not None:
                 return x
         if compiling(d):
@@ -121,8 +125,8 @@ class Factorization:
     def slogdet(self) -> tuple[Array, Array]:
         """Sign and logarithm of the absolute value of the determinants, as `tridiag.slogdet`."""
         if known := self._recalled():
-            a, b, c, where = self._matrix
-            return systems.slogdet(a, b, c, where=where, axis=known.own_axis, periodic=known.options[-1])
+            facts, a, b, c, where, *_ = known
+            return systems.slogdet(a, b, c, where=where, axis=facts.own_axis, periodic=facts.options[-1])
         options = self._placed(shapes_of(self._matrix))
         axis = axis_alone(self._matrix, options["axis"])
         return systems.slogdet(*self._matrix[:3], where=self._matrix[3], axis=axis, periodic=options["periodic"])
@@ -131,8 +135,8 @@ class Factorization:
         """What is known of it; False where that says little: it has no factors, or a matrix is singular."""
         if self._known is None:
             usable = self._kind.library == "numpy" and self._factors is not None and not np.any(self._status)
-            known = fast_path.known(self._matrix, self._options, self._free, self._name, self._kind) if usable else None
-            self._known = known or False
+            facts = self._matrix, self._options, self._free, self._name, self._kind, self._factors
+            self._known = (usable and fast_path.known(*facts)) or False
         return self._known
 
     def _placed(self, shapes: Shapes) -> dict[str, Any]:

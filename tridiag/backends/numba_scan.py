@@ -21,17 +21,18 @@ import numpy as np
 
 from tridiag.algorithms.recurrence import Rows
 from tridiag.backends import KALMAN, LOGARITHMS
-from tridiag.backends.numba_thomas import checked, extents, view
+from tridiag.backends.numba_thomas import Checked, checked, extents, view
 from tridiag.kernels.jobs import logsumexp
-from tridiag.kernels.jobs.kalman import kind_of
+from tridiag.kernels.jobs.kalman import expected, is_small, kind_of
 from tridiag.kernels.jobs.kalman import make_job as make_filter_job
 from tridiag.kernels.jobs.recurrences import is_packed, make_job, make_matrix_job, packed
 from tridiag.kernels.jobs.systems import granted
 from tridiag.kernels.jobs.words import kalman as K
+from tridiag.kernels.runtime.call_table import Guard
 from tridiag.kernels.runtime.python_call import check
-from tridiag.kernels.table import call_of
+from tridiag.kernels.table import Call, call_of, kernel
 from tridiag.libraries.arrays import library_of
-from tridiag.problems.forms import Recurrence
+from tridiag.problems.forms import Recurrence, Shape
 from tridiag.problems.state_space import Model, StateSpace
 
 _, SMOOTHER, LIKELIHOOD = KALMAN
@@ -154,13 +155,34 @@ def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
 
         return jax_kalman.log_likelihood(y, model, form)
     operands = [np.ascontiguousarray(x) for x in (y, *model)]
-    likelihood, rows = np.empty(form.batch, y.dtype), (*form.batch, form.n, form.states)
-    pairs = {LIKELIHOOD: 0, SMOOTHER: 1}.get(verb, 2)
-    made = [np.empty(shape, y.dtype) for shape in [rows, (*rows, form.states)] * pairs]
-    nothing = [None] * (K.OPERANDS - K.INPUTS - len(made))
-    shapes = tuple(x.shape for x in (*operands, *made))
+    *states, likelihood = (np.empty(shape, y.dtype) for shape in results_of(verb, form))
+    nothing = [None] * (K.OPERANDS - K.INPUTS - len(states))
+    call = filter_call(verb, form, tuple([x.shape for x in operands]), y.dtype)
+    check(call.run(*operands, *states, *nothing, likelihood))
+    return (*states, likelihood) if states else likelihood
+
+
+def results_of(verb: str, form: StateSpace) -> list[Shape]:
+    """The shapes of the states that a verb wants, and of log-likelihoods."""
+    rows, pairs = (*form.batch, form.n, form.states), {LIKELIHOOD: 0, SMOOTHER: 1}.get(verb, 2)
+    return [rows, (*rows, form.states)] * pairs + [form.batch]
+
+
+def filter_call(verb: str, form: StateSpace, shapes: tuple[Shape, ...], dtype: np.dtype[Any]) -> Call:
+    """Of contiguous arrays: y and the model, which have these shapes, the states or None, and the log-likelihood."""
     family = {LIKELIHOOD: "filter", SMOOTHER: "smoother"}.get(verb, "moments")
     kind = kind_of(form, bool(form.missing), verb != LIKELIHOOD)
-    call = call_of(make_filter_job, family, kind, form, shapes, y.dtype)
-    check(call.run(*operands, *made, *nothing, likelihood))
-    return (*made, likelihood) if made else likelihood
+    return call_of(make_filter_job, family, kind, form, (*shapes, *results_of(verb, form)[:-1]), dtype)
+
+
+def bound_kalman(
+    verb: str, form: StateSpace, shapes: tuple[Shape, ...], dtype: np.dtype[Any]
+) -> tuple[Callable[..., bool], Guard, list[Shape]] | None:
+    """A filter as a function of such arrays, with what looks at their values, and the shapes of its results.
+
+    None for one that is worth threads.
+    """
+    if not is_small(form):
+        return None
+    guard = Guard(kernel("filter_guard", dtype.name).address, expected(form, shapes))
+    return Checked(filter_call(verb, form, shapes, dtype).run), guard, results_of(verb, form)

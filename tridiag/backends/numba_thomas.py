@@ -108,9 +108,8 @@ def view(x: Any) -> Any:
 
 
 def bound_factored_solve(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Callable[..., bool]:
-    """As `bound_solve`, with factors: a function of a, b, c, where, d, x, and them."""
-    run = checked(form, lambda: call_for(form, shapes, strides, dtypes, J.FACTORED).run)
-    return lambda *operands: run(*operands[:-1], None, operands[-1].tiles, operands[-1].kinds)
+    """As `bound_solve`, with factors: a function of a, b, c, where, d, x, None, and their tiles and kinds."""
+    return checked(form, lambda: call_for(form, shapes, strides, dtypes, J.FACTORED).run)
 
 
 def factor(matrix: Matrix, form: Form) -> Factors:

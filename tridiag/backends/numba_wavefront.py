@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.backends.numba_thomas import view
+from tridiag.backends.numba_thomas import Checked, view
 from tridiag.kernels.jobs.alignment import WORTH_A_THREAD, all_three, kind_of, make_job
 from tridiag.kernels.jobs.systems import threads
 from tridiag.kernels.runtime.python_call import check
@@ -37,19 +37,16 @@ def smith_waterman(scores: Any, lengths: Any, parameters: tuple[Any, ...], deriv
     return results
 
 
-def bound_alignment(shape: tuple[int, ...], dtype: np.dtype[Any], count: int) -> Callable[..., Any]:
-    """The scores alone, as a function of NumPy arrays: scores of that shape, lengths, and so many parameters."""
-    small, facts = math.prod(shape) < WORTH_A_THREAD, (shape, dtype, kind_of(count, 0))
-    found = call_of(make_job, *facts, 1).run if small else None
+def bound_alignment(shape: tuple[int, ...], dtype: np.dtype[Any], shared: tuple[bool, ...]) -> Callable[..., bool]:
+    """The scores of alignments as a function of contiguous NumPy arrays.
 
-    def scores_of(scores: Any, lengths: Any, parameters: list[Any]) -> Any:
-        made = np.empty(shape[:-2], dtype)
-        run = found or call_of(make_job, *facts, threads()).run
-        given = all_three([*map(np.ascontiguousarray, parameters)])
-        check(run(np.ascontiguousarray(scores), contiguous(lengths), *given, made, None, None, None, None))
-        return made
-
-    return scores_of
+    These are the scores of cells, of that shape, lengths or None, the three parameters of `all_three`, the result, and
+    None for each gradient. ``shared``: which parameters are one number for all pairs.
+    """
+    facts, three = (shape, dtype, kind_of(len(shared), 0)), tuple(all_three([*shared]))
+    if math.prod(shape) < WORTH_A_THREAD:
+        return Checked(call_of(make_job, *facts, 1, three).run)
+    return lambda *arrays: check(call_of(make_job, *facts, threads(), three).run(*arrays))
 
 
 def align(scores: Any, lengths: Any, parameters: list[Any], results: list[Any]) -> None:

@@ -10,6 +10,7 @@ made of is imported with the first of them.
 
 import functools
 import importlib
+import itertools
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -61,7 +62,15 @@ CACHES = (
     filters.bound_filter,
 )
 
-TABLES = (systems.SOLVES, matrices.PRODUCTS, blocks.SOLVES, *recurrences.TABLES.values())
+TABLES = (
+    systems.SOLVES,
+    factored.SOLVES,
+    matrices.PRODUCTS,
+    blocks.SOLVES,
+    alignments.SCORES,
+    *recurrences.TABLES.values(),
+    *itertools.chain(*filters.TABLES.values()),
+)
 
 
 def forget() -> None:

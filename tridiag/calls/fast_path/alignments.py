@@ -9,26 +9,39 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.calls import pairs
-from tridiag.calls.fast_path.facts import Array, casting, facts_of_all, may_be_bound
+from tridiag.calls.fast_path.facts import Array, casting, facts_of_all, kept_call_of, may_be_bound
+from tridiag.kernels.jobs.alignment import all_three
+from tridiag.kernels.jobs.recurrences import is_packed
 from tridiag.kernels.jobs.words.alignment import HOTTEST
+from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
 from tridiag.problems.forms import Shape
 from tridiag.selection.choose import choose
+
+SCORES = CallTable()  # of scores, lengths, gap, gap_open, temperature and the backend
+COLDEST, WARMEST = 2.0**-126, HOTTEST[4]  # numbers of Python from and to which are temperatures in any dtype
+NO_GRADIENTS = (None,) * 4
 
 
 class BoundAlignment(NamedTuple):
     """Alignments that wait for their arrays."""
 
-    call: Callable[..., Array]  # of the scores, the lengths and the parameters
+    call: Callable[..., bool]  # of the scores, the lengths, the parameters, their scores, and no gradients
     casts: tuple[Callable[[Any], Any] | None, ...]  # of the parameters
     shape: Shape  # of the scores
     batch: Shape
     hottest: float  # the highest temperature
+    kept: Kept | None
 
 
 def smith_waterman(
     scores: Array, lengths: Any, gap: Any, gap_open: Any, temperature: Any, backend: str
 ) -> Array | None:
     """The scores of the alignments, or None where this is not the way to them."""
+    tame = type(temperature) is float and COLDEST <= temperature <= WARMEST
+    if tame:
+        found = SCORES.call(scores, lengths, gap, gap_open, temperature, backend)
+        if found is not None:
+            return found
     if gap is None or not (lengths is None or type(lengths) is np.ndarray):
         return None
     given = [gap, temperature] if gap_open is None else [gap, gap_open, temperature]
@@ -48,16 +61,20 @@ def smith_waterman(
         pairs.check_values(bound.shape, lengths, np.asarray(last))
     elif last <= 0 or last > bound.hottest:
         return None  # which is refused next
-    parameters = [spread(x, bound.batch, scores.dtype) for x in parameters]
     if lengths is not None:
-        lengths = np.broadcast_to(lengths.astype(np.int32), (*bound.batch, 2))
-    return bound.call(scores, lengths, parameters)
+        lengths = np.ascontiguousarray(np.broadcast_to(lengths.astype(np.int32), (*bound.batch, 2)))
+    made = np.empty(bound.batch, scores.dtype)
+    numbers = all_three([spread(x, bound.batch, scores.dtype) for x in parameters])
+    bound.call(np.ascontiguousarray(scores), lengths, *numbers, made, *NO_GRADIENTS)
+    if tame and bound.kept:
+        SCORES.keep(bound.kept)
+    return made
 
 
 def spread(x: Any, batch: Shape, dtype: np.dtype[Any]) -> Array:
-    """One number for each pair."""
-    if type(x) is np.ndarray and x.shape == batch:
-        return x
+    """One number for each pair, or one for all."""
+    if type(x) is not np.ndarray or x.shape in ((), batch):
+        return np.ascontiguousarray(x, dtype)
     made = np.empty(batch, dtype)
     made[...] = x
     return made
@@ -79,8 +96,22 @@ def bound_alignment(facts: tuple[Any, ...], lengths: Any, backend: str) -> Bound
     if not hasattr(module, "bound_alignment"):
         return None
     casts = tuple(cast_of(fact, dtype.name) for fact in facts[1:])
-    call = module.bound_alignment(shape, dtype, len(parameters))
-    return BoundAlignment(call, casts, shape, batch, HOTTEST[dtype.itemsize])
+    shared = tuple(isinstance(fact, type) or fact[1] == () for fact in facts[1:])
+    call = module.bound_alignment(shape, dtype, shared)
+    kept = kept_alignment(call, facts, batch, backend) if lengths is None else None
+    return BoundAlignment(call, casts, shape, batch, HOTTEST[dtype.itemsize], kept)
+
+
+def kept_alignment(call: Any, facts: tuple[Any, ...], batch: Shape, backend: str) -> Kept | None:
+    """Bound alignments of whole sequences for the table, where arrays are contiguous and of one dtype."""
+    (dtype, _, _), (*gaps, temperature), arrays = facts[0], facts[1:], [x for x in facts if isinstance(x, tuple)]
+    packed = all(is_packed(shape, steps, len(shape), dtype.itemsize) for _, shape, steps in arrays)
+    plain = all(own == dtype and shape in ((), batch) for own, shape, _ in arrays[1:])
+    if temperature is not float or not (packed and plain):
+        return None
+    given = facts[0], Same(None), gaps[0], (*gaps, Same(None))[1], temperature, Same(backend)
+    sources = 0, NOTHING, 2, 1 + len(gaps), 4, RESULT, *(NOTHING,) * len(NO_GRADIENTS)
+    return kept_call_of(call, given, (), (dtype, batch), sources, RESULT, False)
 
 
 def cast_of(fact: Any, dtype: str) -> Callable[[Any], Any] | None:

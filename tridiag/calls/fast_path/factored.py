@@ -14,6 +14,7 @@ from tridiag.calls.fast_path.facts import (
     Array,
     Casts,
     Facts,
+    Group,
     cast,
     casts_of,
     extents_of,
@@ -21,14 +22,18 @@ from tridiag.calls.fast_path.facts import (
     facts_of_all,
     fits,
     is_contiguous,
+    kept_call_of,
     may_be_bound,
     surely_disjoint,
 )
 from tridiag.calls.fast_path.matrices import lifted, plan_of_matrices, recalled
 from tridiag.calls.plan import UNASKED, axis_alone
 from tridiag.kernels.jobs.systems import contiguous
+from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
 from tridiag.problems.forms import Shape
 from tridiag.selection.choose import choose
+
+SOLVES = CallTable()  # of what `known` gives, d, transpose and out
 
 
 class BoundFactors(NamedTuple):
@@ -43,7 +48,7 @@ class BoundFactors(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The facts of matrices that were eliminated, and with which options."""
+    """The facts of matrices that were eliminated, with which options, and of their factors."""
 
     facts: tuple[Any, ...]
     where: Facts | None
@@ -52,15 +57,21 @@ class Known(NamedTuple):
     free: bool  # whether the backend was not named
     name: str
     kind: tuple[Any, ...]
+    factors: tuple[Facts, ...]  # of the arrays that hold them; () where the backend has others
+
+
+same_known = functools.lru_cache(1024, typed=True)(Known)  # one object for all that is equal, by which tables know it
 
 
 class BoundFactored(NamedTuple):
     """A solve with factors that waits for its arrays."""
 
-    call: Callable[..., bool]  # of a, b, c, where, d, x and the factors; whether some system may be singular
+    call: Callable[..., bool]  # of a, b, c, where, d, x, and ``factored``; whether some system may be singular
+    factored: bool  # whether it takes None and the arrays of the factors
     casts: Casts
     shape: Shape
     dtype: np.dtype[Any]
+    kept: Kept | None
 
 
 def factors(a: Any, b: Any, c: Any, where: Array | None, axis: Any, *options: Any) -> tuple[Any, ...] | None:
@@ -102,30 +113,33 @@ def bound_factors(
 
 
 def known(
-    matrix: tuple[Any, ...], options: dict[str, Any], free: bool, name: str, kind: tuple[Any, ...]
-) -> Known | None:
-    """What solves with the factors of some NumPy arrays depend on."""
+    matrix: tuple[Any, ...], options: dict[str, Any], free: bool, name: str, kind: tuple[Any, ...], found: Any
+) -> tuple[Any, ...] | None:
+    """What solves with the factors ``found`` of some NumPy arrays depend on: what is known, the arrays, the factors."""
     *bands, where = matrix
     if kind[0] != "numpy" or not (where is None or type(where) is np.ndarray):
         return None
     mask = None if where is None else facts_of(where)
     placed = options["axis"], options["pivoting"], options["periodic"]
-    return Known(facts_of_all(bands), mask, placed, axis_alone(matrix, placed[0]), free, name, kind)
+    factors = (found.tiles, found.kinds) if hasattr(BACKENDS[name].module(), "bound_factored_solve") else ()
+    facts = facts_of_all(bands), mask, placed, axis_alone(matrix, placed[0]), free, name, kind, facts_of_all(factors)
+    return same_known(*facts), *matrix, *factors
 
 
-def solve_factored(
-    known: Known, matrix: tuple[Any, ...], found: Any, d: Array, transpose: Any, out: Any
-) -> Array | None:
-    """The solution with factors that were ``found``, or None where this is not the way to it."""
+def solve_factored(given: tuple[Any, ...], d: Array, transpose: Any, out: Any) -> Array | None:
+    """The solution with factors that are ``given`` as by `known`, or None where this is not the way to it."""
+    x = SOLVES.call(given, d, transpose, out)
+    if x is not None:
+        return x
     if not (out is None or type(out) is np.ndarray):
         return None
+    known, a, b, c, where, *factors = given
     try:
         bound = bound_factored(known, facts_of(d), None if out is None else facts_of(out), transpose)
     except (TypeError, ValueError):  # refused, or an option that has no hash and is refused next
         return None
     if bound is None:
         return None
-    a, b, c, where = matrix
     if out is None:
         x = np.empty(bound.shape, bound.dtype)
     elif out.flags.writeable and surely_disjoint(out, (a, b, c, where, d)):
@@ -133,11 +147,15 @@ def solve_factored(
     else:
         return None
     if bound.casts:
-        given = cast([a, b, c, d], bound.casts)
-        if given is None:
+        operands = cast([a, b, c, d], bound.casts)
+        if operands is None:
             return None
-        a, b, c, d = given
-    return None if bound.call(a, b, c, where, d, x, found) else x
+        a, b, c, d = operands
+    if bound.call(a, b, c, where, d, x, *((None, *factors) if bound.factored else ())):
+        return None
+    if bound.kept:
+        SOLVES.keep(bound.kept)
+    return x
 
 
 @functools.lru_cache(1024, typed=True)
@@ -159,12 +177,20 @@ def bound_factored(known: Known, d: Facts, out: Facts | None, transpose: bool) -
         return None  # of another kind than the factors
     operands = (*matrix, known.where, right, out or result)
     places = form, *lifted(form, operands), (matrix[1][0], right[0])
-    if known.free and (other := quicker_anew(plan, known.name)):
-        call = without_factors(other.module().bound_solve(*places))
-    else:
-        call = module.bound_factored_solve(*places)
-    return BoundFactored(call, casts, form.shape, plan.out_dtype)
+    other = quicker_anew(plan, known.name) if known.free else None
+    call = other.module().bound_solve(*places) if other else module.bound_factored_solve(*places)
+    kept = kept_factored(call, known, (d, Same(transpose), out or Same(None)), casts, result, not other)
+    return BoundFactored(call, not other, casts, form.shape, plan.out_dtype, kept)
 
 
-def without_factors(call: Callable[..., bool]) -> Callable[..., bool]:
-    return lambda *operands: call(*operands[:-1])
+def kept_factored(
+    call: Any, known: Known, arguments: tuple[Any, Any, Any], casts: Casts, result: Facts, factored: bool
+) -> Kept | None:
+    """A bound solve for the table; ``arguments``: d, transpose and out."""
+    given = Group((Same(known), *known.facts, known.where or Same(None), *known.factors))
+    right = len(given)  # the place of d, behind those
+    takes = RESULT if isinstance(arguments[2], Same) else right + 2
+    sources = (1, 2, 3, 4 if known.where else NOTHING, right, takes, *((NOTHING, 5, 6) if factored else ()))
+    facts = sum(not isinstance(x, Same) for x in given)
+    moved = tuple((k if k < len(known.facts) else facts, function) for k, function in casts)
+    return kept_call_of(call, (given, *arguments), moved, result, sources, takes, True)

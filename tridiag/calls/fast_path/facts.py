@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
@@ -12,7 +13,18 @@ import numpy as np
 from tridiag.calls.outputs import self_overlaps
 from tridiag.calls.plan import Plan
 from tridiag.kernels.jobs.systems import contiguous
-from tridiag.kernels.runtime.call_table import Kept, Layout, Number, Same, kept_call
+from tridiag.kernels.runtime.call_table import (
+    ARRAYS,
+    CONVERTED,
+    Converted,
+    Guard,
+    Kept,
+    Layout,
+    Number,
+    Same,
+    Several,
+    kept_call,
+)
 from tridiag.libraries import numpy as library
 from tridiag.libraries.arrays import Entry
 from tridiag.problems.forms import Shape
@@ -102,30 +114,49 @@ def fits(facts: Facts, result: Facts) -> bool:
 
 
 def kept_call_of(
-    call: Any, given: tuple[Any, ...], casts: Casts, wanted: Any, sources: tuple[int, ...], out: int, checked: bool
+    call: Any,
+    given: tuple[Any, ...],
+    casts: Casts,
+    wanted: Any,
+    sources: tuple[int, ...],
+    out: int,
+    checked: bool,
+    guard: Guard | None = None,
 ) -> Kept | None:
     """A bound call for a `CallTable`; None where Python has more to do than to make a result.
 
     ``given``: the facts of arguments, and what has to be the very same; a tuple where the verb takes one. ``casts``:
-    those of the arguments that have facts, one by one. ``wanted``: dtype and shape of the result. ``sources`` and
-    ``out``: see `kept_call`.
+    those of the arguments that have facts, one by one. ``wanted``: dtype and shape of the result. ``sources``, ``out``
+    and ``guard``: see `kept_call`.
     """
-    one_by_one = [x for argument in given for x in (argument if type(argument) is Group else (argument,))]
-    arguments = [argument_of(x, wanted[0]) for x in one_by_one]
-    numbers = sum(isinstance(x, type) for x in one_by_one)
-    if not hasattr(call, "run") or None in arguments or len(casts) != numbers:
+    if not hasattr(call, "run"):
         return None
-    result = Layout(wanted[0], wanted[1], ())
-    return kept_call(arguments, len(given), call.run, sources, result, out, checked)
+    one_by_one = [x for argument in given for x in (argument if type(argument) is Group else (argument,))]
+    facts, functions = iter(range(len(one_by_one))), dict(casts)
+    arguments = [
+        x if isinstance(x, Same) else argument_of(x, wanted[0], functions.get(next(facts))) for x in one_by_one
+    ]
+    if None in arguments:
+        return None
+    result = wanted if isinstance(wanted, Several) else Layout(wanted[0], wanted[1], ())
+    return kept_call(arguments, len(given), call.run, sources, result, out, checked, guard)
 
 
-def argument_of(fact: Any, dtype: np.dtype[Any]) -> Any:
-    """An argument for `kept_call`, whose kernel computes with a dtype; None where a number is to be converted first."""
-    if fact is float and dtype.name in ("float32", "float64"):
-        return Number(float, dtype)
+def argument_of(fact: Any, dtype: np.dtype[Any], function: Callable[[Any], Array] | None) -> Any:
+    """An argument for `kept_call`, whose kernel computes with a dtype; None where Python is to convert it first.
+
+    ``function``: the cast of it, if there is one.
+    """
+    if fact in (int, float) and dtype.name in ("float32", "float64"):
+        return Number(fact, dtype)
     if isinstance(fact, type):
         return Number(fact, dtype) if fact in SCALARS and np.dtype(fact) == dtype else None
-    return fact if isinstance(fact, Same) else Layout(*fact)
+    layout = Layout(*fact)
+    if function is None:
+        return layout
+    if layout.dtype not in ARRAYS or math.prod(layout.shape) > CONVERTED:
+        return None
+    return Converted(layout) if function(np.empty(0, layout.dtype)).dtype == np.float64 else None
 
 
 class Group(tuple[Any, ...]):

@@ -38,7 +38,7 @@ def spread_group(zero, job, record, first):
                 length = max(0, min(length, half_word(job.lengths + 4 * (2 * pair + axis))))
             set_half_word(record + (ROWS_ + axis) * LINE + 4 * lane, types.int32(length))
         for k in range(PARAMETERS):
-            store(record + (GAP_ + k) * LINE + lane * side, load(job.parameters[k] + pair * side, zero))
+            store(record + (GAP_ + k) * LINE + lane * side, load(job.parameters[k] + pair * job.apart[k], zero))
 
 
 @njit(**OPTIONS)

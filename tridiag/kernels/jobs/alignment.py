@@ -22,14 +22,18 @@ def kind_of(parameters: int, derivatives: int) -> str:
     return ("linear", "affine")[parameters - 2] + ("_parameters" if derivatives == 2 else "")
 
 
-def make_job(shape: tuple[int, ...], dtype: np.dtype[Any], kind: str, workers: int) -> Job:
-    """For scores of this shape."""
+def make_job(
+    shape: tuple[int, ...], dtype: np.dtype[Any], kind: str, workers: int, shared: tuple[bool, ...] = (False,) * 3
+) -> Job:
+    """For scores of this shape; ``shared``: which of the three parameters are one number for all pairs."""
     *batch, rows, columns = shape
     pairs = math.prod(batch)
     groups = -(-pairs * dtype.itemsize // LINE)
     block = max(KEPT // (columns * LINE * ROWS_KEPT[kind]), math.isqrt(rows) + 1)
     fresh = sys.platform == "linux"
-    words = Alignment.filled(items=groups, pairs=pairs, shape=(rows, columns), block=min(rows, block), fresh=fresh)
+    apart = [0 if one else dtype.itemsize for one in shared]
+    sizes: dict[str, Any] = {"pairs": pairs, "shape": (rows, columns), "block": min(rows, block), "apart": apart}
+    words = Alignment.filled(items=groups, fresh=fresh, **sizes)
     words.flags.writeable = False
     helpers = min(workers, groups) - 1 if math.prod(shape) >= WORTH_A_THREAD else 0
     return Job(("alignment", dtype.name, kind), words, helpers, math.prod(shape))

@@ -33,9 +33,32 @@ def make_job(family: str, kind: str, form: StateSpace, shapes: Sequence[Shape], 
     words = K.Filter.filled(len(table), items=items, steps=form.n, series=series, axes=ranks)
     words[K.TABLE :] = table
     words.flags.writeable = False
-    unknowns = series * form.n * form.observed * form.states
+    unknowns = unknowns_of(form)
     helpers = min(threads(), items) - 1 if unknowns >= WORTH_A_THREAD else 0
     return Job((family, dtype.name, form.states, form.observed, kind), words, helpers, unknowns)
+
+
+def expected(form: StateSpace, shapes: Sequence[Shape]) -> np.ndarray[Any, Any]:
+    """What a small call expects of its values; ``shapes``: those of y and the model, as `make_job` takes them."""
+    count = [math.prod(shapes[k][:-2]) for k in K.COVARIANCES]
+    unread = [0] * len(count)
+    if form.n < 2:
+        count[0] = 0  # no Q is read
+    elif shapes[K.Q][-3] == form.n:
+        unread[0] = form.n
+    rows = [shapes[k][-1] for k in K.COVARIANCES]
+    facts = {"observations": math.prod(shapes[K.Y]), "missing": bool(form.missing)}
+    return K.Expected.filled(matrices=count, rows=rows, unread=unread, **facts)
+
+
+def is_small(form: StateSpace) -> bool:
+    """Whether one thread computes a filter, and `expected` has room for its covariances."""
+    largest = max(form.states, form.observed)
+    return unknowns_of(form) < WORTH_A_THREAD and largest <= K.LARGEST
+
+
+def unknowns_of(form: StateSpace) -> int:
+    return math.prod(form.batch) * form.n * form.observed * form.states
 
 
 def stretched(shape: Shape, itemsize: int, count: int) -> list[int]:

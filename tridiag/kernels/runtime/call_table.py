@@ -2,13 +2,15 @@
 
 A table belongs to a verb and holds complete calls, by the layouts of their arrays. A call is one that was met if each
 array has the dtype, shape and strides of then, a number is of the type of then, and every other argument is the same
-object. Then the result is made, the kernel runs, and that is all. Whatever differs, may overlap, or may be
-singular, is no call of the table's: None is returned, and it goes the way of all others.
+object. Then the result is made, the kernel runs, and that is all. Whatever differs, may overlap, may be singular, or
+has values that the guard of a verb does not let through, is no call of the table's: None is returned, and it goes the
+way of all others.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -21,8 +23,16 @@ from tridiag.kernels.runtime.python_call import HELPERS, JOB, KERNEL, LONG, METH
 SLOTS = 256  # of a table, a power of two; a call has one place, in which the latest of those that share it is kept
 ARGUMENTS = 24  # of a call, items of tuples counted one by one; a call with more is kept in no table
 POINTERS = 24  # of a kernel
-SAME, ARRAY, NUMBER, NARROWED = range(4)  # kinds of arguments; NARROWED: a float that is read as a float32
-RESULT, NOTHING = -1, -2  # what a pointer of a kernel may point at beside an argument
+SAME, ARRAY, NUMBER = range(3)  # kinds of arguments
+# how an argument is read: where it is, or converted to memory behind the job. First numbers of Python: a float as
+# float32, an integer as float64 and as float32; then arrays, as float64
+AS_IT_IS, NARROWED, WHOLE, WHOLE_NARROWED, FROM_INT64, FROM_INT32, FROM_FLOAT32 = range(7)
+NUMBERS = {(float, "float32"): NARROWED, (int, "float64"): WHOLE, (int, "float32"): WHOLE_NARROWED}
+ARRAYS = {np.dtype(np.int64): FROM_INT64, np.dtype(np.int32): FROM_INT32, np.dtype(np.float32): FROM_FLOAT32}
+CONVERTED = 1024  # entries of an array; more are converted by NumPy
+# what a pointer of a kernel may point at beside an argument: nothing, and the result; if that is a tuple of arrays, the
+# first of them, and below RESULT the others
+NOTHING, RESULT = -1, -2
 
 
 class Table(Record):
@@ -44,13 +54,19 @@ class Met(Record):
     wanted = Words(ARGUMENTS)  # its address; of an array that of its dtype, of a number that of its type
     axes = Words(ARGUMENTS)
     low, high = Words(ARGUMENTS), Words(ARGUMENTS)  # bytes from the first entry of an array to its memory's ends
+    reads = Words(ARGUMENTS)
+    entries = Words(ARGUMENTS)  # of what is converted
+    places = Words(ARGUMENTS)  # how far from the job that is then
     out = Word()  # the argument that takes the result, or -1: it is made
     maker, recipe = Word(), Word()  # a function of Python that makes it, and the tuple of its arguments
+    several = Word()  # whether that is a tuple of arrays
+    guard, facts = Word(), Word()  # a C function f(job, facts), not zero where values are out of the ordinary; or 0
     checked = Word()  # whether systems that may be singular are looked at
     pointers = Word()
-    sources = Words(POINTERS)  # of each pointer of the kernel: an argument, RESULT or NOTHING
+    sources = Words(POINTERS)  # of each pointer of the kernel: an argument, NOTHING, or RESULT and below
     kernel, helpers, long = Word(), Word(), Word()  # as in the templates of `python_call`
     job, bytes_of_job = Word(), Word()  # how far from here its words are
+    room = Word()  # bytes of a job and what is converted
 
 
 class Layout(NamedTuple):
@@ -67,59 +83,102 @@ class Same(NamedTuple):
     value: Any
 
 
+class Converted(NamedTuple):
+    """A contiguous array as an argument, of an own dtype; the kernel reads float64."""
+
+    layout: Layout
+
+
 class Number(NamedTuple):
-    """A float of Python or NumPy, read by the kernel as a number of that dtype."""
+    """A number of Python or NumPy, read by the kernel as one of that dtype."""
 
     kind: type
     dtype: np.dtype[Any]
+
+
+class Several(NamedTuple):
+    """A result that is a tuple of arrays."""
+
+    dtype: np.dtype[Any]
+    shapes: tuple[tuple[int, ...], ...]
+
+
+class Guard(NamedTuple):
+    """What looks at the values of a call: the address of a C function, and the words that it gets beside the job."""
+
+    address: int
+    facts: np.ndarray[Any, Any]
 
 
 Kept = tuple[Any, ...]  # the words of a call, and what they point at
 
 
 def kept_call(
-    arguments: Sequence[Any], groups: int, run: Any, sources: Sequence[int], result: Any, out: int, checked: bool
+    arguments: Sequence[Any],
+    groups: int,
+    run: Any,
+    sources: Sequence[int],
+    result: Any,
+    out: int,
+    checked: bool,
+    guard: Guard | None = None,
 ) -> Kept | None:
-    """A call for `CallTable.keep`: arguments as Layout, Same or Number, tuples' items one by one; None: not for tables.
+    """A call for `CallTable.keep`: arguments as Layout, Converted, Same or Number, tuples' items one by one.
 
-    ``run``: the kernel as `python_call.function` gives it. ``sources``: of each of its pointers. ``result``: dtype and
-    shape of what is made where no argument, ``out``, takes the result. ``groups``: the arguments if tuples count as
-    one.
+    None: not for tables. ``run``: the kernel as `python_call.function` gives it. ``sources``: of each of its pointers.
+    ``result``: Layout or Several of what is made where no argument, ``out``, takes the result. ``groups``: the
+    arguments if tuples count as one.
     """
     if len(arguments) > ARGUMENTS or len(sources) > POINTERS:
         return None
-    template = run.__self__
-    recipe = None if out >= 0 else (result.shape, result.dtype)
+    template, several = run.__self__, isinstance(result, Several)
+    maker, recipe = arrays_of if several else np.empty, None if out >= 0 else (result[1], result[0])
     head, words_of_job = template[: JOB // 8], template[JOB // 8 :]
     tail: list[int] = []
-    columns = [column(x, tail) for x in arguments]
+    columns, reads = [column(x, tail) for x in arguments], [reading(x) for x in arguments]
+    ends = np.cumsum([int(head[SIZE // 8]), *(8 * entries for _, entries in reads)])
     job = 8 * (Met.words + len(tail))
     words = Met.filled(
         len(tail) + len(words_of_job), count=len(arguments), groups=groups, out=out,
-        maker=id(np.empty), recipe=id(recipe), checked=checked, pointers=len(sources),
+        maker=id(maker), recipe=id(recipe), several=several, checked=checked, pointers=len(sources),
         kernel=head[KERNEL // 8], helpers=head[HELPERS // 8], long=head[LONG // 8],
-        job=job, bytes_of_job=head[SIZE // 8],
+        job=job, bytes_of_job=head[SIZE // 8], room=ends[-1],
     )  # fmt: skip
     view = Met.view(words)
-    for k, found in enumerate(columns):
+    for k, (found, (read, entries)) in enumerate(zip(columns, reads, strict=True)):
         view.kinds[k], view.wanted[k], view.axes[k], view.low[k], view.high[k] = found
+        view.reads[k], view.entries[k], view.places[k] = read, entries, ends[k]
     view.sources[: len(sources)] = sources
+    if guard is not None:
+        words[Met.guard.word], words[Met.facts.word] = guard.address, guard.facts.ctypes.data
     words[Met.words :] = [*tail, *words_of_job]
-    return words, recipe, tuple(arguments), template
+    return words, maker, recipe, tuple(arguments), template, guard
+
+
+def arrays_of(shapes: Sequence[tuple[int, ...]], dtype: np.dtype[Any]) -> tuple[Any, ...]:
+    """What makes a result of several arrays."""
+    return tuple([np.empty(shape, dtype) for shape in shapes])
 
 
 def column(argument: Any, tail: list[int]) -> tuple[int, int, int, int, int]:
-    """The words about an argument, of which there is one for each."""
+    """The words about what an argument is, of which there is one for each."""
     if isinstance(argument, Same):
         return SAME, id(argument.value), 0, 0, 0
     if isinstance(argument, Number):
-        narrowed = argument.kind is float and argument.dtype.itemsize == 4
-        return NARROWED if narrowed else NUMBER, id(argument.kind), 0, 0, 0
-    dtype, shape, strides = argument
+        return NUMBER, id(argument.kind), 0, 0, 0
+    dtype, shape, strides = argument.layout if isinstance(argument, Converted) else argument
     tail += [*shape, *strides]
     reach = [(n - 1) * step for n, step in zip(shape, strides, strict=True)]
     low, high = sum(min(0, r) for r in reach), sum(max(0, r) for r in reach) + dtype.itemsize
     return ARRAY, id(dtype), len(shape), low, high
+
+
+def reading(argument: Any) -> tuple[int, int]:
+    """How an argument is read, and how many entries of it are converted."""
+    if isinstance(argument, Converted):
+        return ARRAYS[argument.layout.dtype], math.prod(argument.layout.shape)
+    read = NUMBERS.get((argument.kind, argument.dtype.name), AS_IT_IS) if isinstance(argument, Number) else AS_IT_IS
+    return read, int(read != AS_IT_IS)
 
 
 class CallTable:

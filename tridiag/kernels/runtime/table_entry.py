@@ -9,7 +9,21 @@ from __future__ import annotations
 from numba import cfunc, njit, types
 
 from tridiag.kernels.jobs.words.job import POINTERS as JOB_POINTERS
-from tridiag.kernels.runtime.call_table import ARGUMENTS, ARRAY, NARROWED, NOTHING, POINTERS, RESULT, SAME, SLOTS
+from tridiag.kernels.runtime.call_table import (
+    ARGUMENTS,
+    ARRAY,
+    AS_IT_IS,
+    FROM_FLOAT32,
+    FROM_INT32,
+    FROM_INT64,
+    NARROWED,
+    NOTHING,
+    RESULT,
+    SAME,
+    SLOTS,
+    WHOLE,
+    WHOLE_NARROWED,
+)
 from tridiag.kernels.runtime.call_table import Met as MetWords
 from tridiag.kernels.runtime.call_table import Table as TableWords
 from tridiag.kernels.runtime.python_call import BROKEN, HEAD, RAISED
@@ -22,11 +36,11 @@ TYPE = HEAD - 8  # of an object
 LENGTH, ITEMS = HEAD, tuple.__basicsize__  # of a tuple
 DATA, AXES, LENGTHS, STRIDES, DTYPE, FLAGS = (HEAD + k for k in (0, 8, 16, 24, 40, 48))  # of an array
 WRITEABLE = 0x400
-NUMBERS = 8 * POINTERS  # bytes behind a job for numbers that are read as float32
 
 _call = types.ExternalFunction("PyObject_Call", types.int64(types.int64, types.int64, types.int64))
 _keep = types.ExternalFunction("Py_IncRef", types.void(types.int64))
 _drop = types.ExternalFunction("Py_DecRef", types.void(types.int64))
+_whole = types.ExternalFunction("PyLong_AsLongLongAndOverflow", types.int64(types.int64, types.int64))
 
 
 @njit
@@ -112,19 +126,62 @@ def may_take_the_result(table, met):
 
 
 @njit
+def convert_number(read, number, to):
+    """A number of Python to that place; False: an integer that has more than 64 bits."""
+    if read == NARROWED:
+        store(to, types.float32(load(number + HEAD, types.float64(0))))
+        return True
+    whole = _whole(number, to)  # which tells at that place of more bits
+    if half_word(to) != 0:
+        return False
+    if read == WHOLE:
+        store(to, types.float64(whole))
+    else:
+        store(to, types.float32(whole))
+    return True
+
+
+@njit
+def convert_array(read, data, entries, to):
+    """The entries of a contiguous array to that place, as float64."""
+    if read == FROM_INT64:
+        for k in range(entries):
+            store(to + 8 * k, types.float64(load(data + 8 * k, types.int64(0))))
+    elif read == FROM_INT32:
+        for k in range(entries):
+            store(to + 8 * k, types.float64(load(data + 4 * k, types.int32(0))))
+    elif read == FROM_FLOAT32:
+        for k in range(entries):
+            store(to + 8 * k, types.float64(load(data + 4 * k, types.float32(0))))
+
+
+@njit
+def read_arguments(table, met, job):
+    """Conversions of arguments, to the memory behind a job; False: some integer has more than 64 bits."""
+    for k in range(met.count):
+        read = met.reads[k]
+        if read == AS_IT_IS:
+            continue
+        to = job + met.places[k]
+        if read <= WHOLE_NARROWED:
+            if not convert_number(read, table.given[k], to):
+                return False
+        else:
+            convert_array(read, word(table.given[k] + DATA), met.entries[k], to)
+    return True
+
+
+@njit
 def point(table, met, job):
-    """The pointers of a job to the memory of arguments; numbers are read where they are, or behind the job."""
+    """The pointers of a job to the memory of arguments, or to what they were converted to."""
     for k in range(met.pointers):
         source, to = met.sources[k], job + 8 * (JOB_POINTERS + k)
         if source >= 0:
-            argument = table.given[source]
-            kind, address = met.kinds[source], argument + HEAD  # of the number, or of a word with an array's
-            if kind == ARRAY:
+            address = table.given[source] + HEAD  # of the number, or of a word with an array's
+            if met.reads[source] != AS_IT_IS:
+                address = job + met.places[source]
+            elif met.kinds[source] == ARRAY:
                 address = word(address)
-            elif kind == NARROWED:
-                narrow = job + met.bytes_of_job + 8 * k
-                store(narrow, types.float32(load(address, types.float64(0))))
-                address = narrow
             set_word(to, address)
         elif source == NOTHING:
             set_word(to, 0)
@@ -133,14 +190,29 @@ def point(table, met, job):
 @njit
 def point_at_result(met, job, result):
     for k in range(met.pointers):
-        if met.sources[k] == RESULT:
-            set_word(job + 8 * (JOB_POINTERS + k), word(result + DATA))
+        source = met.sources[k]
+        if source <= RESULT:
+            array = word(result + ITEMS + 8 * (RESULT - source)) if met.several else result
+            set_word(job + 8 * (JOB_POINTERS + k), word(array + DATA))
+
+
+@njit
+def ready(table, met, job):
+    """Whether a job has its arguments, and the guard of the verb, if there is one, lets their values through."""
+    if not read_arguments(table, met, job):
+        return False
+    point(table, met, job)
+    return met.guard == 0 or call(met.guard, (job, met.facts)) == 0
 
 
 @njit
 def run(table, met, job):
     """The result of a call, which belongs to the caller; 0 where Python has raised; None where it is not to be had."""
     none, out, checked = table.none, met.out, met.checked
+    if not ready(table, met, job):
+        free(job + BEFORE)
+        _keep(none)
+        return none
     result = table.given[out] if out >= 0 else _call(met.maker, met.recipe, 0)
     if result == 0:
         free(job + BEFORE)
@@ -170,12 +242,11 @@ def recall(words, arguments, count, zero):
         if kept != 0:
             met = met_at(word(word(kept + ITEMS) + DATA))
             if matches(table, met, count):
-                job = fresh_job(met.bytes_of_job + NUMBERS)
+                job = fresh_job(met.room)
                 if job != 0:
                     source = address_of(met) + met.job
                     for byte in range(0, met.bytes_of_job, 8):
                         set_word(job + byte, word(source + byte))
-                    point(table, met, job)
                     _keep(kept)  # a handler or a finalizer that runs meanwhile may make the table forget it
                     result = run(table, met, job)
                     _drop(kept)

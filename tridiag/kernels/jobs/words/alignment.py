@@ -9,7 +9,7 @@ from tridiag.kernels.jobs.words.record import Word, Words
 class Alignment(Job):
     """Scores and their gradient are contiguous, a matrix a pair; other arrays hold a number for each, lengths two.
 
-    An output whose address is 0 is not wanted.
+    A parameter may be one number for all. An output whose address is 0 is not wanted.
     """
 
     scores, lengths = Word(), Word()
@@ -21,6 +21,7 @@ class Alignment(Job):
     fresh = Word()  # not zero where the gradient is fresh memory
     # not zero once a group had scores too far apart for `tridiag.kernels.alignment.shared_exponents`
     cell_exponents = Word()
+    apart = Words(3)  # bytes from the parameter of a pair to that of the next; 0: one for all
 
 
 # by the bytes of a real, the highest temperature: scores so many temperatures below 0 that they count as nothing are

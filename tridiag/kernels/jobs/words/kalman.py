@@ -7,7 +7,7 @@ that of nothing.
 from __future__ import annotations
 
 from tridiag.kernels.jobs.words.job import Job
-from tridiag.kernels.jobs.words.record import Word, Words
+from tridiag.kernels.jobs.words.record import Record, Word, Words
 
 Y, F, H, Q, R, M0, P0 = range(7)
 INPUTS = 7
@@ -23,6 +23,20 @@ class Filter(Job):
     result = Word()  # for each series its log-likelihood
     of_covariances = Word()  # of all series of a shared model: what covariances alone contribute to OF_MODEL of each
     steps, series, axes = Word(), Word(), Word()  # how many of each
+
+
+COVARIANCES = Q, R, P0
+LARGEST = 8  # rows of a covariance that `Expected` has room for
+
+
+class Expected(Record):
+    """What the values of a small call are like, for `tridiag.kernels.kalman.guard`."""
+
+    observations = Word()  # how many numbers y has
+    missing = Word()  # whether any of them is NaN
+    matrices, rows = Words(len(COVARIANCES)), Words(len(COVARIANCES))  # of each covariance: how many, and of what size
+    unread = Words(len(COVARIANCES))  # of so many matrices the last one is never read; 0: all are
+    scratch = Words(LARGEST**2)  # of whoever has the GIL
 
 
 TABLE = Filter.words

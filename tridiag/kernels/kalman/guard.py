@@ -1,0 +1,117 @@
+"""What is looked at in a call of a small Kalman filter that was met before: its covariances, and what is missing.
+
+Covariances are let through that `tridiag.problems.state_space.surely` finds symmetric and positive semidefinite, in the
+same arithmetic; of any other `check_covariance` tells what is wrong with it, if anything is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cfunc, njit, types
+
+from tridiag.kernels.access.operands import bytes_of_real
+from tridiag.kernels.jobs.words import kalman as K
+from tridiag.kernels.jobs.words.kalman import Expected, Filter
+from tridiag.kernels.simd.memory import c_function, call, load, store
+from tridiag.kernels.simd.records import RecordAt, address_of, at
+from tridiag.kernels.simd.vector import OPTIONS
+from tridiag.problems.state_space import least, rounding, tolerance
+
+COVARIANCES, KINDS = K.COVARIANCES, len(K.COVARIANCES)
+expected_at = at(Expected)
+
+
+@njit(**OPTIONS)
+def any_missing(zero, y, count):
+    found = 0
+    for k in range(count):
+        value = load(y + k * bytes_of_real(zero, ()), zero)
+        found += value != value
+    return found > 0
+
+
+@njit(**OPTIONS)
+def number(matrix, i, j):
+    """An entry of a matrix of float64 in scratch memory."""
+    return load(matrix + 8 * (i * K.LARGEST + j), types.float64(0))
+
+
+@njit(**OPTIONS)
+def copy(zero, source, k, matrix):
+    """A covariance to scratch memory; its largest variance, or a negative number where one is not at least 0."""
+    largest = 0.0
+    for i in range(k):
+        for j in range(k):
+            value = types.float64(load(source + (i * k + j) * bytes_of_real(zero, ()), zero))
+            store(matrix + 8 * (i * K.LARGEST + j), value)
+        variance = number(matrix, i, i)
+        if not variance >= 0:
+            return -1.0
+        largest = max(largest, variance)
+    return largest
+
+
+@njit(**OPTIONS)
+def is_symmetric(matrix, k, apart):
+    for i in range(k):
+        for j in range(i):
+            if not abs(number(matrix, i, j) - number(matrix, j, i)) <= apart:
+                return False
+    return True
+
+
+@njit(**OPTIONS)
+def has_positive_pivots(matrix, k, more):
+    """Of the matrix with ``more`` on its diagonal; it is overwritten."""
+    for j in range(k):
+        pivot = number(matrix, j, j) + more
+        if not pivot > 0:
+            return False
+        for i in range(j + 1, k):
+            factor = number(matrix, j, i) / pivot
+            if factor != 0:
+                for m in range(i, k):
+                    value = number(matrix, i, m) - factor * number(matrix, j, m)
+                    store(matrix + 8 * (i * K.LARGEST + m), value)
+    return True
+
+
+def sound_for(dtype: np.dtype):
+    """A function that tells whether a covariance is surely one, up to rounding in a dtype."""
+    apart, relative, absolute = tolerance(dtype), rounding(dtype), least(dtype)
+
+    @njit(**OPTIONS)
+    def sound(zero, source, k, matrix):
+        largest = copy(zero, source, k, matrix)
+        if not (largest >= 0 and is_symmetric(matrix, k, largest * apart)):
+            return False
+        return has_positive_pivots(matrix, k, largest * relative + absolute)
+
+    return sound
+
+
+def build(dtype: str):
+    """The C function int64 guard(job, expected): 0 where the values are as expected, and covariances surely sound."""
+    zero, sound = np.zeros((), dtype)[()], sound_for(np.dtype(dtype))
+
+    @njit(**OPTIONS)
+    def look(job, facts, zero):
+        expected = expected_at(facts)
+        if any_missing(zero, job.pointers[K.Y], expected.observations) != (expected.missing != 0):
+            return 1
+        matrix = address_of(expected.scratch)
+        for which in range(KINDS):
+            k, unread = expected.rows[which], expected.unread[which]
+            place, size = job.pointers[COVARIANCES[which]], k * k * bytes_of_real(zero, ())
+            for index in range(expected.matrices[which]):
+                read = unread == 0 or (index + 1) % unread != 0
+                if read and not sound(zero, place + index * size, k, matrix):
+                    return 1
+        return 0
+
+    looking = c_function(look, "tridiag_filter_guard", 2, types.int64, first=RecordAt(Filter))
+
+    def enter(job, facts):
+        return call(looking(zero), (job, facts))
+
+    return cfunc(types.int64(types.int64, types.int64), error_model="numpy")(enter)
