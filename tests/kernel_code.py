@@ -41,7 +41,8 @@ SIZES = (1, 1), (2, 1), (3, 2)  # of filters: states, observed values
 def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
     """The families of kernels, and what they are asked with."""
     from tridiag.backends import BACKENDS
-    from tridiag.kernels.jobs.words import kalman
+    from tridiag.kernels.jobs.recurrences import MOST_IN_VECTORS
+    from tridiag.kernels.jobs.words import kalman, recurrences
     from tridiag.problems.forms import LARGEST
 
     for dtype in DTYPES:
@@ -59,9 +60,10 @@ def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
         sizes = range(2, LARGEST + 1) if whole else range(2, 9)
         yield from (("matrices", dtype, size) for size in sizes)
         yield from (("blocks", dtype, size) for size in sizes)
-        yield from (("few_blocks", dtype, size) for size in sizes)
+        yield from (("few_blocks", dtype, size) for size in range(2, recurrences.WRITTEN_OUT + 1))
     for dtype in REAL:
         yield "logsumexp", dtype
+        yield from (("constant", dtype, order) for order in range(1, MOST_IN_VECTORS + 1))
         yield "filter_guard", dtype
         yield from (("alignment", dtype, kind) for kind in GAPS)
         most = range(1, BACKENDS["numba_scan"].states + 1)
