@@ -216,6 +216,8 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
     shared = count < FEWEST_MATRICES and (sides > 1 or eliminated)
     helpers = workers - 1 if form.n * count * max(1, sides) >= WORTH_A_THREAD else 0
     found = Grouping(lanes_of(dtype), -(-count // lanes_of(dtype)))
+    if flags & J.DETERMINANT and not form.periodic and count <= helpers + 1:
+        found = Grouping(1, count)  # a matrix a thread, in no lanes
     if sides == 1:
         found = group(form, dtype, matrices, helpers + 1, masked, flags)
     run, runs, chunks, chunk = items_of(form, count, sides, shared, found, helpers)

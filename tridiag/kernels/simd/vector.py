@@ -36,6 +36,7 @@ class Code:
         self.builder = builder
         self.fused = True  # False: every operation rounds, as in LAPACK
         self.depth = 0  # of the loop that is being written
+        self.dtype = dtype
         self.parts = 2 if np.dtype(dtype).kind == "c" else 1  # vectors in a row of lanes
         self.size_of_real = real.itemsize
         self.lanes = LINE // real.itemsize
@@ -43,6 +44,13 @@ class Code:
         self.vector = ir.VectorType(self.real, self.lanes)
         self.row = LINE * self.parts  # bytes of a row of lanes
         self.eps, self.tiny = float(np.finfo(real).eps), float(np.finfo(real).tiny)
+
+    def of_one_lane(self) -> Code:
+        """What writes the same for the first lane of rows alone."""
+        made = Code(self.builder, self.dtype)
+        made.fused, made.depth = self.fused, self.depth
+        made.lanes, made.vector = 1, ir.VectorType(self.real, 1)
+        return made
 
     # ------------------------------------------------------------------------------------------- constants
 

@@ -25,9 +25,12 @@ from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import views_of_block
 from tridiag.kernels.thomas.bind import advance, bind_matrices, mask_view, read_mask
 from tridiag.kernels.thomas.pivot_products import (
+    BEGIN_ONE,
     BEGIN_PRODUCT,
+    CLOSE_ONE,
     CLOSE_PRODUCT,
     EXPONENTS,
+    MULTIPLY_ONE,
     MULTIPLY_PIVOTS,
     PRODUCT,
     ROOM,
@@ -45,12 +48,12 @@ def work_determinants(job, zero):
     worker = allocate_groups(zero, job, 1, ROOM, False)
     if address_of(worker) == 0:
         return
-    lanes, matrices, tiles = lanes_of(zero, ()), job.matrices, job.tiles
+    lanes, matrices, tiles = job.lanes, job.matrices, job.tiles
     for item in items(job):
         begin = item * tiles * lanes
         for first in range(begin, min(matrices, begin + tiles * lanes), lanes):
             used = min(lanes, matrices - first)
-            if first > begin and used == lanes and job.matrix_axes == 1:
+            if first > begin and used == lanes_of(zero, ()) and job.matrix_axes == 1:
                 advance(zero, job, worker, J.AXES, 0, lanes_of(zero, ()))
                 read_mask(zero, job, worker)
             else:
@@ -70,8 +73,11 @@ def build(dtype: str):
 @njit(**OPTIONS)
 def determinants(zero, job, worker, first, used):
     """Sign and log |det| of every lane of a bound group, into x and the logarithms; no row is kept."""
-    state = worker.kept
-    BEGIN_PRODUCT(zero, (state,))
+    state, alone = worker.kept, used == 1
+    if alone:
+        BEGIN_ONE(zero, (state,))
+    else:
+        BEGIN_PRODUCT(zero, (state,))
     for i0 in range(worker.low, worker.high, BLOCK):
         if stopping_at(i0 // BLOCK, 64):
             break
@@ -79,8 +85,12 @@ def determinants(zero, job, worker, first, used):
         a, a_step, b, b_step, c, c_step, _, _ = views_of_block(zero, job, worker, i0, i1, 3)
         mask, mask_step = mask_view(zero, worker, i0)
         bands = a, a_step, b, b_step, c, c_step
-        MULTIPLY_PIVOTS(zero, (*bands, mask, mask_step, worker.bindings, i0, state, i1 - i0))
-    store_determinants(zero, job, state, first, used, CLOSE_PRODUCT(zero, (state,)))
+        if alone:
+            MULTIPLY_ONE(zero, (*bands, mask, mask_step, worker.bindings, i0, state, i1 - i0))
+        else:
+            MULTIPLY_PIVOTS(zero, (*bands, mask, mask_step, worker.bindings, i0, state, i1 - i0))
+    singular = CLOSE_ONE(zero, (state,)) if alone else CLOSE_PRODUCT(zero, (state,))
+    store_determinants(zero, job, state, first, used, singular)
 
 
 @njit(**OPTIONS)

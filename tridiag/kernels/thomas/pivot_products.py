@@ -120,7 +120,10 @@ def multiply(code: Code, *words: Value) -> None:
     """Rows of a view of three bands."""
     *layout, memory, count = words
     code.fused = False  # the pivots are those of LAPACK
-    views_of(code, layout, 3).down(code.integer(0), count, Product(code, memory))
+    views = views_of(code, layout, 3)
+    if code.lanes == 1:
+        views.ask = lambda i: None  # a single matrix is read as it lies
+    views.down(code.integer(0), count, Product(code, memory))
 
 
 def close(code: Code, memory: Value) -> Value:
@@ -150,6 +153,19 @@ def tell(code: Code, sweep: Product, singular: Value) -> None:
     code.store(sweep.memory + PRODUCT * code.row, code.where(singular, nothing, sign))
 
 
+def of_one_lane(body: Any) -> Any:
+    """The same of the first lane alone, whose steps wait for shorter instructions."""
+
+    def write(code: Code, *words: Value) -> Any:
+        one = code.of_one_lane()
+        return body(one, *(Value(one, x.llvm) for x in words))
+
+    return write
+
+
+BEGIN_ONE, MULTIPLY_ONE, CLOSE_ONE = (
+    SWEEPS.add(f"{body.__name__}_one_product", of_one_lane(body)) for body in (begin, multiply, close)
+)
 BEGIN_PRODUCT = SWEEPS.add("begin_product", begin)
 MULTIPLY_PIVOTS = SWEEPS.add("multiply_pivots", multiply)
 CLOSE_PRODUCT = SWEEPS.add("close_product", close)
