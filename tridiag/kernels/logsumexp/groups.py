@@ -6,6 +6,7 @@ from numba import njit
 
 from tridiag.kernels.access.bind import bind_lanes, operand_of
 from tridiag.kernels.access.load_store import load_rows, store_rows
+from tridiag.kernels.access.moves import ADVANCE
 from tridiag.kernels.access.operands import INTERLEAVED, bind, bytes_of_real, bytes_of_row, lanes_of
 from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.kernels.logsumexp.loops import (
@@ -20,6 +21,7 @@ from tridiag.kernels.logsumexp.loops import (
     TOTAL_WEIGHTED,
 )
 from tridiag.kernels.logsumexp.workspace import BLOCK, BLOCK_INTERLEAVED, OPERANDS, size_of_bindings, slot_of
+from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import set_word, store, word
 from tridiag.kernels.simd.vector import OPTIONS
@@ -156,8 +158,11 @@ def bind_operands(zero, job, axes, first, used, base, bindings):
 
 
 @njit(**OPTIONS)
-def run_groups(zero, job, worker, first, count, total):
-    """Sequences first, first + 1, ..., or their chunks, in groups that go on row by row together."""
+def run_groups(zero, job, worker, first, count, total, follows):
+    """Sequences first, first + 1, ..., or their chunks, in groups that go on row by row together.
+
+    ``follows``: one group, behind that of the call before.
+    """
     lanes, axes, chunked = lanes_of(zero, ()), job.matrix_axes, job.chunks > 1
     for group in range((count + lanes - 1) // lanes):
         at, used = first + group * lanes, min(lanes, count - group * lanes)
@@ -165,7 +170,11 @@ def run_groups(zero, job, worker, first, count, total):
             worker.bindings + group * size_of_bindings(zero),
             slot_of(zero, worker.slots, group),
         )
-        bind_operands(zero, job, axes, at, used, job.addresses.start, bindings)
+        if follows and used == lanes and axes == 1:
+            for operand in range(OPERANDS):
+                ADVANCE(zero, (operand_of(zero, bindings, operand), lanes * field(job, J.AXES + 1 + operand)))
+        else:
+            bind_operands(zero, job, axes, at, used, job.addresses.start, bindings)
         if not chunked:
             begin_group(zero, job, worker, group)
         elif total:

@@ -37,7 +37,8 @@ def work(job, zero, total):
     for item in items(job):
         place, origin = item % stretches * width, item // stretches * run
         for at in range(place, min(place + width, run), share):
-            run_groups(zero, job, worker, origin + at, min(share, place + width - at, run - at), total)
+            size, follows = min(share, place + width - at, run - at), interleaved == 0 and at > place
+            run_groups(zero, job, worker, origin + at, size, total, follows)
     free_workspace(worker)
 
 
