@@ -207,7 +207,7 @@ LONG = {
         "test_what_is_not_finite_is_not_singular[1-inf]", "test_what_is_not_finite_is_not_singular[2-",
         "test_what_is_not_finite_is_not_singular[3-",
     ),
-    "test_plan.py": ("test_the_short_way_of_recurrences_is_as_good[numbers of NumPy-",),
+    "test_plan.py": ("test_the_short_way_of_recurrences_is_as_good[numbers of NumPy-Fortran]",),
     "test_records.py": (
         "test_a_zone_that_was_written_ends_the_process", "test_arrays_that_are_filled_to_their_ends_are_fine",
     ),
