@@ -85,7 +85,9 @@ OTHER_PRECISIONS = (  # tests whose cases compute in other dtypes than they say,
     "test_single_and_double_promote", "test_what_a_half_cannot_hold_is_infinite_without_a_warning",
 )  # fmt: skip
 TRACED = ("test_gradients_jax.py", "test_torch_compile.py")
-LONG = {  # tests, or cases of them, that take many seconds, and look once more at what others look at
+# Tests, or cases of them, that take many seconds or compile a kernel of their own, and look once more at what others
+# look at. A name that ends with "-" is that of all cases that begin so.
+LONG = {
     "test_accuracy.py": (
         "test_backends_keep_their_promises[jax_scan-jax-complex128]",
         "test_backends_keep_their_promises[jax_scan-jax-float32]",
@@ -99,6 +101,7 @@ LONG = {  # tests, or cases of them, that take many seconds, and look once more 
     "test_alignment.py": (
         "test_exponents_of_runs_and_of_cells", "test_forward_mode_second_order_and_vmap",
         "test_long_sequences_leave_no_range", "test_other_dtypes",
+        "test_what_is_wrong_is_said[ValueError-positive; found 0.0 .* in float32-given11-numpy]",
     ),
     "test_benchmarks.py": ("test_the_command_prints_and_writes_figures",),
     "test_blocks.py": (
@@ -129,6 +132,15 @@ LONG = {  # tests, or cases of them, that take many seconds, and look once more 
         "test_a_heap_that_is_checked", "test_every_verb_short_of_address_space", "test_one_trouble_of_each_kind",
         "test_the_interpreter_ends_while_threads_are_in_kernels",
     ),
+    "test_fast_path.py": (
+        "test_the_short_way_is_as_good_as_the_long_one[alignments, single and hot]",
+        "test_the_short_way_is_as_good_as_the_long_one[alignments, single]",
+        "test_the_short_way_is_as_good_as_the_long_one[factors, of another dtype]",
+        "test_the_short_way_is_as_good_as_the_long_one[factors, single]",
+    ),
+    "test_fast_path_torch.py": (
+        "test_the_short_way_is_as_good_as_the_long_one[solve, a complex number-no out]",
+    ),
     "test_ffi.py": ("test_memory_that_runs_out_inside_jit[False]", "test_memory_that_runs_out_inside_jit[True]"),
     "test_foreign.py": ("test_distributed_tensors", "test_subclasses_of_tensors_with_memory"),
     "test_gradients_jax.py": (
@@ -151,7 +163,8 @@ LONG = {  # tests, or cases of them, that take many seconds, and look once more 
         "test_moments_of_one_series[numba_scan-numpy-changing]",
         "test_moments_of_one_series[numba_scan-numpy-more observed than states]",
         "test_moments_of_one_series[numba_scan-numpy-two observed]", "test_parallel_is_sequential",
-        "test_second_derivatives", "test_states_of_more_series_than_lanes[numba_scan-numpy]",
+        "test_other_precisions[numba_scan-", "test_second_derivatives",
+        "test_states_of_more_series_than_lanes[numba_scan-numpy]",
         "test_states_of_the_parallel_scan", "test_statsmodels",
     ),
     "test_kalman_accuracy.py": (
@@ -182,22 +195,38 @@ LONG = {  # tests, or cases of them, that take many seconds, and look once more 
         "test_determinants_in_other_dtypes[numba_thomas-numpy-complex128]",
         "test_determinants_in_other_dtypes[numba_thomas-numpy-float32]",
     ),
-    "test_matrix_recurrence.py": ("test_finite_differences_under_torch",),
+    "test_matrix_recurrence.py": (
+        "test_finite_differences_under_torch", "test_values[numba_scan-jax-shape3-4-",
+        "test_values[numba_scan-jax-shape4-5-", "test_values[numba_scan-numpy-shape3-4-",
+        "test_values[numba_scan-numpy-shape4-5-", "test_values[numba_scan-torch-shape3-4-",
+        "test_values[numba_scan-torch-shape4-5-",
+    ),
     "test_new_backend.py": ("test_it_passes_the_tests_of_a_backend",),
-    "test_partition.py": ("test_a_singular_matrix_in_which_no_coupling_decays",),
+    "test_partition.py": (
+        "test_a_singular_matrix_in_which_no_coupling_decays", "test_what_is_not_finite_is_not_singular[0-nan]",
+        "test_what_is_not_finite_is_not_singular[1-inf]", "test_what_is_not_finite_is_not_singular[2-",
+        "test_what_is_not_finite_is_not_singular[3-",
+    ),
+    "test_plan.py": ("test_the_short_way_of_recurrences_is_as_good[numbers of NumPy-Fortran]",),
     "test_records.py": (
         "test_a_zone_that_was_written_ends_the_process", "test_arrays_that_are_filled_to_their_ends_are_fine",
     ),
     "test_recurrence_gradients.py": (
         "test_finite_differences_of_order_3_under_jax", "test_finite_differences_of_order_3_under_torch",
         "test_second_differences_of_order_3_under_jax", "test_the_gradients_of_what_is_never_read_are_zero_under_jax",
+        "test_the_gradients_of_what_is_never_read_are_zero_under_torch[numba_scan-torch]",
     ),
     "test_recurrences.py": (
         "test_a_long_sequence_that_cannot_be_cut", "test_constant_coefficients_are_a_filter_of_scipy",
         "test_higher_orders[numba_scan-numpy-shape0--1-5-False]",
         "test_higher_orders[numba_scan-numpy-shape0--1-5-True]",
         "test_higher_orders[numba_scan-numpy-shape1-1-5-False]",
-        "test_higher_orders[numba_scan-numpy-shape1-1-5-True]", "test_no_compiled_loop_reads_them[5]",
+        "test_higher_orders[numba_scan-numpy-shape1-1-5-True]", "test_no_compiled_loop_reads_them[5-",
+        "test_the_final_values_continue_the_sequence[numba_scan-jax-3-",
+        "test_the_final_values_continue_the_sequence[numba_scan-numpy-3-",
+        "test_the_final_values_continue_the_sequence[numba_scan-torch-3-",
+        "test_the_first_coefficients_are_not_read_without_init[numba_scan-",
+        "test_they_are_not_read_whatever_the_steps_left_over_from_vectors[numba_scan-",
     ),
     "test_scan.py": (
         "test_gradients[0]", "test_gradients[1]", "test_second_derivatives", "test_vmap[0]", "test_vmap[2]",
@@ -216,6 +245,8 @@ LONG = {  # tests, or cases of them, that take many seconds, and look once more 
     "test_solve.py": (
         "test_integers_promote_as_in_their_library[numba_thomas-torch]",
         "test_memory_layouts_of_torch[numba_partition-torch]",
+        "test_overwrite_d_returns_d[numba_thomas-numpy-True-float16]",
+        "test_overwrite_d_returns_d[numba_thomas-torch-True-float16]",
     ),
     "test_special_values.py": ("test_logarithms[numba_scan-numpy]", "test_logarithms[numba_scan-torch]"),
     "test_survival.py": (
@@ -292,9 +323,16 @@ def others(items: list[Any], value: Any, wanted: str) -> list[Any]:
     return [item for item, found in zip(items, values, strict=True) if found != chosen]
 
 
+def takes_long(item: Any) -> bool:
+    """Whether `LONG` names a case, its test, or how it begins."""
+    named = LONG.get(item.path.name, ())
+    beginnings = tuple(name for name in named if name.endswith("-"))
+    return item.name in named or item.originalname in named or item.name.startswith(beginnings)
+
+
 def later(items: list[Any]) -> list[Any]:
     """The items that need not run at once."""
-    waiting: list[Any] = [x for x in items if {x.name, x.originalname} & set(LONG.get(x.path.name, ()))]
+    waiting: list[Any] = [item for item in items if takes_long(item)]
     found = [item for item in items if subject_of(item) and not item.get_closest_marker("slow")]
 
     def wait(more: Iterable[Any]) -> None:

@@ -8,9 +8,11 @@ Without a GPU, CuPy is the stand-in of `gpu_offline/standin`. What runs on it, a
 ``gpu_offline`` and waits for ``make test-gpu-offline``, but for a slice marked ``smoke``.
 """
 
+import gc
 import importlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from at_once import are_named, later
@@ -71,6 +73,17 @@ def device_of_the_backend(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     else:
         with jax.default_device(jax.devices("cuda")[0]):
             yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Modules and cases stay to the end: the collector of garbage, which needs seconds for them, leaves them alone."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:

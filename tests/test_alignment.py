@@ -450,7 +450,7 @@ def test_exponents_of_runs_and_of_cells(parameters: int) -> None:
 
 def test_threads_share_the_pairs() -> None:
     """The result of a batch is that of its pairs, whoever computes them."""
-    scores = normal(40, 40, 40, dtype="float32")
+    scores = normal(40, 40, 40)
     assert scores.size > WORTH_A_THREAD
     together = tridiag.smith_waterman(scores, gap=-1.0, backend="numba")
     apart = [tridiag.smith_waterman(x, gap=-1.0, backend="numba") for x in scores]

@@ -7,6 +7,7 @@ import pytest
 from helpers import DTYPES, EPS, REAL, Subject, dtype_name, gauss, noise, to_numpy
 
 import tridiag
+from tridiag.calls import fast_path
 from tridiag.problems.forms import Blocks
 
 pytestmark = [
@@ -86,7 +87,7 @@ def test_blocks_of_one_row_are_a_tridiagonal_system(backend: Subject) -> None:
 
 @pytest.mark.only(compiled=True, library="numpy")
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("m", [1, 2, 3, 5, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("m", [1, 2, 3, *(pytest.param(m, marks=pytest.mark.slow) for m in (5, 8))])
 def test_few_systems_as_among_many(backend: Subject, m: int, dtype: str) -> None:
     """They are eliminated one by one, with rows in vectors: transposed, backwards, singular, and with ends unread."""
     for n in (1, 2, 3, 10):
@@ -111,13 +112,21 @@ def test_few_systems_as_among_many(backend: Subject, m: int, dtype: str) -> None
 
 
 @pytest.mark.only(compiled=True, library="numpy")
-def test_a_long_system_is_eliminated_in_stretches(backend: Subject) -> None:
-    """What it keeps does not grow with its length; the last stretch is one block row."""
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_long_system_is_eliminated_in_stretches(
+    backend: Subject, alone: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it keeps does not grow with its length; the last stretch is one block row. One of few is kept whole."""
+    from tridiag.kernels import table
+
+    monkeypatch.setattr("tridiag.kernels.jobs.recurrences.may_be_alone", lambda *facts: alone)
+    table.call_of.cache_clear()
+    fast_path.forget()
     n = 2 * 65_536 + 1
     A, B, C, d = dominant((n,), 1)
     wanted = tridiag.solve(*(v[..., 0, 0] for v in (A, B, C)), d[..., 0])
     np.testing.assert_allclose(solve(backend, A, B, C, d)[..., 0], wanted, rtol=1e-12, atol=1e-15)
-    given = dominant((4000,), 8)
+    given = dominant((20_000,), 3)
     x = solve(backend, *given)
     A, B, C, d = given
     residual = np.einsum("nij,nj->ni", B, x) - d

@@ -285,11 +285,11 @@ def test_out_that_interleaves_with_an_input_is_fine() -> None:
 
 def test_out_of_torch() -> None:
     torch = pytest.importorskip("torch")
-    d = torch.ones(4, 6)
+    d = torch.ones(4, 6).double()
     refused(ValueError, "out shares memory with d, .*overwrite_d=True", d=d, out=d)
-    refused(ValueError, "out requires a gradient .*out.detach", d=d, out=torch.zeros(4, 6, requires_grad=True))
-    refused(TypeError, "different libraries", d=d, out=np.zeros((4, 6), np.float32))
-    refused(ValueError, "out .*memory", d=d, out=torch.zeros(6).expand(4, 6))
+    refused(ValueError, "out requires a gradient .*out.detach", d=d, out=torch.zeros_like(d, requires_grad=True))
+    refused(TypeError, "different libraries", d=d, out=np.zeros((4, 6)))
+    refused(ValueError, "out .*memory", d=d, out=torch.zeros(6).double().expand(4, 6))
 
 
 def test_out_under_jax_names_what_to_do() -> None:

@@ -127,7 +127,7 @@ WAYS: dict[str, Callable[[], Any]] = {
     "last, reverse": lambda: final("linear_recurrence", A.T / 9, D.T, np.ones(5), axis=0, reverse=True),
     "last, order 2": lambda: final("linear_recurrence", (0.3, A / 9), D),
     "last, a tuple of one": lambda: final("linear_recurrence", (A / 9,), D, (1.0,)),
-    "last, few steps": lambda: final("linear_recurrence", (0.3, 0.2, 0.1), D[:, :2]),
+    "last, few steps": lambda: final("linear_recurrence", (0.3, 0.2), D[:, :1]),
     "last, out": lambda: final("linear_recurrence", 0.5, D, out=np.empty_like(D)),
     "last, logarithms": lambda: final("log_linear_recurrence", A, D, 0.0),
     "last, one sequence": lambda: final("log_linear_recurrence", -0.5, D[0]),

@@ -204,14 +204,14 @@ def tensor(name: str) -> Any:
     """A tensor without the memory that kernels would read."""
     import torch
 
-    x = torch.ones(2, 6)
+    x = torch.ones(2, 6).double()
     if name in ("freed", "shrunk"):
         x.untyped_storage().resize_(0 if name == "freed" else 40)
     elif name == "fake":
         from torch._subclasses.fake_tensor import FakeTensorMode
 
         with FakeTensorMode():
-            x = torch.ones(2, 6)
+            x = torch.ones(2, 6).double()
     elif name == "wrapped":
 
         class Wrapped(torch.Tensor):
@@ -226,7 +226,7 @@ def tensor(name: str) -> Any:
         layout = torch.jagged if name == "jagged" else torch.strided
         x = torch.nested.nested_tensor([x[0], x[0, :4]], layout=layout)
     elif name == "quantized":
-        x = torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)
+        x = torch.quantize_per_tensor(x.float(), 0.1, 0, torch.qint8)
     elif name == "meta":
         x = x.to("meta")
     else:
@@ -251,7 +251,7 @@ def test_freed_tensors_are_not_written_to() -> None:
     torch = pytest.importorskip("torch")
     for x in (tensor("freed"), tensor("shrunk")):
         with pytest.raises(ValueError, match="was freed"):
-            tridiag.solve(1.0, 4.0, 1.0, torch.ones(2, 6), out=x)
+            tridiag.solve(1.0, 4.0, 1.0, torch.ones(2, 6).double(), out=x)
         with pytest.raises(ValueError, match="was freed"):
             tridiag.solve(1.0, 4.0, 1.0, x, overwrite_d=True)
 

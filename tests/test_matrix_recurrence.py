@@ -97,7 +97,8 @@ def test_companion_matrices_are_a_recurrence_of_higher_order(backend: Subject) -
     A = np.zeros((40, 3, 3))
     A[:, 0], A[:, 1, 0], A[:, 2, 1] = a.T, 1, 1
     y = recur(backend, A, np.stack([x, 0 * x, 0 * x], -1))
-    np.testing.assert_allclose(y[:, 0], tridiag.linear_recurrence(tuple(a), x), rtol=1e-12, atol=1e-12)
+    wanted = tridiag.linear_recurrence(tuple(a), x, backend="numpy")
+    np.testing.assert_allclose(y[:, 0], wanted, rtol=1e-12, atol=1e-12)
 
 
 @turned

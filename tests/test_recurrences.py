@@ -171,17 +171,19 @@ def test_they_are_not_read_whatever_the_steps_left_over_from_vectors(
     assert_never_reads_what_comes_before(backend, 3, reverse, (steps, 33), axis=0, fill=np.inf)
 
 
+@turned
 @pytest.mark.parametrize("order", [2, 5, pytest.param(8, marks=pytest.mark.slow)])
-def test_no_compiled_loop_reads_them(order: int) -> None:
-    """Of all lengths around the vectors of numba_scan."""
+def test_no_compiled_loop_reads_them(order: int, reverse: bool) -> None:
+    """Of all lengths around the vectors of numba_scan, of sequences one after another and side by side."""
     pytest.importorskip("numba")
-    run = functools.partial(tridiag.linear_recurrence, backend="numba_scan")
-    for steps in range(1, 27):
-        a, x = np.full((order, 17, steps), 0.1), np.ones((17, steps))
-        right = run(tuple(a), x)
-        for k, v in enumerate(a, 1):
-            v[:, :k] = np.nan
-        assert_same_bits(run(tuple(a), x), right)
+    run = functools.partial(tridiag.linear_recurrence, backend="numba_scan", reverse=reverse)
+    for steps in (*range(1, 27), 49):
+        for axis, shape, fill in ((1, (17, steps), np.nan), (0, (steps, 33), np.inf)):
+            a, x = np.full((order, *shape), 0.1), np.ones(shape)
+            right = run(tuple(a), x, axis=axis)
+            for k, v in enumerate(a, 1):
+                np.moveaxis(v, axis, 0)[slice(max(0, steps - k), None) if reverse else slice(k)] = fill
+            assert_same_bits(run(tuple(a), x, axis=axis), right)
 
 
 @turned
@@ -277,9 +279,9 @@ def test_the_final_value_continues_the_sequence(backend: Subject, reverse: bool,
 
 @pytest.mark.only(order=3)
 @turned
-@pytest.mark.parametrize("n", [0, 2, 7])
-def test_the_final_values_continue_the_sequence(backend: Subject, reverse: bool, n: int) -> None:
-    assert_final_values_continue(backend, 3, reverse, n)
+@pytest.mark.parametrize(("order", "n"), [(2, 0), (2, 1), (3, 7)])
+def test_the_final_values_continue_the_sequence(backend: Subject, reverse: bool, order: int, n: int) -> None:
+    assert_final_values_continue(backend, order, reverse, n)
 
 
 @pytest.mark.only(library=("numpy", "torch"))
