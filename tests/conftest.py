@@ -84,6 +84,7 @@ def pytest_collection() -> Generator[None, Any, Any]:
     finally:
         gc.enable()
         gc.freeze()
+        gc.set_threshold(20_000, 20, 20)  # programs of JAX and PyTorch are made of many objects, few of them garbage
 
 
 def pytest_configure(config: pytest.Config) -> None:
