@@ -147,6 +147,25 @@ def test_short_right_sides_of_one_matrix(backend: Subject, n: int, dtype: str) -
         assert_solves(backend.solve(a, b, c, d), a, b, c, d)
 
 
+@pytest.mark.only(compiled=True, library="numpy")
+@pytest.mark.parametrize("n", range(1, 9))
+def test_short_right_sides_of_many_matrices(backend: Subject, n: int) -> None:
+    """End to end they are sorted in registers where all matrices of a thread's share are certified."""
+    rng = np.random.default_rng(n)
+    for count in (7, 8, 9, 33, 20_011):
+        a, b, c, _ = dominant((count, n))
+        room = rng.standard_normal((count, 2 * n))
+        for hard in (False, True):
+            b[count // 2] = 0.0 if hard and n % 2 == 0 else b[count // 2]
+            matrix = backend.factor(a, b, c)
+            for d in (room[:, :n].copy(), room[:, :n], np.asfortranarray(room[:, :n])):
+                x = solve(backend, matrix, d)
+                assert_solves(x[-200:], a[-200:], b[-200:], c[-200:], d[-200:])
+                assert_solves(x[: count // 2 + 1][-200:], *(v[: count // 2 + 1][-200:] for v in (a, b, c, d)))
+                turned = solve(backend, matrix, d, transpose=True)
+                assert_solves(turned[-200:], a[-200:], b[-200:], c[-200:], d[-200:], transpose=True)
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_an_axis_from_the_front_is_that_of_the_matrix(backend: Subject, axis: int) -> None:
     """Right sides with more axes would have another one there: once the substitution ran along that."""

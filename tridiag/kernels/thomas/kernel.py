@@ -23,6 +23,7 @@ from tridiag.kernels.thomas.interleaved import EXCHANGED_INTERLEAVED, SOLVE_INTE
 from tridiag.kernels.thomas.multiple_rhs import factor_few_matrices, solve_few_matrices, solve_multiple_rhs
 from tridiag.kernels.thomas.one_vector import SOLVE_GROUP
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
+from tridiag.kernels.thomas.short_sides import solve_short_own
 from tridiag.kernels.thomas.workspace import allocate_workspace, free_workspace
 
 JOB = RecordAt(Systems)
@@ -115,12 +116,14 @@ def work_multiple_rhs(job, zero):
     width, matrices, tiles = job.lanes, job.matrices, job.tiles
     for item in items(job):
         run, k0, k1 = part_of_item(job, item)
-        for tile in range(run * tiles, (run + 1) * tiles):
+        begin = run * tiles
+        begin += solve_short_own(zero, job, begin * width, min(matrices, (run + 1) * tiles * width)) // width
+        for tile in range(begin, (run + 1) * tiles):
             first = tile * width
             if first >= matrices:
                 break
             used = min(width, matrices - first)
-            solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, tile > run * tiles)
+            solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, tile > begin)
     flush()
     free_workspace(worker)
 

@@ -1,18 +1,18 @@
-"""Many short right sides of one matrix that lie end to end, from its factors."""
+"""Short right sides that lie end to end, from factors: many of one matrix, or one of each of many matrices."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from numba import njit
+from numba import njit, types
 
 from tridiag.kernels.access.end_to_end import rows_from, rows_to
-from tridiag.kernels.access.operands import bytes_of_real, lanes_of, parts_of
+from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, X_
 from tridiag.kernels.runtime.work_items import field
 from tridiag.kernels.simd.functions import Library
-from tridiag.kernels.simd.memory import word
+from tridiag.kernels.simd.memory import load, word
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import OPTIONS, Code
 from tridiag.kernels.thomas.factored import above_at, pairs_at
@@ -35,32 +35,96 @@ class ShortSides(NamedTuple):
 
         def group(first: Value, state: tuple[()]) -> tuple[()]:
             at = first * (self.n * code.size_of_real)
-            rows = zip(rows_from(code, d + at, self.n), inverses, strict=True)
-            found = [code.product(value, inverse) for value, inverse in rows]
-            for i in range(1, self.n):
-                found[i] = found[i] - slopes[i] * found[i - 1]
-            for i in range(self.n - 2, -1, -1):
-                found[i] = found[i] - above[i] * found[i + 1]
+            found = substituted(code, rows_from(code, d + at, self.n), slopes, inverses, above)
             rows_to(code, x + at, found)
             return state
 
         code.fori(0, count, group, step=code.lanes)
 
 
+class OwnSides(NamedTuple):
+    """The same where each has a matrix of its own, whose factors are rows of lanes, a group behind the other."""
+
+    n: int
+
+    def write(self, code: Code, *words: Value) -> None:
+        """``words``: the factors of the first group, the addresses of d and x, how many right sides, whole groups."""
+        if code.parts != 1:
+            return  # of complex numbers it is never called
+        first, d, x, count = words
+        n = self.n
+
+        def group(k: Value, place: Value) -> Value:
+            at = k * (n * code.size_of_real)
+            entries = [code.load(place + i * code.row) for i in range(3 * n)]
+            slopes, inverses, above = entries[0 : 2 * n : 2], entries[1 : 2 * n : 2], entries[: 2 * n - 1 : -1]
+            rows_to(code, x + at, substituted(code, rows_from(code, d + at, n), slopes, inverses, above))
+            return place + 3 * n * code.row
+
+        code.fori(0, count, group, first, step=code.lanes)
+
+
+def substituted(code: Code, d: list[Value], slopes: Any, inverses: Any, above: Any) -> list[Value]:
+    """The solution, row by row."""
+    found = [code.product(value, inverse) for value, inverse in zip(d, inverses, strict=True)]
+    for i in range(1, len(found)):
+        found[i] = found[i] - slopes[i] * found[i - 1]
+    for i in range(len(found) - 2, -1, -1):
+        found[i] = found[i] - above[i] * found[i + 1]
+    return found
+
+
 LOOPS = Library("short_sides")
 MOST = 7  # rows: with more of them it takes as long as a group of lanes at a time
 OF_2, OF_3, OF_4, OF_5, OF_6, OF_7 = (LOOPS.add(f"of_{n}", ShortSides(n).write) for n in range(2, MOST + 1))
+OWN_2, OWN_3, OWN_4, OWN_5, OWN_6, OWN_7 = (LOOPS.add(f"own_{n}", OwnSides(n).write) for n in range(2, MOST + 1))
+
+
+@njit(**OPTIONS)
+def are_end_to_end(zero, job, axis):
+    """Whether right sides and solutions are, along their only axis, the words of which begin at ``axis``."""
+    n, size = job.rows, bytes_of_real(zero, ())
+    for operand in (D_, X_):
+        if job.strides[operand] != size or field(job, axis + 1 + operand) != n * size:
+            return False
+    return parts_of(zero, ()) == 1 and job.flags & J.MASKED == 0
+
+
+@njit(**OPTIONS)
+def solve_short_own(zero, job, first, last):
+    """Whole groups of systems first <= k < last from their factors, which are certified: how many; 0, no such ones."""
+    n, lanes, flags = job.rows, lanes_of(zero, ()), job.flags
+    if n < 2 or n > MOST or flags & (J.FACTORED | J.TRANSPOSE) != J.FACTORED:
+        return 0
+    if job.right_sides != 1 or job.matrix_axes != 1 or not are_end_to_end(zero, job, J.AXES):
+        return 0
+    count = (last - first) // lanes * lanes
+    for k in range(first, first + count):
+        if load(job.certificates + k, types.uint8(0)) == J.UNCERTIFIED:
+            return 0
+    at, factors = first * n * bytes_of_real(zero, ()), job.factors + first // lanes * n * 3 * bytes_of_row(zero, ())
+    words = factors, job.pointers[D_] + at, job.pointers[X_] + at, count
+    if n == 2:
+        OWN_2(zero, words)
+    elif n == 3:
+        OWN_3(zero, words)
+    elif n == 4:
+        OWN_4(zero, words)
+    elif n == 5:
+        OWN_5(zero, words)
+    elif n == 6:
+        OWN_6(zero, words)
+    else:
+        OWN_7(zero, words)
+    return count
 
 
 @njit(**OPTIONS)
 def solve_short_sides(zero, job, worker, factors_at, k, end):
     """Whole vectors of right sides from k on, of a matrix that is bound and certified: how many; 0, no such ones."""
     n, part, right = job.rows, bytes_of_real(zero, ()), J.AXES + J.AXIS_WORDS * job.matrix_axes
-    if n < 2 or n > MOST or parts_of(zero, ()) != 1 or job.right_axes != 1 or job.flags & J.MASKED:
+    if n < 2 or n > MOST or job.right_axes != 1 or not are_end_to_end(zero, job, right):
         return 0
-    for operand in (D_, X_):
-        if job.strides[operand] != part or field(job, right + 1 + operand) != n * part:
-            return 0
     at, lanes = k * n * part, lanes_of(zero, ())
     d = job.pointers[D_] + word(worker.offsets + 8 * D_) + at
     x = job.pointers[X_] + word(worker.offsets + 8 * X_) + at
