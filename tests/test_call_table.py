@@ -51,6 +51,7 @@ def met(call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> bool:
         patch.setattr(fast_path.systems, "bound_call", lambda *facts: asked.append(facts))
         patch.setattr(fast_path.recurrences, "bound_recurrence", lambda *facts: asked.append(facts))
         patch.setattr(fast_path.factored, "bound_factored", lambda *facts: asked.append(facts))
+        patch.setattr(fast_path.matrices, "bound_determinants", lambda *facts: asked.append(facts))
         patch.setattr(fast_path.filters, "bound_filter", lambda *facts: asked.append(facts))
         patch.setattr(fast_path.alignments, "bound_alignment", lambda *facts: asked.append(facts))
         call()
@@ -99,6 +100,8 @@ CALLS: dict[str, Callable[..., Any]] = {
     "affine gaps": lambda a, b, c, d, out: tridiag.smith_waterman(
         d.reshape(5, 3, 4), gap=-1, gap_open=d[0, :5], temperature=0.5
     ),
+    "determinants": lambda a, b, c, d, out: tridiag.slogdet(a, b, c),
+    "determinants, a mask": lambda a, b, c, d, out: tridiag.slogdet(a, 4.0, c, where=MASK),
     "logarithms": lambda a, b, c, d, out: tridiag.log_linear_recurrence(a, d, d[:, 0]),
     "a sum of logarithms": lambda a, b, c, d, out: tridiag.logcumsumexp(d, out=out),
 }

@@ -153,21 +153,39 @@ def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
     return bound_slogdet(form, *extents((*matrix, None, None)), matrix[1].dtype)(*matrix)
 
 
-def bound_slogdet(
-    form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any]
-) -> Callable[..., tuple[Any, Any]]:
+def bound_slogdet(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any]) -> Determinants:
     """The determinants of such matrices as a function of a, b, c, where."""
     facts = form, shapes, strides, (dtype, dtype), J.DETERMINANT
     run, job = checked(form, lambda: call_for(*facts).run), call_for(*facts).job
-    in_order, real = len(job.order) < 2, dtype.type(0).real.dtype
-    shape = form.matrix_batch if in_order else (form.matrices,)
+    return Determinants(run, job, form, dtype)
 
-    def determinants(*matrix: Any) -> tuple[Any, Any]:
-        sign, logarithm = np.empty(shape, dtype), np.empty(shape, real)
-        run(*matrix, None, sign, None, None, None, logarithm)
-        return (sign, logarithm) if in_order else (restored(job, sign, form), restored(job, logarithm, form))
 
-    return determinants
+class Determinants(NamedTuple):
+    """The determinants of matrices of such facts, as a function of a, b, c, where."""
+
+    function: Callable[..., bool]
+    job: Any
+    form: Form
+    dtype: np.dtype[Any]
+
+    def __call__(self, *matrix: Any) -> tuple[Any, Any]:
+        shape = self.form.matrix_batch if self.in_order else (self.form.matrices,)
+        sign, logarithm = np.empty(shape, self.dtype), np.empty(shape, self.dtype.type(0).real.dtype)
+        self.function(*matrix, None, sign, None, None, None, logarithm)
+        if self.in_order:
+            return sign, logarithm
+        return restored(self.job, sign, self.form), restored(self.job, logarithm, self.form)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the kernel has the matrices in the order of the caller."""
+        return len(self.job.order) < 2
+
+    @property
+    def run(self) -> Any:
+        """The kernel, where its results are those of the call as they are; else None."""
+        alike = self.in_order and self.dtype.kind == "f"
+        return getattr(self.function, "run", None) if alike else None
 
 
 def product(matrix: Matrix, x: Any, form: Form) -> Any:

@@ -66,6 +66,7 @@ TABLES = (
     systems.SOLVES,
     factored.SOLVES,
     matrices.PRODUCTS,
+    matrices.DETERMINANTS,
     blocks.SOLVES,
     alignments.SCORES,
     *recurrences.TABLES.values(),

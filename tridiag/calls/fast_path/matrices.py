@@ -25,10 +25,10 @@ from tridiag.calls.fast_path.facts import (
 )
 from tridiag.calls.plan import UNASKED, Plan, cached_plan
 from tridiag.kernels.jobs.systems import contiguous
-from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
+from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same, Several
 from tridiag.problems.forms import Form, Shape, lift
 
-PRODUCTS = CallTable()  # of a, b, c, x, where, and the options
+PRODUCTS, DETERMINANTS = CallTable(), CallTable()  # of a, b, c, perhaps x, where, and the options
 
 
 class BoundProduct(NamedTuple):
@@ -46,6 +46,7 @@ class BoundDeterminants(NamedTuple):
 
     call: Callable[..., tuple[Array, Array]]  # of a, b, c, where
     casts: Casts
+    kept: Kept | None
 
 
 def product(a: Any, b: Any, c: Any, x: Array, where: Array | None, axis: Any, *options: Any) -> Array | None:
@@ -67,11 +68,16 @@ def product(a: Any, b: Any, c: Any, x: Array, where: Array | None, axis: Any, *o
 
 def determinants(a: Any, b: Any, c: Any, where: Array | None, axis: Any, *options: Any) -> tuple[Array, Array] | None:
     """Signs and logarithms, or None where this is not the way to them."""
+    result: tuple[Array, Array] | None = DETERMINANTS.call(a, b, c, where, axis, *options)
+    if result is not None:
+        return result
     given = [a, b, c]
     bound = recalled(bound_determinants, given, where, axis, options)
     if bound is None or (bound.casts and cast(given, bound.casts) is None):
         return None
-    result: tuple[Array, Array] = bound.call(*given, where)
+    result = bound.call(*given, where)
+    if bound.kept:
+        DETERMINANTS.keep(bound.kept)
     return result
 
 
@@ -121,8 +127,13 @@ def bound_determinants(
     if casts is None or not hasattr(module, "bound_slogdet"):
         return None
     matrix = [extents_of(fact, plan, k) for k, fact in enumerate(facts)]
-    call = module.bound_slogdet(form, *lifted(form, (*matrix, where, None, None)), matrix[1][0])
-    return BoundDeterminants(call, casts)
+    dtype, batch = matrix[1][0], form.matrix_batch
+    call, kept = module.bound_slogdet(form, *lifted(form, (*matrix, where, None, None)), dtype), None
+    if getattr(call, "run", None) is not None:
+        given = *facts, where or Same(None), *map(Same, (axis, periodic, backend))
+        sources = 0, 1, 2, 3 if where else NOTHING, NOTHING, RESULT, NOTHING, NOTHING, NOTHING, RESULT - 1
+        kept = kept_call_of(call, given, casts, Several(dtype, (batch, batch)), sources, RESULT, False)
+    return BoundDeterminants(call, casts, kept)
 
 
 def plan_of_matrices(
