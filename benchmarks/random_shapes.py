@@ -56,7 +56,7 @@ def point(problem: Problem) -> dict[str, Any]:
         if error <= problem.limit:
             right[name] = contestant
         elif name == OURS:
-            raise SystemExit(f"{problem}: an error of {error:.3g} eps, of {problem.limit:.3g} allowed")
+            raise SystemExit(f"{problem}: {name} has an error of {error:.3g} eps, of {problem.limit:.3g} allowed")
     times = race(right, {OURS})
     others = {name: seconds for name, seconds in times.items() if name != OURS}
     best = min(others, key=others.__getitem__)
