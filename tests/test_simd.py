@@ -27,6 +27,7 @@ from tridiag.kernels.simd import explog
 from tridiag.kernels.simd.functions import emitted
 from tridiag.kernels.simd.memory import c_function, fetch_add, word
 from tridiag.kernels.simd.records import RecordAt
+from tridiag.kernels.simd.transpose import transpose_blocks
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import LINE, Code
 
@@ -128,7 +129,7 @@ def test_complex_quotients_keep_their_digits() -> None:
 @pytest.mark.parametrize("dtype", REALS)
 def test_blocks_are_transposed(dtype: str) -> None:
     def body(code: Code, source: Value, target: Value) -> None:
-        for k, row in enumerate(code.transpose_blocks([code.load(source + k * LINE) for k in range(code.lanes)])):
+        for k, row in enumerate(transpose_blocks(code, [code.load(source + k * LINE) for k in range(code.lanes)])):
             code.store(target + k * LINE, row)
 
     count = lanes(dtype)

@@ -8,6 +8,7 @@ from llvmlite import ir
 
 from tridiag.kernels.access.operands import QUAD, addresses
 from tridiag.kernels.simd.functions import Library
+from tridiag.kernels.simd.transpose import transpose_blocks
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import I8, I64, LINE, Code
 
@@ -22,13 +23,13 @@ def in_lanes(code: Code, pieces: list[Value]) -> list[Value]:
             [code.join(x, y) for x, y in zip(*columns[k : k + 2], strict=True)] for k in range(0, len(columns), 2)
         ]
     wide = columns[0]
-    return code.transpose_blocks(wide)
+    return transpose_blocks(code, wide)
 
 
 def out_of_lanes(code: Code, rows: list[Value]) -> list[Value]:
     """The inverse."""
     height = len(rows)
-    wide = code.transpose_blocks(rows)
+    wide = transpose_blocks(code, rows)
     return [code.part(wide[lane % height], lane // height * height, height) for lane in range(code.lanes)]
 
 
@@ -68,7 +69,7 @@ def load_lines(code: Code, table: Value, first: Value, last: Value, target: Valu
 
     def square(i: Value, state: Any) -> Any:
         at = i * code.size_of_real
-        for k, row in enumerate(code.transpose_blocks([code.load_as(code.vector, x + at) for x in base])):
+        for k, row in enumerate(transpose_blocks(code, [code.load_as(code.vector, x + at) for x in base])):
             code.store_as(target + (i - first) * LINE + k * LINE, row)
         return state
 
@@ -81,7 +82,7 @@ def store_lines(code: Code, table: Value, first: Value, last: Value, source: Val
 
     def square(i: Value, state: Any) -> Any:
         rows = [code.load_as(code.vector, source + (i - first) * LINE + k * LINE) for k in range(code.lanes)]
-        for address, piece in zip(base, code.transpose_blocks(rows), strict=True):
+        for address, piece in zip(base, transpose_blocks(code, rows), strict=True):
             code.store_as(address + i * code.size_of_real, piece)
         return state
 

@@ -19,6 +19,7 @@ from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words.record import Guarded, Lines, Record, Word, Words
 from tridiag.kernels.simd.functions import emitted
 from tridiag.kernels.simd.records import At
+from tridiag.kernels.simd.transpose import transpose_blocks
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import I64, LINE, Code
 
@@ -240,7 +241,7 @@ class Values(NamedTuple):
 
         def square(i: Value, state: Any) -> Any:
             values, state, _ = self.loop.square(code, at, i, *state)
-            lines = code.transpose_blocks(values[::-1] if self.loop.backward else values)
+            lines = transpose_blocks(code, values[::-1] if self.loop.backward else values)
             lanes, move = self.loop.place(code, at, C.Y, i, code.lanes)
 
             def put(direct: bool) -> Callable[..., Any]:

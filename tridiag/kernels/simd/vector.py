@@ -286,22 +286,6 @@ class Code:
     def undefined(self, kind: Any) -> Value:
         return Value(self, ir.Constant(kind, ir.Undefined))
 
-    def transpose_blocks(self, rows: Sequence[Value]) -> list[Value]:
-        """Square blocks side by side in k vectors of a multiple of k elements, each transposed: log2(k) shuffles."""
-        rows, count, step = list(rows), len(rows), 1
-        width = rows[0].llvm.type.count
-        while step < count:
-            turned = list(rows)
-            for i in range(count):
-                if not i & step:
-                    low, high = rows[i], rows[i + step]
-                    turned[i] = self.shuffle(low, high, [k if not k & step else width + k - step for k in range(width)])
-                    turned[i + step] = self.shuffle(
-                        low, high, [k + step if not k & step else width + k for k in range(width)]
-                    )
-            rows, step = turned, 2 * step
-        return rows
-
     # ------------------------------------------------------------------------------------------- control
 
     def fori(self, first: Any, last: Any, body: Callable[[Value, Any], Any], state: Any = (), step: int = 1) -> Any:
