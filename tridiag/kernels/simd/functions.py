@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.extending import intrinsic
 
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import I64, Code
+from tridiag.kernels.simd.vector import I64, OPTIONS, Code
 
 
 def emitted(body: Callable[..., Any], kind: Any = types.int64) -> Any:
@@ -40,6 +40,28 @@ def write(
     makers = (getattr(kind, "value", Value) for kind in kinds)
     result = body(code, *(make(code, x) for make, x in zip(makers, given, strict=True)))
     return ir.Constant(I64, 0) if result is None else result.llvm
+
+
+def by_number(functions: Sequence[Any], first: int) -> Any:
+    """For compiled code: (zero, k, integers) calls that function of libraries whose number is k, from ``first`` on."""
+    head, *others = functions
+    if not others:
+
+        @njit(**OPTIONS)
+        def only(zero, k, integers):
+            head(zero, integers)
+
+        return only
+    more = by_number(others, first + 1)
+
+    @njit(**OPTIONS)
+    def choose(zero, k, integers):
+        if k == first:
+            head(zero, integers)
+        else:
+            more(zero, k, integers)
+
+    return choose
 
 
 class Library:

@@ -11,7 +11,7 @@ from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_o
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import D_, X_
 from tridiag.kernels.runtime.work_items import field
-from tridiag.kernels.simd.functions import Library
+from tridiag.kernels.simd.functions import Library, by_number
 from tridiag.kernels.simd.memory import load, word
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import OPTIONS, Code
@@ -75,9 +75,9 @@ def substituted(code: Code, d: list[Value], slopes: Any, inverses: Any, above: A
 
 
 LOOPS = Library("short_sides")
-MOST = 7  # rows: with more of them it takes as long as a group of lanes at a time
-OF_2, OF_3, OF_4, OF_5, OF_6, OF_7 = (LOOPS.add(f"of_{n}", ShortSides(n).write) for n in range(2, MOST + 1))
-OWN_2, OWN_3, OWN_4, OWN_5, OWN_6, OWN_7 = (LOOPS.add(f"own_{n}", OwnSides(n).write) for n in range(2, MOST + 1))
+FEWEST, MOST = 2, 7  # rows: with more of them it takes as long as a group of lanes at a time
+OF_ONE_MATRIX = by_number([LOOPS.add(f"of_{n}", ShortSides(n).write) for n in range(FEWEST, MOST + 1)], FEWEST)
+OF_MANY = by_number([LOOPS.add(f"own_{n}", OwnSides(n).write) for n in range(FEWEST, MOST + 1)], FEWEST)
 
 
 @njit(**OPTIONS)
@@ -94,7 +94,7 @@ def are_end_to_end(zero, job, axis):
 def solve_short_own(zero, job, first, last):
     """Whole groups of systems first <= k < last from their factors, which are certified: how many; 0, no such ones."""
     n, lanes, flags = job.rows, lanes_of(zero, ()), job.flags
-    if n < 2 or n > MOST or flags & (J.FACTORED | J.TRANSPOSE) != J.FACTORED:
+    if n < FEWEST or n > MOST or flags & (J.FACTORED | J.TRANSPOSE) != J.FACTORED:
         return 0
     if job.right_sides != 1 or job.matrix_axes != 1 or not are_end_to_end(zero, job, J.AXES):
         return 0
@@ -104,18 +104,7 @@ def solve_short_own(zero, job, first, last):
             return 0
     at, factors = first * n * bytes_of_real(zero, ()), job.factors + first // lanes * n * 3 * bytes_of_row(zero, ())
     words = factors, job.pointers[D_] + at, job.pointers[X_] + at, count
-    if n == 2:
-        OWN_2(zero, words)
-    elif n == 3:
-        OWN_3(zero, words)
-    elif n == 4:
-        OWN_4(zero, words)
-    elif n == 5:
-        OWN_5(zero, words)
-    elif n == 6:
-        OWN_6(zero, words)
-    else:
-        OWN_7(zero, words)
+    OF_MANY(zero, n, words)
     return count
 
 
@@ -123,23 +112,12 @@ def solve_short_own(zero, job, first, last):
 def solve_short_sides(zero, job, worker, factors_at, k, end):
     """Whole vectors of right sides from k on, of a matrix that is bound and certified: how many; 0, no such ones."""
     n, part, right = job.rows, bytes_of_real(zero, ()), J.AXES + J.AXIS_WORDS * job.matrix_axes
-    if n < 2 or n > MOST or job.right_axes != 1 or not are_end_to_end(zero, job, right):
+    if n < FEWEST or n > MOST or job.right_axes != 1 or not are_end_to_end(zero, job, right):
         return 0
     at, lanes = k * n * part, lanes_of(zero, ())
     d = job.pointers[D_] + word(worker.offsets + 8 * D_) + at
     x = job.pointers[X_] + word(worker.offsets + 8 * X_) + at
     count = (end - k) // lanes * lanes
     words = pairs_at(factors_at, part, 0), above_at(factors_at, part, n, 0), d, x, count
-    if n == 2:
-        OF_2(zero, words)
-    elif n == 3:
-        OF_3(zero, words)
-    elif n == 4:
-        OF_4(zero, words)
-    elif n == 5:
-        OF_5(zero, words)
-    elif n == 6:
-        OF_6(zero, words)
-    else:
-        OF_7(zero, words)
+    OF_ONE_MATRIX(zero, n, words)
     return count
