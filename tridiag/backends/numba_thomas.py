@@ -2,7 +2,7 @@
 
 The kernels are in `tridiag.kernels`. Arrays of any strides are read where they lie. A real matrix with complex right
 sides is the real matrix with twice as many right sides. Stability: certificate, partial pivoting, refinement, as
-`tridiag.algorithms.elimination`. Block tridiagonal systems are in `tridiag.kernels.blocks.kernel`, about 9 m^3 flops a
+`tridiag.algorithms.elimination`. Block tridiagonal systems are in `tridiag.kernels.blocks`, about 9 m^3 flops a
 block row; stability as `tridiag.algorithms.block_elimination`. Products of `matmul` are in
 `tridiag.kernels.products.kernel`.
 """
@@ -212,7 +212,7 @@ def bound_product(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype
 
 
 def solve_block(matrix: tuple[Any, Any, Any], d: Any, form: Blocks) -> Any:
-    """As `tridiag.algorithms.block_elimination`, one system in each lane."""
+    """As `tridiag.algorithms.block_elimination`, one system in each lane, or few of them one by one."""
     if library_of(d) == "jax":
         from tridiag.xla import custom_call
 

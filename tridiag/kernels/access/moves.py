@@ -140,17 +140,23 @@ def load_same(code: Code, table: Value, stride: Value, first: Value, last: Value
     code.fori(first, last, row)
 
 
-def lanes_in_use(code: Code, operand: Any) -> Value:
-    return code.integers(range(code.lanes)) < code.repeat(operand.used, code.lanes)
+def first_lanes(code: Code, count: Value) -> Value:
+    """So many lanes, as a mask."""
+    return code.integers(range(code.lanes)) < code.repeat(count, code.lanes)
+
+
+def same_in_all(code: Code, x: Value, lane: int) -> Value:
+    """What one lane holds, in all lanes."""
+    return code.shuffle(x, x, [lane] * code.lanes)
 
 
 def load_narrow(code: Code, operand: Any, first: Value, last: Value, target: Value) -> None:
     """Rows of real numbers that fill no vector; no memory beside them is touched."""
-    base, stride, used = code.word(operand.addresses.lanes), operand.stride, lanes_in_use(code, operand)
+    base, stride, used = code.word(operand.addresses.lanes), operand.stride, first_lanes(code, operand.used)
 
     def row(i: Value, state: Any) -> Any:
         x = code.load_some(base + i * stride, used)
-        code.store_as(target + (i - first) * LINE, code.where(used, x, code.shuffle(x, x, [0] * code.lanes)))
+        code.store_as(target + (i - first) * LINE, code.where(used, x, same_in_all(code, x, 0)))
         return state
 
     code.fori(first, last, row)
@@ -158,7 +164,7 @@ def load_narrow(code: Code, operand: Any, first: Value, last: Value, target: Val
 
 def store_narrow(code: Code, operand: Any, first: Value, last: Value, source: Value, step: Value) -> None:
     """The inverse, of the lanes that are used."""
-    base, stride, used = code.word(operand.addresses.lanes), operand.stride, lanes_in_use(code, operand)
+    base, stride, used = code.word(operand.addresses.lanes), operand.stride, first_lanes(code, operand.used)
 
     def row(i: Value, state: Any) -> Any:
         code.store_some(base + i * stride, code.load_as(code.vector, source + (i - first) * step), used)

@@ -11,7 +11,7 @@ from numba import njit, types
 
 from tridiag.kernels.access.operands import QUAD, bytes_of_row, lanes_of
 from tridiag.kernels.access.sequences import TABLE, binder, places
-from tridiag.kernels.blocks.loops import Loops, room_of
+from tridiag.kernels.blocks.loops import ABOVE, BELOW, OPERANDS, OWN, RIGHT, Loops, X, room_of
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words.recurrences import Recurrences
 from tridiag.kernels.runtime.threads import runner
@@ -23,8 +23,6 @@ from tridiag.kernels.simd.memory import c_function, free, malloc
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 
-X, RIGHT, BELOW, OWN, ABOVE = range(5)
-OPERANDS = 5
 KEPT = 16 * 1024 * 1024  # bytes of pivot rows that a worker keeps
 
 JOB = RecordAt(Recurrences)

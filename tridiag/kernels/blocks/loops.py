@@ -18,6 +18,9 @@ from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
 
+X, RIGHT, BELOW, OWN, ABOVE = range(5)  # the operands of a job: the solution, the right sides, three blocks a row
+OPERANDS = 5
+
 
 @functools.cache
 def room_of(m: int, operands: int) -> type[Record]:

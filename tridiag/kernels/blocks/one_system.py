@@ -13,7 +13,9 @@ import numpy as np
 from llvmlite import ir
 from numba import njit
 
+from tridiag.kernels.access.moves import same_in_all
 from tridiag.kernels.access.sequences import places
+from tridiag.kernels.blocks.loops import ABOVE, BELOW, OPERANDS, OWN, RIGHT, X
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.jobs.words.recurrences import Recurrences
@@ -25,9 +27,6 @@ from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import At, RecordAt, address_of
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import OPTIONS, Code
-
-X, RIGHT, BELOW, OWN, ABOVE = range(5)
-OPERANDS = 5
 
 JOB = RecordAt(Recurrences)
 Row = list[Any]  # of the matrix, so many lanes at a time
@@ -154,8 +153,7 @@ class Rows(NamedTuple):
 
     def column(self, code: Code, row: Row, j: int) -> Any:
         """An entry of a row in all lanes."""
-        lane = j % code.lanes
-        return self.each(row[j // code.lanes], lambda x: code.shuffle(x, x, [lane] * code.lanes))
+        return self.each(row[j // code.lanes], lambda x: same_in_all(code, x, j % code.lanes))
 
     def everywhere(self, code: Code, number: Any) -> Any:
         return self.each(number, lambda x: code.repeat(x, code.lanes))

@@ -86,7 +86,9 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
     """From the shapes and the strides in bytes of the result, x, the coefficients, and the values before, if given."""
     axes, count, lanes, n = axes_of(form, shapes, strides), math.prod(form.batch), lanes_of(dtype), form.n
     kind, started = kind_of(axes, form, order, count, dtype, workers), len(shapes) == C.operands(order)
-    constant = in_vectors(axes, form, order, dtype, started) and kept_together(kind, n * count, count, dtype, workers)
+    constant = in_vectors(axes, form, order, dtype, started) and quickest_in_vectors(
+        kind, n * count, count, dtype, workers
+    )
     kind = C.SCALAR if constant else kind
     length, width, stretches, blocks, chunk, run = 1, 1, 1, 0, 0, 1
     share = ITEM if workers == 1 else max(1, min(ITEM, n * count // (ITEMS_EACH * workers)))  # values
@@ -137,8 +139,8 @@ def in_vectors(axes: Axes, form: Recurrence, order: int, dtype: np.dtype[Any], s
     return not any(any(steps[own]) for steps in (axes.strides, *(steps for _, steps in axes.batch)))
 
 
-def kept_together(kind: int, values: int, count: int, dtype: np.dtype[Any], workers: int) -> bool:
-    """Whether no other loops are better: past the caches, of steps across, or with threads that share a sequence."""
+def quickest_in_vectors(kind: int, values: int, count: int, dtype: np.dtype[Any], workers: int) -> bool:
+    """Whether no other loops are quicker: those that write past the caches, or whose threads share a sequence."""
     if kind == C.ROWS:
         return values * dtype.itemsize <= CACHES
     return kind == C.SCALAR or (kind == C.LONG and (count >= workers or values < WORTH_A_THREAD))

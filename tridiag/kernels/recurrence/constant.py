@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from tridiag.kernels.access.moves import first_lanes, same_in_all
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.recurrence.scalar import Plain
 from tridiag.kernels.simd.values import Value
@@ -105,7 +106,7 @@ class Steps(NamedTuple):
 
         whole = n / code.lanes * code.lanes
         state = code.fori(zero, whole, steps(None), state, step=code.lanes)
-        some = code.integers(range(code.lanes)) < code.repeat(n - whole, code.lanes)
+        some = first_lanes(code, n - whole)
         left = code.pick(n > whole, zero + 1, zero)
         return code.fori(zero, left, lambda _, state: steps(some)(whole, state), state)
 
@@ -244,10 +245,6 @@ def vector(code: Code, numbers: list[Value]) -> Value:
     for lane, x in enumerate(numbers):
         made = code.insert(made, x, lane)
     return made
-
-
-def same_in_all(code: Code, x: Value, lane: int) -> Value:
-    return code.shuffle(x, x, [lane] * code.lanes)
 
 
 def total(terms: list[Value]) -> Value:
