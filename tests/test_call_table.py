@@ -25,7 +25,7 @@ MODEL: dict[str, Any] = {
     "F": 0.9 * np.eye(2), "H": np.ones((1, 2)), "Q": np.eye(2), "R": np.eye(1), "m0": np.zeros(2), "P0": np.eye(2),
 }  # fmt: skip
 SOLVES = fast_path.systems.SOLVES
-RECURRENCES = fast_path.recurrences.TABLES["linear_recurrence"]
+RECURRENCES = fast_path.RECURRENCES["linear_recurrence"]
 
 
 @pytest.fixture(autouse=True)

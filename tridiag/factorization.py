@@ -11,6 +11,7 @@ from tridiag import systems
 from tridiag.backends import BACKENDS
 from tridiag.calls import execute, fast_path, outputs
 from tridiag.calls.checks import check_axis
+from tridiag.calls.fast_path import FACTORED_SOLVES
 from tridiag.calls.plan import UNASKED, Call, axis_alone, is_one, prepare, wants_check
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.derivatives import runner_of
@@ -99,8 +100,8 @@ class Factorization:
         array
             x; bad input and singular systems raise as in `tridiag.solve` with ``check=None``.
         """
-        if type(d) is np.ndarray and (known := self._recalled()):
-            x = fast_path.solve_factored(known, d, transpose, out)
+        if type(d) is np.ndarray and (known := self._known or self._recalled()):
+            x = FACTORED_SOLVES.call(known, d, transpose, out)
             if x is not None:
                 return x
         if compiling(d):

@@ -11,10 +11,13 @@ from tridiag.backends import installed
 from tridiag.calls import fast_path, outputs
 from tridiag.calls.checks import check_flag
 from tridiag.calls.execute import last, recurrence
+from tridiag.calls.fast_path import RECURRENCES
 from tridiag.calls.sequences import PREPARERS
 from tridiag.calls.torch_compile import compiling, graph
 
 Array = Any
+OF_NUMBERS, OF_MATRICES = RECURRENCES["linear_recurrence"], RECURRENCES["matrix_recurrence"]
+OF_LOGARITHMS, OF_SUMS = RECURRENCES["log_linear_recurrence"], RECURRENCES["logcumsumexp"]
 
 
 def linear_recurrence(
@@ -82,7 +85,7 @@ def linear_recurrence(
     Finite where the sequence is, also where products of its coefficients overflow.
     """
     if type(x) is np.ndarray:
-        y = fast_path.recurrence("linear_recurrence", a, x, init, out, axis, reverse, backend, return_final)
+        y = OF_NUMBERS.call(a, x, init, out, axis, reverse, return_final, backend)
         if y is not None:
             return y
     given = {"a": a, "x": x, "init": init}
@@ -141,7 +144,7 @@ def log_linear_recurrence(
     infinite they are 0, and where it is NaN they are NaN, even of a loss that does not read y there.
     """
     if type(x) is np.ndarray and log_a is not None:
-        y = fast_path.recurrence("log_linear_recurrence", log_a, x, init, out, axis, reverse, backend, return_final)
+        y = OF_LOGARITHMS.call(log_a, x, init, out, axis, reverse, return_final, backend)
         if y is not None:
             return y
     given = {"log_a": log_a, "x": x, "init": init}
@@ -195,7 +198,7 @@ def logcumsumexp(
     derivatives are as in `log_linear_recurrence`.
     """
     if type(x) is np.ndarray:
-        y = fast_path.recurrence("logcumsumexp", None, x, None, out, axis, reverse, backend)
+        y = OF_SUMS.call(None, x, None, out, axis, reverse, False, backend)
         if y is not None:
             return y
     return computed("logcumsumexp", {"x": x}, False, out, axis=axis, reverse=reverse, backend=backend)
@@ -261,7 +264,7 @@ def matrix_recurrence(
     sequence is, also where products of its matrices overflow.
     """
     if type(x) is np.ndarray and A is not None:
-        y = fast_path.recurrence("matrix_recurrence", A, x, init, out, -2, reverse, backend, return_final)
+        y = OF_MATRICES.call(A, x, init, out, -2, reverse, return_final, backend)
         if y is not None:
             return y
     given = {"A": A, "x": x, "init": init}

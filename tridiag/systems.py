@@ -8,6 +8,7 @@ import numpy as np
 
 from tridiag.calls import execute, fast_path, outputs
 from tridiag.calls.blocks import prepare_blocks
+from tridiag.calls.fast_path import BLOCK_SOLVES, DETERMINANTS, PRODUCTS, SOLVES
 from tridiag.calls.plan import prepare, wants_check
 from tridiag.calls.torch_compile import compiling, graph
 
@@ -97,8 +98,8 @@ def solve(
     Numerical Algorithms, chapter 9), refinement after Skeel (1980). Inside `torch.compile` a solve of tensors is one
     operator of the graph.
     """
-    if type(d) is np.ndarray and (where is None or type(where) is np.ndarray):
-        x = fast_path.solve(a, b, c, d, where, out, axis, backend, pivoting, periodic, transpose, check, overwrite_d)
+    if type(d) is np.ndarray:
+        x = SOLVES.call(a, b, c, d, where, out, axis, backend, pivoting, periodic, transpose, check, overwrite_d)
         if x is not None:
             return x
     arguments = {"a": a, "b": b, "c": c, "d": d}
@@ -165,8 +166,8 @@ def matmul(
     -----
     The definition; NumPy arrays are read once, in compiled loops on threads, if Numba is installed.
     """
-    if type(x) is np.ndarray and (where is None or type(where) is np.ndarray):
-        y = fast_path.product(a, b, c, x, where, axis, periodic, transpose)
+    if type(x) is np.ndarray:
+        y = PRODUCTS.call(a, b, c, x, where, axis, periodic, transpose)
         if y is not None:
             return y
     arguments = {"a": a, "b": b, "c": c, "d": x}
@@ -222,8 +223,8 @@ def slogdet(
     -----
     Elimination with partial pivoting, LAPACK's xGTTRF.
     """
-    if type(b) is np.ndarray and (where is None or type(where) is np.ndarray):
-        found = fast_path.determinants(a, b, c, where, axis, periodic, backend)
+    if type(b) is np.ndarray:
+        found: tuple[Array, Array] | None = DETERMINANTS.call(a, b, c, where, axis, periodic, backend)
         if found is not None:
             return found
     arguments = {"a": a, "b": b, "c": c}
@@ -281,7 +282,7 @@ def solve_block(A: Array, B: Array, C: Array, d: Array, *, backend: str = "auto"
     it raises nothing, and no other system is affected.
     """
     if type(d) is np.ndarray:
-        x = fast_path.solve_block(A, B, C, d, backend)
+        x = BLOCK_SOLVES.call(A, B, C, d, backend)
         if x is not None:
             return x
     if compiling(A, B, C, d):

@@ -1,7 +1,8 @@
 """Calls with plain NumPy arrays whose facts are known: nothing is left to decide, and the kernel is called at once.
 
-The facts (dtypes, shapes, strides, options) decide everything but where the arrays lie. Numbers of Python, and
-contiguous arrays of another dtype, are cast to the one that promotion gives. What is out of the ordinary (other
+A verb asks its table (`CallTable`), which finds calls that were met before, and passes others on to a function of
+Python here. The facts (dtypes, shapes, strides, options) decide everything but where the arrays lie. Numbers of Python,
+and contiguous arrays of another dtype, are cast to the one that promotion gives. What is out of the ordinary (other
 arguments, halves, outputs that might overlap an argument) goes the way of all other calls.
 
 Plain tensors of PyTorch (`torch_verbs`) and concrete arrays of JAX (`jax_verbs`) have ways of their own; what they are
@@ -18,30 +19,30 @@ from typing import Any
 
 from tridiag.calls.fast_path import alignments, blocks, factored, filters, matrices, recurrences, systems
 from tridiag.calls.fast_path.alignments import smith_waterman
-from tridiag.calls.fast_path.blocks import solve_block
-from tridiag.calls.fast_path.factored import factors, known, solve_factored
+from tridiag.calls.fast_path.blocks import BLOCK_SOLVES
+from tridiag.calls.fast_path.factored import FACTORED_SOLVES, factors, known
 from tridiag.calls.fast_path.facts import facts_of
 from tridiag.calls.fast_path.filters import kalman
-from tridiag.calls.fast_path.matrices import determinants, product
-from tridiag.calls.fast_path.recurrences import bound_recurrence, recurrence
-from tridiag.calls.fast_path.systems import bound_call, solve
+from tridiag.calls.fast_path.matrices import DETERMINANTS, PRODUCTS
+from tridiag.calls.fast_path.recurrences import RECURRENCES, bound_recurrence
+from tridiag.calls.fast_path.systems import SOLVES, bound_call
 
 __all__ = [
+    "BLOCK_SOLVES",
+    "DETERMINANTS",
+    "FACTORED_SOLVES",
+    "PRODUCTS",
+    "RECURRENCES",
+    "SOLVES",
     "bound_call",
     "bound_recurrence",
-    "determinants",
     "factors",
     "facts_of",
     "forget",
     "kalman",
     "known",
     "of_tensors",
-    "product",
-    "recurrence",
     "smith_waterman",
-    "solve",
-    "solve_block",
-    "solve_factored",
 ]
 # by types of arrays of other libraries: what of this folder is made for them
 KINDS = {
@@ -63,13 +64,13 @@ CACHES = (
 )
 
 TABLES = (
-    systems.SOLVES,
-    factored.SOLVES,
-    matrices.PRODUCTS,
-    matrices.DETERMINANTS,
-    blocks.SOLVES,
+    SOLVES,
+    FACTORED_SOLVES,
+    PRODUCTS,
+    DETERMINANTS,
+    BLOCK_SOLVES,
     alignments.SCORES,
-    *recurrences.TABLES.values(),
+    *RECURRENCES.values(),
     *itertools.chain(*filters.TABLES.values()),
 )
 

@@ -17,7 +17,6 @@ from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept,
 from tridiag.problems.forms import Shape
 from tridiag.selection.choose import choose
 
-SCORES = CallTable()  # of scores, lengths, gap, gap_open, temperature and the backend
 COLDEST, WARMEST = 2.0**-126, HOTTEST[4]  # numbers of Python from and to which are temperatures in any dtype
 NO_GRADIENTS = (None,) * 4
 
@@ -37,11 +36,16 @@ def smith_waterman(
     scores: Array, lengths: Any, gap: Any, gap_open: Any, temperature: Any, backend: str
 ) -> Array | None:
     """The scores of the alignments, or None where this is not the way to them."""
-    tame = type(temperature) is float and COLDEST <= temperature <= WARMEST
-    if tame:
-        found = SCORES.call(scores, lengths, gap, gap_open, temperature, backend)
-        if found is not None:
-            return found
+    if type(temperature) is float and COLDEST <= temperature <= WARMEST:
+        found: Array | None = SCORES.call(scores, lengths, gap, gap_open, temperature, backend)
+        return found
+    return aligned(scores, lengths, gap, gap_open, temperature, backend, False)
+
+
+def aligned(
+    scores: Array, lengths: Any, gap: Any, gap_open: Any, temperature: Any, backend: str, usual: bool = True
+) -> Array | None:
+    """The same for a call that was not met before; ``usual``: with a temperature that is in range in any dtype."""
     if gap is None or not (lengths is None or type(lengths) is np.ndarray):
         return None
     given = [gap, temperature] if gap_open is None else [gap, gap_open, temperature]
@@ -66,9 +70,12 @@ def smith_waterman(
     made = np.empty(bound.batch, scores.dtype)
     numbers = all_three([spread(x, bound.batch, scores.dtype) for x in parameters])
     bound.call(np.ascontiguousarray(scores), lengths, *numbers, made, *NO_GRADIENTS)
-    if tame and bound.kept:
+    if usual and bound.kept:
         SCORES.keep(bound.kept)
     return made
+
+
+SCORES = CallTable(aligned)  # of scores, lengths, gap, gap_open, temperature and the backend
 
 
 def spread(x: Any, batch: Shape, dtype: np.dtype[Any]) -> Array:

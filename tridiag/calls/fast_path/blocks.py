@@ -26,8 +26,6 @@ from tridiag.kernels.jobs.systems import contiguous
 from tridiag.kernels.runtime.call_table import RESULT, CallTable, Kept, Same
 from tridiag.problems.forms import Shape
 
-SOLVES = CallTable()  # of A, B, C, d and the backend
-
 
 class BoundBlocks(NamedTuple):
     """A solve that waits for its arrays."""
@@ -41,9 +39,6 @@ class BoundBlocks(NamedTuple):
 
 def solve_block(A: Any, B: Any, C: Any, d: Array, backend: str) -> Array | None:
     """The solution, or None where this is not the way to it."""
-    x = SOLVES.call(A, B, C, d, backend)
-    if x is not None:
-        return x
     given = [A, B, C, d]
     try:
         bound = bound_blocks(facts_of_all(given), backend)
@@ -55,8 +50,11 @@ def solve_block(A: Any, B: Any, C: Any, d: Array, backend: str) -> Array | None:
     A, B, C, d = given
     bound.call(x, d, A, B, C)
     if bound.kept:
-        SOLVES.keep(bound.kept)
+        BLOCK_SOLVES.keep(bound.kept)
     return x
+
+
+BLOCK_SOLVES = CallTable(solve_block)  # of A, B, C, d and the backend
 
 
 @functools.lru_cache(1024, typed=True)

@@ -33,8 +33,6 @@ from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept,
 from tridiag.problems.forms import Shape
 from tridiag.selection.choose import choose
 
-SOLVES = CallTable()  # of what `known` gives, d, transpose and out
-
 
 class BoundFactors(NamedTuple):
     """An elimination that waits for its matrices."""
@@ -128,9 +126,6 @@ def known(
 
 def solve_factored(given: tuple[Any, ...], d: Array, transpose: Any, out: Any) -> Array | None:
     """The solution with factors that are ``given`` as by `known`, or None where this is not the way to it."""
-    x = SOLVES.call(given, d, transpose, out)
-    if x is not None:
-        return x
     if not (out is None or type(out) is np.ndarray):
         return None
     known, a, b, c, where, *factors = given
@@ -154,8 +149,11 @@ def solve_factored(given: tuple[Any, ...], d: Array, transpose: Any, out: Any) -
     if bound.call(a, b, c, where, d, x, *((None, *factors) if bound.factored else ())):
         return None
     if bound.kept:
-        SOLVES.keep(bound.kept)
+        FACTORED_SOLVES.keep(bound.kept)
     return x
+
+
+FACTORED_SOLVES = CallTable(solve_factored)  # of what `known` gives, d, transpose and out
 
 
 @functools.lru_cache(1024, typed=True)

@@ -28,8 +28,6 @@ from tridiag.kernels.jobs.systems import contiguous
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same, Several
 from tridiag.problems.forms import Form, Shape, lift
 
-PRODUCTS, DETERMINANTS = CallTable(), CallTable()  # of a, b, c, perhaps x, where, and the options
-
 
 class BoundProduct(NamedTuple):
     """A product that waits for its arrays."""
@@ -49,11 +47,8 @@ class BoundDeterminants(NamedTuple):
     kept: Kept | None
 
 
-def product(a: Any, b: Any, c: Any, x: Array, where: Array | None, axis: Any, *options: Any) -> Array | None:
+def product(a: Any, b: Any, c: Any, x: Array, where: Any, axis: Any, *options: Any) -> Array | None:
     """The product, or None where this is not the way to it."""
-    y = PRODUCTS.call(a, b, c, x, where, axis, *options)
-    if y is not None:
-        return y
     given = [a, b, c, x]
     bound = recalled(bound_product, given, where, axis, options)
     if bound is None or (bound.casts and cast(given, bound.casts) is None):
@@ -66,24 +61,24 @@ def product(a: Any, b: Any, c: Any, x: Array, where: Array | None, axis: Any, *o
     return y
 
 
-def determinants(a: Any, b: Any, c: Any, where: Array | None, axis: Any, *options: Any) -> tuple[Array, Array] | None:
+def determinants(a: Any, b: Any, c: Any, where: Any, axis: Any, *options: Any) -> tuple[Array, Array] | None:
     """Signs and logarithms, or None where this is not the way to them."""
-    result: tuple[Array, Array] | None = DETERMINANTS.call(a, b, c, where, axis, *options)
-    if result is not None:
-        return result
     given = [a, b, c]
     bound = recalled(bound_determinants, given, where, axis, options)
     if bound is None or (bound.casts and cast(given, bound.casts) is None):
         return None
-    result = bound.call(*given, where)
+    result: tuple[Array, Array] = bound.call(*given, where)
     if bound.kept:
         DETERMINANTS.keep(bound.kept)
     return result
 
 
-def recalled(bound: Callable[..., Any], given: list[Any], where: Array | None, axis: Any, options: Any) -> Any:
+PRODUCTS, DETERMINANTS = CallTable(product), CallTable(determinants)
+
+
+def recalled(bound: Callable[..., Any], given: list[Any], where: Any, axis: Any, options: Any) -> Any:
     """What is known of such arguments; None where an option has no hash, or is refused next."""
-    if type(axis) is not int:
+    if type(axis) is not int or not (where is None or type(where) is np.ndarray):
         return None
     try:
         return bound(facts_of_all(given), None if where is None else facts_of(where), axis, *options)

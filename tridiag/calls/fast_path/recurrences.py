@@ -35,8 +35,6 @@ from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept,
 from tridiag.libraries.arrays import is_real
 from tridiag.problems.forms import Shape
 
-TABLES = {verb: CallTable() for verb in ("linear_recurrence", "matrix_recurrence", *LOGARITHMS)}
-
 COEFFICIENTS = {"log_linear_recurrence": "log_a", "matrix_recurrence": "A"}  # what they are called
 
 
@@ -53,16 +51,12 @@ class BoundRecurrence(NamedTuple):
 
 
 def recurrence(
-    verb: str, a: Any, x: Array, init: Any, out: Any, axis: Any, reverse: bool, backend: str, final: Any = False
+    verb: str, a: Any, x: Array, init: Any, out: Any, axis: Any, reverse: bool, final: Any, backend: str
 ) -> Any:
     """The result of a recurrence with coefficients ``a``, or None where this is not the way to it.
 
     ``final``: the result and its last values.
     """
-    if final is False:
-        y = TABLES[verb].call(a, x, init, out, axis, reverse, backend)
-        if y is not None:
-            return y
     if type(axis) is not int or not (out is None or type(out) is np.ndarray):
         return None
     rows = a if type(a) is tuple else () if a is None else (a,)
@@ -89,10 +83,17 @@ def recurrence(
     bound.call(*[operands[k] for k in bound.operands])
     if not final:
         if bound.kept:
-            TABLES[verb].keep(bound.kept)
+            RECURRENCES[verb].keep(bound.kept)
         return y
     values = tuple([np.array(y[place]) for place in bound.last])
     return y, values if type(a) is tuple else values[0]
+
+
+# by verb, of its coefficients or None, x, what is before or None, out, and the options
+RECURRENCES = {
+    verb: CallTable(functools.partial(recurrence, verb))
+    for verb in ("linear_recurrence", "matrix_recurrence", *LOGARITHMS)
+}
 
 
 @functools.lru_cache(1024, typed=True)
@@ -133,7 +134,8 @@ def bound_recurrence(
     if found is None:
         return None
     call, order_of_operands = found
-    arguments = arguments_of(facts, order, tuples, states), (out or Same(None), *map(Same, (axis, reverse, backend)))
+    options = (*map(Same, (axis, reverse, False, backend)),)  # without the last values
+    arguments = arguments_of(facts, order, tuples, states), (out or Same(None), *options)
     kept = kept_recurrence(call, arguments, casts, result, order_of_operands, out is not None)
     axes = (slice(None),) * form.axis
     last = tuple((*axes, row_of(form, form.n - 1 - k)) for k in range(min(form.n, order)))

@@ -30,7 +30,6 @@ from tridiag.kernels.jobs.systems import contiguous
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
 from tridiag.problems.forms import Form, lift
 
-SOLVES = CallTable()  # of a, b, c, d, where, out, and the options
 RIGHT_SIDE, WHERE, OUT = 3, 4, 5  # places of arguments
 
 
@@ -47,12 +46,9 @@ class BoundCall(NamedTuple):
     kept: Kept | None
 
 
-def solve(a: Any, b: Any, c: Any, d: Array, where: Array | None, out: Any, axis: Any, *options: Any) -> Array | None:
+def solve(a: Any, b: Any, c: Any, d: Array, where: Any, out: Any, axis: Any, *options: Any) -> Array | None:
     """The solution, or None where this is not the way to it."""
-    x = SOLVES.call(a, b, c, d, where, out, axis, *options)
-    if x is not None:
-        return x
-    if type(axis) is not int or not (out is None or type(out) is np.ndarray):
+    if type(axis) is not int or not all(x is None or type(x) is np.ndarray for x in (where, out)):
         return None
     mask, place = None if where is None else facts_of(where), None if out is None else facts_of(out)
     try:
@@ -77,6 +73,9 @@ def solve(a: Any, b: Any, c: Any, d: Array, where: Array | None, out: Any, axis:
     elif bound.kept:
         SOLVES.keep(bound.kept)
     return x
+
+
+SOLVES = CallTable(solve)  # of a, b, c, d, where, out, and the options
 
 
 @functools.lru_cache(1024, typed=True)

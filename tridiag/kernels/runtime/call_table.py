@@ -3,8 +3,7 @@
 A table belongs to a verb and holds complete calls, by the layouts of their arrays. A call is one that was met if each
 array has the dtype, shape and strides of then, a number is of the type of then, and every other argument is the same
 object. Then the result is made, the kernel runs, and that is all. Whatever differs, may overlap, may be singular, or
-has values that the guard of a verb does not let through, is no call of the table's: None is returned, and it goes the
-way of all others.
+has values that the guard of a verb does not let through, is no call of the table's: a function of Python gets it.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.kernels.jobs.words.record import Record, Word, Words
+from tridiag.kernels.runtime.numpy_functions import empty_array
 from tridiag.kernels.runtime.object_cache import made_by, obtain
 from tridiag.kernels.runtime.python_call import HELPERS, JOB, KERNEL, LONG, METH_FASTCALL, SIZE, Method, make_function
 
@@ -38,8 +38,11 @@ NOTHING, RESULT = -1, -2
 class Table(Record):
     """Where calls are kept; compiled code writes the slot of a call that it has not found."""
 
-    none, array, group = Word(), Word(), Word()  # the addresses of None and of two types
+    array, group = Word(), Word()  # the addresses of two types
     numbers = Words(3)  # those of the types of numbers
+    empty = Word()  # the address of NumPy's function that makes arrays
+    otherwise = Word()  # the address of the function of Python that gets calls which are not found
+    spare = Word()  # memory for the job of the next call, or 0
     missed = Word()
     count = Word()  # of the arguments of the call at hand
     given = Words(ARGUMENTS)  # those, items of tuples one by one
@@ -47,7 +50,7 @@ class Table(Record):
 
 
 class Met(Record):
-    """A call; behind it, for each array the lengths and the strides of its axes, and then the job."""
+    """A call; behind it, for each array the lengths and the strides of its axes, the shapes of results, and the job."""
 
     count, groups = Word(), Word()  # of arguments, items of tuples one by one; how many are left if tuples count as one
     kinds = Words(ARGUMENTS)
@@ -58,8 +61,8 @@ class Met(Record):
     entries = Words(ARGUMENTS)  # of what is converted
     places = Words(ARGUMENTS)  # how far from the job that is then
     out = Word()  # the argument that takes the result, or -1: it is made
-    maker, recipe = Word(), Word()  # a function of Python that makes it, and the tuple of its arguments
-    several = Word()  # whether that is a tuple of arrays
+    several = Word()  # 0: the result is one array; else a tuple of so many
+    dtype, shapes = Word(), Word()  # of what is made; how far from here the number of axes and the lengths of each are
     guard, facts = Word(), Word()  # a C function f(job, facts), not zero where values are out of the ordinary; or 0
     checked = Word()  # whether systems that may be singular are looked at
     pointers = Word()
@@ -131,18 +134,19 @@ def kept_call(
     """
     if len(arguments) > ARGUMENTS or len(sources) > POINTERS:
         return None
-    template, several = run.__self__, isinstance(result, Several)
-    maker, recipe = arrays_of if several else np.empty, None if out >= 0 else (result[1], result[0])
+    template, shapes = run.__self__, result.shapes if isinstance(result, Several) else (result.shape,)
     head, words_of_job = template[: JOB // 8], template[JOB // 8 :]
     tail: list[int] = []
     columns, reads = [column(x, tail) for x in arguments], [reading(x) for x in arguments]
     ends = np.cumsum([int(head[SIZE // 8]), *(8 * entries for _, entries in reads)])
+    results = 8 * (Met.words + len(tail))
+    tail += [word for shape in shapes for word in (len(shape), *shape)]
     job = 8 * (Met.words + len(tail))
     words = Met.filled(
         len(tail) + len(words_of_job), count=len(arguments), groups=groups, out=out,
-        maker=id(maker), recipe=id(recipe), several=several, checked=checked, pointers=len(sources),
-        kernel=head[KERNEL // 8], helpers=head[HELPERS // 8], long=head[LONG // 8],
-        job=job, bytes_of_job=head[SIZE // 8], room=ends[-1],
+        several=len(shapes) if isinstance(result, Several) else 0, dtype=id(result.dtype), shapes=results,
+        checked=checked, pointers=len(sources), kernel=head[KERNEL // 8], helpers=head[HELPERS // 8],
+        long=head[LONG // 8], job=job, bytes_of_job=head[SIZE // 8], room=ends[-1],
     )  # fmt: skip
     view = Met.view(words)
     for k, (found, (read, entries)) in enumerate(zip(columns, reads, strict=True)):
@@ -152,12 +156,7 @@ def kept_call(
     if guard is not None:
         words[Met.guard.word], words[Met.facts.word] = guard.address, guard.facts.ctypes.data
     words[Met.words :] = [*tail, *words_of_job]
-    return words, maker, recipe, tuple(arguments), template, guard
-
-
-def arrays_of(shapes: Sequence[tuple[int, ...]], dtype: np.dtype[Any]) -> tuple[Any, ...]:
-    """What makes a result of several arrays."""
-    return tuple([np.empty(shape, dtype) for shape in shapes])
+    return words, result.dtype, tuple(arguments), template, guard
 
 
 def column(argument: Any, tail: list[int]) -> tuple[int, int, int, int, int]:
@@ -182,17 +181,19 @@ def reading(argument: Any) -> tuple[int, int]:
 
 
 class CallTable:
-    """The calls of a verb; ``call(*arguments)`` is a result, or None."""
+    """The calls of a verb: ``call(*arguments)`` is the result of one that was met, else that of ``otherwise``."""
 
-    def __init__(self) -> None:
+    def __init__(self, otherwise: Callable[..., Any]) -> None:
         self.kept: list[Kept | None] = [None] * SLOTS
-        numbers = [*map(id, (float, np.float32, np.float64))]
-        self.words = Table.filled(none=id(None), array=id(np.ndarray), group=id(tuple), numbers=numbers)
-        self.call: Callable[..., Any] = nothing_met
+        numbers: Any = [*map(id, (float, np.float32, np.float64))]
+        types = {"array": id(np.ndarray), "group": id(tuple), "numbers": numbers}
+        self.words = Table.filled(otherwise=id(otherwise), **types)
+        self.call = self.otherwise = otherwise
 
     def keep(self, call: Kept) -> None:
         """In the slot of the call that was not found a moment ago, which is this one, or finds it never."""
-        if self.call is nothing_met:
+        if self.call is self.otherwise:
+            self.words[Table.empty.word] = empty_array()
             self.call = make_function(ctypes.byref(method()), self.words, None)
             return
         table = Table.view(self.words)
@@ -202,10 +203,6 @@ class CallTable:
     def forget(self) -> None:
         Table.view(self.words).slots[:] = 0
         self.kept[:] = [None] * SLOTS
-
-
-def nothing_met(*arguments: Any) -> None:
-    """Before any call."""
 
 
 _methods: list[Method] = []

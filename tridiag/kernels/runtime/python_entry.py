@@ -160,7 +160,7 @@ def fresh_job(size):
 
 @njit
 def perform(kernel, job, helpers, long, zero):
-    """Run a kernel with a job, which is freed: what a call returns, or RAISED. ``long``: other Python threads run."""
+    """Run a kernel with a job: what a call returns, or RAISED. ``long``: other Python threads run meanwhile."""
     stopped = 0
     if long == 0:
         call(kernel, (job, helpers))
@@ -175,7 +175,6 @@ def perform(kernel, job, helpers, long, zero):
         result = NO_MEMORY
     elif job_at(job).broken:
         result = BROKEN
-    free(job + BEFORE)
     return RAISED if stopped else result
 
 
@@ -202,6 +201,7 @@ def enter_kernel(template, arrays, count, zero):
         set_word(job + 8 * (POINTERS + k), _address(array) if integer else word(array + HEAD))
     kernel, helpers, long = word(template + KERNEL), word(template + HELPERS), word(template + LONG)
     result = call(performing(0), (kernel, job, helpers, long))
+    free(job + BEFORE)
     return 0 if result == RAISED else _integer(result)  # NULL: it has raised
 
 

@@ -36,8 +36,11 @@ TYPE = HEAD - 8  # of an object
 LENGTH, ITEMS = HEAD, tuple.__basicsize__  # of a tuple
 DATA, AXES, LENGTHS, STRIDES, DTYPE, FLAGS = (HEAD + k for k in (0, 8, 16, 24, 40, 48))  # of an array
 WRITEABLE = 0x400
+NOT_TO_BE_HAD = -1  # the address of no object
+SPARE = 4096  # bytes of a job for which memory is kept from call to call
 
-_call = types.ExternalFunction("PyObject_Call", types.int64(types.int64, types.int64, types.int64))
+_ask = types.ExternalFunction("PyObject_Vectorcall", types.int64(types.int64, types.int64, types.int64, types.int64))
+_tuple = types.ExternalFunction("PyTuple_New", types.int64(types.int64))
 _keep = types.ExternalFunction("Py_IncRef", types.void(types.int64))
 _drop = types.ExternalFunction("Py_DecRef", types.void(types.int64))
 _whole = types.ExternalFunction("PyLong_AsLongLongAndOverflow", types.int64(types.int64, types.int64))
@@ -188,11 +191,37 @@ def point(table, met, job):
 
 
 @njit
+def made_array(table, met, shape):
+    """An array with the entries that its memory happens to hold, of the shape at an address; 0: Python has raised."""
+    _keep(met.dtype)  # for the array, which takes it
+    return call(table.empty, (word(shape), shape + 8, met.dtype, 0))
+
+
+@njit
+def made(table, met):
+    """An array, or a tuple of arrays, for the result of a call, which belongs to the caller; 0: Python has raised."""
+    shape = address_of(met) + met.shapes
+    if met.several == 0:
+        return made_array(table, met, shape)
+    result = _tuple(met.several)
+    if result == 0:
+        return 0
+    for k in range(met.several):
+        array = made_array(table, met, shape)
+        if array == 0:
+            _drop(result)
+            return 0
+        set_word(result + ITEMS + 8 * k, array)
+        shape += 8 * (1 + word(shape))
+    return result
+
+
+@njit
 def point_at_result(met, job, result):
     for k in range(met.pointers):
         source = met.sources[k]
         if source <= RESULT:
-            array = word(result + ITEMS + 8 * (RESULT - source)) if met.several else result
+            array = word(result + ITEMS + 8 * (RESULT - source)) if met.several != 0 else result
             set_word(job + 8 * (JOB_POINTERS + k), word(array + DATA))
 
 
@@ -207,15 +236,12 @@ def ready(table, met, job):
 
 @njit
 def run(table, met, job):
-    """The result of a call, which belongs to the caller; 0 where Python has raised; None where it is not to be had."""
-    none, out, checked = table.none, met.out, met.checked
+    """The result of a call, which belongs to the caller; 0 where Python has raised; else NOT_TO_BE_HAD."""
+    out, checked = met.out, met.checked
     if not ready(table, met, job):
-        free(job + BEFORE)
-        _keep(none)
-        return none
-    result = table.given[out] if out >= 0 else _call(met.maker, met.recipe, 0)
+        return NOT_TO_BE_HAD
+    result = table.given[out] if out >= 0 else made(table, met)
     if result == 0:
-        free(job + BEFORE)
         return 0
     if out >= 0:
         _keep(result)
@@ -223,36 +249,61 @@ def run(table, met, job):
     found = call(performing(0), (met.kernel, job, met.helpers, met.long))
     if found > BROKEN or (found == BROKEN and checked):
         _drop(result)
-        result = 0
-        if found != RAISED:
-            _keep(none)
-            result = none
+        return 0 if found == RAISED else NOT_TO_BE_HAD
+    return result
+
+
+@njit
+def borrowed_job(table, room):
+    """Memory for a job of so many bytes, that of the call before if it has ended; 0 where there is none."""
+    if room > SPARE:
+        return fresh_job(room)
+    job = table.spare
+    table.spare = 0
+    return job if job != 0 else fresh_job(SPARE)
+
+
+@njit
+def give_back(table, room, job):
+    if room > SPARE or table.spare != 0:
+        free(job + BEFORE)
+    else:
+        table.spare = job
+
+
+@njit
+def recalled(table, arguments, count):
+    """The result of a call that was met, as `run`; any other is NOT_TO_BE_HAD."""
+    if not flatten(table, arguments, count):
+        return NOT_TO_BE_HAD
+    slot = slot_of(table)
+    table.missed = slot
+    kept = table.slots[slot]
+    if kept == 0:
+        return NOT_TO_BE_HAD
+    met = met_at(word(word(kept + ITEMS) + DATA))
+    if not matches(table, met, count):
+        return NOT_TO_BE_HAD
+    room = met.room
+    job = borrowed_job(table, room)
+    if job == 0:
+        return NOT_TO_BE_HAD
+    source = address_of(met) + met.job
+    for byte in range(0, met.bytes_of_job, 8):
+        set_word(job + byte, word(source + byte))
+    _keep(kept)  # a handler or a finalizer that runs meanwhile may make the table forget it
+    result = run(table, met, job)
+    _drop(kept)
+    give_back(table, room, job)
     return result
 
 
 @njit
 def recall(words, arguments, count, zero):
-    """What the call of a table with some arguments returns, as `run`."""
+    """What the call of a table with some arguments returns."""
     table = table_at(word(words + HEAD))
-    none = table.none
-    if flatten(table, arguments, count):
-        slot = slot_of(table)
-        table.missed = slot
-        kept = table.slots[slot]
-        if kept != 0:
-            met = met_at(word(word(kept + ITEMS) + DATA))
-            if matches(table, met, count):
-                job = fresh_job(met.room)
-                if job != 0:
-                    source = address_of(met) + met.job
-                    for byte in range(0, met.bytes_of_job, 8):
-                        set_word(job + byte, word(source + byte))
-                    _keep(kept)  # a handler or a finalizer that runs meanwhile may make the table forget it
-                    result = run(table, met, job)
-                    _drop(kept)
-                    return result
-    _keep(none)
-    return none
+    result = recalled(table, arguments, count)
+    return _ask(table.otherwise, arguments, count, 0) if result == NOT_TO_BE_HAD else result
 
 
 recalling = c_function(recall, "tridiag_recall", 3, types.int64)
