@@ -89,8 +89,9 @@ def cells(record: dict[str, Any], figure: dict[str, Any]) -> list[str]:
 
 
 def file_name(here: dict[str, Any]) -> str:
-    """Of the records of a kind of machine."""
-    return re.sub(r"[^a-z0-9]+", "_", here["machine"]["cpu"].lower()).strip("_")
+    """Of the records of a kind of machine: processors of several generations have one name."""
+    machine = here["machine"]
+    return re.sub(r"[^a-z0-9]+", "_", f"{machine['cpu']} {machine['core']}".lower()).strip("_")
 
 
 def add_choice(parser: argparse.ArgumentParser) -> None:
@@ -113,6 +114,15 @@ def picked(parser: argparse.ArgumentParser, known: list[Line], options: argparse
     return lines
 
 
+def save(path: Path, record: dict[str, Any], whole: bool) -> None:
+    """Keep a record, in a file beside the one it is for until it is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(record, indent=1) + "\n")
+    if whole:
+        part.replace(path)
+
+
 def run(told: str | None, known: list[Line], makers: Makers, results: Path, arguments: list[str] | None) -> int:
     """The command of a benchmark: ``told`` is its docstring; the record of a whole run to the folder ``results``."""
     from rich.console import Console
@@ -124,17 +134,15 @@ def run(told: str | None, known: list[Line], makers: Makers, results: Path, argu
     parser.add_argument("--tiny", action="store_true", help="a rehearsal: small systems, and no bar counts")
     options = parser.parse_args(arguments)
     lines = picked(parser, known, options)
-    records, progress, start = [], Console(stderr=True), time.perf_counter()
+    records: list[dict[str, Any]] = []
+    progress, start, here = Console(stderr=True), time.perf_counter(), conditions()
+    path = options.json or (None if options.only or options.tiny else results / f"{file_name(here)}.json")
     for count, line in enumerate(lines, 1):
         progress.print(f"{count}/{len(lines)} {line.name}", highlight=False)
         records.append(measure(line, makers, options.rounds, options.tiny))
+        if path:
+            spent = round(time.perf_counter() - start)
+            save(path, here | {"tiny": options.tiny, "seconds": spent, "lines": records}, count == len(lines))
     show(records)
-    spent = round(time.perf_counter() - start)
-    here = conditions()
-    record = here | {"tiny": options.tiny, "seconds": spent, "lines": records}
-    path = options.json or (None if options.only or options.tiny else results / f"{file_name(here)}.json")
-    if path:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record, indent=1) + "\n")
     verdicts = [figure["verdict"] for record in records for figure in record.get("figures", ())]
     return int(any("refused" in record for record in records) or ("short" in verdicts and not options.tiny))

@@ -154,6 +154,31 @@ def test_alignments_have_lines_of_their_own(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.slow
+def test_one_call_of_every_verb_is_right(tmp_path: Path) -> None:
+    """Each verb from each library passes its gate, and has a figure."""
+    import one_call
+
+    pytest.importorskip("torch")
+    path = tmp_path / "one_call.json"
+    one_call.main(["--tiny", "--rounds", "1", "--json", str(path)])
+    lines = json.loads(path.read_text())["lines"]
+    assert [line["name"] for line in lines] == [line.name for line in one_call.LINES]
+    assert all(np.isfinite(figure["median"]) for line in lines for figure in line["figures"]), lines
+    assert not path.with_suffix(".part").exists()
+
+
+@pytest.mark.slow
+def test_kernels_for_narrow_vectors_are_timed_beside_others(tmp_path: Path) -> None:
+    import vector_widths
+
+    path = tmp_path / "widths.json"
+    assert vector_widths.main(["--rounds", "1", "--only", "small", "--json", str(path)]) in (0, 1)
+    (line,) = json.loads(path.read_text())["lines"]
+    assert [figure["contestants"] for figure in line["figures"]] == [["haswell", "own"], ["nehalem", "own"]]
+    assert all(0 < figure["median"] < 100 for figure in line["figures"])
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["matmul", "order 2, constant", "jit: logcumsumexp"])
 def test_shapes_are_drawn_at_random(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")

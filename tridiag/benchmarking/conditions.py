@@ -26,6 +26,7 @@ def machine() -> dict[str, Any]:
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
     return {
         "cpu": cpu(),
+        "core": core(),
         "cores": os.cpu_count(),
         "system": platform.system(),
         "cores granted": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
@@ -33,6 +34,15 @@ def machine() -> dict[str, Any]:
         "memory in GiB": round(memory / 2**30, 1),
         "huge pages": PAGES.read_text().strip() if PAGES.exists() else "",
     }
+
+
+def core() -> str:
+    """What LLVM calls the generation of the processor, for which kernels are compiled: processors share names."""
+    try:
+        from llvmlite import binding
+    except ImportError:
+        return ""
+    return str(os.environ.get("NUMBA_CPU_NAME") or binding.get_host_cpu_name())
 
 
 def caches() -> list[tuple[str, str]]:
