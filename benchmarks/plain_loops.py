@@ -6,6 +6,7 @@ have two axes (blocks and matrices one or two more at the end), the result is gi
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,13 @@ def loop(function: Any) -> Any:
     serial = numba.njit(fastmath=True)(function)
     LOOPS[function.__name__] = serial, numba.njit(fastmath=True, parallel=True)(function)
     return function
+
+
+@functools.cache
+def nothing(count: int) -> Callable[..., None]:
+    """A loop of so many arguments that computes nothing: what calling one takes, and looking at its arguments."""
+    names = ", ".join(f"x{k}" for k in range(count))
+    return numba.njit(eval(f"lambda {names}: None"))
 
 
 # ---------------------------------------------------------------------------------------------------- systems

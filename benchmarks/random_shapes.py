@@ -7,7 +7,8 @@ loops of `plain_loops`, on one thread and on as many as `tridiag` takes, and Sci
 verb; inside jit what `jax.lax` has. All get operands and, where they take one, ``out``. Answers are judged before the
 clock. A figure is our time over that of the best of the others: the geometric mean over the shapes, the worst of those
 that take 10 us or more, by how many microseconds the worst of the shorter ones is behind, and how many are behind by
-more than a tenth. The ten worst shapes of all are told by name.
+more than a tenth. The floor is the geometric mean of one who takes no longer than a call that computes nothing, of a
+compiled loop with the same arguments, or of a jitted function. The ten worst shapes of all are told by name.
 
 The record goes to ``benchmarks/results/random_shapes/``, a file a processor and seed. Exits with 1 where a figure is
 short of its bar, or an answer is wrong. Needs SciPy, PyTorch, JAX and rich.
@@ -24,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from lines import file_name
-from random_verbs import IN_JIT, VERBS, Problem
+from random_verbs import EMPTY, IN_JIT, VERBS, Problem
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -50,8 +51,9 @@ BARS = {False: Bars(0.6, 1.25, 4.0), True: Bars(0.25, 1.1, 4.0)}  # in jit or no
 
 def point(problem: Problem) -> dict[str, Any]:
     """The times of all contestants for a problem whose answers are right; ours has to be."""
-    right = {}
-    for name, contestant in problem.contestants.items():
+    right, contestants = {}, dict(problem.contestants)
+    empty = race({EMPTY: contestants.pop(EMPTY)})
+    for name, contestant in contestants.items():
         error = problem.error(contestant())
         if error <= problem.limit:
             right[name] = contestant
@@ -62,7 +64,7 @@ def point(problem: Problem) -> dict[str, Any]:
     best = min(others, key=others.__getitem__)
     return {
         "problem": str(problem), "seconds": rounded(times[OURS]), "best": best, "of the best": rounded(times[best]),
-        "ratio": rounded(times[OURS] / times[best]), "others": {k: rounded(v) for k, v in others.items()},
+        "ratio": rounded(times[OURS] / times[best]), "others": {k: rounded(v) for k, v in (others | empty).items()},
     }  # fmt: skip
 
 
@@ -74,12 +76,19 @@ def figures(points: list[dict[str, Any]]) -> dict[str, float]:
     ratios = np.array([one["ratio"] for one in points])
     long = [one["ratio"] for one in points if max(one["seconds"], one["of the best"]) >= LONG]
     short = [one["seconds"] - one["of the best"] for one in points if max(one["seconds"], one["of the best"]) < LONG]
+    floors = [one["others"][EMPTY] / one["of the best"] for one in points]
     return {
-        "geometric mean": rounded(float(np.exp(np.log(ratios).mean()))),
+        "geometric mean": mean(ratios),
+        "floor": mean(floors),
         "worst": rounded(max(long, default=0.0)),
         "microseconds behind": rounded(1e6 * max(short, default=0.0)),
         "lost": rounded(float((ratios > BEHIND).mean())),
     }
+
+
+def mean(ratios: Any) -> float:
+    """The geometric one."""
+    return rounded(float(np.exp(np.log(ratios).mean())))
 
 
 def short_of(found: dict[str, float], bars: Bars) -> bool:
@@ -89,9 +98,9 @@ def short_of(found: dict[str, float], bars: Bars) -> bool:
 
 def show(records: list[dict[str, Any]]) -> None:
     console = Console(width=None if sys.stdout.isatty() else 180)
-    table = Table("verb", "geometric mean", "worst", "us behind", "lost", "shapes", "")
+    table = Table("verb", "geometric mean", "floor", "worst", "us behind", "lost", "shapes", "")
     for record in records:
-        cells = [f"{record[name]:.2f}" for name in ("geometric mean", "worst", "microseconds behind")]
+        cells = [f"{record[name]:.2f}" for name in ("geometric mean", "floor", "worst", "microseconds behind")]
         bar = "/".join(f"{bar:g}" for bar in BARS[record["in jit"]])
         verdict = f"[red]short of {bar}" if record["short"] else "[green]pass"
         table.add_row(record["verb"], *cells, f"{100 * record['lost']:.0f} %", str(len(record["points"])), verdict)

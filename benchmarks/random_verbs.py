@@ -12,12 +12,13 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # else the loops' threads s
 
 import numba
 import numpy as np
-from plain_loops import LOOPS, factors
+from plain_loops import LOOPS, factors, nothing
 
 import tridiag
 from tridiag.benchmarking.errors import backward_errors, relative_error
 from tridiag.kernels.jobs.systems import threads
 
+EMPTY = "an empty call"
 SMALLEST, LARGEST = 20, 3e6  # values
 ACCURATE, PLAUSIBLE = 16.0, 1e5  # eps: of residuals; of values of recurrences that remember hundreds of steps
 
@@ -27,6 +28,8 @@ Rng = np.random.Generator
 
 @dataclass(frozen=True)
 class Problem:
+    """One of the contestants, `EMPTY`, computes nothing, and is not in the contest."""
+
     told: str
     shape: tuple[int, ...]
     dtype: str
@@ -64,7 +67,7 @@ def drawn(rng: Rng, last: tuple[int, int] | None = None) -> tuple[tuple[int, ...
 
 
 def plain(name: str, *arrays: Any, out: Any) -> dict[str, Callable[[], Any]]:
-    """Both ways of a loop, which writes to ``out``."""
+    """Both ways of a loop, which writes to ``out``, and a call of a loop that computes nothing."""
     numba.set_num_threads(min(threads(), numba.config.NUMBA_NUM_THREADS))
 
     def call(function: Any) -> Any:
@@ -72,7 +75,9 @@ def plain(name: str, *arrays: Any, out: Any) -> dict[str, Callable[[], Any]]:
         return out
 
     serial, parallel = LOOPS[name]
-    return {"loop": functools.partial(call, serial), "parallel loop": functools.partial(call, parallel)}
+    count = len(arrays) + (len(out) if isinstance(out, tuple) else 1)
+    loops = {"loop": serial, "parallel loop": parallel, EMPTY: nothing(count)}
+    return {told: functools.partial(call, function) for told, function in loops.items()}
 
 
 def in_double(name: str, *arrays: Any, shape: tuple[int, ...]) -> Array:
@@ -291,6 +296,11 @@ def jitted(function: Callable[..., Any], *arrays: Array) -> Callable[[], Any]:
     return lambda: compiled(*given).block_until_ready()
 
 
+def empty_program(*arrays: Array) -> dict[str, Callable[[], Any]]:
+    """What takes these arguments, and returns one of them."""
+    return {EMPTY: jitted(lambda *given: given[-1], *arrays)}
+
+
 @verb("jit: solve", IN_JIT)
 def jit_solve(rng: Rng, told: str) -> Problem:
     from jax import lax
@@ -300,6 +310,7 @@ def jit_solve(rng: Rng, told: str) -> Problem:
     calls = {
         "tridiag": jitted(tridiag.solve, *given),
         "lax": jitted(lambda a, b, c, d: lax.linalg.tridiagonal_solve(a, b, c, d[..., None])[..., 0], *given),
+        **empty_program(*given),
     }
     return Problem(told, shape, dtype, calls, lambda x: worst_residual(*given, x), 1e6)
 
@@ -327,6 +338,7 @@ def jit_recurrence(rng: Rng, told: str) -> Problem:
         "tridiag": jitted(lambda a, x: tridiag.linear_recurrence(a, x, axis=axis), a, x),
         "associative_scan": jitted(lambda a, x: lax.associative_scan(join, (a, x), axis=axis)[1], a, x),
         "scan": jitted(scanned, a, x),
+        **empty_program(a, x),
     }
     return Problem(f"{told}, axis={axis},", shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
@@ -342,6 +354,7 @@ def jit_logarithms(rng: Rng, told: str) -> Problem:
     calls = {
         "tridiag": jitted(lambda x: tridiag.logcumsumexp(x, axis=axis), x),
         "cumlogsumexp": jitted(lambda x: lax.cumlogsumexp(x, axis), x),
+        **empty_program(x),
     }
     return Problem(f"{told}, axis={axis},", shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
@@ -363,5 +376,5 @@ def jit_matrices(rng: Rng, told: str) -> Problem:
 
         return lax.scan(step, 0 * x[:, 0], (A.swapaxes(0, 1), x.swapaxes(0, 1)))[1].swapaxes(0, 1)
 
-    calls = {"tridiag": jitted(tridiag.matrix_recurrence, A, x), "scan": jitted(scanned, A, x)}
+    calls = {"tridiag": jitted(tridiag.matrix_recurrence, A, x), "scan": jitted(scanned, A, x), **empty_program(A, x)}
     return Problem(told, shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
