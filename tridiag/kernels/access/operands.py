@@ -40,6 +40,8 @@ lanes_of = emitted(lambda code: code.integer(code.lanes))
 parts_of = emitted(lambda code: code.integer(code.parts))
 bytes_of_row = emitted(lambda code: code.integer(code.row))
 bytes_of_real = emitted(lambda code: code.integer(code.size_of_real))
+parts_of = emitted(lambda code: code.integer(code.parts))  # of a number, which are real
+bytes_of_number = emitted(lambda code: code.integer(code.size_of_real * code.parts))
 size_of_operand = emitted(lambda code: code.integer(Operand.size() + 8 * code.lanes))
 
 

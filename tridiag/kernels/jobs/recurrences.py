@@ -37,12 +37,15 @@ class Axes(NamedTuple):
     """The stride of every operand along the axis of the recurrence, in the order of the steps; the batch axes."""
 
     strides: tuple[int, ...]
-    offsets: tuple[int, ...]  # of the first step
+    offsets: tuple[int, ...]  # of the first step of the first sequence
     batch: list[Axis]
 
 
 def axes_of(form: Recurrence, shapes: Any, strides: Any) -> Axes:
-    """From operands that are lifted to one rank; stride 0 where one is constant."""
+    """From operands that are lifted to one rank; stride 0 where one is constant.
+
+    Sequences are counted in the order in which results lie in memory.
+    """
     steps = [
         tuple(0 if n == 1 else t for n, t in zip(*pair, strict=True)) for pair in zip(shapes, strides, strict=True)
     ]
@@ -53,8 +56,11 @@ def axes_of(form: Recurrence, shapes: Any, strides: Any) -> Axes:
         for k, length in enumerate(form.shape)
         if k != form.axis and length > 1
     ]
-    batch.sort(key=lambda axis: -abs(axis[1][C.Y]))
-    return Axes(tuple(sign * step for step in along), tuple(last * step for step in along), merge(batch))
+    turned = [(length, step) for length, step in batch if step[C.Y] < 0]
+    batch = [(length, tuple(-t for t in step) if step[C.Y] < 0 else step) for length, step in batch]
+    batch.sort(key=lambda axis: -axis[1][C.Y])
+    first = tuple(last * step + sum((length - 1) * t[k] for length, t in turned) for k, step in enumerate(along))
+    return Axes(tuple(sign * step for step in along), first, merge(batch))
 
 
 def chunk_of(dtype: np.dtype[Any]) -> int:
@@ -65,15 +71,13 @@ def chunk_of(dtype: np.dtype[Any]) -> int:
 def kind_of(axes: Axes, form: Recurrence, order: int, count: int, dtype: np.dtype[Any], workers: int) -> int:
     """Which loops can run so."""
     size, lanes = dtype.itemsize, lanes_of(dtype)
-    if dtype.kind == "c":
-        return C.SCALAR
     length, steps = axes.batch[-1] if axes.batch else (0, ())
     if length > 1 and steps[C.Y] == steps[C.X] == size:
         for step, kind in ((size, C.INTERLEAVED), (0, C.SPREAD)):
             if all(steps[C.A + k] == step for k in range(order)):
                 return kind
     read, step = axes.strides[: 2 + order], axes.strides[C.Y]
-    if abs(step) == size and all(s in (step, 0) for s in read):
+    if dtype.kind == "f" and abs(step) == size and all(s in (step, 0) for s in read):
         fewest = FEWEST_BLOCKS * chunk_of(dtype) if count >= lanes else SHORTEST_CHUNK * lanes
         if order == 1 and count < 2 * lanes * workers and form.n >= fewest * lanes:
             return C.LONG

@@ -7,7 +7,7 @@ from typing import Any
 
 from numba import njit
 
-from tridiag.kernels.access.operands import bytes_of_real, lanes_of
+from tridiag.kernels.access.operands import bytes_of_number, lanes_of, parts_of
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.recurrence.interleaved_loops import Narrow, first_rows, interleaved, own, shared, spread
 from tridiag.kernels.recurrence.order import Order, whole_entries
@@ -43,7 +43,7 @@ def side_by_side(made: Order, order: int, library: Library) -> Any:
                 step_by_step(zero, job, k, 0, first, zero)
             return
         places = base(job, C.Y, index), stride(job, C.Y), base(job, C.X, index), stride(job, C.X)
-        given = first, count, *places, started
+        given = first, count * parts_of(zero, ()), *places, started
         words = given + coefficients + before(job, index)
         if job.kind == C.INTERLEAVED:
             begin_own(zero, words)
@@ -52,7 +52,7 @@ def side_by_side(made: Order, order: int, library: Library) -> Any:
 
     @njit(**OPTIONS)
     def go_on(zero, job, count, words, large):
-        """The rows behind them; ``words``: those of `across`."""
+        """The rows behind them, of so many real numbers; ``words``: those of `across`."""
         own_coefficients = job.kind == C.INTERLEAVED
         if count <= NARROW * lanes_of(zero, ()):
             if own_coefficients:
@@ -71,7 +71,7 @@ def side_by_side(made: Order, order: int, library: Library) -> Any:
     @njit(**OPTIONS)
     def work(job, zero):
         """Sequences side by side in memory, a stretch of them at a time, row by row."""
-        length, width, stretches, n, size = job.length, job.stretch, job.stretches, job.steps, bytes_of_real(zero, ())
+        length, width, stretches, n, size = job.length, job.stretch, job.stretches, job.steps, bytes_of_number(zero, ())
         parts, side = job.sequences // length * stretches, (width * size + LINE - 1) // LINE * LINE
         room = allocate_workspace((order + 1) * side)
         if room == 0:
@@ -84,9 +84,10 @@ def side_by_side(made: Order, order: int, library: Library) -> Any:
                 begin(zero, job, index, count, coefficients)
                 if n > order:
                     x, y = base(job, C.X, index), base(job, C.Y, index)
-                    operands = order, n, count, y, stride(job, C.Y), x, stride(job, C.X), room, side
+                    reals = count * parts_of(zero, ())
+                    operands = order, n, reals, y, stride(job, C.Y), x, stride(job, C.X), room, side
                     whole = count * size >= PAST_CACHES and whole_entries(zero, y, stride(job, C.Y))
-                    go_on(zero, job, count, operands + coefficients, job.flags & C.LARGE and whole)
+                    go_on(zero, job, reals, operands + coefficients, job.flags & C.LARGE and whole)
         flush()
         free_workspace(room)
 
@@ -144,7 +145,7 @@ def side_of(order: int) -> Any:
     @njit(**OPTIONS)
     def lie_side_by_side(zero, job):
         for k in range(order):
-            if field(job, steps + (job.axes - 1) * (1 + operands) + k) != bytes_of_real(zero, ()):
+            if field(job, steps + (job.axes - 1) * (1 + operands) + k) != bytes_of_number(zero, ()):
                 return False
         return True
 

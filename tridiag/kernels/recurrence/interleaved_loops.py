@@ -1,4 +1,7 @@
-"""The inner loops of sequences that lie side by side in memory."""
+"""The inner loops of sequences that lie side by side in memory.
+
+A complex number is a pair of lanes, its real and its imaginary part; widths and lanes count real numbers.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 
 from tridiag.kernels.access.moves import put_past_caches
-from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import LINE, Code
 
 
@@ -22,13 +25,35 @@ def spread(past_caches: bool, code: Code, *words: Value) -> None:
     across(code, words, past_caches, shared)
 
 
-def own(code: Code, address: Value, at: Value, kind: Any) -> Value:
+def own(code: Code, address: Value, at: Value, kind: Any) -> Any:
     """The coefficients of the sequences from ``at`` on, of which the first one's lies at an address."""
-    return code.load_as(kind, address + at)
+    found = code.load_as(kind, address + at)
+    if code.parts == 1:
+        return found
+    real, imag = (code.shuffle(found, found, [k - k % 2 + part for k in range(kind.count)]) for part in range(2))
+    return Complex(real, crosswise(code, imag))
 
 
-def shared(code: Code, address: Value, at: Value, kind: Any) -> Value:
-    return code.repeat(code.load_as(code.real, address), kind.count)
+def shared(code: Code, address: Value, at: Value, kind: Any) -> Any:
+    real = code.repeat(code.load_as(code.real, address), kind.count)
+    if code.parts == 1:
+        return real
+    imag = code.repeat(code.load_as(code.real, address + code.size_of_real), kind.count)
+    return Complex(real, crosswise(code, imag))
+
+
+def crosswise(code: Code, imag: Value) -> Value:
+    """Imaginary parts with the signs that they have in a product: - where it adds to a real part."""
+    kind, count = imag.llvm.type.element, imag.llvm.type.count
+    return imag * Value(code, ir.Constant(imag.llvm.type, [ir.Constant(kind, 2.0 * (k % 2) - 1) for k in range(count)]))
+
+
+def multiply_add(code: Code, factor: Any, x: Value, y: Value) -> Value:
+    """factor x + y."""
+    if code.parts == 1:
+        return factor * x + y
+    swapped = code.shuffle(x, x, [k + 1 - 2 * (k % 2) for k in range(x.llvm.type.count)])
+    return factor.real * x + (factor.imag * swapped + y)
 
 
 def over_a_row(code: Code, width: Value, piece: Callable[[int, int], Callable[..., Any]]) -> None:
@@ -40,7 +65,7 @@ def over_a_row(code: Code, width: Value, piece: Callable[[int, int], Callable[..
     code.fori(0, whole, piece(lanes, TOGETHER), step=wide)
     code.fori(whole, even, piece(lanes, 1), step=lanes)
     code.fori(rest, width, piece(lanes, 1), step=lanes)
-    code.fori(few, width, piece(1, 1))
+    code.fori(few, width, piece(code.parts, 1), step=code.parts)
 
 
 def across(code: Code, words: Any, past_caches: bool, take: Callable[..., Value]) -> None:
@@ -62,13 +87,13 @@ def across(code: Code, words: Any, past_caches: bool, take: Callable[..., Value]
                 for part in range(together):
                     at = c * code.size_of_real + part * LINE
                     value = code.load_as(kind, x + i * x_stride + at)
-                    if lanes > 1:
+                    if lanes > code.parts:
                         code.prefetch(x + (i + ROWS_AHEAD) * x_stride + at)
                     for k, (a, stride) in reversed(list(enumerate(coefficients, 1))):
-                        if lanes > 1 and take is own:
+                        if lanes > code.parts and take is own:
                             code.prefetch(a + (i + ROWS_AHEAD) * stride + at)
                         factor = take(code, a + i * stride, at, kind)
-                        value = factor * code.load_as(kind, places[k] + at) + value
+                        value = multiply_add(code, factor, code.load_as(kind, places[k] + at), value)
                     code.store_as(places[0] + at, value)
                 return state
 
@@ -115,7 +140,8 @@ def first_rows(take: Callable[..., Value], order: int, code: Code, *words: Value
                         for k in reversed(range(1, order + 1 if begun else i + 1)):
                             a, stride = coefficients[k - 1]
                             source = y + y_stride * (i - k) if k <= i else before[k - i - 1]
-                            value = take(code, a + stride * i, at, kind) * code.load_as(kind, source + at) + value
+                            factor = take(code, a + stride * i, at, kind)
+                            value = multiply_add(code, factor, code.load_as(kind, source + at), value)
                         code.store_as(y + y_stride * i + at, value)
                     return state
 
@@ -151,7 +177,7 @@ class Narrow(NamedTuple):
     def write(self, code: Code, *words: Value) -> None:
         """``words``: first, last, width; address and stride of y and x, then of each coefficient."""
         (first, last, width, y, y_stride, x, x_stride), rest = words[:7], words[7:]
-        lanes = max(1, code.lanes >> self.halved)
+        lanes = max(code.parts, code.lanes >> self.halved)
         kind, half = ir.VectorType(code.real, lanes), (self.vectors + 1) // 2
         size = code.size_of_real * lanes
         places = [code.integer(k * size) for k in range(half)]
@@ -163,7 +189,7 @@ class Narrow(NamedTuple):
                 value = code.load_as(kind, x + i * x_stride + at)
                 for k in reversed(range(self.order)):
                     factor = self.take(code, rest[2 * k] + i * rest[2 * k + 1], at, kind)
-                    value = factor * before[k] + value
+                    value = multiply_add(code, factor, before[k], value)
                 code.store_as(y + i * y_stride + at, value)
                 found.append((value, *before[:-1]))
             return tuple(found)

@@ -25,7 +25,7 @@ from tridiag.kernels.recurrence.loops import (
     Values,
     move_lanes,
 )
-from tridiag.kernels.recurrence.order import dispatch, functions, one_by_one
+from tridiag.kernels.recurrence.order import dispatch, functions
 from tridiag.kernels.recurrence.scalar import one_after_another
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.simd.functions import Library
@@ -45,14 +45,14 @@ def build(dtype: str, order: int):
 @functools.cache
 def parts(order: int, real: bool) -> Any:
     """The task and the preparation of a kernel, for all dtypes of real, or of complex, numbers."""
-    made = functions(order)
+    made, library = functions(order), Library(f"{'loops' if real else 'complex'}{order}")
+    scalar, interleaved = one_after_another(made, order, library, real), side_by_side(made, order, library)
     if not real:
-        return (c_function(one_by_one(made), f"tridiag_work{order}", first=JOB),)
-    library = Library(f"loops{order}")
+        return (c_function(by_kind([scalar, scalar, interleaved, scalar]), f"tridiag_complex_work{order}", first=JOB),)
     loops = [Loop(order, turned, backward) for turned in (False, True) for backward in (False, True)]
     move, run = library.add("move", move_lanes), dispatch(library, loops)
     rows = in_rows(made, order, move, in_pieces(order, library, move, run))
-    tasks = [one_after_another(made, order, library), rows, side_by_side(made, order, library)]
+    tasks = [scalar, rows, interleaved]
     if order == 1:
         add_up, find_values = (dispatch(library, [kind(loop) for loop in loops]) for kind in (Sum, Values))
         tasks.append(in_blocks(made, add_up, in_lines(move, run, find_values)))

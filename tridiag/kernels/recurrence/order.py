@@ -1,4 +1,4 @@
-"""What all schedules of a recurrence of some order are made of, and sequences one by one."""
+"""What all schedules of a recurrence of some order are made of."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tridiag.kernels.recurrence.loops import (
     MOST_LANES,
     clear,
 )
-from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import PIECE as ROWS_APART
 from tridiag.kernels.simd.interrupts import stopping_at
@@ -145,20 +144,6 @@ def functions(order: int) -> Order:
                 store(room.addresses.state + k * LINE + lane * size, value)
 
     return Order(base, stride, step_by_step, bind, begin)
-
-
-def one_by_one(made: Order) -> Any:
-    step_by_step = made.step_by_step
-
-    @njit(**OPTIONS)
-    def work(job, zero):
-        """Sequences in any place."""
-        run, count, n = job.run, job.sequences, job.steps
-        for item in items(job):
-            for index in range(item * run, min(count, (item + 1) * run)):
-                step_by_step(zero, job, index, 0, n, zero)
-
-    return work
 
 
 @njit(**OPTIONS)

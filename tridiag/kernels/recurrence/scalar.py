@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from llvmlite import ir
 from numba import njit
 
 from tridiag.kernels.jobs.words import recurrences as C
@@ -12,7 +13,7 @@ from tridiag.kernels.recurrence.short_rows import short_rows
 from tridiag.kernels.runtime.work_items import field, items
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import PIECE, stopping
-from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import OPTIONS, Code
 
 ABREAST = 4  # sequences at a time: none waits for its own products
@@ -53,8 +54,8 @@ class Plain(NamedTuple):
         """Some side by side; each operand as addresses and strides."""
         zero = code.integer(0)
 
-        def take(place: Any, i: Value) -> Value:
-            return code.load_as(code.real, place[0] + i * place[1])
+        def take(place: Any, i: Value) -> Any:
+            return number_at(code, place[0] + i * place[1])
 
         def steps(terms: int) -> Any:
             def step(i: Value, state: Any) -> Any:
@@ -72,13 +73,13 @@ class Plain(NamedTuple):
                         for a, earlier in zip(factors[::-1], carried[:terms][::-1], strict=True):
                             value = a * earlier + value
                         new = [value, *carried[:-1]]
-                    code.store_as(y[k][0] + i * y[k][1], value)
+                    store_number(code, y[k][0] + i * y[k][1], value)
                     found.append(tuple(new))
                 return tuple(found)
 
             return step
 
-        nothing = code.like(take(x[0], zero), 0.0)
+        nothing = Complex(*(2 * [real_zero(code)])) if code.parts == 2 else real_zero(code)
         state = tuple(tuple(take(b[k], zero) if self.started else nothing for b in before) for k in range(len(y)))
         begun = zero
         if not (self.started or self.transposed):
@@ -88,9 +89,25 @@ class Plain(NamedTuple):
         code.fori(begun, n, steps(self.order), state)
 
 
-def one_after_another(made: Order, order: int, library: Library) -> Any:
+def number_at(code: Code, address: Value) -> Any:
+    real = code.load_as(code.real, address)
+    return real if code.parts == 1 else Complex(real, code.load_as(code.real, address + code.size_of_real))
+
+
+def store_number(code: Code, address: Value, x: Any) -> None:
+    code.store_as(address, x.real if code.parts == 2 else x)
+    if code.parts == 2:
+        code.store_as(address + code.size_of_real, x.imag)
+
+
+def real_zero(code: Code) -> Value:
+    return Value(code, ir.Constant(code.real, 0.0))
+
+
+def one_after_another(made: Order, order: int, library: Library, real: bool) -> Any:
+    """``real``: whether numbers are; those of complex sequences lie in no vectors."""
     step_by_step, words_of = made.step_by_step, words_from(made, order)
-    short = short_rows(made, library) if order == 1 else never_short
+    short = short_rows(made, library) if order == 1 and real else never_short
     loops = [Plain(order, started, transposed) for started in (False, True) for transposed in (False, True)]
     plain, transposed, started, both = (library.add(loop.name, loop.write) for loop in loops)
 
