@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 from numba import njit
 
+from tridiag.kernels.access.operands import bytes_of_number
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.recurrence.order import Order
 from tridiag.kernels.recurrence.short_rows import short_rows
@@ -16,7 +17,7 @@ from tridiag.kernels.simd.interrupts import PIECE, stopping
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import OPTIONS, Code
 
-ABREAST = 4  # sequences at a time: none waits for its own products
+ABREAST = 8, 4, 2, 1  # sequences at a time, as long as there are so many: none waits for its own products
 
 
 class Plain(NamedTuple):
@@ -25,14 +26,20 @@ class Plain(NamedTuple):
     order: int
     started: bool  # from values before the first step; else the coefficients of these are not read
     transposed: bool  # products are carried on, so that no coefficient of another step is read
+    dense: bool = False  # the steps of every operand lie side by side, in the same direction
 
     @property
     def name(self) -> str:
-        return f"plain{self.order}{'_started' * self.started}{'_transposed' * self.transposed}"
+        told = f"{'_started' * self.started}{'_transposed' * self.transposed}{'_dense' * self.dense}"
+        return f"plain{self.order}{told}"
 
     def write(self, code: Code, *words: Value) -> None:
         """``words``: sequences, steps; of y, x, the coefficients and the values before: address, stride, distance."""
         (count, n), operands = words[:2], [words[k : k + 3] for k in range(2, len(words), 3)]
+        if self.dense:
+            size = code.size_of_real * code.parts
+            forward = operands[C.Y][1] / size  # or backward: 1 or -1, of which a processor's addressing makes bytes
+            operands = [(address, forward, apart) for address, _, apart in operands]
 
         def group(together: int) -> Any:
             def body(first: Value, state: Any) -> Any:
@@ -46,16 +53,21 @@ class Plain(NamedTuple):
 
             return body
 
-        even = count / ABREAST * ABREAST
-        code.fori(0, even, group(ABREAST), step=ABREAST)
-        code.fori(even, count, group(1))
+        done = code.integer(0)
+        for together in ABREAST if self.dense else (ABREAST[0], 1):
+            even = count / together * together
+            code.fori(done, even, group(together), step=together)
+            done = even
 
     def sequences(self, code: Code, n: Value, y: Any, x: Any, coefficients: Any, before: Any) -> None:
         """Some side by side; each operand as addresses and strides."""
         zero = code.integer(0)
 
+        def at(place: Any, i: Value) -> Value:
+            return place[0] + i * place[1] * (code.size_of_real * code.parts if self.dense else 1)
+
         def take(place: Any, i: Value) -> Any:
-            return number_at(code, place[0] + i * place[1])
+            return number_at(code, at(place, i))
 
         def steps(terms: int) -> Any:
             def step(i: Value, state: Any) -> Any:
@@ -73,7 +85,7 @@ class Plain(NamedTuple):
                         for a, earlier in zip(factors[::-1], carried[:terms][::-1], strict=True):
                             value = a * earlier + value
                         new = [value, *carried[:-1]]
-                    store_number(code, y[k][0] + i * y[k][1], value)
+                    store_number(code, at(y[k], i), value)
                     found.append(tuple(new))
                 return tuple(found)
 
@@ -108,24 +120,22 @@ def one_after_another(made: Order, order: int, library: Library, real: bool) -> 
     """``real``: whether numbers are; those of complex sequences lie in no vectors."""
     step_by_step, words_of = made.step_by_step, words_from(made, order)
     short = short_rows(made, library) if order == 1 and real else never_short
-    loops = [Plain(order, started, transposed) for started in (False, True) for transposed in (False, True)]
-    plain, transposed, started, both = (library.add(loop.name, loop.write) for loop in loops)
+    scattered, dense, lies_densely = (
+        plain_loops(order, library, False),
+        plain_loops(order, library, True),
+        dense_of(made, order),
+    )
 
     @njit(**OPTIONS)
     def run(zero, job, first, count, done, steps):
         """Some steps of sequences from the first on, regularly spaced, or of a single one, behind those ``done``."""
         extent = count, steps
         words = extent + words_of(job, first, done)
-        begun = done > 0 or job.flags & C.STARTED != 0
-        if job.flags & C.TRANSPOSED:
-            if begun:
-                both(zero, words)
-            else:
-                transposed(zero, words)
-        elif begun:
-            started(zero, words)
+        begun, turned = done > 0 or job.flags & C.STARTED != 0, job.flags & C.TRANSPOSED != 0
+        if lies_densely(zero, job):
+            dense(zero, begun, turned, words)
         else:
-            plain(zero, words)
+            scattered(zero, begun, turned, words)
 
     @njit(**OPTIONS)
     def run_all(zero, job, first, count):
@@ -155,6 +165,39 @@ def one_after_another(made: Order, order: int, library: Library, real: bool) -> 
                 run_all(zero, job, index, 1)
 
     return work
+
+
+def plain_loops(order: int, library: Library, dense: bool) -> Any:
+    """The plain loops of an order, by whether there are values before the first step, and whether it is transposed."""
+    loops = [Plain(order, started, turned, dense) for started in (False, True) for turned in (False, True)]
+    plain, transposed, started, both = (library.add(loop.name, loop.write) for loop in loops)
+
+    @njit(**OPTIONS)
+    def run(zero, begun, turned, words):
+        if begun and turned:
+            both(zero, words)
+        elif begun:
+            started(zero, words)
+        elif turned:
+            transposed(zero, words)
+        else:
+            plain(zero, words)
+
+    return run
+
+
+def dense_of(made: Order, order: int) -> Any:
+    """Whether the steps of the result, of x and of all coefficients lie side by side, in the same direction."""
+    stride = made.stride
+
+    @njit(**OPTIONS)
+    def lies_densely(zero, job):
+        for operand in range(C.A + order):
+            if stride(job, operand) != stride(job, C.Y):
+                return False
+        return abs(stride(job, C.Y)) == bytes_of_number(zero, ())
+
+    return lies_densely
 
 
 @njit(**OPTIONS)
