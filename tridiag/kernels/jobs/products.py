@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.kernels.jobs.job import Job
-from tridiag.kernels.jobs.systems import CACHES, ITEM, ITEMS_EACH, Axis, contiguous, merge
+from tridiag.kernels.jobs.systems import CACHES, ITEM, ITEMS_EACH, LINE, Axis, contiguous, merge
 from tridiag.kernels.jobs.words import products as P
 from tridiag.problems.forms import Form
 
@@ -58,12 +58,20 @@ def make_job(form: Form, shapes: Sequence[Any], strides: Sequence[Any], dtype: n
     words = P.Products.filled(
         P.AXIS_WORDS * len(walk.batch),
         items=items, strides=walk.strides, steps=walk.steps, length=walk.length, width=walk.width, edge=walk.edge,
-        cycle=walk.cycle, period=walk.period, flags=sum(flag for option, flag in options if option), units=units,
+        cycle=walk.cycle, period=walk.period, room=room_of(walk, dtype),
+        flags=sum(flag for option, flag in options if option), units=units,
         blocks=blocks, block=block, run=run, axes=len(walk.batch),
     )  # fmt: skip
     words[P.AXES :] = [word for length, steps in walk.batch for word in (length, *steps)]
     words.flags.writeable = False
     return Job(("products", dtype.name), words, max(0, min(helpers, items - 1)), count)
+
+
+def room_of(walk: Walk, dtype: np.dtype[Any]) -> int:
+    """The bytes for a source: a PIECE of entries where those of some operand lie neither side by side nor are one."""
+    wanted = [(1 if k == P.WHERE else dtype.itemsize, 0) for k in range(P.OPERANDS)]
+    scattered = any(step not in sides for step, sides in zip(walk.steps[P.X :], wanted[P.X :], strict=True))
+    return P.PIECE * dtype.itemsize if scattered else LINE * (2 if dtype.kind == "c" else 1)
 
 
 def walk_of(form: Form, shapes: Sequence[Any], strides: Sequence[Any], dtype: np.dtype[Any]) -> Walk:

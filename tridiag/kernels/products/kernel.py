@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tridiag.kernels.access.operands import bytes_of_real, parts_of
+from tridiag.kernels.access.operands import bytes_of_real, lanes_of, parts_of
 from tridiag.kernels.jobs.words import products as P
 from tridiag.kernels.jobs.words.products import Products
 from tridiag.kernels.products.loops import (
@@ -23,9 +23,10 @@ from tridiag.kernels.products.loops import (
     KEEP_BEFORE,
     LOW,
     OWN,
-    PIECE,
     SOURCES,
     Sources,
+    long_rows,
+    long_rows_past_caches,
     masked,
     past_caches,
     plain,
@@ -43,9 +44,11 @@ JOB = RecordAt(Products)
 ARRAYS, allocate, free_workspace = workspace(Sources, "packed")
 library = Library("matrix_products")
 BYTE = np.int8(0)
-multiply, multiply_past_caches, multiply_masked = (
-    library.add(loop.__name__, loop) for loop in (plain, past_caches, masked)
+multiply, multiply_past_caches, multiply_masked, multiply_long, multiply_long_past_caches = (
+    library.add(loop.__name__, loop) for loop in (plain, past_caches, masked, long_rows, long_rows_past_caches)
 )
+LONG = 4  # vectors of a row from which on those between its edges are told beforehand
+INSIDE = 2**62  # the period of entries none of which is at an edge
 
 
 @njit(**OPTIONS)
@@ -95,8 +98,10 @@ def multiply_rows(zero, job, worker, first, count, top, bottom):
     y, period, place = worker.base[P.Y] + first * job.strides[P.Y], job.period, 0
     if period:
         place, low, high = first % period, edge, period - edge
-    else:
+    elif gone_before or gone_after:
         period, low, high = 1, 1 if gone_before else 0, 0 if gone_after else 1
+    else:
+        period, low, high = INSIDE, 0, INSIDE
     pieces(zero, job, worker, y, entries, place, period, low, high)
 
 
@@ -104,19 +109,25 @@ def multiply_rows(zero, job, worker, first, count, top, bottom):
 def pieces(zero, job, worker, y, count, place, period, low, high):
     """Entries whose sources are known: at once where these lie side by side, else a PIECE at a time."""
     size, kinds = bytes_of(zero), SOURCES if job.flags & P.MASKED else KEEP
-    length = count
+    length, dense = count, job.flags & P.MASKED == 0
     for k in range(kinds):
         if worker.step[k] != 0 and worker.step[k] != (size if k < KEEP else 1):
-            length = min(PIECE, count)
+            length = min(P.PIECE, count)
+        dense = dense and worker.step[k] == size
     for first in range(0, count, length):
         if length < count and stopping():
             break
         some = min(length, count - first)
         for k in range(kinds):
-            pack(zero, worker, k, first, some, size if k < KEEP else 1)
+            pack(zero, job, worker, k, first, some, size if k < KEEP else 1)
         words = worker, y + first * size, some, (place + first) % period, period, low, high
         if job.flags & P.MASKED:
             multiply_masked(zero, words)
+        elif dense and period >= LONG * lanes_of(zero, ()):
+            if job.flags & P.LARGE:
+                multiply_long_past_caches(zero, words)
+            else:
+                multiply_long(zero, words)
         elif job.flags & P.LARGE:
             multiply_past_caches(zero, words)
         else:
@@ -124,11 +135,11 @@ def pieces(zero, job, worker, y, count, place, period, low, high):
 
 
 @njit(**OPTIONS)
-def pack(zero, worker, k, first, count, size):
+def pack(zero, job, worker, k, first, count, size):
     """Tell the loops where to find some entries of a source: in place, or copied side by side."""
     at, step = worker.at[k], worker.step[k]
     at += first * step
-    room = worker.packed + k * PIECE * bytes_of(zero)
+    room = worker.packed + k * job.room
     worker.source[k], worker.move[k] = at, step
     if step == size:
         return
@@ -170,7 +181,7 @@ def multiply_unit(zero, job, worker, first, last):
 @njit(**OPTIONS)
 def work(job, zero):
     """Claim items until none is left; called by every thread of a job."""
-    worker = allocate(ARRAYS(packed=SOURCES * PIECE * bytes_of(zero)))
+    worker = allocate(ARRAYS(packed=SOURCES * job.room))
     if address_of(worker) == 0:
         return
     blocks, block, run, length = job.blocks, job.block, job.run, job.length

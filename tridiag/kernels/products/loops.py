@@ -27,9 +27,6 @@ class Sources(Workspace):
     packed = Word()  # the entries of sources that lie otherwise, a PIECE each
 
 
-PIECE = 256  # entries
-
-
 class Edges(NamedTuple):
     """Entries at places 0 <= k < low of a period have no entry before them, and those from high on none after them."""
 
@@ -83,14 +80,99 @@ def multiply(code: Code, words: Any, masks: bool, large: bool) -> None:
     loop(whole, count, place, 1, False)
 
 
+def long_rows(code: Code, *words: Value) -> None:
+    """The same as `plain`, of sources side by side, and a period of at least as many entries as there are lanes."""
+    between_edges(code, words, False)
+
+
+def long_rows_past_caches(code: Code, *words: Value) -> None:
+    """The same, where the result is not read soon."""
+    between_edges(code, words, True)
+
+
+def between_edges(code: Code, words: Any, large: bool) -> None:
+    """``words`` as those of `multiply`; vectors in which no entry is at an edge are told from the others beforehand."""
+    sources, y, count, place, *edges = words
+    code.fused = False  # every product and every sum rounds, as NumPy's do
+    size, lanes = code.size_of_real * code.parts, code.lanes
+    row = LongRow(code, [(sources.source[k], size) for k in range(KEEP)], y, Edges(*edges), large)
+    lead = code.integer(0)
+    if large:
+        lead = (0 - y & (LINE - 1)) / size
+        lead = code.pick(lead < count, lead, count)
+    whole, last = lead + (count - lead) / lanes * lanes, count - lanes
+    place = code.fori(0, lead, lambda i, place: row.some(i, place, 1), place)
+    stretches = (whole - lead) / row.limits.period + 2
+    _, place = code.fori(0, stretches, lambda _, state: row.stretch(whole, *state), (lead, place))
+    before = place - (whole - last)  # the last vector computes some entries once more
+    before = code.pick(before < 0, before + row.limits.period, before)
+    end = code.pick(lead <= last, count, whole)
+    code.fori(whole, end, lambda _, place: row.some(last, place, lanes), before, step=lanes)
+    code.fori(code.pick(lead <= last, count, whole), count, lambda i, place: row.some(i, place, 1), place)
+
+
+class LongRow(NamedTuple):
+    """Entries of rows that are longer than a vector."""
+
+    code: Code
+    reads: list[Any]
+    y: Value
+    limits: Edges
+    large: bool
+
+    def some(self, i: Value, place: Value, lanes: int, stream: bool = False) -> Value:
+        """So many entries, at the edges or not; returns the place of the one behind them."""
+        code, period = self.code, self.limits.period
+        position, bounds = ramp(code, place, lanes), Edges(*(code.repeat(x, lanes) for x in self.limits))
+        position = code.where(position < bounds.period, position, position - bounds.period)
+        self.put(i, entry(code, self.reads, i, lanes, outside(code, position, bounds, lanes), False), lanes, stream)
+        behind = place + lanes
+        return code.pick(behind < period, behind, behind - period)
+
+    def inner(self, i: Value, state: Any) -> Any:
+        """A vector of entries none of which is at an edge."""
+        self.put(i, entry(self.code, self.reads, i, self.code.lanes, None, False), self.code.lanes, self.large)
+        return state
+
+    def put(self, i: Value, x: Any, lanes: int, stream: bool) -> None:
+        put(self.code, self.y + i * (self.code.size_of_real * self.code.parts), x, lanes, stream)
+
+    def stretch(self, whole: Value, i: Value, place: Value) -> tuple[Value, Value]:
+        """Vectors of entries between the edges, and those behind them until there are such entries again."""
+        code, lanes, (period, low, high) = self.code, self.code.lanes, self.limits
+        zero = code.integer(0)
+
+        def within(entries: Value, i: Value) -> Value:
+            return code.pick(entries < whole - i, entries, whole - i)
+
+        inside = code.pick(place < low, zero, high - place)
+        inside = within(code.pick(inside > 0, inside, zero) / lanes * lanes, i)
+        code.fori(i, i + inside, self.inner, step=lanes)
+        i, place = i + inside, place + inside
+        ahead = code.pick(place < low, low, period + low) - place
+        ahead = within((ahead + lanes - 1) / lanes * lanes, i)
+        place = code.fori(i, i + ahead, lambda i, at: self.some(i, at, lanes, self.large), place, step=lanes)
+        return i + ahead, place
+
+
+def ramp(code: Code, first: Value, lanes: int) -> Value:
+    """So many integers from the first on."""
+    kind = ir.VectorType(ir.IntType(64), lanes)
+    return code.repeat(first, lanes) + Value(code, ir.Constant(kind, list(range(lanes))))
+
+
 def entry(code: Code, reads: Any, i: Value, lanes: int, missing: Any, masks: bool) -> Any:
-    """So many entries: what is in the row, and what comes from those before it and after it where they are there."""
+    """So many entries: what is in the row, and what comes from those before it and after it.
+
+    ``missing``: for which entries there are none before, and none after; None: for no entry.
+    """
     diagonal, own, low, before, high, after = (
         take(code, at + i * move, lanes) for at, move in (reads[k] for k in range(KEEP))
     )
     nothing = number(code, 0.0 if masks else -0.0, lanes)  # to add -0.0 changes no number, not even the sign of a zero
-    first, last = missing
-    terms = [code.where(gone, nothing, x * y) for gone, x, y in ((first, low, before), (last, high, after))]
+    terms = [low * before, high * after]
+    if missing is not None:
+        terms = [code.where(gone, nothing, term) for gone, term in zip(missing, terms, strict=True)]
     value = diagonal * own
     if not masks:
         return value + terms[0] + terms[1]

@@ -137,7 +137,9 @@ def finish(team):
 @njit
 def run_task(job, zero):
     """Run the task of a job in helpers and in the calling thread; nothing where there is none."""
-    if job.task != 0:
+    if job.task != 0 and job.helpers == 0:
+        call(job.task, (job,))
+    elif job.task != 0:
         team = start(job.task, address_of(job), job.helpers)
         call(job.task, (job,))
         finish(team)

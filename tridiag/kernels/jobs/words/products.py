@@ -24,9 +24,11 @@ class Products(Job):
     steps = Words(OPERANDS)  # from entry to entry of a row, in bytes
     length, width, edge, cycle = Word(), Word(), Word(), Word()
     period = Word()  # entries of a matrix where many are computed at a time, or 0
+    room = Word()  # bytes for each source whose entries are brought side by side, or repeated
     flags, units, blocks, block, run, axes = Word(), Word(), Word(), Word(), Word(), Word()
 
 
 AXES = Products.words
+PIECE = 256  # entries that are brought side by side at a time
 AXIS_WORDS = 1 + OPERANDS
 TRANSPOSE, PERIODIC, MASKED, LARGE = 1, 2, 4, 8  # flags; LARGE: the result is larger than the caches
