@@ -98,10 +98,8 @@ def multiply_rows(zero, job, worker, first, count, top, bottom):
     y, period, place = worker.base[P.Y] + first * job.strides[P.Y], job.period, 0
     if period:
         place, low, high = first % period, edge, period - edge
-    elif gone_before or gone_after:
-        period, low, high = 1, 1 if gone_before else 0, 0 if gone_after else 1
     else:
-        period, low, high = INSIDE, 0, INSIDE
+        period, low, high = 1, 1 if gone_before else 0, 0 if gone_after else 1
     pieces(zero, job, worker, y, entries, place, period, low, high)
 
 
@@ -114,6 +112,9 @@ def pieces(zero, job, worker, y, count, place, period, low, high):
         if worker.step[k] != 0 and worker.step[k] != (size if k < KEEP else 1):
             length = min(P.PIECE, count)
         dense = dense and worker.step[k] == size
+    if dense and low == 0 and high == period:  # no entry is at an edge
+        period, high = INSIDE, INSIDE
+    dense = dense and period >= LONG * lanes_of(zero, ())
     for first in range(0, count, length):
         if length < count and stopping():
             break
@@ -123,7 +124,7 @@ def pieces(zero, job, worker, y, count, place, period, low, high):
         words = worker, y + first * size, some, (place + first) % period, period, low, high
         if job.flags & P.MASKED:
             multiply_masked(zero, words)
-        elif dense and period >= LONG * lanes_of(zero, ()):
+        elif dense:
             if job.flags & P.LARGE:
                 multiply_long_past_caches(zero, words)
             else:
