@@ -36,6 +36,10 @@ ITEM = 32_768  # unknowns claimed at a time, or fewer:
 ITEMS_EACH = 16  # items for each of several threads, so that they end together
 FEWEST_MATRICES = 8  # fewer matrices than this share their right sides' lanes
 WORTH_A_THREAD = 100_000  # unknowns; below, starting a thread (about 30 us) costs more than it saves
+# of `tridiag.kernels.thomas.both_ends`: systems side by side, of so few groups; or of so few rows of them all; other
+# ones so few, of so few rows, or of so few rows of them all
+FEW_GROUPS, SMALL_ROWS = 2, 128
+FEW_SYSTEMS, LONGEST, SMALL = 2, 1024, 256
 PROMISES = {False: J.PLAIN, True: J.PIVOTED, "auto": J.AUTO}
 
 
@@ -116,6 +120,23 @@ def blocks(interleaved: int, outer: int, n: int, lanes: int, kept: int, workers:
     height = max(2 * OVERLAP, CHUNK // (groups * kept) - OVERLAP)
     count = min(ITEMS_EACH * workers // (spans * outer), n // (BLOCK * OVERLAP))
     return max(1, count // workers * workers), spans, groups, height, OVERLAP
+
+
+def from_both_ends(form: Form, dtype: np.dtype[Any], matrices: list[Axis], helpers: int) -> tuple[int, int]:
+    """How many systems along the last axis `tridiag.kernels.thomas.both_ends` is to take, and its flag; or zeros.
+
+    Those that fill a vector or two wait for each row otherwise, and small problems for more than all their rows.
+    """
+    lanes, count, last = lanes_of(dtype), math.prod(a[0] for a in matrices), matrices[-1][0] if matrices else 1
+    if not count or not form.n or dtype.kind != "f" or form.pivoting != "auto" or form.periodic:
+        return 0, 0
+    if neighbours(matrices, dtype.itemsize, 2):
+        groups = -(-last // lanes) * (count // last)
+        kept = groups * (form.n + 1) * 2 * LINE
+        few = groups <= FEW_GROUPS and kept <= SCRATCH and not helpers
+        return (last, J.SIDE_BY_SIDE) if few or groups * form.n <= SMALL_ROWS else (0, 0)
+    few = count <= FEW_SYSTEMS and form.n <= LONGEST
+    return (last, 0) if few or count * form.n <= SMALL else (0, 0)
 
 
 def starts_of_rows_alike(form: Form, strides: Any, axes: list[Axis]) -> bool:
@@ -221,17 +242,20 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
     if sides == 1:
         found = group(form, dtype, matrices, helpers + 1, masked, flags)
     run, runs, chunks, chunk = items_of(form, count, sides, shared, found, helpers)
+    abreast, aside = 0, 0
+    if sides == 1 and not (flags or masked or found.long):
+        abreast, aside = from_both_ends(form, dtype, matrices, helpers)
     long_blocks, spans, span_groups, height, overlap = found.long or (0,) * 5
     axes = [(length, *steps) for length, steps in (*matrices, *right_sides)]
     words = J.Systems.filled(
         J.AXIS_WORDS * len(axes),
         items=runs * chunks, tiles=run, chunks=chunks, chunk=chunk, rows=form.n, lanes=found.lanes,
-        flags=flags | flags_of(form, dtype, strides, [*matrices, *right_sides], shared and sides, found, masked),
+        flags=flags | aside | flags_of(form, dtype, strides, [*matrices, *right_sides], shared and sides, found, masked),
         promise=PROMISES[form.pivoting], matrices=count, right_sides=sides, shared=shared,
         matrix_axes=len(matrices), right_axes=len(right_sides),
         interleaved=found.interleaved, stretches=found.stretches,
         strides=[row_stride(form, *operand) for operand in zip(shapes, strides, strict=True)],
-        blocks=long_blocks, spans=spans, span_groups=span_groups, height=height, overlap=overlap,
+        abreast=abreast, blocks=long_blocks, spans=spans, span_groups=span_groups, height=height, overlap=overlap,
     )  # fmt: skip
     words[J.AXES :] = [word for axis in axes for word in axis]
     words.flags.writeable = False

@@ -24,6 +24,7 @@ class Systems(Job):
     # system that is to be solved again, and how many there are
     blocks, spans, span_groups, height, overlap = Word(), Word(), Word(), Word(), Word()
     records, hopeless, doubts, again = Word(), Word(), Word(), Word()
+    abreast = Word()  # of `tridiag.kernels.thomas.both_ends`: systems along the last axis; 0: not in this way
 
 
 AXES = Systems.words
@@ -32,6 +33,7 @@ AXIS_WORDS = 1 + OPERANDS
 TRANSPOSE, PERIODIC, MASKED, FACTORED, FACTORING, DETERMINANT = 1, 2, 4, 8, 16, 32
 ADJOINT = 256  # for the kernel of `tridiag.kernels.thomas.adjoint`
 LINED, LARGE = 64, 128  # all rows of x begin at the same place of a cache line; x is larger than the caches
+SIDE_BY_SIDE = 1024  # with ``abreast``: those systems lie side by side in memory
 LARGE_GRADIENTS = 512  # in place of LARGE, where x is read again and the gradients of a, b and c are not
 PLAIN, PIVOTED, AUTO = 0, 1, 2
 CERTIFIED, UNCERTIFIED = 0, 1  # of a system: certified; to be eliminated again, see `tridiag.kernels.thomas.refine`
