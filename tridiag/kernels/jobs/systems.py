@@ -40,6 +40,7 @@ WORTH_A_THREAD = 100_000  # unknowns; below, starting a thread (about 30 us) cos
 # ones so few, of so few rows, or of so few rows of them all
 FEW_GROUPS, SMALL_ROWS = 2, 128
 FEW_SYSTEMS, LONGEST, SMALL = 2, 1024, 256
+LONGEST_MATRIX = 2**24  # rows of determinants that are found in turn, in some hundredths of a second
 PROMISES = {False: J.PLAIN, True: J.PIVOTED, "auto": J.AUTO}
 
 
@@ -122,21 +123,28 @@ def blocks(interleaved: int, outer: int, n: int, lanes: int, kept: int, workers:
     return max(1, count // workers * workers), spans, groups, height, OVERLAP
 
 
-def from_both_ends(form: Form, dtype: np.dtype[Any], matrices: list[Axis], helpers: int) -> tuple[int, int]:
+def from_both_ends(form: Form, dtype: np.dtype, matrices: Any, helpers: int, long: Any) -> tuple[int, int]:
     """How many systems along the last axis `tridiag.kernels.thomas.both_ends` is to take, and its flag; or zeros.
 
-    Those that fill a vector or two wait for each row otherwise, and small problems for more than all their rows.
+    Those that fill a vector or two wait for each row otherwise, and small problems for more than all their rows. It
+    also takes ``long`` ones that fill no vector, where their blocks fail.
     """
     lanes, count, last = lanes_of(dtype), math.prod(a[0] for a in matrices), matrices[-1][0] if matrices else 1
     if not count or not form.n or dtype.kind != "f" or form.pivoting != "auto" or form.periodic:
         return 0, 0
     if neighbours(matrices, dtype.itemsize, 2):
-        groups = -(-last // lanes) * (count // last)
-        kept = groups * (form.n + 1) * 2 * LINE
-        few = groups <= FEW_GROUPS and kept <= SCRATCH and not helpers
-        return (last, J.SIDE_BY_SIDE) if few or groups * form.n <= SMALL_ROWS else (0, 0)
-    few = count <= FEW_SYSTEMS and form.n <= LONGEST
-    return (last, 0) if few or count * form.n <= SMALL else (0, 0)
+        small = -(-last // lanes) * (count // last) * form.n <= SMALL_ROWS
+        alone = count == last and (last < lanes if long else few(form, last, lanes, helpers + 1))
+        return (last, J.SIDE_BY_SIDE) if small or alone else (0, 0)
+    alone = count <= FEW_SYSTEMS and form.n <= LONGEST
+    return (last, 0) if alone or count * form.n <= SMALL else (0, 0)
+
+
+def one_by_one(form: Form, dtype: np.dtype[Any], matrices: list[Axis]) -> int:
+    """The matrices along the last axis where `tridiag.kernels.thomas.continuants` is to take all in turn, else 0."""
+    count, last = math.prod(a[0] for a in matrices), matrices[-1][0] if matrices else 1
+    small = count * form.n <= SMALL or (count <= FEW_SYSTEMS and form.n <= LONGEST_MATRIX)
+    return last if small and form.n and count and dtype.kind == "f" and not form.periodic else 0
 
 
 def starts_of_rows_alike(form: Form, strides: Any, axes: list[Axis]) -> bool:
@@ -191,15 +199,32 @@ def group(form: Form, dtype: np.dtype, matrices: Any, workers: int, masked: bool
     if form.periodic or flags & (J.FACTORED | J.FACTORING | J.DETERMINANT):
         return one_by_one
     interleaved, long = neighbours(matrices, dtype.itemsize, lanes), None
-    if not interleaved:
-        return one_by_one
     kept = (4 if form.pivoting is True else 2) * dtype.itemsize * lanes
+    if not interleaved:
+        return one_by_one if masked or flags else in_narrow_blocks(form, dtype, matrices, workers, one_by_one)
     stretches, groups = split(interleaved, form.n, lanes, kept)
-    if stretches > 1 and groups < LONG and not masked and not flags:
+    if stretches > 1 and groups < LONG and not masked and not flags and not few(form, interleaved, lanes, workers):
         long = blocks(interleaved, count // interleaved, form.n, lanes, kept, workers)
     if not long and interleaved < 2 * lanes:
         return one_by_one._replace(stretches=stretches)
     return Grouping(groups * lanes, count // interleaved * stretches, interleaved, stretches, long)
+
+
+def few(form: Form, systems: int, lanes: int, workers: int) -> bool:
+    """Whether systems side by side are so few that one thread has all that is kept of them in its caches."""
+    groups = -(-systems // lanes)
+    return form.pivoting == "auto" and workers == 1 and groups <= FEW_GROUPS and groups * form.n * 2 * LINE <= SCRATCH
+
+
+def in_narrow_blocks(form: Form, dtype: np.dtype, matrices: Any, workers: int, whole: Grouping) -> Grouping:
+    """Long systems side by side that fill no vector, in blocks of rows; else, and where these fail, ``whole``."""
+    systems, lanes = neighbours(matrices, dtype.itemsize, 2), lanes_of(dtype)
+    if not systems or dtype.kind != "f" or form.pivoting is True or form.n < 2 * BLOCK * OVERLAP:
+        return whole
+    if few(form, systems, lanes, workers):
+        return whole
+    outer = math.prod(a[0] for a in matrices) // systems
+    return whole._replace(interleaved=systems, long=blocks(systems, outer, form.n, lanes, 2 * LINE, workers))
 
 
 def kernel_of(form: Form, dtype: np.dtype, sides: int, shared: bool, grouping: Grouping, flags: int) -> tuple[str, ...]:
@@ -243,8 +268,10 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
         found = group(form, dtype, matrices, helpers + 1, masked, flags)
     run, runs, chunks, chunk = items_of(form, count, sides, shared, found, helpers)
     abreast, aside = 0, 0
-    if sides == 1 and not (flags or masked or found.long):
-        abreast, aside = from_both_ends(form, dtype, matrices, helpers)
+    if sides == 1 and not (flags & ~J.ADJOINT or masked):
+        abreast, aside = from_both_ends(form, dtype, matrices, helpers, found.long)
+    if flags == J.DETERMINANT and not masked:
+        abreast = one_by_one(form, dtype, matrices)
     long_blocks, spans, span_groups, height, overlap = found.long or (0,) * 5
     axes = [(length, *steps) for length, steps in (*matrices, *right_sides)]
     words = J.Systems.filled(

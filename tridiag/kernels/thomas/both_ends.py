@@ -3,7 +3,8 @@
 A row waits for the one before it, a division and three more operations long. The rows at the two ends do not wait for
 each other, so two of them are eliminated in the time of one. It is the elimination of a matrix whose rows and columns
 are in another order: what the certificate says is the same. Nothing is bound, claimed or copied, so that a small call
-costs little beside its arithmetic; nothing is written before all systems have their certificate.
+costs little beside its arithmetic. Where some system has no certificate the kernel solves them all, and the others are
+then given what they have found here: what a system is does not depend on its neighbours.
 """
 
 from __future__ import annotations
@@ -14,34 +15,40 @@ from numba import njit, types
 
 from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.bind import offset
+from tridiag.kernels.access.layouts import STREAM_AHEAD
 from tridiag.kernels.access.moves import first_lanes
 from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.access.rows import Rows
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, X_, Systems
-from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.runtime.work_items import field, report
 from tridiag.kernels.runtime.workspace import Workspace, workspace
 from tridiag.kernels.simd.functions import Library
-from tridiag.kernels.simd.memory import c_function
-from tridiag.kernels.simd.records import RecordAt, address_of
+from tridiag.kernels.simd.memory import c_function, load, set_word, word
+from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import ONCE, OPTIONS, Code
 from tridiag.kernels.thomas.bands import band_of
 from tridiag.kernels.thomas.steps import Thomas, certified, invertible, lossless, no_quotient
 from tridiag.kernels.thomas.sweeps import ROWS_PLAIN
 
-EARLY = 32  # rows from each end, after which a system that has lost its certificate is given up
+ALL, SOME = 2, 1  # of systems have a certificate
+EARLY = 32  # rows from each end, after which a group is given up where no system has its certificate
 JOB = RecordAt(Systems)
 
 
 class Ends(Workspace):
-    """``kept``: for each group c' and y' of its rows, those from the top behind a place for x in the middle."""
+    """``kept``: for each group c' and y' of its rows, those from the top behind a place for x in the middle.
 
-    kept = Word()
+    ``good``: for each group a word with its certified lanes.
+    """
+
+    kept, good = Word(), Word()
 
 
-ARRAYS, allocate, give_back = workspace(Ends, "kept")
+ARRAYS, allocate, give_back = workspace(Ends, "kept", "good")
+ends_at = at(Ends)
 
 
 # ------------------------------------------------------------------------------------------------ rows of a group
@@ -76,9 +83,13 @@ class Band(NamedTuple):
     step: Value
     move: Value
 
-    def load(self, code: Code, g: Value, i: Value, used: Value) -> Value:
+    def load(self, code: Code, g: Value, i: Value, used: Value, ahead: int) -> Value:
+        """``ahead``: how many bytes further on memory is asked for."""
         place = self.at + g * self.step + (i + self.move) * self.stride
-        return code.load(place) if code.lanes == 1 else code.load_some(place, used)
+        if code.lanes == 1:
+            return code.load(place)
+        code.prefetch(place + ahead)
+        return code.load_some(place, used)
 
 
 def lanes_used(code: Code, systems: Value, g: Value) -> Value:
@@ -86,23 +97,29 @@ def lanes_used(code: Code, systems: Value, g: Value) -> Value:
 
 
 class Group:
-    """Rows of one group; ``first`` and ``last``: a coupling of the first row and one of the last are not there."""
+    """Rows of one group, which are read from the first or from the last on."""
 
-    def __init__(self, code: Code, bands: list[Band], g: Value, used: Value) -> None:
-        self.code, self.bands, self.g, self.used = code, bands, g, used
+    def __init__(self, code: Code, bands: list[Band], g: Value, used: Value, ahead: int = STREAM_AHEAD) -> None:
+        self.code, self.bands, self.g, self.used, self.ahead = code, bands, g, used, ahead
+
+    def backwards(self) -> Group:
+        return Group(self.code, self.bands, self.g, self.used, -self.ahead)
 
     def row(self, i: Value, first: Value | None = None, last: Value | None = None) -> tuple[Any, ...]:
+        """The entries of row i; ``first``, ``last``: whether it is that row, which has one coupling less."""
         a, b, c, d = self.bands
         coupling, behind = self.coupling(a, i, first), self.coupling(c, i, last)
-        diagonal = self.code.where(self.used, b.load(self.code, self.g, i, self.used), self.code.one())
-        return coupling, diagonal, behind, d.load(self.code, self.g, i, self.used)
+        diagonal = self.code.where(self.used, self.entry(b, i), self.code.one())
+        return coupling, diagonal, behind, self.entry(d, i)
+
+    def entry(self, band: Band, i: Value) -> Value:
+        return band.load(self.code, self.g, i, self.used, self.ahead)
 
     def coupling(self, band: Band, i: Value, gone: Value | None) -> Value:
-        code = self.code
         if gone is None:
-            return band.load(code, self.g, i, self.used)
-        move = code.pick(gone, code.integer(0), band.move)
-        x = band._replace(move=move).load(code, self.g, i, self.used)
+            return self.entry(band, i)
+        code = self.code
+        x = self.entry(band._replace(move=code.pick(gone, code.integer(0), band.move)), i)
         return code.where(code.everywhere(gone), code.zero(), x)
 
 
@@ -122,7 +139,7 @@ def eliminate_group(code: Code, group: Group, n: Value, kept: Value) -> Value:
         return state
 
     def pair(k: Value, states: Any) -> Any:
-        a, b, c, d = group.row(n - 1 - k, last=k == 0)
+        a, b, c, d = group.backwards().row(n - 1 - k, last=k == 0)
         state, rows = states[1].down(code, every, c, b, a, d)
         for target, x in zip(below, rows, strict=True):
             target.store(k, x)
@@ -131,8 +148,8 @@ def eliminate_group(code: Code, group: Group, n: Value, kept: Value) -> Value:
     nothing = Thomas(code.zero(), code.zero(), every, every, no_quotient(code))
     soon = code.pick(half.bottom < EARLY, half.bottom, code.integer(EARLY))
     states = code.fori(0, soon, pair, (nothing, nothing))
-    fine = code.bits(sure_of(code, states[0]) & sure_of(code, states[1]) | ~group.used)
-    end = code.pick(fine == 2**code.lanes - 1, half.bottom, soon)
+    fine = code.bits(sure_of(code, states[0]) & sure_of(code, states[1]) & group.used)
+    end = code.pick(fine == 0, soon, half.bottom)
     top, bottom = code.fori(soon, end, pair, states)
     top = code.fori(half.bottom, half.top, down, top)
     x, sure = join(code, top, bottom, group.row(half.top, first=n == 1, last=n == 1))
@@ -151,7 +168,7 @@ def join(code: Code, top: Thomas, bottom: Thomas, row: tuple[Any, ...]) -> tuple
 
 
 def substitute_group(code: Code, band: Band, g: Value, n: Value, kept: Value, used: Value) -> None:
-    """x of all rows, from the middle to both ends."""
+    """x of all rows of some lanes, from the middle to both ends."""
     half, start = Half.of(code, n), code.load(kept)
     above, below = places(code, kept, half)
 
@@ -182,31 +199,42 @@ def bytes_kept(code: Code, n: Value) -> Value:
 
 
 def eliminate(code: Code, *words: Value) -> Value | None:
-    """All groups of some neighbours; 1 where all have their certificate. ``words``: four bands, rows, systems, kept."""
-    *bands, n, systems, kept = words
+    """All groups of some neighbours; whether ALL, SOME or none have their certificate.
+
+    ``words``: four bands, how many rows and systems, and where `Ends` are kept.
+    """
+    *bands, n, systems, kept, good = words
     if code.parts != 1:
         return None  # of complex numbers it is never called
     four = [Band(*bands[k : k + 4]) for k in range(0, len(bands), 4)]
 
     def group(g: Value, state: Any) -> Any:
-        rows = Group(code, four, g, lanes_used(code, systems, g))
-        return (state[0] & eliminate_group(code, rows, n, kept + g * bytes_kept(code, n)),)
+        used = lanes_used(code, systems, g)
+        fine = eliminate_group(code, Group(code, four, g, used), n, kept + g * bytes_kept(code, n))
+        code.store_as(good + g * 8, fine)
+        return state[0] & fine, state[1] | (fine & code.bits(used))
 
-    every = code.integer(2**code.lanes - 1)
-    (fine,) = code.fori(0, groups_in(code, systems), group, (every,))
-    return code.pick(fine == every, code.integer(1), code.integer(0))
+    every, none = code.integer(2**code.lanes - 1), code.integer(0)
+    whole, some = code.fori(0, groups_in(code, systems), group, (every, none))
+    return code.pick(whole == every, code.integer(ALL), code.pick(some == 0, none, code.integer(SOME)))
 
 
 def substitute(code: Code, *words: Value) -> None:
-    """``words``: the solution, as a band, rows, systems, kept."""
-    *band, n, systems, kept = words
+    """The lanes that are good. ``words``: the solution, as a band, how many rows and systems, where `Ends` are kept."""
+    *band, n, systems, kept, good = words
     if code.parts != 1:
         return
 
     def group(g: Value, state: tuple[()]) -> tuple[()]:
+        lanes = code.word(good + g * 8)
+        used = lanes_used(code, systems, g) & code.mask(lanes)
         place = kept + g * bytes_kept(code, n)
-        substitute_group(code, Band(*band), g, n, place, lanes_used(code, systems, g))
-        return state
+
+        def once(_: Value, state: tuple[()]) -> tuple[()]:
+            substitute_group(code, Band(*band), g, n, place, used)
+            return state
+
+        return code.fori(0, code.pick(lanes == 0, code.integer(0), code.integer(1)), once, state)
 
     code.fori(0, groups_in(code, systems), group)
 
@@ -244,46 +272,94 @@ def band_words(zero, job, operand, move, first, width):
     return at, job.strides[operand], step * width, move
 
 
+@njit(**OPTIONS)
+def width_of(zero, job):
+    """The systems of a group."""
+    return lanes_of(zero, ()) if job.flags & J.SIDE_BY_SIDE else 1
+
+
+@njit(**OPTIONS)
+def sizes_of(zero, job):
+    """The bytes that are kept of neighbours, and of their good lanes."""
+    width, row = width_of(zero, job), bytes_of_row(zero, ())
+    groups = (job.abreast + width - 1) // width
+    return groups * (job.rows + 1) * ROWS_PLAIN * (row if width > 1 else bytes_of_real(zero, ())), 8 * groups
+
+
 @njit(**ONCE)
-def solve_neighbours(zero, job, kept, size, width, down, up):
-    """All systems, ``job.abreast`` neighbours along the last axis after the other; False: not all are certified."""
-    matrices, neighbours, n = job.matrices, job.abreast, job.rows
-    (a, a_move), (c, c_move) = band_of(job, 0), band_of(job, 2)
-    for first in range(0, matrices, neighbours):
+def eliminate_neighbours(zero, job, ends, down):
+    """All systems, ``job.abreast`` neighbours along the last axis after the other; ALL, SOME or 0 have certificates."""
+    neighbours, (size, goods), width = job.abreast, sizes_of(zero, job), width_of(zero, job)
+    (a, a_move), (c, c_move), whole, some = band_of(job, 0), band_of(job, 2), True, False
+    for first in range(0, job.matrices, neighbours):
         bands = (
             *band_words(zero, job, a, a_move, first, width),
             *band_words(zero, job, B_, 0, first, width),
             *band_words(zero, job, c, c_move, first, width),
             *band_words(zero, job, D_, 0, first, width),
         )
-        if down(zero, (*bands, n, neighbours, kept + first // neighbours * size)) == 0:
-            return False
-    for first in range(0, matrices, neighbours):
-        words = n, neighbours, kept + first // neighbours * size
-        up(zero, (*band_words(zero, job, X_, 0, first, width), *words))
-    return True
+        k = first // neighbours
+        found = down(zero, (*bands, job.rows, neighbours, ends.kept + k * size, ends.good + k * goods))
+        whole, some = whole and found == ALL, some or found != 0
+    return ALL if whole else SOME if some else 0
+
+
+@njit(**ONCE)
+def substitute_neighbours(zero, job, ends, up):
+    neighbours, (size, goods), width = job.abreast, sizes_of(zero, job), width_of(zero, job)
+    for first in range(0, job.matrices, neighbours):
+        k = first // neighbours
+        places = ends.kept + k * size, ends.good + k * goods
+        up(zero, (*band_words(zero, job, X_, 0, first, width), job.rows, neighbours, *places))
 
 
 @njit(**OPTIONS)
-def solve_from_both_ends(job, zero):
-    """Whether this was the job of this schedule, and all systems are solved."""
-    neighbours, row, n = job.abreast, bytes_of_row(zero, ()), job.rows
-    if neighbours == 0 or job.after != 0 or parts_of(zero, ()) != 1:
+def eliminate_from_both_ends(job, zero):
+    """Whether this was the job of this schedule and all systems are solved; certified ones wait for the others else."""
+    if job.abreast == 0 or parts_of(zero, ()) != 1:
         return types.int64(0)
-    in_lanes = job.flags & J.SIDE_BY_SIDE != 0
-    width = lanes_of(zero, ()) if in_lanes else 1
-    size = (neighbours + width - 1) // width * (n + 1) * ROWS_PLAIN * (row if in_lanes else bytes_of_real(zero, ()))
-    memory = allocate(ARRAYS(kept=job.matrices // neighbours * size))
-    if address_of(memory) == 0:
+    times, (size, goods) = job.matrices // job.abreast, sizes_of(zero, job)
+    ends = allocate(ARRAYS(kept=times * size, good=times * goods))
+    if address_of(ends) == 0:
         return types.int64(0)
-    if in_lanes:
-        solved = solve_neighbours(zero, job, memory.kept, size, width, ELIMINATE, SUBSTITUTE)
+    if width_of(zero, job) > 1:
+        found = eliminate_neighbours(zero, job, ends, ELIMINATE)
     else:
-        solved = solve_neighbours(zero, job, memory.kept, size, width, ELIMINATE_ONE, SUBSTITUTE_ONE)
-    give_back(memory)
-    if solved:
-        job.next = job.items
-    return types.int64(solved)
+        found = eliminate_neighbours(zero, job, ends, ELIMINATE_ONE)
+    if found == 0:
+        give_back(ends)
+        return types.int64(0)
+    job.ends = address_of(ends)
+    if found == SOME:
+        return types.int64(0)
+    substitute_both_ways(job, zero)
+    job.next = job.items
+    return types.int64(1)
 
 
-BOTH_ENDS = c_function(solve_from_both_ends, "tridiag_both_ends", result=types.int64, first=JOB)
+@njit(**OPTIONS)
+def substitute_both_ways(job, zero):
+    """The solution of the certified systems, of those that are to be solved again if blocks of rows were solved."""
+    ends = ends_at(job.ends)
+    if job.doubts != 0:
+        leave_out(zero, job, ends)
+    if width_of(zero, job) > 1:
+        substitute_neighbours(zero, job, ends, SUBSTITUTE)
+    else:
+        substitute_neighbours(zero, job, ends, SUBSTITUTE_ONE)
+    give_back(ends)
+    report(job, 0, job.matrices)
+
+
+@njit(**OPTIONS)
+def leave_out(zero, job, ends):
+    """Systems that are solved are good in no lane; all of them lie side by side."""
+    width = width_of(zero, job)
+    for k in range(job.matrices):
+        if load(job.doubts + k, types.uint8(0)) == 0:
+            place = ends.good + k // width * 8
+            set_word(place, word(place) & ~(1 << k % width))
+
+
+BOTH_ENDS = c_function(eliminate_from_both_ends, "tridiag_both_ends", result=types.int64, first=JOB)
+SUBSTITUTE_ENDS = c_function(substitute_both_ways, "tridiag_substitute_ends", first=JOB)

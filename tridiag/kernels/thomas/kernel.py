@@ -17,9 +17,9 @@ from tridiag.kernels.runtime.threads import beginning, job_at, runner, task_runn
 from tridiag.kernels.runtime.work_items import items, part_of_item, report, reports
 from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.memory import c_function, call, flush, load, malloc
-from tridiag.kernels.simd.records import RecordAt, address_of
+from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
-from tridiag.kernels.thomas.both_ends import BOTH_ENDS
+from tridiag.kernels.thomas.both_ends import BOTH_ENDS, SUBSTITUTE_ENDS
 from tridiag.kernels.thomas.deferred import CATCH_UP, some_wait
 from tridiag.kernels.thomas.interleaved import EXCHANGED_INTERLEAVED, SOLVE_INTERLEAVED, extent
 from tridiag.kernels.thomas.multiple_rhs import factor_few_matrices, solve_few_matrices, solve_multiple_rhs
@@ -28,7 +28,7 @@ from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
 from tridiag.kernels.thomas.short_sides import solve_short_own
 from tridiag.kernels.thomas.workspace import allocate_workspace, free_workspace
 
-JOB = RecordAt(Systems)
+JOB, systems_at = RecordAt(Systems), at(Systems)
 
 
 @njit(**ONCE)
@@ -187,7 +187,7 @@ def build(dtype: str, kernel: str):
 
 def runner_or_both_ends(zero, task):
     """`runner`, before which jobs of `tridiag.kernels.thomas.both_ends` are tried there."""
-    define = definition(BOTH_ENDS, task)
+    define = definition(BOTH_ENDS, SUBSTITUTE_ENDS, task)
 
     def run(job, helpers):
         define(zero)
@@ -195,5 +195,7 @@ def runner_or_both_ends(zero, task):
             call(beginning(zero), (job, helpers))
             job_at(job).task = task(zero)
             call(task_runner(zero), (job,))
+            if systems_at(job).ends != 0:
+                call(SUBSTITUTE_ENDS(zero), (job,))
 
     return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)

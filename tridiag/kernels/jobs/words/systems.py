@@ -24,7 +24,8 @@ class Systems(Job):
     # system that is to be solved again, and how many there are
     blocks, spans, span_groups, height, overlap = Word(), Word(), Word(), Word(), Word()
     records, hopeless, doubts, again = Word(), Word(), Word(), Word()
-    abreast = Word()  # of `tridiag.kernels.thomas.both_ends`: systems along the last axis; 0: not in this way
+    # of `tridiag.kernels.thomas.both_ends`: systems along the last axis, or 0; what is kept of certified ones
+    abreast, ends = Word(), Word()
 
 
 AXES = Systems.words
