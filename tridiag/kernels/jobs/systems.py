@@ -143,7 +143,7 @@ def from_both_ends(form: Form, dtype: np.dtype, matrices: Any, helpers: int, lon
 def one_by_one(form: Form, dtype: np.dtype[Any], matrices: list[Axis]) -> int:
     """The matrices along the last axis where `tridiag.kernels.thomas.continuants` is to take all in turn, else 0."""
     count, last = math.prod(a[0] for a in matrices), matrices[-1][0] if matrices else 1
-    small = count * form.n <= SMALL or (count <= FEW_SYSTEMS and form.n <= LONGEST_MATRIX)
+    small = count * form.n <= SMALL // 2 or (count <= FEW_SYSTEMS and form.n <= LONGEST_MATRIX)
     return last if small and form.n and count and dtype.kind == "f" and not form.periodic else 0
 
 
@@ -270,14 +270,15 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
     abreast, aside = 0, 0
     if sides == 1 and not (flags & ~J.ADJOINT or masked):
         abreast, aside = from_both_ends(form, dtype, matrices, helpers, found.long)
-    if flags == J.DETERMINANT and not masked:
+    elif flags == J.DETERMINANT and not masked:
         abreast = one_by_one(form, dtype, matrices)
+    flags |= aside
     long_blocks, spans, span_groups, height, overlap = found.long or (0,) * 5
     axes = [(length, *steps) for length, steps in (*matrices, *right_sides)]
     words = J.Systems.filled(
         J.AXIS_WORDS * len(axes),
         items=runs * chunks, tiles=run, chunks=chunks, chunk=chunk, rows=form.n, lanes=found.lanes,
-        flags=flags | aside | flags_of(form, dtype, strides, [*matrices, *right_sides], shared and sides, found, masked),
+        flags=flags | flags_of(form, dtype, strides, [*matrices, *right_sides], shared and sides, found, masked),
         promise=PROMISES[form.pivoting], matrices=count, right_sides=sides, shared=shared,
         matrix_axes=len(matrices), right_axes=len(right_sides),
         interleaved=found.interleaved, stretches=found.stretches,

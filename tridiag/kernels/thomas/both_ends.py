@@ -21,7 +21,7 @@ from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_o
 from tridiag.kernels.access.rows import Rows
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.record import Word
-from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, X_, Systems
+from tridiag.kernels.jobs.words.systems import B_, D_, X_, Systems
 from tridiag.kernels.runtime.work_items import field, report
 from tridiag.kernels.runtime.workspace import Workspace, workspace
 from tridiag.kernels.simd.functions import Library
