@@ -13,8 +13,8 @@ from helpers import dominant, uniform
 import tridiag
 
 NAME = "numba_thomas"
-# one by one; a vector and a part of one; rows that fill a block of them and some more
-SHAPES = [(1, 1), (1, 2), (2, 3), (1, 67), (40, 7), (9, 40), (17, 70)]
+# one by one; sorted in registers; a vector and a part of one; rows that fill a block of them and some more
+SHAPES = [(1, 1), (1, 2), (2, 3), (1, 67), (40, 7), (90, 2), (67, 5), (50, 8), (9, 40), (17, 70)]
 DTYPES = "float64", "float32"
 FAR = {"float64": 290, "float32": 36}  # powers of two within which all entries are
 FARTHEST = {"float64": 990, "float32": 110}
@@ -88,7 +88,7 @@ def test_singular_matrices_are(dtype: str) -> None:
 @pytest.mark.parametrize("bad", [0.0, np.nan, np.inf, 1e-38, 3e38])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_what_a_matrix_is_changes_no_bit_of_the_others(dtype: str, bad: float) -> None:
-    for shape in [(2, 50), (40, 7), (9, 40), (60, 70), (5, 20)]:
+    for shape in [(2, 50), (40, 7), (100, 3), (9, 40), (60, 70), (5, 20)]:
         a, b, c, _ = dominant(shape, dtype)
         wanted, k = tridiag.slogdet(a, b, c, backend=NAME), shape[0] // 2
         b[k, shape[1] // 2] = bad

@@ -14,11 +14,15 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 from numba import njit, types
 
+from tridiag.kernels.access.end_to_end import rows_from
 from tridiag.kernels.access.layouts import views_of
-from tridiag.kernels.access.operands import bytes_of_real, parts_of
+from tridiag.kernels.access.operands import bytes_of_real, lanes_of, parts_of
 from tridiag.kernels.access.rows import SWEEPS
-from tridiag.kernels.jobs.words.systems import B_, X_, Systems
-from tridiag.kernels.simd.memory import c_function
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.systems import A_, B_, C_, X_, Systems
+from tridiag.kernels.runtime.work_items import field
+from tridiag.kernels.simd.functions import by_number
+from tridiag.kernels.simd.memory import c_function, word
 from tridiag.kernels.simd.powers import MANTISSA
 from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.values import Value
@@ -37,6 +41,8 @@ from tridiag.kernels.thomas.pivot_products import (
 # by the bytes of a real: rows between two scalings; powers of two, up or down, in which all D[i] then are, and up to
 # which products of couplings are. The smallest normal number times the square of the largest is below eps of the least.
 ROWS, RANGE = {4: 4, 8: 8}, {4: 32, 8: 320}
+FEWEST, MOST = 2, 7  # rows of matrices that are sorted in registers
+DOUBTFUL = 2.0  # in place of a sign
 BEFORE, ABOVE = 0, 1  # rows of lanes in memory: D of the row before the last, c of the last; D of the last is PRODUCT
 JOB = RecordAt(Systems)
 
@@ -57,10 +63,10 @@ class Minor(NamedTuple):
 
     def next(self, code: Code, a: Value, b: Value, c: Value) -> Minor:
         most, coupling = 2.0 ** RANGE[code.size_of_real], code.product(a, self.above)
-        first, second = code.product(b, self.last), code.product(coupling, self.before)
-        found = b * self.last - second
-        size, terms = code.magnitude(found), code.magnitude(first) + code.magnitude(second)
-        fine = self.fine & (size > terms * math.sqrt(code.eps)) & (size > 1 / most) & (size < most)
+        less = code.product(coupling, self.before)
+        found = b * self.last - less
+        size, lost = code.magnitude(found), code.magnitude(less) * math.sqrt(code.eps)
+        fine = self.fine & (size > lost) & (size > 1 / most) & (size < most)
         return Minor(found, self.last, c, self.exponent, fine & (code.magnitude(coupling) < most))
 
     def scaled(self, code: Code) -> Minor:
@@ -203,6 +209,59 @@ def minor_of(code: Code, group: Group, n: Value) -> Minor:
 
 
 ONE_BY_ONE = SWEEPS.add("minors_one_by_one", of_one_lane(one_by_one))
+
+
+class EndToEnd(NamedTuple):
+    """Matrices of n rows, which lie end to end, sorted in registers."""
+
+    n: int
+
+    def write(self, code: Code, *words: Value) -> None:
+        """``words``: where a, b, c, signs and logarithms begin, how many matrices, whole vectors, and where to tell
+        whether all are certain; of one that is not the sign is DOUBTFUL.
+        """
+        if code.parts != 1:
+            return
+        a, b, c, signs, logarithms, count, whole = words
+        height = ROWS[code.size_of_real]
+
+        def group(first: Value, state: Any) -> Any:
+            at, to = first * (self.n * code.size_of_real), first * code.size_of_real
+            rows = list(zip(*(rows_from(code, x + at, self.n) for x in (a, b, c)), strict=True))
+            found = Minor.start(code)
+            for i, row in enumerate(rows):
+                found = found.next(code, *((code.zero(), *row[1:]) if i == 0 else row))
+                if i % height == height - 1 or i >= self.n // height * height:
+                    found = found.scaled(code)
+            sign, total = sign_and_logarithm(code, found.last, found.exponent)
+            code.store_as(signs + to, code.where(found.fine, sign, code.splat(DOUBTFUL)))
+            code.store_as(logarithms + to, total)
+            return (state[0] & code.bits(found.fine),)
+
+        every = code.integer(2**code.lanes - 1)
+        (fine,) = code.fori(0, count, group, (every,), step=code.lanes)
+        code.store_as(whole, code.pick(fine == every, code.integer(1), code.integer(0)))
+
+
+SHORT = by_number([SWEEPS.add(f"minors_of_{n}", EndToEnd(n).write) for n in range(FEWEST, MOST + 1)], FEWEST)
+
+
+@njit(**OPTIONS)
+def tell_short(zero, job, worker, first, last):
+    """Of matrices first <= k < last whole vectors, if they lie end to end: how many, and whether all are certain."""
+    n, side, lanes = job.rows, bytes_of_real(zero, ()), lanes_of(zero, ())
+    if n < FEWEST or n > MOST or parts_of(zero, ()) != 1 or job.matrix_axes != 1 or job.lanes != lanes:
+        return 0, True
+    if job.flags & (J.MASKED | J.TRANSPOSE):
+        return 0, True
+    for operand in (A_, B_, C_):
+        if job.strides[operand] != side or field(job, J.AXES + 1 + operand) != n * side:
+            return 0, True
+    at, to, count = first * n * side, first * side, (last - first) // lanes * lanes
+    bands = job.pointers[A_] + at, job.pointers[B_] + at, job.pointers[C_] + at
+    words = (*bands, job.pointers[X_] + to, job.logarithm + to, count, worker.good)
+    SHORT(zero, n, words)
+    return count, word(worker.good) != 0
 
 
 @njit(**OPTIONS)

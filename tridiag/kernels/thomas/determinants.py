@@ -19,13 +19,13 @@ from tridiag.kernels.runtime.threads import beginning, job_at, task_runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.interrupts import PIECE, stopping_at
-from tridiag.kernels.simd.memory import c_function, call, load, store, word
+from tridiag.kernels.simd.memory import c_function, call, load, store, variable, word
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.scalars import entry, scale_of, turn, unit
 from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import views_of_block
 from tridiag.kernels.thomas.bind import advance, bind_matrices, mask_view, read_mask
-from tridiag.kernels.thomas.continuants import BEGIN_MINORS, CERTAIN, CLOSE_MINORS, GO_ON
+from tridiag.kernels.thomas.continuants import BEGIN_MINORS, CERTAIN, CLOSE_MINORS, DOUBTFUL, GO_ON, tell_short
 from tridiag.kernels.thomas.pivot_products import (
     BEGIN_ONE,
     BEGIN_PRODUCT,
@@ -53,15 +53,31 @@ def work_determinants(job, zero):
     lanes, matrices, tiles = job.lanes, job.matrices, job.tiles
     for item in items(job):
         begin = item * tiles * lanes
-        for first in range(begin, min(matrices, begin + tiles * lanes), lanes):
+        end, bound = min(matrices, begin + tiles * lanes), variable(-1)
+        told, whole = tell_short(zero, job, worker, begin, end)
+        for first in range(begin + told if whole else begin, end, lanes):
             used = min(lanes, matrices - first)
-            if first > begin and used == lanes_of(zero, ()) and job.matrix_axes == 1:
+            left = doubtful(zero, job, first) if first < begin + told else (1 << used) - 1
+            if left == 0:
+                continue
+            if bound >= 0 and first == bound + lanes and used == lanes_of(zero, ()) and job.matrix_axes == 1:
                 advance(zero, job, worker, J.AXES, 0, lanes_of(zero, ()))
                 read_mask(zero, job, worker)
             else:
                 bind_matrices(zero, job, worker, first, used)
-            determinants(zero, job, worker, first, used)
+            bound = first
+            determinants(zero, job, worker, first, used, left, first >= begin + told)
     free_workspace(worker)
+
+
+@njit(**OPTIONS)
+def doubtful(zero, job, first):
+    """The lanes of a group whose sign says that it is not certain."""
+    found = 0
+    for lane in range(lanes_of(zero, ())):
+        sign = load(job.pointers[X_] + (first + lane) * bytes_of_real(zero, ()), zero.real)
+        found |= types.int64(sign == DOUBTFUL) << lane
+    return found
 
 
 task = c_function(work_determinants, "tridiag_determinants", first=JOB)
@@ -84,10 +100,10 @@ def build(dtype: str):
 
 
 @njit(**OPTIONS)
-def determinants(zero, job, worker, first, used):
-    """Sign and log |det| of every lane of a bound group, into x and the logarithms; no row is kept."""
-    every = (1 << used) - 1
-    certain = certain_lanes(zero, job, worker, every) if job.abreast == 0 and parts_of(zero, ()) == 1 else 0
+def determinants(zero, job, worker, first, used, every, untried):
+    """Sign and log |det| of ``every`` lane of some of a bound group, into x and the logarithms; no row is kept."""
+    untried = untried and job.abreast == 0 and parts_of(zero, ()) == 1
+    certain = certain_lanes(zero, job, worker, every) if untried else 0
     if certain != 0:
         store_determinants(zero, job, worker.kept, first, certain, 0)
     if certain != every:
