@@ -140,10 +140,11 @@ def from_both_ends(form: Form, dtype: np.dtype, matrices: Any, helpers: int, lon
     return (last, 0) if alone or count * form.n <= SMALL else (0, 0)
 
 
-def one_by_one(form: Form, dtype: np.dtype[Any], matrices: list[Axis]) -> int:
+def one_by_one(form: Form, dtype: np.dtype[Any], matrices: list[Axis], helpers: int) -> int:
     """The matrices along the last axis where `tridiag.kernels.thomas.continuants` is to take all in turn, else 0."""
     count, last = math.prod(a[0] for a in matrices), matrices[-1][0] if matrices else 1
-    small = count * form.n <= SMALL // 2 or (count <= FEW_SYSTEMS and form.n <= LONGEST_MATRIX)
+    few = FEW_SYSTEMS if helpers else 2 * FEW_SYSTEMS
+    small = count * form.n <= SMALL // 2 or (count <= few and form.n <= LONGEST_MATRIX)
     return last if small and form.n and count and dtype.kind == "f" and not form.periodic else 0
 
 
@@ -271,7 +272,7 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
     if sides == 1 and not (flags & ~J.ADJOINT or masked):
         abreast, aside = from_both_ends(form, dtype, matrices, helpers, found.long)
     elif flags == J.DETERMINANT and not masked:
-        abreast = one_by_one(form, dtype, matrices)
+        abreast = one_by_one(form, dtype, matrices, helpers)
     flags |= aside
     long_blocks, spans, span_groups, height, overlap = found.long or (0,) * 5
     axes = [(length, *steps) for length, steps in (*matrices, *right_sides)]
