@@ -40,6 +40,7 @@ WORTH_A_THREAD = 100_000  # unknowns; below, starting a thread (about 30 us) cos
 # ones so few, of so few rows, or of so few rows of them all
 FEW_GROUPS, SMALL_ROWS = 2, 128
 FEW_SYSTEMS, LONGEST, SMALL = 2, 1024, 256
+SHORT = 16_384  # unknowns of systems of few rows, end to end, that are sorted in registers: what is kept stays in cache
 LONGEST_MATRIX = 2**24  # rows of determinants that are found in turn, in some hundredths of a second
 PROMISES = {False: J.PLAIN, True: J.PIVOTED, "auto": J.AUTO}
 
@@ -123,7 +124,9 @@ def blocks(interleaved: int, outer: int, n: int, lanes: int, kept: int, workers:
     return max(1, count // workers * workers), spans, groups, height, OVERLAP
 
 
-def from_both_ends(form: Form, dtype: np.dtype, matrices: Any, helpers: int, long: Any) -> tuple[int, int]:
+def from_both_ends(
+    form: Form, dtype: np.dtype, matrices: Any, shapes: Any, strides: Any, helpers: int, long: Any
+) -> tuple[int, int]:
     """How many systems along the last axis `tridiag.kernels.thomas.both_ends` is to take, and its flag; or zeros.
 
     Those that fill a vector or two wait for each row otherwise, and small problems for more than all their rows. It
@@ -136,8 +139,24 @@ def from_both_ends(form: Form, dtype: np.dtype, matrices: Any, helpers: int, lon
         small = -(-last // lanes) * (count // last) * form.n <= SMALL_ROWS
         alone = count == last and (last < lanes if long else few(form, last, lanes, helpers + 1))
         return (last, J.SIDE_BY_SIDE) if small or alone else (0, 0)
+    if (
+        count >= lanes
+        and not helpers
+        and form.n * count <= SHORT
+        and are_end_to_end(form, dtype, matrices, shapes, strides)
+    ):
+        return last, J.END_TO_END
     alone = count <= FEW_SYSTEMS and form.n <= LONGEST
     return (last, 0) if alone or count * form.n <= SMALL else (0, 0)
+
+
+def are_end_to_end(form: Form, dtype: np.dtype, matrices: Any, shapes: Any, strides: Any) -> bool:
+    """Whether systems of few rows are, and so can be sorted in registers."""
+    if len(matrices) != 1 or form.transpose or not J.FEWEST_ROWS <= form.n <= J.MOST_ROWS:
+        return False
+    (_, steps), size = matrices[0], dtype.itemsize
+    rows = [row_stride(form, *operand) for operand in zip(shapes, strides, strict=True)]
+    return all(rows[k] == size and steps[k] == form.n * size for k in (0, 1, 2, 4, 5))
 
 
 def one_by_one(form: Form, dtype: np.dtype[Any], matrices: list[Axis], helpers: int) -> int:
@@ -270,7 +289,7 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
     run, runs, chunks, chunk = items_of(form, count, sides, shared, found, helpers)
     abreast, aside = 0, 0
     if sides == 1 and not (flags & ~J.ADJOINT or masked):
-        abreast, aside = from_both_ends(form, dtype, matrices, helpers, found.long)
+        abreast, aside = from_both_ends(form, dtype, matrices, shapes, strides, helpers, found.long)
     elif flags == J.DETERMINANT and not masked:
         abreast = one_by_one(form, dtype, matrices, helpers)
     flags |= aside

@@ -9,258 +9,45 @@ then given what they have found here: what a system is does not depend on its ne
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 from numba import njit, types
 
-from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.bind import offset
-from tridiag.kernels.access.layouts import STREAM_AHEAD
-from tridiag.kernels.access.moves import first_lanes
 from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of, parts_of
-from tridiag.kernels.access.rows import Rows
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.jobs.words.systems import B_, D_, X_, Systems
 from tridiag.kernels.runtime.work_items import field, report
 from tridiag.kernels.runtime.workspace import Workspace, workspace
-from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.memory import c_function, load, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
-from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import ONCE, OPTIONS, Code
+from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.bands import band_of
-from tridiag.kernels.thomas.steps import Thomas, certified, invertible, lossless, no_quotient
+from tridiag.kernels.thomas.rows_from_ends import (
+    ALL,
+    ELIMINATE,
+    ELIMINATE_ONE,
+    SOME,
+    SUBSTITUTE,
+    SUBSTITUTE_ONE,
+)
+from tridiag.kernels.thomas.short_systems import eliminate_short, in_vectors, put_short
 from tridiag.kernels.thomas.sweeps import ROWS_PLAIN
 
-ALL, SOME = 2, 1  # of systems have a certificate
-EARLY = 32  # rows from each end, after which a group is given up where no system has its certificate
 JOB = RecordAt(Systems)
 
 
 class Ends(Workspace):
     """``kept``: for each group c' and y' of its rows, those from the top behind a place for x in the middle.
 
-    ``good``: for each group a word with its certified lanes.
+    ``good``: for each group a word with its certified lanes. ``found``: whether ALL, SOME or none of vectors that were
+    sorted in registers are certified.
     """
 
-    kept, good = Word(), Word()
+    kept, good, found = Word(), Word(), Word()
 
 
 ARRAYS, allocate, give_back = workspace(Ends, "kept", "good")
 ends_at = at(Ends)
-
-
-# ------------------------------------------------------------------------------------------------ rows of a group
-
-
-class Half(NamedTuple):
-    """The numbers of rows that are eliminated from the bottom and from the top of ``n``, but for the one between."""
-
-    bottom: Value
-    top: Value
-
-    @staticmethod
-    def of(code: Code, n: Value) -> Half:
-        bottom = code.shift(n - 1, -1)
-        return Half(bottom, n - 1 - bottom)
-
-
-def places(code: Code, kept: Value, half: Half) -> tuple[list[Rows], list[Rows]]:
-    """What is kept of rows, counted from the top and from the bottom; before the first from the top is one place."""
-    step = ROWS_PLAIN * code.row
-    top = kept + step
-    return tuple(  # type: ignore[return-value]
-        [Rows(code, base + k * code.row, step) for k in range(ROWS_PLAIN)] for base in (top, top + half.top * step)
-    )
-
-
-class Band(NamedTuple):
-    """A band or a right side of groups: the first row, from row to row, from group to group, by how many rows moved."""
-
-    at: Value
-    stride: Value
-    step: Value
-    move: Value
-
-    def load(self, code: Code, g: Value, i: Value, used: Value, ahead: int) -> Value:
-        """``ahead``: how many bytes further on memory is asked for."""
-        place = self.at + g * self.step + (i + self.move) * self.stride
-        if code.lanes == 1:
-            return code.load(place)
-        code.prefetch(place + ahead)
-        return code.load_some(place, used)
-
-
-def lanes_used(code: Code, systems: Value, g: Value) -> Value:
-    return code.all_lanes() if code.lanes == 1 else first_lanes(code, systems - g * code.lanes)
-
-
-class Group:
-    """Rows of one group, which are read from the first or from the last on."""
-
-    def __init__(self, code: Code, bands: list[Band], g: Value, used: Value, ahead: int = STREAM_AHEAD) -> None:
-        self.code, self.bands, self.g, self.used, self.ahead = code, bands, g, used, ahead
-
-    def backwards(self) -> Group:
-        return Group(self.code, self.bands, self.g, self.used, -self.ahead)
-
-    def row(self, i: Value, first: Value | None = None, last: Value | None = None) -> tuple[Any, ...]:
-        """The entries of row i; ``first``, ``last``: whether it is that row, which has one coupling less."""
-        a, b, c, d = self.bands
-        coupling, behind = self.coupling(a, i, first), self.coupling(c, i, last)
-        diagonal = self.code.where(self.used, self.entry(b, i), self.code.one())
-        return coupling, diagonal, behind, self.entry(d, i)
-
-    def entry(self, band: Band, i: Value) -> Value:
-        return band.load(self.code, self.g, i, self.used, self.ahead)
-
-    def coupling(self, band: Band, i: Value, gone: Value | None) -> Value:
-        if gone is None:
-            return self.entry(band, i)
-        code = self.code
-        x = self.entry(band._replace(move=code.pick(gone, code.integer(0), band.move)), i)
-        return code.where(code.everywhere(gone), code.zero(), x)
-
-
-def sure_of(code: Code, state: Thomas) -> Value:
-    return state.sure & state.alive & lossless(code, state.least)
-
-
-def eliminate_group(code: Code, group: Group, n: Value, kept: Value) -> Value:
-    """c' and y' of all rows but the middle one, and x of that; the certified lanes."""
-    half, every = Half.of(code, n), code.all_lanes()
-    above, below = places(code, kept, half)
-
-    def down(k: Value, state: Thomas) -> Thomas:
-        state, rows = state.down(code, every, *group.row(k, first=k == 0))
-        for target, x in zip(above, rows, strict=True):
-            target.store(k, x)
-        return state
-
-    def pair(k: Value, states: Any) -> Any:
-        a, b, c, d = group.backwards().row(n - 1 - k, last=k == 0)
-        state, rows = states[1].down(code, every, c, b, a, d)
-        for target, x in zip(below, rows, strict=True):
-            target.store(k, x)
-        return down(k, states[0]), state
-
-    nothing = Thomas(code.zero(), code.zero(), every, every, no_quotient(code))
-    soon = code.pick(half.bottom < EARLY, half.bottom, code.integer(EARLY))
-    states = code.fori(0, soon, pair, (nothing, nothing))
-    fine = code.bits(sure_of(code, states[0]) & sure_of(code, states[1]) & group.used)
-    end = code.pick(fine == 0, soon, half.bottom)
-    top, bottom = code.fori(soon, end, pair, states)
-    top = code.fori(half.bottom, half.top, down, top)
-    x, sure = join(code, top, bottom, group.row(half.top, first=n == 1, last=n == 1))
-    Rows(code, kept, 0).store(code.integer(0), x)
-    return code.bits(sure | ~group.used)
-
-
-def join(code: Code, top: Thomas, bottom: Thomas, row: tuple[Any, ...]) -> tuple[Value, Value]:
-    """x of the row between two that are eliminated, and where that was harmless."""
-    a, b, c, d = row
-    left, right = a * top.above, c * bottom.above
-    pivot = b - left - right
-    middle = el.Reciprocal(code.size(left) + code.size(right), pivot, code.one() / pivot, pivot)
-    sure = certified(code, middle, b) & invertible(code, pivot) & sure_of(code, top) & sure_of(code, bottom)
-    return (d - a * top.before - c * bottom.before) * middle.inverse, sure
-
-
-def substitute_group(code: Code, band: Band, g: Value, n: Value, kept: Value, used: Value) -> None:
-    """x of all rows of some lanes, from the middle to both ends."""
-    half, start = Half.of(code, n), code.load(kept)
-    above, below = places(code, kept, half)
-
-    def put(i: Value, x: Value) -> Value:
-        place = band.at + g * band.step + i * band.stride
-        if code.lanes == 1:
-            code.store(place, x)
-        else:
-            code.store_some(place, x, used)
-        return x
-
-    def up(k: Value, x1: Value) -> Value:
-        return put(k, Thomas.up([rows[k] for rows in above], x1))
-
-    def pair(k: Value, behind: Any) -> Any:
-        return up(k, behind[0]), put(n - 1 - k, Thomas.up([rows[k] for rows in below], behind[1]))
-
-    put(half.top, start)
-    top = code.fori(half.top - 1, half.bottom - 1, up, start, step=-1)
-    code.fori(half.bottom - 1, -1, pair, (top, start), step=-1)
-
-
-# ------------------------------------------------------------------------------------------------ groups
-
-
-def bytes_kept(code: Code, n: Value) -> Value:
-    return (n + 1) * (ROWS_PLAIN * code.row)
-
-
-def eliminate(code: Code, *words: Value) -> Value | None:
-    """All groups of some neighbours; whether ALL, SOME or none have their certificate.
-
-    ``words``: four bands, how many rows and systems, and where `Ends` are kept.
-    """
-    *bands, n, systems, kept, good = words
-    if code.parts != 1:
-        return None  # of complex numbers it is never called
-    four = [Band(*bands[k : k + 4]) for k in range(0, len(bands), 4)]
-
-    def group(g: Value, state: Any) -> Any:
-        used = lanes_used(code, systems, g)
-        fine = eliminate_group(code, Group(code, four, g, used), n, kept + g * bytes_kept(code, n))
-        code.store_as(good + g * 8, fine)
-        return state[0] & fine, state[1] | (fine & code.bits(used))
-
-    every, none = code.integer(2**code.lanes - 1), code.integer(0)
-    whole, some = code.fori(0, groups_in(code, systems), group, (every, none))
-    return code.pick(whole == every, code.integer(ALL), code.pick(some == 0, none, code.integer(SOME)))
-
-
-def substitute(code: Code, *words: Value) -> None:
-    """The lanes that are good. ``words``: the solution, as a band, how many rows and systems, where `Ends` are kept."""
-    *band, n, systems, kept, good = words
-    if code.parts != 1:
-        return
-
-    def group(g: Value, state: tuple[()]) -> tuple[()]:
-        lanes = code.word(good + g * 8)
-        used = lanes_used(code, systems, g) & code.mask(lanes)
-        place = kept + g * bytes_kept(code, n)
-
-        def once(_: Value, state: tuple[()]) -> tuple[()]:
-            substitute_group(code, Band(*band), g, n, place, used)
-            return state
-
-        return code.fori(0, code.pick(lanes == 0, code.integer(0), code.integer(1)), once, state)
-
-    code.fori(0, groups_in(code, systems), group)
-
-
-def groups_in(code: Code, systems: Value) -> Value:
-    return (systems + (code.lanes - 1)) / code.lanes
-
-
-def in_numbers(body: Any) -> Any:
-    """The same of groups of one system, of which one number is kept where else is a row of lanes."""
-
-    def write(code: Code, *words: Value) -> Any:
-        one = code.of_one_lane()
-        one.row = one.size_of_real
-        return body(one, *(Value(one, x.llvm) for x in words))
-
-    return write
-
-
-LOOPS = Library("both_ends")
-ELIMINATE, SUBSTITUTE = LOOPS.add("eliminate", eliminate), LOOPS.add("substitute", substitute)
-ELIMINATE_ONE = LOOPS.add("eliminate_one", in_numbers(eliminate))
-SUBSTITUTE_ONE = LOOPS.add("substitute_one", in_numbers(substitute))
-
-
-# ------------------------------------------------------------------------------------------------ a job
 
 
 @njit(**OPTIONS)
@@ -280,37 +67,58 @@ def width_of(zero, job):
 
 @njit(**OPTIONS)
 def sizes_of(zero, job):
-    """The bytes that are kept of neighbours, and of their good lanes."""
+    """The bytes that are kept of neighbours but those in vectors, and of their good lanes."""
     width, row = width_of(zero, job), bytes_of_row(zero, ())
-    groups = (job.abreast + width - 1) // width
+    groups = (job.abreast - in_vectors(zero, job) + width - 1) // width
     return groups * (job.rows + 1) * ROWS_PLAIN * (row if width > 1 else bytes_of_real(zero, ())), 8 * groups
+
+
+@njit(**OPTIONS)
+def places_of(zero, job, ends, first):
+    """Behind those in vectors: how many neighbours there are from ``first`` on, and what is kept of them."""
+    vectors, neighbours, (size, goods) = in_vectors(zero, job), job.abreast, sizes_of(zero, job)
+    kept, good = vectors * job.rows * bytes_of_real(zero, ()), vectors // lanes_of(zero, ()) * 8
+    k = first // neighbours
+    return min(neighbours, job.matrices - first), ends.kept + kept + k * size, ends.good + good + k * goods
 
 
 @njit(**ONCE)
 def eliminate_neighbours(zero, job, ends, down):
-    """All systems, ``job.abreast`` neighbours along the last axis after the other; ALL, SOME or 0 have certificates."""
-    neighbours, (size, goods), width = job.abreast, sizes_of(zero, job), width_of(zero, job)
+    """Systems that are not in vectors, ``job.abreast`` neighbours after the other; ALL, SOME or 0 have certificates."""
+    width = width_of(zero, job)
     (a, a_move), (c, c_move), whole, some = band_of(job, 0), band_of(job, 2), True, False
-    for first in range(0, job.matrices, neighbours):
+    for first in range(in_vectors(zero, job), job.matrices, job.abreast):
         bands = (
             *band_words(zero, job, a, a_move, first, width),
             *band_words(zero, job, B_, 0, first, width),
             *band_words(zero, job, c, c_move, first, width),
             *band_words(zero, job, D_, 0, first, width),
         )
-        k = first // neighbours
-        found = down(zero, (*bands, job.rows, neighbours, ends.kept + k * size, ends.good + k * goods))
+        found = down(zero, (*bands, job.rows, *places_of(zero, job, ends, first)))
         whole, some = whole and found == ALL, some or found != 0
     return ALL if whole else SOME if some else 0
 
 
 @njit(**ONCE)
 def substitute_neighbours(zero, job, ends, up):
-    neighbours, (size, goods), width = job.abreast, sizes_of(zero, job), width_of(zero, job)
-    for first in range(0, job.matrices, neighbours):
-        k = first // neighbours
-        places = ends.kept + k * size, ends.good + k * goods
-        up(zero, (*band_words(zero, job, X_, 0, first, width), job.rows, neighbours, *places))
+    for first in range(in_vectors(zero, job), job.matrices, job.abreast):
+        band = band_words(zero, job, X_, 0, first, width_of(zero, job))
+        up(zero, (*band, job.rows, *places_of(zero, job, ends, first)))
+
+
+@njit(**OPTIONS)
+def eliminate_all(zero, job, ends):
+    """ALL, SOME or 0 of the systems have certificates."""
+    vectors = in_vectors(zero, job)
+    if width_of(zero, job) > 1:
+        return eliminate_neighbours(zero, job, ends, ELIMINATE)
+    found = eliminate_neighbours(zero, job, ends, ELIMINATE_ONE)
+    if vectors == 0:
+        return found
+    eliminate_short(zero, job, vectors, ends.kept, ends.good, ends.addresses.found)
+    if vectors == job.matrices or found == ends.found:
+        return ends.found
+    return SOME
 
 
 @njit(**OPTIONS)
@@ -318,14 +126,12 @@ def eliminate_from_both_ends(job, zero):
     """Whether this was the job of this schedule and all systems are solved; certified ones wait for the others else."""
     if job.abreast == 0 or parts_of(zero, ()) != 1:
         return types.int64(0)
-    times, (size, goods) = job.matrices // job.abreast, sizes_of(zero, job)
-    ends = allocate(ARRAYS(kept=times * size, good=times * goods))
+    times, (size, goods), vectors = job.matrices // job.abreast, sizes_of(zero, job), in_vectors(zero, job)
+    kept, good = vectors * job.rows * bytes_of_real(zero, ()), vectors // lanes_of(zero, ()) * 8
+    ends = allocate(ARRAYS(kept=kept + times * size, good=good + times * goods))
     if address_of(ends) == 0:
         return types.int64(0)
-    if width_of(zero, job) > 1:
-        found = eliminate_neighbours(zero, job, ends, ELIMINATE)
-    else:
-        found = eliminate_neighbours(zero, job, ends, ELIMINATE_ONE)
+    found = eliminate_all(zero, job, ends)
     if found == 0:
         give_back(ends)
         return types.int64(0)
@@ -340,13 +146,15 @@ def eliminate_from_both_ends(job, zero):
 @njit(**OPTIONS)
 def substitute_both_ways(job, zero):
     """The solution of the certified systems, of those that are to be solved again if blocks of rows were solved."""
-    ends = ends_at(job.ends)
+    ends, vectors = ends_at(job.ends), in_vectors(zero, job)
     if job.doubts != 0:
         leave_out(zero, job, ends)
     if width_of(zero, job) > 1:
         substitute_neighbours(zero, job, ends, SUBSTITUTE)
     else:
         substitute_neighbours(zero, job, ends, SUBSTITUTE_ONE)
+    if vectors != 0:
+        put_short(zero, job, vectors, ends.kept, ends.good)
     give_back(ends)
     report(job, 0, job.matrices)
 

@@ -28,7 +28,7 @@ from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import I64, OPTIONS, Code
 from tridiag.kernels.thomas.bands import band_of
-from tridiag.kernels.thomas.both_ends import Band, Group, band_words
+from tridiag.kernels.thomas.both_ends import band_words
 from tridiag.kernels.thomas.pivot_products import (
     EXPONENTS,
     PRODUCT,
@@ -37,11 +37,11 @@ from tridiag.kernels.thomas.pivot_products import (
     real_of,
     sign_and_logarithm,
 )
+from tridiag.kernels.thomas.rows_from_ends import Band, Group
 
 # by the bytes of a real: rows between two scalings; powers of two, up or down, in which all D[i] then are, and up to
 # which products of couplings are. The smallest normal number times the square of the largest is below eps of the least.
 ROWS, RANGE = {4: 4, 8: 8}, {4: 32, 8: 320}
-FEWEST, MOST = 2, 7  # rows of matrices that are sorted in registers
 DOUBTFUL = 2.0  # in place of a sign
 BEFORE, ABOVE = 0, 1  # rows of lanes in memory: D of the row before the last, c of the last; D of the last is PRODUCT
 JOB = RecordAt(Systems)
@@ -243,14 +243,15 @@ class EndToEnd(NamedTuple):
         code.store_as(whole, code.pick(fine == every, code.integer(1), code.integer(0)))
 
 
-SHORT = by_number([SWEEPS.add(f"minors_of_{n}", EndToEnd(n).write) for n in range(FEWEST, MOST + 1)], FEWEST)
+NUMBERS = range(J.FEWEST_ROWS, J.MOST_ROWS + 1)
+SHORT = by_number([SWEEPS.add(f"minors_of_{n}", EndToEnd(n).write) for n in NUMBERS], J.FEWEST_ROWS)
 
 
 @njit(**OPTIONS)
 def tell_short(zero, job, worker, first, last):
     """Of matrices first <= k < last whole vectors, if they lie end to end: how many, and whether all are certain."""
     n, side, lanes = job.rows, bytes_of_real(zero, ()), lanes_of(zero, ())
-    if n < FEWEST or n > MOST or parts_of(zero, ()) != 1 or job.matrix_axes != 1 or job.lanes != lanes:
+    if n < J.FEWEST_ROWS or n > J.MOST_ROWS or parts_of(zero, ()) != 1 or job.matrix_axes != 1 or job.lanes != lanes:
         return 0, True
     if job.flags & (J.MASKED | J.TRANSPOSE):
         return 0, True
