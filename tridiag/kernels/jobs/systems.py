@@ -38,7 +38,7 @@ FEWEST_MATRICES = 8  # fewer matrices than this share their right sides' lanes
 WORTH_A_THREAD = 100_000  # unknowns; below, starting a thread (about 30 us) costs more than it saves
 # of `tridiag.kernels.thomas.both_ends`: systems side by side, of so few groups; or of so few rows of them all; other
 # ones so few, of so few rows, or of so few rows of them all
-FEW_GROUPS, SMALL_ROWS = 2, 128
+FEW_GROUPS, SMALL_ROWS = 2, 512
 FEW_SYSTEMS, LONGEST, SMALL = 2, 1024, 256
 SHORT = 16_384  # unknowns of systems of few rows, end to end, that are sorted in registers: what is kept stays in cache
 LONGEST_MATRIX = 2**24  # rows of determinants that are found in turn, in some hundredths of a second
@@ -136,7 +136,7 @@ def from_both_ends(
     if not count or not form.n or dtype.kind != "f" or form.pivoting != "auto" or form.periodic:
         return 0, 0
     if neighbours(matrices, dtype.itemsize, 2):
-        small = -(-last // lanes) * (count // last) * form.n <= SMALL_ROWS
+        small = not long and -(-last // lanes) * (count // last) * form.n <= SMALL_ROWS
         alone = count == last and (last < lanes if long else few(form, last, lanes, helpers + 1))
         return (last, J.SIDE_BY_SIDE) if small or alone else (0, 0)
     if (
