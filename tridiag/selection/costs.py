@@ -32,14 +32,23 @@ OWN = (*SIDED, ALIGNMENT)  # verbs that have curves of their own for each librar
 
 
 class Curve:
-    """Times at points (rows, systems, seconds)."""
+    """Times at points (rows, systems, seconds): no longer at any than for more systems of as many rows."""
 
     def __init__(self, points: list[tuple[int, int, float]]) -> None:
         self.rows, self.systems = sorted({n for n, _, _ in points}), sorted({m for _, m, _ in points})
         self.logs = {(self.rows.index(n), self.systems.index(m)): math.log2(seconds) for n, m, seconds in points}
+        self.cap()
         begins = self.rows[:1] == self.systems[:1] == [1] and (0, 0) in self.logs
         if not begins or not all(map(math.isfinite, self.logs.values())):
             raise ValueError("a curve begins with one system of one row, and its times are positive numbers")
+
+    def cap(self) -> None:
+        """Systems can be solved in the time of more of them: where they took longer, that was no property of theirs."""
+        for i in range(len(self.rows)):
+            least = math.inf
+            for j in reversed(range(len(self.systems))):
+                if (i, j) in self.logs:
+                    least = self.logs[i, j] = min(least, self.logs[i, j])
 
     def seconds(self, rows: int, systems: int) -> float:
         (i, u, beyond), (j, v, further) = place(self.rows, rows), place(self.systems, systems)

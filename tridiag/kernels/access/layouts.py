@@ -8,6 +8,7 @@ for row k of those at hand, upwards ``x = sweep.solution(k, state)`` from x of t
     Contiguous    a few numbers of each lane at a time, from memory through registers
     Interleaved   lanes that lie side by side: row by row through several groups, ``sweep.group(g)``, whose states are
                   in memory; each row is the first one of a sweep, ``from_row(k)``
+    Narrow        such lanes that fill one vector or less
 
 A new layout is a class with `down` here, what writes a solution to it, and a line for both in
 `tridiag.kernels.thomas.sweeps`.
@@ -20,13 +21,14 @@ from typing import Any
 
 from llvmlite import ir
 
-from tridiag.kernels.access.moves import in_lanes, out_of_lanes, put_interleaved, take_interleaved
+from tridiag.kernels.access.moves import first_lanes, in_lanes, out_of_lanes, put_interleaved, take_interleaved
 from tridiag.kernels.access.operands import QUAD, addresses, ask, operand_in
 from tridiag.kernels.access.rows import RIGHT, Mask, Rows
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import LINE, Code
 
-ROWS_AHEAD = 1  # prefetch distance where tiles are wide
+ROWS_AHEAD = 1  # prefetch distance where tiles are wide,
+STREAM_AHEAD = 32 * LINE  # ... and in bytes, where rows follow each other in memory
 
 
 # ------------------------------------------------------------------------------------------------ rows of lanes
@@ -177,7 +179,7 @@ class Interleaved:
     """Bands where lanes lie side by side, of several groups; ``most``: the place of the last group.
 
     ``moves``: as in `Contiguous`. ``end``: the row behind the last of all. The pads, of row 0 and before ``end``, are
-    not read. ``asks``: the rows do not follow each other in memory.
+    not read. ``asks``: the rows do not follow each other in memory, so that a whole one is asked for.
     """
 
     def __init__(
@@ -187,18 +189,23 @@ class Interleaved:
         self.most, self.end, self.groups = words
         self.strides, self.tables = [x.stride for x in operands], [x.lanes[0] for x in operands]
 
+    def bases(self, i: Value, top: Value, bottom: Value) -> list[Value]:
+        """Where the first group has row i."""
+        pads, zero = (top, top, bottom, top), self.code.integer(0)
+        rows = [i + self.code.pick(pad, zero, move) for pad, move in zip(pads, self.moves, strict=True)]
+        return [table + k * stride for table, k, stride in zip(self.tables, rows, self.strides, strict=True)]
+
     def read(self, i: Value) -> Callable[[Value], Any]:
         """A function (g): the entries of group g at row i."""
-        code, zero, (top, bottom) = self.code, self.code.integer(0), (i == 0, i == self.end - 1)
-        pads = top, top, bottom, top
-        rows = [i + code.pick(pad, zero, move) for pad, move in zip(pads, self.moves, strict=True)]
-        bases = [table + k * stride for table, k, stride in zip(self.tables, rows, self.strides, strict=True)]
+        code, (top, bottom) = self.code, (i == 0, i == self.end - 1)
+        bases = self.bases(i, top, bottom)
 
         def group(g: Value) -> Any:
             place = place_of(code, g, self.most)
             for base, stride in zip(bases, self.strides, strict=True):
-                for line in range(0, code.row if self.asks else 0, LINE):
-                    code.prefetch(base + stride * ROWS_AHEAD + place + line)
+                ahead = stride * ROWS_AHEAD if self.asks else code.integer(STREAM_AHEAD)
+                for line in range(0, code.row, LINE):
+                    code.prefetch(base + ahead + place + line)
             a, b, c, d = (take_interleaved(code, base + place) for base in bases)
             a, c = (code.where(code.everywhere(pad), code.zero(), x) for pad, x in ((top, a), (bottom, c)))
             return a, b, c, d
@@ -219,6 +226,45 @@ class Interleaved:
             return code.fori(0, self.groups, group, state)
 
         code.fori(first, last, row)
+
+
+class Narrow(Interleaved):
+    """One group of real numbers, whose state stays in registers; of a negative ``most`` a vector is not full.
+
+    The other lanes have rows of the identity.
+    """
+
+    def down(self, first: Value, last: Value, sweep: Any) -> None:
+        code, used = self.code, lanes_used(self.code, self.most)
+
+        def row(i: Value, state: Any) -> Any:
+            top, bottom = i == 0, i == self.end - 1
+            bases = self.bases(i, top, bottom)
+            for base in bases:
+                code.prefetch(base + STREAM_AHEAD)
+            a, b, c, d = (code.load_some(base, used) for base in bases)
+            a, c = (code.where(code.everywhere(pad), code.zero(), x) for pad, x in ((top, a), (bottom, c)))
+            return sweep.step(state, i - first, code.all_lanes(), a, code.where(used, b, code.one()), c, d)
+
+        sweep.leave(code.fori(first, last, row, sweep.start()))
+
+
+def lanes_used(code: Code, most: Value) -> Value:
+    """Those of the only group, the place of which would be ``most`` if it ended where the systems do."""
+    return first_lanes(code, (most + code.row) / code.size_of_real)
+
+
+def to_narrow(code: Code, target: Sequence[Value], count: Value, sweep: Any) -> None:
+    """Rows of the solution of one group, last row first, to memory where lanes lie side by side: see `Narrow`."""
+    x, x_step, most = target
+    used = lanes_used(code, most)
+
+    def row(i: Value, behind: Any) -> Any:
+        found = sweep.solution(i, behind)
+        code.store_some(x + i * x_step, found, used)
+        return found, *behind[:-1]
+
+    sweep.leave(code.fori(count - 1, -1, row, sweep.start(), step=-1))
 
 
 def to_interleaved(

@@ -36,6 +36,12 @@ ITEM = 32_768  # unknowns claimed at a time, or fewer:
 ITEMS_EACH = 16  # items for each of several threads, so that they end together
 FEWEST_MATRICES = 8  # fewer matrices than this share their right sides' lanes
 WORTH_A_THREAD = 100_000  # unknowns; below, starting a thread (about 30 us) costs more than it saves
+# of `tridiag.kernels.thomas.both_ends`: systems side by side, of so few groups; or of so few rows of them all; other
+# ones so few, of so few rows, or of so few rows of them all
+FEW_GROUPS, SMALL_ROWS = 2, 512
+FEW_SYSTEMS, LONGEST, SMALL = 2, 1024, 256
+SHORT = 16_384  # unknowns of systems of few rows, end to end, that are sorted in registers: what is kept stays in cache
+LONGEST_MATRIX = 2**24  # rows of determinants that are found in turn, in some hundredths of a second
 PROMISES = {False: J.PLAIN, True: J.PIVOTED, "auto": J.AUTO}
 
 
@@ -118,6 +124,49 @@ def blocks(interleaved: int, outer: int, n: int, lanes: int, kept: int, workers:
     return max(1, count // workers * workers), spans, groups, height, OVERLAP
 
 
+def from_both_ends(
+    form: Form, dtype: np.dtype, matrices: Any, shapes: Any, strides: Any, helpers: int, long: Any
+) -> tuple[int, int]:
+    """How many systems along the last axis `tridiag.kernels.thomas.both_ends` is to take, and its flag; or zeros.
+
+    Those that fill a vector or two wait for each row otherwise, and small problems for more than all their rows. It
+    also takes ``long`` ones that fill no vector, where their blocks fail.
+    """
+    lanes, count, last = lanes_of(dtype), math.prod(a[0] for a in matrices), matrices[-1][0] if matrices else 1
+    if not count or not form.n or dtype.kind != "f" or form.pivoting != "auto" or form.periodic:
+        return 0, 0
+    if neighbours(matrices, dtype.itemsize, 2):
+        small = not long and -(-last // lanes) * (count // last) * form.n <= SMALL_ROWS
+        alone = count == last and (last < lanes if long else few(form, last, lanes, helpers + 1))
+        return (last, J.SIDE_BY_SIDE) if small or alone else (0, 0)
+    if (
+        count >= lanes
+        and not helpers
+        and form.n * count <= SHORT
+        and are_end_to_end(form, dtype, matrices, shapes, strides)
+    ):
+        return last, J.END_TO_END
+    alone = count <= FEW_SYSTEMS and form.n <= LONGEST
+    return (last, 0) if alone or count * form.n <= SMALL else (0, 0)
+
+
+def are_end_to_end(form: Form, dtype: np.dtype, matrices: Any, shapes: Any, strides: Any) -> bool:
+    """Whether systems of few rows are, and so can be sorted in registers."""
+    if len(matrices) != 1 or form.transpose or not J.FEWEST_ROWS <= form.n <= J.MOST_ROWS:
+        return False
+    (_, steps), size = matrices[0], dtype.itemsize
+    rows = [row_stride(form, *operand) for operand in zip(shapes, strides, strict=True)]
+    return all(rows[k] == size and steps[k] == form.n * size for k in (0, 1, 2, 4, 5))
+
+
+def one_by_one(form: Form, dtype: np.dtype[Any], matrices: list[Axis], helpers: int) -> int:
+    """The matrices along the last axis where `tridiag.kernels.thomas.continuants` is to take all in turn, else 0."""
+    count, last = math.prod(a[0] for a in matrices), matrices[-1][0] if matrices else 1
+    few = FEW_SYSTEMS if helpers else 2 * FEW_SYSTEMS
+    small = count * form.n <= SMALL // 2 or (count <= few and form.n <= LONGEST_MATRIX)
+    return last if small and form.n and count and dtype.kind == "f" and not form.periodic else 0
+
+
 def starts_of_rows_alike(form: Form, strides: Any, axes: list[Axis]) -> bool:
     """Whether all rows of x begin at the same place of a cache line."""
     steps = [strides[5][form.axis], *(steps[5] for _, steps in axes[:-1])]
@@ -170,15 +219,32 @@ def group(form: Form, dtype: np.dtype, matrices: Any, workers: int, masked: bool
     if form.periodic or flags & (J.FACTORED | J.FACTORING | J.DETERMINANT):
         return one_by_one
     interleaved, long = neighbours(matrices, dtype.itemsize, lanes), None
-    if not interleaved:
-        return one_by_one
     kept = (4 if form.pivoting is True else 2) * dtype.itemsize * lanes
+    if not interleaved:
+        return one_by_one if masked or flags else in_narrow_blocks(form, dtype, matrices, workers, one_by_one)
     stretches, groups = split(interleaved, form.n, lanes, kept)
-    if stretches > 1 and groups < LONG and not masked and not flags:
+    if stretches > 1 and groups < LONG and not masked and not flags and not few(form, interleaved, lanes, workers):
         long = blocks(interleaved, count // interleaved, form.n, lanes, kept, workers)
     if not long and interleaved < 2 * lanes:
         return one_by_one._replace(stretches=stretches)
     return Grouping(groups * lanes, count // interleaved * stretches, interleaved, stretches, long)
+
+
+def few(form: Form, systems: int, lanes: int, workers: int) -> bool:
+    """Whether systems side by side are so few that one thread has all that is kept of them in its caches."""
+    groups = -(-systems // lanes)
+    return form.pivoting == "auto" and workers == 1 and groups <= FEW_GROUPS and groups * form.n * 2 * LINE <= SCRATCH
+
+
+def in_narrow_blocks(form: Form, dtype: np.dtype, matrices: Any, workers: int, whole: Grouping) -> Grouping:
+    """Long systems side by side that fill no vector, in blocks of rows; else, and where these fail, ``whole``."""
+    systems, lanes = neighbours(matrices, dtype.itemsize, 2), lanes_of(dtype)
+    if not systems or dtype.kind != "f" or form.pivoting is True or form.n < 2 * BLOCK * OVERLAP:
+        return whole
+    if few(form, systems, lanes, workers):
+        return whole
+    outer = math.prod(a[0] for a in matrices) // systems
+    return whole._replace(interleaved=systems, long=blocks(systems, outer, form.n, lanes, 2 * LINE, workers))
 
 
 def kernel_of(form: Form, dtype: np.dtype, sides: int, shared: bool, grouping: Grouping, flags: int) -> tuple[str, ...]:
@@ -221,6 +287,12 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
     if sides == 1:
         found = group(form, dtype, matrices, helpers + 1, masked, flags)
     run, runs, chunks, chunk = items_of(form, count, sides, shared, found, helpers)
+    abreast, aside = 0, 0
+    if sides == 1 and not (flags & ~J.ADJOINT or masked):
+        abreast, aside = from_both_ends(form, dtype, matrices, shapes, strides, helpers, found.long)
+    elif flags == J.DETERMINANT and not masked:
+        abreast = one_by_one(form, dtype, matrices, helpers)
+    flags |= aside
     long_blocks, spans, span_groups, height, overlap = found.long or (0,) * 5
     axes = [(length, *steps) for length, steps in (*matrices, *right_sides)]
     words = J.Systems.filled(
@@ -231,7 +303,7 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
         matrix_axes=len(matrices), right_axes=len(right_sides),
         interleaved=found.interleaved, stretches=found.stretches,
         strides=[row_stride(form, *operand) for operand in zip(shapes, strides, strict=True)],
-        blocks=long_blocks, spans=spans, span_groups=span_groups, height=height, overlap=overlap,
+        abreast=abreast, blocks=long_blocks, spans=spans, span_groups=span_groups, height=height, overlap=overlap,
     )  # fmt: skip
     words[J.AXES :] = [word for axis in axes for word in axis]
     words.flags.writeable = False

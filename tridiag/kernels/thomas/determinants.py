@@ -1,9 +1,9 @@
-"""Sign and logarithm of determinants, from the pivots of elimination with exchanges."""
+"""Sign and logarithm of determinants: `continuants`, and where these are not certain the pivots of elimination."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
+from numba import cfunc, njit, types
 from numba.extending import overload
 
 from tridiag.kernels.access.operands import (
@@ -15,15 +15,17 @@ from tridiag.kernels.access.operands import (
 from tridiag.kernels.access.rows import UPPER
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import X_, Systems
-from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.runtime.threads import beginning, job_at, task_runner
 from tridiag.kernels.runtime.work_items import items
+from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.interrupts import PIECE, stopping_at
-from tridiag.kernels.simd.memory import c_function, load, store, word
+from tridiag.kernels.simd.memory import c_function, call, load, store, variable, word
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.scalars import entry, scale_of, turn, unit
 from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bands import views_of_block
 from tridiag.kernels.thomas.bind import advance, bind_matrices, mask_view, read_mask
+from tridiag.kernels.thomas.continuants import BEGIN_MINORS, CERTAIN, CLOSE_MINORS, DOUBTFUL, GO_ON, tell_short
 from tridiag.kernels.thomas.pivot_products import (
     BEGIN_ONE,
     BEGIN_PRODUCT,
@@ -51,29 +53,84 @@ def work_determinants(job, zero):
     lanes, matrices, tiles = job.lanes, job.matrices, job.tiles
     for item in items(job):
         begin = item * tiles * lanes
-        for first in range(begin, min(matrices, begin + tiles * lanes), lanes):
+        end, bound = min(matrices, begin + tiles * lanes), variable(-1)
+        told, whole = tell_short(zero, job, worker, begin, end)
+        for first in range(begin + told if whole else begin, end, lanes):
             used = min(lanes, matrices - first)
-            if first > begin and used == lanes_of(zero, ()) and job.matrix_axes == 1:
+            left = doubtful(zero, job, first) if first < begin + told else (1 << used) - 1
+            if left == 0:
+                continue
+            if bound >= 0 and first == bound + lanes and used == lanes_of(zero, ()) and job.matrix_axes == 1:
                 advance(zero, job, worker, J.AXES, 0, lanes_of(zero, ()))
                 read_mask(zero, job, worker)
             else:
                 bind_matrices(zero, job, worker, first, used)
-            determinants(zero, job, worker, first, used)
+            bound = first
+            determinants(zero, job, worker, first, used, left, first >= begin + told)
     free_workspace(worker)
+
+
+@njit(**OPTIONS)
+def doubtful(zero, job, first):
+    """The lanes of a group whose sign says that it is not certain."""
+    found = 0
+    for lane in range(lanes_of(zero, ())):
+        sign = load(job.pointers[X_] + (first + lane) * bytes_of_real(zero, ()), zero.real)
+        found |= types.int64(sign == DOUBTFUL) << lane
+    return found
 
 
 task = c_function(work_determinants, "tridiag_determinants", first=JOB)
 
 
 def build(dtype: str):
-    """The C function void run(job, helpers) for a dtype."""
-    return runner(np.zeros((), dtype)[()], task)
+    """The C function void run(job, helpers) for a dtype; what is certain is told again where it is not all there is."""
+    zero = np.zeros((), dtype)[()]
+    define = definition(CERTAIN, task)
+
+    def run(job, helpers):
+        define(zero)
+        if call(CERTAIN(zero), (job,)) == 0:
+            call(beginning(zero), (job, helpers))
+            job_at(job).task = task(zero)
+            call(task_runner(zero), (job,))
+            call(CERTAIN(zero), (job,))
+
+    return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)
 
 
 @njit(**OPTIONS)
-def determinants(zero, job, worker, first, used):
-    """Sign and log |det| of every lane of a bound group, into x and the logarithms; no row is kept."""
-    state, alone = worker.kept, used == 1
+def determinants(zero, job, worker, first, used, every, untried):
+    """Sign and log |det| of ``every`` lane of some of a bound group, into x and the logarithms; no row is kept."""
+    untried = untried and job.abreast == 0 and parts_of(zero, ()) == 1
+    certain = certain_lanes(zero, job, worker, every) if untried else 0
+    if certain != 0:
+        store_determinants(zero, job, worker.kept, first, certain, 0)
+    if certain != every:
+        singular = multiply_pivots(zero, job, worker, used == 1)
+        store_determinants(zero, job, worker.kept, first, every & ~certain, singular)
+
+
+@njit(**OPTIONS)
+def certain_lanes(zero, job, worker, every):
+    """Those of a bound group that are certain without elimination."""
+    state, certain = worker.kept, every
+    BEGIN_MINORS(zero, (state,))
+    for i0 in range(worker.low, worker.high, BLOCK):
+        if certain == 0 or stopping_at(i0 // BLOCK, 64):
+            return types.int64(0)
+        i1 = min(i0 + BLOCK, worker.high)
+        a, a_step, b, b_step, c, c_step, _, _ = views_of_block(zero, job, worker, i0, i1, 3)
+        bands, (mask, mask_step) = (a, a_step, b, b_step, c, c_step), mask_view(zero, worker, i0)
+        certain = every & GO_ON(zero, (*bands, mask, mask_step, worker.bindings, i0, state, i1 - i0))
+    CLOSE_MINORS(zero, (state,))
+    return certain
+
+
+@njit(**OPTIONS)
+def multiply_pivots(zero, job, worker, alone):
+    """The determinants of a bound group from pivots, and which lanes met one that is zero."""
+    state = worker.kept
     if alone:
         BEGIN_ONE(zero, (state,))
     else:
@@ -89,16 +146,17 @@ def determinants(zero, job, worker, first, used):
             MULTIPLY_ONE(zero, (*bands, mask, mask_step, worker.bindings, i0, state, i1 - i0))
         else:
             MULTIPLY_PIVOTS(zero, (*bands, mask, mask_step, worker.bindings, i0, state, i1 - i0))
-    singular = CLOSE_ONE(zero, (state,)) if alone else CLOSE_PRODUCT(zero, (state,))
-    store_determinants(zero, job, state, first, used, singular)
+    return CLOSE_ONE(zero, (state,)) if alone else CLOSE_PRODUCT(zero, (state,))
 
 
 @njit(**OPTIONS)
-def store_determinants(zero, job, state, first, used, singular):
-    """Of complex numbers the logarithms and directions are found here."""
+def store_determinants(zero, job, state, first, lanes, singular):
+    """Those of some lanes; of complex numbers the logarithms and directions are found here."""
     row, side = bytes_of_row(zero, ()), bytes_of_real(zero, ())
     product, signs = state + PRODUCT * row, job.pointers[X_] + first * side * parts_of(zero, ())
-    for lane in range(used):
+    for lane in range(lanes_of(zero, ())):
+        if lanes >> lane & 1 == 0:
+            continue
         sign = entry(product + lane * side, zero)
         if parts_of(zero, ()) == 1:
             total = load(state + lane * side, zero.real)

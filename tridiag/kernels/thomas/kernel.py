@@ -8,16 +8,18 @@ certificate are eliminated again with pivoting, and refined.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, types
+from numba import cfunc, njit, types
 
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import Systems
-from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.runtime.threads import beginning, job_at, runner, task_runner
 from tridiag.kernels.runtime.work_items import items, part_of_item, report, reports
-from tridiag.kernels.simd.memory import c_function, flush, load, malloc
-from tridiag.kernels.simd.records import RecordAt, address_of
+from tridiag.kernels.simd.functions import definition
+from tridiag.kernels.simd.memory import c_function, call, flush, load, malloc
+from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
+from tridiag.kernels.thomas.both_ends import BOTH_ENDS, SUBSTITUTE_ENDS
 from tridiag.kernels.thomas.deferred import CATCH_UP, some_wait
 from tridiag.kernels.thomas.interleaved import EXCHANGED_INTERLEAVED, SOLVE_INTERLEAVED, extent
 from tridiag.kernels.thomas.multiple_rhs import factor_few_matrices, solve_few_matrices, solve_multiple_rhs
@@ -26,7 +28,7 @@ from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
 from tridiag.kernels.thomas.short_sides import solve_short_own
 from tridiag.kernels.thomas.workspace import allocate_workspace, free_workspace
 
-JOB = RecordAt(Systems)
+JOB, systems_at = RecordAt(Systems), at(Systems)
 
 
 @njit(**ONCE)
@@ -177,5 +179,23 @@ preparation = c_function(prepare_few_matrices, "tridiag_prepare", first=JOB)
 
 def build(dtype: str, kernel: str):
     """The C function void run(job, helpers) of a kernel for a dtype."""
-    prepare = preparation if kernel == "few_matrices" else None
-    return runner(np.zeros((), dtype)[()], TASKS[kernel], prepare)
+    zero = np.zeros((), dtype)[()]
+    if kernel in ("rows", "interleaved"):
+        return runner_or_both_ends(zero, TASKS[kernel])
+    return runner(zero, TASKS[kernel], preparation if kernel == "few_matrices" else None)
+
+
+def runner_or_both_ends(zero, task):
+    """`runner`, before which jobs of `tridiag.kernels.thomas.both_ends` are tried there."""
+    define = definition(BOTH_ENDS, SUBSTITUTE_ENDS, task)
+
+    def run(job, helpers):
+        define(zero)
+        if call(BOTH_ENDS(zero), (job,)) == 0:
+            call(beginning(zero), (job, helpers))
+            job_at(job).task = task(zero)
+            call(task_runner(zero), (job,))
+            if systems_at(job).ends != 0:
+                call(SUBSTITUTE_ENDS(zero), (job,))
+
+    return cfunc(types.void(types.int64, types.int64), error_model="numpy")(run)

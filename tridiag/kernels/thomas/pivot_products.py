@@ -140,17 +140,21 @@ def close(code: Code, memory: Value) -> Value:
 
 def tell(code: Code, sweep: Product, singular: Value) -> None:
     """The logarithm of the product in place of what was carried, and its sign in its own."""
-    what, product = numbers(code), code.load(sweep.memory + PRODUCT * code.row)
-    size, nothing = code.magnitude(product), code.zero()
-    log, exponent = logarithm(code, size)
     wide = code.load_as(ir.VectorType(I64, code.lanes), sweep.exponents)
+    sign, total = sign_and_logarithm(code, code.load(sweep.memory + PRODUCT * code.row), wide)
+    code.store(sweep.memory, code.where(singular, code.splat(-math.inf), total))
+    code.store(sweep.memory + PRODUCT * code.row, code.where(singular, code.zero(), sign))
+
+
+def sign_and_logarithm(code: Code, product: Value, wide: Value) -> tuple[Value, Value]:
+    """Of a number times two to an exponent, an int64; where it is not finite the logarithm is its size."""
+    what, size = numbers(code), code.magnitude(product)
+    log, exponent = logarithm(code, size)
     own = exponent.llvm if code.size_of_real == 8 else code.builder.sext(exponent.llvm, wide.llvm.type)
     power = code.to_real(wide + Value(code, own) - what.bias)
     total = fused(code, power, what.ln2[0], fused(code, power, what.ln2[1], log))
     total = code.where(size < math.inf, total, size)
-    sign = code.where(product < 0, -code.one(), code.where(product > 0, code.one(), product))
-    code.store(sweep.memory, code.where(singular, code.splat(-math.inf), total))
-    code.store(sweep.memory + PRODUCT * code.row, code.where(singular, nothing, sign))
+    return code.where(product < 0, -code.one(), code.where(product > 0, code.one(), product)), total
 
 
 def of_one_lane(body: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba import cfunc, njit, types
 
-from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of
+from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs.words.symbols import PREFIX
 from tridiag.kernels.jobs.words.systems import D_, X_, Systems
@@ -48,10 +48,12 @@ from tridiag.kernels.thomas.sweeps import (
     BEGIN_PIVOTED,
     CLOSE_PIVOTED,
     ELIMINATE_INTERLEAVED,
+    ELIMINATE_NARROW,
     ELIMINATE_STREAM,
     PIVOT_INTERLEAVED,
     PUT_PAST_CACHES,
     SUBSTITUTE_INTERLEAVED,
+    SUBSTITUTE_NARROW,
     UNPIVOT_INTERLEAVED,
 )
 from tridiag.kernels.thomas.workspace import allocate_groups, exchanges, free_workspace
@@ -76,7 +78,9 @@ def eliminate_plain(zero, job, operands, groups, state, target, first, last, goo
     step = 2 * groups * bytes_of_row(zero, ())
     copy(state, target - step, step)
     words = (*operands, job.rows, groups, target, step, state, good, first, last)
-    if job.spans == 1:
+    if is_narrow(zero, groups):
+        ELIMINATE_NARROW(zero, words)
+    elif job.spans == 1:
         ELIMINATE_STREAM(zero, words)
     else:
         ELIMINATE_INTERLEAVED(zero, words)
@@ -103,8 +107,18 @@ def eliminate_pivoted(zero, job, operands, groups, state, target, first, last, g
 
 
 @njit(**OPTIONS)
+def is_narrow(zero, groups):
+    """Whether systems are one group, which may not fill a vector."""
+    return groups == 1 and parts_of(zero, ()) == 1
+
+
+@njit(**OPTIONS)
 def substitute_plain(zero, words):
-    SUBSTITUTE_INTERLEAVED(zero, words)
+    """Whose fourth word says how many groups there are."""
+    if is_narrow(zero, words[3]):
+        SUBSTITUTE_NARROW(zero, words)
+    else:
+        SUBSTITUTE_INTERLEAVED(zero, words)
 
 
 @njit(**OPTIONS)
@@ -170,7 +184,7 @@ def solve_block(zero, job, worker, item, begin, eliminate, substitute):
                 copy(found, part_of(zero, job, item, FOUND), end)
             else:
                 agree_behind(zero, job, guesses + (k - 1) % 2 * end, found, groups, record)
-            if not some_good(zero, job, record, groups):
+            if not some_good(zero, job, record, groups, systems):
                 job.hopeless = 1
         if job.hopeless or stopping():
             return
@@ -205,10 +219,10 @@ def bad_lanes(zero, job, good):
 
 
 @njit(**OPTIONS)
-def some_good(zero, job, good, groups):
-    found = False
+def some_good(zero, job, good, groups, systems):
+    found, every = False, (1 << min(systems, lanes_of(zero, ()))) - 1
     for group in range(groups):
-        found = found or bad_lanes(zero, job, good + 8 * group) != (1 << lanes_of(zero, ())) - 1
+        found = found or bad_lanes(zero, job, good + 8 * group) & every != every
     return found
 
 
@@ -257,8 +271,8 @@ def doubt(zero, job, item):
     (first, systems), record, count = systems_of(job, item), record_of(zero, job, item), 0
     lanes, (groups, _) = lanes_of(zero, ()), groups_of(zero, systems)
     for group in range(groups):
-        bad, at = bad_lanes(zero, job, record + 8 * group), first + min(group * lanes, systems - lanes)
-        for lane in range(lanes):
+        bad, at = bad_lanes(zero, job, record + 8 * group), first + max(0, min(group * lanes, systems - lanes))
+        for lane in range(min(lanes, systems)):
             mark = job.doubts + at + lane
             if bad >> lane & 1 and load(mark, types.uint8(0)) == 0:
                 set_byte(mark, 1)
@@ -307,7 +321,11 @@ def solve_blocks(job, zero, task):
 
 @njit(**OPTIONS)
 def solve_plain(job, zero):
-    return solve_blocks(job, zero, plain_task(zero))
+    """Systems that fill no vector are, as whole ones, such as lie anyhow, unless `both_ends` takes them."""
+    count = solve_blocks(job, zero, plain_task(zero))
+    if job.interleaved < lanes_of(zero, ()):
+        job.interleaved = 0
+    return count
 
 
 @njit(**OPTIONS)

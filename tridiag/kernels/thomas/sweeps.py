@@ -8,6 +8,7 @@ Words of every elimination: those of the layout, and then `Span`.
     Contiguous     the operands, by how many rows each is moved, the first row of all and the one behind the last
     Interleaved    the operands, by how many rows each is moved, the place of the last group, the row behind the last of
                    all, and how many groups: what they keep of a row lies side by side, and so does what they carry
+    Narrow         those of Interleaved, of one group
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from typing import Any, NamedTuple
 from tridiag.kernels.access.layouts import (
     Contiguous,
     Interleaved,
+    Narrow,
     Views,
     solution_of_groups,
     to_contiguous,
     to_interleaved,
+    to_narrow,
     views_of,
 )
 from tridiag.kernels.access.moves import put_past_caches, take_interleaved
@@ -142,6 +145,12 @@ def eliminate_interleaved(asks: bool, step: Any, code: Code, *words: Any) -> Non
     Interleaved(code, operands, moves, places, asks).down(span.first, span.last, span.elimination(code, step))
 
 
+def eliminate_narrow(step: Any, code: Code, *words: Any) -> None:
+    layout, span = parted(words)
+    if code.parts == 1:  # of complex numbers it is never called
+        Narrow(code, layout[:4], layout[4:8], layout[8:]).down(span.first, span.last, span.elimination(code, step))
+
+
 def begin_pivoted(code: Code, carry: Value, groups: Value) -> None:
     """What is carried to the first row."""
 
@@ -188,6 +197,12 @@ def substitute_interleaved(past_caches: bool, step: Any, code: Code, *words: Any
     to_interleaved(past_caches, code, target, count, groups, solution_of_groups(sweep))
 
 
+def substitute_narrow(step: Any, code: Code, *words: Any) -> None:
+    source, stride, carry, _, count, *target = words
+    if code.parts == 1:
+        to_narrow(code, target, count, Substitution(code, step, source, stride, carry, carry))
+
+
 def put_interleaved(past_caches: bool, code: Code, *words: Any) -> None:
     """Solutions that are, as they lie in memory, in place of q of the pivot rows of some groups."""
     source, stride, groups, count, *target = words
@@ -223,12 +238,14 @@ LAYOUTS_DOWN: dict[str, Any] = {
     "contiguous": eliminate_contiguous,
     "interleaved": functools.partial(eliminate_interleaved, True),
     "stream": functools.partial(eliminate_interleaved, False),
+    "narrow": eliminate_narrow,
 }
 LAYOUTS_UP: dict[str, Any] = {
     "views": substitute_views,
     "contiguous": substitute_contiguous,
     "interleaved": functools.partial(substitute_interleaved, False),
     "stream": functools.partial(substitute_interleaved, True),
+    "narrow": substitute_narrow,
 }
 
 
@@ -248,6 +265,7 @@ ELIMINATE, ELIMINATE_CONTIGUOUS = down(Thomas, "views"), down(Thomas, "contiguou
 ELIMINATE_INTERLEAVED, ELIMINATE_STREAM = down(Thomas, "interleaved"), down(Thomas, "stream")
 SUBSTITUTE, SUBSTITUTE_CONTIGUOUS = up(Thomas, "views"), up(Thomas, "contiguous")
 SUBSTITUTE_INTERLEAVED, SUBSTITUTE_STREAM = up(Thomas, "interleaved"), up(Thomas, "stream")
+ELIMINATE_NARROW, SUBSTITUTE_NARROW = down(Thomas, "narrow"), up(Thomas, "narrow")
 
 PIVOT, PIVOT_CONTIGUOUS = down(Pivoted, "views"), down(Pivoted, "contiguous")
 PIVOT_INTERLEAVED = down(Pivoted, "interleaved")

@@ -24,6 +24,8 @@ class Systems(Job):
     # system that is to be solved again, and how many there are
     blocks, spans, span_groups, height, overlap = Word(), Word(), Word(), Word(), Word()
     records, hopeless, doubts, again = Word(), Word(), Word(), Word()
+    # of `tridiag.kernels.thomas.both_ends`: systems along the last axis, or 0; what is kept of certified ones
+    abreast, ends = Word(), Word()
 
 
 AXES = Systems.words
@@ -32,6 +34,8 @@ AXIS_WORDS = 1 + OPERANDS
 TRANSPOSE, PERIODIC, MASKED, FACTORED, FACTORING, DETERMINANT = 1, 2, 4, 8, 16, 32
 ADJOINT = 256  # for the kernel of `tridiag.kernels.thomas.adjoint`
 LINED, LARGE = 64, 128  # all rows of x begin at the same place of a cache line; x is larger than the caches
+SIDE_BY_SIDE, END_TO_END = 1024, 2048  # with ``abreast``: so those systems lie in memory, the rows of which are few
+FEWEST_ROWS, MOST_ROWS = 2, 7  # that are sorted in registers where systems lie end to end
 LARGE_GRADIENTS = 512  # in place of LARGE, where x is read again and the gradients of a, b and c are not
 PLAIN, PIVOTED, AUTO = 0, 1, 2
 CERTIFIED, UNCERTIFIED = 0, 1  # of a system: certified; to be eliminated again, see `tridiag.kernels.thomas.refine`
