@@ -81,7 +81,7 @@ def solved(code: Code, rows: list[Row]) -> tuple[list[Any], Value]:
     bottom = (n - 1) // 2
     top = n - 1 - bottom
     first = last = nothing_above(code)
-    above, below = [], []  # type: ignore[var-annotated]
+    above, below = [], []
     for k in range(top):
         a, b, c, d = rows[k]
         first, kept = first.down(code, every, a if k else code.zero(), b, c, d)
