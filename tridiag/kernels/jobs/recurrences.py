@@ -24,7 +24,7 @@ from tridiag.problems.forms import Blocks, Recurrence, Shape
 
 HEIGHT = 8  # steps that are transposed at a time (`tridiag.kernels.recurrence.loops`)
 BLOCK = 128 * 1024  # bytes of an operand in a block of a long sequence: two blocks of two operands fit in a cache
-FEWEST_STEPS = {8: 24, 4: 16}  # of sequences in lanes, by the bytes of a number; plain loops are quicker with fewer
+FEWEST_STEPS = {8: 64, 4: 24}  # of sequences in lanes, by the bytes of a number; plain loops are quicker with fewer
 FEWEST_BLOCKS = 2  # of such a sequence, where there are enough of them to fill the lanes
 MOST_IN_VECTORS, FEWEST_IN_VECTORS = 4, 2  # the highest order, and the fewest steps, of `constant`
 SHORTEST_CHUNK = 4  # times the lanes: steps of a lane, where there are not
