@@ -18,11 +18,22 @@ import numpy as np
 from tridiag.kernels.jobs.words.record import Record, Word, Words
 from tridiag.kernels.runtime.numpy_functions import empty_array
 from tridiag.kernels.runtime.object_cache import made_by, obtain
-from tridiag.kernels.runtime.python_call import HELPERS, JOB, KERNEL, LONG, METH_FASTCALL, SIZE, Method, make_function
+from tridiag.kernels.runtime.python_call import (
+    BEFORE_JOB,
+    HELPERS,
+    JOB,
+    KERNEL,
+    LONG,
+    METH_FASTCALL,
+    SIZE,
+    Method,
+    make_function,
+)
 
 SLOTS = 256  # of a table, a power of two; a call has one place, in which the latest of those that share it is kept
 ARGUMENTS = 24  # of a call, items of tuples counted one by one; a call with more is kept in no table
 POINTERS = 24  # of a kernel
+LARGEST_JOB = 4096  # bytes of a job that a table has memory for
 SAME, ARRAY, NUMBER = range(3)  # kinds of arguments
 # how an argument is read: where it is, or converted to memory behind the job. First numbers of Python: a float as
 # float32, an integer as float64 and as float32; then arrays, as float64
@@ -42,7 +53,7 @@ class Table(Record):
     numbers = Words(3)  # those of the types of numbers
     empty = Word()  # the address of NumPy's function that makes arrays
     otherwise = Word()  # the address of the function of Python that gets calls which are not found
-    spare = Word()  # memory for the job of the next call, or 0
+    own, taken = Word(), Word()  # memory for the job of a call, and whether one has it
     missed = Word()
     count = Word()  # of the arguments of the call at hand
     given = Words(ARGUMENTS)  # those, items of tuples one by one
@@ -194,6 +205,8 @@ class CallTable:
         """In the slot of the call that was not found a moment ago, which is this one, or finds it never."""
         if self.call is self.otherwise:
             self.words[Table.empty.word] = empty_array()
+            self.memory = np.empty(BEFORE_JOB + LARGEST_JOB, np.uint8)
+            self.words[Table.own.word] = self.memory.ctypes.data + BEFORE_JOB
             self.call = make_function(ctypes.byref(method()), self.words, None)
             return
         table = Table.view(self.words)

@@ -22,6 +22,7 @@ SOLVED, BROKEN, NO_MEMORY, RAISED = range(4)
 HEAD = object.__basicsize__  # where a NumPy array holds the address of its memory (PyArrayObject_fields in its C API)
 WORTH_A_SWITCH = 5_000  # unknowns; below, getting the GIL back may take longer than the call
 METH_FASTCALL = 0x80
+BEFORE_JOB = 64  # bytes before a job, for what a call keeps there (`python_entry`)
 LISTEN = 50_000_000  # nanoseconds after which the main thread runs the handlers of signals, during a call
 
 

@@ -11,6 +11,7 @@ from numba.extending import intrinsic
 
 from tridiag.kernels.jobs.words.job import POINTERS
 from tridiag.kernels.runtime.python_call import (
+    BEFORE_JOB,
     BROKEN,
     HEAD,
     HELPERS,
@@ -31,7 +32,7 @@ from tridiag.kernels.simd.memory import I64, c_function, call, free, malloc, set
 
 # what lies before a job that can be interrupted, byte offsets from it: whether it is to end; the thread that hears of
 # signals, as the system and as Python know it; when it listens next; the time
-BEFORE, STOP, OWNER, THREAD, DUE, SECONDS, NANOSECONDS = -64, -8, -16, -24, -32, -48, -40
+BEFORE, STOP, OWNER, THREAD, DUE, SECONDS, NANOSECONDS = -BEFORE_JOB, -8, -16, -24, -32, -48, -40
 TYPE = HEAD - 8  # where any object holds the address of its type
 SECOND = 1_000_000_000  # nanoseconds
 CLOCK = getattr(time, "CLOCK_MONOTONIC", 1)

@@ -16,6 +16,7 @@ from tridiag.kernels.runtime.call_table import (
     FROM_FLOAT32,
     FROM_INT32,
     FROM_INT64,
+    LARGEST_JOB,
     NARROWED,
     NOTHING,
     RESULT,
@@ -37,7 +38,6 @@ LENGTH, ITEMS = HEAD, tuple.__basicsize__  # of a tuple
 DATA, AXES, LENGTHS, STRIDES, DTYPE, FLAGS = (HEAD + k for k in (0, 8, 16, 24, 40, 48))  # of an array
 WRITEABLE = 0x400
 NOT_TO_BE_HAD = -1  # the address of no object
-SPARE = 4096  # bytes of a job for which memory is kept from call to call
 
 _ask = types.ExternalFunction("PyObject_Vectorcall", types.int64(types.int64, types.int64, types.int64, types.int64))
 _tuple = types.ExternalFunction("PyTuple_New", types.int64(types.int64))
@@ -255,20 +255,19 @@ def run(table, met, job):
 
 @njit
 def borrowed_job(table, room):
-    """Memory for a job of so many bytes, that of the call before if it has ended; 0 where there is none."""
-    if room > SPARE:
+    """Memory for a job of so many bytes, the table's own if no other call has it; 0 where there is none."""
+    if room > LARGEST_JOB or table.taken:
         return fresh_job(room)
-    job = table.spare
-    table.spare = 0
-    return job if job != 0 else fresh_job(SPARE)
+    table.taken = 1
+    return table.own
 
 
 @njit
-def give_back(table, room, job):
-    if room > SPARE or table.spare != 0:
-        free(job + BEFORE)
+def give_back(table, job):
+    if job == table.own:
+        table.taken = 0
     else:
-        table.spare = job
+        free(job + BEFORE)
 
 
 @njit
@@ -284,8 +283,7 @@ def recalled(table, arguments, count):
     met = met_at(word(word(kept + ITEMS) + DATA))
     if not matches(table, met, count):
         return NOT_TO_BE_HAD
-    room = met.room
-    job = borrowed_job(table, room)
+    job = borrowed_job(table, met.room)
     if job == 0:
         return NOT_TO_BE_HAD
     source = address_of(met) + met.job
@@ -294,7 +292,7 @@ def recalled(table, arguments, count):
     _keep(kept)  # a handler or a finalizer that runs meanwhile may make the table forget it
     result = run(table, met, job)
     _drop(kept)
-    give_back(table, room, job)
+    give_back(table, job)
     return result
 
 
