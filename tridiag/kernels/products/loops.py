@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from llvmlite import ir
@@ -24,18 +25,13 @@ class Sources(Workspace):
     base = Words(6)  # the first row of every operand of a unit
     # as the loops take it: entries side by side, or one for all
     source, move = Words(SOURCES), Words(SOURCES)
-    packed = Word()  # the entries of sources that lie otherwise, a PIECE each
+    packed = (
+        Word()
+    )  # the entries of sources that lie otherwise, a PIECE each, and constants as often as lanes read them
+    room = Word()  # the bytes of a source there
 
 
 PIECE = 256  # entries
-
-
-class Edges(NamedTuple):
-    """Entries at places 0 <= k < low of a period have no entry before them, and those from high on none after them."""
-
-    period: Value
-    low: Value
-    high: Value
 
 
 def plain(code: Code, *words: Value) -> None:
@@ -53,45 +49,103 @@ def masked(code: Code, *words: Value) -> None:
     multiply(code, words, True, False)
 
 
+class Entries(NamedTuple):
+    """Entries of a result, and how they are found."""
+
+    code: Code
+    reads: list[tuple[Value, Value]]  # the address of every source, and how far its next entry is
+    result: Value  # its address
+    masks: bool  # whether rows are taken out
+
+    def compute(self, i: Value, missing: Any, lanes: int, past_caches: bool = False) -> None:
+        """So many from the i-th on. ``missing``: as `entry` takes it."""
+        value = entry(self.code, self.reads, i, lanes, missing, self.masks)
+        put(self.code, self.result + i * (self.code.size_of_real * self.code.parts), value, lanes, past_caches)
+
+    def loop(self, first: Any, last: Any, body: Callable[[Value], None], step: int = 1) -> None:
+        self.code.fori(first, last, lambda i, state: body(i) or state, step=step)
+
+    def at_ends(self, top: Value, last: Value, count: Value) -> None:
+        """One by one: i < top, none before which are there, and last <= i < count, none after which are."""
+        yes, no = self.code.integers([1]) > 0, self.code.integers([1]) < 0
+        self.loop(0, top, lambda i: self.compute(i, (yes, no), 1))
+        self.loop(last, count, lambda i: self.compute(i, (no, yes), 1))
+
+
+class Counted(NamedTuple):
+    """Entries whose places are counted modulo a period: they have none before them, or after them, at some."""
+
+    entries: Entries
+    place: Value  # of the first entry
+    period: Value
+    edges: Any  # places 0 <= k < low have none before them, those from high on none after them
+
+    def loop(self, first: Value, last: Value, lanes: int, past_caches: bool = False) -> None:
+        """Entries first <= i < last, the first of which is less than a period and a vector behind the first of all."""
+        code = self.entries.code
+        turn = lanes_of(code, self.period, lanes)
+        further = remainder(code, lanes_of(code, code.integer(lanes), lanes), turn)
+
+        def some(i: Value, position: Value) -> Value:
+            self.entries.compute(i, outside(code, position, self.edges, lanes), lanes, past_caches)
+            moved = position + further
+            return code.where(moved < turn, moved, moved - turn)
+
+        code.fori(first, last, some, positions(code, self.place + first, turn), step=lanes)
+
+    def once(self, condition: Value, i: Value) -> None:
+        """A vector from the i-th entry on, some of which are computed in another one too."""
+        code = self.entries.code
+        turn = lanes_of(code, self.period, code.lanes)
+
+        def vector(i: Value) -> None:
+            at = self.place + i
+            position = positions(code, at - at / self.period * self.period, turn)
+            self.entries.compute(i, outside(code, position, self.edges, code.lanes), code.lanes)
+
+        self.entries.loop(code.pick(condition, i, i + 1), i + 1, vector)
+
+
 def multiply(code: Code, words: Any, masks: bool, large: bool) -> None:
-    """``words``: the sources; the result; count; the place of the first entry in its period; and the `Edges`."""
-    sources, y, count, place, *edges = words
+    """``words``: the sources; the result; count; how many of the first entries have none before them, and of the last
+    ones none after them; the place of the first entry, the period, and two `Counted.edges`.
+    """
+    sources, y, count, top, bottom, place, period, *edges = words
     code.fused = False  # every product and every sum rounds, as NumPy's do
-    size, limits = code.size_of_real * code.parts, Edges(*edges)
     reads = [(sources.source[k], sources.move[k]) for k in range(SOURCES if masks else KEEP)]
-    lead = code.integer(0)
+    some = Counted(Entries(code, reads, y, masks), place, period, edges)
+    last = count - bottom
+    filled = last - top >= code.lanes  # else one by one
+    lead = top
     if large:
-        lead = (0 - y & (LINE - 1)) / size
-        lead = code.pick(lead < count, lead, count)
-    whole = lead + (count - lead) / code.lanes * code.lanes
+        lead = line_of(code, y, top)
+        some.once(filled & (top < lead), top)
+    whole = lead + ((last - lead) & -code.lanes)
+    some.loop(code.pick(filled, lead, last), whole, code.lanes, large)
+    some.once(filled & (whole < last), last - code.lanes)
+    some.loop(code.pick(filled, last, top), last, 1)
+    if not masks:
+        some.entries.at_ends(top, last, count)
 
-    def loop(first: Value, last: Value, place: Value, lanes: int, stream: bool) -> Value:
-        """Entries first <= i < last; returns the place of the one behind them."""
-        start, bounds = positions(code, place, limits, lanes)
-        stride = step_of(code, limits.period, lanes)
 
-        def entries(i: Value, position: Value) -> Value:
-            value = entry(code, reads, i, lanes, outside(code, position, bounds, lanes), masks)
-            put(code, y + i * size, value, lanes, stream)
-            moved = position + lanes_of(code, stride, position)
-            return code.where(moved < bounds.period, moved, moved - bounds.period)
-
-        return widened(code, code.fori(first, last, entries, start, step=lanes), lanes)
-
-    place = loop(code.integer(0), lead, place, 1, False) if large else place
-    place = loop(lead, whole, place, code.lanes, large)
-    loop(whole, count, place, 1, False)
+def line_of(code: Code, y: Value, first: Value) -> Value:
+    """The first entry from there on with which a cache line of the result begins."""
+    size = code.size_of_real * code.parts
+    return first + (0 - (y + first * size) & (LINE - 1)) / size
 
 
 def entry(code: Code, reads: Any, i: Value, lanes: int, missing: Any, masks: bool) -> Any:
-    """So many entries: what is in the row, and what comes from those before it and after it where they are there."""
+    """So many entries: what is in the row, and what comes from those before it and after it where they are there.
+
+    ``missing``: which have none before them, and none after them; None: all have both.
+    """
     diagonal, own, low, before, high, after = (
         take(code, at + i * move, lanes) for at, move in (reads[k] for k in range(KEEP))
     )
     nothing = number(code, 0.0 if masks else -0.0, lanes)  # to add -0.0 changes no number, not even the sign of a zero
-    first, last = missing
-    terms = [code.where(gone, nothing, x * y) for gone, x, y in ((first, low, before), (last, high, after))]
-    value = diagonal * own
+    value, terms = diagonal * own, [low * before, high * after]
+    if missing is not None:
+        terms = [code.where(gone, nothing, term) for gone, term in zip(missing, terms, strict=True)]
     if not masks:
         return value + terms[0] + terms[1]
     kept, kept_before, kept_after = (mask_at(code, at + i * move, lanes) for at, move in reads[KEEP:])
@@ -102,39 +156,34 @@ def entry(code: Code, reads: Any, i: Value, lanes: int, missing: Any, masks: boo
 # ---------------------------------------------------------------------------------------------- places of entries
 
 
-def positions(code: Code, place: Value, limits: Edges, lanes: int) -> tuple[Value, Edges]:
-    """The places of so many entries, and the edges for each of them."""
+def positions(code: Code, place: Value, period: Value) -> Value:
+    """The places in their periods of entries, of which the first is at a place, or some vectors behind it."""
+    kind = period.llvm.type
+    order = code.integers(range(kind.count))
+    if code.size_of_real < 8:
+        order = Value(code, code.builder.trunc(order.llvm, kind))
+    return remainder(code, lanes_of(code, place, kind.count) + order, period)
+
+
+def remainder(code: Code, x: Value, period: Value) -> Value:
+    """Of numbers that are less than 2 * lanes periods."""
+    for times in (2**k for k in reversed(range(x.llvm.type.count.bit_length()))):
+        less = x - period * times
+        x = code.where(less >= 0, less, x)
+    return x
+
+
+def lanes_of(code: Code, number: Value, lanes: int) -> Value:
+    """A number in so many integers of the size of a real one."""
     kind = ir.IntType(8 * code.size_of_real)
-    narrow = [Value(code, code.builder.trunc(x.llvm, kind) if kind.width < 64 else x.llvm) for x in (place, *limits)]
-    start, period, *others = narrow
-    found, one = code.undefined(ir.VectorType(kind, lanes)), start
-    for lane in range(lanes):
-        found = code.insert(found, one, lane)
-        one = one + 1
-        one = code.where(one < period, one, one - period)
-    return found, Edges(*(code.repeat(x, lanes) for x in (period, *others)))
-
-
-def step_of(code: Code, period: Value, lanes: int) -> Value:
-    """How much further an entry is that lies so many behind, in its period."""
-    return code.integer(lanes) - code.integer(lanes) / period * period
-
-
-def lanes_of(code: Code, number: Value, like: Value) -> Value:
-    kind = like.llvm.type.element
     narrow = code.builder.trunc(number.llvm, kind) if kind.width < 64 else number.llvm
-    return code.repeat(Value(code, narrow), like.llvm.type.count)
+    return code.repeat(Value(code, narrow), lanes)
 
 
-def widened(code: Code, position: Value, lanes: int) -> Value:
-    """The place of the first entry."""
-    first = code.extract(position, 0)
-    return Value(code, code.builder.zext(first.llvm, ir.IntType(64))) if code.size_of_real < 8 else first
-
-
-def outside(code: Code, position: Value, edges: Edges, lanes: int) -> tuple[Value, Value]:
-    """Which entries have none before them, and none after them."""
-    return position < edges.low, position >= edges.high
+def outside(code: Code, position: Value, limits: Any, lanes: int) -> tuple[Value, Value]:
+    """Which entries have none before them, places 0 <= k < low, and which none after them, places from high on."""
+    low, high = (lanes_of(code, x, lanes) for x in limits)
+    return position < low, position >= high
 
 
 # ------------------------------------------------------------------------------------------- numbers, many or one
