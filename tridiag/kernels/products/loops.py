@@ -10,6 +10,7 @@ from llvmlite import ir
 from tridiag.kernels.access.moves import put_interleaved
 from tridiag.kernels.jobs.words.record import Word, Words
 from tridiag.kernels.runtime.workspace import Workspace
+from tridiag.kernels.simd.periods import lanes_of, moved, positions, step_of
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import I8, LINE, Code
 
@@ -84,12 +85,11 @@ class Counted(NamedTuple):
         """Entries first <= i < last, the first of which is less than a period and a vector behind the first of all."""
         code = self.entries.code
         turn = lanes_of(code, self.period, lanes)
-        further = remainder(code, lanes_of(code, code.integer(lanes), lanes), turn)
+        step = step_of(code, turn)
 
         def some(i: Value, position: Value) -> Value:
             self.entries.compute(i, outside(code, position, self.edges, lanes), lanes, past_caches)
-            moved = position + further
-            return code.where(moved < turn, moved, moved - turn)
+            return moved(code, position, step, turn)
 
         code.fori(first, last, some, positions(code, self.place + first, turn), step=lanes)
 
@@ -154,30 +154,6 @@ def entry(code: Code, reads: Any, i: Value, lanes: int, missing: Any, masks: boo
 
 
 # ---------------------------------------------------------------------------------------------- places of entries
-
-
-def positions(code: Code, place: Value, period: Value) -> Value:
-    """The places in their periods of entries, of which the first is at a place, or some vectors behind it."""
-    kind = period.llvm.type
-    order = code.integers(range(kind.count))
-    if code.size_of_real < 8:
-        order = Value(code, code.builder.trunc(order.llvm, kind))
-    return remainder(code, lanes_of(code, place, kind.count) + order, period)
-
-
-def remainder(code: Code, x: Value, period: Value) -> Value:
-    """Of numbers that are less than 2 * lanes periods."""
-    for times in (2**k for k in reversed(range(x.llvm.type.count.bit_length()))):
-        less = x - period * times
-        x = code.where(less >= 0, less, x)
-    return x
-
-
-def lanes_of(code: Code, number: Value, lanes: int) -> Value:
-    """A number in so many integers of the size of a real one."""
-    kind = ir.IntType(8 * code.size_of_real)
-    narrow = code.builder.trunc(number.llvm, kind) if kind.width < 64 else number.llvm
-    return code.repeat(Value(code, narrow), lanes)
 
 
 def outside(code: Code, position: Value, limits: Any, lanes: int) -> tuple[Value, Value]:

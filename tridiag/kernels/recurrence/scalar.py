@@ -15,8 +15,6 @@ from tridiag.kernels.simd.interrupts import PIECE, stopping
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import OPTIONS, Code
 
-ABREAST = 4  # sequences at a time: none waits for its own products
-
 
 class Plain(NamedTuple):
     """All steps of regularly spaced sequences, one number at a time."""
@@ -45,8 +43,8 @@ class Plain(NamedTuple):
 
             return body
 
-        even = count / ABREAST * ABREAST
-        code.fori(0, even, group(ABREAST), step=ABREAST)
+        even = count / C.ABREAST * C.ABREAST
+        code.fori(0, even, group(C.ABREAST), step=C.ABREAST)
         code.fori(even, count, group(1))
 
     def sequences(self, code: Code, n: Value, y: Any, x: Any, coefficients: Any, before: Any) -> None:

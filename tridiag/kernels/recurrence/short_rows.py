@@ -46,23 +46,58 @@ class ShortRows(NamedTuple):
         code.fori(code.pick(even < count, count - code.lanes, count), count, group, step=code.lanes)
 
 
+def plain_rows(code: Code, *words: Value) -> None:
+    """The same for any number of steps, a number at a time, of some sequences abreast.
+
+    ``words``: how many sequences, and steps of each; the addresses of y, x and a.
+    """
+    count, n, y, x, a = words
+    length = n * code.size_of_real
+
+    def group(together: int) -> Any:
+        def rows(first: Value, state: Any) -> Any:
+            places = [[address + (first + k) * length for address in (y, x, a)] for k in range(together)]
+
+            def step(i: Value, values: Any) -> Any:
+                at, found = i * code.size_of_real, []
+                for (to, term, factor), value in zip(places, values, strict=True):
+                    value = code.load_as(code.real, factor + at) * value + code.load_as(code.real, term + at)
+                    code.store_as(to + at, value)
+                    found.append(value)
+                return tuple(found)
+
+            start = tuple(code.load_as(code.real, term) for _, term, _ in places)
+            for (to, _, _), value in zip(places, start, strict=True):
+                code.store_as(to, value)
+            code.fori(1, n, step, start)
+            return state
+
+        return rows
+
+    even = count / C.ABREAST * C.ABREAST
+    code.fori(0, even, group(C.ABREAST), step=C.ABREAST)
+    code.fori(even, count, group(1))
+
+
 def short_rows(made: Order, library: Library) -> Any:
-    """The loop over sequences of first order, of a few steps, that lie end to end; returns whether it was taken."""
+    """The loops over sequences of first order, of few steps, that lie end to end; returns whether they were taken."""
     base, stride, steps = made.base, made.stride, C.TABLE + 2 * C.operands(1) + 1  # as above
     of_steps = [library.add(f"short_{n}", ShortRows(n).write) for n in range(FEWEST, MOST + 1)]
-    short = by_number(of_steps, FEWEST)
+    short, others = by_number(of_steps, FEWEST), library.add("plain_rows", plain_rows)
 
     @njit(**OPTIONS)
     def run(zero, job, first, last):
         n, size = job.steps, bytes_of_real(zero, ())
-        if n < FEWEST or n > MOST or job.axes != 1 or last - first < SHORTEST:
-            return False
-        if job.flags & (C.STARTED | C.TRANSPOSED) != 0:
+        if n < FEWEST or n > C.LONGEST or job.axes != 1 or job.flags & (C.STARTED | C.TRANSPOSED) != 0:
             return False
         for operand in (C.X, C.Y, C.A):
             if stride(job, operand) != size or field(job, steps + operand) != n * size:
                 return False
-        short(zero, n, (last - first, base(job, C.Y, first), base(job, C.X, first), base(job, C.A, first)))
+        count, y, x, a = last - first, base(job, C.Y, first), base(job, C.X, first), base(job, C.A, first)
+        if n > MOST or count < SHORTEST:
+            others(zero, (count, n, y, x, a))
+        else:
+            short(zero, n, (count, y, x, a))
         return True
 
     return run
