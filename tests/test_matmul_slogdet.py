@@ -168,6 +168,31 @@ def test_many_short_rows_of_one_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(tridiag.matmul(a, b, c, x, where=np.ones(4, bool)), found)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
+@pytest.mark.parametrize("large", [False, True])
+def test_products_of_matrices_of_any_length(dtype: str, large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors hold several matrices, one end of a matrix, or none; items end anywhere in a matrix, or in its ends."""
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(8)
+    monkeypatch.setattr(BACKENDS["numba_thomas"].module(), "threads", lambda: 2)
+    monkeypatch.setattr(jobs, "WORTH_A_THREAD", 0)
+    monkeypatch.setattr(jobs, "CACHES", 0 if large else jobs.CACHES)
+    for case in range(200 if dtype == "float64" else 60):
+        shape = tuple(map(int, np.exp(rng.uniform(0, (2, 5, 2.2), 3))))
+        monkeypatch.setattr(jobs, "ITEM", int(rng.integers(1, 100)))
+        given = list(uniform(shape, dtype))
+        given[case % 4] = given[case % 4][0, 0, 0] if case % 3 == 0 else given[case % 4]
+        options = {"axis": 1, "transpose": bool(rng.integers(2))}
+        found = tridiag.matmul(*given, **options)
+        with monkeypatch.context() as patch:
+            patch.setattr(fast_path.PRODUCTS, "call", lambda *arguments: None)
+            patch.setattr(execute, "compiled_products", lambda: None)
+            wanted = tridiag.matmul(*given, **options)
+        if found.dtype.kind == "f" and found.shape == wanted.shape:
+            np.testing.assert_array_equal(found, wanted, err_msg=str((shape, case)))
+        np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
+
+
 @pytest.mark.parametrize(("shape", "axis"), [((3, 40_000), -1), ((9000, 13), -1), ((200, 700), 0), ((70, 40, 50), 1)])
 def test_large_products_on_threads(shape: Any, axis: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Items end anywhere in a matrix, and results go past the caches."""

@@ -3,9 +3,17 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import tridiag
+from tridiag.calls import fast_path
+from tridiag.kernels.jobs import recurrences as jobs
+from tridiag.kernels.jobs.words import recurrences as C
+from tridiag.kernels.table import call_of
 
 PROGRAM = """
 import jax, numpy as np, tridiag
@@ -26,3 +34,58 @@ def test_a_kernel_that_was_just_compiled_serves_jax(tmp_path: Path) -> None:
     places = {"NUMBA_CACHE_DIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "JAX_PLATFORMS": "cpu"}
     run = subprocess.run([sys.executable, "-c", PROGRAM], env=os.environ | places, capture_output=True, text=True)
     assert run.stdout.split() == ["numba_scan", "True"], run.stdout + run.stderr
+
+
+def end_to_end(rng: np.random.Generator, dtype: str, largest: float) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients and terms of some sequences; what is before the first step is never read."""
+    shape = int(rng.integers(1, 40)), int(np.exp(rng.uniform(0.7, 5)))
+    a, x = rng.uniform(-largest, largest, shape).astype(dtype), rng.standard_normal(shape).astype(dtype)
+    return a, x
+
+
+@pytest.fixture
+def forgetful() -> Iterator[None]:
+    """No job of another test is met again, and none of this one afterwards."""
+    fast_path.forget()
+    call_of.cache_clear()
+    yield
+    fast_path.forget()
+    call_of.cache_clear()
+
+
+@pytest.mark.usefixtures("forgetful")
+@pytest.mark.parametrize("kind", [C.STREAM, C.SCALAR, None])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sequences_end_to_end(dtype: str, kind: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of any number and length, by the loops over vectors of steps, plain loops, and those that are chosen."""
+    pytest.importorskip("numba")
+    if kind is not None:
+        monkeypatch.setattr(jobs, "kind_end_to_end", lambda *facts: kind)
+    rng = np.random.default_rng(5)
+    for case in range(100):
+        a, x = end_to_end(rng, dtype, (1.0, 1.4, 3.0)[case % 3])
+        a[:, -1 if case % 2 else 0] = np.nan
+        reverse = bool(case % 2)
+        size = tridiag.linear_recurrence(abs(a), abs(x).astype("f8"), reverse=reverse, backend="numpy_scan")
+        wanted = tridiag.linear_recurrence(a.astype("f8"), x.astype("f8"), reverse=reverse, backend="numpy_scan")
+        found = tridiag.linear_recurrence(a, x, reverse=reverse, backend="numba_scan")
+        assert (abs(found - wanted) <= 1000 * np.finfo(dtype).eps * size).all(), (x.shape, case)
+
+
+@pytest.mark.usefixtures("forgetful")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_vectors_of_steps_are_finite_where_the_sequence_is(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of coefficients overflow, and a sequence that is not finite leaves those beside it as they are."""
+    pytest.importorskip("numba")
+    monkeypatch.setattr(jobs, "kind_end_to_end", lambda *facts: C.STREAM)
+    rng, huge = np.random.default_rng(6), float(np.finfo(dtype).max) ** 0.75
+    for reverse in (False, True):
+        a, x = np.full((5, 75), huge, dtype), np.zeros((5, 75), dtype)
+        assert not tridiag.linear_recurrence(a, x, reverse=reverse, backend="numba_scan").any()
+        a[:] = rng.uniform(0.1, 1, a.shape)
+        x[:] = rng.standard_normal(x.shape)
+        a[1, 17:19], a[2, 20], x[3, 70], a[4, 30] = huge, np.inf, np.nan, 0
+        with np.errstate(all="ignore"):
+            wanted = tridiag.linear_recurrence(a, x, reverse=reverse, backend="numpy_scan")
+        found = tridiag.linear_recurrence(a, x, reverse=reverse, backend="numba_scan")
+        np.testing.assert_allclose(found, wanted, rtol=1000 * np.finfo(dtype).eps)

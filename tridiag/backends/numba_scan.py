@@ -3,7 +3,7 @@
 The kernels are in `tridiag.kernels.recurrence.kernel`; which one runs depends on how x and the result lie in memory.
 Sequences side by side, sequences that are contiguous, and long ones of first order are computed in the lanes of
 vectors; complex ones, and those that lie in any other way, one by one. Every value comes from those before it, as in a
-plain loop.
+plain loop; of few sequences, or of constant coefficients, neighbours in a vector of steps are joined first.
 
 Those of small vectors are in `tridiag.kernels.recurrence.matrices`: one sequence in each lane, in any place, real or
 complex; a single one fills no more than a lane.

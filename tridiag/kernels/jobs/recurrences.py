@@ -26,6 +26,7 @@ HEIGHT = 8  # steps that are transposed at a time (`tridiag.kernels.recurrence.l
 BLOCK = 128 * 1024  # bytes of an operand in a block of a long sequence: two blocks of two operands fit in a cache
 FEWEST_STEPS = {8: 64, 4: 24}  # of sequences in lanes, by the bytes of a number; plain loops are quicker with fewer
 FEWEST_BLOCKS = 2  # of such a sequence, where there are enough of them to fill the lanes
+FEW_VECTORS = 64  # of values: with no more, to find where each sequence lies takes longer than to join steps
 MOST_IN_VECTORS, FEWEST_IN_VECTORS = 4, 2  # the highest order, and the fewest steps, of `constant`
 SHORTEST_CHUNK = 4  # times the lanes: steps of a lane, where there are not
 SECOND_LEVEL = 1024 * 1024  # bytes of the operands that a core's own cache holds at least
@@ -93,7 +94,10 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
     constant = in_vectors(axes, form, order, dtype, started) and quickest_in_vectors(
         kind, n * count, count, dtype, workers
     )
-    kind = C.SCALAR if constant else kind
+    if constant:
+        kind = C.SCALAR
+    elif end_to_end(axes, form, order, dtype, started) and quickest_in_vectors(kind, n * count, count, dtype, workers):
+        kind = kind_end_to_end(kind, n, count, dtype)
     length, width, stretches, blocks, chunk, run = 1, 1, 1, 0, 0, 1
     share = ITEM if workers == 1 else max(1, min(ITEM, n * count // (ITEMS_EACH * workers)))  # values
     if kind in (C.INTERLEAVED, C.SPREAD):
@@ -143,11 +147,29 @@ def in_vectors(axes: Axes, form: Recurrence, order: int, dtype: np.dtype[Any], s
     return not any(any(steps[own]) for steps in (axes.strides, *(steps for _, steps in axes.batch)))
 
 
+def end_to_end(axes: Axes, form: Recurrence, order: int, dtype: np.dtype[Any], started: bool) -> bool:
+    """Whether `tridiag.kernels.recurrence.streams` can compute it: numbers of their own, without any between them."""
+    if order > 1 or dtype.kind != "f" or started or len(axes.batch) > 1 or form.n < FEWEST_IN_VECTORS:
+        return False
+    given = slice(C.Y, C.A + 1)
+    along = {abs(step) for step in axes.strides[given]} | {axes.strides[C.Y] * step for step in axes.strides[given]}
+    across = {step for _, steps in axes.batch for step in steps[given]}
+    return along == {dtype.itemsize, dtype.itemsize**2} and across <= {form.n * dtype.itemsize}
+
+
 def quickest_in_vectors(kind: int, values: int, count: int, dtype: np.dtype[Any], workers: int) -> bool:
     """Whether no other loops are quicker: those that write past the caches, or whose threads share a sequence."""
     if kind == C.ROWS:
         return values * dtype.itemsize <= CACHES
     return kind == C.SCALAR or (kind == C.LONG and (count >= workers or values < WORTH_A_THREAD))
+
+
+def kind_end_to_end(kind: int, n: int, count: int, dtype: np.dtype[Any]) -> int:
+    """Sequences that would leave lanes empty, or be found no sooner than computed, are one stream of steps."""
+    lanes, values = lanes_of(dtype), n * count
+    if (kind == C.LONG and values >= ITEM) or (n <= C.MOST and count >= C.MANY):
+        return kind
+    return C.STREAM if count < lanes or values <= FEW_VECTORS * lanes or 2 * (-count % lanes) > count else kind
 
 
 def flags_of(axes: Axes, transposed: bool, started: bool, size: int) -> int:

@@ -27,6 +27,7 @@ from tridiag.kernels.recurrence.loops import (
 )
 from tridiag.kernels.recurrence.order import dispatch, functions
 from tridiag.kernels.recurrence.scalar import one_after_another
+from tridiag.kernels.recurrence.streams import in_streams
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.memory import c_function
@@ -48,7 +49,7 @@ def parts(order: int, real: bool) -> Any:
     made, library = functions(order), Library(f"{'loops' if real else 'complex'}{order}")
     scalar, interleaved = one_after_another(made, order, library, real), side_by_side(made, order, library)
     if not real:
-        return (c_function(by_kind([scalar, scalar, interleaved, scalar]), f"tridiag_complex_work{order}", first=JOB),)
+        return (c_function(by_kind([scalar, scalar, interleaved]), f"tridiag_complex_work{order}", first=JOB),)
     loops = [Loop(order, turned, backward) for turned in (False, True) for backward in (False, True)]
     move, run = library.add("move", move_lanes), dispatch(library, loops)
     rows = in_rows(made, order, move, in_pieces(order, library, move, run))
@@ -56,6 +57,7 @@ def parts(order: int, real: bool) -> Any:
     if order == 1:
         add_up, find_values = (dispatch(library, [kind(loop) for loop in loops]) for kind in (Sum, Values))
         tasks.append(in_blocks(made, add_up, in_lines(move, run, find_values)))
+        tasks.append(in_streams(made, library))
     prepare = c_function(reserve, f"tridiag_reserve{order}", first=JOB) if order == 1 else None
     return c_function(by_kind(tasks), f"tridiag_work{order}", first=JOB), prepare
 
@@ -63,7 +65,7 @@ def parts(order: int, real: bool) -> Any:
 def by_kind(tasks: list[Any]) -> Any:
     """The work of a job of any kind."""
     scalar, rows, interleaved = tasks[:3]
-    long = tasks[-1]
+    long, stream = tasks[-2:]
 
     @njit(**OPTIONS)
     def work(job, zero):
@@ -74,6 +76,8 @@ def by_kind(tasks: list[Any]) -> Any:
             rows(job, zero)
         elif kind == C.LONG:
             long(job, zero)
+        elif kind == C.STREAM:
+            stream(job, zero)
         else:
             interleaved(job, zero)
 

@@ -15,9 +15,6 @@ from tridiag.kernels.simd.functions import Library, by_number
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import OPTIONS, Code
 
-SHORTEST = 32  # sequences, at least two vectors
-FEWEST, MOST = 2, 4  # steps: with more of them plain loops are faster
-
 
 class ShortRows(NamedTuple):
     """``n`` steps, of first order and without a value before the first."""
@@ -49,13 +46,13 @@ class ShortRows(NamedTuple):
 def short_rows(made: Order, library: Library) -> Any:
     """The loop over sequences of first order, of a few steps, that lie end to end; returns whether it was taken."""
     base, stride, steps = made.base, made.stride, C.TABLE + 2 * C.operands(1) + 1  # as above
-    of_steps = [library.add(f"short_{n}", ShortRows(n).write) for n in range(FEWEST, MOST + 1)]
-    short = by_number(of_steps, FEWEST)
+    of_steps = [library.add(f"short_{n}", ShortRows(n).write) for n in range(C.FEWEST, C.MOST + 1)]
+    short = by_number(of_steps, C.FEWEST)
 
     @njit(**OPTIONS)
     def run(zero, job, first, last):
         n, size = job.steps, bytes_of_real(zero, ())
-        if n < FEWEST or n > MOST or job.axes != 1 or last - first < SHORTEST:
+        if n < C.FEWEST or n > C.MOST or job.axes != 1 or last - first < C.MANY:
             return False
         if job.flags & (C.STARTED | C.TRANSPOSED) != 0:
             return False

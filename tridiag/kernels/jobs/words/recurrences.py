@@ -30,11 +30,12 @@ class Recurrences(Job):
 
 TABLE = Recurrences.words
 
-SCALAR, ROWS, INTERLEAVED, SPREAD, LONG = range(5)
+SCALAR, ROWS, INTERLEAVED, SPREAD, LONG, STREAM = range(6)
 # SCALAR: one sequence after another. ROWS: sequences contiguous in memory, one a lane. INTERLEAVED: sequences side by
 # side in memory; SPREAD: the same with coefficients that all of them share. LONG: few sequences, cut into blocks of
-# lanes.
+# lanes. STREAM: sequences that lie end to end, a vector of steps at a time.
 STARTED, TRANSPOSED, BACKWARD = 1, 2, 4
 LARGE = 8  # the result is larger than the caches, past which it is written
 FAR = 16  # the operands do not fit in the second level: they are asked for ahead of use
 WRITTEN_OUT = 8  # the rows of the largest matrices whose products are written out, and no loop
+MANY, FEWEST, MOST = 32, 2, 4  # sequences, at least two vectors, and steps of those that are sorted in registers

@@ -1,0 +1,144 @@
+"""Sequences of first order that lie end to end in memory, as one stream: a vector of steps at a time.
+
+What the lanes of a vector make of 0, and the products of their coefficients, are found by joining halves of two steps,
+then of four, up to all lanes: a half that is behind another goes on from its last step. The value before the vector is
+joined in the same way. The coefficient of the first step of a sequence is 0, so that it takes nothing from the one
+before: short sequences cost as little as long ones. A vector in which a product of coefficients exceeds LARGEST, or a
+value is not finite, is computed once more, step by step.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numba import njit
+
+from tridiag.kernels.access.moves import first_lanes, same_in_all
+from tridiag.kernels.jobs.words import recurrences as C
+from tridiag.kernels.recurrence.constant import LARGEST, Steps
+from tridiag.kernels.recurrence.order import Order
+from tridiag.kernels.runtime.work_items import items
+from tridiag.kernels.simd.functions import Library
+from tridiag.kernels.simd.periods import lanes_of, moved, positions, step_of
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import OPTIONS, Code
+
+LARGEST_FINITE = {4: 3.4028234663852886e38, 8: 1.7976931348623157e308}  # by the bytes of a number
+
+
+class Vector(NamedTuple):
+    """A vector of steps: what each makes of the state before it, a * state + x, and which begin a sequence."""
+
+    code: Code
+    a: Value
+    x: Value
+    first: Value
+
+    def joined(self) -> tuple[Value, Value, Value]:
+        """The values that follow 0; the products of all coefficients up to each; the largest product of any half."""
+        code, lanes = self.code, range(self.code.lanes)
+        value, product, largest = self.x, self.a, code.magnitude(self.a)
+        for width in (2**k for k in range(code.lanes.bit_length() - 1)):
+            behind = code.mask(code.integer(sum(1 << lane for lane in lanes if lane & width)))
+            places = [lane - lane % width - 1 if lane & width else lane for lane in lanes]
+            value = code.where(behind, product * code.shuffle(value, value, places) + value, value)
+            product = code.where(behind, product * code.shuffle(product, product, places), product)
+            largest = code.maximum(largest, code.magnitude(product))
+        return value, product, largest
+
+    def after(self, before: Value) -> tuple[Value, Value]:
+        """The values that follow some value, in all lanes; and the last of them, in all lanes."""
+        code = self.code
+        value, product, _ = self.joined()
+        found = product * before + value
+        last = self.last(found)
+        small = LARGEST ** (1 / code.lanes)  # no product of such coefficients is large
+        usual = (code.magnitude(self.a) <= small) & finite(code, found)
+        return code.fori(0, unless(code, usual), lambda *_: self.looked_at(before, found), (found, last))
+
+    def last(self, x: Value) -> Value:
+        return same_in_all(self.code, x, self.code.lanes - 1)
+
+    def looked_at(self, before: Value, found: Value) -> Any:
+        """The values that were found, or those that steps one after another find."""
+        code = self.code
+        right = (self.joined()[2] <= LARGEST) & finite(code, found)
+        (found,) = code.fori(0, unless(code, right), lambda *_: (self.one_by_one(before),), (found,))
+        return found, self.last(found)
+
+    def one_by_one(self, before: Value) -> Value:
+        code, found = self.code, self.x
+        value = code.extract(before, 0)
+        for lane in range(code.lanes):
+            a, x, first = (code.extract(row, lane) for row in (self.a, self.x, self.first))
+            value = code.pick(first, x, a * value + x)
+            found = code.insert(found, value, lane)
+        return found
+
+
+def finite(code: Code, x: Value) -> Value:
+    return code.magnitude(x) <= LARGEST_FINITE[code.size_of_real]
+
+
+def unless(code: Code, mask: Value) -> Value:
+    """0 where a mask holds in all lanes, else 1."""
+    return code.pick(code.bits(mask) == (1 << code.lanes) - 1, code.integer(0), code.integer(1))
+
+
+class Stream(NamedTuple):
+    """All steps of sequences without values before the first step."""
+
+    transposed: bool  # a coefficient multiplies the value of its own step, for the next one
+    backward: bool
+
+    @property
+    def name(self) -> str:
+        return f"stream{'_transposed' * self.transposed}{'_backward' * self.backward}"
+
+    def write(self, code: Code, *words: Value) -> None:
+        """``words``: steps in all, and of a sequence; the addresses of y, x and a."""
+        count, n, y, x, a = words
+        memory, turn = Steps(1, self.backward), lanes_of(code, n, code.lanes)
+        step = step_of(code, turn)
+
+        def vector(i: Value, state: Any, used: Value | None = None) -> Any:
+            before, position, last = state
+            first = position == 0
+            found, factors = memory.take(code, x, i, used), memory.take(code, a, i, used)
+            own = code.shuffle(last, factors, range(code.lanes - 1, 2 * code.lanes - 1)) if self.transposed else factors
+            own = code.where(first, code.real_zero(), own)
+            values, before = Vector(code, own, found, first).after(before)
+            memory.put(code, y, i, values, used)
+            return before, moved(code, position, step, turn), factors
+
+        whole = count / code.lanes * code.lanes
+        start = code.real_zero(), positions(code, code.integer(0), turn), code.real_zero()
+        state = code.fori(0, whole, vector, start, step=code.lanes)
+        some, left = first_lanes(code, count - whole), code.pick(count > whole, whole + 1, whole)
+        code.fori(whole, left, lambda i, state: vector(i, state, some), state)
+
+
+def in_streams(made: Order, library: Library) -> Any:
+    """The work of a job whose sequences lie end to end."""
+    base = made.base
+    loops = [Stream(transposed, backward) for transposed in (False, True) for backward in (False, True)]
+    forward, backward, transposed, both = (library.add(loop.name, loop.write) for loop in loops)
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        many, count, n = job.run, job.sequences, job.steps
+        for item in items(job):
+            first, last = item * many, min(count, (item + 1) * many)
+            begin = last - 1 if job.flags & C.BACKWARD else first
+            words = (last - first) * n, n, base(job, C.Y, begin), base(job, C.X, begin), base(job, C.A, begin)
+            if job.flags & C.BACKWARD:
+                if job.flags & C.TRANSPOSED:
+                    both(zero, words)
+                else:
+                    backward(zero, words)
+            elif job.flags & C.TRANSPOSED:
+                transposed(zero, words)
+            else:
+                forward(zero, words)
+
+    return work
