@@ -414,6 +414,23 @@ def test_out_takes_the_result(backend: Subject, dtype: str) -> None:
         assert_same_bits(to_numpy(out), wanted)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_bits_do_not_depend_on_where_the_result_lies(dtype: str) -> None:
+    """Few sequences are joined in vectors, many are not; an array that lies otherwise takes the same numbers."""
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(3)
+    for shape in [(1, 9), (3, 64), (5, 130), (8, 70), (12, 33), (20, 24), (40, 6), (40, 3), (2, 3, 50)]:
+        a, x = (rng.uniform(-1, 1, shape).astype(dtype) for _ in range(2))
+        wide = np.zeros((*shape[:-1], 2 * shape[-1]), dtype)
+        backwards = np.zeros_like(x)[..., ::-1]
+        for reverse in (False, True):
+            wanted = tridiag.linear_recurrence(a, x, reverse=reverse)
+            for out in (wide[..., ::2], wide[..., 1 : shape[-1] + 1], backwards, np.zeros(shape[::-1], dtype).T):
+                for _ in range(3):
+                    assert tridiag.linear_recurrence(a, x, reverse=reverse, out=out) is out
+                    assert_same_bits(out, wanted)
+
+
 # --------------------------------------------------------------------------------------- results beyond the caches
 
 LARGE = {

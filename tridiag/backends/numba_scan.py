@@ -25,7 +25,7 @@ from tridiag.backends.numba_thomas import Checked, checked, extents, view
 from tridiag.kernels.jobs import logsumexp
 from tridiag.kernels.jobs.kalman import expected, is_small, kind_of
 from tridiag.kernels.jobs.kalman import make_job as make_filter_job
-from tridiag.kernels.jobs.recurrences import is_packed, make_job, make_matrix_job, packed
+from tridiag.kernels.jobs.recurrences import is_packed, joined_elsewhere, make_job, make_matrix_job, packed
 from tridiag.kernels.jobs.systems import granted
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.runtime.call_table import Guard
@@ -47,15 +47,19 @@ def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, 
 
 
 def run_linear(coefficients: Rows, x: Any, init: Rows, form: Recurrence, y: Any) -> None:
-    operands = y, x, *(a.astype(x.dtype, copy=False) for a in coefficients), *init
-    call = call_of(make_job, form, len(coefficients), *extents(operands), x.dtype, granted(form))
-    check(call.run(*operands))
+    order, operands = len(coefficients), (y, x, *(a.astype(x.dtype, copy=False) for a in coefficients), *init)
+    if joined_elsewhere(form, order, *extents(operands), x.dtype):
+        result = np.empty(form.shape, x.dtype)
+        run_linear(coefficients, x, init, form, result)
+        y[...] = result
+        return
+    check(call_of(make_job, form, order, *extents(operands), x.dtype, granted(form)).run(*operands))
 
 
 def bound_recurrence(
     verb: str, form: Recurrence, order: int, shapes: Sequence[Any], strides: Sequence[Any], dtype: np.dtype[Any]
 ) -> tuple[Callable[..., bool], tuple[int, ...]] | None:
-    """A recurrence as a function of its operands, and which they are; None where they are to be brought side by side.
+    """A recurrence as a function of its operands, and which they are; None where some are to be brought side by side.
 
     0: the result; from 1 on the coefficients, x and what is before, of these shapes and strides; -1: none.
     """
@@ -65,7 +69,7 @@ def bound_recurrence(
     if is_copy(form, init) and logarithms:
         logarithms, order, operands = False, 1, (0, x, x)
     taken = [tuple([None if k < 0 else extents[k] for k in operands]) for extents in (shapes, strides)]
-    facts: tuple[Any, ...] = (make_job, form, order, *taken, dtype)
+    facts: tuple[Any, ...] = make_job, form, order, *taken, dtype
     if logarithms:
         facts = logsumexp.make_job, form, *taken, dtype
     elif form.matrices:
@@ -73,6 +77,8 @@ def bound_recurrence(
         if form.shape[-1] == 1 or not all(map(is_packed, *taken, axes, [dtype.itemsize] * len(axes))):
             return None
         facts = make_matrix_job, form, *taken, dtype
+    elif joined_elsewhere(form, order, taken[0], taken[1], dtype):
+        return None
     return checked(form, lambda: call_of(*facts, granted(form)).run), operands
 
 

@@ -172,6 +172,18 @@ def kind_end_to_end(kind: int, n: int, count: int, dtype: np.dtype[Any]) -> int:
     return C.STREAM if count < lanes or values <= FEW_VECTORS * lanes or 2 * (-count % lanes) > count else kind
 
 
+def joined_elsewhere(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether steps are joined if the result is contiguous, which this one is not.
+
+    The bits of a result do not depend on where it lies.
+    """
+    side_by_side = contiguous(form.shape, dtype.itemsize)
+    if all(n == 1 or s == t for n, s, t in zip(form.shape, strides[C.Y], side_by_side, strict=True)):
+        return False
+    job = make_job(form, order, shapes, (side_by_side, *strides[1:]), dtype, 1)
+    return int(C.Recurrences.view(job.words).kind) == C.STREAM
+
+
 def flags_of(axes: Axes, transposed: bool, started: bool, size: int) -> int:
     """``size``: the bytes of the result; that of arrays with negative strides goes the other way in memory."""
     flags = C.TRANSPOSED * transposed | C.STARTED * started | C.BACKWARD * (axes.strides[C.Y] < 0)
