@@ -1,5 +1,6 @@
 """`matrix_recurrence` by every backend: values against the definition in extended precision, gradients, errors."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,35 @@ def test_values(backend: Subject, shape: Any, m: int, reverse: bool) -> None:
     A, x, init = problem(shape, m)
     assert_recurs(recur(backend, A, x, reverse=reverse), A, x, reverse=reverse)
     assert_recurs(recur(backend, A, x, init, reverse=reverse), A, x, init, reverse=reverse)
+
+
+@turned
+@pytest.mark.only(library="numpy")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("m", range(2, 10))
+def test_sequences_abreast_and_left_over(backend: Subject, m: int, dtype: str, reverse: bool) -> None:
+    """Four sequences are computed together, and those along one axis in a row: none is left out, or takes another's."""
+    for count, steps, rows in itertools.product((1, 2, 3, 4, 5, 11), (1, 2, 5), (1, 3)):
+        A, x, init = problem((count, rows, steps), m, dtype, seed=count)
+        A, x, init = A[:, :1], x.transpose(1, 0, 2, 3), init.transpose(1, 0, 2)  # rows share their matrices
+        A = A.transpose(1, 0, 2, 3, 4)
+        for before in (None, init):
+            assert_recurs(recur(backend, A, x, before, reverse=reverse), A, x, before, reverse=reverse)
+
+
+@turned
+@pytest.mark.only(library="numpy")
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+@pytest.mark.parametrize("m", range(2, 9))
+def test_an_entry_that_is_not_finite_stays_in_its_row(backend: Subject, m: int, dtype: str, reverse: bool) -> None:
+    """Of matrices whose columns share vectors no entry meets those of another row, nor what lies behind a vector."""
+    for count, row, column in itertools.product((1, 4), range(m), range(m)):
+        A, x, _ = problem((count, 3), m, dtype)
+        A[:, 1, row, column] = np.inf
+        y = recur(backend, A, x, reverse=reverse)
+        others = np.arange(m) != row
+        assert not np.isfinite(y[:, 1, row]).any()
+        assert np.isfinite(y[:, 1, others]).all() and np.isfinite(y[:, 2 if reverse else 0]).all()
 
 
 BROADCASTS = {  # the shapes of A, of x and of init

@@ -38,14 +38,19 @@ def places(operands: int) -> Any:
 
 def binder(operands: int) -> Any:
     """What points the lanes of a worker at systems."""
-    _, base = places(operands)
+    (_, base), step = places(operands), C.TABLE + 2 * operands + 1
 
     @njit(**OPTIONS)
     def bind(zero, job, tables, first):
         """At those from ``first`` on; the lanes that are left over repeat the last one."""
-        count = job.sequences
+        last = job.sequences - 1
         for operand in range(operands):
+            table, start = tables + TABLE * operand, base(job, operand, first)
             for lane in range(lanes_of(zero, ())):
-                set_word(tables + TABLE * operand + 8 * lane, base(job, operand, min(first + lane, count - 1)))
+                if job.axes > 1:
+                    start = base(job, operand, min(first + lane, last))
+                set_word(table + 8 * lane, start)
+                if first + lane < last and job.axes == 1:
+                    start += field(job, step + operand)
 
     return bind

@@ -209,8 +209,8 @@ def make_matrix_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype
     kernel = "matrices", dtype.name, form.shape[-1]
     grouped = in_groups(rows, form.shape[-1], dtype, workers)
     count, kind = math.prod(rows.batch), C.ROWS
-    if 4 * count <= 3 * lanes_of(dtype) and form.shape[-1] <= C.WRITTEN_OUT:
-        kind, grouped = C.SCALAR, {"items": count, "steps": rows.n, "sequences": count}
+    if one_after_another(form.shape[-1], count, dtype):
+        kind, grouped = C.SCALAR, in_runs(rows, form.shape[-1], workers)
     words = filled(leading_axes(rows, shapes, strides), C.operands(1), len(shapes), flags=flags, kind=kind, **grouped)
     return Job(kernel, words, min(workers, grouped["items"]) - 1, math.prod(form.shape))
 
@@ -245,6 +245,19 @@ def leading_axes(rows: Recurrence, shapes: Any, strides: Any) -> Axes:
     """Without those of a vector or a matrix in each step."""
     heads = ([tuple(s[: len(rows.shape)]) for s in some] for some in (shapes, strides))
     return axes_of(rows, *heads)
+
+
+def one_after_another(m: int, count: int, dtype: np.dtype[Any]) -> bool:
+    """Whether no sequence of vectors of m numbers has a lane of its own: always, or as few would leave lanes empty."""
+    return C.narrow(m, dtype.itemsize) or (4 * count <= 3 * lanes_of(dtype) and m <= C.WRITTEN_OUT)
+
+
+def in_runs(rows: Recurrence, size: int, workers: int) -> dict[str, int]:
+    """The items of sequences that are computed one after another, some of them abreast."""
+    count = math.prod(rows.batch)
+    share = min(ITEM, rows.n * count * size // (ITEMS_EACH * workers)) if workers > 1 else ITEM
+    run = -(-max(1, share // (rows.n * size)) // C.ABREAST) * C.ABREAST
+    return {"items": -(-count // run), "steps": rows.n, "sequences": count, "run": run}
 
 
 def in_groups(rows: Recurrence, size: int, dtype: np.dtype[Any], workers: int) -> dict[str, int]:

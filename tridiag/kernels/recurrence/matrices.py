@@ -1,7 +1,8 @@
 """Recurrences of small vectors, y[t] = A[t] y[t-1] + x[t]: one sequence in each lane, threads over groups of lanes.
 
-Matrices are brought into lanes as they are read, four entries of each at a time, and used at once. A transposed
-recurrence carries products, c = A^T y, so that it reads no matrix of another step.
+Where rows are short, or sequences few, they are computed one after another (`matrix_columns`). Otherwise matrices are
+brought into lanes as they are read, four entries of each at a time, and used at once. A transposed recurrence carries
+products, c = A^T y, so that it reads no matrix of another step.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words.record import Guarded, Lines, Record, Words
 from tridiag.kernels.jobs.words.recurrences import Recurrences
 from tridiag.kernels.recurrence.loops import FAR_AHEAD
+from tridiag.kernels.recurrence.matrix_columns import Sequences
 from tridiag.kernels.runtime.threads import runner
-from tridiag.kernels.runtime.work_items import items
+from tridiag.kernels.runtime.work_items import field, items
 from tridiag.kernels.runtime.workspace import piece
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import At, RecordAt, address_of
-from tridiag.kernels.simd.values import Complex, Value
+from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
 
 OPERANDS = C.operands(1)
@@ -137,57 +139,6 @@ class Loops(NamedTuple):
         return code.fori(0, m, row, (code.zero(),) * m)
 
 
-class OneByOne(NamedTuple):
-    """The same for one sequence, without lanes: few of them would leave most lanes empty."""
-
-    m: int
-
-    def numbers(self, code: Code, address: Value, count: int) -> list[Any]:
-        """So many of them, side by side in memory."""
-        parts = [code.load_as(code.real, address + k * code.size_of_real) for k in range(count * code.parts)]
-        return parts if code.parts == 1 else [Complex(*parts[k : k + 2]) for k in range(0, len(parts), 2)]
-
-    def put(self, code: Code, address: Value, values: list[Any]) -> None:
-        parts = values if code.parts == 1 else [part for x in values for part in (x.real, x.imag)]
-        for k, part in enumerate(parts):
-            code.store_as(address + k * code.size_of_real, part)
-
-    def forward(self, code: Code, job: At, *places: Value) -> None:
-        """``places``: the addresses of y, x, A and init at the first step."""
-        y, x, _, init = places
-        zero, started = code.integer(0), code.pick((job.flags & C.STARTED) != 0, code.integer(1), code.integer(0))
-        source = code.pick(started != 0, init, x)
-        start = self.numbers(code, source, self.m)
-        code.fori(started, 1, lambda _, state: self.put(code, y, start) or state)
-
-        def step(i: Value, before: Any) -> Any:
-            y, x, a = self.at(code, job, places, i)
-            rows = self.numbers(code, a, self.m**2)
-            values = self.numbers(code, x, self.m)
-            for k, value in enumerate(before):
-                values = [rows[r * self.m + k] * value + total for r, total in enumerate(values)]
-            self.put(code, y, values)
-            return tuple(values)
-
-        code.fori(zero + 1 - started, job.steps, step, tuple(start))
-
-    def transposed(self, code: Code, job: At, *places: Value) -> None:
-        def step(i: Value, carried: Any) -> Any:
-            y, x, a = self.at(code, job, places, i)
-            values = [x + v for x, v in zip(self.numbers(code, x, self.m), carried, strict=True)]
-            self.put(code, y, values)
-            rows = self.numbers(code, a, self.m**2)
-            return tuple(dot(rows[k :: self.m], values) for k in range(self.m))
-
-        nothing = code.like(code.load_as(code.real, places[1]), 0.0)
-        start = (nothing if code.parts == 1 else Complex(nothing, nothing),) * self.m
-        code.fori(0, job.steps, step, start)
-
-    def at(self, code: Code, job: At, places: Any, i: Value) -> list[Value]:
-        """The addresses of y, x and A at a step."""
-        return [places[k] + i * code.word(job + 8 * (C.TABLE + k)) for k in (C.Y, C.X, C.A)]
-
-
 def dot(entries: Any, vector: Any) -> Any:
     total = entries[0] * vector[0]
     for entry, value in zip(entries[1:], vector[1:], strict=True):
@@ -196,28 +147,36 @@ def dot(entries: Any, vector: Any) -> Any:
 
 
 def one_by_one(m: int, library: Library) -> Any:
-    """The work of a job without lanes."""
-    loops, (_, base) = OneByOne(m), places(OPERANDS)
-    forward, transposed = library.add("plain_forward", loops.forward), library.add("plain_transposed", loops.transposed)
+    """The work of a job whose sequences are computed one after another, those along its innermost axis at a time."""
+    loops, (_, base) = Sequences(m), places(OPERANDS)
+    forward, transposed = library.add("one_forward", loops.forward), library.add("one_transposed", loops.transposed)
+    axes = C.TABLE + 2 * OPERANDS
 
     @njit(**OPTIONS)
     def work(job, zero):
-        for index in items(job):
-            words = job, base(job, C.Y, index), base(job, C.X, index), base(job, C.A, index), base(job, INIT, index)
-            if job.flags & C.TRANSPOSED:
-                transposed(zero, words)
-            else:
-                forward(zero, words)
+        inner, axis = 1, C.TABLE  # no axis: any steps, of which none is taken
+        if job.axes > 0:
+            axis = axes + (1 + OPERANDS) * (job.axes - 1)
+            inner, axis = field(job, axis), axis + 1
+        for item in items(job):
+            index, last = item * job.run, min(job.sequences, (item + 1) * job.run)
+            while index < last:
+                count = min(last - index, inner - index % inner)
+                first = base(job, C.Y, index), base(job, C.X, index), base(job, C.A, index), base(job, INIT, index)
+                words = job, count, address_of(job) + 8 * axis, *first
+                if job.flags & C.TRANSPOSED:
+                    transposed(zero, words)
+                else:
+                    forward(zero, words)
+                index += count
 
     return work
 
 
-def build(dtype: str, m: int):
-    """The C function void run(job, helpers) for a dtype and matrices of m rows."""
-    zero, loops, library = np.zeros((), dtype)[()], Loops(m), Library(f"matrix_loops{m}")
+def in_lanes(m: int, library: Library, plain: Any) -> Any:
+    """The work of a job with one sequence in each lane; that of the others is ``plain``."""
+    loops, (allocate, give_back), bind = Loops(m), piece(room_of(m)), binder(OPERANDS)
     forward, transposed = library.add("forward", loops.forward), library.add("transposed", loops.transposed)
-    bind, (allocate, give_back) = binder(OPERANDS), piece(room_of(m))
-    plain = one_by_one(m, library) if m <= WRITTEN_OUT else None
 
     @njit(**OPTIONS)
     def work(job, zero):
@@ -238,4 +197,12 @@ def build(dtype: str, m: int):
                     forward(zero, (job, room))
         give_back(room)
 
+    return work
+
+
+def build(dtype: str, m: int):
+    """The C function void run(job, helpers) for a dtype and matrices of m rows."""
+    zero, library = np.zeros((), dtype)[()], Library(f"matrix_loops{m}")
+    plain = one_by_one(m, library) if m <= C.WRITTEN_OUT else None
+    work = plain if C.narrow(m, zero.itemsize) else in_lanes(m, library, plain)
     return runner(zero, c_function(work, f"tridiag_matrix_work{m}", first=JOB))

@@ -39,3 +39,10 @@ LARGE = 8  # the result is larger than the caches, past which it is written
 FAR = 16  # the operands do not fit in the second level: they are asked for ahead of use
 WRITTEN_OUT = 8  # the rows of the largest matrices whose products are written out, and no loop
 MANY, FEWEST, MOST = 32, 2, 4  # sequences, at least two vectors, and steps of those that are sorted in registers
+NARROW = 64  # bytes: matrices with shorter rows lie in a few vectors, which takes less than to bring them into lanes
+ABREAST = 4  # sequences of small vectors that are computed together, each in vectors of its own
+
+
+def narrow(m: int, itemsize: int) -> bool:
+    """Whether recurrences of vectors of m such numbers are computed one sequence after another."""
+    return m <= WRITTEN_OUT and m * itemsize < NARROW
