@@ -31,6 +31,7 @@ MOST_IN_VECTORS, FEWEST_IN_VECTORS = 4, 2  # the highest order, and the fewest s
 SHORTEST_CHUNK = 4  # times the lanes: steps of a lane, where there are not
 SECOND_LEVEL = 1024 * 1024  # bytes of the operands that a core's own cache holds at least
 MOST_KEPT = 256 * 1024 * 1024  # bytes of the pivot rows of a system that is not eliminated twice
+SHARED = 4096  # bytes of a row for each thread, of those that share it, in results that caches hold
 STRETCH = 4096  # bytes of a row of sequences that are side by side: it is read again in the next step
 
 
@@ -102,7 +103,7 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
     share = ITEM if workers == 1 else max(1, min(ITEM, n * count // (ITEMS_EACH * workers)))  # values
     if kind in (C.INTERLEAVED, C.SPREAD):
         length = axes.batch[-1][0]
-        stretches = -(-length // max(lanes, min(STRETCH // dtype.itemsize, -(-length // workers))))
+        stretches = stretches_of(length, n * count, dtype, workers)
         width = -(-length // (stretches * lanes)) * lanes
         stretches = -(-length // width)
         run = max(1, share // (n * min(width, length)))
@@ -162,6 +163,16 @@ def quickest_in_vectors(kind: int, values: int, count: int, dtype: np.dtype[Any]
     if kind == C.ROWS:
         return values * dtype.itemsize <= CACHES
     return kind == C.SCALAR or (kind == C.LONG and (count >= workers or values < WORTH_A_THREAD))
+
+
+def stretches_of(length: int, values: int, dtype: np.dtype[Any], workers: int) -> int:
+    """Into how many parts a row is cut: such as stay in a cache, and one for each thread where rows are not short.
+
+    Threads in one short row write lines beside each other's, and ask ahead for what others write.
+    """
+    size = dtype.itemsize
+    sharing = workers if values * size > CACHES else max(1, min(workers, length * size // SHARED))
+    return -(-length // max(lanes_of(dtype), min(STRETCH // size, -(-length // sharing))))
 
 
 def kind_end_to_end(kind: int, n: int, count: int, dtype: np.dtype[Any]) -> int:
