@@ -128,6 +128,8 @@ def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurren
     if library_of(x) == "jax":
         from tridiag.xla import custom_call
 
+        if is_copy(form, init):
+            return custom_call.jax.numpy.broadcast_to(x, form.shape)
         return custom_call.log_linear_recurrence(coefficients, x, init, form)
     return in_memory(run_logarithms, coefficients, x, init, form, out)
 
