@@ -92,12 +92,10 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
     """From the shapes and the strides in bytes of the result, x, the coefficients, and the values before, if given."""
     axes, count, lanes, n = axes_of(form, shapes, strides), math.prod(form.batch), lanes_of(dtype), form.n
     kind, started = kind_of(axes, form, order, count, dtype, workers), len(shapes) == C.operands(order)
-    constant = in_vectors(axes, form, order, dtype, started) and quickest_in_vectors(
-        kind, n * count, count, dtype, workers
-    )
+    constant = in_vectors(axes, form, order, dtype, started) and quickest_in_vectors(kind, n * count, count, workers)
     if constant:
         kind = C.SCALAR
-    elif end_to_end(axes, form, order, dtype, started) and quickest_in_vectors(kind, n * count, count, dtype, workers):
+    elif end_to_end(axes, form, order, dtype, started) and quickest_in_vectors(kind, n * count, count, workers):
         kind = kind_end_to_end(kind, n, count, dtype)
     length, width, stretches, blocks, chunk, run = 1, 1, 1, 0, 0, 1
     share = ITEM if workers == 1 else max(1, min(ITEM, n * count // (ITEMS_EACH * workers)))  # values
@@ -158,11 +156,9 @@ def end_to_end(axes: Axes, form: Recurrence, order: int, dtype: np.dtype[Any], s
     return along == {dtype.itemsize, dtype.itemsize**2} and across <= {form.n * dtype.itemsize}
 
 
-def quickest_in_vectors(kind: int, values: int, count: int, dtype: np.dtype[Any], workers: int) -> bool:
-    """Whether no other loops are quicker: those that write past the caches, or whose threads share a sequence."""
-    if kind == C.ROWS:
-        return values * dtype.itemsize <= CACHES
-    return kind == C.SCALAR or (kind == C.LONG and (count >= workers or values < WORTH_A_THREAD))
+def quickest_in_vectors(kind: int, values: int, count: int, workers: int) -> bool:
+    """Whether no other loops are quicker, such as those whose threads share a sequence."""
+    return kind in (C.ROWS, C.SCALAR) or (kind == C.LONG and (count >= workers or values < WORTH_A_THREAD))
 
 
 def stretches_of(length: int, values: int, dtype: np.dtype[Any], workers: int) -> int:
@@ -178,7 +174,8 @@ def stretches_of(length: int, values: int, dtype: np.dtype[Any], workers: int) -
 def kind_end_to_end(kind: int, n: int, count: int, dtype: np.dtype[Any]) -> int:
     """Sequences that would leave lanes empty, or be found no sooner than computed, are one stream of steps."""
     lanes, values = lanes_of(dtype), n * count
-    if (kind == C.LONG and values >= ITEM) or (n <= C.MOST and count >= C.MANY):
+    past_caches = kind == C.ROWS and values * dtype.itemsize > CACHES
+    if past_caches or (kind == C.LONG and values >= ITEM) or (n <= C.MOST and count >= C.MANY):
         return kind
     return C.STREAM if count < lanes or values <= FEW_VECTORS * lanes or 2 * (-count % lanes) > count else kind
 

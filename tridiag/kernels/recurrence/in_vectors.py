@@ -22,6 +22,7 @@ from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import OPTIONS
 
 JOB = RecordAt(Recurrences)
+MANY = 16  # sequences: with fewer, to find the factors takes longer than it saves
 SHORT = 16 * 1024  # bytes of the factors of sequences that are read end to end, in the first level of the caches
 
 
@@ -47,10 +48,10 @@ def build(dtype: str, order: int):
     @njit(**OPTIONS)
     def are_end_to_end(zero, job):
         n, size = job.steps, bytes_of_real(zero, ())
-        if job.axes != 1 or job.flags & C.STARTED != 0 or n * size_of_factors(zero, ()) > SHORT:
+        if job.axes != 1 or job.sequences < MANY or job.flags & C.STARTED != 0 or n * size_of_factors(zero, ()) > SHORT:
             return False
         apart = n * size
-        return field(job, steps + C.X) == apart and field(job, steps + C.Y) == apart and job.sequences > 1
+        return field(job, steps + C.X) == apart and field(job, steps + C.Y) == apart
 
     @njit(**OPTIONS)
     def run(zero, job, first, count, done, steps):
