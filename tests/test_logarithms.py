@@ -580,3 +580,13 @@ def test_chunks_of_one_row(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     found = tridiag.logcumsumexp(x, backend="numba_scan")
     call_of.cache_clear()
     np.testing.assert_allclose(found, tridiag.logcumsumexp(x, backend="numpy_scan"), rtol=1e-5, atol=1e-5)
+
+
+def test_one_step_in_jax_is_its_argument() -> None:
+    """With its NaN and infinities; and its derivative is 1."""
+    jax = pytest.importorskip("jax")
+    x = jax.numpy.asarray(np.array([[1.0, -np.inf, np.inf, np.nan, -3.0]], np.float32))
+    found = jax.jit(lambda x: tridiag.logcumsumexp(x, axis=0))(x)
+    np.testing.assert_array_equal(found, x)
+    slope = jax.grad(lambda x: tridiag.logcumsumexp(x, axis=0)[0, 4])(x)
+    np.testing.assert_array_equal(slope[0, [0, 4]], [0, 1])
