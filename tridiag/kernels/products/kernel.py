@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tridiag.kernels.access.operands import bytes_of_real, lanes_of, parts_of
+from tridiag.kernels.access.operands import bytes_of_number, bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import products as P
 from tridiag.kernels.jobs.words.products import Products
 from tridiag.kernels.products.loops import (
@@ -49,12 +49,6 @@ multiply, multiply_past_caches, multiply_masked, multiply_long, multiply_long_pa
 )
 LONG = 4  # vectors of a row from which on those between its edges are told beforehand
 INSIDE = 2**62  # the period of entries none of which is at an edge
-
-
-@njit(**OPTIONS)
-def bytes_of(zero):
-    """Of a number."""
-    return bytes_of_real(zero, ()) * parts_of(zero, ())
 
 
 @njit(**OPTIONS)
@@ -106,7 +100,7 @@ def multiply_rows(zero, job, worker, first, count, top, bottom):
 @njit(**OPTIONS)
 def pieces(zero, job, worker, y, count, place, period, low, high):
     """Entries whose sources are known: at once where these lie side by side, else a PIECE at a time."""
-    size, kinds = bytes_of(zero), SOURCES if job.flags & P.MASKED else KEEP
+    size, kinds = bytes_of_number(zero, ()), SOURCES if job.flags & P.MASKED else KEEP
     length, dense = count, job.flags & P.MASKED == 0
     for k in range(kinds):
         if worker.step[k] != 0 and worker.step[k] != (size if k < KEEP else 1):
