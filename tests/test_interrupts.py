@@ -11,6 +11,7 @@ from processes import finish, running, wait_until_ready
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs signals, as POSIX has them")
 AT_MOST = 0.2  # seconds from Ctrl-C to the end of a call; on a machine with nothing else to do
 SLACK = 1.0  # where there is
+AT_MOST_OF_CPU = 0.08  # where only the call's own time counts
 
 # Each gives a call for so many rows or steps, whose time is in proportion.
 SETUP = """
@@ -97,7 +98,7 @@ def long_enough(seconds, clock=timed):  # little longer, one problem at a time: 
         if (length := min(clock(call) for _ in range(3))) >= seconds:
             return call
         del call
-        n = int(n * min(8, 1.1 * seconds / length + 0.1))
+        n = int(n * min(4, 1.1 * seconds / length + 0.1))
 def interrupted(call):
     try:
         call()
@@ -156,7 +157,8 @@ CALLS = [
 ]
 
 
-# Seconds of CPU of all threads, over their number: what else the machine does changes little.
+# Seconds of CPU of all threads, over their number: what else the machine does changes little. A call that is not ended
+# goes on for longer than is allowed; one of seconds would take more memory than two tests at a time have.
 LATE = """
 from tridiag.kernels.jobs import systems
 threads = systems.threads()
@@ -173,11 +175,11 @@ def spent(call):
     except Alarm:
         pass
     return (time.process_time() - begin) / threads
-call = long_enough(0.35, spent)
+call = long_enough(0.15, spent)
 late = []
 for _ in range(3):
-    signal.setitimer(signal.ITIMER_PROF, 0.05 * threads)
-    late.append(spent(call) - 0.05)
+    signal.setitimer(signal.ITIMER_PROF, 0.03 * threads)
+    late.append(spent(call) - 0.03)
 print(bits(small()) == wanted, sorted(late)[1], spent(call))
 """
 
@@ -189,7 +191,7 @@ def test_a_call_of_every_kernel_ends(name: str) -> None:
     with running(SETUP + LATE, name) as process:
         right, late, length = finish(process).split()
     assert right == "True"
-    assert float(late) < AT_MOST, f"a call of {length} seconds"
+    assert float(late) < AT_MOST_OF_CPU, f"a call of {length} seconds"
 
 
 MANY_TIMES = """
