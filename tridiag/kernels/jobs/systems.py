@@ -133,26 +133,26 @@ def from_both_ends(
     also takes ``long`` ones that fill no vector, where their blocks fail.
     """
     lanes, count, last = lanes_of(dtype), math.prod(a[0] for a in matrices), matrices[-1][0] if matrices else 1
-    if not count or not form.n or dtype.kind != "f" or form.pivoting != "auto" or form.periodic:
+    real = dtype.kind == "f"
+    if not count or not form.n or form.pivoting is True or form.periodic:
+        return 0, 0
+    if count >= lanes and are_end_to_end(form, dtype, matrices, shapes, strides):
+        small = form.pivoting == "auto" and real and not helpers and form.n * count <= SHORT
+        return last if small else 0, J.END_TO_END
+    if form.pivoting != "auto" or not real:
         return 0, 0
     if neighbours(matrices, dtype.itemsize, 2):
         small = not long and -(-last // lanes) * (count // last) * form.n <= SMALL_ROWS
         alone = count == last and (last < lanes if long else few(form, last, lanes, helpers + 1))
         return (last, J.SIDE_BY_SIDE) if small or alone else (0, 0)
-    if (
-        count >= lanes
-        and not helpers
-        and form.n * count <= SHORT
-        and are_end_to_end(form, dtype, matrices, shapes, strides)
-    ):
-        return last, J.END_TO_END
     alone = count <= FEW_SYSTEMS and form.n <= LONGEST
     return (last, 0) if alone or count * form.n <= SMALL else (0, 0)
 
 
 def are_end_to_end(form: Form, dtype: np.dtype, matrices: Any, shapes: Any, strides: Any) -> bool:
     """Whether systems of few rows are, and so can be sorted in registers."""
-    if len(matrices) != 1 or form.transpose or not J.FEWEST_ROWS <= form.n <= J.MOST_ROWS:
+    most = J.MOST_ROWS if dtype.kind == "f" else J.MOST_ROWS // 2
+    if len(matrices) != 1 or form.transpose or not J.FEWEST_ROWS <= form.n <= most:
         return False
     (_, steps), size = matrices[0], dtype.itemsize
     rows = [row_stride(form, *operand) for operand in zip(shapes, strides, strict=True)]

@@ -244,11 +244,11 @@ class Code:
         return (both & 1) != 0, (both & 2) != 0
 
     def prefetch(self, address: Value, write: bool = False) -> None:
-        """Ask for the cache line at an address, which need not be mapped: to the second level, as the first is full."""
+        """Ask for the cache line at an address, which need not be mapped."""
         byte = I8.as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
         function = self.builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-        options = [ir.Constant(I32, k) for k in (int(write), 2, 1)]
+        options = [ir.Constant(I32, k) for k in (int(write), 3, 1)]
         self.builder.call(function, [self.builder.inttoptr(address.llvm, byte), *options])
 
     # ------------------------------------------------------------------------------------------- lanes

@@ -26,6 +26,7 @@ from tridiag.kernels.thomas.multiple_rhs import factor_few_matrices, solve_few_m
 from tridiag.kernels.thomas.one_vector import SOLVE_GROUP
 from tridiag.kernels.thomas.pivoted_vector import EXCHANGE_GROUP
 from tridiag.kernels.thomas.short_sides import solve_short_own
+from tridiag.kernels.thomas.short_systems import solve_short
 from tridiag.kernels.thomas.workspace import allocate_workspace, free_workspace
 
 JOB, systems_at = RecordAt(Systems), at(Systems)
@@ -67,7 +68,13 @@ def solve_nothing(zero, place):
 
 
 @njit(**ONCE)
-def work_tiles(job, zero, solve_one, solve_many_interleaved):
+def none_short(zero, job, worker, first, last, solve_one):
+    """In place of `solve_short`, where no systems lie end to end."""
+    return 0
+
+
+@njit(**ONCE)
+def work_tiles(job, zero, solve_one, solve_many_interleaved, solve_some):
     """Claim items until none is left, with these functions for groups; called by every thread of a job."""
     worker = allocate_workspace(zero, job)
     if address_of(worker) == 0:
@@ -77,12 +84,16 @@ def work_tiles(job, zero, solve_one, solve_many_interleaved):
     if interleaved:
         count = matrices // interleaved * job.stretches
     for run in items(job):
-        pending, last = -1, min(count, (run + 1) * tiles) - 1
-        for tile in range(run * tiles, last + 1):
-            follows = types.int64(tile > run * tiles)
-            low, high = solve_tile(zero, job, worker, tile, follows, solve_one, solve_many_interleaved)
+        begin, end = run * tiles, min(count, (run + 1) * tiles)
+        pending, tile = -1, begin
+        while tile < end:
+            low, some = tile * width, solve_some(zero, job, worker, tile * width, min(matrices, end * width), solve_one)
+            high = low + some
+            if some == 0:
+                low, high = solve_tile(zero, job, worker, tile, types.int64(tile > begin), solve_one, solve_many_interleaved)
+            tile += max(1, some // width)
             pending = low if pending < 0 else pending
-            CATCH_UP(zero, (job, worker, 1 if tile == last and reports(job) else lanes_of(zero, ())))
+            CATCH_UP(zero, (job, worker, 1 if tile == end and reports(job) else lanes_of(zero, ())))
             if not some_wait(worker):
                 report(job, pending, high - pending)
                 pending = -1
@@ -94,19 +105,19 @@ def work_tiles(job, zero, solve_one, solve_many_interleaved):
 @njit(**OPTIONS)
 def work_rows(job, zero):
     """Systems with a matrix and one right side each, none of them side by side."""
-    work_tiles(job, zero, SOLVE_GROUP, solve_nothing)
+    work_tiles(job, zero, SOLVE_GROUP, solve_nothing, solve_short)
 
 
 @njit(**OPTIONS)
 def work_interleaved(job, zero):
     """Systems with a matrix and one right side each."""
-    work_tiles(job, zero, SOLVE_GROUP, SOLVE_INTERLEAVED)
+    work_tiles(job, zero, SOLVE_GROUP, SOLVE_INTERLEAVED, none_short)
 
 
 @njit(**OPTIONS)
 def work_pivoted(job, zero):
     """The same with partial pivoting throughout."""
-    work_tiles(job, zero, EXCHANGE_GROUP, EXCHANGED_INTERLEAVED)
+    work_tiles(job, zero, EXCHANGE_GROUP, EXCHANGED_INTERLEAVED, none_short)
 
 
 @njit(**OPTIONS)

@@ -1,4 +1,8 @@
-"""Small batches of systems of few rows that lie end to end: from both ends, as `both_ends`, sorted in registers."""
+"""Systems of few rows that lie end to end: from both ends, as `both_ends`, sorted in registers.
+
+Small batches all at once, or none of them; large ones a piece at a time, of which groups without certificate are solved
+as others are.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,18 @@ from typing import Any, NamedTuple
 from numba import njit
 
 from tridiag.kernels.access.end_to_end import rows_from, rows_to
-from tridiag.kernels.access.operands import lanes_of
+from tridiag.kernels.access.layouts import STREAM_AHEAD
+from tridiag.kernels.access.operands import bytes_of_number, lanes_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, X_
 from tridiag.kernels.simd.functions import Library, by_number
-from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import OPTIONS, Code
+from tridiag.kernels.simd.memory import variable, word
+from tridiag.kernels.simd.values import Complex, Value
+from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, Code
+from tridiag.kernels.thomas.deferred import CATCH_UP
 from tridiag.kernels.thomas.rows_from_ends import ALL, SOME, join, nothing_above
 from tridiag.kernels.thomas.steps import Thomas
+from tridiag.kernels.thomas.workspace import SHORT
 
 Row = tuple[Any, ...]
 
@@ -24,22 +32,33 @@ class Short(NamedTuple):
 
     n: int
 
+    def is_asked_for(self, code: Code) -> bool:
+        """A complex number takes the place of two."""
+        return self.n * code.parts <= J.MOST_ROWS
+
+    def place(self, code: Code, first: Value) -> Value:
+        """How many bytes the system ``first`` lies behind the first of all."""
+        return first * (self.n * code.parts * code.size_of_real)
+
+    def rows(self, code: Code, address: Value) -> list[Any]:
+        """The rows of lanes of a group."""
+        found = rows_from(code, address, self.n * code.parts)
+        return found if code.parts == 1 else [Complex(*found[k : k + 2]) for k in range(0, len(found), 2)]
+
+    def put(self, code: Code, address: Value, rows: list[Any]) -> None:
+        rows_to(code, address, rows if code.parts == 1 else [x for row in rows for x in (row.real, row.imag)])
+
     def down(self, code: Code, *words: Value) -> None:
         """``words``: where a, b, c and d begin, how many systems, whole vectors, where x of groups, their good lanes,
         and how many systems have a certificate are told.
         """
-        if code.parts != 1:
-            return  # of complex numbers it is never called
+        if not self.is_asked_for(code):
+            return
         *bands, count, kept, good, told = words
 
         def group(first: Value, state: Any) -> Any:
-            at, k = first * (self.n * code.size_of_real), first / code.lanes
-            rows = list(zip(*(rows_from(code, x + at, self.n) for x in bands), strict=True))
-            found, sure = solved(code, rows)
-            for i, x in enumerate(found):
-                code.store(kept + (k * self.n + i) * code.row, x)
-            fine = code.bits(sure)
-            code.store_as(good + k * 8, fine)
+            found, fine = self.group(code, bands, first, good)
+            self.keep(code, found, kept, first)
             return state[0] & fine, state[1] | fine
 
         every, none = code.integer(2**code.lanes - 1), code.integer(0)
@@ -48,25 +67,64 @@ class Short(NamedTuple):
             told, code.pick(whole == every, code.integer(ALL), code.pick(some == 0, none, code.integer(SOME)))
         )
 
+    def through(self, code: Code, *words: Value) -> None:
+        """x of groups with certificates to memory, of others to ``kept``. ``words``: those of `down`, but x for ``told``."""
+        if not self.is_asked_for(code):
+            return
+        *bands, count, kept, good, x = words
+
+        def group(first: Value, state: tuple[()]) -> tuple[()]:
+            at, nothing, one = self.place(code, first), code.integer(0), code.integer(1)
+            for band in bands:
+                for k in range(self.n * code.parts):
+                    code.prefetch(band + at + STREAM_AHEAD + k * LINE)
+            found, fine = self.group(code, bands, first, good)
+            whole = fine == 2**code.lanes - 1
+
+            def put(_: Value, state: tuple[()]) -> tuple[()]:
+                self.put(code, x + at, found)
+                return state
+
+            def keep(_: Value, state: tuple[()]) -> tuple[()]:
+                self.keep(code, found, kept, first)
+                return state
+
+            code.fori(0, code.pick(whole, one, nothing), put, state)
+            return code.fori(0, code.pick(whole, nothing, one), keep, state)
+
+        code.fori(0, count, group, (), step=code.lanes)
+
+    def group(self, code: Code, bands: list[Value], first: Value, good: Value) -> tuple[list[Any], Value]:
+        """x of all rows of the group from system ``first`` on, and its certified lanes, which are told too."""
+        at = self.place(code, first)
+        found, sure = solved(code, list(zip(*(self.rows(code, x + at) for x in bands), strict=True)))
+        fine = code.bits(sure)
+        code.store_as(good + first / code.lanes * 8, fine)
+        return found, fine
+
+    def keep(self, code: Code, found: list[Any], kept: Value, first: Value) -> None:
+        for i, x in enumerate(found):
+            code.store(kept + (first / code.lanes * self.n + i) * code.row, x)
+
     def up(self, code: Code, *words: Value) -> None:
         """The lanes that are good. ``words``: where x begins, how many systems, x of groups, their good lanes."""
-        if code.parts != 1:
+        if not self.is_asked_for(code):
             return
         x, count, kept, good = words
 
         def group(first: Value, state: tuple[()]) -> tuple[()]:
-            at, k = first * (self.n * code.size_of_real), first / code.lanes
+            at, k = self.place(code, first), first / code.lanes
             rows = [code.load(kept + (k * self.n + i) * code.row) for i in range(self.n)]
             lanes, nothing, one = code.word(good + k * 8), code.integer(0), code.integer(1)
             whole = lanes == 2**code.lanes - 1
 
             def put(_: Value, state: tuple[()]) -> tuple[()]:
-                rows_to(code, x + at, rows)
+                self.put(code, x + at, rows)
                 return state
 
             def blend(_: Value, state: tuple[()]) -> tuple[()]:
-                there, mask = rows_from(code, x + at, self.n), code.mask(lanes)
-                rows_to(code, x + at, [code.where(mask, new, old) for new, old in zip(rows, there, strict=True)])
+                there, mask = self.rows(code, x + at), code.mask(lanes)
+                self.put(code, x + at, [code.where(mask, new, old) for new, old in zip(rows, there, strict=True)])
                 return state
 
             code.fori(0, code.pick(whole, one, nothing), put, state)
@@ -103,6 +161,7 @@ def solved(code: Code, rows: list[Row]) -> tuple[list[Any], Value]:
 LOOPS, NUMBERS = Library("short_systems"), range(J.FEWEST_ROWS, J.MOST_ROWS + 1)
 DOWN = by_number([LOOPS.add(f"down_{n}", Short(n).down) for n in NUMBERS], J.FEWEST_ROWS)
 UP = by_number([LOOPS.add(f"up_{n}", Short(n).up) for n in NUMBERS], J.FEWEST_ROWS)
+THROUGH = by_number([LOOPS.add(f"through_{n}", Short(n).through) for n in NUMBERS], J.FEWEST_ROWS)
 
 
 @njit(**OPTIONS)
@@ -122,3 +181,24 @@ def eliminate_short(zero, job, count, kept, good, told):
 @njit(**OPTIONS)
 def put_short(zero, job, count, kept, good):
     UP(zero, job.rows, (job.pointers[X_], count, kept, good))
+
+
+@njit(**ONCE)
+def solve_short(zero, job, worker, first, last, solve_one):
+    """Whole vectors of systems from ``first`` on, before ``last``: how many; 0, they do not lie end to end."""
+    n, lanes, size = job.rows, lanes_of(zero, ()), bytes_of_number(zero, ())
+    if job.flags & J.END_TO_END == 0:
+        return 0
+    count, at = min(last - first, SHORT // n) // lanes * lanes, first * n * size
+    if count == 0:
+        return 0
+    bands = job.pointers[A_] + at, job.pointers[B_] + at, job.pointers[C_] + at, job.pointers[D_] + at
+    x, kept, good = job.pointers[X_] + at, worker.short, worker.short_good
+    THROUGH(zero, n, (*bands, count, kept, good, x))
+    for k in range(0, count, lanes):
+        fine = good + k // lanes * 8
+        if word(fine) != (1 << lanes) - 1:
+            solve_one(zero, (job, worker, first + k, lanes, 0))
+            UP(zero, n, (x + k * n * size, variable(1), kept + k * n * size, fine))
+            CATCH_UP(zero, (job, worker, lanes))  # there is room for those of one group to wait
+    return count

@@ -19,6 +19,7 @@ from tridiag.kernels.thomas.steps import Bordered
 from tridiag.kernels.thomas.sweeps import CARRIED, CARRIED_PIVOTED, KEPT, ROWS_PIVOTED, ROWS_PLAIN
 
 BLOCK = 64  # rows eliminated at a time
+SHORT = 1024  # unknowns of systems of few rows, end to end, at a time
 STEPS = Steps("thomas_steps")
 VERIFIED = 8  # groups side by side whose pivot rows are kept at a time, beside their bands and those of the next
 # what `tridiag.kernels.cyclic` keeps, in rows of lanes: for each row, and behind all rows the last row, what is carried
@@ -32,18 +33,21 @@ class ThomasWorkspace(Workspace):
     ``kept``: what the sweep downwards keeps of each row for the one upwards, `sweeps.KEPT` rows of lanes: c' and y' of
     plain elimination, before whose first row, row ``low``, lies one of zeros; or a pivot row.
     ``carry``: what a sweep goes on with where it was left.
+    ``short``: x of systems of few rows that are sorted in registers; ``short_good``: a word with the certified lanes of
+    each of their groups.
     """
 
     bindings, mask, buffer, carry, good, kept, tile, status, errors = (Word() for _ in range(9))
     swaps, ones, zeros, nans, offsets, no_offsets, factors = (Word() for _ in range(7))
-    unsolved, unrefined, deferred_bindings = Word(), Word(), Word()
+    unsolved, unrefined, deferred_bindings, short, short_good = (Word() for _ in range(5))
     low, high, whole = Word(), Word(), Word()  # the rows that are not taken out; whether all of those are kept
     views = Words(8)  # of each band of a block of rows: where its first row lies, and how far the next one is
 
 
 ARRAYS, allocate, free_workspace = workspace(
     ThomasWorkspace, "bindings", "mask", "buffer", "carry", "good", "kept", "tile", "status", "errors", "swaps", "ones",
-    "zeros", "nans", "offsets", "no_offsets", "factors", "unsolved", "unrefined", "deferred_bindings",
+    "zeros", "nans", "offsets", "no_offsets", "factors", "unsolved", "unrefined", "deferred_bindings", "short",
+    "short_good",
 )  # fmt: skip
 
 
@@ -90,6 +94,9 @@ def allocate_groups(zero, job, groups, kept, uncertified):
     mask = aligned((n + 2) * lanes) if masked else 0
     tile, swaps = (PLANES * n * row, aligned(n * lanes)) if uncertified else (0, 0)
     factors = n * 3 * row if many else 0
+    short, short_good = 0, 0
+    if job.flags & J.END_TO_END != 0:
+        short, short_good = SHORT // lanes * row, aligned(8 * (SHORT // lanes // J.FEWEST_ROWS))
     arrays = ARRAYS(
         bindings=bindings,
         mask=mask,
@@ -110,6 +117,8 @@ def allocate_groups(zero, job, groups, kept, uncertified):
         unsolved=aligned(lists),
         unrefined=aligned(lists + 8 * lanes),
         deferred_bindings=bindings,
+        short=short,
+        short_good=short_good,
     )
     worker = allocate(arrays)
     if address_of(worker) == 0:
