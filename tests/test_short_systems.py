@@ -1,4 +1,4 @@
-"""What `numba_thomas` does with many systems of few rows that lie end to end: a piece at a time, sorted in registers."""
+"""Many systems of few rows that lie end to end, in `numba_thomas`: sorted in registers, a piece at a time."""
 
 from __future__ import annotations
 

@@ -47,10 +47,9 @@ def bind_group(zero, job, worker, first, used):
 
 
 @njit(**OPTIONS)
-def advance(zero, job, worker, axis, low, count):
-    """Move operands k >= ``low`` of a group by so many systems, along the only axis of them, the words of which begin
-    at ``axis``."""
-    for operand in range(low, OPERANDS):
+def advance(zero, job, worker, axis, low, high, count):
+    """Move operands low <= k < high of a group by so many systems along the axis whose words begin at ``axis``."""
+    for operand in range(low, high):
         step = count * field(job, axis + 1 + operand)
         ADVANCE(zero, (operand_of(zero, worker.bindings, operand), step))
 
@@ -59,7 +58,7 @@ def advance(zero, job, worker, axis, low, count):
 def bind_next(zero, job, worker, first, used, follows):
     """Point a group at systems; ``follows``: behind those of the tile before."""
     if follows and used == lanes_of(zero, ()) and job.matrix_axes == 1:
-        advance(zero, job, worker, J.AXES, 0, lanes_of(zero, ()))
+        advance(zero, job, worker, J.AXES, 0, OPERANDS, lanes_of(zero, ()))
     else:
         bind_group(zero, job, worker, first, used)
     read_mask(zero, job, worker)

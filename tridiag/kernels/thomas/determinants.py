@@ -14,7 +14,7 @@ from tridiag.kernels.access.operands import (
 )
 from tridiag.kernels.access.rows import UPPER
 from tridiag.kernels.jobs.words import systems as J
-from tridiag.kernels.jobs.words.systems import X_, Systems
+from tridiag.kernels.jobs.words.systems import OPERANDS, X_, Systems
 from tridiag.kernels.runtime.threads import beginning, job_at, task_runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.simd.functions import definition
@@ -61,7 +61,7 @@ def work_determinants(job, zero):
             if left == 0:
                 continue
             if bound >= 0 and first == bound + lanes and used == lanes_of(zero, ()) and job.matrix_axes == 1:
-                advance(zero, job, worker, J.AXES, 0, lanes_of(zero, ()))
+                advance(zero, job, worker, J.AXES, 0, OPERANDS, lanes_of(zero, ()))
                 read_mask(zero, job, worker)
             else:
                 bind_matrices(zero, job, worker, first, used)

@@ -90,7 +90,9 @@ def work_tiles(job, zero, solve_one, solve_many_interleaved, solve_some):
             low, some = tile * width, solve_some(zero, job, worker, tile * width, min(matrices, end * width), solve_one)
             high = low + some
             if some == 0:
-                low, high = solve_tile(zero, job, worker, tile, types.int64(tile > begin), solve_one, solve_many_interleaved)
+                low, high = solve_tile(
+                    zero, job, worker, tile, types.int64(tile > begin), solve_one, solve_many_interleaved
+                )
             tile += max(1, some // width)
             pending = low if pending < 0 else pending
             CATCH_UP(zero, (job, worker, 1 if tile == end and reports(job) else lanes_of(zero, ())))

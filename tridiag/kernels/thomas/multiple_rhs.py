@@ -52,17 +52,18 @@ def tell_kinds(job, first, used, uncertified):
 def solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, follows):
     """A group of matrices, each with right sides k0 <= k < k1: to be factored, or factored before.
 
-    ``follows``: behind the group before.
+    ``follows``: behind the group before, of which the last of these right sides is bound.
     """
-    flags, bindings, offsets = job.flags, worker.bindings, worker.offsets
-    axes, factors = job.matrix_axes, worker.factors
-    uncertified, zero_pivot = 0, 0
+    flags, factors, uncertified, zero_pivot = job.flags, worker.factors, 0, 0
+    follows = follows and used == lanes_of(zero, ()) and job.matrix_axes == 1
     if flags & (J.FACTORED | J.FACTORING):
         factors = job.factors + tile * job.rows * 3 * bytes_of_row(zero, ())
     if flags & J.FACTORED:
         uncertified = kinds_of(job, first, used)
-    if uncertified != 0 or flags & J.FACTORED == 0 or flags & J.MASKED:
-        bind_lanes(zero, job, J.AXES, axes, first, used, worker.no_offsets, bindings, variable(0), variable(D_))
+    if follows and flags & J.FACTORED == 0:
+        advance(zero, job, worker, J.AXES, 0, D_, lanes_of(zero, ()))
+    elif uncertified != 0 or flags & J.FACTORED == 0 or flags & J.MASKED:
+        bind_operands(zero, job, worker, first, used, worker.no_offsets, variable(0), variable(D_))
     read_mask(zero, job, worker)
     if flags & J.FACTORED == 0:
         uncertified = factor_group(zero, job, worker, first, used, factors)
@@ -70,20 +71,34 @@ def solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, follows):
         tell_kinds(job, first, used, uncertified)
     if uncertified != 0:
         zero_pivot = eliminate_uncertified(zero, job, worker, first, uncertified)
-    if follows and used == lanes_of(zero, ()) and axes == 1 and job.right_sides == 1:
-        advance(zero, job, worker, J.AXES, D_, lanes_of(zero, ()))
-        solve_factored(zero, job, worker, factors, None, used, uncertified, zero_pivot)
-        return
     rows = 0
     for k in range(k0, k1):
-        side_offsets(job, k, offsets)
-        bind_lanes(zero, job, J.AXES, axes, first, used, offsets, bindings, variable(D_), variable(OPERANDS))
+        bind_side(zero, job, worker, first, used, k, k0, k1, follows)
         solve_factored(zero, job, worker, factors, None, used, uncertified, zero_pivot)
         rows += job.rows
         if rows >= PIECE:
             rows = 0
             if stopping():
                 return
+
+
+@njit(**OPTIONS)
+def bind_side(zero, job, worker, first, used, k, k0, k1, follows):
+    """Point a group at right side k: from k - 1, or the last one of the group before, on where one step leads there."""
+    sides, right = job.right_axes, J.AXES + J.AXIS_WORDS * job.matrix_axes
+    if sides > 1 or (k == k0 and not follows):
+        side_offsets(job, k, worker.offsets)
+        bind_operands(zero, job, worker, first, used, worker.offsets, variable(D_), variable(OPERANDS))
+        return
+    if k == k0:
+        advance(zero, job, worker, J.AXES, D_, OPERANDS, lanes_of(zero, ()))
+    if sides == 1:
+        advance(zero, job, worker, right, D_, OPERANDS, 1 if k > k0 else k0 + 1 - k1)
+
+
+@njit(**OPTIONS)
+def bind_operands(zero, job, worker, first, used, base, low, high):
+    bind_lanes(zero, job, J.AXES, job.matrix_axes, first, used, base, worker.bindings, low, high)
 
 
 @njit(**ONCE)
@@ -110,7 +125,7 @@ def solve_few_matrices(zero, job, worker, matrix, k0, k1):
                 return
         used = min(lanes if k > 0 else lanes - shift, end - k)
         if moved > 0 and used == lanes:
-            advance(zero, job, worker, right, D_, moved)
+            advance(zero, job, worker, right, D_, OPERANDS, moved)
         else:
             bind_lanes(zero, job, right, count, k, used, base, bindings, variable(D_), variable(OPERANDS))
         if uncertified | zero_pivot == 0 and used == lanes and is_wide(zero, job, worker, k, end):

@@ -68,7 +68,7 @@ class Short(NamedTuple):
         )
 
     def through(self, code: Code, *words: Value) -> None:
-        """x of groups with certificates to memory, of others to ``kept``. ``words``: those of `down`, but x for ``told``."""
+        """x of certified groups to memory, of others to ``kept``. ``words``: x in place of the last of `down`."""
         if not self.is_asked_for(code):
             return
         *bands, count, kept, good, x = words
