@@ -26,7 +26,7 @@ from tridiag.kernels.jobs import logsumexp
 from tridiag.kernels.jobs.kalman import expected, is_small, kind_of
 from tridiag.kernels.jobs.kalman import make_job as make_filter_job
 from tridiag.kernels.jobs.recurrences import is_packed, joined_elsewhere, make_job, make_matrix_job, packed
-from tridiag.kernels.jobs.systems import granted
+from tridiag.kernels.jobs.systems import granted, worth_threads
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.runtime.call_table import Guard
 from tridiag.kernels.runtime.python_call import check
@@ -79,7 +79,8 @@ def bound_recurrence(
         facts = make_matrix_job, form, *taken, dtype
     elif joined_elsewhere(form, order, taken[0], taken[1], dtype):
         return None
-    return checked(form, lambda: call_of(*facts, granted(form)).run), operands
+    weight = logsumexp.WEIGHTED if logarithms and coefficients else 1
+    return checked(form, lambda: call_of(*facts, granted(form, weight)).run, worth_threads(form, weight)), operands
 
 
 def in_memory(
@@ -144,7 +145,8 @@ def run_logarithms(coefficients: Rows, x: Any, init: Rows, form: Recurrence, y: 
         run_linear((x,), x, (), form, y)
         return
     operands = *(coefficients or (None,)), *(init or (None,)), x, y
-    check(call_of(logsumexp.make_job, form, *extents(operands), x.dtype, granted(form)).run(*operands))
+    workers = granted(form, logsumexp.WEIGHTED if coefficients else 1)
+    check(call_of(logsumexp.make_job, form, *extents(operands), x.dtype, workers).run(*operands))
 
 
 logcumsumexp = log_linear_recurrence

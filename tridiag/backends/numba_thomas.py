@@ -17,7 +17,7 @@ import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.kernels.jobs import products, recurrences
-from tridiag.kernels.jobs.systems import LINE, WORTH_A_THREAD, granted, make_job, restored, threads
+from tridiag.kernels.jobs.systems import LINE, granted, make_job, restored, threads, worth_threads
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.runtime.python_call import check
 from tridiag.kernels.table import Call, call_of
@@ -62,7 +62,7 @@ def checked(
     form: Form | Recurrence | Blocks, call: Callable[[], Callable[..., int]], threaded: bool | None = None
 ) -> Callable[..., bool]:
     """A kernel, which ``call`` finds, with its result checked; for systems worth threads, that of those granted now."""
-    if not (math.prod(form.shape) >= WORTH_A_THREAD if threaded is None else threaded):
+    if not (worth_threads(form) if threaded is None else threaded):
         return Checked(call())
     return lambda *arrays: check(call()(*arrays))
 

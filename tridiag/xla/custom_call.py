@@ -129,7 +129,7 @@ def calling_logarithms(weighted: bool, given: bool) -> Callable[..., Any]:
         operands = [next(found) if there else None for there in (weighted, given, True)]
         dtype, shapes = np.dtype(arrays[-1].dtype), (*(x if x is None else x.shape for x in operands), form.shape)
         strides = tuple(shape and contiguous(shape, dtype.itemsize) for shape in shapes)
-        job = logsumexp.make_job(form, shapes, strides, dtype, granted(form))
+        job = logsumexp.make_job(form, shapes, strides, dtype, granted(form, logsumexp.WEIGHTED if weighted else 1))
         result = {POINTERS + RESULT: jax.typeof(arrays[-1]).update(shape=form.shape)}
         places = {POINTERS + k: x for k, x in enumerate(operands)}
         return custom_call(job, places, result)[0]

@@ -16,6 +16,7 @@ ITEM = 32_768  # values claimed at a time, or fewer:
 ITEMS_EACH = 16  # items for each of several threads
 MOST_GROUPS = 64  # side by side in an item
 FEWEST_ROWS = 256  # of a chunk: fewer are not worth a pass for their total
+WEIGHTED = 3  # steps without coefficients cost as much as one with them
 
 
 def make_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:

@@ -36,6 +36,7 @@ ITEM = 32_768  # unknowns claimed at a time, or fewer:
 ITEMS_EACH = 16  # items for each of several threads, so that they end together
 FEWEST_MATRICES = 8  # fewer matrices than this share their right sides' lanes
 WORTH_A_THREAD = 100_000  # unknowns; below, starting a thread (about 30 us) costs more than it saves
+BLOCK_ROW = 3  # times the rows of a block: unknowns of tridiagonal systems that one of block systems costs
 # of `tridiag.kernels.thomas.both_ends`: systems side by side, of so few groups; or of so few rows of them all; other
 # ones so few, of so few rows, or of so few rows of them all
 FEW_GROUPS, SMALL_ROWS = 2, 512
@@ -187,9 +188,15 @@ def chunks_of(right_sides: int, tiles: int, helpers: int, lanes: int) -> tuple[i
     return max(1, -(-right_sides // length)), length
 
 
-def granted(form: Form | Recurrence | Blocks) -> int:
+def worth_threads(form: Form | Recurrence | Blocks, weight: int = 1) -> bool:
+    """``weight``: what an unknown costs, in those of tridiagonal systems; of block systems it is known."""
+    weight = BLOCK_ROW * form.size if isinstance(form, Blocks) else weight
+    return math.prod(form.shape) * weight >= WORTH_A_THREAD
+
+
+def granted(form: Form | Recurrence | Blocks, weight: int = 1) -> int:
     """The threads that a problem may have."""
-    return threads() if math.prod(form.shape) >= WORTH_A_THREAD else 1
+    return threads() if worth_threads(form, weight) else 1
 
 
 def in_pairs(form: Form, shapes: Any, strides: Any, step: int) -> tuple[Form, Any, Any]:
