@@ -574,7 +574,7 @@ def test_chunks_of_one_row(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     from tridiag.kernels.table import call_of
 
     monkeypatch.setattr(logsumexp, "FEWEST_ROWS", 1)
-    monkeypatch.setattr(numba_scan, "granted", lambda form: 4)
+    monkeypatch.setattr(numba_scan, "granted", lambda form, weight: 4)
     call_of.cache_clear()
     (x,) = noise((61 if dtype == "float64" else 120,), dtype=dtype)
     found = tridiag.logcumsumexp(x, backend="numba_scan")
