@@ -9,6 +9,7 @@ from llvmlite import ir
 from tridiag.kernels.access.moves import put_interleaved
 from tridiag.kernels.jobs.words.record import Word, Words
 from tridiag.kernels.runtime.workspace import Workspace
+from tridiag.kernels.simd.periods import lanes_of, moved, positions, step_of
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import I8, LINE, Code
 
@@ -64,14 +65,13 @@ def multiply(code: Code, words: Any, masks: bool, large: bool) -> None:
 
     def loop(first: Value, last: Value, place: Value, lanes: int, stream: bool) -> Value:
         """Entries first <= i < last; returns the place of the one behind them."""
-        start, bounds = positions(code, place, limits, lanes)
-        stride = step_of(code, limits.period, lanes)
+        bounds = Edges(*(lanes_of(code, x, lanes) for x in limits))
+        start, stride = positions(code, place, bounds.period), step_of(code, bounds.period)
 
         def entries(i: Value, position: Value) -> Value:
             value = entry(code, reads, i, lanes, outside(code, position, bounds, lanes), masks)
             put(code, y + i * size, value, lanes, stream)
-            moved = position + lanes_of(code, stride, position)
-            return code.where(moved < bounds.period, moved, moved - bounds.period)
+            return moved(code, position, stride, bounds.period)
 
         return widened(code, code.fori(first, last, entries, start, step=lanes), lanes)
 
@@ -182,30 +182,6 @@ def entry(code: Code, reads: Any, i: Value, lanes: int, missing: Any, masks: boo
 
 
 # ---------------------------------------------------------------------------------------------- places of entries
-
-
-def positions(code: Code, place: Value, limits: Edges, lanes: int) -> tuple[Value, Edges]:
-    """The places of so many entries, and the edges for each of them."""
-    kind = ir.IntType(8 * code.size_of_real)
-    narrow = [Value(code, code.builder.trunc(x.llvm, kind) if kind.width < 64 else x.llvm) for x in (place, *limits)]
-    start, period, *others = narrow
-    found, one = code.undefined(ir.VectorType(kind, lanes)), start
-    for lane in range(lanes):
-        found = code.insert(found, one, lane)
-        one = one + 1
-        one = code.where(one < period, one, one - period)
-    return found, Edges(*(code.repeat(x, lanes) for x in (period, *others)))
-
-
-def step_of(code: Code, period: Value, lanes: int) -> Value:
-    """How much further an entry is that lies so many behind, in its period."""
-    return code.integer(lanes) - code.integer(lanes) / period * period
-
-
-def lanes_of(code: Code, number: Value, like: Value) -> Value:
-    kind = like.llvm.type.element
-    narrow = code.builder.trunc(number.llvm, kind) if kind.width < 64 else number.llvm
-    return code.repeat(Value(code, narrow), like.llvm.type.count)
 
 
 def widened(code: Code, position: Value, lanes: int) -> Value:
