@@ -157,7 +157,7 @@ def matmul(rng: Rng, told: str) -> Problem:
     shape, dtype = drawn(rng)
     a, b, c, x = given = dominant(rng, shape, dtype)
     exact = in_double("matmul", *given, shape=shape)
-    calls = ours(tridiag.matmul, a, b, c, x) | plain("matmul", a, b, c, x, out=np.empty_like(x))
+    calls = ours(tridiag.matmul, a, b, c, x, out=np.empty_like(x)) | plain("matmul", a, b, c, x, out=np.empty_like(x))
     return Problem(told, shape, dtype, calls, lambda y: relative_error(y, exact), ACCURATE)
 
 

@@ -118,6 +118,33 @@ def test_the_product_undoes_the_solve(library: str) -> None:
     np.testing.assert_allclose(product(library, a, b, c, to_numpy(x), transpose=True), d, rtol=1e-11)
 
 
+@pytest.mark.parametrize("axis", [0, -1])
+def test_out(library: str, axis: int) -> None:
+    """Is written and returned, again by the short way of a second call; what cannot hold the product is refused."""
+    given = uniform((4, 20), "float64")
+    a, b, c, x = (to_library(library, v) for v in given)
+    if library == "jax":
+        with pytest.raises(TypeError, match="immutable"):
+            tridiag.matmul(a, b, c, x, out=x)
+        return
+    wanted = product(library, *given, axis=axis)
+    for where in (None, to_library(library, np.ones((4, 20), bool))):
+        for _ in range(2):
+            memory = to_library(library, np.full((4, 42), np.nan))
+            y = tridiag.matmul(a, b, c, x, axis=axis, where=where, out=memory[:, 1:41:2])
+            np.testing.assert_array_equal(to_numpy(y), wanted)
+            np.testing.assert_array_equal(to_numpy(memory)[:, 1:41:2], wanted)
+            assert np.isnan(to_numpy(memory)[:, ::2]).all()
+    for out, error, match in (
+        (x, ValueError, "overlap|share"),
+        (memory, ValueError, "shape"),
+        (to_library(library, np.empty((4, 20), "float32")), TypeError, "dtype"),
+        ([1.0], TypeError, "list"),
+    ):
+        with pytest.raises(error, match=match):
+            tridiag.matmul(a, b, c, x, axis=axis, out=out)
+
+
 def laid_out(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
     """The same numbers in another place: every other one, backwards, in the order of Fortran, or constant."""
     way = rng.integers(5)

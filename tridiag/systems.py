@@ -134,6 +134,7 @@ def matmul(
     periodic: bool = False,
     where: Array | None = None,
     transpose: bool = False,
+    out: Array | None = None,
 ) -> Array:
     r"""Multiply tridiagonal matrices with vectors.
 
@@ -145,6 +146,8 @@ def matmul(
         As in `tridiag.solve`, which this undoes; all axes broadcast.
     axis, periodic, where, transpose
         As in `tridiag.solve`. Rows that ``where`` takes out give 0.
+    out : array
+        Where y is written, which is returned: of its shape and dtype, overlapping no argument. Not for JAX arrays.
 
     Returns
     -------
@@ -167,18 +170,25 @@ def matmul(
     The definition; NumPy arrays are read once, in compiled loops on threads, if Numba is installed.
     """
     if type(x) is np.ndarray:
-        y = PRODUCTS.call(a, b, c, x, where, axis, periodic, transpose)
+        y = PRODUCTS.call(a, b, c, x, where, out, axis, periodic, transpose)
         if y is not None:
             return y
     arguments = {"a": a, "b": b, "c": c, "d": x}
     options: dict[str, Any] = {"axis": axis, "periodic": periodic, "transpose": transpose}
     if compiling(a, b, c, x):
-        return graph().matmul(where=where, **arguments, **options)
-    if (short := fast_path.of_tensors("matmul", x)) is not None:
+        y = graph().matmul(where=where, like=out, **arguments, **options)
+        return y if out is None else out.copy_(y)
+    if out is None and (short := fast_path.of_tensors("matmul", x)) is not None:
         y = short(a, b, c, x, where, axis, periodic, transpose)
         if y is not None:
             return y
-    return execute.product(prepare("matmul", arguments, where=where, **options))
+    call = prepare("matmul", arguments, where=where, **options)
+    destination = outputs.target(call, {"a": a, "b": b, "c": c, "x": x, "where": where}, out, False)
+    y = execute.product(call)
+    if destination is None:
+        return y
+    destination[...] = y
+    return destination
 
 
 def slogdet(

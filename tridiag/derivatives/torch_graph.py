@@ -42,8 +42,12 @@ def solve_node(a: Any, b: Any, c: Any, d: Any, where: Any, like: Any, check: boo
 
 
 @torch.compiler.allow_in_graph
-def matmul(a: Any, b: Any, c: Any, d: Any, where: Any, **options: Any) -> Any:
-    return execute.product(prepare("matmul", {"a": a, "b": b, "c": c, "d": d}, where=where, **options))
+def matmul(a: Any, b: Any, c: Any, d: Any, where: Any, like: Any, **options: Any) -> Any:
+    """The product, which fits ``like``."""
+    call = prepare("matmul", {"a": a, "b": b, "c": c, "d": d}, where=where, **options)
+    if like is not None:
+        outputs.check_fit(call, {"a": a, "b": b, "c": c, "x": d}, like)
+    return execute.product(call)
 
 
 @torch.compiler.allow_in_graph

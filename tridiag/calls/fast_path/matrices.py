@@ -19,14 +19,18 @@ from tridiag.calls.fast_path.facts import (
     extents_of,
     facts_of,
     facts_of_all,
+    fits,
     kept_call_of,
     may_be_bound,
     promotion,
+    surely_disjoint,
 )
 from tridiag.calls.plan import UNASKED, Plan, cached_plan
 from tridiag.kernels.jobs.systems import contiguous
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same, Several
 from tridiag.problems.forms import Form, Shape, lift
+
+OUT = 5  # the place of an argument
 
 
 class BoundProduct(NamedTuple):
@@ -47,13 +51,22 @@ class BoundDeterminants(NamedTuple):
     kept: Kept | None
 
 
-def product(a: Any, b: Any, c: Any, x: Array, where: Any, axis: Any, *options: Any) -> Array | None:
+def product(a: Any, b: Any, c: Any, x: Array, where: Any, out: Any, axis: Any, *options: Any) -> Array | None:
     """The product, or None where this is not the way to it."""
-    given = [a, b, c, x]
-    bound = recalled(bound_product, given, where, axis, options)
-    if bound is None or (bound.casts and cast(given, bound.casts) is None):
+    if not (out is None or type(out) is np.ndarray):
         return None
-    y = np.empty(bound.shape, bound.dtype)
+    given = [a, b, c, x]
+    bound = recalled(bound_product, given, where, axis, (None if out is None else facts_of(out), *options))
+    if bound is None:
+        return None
+    if out is None:
+        y = np.empty(bound.shape, bound.dtype)
+    elif out.flags.writeable and surely_disjoint(out, (*given, where)):
+        y = out
+    else:
+        return None
+    if bound.casts and cast(given, bound.casts) is None:
+        return None
     a, b, c, x = given
     bound.call(y, x, a, b, c, where)
     if bound.kept:
@@ -88,7 +101,7 @@ def recalled(bound: Callable[..., Any], given: list[Any], where: Any, axis: Any,
 
 @functools.lru_cache(1024, typed=True)
 def bound_product(
-    facts: tuple[Any, ...], where: Facts | None, axis: int, periodic: bool, transpose: bool
+    facts: tuple[Any, ...], where: Facts | None, axis: int, out: Facts | None, periodic: bool, transpose: bool
 ) -> BoundProduct | None:
     """The product of a, b, c and x with these facts, if there are compiled loops for it."""
     module = compiled_products()
@@ -102,11 +115,14 @@ def bound_product(
     if any(band[0] != plan.out_dtype for band in matrix):
         return None  # real matrices of complex vectors
     y = plan.out_dtype, form.shape, contiguous(form.shape, plan.out_dtype.itemsize)
+    if out is not None and not (fits(out, y) and out[2] == y[2]):
+        return None  # the loops write side by side
     call = module.bound_product(form, *lifted(form, (y, x, *matrix, where)), plan.out_dtype)
     if call is None:
         return None
-    given = *facts, where or Same(None), *map(Same, (axis, periodic, transpose))
-    kept = kept_call_of(call, given, casts, y, (RESULT, 3, 0, 1, 2, 4 if where else NOTHING), RESULT, False)
+    given = *facts, where or Same(None), out or Same(None), *map(Same, (axis, periodic, transpose))
+    takes = OUT if out else RESULT
+    kept = kept_call_of(call, given, casts, y, (takes, 3, 0, 1, 2, 4 if where else NOTHING), takes, False)
     return BoundProduct(call, casts, form.shape, plan.out_dtype, kept)
 
 
