@@ -32,7 +32,8 @@ SHORTEST_CHUNK = 4  # times the lanes: steps of a lane, where there are not
 SECOND_LEVEL = 1024 * 1024  # bytes of the operands that a core's own cache holds at least
 MOST_KEPT = 256 * 1024 * 1024  # bytes of the pivot rows of a system that is not eliminated twice
 SHARED = 4096  # bytes of a row for each thread, of those that share it, in results that caches hold
-STRETCH = 4096  # bytes of a row of sequences that are side by side: it is read again in the next step
+STRETCH, LONG_STRETCH = 4096, 16_384  # bytes of a row of sequences side by side: it is read again in the next step
+STREAMS, IN_REGISTERS = 4, 256  # so few rows are walked as many bytes at a time, see `recurrence.interleaved.NARROW`
 
 
 class Axes(NamedTuple):
@@ -101,7 +102,7 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
     share = ITEM if workers == 1 else max(1, min(ITEM, n * count // (ITEMS_EACH * workers)))  # values
     if kind in (C.INTERLEAVED, C.SPREAD):
         length = axes.batch[-1][0]
-        stretches = stretches_of(length, n * count, dtype, workers)
+        stretches = stretches_of(length, n, n * count, dtype, workers)
         width = -(-length // (stretches * lanes)) * lanes
         stretches = -(-length // width)
         run = max(1, share // (n * min(width, length)))
@@ -161,14 +162,16 @@ def quickest_in_vectors(kind: int, values: int, count: int, workers: int) -> boo
     return kind in (C.ROWS, C.SCALAR) or (kind == C.LONG and (count >= workers or values < WORTH_A_THREAD))
 
 
-def stretches_of(length: int, values: int, dtype: np.dtype[Any], workers: int) -> int:
+def stretches_of(length: int, n: int, values: int, dtype: np.dtype[Any], workers: int) -> int:
     """Into how many parts a row is cut: such as stay in a cache, and one for each thread where rows are not short.
 
-    Threads in one short row write lines beside each other's, and ask ahead for what others write.
+    Threads in one short row write lines beside each other's, and ask ahead for what others write. Beyond the caches few
+    rows are streams, walked a few vectors at a time, whose values stay in registers; of more, longer parts are read.
     """
-    size = dtype.itemsize
-    sharing = workers if values * size > CACHES else max(1, min(workers, length * size // SHARED))
-    return -(-length // max(lanes_of(dtype), min(STRETCH // size, -(-length // sharing))))
+    size, large = dtype.itemsize, values * dtype.itemsize > CACHES
+    sharing = workers if large else max(1, min(workers, length * size // SHARED))
+    stretch = STRETCH if not large else IN_REGISTERS if n <= STREAMS else LONG_STRETCH
+    return -(-length // max(lanes_of(dtype), min(stretch // size, -(-length // sharing))))
 
 
 def kind_end_to_end(kind: int, n: int, count: int, dtype: np.dtype[Any]) -> int:
