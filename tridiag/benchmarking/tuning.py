@@ -36,6 +36,7 @@ LARGEST, LARGEST_COMPILED = 4**11, 4**6  # unknowns; the latter where each shape
 LARGEST_OF_OTHERS = 4**9  # of verbs on small matrices, and cells of alignments
 FINE, COARSE, ROUGH = 4, 16, 64  # factors from point to point
 FEW = 2  # rows: a compiler takes away the loop over one
+OBSERVED = 2  # values in a step of a series: what is written in NumPy is far quicker for one, compiled loops are not
 OFF = 0.8  # of their powers: these are peculiar, to caches and to the lanes of vectors
 SAMPLE, SAMPLES, ENOUGH = 1e-3, 5, 40e-3  # seconds of a sample; how many, and their sum after which one is enough
 TOO_LONG = 0.05  # seconds that what is slower than that may take
@@ -71,7 +72,7 @@ class Kind(NamedTuple):
     def layout(self, rows: int, systems: int) -> tuple[tuple[int, ...], int]:
         """The shape, and the axis along which the rows lie."""
         if self.verb in costs.OWN:
-            last = {costs.ALIGNMENT: rows, **dict.fromkeys(KALMAN, 1)}  # one value observed in a step
+            last = {costs.ALIGNMENT: rows, **dict.fromkeys(KALMAN, OBSERVED)}
             return (systems, rows, last.get(self.verb) or costs.SIDES[self.verb]), 1
         return ((systems, rows), 1) if self.together else ((rows, systems), 0)
 
@@ -193,8 +194,7 @@ def powers(base: int) -> list[int]:
 def sizes(kind: Kind) -> tuple[list[int], list[int]]:
     """Rows, and systems, that are looked at."""
     if kind.base == ROUGH:
-        between = [] if kind.verb in KALMAN else [ROUGH]  # XLA compiles each filter for seconds
-        return [1, FEW, FEW * ROUGH], [1, *between, ROUGH**2]
+        return [1, FEW, FEW * ROUGH], [1, ROUGH, ROUGH**2]
     rows = powers(kind.base)
     lanes = lanes_of(np.dtype(kind.dtype))
     return rows, sorted({*rows, lanes - 1, lanes}) if kind.base == FINE else rows
