@@ -7,7 +7,7 @@ Rows and systems are drawn from 1 to 1e6 by their logarithms, up to 1e7 unknowns
 problem does it once (systems are diagonally dominant; Kalman filters go one step after another); those up to three
 times slower than the fastest then alternate, and their medians count. Choices are those of `tridiag.tune()` on this
 machine if it has been called, else those that come with the package; the record says which. Verbs are those that have
-curves, ``solve`` unless another one is asked for, or ``all``, in four to five minutes.
+curves, ``solve`` unless another one is asked for, or ``all``, in about four minutes.
 
 Exits with 1 where the mean regret is above 5 % (15 % with what comes with the package) or the worst above 50 %.
 """
@@ -44,7 +44,7 @@ WORST = 0.5
 VERBS = ("solve", *MATRICES, *RECURRENCES, *costs.OWN)
 LOOPS = ("numpy_thomas", "torch_thomas", "numpy_scan", "torch_scan")  # in Python
 SLOW = 2.0  # seconds that a backend may be expected to take
-BRIEF = 20.0  # seconds of each verb, of all
+BRIEF = 15.0  # seconds of each verb, of all
 
 
 def libraries_of(verb: str) -> list[str]:
