@@ -212,7 +212,9 @@ def test_random_shapes_of_wrong_answers_have_no_figure(monkeypatch: pytest.Monke
         random_shapes.main(["--only", "matmul", "--shapes", "1"])
 
 
-@pytest.mark.parametrize("verb", ["solve", pytest.param("matrix_recurrence", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "verb", ["solve", "kalman.filter", *(pytest.param(verb, marks=pytest.mark.slow) for verb in ("factor", "all"))]
+)
 def test_the_regret_of_a_choice_has_a_record(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("jax")
     pytest.importorskip("rich")
@@ -224,9 +226,12 @@ def test_the_regret_of_a_choice_has_a_record(verb: str, tmp_path: Path, monkeypa
     path = tmp_path / "regret.json"
     regret.main(["--verb", verb, "--points", "2", "--json", str(path)])  # its bars are for more, and larger, points
     record = json.loads(path.read_text())
-    assert len(record["points"]) == 2 and "which comes with tridiag" in record["costs"]
-    for point in record["points"]:
-        assert point["seconds"][point["auto"]] >= point["seconds"][point["best"]] > 0
+    records = record if verb == "all" else {verb: record}
+    assert set(records) == set(regret.VERBS if verb == "all" else [verb])
+    for record in records.values():
+        assert len(record["points"]) == 2 and "which comes with tridiag" in record["costs"]
+        for point in record["points"]:
+            assert point["seconds"][point["auto"]] >= point["seconds"][point["best"]] > 0
 
 
 def test_the_cost_of_selection_has_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,9 @@ from helpers import dominant, installed
 
 import tridiag
 from tridiag import commands
-from tridiag.backends import BACKENDS, Problem
+from tridiag.backends import BACKENDS, KALMAN, SYSTEMS, Problem
 from tridiag.benchmarking import tuning
+from tridiag.benchmarking.problems import Problem as Example
 from tridiag.selection import choose, costs, measurements
 
 SOLVE = Problem("solve", "numpy", "cpu", "float64", (4, 100), 1)
@@ -162,9 +163,54 @@ def test_a_backend_with_a_fault_has_to_be_asked_for(put_down: Callable[[Any], Pa
 def test_where_nothing_is_measured_the_table_decides(put_down: Callable[[Any], Path]) -> None:
     put_down(record(numpy_thomas={KIND: 1e-9}))
     assert choose.choose(SOLVE).backend.name == next(iter(BACKENDS))
-    for verb in ("factor", "solve_block", "smith_waterman"):
-        problem = SOLVE._replace(verb=verb, shape=(4, 10, 10), pivoting=None if verb != "factor" else "auto")
-        assert choose.choose(problem).why == choose.FIRST
+    for verb in ("factor", "solve_block", "kalman.filter"):
+        assert choose.choose(problem_of(verb)).why == choose.FIRST
+
+
+def problem_of(verb: str, library: str = "numpy") -> Problem:
+    promise = "auto" if verb in SYSTEMS else None
+    return SOLVE._replace(verb=verb, library=library, shape=(4, 10, 10), axis=1, pivoting=promise, states=4)
+
+
+def test_where_one_backend_can_there_is_no_choice() -> None:
+    """Nothing is measured there, and `explain` says so."""
+    for problem in (
+        problem_of("smith_waterman"),
+        problem_of("factor", "jax"),
+        problem_of("kalman.filter")._replace(states=9),
+        problem_of("kalman.filter", "jax")._replace(method="parallel"),
+    ):
+        if problem.library == "numpy" or installed("jax"):
+            assert choose.choose(problem).why == choose.ONLY
+            assert [one.seconds for one in choose.eligible(problem)] == [None]
+    measured = {(kind.verb, kind.place.library) for kind in tuning.todo() if kind.place.device == "cpu"}
+    assert measured.isdisjoint({("smith_waterman", "numpy"), ("factor", "jax"), ("kalman.filter", "jax")})
+    assert measured >= {("factor", "numpy"), *((verb, "numpy") for verb in KALMAN)}
+
+
+def test_filters_work_in_parallel_for_those_who_ask(put_down: Callable[[Any], Path]) -> None:
+    """However slow the other backends are: XLA compiles one that does for half a minute."""
+    pytest.importorskip("jax")
+    kind, problem = "kalman.log_likelihood jax cpu rows float64", problem_of(KALMAN[-1], "jax")
+    put_down(record(numba_scan={kind: 1e-6}, jax_scan={kind: 1.0}))
+    assert [one.backend.name for one in choose.eligible(problem)] == ["numba_scan", "jax_scan", "jax_associative"]
+    assert choose.choose(problem._replace(states=9)).backend.name == "jax_scan"
+    assert choose.choose(problem._replace(method="parallel")).backend.name == "jax_associative"
+    assert all(
+        "jax_associative" not in [one.name for one in kind.able()] for kind in tuning.todo() if kind.verb in KALMAN
+    )
+
+
+def test_filters_and_factors_take_what_is_faster(put_down: Callable[[Any], Path]) -> None:
+    kinds = "factor cpu rows float64", *(f"{verb} numpy cpu rows float64" for verb in KALMAN)
+    slow, fast = dict.fromkeys(kinds, 1e-6), dict.fromkeys(kinds, 1e-9)
+    put_down(record(numba_thomas=slow, numba_scan=slow, numpy_thomas=fast, numpy_scan=fast))
+    a, b, c, x = dominant((4, 100))
+    assert tridiag.factor(a, b, c).backend == "numpy_thomas"
+    np.testing.assert_allclose(tridiag.factor(a, b, c).solve(x), tridiag.solve(a, b, c, x))
+    model = Example("kalman.filter", (4, 100, 1))
+    for verb in KALMAN:
+        assert tridiag.explain(verb, **model.arguments(model.host)).backend == "numpy_scan"
 
 
 def test_the_same_selection_serves_every_verb(put_down: Callable[[Any], Path]) -> None:
@@ -303,6 +349,8 @@ def test_small_matrices_count_by_their_entries_and_alignments_by_their_cells() -
     blocks = tuning.Kind(tuning.PLACES[0], "solve_block").problem(13, 4)
     assert [costs.sizes(blocks._replace(shape=(4, 13, m)))[1] for m in (1, 3, 6)] == [1, 4, 16]
     assert costs.sizes(blocks._replace(shape=(0, 13, 3)))[1] == 0
+    filters = tuning.Kind(tuning.PLACES[0], KALMAN[0]).problem(13, 4)
+    assert [costs.sizes(filters._replace(states=k))[1] for k in (1, 4, 8)] == [1, 4, 16]
     assert costs.sizes(tuning.Kind(tuning.PLACES[0], costs.ALIGNMENT).problem(6, 5)._replace(shape=(5, 4, 9)))[0] == 6
 
 

@@ -3,7 +3,7 @@
 Backends race at points that lie a factor of 4 apart in rows and in systems where compiled ones compete, and on both
 sides of a line of lanes; 16 apart elsewhere. A backend that took far longer for a smaller problem than the fastest
 takes at a point is looked at only at points that lie 16 apart, and only where that is soon done. Verbs on small
-matrices, and alignments, have fewer points.
+matrices, and alignments, have fewer points. Where one backend alone can run a kind of problem nothing is measured.
 Each one is measured with arrays of the first library that it takes, and what a call from another library adds once;
 those verbs with arrays of each library.
 What has been measured is kept after every kind of problem: a run that was cut off goes on where it ended.
@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.backends import BACKENDS, Backend, Problem, installed
+from tridiag.backends import BACKENDS, KALMAN, Backend, Problem, installed
+from tridiag.benchmarking.operands import STATES
 from tridiag.kernels.jobs.systems import lanes_of
 from tridiag.kernels.runtime import private_files
 from tridiag.selection import costs, measurements
@@ -35,12 +36,14 @@ LARGEST, LARGEST_COMPILED = 4**11, 4**6  # unknowns; the latter where each shape
 LARGEST_OF_OTHERS = 4**9  # of verbs on small matrices, and cells of alignments
 FINE, COARSE, ROUGH = 4, 16, 64  # factors from point to point
 FEW = 2  # rows: a compiler takes away the loop over one
+OBSERVED = 2  # values in a step of a series: what is written in NumPy is far quicker for one, compiled loops are not
 OFF = 0.8  # of their powers: these are peculiar, to caches and to the lanes of vectors
 SAMPLE, SAMPLES, ENOUGH = 1e-3, 5, 40e-3  # seconds of a sample; how many, and their sum after which one is enough
 TOO_LONG = 0.05  # seconds that what is slower than that may take
 BEHIND = 4.0  # times as long for a smaller problem as the fastest takes: far slower
 GLANCE = 0.01  # seconds that it may take then
 FIRST = ("numpy", "cupy")  # of the libraries on a device, which the compiled backends take
+MATRICES = ("slogdet", "factor")
 RECURRENCES = ("linear_recurrence", "log_linear_recurrence", "logcumsumexp")
 
 
@@ -62,12 +65,15 @@ class Kind(NamedTuple):
     def problem(self, rows: int = 1, systems: int = 1) -> Problem:
         shape, axis = self.layout(rows, systems)
         promise = (self.pivoting or "auto") if self.verb == "solve" else None
-        return Problem(self.verb, *self.place, self.dtype, shape, axis, promise, shared=self.shared)
+        asked = Problem(self.verb, *self.place, self.dtype, shape, axis, promise, shared=self.shared)
+        # filters that work in parallel are for those who ask: XLA compiles one for half a minute
+        return asked._replace(method="sequential", states=STATES) if self.verb in KALMAN else asked
 
     def layout(self, rows: int, systems: int) -> tuple[tuple[int, ...], int]:
         """The shape, and the axis along which the rows lie."""
         if self.verb in costs.OWN:
-            return (systems, rows, rows if self.verb == costs.ALIGNMENT else costs.SIDE), 1
+            last = {costs.ALIGNMENT: rows, **dict.fromkeys(KALMAN, OBSERVED)}
+            return (systems, rows, last.get(self.verb) or costs.SIDES[self.verb]), 1
         return ((systems, rows), 1) if self.together else ((rows, systems), 0)
 
     def unknowns(self, rows: int, systems: int) -> int:
@@ -100,7 +106,7 @@ def todo() -> list[Kind]:
         if place.missing():
             continue
         if place.library not in FIRST:
-            found += [Kind(place, verb) for verb in ("solve", *RECURRENCES)]
+            found += [Kind(place, verb) for verb in ("solve", *MATRICES, *RECURRENCES)]
             found += [Kind(place, verb, dtype="float64", base=ROUGH) for verb in costs.OWN]
             continue
         found += [Kind(place, verb, dtype="float64") for verb in costs.OWN]
@@ -108,8 +114,8 @@ def todo() -> list[Kind]:
             for dtype in ("float64", "float32"):
                 found += [Kind(place, "solve", together, shared, False, dtype, FINE) for shared in (False, True)]
             found.append(Kind(place, "solve", together, False, True, "float64"))
-            found += [Kind(place, verb, together, dtype="float64") for verb in ("slogdet", *RECURRENCES)]
-    return [kind for kind in found if kind.contestants()]
+            found += [Kind(place, verb, together, dtype="float64") for verb in (*MATRICES, *RECURRENCES)]
+    return [kind for kind in found if kind.contestants() and len(kind.able()) > 1]
 
 
 def run(progress: bool) -> Path:

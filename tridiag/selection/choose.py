@@ -18,7 +18,7 @@ from tridiag.errors import BackendError
 from tridiag.selection.costs import Costs
 
 MARGIN, WORTH = 0.9, 5e-6  # of the time, and seconds
-FIRST = "the first backend that can run this"
+FIRST, ONLY = "the first backend that can run this", "the only backend that can run this"
 
 
 class Choice(NamedTuple):
@@ -75,7 +75,7 @@ def why_first(able: list[Candidate]) -> str:
     """Why "auto" takes the first of those that can."""
     seconds = able[0].seconds
     if seconds is None:
-        return FIRST
+        return FIRST if len(able) > 1 else ONLY
     faster = any(one.seconds is not None and one.seconds < seconds and not one.backend.by_name for one in able)
     return f"{'nearly ' if faster else ''}the fastest, as {measured().origin}"
 

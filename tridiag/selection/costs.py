@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from tridiag.backends import BACKENDS, BLOCKS, SYSTEMS, Backend, Problem
+from tridiag.backends import BACKENDS, BLOCKS, KALMAN, SYSTEMS, Backend, Problem
 
 FORMAT = 2
 DTYPES = {
@@ -26,9 +26,9 @@ OTHER = {"float32": "float64", "float64": "float32"}
 SLOW_SCANS = "0.11.1"  # this jaxlib, on CPU: each step of a loop over rows touches its whole result (jax issue 40101)
 LOOPS = ("jax_scan", "jax_fori")
 TOUCHED = 1e10  # bytes a second that they touch so
-SIDED, SIDE = (BLOCKS, "matrix_recurrence"), 3  # verbs on small square matrices; the side of those that are measured
+SIDES = {BLOCKS: 3, "matrix_recurrence": 3, **dict.fromkeys(KALMAN, 4)}  # of small square matrices that are measured
 ALIGNMENT = "smith_waterman"
-OWN = (*SIDED, ALIGNMENT)  # verbs that have curves of their own for each library
+OWN = (*SIDES, ALIGNMENT)  # verbs that have curves of their own for each library
 
 
 class Curve:
@@ -113,9 +113,10 @@ def sizes(problem: Problem) -> tuple[int, int, int]:
     Systems of small matrices count by the entries of these; the rows of an alignment are those of a square as large.
     """
     shape = [known_size(n) for n in problem.shape]
-    if problem.verb in SIDED:
+    if problem.verb in SIDES:
         *batch, rows, side = shape
-        return rows, -(-math.prod(batch) * side**2 // SIDE**2), 1
+        side = known_size(problem.states) or side
+        return rows, -(-math.prod(batch) * side**2 // SIDES[problem.verb] ** 2), 1
     if problem.verb == ALIGNMENT:
         *batch, one, other = shape
         return math.isqrt(one * other), math.prod(batch), 1
