@@ -131,6 +131,10 @@ WAYS: dict[str, Callable[[], Any]] = {
     "last, out": lambda: final("linear_recurrence", 0.5, D, out=np.empty_like(D)),
     "last, logarithms": lambda: final("log_linear_recurrence", A, D, 0.0),
     "last, one sequence": lambda: final("log_linear_recurrence", -0.5, D[0]),
+    "complex, real coefficient": lambda: tridiag.linear_recurrence(1.0, D * 1j),
+    "complex, real coefficients": lambda: tridiag.linear_recurrence((A / 9, B[0] / 9), D * 1j, (0.5, A[0, 0])),
+    "complex, strided coefficients": lambda: tridiag.linear_recurrence(A[:, ::-1] / 9, D * 1j, reverse=True),
+    "complex, a view": lambda: tridiag.linear_recurrence(np.resize(A, (5, 2 * N))[:, ::2] / 9, D * 1j),
     "last, no boolean": lambda: tridiag.linear_recurrence(0.5, D, return_final=1),
     # small matrices
     "matrices": lambda: tridiag.matrix_recurrence(MATRICES, VECTORS),
@@ -249,7 +253,7 @@ def test_the_short_way_is_as_good_as_the_long_one(way: str, monkeypatch: pytest.
         "determinants, corners", "determinants, complex", "last", "last, order 2", "last, logarithms", "matrices",
         "matrices, one", "matrices, last", "matrices, two dtypes", "blocks", "blocks, one for all rows", "likelihood",
         "likelihood, missing", "likelihood, models", "filter", "smoother", "factors", "factors, transposed",
-        "factors, mask", "factors, numbers", "factors, corners",
+        "factors, mask", "factors, numbers", "factors, corners", "complex, real coefficient",
     ],
 )  # fmt: skip
 def test_the_short_way_is_taken(way: str, monkeypatch: pytest.MonkeyPatch) -> None:

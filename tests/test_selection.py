@@ -475,3 +475,12 @@ def test_backends_for_gpus_are_measured_on_one(tmp_path: Path, monkeypatch: pyte
     found = choose.choose(problem)
     assert "measured here" in found.why and found.backend.name in ("cupy_pcr", "cupy_thomas")
     tuning.forget()
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_long_complex_systems_that_fill_no_vector_are_cut(dtype: str) -> None:
+    """As rows that lie anyhow are; blocks of rows, in which real ones are solved, do not take them."""
+    pytest.importorskip("numba")
+    for count, wanted in ((2, "numba_partition"), (5, "numba_partition"), (16, "numba_thomas")):
+        system = [np.ones((60_000, count), dtype)] * 4
+        assert tridiag.explain("solve", *system, axis=0).backend == wanted

@@ -22,6 +22,7 @@ DTYPES = {
     "complex64": ("float32", 2),
     "complex128": ("float64", 2),
 }
+WHOLE = {"complex64": 16, "complex128": 8}  # fewer side by side fill no vector, and cost what rows that lie anyhow do
 OTHER = {"float32": "float64", "float64": "float32"}
 SLOW_SCANS = "0.11.1"  # this jaxlib, on CPU: each step of a loop over rows touches its whole result (jax issue 40101)
 LOOPS = ("jax_scan", "jax_fori")
@@ -92,7 +93,7 @@ class Costs:
     def seconds(self, entry: Backend, problem: Problem) -> float | None:
         """The time that a backend is expected to take, None where nothing is known."""
         rows, systems, inner = sizes(problem)
-        keys = ((entry.name, kind) for kind in kinds(problem, inner == 1))
+        keys = ((entry.name, kind) for kind in kinds(problem, inner < WHOLE.get(problem.dtype, 2)))
         curve = next((self.curves[key] for key in keys if key in self.curves), None)
         if curve is None or not rows * systems:
             return None

@@ -16,12 +16,14 @@ from tridiag.calls.fast_path.facts import (
     Facts,
     Group,
     cast,
+    casting,
     casts_of,
     entry_of,
     extents_of,
     facts_of,
     facts_of_all,
     fits,
+    is_contiguous,
     kept_call_of,
     may_be_bound,
     promotion,
@@ -123,12 +125,16 @@ def bound_recurrence(
     result = plan.out_dtype, form.shape, contiguous(form.shape, plan.out_dtype.itemsize)
     if out is not None and not fits(out, result):
         return None
-    operands, lifted = [out or result], {k: shape for k, _, shape in plan.steps}
+    operands, lifted, real = [out or result], {k: shape for k, _, shape in plan.steps}, {}
     for k, fact in enumerate(facts):
         dtype, shape, strides = extents_of(fact, plan, k)
+        if dtype != plan.out_dtype:  # real coefficients of complex sequences
+            if not isinstance(fact, type) and not is_contiguous(fact):
+                return None
+            dtype, strides = plan.out_dtype, contiguous(shape, plan.out_dtype.itemsize)
+            real[k] = casting(fact, dtype.name)
         operands.append((dtype, lifted.get(k, shape), steps_in(shape, strides, lifted.get(k, shape))))
-    if any(dtype != plan.out_dtype for dtype, _, _ in operands):
-        return None  # real coefficients of complex sequences
+    casts = tuple((dict(casts) | real).items())
     _, shapes, strides = zip(*operands, strict=True)
     found: Any = module.bound_recurrence(verb, form, order, shapes, strides, plan.out_dtype)
     if found is None:
