@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from llvmlite import ir
 
+from tridiag.algorithms import logsumexp
 from tridiag.algorithms.logsumexp import ROOM, larger
+from tridiag.kernels.simd.fused import fused, remainder
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import I32, I64, Code
 
@@ -24,13 +26,13 @@ class Numbers(NamedTuple):
     digits: int  # bits of a mantissa
     bias: int
     half_root: int  # the bits of the square root of one half
-    ln2: tuple[float, float]  # high and low part
+    ln2: logsumexp.Numbers
     exponential: Sequence[float]  # (exp(r) - 1 - r) / r**2, lowest power first
     logarithm: Sequence[float]  # as in FreeBSD's e_log.c and e_logf.c
 
 
 DOUBLE = Numbers(
-    I64, 52, 1023, 0x3FE6A09E667F3BCD, (0.6931471805599453, 2.3190468138462996e-17),
+    I64, 52, 1023, 0x3FE6A09E667F3BCD, logsumexp.DOUBLE,
     (0.5000000000000001, 0.16666666666666669, 0.04166666666662413, 0.008333333333330062, 0.0013888888917213717,
      0.00019841269863053618, 2.4801521295954376e-05, 2.7557268459997064e-06, 2.7620088445409746e-07,
      2.510038549551032e-08),
@@ -38,7 +40,7 @@ DOUBLE = Numbers(
      1.818357216161805012e-01, 1.531383769920937332e-01, 1.479819860511658591e-01),
 )  # fmt: skip
 SINGLE = Numbers(
-    I32, 23, 127, 0x3F3504F3, (0.693147182464599609375, -1.904654323148236017e-09),
+    I32, 23, 127, 0x3F3504F3, logsumexp.SINGLE,
     (5.0000001201e-1, 1.6666665459e-1, 4.1665795894e-2, 8.3334519073e-3, 1.3981999507e-3, 1.9875691500e-4),
     (0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841),
 )  # fmt: skip
@@ -46,11 +48,6 @@ SINGLE = Numbers(
 
 def numbers(code: Code) -> Numbers:
     return DOUBLE if code.size_of_real == 8 else SINGLE
-
-
-def fused(code: Code, x: Value, y: Any, z: Value) -> Value:
-    """x y + z, rounded once."""
-    return code.call("fma", x, code.like(x, y), code.like(x, z))
 
 
 def polynomial(code: Code, x: Value, coefficients: Sequence[float]) -> Value:
@@ -96,9 +93,9 @@ class Exponents:
 
     def exponential(self, x: Value) -> tuple[Value, Value]:
         """m and k with exp(x) = m 2**k; k of NaN is larger than that of any number."""
-        code, (high, low) = self.code, self.numbers.ln2
+        code = self.code
         shifted = fused(code, x, 1 / math.log(2), code.like(x, self.origin))
-        k = shifted - self.origin
+        k, (high, low) = shifted - self.origin, self.numbers.ln2
         r = fused(code, k, -low, fused(code, k, -high, x))
         return mantissa(code, r), as_integers(code, code.magnitude(shifted))
 
@@ -111,7 +108,13 @@ class Exponents:
         code, what = self.code, self.numbers
         log, exponent = logarithm(code, x)
         k = as_reals(code, exponent + scale) - (self.origin + what.bias)
-        return fused(code, k, what.ln2[0], fused(code, k, what.ln2[1], log))
+        return plus_ln2(code, log, k)
+
+
+def plus_ln2(code: Code, x: Value, k: Value) -> Value:
+    """x + k log(2) for an integer k; of a product that is not exact a rounding may be lost."""
+    high, low = numbers(code).ln2
+    return fused(code, k, high, fused(code, k, low, x))
 
 
 def mantissa(code: Code, r: Value) -> Value:
@@ -162,7 +165,7 @@ class Lanes:
         """x = r + k log(2) with an integer k."""
         high, low = self.numbers.ln2
         k = self.code.call("rint", x * (1 / math.log(2)))
-        return fused(self.code, k, -low, fused(self.code, k, -high, x)), k
+        return fused(self.code, k, -low, remainder(self.code, k, -high, x)), k
 
     def exponential(self, x: Value, correction: Value | None = None) -> tuple[Value, Value]:
         """m and k with exp(x + correction) = m 2**k; x beyond ``far`` is taken for that."""
@@ -179,5 +182,4 @@ class Lanes:
 
     def times_ln2(self, k: Value, plus: Value) -> Value:
         """k log(2) + plus, rounded about once."""
-        high, low = self.numbers.ln2
-        return fused(self.code, k, high, fused(self.code, k, low, plus))
+        return plus_ln2(self.code, plus, k)
