@@ -161,7 +161,7 @@ def of_one_lane(body: Any) -> Any:
     """The same of the first lane alone, whose steps wait for shorter instructions."""
 
     def write(code: Code, *words: Value) -> Any:
-        one = code.of_one_lane()
+        one = code.of_lanes(1)
         return body(one, *(Value(one, x.llvm) for x in words))
 
     return write
