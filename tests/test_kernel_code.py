@@ -1,6 +1,9 @@
 """That `kernel_code`, which compares the kernels of two checkouts, sees what differs and nothing else."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -141,3 +144,43 @@ def test_code_of_a_kernel() -> None:
         return numba.cfunc("float64(float64)")(kernel)
 
     assert kernel_code.code_of(build(2.5)) == kernel_code.code_of(build(2.5)) != kernel_code.code_of(build(3.5))
+
+
+# ------------------------------------------------------------------------------------------------ for other processors
+
+FUSED = Path("kernels/simd/fused.py")  # which asks whether the processor has such an instruction
+
+
+def run_for(processor: str, *arguments: str) -> str:
+    """What a Python process prints whose kernels are compiled for a processor, with what its name says and no more."""
+    named = {"NUMBA_CPU_NAME": processor, "NUMBA_CPU_FEATURES": ""}
+    command = [sys.executable, "-P", *arguments]
+    return subprocess.run(command, env=os.environ | named, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize(("processor", "has"), [("nehalem", False), ("haswell", True), ("skylake-avx512", True)])
+def test_which_processors_multiply_and_add_at_once(processor: str, has: bool) -> None:
+    if "x86_64" not in pytest.importorskip("llvmlite.binding").get_process_triple():
+        pytest.skip("names of x86 processors")
+    asked = "from tridiag.kernels.simd.processor import multiplies_and_adds as f; print(f(4), f(8))"
+    assert run_for(processor, "-c", asked).split() == [str(has)] * 2
+
+
+def test_fused_operations_are_written_in_one_place() -> None:
+    """Anywhere else a processor without them would call a function of the C library for every number."""
+    root = Path(tridiag.__file__).parent
+    written = {path.relative_to(root) for path in root.rglob("*.py") if re.search(r"""["'.]fma\b""", path.read_text())}
+    assert written <= {FUSED, FUSED.with_name("processor.py")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "pattern", ["logarithms_*", "determinants_float*", "wavefront_linear_*", "wavefront_affine_float*"]
+)
+def test_no_fused_operations_for_a_processor_without_them(pattern: str, tmp_path: Path) -> None:
+    """They would be calls: a sum of exponentials took 20 times as long."""
+    if "x86_64" not in pytest.importorskip("llvmlite.binding").get_process_triple():
+        pytest.skip("names of x86 processors")
+    run_for("nehalem", kernel_code.__file__, "dump", str(tmp_path), pattern)
+    codes = [path.read_text() for path in tmp_path.glob("*.ll")]
+    assert codes and not any("llvm.fma." in code for code in codes)

@@ -381,6 +381,27 @@ def test_memory_layouts(backend: Subject, layer: str, axis: int, reverse: bool) 
 
 
 @pytest.mark.only(library=("numpy", "torch"))
+@turned
+@both
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [2, 3, 5, 8, 9])
+def test_few_steps(backend: Subject, n: int, dtype: str, weighted: bool, reverse: bool) -> None:
+    """Of any number of sequences, that lie end to end or do not, in place too; the first log_a is not read."""
+    for count in (1, 7, 8, 37, 64, 131) if backend.compiled else (7,):
+        x, log_a = noise((count, n), (count, n), dtype=dtype, seed=count)
+        x[1::3, n // 2], log_a[2::5, n // 2], x[3::7, 0] = -INF, -INF, NAN
+        log_a[::2, -1 if reverse else 0] = NAN
+        right = oracle(x, np.where(np.isnan(log_a), 0, log_a) if weighted else None, reverse=reverse).astype(dtype)
+        given = [backend.array(v) for v in ((log_a, x) if weighted else (x,))]
+        verb = tridiag.log_linear_recurrence if weighted else tridiag.logcumsumexp
+        call = functools.partial(verb, *given, backend=backend.name, reverse=reverse)
+        found = to_numpy(call())
+        np.testing.assert_allclose(found, right, rtol=16 * EPS[dtype], atol=16 * EPS[dtype])
+        elsewhere = backend.array(np.zeros((n, count), dtype)).T
+        assert_same_bits(to_numpy(call(out=elsewhere)), found)
+
+
+@pytest.mark.only(library=("numpy", "torch"))
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
 def test_out_takes_the_result(backend: Subject, dtype: str) -> None:
     x = backend.array(noise((4, 20))[0], dtype)

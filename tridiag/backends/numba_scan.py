@@ -71,6 +71,8 @@ def bound_recurrence(
     taken = [tuple([None if k < 0 else extents[k] for k in operands]) for extents in (shapes, strides)]
     facts: tuple[Any, ...] = make_job, form, order, *taken, dtype
     if logarithms:
+        if logsumexp.sorted_elsewhere(form, taken[0], taken[1], dtype):
+            return None
         facts = logsumexp.make_job, form, *taken, dtype
     elif form.matrices:
         axes = (1, 1, 2, 1)[: len(operands)]
@@ -145,6 +147,11 @@ def run_logarithms(coefficients: Rows, x: Any, init: Rows, form: Recurrence, y: 
         run_linear((x,), x, (), form, y)
         return
     operands = *(coefficients or (None,)), *(init or (None,)), x, y
+    if logsumexp.sorted_elsewhere(form, *extents(operands), x.dtype):
+        result = np.empty(form.shape, x.dtype)
+        run_logarithms(coefficients, x, init, form, result)
+        y[...] = result
+        return
     workers = granted(form, logsumexp.WEIGHTED if coefficients else 1)
     check(call_of(logsumexp.make_job, form, *extents(operands), x.dtype, workers).run(*operands))
 

@@ -17,6 +17,7 @@ from tridiag.kernels.alignment.state import (
     load_integers,
     spread,
 )
+from tridiag.kernels.simd.fused import fused, remainder
 from tridiag.kernels.simd.powers import (
     DEGREE,
     MANTISSA,
@@ -48,8 +49,8 @@ class Weight:
 
     def __call__(self, x: Value) -> Value:
         code = self.code
-        shifted = code.call("fma", x, self.factor, self.magic)
-        rest = code.call("fma", x, self.factor, self.magic - shifted)
+        shifted = fused(code, x, self.factor, self.magic)
+        rest = remainder(code, x, self.factor, self.magic - shifted)
         *lower, value = self.coefficients
         for c in reversed(lower):
             value = value * rest + c

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tridiag.kernels.jobs.job import Job
-from tridiag.kernels.jobs.systems import lanes_of, merge
+from tridiag.kernels.jobs.systems import contiguous, lanes_of, merge
 from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.problems.forms import Recurrence
 
@@ -39,6 +39,7 @@ def make_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], 
     interleaved = neighbours(batch, present, dtype.itemsize, lanes) if chunks == 1 else 0  # chunks: a group at a time
     groups, run = shares(count * chunks, interleaved, height, lanes, workers)
     flags = (form.backward and J.REVERSED) | (J.LOG_A in present and J.WEIGHTED) | (J.INIT in present and J.GIVEN)
+    flags |= end_to_end(n, rows, batch, present, dtype.itemsize) and J.SHORT
     items = -(-run // (groups * lanes)) * (count * chunks // run)
     words = J.Logsumexp.filled(
         J.AXIS_WORDS * len(batch),
@@ -57,6 +58,28 @@ def make_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], 
     words[J.AXES :] = [word for length, own in batch for word in (length, *own)]
     words.flags.writeable = False
     return Job(("logsumexp", dtype.name), words, min(workers, items) - 1, math.prod(form.shape))
+
+
+def end_to_end(n: int, rows: tuple[int, ...], batch: Any, present: list[int], itemsize: int) -> bool:
+    """Whether sequences of few steps lie end to end (`tridiag.kernels.logsumexp.short`); nothing is before them."""
+    if not J.FEWEST <= n <= J.MOST or J.INIT in present or len(batch) > 1:
+        return False
+    steps = batch[0][1] if batch else [n * itemsize] * len(rows)
+    return all(rows[k] == itemsize and steps[k] == n * itemsize for k in present)
+
+
+def sorted_elsewhere(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether sequences lie end to end if the result is contiguous, which this one is not.
+
+    The bits of a result do not depend on where it lies.
+    """
+    side_by_side = contiguous(form.shape, dtype.itemsize)
+    if form.n > J.MOST or all(
+        n == 1 or s == t for n, s, t in zip(form.shape, strides[J.RESULT], side_by_side, strict=True)
+    ):
+        return False
+    job = make_job(form, shapes, (*strides[: J.RESULT], side_by_side), dtype, 1)
+    return bool(J.Logsumexp.view(job.words).flags & J.SHORT)
 
 
 def chunks_of(n: int, count: int, lanes: int, workers: int) -> int:

@@ -11,9 +11,11 @@ import numpy as np
 from numba import cfunc, njit, types
 
 from tridiag.kernels.access.operands import lanes_of
+from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.kernels.jobs.words.logsumexp import Logsumexp
 from tridiag.kernels.logsumexp.groups import run_groups
 from tridiag.kernels.logsumexp.long import join_chunks, prepare_chunks
+from tridiag.kernels.logsumexp.short import run_short
 from tridiag.kernels.logsumexp.workspace import allocate_workspace, free_workspace
 from tridiag.kernels.runtime.threads import beginning, task_runner
 from tridiag.kernels.runtime.work_items import items
@@ -31,14 +33,17 @@ def work(job, zero, total):
     worker = allocate_workspace(zero, job)
     if records.address_of(worker) == 0:
         return
-    lanes, width, interleaved = lanes_of(zero, ()), job.lanes, job.interleaved
+    lanes, width, interleaved, short = lanes_of(zero, ()), job.lanes, job.interleaved, job.flags & J.SHORT
     run = interleaved if interleaved else job.matrices
-    stretches, share = (run + width - 1) // width, width if interleaved else lanes
+    stretches, share = (run + width - 1) // width, width if interleaved or short else lanes
     for item in items(job):
         place, origin = item % stretches * width, item // stretches * run
         for at in range(place, min(place + width, run), share):
             size, follows = min(share, place + width - at, run - at), interleaved == 0 and at > place
-            run_groups(zero, job, worker, origin + at, size, total, follows)
+            if short:
+                run_short(zero, job, worker, origin + at, size)
+            else:
+                run_groups(zero, job, worker, origin + at, size, total, follows)
     free_workspace(worker)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from numba import njit
 
 from tridiag.kernels.access.operands import bytes_of_row, lanes_of, size_of_operand
+from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.logsumexp.loops import (
     SLOT,
@@ -14,15 +15,20 @@ from tridiag.kernels.simd.vector import OPTIONS
 
 OPERANDS = 4
 BLOCK, BLOCK_INTERLEAVED = 64, 8  # rows at a time of a group, and of groups that lie side by side
+ABREAST = 4  # groups of short sequences at a time: their rows fit in a buffer
+assert ABREAST * J.MOST <= BLOCK
 
 
 class LogWorkspace(Workspace):
-    """What a worker has: bindings and states of its groups, rows of three operands, offsets of an operand."""
+    """What a worker has: bindings and states of its groups, rows of three operands, offsets of an operand.
 
-    bindings, slots, buffers, base = Word(), Word(), Word(), Word()
+    ``spare``: short sequences that fill no vector.
+    """
+
+    bindings, slots, buffers, base, spare = Word(), Word(), Word(), Word(), Word()
 
 
-ARRAYS, allocate, free_workspace = workspace(LogWorkspace, "bindings", "slots", "buffers", "base")
+ARRAYS, allocate, free_workspace = workspace(LogWorkspace, "bindings", "slots", "buffers", "base", "spare")
 
 
 @njit(**OPTIONS)
@@ -45,5 +51,6 @@ def allocate_workspace(zero, job):
             slots=(groups + 1) * SLOT * row,
             buffers=3 * BLOCK * row,
             base=aligned(8 * OPERANDS),
+            spare=J.MOST * row,
         )
     )

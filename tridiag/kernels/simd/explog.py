@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from llvmlite import ir
 
 from tridiag.algorithms.logsumexp import ROOM, larger
+from tridiag.kernels.simd.fused import fused, halves
+from tridiag.kernels.simd.processor import multiplies_and_adds
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import I32, I64, Code
 
@@ -25,12 +27,14 @@ class Numbers(NamedTuple):
     bias: int
     half_root: int  # the bits of the square root of one half
     ln2: tuple[float, float]  # high and low part
+    short_ln2: tuple[float, float]  # the first of so few digits that products with half of a number's are exact
     exponential: Sequence[float]  # (exp(r) - 1 - r) / r**2, lowest power first
     logarithm: Sequence[float]  # as in FreeBSD's e_log.c and e_logf.c
 
 
 DOUBLE = Numbers(
     I64, 52, 1023, 0x3FE6A09E667F3BCD, (0.6931471805599453, 2.3190468138462996e-17),
+    (0.6931471675634384, 1.2996506893889889e-08),
     (0.5000000000000001, 0.16666666666666669, 0.04166666666662413, 0.008333333333330062, 0.0013888888917213717,
      0.00019841269863053618, 2.4801521295954376e-05, 2.7557268459997064e-06, 2.7620088445409746e-07,
      2.510038549551032e-08),
@@ -39,6 +43,7 @@ DOUBLE = Numbers(
 )  # fmt: skip
 SINGLE = Numbers(
     I32, 23, 127, 0x3F3504F3, (0.693147182464599609375, -1.904654323148236017e-09),
+    (0.693115234375, 3.1946184945309415e-05),
     (5.0000001201e-1, 1.6666665459e-1, 4.1665795894e-2, 8.3334519073e-3, 1.3981999507e-3, 1.9875691500e-4),
     (0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841),
 )  # fmt: skip
@@ -46,11 +51,6 @@ SINGLE = Numbers(
 
 def numbers(code: Code) -> Numbers:
     return DOUBLE if code.size_of_real == 8 else SINGLE
-
-
-def fused(code: Code, x: Value, y: Any, z: Value) -> Value:
-    """x y + z, rounded once."""
-    return code.call("fma", x, code.like(x, y), code.like(x, z))
 
 
 def polynomial(code: Code, x: Value, coefficients: Sequence[float]) -> Value:
@@ -96,10 +96,9 @@ class Exponents:
 
     def exponential(self, x: Value) -> tuple[Value, Value]:
         """m and k with exp(x) = m 2**k; k of NaN is larger than that of any number."""
-        code, (high, low) = self.code, self.numbers.ln2
+        code = self.code
         shifted = fused(code, x, 1 / math.log(2), code.like(x, self.origin))
-        k = shifted - self.origin
-        r = fused(code, k, -low, fused(code, k, -high, x))
+        r = less_ln2(code, x, shifted - self.origin)
         return mantissa(code, r), as_integers(code, code.magnitude(shifted))
 
     def scaled(self, x: Value, by: Value) -> Value:
@@ -111,7 +110,25 @@ class Exponents:
         code, what = self.code, self.numbers
         log, exponent = logarithm(code, x)
         k = as_reals(code, exponent + scale) - (self.origin + what.bias)
-        return fused(code, k, what.ln2[0], fused(code, k, what.ln2[1], log))
+        return plus_ln2(code, log, k)
+
+
+def less_ln2(code: Code, x: Value, k: Value) -> Value:
+    """x - k log(2) for the integer k that is next to x / log(2): no digits of x are lost."""
+    if multiplies_and_adds(code.size_of_real):
+        high, low = numbers(code).ln2
+        return fused(code, k, -low, fused(code, k, -high, x))
+    (upper, lower), (high, low) = halves(code, k), numbers(code).short_ln2
+    return ((x - upper * high) - lower * high) - k * low
+
+
+def plus_ln2(code: Code, x: Value, k: Value) -> Value:
+    """x + k log(2) for an integer k and a small x, rounded about once."""
+    if multiplies_and_adds(code.size_of_real):
+        high, low = numbers(code).ln2
+        return fused(code, k, high, fused(code, k, low, x))
+    (upper, lower), (high, low) = halves(code, k), numbers(code).short_ln2
+    return upper * high + (lower * high + (k * low + x))
 
 
 def mantissa(code: Code, r: Value) -> Value:
@@ -160,9 +177,8 @@ class Lanes:
 
     def reduced(self, x: Value) -> tuple[Value, Value]:
         """x = r + k log(2) with an integer k."""
-        high, low = self.numbers.ln2
         k = self.code.call("rint", x * (1 / math.log(2)))
-        return fused(self.code, k, -low, fused(self.code, k, -high, x)), k
+        return less_ln2(self.code, x, k), k
 
     def exponential(self, x: Value, correction: Value | None = None) -> tuple[Value, Value]:
         """m and k with exp(x + correction) = m 2**k; x beyond ``far`` is taken for that."""
@@ -179,5 +195,4 @@ class Lanes:
 
     def times_ln2(self, k: Value, plus: Value) -> Value:
         """k log(2) + plus, rounded about once."""
-        high, low = self.numbers.ln2
-        return fused(self.code, k, high, fused(self.code, k, low, plus))
+        return plus_ln2(self.code, plus, k)

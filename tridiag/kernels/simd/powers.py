@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from llvmlite import ir
 
+from tridiag.kernels.simd.fused import remainder
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import Code
 
@@ -83,7 +84,7 @@ class Exponential:
         """The product is not rounded; in single precision it may have more digits than a number."""
         code, x = self.code, largest(self.code, self.lowest, x)
         whole = code.call("rint", code.product(x, self.factor))
-        rest, e = code.call("fma", x, self.factor, -whole), as_integer(code, whole)
+        rest, e = remainder(code, x, self.factor, -whole), as_integer(code, whole)
         if code.size_of_real == 4:
             more = code.call("rint", rest)
             rest, e = rest - more, e + as_integer(code, more)

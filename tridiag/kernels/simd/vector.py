@@ -45,11 +45,11 @@ class Code:
         self.row = LINE * self.parts  # bytes of a row of lanes
         self.eps, self.tiny = float(np.finfo(real).eps), float(np.finfo(real).tiny)
 
-    def of_one_lane(self) -> Code:
-        """What writes the same for the first lane of rows alone."""
+    def of_lanes(self, count: int) -> Code:
+        """What writes the same for so many lanes: the first of a row, or some rows side by side as one vector."""
         made = Code(self.builder, self.dtype)
         made.fused, made.depth = self.fused, self.depth
-        made.lanes, made.vector = 1, ir.VectorType(self.real, 1)
+        made.lanes, made.vector = count, ir.VectorType(self.real, count)
         return made
 
     # ------------------------------------------------------------------------------------------- constants

@@ -10,7 +10,7 @@ from llvmlite import ir
 from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.layouts import views_of
 from tridiag.kernels.access.rows import SWEEPS
-from tridiag.kernels.simd.explog import fused, logarithm, numbers
+from tridiag.kernels.simd.explog import logarithm, numbers, plus_ln2
 from tridiag.kernels.simd.powers import MANTISSA, integer, integers
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import I64, Code
@@ -152,7 +152,7 @@ def sign_and_logarithm(code: Code, product: Value, wide: Value) -> tuple[Value, 
     log, exponent = logarithm(code, size)
     own = exponent.llvm if code.size_of_real == 8 else code.builder.sext(exponent.llvm, wide.llvm.type)
     power = code.to_real(wide + Value(code, own) - what.bias)
-    total = fused(code, power, what.ln2[0], fused(code, power, what.ln2[1], log))
+    total = plus_ln2(code, log, power)
     total = code.where(size < math.inf, total, size)
     return code.where(product < 0, -code.one(), code.where(product > 0, code.one(), product)), total
 
@@ -161,7 +161,7 @@ def of_one_lane(body: Any) -> Any:
     """The same of the first lane alone, whose steps wait for shorter instructions."""
 
     def write(code: Code, *words: Value) -> Any:
-        one = code.of_one_lane()
+        one = code.of_lanes(1)
         return body(one, *(Value(one, x.llvm) for x in words))
 
     return write

@@ -219,7 +219,7 @@ def in_numbers(body: Any) -> Any:
     """The same of groups of one system, of which one number is kept where else is a row of lanes."""
 
     def write(code: Code, *words: Value) -> Any:
-        one = code.of_one_lane()
+        one = code.of_lanes(1)
         one.row = one.size_of_real
         return body(one, *(Value(one, x.llvm) for x in words))
 

@@ -9,6 +9,8 @@ from tridiag.kernels.jobs.words.systems import AXIS_WORDS as AXIS_WORDS
 LOG_A, INIT, TERMS, RESULT = range(4)
 OPERANDS = 4
 REVERSED, WEIGHTED, GIVEN = 1, 2, 4  # flags: the last row comes first; there is log_a; there is init
+SHORT = 8  # sequences of FEWEST to MOST steps lie end to end, in all operands
+FEWEST, MOST = 2, 8
 
 
 class Logsumexp(Job):
