@@ -30,13 +30,14 @@ _caches: dict[int, list[Any]] = {}
 
 def widths() -> list[int]:
     """Lengths about which loops begin or end: lanes of vectors, heights of tiles and of blocks, chunks, powers of 2."""
+    from tridiag.kernels.jobs.batches import LINE
     from tridiag.kernels.logsumexp import groups
     from tridiag.kernels.logsumexp import workspace as logarithms
     from tridiag.kernels.partition import state
     from tridiag.kernels.thomas import interleaved as interleaved
     from tridiag.kernels.thomas import one_vector, workspace
 
-    known = [systems.LINE // 8, systems.LINE // 4, systems.LINE, systems.OVERLAP, systems.FEWEST_MATRICES, systems.LONG]
+    known = [LINE // 8, LINE // 4, LINE, systems.OVERLAP, systems.FEWEST_MATRICES, systems.LONG]
     known += [recurrences.HEIGHT, logsumexp.FEWEST_ROWS, workspace.BLOCK, interleaved.EARLY, one_vector.EARLY]
     known += [one_vector.VERY_EARLY, logarithms.BLOCK, groups.HEAD, logarithms.BLOCK_INTERLEAVED, state.MOST_LISTED]
     known += [2**k for k in range(10)] + [3 * 2**k for k in range(7)]

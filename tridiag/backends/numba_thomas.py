@@ -17,7 +17,8 @@ import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.kernels.jobs import products, recurrences
-from tridiag.kernels.jobs.systems import LINE, granted, make_job, restored, threads, worth_threads
+from tridiag.kernels.jobs.batches import LINE
+from tridiag.kernels.jobs.systems import granted, make_job, restored, threads, worth_threads
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.runtime.python_call import check
 from tridiag.kernels.table import Call, call_of

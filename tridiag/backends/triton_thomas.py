@@ -28,7 +28,7 @@ import torch
 import triton
 
 from tridiag.algorithms.matrix_rows import Matrix
-from tridiag.kernels.jobs.systems import Axis, merge
+from tridiag.kernels.jobs.batches import Axis, merge
 from tridiag.libraries.torch import settled
 from tridiag.problems.forms import Form
 

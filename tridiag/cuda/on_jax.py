@@ -19,7 +19,7 @@ from jax.experimental.buffer_callback import buffer_callback
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.cuda import launcher, solvers
-from tridiag.kernels.jobs.systems import contiguous
+from tridiag.kernels.jobs.batches import contiguous
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Form
 

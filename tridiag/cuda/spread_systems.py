@@ -7,7 +7,7 @@ import numpy as np
 from tridiag.cuda import instances
 from tridiag.cuda.record import Job, Kernel, Recording
 from tridiag.cuda.struct import OPERANDS, Systems, systems_of
-from tridiag.kernels.jobs.systems import contiguous
+from tridiag.kernels.jobs.batches import contiguous
 from tridiag.problems.forms import Form
 
 WARP = 32

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.kernels.jobs.systems import Axis, in_pairs, merge
+from tridiag.kernels.jobs.batches import Axis, merge
+from tridiag.kernels.jobs.systems import in_pairs
 from tridiag.problems.forms import Form
 
 OPERANDS, WHERE = 6, 3  # a, b, c, where, d, x

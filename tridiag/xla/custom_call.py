@@ -19,8 +19,9 @@ from jax.sharding import NamedSharding, PartitionSpec
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
 from tridiag.kernels.jobs import logsumexp, recurrences
+from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.job import Job
-from tridiag.kernels.jobs.systems import adjoint_of, contiguous, granted, make_job, make_partition_job
+from tridiag.kernels.jobs.systems import adjoint_of, granted, make_job, make_partition_job
 from tridiag.kernels.jobs.words.job import POINTERS
 from tridiag.kernels.jobs.words.logsumexp import RESULT
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, WHERE_, X_, Systems

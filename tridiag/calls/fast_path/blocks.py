@@ -22,7 +22,7 @@ from tridiag.calls.fast_path.facts import (
     promotion,
     steps_in,
 )
-from tridiag.kernels.jobs.systems import contiguous
+from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.runtime.call_table import RESULT, CallTable, Kept, Same
 from tridiag.problems.forms import Shape
 

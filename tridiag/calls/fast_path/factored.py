@@ -28,7 +28,7 @@ from tridiag.calls.fast_path.facts import (
 )
 from tridiag.calls.fast_path.matrices import lifted, plan_of_matrices, recalled
 from tridiag.calls.plan import UNASKED, axis_alone
-from tridiag.kernels.jobs.systems import contiguous
+from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
 from tridiag.problems.forms import Shape
 from tridiag.selection.choose import choose

@@ -12,7 +12,7 @@ import numpy as np
 
 from tridiag.calls.outputs import self_overlaps
 from tridiag.calls.plan import Plan
-from tridiag.kernels.jobs.systems import contiguous
+from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.runtime.call_table import (
     ARRAYS,
     CONVERTED,

@@ -26,7 +26,7 @@ from tridiag.calls.fast_path.facts import (
     surely_disjoint,
 )
 from tridiag.calls.plan import UNASKED, Plan, cached_plan
-from tridiag.kernels.jobs.systems import contiguous
+from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same, Several
 from tridiag.problems.forms import Form, Shape, lift
 

@@ -32,7 +32,7 @@ from tridiag.calls.fast_path.facts import (
 )
 from tridiag.calls.plan import Plan
 from tridiag.calls.sequences import cached_recurrence_plan, indexed
-from tridiag.kernels.jobs.systems import contiguous
+from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
 from tridiag.libraries.arrays import is_real
 from tridiag.problems.forms import Shape

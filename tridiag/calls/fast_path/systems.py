@@ -26,7 +26,7 @@ from tridiag.calls.fast_path.facts import (
 )
 from tridiag.calls.plan import cached_plan, wants_check
 from tridiag.calls.singular import raise_if_singular
-from tridiag.kernels.jobs.systems import contiguous
+from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
 from tridiag.problems.forms import Form, lift
 

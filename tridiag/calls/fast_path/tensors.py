@@ -19,7 +19,7 @@ from torch.autograd.graph import increment_version
 
 from tridiag.calls.fast_path.facts import Facts
 from tridiag.calls.plan import Plan
-from tridiag.kernels.jobs.systems import contiguous
+from tridiag.kernels.jobs.batches import contiguous
 from tridiag.libraries.arrays import dtype_name
 from tridiag.libraries.torch import cast
 

@@ -29,7 +29,7 @@ from tridiag.calls.fast_path.tensors import (
 )
 from tridiag.calls.plan import Plan
 from tridiag.calls.sequences import cached_recurrence_plan, indexed
-from tridiag.kernels.jobs.systems import contiguous
+from tridiag.kernels.jobs.batches import contiguous
 from tridiag.libraries.arrays import is_real
 from tridiag.problems.forms import Shape
 

@@ -29,7 +29,7 @@ from tridiag.calls.fast_path.tensors import (
 from tridiag.calls.plan import cached_plan, wants_check
 from tridiag.calls.singular import raise_if_singular
 from tridiag.derivatives.torch_systems import Options, cotangents
-from tridiag.kernels.jobs.systems import contiguous
+from tridiag.kernels.jobs.batches import contiguous
 from tridiag.libraries.arrays import is_real
 from tridiag.problems.forms import Form, lift
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tridiag.kernels.jobs.batches import LINE
 from tridiag.kernels.jobs.job import Job
-from tridiag.kernels.jobs.systems import LINE
 from tridiag.kernels.jobs.words.alignment import Alignment
 
 KEPT = 32 * 1024 * 1024  # bytes of the cells that a thread keeps for the backward pass, where they fit

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from tridiag.kernels.jobs.batches import LINE, contiguous
 from tridiag.kernels.jobs.job import Job
-from tridiag.kernels.jobs.systems import LINE, WORTH_A_THREAD, contiguous, threads
+from tridiag.kernels.jobs.systems import WORTH_A_THREAD, threads
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.problems.forms import Shape
 from tridiag.problems.state_space import StateSpace

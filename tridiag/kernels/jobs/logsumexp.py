@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tridiag.kernels.jobs.batches import contiguous, merge
 from tridiag.kernels.jobs.job import Job
-from tridiag.kernels.jobs.systems import contiguous, lanes_of, merge
+from tridiag.kernels.jobs.systems import lanes_of
 from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.problems.forms import Recurrence
 

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tridiag.kernels.jobs.batches import LINE, Axis, contiguous, merge
 from tridiag.kernels.jobs.job import Job
-from tridiag.kernels.jobs.systems import CACHES, ITEM, ITEMS_EACH, LINE, Axis, contiguous, merge
+from tridiag.kernels.jobs.systems import CACHES, ITEM, ITEMS_EACH
 from tridiag.kernels.jobs.words import products as P
 from tridiag.problems.forms import Form
 

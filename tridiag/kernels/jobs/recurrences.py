@@ -7,18 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tridiag.kernels.jobs.batches import LINE, Axis, contiguous, merge
 from tridiag.kernels.jobs.job import Job
-from tridiag.kernels.jobs.systems import (
-    CACHES,
-    ITEM,
-    ITEMS_EACH,
-    LINE,
-    WORTH_A_THREAD,
-    Axis,
-    contiguous,
-    lanes_of,
-    merge,
-)
+from tridiag.kernels.jobs.systems import CACHES, ITEM, ITEMS_EACH, WORTH_A_THREAD, lanes_of
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.problems.forms import Blocks, Recurrence, Shape
 

@@ -9,17 +9,21 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tridiag.kernels.jobs.batches import (
+    LINE,
+    Axis,
+    batch_axes,
+    neighbours,
+    row_stride,
+    starts_of_rows_alike,
+)
 from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.words import systems as J
-from tridiag.problems.forms import Blocks, Form, Recurrence, Shape
-
-LINE = 64  # bytes of a row of lanes
-Axis = tuple[int, tuple[int, ...]]  # length, the strides of a, b, c, where, d, x
+from tridiag.problems.forms import Blocks, Form, Recurrence
 
 SCRATCH = 2 * 1024 * 1024  # bytes of c' and y' of a tile: more would leave a core's share of the caches
 MOST_GROUPS = 64
@@ -53,15 +57,6 @@ def threads() -> int:
     return min(granted, int(asked)) if asked.isdigit() and int(asked) > 0 else granted
 
 
-def contiguous(shape: Shape, itemsize: int) -> Shape:
-    """The strides of a C-contiguous array."""
-    strides, step = [], itemsize
-    for length in reversed(shape):
-        strides.append(step)
-        step *= length
-    return tuple(reversed(strides))
-
-
 def restored(job: Job, values: Any, form: Form) -> Any:
     """One value for each matrix, from the order of the kernel to the batch shape of the matrices."""
     if len(job.order) < 2:
@@ -71,37 +66,9 @@ def restored(job: Job, values: Any, form: Form) -> Any:
     return values.transpose([job.order.index(k) for k in axes]).reshape(form.matrix_batch)
 
 
-def batch_axes(form: Form, shapes: Sequence[Any], strides: Sequence[Any]) -> tuple[list[int], list[Axis], list[Axis]]:
-    """The axes of the matrices and of the right sides, outermost first; stride 0 where an operand is constant."""
-
-    def steps(k: int) -> tuple[int, ...]:
-        return tuple(0 if s is None or s[k] == 1 else t[k] for s, t in zip(shapes, strides, strict=True))
-
-    axes = [k for k, length in enumerate(form.shape) if k != form.axis and length != 1]
-    order = sorted((k for k in axes if form.matrix_shape[k] != 1), key=lambda k: -sum(map(abs, steps(k)[:4])))
-    sides = sorted((k for k in axes if form.matrix_shape[k] == 1), key=lambda k: -sum(map(abs, steps(k)[4:])))
-    return order, merge([(form.shape[k], steps(k)) for k in order]), merge([(form.shape[k], steps(k)) for k in sides])
-
-
-def merge(axes: list[Axis]) -> list[Axis]:
-    merged: list[Axis] = []
-    for length, steps in axes:
-        if merged and all(outer == inner * length for outer, inner in zip(merged[-1][1], steps, strict=True)):
-            merged[-1] = (merged[-1][0] * length, steps)
-        else:
-            merged.append((length, steps))
-    return merged
-
-
 def lanes_of(dtype: np.dtype[Any]) -> int:
     """The systems in a group: a cache line of real numbers."""
     return LINE // dtype.type(0).real.itemsize
-
-
-def neighbours(matrices: list[Axis], itemsize: int, lanes: int) -> int:
-    """The systems that lie side by side in memory and make up whole groups; 0: they do not."""
-    length, steps = matrices[-1] if matrices else (0, ())
-    return length if length >= lanes and all(steps[k] == itemsize for k in (0, 1, 2, 4, 5)) else 0
 
 
 def split(interleaved: int, n: int, lanes: int, kept: int) -> tuple[int, int]:
@@ -166,12 +133,6 @@ def one_by_one(form: Form, dtype: np.dtype[Any], matrices: list[Axis], helpers: 
     few = FEW_SYSTEMS if helpers else 2 * FEW_SYSTEMS
     small = count * form.n <= SMALL // 2 or (count <= few and form.n <= LONGEST_MATRIX)
     return last if small and form.n and count and dtype.kind == "f" and not form.periodic else 0
-
-
-def starts_of_rows_alike(form: Form, strides: Any, axes: list[Axis]) -> bool:
-    """Whether all rows of x begin at the same place of a cache line."""
-    steps = [strides[5][form.axis], *(steps[5] for _, steps in axes[:-1])]
-    return all(step % LINE == 0 for step in steps)
 
 
 def chunks_of(right_sides: int, tiles: int, helpers: int, lanes: int) -> tuple[int, int]:
@@ -338,11 +299,6 @@ def flags_of(form: Form, dtype: np.dtype, strides: Any, axes: Any, turned: Any, 
     options = [(lined, J.LINED), (large, J.LARGE), (masked, J.MASKED)]
     options += [(form.transpose, J.TRANSPOSE), (form.periodic, J.PERIODIC)]
     return sum(flag for option, flag in options if option)
-
-
-def row_stride(form: Form, shape: Any, stride: Any) -> int:
-    """Bytes from row to row of an operand, 0 where it is constant or not there."""
-    return 0 if shape is None or shape[form.axis] == 1 else stride[form.axis]
 
 
 def adjoint_of(job: Job) -> Job:
