@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tridiag.kernels.jobs import systems as layout
+from tridiag.kernels.jobs.batches import merge
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.problems.forms import Form, align, broadcast, lift, normalise_axis
 
@@ -60,9 +61,9 @@ def test_axes_that_all_operands_walk_alike_are_merged(shape: tuple[int, ...], ax
 
 
 def test_merge() -> None:
-    assert layout.merge([(2, (12, 0)), (3, (4, 0))]) == [(6, (4, 0))]
-    assert layout.merge([(2, (12, 1)), (3, (4, 0))]) == [(2, (12, 1)), (3, (4, 0))]
-    assert layout.merge([]) == []
+    assert merge([(2, (12, 0)), (3, (4, 0))]) == [(6, (4, 0))]
+    assert merge([(2, (12, 1)), (3, (4, 0))]) == [(2, (12, 1)), (3, (4, 0))]
+    assert merge([]) == []
 
 
 def test_a_shared_matrix_has_right_sides() -> None:

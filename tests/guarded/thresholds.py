@@ -21,6 +21,8 @@ LOW: dict[str, tuple[int, ...]] = {
     "SCRATCH": (4096, 32768),
     "FEWEST_ROWS": (1, 2, 3, 8, 16, 64),
     "STRETCH": (64, 128, 512),
+    "LONG_STRETCH": (128, 1024),
+    "STREAMS": (0, 2, 5),
 }
 THREADS = {1: 30, 2: 25, 3: 15, 5: 10, 8: 6, 16: 4, 33: 2, 64: 1, 300: 1}  # and how often: threads cost time to start
 _now: list[Any] = [None]
