@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tridiag
-from tridiag.backends import BACKENDS, numba_thomas
+from tridiag.backends import BACKENDS
 from tridiag.kernels.jobs import recurrences, systems
 
 pytest.importorskip("numba")
@@ -166,7 +166,7 @@ def test_views_that_do_not_merge(
     operands, axis, (out, room) = data.draw(views(dtype))
     call = {**SOLVES, **SCANS}[told]
     wanted = call(*map(np.ascontiguousarray, operands), axis=axis, backend=name)
-    for module in (systems, recurrences, numba_thomas):
+    for module in (systems, recurrences):
         monkeypatch.setattr(module, "WORTH_A_THREAD", 1000)
     for module in (systems, recurrences):
         monkeypatch.setattr(module, "CACHES", caches)
