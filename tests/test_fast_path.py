@@ -71,6 +71,10 @@ WAYS: dict[str, Callable[[], Any]] = {
     "product, complex": lambda: tridiag.matmul(A * 1j, B, C, D * 1j),
     "product, real matrix": lambda: tridiag.matmul(A, B, C, D * 1j),
     "product, halves": lambda: tridiag.matmul(*(x.astype("f2") for x in (A, B, C, D))),
+    "product, out": lambda: tridiag.matmul(A, B, C, D, out=np.empty_like(D)),
+    "product, mask, out": lambda: tridiag.matmul(A, B, C, D, where=MASK, out=np.empty_like(D)),
+    "product, strided out": lambda: tridiag.matmul(A, B, C, D, out=np.empty((5, 2 * N))[:, ::2]),
+    "product, out is x": lambda: tridiag.matmul(A, B, C, x := D.copy(), out=x),
     "product, one matrix": lambda: tridiag.matmul(A[0], B[0], 1.0, D[:, ::-1]),
     "product, special": lambda: tridiag.matmul(A, B, C, D.view(Special)),
     "product, no systems": lambda: tridiag.matmul(A[:0], B[:0], C[:0], D[:0]),
@@ -249,7 +253,8 @@ def test_the_short_way_is_as_good_as_the_long_one(way: str, monkeypatch: pytest.
 @pytest.mark.parametrize(
     "way",
     [
-        "product", "product, mask", "product, numbers", "product, integers", "product, complex", "determinants",
+        "product", "product, mask", "product, numbers", "product, out", "product, integers", "product, complex",
+        "determinants",
         "determinants, corners", "determinants, complex", "last", "last, order 2", "last, logarithms", "matrices",
         "matrices, one", "matrices, last", "matrices, two dtypes", "blocks", "blocks, one for all rows", "likelihood",
         "likelihood, missing", "likelihood, models", "filter", "smoother", "factors", "factors, transposed",
@@ -277,6 +282,8 @@ def test_alignments_are_recalled() -> None:
     [
         ("product", "matrices.bound_product"),
         ("product, mask", "matrices.bound_product"),
+        ("product, out", "matrices.bound_product"),
+        ("product, mask, out", "matrices.bound_product"),
         ("matrices", "recurrences.bound_recurrence"),
         ("matrices, out", "recurrences.bound_recurrence"),
         ("blocks", "blocks.bound_blocks"),

@@ -386,7 +386,7 @@ def test_memory_layouts(backend: Subject, layer: str, axis: int, reverse: bool) 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", [2, 3, 5, 8, 9])
 def test_few_steps(backend: Subject, n: int, dtype: str, weighted: bool, reverse: bool) -> None:
-    """Of any number of sequences, that lie end to end or do not, in place too; the first log_a is not read."""
+    """Of any number of sequences, that lie end to end or do not; the first log_a is not read."""
     for count in (1, 7, 8, 37, 64, 131) if backend.compiled else (7,):
         x, log_a = noise((count, n), (count, n), dtype=dtype, seed=count)
         x[1::3, n // 2], log_a[2::5, n // 2], x[3::7, 0] = -INF, -INF, NAN

@@ -120,7 +120,7 @@ def test_the_product_undoes_the_solve(library: str) -> None:
 
 @pytest.mark.parametrize("axis", [0, -1])
 def test_out(library: str, axis: int) -> None:
-    """Is written and returned, again by the short way of a second call; what cannot hold the product is refused."""
+    """Is written and returned, whatever its strides; what cannot hold the product is refused."""
     given = uniform((4, 20), "float64")
     a, b, c, x = (to_library(library, v) for v in given)
     if library == "jax":

@@ -72,6 +72,24 @@ def test_systems_that_need_pivoting(dtype: str, in_place: bool) -> None:
         assert_same_bits(found[1::2], wanted[1::2])
 
 
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_neighbours_and_places_change_no_bit(dtype: str, transpose: bool) -> None:
+    """Of systems that are certified from both ends, from the top, or not at all; in place, elsewhere, and alone."""
+    rng = np.random.default_rng(1)
+    for m, n in shapes(dtype):
+        a, b, c, d = uniform((m, n), dtype)
+        b *= rng.uniform(0, 3, (m, 1)).astype(b.real.dtype)
+        wanted = solve((a, b, c, d), check=False, transpose=transpose)
+        in_place = solve((a, b, c, d.copy()), check=False, transpose=transpose, overwrite_d=True)
+        assert_same_bits(in_place, wanted)
+        order = rng.permutation(m)
+        moved = solve([x[order] for x in (a, b, c, d)], check=False, transpose=transpose)
+        assert_same_bits(moved, wanted[order])
+        fewer = solve([x[: m - 3] for x in (a, b, c, d)], check=False, transpose=transpose)
+        assert_same_bits(fewer, wanted[: m - 3])
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_singular_system_harms_no_neighbour(dtype: str) -> None:
     shape = systems.SHORT, 5

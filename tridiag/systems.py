@@ -176,19 +176,14 @@ def matmul(
     arguments = {"a": a, "b": b, "c": c, "d": x}
     options: dict[str, Any] = {"axis": axis, "periodic": periodic, "transpose": transpose}
     if compiling(a, b, c, x):
-        y = graph().matmul(where=where, like=out, **arguments, **options)
-        return y if out is None else out.copy_(y)
+        return graph().product(arguments, where, out, options)
     if out is None and (short := fast_path.of_tensors("matmul", x)) is not None:
         y = short(a, b, c, x, where, axis, periodic, transpose)
         if y is not None:
             return y
     call = prepare("matmul", arguments, where=where, **options)
     destination = outputs.target(call, {"a": a, "b": b, "c": c, "x": x, "where": where}, out, False)
-    y = execute.product(call)
-    if destination is None:
-        return y
-    destination[...] = y
-    return destination
+    return execute.product(call, destination)
 
 
 def slogdet(

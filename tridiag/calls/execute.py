@@ -65,27 +65,30 @@ def empty(call: Call) -> Array:
     return operations.broadcast(d, call.form.shape)
 
 
-def product(call: Call) -> Array:
-    """Run a prepared matmul."""
+def product(call: Call, out: Any = None) -> Array:
+    """Run a prepared matmul, to ``out`` if that is given."""
+    with call.place(), np.errstate(all="ignore"):
+        return restore(call, empty(call) if call.plan.empty else multiplied(call), out)
+
+
+def multiplied(call: Call) -> Array:
+    """The product of matrices that have rows."""
     from tridiag.algorithms.matrix_rows import bands, multiply
 
-    with call.place(), np.errstate(all="ignore"):
-        if call.plan.empty:
-            return empty(call)
-        ops, mask, x = call.module().Operations, call.matrix[3], call.d
-        compiled = compiled_products() if call.library == "numpy" else None
-        if compiled and (y := compiled.product(call.matrix, x, call.form)) is not None:
-            return call.module().cast(y, call.result_dtype)
-        if call.library == "numpy" and mask is None:
-            a, b, c, _ = call.matrix
-            return call.module().cast(products.multiply(a, b, c, x, call.form), call.result_dtype)
-        x = ops.broadcast(x, call.form.shape)
-        if mask is not None:
-            x = ops.where(mask, x, ops.zero(x))
-        y = multiply(ops, bands(ops, call.matrix, call.form), x, call.form)
-        if mask is not None:
-            y = ops.where(mask, y, ops.zero(y))
+    ops, mask, x = call.module().Operations, call.matrix[3], call.d
+    compiled = compiled_products() if call.library == "numpy" else None
+    if compiled and (y := compiled.product(call.matrix, x, call.form)) is not None:
         return call.module().cast(y, call.result_dtype)
+    if call.library == "numpy" and mask is None:
+        a, b, c, _ = call.matrix
+        return call.module().cast(products.multiply(a, b, c, x, call.form), call.result_dtype)
+    x = ops.broadcast(x, call.form.shape)
+    if mask is not None:
+        x = ops.where(mask, x, ops.zero(x))
+    y = multiply(ops, bands(ops, call.matrix, call.form), x, call.form)
+    if mask is not None:
+        y = ops.where(mask, y, ops.zero(y))
+    return call.module().cast(y, call.result_dtype)
 
 
 def compiled_products() -> ModuleType | None:

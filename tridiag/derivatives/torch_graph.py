@@ -21,6 +21,14 @@ def solve(arguments: dict[str, Any], where: Any, out: Any, check: bool | None, o
     d = arguments["d"]
     if out is None and options["overwrite_d"] and takes(d, x, (arguments["a"], arguments["b"], arguments["c"], where)):
         out = d
+        return out.copy_(x)
+    return written(x, out, (*arguments.values(), where))
+
+
+def written(x: Any, out: Any, arguments: Any) -> Any:
+    """A result in ``out``, where that is given. Of what shares its memory only the same tensor can be seen here."""
+    if any(out is y for y in arguments if y is not None):
+        raise ValueError("out is one of the arguments; pass an array of its own memory")
     return x if out is None else out.copy_(x)
 
 
@@ -39,6 +47,11 @@ def solve_node(a: Any, b: Any, c: Any, d: Any, where: Any, like: Any, check: boo
     if like is not None:
         outputs.check_fit(call, arguments, like)
     return execute.solve(traced(call), call.plan.backend, wants_check(call.plan, check))
+
+
+def product(arguments: dict[str, Any], where: Any, out: Any, options: dict[str, Any]) -> Any:
+    y = matmul(where=where, like=out, **arguments, **options)
+    return written(y, out, (*arguments.values(), where))
 
 
 @torch.compiler.allow_in_graph

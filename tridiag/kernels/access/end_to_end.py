@@ -5,6 +5,8 @@ Each vector of memory takes part in each row of lanes, so that the work grows wi
 
 from __future__ import annotations
 
+from typing import Any
+
 from llvmlite import ir
 
 from tridiag.kernels.simd.values import Value
@@ -34,3 +36,14 @@ def sorted_out(code: Code, vectors: list[Value], places: list[int]) -> Value:
         order = [lanes + place % lanes if new else old for new, place, old in zip(here, places, there, strict=True)]
         found, there = code.shuffle(found, vector, order), list(range(lanes))
     return found
+
+
+def copy(code: Code, source: Value, target: Value, count: Value) -> None:
+    """So many numbers."""
+
+    def number(k: Value, state: Any) -> Any:
+        at = k * code.size_of_real
+        code.store_as(target + at, code.load_as(code.real, source + at))
+        return state
+
+    code.fori(0, count, number)

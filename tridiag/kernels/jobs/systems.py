@@ -95,7 +95,7 @@ def blocks(interleaved: int, outer: int, n: int, lanes: int, kept: int, workers:
 def from_both_ends(
     form: Form, dtype: np.dtype, matrices: Any, shapes: Any, strides: Any, helpers: int, long: Any
 ) -> tuple[int, int]:
-    """How many systems along the last axis `tridiag.kernels.thomas.both_ends` is to take, and its flag; or zeros.
+    """How many systems along the last axis `tridiag.kernels.thomas.both_ends` is to take, or 0, and how they lie.
 
     Those that fill a vector or two wait for each row otherwise, and small problems for more than all their rows. It
     also takes ``long`` ones that fill no vector, where their blocks fail.

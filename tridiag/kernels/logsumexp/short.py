@@ -9,7 +9,7 @@ from numba import njit
 
 from tridiag.algorithms import logsumexp
 from tridiag.algorithms.logsumexp import State
-from tridiag.kernels.access.end_to_end import rows_from, rows_to
+from tridiag.kernels.access.end_to_end import copy, rows_from, rows_to
 from tridiag.kernels.access.operands import bytes_of_real, bytes_of_row, lanes_of
 from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.kernels.logsumexp.groups import turned
@@ -73,17 +73,6 @@ class Steps(NamedTuple):
         """The state behind the first term."""
         (m, k), zero = ops.exponential(x), ops.full(x, 0.0)
         return State(k, m, zero, logsumexp.larger(ops, x, ops.full(x, -math.inf)), zero, zero)
-
-
-def copy(code: Code, source: Value, target: Value, count: Value) -> None:
-    """So many numbers."""
-
-    def number(k: Value, state: Any) -> Any:
-        at = k * code.size_of_real
-        code.store_as(target + at, code.load_as(code.real, source + at))
-        return state
-
-    code.fori(0, count, number)
 
 
 SHORT = Library("short_logarithms", short=True)

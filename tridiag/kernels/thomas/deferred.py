@@ -57,6 +57,18 @@ def put_off(systems, first, lanes):
 
 
 @njit(**OPTIONS)
+def take_back(systems, before, first, lanes):
+    """From a list that had ``before`` systems those that lie in some lanes of the group from ``first`` on."""
+    kept = before
+    for k in range(before, word(systems)):
+        system = word(systems + 8 * (k + 1))
+        if not lanes >> (system - first) & 1:
+            kept += 1
+            set_word(systems + 8 * kept, system)
+    set_word(systems, kept)
+
+
+@njit(**OPTIONS)
 def append(systems, system):
     count = word(systems) + 1
     set_word(systems + 8 * count, system)

@@ -138,7 +138,8 @@ def work_multiple_rhs(job, zero):
             if first >= matrices:
                 break
             used = min(width, matrices - first)
-            solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, tile > begin)
+            if not solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, tile > begin):
+                break
     flush()
     free_workspace(worker)
 

@@ -52,7 +52,7 @@ def tell_kinds(job, first, used, uncertified):
 def solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, follows):
     """A group of matrices, each with right sides k0 <= k < k1: to be factored, or factored before.
 
-    ``follows``: behind the group before, of which the last of these right sides is bound.
+    ``follows``: behind the group before, of which the last of these right sides is bound. Whether it came to its end.
     """
     flags, factors, uncertified, zero_pivot = job.flags, worker.factors, 0, 0
     follows = follows and used == lanes_of(zero, ()) and job.matrix_axes == 1
@@ -79,7 +79,8 @@ def solve_multiple_rhs(zero, job, worker, tile, first, used, k0, k1, follows):
         if rows >= PIECE:
             rows = 0
             if stopping():
-                return
+                return False
+    return True
 
 
 @njit(**OPTIONS)

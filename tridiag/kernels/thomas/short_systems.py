@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 
 from numba import njit
 
-from tridiag.kernels.access.end_to_end import rows_from, rows_to
+from tridiag.kernels.access.end_to_end import copy, rows_from, rows_to
 from tridiag.kernels.access.layouts import STREAM_AHEAD
-from tridiag.kernels.access.operands import bytes_of_number, lanes_of
+from tridiag.kernels.access.operands import bytes_of_number, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
-from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, X_
+from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, WHERE_, X_
 from tridiag.kernels.simd.functions import Library, by_number
 from tridiag.kernels.simd.memory import variable, word
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, Code
-from tridiag.kernels.thomas.deferred import CATCH_UP
+from tridiag.kernels.thomas.deferred import CATCH_UP, take_back
 from tridiag.kernels.thomas.rows_from_ends import ALL, SOME, join, nothing_above
 from tridiag.kernels.thomas.steps import Thomas
-from tridiag.kernels.thomas.workspace import SHORT
+from tridiag.kernels.thomas.workspace import AT_ONCE, SPARE
 
 Row = tuple[Any, ...]
 
@@ -52,8 +52,8 @@ class Short(NamedTuple):
         """``words``: where a, b, c and d begin, how many systems, whole vectors, where x of groups, their good lanes,
         and how many systems have a certificate are told.
         """
-        if not self.is_asked_for(code):
-            return
+        if code.parts != 1:
+            return  # of complex numbers it is never called
         *bands, count, kept, good, told = words
 
         def group(first: Value, state: Any) -> Any:
@@ -161,6 +161,7 @@ def solved(code: Code, rows: list[Row]) -> tuple[list[Any], Value]:
 LOOPS, NUMBERS = Library("short_systems"), range(J.FEWEST_ROWS, J.MOST_ROWS + 1)
 DOWN = by_number([LOOPS.add(f"down_{n}", Short(n).down) for n in NUMBERS], J.FEWEST_ROWS)
 UP = by_number([LOOPS.add(f"up_{n}", Short(n).up) for n in NUMBERS], J.FEWEST_ROWS)
+COPY = LOOPS.add("copy", copy)
 THROUGH = by_number([LOOPS.add(f"through_{n}", Short(n).through) for n in NUMBERS], J.FEWEST_ROWS)
 
 
@@ -185,20 +186,52 @@ def put_short(zero, job, count, kept, good):
 
 @njit(**ONCE)
 def solve_short(zero, job, worker, first, last, solve_one):
-    """Whole vectors of systems from ``first`` on, before ``last``: how many; 0, they do not lie end to end."""
-    n, lanes, size = job.rows, lanes_of(zero, ()), bytes_of_number(zero, ())
+    """Systems from ``first`` on, before ``last``: how many; 0, they do not lie end to end.
+
+    Those that fill no vector are taken alone, from a copy whose other lanes repeat the first.
+    """
+    n, lanes, step = job.rows, lanes_of(zero, ()), job.rows * bytes_of_number(zero, ())
     if job.flags & J.END_TO_END == 0:
         return 0
-    count, at = min(last - first, SHORT // n) // lanes * lanes, first * n * size
+    count = min(last - first, AT_ONCE // n) // lanes * lanes
+    at, x, kept, good = first * step, job.pointers[X_] + first * step, worker.short, worker.short_good
     if count == 0:
-        return 0
+        bands = copied(zero, job, worker, first, last - first)
+        THROUGH(zero, n, (*bands[:4], variable(1), kept, good, bands[4]))
+        settle(zero, job, worker, first, last - first, bands[4], kept, good, solve_one)
+        for lane in range(last - first):
+            if word(good) >> lane & 1:
+                COPY(zero, (bands[4] + lane * step, x + lane * step, n * parts_of(zero, ())))
+        return last - first
     bands = job.pointers[A_] + at, job.pointers[B_] + at, job.pointers[C_] + at, job.pointers[D_] + at
-    x, kept, good = job.pointers[X_] + at, worker.short, worker.short_good
     THROUGH(zero, n, (*bands, count, kept, good, x))
     for k in range(0, count, lanes):
-        fine = good + k // lanes * 8
-        if word(fine) != (1 << lanes) - 1:
-            solve_one(zero, (job, worker, first + k, lanes, 0))
-            UP(zero, n, (x + k * n * size, variable(1), kept + k * n * size, fine))
-            CATCH_UP(zero, (job, worker, lanes))  # there is room for those of one group to wait
+        settle(zero, job, worker, first + k, lanes, x + k * step, kept + k * step, good + k // lanes * 8, solve_one)
     return count
+
+
+@njit(**ONCE)
+def settle(zero, job, worker, first, used, x, kept, good, solve_one):
+    """A group, some lanes of which have no certificate, as others are solved; x of those that have one to ``x``."""
+    lanes, fine = lanes_of(zero, ()), word(good)
+    if fine == (1 << lanes) - 1:
+        return
+    unsolved, unrefined = word(worker.unsolved), word(worker.unrefined)
+    solve_one(zero, (job, worker, first, used, 0))
+    take_back(worker.unsolved, unsolved, first, fine)
+    take_back(worker.unrefined, unrefined, first, fine)
+    if fine != 0:
+        UP(zero, job.rows, (x, variable(1), kept, good))
+    CATCH_UP(zero, (job, worker, lanes))  # there is room for those of one group to wait
+
+
+@njit(**OPTIONS)
+def copied(zero, job, worker, first, used):
+    """Where a copy of a, b, c and d of so many systems lies, and room for x."""
+    n, parts, size, spare = job.rows, parts_of(zero, ()), bytes_of_number(zero, ()), worker.short_spare
+    for k in range(4):
+        source, target = job.pointers[k if k < WHERE_ else D_] + first * n * size, spare + k * SPARE
+        COPY(zero, (source, target, used * n * parts))
+        for lane in range(used, lanes_of(zero, ())):
+            COPY(zero, (source, target + lane * n * size, n * parts))
+    return spare, spare + SPARE, spare + 2 * SPARE, spare + 3 * SPARE, spare + 4 * SPARE

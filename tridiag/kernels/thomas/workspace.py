@@ -19,7 +19,8 @@ from tridiag.kernels.thomas.steps import Bordered
 from tridiag.kernels.thomas.sweeps import CARRIED, CARRIED_PIVOTED, KEPT, ROWS_PIVOTED, ROWS_PLAIN
 
 BLOCK = 64  # rows eliminated at a time
-SHORT = 1024  # unknowns of systems of few rows, end to end, at a time
+AT_ONCE = 1024  # unknowns of systems of few rows, end to end
+SPARE = J.MOST_ROWS * LINE  # bytes of an operand of a vector of them
 STEPS = Steps("thomas_steps")
 VERIFIED = 8  # groups side by side whose pivot rows are kept at a time, beside their bands and those of the next
 # what `tridiag.kernels.cyclic` keeps, in rows of lanes: for each row, and behind all rows the last row, what is carried
@@ -34,12 +35,12 @@ class ThomasWorkspace(Workspace):
     plain elimination, before whose first row, row ``low``, lies one of zeros; or a pivot row.
     ``carry``: what a sweep goes on with where it was left.
     ``short``: x of systems of few rows that are sorted in registers; ``short_good``: a word with the certified lanes of
-    each of their groups.
+    each of their groups; ``short_spare``: a, b, c, d and x of those that fill no vector.
     """
 
     bindings, mask, buffer, carry, good, kept, tile, status, errors = (Word() for _ in range(9))
     swaps, ones, zeros, nans, offsets, no_offsets, factors = (Word() for _ in range(7))
-    unsolved, unrefined, deferred_bindings, short, short_good = (Word() for _ in range(5))
+    unsolved, unrefined, deferred_bindings, short, short_good, short_spare = (Word() for _ in range(6))
     low, high, whole = Word(), Word(), Word()  # the rows that are not taken out; whether all of those are kept
     views = Words(8)  # of each band of a block of rows: where its first row lies, and how far the next one is
 
@@ -47,7 +48,7 @@ class ThomasWorkspace(Workspace):
 ARRAYS, allocate, free_workspace = workspace(
     ThomasWorkspace, "bindings", "mask", "buffer", "carry", "good", "kept", "tile", "status", "errors", "swaps", "ones",
     "zeros", "nans", "offsets", "no_offsets", "factors", "unsolved", "unrefined", "deferred_bindings", "short",
-    "short_good",
+    "short_good", "short_spare",
 )  # fmt: skip
 
 
@@ -94,9 +95,10 @@ def allocate_groups(zero, job, groups, kept, uncertified):
     mask = aligned((n + 2) * lanes) if masked else 0
     tile, swaps = (PLANES * n * row, aligned(n * lanes)) if uncertified else (0, 0)
     factors = n * 3 * row if many else 0
-    short, short_good = 0, 0
+    short, short_good, spare = 0, 0, 0
     if job.flags & J.END_TO_END != 0:
-        short, short_good = SHORT // lanes * row, aligned(8 * (SHORT // lanes // J.FEWEST_ROWS))
+        short, short_good = AT_ONCE // lanes * row, aligned(8 * (AT_ONCE // lanes // J.FEWEST_ROWS))
+        spare = 5 * SPARE
     arrays = ARRAYS(
         bindings=bindings,
         mask=mask,
@@ -119,6 +121,7 @@ def allocate_groups(zero, job, groups, kept, uncertified):
         deferred_bindings=bindings,
         short=short,
         short_good=short_good,
+        short_spare=spare,
     )
     worker = allocate(arrays)
     if address_of(worker) == 0:
