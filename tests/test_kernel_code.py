@@ -184,3 +184,25 @@ def test_no_fused_operations_for_a_processor_without_them(pattern: str, tmp_path
     run_for("nehalem", kernel_code.__file__, "dump", str(tmp_path), pattern)
     codes = [path.read_text() for path in tmp_path.glob("*.ll")]
     assert codes and not any("llvm.fma." in code for code in codes)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    ("file", "cases"),
+    [
+        ("logarithms", "numba_scan-numpy and (values or errors or infinities or few_steps or coefficients)"),
+        ("determinants", "float"),
+        ("alignment", "numba_wavefront-numpy and (sum or recursion or lengths or range or temperatures)"),
+    ],
+)
+def test_results_of_a_processor_without_fused_operations(file: str, cases: str) -> None:
+    """The tests of these verbs, with kernels compiled for one: products are then exact by halves."""
+    if "x86_64" not in pytest.importorskip("llvmlite.binding").get_process_triple():
+        pytest.skip("names of x86 processors")
+    here = Path(__file__).parent
+    options = "-q", "-p", "no:cacheprovider", "-m", "slow or not slow", "-k", cases
+    told = run_for(
+        "nehalem", "-m", "pytest", "-c", str(here.parent / "setup.cfg"), *options, str(here / f"test_{file}.py")
+    )
+    assert " passed" in told
