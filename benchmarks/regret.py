@@ -113,11 +113,8 @@ def tell(record: dict[str, Any], kind: str) -> bool:
     for one in sorted(record["points"], key=lambda one: -one["regret"])[:8]:
         print({key: value for key, value in one.items() if key != "seconds"})
     mean, worst = record["mean"], record["worst"]
-    count, bars = (
-        len(record["points"]),
-        f"mean {100 * mean:.1f} % (at most {100 * MEAN[kind]:.0f}), worst {100 * worst:.0f} % (at most 50)",
-    )
-    print(f"{record['verb']}, {kind}, {count} points: {bars}")
+    bars = f"mean {100 * mean:.1f} % (at most {100 * MEAN[kind]:.0f}), worst {100 * worst:.0f} % (at most 50)"
+    print(f"{record['verb']}, {kind}, {len(record['points'])} points: {bars}")
     return mean <= MEAN[kind] and worst <= WORST
 
 
@@ -132,7 +129,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     verbs = VERBS if options.verb == "all" else (options.verb,)
     kind = "tuned" if measurements.known().origin == measurements.HERE else "shipped"
-    seconds = options.seconds or (BRIEF if len(verbs) > 1 else math.inf)
+    brief = BRIEF if len(verbs) > 1 else math.inf
+    seconds = brief if options.seconds is None else options.seconds
     records = {verb: measured(verb, options.points, seconds, options.seed) for verb in verbs}
     record = records if len(verbs) > 1 else records[verbs[0]]
     path = options.json or RESULTS / f"regret_{kind}{'' if options.verb == 'solve' else f'_{options.verb}'}.json"

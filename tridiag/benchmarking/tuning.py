@@ -3,9 +3,9 @@
 Backends race at points that lie a factor of 4 apart in rows and in systems where compiled ones compete, and on both
 sides of a line of lanes; 16 apart elsewhere. A backend that took far longer for a smaller problem than the fastest
 takes at a point is looked at only at points that lie 16 apart, and only where that is soon done. Verbs on small
-matrices, and alignments, have fewer points. Where one backend alone can run a kind of problem nothing is measured.
-Each one is measured with arrays of the first library that it takes, and what a call from another library adds once;
-those verbs with arrays of each library.
+matrices, Kalman filters and alignments have fewer points. Where one backend alone can run a kind of problem nothing is
+measured. Each one is measured with arrays of the first library that it takes, and what a call from another library
+adds once; those verbs with arrays of each library.
 What has been measured is kept after every kind of problem: a run that was cut off goes on where it ended.
 """
 
