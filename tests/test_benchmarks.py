@@ -207,7 +207,7 @@ def test_random_shapes_of_wrong_answers_have_no_figure(monkeypatch: pytest.Monke
     import tridiag
 
     monkeypatch.setattr(random_verbs, "LARGEST", 1000)
-    monkeypatch.setattr(tridiag, "matmul", lambda a, b, c, x: b * x)
+    monkeypatch.setattr(tridiag, "matmul", lambda a, b, c, x, out: b * x)
     with pytest.raises(SystemExit, match=r"matmul.*tridiag has an error of .* eps"):
         random_shapes.main(["--only", "matmul", "--shapes", "1"])
 
