@@ -412,3 +412,14 @@ def test_an_exported_recurrence_takes_no_sequences(verb: Any) -> None:
     assert exported(torch.randn(0, 6)).shape == (0, 6)
     x = torch.randn(5, 6)
     assert torch.equal(exported(x), verb(x))
+
+
+def test_a_product_into_out() -> None:
+    """Is written, and returned; an argument is refused."""
+    a, b, c, x = torch.rand(4, 3, 10, dtype=torch.float64)
+    function = torch.compile(lambda out: tridiag.matmul(a, b, c, x, out=out), backend="eager")
+    out = torch.empty_like(x)
+    assert function(out) is out
+    torch.testing.assert_close(out, tridiag.matmul(a, b, c, x))
+    with pytest.raises(Exception, match="one of the arguments"):
+        function(x)

@@ -17,19 +17,18 @@ from tridiag.derivatives import torch_operators  # noqa: F401  registers the ope
 
 
 def solve(arguments: dict[str, Any], where: Any, out: Any, check: bool | None, options: dict[str, Any]) -> Any:
+    refuse_argument(out, (*arguments.values(), where))
     x = solve_node(where=where, like=out, check=check, **arguments, **options)
     d = arguments["d"]
     if out is None and options["overwrite_d"] and takes(d, x, (arguments["a"], arguments["b"], arguments["c"], where)):
         out = d
-        return out.copy_(x)
-    return written(x, out, (*arguments.values(), where))
+    return x if out is None else out.copy_(x)
 
 
-def written(x: Any, out: Any, arguments: Any) -> Any:
-    """A result in ``out``, where that is given. Of what shares its memory only the same tensor can be seen here."""
+def refuse_argument(out: Any, arguments: Any) -> None:
+    """Refuse to write to an argument. Of what shares its memory only the same tensor can be seen here."""
     if any(out is y for y in arguments if y is not None):
         raise ValueError("out is one of the arguments; pass an array of its own memory")
-    return x if out is None else out.copy_(x)
 
 
 def takes(d: Any, x: Any, others: Any) -> bool:
@@ -50,8 +49,9 @@ def solve_node(a: Any, b: Any, c: Any, d: Any, where: Any, like: Any, check: boo
 
 
 def product(arguments: dict[str, Any], where: Any, out: Any, options: dict[str, Any]) -> Any:
+    refuse_argument(out, (*arguments.values(), where))
     y = matmul(where=where, like=out, **arguments, **options)
-    return written(y, out, (*arguments.values(), where))
+    return y if out is None else out.copy_(y)
 
 
 @torch.compiler.allow_in_graph
