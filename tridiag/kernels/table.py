@@ -31,6 +31,7 @@ KERNELS = {
     "cyclic": Family("thomas_cyclic_{0}", "cyclic.kernel.build"),
     "cyclic_adjoint": Family("thomas_adjoint_cyclic_{0}", "thomas.adjoint.build", "cyclic"),
     "partition": Family("partition_{0}", "partition.kernel.build"),
+    "parts": Family("parts_{1}_{0}", "parts.kernel.build"),
     "blocks": Family("block{1}_{0}", "blocks.kernel.build"),
     "few_blocks": Family("few_block{1}_{0}", "blocks.one_system.build"),
     "products": Family("products_{0}", "products.kernel.build"),

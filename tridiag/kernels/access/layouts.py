@@ -123,20 +123,22 @@ class Contiguous:
     """Operands whose rows are contiguous.
 
     ``moves``: by how many rows each is moved, since a and c come from other rows where the matrix is transposed.
-    ``pads``: the first row of all and the one behind the last, of which a and c are zero, if they are bands.
+    ``pads``: the first row of all and the one behind the last, of which a and c are ``outer``, if they are bands.
     """
 
-    def __init__(self, code: Code, operands: Sequence[Any], moves: Sequence[Any], pads: Sequence[Value] = ()) -> None:
+    def __init__(
+        self, code: Code, operands: Sequence[Any], moves: Sequence[Any], pads: Sequence[Value] = (), outer: float = 0.0
+    ) -> None:
         self.code, self.lines, self.moves, self.pads = code, [Lines(code, x) for x in operands], moves, pads
-        self.height = QUAD // code.parts
+        self.height, self.outer = QUAD // code.parts, outer
 
     def read(self, i: Value) -> Any:
         """The entries of `height` rows from i on."""
         code, bands = self.code, [band.load(i + move) for band, move in zip(self.lines, self.moves, strict=True)]
         if self.pads:
-            (a, _, c, *_), (low, high) = bands, self.pads
-            a[0] = code.where(code.everywhere(i == low), code.zero(), a[0])
-            c[-1] = code.where(code.everywhere(i + self.height == high), code.zero(), c[-1])
+            (a, _, c, *_), (low, high), outer = bands, self.pads, code.one() if self.outer else code.zero()
+            a[0] = code.where(code.everywhere(i == low), outer, a[0])
+            c[-1] = code.where(code.everywhere(i + self.height == high), outer, c[-1])
         return zip(*bands, strict=True)
 
     def down(self, first: Value, last: Value, sweep: Any) -> None:

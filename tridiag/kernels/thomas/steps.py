@@ -8,6 +8,7 @@ are those of `tridiag.algorithms.elimination`.
     Pivoted    partial pivoting, LAPACK's xGTTRF by selects    keeps 1 / q0, q1, q2, q of the row before
     Bordered   plain, the last unknown of a cyclic matrix on   keeps a / pivot, d / pivot, c / pivot
                the right side
+    Ends       plain, of a part of a system                    keeps nothing
     Factoring  plain, of a matrix alone                        keeps a / pivot, 1 / pivot, c'
 
 `start` and `leave` say where in memory what is carried lies between two calls: ``kept`` are the rows (`Kept` of
@@ -173,6 +174,40 @@ class Bordered(NamedTuple):
         before, factor = given - slope * self.before, -(slope * self.factor)
         diagonal, right = self.diagonal + self.below * factor, self.right - self.below * before
         return Bordered(above, before, factor, -(self.below * above), diagonal, right, sure, least), kept
+
+
+class Ends(NamedTuple):
+    """How the last row so far and the first one depend on the unknown before all rows and the one behind.
+
+    Row i - 1: x[i-1] = before + factor x[-1] - above x[i]; x[0] = first + first_factor x[-1] + first_own x[i].
+    """
+
+    above: Any
+    before: Any
+    factor: Any
+    first: Any
+    first_factor: Any
+    first_own: Any
+    sure: Value
+    alive: Value
+    least: Value
+
+    @staticmethod
+    def start(code: Code, kept: Any) -> Ends:
+        return Ends._make([*kept.carried(), *unpack(code, code.word(kept.good)), no_quotient(code)])
+
+    def leave(self, code: Code, kept: Any) -> None:
+        kept.carry(*self[:-3])
+        code.store_as(kept.good, pack(code, self.sure, self.alive, self.least))
+
+    def down(self, code: Code, keep: Value, a: Any, b: Any, c: Any, d: Any) -> tuple[Ends, tuple[Any, ...]]:
+        row = el.eliminate_reciprocal(code, self.above, (a, b, c))
+        sure, alive = self.sure & certified(code, row, b), self.alive & invertible(code, row.pivot)
+        least, slope = least_quotient(code, self.least, row.above, c), a * row.inverse
+        before, factor = d * row.inverse - slope * self.before, -(slope * self.factor)
+        first, first_factor = self.first + self.first_own * before, self.first_factor + self.first_own * factor
+        own = -(self.first_own * row.above)
+        return Ends(row.above, before, factor, first, first_factor, own, sure, alive, least), ()
 
 
 class Factoring(NamedTuple):

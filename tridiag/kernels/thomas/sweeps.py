@@ -34,12 +34,12 @@ from tridiag.kernels.access.rows import SWEEPS, Mask, Rows
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import Code
-from tridiag.kernels.thomas.steps import Bordered, Pivoted, Thomas, no_quotient, pack
+from tridiag.kernels.thomas.steps import Bordered, Ends, Pivoted, Thomas, no_quotient, pack
 
 # rows of lanes that a step keeps of each row of a group, and those that it carries; with pivoting the latter are x of
 # the rows behind when it goes up again
-KEPT = {Thomas: 2, Pivoted: 4, Bordered: 3}
-CARRIED = {Thomas: 1, Pivoted: 4, Bordered: 6}
+KEPT = {Thomas: 2, Pivoted: 4, Bordered: 3, Ends: 0}
+CARRIED = {Thomas: 1, Pivoted: 4, Bordered: 6, Ends: 6}
 CARRIED_PIVOTED = CARRIED[Pivoted]
 BEHIND = {Thomas: 1, Pivoted: 2}  # x of so many rows behind give that of a row
 ROWS_PLAIN, ROWS_PIVOTED = KEPT[Thomas], KEPT[Pivoted]
@@ -133,10 +133,10 @@ def eliminate_views(step: Any, code: Code, *words: Any) -> None:
     views_of(code, layout, 4).down(span.first, span.last, span.elimination(code, step))
 
 
-def eliminate_contiguous(step: Any, code: Code, *words: Any) -> None:
+def eliminate_contiguous(outer: float, step: Any, code: Code, *words: Any) -> None:
     layout, span = parted(words)
     operands, moves, pads = layout[:4], layout[4:8], layout[8:]
-    Contiguous(code, operands, moves, pads).down(span.first, span.last, span.elimination(code, step))
+    Contiguous(code, operands, moves, pads, outer).down(span.first, span.last, span.elimination(code, step))
 
 
 def eliminate_interleaved(asks: bool, step: Any, code: Code, *words: Any) -> None:
@@ -235,7 +235,8 @@ def agree(code: Code, *words: Value) -> None:
 
 LAYOUTS_DOWN: dict[str, Any] = {
     "views": eliminate_views,
-    "contiguous": eliminate_contiguous,
+    "contiguous": functools.partial(eliminate_contiguous, 0.0),
+    "coupled": functools.partial(eliminate_contiguous, 1.0),  # to rows before the first and behind the last
     "interleaved": functools.partial(eliminate_interleaved, True),
     "stream": functools.partial(eliminate_interleaved, False),
     "narrow": eliminate_narrow,

@@ -1,0 +1,199 @@
+"""Parts of systems, whose first and last rows are coupled to rows that lie elsewhere, by plain elimination.
+
+A part is reduced: one sweep over a, b, c and d, of which nothing is kept but how its ends depend on the unknowns before
+and behind (`tridiag.kernels.parts.loops`). What joins the parts of a system is a small tridiagonal system of their last
+unknowns. With these known a part is finished: plain Thomas on all rows but the last. Words moved: 4, and then 5.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from tridiag.kernels.access.bind import operand_of
+from tridiag.kernels.access.load_store import store_rows
+from tridiag.kernels.access.operands import CONTIGUOUS, QUAD, bytes_of_real, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.jobs.words import systems as J
+from tridiag.kernels.jobs.words.systems import A_, D_, WHERE_, X_, Systems
+from tridiag.kernels.parts.loops import (
+    BEGIN_ENDS,
+    ELIMINATE_COUPLED,
+    ENDS,
+    ENDS_COUPLED,
+    KEEP_TOP,
+    LOAD_VALUES,
+    ROWS,
+    SET_ONE,
+    STORE_RELATIONS,
+)
+from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.runtime.work_items import items
+from tridiag.kernels.simd.interrupts import stopping_at
+from tridiag.kernels.simd.memory import c_function, flush, variable, word
+from tridiag.kernels.simd.records import RecordAt, address_of
+from tridiag.kernels.simd.vector import ONCE, OPTIONS
+from tridiag.kernels.thomas.bands import ONE_SET, moved_operands, views_of_block
+from tridiag.kernels.thomas.bind import bind_next, mask_view
+from tridiag.kernels.thomas.one_vector import EARLY, backward_rows
+from tridiag.kernels.thomas.sweeps import ELIMINATE, ROWS_PLAIN, SUBSTITUTE_CONTIGUOUS, X_PLAIN
+from tridiag.kernels.thomas.workspace import BLOCK, allocate_groups, free_workspace
+
+JOB = RecordAt(Systems)
+
+
+# ------------------------------------------------------------------------------------------------ rows
+
+
+@njit(**OPTIONS)
+def views_of_part(zero, job, worker, i0, i1):
+    """The bands of a block of rows, where a[0] and c[n-1] are one."""
+    views, row = views_of_block(zero, job, worker, i0, i1, 4), bytes_of_row(zero, ())
+    if i0 == 0:
+        SET_ONE(zero, (worker.buffer,))
+    if i1 == job.rows:
+        SET_ONE(zero, (worker.buffer + (2 * BLOCK + i1 - 1 - i0) * row,))
+    return views
+
+
+@njit(**OPTIONS)
+def straight_part(zero, job, worker, last_operand):
+    """The rows of a group, but the last one, that the straight sweep may take: see `bands.straight`."""
+    for k in range(A_, last_operand + 1):
+        operand = operand_of(zero, worker.bindings, k)
+        apart = operand.lanes[1] - operand.lanes[0]
+        if k != WHERE_ and (operand.kind != CONTIGUOUS or apart % ONE_SET == 0):
+            return 0, 0
+    height = QUAD // parts_of(zero, ())
+    first = 1 if job.flags & J.TRANSPOSE else 0
+    return first, first + max(0, job.rows - 1 - first) // height * height
+
+
+# ------------------------------------------------------------------------------------------------ reduce
+
+
+@njit(**OPTIONS)
+def reduce_blocks(zero, job, worker, first, last):
+    """Rows that the straight sweep does not take."""
+    for i0 in range(first, last, BLOCK):
+        if stopping_at(i0 // BLOCK, 64):
+            return
+        i1 = min(i0 + BLOCK, last)
+        (mask, step), carry = mask_view(zero, worker, i0), worker.kept
+        bands = views_of_part(zero, job, worker, i0, i1)
+        ENDS(zero, (*bands, mask, step, worker.bindings, i0, carry, 0, carry, worker.good, variable(0), i1 - i0))
+
+
+@njit(**ONCE)
+def reduce_group(zero, job, worker, first, used):
+    """Parts, one in each lane; gives up when no lane has its certificate any more."""
+    n, carry, good = job.rows, worker.kept, worker.good
+    plane = job.matrices * bytes_of_real(zero, ())
+    BEGIN_ENDS(zero, (carry, good))
+    low, high = straight_part(zero, job, worker, D_)
+    reduce_blocks(zero, job, worker, 0 * n, low)
+    for i in range(low, high, EARLY):
+        places = carry, 0, carry, good, i, min(i + EARLY, high)
+        ENDS_COUPLED(zero, (*moved_operands(zero, job, worker), 0, n, *places))
+        if word(good) & ((1 << used) - 1) == 0 or stopping_at((i - low) // EARLY, 64):
+            break
+    reduce_blocks(zero, job, worker, high, n - 1)
+    KEEP_TOP(zero, (carry,))
+    reduce_blocks(zero, job, worker, n - 1, n)
+    STORE_RELATIONS(zero, (carry, good, job.relations + first * bytes_of_real(zero, ()), plane, used))
+
+
+# ------------------------------------------------------------------------------------------------ finish
+
+
+@njit(**OPTIONS)
+def kept_row(zero, worker, i):
+    """What is kept of row i: behind that of row -1."""
+    return worker.kept + (i + 1) * ROWS_PLAIN * bytes_of_row(zero, ())
+
+
+@njit(**OPTIONS)
+def eliminate_blocks(zero, job, worker, first, last):
+    """Rows that the straight sweep does not take."""
+    step = ROWS_PLAIN * bytes_of_row(zero, ())
+    for i0 in range(first, last, BLOCK):
+        if stopping_at(i0 // BLOCK, 64):
+            return
+        i1, (mask, mask_step) = min(i0 + BLOCK, last), mask_view(zero, worker, i0)
+        bands, places = views_of_part(zero, job, worker, i0, i1), (kept_row(zero, worker, i0), step)
+        operands = worker.bindings, i0, *places, worker.carry, worker.good, variable(0), i1 - i0
+        ELIMINATE(zero, (*bands, mask, mask_step, *operands))
+
+
+@njit(**OPTIONS)
+def substitute_blocks(zero, worker, first, last, used):
+    """x of rows first <= i < last, from that of the row behind, to memory."""
+    if first < last:
+        at, step = kept_row(zero, worker, first), ROWS_PLAIN * bytes_of_row(zero, ())
+        backward_rows(zero, worker, at, step, worker.carry, first, last)
+        x = operand_of(zero, worker.bindings, X_)
+        store_rows(zero, x, first, last, at + X_PLAIN * bytes_of_row(zero, ()), step, used)
+
+
+@njit(**ONCE)
+def finish_group(zero, job, worker, first, used):
+    """Parts, one in each lane, whose last unknowns are known."""
+    n, row, good, carry = job.rows, bytes_of_row(zero, ()), worker.good, worker.carry
+    step, side, x = ROWS_PLAIN * row, bytes_of_real(zero, ()), operand_of(zero, worker.bindings, X_)
+    LOAD_VALUES(zero, (job.relations + first * side, job.matrices * side, used, worker.kept, carry, good))
+    store_rows(zero, x, n - 1, n, carry, row, used)
+    low, high = straight_part(zero, job, worker, X_)
+    eliminate_blocks(zero, job, worker, 0 * n, low)
+    for i in range(low, high, EARLY):
+        if stopping_at((i - low) // EARLY, 64):
+            return
+        places = kept_row(zero, worker, i), step, carry, good, i, min(i + EARLY, high)
+        ELIMINATE_COUPLED(zero, (*moved_operands(zero, job, worker), 0, n, *places))
+    eliminate_blocks(zero, job, worker, high, n - 1)
+    if used < lanes_of(zero, ()):
+        substitute_blocks(zero, worker, 0 * n, n - 1, used)
+        return
+    substitute_blocks(zero, worker, high, n - 1, used)
+    if low < high:
+        SUBSTITUTE_CONTIGUOUS(zero, (kept_row(zero, worker, low), step, carry, x, low, high))
+    substitute_blocks(zero, worker, 0 * n, low, used)
+
+
+# ------------------------------------------------------------------------------------------------ all parts
+
+
+@njit(**ONCE)
+def work(job, zero, kept, do_group):
+    """Claim items until none is left; called by every thread of a job. ``kept``: rows of lanes."""
+    worker = allocate_groups(zero, job, 1, kept, False)
+    if address_of(worker) == 0:
+        return
+    width, parts, tiles = job.lanes, job.matrices, job.tiles
+    for run in items(job):
+        begin = run * tiles * width
+        for first in range(begin, min(parts, begin + tiles * width), width):
+            used = min(width, parts - first)
+            bind_next(zero, job, worker, first, used, first > begin)
+            do_group(zero, job, worker, first, used)
+    flush()
+    free_workspace(worker)
+
+
+@njit(**OPTIONS)
+def reduce_all(job, zero):
+    work(job, zero, ROWS, reduce_group)
+
+
+@njit(**OPTIONS)
+def finish_all(job, zero):
+    work(job, zero, (job.rows + 1) * ROWS_PLAIN, finish_group)
+
+
+TASKS = {
+    "reduce": c_function(reduce_all, "tridiag_reduce_parts", first=JOB),
+    "finish": c_function(finish_all, "tridiag_finish_parts", first=JOB),
+}
+
+
+def build(dtype: str, kind: str):
+    """The C function void run(job, helpers) of a kernel for a dtype."""
+    return runner(np.zeros((), dtype)[()], TASKS[kind])
