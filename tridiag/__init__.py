@@ -11,7 +11,7 @@ from tridiag.errors import BackendError, SingularSystemError
 from tridiag.overview import backends
 
 if TYPE_CHECKING:
-    from tridiag import conventions, kalman
+    from tridiag import conventions, kalman, parts
     from tridiag.alignment import smith_waterman
     from tridiag.factorization import Factorization, factor
     from tridiag.recurrences import linear_recurrence, log_linear_recurrence, logcumsumexp, matrix_recurrence, scan
@@ -34,6 +34,7 @@ __all__ = [
     "logcumsumexp",
     "matmul",
     "matrix_recurrence",
+    "parts",
     "scan",
     "slogdet",
     "smith_waterman",
@@ -50,7 +51,7 @@ LATER = {
     "report": ("explain",),
     "systems": ("matmul", "slogdet", "solve", "solve_block"),
     "tuning": ("tune",),
-    "": ("conventions", "kalman"),
+    "": ("conventions", "kalman", "parts"),
 }
 
 

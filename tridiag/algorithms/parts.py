@@ -16,9 +16,17 @@ All is elementwise over arrays that have an axis of parts in place of that of ro
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+from tridiag.kernels.jobs.parts import Chunks, chunks_of
+from tridiag.problems.forms import Form
+
+ACCURATE = 7.0  # eps: more is no backward error of a row between parts, which is promised to be at most 8
 
 Array = Any
+Bands = tuple[Array, Array, Array]
 
 
 class Relations(NamedTuple):
@@ -71,6 +79,85 @@ def preceding(ops: Any, x: Array, axis: int) -> Array:
     return ops.concatenate([ops.slice(x, slice(n - 1, n), axis), ops.slice(x, slice(0, n - 1), axis)], axis)
 
 
+def uncoupled(ops: Any, relations: Relations, axis: int, periodic: bool) -> tuple[Relations, Array, Array]:
+    """The relations, and 1 for every part that is coupled to the one before, and to the one behind; else 0.
+
+    None is at the ends, unless ``periodic``; nor where the other part ends with a row that is taken out, which depends on
+    nothing. What multiplies such couplings may be NaN, and is 0 then.
+    """
+    one, k = ops.one(relations.last), ops.positions(relations.last.shape[axis], relations.last.ndim, axis, relations.last)
+    last, first = no_last(relations), no_first(relations)
+    alone = preceding(ops, last, axis), following(ops, first, axis)
+    ends = k == 0, k == relations.last.shape[axis] - 1
+    cut = [x | end if not periodic else x for x, end in zip(alone, ends, strict=True)]
+    zero = ops.zero(one)
+    relations = relations._replace(
+        last_before=ops.where(cut[0], zero, relations.last_before),
+        first_before=ops.where(cut[0], zero, relations.first_before),
+        last_behind=ops.where(cut[1], zero, relations.last_behind),
+    )
+    return relations, ops.where(cut[0], zero, one), ops.where(cut[1], zero, one)
+
+
+def no_last(x: Relations) -> Array:
+    """Whether the last row of a part is taken out: it depends on nothing."""
+    return (x.last == 0) & (x.last_before == 0) & (x.last_behind == 0)
+
+
+def no_first(x: Relations) -> Array:
+    """The same of the first row."""
+    return (x.first == 0) & (x.first_before == 0) & ((x.first_last == 0) | no_last(x))
+
+
+def firsts(ops: Any, relations: Relations, before: Array, last: Array, axis: int) -> tuple[Array, Array]:
+    """e of all parts, and their first unknowns, from their last ones."""
+    e = before * preceding(ops, last, axis)
+    return e, relations.first + relations.first_before * e + relations.first_last * last
+
+
+def solve_chain(solve: Callable[..., Array], system: Chain, axis: int, periodic: bool) -> Array:
+    """The last unknowns of all parts, by ``solve(form, a, b, c, d)``."""
+    shape = system.d.shape
+    a, c = system.a, system.c
+    if periodic and shape[axis] == 1:
+        return (system.d) / (system.b + a + c)
+    if periodic and shape[axis] == 2:  # both couplings are to the other part
+        a, c, periodic = a + c, a + c, False
+    return solve(Form(shape, shape, axis, periodic=periodic), a, system.b, c, system.d)
+
+
+# ------------------------------------------------------------------------------------------------ the promise
+
+
+def accurate(
+    ops: Any, form: Form, bands: Bands, d: Array, x: Array, e: Array, f: Array, chunks: Chunks
+) -> Array:
+    """Whether the rows at the ends of a part, and of its chunks, have residuals that are rounding; one for each system."""
+    axis, n = form.axis, form.n
+    ends = [chunks.rows * (k + 1) - 1 for k in range(chunks.count)]
+    rows = sorted({min(k, n - 1) for k in (0, 1, *ends, n - 1)})
+    a, b, c = bands
+
+    def at(x: Array, by: int = 0) -> Array:
+        return rows_of(ops, x, [min(max(k + by, 0), n - 1) for k in rows], axis)
+
+    below, above = (at(c, -1), at(a, 1)) if form.transpose else (at(a), at(c))
+    place = ops.positions(len(rows), len(form.shape), axis, x)
+    terms = (
+        ops.where(place == 0, e, below * at(x, -1)),
+        at(b) * at(x),
+        ops.where(place == len(rows) - 1, f, above * at(x, 1)),
+        -at(d),
+    )
+    eps, tiny = ops.limits(x)
+    scale = sum(ops.size(term) for term in terms)
+    scale = scale * 0.5 if scale.dtype != x.dtype else scale  # a product of complex numbers can be half that of their sizes
+    least = 4 * tiny / eps + ops.zero(scale)
+    bound = ops.where(scale > least, scale, least) * (ACCURATE * eps)
+    error = ops.maximum(ops.size(terms[0] + terms[1] + terms[2] + terms[3]) / bound, axis)
+    return ops.unsqueeze(error <= 1, axis)
+
+
 def joined(whole: Relations, first: Relations, start: Array, end: Array) -> Relations:
     """The relations of all parts together, from those of their chain and of the first part.
 
@@ -85,3 +172,108 @@ def joined(whole: Relations, first: Relations, start: Array, end: Array) -> Rela
         first.first_before + own * whole.first_before * start,
         own * whole.first_last,
     )
+
+
+# ------------------------------------------------------------------------------------------------ a part in chunks
+
+
+class Sweeps(Protocol):
+    """What reduces and finishes the chunks of a part, of arrays of one library."""
+
+    ops: Any
+
+    def dtype(self, d: Array) -> Any:
+        """NumPy's dtype of an array."""
+
+    def reduce(self, form: Form, chunks: Chunks, bands: Bands, d: Array) -> Relations:
+        """The relations of all chunks: an axis of them in place of that of rows."""
+
+    def finish(self, form: Form, chunks: Chunks, bands: Bands, d: Array, e: Array, last: Array) -> Array:
+        """x in the rows of all chunks, and anything in others; of the shape of the part."""
+
+    def put(self, x: Array, rows: Array, axis: int) -> Array:
+        """x with its last rows replaced."""
+
+
+class Reduced(NamedTuple):
+    """A part that is reduced: what is told of it, and what finishing it takes."""
+
+    relations: Relations
+    chunks: Chunks
+    before: Array = None  # what couples each chunk to the one before it; of the first one 1
+    chain: Any = None  # of its chunks, and of the rows in none
+    inner: Any = None  # that chain, reduced
+
+
+def in_pieces(sweeps: Sweeps, form: Form, d: Array) -> bool:
+    """Whether a part is cut into chunks."""
+    return chunks_of(form.n, max(1, math.prod(form.batch)), sweeps.dtype(d)).count > 1
+
+
+def reduce(sweeps: Sweeps, form: Form, bands: Bands, d: Array) -> Reduced:
+    """The part whose rows these are; ``a[0]`` and ``c[m-1]`` are not read."""
+    ops, axis = sweeps.ops, form.axis
+    chunks = chunks_of(form.n, max(1, math.prod(form.batch)), sweeps.dtype(d))
+    relations = sweeps.reduce(form, chunks, bands, d)
+    rest = form.n - chunks.count * chunks.rows
+    if chunks.count == 1:
+        return Reduced(relations, chunks)
+    if rest:
+        tail = sweeps.reduce(with_rows(form, rest), Chunks(1, rest), *last_rows(ops, form, bands, d, rest))
+        relations = Relations(*(ops.concatenate(pair, axis) for pair in zip(relations, tail, strict=True)))
+    before, behind = couplings(ops, form, bands, chunks)
+    system = chain(ops, relations, before, behind, axis)
+    inner = reduce(sweeps, with_rows(form, system.d.shape[axis])._replace(transpose=False), system[:3], system.d)
+    n, head = system.d.shape[axis], Relations(*(ops.slice(x, slice(0, 1), axis) for x in relations))
+    start, end = ops.slice(system.a, slice(0, 1), axis), ops.slice(system.c, slice(n - 1, n), axis)
+    return Reduced(joined(inner.relations, head, start, end), chunks, before, system, inner)
+
+
+def finish(sweeps: Sweeps, form: Form, bands: Bands, d: Array, reduced: Reduced, e: Array, last: Array) -> Array:
+    """x of a part, from e and its last unknown."""
+    ops, axis, (count, rows) = sweeps.ops, form.axis, reduced.chunks
+    if count == 1:
+        return sweeps.finish(form, reduced.chunks, bands, d, e, last)
+    system, rest = reduced.chain, form.n - count * rows
+    outer = with_rows(form, system.d.shape[axis])._replace(transpose=False)
+    start = ops.slice(system.a, slice(0, 1), axis)
+    found = finish(sweeps, outer, system[:3], system.d, reduced.inner, start * e, last)
+    inside = ops.slice(reduced.before * preceding(ops, found, axis), slice(1, outer.n), axis)
+    entries = ops.concatenate([e, inside], axis)
+    x = sweeps.finish(
+        form, reduced.chunks, bands, d, ops.slice(entries, slice(0, count), axis), ops.slice(found, slice(0, count), axis)
+    )
+    if not rest:
+        return x
+    ends = (ops.slice(v, slice(count, count + 1), axis) for v in (entries, found))
+    tail = sweeps.finish(with_rows(form, rest), Chunks(1, rest), *last_rows(ops, form, bands, d, rest), *ends)
+    return sweeps.put(x, tail, axis)
+
+
+def couplings(ops: Any, form: Form, bands: Bands, chunks: Chunks) -> tuple[Array, Array]:
+    """What couples each chunk, and the rows in none, to the one before and to the one behind; 1 at the ends."""
+    (a, _, c), axis, n = bands, form.axis, form.n
+    starts = [*range(0, chunks.count * chunks.rows, chunks.rows)]
+    starts += [chunks.count * chunks.rows] if n > chunks.count * chunks.rows else []
+    before, behind = rows_of(ops, a, starts[1:], axis), rows_of(ops, c, [k - 1 for k in starts[1:]], axis)
+    if form.transpose:
+        before, behind = behind, before
+    one = ops.one(ops.slice(before, slice(0, 1), axis))
+    return ops.concatenate([one, before], axis), ops.concatenate([behind, one], axis)
+
+
+def rows_of(ops: Any, x: Array, rows: list[int], axis: int) -> Array:
+    """Some rows of an array, which may be constant along the axis."""
+    return ops.stretch(x, len(rows), axis) if x.shape[axis] == 1 else ops.take(x, rows, axis)
+
+
+def last_rows(ops: Any, form: Form, bands: Bands, d: Array, count: int) -> tuple[Bands, Array]:
+    a, b, c, d = (
+        x if x.shape[form.axis] == 1 else ops.slice(x, slice(form.n - count, form.n), form.axis) for x in (*bands, d)
+    )
+    return (a, b, c), d
+
+
+def with_rows(form: Form, n: int) -> Form:
+    shape = (*form.shape[: form.axis], n, *form.shape[form.axis + 1 :])
+    return form._replace(shape=shape, matrix_shape=shape)

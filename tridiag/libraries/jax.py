@@ -78,6 +78,10 @@ class Operations:
         return jnp.concatenate(parts, axis=axis)
 
     @staticmethod
+    def take(x: Any, rows: Sequence[int], axis: int) -> Any:
+        return jnp.take(x, np.array(rows, np.int32), axis, mode="clip")
+
+    @staticmethod
     def stretch(x: Any, n: int, axis: int) -> Any:
         return jnp.broadcast_to(x, (*x.shape[:axis], n, *x.shape[axis + 1 :]))
 

@@ -82,6 +82,10 @@ class Operations(Indexing):
         return cls.xp.concatenate(parts, axis=axis)
 
     @classmethod
+    def take(cls, x: Any, rows: Any, axis: int) -> Any:
+        return cls.xp.take(x, rows, axis)
+
+    @classmethod
     def stretch(cls, x: Any, n: int, axis: int) -> Any:
         return cls.broadcast(x, (*x.shape[:axis], n, *x.shape[axis + 1 :]))
 

@@ -209,6 +209,7 @@ def partitioned(function: Callable[..., Any], form: Any, shapes: Sequence[Shape]
     """
     rank, most = len(form.shape), max(map(len, shapes))  # matrices have one axis more
     whole = (*form.whole, *range(rank, most))
+    cuts = SPLIT.get(function)
     names = [f"row{k}" if k in whole else f"batch{k}" for k in range(most)]
     lengths = (*form.shape, *form.shape[-1:] * (most - rank))
 
@@ -218,17 +219,40 @@ def partitioned(function: Callable[..., Any], form: Any, shapes: Sequence[Shape]
     def partition(mesh: Any, arguments: Any, result: Any) -> Any:
         offered = jax.tree.leaves(result)[0].sharding.spec
         batch = [*offered, *[None] * (most - len(offered))]
-        batch = [None if k in whole else axis for k, axis in enumerate(batch)]
+        cut = cut_over(mesh, batch[form.axis]) if cuts else None
+        batch = [None if k in whole and not (cut and k == form.axis) else axis for k, axis in enumerate(batch)]
         specs = [where_full(shape, batch, [None] * most) for shape in (*shapes, form.shape)]
         *given, found = [NamedSharding(mesh, PartitionSpec(*spec)) for spec in specs]
-        return mesh, part, jax.tree.map(lambda _: found, result), (*given, NamedSharding(mesh, PartitionSpec()))
+        run = functools.partial(joined, cut) if cut else part
+        return mesh, run, jax.tree.map(lambda _: found, result), (*given, NamedSharding(mesh, PartitionSpec()))
 
     def part(*operands: Any) -> Any:
         return function(form.narrowed([x.shape for x in operands[:-1]], masked), *operands[:-1])
+
+    def joined(cut: Any, *operands: Any) -> Any:
+        return getattr(split_systems(), cuts)(form, cut, *operands[:-1])
 
     split = custom_partitioning(lambda *operands: function(form, *operands[:-1]))
     own = [[f"operand{k}_{name}" for name in names] for k in range(len(shapes))]
     mapped = [" ".join(where_full(shape, names, other)) for shape, other in zip(shapes, own, strict=True)]
     rule = f"{', '.join(mapped)}, -> {', '.join([' '.join(names[:rank])] * results)}"
-    split.def_partition(partition, sharding_rule=rule, need_replication_factors=tuple(names[k] for k in whole))
+    kept = tuple(names[k] for k in whole if not (cuts and k == form.axis))
+    split.def_partition(partition, sharding_rule=rule, need_replication_factors=kept)
     return split
+
+
+def cut_over(mesh: Any, axes: Any) -> Any:
+    """How rows are spread that lie along some axes of a mesh; None where they are on one device."""
+    names = axes if isinstance(axes, tuple) else () if axes is None else (axes,)
+    parts = math.prod(mesh.shape[name] for name in names)
+    return split_systems().Cut(names, parts) if parts > 1 else None
+
+
+def split_systems() -> Any:
+    from tridiag.xla import split
+
+    return split
+
+
+# what has a way with systems whose rows lie on several devices: a function of `tridiag.xla.split`
+SPLIT: dict[Callable[..., Any], str] = {call: "solve", call_long: "solve", call_adjoint: "adjoint"}

@@ -13,13 +13,14 @@ from typing import Any
 
 from tridiag.kernels.access.moves import first_lanes
 from tridiag.kernels.access.rows import Rows
+from tridiag.kernels.parts.words import VALUES
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import Code
 from tridiag.kernels.thomas.steps import Ends, Thomas
 from tridiag.kernels.thomas.sweeps import CARRIED, down
 
-RELATIONS, VALUES = 6, 2  # numbers of a part that are told; those that it is finished with: e and x[n-1]
+
 TOP = CARRIED[Ends]  # rows of lanes of what is carried; behind them that of the first row, before the last row
 ROWS = TOP + 3
 PARTS = Library("parts")

@@ -1,0 +1,152 @@
+"""Parts of systems: reduced, joined and finished they give what the whole system does, or say that they cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tridiag
+from tridiag import parts
+
+pytest.importorskip("numba")
+DTYPES = ("float32", "float64", "complex64", "complex128")
+
+
+def systems(rng: Any, shape: tuple[int, ...], dtype: str, hard: bool, axis: int = -1) -> list[Any]:
+    """Random a, b, c, d; dominant ones, unless hard."""
+    kind = np.dtype(dtype)
+    found = [rng.uniform(-1, 1, shape) for _ in range(4)]
+    if kind.kind == "c":
+        found = [x + 1j * rng.uniform(-1, 1, shape) for x in found]
+    if not hard:
+        found[1] = found[1] + 3 * np.sign(found[1].real)
+    return [np.moveaxis(x.astype(kind), -1, axis) for x in found]
+
+
+def backward_error(a: Any, b: Any, c: Any, d: Any, x: Any, periodic: bool = False) -> Any:
+    """The largest componentwise residual of each system along the last axis, in higher precision."""
+    wide = np.clongdouble if np.iscomplexobj(x) else np.longdouble
+    a, b, c, d, x = (np.array(v, wide) for v in (a, b, c, d, x))
+    if not periodic:
+        a[..., 0] = c[..., -1] = 0
+    terms = a * np.roll(x, 1, -1), b * x, c * np.roll(x, -1, -1), -d
+    return (abs(sum(terms)) / sum(map(abs, terms))).max(-1)
+
+
+def solved(a: Any, b: Any, c: Any, d: Any, cuts: list[int], periodic: bool = False, **options: Any) -> Any:
+    """x of systems along the last axis, cut before some rows."""
+    places = [slice(i, j) for i, j in zip([0, *cuts], [*cuts, d.shape[-1]], strict=True)]
+    where = options.pop("where", None)
+    masks = [{} if where is None else {"where": where[..., k]} for k in places]
+    told = [parts.reduce(a[..., k], b[..., k], c[..., k], d[..., k], **m) for k, m in zip(places, masks, strict=True)]
+    values = parts.join(np.stack(told), periodic=periodic)
+    found = [
+        parts.finish(a[..., k], b[..., k], c[..., k], d[..., k], v, **m)
+        for k, v, m in zip(places, values, masks, strict=True)
+    ]
+    return np.concatenate(found, -1)
+
+
+@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 2**32), batch=st.integers(1, 20), lengths=st.lists(st.integers(1, 40), min_size=1, max_size=6))
+def test_parts_give_the_whole(dtype: str, periodic: bool, seed: int, batch: int, lengths: list[int]) -> None:
+    """Of any lengths, one row too."""
+    n, cuts = sum(lengths), list(np.cumsum(lengths)[:-1])
+    if periodic and n < 3:
+        return
+    rng = np.random.default_rng(seed)
+    a, b, c, d = systems(rng, (batch, n), dtype, hard=False)
+    if not periodic:
+        a[:, 0] = c[:, -1] = np.nan
+    x = solved(a, b, c, d, cuts, periodic)
+    assert x.dtype == dtype
+    assert (backward_error(a, b, c, d, x, periodic) <= 8 * np.finfo(dtype).eps).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32), lengths=st.lists(st.integers(1, 30), min_size=2, max_size=5))
+def test_hard_systems_are_right_or_nan(seed: int, lengths: list[int]) -> None:
+    """What has no certificate is NaN throughout, and its neighbours are not."""
+    rng = np.random.default_rng(seed)
+    a, b, c, d = systems(rng, (9, sum(lengths)), "float64", hard=True)
+    b[:, 3::7] = 0
+    b[4] = 4  # has one
+    x = solved(a, b, c, d, list(np.cumsum(lengths)[:-1]))
+    told = np.isnan(x).any(-1)
+    assert not told[4]
+    assert (np.isnan(x).all(-1) | ~told | np.isfinite(x).any(-1)).all()
+    assert (backward_error(a, b, c, d, x)[~told] <= 8 * np.finfo(float).eps).all()
+
+
+@pytest.mark.parametrize("shape", [(1, 70_001), (2, 20_011), (3, 9001), (1, 8192), (40, 8193)])
+def test_long_parts_are_cut_into_chunks(shape: tuple[int, int]) -> None:
+    """And rows that are in no chunk: chunks of a part are joined as parts are."""
+    a, b, c, d = systems(np.random.default_rng(0), shape, "float64", hard=False)
+    x = solved(a, b, c, d, [shape[1] // 3 + 1])
+    assert (backward_error(a, b, c, d, x) <= 8 * np.finfo(float).eps).all()
+
+
+def test_where_couplings_do_not_decay() -> None:
+    """The rows at the ends are judged: a Laplacian is right or NaN, never wrong."""
+    a, b, c = np.full(90_000, -1.0), np.full(90_000, 2.0), np.full(90_000, -1.0)
+    d = np.random.default_rng(0).standard_normal((2, 90_000))
+    x = solved(a, b, c, d, [30_000, 60_000])
+    right = ~np.isnan(x).any(-1)
+    assert (backward_error(*np.broadcast_arrays(a, b, c, d), x)[right] <= 8 * np.finfo(float).eps).all()
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_axes_and_shared_matrices(axis: int) -> None:
+    a, b, c, _ = systems(np.random.default_rng(0), (12,), "float64", hard=False)
+    shape = [3, 5, 2]
+    shape[axis] = 12
+    d = np.random.default_rng(1).standard_normal(shape)
+    halves = [slice(0, 5), slice(5, 12)]
+    index = [tuple(k if j == axis else slice(None) for j in range(3)) for k in halves]
+    told = [parts.reduce(a[k], b[k], c[k], d[i], axis=axis) for k, i in zip(halves, index, strict=True)]
+    values = parts.join(np.stack(told))
+    x = [parts.finish(a[k], b[k], c[k], d[i], v, axis=axis) for k, i, v in zip(halves, index, values, strict=True)]
+    np.testing.assert_allclose(np.concatenate(x, axis), tridiag.solve(a, b, c, d, axis=axis), rtol=1e-12)
+
+
+def test_rows_that_are_taken_out() -> None:
+    """Also at the ends of parts, where NaN may be what couples them."""
+    rng = np.random.default_rng(0)
+    a, b, c, d = systems(rng, (30, 24), "float64", hard=False)
+    where = rng.random((30, 24)) < 0.6
+    for entries, beside in ((a, np.roll(where, 1, -1)), (c, np.roll(where, -1, -1))):
+        entries[~where | ~beside] = np.nan
+    b[~where] = d[~where] = np.nan
+    x = solved(a, b, c, d, [8, 9, 17], where=where)
+    np.testing.assert_allclose(x, tridiag.solve(a, b, c, d, where=where), rtol=1e-10, atol=1e-14)
+
+
+def test_tensors_come_back_as_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    d = torch.ones(3, 5, dtype=torch.float32)
+    told = parts.reduce(-1.0, 4.0, -1.0, d)
+    assert told.shape == (6, 3) and told.dtype == torch.float32
+    values = parts.join(told[None])
+    x = parts.finish(-1.0, 4.0, -1.0, d, values[0])
+    torch.testing.assert_close(x, tridiag.solve(-1.0, 4.0, -1.0, d))
+
+
+def test_what_is_refused() -> None:
+    ones = np.ones((2, 3))
+    with pytest.raises(ValueError, match="at least one row"):
+        parts.reduce(1.0, 4.0, 1.0, ones[:, :0])
+    with pytest.raises(ValueError, match=r"ends has shape \(5, 2\); wanted \(P, 6, \*batch\)"):
+        parts.join(np.ones((5, 2)))
+    with pytest.raises(ValueError, match=r"values has shape \(4, 3\); wanted \(4, 2\)"):
+        parts.finish(1.0, 4.0, 1.0, ones, np.ones((4, 3)))
+    with pytest.raises(TypeError, match="ends is a list"):
+        parts.join([ones])
+    jax = pytest.importorskip("jax")
+    with pytest.raises(TypeError, match="tridiag.solve takes JAX arrays"):
+        parts.reduce(1.0, 4.0, 1.0, jax.numpy.ones((2, 3)))

@@ -1,0 +1,91 @@
+"""Parts of systems on CPU devices of JAX: the kernels of `tridiag.kernels.parts` as custom calls."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tridiag.algorithms.parts import Bands, Relations
+from tridiag.kernels.jobs.batches import contiguous
+from tridiag.kernels.jobs.job import Job
+from tridiag.kernels.jobs.parts import Chunks, cut_shape, cut_strides, in_chunks, make_part_job
+from tridiag.kernels.jobs.systems import granted
+from tridiag.kernels.jobs.words.job import POINTERS
+from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, X_, Systems
+from tridiag.kernels.parts.words import RELATIONS
+from tridiag.libraries.jax import Operations
+from tridiag.problems.forms import Form
+from tridiag.xla.custom_call import custom_call
+
+PLACES = [POINTERS + k for k in (A_, B_, C_, D_)]
+
+
+class CustomCalls:
+    """`tridiag.algorithms.parts.Sweeps` for JAX arrays on CPU."""
+
+    ops = Operations
+
+    @staticmethod
+    def dtype(d: Any) -> Any:
+        return np.dtype(d.dtype)
+
+    @staticmethod
+    def reduce(form: Form, chunks: Chunks, bands: Bands, d: Any) -> Relations:
+        job, small = job_of("reduce", form, chunks, bands, d), in_chunks(form, chunks)
+        kind = jax.typeof(d).update(shape=told_shape(RELATIONS, small, d), dtype=real_of(d))
+        (found,) = custom_call(job, operands(bands, d), {Systems.relations.word: kind})
+        return Relations(*(from_told(x, job, small, d) for x in found))
+
+    @staticmethod
+    def finish(form: Form, chunks: Chunks, bands: Bands, d: Any, e: Any, last: Any) -> Any:
+        job, small = job_of("finish", form, chunks, bands, d), in_chunks(form, chunks)
+        told = jnp.stack([to_told(x, job, small, d) for x in (e, last)])
+        given = operands(bands, d) | {Systems.relations.word: told}
+        return custom_call(job, given, {POINTERS + X_: jax.typeof(d).update(shape=form.shape)})[0]
+
+    @staticmethod
+    def put(x: Any, rows: Any, axis: int) -> Any:
+        return lax.dynamic_update_slice_in_dim(x, rows, x.shape[axis] - rows.shape[axis], axis)
+
+
+def job_of(kind: str, form: Form, chunks: Chunks, bands: Bands, d: Any) -> Job:
+    dtype = np.dtype(d.dtype)
+    shapes = [tuple(x.shape) for x in (*bands, d)] + [form.shape]
+    strides = [cut_strides(contiguous(shape, dtype.itemsize), form.axis, chunks) for shape in shapes]
+    cut = [cut_shape(shape, form.axis, chunks) for shape in shapes]
+    cut.insert(3, None)
+    strides.insert(3, None)
+    return make_part_job(kind, in_chunks(form, chunks), tuple(cut), tuple(strides), dtype, granted(form))
+
+
+def operands(bands: Bands, d: Any) -> dict[int, Any]:
+    return dict(zip(PLACES, (*bands, d), strict=True))
+
+
+def real_of(d: Any) -> Any:
+    return np.dtype(d.dtype).type(0).real.dtype
+
+
+def told_shape(count: int, small: Form, d: Any) -> tuple[int, ...]:
+    """(count, real numbers of a number, parts)."""
+    return count, 2 if np.dtype(d.dtype).kind == "c" else 1, math.prod(small.batch)
+
+
+def from_told(x: Any, job: Job, small: Form, d: Any) -> Any:
+    """One number of each chunk, from the order of the kernel: an axis of chunks in place of that of rows."""
+    x = lax.complex(x[0], x[1]) if np.dtype(d.dtype).kind == "c" else x[0]
+    lengths = [small.shape[k] for k in job.order]
+    x = x.reshape(lengths).transpose([job.order.index(k) for k in sorted(job.order)])
+    return x.reshape(small.batch)
+
+
+def to_told(x: Any, job: Job, small: Form, d: Any) -> Any:
+    """The inverse."""
+    own = sorted(job.order)
+    x = x.reshape([small.shape[k] for k in own]).transpose([own.index(k) for k in job.order]).reshape(-1)
+    return jnp.stack([x.real, x.imag]) if np.dtype(d.dtype).kind == "c" else x[None]

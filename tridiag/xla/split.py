@@ -1,0 +1,190 @@
+"""Systems whose rows lie on several CPU devices: each reduces its rows, all learn what joins them, each finishes.
+
+Inside `jax.shard_map`, or what XLA makes of arrays that are sharded along the system axis. One ``all_gather`` of six
+numbers a device and system (`tridiag.algorithms.parts`; eight of a transposed matrix, whose couplings the neighbours
+have). Every device solves the small systems of all. Then a flag goes round: only where some system has no certificate
+in some part, or a row between parts a residual that is more than rounding, are such systems gathered, and solved whole.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tridiag.algorithms import parts
+from tridiag.algorithms.parts import Bands, Reduced, Relations
+from tridiag.libraries.jax import Operations as ops
+from tridiag.problems.forms import Form
+from tridiag.xla import custom_call
+from tridiag.xla.parts import CustomCalls
+
+AT_ONCE = 2**21  # unknowns of systems that are gathered at a time, or one system
+Names = tuple[str, ...]  # axes of a mesh
+
+
+class Cut(NamedTuple):
+    """How the rows of systems are spread: over which axes of the mesh, and how many devices those have."""
+
+    names: Names
+    parts: int
+
+    def index(self) -> Any:
+        return lax.axis_index(self.names)
+
+
+def solve(form: Form, cut: Cut, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
+    """x in the rows of a device, from what it has; the form is that of the whole systems."""
+    return solve_with(form, cut, (a, b, c), d, where, ())[0]
+
+
+def adjoint(form: Form, cut: Cut, a: Any, b: Any, c: Any, g: Any, x: Any, where: Any = None) -> Any:
+    """w = A^-T g and the cotangents of a, b and c, in the rows of a device."""
+    axis, n = form.axis, x.shape[form.axis]
+    turned = form._replace(transpose=not form.transpose)
+    w, ends = solve_with(turned, cut, (a, b, c), g, where, [] if form.transpose else [row_at(x, k, axis) for k in (-1, 0)])
+    ends = ends or neighbours(cut, w, axis, form.periodic)
+    y = w if form.transpose else x
+    before = jnp.concatenate([ends[0], lax.slice_in_dim(y, 0, n - 1, axis=axis)], axis)
+    behind = jnp.concatenate([lax.slice_in_dim(y, 1, n, axis=axis), ends[1]], axis)
+    other = x if form.transpose else w
+    return w, -(other * before), -(w * x), -(other * behind)
+
+
+def solve_with(form: Form, cut: Cut, bands: Bands, d: Any, where: Any, ends: Any) -> tuple[Any, Any]:
+    """x; and of ``ends``, the last and the first entries of some array, those of the devices before and behind."""
+    given, own = local(form, cut, bands, d, where)
+    bands, d = given[:3], given[3]
+    reduced = parts.reduce(CustomCalls, own, bands, d)
+    joint = join(form, cut, own, bands, reduced, ends)
+    x = parts.finish(CustomCalls, own, bands, d, reduced, joint.e, joint.last)
+    if own.n > 1:
+        x = lax.dynamic_update_slice_in_dim(x, joint.first, 0, own.axis)
+    doubtful = ~parts.accurate(ops, own, bands, d, x, joint.e, joint.f, reduced.chunks)
+    flag = lax.pmax(jnp.any(doubtful).astype(jnp.int32), cut.names)
+    again = functools.partial(solve_whole, form, cut, own)
+    return lax.cond(flag > 0, again, lambda x, *_: x, x, doubtful, bands, d), joint.ends
+
+
+def neighbours(cut: Cut, x: Any, axis: int, periodic: bool) -> tuple[Any, Any]:
+    """The last row of the device before and the first of the one behind; zero where there is none."""
+    count = cut.parts
+    around = range(count) if periodic else range(count - 1)
+    up, down = [(k, (k + 1) % count) for k in around], [((k + 1) % count, k) for k in around]
+    return lax.ppermute(row_at(x, -1, axis), cut.names, up), lax.ppermute(row_at(x, 0, axis), cut.names, down)
+
+
+# ------------------------------------------------------------------------------------------------ what a device has
+
+
+def local(form: Form, cut: Cut, bands: Bands, d: Any, where: Any) -> tuple[tuple[Any, ...], Form]:
+    """Bands and right sides without rows that are taken out, and their form."""
+    if np.dtype(d.dtype).kind == "c":
+        bands = tuple(x.astype(d.dtype) for x in bands)  # type: ignore[assignment]
+    given = [*bands, d] if where is None else [*bands, d, where]
+    shape = tuple(map(max, *(x.shape for x in given)))
+    own = form._replace(shape=shape, matrix_shape=shape, overwrite_d=False)
+    if where is not None:
+        bands, d = without_rows(cut, own, form.periodic, bands, d, jnp.broadcast_to(where, shape))
+    return (*bands, d), own
+
+
+def without_rows(cut: Cut, own: Form, periodic: bool, bands: Bands, d: Any, keep: Any) -> tuple[Bands, Any]:
+    """Rows that ``keep`` does not have are those of the identity; couplings to them are zero."""
+    axis, n = own.axis, own.n
+    before, behind = neighbours(cut, keep, axis, periodic)
+    above = jnp.concatenate([before, lax.slice_in_dim(keep, 0, n - 1, axis=axis)], axis)
+    below = jnp.concatenate([lax.slice_in_dim(keep, 1, n, axis=axis), behind], axis)
+    a, b, c = bands  # a[i] couples rows i - 1 and i, also of the transposed matrix
+    a, c = jnp.where(keep & above, a, 0), jnp.where(keep & below, c, 0)
+    return (a, jnp.where(keep, b, 1), c), jnp.where(keep, d, 0)
+
+
+# ------------------------------------------------------------------------------------------------ what joins them
+
+
+class Joint(NamedTuple):
+    """What a device needs to know of the others, all of length 1 along the system axis."""
+
+    e: Any  # what its first row is coupled to, times the coupling,
+    f: Any  # ... and its last row
+    first: Any  # its own first unknown, as all others take it
+    last: Any
+    ends: Any  # the last entry of an array on the device before, and the first on the one behind
+
+
+def join(form: Form, cut: Cut, own: Form, bands: Bands, reduced: Reduced, ends: Any) -> Joint:
+    """The first and last unknowns of all devices, from one exchange."""
+    axis, one = own.axis, ops.one(reduced.relations.last)
+    before, behind = row_at(bands[0], 0, axis), row_at(bands[2], -1, axis)
+    told = list(reduced.relations)
+    if form.transpose:
+        told += [before * one, behind * one]
+    else:
+        for k, x in ((1, before), (2, behind), (4, before)):
+            told[k] = told[k] * x
+    told += [jnp.broadcast_to(x, one.shape) for x in ends]
+    found = lax.all_gather(jnp.stack(told), cut.names, axis=1)  # numbers, devices, ... 1 ...
+    found = jnp.moveaxis(jnp.squeeze(found, axis + 2), 1, axis + 1)
+    relations, rest, ones = Relations(*found[:6]), list(found[6:]), ops.one(found[0])
+    entries = (parts.preceding(ops, rest[1], axis), parts.following(ops, rest[0], axis)) if form.transpose else (ones, ones)
+    relations, *there = parts.uncoupled(ops, relations, axis, form.periodic)
+    entries = tuple(jnp.where(x == 0, 0, entry) for x, entry in zip(there, entries, strict=True))
+    chain = parts.chain(ops, relations, *entries, axis, form.periodic)
+    last = parts.solve_chain(custom_call.call, chain, axis, form.periodic)
+    e, first = parts.firsts(ops, relations, entries[0], last, axis)
+    f = entries[1] * parts.following(ops, first, axis)
+    here = functools.partial(lax.dynamic_slice_in_dim, start_index=cut.index(), slice_size=1, axis=axis)
+    around = [*map(here, beside(form, cut, rest[-2:], axis))] if ends else []
+    if form.transpose:
+        return Joint(*map(here, (e, f, first, last)), around)
+    e, f = (jnp.where(here(x) == 0, 0, entry * here(y)) for x, entry, y in zip(there, (before, behind), (e, f), strict=True))
+    return Joint(e, f, here(first), here(last), around)
+
+
+def beside(form: Form, cut: Cut, ends: Any, axis: int) -> tuple[Any, Any]:
+    """For every device the last entry of the one before and the first of the one behind; zero where there is none."""
+    before, behind = parts.preceding(ops, ends[0], axis), parts.following(ops, ends[1], axis)
+    if form.periodic:
+        return before, behind
+    k = ops.positions(cut.parts, before.ndim, axis, before)
+    return jnp.where(k == 0, 0, before), jnp.where(k == cut.parts - 1, 0, behind)
+
+
+def row_at(x: Any, at: int, axis: int) -> Any:
+    n = x.shape[axis]
+    return lax.slice_in_dim(x, at % n, at % n + 1, axis=axis)
+
+
+# ------------------------------------------------------------------------------------------------ the promise
+
+
+def solve_whole(form: Form, cut: Cut, own: Form, x: Any, doubtful: Any, bands: Bands, d: Any) -> Any:
+    """x, with the systems that are doubtful on any device gathered by all, and solved whole."""
+    n, rows, systems = form.n, own.n, max(1, math.prod(own.batch))
+    some = max(1, min(systems, AT_ONCE // n))
+
+    def flat(x: Any) -> Any:
+        return jnp.moveaxis(jnp.broadcast_to(x, own.shape), own.axis, -1).reshape(systems, rows)
+
+    anywhere = lax.psum(doubtful.astype(jnp.int32), cut.names).reshape(systems) > 0
+    listed = jnp.nonzero(anywhere, size=-(-systems // some) * some, fill_value=systems)[0]
+    given = [flat(v) for v in (*bands, d)]
+    whole = Form((some, n), (some, n), 1, form.periodic, form.transpose, form.pivoting)
+
+    def step(k: Any, x: Any) -> Any:
+        those = lax.dynamic_slice_in_dim(listed, k * some, some)
+        a, b, c, d = (
+            lax.all_gather(jnp.take(v, those, 0, mode="clip"), cut.names, axis=1, tiled=True) for v in given
+        )
+        solved = custom_call.call(whole, a, b, c, d)
+        return x.at[those].set(lax.dynamic_slice_in_dim(solved, cut.index() * rows, rows, 1), mode="drop")
+
+    count = jnp.sum(anywhere, dtype=jnp.int32)
+    found = lax.fori_loop(0, (count + some - 1) // some, step, flat(x))
+    shape = (*own.batch, rows)
+    return jnp.moveaxis(found.reshape(shape), -1, own.axis)
