@@ -15,6 +15,7 @@ from jax import lax
 from tridiag.libraries import place as place
 from tridiag.libraries.arrays import Entry, Taken, check_sequence, refuse_dtype
 
+FEW_ROWS = 8  # that are sliced out of an array one by one: XLA's gather takes long
 MOST_TERMS = 16  # of a matrix product that is written out
 
 
@@ -79,6 +80,8 @@ class Operations:
 
     @staticmethod
     def take(x: Any, rows: Sequence[int], axis: int) -> Any:
+        if len(rows) <= FEW_ROWS:
+            return jnp.concatenate([lax.slice_in_dim(x, k, k + 1, axis=axis) for k in rows], axis)
         return jnp.take(x, np.array(rows, np.int32), axis, mode="clip")
 
     @staticmethod

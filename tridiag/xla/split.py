@@ -24,6 +24,7 @@ from tridiag.xla import custom_call
 from tridiag.xla.parts import CustomCalls
 
 AT_ONCE = 2**21  # unknowns of systems that are gathered at a time, or one system
+WORTH_TWO = 4096  # systems times devices: from there on two exchanges take less time than one of many more words
 Names = tuple[str, ...]  # axes of a mesh
 
 
@@ -118,41 +119,53 @@ class Joint(NamedTuple):
 
 
 def join(form: Form, cut: Cut, own: Form, bands: Bands, reduced: Reduced, ends: Any) -> Joint:
-    """The first and last unknowns of all devices, from one exchange."""
-    axis, one = own.axis, ops.one(reduced.relations.last)
+    """The first and last unknowns of all devices, from one exchange, or from two smaller ones."""
+    axis, systems, shape = own.axis, max(1, math.prod(own.batch)), reduced.relations.last.shape
     before, behind = row_at(bands[0], 0, axis), row_at(bands[2], -1, axis)
     told = list(reduced.relations)
     if form.transpose:
-        told += [before * one, behind * one]
+        told += [before, behind]
     else:
         for k, x in ((1, before), (2, behind), (4, before)):
             told[k] = told[k] * x
-    told += [jnp.broadcast_to(x, one.shape) for x in ends]
-    found = lax.all_gather(jnp.stack(told), cut.names, axis=1)  # numbers, devices, ... 1 ...
-    found = jnp.moveaxis(jnp.squeeze(found, axis + 2), 1, axis + 1)
-    relations, rest, ones = Relations(*found[:6]), list(found[6:]), ops.one(found[0])
-    entries = (parts.preceding(ops, rest[1], axis), parts.following(ops, rest[0], axis)) if form.transpose else (ones, ones)
-    relations, *there = parts.uncoupled(ops, relations, axis, form.periodic)
-    entries = tuple(jnp.where(x == 0, 0, entry) for x, entry in zip(there, entries, strict=True))
-    chain = parts.chain(ops, relations, *entries, axis, form.periodic)
-    last = parts.solve_chain(custom_call.call, chain, axis, form.periodic)
-    e, first = parts.firsts(ops, relations, entries[0], last, axis)
-    f = entries[1] * parts.following(ops, first, axis)
-    here = functools.partial(lax.dynamic_slice_in_dim, start_index=cut.index(), slice_size=1, axis=axis)
-    around = [*map(here, beside(form, cut, rest[-2:], axis))] if ends else []
+    told = jnp.stack([jnp.broadcast_to(x, shape).reshape(systems) for x in (*told, *ends)])
+    if systems * cut.parts < WORTH_TWO:
+        values = joined(form, cut, lax.all_gather(told, cut.names), len(ends))
+        values = lax.dynamic_index_in_dim(values, cut.index(), keepdims=False)
+    else:
+        values = exchanged(form, cut, told, len(ends))
+    e, f, first, last, *around = (x.reshape(shape) for x in values)
     if form.transpose:
-        return Joint(*map(here, (e, f, first, last)), around)
-    e, f = (jnp.where(here(x) == 0, 0, entry * here(y)) for x, entry, y in zip(there, (before, behind), (e, f), strict=True))
-    return Joint(e, f, here(first), here(last), around)
+        return Joint(e, f, first, last, around)
+    e, f = (jnp.where(x == 0, 0, entry * x) for entry, x in ((before, e), (behind, f)))
+    return Joint(e, f, first, last, around)
 
 
-def beside(form: Form, cut: Cut, ends: Any, axis: int) -> tuple[Any, Any]:
-    """For every device the last entry of the one before and the first of the one behind; zero where there is none."""
-    before, behind = parts.preceding(ops, ends[0], axis), parts.following(ops, ends[1], axis)
-    if form.periodic:
-        return before, behind
-    k = ops.positions(cut.parts, before.ndim, axis, before)
-    return jnp.where(k == 0, 0, before), jnp.where(k == cut.parts - 1, 0, behind)
+def exchanged(form: Form, cut: Cut, told: Any, ends: int) -> Any:
+    """`joined`, where each device joins its share of the systems: (numbers, systems)."""
+    systems = told.shape[1]
+    share = -(-systems // cut.parts)
+    told = jnp.pad(told, ((0, 0), (0, share * cut.parts - systems))).reshape(-1, cut.parts, share)
+    found = lax.all_to_all(told.swapaxes(0, 1), cut.names, 0, 0)  # devices, numbers, systems of this one
+    values = lax.all_to_all(joined(form, cut, found, ends), cut.names, 0, 0)
+    return values.swapaxes(0, 1).reshape(-1, share * cut.parts)[:, :systems]
+
+
+def joined(form: Form, cut: Cut, found: Any, ends: int) -> Any:
+    """What every device needs to know, from what every device has told: (devices, numbers, systems)."""
+    relations, rest = Relations(*(found[:, k] for k in range(6))), [found[:, k] for k in range(6, found.shape[1])]
+    relations, *there = parts.uncoupled(ops, relations, 0, form.periodic)
+    entries = there
+    if form.transpose:
+        around = parts.preceding(ops, rest[1], 0), parts.following(ops, rest[0], 0)
+        entries = [jnp.where(x == 0, 0, entry) for x, entry in zip(there, around, strict=True)]
+    chain = parts.chain(ops, relations, *entries, 0, form.periodic)
+    last = parts.solve_chain(custom_call.call, chain, 0, form.periodic)
+    e, first = parts.firsts(ops, relations, entries[0], last, 0)
+    f = entries[1] * parts.following(ops, first, 0)
+    beside = [parts.preceding(ops, rest[-2], 0), parts.following(ops, rest[-1], 0)] if ends else []
+    beside = [jnp.where(x == 0, 0, end) for x, end in zip(there, beside, strict=True)] if ends else []
+    return jnp.stack([e, f, first, last, *beside], 1)
 
 
 def row_at(x: Any, at: int, axis: int) -> Any:
