@@ -12,6 +12,7 @@ import functools
 import math
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -40,11 +41,17 @@ class Cut(NamedTuple):
 
 def solve(form: Form, cut: Cut, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
     """x in the rows of a device, from what it has; the form is that of the whole systems."""
+    operands = (a, b, c, d) if where is None else (a, b, c, d, where)
+    if whole_is_less(form, cut):
+        return gathered(custom_call.call, form, cut, operands, where is not None)
     return solve_with(form, cut, (a, b, c), d, where, ())[0]
 
 
 def adjoint(form: Form, cut: Cut, a: Any, b: Any, c: Any, g: Any, x: Any, where: Any = None) -> Any:
     """w = A^-T g and the cotangents of a, b and c, in the rows of a device."""
+    operands = (a, b, c, g, x) if where is None else (a, b, c, g, x, where)
+    if whole_is_less(form, cut):
+        return gathered(custom_call.call_adjoint, form, cut, operands, where is not None)
     axis, n = form.axis, x.shape[form.axis]
     turned = form._replace(transpose=not form.transpose)
     w, ends = solve_with(turned, cut, (a, b, c), g, where, [] if form.transpose else [row_at(x, k, axis) for k in (-1, 0)])
@@ -52,8 +59,14 @@ def adjoint(form: Form, cut: Cut, a: Any, b: Any, c: Any, g: Any, x: Any, where:
     y = w if form.transpose else x
     before = jnp.concatenate([ends[0], lax.slice_in_dim(y, 0, n - 1, axis=axis)], axis)
     behind = jnp.concatenate([lax.slice_in_dim(y, 1, n, axis=axis), ends[1]], axis)
-    other = x if form.transpose else w
-    return w, -(other * before), -(w * x), -(other * behind)
+    other, row = x if form.transpose else w, ops.positions(n, x.ndim, axis, x) + cut.index() * n
+    inside = row < form.n - 1 if n * cut.parts > form.n else True
+    return w, -(other * before), -(w * x), jnp.where(inside, -(other * behind), 0)
+
+
+def whole_is_less(form: Form, cut: Cut) -> bool:
+    """Where a device has a row or two, whose entries are fewer than what it would tell; or a ring ends within its rows."""
+    return form.pivoting is True or form.n <= cut.parts or (form.periodic and form.n % cut.parts != 0)
 
 
 def solve_with(form: Form, cut: Cut, bands: Bands, d: Any, where: Any, ends: Any) -> tuple[Any, Any]:
@@ -91,7 +104,22 @@ def local(form: Form, cut: Cut, bands: Bands, d: Any, where: Any) -> tuple[tuple
     own = form._replace(shape=shape, matrix_shape=shape, overwrite_d=False)
     if where is not None:
         bands, d = without_rows(cut, own, form.periodic, bands, d, jnp.broadcast_to(where, shape))
+    if padded(form, cut, own):
+        bands, d = without_padding(form, cut, own, bands, d)
     return (*bands, d), own
+
+
+def padded(form: Form, cut: Cut, own: Form) -> bool:
+    """Whether the last devices have rows that are none, so that all have as many."""
+    return own.n * cut.parts > form.n
+
+
+def without_padding(form: Form, cut: Cut, own: Form, bands: Bands, d: Any) -> tuple[Bands, Any]:
+    """Rows behind the last one are those of the identity."""
+    row = ops.positions(own.n, len(own.shape), own.axis, d) + cut.index() * own.n
+    (a, b, c), there = bands, row < form.n
+    a, c = jnp.where(there, a, 0), jnp.where(row < form.n - 1, c, 0)
+    return (a, jnp.where(there, b, 1), c), jnp.where(there, d, 0)
 
 
 def without_rows(cut: Cut, own: Form, periodic: bool, bands: Bands, d: Any, keep: Any) -> tuple[Bands, Any]:
@@ -191,13 +219,26 @@ def solve_whole(form: Form, cut: Cut, own: Form, x: Any, doubtful: Any, bands: B
 
     def step(k: Any, x: Any) -> Any:
         those = lax.dynamic_slice_in_dim(listed, k * some, some)
-        a, b, c, d = (
-            lax.all_gather(jnp.take(v, those, 0, mode="clip"), cut.names, axis=1, tiled=True) for v in given
-        )
-        solved = custom_call.call(whole, a, b, c, d)
+        some_rows = (jnp.take(v, those, 0, mode="clip") for v in given)
+        a, b, c, d = (lax.all_gather(v, cut.names, axis=1, tiled=True)[:, :n] for v in some_rows)
+        solved = jnp.pad(custom_call.call(whole, a, b, c, d), ((0, 0), (0, rows * cut.parts - n)))
         return x.at[those].set(lax.dynamic_slice_in_dim(solved, cut.index() * rows, rows, 1), mode="drop")
 
     count = jnp.sum(anywhere, dtype=jnp.int32)
     found = lax.fori_loop(0, (count + some - 1) // some, step, flat(x))
     shape = (*own.batch, rows)
     return jnp.moveaxis(found.reshape(shape), -1, own.axis)
+
+
+def gathered(function: Any, form: Form, cut: Cut, operands: Any, masked: bool) -> Any:
+    """What ``function(form, *operands)`` gives in the rows of a device, from the rows of all."""
+    axis, rows = form.axis, -(-form.n // cut.parts)
+    whole = []
+    for x in operands:
+        if x.shape[axis] == rows:
+            x = lax.slice_in_dim(lax.all_gather(x, cut.names, axis=axis, tiled=True), 0, form.n, axis=axis)
+        whole.append(x)
+    results = function(form.narrowed([x.shape for x in whole], masked), *whole)
+    pads = [(0, rows * cut.parts - form.n if k == axis else 0) for k in range(len(form.shape))]
+    parts = [lax.dynamic_slice_in_dim(jnp.pad(x, pads), cut.index() * rows, rows, axis) for x in jax.tree.leaves(results)]
+    return jax.tree.unflatten(jax.tree.structure(results), parts)
