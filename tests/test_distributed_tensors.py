@@ -1,5 +1,6 @@
 """DTensors over four processes on this machine: equal to one process's answer, and only what must be is exchanged."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -22,7 +23,8 @@ def missing() -> str | None:
     distributed = torch.distributed
     if sys.platform != "linux" or not distributed.is_available() or not distributed.is_gloo_available():
         return "needs torch.distributed with gloo on Linux"
-    return None if hasattr(torch.distributed, "tensor") else "needs torch.distributed.tensor, which this PyTorch lacks"
+    there = hasattr(importlib.import_module("torch.distributed.tensor"), "DTensor")
+    return None if there else f"needs torch.distributed.tensor.DTensor, which PyTorch {torch.__version__} does not have"
 
 
 def run(*checks: str) -> None:
@@ -43,3 +45,38 @@ def test_four_processes() -> None:
 @pytest.mark.slow
 def test_four_processes_in_depth() -> None:
     run(*LATER)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_products_beyond_the_range(dtype: str) -> None:
+    """As mantissa and exponent; on the way to them nothing over- or underflows, nor loses digits."""
+    torch, mpmath = pytest.importorskip("torch"), pytest.importorskip("mpmath")
+    from tridiag.calls.distributed import powers
+
+    kind = getattr(torch, dtype)
+    for n in (1, 2, 16, 17, 1000):
+        usual = torch.rand(6, n, generator=torch.Generator().manual_seed(n), dtype=kind) * 2 - 1
+        sizes = torch.tensor([1, 1e30, 1e-30, 1, 1, 0])[:, None].expand(6, n).clone()
+        sizes[3, ::2], sizes[3, 1::2] = 1e-30, 1e30
+        sizes[4, n // 2] = 0
+        x = usual * sizes
+        for y in (x, x[:, :1]):  # the second one constant
+            mantissa, exponent = powers.product(y, n, 1)
+            for row, m, e in zip(
+                y.expand(6, n).tolist(), mantissa[:, 0].tolist(), exponent[:, 0].tolist(), strict=True
+            ):
+                wanted = mpmath.fprod(map(mpmath.mpmathify, row))
+                error = abs(mpmath.mpmathify(m) * mpmath.mpf(2) ** int(e) - wanted)
+                assert error <= 3 * (n + 2) * torch.finfo(kind).eps * abs(wanted)
+
+
+def test_scaling_by_steps() -> None:
+    """A product that is in range, though its power of two is not; and where it is not, 0 or infinite."""
+    torch = pytest.importorskip("torch")
+    from tridiag.calls.distributed.powers import Scaled
+
+    double = torch.float64
+    exponent = torch.tensor([2000, -2000, 1e9, -1e9], dtype=double)
+    x = torch.tensor([2.0**-1000, 2.0**1000, 1e-300, 1e300], dtype=double)
+    found = Scaled(torch.ones(4, dtype=double), exponent).times(x)
+    assert found.tolist() == [2.0**1000, 2.0**-1000, float("inf"), 0.0]

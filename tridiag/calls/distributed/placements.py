@@ -221,7 +221,10 @@ class Taken(torch.autograd.Function):
     def backward(ctx: Any, g: Any) -> Any:
         parts = [Partial() if shared else p for shared, p in zip(ctx.shared, ctx.placements, strict=True)]
         x = DTensor.from_local(g, ctx.mesh, parts, run_check=False, shape=ctx.shape, stride=ctx.stride)
-        return x.redistribute(placements=ctx.placements) if any(ctx.shared) else x, None
+        for dim in [m for m, shared in enumerate(ctx.shared) if shared]:  # one at a time: PyTorch warns of several
+            parts[dim] = ctx.placements[dim]
+            x = x.redistribute(placements=parts)
+        return x, None
 
 
 def given_back(x: Any, layout: Layout, batch: bool = False) -> Any:

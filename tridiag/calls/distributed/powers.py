@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -9,6 +10,10 @@ import torch
 from tridiag.libraries.torch import Operations as ops
 
 TOGETHER = 16  # mantissas whose product is in range
+SAFE = {
+    torch.float32: 2.0**7,
+    torch.float64: 2.0**60,
+}  # the same of numbers of at most this size, and at least 1 over it
 LARGEST = {torch.float32: 480, torch.float64: 4000}  # an exponent beyond it over- or underflows whatever it scales
 
 
@@ -44,14 +49,31 @@ def product(x: Any, rows: int, axis: int) -> Scaled:
     """The product of all rows, of length 1 along the axis; x may be constant along it."""
     if x.shape[axis] != rows:
         return power(split(x), rows)
-    mantissa, exponent = split(x.movedim(axis, -1))
-    exponent = exponent.sum(-1, keepdim=True)
+    mantissa = x.movedim(axis, -1)
+    exponent = torch.zeros_like(mantissa[..., :1].real)
     while mantissa.shape[-1] > 1:
-        filled = -mantissa.shape[-1] % TOGETHER
-        groups = torch.cat([mantissa, mantissa.new_ones((*mantissa.shape[:-1], filled))], -1)
-        mantissa, more = split(groups.unflatten(-1, (-1, TOGETHER)).prod(-1))
-        exponent = exponent + more.sum(-1, keepdim=True)
-    return Scaled(mantissa.movedim(-1, axis), exponent.movedim(-1, axis))
+        if not in_range(mantissa):
+            mantissa, more = split(mantissa)
+            exponent = exponent + more.sum(-1, keepdim=True)
+        mantissa = grouped(mantissa)
+    mantissa, more = split(mantissa)
+    return Scaled(mantissa.movedim(-1, axis), (exponent + more).movedim(-1, axis))
+
+
+def in_range(x: Any) -> bool:
+    """Whether so many of these can be multiplied as they are."""
+    limit = SAFE[x.real.dtype]
+    sizes = (torch.linalg.vector_norm(x, order) for order in (-math.inf, math.inf))
+    return all(1 / limit <= size <= limit for size in sizes)
+
+
+def grouped(x: Any) -> Any:
+    """Products of `TOGETHER` rows each, which are any, and the rows that are left."""
+    count = x.shape[-1] // TOGETHER
+    if count == 0:
+        return x.prod(-1, keepdim=True)
+    whole = x[..., : count * TOGETHER].unflatten(-1, (TOGETHER, count)).prod(-2)
+    return torch.cat([whole, x[..., count * TOGETHER :]], -1)
 
 
 def power(x: Scaled, count: int) -> Scaled:

@@ -26,7 +26,7 @@ def with_neighbours(call: Call, y: Any, cut: Cut, periodic: bool) -> Any:
     if form.n == 0:  # none of these is there; all devices have one graph
         return y + (terms[0] + terms[1])
     kept = 1 if mask is None else mask
-    rows = torch.arange(form.n).reshape((-1,) + (1,) * (len(ends) - 1 - form.axis))
+    rows = torch.arange(form.n, device=y.device).reshape((-1,) + (1,) * (len(ends) - 1 - form.axis))
     for row, term in zip((0, form.n - 1), terms, strict=True):
         y = torch.where((rows == row) & (kept == 1), y + term, y)
     return y.to(call.plan.out_dtype)

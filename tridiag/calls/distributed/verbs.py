@@ -120,7 +120,7 @@ def agreed(run: Callable[[], Any], layout: Layout) -> Any:
         x = located(run, layout)
     except SingularSystemError as error:
         failed = error
-    flag = torch.tensor(failed is not None)
+    flag = torch.tensor(failed is not None, device=layout.mesh.device_type)
     for dim in [m for m, cut in enumerate(layout.cuts) if cut is not None]:
         flag = exchange.any_along(flag, layout.mesh, dim)
     if failed is None and flag:
