@@ -96,7 +96,8 @@ def solve(
     -----
     Thomas algorithm and LAPACK's xGTSV; the certificate is \|L\|\|U\| <= 3 \|A\| (Higham, Accuracy and Stability of
     Numerical Algorithms, chapter 9), refinement after Skeel (1980). Inside `torch.compile` a solve of tensors is one
-    operator of the graph.
+    operator of the graph. DTensors of PyTorch come back as DTensors: where the system axis is sharded they are solved
+    by parts, six words a system exchanged (`tridiag.parts`).
     """
     if type(d) is np.ndarray:
         x = SOLVES.call(a, b, c, d, where, out, axis, backend, pivoting, periodic, transpose, check, overwrite_d)
