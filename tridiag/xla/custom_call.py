@@ -28,7 +28,7 @@ from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, WHERE_, X_, Syste
 from tridiag.kernels.runtime.object_cache import made_by, obtain
 from tridiag.kernels.runtime.sources import source_hash
 from tridiag.kernels.table import kernel, name_of
-from tridiag.problems.forms import Blocks, Form, Recurrence
+from tridiag.problems.forms import Blocks, Cut, Form, Recurrence
 
 Shape = tuple[int, ...]
 
@@ -193,6 +193,8 @@ def shard_over_devices(
     systems are apart already; where that leaves some axes of the mesh to the compiler, it gathers along them.
     """
     operands = operands if where is None else [*operands, where]
+    if getattr(form, "cut", None):
+        return split_systems().inside_shard_map(SPLIT[function], form, operands)
     if jax.device_count("cpu") == 1 or not DIVIDES or jax.sharding.get_abstract_mesh().manual_axes:
         return function(form, *operands)
     tag = zlib.crc32(repr((function.__name__, form, source_hash())).encode())
@@ -245,7 +247,7 @@ def cut_over(mesh: Any, axes: Any) -> Any:
     """How rows are spread that lie along some axes of a mesh; None where they are on one device."""
     names = axes if isinstance(axes, tuple) else () if axes is None else (axes,)
     parts = math.prod(mesh.shape[name] for name in names)
-    return split_systems().Cut(names, parts) if parts > 1 else None
+    return Cut(names, parts) if parts > 1 else None
 
 
 def split_systems() -> Any:

@@ -20,23 +20,41 @@ from jax import lax
 from tridiag.algorithms import parts
 from tridiag.algorithms.parts import Bands, Reduced, Relations
 from tridiag.libraries.jax import Operations as ops
-from tridiag.problems.forms import Form
+from tridiag.problems.forms import Cut, Form
 from tridiag.xla import custom_call
 from tridiag.xla.parts import CustomCalls
 
 AT_ONCE = 2**21  # unknowns of systems that are gathered at a time, or one system
 WORTH_TWO = 4096  # systems times devices: from there on two exchanges take less time than one of many more words
-Names = tuple[str, ...]  # axes of a mesh
 
 
-class Cut(NamedTuple):
-    """How the rows of systems are spread: over which axes of the mesh, and how many devices those have."""
+def inside_shard_map(name: str, form: Form, operands: Any) -> Any:
+    """`solve` or `adjoint` of the rows of a device, whose form is that of these rows."""
+    assert form.cut is not None
+    return {"solve": solve, "adjoint": adjoint}[name](whole_form(form), form.cut, *operands)
 
-    names: Names
-    parts: int
 
-    def index(self) -> Any:
-        return lax.axis_index(self.names)
+def gathered_from_devices(solve: Any, form: Form, matrix: Any, d: Any) -> Any:
+    """The solution of a backend that knows whole systems only."""
+    assert form.cut is not None
+
+    def function(form: Form, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
+        return solve((a, b, c, where), d, form, None, None)[0]
+
+    a, b, c, where = matrix
+    operands = (a, b, c, d) if where is None else (a, b, c, d, where)
+    whole = whole_form(form)
+    return gathered(function, whole, form.cut, operands, where is not None)
+
+
+def whole_form(form: Form) -> Form:
+    """The form of the systems some rows of which a device has."""
+    assert form.cut is not None
+    n = form.n * form.cut.parts
+    shape, matrix_shape = (
+        tuple(n if k == form.axis else length for k, length in enumerate(shape)) for shape in (form.shape, form.matrix_shape)
+    )
+    return form._replace(shape=shape, matrix_shape=matrix_shape, cut=None)
 
 
 def solve(form: Form, cut: Cut, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
@@ -59,7 +77,7 @@ def adjoint(form: Form, cut: Cut, a: Any, b: Any, c: Any, g: Any, x: Any, where:
     y = w if form.transpose else x
     before = jnp.concatenate([ends[0], lax.slice_in_dim(y, 0, n - 1, axis=axis)], axis)
     behind = jnp.concatenate([lax.slice_in_dim(y, 1, n, axis=axis), ends[1]], axis)
-    other, row = x if form.transpose else w, ops.positions(n, x.ndim, axis, x) + cut.index() * n
+    other, row = x if form.transpose else w, ops.positions(n, x.ndim, axis, x) + index(cut) * n
     inside = row < form.n - 1 if n * cut.parts > form.n else True
     return w, -(other * before), -(w * x), jnp.where(inside, -(other * behind), 0)
 
@@ -82,6 +100,10 @@ def solve_with(form: Form, cut: Cut, bands: Bands, d: Any, where: Any, ends: Any
     flag = lax.pmax(jnp.any(doubtful).astype(jnp.int32), cut.names)
     again = functools.partial(solve_whole, form, cut, own)
     return lax.cond(flag > 0, again, lambda x, *_: x, x, doubtful, bands, d), joint.ends
+
+
+def index(cut: Cut) -> Any:
+    return lax.axis_index(cut.names)
 
 
 def neighbours(cut: Cut, x: Any, axis: int, periodic: bool) -> tuple[Any, Any]:
@@ -116,7 +138,7 @@ def padded(form: Form, cut: Cut, own: Form) -> bool:
 
 def without_padding(form: Form, cut: Cut, own: Form, bands: Bands, d: Any) -> tuple[Bands, Any]:
     """Rows behind the last one are those of the identity."""
-    row = ops.positions(own.n, len(own.shape), own.axis, d) + cut.index() * own.n
+    row = ops.positions(own.n, len(own.shape), own.axis, d) + index(cut) * own.n
     (a, b, c), there = bands, row < form.n
     a, c = jnp.where(there, a, 0), jnp.where(row < form.n - 1, c, 0)
     return (a, jnp.where(there, b, 1), c), jnp.where(there, d, 0)
@@ -124,10 +146,7 @@ def without_padding(form: Form, cut: Cut, own: Form, bands: Bands, d: Any) -> tu
 
 def without_rows(cut: Cut, own: Form, periodic: bool, bands: Bands, d: Any, keep: Any) -> tuple[Bands, Any]:
     """Rows that ``keep`` does not have are those of the identity; couplings to them are zero."""
-    axis, n = own.axis, own.n
-    before, behind = neighbours(cut, keep, axis, periodic)
-    above = jnp.concatenate([before, lax.slice_in_dim(keep, 0, n - 1, axis=axis)], axis)
-    below = jnp.concatenate([lax.slice_in_dim(keep, 1, n, axis=axis), behind], axis)
+    above, below = (moved(cut, keep, own.axis, by, periodic) for by in (1, -1))
     a, b, c = bands  # a[i] couples rows i - 1 and i, also of the transposed matrix
     a, c = jnp.where(keep & above, a, 0), jnp.where(keep & below, c, 0)
     return (a, jnp.where(keep, b, 1), c), jnp.where(keep, d, 0)
@@ -159,7 +178,7 @@ def join(form: Form, cut: Cut, own: Form, bands: Bands, reduced: Reduced, ends: 
     told = jnp.stack([jnp.broadcast_to(x, shape).reshape(systems) for x in (*told, *ends)])
     if systems * cut.parts < WORTH_TWO:
         values = joined(form, cut, lax.all_gather(told, cut.names), len(ends))
-        values = lax.dynamic_index_in_dim(values, cut.index(), keepdims=False)
+        values = lax.dynamic_index_in_dim(values, index(cut), keepdims=False)
     else:
         values = exchanged(form, cut, told, len(ends))
     e, f, first, last, *around = (x.reshape(shape) for x in values)
@@ -222,7 +241,7 @@ def solve_whole(form: Form, cut: Cut, own: Form, x: Any, doubtful: Any, bands: B
         some_rows = (jnp.take(v, those, 0, mode="clip") for v in given)
         a, b, c, d = (lax.all_gather(v, cut.names, axis=1, tiled=True)[:, :n] for v in some_rows)
         solved = jnp.pad(custom_call.call(whole, a, b, c, d), ((0, 0), (0, rows * cut.parts - n)))
-        return x.at[those].set(lax.dynamic_slice_in_dim(solved, cut.index() * rows, rows, 1), mode="drop")
+        return x.at[those].set(lax.dynamic_slice_in_dim(solved, index(cut) * rows, rows, 1), mode="drop")
 
     count = jnp.sum(anywhere, dtype=jnp.int32)
     found = lax.fori_loop(0, (count + some - 1) // some, step, flat(x))
@@ -240,5 +259,38 @@ def gathered(function: Any, form: Form, cut: Cut, operands: Any, masked: bool) -
         whole.append(x)
     results = function(form.narrowed([x.shape for x in whole], masked), *whole)
     pads = [(0, rows * cut.parts - form.n if k == axis else 0) for k in range(len(form.shape))]
-    parts = [lax.dynamic_slice_in_dim(jnp.pad(x, pads), cut.index() * rows, rows, axis) for x in jax.tree.leaves(results)]
+    parts = [lax.dynamic_slice_in_dim(jnp.pad(x, pads), index(cut) * rows, rows, axis) for x in jax.tree.leaves(results)]
     return jax.tree.unflatten(jax.tree.structure(results), parts)
+
+
+def product(form: Form, a: Any, b: Any, c: Any, x: Any, where: Any) -> Any:
+    """A x or A^T x in the rows of a device, inside `jax.shard_map`."""
+    cut, axis, periodic = form.cut, form.axis, form.periodic
+    assert cut is not None
+    x = jnp.broadcast_to(x, form.shape)
+    if where is not None:
+        keep = jnp.broadcast_to(where, form.shape)
+        x = jnp.where(keep, x, 0)
+    lone = [end & (not periodic) for end in at_ends(cut, form, x)]
+    if where is not None:
+        lone = [lone[0] | ~moved(cut, keep, axis, 1, periodic) | ~keep, lone[1] | ~moved(cut, keep, axis, -1, periodic) | ~keep]
+        b = jnp.where(keep, b, 1)
+    a, c = jnp.where(lone[0], 0, a), jnp.where(lone[1], 0, c)
+    if form.transpose:
+        return moved(cut, c * x, axis, 1, periodic) + b * x + moved(cut, a * x, axis, -1, periodic)
+    return a * moved(cut, x, axis, 1, periodic) + b * x + c * moved(cut, x, axis, -1, periodic)
+
+
+def at_ends(cut: Cut, form: Form, x: Any) -> tuple[Any, Any]:
+    """Where the first row of all is, and where the last."""
+    row = ops.positions(form.n, x.ndim, form.axis, x) + index(cut) * form.n
+    return row == 0, row == form.n * cut.parts - 1
+
+
+def moved(cut: Cut, x: Any, axis: int, by: int, periodic: bool) -> Any:
+    """x[i - by] at row i, for by = 1 or -1, across devices."""
+    before, behind = neighbours(cut, x, axis, periodic)
+    n = x.shape[axis]
+    if by == 1:
+        return jnp.concatenate([before, lax.slice_in_dim(x, 0, n - 1, axis=axis)], axis)
+    return jnp.concatenate([lax.slice_in_dim(x, 1, n, axis=axis), behind], axis)
