@@ -1,6 +1,5 @@
 """Systems whose rows lie on eight devices, two or three of them. Run by `test_sharding.py`, in their own process."""
 
-import re
 from typing import Any
 
 import jax
@@ -31,25 +30,18 @@ def placed(mesh: Mesh, arrays: Any, spec: Any = ROWS) -> list[Any]:
     return [jax.device_put(jnp.asarray(x), NamedSharding(mesh, spec)) for x in arrays]
 
 
-def outside_branches(program: str) -> str:
-    """The program without what only doubtful systems need: the branches of its conditionals."""
-    return program[program.index("ENTRY") :]
-
-
-def words_received(program: str, devices: int) -> int:
-    """Of collectives that every call runs, by each device: those of arrays with more than one number."""
-    total = 0
-    for shape, kind in re.findall(r"= [a-z]+\d+\[([\d,]*)\]\S* (all-gather|all-to-all|collective-permute)\(", program):
-        size = int(np.prod([int(k) for k in shape.split(",") if k]))
-        total += size if kind == "collective-permute" else size * (devices - 1) // devices
-    return total
-
-
 @pytest.mark.parametrize("periodic", [False, True])
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize(
     ("devices", "rows", "dtype"),
-    [(8, 1, "float64"), (2, 2, "float64"), (3, 2, "float32"), (8, 5, "complex128"), (3, 33, "float64"), (8, 70, "float32")],
+    [
+        (8, 1, "float64"),
+        (2, 2, "float64"),
+        (3, 2, "float32"),
+        (8, 5, "complex128"),
+        (3, 33, "float64"),
+        (8, 70, "float32"),
+    ],
 )
 @pytest.mark.parametrize("hard", [False, True])
 def test_one_answer(devices: int, rows: int, dtype: str, transpose: bool, periodic: bool, hard: bool) -> None:
@@ -187,30 +179,41 @@ def test_every_axis_of_the_mesh_and_vmap_inside_shard_map() -> None:
 def test_backends_without_parts_gather() -> None:
     arrays = systems(np.random.default_rng(0), (3, 16), "float64", hard=False)
     function = jax.shard_map(
-        lambda *v: tridiag.solve(*v, axis_name="z", backend="jax_scan"), mesh=mesh_of(4), in_specs=(ROWS,) * 4, out_specs=ROWS
+        lambda *v: tridiag.solve(*v, axis_name="z", backend="jax_scan"),
+        mesh=mesh_of(4),
+        in_specs=(ROWS,) * 4,
+        out_specs=ROWS,
     )
     assert (backward_error(*arrays, jax.jit(function)(*arrays)) <= 8 * EPS).all()
 
 
 def test_axis_names_that_are_none() -> None:
-    with pytest.raises(ValueError, match="axis_name='z': z is no axis of jax.shard_map here; call tridiag.solve inside"):
+    with pytest.raises(
+        ValueError, match=r"axis_name='z': z is no axis of jax.shard_map here; call tridiag.solve inside"
+    ):
         tridiag.solve(1.0, 4.0, 1.0, np.ones(3), axis_name="z")
     with pytest.raises(TypeError, match="axis_name is 3; wanted the name of an axis"):
         tridiag.solve(1.0, 4.0, 1.0, np.ones(3), axis_name=3)  # type: ignore[arg-type]
 
 
+@pytest.mark.usefixtures("benchmarks_on_path")
 def test_words_received() -> None:
-    """Six numbers of every other device; ten where systems are many; never an array as long as the systems."""
-    for systems_, wanted in ((8, 6 * 7), (1024, 10)):
+    """Six numbers of every other device; or, where systems are many, ten; never an array as long as the systems."""
+    from collectives import exchange
+
+    for systems_, collectives, words in ((8, 1, 6 * 7), (1024, 2, 10)):
         arrays = systems(np.random.default_rng(0), (systems_, 160), "float64", hard=False)
-        program = outside_branches(compiled(solve, *placed(mesh_of(8), arrays)))
-        found = words_received(program, 8) / systems_
-        assert found <= wanted, found
-        assert len(re.findall(r"(?:all-gather|all-to-all)\(", program)) == 1 + (systems_ == 1024)
+        found = exchange(compiled(solve, *placed(mesh_of(8), arrays)), 8)
+        assert found.collectives == collectives
+        assert 0 < found.words <= words * systems_
 
 
+@pytest.mark.usefixtures("benchmarks_on_path")
 def test_collectives_of_a_gradient() -> None:
     """One exchange in either direction."""
+    from collectives import exchange
+
     arrays = placed(mesh_of(8), systems(np.random.default_rng(0), (8, 160), "float64", hard=False))
-    program = outside_branches(compiled(jax.grad(lambda *v: (solve(*v) ** 2).sum(), ALL), *arrays))
-    assert len(re.findall(r"(?:all-gather|all-to-all|collective-permute)\(", program)) == 2
+    found = exchange(compiled(jax.grad(lambda *v: (solve(*v) ** 2).sum(), ALL), *arrays), 8)
+    assert found.collectives == 2
+    assert found.words <= (6 + 10) * 7 * 8

@@ -1,6 +1,6 @@
 """One of two processes with four devices each, whose arrays are spread over all eight. Run by `test_sharding.py`.
 
-    python two_hosts.py ADDRESS PROCESS
+python two_hosts.py ADDRESS PROCESS
 """
 
 import sys

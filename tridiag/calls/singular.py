@@ -37,9 +37,9 @@ def message(indices: np.ndarray[Any, Any], row: int, form: Form) -> str:
         )
     first = ", ".join(map(str, indices[0].tolist()))
     return (
-        f"{len(indices)} of {int(np.prod(form.batch))} systems are singular (the first at batch index ({first}), column "
-        f"{row}): elimination with partial pivoting met a zero pivot; .x holds the solution, NaN in these systems; "
-        f"to go on with NaN pass check=False, to take a row out pass where="
+        f"{len(indices)} of {int(np.prod(form.batch))} systems are singular (the first at batch index ({first}), "
+        f"column {row}): elimination with partial pivoting met a zero pivot; .x holds the solution, NaN in "
+        "these systems; to go on with NaN pass check=False, to take a row out pass where="
     )
 
 

@@ -27,7 +27,9 @@ def solve(
     if out is not None:
         raise TypeError("out does not go with axis_name: JAX arrays are not written to")
     if not call.traced or call.library != "jax":
-        raise TypeError(f"axis_name={axis_name!r} is for JAX arrays inside jax.shard_map, and these are of {call.library}")
+        raise TypeError(
+            f"axis_name={axis_name!r} is for JAX arrays inside jax.shard_map, and these are of {call.library}"
+        )
     wants_check(call.plan, check)
     if periodic and call.form.n * cut.parts < 3:
         raise ValueError(f"periodic=True needs at least 3 rows, and the system has {call.form.n * cut.parts}")

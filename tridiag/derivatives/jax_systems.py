@@ -176,13 +176,18 @@ def solve_once(form: Form, name: str, matrix: Matrix, factors: Any, d: Any) -> A
 
 def adjoint(form: Form, name: str, matrix: Matrix, factors: Any, g: Any, x: Any) -> Any:
     """w = A^-T g and the cotangents of a, b and c, all of the shape of x."""
-    module = BACKENDS[name].module()
-    if hasattr(module, "adjoint") and factors is None and form.matrix_shape == form.shape:
-        return module.adjoint(matrix, g, x, form)
+    if (function := joint_adjoint(name)) and factors is None and form.matrix_shape == form.shape:
+        return function(matrix, g, x, form)
     w = solve_once(transposed(form), name, matrix, factors, g)
     *entries, where = (v if v is None else jnp.broadcast_to(v, form.shape) for v in matrix)
     pull = jax.vjp(lambda *v: product((*v, where), x, form), *entries)[1]
     return w, *pull(-w)
+
+
+def joint_adjoint(name: str) -> Any:
+    """What a backend computes all of an adjoint by, if it has such a way."""
+    module = BACKENDS[name].module()
+    return getattr(module, "adjoint_of_jax_arrays", None) or getattr(module, "adjoint", None)
 
 
 VERBS: dict[str, Callable[..., Any]] = {"solve": solve_once, "adjoint": adjoint}

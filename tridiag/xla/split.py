@@ -28,12 +28,6 @@ AT_ONCE = 2**21  # unknowns of systems that are gathered at a time, or one syste
 WORTH_TWO = 4096  # systems times devices: from there on two exchanges take less time than one of many more words
 
 
-def inside_shard_map(name: str, form: Form, operands: Any) -> Any:
-    """`solve` or `adjoint` of the rows of a device, whose form is that of these rows."""
-    assert form.cut is not None
-    return {"solve": solve, "adjoint": adjoint}[name](whole_form(form), form.cut, *operands)
-
-
 def gathered_from_devices(solve: Any, form: Form, matrix: Any, d: Any) -> Any:
     """The solution of a backend that knows whole systems only."""
     assert form.cut is not None
@@ -52,7 +46,8 @@ def whole_form(form: Form) -> Form:
     assert form.cut is not None
     n = form.n * form.cut.parts
     shape, matrix_shape = (
-        tuple(n if k == form.axis else length for k, length in enumerate(shape)) for shape in (form.shape, form.matrix_shape)
+        tuple(n if k == form.axis else length for k, length in enumerate(shape))
+        for shape in (form.shape, form.matrix_shape)
     )
     return form._replace(shape=shape, matrix_shape=matrix_shape, cut=None)
 
@@ -72,18 +67,20 @@ def adjoint(form: Form, cut: Cut, a: Any, b: Any, c: Any, g: Any, x: Any, where:
         return gathered(custom_call.call_adjoint, form, cut, operands, where is not None)
     axis, n = form.axis, x.shape[form.axis]
     turned = form._replace(transpose=not form.transpose)
-    w, ends = solve_with(turned, cut, (a, b, c), g, where, [] if form.transpose else [row_at(x, k, axis) for k in (-1, 0)])
+    w, ends = solve_with(
+        turned, cut, (a, b, c), g, where, [] if form.transpose else [row_at(x, k, axis) for k in (-1, 0)]
+    )
     ends = ends or neighbours(cut, w, axis, form.periodic)
     y = w if form.transpose else x
-    before = jnp.concatenate([ends[0], lax.slice_in_dim(y, 0, n - 1, axis=axis)], axis)
-    behind = jnp.concatenate([lax.slice_in_dim(y, 1, n, axis=axis), ends[1]], axis)
+    wider = lax.optimization_barrier(jnp.concatenate([ends[0], y, ends[1]], axis))  # else written in each product again
+    before, behind = (lax.slice_in_dim(wider, k, k + n, axis=axis) for k in (0, 2))
     other, row = x if form.transpose else w, ops.positions(n, x.ndim, axis, x) + index(cut) * n
     inside = row < form.n - 1 if n * cut.parts > form.n else True
     return w, -(other * before), -(w * x), jnp.where(inside, -(other * behind), 0)
 
 
 def whole_is_less(form: Form, cut: Cut) -> bool:
-    """Where a device has a row or two, whose entries are fewer than what it would tell; or a ring ends within its rows."""
+    """Where a device has a row, whose entries are fewer than what it would tell, or a ring ends within its rows."""
     return form.pivoting is True or form.n <= cut.parts or (form.periodic and form.n % cut.parts != 0)
 
 
@@ -120,7 +117,7 @@ def neighbours(cut: Cut, x: Any, axis: int, periodic: bool) -> tuple[Any, Any]:
 def local(form: Form, cut: Cut, bands: Bands, d: Any, where: Any) -> tuple[tuple[Any, ...], Form]:
     """Bands and right sides without rows that are taken out, and their form."""
     if np.dtype(d.dtype).kind == "c":
-        bands = tuple(x.astype(d.dtype) for x in bands)  # type: ignore[assignment]
+        bands = tuple(x.astype(d.dtype) for x in bands)
     given = [*bands, d] if where is None else [*bands, d, where]
     shape = tuple(map(max, *(x.shape for x in given)))
     own = form._replace(shape=shape, matrix_shape=shape, overwrite_d=False)
@@ -181,7 +178,8 @@ def join(form: Form, cut: Cut, own: Form, bands: Bands, reduced: Reduced, ends: 
         values = lax.dynamic_index_in_dim(values, index(cut), keepdims=False)
     else:
         values = exchanged(form, cut, told, len(ends))
-    e, f, first, last, *around = (x.reshape(shape) for x in values)
+    e, f, last, *around = (x.reshape(shape) for x in values)
+    first = parts.first_of(ops, Relations(*told[:6].reshape(6, *shape)), e, last)
     if form.transpose:
         return Joint(e, f, first, last, around)
     e, f = (jnp.where(x == 0, 0, entry * x) for entry, x in ((before, e), (behind, f)))
@@ -206,13 +204,13 @@ def joined(form: Form, cut: Cut, found: Any, ends: int) -> Any:
     if form.transpose:
         around = parts.preceding(ops, rest[1], 0), parts.following(ops, rest[0], 0)
         entries = [jnp.where(x == 0, 0, entry) for x, entry in zip(there, around, strict=True)]
-    chain = parts.chain(ops, relations, *entries, 0, form.periodic)
+    chain = parts.chain(ops, relations, entries[0], entries[1], 0, form.periodic)
     last = parts.solve_chain(custom_call.call, chain, 0, form.periodic)
     e, first = parts.firsts(ops, relations, entries[0], last, 0)
     f = entries[1] * parts.following(ops, first, 0)
     beside = [parts.preceding(ops, rest[-2], 0), parts.following(ops, rest[-1], 0)] if ends else []
     beside = [jnp.where(x == 0, 0, end) for x, end in zip(there, beside, strict=True)] if ends else []
-    return jnp.stack([e, f, first, last, *beside], 1)
+    return jnp.stack([e, f, last, *beside], 1)
 
 
 def row_at(x: Any, at: int, axis: int) -> Any:
@@ -259,7 +257,9 @@ def gathered(function: Any, form: Form, cut: Cut, operands: Any, masked: bool) -
         whole.append(x)
     results = function(form.narrowed([x.shape for x in whole], masked), *whole)
     pads = [(0, rows * cut.parts - form.n if k == axis else 0) for k in range(len(form.shape))]
-    parts = [lax.dynamic_slice_in_dim(jnp.pad(x, pads), index(cut) * rows, rows, axis) for x in jax.tree.leaves(results)]
+    parts = [
+        lax.dynamic_slice_in_dim(jnp.pad(x, pads), index(cut) * rows, rows, axis) for x in jax.tree.leaves(results)
+    ]
     return jax.tree.unflatten(jax.tree.structure(results), parts)
 
 
@@ -273,7 +273,10 @@ def product(form: Form, a: Any, b: Any, c: Any, x: Any, where: Any) -> Any:
         x = jnp.where(keep, x, 0)
     lone = [end & (not periodic) for end in at_ends(cut, form, x)]
     if where is not None:
-        lone = [lone[0] | ~moved(cut, keep, axis, 1, periodic) | ~keep, lone[1] | ~moved(cut, keep, axis, -1, periodic) | ~keep]
+        lone = [
+            lone[0] | ~moved(cut, keep, axis, 1, periodic) | ~keep,
+            lone[1] | ~moved(cut, keep, axis, -1, periodic) | ~keep,
+        ]
         b = jnp.where(keep, b, 1)
     a, c = jnp.where(lone[0], 0, a), jnp.where(lone[1], 0, c)
     if form.transpose:
