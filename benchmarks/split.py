@@ -207,7 +207,7 @@ def main(given: list[str] | None = None) -> int:
     console = Console(width=140)
     console.print(table)
     console.print(record.get("work", ""))
-    path = options.json or (None if options.only or options.tiny else RESULTS / file_name())
+    path = options.json or (None if options.only or options.tiny else RESULTS / f"{file_name(record)}.json")
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record, indent=1) + "\n")

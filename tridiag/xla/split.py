@@ -25,7 +25,7 @@ from tridiag.xla import custom_call
 from tridiag.xla.parts import CustomCalls
 
 AT_ONCE = 2**21  # unknowns of systems that are gathered at a time, or one system
-WORTH_TWO = 4096  # systems times devices: from there on two exchanges take less time than one of many more words
+WORTH_TWO = 64  # systems for each device to join: two exchanges of fewer words then outweigh their messages
 
 
 def gathered_from_devices(solve: Any, form: Form, matrix: Any, d: Any) -> Any:
@@ -173,7 +173,7 @@ def join(form: Form, cut: Cut, own: Form, bands: Bands, reduced: Reduced, ends: 
         for k, x in ((1, before), (2, behind), (4, before)):
             told[k] = told[k] * x
     told = jnp.stack([jnp.broadcast_to(x, shape).reshape(systems) for x in (*told, *ends)])
-    if systems * cut.parts < WORTH_TWO:
+    if systems < WORTH_TWO * cut.parts:
         values = joined(form, cut, lax.all_gather(told, cut.names), len(ends))
         values = lax.dynamic_index_in_dim(values, index(cut), keepdims=False)
     else:
