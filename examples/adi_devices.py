@@ -64,9 +64,8 @@ def main(given: list[str] | None = None) -> int:
     field = march(jax.device_put(start, box), options.steps)
     alone = march(jax.device_put(start, jax.devices()[0]), options.steps)
     difference = float(np.abs(np.asarray(field) - np.asarray(alone)).max())
-    print(
-        f"{options.steps} steps of {shape} cells on {len(field.devices())} devices, each with {field.addressable_shards[0].data.shape}"
-    )
+    part = field.addressable_shards[0].data.shape
+    print(f"{options.steps} steps of {shape} cells on {len(field.devices())} devices, each with {part}")
     print(f"heat kept: {float(field.sum() / start.sum()):.12f}")
     print(f"largest difference from one device: {difference:.1e} of {float(field.max()):.1f}")
     return int(difference > 1e-11)
