@@ -186,6 +186,13 @@ def join(form: Form, cut: Cut, own: Form, bands: Bands, reduced: Reduced, ends: 
     return Joint(e, f, first, last, around)
 
 
+def exchange(devices: int, systems: int) -> str:
+    """What is exchanged, in words."""
+    if systems < WORTH_TWO * devices:
+        return f"one all_gather, {6 * (devices - 1)} words received for each system"
+    return f"two all_to_all, {9 * (devices - 1) / devices:.3g} words received for each system"
+
+
 def exchanged(form: Form, cut: Cut, told: Any, ends: int) -> Any:
     """`joined`, where each device joins its share of the systems: (numbers, systems)."""
     systems = told.shape[1]
