@@ -24,7 +24,7 @@ from tridiag.problems.forms import Cut, Form
 from tridiag.xla import custom_call
 from tridiag.xla.parts import CustomCalls
 
-AT_ONCE = 2**21  # unknowns of systems that are gathered at a time, or one system
+AT_ONCE = 2**19  # unknowns of systems that are gathered at a time, or one system
 WORTH_TWO = 64  # systems for each device to join: two exchanges of fewer words then outweigh their messages
 
 
