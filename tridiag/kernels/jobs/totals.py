@@ -11,10 +11,10 @@ import numpy as np
 from tridiag.kernels.jobs.batches import merge
 from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.logsumexp import shares
-from tridiag.kernels.jobs.parts import ONE_SET, Chunks
 from tridiag.kernels.jobs.systems import lanes_of
 from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.problems.forms import Recurrence
+from tridiag.problems.parts import ONE_SET, Chunks
 
 SHORTEST = 256  # rows of a chunk
 
