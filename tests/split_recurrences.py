@@ -188,6 +188,21 @@ def test_words_that_are_exchanged(verb: str, words: int) -> None:
     assert reduced == ([] if verb == "logcumsumexp" else ["s32[]"])  # a flag
 
 
+def test_explain_tells_what_is_exchanged() -> None:
+    rng = np.random.default_rng(12)
+    a, x = placed(mesh_of(8), [random(rng, (4, 80)) for _ in range(2)])
+    words = {"linear_recurrence": 21, "log_linear_recurrence": 21}
+    for verb, count in words.items():
+        told = repr(tridiag.explain(verb, a, x))
+        assert f"the rows of a sequence lie on 8 devices: one all_gather, {count} words received for each" in told
+        assert "doubtful sequences are gathered alone" in told
+    assert "one all_gather, 7 words received for each sequence" in repr(tridiag.explain("logcumsumexp", x))
+    assert "one all_gather, 42 words" in repr(tridiag.explain("linear_recurrence", (a, a), x))
+    A, v = (jax.device_put(random(rng, (4, 80, *more)), x.sharding) for more in ((3, 3), (3,)))
+    assert "one all_gather, 84 words" in repr(tridiag.explain("matrix_recurrence", A, v))
+    assert "and are gathered" in repr(tridiag.explain("linear_recurrence", a, x, backend="jax_scan"))
+
+
 def test_a_mesh_axis_on_the_batch_and_two_on_the_rows() -> None:
     rng = np.random.default_rng(9)
     mesh = jax.make_mesh((2, 2, 2), ("p", "q", "r"), axis_types=(AxisType.Auto,) * 3)

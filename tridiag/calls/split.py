@@ -12,7 +12,12 @@ from tridiag.calls.plan import Call, prepare, wants_check
 from tridiag.problems.forms import Cut
 
 Array = Any
-PARTS = {"solve": ("numba_thomas", "numba_partition")}  # backends that need not gather the rows of a verb
+PARTS = {  # backends that need not gather the rows of a verb
+    "solve": ("numba_thomas", "numba_partition"),
+    **dict.fromkeys(
+        ("linear_recurrence", "matrix_recurrence", "log_linear_recurrence", "logcumsumexp"), ("numba_scan",)
+    ),
+}
 
 
 def solve(
@@ -74,12 +79,17 @@ def exchange_of(verb: str, arguments: dict[str, Any], problem: Problem, backend:
     if not spread:
         return None
     devices, systems = max(spread)
-    rows = f"the rows of a system lie on {devices} devices"
+    one, fail = ("system", "systems without certificate") if verb == "solve" else ("sequence", "doubtful sequences")
+    rows = f"the rows of a {one} lie on {devices} devices"
     if backend not in PARTS.get(verb, ()):
         return f"{rows}, and are gathered"
-    from tridiag.xla.split import exchange
+    from tridiag.xla import split, split_recurrences
 
-    return f"{rows}: {exchange(devices, systems)}; systems without certificate are gathered alone"
+    if verb == "solve":
+        told = split.exchange(devices, systems)
+    else:
+        told = split_recurrences.exchange(verb, devices, problem.order, problem.shape, problem.dtype)
+    return f"{rows}: {told}" + f"; {fail} are gathered alone" * (verb != "logcumsumexp")
 
 
 def rows_over(x: Any, problem: Problem) -> tuple[int, int] | None:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from tridiag.algorithms.recurrence import Rows
@@ -69,6 +70,17 @@ class Part(NamedTuple):
 
 
 # ------------------------------------------------------------------------------------------------ the verbs
+
+
+def exchange(verb: str, devices: int, order: int, shape: tuple[int, ...], dtype: str) -> str:
+    """What is exchanged, in words."""
+    parts = 2 if np.dtype(dtype).kind == "c" else 1
+    size = shape[-1] if verb == "matrix_recurrence" else order
+    several = size > 1 or verb == "matrix_recurrence"
+    count = {"logcumsumexp": 1, "log_linear_recurrence": 3}.get(
+        verb, size * (size + 1) * parts if several else 2 * parts + 1
+    )
+    return f"one all_gather, {count * (devices - 1)} words received for each sequence"
 
 
 def linear_recurrence(order: int, form: Recurrence, cut: Cut, x: Any, *more: Any) -> Any:
