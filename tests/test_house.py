@@ -35,6 +35,7 @@ FLOORS = {
     "access": ("jobs", "simd", "runtime"),
     "thomas": ("jobs", "simd", "runtime", "access"),
     "cyclic": ("jobs", "simd", "runtime", "access", "thomas"),
+    "parts": ("jobs", "simd", "runtime", "access", "thomas"),
     "partition": ("jobs", "simd", "runtime", "access", "thomas"),
     "blocks": ("jobs", "simd", "runtime", "access"),
     "products": ("jobs", "simd", "runtime", "access"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.calls import execute, fast_path, outputs
+from tridiag.calls import execute, fast_path, outputs, split
 from tridiag.calls.blocks import prepare_blocks
 from tridiag.calls.fast_path import BLOCK_SOLVES, DETERMINANTS, PRODUCTS, SOLVES
 from tridiag.calls.plan import prepare, wants_check
@@ -31,6 +31,7 @@ def solve(
     check: bool | None = None,
     overwrite_d: bool = False,
     out: Array | None = None,
+    axis_name: str | tuple[str, ...] | None = None,
 ) -> Array:
     r"""Solve many tridiagonal systems at once.
 
@@ -68,6 +69,10 @@ def solve(
     out : array
         Takes the solution; it may not overlap an argument. Not with JAX arrays. Inside `torch.compile` it is copied
         there.
+    axis_name : str or tuple of str
+        Inside `jax.shard_map`, the axes of the mesh along which the rows of systems are spread: every device passes as
+        many rows, in the order of the devices, and gets x of these. ``a[0]`` of a later device is read. Arrays that are
+        sharded along the system axis outside of `jax.shard_map` need nothing.
 
     Returns
     -------
@@ -99,7 +104,7 @@ def solve(
     Numerical Algorithms, chapter 9), refinement after Skeel (1980). Inside `torch.compile` a solve of tensors is one
     operator of the graph.
     """
-    if type(d) is np.ndarray:
+    if axis_name is None and type(d) is np.ndarray:
         x = SOLVES.call(a, b, c, d, where, out, axis, backend, pivoting, periodic, transpose, check, overwrite_d)
         if x is not None:
             return x
@@ -112,6 +117,8 @@ def solve(
         "overwrite_d": overwrite_d,
         "backend": backend,
     }
+    if axis_name is not None:
+        return split.solve(arguments, where, out, check, options, axis_name)
     if compiling(a, b, c, d):
         return graph().solve(arguments, where, out, check, options)
     if (short := fast_path.of_tensors("solve", d)) is not None:

@@ -178,6 +178,17 @@ def own(x: Any) -> Any:
     return x if x is None or np.isscalar(x) or isinstance(x, jax.Array) else jnp.array(x)
 
 
+@functools.partial(jax.jit, static_argnums=1)
+def finite_along(x: Any, axis: int) -> Any:
+    return jnp.isfinite(x).all(axis)
+
+
+def replicated(x: Any) -> Any:
+    """What this process has of an array of several, once all of it is everywhere."""
+    sharding = jax.sharding.NamedSharding(x.sharding.mesh, jax.sharding.PartitionSpec())
+    return jax.jit(lambda x: x, out_shardings=sharding)(x).addressable_data(0)
+
+
 def entry(x: Any) -> Entry:
     """dtype, shape, the dtype or Python type as which it promotes, platform."""
     if isinstance(x, jax.Array):
@@ -259,6 +270,12 @@ def vary_alike(arrays: Any) -> Any:
         return lax.pcast(x, tuple(missing), to="varying") if missing else x
 
     return jax.tree.map(cast, arrays)
+
+
+def spread(x: Any, names: tuple[str, ...]) -> Any:
+    """An array of `shard_map` that varies over some axes, also if it is alike on all devices."""
+    missing = frozenset(names) - varying(x)
+    return lax.pcast(x, tuple(missing), to="varying") if missing else x
 
 
 def left_to_compiler(function: Any, arrays: Any) -> Any:
