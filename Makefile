@@ -80,7 +80,7 @@ $(WORK)/demo.stamp: EXTRAS := jax,scipy,examples,cli
 $(WORK)/test.stamp: EXTRAS := test,jax,scipy,torch,dask,xarray,examples,cli
 $(WORK)/gpu-offline.stamp: EXTRAS := test,scipy,jax,pallas,torch,gpu-offline
 $(WORK)/gpu-toolchains.stamp: EXTRAS := test,jax,pallas,scipy,torch,gpu-offline
-$(WORK)/check.stamp: EXTRAS := test,docs
+$(WORK)/check.stamp: EXTRAS := test,docs,xarray
 
 $(WORK)/wheel.stamp: $(SOURCES)
 	rm -rf build $(WORK)/wheel
