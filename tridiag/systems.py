@@ -46,7 +46,8 @@ def solve(
     d : array
         The right sides. float32, float64, complex64, complex128; float16 and bfloat16 compute in float32; integers
         promote as in the library of the arrays (NumPy, JAX, PyTorch or CuPy). Numbers, sequences of them and columns of
-        pandas are taken as NumPy takes them; other types that offer ``__array__`` raise, and say what to pass instead.
+        pandas are taken as NumPy takes them; where an argument is a Dask array the result is a lazy one; other types
+        that offer ``__array__`` raise, and say what to pass instead.
     axis : int
         The system axis in the broadcast shape.
     backend : str

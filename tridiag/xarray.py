@@ -1,8 +1,8 @@
 """The verbs on arrays of xarray: axes by their names, in any order; coordinates, names and attributes stay.
 
 Import this module, and every ``DataArray`` has the same verbs behind ``.tridiag``, as
-``d.tridiag.solve(a, b, c, dim="z")``. Arguments are DataArrays, numbers, and 1-D arrays that lie along ``dim``. Arrays of
-Dask inside of them stay lazy.
+``d.tridiag.solve(a, b, c, dim="z")``. Arguments are DataArrays, numbers, and 1-D arrays that lie along ``dim``. Arrays
+of Dask inside of them stay lazy.
 """
 
 from __future__ import annotations
