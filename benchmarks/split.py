@@ -16,6 +16,7 @@ is wrong. Needs JAX and rich.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import statistics
@@ -142,33 +143,29 @@ def check(name: str, found: Any, wanted: Any) -> None:
             raise SystemExit(f"{name} is wrong: relative error {error:.1e}")
 
 
-def race(calls: Calls, rounds: int) -> dict[str, float]:
+def race(calls: Calls, rounds: int, clock: Callable[[], float] = time.perf_counter) -> dict[str, float]:
     """Medians, in shuffled order; each timed call follows one that is not timed."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     rng = np.random.default_rng(0)
     for _ in range(rounds):
         for name in rng.permutation(list(calls)):
             jax.block_until_ready(calls[name]())
-            start = time.perf_counter()
+            start = clock()
             jax.block_until_ready(calls[name]())
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(clock() - start)
     return {name: statistics.median(some) for name, some in seconds.items()}
 
 
 def work(rounds: int, tiny: bool) -> dict[str, float]:
     """The processor time of a device with as many rows, where there are 4 and 8, over that where there are 2."""
-    seconds = {}
+    calls: Calls = {}
     for devices in (2, 4, 8):
         shape = (64, devices * 10_000 // (TINY if tiny else 1))
         given = placed(mesh_of(devices), arguments(LINES[0], shape), P(None, "z"))
-        program = jax.jit(tridiag.solve).lower(*given).compile()
-        samples = []
-        for _ in range(rounds + 2):
-            start = time.process_time()
-            jax.block_until_ready(program(*given))
-            samples.append((time.process_time() - start) / devices)
-        seconds[devices] = statistics.median(samples[2:])
-    return {f"work of a device, {devices} over 2": seconds[devices] / seconds[2] for devices in (4, 8)}
+        calls[str(devices)] = functools.partial(jax.jit(tridiag.solve).lower(*given).compile(), *given)
+    seconds = race(calls, rounds, time.process_time)
+    each = {devices: seconds[devices] / int(devices) for devices in seconds}
+    return {f"work of a device, {devices} over 2": each[devices] / each["2"] for devices in ("4", "8")}
 
 
 def short(line: Line, found: dict[str, Any]) -> list[str]:

@@ -217,3 +217,13 @@ def test_collectives_of_a_gradient() -> None:
     found = exchange(compiled(jax.grad(lambda *v: (solve(*v) ** 2).sum(), ALL), *arrays), 8)
     assert found.collectives == 2
     assert found.words <= (6 + 10) * 7 * 8
+
+
+def test_explain_tells_what_is_exchanged() -> None:
+    arrays = systems(np.random.default_rng(0), (8, 160), "float64", hard=False)
+    told = repr(tridiag.explain("solve", *placed(mesh_of(8), arrays)))
+    assert "the rows of a system lie on 8 devices: one all_gather, 42 words received for each system" in told
+    many = placed(mesh_of(8), [np.tile(x, (100, 1)) for x in arrays])
+    assert "two all_to_all, 7.88 words received" in repr(tridiag.explain("solve", *many))
+    assert "and are gathered" in repr(tridiag.explain("factor", *placed(mesh_of(8), arrays[:3])))
+    assert tridiag.explain("solve", *placed(mesh_of(8), arrays, P("z"))).exchange is None

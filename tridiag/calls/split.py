@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
+from tridiag.backends import Problem
 from tridiag.calls import execute
 from tridiag.calls.plan import Call, prepare, wants_check
 from tridiag.problems.forms import Cut
 
 Array = Any
+PARTS = {"solve": ("numba_thomas", "numba_partition")}  # backends that need not gather the rows of a verb
 
 
 def solve(
@@ -63,3 +66,33 @@ def with_cut(call: Call, cut: Cut, periodic: bool) -> Call:
     from tridiag.libraries.jax import spread
 
     return call._replace(plan=plan, d=spread(call.d, cut.names))
+
+
+def exchange_of(verb: str, arguments: dict[str, Any], problem: Problem, backend: str) -> str | None:
+    """What devices exchange that have rows of the same systems, in a sentence; None where they have whole ones."""
+    spread = [found for x in arguments.values() if (found := rows_over(x, problem)) is not None]
+    if not spread:
+        return None
+    devices, systems = max(spread)
+    rows = f"the rows of a system lie on {devices} devices"
+    if backend not in PARTS.get(verb, ()):
+        return f"{rows}, and are gathered"
+    from tridiag.xla.split import exchange
+
+    return f"{rows}: {exchange(devices, systems)}; systems without certificate are gathered alone"
+
+
+def rows_over(x: Any, problem: Problem) -> tuple[int, int] | None:
+    """Over how many devices the system axis of a JAX array is spread, if it is, and the systems of each."""
+    spec, rank = getattr(getattr(x, "sharding", None), "spec", None), getattr(x, "ndim", 0)
+    axis = problem.axis % len(problem.shape) - len(problem.shape)
+    if spec is None or (rank > 1 and rank + axis < 0) or rank == 0:
+        return None
+    axis = axis if rank > 1 else -1
+    names = (tuple(spec) + (None,) * rank)[:rank][axis]
+    if names is None:
+        return None
+    names = names if isinstance(names, tuple) else (names,)
+    devices = math.prod(x.sharding.mesh.shape[name] for name in names)
+    shape = x.sharding.shard_shape(x.shape)
+    return (devices, math.prod(shape) // shape[axis]) if devices > 1 else None

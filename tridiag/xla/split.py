@@ -24,7 +24,7 @@ from tridiag.problems.forms import Cut, Form
 from tridiag.xla import custom_call
 from tridiag.xla.parts import CustomCalls
 
-AT_ONCE = 2**21  # unknowns of systems that are gathered at a time, or one system
+AT_ONCE = 2**19  # unknowns of systems that are gathered at a time, or one system
 WORTH_TWO = 64  # systems for each device to join: two exchanges of fewer words then outweigh their messages
 
 
@@ -184,6 +184,13 @@ def join(form: Form, cut: Cut, own: Form, bands: Bands, reduced: Reduced, ends: 
         return Joint(e, f, first, last, around)
     e, f = (jnp.where(x == 0, 0, entry * x) for entry, x in ((before, e), (behind, f)))
     return Joint(e, f, first, last, around)
+
+
+def exchange(devices: int, systems: int) -> str:
+    """What is exchanged, in words."""
+    if systems < WORTH_TWO * devices:
+        return f"one all_gather, {6 * (devices - 1)} words received for each system"
+    return f"two all_to_all, {9 * (devices - 1) / devices:.3g} words received for each system"
 
 
 def exchanged(form: Form, cut: Cut, told: Any, ends: int) -> Any:
