@@ -357,8 +357,9 @@ def computed(verb: str, given: dict[str, Any], return_final: bool, out: Any, **o
 
 def in_chunks(verb: str, given: dict[str, Any], return_final: bool, out: Any, options: dict[str, Any]) -> Any:
     """A verb on recurrences of Dask arrays."""
-    sequences = chunked("sequences")
-    if verb == "logcumsumexp":
-        return sequences.sums(logcumsumexp, log_linear_recurrence, given["x"], out, **options)
-    verbs = {"linear_recurrence": linear_recurrence, "log_linear_recurrence": log_linear_recurrence}
-    return sequences.recurrence(verbs[verb], given, return_final, out, **options)
+    verbs = {
+        "linear_recurrence": linear_recurrence,
+        "log_linear_recurrence": log_linear_recurrence,
+        "logcumsumexp": logcumsumexp,
+    }
+    return chunked("sequences").recurrence(verbs[verb], given, return_final, out, **options)

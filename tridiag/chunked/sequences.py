@@ -26,49 +26,58 @@ class Step(NamedTuple):
     rows: tuple[str, ...]  # the names of the coefficients and of x
     options: dict[str, Any]
 
+    @property
+    def axis(self) -> int:
+        axis: int = self.options["axis"]
+        return axis
+
+    @property
+    def sums(self) -> bool:
+        """Whether the verb is logcumsumexp, which has no coefficients."""
+        return self.rows == ("x",)
+
+    @property
+    def logarithms(self) -> bool:
+        return self.sums or self.rows[0] == "log_a"
+
     def run(self, before: Any, *values: Any) -> Any:
         """A task: the rows of a chunk."""
         return self.verb(**self.given(before, values), **self.options)
 
     def run_on(self, before: Any, *values: Any) -> Any:
         """A task: the rows of a chunk, and its last values."""
-        return self.verb(**self.given(before, values), **self.options, return_final=True)
+        if not self.sums:
+            return self.verb(**self.given(before, values), **self.options, return_final=True)
+        y = self.run(before, *values)
+        return y, np.take(y, 0 if self.options["reverse"] else -1, axis=self.axis)
 
     def given(self, before: Any, values: Sequence[Any]) -> dict[str, Any]:
         """The arguments; ``before``: None, a list of the values of all arguments init, or what a verb has returned."""
         given = whole.arguments(self.rows, values)
-        if before is not None:
-            several = isinstance(given.get("a"), tuple)
-            given["init"] = before if not isinstance(before, list) else tuple(before) if several else before[0]
+        if before is None:
+            return given
+        if self.sums:
+            return {"x": self.continued(given["x"], before)}
+        several = isinstance(given.get("a"), tuple)
+        given["init"] = before if not isinstance(before, list) else tuple(before) if several else before[0]
         return given
 
-    @property
-    def logarithms(self) -> bool:
-        return self.rows[0] == "log_a"
-
-
-def sums(verb: Verb, log_linear_recurrence: Verb, x: Any, out: Any, **options: Any) -> Any:
-    """logcumsumexp of Dask arrays: where its axis is cut, a recurrence whose coefficients are 1."""
-    refuse_targets(out)
-    operands = of_recurrence(verb.__name__, {"x": x}, {}, **options)
-    check_logarithms(verb.__name__, operands.plan)
-    if operands.cut:
-        return recurrence(log_linear_recurrence, {"log_a": 0.0, "x": x}, False, None, **options)
-    return whole.mapped(verb, operands, {name: options[name] for name in ("reverse", "backend")})
+    def continued(self, x: Any, before: Any) -> Any:
+        """x with what was summed before it added to its first row."""
+        x = np.array(x, np.result_type(x, before))
+        row = (slice(None),) * self.axis + (-1 if self.options["reverse"] else 0,)
+        if x.shape[self.axis]:
+            with np.errstate(all="ignore"):
+                x[row] = np.logaddexp(x[row], before)
+        return x
 
 
 def recurrence(verb: Verb, given: Mapping[str, Any], return_final: bool, out: Any, **options: Any) -> Any:
     """A recurrence of Dask arrays; ``given`` are its coefficients, x, and perhaps the values before the first step."""
     refuse_targets(out)
-    if "a" in given:
-        coefficients, states = coefficients_and_states(given["a"], given["init"])
-    else:
-        check_sequence("log_a", given["log_a"], order=False)
-        coefficients = {"log_a": given["log_a"]}
-        states = {} if given.get("init") is None else {"init": given["init"]}
-    rows = {**coefficients, "x": given["x"]}
+    rows, states = by_name(given)
     operands = of_recurrence(verb.__name__, rows, states, **options)
-    if "log_a" in given:
+    if "a" not in given:
         check_logarithms(verb.__name__, operands.plan)
     told = {"reverse": bool(options["reverse"]), "backend": options["backend"]}
     if not operands.cut:
@@ -78,8 +87,19 @@ def recurrence(verb: Verb, given: Mapping[str, Any], return_final: bool, out: An
         y = recurrence(verb, wide, False, None, **options).astype(operands.plan.out_dtype)
     else:
         few = math.prod(len(operands.chunks[k]) for k in operands.batch) < MANY
-        y = (in_parallel if few and len(rows) == 2 else in_turn)(verb, operands, told)
+        y = (in_parallel if few and len(rows) <= 2 else in_turn)(verb, operands, told)
     return (y, final(given, operands, y, told["reverse"])) if return_final else y
+
+
+def by_name(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The coefficients and x, and the values before the first step, those of tuples by their numbers."""
+    if "a" in given:
+        coefficients, states = coefficients_and_states(given["a"], given["init"])
+        return {**coefficients, "x": given["x"]}, states
+    for name in ("log_a", "init"):
+        check_sequence(name, given.get(name), order=False)
+    states = {} if given.get("init") is None else {"init": given["init"]}
+    return {name: x for name, x in given.items() if name != "init"}, states
 
 
 def final(given: Mapping[str, Any], operands: Operands, y: Any, reverse: bool) -> Any:
@@ -141,10 +161,10 @@ def in_parallel(verb: Verb, operands: Operands, options: Mapping[str, Any]) -> A
 def summarize(step: Step, first: bool, before: Any, *values: Any) -> scaled.Summary:
     """A task: what a chunk does to a value before it; of the first one, its last value."""
     y, last = step.run_on(before, *values)
-    if first:
-        return scaled.Summary(None, 0, last)
-    rows, axis = y.shape[step.options["axis"]], step.options["axis"]
+    rows, axis = y.shape[step.axis], step.axis
     del y
-    aligned = np.asarray(values[0])
-    axis = 0 if aligned.ndim == 1 else axis - (last.ndim + 1 - aligned.ndim)
-    return scaled.summary(aligned, rows, axis, last, step.logarithms)
+    if first or step.sums:
+        return scaled.Summary(None if first else np.zeros(()), 0, last)
+    coefficient = np.asarray(values[0])
+    axis = 0 if coefficient.ndim == 1 else axis - (last.ndim + 1 - coefficient.ndim)
+    return scaled.summary(coefficient, rows, axis, last, step.logarithms)
