@@ -11,6 +11,7 @@ from tridiag.calls.blocks import prepare_blocks
 from tridiag.calls.fast_path import BLOCK_SOLVES, DETERMINANTS, PRODUCTS, SOLVES
 from tridiag.calls.plan import prepare, wants_check
 from tridiag.calls.torch_compile import compiling, graph
+from tridiag.chunked import chunked, is_chunked
 
 Array = Any
 
@@ -45,7 +46,8 @@ def solve(
     d : array
         The right sides. float32, float64, complex64, complex128; float16 and bfloat16 compute in float32; integers
         promote as in the library of the arrays (NumPy, JAX, PyTorch or CuPy). Numbers, sequences of them and columns of
-        pandas are taken as NumPy takes them; other types that offer ``__array__`` raise, and say what to pass instead.
+        pandas are taken as NumPy takes them; where an argument is a Dask array the result is a lazy one; other types
+        that offer ``__array__`` raise, and say what to pass instead.
     axis : int
         The system axis in the broadcast shape.
     backend : str
@@ -124,6 +126,8 @@ def solve(
         x = short(a, b, c, d, where, out, axis, backend, pivoting, periodic, transpose, check, overwrite_d)
         if x is not None:
             return x
+    if is_chunked(a, b, c, d, where):
+        return chunked("parts").solve(solve, arguments, where, out, check, **options)
     call = prepare("solve", arguments, where=where, **options)
     if where is not None:
         arguments["where"] = where
@@ -188,6 +192,8 @@ def matmul(
         y = short(a, b, c, x, where, axis, periodic, transpose)
         if y is not None:
             return y
+    if is_chunked(a, b, c, x, where):
+        return chunked("products").product(matmul, {"a": a, "b": b, "c": c, "x": x}, where, out, **options)
     call = prepare("matmul", arguments, where=where, **options)
     destination = outputs.target(call, {"a": a, "b": b, "c": c, "x": x, "where": where}, out, False)
     return execute.product(call, destination)
@@ -249,6 +255,9 @@ def slogdet(
         both: tuple[Array, Array] | None = short(a, b, c, where, axis, periodic, backend)
         if both is not None:
             return both
+    if is_chunked(a, b, c, where):
+        pair: tuple[Array, Array] = chunked("whole").determinants(slogdet, arguments, where, **options)
+        return pair
     return execute.determinants(prepare("slogdet", arguments, where=where, **options))
 
 

@@ -210,7 +210,7 @@ class Sweeps(Protocol):
 class Reduced(NamedTuple):
     """A part that is reduced: what is told of it, and what finishing it takes."""
 
-    relations: Relations
+    relations: Any  # `Relations`; None where a part is only to be finished
     chunks: Chunks
     before: Array = None  # what couples each chunk to the one before it; of the first one 1
     chain: Any = None  # of its chunks, and of the rows in none

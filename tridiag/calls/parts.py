@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from tridiag.calls.plan import Call, prepare
 from tridiag.libraries.arrays import library_of
 from tridiag.libraries.numpy import Operations as ops
 from tridiag.problems.forms import Form
+from tridiag.problems.parts import chunks_of
 
 Array = Any
 SUPPORTED = ("float32", "float64", "complex64", "complex128")
@@ -123,6 +125,11 @@ def join(ends: Any, periodic: bool) -> Array:
     return values if library == "numpy" else tensor(values)
 
 
+def whole_part(form: Form, d: Array) -> parts.Reduced:
+    """What finishing a part takes that is swept in one piece: nothing that was reduced."""
+    return parts.Reduced(None, chunks_of(form.n, max(1, math.prod(form.batch)), d.dtype))
+
+
 def finish(arguments: dict[str, Any], values: Any, axis: int, where: Any) -> Array:
     """As `tridiag.parts.finish`."""
     call, form, bands, d, *couplings = taken(arguments, axis, where)
@@ -132,7 +139,7 @@ def finish(arguments: dict[str, Any], values: Any, axis: int, where: Any) -> Arr
     before, first, last, behind = np.expand_dims(known.astype(d.dtype, copy=False), form.axis + 1)
     with np.errstate(all="ignore"):
         e, f = (times(x, coupling) for coupling, x in zip(couplings, (before, behind), strict=True))
-        reduced = parts.reduce(Kernels, form, bands, d)
+        reduced = parts.reduce(Kernels, form, bands, d) if parts.in_pieces(Kernels, form, d) else whole_part(form, d)
         x = parts.finish(Kernels, form, bands, d, reduced, e, last)
         if form.n > 1:
             x[(slice(None),) * form.axis + (slice(0, 1),)] = first
