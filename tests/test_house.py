@@ -42,6 +42,7 @@ FLOORS = {
     "products": ("jobs", "simd", "runtime", "access"),
     "recurrence": ("jobs", "simd", "runtime", "access"),
     "logsumexp": ("jobs", "simd", "runtime", "access"),
+    "totals": ("jobs", "simd", "runtime", "access", "logsumexp"),
     "kalman": ("jobs", "simd", "runtime", "access"),
     "alignment": ("jobs", "simd", "runtime", "access"),
     "numba_cuda": (), "triton": (), "pallas": (),

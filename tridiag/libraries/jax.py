@@ -78,6 +78,20 @@ class Operations:
     def concatenate(parts: Any, axis: int) -> Any:
         return jnp.concatenate(parts, axis=axis)
 
+    @classmethod
+    def moved(cls, x: Any, first: Any, axis: int, backward: bool) -> Any:
+        """The rows of x moved to make room for the ``first`` ones, towards the end of the axis or its beginning.
+
+        Pads, which XLA knows how to move between devices, where it would gather arrays that are to be concatenated.
+        """
+        n, count = x.shape[axis], first.shape[axis]
+        ahead, behind = (-count, n - count) if backward else (count, 0)
+        own, others = ([(0, 0, 0)] * x.ndim for _ in range(2))
+        own[axis], others[axis] = (ahead, -ahead, 0), (behind, n - count - behind, 0)
+        nothing, at = jnp.zeros((), x.dtype), cls.positions(n, x.ndim, axis, x)
+        before = at >= n - count if backward else at < count
+        return jnp.where(before, lax.pad(first, nothing, others), lax.pad(x, nothing, own))
+
     @staticmethod
     def take(x: Any, rows: Sequence[int], axis: int) -> Any:
         if len(rows) <= FEW_ROWS:

@@ -16,7 +16,6 @@ import numpy as np
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
-from tridiag.algorithms.recurrence import Rows
 from tridiag.kernels.jobs import logsumexp, recurrences
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.job import Job
@@ -52,12 +51,6 @@ def target(family: str, *arguments: Any) -> str:
     return handler
 
 
-def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence) -> Any:
-    """The custom call of `numba_scan`, on every device that has some of the sequences."""
-    coefficients = tuple(a.astype(x.dtype) for a in coefficients)
-    return shard_over_devices(calling_recurrence(len(coefficients)), form, [x, *coefficients, *init], None)
-
-
 @functools.cache
 def calling_recurrence(order: int) -> Callable[..., Any]:
     def call(form: Recurrence, *arrays: Any) -> Any:
@@ -66,11 +59,6 @@ def calling_recurrence(order: int) -> Callable[..., Any]:
 
     call.__name__ = f"recurrence{order}"
     return call
-
-
-def matrix_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence) -> Any:
-    """The same for recurrences of matrices."""
-    return shard_over_devices(call_matrices, form, [x, *(a.astype(x.dtype) for a in coefficients), *init], None)
 
 
 def call_matrices(form: Recurrence, *arrays: Any) -> Any:
@@ -99,12 +87,6 @@ def call_recurrence(job: Job, form: Any, arrays: Sequence[Any]) -> Any:
     operands = {POINTERS + k: x for k, x in enumerate(arrays, 1)}
     result = {POINTERS: jax.typeof(arrays[0]).update(shape=form.shape)}
     return custom_call(job, operands, result)[0]
-
-
-def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence) -> Any:
-    """The same for recurrences of logarithms."""
-    function = calling_logarithms(bool(coefficients), bool(init))
-    return shard_over_devices(function, form, [*coefficients, *init, x], None)
 
 
 @functools.cache
