@@ -3,6 +3,7 @@
 Every process runs every check, in the same order, as all programs over `torch.distributed` do.
 """
 
+import importlib
 import os
 import tempfile
 import time
@@ -131,6 +132,7 @@ def processes(count: int) -> Iterator[int]:
         tridiag.parts.finish(
             1.0, 4.0, 1.0, ones, tridiag.parts.join(tridiag.parts.reduce(1.0, 4.0, 1.0, ones)[None])[0]
         )
+    importlib.import_module("torch._dynamo")  # which DTensors import, by and by
     folder, children, rank = tempfile.mkdtemp(), [], 0
     for k in range(1, count):
         if (child := os.fork()) == 0:
