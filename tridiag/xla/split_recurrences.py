@@ -284,17 +284,20 @@ def kept_or_gathered(part: Part, y: Any, taken: Any, end: Any, told: Any) -> Any
 
 
 def gathered(part: Part, y: Any, doubtful: Any) -> Any:
-    """y, with the sequences that are doubtful on any device gathered by all, and computed whole."""
+    """y, with the sequences that are doubtful on any device gathered by all, and computed whole.
+
+    No array is transposed: XLA would lay out y so in every call.
+    """
     (form, own, cut), n, rows = part[:3], part.form.n, part.own.n
     rank, axis = len(own.shape) - own.matrices, own.axis
-    batch = (*own.shape[:axis], *own.shape[axis + 1 : rank])
-    systems, tail = max(1, math.prod(batch)), own.shape[rank:]
+    outer, inner, tail = math.prod(own.shape[:axis]), math.prod(own.shape[axis + 1 : rank]), own.shape[rank:]
+    systems = outer * inner
     some = max(1, min(systems, AT_ONCE // (n * math.prod(tail))))
 
     def flat(v: Any, rows: int) -> Any:
-        """(sequences, rows, and what a matrix or a vector has)."""
+        """(outer, rows, inner, and what a matrix or a vector has)."""
         shape = (*own.shape[:axis], rows, *own.shape[axis + 1 : rank], *v.shape[rank:])
-        return jnp.moveaxis(jnp.broadcast_to(v, shape), axis, rank - 1).reshape(systems, rows, *v.shape[rank:])
+        return jnp.broadcast_to(v, shape).reshape(outer, rows, inner, *v.shape[rank:])
 
     wrong = doubtful.any(tuple(range(rank, doubtful.ndim))) if doubtful.ndim > rank else doubtful
     anywhere = lax.psum(wrong.astype(jnp.int32), cut.names).reshape(systems) > 0
@@ -304,13 +307,14 @@ def gathered(part: Part, y: Any, doubtful: Any) -> Any:
 
     def step(k: Any, y: Any) -> Any:
         those = lax.dynamic_slice_in_dim(listed, k * some, some)
+        place = those // inner, slice(None), those % inner
         x, *coefficients = (
-            lax.all_gather(jnp.take(v, those, 0, mode="clip"), cut.names, axis=1, tiled=True)[:, :n] for v in given
+            lax.all_gather(v.at[place].get(mode="clip"), cut.names, axis=1, tiled=True)[:, :n] for v in given
         )
-        found = part.run(whole, x, tuple(coefficients), tuple(jnp.take(v, those, 0, mode="clip") for v in init))
+        found = part.run(whole, x, tuple(coefficients), tuple(v.at[place].get(mode="clip") for v in init))
         found = jnp.pad(found, [(0, 0), (0, cut.parts * rows - n), *[(0, 0)] * len(tail)])
-        return y.at[those].set(lax.dynamic_slice_in_dim(found, index(cut) * rows, rows, 1), mode="drop")
+        return y.at[place].set(lax.dynamic_slice_in_dim(found, index(cut) * rows, rows, 1), mode="drop")
 
     count = jnp.sum(anywhere, dtype=jnp.int32)
     found = lax.fori_loop(0, (count + some - 1) // some, step, flat(y, rows))
-    return jnp.moveaxis(found.reshape(*batch, rows, *tail), rank - 1, axis)
+    return found.reshape(y.shape)
