@@ -26,6 +26,7 @@ autodoc_typehints = "none"
 nitpicky = True
 # What the docstrings say of types in words, and classes of other packages.
 WORDS = r".*\barrays?\b.*|\"auto\"|carry|function|pytree|ys|BackendList|Explanation"
+WORDS += r"|.*DataArray.*|number|booleans|hashable|(or )?a tuple|of them|them|logabsdet|sign"
 WORDS += r"|numpy\.linalg\.LinAlgError|pathlib\.Path"
 nitpick_ignore_regex = [("py:class", WORDS), ("py:obj", r"(?!tridiag\b).*")]
 default_role = "py:obj"  # `tridiag.solve` in a docstring is a link

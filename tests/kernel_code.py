@@ -56,6 +56,8 @@ def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
         yield "determinants", dtype
         yield "products", dtype
         yield "partition", dtype
+        yield from (("parts", dtype, kind) for kind in ("reduce", "finish"))
+        yield from (("totals", dtype, kind) for kind in ("linear", "transposed"))
         yield from (("recurrence", dtype, order) for order in range(1, BACKENDS["numba_scan"].order + 1))
         sizes = range(2, LARGEST + 1) if whole else range(2, 9)
         yield from (("matrices", dtype, size) for size in sizes)
@@ -63,6 +65,7 @@ def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
         yield from (("few_blocks", dtype, size) for size in range(2, recurrences.WRITTEN_OUT + 1))
     for dtype in REAL:
         yield "logsumexp", dtype
+        yield from (("totals", dtype, kind) for kind in ("logarithms", "weighted"))
         yield from (("constant", dtype, order) for order in range(1, MOST_IN_VECTORS + 1))
         yield "filter_guard", dtype
         yield from (("alignment", dtype, kind) for kind in GAPS)

@@ -1,6 +1,7 @@
 """The examples, small: that they run, conserve, agree and recover; their full size is `make demo`."""
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -132,3 +133,14 @@ def test_the_gradient_finds_the_mixing_coefficient_again() -> None:
     import mixing_inverse
 
     assert mixing_inverse.main([]) == 0
+
+
+def test_a_box_whose_axes_are_cut_over_devices() -> None:
+    """In a process that has eight devices."""
+    pytest.importorskip("jax")
+    run = subprocess.run(
+        [sys.executable, str(EXAMPLES / "adi_devices.py"), "--size", "12", "--steps", "3"],
+        capture_output=True, text=True, timeout=300, env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "on 8 devices, each with (6, 6, 6)" in run.stdout

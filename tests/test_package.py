@@ -14,6 +14,7 @@ import tridiag
 from tridiag.cuda import instances, launcher
 
 HEAVY = ["numba", "llvmlite", "jax", "jaxlib", "torch", "scipy", "cupy", "triton", "rich", "matplotlib"]
+HEAVY += ["dask", "xarray"]
 ROOT = Path(__file__).parents[1]
 API = (ROOT / "docs/api.rst").read_text()
 README = (ROOT / "README.md").read_text()

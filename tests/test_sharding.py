@@ -1,14 +1,13 @@
 """Arrays on several devices, in a process that has them."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from helpers import installed
-
-FLAG = "--xla_force_host_platform_device_count=4"
 
 
 def missing() -> str | None:
@@ -19,15 +18,51 @@ def missing() -> str | None:
     return None if hasattr(jax, "shard_map") else f"needs jax.shard_map, which jax {jax.__version__} does not have"
 
 
+def run(request: pytest.FixtureRequest, name: str, which: str, devices: int) -> None:
+    """The tests of a file, in a process that has so many devices."""
+    if reason := missing():
+        pytest.skip(reason)
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-c", str(request.config.inipath), "-q", "-x", "-m", which,
+         str(Path(__file__).with_name(name))],
+        capture_output=True, text=True, timeout=580, env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags},
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout[-10_000:] + run.stderr[-2000:]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("which", ["not slow", "slow"])
 def test_four_devices(request: pytest.FixtureRequest, which: str) -> None:
+    run(request, "four_devices.py", which, 4)
+
+
+@pytest.mark.slow
+def test_rows_on_eight_devices(request: pytest.FixtureRequest) -> None:
+    run(request, "split_rows.py", "not slow", 8)
+
+
+@pytest.mark.slow
+def test_recurrences_on_eight_devices(request: pytest.FixtureRequest) -> None:
+    run(request, "split_recurrences.py", "not slow", 8)
+
+
+@pytest.mark.slow
+def test_two_processes() -> None:
+    """In jit and in eager calls, where no process has a whole array; both hear of a singular system."""
     if reason := missing():
         pytest.skip(reason)
-    environment = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {FLAG}"}
-    tests = Path(__file__).with_name("four_devices.py")
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-c", str(request.config.inipath), "-q", "-x", "-m", which, str(tests)],
-        capture_output=True, text=True, timeout=580, env={**os.environ, **environment},
-    )  # fmt: skip
-    assert run.returncode == 0, run.stdout[-10_000:] + run.stderr[-2000:]
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        address = f"localhost:{free.getsockname()[1]}"
+    flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=4"
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
+    script = str(Path(__file__).with_name("two_hosts.py"))
+    hosts = [
+        subprocess.Popen([sys.executable, script, address, str(k)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                         text=True, env=environment)
+        for k in range(2)
+    ]  # fmt: skip
+    for host in hosts:
+        output, _ = host.communicate(timeout=200)
+        assert host.returncode == 0 and "right" in output, output[-3000:]

@@ -51,7 +51,7 @@ LATER = {
     "report": ("explain",),
     "systems": ("matmul", "slogdet", "solve", "solve_block"),
     "tuning": ("tune",),
-    "": ("conventions", "kalman", "parts"),
+    "": ("conventions", "kalman", "parts", "xarray"),
 }
 
 

@@ -14,6 +14,7 @@ from tridiag.calls.execute import last, recurrence
 from tridiag.calls.fast_path import RECURRENCES
 from tridiag.calls.sequences import PREPARERS
 from tridiag.calls.torch_compile import compiling, graph
+from tridiag.chunked import chunked, is_chunked
 
 Array = Any
 OF_NUMBERS, OF_MATRICES = RECURRENCES["linear_recurrence"], RECURRENCES["matrix_recurrence"]
@@ -348,6 +349,18 @@ def computed(verb: str, given: dict[str, Any], return_final: bool, out: Any, **o
         y = short(verb, given, out, **options)
         if y is not None:
             return y
+    if verb != "matrix_recurrence" and is_chunked(*given.values()):
+        return in_chunks(verb, given, return_final, out, options)
     arguments, call = PREPARERS[verb](verb, **given, **options)
     y = recurrence(verb, call, outputs.target(call, arguments, out, False))
     return (y, last(verb, call, y, given)) if return_final else y
+
+
+def in_chunks(verb: str, given: dict[str, Any], return_final: bool, out: Any, options: dict[str, Any]) -> Any:
+    """A verb on recurrences of Dask arrays."""
+    verbs = {
+        "linear_recurrence": linear_recurrence,
+        "log_linear_recurrence": log_linear_recurrence,
+        "logcumsumexp": logcumsumexp,
+    }
+    return chunked("sequences").recurrence(verbs[verb], given, return_final, out, **options)

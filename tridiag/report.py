@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tridiag import kalman
 from tridiag.backends import BACKENDS, KALMAN, Problem
-from tridiag.calls import sequences
+from tridiag.calls import sequences, split
 from tridiag.calls.blocks import prepare_blocks
 from tridiag.calls.pairs import prepare as prepare_pairs
 from tridiag.calls.plan import axis_alone, prepare
@@ -89,6 +89,7 @@ class Explanation:
     problem: Problem
     others: dict[str, str | None] = field(default_factory=dict)
     seconds: dict[str, float | None] = field(default_factory=dict)
+    exchange: str | None = None
 
     def __repr__(self) -> str:
         return f"{self.head}\n{table(OTHERS, self.rows)}"
@@ -96,7 +97,8 @@ class Explanation:
     @property
     def head(self) -> str:
         expected = f"; {self.expected(self.backend)}" if self.seconds.get(self.backend) else ""
-        return f"{self.problem.describe()}\n-> {self.backend}: {self.why}{expected}"
+        exchanged = f"\n   {self.exchange}" if self.exchange else ""
+        return f"{self.problem.describe()}\n-> {self.backend}: {self.why}{expected}{exchanged}"
 
     @property
     def rows(self) -> list[tuple[str, str]]:
@@ -133,7 +135,8 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
     Explanation
         ``backend``, ``why``, ``others`` (the sentence that excludes each other backend, None where it could run too),
         ``seconds`` (what those that can run it are expected to take, None where that has not been measured; rough
-        where it is far more than the choice takes: what is far slower was measured at few points).
+        where it is far more than the choice takes: what is far slower was measured at few points), ``exchange`` (where
+        the system axis of JAX arrays lies on several devices: what these exchange; else None).
 
     Raises
     ------
@@ -162,4 +165,6 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
     problem = problem_of(name, arguments, **{key: value for key, value in given.items() if key in known})
     chosen, why = choose(problem, backend)
     others = {entry.name: entry.why_not(problem) for entry in BACKENDS.values() if entry is not chosen}
-    return Explanation(chosen.name, why, problem, others, {one.name: seconds for one, seconds in eligible(problem)})
+    seconds = {one.name: seconds for one, seconds in eligible(problem)}
+    exchange = split.exchange_of(name, arguments, problem, chosen.name)
+    return Explanation(chosen.name, why, problem, others, seconds, exchange)

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.calls import execute, fast_path, outputs
+from tridiag.calls import execute, fast_path, outputs, split
 from tridiag.calls.blocks import prepare_blocks
 from tridiag.calls.fast_path import BLOCK_SOLVES, DETERMINANTS, PRODUCTS, SOLVES
 from tridiag.calls.plan import prepare, wants_check
 from tridiag.calls.torch_compile import compiling, graph
+from tridiag.chunked import chunked, is_chunked
 
 Array = Any
 
@@ -30,6 +31,7 @@ def solve(
     check: bool | None = None,
     overwrite_d: bool = False,
     out: Array | None = None,
+    axis_name: str | tuple[str, ...] | None = None,
 ) -> Array:
     r"""Solve many tridiagonal systems at once.
 
@@ -44,7 +46,8 @@ def solve(
     d : array
         The right sides. float32, float64, complex64, complex128; float16 and bfloat16 compute in float32; integers
         promote as in the library of the arrays (NumPy, JAX, PyTorch or CuPy). Numbers, sequences of them and columns of
-        pandas are taken as NumPy takes them; other types that offer ``__array__`` raise, and say what to pass instead.
+        pandas are taken as NumPy takes them; where an argument is a Dask array the result is a lazy one; other types
+        that offer ``__array__`` raise, and say what to pass instead.
     axis : int
         The system axis in the broadcast shape.
     backend : str
@@ -67,6 +70,10 @@ def solve(
     out : array
         Takes the solution; it may not overlap an argument. Not with JAX arrays. Inside `torch.compile` it is copied
         there.
+    axis_name : str or tuple of str
+        Inside `jax.shard_map`, the axes of the mesh along which the rows of systems are spread: every device passes as
+        many rows, in the order of the devices, and gets x of these. ``a[0]`` of a later device is read. Arrays that are
+        sharded along the system axis outside of `jax.shard_map` need nothing.
 
     Returns
     -------
@@ -99,7 +106,7 @@ def solve(
     operator of the graph. DTensors of PyTorch come back as DTensors: where the system axis is sharded they are solved
     by parts, six words a system exchanged (`tridiag.parts`).
     """
-    if type(d) is np.ndarray:
+    if axis_name is None and type(d) is np.ndarray:
         x = SOLVES.call(a, b, c, d, where, out, axis, backend, pivoting, periodic, transpose, check, overwrite_d)
         if x is not None:
             return x
@@ -112,12 +119,16 @@ def solve(
         "overwrite_d": overwrite_d,
         "backend": backend,
     }
+    if axis_name is not None:
+        return split.solve(arguments, where, out, check, options, axis_name)
     if compiling(a, b, c, d):
         return graph().solve(arguments, where, out, check, options)
     if (short := fast_path.of_tensors("solve", d)) is not None:
         x = short(a, b, c, d, where, out, axis, backend, pivoting, periodic, transpose, check, overwrite_d)
         if x is not None:
             return x
+    if is_chunked(a, b, c, d, where):
+        return chunked("parts").solve(solve, arguments, where, out, check, **options)
     call = prepare("solve", arguments, where=where, **options)
     if where is not None:
         arguments["where"] = where
@@ -182,6 +193,8 @@ def matmul(
         y = short(a, b, c, x, where, axis, periodic, transpose)
         if y is not None:
             return y
+    if is_chunked(a, b, c, x, where):
+        return chunked("products").product(matmul, {"a": a, "b": b, "c": c, "x": x}, where, out, **options)
     call = prepare("matmul", arguments, where=where, **options)
     destination = outputs.target(call, {"a": a, "b": b, "c": c, "x": x, "where": where}, out, False)
     return execute.product(call, destination)
@@ -243,6 +256,9 @@ def slogdet(
         both: tuple[Array, Array] | None = short(a, b, c, where, axis, periodic, backend)
         if both is not None:
             return both
+    if is_chunked(a, b, c, where):
+        pair: tuple[Array, Array] = chunked("whole").determinants(slogdet, arguments, where, **options)
+        return pair
     return execute.determinants(prepare("slogdet", arguments, where=where, **options))
 
 

@@ -20,8 +20,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from tridiag.kernels.jobs.parts import Chunks, chunks_of
 from tridiag.problems.forms import Form
+from tridiag.problems.parts import Chunks, chunks_of
 
 ACCURATE = 7.0  # eps: more is no backward error of a row between parts, which is promised to be at most 8
 
@@ -82,10 +82,13 @@ def preceding(ops: Any, x: Array, axis: int) -> Array:
 def uncoupled(ops: Any, relations: Relations, axis: int, periodic: bool) -> tuple[Relations, Array, Array]:
     """The relations, and 1 for every part that is coupled to the one before, and to the one behind; else 0.
 
-    None is at the ends, unless ``periodic``; nor where the other part ends with a row that is taken out, which depends on
-    nothing. What multiplies such couplings may be NaN, and is 0 then.
+    None is at the ends, unless ``periodic``; nor where the other part ends with a row that is taken out, which depends
+    on nothing. What multiplies such couplings may be NaN, and is 0 then.
     """
-    one, k = ops.one(relations.last), ops.positions(relations.last.shape[axis], relations.last.ndim, axis, relations.last)
+    one, k = (
+        ops.one(relations.last),
+        ops.positions(relations.last.shape[axis], relations.last.ndim, axis, relations.last),
+    )
     last, first = no_last(relations), no_first(relations)
     alone = preceding(ops, last, axis), following(ops, first, axis)
     ends = k == 0, k == relations.last.shape[axis] - 1
@@ -112,7 +115,16 @@ def no_first(x: Relations) -> Array:
 def firsts(ops: Any, relations: Relations, before: Array, last: Array, axis: int) -> tuple[Array, Array]:
     """e of all parts, and their first unknowns, from their last ones."""
     e = before * preceding(ops, last, axis)
-    return e, relations.first + relations.first_before * e + relations.first_last * last
+    return e, first_of(ops, relations, e, last)
+
+
+def first_of(ops: Any, relations: Relations, e: Array, last: Array) -> Array:
+    """First unknowns, to the last bit the same wherever they are computed: no product is fused with a sum.
+
+    What would multiply an e that is 0, as where nothing is before, may be NaN.
+    """
+    before = ops.where(e == 0, ops.zero(e), relations.first_before * e)
+    return relations.first + ops.keep(before) + ops.keep(relations.first_last * last)
 
 
 def solve_chain(solve: Callable[..., Array], system: Chain, axis: int, periodic: bool) -> Array:
@@ -129,12 +141,10 @@ def solve_chain(solve: Callable[..., Array], system: Chain, axis: int, periodic:
 # ------------------------------------------------------------------------------------------------ the promise
 
 
-def accurate(
-    ops: Any, form: Form, bands: Bands, d: Array, x: Array, e: Array, f: Array, chunks: Chunks
-) -> Array:
-    """Whether the rows at the ends of a part, and of its chunks, have residuals that are rounding; one for each system."""
+def accurate(ops: Any, form: Form, bands: Bands, d: Array, x: Array, e: Array, f: Array, chunks: Chunks) -> Array:
+    """The systems whose rows at the ends of a part, and of its chunks, have residuals that are rounding."""
     axis, n = form.axis, form.n
-    ends = [chunks.rows * (k + 1) - 1 for k in range(chunks.count)]
+    ends = [chunks.rows * (k + 1) - 1 for k in range(chunks.number)]
     rows = sorted({min(k, n - 1) for k in (0, 1, *ends, n - 1)})
     a, b, c = bands
 
@@ -151,7 +161,9 @@ def accurate(
     )
     eps, tiny = ops.limits(x)
     scale = sum(ops.size(term) for term in terms)
-    scale = scale * 0.5 if scale.dtype != x.dtype else scale  # a product of complex numbers can be half that of their sizes
+    scale = (
+        scale * 0.5 if scale.dtype != x.dtype else scale
+    )  # a product of complex numbers can be half that of their sizes
     least = 4 * tiny / eps + ops.zero(scale)
     bound = ops.where(scale > least, scale, least) * (ACCURATE * eps)
     error = ops.maximum(ops.size(terms[0] + terms[1] + terms[2] + terms[3]) / bound, axis)
@@ -198,7 +210,7 @@ class Sweeps(Protocol):
 class Reduced(NamedTuple):
     """A part that is reduced: what is told of it, and what finishing it takes."""
 
-    relations: Relations
+    relations: Any  # `Relations`; None where a part is only to be finished
     chunks: Chunks
     before: Array = None  # what couples each chunk to the one before it; of the first one 1
     chain: Any = None  # of its chunks, and of the rows in none
@@ -207,7 +219,7 @@ class Reduced(NamedTuple):
 
 def in_pieces(sweeps: Sweeps, form: Form, d: Array) -> bool:
     """Whether a part is cut into chunks."""
-    return chunks_of(form.n, max(1, math.prod(form.batch)), sweeps.dtype(d)).count > 1
+    return chunks_of(form.n, max(1, math.prod(form.batch)), sweeps.dtype(d)).number > 1
 
 
 def reduce(sweeps: Sweeps, form: Form, bands: Bands, d: Array) -> Reduced:
@@ -215,8 +227,8 @@ def reduce(sweeps: Sweeps, form: Form, bands: Bands, d: Array) -> Reduced:
     ops, axis = sweeps.ops, form.axis
     chunks = chunks_of(form.n, max(1, math.prod(form.batch)), sweeps.dtype(d))
     relations = sweeps.reduce(form, chunks, bands, d)
-    rest = form.n - chunks.count * chunks.rows
-    if chunks.count == 1:
+    rest = form.n - chunks.number * chunks.rows
+    if chunks.number == 1:
         return Reduced(relations, chunks)
     if rest:
         tail = sweeps.reduce(with_rows(form, rest), Chunks(1, rest), *last_rows(ops, form, bands, d, rest))
@@ -241,7 +253,12 @@ def finish(sweeps: Sweeps, form: Form, bands: Bands, d: Array, reduced: Reduced,
     inside = ops.slice(reduced.before * preceding(ops, found, axis), slice(1, outer.n), axis)
     entries = ops.concatenate([e, inside], axis)
     x = sweeps.finish(
-        form, reduced.chunks, bands, d, ops.slice(entries, slice(0, count), axis), ops.slice(found, slice(0, count), axis)
+        form,
+        reduced.chunks,
+        bands,
+        d,
+        ops.slice(entries, slice(0, count), axis),
+        ops.slice(found, slice(0, count), axis),
     )
     if not rest:
         return x
@@ -253,8 +270,8 @@ def finish(sweeps: Sweeps, form: Form, bands: Bands, d: Array, reduced: Reduced,
 def couplings(ops: Any, form: Form, bands: Bands, chunks: Chunks) -> tuple[Array, Array]:
     """What couples each chunk, and the rows in none, to the one before and to the one behind; 1 at the ends."""
     (a, _, c), axis, n = bands, form.axis, form.n
-    starts = [*range(0, chunks.count * chunks.rows, chunks.rows)]
-    starts += [chunks.count * chunks.rows] if n > chunks.count * chunks.rows else []
+    starts = [*range(0, chunks.number * chunks.rows, chunks.rows)]
+    starts += [chunks.number * chunks.rows] if n > chunks.number * chunks.rows else []
     before, behind = rows_of(ops, a, starts[1:], axis), rows_of(ops, c, [k - 1 for k in starts[1:]], axis)
     if form.transpose:
         before, behind = behind, before

@@ -86,14 +86,10 @@ def behind(ops: Any, v: Any, k: int, init: Rows, form: Recurrence) -> Any:
     """At every step the value k steps before it: one of ``init`` before the first step, or 0."""
     n, axis = form.n, form.axis
     count = min(k, n)
-    part, rest = slice(n - count, n), slice(0, n - count)
-    if form.backward:
-        part, rest = slice(0, count), slice(count, n)
-    first = ops.zero(ops.slice(v, part, axis))
+    first = ops.zero(ops.slice(v, slice(0, count), axis))
     if init:
         row = list(first.shape)
         row[axis] = 1
         rows = [ops.broadcast(init[k - 1 - i], row) for i in range(count)]
         first = first + ops.concatenate(rows[::-1] if form.backward else rows, axis)
-    kept = ops.slice(v, rest, axis)
-    return ops.concatenate((kept, first) if form.backward else (first, kept), axis)
+    return ops.moved(v, first, axis, form.backward)

@@ -35,9 +35,9 @@ def bound_solve(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: None = None) -> tuple[Any, Any]:
     library = library_of(d)
     if library == "jax":
-        from tridiag.xla import custom_call
+        from tridiag.xla import systems
 
-        return custom_call.solve_long(matrix, d, form), None
+        return systems.solve_long(matrix, d, form), None
     if library == "torch":
         result = d.new_empty(form.shape) if out is None else out
         _, status = solve(tuple(map(view, matrix)), view(d), form, view(result))
@@ -46,6 +46,13 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: None = N
     operands = *matrix, d, x
     call = call_for(form, *extents(operands), (matrix[1].dtype, d.dtype))
     return x, None if check(call(*operands)) else REGULAR
+
+
+def adjoint_of_jax_arrays(matrix: Matrix, g: Any, x: Any, form: Form) -> Any:
+    """The backward pass: w, and the gradients of a, b and c, all of the shape of x."""
+    from tridiag.xla import systems
+
+    return systems.adjoint_long(matrix, g, x, form)
 
 
 def find_zero_pivots(matrix: Matrix, form: Form) -> np.ndarray[Any, Any]:

@@ -40,9 +40,9 @@ _, SMOOTHER, LIKELIHOOD = KALMAN
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
     if library_of(x) == "jax":
-        from tridiag.xla import custom_call
+        from tridiag.xla import recurrences
 
-        return custom_call.linear_recurrence(coefficients, x, init, form)
+        return recurrences.linear_recurrence(coefficients, x, init, form)
     return in_memory(run_linear, coefficients, x, init, form, out)
 
 
@@ -109,9 +109,9 @@ def matrix_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, 
         y = linear_recurrence(*numbers, plain, None if out is None else out[..., 0])
         return y[..., None] if out is None else out
     if library_of(x) == "jax":
-        from tridiag.xla import custom_call
+        from tridiag.xla import recurrences
 
-        return custom_call.matrix_recurrence(coefficients, x, init, form)
+        return recurrences.matrix_recurrence(coefficients, x, init, form)
     return in_memory(run_matrices, coefficients, x, init, form, out)
 
 
@@ -129,11 +129,11 @@ def run_matrices(coefficients: Rows, x: Any, init: Rows, form: Recurrence, y: An
 
 def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
     if library_of(x) == "jax":
-        from tridiag.xla import custom_call
+        from tridiag.xla import custom_call, recurrences
 
         if is_copy(form, init):
             return custom_call.jax.numpy.broadcast_to(x, form.shape)
-        return custom_call.log_linear_recurrence(coefficients, x, init, form)
+        return recurrences.log_linear_recurrence(coefficients, x, init, form)
     return in_memory(run_logarithms, coefficients, x, init, form, out)
 
 

@@ -83,9 +83,9 @@ class Checked:
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Factors | None = None) -> tuple[Any, Any]:
     library = library_of(d)
     if library == "jax":
-        from tridiag.xla import custom_call
+        from tridiag.xla import systems
 
-        return custom_call.solve(matrix, d, form), None
+        return systems.solve(matrix, d, form), None
     if library == "torch":
         result = d.new_empty(form.shape) if out is None else out
         _, status = solve(tuple(map(view, matrix)), view(d), form, view(result), factors)
@@ -243,9 +243,9 @@ def adjoint(matrix: Matrix, g: Any, x: Any, form: Form) -> tuple[Any, ...]:
     """The backward pass: w, and the gradients of a, b and c, all of the shape of x."""
     library = library_of(g)
     if library == "jax":
-        from tridiag.xla import custom_call
+        from tridiag.xla import systems
 
-        return custom_call.adjoint(matrix, g, x, form)
+        return systems.adjoint(matrix, g, x, form)
     results = [x.new_empty(form.shape) if library == "torch" else np.empty(form.shape, x.dtype) for _ in range(4)]
     w, *gradients = map(view, results)
     operands, dtype = (*map(view, matrix), view(g), w), w.dtype

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tridiag.algorithms.parts import Bands, Relations
-from tridiag.kernels.jobs.parts import Chunks, cut_shape, cut_strides, in_chunks, make_part_job
+from tridiag.kernels.jobs.parts import cut_shape, cut_strides, in_chunks, make_part_job
 from tridiag.kernels.jobs.systems import granted
 from tridiag.kernels.jobs.words.systems import Systems
 from tridiag.kernels.parts.words import RELATIONS, VALUES
@@ -16,6 +16,7 @@ from tridiag.kernels.runtime.python_call import check
 from tridiag.kernels.table import Call, call_of
 from tridiag.libraries.numpy import Operations
 from tridiag.problems.forms import Form
+from tridiag.problems.parts import Chunks
 
 Array = np.ndarray[Any, Any]
 UNUSED = (None,) * (Systems.relations.word - Systems.status.word)  # pointers between x and the relations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from tridiag.calls.plan import Call, prepare
 from tridiag.libraries.arrays import library_of
 from tridiag.libraries.numpy import Operations as ops
 from tridiag.problems.forms import Form
+from tridiag.problems.parts import chunks_of
 
 Array = Any
 SUPPORTED = ("float32", "float64", "complex64", "complex128")
@@ -37,14 +39,18 @@ def taken(arguments: dict[str, Any], axis: int, where: Any) -> Part:
     call = prepare("parts", arguments, axis=axis, where=where)
     if call.library not in ("numpy", "torch") or call.problem.device != "cpu":
         raise TypeError(
-            f"the arrays are of {call.library} on {call.problem.device}; wanted arrays of NumPy or PyTorch in host memory"
-            + ("; tridiag.solve takes JAX arrays that are sharded along the system axis" if call.library == "jax" else "")
+            f"the arrays are of {call.library} on {call.problem.device}; wanted NumPy arrays or tensors in host memory"
+            + (
+                "; tridiag.solve takes JAX arrays that are sharded along the system axis"
+                if call.library == "jax"
+                else ""
+            )
         )
     if call.plan.empty:
         raise ValueError(f"the part has shape {call.form.shape}; wanted at least one row and one system")
     form, d = call.form._replace(matrix_shape=call.form.shape), view(call.d)
-    *matrix, keep = (x if x is None else view(x) for x in call.matrix)
-    a, b, c = (x.astype(d.dtype, copy=False) for x in matrix)
+    a, b, c = (view(x).astype(d.dtype, copy=False) for x in call.matrix[:3])
+    keep = view(call.matrix[3])
     before, behind = (parts.rows_of(ops, x, [k], form.axis) for x, k in ((a, 0), (c, form.n - 1)))
     if keep is None:
         return Part(call, form, (a, b, c), d, before, behind)
@@ -74,7 +80,9 @@ def numbers(name: str, x: Any) -> Array:
     """What `reduce` or `join` returned, as a NumPy array."""
     found = view(x) if library_of(x) == "torch" else x
     if not isinstance(found, np.ndarray) or found.dtype.name not in SUPPORTED:
-        raise TypeError(f"{name} is a {type(x).__name__}; wanted an array of NumPy or PyTorch, as tridiag.parts returns it")
+        raise TypeError(
+            f"{name} is a {type(x).__name__}; wanted an array of NumPy or PyTorch, as tridiag.parts returns it"
+        )
     return found
 
 
@@ -103,8 +111,8 @@ def join(ends: Any, periodic: bool) -> Array:
     told, library = numbers("ends", ends), library_of(ends)
     if told.ndim < 2 or told.shape[1] != len(Relations._fields) or told.shape[0] == 0:
         raise ValueError(
-            f"ends has shape {told.shape}; wanted (P, 6, *batch), what tridiag.parts.reduce returned for P parts, stacked "
-            "along a new first axis"
+            f"ends has shape {told.shape}; wanted (P, 6, *batch), what tridiag.parts.reduce returned for P parts, "
+            "stacked along a new first axis"
         )
     count, batch = told.shape[0], told.shape[2:]
     relations = Relations(*np.moveaxis(told, 1, 0).reshape(6, count, -1))  # parts lie along axis 0
@@ -117,6 +125,11 @@ def join(ends: Any, periodic: bool) -> Array:
     return values if library == "numpy" else tensor(values)
 
 
+def whole_part(form: Form, d: Array) -> parts.Reduced:
+    """What finishing a part takes that is swept in one piece: nothing that was reduced."""
+    return parts.Reduced(None, chunks_of(form.n, max(1, math.prod(form.batch)), d.dtype))
+
+
 def finish(arguments: dict[str, Any], values: Any, axis: int, where: Any) -> Array:
     """As `tridiag.parts.finish`."""
     call, form, bands, d, *couplings = taken(arguments, axis, where)
@@ -126,7 +139,7 @@ def finish(arguments: dict[str, Any], values: Any, axis: int, where: Any) -> Arr
     before, first, last, behind = np.expand_dims(known.astype(d.dtype, copy=False), form.axis + 1)
     with np.errstate(all="ignore"):
         e, f = (times(x, coupling) for coupling, x in zip(couplings, (before, behind), strict=True))
-        reduced = parts.reduce(Kernels, form, bands, d)
+        reduced = parts.reduce(Kernels, form, bands, d) if parts.in_pieces(Kernels, form, d) else whole_part(form, d)
         x = parts.finish(Kernels, form, bands, d, reduced, e, last)
         if form.n > 1:
             x[(slice(None),) * form.axis + (slice(0, 1),)] = first

@@ -27,6 +27,13 @@ def prepare(
     verb: str, a: Any, x: Any, init: Any = None, *, axis: int = -1, reverse: bool = False, backend: Any = UNASKED
 ) -> tuple[dict[str, Any], Call]:
     """The arguments by their names, and the call that they make."""
+    coefficients, states = coefficients_and_states(a, init)
+    call = prepare_recurrence(verb, coefficients, x, states, axis=axis, reverse=reverse, backend=backend)
+    return {**coefficients, "x": x, **states}, call
+
+
+def coefficients_and_states(a: Any, init: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The coefficients and the values before the first step by their names, as many of each."""
     for name, value in (("a", a), ("init", init)):
         check_sequence(name, value, order=True)
     coefficients = named("a", a)
@@ -37,8 +44,7 @@ def prepare(
         wanted = f"a tuple of {len(a)} arrays, as a is" if isinstance(a, tuple) else "one array, as a is"
         found = f"a tuple of {len(init)}" if isinstance(init, tuple) else f"a {type(init).__name__}"
         raise ValueError(f"init is {found}; wanted {wanted}")
-    call = prepare_recurrence(verb, coefficients, x, states, axis=axis, reverse=reverse, backend=backend)
-    return {**coefficients, "x": x, **states}, call
+    return coefficients, states
 
 
 def prepare_logarithms(
@@ -57,9 +63,13 @@ def prepare_logarithms(
     coefficients = {"log_a": log_a} if verb == "log_linear_recurrence" else {}
     states = {} if init is None else {"init": init}
     call = prepare_recurrence(verb, coefficients, x, states, axis=axis, reverse=reverse, backend=backend)
-    if not is_real(call.problem.dtype):
-        raise TypeError(f"{verb} takes logarithms of positive numbers, which are real, not {call.result_dtype}")
+    check_logarithms(verb, call.plan)
     return {**coefficients, "x": x, **states}, call
+
+
+def check_logarithms(verb: str, plan: Plan) -> None:
+    if not is_real(plan.problem.dtype):
+        raise TypeError(f"{verb} takes logarithms of positive numbers, which are real, not {plan.result_dtype}")
 
 
 def prepare_matrices(

@@ -21,24 +21,25 @@ def raise_if_singular(x: Any, status: Any, matrix: Matrix, form: Form) -> None:
     suspects = find_suspects(x, status, form)
     if suspects is None or not suspects.any():
         return
-    singular = np.zeros(form.batch, bool)
-    singular[suspects] = exact_status(suspects, matrix, form) != 0
-    if singular.any():
-        indices = np.argwhere(singular)
-        raise SingularSystemError(message(indices, form), indices, x)
+    status = np.zeros(form.batch, np.int64)
+    status[suspects] = exact_status(suspects, matrix, form)
+    if status.any():
+        indices = np.argwhere(status)
+        raise SingularSystemError(message(indices, int(status[tuple(indices[0])]) - 1, form), indices, x)
 
 
-def message(indices: np.ndarray[Any, Any], form: Form) -> str:
+def message(indices: np.ndarray[Any, Any], row: int, form: Form) -> str:
+    """What is said of singular systems; ``row``: the column of the first one's zero pivot."""
     if not form.batch:
         return (
-            "the system is singular: elimination with partial pivoting met a zero pivot; "
+            f"the system is singular: elimination with partial pivoting met a zero pivot in column {row}; "
             "to go on with NaN pass check=False"
         )
     first = ", ".join(map(str, indices[0].tolist()))
     return (
-        f"{len(indices)} of {int(np.prod(form.batch))} systems are singular (the first at batch index ({first})): "
-        f"elimination with partial pivoting met a zero pivot; .x holds the solution, NaN in these systems; "
-        f"to go on with NaN pass check=False, to take a row out pass where="
+        f"{len(indices)} of {int(np.prod(form.batch))} systems are singular (the first at batch index ({first}), "
+        f"column {row}): elimination with partial pivoting met a zero pivot; .x holds the solution, NaN in "
+        "these systems; to go on with NaN pass check=False, to take a row out pass where="
     )
 
 
@@ -47,12 +48,28 @@ def find_suspects(x: Any, status: Any, form: Form) -> np.ndarray[Any, Any] | Non
     if status is not None:
         status = status if isinstance(status, np.ndarray) else to_host(status)
         return np.broadcast_to(status != 0, form.batch) if np.count_nonzero(status) else None
-    finite = np.isfinite(to_host(x)).all(axis=form.axis)
+    finite = np.isfinite(to_host(x)).all(axis=form.axis) if here(x) else all_finite(x, form.axis)
     return None if finite.all() else ~finite
 
 
+def here(x: Any) -> bool:
+    """Whether all of an array is in this process: JAX arrays may be spread over several."""
+    return bool(getattr(x, "is_fully_addressable", True))
+
+
+def all_finite(x: Any, axis: int) -> np.ndarray[Any, Any]:
+    """The systems of a JAX array in several processes that are finite; all these processes call it."""
+    from tridiag.libraries import jax
+
+    return np.asarray(jax.replicated(jax.finite_along(x, axis)))
+
+
 def to_host(x: Any) -> np.ndarray[Any, Any]:
-    """A NumPy view of an array, or a copy of one on another device."""
+    """A NumPy view of an array, or a copy of one on another device, or of one that several processes have."""
+    if not here(x):
+        from tridiag.libraries import jax
+
+        x = jax.replicated(x)
     if library_of(x) == "cupy":
         return np.asarray(x.get())
     if hasattr(x, "detach"):

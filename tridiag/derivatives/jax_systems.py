@@ -80,7 +80,12 @@ def product(matrix: Matrix, x: Any, form: Form) -> Any:
 
     Jitted, because JAX derives much from it and keeps what it derived.
     """
-    y = multiply(ops, bands(ops, matrix, form), x, form)
+    if form.cut:
+        from tridiag.xla import split
+
+        y = split.product(form, *matrix[:3], x, matrix[3])
+    else:
+        y = multiply(ops, bands(ops, matrix, form), x, form)
     return y if matrix[3] is None else jnp.where(matrix[3], y, 0)
 
 
@@ -88,6 +93,7 @@ def transposed(form: Form) -> Form:
     return form._replace(transpose=not form.transpose, overwrite_d=False)
 
 
+HAVE_PARTS = ("numba_thomas", "numba_partition")  # backends that need not gather rows that lie on several devices
 solution = jax.custom_jvp(inverse, nondiff_argnums=(0, 1))
 
 
@@ -161,18 +167,27 @@ def unstack(x: Any) -> list[Any]:
 
 
 def solve_once(form: Form, name: str, matrix: Matrix, factors: Any, d: Any) -> Any:
+    if form.cut and name not in HAVE_PARTS:
+        from tridiag.xla import split
+
+        return split.gathered_from_devices(BACKENDS[name].module().solve, form, matrix, d)
     return BACKENDS[name].module().solve(matrix, d, form, None, factors)[0]
 
 
 def adjoint(form: Form, name: str, matrix: Matrix, factors: Any, g: Any, x: Any) -> Any:
     """w = A^-T g and the cotangents of a, b and c, all of the shape of x."""
-    module = BACKENDS[name].module()
-    if hasattr(module, "adjoint") and factors is None and form.matrix_shape == form.shape:
-        return module.adjoint(matrix, g, x, form)
+    if (function := joint_adjoint(name)) and factors is None and form.matrix_shape == form.shape:
+        return function(matrix, g, x, form)
     w = solve_once(transposed(form), name, matrix, factors, g)
     *entries, where = (v if v is None else jnp.broadcast_to(v, form.shape) for v in matrix)
     pull = jax.vjp(lambda *v: product((*v, where), x, form), *entries)[1]
     return w, *pull(-w)
+
+
+def joint_adjoint(name: str) -> Any:
+    """What a backend computes all of an adjoint by, if it has such a way."""
+    module = BACKENDS[name].module()
+    return getattr(module, "adjoint_of_jax_arrays", None) or getattr(module, "adjoint", None)
 
 
 VERBS: dict[str, Callable[..., Any]] = {"solve": solve_once, "adjoint": adjoint}

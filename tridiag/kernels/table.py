@@ -32,6 +32,7 @@ KERNELS = {
     "cyclic_adjoint": Family("thomas_adjoint_cyclic_{0}", "thomas.adjoint.build", "cyclic"),
     "partition": Family("partition_{0}", "partition.kernel.build"),
     "parts": Family("parts_{1}_{0}", "parts.kernel.build"),
+    "totals": Family("totals_{1}_{0}", "totals.kernel.build"),
     "blocks": Family("block{1}_{0}", "blocks.kernel.build"),
     "few_blocks": Family("few_block{1}_{0}", "blocks.one_system.build"),
     "products": Family("products_{0}", "products.kernel.build"),

@@ -45,11 +45,12 @@ NAMED = {
     "torch.masked.": "is a masked tensor; pass {name}.get_data(), and the rows to keep as where={name}.get_mask()",
     "torch.nested.": "is a nested tensor, whose rows differ in length; pass torch.nested.to_padded_tensor({name}, 0.0) "
     "and the rows to keep as where=",
-    "dask.array.": f"is a Dask array, {LAZY}, or map tridiag with dask.array.map_blocks, whole systems in each",
+    "dask.array.": "is a Dask array, which solve, matmul, slogdet, linear_recurrence, log_linear_recurrence and "
+    f"logcumsumexp take, and this does not, {LAZY}, or map it with dask.array.map_blocks, whole systems in each",
     "dask.": f"is a collection of Dask ({{kind}}), {LAZY}",
     "cubed.": f"is an array of Cubed, {LAZY}, or map tridiag with cubed.map_blocks, whole systems in each",
-    "xarray.": "is a labelled array ({kind}); pass {name}.values, or call tridiag through xarray.apply_ufunc, which "
-    "keeps the labels",
+    "xarray.": "is a labelled array ({kind}), whose axes have names; call the verb of tridiag.xarray, as "
+    "tridiag.xarray.solve(a, b, c, d, dim=...), which keeps the labels, or pass {name}.values",
     "pint.": UNITS + "{name}.magnitude",
     "astropy.units.": UNITS + "{name}.value",
     "unyt.": UNITS + "{name}.value",

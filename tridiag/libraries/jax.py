@@ -78,6 +78,20 @@ class Operations:
     def concatenate(parts: Any, axis: int) -> Any:
         return jnp.concatenate(parts, axis=axis)
 
+    @classmethod
+    def moved(cls, x: Any, first: Any, axis: int, backward: bool) -> Any:
+        """The rows of x moved to make room for the ``first`` ones, towards the end of the axis or its beginning.
+
+        Pads, which XLA knows how to move between devices, where it would gather arrays that are to be concatenated.
+        """
+        n, count = x.shape[axis], first.shape[axis]
+        ahead, behind = (-count, n - count) if backward else (count, 0)
+        own, others = ([(0, 0, 0)] * x.ndim for _ in range(2))
+        own[axis], others[axis] = (ahead, -ahead, 0), (behind, n - count - behind, 0)
+        nothing, at = jnp.zeros((), x.dtype), cls.positions(n, x.ndim, axis, x)
+        before = at >= n - count if backward else at < count
+        return jnp.where(before, lax.pad(first, nothing, others), lax.pad(x, nothing, own))
+
     @staticmethod
     def take(x: Any, rows: Sequence[int], axis: int) -> Any:
         if len(rows) <= FEW_ROWS:
@@ -178,6 +192,17 @@ def own(x: Any) -> Any:
     return x if x is None or np.isscalar(x) or isinstance(x, jax.Array) else jnp.array(x)
 
 
+@functools.partial(jax.jit, static_argnums=1)
+def finite_along(x: Any, axis: int) -> Any:
+    return jnp.isfinite(x).all(axis)
+
+
+def replicated(x: Any) -> Any:
+    """What this process has of an array of several, once all of it is everywhere."""
+    sharding = jax.sharding.NamedSharding(x.sharding.mesh, jax.sharding.PartitionSpec())
+    return jax.jit(lambda x: x, out_shardings=sharding)(x).addressable_data(0)
+
+
 def entry(x: Any) -> Entry:
     """dtype, shape, the dtype or Python type as which it promotes, platform."""
     if isinstance(x, jax.Array):
@@ -259,6 +284,12 @@ def vary_alike(arrays: Any) -> Any:
         return lax.pcast(x, tuple(missing), to="varying") if missing else x
 
     return jax.tree.map(cast, arrays)
+
+
+def spread(x: Any, names: tuple[str, ...]) -> Any:
+    """An array of `shard_map` that varies over some axes, also if it is alike on all devices."""
+    missing = frozenset(names) - varying(x)
+    return lax.pcast(x, tuple(missing), to="varying") if missing else x
 
 
 def left_to_compiler(function: Any, arrays: Any) -> Any:

@@ -82,6 +82,13 @@ class Operations(Indexing):
         return cls.xp.concatenate(parts, axis=axis)
 
     @classmethod
+    def moved(cls, x: Any, first: Any, axis: int, backward: bool) -> Any:
+        """The rows of x moved to make room for the ``first`` ones, towards the end of the axis or its beginning."""
+        n, count = x.shape[axis], first.shape[axis]
+        kept = cls.slice(x, slice(count, n) if backward else slice(0, n - count), axis)
+        return cls.concatenate((kept, first) if backward else (first, kept), axis)
+
+    @classmethod
     def take(cls, x: Any, rows: Any, axis: int) -> Any:
         return cls.xp.take(x, rows, axis)
 

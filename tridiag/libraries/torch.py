@@ -92,6 +92,13 @@ class Operations:
     def concatenate(parts: Any, axis: int) -> Any:
         return torch.cat(tuple(parts), dim=axis)
 
+    @classmethod
+    def moved(cls, x: Any, first: Any, axis: int, backward: bool) -> Any:
+        """The rows of x moved to make room for the ``first`` ones, towards the end of the axis or its beginning."""
+        n, count = x.shape[axis], first.shape[axis]
+        kept = cls.slice(x, slice(count, n) if backward else slice(0, n - count), axis)
+        return cls.concatenate((kept, first) if backward else (first, kept), axis)
+
     @staticmethod
     def stretch(x: Any, n: int, axis: int) -> Any:
         return x.expand((*x.shape[:axis], n, *x.shape[axis + 1 :]))

@@ -11,6 +11,13 @@ Shape = tuple[int, ...]
 LARGEST = 16  # rows of the matrices of a recurrence, and of blocks
 
 
+class Cut(NamedTuple):
+    """How the rows of systems are spread over devices: along which axes of a mesh, and how many devices those have."""
+
+    names: tuple[str, ...]
+    parts: int
+
+
 class Form(NamedTuple):
     """What a backend must know beside the arrays; static and hashable.
 
@@ -25,6 +32,7 @@ class Form(NamedTuple):
     transpose: bool = False
     pivoting: bool | str = "auto"
     overwrite_d: bool = False
+    cut: Cut | None = None  # inside `jax.shard_map`, where the rows at hand are those of a device
 
     @property
     def n(self) -> int:

@@ -16,8 +16,6 @@ import numpy as np
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
-from tridiag.algorithms.matrix_rows import Matrix
-from tridiag.algorithms.recurrence import Rows
 from tridiag.kernels.jobs import logsumexp, recurrences
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.job import Job
@@ -28,7 +26,7 @@ from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, WHERE_, X_, Syste
 from tridiag.kernels.runtime.object_cache import made_by, obtain
 from tridiag.kernels.runtime.sources import source_hash
 from tridiag.kernels.table import kernel, name_of
-from tridiag.problems.forms import Blocks, Form, Recurrence
+from tridiag.problems.forms import Blocks, Cut, Form, Recurrence
 
 Shape = tuple[int, ...]
 
@@ -53,27 +51,6 @@ def target(family: str, *arguments: Any) -> str:
     return handler
 
 
-def solve(matrix: Matrix, d: Any, form: Form) -> Any:
-    """The custom call, on every device that has some of the systems."""
-    return shard_over_devices(call, form, [*matrix[:3], d], matrix[3])
-
-
-def solve_long(matrix: Matrix, d: Any, form: Form) -> Any:
-    """The same for `numba_partition`."""
-    return shard_over_devices(call_long, form, [*matrix[:3], d], matrix[3])
-
-
-def adjoint(matrix: Matrix, g: Any, x: Any, form: Form) -> Any:
-    """w and the gradients of a, b and c in one custom call."""
-    return shard_over_devices(call_adjoint, form, [*matrix[:3], g, x], matrix[3], results=4)
-
-
-def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence) -> Any:
-    """The custom call of `numba_scan`, on every device that has some of the sequences."""
-    coefficients = tuple(a.astype(x.dtype) for a in coefficients)
-    return shard_over_devices(calling_recurrence(len(coefficients)), form, [x, *coefficients, *init], None)
-
-
 @functools.cache
 def calling_recurrence(order: int) -> Callable[..., Any]:
     def call(form: Recurrence, *arrays: Any) -> Any:
@@ -82,11 +59,6 @@ def calling_recurrence(order: int) -> Callable[..., Any]:
 
     call.__name__ = f"recurrence{order}"
     return call
-
-
-def matrix_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence) -> Any:
-    """The same for recurrences of matrices."""
-    return shard_over_devices(call_matrices, form, [x, *(a.astype(x.dtype) for a in coefficients), *init], None)
 
 
 def call_matrices(form: Recurrence, *arrays: Any) -> Any:
@@ -115,12 +87,6 @@ def call_recurrence(job: Job, form: Any, arrays: Sequence[Any]) -> Any:
     operands = {POINTERS + k: x for k, x in enumerate(arrays, 1)}
     result = {POINTERS: jax.typeof(arrays[0]).update(shape=form.shape)}
     return custom_call(job, operands, result)[0]
-
-
-def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence) -> Any:
-    """The same for recurrences of logarithms."""
-    function = calling_logarithms(bool(coefficients), bool(init))
-    return shard_over_devices(function, form, [*coefficients, *init, x], None)
 
 
 @functools.cache
@@ -185,9 +151,12 @@ def custom_call(job: Job, operands: Any, results: Any, aliases: Any = None) -> t
 
 
 def shard_over_devices(
-    function: Callable[..., Any], form: Any, operands: list[Any], where: Any, results: int = 1
+    function: Callable[..., Any], form: Any, operands: list[Any], where: Any, results: int = 1, split: Any = None
 ) -> Any:
     """``function(form, *operands)``; where arrays may be sharded, every device calls it with the systems that it has.
+
+    Where it has rows of systems, it calls ``split(form, cut, *operands)`` with them, if that is given; else they are
+    gathered.
 
     Operands are a, b, c and right sides, or what a recurrence has; results have the full shape. Inside `shard_map` the
     systems are apart already; where that leaves some axes of the mesh to the compiler, it gathers along them.
@@ -197,19 +166,20 @@ def shard_over_devices(
         return function(form, *operands)
     tag = zlib.crc32(repr((function.__name__, form, source_hash())).encode())
     shapes = tuple(x.shape for x in operands)
-    return partitioned(function, form, shapes, where is not None, results)(*operands, np.uint32(tag))
+    return partitioned(function, split, form, shapes, where is not None, results)(*operands, np.uint32(tag))
 
 
 @functools.lru_cache(4096)
-def partitioned(function: Callable[..., Any], form: Any, shapes: Sequence[Shape], masked: bool, results: int) -> Any:
-    """The function for sharded arrays: only the system axis is gathered, and what is no axis of the batch.
+def partitioned(
+    function: Callable[..., Any], split: Any, form: Any, shapes: Sequence[Shape], masked: bool, results: int
+) -> Any:
+    """The function for sharded arrays: only axes are gathered that are none of the batch, and that it cannot split.
 
     Its last operand is not read. It tells what is called: nothing else in the program does, and a compiled program kept
     on disk would be taken for another.
     """
     rank, most = len(form.shape), max(map(len, shapes))  # matrices have one axis more
     whole = (*form.whole, *range(rank, most))
-    cuts = SPLIT.get(function)
     names = [f"row{k}" if k in whole else f"batch{k}" for k in range(most)]
     lengths = (*form.shape, *form.shape[-1:] * (most - rank))
 
@@ -219,7 +189,7 @@ def partitioned(function: Callable[..., Any], form: Any, shapes: Sequence[Shape]
     def partition(mesh: Any, arguments: Any, result: Any) -> Any:
         offered = jax.tree.leaves(result)[0].sharding.spec
         batch = [*offered, *[None] * (most - len(offered))]
-        cut = cut_over(mesh, batch[form.axis]) if cuts else None
+        cut = cut_over(mesh, batch[form.axis]) if split else None
         batch = [None if k in whole and not (cut and k == form.axis) else axis for k, axis in enumerate(batch)]
         specs = [where_full(shape, batch, [None] * most) for shape in (*shapes, form.shape)]
         *given, found = [NamedSharding(mesh, PartitionSpec(*spec)) for spec in specs]
@@ -230,29 +200,19 @@ def partitioned(function: Callable[..., Any], form: Any, shapes: Sequence[Shape]
         return function(form.narrowed([x.shape for x in operands[:-1]], masked), *operands[:-1])
 
     def joined(cut: Any, *operands: Any) -> Any:
-        return getattr(split_systems(), cuts)(form, cut, *operands[:-1])
+        return split(form, cut, *operands[:-1])
 
-    split = custom_partitioning(lambda *operands: function(form, *operands[:-1]))
+    divided = custom_partitioning(lambda *operands: function(form, *operands[:-1]))
     own = [[f"operand{k}_{name}" for name in names] for k in range(len(shapes))]
     mapped = [" ".join(where_full(shape, names, other)) for shape, other in zip(shapes, own, strict=True)]
     rule = f"{', '.join(mapped)}, -> {', '.join([' '.join(names[:rank])] * results)}"
-    kept = tuple(names[k] for k in whole if not (cuts and k == form.axis))
-    split.def_partition(partition, sharding_rule=rule, need_replication_factors=kept)
-    return split
+    kept = tuple(names[k] for k in whole if not (split and k == form.axis))
+    divided.def_partition(partition, sharding_rule=rule, need_replication_factors=kept)
+    return divided
 
 
 def cut_over(mesh: Any, axes: Any) -> Any:
     """How rows are spread that lie along some axes of a mesh; None where they are on one device."""
     names = axes if isinstance(axes, tuple) else () if axes is None else (axes,)
     parts = math.prod(mesh.shape[name] for name in names)
-    return split_systems().Cut(names, parts) if parts > 1 else None
-
-
-def split_systems() -> Any:
-    from tridiag.xla import split
-
-    return split
-
-
-# what has a way with systems whose rows lie on several devices: a function of `tridiag.xla.split`
-SPLIT: dict[Callable[..., Any], str] = {call: "solve", call_long: "solve", call_adjoint: "adjoint"}
+    return Cut(names, parts) if parts > 1 else None

@@ -13,13 +13,14 @@ from jax import lax
 from tridiag.algorithms.parts import Bands, Relations
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.job import Job
-from tridiag.kernels.jobs.parts import Chunks, cut_shape, cut_strides, in_chunks, make_part_job
+from tridiag.kernels.jobs.parts import cut_shape, cut_strides, in_chunks, make_part_job
 from tridiag.kernels.jobs.systems import granted
 from tridiag.kernels.jobs.words.job import POINTERS
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, X_, Systems
 from tridiag.kernels.parts.words import RELATIONS
 from tridiag.libraries.jax import Operations
 from tridiag.problems.forms import Form
+from tridiag.problems.parts import Chunks
 from tridiag.xla.custom_call import custom_call
 
 PLACES = [POINTERS + k for k in (A_, B_, C_, D_)]
@@ -55,9 +56,9 @@ class CustomCalls:
 
 def job_of(kind: str, form: Form, chunks: Chunks, bands: Bands, d: Any) -> Job:
     dtype = np.dtype(d.dtype)
-    shapes = [tuple(x.shape) for x in (*bands, d)] + [form.shape]
-    strides = [cut_strides(contiguous(shape, dtype.itemsize), form.axis, chunks) for shape in shapes]
-    cut = [cut_shape(shape, form.axis, chunks) for shape in shapes]
+    shapes: list[Any] = [tuple(x.shape) for x in (*bands, d)] + [form.shape]
+    strides: list[Any] = [cut_strides(contiguous(shape, dtype.itemsize), form.axis, chunks) for shape in shapes]
+    cut: list[Any] = [cut_shape(shape, form.axis, chunks) for shape in shapes]
     cut.insert(3, None)
     strides.insert(3, None)
     return make_part_job(kind, in_chunks(form, chunks), tuple(cut), tuple(strides), dtype, granted(form))

@@ -20,23 +20,36 @@ from jax import lax
 from tridiag.algorithms import parts
 from tridiag.algorithms.parts import Bands, Reduced, Relations
 from tridiag.libraries.jax import Operations as ops
-from tridiag.problems.forms import Form
+from tridiag.problems.forms import Cut, Form
 from tridiag.xla import custom_call
 from tridiag.xla.parts import CustomCalls
 
-AT_ONCE = 2**21  # unknowns of systems that are gathered at a time, or one system
-WORTH_TWO = 4096  # systems times devices: from there on two exchanges take less time than one of many more words
-Names = tuple[str, ...]  # axes of a mesh
+AT_ONCE = 2**19  # unknowns of systems that are gathered at a time, or one system
+WORTH_TWO = 64  # systems for each device to join: two exchanges of fewer words then outweigh their messages
 
 
-class Cut(NamedTuple):
-    """How the rows of systems are spread: over which axes of the mesh, and how many devices those have."""
+def gathered_from_devices(solve: Any, form: Form, matrix: Any, d: Any) -> Any:
+    """The solution of a backend that knows whole systems only."""
+    assert form.cut is not None
 
-    names: Names
-    parts: int
+    def function(form: Form, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
+        return solve((a, b, c, where), d, form, None, None)[0]
 
-    def index(self) -> Any:
-        return lax.axis_index(self.names)
+    a, b, c, where = matrix
+    operands = (a, b, c, d) if where is None else (a, b, c, d, where)
+    whole = whole_form(form)
+    return gathered(function, whole, form.cut, operands, where is not None)
+
+
+def whole_form(form: Form) -> Form:
+    """The form of the systems some rows of which a device has."""
+    assert form.cut is not None
+    n = form.n * form.cut.parts
+    shape, matrix_shape = (
+        tuple(n if k == form.axis else length for k, length in enumerate(shape))
+        for shape in (form.shape, form.matrix_shape)
+    )
+    return form._replace(shape=shape, matrix_shape=matrix_shape, cut=None)
 
 
 def solve(form: Form, cut: Cut, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
@@ -54,18 +67,20 @@ def adjoint(form: Form, cut: Cut, a: Any, b: Any, c: Any, g: Any, x: Any, where:
         return gathered(custom_call.call_adjoint, form, cut, operands, where is not None)
     axis, n = form.axis, x.shape[form.axis]
     turned = form._replace(transpose=not form.transpose)
-    w, ends = solve_with(turned, cut, (a, b, c), g, where, [] if form.transpose else [row_at(x, k, axis) for k in (-1, 0)])
+    w, ends = solve_with(
+        turned, cut, (a, b, c), g, where, [] if form.transpose else [row_at(x, k, axis) for k in (-1, 0)]
+    )
     ends = ends or neighbours(cut, w, axis, form.periodic)
     y = w if form.transpose else x
-    before = jnp.concatenate([ends[0], lax.slice_in_dim(y, 0, n - 1, axis=axis)], axis)
-    behind = jnp.concatenate([lax.slice_in_dim(y, 1, n, axis=axis), ends[1]], axis)
-    other, row = x if form.transpose else w, ops.positions(n, x.ndim, axis, x) + cut.index() * n
+    wider = lax.optimization_barrier(jnp.concatenate([ends[0], y, ends[1]], axis))  # else written in each product again
+    before, behind = (lax.slice_in_dim(wider, k, k + n, axis=axis) for k in (0, 2))
+    other, row = x if form.transpose else w, ops.positions(n, x.ndim, axis, x) + index(cut) * n
     inside = row < form.n - 1 if n * cut.parts > form.n else True
     return w, -(other * before), -(w * x), jnp.where(inside, -(other * behind), 0)
 
 
 def whole_is_less(form: Form, cut: Cut) -> bool:
-    """Where a device has a row or two, whose entries are fewer than what it would tell; or a ring ends within its rows."""
+    """Where a device has a row, whose entries are fewer than what it would tell, or a ring ends within its rows."""
     return form.pivoting is True or form.n <= cut.parts or (form.periodic and form.n % cut.parts != 0)
 
 
@@ -84,6 +99,10 @@ def solve_with(form: Form, cut: Cut, bands: Bands, d: Any, where: Any, ends: Any
     return lax.cond(flag > 0, again, lambda x, *_: x, x, doubtful, bands, d), joint.ends
 
 
+def index(cut: Cut) -> Any:
+    return lax.axis_index(cut.names)
+
+
 def neighbours(cut: Cut, x: Any, axis: int, periodic: bool) -> tuple[Any, Any]:
     """The last row of the device before and the first of the one behind; zero where there is none."""
     count = cut.parts
@@ -98,7 +117,7 @@ def neighbours(cut: Cut, x: Any, axis: int, periodic: bool) -> tuple[Any, Any]:
 def local(form: Form, cut: Cut, bands: Bands, d: Any, where: Any) -> tuple[tuple[Any, ...], Form]:
     """Bands and right sides without rows that are taken out, and their form."""
     if np.dtype(d.dtype).kind == "c":
-        bands = tuple(x.astype(d.dtype) for x in bands)  # type: ignore[assignment]
+        bands = tuple(x.astype(d.dtype) for x in bands)
     given = [*bands, d] if where is None else [*bands, d, where]
     shape = tuple(map(max, *(x.shape for x in given)))
     own = form._replace(shape=shape, matrix_shape=shape, overwrite_d=False)
@@ -116,7 +135,7 @@ def padded(form: Form, cut: Cut, own: Form) -> bool:
 
 def without_padding(form: Form, cut: Cut, own: Form, bands: Bands, d: Any) -> tuple[Bands, Any]:
     """Rows behind the last one are those of the identity."""
-    row = ops.positions(own.n, len(own.shape), own.axis, d) + cut.index() * own.n
+    row = ops.positions(own.n, len(own.shape), own.axis, d) + index(cut) * own.n
     (a, b, c), there = bands, row < form.n
     a, c = jnp.where(there, a, 0), jnp.where(row < form.n - 1, c, 0)
     return (a, jnp.where(there, b, 1), c), jnp.where(there, d, 0)
@@ -124,10 +143,7 @@ def without_padding(form: Form, cut: Cut, own: Form, bands: Bands, d: Any) -> tu
 
 def without_rows(cut: Cut, own: Form, periodic: bool, bands: Bands, d: Any, keep: Any) -> tuple[Bands, Any]:
     """Rows that ``keep`` does not have are those of the identity; couplings to them are zero."""
-    axis, n = own.axis, own.n
-    before, behind = neighbours(cut, keep, axis, periodic)
-    above = jnp.concatenate([before, lax.slice_in_dim(keep, 0, n - 1, axis=axis)], axis)
-    below = jnp.concatenate([lax.slice_in_dim(keep, 1, n, axis=axis), behind], axis)
+    above, below = (moved(cut, keep, own.axis, by, periodic) for by in (1, -1))
     a, b, c = bands  # a[i] couples rows i - 1 and i, also of the transposed matrix
     a, c = jnp.where(keep & above, a, 0), jnp.where(keep & below, c, 0)
     return (a, jnp.where(keep, b, 1), c), jnp.where(keep, d, 0)
@@ -157,16 +173,24 @@ def join(form: Form, cut: Cut, own: Form, bands: Bands, reduced: Reduced, ends: 
         for k, x in ((1, before), (2, behind), (4, before)):
             told[k] = told[k] * x
     told = jnp.stack([jnp.broadcast_to(x, shape).reshape(systems) for x in (*told, *ends)])
-    if systems * cut.parts < WORTH_TWO:
+    if systems < WORTH_TWO * cut.parts:
         values = joined(form, cut, lax.all_gather(told, cut.names), len(ends))
-        values = lax.dynamic_index_in_dim(values, cut.index(), keepdims=False)
+        values = lax.dynamic_index_in_dim(values, index(cut), keepdims=False)
     else:
         values = exchanged(form, cut, told, len(ends))
-    e, f, first, last, *around = (x.reshape(shape) for x in values)
+    e, f, last, *around = (x.reshape(shape) for x in values)
+    first = parts.first_of(ops, Relations(*told[:6].reshape(6, *shape)), e, last)
     if form.transpose:
         return Joint(e, f, first, last, around)
     e, f = (jnp.where(x == 0, 0, entry * x) for entry, x in ((before, e), (behind, f)))
     return Joint(e, f, first, last, around)
+
+
+def exchange(devices: int, systems: int) -> str:
+    """What is exchanged, in words."""
+    if systems < WORTH_TWO * devices:
+        return f"one all_gather, {6 * (devices - 1)} words received for each system"
+    return f"two all_to_all, {9 * (devices - 1) / devices:.3g} words received for each system"
 
 
 def exchanged(form: Form, cut: Cut, told: Any, ends: int) -> Any:
@@ -187,13 +211,13 @@ def joined(form: Form, cut: Cut, found: Any, ends: int) -> Any:
     if form.transpose:
         around = parts.preceding(ops, rest[1], 0), parts.following(ops, rest[0], 0)
         entries = [jnp.where(x == 0, 0, entry) for x, entry in zip(there, around, strict=True)]
-    chain = parts.chain(ops, relations, *entries, 0, form.periodic)
+    chain = parts.chain(ops, relations, entries[0], entries[1], 0, form.periodic)
     last = parts.solve_chain(custom_call.call, chain, 0, form.periodic)
     e, first = parts.firsts(ops, relations, entries[0], last, 0)
     f = entries[1] * parts.following(ops, first, 0)
     beside = [parts.preceding(ops, rest[-2], 0), parts.following(ops, rest[-1], 0)] if ends else []
     beside = [jnp.where(x == 0, 0, end) for x, end in zip(there, beside, strict=True)] if ends else []
-    return jnp.stack([e, f, first, last, *beside], 1)
+    return jnp.stack([e, f, last, *beside], 1)
 
 
 def row_at(x: Any, at: int, axis: int) -> Any:
@@ -222,7 +246,7 @@ def solve_whole(form: Form, cut: Cut, own: Form, x: Any, doubtful: Any, bands: B
         some_rows = (jnp.take(v, those, 0, mode="clip") for v in given)
         a, b, c, d = (lax.all_gather(v, cut.names, axis=1, tiled=True)[:, :n] for v in some_rows)
         solved = jnp.pad(custom_call.call(whole, a, b, c, d), ((0, 0), (0, rows * cut.parts - n)))
-        return x.at[those].set(lax.dynamic_slice_in_dim(solved, cut.index() * rows, rows, 1), mode="drop")
+        return x.at[those].set(lax.dynamic_slice_in_dim(solved, index(cut) * rows, rows, 1), mode="drop")
 
     count = jnp.sum(anywhere, dtype=jnp.int32)
     found = lax.fori_loop(0, (count + some - 1) // some, step, flat(x))
@@ -240,5 +264,43 @@ def gathered(function: Any, form: Form, cut: Cut, operands: Any, masked: bool) -
         whole.append(x)
     results = function(form.narrowed([x.shape for x in whole], masked), *whole)
     pads = [(0, rows * cut.parts - form.n if k == axis else 0) for k in range(len(form.shape))]
-    parts = [lax.dynamic_slice_in_dim(jnp.pad(x, pads), cut.index() * rows, rows, axis) for x in jax.tree.leaves(results)]
+    parts = [
+        lax.dynamic_slice_in_dim(jnp.pad(x, pads), index(cut) * rows, rows, axis) for x in jax.tree.leaves(results)
+    ]
     return jax.tree.unflatten(jax.tree.structure(results), parts)
+
+
+def product(form: Form, a: Any, b: Any, c: Any, x: Any, where: Any) -> Any:
+    """A x or A^T x in the rows of a device, inside `jax.shard_map`."""
+    cut, axis, periodic = form.cut, form.axis, form.periodic
+    assert cut is not None
+    x = jnp.broadcast_to(x, form.shape)
+    if where is not None:
+        keep = jnp.broadcast_to(where, form.shape)
+        x = jnp.where(keep, x, 0)
+    lone = [end & (not periodic) for end in at_ends(cut, form, x)]
+    if where is not None:
+        lone = [
+            lone[0] | ~moved(cut, keep, axis, 1, periodic) | ~keep,
+            lone[1] | ~moved(cut, keep, axis, -1, periodic) | ~keep,
+        ]
+        b = jnp.where(keep, b, 1)
+    a, c = jnp.where(lone[0], 0, a), jnp.where(lone[1], 0, c)
+    if form.transpose:
+        return moved(cut, c * x, axis, 1, periodic) + b * x + moved(cut, a * x, axis, -1, periodic)
+    return a * moved(cut, x, axis, 1, periodic) + b * x + c * moved(cut, x, axis, -1, periodic)
+
+
+def at_ends(cut: Cut, form: Form, x: Any) -> tuple[Any, Any]:
+    """Where the first row of all is, and where the last."""
+    row = ops.positions(form.n, x.ndim, form.axis, x) + index(cut) * form.n
+    return row == 0, row == form.n * cut.parts - 1
+
+
+def moved(cut: Cut, x: Any, axis: int, by: int, periodic: bool) -> Any:
+    """x[i - by] at row i, for by = 1 or -1, across devices."""
+    before, behind = neighbours(cut, x, axis, periodic)
+    n = x.shape[axis]
+    if by == 1:
+        return jnp.concatenate([before, lax.slice_in_dim(x, 0, n - 1, axis=axis)], axis)
+    return jnp.concatenate([lax.slice_in_dim(x, 1, n, axis=axis), behind], axis)

@@ -21,6 +21,8 @@ FEW_VECTORS = 64  # of values: with no more, to find where each sequence lies ta
 MOST_IN_VECTORS, FEWEST_IN_VECTORS = 4, 2  # the highest order, and the fewest steps, of `constant`
 SHORTEST_CHUNK = 4  # times the lanes: steps of a lane, where there are not
 SECOND_LEVEL = 1024 * 1024  # bytes of the operands that a core's own cache holds at least
+# bytes of the pivot rows of block systems in lanes, and how many times longer these take than pivot rows in cache
+OUT_OF_CACHE = ((8 * 1024 * 1024, 1), (20 * 1024 * 1024, 2), (math.inf, 3))
 MOST_KEPT = 256 * 1024 * 1024  # bytes of the pivot rows of a system that is not eliminated twice
 SHARED = 4096  # bytes of a row for each thread, of those that share it, in results that caches hold
 STRETCH, LONG_STRETCH = 4096, 16_384  # bytes of a row of sequences side by side: it is read again in the next step
@@ -233,13 +235,14 @@ def make_block_job(form: Blocks, shapes: Any, strides: Any, dtype: np.dtype[Any]
 def may_be_alone(form: Blocks, count: int, dtype: np.dtype[Any], workers: int) -> bool:
     """Whether so few are solved one by one, where all pivot rows are kept: `tridiag.kernels.blocks.one_system`.
 
-    Against one in each lane, a system of its own is as much faster as its blocks are larger, and twice that where the
-    pivot rows of all lanes leave the caches.
+    Against one in each lane, a system of its own is as much faster as its blocks are larger, and more where the pivot
+    rows of all lanes leave the caches: `OUT_OF_CACHE`.
     """
     lanes, rows = lanes_of(dtype), form.n * form.size * LINE * (2 if dtype.kind == "c" else 1)
     if form.sides != 1 or form.size > C.WRITTEN_OUT or rows * -(-(3 * form.size + 1) // lanes) > MOST_KEPT:
         return False
-    faster = (form.size + lanes // 8) * (2 if rows * (3 * form.size + 1) > SECOND_LEVEL else 1)
+    kept = rows * (3 * form.size + 1)
+    faster = (form.size + 1) * lanes // 8 * next(times for most, times in OUT_OF_CACHE if kept <= most)
     return -(-count // workers) < faster * -(-count // (lanes * workers))
 
 

@@ -7,11 +7,20 @@ from numba import njit
 from tridiag.kernels.access.bind import bind_lanes, operand_of
 from tridiag.kernels.access.load_store import load_rows, store_rows
 from tridiag.kernels.access.moves import ADVANCE
-from tridiag.kernels.access.operands import INTERLEAVED, bind, bytes_of_real, bytes_of_row, lanes_of
+from tridiag.kernels.access.operands import (
+    INTERLEAVED,
+    bind,
+    bytes_of_number,
+    bytes_of_real,
+    bytes_of_row,
+    lanes_of,
+    parts_of,
+)
 from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.kernels.logsumexp.loops import (
     BEGIN,
     BEGIN_GIVEN,
+    BEGIN_TERM,
     SCAN_ORDINARY,
     SCAN_PLAIN,
     SCAN_WEIGHTED,
@@ -55,7 +64,7 @@ def view(zero, job, operand, i0, i1, buffer, ready):
 
     They are read, unless ``ready``.
     """
-    if operand.kind == INTERLEAVED:
+    if operand.kind == INTERLEAVED and parts_of(zero, ()) == 1:
         step = operand.stride
         return turned(job, operand.lanes[0] + i0 * step, step, i1 - i0)
     if not ready:
@@ -139,7 +148,10 @@ def begin_group(zero, job, worker, group):
     if job.flags & J.GIVEN:
         init = operand_of(zero, worker.bindings + group * size_of_bindings(zero), J.INIT)
         load_rows(zero, init, 0, 1, worker.buffers)
-        BEGIN_GIVEN(zero, (slot, worker.buffers))
+        if job.flags & J.WEIGHTED:
+            BEGIN_GIVEN(zero, (slot, worker.buffers))
+        else:
+            BEGIN_TERM(zero, (slot, worker.buffers))
 
 
 @njit(**OPTIONS)
@@ -154,7 +166,7 @@ def bind_operands(zero, job, axes, first, used, base, bindings):
     bind_lanes(zero, job, J.AXES, axes, first, used, base, bindings, 0, OPERANDS)
     if job.flags & J.REVERSED:
         for k in range(OPERANDS):
-            bind(zero, operand_of(zero, bindings, k), bytes_of_real(zero, ()), job.strides[k], False, True, used)
+            bind(zero, operand_of(zero, bindings, k), bytes_of_number(zero, ()), job.strides[k], False, True, used)
 
 
 @njit(**OPTIONS)

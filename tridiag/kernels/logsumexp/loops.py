@@ -42,6 +42,12 @@ def begin_given(code: Code, slot: Value, init: Value) -> None:
     store_state(code, slot, logsumexp.given(Lanes(code), code.load(init)))
 
 
+def begin_term(code: Code, slot: Value, init: Value) -> None:
+    """Where there is no log_a: as a term before the first, so that nothing is in the shift."""
+    ops, nothing = Lanes(code), logsumexp.nothing(Lanes(code), code.real_zero())
+    store_state(code, slot, logsumexp.step(ops, nothing, code.load(init)))
+
+
 def joined(code: Code, rows: Sequence[Value]) -> Value:
     """A power of two of rows, end to end."""
     if len(rows) == 1:
@@ -249,6 +255,7 @@ def merge(code: Code, *words: Value) -> None:
 
 
 BEGIN, BEGIN_GIVEN = LOGSUMS.add("begin", begin), LOGSUMS.add("begin_given", begin_given)
+BEGIN_TERM = LOGSUMS.add("begin_term", begin_term)
 SCAN_PLAIN, TOTAL_PLAIN = LOGSUMS.add("scan_plain", scan_plain), LOGSUMS.add("total_plain", total_plain)
 SCAN_ORDINARY = LOGSUMS.add("scan_ordinary", scan_ordinary)
 TOTAL_ORDINARY = LOGSUMS.add("total_ordinary", total_ordinary)

@@ -1,1 +1,1 @@
-"""Parts of systems: how the ends of some rows depend on the rows before and behind, and those rows once these are known."""
+"""Parts of systems: how their ends depend on the rows before and behind, and their rows once these are known."""

@@ -20,7 +20,6 @@ from tridiag.kernels.simd.vector import Code
 from tridiag.kernels.thomas.steps import Ends, Thomas
 from tridiag.kernels.thomas.sweeps import CARRIED, down
 
-
 TOP = CARRIED[Ends]  # rows of lanes of what is carried; behind them that of the first row, before the last row
 ROWS = TOP + 3
 PARTS = Library("parts")

@@ -1,0 +1,297 @@
+"""Recurrences whose rows lie on eight devices, or on some of them. Run by `test_sharding.py`, in their own process."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from test_jax_program import compiled
+
+import tridiag
+from tridiag.xla import split_recurrences
+
+VERBS = ("linear_recurrence", "log_linear_recurrence", "logcumsumexp")
+
+
+def mesh_of(devices: int, kind: Any = AxisType.Auto) -> Mesh:
+    return jax.make_mesh((devices,), ("z",), axis_types=(kind,), devices=jax.devices()[:devices])
+
+
+def placed(mesh: Mesh, arrays: Any, axis: int = -1) -> list[Any]:
+    """Cut along an axis, but those that are constant along it."""
+    found = []
+    for x in arrays:
+        x = jnp.asarray(x)
+        spec = P() if x.ndim == 0 or x.shape[axis] == 1 else P(*[None] * (axis % x.ndim), "z")
+        found.append(jax.device_put(x, NamedSharding(mesh, spec)))
+    return found
+
+
+def random(rng: Any, shape: tuple[int, ...], dtype: str = "float64") -> Any:
+    x = rng.uniform(-1, 1, shape)
+    if np.dtype(dtype).kind == "c":
+        x = x * np.exp(2j * np.pi * rng.uniform(size=shape))
+    return x.astype(dtype)
+
+
+def operands(rng: Any, verb: str, shape: tuple[int, ...], dtype: str = "float64") -> list[Any]:
+    return [random(rng, shape, dtype) for _ in range(1 if verb == "logcumsumexp" else 2)]
+
+
+def compute(verb: str, init: Any = None, **options: Any) -> Callable[..., Any]:
+    """The verb as a function of arrays alone."""
+    more = {} if init is None else {"init": init}
+    return lambda *v: getattr(tridiag, verb)(*v, backend="numba_scan", **more, **options)
+
+
+def outside_branches(program: str) -> str:
+    """The program without what only doubtful sequences need: the branches of its conditionals."""
+    return program[program.index("ENTRY") :]
+
+
+def gathered(program: str) -> list[tuple[int, ...]]:
+    """The shapes of what is gathered."""
+    found = re.findall(r"= [a-z]+\d+\[([\d,]*)\]\S* all-gather\(", program)
+    return [tuple(int(k) for k in shape.split(",") if k) for shape in found]
+
+
+def assert_alike(found: Any, wanted: Any, factor: float = 64) -> None:
+    eps = np.finfo(found.dtype).eps
+    np.testing.assert_allclose(found, wanted, rtol=factor * eps, atol=factor * eps)
+
+
+@pytest.mark.parametrize(("started", "reverse"), [(False, True), (True, False)])
+@pytest.mark.parametrize(
+    ("devices", "rows", "dtype"), [(8, 1, "float64"), (2, 2, "float64"), (3, 33, "float32"), (8, 70, "float64")]
+)
+@pytest.mark.parametrize("verb", VERBS)
+def test_one_answer(verb: str, devices: int, rows: int, dtype: str, started: bool, reverse: bool) -> None:
+    """That of one device, along any axis; without init no coefficient is read that would multiply it."""
+    rng, shape = np.random.default_rng(rows), (9, devices * rows)
+    arrays, init = operands(rng, verb, shape, dtype), None
+    if started and verb != "logcumsumexp":
+        init = random(rng, shape[:1], dtype)
+    elif verb != "logcumsumexp":
+        arrays[0][:, -1 if reverse else 0] = np.nan
+    function = compute(verb, init, reverse=reverse)
+    wanted = function(*arrays)
+    y = jax.jit(function)(*placed(mesh_of(devices), arrays))
+    assert_alike(y, wanted)
+    assert y.dtype == dtype and y.sharding.spec == P(None, "z")
+    turned = [np.ascontiguousarray(x.T) for x in arrays]
+    along_first = compute(verb, init, reverse=reverse, axis=0)
+    assert_alike(jax.jit(along_first)(*placed(mesh_of(devices), turned, 0)), wanted.T)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
+def test_eager_calls(kind: Any) -> None:
+    rng, mesh = np.random.default_rng(3), mesh_of(8, kind)
+    for verb in VERBS:
+        arrays = operands(rng, verb, (3, 64))
+        y = compute(verb)(*placed(mesh, arrays))
+        assert_alike(y, compute(verb)(*arrays))
+        assert y.sharding.is_equivalent_to(NamedSharding(mesh, P(None, "z")), 2)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_numbers(dtype: str) -> None:
+    rng = np.random.default_rng(4)
+    for reverse, init in itertools.product([False, True], [None, random(rng, (5,), dtype)]):
+        a, x = random(rng, (5, 240), dtype), random(rng, (5, 240), dtype)
+        function = compute("linear_recurrence", init, reverse=reverse)
+        assert_alike(jax.jit(function)(*placed(mesh_of(8), (a, x))), function(a, x))
+
+
+def test_long_sequences_and_constant_coefficients() -> None:
+    """Whose rows on a device are cut into chunks, a few are in none; one coefficient of all, or of each sequence."""
+    rng = np.random.default_rng(5)
+    x, a = random(rng, (2, 8 * 17_003)), random(rng, (2, 8 * 17_003))
+    for coefficient in (a, a[:, :1]):
+        function = compute("linear_recurrence")
+        assert_alike(jax.jit(function)(*placed(mesh_of(8), (coefficient, x))), function(coefficient, x))
+        function = compute("log_linear_recurrence", reverse=True)
+        assert_alike(jax.jit(function)(*placed(mesh_of(8), (coefficient, x))), function(coefficient, x))
+    assert_alike(jax.jit(compute("logcumsumexp"))(*placed(mesh_of(8), (x,))), compute("logcumsumexp")(x))
+
+
+@pytest.mark.parametrize(("devices", "n", "reverse"), [(4, 10, False), (8, 61, True)])
+def test_rows_that_devices_do_not_divide(devices: int, n: int, reverse: bool) -> None:
+    """The last devices have fewer, or none, and nothing of what they have in their place is in the result."""
+    rng, mesh = np.random.default_rng(n), mesh_of(devices)
+    cut = NamedSharding(mesh, P(None, "z"))
+    A, v = random(rng, (5, n, 2, 2)), random(rng, (5, n, 2))
+    cases = [(verb, operands(rng, verb, (5, n)), started) for verb in VERBS for started in (False, True)]
+    cases += [("matrix_recurrence", [A, v], False), ("matrix_recurrence", [A, v], True)]
+    for verb, arrays, started in cases:
+        init = None
+        if verb != "logcumsumexp" and started:
+            init = random(rng, (5, 2) if verb == "matrix_recurrence" else (5,))
+        elif verb != "logcumsumexp":
+            arrays[0][:, -1 if reverse else 0] = np.nan
+        function = compute(verb, init, reverse=reverse)
+
+        def here(*v: Any, function: Any = function) -> Any:
+            return jnp.asarray(function(*(jax.lax.with_sharding_constraint(x, cut) for x in v)))
+
+        assert_alike(jax.jit(here)(*arrays), function(*arrays))
+
+
+@pytest.mark.parametrize(("order", "rows"), [(2, 12), (3, 1), (4, 3)])
+def test_higher_orders(order: int, rows: int) -> None:
+    """As many numbers of each device, a unit of the state each; of fewer rows than these, all rows are gathered."""
+    rng, n = np.random.default_rng(order), 8 * rows
+    for reverse, started in itertools.product([False, True], [False, True]):
+        x, *coefficients = (random(rng, (3, n)) / (order if k else 1) for k in range(order + 1))
+        init = tuple(random(rng, (3,)) for _ in range(order)) if started else None
+        if not started:
+            coefficients[-1][:, n - order :] = np.nan if reverse else coefficients[-1][:, n - order :]
+            coefficients[-1][:, :order] = coefficients[-1][:, :order] if reverse else np.nan
+        function = compute("linear_recurrence", init, reverse=reverse)
+
+        def flat(x: Any, *coefficients: Any, function: Any = function) -> Any:
+            return function(coefficients, x)
+
+        assert_alike(jax.jit(flat)(*placed(mesh_of(8), (x, *coefficients))), flat(x, *coefficients))
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_matrices(started: bool) -> None:
+    rng = np.random.default_rng(7)
+    A, x = random(rng, (4, 40, 3, 3)) / 2, random(rng, (4, 40, 3))
+    function = compute("matrix_recurrence", random(rng, (4, 3)) if started else None)
+    arrays = [jax.device_put(v, NamedSharding(mesh_of(8), P(None, "z"))) for v in (A, x)]
+    assert_alike(jax.jit(function)(*arrays), function(A, x))
+
+
+# ------------------------------------------------------------------------------------------------ what is exchanged
+
+
+@pytest.mark.parametrize(("verb", "words"), [*zip(VERBS, (3, 3, 1), strict=True)])
+def test_words_that_are_exchanged(verb: str, words: int) -> None:
+    """So many of a sequence and device in one collective, whatever its length."""
+    arrays = placed(mesh_of(8), operands(np.random.default_rng(8), verb, (5, 160)))
+    program = outside_branches(compiled(compute(verb), *arrays))
+    assert [np.prod(shape) for shape in gathered(program)] == [8 * 5 * words]
+    assert not re.findall(r"(all-to-all|collective-permute|reduce-scatter)\(", program)
+    reduced = re.findall(r"= (\S+) all-reduce\(", program)
+    assert reduced == ([] if verb == "logcumsumexp" else ["s32[]"])  # a flag
+
+
+def test_explain_tells_what_is_exchanged() -> None:
+    rng = np.random.default_rng(12)
+    a, x = placed(mesh_of(8), [random(rng, (4, 80)) for _ in range(2)])
+    words = {"linear_recurrence": 21, "log_linear_recurrence": 21}
+    for verb, count in words.items():
+        told = repr(tridiag.explain(verb, a, x))
+        assert f"the rows of a sequence lie on 8 devices: one all_gather, {count} words received for each" in told
+        assert "doubtful sequences are gathered alone" in told
+    assert "one all_gather, 7 words received for each sequence" in repr(tridiag.explain("logcumsumexp", x))
+    assert "one all_gather, 42 words" in repr(tridiag.explain("linear_recurrence", (a, a), x))
+    A, v = (jax.device_put(random(rng, (4, 80, *more)), x.sharding) for more in ((3, 3), (3,)))
+    assert "one all_gather, 84 words" in repr(tridiag.explain("matrix_recurrence", A, v))
+    assert "and are gathered" in repr(tridiag.explain("linear_recurrence", a, x, backend="jax_scan"))
+
+
+def test_a_mesh_axis_on_the_batch_and_two_on_the_rows() -> None:
+    rng = np.random.default_rng(9)
+    mesh = jax.make_mesh((2, 2, 2), ("p", "q", "r"), axis_types=(AxisType.Auto,) * 3)
+    for spec in (P("p", ("q", "r")), P(None, ("r", "p")), P(("p", "r"), "q")):
+        for verb in VERBS:
+            arrays = operands(rng, verb, (4, 48))
+            given = [jax.device_put(x, NamedSharding(mesh, spec)) for x in arrays]
+            y = jax.jit(compute(verb, reverse=True))(*given)
+            assert_alike(y, compute(verb, reverse=True)(*arrays))
+            assert y.sharding.is_equivalent_to(given[0].sharding, 2)
+
+
+# ------------------------------------------------------------------------------------------------ ranges and doubts
+
+
+def exactly(function: Any, *arrays: Any, atol: float = 1e-300) -> None:
+    """The same numbers as on one device, NaN and infinite ones in the same places."""
+    with np.errstate(all="ignore"):
+        wanted = np.asarray(function(*arrays))
+    found = np.asarray(jax.jit(function)(*placed(mesh_of(8), arrays)))
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+    finite = np.isfinite(wanted)
+    np.testing.assert_array_equal(found[~finite & ~np.isnan(wanted)], wanted[~finite & ~np.isnan(wanted)])
+    np.testing.assert_allclose(found[finite], wanted[finite], rtol=1e-11, atol=atol)
+
+
+def test_products_that_leave_the_range_of_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """a = 10 over many rows from 0, and where only the last rows are not 0; there and back. No sequence is gathered."""
+    monkeypatch.setattr(split_recurrences, "gathered", lambda part, y, doubtful: y * jnp.nan)
+    n = 2**17
+    x, a = np.zeros((4, n)), np.full((4, n), 10.0)
+    a[1, ::2] = 0.1
+    x[1, 0], x[2, n - 200], x[3, 0] = 1.0, 1e-100, 1e-300
+    a[3] = np.tile(np.repeat([10.0, 0.1], 400), n)[:n]
+    exactly(compute("linear_recurrence"), a, x)
+    exactly(compute("linear_recurrence", reverse=True), a[:, ::-1], x[:, ::-1])
+
+
+def test_overflow_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is NaN or infinite from some row on is known without gathering anything."""
+    monkeypatch.setattr(split_recurrences, "gathered", lambda part, y, doubtful: jnp.zeros_like(y))
+    x, a = np.ones((4, 72)), np.full((4, 72), 0.5)
+    x[0, 20], x[1, 20], a[2, 30], a[3] = np.nan, np.inf, np.nan, 1e30
+    exactly(compute("linear_recurrence"), a, x)
+    exactly(compute("log_linear_recurrence"), a, x)
+
+
+@pytest.mark.parametrize("verb", ["linear_recurrence", "log_linear_recurrence"])
+def test_what_is_not_finite(verb: str) -> None:
+    """Infinite and NaN coefficients and terms, zeros before them, and overflows on the way."""
+    rng = np.random.default_rng(10)
+    a, x = operands(rng, verb, (12, 64))
+    for k, value in enumerate((np.inf, -np.inf, np.nan, 1e308, -1e308)):
+        a[k, 20], x[k + 5, 20] = value, value
+    x[:2, :20] = 0
+    x[10], a[10] = 0, np.where(np.arange(64) < 30, 1e300, 1e-300)
+    x[10, 20] = 1e-5
+    for init in (None, np.linspace(-2, 2, 12), np.zeros(12)):
+        for reverse in (False, True):
+            exactly(compute(verb, init, reverse=reverse), a, x, atol=1e-14)
+    exactly(compute("logcumsumexp"), x, atol=1e-14)
+
+
+def test_cancellation() -> None:
+    """Sequences that grow but where integers cancel: what is carried over a cut is what a loop carries."""
+    a, x = np.full((2, 160), 2.0), np.full((2, 160), -1.0)
+    a[1], x[1] = -3.0, 4.0
+    exactly(compute("linear_recurrence", np.ones(2)), a, x)
+
+
+# ------------------------------------------------------------------------------------------------ derivatives
+
+
+@pytest.mark.parametrize(
+    ("verb", "reverse"), [*((verb, False) for verb in (*VERBS, "matrix_recurrence")), ("linear_recurrence", True)]
+)
+def test_gradients(verb: str, reverse: bool) -> None:
+    """Those of one device, and in one direction; no array is gathered for them."""
+    rng = np.random.default_rng(11)
+    matrices = verb == "matrix_recurrence"
+    arrays = [random(rng, (3, 80, 2, 2)), random(rng, (3, 80, 2))] if matrices else operands(rng, verb, (3, 80))
+    mesh = mesh_of(8)
+    given = [jax.device_put(x, NamedSharding(mesh, P(None, "z"))) for x in arrays]
+    function, every = compute(verb, reverse=reverse), tuple(range(len(arrays)))
+
+    def loss(*v: Any) -> Any:
+        return jnp.sin(function(*v)).sum()
+
+    gradient = jax.grad(loss, every)
+    for found, wanted in zip(jax.jit(gradient)(*given), gradient(*map(jnp.asarray, arrays)), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-11, atol=1e-12)
+    tangent = jax.jit(lambda *v: jax.jvp(function, v, v)[1])
+    np.testing.assert_allclose(tangent(*given), tangent(*map(jnp.asarray, arrays)), rtol=1e-11, atol=1e-12)
+    most = max((int(np.prod(s)) for s in gathered(outside_branches(compiled(gradient, *given)))), default=0)
+    assert most <= 8 * 3 * (6 if matrices else 3)

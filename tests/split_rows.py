@@ -1,0 +1,229 @@
+"""Systems whose rows lie on eight devices, two or three of them. Run by `test_sharding.py`, in their own process."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from test_jax_program import compiled
+from test_parts import backward_error, systems
+
+import tridiag
+
+EPS = np.finfo(np.float64).eps
+ALL = (0, 1, 2, 3)
+ROWS = P(None, "z")
+
+
+def mesh_of(devices: int, kind: Any = AxisType.Auto) -> Mesh:
+    return jax.make_mesh((devices,), ("z",), axis_types=(kind,), devices=jax.devices()[:devices])
+
+
+def solve(*arguments: Any, **options: Any) -> Any:
+    return tridiag.solve(*arguments, backend="numba_thomas", **options)
+
+
+def placed(mesh: Mesh, arrays: Any, spec: Any = ROWS) -> list[Any]:
+    return [jax.device_put(jnp.asarray(x), NamedSharding(mesh, spec)) for x in arrays]
+
+
+@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize(
+    ("devices", "rows", "dtype"),
+    [
+        (8, 1, "float64"),
+        (2, 2, "float64"),
+        (3, 2, "float32"),
+        (8, 5, "complex128"),
+        (3, 33, "float64"),
+        (8, 70, "float32"),
+    ],
+)
+@pytest.mark.parametrize("hard", [False, True])
+def test_one_answer(devices: int, rows: int, dtype: str, transpose: bool, periodic: bool, hard: bool) -> None:
+    """As small a backward error as on one device, of hard matrices too, zero diagonals and odd parts among them."""
+    rng, n = np.random.default_rng(rows), devices * rows
+    a, b, c, d = systems(rng, (9, n), dtype, hard)
+    if hard:
+        b[:, 2::5] = 0
+        b[3] += 4
+    if not periodic:
+        a[:, 0] = c[:, -1] = np.nan
+    x = jax.jit(lambda *v: solve(*v, periodic=periodic, transpose=transpose))(*placed(mesh_of(devices), (a, b, c, d)))
+    assert x.dtype == dtype
+    if transpose:
+        a, c = np.roll(c, 1, -1), np.roll(a, -1, -1)
+    good = np.isfinite(np.asarray(tridiag.solve(a, b, c, d, periodic=periodic, check=False))).all(-1)
+    assert good[3] and (backward_error(a, b, c, d, x, periodic)[good] <= 8 * np.finfo(dtype).eps).all()
+
+
+@pytest.mark.parametrize("shape", [(64, 320), (1, 40_000), (2, 17_600)])
+def test_many_and_long_systems(shape: tuple[int, int]) -> None:
+    """Those that are joined by two exchanges, and those whose rows on a device are cut into chunks."""
+    a, b, c, d = systems(np.random.default_rng(0), shape, "float64", hard=False)
+    repeats = 10 if shape[0] == 64 else 1
+    a, b, c, d = (np.tile(x, (repeats, 1)) for x in (a, b, c, d))
+    x = jax.jit(solve)(*placed(mesh_of(8), (a, b, c, d)))
+    assert (backward_error(a, b, c, d, x) <= 8 * EPS).all()
+
+
+@pytest.mark.parametrize("n", [9, 83])
+def test_lengths_that_the_devices_do_not_divide(n: int) -> None:
+    a, b, c, d = systems(np.random.default_rng(0), (5, n), "float64", hard=False)
+    sharding = NamedSharding(mesh_of(8), ROWS)
+
+    def function(*v: Any) -> Any:
+        given = [jax.lax.with_sharding_constraint(x, sharding) for x in v]
+        return jax.lax.with_sharding_constraint(solve(*given), sharding)
+
+    def loss(function: Any) -> Any:
+        return lambda *v: (function(*v) ** 2 * np.arange(n)).sum()
+
+    assert (backward_error(a, b, c, d, jax.jit(function)(a, b, c, d)) <= 8 * EPS).all()
+    found = jax.jit(jax.grad(loss(function), ALL))(a, b, c, d)
+    for x, y in zip(found, jax.grad(loss(solve), ALL)(*map(jnp.asarray, (a, b, c, d))), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-12, atol=1e-14)
+
+
+def test_eager_calls_and_explicit_axes() -> None:
+    arrays = systems(np.random.default_rng(0), (6, 48), "float64", hard=False)
+    for kind in (AxisType.Auto, AxisType.Explicit):
+        x = solve(*placed(mesh_of(8, kind), arrays))
+        assert x.sharding.spec == ROWS
+        assert (backward_error(*arrays, x) <= 8 * EPS).all()
+
+
+def test_two_axes_of_the_mesh_and_one_beside() -> None:
+    """The system axis cut over two of three axes, the batch over the other; and along another axis of the array."""
+    mesh = jax.make_mesh((2, 2, 2), ("p", "y", "z"), axis_types=(AxisType.Auto,) * 3)
+    a, b, c, d = systems(np.random.default_rng(0), (6, 40), "float64", hard=False)
+    x = jax.jit(solve)(*placed(mesh, (a, b, c, d), P("p", ("y", "z"))))
+    assert (backward_error(a, b, c, d, x) <= 8 * EPS).all()
+    turned = [np.ascontiguousarray(v.T) for v in (a, b, c, d)]
+    y = jax.jit(lambda *v: solve(*v, axis=0))(*placed(mesh, turned, P(("y", "z"), "p")))
+    np.testing.assert_allclose(y.T, x, rtol=1e-12, atol=1e-14)
+
+
+def test_shared_matrices_and_constants() -> None:
+    mesh, rng = mesh_of(8), np.random.default_rng(0)
+    a, b, c, _ = systems(rng, (64,), "float64", hard=False)
+    d = rng.standard_normal((3, 2, 64))
+    given = [*placed(mesh, (a, b, c), P("z")), *placed(mesh, [d], P(None, None, "z"))]
+    np.testing.assert_allclose(jax.jit(solve)(*given), tridiag.solve(a, b, c, d), rtol=1e-12, atol=1e-14)
+    x = jax.jit(lambda d: solve(-1.0, 4.0, -1.0, d))(given[3])
+    np.testing.assert_allclose(x, tridiag.solve(-1.0, 4.0, -1.0, d), rtol=1e-12, atol=1e-14)
+    z = jax.jit(lambda d: solve(-1.0, 4.0, -1.0, d + 1j))(given[3])
+    np.testing.assert_allclose(z, tridiag.solve(-1.0, 4.0, -1.0, d + 1j), rtol=1e-12, atol=1e-14)
+
+
+def test_one_bad_system_harms_no_other() -> None:
+    """Singular is NaN, NaN stays where it is; eager calls name the singular one and its row."""
+    a, b, c, d = systems(np.random.default_rng(0), (4, 32), "float64", hard=False)
+    b[1, 20] = a[1, 20] = c[1, 20] = 0
+    d[2, 3] = np.nan
+    given = placed(mesh_of(8), (a, b, c, d))
+    x = np.asarray(jax.jit(solve)(*given))
+    assert np.isnan(x[1]).all() and np.isnan(x[2]).any()
+    assert (backward_error(a[::3], b[::3], c[::3], d[::3], x[::3]) <= 8 * EPS).all()
+    with pytest.raises(tridiag.SingularSystemError, match=r"1 of 4 systems .* index \(1\), column"):
+        solve(*given)
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_inside_shard_map(transpose: bool, periodic: bool, masked: bool) -> None:
+    """Value, gradient and tangent, by the name of the axis."""
+    n, rng = 24, np.random.default_rng(0)
+    arrays = systems(rng, (3, n), "float64", hard=False)
+    weights, where = rng.standard_normal((3, n)), rng.random((3, n)) < 0.8 if masked else None
+    options = {"transpose": transpose, "periodic": periodic}
+    if not periodic:
+        arrays[0][:, 0] = arrays[2][:, -1] = np.nan
+
+    def local(*v: Any) -> Any:
+        return solve(*v[:4], where=v[4] if masked else None, axis_name="z", **options)
+
+    extra = () if where is None else (where,)
+    function = jax.shard_map(local, mesh=mesh_of(8), in_specs=(ROWS,) * (4 + masked), out_specs=ROWS)
+    tangents = tuple(jnp.asarray(rng.standard_normal((3, n))) for _ in ALL)
+
+    def everything(function: Any) -> Any:
+        def found(*v: Any) -> Any:
+            x, dot = jax.jvp(lambda *v: function(*v, *extra), v, tangents)
+            return x, dot, jax.grad(lambda *v: (function(*v, *extra) * weights).sum(), ALL)(*v)
+
+        return jax.jit(found)(*arrays)
+
+    wanted = everything(lambda *v: solve(*v[:4], where=where, **options))
+    for x, y in zip(jax.tree.leaves(everything(function)), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-13)
+
+
+def test_every_axis_of_the_mesh_and_vmap_inside_shard_map() -> None:
+    mesh = jax.make_mesh((2, 4), ("y", "z"), axis_types=(AxisType.Auto,) * 2)
+    arrays = systems(np.random.default_rng(0), (3, 16), "float64", hard=False)
+
+    def local(*v: Any) -> Any:
+        return jax.vmap(lambda *row: solve(*row, axis_name=("y", "z")))(*v)
+
+    spec = P(None, ("y", "z"))
+    x = jax.jit(jax.shard_map(local, mesh=mesh, in_specs=(spec,) * 4, out_specs=spec))(*arrays)
+    assert (backward_error(*arrays, x) <= 8 * EPS).all()
+
+
+def test_backends_without_parts_gather() -> None:
+    arrays = systems(np.random.default_rng(0), (3, 16), "float64", hard=False)
+    function = jax.shard_map(
+        lambda *v: tridiag.solve(*v, axis_name="z", backend="jax_scan"),
+        mesh=mesh_of(4),
+        in_specs=(ROWS,) * 4,
+        out_specs=ROWS,
+    )
+    assert (backward_error(*arrays, jax.jit(function)(*arrays)) <= 8 * EPS).all()
+
+
+def test_axis_names_that_are_none() -> None:
+    with pytest.raises(
+        ValueError, match=r"axis_name='z': z is no axis of jax.shard_map here; call tridiag.solve inside"
+    ):
+        tridiag.solve(1.0, 4.0, 1.0, np.ones(3), axis_name="z")
+    with pytest.raises(TypeError, match="axis_name is 3; wanted the name of an axis"):
+        tridiag.solve(1.0, 4.0, 1.0, np.ones(3), axis_name=3)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("benchmarks_on_path")
+def test_words_received() -> None:
+    """Six numbers of every other device; or, where systems are many, ten; never an array as long as the systems."""
+    from collectives import exchange
+
+    for systems_, collectives, words in ((8, 1, 6 * 7), (1024, 2, 10)):
+        arrays = systems(np.random.default_rng(0), (systems_, 160), "float64", hard=False)
+        found = exchange(compiled(solve, *placed(mesh_of(8), arrays)), 8)
+        assert found.collectives == collectives
+        assert 0 < found.words <= words * systems_
+
+
+@pytest.mark.usefixtures("benchmarks_on_path")
+def test_collectives_of_a_gradient() -> None:
+    """One exchange in either direction."""
+    from collectives import exchange
+
+    arrays = placed(mesh_of(8), systems(np.random.default_rng(0), (8, 160), "float64", hard=False))
+    found = exchange(compiled(jax.grad(lambda *v: (solve(*v) ** 2).sum(), ALL), *arrays), 8)
+    assert found.collectives == 2
+    assert found.words <= (6 + 10) * 7 * 8
+
+
+def test_explain_tells_what_is_exchanged() -> None:
+    arrays = systems(np.random.default_rng(0), (8, 160), "float64", hard=False)
+    told = repr(tridiag.explain("solve", *placed(mesh_of(8), arrays)))
+    assert "the rows of a system lie on 8 devices: one all_gather, 42 words received for each system" in told
+    many = placed(mesh_of(8), [np.tile(x, (100, 1)) for x in arrays])
+    assert "two all_to_all, 7.88 words received" in repr(tridiag.explain("solve", *many))
+    assert "and are gathered" in repr(tridiag.explain("factor", *placed(mesh_of(8), arrays[:3])))
+    assert tridiag.explain("solve", *placed(mesh_of(8), arrays, P("z"))).exchange is None

@@ -1,0 +1,358 @@
+"""Dask arrays: lazy in, lazy out, and the numbers that NumPy arrays give, however they are cut."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tridiag
+
+dask = pytest.importorskip("dask")
+da = pytest.importorskip("dask.array")
+pytest.importorskip("numba")
+SHAPE = (4, 3, 24)
+CHUNKS = {
+    "batch": (2, 2, 24),
+    "rows": (4, 3, 7),
+    "both": (2, 2, (1, 11, 12)),
+    "single rows": (4, 3, (1, 1, 22)),
+    "empty": (2, 3, (0, 12, 0, 12)),
+}
+OPTIONS = [{"periodic": p, "transpose": t} for p, t in itertools.product((False, True), repeat=2)]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_computed_unasked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`computed` runs in the calling thread; whatever else would compute raises. Other processes have no such rule."""
+    if request.node.name == "test_two_processes":
+        return
+
+    def refuse(*given: Any, **options: Any) -> Any:
+        raise AssertionError("computed while the graph was built")
+
+    monkeypatch.setattr("dask.threaded.get", refuse)
+    monkeypatch.setitem(dask.config.config, "scheduler", refuse)
+
+
+def computed(*arrays: Any) -> Any:
+    found = dask.compute(*arrays, scheduler="synchronous")
+    return found[0] if len(arrays) == 1 else found
+
+
+def system(shape: tuple[int, ...] = SHAPE, dtype: str = "float64", seed: int = 0) -> list[Any]:
+    """Dominant a, b, c, and d."""
+    rng, kind = np.random.default_rng(seed), np.dtype(dtype)
+    found = [rng.uniform(-1, 1, shape) for _ in range(4)]
+    found[1] = rng.uniform(3, 4, shape)
+    if kind.kind == "c":
+        found = [x + 1j * rng.uniform(-1, 1, shape) for x in found]
+    return [x.astype(kind) for x in found]
+
+
+def near(lazy: Any, wanted: Any, units: float = 1000) -> None:
+    """Of the dtype and shape that were told, and the same but for rounding."""
+    found = computed(lazy)
+    assert isinstance(lazy, da.Array)
+    assert found.dtype == wanted.dtype == lazy.dtype and found.shape == wanted.shape == lazy.shape
+    eps = float(np.finfo(wanted.dtype).eps)
+    np.testing.assert_allclose(found, wanted, rtol=units * eps, atol=units * eps)
+
+
+def backward_error(a: Any, b: Any, c: Any, d: Any, x: Any) -> Any:
+    """The largest componentwise residual of each system along the last axis."""
+    a, b, c, d, x = (np.array(v, np.longdouble) for v in np.broadcast_arrays(a, b, c, d, x))
+    a[..., 0] = c[..., -1] = 0
+    terms = a * np.roll(x, 1, -1), b * x, c * np.roll(x, -1, -1), -d
+    return (abs(sum(terms)) / sum(map(abs, terms))).max(-1)
+
+
+# ------------------------------------------------------------------------------------------------------ systems
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize("cut", CHUNKS)
+def test_systems(cut: str, options: dict[str, bool]) -> None:
+    a, b, c, d = system()
+    lazy = [da.from_array(x, chunks=CHUNKS[cut]) for x in (a, b, c, d)]
+    la, lb, lc, ld = lazy
+    for given, plain in (
+        (lazy, (a, b, c, d)),
+        ((-1.0, b[0, 0], c[0], ld), (-1.0, b[0, 0], c[0], d)),  # scalars, NumPy arrays, fewer axes
+        ((la[0, 0], lb, c[..., :1], d), (a[0, 0], b, c[..., :1], d)),  # the right side of NumPy
+        ((la, lb, lc.rechunk((4, 3, 12)), ld[:, :1]), (a, b, c, d[:, :1])),  # cut in other places
+    ):
+        near(tridiag.solve(*given, **options), tridiag.solve(*plain, **options))
+        near(tridiag.matmul(*given, **options), tridiag.matmul(*plain, **options))
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_any_axis_and_masks(axis: int) -> None:
+    """NaN in rows that are taken out reaches nothing, across cuts either."""
+    a, b, c, d = system((8, 9, 10))
+    keep = np.random.default_rng(1).random((8, 9, 10)) < 0.7
+    for x in (a, b, c, d):
+        x[~keep] = np.nan
+    for chunks in ((3, 4, 5), tuple(3 if k == axis % 3 else -1 for k in range(3))):
+        lazy = [da.from_array(x, chunks=chunks) for x in (a, b, c, d)]
+        for where, options in itertools.product((keep, da.from_array(keep, chunks=4)), OPTIONS):
+            near(
+                tridiag.solve(*lazy, where=where, axis=axis, **options),
+                tridiag.solve(a, b, c, d, where=keep, axis=axis, **options),
+            )
+            y = tridiag.matmul(*lazy, where=where, axis=axis, **options)
+            near(y, tridiag.matmul(a, b, c, d, where=keep, axis=axis, **options))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64", "complex128"])
+def test_dtypes(dtype: str) -> None:
+    """Halves are rounded once, at the end."""
+    a, b, c, d = system(dtype=dtype)
+    for cut in ("batch", "both"):
+        lazy = [da.from_array(x, chunks=CHUNKS[cut]) for x in (a, b, c, d)]
+        units = 2 if dtype == "float16" else 1000
+        near(tridiag.solve(*lazy), tridiag.solve(a, b, c, d), units)
+        near(tridiag.solve(a.real, b.real, c.real, lazy[3]), tridiag.solve(a.real, b.real, c.real, d), units)
+        near(tridiag.matmul(*lazy), tridiag.matmul(a, b, c, d), units)
+        near(tridiag.linear_recurrence(lazy[0], lazy[3]), tridiag.linear_recurrence(a, d), units)
+    near(tridiag.solve(1, 4, 1, da.arange(6, chunks=4)), tridiag.solve(1, 4, 1, np.arange(6)))
+
+
+def test_determinants() -> None:
+    for dtype, options in itertools.product(("float64", "complex128"), ({}, {"periodic": True}, {"axis": 1})):
+        a, b, c, _ = system(dtype=dtype)
+        for cut in CHUNKS:
+            lazy = tridiag.slogdet(*(da.from_array(x, chunks=CHUNKS[cut]) for x in (a, b, c)), **options)
+            for found, wanted in zip(lazy, tridiag.slogdet(a, b, c, **options), strict=True):
+                near(found, wanted)
+
+
+def test_systems_without_certificate_are_solved_whole() -> None:
+    """They, and no others; and those whose couplings do not decay, which the check of end rows may refuse."""
+    rng = np.random.default_rng(0)
+    a, b, c, d = (rng.uniform(-1, 1, (9, 40)) for _ in range(4))
+    b[:, 3::7] = 0
+    b[4] = 4
+    x = computed(tridiag.solve(a, b, c, da.from_array(d, chunks=(5, 7))))
+    assert (backward_error(a, b, c, d, x) <= 8 * np.finfo(float).eps).all()
+    d = rng.standard_normal((2, 30_000))
+    x = computed(tridiag.solve(-1.0, 2.0, -1.0, da.from_array(d, chunks=(1, 10_000))))
+    assert (backward_error(-1.0, 2.0, -1.0, d, x) <= 8 * np.finfo(float).eps).all()
+
+
+def test_a_part_may_be_singular_where_the_system_is_not() -> None:
+    a, b, c, d = np.ones(6), np.array([1.0, 1.0, 0.0, 1.0, 1.0, 0.0]), np.ones(6), np.arange(6.0)
+    near(tridiag.solve(a, b, c, da.from_array(d, chunks=2)), tridiag.solve(a, b, c, d))
+
+
+@pytest.mark.parametrize("chunks", [(2, 4), (2, 2)])
+def test_singular_systems_raise_when_they_are_computed(chunks: tuple[int, int]) -> None:
+    """By their index in the whole array; with check=False they are NaN, and their neighbours are not."""
+    b = np.full((6, 4), 4.0)
+    b[3] = [1, 1, 4, 4]
+    d = da.ones((6, 4), chunks=chunks)
+    a = c = np.array([1.0, 1.0, 0.0, 0.0])
+    x = tridiag.solve(c, b, a, d)
+    with pytest.raises(tridiag.SingularSystemError, match=r"a system is singular \(batch index \(3\)") as caught:
+        computed(x)
+    assert caught.value.indices.tolist() == [[3]]
+    found = computed(tridiag.solve(c, b, a, d, check=False))
+    np.testing.assert_array_equal(np.isnan(found).all(-1), np.arange(6) == 3)
+    assert not np.isnan(found[np.arange(6) != 3]).any()
+
+
+@pytest.mark.parametrize("chunks", [(2, 4), (2, 2)])
+def test_nan_stays_in_its_system(chunks: tuple[int, int]) -> None:
+    d = np.ones((6, 4))
+    d[2, 1] = np.nan
+    found = computed(tridiag.solve(1.0, 4.0, 1.0, da.from_array(d, chunks=chunks)))
+    np.testing.assert_array_equal(found, tridiag.solve(1.0, 4.0, 1.0, d) if chunks[1] == 4 else found)
+    np.testing.assert_array_equal(np.isnan(found).all(-1), np.arange(6) == 2)
+
+
+# --------------------------------------------------------------------------------------------------- recurrences
+
+STARTS = {"zero": lambda a: None, "given": lambda a: a[..., 0], "shared": lambda a: a[0, :, 0]}
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("many", [False, True], ids=["joined", "in turn"])
+@pytest.mark.parametrize("cut", CHUNKS)
+def test_recurrences(cut: str, many: bool, reverse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tridiag.chunked.sequences.MANY", 0 if many else 1000)
+    a, _, _, x = system()
+    la, lx = (da.from_array(v, chunks=CHUNKS[cut]) for v in (a, x))
+    options = {"reverse": reverse, "return_final": True}
+    for (lazy, plain), start in itertools.product(((la, a), (la[0, 0], a[0, 0]), (0.5, 0.5), (la[0], a[0])), STARTS):
+        for verb in (tridiag.linear_recurrence, tridiag.log_linear_recurrence):
+            init = STARTS[start](a)
+            found = verb(lazy, lx, None if init is None else da.from_array(init, chunks=2), **options)
+            for one, wanted in zip(found, verb(plain, x, init, **options), strict=True):
+                near(one, wanted)
+    near(tridiag.logcumsumexp(lx, reverse=reverse), tridiag.logcumsumexp(x, reverse=reverse))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("cut", CHUNKS)
+def test_higher_orders(cut: str, reverse: bool) -> None:
+    a, b, _, x = system()
+    la, lx = (da.from_array(v, chunks=CHUNKS[cut]) for v in (a, x))
+    for init in (None, (a[..., 1], 2.0)):
+        y, final = tridiag.linear_recurrence((la, b / 9), lx, init, reverse=reverse, return_final=True)
+        wanted = tridiag.linear_recurrence((a, b / 9), x, init, reverse=reverse, return_final=True)
+        near(y, wanted[0])
+        for one, other in zip(final, wanted[1], strict=True):
+            near(one, other)
+
+
+def test_fewer_rows_than_values_before() -> None:
+    """The last values are those before the first step."""
+    x = np.ones((4, 1))
+    init = (np.arange(4.0), np.full(4, 7.0))
+    _, final = tridiag.linear_recurrence((0.5, 0.5), da.from_array(x, chunks=2), init, return_final=True)
+    wanted = tridiag.linear_recurrence((0.5, 0.5), x, init, return_final=True)[1]
+    for one, other in zip(final, wanted, strict=True):
+        near(one, other)
+
+
+def test_products_of_coefficients_may_overflow_where_the_sequence_does_not() -> None:
+    n = 80_000
+    x = np.zeros((2, n))
+    x[0, -200], x[1, -1] = 1e-100, 3.0
+    for a in (10.0, np.full(n, 10.0), np.full(n, -10.0 + 0j), np.full(n, 1e-200), np.full((2, 1), 10.0)):
+        found = computed(tridiag.linear_recurrence(a, da.from_array(x, chunks=(2, n // 8))))
+        wanted = tridiag.linear_recurrence(a, x)
+        assert np.isfinite(found).all()
+        np.testing.assert_allclose(found, wanted, rtol=1e-10)
+    first = np.array([1e-300, 0.0])  # grows to a value, and shrinks
+    a = np.r_[np.full(250, 10.0), np.full(250, 0.1)]
+    found = computed(tridiag.linear_recurrence(a, da.zeros((2, 500), chunks=(2, 50)), first))
+    np.testing.assert_allclose(found, tridiag.linear_recurrence(a, np.zeros((2, 500)), first), rtol=1e-10)
+
+
+def test_a_coefficient_that_multiplies_nothing_is_not_read() -> None:
+    a, x = np.full(12, 0.5), np.ones((2, 12))
+    a[0] = np.nan
+    near(tridiag.linear_recurrence(a, da.from_array(x, chunks=(2, 4))), tridiag.linear_recurrence(a, x))
+
+
+def test_infinite_logarithms() -> None:
+    x = np.zeros((4, 12))
+    x[0, :] = -np.inf
+    x[1, 3] = np.inf
+    x[2, 5] = np.nan
+    for chunks in ((4, 12), (2, 4)):
+        found = computed(tridiag.logcumsumexp(da.from_array(x, chunks=chunks)))
+        np.testing.assert_allclose(found, tridiag.logcumsumexp(x), atol=1e-15)
+
+
+# ------------------------------------------------------------------------------------------------ graphs and errors
+
+
+def tasks(array: Any) -> int:
+    return len(dict(array.__dask_graph__()))
+
+
+def test_the_number_of_tasks() -> None:
+    """One a chunk where systems are whole; else a few a chunk and a few for every chunk of the batch."""
+    whole, cut = (da.zeros((64, 80), chunks=chunks) for chunks in ((1, 80), (8, 10)))
+    assert tasks(tridiag.solve(1.0, 4.0, 1.0, whole)) == 2 * 64
+    assert tasks(tridiag.linear_recurrence(0.5, whole)) == 2 * 64
+    assert tasks(tridiag.logcumsumexp(whole)) == 2 * 64
+    assert tasks(tridiag.solve(1.0, 4.0, 1.0, cut)) == 64 + 5 * 64 + 3 * 8
+    assert tasks(tridiag.linear_recurrence(0.5, cut)) <= 64 + 3 * 64 + 8
+    assert tasks(tridiag.matmul(1.0, 4.0, 1.0, cut)) == 64 + 2 * 64
+
+
+def test_chunks_stay_as_they_are() -> None:
+    for chunks in ((3, 20), ((1, 2, 3), (5, 15)), (6, 7)):
+        d = da.zeros((6, 20), chunks=chunks)
+        for y in (
+            tridiag.solve(1.0, np.full(20, 4.0), da.ones(20, chunks=d.chunks[1]), d),
+            tridiag.matmul(1.0, 4.0, 1.0, d),
+            tridiag.linear_recurrence(np.full((6, 20), 0.5), d),
+            tridiag.logcumsumexp(d),
+        ):
+            assert y.chunks == d.chunks
+
+
+def test_the_same_call_has_the_same_name() -> None:
+    d = da.zeros((6, 20), chunks=5)
+    names = [tridiag.solve(1.0, 4.0, 1.0, d, check=check).name for check in (None, None, False)]
+    assert names[0] == names[1] != names[2]
+
+
+def test_elementwise_work_before_and_behind_is_in_the_same_task() -> None:
+    d = da.zeros((6, 20), chunks=(2, 20))
+    (y,) = dask.optimize(2 * tridiag.solve(1.0, 4.0, 1.0, d + 1))
+    assert tasks(y) <= 2 * 3
+
+
+def test_what_is_refused() -> None:
+    """While the graph is built, with the words of arrays in memory."""
+    d = da.zeros((6, 20), chunks=(2, 5))
+    for options in ({"out": np.zeros((6, 20))}, {"overwrite_d": True}):
+        with pytest.raises(TypeError, match="Dask arrays are not computed yet; leave it out"):
+            tridiag.solve(1.0, 4.0, 1.0, d, **options)
+    with pytest.raises(TypeError, match="leave it out"):
+        tridiag.logcumsumexp(d, out=np.zeros((6, 20)))
+    with pytest.raises(TypeError, match="check is 1; wanted True or False"):
+        tridiag.solve(1.0, 4.0, 1.0, d, check=1)
+    with pytest.raises(tridiag.BackendError, match="the system axis is cut into 4 chunks"):
+        tridiag.solve(1.0, 4.0, 1.0, d, backend="numba_thomas")
+    with pytest.raises(ValueError, match="a has length 19 along the system axis"):
+        tridiag.solve(np.ones(19), 4.0, 1.0, d)
+    with pytest.raises(ValueError, match="the shapes do not broadcast"):
+        tridiag.solve(np.ones((5, 20)), 4.0, 1.0, d)
+    with pytest.raises(ValueError, match="axis 2 is out of range"):
+        tridiag.linear_recurrence(0.5, d, axis=2)
+    with pytest.raises(TypeError, match="where has dtype float64; wanted booleans"):
+        tridiag.solve(1.0, 4.0, 1.0, d, where=d)
+    with pytest.raises(TypeError, match="d has dtype bool"):
+        tridiag.solve(1.0, 4.0, 1.0, d > 0)
+    with pytest.raises(TypeError, match="logarithms of positive numbers, which are real"):
+        tridiag.logcumsumexp(1j * d)
+    with pytest.raises(ValueError, match=r"some of it unknown; call d.compute_chunk_sizes\(\) first"):
+        tridiag.solve(1.0, 4.0, 1.0, d[d[:, 0] > 0])
+    with pytest.raises(TypeError, match=r"blocks of numpy.ma.*; wanted blocks of NumPy arrays"):
+        tridiag.solve(1.0, 4.0, 1.0, da.ma.masked_equal(d, 1))
+
+
+def test_other_libraries_beside_dask() -> None:
+    torch = pytest.importorskip("torch")
+    lazy = da.zeros((6, 20), chunks=5)
+    with pytest.raises(TypeError, match=r"different libraries \(b: torch, others: dask\)"):
+        tridiag.solve(1.0, torch.ones(20), 1.0, lazy)
+    with pytest.raises(TypeError, match=r"different libraries \(d: torch, others: dask\)"):
+        tridiag.solve(1.0, lazy, 1.0, torch.ones(6, 20))
+    with pytest.raises(TypeError, match=r"different libraries \(x: torch, others: dask\)"):
+        tridiag.linear_recurrence(lazy, torch.ones(6, 20))
+
+
+@pytest.mark.slow
+def test_two_processes() -> None:
+    """Tasks and what goes between them are pickled."""
+    distributed = pytest.importorskip("distributed")
+    a, b, c, d = system((6, 90))
+    b[1, ::4], b[2] = 0, 0.1
+    lazy = [da.from_array(x, chunks=(2, 20)) for x in (a, b, c, d)]
+    options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        x, y, z, s = client.compute(
+            [
+                tridiag.solve(*lazy),
+                tridiag.linear_recurrence(lazy[0], lazy[3]),
+                tridiag.matmul(*lazy),
+                tridiag.solve(*lazy, transpose=True, periodic=True),
+            ],
+            sync=True,
+        )
+        singular = tridiag.solve(0.0, da.zeros(6, chunks=2), 0.0, 1.0)
+        with pytest.raises(tridiag.SingularSystemError):
+            client.compute(singular, sync=True)
+    assert (backward_error(a, b, c, d, x) <= 8 * np.finfo(float).eps).all()
+    np.testing.assert_allclose(y, tridiag.linear_recurrence(a, d))
+    np.testing.assert_allclose(z, tridiag.matmul(a, b, c, d))
+    np.testing.assert_allclose(s, tridiag.solve(a, b, c, d, transpose=True, periodic=True), rtol=1e-9)

@@ -1,0 +1,108 @@
+"""Systems whose rows lie on several devices, inside `jax.shard_map`: each device passes its own."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+from tridiag.backends import Problem
+from tridiag.calls import execute
+from tridiag.calls.plan import Call, prepare, wants_check
+from tridiag.problems.forms import Cut
+
+Array = Any
+PARTS = {  # backends that need not gather the rows of a verb
+    "solve": ("numba_thomas", "numba_partition"),
+    **dict.fromkeys(
+        ("linear_recurrence", "matrix_recurrence", "log_linear_recurrence", "logcumsumexp"), ("numba_scan",)
+    ),
+}
+
+
+def solve(
+    arguments: dict[str, Any],
+    where: Any,
+    out: Any,
+    check: bool | None,
+    options: dict[str, Any],
+    axis_name: str | tuple[str, ...],
+) -> Array:
+    """As `tridiag.solve` with ``axis_name``."""
+    cut = cut_over(axis_name)
+    periodic = options.pop("periodic")
+    call = prepare("solve", arguments, where=where, **options)
+    if out is not None:
+        raise TypeError("out does not go with axis_name: JAX arrays are not written to")
+    if not call.traced or call.library != "jax":
+        raise TypeError(
+            f"axis_name={axis_name!r} is for JAX arrays inside jax.shard_map, and these are of {call.library}"
+        )
+    wants_check(call.plan, check)
+    if periodic and call.form.n * cut.parts < 3:
+        raise ValueError(f"periodic=True needs at least 3 rows, and the system has {call.form.n * cut.parts}")
+    return execute.solve(with_cut(call, cut, periodic), call.plan.backend, False)
+
+
+def cut_over(axis_name: Any) -> Cut:
+    """How rows are spread over the axes of the mesh of `jax.shard_map`."""
+    names = axis_name if isinstance(axis_name, tuple) else (axis_name,)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"axis_name is {axis_name!r}; wanted the name of an axis of a mesh, or a tuple of such")
+    jax = sys.modules.get("jax")
+    mesh = jax.sharding.get_abstract_mesh() if jax else None
+    manual = tuple(getattr(mesh, "manual_axes", ()))
+    unknown = [name for name in names if name not in manual]
+    if mesh is None or unknown:
+        raise ValueError(
+            f"axis_name={axis_name!r}: {', '.join(unknown or names)} is no axis of jax.shard_map here"
+            + (f", which has {', '.join(manual)}" if manual else "; call tridiag.solve inside of it")
+        )
+    parts = 1
+    for name in names:
+        parts *= mesh.shape[name]
+    return Cut(names, parts)
+
+
+def with_cut(call: Call, cut: Cut, periodic: bool) -> Call:
+    """The call whose rows are those of a device; one device has whole systems."""
+    form = call.form._replace(periodic=periodic, cut=cut if cut.parts > 1 else None)
+    plan = call.plan._replace(form=form)
+    from tridiag.libraries.jax import spread
+
+    return call._replace(plan=plan, d=spread(call.d, cut.names))
+
+
+def exchange_of(verb: str, arguments: dict[str, Any], problem: Problem, backend: str) -> str | None:
+    """What devices exchange that have rows of the same systems, in a sentence; None where they have whole ones."""
+    spread = [found for x in arguments.values() if (found := rows_over(x, problem)) is not None]
+    if not spread:
+        return None
+    devices, systems = max(spread)
+    one, fail = ("system", "systems without certificate") if verb == "solve" else ("sequence", "doubtful sequences")
+    rows = f"the rows of a {one} lie on {devices} devices"
+    if backend not in PARTS.get(verb, ()):
+        return f"{rows}, and are gathered"
+    from tridiag.xla import split, split_recurrences
+
+    if verb == "solve":
+        told = split.exchange(devices, systems)
+    else:
+        told = split_recurrences.exchange(verb, devices, problem.order, problem.shape, problem.dtype)
+    return f"{rows}: {told}" + f"; {fail} are gathered alone" * (verb != "logcumsumexp")
+
+
+def rows_over(x: Any, problem: Problem) -> tuple[int, int] | None:
+    """Over how many devices the system axis of a JAX array is spread, if it is, and the systems of each."""
+    spec, rank = getattr(getattr(x, "sharding", None), "spec", None), getattr(x, "ndim", 0)
+    axis = problem.axis % len(problem.shape) - len(problem.shape)
+    if spec is None or (rank > 1 and rank + axis < 0) or rank == 0:
+        return None
+    axis = axis if rank > 1 else -1
+    names = (tuple(spec) + (None,) * rank)[:rank][axis]
+    if names is None:
+        return None
+    names = names if isinstance(names, tuple) else (names,)
+    devices = math.prod(x.sharding.mesh.shape[name] for name in names)
+    shape = x.sharding.shard_shape(x.shape)
+    return (devices, math.prod(shape) // shape[axis]) if devices > 1 else None

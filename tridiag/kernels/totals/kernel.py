@@ -1,0 +1,212 @@
+"""The driver of totals: claims items, binds groups to memory, goes over blocks of rows, puts what was found.
+
+The job is that of `tridiag.kernels.logsumexp`, and so is the way in which groups and rows are walked; but no sequence
+is cut into chunks, and in the place of the result lie the numbers of `tridiag.kernels.totals.words`, a plane of each.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from tridiag.kernels.access.bind import operand_of
+from tridiag.kernels.access.operands import CONTIGUOUS, QUAD, bytes_of_real, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.jobs.words import logsumexp as J
+from tridiag.kernels.jobs.words.logsumexp import Logsumexp
+from tridiag.kernels.logsumexp.groups import bind_operands, total_of, view
+from tridiag.kernels.logsumexp.loops import BEGIN as BEGIN_LOGARITHMS
+from tridiag.kernels.logsumexp.loops import TOTAL_PLAIN, TOTAL_WEIGHTED
+from tridiag.kernels.logsumexp.workspace import (
+    BLOCK,
+    BLOCK_INTERLEAVED,
+    allocate_workspace,
+    free_workspace,
+    size_of_bindings,
+    slot_of,
+)
+from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.runtime.work_items import items
+from tridiag.kernels.simd.interrupts import stopping_at
+from tridiag.kernels.simd.memory import c_function
+from tridiag.kernels.simd.records import RecordAt, address_of
+from tridiag.kernels.simd.vector import ONCE, OPTIONS
+from tridiag.kernels.totals.loops import (
+    BEGIN,
+    COUNT_IN,
+    PUT_LINEAR,
+    PUT_LOGARITHMS,
+    PUT_WEIGHTED,
+    TOTAL,
+    TOTAL_BACKWARD,
+    TOTAL_FORWARD,
+    TOTAL_TRANSPOSED,
+    TRANSPOSED_BACKWARD,
+    TRANSPOSED_FORWARD,
+)
+
+JOB = RecordAt(Logsumexp)
+PIECE = 4096  # rows after which it is asked whether to end
+
+
+# ------------------------------------------------------------------------------------------------ a block of rows
+
+
+@njit(**OPTIONS)
+def coefficients_of(zero, job, worker, bindings, i0, i1):
+    return view(
+        zero, job, operand_of(zero, bindings, J.LOG_A), i0, i1, worker.buffers + BLOCK * bytes_of_row(zero, ()), False
+    )
+
+
+@njit(**OPTIONS)
+def linear(zero, job, worker, bindings, slot, x, i0, i1, starts):
+    a, alone = coefficients_of(zero, job, worker, bindings, i0, i1), 1 if starts else 0
+    TOTAL(zero, (*a, *x, slot, i1 - i0, alone, bindings, i0))
+
+
+@njit(**OPTIONS)
+def transposed(zero, job, worker, bindings, slot, x, i0, i1, starts):
+    a = coefficients_of(zero, job, worker, bindings, i0, i1)
+    TOTAL_TRANSPOSED(zero, (*a, *x, slot, i1 - i0, 0 * i0, bindings, i0))
+
+
+@njit(**OPTIONS)
+def logarithms(zero, job, worker, bindings, slot, x, i0, i1, starts):
+    total_of(zero, x, slot, i1 - i0, bindings, i0, starts)
+
+
+@njit(**OPTIONS)
+def weighted(zero, job, worker, bindings, slot, x, i0, i1, starts):
+    (a, a_step), head = coefficients_of(zero, job, worker, bindings, i0, i1), 1 if starts else 0
+    if starts:
+        COUNT_IN(zero, (slot, a))
+        TOTAL_PLAIN(zero, (*x, slot, head, bindings, i0))
+    rest = i1 - i0 - head
+    TOTAL_WEIGHTED(zero, (a + head * a_step, a_step, x[0] + head * x[1], x[1], slot, rest, bindings, i0 + head))
+
+
+# ------------------------------------------------------------------------------------------------ all sequences
+
+
+@njit(**OPTIONS)
+def straight(zero, job, worker):
+    """The steps, behind a first block, of one group whose operands are contiguous."""
+    a, x, n = operand_of(zero, worker.bindings, J.LOG_A), operand_of(zero, worker.bindings, J.TERMS), job.rows
+    height = QUAD // parts_of(zero, ())
+    return (n - BLOCK) // height * height if a.kind == CONTIGUOUS and x.kind == CONTIGUOUS and n > BLOCK else 0
+
+
+@njit(**OPTIONS)
+def run_straight(zero, job, worker, forward, backward):
+    """Those steps; returns how many they are."""
+    a, x = operand_of(zero, worker.bindings, J.LOG_A), operand_of(zero, worker.bindings, J.TERMS)
+    n, slot, done = job.rows, worker.slots, straight(zero, job, worker)
+    for begin in range(BLOCK, BLOCK + done, PIECE):
+        if stopping_at(begin // PIECE, 4):
+            break
+        end = min(begin + PIECE, BLOCK + done)
+        if job.flags & J.REVERSED:
+            backward(zero, (a, x, slot, n - end, n - begin))
+        else:
+            forward(zero, (a, x, slot, begin, end))
+    return done
+
+
+@njit(**OPTIONS)
+def linear_straight(zero, job, worker):
+    return run_straight(zero, job, worker, TOTAL_FORWARD, TOTAL_BACKWARD)
+
+
+@njit(**OPTIONS)
+def transposed_straight(zero, job, worker):
+    return run_straight(zero, job, worker, TRANSPOSED_FORWARD, TRANSPOSED_BACKWARD)
+
+
+@njit(**OPTIONS)
+def none_straight(zero, job, worker):
+    return 0
+
+
+@njit(**ONCE)
+def run_rows(zero, job, worker, count, do_block, do_straight):
+    """All rows of the groups that are bound, block by block; those of one group straight from memory if they can be."""
+    lanes, n, backward = lanes_of(zero, ()), job.rows, job.flags & J.REVERSED
+    groups = (count + lanes - 1) // lanes
+    height = BLOCK if groups == 1 else BLOCK_INTERLEAVED
+    begin = 0
+    while begin < n:
+        if stopping_at(begin // height, 64):
+            return
+        end = min(begin + height, n)
+        i0, i1 = (n - end, n - begin) if backward else (begin, end)
+        for group in range(groups):
+            bindings, slot = worker.bindings + group * size_of_bindings(zero), slot_of(zero, worker.slots, group)
+            x = view(zero, job, operand_of(zero, bindings, J.TERMS), i0, i1, worker.buffers, False)
+            do_block(zero, job, worker, bindings, slot, x, i0, i1, begin == 0)
+        if begin == 0 and groups == 1:
+            end += do_straight(zero, job, worker)
+        begin = end
+
+
+@njit(**ONCE)
+def work(job, zero, begin, do_block, do_straight, put):
+    """Claim items until none is left; called by every thread of a job."""
+    worker = allocate_workspace(zero, job)
+    if address_of(worker) == 0:
+        return
+    lanes, width, side = lanes_of(zero, ()), job.lanes, bytes_of_real(zero, ())
+    run = job.interleaved if job.interleaved else job.matrices
+    stretches, share = (run + width - 1) // width, width if job.interleaved else lanes
+    for item in items(job):
+        place, origin = item % stretches * width, item // stretches * run
+        for at in range(place, min(place + width, run), share):
+            count, first = min(share, place + width - at, run - at), origin + at
+            for group in range((count + lanes - 1) // lanes):
+                bindings, used = worker.bindings + group * size_of_bindings(zero), min(lanes, count - group * lanes)
+                begin(zero, (slot_of(zero, worker.slots, group),))
+                system = first + group * lanes
+                bind_operands(zero, job, job.matrix_axes, system, used, job.addresses.start, bindings)
+            run_rows(zero, job, worker, count, do_block, do_straight)
+            for group in range((count + lanes - 1) // lanes):
+                target, used = (
+                    job.pointers[J.RESULT] + (first + group * lanes) * side,
+                    min(lanes, count - group * lanes),
+                )
+                put(zero, (slot_of(zero, worker.slots, group), target, job.matrices * side, used))
+    free_workspace(worker)
+
+
+@njit(**OPTIONS)
+def work_linear(job, zero):
+    work(job, zero, BEGIN, linear, linear_straight, PUT_LINEAR)
+
+
+@njit(**OPTIONS)
+def work_transposed(job, zero):
+    work(job, zero, BEGIN, transposed, transposed_straight, PUT_LINEAR)
+
+
+@njit(**OPTIONS)
+def work_logarithms(job, zero):
+    work(job, zero, BEGIN_LOGARITHMS, logarithms, none_straight, PUT_LOGARITHMS)
+
+
+@njit(**OPTIONS)
+def work_weighted(job, zero):
+    work(job, zero, BEGIN_LOGARITHMS, weighted, none_straight, PUT_WEIGHTED)
+
+
+TASKS = {
+    kind.__name__: c_function(task, f"tridiag_total_{kind.__name__}", first=JOB)
+    for kind, task in (
+        (linear, work_linear),
+        (transposed, work_transposed),
+        (logarithms, work_logarithms),
+        (weighted, work_weighted),
+    )
+}
+
+
+def build(dtype: str, kind: str):
+    """The C function void run(job, helpers) of a kernel for a dtype."""
+    return runner(np.zeros((), dtype)[()], TASKS[kind])

@@ -1,0 +1,197 @@
+"""The inner loops of totals of linear recurrences, a sequence in each lane; and how totals go to memory.
+
+The product of coefficients is m 2**e, and m between 1 and 2 in size, but where it is 0, infinite or NaN: so it neither
+overflows nor underflows.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from tridiag.algorithms import logsumexp
+from tridiag.algorithms.logsumexp import two_sum
+from tridiag.kernels.access.layouts import Contiguous
+from tridiag.kernels.access.moves import first_lanes
+from tridiag.kernels.jobs.words import logsumexp as J
+from tridiag.kernels.logsumexp.loops import PRODUCT, Ahead, load_state, sweep
+from tridiag.kernels.simd.explog import Lanes
+from tridiag.kernels.simd.functions import Library
+from tridiag.kernels.simd.powers import MANTISSA, bits, integer, integers, real, shift_left
+from tridiag.kernels.simd.values import Complex, Value
+from tridiag.kernels.simd.vector import Code
+
+MODERATE = {4: 60, 8: 500}  # exponents of factors of which the product with a mantissa and another one is in range
+SHIFT = {4: 70, 8: 600}  # what takes any number there, or half way
+TOTALS = Library("totals", short=True)
+
+
+# ------------------------------------------------------------------------------------------------ products
+
+
+def normal(code: Code, product: Any, exponent: Value) -> tuple[Any, Value]:
+    """A number that lies in the normal range with one before and behind it, as m 2**e; 0, inf and NaN stay."""
+    width = MANTISSA[code.size_of_real]
+    bias = 2 ** (8 * code.size_of_real - 2 - width) - 1
+    raw = bits(code, code.size(product))
+    found = Value(code, code.builder.lshr(raw.llvm, integer(code, width).llvm))
+    special = (found == 0) | (found == 2 * bias + 1)
+    found = code.where(special, integer(code, bias), found)
+    return scaled(product, real(code, shift_left(code, 2 * bias - found, width))), exponent + (found - bias)
+
+
+def scaled(x: Any, factor: Value) -> Any:
+    return Complex(x.real * factor, x.imag * factor) if isinstance(x, Complex) else x * factor
+
+
+def moderate(code: Code, x: Any) -> Value:
+    size, limit = code.size(x), 2.0 ** MODERATE[code.size_of_real]
+    return (size >= 1 / limit) & (size <= limit)
+
+
+def times(code: Code, product: Any, exponent: Value, factor: Any) -> tuple[Any, Value]:
+    """The product times any factor."""
+    size, shift = code.size_of_real, SHIFT[code.size_of_real]
+    limit, one = 2.0 ** MODERATE[size], code.real_zero() + 1.0
+    large, small = code.size(factor) > limit, code.size(factor) < 1 / limit
+    moved = code.where(large, one * 2.0**-shift, code.where(small, one * 2.0**shift, one))
+    exponent = exponent + code.where(
+        large, integer(code, shift), code.where(small, integer(code, -shift), integer(code, 0))
+    )
+    return normal(code, product * scaled(factor, moved), exponent)
+
+
+def times_all(code: Code, product: Any, exponent: Value, factors: list[Any]) -> tuple[Any, Value]:
+    """The product times some factors, at once where halves of them are moderate."""
+    if len(factors) == 1:
+        return times(code, product, exponent, factors[0])
+    halves = factors[: len(factors) // 2], factors[len(factors) // 2 :]
+    first, second = (half[0] * half[1] if half[1:] else half[0] for half in halves)
+    quick = normal(code, product * first * second, exponent)
+    usual = code.bits(moderate(code, first) & moderate(code, second)) == 2**code.lanes - 1
+
+    def one_by_one(_: Value, state: Any) -> Any:
+        found = product, exponent
+        for factor in factors:
+            found = times(code, *found, factor)
+        return found
+
+    return code.fori(0, code.pick(usual, code.integer(0), code.integer(1)), one_by_one, quick)
+
+
+# ------------------------------------------------------------------------------------------------ rows
+
+
+def begin(code: Code, slot: Value) -> None:
+    store_total(code, slot, code.zero(), code.one(), integer(code, 0))
+
+
+def total(turned: bool, code: Code, *words: Value) -> None:
+    """Rows of a and x, ``*_step`` bytes apart; what is in a slot goes on. `Ahead` tells of ``bindings``.
+
+    ``alone``, 0 or 1: rows before which there is nothing, so that the coefficient of the first only counts in the
+    product.
+    """
+    a, a_step, x, x_step, slot, rows, alone, bindings, i = words
+    ahead = Ahead(code, bindings, i, J.LOG_A, J.TERMS)
+
+    def steps(t: Value, state: Any, count: int) -> Any:
+        rows = [(code.load(a + (t + k) * a_step), code.load(x + (t + k) * x_step)) for k in range(count)]
+        return some_steps(turned, code, state, rows)
+
+    def first(t: Value, state: Any) -> Any:
+        _, product, exponent = steps(t, state, 1)
+        return code.load(x), product, exponent
+
+    state = code.fori(0, alone, first, load_total(code, slot))
+    ahead.first, a, x = ahead.first + alone, a + alone * a_step, x + alone * x_step
+    store_total(code, slot, *sweep(code, state, rows - alone, ahead, steps))
+
+
+def total_contiguous(turned: bool, backward: bool, code: Code, *words: Any) -> None:
+    """Rows first <= i < last, a multiple of those that are transposed at a time, of operands that are contiguous."""
+    a, x, slot, first, last = words
+    layout, zero = Contiguous(code, (a, x), (code.integer(0),) * 2), code.integer(0)
+    ends = (last - layout.height, first - 1) if backward else (first + zero, last)
+
+    def steps(i: Value, state: Any) -> Any:
+        rows = [*layout.read(i)]
+        return some_steps(turned, code, state, rows[::-1] if backward else rows)
+
+    step = -layout.height if backward else layout.height
+    store_total(code, slot, *code.fori(*ends, steps, load_total(code, slot), step=step))
+
+
+def some_steps(turned: bool, code: Code, state: Any, rows: list[Any]) -> Any:
+    """What follows some rows (a, x)."""
+    value, product, exponent = state
+    for a, x in rows:
+        value = a * (value + x) if turned else a * value + x
+    return value, *times_all(code, product, exponent, [a for a, _ in rows])
+
+
+def load_total(code: Code, slot: Value) -> Any:
+    return code.load(slot), code.load(slot + code.row), code.load_as(integers(code), slot + 2 * code.row)
+
+
+def store_total(code: Code, slot: Value, value: Any, product: Any, exponent: Value) -> None:
+    code.store(slot, value)
+    code.store(slot + code.row, product)
+    code.store_as(slot + 2 * code.row, exponent)
+
+
+def count_in(code: Code, slot: Value, a: Value) -> None:
+    """A row of log_a before which there is nothing: it only counts in the sum."""
+    total, error = two_sum(code.load(slot + PRODUCT * code.row), code.load(a))
+    code.store(slot + PRODUCT * code.row, total)
+    at = slot + (PRODUCT + 1) * code.row
+    code.store(at, code.load(at) + error)
+
+
+# ------------------------------------------------------------------------------------------------ to memory
+
+
+def put(code: Code, words: Any, found: list[Value]) -> None:
+    """One number of each lane to each plane of the result."""
+    _, target, plane, used = words
+    lanes = first_lanes(code, used)
+    for k, x in enumerate(found):
+        code.store_some(target + k * plane, x, lanes)
+
+
+def put_linear(code: Code, *words: Value) -> None:
+    slot, pair = words[0], []
+    for k in range(2):
+        x = code.load(slot + k * code.row)
+        pair += [x.real, x.imag] if isinstance(x, Complex) else [x]
+    exponent = code.load_as(integers(code), slot + 2 * code.row)
+    put(code, words, [*pair, Value(code, code.builder.sitofp(exponent.llvm, code.vector))])
+
+
+def put_logarithms(weighted: bool, code: Code, *words: Value) -> None:
+    slot = words[0]
+    found = [logsumexp.result(Lanes(code), load_state(code, slot), weighted)]
+    if weighted:
+        found += [code.load(slot + (PRODUCT + k) * code.row) for k in range(2)]
+    put(code, words, found)
+
+
+BEGIN = TOTALS.add("begin", begin)
+TOTAL, TOTAL_TRANSPOSED = (
+    TOTALS.add(f"total{'_transposed' * turned}", functools.partial(total, turned)) for turned in (False, True)
+)
+CONTIGUOUS = [
+    TOTALS.add(
+        f"contiguous{'_transposed' * turned}{'_backward' * backward}",
+        functools.partial(total_contiguous, turned, backward),
+    )
+    for turned in (False, True)
+    for backward in (False, True)
+]
+TOTAL_FORWARD, TOTAL_BACKWARD, TRANSPOSED_FORWARD, TRANSPOSED_BACKWARD = CONTIGUOUS
+COUNT_IN = TOTALS.add("count_in", count_in)
+PUT_LINEAR = TOTALS.add("put_linear", put_linear)
+PUT_LOGARITHMS, PUT_WEIGHTED = (
+    TOTALS.add(f"put_{kind}", functools.partial(put_logarithms, kind == "weighted"))
+    for kind in ("logarithms", "weighted")
+)

@@ -1,0 +1,156 @@
+"""Labelled arrays of xarray as plain ones whose axes fit, and results labelled as one of the arguments is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from tridiag.calls.sequences import named
+
+Array = Any
+
+
+class Labels:
+    """The arguments of a verb, whose first is the one that labels the result."""
+
+    def __init__(self, arguments: Mapping[str, Any], dim: Hashable, states: Mapping[str, Any] | None = None) -> None:
+        given = {name: checked(name, x) for name, x in arguments.items() if x is not None}
+        before = {name: checked(name, x) for name, x in (states or {}).items()}
+        self.dim = dim
+        self.labelled = aligned({name: x for name, x in (*given.items(), *before.items()) if is_labelled(x)})
+        rows = [x for name, x in self.labelled.items() if name in given]
+        self.dims = tuple(dict.fromkeys(name for x in rows for name in x.dims))
+        if dim not in self.dims:
+            raise ValueError(f"dim is {dim!r}; wanted a dimension of the arguments, which have {self.dims}")
+        self.leading = self.labelled.get(next(iter(given)))
+        self.data = {name: self.lifted(name, x) for name, x in given.items()}
+        self.states = {name: self.lifted_state(name, x) for name, x in before.items()}
+
+    @property
+    def axis(self) -> int:
+        return self.dims.index(self.dim)
+
+    def lifted(self, name: str, x: Any) -> Any:
+        """An argument without names, which the verb broadcasts as the names say."""
+        if name in self.labelled:
+            x = self.labelled[name]
+            return x.data if x.dims == (self.dim,) else in_order(x, self.dims)
+        if np.ndim(x) > 1:
+            raise TypeError(
+                f"{name} is a {type(x).__name__} of {np.ndim(x)} axes without names; wanted a DataArray, a number, "
+                f"or a 1-D array along {self.dim!r}"
+            )
+        return x
+
+    def lifted_state(self, name: str, x: Any) -> Any:
+        """A value before the first step, which has no axis of the steps."""
+        dims = tuple(known for known in self.dims if known != self.dim)
+        if name not in self.labelled:
+            if np.ndim(x):
+                raise TypeError(f"{name} is a {type(x).__name__} of axes without names; wanted a DataArray or a number")
+            return x
+        x = self.labelled[name]
+        if unknown := [known for known in x.dims if known not in dims]:
+            raise ValueError(f"{name} has the dimensions {x.dims}; wanted some of {dims}: without {unknown}")
+        return in_order(x, dims)
+
+    def coordinates(self) -> Any:
+        """Those of the argument that labels the result, and of the dimensions that it lacks."""
+        first, *others = self.labelled.values() if self.leading is None else (self.leading, *self.labelled.values())
+        found, dims = first.coords.to_dataset(), {*first.dims}
+        for x in others:
+            own = x.coords.to_dataset()
+            dropped = [name for name, y in own.variables.items() if name in found.variables or dims.issuperset(y.dims)]
+            found = found.merge(own.drop_vars(dropped), join="exact", compat="override")
+            dims.update(x.dims)
+        return found
+
+    def named(self, data: Any) -> Any:
+        """A result of all dimensions."""
+        leading = self.leading
+        name, attributes = (None, None) if leading is None else (leading.name, leading.attrs)
+        return xr.DataArray(data, self.coordinates().coords, self.dims, name, attributes)
+
+    def reduced(self, data: Any, name: Hashable = None, attributes: Any = None) -> Any:
+        """A result without the dimension of the systems."""
+        dims = tuple(known for known in self.dims if known != self.dim)
+        coordinates = self.coordinates()
+        coordinates = coordinates.drop_vars([key for key, y in coordinates.variables.items() if self.dim in y.dims])
+        return xr.DataArray(data, coordinates.coords, dims, name, attributes)
+
+    def final(self, data: Any) -> Any:
+        """The last values of a recurrence, of one or several."""
+        if isinstance(data, tuple):
+            return tuple(self.final(value) for value in data)
+        leading = self.leading
+        return self.reduced(data) if leading is None else self.reduced(data, leading.name, leading.attrs)
+
+
+def is_labelled(x: Any) -> bool:
+    return isinstance(x, xr.DataArray)
+
+
+def checked(name: str, x: Any) -> Any:
+    """An argument, which is no other thing of xarray than a DataArray."""
+    if isinstance(x, xr.Dataset):
+        raise TypeError(
+            f"{name} is a Dataset; wanted a DataArray: one of its variables, or map the call over all of them"
+        )
+    return np.asarray(x) if isinstance(x, list | tuple) else x
+
+
+def aligned(labelled: dict[str, Any]) -> dict[str, Any]:
+    """The labelled arguments, whose labels have to be the same."""
+    if not labelled:
+        raise TypeError("no argument is a DataArray; call the verb of tridiag, with axis, for arrays without names")
+    try:
+        found = xr.align(*labelled.values(), join="exact", copy=False)
+    except ValueError as error:
+        raise ValueError(
+            f"the labels or lengths of {', '.join(labelled)} differ along a dimension ({error}); bring them to the "
+            "same labels first, as xarray.align(..., join='inner') does"
+        ) from error
+    return dict(zip(labelled, found, strict=True))
+
+
+def in_order(x: Any, dims: tuple[Hashable, ...]) -> Any:
+    """The data of a labelled array with an axis for each of some dimensions, of length 1 where it has none.
+
+    Axes in front are left out where a verb puts them in: everything but a 1-D array is aligned to the right.
+    """
+    if not x.dims:
+        return x.data
+    order = [x.dims.index(known) for known in dims if known in x.dims]
+    data = x.data if order == sorted(order) else x.data.transpose(order)
+    place = tuple(slice(None) if known in x.dims else None for known in dims)
+    while len(place) > max(1, data.ndim) and place[0] is None and not (len(place) == 2 and data.ndim == 1):
+        place = place[1:]
+    return data if None not in place else data[place]
+
+
+def sequence(
+    verb: Callable[..., Any], arguments: Mapping[str, Any], init: Any, dim: Hashable, options: dict[str, Any]
+) -> Any:
+    """A recurrence of labelled arrays."""
+    states = {} if init is None else named("init", init)
+    given: dict[str, Any] = {}
+    for name, x in arguments.items():
+        given.update(named(name, x) if name == "a" else {name: x})
+    labels = Labels(given, dim, states)
+    told = {**gathered(labels.data, arguments), **gathered(labels.states, {"init": init})}
+    found = verb(**told, axis=labels.axis, **options)
+    if options.get("return_final"):
+        return labels.named(found[0]), labels.final(found[1])
+    return labels.named(found)
+
+
+def gathered(values: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Values under the names of arguments, tuples where these are."""
+    return {
+        name: tuple(values[f"{name}[{k}]"] for k in range(len(x))) if isinstance(x, tuple) else values[name]
+        for name, x in arguments.items()
+        if x is not None
+    }

@@ -1,0 +1,320 @@
+"""Recurrences whose rows lie on several CPU devices: each learns the state before its own rows, and goes on from there.
+
+What XLA makes of arrays that are sharded along the axis. A first pass over its rows tells every device what they make
+of the state before them (`tridiag.xla.totals`), in a few numbers a sequence: one ``all_gather`` of three of a linear
+recurrence of order 1, of one of `logcumsumexp`, of three of `log_linear_recurrence`. A scan over the devices gives each
+its state, and the second pass is the recurrence from there. Of order 1 and real or complex numbers, and of logarithms,
+the first pass is a kernel that writes no array. Of higher orders and of matrices it is the recurrence itself, from 0
+and from every unit of its state: p (p + 1) numbers a sequence, and p + 1 times the work.
+
+Then a flag goes round: only where the state behind some rows is not the one that the next device has taken for it (an
+infinite coefficient, an overflow on the way, a sequence that hardly any rounding error survives) are such sequences
+gathered, and computed whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tridiag.algorithms.recurrence import Rows
+from tridiag.kernels.totals.words import LINEAR, LOGARITHMS, TRANSPOSED, WEIGHTED
+from tridiag.problems.forms import Cut, Recurrence
+from tridiag.xla import custom_call, totals
+from tridiag.xla.split import AT_ONCE, index, row_at
+from tridiag.xla.totals import Affine
+
+ROUNDING = 1024  # eps: how far a state may be from what the next device has taken for it, and 8 eps sqrt(rows) more
+
+
+class Part(NamedTuple):
+    """What a device has of a recurrence."""
+
+    form: Recurrence  # of the whole
+    own: Recurrence  # of its rows
+    cut: Cut
+    run: Callable[..., Any]  # (form, x, coefficients, init): the recurrence of rows on one device
+    coefficients: Rows
+    x: Any
+    init: Rows
+
+    @property
+    def place(self) -> Any:
+        """Which device it is, in the order of the recurrence."""
+        k = index(self.cut)
+        return self.cut.parts - 1 - k if self.form.backward else k
+
+    def values(self, *start: Any) -> Any:
+        return self.run(self.own, self.x, self.coefficients, start)
+
+    def from_states(self, *start: Any) -> Any:
+        """The values; on the first device what would multiply values before it is read only where there are such."""
+        if self.init or self.own.transpose or self.own.n == 0:
+            return self.values(*start)
+        return lax.cond(self.place == 0, lambda *_: self.values(), lambda *start: self.values(*start), *start)
+
+    @property
+    def pads(self) -> int:
+        """How many rows of the last devices are none."""
+        return self.cut.parts * self.own.n - self.form.n
+
+    @property
+    def state_shape(self) -> tuple[int, ...]:
+        axis = self.own.axis
+        return (*self.own.shape[:axis], 1, *self.own.shape[axis + 1 :])
+
+
+# ------------------------------------------------------------------------------------------------ the verbs
+
+
+def exchange(verb: str, devices: int, order: int, shape: tuple[int, ...], dtype: str) -> str:
+    """What is exchanged, in words."""
+    parts = 2 if np.dtype(dtype).kind == "c" else 1
+    size = shape[-1] if verb == "matrix_recurrence" else order
+    several = size > 1 or verb == "matrix_recurrence"
+    count = {"logcumsumexp": 1, "log_linear_recurrence": 3}.get(
+        verb, size * (size + 1) * parts if several else 2 * parts + 1
+    )
+    return f"one all_gather, {count * (devices - 1)} words received for each sequence"
+
+
+def linear_recurrence(order: int, form: Recurrence, cut: Cut, x: Any, *more: Any) -> Any:
+    """y in the rows of a device, from what it has; the form is that of the whole sequences."""
+
+    def run(form: Recurrence, x: Any, coefficients: Rows, init: Rows) -> Any:
+        return custom_call.calling_recurrence(order)(form, x, *coefficients, *init)
+
+    part = part_of(form, cut, run, x, more[:order], more[order:])
+    return by_total(without_pads(part)) if order == 1 else by_units(part, order)
+
+
+def matrix_recurrence(form: Recurrence, cut: Cut, x: Any, a: Any, *init: Any) -> Any:
+    """That of vectors."""
+
+    def run(form: Recurrence, x: Any, coefficients: Rows, init: Rows) -> Any:
+        return custom_call.call_matrices(form, x, *coefficients, *init)
+
+    return by_units(part_of(form, cut, run, x, (a,), init), 1)
+
+
+def log_linear_recurrence(weighted: bool, form: Recurrence, cut: Cut, *operands: Any) -> Any:
+    """That of logarithms, with or without coefficients."""
+
+    def run(form: Recurrence, x: Any, coefficients: Rows, init: Rows) -> Any:
+        if form.n == 1 and not init:
+            return jnp.broadcast_to(x, form.shape)
+        return custom_call.calling_logarithms(bool(coefficients), bool(init))(form, *coefficients, *init, x)
+
+    count = 1 if weighted else 0
+    part = part_of(form, cut, run, operands[-1], operands[:count], operands[count:-1])
+    part = without_pads(part, -math.inf, 0.0)
+    kind = WEIGHTED if weighted else LOGARITHMS
+    told = totals.total_of(kind, part.own, part.coefficients[0] if weighted else None, part.x)
+    start = part.init[0] if part.init else jnp.asarray(-math.inf, part.x.dtype)
+    before = state_before(part, told, start)
+    if not weighted:
+        return part.values(before)
+    y = part.from_states(before)
+    return kept_or_gathered(part, y, told.after(before), row_at(y, 0 if form.backward else -1, form.axis), told)
+
+
+def by_total(part: Part) -> Any:
+    """Order 1: what the rows make of a state is told by a kernel."""
+    own, (a,), axis = part.own, part.coefficients, part.own.axis
+    told = totals.total_of(TRANSPOSED if own.transpose else LINEAR, own, a, part.x)
+    before = state_before(part, told, part.init[0] if part.init else jnp.zeros((), part.x.dtype))
+    y = part.from_states(before)
+    last = 0 if own.backward else -1
+    end = row_at(y, last, axis)
+    if own.transpose:
+        end = end * row_at(a, last, axis)
+    return kept_or_gathered(part, y, told.after(before), end, told)
+
+
+def by_units(part: Part, order: int) -> Any:
+    """Any order, and matrices: what the rows make of 0 and of every unit of the state are recurrences as well."""
+    part = turned(part)
+    if part.own.n < order or (part.pads and part.form.backward and order > 1 and part.init):
+        return gathered(part, jnp.zeros(part.own.shape, part.x.dtype), jnp.ones(part.state_shape, bool))
+    part = without_pads(part)
+    own, kind = part.own, part.x.dtype
+    size = own.shape[-1] if own.matrices else order
+
+    def state_of(y: Any, axis: int) -> Any:
+        """The state behind all rows of values, along the last axis."""
+        last = [k if own.backward else -1 - k for k in range(order)]
+        rows = [row_at(y, k, axis) for k in last]
+        return rows[0] if own.matrices else jnp.stack(rows, -1)
+
+    def init_of(state: Any) -> Rows:
+        return (state,) if own.matrices else tuple(state[..., k] for k in range(order))
+
+    value = state_of(part.from_states(*init_of(jnp.zeros(value_shape(part, size), kind))), own.axis)
+    unit = jnp.eye(size, dtype=kind).reshape(size, *(1,) * len(value.shape[:-1]), size)
+    longer = own._replace(shape=(size, *own.shape), axis=own.axis + 1)
+    kept = (longer.axis, len(own.shape)) if own.matrices else (longer.axis,)
+    nothing = jnp.zeros([n if k in kept else 1 for k, n in enumerate(longer.shape)], kind)
+    units = part.run(longer, nothing, tuple(a[None] for a in part.coefficients), init_of(unit))
+    told = Affine(value, jnp.moveaxis(state_of(units, longer.axis), 0, -1))
+    start = jnp.zeros((), kind) if not part.init else part.init[0] if own.matrices else jnp.stack(part.init, -1)
+    before = state_before(part, told, start)
+    y = part.from_states(*init_of(before))
+    return kept_or_gathered(part, y, told.after(before), state_of(y, own.axis), told)
+
+
+def value_shape(part: Part, size: int) -> tuple[int, ...]:
+    return part.state_shape if part.own.matrices else (*part.state_shape, size)
+
+
+# ------------------------------------------------------------------------------------------------ what a device has
+
+
+def part_of(form: Recurrence, cut: Cut, run: Any, x: Any, coefficients: Rows, init: Rows) -> Part:
+    """The rows of a device. Where devices do not divide them, the last ones have less, and pads of any value behind."""
+    rank, given = len(form.shape), [*coefficients, x]
+    lengths = [max(lengths) for lengths in zip(*(v.shape[:rank] for v in (*given, *init)), strict=False)]
+    if form.matrices:
+        lengths.append(form.shape[-1])
+    own = form._replace(shape=tuple(lengths[:rank]))
+    return Part(form, own, cut, run, tuple(coefficients), x, tuple(init))
+
+
+def without_pads(part: Part, nothing: float = 0.0, unchanged: float = 1.0) -> Part:
+    """Pads that come first leave the state as it is, and what multiplies values before the first row is not read."""
+    if not (part.pads and part.form.backward):
+        return part
+    axis, n, form = part.own.axis, part.form.n, part.form
+
+    def real(v: Any, count: int, otherwise: Any) -> Any:
+        """The first rows of all, so many."""
+        shape = [1] * v.ndim
+        shape[axis] = part.own.n
+        places = (index(part.cut) * part.own.n + jnp.arange(part.own.n)).reshape(shape)
+        return jnp.where(places < count, v, jnp.asarray(otherwise, v.dtype))
+
+    if form.transpose:
+        coefficients = [real(a, n, 0) for a in part.coefficients]
+    elif part.init:
+        same = jnp.eye(form.shape[-1]) if form.matrices else unchanged
+        coefficients = [real(a, n, same) for a in part.coefficients]
+    else:
+        coefficients = [real(a, n - k, 0) for k, a in enumerate(part.coefficients, 1)]
+    return part._replace(coefficients=tuple(coefficients), x=real(part.x, n, nothing))
+
+
+def turned(part: Part) -> Part:
+    """A transposed recurrence as one that is not: coefficients lie in the row to which they lead."""
+    own, axis = part.own, part.own.axis
+    if not own.transpose:
+        return part
+    coefficients = []
+    for k, a in enumerate(part.coefficients, 1):
+        if own.matrices:
+            a = jnp.swapaxes(a, -1, -2)
+        if a.shape[axis] > 1 or own.n == 1:
+            a = behind(part, a, k)
+        coefficients.append(a)
+    form, own = (f._replace(transpose=False, reverse=f.backward) for f in (part.form, own))
+    return part._replace(form=form, own=own, coefficients=tuple(coefficients))
+
+
+def behind(part: Part, a: Any, k: int) -> Any:
+    """In every row what lies k rows before it in the order of the recurrence, on this device or the one before."""
+    axis, n, count = part.own.axis, part.own.n, part.cut.parts
+    k = min(k, n)  # of fewer rows everything is gathered
+    backward = part.own.backward
+    pairs = [(p + 1, p) if backward else (p, p + 1) for p in range(count - 1)]
+    low, high = (0, k) if backward else (n - k, n)
+    there = lax.ppermute(lax.slice_in_dim(a, low, high, axis=axis), part.cut.names, pairs)
+    rest = lax.slice_in_dim(a, k, n, axis=axis) if backward else lax.slice_in_dim(a, 0, n - k, axis=axis)
+    return lax.concatenate([rest, there] if backward else [there, rest], axis)
+
+
+# ------------------------------------------------------------------------------------------------ from device to device
+
+
+def state_before(part: Part, told: Any, start: Any) -> Any:
+    """The state before the first row of a device, from what all are told and that before the first row of all."""
+    flat = jnp.concatenate([plane.reshape(-1) for x in told for plane in planes(x)])
+    found = lax.all_gather(flat, part.cut.names)
+    every, at = [], 0
+    for x in told:
+        numbers = []
+        for plane in planes(x):
+            numbers.append(found[:, at : at + plane.size].reshape(-1, *plane.shape))
+            at += plane.size
+        every.append(numbers[0] if len(numbers) == 1 else lax.complex(*numbers))
+
+    def step(state: Any, told: Any) -> Any:
+        return told.after(state), state
+
+    first = jnp.broadcast_to(start, told.value.shape)
+    unroll = min(16, part.cut.parts)
+    _, states = lax.scan(step, first, type(told)(*every), reverse=part.form.backward, unroll=unroll)
+    return lax.dynamic_index_in_dim(states, index(part.cut), keepdims=False)
+
+
+def planes(x: Any) -> tuple[Any, ...]:
+    return (x.real, x.imag) if jnp.iscomplexobj(x) else (x,)
+
+
+# ------------------------------------------------------------------------------------------------ the promise
+
+
+def kept_or_gathered(part: Part, y: Any, taken: Any, end: Any, told: Any) -> Any:
+    """y; computed anew where the next device has ``taken`` another state than that at the ``end`` of these rows."""
+    limits, rows = jnp.finfo(y.dtype), part.own.n
+    size, error, least = jnp.abs(end), jnp.abs(end - taken), limits.tiny / limits.eps
+    if isinstance(told, Affine):
+        size, error = (jnp.broadcast_to(x.max(-1, keepdims=True), x.shape) for x in (size, error))
+    same = (end == taken) | ((end != end) & (taken != taken))
+    small = error <= limits.eps * (ROUNDING + 8 * math.sqrt(rows)) * size
+    moderate = told.moderate() & (size < jnp.inf) & (error < jnp.inf) & (size > least)
+    followed = part.place < -(-part.form.n // rows) - 1 if not part.form.backward else part.place < part.cut.parts - 1
+    doubtful = followed & ~(same | small | moderate)
+    flag = lax.pmax(jnp.any(doubtful).astype(jnp.int32), part.cut.names)
+    if isinstance(told, Affine):
+        doubtful = doubtful.any(-1, keepdims=part.own.matrices)
+    return lax.cond(flag > 0, lambda y: gathered(part, y, doubtful), lambda y: y, y)
+
+
+def gathered(part: Part, y: Any, doubtful: Any) -> Any:
+    """y, with the sequences that are doubtful on any device gathered by all, and computed whole.
+
+    No array is transposed: XLA would lay out y so in every call.
+    """
+    (form, own, cut), n, rows = part[:3], part.form.n, part.own.n
+    rank, axis = len(own.shape) - own.matrices, own.axis
+    outer, inner, tail = math.prod(own.shape[:axis]), math.prod(own.shape[axis + 1 : rank]), own.shape[rank:]
+    systems = outer * inner
+    some = max(1, min(systems, AT_ONCE // (n * math.prod(tail))))
+
+    def flat(v: Any, rows: int) -> Any:
+        """(outer, rows, inner, and what a matrix or a vector has)."""
+        shape = (*own.shape[:axis], rows, *own.shape[axis + 1 : rank], *v.shape[rank:])
+        return jnp.broadcast_to(v, shape).reshape(outer, rows, inner, *v.shape[rank:])
+
+    wrong = doubtful.any(tuple(range(rank, doubtful.ndim))) if doubtful.ndim > rank else doubtful
+    anywhere = lax.psum(wrong.astype(jnp.int32), cut.names).reshape(systems) > 0
+    listed = jnp.nonzero(anywhere, size=-(-systems // some) * some, fill_value=systems)[0]
+    given, init = [flat(v, rows) for v in (part.x, *part.coefficients)], [flat(v, 1) for v in part.init]
+    whole = form._replace(shape=(some, n, *tail), axis=1)
+
+    def step(k: Any, y: Any) -> Any:
+        those = lax.dynamic_slice_in_dim(listed, k * some, some)
+        place = those // inner, slice(None), those % inner
+        x, *coefficients = (
+            lax.all_gather(v.at[place].get(mode="clip"), cut.names, axis=1, tiled=True)[:, :n] for v in given
+        )
+        found = part.run(whole, x, tuple(coefficients), tuple(v.at[place].get(mode="clip") for v in init))
+        found = jnp.pad(found, [(0, 0), (0, cut.parts * rows - n), *[(0, 0)] * len(tail)])
+        return y.at[place].set(lax.dynamic_slice_in_dim(found, index(cut) * rows, rows, 1), mode="drop")
+
+    count = jnp.sum(anywhere, dtype=jnp.int32)
+    found = lax.fori_loop(0, (count + some - 1) // some, step, flat(y, rows))
+    return found.reshape(y.shape)

@@ -1,0 +1,183 @@
+"""Totals of sequences on CPU devices of JAX: the kernels of `tridiag.kernels.totals` as custom calls, and joined."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from tridiag.kernels.jobs.batches import contiguous
+from tridiag.kernels.jobs.parts import cut_shape, cut_strides
+from tridiag.kernels.jobs.systems import granted, threads
+from tridiag.kernels.jobs.totals import chunks_of, make_job
+from tridiag.kernels.jobs.words.job import POINTERS
+from tridiag.kernels.jobs.words.logsumexp import LOG_A, RESULT, TERMS
+from tridiag.kernels.totals.words import LOGARITHMS, WEIGHTED, numbers
+from tridiag.problems.forms import Recurrence
+from tridiag.problems.parts import Chunks
+from tridiag.xla.custom_call import custom_call
+
+TRUSTED = 10  # exponent of products up to which little is lost to cancellation
+
+
+class Linear(NamedTuple):
+    """What steps make of a state: value + product 2**exponent state."""
+
+    value: Any
+    product: Any
+    exponent: Any
+
+    def after(self, state: Any) -> Any:
+        """Of a state of 0 it is the value, whatever the coefficients; nothing overflows but the result."""
+        moved = times_power(self.product, self.exponent, state)
+        return self.value + jnp.where(state == 0, 0, moved)
+
+    def then(self, later: Linear) -> Linear:
+        product, exponent = normal(self.product * later.product, self.exponent + later.exponent)
+        return Linear(later.after(self.value), product, exponent)
+
+    def moderate(self) -> Any:
+        """Where what is lost to cancellation is what values lose by themselves."""
+        return (self.product == 0) | (self.exponent <= TRUSTED)
+
+
+class Logarithms(NamedTuple):
+    """What steps make of a state: logaddexp(value, state)."""
+
+    value: Any
+
+    def after(self, state: Any) -> Any:
+        return jnp.logaddexp(self.value, state)
+
+    def then(self, later: Logarithms) -> Logarithms:
+        return Logarithms(later.after(self.value))
+
+
+class Weighted(NamedTuple):
+    """What steps make of a state: logaddexp(value, state + total); the total in two numbers."""
+
+    value: Any
+    total: Any
+    rest: Any
+
+    def after(self, state: Any) -> Any:
+        moved = self.total + state
+        moved = moved + jnp.where(jnp.isfinite(moved) & jnp.isfinite(self.rest), self.rest, 0)
+        return jnp.logaddexp(self.value, moved)
+
+    def then(self, later: Weighted) -> Weighted:
+        total = self.total + later.total
+        part = total - self.total
+        error = (self.total - (total - part)) + (later.total - part)
+        return Weighted(later.after(self.value), total, self.rest + later.rest + error)
+
+    def moderate(self) -> Any:
+        return jnp.zeros_like(self.value, dtype=bool)
+
+
+class Affine(NamedTuple):
+    """What steps make of a state of several numbers: value + matrix state."""
+
+    value: Any  # (..., p)
+    matrix: Any  # (..., p, p)
+
+    def after(self, state: Any) -> Any:
+        terms = jnp.where(state[..., None, :] == 0, 0, self.matrix * state[..., None, :])
+        return self.value + terms.sum(-1)
+
+    def moderate(self) -> Any:
+        return jnp.abs(self.matrix).max((-1, -2))[..., None] <= 2.0**TRUSTED
+
+
+# ------------------------------------------------------------------------------------------------ products
+
+
+def normal(x: Any, exponent: Any) -> tuple[Any, Any]:
+    """x 2**exponent with x about 1 in size, but where it is 0, infinite or NaN."""
+    size = jnp.abs(x)
+    _, found = jnp.frexp(jnp.where(jnp.isfinite(size), size, 1))
+    found = jnp.where((size == 0) | ~jnp.isfinite(size), 0, jnp.maximum(found, -jnp.finfo(x.dtype).maxexp + 1))
+    return moved(x, -found), exponent + found.astype(exponent.dtype)
+
+
+def moved(x: Any, by: Any) -> Any:
+    """x 2**by, where both are in the range of numbers."""
+    factor = jnp.ldexp(jnp.ones((), jnp.finfo(x.dtype).dtype), by)
+    return x * factor
+
+
+def times_power(x: Any, exponent: Any, y: Any) -> Any:
+    """x 2**exponent y, for an exponent that is a whole real number; in range wherever the result is."""
+    real, limits = exponent.dtype, jnp.finfo(exponent.dtype)
+    x, exponent = normal(x, exponent)
+    y, exponent = normal(y, exponent)
+    widest = 2 * (limits.maxexp - limits.minexp)
+    steps = jnp.clip(exponent, -widest, widest).astype(jnp.int32)
+    product = x * y
+    for k in range(4):
+        product = moved(product, (steps + k) // 4)  # sums of four such quotients are what was divided
+    return product.astype(y.dtype) if real != y.dtype else product
+
+
+# ------------------------------------------------------------------------------------------------ a part
+
+
+def total_of(kind: str, form: Recurrence, a: Any, x: Any) -> Any:
+    """The total of some rows of sequences; a: None where there are no coefficients. Length 1 along the axis."""
+    n, axis, dtype = form.n, form.axis, np.dtype(x.dtype)
+    chunks = chunks_of(n, math.prod(form.batch), dtype, threads() if granted(form) > 1 else 1)
+    found = joined(called(kind, form, chunks, a, x), axis, form.backward)
+    rest = n - chunks.number * chunks.rows
+    if rest == 0:
+        return found
+    short = form._replace(shape=(*form.shape[:axis], rest, *form.shape[axis + 1 :]))
+    a, x = (v if v is None or v.shape[axis] == 1 else lax.slice_in_dim(v, n - rest, n, axis=axis) for v in (a, x))
+    return ordered(found, called(kind, short, Chunks(1, rest), a, x), form.backward)
+
+
+def ordered(first: Any, second: Any, backward: bool) -> Any:
+    """Two totals of neighbours in memory, as one."""
+    return second.then(first) if backward else first.then(second)
+
+
+def joined(parts: Any, axis: int, backward: bool) -> Any:
+    """The totals along an axis as one, by halves."""
+    while (count := parts[0].shape[axis]) > 1:
+        even = count // 2 * 2
+
+        def every(first: int, last: int, step: int, parts: Any = parts) -> Any:
+            return type(parts)(*(lax.slice_in_dim(x, first, last, step, axis) for x in parts))
+
+        pairs = ordered(every(0, even, 2), every(1, even, 2), backward)
+        if even < count:
+            left = every(even, count, 1)
+            pairs = type(parts)(*(lax.concatenate(both, axis) for both in zip(pairs, left, strict=True)))
+        parts = pairs
+    return parts
+
+
+def called(kind: str, form: Recurrence, chunks: Chunks, a: Any, x: Any) -> Any:
+    """The totals of chunks: an axis of them in the place of that of rows."""
+    axis, dtype = form.axis, np.dtype(x.dtype)
+    complex_numbers = dtype.kind == "c"
+    small = form._replace(shape=cut_shape(form.shape, axis, chunks), axis=axis + 1)
+    given = [v if v is None else tuple(v.shape) for v in (a, x)]
+    shapes = tuple(v and cut_shape(v, axis, chunks) for v in given)
+    strides = tuple(v and cut_strides(contiguous(v, dtype.itemsize), axis, chunks) for v in given)
+    job = make_job(kind, small, shapes, strides, dtype, granted(form))
+    count = numbers(kind, 2 if complex_numbers else 1)
+    real = dtype.type(0).real.dtype
+    result = jax.typeof(x).update(shape=(count, math.prod(small.batch)), dtype=real)
+    (found,) = custom_call(job, {POINTERS + LOG_A: a, POINTERS + TERMS: x}, {POINTERS + RESULT: result})
+    planes = [v.reshape(small.batch) for v in found]
+    if kind == LOGARITHMS:
+        return Logarithms(*planes)
+    if kind == WEIGHTED:
+        return Weighted(*planes)
+    if complex_numbers:
+        return Linear(lax.complex(*planes[:2]), lax.complex(*planes[2:4]), planes[4])
+    return Linear(*planes)
