@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from test_jax_program import compiled
+from test_jax_program import compiled, copies
 
 import tridiag
 from tridiag.xla import split_recurrences
@@ -186,6 +186,16 @@ def test_words_that_are_exchanged(verb: str, words: int) -> None:
     assert not re.findall(r"(all-to-all|collective-permute|reduce-scatter)\(", program)
     reduced = re.findall(r"= (\S+) all-reduce\(", program)
     assert reduced == ([] if verb == "logcumsumexp" else ["s32[]"])  # a flag
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_array_is_copied(verb: str) -> None:
+    """Whichever axis is cut: what gathers doubtful sequences has no say in how arrays lie."""
+    for axis, shape, local in ((1, (5, 160), (5, 20)), (0, (160, 24), (20, 24)), (1, (3, 160, 4), (3, 20, 4))):
+        arrays = placed(mesh_of(8), operands(np.random.default_rng(8), verb, shape), axis)
+        program = outside_branches(compiled(compute(verb, axis=axis), *arrays))
+        assert not copies(program, local)
+        assert not re.findall(rf"\[{','.join(map(str, local))}\]\S* fusion\(", program)
 
 
 def test_explain_tells_what_is_exchanged() -> None:
