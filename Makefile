@@ -41,7 +41,7 @@ dev: $(WORK)/dev.stamp
 
 $(WORK)/dev.stamp: setup.cfg pyproject.toml constraints.txt
 	test -x $(WORK)/dev/bin/python || $(PYTHON) -m venv $(WORK)/dev
-	$(WORK)/dev/bin/python $(PIP_INSTALL) --editable ".[test,docs,jax,scipy,torch,dask,xarray,examples,cli]"
+	$(WORK)/dev/bin/python $(PIP_INSTALL) --editable ".[test,docs,jax,scipy,torch,dask,xarray,examples,cli,mpi]"
 	touch $@
 
 demo: $(WORK)/demo.stamp
@@ -77,7 +77,7 @@ clean:
 	rm -rf $(WORK) build *.egg-info docs/_build
 
 $(WORK)/demo.stamp: EXTRAS := jax,scipy,examples,cli
-$(WORK)/test.stamp: EXTRAS := test,jax,scipy,torch,dask,xarray,examples,cli
+$(WORK)/test.stamp: EXTRAS := test,jax,scipy,torch,dask,xarray,examples,cli,mpi
 $(WORK)/gpu-offline.stamp: EXTRAS := test,scipy,jax,pallas,torch,gpu-offline
 $(WORK)/gpu-toolchains.stamp: EXTRAS := test,jax,pallas,scipy,torch,gpu-offline
 $(WORK)/check.stamp: EXTRAS := test,docs,xarray

@@ -1,11 +1,12 @@
 """Dask arrays whose system axis is cut into 8 chunks, against chunks with whole systems and against rechunking first.
 
-    python benchmarks/chunks.py [--systems N] [--rows N] [--batch N] [--rounds N] [--threads N] [--json FILE]
+    python benchmarks/chunks.py [--systems N] [--rows N] [--batch N] [--rounds N] [--threads N] [--processes N]
 
 ``cut``: 8 chunks along the axis, 64 beside it, each of ``--systems`` times ``--rows`` float64. ``whole``: as many
 chunks of the same size, each with whole systems. ``rechunked``: the arrays of ``cut``, brought to 64 chunks first. All
-four operands have entries of their own, in memory; results are dropped chunk by chunk. Rounds are shuffled, figures are
-ratios of medians, answers are judged before the clock.
+operands have entries of their own, in memory; results are dropped chunk by chunk. Rounds are shuffled, figures are
+ratios of medians, answers are judged before the clock. With ``--processes`` a cluster of so many on this machine runs
+the tasks, one thread each, instead of ``--threads`` in one process.
 
 ``peak``: what is allocated at once, in chunks of d for each thread, where d is made by tasks and a, b and c are one
 matrix for all. The array is 20 times the chunks of a system. Exits with 1 where a figure is short of its bar
@@ -16,44 +17,39 @@ from __future__ import annotations
 
 import argparse
 import functools
-import json
 import statistics
 import sys
 import time
 import tracemalloc
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import dask
 import dask.array as da
 import numpy as np
-from dask.highlevelgraph import HighLevelGraph
 
 import tridiag
 
-CUTS, DISTINCT = 8, 32
+CUTS = 8
 BARS = {"cut / whole": 1.3, "rechunked / cut": 2.0, "peak": 4.0}
 LOWER = ("cut / whole", "peak")  # is better
 Verb = Callable[..., Any]
 
 
-def operand(name: str, shape: tuple[int, int], counts: tuple[int, int], low: float, high: float) -> Any:
-    """A Dask array of blocks in memory, of which there are `DISTINCT` ones."""
-    rng = np.random.default_rng(len(name) + ord(name[0]))
-    blocks = [rng.uniform(low, high, shape) for _ in range(min(DISTINCT, counts[0] * counts[1]))]
-    places = [(i, k) for i in range(counts[0]) for k in range(counts[1])]
-    name = f"{name}-{shape}-{counts}"
-    graph = {(name, *place): blocks[number % len(blocks)] for number, place in enumerate(places)}
+def entries(seed: Any, shape: tuple[int, int], low: float, high: float) -> Any:
+    return np.random.default_rng(seed.item()).uniform(low, high, shape)
+
+
+def operand(number: int, shape: tuple[int, int], counts: tuple[int, int], bounds: tuple[float, float]) -> Any:
+    """A Dask array whose blocks are in memory, of the workers if there are some."""
+    seeds = da.arange(counts[0] * counts[1], chunks=1).reshape(counts) + number * 10**6
     chunks = tuple((length,) * count for length, count in zip(shape, counts, strict=True))
-    return da.Array(HighLevelGraph.from_collections(name, graph), name, chunks, dtype=float)
+    lazy = da.map_blocks(entries, seeds, shape, *bounds, chunks=chunks, dtype=float, meta=np.empty((0, 0)))
+    return lazy.persist()
 
 
 def operands(verb: str, shape: tuple[int, int], counts: tuple[int, int]) -> list[Any]:
-    bounds = {"a": (-1, 1), "b": (3, 4), "c": (-1, 1), "d": (-1, 1)}
-    if verb != "solve":
-        bounds = {"a": (-1, 1), "x": (-1, 1)} if verb == "linear_recurrence" else {"x": (-1, 1)}
-    return [operand(name, shape, counts, *some) for name, some in bounds.items()]
+    bounds = {"solve": ((-1, 1), (3, 4), (-1, 1), (-1, 1)), "linear_recurrence": ((-1, 1), (-1, 1))}
+    return [operand(k, shape, counts, some) for k, some in enumerate(bounds.get(verb, ((-1, 1),)))]
 
 
 def corner(x: Any) -> Any:
@@ -122,6 +118,8 @@ def measure(options: argparse.Namespace) -> dict[str, float]:
         seconds = race(contestants(verb, options.systems, options.rows, options.batch), options.rounds, options.threads)
         found[f"{verb.__name__}: cut / whole"] = seconds["cut"] / seconds["whole"]
         found[f"{verb.__name__}: rechunked / cut"] = seconds["rechunked"] / seconds["cut"]
+    if options.processes:
+        return found
     found["solve: peak"] = peak(options.systems, options.rows, options.threads, False)
     found["solve, whole systems: peak"] = peak(options.systems, options.rows, options.threads, True)
     return found
@@ -131,17 +129,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, value in {"systems": 64, "rows": 2048, "batch": 64, "rounds": 7, "threads": 2}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--processes", type=int, default=0)
     options = parser.parse_args()
-    found = measure(options)
+    if options.processes:
+        from distributed import Client
+
+        cluster = {"n_workers": options.processes, "threads_per_worker": 1, "dashboard_address": None}
+        with Client(**cluster):
+            found = measure(options)
+    else:
+        found = measure(options)
     short = []
     for name, figure in found.items():
         kind = name.rpartition(": ")[2]
         good = figure <= BARS[kind] if kind in LOWER else figure >= BARS[kind]
         short += [] if good else [name]
         print(f"{name:32} {figure:6.2f}   bar {BARS[kind]:g}{'' if good else ', missed'}")
-    if options.json:
-        options.json.write_text(json.dumps({"dask": dask.__version__, "figures": found}, indent=1) + "\n")
     return 1 if short else 0
 
 

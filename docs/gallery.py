@@ -10,6 +10,9 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 WIDTH = "92"  # what fits the column of a page
 
 
+LAUNCHED = {"mpi_channel": (str(Path(sys.executable).with_name("mpiexec")), "-n", "4")}  # in several processes
+
+
 def names() -> list[str]:
     """The examples that run, each with a page of its own; other files are their parts."""
     return sorted(path.stem for path in EXAMPLES.glob("*.py") if "__main__" in path.read_text())
@@ -17,7 +20,7 @@ def names() -> list[str]:
 
 def run(name: str) -> None:
     """Write NAME.txt and NAME.png beside NAME.rst."""
-    command = [sys.executable, EXAMPLES / f"{name}.py", "--output", f"{name}.png"]
+    command = [*LAUNCHED.get(name, ()), sys.executable, EXAMPLES / f"{name}.py", "--output", f"{name}.png"]
     done = subprocess.run(command, cwd=PAGES, env=os.environ | {"COLUMNS": WIDTH}, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{name} failed:\n{done.stdout}{done.stderr}")

@@ -68,8 +68,7 @@ def assert_alike(found: Any, wanted: Any, factor: float = 64) -> None:
     np.testing.assert_allclose(found, wanted, rtol=factor * eps, atol=factor * eps)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("started", [False, True])
+@pytest.mark.parametrize(("started", "reverse"), [(False, True), (True, False)])
 @pytest.mark.parametrize(
     ("devices", "rows", "dtype"), [(8, 1, "float64"), (2, 2, "float64"), (3, 33, "float32"), (8, 70, "float64")]
 )
@@ -115,7 +114,7 @@ def test_long_sequences_and_constant_coefficients() -> None:
     """Whose rows on a device are cut into chunks, a few are in none; one coefficient of all, or of each sequence."""
     rng = np.random.default_rng(5)
     x, a = random(rng, (2, 8 * 17_003)), random(rng, (2, 8 * 17_003))
-    for coefficient in (a, a[:1], a[:, :1], 0.9):
+    for coefficient in (a, a[:, :1]):
         function = compute("linear_recurrence")
         assert_alike(jax.jit(function)(*placed(mesh_of(8), (coefficient, x))), function(coefficient, x))
         function = compute("log_linear_recurrence", reverse=True)
@@ -123,8 +122,7 @@ def test_long_sequences_and_constant_coefficients() -> None:
     assert_alike(jax.jit(compute("logcumsumexp"))(*placed(mesh_of(8), (x,))), compute("logcumsumexp")(x))
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize(("devices", "n"), [(4, 10), (8, 9), (3, 100), (8, 61)])
+@pytest.mark.parametrize(("devices", "n", "reverse"), [(4, 10, False), (8, 61, True)])
 def test_rows_that_devices_do_not_divide(devices: int, n: int, reverse: bool) -> None:
     """The last devices have fewer, or none, and nothing of what they have in their place is in the result."""
     rng, mesh = np.random.default_rng(n), mesh_of(devices)
@@ -146,8 +144,7 @@ def test_rows_that_devices_do_not_divide(devices: int, n: int, reverse: bool) ->
         assert_alike(jax.jit(here)(*arrays), function(*arrays))
 
 
-@pytest.mark.parametrize("order", [2, 3, 4])
-@pytest.mark.parametrize("rows", [1, 3, 12])
+@pytest.mark.parametrize(("order", "rows"), [(2, 12), (3, 1), (4, 3)])
 def test_higher_orders(order: int, rows: int) -> None:
     """As many numbers of each device, a unit of the state each; of fewer rows than these, all rows are gathered."""
     rng, n = np.random.default_rng(order), 8 * rows
@@ -286,8 +283,9 @@ def test_cancellation() -> None:
 # ------------------------------------------------------------------------------------------------ derivatives
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("verb", [*VERBS, "matrix_recurrence"])
+@pytest.mark.parametrize(
+    ("verb", "reverse"), [*((verb, False) for verb in (*VERBS, "matrix_recurrence")), ("linear_recurrence", True)]
+)
 def test_gradients(verb: str, reverse: bool) -> None:
     """Those of one device, and in one direction; no array is gathered for them."""
     rng = np.random.default_rng(11)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -241,3 +242,22 @@ def test_the_cost_of_selection_has_a_record(tmp_path: Path, monkeypatch: pytest.
     path = tmp_path / "cost.json"
     selection_cost.main(["--json", str(path)])
     assert {"choice, numpy", "auto - named"} <= set(json.loads(path.read_text())["seconds"])
+
+
+def test_chunks_have_figures(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers are judged first; what Dask takes for small chunks is short of every bar."""
+    pytest.importorskip("dask.array")
+    import chunks
+
+    sizes = {"systems": 8, "rows": 10, "batch": 2, "rounds": 1, "threads": 1}
+    monkeypatch.setattr("sys.argv", ["chunks.py", *(f"--{name}={size}" for name, size in sizes.items())])
+    chunks.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 8 and all(" bar " in line for line in lines)
+
+    def solve(a: Any, b: Any, c: Any, d: Any) -> Any:
+        return d / b if isinstance(d, np.ndarray) else d * b
+
+    monkeypatch.setattr(chunks.tridiag, "solve", solve)
+    with pytest.raises(SystemExit, match="solve of chunks is wrong: relative error"):
+        chunks.main()

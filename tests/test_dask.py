@@ -298,6 +298,8 @@ def test_what_is_refused() -> None:
             tridiag.solve(1.0, 4.0, 1.0, d, **options)
     with pytest.raises(TypeError, match="leave it out"):
         tridiag.logcumsumexp(d, out=np.zeros((6, 20)))
+    with pytest.raises(TypeError, match="check is 1; wanted True or False"):
+        tridiag.solve(1.0, 4.0, 1.0, d, check=1)
     with pytest.raises(tridiag.BackendError, match="the system axis is cut into 4 chunks"):
         tridiag.solve(1.0, 4.0, 1.0, d, backend="numba_thomas")
     with pytest.raises(ValueError, match="a has length 19 along the system axis"):
@@ -320,8 +322,13 @@ def test_what_is_refused() -> None:
 
 def test_other_libraries_beside_dask() -> None:
     torch = pytest.importorskip("torch")
+    lazy = da.zeros((6, 20), chunks=5)
     with pytest.raises(TypeError, match=r"different libraries \(b: torch, others: dask\)"):
-        tridiag.solve(1.0, torch.ones(20), 1.0, da.zeros((6, 20), chunks=5))
+        tridiag.solve(1.0, torch.ones(20), 1.0, lazy)
+    with pytest.raises(TypeError, match=r"different libraries \(d: torch, others: dask\)"):
+        tridiag.solve(1.0, lazy, 1.0, torch.ones(6, 20))
+    with pytest.raises(TypeError, match=r"different libraries \(x: torch, others: dask\)"):
+        tridiag.linear_recurrence(lazy, torch.ones(6, 20))
 
 
 @pytest.mark.slow

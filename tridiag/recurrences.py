@@ -344,7 +344,8 @@ def computed(verb: str, given: dict[str, Any], return_final: bool, out: Any, **o
     check_flag("return_final", return_final)
     if compiling(*given.values()):
         return graph().recurrence(verb, given, return_final, out, options)
-    if not return_final and (short := fast_path.of_tensors("recurrence", given["x"])) is not None:
+    way = "recurrence_and_final" if return_final else "recurrence"
+    if (short := fast_path.of_tensors(way, given["x"])) is not None:
         y = short(verb, given, out, **options)
         if y is not None:
             return y

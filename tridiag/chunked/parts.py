@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag import parts
+from tridiag.calls.checks import check_flag
 from tridiag.chunked import whole
 from tridiag.chunked.operands import Operands, Place, of_system, refuse_targets, starts, widened
 from tridiag.chunked.rows import column, neighbours, row
@@ -147,7 +148,7 @@ def solve_whole(
         x = verb(**given, **options)
     except SingularSystemError as error:
         places = np.argwhere(unsolved)[error.indices[:, 0]]
-        raise singular(places + np.array(first, int), error.x) from None
+        raise singular(places + np.array(first, int), error.x) from error
     cuts = np.cumsum([rows["d"].shape[-1] for rows in told])[:-1]
     return unsolved, np.split(x, cuts, axis=-1)
 
@@ -155,6 +156,8 @@ def solve_whole(
 def solve(verb: Verb, given: Mapping[str, Any], where: Any, out: Any, check: Any, **options: Any) -> Any:
     """`tridiag.solve` of Dask arrays; ``given`` are a, b, c and d."""
     refuse_targets(out, options.pop("overwrite_d"))
+    if check is not None:
+        check_flag("check", check)
     operands = of_system(verb.__name__, given, where, **options)
     told = {name: value for name, value in options.items() if name != "axis"} | {"check": check}
     if not operands.cut:

@@ -74,7 +74,7 @@ def solve_chunk(
         axis = options["axis"]
         where = [k for j, k in enumerate(block) if j != axis]
         first = [begins[j][k] for j, k in enumerate(where)]
-        raise singular(error.indices + np.array(first, int), error.x) from None
+        raise singular(error.indices + np.array(first, int), error.x) from error
 
 
 def singular(indices: np.ndarray[Any, Any], x: Any) -> SingularSystemError:

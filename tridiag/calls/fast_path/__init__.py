@@ -14,7 +14,6 @@ import importlib
 import itertools
 import sys
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 from tridiag.calls.fast_path import alignments, blocks, factored, filters, matrices, recurrences, systems
@@ -44,12 +43,13 @@ __all__ = [
     "of_tensors",
     "smith_waterman",
 ]
-# by types of arrays of other libraries: what of this folder is made for them
+# by types of arrays of other libraries: what is made for them
 KINDS = {
-    ("torch", "Tensor"): "torch_verbs",
-    ("torch.nn.parameter", "Parameter"): "torch_verbs",
-    ("jaxlib._jax", "ArrayImpl"): "jax_verbs",
-    ("jaxlib.xla_extension", "ArrayImpl"): "jax_verbs",
+    ("torch", "Tensor"): "tridiag.calls.fast_path.torch_verbs",
+    ("torch.nn.parameter", "Parameter"): "tridiag.calls.fast_path.torch_verbs",
+    ("torch.distributed.tensor", "DTensor"): "tridiag.calls.distributed.verbs",
+    ("jaxlib._jax", "ArrayImpl"): "tridiag.calls.fast_path.jax_verbs",
+    ("jaxlib.xla_extension", "ArrayImpl"): "tridiag.calls.fast_path.jax_verbs",
 }
 CACHES = (
     systems.bound_call,
@@ -82,8 +82,8 @@ def forget() -> None:
     for table in TABLES:
         table.forget()
     for name in set(KINDS.values()):
-        if f"tridiag.calls.fast_path.{name}" in sys.modules:
-            module_of(name).forget()
+        if name in sys.modules:
+            importlib.import_module(name).forget()
 
 
 def of_tensors(verb: str, x: Any) -> Callable[..., Any] | None:
@@ -95,8 +95,4 @@ def of_tensors(verb: str, x: Any) -> Callable[..., Any] | None:
 @functools.lru_cache(256)
 def short_way(verb: str, kind: type) -> Callable[..., Any] | None:
     name = KINDS.get((kind.__module__, kind.__name__))
-    return None if name is None else getattr(module_of(name), verb, None)
-
-
-def module_of(name: str) -> ModuleType:
-    return importlib.import_module(f"tridiag.calls.fast_path.{name}")
+    return None if name is None else getattr(importlib.import_module(name), verb, None)
