@@ -305,3 +305,19 @@ def test_gradients(verb: str, reverse: bool) -> None:
     np.testing.assert_allclose(tangent(*given), tangent(*map(jnp.asarray, arrays)), rtol=1e-11, atol=1e-12)
     most = max((int(np.prod(s)) for s in gathered(outside_branches(compiled(gradient, *given)))), default=0)
     assert most <= 8 * 3 * (6 if matrices else 3)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 6])
+def test_gradients_of_higher_orders(rows: int) -> None:
+    """Whose coefficients move by rows that may lie on several devices."""
+    rng = np.random.default_rng(13)
+    x, *coefficients = (random(rng, (3, 4 * rows)) / 2 for _ in range(4))
+    function = compute("linear_recurrence")
+
+    def loss(x: Any, *coefficients: Any) -> Any:
+        return jnp.sin(function(coefficients, x)).sum()
+
+    gradient = jax.grad(loss, (0, 1, 2, 3))
+    found = jax.jit(gradient)(*placed(mesh_of(4), (x, *coefficients)))
+    for y, z in zip(found, gradient(*map(jnp.asarray, (x, *coefficients))), strict=True):
+        np.testing.assert_allclose(y, z, rtol=1e-11, atol=1e-12)
