@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from test_jax_program import compiled
+from test_jax_program import compiled, copies
 
 import tridiag
 from tridiag.xla import split_recurrences
@@ -185,6 +185,16 @@ def test_words_that_are_exchanged(verb: str, words: int) -> None:
     assert reduced == ([] if verb == "logcumsumexp" else ["s32[]"])  # a flag
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_no_array_is_copied(verb: str) -> None:
+    """Whichever axis is cut: what gathers doubtful sequences has no say in how arrays lie."""
+    for axis, shape, local in ((1, (5, 160), (5, 20)), (0, (160, 24), (20, 24)), (1, (3, 160, 4), (3, 20, 4))):
+        arrays = placed(mesh_of(8), operands(np.random.default_rng(8), verb, shape), axis)
+        program = outside_branches(compiled(compute(verb, axis=axis), *arrays))
+        assert not copies(program, local)
+        assert not re.findall(rf"\[{','.join(map(str, local))}\]\S* fusion\(", program)
+
+
 def test_explain_tells_what_is_exchanged() -> None:
     rng = np.random.default_rng(12)
     a, x = placed(mesh_of(8), [random(rng, (4, 80)) for _ in range(2)])
@@ -295,3 +305,19 @@ def test_gradients(verb: str, reverse: bool) -> None:
     np.testing.assert_allclose(tangent(*given), tangent(*map(jnp.asarray, arrays)), rtol=1e-11, atol=1e-12)
     most = max((int(np.prod(s)) for s in gathered(outside_branches(compiled(gradient, *given)))), default=0)
     assert most <= 8 * 3 * (6 if matrices else 3)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 6])
+def test_gradients_of_higher_orders(rows: int) -> None:
+    """Whose coefficients move by rows that may lie on several devices."""
+    rng = np.random.default_rng(13)
+    x, *coefficients = (random(rng, (3, 4 * rows)) / 2 for _ in range(4))
+    function = compute("linear_recurrence")
+
+    def loss(x: Any, *coefficients: Any) -> Any:
+        return jnp.sin(function(coefficients, x)).sum()
+
+    gradient = jax.grad(loss, (0, 1, 2, 3))
+    found = jax.jit(gradient)(*placed(mesh_of(4), (x, *coefficients)))
+    for y, z in zip(found, gradient(*map(jnp.asarray, (x, *coefficients))), strict=True):
+        np.testing.assert_allclose(y, z, rtol=1e-11, atol=1e-12)

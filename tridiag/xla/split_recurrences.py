@@ -138,10 +138,9 @@ def by_total(part: Part) -> Any:
 
 def by_units(part: Part, order: int) -> Any:
     """Any order, and matrices: what the rows make of 0 and of every unit of the state are recurrences as well."""
-    part = turned(part)
     if part.own.n < order or (part.pads and part.form.backward and order > 1 and part.init):
         return gathered(part, jnp.zeros(part.own.shape, part.x.dtype), jnp.ones(part.state_shape, bool))
-    part = without_pads(part)
+    part = without_pads(turned(part))
     own, kind = part.own, part.x.dtype
     size = own.shape[-1] if own.matrices else order
 
@@ -224,9 +223,8 @@ def turned(part: Part) -> Part:
 
 
 def behind(part: Part, a: Any, k: int) -> Any:
-    """In every row what lies k rows before it in the order of the recurrence, on this device or the one before."""
+    """In every row what lies k <= n rows before it in the order of the recurrence, here or on the device before."""
     axis, n, count = part.own.axis, part.own.n, part.cut.parts
-    k = min(k, n)  # of fewer rows everything is gathered
     backward = part.own.backward
     pairs = [(p + 1, p) if backward else (p, p + 1) for p in range(count - 1)]
     low, high = (0, k) if backward else (n - k, n)

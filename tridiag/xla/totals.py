@@ -97,30 +97,39 @@ class Affine(NamedTuple):
 
 
 def normal(x: Any, exponent: Any) -> tuple[Any, Any]:
-    """x 2**exponent with x about 1 in size, but where it is 0, infinite or NaN."""
-    size = jnp.abs(x)
-    _, found = jnp.frexp(jnp.where(jnp.isfinite(size), size, 1))
-    found = jnp.where((size == 0) | ~jnp.isfinite(size), 0, jnp.maximum(found, -jnp.finfo(x.dtype).maxexp + 1))
-    return moved(x, -found), exponent + found.astype(exponent.dtype)
-
-
-def moved(x: Any, by: Any) -> Any:
-    """x 2**by, where both are in the range of numbers."""
-    factor = jnp.ldexp(jnp.ones((), jnp.finfo(x.dtype).dtype), by)
-    return x * factor
+    """x 2**exponent with x about 1 in size, but where it is 0, subnormal, infinite or NaN."""
+    found = exponent_of(x)
+    return x * power(-found, x), exponent + found.astype(exponent.dtype)
 
 
 def times_power(x: Any, exponent: Any, y: Any) -> Any:
-    """x 2**exponent y, for an exponent that is a whole real number; in range wherever the result is."""
-    real, limits = exponent.dtype, jnp.finfo(exponent.dtype)
-    x, exponent = normal(x, exponent)
-    y, exponent = normal(y, exponent)
-    widest = 2 * (limits.maxexp - limits.minexp)
-    steps = jnp.clip(exponent, -widest, widest).astype(jnp.int32)
-    product = x * y
-    for k in range(4):
-        product = moved(product, (steps + k) // 4)  # sums of four such quotients are what was divided
-    return product.astype(y.dtype) if real != y.dtype else product
+    """x 2**exponent y, for a normal x and a whole real exponent; in range wherever the result is."""
+    most = jnp.finfo(x.dtype).maxexp - 1
+    found = exponent_of(y)
+    whole = jnp.clip(exponent, -4 * most, 4 * most).astype(found.dtype) + found
+    half = jnp.clip(whole, 1 - most, most)
+    rest = jnp.clip(whole - half, 1 - most, most)  # of a number between 1 and 4 more is 0 or inf
+    return x * (y * power(-found, y)) * power(half, y) * power(rest, y)
+
+
+def exponent_of(x: Any) -> Any:
+    """That of 2, of the size of numbers; 0 where they are none in the normal range."""
+    size = jnp.maximum(jnp.abs(x.real), jnp.abs(x.imag)) if jnp.iscomplexobj(x) else jnp.abs(x)
+    kind, limits = whole_numbers(size.dtype), jnp.finfo(size.dtype)
+    found = lax.shift_right_logical(lax.bitcast_convert_type(size, kind), kind(limits.nmant))
+    return jnp.where((found == 0) | (found == 2 * limits.maxexp - 1), 0, found - (limits.maxexp - 1))
+
+
+def power(k: Any, like: Any) -> Any:
+    """2**k as a real number of the precision of another, within the normal range."""
+    limits = jnp.finfo(like.dtype)
+    kind = whole_numbers(limits.dtype)
+    found = lax.shift_left((k + (limits.maxexp - 1)).astype(kind), kind(limits.nmant))
+    return lax.bitcast_convert_type(found, limits.dtype)
+
+
+def whole_numbers(real: Any) -> Any:
+    return {4: jnp.int32, 8: jnp.int64}[np.dtype(real).itemsize]
 
 
 # ------------------------------------------------------------------------------------------------ a part
