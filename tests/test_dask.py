@@ -356,3 +356,26 @@ def test_two_processes() -> None:
     np.testing.assert_allclose(y, tridiag.linear_recurrence(a, d))
     np.testing.assert_allclose(z, tridiag.matmul(a, b, c, d))
     np.testing.assert_allclose(s, tridiag.solve(a, b, c, d, transpose=True, periodic=True), rtol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_products_of_many_sizes_keep_their_digits(dtype: str) -> None:
+    """Also where they leave the range on the way, or come near it, and return."""
+    from tridiag.chunked.scaled import scaled_product
+
+    rng, kind = np.random.default_rng(0), np.dtype(dtype)
+    reach = -np.finfo(kind).minexp
+    for bits in (0.5, 8, reach / 3, reach * 0.9):
+        powers = rng.uniform(-bits, bits, (200, 5))
+        powers[:100] = -abs(powers[:100])
+        powers[100:] = abs(powers[100:])
+        a = (rng.choice([-1.0, 1.0], (200, 5)) * 2.0**powers).astype(kind)
+        if kind.kind == "c":
+            a = (a * np.exp(1j * rng.uniform(0, 6, (200, 5)))).astype(kind)
+        mantissa, exponent = scaled_product(a)
+        with np.errstate(all="ignore"):
+            logarithms = np.log2(abs(a).astype(np.longdouble)).sum(0)
+        np.testing.assert_allclose(np.log2(abs(mantissa)) + exponent, logarithms, atol=2000 * np.finfo(kind).eps)
+    assert scaled_product(np.zeros((70, 2), kind))[0].tolist() == [0, 0]
+    assert scaled_product(np.ones((0, 2), kind))[0].tolist() == [1, 1]
+    assert np.isnan(scaled_product(np.full((70, 1), np.nan, kind))[0]).all()

@@ -33,16 +33,29 @@ def summary(coefficient: Array, rows: int, axis: int, last: Array, logarithms: b
     return Summary(product, exponent, last)
 
 
+@np.errstate(all="ignore")
 def scaled_product(a: Array) -> tuple[Array, Array]:
     """The product along the first axis: a mantissa and an exponent."""
     kind = np.result_type(a.dtype, np.float32)
     mantissa = np.ones(a.shape[1:], kind)
     exponent = np.zeros(a.shape[1:], np.int64)
     for first in range(0, len(a), ROWS):
-        parts, powers = split(a[first : first + ROWS].astype(kind, copy=False))
-        mantissa, power = split(mantissa * parts.prod(axis=0))
-        exponent += power + powers.sum(axis=0, dtype=np.int64)
+        rows = a[first : first + ROWS].astype(kind, copy=False)
+        product, powers = rows.prod(axis=0), 0
+        if not in_range(rows, product):
+            parts, own = split(rows)
+            product, powers = parts.prod(axis=0), own.sum(axis=0, dtype=np.int64)
+        product, power = split(product)
+        mantissa, more = split(mantissa * product)
+        exponent += power + more + powers
     return mantissa, exponent
+
+
+def in_range(rows: Array, product: Array) -> bool:
+    """Whether the products of so few rows overflow nowhere on the way, and lose no digits."""
+    half = -np.finfo(rows.dtype).minexp / 2  # the bits that factors may gain together, and that products may lose
+    largest, least = abs(rows).max(initial=0), abs(product).min(initial=1)
+    return bool(largest <= 2 ** (half / ROWS) and least > 2**-half)
 
 
 def split(x: Array) -> tuple[Array, Array]:

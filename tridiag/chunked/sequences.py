@@ -16,7 +16,7 @@ from tridiag.chunked import scaled, whole
 from tridiag.chunked.operands import Operands, of_recurrence, refuse_targets, widened
 from tridiag.chunked.whole import Verb
 
-MANY = 16  # chunks of the batch: enough to work on while sequences go from chunk to chunk
+MANY = 8  # chunks of the batch: enough to work on while sequences go from chunk to chunk
 
 
 class Step(NamedTuple):
