@@ -1,6 +1,6 @@
 """Heat spreads in a box whose three axes are cut over eight devices; the answer is that of one device.
 
-    python examples/adi_devices.py [--size N] [--steps N]
+    python examples/adi_devices.py [--size N] [--steps N] [--output FILE]
 
 Implicit along each axis by turns (locally one-dimensional steps: Marchuk, Yanenko), with insulating walls. Every axis
 is cut in two, so that each solve is of systems whose rows lie on two devices: they exchange six numbers a system, never
@@ -51,6 +51,7 @@ def main(given: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=int, default=64, help="cells along each axis")
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--output", help="a picture")
     options = parser.parse_args(given)
     jax.config.update("jax_enable_x64", True)
     if jax.device_count() < DEVICES:
@@ -68,7 +69,27 @@ def main(given: list[str] | None = None) -> int:
     print(f"{options.steps} steps of {shape} cells on {len(field.devices())} devices, each with {part}")
     print(f"heat kept: {float(field.sum() / start.sum()):.12f}")
     print(f"largest difference from one device: {difference:.1e} of {float(field.max()):.1f}")
+    if options.output:
+        draw(np.asarray(field), options.output)
     return int(difference > 1e-11)
+
+
+def draw(field: Any, path: str) -> None:
+    """The middle of the box from two sides, and where it is cut."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
+    middle = field.shape[0] * 3 // 8
+    for one, plane, names in zip(axes, (field[:, middle], field[:, :, middle]), ("xz", "xy"), strict=True):
+        image = one.imshow(plane.T, origin="lower", cmap="inferno", vmin=0, vmax=field.max())
+        for line in (one.axvline, one.axhline):
+            line(field.shape[0] / 2 - 0.5, color="white", linewidth=0.8, linestyle="--")
+        one.set(xlabel=names[0], ylabel=names[1])
+    figure.colorbar(image, ax=axes, label="temperature")
+    figure.savefig(path, dpi=120)
 
 
 if __name__ == "__main__":
