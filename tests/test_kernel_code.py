@@ -166,6 +166,14 @@ def test_which_processors_multiply_and_add_at_once(processor: str, has: bool) ->
     assert run_for(processor, "-c", asked).split() == [str(has)] * 2
 
 
+@pytest.mark.parametrize(("processor", "width"), [("nehalem", 16), ("haswell", 32), ("skylake-avx512", 64)])
+def test_how_wide_registers_are(processor: str, width: int) -> None:
+    if "x86_64" not in pytest.importorskip("llvmlite.binding").get_process_triple():
+        pytest.skip("names of x86 processors")
+    asked = "from tridiag.kernels.simd.processor import bytes_of_register as f; print(f())"
+    assert run_for(processor, "-c", asked).split() == [str(width)]
+
+
 def test_fused_operations_are_written_in_one_place() -> None:
     """Anywhere else a processor without them would call a function of the C library for every number."""
     root = Path(tridiag.__file__).parent

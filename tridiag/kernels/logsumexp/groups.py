@@ -89,7 +89,7 @@ def run_block(zero, job, worker, group, system, used, i0, i1, starts, total):
         if weighted:
             TOTAL_WEIGHTED(zero, (*a, *x, slot, rows, bindings, i0))
         else:
-            total_of(zero, x, slot, rows, bindings, i0, starts)
+            total_of(zero, x, slot, rows, bindings, i0, starts, worker.buffers + BLOCK * row)
         return
     target, buffer = operand_of(zero, bindings, J.RESULT), buffer + 2 * BLOCK * row
     direct = used == lanes_of(zero, ()) and target.kind == INTERLEAVED
@@ -103,24 +103,24 @@ def run_block(zero, job, worker, group, system, used, i0, i1, starts, total):
 
 
 @njit(**OPTIONS)
-def total_of(zero, x, slot, rows, bindings, i0, starts):
-    """The first rows, from which the others know what is ordinary; then those."""
+def total_of(zero, x, slot, rows, bindings, i0, starts, terms):
+    """The first rows, from which the others know what is ordinary; then those. ``terms``: the address of a buffer."""
     head = min(rows, HEAD) if starts else 0
     if head > 0:
         TOTAL_PLAIN(zero, (*x, slot, head, bindings, i0))
     words = x[0] + head * x[1], x[1], slot, rows - head, bindings, i0 + head
-    if rows > head and not TOTAL_ORDINARY(zero, words):
+    if rows > head and not TOTAL_ORDINARY(zero, (*words, terms)):
         TOTAL_PLAIN(zero, words)
 
 
 @njit(**OPTIONS)
-def scan_of(zero, x, y, slot, rows, bindings, i0, starts, scales):
-    """The same with y; ``scales``: the address of a buffer."""
+def scan_of(zero, x, y, slot, rows, bindings, i0, starts, terms):
+    """The same with y."""
     head = min(rows, HEAD) if starts else 0
     if head > 0:
         SCAN_PLAIN(zero, (*x, *y, slot, head, bindings, i0))
     words = x[0] + head * x[1], x[1], y[0] + head * y[1], y[1], slot, rows - head, bindings, i0 + head
-    if rows > head and not SCAN_ORDINARY(zero, (*words, scales)):
+    if rows > head and not SCAN_ORDINARY(zero, (*words, terms)):
         SCAN_PLAIN(zero, words)
 
 

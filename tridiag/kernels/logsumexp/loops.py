@@ -5,18 +5,20 @@ Several rows are one vector in what does not wait for the row before, so that th
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tridiag.algorithms import logsumexp
 from tridiag.algorithms.logsumexp import State
 from tridiag.kernels.access.operands import ask, operand_in
 from tridiag.kernels.jobs.words import logsumexp as J
-from tridiag.kernels.simd.explog import Exponents, Lanes, as_integers, as_reals, moved
+from tridiag.kernels.simd.explog import Lanes, SharedScale
 from tridiag.kernels.simd.functions import Library
+from tridiag.kernels.simd.processor import bytes_of_register
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import Code
+from tridiag.kernels.simd.vector import LINE, Code
 
 ROWS = 4  # a power of two
 LARGEST, PRODUCT, SLOT = 3, 6, 8  # rows of lanes in a slot: a state, the sum of log_a in two numbers
@@ -59,19 +61,11 @@ def row_of(code: Code, x: Value, k: int) -> Value:
     return code.part(x, k * code.lanes, code.lanes)
 
 
-def sweep(code: Code, state: Any, rows: Value, ahead: Ahead, steps: Callable[[Value, Any, int], Any]) -> Any:
+def sweep(code: Code, state: Any, rows: Value, steps: Callable[[Value, Any, int], Any], most: int = ROWS) -> Any:
     """Steps 0 <= t < rows, several at a time."""
-
-    def some(count: int) -> Callable[[Value, Any], Any]:
-        def body(t: Value, state: Any) -> Any:
-            ahead.ask(t, count)
-            return steps(t, state, count)
-
-        return body
-
-    even = rows / ROWS * ROWS
-    for count, first, last in ((ROWS, code.integer(0), even), (1, even, rows)):
-        state = code.fori(first, last, some(count), state, step=count)
+    even = rows / most * most
+    for count, first, last in ((most, code.integer(0), even), (1, even, rows)):
+        state = code.fori(first, last, functools.partial(steps, count=count), state, step=count)
     return state
 
 
@@ -92,6 +86,7 @@ def run_plain(code: Code, words: Sequence[Value], ahead: Ahead, put: Any = None)
     ops, (x, x_step, slot, rows) = Lanes(code), words
 
     def steps(t: Value, state: Any, count: int) -> Any:
+        ahead.ask(t, count)
         state = State(*state)
         terms = joined(code, [code.load(x + (t + k) * x_step) for k in range(count)])
         m, exponents = ops.exponential(terms)
@@ -103,48 +98,98 @@ def run_plain(code: Code, words: Sequence[Value], ahead: Ahead, put: Any = None)
             put(t, logsumexp.value(ops, *(joined(code, part) for part in zip(*found, strict=True))), count)
         return state
 
-    store_state(code, slot, State(*sweep(code, load_state(code, slot), rows, ahead, steps)))
+    store_state(code, slot, State(*sweep(code, load_state(code, slot), rows, steps)))
 
 
-def run_ordinary(code: Code, words: Sequence[Value], ahead: Ahead, put: Any = None) -> Value:
-    """The same at three quarters of the cost; whether all numbers were ordinary. If not, the slot is as before.
+class Block(NamedTuple):
+    """Rows of a block, all of whose sums have one scale."""
 
-    Ordinary are a state and terms of a size below 2**(digits - 2), not NaN, where the scale does not rise by more than
-    half the range of numbers. Terms far below the state at the beginning, -inf too, count as so far below it that even
-    in great numbers they make no difference.
+    state: State  # before the first row, but its largest number
+    shared: SharedScale
+    terms: Value  # the address of rows of terms, none too small
+    ordinary: Value  # 1 or 0: whether every number is, but for NaN
+
+
+def begin_block(code: Code, words: Sequence[Value], ahead: Ahead) -> Block:
+    """Ordinary are a state and terms of a size below a limit, where the scale rises by no more than numbers can.
+
+    Terms far below the state at the beginning, -inf too, count as so far below it that even in great numbers they make
+    no difference.
     """
-    ops, exponents = Lanes(code), Exponents(code)
-    x, x_step, slot, rows = words
+    ops, (x, x_step, slot, rows, terms) = Lanes(code), words
     state, (rise, depth) = load_state(code, slot), (900, 100) if code.size_of_real == 8 else (60, 55)
     least = ops.times_ln2(state.scale, code.splat(-depth * math.log(2)))
-    one = exponents.numbers.bias << exponents.numbers.digits
 
-    def step(t: Value, carried: Any) -> Any:
-        scale, high, low, largest = carried
+    def row(t: Value, largest: Value) -> Value:
         ahead.ask(t, 1)
-        x_t = code.load(x + t * x_step)
-        m, power = exponents.exponential(code.where(least > x_t, least, x_t))
-        top = code.where(scale > power, scale, power)
-        kept = scale - top
-        high, error = logsumexp.two_sum(exponents.scaled(high, kept), exponents.scaled(m, power - top))
-        low = ops.multiply_add(low, as_reals(code, moved(code, kept, exponents.numbers.digits) + one), error)
-        if put is not None:
-            put(t, high + low, top)
-        return top, high, low, logsumexp.larger(ops, x_t, largest)
+        x_t = logsumexp.larger(ops, least, code.load(x + t * x_step))
+        code.store(terms + t * code.row, x_t)
+        return logsumexp.larger(ops, x_t, largest)
 
-    carried = exponents.of(state.scale), state.high, state.low, state.largest
-    scale, high, low, largest = code.fori(0, rows, step, carried)
-    scale = exponents.real(scale)
-    limit = 2.0 ** (exponents.numbers.digits - 2)
-    ordinary = (ops.size(state.scale) < limit) & (scale - state.scale < rise) & (largest < limit)
-    ordinary = ordinary & (state.high == state.high)  # `scaled` keeps no NaN
-    every = code.bits(ordinary) == 2**code.lanes - 1
-    chosen = [
-        code.where(code.everywhere(every), u, v) for u, v in zip((scale, high, low, largest), state, strict=False)
-    ]
-    scale, high, low, largest = chosen
-    store_state(code, slot, state._replace(scale=scale, high=high, low=low, largest=largest))
-    return code.pick(every, code.integer(1), code.integer(0))
+    largest = code.fori(0, rows, row, state.largest)
+    shared = SharedScale(code, largest, state.scale)
+    ordinary = (ops.size(state.scale) < shared.limit) & (shared.scale - state.scale < rise) & (largest < shared.limit)
+    return Block(state._replace(largest=largest), shared, terms, one_if_all(code, ordinary))
+
+
+def one_if_all(code: Code, mask: Value) -> Value:
+    return code.pick(code.bits(mask) == 2**code.lanes - 1, code.integer(1), code.integer(0))
+
+
+def run_ordinary(code: Code, slot: Value, rows: Value, block: Block, put: Any = None) -> Value:
+    """What `run_plain` does, at half of the cost; 0: not all numbers were ordinary, and the slot is as before."""
+    state, shared = block.state, block.shared
+    kept = Lanes(code).power_of_two(state.scale - shared.scale)
+    before, sums = (state.high * kept, state.low * kept), []
+    for lanes, first in narrow(code):
+        carried = tuple(lanes.part(sum_, first, lanes.lanes) for sum_ in before)
+        steps = sum_of(lanes, first, block, put)
+        sums.append(sweep(code, carried, rows * block.ordinary, steps, abreast()))
+    high, low = (joined(code, part) for part in zip(*sums, strict=True))
+    every = one_if_all(code, high == high) * block.ordinary
+    old = load_state(code, slot)
+    new = old._replace(scale=shared.scale, high=high, low=low, largest=state.largest)
+    chosen = (code.where(code.everywhere(every != 0), u, v) for u, v in zip(new, old, strict=True))
+    store_state(code, slot, State(*chosen))
+    return every
+
+
+def sum_of(code: Code, first: int, block: Block, put: Any) -> Callable[..., Any]:
+    """Some rows of some lanes, from the lane ``first`` on."""
+    shared, terms = block.shared.part(code, first), block.terms + first * code.size_of_real
+
+    def steps(t: Value, carried: tuple[Value, Value], count: int) -> tuple[Value, Value]:
+        high, low = carried
+        x = joined(code, [code.load(terms + (t + k) * code.row) for k in range(count)])
+        powers = shared.rows(count).exponential(x)
+        for k in range(count):
+            high, error = sum_of_positive(code, high, row_of(code, powers, k))
+            low = low + error
+            if put is not None:
+                put(code, first, t + k, high + low)
+        return high, low
+
+    return steps
+
+
+def sum_of_positive(code: Code, x: Value, y: Value) -> tuple[Value, Value]:
+    """x + y and its rounding error."""
+    total, most = x + y, code.where(x > y, x, y)
+    return total, code.where(x > y, y, x) - (total - most)
+
+
+def abreast() -> int:
+    """Rows of a narrow code that are worked on at once."""
+    return max(2, LINE // bytes_of_register())
+
+
+def narrow(code: Code) -> list[tuple[Code, int]]:
+    """Codes of the lanes of a register, and the first lane of each: what a row of lanes consists of.
+
+    Where registers are narrow there are few of them, and one after the other needs no more.
+    """
+    lanes = min(code.lanes, bytes_of_register() // code.size_of_real)
+    return [(code.of_lanes(lanes), first) for first in range(0, code.lanes, lanes)]
 
 
 def writer(code: Code, y: Value, y_step: Value) -> Callable[[Value, Value, int], None]:
@@ -170,26 +215,36 @@ def total_plain(code: Code, *words: Value) -> None:
 
 def scan_ordinary(code: Code, *words: Value) -> Value:
     """As `scan_plain`, or 0: `run_ordinary`. Sums come first, then their logarithms, which keep other units busy."""
-    x, x_step, y, y_step, slot, rows, bindings, i, scales = words
-    ahead, exponents = Ahead(code, bindings, i, J.TERMS, J.RESULT), Exponents(code)
+    x, x_step, y, y_step, slot, rows, bindings, i, terms = words
+    block = begin_block(code, (x, x_step, slot, rows, terms), Ahead(code, bindings, i, J.TERMS, J.RESULT))
 
-    def put(t: Value, total: Value, scale: Value) -> None:
-        code.store(y + t * y_step, total)
-        code.store_as(scales + t * code.row, scale)
+    def put(lanes: Code, first: int, t: Value, total: Value) -> None:
+        lanes.store(y + t * y_step + first * code.size_of_real, total)
 
-    def logarithms(t: Value, state: Any) -> Any:
-        at = y + t * y_step
-        code.store(at, exponents.logarithm(code.load(at), as_integers(code, code.load(scales + t * code.row))))
+    every = run_ordinary(code, slot, rows, block, put)
+    for lanes, first in narrow(code):
+        steps = logarithm_of(lanes, y + first * code.size_of_real, y_step, block.shared.part(lanes, first))
+        sweep(code, (), rows * every, steps, abreast())
+    return every
+
+
+def logarithm_of(code: Code, y: Value, y_step: Value, shared: SharedScale) -> Callable[..., Any]:
+    """Some rows of sums, some lanes of them."""
+
+    def steps(t: Value, state: Any, count: int) -> Any:
+        at = [y + (t + k) * y_step for k in range(count)]
+        found = shared.rows(count).logarithm(joined(code, list(map(code.load, at))))
+        for k, place in enumerate(at):
+            code.store(place, row_of(code, found, k))
         return state
 
-    ordinary = run_ordinary(code, (x, x_step, slot, rows), ahead, put)
-    code.fori(0, rows * ordinary, logarithms)
-    return ordinary
+    return steps
 
 
 def total_ordinary(code: Code, *words: Value) -> Value:
-    *rows, bindings, i = words
-    return run_ordinary(code, rows, Ahead(code, bindings, i, J.TERMS))
+    x, x_step, slot, rows, bindings, i, terms = words
+    block = begin_block(code, (x, x_step, slot, rows, terms), Ahead(code, bindings, i, J.TERMS))
+    return run_ordinary(code, slot, rows, block)
 
 
 def run_weighted(code: Code, words: Sequence[Value], ahead: Ahead, put: Any = None) -> None:
@@ -199,6 +254,7 @@ def run_weighted(code: Code, words: Sequence[Value], ahead: Ahead, put: Any = No
     product = tuple(code.load(slot + k * code.row) for k in (PRODUCT, PRODUCT + 1))
 
     def steps(t: Value, carried: Any, count: int) -> Any:
+        ahead.ask(t, count)
         state, (total, rest) = State(*carried[0]), carried[1]
         found = []
         for k in range(count):
@@ -212,7 +268,7 @@ def run_weighted(code: Code, words: Sequence[Value], ahead: Ahead, put: Any = No
             put(t, logsumexp.value(ops, *(joined(code, part) for part in zip(*found, strict=True))), count)
         return state, (total, rest)
 
-    state, product = sweep(code, (load_state(code, slot), product), rows, ahead, steps)
+    state, product = sweep(code, (load_state(code, slot), product), rows, steps)
     store_state(code, slot, State(*state))
     for k, x in enumerate(product):
         code.store(slot + (PRODUCT + k) * code.row, x)

@@ -6,13 +6,16 @@ Comparisons are those of the machine's own minimum and maximum, which give the s
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from llvmlite import ir
 
+from tridiag.algorithms.logsumexp import DOUBLE as DOUBLE_LN2
 from tridiag.algorithms.logsumexp import ROOM, larger
+from tridiag.algorithms.logsumexp import SINGLE as SINGLE_LN2
 from tridiag.kernels.simd.fused import fused, halves
 from tridiag.kernels.simd.processor import multiplies_and_adds
 from tridiag.kernels.simd.values import Value
@@ -28,13 +31,15 @@ class Numbers(NamedTuple):
     half_root: int  # the bits of the square root of one half
     ln2: tuple[float, float]  # high and low part
     short_ln2: tuple[float, float]  # the first of so few digits that products with half of a number's are exact
+    shorter_ln2: tuple[float, float]  # ... that products with whole numbers below 2 ``limit`` are
+    limit: float
     exponential: Sequence[float]  # (exp(r) - 1 - r) / r**2, lowest power first
     logarithm: Sequence[float]  # as in FreeBSD's e_log.c and e_logf.c
 
 
 DOUBLE = Numbers(
     I64, 52, 1023, 0x3FE6A09E667F3BCD, (0.6931471805599453, 2.3190468138462996e-17),
-    (0.6931471675634384, 1.2996506893889889e-08),
+    (0.6931471675634384, 1.2996506893889889e-08), tuple(DOUBLE_LN2), 2.0**20,
     (0.5000000000000001, 0.16666666666666669, 0.04166666666662413, 0.008333333333330062, 0.0013888888917213717,
      0.00019841269863053618, 2.4801521295954376e-05, 2.7557268459997064e-06, 2.7620088445409746e-07,
      2.510038549551032e-08),
@@ -43,7 +48,7 @@ DOUBLE = Numbers(
 )  # fmt: skip
 SINGLE = Numbers(
     I32, 23, 127, 0x3F3504F3, (0.693147182464599609375, -1.904654323148236017e-09),
-    (0.693115234375, 3.1946184945309415e-05),
+    (0.693115234375, 3.1946184945309415e-05), tuple(SINGLE_LN2), 2.0**13,
     (5.0000001201e-1, 1.6666665459e-1, 4.1665795894e-2, 8.3334519073e-3, 1.3981999507e-3, 1.9875691500e-4),
     (0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841),
 )  # fmt: skip
@@ -77,75 +82,98 @@ def moved(code: Code, x: Value, by: int) -> Value:
     return Value(code, (code.builder.shl if by > 0 else code.builder.lshr)(x.llvm, amount))
 
 
-class Exponents:
-    """Exponents that are integers, for numbers that are ordinary: `tridiag.kernels.logsumexp.loops.run_ordinary`.
+class SharedScale:
+    """Exponentials and logarithms of ordinary numbers that are held as multiples of one power of two, in each lane.
 
-    An integer k is held as the bits of 1.5 * 2**digits + k, a real number between 2**digits and 2**(digits + 1).
+    ``scale`` is its exponent, a real number without fraction, of a size below ``limit``, as is what is exponentiated;
+    results are normal numbers. An integer k is the last bits of 1.5 * 2**digits + k, a number between 2**digits and
+    2**(digits + 1): a shift by ``digits`` makes a power of two of it.
     """
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: Code, largest: Value, scale: Value) -> None:
+        """The scale is the power of two next to the largest exponential, or ``scale`` where that is larger."""
         self.code, self.numbers = code, numbers(code)
-        self.origin = 1.5 * 2.0**self.numbers.digits
+        origin = self.numbers.bias + 1.5 * 2.0**self.numbers.digits
+        own = fused(code, largest, 1 / math.log(2), code.like(largest, origin)) - origin
+        self.scale = code.where(own > scale, own, scale)
+        self.shift, self.unit = origin - self.scale, self.numbers.bias + 2.0**self.numbers.digits - self.scale
+        self.limit = 2.0 ** (self.numbers.digits - 2) if multiplies_and_adds(code.size_of_real) else self.numbers.limit
 
-    def of(self, x: Value) -> Value:
-        """The exponent of a real number without fraction."""
-        return as_integers(self.code, x + self.origin)
+    def part(self, code: Code, first: int) -> SharedScale:
+        """The same for some lanes: those that ``code`` has, from one on."""
+        return self.each(code, lambda x: code.part(x, first, code.lanes))
 
-    def real(self, exponent: Value) -> Value:
-        return as_reals(self.code, exponent) - self.origin
-
-    def exponential(self, x: Value) -> tuple[Value, Value]:
-        """m and k with exp(x) = m 2**k; k of NaN is larger than that of any number."""
+    def rows(self, count: int) -> SharedScale:
+        """The same for rows end to end."""
         code = self.code
-        shifted = fused(code, x, 1 / math.log(2), code.like(x, self.origin))
-        r = less_ln2(code, x, shifted - self.origin)
-        return mantissa(code, r), as_integers(code, code.magnitude(shifted))
+        return self.each(code, lambda x: code.shuffle(x, x, [*range(code.lanes)] * count))
 
-    def scaled(self, x: Value, by: Value) -> Value:
-        """x 2**by for a normal number and a difference of exponents, as long as the result is normal."""
-        return as_reals(self.code, as_integers(self.code, x) + moved(self.code, by, self.numbers.digits))
+    def each(self, code: Code, change: Callable[[Value], Value]) -> SharedScale:
+        made = copy.copy(self)
+        made.code, made.scale, made.shift, made.unit = code, *map(change, (self.scale, self.shift, self.unit))
+        return made
 
-    def logarithm(self, x: Value, scale: Value) -> Value:
+    def exponential(self, x: Value) -> Value:
+        """exp(x) 2**-scale; of NaN, NaN."""
+        code = self.code
+        shifted = fused(code, x, 1 / math.log(2), self.shift)
+        r = less_ln2(code, x, shifted - self.shift, True)
+        power = as_reals(code, moved(code, as_integers(code, shifted), self.numbers.digits))
+        return fused(code, power, less_one(code, r), power)
+
+    def logarithm(self, x: Value) -> Value:
         """log(x 2**scale) for normal numbers x > 0."""
         code, what = self.code, self.numbers
         log, exponent = logarithm(code, x)
-        k = as_reals(code, exponent + scale) - (self.origin + what.bias)
-        return plus_ln2(code, log, k)
+        power = (what.bias + what.digits) << what.digits  # of 2**digits
+        return plus_ln2(code, log, as_reals(code, exponent | power) - self.unit, True)
 
 
-def less_ln2(code: Code, x: Value, k: Value) -> Value:
-    """x - k log(2) for the integer k that is next to x / log(2): no digits of x are lost."""
+def less_ln2(code: Code, x: Value, k: Value, short: bool = False) -> Value:
+    """x - k log(2) for the integer k that is next to x / log(2): no digits of x are lost.
+
+    ``short``: x is below the limit of `SharedScale`.
+    """
+    high, low = numbers(code).ln2
     if multiplies_and_adds(code.size_of_real):
-        high, low = numbers(code).ln2
         return fused(code, k, -low, fused(code, k, -high, x))
+    if short:
+        high, low = numbers(code).shorter_ln2
+        return (x - k * high) - k * low
     (upper, lower), (high, low) = halves(code, k), numbers(code).short_ln2
     return ((x - upper * high) - lower * high) - k * low
 
 
-def plus_ln2(code: Code, x: Value, k: Value) -> Value:
-    """x + k log(2) for an integer k and a small x, rounded about once."""
+def plus_ln2(code: Code, x: Value, k: Value, short: bool = False) -> Value:
+    """x + k log(2) for an integer k and a small x, rounded about once; ``short``: as of `less_ln2`."""
+    high, low = numbers(code).ln2
     if multiplies_and_adds(code.size_of_real):
-        high, low = numbers(code).ln2
         return fused(code, k, high, fused(code, k, low, x))
+    if short:
+        high, low = numbers(code).shorter_ln2
+        return k * high + (k * low + x)
     (upper, lower), (high, low) = halves(code, k), numbers(code).short_ln2
     return upper * high + (lower * high + (k * low + x))
 
 
+def less_one(code: Code, r: Value) -> Value:
+    """exp(r) - 1 for abs(r) <= log(2) / 2."""
+    return fused(code, r * r, polynomial(code, r, numbers(code).exponential), r)
+
+
 def mantissa(code: Code, r: Value) -> Value:
     """exp(r) for abs(r) <= log(2) / 2."""
-    return fused(code, r * r, polynomial(code, r, numbers(code).exponential), r) + 1.0
+    return less_one(code, r) + 1.0
 
 
 def logarithm(code: Code, x: Value) -> tuple[Value, Value]:
     """l and e with log(x) = l + (e - bias) log(2), for normal numbers x > 0; e is an integer."""
     what = numbers(code)
-    one = what.bias << what.digits
-    bits = as_integers(code, x)
-    exponent = moved(code, bits + (one - what.half_root), -what.digits)
-    f = as_reals(code, bits - (moved(code, exponent, what.digits) - one)) - 1.0
+    bits = as_integers(code, x) + ((what.bias << what.digits) - what.half_root)
+    f = as_reals(code, (bits & ((1 << what.digits) - 1)) + what.half_root) - 1.0
     w = f / (f + 2.0)
     z = w * w
-    return fused(code, w * z, polynomial(code, z, what.logarithm), w + w), exponent
+    return fused(code, w * z, polynomial(code, z, what.logarithm), w + w), moved(code, bits, -what.digits)
 
 
 class Lanes:

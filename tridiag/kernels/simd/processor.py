@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
+from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -14,11 +16,25 @@ LIBRARY = re.compile(r"\b_?fmaf?\b")  # a function that multiplies and adds, cal
 @functools.cache
 def multiplies_and_adds(size_of_real: int) -> bool:
     """Whether x y + z, rounded once, is one instruction."""
+    kind = ir.DoubleType() if size_of_real == 8 else ir.FloatType()
+    return LIBRARY.search(assembly(kind, 3, lambda builder, x, y, z: builder.fma(x, y, z))) is None
+
+
+@functools.cache
+def bytes_of_register() -> int:
+    """Of the widest registers, at most 64."""
+    text = assembly(ir.VectorType(ir.DoubleType(), 8), 2, lambda builder, x, y: builder.fadd(x, y))
+    return 64 if "%zmm" in text else 32 if "%ymm" in text else 16
+
+
+def assembly(kind: Any, count: int, body: Callable[..., Any]) -> str:
+    """Of a function of values that lie in memory."""
     from numba.core.registry import cpu_target
 
-    module, kind = ir.Module(), ir.DoubleType() if size_of_real == 8 else ir.FloatType()
-    function = ir.Function(module, ir.FunctionType(kind, [kind] * 3), "rounded_once")
+    module, place = ir.Module(), kind.as_pointer()
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [place] * (count + 1)), "function")
     builder = ir.IRBuilder(function.append_basic_block())
-    builder.ret(builder.fma(*function.args))
-    assembly = cpu_target.target_context.codegen()._tm.emit_assembly(llvm.parse_assembly(str(module)))
-    return LIBRARY.search(assembly) is None
+    target, *sources = function.args
+    builder.store(body(builder, *map(builder.load, sources)), target)
+    builder.ret_void()
+    return str(cpu_target.target_context.codegen()._tm.emit_assembly(llvm.parse_assembly(str(module))))
