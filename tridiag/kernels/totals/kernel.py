@@ -72,7 +72,7 @@ def transposed(zero, job, worker, bindings, slot, x, i0, i1, starts):
 
 @njit(**OPTIONS)
 def logarithms(zero, job, worker, bindings, slot, x, i0, i1, starts):
-    total_of(zero, x, slot, i1 - i0, bindings, i0, starts)
+    total_of(zero, x, slot, i1 - i0, bindings, i0, starts, worker.buffers + BLOCK * bytes_of_row(zero, ()))
 
 
 @njit(**OPTIONS)

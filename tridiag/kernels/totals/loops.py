@@ -96,6 +96,7 @@ def total(turned: bool, code: Code, *words: Value) -> None:
     ahead = Ahead(code, bindings, i, J.LOG_A, J.TERMS)
 
     def steps(t: Value, state: Any, count: int) -> Any:
+        ahead.ask(t, count)
         rows = [(code.load(a + (t + k) * a_step), code.load(x + (t + k) * x_step)) for k in range(count)]
         return some_steps(turned, code, state, rows)
 
@@ -105,7 +106,7 @@ def total(turned: bool, code: Code, *words: Value) -> None:
 
     state = code.fori(0, alone, first, load_total(code, slot))
     ahead.first, a, x = ahead.first + alone, a + alone * a_step, x + alone * x_step
-    store_total(code, slot, *sweep(code, state, rows - alone, ahead, steps))
+    store_total(code, slot, *sweep(code, state, rows - alone, steps))
 
 
 def total_contiguous(turned: bool, backward: bool, code: Code, *words: Any) -> None:
