@@ -61,7 +61,7 @@ def row_of(code: Code, x: Value, k: int) -> Value:
     return code.part(x, k * code.lanes, code.lanes)
 
 
-def sweep(code: Code, state: Any, rows: Value, steps: Callable[[Value, Any, int], Any], most: int = ROWS) -> Any:
+def sweep(code: Code, state: Any, rows: Value, steps: Callable[..., Any], most: int = ROWS) -> Any:
     """Steps 0 <= t < rows, several at a time."""
     even = rows / most * most
     for count, first, last in ((most, code.integer(0), even), (1, even, rows)):

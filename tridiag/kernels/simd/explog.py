@@ -31,7 +31,7 @@ class Numbers(NamedTuple):
     half_root: int  # the bits of the square root of one half
     ln2: tuple[float, float]  # high and low part
     short_ln2: tuple[float, float]  # the first of so few digits that products with half of a number's are exact
-    shorter_ln2: tuple[float, float]  # ... that products with whole numbers below 2 ``limit`` are
+    shorter_ln2: tuple[float, ...]  # ... that products with whole numbers below 2 ``limit`` are
     limit: float
     exponential: Sequence[float]  # (exp(r) - 1 - r) / r**2, lowest power first
     logarithm: Sequence[float]  # as in FreeBSD's e_log.c and e_logf.c
