@@ -38,6 +38,7 @@ def run(*checks: str) -> None:
     assert re.findall(r"^(\w+): [\d.]+ s$", done.stdout, re.MULTILINE) == list(checks)
 
 
+@pytest.mark.slow
 def test_four_processes() -> None:
     run(*(name for name in CHECKS if name not in LATER))
 

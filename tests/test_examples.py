@@ -135,6 +135,7 @@ def test_the_gradient_finds_the_mixing_coefficient_again() -> None:
     assert mixing_inverse.main([]) == 0
 
 
+@pytest.mark.slow
 def test_a_box_whose_axes_are_cut_over_devices() -> None:
     """In a process that has eight devices."""
     pytest.importorskip("jax")
