@@ -13,11 +13,12 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tridiag.xla.split import WORTH_TWO
+
 ROOT = Path(__file__).parents[1]
 RESULTS, PAGES = ROOT / "benchmarks/results/split", ROOT / "docs/howto"
 DEVICES = 2, 4, 8, 16, 64, 256, 1024, 4096
 TOLD, RETURNED, LOCAL, SMALL = 6, 3, 9, 5  # words: of a system to others, back; of a row, of a row of a small system
-WORTH_TWO = 64  # `tridiag.xla.split.WORTH_TWO`
 
 
 class Machine(NamedTuple):

@@ -17,6 +17,7 @@ All is elementwise over arrays that have an axis of parts in place of that of ro
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -85,13 +86,11 @@ def uncoupled(ops: Any, relations: Relations, axis: int, periodic: bool) -> tupl
     None is at the ends, unless ``periodic``; nor where the other part ends with a row that is taken out, which depends
     on nothing. What multiplies such couplings may be NaN, and is 0 then.
     """
-    one, k = (
-        ops.one(relations.last),
-        ops.positions(relations.last.shape[axis], relations.last.ndim, axis, relations.last),
-    )
+    one, n = ops.one(relations.last), relations.last.shape[axis]
+    k = ops.positions(n, one.ndim, axis, one)
     last, first = no_last(relations), no_first(relations)
     alone = preceding(ops, last, axis), following(ops, first, axis)
-    ends = k == 0, k == relations.last.shape[axis] - 1
+    ends = k == 0, k == n - 1
     cut = [x | end if not periodic else x for x, end in zip(alone, ends, strict=True)]
     zero = ops.zero(one)
     relations = relations._replace(
@@ -112,12 +111,6 @@ def no_first(x: Relations) -> Array:
     return (x.first == 0) & (x.first_before == 0) & ((x.first_last == 0) | no_last(x))
 
 
-def firsts(ops: Any, relations: Relations, before: Array, last: Array, axis: int) -> tuple[Array, Array]:
-    """e of all parts, and their first unknowns, from their last ones."""
-    e = before * preceding(ops, last, axis)
-    return e, first_of(ops, relations, e, last)
-
-
 def first_of(ops: Any, relations: Relations, e: Array, last: Array) -> Array:
     """First unknowns, to the last bit the same wherever they are computed: no product is fused with a sum.
 
@@ -125,6 +118,48 @@ def first_of(ops: Any, relations: Relations, e: Array, last: Array) -> Array:
     """
     before = ops.where(e == 0, ops.zero(e), relations.first_before * e)
     return relations.first + ops.keep(before) + ops.keep(relations.first_last * last)
+
+
+class Known(NamedTuple):
+    """What all parts, along the first axis, are to know."""
+
+    coupled: tuple[Array, Array]  # whether to the part before, and to the one behind: 1 or 0
+    e: Array
+    first: Array
+    last: Array
+    f: Array
+
+
+def join(
+    ops: Any,
+    solve: Callable[..., Array],
+    relations: Relations,
+    periodic: bool,
+    around: tuple[Array, Array] | None = None,
+) -> Known:
+    """What joins parts along the first axis, solved by ``solve(form, a, b, c, d)``.
+
+    ``around``: what couples each part to the one before and to the one behind, where that is not in the relations.
+    """
+    relations, *there = uncoupled(ops, relations, 0, periodic)
+    before, behind = there
+    if around is not None:
+        before, behind = (ops.where(x == 0, ops.zero(x), entry) for x, entry in zip(there, around, strict=True))
+    last = solve_chain(solve, chain(ops, relations, before, behind, 0, periodic), 0, periodic)
+    e = before * preceding(ops, last, 0)
+    first = first_of(ops, relations, e, last)
+    return Known((there[0], there[1]), e, first, last, behind * following(ops, first, 0))
+
+
+def coupled(
+    relations: Relations, before: Array, behind: Array, times: Callable[..., Array] = operator.mul
+) -> Relations:
+    """The same of the unknowns beside a part, by what couples it to them, in the place of e and f."""
+    return relations._replace(
+        last_before=times(relations.last_before, before),
+        last_behind=times(relations.last_behind, behind),
+        first_before=times(relations.first_before, before),
+    )
 
 
 def solve_chain(solve: Callable[..., Array], system: Chain, axis: int, periodic: bool) -> Array:
@@ -161,9 +196,8 @@ def accurate(ops: Any, form: Form, bands: Bands, d: Array, x: Array, e: Array, f
     )
     eps, tiny = ops.limits(x)
     scale = sum(ops.size(term) for term in terms)
-    scale = (
-        scale * 0.5 if scale.dtype != x.dtype else scale
-    )  # a product of complex numbers can be half that of their sizes
+    if scale.dtype != x.dtype:  # a product of complex numbers can be half that of their sizes
+        scale = scale * 0.5
     least = 4 * tiny / eps + ops.zero(scale)
     bound = ops.where(scale > least, scale, least) * (ACCURATE * eps)
     error = ops.maximum(ops.size(terms[0] + terms[1] + terms[2] + terms[3]) / bound, axis)
@@ -217,15 +251,20 @@ class Reduced(NamedTuple):
     inner: Any = None  # that chain, reduced
 
 
-def in_pieces(sweeps: Sweeps, form: Form, d: Array) -> bool:
-    """Whether a part is cut into chunks."""
-    return chunks_of(form.n, max(1, math.prod(form.batch)), sweeps.dtype(d)).number > 1
+def chunked(sweeps: Sweeps, form: Form, d: Array) -> Chunks:
+    """How a part is cut."""
+    return chunks_of(form.n, max(1, math.prod(form.batch)), sweeps.dtype(d))
+
+
+def to_finish(sweeps: Sweeps, form: Form, bands: Bands, d: Array) -> Reduced:
+    """What finishing a part takes; of one in a single chunk nothing has to be reduced."""
+    chunks = chunked(sweeps, form, d)
+    return Reduced(None, chunks) if chunks.number == 1 else reduce(sweeps, form, bands, d)
 
 
 def reduce(sweeps: Sweeps, form: Form, bands: Bands, d: Array) -> Reduced:
     """The part whose rows these are; ``a[0]`` and ``c[m-1]`` are not read."""
-    ops, axis = sweeps.ops, form.axis
-    chunks = chunks_of(form.n, max(1, math.prod(form.batch)), sweeps.dtype(d))
+    ops, axis, chunks = sweeps.ops, form.axis, chunked(sweeps, form, d)
     relations = sweeps.reduce(form, chunks, bands, d)
     rest = form.n - chunks.number * chunks.rows
     if chunks.number == 1:
@@ -252,14 +291,7 @@ def finish(sweeps: Sweeps, form: Form, bands: Bands, d: Array, reduced: Reduced,
     found = finish(sweeps, outer, system[:3], system.d, reduced.inner, start * e, last)
     inside = ops.slice(reduced.before * preceding(ops, found, axis), slice(1, outer.n), axis)
     entries = ops.concatenate([e, inside], axis)
-    x = sweeps.finish(
-        form,
-        reduced.chunks,
-        bands,
-        d,
-        ops.slice(entries, slice(0, count), axis),
-        ops.slice(found, slice(0, count), axis),
-    )
+    x = sweeps.finish(form, reduced.chunks, bands, d, *(ops.slice(v, slice(0, count), axis) for v in (entries, found)))
     if not rest:
         return x
     ends = (ops.slice(v, slice(count, count + 1), axis) for v in (entries, found))

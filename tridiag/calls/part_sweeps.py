@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tridiag.algorithms.parts import Bands, Relations
-from tridiag.kernels.jobs.parts import cut_shape, cut_strides, in_chunks, make_part_job
-from tridiag.kernels.jobs.systems import granted
+from tridiag.kernels.jobs.parts import in_chunks, make_part_job
+from tridiag.kernels.jobs.systems import granted, in_kernel_order, restored
 from tridiag.kernels.jobs.words.systems import Systems
 from tridiag.kernels.parts.words import RELATIONS, VALUES
 from tridiag.kernels.runtime.python_call import check
@@ -37,7 +37,7 @@ class Kernels:
         call = call_for("reduce", form, chunks, (*bands, d, like))
         told = np.empty((RELATIONS, *planes(small, d)), d.real.dtype)
         check(call.run(*bands, None, d, None, *UNUSED, told))
-        return Relations(*(in_order(x, call, small) for x in whole(told, d)))
+        return Relations(*(restored(call.job, x, small) for x in whole(told, d)))
 
     @staticmethod
     def finish(form: Form, chunks: Chunks, bands: Bands, d: Array, e: Array, last: Array) -> Array:
@@ -45,7 +45,7 @@ class Kernels:
         call = call_for("finish", form, chunks, (*bands, d, x))
         told = np.empty((VALUES, *planes(small, d)), d.real.dtype)
         for target, value in zip(told, (e, last), strict=True):
-            found = of_kernel(np.broadcast_to(value, small.batch), call, small)
+            found = in_kernel_order(call.job, np.broadcast_to(value, small.batch), small)
             target[0], target[-1] = found.real, found.imag if d.dtype.kind == "c" else found
         check(call.run(*bands, None, d, x, *UNUSED, told))
         return x
@@ -58,12 +58,8 @@ class Kernels:
 
 def call_for(kind: str, form: Form, chunks: Chunks, arrays: tuple[Array, ...]) -> Call:
     """The kernel for the chunks of a, b, c, d and x."""
-    shapes: list[Any] = [cut_shape(x.shape, form.axis, chunks) for x in arrays]
-    strides: list[Any] = [cut_strides(x.strides, form.axis, chunks) for x in arrays]
-    for given in (shapes, strides):
-        given.insert(3, None)
-    small = in_chunks(form, chunks)
-    return call_of(make_part_job, kind, small, tuple(shapes), tuple(strides), arrays[3].dtype, granted(form))
+    shapes, strides = tuple(x.shape for x in arrays), tuple(x.strides for x in arrays)
+    return call_of(make_part_job, kind, form, chunks, shapes, strides, arrays[3].dtype, granted(form))
 
 
 def planes(small: Form, d: Array) -> tuple[int, int]:
@@ -74,16 +70,3 @@ def planes(small: Form, d: Array) -> tuple[int, int]:
 def whole(told: Array, d: Array) -> Array:
     """Numbers of parts from real ones."""
     return told[:, 0] if d.dtype.kind != "c" else told.transpose(0, 2, 1).copy().view(d.dtype)[..., 0]
-
-
-def in_order(x: Array, call: Call, small: Form) -> Array:
-    """One number of each chunk from the order of the kernel: an axis of chunks in place of that of rows."""
-    order = call.job.order
-    x = x.reshape([small.shape[k] for k in order])
-    return x.transpose([order.index(k) for k in sorted(order)]).reshape(small.batch)
-
-
-def of_kernel(x: Array, call: Call, small: Form) -> Array:
-    """The inverse."""
-    order, own = call.job.order, sorted(call.job.order)
-    return x.reshape([small.shape[k] for k in own]).transpose([own.index(k) for k in order]).reshape(-1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,6 @@ from tridiag.calls.plan import Call, prepare
 from tridiag.libraries.arrays import library_of
 from tridiag.libraries.numpy import Operations as ops
 from tridiag.problems.forms import Form
-from tridiag.problems.parts import chunks_of
 
 Array = Any
 SUPPORTED = ("float32", "float64", "complex64", "complex128")
@@ -97,12 +95,7 @@ def reduce(arguments: dict[str, Any], axis: int, where: Any) -> Array:
     """As `tridiag.parts.reduce`."""
     call, form, bands, d, before, behind = taken(arguments, axis, where)
     with np.errstate(all="ignore"):
-        relations = parts.reduce(Kernels, form, bands, d).relations
-        told = relations._replace(
-            last_before=times(relations.last_before, before),
-            last_behind=times(relations.last_behind, behind),
-            first_before=times(relations.first_before, before),
-        )
+        told = parts.coupled(parts.reduce(Kernels, form, bands, d).relations, before, behind, times)
     return given_back(call, np.stack([x.reshape(form.batch) for x in told]))
 
 
@@ -116,18 +109,10 @@ def join(ends: Any, periodic: bool) -> Array:
         )
     count, batch = told.shape[0], told.shape[2:]
     relations = Relations(*np.moveaxis(told, 1, 0).reshape(6, count, -1))  # parts lie along axis 0
-    relations, before, behind = parts.uncoupled(ops, relations, 0, periodic)
     with np.errstate(all="ignore"):
-        last = parts.solve_chain(solve_small, parts.chain(ops, relations, before, behind, 0, periodic), 0, periodic)
-        e, first = parts.firsts(ops, relations, before, last, 0)
-        f = behind * parts.following(ops, first, 0)
-    values = np.stack([e, first, last, f], axis=1).reshape(count, 4, *batch)
+        _, *known = parts.join(ops, solve_small, relations, periodic)
+    values = np.stack(known, axis=1).reshape(count, 4, *batch)
     return values if library == "numpy" else tensor(values)
-
-
-def whole_part(form: Form, d: Array) -> parts.Reduced:
-    """What finishing a part takes that is swept in one piece: nothing that was reduced."""
-    return parts.Reduced(None, chunks_of(form.n, max(1, math.prod(form.batch)), d.dtype))
 
 
 def finish(arguments: dict[str, Any], values: Any, axis: int, where: Any) -> Array:
@@ -139,7 +124,7 @@ def finish(arguments: dict[str, Any], values: Any, axis: int, where: Any) -> Arr
     before, first, last, behind = np.expand_dims(known.astype(d.dtype, copy=False), form.axis + 1)
     with np.errstate(all="ignore"):
         e, f = (times(x, coupling) for coupling, x in zip(couplings, (before, behind), strict=True))
-        reduced = parts.reduce(Kernels, form, bands, d) if parts.in_pieces(Kernels, form, d) else whole_part(form, d)
+        reduced = parts.to_finish(Kernels, form, bands, d)
         x = parts.finish(Kernels, form, bands, d, reduced, e, last)
         if form.n > 1:
             x[(slice(None),) * form.axis + (slice(0, 1),)] = first

@@ -58,10 +58,7 @@ def cut_over(axis_name: Any) -> Cut:
             f"axis_name={axis_name!r}: {', '.join(unknown or names)} is no axis of jax.shard_map here"
             + (f", which has {', '.join(manual)}" if manual else "; call tridiag.solve inside of it")
         )
-    parts = 1
-    for name in names:
-        parts *= mesh.shape[name]
-    return Cut(names, parts)
+    return Cut.along(names, mesh.shape)
 
 
 def with_cut(call: Call, cut: Cut, periodic: bool) -> Call:
@@ -99,10 +96,6 @@ def rows_over(x: Any, problem: Problem) -> tuple[int, int] | None:
     if spec is None or (rank > 1 and rank + axis < 0) or rank == 0:
         return None
     axis = axis if rank > 1 else -1
-    names = (tuple(spec) + (None,) * rank)[:rank][axis]
-    if names is None:
-        return None
-    names = names if isinstance(names, tuple) else (names,)
-    devices = math.prod(x.sharding.mesh.shape[name] for name in names)
+    devices = Cut.along((tuple(spec) + (None,) * rank)[:rank][axis], x.sharding.mesh.shape).parts
     shape = x.sharding.shard_shape(x.shape)
     return (devices, math.prod(shape) // shape[axis]) if devices > 1 else None

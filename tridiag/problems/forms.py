@@ -17,6 +17,12 @@ class Cut(NamedTuple):
     names: tuple[str, ...]
     parts: int
 
+    @staticmethod
+    def along(axes: str | tuple[str, ...] | None, lengths: Mapping[str, int]) -> Cut:
+        """From axes of a mesh that has such lengths; none, and an axis by itself, as JAX writes them."""
+        names = axes if isinstance(axes, tuple) else () if axes is None else (axes,)
+        return Cut(names, math.prod(lengths[name] for name in names))
+
 
 class Form(NamedTuple):
     """What a backend must know beside the arrays; static and hashable.

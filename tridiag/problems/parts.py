@@ -27,7 +27,11 @@ class Chunks(NamedTuple):
 def chunks_of(n: int, systems: int, dtype: np.dtype[Any]) -> Chunks:
     """Enough chunks for the lanes, few enough to be short themselves."""
     wanted = VECTORS * (LINE // dtype.type(0).real.itemsize) / max(1, systems)
-    count = max(math.ceil(n / LONGEST), min(math.ceil(wanted), n // SHORTEST), 1)
+    return alike(n, max(math.ceil(n / LONGEST), min(math.ceil(wanted), n // SHORTEST), 1), dtype)
+
+
+def alike(n: int, count: int, dtype: np.dtype[Any]) -> Chunks:
+    """So many chunks of rows, none of which lies in the set of the innermost cache that the one before lies in."""
     rows = n // count
     if count > 1 and rows * dtype.itemsize % ONE_SET == 0:
         rows -= 4

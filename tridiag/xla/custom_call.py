@@ -213,6 +213,5 @@ def partitioned(
 
 def cut_over(mesh: Any, axes: Any) -> Any:
     """How rows are spread that lie along some axes of a mesh; None where they are on one device."""
-    names = axes if isinstance(axes, tuple) else () if axes is None else (axes,)
-    parts = math.prod(mesh.shape[name] for name in names)
-    return Cut(names, parts) if parts > 1 else None
+    cut = Cut.along(axes, mesh.shape)
+    return cut if cut.parts > 1 else None

@@ -13,8 +13,8 @@ from jax import lax
 from tridiag.algorithms.parts import Bands, Relations
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.job import Job
-from tridiag.kernels.jobs.parts import cut_shape, cut_strides, in_chunks, make_part_job
-from tridiag.kernels.jobs.systems import granted
+from tridiag.kernels.jobs.parts import in_chunks, make_part_job
+from tridiag.kernels.jobs.systems import granted, in_kernel_order, restored
 from tridiag.kernels.jobs.words.job import POINTERS
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, X_, Systems
 from tridiag.kernels.parts.words import RELATIONS
@@ -55,13 +55,9 @@ class CustomCalls:
 
 
 def job_of(kind: str, form: Form, chunks: Chunks, bands: Bands, d: Any) -> Job:
-    dtype = np.dtype(d.dtype)
-    shapes: list[Any] = [tuple(x.shape) for x in (*bands, d)] + [form.shape]
-    strides: list[Any] = [cut_strides(contiguous(shape, dtype.itemsize), form.axis, chunks) for shape in shapes]
-    cut: list[Any] = [cut_shape(shape, form.axis, chunks) for shape in shapes]
-    cut.insert(3, None)
-    strides.insert(3, None)
-    return make_part_job(kind, in_chunks(form, chunks), tuple(cut), tuple(strides), dtype, granted(form))
+    dtype, shapes = np.dtype(d.dtype), (*(tuple(x.shape) for x in (*bands, d)), form.shape)
+    strides = tuple(contiguous(shape, dtype.itemsize) for shape in shapes)
+    return make_part_job(kind, form, chunks, shapes, strides, dtype, granted(form))
 
 
 def operands(bands: Bands, d: Any) -> dict[int, Any]:
@@ -79,14 +75,10 @@ def told_shape(count: int, small: Form, d: Any) -> tuple[int, ...]:
 
 def from_told(x: Any, job: Job, small: Form, d: Any) -> Any:
     """One number of each chunk, from the order of the kernel: an axis of chunks in place of that of rows."""
-    x = lax.complex(x[0], x[1]) if np.dtype(d.dtype).kind == "c" else x[0]
-    lengths = [small.shape[k] for k in job.order]
-    x = x.reshape(lengths).transpose([job.order.index(k) for k in sorted(job.order)])
-    return x.reshape(small.batch)
+    return restored(job, lax.complex(x[0], x[1]) if np.dtype(d.dtype).kind == "c" else x[0], small)
 
 
 def to_told(x: Any, job: Job, small: Form, d: Any) -> Any:
     """The inverse."""
-    own = sorted(job.order)
-    x = x.reshape([small.shape[k] for k in own]).transpose([own.index(k) for k in job.order]).reshape(-1)
+    x = in_kernel_order(job, x, small)
     return jnp.stack([x.real, x.imag]) if np.dtype(d.dtype).kind == "c" else x[None]

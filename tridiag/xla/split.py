@@ -20,11 +20,11 @@ from jax import lax
 from tridiag.algorithms import parts
 from tridiag.algorithms.parts import Bands, Reduced, Relations
 from tridiag.libraries.jax import Operations as ops
-from tridiag.problems.forms import Cut, Form
+from tridiag.problems.forms import Cut, Form, Shape
 from tridiag.xla import custom_call
+from tridiag.xla.doubtful import computed_whole
 from tridiag.xla.parts import CustomCalls
 
-AT_ONCE = 2**19  # unknowns of systems that are gathered at a time, or one system
 WORTH_TWO = 64  # systems for each device to join: two exchanges of fewer words then outweigh their messages
 
 
@@ -166,13 +166,11 @@ def join(form: Form, cut: Cut, own: Form, bands: Bands, reduced: Reduced, ends: 
     """The first and last unknowns of all devices, from one exchange, or from two smaller ones."""
     axis, systems, shape = own.axis, max(1, math.prod(own.batch)), reduced.relations.last.shape
     before, behind = row_at(bands[0], 0, axis), row_at(bands[2], -1, axis)
-    told = list(reduced.relations)
     if form.transpose:
-        told += [before, behind]
+        mine = [*reduced.relations, before, behind]
     else:
-        for k, x in ((1, before), (2, behind), (4, before)):
-            told[k] = told[k] * x
-    told = jnp.stack([jnp.broadcast_to(x, shape).reshape(systems) for x in (*told, *ends)])
+        mine = [*parts.coupled(reduced.relations, before, behind)]
+    told = jnp.stack([jnp.broadcast_to(x, shape).reshape(systems) for x in (*mine, *ends)])
     if systems < WORTH_TWO * cut.parts:
         values = joined(form, cut, lax.all_gather(told, cut.names), len(ends))
         values = lax.dynamic_index_in_dim(values, index(cut), keepdims=False)
@@ -206,18 +204,13 @@ def exchanged(form: Form, cut: Cut, told: Any, ends: int) -> Any:
 def joined(form: Form, cut: Cut, found: Any, ends: int) -> Any:
     """What every device needs to know, from what every device has told: (devices, numbers, systems)."""
     relations, rest = Relations(*(found[:, k] for k in range(6))), [found[:, k] for k in range(6, found.shape[1])]
-    relations, *there = parts.uncoupled(ops, relations, 0, form.periodic)
-    entries = there
-    if form.transpose:
-        around = parts.preceding(ops, rest[1], 0), parts.following(ops, rest[0], 0)
-        entries = [jnp.where(x == 0, 0, entry) for x, entry in zip(there, around, strict=True)]
-    chain = parts.chain(ops, relations, entries[0], entries[1], 0, form.periodic)
-    last = parts.solve_chain(custom_call.call, chain, 0, form.periodic)
-    e, first = parts.firsts(ops, relations, entries[0], last, 0)
-    f = entries[1] * parts.following(ops, first, 0)
-    beside = [parts.preceding(ops, rest[-2], 0), parts.following(ops, rest[-1], 0)] if ends else []
-    beside = [jnp.where(x == 0, 0, end) for x, end in zip(there, beside, strict=True)] if ends else []
-    return jnp.stack([e, f, last, *beside], 1)
+    around = (parts.preceding(ops, rest[1], 0), parts.following(ops, rest[0], 0)) if form.transpose else None
+    known = parts.join(ops, custom_call.call, relations, form.periodic, around)
+    beside: list[Any] = []
+    if ends:
+        pair = parts.preceding(ops, rest[-2], 0), parts.following(ops, rest[-1], 0)
+        beside = [jnp.where(x == 0, 0, end) for x, end in zip(known.coupled, pair, strict=True)]
+    return jnp.stack([known.e, known.f, known.last, *beside], 1)
 
 
 def row_at(x: Any, at: int, axis: int) -> Any:
@@ -229,29 +222,12 @@ def row_at(x: Any, at: int, axis: int) -> Any:
 
 
 def solve_whole(form: Form, cut: Cut, own: Form, x: Any, doubtful: Any, bands: Bands, d: Any) -> Any:
-    """x, with the systems that are doubtful on any device gathered by all, and solved whole."""
-    n, rows, systems = form.n, own.n, max(1, math.prod(own.batch))
-    some = max(1, min(systems, AT_ONCE // n))
+    """x, with the systems that are doubtful on any device solved whole."""
 
-    def flat(x: Any) -> Any:
-        return jnp.moveaxis(jnp.broadcast_to(x, own.shape), own.axis, -1).reshape(systems, rows)
+    def run(shape: Shape, operands: Any, _: Any) -> Any:
+        return custom_call.call(form._replace(shape=shape, matrix_shape=shape, axis=1, overwrite_d=False), *operands)
 
-    anywhere = lax.psum(doubtful.astype(jnp.int32), cut.names).reshape(systems) > 0
-    listed = jnp.nonzero(anywhere, size=-(-systems // some) * some, fill_value=systems)[0]
-    given = [flat(v) for v in (*bands, d)]
-    whole = Form((some, n), (some, n), 1, form.periodic, form.transpose, form.pivoting)
-
-    def step(k: Any, x: Any) -> Any:
-        those = lax.dynamic_slice_in_dim(listed, k * some, some)
-        some_rows = (jnp.take(v, those, 0, mode="clip") for v in given)
-        a, b, c, d = (lax.all_gather(v, cut.names, axis=1, tiled=True)[:, :n] for v in some_rows)
-        solved = jnp.pad(custom_call.call(whole, a, b, c, d), ((0, 0), (0, rows * cut.parts - n)))
-        return x.at[those].set(lax.dynamic_slice_in_dim(solved, index(cut) * rows, rows, 1), mode="drop")
-
-    count = jnp.sum(anywhere, dtype=jnp.int32)
-    found = lax.fori_loop(0, (count + some - 1) // some, step, flat(x))
-    shape = (*own.batch, rows)
-    return jnp.moveaxis(found.reshape(shape), -1, own.axis)
+    return computed_whole(run, cut, form.n, own.axis, x, doubtful, (*bands, d))
 
 
 def gathered(function: Any, form: Form, cut: Cut, operands: Any, masked: bool) -> Any:

@@ -24,9 +24,10 @@ from jax import lax
 
 from tridiag.algorithms.recurrence import Rows
 from tridiag.kernels.totals.words import LINEAR, LOGARITHMS, TRANSPOSED, WEIGHTED
-from tridiag.problems.forms import Cut, Recurrence
+from tridiag.problems.forms import Cut, Recurrence, Shape
 from tridiag.xla import custom_call, totals
-from tridiag.xla.split import AT_ONCE, index, row_at
+from tridiag.xla.doubtful import computed_whole
+from tridiag.xla.split import index, row_at
 from tridiag.xla.totals import Affine
 
 ROUNDING = 1024  # eps: how far a state may be from what the next device has taken for it, and 8 eps sqrt(rows) more
@@ -282,37 +283,13 @@ def kept_or_gathered(part: Part, y: Any, taken: Any, end: Any, told: Any) -> Any
 
 
 def gathered(part: Part, y: Any, doubtful: Any) -> Any:
-    """y, with the sequences that are doubtful on any device gathered by all, and computed whole.
-
-    No array is transposed: XLA would lay out y so in every call.
-    """
-    (form, own, cut), n, rows = part[:3], part.form.n, part.own.n
-    rank, axis = len(own.shape) - own.matrices, own.axis
-    outer, inner, tail = math.prod(own.shape[:axis]), math.prod(own.shape[axis + 1 : rank]), own.shape[rank:]
-    systems = outer * inner
-    some = max(1, min(systems, AT_ONCE // (n * math.prod(tail))))
-
-    def flat(v: Any, rows: int) -> Any:
-        """(outer, rows, inner, and what a matrix or a vector has)."""
-        shape = (*own.shape[:axis], rows, *own.shape[axis + 1 : rank], *v.shape[rank:])
-        return jnp.broadcast_to(v, shape).reshape(outer, rows, inner, *v.shape[rank:])
-
+    """y, with the sequences that are doubtful on any device computed whole."""
+    rank = len(part.own.shape) - part.own.matrices
     wrong = doubtful.any(tuple(range(rank, doubtful.ndim))) if doubtful.ndim > rank else doubtful
-    anywhere = lax.psum(wrong.astype(jnp.int32), cut.names).reshape(systems) > 0
-    listed = jnp.nonzero(anywhere, size=-(-systems // some) * some, fill_value=systems)[0]
-    given, init = [flat(v, rows) for v in (part.x, *part.coefficients)], [flat(v, 1) for v in part.init]
-    whole = form._replace(shape=(some, n, *tail), axis=1)
 
-    def step(k: Any, y: Any) -> Any:
-        those = lax.dynamic_slice_in_dim(listed, k * some, some)
-        place = those // inner, slice(None), those % inner
-        x, *coefficients = (
-            lax.all_gather(v.at[place].get(mode="clip"), cut.names, axis=1, tiled=True)[:, :n] for v in given
-        )
-        found = part.run(whole, x, tuple(coefficients), tuple(v.at[place].get(mode="clip") for v in init))
-        found = jnp.pad(found, [(0, 0), (0, cut.parts * rows - n), *[(0, 0)] * len(tail)])
-        return y.at[place].set(lax.dynamic_slice_in_dim(found, index(cut) * rows, rows, 1), mode="drop")
+    def run(shape: Shape, operands: Any, states: Any) -> Any:
+        x, *coefficients = operands
+        return part.run(part.form._replace(shape=shape, axis=1), x, tuple(coefficients), tuple(states))
 
-    count = jnp.sum(anywhere, dtype=jnp.int32)
-    found = lax.fori_loop(0, (count + some - 1) // some, step, flat(y, rows))
-    return found.reshape(y.shape)
+    operands = part.x, *part.coefficients
+    return computed_whole(run, part.cut, part.form.n, part.own.axis, y, wrong, operands, part.init)

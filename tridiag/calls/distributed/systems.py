@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from tridiag.algorithms import parts as relations
 from tridiag.calls import execute, parts
 from tridiag.calls.distributed import exchange
 from tridiag.calls.distributed.placements import Cut
@@ -169,9 +170,7 @@ def turned(bands: Bands, course: Course) -> tuple[Bands, list[Any]]:
 def coupled(gathered: Any, course: Course) -> tuple[Any, Any]:
     """The relations of all devices with their couplings, and the couplings of this one."""
     before, behind = gathered[:, 6].roll(1, 0), gathered[:, 7].roll(-1, 0)
-    told = gathered[:, :6].clone()
-    for k, coupling in ((1, before), (2, behind), (4, before)):
-        told[:, k] = product(told[:, k], coupling)
+    told = torch.stack(relations.coupled(relations.Relations(*gathered[:, :6].unbind(1)), before, behind, product), 1)
     return told, [x[course.cut.own].reshape(course.ends) for x in (before, behind)]
 
 

@@ -15,13 +15,18 @@ from tridiag.problems.parts import Chunks
 
 
 @functools.lru_cache(1024)
-def make_part_job(kind: str, form: Form, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
-    """The job that reduces or finishes parts: of a, b, c, where, d, x, of which where is None.
+def make_part_job(
+    kind: str, form: Form, chunks: Chunks, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int
+) -> Job:
+    """The job that reduces or finishes the chunks of parts, from the shapes and the strides in bytes of a, b, c, d, x.
 
     The form is that of the parts; all arrays have its rank.
     """
-    every = form._replace(matrix_shape=form.shape, periodic=True, pivoting=False)  # rows 0 and n-1 are coupled
-    job = make_job(every, shapes, strides, (dtype, dtype), 0, workers)
+    *bands, d, x = (cut_shape(shape, form.axis, chunks) for shape in shapes)
+    *steps, d_steps, x_steps = (cut_strides(some, form.axis, chunks) for some in strides)
+    every = in_chunks(form, chunks)._replace(periodic=True, pivoting=False)  # rows 0 and n-1 are coupled
+    extents = (*bands, None, d, x), (*steps, None, d_steps, x_steps)
+    job = make_job(every, *extents, (dtype, dtype), 0, workers)
     words = job.words.copy()
     view: Any = J.Systems.view(words)
     view.flags &= ~J.PERIODIC

@@ -66,6 +66,13 @@ def restored(job: Job, values: Any, form: Form) -> Any:
     return values.transpose([job.order.index(k) for k in axes]).reshape(form.matrix_batch)
 
 
+def in_kernel_order(job: Job, values: Any, form: Form) -> Any:
+    """The inverse of `restored`, along one axis."""
+    axes = sorted(job.order)
+    values = values.reshape([form.shape[k] for k in axes])
+    return values.transpose([axes.index(k) for k in job.order]).reshape(-1)
+
+
 def lanes_of(dtype: np.dtype[Any]) -> int:
     """The systems in a group: a cache line of real numbers."""
     return LINE // dtype.type(0).real.itemsize

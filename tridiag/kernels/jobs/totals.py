@@ -14,19 +14,13 @@ from tridiag.kernels.jobs.logsumexp import shares
 from tridiag.kernels.jobs.systems import lanes_of
 from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.problems.forms import Recurrence
-from tridiag.problems.parts import ONE_SET, Chunks
-
-SHORTEST = 256  # rows of a chunk
+from tridiag.problems.parts import SHORTEST, Chunks, alike
 
 
 def chunks_of(n: int, sequences: int, dtype: np.dtype[Any], workers: int) -> Chunks:
     """How sequences are cut that do not fill the lanes of all threads; a few last rows are in no chunk."""
     wanted = -(-lanes_of(dtype) * workers // max(1, sequences))
-    count = max(1, min(wanted, n // SHORTEST))
-    rows = n // count
-    if count > 1 and rows * dtype.itemsize % ONE_SET == 0:
-        rows -= 4
-    return Chunks(count, rows)
+    return alike(n, max(1, min(wanted, n // SHORTEST)), dtype)
 
 
 @functools.lru_cache(1024)
