@@ -1,6 +1,26 @@
 """Batched tridiagonal systems and linear recurrences from NumPy, JAX and PyTorch arrays, with gradients.
 
 Row i is ``a[i] x[i-1] + b[i] x[i] + c[i] x[i+1] = d[i]``; ``a[0]`` and ``c[n-1]`` are never read.
+
+    solve                    many tridiagonal systems
+    factor                   matrices once, right sides later; a `Factorization`
+    slogdet, matmul          determinants, products
+    solve_block              block tridiagonal systems
+    linear_recurrence        y[i] = a[i] y[i-1] + x[i], and of higher order
+    matrix_recurrence        the same of small vectors
+    log_linear_recurrence    the same of logarithms
+    logcumsumexp             logarithms of cumulative sums
+    smith_waterman           smooth local alignments
+    scan                     `jax.lax.scan` over any axis
+    kalman                   filters, smoothers, likelihoods: help(tridiag.kalman)
+    parts                    systems whose rows lie in several places
+    conventions, xarray      arguments as other libraries have them; labelled arrays
+
+    explain, backends        which backend a call would use, and which there are
+    tune                     measure this machine, for ``backend="auto"``
+
+Errors are `SingularSystemError`, `BackendError`, ValueError and TypeError. Modules that are not named here are no
+interface. On the command line: ``python -m tridiag``.
 """
 
 from importlib import import_module

@@ -1,6 +1,10 @@
 """Kalman filters: linear Gaussian state-space models, many series at once.
 
 x[t+1] = F[t] x[t] + N(0, Q[t]),  y[t] = H[t] x[t] + N(0, R[t]),  x[0] = N(m0, P0) before y[0] is seen.
+
+    filter            the states, from what was observed up to each step; `Filtered`
+    smoother          the states, from all that was observed; `Smoothed`
+    log_likelihood    that of the observations
 """
 
 from __future__ import annotations

@@ -112,6 +112,11 @@ def module_of(name: str) -> ModuleType:
     return importlib.import_module(f"tridiag.backends.{name}")
 
 
+def how_to_install(extras: str) -> str:
+    """The command that brings what an extra of the package needs; in a checkout no release is asked for."""
+    return f'pip install "batched-tridiag[{extras}]", or in a checkout pip install ".[{extras}]"'
+
+
 @dataclass(frozen=True)
 class Backend:
     """One line of the table: facts only. What is said of pivoting and periodic systems means its verbs on systems."""
@@ -143,8 +148,9 @@ class Backend:
         if not absent:
             return None
         extras = ",".join(dict.fromkeys(EXTRAS[module] for module in absent if module in EXTRAS))
-        remedy = f': pip install "batched-tridiag[{extras}]"' if extras else ""
-        return f"needs {' and '.join(absent)}, which is not installed{remedy}"
+        return f"needs {' and '.join(absent)}, which is not installed" + (
+            f": {how_to_install(extras)}" if extras else ""
+        )
 
     def unusable(self) -> str | None:
         """The sentence that says what this machine lacks to run it."""

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
-NO_MATPLOTLIB = 'needs matplotlib, which is not installed: pip install "batched-tridiag[examples]"'
+from tridiag.backends import BACKENDS, how_to_install
+
+NO_MATPLOTLIB = f"needs matplotlib, which is not installed: {how_to_install('plot')}"
 OF_STREAM = "time / stream of the same words"
 Records = Sequence[Mapping[str, Any]]
 
@@ -75,7 +77,7 @@ def curves(axis: Any, records: Records, figure: str = "over_stream", label: str 
     names = dict.fromkeys(row["name"] for record in records for row in record["rows"])
     for name in names:
         points = [(record["at"], row[figure]) for record in records for row in record["rows"] if row["name"] == name]
-        axis.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name)
+        axis.plot(*zip(*points, strict=True), marker="o", markersize=3, label=name, color=color_of(name))
     axis.set(xscale="log", yscale="log", xlabel=records[0]["along"], ylabel=label)
     axis.set_xticks([record["at"] for record in records], [f"{record['at']:g}" for record in records])
     axis.set_xticks([], minor=True)
@@ -97,22 +99,32 @@ def throughput(records: Records, path: Path) -> None:
     save(figure, path)
 
 
+def color_of(name: str) -> Any:
+    """One color for a backend in all pictures; ``name`` may have its library before it."""
+    import matplotlib
+
+    palette = [*matplotlib.color_sequences["tab20"], *matplotlib.color_sequences["tab20b"]]
+    known, backend = list(BACKENDS), name.rpartition(": ")[2]
+    return palette[known.index(backend) % len(palette)] if backend in known else "gray"
+
+
 def choices(
     names: Sequence[Sequence[str]], lengths: Sequence[int], systems: Sequence[int], title: str, path: Path
 ) -> None:
     """The map of what "auto" takes: a row for each length, a column for each number of systems."""
     found = sorted({name for row in names for name in row if name})
     values = np.array([[found.index(name) if name else np.nan for name in row] for row in names])
-    plt = pyplot()
-    figure, axis = plt.subplots(figsize=(8, 5))
-    colors = plt.get_cmap("tab10", max(len(found), 1))
+    figure, axis = pyplot().subplots(figsize=(8, 5))
+    from matplotlib.colors import ListedColormap
+
+    colors = ListedColormap([color_of(name) for name in found] or ["white"])
     axis.imshow(values, origin="lower", cmap=colors, vmin=-0.5, vmax=max(len(found), 1) - 0.5, aspect="auto")
     axis.set_xticks(range(len(systems)), [f"{count:g}" for count in systems], fontsize=7)
     axis.set_yticks(range(len(lengths)), [f"{n:g}" for n in lengths], fontsize=7)
     axis.set(xlabel="systems", ylabel="rows n")
     axis.set_title(title, fontsize=10)
-    for k, name in enumerate(found):
-        axis.plot([], [], "s", color=colors(k), label=name)
+    for name in found:
+        axis.plot([], [], "s", color=color_of(name), label=name)
     axis.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     save(figure, path)
 
@@ -125,7 +137,7 @@ def roofline(record: Mapping[str, Any], operations: int, peak: float, path: Path
     x = np.geomspace(intensity / 30, max(intensity * 30, 3 * peak / bandwidth), 200)
     axis.loglog(x, np.minimum(peak, bandwidth * x) / 1e9, color="black", label="stream, then matmul")
     for row in record["rows"]:
-        axis.plot([intensity], [operations / row["seconds"] / 1e9], "o", label=row["name"])
+        axis.plot([intensity], [operations / row["seconds"] / 1e9], "o", label=row["name"], color=color_of(row["name"]))
     axis.set(xlabel="operations for each byte that has to be moved", ylabel="1e9 operations / s")
     axis.set_title(record["title"], fontsize=10)
     axis.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1, 1))

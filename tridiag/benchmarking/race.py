@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tridiag.kernels.runtime import object_cache
+
 SHORTEST = 60e-3  # seconds: shorter calls are timed in batches; after a pause the second core may come 6 ms late
 PAUSE = 0.05  # seconds: XLA still frees memory for a while after its answer, at the cost of whatever runs then
 SPARE_BUDGETS, FEWEST = 3, 3  # a slow line may take this many budgets; it ends then, after this many rounds
@@ -37,10 +39,11 @@ class Timing(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """The error of a right answer in eps, and how long the first call took, with all that is compiled in it."""
+    """The error of a right answer in eps; how long the first call took, and how many kernels were compiled in it."""
 
     error: float
     seconds: float
+    compiled: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,13 +61,13 @@ class Contestant:
     steps: int = 1
 
     def judge(self, name: str) -> Judged:
-        arguments, start = self.arguments(), time.perf_counter()
+        arguments, before, start = self.arguments(), object_cache.compiled(), time.perf_counter()
         result = self.call(*arguments)
         seconds = time.perf_counter() - start
         error = float(self.error(result))
         if not error <= self.limit:
             raise WrongAnswer(f"{name}: an error of {error:.3g} eps, of {self.limit:.3g} allowed")
-        return Judged(error, seconds)
+        return Judged(error, seconds, object_cache.compiled() - before)
 
     def arguments(self) -> Any:
         return self.fresh() if self.fresh else ()
@@ -109,6 +112,7 @@ class Race(NamedTuple):
             "cpu_per_wall": float(cpu.sum() / wall.sum()),
             "error_in_eps": self.judged[name].error,
             "first_call_seconds": self.judged[name].seconds,
+            "kernels_compiled_in_it": self.judged[name].compiled,
             "rounds": [float(f"{second:.4g}") for second in wall],
         }
 

@@ -1,6 +1,7 @@
 """The command line, ``python -m tridiag``: a module of this folder for each command.
 
-It has a docstring, ``add_arguments(parser)`` and ``run(options) -> int``, which returns the exit status.
+It has a docstring, ``add_arguments(parser)`` and ``run(options) -> int``, which returns the exit status; one that keeps
+something on the disk says in ``KEPT`` what is left of it where it is interrupted.
 """
 
 from __future__ import annotations
@@ -10,9 +11,20 @@ import importlib
 import importlib.util
 import sys
 from types import ModuleType
+from typing import NoReturn
 
-COMMANDS = ("info", "explain", "tune", "bench")
-NO_RICH = 'python -m tridiag needs rich, which is not installed: pip install "batched-tridiag[cli]"'
+from tridiag.backends import how_to_install
+
+COMMANDS = ("info", "explain", "tune", "compile", "bench")
+INTERRUPTED = 130  # as shells count a process that Ctrl-C has ended
+NO_RICH = f"python -m tridiag needs rich, which is not installed: {how_to_install('cli')}"
+
+
+class Parser(argparse.ArgumentParser):
+    """Says first what is wrong, and then what would be right."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n{self.format_usage()}")
 
 
 def module_of(command: str) -> ModuleType:
@@ -21,17 +33,23 @@ def module_of(command: str) -> ModuleType:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command; what is wrong with its arguments is one sentence."""
-    parser = argparse.ArgumentParser(prog="python -m tridiag", description="Many tridiagonal systems at once.")
+    parser = Parser(prog="python -m tridiag", description="Many tridiagonal systems at once.")
     if importlib.util.find_spec("rich") is None:
         parser.exit(2, NO_RICH + "\n")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
+    commands = parser.add_subparsers(dest="command", metavar="|".join(COMMANDS))
     arguments = sys.argv[1:] if arguments is None else arguments
     for name in arguments[:1] if arguments[:1] and arguments[0] in COMMANDS else COMMANDS:
         module = module_of(name)
         summary = (module.__doc__ or "").partition("\n")[0]
         module.add_arguments(commands.add_parser(name, help=summary, description=summary))
     options = parser.parse_args(arguments)
+    if options.command is None:
+        parser.print_help()
+        return 0
     try:
         return int(module_of(options.command).run(options))
     except (ImportError, ValueError, TypeError, OSError) as error:
         parser.exit(2, f"python -m tridiag {options.command}: {error}\n")
+    except KeyboardInterrupt:
+        kept = getattr(module_of(options.command), "KEPT", "nothing is kept")
+        parser.exit(INTERRUPTED, f"python -m tridiag {options.command}: interrupted; {kept}\n")

@@ -21,6 +21,8 @@ from tridiag.commands.terminal import progress, show
 from tridiag.report import format_time
 
 HEAD = ("", "name", "/ stream", "/ past caches", "time", "GB/s", "error (eps)", "speed", "first call", "CPU/wall")
+SPARE = ("CPU/wall", "GB/s", "/ past caches", "first call", "error (eps)")  # left out first where lines are short
+KEPT = "no record was written; what was compiled is kept"
 BUDGET = 8.0  # seconds of timing for a comparison
 OF_PROBLEMS = ("shape", "axis", "dtype", "library", "pivoting", "device", "gradient", "backend", "baseline", "plot")
 OF_SUITES = ("output", "rehearse")
@@ -133,9 +135,16 @@ def show_comparison(record: dict[str, Any], whole: dict[str, Any]) -> None:
     caption += f"; speed: times that of {record['baseline']}"
     if (others := record["cores_busy_with_others"] or 0) > BUSY:
         caption += f". Other processes kept {others:.1f} cores busy: measure again"
-    show(record["title"], HEAD, rows, caption, text=2)
+    if any(row["kernels_compiled_in_it"] for row in record["rows"]):
+        caption += "; first calls are cold where kernels were compiled in them"
+    show(record["title"], HEAD, rows, caption, text=2, spare=SPARE)
     if record["refused"]:
         show("Without a time", ("name", "why"), [(entry["name"], entry["why"]) for entry in record["refused"]], text=2)
+
+
+def first_call(row: dict[str, Any]) -> str:
+    """Its time, and whether kernels were compiled in it."""
+    return format_time(row["first_call_seconds"]) + (", cold" if row["kernels_compiled_in_it"] else "")
 
 
 def cells(rank: str, row: dict[str, Any]) -> tuple[str, ...]:
@@ -151,6 +160,6 @@ def cells(rank: str, row: dict[str, Any]) -> tuple[str, ...]:
         f"{row['gigabytes_per_second']:.3g}",
         f"{row['error_in_eps']:.3g}",
         speed,
-        format_time(row["first_call_seconds"]),
+        first_call(row),
         f"{row['cpu_per_wall']:.2f}",
     )

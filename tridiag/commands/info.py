@@ -31,11 +31,13 @@ def run(options: argparse.Namespace) -> int:
     machine = record["machine"] | {"vectors": ", ".join(record["vectors"])}
     machine["caches"] = ", ".join(f"{name} {size}" for name, size in machine["caches"].items())
     show("Machine", ("", ""), [(name, str(value)) for name, value in machine.items()], text=2)
-    show("Versions", ("", ""), [("commit", record["commit"]), *record["versions"].items()], text=2)
     show("Devices", ("library", "devices"), [(name, found) for name, found in record["devices"].items()], text=2)
-    backends = [(entry["name"], entry["algorithm"], entry["why_not"] or "usable") for entry in record["backends"]]
-    show("Backends", ("backend", "algorithm", "here"), backends, text=3)
-    print(f'"auto" takes the fastest, as {record["selection"]}')
+    usable = [(entry["name"], entry["algorithm"]) for entry in record["backends"] if not entry["why_not"]]
+    show("Backends that are usable here", ("backend", "algorithm"), usable, text=2)
+    print(f'"auto" takes the fastest, as {record["selection"]}\n')
+    others = [(entry["name"], entry["why_not"]) for entry in record["backends"] if entry["why_not"]]
+    show("Others", ("backend", "why not"), others, text=2)
+    show("Versions", ("", ""), [("commit", record["commit"]), *record["versions"].items()], text=2)
     return 0
 
 

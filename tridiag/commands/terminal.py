@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -10,31 +11,63 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-PIPED = 160  # columns, where no terminal tells how wide it is
+PIPED = 160  # columns, where neither a terminal nor COLUMNS tells how wide it is
 
 
 def console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else PIPED, highlight=False)
+    """The terminal, or what output is piped to."""
+    told = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal()
+    return Console(width=None if told else PIPED, highlight=False)
 
 
-def show(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], caption: str = "", text: int = 1) -> None:
-    """A table whose first columns are text, and the others numbers, if ``text`` says so."""
-    table = Table(title=escape(title), caption=caption and escape(caption), box=box.SIMPLE_HEAD)
+def show(
+    title: str,
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    caption: str = "",
+    text: int = 1,
+    spare: Sequence[str] = (),
+) -> None:
+    """A table whose first columns are text, and the others numbers, if ``text`` says so; no number is cut.
+
+    Where lines are too short for all columns those that can be spared are left out, in their order, and told.
+    """
+    page, left_out = console(), []
+    for name in spare:
+        if width(head, rows) > page.width:
+            k = list(head).index(name)
+            left_out.append(name)
+            head, *rows = ([*row[:k], *row[k + 1 :]] for row in (head, *rows))
+    if left_out:
+        caption += f"; not shown, for want of columns: {', '.join(left_out)}"
+    titles = {"title": escape(title), "caption": caption and escape(caption)}
+    table = Table(**titles, box=box.SIMPLE_HEAD, show_header=any(head))
     table.title_justify = table.caption_justify = "left"
     for k, name in enumerate(head):
-        table.add_column(name, justify="left" if k < text else "right", no_wrap=k < text < len(head))
+        number = k >= text
+        least = max((len(row[k]) for row in rows), default=0) if number else None
+        table.add_column(name, justify="right" if number else "left", no_wrap=number or k < text < 2, min_width=least)
     for row in rows:
         table.add_row(*map(escape, row))
-    console().print(table)
+    with page.capture() as captured:
+        page.print(table)
+    lines = captured.get().splitlines()
+    print("\n".join(line if sys.stdout.isatty() else line.rstrip() for line in lines))
+
+
+def width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """That of a table no line of which is broken: a column has a blank on either side."""
+    return sum(max(len(row[k]) for row in (head, *rows)) + 2 for k in range(len(head))) + 2
 
 
 @contextlib.contextmanager
 def progress() -> Iterator[Callable[[str, str, float], None]]:
     """Bars on the error stream: a function that takes whose bar it is, what is being done, and how much is."""
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[what]}"), TimeElapsedColumn()
+    whose, what = TextColumn("{task.description}"), TextColumn("{task.fields[what]}")
+    columns = whose, BarColumn(), what, TimeElapsedColumn(), TimeRemainingColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
         tasks: dict[str, Any] = {}
 

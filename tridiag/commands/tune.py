@@ -7,6 +7,8 @@ import time
 
 from tridiag.tuning import tune
 
+KEPT = "what was measured is kept, and the same command goes on from there"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """None: what is measured is always the same."""

@@ -27,7 +27,7 @@ import platformdirs
 
 from tridiag.kernels.jobs.words.record import GUARDED
 from tridiag.kernels.jobs.words.symbols import INNER, PREFIX
-from tridiag.kernels.runtime import private_files
+from tridiag.kernels.runtime import notice, private_files
 from tridiag.kernels.runtime.sources import source_hash_of
 
 PATIENCE = 120.0  # seconds for which a kernel is waited for that another process compiles
@@ -97,6 +97,11 @@ def made_by(builder: str, *arguments: Any) -> Builder:
     return Builder(f"tridiag.kernels.{module}", function, arguments)
 
 
+def compiled() -> int:
+    """How many kernels this process has compiled, which were not on the disk."""
+    return sum(not kernel.found for kernel in _kernels.values())
+
+
 def file_name(name: str, module: str = "") -> str:
     """The file of a kernel from a module: another one where anything differs that its code depends on."""
     settings = [GUARDED, *(os.environ.get(f"NUMBA_{setting}") for setting in SETTINGS)]
@@ -150,7 +155,9 @@ def warn_once(error: OSError) -> None:
 
 def compile_in_turn(name: str, build: Callable[[], Any], file: str) -> Kernel:
     """A kernel that other processes may be compiling too: the first does, the others wait for its file."""
-    with private_files.turn(folders()[0] / file, PATIENCE) if folders() else contextlib.nullcontext():
+    folder = folders()[0] if folders() else None
+    turn = private_files.turn(folder / file, PATIENCE) if folder else contextlib.nullcontext()
+    with notice.waiting(name, folder), turn:
         return load(name, file) or compile_and_keep(build, file)
 
 

@@ -1,0 +1,66 @@
+"""Compile kernels for this machine ahead of their first calls; what is compiled already is left as it is."""
+
+from __future__ import annotations
+
+import argparse
+
+from tridiag.commands.arguments import positive
+from tridiag.commands.terminal import progress
+from tridiag.kernels import ahead
+from tridiag.kernels.runtime import notice, object_cache
+from tridiag.kernels.table import name_of
+
+SIZES = [1, 2, 3]  # where none are asked for
+STATES = [(1, 1), (2, 1)]
+KEPT = "what was compiled is kept, and the same command goes on from there"
+
+
+def states(text: str) -> tuple[int, int]:
+    try:
+        count, observed = (int(word) for word in text.split(","))
+    except ValueError:
+        count = observed = 0
+    if min(count, observed) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no model; wanted its states and the values observed, as in 2,1")
+    return count, observed
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("verb", nargs="*", metavar="VERB", help=f"{', '.join(ahead.VERBS)} (default: solve)")
+    parser.add_argument("--all", action="store_true", help="every verb: some minutes for each dtype")
+    parser.add_argument("--dtype", action="append", choices=ahead.SYSTEMS, help="may be repeated (default float64)")
+    parser.add_argument("--gradient", action="store_true", help="backward passes as well")
+    parser.add_argument(
+        "--size", action="append", type=positive, metavar="N", help="orders, vectors, blocks (default 1, 2, 3)"
+    )
+    parser.add_argument(
+        "--states", action="append", type=states, metavar="N,M", help="of Kalman models (default 1,1 and 2,1)"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.all and options.verb:
+        raise ValueError(f"--all stands for every verb; leave out {' '.join(options.verb)}, or --all")
+    for verb in options.verb:
+        if verb not in ahead.VERBS:
+            raise ValueError(f"there is no verb {verb!r}; the verbs are {', '.join(ahead.VERBS)}")
+    verbs = list(ahead.VERBS) if options.all else options.verb or ["solve"]
+    wanted = ahead.kernels_of(
+        verbs,
+        options.dtype or ["float64"],
+        options.size or SIZES,
+        options.states or STATES,
+        options.gradient,
+    )
+    if not wanted:
+        raise ValueError(f"{', '.join(verbs)}: no kernel has the dtype {', '.join(options.dtype)}")
+    notice.silence()
+    new = 0
+    with progress() as progressed:
+        for count, named in enumerate(wanted):
+            progressed("compiling", name_of(*named), count / len(wanted))
+            new += ahead.prepare(named)
+    folders = object_cache.folders()
+    where = f"in {folders[0]}" if folders else "nowhere: no folder can be written, see NUMBA_CACHE_DIR"
+    print(f"{new} kernels compiled, {len(wanted) - new} were there; kept {where}")
+    return 0
