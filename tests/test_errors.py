@@ -3,6 +3,7 @@
 import array
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -334,3 +335,31 @@ def test_out_that_overlaps_itself() -> None:
 @pytest.mark.parametrize("flag", ["periodic", "transpose", "overwrite_d", "check"])
 def test_flags_that_are_no_booleans(flag: str) -> None:
     refused(TypeError, f"{flag} is .*wanted True or False", **{flag: "yes"})
+
+
+@pytest.mark.parametrize("shape", [(5, 1), (3, 5, 1), (5, 1, 1)])
+@pytest.mark.parametrize("verb", ["solve", "matmul", "factor"])
+def test_columns_beside_bands_are_no_constant_rows(verb: str, shape: tuple[int, ...]) -> None:
+    """``d[:, None]``, as LAPACK has right sides, would be n systems of equal rows: a wrong answer without a word."""
+    a, b, c, d = np.ones(5), np.full(5, 4.0), np.ones(5), np.ones(shape)
+    axis = shape.index(5)
+    with pytest.raises(ValueError, match=rf"axis={axis} if its columns are right sides.*tridiag\.conventions"):
+        tridiag.factor(a, b, c).solve(d) if verb == "factor" else getattr(tridiag, verb)(a, b, c, d)
+    if verb != "factor":
+        function = getattr(tridiag, verb)
+        assert function(a, b, c, d, axis=axis).shape == shape
+        assert function(a, b, c, np.broadcast_to(d, (*shape[:-1], 5))).shape == (*shape[:-1], 5)
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda: tridiag.linear_recurrence(np.ones(3), np.ones((10, 3)), axis=0), "x has length 3 along axis 1: "),
+        (lambda: tridiag.linear_recurrence(np.ones(3), np.ones((10, 3)), axis=0), r"else a\[None, :\]"),
+        (lambda: tridiag.log_linear_recurrence(np.ones(3), np.ones((3, 10))), r"axis=0 .* else log_a\[:, None\]"),
+        (lambda: tridiag.solve(1.0, np.ones(4), 1.0, np.ones((2, 4, 9))), r"axis=1 .* else b\[None, :, None\]"),
+    ],
+)
+def test_coefficients_along_the_wrong_axis_are_told_the_way(call: Callable[[], Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        call()

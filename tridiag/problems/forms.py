@@ -188,9 +188,42 @@ def broadcast(shapes: Mapping[str, Shape], given: Mapping[str, Shape]) -> Shape:
                 listed = ", ".join(f"{key} {value}" for key, value in given.items())
                 raise ValueError(
                     f"the shapes do not broadcast: {listed}; {name} has length {length} where another argument has "
-                    f"{wanted[0]}; every axis must have the full length or 1"
+                    f"{wanted[0]}; every axis must have the full length or 1{elsewhere(shapes, given)}"
                 )
     return tuple(result)
+
+
+def elsewhere(shapes: Mapping[str, Shape], given: Mapping[str, Shape]) -> str:
+    """What to do where the length of a 1-D argument is that of another axis than the one along which it lies."""
+    for name, shape in given.items():
+        if len(shape) != 1 or shape[0] == 1:
+            continue
+        at = shapes[name].index(shape[0])
+        for other, lengths in shapes.items():
+            found = [k for k, length in enumerate(lengths) if length == shape[0] and k != at]
+            if found and lengths[at] != shape[0] and len(given[other]) > 1:
+                whole = ["None"] * len(lengths)
+                whole[found[0]] = ":"
+                return (
+                    f". 1-D arguments lie along the axis of the rows, here {at}, and {other} has length {shape[0]} "
+                    f"along axis {found[0]}: axis={found[0]} if the rows are there, else {name}[{', '.join(whole)}]"
+                )
+    return ""
+
+
+def check_columns(lifted: Mapping[str, Shape], given: Mapping[str, Shape], axis: int) -> None:
+    """Refuse columns of right sides, as LAPACK has them, beside 1-D bands: they would be taken for constant rows."""
+    bands = [name for name in ("a", "b", "c") if len(given.get(name, ())) == 1]
+    n = max((given[name][0] for name in bands), default=1)
+    d = lifted.get("d", ())
+    if n > 1 and d and d[axis] == 1 and len(given["d"]) > 1 and all(len(given[name]) < 2 for name in "abc"):
+        for k, length in enumerate(d):
+            if length == n and k != axis:
+                raise ValueError(
+                    f"d has shape {given['d']}, length 1 along axis {axis}, where {', '.join(bands)} have {n} rows, "
+                    f"and length {n} along axis {k}: axis={k} if its columns are right sides, as in LAPACK, SciPy and JAX "
+                    f"(tridiag.conventions); if it is constant along axis {axis}, numpy.broadcast_to says so"
+                )
 
 
 def align(given: Mapping[str, Shape], axis: int) -> tuple[dict[str, Shape], int]:
@@ -202,6 +235,7 @@ def align(given: Mapping[str, Shape], axis: int) -> tuple[dict[str, Shape], int]
     lifted = {name: lift(shape, rank, axis) for name, shape in given.items()}
     check_full_length(lifted, given, axis)
     broadcast(lifted, given)
+    check_columns(lifted, given, axis)
     return lifted, axis
 
 
