@@ -221,8 +221,8 @@ def check_columns(lifted: Mapping[str, Shape], given: Mapping[str, Shape], axis:
             if length == n and k != axis:
                 raise ValueError(
                     f"d has shape {given['d']}, length 1 along axis {axis}, where {', '.join(bands)} have {n} rows, "
-                    f"and length {n} along axis {k}: axis={k} if its columns are right sides, as in LAPACK, SciPy and JAX "
-                    f"(tridiag.conventions); if it is constant along axis {axis}, numpy.broadcast_to says so"
+                    f"and length {n} along axis {k}: axis={k} if its columns are right sides, as in LAPACK, SciPy and "
+                    f"JAX (tridiag.conventions); if it is constant along axis {axis}, numpy.broadcast_to says so"
                 )
 
 
