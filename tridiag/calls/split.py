@@ -86,7 +86,7 @@ def exchange_of(verb: str, arguments: dict[str, Any], problem: Problem, backend:
         rows = -(-problem.shape[problem.axis] // devices)
         told = split.exchange(devices, systems, rows, problem.periodic, problem.dtype)
     else:
-        told = split_recurrences.exchange(verb, devices, problem.order, problem.shape, problem.dtype)
+        told = split_recurrences.exchange(verb, devices, systems, problem.order, problem.shape, problem.dtype)
     return f"{lie}: {told}" + f"; {fail} are gathered alone" * (verb != "logcumsumexp")
 
 

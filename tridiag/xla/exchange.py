@@ -36,11 +36,11 @@ def worth_two(devices: int, systems: int, told: int, returned: int) -> bool:
     return systems >= WORTH_TWO * devices and told * devices > told + returned
 
 
-def words_of_all(devices: int, systems: int, told: int, returned: int, real: int = 1) -> tuple[str, float]:
-    """How all devices exchange numbers of so many real ones, and the words that each receives of a system."""
+def words_of_all(devices: int, systems: int, told: int, returned: int) -> tuple[str, float]:
+    """How all devices exchange so many numbers, and those that each receives of a system."""
     if worth_two(devices, systems, told, returned):
-        return "two all_to_all", real * (told + returned) * (devices - 1) / devices
-    return "one all_gather", real * told * (devices - 1)
+        return "two all_to_all", (told + returned) * (devices - 1) / devices
+    return "one all_gather", told * (devices - 1)
 
 
 def from_all(join: Callable[[Any, Any], Any], cut: Cut, told: Any, known: Any, returned: int) -> Any:
