@@ -138,6 +138,7 @@ def test_one_bad_system_harms_no_other() -> None:
 @pytest.mark.parametrize("periodic", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("rows", [3, 40])
+@pytest.mark.usefixtures("always_asked")
 def test_inside_shard_map(transpose: bool, periodic: bool, masked: bool, rows: int) -> None:
     """Value, gradient and tangent, by the name of the axis, of couplings that reach far and of such that decay."""
     n, rng = 8 * rows, np.random.default_rng(0)
@@ -205,11 +206,12 @@ def test_axis_names_that_are_none() -> None:
 @pytest.mark.parametrize(
     ("devices", "rows", "count", "transpose", "alone", "besides"),
     [
-        (8, 20, 8, False, (2, 4), (1, 6 * 7)),
-        (8, 20, 8, True, (2, 6), (1, 8 * 7)),  # the neighbours have the couplings
+        (8, 20, 256, False, (2, 4), (1, 6 * 7)),
+        (8, 20, 256, True, (2, 6), (1, 8 * 7)),  # the neighbours have the couplings
         (8, 20, 1024, False, (2, 4), (2, 9 * 7 / 8)),  # each device joins its share
-        (8, 4, 8, False, (1, 6 * 7), (0, 0)),  # too few rows for anything to decay
-        (2, 4, 8, False, (2, 2), (0, 0)),  # two devices are neighbours, and there are no others
+        (8, 20, 8, False, (1, 6 * 7), (0, 0)),  # few words
+        (8, 4, 256, False, (1, 6 * 7), (0, 0)),  # too few rows for anything to decay
+        (2, 4, 8, False, (1, 2), (0, 0)),  # two devices are neighbours, and there are no others
     ],
 )
 def test_words_received(devices: int, rows: int, count: int, transpose: bool, alone: Any, besides: Any) -> None:
@@ -230,10 +232,18 @@ def test_collectives_of_a_gradient() -> None:
     """One exchange in either direction."""
     from collectives import exchange
 
-    arrays = placed(mesh_of(8), systems(np.random.default_rng(0), (8, 160), "float64", hard=False))
-    program = compiled(jax.grad(lambda *v: (solve(*v) ** 2).sum(), ALL), *arrays)
-    assert exchange(program, 8) == (4, (4 + 8) * 8)
-    assert exchange(program, 8, taken=[0, 2]) == (6, (4 + 8 + (6 + 10) * 7) * 8)
+    for count, alone in ((8, False), (256, True)):
+        arrays = placed(mesh_of(8), systems(np.random.default_rng(0), (count, 160), "float64", hard=False))
+        program = compiled(jax.grad(lambda *v: (solve(*v) ** 2).sum(), ALL), *arrays)
+        of_all = (6 + 10) * 7
+        assert exchange(program, 8) == ((4, (4 + 8) * count) if alone else (2, of_all * count))
+        assert not alone or exchange(program, 8, taken=[0, 2]) == (6, (4 + 8 + of_all) * count)
+
+
+@pytest.fixture
+def always_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neighbours are asked first also of few systems."""
+    monkeypatch.setattr(split, "WORTH_ASKING", 0)
 
 
 def bands_of(kind: str, shape: tuple[int, int], periodic: bool = False) -> list[Any]:
@@ -257,6 +267,7 @@ def bands_of(kind: str, shape: tuple[int, int], periodic: bool = False) -> list[
     [("decayed", False), ("hard", False), ("slow", True), ("one way", True), ("point source", True)],
 )
 @pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.usefixtures("always_asked")
 def test_who_is_asked(monkeypatch: pytest.MonkeyPatch, kind: str, all_asked: bool, transpose: bool) -> None:
     """Neighbours alone where couplings have decayed, as measured by what they would add: nothing decays beside zeros.
 
@@ -274,6 +285,7 @@ def test_who_is_asked(monkeypatch: pytest.MonkeyPatch, kind: str, all_asked: boo
 @pytest.mark.parametrize("periodic", [False, True])
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("devices", [2, 3, 8])
+@pytest.mark.usefixtures("always_asked")
 def test_decay_of_all_kinds_in_one_batch(devices: int, transpose: bool, periodic: bool) -> None:
     """Decayed, slow and uncertified systems side by side; each is right, alone and with the others."""
     kinds, shape = ("decayed", "slow", "one way", "point source", "hard"), (2, devices * 48)
@@ -292,12 +304,14 @@ def test_decay_of_all_kinds_in_one_batch(devices: int, transpose: bool, periodic
 def test_explain_tells_what_is_exchanged() -> None:
     arrays = systems(np.random.default_rng(0), (8, 160), "float64", hard=False)
     told = repr(tridiag.explain("solve", *placed(mesh_of(8), arrays)))
-    assert "the rows of a system lie on 8 devices: neighbours alone, 4 words received for each system, where" in told
+    assert "the rows of a system lie on 8 devices: one all_gather, 42 words received for each system" in told
+    more, many = (placed(mesh_of(8), [np.tile(x, (count, 1)) for x in arrays]) for count in (30, 100))
+    told = repr(tridiag.explain("solve", *more))
+    assert "8 devices: neighbours alone, 4 words received for each system, where couplings decay within devices" in told
     assert "else one all_gather besides, 42 words" in told
-    many = placed(mesh_of(8), [np.tile(x, (100, 1)) for x in arrays])
     assert "else two all_to_all besides, 7.88 words" in repr(tridiag.explain("solve", *many))
-    short = placed(mesh_of(8), [x[:, :16] for x in arrays])
-    assert "8 devices: one all_gather, 42 words received for each" in repr(tridiag.explain("solve", *short))
+    short = placed(mesh_of(8), [np.tile(x[:, :16], (100, 1)) for x in arrays])
+    assert "8 devices: two all_to_all, 7.88 words received for each" in repr(tridiag.explain("solve", *short))
     assert "2 devices: neighbours alone, 2 words" in repr(tridiag.explain("solve", *placed(mesh_of(2), arrays)))
     assert "and are gathered" in repr(tridiag.explain("factor", *placed(mesh_of(8), arrays[:3])))
     assert tridiag.explain("solve", *placed(mesh_of(8), arrays, P("z"))).exchange is None

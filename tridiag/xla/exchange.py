@@ -26,6 +26,11 @@ def anywhere(x: Any, cut: Cut) -> Any:
 def passed(cut: Cut, to_behind: Any, to_before: Any, periodic: bool) -> tuple[Any, Any]:
     """What the device before passes on to the one behind it, and the one behind back; zero where there is none."""
     count = cut.parts
+    if count == 2 and not periodic:  # in one message
+        first = index(cut) == 0
+        found = lax.ppermute(jnp.where(first, to_behind, to_before), cut.names, [(0, 1), (1, 0)])
+        nothing = jnp.zeros_like(found)
+        return jnp.where(first, nothing, found), jnp.where(first, found, nothing)
     around = range(count) if periodic else range(count - 1)
     up, down = [(k, (k + 1) % count) for k in around], [((k + 1) % count, k) for k in around]
     return lax.ppermute(to_behind, cut.names, up), lax.ppermute(to_before, cut.names, down)

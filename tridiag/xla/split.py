@@ -2,10 +2,11 @@
 
 Inside `jax.shard_map`, or what XLA makes of arrays that are sharded along the system axis. Neighbours exchange four
 numbers a system (six of a transposed matrix, whose couplings they have), which is enough where couplings have decayed
-within the devices. A flag goes round: where they have not in some system, one ``all_gather`` follows of six numbers a
-device and system (`tridiag.algorithms.parts`; eight of a transposed matrix), and every device solves the small systems
-of all. Then another flag: only where some system has no certificate in some part, or a row between parts a residual
-that is more than rounding, are such systems gathered, and solved whole.
+within the devices (`tridiag.algorithms.neighbours`). A flag goes round: where they have not in some system, one
+``all_gather`` follows of six numbers a device and system (`tridiag.algorithms.parts`; eight of a transposed matrix),
+and every device solves the small systems of all. Where those are few words they come first, and no neighbour is asked.
+Then another flag: only where some system has no certificate in some part, or a row between parts a residual that is
+more than rounding, are such systems gathered, and solved whole.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from tridiag.libraries.jax import Operations as ops
 from tridiag.problems.forms import Cut, Form, Shape
 from tridiag.xla import custom_call
 from tridiag.xla.doubtful import computed_whole
-from tridiag.xla.exchange import anywhere, from_all, index, passed, words_of_all
+from tridiag.xla.exchange import anywhere, from_all, index, passed, words_of_all, worth_two
 from tridiag.xla.parts import CustomCalls
 
 TOLD, RETURNED = 6, 3  # numbers of a system that devices tell all others, and get back where those join it
-BESIDE = 4  # numbers that a device gets from its neighbours
+BESIDE = 4  # numbers of a system that a device gets from its neighbours
+WORTH_ASKING = (
+    2**13
+)  # words received of all devices: to ask the neighbours first, and whether that was enough, takes less
 
 
 def gathered_from_devices(solve: Any, form: Form, matrix: Any, d: Any) -> Any:
@@ -164,7 +168,7 @@ def join(form: Form, cut: Cut, own: Form, bands: Bands, reduced: Reduced, ends: 
         jnp.broadcast_to(x, relations.last.shape) for x in (row_at(bands[0], 0, axis), row_at(bands[2], -1, axis))
     ]
     every = functools.partial(join_all, form, cut, relations, couplings, ends)
-    if not may_decay(cut.parts, own.n, form.periodic, relations.last.dtype):
+    if not may_pay(cut.parts, relations.last.size, own.n, form.periodic, relations.last.dtype):
         return every()
     joint, right = join_neighbours(form, cut, relations, couplings, ends)
     if always_right(cut.parts, form.periodic):
@@ -225,12 +229,15 @@ def join_neighbours(form: Form, cut: Cut, relations: Relations, couplings: Any, 
     return Joint(e, f, beside.first, beside.last, [x[-1] for x in told] if ends else []), right
 
 
-def may_decay(devices: int, rows: int, periodic: bool, dtype: Any) -> bool:
-    """Whether asking the neighbours first can pay: where they know enough, or so many rows may let couplings decay.
+def may_pay(devices: int, systems: int, rows: int, periodic: bool, dtype: Any) -> bool:
+    """Whether to ask the neighbours first: they know enough, or so many rows may let couplings decay, and words count.
 
     A decimal digit a row is the decay of a matrix whose diagonal is ten times as large as what is beside it.
     """
-    return always_right(devices, periodic) or (devices > 2 and rows >= jnp.finfo(dtype).precision)
+    if devices == 2:
+        return always_right(devices, periodic)
+    large = worth_two(devices, systems, TOLD, RETURNED) or TOLD * (devices - 1) * systems >= WORTH_ASKING
+    return large and rows >= jnp.finfo(dtype).precision
 
 
 def always_right(devices: int, periodic: bool) -> bool:
@@ -243,7 +250,7 @@ def exchange(devices: int, systems: int, rows: int, periodic: bool, dtype: Any) 
     how, words = words_of_all(devices, systems, TOLD, RETURNED)
     if always_right(devices, periodic):
         return f"neighbours alone, {BESIDE // 2} words received for each system"
-    if not may_decay(devices, rows, periodic, dtype):
+    if not may_pay(devices, systems, rows, periodic, dtype):
         return f"{how}, {words:.3g} words received for each system"
     return (
         f"neighbours alone, {BESIDE} words received for each system, where couplings decay within devices; "
