@@ -17,6 +17,7 @@ from test_jax_program import compiled, copies
 
 import tridiag
 from tridiag.xla import split_recurrences
+from tridiag.xla.exchange import WORTH_TWO
 
 VERBS = ("linear_recurrence", "log_linear_recurrence", "logcumsumexp")
 
@@ -185,6 +186,41 @@ def test_words_that_are_exchanged(verb: str, words: int) -> None:
     assert reduced == ([] if verb == "logcumsumexp" else ["s32[]"])  # a flag
 
 
+@pytest.mark.usefixtures("benchmarks_on_path")
+@pytest.mark.parametrize(("verb", "words"), [*zip(VERBS, (4, 4, 2), strict=True)])
+def test_words_of_many_sequences(verb: str, words: int) -> None:
+    """Each device scans its share of them: what it is told of these, and states that it returns; right and in place."""
+    from collectives import exchange
+
+    count = 8 * WORTH_TWO + 5  # which the devices do not divide
+    arrays = operands(np.random.default_rng(8), verb, (count, 40))
+    given = placed(mesh_of(8), arrays)
+    found = exchange(compiled(compute(verb), *given), 8)
+    assert found.collectives == 2
+    assert words * 7 / 8 * count <= found.words <= words * 7 / 8 * (count + 8)
+    for reverse in (False, True):
+        init = None if verb == "logcumsumexp" else random(np.random.default_rng(9), (count,))
+        function = compute(verb, init, reverse=reverse)
+        assert_alike(jax.jit(function)(*given), function(*arrays))
+
+
+def test_states_of_many_sequences() -> None:
+    """Of several numbers, real and complex, which devices return to each other."""
+    rng, shape = np.random.default_rng(9), (2, 4 * WORTH_TWO, 16, 3)  # axes on either side of the rows
+    along = NamedSharding(mesh_of(8), P(None, None, "z"))
+    x, a, b = (random(rng, shape[:3], "complex128") / 2 for _ in range(3))
+    A, v = random(rng, (*shape, 3)) / 2, random(rng, shape)
+    for function, arrays in (
+        (lambda x, a: tridiag.linear_recurrence(a, x, x[..., 0], reverse=True), (x, a)),
+        (lambda x, a, b: tridiag.linear_recurrence((a, b), x, (x[..., 0], x[..., 1])), (x, a, b)),
+        (lambda A, v: tridiag.matrix_recurrence(A, v, v[..., 0, :]), (A, v)),
+    ):
+        given = [jax.device_put(v, along) for v in arrays]
+        program = compiled(function, *given)
+        assert len(re.findall(r" all-to-all\(", outside_branches(program))) == 2
+        assert_alike(jax.jit(function)(*given), function(*arrays))
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_no_array_is_copied(verb: str) -> None:
     """Whichever axis is cut: what gathers doubtful sequences has no say in how arrays lie."""
@@ -207,6 +243,8 @@ def test_explain_tells_what_is_exchanged() -> None:
     assert "one all_gather, 42 words" in repr(tridiag.explain("linear_recurrence", (a, a), x))
     A, v = (jax.device_put(random(rng, (4, 80, *more)), x.sharding) for more in ((3, 3), (3,)))
     assert "one all_gather, 84 words" in repr(tridiag.explain("matrix_recurrence", A, v))
+    many = placed(mesh_of(8), [random(rng, (8 * WORTH_TWO, 80)) for _ in range(2)])
+    assert "two all_to_all, 3.5 words received for each" in repr(tridiag.explain("linear_recurrence", *many))
     assert "and are gathered" in repr(tridiag.explain("linear_recurrence", a, x, backend="jax_scan"))
 
 

@@ -12,6 +12,7 @@ from test_jax_program import compiled
 from test_parts import backward_error, systems
 
 import tridiag
+from tridiag.xla import split
 
 EPS = np.finfo(np.float64).eps
 ALL = (0, 1, 2, 3)
@@ -136,9 +137,11 @@ def test_one_bad_system_harms_no_other() -> None:
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("periodic", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
-def test_inside_shard_map(transpose: bool, periodic: bool, masked: bool) -> None:
-    """Value, gradient and tangent, by the name of the axis."""
-    n, rng = 24, np.random.default_rng(0)
+@pytest.mark.parametrize("rows", [3, 40])
+@pytest.mark.usefixtures("always_asked")
+def test_inside_shard_map(transpose: bool, periodic: bool, masked: bool, rows: int) -> None:
+    """Value, gradient and tangent, by the name of the axis, of couplings that reach far and of such that decay."""
+    n, rng = 8 * rows, np.random.default_rng(0)
     arrays = systems(rng, (3, n), "float64", hard=False)
     weights, where = rng.standard_normal((3, n)), rng.random((3, n)) < 0.8 if masked else None
     options = {"transpose": transpose, "periodic": periodic}
@@ -196,16 +199,32 @@ def test_axis_names_that_are_none() -> None:
         tridiag.solve(1.0, 4.0, 1.0, np.ones(3), axis_name=3)  # type: ignore[arg-type]
 
 
+# ------------------------------------------------------------------------------------------------ what is exchanged
+
+
 @pytest.mark.usefixtures("benchmarks_on_path")
-def test_words_received() -> None:
-    """Six numbers of every other device; or, where systems are many, ten; never an array as long as the systems."""
+@pytest.mark.parametrize(
+    ("devices", "rows", "count", "transpose", "alone", "besides"),
+    [
+        (8, 20, 256, False, (2, 4), (1, 6 * 7)),
+        (8, 20, 256, True, (2, 6), (1, 8 * 7)),  # the neighbours have the couplings
+        (8, 20, 1024, False, (2, 4), (2, 9 * 7 / 8)),  # each device joins its share
+        (8, 20, 8, False, (1, 6 * 7), (0, 0)),  # few words
+        (8, 4, 256, False, (1, 6 * 7), (0, 0)),  # too few rows for anything to decay
+        (2, 4, 8, False, (1, 2), (0, 0)),  # two devices are neighbours, and there are no others
+    ],
+)
+def test_words_received(devices: int, rows: int, count: int, transpose: bool, alone: Any, besides: Any) -> None:
+    """Four numbers of neighbours, and six of every device where these are not enough; never an array."""
     from collectives import exchange
 
-    for systems_, collectives, words in ((8, 1, 6 * 7), (1024, 2, 10)):
-        arrays = systems(np.random.default_rng(0), (systems_, 160), "float64", hard=False)
-        found = exchange(compiled(solve, *placed(mesh_of(8), arrays)), 8)
-        assert found.collectives == collectives
-        assert 0 < found.words <= words * systems_
+    arrays = placed(mesh_of(devices), systems(np.random.default_rng(0), (count, devices * rows), "float64", hard=False))
+    program = compiled(lambda *v: solve(*v, transpose=transpose), *arrays)
+    found = exchange(program, devices)
+    assert (found.collectives, found.words / count) == alone
+    if besides[0]:
+        both = exchange(program, devices, taken=[0])
+        assert (both.collectives - found.collectives, (both.words - found.words) / count) == besides
 
 
 @pytest.mark.usefixtures("benchmarks_on_path")
@@ -213,17 +232,86 @@ def test_collectives_of_a_gradient() -> None:
     """One exchange in either direction."""
     from collectives import exchange
 
-    arrays = placed(mesh_of(8), systems(np.random.default_rng(0), (8, 160), "float64", hard=False))
-    found = exchange(compiled(jax.grad(lambda *v: (solve(*v) ** 2).sum(), ALL), *arrays), 8)
-    assert found.collectives == 2
-    assert found.words <= (6 + 10) * 7 * 8
+    for count, alone in ((8, False), (256, True)):
+        arrays = placed(mesh_of(8), systems(np.random.default_rng(0), (count, 160), "float64", hard=False))
+        program = compiled(jax.grad(lambda *v: (solve(*v) ** 2).sum(), ALL), *arrays)
+        of_all = (6 + 10) * 7
+        assert exchange(program, 8) == ((4, (4 + 8) * count) if alone else (2, of_all * count))
+        assert not alone or exchange(program, 8, taken=[0, 2]) == (6, (4 + 8 + of_all) * count)
+
+
+@pytest.fixture
+def always_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neighbours are asked first also of few systems."""
+    monkeypatch.setattr(split, "WORTH_ASKING", 0)
+
+
+def bands_of(kind: str, shape: tuple[int, int], periodic: bool = False) -> list[Any]:
+    """Systems whose couplings decay within some rows, or do not."""
+    rng = np.random.default_rng(0)
+    a, b, c, d = systems(rng, shape, "float64", hard=False)
+    if kind == "slow":
+        a, b, c = (np.full(shape, v) for v in (-1.0, 2.01, -1.0))
+    elif kind == "one way":
+        a, b, c = (np.full(shape, v) for v in (-1.0, 1.01 if periodic else 1.0, 0.0))
+    elif kind == "point source":
+        d = np.zeros(shape)
+        d[:, shape[1] // 3] = 1
+    elif kind == "hard":
+        b[:, ::7] = 0
+    return [a, b, c, d]
+
+
+@pytest.mark.parametrize(
+    ("kind", "all_asked"),
+    [("decayed", False), ("hard", False), ("slow", True), ("one way", True), ("point source", True)],
+)
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.usefixtures("always_asked")
+def test_who_is_asked(monkeypatch: pytest.MonkeyPatch, kind: str, all_asked: bool, transpose: bool) -> None:
+    """Neighbours alone where couplings have decayed, as measured by what they would add: nothing decays beside zeros.
+
+    Systems without certificate are solved whole in any case, and take no others with them.
+    """
+    every, shape = split.join_all, (5, 8 * 48)
+    bands = [np.concatenate(pair) for pair in zip(bands_of("decayed", shape), bands_of(kind, shape), strict=True)]
+    monkeypatch.setattr(split, "join_all", lambda *given: jax.tree.map(lambda x: x * jnp.nan, every(*given)))
+    monkeypatch.setattr(split, "solve_whole", lambda form, cut, own, x, *_: x)
+    x = np.asarray(jax.jit(lambda *v: solve(*v, transpose=transpose))(*placed(mesh_of(8), bands)))
+    assert np.isnan(x[:5]).any() == all_asked
+    assert kind != "hard" or np.isnan(x[5:]).any()
+
+
+@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("devices", [2, 3, 8])
+@pytest.mark.usefixtures("always_asked")
+def test_decay_of_all_kinds_in_one_batch(devices: int, transpose: bool, periodic: bool) -> None:
+    """Decayed, slow and uncertified systems side by side; each is right, alone and with the others."""
+    kinds, shape = ("decayed", "slow", "one way", "point source", "hard"), (2, devices * 48)
+    every = {kind: bands_of(kind, shape, periodic) for kind in kinds}
+    every["all"] = [np.concatenate(same) for same in zip(*every.values(), strict=True)]
+    function = jax.jit(lambda *v: solve(*v, transpose=transpose, periodic=periodic))
+    for kind, (a, b, c, d) in every.items():
+        if not periodic:
+            a[:, 0] = c[:, -1] = np.nan
+        x = function(*placed(mesh_of(devices), (a, b, c, d)))
+        if transpose:
+            a, c = np.roll(c, 1, -1), np.roll(a, -1, -1)
+        assert (backward_error(a, b, c, d, x, periodic) <= 8 * EPS).all(), kind
 
 
 def test_explain_tells_what_is_exchanged() -> None:
     arrays = systems(np.random.default_rng(0), (8, 160), "float64", hard=False)
     told = repr(tridiag.explain("solve", *placed(mesh_of(8), arrays)))
     assert "the rows of a system lie on 8 devices: one all_gather, 42 words received for each system" in told
-    many = placed(mesh_of(8), [np.tile(x, (100, 1)) for x in arrays])
-    assert "two all_to_all, 7.88 words received" in repr(tridiag.explain("solve", *many))
+    more, many = (placed(mesh_of(8), [np.tile(x, (count, 1)) for x in arrays]) for count in (30, 100))
+    told = repr(tridiag.explain("solve", *more))
+    assert "8 devices: neighbours alone, 4 words received for each system, where couplings decay within devices" in told
+    assert "else one all_gather besides, 42 words" in told
+    assert "else two all_to_all besides, 7.88 words" in repr(tridiag.explain("solve", *many))
+    short = placed(mesh_of(8), [np.tile(x[:, :16], (100, 1)) for x in arrays])
+    assert "8 devices: two all_to_all, 7.88 words received for each" in repr(tridiag.explain("solve", *short))
+    assert "2 devices: neighbours alone, 2 words" in repr(tridiag.explain("solve", *placed(mesh_of(2), arrays)))
     assert "and are gathered" in repr(tridiag.explain("factor", *placed(mesh_of(8), arrays[:3])))
     assert tridiag.explain("solve", *placed(mesh_of(8), arrays, P("z"))).exchange is None

@@ -77,16 +77,17 @@ def exchange_of(verb: str, arguments: dict[str, Any], problem: Problem, backend:
         return None
     devices, systems = max(spread)
     one, fail = ("system", "systems without certificate") if verb == "solve" else ("sequence", "doubtful sequences")
-    rows = f"the rows of a {one} lie on {devices} devices"
+    lie = f"the rows of a {one} lie on {devices} devices"
     if backend not in PARTS.get(verb, ()):
-        return f"{rows}, and are gathered"
+        return f"{lie}, and are gathered"
     from tridiag.xla import split, split_recurrences
 
     if verb == "solve":
-        told = split.exchange(devices, systems)
+        rows = -(-problem.shape[problem.axis] // devices)
+        told = split.exchange(devices, systems, rows, problem.periodic, problem.dtype)
     else:
-        told = split_recurrences.exchange(verb, devices, problem.order, problem.shape, problem.dtype)
-    return f"{rows}: {told}" + f"; {fail} are gathered alone" * (verb != "logcumsumexp")
+        told = split_recurrences.exchange(verb, devices, systems, problem.order, problem.shape, problem.dtype)
+    return f"{lie}: {told}" + f"; {fail} are gathered alone" * (verb != "logcumsumexp")
 
 
 def rows_over(x: Any, problem: Problem) -> tuple[int, int] | None:

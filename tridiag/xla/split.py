@@ -1,15 +1,17 @@
 """Systems whose rows lie on several CPU devices: each reduces its rows, all learn what joins them, each finishes.
 
-Inside `jax.shard_map`, or what XLA makes of arrays that are sharded along the system axis. One ``all_gather`` of six
-numbers a device and system (`tridiag.algorithms.parts`; eight of a transposed matrix, whose couplings the neighbours
-have). Every device solves the small systems of all. Then a flag goes round: only where some system has no certificate
-in some part, or a row between parts a residual that is more than rounding, are such systems gathered, and solved whole.
+Inside `jax.shard_map`, or what XLA makes of arrays that are sharded along the system axis. Neighbours exchange four
+numbers a system (six of a transposed matrix, whose couplings they have), which is enough where couplings have decayed
+within the devices (`tridiag.algorithms.neighbours`). A flag goes round: where they have not in some system, one
+``all_gather`` follows of six numbers a device and system (`tridiag.algorithms.parts`; eight of a transposed matrix),
+and every device solves the small systems of all. Where those are few words they come first, and no neighbour is asked.
+Then another flag: only where some system has no certificate in some part, or a row between parts a residual that is
+more than rounding, are such systems gathered, and solved whole.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -17,15 +19,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tridiag.algorithms import parts
+from tridiag.algorithms import neighbours, parts
 from tridiag.algorithms.parts import Bands, Reduced, Relations
 from tridiag.libraries.jax import Operations as ops
 from tridiag.problems.forms import Cut, Form, Shape
 from tridiag.xla import custom_call
 from tridiag.xla.doubtful import computed_whole
+from tridiag.xla.exchange import anywhere, from_all, index, passed, words_of_all, worth_two
 from tridiag.xla.parts import CustomCalls
 
-WORTH_TWO = 64  # systems for each device to join: two exchanges of fewer words then outweigh their messages
+TOLD, RETURNED = 6, 3  # numbers of a system that devices tell all others, and get back where those join it
+BESIDE = 4  # numbers of a system that a device gets from its neighbours
+WORTH_ASKING = (
+    2**13
+)  # words received of all devices: to ask the neighbours first, and whether that was enough, takes less
 
 
 def gathered_from_devices(solve: Any, form: Form, matrix: Any, d: Any) -> Any:
@@ -70,7 +77,7 @@ def adjoint(form: Form, cut: Cut, a: Any, b: Any, c: Any, g: Any, x: Any, where:
     w, ends = solve_with(
         turned, cut, (a, b, c), g, where, [] if form.transpose else [row_at(x, k, axis) for k in (-1, 0)]
     )
-    ends = ends or neighbours(cut, w, axis, form.periodic)
+    ends = ends or rows_beside(cut, w, axis, form.periodic)
     y = w if form.transpose else x
     wider = lax.optimization_barrier(jnp.concatenate([ends[0], y, ends[1]], axis))  # else written in each product again
     before, behind = (lax.slice_in_dim(wider, k, k + n, axis=axis) for k in (0, 2))
@@ -94,21 +101,13 @@ def solve_with(form: Form, cut: Cut, bands: Bands, d: Any, where: Any, ends: Any
     if own.n > 1:
         x = lax.dynamic_update_slice_in_dim(x, joint.first, 0, own.axis)
     doubtful = ~parts.accurate(ops, own, bands, d, x, joint.e, joint.f, reduced.chunks)
-    flag = lax.pmax(jnp.any(doubtful).astype(jnp.int32), cut.names)
     again = functools.partial(solve_whole, form, cut, own)
-    return lax.cond(flag > 0, again, lambda x, *_: x, x, doubtful, bands, d), joint.ends
+    return lax.cond(anywhere(doubtful, cut), again, lambda x, *_: x, x, doubtful, bands, d), joint.ends
 
 
-def index(cut: Cut) -> Any:
-    return lax.axis_index(cut.names)
-
-
-def neighbours(cut: Cut, x: Any, axis: int, periodic: bool) -> tuple[Any, Any]:
+def rows_beside(cut: Cut, x: Any, axis: int, periodic: bool) -> tuple[Any, Any]:
     """The last row of the device before and the first of the one behind; zero where there is none."""
-    count = cut.parts
-    around = range(count) if periodic else range(count - 1)
-    up, down = [(k, (k + 1) % count) for k in around], [((k + 1) % count, k) for k in around]
-    return lax.ppermute(row_at(x, -1, axis), cut.names, up), lax.ppermute(row_at(x, 0, axis), cut.names, down)
+    return passed(cut, row_at(x, -1, axis), row_at(x, 0, axis), periodic)
 
 
 # ------------------------------------------------------------------------------------------------ what a device has
@@ -163,45 +162,35 @@ class Joint(NamedTuple):
 
 
 def join(form: Form, cut: Cut, own: Form, bands: Bands, reduced: Reduced, ends: Any) -> Joint:
-    """The first and last unknowns of all devices, from one exchange, or from two smaller ones."""
-    axis, systems, shape = own.axis, max(1, math.prod(own.batch)), reduced.relations.last.shape
-    before, behind = row_at(bands[0], 0, axis), row_at(bands[2], -1, axis)
-    if form.transpose:
-        mine = [*reduced.relations, before, behind]
-    else:
-        mine = [*parts.coupled(reduced.relations, before, behind)]
-    told = jnp.stack([jnp.broadcast_to(x, shape).reshape(systems) for x in (*mine, *ends)])
-    if systems < WORTH_TWO * cut.parts:
-        values = joined(form, cut, lax.all_gather(told, cut.names), len(ends))
-        values = lax.dynamic_index_in_dim(values, index(cut), keepdims=False)
-    else:
-        values = exchanged(form, cut, told, len(ends))
-    e, f, last, *around = (x.reshape(shape) for x in values)
-    first = parts.first_of(ops, Relations(*told[:6].reshape(6, *shape)), e, last)
+    """The first and last unknowns beside all devices: from their neighbours, from all where that is not enough."""
+    axis, relations = own.axis, reduced.relations
+    couplings = [
+        jnp.broadcast_to(x, relations.last.shape) for x in (row_at(bands[0], 0, axis), row_at(bands[2], -1, axis))
+    ]
+    every = functools.partial(join_all, form, cut, relations, couplings, ends)
+    if not may_pay(cut.parts, relations.last.size, own.n, form.periodic, relations.last.dtype):
+        return every()
+    joint, right = join_neighbours(form, cut, relations, couplings, ends)
+    if always_right(cut.parts, form.periodic):
+        return joint
+    return lax.cond(anywhere(~right, cut), every, lambda: joint)
+
+
+def join_all(form: Form, cut: Cut, relations: Relations, couplings: Any, ends: Any) -> Joint:
+    """`join` from one exchange, or from two smaller ones, of all devices."""
+    before, behind = couplings
+    told = [*relations, before, behind] if form.transpose else [*parts.coupled(relations, before, behind)]
+    flat = jnp.stack([x.reshape(-1) for x in (*told, *ends)])
+    own = functools.partial(joined, form, len(ends))
+    e, f, last, *around = (x.reshape(before.shape) for x in from_all(own, cut, flat, flat[:0], RETURNED + len(ends)))
+    first = parts.first_of(ops, Relations(*told[:6]), e, last)
     if form.transpose:
         return Joint(e, f, first, last, around)
     e, f = (jnp.where(x == 0, 0, entry * x) for entry, x in ((before, e), (behind, f)))
     return Joint(e, f, first, last, around)
 
 
-def exchange(devices: int, systems: int) -> str:
-    """What is exchanged, in words."""
-    if systems < WORTH_TWO * devices:
-        return f"one all_gather, {6 * (devices - 1)} words received for each system"
-    return f"two all_to_all, {9 * (devices - 1) / devices:.3g} words received for each system"
-
-
-def exchanged(form: Form, cut: Cut, told: Any, ends: int) -> Any:
-    """`joined`, where each device joins its share of the systems: (numbers, systems)."""
-    systems = told.shape[1]
-    share = -(-systems // cut.parts)
-    told = jnp.pad(told, ((0, 0), (0, share * cut.parts - systems))).reshape(-1, cut.parts, share)
-    found = lax.all_to_all(told.swapaxes(0, 1), cut.names, 0, 0)  # devices, numbers, systems of this one
-    values = lax.all_to_all(joined(form, cut, found, ends), cut.names, 0, 0)
-    return values.swapaxes(0, 1).reshape(-1, share * cut.parts)[:, :systems]
-
-
-def joined(form: Form, cut: Cut, found: Any, ends: int) -> Any:
+def joined(form: Form, ends: int, found: Any, _: Any) -> Any:
     """What every device needs to know, from what every device has told: (devices, numbers, systems)."""
     relations, rest = Relations(*(found[:, k] for k in range(6))), [found[:, k] for k in range(6, found.shape[1])]
     around = (parts.preceding(ops, rest[1], 0), parts.following(ops, rest[0], 0)) if form.transpose else None
@@ -211,6 +200,62 @@ def joined(form: Form, cut: Cut, found: Any, ends: int) -> Any:
         pair = parts.preceding(ops, rest[-2], 0), parts.following(ops, rest[-1], 0)
         beside = [jnp.where(x == 0, 0, end) for x, end in zip(known.coupled, pair, strict=True)]
     return jnp.stack([known.e, known.f, known.last, *beside], 1)
+
+
+def join_neighbours(form: Form, cut: Cut, relations: Relations, couplings: Any, ends: Any) -> tuple[Joint, Any]:
+    """`join` from what the devices before and behind tell, and of which systems that is right."""
+    times = functools.partial(neighbours.times, ops)
+    there = (index(cut) > 0) | form.periodic, (index(cut) < cut.parts - 1) | form.periodic
+    couplings = [jnp.where(x, entry, 0) for x, entry in zip(there, couplings, strict=True)]
+    if not form.transpose:
+        relations = parts.coupled(relations, couplings[0], couplings[1], times)
+    first, last = neighbours.ends(relations)
+    to_behind, to_before = [*last], [*first]
+    if form.transpose:
+        to_behind, to_before = [*last, couplings[1]], [*first, couplings[0]]
+    if ends:
+        to_behind, to_before = [*to_behind, ends[0]], [*to_before, ends[1]]
+    told = passed(cut, jnp.stack(to_behind), jnp.stack(to_before), form.periodic)
+    before, behind = (neighbours.End(*x[:2]) for x in told)
+    if form.transpose:
+        before, behind = (
+            end._replace(slope=times(end.slope, x)) for end, x in zip((before, behind), couplings, strict=True)
+        )
+        couplings = [x[2] for x in told]
+        relations = parts.coupled(relations, couplings[0], couplings[1], times)
+        first = first._replace(slope=times(first.slope, couplings[0]))
+    beside, right = neighbours.join(ops, relations, first, before, behind, there)
+    e, f = times(beside.before, couplings[0]), times(beside.behind, couplings[1])
+    return Joint(e, f, beside.first, beside.last, [x[-1] for x in told] if ends else []), right
+
+
+def may_pay(devices: int, systems: int, rows: int, periodic: bool, dtype: Any) -> bool:
+    """Whether to ask the neighbours first: they know enough, or so many rows may let couplings decay, and words count.
+
+    A decimal digit a row is the decay of a matrix whose diagonal is ten times as large as what is beside it.
+    """
+    if devices == 2:
+        return always_right(devices, periodic)
+    large = worth_two(devices, systems, TOLD, RETURNED) or TOLD * (devices - 1) * systems >= WORTH_ASKING
+    return large and rows >= jnp.finfo(dtype).precision
+
+
+def always_right(devices: int, periodic: bool) -> bool:
+    """Two parts at the ends of a system: what would be dropped is not there."""
+    return devices == 2 and not periodic
+
+
+def exchange(devices: int, systems: int, rows: int, periodic: bool, dtype: Any) -> str:
+    """What is exchanged, in words."""
+    how, words = words_of_all(devices, systems, TOLD, RETURNED)
+    if always_right(devices, periodic):
+        return f"neighbours alone, {BESIDE // 2} words received for each system"
+    if not may_pay(devices, systems, rows, periodic, dtype):
+        return f"{how}, {words:.3g} words received for each system"
+    return (
+        f"neighbours alone, {BESIDE} words received for each system, where couplings decay within devices; "
+        f"else {how} besides, {words:.3g} words"
+    )
 
 
 def row_at(x: Any, at: int, axis: int) -> Any:
@@ -275,7 +320,7 @@ def at_ends(cut: Cut, form: Form, x: Any) -> tuple[Any, Any]:
 
 def moved(cut: Cut, x: Any, axis: int, by: int, periodic: bool) -> Any:
     """x[i - by] at row i, for by = 1 or -1, across devices."""
-    before, behind = neighbours(cut, x, axis, periodic)
+    before, behind = rows_beside(cut, x, axis, periodic)
     n = x.shape[axis]
     if by == 1:
         return jnp.concatenate([before, lax.slice_in_dim(x, 0, n - 1, axis=axis)], axis)

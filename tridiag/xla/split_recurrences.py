@@ -3,9 +3,10 @@
 What XLA makes of arrays that are sharded along the axis. A first pass over its rows tells every device what they make
 of the state before them (`tridiag.xla.totals`), in a few numbers a sequence: one ``all_gather`` of three of a linear
 recurrence of order 1, of one of `logcumsumexp`, of three of `log_linear_recurrence`. A scan over the devices gives each
-its state, and the second pass is the recurrence from there. Of order 1 and real or complex numbers, and of logarithms,
-the first pass is a kernel that writes no array. Of higher orders and of matrices it is the recurrence itself, from 0
-and from every unit of its state: p (p + 1) numbers a sequence, and p + 1 times the work.
+its state (where sequences are many each device scans its share, and tells the others theirs), and the second pass is
+the recurrence from there. Of order 1 and real or complex numbers, and of logarithms, the first pass is a kernel that
+writes no array. Of higher orders and of matrices it is the recurrence itself, from 0 and from every unit of its state:
+p (p + 1) numbers a sequence, and p + 1 times the work.
 
 Then a flag goes round: only where the state behind some rows is not the one that the next device has taken for it (an
 infinite coefficient, an overflow on the way, a sequence that hardly any rounding error survives) are such sequences
@@ -14,10 +15,13 @@ gathered, and computed whole.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -27,7 +31,8 @@ from tridiag.kernels.totals.words import LINEAR, LOGARITHMS, TRANSPOSED, WEIGHTE
 from tridiag.problems.forms import Cut, Recurrence, Shape
 from tridiag.xla import custom_call, totals
 from tridiag.xla.doubtful import computed_whole
-from tridiag.xla.split import index, row_at
+from tridiag.xla.exchange import anywhere, from_all, index, words_of_all
+from tridiag.xla.split import row_at
 from tridiag.xla.totals import Affine
 
 ROUNDING = 1024  # eps: how far a state may be from what the next device has taken for it, and 8 eps sqrt(rows) more
@@ -73,15 +78,16 @@ class Part(NamedTuple):
 # ------------------------------------------------------------------------------------------------ the verbs
 
 
-def exchange(verb: str, devices: int, order: int, shape: tuple[int, ...], dtype: str) -> str:
+def exchange(verb: str, devices: int, sequences: int, order: int, shape: tuple[int, ...], dtype: str) -> str:
     """What is exchanged, in words."""
     parts = 2 if np.dtype(dtype).kind == "c" else 1
-    size = shape[-1] if verb == "matrix_recurrence" else order
-    several = size > 1 or verb == "matrix_recurrence"
-    count = {"logcumsumexp": 1, "log_linear_recurrence": 3}.get(
+    matrices = verb == "matrix_recurrence"
+    size, several = (shape[-1], True) if matrices else (order, order > 1)
+    told = {"logcumsumexp": 1, "log_linear_recurrence": 3}.get(
         verb, size * (size + 1) * parts if several else 2 * parts + 1
     )
-    return f"one all_gather, {count * (devices - 1)} words received for each sequence"
+    how, words = words_of_all(devices, sequences // size if matrices else sequences, told, size * parts)
+    return f"{how}, {words:.3g} words received for each sequence"
 
 
 def linear_recurrence(order: int, form: Recurrence, cut: Cut, x: Any, *more: Any) -> Any:
@@ -239,23 +245,36 @@ def behind(part: Part, a: Any, k: int) -> Any:
 
 def state_before(part: Part, told: Any, start: Any) -> Any:
     """The state before the first row of a device, from what all are told and that before the first row of all."""
-    flat = jnp.concatenate([plane.reshape(-1) for x in told for plane in planes(x)])
-    found = lax.all_gather(flat, part.cut.names)
-    every, at = [], 0
-    for x in told:
-        numbers = []
-        for plane in planes(x):
-            numbers.append(found[:, at : at + plane.size].reshape(-1, *plane.shape))
-            at += plane.size
-        every.append(numbers[0] if len(numbers) == 1 else lax.complex(*numbers))
+    value, kind = told.value, type(told)
+    rank = len(part.own.shape) - part.own.matrices  # axes of sequences; those behind are of the numbers of a state
+    numbers = [numbers_of(x, rank) for x in told]
+    ends = list(itertools.accumulate(map(len, numbers)))[:-1]
 
     def step(state: Any, told: Any) -> Any:
         return told.after(state), state
 
-    first = jnp.broadcast_to(start, told.value.shape)
-    unroll = min(16, part.cut.parts)
-    _, states = lax.scan(step, first, type(told)(*every), reverse=part.form.backward, unroll=unroll)
-    return lax.dynamic_index_in_dim(states, index(part.cut), keepdims=False)
+    def join(found: Any, start: Any) -> Any:
+        """States before all devices, in the order of these."""
+        every = jax.vmap(lambda x: kind(*map(functools.partial(restored, rank=rank), jnp.split(x, ends), told)))(found)
+        first, unroll = restored(start, value, rank), min(16, part.cut.parts)
+        _, states = lax.scan(step, first, every, reverse=part.form.backward, unroll=unroll)
+        return jax.vmap(lambda x: numbers_of(x, 1))(states)
+
+    start = numbers_of(jnp.broadcast_to(start, value.shape), rank)
+    before = from_all(join, part.cut, jnp.concatenate(numbers), start, len(start))
+    return restored(before, value, rank).reshape(value.shape)
+
+
+def numbers_of(x: Any, rank: int) -> Any:
+    """The real numbers of each sequence, the axes of which come first: (numbers, sequences)."""
+    return jnp.concatenate([plane.reshape(math.prod(x.shape[:rank]), -1).T for plane in planes(x)])
+
+
+def restored(numbers: Any, like: Any, rank: int) -> Any:
+    """The inverse, of some sequences, which have one axis then."""
+    tail, count = like.shape[rank:], numbers.shape[1]
+    found = [x.T.reshape(count, *tail) for x in numbers.reshape(-1, math.prod(tail), count)]
+    return lax.complex(*found) if jnp.iscomplexobj(like) else found[0]
 
 
 def planes(x: Any) -> tuple[Any, ...]:
@@ -276,10 +295,10 @@ def kept_or_gathered(part: Part, y: Any, taken: Any, end: Any, told: Any) -> Any
     moderate = told.moderate() & (size < jnp.inf) & (error < jnp.inf) & (size > least)
     followed = part.place < -(-part.form.n // rows) - 1 if not part.form.backward else part.place < part.cut.parts - 1
     doubtful = followed & ~(same | small | moderate)
-    flag = lax.pmax(jnp.any(doubtful).astype(jnp.int32), part.cut.names)
+    again = anywhere(doubtful, part.cut)
     if isinstance(told, Affine):
         doubtful = doubtful.any(-1, keepdims=part.own.matrices)
-    return lax.cond(flag > 0, lambda y: gathered(part, y, doubtful), lambda y: y, y)
+    return lax.cond(again, lambda y: gathered(part, y, doubtful), lambda y: y, y)
 
 
 def gathered(part: Part, y: Any, doubtful: Any) -> Any:

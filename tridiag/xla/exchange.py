@@ -1,0 +1,65 @@
+"""What devices exchange that have rows of the same systems: with their neighbours, or all with all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from tridiag.problems.forms import Cut
+
+WORTH_TWO = 64  # systems for each device to join: two exchanges of fewer words then outweigh their messages
+
+
+def index(cut: Cut) -> Any:
+    """Which device this is, in the order of rows."""
+    return lax.axis_index(cut.names)
+
+
+def anywhere(x: Any, cut: Cut) -> Any:
+    """Whether any device has a true entry: one number goes round."""
+    return lax.pmax(jnp.any(x).astype(jnp.int32), cut.names) > 0
+
+
+def passed(cut: Cut, to_behind: Any, to_before: Any, periodic: bool) -> tuple[Any, Any]:
+    """What the device before passes on to the one behind it, and the one behind back; zero where there is none."""
+    count = cut.parts
+    if count == 2 and not periodic:  # in one message
+        first = index(cut) == 0
+        found = lax.ppermute(jnp.where(first, to_behind, to_before), cut.names, [(0, 1), (1, 0)])
+        nothing = jnp.zeros_like(found)
+        return jnp.where(first, nothing, found), jnp.where(first, found, nothing)
+    around = range(count) if periodic else range(count - 1)
+    up, down = [(k, (k + 1) % count) for k in around], [((k + 1) % count, k) for k in around]
+    return lax.ppermute(to_behind, cut.names, up), lax.ppermute(to_before, cut.names, down)
+
+
+def worth_two(devices: int, systems: int, told: int, returned: int) -> bool:
+    """Whether each device joins its share of the systems: so many numbers of each are told, so many returned."""
+    return systems >= WORTH_TWO * devices and told * devices > told + returned
+
+
+def words_of_all(devices: int, systems: int, told: int, returned: int) -> tuple[str, float]:
+    """How all devices exchange so many numbers, and those that each receives of a system."""
+    if worth_two(devices, systems, told, returned):
+        return "two all_to_all", (told + returned) * (devices - 1) / devices
+    return "one all_gather", told * (devices - 1)
+
+
+def from_all(join: Callable[[Any, Any], Any], cut: Cut, told: Any, known: Any, returned: int) -> Any:
+    """What this device is to know, (``returned``, systems), from what all tell, (numbers, systems).
+
+    ``join(told, known)`` finds it for all of them, (devices, returned, systems), from (devices, numbers, systems), and
+    from (numbers, systems) of what all devices know alike. Every device joins all systems, or, of many, its share.
+    """
+    count, systems = told.shape
+    if not worth_two(cut.parts, systems, count, returned):
+        return lax.dynamic_index_in_dim(join(lax.all_gather(told, cut.names), known), index(cut), keepdims=False)
+    share = -(-systems // cut.parts)
+    told, known = (jnp.pad(x, ((0, 0), (0, share * cut.parts - systems))) for x in (told, known))
+    found = lax.all_to_all(told.reshape(count, cut.parts, share).swapaxes(0, 1), cut.names, 0, 0)
+    values = join(found, lax.dynamic_slice_in_dim(known, index(cut) * share, share, 1))
+    values = lax.all_to_all(values, cut.names, 0, 0)
+    return values.swapaxes(0, 1).reshape(returned, share * cut.parts)[:, :systems]
