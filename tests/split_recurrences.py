@@ -359,3 +359,122 @@ def test_gradients_of_higher_orders(rows: int) -> None:
     found = jax.jit(gradient)(*placed(mesh_of(4), (x, *coefficients)))
     for y, z in zip(found, gradient(*map(jnp.asarray, (x, *coefficients))), strict=True):
         np.testing.assert_allclose(y, z, rtol=1e-11, atol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------------ inside shard_map
+
+
+ROWS = P(None, "z")
+
+
+def inside(function: Callable[..., Any], mesh: Mesh, specs: Any, out: Any = ROWS, **options: Any) -> Any:
+    return jax.jit(jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=out, **options))
+
+
+def case_of(rng: Any, verb: str, n: int) -> tuple[list[Any], list[Any]]:
+    """Arrays with rows, and the values before the first."""
+    if verb == "matrix_recurrence":
+        return [random(rng, (3, n, 2, 2)), random(rng, (3, n, 2))], [random(rng, (3, 2))]
+    if verb == "third order":
+        return [random(rng, (3, n)) / 2 for _ in range(4)], [random(rng, (3,)) for _ in range(3)]
+    return operands(rng, verb, (3, n)), [] if verb == "logcumsumexp" else [random(rng, (3,))]
+
+
+def called(verb: str, rows: list[Any], init: list[Any], **options: Any) -> Any:
+    if verb == "third order":
+        return tridiag.linear_recurrence((*rows[:3],), rows[3], (*init,) or None, **options)
+    return getattr(tridiag, verb)(*rows, *init, **options)
+
+
+@pytest.mark.parametrize(
+    ("devices", "rows", "name", "reverse"),
+    [(8, 5, "numba_scan", False), (3, 2, "jax_scan", True), (4, 1, "numba_scan", True)],
+)
+@pytest.mark.parametrize("verb", [*VERBS, "matrix_recurrence", "third order"])
+def test_by_the_name_of_the_axis(verb: str, devices: int, rows: int, name: str, reverse: bool) -> None:
+    """Values, the last ones on every device, tangents, and gradients, of what is before the first row too."""
+    rng = np.random.default_rng(rows)
+    arrays, init = case_of(rng, verb, devices * rows)
+    count, final = len(arrays), verb != "logcumsumexp"
+    options = {"reverse": reverse, "backend": name} | ({"return_final": True} if final else {})
+
+    def function(*v: Any, **more: Any) -> Any:
+        return called(verb, list(v[:count]), list(v[count:]), **options, **more)
+
+    def local(*v: Any) -> Any:
+        return function(*v, axis_name="z")
+
+    given = [jnp.asarray(x) for x in (*arrays, *init)]
+    out = (ROWS, jax.tree.map(lambda _: P(), function(*given)[1])) if final else ROWS
+    cut = inside(local, mesh_of(devices), (ROWS,) * count + (P(),) * len(init), out)
+
+    def everything(function: Any) -> Any:
+        def loss(*v: Any) -> Any:
+            return sum(jnp.sin(x).sum() for x in jax.tree.leaves(function(*v)))
+
+        return function(*given), jax.jvp(function, given, given)[1], jax.grad(loss, (*range(len(given)),))(*given)
+
+    for y, z in zip(*map(jax.tree.leaves, (everything(cut), everything(function))), strict=True):
+        np.testing.assert_allclose(y, z, rtol=1e-11, atol=1e-12)
+
+
+def test_a_gradient_inside() -> None:
+    """Of a sum over the devices, with respect to the rows of one."""
+    rng = np.random.default_rng(14)
+    for verb in ("linear_recurrence", "log_linear_recurrence", "matrix_recurrence", "third order"):
+        rows, _ = case_of(rng, verb, 24)
+
+        def loss(*v: Any, verb: str = verb, **more: Any) -> Any:
+            return jnp.sin(called(verb, [*v], [], **more)).sum()
+
+        def local(*v: Any, loss: Any = loss) -> Any:
+            return jax.grad(lambda *v: jax.lax.psum(loss(*v, axis_name="z"), "z"), (*range(len(v)),))(*v)
+
+        found = inside(local, mesh_of(4), ROWS, ROWS)(*rows)
+        for y, z in zip(found, jax.grad(loss, (*range(len(rows)),))(*map(jnp.asarray, rows)), strict=True):
+            np.testing.assert_allclose(y, z, rtol=1e-11, atol=1e-12)
+
+
+def test_what_only_shard_map_has() -> None:
+    """vmap in it, two axes of the mesh, no types of what varies, and a constant on each device which differs."""
+    rng = np.random.default_rng(15)
+    a, x = (random(rng, (3, 24)) for _ in range(2))
+    wanted = tridiag.linear_recurrence(a, x)
+    rowwise = inside(jax.vmap(lambda a, x: tridiag.linear_recurrence(a, x, axis_name="z")), mesh_of(4), ROWS)
+    assert_alike(rowwise(a, x), wanted)
+    mesh = jax.make_mesh((2, 4), ("y", "z"), axis_types=(AxisType.Auto,) * 2)
+    spec = P(None, ("y", "z"))
+    both = inside(lambda a, x: tridiag.linear_recurrence(a, x, axis_name=("y", "z")), mesh, spec, spec)
+    assert_alike(both(a, x), wanted)
+    unchecked = inside(lambda a, x: tridiag.linear_recurrence(a, x, axis_name="z"), mesh_of(4), ROWS, check_vma=False)
+    assert_alike(unchecked(a, x), wanted)
+    each = np.repeat(random(rng, (3, 4)), 6, 1)  # one coefficient of a device
+
+    def loss(x: Any, *coefficients: Any, **more: Any) -> Any:
+        return jnp.sin(tridiag.linear_recurrence(coefficients, x, **more)).sum()
+
+    def local(x: Any, *coefficients: Any) -> Any:
+        constants = [c[:, :1] for c in coefficients]
+        return jax.grad(lambda x: jax.lax.psum(loss(x, *constants, axis_name="z"), "z"))(x)
+
+    for orders in (1, 2):
+        found = inside(local, mesh_of(4), ROWS)(x, *(each,) * orders)
+        np.testing.assert_allclose(found, jax.grad(loss)(jnp.asarray(x), *(each,) * orders), rtol=1e-11, atol=1e-12)
+
+
+def test_words_exchanged_inside() -> None:
+    """As many as of arrays that are sharded: three of a sequence and device."""
+    a, x = operands(np.random.default_rng(8), "linear_recurrence", (5, 160))
+    function = inside(lambda a, x: tridiag.linear_recurrence(a, x, axis_name="z"), mesh_of(8), ROWS)
+    program = outside_branches(function.lower(a, x).compile().as_text())
+    assert [np.prod(shape) for shape in gathered(program)] == [8 * 5 * 3]
+    assert not re.findall(r"(all-to-all|collective-permute|reduce-scatter)\(", program)
+
+
+def test_axis_names_that_do_not_fit() -> None:
+    with pytest.raises(ValueError, match=r"z is no axis of jax.shard_map here; call tridiag.logcumsumexp inside of it"):
+        tridiag.logcumsumexp(np.ones(3), axis_name="z")
+    with pytest.raises(TypeError, match="out does not go with axis_name"):
+        inside(lambda x: tridiag.linear_recurrence(0.5, x, axis_name="z", out=np.ones((2, 2))), mesh_of(4), ROWS)(
+            jnp.ones((2, 8))
+        )

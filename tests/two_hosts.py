@@ -30,6 +30,10 @@ def main(address: str, process: int) -> None:
         x = function(*map(spread, (a, b, c, d)))
         for shard in x.addressable_shards:
             np.testing.assert_allclose(shard.data, wanted[shard.index], rtol=1e-13)
+    wanted = tridiag.linear_recurrence(a, d)
+    for function in (jax.jit(tridiag.linear_recurrence), tridiag.linear_recurrence):
+        for shard in function(spread(a), spread(d)).addressable_shards:
+            np.testing.assert_allclose(shard.data, wanted[shard.index], rtol=1e-11, atol=1e-13)
     b[1], a[1, 3], c[1, 3] = 0, 0, 0
     try:
         tridiag.solve(*map(spread, (a, b, c, d)))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tridiag.backends import installed
-from tridiag.calls import fast_path, outputs
+from tridiag.calls import fast_path, outputs, split
 from tridiag.calls.checks import check_flag
 from tridiag.calls.execute import last, recurrence
 from tridiag.calls.fast_path import RECURRENCES
@@ -31,6 +31,7 @@ def linear_recurrence(
     return_final: bool = False,
     backend: str = "auto",
     out: Array | None = None,
+    axis_name: str | tuple[str, ...] | None = None,
 ) -> Array:
     r"""Run many linear recurrences at once.
 
@@ -59,6 +60,10 @@ def linear_recurrence(
         "auto", a name of `tridiag.backends`, or a library ("jax"). A named backend runs or raises.
     out : array
         Takes the result; it may not overlap an argument. Not with JAX arrays.
+    axis_name : str or tuple of str
+        Inside `jax.shard_map`, the axes of the mesh along which the rows of sequences are spread: every device passes
+        as many rows, in the order of the devices, and gets y of these. ``init`` is the same on all, and so is what
+        ``return_final`` returns. Arrays that are sharded along ``axis`` outside of `jax.shard_map` need nothing.
 
     Returns
     -------
@@ -85,12 +90,14 @@ def linear_recurrence(
     -----
     Finite where the sequence is, also where products of its coefficients overflow.
     """
-    if type(x) is np.ndarray:
+    if axis_name is None and type(x) is np.ndarray:
         y = OF_NUMBERS.call(a, x, init, out, axis, reverse, return_final, backend)
         if y is not None:
             return y
     given = {"a": a, "x": x, "init": init}
-    return computed("linear_recurrence", given, return_final, out, axis=axis, reverse=reverse, backend=backend)
+    return computed(
+        "linear_recurrence", given, return_final, out, axis_name, axis=axis, reverse=reverse, backend=backend
+    )
 
 
 def log_linear_recurrence(
@@ -103,6 +110,7 @@ def log_linear_recurrence(
     return_final: bool = False,
     backend: str = "auto",
     out: Array | None = None,
+    axis_name: str | tuple[str, ...] | None = None,
 ) -> Array:
     r"""Run many first-order recurrences of positive numbers, given and returned as their logarithms.
 
@@ -117,7 +125,7 @@ def log_linear_recurrence(
         integers promote as in the library of the arrays (NumPy, JAX or PyTorch).
     init : array
         y before the first step. None: -inf, and the coefficient that would multiply it is never read.
-    axis, reverse, return_final, backend, out
+    axis, reverse, return_final, backend, out, axis_name
         As in `linear_recurrence`.
 
     Returns
@@ -144,16 +152,24 @@ def log_linear_recurrence(
     is the logarithm of 0. Derivatives are those of one linear recurrence with coefficients between 0 and 1; where y is
     infinite they are 0, and where it is NaN they are NaN, even of a loss that does not read y there.
     """
-    if type(x) is np.ndarray and log_a is not None:
+    if axis_name is None and type(x) is np.ndarray and log_a is not None:
         y = OF_LOGARITHMS.call(log_a, x, init, out, axis, reverse, return_final, backend)
         if y is not None:
             return y
     given = {"log_a": log_a, "x": x, "init": init}
-    return computed("log_linear_recurrence", given, return_final, out, axis=axis, reverse=reverse, backend=backend)
+    return computed(
+        "log_linear_recurrence", given, return_final, out, axis_name, axis=axis, reverse=reverse, backend=backend
+    )
 
 
 def logcumsumexp(
-    x: Array, *, axis: int = -1, reverse: bool = False, backend: str = "auto", out: Array | None = None
+    x: Array,
+    *,
+    axis: int = -1,
+    reverse: bool = False,
+    backend: str = "auto",
+    out: Array | None = None,
+    axis_name: str | tuple[str, ...] | None = None,
 ) -> Array:
     r"""The logarithm of the cumulative sum of exponentials.
 
@@ -172,6 +188,8 @@ def logcumsumexp(
         "auto", a name of `tridiag.backends`, or a library ("jax"). A named backend runs or raises.
     out : array
         Takes the result; it may not overlap ``x``. Not with JAX arrays.
+    axis_name : str or tuple of str
+        Inside `jax.shard_map`, as in `linear_recurrence`.
 
     Returns
     -------
@@ -198,11 +216,11 @@ def logcumsumexp(
     The error is a unit or two in the last place of max(1, abs(y)), over any number of terms. Infinities, NaN and
     derivatives are as in `log_linear_recurrence`.
     """
-    if type(x) is np.ndarray:
+    if axis_name is None and type(x) is np.ndarray:
         y = OF_SUMS.call(None, x, None, out, axis, reverse, False, backend)
         if y is not None:
             return y
-    return computed("logcumsumexp", {"x": x}, False, out, axis=axis, reverse=reverse, backend=backend)
+    return computed("logcumsumexp", {"x": x}, False, out, axis_name, axis=axis, reverse=reverse, backend=backend)
 
 
 def matrix_recurrence(
@@ -214,6 +232,7 @@ def matrix_recurrence(
     return_final: bool = False,
     backend: str = "auto",
     out: Array | None = None,
+    axis_name: str | tuple[str, ...] | None = None,
 ) -> Array:
     r"""Run many linear recurrences of small vectors at once.
 
@@ -236,6 +255,8 @@ def matrix_recurrence(
         "auto", a name of `tridiag.backends`, or a library ("jax"). A named backend runs or raises.
     out : array
         Takes the result; it may not overlap an argument. Not with JAX arrays.
+    axis_name : str or tuple of str
+        Inside `jax.shard_map`, as in `linear_recurrence`.
 
     Returns
     -------
@@ -264,12 +285,12 @@ def matrix_recurrence(
     2 m^2 flops a step, in n steps; `jax_associative`: in logarithmic depth with m times as many. Finite where the
     sequence is, also where products of its matrices overflow.
     """
-    if type(x) is np.ndarray and A is not None:
+    if axis_name is None and type(x) is np.ndarray and A is not None:
         y = OF_MATRICES.call(A, x, init, out, -2, reverse, return_final, backend)
         if y is not None:
             return y
     given = {"A": A, "x": x, "init": init}
-    return computed("matrix_recurrence", given, return_final, out, reverse=reverse, backend=backend)
+    return computed("matrix_recurrence", given, return_final, out, axis_name, reverse=reverse, backend=backend)
 
 
 def scan(
@@ -339,9 +360,13 @@ def scan(
     return jax_scan.scan(f, init, xs, axis, out_axis, length, reverse, unroll)
 
 
-def computed(verb: str, given: dict[str, Any], return_final: bool, out: Any, **options: Any) -> Any:
+def computed(
+    verb: str, given: dict[str, Any], return_final: bool, out: Any, axis_name: Any = None, **options: Any
+) -> Any:
     """A verb on recurrences: prepare its arguments, run it, and return its last values if they are wanted."""
     check_flag("return_final", return_final)
+    if axis_name is not None:
+        return split.recurrence(verb, given, return_final, out, options, axis_name)
     if compiling(*given.values()):
         return graph().recurrence(verb, given, return_final, out, options)
     way = "recurrence_and_final" if return_final else "recurrence"

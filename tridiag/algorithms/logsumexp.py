@@ -230,7 +230,7 @@ def shares(ops: Any, coefficients: Rows, x: Any, y: Any, init: Rows, form: Recur
     """
     before = recurrence.behind(ops, y, 1, init, form)
     steps = ops.positions(form.n, len(form.shape), form.axis, y)
-    follows = steps == steps if init else steps < form.n - 1 if form.reverse else steps > 0
+    follows = steps == steps if init else steps < form.steps - 1 if form.reverse else steps > 0
     kept = follows & (y - y == 0)
     p = ops.exp(ops.where(kept, (coefficients[0] + before if coefficients else before) - y, -math.inf))
     q = ops.exp(ops.where(abs(y) == math.inf, -math.inf, x - y))

@@ -77,19 +77,16 @@ def products(a: Any, values: Any, form: Recurrence) -> Any:
 
 def cut(ops: Any, a: Any, k: int, form: Recurrence) -> Any:
     """Coefficients of the values k steps before, 0 in the first k steps."""
-    n, axis = form.n, form.axis
-    steps = ops.positions(n, len(a.shape), axis, a)
-    return ops.where(steps < n - k if form.reverse else steps >= k, a, ops.zero(a))
+    steps = ops.positions(form.n, len(a.shape), form.axis, a)
+    return ops.where(steps < form.steps - k if form.reverse else steps >= k, a, ops.zero(a))
 
 
 def behind(ops: Any, v: Any, k: int, init: Rows, form: Recurrence) -> Any:
     """At every step the value k steps before it: one of ``init`` before the first step, or 0."""
-    n, axis = form.n, form.axis
-    count = min(k, n)
-    first = ops.zero(ops.slice(v, slice(0, count), axis))
+    axis, count = form.axis, min(k, form.steps)
+    row = ops.zero(ops.slice(v, slice(0, 1), axis))
+    first = ops.stretch(row, count, axis)
     if init:
-        row = list(first.shape)
-        row[axis] = 1
-        rows = [ops.broadcast(init[k - 1 - i], row) for i in range(count)]
+        rows = [ops.broadcast(init[k - 1 - i], row.shape) for i in range(count)]
         first = first + ops.concatenate(rows[::-1] if form.backward else rows, axis)
     return ops.moved(v, first, axis, form.backward)

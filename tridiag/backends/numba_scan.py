@@ -139,7 +139,7 @@ def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurren
 
 def is_copy(form: Recurrence, init: Any) -> bool:
     """One step with nothing before it: y is x, as in a linear recurrence, whose coefficient is not read either."""
-    return form.n == 1 and not init
+    return form.steps == 1 and not init
 
 
 def run_logarithms(coefficients: Rows, x: Any, init: Rows, form: Recurrence, y: Any) -> None:

@@ -145,6 +145,16 @@ def final(call: Call, y: Array, nothing: float = 0.0) -> tuple[Array, ...]:
     if not before:
         row = cast(call.d, call.result_dtype)
         before = [ops.full(form.batch, nothing, row)] * len(call.matrix)
-    last = [ops.row(y, row_of(form, form.n - 1 - k), form.axis) for k in range(min(form.n, len(call.matrix)))]
+    last = [end(call, y, k) for k in range(min(form.steps, len(call.matrix)))]
     values = [*last, *(cast(value, call.result_dtype) for value in before)][: len(call.matrix)]
     return tuple(ops.copy(value) for value in values)
+
+
+def end(call: Call, y: Array, k: int) -> Array:
+    """The value of a recurrence k steps before the last."""
+    form = call.form
+    if form.cut:
+        from tridiag.xla import split_recurrences
+
+        return split_recurrences.end(form, y, k)
+    return call.module().Operations.row(y, row_of(form, form.n - 1 - k), form.axis)

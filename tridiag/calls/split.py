@@ -9,6 +9,7 @@ from typing import Any
 from tridiag.backends import Problem
 from tridiag.calls import execute
 from tridiag.calls.plan import Call, prepare, wants_check
+from tridiag.calls.sequences import PREPARERS
 from tridiag.problems.forms import Cut
 
 Array = Any
@@ -32,19 +33,40 @@ def solve(
     cut = cut_over(axis_name)
     periodic = options.pop("periodic")
     call = prepare("solve", arguments, where=where, **options)
+    check_inside(call, out, axis_name)
+    wants_check(call.plan, check)
+    if periodic and call.form.n * cut.parts < 3:
+        raise ValueError(f"periodic=True needs at least 3 rows, and the system has {call.form.n * cut.parts}")
+    return execute.solve(with_cut(call, cut, periodic=periodic), call.plan.backend, False)
+
+
+def recurrence(
+    verb: str,
+    given: dict[str, Any],
+    return_final: bool,
+    out: Any,
+    options: dict[str, Any],
+    axis_name: str | tuple[str, ...],
+) -> Any:
+    """As a verb on recurrences with ``axis_name``."""
+    cut = cut_over(axis_name, verb)
+    _, call = PREPARERS[verb](verb, **given, **options)
+    check_inside(call, out, axis_name)
+    call = with_cut(call, cut)
+    y = execute.recurrence(verb, call)
+    return (y, execute.last(verb, call, y, given)) if return_final else y
+
+
+def check_inside(call: Call, out: Any, axis_name: Any) -> None:
     if out is not None:
         raise TypeError("out does not go with axis_name: JAX arrays are not written to")
     if not call.traced or call.library != "jax":
         raise TypeError(
             f"axis_name={axis_name!r} is for JAX arrays inside jax.shard_map, and these are of {call.library}"
         )
-    wants_check(call.plan, check)
-    if periodic and call.form.n * cut.parts < 3:
-        raise ValueError(f"periodic=True needs at least 3 rows, and the system has {call.form.n * cut.parts}")
-    return execute.solve(with_cut(call, cut, periodic), call.plan.backend, False)
 
 
-def cut_over(axis_name: Any) -> Cut:
+def cut_over(axis_name: Any, verb: str = "solve") -> Cut:
     """How rows are spread over the axes of the mesh of `jax.shard_map`."""
     names = axis_name if isinstance(axis_name, tuple) else (axis_name,)
     if not names or not all(isinstance(name, str) for name in names):
@@ -56,14 +78,14 @@ def cut_over(axis_name: Any) -> Cut:
     if mesh is None or unknown:
         raise ValueError(
             f"axis_name={axis_name!r}: {', '.join(unknown or names)} is no axis of jax.shard_map here"
-            + (f", which has {', '.join(manual)}" if manual else "; call tridiag.solve inside of it")
+            + (f", which has {', '.join(manual)}" if manual else f"; call tridiag.{verb} inside of it")
         )
     return Cut.along(names, mesh.shape)
 
 
-def with_cut(call: Call, cut: Cut, periodic: bool) -> Call:
+def with_cut(call: Call, cut: Cut, **more: Any) -> Call:
     """The call whose rows are those of a device; one device has whole systems."""
-    form = call.form._replace(periodic=periodic, cut=cut if cut.parts > 1 else None)
+    form = call.form._replace(cut=cut if cut.parts > 1 else None, **more)
     plan = call.plan._replace(form=form)
     from tridiag.libraries.jax import spread
 

@@ -24,6 +24,8 @@ from tridiag.libraries.jax_platforms import Name, on_platform
 from tridiag.problems.forms import Recurrence
 from tridiag.selection.choose import alongside
 
+HAVE_PARTS = ("numba_scan",)  # backends that need not gather rows that lie on several devices
+
 
 def recurrence(verb: str, call: Call, backend: Backend, out: Any) -> Any:
     function = differentiable_recurrence if call.traced else compiled_recurrence
@@ -65,7 +67,7 @@ def sequence_tangent(form: Recurrence, name: Name, primals: Any, tangents: Any) 
         return y, system.tangent([right, *changes])
     for k, change in enumerate(changes, 1):
         if not isinstance(change, SymbolicZero):
-            right = right + recursion.term(ops, change, y, k, init, form)
+            right = right + recursion.term(operations(form), change, y, k, init, form)
     return y, linear(form, name, coefficients, right)
 
 
@@ -90,7 +92,7 @@ def log_sequence_tangent(form: Recurrence, name: Name, primals: Any, tangents: A
     coefficients, x, init = primals
     changes, x_dot, init_dots = tangents
     y = log_sequence(form, name, *primals)
-    p, q, of_past = logsumexp.shares(ops, coefficients, x, y, init, form)
+    p, q, of_past = logsumexp.shares(operations(form), coefficients, x, y, init, form)
     right = q * instantiated(x_dot)
     if any(not isinstance(t, SymbolicZero) for t in changes):
         right = right + of_past * changes[0]
@@ -123,11 +125,16 @@ RECURRENCES: dict[str, Callable[..., Any]] = {
 @functools.partial(jax.jit, static_argnums=3)
 def terms(coefficients: Rows, y: Any, init: Rows, form: Recurrence) -> Any:
     """What the values before each one add to it. Jitted as `product` is."""
-    return sum(recursion.term(ops, a, y, k, init, form) for k, a in enumerate(coefficients, 1))
+    return sum(recursion.term(operations(form), a, y, k, init, form) for k, a in enumerate(coefficients, 1))
 
 
 def first_terms(coefficients: Rows, init: Rows, form: Recurrence, like: Any) -> Any:
     """The same of the values before the first step alone, which touch the first rows only."""
+    if form.cut:
+        steps = [operations(form).positions(form.n, a.ndim, form.axis, a) for a in coefficients]
+        first = [at >= form.steps - k if form.backward else at < k for k, at in enumerate(steps, 1)]
+        ends = tuple(jnp.where(here, a, 0) for here, a in zip(first, coefficients, strict=True))
+        return terms(ends, jnp.zeros_like(like), init, form)
     order = min(len(coefficients), form.n)
     short = form._replace(shape=(*form.shape[: form.axis], order, *form.shape[form.axis + 1 :]))
     part = slice(form.n - order, form.n) if form.backward else slice(0, order)
@@ -144,13 +151,27 @@ def instantiated(tangent: Any) -> Any:
 
 def recurrence_adjoint(form: Recurrence, name: str, coefficients: Rows, g: Any, y: Any, init: Rows) -> Any:
     """w = A^-T g and the cotangents of the coefficients, all of the shape of y."""
-    module = BACKENDS[name].module()
-    w = getattr(module, verb_of(form))(coefficients, g, (), form._replace(transpose=not form.transpose))
-    return w, *(recursion.term(ops, w, y, k, init, form) for k in range(1, len(coefficients) + 1))
+    turned = form._replace(transpose=not form.transpose)
+    w = recurrence_once(verb_of(form), turned, name, coefficients, g, ())
+    return w, *(recursion.term(operations(form), w, y, k, init, form) for k in range(1, len(coefficients) + 1))
 
 
 def recurrence_once(verb: str, form: Recurrence, name: str, coefficients: Rows, x: Any, init: Rows) -> Any:
-    return getattr(BACKENDS[name].module(), verb)(coefficients, x, init, form)
+    function = getattr(BACKENDS[name].module(), verb)
+    if form.cut and name not in HAVE_PARTS:
+        from tridiag.xla import split_recurrences
+
+        return split_recurrences.gathered_from_devices(function, form, coefficients, x, init)
+    return function(coefficients, x, init, form)
+
+
+def operations(form: Recurrence) -> Any:
+    """Those of whole sequences, or of what a device has of them."""
+    if form.cut is None:
+        return ops
+    from tridiag.xla import split_recurrences
+
+    return split_recurrences.operations(form.cut)
 
 
 def run_recurrence(verb: str, form: Recurrence, name: Name, *arrays: Any) -> Any:

@@ -82,10 +82,16 @@ class Recurrence(NamedTuple):
     reverse: bool = False
     transpose: bool = False  # the other way, and a coefficient lies in the row of the value that it multiplies
     matrices: bool = False  # values are vectors along the last axis, and a coefficient has one more axis at its end
+    cut: Cut | None = None  # inside `jax.shard_map`, where the rows at hand are those of a device
 
     @property
     def n(self) -> int:
         return self.shape[self.axis]
+
+    @property
+    def steps(self) -> int:
+        """The rows of all devices."""
+        return self.n * self.cut.parts if self.cut else self.n
 
     @property
     def batch(self) -> Shape:

@@ -1,12 +1,12 @@
 """Recurrences whose rows lie on several CPU devices: each learns the state before its own rows, and goes on from there.
 
-What XLA makes of arrays that are sharded along the axis. A first pass over its rows tells every device what they make
-of the state before them (`tridiag.xla.totals`), in a few numbers a sequence: one ``all_gather`` of three of a linear
-recurrence of order 1, of one of `logcumsumexp`, of three of `log_linear_recurrence`. A scan over the devices gives each
-its state (where sequences are many each device scans its share, and tells the others theirs), and the second pass is
-the recurrence from there. Of order 1 and real or complex numbers, and of logarithms, the first pass is a kernel that
-writes no array. Of higher orders and of matrices it is the recurrence itself, from 0 and from every unit of its state:
-p (p + 1) numbers a sequence, and p + 1 times the work.
+Inside `jax.shard_map`, or what XLA makes of arrays that are sharded along the axis. A first pass over its rows tells
+every device what they make of the state before them (`tridiag.xla.totals`), in a few numbers a sequence: one
+``all_gather`` of three of a linear recurrence of order 1, of one of `logcumsumexp`, of three of
+`log_linear_recurrence`. A scan over the devices gives each its state (where sequences are many each device scans its
+share, and tells the others theirs), and the second pass is the recurrence from there. Of order 1 and real or complex
+numbers, and of logarithms, the first pass is a kernel that writes no array. Of higher orders and of matrices it is the
+recurrence itself, from 0 and from every unit of its state: p (p + 1) numbers a sequence, and p + 1 times the work.
 
 Then a flag goes round: only where the state behind some rows is not the one that the next device has taken for it (an
 infinite coefficient, an overflow on the way, a sequence that hardly any rounding error survives) are such sequences
@@ -28,6 +28,7 @@ from jax import lax
 
 from tridiag.algorithms.recurrence import Rows
 from tridiag.kernels.totals.words import LINEAR, LOGARITHMS, TRANSPOSED, WEIGHTED
+from tridiag.libraries.jax import Operations, vary_alike
 from tridiag.problems.forms import Cut, Recurrence, Shape
 from tridiag.xla import custom_call, totals
 from tridiag.xla.doubtful import computed_whole
@@ -146,7 +147,8 @@ def by_total(part: Part) -> Any:
 def by_units(part: Part, order: int) -> Any:
     """Any order, and matrices: what the rows make of 0 and of every unit of the state are recurrences as well."""
     if part.own.n < order or (part.pads and part.form.backward and order > 1 and part.init):
-        return gathered(part, jnp.zeros(part.own.shape, part.x.dtype), jnp.ones(part.state_shape, bool))
+        nothing, _ = vary_alike((jnp.zeros(part.own.shape, part.x.dtype), part.x))
+        return gathered(part, nothing, jnp.ones(part.state_shape, bool))
     part = without_pads(turned(part))
     own, kind = part.own, part.x.dtype
     size = own.shape[-1] if own.matrices else order
@@ -223,21 +225,28 @@ def turned(part: Part) -> Part:
         if own.matrices:
             a = jnp.swapaxes(a, -1, -2)
         if a.shape[axis] > 1 or own.n == 1:
-            a = behind(part, a, k)
+            a = behind(part.cut, a, k, axis, own.backward)
         coefficients.append(a)
     form, own = (f._replace(transpose=False, reverse=f.backward) for f in (part.form, own))
     return part._replace(form=form, own=own, coefficients=tuple(coefficients))
 
 
-def behind(part: Part, a: Any, k: int) -> Any:
-    """In every row what lies k <= n rows before it in the order of the recurrence, here or on the device before."""
-    axis, n, count = part.own.axis, part.own.n, part.cut.parts
-    backward = part.own.backward
-    pairs = [(p + 1, p) if backward else (p, p + 1) for p in range(count - 1)]
-    low, high = (0, k) if backward else (n - k, n)
-    there = lax.ppermute(lax.slice_in_dim(a, low, high, axis=axis), part.cut.names, pairs)
-    rest = lax.slice_in_dim(a, k, n, axis=axis) if backward else lax.slice_in_dim(a, 0, n - k, axis=axis)
-    return lax.concatenate([rest, there] if backward else [there, rest], axis)
+def behind(cut: Cut, a: Any, k: int, axis: int, backward: bool) -> Any:
+    """In every row what lies k rows before it in the order of the recurrence, here or on another device; first 0."""
+    n = a.shape[axis]
+    devices, rows = divmod(k, n)
+
+    def sent(low: int, high: int, by: int) -> Any:
+        """Some of the rows that a device has which lies so many before."""
+        low, high = (n - high, n - low) if backward else (low, high)
+        pairs = [(p + by, p) if backward else (p, p + by) for p in range(cut.parts - by)]
+        given = lax.slice_in_dim(a, low, high, axis=axis)
+        return given if by == 0 else lax.ppermute(given, cut.names, pairs)
+
+    found = [sent(0, n - rows, devices)]
+    if rows:
+        found.insert(0, sent(n - rows, n, devices + 1))
+    return lax.concatenate(found[::-1] if backward else found, axis)
 
 
 # ------------------------------------------------------------------------------------------------ from device to device
@@ -256,7 +265,7 @@ def state_before(part: Part, told: Any, start: Any) -> Any:
     def join(found: Any, start: Any) -> Any:
         """States before all devices, in the order of these."""
         every = jax.vmap(lambda x: kind(*map(functools.partial(restored, rank=rank), jnp.split(x, ends), told)))(found)
-        first, unroll = restored(start, value, rank), min(16, part.cut.parts)
+        (first, _), unroll = vary_alike((restored(start, value, rank), found)), min(16, part.cut.parts)
         _, states = lax.scan(step, first, every, reverse=part.form.backward, unroll=unroll)
         return jax.vmap(lambda x: numbers_of(x, 1))(states)
 
@@ -279,6 +288,58 @@ def restored(numbers: Any, like: Any, rank: int) -> Any:
 
 def planes(x: Any) -> tuple[Any, ...]:
     return (x.real, x.imag) if jnp.iscomplexobj(x) else (x,)
+
+
+# ------------------------------------------------------------------------------------------------ inside shard_map
+
+
+def whole_form(form: Recurrence) -> Recurrence:
+    """The form of the sequences some rows of which a device has."""
+    return form._replace(shape=(*form.shape[: form.axis], form.steps, *form.shape[form.axis + 1 :]), cut=None)
+
+
+def gathered_from_devices(run: Callable[..., Any], form: Recurrence, coefficients: Rows, x: Any, init: Rows) -> Any:
+    """The values of a backend that knows whole sequences only: ``run(coefficients, x, init, form)``."""
+    cut, axis = form.cut, form.axis
+    assert cut is not None
+
+    def whole(v: Any) -> Any:
+        return lax.all_gather(Operations.stretch(v, form.n, axis), cut.names, axis=axis, tiled=True)
+
+    y = run(tuple(map(whole, coefficients)), whole(x), init, whole_form(form))
+    return lax.dynamic_slice_in_dim(y, index(cut) * form.n, form.n, axis)
+
+
+@functools.cache
+def operations(cut: Cut) -> type[Operations]:
+    """Those of arrays some rows of which a device has, as `tridiag.algorithms.recurrence` needs them."""
+
+    class Across(Operations):
+        @staticmethod
+        def positions(n: int, rank: int, axis: int, like: Any) -> Any:
+            return Operations.positions(n, rank, axis, like) + index(cut) * n
+
+        @classmethod
+        def moved(cls, x: Any, first: Any, axis: int, backward: bool) -> Any:
+            n, count = x.shape[axis], first.shape[axis]
+            found, at = behind(cut, x, count, axis, backward), cls.positions(n, x.ndim, axis, x)
+            for k in range(count):
+                place = n * cut.parts - count + k if backward else k
+                found = jnp.where(at == place, lax.slice_in_dim(first, k, k + 1, axis=axis), found)
+            return found
+
+    return Across
+
+
+def end(form: Recurrence, y: Any, k: int) -> Any:
+    """The value k steps before the last one of all, on every device."""
+    cut, axis = form.cut, form.axis
+    assert cut is not None
+    place, row = divmod(form.steps - 1 - k, form.n)
+    if form.backward:
+        place, row = cut.parts - 1 - place, form.n - 1 - row
+    own = lax.index_in_dim(y, row, axis, keepdims=False)
+    return lax.psum(jnp.where(index(cut) == place, own, 0), cut.names)
 
 
 # ------------------------------------------------------------------------------------------------ the promise
