@@ -3,7 +3,9 @@
     python benchmarks/split_pages.py
 
 Reads the records of ``benchmarks/results/split``. A prediction is arithmetic: words over bandwidth, messages times
-latency, and the small systems of all devices at the speed of the memory.
+latency, and the small systems of all devices at the speed of the memory. Messages are those that a device waits for one
+after another: log2 P of an ``all_gather`` and of a flag, of which one is for doubtful systems, P - 1 of an
+``all_to_all``.
 """
 
 from __future__ import annotations
@@ -13,40 +15,63 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tridiag.xla.split import WORTH_TWO
+from tridiag.xla import split
+from tridiag.xla.exchange import words_of_all, worth_two
 
 ROOT = Path(__file__).parents[1]
 RESULTS, PAGES = ROOT / "benchmarks/results/split", ROOT / "docs/howto"
 DEVICES = 2, 4, 8, 16, 64, 256, 1024, 4096
-TOLD, RETURNED, LOCAL, SMALL = 6, 3, 9, 5  # words: of a system to others, back; of a row, of a row of a small system
+LOCAL, SMALL = 9, 5  # words moved: of a row, of a row of a small system
 
 
 class Machine(NamedTuple):
     """What a prediction supposes."""
 
-    systems: int = 64
-    rows: int = 10_000  # of each device
+    systems: int
+    rows: int  # of each device
     memory: float = 20e9  # bytes a second of a device
     network: float = 10e9  # bytes a second into a device
     latency: float = 10e-6  # seconds
 
-
-class Prediction(NamedTuple):
-    collectives: int
-    messages: int  # into a device
-    words: float  # received, a system
-    efficiency: float  # of weak scaling
+    @property
+    def local(self) -> float:
+        """Seconds of the work of a device on its rows."""
+        return 8 * LOCAL * self.systems * self.rows / self.memory
 
 
-def predicted(devices: int, machine: Machine) -> Prediction:
-    """An ``all_gather`` in a tree of log2 P messages, or two ``all_to_all`` of P - 1."""
-    two = machine.systems >= WORTH_TWO * devices
-    words = (TOLD + RETURNED) * (devices - 1) / devices if two else TOLD * (devices - 1)
-    messages = 2 * (devices - 1) if two else math.ceil(math.log2(devices))
-    local = 8 * LOCAL * machine.systems * machine.rows / machine.memory
-    small = 8 * SMALL * machine.systems * (1 if two else devices) / machine.memory
-    exchange = 8 * words * machine.systems / machine.network + messages * machine.latency
-    return Prediction(1 + two, messages, words, local / (local + small + exchange))
+FEW, MANY = Machine(64, 10_000), Machine(2**18, 40)
+
+
+class Step(NamedTuple):
+    """What a device waits for."""
+
+    messages: int = 0
+    words: float = 0  # received, a system
+    joined: int = 0  # rows of the small systems that it solves, for each of its systems
+
+    def seconds(self, machine: Machine) -> float:
+        moved = 8 * machine.systems * (SMALL * self.joined / machine.memory + self.words / machine.network)
+        return moved + self.messages * machine.latency
+
+
+def steps(devices: int, machine: Machine, decayed: bool) -> list[Step]:
+    """What comes after another where couplings have decayed within devices, or have not."""
+    levels = math.ceil(math.log2(devices))
+    flag, count = Step(levels), machine.systems
+    two = worth_two(devices, count, split.TOLD, split.RETURNED)
+    _, words = words_of_all(devices, count, split.TOLD, split.RETURNED)
+    from_all = Step(2 * (devices - 1), words, 1) if two else Step(levels, words, devices)
+    if split.always_right(devices, periodic=False):
+        return [Step(1, split.BESIDE / 2, 1), flag]
+    if not split.may_pay(devices, count, machine.rows, False, "float64"):
+        return [from_all, flag]
+    asked = [Step(1, split.BESIDE, 2), flag]
+    return [*asked, flag] if decayed else [*asked, from_all, flag]
+
+
+def efficiency(machine: Machine, taken: list[Step]) -> float:
+    """Of weak scaling."""
+    return machine.local / (machine.local + sum(step.seconds(machine) for step in taken))
 
 
 def table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
@@ -77,11 +102,25 @@ def measured() -> str:
 
 
 def predictions() -> str:
-    rows = [
-        (devices, p.collectives, p.messages, f"{p.words:.3g}", f"{100 * p.efficiency:.0f} %")
-        for devices, p in ((devices, predicted(devices, Machine())) for devices in DEVICES)
+    """A table for few systems and one for many, of such as decay within devices and of such as do not."""
+    head = [
+        "devices",
+        *(f"{what}, {how}" for how in ("decayed", "not") for what in ("messages", "words", "weak scaling")),
     ]
-    return table(("devices", "collectives", "messages", "words a system", "weak scaling, predicted"), rows)
+    pages = []
+    for machine in (FEW, MANY):
+        rows = []
+        for devices in DEVICES:
+            cells: list[Any] = [devices]
+            for decayed in (True, False):
+                taken = steps(devices, machine, decayed)
+                words = sum(step.words for step in taken)
+                messages = sum(step.messages for step in taken)
+                cells += [messages, f"{words:.3g}", f"{100 * efficiency(machine, taken):.0f} %"]
+            rows.append(tuple(cells))
+        pages.append(f"{machine.systems:_} systems of {machine.rows:_} rows a device:\n".replace("_", " "))
+        pages.append(table(tuple(head), rows))
+    return "\n".join(pages)
 
 
 if __name__ == "__main__":

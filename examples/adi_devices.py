@@ -3,7 +3,7 @@
     python examples/adi_devices.py [--size N] [--steps N] [--output FILE]
 
 Implicit along each axis by turns (locally one-dimensional steps: Marchuk, Yanenko), with insulating walls. Every axis
-is cut in two, so that each solve is of systems whose rows lie on two devices: they exchange six numbers a system, never
+is cut in two, so that each solve is of systems whose rows lie on two devices: they exchange two numbers a system, never
 the field. CPU devices of one process stand for the devices here; nothing else would change.
 """
 

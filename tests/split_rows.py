@@ -206,11 +206,11 @@ def test_axis_names_that_are_none() -> None:
 @pytest.mark.parametrize(
     ("devices", "rows", "count", "transpose", "alone", "besides"),
     [
-        (8, 20, 256, False, (2, 4), (1, 6 * 7)),
-        (8, 20, 256, True, (2, 6), (1, 8 * 7)),  # the neighbours have the couplings
+        (8, 20, 448, False, (2, 4), (1, 6 * 7)),
+        (8, 20, 448, True, (2, 6), (1, 8 * 7)),  # the neighbours have the couplings
         (8, 20, 1024, False, (2, 4), (2, 9 * 7 / 8)),  # each device joins its share
         (8, 20, 8, False, (1, 6 * 7), (0, 0)),  # few words
-        (8, 4, 256, False, (1, 6 * 7), (0, 0)),  # too few rows for anything to decay
+        (8, 4, 448, False, (1, 6 * 7), (0, 0)),  # too few rows for anything to decay
         (2, 4, 8, False, (1, 2), (0, 0)),  # two devices are neighbours, and there are no others
     ],
 )
@@ -232,7 +232,7 @@ def test_collectives_of_a_gradient() -> None:
     """One exchange in either direction."""
     from collectives import exchange
 
-    for count, alone in ((8, False), (256, True)):
+    for count, alone in ((8, False), (448, True)):
         arrays = placed(mesh_of(8), systems(np.random.default_rng(0), (count, 160), "float64", hard=False))
         program = compiled(jax.grad(lambda *v: (solve(*v) ** 2).sum(), ALL), *arrays)
         of_all = (6 + 10) * 7
@@ -305,7 +305,7 @@ def test_explain_tells_what_is_exchanged() -> None:
     arrays = systems(np.random.default_rng(0), (8, 160), "float64", hard=False)
     told = repr(tridiag.explain("solve", *placed(mesh_of(8), arrays)))
     assert "the rows of a system lie on 8 devices: one all_gather, 42 words received for each system" in told
-    more, many = (placed(mesh_of(8), [np.tile(x, (count, 1)) for x in arrays]) for count in (30, 100))
+    more, many = (placed(mesh_of(8), [np.tile(x, (count, 1)) for x in arrays]) for count in (50, 100))
     told = repr(tridiag.explain("solve", *more))
     assert "8 devices: neighbours alone, 4 words received for each system, where couplings decay within devices" in told
     assert "else one all_gather besides, 42 words" in told
