@@ -433,6 +433,28 @@ def test_covariances_are_symmetric_but_for_rounding(k: int, count: int) -> None:
                 check_covariance("R", covs, 5)
 
 
+def test_a_filter_goes_on_from_its_own_covariance() -> None:
+    """Where one observation is exact a variance may come out below 0 by rounding; -1e-3 of the largest is none."""
+    parameters = model(2, 1)
+    parameters["P0"] = np.array([[100.0, 0.0], [0.0, -4.2e-15]])
+    assert np.isfinite(kalman.log_likelihood(series(5, 1), **parameters))
+    parameters["P0"][1, 1] = -0.1
+    with pytest.raises(ValueError, match=r"P0\[1, 1\] is -0.1; a variance is not negative"):
+        kalman.log_likelihood(series(5, 1), **parameters)
+
+
+@pytest.mark.parametrize("name", ["F", "H", "Q", "R"])
+def test_as_many_series_as_steps_leave_a_model_in_doubt(name: str) -> None:
+    """Of each step or of each series: either would be taken in silence."""
+    parameters, y = model(2, 1), series(7, 7, 1)
+    several = np.stack([parameters[name]] * 7)
+    with pytest.raises(ValueError, match=rf"{name}\[None\] has a time axis .* {name}\[:, None\] is a model per series"):
+        kalman.log_likelihood(y, **parameters | {name: several})
+    wanted = kalman.log_likelihood(y, **parameters)
+    for one in (several[None], several[:, None]):
+        np.testing.assert_allclose(kalman.log_likelihood(y, **parameters | {name: one}), wanted, rtol=1e-12)
+
+
 def test_the_last_covariance_of_a_changing_model_is_not_checked() -> None:
     parameters = model(2, 1, time=(6,))
     parameters["Q"][5, 0, 0] = -1

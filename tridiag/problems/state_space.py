@@ -69,7 +69,7 @@ def align(shapes: Mapping[str, Shape]) -> tuple[dict[str, Shape], Shape, Shape]:
         raise ValueError(f"y has shape {y}; wanted at least one value observed in a step")
     states = states_of(shapes)
     lengths = {"k": states, "p": y[-1]}
-    check_matrices(shapes, lengths, y[-2])
+    check_matrices(shapes, lengths, y)
     batches = {"y": y[:-2]}
     for name in PARAMETERS:
         batches[name] = shapes[name][: max(0, len(shapes[name]) - rank_of(name))]
@@ -92,7 +92,8 @@ def states_of(shapes: Mapping[str, Shape]) -> int:
     return shapes["F"][-1]
 
 
-def check_matrices(shapes: Mapping[str, Shape], lengths: Mapping[str, int], n: int) -> None:
+def check_matrices(shapes: Mapping[str, Shape], lengths: Mapping[str, int], y: Shape) -> None:
+    n, series = y[-2], y[-3] if len(y) > 2 else None
     for name in PARAMETERS:
         letters, shape = {**MATRICES, **STATES}[name], shapes[name]
         wanted = tuple(lengths[letter] for letter in letters)
@@ -104,6 +105,11 @@ def check_matrices(shapes: Mapping[str, Shape], lengths: Mapping[str, int], n: i
             raise ValueError(
                 f"{name} has shape {shape}: the axis before its rows is time, of length n = {n} or 1; "
                 f"a model per series needs its time axis too: (series, 1, {ending}), which is {name}[..., None, :, :]"
+            )
+        if name in MATRICES and shape[: -len(wanted)] == (n,) and n == series and n > 1:
+            raise ValueError(
+                f"{name} has shape {shape}, and y has {n} steps and as many series: {name}[None] has a time axis and "
+                f"serves all series, {name}[:, None] is a model per series, the same at all times; write the one meant"
             )
 
 
@@ -130,7 +136,7 @@ def rounding(dtype: Any) -> float:
 
 
 def check_covariance(name: str, values: Any, n: int) -> None:
-    """Refuse one that is not symmetric, has a negative variance or a negative eigenvalue; NaN is let through."""
+    """Refuse one that is not symmetric, has a negative variance or eigenvalue, but for rounding; NaN is let through."""
     values = np.asarray(values, np.result_type(values.dtype, np.float32))
     if name == "Q" and n < 2:
         return
@@ -144,7 +150,8 @@ def check_covariance(name: str, values: Any, n: int) -> None:
     with np.errstate(invalid="ignore"):
         apart = abs(values - np.swapaxes(values, -1, -2))
         uneven = np.argwhere(apart > tolerance(values.dtype) * abs(values).max((-2, -1), keepdims=True, initial=0))
-        negative = np.argwhere(np.diagonal(values, axis1=-2, axis2=-1) < 0)
+        least = -rounding(values.dtype) * abs(values).max((-2, -1), initial=0)[..., None]
+        negative = np.argwhere(np.diagonal(values, axis1=-2, axis2=-1) < least)
     if len(uneven):
         *batch, i, j = map(int, uneven[0])
         one, other = (*batch, i, j), (*batch, j, i)
