@@ -17,6 +17,7 @@ from tridiag.benchmarking.streams import device_stream, stream
 STREAM, PAST_CACHES = "stream", "stream past the caches"
 BUSY = 0.1  # cores: what other processes take beyond that is told
 Progressed = Callable[[str, float], None]  # what is done, and how much of it
+Told = Callable[[str, float | str], None]  # a contestant, and the seconds of its first call or why it has none
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,11 @@ class Comparison:
 
 
 def compare(
-    comparison: Comparison, rounds: int = 11, budget: float = 8.0, progressed: Progressed = lambda what, part: None
+    comparison: Comparison,
+    rounds: int = 11,
+    budget: float = 8.0,
+    progressed: Progressed = lambda what, part: None,
+    told: Told = lambda name, found: None,
 ) -> dict[str, Any]:
     """The record of a comparison: rows that are ranked, those that are wrong or cannot run last, with a sentence."""
     contestants, judged, refused = {}, {}, dict(comparison.refused)
@@ -62,8 +67,10 @@ def compare(
             contestant = make()
             judged[name] = contestant.judge(name)
             contestants[name] = contestant
+            told(name, judged[name].seconds)
         except Exception as error:  # the others are timed all the same
             refused[name] = f"{type(error).__name__}: {error}".partition("\n")[0].replace(f"{name}: ", "")
+            told(name, refused[name])
             if name in (STREAM, PAST_CACHES):
                 raise ValueError(f"the stream cannot run: {refused[name]}") from error
     race = timed(contestants, judged, rounds, budget, lambda part: progressed("timing", part))

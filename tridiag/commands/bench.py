@@ -17,7 +17,7 @@ from tridiag.benchmarking.contest import contest
 from tridiag.benchmarking.libraries import DIFFERENTIABLE, LIBRARIES, missing
 from tridiag.benchmarking.sweep import plot
 from tridiag.commands.arguments import add_problem, positive, problem_of
-from tridiag.commands.terminal import progress, show
+from tridiag.commands.terminal import Bars, progress, show
 from tridiag.report import format_time
 
 HEAD = ("", "name", "/ stream", "/ past caches", "time", "GB/s", "error (eps)", "speed", "first call", "CPU/wall")
@@ -78,7 +78,8 @@ def run_problem(options: argparse.Namespace) -> int:
     problems = {name: problem_of(options, name) for name in wanted(options)}
     comparison = contest([*problems.values()], options.backend, options.baseline)
     with progress() as progressed:
-        record = compare(comparison, options.rounds, progressed=functools.partial(progressed, comparison.title))
+        whose = functools.partial(progressed, comparison.title)
+        record = compare(comparison, options.rounds, progressed=whose, told=functools.partial(tell, progressed))
         drawing = functools.partial(progressed, "pictures")
         first = problems[record["library"][0]]
         drawn = plot(first, record, options.backend, options.rounds, options.plot, drawing) if options.plot else []
@@ -89,6 +90,11 @@ def run_problem(options: argparse.Namespace) -> int:
     if options.json:
         write(options.json, whole)
     return int(wrong(record))
+
+
+def tell(bars: Bars, name: str, found: float | str) -> None:
+    """Of a contestant whose answer was judged."""
+    bars.say(f"{name}: {found}" if isinstance(found, str) else f"{name}: right; first call {format_time(found)}")
 
 
 def wanted(options: argparse.Namespace) -> list[str]:

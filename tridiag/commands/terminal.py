@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich import box
@@ -63,17 +63,29 @@ def width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
     return sum(max(len(row[k]) for row in (head, *rows)) + 2 for k in range(len(head))) + 2
 
 
+class Bars:
+    """Bars, and lines above them that stay."""
+
+    def __init__(self, bars: Progress) -> None:
+        self.bars = bars
+        self.tasks: dict[str, Any] = {}
+
+    def __call__(self, whose: str, what: str, part: float) -> None:
+        """How much of something is done, and what is being done."""
+        if whose not in self.tasks:
+            self.tasks[whose] = self.bars.add_task(escape(whose), total=1.0, what="")
+        self.bars.update(self.tasks[whose], completed=part, what=escape(what))
+
+    def say(self, line: str) -> None:
+        """A line to somebody at a terminal."""
+        if self.bars.console.is_terminal:
+            self.bars.console.print(escape(line), highlight=False)
+
+
 @contextlib.contextmanager
-def progress() -> Iterator[Callable[[str, str, float], None]]:
-    """Bars on the error stream: a function that takes whose bar it is, what is being done, and how much is."""
+def progress() -> Iterator[Bars]:
+    """Bars on the error stream, while something is done."""
     whose, what = TextColumn("{task.description}"), TextColumn("{task.fields[what]}")
     columns = whose, BarColumn(), what, TimeElapsedColumn(), TimeRemainingColumn()
     with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        tasks: dict[str, Any] = {}
-
-        def progressed(whose: str, what: str, part: float) -> None:
-            if whose not in tasks:
-                tasks[whose] = bars.add_task(escape(whose), total=1.0, what="")
-            bars.update(tasks[whose], completed=part, what=escape(what))
-
-        yield progressed
+        yield Bars(bars)
