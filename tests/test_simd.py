@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import claim
 from tridiag.kernels.simd import explog
 from tridiag.kernels.simd.functions import emitted
+from tridiag.kernels.simd.fused import inverse, multiple_less
 from tridiag.kernels.simd.memory import c_function, fetch_add, word
 from tridiag.kernels.simd.records import RecordAt
 from tridiag.kernels.simd.transpose import transpose_blocks
@@ -103,6 +105,28 @@ def test_a_loop_carries_its_state(first: int, last: int, step: int) -> None:
     written(body, "float64")(np.ones(8), found, first, last)
     assert found[:8].tolist() == [float(len(span))] * 8
     assert found[8:9].view(np.int64)[0] == sum(span)
+
+
+@pytest.mark.parametrize("dtype", REALS)
+def test_multiples_of_an_inverse_are_taken_off_without_loss(dtype: str) -> None:
+    """Exponents of alignments where no operation multiplies and adds: x - k / y has all digits that a number has."""
+
+    def body(code: Code, source: Value, target: Value) -> None:
+        x, k, y = (code.load(source + row * LINE) for row in range(3))
+        for row, part in enumerate((multiple_less(x, k, inverse(code, y)), *inverse(code, y))):
+            code.store(target + row * LINE, part)
+
+    rng, count = np.random.default_rng(0), lanes(dtype)
+    for scale in (1e-6, 1.0, 1e6):
+        y = (rng.uniform(0.5, 2, count) * scale).astype(dtype)
+        x = (rng.uniform(-100, 100, count) / scale).astype(dtype)
+        k, found = np.rint(x * y), np.zeros((3, count), dtype)
+        written(body, dtype)(np.array([x, k, y]), found)
+        for rest, high, low, *(one) in zip(*found, x, k, y, strict=True):
+            x_one, k_one, y_one = map(Fraction, map(float, one))
+            exact = x_one - k_one / y_one
+            assert abs(Fraction(float(rest)) - exact) <= EPS[dtype] * abs(exact) + EPS[dtype] ** 2 * abs(x_one)
+            assert abs(Fraction(float(high)) + Fraction(float(low)) - 1 / y_one) <= EPS[dtype] ** 1.5 / y_one
 
 
 def test_complex_quotients_keep_their_digits() -> None:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from tridiag.kernels.alignment.state import (
     COLUMNS_,
     FACTOR_,
+    FLAW,
     GAP_,
     INVERSE_E,
     INVERSE_M,
     OPEN_,
+    PEAK,
     ROWS_,
     load_integers,
     spread,
 )
-from tridiag.kernels.simd.fused import fused, remainder
+from tridiag.kernels.simd.fused import fused, inverse, multiple_less, remainder
 from tridiag.kernels.simd.powers import (
     DEGREE,
     MANTISSA,
@@ -29,6 +30,8 @@ from tridiag.kernels.simd.powers import (
     real,
     shift_left,
 )
+from tridiag.kernels.simd.processor import multiplies_and_adds
+from tridiag.kernels.simd.registers import narrow
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
 
@@ -44,24 +47,32 @@ class Weight:
     def __init__(self, code: Code, factor: Value) -> None:
         self.code, self.factor = code, factor
         self.lowest = LEAST[code.size_of_real] / factor
+        self.inverse = None if multiplies_and_adds(code.size_of_real) else inverse(code, factor)
         self.coefficients = [constant(code, c) for c in coefficients(DEGREE[code.size_of_real])]
         self.magic = constant(code, 1.5 * 2.0 ** MANTISSA[code.size_of_real])  # the last bits of a sum: the whole part
 
     def __call__(self, x: Value) -> Value:
         code = self.code
         shifted = fused(code, x, self.factor, self.magic)
-        rest = remainder(code, x, self.factor, self.magic - shifted)
+        rest = self.rest(x, shifted)
         *lower, value = self.coefficients
         for c in reversed(lower):
             value = value * rest + c
         return real(code, bits(code, value) + shift_left(code, bits(code, shifted), MANTISSA[code.size_of_real]))
 
+    def rest(self, x: Value, shifted: Value) -> Value:
+        """What x factor is more than a whole number."""
+        if self.inverse is None:
+            return remainder(self.code, x, self.factor, self.magic - shifted)
+        return multiple_less(x, shifted - self.magic, self.inverse) * self.factor
 
-def power_of_two(code: Code, e: Value) -> Value:
+
+def power_of_two(code: Code, e: Value, at_most_1: bool = False) -> Value:
     """2**e, 0 where that is not a normal number, and no infinity."""
     most = 2 ** (8 * code.size_of_real - 2 - MANTISSA[code.size_of_real]) - 1
     e = largest(code, e + most, integer(code, 0))
-    e = code.where(e < 2 * most, e, integer(code, 2 * most))
+    if not at_most_1:
+        e = code.where(e < 2 * most, e, integer(code, 2 * most))
     return real(code, shift_left(code, e, MANTISSA[code.size_of_real]))
 
 
@@ -72,15 +83,26 @@ def top(code: Code, x: Value, e: Value) -> Value:
     return Value(code, code.builder.lshr(bits(code, x).llvm, integer(code, width).llvm)) + (e - bias)
 
 
+def pieces(code: Code, record: Value, scores: Value, i: Value) -> list[Row]:
+    """A row in pieces, of as many lanes as a register has."""
+    return [Row(lanes, record, scores, i, first) for lanes, first in narrow(code)]
+
+
+def unordered(code: Code, x: Value, y: Value) -> Value:
+    """Whether one of two numbers, or both, are NaN."""
+    return Value(code, code.builder.fcmp_unordered("uno", x.llvm, y.llvm))
+
+
 class Row:
     """What the runs of a row have in common."""
 
-    def __init__(self, code: Code, record: Value, scores: Value, i: Value) -> None:
-        self.code, self.record, self.scores = code, record, scores
+    def __init__(self, code: Code, record: Value, scores: Value, i: Value, first: int) -> None:
+        self.code, self.offset = code, first * code.size_of_real  # ``first``: lane of a line
+        self.record, self.scores = record + self.offset, scores + self.offset
         self.weight = Weight(code, self.read(FACTOR_))
         self.gap, self.open = (self.weight(self.read(k)) for k in (GAP_, OPEN_))
-        self.inverse = self.read(INVERSE_M), load_integers(code, record + INVERSE_E * LINE)
-        rows, columns = (load_integers(code, record + k * LINE) for k in (ROWS_, COLUMNS_))
+        self.inverse = self.read(INVERSE_M), load_integers(code, self.record + INVERSE_E * LINE)
+        rows, columns = (load_integers(code, self.record + k * LINE) for k in (ROWS_, COLUMNS_))
         limit = code.where(spread(code, i) < rows, columns, integer(code, 0))
         self.limits = [limit - k for k in range(RUN)]
 
@@ -94,11 +116,32 @@ class Row:
         """Which lanes have the cells of a run that begins at a position."""
         return [position < limit for limit in self.limits]
 
-    def scores_of(self, j: Value, has: Sequence[Value]) -> list[Value]:
-        """The scores of a run, -inf where a lane has no such cell."""
-        code = self.code
-        lines = [code.load(self.scores + (j + k) * LINE) for k in range(RUN)]
-        return [code.where(h, s, constant(code, -math.inf)) for h, s in zip(has, lines, strict=True)]
+    def marks(self) -> Any:
+        """What `weigh` carries from run to run: where the run begins, what tells of NaN, and the largest score."""
+        return integer(self.code, 0), self.read(FLAW), self.read(PEAK)
+
+    def mark(self, marks: Any) -> None:
+        _, flaw, peak = marks
+        self.write(FLAW, flaw)
+        self.write(PEAK, peak)
+
+    def weigh(self, j: Value, marks: Any) -> tuple[list[Value], Any]:
+        """The weights of a run from cell j on, 0 where a lane has no such cell."""
+        code, (position, flaw, peak) = self.code, marks
+        scores, weights = [], []
+        for k, has in enumerate(self.has(position)):
+            s = code.where(has, code.load(self.scores + (j + k) * LINE), constant(code, -math.inf))
+            peak = largest(code, peak, s)
+            scores.append(s)
+            weights.append(code.where(s > self.weight.lowest, self.weight(s), code.zero()))
+        for x, y in zip(scores[::2], scores[1::2], strict=True):
+            flaw = code.where(unordered(code, x, y), constant(code, math.nan), flaw)
+        return weights, (position + RUN, flaw, peak)
+
+    def score(self, j: Value, has: Value) -> Value:
+        """The score of a cell, or the lowest whose weight counts where it is below that, or a lane has no such cell."""
+        code, lowest = self.code, self.weight.lowest
+        return largest(code, lowest, code.where(has, code.load(self.scores + j * LINE), lowest))
 
 
 class Run:

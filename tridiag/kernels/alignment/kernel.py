@@ -41,7 +41,7 @@ from tridiag.kernels.alignment.groups import (
     spread_group,
     write_results,
 )
-from tridiag.kernels.alignment.shared_exponents import shared_exponents_suffice
+from tridiag.kernels.alignment.shared_exponents import lines_of_run, shared_exponents_suffice
 from tridiag.kernels.alignment.state import (
     LEAST_,
     RECORD,
@@ -121,7 +121,8 @@ def task(kind: str) -> Any:
     go, back, here = FORWARD[kind], BACKWARD[kind], exponent_a_cell.KINDS[kind]
     run_go, run_back = RUN_FORWARD[kind], RUN_BACKWARD[kind]
     in_state, in_back, in_kept = 2 * here.STATE * LINE, 2 * here.BACK * LINE, here.kept * LINE
-    in_run = (1 + RUN * shared_exponents.KINDS[kind].kept) * LINE
+    needs_scores = here.parameters  # on the way back
+    in_run = lines_of_run(shared_exponents.KINDS[kind]) * LINE
 
     @njit(**OPTIONS)
     def whole(columns):
@@ -165,7 +166,7 @@ def task(kind: str) -> Any:
                 target=operand,
                 line=columns * LINE,
                 state=columns * in_state,
-                kept=job.block * columns * in_kept,
+                kept=job.block * max(kept_of_row(job, False), kept_of_row(job, True)),
                 state_back=columns * in_back,
                 states=(job.shape[0] + job.block - 1) // job.block * columns * in_state,
             )
@@ -206,7 +207,8 @@ def task(kind: str) -> Any:
                 if stopping_at(i, 64):
                     break
                 start, keep = i * columns, kept + (i - first) * step
-                load_row(zero, scores, start, start + width, line)
+                if needs_scores or not shared:
+                    load_row(zero, scores, start, start + width, line)
                 if shared:
                     run_back(zero, (record, line, state_back, keep, i, whole(width), scores, start, target))
                 else:

@@ -14,7 +14,7 @@ from tridiag.kernels.jobs.words.alignment import Alignment
 
 KEPT = 32 * 1024 * 1024  # bytes of the cells that a thread keeps for the backward pass, where they fit
 WORTH_A_THREAD = 50_000  # cells
-ROWS_KEPT = {"linear": 2, "linear_parameters": 3, "affine": 2, "affine_parameters": 6}  # of lanes, for each cell
+ROWS_KEPT = {"linear": 3, "linear_parameters": 4, "affine": 3, "affine_parameters": 6}  # of lanes, for each cell
 
 
 def kind_of(parameters: int, derivatives: int) -> str:

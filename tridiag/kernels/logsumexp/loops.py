@@ -17,6 +17,7 @@ from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.kernels.simd.explog import Lanes, SharedScale
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.processor import bytes_of_register
+from tridiag.kernels.simd.registers import narrow
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
 
@@ -181,15 +182,6 @@ def sum_of_positive(code: Code, x: Value, y: Value) -> tuple[Value, Value]:
 def abreast() -> int:
     """Rows of a narrow code that are worked on at once."""
     return max(2, LINE // bytes_of_register())
-
-
-def narrow(code: Code) -> list[tuple[Code, int]]:
-    """Codes of the lanes of a register, and the first lane of each: what a row of lanes consists of.
-
-    Where registers are narrow there are few of them, and one after the other needs no more.
-    """
-    lanes = min(code.lanes, bytes_of_register() // code.size_of_real)
-    return [(code.of_lanes(lanes), first) for first in range(0, code.lanes, lanes)]
 
 
 def writer(code: Code, y: Value, y_step: Value) -> Callable[[Value, Value, int], None]:

@@ -16,7 +16,7 @@ from llvmlite import ir
 from tridiag.algorithms.logsumexp import DOUBLE as DOUBLE_LN2
 from tridiag.algorithms.logsumexp import ROOM, larger
 from tridiag.algorithms.logsumexp import SINGLE as SINGLE_LN2
-from tridiag.kernels.simd.fused import fused, halves
+from tridiag.kernels.simd.fused import fused, halves, multiple_less
 from tridiag.kernels.simd.processor import multiplies_and_adds
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import I32, I64, Code
@@ -31,7 +31,7 @@ class Numbers(NamedTuple):
     half_root: int  # the bits of the square root of one half
     ln2: tuple[float, float]  # high and low part
     short_ln2: tuple[float, float]  # the first of so few digits that products with half of a number's are exact
-    shorter_ln2: tuple[float, ...]  # ... that products with whole numbers below 2 ``limit`` are
+    shorter_ln2: tuple[float, float]  # ... that products with whole numbers below 2 ``limit`` are
     limit: float
     exponential: Sequence[float]  # (exp(r) - 1 - r) / r**2, lowest power first
     logarithm: Sequence[float]  # as in FreeBSD's e_log.c and e_logf.c
@@ -39,7 +39,7 @@ class Numbers(NamedTuple):
 
 DOUBLE = Numbers(
     I64, 52, 1023, 0x3FE6A09E667F3BCD, (0.6931471805599453, 2.3190468138462996e-17),
-    (0.6931471675634384, 1.2996506893889889e-08), tuple(DOUBLE_LN2), 2.0**20,
+    (0.6931471675634384, 1.2996506893889889e-08), (DOUBLE_LN2.high, DOUBLE_LN2.low), 2.0**20,
     (0.5000000000000001, 0.16666666666666669, 0.04166666666662413, 0.008333333333330062, 0.0013888888917213717,
      0.00019841269863053618, 2.4801521295954376e-05, 2.7557268459997064e-06, 2.7620088445409746e-07,
      2.510038549551032e-08),
@@ -48,7 +48,7 @@ DOUBLE = Numbers(
 )  # fmt: skip
 SINGLE = Numbers(
     I32, 23, 127, 0x3F3504F3, (0.693147182464599609375, -1.904654323148236017e-09),
-    (0.693115234375, 3.1946184945309415e-05), tuple(SINGLE_LN2), 2.0**13,
+    (0.693115234375, 3.1946184945309415e-05), (SINGLE_LN2.high, SINGLE_LN2.low), 2.0**13,
     (5.0000001201e-1, 1.6666665459e-1, 4.1665795894e-2, 8.3334519073e-3, 1.3981999507e-3, 1.9875691500e-4),
     (0.66666662693, 0.40000972152, 0.28498786688, 0.24279078841),
 )  # fmt: skip
@@ -138,8 +138,7 @@ def less_ln2(code: Code, x: Value, k: Value, short: bool = False) -> Value:
     if multiplies_and_adds(code.size_of_real):
         return fused(code, k, -low, fused(code, k, -high, x))
     if short:
-        high, low = numbers(code).shorter_ln2
-        return (x - k * high) - k * low
+        return multiple_less(x, k, numbers(code).shorter_ln2)
     (upper, lower), (high, low) = halves(code, k), numbers(code).short_ln2
     return ((x - upper * high) - lower * high) - k * low
 

@@ -33,6 +33,21 @@ def remainder(code: Code, x: Value, y: Any, z: Value) -> Value:
     return (product + z) + error
 
 
+def inverse(code: Code, x: Value) -> tuple[Value, Value]:
+    """1 / x in two numbers, the first of half as many digits."""
+    high, (upper, lower) = halves(code, 1.0 / x)[0], halves(code, x)
+    return high, ((1.0 - high * upper) - high * lower) / x
+
+
+def multiple_less(x: Value, k: Value, y: tuple[Any, Any]) -> Value:
+    """x - k y for the whole number k that is next to x / y: no digits of x are lost.
+
+    Without fused operations, for a y in two numbers, the first of so few digits that its product with k is exact.
+    """
+    high, low = y
+    return (x - k * high) - k * low
+
+
 def product_and_error(code: Code, x: Value, y: Any) -> tuple[Value, Value]:
     """A rounded product of finite numbers, and what is lost by that (Dekker); where ``fma`` is no instruction."""
     y = code.like(x, y)
