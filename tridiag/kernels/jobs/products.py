@@ -55,7 +55,7 @@ def make_job(form: Form, shapes: Sequence[Any], strides: Sequence[Any], dtype: n
     run = max(1, share // entries) if blocks == 1 else 1
     items = -(-units * blocks // run)
     options = [(form.transpose, P.TRANSPOSE), (form.periodic, P.PERIODIC), (shapes[P.WHERE] is not None, P.MASKED)]
-    options += [(count * dtype.itemsize > CACHES, P.LARGE)]
+    options += [(count * dtype.itemsize > CACHES, P.LARGE), (end_to_end(walk, shapes, dtype), P.END_TO_END)]
     words = P.Products.filled(
         P.AXIS_WORDS * len(walk.batch),
         items=items, strides=walk.strides, steps=walk.steps, length=walk.length, width=walk.width, edge=walk.edge,
@@ -66,6 +66,12 @@ def make_job(form: Form, shapes: Sequence[Any], strides: Sequence[Any], dtype: n
     words[P.AXES :] = [word for length, steps in walk.batch for word in (length, *steps)]
     words.flags.writeable = False
     return Job(("products", dtype.name), words, max(0, min(helpers, items - 1)), count)
+
+
+def end_to_end(walk: Walk, shapes: Sequence[Any], dtype: np.dtype[Any]) -> bool:
+    """Whether nothing is to be told of a row but whether it is the first or the last one of a matrix."""
+    dense = all(step == dtype.itemsize for step in walk.steps[: P.WHERE])
+    return dense and dtype.kind == "f" and walk.period > 1 and walk.edge == 1 and shapes[P.WHERE] is None
 
 
 def room_of(walk: Walk, dtype: np.dtype[Any]) -> int:

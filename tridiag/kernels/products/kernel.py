@@ -149,6 +149,35 @@ def pack(zero, job, worker, k, first, count, size):
 
 
 @njit(**OPTIONS)
+def multiply_in_one_go(zero, job, worker, first, last):
+    """Entries first <= i < last of matrices that lie end to end, as x does and all coefficients."""
+    size, period, turned = bytes_of_number(zero, ()), job.period, job.flags & P.TRANSPOSE != 0
+    x, y, b = job.pointers[P.X], job.pointers[P.Y], job.pointers[P.B]
+    a, c = job.pointers[P.A], job.pointers[P.C]
+    low, high = (c - size, a + size) if turned else (a, c)  # what multiplies the entry before, and the one after
+    if first == 0:  # the loops would read what is before the first entry
+        store(y, load(b, zero) * load(x, zero) + load(high, zero) * load(x + size, zero))
+        first = 1
+    end = last
+    if last == job.length:
+        end, at = last - 1, (last - 1) * size
+        store(y + at, load(b + at, zero) * load(x + at, zero) + load(low + at, zero) * load(x + at - size, zero))
+    for source, address in ((DIAGONAL, b), (OWN, x), (LOW, low), (BEFORE, x - size), (HIGH, high), (AFTER, x + size)):
+        worker.source[source], worker.move[source] = address + first * size, size
+    place = first if first < period else first % period
+    words = worker, y + first * size, end - first, place, period, 1, period - 1
+    if period >= LONG * lanes_of(zero, ()):
+        if job.flags & P.LARGE:
+            multiply_long_past_caches(zero, words)
+        else:
+            multiply_long(zero, words)
+    elif job.flags & P.LARGE:
+        multiply_past_caches(zero, words)
+    else:
+        multiply(zero, words)
+
+
+@njit(**OPTIONS)
 def multiply_unit(zero, job, worker, first, last):
     """Rows first <= i < last of a unit: the first of each matrix, those between, and the last one."""
     edge, cycle = job.edge, job.cycle
@@ -181,6 +210,9 @@ def work(job, zero):
         return
     blocks, block, run, length = job.blocks, job.block, job.run, job.length
     for item in items(job):
+        if job.flags & P.END_TO_END:
+            multiply_in_one_go(zero, job, worker, item * block, min(length, (item + 1) * block))
+            continue
         for place in range(item * run, min((item + 1) * run, job.units * blocks)):
             first = place % blocks * block
             bind(job, worker, place // blocks)

@@ -77,7 +77,10 @@ def multiply(code: Code, words: Any, masks: bool, large: bool) -> None:
 
     place = loop(code.integer(0), lead, place, 1, False) if large else place
     place = loop(lead, whole, place, code.lanes, large)
-    loop(whole, count, place, 1, False)
+    last = count - code.lanes  # the last vector computes some entries once more
+    before, end = place + limits.period * code.lanes - (whole - last), code.pick(lead <= last, count, whole)
+    loop(last, last + end - whole, before, code.lanes, False)
+    loop(end, count, place, 1, False)
 
 
 def long_rows(code: Code, *words: Value) -> None:
@@ -134,6 +137,31 @@ class LongRow(NamedTuple):
         self.put(i, entry(self.code, self.reads, i, self.code.lanes, None, False), self.code.lanes, self.large)
         return state
 
+    def between(self, first: Value, last: Value) -> None:
+        """Vectors of entries none of which is at an edge; x is read once where rows are neighbours in memory."""
+        code, (own, size) = self.code, self.reads[OWN]
+        if code.parts == 2:
+            code.fori(first, last, self.inner, step=code.lanes)
+            return
+        adjacent = (self.reads[BEFORE][0] + size == own) & (own + size == self.reads[AFTER][0])
+        middle = code.pick(adjacent & (first < last), last, first)
+        state = code.undefined(code.vector)
+        for k in range(2):  # the entries before those that are read next
+            at = code.pick(middle > first, own + (first - 1 + k) * size, own)
+            state = code.insert(state, code.load_as(code.real, at), code.lanes - 2 + k)
+        code.fori(first, middle, self.neighbours, (state,), step=code.lanes)
+        code.fori(middle, last, self.inner, step=code.lanes)
+
+    def neighbours(self, i: Value, state: Any) -> Any:
+        """A vector of entries, of which ``state`` is what was read of x for those before."""
+        code, lanes = self.code, self.code.lanes
+        diagonal, low, high, after = (
+            take(code, at + i * move, lanes) for at, move in (self.reads[k] for k in (DIAGONAL, LOW, HIGH, AFTER))
+        )
+        before, own = (code.shuffle(state[0], after, range(lanes - 2 + k, 2 * lanes - 2 + k)) for k in range(2))
+        self.put(i, diagonal * own + low * before + high * after, lanes, self.large)
+        return (after,)
+
     def put(self, i: Value, x: Any, lanes: int, stream: bool) -> None:
         put(self.code, self.y + i * (self.code.size_of_real * self.code.parts), x, lanes, stream)
 
@@ -147,7 +175,7 @@ class LongRow(NamedTuple):
 
         inside = code.pick(place < low, zero, high - place)
         inside = within(code.pick(inside > 0, inside, zero) / lanes * lanes, i)
-        code.fori(i, i + inside, self.inner, step=lanes)
+        self.between(i, i + inside)
         i, place = i + inside, place + inside
         ahead = code.pick(place < low, low, period + low) - place
         ahead = within((ahead + lanes - 1) / lanes * lanes, i)

@@ -37,6 +37,12 @@ def claim(job):
     would both clear the huge page that they touch first.
     """
     stretches, items = job.helpers + 1, job.items
+    if stretches == 1:  # nobody else claims
+        item = job.next
+        if item >= items or stopping():
+            return -1
+        job.next = item + 1
+        return item
     length = (items + stretches - 1) // stretches
     while not stopping():
         count = fetch_add(job.addresses.next, 1)

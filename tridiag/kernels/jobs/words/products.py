@@ -31,4 +31,5 @@ class Products(Job):
 AXES = Products.words
 PIECE = 256  # entries that are brought side by side at a time
 AXIS_WORDS = 1 + OPERANDS
-TRANSPOSE, PERIODIC, MASKED, LARGE = 1, 2, 4, 8  # flags; LARGE: the result is larger than the caches
+TRANSPOSE, PERIODIC, MASKED, LARGE, END_TO_END = 1, 2, 4, 8, 16  # flags
+# LARGE: the result is larger than the caches. END_TO_END: matrices of at least two rows lie so, as x does
