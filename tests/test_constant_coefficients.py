@@ -57,6 +57,19 @@ def test_cumulative_sums_of_integers_are_exact() -> None:
     np.testing.assert_array_equal(tridiag.linear_recurrence(1.0, x[:, :13].copy()), np.cumsum(x[:, :13], -1))
 
 
+def test_short_cumulative_sums_are_those_of_a_loop() -> None:
+    """To the last bit, in both directions, for any number of sequences, and with nothing written between them."""
+    rng = np.random.default_rng(1)
+    for n, count, reverse in itertools.product((12, 13, 16, 31, 64), (4, 5, 7, 40), (False, True)):
+        room = rng.standard_normal((count, n + 3))
+        room[0, n // 2], room[-1, 0] = np.inf, -0.0
+        turn = -1 if reverse else 1
+        for x, out in ((room[:, :n].copy(), np.empty((count, n))), (room[:, :n], np.zeros((count, n + 2))[:, 1:-1])):
+            y = tridiag.linear_recurrence(1.0, x, reverse=reverse, out=out)
+            assert y.tobytes() == np.cumsum(x[:, ::turn], -1)[:, ::turn].tobytes(), (n, count, reverse)
+            assert out.base is None or not out.base[:, [0, -1]].any()
+
+
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_stays_in_its_sequence(bad: float) -> None:
