@@ -54,7 +54,7 @@ class Table(Record):
     empty = Word()  # the address of NumPy's function that makes arrays
     otherwise = Word()  # the address of the function of Python that gets calls which are not found
     own, taken = Word(), Word()  # memory for the job of a call, and whether one has it
-    missed = Word()
+    missed, latest = Word(), Word()  # slots: where a call was looked for in vain, and where the latest was found
     count = Word()  # of the arguments of the call at hand
     given = Words(ARGUMENTS)  # those, items of tuples one by one
     slots = Words(SLOTS)  # addresses of tuples that begin with the words of a call, or 0

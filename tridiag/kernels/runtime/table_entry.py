@@ -271,18 +271,35 @@ def give_back(table, job):
 
 
 @njit
+def met_of(kept):
+    """A call that is kept."""
+    return met_at(word(word(kept + ITEMS) + DATA))
+
+
+@njit
+def found(table, count):
+    """The address of a call that was met, often the latest one, or 0."""
+    latest = table.slots[table.latest]
+    if latest != 0 and matches(table, met_of(latest), count):
+        return latest
+    slot = slot_of(table)
+    table.missed = slot
+    kept = table.slots[slot]
+    if kept == 0 or kept == latest or not matches(table, met_of(kept), count):
+        return 0
+    table.latest = slot
+    return kept
+
+
+@njit
 def recalled(table, arguments, count):
     """The result of a call that was met, as `run`; any other is NOT_TO_BE_HAD."""
     if not flatten(table, arguments, count):
         return NOT_TO_BE_HAD
-    slot = slot_of(table)
-    table.missed = slot
-    kept = table.slots[slot]
+    kept = found(table, count)
     if kept == 0:
         return NOT_TO_BE_HAD
-    met = met_at(word(word(kept + ITEMS) + DATA))
-    if not matches(table, met, count):
-        return NOT_TO_BE_HAD
+    met = met_of(kept)
     job = borrowed_job(table, met.room)
     if job == 0:
         return NOT_TO_BE_HAD
