@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from tridiag.kernels.jobs.recurrences import MOST_IN_VECTORS
 from tridiag.kernels.jobs.words.kalman import COMPLETE, MISSING, SHARED
+from tridiag.kernels.jobs.words.recurrences import WRITTEN_OUT
 from tridiag.kernels.runtime import call_table, python_call
 from tridiag.kernels.table import kernel
+from tridiag.problems.forms import LARGEST
 
 Named = tuple[Any, ...]  # a family of `tridiag.kernels.table.KERNELS`, a dtype, and what else names one of it
 
+ORDERS = 8  # of linear recurrences
 LAYOUTS = ("rows", "interleaved", "pivoted")
 FACTORED = ("few_matrices", "multiple_rhs")
 DATA = (COMPLETE, SHARED, MISSING)
@@ -21,7 +25,7 @@ REAL = SYSTEMS[:2]
 class Taken(NamedTuple):
     """The kernels that a verb takes, and those of its backward pass that it does not take itself.
 
-    A family, and what names one of it after the dtype: ``SIZE`` stands for an order, or a length of vectors, ``STATES``
+    A family, and what names one of it after the dtype: a `Size` stands for an order, or a length of vectors, ``STATES``
     for the states and the values observed of a model.
     """
 
@@ -30,7 +34,14 @@ class Taken(NamedTuple):
     dtypes: tuple[str, ...] = SYSTEMS
 
 
-SIZE, STATES = object(), object()
+class Size(NamedTuple):
+    """Stands for a size of those for which there are such kernels."""
+
+    least: int
+    most: int
+
+
+STATES = object()
 
 
 def each(family: str, kinds: Sequence[str], *sizes: object) -> tuple[Named, ...]:
@@ -45,9 +56,9 @@ VERBS = {
     "factor": Taken(each("thomas", FACTORED)),
     "slogdet": Taken((("determinants",),)),
     "matmul": Taken((("products",),)),
-    "solve_block": Taken((("blocks", SIZE), ("few_blocks", SIZE)), dtypes=REAL),
-    "linear_recurrence": Taken((("recurrence", SIZE), ("constant", SIZE))),
-    "matrix_recurrence": Taken((("matrices", SIZE),)),
+    "solve_block": Taken((("blocks", Size(1, LARGEST)), ("few_blocks", Size(1, WRITTEN_OUT))), dtypes=REAL),
+    "linear_recurrence": Taken((("recurrence", Size(1, ORDERS)), ("constant", Size(1, MOST_IN_VECTORS)))),
+    "matrix_recurrence": Taken((("matrices", Size(2, LARGEST)), ("recurrence", Size(1, 1)))),
     "log_linear_recurrence": Taken((("logsumexp",),), dtypes=REAL),
     "logcumsumexp": Taken((("logsumexp",),), dtypes=REAL),
     "smith_waterman": Taken(
@@ -76,7 +87,7 @@ def kernels_of(
         taken = VERBS[verb]
         for family, *rest in taken.forward + (taken.backward if backward else ()):
             for dtype in dtypes:
-                if dtype in taken.dtypes:
+                if dtype in (REAL if family == "constant" else taken.dtypes):
                     for arguments in filled(rest, sizes, states):
                         found[family, dtype, *arguments] = None
     return list(found)
@@ -84,8 +95,8 @@ def kernels_of(
 
 def filled(rest: Sequence[Any], sizes: Sequence[int], states: Sequence[tuple[int, int]]) -> list[tuple[Any, ...]]:
     """What names a kernel after its dtype, for every size that it is wanted for."""
-    if rest[:1] == [SIZE]:
-        return [(size, *rest[1:]) for size in sizes]
+    if rest and isinstance(rest[0], Size):
+        return [(size, *rest[1:]) for size in sizes if rest[0].least <= size <= rest[0].most]
     return [(*pair, *rest[1:]) for pair in states] if rest[:1] == [STATES] else [tuple(rest)]
 
 
