@@ -72,7 +72,7 @@ def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
         most = range(1, BACKENDS["numba_scan"].states + 1)
         for states, observed in itertools.product(most, most) if whole else SIZES:
             for kind in (kalman.COMPLETE, kalman.MISSING, kalman.SHARED):
-                families = ["filter", "filter_gradient"] + ["moments", "smoother"] * (kind != kalman.SHARED)
+                families = ["filter", "filter_gradient"] + ["moments", "smoother", "stretch"] * (kind != kalman.SHARED)
                 yield from ((family, dtype, states, observed, kind) for family in families)
 
 

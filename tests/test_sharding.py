@@ -48,6 +48,11 @@ def test_recurrences_on_eight_devices(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.slow
+def test_filters_on_eight_devices(request: pytest.FixtureRequest) -> None:
+    run(request, "split_kalman.py", "not slow", 8)
+
+
+@pytest.mark.slow
 def test_two_processes() -> None:
     """In jit and in eager calls, where no process has a whole array; both hear of a singular system."""
     if reason := missing():

@@ -6,11 +6,14 @@ import math
 import sys
 from typing import Any
 
-from tridiag.backends import Problem
+import numpy as np
+
+from tridiag.backends import KALMAN, Problem
 from tridiag.calls import execute
 from tridiag.calls.plan import Call, prepare, wants_check
 from tridiag.calls.sequences import PREPARERS
 from tridiag.problems.forms import Cut
+from tridiag.problems.state_space import MATRICES
 
 Array = Any
 PARTS = {  # backends that need not gather the rows of a verb
@@ -18,6 +21,7 @@ PARTS = {  # backends that need not gather the rows of a verb
     **dict.fromkeys(
         ("linear_recurrence", "matrix_recurrence", "log_linear_recurrence", "logcumsumexp"), ("numba_scan",)
     ),
+    "kalman.log_likelihood": ("numba_scan",),
 }
 
 
@@ -94,6 +98,8 @@ def with_cut(call: Call, cut: Cut, **more: Any) -> Call:
 
 def exchange_of(verb: str, arguments: dict[str, Any], problem: Problem, backend: str) -> str | None:
     """What devices exchange that have rows of the same systems, in a sentence; None where they have whole ones."""
+    if verb in KALMAN:
+        return exchange_of_steps(verb, arguments, problem, backend)
     spread = [found for x in arguments.values() if (found := rows_over(x, problem)) is not None]
     if not spread:
         return None
@@ -110,6 +116,24 @@ def exchange_of(verb: str, arguments: dict[str, Any], problem: Problem, backend:
     else:
         told = split_recurrences.exchange(verb, devices, systems, problem.order, problem.shape, problem.dtype)
     return f"{lie}: {told}" + f"; {fail} are gathered alone" * (verb != "logcumsumexp")
+
+
+def exchange_of_steps(verb: str, arguments: dict[str, Any], problem: Problem, backend: str) -> str | None:
+    """The same of series and their models."""
+    found = rows_over(arguments["y"], problem)
+    if found is None:
+        return None
+    steps = f"the steps of a series lie on {found[0]} devices"
+    if backend not in PARTS.get(verb, ()):
+        return f"{steps}, and are gathered"
+    from tridiag.xla import split_kalman
+
+    told = f"{steps}: {split_kalman.exchange(found[0], np.shape(arguments['F'])[-1], problem.shape[-1])}"
+    changes = any(len(np.shape(arguments[name])) > 2 and np.shape(arguments[name])[-3] > 1 for name in MATRICES)
+    return (
+        f"{told}; where digits may be lost all series are gathered"
+        + "; the gradient of a model that changes with time gathers them" * changes
+    )
 
 
 def rows_over(x: Any, problem: Problem) -> tuple[int, int] | None:

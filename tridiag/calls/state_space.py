@@ -57,9 +57,14 @@ def check_values(call: Call, arguments: dict[str, Any]) -> StateSpace:
     readable = {
         name: np.asarray(x).astype(dtype)
         for name, x in arguments.items()
-        if call.problem.device == "cpu" and name in ("y", *COVARIANCES) and not module.is_traced(x)
+        if call.problem.device == "cpu" and name in ("y", *COVARIANCES) and is_here(module, x)
     }
     for name in [name for name in COVARIANCES if name in readable]:
         check_covariance(name, readable[name], call.form.n)
     missing = bool(np.isnan(readable["y"]).any()) if "y" in readable else None
     return call.form._replace(missing=missing, checked={*COVARIANCES} <= {*readable})
+
+
+def is_here(module: Any, x: Any) -> bool:
+    """Whether the values of an argument can be read in this process."""
+    return not module.is_traced(x) and getattr(x, "is_fully_addressable", True)

@@ -22,7 +22,7 @@ from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.state_space import Model, StateSpace, own_shapes
-from tridiag.xla import kalman
+from tridiag.xla import split_kalman
 
 
 @functools.partial(jax.jit, static_argnums=2)
@@ -40,7 +40,7 @@ def likelihood(form: StateSpace, y: Any, model: Model) -> Any:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def value(form: StateSpace, y: Any, model: Model) -> Any:
-    return call(kalman.log_likelihood, form, y, model)
+    return call(split_kalman.log_likelihood, form, y, model)
 
 
 @value.defjvp
@@ -74,7 +74,7 @@ def gradient(form: StateSpace, in_y: bool, y: Any, model: Model, weight: Any) ->
     """Of the sum of all log-likelihoods, each times its weight; in y zeros where nobody asks for it."""
     if any(x.shape[len(form.batch)] != 1 for x in model[:4]):
         return plain(form, in_y, y, model, weight)
-    found, of_y = call(functools.partial(kalman.gradient, in_y=in_y), form, y, model)
+    found, of_y = call(functools.partial(split_kalman.gradient, in_y=in_y), form, y, model)
     ends = np.cumsum([math.prod(shape) for shape in own_shapes(form)])
     parts = jnp.split(found * weight[..., None], ends[:-1], axis=-1)
     of_model = Model(*(summed(own, x, form).reshape(x.shape) for own, x in zip(parts, model, strict=True)))

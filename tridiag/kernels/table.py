@@ -44,6 +44,7 @@ KERNELS = {
     "filter_gradient": Family("filter_gradient{1}_{2}_{3}_{0}", "kalman.kernel.build_gradient"),
     "moments": Family("moments{1}_{2}_{3}_{0}", "kalman.kernel.build_moments"),
     "smoother": Family("smoother{1}_{2}_{3}_{0}", "kalman.kernel.build_smoother"),
+    "stretch": Family("stretch{1}_{2}_{3}_{0}", "kalman.kernel.build_stretch"),
     "filter_guard": Family("filter_guard_{0}", "kalman.guard.build"),
     "alignment": Family("wavefront_{1}_{0}", "alignment.kernel.build"),
 }

@@ -60,11 +60,6 @@ class Gradient(Loops):
 
         code.fori(0, count, clear)
 
-    def scatter(self, code: Code, base: Sequence[Value], value: Value) -> None:
-        """One number to each of the addresses."""
-        for lane, address in enumerate(base):
-            code.store_as(address, code.extract(value, lane))
-
     def put_of_y(self, code: Code, job: At, room: At, t: Value, u: Any) -> None:
         """The derivative in y, where it is wanted."""
         wanted = job.pointers[K.OF_Y] != 0
@@ -170,12 +165,27 @@ class Gradient(Loops):
         start = tuple(self.matrix(code, job, room, K.M0)), covs.packed(cov), code.zero(), doubt
         *_, bad, doubt = code.fori(0, n, forward, start)
         self.put(code, room, bad, self.one(code), code.zero(), doubt)
-        nothing = (code.zero(),) * k, (code.zero(),) * (k * (k + 1) // 2), self.none(code)
+        ahead = self.ahead(code, job, room)
+        nothing = tuple(ahead[:k]), tuple(ahead[k:]), self.none(code)
         behind = ((code.zero(),) * k, (code.zero(),) * (k * k)) if covs is Roots else ()
         r, N, sums, _ = code.fori(n - 1, -1, backward, (*nothing, behind), step=-1)
         of_P0 = [x - y for x, y in zip(self.squares(vector(r)), N, strict=True)]
         self.finish(code, room, sums, r, of_P0)
         self.give(code, room)
+
+    def ahead(self, code: Code, job: At, room: At) -> list[Value]:
+        """r and N behind the last step, 0 where nothing is known; with square roots it has to be nothing."""
+        at, k = room + self.room.found, self.room.states
+        count = k + k * (k + 1) // 2
+        self.put_row(code, at, [code.zero()] * count)
+        base = addresses(code, room + self.room.bind(K.AHEAD))
+
+        def entry(e: Value, state: Any) -> Any:
+            code.store(at + e * LINE, self.gather(code, [x + e * code.size_of_real for x in base]))
+            return state
+
+        code.fori(0, code.pick(job.pointers[K.AHEAD] != 0, code.integer(count), code.integer(0)), entry)
+        return self.row(code, at, count)
 
     def gain(self, code: Code, job: At, room: At, t: Value, root: Any) -> Any:
         """With which a state follows from the next one; 0 for the last."""

@@ -19,6 +19,7 @@ from tridiag.kernels.kalman.gradient import Gradient, GradientRoom
 from tridiag.kernels.kalman.loops import COUNT, EXPONENT, LOSS, MANTISSA, QUADRATIC, Loops, Room
 from tridiag.kernels.kalman.matrices import Entries, Roots
 from tridiag.kernels.kalman.moments import Moments, MomentsRoom
+from tridiag.kernels.kalman.stretches import Stretches
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import piece
@@ -109,6 +110,14 @@ def build_moments(dtype: str, states: int, observed: int, kind: str, smooth: boo
 def build_smoother(dtype: str, states: int, observed: int, kind: str):
     """The same of the states given all observations."""
     return build_moments(dtype, states, observed, kind, smooth=True)
+
+
+def build_stretch(dtype: str, states: int, observed: int, kind: str):
+    """The same of what all steps make of the state before them; it tells where digits were lost, and goes on."""
+    zero, room = np.zeros((), dtype)[()], Room(states, observed)
+    library, name = Library(f"stretch_steps{states}_{observed}_{kind}"), f"tridiag_stretch_{kind}"
+    steps = library.add("stretch", functools.partial(Stretches(room).stretch, kind == K.MISSING))
+    return runner(zero, c_function(alone(room, parts_of(room), steps, kind), name, first=JOB))
 
 
 def build_gradient(dtype: str, states: int, observed: int, kind: str):

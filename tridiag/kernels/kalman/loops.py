@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tridiag.algorithms import kalman_filter
-from tridiag.algorithms.kalman_filter import Doubt, Estimate
+from tridiag.algorithms.kalman_filter import Doubt, Estimate, Observed
 from tridiag.kernels.access.operands import addresses
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Guarded, Lines, extended
@@ -117,6 +117,11 @@ class Loops:
         for e, value in enumerate(values):
             code.store(at + e * LINE, value)
 
+    def scatter(self, code: Code, base: Iterable[Value], value: Value) -> None:
+        """One number to each of the addresses."""
+        for lane, address in enumerate(base):
+            code.store_as(address, code.extract(value, lane))
+
     def row(self, code: Code, at: Value, count: int) -> list[Value]:
         return [code.load(at + e * LINE) for e in range(count)]
 
@@ -149,10 +154,11 @@ class Loops:
             covs.packed(cov),
             self.sums(code),
             self.doubt(covs, code, job, room),
+            self.begun(code),
         )
 
         def step(t: Value, carry: Any) -> Any:
-            mean, cov, (quadratic, product, count), doubt = carry
+            mean, cov, (quadratic, product, count), doubt, more = carry
             state, y = Estimate(vector(mean), covs.unpacked(cov, k)), self.observations(code, job, room, t)
             H, R = (self.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
             kept: Any = vector([x == x for x in y]) if missing else None
@@ -168,10 +174,25 @@ class Loops:
             doubt = self.doubted(code, doubt, (state.cov, ahead.cov), F, H, Q, kept, seen.variances)
             if doubt and loss is not None:
                 doubt = *doubt[:-1], kalman_filter.larger(ops, loss, doubt[-1])
-            return tuple(ahead.mean), covs.packed(ahead.cov), (quadratic, product, count), doubt
+            more = self.followed(code, seen, F, kept, more)
+            return tuple(ahead.mean), covs.packed(ahead.cov), (quadratic, product, count), doubt, more
 
-        *_, (quadratic, product, count), doubt = code.fori(0, job.steps, step, start)
+        mean, cov, (quadratic, product, count), doubt, more = code.fori(0, job.steps, step, start)
         self.put(code, room, quadratic, product, count, doubt)
+        self.ended(covs, code, room, mean, cov, doubt, more)
+
+    # what else is carried from step to step, for loops that carry more
+
+    def begun(self, code: Code) -> Any:
+        """Before the first step."""
+        return ()
+
+    def followed(self, code: Code, seen: Observed, F: Any, kept: Any, before: Any) -> Any:
+        """Behind a step."""
+        return ()
+
+    def ended(self, covs: Form, code: Code, room: At, mean: Any, cov: Any, doubt: Any, found: Any) -> None:
+        """Once all steps are done, with the state that is predicted behind them."""
 
     def first(self, covs: Form, code: Code, job: At, room: At) -> Any:
         """The covariance before anything is observed."""

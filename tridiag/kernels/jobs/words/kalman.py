@@ -13,7 +13,9 @@ Y, F, H, Q, R, M0, P0 = range(7)
 INPUTS = 7
 OF_Y, OF_MODEL = 7, 8  # the derivatives of a log-likelihood in y, and in all entries of the parameters in turn
 MEAN, COV, PREDICTED_MEAN, PREDICTED_COV = range(7, 11)  # of another kernel: the states of all steps
-OPERANDS = 11
+STRETCH = 7  # of another: what all steps make of the state before them
+AHEAD = 11  # of the derivatives: what is known behind the last step already, of the state that is predicted there
+OPERANDS = 12
 
 
 class Filter(Job):

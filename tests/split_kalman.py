@@ -1,0 +1,192 @@
+"""Series whose steps lie on eight devices, or on some of them. Run by `test_sharding.py`, in their own process."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+from split_recurrences import gathered, mesh_of, outside_branches
+from test_jax_program import compiled
+from test_kalman import model, series
+
+import tridiag
+from tridiag import kalman
+from tridiag.problems.state_space import Model, StateSpace
+from tridiag.xla import kalman as xla_kalman
+from tridiag.xla import split_kalman
+
+CHANGING = ("F", "H", "Q", "R")
+CASES = {  # devices, series, steps, states, observed, missing, whether the model changes
+    "missing": (8, (5,), 80, 2, 1, 0.2, False),
+    "complete": (3, (3,), 30, 1, 1, 0.0, False),
+    "not divided": (8, (), 83, 2, 2, 0.3, False),
+    "changing": (8, (2, 3), 40, 2, 1, 0.2, True),
+    "changing and not divided": (4, (5,), 23, 3, 1, 0.0, True),
+    "two devices": (2, (4,), 9, 1, 2, 0.3, False),
+}
+
+
+@pytest.fixture
+def no_gathering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is computed of gathered series is NaN."""
+    whole = split_kalman.whole
+    monkeypatch.setattr(split_kalman, "whole", lambda *v: jax.tree.map(lambda x: x * jnp.nan, whole(*v)))
+
+
+def case_of(case: str) -> tuple[Any, Any, dict[str, Any]]:
+    devices, batch, n, k, p, missing, changing = CASES[case]
+    y, parameters = series(*batch, n, p, missing=missing), model(k, p, time=(n,) if changing else ())
+    if changing:
+        parameters["F"][-1] = parameters["Q"][-1] = np.nan  # never read
+    return mesh_of(devices), y, parameters
+
+
+def cut(mesh: Any, y: Any, parameters: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Arrays of a trace, along time on the devices."""
+    steps = P(*[None] * (y.ndim - 2), "z")
+    found = {k: x for k, x in parameters.items() if k not in CHANGING or x.ndim < 3}
+    found |= {k: constrained(mesh, x, P("z")) for k, x in parameters.items() if k not in found}
+    return constrained(mesh, y, steps), found
+
+
+def constrained(mesh: Any, x: Any, spec: Any) -> Any:
+    return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, spec))
+
+
+def likelihood(mesh: Any = None) -> Any:
+    def function(y: Any, parameters: dict[str, Any]) -> Any:
+        y, parameters = (y, parameters) if mesh is None else cut(mesh, y, parameters)
+        return kalman.log_likelihood(y, **parameters, backend="numba_scan")
+
+    return function
+
+
+@pytest.mark.usefixtures("no_gathering")
+@pytest.mark.parametrize("case", CASES)
+def test_one_answer(case: str) -> None:
+    """That of one device, without gathering anything."""
+    mesh, y, parameters = case_of(case)
+    found = jax.jit(likelihood(mesh))(y, parameters)
+    np.testing.assert_allclose(found, kalman.log_likelihood(y, **parameters), rtol=1e-13)
+
+
+@pytest.mark.usefixtures("no_gathering")
+@pytest.mark.parametrize("case", ["missing", "complete", "not divided", "two devices"])
+def test_gradients(case: str) -> None:
+    """In the observations and in every parameter."""
+    mesh, y, parameters = case_of(case)
+
+    def loss(function: Any) -> Any:
+        return lambda *v: jnp.sin(function(*v)).sum()
+
+    found = jax.jit(jax.grad(loss(likelihood(mesh)), (0, 1)))(y, parameters)
+    wanted = jax.grad(loss(likelihood()), (0, 1))(*jax.tree.map(jnp.asarray, (y, parameters)))
+    for x, z in zip(*map(jax.tree.leaves, (found, wanted)), strict=True):
+        np.testing.assert_allclose(x, z, rtol=1e-10, atol=1e-11)
+
+
+def test_a_gradient_of_a_model_that_changes() -> None:
+    mesh, y, parameters = case_of("changing and not divided")
+    found = jax.jit(jax.grad(lambda *v: likelihood(mesh)(*v).sum(), (0, 1)))(y, parameters)
+    wanted = jax.grad(lambda *v: likelihood()(*v).sum(), (0, 1))(*jax.tree.map(jnp.asarray, (y, parameters)))
+    for x, z in zip(*map(jax.tree.leaves, (found, wanted)), strict=True):
+        np.testing.assert_allclose(x, z, rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.usefixtures("no_gathering")
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=str)
+def test_eager_calls_and_a_model_of_each_series(kind: Any) -> None:
+    """Series along one axis of the mesh, steps along two."""
+    mesh = jax.make_mesh((2, 2, 2), ("p", "q", "z"), axis_types=(kind,) * 3)
+    y, parameters = series(4, 24, 1, missing=0.2), model(2, 1, 4)
+    placed = jax.device_put(y, NamedSharding(mesh, P("p", ("q", "z"))))
+    given = {name: jax.device_put(x, NamedSharding(mesh, P())) for name, x in parameters.items()}
+    wanted = kalman.log_likelihood(y, **parameters)
+    np.testing.assert_allclose(kalman.log_likelihood(placed, **given, backend="numba_scan"), wanted, rtol=1e-13)
+    if kind is AxisType.Auto:
+        gradient = jax.jit(jax.grad(lambda *v: likelihood()(*v).sum(), (0, 1)))(placed, given)
+        expected = jax.grad(lambda *v: likelihood()(*v).sum(), (0, 1))(*jax.tree.map(jnp.asarray, (y, parameters)))
+        for x, z in zip(*map(jax.tree.leaves, (gradient, expected)), strict=True):
+            np.testing.assert_allclose(x, z, rtol=1e-10, atol=1e-11)
+
+
+def test_where_digits_are_lost() -> None:
+    """A diffuse state, first observed by a later device, and one that no device knows alone: series are gathered."""
+    mesh, y = mesh_of(4), series(3, 32, 1)
+    y[:, :12] = np.nan
+    diffuse = model(2, 1, F=np.array([[1.0, 1.0], [0.0, 1.0]]), H=np.array([[1.0, 0.0]]), P0=1e12 * np.eye(2))
+    exact = diffuse | {"R": np.zeros((1, 1)), "Q": np.diag([0.0, 1e-6])}
+    for parameters in (diffuse, exact):
+        found = jax.jit(likelihood(mesh))(y, parameters)
+        np.testing.assert_allclose(found, kalman.log_likelihood(y, **parameters), rtol=1e-9)
+        gradient = jax.jit(jax.grad(lambda y, p: likelihood(mesh)(y, p).sum()))(y, parameters)
+        wanted = jax.grad(lambda y, p: likelihood()(y, p).sum())(jnp.asarray(y), parameters)
+        np.testing.assert_allclose(gradient, wanted, rtol=1e-7, atol=1e-7)
+
+
+def test_a_series_that_is_not_a_number() -> None:
+    """Harms no other, and is what it is on one device."""
+    mesh, (y, parameters) = mesh_of(4), (series(3, 32, 1), model(2, 1, 3))
+    parameters["R"][1] = -100.0
+    found = np.asarray(jax.jit(likelihood(mesh))(y, parameters))
+    assert np.isnan(found[1])
+    kept = {name: x[::2] for name, x in parameters.items()}
+    np.testing.assert_allclose(found[::2], kalman.log_likelihood(y[::2], **kept), rtol=1e-12)
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_what_steps_make_of_the_state_before_them(missing: float) -> None:
+    """Where they end, and how likely they are, from one state and from another."""
+    k, n = 2, 20
+    y, parameters = series(5, n, 1, missing=missing), model(k, 1)
+    form = StateSpace(n, 1, k, (5,), (1,), missing > 0, True)
+    lifted = Model(*(parameters[x][None, None] for x in CHANGING), *(parameters[x][None] for x in ("m0", "P0")))
+    value, found = xla_kalman.stretch(y, Model(*map(jnp.asarray, lifted)), form, missing > 0)
+    moved = np.array([0.7, -1.9])
+    longer = np.concatenate((y, np.full((5, 1, 1), np.nan)), 1)  # the state that is predicted behind the last step
+    one, other = (kalman.filter(longer, **parameters | {"m0": parameters["m0"] + z}) for z in (0 * moved, moved))
+    np.testing.assert_allclose(value, one.log_likelihood, rtol=1e-13)
+    np.testing.assert_allclose(
+        jnp.moveaxis(found.behind.mean, 0, -1), one.predicted_mean[:, -1], rtol=1e-12, atol=1e-14
+    )
+    np.testing.assert_allclose(jnp.moveaxis(found.behind.cov, -1, 0), one.predicted_cov[:, -1], rtol=1e-12, atol=1e-14)
+    A, eta, J = found.follow
+    apart = np.einsum("ijs,j->si", A, moved)
+    np.testing.assert_allclose(apart, (other.mean - one.mean)[:, -1], rtol=1e-10, atol=1e-13)
+    told = eta.T @ moved - np.einsum("ijs,i,j->s", J, moved, moved) / 2
+    np.testing.assert_allclose(told, other.log_likelihood - one.log_likelihood, rtol=1e-10)
+
+
+def test_numbers_that_are_exchanged() -> None:
+    """2 k^2 + 4 k of a series and device, and one of each observed value; a gradient exchanges k (3 k + 3) / 2 more."""
+    y, parameters = series(5, 160, 1, missing=0.2), model(2, 1)
+    placed = jax.device_put(y, NamedSharding(mesh_of(8), P(None, "z")))
+
+    def sizes(function: Any) -> set[int]:
+        program = outside_branches(compiled(function, placed))
+        assert not re.findall(r"(all-to-all|collective-permute|reduce-scatter)\(", program)
+        return {int(np.prod(shape)) // (8 * 5) for shape in gathered(program)}
+
+    known = {name: jnp.asarray(x) for name, x in parameters.items()} | {"P0": jnp.eye(2)[None].repeat(5, 0)}
+
+    def function(y: Any) -> Any:
+        return likelihood()(y, known).sum()
+
+    assert sizes(function) == {16, 1}
+    assert sizes(jax.grad(function)) == {16, 9, 1}
+
+
+def test_explain_tells_what_is_exchanged() -> None:
+    parameters = model(2, 1)
+    placed = jax.device_put(series(5, 160, 1), NamedSharding(mesh_of(8), P(None, "z")))
+    told = repr(tridiag.explain("kalman.log_likelihood", placed, **parameters))
+    assert "the steps of a series lie on 8 devices: two all_gather, 119 words received for each series" in told
+    assert "and are gathered" in repr(tridiag.explain("kalman.smoother", placed, **parameters))
+    changing = repr(tridiag.explain("kalman.log_likelihood", placed, **model(2, 1, time=(160,))))
+    assert "the gradient of a model that changes with time gathers them" in changing

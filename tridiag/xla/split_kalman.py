@@ -1,0 +1,319 @@
+"""Kalman filters of series whose steps lie on several CPU devices: each learns the state before its own steps.
+
+What XLA makes of observations that are sharded along time. A first pass over its steps, from a state that all agree on,
+tells every device what they make of the state before them (`tridiag.algorithms.kalman_stretches`), in 2 k^2 + 4 k
+numbers a series: one ``all_gather``. A scan over the devices, by the operator of
+`tridiag.algorithms.kalman_parallel`, gives each its state, and the second pass is the filter from there.
+
+Then a flag goes round: only where the state behind some steps is not the one that the next device has taken for it, or
+where digits may be lost (`tridiag.algorithms.kalman_filter.Doubt`), all series are gathered, and computed whole.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.experimental.custom_partitioning import custom_partitioning
+from jax.sharding import NamedSharding, PartitionSpec
+
+from tridiag.algorithms import kalman_filter, kalman_parallel
+from tridiag.algorithms.kalman_filter import Estimate
+from tridiag.kernels.runtime.sources import source_hash
+from tridiag.libraries.jax import Operations as ops
+from tridiag.problems.forms import Cut, Shape
+from tridiag.problems.state_space import MATRICES, Model, StateSpace, entries, own_shapes
+from tridiag.xla import kalman
+from tridiag.xla.custom_call import DIVIDES, cut_over
+from tridiag.xla.kalman import Stretch, symmetric, triangle
+from tridiag.xla.split import index
+
+TIMED = (True, *(name in MATRICES for name in Model._fields))  # which of y and the model have an axis of time
+
+
+def exchange(devices: int, states: int, observed: int) -> str:
+    """What is exchanged, in words."""
+    count = 2 * states * (states + 2)
+    return f"two all_gather, {(count + observed) * (devices - 1)} words received for each series"
+
+
+# ------------------------------------------------------------------------------------------------ the verbs
+
+
+class Verb(NamedTuple):
+    """What is computed of series."""
+
+    whole: Callable[..., tuple[Any, ...]]  # (y, model, form, missing): of whole ones
+    parts: Callable[..., tuple[Any, ...]]  # (part, ahead): of the steps of a device
+    timed: tuple[bool, ...]  # which results have an axis of time; of all others the sum over the devices is wanted
+    looks_ahead: bool = False  # whether it needs what later devices observe
+
+
+def contributed(verb: Verb, form: StateSpace, missing: bool, cut: Cut, *operands: Any) -> tuple[Any, ...]:
+    """The results in the steps of a device, or what it contributes to them."""
+    if operands[0].shape[-2] == 1 or form.n <= cut.parts:
+        return whole(verb, form, missing, cut, operands)
+    part, unsure = filtered(form, missing, cut, operands)
+    found = verb.parts(part, cut, state_ahead(part, cut) if verb.looks_ahead else None)
+    flag = lax.pmax(unsure.astype(jnp.int32), cut.names)
+    again = functools.partial(whole, verb, form, missing, cut)
+    return tuple(lax.cond(flag > 0, lambda _, given: again(given), lambda found, _: found, found, operands))
+
+
+def value_of(part: Part, cut: Cut, ahead: None) -> tuple[Any]:
+    return (part.value,)
+
+
+def derivatives_of(part: Part, cut: Cut, ahead: Estimate, in_y: bool) -> tuple[Any, ...]:
+    """Those of m0 and P0 are of the first device alone."""
+    form = part.form
+    found, *of_y = some_derivatives(part.y, part.model, form, part.missing, ahead, in_y=in_y)
+    of_first = sum(math.prod(shape) for shape in own_shapes(form)[len(MATRICES) :])
+    counted = (jnp.arange(entries(form)) < entries(form) - of_first) | (index(cut) == 0)
+    return jnp.where(counted, found, 0), *of_y
+
+
+def likelihoods(*arguments: Any) -> tuple[Any]:
+    return (kalman.log_likelihood(*arguments),)
+
+
+def some_derivatives(y: Any, model: Model, form: StateSpace, missing: bool, ahead: Any = None, *, in_y: bool) -> Any:
+    """Those that are wanted."""
+    return tuple(x for x in kalman.gradient(y, model, form, missing, in_y, ahead) if x is not None)
+
+
+LIKELIHOOD = Verb(likelihoods, value_of, (False,))
+GRADIENT, GRADIENT_IN_Y = (
+    Verb(
+        functools.partial(some_derivatives, in_y=in_y),
+        functools.partial(derivatives_of, in_y=in_y),
+        (False, True)[: 1 + in_y],
+        looks_ahead=True,
+    )
+    for in_y in (False, True)
+)
+
+
+# ------------------------------------------------------------------------------------------------ what a device has
+
+
+class Part(NamedTuple):
+    """The steps of a device as series by themselves, from the state before them."""
+
+    form: StateSpace
+    missing: bool
+    y: Any
+    model: Model
+    value: Any  # what they contribute to log-likelihoods
+    found: Stretch
+
+
+def filtered(form: StateSpace, missing: bool, cut: Cut, operands: Sequence[Any]) -> tuple[Part, Any]:
+    """What a device has, and whether it may be wrong."""
+    own, y, model = without_pads(form, cut, operands[0], Model(*operands[1:]))
+    missing = missing or own.n * cut.parts > form.n
+    start, states = state_before(own, cut, y, model, missing)
+    model = begun(model, start)
+    value, found = kalman.stretch(y, model, own, missing)
+    part = Part(own, missing, y, model, value, found)
+    return part, doubtful(form, cut, part, states)
+
+
+def without_pads(form: StateSpace, cut: Cut, y: Any, model: Model) -> tuple[StateSpace, Any, Model]:
+    """The steps of a device; those behind the last one observe nothing, and nothing leads there."""
+    axis, rows = len(form.batch), y.shape[-2]
+    step = index(cut) * rows + jnp.arange(rows)
+
+    def first(x: Any, count: int, otherwise: Any) -> Any:
+        """The first steps of all, so many."""
+        if x.shape[axis] == 1 != rows:
+            return x
+        return jnp.where((step < count).reshape(-1, *(1,) * (x.ndim - axis - 1)), x, jnp.asarray(otherwise, x.dtype))
+
+    if rows * cut.parts > form.n:
+        y = first(y, form.n, jnp.nan)
+        model = model._replace(H=first(model.H, form.n, 0), R=first(model.R, form.n, 0))
+    model = model._replace(F=first(model.F, form.n - 1, 0), Q=first(model.Q, form.n - 1, 0))
+    return of_shapes(form, y, model), y, model
+
+
+def state_before(own: StateSpace, cut: Cut, y: Any, model: Model, missing: bool) -> tuple[Estimate, Estimate]:
+    """The state that is predicted for the first step of a device; and those of all devices, along the first axis."""
+    front, _ = kalman_filter.front(ops, model, y)
+    k, batch = own.states, own.batch
+    begin = Estimate(jnp.broadcast_to(front.m0, (k, *batch)), jnp.broadcast_to(front.P0, (k, k, *batch)))
+    reference = jnp.broadcast_to(kalman_parallel.typical(front), (k, k, *batch))
+    taken = jax.tree.map(
+        lambda x, z: jnp.where(index(cut) == 0, x, z), begin, Estimate(jnp.zeros_like(begin.mean), reference)
+    )
+    _, found = kalman.stretch(y, begun(model, taken), own, missing)
+    (mean, cov), (A, eta, J) = found.behind, found.follow
+    every = gathered(cut, mean, triangle(cov), A, eta, triangle(J), ops.stack(kalman_filter.diagonal(reference)))
+
+    def step(state: Estimate, row: Any) -> Any:
+        place, (mean, cov, A, eta, J, diagonal) = row
+        cov, J, nothing = symmetric(cov, k), symmetric(J, k), jnp.zeros_like(A)
+        apart = state.cov - ops.identity(A) * diagonal
+        before = kalman_parallel.Stretch(nothing, state.mean, apart, nothing[0], nothing)
+        joined = kalman_parallel.join(before, kalman_parallel.Stretch(A, mean, cov, eta, J))
+        # the first device began with the state itself
+        return Estimate(jnp.where(place == 0, mean, joined.b), jnp.where(place == 0, cov, joined.D)), state
+
+    _, states = lax.scan(step, begin, (jnp.arange(cut.parts), every))
+    return jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, index(cut), keepdims=False), states), states
+
+
+def gathered(cut: Cut, *arrays: Any) -> list[Any]:
+    """Arrays of all devices, along a new first axis, by one exchange; they end in the same axes as the first one."""
+    batch = arrays[0].shape[1:]
+    parts = [x.reshape(-1, *batch) for x in arrays]
+    every = lax.all_gather(jnp.concatenate(parts), cut.names)
+    ends = np.cumsum([len(x) for x in parts])[:-1]
+    found = zip(jnp.split(every, ends, 1), arrays, strict=True)
+    return [x.reshape(cut.parts, *like.shape) for x, like in found]
+
+
+def begun(model: Model, start: Estimate) -> Model:
+    """The model that begins with a state."""
+    return model._replace(m0=jnp.moveaxis(start.mean, 0, -1), P0=jnp.moveaxis(start.cov, (0, 1), (-2, -1)))
+
+
+def state_ahead(part: Part, cut: Cut) -> Estimate:
+    """What the steps of later devices tell of the state that is predicted behind those of a device."""
+    A, eta, J = part.found.follow
+    every = gathered(cut, eta, A, triangle(J))
+
+    def step(ahead: Estimate, told: Any) -> tuple[Estimate, Estimate]:
+        eta, A, J = told
+        back = kalman_filter.transpose(A)
+        cov = symmetric(J, len(eta)) + ops.symmetric(ops.product(ops.product(back, ahead.cov), A))
+        return Estimate(eta + kalman_filter.apply(back, ahead.mean), cov), ahead
+
+    nothing = Estimate(jnp.zeros_like(eta), jnp.zeros_like(J))
+    _, states = lax.scan(step, nothing, every, reverse=True)
+    return jax.tree.map(lambda x: lax.dynamic_index_in_dim(x, index(cut), keepdims=False), states)
+
+
+# ------------------------------------------------------------------------------------------------ the promise
+
+
+def doubtful(form: StateSpace, cut: Cut, part: Part, states: Estimate) -> Any:
+    """Whether a device has not ended where the next one began, or digits may be lost."""
+    found, following = part.found, jnp.minimum(index(cut) + 1, cut.parts - 1)
+    taken = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, following, 1), states)
+    end = jax.tree.map(lambda x: x[None], found.behind)
+    same = kalman_parallel.agree(taken, end, end) | ((index(cut) + 1) * part.form.n >= form.n)
+    reaches = lax.all_gather(found.reach, cut.names)
+    before = (jnp.arange(cut.parts) < index(cut)).reshape(-1, *(1,) * found.reach.ndim)
+    reach = jnp.max(jnp.where(before, reaches, 0), 0)
+    low = found.least < jnp.finfo(part.value.dtype).eps ** (1 / 3) * reach
+    return ~same | jnp.any(low) | jnp.any(found.loss > 0) | jnp.any(jnp.isnan(part.value))
+
+
+def whole(verb: Verb, form: StateSpace, missing: bool, cut: Cut, operands: Sequence[Any]) -> tuple[Any, ...]:
+    """What a device has or contributes, from all steps, which are gathered: all is contributed by the first device."""
+    axis, rows = len(form.batch), operands[0].shape[-2]
+
+    def all_steps(x: Any) -> Any:
+        return lax.slice_in_dim(lax.all_gather(x, cut.names, axis=axis, tiled=True), 0, form.n, axis=axis)
+
+    def own(x: Any, timed: bool) -> Any:
+        if not timed:
+            return jnp.where(index(cut) == 0, x, 0)
+        pads = [(0, rows * cut.parts - form.n if k == axis else 0) for k in range(x.ndim)]
+        return lax.dynamic_slice_in_dim(jnp.pad(x, pads), index(cut) * rows, rows, axis)
+
+    along = [timed and x.shape[axis] == rows for x, timed in zip(operands, TIMED, strict=True)]
+    y, *more = (all_steps(x) if cut else x for x, cut in zip(operands, along, strict=True))
+    model = Model(*more)
+    return tuple(map(own, verb.whole(y, model, of_shapes(form, y, model), missing), verb.timed))
+
+
+def of_shapes(form: StateSpace, y: Any, model: Model) -> StateSpace:
+    """The form of some series or steps."""
+    ranks = len(form.batch)
+    batch = np.broadcast_shapes(y.shape[:-2], *(x.shape[:ranks] for x in model))
+    shared = np.broadcast_shapes(*(x.shape[:ranks] for x in model._replace(m0=model.P0)))
+    return form._replace(n=y.shape[-2], batch=tuple(batch), cov_batch=tuple(shared))
+
+
+# ------------------------------------------------------------------------------------------------ several devices
+
+
+def log_likelihood(y: Any, model: Model, form: StateSpace, missing: bool) -> Any:
+    """The log-likelihoods; every device computes those of its series, or what its steps contribute."""
+    return shard_over_devices(LIKELIHOOD, y, model, form, missing, (form.batch,))[0]
+
+
+def gradient(y: Any, model: Model, form: StateSpace, missing: bool, in_y: bool) -> tuple[Any, Any]:
+    """As `tridiag.xla.kalman.gradient`, of models constant in time."""
+    shapes = ((*form.batch, entries(form)), (*form.batch, *y.shape[-2:]))[: 1 + in_y]
+    found = shard_over_devices(GRADIENT_IN_Y if in_y else GRADIENT, y, model, form, missing, shapes)
+    return found[0], found[1] if in_y else None
+
+
+def shard_over_devices(verb: Verb, y: Any, model: Model, form: StateSpace, missing: bool, results: Any) -> Any:
+    """The results of a verb, which have these shapes."""
+    operands = y, *model
+    alone = jax.device_count("cpu") == 1 or not DIVIDES or form.n == 1
+    if alone or jax.sharding.get_abstract_mesh().manual_axes:
+        return verb.whole(y, model, form, missing)
+    tag = zlib.crc32(repr((results, form, missing, source_hash())).encode())
+    shapes = *(x.shape for x in operands), *results
+    return partitioned(verb, form, missing, shapes)(*operands, np.uint32(tag))
+
+
+@functools.lru_cache(4096)
+def partitioned(verb: Verb, form: StateSpace, missing: bool, shapes: Sequence[Shape]) -> Any:
+    """The verb of sharded arrays. The last operand is as in `tridiag.xla.custom_call.partitioned`."""
+    ranks, count, timed = len(form.batch), len(TIMED), (*TIMED, *verb.timed)
+
+    def spread(k: int, batch: Sequence[Any], time: Any, others: Sequence[Any]) -> list[Any]:
+        """For each axis of an array what belongs to it: of an axis of the batch, of time, or its own."""
+        found = list(others[: len(shapes[k])])
+        for axis, length in enumerate(form.batch):
+            found[axis] = batch[axis] if shapes[k][axis] == length else found[axis]
+        if timed[k] and shapes[k][ranks] == form.n:
+            found[ranks] = time
+        return found
+
+    def partition(mesh: Any, arguments: Any, result: Any) -> Any:
+        axes = [*arguments[0].sharding.spec, *[None] * (ranks + 1)][ranks]
+        batch = [*result[0].sharding.spec, *[None] * ranks][:ranks]
+        batch = [None if set(flat(axes)) & set(flat(each)) else each for each in batch]
+        specs = [spread(k, batch, axes, [None] * 9) for k in range(len(shapes))]
+        *shardings, last = [NamedSharding(mesh, PartitionSpec(*spec)) for spec in (*specs, [])]
+        run = functools.partial(part, cut_over(mesh, axes))
+        return mesh, run, tuple(shardings[count:]), (*shardings[:count], last)
+
+    def part(cut: Cut | None, *operands: Any) -> Any:
+        if cut is None:
+            return function(*operands)
+        found = contributed(verb, form, missing, cut, *operands[:-1])
+        return tuple(x if rows else lax.psum(x, cut.names) for x, rows in zip(found, verb.timed, strict=True))
+
+    def function(*operands: Any) -> Any:
+        y, model = operands[0], Model(*operands[1:-1])
+        return verb.whole(y, model, of_shapes(form, y, model), missing)
+
+    divided = custom_partitioning(function)
+    names, mapped, kept = [f"batch{k}" for k in range(ranks)], [], []
+    for k, shape in enumerate(shapes):
+        own = [f"array{k}_{axis}" for axis in range(len(shape))]
+        mapped.append(spread(k, names, "time", own))
+        kept += [name for name in own if name in mapped[-1]]
+    rule = f"{', '.join(map(' '.join, mapped[:count]))}, -> {', '.join(map(' '.join, mapped[count:]))}"
+    divided.def_partition(partition, sharding_rule=rule, need_replication_factors=tuple(kept))
+    return divided
+
+
+def flat(axes: Any) -> tuple[Any, ...]:
+    """The axes of a mesh along which one of an array lies."""
+    return axes if isinstance(axes, tuple) else () if axes is None else (axes,)
