@@ -128,7 +128,7 @@ def solve(
         if x is not None:
             return x
     if is_chunked(a, b, c, d, where):
-        return chunked("parts").solve(solve, arguments, where, out, check, **options)
+        return chunked("systems").solve(solve, arguments, where, out, check, **options)
     call = prepare("solve", arguments, where=where, **options)
     if where is not None:
         arguments["where"] = where
