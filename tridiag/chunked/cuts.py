@@ -24,7 +24,7 @@ from tridiag.problems.parts import Chunks
 
 Array = np.ndarray[Any, Any]
 Ends = dict[str, tuple[Any, Any]]  # the first and the last rows of the arguments in a chunk, and of x
-WIDTHS = 64, 512  # rows that are solved again on each side of a cut
+WIDTHS = 64, 192, 512  # rows that are solved again on each side of a cut
 BESIDE = 2  # rows behind these that are looked at, and that the first of them is coupled to
 SHORTEST = 4 * WIDTHS[0]  # rows of a chunk that is worth to be solved alone
 FEW = 16  # one system of so many may fail before more rows are solved again
@@ -87,23 +87,19 @@ class Alone(NamedTuple):
     def moves(self, name: str) -> bool:
         return name == "x" or name in self.systems.moving
 
-    def around(self, windows: Sequence[Mapping[str, tuple[Any, Any]]]) -> tuple[Array, Array]:
+    def around(self, windows: Sequence[Mapping[str, tuple[Any, Any]]]) -> tuple[Array, Any]:
         """The rows around cuts solved again, and the systems in which those beside them still fit."""
-        axis, rows = self.systems.axis + 1, {}
-        for name in windows[0]:
-            rows[name] = self.stacked(name, [pair[name] for pair in windows])
-        x, inner = rows.pop("x"), slice(BESIDE, -BESIDE)
-        given = {name: self.cut(name, some, inner) for name, some in rows.items()}
-        d = np.array(np.broadcast_to(given["d"], self.cut("x", x, inner).shape), x.dtype)
-        below, above = ("c", "a") if self.systems.transpose else ("a", "c")
-        for name, place, row, beside in (
-            (below, 0, 1 if self.systems.transpose else 2, 1),
-            (above, -1, -2 if self.systems.transpose else -3, -2),
-        ):
-            coupling = self.cut(name, rows[name], at(row))
-            d[along(axis, at(place))] -= times(x[along(axis, at(beside))], coupling)
-        z = self.systems.solve({**given, "d": d}, axis)
-        good = self.fits(rows, x, z, False) & self.fits(rows, x, z, True)
+        axis = self.systems.axis + 1
+        rows = {name: self.stacked(name, [pair[name] for pair in windows]) for name in windows[0]}
+        x = rows.pop("x")
+        end, inner = x.shape[axis] - BESIDE, slice(BESIDE, -BESIDE)
+        z = x[along(axis, inner)]
+        given = {name: self.some(name, x, inner) for name, x in rows.items()}
+        given["d"] = d = np.array(np.broadcast_to(given["d"], z.shape), x.dtype)
+        d[along(axis, at(0))] -= times(x[along(axis, at(BESIDE - 1))], self.before(rows, BESIDE))
+        d[along(axis, at(-1))] -= times(x[along(axis, at(end))], self.behind(rows, end - 1))
+        z[...] = self.systems.solve(given, axis)
+        good = self.fit(rows, x, BESIDE - 1) & self.fit(rows, x, end - 1)
         return z, good.all(axis=(0, axis))
 
     def stacked(self, name: str, pairs: Sequence[tuple[Any, Any]]) -> Any:
@@ -120,45 +116,37 @@ class Alone(NamedTuple):
             target[along(axis, slice(count, None))] = behind
         return found
 
-    def cut(self, name: str, x: Any, rows: slice) -> Any:
+    def some(self, name: str, x: Any, rows: slice) -> Any:
+        """Rows of an argument, which is one row where it does not change."""
         return x[along(self.systems.axis + 1, rows)] if self.moves(name) else x
 
-    def fits(self, rows: Mapping[str, Any], x: Array, z: Array, behind: bool) -> Array:
-        """Whether two rows have residuals that are rounding: the last that stays as it is, and the first solved again.
+    def before(self, rows: Mapping[str, Any], i: int) -> Any:
+        """What couples row i to the one before."""
+        return self.some("c", rows["c"], at(i - 1)) if self.systems.transpose else self.some("a", rows["a"], at(i))
 
-        ``behind``: those behind the cut, in the opposite order.
-        """
-        axis = self.systems.axis + 1
-        two = slice(-3, -1) if behind else slice(1, 3)
-        outer, inner = (x[along(axis, slice(-2, None))], z[along(axis, slice(-2, None))]) if behind else (
-            x[along(axis, slice(0, 2))], z[along(axis, slice(0, 2))]
-        )  # fmt: skip
-        four = np.concatenate((inner, outer) if behind else (outer, inner), axis)
-        middle = four[along(axis, slice(1, 3))]
-        shape = middle.shape
-        form = Form(shape, shape, axis, periodic=True, transpose=self.systems.transpose)
-        matrix = [self.entries(name, rows[name], two, x) for name in "abc"]
-        below, above = self.beside(rows, x, -4 if behind else 0)
-        e = times(four[along(axis, at(0))], below)
-        f = times(four[along(axis, at(-1))], above)
-        d = self.entries("d", rows["d"], two, x)
+    def behind(self, rows: Mapping[str, Any], i: int) -> Any:
+        """What couples row i to the one behind."""
+        return self.some("a", rows["a"], at(i + 1)) if self.systems.transpose else self.some("c", rows["c"], at(i))
+
+    def fit(self, rows: Mapping[str, Any], x: Array, i: int) -> Array:
+        """Whether rows i and i + 1 have residuals that are rounding."""
+        axis, two = self.systems.axis + 1, slice(i, i + 2)
+        middle = x[along(axis, two)]
+        form = Form(middle.shape, middle.shape, axis, periodic=True, transpose=self.systems.transpose)
+        a, b, c, d = (self.entries(name, rows[name], two, x) for name in "abcd")
+        e = times(x[along(axis, at(i - 1))], self.before(rows, i))
+        f = times(x[along(axis, at(i + 2))], self.behind(rows, i + 1))
         if "where" in rows:
             keep = self.entries("where", rows["where"], two, x).astype(bool)
-            a, b, c = bands(ops, (*matrix, keep), form._replace(transpose=False))
-            matrix, d = [a, b, c], np.where(keep, d, 0)
-            e, f = (np.where(keep[along(axis, at(k))], v, 0) for k, v in ((0, e), (-1, f)))
-        return parts.accurate(ops, form, tuple(matrix), d, middle, e, f, Chunks(1, 2))
+            a, b, c = bands(ops, (a, b, c, keep), form._replace(transpose=False))
+            d, kept = np.where(keep, d, 0), ops.stretch(keep, 2, axis)
+            e, f = (np.where(kept[along(axis, at(k))], v, 0) for k, v in ((0, e), (1, f)))
+        good: Array = parts.accurate(ops, form, (a, b, c), d, middle, e, f, Chunks(1, 2))
+        return good
 
     def entries(self, name: str, x: Any, rows: slice, like: Array) -> Array:
         """Rows of an argument, of the rank and the dtype of another."""
-        found = np.asarray(self.cut(name, x, rows), like.dtype)
-        return found.reshape((1,) * (like.ndim - found.ndim) + found.shape)
-
-    def beside(self, rows: Mapping[str, Any], x: Array, start: int) -> tuple[Array, Array]:
-        """What couples the middle two of four rows to the first, and to the last."""
-        names, moves = (("c", "a"), (0, 3)) if self.systems.transpose else (("a", "c"), (1, 2))
-        below, above = (self.entries(n, rows[n], at(start + k), x) for n, k in zip(names, moves, strict=True))
-        return below, above
+        return full(np.asarray(self.some(name, x, rows), like.dtype), self.systems.axis + 1, like.ndim)
 
     def settle(self, first: Place, solved: Sequence[Solved]) -> Settled:
         """A task: what has to be known of other chunks before the result is."""
