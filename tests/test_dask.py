@@ -121,13 +121,61 @@ def test_dtypes(dtype: str) -> None:
     near(tridiag.solve(1, 4, 1, da.arange(6, chunks=4)), tridiag.solve(1, 4, 1, np.arange(6)))
 
 
-def test_determinants() -> None:
-    for dtype, options in itertools.product(("float64", "complex128"), ({}, {"periodic": True}, {"axis": 1})):
+def near_determinants(given: Any, plain: Any, **options: Any) -> None:
+    wanted = {name: computed(x) if isinstance(x, da.Array) else x for name, x in options.items()}
+    for found, exact in zip(tridiag.slogdet(*given, **options), tridiag.slogdet(*plain, **wanted), strict=True):
+        near(found, exact)
+
+
+@pytest.mark.parametrize("options", [{}, {"periodic": True}, {"axis": 1}, {"axis": 0, "periodic": True}], ids=str)
+@pytest.mark.parametrize("cut", CHUNKS)
+def test_determinants(cut: str, options: dict[str, Any]) -> None:
+    for dtype in ("float64", "complex128"):
         a, b, c, _ = system(dtype=dtype)
-        for cut in CHUNKS:
-            lazy = tridiag.slogdet(*(da.from_array(x, chunks=CHUNKS[cut]) for x in (a, b, c)), **options)
-            for found, wanted in zip(lazy, tridiag.slogdet(a, b, c, **options), strict=True):
-                near(found, wanted)
+        la, lb, lc = (da.from_array(x, chunks=CHUNKS[cut]) for x in (a, b, c))
+        near_determinants((la, lb, lc), (a, b, c), **options)
+        near_determinants((-1.0, lb, 0.5), (-1.0, b, 0.5), **options)
+        n = SHAPE[options.get("axis", -1)]
+        near_determinants((np.arange(n), lb, lc[:1]), (np.arange(n), b, c[:1]), **options)
+
+
+@pytest.mark.parametrize("periodic", [False, True])
+def test_determinants_with_rows_that_are_taken_out(periodic: bool) -> None:
+    every = np.random.default_rng(1).random((8, 9, 10)) < 0.7
+    for keep, chunks in itertools.product((every, every[:1]), ((3, 4, 5), (8, 9, (1, 1, 3, 5)))):
+        a, b, c = (np.where(keep, x, np.nan) for x in system((8, 9, 10))[:3])
+        lazy = [da.from_array(x, chunks=chunks) for x in (a, b, c)]
+        near_determinants(lazy, (a, b, c), where=keep, periodic=periodic)
+        near_determinants(lazy, (a, b, c), where=da.from_array(keep, chunks=5), periodic=periodic)
+
+
+def test_determinants_of_any_size() -> None:
+    """Far out of range, 0, of singular chunks in matrices that are not, and with entries that are not read."""
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.uniform(-1, 1, (6, 4000)) for _ in range(3))
+    b[1] *= 1e-3
+    b[2] *= 1e200
+    a[3], b[3], c[3] = 1, 0, 1  # singular in chunks of 1001 rows
+    b[4, 1000], a[4, 1000], c[4, 1000] = 0, 0, 0
+    a[:, 0] = c[:, -1] = np.nan
+    for chunks in ((4, 1001), (6, 300), (6, (1, 1, 3998))):
+        lazy = [da.from_array(x, chunks=chunks) for x in (a, b, c)]
+        near_determinants(lazy, (a, b, c))
+    sign, logarithm = tridiag.slogdet(*lazy)
+    assert computed(sign)[4] == 0 and computed(logarithm)[4] == -np.inf
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64"])
+def test_determinants_of_other_dtypes(dtype: str) -> None:
+    a, b, c, _ = system((3, 600), dtype)
+    near_determinants([da.from_array(x, chunks=(3, 70)) for x in (a, b, c)], (a, b, c))
+
+
+def test_determinants_are_joined_as_a_tree() -> None:
+    """No task takes more than one chunk of the matrix."""
+    b = da.zeros((64, 80), chunks=(8, 10))
+    sign, _ = tridiag.slogdet(1.0, b, 1.0)
+    assert tasks(sign) == 64 + 64 + 7 * 8 + 2 * 8
 
 
 # ---------------------------------------------------------------------------------------------- long chunks

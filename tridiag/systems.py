@@ -257,7 +257,7 @@ def slogdet(
         if both is not None:
             return both
     if is_chunked(a, b, c, where):
-        pair: tuple[Array, Array] = chunked("whole").determinants(slogdet, arguments, where, **options)
+        pair: tuple[Array, Array] = chunked("determinants").determinants(slogdet, arguments, where, **options)
         return pair
     return execute.determinants(prepare("slogdet", arguments, where=where, **options))
 

@@ -1,10 +1,11 @@
-"""What a chunk does to a first-order recurrence: the product of its coefficients, and its last value begun from zero.
+"""Numbers as a mantissa and an exponent of two: products may be far out of range where what they are for is not.
 
-The product is a mantissa and an exponent of two: it may be far out of range where the sequence is not.
+What a chunk does to a first-order recurrence is such a product, of its coefficients, and its last value from zero on.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,58 @@ ROWS = 64  # of which the mantissas can be multiplied in single precision, none 
 FAR = 1 << 20  # an exponent that is out of range in every dtype, and after a sum of two as well
 
 Array = np.ndarray[Any, Any]
+
+
+class Scaled(NamedTuple):
+    """mantissa 2**exponent."""
+
+    mantissa: Array
+    exponent: Array
+
+    @staticmethod
+    def of(x: Array) -> Scaled:
+        mantissa, exponent = split(x)
+        return Scaled(mantissa, exponent.astype(np.int64))
+
+    @staticmethod
+    def of_logarithm(sign: Any, logarithm: Any) -> Scaled:
+        """sign exp(logarithm)."""
+        sign, logarithm = np.asarray(sign), np.asarray(logarithm)
+        finite = np.isfinite(logarithm)
+        exponent = np.where(finite, np.rint(np.where(finite, logarithm, 0).astype(float) / math.log(2)), 0)
+        return Scaled(
+            sign * np.exp(logarithm - exponent * math.log(2)).astype(logarithm.dtype), exponent.astype(np.int64)
+        )
+
+    def logarithm(self) -> tuple[Array, Array]:
+        """The sign, or the phase, and the logarithm of the size."""
+        size = abs(self.mantissa)
+        logarithm = np.log(size.astype(float)) + self.exponent * math.log(2)
+        sign = self.mantissa / size if self.mantissa.dtype.kind == "c" else np.sign(self.mantissa)
+        return np.where(size == 0, 0, sign).astype(self.mantissa.dtype), logarithm.astype(size.dtype)
+
+    def nothing(self) -> Scaled:
+        """0 of the same shape."""
+        return Scaled(np.zeros_like(self.mantissa), np.zeros_like(self.exponent))
+
+    def negative(self) -> Scaled:
+        return Scaled(-self.mantissa, self.exponent)
+
+    def times(self, other: Scaled) -> Scaled:
+        mantissa, more = split(np.asarray(self.mantissa * other.mantissa))
+        return Scaled(mantissa, self.exponent + other.exponent + more)
+
+    def minus(self, other: Scaled) -> Scaled:
+        one, two = (np.where(x.mantissa == 0, -FAR * FAR, x.exponent) for x in (self, other))
+        common = np.maximum(one, two)
+        difference = moved(self.mantissa, one - common) - moved(other.mantissa, two - common)
+        mantissa, more = split(np.asarray(difference))
+        return Scaled(mantissa, np.where(mantissa == 0, 0, common + more))
+
+
+def moved(x: Array, power: Array) -> Array:
+    """x 2**power, for a power in any range."""
+    return join_parts(np.asarray(x), np.clip(power, -FAR, FAR).astype(np.int32))
 
 
 class Summary(NamedTuple):
@@ -86,6 +139,6 @@ def join(logarithms: bool, summaries: Sequence[Summary]) -> list[Array]:
                 values.append(np.logaddexp(product + before, last).astype(last.dtype, copy=False))
                 continue
             mantissa, power = split(before)
-            total = np.clip(exponent + power, -FAR, FAR).astype(np.int32)
-            values.append((join_parts(np.asarray(product * mantissa), total) + last).astype(last.dtype, copy=False))
+            after = moved(np.asarray(product * mantissa), exponent + power) + last
+            values.append(after.astype(last.dtype, copy=False))
     return values
