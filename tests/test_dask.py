@@ -70,6 +70,13 @@ def backward_error(a: Any, b: Any, c: Any, d: Any, x: Any, periodic: bool = Fals
     return (abs(sum(terms)) / sum(map(abs, terms))).max(-1)
 
 
+@pytest.fixture(params=[True, False], ids=["shared", "apart"])
+def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks share their memory, or are told what little they need of other chunks."""
+    for module in ("systems", "sequences"):
+        monkeypatch.setattr(f"tridiag.chunked.{module}.share_memory", lambda: request.param)
+
+
 # ------------------------------------------------------------------------------------------------------ systems
 
 
@@ -183,12 +190,6 @@ def test_determinants_are_joined_as_a_tree() -> None:
 LONG = (700, 300, 500)  # rows of chunks that are solved alone
 
 
-@pytest.fixture(params=[True, False], ids=["shared", "apart"])
-def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks share their memory, or are told what little they need of other chunks."""
-    monkeypatch.setattr("tridiag.chunked.systems.share_memory", lambda: request.param)
-
-
 @pytest.fixture
 def no_system_is_solved_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*given: Any) -> Any:
@@ -297,7 +298,7 @@ def test_results_may_be_computed_again() -> None:
 
 
 def test_tasks_are_told_apart_where_they_may_not_share_memory() -> None:
-    from tridiag.chunked.systems import share_memory
+    from tridiag.chunked.operands import share_memory
 
     for name, shared in (("threads", True), ("synchronous", True), ("processes", False), ("distributed", False)):
         with dask.config.set(scheduler=name):
@@ -358,7 +359,7 @@ STARTS = {"zero": lambda a: None, "given": lambda a: a[..., 0], "shared": lambda
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("many", [False, True], ids=["joined", "in turn"])
 @pytest.mark.parametrize("cut", CHUNKS)
-def test_recurrences(cut: str, many: bool, reverse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recurrences(cut: str, many: bool, reverse: bool, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tridiag.chunked.sequences.MANY", 0 if many else 1000)
     a, _, _, x = system()
     la, lx = (da.from_array(v, chunks=CHUNKS[cut]) for v in (a, x))
@@ -441,7 +442,8 @@ def test_the_number_of_tasks() -> None:
     assert tasks(tridiag.logcumsumexp(whole)) == 2 * 64
     assert tasks(tridiag.solve(1.0, 4.0, 1.0, cut)) == 64 + 3 * 64 + 2 * 8
     assert tasks(tridiag.solve(1.0, 4.0, 1.0, da.zeros((64, 8000), chunks=(8, 1000)))) == 64 + 2 * 64 + 8
-    assert tasks(tridiag.linear_recurrence(0.5, cut)) <= 64 + 3 * 64 + 8
+    assert tasks(tridiag.linear_recurrence(0.5, cut)) == 64 + 64
+    assert tasks(tridiag.linear_recurrence(0.5, cut[:16])) <= 2 * 64 + 3 * 16 + 2
     assert tasks(tridiag.matmul(1.0, 4.0, 1.0, cut)) == 64 + 2 * 64
 
 
@@ -513,7 +515,7 @@ def test_other_libraries_beside_dask() -> None:
 @pytest.mark.slow
 def test_two_processes() -> None:
     """Tasks and what goes between them are pickled."""
-    from tridiag.chunked.systems import share_memory
+    from tridiag.chunked.operands import share_memory
 
     distributed = pytest.importorskip("distributed")
     a, b, c, d = system((6, 90))

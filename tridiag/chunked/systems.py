@@ -7,23 +7,17 @@ Where they may not, as on a cluster, two more tell what little of a chunk is nee
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import dask.config
-from dask.base import get_scheduler
-
 from tridiag.calls.checks import check_flag
 from tridiag.chunked import cuts, parts, whole
-from tridiag.chunked.operands import Operands, Place, of_system, refuse_targets, starts, widened
+from tridiag.chunked.operands import Operands, Place, of_system, refuse_targets, share_memory, starts, widened
 from tridiag.chunked.rest import Systems
 from tridiag.chunked.rows import neighbours
 from tridiag.chunked.whole import Verb
 from tridiag.errors import BackendError
 from tridiag.libraries.arrays import working_dtype
-
-SHARED = ("threads", "threading", "synchronous", "sync", "single-threaded")  # schedulers by their names in Dask
 
 
 def solve(verb: Verb, given: Mapping[str, Any], where: Any, out: Any, check: Any, **options: Any) -> Any:
@@ -61,14 +55,6 @@ def of_cut_systems(verb: Verb, operands: Operands, options: Mapping[str, Any]) -
         shortest = min(operands.chunks[axis][place[axis]] for place in places)
         graph.update(group.alone() if shortest >= cuts.SHORTEST else group.joined())
     return operands.result(name, graph)
-
-
-def share_memory() -> bool:
-    """Whether tasks that Dask runs will share their memory, as far as is known when a graph is built."""
-    scheduler = dask.config.get("scheduler", None)
-    if scheduler is not None:
-        return not isinstance(scheduler, str) or scheduler.lower() in SHARED
-    return "distributed" not in sys.modules or getattr(get_scheduler(), "__self__", None) is None
 
 
 class Group(NamedTuple):
