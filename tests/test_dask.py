@@ -549,7 +549,7 @@ def test_two_processes() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
 def test_products_of_many_sizes_keep_their_digits(dtype: str) -> None:
     """Also where they leave the range on the way, or come near it, and return."""
-    from tridiag.chunked.scaled import scaled_product
+    from tridiag.chunked.scaled import product_along
 
     rng, kind = np.random.default_rng(0), np.dtype(dtype)
     reach = -np.finfo(kind).minexp
@@ -560,10 +560,11 @@ def test_products_of_many_sizes_keep_their_digits(dtype: str) -> None:
         a = (rng.choice([-1.0, 1.0], (200, 5)) * 2.0**powers).astype(kind)
         if kind.kind == "c":
             a = (a * np.exp(1j * rng.uniform(0, 6, (200, 5)))).astype(kind)
-        mantissa, exponent = scaled_product(a)
+        mantissa, exponent = product_along(a, len(a), 0)
         with np.errstate(all="ignore"):
             logarithms = np.log2(abs(a).astype(np.longdouble)).sum(0)
         np.testing.assert_allclose(np.log2(abs(mantissa)) + exponent, logarithms, atol=2000 * np.finfo(kind).eps)
-    assert scaled_product(np.zeros((70, 2), kind))[0].tolist() == [0, 0]
-    assert scaled_product(np.ones((0, 2), kind))[0].tolist() == [1, 1]
-    assert np.isnan(scaled_product(np.full((70, 1), np.nan, kind))[0]).all()
+    assert product_along(np.zeros((70, 2), kind), 70, 0)[0].tolist() == [0, 0]
+    mantissa, exponent = product_along(np.ones((0, 2), kind), 0, 0)
+    assert (mantissa * 2**exponent).tolist() == [1, 1]
+    assert np.isnan(product_along(np.full((70, 1), np.nan, kind), 70, 0)[0]).all()

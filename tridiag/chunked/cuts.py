@@ -16,7 +16,7 @@ import numpy as np
 from tridiag.algorithms import parts
 from tridiag.algorithms.matrix_rows import bands
 from tridiag.chunked.operands import Place
-from tridiag.chunked.rest import Settled, Solved, Systems, Verdict, writeable
+from tridiag.chunked.rest import Settled, Solved, Systems, Verdict
 from tridiag.chunked.rows import column
 from tridiag.libraries.numpy import Operations as ops
 from tridiag.problems.forms import Form
@@ -154,7 +154,7 @@ class Alone(NamedTuple):
 
     def result(self, k: int, count: int, solved: Solved, settled: Settled) -> Array:
         """A task: the solution in one of so many chunks."""
-        x, axis, around = writeable(solved.x), self.systems.axis, settled.verdict.around
+        x, axis, around = self.systems.writeable(solved.x), self.systems.axis, settled.verdict.around
         if around is not None:
             width = around.shape[axis + 1] // 2
             before, behind = slice(0, width), slice(width, None)
@@ -162,7 +162,7 @@ class Alone(NamedTuple):
                 x[along(axis, before)] = around[(k - 1) % count][along(axis, behind)]
             if k < count - 1 or self.periodic:
                 x[along(axis, slice(-width, None))] = around[k][along(axis, before)]
-        return settled.put(axis, k, x)
+        return self.systems.put(settled, k, x)
 
 
 def full(x: Any, axis: int, rank: int) -> Array:

@@ -16,12 +16,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tridiag.algorithms import scaled
+from tridiag.algorithms.scaled import Scaled
 from tridiag.chunked import whole
 from tridiag.chunked.operands import Operands, of_system, widened
 from tridiag.chunked.rows import column, row, select
-from tridiag.chunked.scaled import Scaled, scaled_product
+from tridiag.chunked.scaled import logarithm_of, of_logarithm, product_along
 from tridiag.chunked.whole import Verb
 from tridiag.libraries.arrays import working_dtype
+from tridiag.libraries.numpy import Operations as ops
 
 Array = np.ndarray[Any, Any]
 
@@ -40,24 +43,41 @@ class Minors(NamedTuple):
 
     def then(self, later: Minors) -> Minors:
         """The rows of both."""
-        coupling = later.before.times(self.behind)
-        every, no_last = (x.times(coupling) for x in (self.no_last, self.neither))
+        coupling = times(later.before, self.behind)
+        every, no_last = times(self.no_last, coupling), times(self.neither, coupling)
         return Minors(
-            self.every.times(later.every).minus(every.times(later.no_first)),
-            self.no_first.times(later.every).minus(no_last.times(later.no_first)),
-            self.every.times(later.no_last).minus(every.times(later.neither)),
-            self.no_first.times(later.no_last).minus(no_last.times(later.neither)),
+            minus(times(self.every, later.every), times(every, later.no_first)),
+            minus(times(self.no_first, later.every), times(no_last, later.no_first)),
+            minus(times(self.every, later.no_last), times(every, later.neither)),
+            minus(times(self.no_first, later.no_last), times(no_last, later.neither)),
             self.before,
             later.behind,
-            self.a.times(later.a),
-            self.c.times(later.c),
+            times(self.a, later.a),
+            times(self.c, later.c),
         )
 
     def closed(self, rows: int) -> Scaled:
         """The determinant of the periodic matrix that these are all rows of."""
-        inner = self.every.minus(self.before.times(self.behind).times(self.neither))
-        around = self.a.minus(self.c.negative())
-        return inner.minus(around if rows % 2 == 0 else around.negative())
+        inner = minus(self.every, times(times(self.before, self.behind), self.neither))
+        sign = 1 if rows % 2 == 0 else -1
+        return minus(minus(inner, signed(sign, self.a)), signed(sign, self.c))
+
+
+def times(x: Scaled, y: Scaled) -> Scaled:
+    return scaled.multiplied(ops, x, y)
+
+
+def minus(x: Scaled, y: Scaled) -> Scaled:
+    return scaled.difference(ops, x, y)
+
+
+def signed(sign: int, x: Scaled) -> Scaled:
+    return Scaled(sign * x.mantissa, x.exponent)
+
+
+def nothing(like: Scaled) -> Scaled:
+    """0 of the same shape."""
+    return Scaled(np.zeros_like(like.mantissa), np.zeros_like(like.exponent))
 
 
 class Chunk(NamedTuple):
@@ -71,17 +91,20 @@ class Chunk(NamedTuple):
     periodic: bool
     dtype: str
 
+    @np.errstate(all="ignore")
     def minors(self, rows: int, *values: Any) -> Minors:
         """A task: the determinants of a chunk of so many rows."""
         given = dict(zip(self.names, values, strict=True))
         keep = [row(given["where"], last, self.axis, self.rank) if "where" in given else None for last in (False, True)]
         before, behind = (
-            Scaled.of(np.squeeze(select(kept, self.entries(row(given[name], last, self.axis, self.rank))), self.axis))
+            scaled.split(
+                ops, np.squeeze(select(kept, self.entries(row(given[name], last, self.axis, self.rank))), self.axis)
+            )
             for name, last, kept in (("a", False, keep[0]), ("c", True, keep[1]))
         )
         every, no_first, no_last = (self.minor(given, slice(i, rows - j)) for i, j in ((0, 0), (1, 0), (0, 1)))
-        neither = self.minor(given, slice(1, rows - 1)) if rows > 1 else every.nothing()
-        a, c = (self.product(given, name, rows) if self.periodic else every.nothing() for name in "ac")
+        neither = self.minor(given, slice(1, rows - 1)) if rows > 1 else nothing(every)
+        a, c = (self.product(given, name, rows) if self.periodic else nothing(every) for name in "ac")
         return Minors(every, no_first, no_last, neither, before, behind, a, c)
 
     def entries(self, x: Array) -> Array:
@@ -91,7 +114,7 @@ class Chunk(NamedTuple):
     def minor(self, given: Mapping[str, Any], rows: slice) -> Scaled:
         """The determinant of some rows."""
         sign, logarithm = self.verb(**{n: self.some(n, x, rows) for n, x in given.items()}, axis=self.axis)
-        return Scaled.of_logarithm(sign, logarithm)
+        return of_logarithm(sign, logarithm)
 
     def some(self, name: str, x: Any, rows: slice) -> Any:
         if name not in self.moving:
@@ -101,11 +124,10 @@ class Chunk(NamedTuple):
 
     def product(self, given: Mapping[str, Any], name: str, rows: int) -> Scaled:
         """The product of a diagonal; 0 where a row is taken out."""
-        x = np.moveaxis(self.entries(column(given[name], self.axis, self.rank)), self.axis, 0)
+        x = self.entries(column(given[name], self.axis, self.rank))
         if "where" in given:
-            keep = column(given["where"], self.axis, self.rank)
-            x = np.where(np.moveaxis(keep.reshape((1,) * (self.rank - keep.ndim) + keep.shape), self.axis, 0), x, 0)
-        return Scaled(*scaled_product(np.broadcast_to(x, (rows, *x.shape[1:]))))
+            x = np.where(column(given["where"], self.axis, self.rank), x, 0)
+        return product_along(x, rows, self.axis)
 
 
 def joined(first: Minors, second: Minors) -> Minors:
@@ -117,7 +139,7 @@ def joined(first: Minors, second: Minors) -> Minors:
 def finished(rows: int | None, minors: Minors) -> Array:
     """A task: the sign, and behind it the logarithm. ``rows``: of a periodic matrix; else None."""
     with np.errstate(all="ignore"):
-        return np.stack((minors.every if rows is None else minors.closed(rows)).logarithm(), axis=-1)
+        return np.stack(logarithm_of(minors.every if rows is None else minors.closed(rows)), axis=-1)
 
 
 def determinants(verb: Verb, given: Mapping[str, Any], where: Any, **options: Any) -> tuple[Any, Any]:

@@ -102,7 +102,7 @@ class Chunk(NamedTuple):
 
     def result(self, k: int, solved: Solved, settled: Settled) -> Array:
         """A task: the solution, with that of the systems that were solved whole."""
-        return settled.put(self.axis, k, solved.x)
+        return self.systems.put(settled, k, solved.x)
 
 
 def join(periodic: bool, told: Sequence[tuple[Array, Array | None]]) -> Joined:

@@ -36,19 +36,6 @@ class Settled(NamedTuple):
     verdict: Verdict
     x: Sequence[Array]
 
-    def put(self, axis: int, k: int, x: Array) -> Array:
-        """x of chunk k with these written to it."""
-        if self.verdict.unsolved is None:
-            return x
-        x = writeable(x)
-        np.moveaxis(x, axis, -1)[self.verdict.unsolved] = self.x[k]
-        return x
-
-
-def writeable(x: Array) -> Array:
-    """What a task returned is for the one task that makes a result of it; it may come from elsewhere, and be fixed."""
-    return x if x.flags.writeable else x.copy()
-
 
 class Systems(NamedTuple):
     """What the tasks of all chunks are told beside their arrays."""
@@ -59,6 +46,7 @@ class Systems(NamedTuple):
     axis: int
     rank: int
     options: dict[str, Any]
+    shared: bool  # whether tasks share their memory; then none is run again, on another worker
 
     @property
     def transpose(self) -> bool:
@@ -71,6 +59,18 @@ class Systems(NamedTuple):
     def solve(self, given: Mapping[str, Any], axis: int) -> Array:
         """A solution of rows that lie together and are coupled to no others; NaN in singular systems."""
         x: Array = self.verb(**given, axis=axis, **{**self.options, "check": False, "periodic": False})
+        return x
+
+    def writeable(self, x: Array) -> Array:
+        """What a task returned, for the one task that makes a result of it."""
+        return x if self.shared and x.flags.writeable else x.copy()
+
+    def put(self, settled: Settled, k: int, x: Array) -> Array:
+        """x of chunk k with the solutions of systems that were solved whole."""
+        if settled.verdict.unsolved is None:
+            return x
+        x = self.writeable(x)
+        np.moveaxis(x, self.axis, -1)[settled.verdict.unsolved] = settled.x[k]
         return x
 
     def rows(self, verdict: Verdict, solved: Solved) -> Rows | None:

@@ -186,7 +186,7 @@ def summarize(step: Step, first: bool, before: Any, *values: Any) -> scaled.Summ
     rows, axis = y.shape[step.axis], step.axis
     del y
     if first or step.sums:
-        return scaled.Summary(None if first else np.zeros(()), 0, last)
+        return scaled.Summary(None if first else np.zeros(()), last)
     coefficient = np.asarray(values[0])
     axis = 0 if coefficient.ndim == 1 else axis - (last.ndim + 1 - coefficient.ndim)
     return scaled.summary(coefficient, rows, axis, last, step.logarithms)

@@ -46,12 +46,12 @@ def of_cut_systems(verb: Verb, operands: Operands, options: Mapping[str, Any]) -
     axis, shared = operands.axis, share_memory()
     name, names = operands.name(verb.__name__, {**options, "shared": shared}), tuple(operands.arrays)
     moving = tuple(k for k in names if axis in operands.places[k] and operands.length(k, axis) > 1)
-    systems = Systems(verb, names, moving, axis, len(operands.chunks), dict(options))
+    systems = Systems(verb, names, moving, axis, len(operands.chunks), dict(options), shared)
     begins = starts(tuple(operands.chunks[k] for k in operands.batch))
     graph: dict[Any, Any] = {}
     for batch, places in operands.parts():
         first = tuple(begins[j][k] for j, k in enumerate(batch))
-        group = Group(name, operands, systems, batch, places, first, shared)
+        group = Group(name, operands, systems, batch, places, first)
         shortest = min(operands.chunks[axis][place[axis]] for place in places)
         graph.update(group.alone() if shortest >= cuts.SHORTEST else group.joined())
     return operands.result(name, graph)
@@ -66,7 +66,6 @@ class Group(NamedTuple):
     batch: Place
     places: Sequence[Place]  # of their chunks
     first: Place  # the index of the first system
-    shared: bool
 
     @property
     def periodic(self) -> bool:
@@ -91,7 +90,7 @@ class Group(NamedTuple):
         graph: dict[Any, Any] = {key: (chunk.solve, *some) for key, some in zip(keys, self.blocks(), strict=True)}
         for k, result in enumerate(self.results()):
             graph[result] = (functools.partial(chunk.result, k, len(keys)), keys[k], settled)
-        if self.shared:
+        if self.systems.shared:
             return {**graph, settled: (functools.partial(chunk.settle, self.first), keys)}
         told = dict(zip(self.keys("ends"), ((chunk.ends, key) for key in keys), strict=True))
         return {**graph, **told, **self.verdict("settle", keys, (chunk.mend, [*told]))}
@@ -110,7 +109,7 @@ class Group(NamedTuple):
             graph[reduced[k]] = (chunk.reduce, beside, *blocks)
             graph[keys[k]] = (functools.partial(chunk.finish, k), joined, beside, *blocks)
             graph[result] = (functools.partial(chunk.result, k), keys[k], settled)
-        if self.shared:
+        if self.systems.shared:
             return {**graph, settled: (functools.partial(chunk.settle, self.first), joined, keys)}
         told = dict(zip(self.keys("late"), ((chunk.late, key, joined) for key in keys), strict=True))
         return {**graph, **told, **self.verdict("settle", keys, (parts.verdict, joined, [*told]))}
