@@ -1,38 +1,58 @@
 """Dask arrays whose system axis is cut into 8 chunks, against chunks with whole systems and against rechunking first.
 
-    python benchmarks/chunks.py [--systems N] [--rows N] [--batch N] [--rounds N] [--threads N] [--processes N]
+    python benchmarks/chunks.py [--systems N --rows N --batch N] [--rounds N] [--threads N] [--processes N]
+                                [--json FILE]
 
-``cut``: 8 chunks along the axis, 64 beside it, each of ``--systems`` times ``--rows`` float64. ``whole``: as many
-chunks of the same size, each with whole systems. ``rechunked``: the arrays of ``cut``, brought to 64 chunks first. All
+``cut``: 8 chunks along the axis, ``--batch`` beside it, each of ``--systems`` times ``--rows`` float64; where no size
+is given chunks of 131 thousand entries, 64 beside the axis, and of a million, 8 beside it. ``whole``: as many chunks of
+the same size, each with whole systems. ``rechunked``: the arrays of ``cut``, with one chunk along the axis, first. All
 operands have entries of their own, in memory; results are dropped chunk by chunk. Rounds are shuffled, figures are
 ratios of medians, answers are judged before the clock. With ``--processes`` a cluster of so many on this machine runs
 the tasks, one thread each, instead of ``--threads`` in one process.
 
 ``peak``: what is allocated at once, in chunks of d for each thread, where d is made by tasks and a, b and c are one
-matrix for all. The array is 20 times the chunks of a system. Exits with 1 where a figure is short of its bar
-or an answer is wrong. Needs Dask.
+matrix for all. The array is 20 times the chunks of a system. The record of all sizes goes to
+``benchmarks/results/chunks/``, a file a processor. Exits with 1 where a figure is short of its bar or an answer is
+wrong. Needs Dask.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import json
 import statistics
 import sys
 import time
 import tracemalloc
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import dask
 import dask.array as da
 import numpy as np
+from lines import file_name
 
 import tridiag
+from tridiag.benchmarking.conditions import conditions
 
+RESULTS = Path(__file__).parent / "results" / "chunks"
 CUTS = 8
 BARS = {"cut / whole": 1.3, "rechunked / cut": 2.0, "peak": 4.0}
 LOWER = ("cut / whole", "peak")  # is better
 Verb = Callable[..., Any]
+
+
+class Size(NamedTuple):
+    """Of a chunk, and how many lie beside the axis."""
+
+    systems: int
+    rows: int
+    batch: int
+
+
+SIZES = Size(64, 2048, 64), Size(512, 2048, 8)
 
 
 def entries(seed: Any, shape: tuple[int, int], low: float, high: float) -> Any:
@@ -110,42 +130,61 @@ def peak(systems: int, rows: int, threads: int, whole: bool) -> float:
     return found
 
 
-def measure(options: argparse.Namespace) -> dict[str, float]:
-    """All figures."""
-    found = {}
+def measure(size: Size, options: argparse.Namespace) -> dict[str, Any]:
+    """The figures of a size, and the microseconds of a chunk."""
+    found: dict[str, Any] = {"size": size._asdict(), "figures": {}, "microseconds a chunk": {}}
+    figures = found["figures"]
     for verb in (tridiag.solve, tridiag.linear_recurrence, tridiag.logcumsumexp):
-        judge(verb, options.systems, options.rows)
-        seconds = race(contestants(verb, options.systems, options.rows, options.batch), options.rounds, options.threads)
-        found[f"{verb.__name__}: cut / whole"] = seconds["cut"] / seconds["whole"]
-        found[f"{verb.__name__}: rechunked / cut"] = seconds["rechunked"] / seconds["cut"]
-    if options.processes:
-        return found
-    found["solve: peak"] = peak(options.systems, options.rows, options.threads, False)
-    found["solve, whole systems: peak"] = peak(options.systems, options.rows, options.threads, True)
+        judge(verb, size.systems, size.rows)
+        seconds = race(contestants(verb, *size), options.rounds, options.threads)
+        figures[f"{verb.__name__}: cut / whole"] = seconds["cut"] / seconds["whole"]
+        figures[f"{verb.__name__}: rechunked / cut"] = seconds["rechunked"] / seconds["cut"]
+        each = {name: round(1e6 * some / (CUTS * size.batch), 1) for name, some in seconds.items()}
+        found["microseconds a chunk"][verb.__name__] = each
+    if not options.processes:
+        figures["solve: peak"] = peak(size.systems, size.rows, options.threads, False)
+        figures["solve, whole systems: peak"] = peak(size.systems, size.rows, options.threads, True)
     return found
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, value in {"systems": 64, "rows": 2048, "batch": 64, "rounds": 7, "threads": 2}.items():
-        parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--processes", type=int, default=0)
-    options = parser.parse_args()
-    if options.processes:
-        from distributed import Client
-
-        cluster = {"n_workers": options.processes, "threads_per_worker": 1, "dashboard_address": None}
-        with Client(**cluster):
-            found = measure(options)
-    else:
-        found = measure(options)
+def missed(figures: dict[str, float]) -> list[str]:
+    """The figures that are short of their bars; all are printed."""
     short = []
-    for name, figure in found.items():
+    for name, figure in figures.items():
         kind = name.rpartition(": ")[2]
         good = figure <= BARS[kind] if kind in LOWER else figure >= BARS[kind]
         short += [] if good else [name]
         print(f"{name:32} {figure:6.2f}   bar {BARS[kind]:g}{'' if good else ', missed'}")
-    return 1 if short else 0
+    return short
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in Size._fields:
+        parser.add_argument(f"--{name}", type=int)
+    for name, value in {"rounds": 9, "threads": 2, "processes": 0}.items():
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    given = [getattr(options, name) for name in Size._fields]
+    some = any(n is not None for n in given)
+    first = Size(*(n or usual for n, usual in zip(given, SIZES[0], strict=True)))
+    record: dict[str, Any] = {**conditions(), "dask": dask.__version__, "workers": options.threads, "sizes": []}
+    for size in (first,) if some else SIZES:
+        if options.processes:
+            from distributed import Client
+
+            cluster = {"n_workers": options.processes, "threads_per_worker": 1, "dashboard_address": None}
+            with Client(**cluster):
+                found = measure(size, options)
+        else:
+            found = measure(size, options)
+        record["sizes"].append({**found, "short": missed(found["figures"])})
+    path = options.json or (None if some or options.processes else RESULTS / f"{file_name(record)}.json")
+    if path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record, indent=1) + "\n")
+    return 1 if any(found["short"] for found in record["sizes"]) else 0
 
 
 if __name__ == "__main__":

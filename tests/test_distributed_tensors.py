@@ -52,7 +52,8 @@ def test_four_processes_in_depth() -> None:
 def test_products_beyond_the_range(dtype: str) -> None:
     """As mantissa and exponent; on the way to them nothing over- or underflows, nor loses digits."""
     torch, mpmath = pytest.importorskip("torch"), pytest.importorskip("mpmath")
-    from tridiag.calls.distributed import powers
+    from tridiag.algorithms.scaled import product
+    from tridiag.libraries.torch import Operations
 
     kind = getattr(torch, dtype)
     for n in (1, 2, 16, 17, 1000):
@@ -62,7 +63,7 @@ def test_products_beyond_the_range(dtype: str) -> None:
         sizes[4, n // 2] = 0
         x = usual * sizes
         for y in (x, x[:, :1]):  # the second one constant
-            mantissa, exponent = powers.product(y, n, 1)
+            mantissa, exponent = product(Operations, y, n, 1)
             for row, m, e in zip(
                 y.expand(6, n).tolist(), mantissa[:, 0].tolist(), exponent[:, 0].tolist(), strict=True
             ):
@@ -74,10 +75,11 @@ def test_products_beyond_the_range(dtype: str) -> None:
 def test_scaling_by_steps() -> None:
     """A product that is in range, though its power of two is not; and where it is not, 0 or infinite."""
     torch = pytest.importorskip("torch")
-    from tridiag.calls.distributed.powers import Scaled
+    from tridiag.algorithms.scaled import times_power
+    from tridiag.libraries.torch import Operations
 
     double = torch.float64
     exponent = torch.tensor([2000, -2000, 1e9, -1e9], dtype=double)
     x = torch.tensor([2.0**-1000, 2.0**1000, 1e-300, 1e300], dtype=double)
-    found = Scaled(torch.ones(4, dtype=double), exponent).times(x)
+    found = times_power(Operations, x, exponent)
     assert found.tolist() == [2.0**1000, 2.0**-1000, float("inf"), 0.0]

@@ -26,7 +26,7 @@ PARTS = {
     "backends": (*GROUND, "cuda", "xla", "derivatives"),
     "selection": (*GROUND, "backends"),
     "calls": MIDDLE,
-    "chunked": ("errors", "problems", "libraries", "calls", "parts"),
+    "chunked": ("errors", "problems", "libraries", "algorithms", "calls", "parts"),
     "derivatives": (*MIDDLE, "factorization"),  # whose result JAX has to know as a tree of arrays
 }  # fmt: skip
 # what each folder of kernels may import of the others

@@ -128,7 +128,7 @@ def solve(
         if x is not None:
             return x
     if is_chunked(a, b, c, d, where):
-        return chunked("parts").solve(solve, arguments, where, out, check, **options)
+        return chunked("systems").solve(solve, arguments, where, out, check, **options)
     call = prepare("solve", arguments, where=where, **options)
     if where is not None:
         arguments["where"] = where
@@ -257,7 +257,7 @@ def slogdet(
         if both is not None:
             return both
     if is_chunked(a, b, c, where):
-        pair: tuple[Array, Array] = chunked("whole").determinants(slogdet, arguments, where, **options)
+        pair: tuple[Array, Array] = chunked("determinants").determinants(slogdet, arguments, where, **options)
         return pair
     return execute.determinants(prepare("slogdet", arguments, where=where, **options))
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import dask.array as da
+import dask.config
 import numpy as np
 from dask.array.core import unify_chunks
-from dask.base import tokenize
+from dask.base import get_scheduler, tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from tridiag.calls.checks import check_axis
@@ -19,6 +21,7 @@ from tridiag.calls.sequences import make_recurrence_plan
 from tridiag.libraries.arrays import owner, taking
 
 Chunks = tuple[tuple[int, ...], ...]
+SHARED = ("threads", "threading", "synchronous", "sync", "single-threaded")  # schedulers by their names in Dask
 Place = tuple[int, ...]  # which axes of the result the axes of an argument are
 
 
@@ -216,3 +219,11 @@ def in_chunks(x: np.ndarray[Any, Any], place: Place, known: Mapping[int, tuple[i
 def starts(chunks: Chunks) -> tuple[tuple[int, ...], ...]:
     """Where each chunk begins, along every axis."""
     return tuple(tuple(int(k) for k in np.cumsum((0, *lengths[:-1]))) for lengths in chunks)
+
+
+def share_memory() -> bool:
+    """Whether tasks that Dask runs will share their memory, as far as is known when a graph is built."""
+    scheduler = dask.config.get("scheduler", None)
+    if scheduler is not None:
+        return not isinstance(scheduler, str) or scheduler.lower() in SHARED
+    return "distributed" not in sys.modules or getattr(get_scheduler(), "__self__", None) is None

@@ -1,91 +1,71 @@
-"""What a chunk does to a first-order recurrence: the product of its coefficients, and its last value begun from zero.
-
-The product is a mantissa and an exponent of two: it may be far out of range where the sequence is not.
-"""
+"""What a chunk does to a first-order recurrence: the product of its coefficients, and its last value from zero on."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-ROWS = 64  # of which the mantissas can be multiplied in single precision, none of them below a half
-FAR = 1 << 20  # an exponent that is out of range in every dtype, and after a sum of two as well
+from tridiag.algorithms import scaled
+from tridiag.algorithms.scaled import Scaled
+from tridiag.libraries.numpy import Operations as ops
 
 Array = np.ndarray[Any, Any]
 
 
 class Summary(NamedTuple):
-    """A chunk takes y to product * y + last; of logarithms, to logaddexp(product + y, last)."""
+    """A chunk takes y to product * y + last; of logarithms, to logaddexp(sum + y, last)."""
 
-    product: Array | None  # a mantissa, or the sum of logarithms; None: of the first chunk, which has begun
-    exponent: Array | int
+    product: Any  # `Scaled`, or the sum of logarithms; None: of the first chunk, which has begun
     last: Array
 
 
 def summary(coefficient: Array, rows: int, axis: int, last: Array, logarithms: bool) -> Summary:
     """Of a chunk of so many rows, along whose axis the coefficient may be constant, or which it may lack."""
-    a = np.moveaxis(coefficient, axis, 0) if coefficient.ndim and axis >= 0 else coefficient[None]
-    a = np.broadcast_to(a, (rows, *a.shape[1:]))
+    if coefficient.ndim == 0 or axis < 0:
+        coefficient, axis = coefficient[None], 0
+    if not logarithms:
+        return Summary(product_along(coefficient, rows, axis), last)
     with np.errstate(all="ignore"):
-        product, exponent = (a.sum(axis=0), 0) if logarithms else scaled_product(a)
-    return Summary(product, exponent, last)
+        n = coefficient.shape[axis]
+        return Summary(coefficient.sum(axis) * (1 if n == rows else rows), last)
 
 
-@np.errstate(all="ignore")
-def scaled_product(a: Array) -> tuple[Array, Array]:
-    """The product along the first axis: a mantissa and an exponent."""
-    kind = np.result_type(a.dtype, np.float32)
-    mantissa = np.ones(a.shape[1:], kind)
-    exponent = np.zeros(a.shape[1:], np.int64)
-    for first in range(0, len(a), ROWS):
-        rows = a[first : first + ROWS].astype(kind, copy=False)
-        product, powers = rows.prod(axis=0), 0
-        if not in_range(rows, product):
-            parts, own = split(rows)
-            product, powers = parts.prod(axis=0), own.sum(axis=0, dtype=np.int64)
-        product, power = split(product)
-        mantissa, more = split(mantissa * product)
-        exponent += power + more + powers
-    return mantissa, exponent
+def product_along(x: Array, rows: int, axis: int) -> Scaled:
+    """The product of all rows, without their axis."""
+    with np.errstate(all="ignore"):
+        mantissa, exponent = scaled.product(ops, x.astype(np.result_type(x.dtype, np.float32), copy=False), rows, axis)
+    return Scaled(np.squeeze(mantissa, axis), np.squeeze(exponent, axis))
 
 
-def in_range(rows: Array, product: Array) -> bool:
-    """Whether the products of so few rows overflow nowhere on the way, and lose no digits."""
-    half = -np.finfo(rows.dtype).minexp / 2  # the bits that factors may gain together, and that products may lose
-    largest, least = abs(rows).max(initial=0), abs(product).min(initial=1)
-    return bool(largest <= 2 ** (half / ROWS) and least > 2**-half)
+def of_logarithm(sign: Any, logarithm: Any) -> Scaled:
+    """sign exp(logarithm)."""
+    sign, logarithm = np.asarray(sign), np.asarray(logarithm)
+    finite = np.isfinite(logarithm)
+    exponent = np.rint(np.where(finite, logarithm, 0).astype(float) / math.log(2))
+    return Scaled(sign * np.exp(logarithm - exponent * math.log(2)).astype(logarithm.dtype), exponent)
 
 
-def split(x: Array) -> tuple[Array, Array]:
-    """Mantissas and exponents; of complex numbers one exponent for both of their parts."""
-    if x.dtype.kind != "c":
-        mantissa, power = np.frexp(x)
-        return mantissa, power
-    _, power = np.frexp(np.maximum(abs(x.real), abs(x.imag)))
-    return join_parts(x, -power), power
-
-
-def join_parts(x: Array, power: Array) -> Array:
-    """x * 2**power."""
-    if x.dtype.kind != "c":
-        return np.ldexp(x, power)
-    found = np.empty(np.broadcast_shapes(x.shape, power.shape), x.dtype)
-    found.real, found.imag = np.ldexp(x.real, power), np.ldexp(x.imag, power)
-    return found
+def logarithm_of(x: Scaled) -> tuple[Array, Array]:
+    """The sign, or the phase, and the logarithm of the size."""
+    size = abs(x.mantissa)
+    logarithm = np.log(size.astype(float)) + x.exponent * math.log(2)
+    sign = x.mantissa / size if x.mantissa.dtype.kind == "c" else np.sign(x.mantissa)
+    return np.where(size == 0, 0, sign).astype(x.mantissa.dtype), logarithm.astype(size.dtype)
 
 
 def join(logarithms: bool, summaries: Sequence[Summary]) -> list[Array]:
     """A task: the value behind each chunk, of which the first has begun with the value before it."""
     values = [summaries[0].last]
     with np.errstate(all="ignore"):
-        for product, exponent, last in summaries[1:]:
+        for product, last in summaries[1:]:
             before = values[-1]
             if logarithms:
-                values.append(np.logaddexp(product + before, last).astype(last.dtype, copy=False))
-                continue
-            mantissa, power = split(before)
-            total = np.clip(exponent + power, -FAR, FAR).astype(np.int32)
-            values.append((join_parts(np.asarray(product * mantissa), total) + last).astype(last.dtype, copy=False))
+                after = np.logaddexp(product + before, last)
+            else:
+                mantissa, power = scaled.split(ops, before)
+                after = scaled.times_power(ops, product.mantissa * mantissa, product.exponent + power) + last
+            values.append(np.asarray(after).astype(last.dtype, copy=False))
     return values

@@ -13,7 +13,7 @@ import numpy as np
 
 from tridiag.calls.sequences import check_logarithms, check_sequence, coefficients_and_states
 from tridiag.chunked import scaled, whole
-from tridiag.chunked.operands import Operands, of_recurrence, refuse_targets, widened
+from tridiag.chunked.operands import Operands, of_recurrence, refuse_targets, share_memory, widened
 from tridiag.chunked.whole import Verb
 
 MANY = 8  # chunks of the batch: enough to work on while sequences go from chunk to chunk
@@ -49,7 +49,20 @@ class Step(NamedTuple):
         if not self.sums:
             return self.verb(**self.given(before, values), **self.options, return_final=True)
         y = self.run(before, *values)
-        return y, np.take(y, 0 if self.options["reverse"] else -1, axis=self.axis)
+        return y, self.last(y)
+
+    @property
+    def single(self) -> bool:
+        """Whether a row depends on the one before it alone."""
+        return not any("[" in name for name in self.rows)
+
+    def last(self, y: Any) -> Any:
+        """A task: the values that the chunk behind begins with."""
+        return np.take(y, 0 if self.options["reverse"] else -1, axis=self.axis)
+
+    def run_behind(self, y: Any, *values: Any) -> Any:
+        """A task: the rows of a chunk behind one whose rows are at hand."""
+        return self.run(self.last(y), *values)
 
     def given(self, before: Any, values: Sequence[Any]) -> dict[str, Any]:
         """The arguments; ``before``: None, a list of the values of all arguments init, or what a verb has returned."""
@@ -126,16 +139,25 @@ def step_of(verb: Verb, operands: Operands, options: Mapping[str, Any]) -> tuple
 
 def in_turn(verb: Verb, operands: Operands, options: Mapping[str, Any]) -> Any:
     """Each chunk begins with the last values of the one before: a chain of tasks for every chunk of the batch."""
-    name = operands.name(verb.__name__, options)
+    shared = share_memory()
+    name = operands.name(verb.__name__, {**options, "shared": shared})
     step, states = step_of(verb, operands, options)
     graph: dict[Any, Any] = {}
     for batch, parts in operands.parts(options["reverse"]):
         before: Any = operands.states(states, batch) if states else None
-        for index in parts:
-            both = (f"both-{name}", *index)
-            graph[both] = (step.run_on, before, *operands.blocks(step.rows, index))
-            graph[(name, *index)] = (operator.getitem, both, 0)
-            graph[before := (f"final-{name}", *index)] = (operator.getitem, both, 1)
+        for k, index in enumerate(parts):
+            key, blocks = (name, *index), operands.blocks(step.rows, index)
+            if not step.single:
+                both = (f"both-{name}", *index)
+                graph[both] = (step.run_on, before, *blocks)
+                graph[key] = (operator.getitem, both, 0)
+                graph[before := (f"final-{name}", *index)] = (operator.getitem, both, 1)
+            elif shared:
+                graph[key] = (step.run_behind if k else step.run, before, *blocks)
+                before = key
+            else:
+                graph[key] = (step.run, before, *blocks)
+                graph[before := (f"final-{name}", *index)] = (step.last, key)
     return operands.result(name, graph)
 
 
@@ -164,7 +186,7 @@ def summarize(step: Step, first: bool, before: Any, *values: Any) -> scaled.Summ
     rows, axis = y.shape[step.axis], step.axis
     del y
     if first or step.sums:
-        return scaled.Summary(None if first else np.zeros(()), 0, last)
+        return scaled.Summary(None if first else np.zeros(()), last)
     coefficient = np.asarray(values[0])
     axis = 0 if coefficient.ndim == 1 else axis - (last.ndim + 1 - coefficient.ndim)
     return scaled.summary(coefficient, rows, axis, last, step.logarithms)

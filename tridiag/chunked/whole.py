@@ -9,7 +9,7 @@ import dask.array as da
 import numpy as np
 from dask.layers import ArrayBlockIdDep
 
-from tridiag.chunked.operands import Operands, of_system, starts
+from tridiag.chunked.operands import Operands, starts
 from tridiag.errors import SingularSystemError
 
 Verb = Callable[..., Any]
@@ -89,9 +89,8 @@ def singular(indices: np.ndarray[Any, Any], x: Any) -> SingularSystemError:
     )
 
 
-def determinants(verb: Verb, given: Mapping[str, Any], where: Any, **options: Any) -> tuple[Any, Any]:
+def determinants(verb: Verb, operands: Operands, options: Mapping[str, Any]) -> tuple[Any, Any]:
     """`tridiag.slogdet` of Dask arrays: one task takes all rows of its matrices."""
-    operands = of_system(verb.__name__, given, where, **options)
     options = {name: options[name] for name in ("periodic", "backend")}
     names, batch = tuple(operands.arrays), operands.batch
     both_axes = (*batch, len(operands.chunks))

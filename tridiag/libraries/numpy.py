@@ -42,6 +42,24 @@ class Operations(Indexing):
     exp = staticmethod(in_double(np.exp))
     log = staticmethod(in_double(np.log))
     rint = staticmethod(np.rint)
+    larger = staticmethod(np.maximum)
+    clip = staticmethod(np.clip)
+
+    @staticmethod
+    def converted(x: Any, like: Any) -> Any:
+        """x in the dtype of another array."""
+        return x.astype(like.dtype)
+
+    @staticmethod
+    def exponent_of(x: Any) -> Any:
+        """e with x = m 2**e, m from 1/2 to 1, in double precision; 0 of 0."""
+        return np.frexp(x)[1].astype(np.float64)
+
+    @staticmethod
+    def range_of_sizes(x: Any) -> tuple[Any, Any]:
+        """The smallest and the largest absolute value."""
+        sizes = abs(x)
+        return sizes.min(), sizes.max()
 
     @staticmethod
     def parts_of(x: Any) -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,6 +28,23 @@ class Operations:
     exp = staticmethod(torch.exp)
     log = staticmethod(torch.log)
     rint = staticmethod(torch.round)
+    larger = staticmethod(torch.maximum)
+    clip = staticmethod(torch.clamp)
+
+    @staticmethod
+    def converted(x: Any, like: Any) -> Any:
+        """x in the dtype of another tensor."""
+        return x.to(like.dtype)
+
+    @staticmethod
+    def exponent_of(x: Any) -> Any:
+        """e with x = m 2**e, m from 1/2 to 1, in double precision; 0 of 0."""
+        return torch.frexp(x).exponent.to(torch.float64)
+
+    @staticmethod
+    def range_of_sizes(x: Any) -> tuple[Any, Any]:
+        """The smallest and the largest absolute value."""
+        return torch.linalg.vector_norm(x, -math.inf), torch.linalg.vector_norm(x, math.inf)
 
     @staticmethod
     def parts_of(x: Any) -> tuple[Any, Any]:

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tridiag.algorithms import logsumexp
+from tridiag.algorithms import logsumexp, scaled
 from tridiag.algorithms.recurrence import row_of
 from tridiag.backends import Backend, Problem
-from tridiag.calls.distributed import exchange, powers
+from tridiag.calls.distributed import exchange
 from tridiag.calls.distributed.placements import Cut
 from tridiag.derivatives.torch_recurrences import coefficient_cotangent, first_cotangent
 from tridiag.libraries.arrays import dtype_name
@@ -142,13 +142,13 @@ def linear(a: Any, x: Any, init: Any, course: Course) -> tuple[Any, Any]:
         y = course.run((a,), x, init if course.first else None)
         told[2] = carried(a, y, course)
         if not course.first:
-            mantissa, exponent = powers.product(a, form.n, form.axis)
+            mantissa, exponent = scaled.product(ops, a, form.n, form.axis)
             told[:2] = mantissa, exponent.clamp(-8192, 8192)
     found = exchange.gather(torch.stack([course.of_row(v.to(x.dtype)) for v in told]), cut)
     starts = [like]
     for k in course.order[:-1]:
         mantissa, exponent, out = found[k]
-        starts.append(out + powers.Scaled(mantissa, exponent.real.contiguous()).times(starts[-1]))
+        starts.append(out + scaled.times_power(ops, mantissa * starts[-1], exponent.real))
     start = starts[course.order.index(cut.own)] if cut.own < cut.parts else None
     odd = ~torch.isfinite(torch.stack(starts)).all(0)
     if not math.prod(form.shape):

@@ -1,0 +1,192 @@
+"""Systems whose rows lie in several long chunks: each chunk is solved alone, and the rows around each cut again.
+
+A cut leaves out two couplings, which matters to the rows around it and decays with the distance from it. These rows, of
+both chunks, are solved once more, between the first rows that stay as they are. Where the latter have residuals that
+are rounding, every row has: that is all that is assumed. Systems that fail are solved whole.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tridiag.algorithms import parts
+from tridiag.algorithms.matrix_rows import bands
+from tridiag.chunked.operands import Place
+from tridiag.chunked.rest import Settled, Solved, Systems, Verdict
+from tridiag.chunked.rows import column
+from tridiag.libraries.numpy import Operations as ops
+from tridiag.problems.forms import Form
+from tridiag.problems.parts import Chunks
+
+Array = np.ndarray[Any, Any]
+Ends = dict[str, tuple[Any, Any]]  # the first and the last rows of the arguments in a chunk, and of x
+WIDTHS = 64, 192, 512  # rows that are solved again on each side of a cut
+BESIDE = 2  # rows behind these that are looked at, and that the first of them is coupled to
+SHORTEST = 4 * WIDTHS[0]  # rows of a chunk that is worth to be solved alone
+FEW = 16  # one system of so many may fail before more rows are solved again
+
+
+class Alone(NamedTuple):
+    """Chunks that are solved alone: what their tasks are told beside their arrays."""
+
+    systems: Systems
+    periodic: bool
+
+    def solve(self, *values: Any) -> Solved:
+        """A task: the solution as if nothing lay before and behind the chunk."""
+        x = self.systems.solve(self.systems.given(values), self.systems.axis)
+        return Solved(x, values)
+
+    def ends(self, solved: Solved) -> Ends:
+        """A task: what mending the cuts beside a chunk may take."""
+        axis, count = self.systems.axis, self.reach(solved.x.shape[self.systems.axis]) + BESIDE
+        found: Ends = {"x": (first(solved.x, count, axis), last(solved.x, count, axis))}
+        for name, x in self.systems.given(solved.values).items():
+            if name in self.systems.moving:
+                x = full(x, axis, self.systems.rank)
+                found[name] = first(x, count, axis), last(x, count, axis)
+            else:
+                found[name] = x, x
+        return found
+
+    def reach(self, rows: int) -> int:
+        """How many rows may be solved again at either end of a chunk."""
+        return min(WIDTHS[-1], rows // 4)
+
+    def mend(self, ends: Sequence[Ends]) -> Verdict:
+        """A task: the rows around the cuts between chunks, and the systems that this has not solved."""
+        pairs = list(itertools.pairwise(ends)) + ([(ends[-1], ends[0])] if self.periodic else [])
+        if not pairs:
+            return Verdict(None)
+        reach = min(x.shape[self.systems.axis] for chunk in ends for x in chunk["x"]) - BESIDE
+        found: list[tuple[int, Verdict]] = []
+        with np.errstate(all="ignore"):
+            for width in WIDTHS:
+                if width > reach:
+                    break
+                x, good = self.around([self.window(pair, width) for pair in pairs])
+                failed = int(good.size - np.count_nonzero(good))
+                found.append((failed, Verdict(~good if failed else None, x)))
+                if failed * FEW <= good.size:
+                    break
+        return min(found, key=lambda one: one[0])[1]
+
+    def window(self, pair: tuple[Ends, Ends], width: int) -> dict[str, tuple[Any, Any]]:
+        """The rows before a cut and those behind it, of what changes along the axis."""
+        before, behind = pair
+        count, axis = width + BESIDE, self.systems.axis
+        return {
+            name: (last(x, count, axis), first(behind[name][0], count, axis)) if self.moves(name) else (x, x)
+            for name, (_, x) in before.items()
+        }
+
+    def moves(self, name: str) -> bool:
+        return name == "x" or name in self.systems.moving
+
+    def around(self, windows: Sequence[Mapping[str, tuple[Any, Any]]]) -> tuple[Array, Any]:
+        """The rows around cuts solved again, and the systems in which those beside them still fit."""
+        axis = self.systems.axis + 1
+        rows = {name: self.stacked(name, [pair[name] for pair in windows]) for name in windows[0]}
+        x = rows.pop("x")
+        end, inner = x.shape[axis] - BESIDE, slice(BESIDE, -BESIDE)
+        z = x[along(axis, inner)]
+        given = {name: self.some(name, x, inner) for name, x in rows.items()}
+        given["d"] = d = np.array(np.broadcast_to(given["d"], z.shape), x.dtype)
+        d[along(axis, at(0))] -= times(x[along(axis, at(BESIDE - 1))], self.before(rows, BESIDE))
+        d[along(axis, at(-1))] -= times(x[along(axis, at(end))], self.behind(rows, end - 1))
+        z[...] = self.systems.solve(given, axis)
+        good = self.fit(rows, x, BESIDE - 1) & self.fit(rows, x, end - 1)
+        return z, good.all(axis=(0, axis))
+
+    def stacked(self, name: str, pairs: Sequence[tuple[Any, Any]]) -> Any:
+        """The rows of an argument around all cuts, which lie along a new first axis."""
+        if not self.moves(name):
+            x = pairs[0][0]
+            return x if np.ndim(x) == 0 else full(x, self.systems.axis, self.systems.rank)[None]
+        axis, (one, other) = self.systems.axis, pairs[0]
+        count = one.shape[axis]
+        shape = (len(pairs), *one.shape[:axis], count + other.shape[axis], *one.shape[axis + 1 :])
+        found = np.empty(shape, one.dtype)
+        for target, (before, behind) in zip(found, pairs, strict=True):
+            target[along(axis, slice(0, count))] = before
+            target[along(axis, slice(count, None))] = behind
+        return found
+
+    def some(self, name: str, x: Any, rows: slice) -> Any:
+        """Rows of an argument, which is one row where it does not change."""
+        return x[along(self.systems.axis + 1, rows)] if self.moves(name) else x
+
+    def before(self, rows: Mapping[str, Any], i: int) -> Any:
+        """What couples row i to the one before."""
+        return self.some("c", rows["c"], at(i - 1)) if self.systems.transpose else self.some("a", rows["a"], at(i))
+
+    def behind(self, rows: Mapping[str, Any], i: int) -> Any:
+        """What couples row i to the one behind."""
+        return self.some("a", rows["a"], at(i + 1)) if self.systems.transpose else self.some("c", rows["c"], at(i))
+
+    def fit(self, rows: Mapping[str, Any], x: Array, i: int) -> Array:
+        """Whether rows i and i + 1 have residuals that are rounding."""
+        axis, two = self.systems.axis + 1, slice(i, i + 2)
+        middle = x[along(axis, two)]
+        form = Form(middle.shape, middle.shape, axis, periodic=True, transpose=self.systems.transpose)
+        a, b, c, d = (self.entries(name, rows[name], two, x) for name in "abcd")
+        e = times(x[along(axis, at(i - 1))], self.before(rows, i))
+        f = times(x[along(axis, at(i + 2))], self.behind(rows, i + 1))
+        if "where" in rows:
+            keep = self.entries("where", rows["where"], two, x).astype(bool)
+            a, b, c = bands(ops, (a, b, c, keep), form._replace(transpose=False))
+            d, kept = np.where(keep, d, 0), ops.stretch(keep, 2, axis)
+            e, f = (np.where(kept[along(axis, at(k))], v, 0) for k, v in ((0, e), (1, f)))
+        good: Array = parts.accurate(ops, form, (a, b, c), d, middle, e, f, Chunks(1, 2))
+        return good
+
+    def entries(self, name: str, x: Any, rows: slice, like: Array) -> Array:
+        """Rows of an argument, of the rank and the dtype of another."""
+        return full(np.asarray(self.some(name, x, rows), like.dtype), self.systems.axis + 1, like.ndim)
+
+    def settle(self, first: Place, solved: Sequence[Solved]) -> Settled:
+        """A task: what has to be known of other chunks before the result is."""
+        return self.systems.settle(first, self.mend([self.ends(chunk) for chunk in solved]), solved)
+
+    def result(self, k: int, count: int, solved: Solved, settled: Settled) -> Array:
+        """A task: the solution in one of so many chunks."""
+        x, axis, around = self.systems.writeable(solved.x), self.systems.axis, settled.verdict.around
+        if around is not None:
+            width = around.shape[axis + 1] // 2
+            before, behind = slice(0, width), slice(width, None)
+            if k > 0 or self.periodic:
+                x[along(axis, before)] = around[(k - 1) % count][along(axis, behind)]
+            if k < count - 1 or self.periodic:
+                x[along(axis, slice(-width, None))] = around[k][along(axis, before)]
+        return self.systems.put(settled, k, x)
+
+
+def full(x: Any, axis: int, rank: int) -> Array:
+    """An argument of a verb with all axes of the result."""
+    x = column(x, axis, rank)
+    return x.reshape((1,) * (rank - x.ndim) + x.shape)
+
+
+def along(axis: int, rows: slice) -> Place | tuple[slice, ...]:
+    return (*(slice(None),) * axis, rows)
+
+
+def at(k: int) -> slice:
+    return slice(k, k + 1 if k != -1 else None)
+
+
+def first(x: Array, count: int, axis: int) -> Array:
+    return x[along(axis, slice(0, count))]
+
+
+def last(x: Array, count: int, axis: int) -> Array:
+    return x[along(axis, slice(x.shape[axis] - count, None))]
+
+
+def times(x: Array, coupling: Any) -> Array:
+    """Their product, 0 where x is: a coupling to a row that is taken out may be NaN."""
+    return np.where(x == 0, 0, x * coupling)

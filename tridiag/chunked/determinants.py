@@ -1,0 +1,180 @@
+r"""Determinants of matrices whose rows lie in several chunks: four of each chunk, multiplied as a tree.
+
+With D(i:j) the determinant of rows and columns i to j-1, a matrix that is cut before row k has
+
+.. math:: D(0:n) = D(0:k) D(k:n) - a_k c_{k-1} D(0:k-1) D(k+1:n),
+
+and the same without its first row, its last, or both: a product of matrices of two rows (T. Muir, A treatise on the
+theory of determinants, 1882, on continuants). All are kept as mantissa and exponent.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tridiag.algorithms import scaled
+from tridiag.algorithms.scaled import Scaled
+from tridiag.chunked import whole
+from tridiag.chunked.operands import Operands, of_system, widened
+from tridiag.chunked.rows import column, row, select
+from tridiag.chunked.scaled import logarithm_of, of_logarithm, product_along
+from tridiag.chunked.whole import Verb
+from tridiag.libraries.arrays import working_dtype
+from tridiag.libraries.numpy import Operations as ops
+
+Array = np.ndarray[Any, Any]
+
+
+class Minors(NamedTuple):
+    """The determinant of some rows that lie together; what couples them to others; products of their couplings."""
+
+    every: Scaled
+    no_first: Scaled
+    no_last: Scaled
+    neither: Scaled
+    before: Scaled  # a of the first row,
+    behind: Scaled  # c of the last one
+    a: Scaled  # the products of all a,
+    c: Scaled  # ... and all c; these two are of periodic systems
+
+    def then(self, later: Minors) -> Minors:
+        """The rows of both."""
+        coupling = times(later.before, self.behind)
+        every, no_last = times(self.no_last, coupling), times(self.neither, coupling)
+        return Minors(
+            minus(times(self.every, later.every), times(every, later.no_first)),
+            minus(times(self.no_first, later.every), times(no_last, later.no_first)),
+            minus(times(self.every, later.no_last), times(every, later.neither)),
+            minus(times(self.no_first, later.no_last), times(no_last, later.neither)),
+            self.before,
+            later.behind,
+            times(self.a, later.a),
+            times(self.c, later.c),
+        )
+
+    def closed(self, rows: int) -> Scaled:
+        """The determinant of the periodic matrix that these are all rows of."""
+        inner = minus(self.every, times(times(self.before, self.behind), self.neither))
+        sign = 1 if rows % 2 == 0 else -1
+        return minus(minus(inner, signed(sign, self.a)), signed(sign, self.c))
+
+
+def times(x: Scaled, y: Scaled) -> Scaled:
+    return scaled.multiplied(ops, x, y)
+
+
+def minus(x: Scaled, y: Scaled) -> Scaled:
+    return scaled.difference(ops, x, y)
+
+
+def signed(sign: int, x: Scaled) -> Scaled:
+    return Scaled(sign * x.mantissa, x.exponent)
+
+
+def nothing(like: Scaled) -> Scaled:
+    """0 of the same shape."""
+    return Scaled(np.zeros_like(like.mantissa), np.zeros_like(like.exponent))
+
+
+class Chunk(NamedTuple):
+    """What the tasks of all chunks are told beside their arrays."""
+
+    verb: Verb
+    names: tuple[str, ...]
+    moving: tuple[str, ...]  # those that are not constant along the axis of the systems
+    axis: int
+    rank: int
+    periodic: bool
+    dtype: str
+
+    @np.errstate(all="ignore")
+    def minors(self, rows: int, *values: Any) -> Minors:
+        """A task: the determinants of a chunk of so many rows."""
+        given = dict(zip(self.names, values, strict=True))
+        keep = [row(given["where"], last, self.axis, self.rank) if "where" in given else None for last in (False, True)]
+        before, behind = (
+            scaled.split(
+                ops, np.squeeze(select(kept, self.entries(row(given[name], last, self.axis, self.rank))), self.axis)
+            )
+            for name, last, kept in (("a", False, keep[0]), ("c", True, keep[1]))
+        )
+        every, no_first, no_last = (self.minor(given, slice(i, rows - j)) for i, j in ((0, 0), (1, 0), (0, 1)))
+        neither = self.minor(given, slice(1, rows - 1)) if rows > 1 else nothing(every)
+        a, c = (self.product(given, name, rows) if self.periodic else nothing(every) for name in "ac")
+        return Minors(every, no_first, no_last, neither, before, behind, a, c)
+
+    def entries(self, x: Array) -> Array:
+        """Rows of an argument with all axes, in the dtype of the result."""
+        return x.reshape((1,) * (self.rank - x.ndim) + x.shape).astype(self.dtype, copy=False)
+
+    def minor(self, given: Mapping[str, Any], rows: slice) -> Scaled:
+        """The determinant of some rows."""
+        sign, logarithm = self.verb(**{n: self.some(n, x, rows) for n, x in given.items()}, axis=self.axis)
+        return of_logarithm(sign, logarithm)
+
+    def some(self, name: str, x: Any, rows: slice) -> Any:
+        if name not in self.moving:
+            return x
+        x = column(x, self.axis, self.rank)
+        return x[(*(slice(None),) * (self.axis - (self.rank - x.ndim)), rows)]
+
+    def product(self, given: Mapping[str, Any], name: str, rows: int) -> Scaled:
+        """The product of a diagonal; 0 where a row is taken out."""
+        x = self.entries(column(given[name], self.axis, self.rank))
+        if "where" in given:
+            x = np.where(column(given["where"], self.axis, self.rank), x, 0)
+        return product_along(x, rows, self.axis)
+
+
+def joined(first: Minors, second: Minors) -> Minors:
+    """A task: the minors of two chunks together."""
+    with np.errstate(all="ignore"):
+        return first.then(second)
+
+
+def finished(rows: int | None, minors: Minors) -> Array:
+    """A task: the sign, and behind it the logarithm. ``rows``: of a periodic matrix; else None."""
+    with np.errstate(all="ignore"):
+        return np.stack(logarithm_of(minors.every if rows is None else minors.closed(rows)), axis=-1)
+
+
+def determinants(verb: Verb, given: Mapping[str, Any], where: Any, **options: Any) -> tuple[Any, Any]:
+    """`tridiag.slogdet` of Dask arrays."""
+    operands = of_system(verb.__name__, given, where, **options)
+    if operands.cut and operands.plan.casts:
+        wide = {name: widened(x, operands.plan) for name, x in given.items()}
+        sign, logarithm = determinants(verb, wide, where, **options)
+        return sign.astype(operands.plan.out_dtype), logarithm.astype(operands.plan.out_dtype)
+    if not operands.cut or options["backend"] != "auto":
+        return whole.determinants(verb, operands, options)
+    both = in_chunks(verb, operands, options)
+    logarithm = both[..., 1]
+    return both[..., 0], logarithm.real if both.dtype.kind == "c" else logarithm
+
+
+def in_chunks(verb: Verb, operands: Operands, options: Mapping[str, Any]) -> Any:
+    """Tasks for matrices whose rows lie in several chunks: one a chunk, and a tree."""
+    name, axis, names = operands.name(verb.__name__, options), operands.axis, tuple(operands.arrays)
+    moving = tuple(k for k in names if axis in operands.places[k] and operands.length(k, axis) > 1)
+    periodic, dtype = bool(options["periodic"]), working_dtype(operands.plan.result_dtype)
+    chunk = Chunk(verb, names, moving, axis, len(operands.chunks), periodic, dtype)
+    rows = sum(operands.chunks[axis]) if periodic else None
+    graph: dict[Any, Any] = {}
+    for batch, places in operands.parts():
+        keys: list[Any] = [(f"minors-{name}", *place) for place in places]
+        for key, place in zip(keys, places, strict=True):
+            task = functools.partial(chunk.minors, operands.chunks[axis][place[axis]])
+            graph[key] = (task, *operands.blocks(names, place))
+        level = 0
+        while len(keys) > 1:
+            pairs = [keys[k : k + 2] for k in range(0, len(keys), 2)]
+            keys = [pair[0] if len(pair) == 1 else (f"join-{level}-{name}", *batch, k) for k, pair in enumerate(pairs)]
+            graph |= {key: (joined, *pair) for key, pair in zip(keys, pairs, strict=True) if len(pair) == 2}
+            level += 1
+        graph[(name, *batch, 0)] = (functools.partial(finished, rows), keys[0])
+    chunks = (*(operands.chunks[k] for k in operands.batch), (2,))
+    return operands._replace(chunks=chunks).result(name, graph)

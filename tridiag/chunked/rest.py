@@ -1,0 +1,111 @@
+"""What tasks of systems that are cut have in common, and the systems that are solved whole from their rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tridiag.chunked.operands import Place
+from tridiag.chunked.rows import column
+from tridiag.chunked.whole import Verb, singular
+from tridiag.errors import SingularSystemError
+
+Array = np.ndarray[Any, Any]
+Rows = dict[str, Any]
+
+
+class Solved(NamedTuple):
+    """A chunk that is solved but for some systems, and the arguments that these may need again."""
+
+    x: Array
+    values: tuple[Any, ...]
+
+
+class Verdict(NamedTuple):
+    """What is known of the systems of a chunk of the batch once their chunks are solved."""
+
+    unsolved: Array | None  # those that are to be solved whole; None: there are none
+    around: Array | None = None  # (cuts, *batch): rows that are solved again, those before each cut and those behind it
+
+
+class Settled(NamedTuple):
+    """The same, and the solutions of the systems that were solved whole, in each of their chunks."""
+
+    verdict: Verdict
+    x: Sequence[Array]
+
+
+class Systems(NamedTuple):
+    """What the tasks of all chunks are told beside their arrays."""
+
+    verb: Verb
+    names: tuple[str, ...]  # of the arguments
+    moving: tuple[str, ...]  # those that are not constant along the axis of the systems
+    axis: int
+    rank: int
+    options: dict[str, Any]
+    shared: bool  # whether tasks share their memory; then none is run again, on another worker
+
+    @property
+    def transpose(self) -> bool:
+        return bool(self.options["transpose"])
+
+    def given(self, values: Sequence[Any]) -> dict[str, Any]:
+        """The arguments by their names."""
+        return dict(zip(self.names, values, strict=True))
+
+    def solve(self, given: Mapping[str, Any], axis: int) -> Array:
+        """A solution of rows that lie together and are coupled to no others; NaN in singular systems."""
+        x: Array = self.verb(**given, axis=axis, **{**self.options, "check": False, "periodic": False})
+        return x
+
+    def writeable(self, x: Array) -> Array:
+        """What a task returned, for the one task that makes a result of it."""
+        return x if self.shared and x.flags.writeable else x.copy()
+
+    def put(self, settled: Settled, k: int, x: Array) -> Array:
+        """x of chunk k with the solutions of systems that were solved whole."""
+        if settled.verdict.unsolved is None:
+            return x
+        x = self.writeable(x)
+        np.moveaxis(x, self.axis, -1)[settled.verdict.unsolved] = settled.x[k]
+        return x
+
+    def rows(self, verdict: Verdict, solved: Solved) -> Rows | None:
+        """A task: the rows of the systems that are to be solved whole."""
+        if verdict.unsolved is None:
+            return None
+        return {name: self.entries(name, x, verdict.unsolved) for name, x in self.given(solved.values).items()}
+
+    def entries(self, name: str, x: Any, unsolved: Array) -> Any:
+        """Some systems of an argument; what they share is shared still."""
+        if np.ndim(x) == 0:
+            return x
+        x = column(x, self.axis, self.rank)
+        x = np.moveaxis(x.reshape((1,) * (self.rank - x.ndim) + x.shape), self.axis, -1)
+        if x.size == x.shape[-1] and name != "d":
+            return x.reshape(1, -1)
+        return np.broadcast_to(x, (*unsolved.shape, x.shape[-1]))[unsolved]
+
+    def whole(self, first: Place, verdict: Verdict, told: Sequence[Any]) -> Settled:
+        """A task: the solution of the systems whose rows were collected; ``first``: the index of the first system."""
+        if verdict.unsolved is None:
+            return Settled(verdict, ())
+        given = {
+            name: np.concatenate([rows[name] for rows in told], axis=-1) if name in self.moving else x
+            for name, x in told[0].items()
+        }
+        try:
+            x = self.verb(**given, **self.options)
+        except SingularSystemError as error:
+            places = np.argwhere(verdict.unsolved)[error.indices[:, 0]]
+            raise singular(places + np.array(first, int), error.x) from error
+        moving = next(name for name in self.moving)
+        cuts = np.cumsum([rows[moving].shape[-1] for rows in told])[:-1]
+        return Settled(verdict, np.split(x, cuts, axis=-1))
+
+    def settle(self, first: Place, verdict: Verdict, solved: Sequence[Solved]) -> Settled:
+        """As `rows` of every chunk and `whole`."""
+        return self.whole(first, verdict, [self.rows(verdict, chunk) for chunk in solved])
