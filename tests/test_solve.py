@@ -2,7 +2,17 @@
 
 import numpy as np
 import pytest
-from helpers import DTYPES, REAL, Subject, assert_solves, dominant, dtype_name, to_numpy, uniform
+from helpers import (
+    DTYPES,
+    REAL,
+    Subject,
+    assert_same_bits,
+    assert_solves,
+    dominant,
+    dtype_name,
+    to_numpy,
+    uniform,
+)
 
 import tridiag
 
@@ -427,3 +437,20 @@ def test_overwrite_d_under_jax_leaves_concrete_arrays(backend: Subject) -> None:
     np.testing.assert_array_equal(given[3], system[3])
     donated = jax.jit(run, donate_argnums=3)(*given[:3], given[3] + 0)
     assert_solves(to_numpy(donated), *system)
+
+
+@pytest.mark.parametrize("pivoting", ["auto", True])
+@pytest.mark.parametrize("n", [512, 1024, 1536])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_that_share_sets_of_the_cache(dtype: str, n: int, pivoting: bool | str) -> None:
+    """They are read and written line by line, and asked for in their order: the same bits as of rows further apart."""
+    for m in (16, 37):
+        system = (dominant if pivoting == "auto" else uniform)((m, n), dtype)
+        wide = [np.zeros((m, n + 8), dtype) for _ in system]
+        for x, y in zip(wide, system, strict=True):
+            x[:, :n] = y
+        apart = tridiag.solve(*(x[:, :n] for x in wide), pivoting=pivoting, backend="numba_thomas")
+        out = np.full((m + 2, n), 7, dtype)
+        assert_same_bits(tridiag.solve(*system, out=out[1:-1], pivoting=pivoting, backend="numba_thomas"), apart)
+        assert (out[0] == 7).all() and (out[-1] == 7).all()
+        assert_solves(out[1:-1], *system, pivoting=pivoting)

@@ -36,7 +36,21 @@ from tridiag.kernels.access.operands import (
 from tridiag.kernels.simd.memory import word
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 
-PAGE = 4096
+CLASHING = 512  # numbers: lanes a multiple of that apart have one set of the first cache in common, or two,
+WAYS = 12  # ... with so many lines each
+
+
+@njit(**OPTIONS)
+def clash(zero, table):
+    """Whether neighbouring lanes share so few sets of the first cache that four bands of them soon lose lines there."""
+    return (word(table + 8) - word(table)) % (CLASHING * bytes_of_real(zero, ())) == 0
+
+
+@njit(**OPTIONS)
+def line_by_line(zero, table, first, last):
+    """Whether each cache line of contiguous rows is to be touched once, as lanes would lose it before the next time."""
+    lanes = lanes_of(zero, ())
+    return parts_of(zero, ()) == 1 and lanes > WAYS and last - first >= lanes and clash(zero, table)
 
 
 @njit(**OPTIONS)
@@ -45,7 +59,9 @@ def load_rows(zero, operand, first, last, target):
     kind, stride, table = operand.kind, operand.stride, operand.addresses.lanes
     if first >= last:
         return
-    if kind == CONTIGUOUS and (last - first) * parts_of(zero, ()) >= QUAD:
+    if kind == CONTIGUOUS and line_by_line(zero, table, first, last):
+        load_line_by_line(zero, table, first, last, target)
+    elif kind == CONTIGUOUS and (last - first) * parts_of(zero, ()) >= QUAD:
         parts = parts_of(zero, ())
         start, stop = first * parts, last * parts
         even = stop - (stop - start) % QUAD
@@ -70,7 +86,9 @@ def store_rows(zero, operand, first, last, source, step, used):
     start, stop = first * parts, last * parts
     if first >= last:
         return
-    if used == lanes and kind == CONTIGUOUS and stop - start >= QUAD:
+    if used == lanes and kind == CONTIGUOUS and line_by_line(zero, table, first, last):
+        store_line_by_line(zero, table, first, last, source, step)
+    elif used == lanes and kind == CONTIGUOUS and stop - start >= QUAD:
         even = stop - (stop - start) % QUAD
         STORE_CONTIGUOUS(zero, (table, start, even, source, step))
         if even < stop:
@@ -88,18 +106,9 @@ def store_rows(zero, operand, first, last, source, step, used):
 
 
 @njit(**OPTIONS)
-def clash(table):
-    """Whether neighbouring lanes lie whole pages apart: they share a set of the first cache, and soon lose a line."""
-    return (word(table + 8) - word(table)) % PAGE == 0
-
-
-@njit(**OPTIONS)
-def load_row(zero, operand, first, last, target):
-    """`load_rows` of contiguous real numbers."""
-    lanes, table = lanes_of(zero, ()), operand.addresses.lanes
-    if last - first < lanes or not clash(table):
-        load_rows(zero, operand, first, last, target)
-        return
+def load_line_by_line(zero, table, first, last, target):
+    """At least so many rows as there are lanes."""
+    lanes = lanes_of(zero, ())
     even = last - (last - first) % lanes
     LOAD_LINES(zero, (table, first, even, target))
     if even < last:  # the last few again, with some before them
@@ -107,16 +116,33 @@ def load_row(zero, operand, first, last, target):
 
 
 @njit(**OPTIONS)
+def store_line_by_line(zero, table, first, last, source, step):
+    """The inverse; ``step`` bytes between the rows of lanes."""
+    lanes = lanes_of(zero, ())
+    even = last - (last - first) % lanes
+    STORE_LINES(zero, (table, first, even, source, step))
+    if even < last:
+        STORE_LINES(zero, (table, last - lanes, last, source + (last - lanes - first) * step, step))
+
+
+@njit(**OPTIONS)
+def load_row(zero, operand, first, last, target):
+    """`load_rows` of contiguous real numbers, between which much else is read."""
+    table = operand.addresses.lanes
+    if last - first >= lanes_of(zero, ()) and clash(zero, table):
+        load_line_by_line(zero, table, first, last, target)
+    else:
+        load_rows(zero, operand, first, last, target)
+
+
+@njit(**OPTIONS)
 def store_row(zero, operand, first, last, source):
     """The inverse, of all lanes."""
-    lanes, table = lanes_of(zero, ()), operand.addresses.lanes
-    if last - first < lanes or not clash(table):
+    table, lanes = operand.addresses.lanes, lanes_of(zero, ())
+    if last - first >= lanes and clash(zero, table):
+        store_line_by_line(zero, table, first, last, source, LINE)
+    else:
         store_rows(zero, operand, first, last, source, LINE, lanes)
-        return
-    even = last - (last - first) % lanes
-    STORE_LINES(zero, (table, first, even, source))
-    if even < last:
-        STORE_LINES(zero, (table, last - lanes, last, source + (last - lanes - first) * LINE))
 
 
 @njit(**OPTIONS)

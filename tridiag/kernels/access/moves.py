@@ -76,12 +76,13 @@ def load_lines(code: Code, table: Value, first: Value, last: Value, target: Valu
     code.fori(first, last, square, step=code.lanes)
 
 
-def store_lines(code: Code, table: Value, first: Value, last: Value, source: Value) -> None:
-    """The inverse."""
+def store_lines(code: Code, *words: Value) -> None:
+    """The inverse; ``step`` bytes between the rows of lanes."""
+    table, first, last, source, step = words
     base = addresses(code, table)
 
     def square(i: Value, state: Any) -> Any:
-        rows = [code.load_as(code.vector, source + (i - first) * LINE + k * LINE) for k in range(code.lanes)]
+        rows = [code.load_as(code.vector, source + (i - first + k) * step) for k in range(code.lanes)]
         for address, piece in zip(base, transpose_blocks(code, rows), strict=True):
             code.store_as(address + i * code.size_of_real, piece)
         return state

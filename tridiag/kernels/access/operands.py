@@ -23,6 +23,7 @@ QUAD = 4  # numbers of a row that are transposed at a time: more would not fit i
 ROWS_AHEAD = 8  # prefetch distance where lanes lie side by side
 NEXT_GROUP = 128 * 1024  # where rows are contiguous: the next group, if it is no further than this,
 LINES_AHEAD = 8  # ... or further on in the same rows
+NEXT_LINES = 256 * 1024  # systems end to end: the next group, line by line as they lie in memory, if it is no further
 
 
 class Operand(Record):
@@ -31,7 +32,7 @@ class Operand(Record):
     kind = Word()  # one of the five
     used = Word()  # lanes, of NARROW ones
     stride = Word()  # from row to row, in bytes
-    rotation, ahead, step = Word(), Word(), Word()  # what memory is asked for ahead of use: `ask`
+    rotation, ahead, step, lines = Word(), Word(), Word(), Word()  # what memory is asked for ahead of use: `ask`
     lanes = Words(0)
 
 
@@ -66,7 +67,7 @@ def bind(zero, operand, itemsize, stride, even, downwards, used):
         even = True
         for lane in range(2, lanes):
             even = even and word(table + 8 * lane) - start == lane * side
-    kind, rotation, ahead, step = SCATTERED, 0, 0, 0
+    kind, rotation, ahead, step, lines = SCATTERED, 0, 0, 0, 0
     if even and side == 0:
         kind = SAME
     elif even and side == itemsize:
@@ -74,8 +75,12 @@ def bind(zero, operand, itemsize, stride, even, downwards, used):
     elif stride == itemsize:
         kind, rotation, step = CONTIGUOUS, lanes - 1, itemsize // parts_of(zero, ())
         ahead = lanes * side
-        if abs(ahead) >= NEXT_GROUP:
+        if 0 < ahead < NEXT_LINES and not downwards:
+            rotation, step = 0, LINE
+        elif abs(ahead) >= NEXT_GROUP:
             ahead = -LINES_AHEAD * LINE if downwards else LINES_AHEAD * LINE
+            if parts_of(zero, ()) == 1:
+                lines = 3 if lanes == 8 else 2  # those of as many rows as are loaded at a time
     elif 1 < used < lanes and parts_of(zero, ()) == 1 and side == itemsize:
         kind = NARROW
         for lane in range(2, used):
@@ -87,15 +92,19 @@ def bind(zero, operand, itemsize, stride, even, downwards, used):
     operand.rotation = rotation
     operand.ahead = ahead
     operand.step = step
+    operand.lines = lines
 
 
 def ask(code: Code, operand: Any, i: Value) -> None:
     """Ask for memory of an operand that will be used after row i: some rows on, or the same row of the next group.
 
-    Contiguous rows: a line of another lane at each row, so that requests are spread evenly over the sweep.
+    Contiguous rows: a line at each row, so that requests are spread evenly over the sweep. Systems that lie end to end
+    are asked for as they lie in memory; else 2**lines lines of a lane are, and then those of the next.
     """
-    rotation, ahead, step = operand.rotation, operand.ahead, operand.step
+    rotation, ahead, step, lines = operand.rotation, operand.ahead, operand.step, operand.lines
+    inner, whole = code.power(lines) - 1, code.power(lines) * (rotation + 1) - 1
     for part in range(code.parts):
         k = i * code.parts + part
-        base = code.word(operand.addresses.lanes + (k & rotation) * 8)
-        code.prefetch(base + ahead + (k & ~rotation) * step)
+        lane = Value(code, code.builder.lshr(k.llvm, lines.llvm)) & rotation
+        base = code.word(operand.addresses.lanes + lane * 8)
+        code.prefetch(base + ahead + (k & ~whole) * step + (k & inner) * LINE)

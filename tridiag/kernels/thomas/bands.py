@@ -5,7 +5,7 @@ from __future__ import annotations
 from numba import njit
 
 from tridiag.kernels.access.bind import operand_of
-from tridiag.kernels.access.load_store import load_rows
+from tridiag.kernels.access.load_store import clash, load_rows
 from tridiag.kernels.access.operands import CONTIGUOUS, INTERLEAVED, QUAD, bytes_of_row, parts_of
 from tridiag.kernels.access.rows import CUT, ERASE, RIGHT, ZERO
 from tridiag.kernels.jobs.words import systems as J
@@ -13,8 +13,6 @@ from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, X_
 from tridiag.kernels.simd.vector import OPTIONS
 from tridiag.kernels.thomas.bind import mask_view
 from tridiag.kernels.thomas.workspace import BLOCK
-
-ONE_SET = 4096  # addresses that far apart share a set of the innermost cache: its size over its ways
 
 
 @njit(**OPTIONS)
@@ -73,16 +71,15 @@ def straight(zero, job, worker):
     """The rows of a group that the straight sweep may take, first <= i < last.
 
     It knows contiguous rows alone and no masks; another sweep does the rest, and the ends of a transposed matrix, whose
-    bands come from other rows. Nor should it read systems that all lie in one set of the innermost cache, which are
-    better copied a band at a time.
+    bands come from other rows. Nor should it read systems that all lie in one set of the first cache, which are better
+    copied a band at a time.
     """
     low, high, bindings = worker.low, worker.high, worker.bindings
     if worker.whole == 0:
         return low, low
     for k in (A_, B_, C_, D_, X_):
         operand = operand_of(zero, bindings, k)
-        apart = operand.lanes[1] - operand.lanes[0]
-        if operand.kind != CONTIGUOUS or apart % ONE_SET == 0:
+        if operand.kind != CONTIGUOUS or clash(zero, operand.addresses.lanes):
             return low, low
     height = QUAD // parts_of(zero, ())
     moved = 1 if job.flags & J.TRANSPOSE else 0
