@@ -181,7 +181,7 @@ def sum_of_positive(code: Code, x: Value, y: Value) -> tuple[Value, Value]:
 
 def abreast() -> int:
     """Rows of a narrow code that are worked on at once."""
-    return max(2, LINE // bytes_of_register())
+    return 2 * LINE // bytes_of_register()
 
 
 def writer(code: Code, y: Value, y_step: Value) -> Callable[[Value, Value, int], None]:
