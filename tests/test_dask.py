@@ -359,7 +359,7 @@ STARTS = {"zero": lambda a: None, "given": lambda a: a[..., 0], "shared": lambda
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("many", [False, True], ids=["joined", "in turn"])
 @pytest.mark.parametrize("cut", CHUNKS)
-def test_recurrences(cut: str, many: bool, reverse: bool, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recurrences(cut: str, many: bool, reverse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tridiag.chunked.sequences.MANY", 0 if many else 1000)
     a, _, _, x = system()
     la, lx = (da.from_array(v, chunks=CHUNKS[cut]) for v in (a, x))
@@ -370,6 +370,17 @@ def test_recurrences(cut: str, many: bool, reverse: bool, memory: Any, monkeypat
             found = verb(lazy, lx, None if init is None else da.from_array(init, chunks=2), **options)
             for one, wanted in zip(found, verb(plain, x, init, **options), strict=True):
                 near(one, wanted)
+    near(tridiag.logcumsumexp(lx, reverse=reverse), tridiag.logcumsumexp(x, reverse=reverse))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_recurrences_in_turn(reverse: bool, memory: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows of the chunk before are at hand, or its last values are."""
+    monkeypatch.setattr("tridiag.chunked.sequences.MANY", 0)
+    a, _, _, x = system()
+    la, lx = (da.from_array(v, chunks=CHUNKS["both"]) for v in (a, x))
+    for verb in (tridiag.linear_recurrence, tridiag.log_linear_recurrence):
+        near(verb(la, lx, a[..., 0], reverse=reverse), verb(a, x, a[..., 0], reverse=reverse))
     near(tridiag.logcumsumexp(lx, reverse=reverse), tridiag.logcumsumexp(x, reverse=reverse))
 
 
