@@ -77,6 +77,45 @@ def test_one_answer(case: str) -> None:
 
 
 @pytest.mark.usefixtures("no_gathering")
+@pytest.mark.parametrize("verb", ["filter", "smoother"])
+@pytest.mark.parametrize("case", ["not divided", "changing", "complete"])
+def test_states(case: str, verb: str) -> None:
+    """Those of one device, which every device keeps of its own steps."""
+    mesh, y, parameters = case_of(case)
+
+    def function(y: Any, parameters: dict[str, Any]) -> Any:
+        y, parameters = cut(mesh, y, parameters)
+        return getattr(kalman, verb)(y, **parameters, backend="jax_scan")
+
+    for x, z in zip(jax.jit(function)(y, parameters), getattr(kalman, verb)(y, **parameters), strict=True):
+        np.testing.assert_allclose(x, z, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_states_where_digits_are_lost_and_their_derivatives() -> None:
+    """Which gather series, under `jax.vmap` too."""
+    y, parameters = series(3, 32, 1), model(2, 1, P0=1e12 * np.eye(2))
+    y[:, :12] = np.nan
+    placed = jax.device_put(y, NamedSharding(mesh_of(4), P(None, "z")))
+
+    def function(y: Any) -> Any:
+        return kalman.smoother(y, **parameters, backend="jax_scan")
+
+    for x, z in zip(jax.jit(jax.vmap(function))(placed), kalman.smoother(y, **parameters), strict=True):
+        np.testing.assert_allclose(x, z, rtol=1e-9, atol=1e-9)
+    derivative = jax.grad(lambda y: jnp.sin(function(y).mean).sum())
+    np.testing.assert_allclose(jax.jit(derivative)(placed), jax.jit(derivative)(y), rtol=1e-8, atol=1e-9)
+
+
+def test_numbers_that_states_need() -> None:
+    """Nothing as long as a series is gathered."""
+    y = jax.device_put(series(5, 160, 1, missing=0.2), NamedSharding(mesh_of(8), P(None, "z")))
+    parameters = {name: jnp.asarray(x) for name, x in model(2, 1).items()}
+    program = outside_branches(compiled(lambda y: kalman.smoother(y, **parameters, backend="jax_scan"), y))
+    assert {int(np.prod(shape)) // (8 * 5) for shape in gathered(program)} == {16, 9, 1}
+
+
+@pytest.mark.usefixtures("no_gathering")
 @pytest.mark.parametrize("case", ["missing", "complete", "not divided", "two devices"])
 def test_gradients(case: str) -> None:
     """In the observations and in every parameter."""
@@ -187,6 +226,9 @@ def test_explain_tells_what_is_exchanged() -> None:
     placed = jax.device_put(series(5, 160, 1), NamedSharding(mesh_of(8), P(None, "z")))
     told = repr(tridiag.explain("kalman.log_likelihood", placed, **parameters))
     assert "the steps of a series lie on 8 devices: two all_gather, 119 words received for each series" in told
-    assert "and are gathered" in repr(tridiag.explain("kalman.smoother", placed, **parameters))
+    told = repr(tridiag.explain("kalman.smoother", placed, **parameters))
+    assert "three all_gather, 182 words received" in told and "; derivatives gather them" in told
+    told = repr(tridiag.explain("kalman.smoother", placed, **parameters, backend="jax_associative", method="parallel"))
+    assert "and are gathered" in told
     changing = repr(tridiag.explain("kalman.log_likelihood", placed, **model(2, 1, time=(160,))))
     assert "the gradient of a model that changes with time gathers them" in changing

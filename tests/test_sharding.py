@@ -48,8 +48,9 @@ def test_recurrences_on_eight_devices(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.slow
-def test_filters_on_eight_devices(request: pytest.FixtureRequest) -> None:
-    run(request, "split_kalman.py", "not slow", 8)
+@pytest.mark.parametrize("which", ["not slow", "slow"])
+def test_filters_on_eight_devices(request: pytest.FixtureRequest, which: str) -> None:
+    run(request, "split_kalman.py", which, 8)
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.backends import KALMAN
+from tridiag.backends import KALMAN, Backend
 from tridiag.calls import fast_path
 from tridiag.calls.state_space import Call, check_values, prepare
 from tridiag.libraries.arrays import module_of
@@ -203,6 +203,11 @@ def log_likelihood(
     >>> walk = dict(F=[[1.0]], H=[[1.0]], Q=[[1.0]], R=[[1.0]], m0=[0.0], P0=[[1.0]])
     >>> round(float(kalman.log_likelihood(np.array([[2.0], [np.nan], [5.0]]), **walk)), 6)
     -6.096546
+
+    Notes
+    -----
+    JAX arrays that are sharded along time over CPU devices are not gathered, here and in `filter` and `smoother`: every
+    device filters its own steps, from a state that all find together.
     """
     return run(LOG_LIKELIHOOD, y, (F, H, Q, R, m0, P0), method, backend)
 
@@ -219,10 +224,19 @@ def run(verb: str, y: Any, parameters: tuple[Any, ...], method: str, backend: st
     module = module_of(call.library)
     if call.form.n == 0 or 0 in call.form.batch:
         return nothing(verb, call)
-    result = entry.module().kalman(verb, call.y, call.model, call.form)
+    result = computing(verb, call, entry)(verb, call.y, call.model, call.form)
     if verb == LOG_LIKELIHOOD:
         return module.cast(result, call.dtype)
     return result_of(verb, [module.cast(x, call.dtype) for x in result])
+
+
+def computing(verb: str, call: Call, entry: Backend) -> Any:
+    """What computes a verb: a backend, or what lets each device of JAX have some steps."""
+    if verb == LOG_LIKELIHOOD or call.library != "jax" or entry.name != "jax_scan":
+        return entry.module().kalman
+    from tridiag.derivatives import jax_kalman
+
+    return jax_kalman.filtered
 
 
 def result_of(verb: str, found: Any) -> Any:

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tridiag.algorithms import kalman_adjoint, kalman_filter, kalman_square_roots
+from tridiag.algorithms import kalman_adjoint, kalman_filter, kalman_smoother, kalman_square_roots
 from tridiag.algorithms.kalman_adjoint import Shrinking
 from tridiag.algorithms.kalman_filter import Entries, Estimate, Form, Observed, Roots
 from tridiag.libraries.jax import Operations as ops
@@ -50,6 +50,22 @@ def run(form: StateSpace, y: Any, model: Model, kept: Any, keep: Any, covs: Form
     start, _ = vary_alike((begun, y))
     (carried, deviance), steps = lax.scan(step, start, jnp.arange(form.n, dtype=jnp.int32))
     return -deviance / 2, steps, kalman_filter.doubtful(ops, carried, deviance)
+
+
+def smoothed(form: StateSpace, y: Any, model: Model, kept: Any, steps: Any, ahead: Estimate) -> tuple[Estimate, Any]:
+    """The states of all steps given all observations, from those filtered, and whether digits may be lost.
+
+    ``ahead``: what is known behind the last step, as of the state predicted there.
+    """
+
+    def up(ahead: Any, row: Any) -> Any:
+        t, (predicted, updated) = row
+        found, before = kalman_smoother.backward(ops, model, y, kept, t, (predicted, updated), ahead)
+        return before, (found, kalman_filter.lost(ops, predicted.cov, updated.cov, found.cov))
+
+    start, _ = vary_alike((ahead, y))
+    _, (found, loss) = lax.scan(up, start, (jnp.arange(form.n, dtype=jnp.int32), steps), reverse=True)
+    return found, jnp.any(loss > 0)
 
 
 def careful(make: Callable[[Form], tuple[Any, Any]]) -> Any:

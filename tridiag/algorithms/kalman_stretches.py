@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tridiag.algorithms.kalman_filter import Observed, apply, outer, transpose
+from tridiag.algorithms.kalman_filter import Estimate, Observed, apply, outer, transpose
 
 
 class Follow(NamedTuple):
@@ -22,9 +22,10 @@ class Follow(NamedTuple):
     J: Any
 
 
-def start(ops: Any, like: Any) -> Follow:
-    """Before the first step; ``like``: a covariance."""
-    return Follow(ops.identity(like), ops.zero(like[0]), ops.zero(like))
+def start(ops: Any, like: Estimate) -> Follow:
+    """Before the first step."""
+    nothing = ops.zero(like.cov)
+    return Follow(ops.identity(like.cov) + nothing, ops.zero(like.mean), nothing)
 
 
 def follow(ops: Any, seen: Observed, F: Any, before: Follow) -> Follow:

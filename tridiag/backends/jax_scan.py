@@ -190,14 +190,8 @@ def smoothed_by(form: StateSpace, y: Any, model: Model, kept: Any, covs: kalman_
     if covs is kalman_filter.Roots:
         return (*stacked(form, by_roots(form, model, *steps)), logarithm), False
 
-    def up(ahead: Any, row: Any) -> Any:
-        t, (predicted, updated) = row
-        smoothed, ahead = kalman_smoother.backward(ops, model, y, kept, t, (predicted, updated), ahead)
-        return ahead, (smoothed, kalman_filter.lost(ops, predicted.cov, updated.cov, smoothed.cov))
-
-    start, _ = vary_alike((kalman_filter.blank(ops, form, y, kept), y))
-    _, (smoothed, loss) = lax.scan(up, start, (jnp.arange(form.n, dtype=jnp.int32), steps), reverse=True)
-    return (*stacked(form, smoothed), logarithm), doubtful | jnp.any(loss > 0)
+    smoothed, lost = kalman_scan.smoothed(form, y, model, kept, steps, kalman_filter.blank(ops, form, y, kept))
+    return (*stacked(form, smoothed), logarithm), doubtful | lost
 
 
 def by_roots(form: StateSpace, model: Model, predicted: Estimate, updated: Estimate) -> Estimate:

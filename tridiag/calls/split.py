@@ -22,6 +22,7 @@ PARTS = {  # backends that need not gather the rows of a verb
         ("linear_recurrence", "matrix_recurrence", "log_linear_recurrence", "logcumsumexp"), ("numba_scan",)
     ),
     "kalman.log_likelihood": ("numba_scan",),
+    **dict.fromkeys(("kalman.filter", "kalman.smoother"), ("jax_scan",)),
 }
 
 
@@ -128,12 +129,12 @@ def exchange_of_steps(verb: str, arguments: dict[str, Any], problem: Problem, ba
         return f"{steps}, and are gathered"
     from tridiag.xla import split_kalman
 
-    told = f"{steps}: {split_kalman.exchange(found[0], np.shape(arguments['F'])[-1], problem.shape[-1])}"
+    told = f"{steps}: {split_kalman.exchange(verb, found[0], np.shape(arguments['F'])[-1], problem.shape[-1])}"
     changes = any(len(np.shape(arguments[name])) > 2 and np.shape(arguments[name])[-3] > 1 for name in MATRICES)
-    return (
-        f"{told}; where digits may be lost all series are gathered"
-        + "; the gradient of a model that changes with time gathers them" * changes
-    )
+    gathering = "; derivatives gather them"
+    if verb == KALMAN[-1]:
+        gathering = "; the gradient of a model that changes with time gathers them" * changes
+    return f"{told}; where digits may be lost all series are gathered{gathering}"
 
 
 def rows_over(x: Any, problem: Problem) -> tuple[int, int] | None:

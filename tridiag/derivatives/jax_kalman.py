@@ -27,10 +27,48 @@ from tridiag.xla import split_kalman
 
 @functools.partial(jax.jit, static_argnums=2)
 def log_likelihood(y: Any, model: Model, form: StateSpace) -> Any:
-    if not form.checked:
-        front, _ = kalman_filter.front(ops, model, y)
-        model = model._replace(P0=jnp.moveaxis(jax_scan.poisoned(front, form).P0, (0, 1), (-2, -1)))
-    return likelihood(form, *vary_alike((y, model)))
+    return likelihood(form, *vary_alike((y, checked(y, model, form))))
+
+
+@functools.partial(jax.jit, static_argnums=(0, 3))
+def filtered(verb: str, y: Any, model: Model, form: StateSpace) -> tuple[Any, ...]:
+    """What a filter or a smoother returns, by `jax_scan`."""
+    if jax.device_count("cpu") == 1:
+        found: tuple[Any, ...] = jax_scan.kalman(verb, y, model, form)
+        return found
+    return states(form, verb, y, checked(y, model, form))
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def states(form: StateSpace, verb: str, y: Any, model: Model) -> tuple[Any, ...]:
+    """What a filter or a smoother returns, of arrays that may be sharded along time."""
+    function = functools.partial(split_kalman.states, verb, whole_states(verb))
+    return filtering(function, form, False)(y, *model)
+
+
+@states.defjvp
+def change_of_states(form: StateSpace, verb: str, primals: Any, tangents: Any) -> Any:
+    """Of whole series, which are gathered."""
+    function = functools.partial(whole_states(verb), form=form, missing=form.missing)
+    return states(form, verb, *primals), jax.jvp(function, primals, tangents)[1]
+
+
+@functools.cache
+def whole_states(verb: str) -> Callable[..., Any]:
+    def function(y: Any, model: Model, form: StateSpace, missing: bool | None) -> Any:
+        return jax_scan.by_what_is_missing(
+            functools.partial(jax_scan.filtered, verb), y, model, form._replace(missing=missing, checked=True)
+        )
+
+    return function
+
+
+def checked(y: Any, model: Model, form: StateSpace) -> Model:
+    """The model, NaN where its covariances are none."""
+    if form.checked:
+        return model
+    front, _ = kalman_filter.front(ops, model, y)
+    return model._replace(P0=jnp.moveaxis(jax_scan.poisoned(front, form).P0, (0, 1), (-2, -1)))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -109,8 +147,13 @@ def call(function: Callable[..., Any], form: StateSpace, y: Any, model: Model) -
     return filtering(function, form)(y, *model)
 
 
-def filtering(function: Callable[..., Any], form: StateSpace) -> Any:
+def filtering(function: Callable[..., Any], form: StateSpace, by_values: bool = True) -> Any:
+    """The call; ``by_values``: where it is not known whether anything is missing, the program looks before it."""
+
     def run(y: Any, *model: Any) -> Any:
+        if not by_values:
+            return function(y, Model(*model), form, form.missing)
+
         def known(missing: bool) -> Any:
             return lambda: function(y, Model(*model), form, missing)
 
@@ -122,6 +165,6 @@ def filtering(function: Callable[..., Any], form: StateSpace) -> Any:
         of_model = Model(*is_batched[1:])
         covariances = length if any(of_model._replace(m0=False)) else 1
         longer = form._replace(batch=(length, *form.batch), cov_batch=(covariances, *form.cov_batch))
-        return filtering(function, longer)(*lifted(is_batched, arrays))
+        return filtering(function, longer, by_values)(*lifted(is_batched, arrays))
 
     return batched(run, wider)

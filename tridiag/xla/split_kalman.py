@@ -24,10 +24,11 @@ from jax import lax
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
 
-from tridiag.algorithms import kalman_filter, kalman_parallel
+from tridiag.algorithms import kalman_filter, kalman_parallel, kalman_scan, kalman_smoother, kalman_stretches
 from tridiag.algorithms.kalman_filter import Estimate
 from tridiag.kernels.runtime.sources import source_hash
 from tridiag.libraries.jax import Operations as ops
+from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Cut, Shape
 from tridiag.problems.state_space import MATRICES, Model, StateSpace, entries, own_shapes
 from tridiag.xla import kalman
@@ -35,13 +36,16 @@ from tridiag.xla.custom_call import DIVIDES, cut_over
 from tridiag.xla.kalman import Stretch, symmetric, triangle
 from tridiag.xla.split import index
 
+FILTER, SMOOTHER = "kalman.filter", "kalman.smoother"
 TIMED = (True, *(name in MATRICES for name in Model._fields))  # which of y and the model have an axis of time
 
 
-def exchange(devices: int, states: int, observed: int) -> str:
+def exchange(verb: str, devices: int, states: int, observed: int) -> str:
     """What is exchanged, in words."""
-    count = 2 * states * (states + 2)
-    return f"two all_gather, {(count + observed) * (devices - 1)} words received for each series"
+    count, exchanges = 2 * states * (states + 2) + observed, "two"
+    if verb == SMOOTHER:
+        count, exchanges = count + states * (3 * states + 3) // 2, "three"
+    return f"{exchanges} all_gather, {count * (devices - 1)} words received for each series"
 
 
 # ------------------------------------------------------------------------------------------------ the verbs
@@ -51,33 +55,53 @@ class Verb(NamedTuple):
     """What is computed of series."""
 
     whole: Callable[..., tuple[Any, ...]]  # (y, model, form, missing): of whole ones
-    parts: Callable[..., tuple[Any, ...]]  # (part, ahead): of the steps of a device
+    parts: Callable[..., tuple[Any, Any]]  # (part, cut, ahead): of the steps of a device; whether digits may be lost
     timed: tuple[bool, ...]  # which results have an axis of time; of all others the sum over the devices is wanted
+    stretch: Callable[..., tuple[Any, Stretch, Any]]  # (y, model, form, missing, keep): `in_loops` or `in_steps`
     looks_ahead: bool = False  # whether it needs what later devices observe
 
 
-def contributed(verb: Verb, form: StateSpace, missing: bool, cut: Cut, *operands: Any) -> tuple[Any, ...]:
+def contributed(verb: Verb, form: StateSpace, missing: bool | None, cut: Cut, *operands: Any) -> tuple[Any, ...]:
     """The results in the steps of a device, or what it contributes to them."""
     if operands[0].shape[-2] == 1 or form.n <= cut.parts:
         return whole(verb, form, missing, cut, operands)
-    part, unsure = filtered(form, missing, cut, operands)
-    found = verb.parts(part, cut, state_ahead(part, cut) if verb.looks_ahead else None)
-    flag = lax.pmax(unsure.astype(jnp.int32), cut.names)
+    part, unsure = filtered(verb, form, missing, cut, operands)
+    found, lost = verb.parts(part, cut, state_ahead(part, cut) if verb.looks_ahead else None)
+    flag = lax.pmax((unsure | lost).astype(jnp.int32), cut.names)
     again = functools.partial(whole, verb, form, missing, cut)
     return tuple(lax.cond(flag > 0, lambda _, given: again(given), lambda found, _: found, found, operands))
 
 
-def value_of(part: Part, cut: Cut, ahead: None) -> tuple[Any]:
-    return (part.value,)
+def value_of(part: Part, cut: Cut, ahead: None) -> tuple[Any, Any]:
+    return (part.value,), False
 
 
-def derivatives_of(part: Part, cut: Cut, ahead: Estimate, in_y: bool) -> tuple[Any, ...]:
+def derivatives_of(part: Part, cut: Cut, ahead: Estimate, in_y: bool) -> tuple[Any, Any]:
     """Those of m0 and P0 are of the first device alone."""
     form = part.form
     found, *of_y = some_derivatives(part.y, part.model, form, part.missing, ahead, in_y=in_y)
     of_first = sum(math.prod(shape) for shape in own_shapes(form)[len(MATRICES) :])
     counted = (jnp.arange(entries(form)) < entries(form) - of_first) | (index(cut) == 0)
-    return jnp.where(counted, found, 0), *of_y
+    return (jnp.where(counted, found, 0), *of_y), False
+
+
+def filter_of(part: Part, cut: Cut, ahead: None) -> tuple[Any, Any]:
+    """Every state of the filter, and what the steps contribute to log-likelihoods."""
+    predicted, updated = part.steps
+    return (*in_batches(part.form, updated, predicted), part.value), False
+
+
+def smoother_of(part: Part, cut: Cut, ahead: Estimate) -> tuple[Any, Any]:
+    """The same of the smoother."""
+    model, y, kept = in_front(part.y, part.model, part.missing)
+    behind = kalman_smoother.carry_back(ops, model.F[-1], ahead)
+    found, lost = kalman_scan.smoothed(part.form, y, model, kept, part.steps, behind)
+    return (*in_batches(part.form, found), part.value), lost
+
+
+def in_batches(form: StateSpace, *states: Estimate) -> list[Any]:
+    """Means and covariances of all steps, batch axes first."""
+    return [kalman_filter.back(ops, x, form.batch) for state in states for x in state]
 
 
 def likelihoods(*arguments: Any) -> tuple[Any]:
@@ -89,12 +113,52 @@ def some_derivatives(y: Any, model: Model, form: StateSpace, missing: bool, ahea
     return tuple(x for x in kalman.gradient(y, model, form, missing, in_y, ahead) if x is not None)
 
 
-LIKELIHOOD = Verb(likelihoods, value_of, (False,))
+def in_loops(y: Any, model: Model, form: StateSpace, missing: bool, keep: bool) -> tuple[Any, Stretch, None]:
+    """The log-likelihoods, what the steps make of the state before them, and their states, which are not kept."""
+    return *kalman.stretch(y, model, form, missing), None
+
+
+def in_steps(y: Any, model: Model, form: StateSpace, missing: bool, keep: bool) -> tuple[Any, Stretch, Any]:
+    """The same by `lax.scan`; ``keep``: the states of all steps are wanted."""
+    model, y, kept = in_front(y, model, missing)
+    blank = kalman_filter.blank(ops, form, y, kept)
+    infinite = jnp.full((form.observed, *blank.cov.shape[2:]), jnp.inf, y.dtype)
+
+    def step(carry: Any, t: Any) -> Any:
+        carried, deviance, follow, least, loss = carry
+        carried, found, more = kalman_filter.forward(ops, model, y, kept, t, carried)
+        follow = kalman_stretches.follow(ops, found.seen, ops.row(model.F, t, 0), follow)
+        variances = jnp.stack(found.seen.variances)
+        least = jnp.minimum(least, variances if kept is None else jnp.where(ops.row(kept, t, 0), variances, jnp.inf))
+        loss = jnp.maximum(loss, kalman_filter.lost(ops, found.predicted.cov, found.updated.cov))
+        return (carried, deviance + more, follow, least, loss), found[:2] if keep else None
+
+    begun = kalman_filter.begin(ops, form, y, kept, kalman_filter.Entries), jnp.zeros(form.batch, y.dtype)
+    start, _ = vary_alike(((*begun, kalman_stretches.start(ops, blank), infinite, jnp.zeros_like(infinite[0])), y))
+    (carried, deviance, follow, least, loss), steps = lax.scan(step, start, jnp.arange(form.n, dtype=jnp.int32))
+    behind = kalman_filter.predict(ops, model.F[-1], model.Q[-1], carried.state)
+    doubt, batch = carried.doubt, form.batch
+
+    def whole(x: Any) -> Any:
+        return jnp.broadcast_to(x, (*x.shape[: x.ndim - len(batch)], *batch))
+
+    found = Stretch(behind, follow, jnp.stack(doubt.reach), least, jnp.maximum(loss, doubt.loss))
+    return -deviance / 2, jax.tree.map(whole, found), steps
+
+
+def in_front(y: Any, model: Model, missing: bool) -> tuple[Model, Any, Any]:
+    """Arrays as in `tridiag.algorithms.kalman_filter`, and what is not missing."""
+    model, y = vary_alike(kalman_filter.front(ops, model, y))
+    return model, y, ~jnp.isnan(y) if missing else None
+
+
+LIKELIHOOD = Verb(likelihoods, value_of, (False,), in_loops)
 GRADIENT, GRADIENT_IN_Y = (
     Verb(
         functools.partial(some_derivatives, in_y=in_y),
         functools.partial(derivatives_of, in_y=in_y),
         (False, True)[: 1 + in_y],
+        in_loops,
         looks_ahead=True,
     )
     for in_y in (False, True)
@@ -113,16 +177,18 @@ class Part(NamedTuple):
     model: Model
     value: Any  # what they contribute to log-likelihoods
     found: Stretch
+    steps: Any  # of all steps the states predicted and updated, where they are kept
 
 
-def filtered(form: StateSpace, missing: bool, cut: Cut, operands: Sequence[Any]) -> tuple[Part, Any]:
+def filtered(verb: Verb, form: StateSpace, missing: bool | None, cut: Cut, operands: Sequence[Any]) -> tuple[Part, Any]:
     """What a device has, and whether it may be wrong."""
     own, y, model = without_pads(form, cut, operands[0], Model(*operands[1:]))
-    missing = missing or own.n * cut.parts > form.n
-    start, states = state_before(own, cut, y, model, missing)
+    missing = missing is not False or own.n * cut.parts > form.n
+    start, states = state_before(verb, own, cut, y, model, missing)
     model = begun(model, start)
-    value, found = kalman.stretch(y, model, own, missing)
-    part = Part(own, missing, y, model, value, found)
+    own = of_shapes(form, y, model)
+    value, found, steps = verb.stretch(y, model, own, missing, True)
+    part = Part(own, missing, y, model, value, found, steps)
     return part, doubtful(form, cut, part, states)
 
 
@@ -144,7 +210,9 @@ def without_pads(form: StateSpace, cut: Cut, y: Any, model: Model) -> tuple[Stat
     return of_shapes(form, y, model), y, model
 
 
-def state_before(own: StateSpace, cut: Cut, y: Any, model: Model, missing: bool) -> tuple[Estimate, Estimate]:
+def state_before(
+    verb: Verb, own: StateSpace, cut: Cut, y: Any, model: Model, missing: bool
+) -> tuple[Estimate, Estimate]:
     """The state that is predicted for the first step of a device; and those of all devices, along the first axis."""
     front, _ = kalman_filter.front(ops, model, y)
     k, batch = own.states, own.batch
@@ -153,7 +221,8 @@ def state_before(own: StateSpace, cut: Cut, y: Any, model: Model, missing: bool)
     taken = jax.tree.map(
         lambda x, z: jnp.where(index(cut) == 0, x, z), begin, Estimate(jnp.zeros_like(begin.mean), reference)
     )
-    _, found = kalman.stretch(y, begun(model, taken), own, missing)
+    model = begun(model, taken)
+    _, found, _ = verb.stretch(y, model, of_shapes(own, y, model), missing, False)
     (mean, cov), (A, eta, J) = found.behind, found.follow
     every = gathered(cut, mean, triangle(cov), A, eta, triangle(J), ops.stack(kalman_filter.diagonal(reference)))
 
@@ -217,7 +286,7 @@ def doubtful(form: StateSpace, cut: Cut, part: Part, states: Estimate) -> Any:
     return ~same | jnp.any(low) | jnp.any(found.loss > 0) | jnp.any(jnp.isnan(part.value))
 
 
-def whole(verb: Verb, form: StateSpace, missing: bool, cut: Cut, operands: Sequence[Any]) -> tuple[Any, ...]:
+def whole(verb: Verb, form: StateSpace, missing: bool | None, cut: Cut, operands: Sequence[Any]) -> tuple[Any, ...]:
     """What a device has or contributes, from all steps, which are gathered: all is contributed by the first device."""
     axis, rows = len(form.batch), operands[0].shape[-2]
 
@@ -259,19 +328,35 @@ def gradient(y: Any, model: Model, form: StateSpace, missing: bool, in_y: bool) 
     return found[0], found[1] if in_y else None
 
 
-def shard_over_devices(verb: Verb, y: Any, model: Model, form: StateSpace, missing: bool, results: Any) -> Any:
+def states(
+    verb: str, function: Callable[..., Any], y: Any, model: Model, form: StateSpace, missing: bool | None
+) -> tuple[Any, ...]:
+    """What a filter or a smoother returns, which the function computes of whole series."""
+    means, covs = ((*form.batch, form.n, *(form.states,) * k) for k in (1, 2))
+    shapes = (means, covs) * (2 if verb == FILTER else 1)
+    return tuple(shard_over_devices(of_states(verb, function), y, model, form, missing, (*shapes, form.batch)))
+
+
+@functools.cache
+def of_states(verb: str, function: Callable[..., Any]) -> Verb:
+    if verb == FILTER:
+        return Verb(function, filter_of, (*(True,) * 4, False), in_steps)
+    return Verb(function, smoother_of, (True, True, False), in_steps, looks_ahead=True)
+
+
+def shard_over_devices(verb: Verb, y: Any, model: Model, form: StateSpace, missing: bool | None, results: Any) -> Any:
     """The results of a verb, which have these shapes."""
     operands = y, *model
     alone = jax.device_count("cpu") == 1 or not DIVIDES or form.n == 1
     if alone or jax.sharding.get_abstract_mesh().manual_axes:
         return verb.whole(y, model, form, missing)
-    tag = zlib.crc32(repr((results, form, missing, source_hash())).encode())
+    tag = zlib.crc32(repr((results, verb.timed, form, missing, source_hash())).encode())
     shapes = *(x.shape for x in operands), *results
     return partitioned(verb, form, missing, shapes)(*operands, np.uint32(tag))
 
 
 @functools.lru_cache(4096)
-def partitioned(verb: Verb, form: StateSpace, missing: bool, shapes: Sequence[Shape]) -> Any:
+def partitioned(verb: Verb, form: StateSpace, missing: bool | None, shapes: Sequence[Shape]) -> Any:
     """The verb of sharded arrays. The last operand is as in `tridiag.xla.custom_call.partitioned`."""
     ranks, count, timed = len(form.batch), len(TIMED), (*TIMED, *verb.timed)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tridiag.algorithms import kalman_filter, kalman_stretches
-from tridiag.algorithms.kalman_filter import Observed
+from tridiag.algorithms.kalman_filter import Estimate, Observed
 from tridiag.algorithms.kalman_stretches import Follow
 from tridiag.kernels.access.operands import addresses
 from tridiag.kernels.jobs.words import kalman as K
@@ -26,7 +26,8 @@ class Stretches(Loops):
 
     def begun(self, code: Code) -> Any:
         k, infinity = self.room.states, code.splat(float("inf"))
-        found = kalman_stretches.start(Lanes(code), np.full((k, k), code.zero(), object))
+        zeros = np.full((k, k), code.zero(), object)
+        found = kalman_stretches.start(Lanes(code), Estimate(zeros[0], zeros))
         return self.packed(found), (infinity,) * self.room.observed
 
     def followed(self, code: Code, seen: Observed, F: Any, kept: Any, before: Any) -> Any:
