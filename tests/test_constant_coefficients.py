@@ -60,7 +60,7 @@ def test_cumulative_sums_of_integers_are_exact() -> None:
 def test_short_cumulative_sums_are_those_of_a_loop() -> None:
     """To the last bit, in both directions, for any number of sequences, and with nothing written between them."""
     rng = np.random.default_rng(1)
-    for n, count, reverse in itertools.product((12, 13, 16, 31, 64), (4, 5, 7, 40), (False, True)):
+    for n, count, reverse in itertools.product((4, 5, 13, 31, 64), (6, 7, 9, 40), (False, True)):
         room = rng.standard_normal((count, n + 3))
         room[0, n // 2], room[-1, 0] = np.inf, -0.0
         turn = -1 if reverse else 1

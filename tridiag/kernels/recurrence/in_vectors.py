@@ -9,10 +9,10 @@ from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.jobs.words.recurrences import Recurrences
+from tridiag.kernels.recurrence.abreast import LONGEST, SHORTEST, Abreast
 from tridiag.kernels.recurrence.constant import EndToEnd, Vectors
 from tridiag.kernels.recurrence.order import functions
 from tridiag.kernels.recurrence.scalar import words_from
-from tridiag.kernels.recurrence.sums import ABREAST, LONGEST, SHORTEST, Sums
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import field, items
 from tridiag.kernels.runtime.workspace import Workspace, workspace
@@ -25,6 +25,7 @@ from tridiag.kernels.simd.vector import OPTIONS
 JOB = RecordAt(Recurrences)
 MANY = 16  # sequences: with fewer, to find the factors takes longer than it saves
 DOUBLE = 8  # bytes
+SUMS = 6, 2, 1  # cumulative sums at a time
 SHORT = 16 * 1024  # bytes of the factors of sequences that are read end to end, in the first level of the caches
 
 
@@ -43,7 +44,8 @@ def build(dtype: str, order: int):
     loops = [Vectors(order, started, backward) for started in (False, True) for backward in (False, True)]
     forward, backward, started, both = (library.add(loop.name, loop.write) for loop in loops)
     flat, flat_backward = (library.add(loop.name, loop.write) for loop in (EndToEnd(order, b) for b in (False, True)))
-    sums, sums_backward = (library.add(loop.name, loop.write) for loop in (Sums(False), Sums(True)))
+    of_sums = Abreast(SUMS, False, False)
+    sums = library.add(of_sums.name, of_sums.write)
     words_of = words_from(functions(order), order)
     size_of_factors = emitted(lambda code: code.integer(EndToEnd(order, False).size(code)))
     steps = C.TABLE + 2 * C.operands(order) + 1  # how far the next sequence of each operand is
@@ -59,7 +61,7 @@ def build(dtype: str, order: int):
     @njit(**OPTIONS)
     def are_sums(zero, job):
         """Whether they are short cumulative sums, enough of them to be computed abreast."""
-        if order != 1 or bytes_of_real(zero, ()) != DOUBLE or job.axes != 1 or job.sequences < ABREAST[0]:
+        if order != 1 or bytes_of_real(zero, ()) != DOUBLE or job.axes != 1 or job.sequences < SUMS[0]:
             return False
         if job.steps < SHORTEST or job.steps > LONGEST or job.flags & C.STARTED != 0:
             return False
@@ -71,11 +73,7 @@ def build(dtype: str, order: int):
         for item in items(job):
             first, last = item * many, min(count, (item + 1) * many)
             extent = last - first, n
-            words = extent + words_of(job, first, 0)
-            if job.flags & C.BACKWARD:
-                sums_backward(zero, words)
-            else:
-                sums(zero, words)
+            sums(zero, extent + words_of(job, first, 0))
 
     @njit(**OPTIONS)
     def run(zero, job, first, count, done, steps):

@@ -9,6 +9,7 @@ from numba import njit
 
 from tridiag.kernels.access.operands import bytes_of_number
 from tridiag.kernels.jobs.words import recurrences as C
+from tridiag.kernels.recurrence.abreast import Abreast
 from tridiag.kernels.recurrence.order import Order
 from tridiag.kernels.recurrence.short_rows import short_rows
 from tridiag.kernels.runtime.work_items import field, items
@@ -17,6 +18,7 @@ from tridiag.kernels.simd.interrupts import PIECE, stopping
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import OPTIONS, Code
 
+EVENLY_SPACED = 6, 2, 1  # sequences at a time, as long as there are so many: as many as registers have room for
 ABREAST = 8, 4, 2, 1  # sequences at a time, as long as there are so many: none waits for its own products
 
 
@@ -126,13 +128,17 @@ def one_after_another(made: Order, order: int, library: Library, real: bool) -> 
         dense_of(made, order),
     )
 
+    abreast, lies_evenly = evenly_spaced(made, order, library, real)
+
     @njit(**OPTIONS)
     def run(zero, job, first, count, done, steps):
         """Some steps of sequences from the first on, regularly spaced, or of a single one, behind those ``done``."""
         extent = count, steps
         words = extent + words_of(job, first, done)
         begun, turned = done > 0 or job.flags & C.STARTED != 0, job.flags & C.TRANSPOSED != 0
-        if lies_densely(zero, job):
+        if not begun and not turned and lies_evenly(zero, job) and lies_densely(zero, job):
+            abreast(zero, words)
+        elif lies_densely(zero, job):
             dense(zero, begun, turned, words)
         else:
             scattered(zero, begun, turned, words)
@@ -198,6 +204,35 @@ def dense_of(made: Order, order: int) -> Any:
         return abs(stride(job, C.Y)) == bytes_of_number(zero, ())
 
     return lies_densely
+
+
+def evenly_spaced(made: Order, order: int, library: Library, real: bool) -> Any:
+    """The loops over sequences of first order all operands of which are as far apart; and whether they are."""
+    if order > 1 or not real:
+        return nothing, never_even
+    loop = Abreast(EVENLY_SPACED, True, True)
+    abreast, steps = library.add(loop.name, loop.write), C.TABLE + 2 * C.operands(1) + 1  # as below
+
+    @njit(**OPTIONS)
+    def lies_evenly(zero, job):
+        apart = field(job, steps + C.Y)
+        return job.axes == 1 and field(job, steps + C.X) == apart and field(job, steps + C.A) == apart
+
+    @njit(**OPTIONS)
+    def run(zero, words):
+        abreast(zero, words)
+
+    return run, lies_evenly
+
+
+@njit(**OPTIONS)
+def nothing(zero, words):
+    pass
+
+
+@njit(**OPTIONS)
+def never_even(zero, job):
+    return False
 
 
 @njit(**OPTIONS)
