@@ -60,10 +60,10 @@ def build(dtype: str, order: int):
 
     @njit(**OPTIONS)
     def are_sums(zero, job):
-        """Whether they are short cumulative sums, enough of them to be computed abreast."""
+        """Whether they are short cumulative sums, enough of them to be computed abreast, and near: memory is slower."""
         if order != 1 or bytes_of_real(zero, ()) != DOUBLE or job.axes != 1 or job.sequences < SUMS[0]:
             return False
-        if job.steps < SHORTEST or job.steps > LONGEST or job.flags & C.STARTED != 0:
+        if job.steps < SHORTEST or job.steps > LONGEST or job.flags & (C.STARTED | C.FAR) != 0:
             return False
         return load(job.pointers[C.A], zero) == 1.0
 
