@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from tridiag.kernels.access.bind import operand_of
-from tridiag.kernels.access.load_store import store_rows
+from tridiag.kernels.access.load_store import clash, store_rows
 from tridiag.kernels.access.operands import CONTIGUOUS, QUAD, bytes_of_real, bytes_of_row, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, D_, WHERE_, X_, Systems
@@ -32,7 +32,7 @@ from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, flush, variable, word
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
-from tridiag.kernels.thomas.bands import ONE_SET, moved_operands, views_of_block
+from tridiag.kernels.thomas.bands import moved_operands, views_of_block
 from tridiag.kernels.thomas.bind import bind_next, mask_view
 from tridiag.kernels.thomas.one_vector import EARLY, backward_rows
 from tridiag.kernels.thomas.sweeps import ELIMINATE, ROWS_PLAIN, SUBSTITUTE_CONTIGUOUS, X_PLAIN
@@ -60,8 +60,7 @@ def straight_part(zero, job, worker, last_operand):
     """The rows of a group, but the last one, that the straight sweep may take: see `bands.straight`."""
     for k in range(A_, last_operand + 1):
         operand = operand_of(zero, worker.bindings, k)
-        apart = operand.lanes[1] - operand.lanes[0]
-        if k != WHERE_ and (operand.kind != CONTIGUOUS or apart % ONE_SET == 0):
+        if k != WHERE_ and (operand.kind != CONTIGUOUS or clash(zero, operand.addresses.lanes)):
             return 0, 0
     height = QUAD // parts_of(zero, ())
     first = 1 if job.flags & J.TRANSPOSE else 0
