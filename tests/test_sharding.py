@@ -10,6 +10,10 @@ import pytest
 from helpers import installed
 
 
+LONGEST = 1500  # seconds, on two cores that others share
+pytestmark = pytest.mark.timeout(LONGEST + 20)
+
+
 def missing() -> str | None:
     if not installed("jax") or not installed("numba"):
         return "needs jax and numba, which are not both installed"
@@ -26,7 +30,7 @@ def run(request: pytest.FixtureRequest, name: str, which: str, devices: int) -> 
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-c", str(request.config.inipath), "-q", "-x", "-m", which,
          str(Path(__file__).with_name(name))],
-        capture_output=True, text=True, timeout=580, env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags},
+        capture_output=True, text=True, timeout=LONGEST, env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags},
     )  # fmt: skip
     assert run.returncode == 0, run.stdout[-10_000:] + run.stderr[-2000:]
 
