@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from helpers import installed
 
-
 LONGEST = 1500  # seconds, on two cores that others share
 pytestmark = pytest.mark.timeout(LONGEST + 20)
 
