@@ -208,6 +208,16 @@ def test_inside_shard_map(periodic: bool, dtype: str) -> None:
         np.testing.assert_allclose(x, y, rtol=1e-8, atol=1e-9)
 
 
+def test_a_mesh_of_one_device() -> None:
+    """JAX is told that what is of all rows is the same on all devices."""
+    a, b, c = matrices(np.random.default_rng(0), (3, 12))
+    inside = jax.shard_map(
+        functools.partial(tridiag.slogdet, axis_name="z"), mesh=mesh_of(1), in_specs=(ROWS,) * 3, out_specs=P()
+    )
+    for x, y in zip(jax.jit(inside)(a, b, c), tridiag.slogdet(a, b, c), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-12)
+
+
 def test_vmap_of_values_and_gradients() -> None:
     """Batches of sharded matrices; an entry that is not batched is shared."""
     a, b, c = matrices(np.random.default_rng(0), (5, 48))

@@ -45,7 +45,16 @@ def slogdet(
     arguments: dict[str, Any], where: Any, options: dict[str, Any], axis_name: str | tuple[str, ...]
 ) -> tuple[Array, Array]:
     """As `tridiag.slogdet` with ``axis_name``."""
-    return execute.determinants(system("slogdet", arguments, where, None, options, axis_name))
+    call = system("slogdet", arguments, where, None, options, axis_name)
+    sign, logarithm = execute.determinants(call)
+    return on_all(call, axis_name, sign), on_all(call, axis_name, logarithm)
+
+
+def on_all(call: Call, axis_name: str | tuple[str, ...], x: Array) -> Array:
+    """What is of whole systems, and the same on all devices: JAX is told so where there is but one."""
+    from tridiag.libraries.jax import not_spread
+
+    return x if call.form.cut else not_spread(x, axis_name if isinstance(axis_name, tuple) else (axis_name,))
 
 
 def system(verb: str, arguments: dict[str, Any], where: Any, out: Any, options: dict[str, Any], axis_name: Any) -> Call:
@@ -73,7 +82,12 @@ def recurrence(
     check_inside(call, out, axis_name)
     call = with_cut(call, cut)
     y = execute.recurrence(verb, call)
-    return (y, execute.last(verb, call, y, given)) if return_final else y
+    if not return_final:
+        return y
+    last = execute.last(verb, call, y, given)
+    if isinstance(last, tuple):
+        return y, tuple(on_all(call, axis_name, x) for x in last)
+    return y, on_all(call, axis_name, last)
 
 
 def check_inside(call: Call, out: Any, axis_name: Any) -> None:

@@ -292,6 +292,12 @@ def spread(x: Any, names: tuple[str, ...]) -> Any:
     return lax.pcast(x, tuple(missing), to="varying") if missing else x
 
 
+def not_spread(x: Any, names: tuple[str, ...]) -> Any:
+    """The inverse, over axes that have one device."""
+    over = tuple(varying(x) & frozenset(names))
+    return lax.psum(x, over) if over else x
+
+
 def left_to_compiler(function: Any, arrays: Any, summed: int | None = None) -> Any:
     """The function; the axes of meshes that are part of types are the compiler's inside, as those of any other mesh.
 

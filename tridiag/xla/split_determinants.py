@@ -38,7 +38,6 @@ from tridiag.xla.split import moved, without_rows
 from tridiag.xla.totals import exponent_of, normal, power, whole_numbers
 
 MATRIX, CORNERS = 4, 2  # numbers that are told of any matrix, and more of a periodic one: each group has its exponents
-UNROLLED = 16  # devices
 
 
 class Part(NamedTuple):
@@ -284,7 +283,9 @@ def joined(form: Form, told: Any, exponents: Any) -> tuple[Any, Any, Any]:
     start = x, y, jnp.zeros_like(exponents[0][0]), jnp.ones_like(exponents[0][0], dtype=bool)
     start, _ = vary_alike((start, told))
     devices = tuple(told[:MATRIX]), exponents[0]
-    (x, y, exponent, fine), _ = lax.scan(step, start, devices, unroll=min(UNROLLED, told[0].shape[0]))
+    (x, y, exponent, fine), _ = lax.scan(
+        step, start, devices
+    )  # unrolled, XLA would compute steps anew in each later one
     value = x[0]
     if form.periodic:
         value, exponent, most = closed(form.n, x[0] + y[1], exponent, told[MATRIX:], exponents[1:])
