@@ -386,6 +386,22 @@ def called(verb: str, rows: list[Any], init: list[Any], **options: Any) -> Any:
     return getattr(tridiag, verb)(*rows, *init, **options)
 
 
+@pytest.mark.parametrize("verb", ["linear_recurrence", "third order"])
+def test_last_values_on_a_mesh_of_one_device(verb: str) -> None:
+    """JAX is told that they are the same on all devices."""
+    arrays, init = case_of(np.random.default_rng(0), verb, 5)
+    count = len(arrays)
+
+    def last(*v: Any, **options: Any) -> Any:
+        return called(verb, list(v[:count]), list(v[count:]), return_final=True, **options)[1]
+
+    wanted = last(*arrays, *init)
+    out = jax.tree.map(lambda _: P(), wanted)
+    cut = inside(lambda *v: last(*v, axis_name="z"), mesh_of(1), (ROWS,) * count + (P(),) * len(init), out)
+    for x, y in zip(jax.tree.leaves(cut(*arrays, *init)), jax.tree.leaves(wanted), strict=True):
+        assert_alike(x, y)
+
+
 @pytest.mark.parametrize(
     ("devices", "rows", "name", "reverse"),
     [(8, 5, "numba_scan", False), (3, 2, "jax_scan", True), (4, 1, "numba_scan", True)],

@@ -209,6 +209,7 @@ def slogdet(
     periodic: bool = False,
     where: Array | None = None,
     backend: str = "auto",
+    axis_name: str | tuple[str, ...] | None = None,
 ) -> tuple[Array, Array]:
     r"""Sign and logarithm of the absolute value of the determinants of tridiagonal matrices.
 
@@ -220,6 +221,8 @@ def slogdet(
         The diagonals, as in `tridiag.solve`; all axes broadcast.
     axis, periodic, where, backend
         As in `tridiag.solve`. A row that ``where`` takes out counts as a row of the identity.
+    axis_name : str or tuple of str
+        As in `tridiag.solve`, inside `jax.shard_map`: every device gets the determinants of the whole matrices.
 
     Returns
     -------
@@ -242,14 +245,17 @@ def slogdet(
     -----
     Elimination with partial pivoting, LAPACK's xGTTRF. `numba_thomas` takes the recurrence of the leading principal
     minors (Golub and Van Loan, Matrix Computations, section 8.4), with exponents apart, where none loses half of its
-    digits: the determinant of a matrix that differs in the last bits.
+    digits: the determinant of a matrix that differs in the last bits. Of JAX arrays whose rows lie on several devices
+    each takes the product of its matrices of two rows (Muir 1882, A treatise on the theory of determinants).
     """
-    if type(b) is np.ndarray:
+    if axis_name is None and type(b) is np.ndarray:
         found: tuple[Array, Array] | None = DETERMINANTS.call(a, b, c, where, axis, periodic, backend)
         if found is not None:
             return found
     arguments = {"a": a, "b": b, "c": c}
     options: dict[str, Any] = {"axis": axis, "pivoting": True, "periodic": periodic, "backend": backend}
+    if axis_name is not None:
+        return split.slogdet(arguments, where, options, axis_name)
     if compiling(a, b, c):
         return graph().slogdet(where=where, **arguments, **options)
     if (short := fast_path.of_tensors("slogdet", b)) is not None:

@@ -171,6 +171,30 @@ def factor(matrix: Matrix, form: Form) -> Factors:
     return lax.cond(jnp.all(plain.certified), lambda plain: plain, again, padded)
 
 
+def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
+    """From the pivots of elimination with exchanges; differentiable as it stands."""
+    factors = eliminate(matrix, form, True)
+    pivots = factors.pivots
+    if form.periodic:
+        values = jnp.concatenate((pivots.row[0], factors.corner.q0[None], factors.corner.rest[None]))
+        swaps = [*pivots.swaps, factors.corner.swap[None]]
+    else:
+        values, swaps = jnp.concatenate((pivots.q0[1:], factors.last[None])), [pivots.swap]
+    odd = sum(jnp.sum(s, axis=0) for s in swaps) + ((form.n - 1) if form.periodic else 0)
+    signs, logarithms = el.polar(ops, values)
+    sign = jnp.prod(signs, axis=0) * jnp.where(odd % 2 == 1, -1, 1).astype(values.dtype)
+    singular = factors.status != 0  # after a zero pivot the rest is NaN
+    return jnp.where(singular, 0, sign), jnp.where(singular, -jnp.inf, jnp.sum(logarithms, axis=0))
+
+
+def inverse_entries(matrix: Matrix, form: Form) -> tuple[Any, Any, Any]:
+    """The entries of A^-T where A has its diagonals, 0 where no coupling is: the gradients of log |det A|."""
+    *diagonals, where = matrix
+    a, b, c = (jnp.broadcast_to(x, form.matrix_shape) for x in diagonals)
+    found: tuple[Any, Any, Any] = jax.grad(lambda *v: slogdet((*v, where), form)[1].sum(), (0, 1, 2))(a, b, c)
+    return found
+
+
 def solve_auto(matrix: Matrix, d: Any, form: Form) -> Any:
     """Plain elimination, and only where a certificate is missing the rest."""
     plain = eliminate(matrix, form, False)

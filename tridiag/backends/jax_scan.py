@@ -16,7 +16,6 @@ from jax import lax
 
 from tridiag.algorithms import (
     block_elimination,
-    elimination,
     kalman_filter,
     kalman_scan,
     kalman_smoother,
@@ -26,7 +25,8 @@ from tridiag.algorithms import (
 from tridiag.algorithms.kalman_filter import Estimate
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
-from tridiag.algorithms.row_scan import Factors, eliminate, factor, refine, solve_auto, substitute
+from tridiag.algorithms.row_scan import Factors, factor, refine, solve_auto, substitute
+from tridiag.algorithms.row_scan import slogdet as slogdet
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Blocks, Form, Recurrence
@@ -95,22 +95,6 @@ def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: 
     steps = recurrence.row_of(form, jnp.arange(form.n, dtype=jnp.int32))
     y = lax.scan(step, state, steps, reverse=form.backward)[1]
     return jnp.moveaxis(y, 0, form.axis)
-
-
-def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
-    """From the pivots of elimination with exchanges; differentiable as it stands."""
-    factors = eliminate(matrix, form, True)
-    pivots = factors.pivots
-    if form.periodic:
-        values = jnp.concatenate((pivots.row[0], factors.corner.q0[None], factors.corner.rest[None]))
-        swaps = [*pivots.swaps, factors.corner.swap[None]]
-    else:
-        values, swaps = jnp.concatenate((pivots.q0[1:], factors.last[None])), [pivots.swap]
-    odd = sum(jnp.sum(s, axis=0) for s in swaps) + ((form.n - 1) if form.periodic else 0)
-    signs, logarithms = elimination.polar(ops, values)
-    sign = jnp.prod(signs, axis=0) * jnp.where(odd % 2 == 1, -1, 1).astype(values.dtype)
-    singular = factors.status != 0  # after a zero pivot the rest is NaN
-    return jnp.where(singular, 0, sign), jnp.where(singular, -jnp.inf, jnp.sum(logarithms, axis=0))
 
 
 def solve_block(matrix: block_elimination.Matrix, d: Any, form: Blocks) -> Any:

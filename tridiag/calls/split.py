@@ -18,11 +18,17 @@ from tridiag.problems.state_space import MATRICES
 Array = Any
 PARTS = {  # backends that need not gather the rows of a verb
     "solve": ("numba_thomas", "numba_partition"),
+    "slogdet": ("jax_scan",),
     **dict.fromkeys(
         ("linear_recurrence", "matrix_recurrence", "log_linear_recurrence", "logcumsumexp"), ("numba_scan",)
     ),
     "kalman.log_likelihood": ("numba_scan",),
     **dict.fromkeys(("kalman.filter", "kalman.smoother"), ("jax_scan",)),
+}
+WORDS = {  # for what has rows, and for what is gathered
+    "solve": ("system", "systems without certificate"),
+    "slogdet": ("system", "systems that may be singular"),
+    "factor": ("system", ""),
 }
 
 
@@ -35,14 +41,36 @@ def solve(
     axis_name: str | tuple[str, ...],
 ) -> Array:
     """As `tridiag.solve` with ``axis_name``."""
-    cut = cut_over(axis_name)
-    periodic = options.pop("periodic")
-    call = prepare("solve", arguments, where=where, **options)
-    check_inside(call, out, axis_name)
+    call = system("solve", arguments, where, out, options, axis_name)
     wants_check(call.plan, check)
+    return execute.solve(call, call.plan.backend, False)
+
+
+def slogdet(
+    arguments: dict[str, Any], where: Any, options: dict[str, Any], axis_name: str | tuple[str, ...]
+) -> tuple[Array, Array]:
+    """As `tridiag.slogdet` with ``axis_name``."""
+    call = system("slogdet", arguments, where, None, options, axis_name)
+    sign, logarithm = execute.determinants(call)
+    return on_all(call, axis_name, sign), on_all(call, axis_name, logarithm)
+
+
+def on_all(call: Call, axis_name: str | tuple[str, ...], x: Array) -> Array:
+    """What is of whole systems, and the same on all devices: JAX is told so where there is but one."""
+    from tridiag.libraries.jax import not_spread
+
+    return x if call.form.cut else not_spread(x, axis_name if isinstance(axis_name, tuple) else (axis_name,))
+
+
+def system(verb: str, arguments: dict[str, Any], where: Any, out: Any, options: dict[str, Any], axis_name: Any) -> Call:
+    """A prepared call whose rows are those of a device."""
+    cut = cut_over(axis_name, verb)
+    periodic = options.pop("periodic")
+    call = prepare(verb, arguments, where=where, **options)
+    check_inside(call, out, axis_name)
     if periodic and call.form.n * cut.parts < 3:
         raise ValueError(f"periodic=True needs at least 3 rows, and the system has {call.form.n * cut.parts}")
-    return execute.solve(with_cut(call, cut, periodic=periodic), call.plan.backend, False)
+    return with_cut(call, cut, periodic=periodic)
 
 
 def recurrence(
@@ -59,7 +87,12 @@ def recurrence(
     check_inside(call, out, axis_name)
     call = with_cut(call, cut)
     y = execute.recurrence(verb, call)
-    return (y, execute.last(verb, call, y, given)) if return_final else y
+    if not return_final:
+        return y
+    last = execute.last(verb, call, y, given)
+    if isinstance(last, tuple):
+        return y, tuple(on_all(call, axis_name, x) for x in last)
+    return y, on_all(call, axis_name, last)
 
 
 def check_inside(call: Call, out: Any, axis_name: Any) -> None:
@@ -94,7 +127,7 @@ def with_cut(call: Call, cut: Cut, **more: Any) -> Call:
     plan = call.plan._replace(form=form)
     from tridiag.libraries.jax import spread
 
-    return call._replace(plan=plan, d=spread(call.d, cut.names))
+    return call._replace(plan=plan, d=None if call.d is None else spread(call.d, cut.names))
 
 
 def exchange_of(verb: str, arguments: dict[str, Any], problem: Problem, backend: str) -> str | None:
@@ -105,13 +138,15 @@ def exchange_of(verb: str, arguments: dict[str, Any], problem: Problem, backend:
     if not spread:
         return None
     devices, systems = max(spread)
-    one, fail = ("system", "systems without certificate") if verb == "solve" else ("sequence", "doubtful sequences")
+    one, fail = WORDS.get(verb, ("sequence", "doubtful sequences"))
     lie = f"the rows of a {one} lie on {devices} devices"
-    if backend not in PARTS.get(verb, ()):
+    if backend not in PARTS.get(verb, ()) or problem.device != "cpu":
         return f"{lie}, and are gathered"
-    from tridiag.xla import split, split_recurrences
+    from tridiag.xla import split, split_determinants, split_recurrences
 
-    if verb == "solve":
+    if verb == "slogdet":
+        told = split_determinants.exchange(devices, systems, problem.periodic, problem.dtype)
+    elif verb == "solve":
         rows = -(-problem.shape[problem.axis] // devices)
         told = split.exchange(devices, systems, rows, problem.periodic, problem.dtype)
     else:

@@ -225,11 +225,6 @@ def running(verb: str, form: Form, name: Name, matrix_tree: Any, factors_tree: A
     return batched(call, wider)
 
 
-def slogdet(call: Call, backend: Backend) -> Any:
-    function, matrix = backend.module().slogdet, vary_alike(call.matrix)
-    return function(matrix, call.form) if call.traced else jax.jit(function, static_argnums=1)(matrix, call.form)
-
-
 def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
     """Factors and status; under "auto" and True the status comes with the elimination."""
     if call.traced:

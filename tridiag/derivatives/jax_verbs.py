@@ -1,7 +1,8 @@
 """How JAX runs the verbs, and what it is told of derivatives: one module for each kind of problem."""
 
 from tridiag.derivatives.jax_blocks import solve_block
+from tridiag.derivatives.jax_determinants import slogdet
 from tridiag.derivatives.jax_recurrences import recurrence
-from tridiag.derivatives.jax_systems import factor, slogdet, solve
+from tridiag.derivatives.jax_systems import factor, solve
 
 __all__ = ["factor", "recurrence", "slogdet", "solve", "solve_block"]

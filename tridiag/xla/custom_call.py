@@ -150,28 +150,47 @@ def custom_call(job: Job, operands: Any, results: Any, aliases: Any = None) -> t
 # ------------------------------------------------------------------------------------------------- several devices
 
 
+def may_be_sharded() -> bool:
+    """Whether XLA may find arrays on several devices, of which we are told."""
+    return jax.device_count("cpu") > 1 and DIVIDES and not jax.sharding.get_abstract_mesh().manual_axes
+
+
 def shard_over_devices(
-    function: Callable[..., Any], form: Any, operands: list[Any], where: Any, results: int = 1, split: Any = None
+    function: Callable[..., Any],
+    form: Any,
+    operands: list[Any],
+    where: Any,
+    results: int = 1,
+    split: Any = None,
+    of_rows: bool = True,
 ) -> Any:
     """``function(form, *operands)``; where arrays may be sharded, every device calls it with the systems that it has.
 
     Where it has rows of systems, it calls ``split(form, cut, *operands)`` with them, if that is given; else they are
     gathered.
 
-    Operands are a, b, c and right sides, or what a recurrence has; results have the full shape. Inside `shard_map` the
-    systems are apart already; where that leaves some axes of the mesh to the compiler, it gathers along them.
+    Operands are a, b, c and right sides, or what a recurrence has; results have the full shape, without the axis of
+    rows where they are not ``of_rows``. Inside `shard_map` the systems are apart already; where that leaves some axes
+    of the mesh to the compiler, it gathers along them.
     """
     operands = operands if where is None else [*operands, where]
-    if jax.device_count("cpu") == 1 or not DIVIDES or jax.sharding.get_abstract_mesh().manual_axes:
+    if not may_be_sharded():
         return function(form, *operands)
     tag = zlib.crc32(repr((function.__name__, form, source_hash())).encode())
     shapes = tuple(x.shape for x in operands)
-    return partitioned(function, split, form, shapes, where is not None, results)(*operands, np.uint32(tag))
+    call = partitioned(function, split, form, shapes, where is not None, results, of_rows)
+    return call(*operands, np.uint32(tag))
 
 
 @functools.lru_cache(4096)
 def partitioned(
-    function: Callable[..., Any], split: Any, form: Any, shapes: Sequence[Shape], masked: bool, results: int
+    function: Callable[..., Any],
+    split: Any,
+    form: Any,
+    shapes: Sequence[Shape],
+    masked: bool,
+    results: int,
+    of_rows: bool,
 ) -> Any:
     """The function for sharded arrays: only axes are gathered that are none of the batch, and that it cannot split.
 
@@ -181,18 +200,32 @@ def partitioned(
     rank, most = len(form.shape), max(map(len, shapes))  # matrices have one axis more
     whole = (*form.whole, *range(rank, most))
     names = [f"row{k}" if k in whole else f"batch{k}" for k in range(most)]
+    kept = [k for k in range(rank) if of_rows or k != form.axis]  # axes of results
     lengths = (*form.shape, *form.shape[-1:] * (most - rank))
 
     def where_full(shape: Shape, values: Any, otherwise: Any) -> list[Any]:
         return [v if m == n else u for v, u, m, n in zip(values, otherwise, shape, lengths, strict=False)]
 
+    def rows_over(mesh: Any, arguments: Any) -> Any:
+        """The axes of the mesh over which most operands have their rows spread."""
+        specs = [tuple(x.sharding.spec) + (None,) * most for x in arguments[: len(shapes)]]
+        found = [spec[form.axis] for spec, shape in zip(specs, shapes, strict=True) if shape[form.axis] == form.n]
+        return max(found, key=lambda axes: Cut.along(axes, mesh.shape).parts)
+
     def partition(mesh: Any, arguments: Any, result: Any) -> Any:
-        offered = jax.tree.leaves(result)[0].sharding.spec
+        offered = [*jax.tree.leaves(result)[0].sharding.spec]
+        offered += [None] * (rank - (not of_rows) - len(offered))
+        if not of_rows:
+            rows = rows_over(mesh, arguments)
+            taken = {*Cut.along(rows, mesh.shape).names}
+            offered = [None if taken & {*Cut.along(axes, mesh.shape).names} else axes for axes in offered]
+            offered.insert(form.axis, rows)
         batch = [*offered, *[None] * (most - len(offered))]
         cut = cut_over(mesh, batch[form.axis]) if split else None
         batch = [None if k in whole and not (cut and k == form.axis) else axis for k, axis in enumerate(batch)]
-        specs = [where_full(shape, batch, [None] * most) for shape in (*shapes, form.shape)]
-        *given, found = [NamedSharding(mesh, PartitionSpec(*spec)) for spec in specs]
+        *specs, spec = [where_full(shape, batch, [None] * most) for shape in (*shapes, form.shape)]
+        given = [NamedSharding(mesh, PartitionSpec(*spec)) for spec in specs]
+        found = NamedSharding(mesh, PartitionSpec(*(spec[k] for k in kept)))
         run = functools.partial(joined, cut) if cut else part
         return mesh, run, jax.tree.map(lambda _: found, result), (*given, NamedSharding(mesh, PartitionSpec()))
 
@@ -205,9 +238,9 @@ def partitioned(
     divided = custom_partitioning(lambda *operands: function(form, *operands[:-1]))
     own = [[f"operand{k}_{name}" for name in names] for k in range(len(shapes))]
     mapped = [" ".join(where_full(shape, names, other)) for shape, other in zip(shapes, own, strict=True)]
-    rule = f"{', '.join(mapped)}, -> {', '.join([' '.join(names[:rank])] * results)}"
-    kept = tuple(names[k] for k in whole if not (split and k == form.axis))
-    divided.def_partition(partition, sharding_rule=rule, need_replication_factors=kept)
+    rule = f"{', '.join(mapped)}, -> {', '.join([' '.join(names[k] for k in kept)] * results)}"
+    replicated = tuple(names[k] for k in whole if not (split and k == form.axis))
+    divided.def_partition(partition, sharding_rule=rule, need_replication_factors=replicated)
     return divided
 
 

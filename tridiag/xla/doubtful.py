@@ -23,14 +23,16 @@ def computed_whole(
     doubtful: Any,
     operands: Sequence[Any],
     states: Sequence[Any] = (),
+    of_rows: bool = True,
 ) -> Any:
     """y in the rows of a device, anew where ``doubtful`` is true on any.
 
     ``doubtful`` has length 1 along the axis of rows; axes that y has behind its axes are those of vectors, as are those
     of operands. ``run(shape, operands, states)`` gives y of some systems, whose shape is (some, n) and the axes of
-    vectors; operands have rows, and ``states`` one. No array is transposed: XLA would lay out y so in every call.
+    vectors; operands have rows, and ``states`` one. Where y is not ``of_rows`` it has one as well, the same on all
+    devices. No array is transposed: XLA would lay out y so in every call.
     """
-    rank, rows = doubtful.ndim, y.shape[axis]
+    rank, rows = doubtful.ndim, -(-n // cut.parts)
     outer, inner, tail = math.prod(y.shape[:axis]), math.prod(y.shape[axis + 1 : rank]), y.shape[rank:]
     systems = outer * inner
     some = max(1, min(systems, AT_ONCE // (n * math.prod(tail))))
@@ -50,9 +52,10 @@ def computed_whole(
         here = (x.at[place].get(mode="clip") for x in given)
         whole = [lax.all_gather(x, cut.names, axis=1, tiled=True)[:, :n] for x in here]
         found = run((some, n, *tail), whole, [x.at[place].get(mode="clip") for x in before])
-        found = jnp.pad(found, [(0, 0), (0, cut.parts * rows - n), *[(0, 0)] * len(tail)])
-        own = lax.dynamic_slice_in_dim(found, lax.axis_index(cut.names) * rows, rows, 1)
-        return y.at[place].set(own, mode="drop")
+        if of_rows:
+            found = jnp.pad(found, [(0, 0), (0, cut.parts * rows - n), *[(0, 0)] * len(tail)])
+            found = lax.dynamic_slice_in_dim(found, lax.axis_index(cut.names) * rows, rows, 1)
+        return y.at[place].set(found, mode="drop")
 
     count = jnp.sum(anywhere, dtype=jnp.int32)
-    return lax.fori_loop(0, (count + some - 1) // some, step, flat(y, rows)).reshape(y.shape)
+    return lax.fori_loop(0, (count + some - 1) // some, step, flat(y, y.shape[axis])).reshape(y.shape)

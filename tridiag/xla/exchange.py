@@ -23,6 +23,11 @@ def anywhere(x: Any, cut: Cut) -> Any:
     return lax.pmax(jnp.any(x).astype(jnp.int32), cut.names) > 0
 
 
+def of_first(cut: Cut, x: Any) -> Any:
+    """What the first device has; a type of JAX says then that it is the same on all."""
+    return lax.psum(jnp.where(index(cut) == 0, x, 0), cut.names)
+
+
 def passed(cut: Cut, to_behind: Any, to_before: Any, periodic: bool) -> tuple[Any, Any]:
     """What the device before passes on to the one behind it, and the one behind back; zero where there is none."""
     count = cut.parts

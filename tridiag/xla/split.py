@@ -121,7 +121,9 @@ def local(form: Form, cut: Cut, bands: Bands, d: Any, where: Any) -> tuple[tuple
     shape = tuple(map(max, *(x.shape for x in given)))
     own = form._replace(shape=shape, matrix_shape=shape, overwrite_d=False)
     if where is not None:
-        bands, d = without_rows(cut, own, form.periodic, bands, d, jnp.broadcast_to(where, shape))
+        keep = jnp.broadcast_to(where, shape)
+        above, below = (moved(cut, keep, own.axis, by, form.periodic) for by in (1, -1))
+        bands, d = without_rows(bands, keep, above, below), jnp.where(keep, d, 0)
     if padded(form, cut, own):
         bands, d = without_padding(form, cut, own, bands, d)
     return (*bands, d), own
@@ -140,12 +142,10 @@ def without_padding(form: Form, cut: Cut, own: Form, bands: Bands, d: Any) -> tu
     return (a, jnp.where(there, b, 1), c), jnp.where(there, d, 0)
 
 
-def without_rows(cut: Cut, own: Form, periodic: bool, bands: Bands, d: Any, keep: Any) -> tuple[Bands, Any]:
-    """Rows that ``keep`` does not have are those of the identity; couplings to them are zero."""
-    above, below = (moved(cut, keep, own.axis, by, periodic) for by in (1, -1))
+def without_rows(bands: Bands, keep: Any, above: Any, below: Any) -> Bands:
+    """Rows that ``keep`` does not have are those of the identity; couplings to them, and to such beside, are zero."""
     a, b, c = bands  # a[i] couples rows i - 1 and i, also of the transposed matrix
-    a, c = jnp.where(keep & above, a, 0), jnp.where(keep & below, c, 0)
-    return (a, jnp.where(keep, b, 1), c), jnp.where(keep, d, 0)
+    return jnp.where(keep & above, a, 0), jnp.where(keep, b, 1), jnp.where(keep & below, c, 0)
 
 
 # ------------------------------------------------------------------------------------------------ what joins them

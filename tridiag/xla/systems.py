@@ -8,10 +8,12 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from tridiag.algorithms import row_scan
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.problems.forms import Form
-from tridiag.xla import split
+from tridiag.xla import split, split_determinants
 from tridiag.xla.custom_call import call, call_adjoint, call_long, shard_over_devices
+from tridiag.xla.exchange import of_first
 
 
 def solve(matrix: Matrix, d: Any, form: Form) -> Any:
@@ -34,6 +36,28 @@ def adjoint_long(matrix: Matrix, g: Any, x: Any, form: Form) -> Any:
     return on_devices(call_adjoint_long, split.adjoint, form, [*matrix[:3], g, x], matrix[3], 4)
 
 
+def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
+    """Signs and logarithms of determinants, by `lax.scan`."""
+    found = on_devices(determinants_scanned, split_determinants.slogdet, form, [*matrix[:3]], matrix[3], 2, False)
+    sign, logarithm = (of_first(form.cut, x) for x in found) if form.cut else found
+    return sign, logarithm
+
+
+def inverse_entries(matrix: Matrix, form: Form) -> tuple[Any, Any, Any]:
+    """The gradients of log |det A|, of the shape of the matrices."""
+    parts = split_determinants.inverse_entries
+    found: tuple[Any, Any, Any] = on_devices(entries_scanned, parts, form, [*matrix[:3]], matrix[3], 3)
+    return found
+
+
+def determinants_scanned(form: Form, a: Any, b: Any, c: Any, where: Any = None) -> tuple[Any, Any]:
+    return row_scan.slogdet((a, b, c, where), form)
+
+
+def entries_scanned(form: Form, a: Any, b: Any, c: Any, where: Any = None) -> tuple[Any, Any, Any]:
+    return row_scan.inverse_entries((a, b, c, where), form)
+
+
 def on_devices(
     function: Callable[..., Any],
     parts: Callable[..., Any],
@@ -41,12 +65,13 @@ def on_devices(
     operands: list[Any],
     where: Any,
     results: int = 1,
+    of_rows: bool = True,
 ) -> Any:
     """``function(form, *operands)``, or ``parts(form, cut, *operands)`` where a device has some rows of systems."""
     if form.cut:
         given = operands if where is None else [*operands, where]
         return parts(split.whole_form(form), form.cut, *given)
-    return shard_over_devices(function, form, operands, where, results, parts)
+    return shard_over_devices(function, form, operands, where, results, parts, of_rows)
 
 
 def call_adjoint_long(form: Form, a: Any, b: Any, c: Any, g: Any, x: Any, where: Any = None) -> Any:

@@ -1,0 +1,114 @@
+r"""The derivative rule of determinants for JAX, where rows may lie on several devices.
+
+.. math:: d \log \det A = \mathrm{tr}(A^{-1} dA)
+
+is a sum over the entries of dA, each times one of A^-T, and devices find those of their rows. Where arrays cannot be on
+several devices JAX derives the elimination as it stands. So it does all second derivatives, from all rows.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.custom_derivatives import SymbolicZero
+
+from tridiag.algorithms.matrix_rows import Matrix
+from tridiag.backends import BACKENDS, Backend
+from tridiag.calls.plan import Call
+from tridiag.derivatives.jax_batching import batched, lifted
+from tridiag.libraries.jax import left_to_compiler, spread, vary_alike
+from tridiag.problems.forms import Form
+from tridiag.xla import split, systems
+from tridiag.xla.custom_call import may_be_sharded
+
+
+def slogdet(call: Call, backend: Backend) -> Any:
+    return (differentiable if call.traced else compiled)(call.matrix, call.form, backend.name)
+
+
+def differentiable(matrix: Matrix, form: Form, name: str) -> Any:
+    """Signs and logarithms with their derivatives."""
+    matrix = vary_alike(matrix)
+    if not (form.cut or may_be_sharded()):
+        return BACKENDS[name].module().slogdet(matrix, form)
+    if form.cut:
+        matrix = jax.tree.map(lambda x: spread(x, form.cut.names), matrix)
+    return left_to_compiler(functools.partial(determinant, form), (matrix,), form.axis)(matrix)
+
+
+compiled = jax.jit(differentiable, static_argnums=(1, 2))
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def determinant(form: Form, matrix: Matrix) -> tuple[Any, Any]:
+    return run("slogdet", form, matrix)
+
+
+@functools.partial(determinant.defjvp, symbolic_zeros=True)
+def tangent(form: Form, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    (matrix,), ((*changes, _),) = primals, tangents
+    sign, logarithm = determinant(form, matrix)
+    terms = [
+        jnp.sum(entry * change, form.axis)
+        for entry, change in zip(inverse_entries(form, matrix), changes, strict=True)
+        if not isinstance(change, SymbolicZero)
+    ]
+    change = sum(terms, jnp.zeros_like(sign))
+    if form.cut:
+        change = lax.psum(change, form.cut.names)
+    turned = sign * lax.complex(jnp.zeros_like(logarithm), change.imag) if jnp.iscomplexobj(sign) else 0 * change
+    return (sign, logarithm), (turned, change.real)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def inverse_entries(form: Form, matrix: Matrix) -> tuple[Any, Any, Any]:
+    """The gradients of log |det A| with respect to a, b and c, of the shape of the matrices."""
+    return run("inverse_entries", form, matrix)
+
+
+@inverse_entries.defjvp
+def entries_tangent(form: Form, primals: Any, tangents: Any) -> tuple[Any, Any]:
+    *diagonals, where = primals[0]
+    return jax.jvp(lambda *v: from_all_rows(form, (*v, where)), tuple(diagonals), tangents[0][:3])
+
+
+def from_all_rows(form: Form, matrix: Matrix) -> tuple[Any, Any, Any]:
+    """The same as a function that JAX derives."""
+    a, b, c, where = matrix
+    if form.cut is None:
+        return systems.entries_scanned(form, a, b, c, where)
+    operands = (a, b, c) if where is None else (a, b, c, where)
+    whole = split.whole_form(form)
+    found: tuple[Any, Any, Any] = split.gathered(systems.entries_scanned, whole, form.cut, operands, where is not None)
+    return found
+
+
+VERBS: dict[str, Callable[..., Any]] = {"slogdet": systems.slogdet, "inverse_entries": systems.inverse_entries}
+
+
+def run(verb: str, form: Form, matrix: Matrix) -> Any:
+    """A verb without derivatives."""
+    return running(verb, form, jax.tree.structure(matrix))(*jax.tree.leaves(matrix))
+
+
+@functools.lru_cache(4096)
+def running(verb: str, form: Form, tree: Any) -> Any:
+    """The verb as a function of flat arrays; `vmap` adds a leading axis.
+
+    Jitted: XLA gives a result of concrete arrays to all devices else.
+    """
+
+    def call(*leaves: Any) -> Any:
+        return VERBS[verb](jax.tree.unflatten(tree, leaves), form)
+
+    def wider(length: int, is_batched: Any, *leaves: Any) -> Any:
+        shape = (length, *form.shape)
+        longer = form._replace(shape=shape, matrix_shape=shape, axis=form.axis + 1)
+        return running(verb, longer, tree)(*lifted(is_batched, leaves))
+
+    return jax.jit(batched(call, wider))
