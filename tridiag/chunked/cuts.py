@@ -17,7 +17,7 @@ from tridiag.algorithms import parts
 from tridiag.algorithms.matrix_rows import bands
 from tridiag.chunked.operands import Place
 from tridiag.chunked.rest import Settled, Solved, Systems, Verdict
-from tridiag.chunked.rows import column
+from tridiag.chunked.rows import full
 from tridiag.libraries.numpy import Operations as ops
 from tridiag.problems.forms import Form
 from tridiag.problems.parts import Chunks
@@ -163,12 +163,6 @@ class Alone(NamedTuple):
             if k < count - 1 or self.periodic:
                 x[along(axis, slice(-width, None))] = around[k][along(axis, before)]
         return self.systems.put(settled, k, x)
-
-
-def full(x: Any, axis: int, rank: int) -> Array:
-    """An argument of a verb with all axes of the result."""
-    x = column(x, axis, rank)
-    return x.reshape((1,) * (rank - x.ndim) + x.shape)
 
 
 def along(axis: int, rows: slice) -> Place | tuple[slice, ...]:

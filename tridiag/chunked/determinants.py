@@ -20,7 +20,7 @@ from tridiag.algorithms import scaled
 from tridiag.algorithms.scaled import Scaled
 from tridiag.chunked import whole
 from tridiag.chunked.operands import Operands, of_system, widened
-from tridiag.chunked.rows import column, row, select
+from tridiag.chunked.rows import column, full, row, select
 from tridiag.chunked.scaled import logarithm_of, of_logarithm, product_along
 from tridiag.chunked.whole import Verb
 from tridiag.libraries.arrays import working_dtype
@@ -109,7 +109,7 @@ class Chunk(NamedTuple):
 
     def entries(self, x: Array) -> Array:
         """Rows of an argument with all axes, in the dtype of the result."""
-        return x.reshape((1,) * (self.rank - x.ndim) + x.shape).astype(self.dtype, copy=False)
+        return full(x, self.axis, self.rank).astype(self.dtype, copy=False)
 
     def minor(self, given: Mapping[str, Any], rows: slice) -> Scaled:
         """The determinant of some rows."""
@@ -124,7 +124,7 @@ class Chunk(NamedTuple):
 
     def product(self, given: Mapping[str, Any], name: str, rows: int) -> Scaled:
         """The product of a diagonal; 0 where a row is taken out."""
-        x = self.entries(column(given[name], self.axis, self.rank))
+        x = self.entries(given[name])
         if "where" in given:
             x = np.where(column(given["where"], self.axis, self.rank), x, 0)
         return product_along(x, rows, self.axis)
@@ -159,9 +159,8 @@ def determinants(verb: Verb, given: Mapping[str, Any], where: Any, **options: An
 def in_chunks(verb: Verb, operands: Operands, options: Mapping[str, Any]) -> Any:
     """Tasks for matrices whose rows lie in several chunks: one a chunk, and a tree."""
     name, axis, names = operands.name(verb.__name__, options), operands.axis, tuple(operands.arrays)
-    moving = tuple(k for k in names if axis in operands.places[k] and operands.length(k, axis) > 1)
     periodic, dtype = bool(options["periodic"]), working_dtype(operands.plan.result_dtype)
-    chunk = Chunk(verb, names, moving, axis, len(operands.chunks), periodic, dtype)
+    chunk = Chunk(verb, names, operands.moving, axis, len(operands.chunks), periodic, dtype)
     rows = sum(operands.chunks[axis]) if periodic else None
     graph: dict[Any, Any] = {}
     for batch, places in operands.parts():

@@ -56,6 +56,11 @@ class Operands(NamedTuple):
             found += [x, self.places[name] if isinstance(x, da.Array) else None]
         return found
 
+    @property
+    def moving(self) -> tuple[str, ...]:
+        """The arguments that are not constant along the axis of the systems."""
+        return tuple(k for k in self.arrays if self.axis in self.places[k] and self.length(k, self.axis) > 1)
+
     def length(self, name: str, k: int) -> int:
         """How long an argument is along an axis of the result."""
         length: int = np.shape(self.arrays[name])[self.places[name].index(k)]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.chunked.operands import Place
-from tridiag.chunked.rows import column
+from tridiag.chunked.rows import full
 from tridiag.chunked.whole import Verb, singular
 from tridiag.errors import SingularSystemError
 
@@ -83,8 +83,7 @@ class Systems(NamedTuple):
         """Some systems of an argument; what they share is shared still."""
         if np.ndim(x) == 0:
             return x
-        x = column(x, self.axis, self.rank)
-        x = np.moveaxis(x.reshape((1,) * (self.rank - x.ndim) + x.shape), self.axis, -1)
+        x = np.moveaxis(full(x, self.axis, self.rank), self.axis, -1)
         if x.size == x.shape[-1] and name != "d":
             return x.reshape(1, -1)
         return np.broadcast_to(x, (*unsolved.shape, x.shape[-1]))[unsolved]
@@ -102,8 +101,7 @@ class Systems(NamedTuple):
         except SingularSystemError as error:
             places = np.argwhere(verdict.unsolved)[error.indices[:, 0]]
             raise singular(places + np.array(first, int), error.x) from error
-        moving = next(name for name in self.moving)
-        cuts = np.cumsum([rows[moving].shape[-1] for rows in told])[:-1]
+        cuts = np.cumsum([rows[self.moving[0]].shape[-1] for rows in told])[:-1]
         return Settled(verdict, np.split(x, cuts, axis=-1))
 
     def settle(self, first: Place, verdict: Verdict, solved: Sequence[Solved]) -> Settled:

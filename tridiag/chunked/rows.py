@@ -17,6 +17,12 @@ def column(x: Any, axis: int, rank: int) -> Array:
     return x.reshape((-1,) + (1,) * (rank - 1 - axis)) if x.ndim == 1 else x
 
 
+def full(x: Any, axis: int, rank: int) -> Array:
+    """The same with all axes of the result."""
+    x = column(x, axis, rank)
+    return x.reshape((1,) * (rank - x.ndim) + x.shape)
+
+
 def row(x: Any, last: bool, axis: int, rank: int) -> Array:
     """The first or the last row of an argument of a verb, aligned to the right."""
     x = column(x, axis, rank)

@@ -45,8 +45,7 @@ def of_cut_systems(verb: Verb, operands: Operands, options: Mapping[str, Any]) -
     """Tasks for systems whose rows lie in several chunks."""
     axis, shared = operands.axis, share_memory()
     name, names = operands.name(verb.__name__, {**options, "shared": shared}), tuple(operands.arrays)
-    moving = tuple(k for k in names if axis in operands.places[k] and operands.length(k, axis) > 1)
-    systems = Systems(verb, names, moving, axis, len(operands.chunks), dict(options), shared)
+    systems = Systems(verb, names, operands.moving, axis, len(operands.chunks), dict(options), shared)
     begins = starts(tuple(operands.chunks[k] for k in operands.batch))
     graph: dict[Any, Any] = {}
     for batch, places in operands.parts():

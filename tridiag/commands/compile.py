@@ -28,7 +28,7 @@ def states(text: str) -> tuple[int, int]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("verb", nargs="*", metavar="VERB", help=f"{', '.join(ahead.VERBS)} (default: solve)")
     parser.add_argument("--all", action="store_true", help="every verb: some minutes for each dtype")
-    parser.add_argument("--dtype", action="append", choices=ahead.SYSTEMS, help="may be repeated (default float64)")
+    parser.add_argument("--dtype", action="append", choices=ahead.DTYPES, help="may be repeated (default float64)")
     parser.add_argument("--gradient", action="store_true", help="backward passes as well")
     parser.add_argument(
         "--size", action="append", type=positive, metavar="N", help="orders, vectors, blocks (default 1, 2, 3)"
@@ -45,15 +45,11 @@ def run(options: argparse.Namespace) -> int:
         if verb not in ahead.VERBS:
             raise ValueError(f"there is no verb {verb!r}; the verbs are {', '.join(ahead.VERBS)}")
     verbs = list(ahead.VERBS) if options.all else options.verb or ["solve"]
-    wanted = ahead.kernels_of(
-        verbs,
-        options.dtype or ["float64"],
-        options.size or SIZES,
-        options.states or STATES,
-        options.gradient,
-    )
+    dtypes, sizes = options.dtype or ["float64"], options.size or SIZES
+    wanted = ahead.kernels_of(verbs, dtypes, sizes, options.states or STATES, options.gradient)
     if not wanted:
-        raise ValueError(f"{', '.join(verbs)}: no kernel has the dtype {', '.join(options.dtype)}")
+        asked = f"the dtype {', '.join(dtypes)} and a size of {', '.join(map(str, sizes))}"
+        raise ValueError(f"{', '.join(verbs)}: no kernel has {asked}")
     notice.silence()
     new = 0
     with progress() as progressed:

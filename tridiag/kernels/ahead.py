@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tridiag.kernels.jobs.recurrences import MOST_IN_VECTORS
 from tridiag.kernels.jobs.words.kalman import COMPLETE, MISSING, SHARED
 from tridiag.kernels.jobs.words.recurrences import WRITTEN_OUT
@@ -18,8 +20,9 @@ ORDERS = 8  # of linear recurrences
 LAYOUTS = ("rows", "interleaved", "pivoted")
 FACTORED = ("few_matrices", "multiple_rhs")
 DATA = (COMPLETE, SHARED, MISSING)
-SYSTEMS = ("float64", "float32", "complex128", "complex64")
-REAL = SYSTEMS[:2]
+DTYPES = ("float64", "float32", "complex128", "complex64")
+# families of real numbers alone
+REAL = ("constant", "logsumexp", "alignment", "filter", "filter_gradient", "filter_guard", "moments", "smoother")
 
 
 class Taken(NamedTuple):
@@ -31,7 +34,6 @@ class Taken(NamedTuple):
 
     forward: tuple[Named, ...]
     backward: tuple[Named, ...] = ()
-    dtypes: tuple[str, ...] = SYSTEMS
 
 
 class Size(NamedTuple):
@@ -56,21 +58,20 @@ VERBS = {
     "factor": Taken(each("thomas", FACTORED)),
     "slogdet": Taken((("determinants",),)),
     "matmul": Taken((("products",),)),
-    "solve_block": Taken((("blocks", Size(1, LARGEST)), ("few_blocks", Size(1, WRITTEN_OUT))), dtypes=REAL),
+    "solve_block": Taken((("blocks", Size(1, LARGEST)), ("few_blocks", Size(1, WRITTEN_OUT)))),
     "linear_recurrence": Taken((("recurrence", Size(1, ORDERS)), ("constant", Size(1, MOST_IN_VECTORS)))),
     "matrix_recurrence": Taken((("matrices", Size(2, LARGEST)), ("recurrence", Size(1, 1)))),
-    "log_linear_recurrence": Taken((("logsumexp",),), dtypes=REAL),
-    "logcumsumexp": Taken((("logsumexp",),), dtypes=REAL),
+    "log_linear_recurrence": Taken((("logsumexp",),)),
+    "logcumsumexp": Taken((("logsumexp",),)),
     "smith_waterman": Taken(
         each("alignment", ("linear", "affine")),
         each("alignment", ("linear_parameters", "affine_parameters")),
-        REAL,
     ),
     "kalman.log_likelihood": Taken(
-        (*each("filter", DATA, STATES), ("filter_guard",)), each("filter_gradient", DATA, STATES), REAL
+        (*each("filter", DATA, STATES), ("filter_guard",)), each("filter_gradient", DATA, STATES)
     ),
-    "kalman.filter": Taken((*each("moments", (COMPLETE, MISSING), STATES), ("filter_guard",)), dtypes=REAL),
-    "kalman.smoother": Taken((*each("smoother", (COMPLETE, MISSING), STATES), ("filter_guard",)), dtypes=REAL),
+    "kalman.filter": Taken((*each("moments", (COMPLETE, MISSING), STATES), ("filter_guard",))),
+    "kalman.smoother": Taken((*each("smoother", (COMPLETE, MISSING), STATES), ("filter_guard",))),
 }
 
 
@@ -81,15 +82,14 @@ def kernels_of(
     states: Sequence[tuple[int, int]],
     backward: bool = False,
 ) -> list[Named]:
-    """The kernels that these verbs take, each once; of a dtype that a verb does not have there are none."""
+    """The kernels that these verbs take, each once; of a dtype or size that a family does not have there are none."""
     found: dict[Named, None] = {}
     for verb in verbs:
         taken = VERBS[verb]
         for family, *rest in taken.forward + (taken.backward if backward else ()):
             for dtype in dtypes:
-                if dtype in (REAL if family == "constant" else taken.dtypes):
-                    for arguments in filled(rest, sizes, states):
-                        found[family, dtype, *arguments] = None
+                if family not in REAL or np.dtype(dtype).kind == "f":
+                    found |= {(family, dtype, *more): None for more in filled(rest, sizes, states)}
     return list(found)
 
 

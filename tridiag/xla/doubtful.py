@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from tridiag.problems.forms import Cut, Shape
+from tridiag.xla.exchange import all_rows, own_rows
 
 AT_ONCE = 2**19  # unknowns of systems that are gathered at a time, or one system
 
@@ -50,12 +51,9 @@ def computed_whole(
         those = lax.dynamic_slice_in_dim(listed, k * some, some)
         place = those // inner, slice(None), those % inner
         here = (x.at[place].get(mode="clip") for x in given)
-        whole = [lax.all_gather(x, cut.names, axis=1, tiled=True)[:, :n] for x in here]
+        whole = [all_rows(cut, x, n, 1) for x in here]
         found = run((some, n, *tail), whole, [x.at[place].get(mode="clip") for x in before])
-        if of_rows:
-            found = jnp.pad(found, [(0, 0), (0, cut.parts * rows - n), *[(0, 0)] * len(tail)])
-            found = lax.dynamic_slice_in_dim(found, lax.axis_index(cut.names) * rows, rows, 1)
-        return y.at[place].set(found, mode="drop")
+        return y.at[place].set(own_rows(cut, found, rows, 1) if of_rows else found, mode="drop")
 
     count = jnp.sum(anywhere, dtype=jnp.int32)
     return lax.fori_loop(0, (count + some - 1) // some, step, flat(y, y.shape[axis])).reshape(y.shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -23,9 +23,30 @@ def anywhere(x: Any, cut: Cut) -> Any:
     return lax.pmax(jnp.any(x).astype(jnp.int32), cut.names) > 0
 
 
-def of_first(cut: Cut, x: Any) -> Any:
-    """What the first device has; a type of JAX says then that it is the same on all."""
-    return lax.psum(jnp.where(index(cut) == 0, x, 0), cut.names)
+def of_device(cut: Cut, place: int, x: Any) -> Any:
+    """What one device has; a type of JAX says then that it is the same on all."""
+    return lax.psum(jnp.where(index(cut) == place, x, 0), cut.names)
+
+
+def all_rows(cut: Cut, x: Any, n: int, axis: int) -> Any:
+    """The n rows of all devices, gathered."""
+    return lax.slice_in_dim(lax.all_gather(x, cut.names, axis=axis, tiled=True), 0, n, axis=axis)
+
+
+def own_rows(cut: Cut, x: Any, rows: int, axis: int) -> Any:
+    """Those of this device, of an array with the rows of all; the last devices may have less, and zeros behind."""
+    pads = [(0, rows * cut.parts - length if k == axis else 0) for k, length in enumerate(x.shape)]
+    return lax.dynamic_slice_in_dim(jnp.pad(x, pads), index(cut) * rows, rows, axis)
+
+
+def planes(x: Any) -> tuple[Any, ...]:
+    """The real numbers that are told of some."""
+    return (x.real, x.imag) if jnp.iscomplexobj(x) else (x,)
+
+
+def of_planes(planes: Sequence[Any]) -> Any:
+    """The inverse."""
+    return lax.complex(*planes) if len(planes) == 2 else planes[0]
 
 
 def passed(cut: Cut, to_behind: Any, to_before: Any, periodic: bool) -> tuple[Any, Any]:

@@ -25,14 +25,13 @@ from tridiag.libraries.jax import Operations as ops
 from tridiag.problems.forms import Cut, Form, Shape
 from tridiag.xla import custom_call
 from tridiag.xla.doubtful import computed_whole
-from tridiag.xla.exchange import anywhere, from_all, index, passed, words_of_all, worth_two
+from tridiag.xla.exchange import all_rows, anywhere, from_all, index, own_rows, passed, words_of_all, worth_two
 from tridiag.xla.parts import CustomCalls
 
 TOLD, RETURNED = 6, 3  # numbers of a system that devices tell all others, and get back where those join it
 BESIDE = 4  # numbers of a system that a device gets from its neighbours
-WORTH_ASKING = (
-    2**13
-)  # words received of all devices: to ask the neighbours first, and whether that was enough, takes less
+# words received of all devices: to ask the neighbours first, and whether that was enough, takes less
+WORTH_ASKING = 2**13
 
 
 def gathered_from_devices(solve: Any, form: Form, matrix: Any, d: Any) -> Any:
@@ -278,17 +277,9 @@ def solve_whole(form: Form, cut: Cut, own: Form, x: Any, doubtful: Any, bands: B
 def gathered(function: Any, form: Form, cut: Cut, operands: Any, masked: bool) -> Any:
     """What ``function(form, *operands)`` gives in the rows of a device, from the rows of all."""
     axis, rows = form.axis, -(-form.n // cut.parts)
-    whole = []
-    for x in operands:
-        if x.shape[axis] == rows:
-            x = lax.slice_in_dim(lax.all_gather(x, cut.names, axis=axis, tiled=True), 0, form.n, axis=axis)
-        whole.append(x)
+    whole = [all_rows(cut, x, form.n, axis) if x.shape[axis] == rows else x for x in operands]
     results = function(form.narrowed([x.shape for x in whole], masked), *whole)
-    pads = [(0, rows * cut.parts - form.n if k == axis else 0) for k in range(len(form.shape))]
-    parts = [
-        lax.dynamic_slice_in_dim(jnp.pad(x, pads), index(cut) * rows, rows, axis) for x in jax.tree.leaves(results)
-    ]
-    return jax.tree.unflatten(jax.tree.structure(results), parts)
+    return jax.tree.map(lambda x: own_rows(cut, x, rows, axis), results)
 
 
 def product(form: Form, a: Any, b: Any, c: Any, x: Any, where: Any) -> Any:

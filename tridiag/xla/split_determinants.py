@@ -33,7 +33,7 @@ from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Cut, Form, Shape
 from tridiag.xla.doubtful import computed_whole
-from tridiag.xla.exchange import anywhere, from_all, index, words_of_all
+from tridiag.xla.exchange import anywhere, from_all, index, of_planes, planes, words_of_all
 from tridiag.xla.split import moved, without_rows
 from tridiag.xla.totals import exponent_of, normal, power, whole_numbers
 
@@ -94,7 +94,7 @@ def slogdet(form: Form, cut: Cut, a: Any, b: Any, c: Any, where: Any = None) -> 
     """Signs and logarithms, on every device, from the rows of all; the form is that of the whole systems."""
     part = part_of(form, cut, a, b, c, where)
     told, exponents, fine = total(part, part.bands)
-    kind, signs = told[0].dtype, numbers_of_one(told[0])
+    kind, signs = told[0].dtype, len(planes(told[0]))
 
     def join(found: Any, _: Any) -> Any:
         values, exponents = unpacked(found, kind, form.periodic)
@@ -104,7 +104,7 @@ def slogdet(form: Form, cut: Cut, a: Any, b: Any, c: Any, where: Any = None) -> 
 
     numbers = packed((*told, *exponents))
     *sign, logarithm, good = from_all(join, cut, numbers, numbers[:0], signs + 2)
-    both = jnp.stack([part.column(x) for x in (complex_of(sign), logarithm.astype(kind))], -1)
+    both = jnp.stack([part.column(x) for x in (of_planes(sign), logarithm.astype(kind))], -1)
     doubtful = ~part.column(fine.reshape(-1) & (good > 0))
 
     def run(shape: Shape, operands: Any, _: Any) -> Any:
@@ -143,9 +143,9 @@ def inverse_entries(form: Form, cut: Cut, a: Any, b: Any, c: Any, where: Any = N
         return jnp.stack([*gradients, good], 1)
 
     numbers = packed((*told, *exponents))
-    *gradients, good = from_all(join, cut, numbers, numbers[:0], len(told) * numbers_of_one(told[0]) + 1)
-    size = numbers_of_one(told[0])
-    given = (complex_of(gradients[k : k + size]) for k in range(0, len(gradients), size))
+    *gradients, good = from_all(join, cut, numbers, numbers[:0], len(told) * len(planes(told[0])) + 1)
+    size = len(planes(told[0]))
+    given = (of_planes(gradients[k : k + size]) for k in range(0, len(gradients), size))
     entries = pull(tuple(x.reshape(like.shape) for x, like in zip(given, told, strict=True)))
     doubtful = ~part.column(fine.reshape(-1) & (good > 0))
 
@@ -283,9 +283,8 @@ def joined(form: Form, told: Any, exponents: Any) -> tuple[Any, Any, Any]:
     start = x, y, jnp.zeros_like(exponents[0][0]), jnp.ones_like(exponents[0][0], dtype=bool)
     start, _ = vary_alike((start, told))
     devices = tuple(told[:MATRIX]), exponents[0]
-    (x, y, exponent, fine), _ = lax.scan(
-        step, start, devices
-    )  # unrolled, XLA would compute steps anew in each later one
+    # unrolled, XLA would compute steps anew in each later one
+    (x, y, exponent, fine), _ = lax.scan(step, start, devices)
     value = x[0]
     if form.periodic:
         value, exponent, most = closed(form.n, x[0] + y[1], exponent, told[MATRIX:], exponents[1:])
@@ -317,27 +316,15 @@ def closed(n: int, trace: Any, exponent: Any, corners: Any, exponents: Any) -> t
 # ------------------------------------------------------------------------------------------------ numbers
 
 
-def planes(x: Any) -> tuple[Any, ...]:
-    return (x.real, x.imag) if jnp.iscomplexobj(x) else (x,)
-
-
-def numbers_of_one(x: Any) -> int:
-    return 2 if jnp.iscomplexobj(x) else 1
-
-
 def packed(values: Any) -> Any:
     """(numbers, systems)."""
     return jnp.stack([plane.reshape(-1) for x in values for plane in planes(x)])
-
-
-def complex_of(numbers: Any) -> Any:
-    return lax.complex(*numbers) if len(numbers) == 2 else numbers[0]
 
 
 def unpacked(found: Any, kind: Any, periodic: bool) -> tuple[Any, Any]:
     """What all devices have told, (devices, numbers, systems), as numbers and their exponents."""
     step = 2 if jnp.issubdtype(kind, jnp.complexfloating) else 1
     count = MATRIX + CORNERS * periodic
-    planes = [found[:, k] for k in range(found.shape[1])]
-    values = tuple(complex_of(planes[k * step : (k + 1) * step]) for k in range(count))
-    return values, tuple(planes[count * step :])
+    told = [found[:, k] for k in range(found.shape[1])]
+    values = tuple(of_planes(told[k * step : (k + 1) * step]) for k in range(count))
+    return values, tuple(told[count * step :])

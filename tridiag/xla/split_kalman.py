@@ -32,9 +32,9 @@ from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Cut, Shape
 from tridiag.problems.state_space import MATRICES, Model, StateSpace, entries, own_shapes
 from tridiag.xla import kalman
-from tridiag.xla.custom_call import DIVIDES, cut_over
+from tridiag.xla.custom_call import cut_over, may_be_sharded
+from tridiag.xla.exchange import all_rows, anywhere, index, own_rows
 from tridiag.xla.kalman import Stretch, symmetric, triangle
-from tridiag.xla.split import index
 
 FILTER, SMOOTHER = "kalman.filter", "kalman.smoother"
 TIMED = (True, *(name in MATRICES for name in Model._fields))  # which of y and the model have an axis of time
@@ -67,9 +67,9 @@ def contributed(verb: Verb, form: StateSpace, missing: bool | None, cut: Cut, *o
         return whole(verb, form, missing, cut, operands)
     part, unsure = filtered(verb, form, missing, cut, operands)
     found, lost = verb.parts(part, cut, state_ahead(part, cut) if verb.looks_ahead else None)
-    flag = lax.pmax((unsure | lost).astype(jnp.int32), cut.names)
+    doubt = anywhere(unsure | lost, cut)
     again = functools.partial(whole, verb, form, missing, cut)
-    return tuple(lax.cond(flag > 0, lambda _, given: again(given), lambda found, _: found, found, operands))
+    return tuple(lax.cond(doubt, lambda _, given: again(given), lambda found, _: found, found, operands))
 
 
 def value_of(part: Part, cut: Cut, ahead: None) -> tuple[Any, Any]:
@@ -290,17 +290,11 @@ def whole(verb: Verb, form: StateSpace, missing: bool | None, cut: Cut, operands
     """What a device has or contributes, from all steps, which are gathered: all is contributed by the first device."""
     axis, rows = len(form.batch), operands[0].shape[-2]
 
-    def all_steps(x: Any) -> Any:
-        return lax.slice_in_dim(lax.all_gather(x, cut.names, axis=axis, tiled=True), 0, form.n, axis=axis)
-
     def own(x: Any, timed: bool) -> Any:
-        if not timed:
-            return jnp.where(index(cut) == 0, x, 0)
-        pads = [(0, rows * cut.parts - form.n if k == axis else 0) for k in range(x.ndim)]
-        return lax.dynamic_slice_in_dim(jnp.pad(x, pads), index(cut) * rows, rows, axis)
+        return own_rows(cut, x, rows, axis) if timed else jnp.where(index(cut) == 0, x, 0)
 
     along = [timed and x.shape[axis] == rows for x, timed in zip(operands, TIMED, strict=True)]
-    y, *more = (all_steps(x) if cut else x for x, cut in zip(operands, along, strict=True))
+    y, *more = (all_rows(cut, x, form.n, axis) if spread else x for x, spread in zip(operands, along, strict=True))
     model = Model(*more)
     return tuple(map(own, verb.whole(y, model, of_shapes(form, y, model), missing), verb.timed))
 
@@ -347,8 +341,7 @@ def of_states(verb: str, function: Callable[..., Any]) -> Verb:
 def shard_over_devices(verb: Verb, y: Any, model: Model, form: StateSpace, missing: bool | None, results: Any) -> Any:
     """The results of a verb, which have these shapes."""
     operands = y, *model
-    alone = jax.device_count("cpu") == 1 or not DIVIDES or form.n == 1
-    if alone or jax.sharding.get_abstract_mesh().manual_axes:
+    if form.n == 1 or not may_be_sharded():
         return verb.whole(y, model, form, missing)
     tag = zlib.crc32(repr((results, verb.timed, form, missing, source_hash())).encode())
     shapes = *(x.shape for x in operands), *results
@@ -372,7 +365,8 @@ def partitioned(verb: Verb, form: StateSpace, missing: bool | None, shapes: Sequ
     def partition(mesh: Any, arguments: Any, result: Any) -> Any:
         axes = [*arguments[0].sharding.spec, *[None] * (ranks + 1)][ranks]
         batch = [*result[0].sharding.spec, *[None] * ranks][:ranks]
-        batch = [None if set(flat(axes)) & set(flat(each)) else each for each in batch]
+        taken = {*Cut.along(axes, mesh.shape).names}
+        batch = [None if taken & {*Cut.along(each, mesh.shape).names} else each for each in batch]
         specs = [spread(k, batch, axes, [None] * 9) for k in range(len(shapes))]
         *shardings, last = [NamedSharding(mesh, PartitionSpec(*spec)) for spec in (*specs, [])]
         run = functools.partial(part, cut_over(mesh, axes))
@@ -397,8 +391,3 @@ def partitioned(verb: Verb, form: StateSpace, missing: bool | None, shapes: Sequ
     rule = f"{', '.join(map(' '.join, mapped[:count]))}, -> {', '.join(map(' '.join, mapped[count:]))}"
     divided.def_partition(partition, sharding_rule=rule, need_replication_factors=tuple(kept))
     return divided
-
-
-def flat(axes: Any) -> tuple[Any, ...]:
-    """The axes of a mesh along which one of an array lies."""
-    return axes if isinstance(axes, tuple) else () if axes is None else (axes,)

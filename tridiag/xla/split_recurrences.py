@@ -32,7 +32,7 @@ from tridiag.libraries.jax import Operations, vary_alike
 from tridiag.problems.forms import Cut, Recurrence, Shape
 from tridiag.xla import custom_call, totals
 from tridiag.xla.doubtful import computed_whole
-from tridiag.xla.exchange import anywhere, from_all, index, words_of_all
+from tridiag.xla.exchange import anywhere, from_all, index, of_device, of_planes, own_rows, planes, words_of_all
 from tridiag.xla.split import row_at
 from tridiag.xla.totals import Affine
 
@@ -283,11 +283,7 @@ def restored(numbers: Any, like: Any, rank: int) -> Any:
     """The inverse, of some sequences, which have one axis then."""
     tail, count = like.shape[rank:], numbers.shape[1]
     found = [x.T.reshape(count, *tail) for x in numbers.reshape(-1, math.prod(tail), count)]
-    return lax.complex(*found) if jnp.iscomplexobj(like) else found[0]
-
-
-def planes(x: Any) -> tuple[Any, ...]:
-    return (x.real, x.imag) if jnp.iscomplexobj(x) else (x,)
+    return of_planes(found)
 
 
 # ------------------------------------------------------------------------------------------------ inside shard_map
@@ -306,8 +302,7 @@ def gathered_from_devices(run: Callable[..., Any], form: Recurrence, coefficient
     def whole(v: Any) -> Any:
         return lax.all_gather(Operations.stretch(v, form.n, axis), cut.names, axis=axis, tiled=True)
 
-    y = run(tuple(map(whole, coefficients)), whole(x), init, whole_form(form))
-    return lax.dynamic_slice_in_dim(y, index(cut) * form.n, form.n, axis)
+    return own_rows(cut, run(tuple(map(whole, coefficients)), whole(x), init, whole_form(form)), form.n, axis)
 
 
 @functools.cache
@@ -338,8 +333,7 @@ def end(form: Recurrence, y: Any, k: int) -> Any:
     place, row = divmod(form.steps - 1 - k, form.n)
     if form.backward:
         place, row = cut.parts - 1 - place, form.n - 1 - row
-    own = lax.index_in_dim(y, row, axis, keepdims=False)
-    return lax.psum(jnp.where(index(cut) == place, own, 0), cut.names)
+    return of_device(cut, place, lax.index_in_dim(y, row, axis, keepdims=False))
 
 
 # ------------------------------------------------------------------------------------------------ the promise

@@ -13,7 +13,7 @@ from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.problems.forms import Form
 from tridiag.xla import split, split_determinants
 from tridiag.xla.custom_call import call, call_adjoint, call_long, shard_over_devices
-from tridiag.xla.exchange import of_first
+from tridiag.xla.exchange import of_device
 
 
 def solve(matrix: Matrix, d: Any, form: Form) -> Any:
@@ -39,7 +39,7 @@ def adjoint_long(matrix: Matrix, g: Any, x: Any, form: Form) -> Any:
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
     """Signs and logarithms of determinants, by `lax.scan`."""
     found = on_devices(determinants_scanned, split_determinants.slogdet, form, [*matrix[:3]], matrix[3], 2, False)
-    sign, logarithm = (of_first(form.cut, x) for x in found) if form.cut else found
+    sign, logarithm = (of_device(form.cut, 0, x) for x in found) if form.cut else found
     return sign, logarithm
 
 

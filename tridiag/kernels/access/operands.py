@@ -23,6 +23,7 @@ QUAD = 4  # numbers of a row that are transposed at a time: more would not fit i
 ROWS_AHEAD = 8  # prefetch distance where lanes lie side by side
 NEXT_GROUP = 128 * 1024  # where rows are contiguous: the next group, if it is no further than this,
 LINES_AHEAD = 8  # ... or further on in the same rows
+ROWS_OF_LANE = 64  # ... where so many rows of a lane are asked for before those of the next, a power of two
 NEXT_LINES = 256 * 1024  # systems end to end: the next group, line by line as they lie in memory, if it is no further
 
 
@@ -43,6 +44,8 @@ bytes_of_row = emitted(lambda code: code.integer(code.row))
 bytes_of_real = emitted(lambda code: code.integer(code.size_of_real))
 parts_of = emitted(lambda code: code.integer(code.parts))  # of a number, which are real
 bytes_of_number = emitted(lambda code: code.integer(code.size_of_real * code.parts))
+# as a power of two; a line has as many numbers as a vector has lanes
+lines_of_lane = emitted(lambda code: code.integer((ROWS_OF_LANE // code.lanes).bit_length() - 1))
 size_of_operand = emitted(lambda code: code.integer(Operand.size() + 8 * code.lanes))
 
 
@@ -80,7 +83,7 @@ def bind(zero, operand, itemsize, stride, even, downwards, used):
         elif abs(ahead) >= NEXT_GROUP:
             ahead = -LINES_AHEAD * LINE if downwards else LINES_AHEAD * LINE
             if parts_of(zero, ()) == 1:
-                lines = 3 if lanes == 8 else 2  # those of as many rows as are loaded at a time
+                lines = lines_of_lane(zero, ())
     elif 1 < used < lanes and parts_of(zero, ()) == 1 and side == itemsize:
         kind = NARROW
         for lane in range(2, used):

@@ -118,15 +118,22 @@ def pieces(zero, job, worker, y, count, place, period, low, high):
         words = worker, y + first * size, some, (place + first) % period, period, low, high
         if job.flags & P.MASKED:
             multiply_masked(zero, words)
-        elif dense:
-            if job.flags & P.LARGE:
-                multiply_long_past_caches(zero, words)
-            else:
-                multiply_long(zero, words)
-        elif job.flags & P.LARGE:
-            multiply_past_caches(zero, words)
         else:
-            multiply(zero, words)
+            multiply_unmasked(zero, job, dense, words)
+
+
+@njit(**OPTIONS)
+def multiply_unmasked(zero, job, long, words):
+    """By the loop for rows that are long, or any; past the caches where the result is large."""
+    large = job.flags & P.LARGE != 0
+    if long and large:
+        multiply_long_past_caches(zero, words)
+    elif long:
+        multiply_long(zero, words)
+    elif large:
+        multiply_past_caches(zero, words)
+    else:
+        multiply(zero, words)
 
 
 @njit(**OPTIONS)
@@ -166,15 +173,7 @@ def multiply_in_one_go(zero, job, worker, first, last):
         worker.source[source], worker.move[source] = address + first * size, size
     place = first if first < period else first % period
     words = worker, y + first * size, end - first, place, period, 1, period - 1
-    if period >= LONG * lanes_of(zero, ()):
-        if job.flags & P.LARGE:
-            multiply_long_past_caches(zero, words)
-        else:
-            multiply_long(zero, words)
-    elif job.flags & P.LARGE:
-        multiply_past_caches(zero, words)
-    else:
-        multiply(zero, words)
+    multiply_unmasked(zero, job, period >= LONG * lanes_of(zero, ()), words)
 
 
 @njit(**OPTIONS)
