@@ -305,6 +305,28 @@ def test_tasks_are_told_apart_where_they_may_not_share_memory() -> None:
             assert share_memory() == shared
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("diagonal", "double", "single"), [(4.0, 64, 64), (2.1, 192, 64), (2.01, 512, 192), (2.0, 512, 512)]
+)
+def test_other_workers_are_told_no_more_rows_than_couplings_decay_in(
+    diagonal: float, double: int, single: int, dtype: Any
+) -> None:
+    """Of all systems but one in sixteen; whichever of the bands are constant."""
+    from tridiag.chunked import cuts
+    from tridiag.chunked.rest import Systems
+
+    rows = np.full((32, 2048), diagonal, dtype)
+    rows[3] = 2
+    for b in (rows, np.array(diagonal, dtype), np.full((2048,), diagonal, dtype), rows[:, :1]):
+        moving = ("b", "d") if b.shape[-1:] == (2048,) else ("d",)
+        systems = Systems(tridiag.solve, ("a", "b", "c", "d"), moving, 1, 2, {"transpose": False}, False)
+        values = np.array(-1, dtype), b, np.array(-1, dtype), np.ones((32, 2048), dtype)
+        told = cuts.Alone(systems, False).told(cuts.Solved(values[3], values))
+        width = double if dtype == np.float64 else single
+        assert {x.shape for name in ("x", *moving) for x in told[name]} <= {(32, width + 2), (1, width + 2)}
+
+
 # ---------------------------------------------------------------------------------------------- doubtful systems
 
 

@@ -53,6 +53,39 @@ class Alone(NamedTuple):
                 found[name] = x, x
         return found
 
+    def told(self, solved: Solved) -> Ends:
+        """A task: the same for another worker: no more rows than couplings decay in."""
+        ends, axis = self.ends(solved), self.systems.axis
+        reach = ends["x"][0].shape[axis] - BESIDE
+        for width in WIDTHS:
+            if width >= reach or self.decay(ends, width):
+                break
+        count = min(width, reach) + BESIDE
+        return {
+            name: (first(x, count, axis), last(y, count, axis)) if self.moves(name) else (x, y)
+            for name, (x, y) in ends.items()
+        }
+
+    def decay(self, ends: Ends, width: int) -> bool:
+        """Whether so many rows at either end separate what lies before and behind, in all systems but a few.
+
+        In a row with t = (abs(a) + abs(c)) / abs(b) a solution decays by t / (1 + sqrt(1 - t^2)), exactly so where
+        rows are alike.
+        """
+        axis, rank, found = self.systems.axis, self.systems.rank, []
+        for end, side in enumerate((first, last)):
+            a, b, c = (
+                abs(full(side(x[end], width, axis) if self.moves(name) else x[end], axis, rank))
+                for name, x in ((name, ends[name]) for name in "abc")
+            )
+            with np.errstate(all="ignore"):
+                ratio = np.minimum((a + c) / b, 1)
+                ratio /= 1 + np.sqrt(1 - ratio * ratio)
+            left = ratio.prod(axis) ** (width // ratio.shape[axis])
+            found.append(left > np.finfo(ratio.dtype).eps)  # NaN is not: no number of rows would help
+        failed = found[0] | found[1]
+        return bool(np.count_nonzero(failed) * FEW <= failed.size)
+
     def reach(self, rows: int) -> int:
         """How many rows may be solved again at either end of a chunk."""
         return min(WIDTHS[-1], rows // 4)

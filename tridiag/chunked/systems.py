@@ -91,7 +91,7 @@ class Group(NamedTuple):
             graph[result] = (functools.partial(chunk.result, k, len(keys)), keys[k], settled)
         if self.systems.shared:
             return {**graph, settled: (functools.partial(chunk.settle, self.first), keys)}
-        told = dict(zip(self.keys("ends"), ((chunk.ends, key) for key in keys), strict=True))
+        told = dict(zip(self.keys("ends"), ((chunk.told, key) for key in keys), strict=True))
         return {**graph, **told, **self.verdict("settle", keys, (chunk.mend, [*told]))}
 
     def joined(self) -> dict[Any, Any]:
