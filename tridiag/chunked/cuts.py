@@ -41,12 +41,13 @@ class Alone(NamedTuple):
         x = self.systems.solve(self.systems.given(values), self.systems.axis)
         return Solved(x, values)
 
-    def ends(self, solved: Solved) -> Ends:
-        """A task: what mending the cuts beside a chunk may take."""
-        axis, count = self.systems.axis, self.reach(solved.x.shape[self.systems.axis]) + BESIDE
+    def ends(self, solved: Solved, reach: int | None = None) -> Ends:
+        """A task: what mending the cuts beside a chunk may take, of rows that may be solved again and those beside."""
+        axis = self.systems.axis
+        count = (self.reach(solved.x.shape[axis]) if reach is None else reach) + BESIDE
         found: Ends = {"x": (first(solved.x, count, axis), last(solved.x, count, axis))}
         for name, x in self.systems.given(solved.values).items():
-            if name in self.systems.moving:
+            if self.moves(name):
                 x = full(x, axis, self.systems.rank)
                 found[name] = first(x, count, axis), last(x, count, axis)
             else:
@@ -55,35 +56,25 @@ class Alone(NamedTuple):
 
     def told(self, solved: Solved) -> Ends:
         """A task: the same for another worker: no more rows than couplings decay in."""
-        ends, axis = self.ends(solved), self.systems.axis
-        reach = ends["x"][0].shape[axis] - BESIDE
-        for width in WIDTHS:
-            if width >= reach or self.decay(ends, width):
-                break
-        count = min(width, reach) + BESIDE
-        return {
-            name: (first(x, count, axis), last(y, count, axis)) if self.moves(name) else (x, y)
-            for name, (x, y) in ends.items()
-        }
+        reach = self.reach(solved.x.shape[self.systems.axis])
+        enough = (width for width in WIDTHS if width < reach and self.decay(solved.values, width))
+        return self.ends(solved, next(enough, reach))
 
-    def decay(self, ends: Ends, width: int) -> bool:
+    def decay(self, values: Sequence[Any], width: int) -> bool:
         """Whether so many rows at either end separate what lies before and behind, in all systems but a few.
 
         In a row with t = (abs(a) + abs(c)) / abs(b) a solution decays by t / (1 + sqrt(1 - t^2)), exactly so where
         rows are alike.
         """
-        axis, rank, found = self.systems.axis, self.systems.rank, []
-        for end, side in enumerate((first, last)):
-            a, b, c = (
-                abs(full(side(x[end], width, axis) if self.moves(name) else x[end], axis, rank))
-                for name, x in ((name, ends[name]) for name in "abc")
-            )
+        axis, rank, failed = self.systems.axis, self.systems.rank, np.zeros((), bool)
+        rows = {name: full(x, axis, rank) for name, x in self.systems.given(values).items() if name in "abc"}
+        for side in (first, last):
+            a, b, c = (abs(side(rows[k], width, axis) if self.moves(k) else rows[k]) for k in "abc")
             with np.errstate(all="ignore"):
                 ratio = np.minimum((a + c) / b, 1)
                 ratio /= 1 + np.sqrt(1 - ratio * ratio)
             left = ratio.prod(axis) ** (width // ratio.shape[axis])
-            found.append(left > np.finfo(ratio.dtype).eps)  # NaN is not: no number of rows would help
-        failed = found[0] | found[1]
+            failed = failed | (left > np.finfo(ratio.dtype).eps)  # NaN is not: no number of rows would help
         return bool(np.count_nonzero(failed) * FEW <= failed.size)
 
     def reach(self, rows: int) -> int:

@@ -143,8 +143,8 @@ def inverse_entries(form: Form, cut: Cut, a: Any, b: Any, c: Any, where: Any = N
         return jnp.stack([*gradients, good], 1)
 
     numbers = packed((*told, *exponents))
-    *gradients, good = from_all(join, cut, numbers, numbers[:0], len(told) * len(planes(told[0])) + 1)
     size = len(planes(told[0]))
+    *gradients, good = from_all(join, cut, numbers, numbers[:0], len(told) * size + 1)
     given = (of_planes(gradients[k : k + size]) for k in range(0, len(gradients), size))
     entries = pull(tuple(x.reshape(like.shape) for x, like in zip(given, told, strict=True)))
     doubtful = ~part.column(fine.reshape(-1) & (good > 0))
