@@ -16,7 +16,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("name", ["cupy_pcr", "cupy_thomas"])
+@pytest.mark.parametrize("name", ["cupy_pcr", "cupy_thomas", "cupy_scan"])
 def test_kernels_are_clean(name: str, dtype: str) -> None:
     done = sanitized.run("--dtype", dtype, name)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]

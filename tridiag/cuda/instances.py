@@ -13,6 +13,9 @@ RUNS = {"float32": 13, "float64": 7, "complex64": 7, "complex128": 5}  # ... of 
 REGISTERS = {"float32": 64, "float64": 32, "complex64": 32, "complex128": 16}  # the rows that a thread holds by itself
 CHUNK_THREADS = {"float32": 512, "float64": 512, "complex64": 512, "complex128": 256}
 RUN_THREADS, THOMAS_THREADS, HARD_THREADS = 256, 128, 128
+COLUMN_THREADS, MATRIX_THREADS = 256, 128
+MOST = 4  # coefficients of a linear recurrence
+MATRICES = (2, 4, 8, 16)  # the most rows of the matrices of one
 FORMS = ("Tridiagonal", "Cyclic")
 
 
@@ -45,6 +48,18 @@ def determinants(dtype: str, periodic: bool) -> Kernel:
     return named("pivoted.cu", "determinants", HARD_THREADS, dtype, FORMS[periodic])
 
 
+def linear(dtype: str, order: int) -> Kernel:
+    return named("recurrences.cu", "linear", COLUMN_THREADS, dtype, order)
+
+
+def logarithmic(dtype: str, weighted: bool) -> Kernel:
+    return named("recurrences.cu", "logarithmic", COLUMN_THREADS, dtype, weighted)
+
+
+def matrices(dtype: str, rows: int) -> Kernel:
+    return named("recurrences.cu", "matrices", MATRIX_THREADS, dtype, rows)
+
+
 BOTH = (False, True)
 INSTANCES = [
     kernel
@@ -56,5 +71,8 @@ INSTANCES = [
         *(thomas(dtype, *facts) for facts in itertools.product((0, REGISTERS[dtype]), BOTH, BOTH)),
         *(pivoted(dtype, periodic) for periodic in BOTH),
         *(determinants(dtype, periodic) for periodic in BOTH),
+        *(linear(dtype, order) for order in range(1, MOST + 1)),
+        *(matrices(dtype, rows) for rows in MATRICES),
+        *(logarithmic(dtype, weighted) for weighted in BOTH if not dtype.startswith("complex")),
     )
 ]

@@ -1,0 +1,135 @@
+"""Every CUDA C kernel of a recurrence on the CPU build: sizes around boundaries, layouts, four orders of threads."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import cpu_build
+import numpy as np
+import pytest
+from helpers import DTYPES, REAL, STANDIN, assert_same_bits, noise
+
+import tridiag
+
+if not STANDIN:
+    pytest.skip("runs the CPU build; on a GPU the main suite runs the kernels", allow_module_level=True)
+if reason := cpu_build.why_not():
+    pytest.skip(reason, allow_module_level=True)
+
+import cupy
+import test_logarithms
+import test_matrix_recurrence
+from cupy import machine
+from test_recurrences import assert_recurs
+
+from tridiag.cuda import recurrences
+
+ROWS = (1, 2, 3, 4, 5, 8, 9, 31, 33, 100)
+BATCHES = (1, 3, 33)
+SEEDS = (0, 1, 2, 3)
+LAYOUTS = ("rows", "columns")
+
+
+@pytest.fixture(autouse=True)
+def order() -> Iterator[None]:
+    yield
+    machine.seed = 0
+    recurrences.program.cache_clear()
+
+
+def found(verb: str, *given: Any, seeds: Any = SEEDS, **options: Any) -> np.ndarray:
+    """What a verb makes of arrays, no bit of which an order of the threads may change."""
+    results = []
+    for machine.seed in seeds:
+        on_device = [tuple(map(cupy.asarray, x)) if isinstance(x, tuple) else cupy.asarray(x) for x in given]
+        results.append(getattr(tridiag, verb)(*on_device, backend="cupy_scan", **options).get())
+    for other in results[1:]:
+        assert_same_bits(other, results[0])
+    return results[0]
+
+
+def sequences(layout: str, n: int, batch: int, dtype: str, order: int = 1) -> tuple[Any, Any, Any, int]:
+    """Coefficients, x, what is before the first step, and the axis."""
+    rng, shape = np.random.default_rng(n * batch), (batch, n) if layout == "rows" else (n, batch)
+    a = tuple(noise(rng, shape, dtype) for _ in range(order))
+    init = tuple(noise(rng, (batch,), dtype) for _ in range(order))
+    return a, noise(rng, shape, dtype), init, int(layout == "rows")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_linear_recurrences_of_all_sizes(order: int, dtype: str, layout: str) -> None:
+    for n, batch, reverse in itertools.product(ROWS, BATCHES, (False, True)):
+        a, x, init, axis = sequences(layout, n, batch, dtype, order)
+        options = {"axis": axis, "reverse": reverse}
+        assert_recurs(found("linear_recurrence", a, x, **options), a, x, **options)
+        assert_recurs(found("linear_recurrence", a, x, init, **options), a, x, init, **options)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_logarithms_of_all_sizes(dtype: str, layout: str) -> None:
+    for n, batch, reverse in itertools.product(ROWS, BATCHES, (False, True)):
+        (log_a,), x, (init,), axis = sequences(layout, n, batch, dtype)
+        options = {"axis": axis, "reverse": reverse}
+        test_logarithms.assert_close(found("logcumsumexp", x, **options), test_logarithms.oracle(x, **options))
+        y = found("log_linear_recurrence", log_a, x, init, **options)
+        test_logarithms.assert_close(y, test_logarithms.oracle(x, log_a, init, **options))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_matrices_of_all_sizes(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    for m, n, batch, reverse in itertools.product(range(1, 17), (1, 2, 7), (1, 33), (False, True)):
+        A, x = noise(rng, (batch, n, m, m), dtype) / m, noise(rng, (batch, n, m), dtype)
+        init = noise(rng, (batch, m), dtype)
+        y = found("matrix_recurrence", A, x, init, seeds=SEEDS[:2], reverse=reverse)
+        test_matrix_recurrence.assert_recurs(y, A, x, init, reverse=reverse)
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_one_size(layout: str) -> None:
+    a, x, init, axis = sequences(layout, 65, 33, "float64")
+    assert_recurs(found("linear_recurrence", a, x, init, seeds=(1,), axis=axis), a, x, init, axis=axis)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_sequences_with_real_coefficients_are_pairs(dtype: str) -> None:
+    """So no word more is read."""
+    for layout in LAYOUTS:
+        _, x, init, axis = sequences(layout, 33, 5, dtype)
+        a, _, _, _ = sequences(layout, 33, 5, REAL[dtype])
+        y = found("linear_recurrence", a[0], x, init[0], axis=axis)
+        assert machine.launches[-1][0] == f"linear<{'float' if dtype == 'complex64' else 'double'}, 1>"
+        assert_recurs(y, a, x, init, axis=axis)
+
+
+def test_axes_that_do_not_merge_and_strides_of_all_kinds() -> None:
+    """More batch axes than a kernel walks through; arrays that lie backwards; rows apart by half a number."""
+    rng = np.random.default_rng(0)
+    shape = (2, 3, 2, 3, 2, 4, 7)
+    a, x = (noise(rng, shape, "float64") for _ in range(2))
+    wide = cupy.zeros(tuple(k + 1 for k in shape))
+    inner = tuple(slice(k) for k in shape)
+    given = [wide[inner] * 0 + cupy.asarray(v) for v in (a, x)]
+    out = wide[inner]
+    assert tridiag.linear_recurrence(*given, backend="cupy_scan", out=out) is out
+    assert_recurs(out.get(), (a,), x)
+    rest = wide.get()
+    rest[inner] = 0
+    assert not rest.any()
+    backwards = [cupy.asarray(np.ascontiguousarray(v[..., ::-1, ::-1]))[..., ::-1, ::-1] for v in (a, x)]
+    assert_recurs(tridiag.linear_recurrence(*backwards, backend="cupy_scan").get(), (a,), x)
+    halves = cupy.zeros((5, 15))[:, :-1].view("complex128")
+    values = noise(rng, (5, 7), "complex128")
+    halves[...] = cupy.asarray(values)
+    assert halves.strides[0] % 16
+    assert_recurs(tridiag.linear_recurrence(halves, halves, backend="cupy_scan").get(), (values,), values)
+    assert (
+        tridiag.linear_recurrence(cupy.asarray(values), cupy.asarray(values), backend="cupy_scan", out=halves) is halves
+    )
+    assert_recurs(halves.get(), (values,), values)
