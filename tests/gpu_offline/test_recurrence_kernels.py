@@ -9,7 +9,7 @@ from typing import Any
 import cpu_build
 import numpy as np
 import pytest
-from helpers import DTYPES, REAL, STANDIN, assert_same_bits, noise
+from helpers import DTYPES, EPS, REAL, STANDIN, TINY, assert_same_bits, noise
 
 import tridiag
 
@@ -21,10 +21,12 @@ if reason := cpu_build.why_not():
 import cupy
 import test_logarithms
 import test_matrix_recurrence
+import test_recurrences
 from cupy import machine
 from test_recurrences import assert_recurs
 
 from tridiag.cuda import recurrences
+from tridiag.cuda.struct import TYPES
 
 ROWS = (1, 2, 3, 4, 5, 8, 9, 31, 33, 100)
 BATCHES = (1, 3, 33)
@@ -32,10 +34,26 @@ SEEDS = (0, 1, 2, 3)
 LAYOUTS = ("rows", "columns")
 
 
+SCHEDULES = (
+    "threads",
+    "tiles",
+    "chained",
+)  # a thread for each sequence; tiles one after another; a block for each tile
+
+
 @pytest.fixture(autouse=True)
 def order() -> Iterator[None]:
     yield
     machine.seed = 0
+
+
+@pytest.fixture
+def spread(schedule: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Have a schedule chosen, whatever the sizes."""
+    monkeypatch.setattr(recurrences, "worth_a_thread", lambda sequences: schedule == "threads")
+    monkeypatch.setattr(recurrences, "FULL", 10**9 if schedule == "chained" else 0)
+    recurrences.program.cache_clear()
+    yield
     recurrences.program.cache_clear()
 
 
@@ -58,9 +76,98 @@ def sequences(layout: str, n: int, batch: int, dtype: str, order: int = 1) -> tu
     return a, noise(rng, shape, dtype), init, int(layout == "rows")
 
 
+in_every_way = pytest.mark.parametrize("schedule", SCHEDULES)
+
+
+def places(schedule: str) -> Iterator[Any]:
+    """Numbers of rows and of sequences, and whether the last row comes first."""
+    yield from itertools.product(ROWS if schedule == "threads" else (*ROWS, 500, 4000), BATCHES, (False, True))
+
+
+@pytest.mark.usefixtures("spread")
+@in_every_way
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_first_order_in_all_sizes(dtype: str, layout: str, schedule: str) -> None:
+    for n, batch, reverse in places(schedule):
+        if n * batch > 40_000:
+            continue
+        a, x, init, axis = sequences(layout, n, batch, dtype)
+        options = {"axis": axis, "reverse": reverse}
+        assert_recurs(found("linear_recurrence", *a, x, **options), a, x, **options)
+        assert_recurs(found("linear_recurrence", *a, x, *init, **options), a, x, init, **options)
+
+
+def hard(case: str, n: int, dtype: str) -> Any:
+    """Coefficients and x of three sequences, of which the middle one is hard."""
+    rng = np.random.default_rng(1)
+    a, x = (rng.uniform(-1, 1, (3, n)) for _ in range(2))
+    if case == "cancelling":
+        a[1], x[1] = 16, -15
+        x[1, 0] = 1
+    elif case == "nearly vanishing":
+        a[1], x[1] = 1e-3, 0
+        x[1, ::23] = 1e30
+    elif case == "an infinity":
+        a[:], x[1, n // 2] = abs(a), np.inf
+    else:
+        a[1] = test_recurrences.COEFFICIENTS[case](rng, test_recurrences.LONG[dtype])[:n]
+    return a.astype(dtype), x.astype(dtype)
+
+
+@pytest.mark.usefixtures("spread")
+@pytest.mark.parametrize("schedule", ["tiles", "chained"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("case", [*test_recurrences.COEFFICIENTS, "cancelling", "nearly vanishing", "an infinity"])
+def test_stretches_that_tell_little(case: str, dtype: str, layout: str, schedule: str) -> None:
+    """Products of coefficients overflow, vanish, or hide what is left: such tiles are computed step by step."""
+    n = 9001
+    a, x = hard(case, n, dtype)
+    axis = int(layout == "rows")
+    y = found("linear_recurrence", *(np.ascontiguousarray(v if axis else v.T) for v in (a, x)), axis=axis)
+    y = y if axis else y.T
+    for k in range(3):
+        with np.errstate(all="ignore"):
+            right, size = (
+                test_recurrences.step_by_step(of_a.astype(np.longdouble), of_x.astype(np.longdouble))
+                for of_a, of_x in ((a[k], x[k]), (abs(a[k]), abs(x[k])))
+            )
+            kept = np.isfinite(right.astype(dtype))
+            bound = 500 * EPS[dtype] * size + 4 * TINY[dtype]
+            assert (abs(y[k] - right)[kept] <= bound[kept]).all()
+        np.testing.assert_array_equal(np.isfinite(y[k]), kept)
+        if case == "cancelling" and k == 1:
+            np.testing.assert_array_equal(y[k], np.ones(n))
+        if case == "nearly vanishing" and k == 1:
+            np.testing.assert_allclose(y[k], right.astype(float), rtol=100 * EPS[dtype], atol=4 * TINY[dtype])
+
+
+@pytest.mark.usefixtures("spread")
+@in_every_way
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", [name for name in test_logarithms.LADDERS if name != "1e300"])
+def test_errors_of_sums_do_not_pile_up(name: str, dtype: str, schedule: str) -> None:
+    n = 2009
+    x, right = test_logarithms.ladder(name, dtype, n), test_logarithms.exactly(name, dtype, n)
+    assert test_logarithms.units(found("logcumsumexp", x, seeds=(2,)), right) <= 2
+    beside = np.repeat(x[:, None], 3, axis=1)
+    assert test_logarithms.units(found("logcumsumexp", beside, axis=0, seeds=(3,))[:, 2], right) <= 2
+
+
+@pytest.mark.usefixtures("spread")
+@in_every_way
+@pytest.mark.parametrize("x", test_logarithms.EXTREMES, ids=str)
+def test_infinities_in_sums(x: list[float], schedule: str) -> None:
+    many = np.zeros((3, 900))
+    many[1, 400:403] = x
+    y = found("logcumsumexp", many, seeds=(0, 2))
+    np.testing.assert_allclose(y, test_logarithms.oracle(many).astype(float), rtol=1e-14, atol=3e-16)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("order", [2, 3, 4])
 def test_linear_recurrences_of_all_sizes(order: int, dtype: str, layout: str) -> None:
     for n, batch, reverse in itertools.product(ROWS, BATCHES, (False, True)):
         a, x, init, axis = sequences(layout, n, batch, dtype, order)
@@ -69,13 +176,19 @@ def test_linear_recurrences_of_all_sizes(order: int, dtype: str, layout: str) ->
         assert_recurs(found("linear_recurrence", a, x, init, **options), a, x, init, **options)
 
 
+@pytest.mark.usefixtures("spread")
+@in_every_way
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_logarithms_of_all_sizes(dtype: str, layout: str) -> None:
-    for n, batch, reverse in itertools.product(ROWS, BATCHES, (False, True)):
+def test_logarithms_of_all_sizes(dtype: str, layout: str, schedule: str) -> None:
+    for n, batch, reverse in places(schedule):
+        if n * batch > 40_000:
+            continue
         (log_a,), x, (init,), axis = sequences(layout, n, batch, dtype)
         options = {"axis": axis, "reverse": reverse}
         test_logarithms.assert_close(found("logcumsumexp", x, **options), test_logarithms.oracle(x, **options))
+        if schedule != "threads":
+            continue
         y = found("log_linear_recurrence", log_a, x, init, **options)
         test_logarithms.assert_close(y, test_logarithms.oracle(x, log_a, init, **options))
 
@@ -104,7 +217,7 @@ def test_complex_sequences_with_real_coefficients_are_pairs(dtype: str) -> None:
         _, x, init, axis = sequences(layout, 33, 5, dtype)
         a, _, _, _ = sequences(layout, 33, 5, REAL[dtype])
         y = found("linear_recurrence", a[0], x, init[0], axis=axis)
-        assert machine.launches[-1][0] == f"linear<{'float' if dtype == 'complex64' else 'double'}, 1>"
+        assert machine.launches[-1][0].startswith(f"linear_tiles<{TYPES[REAL[dtype]]},")
         assert_recurs(y, a, x, init, axis=axis)
 
 

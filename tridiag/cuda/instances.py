@@ -13,7 +13,7 @@ RUNS = {"float32": 13, "float64": 7, "complex64": 7, "complex128": 5}  # ... of 
 REGISTERS = {"float32": 64, "float64": 32, "complex64": 32, "complex128": 16}  # the rows that a thread holds by itself
 CHUNK_THREADS = {"float32": 512, "float64": 512, "complex64": 512, "complex128": 256}
 RUN_THREADS, THOMAS_THREADS, HARD_THREADS = 256, 128, 128
-COLUMN_THREADS, MATRIX_THREADS = 256, 128
+COLUMN_THREADS, MATRIX_THREADS, TILE_THREADS = 256, 128, 256
 MOST = 4  # coefficients of a linear recurrence
 MATRICES = (2, 4, 8, 16)  # the most rows of the matrices of one
 FORMS = ("Tridiagonal", "Cyclic")
@@ -56,6 +56,11 @@ def logarithmic(dtype: str, weighted: bool) -> Kernel:
     return named("recurrences.cu", "logarithmic", COLUMN_THREADS, dtype, weighted)
 
 
+def tiles(dtype: str, logarithms: bool, together: bool, chained: bool) -> Kernel:
+    template = "logarithmic_tiles" if logarithms else "linear_tiles"
+    return named("scans.cu", template, TILE_THREADS, dtype, RUNS[dtype], together, chained)
+
+
 def matrices(dtype: str, rows: int) -> Kernel:
     return named("recurrences.cu", "matrices", MATRIX_THREADS, dtype, rows)
 
@@ -73,6 +78,7 @@ INSTANCES = [
         *(determinants(dtype, periodic) for periodic in BOTH),
         *(linear(dtype, order) for order in range(1, MOST + 1)),
         *(matrices(dtype, rows) for rows in MATRICES),
+        *(tiles(dtype, *facts) for facts in itertools.product(BOTH[: 2 - dtype.startswith("complex")], BOTH, BOTH)),
         *(logarithmic(dtype, weighted) for weighted in BOTH if not dtype.startswith("complex")),
     )
 ]

@@ -47,6 +47,7 @@ class Sequences(NamedTuple):
     job: np.ndarray[Any, Any]
     begin: np.ndarray[Any, Any]
     outer: tuple[Axis, ...]  # steps in bytes
+    together: bool  # whether the rows of a sequence lie side by side
     dtype: str  # in which they are computed
 
     @property
@@ -109,4 +110,5 @@ def sequences_of(form: Recurrence, shapes: Any, strides: Any, dtypes: tuple[Any,
         job["entry"], job["column"], job["size"] = entries // itemsize, column // itemsize, form.shape[-1]
     for x in (job, begin):
         x.flags.writeable = False
-    return Sequences(job, begin, tuple(outer), (dtype if in_pairs else right).name)
+    together = bool(form.n == 1 or abs(job["row"][Y]) == 1)
+    return Sequences(job, begin, tuple(outer), together, (dtype if in_pairs else right).name)
