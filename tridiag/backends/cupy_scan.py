@@ -1,8 +1,14 @@
-"""Recurrences by a thread for each sequence: CUDA C through CuPy.
+"""Recurrences by CUDA C through CuPy: a thread for each sequence, or several with chunks of rows in their registers.
 
-Every value comes from those before it, as in a plain loop: 2 flops a coefficient and value, and each number is read or
-written once. Complex sequences with real coefficients are twice as many real ones. Vectors stay in registers, 2 m**2
-flops a step. Sums of exponentials are kept as `tridiag.algorithms.logsumexp` says, about 60 operations a value.
+Each number is read and written once; 2 flops a coefficient and value, or twice as many where chunks are joined. The
+latter is for first order and logcumsumexp: in tiles of rows, one after another or, of few sequences, chained from block
+to block by decoupled look-back. No bit depends on the order of blocks. Where products of coefficients overflow, or are
+too large to be trusted, a tile is computed step by step; those that underflow are kept in range. Complex sequences with
+real coefficients are twice as many real ones. Vectors stay in registers, 2 m**2 flops a step. Sums of exponentials are
+kept as `tridiag.algorithms.logsumexp` says, about 60 operations a value.
+
+Sources: Merrill and Garland (2016), Single-pass parallel prefix scan with decoupled look-back; Blelloch (1990), Prefix
+sums and their applications, for recurrences as scans.
 """
 
 from __future__ import annotations

@@ -284,7 +284,6 @@ __device__ __forceinline__ void store(typename Rows::Value (&v)[R], const Job& j
   T* y = static_cast<T*>(job.operand[Y]);
   const Index step = job.row[Y];
   if (TOGETHER) {
-    __syncthreads();  // the tile has been read
 #pragma unroll
     for (int r = 0; r < R; r++) tile[int(threadIdx.x) * R + r] = v[r];
     __syncthreads();
@@ -343,7 +342,7 @@ __device__ __forceinline__ void scan(const Job& job) {
 #pragma unroll 1
   for (;; tile++) {
     const Index first = tile * rows;
-    for (int k = threadIdx.x; k <= at.width; k += blockDim.x) marks[k] = 0;
+    for (int k = threadIdx.x; k <= at.width; k += blockDim.x) marks[k] = 0;  // all have read them, or they are 0
     __syncthreads();
     Rows chunk_rows;
     load<Rows, R, TOGETHER>(chunk_rows.x, job, X, offsets + at.width, first, at);
@@ -442,7 +441,6 @@ __device__ __forceinline__ void scan(const Job& job) {
     }
     store<Rows, R, TOGETHER>(y, job, offsets, first, at, values);
     if (CHAINED || tile + 1 == tiles) return;
-    __syncthreads();
   }
 }
 
