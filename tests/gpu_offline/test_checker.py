@@ -16,7 +16,7 @@ import pytest
 from helpers import STANDIN
 
 import tridiag
-from tridiag.cuda import recurrences
+from tridiag.cuda import instances, recurrences
 
 cupy: Any = pytest.importorskip("cupy", reason="needs the stand-in for CuPy")
 if not STANDIN:
@@ -38,7 +38,8 @@ BLOCKS = {
 # Systems without a certificate come out as NaN: a doubt that has no cause would be healed by pivoting else
 UNHEALED = {"pivoted.cu": planted.replacing("const T x = regular ? kept.at(i, Y) :", "const T x =")}
 SCANS = "scans.cu"
-TILE = 256 * 7  # rows of a tile that one sequence has, of doubles
+ROWS = instances.TILES[DTYPE]  # of a chunk,
+TILE = 256 * ROWS  # and of a tile that one sequence has
 VERBS = {"linear_recurrence": 1, "logcumsumexp": 0}
 SOURCES = (*BLOCKS, SCANS)
 BARRIERS = [(source, number) for source in SOURCES for number in range(planted.barriers(source))]
@@ -133,7 +134,9 @@ def stretches() -> Iterator[Any]:
     rng, n = np.random.default_rng(0), 7000
     a, x = rng.uniform(-1, 1, (3, n)), rng.normal(size=(3, n))
     yield a[:1], x[:1]
-    x[0, 3002], a[0, 3003:3010], a[0, 3010:3020], x[0, 3003:3020] = 1e305, 1e-46, 1, 0  # their product is subnormal
+    start = 600 * ROWS  # of a chunk, whose product is subnormal
+    a[0, start : start + 20], x[0, start - 1 : start + 20] = 1, 0
+    x[0, start - 1], a[0, start : start + ROWS] = 1e305, 10 ** (-322 / ROWS)
     start = 2 * TILE  # of a tile, in which 4 times 5e307 overflows
     a[1, start:], x[1, start - 1 :] = 1, 0
     a[1, start : start + 2], x[1, start - 1 : start + 2] = 2, (5e307, -5e307, -5e307)

@@ -25,7 +25,8 @@ import test_recurrences
 from cupy import machine
 from test_recurrences import assert_recurs
 
-from tridiag.cuda import recurrences
+from tridiag.cuda import instances, recurrences
+from tridiag.cuda.sequences import SEQUENCES, Sequences
 from tridiag.cuda.struct import TYPES
 
 ROWS = (1, 2, 3, 4, 5, 8, 9, 31, 33, 100)
@@ -165,6 +166,47 @@ def test_infinities_in_sums(x: list[float], schedule: str) -> None:
     np.testing.assert_allclose(y, test_logarithms.oracle(many).astype(float), rtol=1e-14, atol=3e-16)
 
 
+WEIGHTS = {
+    "of any size": lambda rng, n: 300 * rng.normal(size=n),
+    "zero at times": lambda rng, n: np.where(rng.random(n) < 0.01, -np.inf, rng.normal(size=n)),
+    "far": lambda rng, n: 1e17 * rng.normal(size=n),
+    "huge": lambda rng, n: np.where(np.arange(n) % 34 < 17, 2.0**1019, -(2.0**1019)),
+    "one is infinite": lambda rng, n: np.where(np.arange(n) == n // 2, np.inf, rng.normal(size=n)),
+    "one is no number": lambda rng, n: np.where(np.arange(n) == n // 2, np.nan, rng.normal(size=n)),
+    "falling": lambda rng, n: np.full(n, -1e-3),
+}
+
+
+@pytest.mark.usefixtures("spread")
+@in_every_way
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("case", WEIGHTS)
+def test_weights_of_any_size(case: str, layout: str, schedule: str) -> None:
+    rng, n = np.random.default_rng(3), 3000
+    log_a, x = (np.stack([rng.normal(size=n) for _ in range(3)]) for _ in range(2))
+    log_a[1] = WEIGHTS[case](rng, n)
+    axis = int(layout == "rows")
+    given = [np.ascontiguousarray(v if axis else v.T) for v in (log_a, x)]
+    y = found("log_linear_recurrence", *given, seeds=(0, 2, 3), axis=axis)
+    with np.errstate(all="ignore"):
+        right = test_logarithms.oracle(given[1], given[0], axis=axis).astype(float)
+    np.testing.assert_allclose(y, right, rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_no_tile_needs_more_shared_memory_than_every_device_gives(dtype: str, together: bool) -> None:
+    for total, n in itertools.product((1, 2, 5, 31, 33, 1000, 10**5), (1, 2, 5, 40, 300, 2000, 10**6)):
+        job = np.zeros((), SEQUENCES.job)
+        job["n"], job["sequences"] = n, total
+        place = Sequences(job, job["operand"], (), together, dtype)
+        rows = instances.TILES[dtype]
+        width, count = recurrences.spread(place, rows)
+        assert width * count <= instances.TILE_THREADS and width * count % 32 == 0
+        for verb in instances.verbs_of(dtype):
+            assert recurrences.shared_bytes(place, width, count, rows, verb) <= 48 * 1024
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("order", [2, 3, 4])
@@ -187,8 +229,6 @@ def test_logarithms_of_all_sizes(dtype: str, layout: str, schedule: str) -> None
         (log_a,), x, (init,), axis = sequences(layout, n, batch, dtype)
         options = {"axis": axis, "reverse": reverse}
         test_logarithms.assert_close(found("logcumsumexp", x, **options), test_logarithms.oracle(x, **options))
-        if schedule != "threads":
-            continue
         y = found("log_linear_recurrence", log_a, x, init, **options)
         test_logarithms.assert_close(y, test_logarithms.oracle(x, log_a, init, **options))
 

@@ -1,9 +1,9 @@
 """Recurrences by CUDA C through CuPy: a thread for each sequence, or several with chunks of rows in their registers.
 
-Each number is read and written once; 2 flops a coefficient and value, or twice as many where chunks are joined. The
-latter is for first order and logcumsumexp: in tiles of rows, one after another or, of few sequences, chained from block
-to block by decoupled look-back. No bit depends on the order of blocks. Where products of coefficients overflow, or are
-too large to be trusted, a tile is computed step by step; those that underflow are kept in range. Complex sequences with
+Each number is read and written once; 2 flops a coefficient and value, or twice as many where chunks are joined. That
+is for first order, of logarithms too: in tiles of rows, one after another or, of few sequences, chained from block to
+block by decoupled look-back. No bit depends on the order of blocks. Where products of coefficients overflow, or are too
+large to be trusted, a tile is computed step by step; those that underflow are kept in range. Complex sequences with
 real coefficients are twice as many real ones. Vectors stay in registers, 2 m**2 flops a step. Sums of exponentials are
 kept as `tridiag.algorithms.logsumexp` says, about 60 operations a value.
 

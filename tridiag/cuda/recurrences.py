@@ -13,6 +13,11 @@ from tridiag.cuda.sequences import COEFFICIENT, INIT, SEQUENCES, Sequences, sequ
 from tridiag.cuda.spread_systems import MANY, WARP, parts, power_of_two
 from tridiag.problems.forms import Recurrence
 
+WORDS = {  # numbers, and what else a part has
+    "linear_recurrence": ((2, 1), 8),
+    "logcumsumexp": ((6, 6), 0),
+    "log_linear_recurrence": ((8, 6), 0),
+}
 FULL = 512  # blocks: enough for all multiprocessors, so that none need wait for another
 
 
@@ -24,13 +29,12 @@ def program(verb: str, form: Recurrence, shapes: Any, strides: Any, dtypes: tupl
     """
     sequences, recording = sequences_of(form, shapes, strides, dtypes), Recording(SEQUENCES)
     order = sum(shape is not None for shape in shapes[COEFFICIENT:INIT])
-    logarithms = verb == "logcumsumexp"
     kernel = kernel_of(verb, form, sequences, order)
-    in_tiles = (logarithms or (verb == "linear_recurrence" and order == 1)) and not worth_a_thread(sequences)
+    in_tiles = verb in instances.SCANS and order <= 1 and not worth_a_thread(sequences)
     for job in walk(sequences.job, sequences.outer, sequences.begin):
         with recording.passing():
             if in_tiles:
-                by_tiles(recording, job, sequences, logarithms)
+                by_tiles(recording, job, sequences, verb)
             else:
                 by_columns(recording, kernel, job, sequences)
     return recording.program()
@@ -56,19 +60,19 @@ def by_columns(recording: Recording, kernel: Kernel, job: Job, sequences: Sequen
     recording.launch(kernel, parts(sequences.total, block), block, job)
 
 
-def by_tiles(recording: Recording, job: Job, sequences: Sequences, logarithms: bool) -> None:
+def by_tiles(recording: Recording, job: Job, sequences: Sequences, verb: str) -> None:
     """Several threads for each sequence; where there are few blocks, one for each tile of rows."""
-    rows = instances.RUNS[sequences.dtype]
+    rows = instances.TILES[sequences.dtype]
     width, count = spread(sequences, rows)
     groups, tiles = parts(sequences.total, width), parts(sequences.n, count * rows)
     chained = tiles > 1 and groups < FULL
     job["width"], job["count"] = width, count
     if chained:
         told = 16 + 16 * parts(sequences.total * tiles, 4)
-        job["kept"] = recording.reserve(told + sequences.total * tiles * words_told(sequences, logarithms))
+        job["kept"] = recording.reserve(told + sequences.total * tiles * sum(part_bytes(sequences, verb)))
         recording.clear(int(job["kept"]), told)
-    kernel = instances.tiles(sequences.dtype, logarithms, sequences.together, chained)
-    shared = shared_bytes(sequences, width, count, rows, logarithms)
+    kernel = instances.tiles(sequences.dtype, verb, sequences.together, chained)
+    shared = shared_bytes(sequences, width, count, rows, verb)
     recording.launch(kernel, groups * tiles if chained else groups, width * count, job, shared)
 
 
@@ -82,19 +86,16 @@ def spread(sequences: Sequences, rows: int) -> tuple[int, int]:
     return width, max(WARP // width, min(wanted, instances.TILE_THREADS // width))
 
 
-def part_bytes(sequences: Sequences, logarithms: bool) -> tuple[int, int]:
-    """Of what is told of some steps, and of a state (`scans.cu`: Part, State)."""
-    itemsize = np.dtype(sequences.dtype).itemsize
-    return (6 * itemsize, 6 * itemsize) if logarithms else (2 * itemsize + 8, itemsize)
+def part_bytes(sequences: Sequences, verb: str) -> tuple[int, int]:
+    """Of what some steps make of the value before them, and of such a value (`scans.cu`: Part, State)."""
+    words, more = WORDS[verb]
+    part, state = (k * np.dtype(sequences.dtype).itemsize for k in words)
+    return part + more, state
 
 
-def words_told(sequences: Sequences, logarithms: bool) -> int:
-    return sum(part_bytes(sequences, logarithms))
-
-
-def shared_bytes(sequences: Sequences, width: int, count: int, rows: int, logarithms: bool) -> int:
+def shared_bytes(sequences: Sequences, width: int, count: int, rows: int, verb: str) -> int:
     """Offsets, what warps make, the states before the tile, the tile, marks (`scans.cu`)."""
-    part, state = part_bytes(sequences, logarithms)
+    part, state = part_bytes(sequences, verb)
     lanes = min(count, WARP) if sequences.together else WARP // min(width, WARP)
     tile = width * count * rows * np.dtype(sequences.dtype).itemsize if sequences.together else 0
     return 24 * width + part * parts(count, lanes) * width + state * width + tile + 4 * (width + 1)

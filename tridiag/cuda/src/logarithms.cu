@@ -91,12 +91,12 @@ template <typename T> __device__ __forceinline__ Exponential<T> plus_exponential
   return added(y, m, k, x);
 }
 
-// exp(log_a + y): whole powers of two to the scale, the rest to the shift
-template <typename T> __device__ __forceinline__ Exponential<T> times_exponential(Exponential<T> y, T log_a) {
+// exp(log_a + low + y): whole powers of two to the scale, the rest to the shift
+template <typename T> __device__ __forceinline__ Exponential<T> times_exponential(Exponential<T> y, T log_a, T low = T(0)) {
   const bool away = is_far(y.largest) && y.high == y.high;
   T error, k;
   T shift = two_sum(away ? y.largest : y.shift, log_a, error);
-  error = is_far(shift) || shift != shift ? T(0) : error + (away ? T(0) : y.shift_low);
+  error = is_far(shift) || shift != shift ? T(0) : error + low + (away ? T(0) : y.shift_low);
   shift = reduced(clamp(shift, T(2) * far<T>()), k);  // from one end of what is not far beyond the other
   y.scale = (away ? T(0) : y.scale) + k;
   y.high = away ? T(1) : y.high;
@@ -105,6 +105,23 @@ template <typename T> __device__ __forceinline__ Exponential<T> times_exponentia
   y.shift = clamp(shift, T(ROOM));
   y.shift_low = error;
   return y;
+}
+
+// exp(y) + exp(z)
+template <typename T> __device__ __forceinline__ Exponential<T> merged(Exponential<T> y, const Exponential<T>& z) {
+  y = added(y, z.high, z.scale, z.largest);
+  y.low = y.low + z.low * power_of_two(z.scale - y.scale);
+  return y;
+}
+
+// exp(z) with the shift of y
+template <typename T> __device__ __forceinline__ Exponential<T> shifted_as(const Exponential<T>& y, Exponential<T> z) {
+  T error, k;
+  const T move = two_sum(z.shift, -y.shift, error), m = mantissa(move, error + (z.shift_low - y.shift_low), k);
+  z.high = z.high * m;
+  z.low = z.low * m;
+  z.scale = z.scale + k;
+  return z;
 }
 
 // y

@@ -140,11 +140,7 @@ template <typename T, int R> struct LogarithmicRows {
     }
     return found;
   }
-  static __device__ __forceinline__ State apply(const Part& part, const State& y) {
-    State found = added(y, part.high, part.scale, part.largest);
-    found.low = found.low + part.low * power_of_two(part.scale - found.scale);
-    return found;
-  }
+  static __device__ __forceinline__ State apply(const Part& part, const State& y) { return merged(y, part); }
   static __device__ __forceinline__ Part join(const Part& before, const Part& after) { return apply(after, before); }
   static __device__ __forceinline__ bool sound(const Part&) { return true; }
   static __device__ __forceinline__ State begin(const Job&, Index) { return no_exponential<T>(); }
@@ -154,6 +150,76 @@ template <typename T, int R> struct LogarithmicRows {
     y = added(y, m[j], k, x[j]);
   }
   static __device__ __forceinline__ T value(const State& y) { return logarithm_of(y); }
+};
+
+// --------------------------------------------------------------------------------------------------- log_linear_recurrence
+
+template <typename T> struct Weighted {
+  Exponential<T> sum;
+};
+template <typename T> __device__ __forceinline__ Weighted<T> from_lane(const Weighted<T>& x, int lane) {
+  Exponential<T> found = from_lane(x.sum, lane);
+  found.shift = from_lane(x.sum.shift, lane), found.shift_low = from_lane(x.sum.shift_low, lane);
+  return {found};
+}
+template <typename T> __device__ __forceinline__ Weighted<T> fresh(const Weighted<T>& x) {
+  Exponential<T> found = fresh(x.sum);
+  found.shift = fresh(x.sum.shift), found.shift_low = fresh(x.sum.shift_low);
+  return {found};
+}
+
+// What some steps make of the value before them: log(exp(log_a + log_a_low + y) + exp(own)).
+template <typename T> struct WeightedStretch {
+  Weighted<T> own;
+  T log_a, log_a_low;
+};
+template <typename T> __device__ __forceinline__ WeightedStretch<T> from_lane(const WeightedStretch<T>& x, int lane) {
+  return {from_lane(x.own, lane), from_lane(x.log_a, lane), from_lane(x.log_a_low, lane)};
+}
+template <typename T> __device__ __forceinline__ WeightedStretch<T> fresh(const WeightedStretch<T>& x) {
+  return {fresh(x.own), fresh(x.log_a), fresh(x.log_a_low)};
+}
+
+template <typename T, int R> struct WeightedRows {
+  typedef T Value;
+  typedef WeightedStretch<T> Part;
+  typedef Weighted<T> State;
+  static const int operands = 2;
+  T x[R], a[R];
+
+  static __device__ __forceinline__ T absent(int operand) { return operand ? T(0) : natural_logarithm(T(0)); }
+
+  __device__ __forceinline__ Part part() {
+    Part found = {{no_exponential<T>()}, T(0), T(0)};
+#pragma unroll
+    for (int j = 0; j < R; j++) {
+      step(found.own, j);
+      accumulate(found, a[j], T(0));
+    }
+    return found;
+  }
+  static __device__ __forceinline__ void accumulate(Part& part, T log_a, T low) {
+    T error;
+    part.log_a = two_sum(part.log_a, log_a, error);
+    part.log_a_low = is_finite(part.log_a) ? part.log_a_low + (low + error) : T(0);
+  }
+  static __device__ __forceinline__ State apply(const Part& part, State y) {
+    y.sum = times_exponential(y.sum, part.log_a, part.log_a_low);
+    return {merged(y.sum, shifted_as(y.sum, part.own.sum))};
+  }
+  static __device__ __forceinline__ Part join(const Part& before, const Part& after) {
+    Part found = {apply(after, before.own), before.log_a, before.log_a_low};
+    accumulate(found, after.log_a, after.log_a_low);
+    return found;
+  }
+  // Sums of log_a that are NaN or infinite do not tell what each of them does.
+  static __device__ __forceinline__ bool sound(const Part& part) { return is_finite(part.log_a) && sound(part.own); }
+  static __device__ __forceinline__ bool sound(const State& y) { return y.sum.largest < -natural_logarithm(T(0)); }
+  static __device__ __forceinline__ State begin(const Job& job, Index sequence) {
+    return {job.given ? exponential_of(*first_row<T>(job, INIT, sequence)) : no_exponential<T>()};
+  }
+  __device__ __forceinline__ void step(State& y, int j) { y.sum = plus_exponential(times_exponential(y.sum, a[j]), x[j]); }
+  static __device__ __forceinline__ T value(const State& y) { return logarithm_of(y.sum); }
 };
 
 // ------------------------------------------------------------------------------------------------------------------- places
@@ -444,11 +510,15 @@ __device__ __forceinline__ void scan(const Job& job) {
   }
 }
 
-template <typename T, int R, bool TOGETHER, bool CHAINED> __global__ void __launch_bounds__(256, 1) linear_tiles(Job job) {
+template <typename T, int R, bool TOGETHER, bool CHAINED> __global__ void __launch_bounds__(256, 2) linear_tiles(Job job) {
   scan<LinearRows, T, R, TOGETHER, CHAINED>(job);
 }
 
 template <typename T, int R, bool TOGETHER, bool CHAINED>
-__global__ void __launch_bounds__(256, 1) logarithmic_tiles(Job job) {
+__global__ void __launch_bounds__(256, 2) logarithmic_tiles(Job job) {
   scan<LogarithmicRows, T, R, TOGETHER, CHAINED>(job);
+}
+
+template <typename T, int R, bool TOGETHER, bool CHAINED> __global__ void __launch_bounds__(256, 1) weighted_tiles(Job job) {
+  scan<WeightedRows, T, R, TOGETHER, CHAINED>(job);
 }
