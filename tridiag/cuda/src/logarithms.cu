@@ -60,7 +60,7 @@ template <typename T> __device__ __forceinline__ T two_sum(T x, T y, T& error) {
 // x = r + k log(2) with an integer k
 template <typename T> __device__ __forceinline__ T reduced(T x, T& k) {
   k = nearest(x * T(1.44269504088896340736));
-  return (x - k * Ln2<T>::high()) - k * Ln2<T>::low();
+  return fused(-k, Ln2<T>::low(), fused(-k, Ln2<T>::high(), x));
 }
 
 const double ROOM = 0.36;  // above log(2) / 2

@@ -92,6 +92,7 @@ template <typename T, int R> struct LinearRows {
     return found;
   }
   static __device__ __forceinline__ State apply(const Part& part, State y) {
+    if (part.times == 0) return fused(part.factor, y, part.value);
     T total = part.factor * y;
 #pragma unroll 1
     for (int k = 0; k < part.times && !(total == T(0)); k++) total = times(total, small(Real<T>(0)));
