@@ -137,9 +137,9 @@ def stretches() -> Iterator[Any]:
     start = 600 * ROWS  # of a chunk, whose product is subnormal
     a[0, start : start + 20], x[0, start - 1 : start + 20] = 1, 0
     x[0, start - 1], a[0, start : start + ROWS] = 1e305, 10 ** (-322 / ROWS)
-    start = 2 * TILE  # of a tile, in which 4 times 5e307 overflows
-    a[1, start:], x[1, start - 1 :] = 1, 0
-    a[1, start : start + 2], x[1, start - 1 : start + 2] = 2, (5e307, -5e307, -5e307)
+    start = 2 * TILE  # of a tile, whose first chunk makes more than the largest number of it, and its rows do not
+    a[1, start:], x[1, start:], a[1, start - 1], x[1, start - 1] = 1, 0, 0, np.finfo(DTYPE).max
+    a[1, start : start + ROWS], x[1, start : start + ROWS] = 0.610734162988008, 6.997805228328912e307
     a[:, 0] = np.nan
     for k in range(3):
         yield a[k : k + 1], x[k : k + 1]
