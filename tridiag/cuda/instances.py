@@ -10,12 +10,8 @@ from tridiag.cuda.struct import TYPES
 # The rows of a chunk, odd: few for short systems; as many as the registers of a block hold without a spill
 CHUNKS = {"float32": (7, 13), "float64": (3, 7), "complex64": (3, 7), "complex128": (3, 5)}
 RUNS = {"float32": 13, "float64": 7, "complex64": 7, "complex128": 5}  # ... of a long system
-TILES = {
-    "float32": 9,
-    "float64": 5,
-    "complex64": 5,
-    "complex128": 3,
-}  # ... of a recurrence, two blocks on a multiprocessor
+# ... of a recurrence: with so few, most kernels leave the registers for two blocks on a multiprocessor
+TILES = {"float32": 9, "float64": 5, "complex64": 5, "complex128": 3}
 REGISTERS = {"float32": 64, "float64": 32, "complex64": 32, "complex128": 16}  # the rows that a thread holds by itself
 CHUNK_THREADS = {"float32": 512, "float64": 512, "complex64": 512, "complex128": 256}
 RUN_THREADS, THOMAS_THREADS, HARD_THREADS = 256, 128, 128

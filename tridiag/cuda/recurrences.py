@@ -87,7 +87,7 @@ def spread(sequences: Sequences, rows: int) -> tuple[int, int]:
 
 
 def part_bytes(sequences: Sequences, verb: str) -> tuple[int, int]:
-    """Of what some steps make of the value before them, and of such a value (`scans.cu`: Part, State)."""
+    """Of what some steps make of the value before them, and of such a value (`stretches.cu`: Part, State)."""
     words, more = WORDS[verb]
     part, state = (k * np.dtype(sequences.dtype).itemsize for k in words)
     return part + more, state
