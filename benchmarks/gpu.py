@@ -3,11 +3,12 @@
     python benchmarks/gpu.py [--only NAME]... [--minutes M] [--folder FOLDER]
 
 `LINES` is the table, shortest problems first. Speeds are ratios to a copy on the device that moves the same bytes: five
-words for each unknown, read and written together, or the nine that a single long system has to move. Times are those of
-events on the device (JAX: of the host, around many calls), medians over rounds in which the contestants alternate; an
-answer is judged before it is timed. Each figure is written as soon as it is there, to ``gpu.json`` and to the table
-``gpu.md`` in ``benchmarks/results`` or FOLDER. Where the time is up, the same command goes on later: lines that have
-figures of the same commit, versions and device are not measured again.
+words for each unknown, read and written together, or the nine that a single long system has to move; three for each
+value of a recurrence, two of logcumsumexp. Times are those of events on the device (JAX: of the host, around many
+calls), medians over rounds in which the contestants alternate; an answer is judged before it is timed. Each figure is
+written as soon as it is there, to ``gpu.json`` and to the table ``gpu.md`` in ``benchmarks/results`` or FOLDER. Where
+the time is up, the same command goes on later: lines that have figures of the same commit, versions and device are not
+measured again.
 
 On the stand-in for CuPy of the tests it is a rehearsal, of tiny problems (``benchmarks/gpu_lab.sh bench --rehearse``).
 Exits with 1 where a figure is short of its bar or an answer is wrong. Needs CuPy; JAX for what is compared with it.
@@ -59,6 +60,9 @@ AGAINST = (  # what, a word for it, the layouts, the bar
     ("jax: lax.linalg.tridiagonal_solve", "lax", ("rows",), 3),
     ("jax: lax.scan Thomas", "scan", ("rows",), 50),
 )
+# words that a value of a recurrence moves; many side by side, many rows, few long ones
+RECURRENCES = {"linear_recurrence": 3, "logcumsumexp": 2}
+SEQUENCES = ((100_000, 100), (1000, 10_000), (4, 10_000_000))
 BY_NAME = ("jax_pallas", "triton_thomas")  # at 60 % of the copy or better
 # the same kernels inside JAX and PyTorch
 IN_OTHERS = {
@@ -95,6 +99,12 @@ def lines() -> list[Line]:
             found.append(line(f"against-{word}", "", layout, *USUAL, "float64", (faster(limit, "solve", name),)))
     for (layout, dtype), (word, bars) in itertools.product(itertools.product(LAYOUTS, DTYPES), IN_OTHERS.items()):
         found.append(line(word, "", layout, *USUAL, dtype, bars))
+    for (verb, words), (count, n), layout, dtype in itertools.product(RECURRENCES.items(), SEQUENCES, LAYOUTS, DTYPES):
+        shape, axis = LAYOUTS[layout]
+        told = f"{verb}, {count} sequences of {n} rows, {layout}, {dtype}"
+        name = f"{verb}-{count}x{n}-{layout}-{dtype}"
+        bars = (at_most(1.25, verb, f"copy of {words} words"),)
+        found.append(Line(name, told, Problem(shape(count, n), axis, dtype), bars))
     for dtype, pivoting in itertools.product(DTYPES, ("solve", "pivoting=False")):
         bars = (at_most(3 if dtype == "float64" else None, pivoting, "copy of 9 words"),)
         word = "auto" if pivoting == "solve" else "plain"

@@ -22,6 +22,7 @@ from tridiag.benchmarking.race import Contestant, Timing
 REHEARSAL = "standin" in cupy.__version__
 ACCURATE = 16.0  # eps: the promise is 8; the residual, in double precision, may add some
 UNREFINED = 1e3  # eps: the worst of many systems by elimination that nothing corrects
+JOINED = 1024.0  # eps: what a value that joins two stretches of a sequence may be off, as products are trusted
 PIECE = 1 << 24  # unknowns whose errors are computed at once
 BLOCK = 1 << 20  # random numbers, over and over
 SPARE = 12  # words for each unknown: five arrays, two buffers of a copy, and the scratch memory of a solve
@@ -168,7 +169,8 @@ def copy(problem: Problem, words: int) -> Contestant:
 
 
 MAKERS["copy"] = functools.partial(copy, words=5)
-MAKERS["copy of 9 words"] = functools.partial(copy, words=9)
+for _words in (2, 3, 9):
+    MAKERS[f"copy of {_words} words"] = functools.partial(copy, words=_words)
 
 
 def solved(problem: Problem, pivoting: Any, backend: str = "auto") -> Contestant:
@@ -185,6 +187,36 @@ MAKERS["pivoting=False"] = functools.partial(solved, pivoting=False)
 MAKERS["pivoting=True"] = functools.partial(solved, pivoting=True)
 for _name in BACKENDS_TIMED:
     MAKERS[_name] = functools.partial(solved, pivoting=False, backend=_name)
+
+
+@contestant("linear_recurrence")
+def recurrence(problem: Problem) -> Contestant:
+    a, _, _, x = problem.given
+    call = functools.partial(tridiag.linear_recurrence, a, x, axis=problem.axis, out=problem.out)
+
+    def error(y: Any) -> float:
+        """The largest residual of a step in eps, of the sum of its terms."""
+        found, first, right = (cupy.moveaxis(v, problem.axis, -1) for v in (y, a, x))
+        term = first[..., 1:] * found[..., :-1]
+        residual = abs(found[..., 1:] - term - right[..., 1:]) / (abs(term) + abs(right[..., 1:]))
+        return float(residual.max()) / float(np.finfo(problem.dtype).eps)
+
+    return OnDevice(call, error, JOINED)
+
+
+@contestant("logcumsumexp")
+def sums(problem: Problem) -> Contestant:
+    x = problem.given[3]
+    call = functools.partial(tridiag.logcumsumexp, x, axis=problem.axis, out=problem.out)
+
+    def error(y: Any) -> float:
+        """How far the shares of a value are from 1, in eps of its size."""
+        found, right = (cupy.moveaxis(v, problem.axis, -1) for v in (y, x))
+        now = found[..., 1:]
+        shares = cupy.exp(found[..., :-1] - now) + cupy.exp(right[..., 1:] - now)
+        return float((abs(shares - 1) / (1 + abs(now))).max()) / float(np.finfo(problem.dtype).eps)
+
+    return OnDevice(call, error, ACCURATE)
 
 
 def in_jax(problem: Problem, function: Callable[..., Any], bound: float = UNREFINED) -> Contestant:

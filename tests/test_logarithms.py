@@ -339,7 +339,7 @@ def test_the_first_coefficient_is_not_read_without_init(backend: Subject, revers
 
 # ------------------------------------------------------------------------------------------------------ dtypes, memory
 
-HALVES = {"numpy": ("float16",), "torch": ("float16", "bfloat16"), "jax": ("float16", "bfloat16")}
+HALVES = {"numpy": ("float16",), "cupy": ("float16",), "torch": ("float16", "bfloat16"), "jax": ("float16", "bfloat16")}
 
 
 def test_halves_compute_in_single_precision(backend: Subject) -> None:

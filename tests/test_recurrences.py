@@ -284,7 +284,7 @@ def test_the_final_values_continue_the_sequence(backend: Subject, reverse: bool,
     assert_final_values_continue(backend, order, reverse, n)
 
 
-@pytest.mark.only(library=("numpy", "torch"))
+@pytest.mark.only(library=("numpy", "torch", "cupy"))
 def test_the_final_value_is_a_copy(backend: Subject) -> None:
     (a,), x, _ = problem((3, 12))
     y, last = tridiag.linear_recurrence(backend.array(a), backend.array(x), backend=backend.name, return_final=True)
@@ -326,7 +326,7 @@ def test_complex_coefficients_of_real_x(backend: Subject) -> None:
     assert_recurs(recur(backend, a[0], x), a, x)
 
 
-HALVES = {"numpy": ("float16",), "torch": ("float16", "bfloat16"), "jax": ("float16", "bfloat16")}
+HALVES = {"numpy": ("float16",), "cupy": ("float16",), "torch": ("float16", "bfloat16"), "jax": ("float16", "bfloat16")}
 
 
 def test_halves_come_back_as_they_came(backend: Subject) -> None:
@@ -348,7 +348,7 @@ def test_what_a_half_cannot_hold_is_infinite_without_a_warning(backend: Subject,
     assert np.isfinite(y[:, :15]).all() and np.isposinf(y[:, 16:]).all()
 
 
-INTEGERS = {"numpy": "float64", "jax": "float64", "torch": "float32"}
+INTEGERS = {"numpy": "float64", "cupy": "float64", "jax": "float64", "torch": "float32"}
 
 
 def test_integers_promote_as_in_their_library(backend: Subject) -> None:
@@ -403,7 +403,7 @@ def test_arrays_that_all_lie_backwards_in_memory(backend: Subject, order: int, r
     assert (room[[0, -1]] == 7).all()
 
 
-@pytest.mark.only(library=("numpy", "torch"))
+@pytest.mark.only(library=("numpy", "torch", "cupy"))
 @pytest.mark.parametrize("dtype", ["float64", "float16", "complex64"])
 def test_out_takes_the_result(backend: Subject, dtype: str) -> None:
     (a,), x, _ = problem((4, 20), dtype="complex64" if dtype == "complex64" else "float64")

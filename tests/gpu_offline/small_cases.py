@@ -1,10 +1,11 @@
-"""Small systems by every backend for CuPy arrays: to be run under compute-sanitizer, or on a CPU AddressSanitizer.
+"""Small problems for every backend for CuPy arrays: to be run under compute-sanitizer, or on a CPU AddressSanitizer.
 
     python tests/gpu_offline/small_cases.py [--list] [--dtype DTYPE] [BACKEND]...
 
 Sizes lie around the boundaries of chunks, warps and blocks, in both layouts; matrices are masked, shared, transposed,
-periodic, of couplings that hardly decay, or need pivots, in the last rows of some systems or everywhere. Answers are
-judged by their residual. Exits with 1 where one is wrong.
+periodic, of couplings that hardly decay, or need pivots, in the last rows of some systems or everywhere. Answers
+are judged by their residual; those of recurrences, of every verb and order, are compared with a plain loop in double
+precision. Exits with 1 where one is wrong.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
 
 import tridiag
-from tridiag.backends import BACKENDS
+from tridiag.backends import BACKENDS, LOGARITHMS
 
 SHAPES = ((1, 1), (3, 2), (5, 33), (33, 65), (2, 129), (257, 7), (1, 1000), (2, 8000))  # (systems, n)
 KINDS = ("plain", "masked", "shared", "transposed", "periodic", "laplacian", "mixed", "hard")
@@ -75,9 +76,74 @@ class Case(NamedTuple):
         return tridiag.solve(*arrays, pivoting=self.pivoting, backend=self.backend, **given).get()
 
 
-def cases(backends: list[str], dtypes: list[str]) -> Iterator[Case]:
+LENGTHS = ((1, 1), (3, 2), (5, 33), (33, 65), (257, 7), (2, 2000), (1, 9000))  # (sequences, n)
+ORDERS = {
+    "linear_recurrence": (1, 2, 3, 4),
+    "matrix_recurrence": (2, 5),
+    "log_linear_recurrence": (1,),
+    "logcumsumexp": (0,),
+}
+
+
+class Sequence(NamedTuple):
+    """A recurrence; its order, or the rows of its matrices."""
+
+    backend: str
+    verb: str
+    order: int
+    shape: tuple[int, int]
+    axis: int
+    dtype: str
+    reverse: bool
+
+    def arrays(self) -> list[Any]:
+        """Coefficients, x, and perhaps what is before the first step; those of higher orders are tuples."""
+        rng, (batch, n) = np.random.default_rng(self.shape), self.shape
+        m = (self.order,) if self.verb == "matrix_recurrence" else ()
+        shape = (n, batch) if self.axis == 0 and not m else (batch, n)
+        count = 1 if m else self.order
+        a = tuple(self.noise(rng, (*shape, *m, *m)) / max(1, self.order) for _ in range(count))
+        init = tuple(self.noise(rng, (batch, *m)) for _ in range(count))
+        x = self.noise(rng, (*shape, *m))
+        parts = [a if self.order > 1 and not m else a[:1], (x,), init if self.reverse else ()]
+        return [part if len(part) > 1 else part[0] for part in parts if part]
+
+    def noise(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
+        parts = rng.uniform(-1, 1, (2, *shape))
+        return (parts[0] + 1j * parts[1] if self.dtype.startswith("complex") else parts[0]).astype(self.dtype)
+
+    def error(self) -> float:
+        """The largest difference from a plain loop on the host, of its largest number."""
+        given = self.arrays()
+        options: dict[str, Any] = {"reverse": self.reverse}
+        if self.verb != "matrix_recurrence":
+            options["axis"] = self.axis
+        verb, wide = getattr(tridiag, self.verb), "complex128" if self.dtype.startswith("complex") else "float64"
+        right = verb(*(mapped(lambda v: v.astype(wide), x) for x in given), backend="numpy_scan", **options)
+        y = verb(*(mapped(cupy.asarray, x) for x in given), backend=self.backend, **options).get()
+        return float(np.max(abs(y - right)) / np.max(abs(right)))
+
+
+def mapped(function: Callable[[Any], Any], x: Any) -> Any:
+    """Of an array, or of those of a tuple."""
+    return tuple(map(function, x)) if isinstance(x, tuple) else function(x)
+
+
+def sequences(name: str, dtypes: list[str]) -> Iterator[Sequence]:
+    for verb, dtype in itertools.product(BACKENDS[name].verbs, dtypes):
+        if dtype.startswith("complex") and verb in LOGARITHMS:
+            continue
+        places = itertools.product(ORDERS.get(verb, ()), LENGTHS, (0, -1), (False, True))
+        for order, shape, axis, reverse in places:
+            yield Sequence(name, verb, order, shape, axis, dtype, reverse)
+
+
+def cases(backends: list[str], dtypes: list[str]) -> Iterator[Any]:
     for name in backends:
         entry = BACKENDS[name]
+        yield from sequences(name, dtypes)
+        if "solve" not in entry.verbs:
+            continue
         kinds = [kind for kind in KINDS if entry.periodic or kind != "periodic"]
         shapes = itertools.product(SHAPES, (-1, 0))
         for k, ((shape, axis), dtype, pivoting) in enumerate(itertools.product(shapes, entry.dtypes, entry.pivoting)):

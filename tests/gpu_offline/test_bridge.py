@@ -27,7 +27,7 @@ from cupy import machine
 from pretence import pretend
 
 pytestmark = pytest.mark.skipif(cpu_build.why_not() is not None, reason=str(cpu_build.why_not()))
-BRIDGED = [name for name, entry in BACKENDS.items() if "cupy" in entry.needs and entry.arrays != ("cupy",)]
+BRIDGED = [name for name, entry in BACKENDS.items() if "cupy" in entry.needs and "solve" in entry.verbs]
 needs_jax = pytest.mark.skipif(not installed("jax"), reason="needs jax, which is not installed")
 needs_torch = pytest.mark.skipif(not installed("torch"), reason="needs torch, which is not installed")
 CALLBACK = "xla_buffer_python_gpu_callback"
@@ -188,6 +188,29 @@ def test_scratch_memory_of_tensors_is_that_of_pytorch(name: str, monkeypatch: py
     finally:
         pool.set_limit(size=0)
     assert_solves(x.numpy(), *system)
+
+
+@needs_jax
+def test_recurrences_use_nothing_but_what_xla_gives_and_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a trace for a GPU "auto" takes the kernels, of the gradient too."""
+    import jax
+
+    a, x = (to_library("jax", v) for v in dominant((4, 40))[:2])
+
+    def loss(a: Any, x: Any) -> Any:
+        return (tridiag.linear_recurrence(a, x) ** 2).sum()
+
+    for function, calls in ((tridiag.linear_recurrence, 1), (jax.grad(loss, argnums=(0, 1)), 2)):
+        assert lowered(function, [a, x], "cuda").count(f"@{CALLBACK}_cmd_buffer") == calls
+        assert CALLBACK not in lowered(function, [a, x], "cpu")
+    pretend(monkeypatch, "cupy_scan")
+    pool = cupy.get_default_memory_pool()
+    pool.set_limit(size=1)
+    try:
+        y = jax.jit(lambda *given: tridiag.linear_recurrence(*given, backend="cupy_scan"))(a, x)
+    finally:
+        pool.set_limit(size=0)
+    np.testing.assert_allclose(y, tridiag.linear_recurrence(np.asarray(a), np.asarray(x)), rtol=1e-12)
 
 
 SHARDED = """

@@ -48,10 +48,21 @@ __global__ void other_barriers(Job job) {
 __global__ void other_masks(Job) { __syncwarp(threadIdx.x < 16 ? 0xFFFFu : ~0u); }
 __global__ void absent_lane(Job) { if (threadIdx.x % 32 != 1) __shfl_sync(0xFFFFFFFDu, 0, 1); }
 __global__ void beyond(Job) { static_cast<char*>(cudasim::dynsmem())[17] = 0; }
+__global__ void waits(Job job) {  // for the block before, which tells it by its own y
+  unsigned* const before = job.y + (blockIdx.x ? blockIdx.x - 1 : 0);
+  __syncthreads();
+  if (blockIdx.x) while (!*const_cast<volatile unsigned*>(before)) __nanosleep(20);
+  __syncthreads();
+  if (threadIdx.x == 0) job.y[blockIdx.x] = 1 + (blockIdx.x ? *before : 0);
+}
+__global__ void waits_for_the_last(Job job) {
+  if (blockIdx.x + 1 == gridDim.x) job.y[0] = 1;
+  while (!*const_cast<volatile unsigned*>(job.y)) __nanosleep(20);
+}
 __global__ void blocks(Job job) { job.x[blockIdx.x] = blockIdx.x ? 1 + job.x[blockIdx.x - 1] : 0; }
 """
 KERNELS = ("shuffles", "neighbours", "across_warps", "some_threads", "other_barriers", "other_masks", "absent_lane")
-KERNELS = (*KERNELS, "beyond", "blocks")
+KERNELS = (*KERNELS, "beyond", "blocks", "waits", "waits_for_the_last")
 SEEDS = range(4)
 
 
@@ -119,6 +130,20 @@ def test_memory_beyond_the_end_of_shared_memory_is_watched(launch: Any) -> None:
     launch("beyond", shared=18)
     with pytest.raises(cpu_build.LaunchError, match="beyond its end"):
         launch("beyond", shared=17)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_blocks_wait_for_others_that_are_at_work(launch: Any, seed: int) -> None:
+    """As many as may be: the order in which they begin is no matter."""
+    _, y = launch("waits", seed, grid=5)
+    np.testing.assert_array_equal(y[:5], np.arange(1, 6))
+    launch("waits_for_the_last", seed, grid=5)
+
+
+def test_blocks_that_wait_for_one_that_cannot_begin_are_an_error(launch: Any) -> None:
+    with pytest.raises(cpu_build.LaunchError, match="all blocks at work sleep"):
+        launch("waits_for_the_last", grid=30)
+    launch("shuffles")  # and the next kernel runs
 
 
 @pytest.mark.parametrize(("grid", "block"), [(0, 32), (1, 0), (1, 1025)])

@@ -22,7 +22,8 @@ from cupy import machine
 
 from tridiag.cuda import solvers, spread_systems
 from tridiag.cuda.launcher import OPTIONS
-from tridiag.cuda.struct import JOB
+from tridiag.cuda.sequences import SEQUENCES
+from tridiag.cuda.struct import SYSTEMS
 
 ROWS = (1, 2, 3, 31, 32, 33, 63, 64, 65, 127, 128, 129, 1000)
 BATCHES = (1, 31, 32, 33, 257)
@@ -127,11 +128,13 @@ def test_long_systems_are_cut_and_solved_in_place(layout: str) -> None:
     assert long_error(*(np.moveaxis(v, axis, -1) for v in (x.get(), *given))) <= 8
 
 
-def test_the_words_of_a_job_are_those_of_the_struct(tmp_path: Any) -> None:
+@pytest.mark.parametrize(("source", "job"), [("systems.cu", SYSTEMS.job), ("sequences.cu", SEQUENCES.job)])
+def test_the_words_of_a_job_are_those_of_the_struct(source: str, job: np.dtype, tmp_path: Any) -> None:
     """Python writes the struct that the kernels read: its fields, in their order."""
-    fields = [f"offsetof(Job, {name})" for name in JOB.names]
+    fields = [f"offsetof(Job, {name})" for name in job.names]
     (tmp_path / "layout.cu").write_text(
-        '#include "systems.cu"\n#include <cstddef>\nstruct Told { long long* words; };\n'
+        f'#include "{source}"\n'
+        "#include <cstddef>\nstruct Told { long long* words; };\n"
         "__global__ void layout(Told told) {\n  const long long all[] = {sizeof(Job), "
         + ", ".join(f"static_cast<long long>({field})" for field in fields)
         + "};\n  for (int k = 0; k < int(sizeof all / 8); k++) told.words[k] = all[k];\n}\n"
@@ -139,4 +142,4 @@ def test_the_words_of_a_job_are_those_of_the_struct(tmp_path: Any) -> None:
     words = np.zeros(1 + len(fields), np.int64)
     library = cpu_build.build("layout.cu", ("layout",), (f"-I{cpu_build.SOURCES}", *OPTIONS[1:]), folder=tmp_path)
     library.launch("layout", 1, 1, np.array([words.ctypes.data], np.int64))
-    assert words.tolist() == [JOB.itemsize, *(JOB.fields[name][1] for name in JOB.names)]
+    assert words.tolist() == [job.itemsize, *(job.fields[name][1] for name in job.names)]

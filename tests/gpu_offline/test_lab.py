@@ -38,7 +38,7 @@ def test_every_bar_names_contestants(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_benchmark_runs_and_goes_on(tmp_path: Path) -> None:
     first = ("bench", "--rehearse", "--only", "plain-2048x32-rows-float64")
-    more = ("--only", "promises-rows-float64", "--only", "against-lax-*")
+    more = ("--only", "promises-rows-float64", "--only", "against-lax-*", "--only", "l*-1000x10000-rows-float64")
     done = lab(tmp_path, *first)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "pivoting=False / copy" in done.stdout and "no figure counts" in done.stdout
@@ -47,7 +47,10 @@ def test_the_benchmark_runs_and_goes_on(tmp_path: Path) -> None:
     record = json.loads((tmp_path / "gpu.json").read_text())
     assert {"machine", "versions", "commit", "device", "chosen", "rehearsal", "lines"} <= set(record)
     lines = {line["name"]: line for line in record["lines"]}
-    assert set(lines) == {"plain-2048x32-rows-float64", "promises-rows-float64", "against-lax-rows-float64"}
+    recurrences = {f"{verb}-1000x10000-rows-float64" for verb in ("linear_recurrence", "logcumsumexp")}
+    systems = {"plain-2048x32-rows-float64", "promises-rows-float64", "against-lax-rows-float64"}
+    assert set(lines) == systems | recurrences
+    assert all("figures" in lines[name] for name in recurrences)
     assert "figures" in lines["against-lax-rows-float64"] or "jax" in lines["against-lax-rows-float64"]["missing"]
     figures = [figure for line in lines.values() for figure in line.get("figures", ())]
     assert len(figures) >= 3 and all(np.isfinite(figure["median"]) for figure in figures)

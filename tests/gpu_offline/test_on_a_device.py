@@ -54,6 +54,35 @@ def test_work_is_done_on_the_device_of_the_arrays_and_never_waited_for(backend: 
     assert_solves(x.get(), *SYSTEM)
 
 
+@pytest.mark.only(library="cupy", verb="linear_recurrence")
+def test_recurrences_are_run_on_the_device_of_the_arrays(backend: Subject, given: list[Any], limits: Any) -> None:
+    """Nothing waits for it; full memory leaves arguments as they were."""
+
+    def run() -> list[Any]:
+        a, _, init, x = given
+        y, last = tridiag.linear_recurrence(a, x, init[:, 0], return_final=True, backend=backend.name)
+        empty = tridiag.linear_recurrence(a[:, :0], x[:, :0], backend=backend.name)
+        return [y, last, empty, tridiag.logcumsumexp(x, backend=backend.name)]
+
+    run()  # what is compiled once may wait
+    before = machine.synchronised
+    y, last, *others = run()
+    assert machine.synchronised == before and cupy.cuda.get_device_id() == 0
+    assert {found.device.id for found in (y, last, *others)} == {1}
+    a, _, init, x = SYSTEM
+    np.testing.assert_allclose(y.get(), tridiag.linear_recurrence(a, x, init[:, 0]), rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(last.get(), y.get()[:, -1])
+    limits(1000)
+    with pytest.raises(cupy.cuda.memory.OutOfMemoryError, match="Out of memory allocating"):
+        run()
+    for kept, copy in zip(given, SYSTEM, strict=True):
+        np.testing.assert_array_equal(kept.get(), copy)
+    limits(None)
+    out = cupy.zeros(SYSTEM[0].shape)
+    with pytest.raises(TypeError, match="out is on cuda:0; the result is on cuda:1"):
+        tridiag.linear_recurrence(given[0], given[3], backend=backend.name, out=out)
+
+
 @pytest.mark.only(library="cupy")
 def test_full_memory_hurts_nothing(backend: Subject, given: list[Any], limits: Any) -> None:
     options = {"backend": backend.name, "pivoting": backend.usual}

@@ -16,7 +16,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("name", ["cupy_pcr", "cupy_thomas"])
+@pytest.mark.parametrize("name", ["cupy_pcr", "cupy_thomas", "cupy_scan"])
 def test_kernels_are_clean(name: str, dtype: str) -> None:
     done = sanitized.run("--dtype", dtype, name)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
@@ -24,13 +24,14 @@ def test_kernels_are_clean(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("name", "source", "old", "new"),
     [
-        ("next < job.n ?", "next <= job.n ?"),  # the row after the last of a system
-        ("int(rest) + 1 :", "int(rest) + 2 :"),  # and its mask
+        ("cupy_pcr", "chunks.cu", "next < job.n ?", "next <= job.n ?"),  # the row after the last of a system
+        ("cupy_pcr", "chunks.cu", "int(rest) + 1 :", "int(rest) + 2 :"),  # and its mask
+        ("cupy_scan", "scans.cu", "v[r] = r < rest ?", "v[r] = r <= rest ?"),  # the row after the last of a sequence
     ],
 )
-def test_a_read_beyond_the_end_is_found(old: str, new: str) -> None:
-    done = sanitized.run("--plant", "chunks.cu", old, new, "--dtype", "float64", "cupy_pcr")
+def test_a_read_beyond_the_end_is_found(name: str, source: str, old: str, new: str) -> None:
+    done = sanitized.run("--plant", source, old, new, "--dtype", "float64", name)
     assert done.returncode != 0
     assert "heap-buffer-overflow" in done.stderr and "READ of size" in done.stderr, done.stderr[-4000:]

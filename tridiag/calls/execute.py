@@ -124,14 +124,16 @@ def blocks_solved(call: Call) -> Array:
 
 def recurrence(verb: str, call: Call, out: Any = None) -> Array:
     """Run a prepared recurrence in its library, and give the result the caller's dtype."""
-    if call.plan.empty:
-        return empty(call) if out is None else out
-    return restore(call, runner_of(call.plan.library).recurrence(verb, call, call.plan.backend, out), out)
+    with call.place():
+        if call.plan.empty:
+            return empty(call) if out is None else out
+        return restore(call, runner_of(call.plan.library).recurrence(verb, call, call.plan.backend, out), out)
 
 
 def last(verb: str, call: Call, y: Array, given: dict[str, Any]) -> Any:
     """What ``return_final`` returns: a tuple where the coefficients are one."""
-    values = final(call, y, -math.inf if verb == "log_linear_recurrence" else 0.0)
+    with call.place():
+        values = final(call, y, -math.inf if verb == "log_linear_recurrence" else 0.0)
     return values if isinstance(given.get("a"), tuple) else values[0]
 
 

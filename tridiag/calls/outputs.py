@@ -41,8 +41,8 @@ def check_fit(call: Call, arguments: dict[str, Any], out: Any) -> None:
         agreed({name: type(x) for name, x in {"out": out, **arguments}.items()})
     if not array and not on_device(out) and not hasattr(out, "data_ptr"):
         raise TypeError(f"out is a {kind.__name__}; wanted an array to write to")
-    if on_device(out) and out.device != call.matrix[1].device:
-        raise TypeError(f"out is on cuda:{out.device.id}; the result is on cuda:{call.matrix[1].device.id}")
+    if on_device(out) and out.device != call.d.device:
+        raise TypeError(f"out is on cuda:{out.device.id}; the result is on cuda:{call.d.device.id}")
     if out.shape != call.plan.form.shape:
         raise ValueError(f"out has shape {tuple(out.shape)}; the result has shape {call.form.shape}")
     if out.dtype != call.plan.out_dtype:

@@ -94,7 +94,7 @@ class Call(NamedTuple):
 
     def place(self) -> AbstractContextManager[Any]:
         """Where its work is done: on the device of its arrays, whichever is current."""
-        place: AbstractContextManager[Any] = self.module().place(self.matrix)
+        place: AbstractContextManager[Any] = self.module().place((*self.matrix, self.d))
         return place
 
 

@@ -10,9 +10,19 @@ from tridiag.cuda.struct import TYPES
 # The rows of a chunk, odd: few for short systems; as many as the registers of a block hold without a spill
 CHUNKS = {"float32": (7, 13), "float64": (3, 7), "complex64": (3, 7), "complex128": (3, 5)}
 RUNS = {"float32": 13, "float64": 7, "complex64": 7, "complex128": 5}  # ... of a long system
+# ... of a recurrence: with so few, most kernels leave the registers for two blocks on a multiprocessor
+TILES = {"float32": 9, "float64": 5, "complex64": 5, "complex128": 3}
 REGISTERS = {"float32": 64, "float64": 32, "complex64": 32, "complex128": 16}  # the rows that a thread holds by itself
 CHUNK_THREADS = {"float32": 512, "float64": 512, "complex64": 512, "complex128": 256}
 RUN_THREADS, THOMAS_THREADS, HARD_THREADS = 256, 128, 128
+COLUMN_THREADS, MATRIX_THREADS, TILE_THREADS = 256, 128, 256
+MOST = 4  # coefficients of a linear recurrence
+SCANS = {  # of first order
+    "linear_recurrence": "linear_tiles",
+    "logcumsumexp": "logarithmic_tiles",
+    "log_linear_recurrence": "weighted_tiles",
+}
+MATRICES = (2, 4, 8, 16)  # the most rows of the matrices of one
 FORMS = ("Tridiagonal", "Cyclic")
 
 
@@ -45,6 +55,27 @@ def determinants(dtype: str, periodic: bool) -> Kernel:
     return named("pivoted.cu", "determinants", HARD_THREADS, dtype, FORMS[periodic])
 
 
+def linear(dtype: str, order: int) -> Kernel:
+    return named("recurrences.cu", "linear", COLUMN_THREADS, dtype, order)
+
+
+def logarithmic(dtype: str, weighted: bool) -> Kernel:
+    return named("recurrences.cu", "logarithmic", COLUMN_THREADS, dtype, weighted)
+
+
+def tiles(dtype: str, verb: str, together: bool, chained: bool) -> Kernel:
+    return named("scans.cu", SCANS[verb], TILE_THREADS, dtype, TILES[dtype], together, chained)
+
+
+def matrices(dtype: str, rows: int) -> Kernel:
+    return named("recurrences.cu", "matrices", MATRIX_THREADS, dtype, rows)
+
+
+def verbs_of(dtype: str) -> tuple[str, ...]:
+    """Those of first order; logarithms are real."""
+    return tuple(SCANS)[: 1 if dtype.startswith("complex") else None]
+
+
 BOTH = (False, True)
 INSTANCES = [
     kernel
@@ -56,5 +87,9 @@ INSTANCES = [
         *(thomas(dtype, *facts) for facts in itertools.product((0, REGISTERS[dtype]), BOTH, BOTH)),
         *(pivoted(dtype, periodic) for periodic in BOTH),
         *(determinants(dtype, periodic) for periodic in BOTH),
+        *(linear(dtype, order) for order in range(1, MOST + 1)),
+        *(matrices(dtype, rows) for rows in MATRICES),
+        *(tiles(dtype, *facts) for facts in itertools.product(verbs_of(dtype), BOTH, BOTH)),
+        *(logarithmic(dtype, weighted) for weighted in BOTH if not dtype.startswith("complex")),
     )
 ]

@@ -9,8 +9,10 @@ import cupy
 import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
-from tridiag.cuda import launcher, solvers
-from tridiag.problems.forms import Form
+from tridiag.algorithms.recurrence import Rows
+from tridiag.cuda import launcher, recurrences, solvers
+from tridiag.cuda.sequences import operands_of
+from tridiag.problems.forms import Form, Recurrence
 
 
 def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> Any:
@@ -21,6 +23,17 @@ def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> An
     operands = *counted(matrix), d, x
     run(solvers.solution(sweep, form, *extents(operands), (matrix[1].dtype, d.dtype)), operands)
     return x
+
+
+def recurrence(verb: str, coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
+    dtypes = coefficients[0].dtype if coefficients else x.dtype, x.dtype
+    itemsize = dtypes[0].itemsize
+    y = out if out is not None and counts(out, itemsize) else cupy.empty(form.shape, x.dtype)
+    given = (tuple(v if counts(v, itemsize) else v.copy() for v in values) for values in ((x,), coefficients, init))
+    (x,), coefficients, init = given
+    operands = operands_of(y, x, coefficients, init)
+    run(recurrences.program(verb, form, *extents(operands), dtypes), operands)
+    return y
 
 
 def determinants(matrix: Matrix, form: Form, values: bool) -> tuple[Any, Any, Any]:

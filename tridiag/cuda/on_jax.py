@@ -18,10 +18,13 @@ import numpy as np
 from jax.experimental.buffer_callback import buffer_callback
 
 from tridiag.algorithms.matrix_rows import Matrix
-from tridiag.cuda import launcher, solvers
+from tridiag.algorithms.recurrence import Rows
+from tridiag.cuda import launcher, recurrences, solvers
+from tridiag.cuda.record import Program
+from tridiag.cuda.sequences import COEFFICIENT, INIT, OPERANDS, Y, operands_of
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.libraries.jax import vary_alike
-from tridiag.problems.forms import Form
+from tridiag.problems.forms import Form, Recurrence
 
 Extents = solvers.Extents
 
@@ -37,6 +40,19 @@ def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> An
     aliased = form.overwrite_d and d.shape == form.shape and solvers.in_place(form)
     x, _ = callback(launches, results, operands, aliased, recorded=True)
     return x
+
+
+def recurrence(verb: str, coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
+    operands = operands_of(None, x, coefficients, init)
+    y = jax.ShapeDtypeStruct(form.shape, x.dtype)
+    shapes = tuple(None if v is None else tuple(v.shape) for v in (y, *operands[1:]))
+    launches, program = launching_recurrence(
+        verb, form, shapes, (np.dtype((*coefficients, x)[0].dtype), np.dtype(x.dtype))
+    )
+    compile_kernels(program)
+    results = y, jax.ShapeDtypeStruct((program.scratch,), np.uint8)
+    y, _ = callback(launches, results, operands, recorded=True)
+    return y
 
 
 def lend(solve: Callable[..., Any], matrix: Matrix, d: Any, form: Form, out: Any) -> Any:
@@ -60,9 +76,7 @@ def callback(
 
 
 @functools.lru_cache(1024)
-def launching(
-    sweep: str, form: Form, shapes: Extents, dtypes: tuple[Any, Any]
-) -> tuple[Callable[..., None], solvers.Program]:
+def launching(sweep: str, form: Form, shapes: Extents, dtypes: tuple[Any, Any]) -> tuple[Callable[..., None], Program]:
     """The launches of a solve as a function of buffers: a, b, c, perhaps a mask, d."""
     sizes = [dtypes[0].itemsize] * 3 + [1] + [dtypes[1].itemsize] * 2
     strides = tuple(shape and contiguous(shape, size) for shape, size in zip(shapes, sizes, strict=True))
@@ -73,6 +87,26 @@ def launching(
         x, scratch = map(address, results)
         with here(context, x):
             launcher.run(program, [a, b, c, *(mask or [0]), d, x, scratch])
+
+    return launch, program
+
+
+@functools.lru_cache(1024)
+def launching_recurrence(
+    verb: str, form: Recurrence, shapes: Extents, dtypes: tuple[Any, Any]
+) -> tuple[Callable[..., None], Program]:
+    """The launches of a recurrence as a function of buffers: x, the coefficients, what is before the first step."""
+    sizes = [dtypes[0 if COEFFICIENT <= k < INIT else 1].itemsize for k in range(OPERANDS)]
+    strides = tuple(shape and contiguous(shape, size) for shape, size in zip(shapes, sizes, strict=True))
+    program = recurrences.program(verb, form, shapes, strides, dtypes)
+    given = [k for k, shape in enumerate(shapes) if shape is not None and k != Y]
+
+    def launch(context: Any, results: Any, *buffers: Any) -> None:
+        pointers = [0] * (OPERANDS + 1)
+        for k, buffer in zip((Y, OPERANDS, *given), (*results, *buffers), strict=True):
+            pointers[k] = address(buffer)
+        with here(context, pointers[Y]):
+            launcher.run(program, pointers)
 
     return launch, program
 
@@ -107,7 +141,7 @@ def here(context: Any, pointer: int) -> Iterator[None]:
         yield
 
 
-def compile_kernels(program: solvers.Program) -> None:
+def compile_kernels(program: Program) -> None:
     """For every GPU that JAX has here: what is recorded in a CUDA graph cannot be compiled then."""
     if jax.default_backend() != "gpu":
         return

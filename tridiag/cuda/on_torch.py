@@ -15,10 +15,13 @@ import numpy as np
 import torch
 
 from tridiag.algorithms.matrix_rows import Matrix
-from tridiag.cuda import launcher, solvers
+from tridiag.algorithms.recurrence import Rows
+from tridiag.cuda import launcher, recurrences, solvers
+from tridiag.cuda.record import Program
+from tridiag.cuda.sequences import operands_of
 from tridiag.libraries.arrays import dtype_name
 from tridiag.libraries.torch import settled
-from tridiag.problems.forms import Form
+from tridiag.problems.forms import Form, Recurrence
 
 
 def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> Any:
@@ -27,12 +30,27 @@ def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> An
     if x.data_ptr() == d.data_ptr() and not solvers.in_place(form):
         d = d.clone()
     operands = *matrix, d, x
-    dtypes = tuple(np.dtype(dtype_name(v.dtype)) for v in (matrix[1], d))
-    program = solvers.solution(sweep, form, *extents(operands), dtypes)
-    scratch = d.new_empty(program.scratch, dtype=torch.uint8)
-    with here(d):
-        launcher.run(program, [0 if v is None else v.data_ptr() for v in (*operands, scratch)])
+    run(solvers.solution(sweep, form, *extents(operands), dtypes_of(matrix[1], d)), operands, x)
     return x
+
+
+def recurrence(verb: str, coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
+    coefficients, x, init = tuple(map(settled, coefficients)), settled(x), tuple(map(settled, init))
+    y = x.new_empty(form.shape) if out is None else out
+    operands = operands_of(y, x, coefficients, init)
+    run(recurrences.program(verb, form, *extents(operands), dtypes_of((*coefficients, x)[0], x)), operands, y)
+    return y
+
+
+def run(program: Program, operands: Sequence[Any], like: Any) -> None:
+    """On the device of a tensor."""
+    scratch = like.new_empty(program.scratch, dtype=torch.uint8)
+    with here(like):
+        launcher.run(program, [0 if v is None else v.data_ptr() for v in (*operands, scratch)])
+
+
+def dtypes_of(*tensors: Any) -> tuple[Any, ...]:
+    return tuple(np.dtype(dtype_name(v.dtype)) for v in tensors)
 
 
 def lend(solve: Callable[..., Any], matrix: Matrix, d: Any, form: Form, out: Any) -> Any:

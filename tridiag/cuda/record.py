@@ -7,17 +7,20 @@ needs a GPU: the same program runs on arrays of CuPy and PyTorch, and inside pro
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.cuda.struct import JOB, OPERANDS, POINTERS
+from tridiag.cuda.struct import OPERANDS, SYSTEMS, Layout
+from tridiag.kernels.jobs.batches import Axis
 
 Job = np.ndarray[Any, Any]
 
-# the arrays from which addresses count, in the order in which a program is told where they are: the operands first
-SCRATCH, STATUS, SIGN, LOGARITHM = range(OPERANDS, OPERANDS + 4)
+# the arrays from which addresses count, in the order in which a program is told where they are: the operands first,
+# then scratch memory, then these of systems
+STATUS, SIGN, LOGARITHM = range(OPERANDS + 1, OPERANDS + 4)
 SHIFT = 56  # an address is a number of bytes below 2^55 in size, and in the bits above it the array's number, from 1
 HALF = 1 << (SHIFT - 1)
 ALIGNMENT = 256  # bytes of scratch memory
@@ -26,6 +29,15 @@ ALIGNMENT = 256  # bytes of scratch memory
 def address(array: int, offset: int = 0) -> int:
     """So many bytes after the beginning of an array, or before it. No address is 0, which is nowhere."""
     return ((array + 1) << SHIFT) + offset
+
+
+def walk(job: Job, outer: Sequence[Axis], begin: np.ndarray[Any, Any]) -> Iterator[Job]:
+    """The job for every place along axes that the host walks through, its operands counted from ``begin``; 0: none."""
+    for place in itertools.product(*(range(length) for length, _ in outer)):
+        placed = job.copy()
+        shift = sum((k * np.array(steps) for k, (_, steps) in zip(place, outer, strict=True)), 0 * begin)
+        placed["operand"] = begin + (begin != 0) * shift
+        yield placed
 
 
 class Kernel(NamedTuple):
@@ -62,7 +74,7 @@ class Program(NamedTuple):
         """The jobs where the arrays are at these pointers."""
         jobs = self.jobs.copy()
         words = jobs.view(np.int64).reshape(len(jobs), -1)
-        words[:, :POINTERS] = np.array((0, *pointers), np.int64)[self.arrays] + self.offsets
+        words[:, : self.arrays.shape[1]] = np.array((0, *pointers), np.int64)[self.arrays] + self.offsets
         return jobs
 
     @property
@@ -73,14 +85,15 @@ class Program(NamedTuple):
 class Recording:
     """A program while it is put down."""
 
-    def __init__(self) -> None:
+    def __init__(self, layout: Layout = SYSTEMS) -> None:
+        self.layout = layout
         self.steps: list[Launch | Clear] = []
         self.jobs: list[Job] = []
         self.used = self.scratch = 0
 
     def reserve(self, size: int) -> int:
         """The address of so many bytes of scratch memory."""
-        found = address(SCRATCH, self.used)
+        found = address(self.layout.operands, self.used)
         self.used += -(-size // ALIGNMENT) * ALIGNMENT
         self.scratch = max(self.scratch, self.used)
         return found
@@ -93,7 +106,7 @@ class Recording:
         self.used = before
 
     def clear(self, where: int, size: int) -> None:
-        job = np.zeros((), JOB)
+        job = np.zeros((), self.layout.job)
         job["operand"][0] = where
         self.steps.append(Clear(size))
         self.jobs.append(job)
@@ -103,7 +116,7 @@ class Recording:
         self.jobs.append(job.copy())
 
     def program(self) -> Program:
-        jobs = np.array(self.jobs, JOB)
-        found = jobs.view(np.int64).reshape(len(jobs), -1)[:, :POINTERS] + HALF
+        jobs = np.array(self.jobs, self.layout.job)
+        found = jobs.view(np.int64).reshape(len(jobs), -1)[:, : self.layout.pointers] + HALF
         arrays = found >> SHIFT
         return Program(tuple(self.steps), jobs, arrays, found - (arrays << SHIFT) - HALF, self.scratch)

@@ -7,14 +7,13 @@ after it reads how long the list is.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tridiag.cuda import instances, spread_systems
-from tridiag.cuda.record import LOGARITHM, SIGN, STATUS, Job, Kernel, Program, Recording, address
+from tridiag.cuda.record import LOGARITHM, SIGN, STATUS, Job, Kernel, Program, Recording, address, walk
 from tridiag.cuda.struct import Systems, systems_of
 from tridiag.problems.forms import Form
 
@@ -89,11 +88,7 @@ def steps(form: Form, itemsize: int) -> tuple[int, ...]:
 def jobs(systems: Systems, there: Sequence[bool]) -> Iterator[Job]:
     """The struct for every place along the axes that the host walks through; which operands there are."""
     begin = np.array([address(k) if given else 0 for k, given in enumerate(there)], np.int64)
-    for place in itertools.product(*(range(length) for length, _ in systems.outer)):
-        job = systems.job.copy()
-        shift = sum((k * np.array(steps) for k, (_, steps) in zip(place, systems.outer, strict=True)), 0 * begin)
-        job["operand"] = begin + (begin != 0) * shift
-        yield job
+    return walk(systems.job, systems.outer, begin)
 
 
 class Room(NamedTuple):

@@ -18,7 +18,6 @@ from tridiag.problems.forms import Form
 
 OPERANDS, WHERE = 6, 3  # a, b, c, where, d, x
 RANK = 4  # the batch axes that a kernel walks through, after neighbours have been merged
-POINTERS = OPERANDS + 5  # the first words of a job
 FIELDS = (
     ("operand", OPERANDS),
     ("kept", 1),
@@ -38,8 +37,25 @@ FIELDS = (
     ("length", RANK),
     ("step", RANK * OPERANDS),
 )
-JOB = np.dtype([(name, np.int64, () if count == 1 else (count,)) for name, count in FIELDS])
 TYPES = {"float32": "float", "float64": "double", "complex64": "Complex<float>", "complex128": "Complex<double>"}
+
+
+class Layout(NamedTuple):
+    """Of a struct: its words, how many of them are pointers, which come first, and how many arrays are its operands."""
+
+    job: np.dtype[Any]
+    pointers: int
+    operands: int
+
+
+def layout(fields: Sequence[tuple[str, int]], pointers: Sequence[str], operands: int) -> Layout:
+    """From the fields in their order, so many words each, and the names of the pointers."""
+    counts = dict(fields)
+    job = np.dtype([(name, np.int64, () if count == 1 else (count,)) for name, count in fields])
+    return Layout(job, sum(counts[name] for name in pointers), operands)
+
+
+SYSTEMS = layout(FIELDS, ("operand", "kept", "doubtful", "status", "results"), OPERANDS)
 
 
 class Systems(NamedTuple):
@@ -71,7 +87,7 @@ def systems_of(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any]) -
     sizes = [1 if k == 3 else dtype.itemsize for k in range(OPERANDS)]
     axes = batch_axes(form, shapes, strides)
     outer, inner = axes[: max(0, len(axes) - RANK)], axes[-RANK:]
-    job = np.zeros((), JOB)
+    job = np.zeros((), SYSTEMS.job)
     job["n"], job["systems"] = form.n, math.prod(length for length, _ in inner)
     job["transpose"], job["periodic"] = form.transpose, form.periodic
     job["magic"] = 2**32 // form.n + 1

@@ -6,6 +6,7 @@ from typing import Any
 
 from tridiag.backends import Backend
 from tridiag.calls.plan import Call
+from tridiag.derivatives.eager_numpy import recurrence as recurrence
 from tridiag.derivatives.eager_numpy import slogdet as slogdet
 from tridiag.derivatives.eager_numpy import solve as solve
 

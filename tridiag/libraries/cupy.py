@@ -26,6 +26,7 @@ class Operations(NumPyOperations):
     all = staticmethod(cupy.all)
     any = staticmethod(cupy.any)
     sign = staticmethod(cupy.sign)
+    copy = staticmethod(cupy.array)
     unsqueeze = staticmethod(cupy.expand_dims)
     transpose = staticmethod(cupy.transpose)
     reshape = staticmethod(cupy.reshape)

@@ -58,6 +58,13 @@ template <typename R> __device__ __forceinline__ Complex<R> one_over(Complex<R> 
   return wide ? Complex<R>(scale, -ratio * scale) : Complex<R>(ratio * scale, -scale);
 }
 
+// x y + z, its products fused wherever it is compiled: so one formula gives the same bits everywhere.
+__device__ __forceinline__ float fused(float x, float y, float z) { return __fmaf_rn(x, y, z); }
+__device__ __forceinline__ double fused(double x, double y, double z) { return __fma_rn(x, y, z); }
+template <typename R> __device__ __forceinline__ Complex<R> fused(Complex<R> x, Complex<R> y, Complex<R> z) {
+  return Complex<R>(fused(x.re, y.re, fused(-x.im, y.im, z.re)), fused(x.re, y.im, fused(x.im, y.re, z.im)));
+}
+
 __device__ __forceinline__ float over(float x, float y) { return x / y; }
 __device__ __forceinline__ double over(double x, double y) { return x / y; }
 // divided, not multiplied by a reciprocal: what pivoting promises is LAPACK's error

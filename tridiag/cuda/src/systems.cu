@@ -1,15 +1,8 @@
 // Where the systems lie: every operand is an array with strides; the same struct goes to every kernel, by value.
 #pragma once
-#include "numbers.cu"
-
-#ifdef __CUDA_CPU_SHIM__
-#define SHARED_MEMORY(name) unsigned char* name = reinterpret_cast<unsigned char*>(cudasim::dynsmem())
-#else
-#define SHARED_MEMORY(name) extern __shared__ __align__(16) unsigned char name[]
-#endif
+#include "access.cu"
 
 enum Operand { A, B, C, WHERE, D, X, OPERANDS };
-const int RANK = 4;  // batch axes, merged where they can be
 
 // All words of 8 bytes; `tridiag.cuda.struct` writes them in this order.
 struct Job {
@@ -25,23 +18,6 @@ struct Job {
   Index row[OPERANDS];  // strides in elements: from row to row,
   Index length[RANK], step[RANK][OPERANDS];  // and along the batch axes, outermost first
 };
-
-// Where the first row of a system lies, in elements from an operand's beginning.
-__device__ __forceinline__ Index offset(const Job& job, int operand, Index system) {
-  Index found = 0;
-#pragma unroll
-  for (int k = RANK - 1; k > 0; k--) {
-    if (job.length[k] == 1) continue;
-    const Index outer = system / job.length[k];
-    found += (system - outer * job.length[k]) * job.step[k][operand];
-    system = outer;
-  }
-  return found + system * job.step[0][operand];
-}
-
-template <typename T> __device__ __forceinline__ const T* start(const Job& job, int operand) {
-  return static_cast<const T*>(job.operand[operand]);
-}
 
 // One diagonal of the matrix, or of its transpose: entry i is that of row i + shift of an operand. Rows that an operand does
 // not have stand for their nearest: nothing is read beyond its ends, and what is read there is not used (`cut`).

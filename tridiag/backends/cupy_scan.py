@@ -1,0 +1,31 @@
+"""Recurrences by CUDA C through CuPy: a thread for each sequence, or several with chunks of rows in their registers.
+
+Each number is read and written once; 2 flops a coefficient and value, or twice as many where chunks are joined. That
+is for first order, of logarithms too: in tiles of rows, one after another or, of few sequences, chained from block to
+block by decoupled look-back. No bit depends on the order of blocks. Where products of coefficients overflow, or are too
+large to be trusted, a tile is computed step by step; those that underflow are kept in range. Complex sequences with
+real coefficients are twice as many real ones. Vectors stay in registers, 2 m**2 flops a step. Sums of exponentials are
+kept as `tridiag.algorithms.logsumexp` says, about 60 operations a value.
+
+Sources: Merrill and Garland (2016), Single-pass parallel prefix scan with decoupled look-back; Blelloch (1990), Prefix
+sums and their applications, for recurrences as scans.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from tridiag.algorithms.recurrence import Rows
+from tridiag.cuda import on
+from tridiag.problems.forms import Recurrence
+
+
+def recurrence(verb: str, coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
+    return on(x).recurrence(verb, coefficients, x, init, form, out)
+
+
+linear_recurrence = functools.partial(recurrence, "linear_recurrence")
+matrix_recurrence = functools.partial(recurrence, "matrix_recurrence")
+log_linear_recurrence = functools.partial(recurrence, "log_linear_recurrence")
+logcumsumexp = functools.partial(recurrence, "logcumsumexp")

@@ -1,0 +1,215 @@
+// What some steps of a recurrence of first order make of the value before them, and how two of such stretches are joined.
+#pragma once
+#include "logarithms.cu"
+#include "sequences.cu"
+
+const double TRUSTED = 1024;  // products of coefficients up to this lose little to cancellation
+
+// Products smaller than `small` are scaled up by its inverse.
+__device__ __forceinline__ float small(float) { return 3.5527136788005009e-15f; }  // 2^-48
+__device__ __forceinline__ double small(double) { return 3.8725919148493183e-121; }  // 2^-400
+template <typename R> __device__ __forceinline__ R small(Complex<R>) { return small(R(0)); }
+
+__device__ __forceinline__ float times(float x, float y) { return x * y; }
+__device__ __forceinline__ double times(double x, double y) { return x * y; }
+template <typename R> __device__ __forceinline__ Complex<R> times(Complex<R> x, R y) { return Complex<R>(x.re * y, x.im * y); }
+
+template <typename T> __device__ __forceinline__ bool is_finite(T x) { return size(x) - size(x) == Real<T>(0); }
+
+// ------------------------------------------------------------------------------------------- from lane to lane, from block to block
+
+template <typename T> __device__ __forceinline__ T from_lane(T x, int lane) { return __shfl_sync(~0u, x, lane); }
+template <typename R> __device__ __forceinline__ Complex<R> from_lane(Complex<R> x, int lane) {
+  return Complex<R>(from_lane(x.re, lane), from_lane(x.im, lane));
+}
+
+// What other blocks have written, past the caches that they do not share.
+template <typename T> __device__ __forceinline__ T fresh(const T& x) { return *const_cast<const volatile T*>(&x); }
+template <typename R> __device__ __forceinline__ Complex<R> fresh(const Complex<R>& x) {
+  return Complex<R>(fresh(x.re), fresh(x.im));
+}
+
+// ----------------------------------------------------------------------------------------------- y[t] = a[t] y[t-1] + x[t]
+
+// What some steps make of the value before them: factor small^times y + value.
+template <typename T> struct Stretch {
+  T factor, value;
+  int times;
+};
+template <typename T> __device__ __forceinline__ Stretch<T> from_lane(Stretch<T> x, int lane) {
+  return {from_lane(x.factor, lane), from_lane(x.value, lane), from_lane(x.times, lane)};
+}
+template <typename T> __device__ __forceinline__ Stretch<T> fresh(const Stretch<T>& x) {
+  return {fresh(x.factor), fresh(x.value), fresh(x.times)};
+}
+
+// The factor in the range that products of two leave by no underflow.
+template <typename T> __device__ __forceinline__ void rescale(T& factor, int& count) {
+  typedef Real<T> R;
+  const R up = R(1) / small(R(0));
+  if (count > 0 && size(factor) >= R(1)) factor = times(factor, small(R(0))), count--;
+#pragma unroll 1
+  while (size(factor) < small(R(0)) && !(factor == T(0))) factor = times(factor, up), count++;
+}
+
+template <typename T, int R> struct LinearRows {
+  typedef T Value;
+  typedef Stretch<T> Part;
+  typedef T State;
+  static const int operands = 2;
+  T x[R], a[R];
+
+  static __device__ __forceinline__ T absent(int operand) { return operand ? T(1) : T(0); }
+
+  __device__ __forceinline__ Part part() {
+    Part found = {a[0], x[0], 0};
+    Real<T> least = size(a[0]);
+#pragma unroll
+    for (int j = 1; j < R; j++) {
+      found.factor = found.factor * a[j];
+      found.value = x[j] + a[j] * found.value;
+      least = size(found.factor) < least ? size(found.factor) : least;
+    }
+    if (least < small(Real<T>(0))) {  // digits may be lost
+      found.factor = T(1);
+#pragma unroll
+      for (int j = 0; j < R; j++) {
+        T next = a[j];
+        rescale(next, found.times);
+        found.factor = found.factor * next;
+        rescale(found.factor, found.times);
+      }
+    }
+    return found;
+  }
+  static __device__ __forceinline__ State apply(const Part& part, State y) {
+    if (part.times == 0) return fused(part.factor, y, part.value);
+    T total = part.factor * y;
+#pragma unroll 1
+    for (int k = 0; k < part.times && !(total == T(0)); k++) total = times(total, small(Real<T>(0)));
+    return total + part.value;
+  }
+  static __device__ __forceinline__ Part join(const Part& before, const Part& after) {
+    Part found = {before.factor * after.factor, apply(after, before.value), before.times + after.times};
+    rescale(found.factor, found.times);
+    return found;
+  }
+  static __device__ __forceinline__ bool sound(const Part& part) {
+    return size(part.factor) <= Real<T>(TRUSTED) && is_finite(part.value);
+  }
+  static __device__ __forceinline__ bool sound(const State& y) { return is_finite(y); }
+  static __device__ __forceinline__ State begin(const Job& job, Index sequence) {
+    return job.given ? *first_row<T>(job, INIT, sequence) : T(0);
+  }
+  __device__ __forceinline__ void step(State& y, int j) { y = x[j] + a[j] * y; }
+  static __device__ __forceinline__ T value(const State& y) { return y; }
+};
+
+// ------------------------------------------------------------------------------------------------------------ logcumsumexp
+
+template <typename T> __device__ __forceinline__ Exponential<T> from_lane(Exponential<T> x, int lane) {
+  return {from_lane(x.scale, lane), from_lane(x.high, lane), from_lane(x.low, lane), from_lane(x.largest, lane), T(0), T(0)};
+}
+template <typename T> __device__ __forceinline__ Exponential<T> fresh(const Exponential<T>& x) {
+  return {fresh(x.scale), fresh(x.high), fresh(x.low), fresh(x.largest), T(0), T(0)};
+}
+
+template <typename T, int R> struct LogarithmicRows {
+  typedef T Value;
+  typedef Exponential<T> Part, State;
+  static const int operands = 1;
+  T x[R], m[R];
+
+  static __device__ __forceinline__ T absent(int) { return natural_logarithm(T(0)); }
+
+  __device__ __forceinline__ Part part() {
+    Part found = no_exponential<T>();
+#pragma unroll
+    for (int j = 0; j < R; j++) {
+      T k;
+      m[j] = mantissa(x[j], T(0), k);
+      found = added(found, m[j], k, x[j]);
+    }
+    return found;
+  }
+  static __device__ __forceinline__ State apply(const Part& part, const State& y) { return merged(y, part); }
+  static __device__ __forceinline__ Part join(const Part& before, const Part& after) { return apply(after, before); }
+  static __device__ __forceinline__ bool sound(const Part&) { return true; }
+  static __device__ __forceinline__ State begin(const Job&, Index) { return no_exponential<T>(); }
+  __device__ __forceinline__ void step(State& y, int j) {
+    T k;
+    reduced(clamp(x[j], far<T>()), k);
+    y = added(y, m[j], k, x[j]);
+  }
+  static __device__ __forceinline__ T value(const State& y) { return logarithm_of(y); }
+};
+
+// --------------------------------------------------------------------------------------------------- log_linear_recurrence
+
+template <typename T> struct Weighted {
+  Exponential<T> sum;
+};
+template <typename T> __device__ __forceinline__ Weighted<T> from_lane(const Weighted<T>& x, int lane) {
+  Exponential<T> found = from_lane(x.sum, lane);
+  found.shift = from_lane(x.sum.shift, lane), found.shift_low = from_lane(x.sum.shift_low, lane);
+  return {found};
+}
+template <typename T> __device__ __forceinline__ Weighted<T> fresh(const Weighted<T>& x) {
+  Exponential<T> found = fresh(x.sum);
+  found.shift = fresh(x.sum.shift), found.shift_low = fresh(x.sum.shift_low);
+  return {found};
+}
+
+// What some steps make of the value before them: log(exp(log_a + log_a_low + y) + exp(own)).
+template <typename T> struct WeightedStretch {
+  Weighted<T> own;
+  T log_a, log_a_low;
+};
+template <typename T> __device__ __forceinline__ WeightedStretch<T> from_lane(const WeightedStretch<T>& x, int lane) {
+  return {from_lane(x.own, lane), from_lane(x.log_a, lane), from_lane(x.log_a_low, lane)};
+}
+template <typename T> __device__ __forceinline__ WeightedStretch<T> fresh(const WeightedStretch<T>& x) {
+  return {fresh(x.own), fresh(x.log_a), fresh(x.log_a_low)};
+}
+
+template <typename T, int R> struct WeightedRows {
+  typedef T Value;
+  typedef WeightedStretch<T> Part;
+  typedef Weighted<T> State;
+  static const int operands = 2;
+  T x[R], a[R];
+
+  static __device__ __forceinline__ T absent(int operand) { return operand ? T(0) : natural_logarithm(T(0)); }
+
+  __device__ __forceinline__ Part part() {
+    Part found = {{no_exponential<T>()}, T(0), T(0)};
+#pragma unroll
+    for (int j = 0; j < R; j++) {
+      step(found.own, j);
+      accumulate(found, a[j], T(0));
+    }
+    return found;
+  }
+  static __device__ __forceinline__ void accumulate(Part& part, T log_a, T low) {
+    T error;
+    part.log_a = two_sum(part.log_a, log_a, error);
+    part.log_a_low = is_finite(part.log_a) ? part.log_a_low + (low + error) : T(0);
+  }
+  static __device__ __forceinline__ State apply(const Part& part, State y) {
+    y.sum = times_exponential(y.sum, part.log_a, part.log_a_low);
+    return {merged(y.sum, shifted_as(y.sum, part.own.sum))};
+  }
+  static __device__ __forceinline__ Part join(const Part& before, const Part& after) {
+    Part found = {apply(after, before.own), before.log_a, before.log_a_low};
+    accumulate(found, after.log_a, after.log_a_low);
+    return found;
+  }
+  // Sums of log_a that are NaN or infinite do not tell what each of them does.
+  static __device__ __forceinline__ bool sound(const Part& part) { return is_finite(part.log_a) && sound(part.own); }
+  static __device__ __forceinline__ bool sound(const State& y) { return y.sum.largest < -natural_logarithm(T(0)); }
+  static __device__ __forceinline__ State begin(const Job& job, Index sequence) {
+    return {job.given ? exponential_of(*first_row<T>(job, INIT, sequence)) : no_exponential<T>()};
+  }
+  __device__ __forceinline__ void step(State& y, int j) { y.sum = plus_exponential(times_exponential(y.sum, a[j]), x[j]); }
+  static __device__ __forceinline__ T value(const State& y) { return logarithm_of(y.sum); }
+};
