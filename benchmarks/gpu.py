@@ -1,6 +1,6 @@
 """The speed of `tridiag` on a GPU: every figure that is promised, against its bar.
 
-    python benchmarks/gpu.py [--only NAME]... [--minutes M] [--folder FOLDER]
+    python benchmarks/gpu.py [--only NAME]... [--seconds S] [--folder FOLDER]
 
 `LINES` is the table, shortest problems first. Speeds are ratios to a copy on the device that moves the same bytes: five
 words for each unknown, read and written together, or the nine that a single long system has to move; three for each
@@ -145,10 +145,10 @@ def chosen(dtype: str, layout: str) -> str:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     add_choice(parser)
-    parser.add_argument("--minutes", type=float, default=9, help="no line begins later (default 9)")
+    parser.add_argument("--seconds", type=float, default=540, help="no line begins later (default 540)")
     parser.add_argument("--folder", type=Path, default=HERE / "results", help="where the results go")
     options = parser.parse_args(arguments)
-    return go_on(picked(parser, LINES, options), options.folder, 60 * options.minutes)
+    return go_on(picked(parser, LINES, options), options.folder, options.seconds)
 
 
 def go_on(wanted: list[Line], folder: Path, seconds: float) -> int:
