@@ -93,25 +93,42 @@ class OnDevice(Contestant):
     """
 
     def repeat(self) -> int:
-        return min(MOST_CALLS, super().repeat())
+        if REHEARSAL:
+            return 1
+        calls = 1
+        while calls < MOST_CALLS and self.sample(calls).wall * calls < LONG_ENOUGH:
+            calls *= 2
+        return calls
 
     def sample(self, calls: int) -> Timing:
         if REHEARSAL:
             return super().sample(calls)
-        first, last = cupy.cuda.Event(), cupy.cuda.Event()
-        cpu = time.process_time()
-        spin()((1,), (1,), (np.int64(calls * CYCLES),))
-        first.record()
-        for _ in range(calls):
-            self.call()
-        last.record()
-        cpu = time.process_time() - cpu
-        last.synchronize()
+        for wait in WAITS:
+            first, last = cupy.cuda.Event(), cupy.cuda.Event()
+            cpu, begin = time.process_time(), time.perf_counter()
+            spin()((1,), (1,), (np.int64(calls * wait * clock()),))
+            first.record()
+            for _ in range(calls):
+                self.call()
+            last.record()
+            cpu, queued = time.process_time() - cpu, time.perf_counter() - begin
+            last.synchronize()
+            if queued < calls * wait:
+                break
         return Timing(cupy.cuda.get_elapsed_time(first, last) / 1e3 / calls, cpu / calls)
 
 
 MOST_CALLS = 64  # that are queued at once: a device has room for a thousand kernels
-CYCLES = 500_000  # that the device spins for each call: a quarter of a millisecond
+LONG_ENOUGH = 5e-3  # seconds of a batch
+WAITS = (1e-4, 3e-4, 1e-3, 1e-2)  # seconds that the device spins for each call: until the host has queued them all
+
+
+@functools.cache
+def clock() -> float:
+    """The most cycles of the device in a second."""
+    return 1e3 * float(cupy.cuda.Device().attributes.get("ClockRate", 2e6))
+
+
 SPIN = """
 extern "C" __global__ void spin(long long cycles) {
   const long long start = clock64();

@@ -49,6 +49,18 @@ def function(kernel: Kernel, device: int) -> Any:
     return module.get_function(kernel.name)
 
 
+@functools.cache
+def resident(kernel: Kernel, block: int, shared: int, device: int) -> int:
+    """How many blocks a device holds at a time, of so many threads and bytes of shared memory each."""
+    import cupy
+
+    compiled = function(kernel, device)
+    if shared > compiled.max_dynamic_shared_size_bytes:
+        compiled.max_dynamic_shared_size_bytes = shared
+    each = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(compiled.kernel.ptr, block, shared)
+    return int(each * cupy.cuda.Device(device).attributes["MultiProcessorCount"])
+
+
 def run(program: Program, pointers: Sequence[int]) -> None:
     """On the current device and stream of CuPy; where the operands, the scratch memory and the results are."""
     import cupy
@@ -59,4 +71,5 @@ def run(program: Program, pointers: Sequence[int]) -> None:
         if isinstance(step, Clear):
             cupy.cuda.runtime.memsetAsync(int(jobs["operand"][k, 0]), 0, step.size, stream)
         else:
-            function(step.kernel, device)((step.grid,), (step.block,), (jobs[k, ...],), shared_mem=step.shared)
+            grid = min(step.grid, resident(step.kernel, step.block, step.shared, device)) if step.in_turn else step.grid
+            function(step.kernel, device)((grid,), (step.block,), (jobs[k, ...],), shared_mem=step.shared)

@@ -53,6 +53,7 @@ class Launch(NamedTuple):
     grid: int
     block: int
     shared: int  # bytes of shared memory of a block
+    in_turn: bool = False  # whether fewer blocks do as well: each takes one piece of work after another
 
 
 class Clear(NamedTuple):
@@ -111,8 +112,8 @@ class Recording:
         self.steps.append(Clear(size))
         self.jobs.append(job)
 
-    def launch(self, kernel: Kernel, grid: int, block: int, job: Job, shared: int = 0) -> None:
-        self.steps.append(Launch(kernel, grid, block, shared))
+    def launch(self, kernel: Kernel, grid: int, block: int, job: Job, shared: int = 0, in_turn: bool = False) -> None:
+        self.steps.append(Launch(kernel, grid, block, shared, in_turn))
         self.jobs.append(job.copy())
 
     def program(self) -> Program:

@@ -16,6 +16,7 @@ FEW_CHUNKS = 4  # systems of no more chunks than this of the shorter kind have s
 MOST_CHUNKS = 512  # of a system that one block solves, or as many as it has threads
 SECTOR = 32  # bytes that memory hands out at a time
 MANY = 2**15  # systems: enough for whole blocks of threads on all multiprocessors
+TILES = 4  # a, b, c and d of a group of systems on their way
 ROW_WORDS = 3  # of a separator's row: and one that is the factor which made its diagonal 1
 
 
@@ -29,7 +30,8 @@ def by_chunks(recording: Recording, job: Job, systems: Systems, certified: bool)
     threads = WARP * parts(width * count, WARP) if systems.together else width * count
     job["count"], job["width"] = count, width
     kernel = instances.chunks(systems.dtype, rows, systems.together, certified)
-    recording.launch(kernel, parts(systems.total, width), threads, job, shared_bytes(width, threads, rows, systems))
+    shared = shared_bytes(width, threads, rows, systems)
+    recording.launch(kernel, parts(systems.total, width), threads, job, shared, in_turn=systems.together)
 
 
 def chunk_of(systems: Systems) -> tuple[int, int]:
@@ -49,10 +51,11 @@ def width_of(systems: Systems, count: int) -> int:
 
 
 def shared_bytes(width: int, threads: int, rows: int, systems: Systems) -> int:
-    """Offsets and flags of the systems of a block, then the tile or two buffers of separators (`chunks.cu`)."""
+    """Where the systems of a group begin, what is said of them, then two buffers of separators. Where rows pass through tiles,
+    the next group's too, and tiles: for each diagonal, for the right-hand sides, for the solutions (`chunks.cu`)."""
     itemsize = np.dtype(systems.dtype).itemsize
-    tile = threads * rows if systems.together else 0
-    return 8 * OPERANDS * width + 16 * parts(width + 2, 4) + itemsize * max(tile, 2 * ROW_WORDS * threads)
+    words, groups = (TILES * rows + max(rows, 2 * ROW_WORDS), 2) if systems.together else (2 * ROW_WORDS, 1)
+    return groups * 8 * OPERANDS * width + 16 * parts(width + 2, 4) + itemsize * words * threads
 
 
 def by_thomas(recording: Recording, job: Job, systems: Systems, certified: bool) -> None:

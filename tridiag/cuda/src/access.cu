@@ -8,6 +8,38 @@
 #define SHARED_MEMORY(name) extern __shared__ __align__(16) unsigned char name[]
 #endif
 
+// Copies into shared memory that go on while the thread works, where the device can (compute capability 8.0).
+#if !defined(__CUDA_CPU_SHIM__) && __CUDA_ARCH__ >= 800
+template <int SIZE> __device__ __forceinline__ void copy_bytes_later(void* to, const void* from) {
+  const unsigned place = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(SIZE) : "memory");
+}
+template <typename T> __device__ __forceinline__ void copy_later(T* to, const T* from) { copy_bytes_later<sizeof(T)>(to, from); }
+template <typename T> __device__ __forceinline__ void copy_sixteen_later(T* to, const T* from) { copy_bytes_later<16>(to, from); }
+__device__ __forceinline__ void copies_are_there() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+#else
+template <typename T> __device__ __forceinline__ void copy_later(T* to, const T* from) { *to = *from; }
+template <typename T> __device__ __forceinline__ void copy_sixteen_later(T* to, const T* from) {
+#pragma unroll
+  for (int k = 0; k < int(16 / sizeof(T)); k++) to[k] = from[k];
+}
+__device__ __forceinline__ void copies_are_there() {}
+#endif
+
+// The same number, of which the compiler knows nothing: what is computed from it is not kept in registers beyond a loop's turn.
+__device__ __forceinline__ Index forgotten(Index x) {
+#ifndef __CUDA_CPU_SHIM__
+  asm volatile("" : "+l"(x));
+#endif
+  return x;
+}
+__device__ __forceinline__ int forgotten(int x) {
+#ifndef __CUDA_CPU_SHIM__
+  asm volatile("" : "+r"(x));
+#endif
+  return x;
+}
+
 const int RANK = 4;  // batch axes, merged where they can be
 
 // Where the first row of a system or a sequence lies, in elements from an operand's beginning.

@@ -13,6 +13,25 @@ template <typename T, int R> struct Chunk {
   T lower[R], diagonal[R], upper[R], right[R];
 };
 
+// Rows that lie apart in memory: where systems begin, by operand, and the chunk's first row.
+template <typename T, int R>
+__device__ __forceinline__ void load_rows(Chunk<T, R>& chunk, const Job& job, const Index* at, Index first) {
+  const Band<T> lower = lower_band<T>(job), diagonal = whole_band<T>(job, B);
+  const Band<T> upper = upper_band<T>(job), right = whole_band<T>(job, D);
+  const bool narrow = is_narrow(lower.row) && is_narrow(diagonal.row) && is_narrow(upper.row) && is_narrow(right.row);
+  if (first > 0 && first + R < job.n && narrow) {
+    load_inside(chunk.lower, lower, at[lower.operand], first);
+    load_inside(chunk.diagonal, diagonal, at[B], first);
+    load_inside(chunk.upper, upper, at[upper.operand], first);
+    load_inside(chunk.right, right, at[D], first);
+  } else {
+    load_apart(chunk.lower, job, lower, at[lower.operand], first);
+    load_apart(chunk.diagonal, job, diagonal, at[B], first);
+    load_apart(chunk.upper, job, upper, at[upper.operand], first);
+    load_apart(chunk.right, job, right, at[D], first);
+  }
+}
+
 // Which of rows first - 1 .. first + R are there: bit j + 1 is row first + j.
 template <int R> __device__ __forceinline__ unsigned kept_rows(const Job& job, const unsigned char* mask, Index first) {
   static_assert(R <= 29, "the rows of a chunk and their neighbours are the bits of a word");
@@ -26,8 +45,34 @@ template <int R> __device__ __forceinline__ unsigned kept_rows(const Job& job, c
   return bits;
 }
 
+template <int R> __device__ __forceinline__ bool all_there(unsigned bits) { return bits == (1u << (R + 2)) - 1; }
+
+// Rows that are not there have 0 in their place.
+template <typename T, int R> __device__ __forceinline__ void cut_solution(T (&x)[R], unsigned bits) {
+  if (all_there<R>(bits)) return;
+#pragma unroll
+  for (int j = 0; j < R; j++) x[j] = bits >> (j + 1) & 1 ? x[j] : T(0);
+}
+
+// ... of a system that begins at ``x``, to memory.
+template <typename T, int R>
+__device__ __forceinline__ void store_apart(const T (&v)[R], const Job& job, T* x, Index first) {
+  const Index row = job.row[X], rest = job.n - first;
+  T* begin = x + first * row;
+  if (rest >= R && is_narrow(row)) {
+#pragma unroll
+    for (int j = 0; j < R; j++) entry(begin, int(row), j) = v[j];
+  } else {
+#pragma unroll
+    for (int j = 0; j < R; j++) {
+      if (j < rest) begin[j * row] = v[j];
+    }
+  }
+}
+
 // Rows that are not there become those of the identity, and couplings to them are cut: by selects, whatever they hold.
 template <typename T, int R> __device__ __forceinline__ void cut(Chunk<T, R>& chunk, unsigned bits) {
+  if (all_there<R>(bits)) return;
 #pragma unroll
   for (int j = 0; j < R; j++) {
     const bool before = bits >> j & 1, own = bits >> (j + 1) & 1, after = bits >> (j + 2) & 1;

@@ -2,8 +2,9 @@
 // by parallel cyclic reduction in shared memory. One read and one write of global memory. As Laszlo, Giles and Appleyard,
 // Manycore algorithms for batch scalar and block tridiagonal solvers (2016), do it; Hockney and Jesshope (1981) for PCR.
 //
-// TOGETHER: rows of a system lie side by side; they pass through a tile in shared memory, so that reads are coalesced. Else
-// rows of neighbouring systems lie side by side.
+// TOGETHER: rows of a system lie side by side, and pass through tiles in shared memory, one for each diagonal and one for the
+// right-hand sides, so that they are read and written in the order of memory. A block takes one group of systems after another;
+// while it works on one, the next is on its way. Else rows of neighbouring systems lie side by side.
 // CERTIFIED: solutions without a certificate are not written; their systems go on the list. Else, where a kernel is told
 // ``status``, systems are marked there whose separators' system is singular but for rounding.
 #include "chunk.cu"
@@ -31,14 +32,21 @@ __device__ __forceinline__ T reduce_cyclically(Row<T> row, Row<T>* rows, int p, 
 // What is said of a system: that its separators are corrected, that it has no certificate.
 enum Flag { CORRECTED = 1, DOUBTFUL = 2 };
 
-// The part of a block: ``system`` and ``p``, its chunk, are the thread's own, unless it is idle; ``here`` systems in all.
+// The part of a thread: ``system`` and ``p``, its chunk, are its own, unless it is idle; ``here`` systems in its block's group.
 struct Part {
   bool idle;
   int s, p, width, count, stride, here;
   Index first_system, system;
 };
 
-__device__ __forceinline__ Part part_of(const Job& job, bool together) {
+__device__ __forceinline__ void move_to(Part& part, const Job& job, Index group) {
+  part.first_system = group * part.width;
+  const Index rest = job.systems - part.first_system;
+  part.here = rest < part.width ? int(rest) : part.width;
+  part.system = part.first_system + part.s;
+}
+
+__device__ __forceinline__ Part part_of(const Job& job, Index group, bool together) {
   Part part;
   part.width = int(job.width), part.count = int(job.count);
   const int t = threadIdx.x;
@@ -46,10 +54,7 @@ __device__ __forceinline__ Part part_of(const Job& job, bool together) {
   part.s = part.idle ? 0 : together ? t / part.count : t % part.width;
   part.p = part.idle ? part.count - 1 : together ? t - part.s * part.count : t / part.width;
   part.stride = together ? 1 : part.width;
-  part.first_system = Index(blockIdx.x) * part.width;
-  const Index rest = job.systems - part.first_system;
-  part.here = rest < part.width ? int(rest) : part.width;
-  part.system = part.first_system + part.s;
+  move_to(part, job, group);
   return part;
 }
 
@@ -75,28 +80,53 @@ __device__ __forceinline__ void locate(const Job& job, int k, int& s, int& i) {
   i = k - s * int(job.n);
 }
 
-// Rows that lie side by side: the block reads one system after the other, wherever they are.
-template <typename T, int R>
-__device__ __forceinline__ void load_together(T (&v)[R], const Job& job, const Band<T>& band, const Part& part,
-                                              const Index* offsets, T* tile, int own) {
-  __syncthreads();  // the tile may still be in use
-#pragma unroll 4
-  for (int k = threadIdx.x; k < part.here * job.n; k += blockDim.x) {
-    int s, i;
-    locate(job, k, s, i);
-    const Index place = within(i + band.shift, 0, int(job.n) - 1) * band.row;
-    tile[k] = band.begin[offsets[s * OPERANDS + band.operand] + place];
+// Where operands begin, for every system of a block.
+__device__ __forceinline__ void find_offsets(Index* offsets, const Job& job, const Part& part) {
+  for (int k = threadIdx.x; k < part.width * OPERANDS; k += blockDim.x) {
+    const int s = k / OPERANDS;
+    offsets[k] = offset(job, k % OPERANDS, part.first_system + (s < part.here ? s : 0));
   }
-  __syncthreads();
-  take(v, tile + own);
 }
 
-// Entries of one stretch of memory, which goes on before and after them.
+// A band of the next group, on its way to its tile.
 template <typename T, int R>
-__device__ __forceinline__ void fetch(T (&v)[R], const Job& job, const Band<T>& band, const Part& part) {
-  const T* begin = band.begin + (part.first_system * job.n + first_read<R>() + band.shift);
+__device__ __forceinline__ void request(T* tile, const Job& job, const Band<T>& band, const Part& part, const Index* offsets) {
+  const int n = int(job.n), threads = forgotten(int(blockDim.x)), t = forgotten(int(threadIdx.x));
+  const Index first = part.first_system * job.n, rest = job.systems * job.n - first;
+  if (job.stretch && first > 0 && rest > threads * R) {  // entries of one stretch, which goes on before and after them
+    const T* begin = band.begin + (first + band.shift);
+    if (reinterpret_cast<unsigned long long>(begin) % 16 == 0) {
+      const int wide = 16 / sizeof(T), size = (part.here * n + wide - 1) / wide;
 #pragma unroll
-  for (int r = 0; r < R; r++) v[r] = begin[32 * r];
+      for (int r = 0; r < (R + wide - 1) / wide; r++) {
+        const int k = r * threads + t;
+        if (k < size) copy_sixteen_later(tile + k * wide, begin + k * wide);
+      }
+    } else {
+      const int size = part.here * n;
+#pragma unroll
+      for (int r = 0; r < R; r++) {
+        const int k = r * threads + t;
+        if (k < size) copy_later(tile + k, begin + k);
+      }
+    }
+  } else {
+    for (int k = t; k < part.here * n; k += threads) {
+      int s, i;
+      locate(job, k, s, i);
+      const Index place = within(i + band.shift, 0, n - 1) * band.row;
+      copy_later(tile + k, band.begin + offsets[s * OPERANDS + band.operand] + place);
+    }
+  }
+}
+
+template <typename T, int R>
+__device__ __forceinline__ void request_all(T* tiles, const Job& job, const Part& part, const Index* offsets) {
+  const int size = forgotten(int(blockDim.x)) * R;
+  request<T, R>(tiles, job, lower_band<T>(job), part, offsets);
+  request<T, R>(tiles + size, job, whole_band<T>(job, B), part, offsets);
+  request<T, R>(tiles + 2 * size, job, upper_band<T>(job), part, offsets);
+  request<T, R>(tiles + 3 * size, job, whole_band<T>(job, D), part, offsets);
 }
 
 template <typename T, int R>
@@ -111,11 +141,12 @@ __device__ __forceinline__ void store_together(const T (&v)[R], const Job& job, 
   T* x = static_cast<T*>(job.operand[X]);
   const int size = part.here * n;
   if (job.stretch && !flags[part.width + 1]) {  // no system of the block is left out
-    const int read = first_read<R>();
-    x += part.first_system * job.n + read;
+    const int threads = forgotten(int(blockDim.x)), t = forgotten(int(threadIdx.x));
+    x += part.first_system * job.n;
 #pragma unroll
     for (int r = 0; r < R; r++) {
-      if (read + 32 * r < size) x[32 * r] = tile[read + 32 * r];
+      const int k = r * threads + t;
+      if (k < size) x[k] = tile[k];
     }
     return;
   }
@@ -127,52 +158,14 @@ __device__ __forceinline__ void store_together(const T (&v)[R], const Job& job, 
   }
 }
 
+// The systems of a group, from their entries to their solutions; ``tile`` takes what passes among threads.
 template <typename T, int R, bool TOGETHER, bool CERTIFIED>
-__global__ void __launch_bounds__(sizeof(T) == 16 ? 256 : 512, 1) chunks(Job job) {
-  SHARED_MEMORY(memory);
-  const Part part = part_of(job, TOGETHER);
-  Index* offsets = reinterpret_cast<Index*>(memory);  // of the systems of the block, for every operand
-  // of the systems; then, whether any is to be corrected, and whether any has no certificate
-  int* flags = reinterpret_cast<int*>(offsets + part.width * OPERANDS);
-  T* tile = reinterpret_cast<T*>(flags + (part.width + 5) / 4 * 4);
+__device__ __forceinline__ void solve_group(Chunk<T, R>& chunk, const Job& job, const Part& part, const Index* offsets, int* flags,
+                                            T* tile) {
   Row<T>* rows = reinterpret_cast<Row<T>*>(tile);
-  for (int k = threadIdx.x; k < part.width * OPERANDS; k += blockDim.x) {
-    const int s = k / OPERANDS;
-    offsets[k] = offset(job, k % OPERANDS, part.first_system + (s < part.here ? s : 0));
-  }
-  for (int k = threadIdx.x; k < part.width + 2; k += blockDim.x) flags[k] = 0;
-  __syncthreads();
-
   const bool there = part.s < part.here && !part.idle;
   const Index* own = offsets + part.s * OPERANDS;
   const int first = part.p * R;
-  Chunk<T, R> chunk;
-  const Band<T> lower = lower_band<T>(job), diagonal = whole_band<T>(job, B);
-  const Band<T> upper = upper_band<T>(job), right = whole_band<T>(job, D);
-  if (!TOGETHER) {
-    load_apart(chunk.lower, job, lower, own[lower.operand], first);
-    load_apart(chunk.diagonal, job, diagonal, own[B], first);
-    load_apart(chunk.upper, job, upper, own[upper.operand], first);
-    load_apart(chunk.right, job, right, own[D], first);
-  } else {
-    const int begin = part.s * int(job.n) + first;
-    const Index before = part.first_system * job.n, rest = job.systems * job.n - before;
-    if (job.stretch && before > 0 && rest > blockDim.x * R) {
-      fetch(chunk.lower, job, lower, part);
-      fetch(chunk.diagonal, job, diagonal, part);
-      fetch(chunk.upper, job, upper, part);
-      fetch(chunk.right, job, right, part);
-      exchange(chunk.lower, tile, begin);
-      exchange(chunk.diagonal, tile, begin);
-      exchange(chunk.upper, tile, begin);
-      exchange(chunk.right, tile, begin);
-    } else {
-      load_together(chunk.lower, job, lower, part, offsets, tile, begin);
-      load_together(chunk.diagonal, job, diagonal, part, offsets, tile, begin);
-      load_together(chunk.upper, job, upper, part, offsets, tile, begin);
-      load_together(chunk.right, job, right, part, offsets, tile, begin);
-    }
-  }
   const unsigned char* mask = static_cast<const unsigned char*>(job.operand[WHERE]);
   const unsigned bits = there ? kept_rows<R>(job, mask ? mask + own[WHERE] : 0, first) : 0u;
   cut(chunk, bits);
@@ -180,7 +173,6 @@ __global__ void __launch_bounds__(sizeof(T) == 16 ? 256 : 512, 1) chunks(Job job
   const Row<T> head = head_of(chunk);
   bool certified = true;
   const Row<T> tail = eliminate(chunk, certified);
-  __syncthreads();  // the tile has been read
   rows[threadIdx.x] = head;
   __syncthreads();
   const bool last = part.p + 1 == part.count;
@@ -219,16 +211,61 @@ __global__ void __launch_bounds__(sizeof(T) == 16 ? 256 : 512, 1) chunks(Job job
     atomicOr(&job.status[part.system], UNSOUND);
   }
   chunk.right[R - 1] = separator;
-#pragma unroll
-  for (int j = 0; j < R; j++) chunk.right[j] = bits >> (j + 1) & 1 ? chunk.right[j] : T(0);
+  cut_solution(chunk.right, bits);
   if (TOGETHER) {
     store_together(chunk.right, job, part, offsets, flags, tile);
   } else if (there && !(flags[part.s] & DOUBTFUL)) {
-    T* place = static_cast<T*>(job.operand[X]) + own[X] + first * job.row[X];
-#pragma unroll
-    for (int j = 0; j < R; j++) {
-      if (first + j < job.n) *place = chunk.right[j];
-      place += job.row[X];
+    store_apart(chunk.right, job, static_cast<T*>(job.operand[X]) + own[X], first);
+  }
+}
+
+template <typename T, int R, bool TOGETHER, bool CERTIFIED>
+__global__ void __launch_bounds__(sizeof(T) == 16 ? 256 : 512, 1) chunks(Job job) {
+  SHARED_MEMORY(memory);
+  const int width = int(job.width);
+  const Index groups = (job.systems + width - 1) / width;
+  Index *offsets = reinterpret_cast<Index*>(memory), *others = offsets + TOGETHER * width * OPERANDS;  // of this group, of the next
+  // of the systems; then, whether any is to be corrected, and whether any has no certificate
+  int* flags = reinterpret_cast<int*>(others + width * OPERANDS);
+  T* tiles = reinterpret_cast<T*>(flags + (width + 5) / 4 * 4);
+  Part part = part_of(job, blockIdx.x, TOGETHER);
+  find_offsets(offsets, job, part);
+  if (!TOGETHER) {
+    for (int k = threadIdx.x; k < width + 2; k += blockDim.x) flags[k] = 0;
+    __syncthreads();
+    Chunk<T, R> chunk;
+    load_rows(chunk, job, offsets + part.s * OPERANDS, Index(part.p * R));
+    solve_group<T, R, TOGETHER, CERTIFIED>(chunk, job, part, offsets, flags, tiles);
+    return;
+  }
+  __syncthreads();
+  request_all<T, R>(tiles, job, part, offsets);
+#pragma unroll 1
+  for (Index group = blockIdx.x;;) {
+    Chunk<T, R> chunk;
+    const int size = forgotten(int(blockDim.x)) * R, own = part.s * int(job.n) + part.p * R;
+    copies_are_there();
+    __syncthreads();  // ... those of all threads; and the flags and offsets before have been read
+    take(chunk.lower, tiles + own);
+    take(chunk.diagonal, tiles + size + own);
+    take(chunk.upper, tiles + 2 * size + own);
+    take(chunk.right, tiles + 3 * size + own);
+    for (int k = threadIdx.x; k < width + 2; k += blockDim.x) flags[k] = 0;
+    const Index next = group + gridDim.x;
+    const bool more = next < groups;
+    __syncthreads();  // the tiles have been read
+    if (more) {
+      Part following = part;
+      move_to(following, job, next);
+      find_offsets(others, job, following);
+      __syncthreads();
+      request_all<T, R>(tiles, job, following, others);
     }
+    solve_group<T, R, TOGETHER, CERTIFIED>(chunk, job, part, offsets, flags, tiles + 4 * size);
+    if (!more) return;
+    group = next;
+    move_to(part, job, group);
+    Index* const before = offsets;
+    offsets = others, others = before;
   }
 }

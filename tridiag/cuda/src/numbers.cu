@@ -48,21 +48,47 @@ __device__ __forceinline__ float size(float x) { return fabsf(x); }
 __device__ __forceinline__ double size(double x) { return fabs(x); }
 template <typename R> __device__ __forceinline__ R size(Complex<R> x) { return size(x.re) + size(x.im); }
 
-__device__ __forceinline__ float one_over(float x) { return 1.0f / x; }
-__device__ __forceinline__ double one_over(double x) { return 1.0 / x; }
+// x y + z, its products fused wherever it is compiled: so one formula gives the same bits everywhere.
+__device__ __forceinline__ float fused(float x, float y, float z) { return __fmaf_rn(x, y, z); }
+__device__ __forceinline__ double fused(double x, double y, double z) { return __fma_rn(x, y, z); }
+template <typename R> __device__ __forceinline__ Complex<R> fused(Complex<R> x, Complex<R> y, Complex<R> z) {
+  return Complex<R>(fused(x.re, y.re, fused(-x.im, y.im, z.re)), fused(x.re, y.im, fused(x.im, y.re, z.im)));
+}
+
+// 1 / x, rounded to nearest but for rare last bits, without a branch: divisions of a thread that do not wait for each other
+// overlap. 0 or infinite, as for infinite numbers and 0, where x or 1 / x is beyond the range of the device's approximation.
+__device__ __forceinline__ float approximate_reciprocal(float x) {
+#ifdef __CUDA_CPU_SHIM__
+  return 1.0f / x;
+#else
+  float found;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(found) : "f"(x));
+  return found;
+#endif
+}
+__device__ __forceinline__ double approximate_reciprocal(double x) {
+#ifdef __CUDA_CPU_SHIM__
+  return 1.0 / x;
+#else
+  double found;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(found) : "d"(x));
+  const double error = __fma_rn(-x, found, 1.0);  // 2^-20
+  return __fma_rn(found, __fma_rn(error, error, error), found);
+#endif
+}
+template <typename T> __device__ __forceinline__ T refined_reciprocal(T x) {
+  typedef Real<T> R;
+  const T found = approximate_reciprocal(x), error = fused(-x, found, T(1));
+  return size(error) < R(0.5) ? fused(found, error, found) : found;
+}
+__device__ __forceinline__ float one_over(float x) { return refined_reciprocal(x); }
+__device__ __forceinline__ double one_over(double x) { return refined_reciprocal(x); }
 // Smith's division, which overflows only where the result does
 template <typename R> __device__ __forceinline__ Complex<R> one_over(Complex<R> x) {
   const bool wide = size(x.re) >= size(x.im);
   const R large = wide ? x.re : x.im, ratio = (wide ? x.im : x.re) / large;
   const R scale = R(1) / (large + ratio * (wide ? x.im : x.re));
   return wide ? Complex<R>(scale, -ratio * scale) : Complex<R>(ratio * scale, -scale);
-}
-
-// x y + z, its products fused wherever it is compiled: so one formula gives the same bits everywhere.
-__device__ __forceinline__ float fused(float x, float y, float z) { return __fmaf_rn(x, y, z); }
-__device__ __forceinline__ double fused(double x, double y, double z) { return __fma_rn(x, y, z); }
-template <typename R> __device__ __forceinline__ Complex<R> fused(Complex<R> x, Complex<R> y, Complex<R> z) {
-  return Complex<R>(fused(x.re, y.re, fused(-x.im, y.im, z.re)), fused(x.re, y.im, fused(x.im, y.re, z.im)));
 }
 
 __device__ __forceinline__ float over(float x, float y) { return x / y; }

@@ -40,28 +40,25 @@ __device__ __forceinline__ void fetch_run(T (&v)[R], const Job& job, const Band<
   }
 }
 
-template <typename T, int R, bool TOGETHER>
-__device__ __forceinline__ void load_band(T (&v)[R], const Job& job, const Band<T>& band, const Slot& slot) {
-  const Index system = slot.system < job.systems ? slot.system : 0, at = offset(job, band.operand, system);
-  if (TOGETHER) {
-    fetch_run(v, job, band, at, slot.first - Index(threadIdx.x) * R);
-  } else {
-    load_apart(v, job, band, at, slot.first);
-  }
-}
-
 // The chunk of a slot; the bits of its rows.
 template <typename T, int R, bool TOGETHER>
 __device__ __forceinline__ unsigned load_chunk(Chunk<T, R>& chunk, const Job& job, const Slot& slot, T* tile) {
-  load_band<T, R, TOGETHER>(chunk.lower, job, lower_band<T>(job), slot);
-  load_band<T, R, TOGETHER>(chunk.diagonal, job, whole_band<T>(job, B), slot);
-  load_band<T, R, TOGETHER>(chunk.upper, job, upper_band<T>(job), slot);
-  load_band<T, R, TOGETHER>(chunk.right, job, whole_band<T>(job, D), slot);
+  const Index system = slot.system < job.systems ? slot.system : 0;
+  Index at[OPERANDS];
+  at[A] = offset(job, A, system), at[B] = offset(job, B, system), at[C] = offset(job, C, system), at[D] = offset(job, D, system);
   if (TOGETHER) {
+    const Band<T> lower = lower_band<T>(job), upper = upper_band<T>(job);
+    const Index first = slot.first - Index(threadIdx.x) * R;
+    fetch_run(chunk.lower, job, lower, at[lower.operand], first);
+    fetch_run(chunk.diagonal, job, whole_band<T>(job, B), at[B], first);
+    fetch_run(chunk.upper, job, upper, at[upper.operand], first);
+    fetch_run(chunk.right, job, whole_band<T>(job, D), at[D], first);
     exchange(chunk.lower, tile, threadIdx.x * R);
     exchange(chunk.diagonal, tile, threadIdx.x * R);
     exchange(chunk.upper, tile, threadIdx.x * R);
     exchange(chunk.right, tile, threadIdx.x * R);
+  } else {
+    load_rows(chunk, job, at, slot.first);
   }
   const unsigned bits = slot.there ? kept_rows<R>(job, mask_of(job, slot.system), slot.first) : 0u;
   cut(chunk, bits);
@@ -147,8 +144,7 @@ __global__ void __launch_bounds__(256, 1) expand(Job job) {
     if (doubtful && !(atomicOr(&job.status[slot.system], LISTED) & LISTED)) doubt(job, slot.system);
   }
   chunk.right[R - 1] = separator;
-#pragma unroll
-  for (int j = 0; j < R; j++) chunk.right[j] = bits >> (j + 1) & 1 ? chunk.right[j] : T(0);
+  cut_solution(chunk.right, bits);
   const Index system = slot.system < job.systems ? slot.system : 0;
   T* x = static_cast<T*>(job.operand[X]) + offset(job, X, system);
   if (TOGETHER) {
@@ -163,9 +159,6 @@ __global__ void __launch_bounds__(256, 1) expand(Job job) {
       if (k < int(blockDim.x - 1) * R && first + k < job.n) x[(first + k) * job.row[X]] = tile[k];
     }
   } else if (slot.own) {
-#pragma unroll
-    for (int j = 0; j < R; j++) {
-      if (slot.first + j < job.n) x[(slot.first + j) * job.row[X]] = chunk.right[j];
-    }
+    store_apart(chunk.right, job, x, slot.first);
   }
 }

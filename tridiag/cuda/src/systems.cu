@@ -55,6 +55,24 @@ __device__ __forceinline__ void load_apart(T (&v)[R], const Job& job, const Band
   }
 }
 
+// Entry j of rows that lie ``row`` apart, by one instruction.
+template <typename T> __device__ __forceinline__ const T& entry(const T* begin, int row, int j) {
+  return *reinterpret_cast<const T*>(reinterpret_cast<const char*>(begin) + Index(row) * int(j * sizeof(T)));
+}
+template <typename T> __device__ __forceinline__ T& entry(T* begin, int row, int j) {
+  return *reinterpret_cast<T*>(reinterpret_cast<char*>(begin) + Index(row) * int(j * sizeof(T)));
+}
+
+// The same where all of them, and their neighbours, are there.
+template <typename T, int R>
+__device__ __forceinline__ void load_inside(T (&v)[R], const Band<T>& band, Index at, Index first) {
+  const T* begin = band.begin + at + (first + band.shift) * band.row;
+#pragma unroll
+  for (int j = 0; j < R; j++) v[j] = entry(begin, int(band.row), j);
+}
+
+__device__ __forceinline__ bool is_narrow(Index row) { return row == int(row); }
+
 __device__ __forceinline__ const unsigned char* mask_of(const Job& job, Index system) {
   const unsigned char* mask = static_cast<const unsigned char*>(job.operand[WHERE]);
   return mask ? mask + offset(job, WHERE, system) : 0;

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import cpu_build
 import numpy as np
@@ -65,10 +65,15 @@ def included(options: tuple[str, ...]) -> tuple[str, ...]:
     return (f"-DINCLUDED_{hashlib.sha256(''.join(texts).encode()).hexdigest()[:16]}",) if texts else ()
 
 
+class Function(NamedTuple):
+    ptr: int
+
+
 class RawKernel:
     def __init__(self, name: str, library: cpu_build.Library) -> None:
         self.name, self.library = name, library
         self.max_dynamic_shared_size_bytes = STATIC_SHARED
+        self.kernel = Function(id(self))
 
     def __call__(
         self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...], *, shared_mem: int = 0
