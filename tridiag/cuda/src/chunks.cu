@@ -203,8 +203,7 @@ __global__ void __launch_bounds__(sizeof(T) == 16 ? 256 : 512, 1) chunks(Job job
     const T change = reduce_cyclically(row, rows, part.p, part.count, part.stride, sound);
     const T before = shared_before(change, separators, part);
     if (flags[part.s]) {  // what becomes of a system is not its neighbours' business
-      correct_interior(chunk, before, change);
-      separator = separator + change;
+      correct(chunk, separator, before, change, certified);
     }
     if (CERTIFIED) separator_residual(chunk, separator, shared_after(chunk.right[0], separators, part), fits);
   }
