@@ -75,6 +75,21 @@ def device_of_the_backend(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
             yield
 
 
+@pytest.fixture
+def fused(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The CPU build of CUDA C rounds products and sums once, as compilers for GPUs do."""
+    cpu_build, raw, launcher = map(importlib.import_module, ("cpu_build", "cupy.raw", "tridiag.cuda.launcher"))
+    if reason := cpu_build.why_not_fused():
+        pytest.skip(reason)
+    monkeypatch.setattr(cpu_build, "OPTIONS", (*cpu_build.OPTIONS, *cpu_build.FUSED))
+    caches = cpu_build.build, raw.built, launcher.function
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, Any, Any]:
     """Modules and cases stay to the end: the collector of garbage, which needs seconds for them, leaves them alone."""

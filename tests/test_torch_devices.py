@@ -11,6 +11,7 @@ if not installed("torch"):
 
 import torch
 
+from tridiag.calls.outputs import overlapped
 from tridiag.libraries.torch import take
 
 
@@ -50,3 +51,15 @@ def test_a_graph_holds_a_solve_on_the_device_of_its_tensors() -> None:
     for grad, given in zip(torch.autograd.grad(x.sum(), (b, d)), (b, d), strict=True):
         assert grad.device == given.device and grad.shape == given.shape
     torch._dynamo.reset()
+
+
+class OnGpu(torch.Tensor):
+    """In host memory, and says otherwise."""
+
+    device = property(lambda self: torch.device("cuda"))
+
+
+def test_memory_of_a_gpu_is_seen_to_be_shared() -> None:
+    x = torch.zeros(4, 6).as_subclass(OnGpu)
+    assert overlapped(x, {"b": torch.ones(4, 6), "c": x[1:]}) == "c"
+    assert overlapped(x[:2], {"c": x[2:]}) is None

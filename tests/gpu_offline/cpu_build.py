@@ -12,6 +12,7 @@ import ctypes
 import functools
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 import tempfile
@@ -27,6 +28,8 @@ HEADER = HERE / "cuda_cpu.h"
 SOURCES = Path(tridiag.__file__).parent / "cuda" / "src"
 COMPILER = shutil.which(os.environ.get("CXX", "g++"))
 OPTIONS = ("-std=c++17", "-O1", "-g", "-fPIC", "-shared", "-Wall", "-Wno-unknown-pragmas", "-Wno-unused")
+FUSED = ("-mfma", "-ffp-contract=fast", "-fexpensive-optimizations")  # without the last g++ fuses nothing at -O1
+ROUNDED = "-ffp-contract=off"  # what `--fmad=false` is to g++
 
 HOST = """
 #include <cfenv>
@@ -73,6 +76,13 @@ class Library:
 def why_not() -> str | None:
     """The sentence that says why nothing can be built here."""
     return None if COMPILER else "needs g++, which is not installed"
+
+
+def why_not_fused() -> str | None:
+    """The sentence that says why g++ cannot round products and sums once here."""
+    if platform.machine() != "x86_64" or " fma " not in Path("/proc/cpuinfo").read_text():
+        return "needs a processor that fuses products and sums, and g++'s flag for it"
+    return why_not()
 
 
 @functools.cache

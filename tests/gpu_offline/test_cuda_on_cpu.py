@@ -150,3 +150,17 @@ def test_blocks_that_wait_for_one_that_cannot_begin_are_an_error(launch: Any) ->
 def test_grids_that_no_gpu_has_are_refused(launch: Any, grid: int, block: int) -> None:
     with pytest.raises(cpu_build.LaunchError, match="invalid configuration"):
         launch("shuffles", grid=grid, block=block)
+
+
+@pytest.mark.skipif(cpu_build.why_not_fused() is not None, reason=str(cpu_build.why_not_fused()))
+def test_products_are_fused_where_that_is_said_and_not_else(tmp_path: Path) -> None:
+    """What a product loses to rounding is seen only by a difference that is fused with it."""
+    (tmp_path / "lost.cu").write_text(
+        "struct Job { double* x; };\n__global__ void lost(Job job) { job.x[1] = job.x[0] * job.x[2] - job.x[3]; }\n"
+    )
+    third = 1 / 3
+    fused = cpu_build.FUSED
+    for options, is_lost in (((), True), (fused, False), ((*fused, cpu_build.ROUNDED), True)):
+        x = np.array([third, 0, third, third * third])
+        cpu_build.build("lost.cu", ("lost",), options, folder=tmp_path).launch("lost", 1, 1, np.array([x.ctypes.data]))
+        assert (x[1] == 0) == is_lost

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ if reason := cpu_build.why_not():
 
 import cupy
 from cupy import machine
+from test_zeros import hanging, turned
 
 from tridiag.cuda import solvers, spread_systems
 from tridiag.cuda.launcher import OPTIONS
@@ -94,6 +96,36 @@ def test_all_sizes(case: str, dtype: str, layout: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_one_size(case: str) -> None:
     solved(case, "float64", 65, 33, "columns" if "certified" in case else "rows", (1,))
+
+
+@pytest.mark.usefixtures("fused", "spread")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("case", CASES)
+def test_products_that_are_fused(case: str, dtype: str, layout: str) -> None:
+    """What rounding makes exactly zero on a CPU is not so there: of a certificate it must make no difference."""
+    for n, batch in ((3, 33), (33, 31), (129, 3), (1000, 1)):
+        solved(case, dtype, n, batch, layout, SEEDS[:1])
+
+
+@pytest.mark.smoke
+@pytest.mark.usefixtures("fused", "spread")
+@pytest.mark.parametrize("case", ["chunks-certified", "pieces-certified", "thomas-certified"])
+def test_zeros_that_hang_together_where_products_are_fused(case: str) -> None:
+    """An unknown that a correction takes to zero leaves its rounding in those that follow from it."""
+    for dtype, layout in itertools.product(DTYPES, LAYOUTS):
+        for system in (hanging(400, dtype), turned(hanging(400, dtype, seed=1))):
+            for given in (system, together(system)):
+                axis = int(layout == "rows")
+                laid = given if axis else [np.ascontiguousarray(v.T) for v in given]
+                x = tridiag.solve(*map(cupy.asarray, laid), axis=axis, backend=CASES[case][0]).get()
+                assert_solves(x, *laid, axis=axis)
+
+
+def together(system: list[np.ndarray]) -> list[np.ndarray]:
+    """All systems as one, whose entries are no integers."""
+    rng = np.random.default_rng(0)
+    return [(v * rng.uniform(1, 2, v.shape)).astype(v.dtype).reshape(10, -1) for v in system]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import platform
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import cpu_build
@@ -24,10 +22,10 @@ import cupy
 import test_logarithms
 import test_matrix_recurrence
 import test_recurrences
-from cupy import machine, raw
+from cupy import machine
 from test_recurrences import assert_recurs
 
-from tridiag.cuda import instances, launcher, recurrences
+from tridiag.cuda import instances, recurrences
 from tridiag.cuda.sequences import SEQUENCES, Sequences
 from tridiag.cuda.struct import TYPES
 
@@ -193,23 +191,6 @@ def test_weights_of_any_size(case: str, layout: str, schedule: str) -> None:
     with np.errstate(all="ignore"):
         right = test_logarithms.oracle(given[1], given[0], axis=axis).astype(float)
     np.testing.assert_allclose(y, right, rtol=1e-14, atol=1e-14)
-
-
-FUSED = ("-mfma", "-ffp-contract=fast")
-
-
-@pytest.fixture
-def fused(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Products and sums are rounded once, as by compilers for GPUs."""
-    if platform.machine() != "x86_64" or " fma " not in Path("/proc/cpuinfo").read_text():
-        pytest.skip("needs a processor that fuses products and sums, and g++'s flag for it")
-    monkeypatch.setattr(cpu_build, "OPTIONS", (*cpu_build.OPTIONS, *FUSED))
-    caches = cpu_build.build, raw.built, launcher.function
-    for cache in caches:
-        cache.cache_clear()
-    yield
-    for cache in caches:
-        cache.cache_clear()
 
 
 @pytest.mark.usefixtures("fused", "spread")

@@ -246,6 +246,17 @@ def test_nan_is_not_singular_and_spoils_no_neighbour(pivoting: bool | str) -> No
     assert_solves(x[::3], a[::3], b[::3], c[::3], d[::3])
 
 
+def test_the_sign_of_zero_does_not_tell_of_neighbours() -> None:
+    """A system with a residual has its tile corrected, but not the systems beside it."""
+    a, b, c, d = dominant((4, 10))
+    d[2] = -0.0
+    calm, _ = solve(a, b, c, d, pivoting=False)
+    d[1] = np.nan
+    beside, _ = solve(a, b, c, d, pivoting=False)
+    assert np.signbit(calm[2]).any()
+    assert_same_bits(beside[2], calm[2])
+
+
 @pytest.mark.parametrize("pivoting", [True, "auto"])
 def test_few_systems_are_pivoted_at_a_time_where_memory_is_short(
     pivoting: bool | str, monkeypatch: pytest.MonkeyPatch
@@ -336,6 +347,7 @@ def test_kernels_for_a_gpu(kernels: dict[str, dict[str, Any]]) -> None:
         dtype, kernel, *_ = name.split()
         assert told["accesses"] >= 7 and told["unmasked"] == [], name
         assert told["fused"] == (kernel == "chunks"), name
+        assert told["products with zero"] == [], name
         assert told["in double precision"] == (dtype == "fp64"), name
 
 

@@ -88,10 +88,17 @@ def compiled(launch: Launch, capability: int) -> dict[str, Any]:
     return usage | {
         "lanes": 32 * options["num_warps"],
         "fused": "fma.rn.f" in found.asm["ptx"],
+        "products with zero": zeros(found.asm["ttir"]),
         "in double precision": ".f64" in found.asm["ptx"],
         "unmasked": [" ".join(access) for access in accesses if "tensor" in access[2] and not is_masked(*access[:2])],
         "accesses": len(accesses),
     }
+
+
+def zeros(ttir: str) -> list[str]:
+    """Products that are always zero: with a variable that a loop should carry on, and does not."""
+    constants = re.findall(r"(%\w+) = arith.constant dense<0.0+e\+00>", ttir)
+    return [line for line in re.findall(r"= arith.mulf (.*) :", ttir) if {*line.split(", ")} & {*constants}]
 
 
 def is_masked(kind: str, operands: str) -> bool:

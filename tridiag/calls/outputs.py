@@ -11,6 +11,7 @@ import numpy as np
 from tridiag.calls.plan import Call
 from tridiag.libraries.arrays import agreed, library_of, owner
 
+ADDRESSED = "cpu", "cuda"  # devices of PyTorch that share one space of addresses
 WORK: Any = 10_000  # how long an exact test for overlap may take; beyond it, touching bounds count as overlap
 
 
@@ -127,7 +128,7 @@ def overlap_candidates(x: np.ndarray[Any, Any], arguments: Mapping[str, Any]) ->
 
 
 def candidates_by_bounds(x: Any, arguments: Mapping[str, Any]) -> list[str]:
-    """The tensors in host memory, or the arrays of CuPy, with an entry between the first and the last one of x."""
+    """The tensors, or the arrays of CuPy, with an entry between the first and the last one of x."""
     low, high = bounds(x)
     found = []
     for name, y in arguments.items():
@@ -138,8 +139,8 @@ def candidates_by_bounds(x: Any, arguments: Mapping[str, Any]) -> list[str]:
 
 
 def bounds(x: Any) -> tuple[int, int]:
-    """Where the memory of an array begins and ends; (0, 0) for one that has none, and a tensor none in this host."""
-    if 0 in x.shape or (hasattr(x, "data_ptr") and x.device.type != "cpu"):
+    """Where the memory of an array begins and ends; (0, 0) for one that has none, and no address."""
+    if 0 in x.shape or (hasattr(x, "data_ptr") and x.device.type not in ADDRESSED):
         return 0, 0
     address, strides, size = memory_layout(x)
     reaches = [(length - 1) * step for length, step in zip(x.shape, strides, strict=True)]

@@ -146,19 +146,29 @@ template <typename T, int R> __device__ __forceinline__ void solve_interior(Chun
   }
 }
 
-// The solution of the interior as the separators change: the change is added.
-template <typename T, int R> __device__ __forceinline__ void correct_interior(Chunk<T, R>& chunk, T before, T separator) {
+// An unknown and its correction added. Each is as good as the certificate of its matrix says; so is their sum, but not where
+// they cancel: there the rounding of the parts, which fused operations and others leave differently, is no longer small.
+template <typename T> __device__ __forceinline__ T corrected(T x, T change, bool& certified) {
+  const T found = x + change;
+  certified = certified && Real<T>(LOST) * size(change) <= size(found);
+  return found;
+}
+
+// The solution of the chunk as the separator before it and its own change: the change is added.
+template <typename T, int R>
+__device__ __forceinline__ void correct(Chunk<T, R>& chunk, T& separator, T before, T own, bool& certified) {
   T change[R - 1];
   change[0] = -(chunk.lower[0] * before);
 #pragma unroll
   for (int j = 1; j < R - 1; j++) change[j] = -(chunk.lower[j] * change[j - 1]);
-  T after = (change[R - 2] - chunk.upper[R - 2] * separator) * chunk.diagonal[R - 2];
-  chunk.right[R - 2] = chunk.right[R - 2] + after;
+  T after = (change[R - 2] - chunk.upper[R - 2] * own) * chunk.diagonal[R - 2];
+  chunk.right[R - 2] = corrected(chunk.right[R - 2], after, certified);
 #pragma unroll
   for (int j = R - 3; j >= 0; j--) {
     after = (change[j] - chunk.upper[j] * after) * chunk.diagonal[j];
-    chunk.right[j] = chunk.right[j] + after;
+    chunk.right[j] = corrected(chunk.right[j], after, certified);
   }
+  separator = corrected(separator, own, certified);
 }
 
 // The residual of the separator's row, and whether it is as small as a certificate promises; ``next`` is the first unknown

@@ -195,8 +195,7 @@ __device__ __forceinline__ void solve_group(Chunk<T, R>& chunk, const Job& job, 
     const T change = reduce_cyclically(row, rows, part.p, part.count, part.stride, sound);
     const T before = shared_before(change, separators, part);
     if (flags[part.s]) {  // what becomes of a system is not its neighbours' business
-      correct_interior(chunk, before, change);
-      separator = separator + change;
+      correct(chunk, separator, before, change, certified);
     }
     if (CERTIFIED) separator_residual(chunk, separator, shared_after(chunk.right[0], separators, part), fits);
   }

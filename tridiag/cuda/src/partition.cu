@@ -122,10 +122,9 @@ __global__ void __launch_bounds__(256, 1) expand(Job job) {
   bool certified = true;
   eliminate(chunk, certified);
   solve_interior(chunk, at_separator<T, TOGETHER>(job.results[0], job, slot, slot.p - 1), separator);
-  if (again) {
+  if (again && slot.there && job.status[slot.system] & (UNSOLVED | UNSOUND)) {  // a system, not its neighbours
     const T change = at_separator<T, TOGETHER>(job.results[1], job, slot, slot.p);
-    correct_interior(chunk, at_separator<T, TOGETHER>(job.results[1], job, slot, slot.p - 1), change);
-    separator = separator + change;
+    correct(chunk, separator, at_separator<T, TOGETHER>(job.results[1], job, slot, slot.p - 1), change, certified);
   }
   __syncthreads();
   tile[threadIdx.x] = chunk.right[0];

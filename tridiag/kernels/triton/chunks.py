@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 from tridiag.algorithms import elimination
-from tridiag.kernels.triton.rows import REFINE_ABOVE, append, certifies, divide, either
+from tridiag.kernels.triton.rows import LOST, REFINE_ABOVE, append, certifies, divide, either, lossless
 
 CLOSING = tl.constexpr(elimination.CLOSING)
 ROWS = tl.constexpr(8)  # of a chunk
@@ -144,7 +144,7 @@ def eliminate(lower, diagonal, upper, right, EPS: tl.constexpr, TINY: tl.constex
         multiplier = lower[j] * scale
         grown = multiplier * upper[j - 1]
         pivot = diagonal[j] - grown
-        certified = certified & certifies(grown, pivot, diagonal[j], EPS, TINY)
+        certified = certified & certifies(grown, pivot, diagonal[j], EPS, TINY) & lossless(multiplier, lower[j], TINY)
         scale = one_over(pivot)
         rest = right[j] - multiplier * rest
         before = -(multiplier * before)
@@ -214,23 +214,30 @@ def solve_chunks(lower, diagonal, upper, right, p, EPS: tl.constexpr, TINY: tl.c
     unfit = any_of(fits == 0, AXIS)
     if tl.reduce(tl.reduce(unfit.to(tl.int32), 0, either), 0, either) != 0:
         change, _ = reduce_cyclically(row_a, row_c, rest * scale, p, EPS, AXIS)
-        change = tl.where(unfit, change, 0.0)  # what becomes of a system is not its neighbours' business
-        nothing = (tl.full(rest.shape, 0.0, rest.dtype),) * (ROWS - 1)
+        nothing = ()
+        for _ in tl.static_range(ROWS - 1):
+            nothing = nothing + (tl.full(rest.shape, 0.0, rest.dtype),)
         before = neighbour(change, p, -1, AXIS)
-        x = add(x, solve_interior(multipliers, scales, lower, upper, nothing, before, change))
-        separator = separator + change
+        changes = solve_interior(multipliers, scales, lower, upper, nothing, before, change) + (change,)
+        found, certified = correct(x + (separator,), changes, unfit, certified)
+        x, separator = found[:-1], found[ROWS - 1]
         after = neighbour(x[0], p, 1, AXIS)
         _, fits = separator_residual(a, b, c, d, x[ROWS - 2], separator, after, EPS, TINY)
     return x + (separator,), any_of((certified & sound & stands & fits) == 0, AXIS)
 
 
 @triton.jit
-def add(x, y):
-    """The sums of two tuples."""
+def correct(x, changes, unfit, certified):
+    """Unknowns and their corrections added, where a system is unfit; and certificates, gone where sums cancel.
+
+    Both parts are as good as the certificate of their matrix says, but there their rounding is no longer small.
+    """
     sums = ()
-    for j in tl.static_range(ROWS - 1):
-        sums = sums + (x[j] + y[j],)
-    return sums
+    for j in tl.static_range(ROWS):
+        y = x[j] + changes[j]
+        sums = sums + (tl.where(unfit, y, x[j]),)  # what becomes of a system is not its neighbours' business
+        certified = certified & ((LOST * tl.abs(changes[j]) <= tl.abs(y)) | (unfit == 0))
+    return sums, certified
 
 
 @triton.jit

@@ -120,7 +120,8 @@ def exchange(matrix, right, x, kept, n, shift, there, MASKED: tl.constexpr):
     tl.store(x[0] + (n - 1) * x[1], r, there)
     status = tl.where((status == 0) & (p0 == 0), n, status)
     tl.debug_barrier()
-    x1, x2 = zero, zero
+    # of one value the compiler would make one variable, and drop that of row i + 2
+    x1, x2 = zero, tl.full(there.shape, 0.0, zero.dtype)
     for k in range(n):
         i = n - 1 - k
         place = kept[0] + i * kept[1]

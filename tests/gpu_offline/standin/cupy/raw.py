@@ -53,6 +53,8 @@ class RawModule:
 def built(code: str, options: tuple[str, ...], expressions: tuple[str, ...]) -> cpu_build.Library:
     """The library of a text, which g++ reads as a file in a folder of its own."""
     kept = tuple(option for option in options if option.startswith(BUILD_OPTIONS))
+    if "--fmad=false" in options:
+        kept += (cpu_build.ROUNDED,)
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "module.cu").write_text(code)
         return cpu_build.build("module.cu", expressions, (*kept, *included(kept)), folder=Path(folder))
