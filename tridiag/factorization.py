@@ -9,13 +9,14 @@ import numpy as np
 
 from tridiag import systems
 from tridiag.backends import BACKENDS
-from tridiag.calls import execute, fast_path, outputs
+from tridiag.calls import execute, fast_path, outputs, split
 from tridiag.calls.checks import check_axis
 from tridiag.calls.fast_path import FACTORED_SOLVES
 from tridiag.calls.plan import UNASKED, Call, axis_alone, is_one, prepare, wants_check
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.derivatives import runner_of
 from tridiag.libraries.arrays import module_of, taking
+from tridiag.problems.forms import Cut
 from tridiag.selection.choose import choose
 
 Array = Any
@@ -30,6 +31,7 @@ class Kind(NamedTuple):
     rows: int
     shapes: Shapes  # of a, b, c and where: `jax.vmap` maps a pytree whose factors lie otherwise
     from_front: bool  # the caller counted the axis so, in the broadcast shape of those
+    cut: Cut | None = None  # inside `jax.shard_map`, where the rows at hand are those of a device
 
 
 class Factorization:
@@ -109,14 +111,15 @@ class Factorization:
         arguments = dict(zip("abc", self._matrix, strict=False)) | {"d": d}
         where = self._matrix[3]
         shapes = shapes_of(self._matrix)
-        call = prepare("solve", arguments, where=where, transpose=transpose, **self._placed(shapes))
+        call = rows_or_whole("solve", arguments, where, self._placed(shapes) | {"transpose": transpose}, self._kind.cut)
         if self._kind.from_front:
             self._check_rank(len(call.form.shape), max(map(len, shapes)))
         if where is not None:
             arguments["where"] = where
         destination = outputs.target(call, arguments, out, False)
         check = wants_check(call.plan, None)
-        kind = Kind(call.library, execute.matrix_dtype(call), call.form.n, shapes, self._kind.from_front)
+        dtype, cut = execute.matrix_dtype(call), call.form.cut
+        kind = Kind(call.library, dtype, call.form.n, shapes, self._kind.from_front, cut)
         factors = self._factors if kind == self._kind else None
         backend = BACKENDS[self._name] if kind.library == self._kind.library else choose(call.problem).backend
         if self._free and (other := execute.quicker_anew(call.plan, backend.name)):
@@ -125,6 +128,8 @@ class Factorization:
 
     def slogdet(self) -> tuple[Array, Array]:
         """Sign and logarithm of the absolute value of the determinants, as `tridiag.slogdet`."""
+        if self._kind.cut:
+            raise TypeError("slogdet of a matrix that was factored with axis_name: no device has all of its rows")
         if known := self._recalled():
             facts, a, b, c, where, *_ = known
             return systems.slogdet(a, b, c, where=where, axis=facts.own_axis, periodic=facts.options[-1])
@@ -171,6 +176,7 @@ def factor(
     pivoting: bool | str = "auto",
     periodic: bool = False,
     where: Array | None = None,
+    axis_name: str | tuple[str, ...] | None = None,
 ) -> Factorization:
     r"""Eliminate tridiagonal matrices once, to solve for many right sides later.
 
@@ -186,6 +192,8 @@ def factor(
         scalars alone have no such shape: they lie along ``axis`` of the right sides, as in `tridiag.solve`.
     backend, pivoting, periodic, where
         As in `tridiag.solve`, and with the same promises.
+    axis_name : str or tuple of str
+        Inside `jax.shard_map`, as in `tridiag.solve`: every device passes its rows, and those of right sides later.
 
     Returns
     -------
@@ -213,7 +221,7 @@ def factor(
     backend, if none was named and that is expected to be quicker. To JAX it is a tree, so that it can be an argument of
     jitted functions; its leaves belong together, and are not to be changed one by one.
     """
-    if type(b) is np.ndarray and (where is None or type(where) is np.ndarray):
+    if axis_name is None and type(b) is np.ndarray and (where is None or type(where) is np.ndarray):
         found = fast_path.factors(a, b, c, where, axis, backend, pivoting, periodic)
         if found is not None:
             matrix, placed, name, kind, factors, status = found
@@ -228,26 +236,31 @@ def factor(
     traced = library == "jax" and any(map(module_of(library).is_traced, (a, b, c, where)))
     asked = UNASKED if traced else backend  # in a trace a plan has a choice for each platform, and factors one backend
     options = {"pivoting": pivoting, "periodic": periodic, "backend": asked}
-    call = prepare("factor", arguments, axis=own_axis, where=where, **options)
+    cut = None if axis_name is None else split.cut_over(axis_name, "factor")
+    call = rows_or_whole("factor", arguments, where, options | {"axis": own_axis}, cut)
     entry = call.plan.backend or choose(call.problem, backend).backend
     one = is_one((a, b, c, where))
     placed = check_axis(axis) if one else call.form.axis - len(call.form.shape)
     options = {"axis": placed, "pivoting": pivoting, "periodic": periodic}
     with call.place():
         matrix = own(call, (a, b, c, where))
-        kind = Kind(call.library, call.problem.dtype, call.form.n, shapes_of(matrix), not one and axis >= 0)
+        facts = call.problem.dtype, call.form.n, shapes_of(matrix), not one and axis >= 0, call.form.cut
+        kind = Kind(call.library, *facts)
         if 0 in call.form.matrix_shape:
             ops = call.module().Operations
             status = ops.zero_status(ops.full(call.form.matrix_batch, 0, call.matrix[1]))
             return Factorization(matrix, options, entry.name, kind, None, status)
-        owned = prepare(
-            "factor",
-            dict(zip("abc", matrix, strict=False)),
-            where=matrix[3],
-            **{**options, "axis": own_axis, "backend": asked},
-        )
+        given = dict(zip("abc", matrix, strict=False))
+        owned = rows_or_whole("factor", given, matrix[3], options | {"axis": own_axis, "backend": asked}, cut)
         factors, status = runner_of(call.library).factor(owned, entry)
         return Factorization(matrix, options, entry.name, kind, factors, status, backend == "auto")
+
+
+def rows_or_whole(verb: str, arguments: dict[str, Any], where: Any, options: dict[str, Any], cut: Cut | None) -> Call:
+    """The prepared call, of whole systems or of the rows that a device has."""
+    if cut is None:
+        return prepare(verb, arguments, where=where, **options)
+    return split.prepare_rows(verb, arguments, where, options, cut.names)
 
 
 def shapes_of(matrix: tuple[Any, ...]) -> Shapes:

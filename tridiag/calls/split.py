@@ -15,6 +15,7 @@ from tridiag.problems.forms import Cut
 Array = Any
 PARTS = {  # backends that need not gather the rows of a verb
     "solve": ("numba_thomas", "numba_partition"),
+    "factor": ("numba_thomas",),
     **dict.fromkeys(
         ("linear_recurrence", "matrix_recurrence", "log_linear_recurrence", "logcumsumexp"), ("numba_scan",)
     ),
@@ -30,14 +31,26 @@ def solve(
     axis_name: str | tuple[str, ...],
 ) -> Array:
     """As `tridiag.solve` with ``axis_name``."""
-    cut = cut_over(axis_name)
-    periodic = options.pop("periodic")
-    call = prepare("solve", arguments, where=where, **options)
-    check_inside(call, out, axis_name)
+    call = prepare_rows("solve", arguments, where, options, axis_name, out)
     wants_check(call.plan, check)
+    return execute.solve(call, call.plan.backend, False)
+
+
+def prepare_rows(
+    verb: str,
+    arguments: dict[str, Any],
+    where: Any,
+    options: dict[str, Any],
+    axis_name: str | tuple[str, ...],
+    out: Any = None,
+) -> Call:
+    """As `tridiag.calls.plan.prepare`, where the rows at hand are those of a device."""
+    cut, periodic = cut_over(axis_name, verb), options["periodic"]
+    call = prepare(verb, arguments, where=where, **{**options, "periodic": False})
+    check_inside(call, out, axis_name)
     if periodic and call.form.n * cut.parts < 3:
         raise ValueError(f"periodic=True needs at least 3 rows, and the system has {call.form.n * cut.parts}")
-    return execute.solve(with_cut(call, cut, periodic=periodic), call.plan.backend, False)
+    return with_cut(call, cut, periodic=periodic)
 
 
 def recurrence(
@@ -86,10 +99,14 @@ def cut_over(axis_name: Any, verb: str = "solve") -> Cut:
 def with_cut(call: Call, cut: Cut, **more: Any) -> Call:
     """The call whose rows are those of a device; one device has whole systems."""
     form = call.form._replace(cut=cut if cut.parts > 1 else None, **more)
-    plan = call.plan._replace(form=form)
     from tridiag.libraries.jax import spread
 
-    return call._replace(plan=plan, d=spread(call.d, cut.names))
+    a, b, *rest = call.matrix
+    if call.d is None:  # all arrays of a call vary over the axes over which one of them does
+        call = call._replace(matrix=(a, spread(b, cut.names), *rest))
+    else:
+        call = call._replace(d=spread(call.d, cut.names))
+    return call._replace(plan=call.plan._replace(form=form))
 
 
 def exchange_of(verb: str, arguments: dict[str, Any], problem: Problem, backend: str) -> str | None:
@@ -98,7 +115,8 @@ def exchange_of(verb: str, arguments: dict[str, Any], problem: Problem, backend:
     if not spread:
         return None
     devices, systems = max(spread)
-    one, fail = ("system", "systems without certificate") if verb == "solve" else ("sequence", "doubtful sequences")
+    of_systems = verb in ("solve", "factor")
+    one, fail = ("system", "systems without certificate") if of_systems else ("sequence", "doubtful sequences")
     lie = f"the rows of a {one} lie on {devices} devices"
     if backend not in PARTS.get(verb, ()):
         return f"{lie}, and are gathered"
@@ -107,6 +125,8 @@ def exchange_of(verb: str, arguments: dict[str, Any], problem: Problem, backend:
     if verb == "solve":
         rows = -(-problem.shape[problem.axis] // devices)
         told = split.exchange(devices, systems, rows, problem.periodic, problem.dtype)
+    elif verb == "factor":
+        told = split.exchange_of_factors(devices, systems)
     else:
         told = split_recurrences.exchange(verb, devices, systems, problem.order, problem.shape, problem.dtype)
     return f"{lie}: {told}" + f"; {fail} are gathered alone" * (verb != "logcumsumexp")

@@ -69,6 +69,11 @@ class Form(NamedTuple):
         matrix = full_length([*shapes[:3], *shapes[-1:]] if masked else shapes[:3], self)
         return self._replace(shape=tuple(map(max, *shapes)), matrix_shape=matrix)
 
+    def narrowed_matrix(self, shapes: Sequence[Shape]) -> Form:
+        """For some of the matrices: the shapes of their a, b, c and, perhaps, of their mask."""
+        shape = full_length(shapes, self)
+        return self._replace(shape=shape, matrix_shape=shape)
+
 
 class Recurrence(NamedTuple):
     """What a backend must know of a recurrence beside its arrays; static and hashable.

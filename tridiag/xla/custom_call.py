@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
@@ -19,10 +20,10 @@ from jax.sharding import NamedSharding, PartitionSpec
 from tridiag.kernels.jobs import logsumexp, recurrences
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.job import Job
-from tridiag.kernels.jobs.systems import adjoint_of, granted, make_job, make_partition_job
+from tridiag.kernels.jobs.systems import adjoint_of, granted, make_job, make_partition_job, restored
 from tridiag.kernels.jobs.words.job import POINTERS
 from tridiag.kernels.jobs.words.logsumexp import RESULT
-from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, WHERE_, X_, Systems
+from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, FACTORING, UNCERTIFIED, WHERE_, X_, Systems
 from tridiag.kernels.runtime.object_cache import made_by, obtain
 from tridiag.kernels.runtime.sources import source_hash
 from tridiag.kernels.table import kernel, name_of
@@ -129,10 +130,25 @@ def call_adjoint(form: Form, a: Any, b: Any, c: Any, g: Any, x: Any, where: Any 
     return custom_call(adjoint_of(make_job(*facts, 0, granted(form))), operands, results)
 
 
+def call_status(form: Form, a: Any, b: Any, c: Any, where: Any = None) -> Any:
+    """Of each matrix 0, or 1 + the row of the zero pivot that partial pivoting meets; of length 1 along the axis."""
+    exact = form._replace(pivoting="auto" if form.periodic else True)
+    job = make_job(*facts_of(exact, a, b, c, where, None), FACTORING, granted(exact))
+    status, kinds = jnp.zeros(form.matrices, jnp.int32), jnp.full(form.matrices, UNCERTIFIED, jnp.uint8)
+    told = {Systems.status.word: status, Systems.certificates.word: kinds}  # written to where a pivot is zero
+    operands = {POINTERS + k: x for k, x in enumerate((a, b, c, where))} | told
+    first = len([x for x in operands.values() if x is not None]) - len(told)
+    results = {place: jax.typeof(x) for place, x in told.items()}
+    results |= {Systems.factors.word: jax.typeof(b).update(shape=(1,))}  # none are kept, but there is a place for them
+    found = custom_call(job, operands, results, {first + k: k for k in range(len(told))})[0]
+    return jnp.expand_dims(restored(job, found, form), form.axis)
+
+
 def facts_of(form: Form, a: Any, b: Any, c: Any, where: Any, d: Any) -> tuple[Form, Any, Any, Any]:
-    """What the job of such arrays is made of: XLA lays them out contiguous."""
-    dtypes = np.dtype(b.dtype), np.dtype(d.dtype)
-    shapes: list[Any] = [x if x is None else tuple(x.shape) for x in (a, b, c, where, d)] + [form.shape]
+    """What the job of such arrays is made of: XLA lays them out contiguous. Without right sides there is no result."""
+    dtypes = np.dtype(b.dtype), np.dtype(b.dtype if d is None else d.dtype)
+    given = [x if x is None else tuple(x.shape) for x in (a, b, c, where, d)]
+    shapes: list[Any] = [*given, None if d is None else form.shape]
     sizes = [dtypes[0].itemsize] * 3 + [1] + [dtypes[1].itemsize] * 2
     strides = [s and contiguous(s, size) for s, size in zip(shapes, sizes, strict=True)]
     return form._replace(overwrite_d=False), tuple(shapes), tuple(strides), dtypes
@@ -162,11 +178,20 @@ def shard_over_devices(
     systems are apart already; where that leaves some axes of the mesh to the compiler, it gathers along them.
     """
     operands = operands if where is None else [*operands, where]
-    if jax.device_count("cpu") == 1 or not DIVIDES or jax.sharding.get_abstract_mesh().manual_axes:
+    if not have_rows():
         return function(form, *operands)
-    tag = zlib.crc32(repr((function.__name__, form, source_hash())).encode())
     shapes = tuple(x.shape for x in operands)
-    return partitioned(function, split, form, shapes, where is not None, results)(*operands, np.uint32(tag))
+    tag = tag_of(function, form)
+    return partitioned(function, split, form, shapes, where is not None, results)(*operands, tag)
+
+
+def have_rows() -> bool:
+    """Whether devices may have some rows of systems, as far as a trace knows; inside `shard_map` it knows."""
+    return jax.device_count("cpu") > 1 and DIVIDES and not jax.sharding.get_abstract_mesh().manual_axes
+
+
+def tag_of(function: Any, form: Any) -> Any:
+    return np.uint32(zlib.crc32(repr((function.__name__, form, source_hash())).encode()))
 
 
 @functools.lru_cache(4096)
@@ -206,8 +231,62 @@ def partitioned(
     own = [[f"operand{k}_{name}" for name in names] for k in range(len(shapes))]
     mapped = [" ".join(where_full(shape, names, other)) for shape, other in zip(shapes, own, strict=True)]
     rule = f"{', '.join(mapped)}, -> {', '.join([' '.join(names[:rank])] * results)}"
-    kept = tuple(names[k] for k in whole if not (split and k == form.axis))
+    used = {name for some in mapped for name in some.split()}
+    kept = tuple(names[k] for k in whole if not (split and k == form.axis) and names[k] in used)
     divided.def_partition(partition, sharding_rule=rule, need_replication_factors=kept)
+    return divided
+
+
+def shard_by_rows(
+    function: Callable[..., Any], split: Any, form: Form, operands: list[Any], where: Any, numbers: int | None = None
+) -> Any:
+    """``function(form, *operands)`` of a, b, c, or ``split(form, cut, *operands)`` where a device has some rows.
+
+    The result has the shape of matrices, with one row, and an axis more for ``numbers`` of each, all on every device;
+    so may an operand have behind c.
+    """
+    operands = operands if where is None else [*operands, where]
+    shapes = tuple(x.shape for x in operands)
+    divided = partitioned_by_rows(function, split, form, shapes, numbers)
+    return divided(*operands, tag_of(function, form))
+
+
+@functools.lru_cache(4096)
+def partitioned_by_rows(
+    function: Callable[..., Any], split: Any, form: Form, shapes: Sequence[Shape], numbers: int | None
+) -> Any:
+    """As `partitioned`: rows are cut as those of an operand are."""
+    axis, lengths, rank = form.axis, form.matrix_shape, len(form.shape)
+    result = (*(1 if k == axis else n for k, n in enumerate(lengths)), *(() if numbers is None else (numbers,)))
+
+    def partition(mesh: Any, arguments: Any, found: Any) -> Any:
+        batch = [*found.sharding.spec, *[None] * rank][:rank]
+        taken = {name for k, axes in enumerate(batch) if k != axis for name in Cut.along(axes, mesh.shape).names}
+        rows = [[*x.sharding.spec, *[None] * rank][axis] for x in arguments[:-1] if x.shape[axis] == form.n]
+        free = [axes for axes in rows if axes and not taken & {*Cut.along(axes, mesh.shape).names}]
+        batch[axis] = free[0] if free and form.n > 1 else None
+        cut = cut_over(mesh, batch[axis])
+        every = [zip(batch, shape, lengths, strict=False) for shape in (*shapes, result)]
+        specs = [PartitionSpec(*(axes if m == n else None for axes, m, n in some)) for some in every]
+        *given, own = [NamedSharding(mesh, spec) for spec in specs]
+        run = functools.partial(joined, cut) if cut else part
+        return mesh, run, own, (*given, NamedSharding(mesh, PartitionSpec()))
+
+    def part(*operands: Any) -> Any:
+        return function(form.narrowed_matrix([x.shape[:rank] for x in operands[:-1]]), *operands[:-1])
+
+    def joined(cut: Cut, *operands: Any) -> Any:
+        return split(form, cut, *operands[:-1])
+
+    divided = custom_partitioning(lambda *operands: function(form, *operands[:-1]))
+    names = [f"row{k}" if k == axis else f"batch{k}" for k in range(rank)]
+
+    def mapped(k: int, shape: Shape) -> str:
+        own = (name if m == n else f"own{k}_{name}" for name, m, n in zip(names, shape, lengths, strict=False))
+        return " ".join([*own, *["numbers"] * (len(shape) - rank)])
+
+    *given, found = [mapped(k, shape) for k, shape in enumerate((*shapes, result))]
+    divided.def_partition(partition, sharding_rule=f"{', '.join(given)}, -> {found}")
     return divided
 
 

@@ -28,9 +28,11 @@ def computed_whole(
 
     ``doubtful`` has length 1 along the axis of rows; axes that y has behind its axes are those of vectors, as are those
     of operands. ``run(shape, operands, states)`` gives y of some systems, whose shape is (some, n) and the axes of
-    vectors; operands have rows, and ``states`` one. No array is transposed: XLA would lay out y so in every call.
+    vectors; operands have rows, and ``states`` one. y may have one row on each device, and ``run`` gives those then.
+    No array is transposed: XLA would lay out y so in every call.
     """
-    rank, rows = doubtful.ndim, y.shape[axis]
+    rank, rows = doubtful.ndim, max(x.shape[axis] for x in (y, *operands))
+    own_rows = y.shape[axis]
     outer, inner, tail = math.prod(y.shape[:axis]), math.prod(y.shape[axis + 1 : rank]), y.shape[rank:]
     systems = outer * inner
     some = max(1, min(systems, AT_ONCE // (n * math.prod(tail))))
@@ -50,9 +52,9 @@ def computed_whole(
         here = (x.at[place].get(mode="clip") for x in given)
         whole = [lax.all_gather(x, cut.names, axis=1, tiled=True)[:, :n] for x in here]
         found = run((some, n, *tail), whole, [x.at[place].get(mode="clip") for x in before])
-        found = jnp.pad(found, [(0, 0), (0, cut.parts * rows - n), *[(0, 0)] * len(tail)])
-        own = lax.dynamic_slice_in_dim(found, lax.axis_index(cut.names) * rows, rows, 1)
+        found = jnp.pad(found, [(0, 0), (0, cut.parts * own_rows - found.shape[1]), *[(0, 0)] * len(tail)])
+        own = lax.dynamic_slice_in_dim(found, lax.axis_index(cut.names) * own_rows, own_rows, 1)
         return y.at[place].set(own, mode="drop")
 
     count = jnp.sum(anywhere, dtype=jnp.int32)
-    return lax.fori_loop(0, (count + some - 1) // some, step, flat(y, rows)).reshape(y.shape)
+    return lax.fori_loop(0, (count + some - 1) // some, step, flat(y, own_rows)).reshape(y.shape)

@@ -10,13 +10,51 @@ from jax import lax
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.problems.forms import Form
-from tridiag.xla import split
-from tridiag.xla.custom_call import call, call_adjoint, call_long, shard_over_devices
+from tridiag.xla import split, split_factors
+from tridiag.xla.custom_call import (
+    call,
+    call_adjoint,
+    call_long,
+    call_status,
+    have_rows,
+    shard_by_rows,
+    shard_over_devices,
+)
+from tridiag.xla.split_factors import Factors
 
 
-def solve(matrix: Matrix, d: Any, form: Form) -> Any:
+def solve(matrix: Matrix, d: Any, form: Form, factors: Factors | None = None) -> Any:
     """The solution, by custom calls of `numba_thomas`."""
-    return on_devices(call, split.solve, form, [*matrix[:3], d], matrix[3])
+    if factors is None or factors.joints is None or form.transpose:
+        return on_devices(call, split.solve, form, [*matrix[:3], d], matrix[3])
+    return on_devices(call_factored, split.solve_factored, form, [*matrix[:3], d, factors.joints], matrix[3])
+
+
+def call_factored(form: Form, a: Any, b: Any, c: Any, d: Any, joints: Any, where: Any = None) -> Any:
+    """Where systems are whole there is nothing to join."""
+    return call(form, a, b, c, d, where)
+
+
+def status_of_whole(form: Form, a: Any, b: Any, c: Any, joints: Any, where: Any = None) -> Any:
+    """Where systems are whole there is nothing to join."""
+    return call_status(form, a, b, c, where)
+
+
+def factor(matrix: Matrix, form: Form) -> Factors:
+    """The status of matrices, and what joins those whose rows lie on several devices."""
+    a, b, c, where = matrix
+    operands = [a, b, c]
+    if form.cut:
+        whole = split.whole_form(form)
+        joints = split_factors.joints(whole, form.cut, a, b, c, where)
+        status = split_factors.status(whole, form.cut, a, b, c, joints, where)
+        status = lax.pmax(status, form.cut.names)  # alike, as types tell then
+        return Factors(joints, status.reshape(form.matrix_batch))
+    if not have_rows():
+        return Factors(None, call_status(form, a, b, c, where).reshape(form.matrix_batch))
+    joints = shard_by_rows(split_factors.none, split_factors.joints, form, operands, where, split_factors.numbers())
+    status = shard_by_rows(status_of_whole, split_factors.status, form, [*operands, joints], where)
+    return Factors(joints, status.reshape(form.matrix_batch))
 
 
 def solve_long(matrix: Matrix, d: Any, form: Form) -> Any:
