@@ -116,7 +116,7 @@ def test_lengths_that_the_devices_do_not_divide_and_masks() -> None:
 
 def test_another_number_of_devices() -> None:
     """What joins a matrix on eight devices joins none on four, and on one there is nothing to join."""
-    arrays = systems(np.random.default_rng(0), (6, 48), "float64", hard=False)
+    arrays = systems(np.random.default_rng(0), (8, 48), "float64", hard=False)
     mesh = jax.make_mesh((2, 4), ("y", "z"), axis_types=(AxisType.Auto,) * 2)
     specs = P(None, ("y", "z")), ROWS, P("y", "z"), P(("y", "z")), P()
     for spec in specs:

@@ -242,7 +242,8 @@ def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
 def make_factors(matrix: Matrix, form: Form, name: str) -> tuple[Any, Any]:
     module = BACKENDS[name].module()
     if hasattr(module, "factor_of_jax_arrays"):
-        factors = run("factor", form, name, matrix, None)
+        function = left_to_compiler(lambda matrix: run("factor", form, name, matrix, None), matrix, form.axis)
+        factors = function(matrix)
         return factors, factors.status
     factors = module.factor(matrix, form)
     if form.pivoting is False:

@@ -292,14 +292,15 @@ def spread(x: Any, names: tuple[str, ...]) -> Any:
     return lax.pcast(x, tuple(missing), to="varying") if missing else x
 
 
-def left_to_compiler(function: Any, arrays: Any) -> Any:
+def left_to_compiler(function: Any, arrays: Any, summed: int | None = None) -> Any:
     """The function; the axes of meshes that are part of types are the compiler's inside, as those of any other mesh.
 
-    Its result is sharded as a sum of the arrays is.
+    Its result is sharded as a sum of the arrays is, which is ``summed`` along an axis.
     """
     leaves = jax.tree.leaves(arrays)
     axes = {axis for x in leaves for axis in jax.typeof(x).sharding.mesh.explicit_axes}
     if not axes:
         return function
-    total = jax.typeof(functools.reduce(operator.add, leaves))
+    total = functools.reduce(operator.add, leaves)
+    total = jax.typeof(total if summed is None else total.sum(summed))
     return jax.sharding.auto_axes(function, axes=tuple(axes), out_sharding=total.sharding)

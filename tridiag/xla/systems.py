@@ -49,12 +49,12 @@ def factor(matrix: Matrix, form: Form) -> Factors:
         joints = split_factors.joints(whole, form.cut, a, b, c, where)
         status = split_factors.status(whole, form.cut, a, b, c, joints, where)
         status = lax.pmax(status, form.cut.names)  # alike, as types tell then
-        return Factors(joints, status.reshape(form.matrix_batch))
+        return Factors(joints.reshape(*form.matrix_batch, -1), status.reshape(form.matrix_batch))
     if not have_rows():
         return Factors(None, call_status(form, a, b, c, where).reshape(form.matrix_batch))
     joints = shard_by_rows(split_factors.none, split_factors.joints, form, operands, where, split_factors.numbers())
     status = shard_by_rows(status_of_whole, split_factors.status, form, [*operands, joints], where)
-    return Factors(joints, status.reshape(form.matrix_batch))
+    return Factors(joints.reshape(*form.matrix_batch, -1), status.reshape(form.matrix_batch))
 
 
 def solve_long(matrix: Matrix, d: Any, form: Form) -> Any:
