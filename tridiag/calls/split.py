@@ -101,8 +101,8 @@ def with_cut(call: Call, cut: Cut, **more: Any) -> Call:
     form = call.form._replace(cut=cut if cut.parts > 1 else None, **more)
     from tridiag.libraries.jax import spread
 
-    a, b, *rest = call.matrix
     if call.d is None:  # all arrays of a call vary over the axes over which one of them does
+        a, b, *rest = call.matrix
         call = call._replace(matrix=(a, spread(b, cut.names), *rest))
     else:
         call = call._replace(d=spread(call.d, cut.names))
