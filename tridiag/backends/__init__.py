@@ -217,7 +217,7 @@ CUSPARSE: dict[str, Any] = {
 
 # fmt: off
 _LINES = (
-    Backend("numba_thomas", "Thomas and pivoted elimination in tiles of systems, threaded", ("numpy", "torch", "jax"), ("numba",), verbs=(*SYSTEMS, BLOCKS), lacks=(("factor", "jax"), ("slogdet", "jax"))),
+    Backend("numba_thomas", "Thomas and pivoted elimination in tiles of systems, threaded", ("numpy", "torch", "jax"), ("numba",), verbs=(*SYSTEMS, BLOCKS), lacks=(("slogdet", "jax"),)),
     Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch", "jax"), ("numba",), periodic=False),
     Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch", "jax"), ("numba",), **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, order=8, units=2, states=8, lacks=(*((verb, "torch") for verb in KALMAN), *((verb, "jax") for verb in KALMAN[:-1]))),
     Backend("numba_wavefront", "alignment over rows of cells, a pair in each lane, threaded", ("numpy", "torch", "jax"), ("numba",), **ALIGN),

@@ -59,9 +59,7 @@ def fit(factors: Any, form: Form) -> Any:
     """Factors at the rank of this right side."""
     if factors is None:
         return None
-    pivots = jax.tree.map(lambda x: x.reshape(x.shape[0], *form.matrix_batch), factors.pivots)
-    rest = jax.tree.map(lambda x: x.reshape(form.matrix_batch), factors._replace(pivots=None))
-    return rest._replace(pivots=pivots)
+    return factors.fitted(form)
 
 
 def inverse(form: Form, name: Name, matrix: Matrix, factors: Any, d: Any) -> Any:
@@ -176,7 +174,7 @@ def solve_once(form: Form, name: str, matrix: Matrix, factors: Any, d: Any) -> A
 
 def adjoint(form: Form, name: str, matrix: Matrix, factors: Any, g: Any, x: Any) -> Any:
     """w = A^-T g and the cotangents of a, b and c, all of the shape of x."""
-    if (function := joint_adjoint(name)) and factors is None and form.matrix_shape == form.shape:
+    if (function := joint_adjoint(name)) and form.matrix_shape == form.shape:
         return function(matrix, g, x, form)
     w = solve_once(transposed(form), name, matrix, factors, g)
     *entries, where = (v if v is None else jnp.broadcast_to(v, form.shape) for v in matrix)
@@ -190,7 +188,11 @@ def joint_adjoint(name: str) -> Any:
     return getattr(module, "adjoint_of_jax_arrays", None) or getattr(module, "adjoint", None)
 
 
-VERBS: dict[str, Callable[..., Any]] = {"solve": solve_once, "adjoint": adjoint}
+def factor_once(form: Form, name: str, matrix: Matrix, factors: None) -> Any:
+    return BACKENDS[name].module().factor_of_jax_arrays(matrix, form)
+
+
+VERBS: dict[str, Callable[..., Any]] = {"solve": solve_once, "adjoint": adjoint, "factor": factor_once}
 
 
 def run(verb: str, form: Form, name: Name, matrix: Matrix, factors: Any, *arrays: Any) -> Any:
@@ -218,7 +220,7 @@ def running(verb: str, form: Form, name: Name, matrix_tree: Any, factors_tree: A
         )
         arrays = lifted(is_batched, leaves)
         parts = jax.tree.unflatten(factors_tree, range(size, end))
-        for k in jax.tree.leaves(parts.pivots) if parts is not None else ():  # stacked rows stay in front
+        for k in jax.tree.leaves(getattr(parts, "pivots", None)):  # stacked rows stay in front
             arrays[k] = jnp.moveaxis(arrays[k], 0, 1)
         return running(verb, longer, name, matrix_tree, factors_tree)(*arrays)
 
@@ -234,6 +236,10 @@ def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
 
 def make_factors(matrix: Matrix, form: Form, name: str) -> tuple[Any, Any]:
     module = BACKENDS[name].module()
+    if hasattr(module, "factor_of_jax_arrays"):
+        function = left_to_compiler(lambda matrix: run("factor", form, name, matrix, None), matrix, form.axis)
+        factors = function(matrix)
+        return None if factors.joints is None else factors, factors.status
     factors = module.factor(matrix, form)
     if form.pivoting is False:
         return factors, module.factor(matrix, form._replace(pivoting=True)).status
@@ -244,12 +250,12 @@ compiled_factors = jax.jit(make_factors, static_argnums=(1, 2))
 
 
 def flatten(x: Factorization) -> Any:
-    return (x._matrix, x._factors, x._status), (tuple(x._options.items()), x._name, x._kind)
+    return (x._matrix, x._factors, x._status), (tuple(x._options.items()), x._name, x._kind, x._free)
 
 
 def unflatten(static: Any, children: Any) -> Factorization:
-    matrix, factors, status = children
-    return Factorization(matrix, dict(static[0]), static[1], static[2], factors, status)
+    (options, name, kind, free), (matrix, factors, status) = static, children
+    return Factorization(matrix, dict(options), name, kind, factors, status, free)
 
 
 jax.tree_util.register_pytree_node(Factorization, flatten, unflatten)
