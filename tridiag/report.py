@@ -166,5 +166,5 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
     chosen, why = choose(problem, backend)
     others = {entry.name: entry.why_not(problem) for entry in BACKENDS.values() if entry is not chosen}
     seconds = {one.name: seconds for one, seconds in eligible(problem)}
-    exchange = split.exchange_of(name, arguments, problem, chosen.name)
+    exchange = split.exchange_of(name, arguments, problem, chosen.name, bool(given.get("transpose")))
     return Explanation(chosen.name, why, problem, others, seconds, exchange)

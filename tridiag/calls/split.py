@@ -134,7 +134,9 @@ def with_cut(call: Call, cut: Cut, **more: Any) -> Call:
     return call._replace(plan=call.plan._replace(form=form))
 
 
-def exchange_of(verb: str, arguments: dict[str, Any], problem: Problem, backend: str) -> str | None:
+def exchange_of(
+    verb: str, arguments: dict[str, Any], problem: Problem, backend: str, transpose: bool = False
+) -> str | None:
     """What devices exchange that have rows of the same systems, in a sentence; None where they have whole ones."""
     if verb in KALMAN:
         return exchange_of_steps(verb, arguments, problem, backend)
@@ -152,7 +154,7 @@ def exchange_of(verb: str, arguments: dict[str, Any], problem: Problem, backend:
         told = split_determinants.exchange(devices, systems, problem.periodic, problem.dtype)
     elif verb == "solve":
         rows = -(-problem.shape[problem.axis] // devices)
-        told = split.exchange(devices, systems, rows, problem.periodic, problem.dtype)
+        told = split.exchange(devices, systems, rows, problem.periodic, transpose, problem.dtype)
     elif verb == "factor":
         told = split.exchange_of_factors(devices, systems)
     else:

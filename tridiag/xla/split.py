@@ -30,7 +30,9 @@ from tridiag.xla.parts import CustomCalls
 
 TOLD, RETURNED = 6, 3  # numbers of a system that devices tell all others, and get back where those join it
 KEPT = 4  # numbers of a part that factors have of all devices
-BESIDE = 4  # numbers of a system that a device gets from its neighbours
+BESIDE = (
+    4  # numbers of a system that a device gets from its neighbours; they have the couplings of a transposed one, two
+)
 # words received of all devices: to ask the neighbours first, and whether that was enough, takes less
 WORTH_ASKING = 2**13
 
@@ -280,15 +282,16 @@ def always_right(devices: int, periodic: bool) -> bool:
     return devices == 2 and not periodic
 
 
-def exchange(devices: int, systems: int, rows: int, periodic: bool, dtype: Any) -> str:
+def exchange(devices: int, systems: int, rows: int, periodic: bool, transpose: bool, dtype: Any) -> str:
     """What is exchanged, in words."""
-    how, words = words_of_all(devices, systems, TOLD, RETURNED)
+    couplings = 2 * transpose
+    beside, (how, words) = BESIDE + couplings, words_of_all(devices, systems, TOLD + couplings, RETURNED)
     if always_right(devices, periodic):
-        return f"neighbours alone, {BESIDE // 2} words received for each system"
+        return f"neighbours alone, {beside // 2} words received for each system"
     if not may_pay(devices, systems, rows, periodic, dtype):
         return f"{how}, {words:.3g} words received for each system"
     return (
-        f"neighbours alone, {BESIDE} words received for each system, where couplings decay within devices; "
+        f"neighbours alone, {beside} words received for each system, where couplings decay within devices; "
         f"else {how} besides, {words:.3g} words"
     )
 
