@@ -257,6 +257,10 @@ LONG = {
         "test_memory_layouts_of_torch[numba_partition-torch]",
         "test_overwrite_d_returns_d[numba_thomas-numpy-True-float16]",
         "test_overwrite_d_returns_d[numba_thomas-torch-True-float16]",
+        "test_rows_that_share_sets_of_the_cache[complex128-512-True]",
+        "test_rows_that_share_sets_of_the_cache[complex128-1536-True]",
+        "test_rows_that_share_sets_of_the_cache[float32-512-True]",
+        "test_rows_that_share_sets_of_the_cache[float32-1536-True]",
     ),
     "test_special_values.py": ("test_logarithms[numba_scan-numpy]", "test_logarithms[numba_scan-torch]"),
     "test_survival.py": (
