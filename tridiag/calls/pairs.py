@@ -12,7 +12,7 @@ from tridiag.backends import Backend, Problem
 from tridiag.calls.plan import real_dtype
 from tridiag.derivatives import alignment_of
 from tridiag.kernels.jobs.words.alignment import HOTTEST
-from tridiag.libraries.arrays import Entry, agreed, dtype_name, module_of, working_dtype
+from tridiag.libraries.arrays import Entry, agreed, check_given, check_sequence, dtype_name, module_of, working_dtype
 
 Array = Any
 VERB = "smith_waterman"
@@ -35,13 +35,12 @@ def prepare(scores: Any, lengths: Any = None, *, gap: Any, gap_open: Any = None,
     arguments = {"scores": scores, "gap": gap, "gap_open": gap_open, "temperature": temperature}
     if gap_open is None:
         del arguments["gap_open"]
-    for name, x in arguments.items():
-        if x is None:
-            raise TypeError(f"{name} is None; wanted numbers")
     names, kinds = tuple(arguments), [type(x) for x in arguments.values()]
+    check_given(names, kinds)
     owners = dict(zip(names, kinds, strict=True))
     library = agreed(owners if isinstance(lengths, list | tuple) else {**owners, "lengths": type(lengths)})
     module = module_of(library)
+    check_sequence("lengths", lengths, "numpy", library)
     original = lengths
     given, lengths, entries, settings = module.taking(names, (*kinds, type(lengths)))([*arguments.values()], lengths)
     facts = dict(zip(names, entries[:-1], strict=True))
