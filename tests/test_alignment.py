@@ -225,11 +225,12 @@ def ported(x: np.ndarray, gap: float, gap_open: float, temperature: float) -> fl
     return soft_maximum([hij[i, j, k] + x[i + 1, j + 1] for i, j, k in np.ndindex(rows - 1, columns - 1, 3)])
 
 
-def test_those_who_port_get_their_numbers(subject: Subject) -> None:
+@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
+def test_those_who_port_get_their_numbers(subject: Subject, dtype: str) -> None:
     """Every alignment of theirs begins with a match, ends with another, and turns from right to down alone."""
-    scores = normal(20, 9, 12)
+    scores = normal(20, 9, 12, dtype=dtype)
     found = align(subject, scores, gap=-0.4, gap_open=-1.3, temperature=TEMPERATURE, ends="later_match", turns="one")
-    np.testing.assert_allclose(found, [ported(x, -0.4, -1.3, TEMPERATURE) for x in scores], rtol=1e-12)
+    np.testing.assert_allclose(found, [ported(x, -0.4, -1.3, TEMPERATURE) for x in scores], rtol=40 * EPS[dtype])
 
 
 def test_forbidden_matches_are_no_ends(subject: Subject) -> None:
@@ -494,8 +495,11 @@ def test_the_gradient_alone_is_that_beside_others(subject: Subject, gap_open: An
     np.testing.assert_allclose(alone, both, atol=1e-14)
 
 
-@pytest.mark.parametrize("gap_open", [None, -2.0])
-def test_blocks_are_computed_again(gap_open: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("gap_open", "rules"),
+    [(None, {}), (-2.0, {}), (None, {"ends": "match"}), (-2.0, {"ends": "later_match", "turns": "one"})],
+)
+def test_blocks_are_computed_again(gap_open: Any, rules: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The cells of long sequences do not all fit: those of some rows at a time are kept."""
     pytest.importorskip("torch")
     from tridiag.kernels.jobs import alignment
@@ -504,10 +508,10 @@ def test_blocks_are_computed_again(gap_open: Any, monkeypatch: pytest.MonkeyPatc
     subject = next(s for s in ALIGNERS if str(s) == "numba_wavefront-torch")
     scores = normal(3, 23, 10)
     lengths = np.array([[23, 10], [17, 9], [2, 10]])
-    whole = gradients(subject, scores, lengths, **named(-1.0, gap_open, 1.0))
+    whole = gradients(subject, scores, lengths, rules, **named(-1.0, gap_open, 1.0))
     call_of.cache_clear()
     monkeypatch.setattr(alignment, "KEPT", 0)
-    blocks = gradients(subject, scores, lengths, **named(-1.0, gap_open, 1.0))
+    blocks = gradients(subject, scores, lengths, rules, **named(-1.0, gap_open, 1.0))
     call_of.cache_clear()
     for found, wanted in zip(blocks, whole, strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-14)
