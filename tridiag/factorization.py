@@ -15,7 +15,7 @@ from tridiag.calls.fast_path import FACTORED_SOLVES
 from tridiag.calls.plan import UNASKED, Call, axis_alone, is_one, prepare, wants_check
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.derivatives import runner_of
-from tridiag.libraries.arrays import module_of, taking
+from tridiag.libraries.arrays import check_sequence, module_of, taking
 from tridiag.selection.choose import choose
 
 Array = Any
@@ -236,6 +236,8 @@ def factor(
         return graph().outside(factor, a, b, c, backend=backend, **options)
     arguments = {"a": a, "b": b, "c": c}
     library, _ = taking(tuple(arguments), *map(type, (a, b, c, where)))  # refuses what has no axes to be counted
+    for name, x in arguments.items():
+        check_sequence(name, x, "numpy", library)
     own_axis = axis_alone((a, b, c, where), axis)
     traced = library == "jax" and any(map(module_of(library).is_traced, (a, b, c, where)))
     asked = UNASKED if traced else backend  # in a trace a plan has a choice for each platform, and factors one backend

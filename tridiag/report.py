@@ -76,7 +76,7 @@ VERBS = {
     "log_linear_recurrence": Verb(("log_a", "x"), ("init", "axis", "reverse"), logarithms, ("return_final", "out")),
     "logcumsumexp": Verb(("x",), ("axis", "reverse"), logarithms, ("out",)),
     **dict.fromkeys(KALMAN, Verb(("y", *PARAMETERS), ("method",), state_space)),
-    "smith_waterman": Verb(("scores", "gap"), ("lengths", "gap_open", "temperature"), pairs),
+    "smith_waterman": Verb(("scores", "gap"), ("lengths", "gap_open", "temperature", "ends", "turns"), pairs),
 }
 
 
@@ -102,7 +102,11 @@ class Explanation:
 
     @property
     def rows(self) -> list[tuple[str, str]]:
-        return [(name, reason or f"could; {self.expected(name)}") for name, reason in self.others.items()]
+        """One for each backend that has the verb, and one for all others."""
+        without = [name for name in self.others if self.problem.verb not in BACKENDS[name].verbs]
+        having = {name: reason for name, reason in self.others.items() if name not in without}
+        rows = [(name, reason or f"could; {self.expected(name)}") for name, reason in having.items()]
+        return rows + ([(f"{len(without)} more", f"do not have the verb {self.problem.verb}")] if without else [])
 
     def expected(self, name: str) -> str:
         seconds = self.seconds.get(name)

@@ -185,7 +185,7 @@ def matmul(
         y = PRODUCTS.call(a, b, c, x, where, out, axis, periodic, transpose)
         if y is not None:
             return y
-    arguments = {"a": a, "b": b, "c": c, "d": x}
+    arguments = {"a": a, "b": b, "c": c, "x": x}
     options: dict[str, Any] = {"axis": axis, "periodic": periodic, "transpose": transpose}
     if compiling(a, b, c, x):
         return graph().product(arguments, where, out, options)
@@ -194,9 +194,9 @@ def matmul(
         if y is not None:
             return y
     if is_chunked(a, b, c, x, where):
-        return chunked("products").product(matmul, {"a": a, "b": b, "c": c, "x": x}, where, out, **options)
+        return chunked("products").product(matmul, arguments, where, out, **options)
     call = prepare("matmul", arguments, where=where, **options)
-    destination = outputs.target(call, {"a": a, "b": b, "c": c, "x": x, "where": where}, out, False)
+    destination = outputs.target(call, {**arguments, "where": where}, out, False)
     return execute.product(call, destination)
 
 

@@ -13,7 +13,7 @@ Reading the table imports no backend. A backend is the module of its name in thi
     matrix_recurrence, of the same arguments                           the form has matrices
     log_linear_recurrence and logcumsumexp, of the same arguments      the coefficients are (log_a,) and ()
     kalman(verb, y, model, form) -> results                            see `tridiag.problems.state_space`, `tridiag.kalman`
-    smith_waterman(scores, lengths, parameters, derivatives=0) -> (score, ...)   see `tridiag.calls.pairs.Pairs`
+    smith_waterman(scores, lengths, parameters, derivatives, rules) -> (score, ...)   see `tridiag.calls.pairs.Pairs`
 
 where ``matrix`` is (a, b, c, where), every array lifted to one rank, and ``status`` is None, or for each matrix 0 or 1 +
 the row of the zero pivot; ``coefficients`` is (a1, ..., ap), and ``init`` (y[-1], ..., y[-p]) or (). With ``derivatives`` = 1 the score of an alignment

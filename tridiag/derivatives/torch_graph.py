@@ -55,11 +55,12 @@ def product(arguments: dict[str, Any], where: Any, out: Any, options: dict[str, 
 
 
 @torch.compiler.allow_in_graph
-def matmul(a: Any, b: Any, c: Any, d: Any, where: Any, like: Any, **options: Any) -> Any:
+def matmul(a: Any, b: Any, c: Any, x: Any, where: Any, like: Any, **options: Any) -> Any:
     """The product, which fits ``like``."""
-    call = prepare("matmul", {"a": a, "b": b, "c": c, "d": d}, where=where, **options)
+    arguments = {"a": a, "b": b, "c": c, "x": x}
+    call = prepare("matmul", arguments, where=where, **options)
     if like is not None:
-        outputs.check_fit(call, {"a": a, "b": b, "c": c, "x": d}, like)
+        outputs.check_fit(call, arguments, like)
     return execute.product(call)
 
 

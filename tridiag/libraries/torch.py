@@ -165,6 +165,9 @@ INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 NUMBERS = {int: torch.float64, float: torch.float64, complex: torch.complex128}  # wide enough for Python's
 
 
+META = "give it memory first, as torch.empty_like(..., device='cpu') and Module.to_empty do"
+
+
 def taking(names: Sequence[str], kinds: Sequence[type]) -> Callable[..., Taken]:
     """How arguments of these types are taken."""
     return functools.partial(take, names)
@@ -176,6 +179,8 @@ def take(names: Sequence[str], given: list[Any], where: Any) -> Taken:
         if isinstance(x, torch.Tensor) and (x.layout is not torch.strided or x.is_nested):
             layout = "nested" if x.is_nested else str(x.layout).removeprefix("torch.")
             raise TypeError(f"{name} is a tensor of the layout {layout}; pass a dense one, as {name}.to_dense() is")
+        if isinstance(x, torch.Tensor) and x.is_meta and not torch.compiler.is_compiling():
+            raise TypeError(f"{name} is a tensor on the device meta, which has a shape and no numbers; {META}")
     given = [x.item() if isinstance(x, np.generic) else x for x in given]
     place = next((x.device for x in given if isinstance(x, torch.Tensor)), None)
     where = None if where is None else masked(where, place)

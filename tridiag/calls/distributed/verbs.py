@@ -136,7 +136,7 @@ def agreed(run: Callable[[], Any], layout: Layout) -> Any:
 
 def matmul(a: Any, b: Any, c: Any, x: Any, where: Any, axis: int, periodic: bool, transpose: bool) -> Any:
     """As `tridiag.matmul`; x is a DTensor."""
-    local, layout = system_layout({"a": a, "b": b, "c": c, "d": x, "where": where}, axis)
+    local, layout = system_layout({"a": a, "b": b, "c": c, "x": x, "where": where}, axis)
     mask, cut = local.pop("where", None), layout.cut()
     check_rows(periodic, layout)
     options: dict[str, Any] = {"axis": layout.axis, "transpose": transpose, "where": mask}
