@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tridiag.algorithms import products
+from tridiag.algorithms.perturbation import EPS
 from tridiag.algorithms.recurrence import row_of
 from tridiag.backends import BACKENDS, Backend
 from tridiag.calls.plan import REAL_OF, Call, Plan
@@ -30,6 +31,15 @@ def solve(call: Call, backend: Backend, check: bool, out: Any = None, factors: A
         except SingularSystemError as error:
             error.x = restore(call, error.x, out)
             raise
+        return restore(call, x, out)
+
+
+def solve_perturbed(call: Call, out: Any = None) -> Array:
+    """The same, where singular matrices are perturbed and none is left."""
+    with call.place():
+        if call.plan.empty:
+            return empty(call) if out is None else out
+        x = runner_of(call.plan.library).solve_perturbed(call, call.plan.backend, EPS[call.result_dtype])
         return restore(call, x, out)
 
 

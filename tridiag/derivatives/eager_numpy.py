@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from tridiag.algorithms import perturbation
 from tridiag.backends import Backend
 from tridiag.calls.plan import Call
-from tridiag.calls.singular import raise_if_singular, settle_status
+from tridiag.calls.singular import gather, raise_if_singular, settle_status
 
 
 def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> Any:
@@ -14,6 +17,27 @@ def solve(call: Call, backend: Backend, check: bool, out: Any, factors: Any) -> 
     x, status = backend.module().solve(matrix, d, plan.form, None if plan.casts else out, factors)
     if check:
         raise_if_singular(x, status, matrix, plan.form)
+    return x
+
+
+def solve_perturbed(call: Call, backend: Backend, eps: float) -> Any:
+    """Systems whose solution is not finite are solved again, and no others."""
+    (*matrix, where), d, form, ops = call.matrix, call.d, call.form, call.module().Operations
+    x = backend.module().solve(call.matrix, d, form)[0]
+    with np.errstate(all="ignore"):
+        if perturbation.surely_finite(x):
+            return x
+        own = form._replace(matrix_shape=form.shape)
+        those = ops.reshape(perturbation.unsolved(ops, perturbation.right_side(ops, d, where), x, own), form.batch) > 0
+        if not ops.any(those):
+            return x
+        (*matrix, where, d, found), form = gather((*matrix, where, d, x), those, form)
+
+        def again(matrix: Any) -> Any:
+            return backend.module().solve(matrix, d, form)[0]
+
+        _, found = perturbation.perturb(ops, again, (*matrix, where), d, found, form, eps)
+    np.moveaxis(x, call.form.axis, -1)[those] = found
     return x
 
 
