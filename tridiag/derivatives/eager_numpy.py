@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.algorithms import perturbation
+from tridiag.algorithms import condition, perturbation
 from tridiag.backends import Backend
 from tridiag.calls.plan import Call
 from tridiag.calls.singular import gather, raise_if_singular, settle_status
@@ -52,6 +52,16 @@ def solve_block(call: Call, backend: Backend) -> Any:
 
 def slogdet(call: Call, backend: Backend) -> Any:
     return backend.module().slogdet(call.matrix, call.form)
+
+
+def reciprocal_condition(call: Call, backend: Backend, status: Any) -> Any:
+    ops, form = call.module().Operations, call.form
+
+    def solve(d: Any, transpose: bool) -> Any:
+        return backend.module().solve(call.matrix, d, form._replace(transpose=transpose))[0]
+
+    with np.errstate(all="ignore"):
+        return condition.reciprocal(ops, solve, call.matrix, form, status)
 
 
 def factor(call: Call, backend: Backend) -> tuple[Any, Any]:

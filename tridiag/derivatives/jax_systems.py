@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
-from tridiag.algorithms import perturbation
+from tridiag.algorithms import condition, perturbation
 from tridiag.algorithms.matrix_rows import Matrix, bands, multiply
 from tridiag.backends import BACKENDS, Backend
 from tridiag.calls.plan import Call
@@ -299,6 +299,23 @@ def make_factors(matrix: Matrix, form: Form, name: str) -> tuple[Any, Any]:
 
 
 compiled_factors = jax.jit(make_factors, static_argnums=(1, 2))
+
+
+def reciprocal_condition(call: Call, backend: Backend, status: Any) -> Any:
+    function = condition_of if call.traced else compiled_condition
+    return function(call.matrix, status, call.form, backend.name)
+
+
+def condition_of(matrix: Matrix, status: Any, form: Form, name: Name) -> Any:
+    matrix, status = lax.stop_gradient(vary_alike((matrix, status)))
+
+    def solve(d: Any, transpose: bool) -> Any:
+        return run("solve", form._replace(transpose=transpose), name, matrix, None, d)
+
+    return condition.reciprocal(ops, solve, matrix, form, status)
+
+
+compiled_condition = jax.jit(condition_of, static_argnums=(2, 3))
 
 
 def flatten(x: Factorization) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tridiag.algorithms import perturbation
+from tridiag.algorithms import condition, perturbation
 from tridiag.algorithms.matrix_rows import Matrix, multiply, shift
 from tridiag.backends import BACKENDS, Backend
 from tridiag.calls.plan import Call
@@ -291,6 +291,15 @@ class Determinant(torch.autograd.Function):
             outputs, right = [results[k] for k in parts], [cotangents[k] for k in parts]
             grads = iter(torch.autograd.grad(outputs, wanted, right, create_graph=again, allow_unused=True))
         return *[next(grads) if x.requires_grad else None for x in given], None, None, None
+
+
+def reciprocal_condition(call: Call, backend: Backend, status: Any) -> Any:
+    (a, b, c), where, form = (x.detach() for x in call.matrix[:3]), call.matrix[3], call.form
+
+    def solve(d: Any, transpose: bool) -> Any:
+        return Solve.apply(a, b, c, d, where, Options(form._replace(transpose=transpose), backend))
+
+    return condition.reciprocal(ops, solve, (a, b, c, where), form, status)
 
 
 def factor(call: Call, backend: Backend) -> tuple[Any, Any]:

@@ -36,6 +36,16 @@ class Operations:
     rint = staticmethod(jnp.rint)
 
     @staticmethod
+    def repeat(count: int, function: Any, state: Any) -> Any:
+        """The state after ``state = function(k, state)`` for all k below a count."""
+        return lax.fori_loop(0, count, function, state)
+
+    @staticmethod
+    def converted(x: Any, like: Any) -> Any:
+        """x in the dtype of another array."""
+        return x.astype(like.dtype)
+
+    @staticmethod
     def parts_of(x: Any) -> tuple[Any, Any]:
         """m and e with x = m 2**e, m from 3/4 to 3/2, for normal positive x; some numbers for others."""
         kind, digits, middle = (
