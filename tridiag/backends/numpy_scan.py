@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.algorithms import kalman_filter, kalman_smoother, logsumexp, recurrence
+from tridiag.algorithms import complex_sums, kalman_filter, kalman_smoother, logsumexp, recurrence
 from tridiag.algorithms.kalman_filter import Estimate
 from tridiag.algorithms.recurrence import Rows
 from tridiag.libraries.numpy import Operations as ops
@@ -32,7 +32,14 @@ def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurren
     return y
 
 
-logcumsumexp = log_linear_recurrence
+def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
+    if x.dtype.kind != "c":
+        return log_linear_recurrence(coefficients, x, init, form, out)
+    with np.errstate(all="ignore"):
+        y = complex_sums.logcumsumexp(ops, linear_recurrence, x, form)
+    if out is not None:
+        out[...] = y
+    return y if out is None else out
 
 
 def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:

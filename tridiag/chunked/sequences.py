@@ -91,7 +91,7 @@ def recurrence(verb: Verb, given: Mapping[str, Any], return_final: bool, out: An
     rows, states = by_name(given)
     operands = of_recurrence(verb.__name__, rows, states, **options)
     if "a" not in given:
-        check_logarithms(verb.__name__, operands.plan)
+        check_logarithms(verb.__name__, operands.plan, operands.cut)
     told = {"reverse": bool(options["reverse"]), "backend": options["backend"]}
     if not operands.cut:
         y = whole.mapped(verb, operands, told)

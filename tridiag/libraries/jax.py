@@ -73,6 +73,11 @@ class Operations:
         return x / y
 
     @staticmethod
+    def running_maximum(x: Any, axis: int, reverse: bool) -> Any:
+        """The largest value up to each, from one end of the axis or the other."""
+        return lax.cummax(x, axis=axis, reverse=reverse)
+
+    @staticmethod
     def log_abs(x: Any) -> Any:
         return jnp.log(jnp.abs(x))
 

@@ -91,6 +91,13 @@ class Operations(Indexing):
         above, below = (np.where(less, 1 / info.eps, info.dtype.type(0.25)) for less in small)
         return x * above / (y * below) * (below / above)
 
+    @staticmethod
+    def running_maximum(x: Any, axis: int, reverse: bool) -> Any:
+        """The largest value up to each, from one end of the axis or the other."""
+        turned = np.flip(x, axis) if reverse else x
+        found = np.maximum.accumulate(turned, axis)
+        return np.flip(found, axis) if reverse else found
+
     @classmethod
     def log_abs(cls, x: Any) -> Any:
         return cls.log(abs(x))

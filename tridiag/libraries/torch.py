@@ -91,6 +91,13 @@ class Operations:
         return torch.where(x.isnan(), x, torch.sgn(x))  # torch calls the sign of NaN 0
 
     @staticmethod
+    def running_maximum(x: Any, axis: int, reverse: bool) -> Any:
+        """The largest value up to each, from one end of the axis or the other."""
+        turned = x.flip(axis) if reverse else x
+        found = turned.cummax(axis).values
+        return found.flip(axis) if reverse else found
+
+    @staticmethod
     def log_abs(x: Any) -> Any:
         return x.abs().log()
 
