@@ -46,8 +46,9 @@ def linear_recurrence(
         against ``x`` as in `tridiag.solve`: a 1-D argument lies along ``axis``, and what is constant along an axis is
         not copied out.
     x : array
-        What is added in every step. float32, float64, complex64, complex128; float16 and bfloat16 compute in float32;
-        integers promote as in the library of the arrays (NumPy, JAX or PyTorch).
+        What is added in every step. float32, float64, complex64, complex128; float16 and bfloat16 compute in float32.
+        Where all arguments are integers so is the result, as in the ``cumsum`` of their library: int64 or uint64 from
+        NumPy, int64 from PyTorch, their own dtype from JAX. It is exact, and wraps around beyond the range.
     init : array or tuple of arrays
         The value before the first step, or the p values, the latest first: of the shape of the result without ``axis``,
         or of one that broadcasts to it. None: they are 0, and the coefficients that would multiply them are never read.

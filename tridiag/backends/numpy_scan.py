@@ -15,11 +15,26 @@ from tridiag.problems.state_space import Model, StateSpace
 
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
-    """2 flops a coefficient and value."""
+    """2 flops a coefficient and value; sums of integers by `numpy.cumsum`."""
+    if x.dtype.kind in "iu" and not form.matrices and len(coefficients) == 1 and (coefficients[0] == 1).all():
+        return sums(x, init, form, out)
     y = ops.empty(form.shape, x) if out is None else out
     with np.errstate(all="ignore"):
         recurrence.run(ops, coefficients, x, init, form, lambda t, row: ops.store(y, t, form.axis, row))
     return y
+
+
+def sums(x: Any, init: Rows, form: Recurrence, out: Any) -> Any:
+    """y[t] = y[t-1] + x[t] of integers."""
+    turned = np.flip(np.broadcast_to(x, form.shape), form.axis) if form.backward else np.broadcast_to(x, form.shape)
+    y = np.cumsum(turned, form.axis, x.dtype)
+    for before in init:
+        y += before
+    y = np.flip(y, form.axis) if form.backward else y
+    if out is None:
+        return np.ascontiguousarray(y)
+    out[...] = y
+    return out
 
 
 matrix_recurrence = linear_recurrence  # the form tells what is a matrix

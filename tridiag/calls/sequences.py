@@ -174,7 +174,8 @@ def make_recurrence_plan(
     shapes = {name: tuple(entry[1]) for name, entry in given.items()}
     form, lifted = recurrence_form(verb, shapes, order, axis, bool(reverse))
     facts = verb, library, given, settings
-    return plan_without_mask(*facts, names[:order], form, lifted, backend, order=max(1, order))
+    exact = verb in ("linear_recurrence", "matrix_recurrence")
+    return plan_without_mask(*facts, names[:order], form, lifted, backend, order=max(1, order), exact=exact)
 
 
 def recurrence_form(

@@ -100,6 +100,7 @@ def recurrence(verb: Verb, given: Mapping[str, Any], return_final: bool, out: An
         y = recurrence(verb, wide, False, None, **options).astype(operands.plan.out_dtype)
     else:
         few = math.prod(len(operands.chunks[k]) for k in operands.batch) < MANY
+        few = few and not operands.plan.problem.integer  # which do not wait for products that round
         y = (in_parallel if few and len(rows) <= 2 else in_turn)(verb, operands, told)
     return (y, final(given, operands, y, told["reverse"])) if return_final else y
 

@@ -256,6 +256,12 @@ def result_dtype(entries: Sequence[Entry], settings: Any) -> str:
     return str(dtype if jnp.issubdtype(dtype, jnp.inexact) else jnp.result_type(float))
 
 
+def integer_dtype(entries: Sequence[Entry], settings: Any) -> str | None:
+    """That of sums of integers, as `jax.numpy.cumsum` has it; None where some arguments are none."""
+    dtype = jnp.result_type(*(promotes_as for _, _, promotes_as, _ in entries))
+    return str(dtype) if jnp.issubdtype(dtype, jnp.integer) else None
+
+
 def dtype(name: str) -> Any:
     return jnp.dtype(name)
 

@@ -212,6 +212,13 @@ def result_dtype(entries: Sequence[Entry], promoted: Any) -> str:
     return "float64" if promoted.kind in "iu" else str(promoted.name)
 
 
+def integer_dtype(entries: Sequence[Entry], promoted: Any) -> str | None:
+    """That of sums of integers, as `numpy.cumsum` has it; None where some arguments are none."""
+    if promoted is None:
+        promoted = np.result_type(*(np.zeros((), dtype) if shape == () else dtype for dtype, shape in entries))
+    return {"i": "int64", "u": "uint64"}.get(promoted.kind)
+
+
 def dtype(name: str) -> Any:
     return np.dtype(name)
 

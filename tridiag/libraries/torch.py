@@ -263,6 +263,11 @@ def result_dtype(entries: Sequence[Entry], default: torch.dtype) -> str:
     return dtype_name(dtype)
 
 
+def integer_dtype(entries: Sequence[Entry], default: torch.dtype) -> str | None:
+    """That of sums of integers, as `torch.cumsum` has it; None where some arguments are none."""
+    return "int64" if all(entry[0] in (int, *INTEGERS) for entry in entries) else None
+
+
 def dtype(name: str) -> Any:
     return getattr(torch, name)
 

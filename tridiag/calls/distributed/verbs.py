@@ -194,6 +194,11 @@ def run_recurrence(
         )
     if verb in LOGARITHMS:
         check_logarithms(verb, call.plan, cut=True)
+    if not call.d.is_floating_point() and not call.d.is_complex():
+        raise TypeError(
+            f"a recurrence of integers takes whole sequences, and axis {layout.axis} is sharded; redistribute with "
+            "Shard(axis) of a batch axis, and back, or pass floating-point numbers"
+        )
     course = recurrences.Course(verb, cut, call.form, call.plan.backend)
     function = recurrences.Sequence if verb == "linear_recurrence" else recurrences.LogSequence
     y = function.apply(*(call.matrix or (None,)), call.d, *(call.init or (None,)), course)
