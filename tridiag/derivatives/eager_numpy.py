@@ -27,17 +27,15 @@ def solve_perturbed(call: Call, backend: Backend, eps: float) -> Any:
     with np.errstate(all="ignore"):
         if perturbation.surely_finite(x):
             return x
-        own = form._replace(matrix_shape=form.shape)
-        those = ops.reshape(perturbation.unsolved(ops, perturbation.right_side(ops, d, where), x, own), form.batch) > 0
-        if not ops.any(those):
-            return x
+        those = ~ops.xp.isfinite(x).all(form.axis)
         (*matrix, where, d, found), form = gather((*matrix, where, d, x), those, form)
 
         def again(matrix: Any) -> Any:
             return backend.module().solve(matrix, d, form)[0]
 
-        _, found = perturbation.perturb(ops, again, (*matrix, where), d, found, form, eps)
-    np.moveaxis(x, call.form.axis, -1)[those] = found
+        perturbed = perturbation.perturb(ops, again, (*matrix, where), d, found, form, eps)
+    if perturbed is not None:
+        np.moveaxis(x, call.form.axis, -1)[those] = perturbed[1]
     return x
 
 
