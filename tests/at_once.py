@@ -80,7 +80,8 @@ IN_JAX = {
     "test_zeros.py": ("jax_lax", ()),
 }  # fmt: skip
 OTHER_PRECISIONS = (  # tests whose cases compute in other dtypes than they say, or do not say
-    "test_gradients_keep_the_dtype", "test_halves_come_back_as_they_came", "test_integers_promote_as_in_their_library",
+    "test_gradients_keep_the_dtype", "test_halves_come_back_as_they_came",
+    "test_integers_beside_numbers_promote_as_in_their_library", "test_integers_promote_as_in_their_library",
     "test_lazy_conjugates_and_negatives_are_written_as_they_read", "test_overwrite_d_returns_d",
     "test_single_and_double_promote", "test_what_a_half_cannot_hold_is_infinite_without_a_warning",
 )  # fmt: skip

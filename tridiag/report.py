@@ -66,7 +66,7 @@ VERBS = {
         ("a", "b", "c", "d"),
         ("axis", "pivoting", "periodic", "where", "transpose", "overwrite_d"),
         system,
-        ("check", "out"),
+        ("check", "out", "singular"),
     ),
     "factor": Verb(("a", "b", "c"), ("axis", "pivoting", "periodic", "where"), system),
     "slogdet": Verb(("a", "b", "c"), ("axis", "periodic", "where"), system),

@@ -271,11 +271,16 @@ def plan_without_mask(
     backend: Any,
     order: int = 1,
     sides: Sides | None = None,
+    exact: bool = False,
 ) -> Plan:
-    """From a form and the lifted shapes of the arguments; ``matrix``: which of them may be real beside complex ones."""
+    """From a form and the lifted shapes of the arguments; ``matrix``: which of them may be real beside complex ones.
+
+    ``exact``: integers stay integers.
+    """
     module, entries = module_of(library), given.values()
     device, traced = module.device(entries, settings), module.traced(entries)
-    dtype = promoted_dtype(module, given, settings)
+    integer = module.integer_dtype(entries, settings) if exact else None
+    dtype = integer or promoted_dtype(module, given, settings)
     dtypes, shape = entry_dtypes(given, working_dtype(dtype), matrix), sides.shape if sides else form.shape
     axis = len(shape) - 2 if sides else form.axis
     problem = Problem(verb, library, device, working_dtype(dtype), shape, axis, None, order=order)
@@ -298,7 +303,7 @@ def wants_check(plan: Plan, check: bool | None) -> bool:
 def entry_dtypes(given: Mapping[str, Entry], dtype: str, matrix: Iterable[str]) -> dict[str, str]:
     """All entries in one dtype, but a real matrix with a complex right side stays real."""
     dtypes, names = dict.fromkeys(given, dtype), tuple(matrix)
-    if not is_real(dtype) and not any(is_complex(given[name][0]) for name in names):
+    if dtype in REAL_OF and not any(is_complex(given[name][0]) for name in names):
         dtypes.update(dict.fromkeys(names, REAL_OF[dtype]))
     return dtypes
 

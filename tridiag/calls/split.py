@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.backends import KALMAN, Problem
+from tridiag.backends import KALMAN, LOGARITHMS, Problem
 from tridiag.calls import execute
 from tridiag.calls.plan import Call, prepare, wants_check
-from tridiag.calls.sequences import PREPARERS
+from tridiag.calls.sequences import PREPARERS, check_logarithms
 from tridiag.problems.forms import Cut
 from tridiag.problems.state_space import MATRICES
 
@@ -85,6 +85,8 @@ def recurrence(
     cut = cut_over(axis_name, verb)
     _, call = PREPARERS[verb](verb, **given, **options)
     check_inside(call, out, axis_name)
+    if verb in LOGARITHMS:
+        check_logarithms(verb, call.plan, cut=True)
     call = with_cut(call, cut)
     y = execute.recurrence(verb, call)
     if not return_final:

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
+from tridiag.algorithms import condition, perturbation
 from tridiag.algorithms.matrix_rows import Matrix, bands, multiply
 from tridiag.backends import BACKENDS, Backend
 from tridiag.calls.plan import Call
@@ -60,6 +61,63 @@ def fit(factors: Any, form: Form) -> Any:
     if factors is None:
         return None
     return factors.fitted(form)
+
+
+def solve_perturbed(call: Call, backend: Backend, eps: float) -> Any:
+    form = call.form._replace(overwrite_d=False)
+    function = perturbed_solution if call.traced else compiled_perturbed
+    return function(call.matrix, call.d, form, backend.name, eps)
+
+
+def perturbed_solution(matrix: Matrix, d: Any, form: Form, name: Name, eps: float) -> Any:
+    """x with its derivatives, where singular matrices are perturbed."""
+    matrix, d = vary_alike((matrix, jnp.broadcast_to(d, form.shape)))
+    function = left_to_compiler(lambda *arrays: perturbed(form, name, eps, *arrays)[0], (matrix, d))
+    return function(matrix, d)
+
+
+compiled_perturbed = jax.jit(perturbed_solution, static_argnums=(2, 3, 4))
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
+def perturbed(form: Form, name: Name, eps: float, matrix: Matrix, d: Any) -> tuple[Any, Any]:
+    """x, and what is added to the diagonals: all systems are solved again while one asks for it."""
+    right = perturbation.right_side(ops, d, matrix[3])
+
+    def solve(shift: Any) -> tuple[Any, Any]:
+        x = run("solve", form, name, perturbation.shifted(matrix, shift), None, d)
+        return x, jnp.broadcast_to(perturbation.unsolved(ops, right, x, form), wanted)
+
+    def search(shift: Any, x: Any, matrices: Any) -> Any:
+        first = perturbation.first_shift(ops, matrix, form, eps)
+
+        def again(state: Any) -> Any:
+            k, shift, _, matrices = state
+            shift = perturbation.grown(ops, shift, first, matrices)
+            return k + 1, shift, *solve(shift)
+
+        return lax.while_loop(going_on, again, (0, shift, x, matrices))[1:3]
+
+    def going_on(state: Any) -> Any:
+        k, *_, matrices = state
+        return (k < perturbation.TRIES) & jnp.any(matrices > 0)
+
+    wanted = tuple(1 if k == form.axis else n for k, n in enumerate(form.matrix_shape))
+    nothing = jnp.zeros(wanted, matrix[1].real.dtype)
+    x = run("solve", form, name, matrix, None, d)
+    matrices = jnp.broadcast_to(perturbation.unsolved(ops, right, x, form), wanted)
+    shift, x = lax.cond(jnp.any(matrices > 0), search, lambda *state: state[:2], nothing, x, matrices)
+    return x, shift
+
+
+@perturbed.defjvp
+def perturbed_tangent(form: Form, name: Name, eps: float, primals: Any, tangents: Any) -> Any:
+    """(A + delta I) y = d' - A' x; delta does not change."""
+    (matrix, _), ((*changes, _), d_dot) = primals, tangents
+    x, shift = perturbed(form, name, eps, *primals)
+    right = d_dot - product((*changes, matrix[3]), x, form)
+    y = inverse(form, name, perturbation.shifted(matrix, shift), None, right)
+    return (x, shift), (y, jnp.zeros_like(shift))
 
 
 def inverse(form: Form, name: Name, matrix: Matrix, factors: Any, d: Any) -> Any:
@@ -247,6 +305,23 @@ def make_factors(matrix: Matrix, form: Form, name: str) -> tuple[Any, Any]:
 
 
 compiled_factors = jax.jit(make_factors, static_argnums=(1, 2))
+
+
+def reciprocal_condition(call: Call, backend: Backend, status: Any) -> Any:
+    function = condition_of if call.traced else compiled_condition
+    return function(call.matrix, status, call.form, backend.name)
+
+
+def condition_of(matrix: Matrix, status: Any, form: Form, name: Name) -> Any:
+    matrix, status = lax.stop_gradient(vary_alike((matrix, status)))
+
+    def solve(d: Any, transpose: bool) -> Any:
+        return run("solve", form._replace(transpose=transpose), name, matrix, None, d)
+
+    return condition.reciprocal(ops, solve, matrix, form, status)
+
+
+compiled_condition = jax.jit(condition_of, static_argnums=(2, 3))
 
 
 def flatten(x: Factorization) -> Any:

@@ -91,8 +91,22 @@ class Operations:
         return torch.where(x.isnan(), x, torch.sgn(x))  # torch calls the sign of NaN 0
 
     @staticmethod
+    def running_maximum(x: Any, axis: int, reverse: bool) -> Any:
+        """The largest value up to each, from one end of the axis or the other."""
+        turned = x.flip(axis) if reverse else x
+        found = turned.cummax(axis).values
+        return found.flip(axis) if reverse else found
+
+    @staticmethod
     def log_abs(x: Any) -> Any:
         return x.abs().log()
+
+    @staticmethod
+    def repeat(count: int, function: Any, state: Any) -> Any:
+        """The state after ``state = function(k, state)`` for all k below a count."""
+        for k in range(count):
+            state = function(k, state)
+        return state
 
     @staticmethod
     def row(x: Any, i: int, axis: int) -> Any:
@@ -252,6 +266,11 @@ def result_dtype(entries: Sequence[Entry], default: torch.dtype) -> str:
     if any(isinstance(dtype, type) and issubclass(dtype, complex) for dtype in dtypes):
         dtype = dtype.to_complex()
     return dtype_name(dtype)
+
+
+def integer_dtype(entries: Sequence[Entry], default: torch.dtype) -> str | None:
+    """That of sums of integers, as `torch.cumsum` has it; None where some arguments are none."""
+    return "int64" if all(entry[0] in (int, *INTEGERS) for entry in entries) else None
 
 
 def dtype(name: str) -> Any:
