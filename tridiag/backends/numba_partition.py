@@ -32,12 +32,12 @@ def bound_solve(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any
     return checked(form, lambda: call_for(form, shapes, strides, dtypes))
 
 
-def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: None = None) -> tuple[Any, Any]:
+def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
     library = library_of(d)
     if library == "jax":
         from tridiag.xla import systems
 
-        return systems.solve_long(matrix, d, form), None
+        return systems.solve_long(matrix, d, form, factors), None
     if library == "torch":
         result = d.new_empty(form.shape) if out is None else out
         _, status = solve(tuple(map(view, matrix)), view(d), form, view(result))
@@ -46,6 +46,13 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: None = N
     operands = *matrix, d, x
     call = call_for(form, *extents(operands), (matrix[1].dtype, d.dtype))
     return x, None if check(call(*operands)) else REGULAR
+
+
+def factor_of_jax_arrays(matrix: Matrix, form: Form) -> Any:
+    """As that of `numba_thomas`, which keeps the same."""
+    from tridiag.xla import systems
+
+    return systems.factor_long(matrix, form)
 
 
 def adjoint_of_jax_arrays(matrix: Matrix, g: Any, x: Any, form: Form) -> Any:

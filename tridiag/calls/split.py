@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.backends import KALMAN, Problem
+from tridiag.backends import KALMAN, LOGARITHMS, Problem
 from tridiag.calls import execute
 from tridiag.calls.plan import Call, prepare, wants_check
-from tridiag.calls.sequences import PREPARERS
+from tridiag.calls.sequences import PREPARERS, check_logarithms
 from tridiag.problems.forms import Cut
 from tridiag.problems.state_space import MATRICES
 
@@ -19,6 +19,7 @@ Array = Any
 PARTS = {  # backends that need not gather the rows of a verb
     "solve": ("numba_thomas", "numba_partition"),
     "slogdet": ("jax_scan",),
+    "factor": ("numba_thomas",),
     **dict.fromkeys(
         ("linear_recurrence", "matrix_recurrence", "log_linear_recurrence", "logcumsumexp"), ("numba_scan",)
     ),
@@ -28,7 +29,7 @@ PARTS = {  # backends that need not gather the rows of a verb
 WORDS = {  # for what has rows, and for what is gathered
     "solve": ("system", "systems without certificate"),
     "slogdet": ("system", "systems that may be singular"),
-    "factor": ("system", ""),
+    "factor": ("system", "systems without certificate"),
 }
 
 
@@ -64,9 +65,8 @@ def on_all(call: Call, axis_name: str | tuple[str, ...], x: Array) -> Array:
 
 def system(verb: str, arguments: dict[str, Any], where: Any, out: Any, options: dict[str, Any], axis_name: Any) -> Call:
     """A prepared call whose rows are those of a device."""
-    cut = cut_over(axis_name, verb)
-    periodic = options.pop("periodic")
-    call = prepare(verb, arguments, where=where, **options)
+    cut, periodic = cut_over(axis_name, verb), options["periodic"]
+    call = prepare(verb, arguments, where=where, **{**options, "periodic": False})
     check_inside(call, out, axis_name)
     if periodic and call.form.n * cut.parts < 3:
         raise ValueError(f"periodic=True needs at least 3 rows, and the system has {call.form.n * cut.parts}")
@@ -85,6 +85,8 @@ def recurrence(
     cut = cut_over(axis_name, verb)
     _, call = PREPARERS[verb](verb, **given, **options)
     check_inside(call, out, axis_name)
+    if verb in LOGARITHMS:
+        check_logarithms(verb, call.plan, cut=True)
     call = with_cut(call, cut)
     y = execute.recurrence(verb, call)
     if not return_final:
@@ -124,13 +126,19 @@ def cut_over(axis_name: Any, verb: str = "solve") -> Cut:
 def with_cut(call: Call, cut: Cut, **more: Any) -> Call:
     """The call whose rows are those of a device; one device has whole systems."""
     form = call.form._replace(cut=cut if cut.parts > 1 else None, **more)
-    plan = call.plan._replace(form=form)
     from tridiag.libraries.jax import spread
 
-    return call._replace(plan=plan, d=None if call.d is None else spread(call.d, cut.names))
+    if call.d is None:  # all arrays of a call vary over the axes over which one of them does
+        a, b, *rest = call.matrix
+        call = call._replace(matrix=(a, spread(b, cut.names), *rest))
+    else:
+        call = call._replace(d=spread(call.d, cut.names))
+    return call._replace(plan=call.plan._replace(form=form))
 
 
-def exchange_of(verb: str, arguments: dict[str, Any], problem: Problem, backend: str) -> str | None:
+def exchange_of(
+    verb: str, arguments: dict[str, Any], problem: Problem, backend: str, transpose: bool = False
+) -> str | None:
     """What devices exchange that have rows of the same systems, in a sentence; None where they have whole ones."""
     if verb in KALMAN:
         return exchange_of_steps(verb, arguments, problem, backend)
@@ -148,7 +156,9 @@ def exchange_of(verb: str, arguments: dict[str, Any], problem: Problem, backend:
         told = split_determinants.exchange(devices, systems, problem.periodic, problem.dtype)
     elif verb == "solve":
         rows = -(-problem.shape[problem.axis] // devices)
-        told = split.exchange(devices, systems, rows, problem.periodic, problem.dtype)
+        told = split.exchange(devices, systems, rows, problem.periodic, transpose, problem.dtype)
+    elif verb == "factor":
+        told = split.exchange_of_factors(devices, systems)
     else:
         told = split_recurrences.exchange(verb, devices, systems, problem.order, problem.shape, problem.dtype)
     return f"{lie}: {told}" + f"; {fail} are gathered alone" * (verb != "logcumsumexp")

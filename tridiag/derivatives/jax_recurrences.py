@@ -35,6 +35,8 @@ def recurrence(verb: str, call: Call, backend: Backend, out: Any) -> Any:
 def differentiable_recurrence(verb: str, form: Recurrence, name: Name, coefficients: Rows, x: Any, init: Rows) -> Any:
     """The result of a verb with its derivatives."""
     coefficients, x, init = vary_alike((coefficients, x, init))
+    if jnp.issubdtype(x.dtype, jnp.integer):
+        return run_recurrence(verb, form, name, coefficients, x, init)  # which has no derivatives
     vectors = tuple(a[..., 0] for a in coefficients) if form.matrices else coefficients
     function = left_to_compiler(functools.partial(RECURRENCES[verb], form, name), (vectors, x, init))
     return function(coefficients, x, init)
