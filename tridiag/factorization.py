@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from tridiag import systems
 from tridiag.backends import BACKENDS
 from tridiag.calls import execute, fast_path, outputs, split
 from tridiag.calls.checks import check_axis
-from tridiag.calls.fast_path import FACTORED_SOLVES
+from tridiag.calls.fast_path import FACTORED_SOLVES, Kind, Shapes
 from tridiag.calls.plan import UNASKED, Call, axis_alone, is_one, prepare, wants_check
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.derivatives import runner_of
@@ -19,18 +19,6 @@ from tridiag.libraries.arrays import check_sequence, module_of, taking
 from tridiag.selection.choose import choose
 
 Array = Any
-Shapes = tuple[tuple[int, ...], ...]
-
-
-class Kind(NamedTuple):
-    """What factors belong to; other right sides, and other matrices, are solved from a, b and c anew."""
-
-    library: str
-    dtype: str
-    rows: int
-    shapes: Shapes  # of a, b, c and where: `jax.vmap` maps a pytree whose factors lie otherwise
-    from_front: bool  # the caller counted the axis so, in the broadcast shape of those
-    axis_name: str | tuple[str, ...] | None = None  # inside `jax.shard_map`: along which axes rows follow each other
 
 
 class Factorization:
@@ -247,7 +235,7 @@ def factor(
         if found is not None:
             matrix, placed, name, kind, factors, status = found
             options: dict[str, Any] = {"axis": placed, "pivoting": pivoting, "periodic": periodic}
-            return Factorization(matrix, options, name, Kind(*kind), factors, status, backend == "auto")
+            return Factorization(matrix, options, name, kind, factors, status, backend == "auto")
     if compiling(a, b, c):
         options = {"axis": axis, "pivoting": pivoting, "periodic": periodic, "where": where}
         return graph().outside(factor, a, b, c, backend=backend, **options)

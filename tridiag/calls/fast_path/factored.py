@@ -33,6 +33,19 @@ from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept,
 from tridiag.problems.forms import Shape
 from tridiag.selection.choose import choose
 
+Shapes = tuple[Shape, ...]
+
+
+class Kind(NamedTuple):
+    """What factors belong to; other right sides, and other matrices, are solved from a, b and c anew."""
+
+    library: str
+    dtype: str
+    rows: int
+    shapes: Shapes  # of a, b, c and where: `jax.vmap` maps a pytree whose factors lie otherwise
+    from_front: bool  # the caller counted the axis so, in the broadcast shape of those
+    axis_name: str | tuple[str, ...] | None = None  # inside `jax.shard_map`: along which axes rows follow each other
+
 
 class BoundFactors(NamedTuple):
     """An elimination that waits for its matrices."""
@@ -42,7 +55,7 @@ class BoundFactors(NamedTuple):
     plain: bool  # without exchanges: where it breaks down, it is to be looked at again
     axis: int  # of later right sides
     name: str  # of the backend
-    kind: tuple[Any, ...]  # library, dtype, rows, shapes, and whether the axis was counted from the front
+    kind: Kind
 
 
 class Known(NamedTuple):
@@ -54,7 +67,7 @@ class Known(NamedTuple):
     own_axis: int  # of the matrices alone
     free: bool  # whether the backend was not named
     name: str
-    kind: tuple[Any, ...]
+    kind: Kind
     factors: tuple[Facts, ...]  # of the arrays that hold them; () where the backend has others
 
 
@@ -106,16 +119,16 @@ def bound_factors(
     matrix = [extents_of(fact, plan, k) for k, fact in enumerate(facts)]
     call = entry.module().bound_factor(form, *lifted(form, (*matrix, where, None, None)), matrix[1][0])
     placed = axis if one else form.axis - len(form.shape)
-    kind = "numpy", plan.problem.dtype, form.n, shapes, not one and axis >= 0
+    kind = Kind("numpy", plan.problem.dtype, form.n, shapes, not one and axis >= 0)
     return BoundFactors(call, casts, form.pivoting is False, placed, entry.name, kind)
 
 
 def known(
-    matrix: tuple[Any, ...], options: dict[str, Any], free: bool, name: str, kind: tuple[Any, ...], found: Any
+    matrix: tuple[Any, ...], options: dict[str, Any], free: bool, name: str, kind: Kind, found: Any
 ) -> tuple[Any, ...] | None:
     """What solves with the factors ``found`` of some NumPy arrays depend on: what is known, the arrays, the factors."""
     *bands, where = matrix
-    if kind[0] != "numpy" or not (where is None or type(where) is np.ndarray):
+    if kind.library != "numpy" or not (where is None or type(where) is np.ndarray):
         return None
     mask = None if where is None else facts_of(where)
     placed = options["axis"], options["pivoting"], options["periodic"]
@@ -160,18 +173,18 @@ FACTORED_SOLVES = CallTable(solve_factored)  # of what `known` gives, d, transpo
 def bound_factored(known: Known, d: Facts, out: Facts | None, transpose: bool) -> BoundFactored | None:
     """The solve of right sides with these facts, if their backend calls its kernel with arrays as they are."""
     (axis, pivoting, periodic), facts = known.options, (*known.facts, d)
-    module, (_, dtype, rows, shapes, from_front) = BACKENDS[known.name].module(), known.kind
+    module, kind = BACKENDS[known.name].module(), known.kind
     if not may_be_bound(facts) or not hasattr(module, "bound_factored_solve"):
         return None
     plan = plan_of_matrices("solve", facts, known.where, axis, pivoting, periodic, transpose, UNASKED)
     casts, form = casts_of(plan, facts), plan.form
-    if casts is None or (from_front and len(form.shape) > max(map(len, shapes))):
+    if casts is None or (kind.from_front and len(form.shape) > max(map(len, kind.shapes))):
         return None
     result = plan.out_dtype, form.shape, contiguous(form.shape, plan.out_dtype.itemsize)
     if out is not None and not fits(out, result):
         return None
     *matrix, right = (extents_of(fact, plan, k) for k, fact in enumerate(facts))
-    if (matrix[1][0].name, form.n) != (dtype, rows):
+    if (matrix[1][0].name, form.n) != (kind.dtype, kind.rows):
         return None  # of another kind than the factors
     operands = (*matrix, known.where, right, out or result)
     places = form, *lifted(form, operands), (matrix[1][0], right[0])
