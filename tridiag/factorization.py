@@ -117,6 +117,8 @@ class Factorization:
             backend, factors = other, None
         elif self._free and (other := execute.quicker_alike(call.plan, backend.name)):
             backend = other
+        elif factors is None and kind == self._kind and kind.library == "numpy" and not call.plan.empty:
+            factors = self._made()
         return execute.solve(call, backend, check, destination, factors)
 
     @property
@@ -130,11 +132,7 @@ class Factorization:
         1988): never more than the true one but for rounding, a tenth less or better in most matrices, seldom a third
         of it. It has no derivatives.
         """
-        options = self._placed(shapes_of(self._matrix))
-        *abc, where = self._matrix
-        options = options | {"axis": axis_alone(self._matrix, options["axis"])}
-        call = prepare("factor", dict(zip("abc", abc, strict=True)), where=where, **options)
-        return execute.reciprocal_condition(call, self._status)
+        return execute.reciprocal_condition(self._prepared(), self._status)
 
     def slogdet(self) -> tuple[Array, Array]:
         """Sign and logarithm of the absolute value of the determinants, as `tridiag.slogdet`."""
@@ -146,10 +144,23 @@ class Factorization:
         options = {"axis": axis, "periodic": options["periodic"], "axis_name": self._kind.axis_name}
         return systems.slogdet(*self._matrix[:3], where=self._matrix[3], **options)
 
+    def _made(self) -> Any:
+        """Its factors, which it was made without."""
+        self._factors, _ = runner_of("numpy").factor(self._prepared(), BACKENDS[self._name])
+        self._known = None
+        return self._factors
+
+    def _prepared(self) -> Call:
+        """The call that eliminates its matrices."""
+        options = self._placed(shapes_of(self._matrix))
+        *abc, where = self._matrix
+        options = options | {"axis": axis_alone(self._matrix, options["axis"])}
+        return prepare("factor", dict(zip("abc", abc, strict=True)), where=where, **options)
+
     def _recalled(self) -> Any:
-        """What is known of it; False where that says little: it has no factors, or a matrix is singular."""
+        """What is known of it; False where that says little: it is of another library, or a matrix is singular."""
         if self._known is None:
-            usable = self._kind.library == "numpy" and self._factors is not None and not np.any(self._status)
+            usable = self._kind.library == "numpy" and not np.any(self._status)
             facts = self._matrix, self._options, self._free, self._name, self._kind, self._factors
             self._known = (usable and fast_path.known(*facts)) or False
         return self._known
@@ -227,7 +238,8 @@ def factor(
     LAPACK's xGTTRF and xGTTRS. Certified systems keep (a / pivot, 1 / pivot, c / pivot), and no division is left. A
     system that needs pivoting keeps a, b, c, which refinement reads anyway, and is eliminated again: that reads fewer
     words than its factors would. Where every matrix has one right side, NumPy arrays may be solved anew by another
-    backend, if none was named and that is expected to be quicker. To JAX it is a tree, so that it can be an argument of
+    backend, if none was named and that is expected to be quicker; such matrices, few and long, are factored by the
+    first solve of right sides that share them. To JAX it is a tree, so that it can be an argument of
     jitted functions; its leaves belong together, and are not to be changed one by one.
     """
     if axis_name is None and type(b) is np.ndarray and (where is None or type(where) is np.ndarray):
@@ -262,8 +274,7 @@ def factor(
             return Factorization(matrix, options, entry.name, kind, None, status)
         given = dict(zip("abc", matrix, strict=False))
         owned = rows_or_whole("factor", given, matrix[3], options | {"axis": own_axis, "backend": asked}, axis_name)
-        quicker = execute.quicker_alike(owned.plan, entry.name) if backend == "auto" else None
-        factors, status = runner_of(call.library).factor(owned, quicker or entry)
+        factors, status = execute.factor(owned, entry, backend == "auto")
         if axis_name is not None:
             status = split.on_all(owned, axis_name, status)
         return Factorization(matrix, options, entry.name, kind, factors, status, backend == "auto")

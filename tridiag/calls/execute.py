@@ -50,8 +50,14 @@ def quicker_anew(plan: Plan, name: str) -> Backend | None:
     """
     if plan.library != "numpy" or plan.empty or plan.form.shape != plan.form.matrix_shape:
         return None
-    found = choose(plan.problem, "auto").backend
+    found = choose(plan.problem._replace(verb="solve"), "auto").backend
     return found if found.name != name and hasattr(found.module(), "bound_solve") else None
+
+
+def factors_later(plan: Plan, name: str) -> Backend | None:
+    """What tells the zero pivots of matrices whose factors a solve with one right side each has no use for."""
+    found = quicker_anew(plan, name)
+    return found if found and hasattr(found.module(), "find_zero_pivots") else None
 
 
 def quicker_alike(plan: Plan, name: str) -> Backend | None:
@@ -62,6 +68,17 @@ def quicker_alike(plan: Plan, name: str) -> Backend | None:
     both = BACKENDS[name], found
     alike = found.name != name and all(hasattr(each.module(), "factor_of_jax_arrays") for each in both)
     return found if alike else None
+
+
+def factor(call: Call, backend: Backend, free: bool) -> tuple[Any, Array]:
+    """The factors of a prepared call, or None where they are for those to make who want them, and the status.
+
+    ``free``: whether the backend was not named.
+    """
+    if free and (other := factors_later(call.plan, backend.name)):
+        return None, other.module().find_zero_pivots(call.matrix, call.form)
+    quicker = quicker_alike(call.plan, backend.name) if free else None
+    return runner_of(call.library).factor(call, quicker or backend)
 
 
 def restore(call: Call, x: Array, out: Any) -> Array:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.backends import BACKENDS
-from tridiag.calls.execute import quicker_anew
+from tridiag.calls.execute import factors_later, quicker_anew
 from tridiag.calls.fast_path.facts import (
     Array,
     Casts,
@@ -51,6 +51,7 @@ class BoundFactors(NamedTuple):
     """An elimination that waits for its matrices."""
 
     call: Callable[..., Any]  # of a, b, c, where
+    later: bool  # whether it tells the status alone, and no factors are kept
     casts: Casts
     plain: bool  # without exchanges: where it breaks down, it is to be looked at again
     axis: int  # of later right sides
@@ -68,7 +69,7 @@ class Known(NamedTuple):
     free: bool  # whether the backend was not named
     name: str
     kind: Kind
-    factors: tuple[Facts, ...]  # of the arrays that hold them; () where the backend has others
+    factors: tuple[Facts, ...]  # of the arrays that hold them; () where there are none, or the backend has others
 
 
 same_known = functools.lru_cache(1024, typed=True)(Known)  # one object for all that is equal, by which tables know it
@@ -96,10 +97,10 @@ def factors(a: Any, b: Any, c: Any, where: Array | None, axis: Any, *options: An
     if given is None:
         return None
     found = bound.call(*given, mask)
-    status = np.array(found.status)
+    made, status = (None, found) if bound.later else (found, np.array(found.status))
     if bound.plain and status.any():
         return None
-    return (*own, mask), bound.axis, bound.name, bound.kind, found, status
+    return (*own, mask), bound.axis, bound.name, bound.kind, made, status
 
 
 @functools.lru_cache(1024, typed=True)
@@ -116,23 +117,29 @@ def bound_factors(
     entry, form, casts = choose(plan.problem, backend).backend, plan.form, casts_of(plan, facts)
     if casts is None or not hasattr(entry.module(), "bound_factor"):
         return None
+    later = factors_later(plan, entry.name) if backend == "auto" else None
+    bind = later.module().bound_zero_pivots if later else entry.module().bound_factor
     matrix = [extents_of(fact, plan, k) for k, fact in enumerate(facts)]
-    call = entry.module().bound_factor(form, *lifted(form, (*matrix, where, None, None)), matrix[1][0])
+    call = bind(form, *lifted(form, (*matrix, where, None, None)), matrix[1][0])
     placed = axis if one else form.axis - len(form.shape)
     kind = Kind("numpy", plan.problem.dtype, form.n, shapes, not one and axis >= 0)
-    return BoundFactors(call, casts, form.pivoting is False, placed, entry.name, kind)
+    return BoundFactors(call, later is not None, casts, form.pivoting is False, placed, entry.name, kind)
 
 
 def known(
     matrix: tuple[Any, ...], options: dict[str, Any], free: bool, name: str, kind: Kind, found: Any
 ) -> tuple[Any, ...] | None:
-    """What solves with the factors ``found`` of some NumPy arrays depend on: what is known, the arrays, the factors."""
+    """What solves with the factors ``found`` of some NumPy arrays depend on: what is known, the arrays, the factors.
+
+    Matrices whose factors nobody has wanted yet have None.
+    """
     *bands, where = matrix
     if kind.library != "numpy" or not (where is None or type(where) is np.ndarray):
         return None
     mask = None if where is None else facts_of(where)
     placed = options["axis"], options["pivoting"], options["periodic"]
-    factors = (found.tiles, found.kinds) if hasattr(BACKENDS[name].module(), "bound_factored_solve") else ()
+    bound = found is not None and hasattr(BACKENDS[name].module(), "bound_factored_solve")
+    factors = (found.tiles, found.kinds) if bound else ()
     facts = facts_of_all(bands), mask, placed, axis_alone(matrix, placed[0]), free, name, kind, facts_of_all(factors)
     return same_known(*facts), *matrix, *factors
 
@@ -189,6 +196,8 @@ def bound_factored(known: Known, d: Facts, out: Facts | None, transpose: bool) -
     operands = (*matrix, known.where, right, out or result)
     places = form, *lifted(form, operands), (matrix[1][0], right[0])
     other = quicker_anew(plan, known.name) if known.free else None
+    if not other and not known.factors:
+        return None
     call = other.module().bound_solve(*places) if other else module.bound_factored_solve(*places)
     kept = kept_factored(call, known, (d, Same(transpose), out or Same(None)), casts, result, not other)
     return BoundFactored(call, not other, casts, form.shape, plan.out_dtype, kept)
