@@ -276,7 +276,7 @@ def factor(
         owned = rows_or_whole("factor", given, matrix[3], options | {"axis": own_axis, "backend": asked}, axis_name)
         factors, status = execute.factor(owned, entry, backend == "auto")
         if axis_name is not None:
-            status = split.on_all(owned, axis_name, status)
+            status = split.on_all(owned.form, axis_name, status)
         return Factorization(matrix, options, entry.name, kind, factors, status, backend == "auto")
 
 
