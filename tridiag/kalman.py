@@ -215,7 +215,8 @@ def log_likelihood(
     Notes
     -----
     JAX arrays that are sharded along time over CPU devices are not gathered, here and in `filter` and `smoother`: every
-    device filters its own steps, from a state that all find together.
+    device filters its own steps, from a state that all find together. So it is inside `jax.shard_map` with
+    ``axis_name``.
     """
     return run(LOG_LIKELIHOOD, y, (F, H, Q, R, m0, P0), method, backend, axis_name)
 

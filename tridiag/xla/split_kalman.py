@@ -2,8 +2,9 @@
 
 Inside `jax.shard_map`, or what XLA makes of observations that are sharded along time. A first pass over its steps, from
 a state that all agree on, tells every device what they make of the state before them
-(`tridiag.algorithms.kalman_stretches`), in 2 k^2 + 4 k numbers a series: one ``all_gather``. A scan over the devices, by
-the operator of `tridiag.algorithms.kalman_parallel`, gives each its state, and the second pass is the filter from there.
+(`tridiag.algorithms.kalman_stretches`), in 2 k^2 + 4 k numbers a series: one ``all_gather``. A scan over the devices,
+by the operator of `tridiag.algorithms.kalman_parallel`, gives each its state, and the second pass is the filter from
+there.
 
 Then a flag goes round: only where the state behind some steps is not the one that the next device has taken for it, or
 where digits may be lost (`tridiag.algorithms.kalman_filter.Doubt`), all series are gathered, and computed whole.
