@@ -48,7 +48,8 @@ def linear_recurrence(
     x : array
         What is added in every step. float32, float64, complex64, complex128; float16 and bfloat16 compute in float32.
         Where all arguments are integers so is the result, as in the ``cumsum`` of their library: int64 or uint64 from
-        NumPy, int64 from PyTorch, their own dtype from JAX. It is exact, and wraps around beyond the range.
+        NumPy, int64 from PyTorch, their own dtype from JAX. It is exact, and wraps around beyond
+        the range. Those of CuPy become float64.
     init : array or tuple of arrays
         The value before the first step, or the p values, the latest first: of the shape of the result without ``axis``,
         or of one that broadcasts to it. None: they are 0, and the coefficients that would multiply them are never read.

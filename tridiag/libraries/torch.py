@@ -194,7 +194,7 @@ def take(names: Sequence[str], given: list[Any], where: Any) -> Taken:
             layout = "nested" if x.is_nested else str(x.layout).removeprefix("torch.")
             raise TypeError(f"{name} is a tensor of the layout {layout}; pass a dense one, as {name}.to_dense() is")
         if isinstance(x, torch.Tensor) and x.is_meta and not torch.compiler.is_compiling():
-            raise TypeError(f"{name} is a tensor on the device meta, which has a shape and no numbers; {META}")
+            refuse_meta(name)
     given = [x.item() if isinstance(x, np.generic) else x for x in given]
     place = next((x.device for x in given if isinstance(x, torch.Tensor)), None)
     where = None if where is None else masked(where, place)
@@ -202,6 +202,10 @@ def take(names: Sequence[str], given: list[Any], where: Any) -> Taken:
     if place is not None and place.type != "cpu":  # which writes a number itself, so that nothing waits for it
         given = [torch.full((), x, dtype=NUMBERS[type(x)], device=place) if type(x) in NUMBERS else x for x in given]
     return given, where, entries, torch.get_default_dtype()
+
+
+def refuse_meta(name: str) -> None:
+    raise TypeError(f"{name} is a tensor on the device meta, which has a shape and no numbers; {META}")
 
 
 def masked(where: Any, place: torch.device | None) -> Any:
