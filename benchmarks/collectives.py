@@ -20,20 +20,22 @@ class Exchange(NamedTuple):
     words: int  # received, by the device that receives most
 
 
-def exchange(program: str, devices: int, taken: Collection[int] = ()) -> Exchange:
+def exchange(program: str, devices: int, taken: Collection[int | tuple[int, int]] = ()) -> Exchange:
     """From the text of a compiled program. Flags, single numbers of which the largest is found, do not count.
 
     Of its conditionals those that are ``taken``, by their place in the program, are counted too: the branch that
-    exchanges most.
+    exchanges most, or, of a pair, the one that is named by its number.
     """
     computations = re.split(r"\n(?=ENTRY|%)", program)
     entry = next(text for text in computations if text.startswith("ENTRY"))
     named = {text[1:].split(" ", 1)[0]: text for text in computations if text.startswith("%")}
     found = [directly(entry, devices)]
+    chosen = dict(pair if isinstance(pair, tuple) else (pair, None) for pair in taken)
     for k, match in enumerate(CONDITIONAL.finditer(entry)):
-        if k in taken:
-            branches = (named[name.strip().lstrip("%")] for name in match[1].split(","))
-            found.append(max((directly(text, devices) for text in branches), key=lambda told: told[1].max()))
+        if k in chosen:
+            branches = [directly(named[name.strip().lstrip("%")], devices) for name in match[1].split(",")]
+            some = branches if chosen[k] is None else [branches[chosen[k]]]
+            found.append(max(some, key=lambda told: told[1].max()))
     return Exchange(sum(count for count, _ in found), int(sum(words for _, words in found).max()))
 
 

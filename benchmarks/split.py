@@ -2,7 +2,8 @@
 
     python benchmarks/split.py [--only NAME]... [--rounds N] [--tiny] [--json FILE]
 
-Eight CPU devices of one process. ``split``: `tridiag` of arrays that are sharded along the system axis, in jit.
+Eight CPU devices of one process. ``split``: `tridiag` of arrays that are sharded along the system axis, in jit;
+of ``factored`` a solve with a matrix that was factored before.
 ``gather``: the same arrays, gathered first, and the result sharded again. ``batch``: the same total, where every
 device has whole systems. Each timed call follows one of the same contestant that is not timed, in shuffled order;
 figures are ratios of medians. Answers are judged before the clock. Words are those that a device receives for each
@@ -67,6 +68,8 @@ LINES = (
     Line("solve-4096", "solve", (4096, 1024), 15, 2.0, 4, 2),
     Line("slow-4096", "solve", (4096, 1024), 1, None, 12, 4, slow=True),
     Line("solve-1", "solve", (1, 8_000_000), 15, None, 6 * (DEVICES - 1), 1),
+    Line("factored-64", "factored", (64, 80_000), 15, 2.0, 2 * (DEVICES - 1), 1),
+    Line("factored-4096", "factored", (4096, 1024), 15, 2.0, 4.4, 2),
     Line("gradient-64", "gradient", (64, 80_000), 5, None, 16 * (DEVICES - 1), 2),
     Line("gradient-4096", "gradient", (4096, 1024), 5, None, 12, 4),
     Line("recurrence-64", "recurrence", (64, 80_000), 50, 1.7, 3 * (DEVICES - 1), 1),
@@ -80,8 +83,13 @@ def gradient(*v: Any) -> Any:
     return jax.grad(lambda *v: (tridiag.solve(*v) * v[3]).sum(), (0, 1, 2, 3))(*v)
 
 
+def factored(matrix: Any, d: Any) -> Any:
+    return matrix.solve(d)
+
+
 VERBS: dict[str, Callable[..., Any]] = {
     "solve": tridiag.solve,
+    "factored": factored,
     "gradient": gradient,
     "recurrence": tridiag.linear_recurrence,
     "logcumsumexp": tridiag.logcumsumexp,
@@ -104,6 +112,11 @@ def placed(mesh: Any, arrays: Any, spec: Any) -> list[Any]:
     return [jax.device_put(x, NamedSharding(mesh, spec)) for x in arrays]
 
 
+def operands(line: Line, arrays: list[Any]) -> list[Any]:
+    """What the verb takes: of matrices that are factored, what is kept of them."""
+    return [tridiag.factor(*arrays[:3]), arrays[3]] if line.verb == "factored" else arrays
+
+
 def mesh_of(devices: int) -> Any:
     return jax.make_mesh((devices,), ("z",), axis_types=(AxisType.Auto,), devices=jax.devices()[:devices])
 
@@ -113,24 +126,25 @@ def measure(line: Line, rounds: int, tiny: bool) -> dict[str, Any]:
     rows = line.shape[1] // (TINY * DEVICES if tiny else DEVICES) * DEVICES
     shape, verb, mesh = (line.shape[0], rows), VERBS[line.verb], mesh_of(DEVICES)
     given = arguments(line, shape)
-    split = placed(mesh, given, P(None, "z"))
+    split = operands(line, placed(mesh, given, P(None, "z")))
     program = jax.jit(verb).lower(*split).compile()
     everywhere, apart = NamedSharding(mesh, P()), NamedSharding(mesh, P(None, "z"))
 
     def gather(*v: Any) -> Any:
-        result = verb(*(jax.lax.with_sharding_constraint(x, everywhere) for x in v))
+        result = verb(*jax.tree.map(lambda x: jax.lax.with_sharding_constraint(x, everywhere), v))
         return jax.tree.map(lambda x: jax.lax.with_sharding_constraint(x, apart), result)
 
     gathered = jax.jit(gather).lower(*split).compile()
     calls: Calls = {"split": lambda: program(*split), "gather": lambda: gathered(*split)}
     if line.batch is not None:
-        whole = placed(mesh, given, P("z"))
+        whole = operands(line, placed(mesh, given, P("z")))
         alone = jax.jit(verb).lower(*whole).compile()
         calls["batch"] = lambda: alone(*whole)
-    wanted = jax.tree.leaves(jax.jit(verb)(*map(jnp.asarray, given)))
+    wanted = jax.tree.leaves(jax.jit(verb)(*operands(line, [*map(jnp.asarray, given)])))
     for name, call in calls.items():
         check(name, jax.tree.leaves(call()), wanted)
-    seconds, told = race(calls, rounds), exchange(program.as_text(), DEVICES, [0] if line.slow else [])
+    taken = {"factored": [(0, 1)]}.get(line.verb, [0] if line.slow else [])  # factors are of as many devices
+    seconds, told = race(calls, rounds), exchange(program.as_text(), DEVICES, taken)
     found: dict[str, Any] = {
         "gather / split": seconds["gather"] / seconds["split"],
         "words a system": told.words / line.shape[0],

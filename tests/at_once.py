@@ -80,7 +80,8 @@ IN_JAX = {
     "test_zeros.py": ("jax_lax", ()),
 }  # fmt: skip
 OTHER_PRECISIONS = (  # tests whose cases compute in other dtypes than they say, or do not say
-    "test_gradients_keep_the_dtype", "test_halves_come_back_as_they_came", "test_integers_promote_as_in_their_library",
+    "test_gradients_keep_the_dtype", "test_halves_come_back_as_they_came",
+    "test_integers_beside_numbers_promote_as_in_their_library", "test_integers_promote_as_in_their_library",
     "test_lazy_conjugates_and_negatives_are_written_as_they_read", "test_overwrite_d_returns_d",
     "test_single_and_double_promote", "test_what_a_half_cannot_hold_is_infinite_without_a_warning",
 )  # fmt: skip
@@ -135,6 +136,7 @@ LONG = {
     "test_fast_path.py": (
         "test_the_short_way_is_as_good_as_the_long_one[alignments, single and hot]",
         "test_the_short_way_is_as_good_as_the_long_one[alignments, single]",
+        "test_the_short_way_is_as_good_as_the_long_one[complex, real coefficients]",
         "test_the_short_way_is_as_good_as_the_long_one[factors, of another dtype]",
         "test_the_short_way_is_as_good_as_the_long_one[factors, single]",
     ),
@@ -142,6 +144,11 @@ LONG = {
         "test_the_short_way_is_as_good_as_the_long_one[solve, a complex number-no out]",
     ),
     "test_ffi.py": ("test_memory_that_runs_out_inside_jit[False]", "test_memory_that_runs_out_inside_jit[True]"),
+    "test_filter_table.py": (
+        "test_results_are_those_of_the_backend[f4-batch0-", "test_results_are_those_of_the_backend[f4-batch1-",
+        "test_results_are_those_of_the_backend[f4-batch2-smoother]",
+        "test_results_are_those_of_the_backend[f4-batch3-",
+    ),
     "test_foreign.py": ("test_distributed_tensors", "test_subclasses_of_tensors_with_memory"),
     "test_gradients_jax.py": (
         "test_finite_differences_forward_and_reverse[jax_scan-jax-2]", "test_gradients_of_the_weights_of_a_gradient",
@@ -196,7 +203,10 @@ LONG = {
         "test_determinants_in_other_dtypes[numba_thomas-numpy-float32]",
     ),
     "test_matrix_recurrence.py": (
-        "test_finite_differences_under_torch", "test_values[numba_scan-jax-shape3-4-",
+        "test_finite_differences_under_torch", "test_sequences_abreast_and_left_over[numba_scan-numpy-5-",
+        "test_sequences_abreast_and_left_over[numba_scan-numpy-6-",
+        "test_sequences_abreast_and_left_over[numba_scan-numpy-7-",
+        "test_values[numba_scan-jax-shape3-4-",
         "test_values[numba_scan-jax-shape4-5-", "test_values[numba_scan-numpy-shape3-4-",
         "test_values[numba_scan-numpy-shape4-5-", "test_values[numba_scan-torch-shape3-4-",
         "test_values[numba_scan-torch-shape4-5-",
@@ -207,6 +217,7 @@ LONG = {
         "test_what_is_not_finite_is_not_singular[1-inf]", "test_what_is_not_finite_is_not_singular[2-",
         "test_what_is_not_finite_is_not_singular[3-",
     ),
+    "test_parts.py": ("test_parts_give_the_whole[float32-True]",),
     "test_plan.py": ("test_the_short_way_of_recurrences_is_as_good[numbers of NumPy-Fortran]",),
     "test_records.py": (
         "test_a_zone_that_was_written_ends_the_process", "test_arrays_that_are_filled_to_their_ends_are_fine",
@@ -247,6 +258,10 @@ LONG = {
         "test_memory_layouts_of_torch[numba_partition-torch]",
         "test_overwrite_d_returns_d[numba_thomas-numpy-True-float16]",
         "test_overwrite_d_returns_d[numba_thomas-torch-True-float16]",
+        "test_rows_that_share_sets_of_the_cache[complex128-512-True]",
+        "test_rows_that_share_sets_of_the_cache[complex128-1536-True]",
+        "test_rows_that_share_sets_of_the_cache[float32-512-True]",
+        "test_rows_that_share_sets_of_the_cache[float32-1536-True]",
     ),
     "test_special_values.py": ("test_logarithms[numba_scan-numpy]", "test_logarithms[numba_scan-torch]"),
     "test_survival.py": (
@@ -263,6 +278,10 @@ LONG = {
         "test_operators_keep_the_promises_of_operators", "test_products", "test_python_scalars_and_dtypes",
         "test_recurrences_of_logarithms", "test_shapes_that_change_are_noticed_by_themselves",
         "test_transformed_calls", "test_where_a_solution_goes",
+    ),
+    "test_totals.py": (
+        "test_linear_totals[float32-False-True]", "test_linear_totals[float32-True-True]",
+        "test_totals_of_logarithms[float32-",
     ),
 }  # fmt: skip
 

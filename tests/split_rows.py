@@ -211,6 +211,7 @@ def test_axis_names_that_are_none() -> None:
         (8, 20, 1024, False, (2, 4), (2, 9 * 7 / 8)),  # each device joins its share
         (8, 20, 8, False, (1, 6 * 7), (0, 0)),  # few words
         (8, 4, 448, False, (1, 6 * 7), (0, 0)),  # too few rows for anything to decay
+        (2, 4, 8, True, (1, 3), (0, 0)),
         (2, 4, 8, False, (1, 2), (0, 0)),  # two devices are neighbours, and there are no others
     ],
 )
@@ -301,6 +302,18 @@ def test_decay_of_all_kinds_in_one_batch(devices: int, transpose: bool, periodic
         assert (backward_error(a, b, c, d, x, periodic) <= 8 * EPS).all(), kind
 
 
+def test_explain_tells_what_is_exchanged_of_transposed_systems() -> None:
+    """Couplings too; `test_words_received` counts the same in the program."""
+    arrays = systems(np.random.default_rng(0), (448, 160), "float64", hard=False)
+    told = repr(tridiag.explain("solve", *placed(mesh_of(8), arrays), transpose=True))
+    assert "8 devices: neighbours alone, 6 words received for each system, where couplings decay within devices" in told
+    assert "else one all_gather besides, 56 words" in told
+    many = placed(mesh_of(8), [np.tile(x, (2, 1)) for x in arrays])
+    assert "else two all_to_all besides, 9.62 words" in repr(tridiag.explain("solve", *many, transpose=True))
+    two = repr(tridiag.explain("solve", *placed(mesh_of(2), arrays), transpose=True))
+    assert "2 devices: neighbours alone, 3 words" in two
+
+
 def test_explain_tells_what_is_exchanged() -> None:
     arrays = systems(np.random.default_rng(0), (8, 160), "float64", hard=False)
     told = repr(tridiag.explain("solve", *placed(mesh_of(8), arrays)))
@@ -313,5 +326,5 @@ def test_explain_tells_what_is_exchanged() -> None:
     short = placed(mesh_of(8), [np.tile(x[:, :16], (100, 1)) for x in arrays])
     assert "8 devices: two all_to_all, 7.88 words received for each" in repr(tridiag.explain("solve", *short))
     assert "2 devices: neighbours alone, 2 words" in repr(tridiag.explain("solve", *placed(mesh_of(2), arrays)))
-    assert "and are gathered" in repr(tridiag.explain("factor", *placed(mesh_of(8), arrays[:3])))
+    assert "and are gathered" in repr(tridiag.explain("solve", *placed(mesh_of(8), arrays), backend="jax_scan"))
     assert tridiag.explain("solve", *placed(mesh_of(8), arrays, P("z"))).exchange is None

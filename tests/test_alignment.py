@@ -42,11 +42,30 @@ def alignments(rows: int, columns: int) -> Iterator[tuple[tuple[str, int, int], 
             yield from grow((("M", i, j),))
 
 
-def enumerated(scores: np.ndarray, gap: float, gap_open: float | None, temperature: float) -> tuple[float, np.ndarray]:
-    """The score and the expected alignment by the definition: the sum over all alignments."""
+TURNS = {"both": (), "one": ("XY",), "none": ("XY", "YX")}  # what they forbid: a gap of a kind after one of the other
+
+
+def counts(path: tuple[tuple[str, int, int], ...], ends: str, turns: str) -> bool:
+    steps = "".join(step for step, *_ in path)
+    if ends != "any" and (steps[-1] != "M" or (ends == "later_match" and len(steps) == 1)):
+        return False
+    return not any(turn in steps for turn in TURNS[turns])
+
+
+def enumerated(
+    scores: np.ndarray,
+    gap: float,
+    gap_open: float | None,
+    temperature: float,
+    ends: str = "any",
+    turns: str = "both",
+) -> tuple[float, np.ndarray]:
+    """The score and the expected alignment by the definition: the sum over all alignments that count."""
     total, matches = 0.0, np.zeros(scores.shape)
     gap_open = gap if gap_open is None else gap_open
     for path in alignments(*scores.shape):
+        if not counts(path, ends, turns):
+            continue
         worth = 0.0
         for (step, i, j), before in zip(path, ("", *(x[0] for x in path)), strict=False):
             worth += scores[i, j] if step == "M" else gap if step == before else gap_open
@@ -100,17 +119,19 @@ def normal(*shape: int, seed: int = 0, dtype: str = "float64") -> np.ndarray:
 
 
 def align(subject: Subject, scores: Any, lengths: Any = None, **options: Any) -> np.ndarray:
-    options = {name: subject.array(x) for name, x in options.items()}
+    options = {name: x if isinstance(x, str) else subject.array(x) for name, x in options.items()}
     given = subject.array(scores), subject.array(lengths)
     return subject.numpy(tridiag.smith_waterman(*given, backend=subject.name, **options))
 
 
-def gradients(subject: Subject, scores: Any, lengths: Any = None, **options: Any) -> tuple[np.ndarray, ...]:
+def gradients(
+    subject: Subject, scores: Any, lengths: Any = None, rules: Any = None, /, **options: Any
+) -> tuple[np.ndarray, ...]:
     """The gradients of the sum of all scores, by the scores and then by every option that is given."""
     values = [scores, *options.values()]
 
     def total(x: Any, *parameters: Any) -> Any:
-        given = dict(zip(options, parameters, strict=True))
+        given = dict(zip(options, parameters, strict=True)) | (rules or {})
         return tridiag.smith_waterman(x, subject.array(lengths), backend=subject.name, **given).sum()
 
     if subject.library == "jax":
@@ -142,6 +163,88 @@ def test_the_sum_over_all_alignments(subject: Subject, shape: tuple[int, int], g
     if subject.library != "numpy":
         by_scores, *_ = gradients(subject, scores, **named(gap, gap_open))
         np.testing.assert_allclose(by_scores, [matches for _, matches in wanted], atol=1e-12)
+
+
+# what counts, and whether gaps are affine; the first is that of those who port
+SOME = [("later_match", "one", True), ("match", "both", False)]
+OTHERS = [("match", "none", True), ("any", "one", True), ("later_match", "both", False), ("match", "one", False)]
+
+
+@pytest.mark.parametrize(
+    ("ends", "turns", "is_affine"), SOME + [pytest.param(*rules, marks=pytest.mark.slow) for rules in OTHERS]
+)
+def test_alignments_that_do_not_count(subject: Subject, ends: str, turns: str, is_affine: bool) -> None:
+    """Scores and all gradients are those of the sum over the others; without any the score is -inf, its gradient 0."""
+    scores, lengths = normal(5, 4, 4), np.array([[4, 4], [3, 4], [4, 2], [1, 4], [3, 1]])
+    options, rules = named(-0.7, -1.1 if is_affine else None), {"ends": ends, "turns": turns}
+    scores[2, 0, 0] = 5.0
+
+    def total(k: int, x: np.ndarray | None = None, **given: float) -> tuple[float, np.ndarray]:
+        given = {"gap_open": None, **options, **given}
+        inside = (scores[k] if x is None else x)[: lengths[k, 0], : lengths[k, 1]]
+        if turns != "both" and given["gap_open"] is None:
+            given["gap_open"] = given["gap"]
+        return enumerated(inside, **given, **rules)
+
+    some = [k for k in range(5) if ends != "later_match" or lengths[k].min() > 1]
+    wanted = [total(k)[0] if k in some else -np.inf for k in range(5)]
+    found = align(subject, scores, lengths, **options, **rules)
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-12)
+    if subject.library == "numpy":
+        return
+    given = {name: np.full(5, x) for name, x in options.items()}
+    by_scores, *others = gradients(subject, scores, lengths, rules, **given)
+    for k in range(5):
+        matches, (rows, columns) = np.zeros((4, 4)), lengths[k]
+        if k in some:
+            matches[:rows, :columns] = total(k)[1]
+        np.testing.assert_allclose(by_scores[k], matches, atol=1e-12)
+        for name, by in zip(options, others, strict=True):
+            slope = (
+                differences(lambda x, k=k, name=name: total(k, **{name: float(x)})[0], options[name])
+                if k in some
+                else 0
+            )
+            np.testing.assert_allclose(by[k], slope, rtol=1e-6, atol=1e-8, err_msg=name)
+
+
+def ported(x: np.ndarray, gap: float, gap_open: float, temperature: float) -> float:
+    """The score as Petti et al.'s code finds it, sw_affine with restricted and penalised turns; their names."""
+    rows, columns = x.shape
+    hij = np.full((rows + 1, columns + 1, 3), -np.inf)  # the last row and column: no cells before the first
+
+    def soft_maximum(values: Any) -> float:
+        return temperature * np.logaddexp.reduce(np.asarray(values) / temperature)
+
+    for i in range(rows - 1):
+        for j in range(columns - 1):
+            aligned = [*(hij[i - 1, j - 1] + x[i, j]), x[i, j]]
+            right = hij[i, j - 1, :2] + [gap_open, gap]
+            down = hij[i - 1, j] + [gap_open, gap_open, gap]
+            hij[i, j] = soft_maximum(aligned), soft_maximum(right), soft_maximum(down)
+    return soft_maximum([hij[i, j, k] + x[i + 1, j + 1] for i, j, k in np.ndindex(rows - 1, columns - 1, 3)])
+
+
+@pytest.mark.parametrize("dtype", [pytest.param("float32", marks=pytest.mark.slow), "float64"])
+def test_those_who_port_get_their_numbers(subject: Subject, dtype: str) -> None:
+    """Every alignment of theirs begins with a match, ends with another, and turns from right to down alone."""
+    scores = normal(20, 9, 12, dtype=dtype)
+    found = align(subject, scores, gap=-0.4, gap_open=-1.3, temperature=TEMPERATURE, ends="later_match", turns="one")
+    np.testing.assert_allclose(found, [ported(x, -0.4, -1.3, TEMPERATURE) for x in scores], rtol=40 * EPS[dtype])
+
+
+def test_forbidden_matches_are_no_ends(subject: Subject) -> None:
+    """A pair whose only second matches are forbidden has no alignment; a low score is no such."""
+    scores = np.full((3, 3, 3), -np.inf)
+    scores[:, 0, 0], scores[1, 1, 2], scores[2, 2, 2] = 2.0, -3.0, -1e9
+    rules = {"ends": "later_match", "turns": "one"}
+    found = align(subject, scores, gap=-1.0, gap_open=-1.0, **rules)
+    np.testing.assert_allclose(found, [-np.inf, 2 - 1 - 3, 2 - 1 - 1 - 1e9], rtol=1e-12)
+    if subject.library != "numpy":
+        by_scores, *_ = gradients(subject, scores, None, rules, gap=np.full(3, -1.0), gap_open=np.full(3, -1.0))
+        matches = np.zeros((3, 3, 3))
+        matches[1:, 0, 0] = matches[1, 1, 2] = matches[2, 2, 2] = 1
+        np.testing.assert_allclose(by_scores, matches, atol=1e-12)
 
 
 @pytest.mark.parametrize(("gap", "gap_open"), GAPS)
@@ -392,8 +495,11 @@ def test_the_gradient_alone_is_that_beside_others(subject: Subject, gap_open: An
     np.testing.assert_allclose(alone, both, atol=1e-14)
 
 
-@pytest.mark.parametrize("gap_open", [None, -2.0])
-def test_blocks_are_computed_again(gap_open: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("gap_open", "rules"),
+    [(None, {}), (-2.0, {}), (None, {"ends": "match"}), (-2.0, {"ends": "later_match", "turns": "one"})],
+)
+def test_blocks_are_computed_again(gap_open: Any, rules: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The cells of long sequences do not all fit: those of some rows at a time are kept."""
     pytest.importorskip("torch")
     from tridiag.kernels.jobs import alignment
@@ -402,10 +508,10 @@ def test_blocks_are_computed_again(gap_open: Any, monkeypatch: pytest.MonkeyPatc
     subject = next(s for s in ALIGNERS if str(s) == "numba_wavefront-torch")
     scores = normal(3, 23, 10)
     lengths = np.array([[23, 10], [17, 9], [2, 10]])
-    whole = gradients(subject, scores, lengths, **named(-1.0, gap_open, 1.0))
+    whole = gradients(subject, scores, lengths, rules, **named(-1.0, gap_open, 1.0))
     call_of.cache_clear()
     monkeypatch.setattr(alignment, "KEPT", 0)
-    blocks = gradients(subject, scores, lengths, **named(-1.0, gap_open, 1.0))
+    blocks = gradients(subject, scores, lengths, rules, **named(-1.0, gap_open, 1.0))
     call_of.cache_clear()
     for found, wanted in zip(blocks, whole, strict=True):
         np.testing.assert_allclose(found, wanted, atol=1e-14)
@@ -545,6 +651,8 @@ def test_torch_vmap() -> None:
         (ValueError, "found -1 at .* in int8", {"lengths": np.array([[-1, 2]], "i1")}),
         (TypeError, "lengths has dtype bool; wanted integers", {"lengths": np.ones((3, 2), bool)}),
         (TypeError, "complex128; wanted real numbers", {"scores": np.ones((3, 4, 5), complex)}),
+        (ValueError, "ends is 'matches'; wanted one of 'any', 'match', 'later_match'", {"ends": "matches"}),
+        (ValueError, "turns is None; wanted one of 'both', 'one', 'none'", {"turns": None}),
         (TypeError, "gap is None", {"gap": None}),
         (TypeError, "gap is None", {"gap": None, "gap_open": -1.0}),
         (TypeError, "temperature is None", {"temperature": None}),

@@ -12,10 +12,10 @@ pytest.importorskip("numba")
 
 COEFFICIENTS = (0.9, -0.3, 0.2, -0.1)
 STEPS = (2, 3, 7, 8, 9, 15, 16, 17, 33, 100, 5000)  # around the lanes of a vector, and more than are walked at a time
-ORDERS = [("float64", 1), ("float32", 2), *(
+ORDERS = [("float64", 2), ("float32", 1), *(  # kernels of other tests, too
     pytest.param(dtype, order, marks=pytest.mark.slow)
     for dtype, order in itertools.product(("float32", "float64"), (1, 2, 3, 4))
-    if (dtype, order) not in (("float64", 1), ("float32", 2))
+    if (dtype, order) not in (("float64", 2), ("float32", 1))
 )]  # fmt: skip
 
 

@@ -527,6 +527,8 @@ def test_what_is_refused() -> None:
     with pytest.raises(TypeError, match="d has dtype bool"):
         tridiag.solve(1.0, 4.0, 1.0, d > 0)
     with pytest.raises(TypeError, match="logarithms of positive numbers, which are real"):
+        tridiag.log_linear_recurrence(0.0, 1j * d)
+    with pytest.raises(TypeError, match="complex128 where whole sequences are in one place"):
         tridiag.logcumsumexp(1j * d)
     with pytest.raises(ValueError, match=r"some of it unknown; call d.compute_chunk_sizes\(\) first"):
         tridiag.solve(1.0, 4.0, 1.0, d[d[:, 0] > 0])

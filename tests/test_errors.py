@@ -137,7 +137,7 @@ def test_shapes_of_jax() -> None:
 
 def test_masked_arrays() -> None:
     masked = np.ma.masked_array(ONES, ONES > 2)
-    refused(TypeError, "d is a masked array; pass d.data, and the rows to keep as where=~mask", d=masked)
+    refused(TypeError, "d is a masked array; pass d.data, and the rows to keep as where=~d.mask", d=masked)
     refused(TypeError, "where is a masked array", where=masked > 0)
 
 
@@ -182,16 +182,32 @@ print(x.dtype, y.dtype, bool(abs(x[0] - 0.2113) < 1e-4))
 
 @pytest.mark.parametrize("verb", ["solve", "factor", "slogdet"])
 @pytest.mark.parametrize("name", ["nonsense", "", "Numba", "numba_"])
-def test_an_unknown_backend_lists_the_names(verb: str, name: str) -> None:
-    with pytest.raises(tridiag.BackendError, match=f"no backend {name!r}; the names are 'auto'") as caught:
+def test_an_unknown_backend_lists_those_that_can(verb: str, name: str) -> None:
+    """And no others, which would be refused next."""
+    with pytest.raises(tridiag.BackendError, match=f"no backend {name!r}.* This call takes: 'auto'") as caught:
         VERBS[verb](*MATRIX, backend=name)
-    assert all(repr(known) in str(caught.value) for known in BACKENDS)
+    told = str(caught.value)
+    for known in BACKENDS.values():
+        able = verb in known.verbs and "numpy" in known.arrays and known.unusable() is None
+        assert (f" {known.name!r}," in told.partition("takes")[2]) == able, known.name
+    assert " or a library: 'numba', " in told and "tridiag.backends()" in told
     assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("numba_tomas", "numba_thomas"), ("numba-thomas", "numba_thomas"), ("NUMBA_THOMAS", "numba_thomas"),
+        ("thomas", "numba_thomas"), ("pytorch", "torch"), ("nump", "numpy"), ("scipy_gtsw", "scipy_gtsv"),
+    ],
+)  # fmt: skip
+def test_a_backend_misspelt(name: str, meant: str) -> None:
+    refused(tridiag.BackendError, f"no backend '{name}'; did you mean '{meant}'", backend=name)
 
 
 @pytest.mark.parametrize("name", [None, 3, ["numba"]])
 def test_a_backend_that_is_no_name(name: Any) -> None:
-    refused(TypeError, "backend is .*; wanted 'auto' or a name, one of numba_thomas", backend=name)
+    refused(TypeError, "backend is .*; wanted a name. This call takes: 'auto', 'numba_thomas'", backend=name)
 
 
 @pytest.mark.parametrize("pivoting", ["yes", None, 1, "Auto", "True"])

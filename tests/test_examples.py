@@ -107,7 +107,8 @@ def test_globins_at_a_low_temperature_have_the_score_of_biopython(
     assert words(told) == words(page), "run: python docs/gallery.py globin_alignment"
 
 
-def test_a_wave_in_four_processes_is_that_of_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_a_wave_in_several_processes_is_that_of_one(processes: int, tmp_path: Path) -> None:
     """Solved by parts, and gathered where that says so; `mpich` on this machine alone."""
     mpiexec = Path(sys.executable).with_name("mpiexec")
     for module in ("mpi4py", "matplotlib"):
@@ -115,7 +116,7 @@ def test_a_wave_in_four_processes_is_that_of_one(tmp_path: Path) -> None:
     if not mpiexec.exists():
         pytest.skip("needs mpiexec, of the wheel mpich")
     small = ["--length", "401", "--width", "64", "--output", "wave.png"]
-    command = [mpiexec, "-n", "4", sys.executable, "-W", "error", EXAMPLES / "mpi_channel.py", *small]
+    command = [mpiexec, "-n", str(processes), sys.executable, "-W", "error", EXAMPLES / "mpi_channel.py", *small]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "wave.png").stat().st_size > 10_000

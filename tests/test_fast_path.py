@@ -1,5 +1,7 @@
 """That calls whose facts are known give what the way of all calls gives: the same bits, arrays and refusals."""
 
+import copy
+import tracemalloc
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -319,6 +321,52 @@ def test_few_long_systems_are_not_slower_with_factors(monkeypatch: pytest.Monkey
     monkeypatch.setattr(BACKENDS["numba_partition"].module(), "solve", None)
     np.testing.assert_allclose(named.solve(d), wanted, rtol=1e-12)
     np.testing.assert_allclose(matrix.solve(np.stack((d, d)))[1], wanted, rtol=1e-12)
+
+
+def test_few_long_systems_keep_the_factors_that_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of the matrix alone, until right sides share it: then the factors of the named backend, made once."""
+    given = [np.resize(x[0], 20_000) for x in (A, B, C)]
+    d, one = np.resize(D, (3, 20_000)), given[1].nbytes
+    named = tridiag.factor(*given, backend="numba_thomas")
+    tridiag.factor(*given)
+    tracemalloc.start()
+    try:
+        matrix = tridiag.factor(*given)
+        kept, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 3.2 * one and most < 4.2 * one
+    assert copy.deepcopy(matrix).solve(d).tobytes() == matrix.solve(d).tobytes() == named.solve(d).tobytes()
+    assert matrix.solve(d[0]).tobytes() == tridiag.solve(*given, d[0], backend="numba_partition").tobytes()
+    for name in LONG:
+        monkeypatch.setattr(name, None)
+    assert matrix.solve(d, True).tobytes() == named.solve(d, True).tobytes()
+
+
+@pytest.mark.parametrize("pivoting", [False, True, "auto"])
+@pytest.mark.parametrize("short_way", [True, False])
+def test_few_long_systems_have_the_status_of_factors(
+    short_way: bool, pivoting: bool | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which says where the last pivot alone is 0, a column is, rows are taken out, and numbers are none."""
+    if not short_way:
+        monkeypatch.setattr(fast_path, "factors", lambda *arguments: None)
+    weights = np.random.default_rng(1).integers(1, 9, (4, 6000)).astype(float)
+    weights[:, [0, -1]] = 0
+    a, c = -weights[:, :-1], -weights[:, 1:]
+    b, where = -(a + c), np.ones(a.shape, bool)
+    b[1] += 1
+    b[1, 3000] = a[1, 3001] = c[1, 2999] = 0
+    b[2, 17] = np.nan
+    where[3, 5] = False
+    for mask, wanted in ((None, [5999, 3001, 0, 5999]), (where, [5999, 3001, 0, 0])):
+        matrix = tridiag.factor(a, b, c, where=mask, pivoting=pivoting)
+        assert matrix.status.tolist() == wanted
+        assert matrix.status.dtype == tridiag.factor(A, B, C).status.dtype
+        if pivoting is not False:  # else a zero pivot may be rounding in the solution
+            with pytest.raises(tridiag.SingularSystemError) as caught:
+                matrix.solve(b)
+            assert caught.value.indices.tolist() == [[k] for k in np.flatnonzero(wanted).tolist()]
 
 
 def test_factors_own_what_they_are_made_of() -> None:

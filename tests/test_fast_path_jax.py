@@ -143,7 +143,7 @@ RECURRENCES: dict[str, Any] = {
     "no boolean": lambda a, x: ("linear_recurrence", (a, x), {"reverse": 1}),
     "no hash": lambda a, x: ("linear_recurrence", (a, x), {"backend": []}),
     "logarithms, none": lambda a, x: ("log_linear_recurrence", (None, x), {}),
-    "sums of complex numbers": lambda a, x: ("logcumsumexp", (x.astype(complex),), {}),
+    "complex logarithms": lambda a, x: ("log_linear_recurrence", (a, x.astype(complex)), {}),
     "matrices that do not fit": lambda a, x: ("matrix_recurrence", (a, x), {}),
 }
 

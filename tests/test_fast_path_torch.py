@@ -138,6 +138,7 @@ RECURRENCES: dict[str, Any] = {
     "single precision": lambda: ("linear_recurrence", (1e300, X.float()), {}),
     "two dtypes": lambda: ("linear_recurrence", (ROW.float(), X), {}),
     "integers": lambda: ("linear_recurrence", (1, torch.arange(9)), {}),
+    "integers beside a number": lambda: ("linear_recurrence", (1.0, torch.arange(9)), {}),
     "half precision": lambda: ("linear_recurrence", (ROW.half(), X.half()), {}),
     "complex sequences": lambda: ("linear_recurrence", (ROW, X * 1j), {}),
     "no sequences": lambda: ("linear_recurrence", (ROW, X[:0]), {}),
@@ -213,7 +214,7 @@ def test_the_short_way_is_as_good_as_the_long_one(way: str, place: str, monkeypa
 SHORT = (
     "solve, plain", "solve, single precision", "solve, a shared matrix", "solve, columns", "solve, turned",
     "solve, in place", "solve, a mask", "solve, numbers", "solve, integers", "solve, two dtypes", "solve, parameters",
-    "many", "a number", "from a row", "second order, from two", "integers", "logarithms", "sums",
+    "many", "a number", "from a row", "second order, from two", "integers beside a number", "logarithms", "sums",
     "turning vectors", "turning vectors, from one",
 )  # fmt: skip
 

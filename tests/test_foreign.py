@@ -106,7 +106,7 @@ MADE = {
     "an offer": r"is a test_foreign.Offering, which is no array .* numpy.asarray\(",
     "on a device": "is a test_foreign.OnDevice, which is no array",
     "measured": "is a test_foreign.Measured, whose operations are its own",
-    "masked": "is a masked array; pass .*data",
+    "masked": r"is a masked array; pass \S+\.(data, and the rows to keep as where=~|filled\()",
     "dask": r"is a Dask array, .* and this does not, .* pass .*\.compute\(\), or .* dask.array.map_blocks",
     "scipy.sparse": "is a sparse matrix; pass its three diagonals",
     "jax.sparse": "is a sparse array .* three diagonals",
@@ -134,6 +134,78 @@ def test_strangers_are_refused_by_name(verb: str) -> None:
             continue
         with pytest.raises(TypeError, match=rf"^\w+(\[\S*\])* {told}"):
             VERBS[verb](value)
+
+
+NO_ARRAYS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "a generator": (
+        lambda: (x for x in ONES),
+        TypeError,
+        r"is a generator, .* only once; .* numpy.fromiter\(.*, float",
+    ),
+    "a map": (lambda: map(float, ONES), TypeError, "is a map, whose values can be read only once"),
+    "a dict": (lambda: {"d": ONES}, TypeError, "is a dict; wanted numbers"),
+    "a set": (lambda: {1.0, 2.0}, TypeError, "is a set; wanted numbers"),
+    "a word": (lambda: "ones", TypeError, "is a str; wanted numbers"),
+    "a list with None": (lambda: [1.0, None] * 3, TypeError, "is None; wanted a number"),
+    "lists of two lengths": (
+        lambda: [[1.0, 2.0], [1.0, 2.0, 3.0]],
+        ValueError,
+        r"is a list whose parts differ in shape: .*\[0\] has \(2,\), .*\[1\] has \(3,\); pad them to one shape",
+    ),
+    "a number among rows": (lambda: [[1.0, 2.0], 1.0], ValueError, "is a list whose parts differ in shape"),
+}
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in ("scan", "conventions")])
+def test_what_is_no_array_is_named(verb: str) -> None:
+    """Not an error of NumPy's from within, which tells no argument."""
+    for made, kind, told in NO_ARRAYS.values():
+        with pytest.raises(kind, match=rf"^\w+(\[\S*\])* {told}"):
+            VERBS[verb](made())
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if "where" not in verb and "lengths" not in verb])
+@pytest.mark.parametrize("library", ["numpy", "jax", "torch"])
+def test_none_is_named(verb: str, library: str) -> None:
+    if verb in ("scan", "conventions") or (library != "numpy" and verb != "solve, a coefficient"):
+        pytest.skip("None is an empty tree to a scan; of other libraries one verb")
+    if library == "numpy":
+        with pytest.raises(TypeError, match=r"^\w+(\[\S*\])* is None; wanted"):
+            VERBS[verb](None)
+    else:
+        ones = pytest.importorskip("jax.numpy" if library == "jax" else library).ones(6)
+        with pytest.raises(TypeError, match=r"^b is None; wanted"):
+            tridiag.solve(1.0, None, 1.0, ones)
+        with pytest.raises((TypeError, ValueError), match=r"^b is a list whose parts|\(b: list, d: torch\)"):
+            tridiag.solve(1.0, [[1.0, 2.0], [1.0]], 1.0, ones)
+
+
+MASKED = {
+    "solve": r"where=~d\.mask",
+    "kalman": r"pass y\.filled\(numpy\.nan\): NaN is what was not observed$",
+    "linear_recurrence": r"pass x\.filled\(",
+    "smith_waterman": r"pass scores\.filled\(-numpy\.inf\)",
+    "solve, where": r"pass where\.filled\(False\)",
+}
+
+
+@pytest.mark.parametrize("verb", MASKED)
+def test_masked_arrays_are_told_what_the_verb_has(verb: str) -> None:
+    with pytest.raises(TypeError, match=MASKED[verb]):
+        VERBS[verb](made("masked"))
+
+
+def test_the_vectors_of_a_product_are_called_x() -> None:
+    """As in its signature; in errors of shapes, dtypes and columns."""
+    torch = pytest.importorskip("torch")
+    for ones in (np.ones, torch.ones):
+        for error, told, x in (
+            (ValueError, r"b \(7,\), c \(\), x \(2, 6\); x has length 6", ones((2, 6))),
+            (ValueError, r"x has shape \(7, 1\), length 1 along axis 1, where b has 7 rows", ones((7, 1))),
+            (TypeError, "x has dtype bool", ones((2, 7), dtype={np.ones: bool, torch.ones: torch.bool}[ones])),
+        ):
+            with pytest.raises(error, match=told):
+                tridiag.matmul(1.0, ones(7), 1.0, x)
 
 
 def test_they_take_no_result() -> None:
@@ -196,7 +268,7 @@ TENSORS = {
     "jagged": (TypeError, "d is a nested tensor, .* pass torch.nested.to_padded_tensor"),
     "masked": (TypeError, r"d is a masked tensor; pass d.get_data\(\), .* where=d.get_mask\(\)"),
     "quantized": (TypeError, "d has dtype qint8"),
-    "meta": (tridiag.BackendError, "not on meta"),
+    "meta": (TypeError, "d is a tensor on the device meta, which has a shape and no numbers; give it memory first"),
     "fake": (TypeError, "a FakeTensor has no memory to compute in"),
     "wrapped": (TypeError, "d is a .*Wrapped, whose operations are its own"),
     "freed": (ValueError, r"the memory of a tensor of shape \(2, 6\) was freed: its storage holds 0 bytes"),

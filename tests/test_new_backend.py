@@ -16,8 +16,9 @@ ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/howto/new_backend.rst").read_text()
 FILE, TABLE, USE = "tridiag/backends/scipy_banded.py", "tridiag/backends/__init__.py", "as any other"
 LAST_LINE = '    Backend("jax_lax",'  # of those before which the new one goes
-TESTS = ("test_solve.py", "test_singular.py", "test_table.py")
-CHOSEN = "scipy_banded or test_every_file_has_its_line or test_backends_lists_the_table"
+TESTS = ("test_solve.py", "test_singular.py", "test_isolation.py", "test_overflow.py", "test_table.py")
+NAME = "scipy_banded"
+CHOSEN = f"{NAME} or test_every_file_has_its_line or test_backends_lists_the_table"
 PROGRAM = """
 import numpy as np, tridiag
 {use}
@@ -37,11 +38,13 @@ def code(caption: str) -> str:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package with the new file and the new line, and the tests beside it."""
+    """The package with the new file and the new line, the tests beside it, and links to all else."""
     folder = tmp_path_factory.mktemp("copy")
     shutil.copytree(Path(tridiag.__file__).parent, folder / "tridiag", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "setup.cfg", folder)
+    for other in ROOT.iterdir():  # which tests may read
+        if not other.name.startswith(".") and not (folder / other.name).exists():
+            (folder / other.name).symlink_to(other)
     (folder / FILE).write_text(code(FILE))
     table = (folder / TABLE).read_text()
     assert table.count(LAST_LINE) == 1
@@ -69,7 +72,20 @@ def test_it_solves(copy: Path) -> None:
 
 def test_it_passes_the_tests_of_a_backend(copy: Path) -> None:
     pytest.importorskip("scipy")
-    files = [f"tests/{name}" for name in TESTS]
-    told = run(copy, "-m", "pytest", "-c", "setup.cfg", "-q", "-p", "no:cacheprovider", "-k", CHOSEN, *files)
-    passed = re.search(r"(\d+) passed", told)
-    assert passed and int(passed[1]) > 50, told
+    assert passed(copy, CHOSEN, *(f"tests/{name}" for name in TESTS)) > 80
+
+
+@pytest.mark.slow
+def test_it_passes_the_command_of_the_page(copy: Path) -> None:
+    """All tests that have the backend in their names, in any file."""
+    pytest.importorskip("scipy")
+    assert f'make test PYTEST_ARGS="-k {NAME}"' in PAGE
+    assert passed(copy, NAME) > 130
+
+
+def passed(copy: Path, chosen: str, *files: str) -> int:
+    """How many tests have passed, where none has failed."""
+    told = run(copy, "-m", "pytest", "-c", "setup.cfg", "-q", "-p", "no:cacheprovider", "-k", chosen, *files)
+    count = re.search(r"(\d+) passed", told)
+    assert count, told
+    return int(count[1])

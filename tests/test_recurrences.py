@@ -351,10 +351,10 @@ def test_what_a_half_cannot_hold_is_infinite_without_a_warning(backend: Subject,
 INTEGERS = {"numpy": "float64", "cupy": "float64", "jax": "float64", "torch": "float32"}
 
 
-def test_integers_promote_as_in_their_library(backend: Subject) -> None:
-    y = recur(backend, np.array([1, 2, 3]), np.array([[1, 2, 3], [0, 1, 0]]))
+def test_integers_beside_numbers_promote_as_in_their_library(backend: Subject) -> None:
+    y = recur(backend, 1.0, np.array([[1, 2, 3], [0, 1, 0]]))
     assert y.dtype == INTEGERS[backend.library]
-    np.testing.assert_array_equal(y, [[1, 4, 15], [0, 1, 3]])
+    np.testing.assert_array_equal(y, [[1, 3, 6], [0, 1, 1]])
 
 
 def test_single_and_double_promote(backend: Subject) -> None:
@@ -365,7 +365,7 @@ def test_single_and_double_promote(backend: Subject) -> None:
 
 @pytest.mark.only(library="numpy")
 def test_lists_and_scalars(backend: Subject) -> None:
-    np.testing.assert_array_equal(recur(backend, [1, 2], [1, 1], 3), [4, 9])
+    np.testing.assert_array_equal(recur(backend, [1, 2.0], [1, 1], 3), [4, 9])
 
 
 # -------------------------------------------------------------------------------------------------------------- memory

@@ -51,6 +51,11 @@ def test_determinants_on_eight_devices(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.slow
+def test_factors_on_eight_devices(request: pytest.FixtureRequest) -> None:
+    run(request, "split_factors.py", "not slow", 8)
+
+
+@pytest.mark.slow
 def test_recurrences_on_eight_devices(request: pytest.FixtureRequest) -> None:
     run(request, "split_recurrences.py", "not slow", 8)
 

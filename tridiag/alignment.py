@@ -22,6 +22,8 @@ def smith_waterman(
     gap: Array | float,
     gap_open: Array | float | None = None,
     temperature: Array | float = 1.0,
+    ends: str = "any",
+    turns: str = "both",
     backend: str = "auto",
 ) -> Array:
     r"""Score the smooth local alignments of many pairs of sequences at once.
@@ -51,13 +53,22 @@ def smith_waterman(
         T, positive and at most 2**960 (float32: 2**96). None is too low: one below about (L1 + L2) 2**-50 of the
         largest score, or of a gap that is worth more (float32: 2**-28), where the score is the classic one but for
         rounding, may count as that. The largest score, or gap, of a pair stays above 2**-900 (float32: 2**-80).
+    ends : str
+        What an alignment may end with: "any" step, a gap among them; a "match"; or a "later_match", one that is not its
+        first, so that no alignment consists of one match alone. All begin with a match. With "later_match" a score
+        below -2**47 temperatures (float32: -2**25) may count as -inf.
+    turns : str
+        Whether a gap may follow one in the other sequence at once, opened anew: "both" ways; "one" way, along the
+        second sequence and then along the first; or "none", so that a match lies between. Other than "both" without
+        ``gap_open``: as with ``gap_open=gap``.
     backend : str
         "auto", a name of `tridiag.backends`, or a library ("jax"). A named backend runs or raises.
 
     Returns
     -------
     array
-        The scores of the alignments, of the shape of the batch axes; -inf for a pair with an empty sequence.
+        The scores of the alignments, of the shape of the batch axes; -inf for a pair that has none, as one with an
+        empty sequence.
 
     Raises
     ------
@@ -77,15 +88,17 @@ def smith_waterman(
 
     Notes
     -----
-    Smith and Waterman (1981), Gotoh (1982) for affine gaps; smoothed as by Petti et al. (2023). The score is -inf, and
+    Smith and Waterman (1981), Gotoh (1982) for affine gaps; smoothed after Petti et al. (2023), whose code counts fewer
+    alignments: ``ends="later_match"``, and with affine gaps ``turns="one"``, are theirs. The score is -inf, and
     its gradient 0, where all scores are -inf; inf, and its gradient NaN, where one is inf; both are NaN where an
     argument is. All this stays within a pair.
     """
-    if type(scores) is np.ndarray:
+    if type(scores) is np.ndarray and ends == "any" and turns == "both":
         found = fast_path.smith_waterman(scores, lengths, gap, gap_open, temperature, backend)
         if found is not None:
             return found
-    options = {"gap": gap, "gap_open": gap_open, "temperature": temperature}
+    parameters: dict[str, Any] = {"gap": gap, "gap_open": gap_open, "temperature": temperature}
+    options = {**parameters, "ends": ends, "turns": turns}
     if compiling(scores):
         return graph().outside(smith_waterman, scores, lengths, backend=backend, **options)
     pairs = prepare(scores, lengths, **options)

@@ -9,12 +9,13 @@ x[t+1] = F[t] x[t] + N(0, Q[t]),  y[t] = H[t] x[t] + N(0, R[t]),  x[0] = N(m0, P
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tridiag.backends import KALMAN, Backend
-from tridiag.calls import fast_path
+from tridiag.calls import fast_path, split
 from tridiag.calls.state_space import Call, check_values, prepare
 from tridiag.libraries.arrays import module_of
 from tridiag.problems.state_space import PARAMETERS
@@ -55,6 +56,7 @@ def filter(
     P0: Array,
     method: str = "auto",
     backend: str = "auto",
+    axis_name: str | tuple[str, ...] | None = None,
 ) -> Filtered:
     r"""Estimate the states of many series from what was observed up to each step.
 
@@ -76,6 +78,10 @@ def filter(
         (see the notes). "auto": what the backend chosen does, which is one step after another.
     backend : str
         "auto", a name of `tridiag.backends`, or a library ("jax"). A named backend runs or raises.
+    axis_name : str or tuple of str
+        Inside `jax.shard_map`: the axis of its mesh, or the axes, along which the steps of series follow each other.
+        Every device passes its own steps of ``y`` and of what changes with time, and gets the states of these; m0, P0
+        and log-likelihoods are those of the whole series, the same on all devices.
 
     Returns
     -------
@@ -114,7 +120,7 @@ def filter(
     0 but for rounding may be found positive definite by one method and not by the other. It takes several times the
     work and a compilation of some seconds: it pays on GPUs, for long series, not on the CPU.
     """
-    return run(FILTER, y, (F, H, Q, R, m0, P0), method, backend)
+    return run(FILTER, y, (F, H, Q, R, m0, P0), method, backend, axis_name)
 
 
 def smoother(
@@ -128,12 +134,13 @@ def smoother(
     P0: Array,
     method: str = "auto",
     backend: str = "auto",
+    axis_name: str | tuple[str, ...] | None = None,
 ) -> Smoothed:
     r"""Estimate the states of many series from all that was observed.
 
     Parameters
     ----------
-    y, F, H, Q, R, m0, P0, method, backend
+    y, F, H, Q, R, m0, P0, method, backend, axis_name
         As in `tridiag.kalman.filter`.
 
     Returns
@@ -158,7 +165,7 @@ def smoother(
     -----
     The fixed-interval smoother of Bryson and Frazier, which inverts no covariance of states: they may be singular.
     """
-    return run(SMOOTHER, y, (F, H, Q, R, m0, P0), method, backend)
+    return run(SMOOTHER, y, (F, H, Q, R, m0, P0), method, backend, axis_name)
 
 
 def log_likelihood(
@@ -172,6 +179,7 @@ def log_likelihood(
     P0: Array,
     method: str = "auto",
     backend: str = "auto",
+    axis_name: str | tuple[str, ...] | None = None,
 ) -> Array:
     r"""The logarithm of the probability density of many series under their models.
 
@@ -181,7 +189,7 @@ def log_likelihood(
 
     Parameters
     ----------
-    y, F, H, Q, R, m0, P0, method, backend
+    y, F, H, Q, R, m0, P0, method, backend, axis_name
         As in `tridiag.kalman.filter`.
 
     Returns
@@ -207,33 +215,44 @@ def log_likelihood(
     Notes
     -----
     JAX arrays that are sharded along time over CPU devices are not gathered, here and in `filter` and `smoother`: every
-    device filters its own steps, from a state that all find together.
+    device filters its own steps, from a state that all find together. So it is inside `jax.shard_map` with
+    ``axis_name``.
     """
-    return run(LOG_LIKELIHOOD, y, (F, H, Q, R, m0, P0), method, backend)
+    return run(LOG_LIKELIHOOD, y, (F, H, Q, R, m0, P0), method, backend, axis_name)
 
 
-def run(verb: str, y: Any, parameters: tuple[Any, ...], method: str, backend: str) -> Any:
+def run(
+    verb: str, y: Any, parameters: tuple[Any, ...], method: str, backend: str, axis_name: str | tuple[str, ...] | None
+) -> Any:
     """Prepare the arguments, choose a backend, run it, give the result the caller's dtype."""
-    if type(y) is np.ndarray:
+    if axis_name is None and type(y) is np.ndarray:
         found = fast_path.kalman(verb, [y, *parameters], method, backend)
         if found is not None:
             return result_of(verb, found)
     call = prepare(verb, y, parameters, method)
     entry = choose(call.problem, backend).backend
     call = call._replace(form=check_values(call, dict(zip(("y", *PARAMETERS), (y, *parameters), strict=True))))
+    if axis_name is not None:
+        call = split.series(call, (y, *parameters), axis_name)
     module = module_of(call.library)
     if call.form.n == 0 or 0 in call.form.batch:
         return nothing(verb, call)
-    result = computing(verb, call, entry)(verb, call.y, call.model, call.form)
-    if verb == LOG_LIKELIHOOD:
-        return module.cast(result, call.dtype)
-    return result_of(verb, [module.cast(x, call.dtype) for x in result])
+    found = computing(verb, call, entry)(verb, call.y, call.model, call.form)
+    result = [module.cast(x, call.dtype) for x in (found if isinstance(found, tuple) else (found,))]
+    if axis_name is not None:
+        result[-1] = split.on_all(call.form, axis_name, result[-1])
+    return result[0] if verb == LOG_LIKELIHOOD else result_of(verb, result)
 
 
 def computing(verb: str, call: Call, entry: Backend) -> Any:
     """What computes a verb: a backend, or what lets each device of JAX have some steps."""
+    function = entry.module().kalman
+    if call.form.cut and entry.name not in split.PARTS[verb]:
+        from tridiag.derivatives import jax_kalman
+
+        return functools.partial(jax_kalman.gathered, function)
     if verb == LOG_LIKELIHOOD or call.library != "jax" or entry.name != "jax_scan":
-        return entry.module().kalman
+        return function
     from tridiag.derivatives import jax_kalman
 
     return jax_kalman.filtered

@@ -9,12 +9,13 @@ import numpy as np
 
 from tridiag.backends import installed
 from tridiag.calls import fast_path, outputs, split
-from tridiag.calls.checks import check_flag
+from tridiag.calls.checks import check_axis, check_flag
 from tridiag.calls.execute import last, recurrence
 from tridiag.calls.fast_path import RECURRENCES
 from tridiag.calls.sequences import PREPARERS
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.chunked import chunked, is_chunked
+from tridiag.problems.forms import normalise_axis
 
 Array = Any
 OF_NUMBERS, OF_MATRICES = RECURRENCES["linear_recurrence"], RECURRENCES["matrix_recurrence"]
@@ -45,8 +46,10 @@ def linear_recurrence(
         against ``x`` as in `tridiag.solve`: a 1-D argument lies along ``axis``, and what is constant along an axis is
         not copied out.
     x : array
-        What is added in every step. float32, float64, complex64, complex128; float16 and bfloat16 compute in float32;
-        integers promote as in the library of the arrays (NumPy, JAX or PyTorch).
+        What is added in every step. float32, float64, complex64, complex128; float16 and bfloat16 compute in float32.
+        Where all arguments are integers so is the result, as in the ``cumsum`` of their library: int64 or uint64 from
+        NumPy, int64 from PyTorch, their own dtype from JAX. It is exact, and wraps around beyond
+        the range. Those of CuPy become float64.
     init : array or tuple of arrays
         The value before the first step, or the p values, the latest first: of the shape of the result without ``axis``,
         or of one that broadcasts to it. None: they are 0, and the coefficients that would multiply them are never read.
@@ -178,8 +181,8 @@ def logcumsumexp(
     Parameters
     ----------
     x : array
-        float32, float64; float16 and bfloat16 compute in float32; integers promote as in the library of the array
-        (NumPy, JAX or PyTorch).
+        float32, float64, complex64, complex128; float16 and bfloat16 compute in float32; integers promote as in the
+        library of the array (NumPy, JAX or PyTorch), booleans raise. An array without axes is its own sum.
     axis : int
         The axis of the sum.
     reverse : bool
@@ -215,7 +218,16 @@ def logcumsumexp(
     -----
     The error is a unit or two in the last place of max(1, abs(y)), over any number of terms. Infinities, NaN and
     derivatives are as in `log_linear_recurrence`.
+
+    Of complex numbers the logarithm is principal, with imaginary parts from -pi to pi, where PyTorch may differ by
+    multiples of 2 pi. The error is a unit or two times what cancels, sum(abs(exp(x))) / abs(sum(exp(x))). Sequences
+    are to be whole in one place.
     """
+    if getattr(x, "ndim", 1) == 0 and axis_name is None:
+        normalise_axis(check_axis(axis), 1)
+        whole = None if out is None else out.reshape(1)
+        y = logcumsumexp(x.reshape(1), reverse=reverse, backend=backend, out=whole).reshape(())
+        return y if out is None else out
     if axis_name is None and type(x) is np.ndarray:
         y = OF_SUMS.call(None, x, None, out, axis, reverse, False, backend)
         if y is not None:

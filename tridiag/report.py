@@ -66,7 +66,7 @@ VERBS = {
         ("a", "b", "c", "d"),
         ("axis", "pivoting", "periodic", "where", "transpose", "overwrite_d"),
         system,
-        ("check", "out"),
+        ("check", "out", "singular"),
     ),
     "factor": Verb(("a", "b", "c"), ("axis", "pivoting", "periodic", "where"), system),
     "slogdet": Verb(("a", "b", "c"), ("axis", "periodic", "where"), system),
@@ -76,7 +76,7 @@ VERBS = {
     "log_linear_recurrence": Verb(("log_a", "x"), ("init", "axis", "reverse"), logarithms, ("return_final", "out")),
     "logcumsumexp": Verb(("x",), ("axis", "reverse"), logarithms, ("out",)),
     **dict.fromkeys(KALMAN, Verb(("y", *PARAMETERS), ("method",), state_space)),
-    "smith_waterman": Verb(("scores", "gap"), ("lengths", "gap_open", "temperature"), pairs),
+    "smith_waterman": Verb(("scores", "gap"), ("lengths", "gap_open", "temperature", "ends", "turns"), pairs),
 }
 
 
@@ -102,7 +102,11 @@ class Explanation:
 
     @property
     def rows(self) -> list[tuple[str, str]]:
-        return [(name, reason or f"could; {self.expected(name)}") for name, reason in self.others.items()]
+        """One for each backend that has the verb, and one for all others."""
+        without = [name for name in self.others if self.problem.verb not in BACKENDS[name].verbs]
+        having = {name: reason for name, reason in self.others.items() if name not in without}
+        rows = [(name, reason or f"could; {self.expected(name)}") for name, reason in having.items()]
+        return rows + ([(f"{len(without)} more", f"do not have the verb {self.problem.verb}")] if without else [])
 
     def expected(self, name: str) -> str:
         seconds = self.seconds.get(name)
@@ -166,5 +170,5 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
     chosen, why = choose(problem, backend)
     others = {entry.name: entry.why_not(problem) for entry in BACKENDS.values() if entry is not chosen}
     seconds = {one.name: seconds for one, seconds in eligible(problem)}
-    exchange = split.exchange_of(name, arguments, problem, chosen.name)
+    exchange = split.exchange_of(name, arguments, problem, chosen.name, bool(given.get("transpose")))
     return Explanation(chosen.name, why, problem, others, seconds, exchange)

@@ -8,6 +8,7 @@ import numpy as np
 
 from tridiag.calls import execute, fast_path, outputs, split
 from tridiag.calls.blocks import prepare_blocks
+from tridiag.calls.checks import perturbs
 from tridiag.calls.fast_path import BLOCK_SOLVES, DETERMINANTS, PRODUCTS, SOLVES
 from tridiag.calls.plan import prepare, wants_check
 from tridiag.calls.torch_compile import compiling, graph
@@ -32,6 +33,7 @@ def solve(
     overwrite_d: bool = False,
     out: Array | None = None,
     axis_name: str | tuple[str, ...] | None = None,
+    singular: str = "nan",
 ) -> Array:
     r"""Solve many tridiagonal systems at once.
 
@@ -74,6 +76,10 @@ def solve(
         Inside `jax.shard_map`, the axes of the mesh along which the rows of systems are spread: every device passes as
         many rows, in the order of the devices, and gets x of these. ``a[0]`` of a later device is read. Arrays that are
         sharded along the system axis outside of `jax.shard_map` need nothing.
+    singular : str
+        "nan": a singular system is NaN, and ``check`` says whether that raises. "perturb": it gets a huge, finite
+        solution, that of ``A + delta I``, as with ``perturb_singular`` of JAX and TensorFlow. Not with
+        ``pivoting=False`` or ``axis_name``. A GPU is waited for.
 
     Returns
     -------
@@ -105,8 +111,14 @@ def solve(
     Numerical Algorithms, chapter 9), refinement after Skeel (1980). Inside `torch.compile` a solve of tensors is one
     operator of the graph. DTensors of PyTorch come back as DTensors: where the system axis is sharded they are solved
     by parts, six words a system exchanged (`tridiag.parts`).
+
+    "perturb" solves again where x is not finite and A and d are: delta is eps times the largest entry of the matrix
+    (eps, if all are 0), and 64 times as much until x is finite: after LAPACK's xLAGTS, which puts such numbers in the
+    place of pivots. Derivatives are those of the system solved, delta held fixed. JAX and PyTorch solve all systems
+    again if one is singular, NumPy that one; each looks at x once more.
     """
-    if axis_name is None and type(d) is np.ndarray:
+    perturb = singular != "nan" and perturbs(singular, pivoting, check, axis_name)
+    if axis_name is None and type(d) is np.ndarray and not perturb:
         x = SOLVES.call(a, b, c, d, where, out, axis, backend, pivoting, periodic, transpose, check, overwrite_d)
         if x is not None:
             return x
@@ -122,17 +134,19 @@ def solve(
     if axis_name is not None:
         return split.solve(arguments, where, out, check, options, axis_name)
     if compiling(a, b, c, d):
-        return graph().solve(arguments, where, out, check, options)
-    if (short := fast_path.of_tensors("solve", d)) is not None:
+        return graph().solve(arguments, where, out, check, perturb, options)
+    if not perturb and (short := fast_path.of_tensors("solve", d)) is not None:
         x = short(a, b, c, d, where, out, axis, backend, pivoting, periodic, transpose, check, overwrite_d)
         if x is not None:
             return x
     if is_chunked(a, b, c, d, where):
-        return chunked("systems").solve(solve, arguments, where, out, check, **options)
+        return chunked("systems").solve(solve, arguments, where, out, check, singular, **options)
     call = prepare("solve", arguments, where=where, **options)
     if where is not None:
         arguments["where"] = where
     destination = outputs.target(call, arguments, out, overwrite_d)
+    if perturb:
+        return execute.solve_perturbed(call, destination)
     return execute.solve(call, call.plan.backend, wants_check(call.plan, check), destination)
 
 
@@ -185,7 +199,7 @@ def matmul(
         y = PRODUCTS.call(a, b, c, x, where, out, axis, periodic, transpose)
         if y is not None:
             return y
-    arguments = {"a": a, "b": b, "c": c, "d": x}
+    arguments = {"a": a, "b": b, "c": c, "x": x}
     options: dict[str, Any] = {"axis": axis, "periodic": periodic, "transpose": transpose}
     if compiling(a, b, c, x):
         return graph().product(arguments, where, out, options)
@@ -194,9 +208,9 @@ def matmul(
         if y is not None:
             return y
     if is_chunked(a, b, c, x, where):
-        return chunked("products").product(matmul, {"a": a, "b": b, "c": c, "x": x}, where, out, **options)
+        return chunked("products").product(matmul, arguments, where, out, **options)
     call = prepare("matmul", arguments, where=where, **options)
-    destination = outputs.target(call, {"a": a, "b": b, "c": c, "x": x, "where": where}, out, False)
+    destination = outputs.target(call, {**arguments, "where": where}, out, False)
     return execute.product(call, destination)
 
 

@@ -69,6 +69,12 @@ def found(verb: str, *given: Any, seeds: Any = SEEDS, **options: Any) -> np.ndar
     return results[0]
 
 
+def test_integers_become_floating_point_numbers() -> None:
+    """No kernel has integers."""
+    y = found("linear_recurrence", np.full(3, 2), np.arange(3))
+    assert y.dtype == np.float64 and y.tolist() == [0, 1, 4]
+
+
 def sequences(layout: str, n: int, batch: int, dtype: str, order: int = 1) -> tuple[Any, Any, Any, int]:
     """Coefficients, x, what is before the first step, and the axis."""
     rng, shape = np.random.default_rng(n * batch), (batch, n) if layout == "rows" else (n, batch)

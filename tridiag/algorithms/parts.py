@@ -41,6 +41,16 @@ class Relations(NamedTuple):
     first_last: Array
 
 
+def of_matrix(relations: Relations) -> list[Array]:
+    """Those that do not depend on right sides."""
+    return [relations.last_before, relations.last_behind, relations.first_before, relations.first_last]
+
+
+def with_right_sides(last: Array, first: Array, kept: Array) -> Relations:
+    """The relations from the two numbers that depend on right sides, and those of the matrix."""
+    return Relations(last, kept[0], kept[1], first, kept[2], kept[3])
+
+
 class Chain(NamedTuple):
     """The tridiagonal system of the last unknowns of parts."""
 

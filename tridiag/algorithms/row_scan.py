@@ -25,6 +25,12 @@ class Factors(NamedTuple):
     certified: jax.Array
     status: jax.Array
 
+    def fitted(self, form: Form) -> Factors:
+        """At the rank of right sides."""
+        pivots = jax.tree.map(lambda x: x.reshape(x.shape[0], *form.matrix_batch), self.pivots)
+        rest: Factors = jax.tree.map(lambda x: x.reshape(form.matrix_batch), self._replace(pivots=None))
+        return rest._replace(pivots=pivots)
+
 
 def eliminate(matrix: Matrix, form: Form, pivoting: Any) -> Factors:
     """As `tridiag.algorithms.row_loop.eliminate`."""

@@ -13,7 +13,7 @@ Reading the table imports no backend. A backend is the module of its name in thi
     matrix_recurrence, of the same arguments                           the form has matrices
     log_linear_recurrence and logcumsumexp, of the same arguments      the coefficients are (log_a,) and ()
     kalman(verb, y, model, form) -> results                            see `tridiag.problems.state_space`, `tridiag.kalman`
-    smith_waterman(scores, lengths, parameters, derivatives=0) -> (score, ...)   see `tridiag.calls.pairs.Pairs`
+    smith_waterman(scores, lengths, parameters, derivatives, rules) -> (score, ...)   see `tridiag.calls.pairs.Pairs`
 
 where ``matrix`` is (a, b, c, where), every array lifted to one rank, and ``status`` is None, or for each matrix 0 or 1 +
 the row of the zero pivot; ``coefficients`` is (a1, ..., ap), and ``init`` (y[-1], ..., y[-p]) or (). With ``derivatives`` = 1 the score of an alignment
@@ -65,6 +65,11 @@ class Problem(NamedTuple):
     def unknowns(self) -> int:
         """Systems of fewer than three rows count as systems of three, to which cuSPARSE wants them extended."""
         return math.prod(max(3, n) if k == self.axis else n for k, n in enumerate(self.shape))
+
+    @property
+    def integer(self) -> bool:
+        """Whether it is of integers, as some recurrences are."""
+        return self.dtype.lstrip("u").startswith("int")
 
     @property
     def symbolic(self) -> bool:
@@ -137,6 +142,7 @@ class Backend:
     units: float | None = None  # the largest error of logcumsumexp, in units in the last place of max(1, abs(result))
     lacks: tuple[tuple[str, str], ...] = ()  # the verbs it does not have for the arrays of a library
     largest: int | None = None  # the most unknowns that it can count
+    integers: bool = False  # whether it runs recurrences of integers too
     by_name: bool = False  # it has a fault, for which its name has to be asked for where there is another
 
     def module(self) -> ModuleType:
@@ -171,7 +177,7 @@ class Backend:
             return f"runs on {' and '.join(self.devices)}, not on {problem.device}"
         if problem.library == "jax" and "cupy" in self.needs and not installed(BRIDGE):
             return f"needs {BRIDGE} for JAX arrays: jax 0.6.1 or newer"
-        if problem.dtype not in self.dtypes:
+        if problem.dtype not in self.dtypes and not (self.integers and problem.integer):
             return f"computes in {', '.join(self.dtypes)}, not in {problem.dtype}"
         if problem.library == "jax" and self.needs != ("jax",) and problem.symbolic:
             return "needs sizes that are known when a program is traced, not symbols"
@@ -217,7 +223,7 @@ CUSPARSE: dict[str, Any] = {
 
 # fmt: off
 _LINES = (
-    Backend("numba_thomas", "Thomas and pivoted elimination in tiles of systems, threaded", ("numpy", "torch", "jax"), ("numba",), verbs=(*SYSTEMS, BLOCKS), lacks=(("factor", "jax"), ("slogdet", "jax"))),
+    Backend("numba_thomas", "Thomas and pivoted elimination in tiles of systems, threaded", ("numpy", "torch", "jax"), ("numba",), verbs=(*SYSTEMS, BLOCKS), lacks=(("slogdet", "jax"),)),
     Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch", "jax"), ("numba",), periodic=False),
     Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch", "jax"), ("numba",), **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, order=8, units=2, states=8, lacks=(*((verb, "torch") for verb in KALMAN), *((verb, "jax") for verb in KALMAN[:-1]))),
     Backend("numba_wavefront", "alignment over rows of cells, a pair in each lane, threaded", ("numpy", "torch", "jax"), ("numba",), **ALIGN),
@@ -225,16 +231,16 @@ _LINES = (
     Backend("cupy_thomas", "Thomas and pivoted elimination, a thread for each system: CUDA C", ON_GPU, ("cupy",), GPU, verbs=SYSTEMS, lacks=SOLVE_ONLY),
     Backend("cupy_scan", "recurrences: a thread for each sequence, or tiles of rows chained by look-back: CUDA C", ON_GPU, ("cupy",), GPU, **LOG_SCAN, order=4, units=2),
     Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=(*SYSTEMS, BLOCKS)),
-    Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, BLOCKS, *LINEAR, *LOGARITHMS, *KALMAN), units=2),
+    Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, BLOCKS, *LINEAR, *LOGARITHMS, *KALMAN), units=2, integers=True),
     Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=(*SYSTEMS, BLOCKS)),
     Backend("scipy_gtsv", "LAPACK gtsv, one call per matrix", ("numpy",), ("scipy",), periodic=False),
     Backend("jax_lax", "lax.linalg.tridiagonal_solve: LAPACK gtsv on CPU, cuSPARSE on a GPU", ("jax",), ("jax",), ("cpu", *GPU), periodic=False, pivoting_on=((GPU[0], PLAIN),), by_name=True),
     Backend("jax_pcr", "parallel cyclic reduction, logarithmic depth", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False),
     Backend("jax_pallas", "Thomas, a thread for each system, by Pallas for Hopper and newer", ("jax",), ("jax", "absl"), GPU, REALS, periodic=False),
-    Backend("jax_fori", "lax.fori_loop with dynamic slices, in place", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False, verbs=("solve", *LINEAR)),
+    Backend("jax_fori", "lax.fori_loop with dynamic slices, in place", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False, verbs=("solve", *LINEAR), integers=True),
     Backend("jax_associative", "lax.associative_scan, logarithmic depth", ("jax",), ("jax",), ANYWHERE, **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, order=1, units=2, parallel=True),
-    Backend("torch_scan", "a loop over rows, all sequences at once", ("torch",), ("torch",), ANYWHERE, **LOG_SCAN, units=2),
-    Backend("numpy_scan", "a loop over rows, all sequences at once: the reference", ("numpy",), **SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, units=2),
+    Backend("torch_scan", "a loop over rows, all sequences at once", ("torch",), ("torch",), ANYWHERE, **LOG_SCAN, units=2, integers=True),
+    Backend("numpy_scan", "a loop over rows, all sequences at once: the reference", ("numpy",), **SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, units=2, integers=True),
     Backend("jax_wavefront", "alignment by lax.scan over anti-diagonals, in logarithms", ("jax",), ("jax",), ANYWHERE, **ALIGN),
     Backend("triton_thomas", "chunks of rows in the lanes of Triton programs, cyclic reduction among them", ("torch",), ("torch", "triton"), GPU, REALS, periodic=False),
     Backend("numba_cuda_thomas", "Thomas and pivoted elimination, a GPU thread for each system", ON_GPU, ("cupy", "numba_cuda"), GPU, REALS, periodic=False),

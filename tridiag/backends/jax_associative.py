@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tridiag.algorithms import kalman_filter, kalman_parallel, logsumexp, recurrence
+from tridiag.algorithms import complex_sums, kalman_filter, kalman_parallel, logsumexp, recurrence
 from tridiag.algorithms.matrix_rows import shift
 from tridiag.algorithms.recurrence import Rows
 from tridiag.backends import jax_scan
@@ -84,6 +84,8 @@ def join(earlier: Any, later: Any) -> Any:
 
 def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
     """Stretches are merged as `tridiag.algorithms.logsumexp` keeps them."""
+    if jnp.iscomplexobj(x):
+        return complex_sums.logcumsumexp(ops, linear_recurrence, x, form)
     rows = Exponentials(ops, x)
     states = logsumexp.step(rows, logsumexp.nothing(rows, x), x)[:4]
 

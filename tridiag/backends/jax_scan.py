@@ -16,6 +16,7 @@ from jax import lax
 
 from tridiag.algorithms import (
     block_elimination,
+    complex_sums,
     kalman_filter,
     kalman_scan,
     kalman_smoother,
@@ -80,6 +81,8 @@ def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurren
 
 def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
     """Row by row; all exponentials of doubles before, which XLA would divide among threads anew in every step."""
+    if jnp.iscomplexobj(x):
+        return complex_sums.logcumsumexp(ops, linear_recurrence, x, form)
     if x.dtype != jnp.float64:
         return log_linear_recurrence(coefficients, x, init, form)
     rows = Exponentials(ops, x)

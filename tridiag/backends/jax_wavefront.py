@@ -16,13 +16,15 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
-from tridiag.kernels.jobs.words.alignment import HOTTEST
+from tridiag.kernels.jobs.words.alignment import HOTTEST, USUAL, Rules
 
 FAR = {4: 150.0, 8: 800.0}  # by the bytes of a number: exp(-FAR) is 0
 
 
-def smith_waterman(scores: Any, lengths: Any, parameters: tuple[Any, ...], derivatives: int = 0) -> tuple[Any, ...]:
-    score, pull = jax.vjp(lambda s, *p: align(s, lengths, p), scores, *parameters)
+def smith_waterman(
+    scores: Any, lengths: Any, parameters: tuple[Any, ...], derivatives: int = 0, rules: Rules = USUAL
+) -> tuple[Any, ...]:
+    score, pull = jax.vjp(lambda s, *p: align(s, lengths, p, rules), scores, *parameters)
     if derivatives == 0:
         return (score,)
     by_scores, *others = pull(jnp.ones_like(score))[: 1 if derivatives == 1 else None]
@@ -30,7 +32,7 @@ def smith_waterman(scores: Any, lengths: Any, parameters: tuple[Any, ...], deriv
     return score, by_scores + undefined[..., None, None], *(by + undefined for by in others)
 
 
-def align(scores: Any, lengths: Any, parameters: tuple[Any, ...]) -> Any:
+def align(scores: Any, lengths: Any, parameters: tuple[Any, ...], rules: Rules = USUAL) -> Any:
     """The score, as a function that JAX differentiates."""
     *batch, rows, columns = scores.shape
     *gaps, t = parameters
@@ -57,8 +59,8 @@ def align(scores: Any, lengths: Any, parameters: tuple[Any, ...]) -> Any:
     def affine(last: Any, here: Number, above: Number) -> Any:
         m, x, y = last
         up_m, up_x, up_y = map(shift, (m, x, y))
-        down = smax(t, smax(t, up_m, up_y) + opening, up_x + gap)
-        right = smax(t, smax(t, m, x) + opening, y + gap)
+        down = smax(t, (up_m if rules.turns == "none" else smax(t, up_m, up_y)) + opening, up_x + gap)
+        right = smax(t, (smax(t, m, x) if rules.turns == "both" else m) + opening, y + gap)
         return (down, right), smax(t, down, right)
 
     def step(carry: Any, given: Any) -> tuple[Any, None]:
@@ -69,7 +71,8 @@ def align(scores: Any, lengths: Any, parameters: tuple[Any, ...]) -> Any:
         above = shift(here)
         moved, gapped = (linear if len(gaps) == 1 else affine)(last, here, above)
         here = smax(t, match, gapped)
-        counted = Number(*(jnp.where(kept, u, v) for u, v in zip(here, nothing, strict=True)))
+        ended = {"any": here, "match": match, "later_match": before + w}[rules.ends]
+        counted = Number(*(jnp.where(kept, u, v) for u, v in zip(ended, nothing, strict=True)))
         return ((match, *moved) if moved else (), here, above, smax(t, z, counted)), None
 
     inside = jnp.moveaxis(skew(jnp.broadcast_to(has, scores.shape), False), -1, 0)

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from tridiag.algorithms import complex_sums
 from tridiag.algorithms.recurrence import Rows
 from tridiag.backends import KALMAN, LOGARITHMS
 from tridiag.backends.numba_thomas import Checked, checked, extents, view
@@ -31,7 +32,7 @@ from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.runtime.call_table import Guard
 from tridiag.kernels.runtime.python_call import check
 from tridiag.kernels.table import Call, call_of, kernel
-from tridiag.libraries.arrays import library_of
+from tridiag.libraries.arrays import dtype_name, library_of, module_of
 from tridiag.problems.forms import Recurrence, Shape
 from tridiag.problems.state_space import Model, StateSpace
 
@@ -156,7 +157,15 @@ def run_logarithms(coefficients: Rows, x: Any, init: Rows, form: Recurrence, y: 
     check(call_of(logsumexp.make_job, form, *extents(operands), x.dtype, workers).run(*operands))
 
 
-logcumsumexp = log_linear_recurrence
+def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
+    if not dtype_name(x.dtype).startswith("complex"):
+        return log_linear_recurrence(coefficients, x, init, form, out)
+    with np.errstate(all="ignore"):
+        y = complex_sums.logcumsumexp(module_of(library_of(x)).Operations, linear_recurrence, x, form)
+    if out is None:
+        return y
+    out[...] = y
+    return out
 
 
 # ------------------------------------------------------------------------------------------------- Kalman filters

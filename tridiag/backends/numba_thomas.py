@@ -80,12 +80,12 @@ class Checked:
         return check(self.run(*arrays))
 
 
-def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Factors | None = None) -> tuple[Any, Any]:
+def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
     library = library_of(d)
     if library == "jax":
         from tridiag.xla import systems
 
-        return systems.solve(matrix, d, form), None
+        return systems.solve(matrix, d, form, factors), None
     if library == "torch":
         result = d.new_empty(form.shape) if out is None else out
         _, status = solve(tuple(map(view, matrix)), view(d), form, view(result), factors)
@@ -116,6 +116,13 @@ def bound_factored_solve(form: Form, shapes: Extents, strides: Extents, dtypes: 
 def factor(matrix: Matrix, form: Form) -> Factors:
     matrix = tuple(map(view, matrix))
     return bound_factor(form, *extents((*matrix, None, None)), matrix[1].dtype)(*matrix)
+
+
+def factor_of_jax_arrays(matrix: Matrix, form: Form) -> Any:
+    """What joins systems whose rows lie on several devices; others are eliminated anew, which reads no more words."""
+    from tridiag.xla import systems
+
+    return systems.factor(matrix, form)
 
 
 def bound_factor(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any]) -> Callable[..., Factors]:

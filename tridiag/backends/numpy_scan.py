@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.algorithms import kalman_filter, kalman_smoother, logsumexp, recurrence
+from tridiag.algorithms import complex_sums, kalman_filter, kalman_smoother, logsumexp, recurrence
 from tridiag.algorithms.kalman_filter import Estimate
 from tridiag.algorithms.recurrence import Rows
 from tridiag.libraries.numpy import Operations as ops
@@ -15,11 +15,26 @@ from tridiag.problems.state_space import Model, StateSpace
 
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
-    """2 flops a coefficient and value."""
+    """2 flops a coefficient and value; sums of integers by `numpy.cumsum`."""
+    if x.dtype.kind in "iu" and not form.matrices and len(coefficients) == 1 and (coefficients[0] == 1).all():
+        return sums(x, init, form, out)
     y = ops.empty(form.shape, x) if out is None else out
     with np.errstate(all="ignore"):
         recurrence.run(ops, coefficients, x, init, form, lambda t, row: ops.store(y, t, form.axis, row))
     return y
+
+
+def sums(x: Any, init: Rows, form: Recurrence, out: Any) -> Any:
+    """y[t] = y[t-1] + x[t] of integers."""
+    turned = np.flip(np.broadcast_to(x, form.shape), form.axis) if form.backward else np.broadcast_to(x, form.shape)
+    y = np.cumsum(turned, form.axis, x.dtype)
+    for before in init:
+        y += before
+    y = np.flip(y, form.axis) if form.backward else y
+    if out is None:
+        return np.ascontiguousarray(y)
+    out[...] = y
+    return out
 
 
 matrix_recurrence = linear_recurrence  # the form tells what is a matrix
@@ -32,7 +47,14 @@ def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurren
     return y
 
 
-logcumsumexp = log_linear_recurrence
+def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
+    if x.dtype.kind != "c":
+        return log_linear_recurrence(coefficients, x, init, form, out)
+    with np.errstate(all="ignore"):
+        y = complex_sums.logcumsumexp(ops, linear_recurrence, x, form)
+    if out is not None:
+        out[...] = y
+    return y if out is None else out
 
 
 def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tridiag.algorithms import logsumexp, recurrence
+from tridiag.algorithms import complex_sums, logsumexp, recurrence
 from tridiag.algorithms.recurrence import Rows
 from tridiag.libraries.torch import Operations as ops
 from tridiag.problems.forms import Recurrence
@@ -29,4 +29,8 @@ def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurren
     return y
 
 
-logcumsumexp = log_linear_recurrence
+def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
+    if not x.is_complex():
+        return log_linear_recurrence(coefficients, x, init, form, out)
+    y = complex_sums.logcumsumexp(ops, linear_recurrence, x, form)
+    return y if out is None else out.copy_(y)

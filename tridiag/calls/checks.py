@@ -27,6 +27,27 @@ def check_flag(name: str, flag: Any) -> None:
         raise TypeError(f"{name} is {flag!r}; wanted True or False")
 
 
+def perturbs(singular: Any, pivoting: Any, check: Any, axis_name: Any) -> bool:
+    """Whether singular matrices are to be perturbed: refuses what cannot go with that."""
+    if not isinstance(singular, str) or singular not in ("nan", "perturb"):
+        raise ValueError(f"singular is {singular!r}; wanted 'nan' or 'perturb'")
+    if singular == "nan":
+        return False
+    if check is not None:
+        check_flag("check", check)
+    if pivoting is False:
+        raise ValueError(
+            "singular='perturb' is for elimination with partial pivoting, which tells what is singular, and pivoting "
+            "is False; leave one of them out"
+        )
+    if axis_name is not None:
+        raise ValueError(
+            "singular='perturb' looks at whole systems, and with axis_name each device has some of their rows; leave "
+            "one of them out, or pass sharded arrays outside of jax.shard_map"
+        )
+    return True
+
+
 def check_axis(axis: Any, name: str = "axis") -> int:
     if isinstance(axis, bool | np.bool_) or not hasattr(axis, "__index__"):
         raise TypeError(f"{name} is {axis!r}; wanted one integer")

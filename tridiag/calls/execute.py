@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from tridiag.algorithms import products
+from tridiag.algorithms.perturbation import EPS
 from tridiag.algorithms.recurrence import row_of
 from tridiag.backends import BACKENDS, Backend
 from tridiag.calls.plan import REAL_OF, Call, Plan
 from tridiag.derivatives import runner_of
 from tridiag.errors import SingularSystemError
 from tridiag.libraries.arrays import dtype_name
-from tridiag.selection.choose import choose
+from tridiag.selection.choose import choose, in_trace
 
 Array = Any
 
@@ -33,6 +34,15 @@ def solve(call: Call, backend: Backend, check: bool, out: Any = None, factors: A
         return restore(call, x, out)
 
 
+def solve_perturbed(call: Call, out: Any = None) -> Array:
+    """The same, where singular matrices are perturbed and none is left."""
+    with call.place():
+        if call.plan.empty:
+            return empty(call) if out is None else out
+        x = runner_of(call.plan.library).solve_perturbed(call, call.plan.backend, EPS[call.result_dtype])
+        return restore(call, x, out)
+
+
 def quicker_anew(plan: Plan, name: str) -> Backend | None:
     """What solves systems of NumPy arrays in less time than a backend of that name does with its factors.
 
@@ -40,8 +50,35 @@ def quicker_anew(plan: Plan, name: str) -> Backend | None:
     """
     if plan.library != "numpy" or plan.empty or plan.form.shape != plan.form.matrix_shape:
         return None
-    found = choose(plan.problem, "auto").backend
+    found = choose(plan.problem._replace(verb="solve"), "auto").backend
     return found if found.name != name and hasattr(found.module(), "bound_solve") else None
+
+
+def factors_later(plan: Plan, name: str) -> Backend | None:
+    """What tells the zero pivots of matrices whose factors a solve with one right side each has no use for."""
+    found = quicker_anew(plan, name)
+    return found if found and hasattr(found.module(), "find_zero_pivots") else None
+
+
+def quicker_alike(plan: Plan, name: str) -> Backend | None:
+    """What solves systems of JAX arrays in less time than a backend of that name, and keeps the same of matrices."""
+    if plan.library != "jax" or plan.empty:
+        return None
+    found = choose(plan.problem._replace(verb="solve"), "auto").backend
+    both = BACKENDS[name], found
+    alike = found.name != name and all(hasattr(each.module(), "factor_of_jax_arrays") for each in both)
+    return found if alike else None
+
+
+def factor(call: Call, backend: Backend, free: bool) -> tuple[Any, Array]:
+    """The factors of a prepared call, or None where they are for those to make who want them, and the status.
+
+    ``free``: whether the backend was not named.
+    """
+    if free and (other := factors_later(call.plan, backend.name)):
+        return None, other.module().find_zero_pivots(call.matrix, call.form)
+    quicker = quicker_alike(call.plan, backend.name) if free else None
+    return runner_of(call.library).factor(call, quicker or backend)
 
 
 def restore(call: Call, x: Array, out: Any) -> Array:
@@ -107,6 +144,19 @@ def determinants(call: Call) -> tuple[Array, Array]:
             sign, logarithm = runner_of(call.library).slogdet(call, call.plan.backend)
         cast = call.module().cast
         return cast(sign, call.result_dtype), cast(logarithm, REAL_OF.get(call.result_dtype, call.result_dtype))
+
+
+def reciprocal_condition(call: Call, status: Array) -> Array:
+    """The reciprocal condition numbers of the matrices of a prepared factor, from solves by the best promise."""
+    cast, real = call.module().cast, REAL_OF.get(call.result_dtype, call.result_dtype)
+    form = call.form._replace(pivoting="auto", shape=call.form.matrix_shape)
+    problem = call.problem._replace(verb="solve", pivoting="auto")
+    with call.place():
+        if call.plan.empty:
+            return cast(call.module().Operations.full(form.matrix_batch, 1, call.matrix[1]).real, real)
+        backend = in_trace(problem, "auto", call.module().platforms()) if call.traced else choose(problem).backend
+        call = call._replace(plan=call.plan._replace(form=form))
+        return cast(runner_of(call.library).reciprocal_condition(call, backend, status), real)
 
 
 def blocks_solved(call: Call) -> Array:

@@ -11,8 +11,8 @@ import numpy as np
 from tridiag.backends import Backend, Problem
 from tridiag.calls.plan import real_dtype
 from tridiag.derivatives import alignment_of
-from tridiag.kernels.jobs.words.alignment import HOTTEST
-from tridiag.libraries.arrays import Entry, agreed, dtype_name, module_of, working_dtype
+from tridiag.kernels.jobs.words.alignment import ENDS, HOTTEST, TURNS, USUAL, Rules
+from tridiag.libraries.arrays import Entry, agreed, check_given, check_sequence, dtype_name, module_of, working_dtype
 
 Array = Any
 VERB = "smith_waterman"
@@ -28,20 +28,32 @@ class Pairs(NamedTuple):
     scores: Any  # (..., L1, L2)
     lengths: Any  # (..., 2), of any kind of integers, or None: all are full
     parameters: tuple[Any, ...]  # gap, perhaps gap_open, and temperature, of the shape of the batch
+    rules: Rules  # which alignments count
 
 
-def prepare(scores: Any, lengths: Any = None, *, gap: Any, gap_open: Any = None, temperature: Any = 1.0) -> Pairs:
+def prepare(
+    scores: Any,
+    lengths: Any = None,
+    *,
+    gap: Any,
+    gap_open: Any = None,
+    temperature: Any = 1.0,
+    ends: str = "any",
+    turns: str = "both",
+) -> Pairs:
     """Check everything that can be checked without reading values."""
+    rules = check_rules(ends, turns)
+    if gap_open is None and turns != USUAL.turns:  # gaps along the two sequences have to be told apart
+        gap_open = gap
     arguments = {"scores": scores, "gap": gap, "gap_open": gap_open, "temperature": temperature}
     if gap_open is None:
         del arguments["gap_open"]
-    for name, x in arguments.items():
-        if x is None:
-            raise TypeError(f"{name} is None; wanted numbers")
     names, kinds = tuple(arguments), [type(x) for x in arguments.values()]
+    check_given(names, kinds)
     owners = dict(zip(names, kinds, strict=True))
     library = agreed(owners if isinstance(lengths, list | tuple) else {**owners, "lengths": type(lengths)})
     module = module_of(library)
+    check_sequence("lengths", lengths, "numpy", library)
     original = lengths
     given, lengths, entries, settings = module.taking(names, (*kinds, type(lengths)))([*arguments.values()], lengths)
     facts = dict(zip(names, entries[:-1], strict=True))
@@ -63,7 +75,16 @@ def prepare(scores: Any, lengths: Any = None, *, gap: Any, gap_open: Any = None,
         first,
         None if lengths is None else broadcast(lengths, (*shape[:-2], 2)),
         tuple(broadcast(x, shape[:-2]) for x in parameters),
+        rules,
     )
+
+
+def check_rules(ends: str, turns: str) -> Rules:
+    """Which alignments count, by words that are known."""
+    for name, given, known in (("ends", ends, ENDS), ("turns", turns, TURNS)):
+        if not isinstance(given, str) or given not in known:
+            raise ValueError(f"{name} is {given!r}; wanted one of {', '.join(map(repr, known))}")
+    return Rules(ends, turns)
 
 
 def check_shapes(shapes: Mapping[str, tuple[int, ...]], lengths: Entry | None) -> None:
@@ -118,5 +139,5 @@ def run(pairs: Pairs, backend: Backend) -> Array:
     if pairs.problem.library == "numpy":
         check_values(pairs.problem.shape, pairs.lengths, pairs.parameters[-1])
         lengths = None if pairs.lengths is None else pairs.lengths.astype(np.int32)
-        return backend.module().smith_waterman(pairs.scores, lengths, pairs.parameters)[0]
+        return backend.module().smith_waterman(pairs.scores, lengths, pairs.parameters, 0, pairs.rules)[0]
     return alignment_of(pairs.problem.library).run(pairs, backend)

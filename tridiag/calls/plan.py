@@ -38,6 +38,7 @@ from tridiag.selection.choose import choose, in_trace
 from tridiag.selection.costs import known_size
 
 NO_MASK: Any = type(None)
+RIGHT = {"matmul": "x"}  # what a verb calls its fourth argument, where that is not d
 UNASKED = object()  # the verb has no backends, or the caller chooses
 SHARING = 8  # right sides of a matrix that are many
 REAL_OF = {"complex64": "float32", "complex128": "float64"}
@@ -110,7 +111,7 @@ def prepare(
     overwrite_d: bool = False,
     backend: Any = UNASKED,
 ) -> Call:
-    """Check everything that can be checked before any work is done. ``arguments`` are a, b, c and perhaps d."""
+    """Check everything that can be checked before any work is done. ``arguments`` are a, b, c and perhaps d, or x."""
     given, mask_kind = list(arguments.values()), where.__class__
     library, take = taking(tuple(arguments), *map(type, given), mask_kind)
     given, where, entries, settings = take(given, where)
@@ -156,7 +157,8 @@ def make_plan(
     for name, flag in (("periodic", periodic), ("transpose", transpose), ("overwrite_d", overwrite_d)):
         check_flag(name, flag)
     module = module_of(library)
-    given, mask = dict(zip("abcd", entries[:-1], strict=False)), entries[-1]
+    right = RIGHT.get(verb, "d")
+    given, mask = dict(zip((*"abc", right), entries[:-1], strict=False)), entries[-1]
     for name, entry in given.items():
         module.check_dtype(name, entry)
     shapes = {name: tuple(entry[1]) for name, entry in given.items()}
@@ -168,7 +170,7 @@ def make_plan(
     dtype = promoted_dtype(module, given, settings)
     dtypes = entry_dtypes(given, working_dtype(dtype), "abc")
     shape = broadcast(lifted, shapes)
-    matrix_shape = broadcast({name: s for name, s in lifted.items() if name != "d"}, shapes)
+    matrix_shape = broadcast({name: s for name, s in lifted.items() if name != right}, shapes)
     # a matrix that is constant along the system axis still has n rows
     matrix_shape = (*matrix_shape[:axis], shape[axis], *matrix_shape[axis + 1 :])
     check_periodic(periodic, shape[axis])
@@ -269,11 +271,16 @@ def plan_without_mask(
     backend: Any,
     order: int = 1,
     sides: Sides | None = None,
+    exact: bool = False,
 ) -> Plan:
-    """From a form and the lifted shapes of the arguments; ``matrix``: which of them may be real beside complex ones."""
+    """From a form and the lifted shapes of the arguments; ``matrix``: which of them may be real beside complex ones.
+
+    ``exact``: integers stay integers.
+    """
     module, entries = module_of(library), given.values()
     device, traced = module.device(entries, settings), module.traced(entries)
-    dtype = promoted_dtype(module, given, settings)
+    integer = module.integer_dtype(entries, settings) if exact else None
+    dtype = integer or promoted_dtype(module, given, settings)
     dtypes, shape = entry_dtypes(given, working_dtype(dtype), matrix), sides.shape if sides else form.shape
     axis = len(shape) - 2 if sides else form.axis
     problem = Problem(verb, library, device, working_dtype(dtype), shape, axis, None, order=order)
@@ -296,7 +303,7 @@ def wants_check(plan: Plan, check: bool | None) -> bool:
 def entry_dtypes(given: Mapping[str, Entry], dtype: str, matrix: Iterable[str]) -> dict[str, str]:
     """All entries in one dtype, but a real matrix with a complex right side stays real."""
     dtypes, names = dict.fromkeys(given, dtype), tuple(matrix)
-    if not is_real(dtype) and not any(is_complex(given[name][0]) for name in names):
+    if dtype in REAL_OF and not any(is_complex(given[name][0]) for name in names):
         dtypes.update(dict.fromkeys(names, REAL_OF[dtype]))
     return dtypes
 

@@ -67,9 +67,15 @@ def prepare_logarithms(
     return {**coefficients, "x": x, **states}, call
 
 
-def check_logarithms(verb: str, plan: Plan) -> None:
-    if not is_real(plan.problem.dtype):
-        raise TypeError(f"{verb} takes logarithms of positive numbers, which are real, not {plan.result_dtype}")
+def check_logarithms(verb: str, plan: Plan, cut: bool = False) -> None:
+    """``cut``: sequences lie in several places."""
+    if is_real(plan.problem.dtype) or (verb == "logcumsumexp" and not cut):
+        return
+    if verb == "logcumsumexp":
+        raise TypeError(
+            f"logcumsumexp takes {plan.result_dtype} where whole sequences are in one place; gather or rechunk its axis"
+        )
+    raise TypeError(f"{verb} takes logarithms of positive numbers, which are real, not {plan.result_dtype}")
 
 
 def prepare_matrices(
@@ -168,7 +174,8 @@ def make_recurrence_plan(
     shapes = {name: tuple(entry[1]) for name, entry in given.items()}
     form, lifted = recurrence_form(verb, shapes, order, axis, bool(reverse))
     facts = verb, library, given, settings
-    return plan_without_mask(*facts, names[:order], form, lifted, backend, order=max(1, order))
+    exact = verb in ("linear_recurrence", "matrix_recurrence")
+    return plan_without_mask(*facts, names[:order], form, lifted, backend, order=max(1, order), exact=exact)
 
 
 def recurrence_form(

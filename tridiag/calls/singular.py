@@ -84,14 +84,8 @@ def exact_status(suspects: np.ndarray[Any, Any], matrix: Matrix, form: Form) -> 
     from tridiag.algorithms import row_loop
 
     ops = module_of("numpy").Operations
-    parts = []
-    for part in matrix:
-        if part is not None:
-            part = np.moveaxis(to_host(part), form.axis, -1)
-            part = np.broadcast_to(part, form.batch + part.shape[-1:])[suspects]
-        parts.append(part)
-    shape = (int(suspects.sum()), form.n)
-    gathered = Form(shape, shape, 1, form.periodic, form.transpose, True)
+    (*parts,), gathered = gather([x if x is None else to_host(x) for x in matrix], suspects, form)
+    gathered = gathered._replace(pivoting=True)
     if form.n >= (LONG_CYCLE if form.periodic else LONG) and installed("numba"):
         from tridiag.backends import numba_partition, numba_thomas
 
@@ -101,6 +95,18 @@ def exact_status(suspects: np.ndarray[Any, Any], matrix: Matrix, form: Form) -> 
     with np.errstate(all="ignore"):
         status: np.ndarray[Any, Any] = row_loop.eliminate(ops, tuple(parts), gathered, True).status
     return status
+
+
+def gather(arrays: Any, those: Any, form: Form) -> tuple[list[Any], Form]:
+    """Arrays of NumPy or CuPy for some systems of the batch alone, (systems, n), and their form."""
+    parts = []
+    for part in arrays:
+        if part is not None:
+            part = np.moveaxis(part, form.axis, -1)
+            part = np.broadcast_to(part, form.batch + part.shape[-1:])[those]
+        parts.append(part)
+    shape = (int(those.sum()), form.n)
+    return parts, form._replace(shape=shape, matrix_shape=shape, axis=1)
 
 
 def settle_status(status: Any, call: Call) -> Any:

@@ -1,4 +1,4 @@
-"""Systems whose rows lie on several devices, inside `jax.shard_map`: each device passes its own."""
+"""Systems, sequences and series that lie on several devices, inside `jax.shard_map`: each passes its own rows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.backends import KALMAN, Problem
-from tridiag.calls import execute
+from tridiag.backends import KALMAN, LOGARITHMS, Problem
+from tridiag.calls import execute, state_space
 from tridiag.calls.plan import Call, prepare, wants_check
-from tridiag.calls.sequences import PREPARERS
+from tridiag.calls.sequences import PREPARERS, check_logarithms
+from tridiag.libraries.arrays import module_of
 from tridiag.problems.forms import Cut
 from tridiag.problems.state_space import MATRICES
 
@@ -19,6 +20,7 @@ Array = Any
 PARTS = {  # backends that need not gather the rows of a verb
     "solve": ("numba_thomas", "numba_partition"),
     "slogdet": ("jax_scan",),
+    "factor": ("numba_thomas",),
     **dict.fromkeys(
         ("linear_recurrence", "matrix_recurrence", "log_linear_recurrence", "logcumsumexp"), ("numba_scan",)
     ),
@@ -28,7 +30,7 @@ PARTS = {  # backends that need not gather the rows of a verb
 WORDS = {  # for what has rows, and for what is gathered
     "solve": ("system", "systems without certificate"),
     "slogdet": ("system", "systems that may be singular"),
-    "factor": ("system", ""),
+    "factor": ("system", "systems without certificate"),
 }
 
 
@@ -52,21 +54,20 @@ def slogdet(
     """As `tridiag.slogdet` with ``axis_name``."""
     call = system("slogdet", arguments, where, None, options, axis_name)
     sign, logarithm = execute.determinants(call)
-    return on_all(call, axis_name, sign), on_all(call, axis_name, logarithm)
+    return on_all(call.form, axis_name, sign), on_all(call.form, axis_name, logarithm)
 
 
-def on_all(call: Call, axis_name: str | tuple[str, ...], x: Array) -> Array:
+def on_all(form: Any, axis_name: str | tuple[str, ...], x: Array) -> Array:
     """What is of whole systems, and the same on all devices: JAX is told so where there is but one."""
     from tridiag.libraries.jax import not_spread
 
-    return x if call.form.cut else not_spread(x, axis_name if isinstance(axis_name, tuple) else (axis_name,))
+    return x if form.cut else not_spread(x, axis_name if isinstance(axis_name, tuple) else (axis_name,))
 
 
 def system(verb: str, arguments: dict[str, Any], where: Any, out: Any, options: dict[str, Any], axis_name: Any) -> Call:
     """A prepared call whose rows are those of a device."""
-    cut = cut_over(axis_name, verb)
-    periodic = options.pop("periodic")
-    call = prepare(verb, arguments, where=where, **options)
+    cut, periodic = cut_over(axis_name, verb), options["periodic"]
+    call = prepare(verb, arguments, where=where, **{**options, "periodic": False})
     check_inside(call, out, axis_name)
     if periodic and call.form.n * cut.parts < 3:
         raise ValueError(f"periodic=True needs at least 3 rows, and the system has {call.form.n * cut.parts}")
@@ -85,23 +86,37 @@ def recurrence(
     cut = cut_over(axis_name, verb)
     _, call = PREPARERS[verb](verb, **given, **options)
     check_inside(call, out, axis_name)
+    if verb in LOGARITHMS:
+        check_logarithms(verb, call.plan, cut=True)
     call = with_cut(call, cut)
     y = execute.recurrence(verb, call)
     if not return_final:
         return y
     last = execute.last(verb, call, y, given)
     if isinstance(last, tuple):
-        return y, tuple(on_all(call, axis_name, x) for x in last)
-    return y, on_all(call, axis_name, last)
+        return y, tuple(on_all(call.form, axis_name, x) for x in last)
+    return y, on_all(call.form, axis_name, last)
+
+
+def series(call: state_space.Call, arguments: tuple[Any, ...], axis_name: Any) -> state_space.Call:
+    """A prepared call of a filter whose steps are those of a device."""
+    cut = cut_over(axis_name, call.problem.verb)
+    check_traced(call.library, any(map(module_of(call.library).is_traced, arguments)), axis_name)
+    from tridiag.libraries.jax import spread
+
+    form = call.form._replace(cut=cut if cut.parts > 1 else None)
+    return call._replace(form=form, y=spread(call.y, cut.names))
 
 
 def check_inside(call: Call, out: Any, axis_name: Any) -> None:
     if out is not None:
         raise TypeError("out does not go with axis_name: JAX arrays are not written to")
-    if not call.traced or call.library != "jax":
-        raise TypeError(
-            f"axis_name={axis_name!r} is for JAX arrays inside jax.shard_map, and these are of {call.library}"
-        )
+    check_traced(call.library, call.traced, axis_name)
+
+
+def check_traced(library: str, traced: bool, axis_name: Any) -> None:
+    if not traced or library != "jax":
+        raise TypeError(f"axis_name={axis_name!r} is for JAX arrays inside jax.shard_map, and these are of {library}")
 
 
 def cut_over(axis_name: Any, verb: str = "solve") -> Cut:
@@ -124,13 +139,19 @@ def cut_over(axis_name: Any, verb: str = "solve") -> Cut:
 def with_cut(call: Call, cut: Cut, **more: Any) -> Call:
     """The call whose rows are those of a device; one device has whole systems."""
     form = call.form._replace(cut=cut if cut.parts > 1 else None, **more)
-    plan = call.plan._replace(form=form)
     from tridiag.libraries.jax import spread
 
-    return call._replace(plan=plan, d=None if call.d is None else spread(call.d, cut.names))
+    if call.d is None:  # all arrays of a call vary over the axes over which one of them does
+        a, b, *rest = call.matrix
+        call = call._replace(matrix=(a, spread(b, cut.names), *rest))
+    else:
+        call = call._replace(d=spread(call.d, cut.names))
+    return call._replace(plan=call.plan._replace(form=form))
 
 
-def exchange_of(verb: str, arguments: dict[str, Any], problem: Problem, backend: str) -> str | None:
+def exchange_of(
+    verb: str, arguments: dict[str, Any], problem: Problem, backend: str, transpose: bool = False
+) -> str | None:
     """What devices exchange that have rows of the same systems, in a sentence; None where they have whole ones."""
     if verb in KALMAN:
         return exchange_of_steps(verb, arguments, problem, backend)
@@ -148,7 +169,9 @@ def exchange_of(verb: str, arguments: dict[str, Any], problem: Problem, backend:
         told = split_determinants.exchange(devices, systems, problem.periodic, problem.dtype)
     elif verb == "solve":
         rows = -(-problem.shape[problem.axis] // devices)
-        told = split.exchange(devices, systems, rows, problem.periodic, problem.dtype)
+        told = split.exchange(devices, systems, rows, problem.periodic, transpose, problem.dtype)
+    elif verb == "factor":
+        told = split.exchange_of_factors(devices, systems)
     else:
         told = split_recurrences.exchange(verb, devices, systems, problem.order, problem.shape, problem.dtype)
     return f"{lie}: {told}" + f"; {fail} are gathered alone" * (verb != "logcumsumexp")

@@ -91,7 +91,7 @@ def recurrence(verb: Verb, given: Mapping[str, Any], return_final: bool, out: An
     rows, states = by_name(given)
     operands = of_recurrence(verb.__name__, rows, states, **options)
     if "a" not in given:
-        check_logarithms(verb.__name__, operands.plan)
+        check_logarithms(verb.__name__, operands.plan, operands.cut)
     told = {"reverse": bool(options["reverse"]), "backend": options["backend"]}
     if not operands.cut:
         y = whole.mapped(verb, operands, told)
@@ -100,6 +100,7 @@ def recurrence(verb: Verb, given: Mapping[str, Any], return_final: bool, out: An
         y = recurrence(verb, wide, False, None, **options).astype(operands.plan.out_dtype)
     else:
         few = math.prod(len(operands.chunks[k]) for k in operands.batch) < MANY
+        few = few and not operands.plan.problem.integer  # which do not wait for products that round
         y = (in_parallel if few and len(rows) <= 2 else in_turn)(verb, operands, told)
     return (y, final(given, operands, y, told["reverse"])) if return_final else y
 

@@ -20,7 +20,9 @@ from tridiag.errors import BackendError
 from tridiag.libraries.arrays import working_dtype
 
 
-def solve(verb: Verb, given: Mapping[str, Any], where: Any, out: Any, check: Any, **options: Any) -> Any:
+def solve(
+    verb: Verb, given: Mapping[str, Any], where: Any, out: Any, check: Any, singular: str = "nan", **options: Any
+) -> Any:
     """`tridiag.solve` of Dask arrays; ``given`` are a, b, c and d."""
     refuse_targets(out, options.pop("overwrite_d"))
     if check is not None:
@@ -28,7 +30,12 @@ def solve(verb: Verb, given: Mapping[str, Any], where: Any, out: Any, check: Any
     operands = of_system(verb.__name__, given, where, **options)
     told = {name: value for name, value in options.items() if name != "axis"} | {"check": check}
     if not operands.cut:
-        return whole.solved(verb, operands, told)
+        return whole.solved(verb, operands, told | {"singular": singular})
+    if singular != "nan":
+        raise ValueError(
+            f"singular is {singular!r}, which looks at whole systems, and the system axis is cut into "
+            f"{len(operands.chunks[operands.axis])} chunks; rechunk that axis into one chunk"
+        )
     if operands.plan.casts:
         wide = {**given, "d": widened(given["d"], operands.plan)}
         x = solve(verb, wide, where, None, check, overwrite_d=False, **options)

@@ -8,12 +8,14 @@ from tridiag.conventions.padding import (
     check_length,
     rows_of,
 )
-from tridiag.conventions.system import arrays, system
+from tridiag.conventions.system import arrays, perturbed, system
 
 Array = Any
 
 
-def from_jax(dl: Array, d: Array, du: Array, b: Array | None = None) -> dict[str, Any]:
+def from_jax(
+    dl: Array, d: Array, du: Array, b: Array | None = None, *, perturb_singular: bool = False
+) -> dict[str, Any]:
     r"""The arguments of ``jax.lax.linalg.tridiagonal_solve(dl, d, du, b)``.
 
     .. math:: dl_i x_{i-1} + d_i x_i + du_i x_{i+1} = b_i
@@ -25,12 +27,15 @@ def from_jax(dl: Array, d: Array, du: Array, b: Array | None = None) -> dict[str
         never read.
     b : array
         (..., n, k): k right sides for each matrix.
+    perturb_singular : bool
+        True is ``singular="perturb"`` of `tridiag.solve`. The solutions of singular systems are as large as JAX's, and
+        other numbers; nearly singular systems keep their own solutions.
 
     Returns
     -------
     dict
-        ``a``, ``b``, ``c``, ``d`` and ``axis`` of `tridiag.solve`; nothing is copied. Under `jax.jit` they are traced
-        like any arrays.
+        ``a``, ``b``, ``c``, ``d``, ``axis`` and perhaps ``singular`` of `tridiag.solve`; nothing is copied. Under
+        `jax.jit` they are traced like any arrays.
 
     Raises
     ------
@@ -57,4 +62,4 @@ def from_jax(dl: Array, d: Array, du: Array, b: Array | None = None) -> dict[str
             f"b has shape {tuple(b.shape)} and d {tuple(d.shape)}; wanted right sides (..., n, k), one axis more than "
             f"d: pass b[..., None] where each matrix has one"
         )
-    return system((dl, d, du), "b", b, columns=True)
+    return perturbed(system((dl, d, du), "b", b, columns=True), "b", b, perturb_singular)

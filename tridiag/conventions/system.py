@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tridiag.calls.checks import check_flag
 from tridiag.calls.plan import NO_MASK
 from tridiag.calls.torch_compile import compiling
 from tridiag.libraries.arrays import taking
@@ -35,3 +36,16 @@ def system(diagonals: Any, name: str, right: Any, columns: bool, axis: int = -1)
             f"{name} has shape {tuple(right.shape)}; wanted {wanted} with n = {b.shape[axis]}, the rows of the matrix"
         )
     return {"a": a, "b": b, "c": c, "d": right, "axis": axis}
+
+
+def perturbed(found: dict[str, Any], name: str, right: Any, perturb_singular: bool) -> dict[str, Any]:
+    """The arguments of a verb, with what `tridiag.solve` calls ``perturb_singular``."""
+    check_flag("perturb_singular", perturb_singular)
+    if not perturb_singular:
+        return found
+    if right is None:
+        raise ValueError(
+            f"perturb_singular is True and {name} is left out; wanted the right sides, for tridiag.solve alone has "
+            "singular='perturb'"
+        )
+    return {**found, "singular": "perturb"}

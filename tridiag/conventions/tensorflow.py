@@ -12,13 +12,15 @@ from tridiag.conventions.padding import (
     padded_behind,
     rows_of,
 )
-from tridiag.conventions.system import arrays, system
+from tridiag.conventions.system import arrays, perturbed, system
 
 Array = Any
 FORMATS = ("compact", "sequence", "matrix")  # of TensorFlow
 
 
-def from_tensorflow(diagonals: Any, rhs: Array | None = None, diagonals_format: str = "compact") -> dict[str, Any]:
+def from_tensorflow(
+    diagonals: Any, rhs: Array | None = None, diagonals_format: str = "compact", *, perturb_singular: bool = False
+) -> dict[str, Any]:
     r"""The arguments of ``tf.linalg.tridiagonal_solve(diagonals, rhs, diagonals_format=...)``.
 
     .. math:: diagonals_{2, i} \, x_{i-1} + diagonals_{1, i} \, x_i + diagonals_{0, i} \, x_{i+1} = rhs_i
@@ -35,11 +37,14 @@ def from_tensorflow(diagonals: Any, rhs: Array | None = None, diagonals_format: 
         transposes or conjugates first, as ``transpose_rhs`` and ``conjugate_rhs``, pass transposed or conjugated.
     diagonals_format : str
         "compact", "sequence" or "matrix".
+    perturb_singular : bool
+        As in `tridiag.conventions.from_jax`.
 
     Returns
     -------
     dict
-        ``a``, ``b``, ``c``, ``d`` and ``axis`` of `tridiag.solve`; nothing is copied but what has to be padded.
+        ``a``, ``b``, ``c``, ``d``, ``axis`` and perhaps ``singular`` of `tridiag.solve`; nothing is copied but what has
+        to be padded.
 
     Raises
     ------
@@ -70,7 +75,8 @@ def from_tensorflow(diagonals: Any, rhs: Array | None = None, diagonals_format: 
             f"(..., n, k) with one axis more"
         )
     columns = rhs is not None and rhs.ndim > diagonal.ndim
-    return system((padded_before(below, diagonal), diagonal, padded_behind(above, diagonal)), "rhs", rhs, columns)
+    bands = padded_before(below, diagonal), diagonal, padded_behind(above, diagonal)
+    return perturbed(system(bands, "rhs", rhs, columns), "rhs", rhs, perturb_singular)
 
 
 def sequence(diagonals: Any, rhs: Array | None) -> list[Any]:

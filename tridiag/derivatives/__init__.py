@@ -7,6 +7,8 @@ The one rule of a solve: with x = A^-1 d and cotangent g, w = A^-T g:
 A module of `RUNNERS` holds
 
     solve(call, backend, check, out, factors) -> x         raises where a system is singular and ``check`` is asked for
+    solve_perturbed(call, backend, eps) -> x               none is singular (`tridiag.algorithms.perturbation`)
+    reciprocal_condition(call, backend, status) -> rcond   (`tridiag.algorithms.condition`)
     recurrence(verb, call, backend, out) -> y
     solve_block(call, backend) -> x
     slogdet(call, backend) -> (sign, logabsdet)

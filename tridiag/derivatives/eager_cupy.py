@@ -6,9 +6,11 @@ from typing import Any
 
 from tridiag.backends import Backend
 from tridiag.calls.plan import Call
+from tridiag.derivatives.eager_numpy import reciprocal_condition as reciprocal_condition
 from tridiag.derivatives.eager_numpy import recurrence as recurrence
 from tridiag.derivatives.eager_numpy import slogdet as slogdet
 from tridiag.derivatives.eager_numpy import solve as solve
+from tridiag.derivatives.eager_numpy import solve_perturbed as solve_perturbed
 
 
 def factor(call: Call, backend: Backend) -> tuple[Any, Any]:

@@ -21,7 +21,7 @@ from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.backends import BACKENDS, Backend
 from tridiag.calls.plan import Call
 from tridiag.derivatives.jax_batching import batched, lifted
-from tridiag.libraries.jax import left_to_compiler, spread, vary_alike
+from tridiag.libraries.jax import left_to_compiler, vary_alike
 from tridiag.problems.forms import Form
 from tridiag.xla import split, systems
 from tridiag.xla.custom_call import may_be_sharded
@@ -36,8 +36,6 @@ def differentiable(matrix: Matrix, form: Form, name: str) -> Any:
     matrix = vary_alike(matrix)
     if not (form.cut or may_be_sharded()):
         return BACKENDS[name].module().slogdet(matrix, form)
-    if form.cut:
-        matrix = jax.tree.map(lambda x: spread(x, form.cut.names), matrix)
     return left_to_compiler(functools.partial(determinant, form), (matrix,), form.axis)(matrix)
 
 

@@ -24,10 +24,12 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
+from tridiag.algorithms import condition, perturbation
 from tridiag.algorithms.matrix_rows import Matrix, bands, multiply
 from tridiag.backends import BACKENDS, Backend
 from tridiag.calls.plan import Call
 from tridiag.calls.singular import raise_if_singular
+from tridiag.calls.split import PARTS
 from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.factorization import Factorization
 from tridiag.libraries.jax import Operations as ops
@@ -59,9 +61,64 @@ def fit(factors: Any, form: Form) -> Any:
     """Factors at the rank of this right side."""
     if factors is None:
         return None
-    pivots = jax.tree.map(lambda x: x.reshape(x.shape[0], *form.matrix_batch), factors.pivots)
-    rest = jax.tree.map(lambda x: x.reshape(form.matrix_batch), factors._replace(pivots=None))
-    return rest._replace(pivots=pivots)
+    return factors.fitted(form)
+
+
+def solve_perturbed(call: Call, backend: Backend, eps: float) -> Any:
+    form = call.form._replace(overwrite_d=False)
+    function = perturbed_solution if call.traced else compiled_perturbed
+    return function(call.matrix, call.d, form, backend.name, eps)
+
+
+def perturbed_solution(matrix: Matrix, d: Any, form: Form, name: Name, eps: float) -> Any:
+    """x with its derivatives, where singular matrices are perturbed."""
+    matrix, d = vary_alike((matrix, jnp.broadcast_to(d, form.shape)))
+    function = left_to_compiler(lambda *arrays: perturbed(form, name, eps, *arrays)[0], (matrix, d))
+    return function(matrix, d)
+
+
+compiled_perturbed = jax.jit(perturbed_solution, static_argnums=(2, 3, 4))
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
+def perturbed(form: Form, name: Name, eps: float, matrix: Matrix, d: Any) -> tuple[Any, Any]:
+    """x, and what is added to the diagonals: all systems are solved again while one asks for it."""
+    right = perturbation.right_side(ops, d, matrix[3])
+
+    def solve(shift: Any) -> tuple[Any, Any]:
+        x = run("solve", form, name, perturbation.shifted(matrix, shift), None, d)
+        return x, jnp.broadcast_to(perturbation.unsolved(ops, right, x, form), wanted)
+
+    def search(shift: Any, x: Any, matrices: Any) -> Any:
+        first = perturbation.first_shift(ops, matrix, form, eps)
+
+        def again(state: Any) -> Any:
+            k, shift, _, matrices = state
+            shift = perturbation.grown(ops, shift, first, matrices)
+            return k + 1, shift, *solve(shift)
+
+        return lax.while_loop(going_on, again, (0, shift, x, matrices))[1:3]
+
+    def going_on(state: Any) -> Any:
+        k, *_, matrices = state
+        return (k < perturbation.TRIES) & jnp.any(matrices > 0)
+
+    wanted = tuple(1 if k == form.axis else n for k, n in enumerate(form.matrix_shape))
+    nothing = jnp.zeros(wanted, matrix[1].real.dtype)
+    x = run("solve", form, name, matrix, None, d)
+    matrices = jnp.broadcast_to(perturbation.unsolved(ops, right, x, form), wanted)
+    shift, x = lax.cond(jnp.any(matrices > 0), search, lambda *state: state[:2], nothing, x, matrices)
+    return x, shift
+
+
+@perturbed.defjvp
+def perturbed_tangent(form: Form, name: Name, eps: float, primals: Any, tangents: Any) -> Any:
+    """(A + delta I) y = d' - A' x; delta does not change."""
+    (matrix, _), ((*changes, _), d_dot) = primals, tangents
+    x, shift = perturbed(form, name, eps, *primals)
+    right = d_dot - product((*changes, matrix[3]), x, form)
+    y = inverse(form, name, perturbation.shifted(matrix, shift), None, right)
+    return (x, shift), (y, jnp.zeros_like(shift))
 
 
 def inverse(form: Form, name: Name, matrix: Matrix, factors: Any, d: Any) -> Any:
@@ -93,7 +150,6 @@ def transposed(form: Form) -> Form:
     return form._replace(transpose=not form.transpose, overwrite_d=False)
 
 
-HAVE_PARTS = ("numba_thomas", "numba_partition")  # backends that need not gather rows that lie on several devices
 solution = jax.custom_jvp(inverse, nondiff_argnums=(0, 1))
 
 
@@ -167,7 +223,7 @@ def unstack(x: Any) -> list[Any]:
 
 
 def solve_once(form: Form, name: str, matrix: Matrix, factors: Any, d: Any) -> Any:
-    if form.cut and name not in HAVE_PARTS:
+    if form.cut and name not in PARTS["solve"]:
         from tridiag.xla import split
 
         return split.gathered_from_devices(BACKENDS[name].module().solve, form, matrix, d)
@@ -176,7 +232,7 @@ def solve_once(form: Form, name: str, matrix: Matrix, factors: Any, d: Any) -> A
 
 def adjoint(form: Form, name: str, matrix: Matrix, factors: Any, g: Any, x: Any) -> Any:
     """w = A^-T g and the cotangents of a, b and c, all of the shape of x."""
-    if (function := joint_adjoint(name)) and factors is None and form.matrix_shape == form.shape:
+    if (function := joint_adjoint(name)) and form.matrix_shape == form.shape:
         return function(matrix, g, x, form)
     w = solve_once(transposed(form), name, matrix, factors, g)
     *entries, where = (v if v is None else jnp.broadcast_to(v, form.shape) for v in matrix)
@@ -190,7 +246,11 @@ def joint_adjoint(name: str) -> Any:
     return getattr(module, "adjoint_of_jax_arrays", None) or getattr(module, "adjoint", None)
 
 
-VERBS: dict[str, Callable[..., Any]] = {"solve": solve_once, "adjoint": adjoint}
+def factor_once(form: Form, name: str, matrix: Matrix, factors: None) -> Any:
+    return BACKENDS[name].module().factor_of_jax_arrays(matrix, form)
+
+
+VERBS: dict[str, Callable[..., Any]] = {"solve": solve_once, "adjoint": adjoint, "factor": factor_once}
 
 
 def run(verb: str, form: Form, name: Name, matrix: Matrix, factors: Any, *arrays: Any) -> Any:
@@ -218,7 +278,7 @@ def running(verb: str, form: Form, name: Name, matrix_tree: Any, factors_tree: A
         )
         arrays = lifted(is_batched, leaves)
         parts = jax.tree.unflatten(factors_tree, range(size, end))
-        for k in jax.tree.leaves(parts.pivots) if parts is not None else ():  # stacked rows stay in front
+        for k in jax.tree.leaves(getattr(parts, "pivots", None)):  # stacked rows stay in front
             arrays[k] = jnp.moveaxis(arrays[k], 0, 1)
         return running(verb, longer, name, matrix_tree, factors_tree)(*arrays)
 
@@ -234,6 +294,10 @@ def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
 
 def make_factors(matrix: Matrix, form: Form, name: str) -> tuple[Any, Any]:
     module = BACKENDS[name].module()
+    if hasattr(module, "factor_of_jax_arrays"):
+        function = left_to_compiler(lambda matrix: run("factor", form, name, matrix, None), matrix, form.axis)
+        factors = function(matrix)
+        return None if factors.joints is None else factors, factors.status
     factors = module.factor(matrix, form)
     if form.pivoting is False:
         return factors, module.factor(matrix, form._replace(pivoting=True)).status
@@ -243,13 +307,30 @@ def make_factors(matrix: Matrix, form: Form, name: str) -> tuple[Any, Any]:
 compiled_factors = jax.jit(make_factors, static_argnums=(1, 2))
 
 
+def reciprocal_condition(call: Call, backend: Backend, status: Any) -> Any:
+    function = condition_of if call.traced else compiled_condition
+    return function(call.matrix, status, call.form, backend.name)
+
+
+def condition_of(matrix: Matrix, status: Any, form: Form, name: Name) -> Any:
+    matrix, status = lax.stop_gradient(vary_alike((matrix, status)))
+
+    def solve(d: Any, transpose: bool) -> Any:
+        return run("solve", form._replace(transpose=transpose), name, matrix, None, d)
+
+    return condition.reciprocal(ops, solve, matrix, form, status)
+
+
+compiled_condition = jax.jit(condition_of, static_argnums=(2, 3))
+
+
 def flatten(x: Factorization) -> Any:
-    return (x._matrix, x._factors, x._status), (tuple(x._options.items()), x._name, x._kind)
+    return (x._matrix, x._factors, x._status), (tuple(x._options.items()), x._name, x._kind, x._free)
 
 
 def unflatten(static: Any, children: Any) -> Factorization:
-    matrix, factors, status = children
-    return Factorization(matrix, dict(static[0]), static[1], static[2], factors, status)
+    (options, name, kind, free), (matrix, factors, status) = static, children
+    return Factorization(matrix, dict(options), name, kind, factors, status, free)
 
 
 jax.tree_util.register_pytree_node(Factorization, flatten, unflatten)

@@ -9,6 +9,7 @@ import torch
 from tridiag.backends import Backend
 from tridiag.backends.numba_thomas import view
 from tridiag.calls.pairs import Pairs, check_values
+from tridiag.kernels.jobs.words.alignment import Rules
 
 
 def run(pairs: Pairs, backend: Backend) -> Any:
@@ -16,17 +17,17 @@ def run(pairs: Pairs, backend: Backend) -> Any:
     wanted = 0
     if torch.is_grad_enabled():
         wanted = 2 if any(x.requires_grad for x in pairs.parameters) else int(pairs.scores.requires_grad)
-    return Alignment.apply(backend, wanted, pairs.lengths, *arguments)[0]
+    return Alignment.apply(backend, wanted, pairs.rules, pairs.lengths, *arguments)[0]
 
 
 class Alignment(torch.autograd.Function):
     """The score and, for the backward pass, its derivatives."""
 
     @staticmethod
-    def forward(backend: Backend, wanted: int, lengths: Any, scores: Any, *parameters: Any) -> Any:
+    def forward(backend: Backend, wanted: int, rules: Rules, lengths: Any, scores: Any, *parameters: Any) -> Any:
         check_values(tuple(scores.shape), view(lengths), view(parameters[-1]))
         lengths = None if lengths is None else lengths.to(torch.int32)
-        return backend.module().smith_waterman(scores, lengths, parameters, wanted)
+        return backend.module().smith_waterman(scores, lengths, parameters, wanted, rules)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -39,18 +40,18 @@ class Alignment(torch.autograd.Function):
         if any(x is not None for x in of_derivatives):
             raise RuntimeError("smith_waterman is differentiable once in PyTorch; further derivatives: JAX")
         if g is None:
-            return None, None, None, *(None for _ in ctx.needs_input_grad[3:])
+            return (None,) * len(ctx.needs_input_grad)
         by_scores, *by_parameters = ctx.saved_tensors
-        needed = ctx.needs_input_grad[3:]
+        needed = ctx.needs_input_grad[4:]
         grads = [g[..., None, None] * by_scores, *(g * by for by in by_parameters)]
         grads += [None] * (len(needed) - len(grads))
-        return None, None, None, *(grad if need else None for grad, need in zip(grads, needed, strict=True))
+        return None, None, None, None, *(grad if need else None for grad, need in zip(grads, needed, strict=True))
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, backend: Backend, wanted: int, *arrays: Any) -> Any:
+    def vmap(info: Any, in_dims: Any, backend: Backend, wanted: int, rules: Rules, *arrays: Any) -> Any:
         lifted = [
             None if x is None else x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
-            for x, dim in zip(arrays, in_dims[2:], strict=True)
+            for x, dim in zip(arrays, in_dims[3:], strict=True)
         ]
-        results = Alignment.apply(backend, wanted, *lifted)
+        results = Alignment.apply(backend, wanted, rules, *lifted)
         return results, (0,) * len(results)

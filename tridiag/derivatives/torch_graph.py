@@ -16,9 +16,11 @@ from tridiag.calls.plan import Call, prepare, wants_check
 from tridiag.derivatives import torch_operators  # noqa: F401  registers the operators before a graph is made
 
 
-def solve(arguments: dict[str, Any], where: Any, out: Any, check: bool | None, options: dict[str, Any]) -> Any:
+def solve(
+    arguments: dict[str, Any], where: Any, out: Any, check: bool | None, perturb: bool, options: dict[str, Any]
+) -> Any:
     refuse_argument(out, (*arguments.values(), where))
-    x = solve_node(where=where, like=out, check=check, **arguments, **options)
+    x = solve_node(where=where, like=out, check=check, perturb=perturb, **arguments, **options)
     d = arguments["d"]
     if out is None and options["overwrite_d"] and takes(d, x, (arguments["a"], arguments["b"], arguments["c"], where)):
         out = d
@@ -39,12 +41,16 @@ def takes(d: Any, x: Any, others: Any) -> bool:
 
 
 @torch.compiler.allow_in_graph
-def solve_node(a: Any, b: Any, c: Any, d: Any, where: Any, like: Any, check: bool | None, **options: Any) -> Any:
+def solve_node(
+    a: Any, b: Any, c: Any, d: Any, where: Any, like: Any, check: bool | None, perturb: bool, **options: Any
+) -> Any:
     """The solution, which fits ``like``; Dynamo has a meaning of its own for arguments called ``out``."""
     arguments = {"a": a, "b": b, "c": c, "d": d}
     call = prepare("solve", arguments, where=where, **options)
     if like is not None:
         outputs.check_fit(call, arguments, like)
+    if perturb:
+        return execute.solve_perturbed(traced(call))
     return execute.solve(traced(call), call.plan.backend, wants_check(call.plan, check))
 
 
@@ -55,11 +61,12 @@ def product(arguments: dict[str, Any], where: Any, out: Any, options: dict[str, 
 
 
 @torch.compiler.allow_in_graph
-def matmul(a: Any, b: Any, c: Any, d: Any, where: Any, like: Any, **options: Any) -> Any:
+def matmul(a: Any, b: Any, c: Any, x: Any, where: Any, like: Any, **options: Any) -> Any:
     """The product, which fits ``like``."""
-    call = prepare("matmul", {"a": a, "b": b, "c": c, "d": d}, where=where, **options)
+    arguments = {"a": a, "b": b, "c": c, "x": x}
+    call = prepare("matmul", arguments, where=where, **options)
     if like is not None:
-        outputs.check_fit(call, {"a": a, "b": b, "c": c, "x": d}, like)
+        outputs.check_fit(call, arguments, like)
     return execute.product(call)
 
 

@@ -16,7 +16,7 @@ from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.backends import BACKENDS, Backend
 from tridiag.derivatives.torch_blocks import SolveBlock
 from tridiag.derivatives.torch_recurrences import RECURRENCES, Course
-from tridiag.derivatives.torch_systems import DIFFERENTIABLE, Options, Solve, forward
+from tridiag.derivatives.torch_systems import DIFFERENTIABLE, Options, Solve, forward, shift_shape, whole_shift
 from tridiag.problems.forms import Blocks, Form, Recurrence, Shape, broadcast
 
 MATRIX = "Tensor a, Tensor b, Tensor c, Tensor? where"
@@ -88,6 +88,23 @@ def seen(ctx: Any, needed: Any) -> Any:
 
 
 solve.register_autograd(solve_backward, setup_context=solve_context)
+
+
+def shift_node(arrays: Any, eps: float, options: Options) -> Any:
+    a, b, c, d, where = arrays
+    return shift(a, b, c, where, d, *facts(options), eps)
+
+
+@operator("shift", f"({MATRIX}, Tensor d, {SYSTEM}, float eps) -> Tensor")
+def shift(a: Any, b: Any, c: Any, where: Any, d: Any, *rest: Any) -> Any:
+    with torch.no_grad():
+        return whole_shift(a, b, c, d, where, rest[-1], options_of((a, b, c, where), d, *rest[:-1]))
+
+
+@shift.register_fake
+def shift_fake(a: Any, b: Any, c: Any, where: Any, d: Any, *rest: Any) -> Any:
+    options = options_of((a, b, c, where), d, *rest[:-1])
+    return torch.empty(shift_shape(options.form), dtype=b.dtype.to_real(), device=b.device)
 
 
 def adjoint_node(matrix: Matrix, g: Any, x: Any, options: Options) -> Any:

@@ -136,10 +136,10 @@ class LogSequence(torch.autograd.Function):
         course: Course = ctx.course
         coefficients, x, init = course.parts(ctx.saved_tensors[:-1])
         linear, p, q, of_past = LogSequence.linear(ctx)
-        w = Sequence.apply(linear.transposed(), p, g)
+        w = Sequence.apply(linear.transposed(), p, g.conj()).conj()
         of_coefficients = [(of_past * w).sum_to_size(a.shape) for a in coefficients]
         of_init = [first_cotangent((of_past,), w, 0, course.form).sum_to_size(value.shape) for value in init]
-        return None, *of_coefficients, (q * w).sum_to_size(x.shape), *of_init
+        return None, *of_coefficients, (q.conj() * w).sum_to_size(x.shape), *of_init
 
     @staticmethod
     def jvp(ctx: Any, _: Any, *tangents: Any) -> Any:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from tridiag.algorithms import condition, perturbation
 from tridiag.algorithms.matrix_rows import Matrix, multiply, shift
 from tridiag.backends import BACKENDS, Backend
 from tridiag.calls.plan import Call
@@ -58,6 +59,65 @@ def forward(matrix: Matrix, d: Any, options: Options, out: Any = None) -> Any:
     return x
 
 
+def solve_perturbed(call: Call, backend: Backend, eps: float) -> Any:
+    """Where values can be read all systems are solved again if one asks for it, else in any case."""
+    options = Options(call.form, backend, traced=call.traced)
+    (a, b, c, where), d = call.matrix, call.d
+    detached = *(x.detach() for x in (a, b, c, d)), where
+    if call.traced:
+        shift = operators().shift_node(detached, eps, options)
+    elif transformed():
+        shift = Shift.apply(*detached, eps, options)
+    else:
+        x = solve(call, backend, False, None, None)
+        found = find_shift(detached, eps, options, x.detach())
+        if found is None:
+            return x
+        shift = found
+    return Solve.apply(a, b + shift, c, d, where, options)
+
+
+def find_shift(arrays: Any, eps: float, options: Options, x: Any = None) -> Any:
+    """What is added to the diagonals for finite solutions; None where that is nothing."""
+
+    def again(matrix: Matrix) -> Any:
+        return options.backend.module().solve(matrix, d, options.form)[0]
+
+    a, b, c, d, where = arrays
+    matrix = a, b, c, where
+    found = perturbation.perturb(ops, again, matrix, d, again(matrix) if x is None else x, options.form, eps)
+    return None if found is None else found[0]
+
+
+def shift_shape(form: Form) -> tuple[int, ...]:
+    return (*form.matrix_shape[: form.axis], 1, *form.matrix_shape[form.axis + 1 :])
+
+
+def whole_shift(a: Any, b: Any, c: Any, d: Any, where: Any, eps: float, options: Options) -> Any:
+    """The same, 0 where it is nothing."""
+    shift = find_shift((a, b, c, d, where), eps, options)
+    zero = b.real.new_zeros(shift_shape(options.form))
+    return zero if shift is None else zero + shift
+
+
+class Shift(torch.autograd.Function):
+    """What is added to the diagonals, of which nobody asks a derivative."""
+
+    @staticmethod
+    def forward(a: Any, b: Any, c: Any, d: Any, where: Any, eps: float, options: Options) -> Any:
+        return whole_shift(a, b, c, d, where, eps, options)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.mark_non_differentiable(output)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *arguments: Any) -> Any:
+        *arrays, eps, options = arguments
+        lifted, wider = widened(info.batch_size, in_dims, arrays, options)
+        return Shift.apply(*lifted, eps, wider), 0
+
+
 class Solve(torch.autograd.Function):
     @staticmethod
     def forward(a: Any, b: Any, c: Any, d: Any, where: Any, options: Options) -> Any:
@@ -88,16 +148,22 @@ class Solve(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, a: Any, b: Any, c: Any, d: Any, where: Any, options: Options) -> Any:
-        size, form = info.batch_size, options.form
-        lifted = [
-            None if x is None else (x.unsqueeze(0) if dim is None else x.movedim(dim, 0))
-            for x, dim in zip((a, b, c, d, where), in_dims, strict=False)
-        ]
-        shared = all(in_dims[k] is None for k in (0, 1, 2, 4))
-        wider = form._replace(
-            shape=(size, *form.shape), matrix_shape=(1 if shared else size, *form.matrix_shape), axis=form.axis + 1
-        )
-        return Solve.apply(*lifted, options._replace(form=wider)), 0
+        lifted, wider = widened(info.batch_size, in_dims, (a, b, c, d, where), options)
+        return Solve.apply(*lifted, wider), 0
+
+
+def widened(size: int, in_dims: Any, arrays: Any, options: Options) -> tuple[list[Any], Options]:
+    """a, b, c, d and a mask with the axis of `torch.vmap` in front, and their options."""
+    form = options.form
+    lifted = [
+        None if x is None else (x.unsqueeze(0) if dim is None else x.movedim(dim, 0))
+        for x, dim in zip(arrays, in_dims, strict=False)
+    ]
+    shared = all(in_dims[k] is None for k in (0, 1, 2, 4))
+    wider = form._replace(
+        shape=(size, *form.shape), matrix_shape=(1 if shared else size, *form.matrix_shape), axis=form.axis + 1
+    )
+    return lifted, options._replace(form=wider)
 
 
 def cotangents(matrix: Matrix, x: Any, g: Any, options: Options, needed: Any) -> Any:
@@ -225,6 +291,15 @@ class Determinant(torch.autograd.Function):
             outputs, right = [results[k] for k in parts], [cotangents[k] for k in parts]
             grads = iter(torch.autograd.grad(outputs, wanted, right, create_graph=again, allow_unused=True))
         return *[next(grads) if x.requires_grad else None for x in given], None, None, None
+
+
+def reciprocal_condition(call: Call, backend: Backend, status: Any) -> Any:
+    (a, b, c), where, form = (x.detach() for x in call.matrix[:3]), call.matrix[3], call.form
+
+    def solve(d: Any, transpose: bool) -> Any:
+        return Solve.apply(a, b, c, d, where, Options(form._replace(transpose=transpose), backend))
+
+    return condition.reciprocal(ops, solve, (a, b, c, where), form, status)
 
 
 def factor(call: Call, backend: Backend) -> tuple[Any, Any]:

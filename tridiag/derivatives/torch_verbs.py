@@ -2,6 +2,6 @@
 
 from tridiag.derivatives.torch_blocks import solve_block
 from tridiag.derivatives.torch_recurrences import recurrence
-from tridiag.derivatives.torch_systems import factor, slogdet, solve
+from tridiag.derivatives.torch_systems import factor, reciprocal_condition, slogdet, solve, solve_perturbed
 
-__all__ = ["factor", "recurrence", "slogdet", "solve", "solve_block"]
+__all__ = ["factor", "reciprocal_condition", "recurrence", "slogdet", "solve", "solve_block", "solve_perturbed"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -45,7 +45,15 @@ def library_of_type(kind: type) -> str | None:
 def taking(names: tuple[str, ...], *kinds: type) -> tuple[str, Callable[..., Taken]]:
     """What the types of some arguments, and last of a mask, decide: their one library, and how it takes them."""
     library = agreed(dict(zip((*names, "where"), kinds, strict=True)))
+    check_given(names, kinds)
     return library, module_of(library).taking(names, kinds)
+
+
+def check_given(names: Sequence[str], kinds: Sequence[type]) -> None:
+    """Refuse None for an argument that has to be there."""
+    for name, kind in zip(names, kinds, strict=False):
+        if kind is type(None):
+            raise TypeError(f"{name} is None; wanted numbers: an array, or one for all")
 
 
 def agreed(kinds: Mapping[str, type]) -> str:
@@ -55,7 +63,8 @@ def agreed(kinds: Mapping[str, type]) -> str:
     if found == {"jax", "numpy"}:
         found = {"jax"}
     if len(found) > 1:
-        listed = ", ".join(f"{name}: {library}" for name, library in owners.items() if library)
+        lists = {name: kinds[name].__name__ for name in owners if issubclass(kinds[name], list | tuple)}
+        listed = ", ".join(f"{name}: {lists.get(name, library)}" for name, library in owners.items() if library)
         raise TypeError(
             f"the arguments belong to different libraries ({listed}); convert them to one: data is never moved for you"
         )
@@ -75,7 +84,8 @@ def refuse(name: str, kind: type) -> None:
     if reason is None and library_of_type(kind) == "numpy":
         reason = foreign.refusal_of_stranger(kind)
     if reason is not None:
-        raise TypeError(f"{name} {reason.format(name=name, kind=foreign.full_name(kind))}")
+        full = foreign.full_name(kind).removeprefix("builtins.")
+        raise TypeError(f"{name} {reason.format(name=name, kind=full, masked=foreign.instead_of_a_mask(name))}")
 
 
 def check_sequence(name: str, x: Any, *taken: str) -> None:

@@ -79,6 +79,10 @@ def result_dtype(entries: Sequence[Entry], devices: Any) -> str:
     return "float64" if promoted.kind in "iu" else str(promoted.name)
 
 
+def integer_dtype(entries: Sequence[Entry], devices: Any) -> None:
+    """No backend runs recurrences of integers on a GPU: they become floating-point numbers."""
+
+
 def has_dtype(entry: Entry, name: str) -> bool:
     return not isinstance(entry[0], type) and bool(entry[0] == np.dtype(name))
 

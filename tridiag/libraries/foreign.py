@@ -8,10 +8,12 @@ looked at, never values: the answers are kept.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
 
 import numpy as np
+
+Shape = tuple[int, ...]
 
 PLAIN = ("pandas", "polars", "pyarrow")  # whose columns and tables NumPy takes as they are
 EAGER = ("EagerTensor", "ResourceVariable")  # of TensorFlow
@@ -36,8 +38,7 @@ NAMED = {
     "jax.experimental.sparse.": "is a sparse array ({kind}); pass its three diagonals as dense arrays of length n",
     "sparse.": "is a sparse array ({kind}); pass its three diagonals as dense arrays of length n",
     "jax.ShapeDtypeStruct": "is a jax.ShapeDtypeStruct, which has no numbers; pass it through jax.eval_shape",
-    "numpy.ma.": "is a masked array; pass {name}.data, and the rows to keep as where=~mask, or "
-    "{name}.filled(numpy.nan) where NaN is what is missing, as in kalman",
+    "numpy.ma.": "is a masked array; pass {masked}",
     "torch.distributed._functional_collectives.": "is a tensor that is still to come ({kind}); pass {name}.wait()",
     "torch.distributed.": "is a tensor whose entries are distributed ({kind}); pass {name}.to_local() where each "
     "device has whole systems, or {name}.full_tensor(); solve, matmul, slogdet and recurrences take DTensors where "
@@ -62,6 +63,23 @@ NAMED = {
 }
 
 
+# by the name of an argument: what to pass where it is a masked array; of systems the rows to keep
+MASKED = {
+    "y": "y.filled(numpy.nan): NaN is what was not observed",
+    "scores": "scores.filled(-numpy.inf), which forbids what is masked, or lengths= where sequences are padded",
+    "x": "x.filled(...) with the numbers that are to stand for what is missing; matmul also takes where=~x.mask",
+    "where": "where.filled(False), which takes out what is masked",
+    "out": "out.data to write to",
+    **dict.fromkeys("abcd", "{name}.data, and the rows to keep as where=~{name}.mask"),
+}
+
+
+def instead_of_a_mask(name: str) -> str:
+    """What to pass in place of a masked array."""
+    known = MASKED.get(name, "{name}.filled(...) with the numbers that are to stand for what is missing")
+    return known.format(name=name)
+
+
 def refusal(kind: type) -> str | None:
     """What is said of an argument of this type, as a template of its name; None: it is taken."""
     names = [full_name(base) for base in kind.__mro__]
@@ -78,6 +96,10 @@ def refusal(kind: type) -> str | None:
 
 def refusal_of_stranger(kind: type) -> str | None:
     """The same for a type of none of the libraries."""
+    if issubclass(kind, Iterator):
+        return "is a {kind}, whose values can be read only once; pass an array, as numpy.fromiter({name}, float) makes"
+    if issubclass(kind, str | bytes | Mapping | Set):
+        return "is a {kind}; wanted numbers: an array, one number, or a list of numbers"
     roots = {base.__module__.partition(".")[0] for base in kind.__mro__}
     eager = "tensorflow" in roots and any(base.__name__ in EAGER for base in kind.__mro__)
     if eager or roots.intersection(PLAIN) or issubclass(kind, np.ndarray | np.generic):
@@ -104,17 +126,30 @@ def full_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def check_elements(name: str, x: Any, owner: Callable[[str, type], str | None], taken: tuple[str, ...]) -> None:
-    """Refuse a list or tuple that holds, at any depth, what is no number and no array of the libraries ``taken``."""
+def check_elements(name: str, x: Any, owner: Callable[[str, type], str | None], taken: tuple[str, ...]) -> Shape:
+    """The shape of a list or tuple that holds, at any depth, numbers and arrays of the libraries ``taken``.
+
+    What holds anything else, or parts that differ in shape, is refused.
+    """
+    shapes: dict[Shape, str] = {}  # of the parts, and the first that has it
     for kind in {*map(type, x)}:
-        parts = ((f"{name}[{k}]", part) for k, part in enumerate(x) if type(part) is kind)
+        parts = [(f"{name}[{k}]", part) for k, part in enumerate(x) if type(part) is kind]
         if kind in (list, tuple):
             for label, part in parts:
-                check_elements(label, part, owner, taken)
+                shapes.setdefault(check_elements(label, part, owner, taken), label)
             continue
-        label, _ = next(parts)
-        library = owner(label, kind)
+        first = parts[0][0]
+        if kind is type(None):
+            raise TypeError(f"{first} is None; wanted a number")
+        library = owner(first, kind)
         if library is not None and library not in taken:
             raise TypeError(
-                f"{label} is a {library} array in a {type(x).__name__}; pass one array, as {library}.stack makes it"
+                f"{first} is a {library} array in a {type(x).__name__}; pass one array, as {library}.stack makes it"
             )
+        if library is None or hasattr(kind, "shape"):
+            for label, part in parts if library else parts[:1]:
+                shapes.setdefault(tuple(getattr(part, "shape", ())), label)
+    if len(shapes) > 1:
+        told = ", ".join(f"{label} has {shape}" for shape, label in [*shapes.items()][:2])
+        raise ValueError(f"{name} is a {type(x).__name__} whose parts differ in shape: {told}; pad them to one shape")
+    return (len(x), *next(iter(shapes), ()))

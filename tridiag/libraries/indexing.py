@@ -9,6 +9,13 @@ import numpy as np
 
 class Indexing:
     @staticmethod
+    def repeat(count: int, function: Any, state: Any) -> Any:
+        """The state after ``state = function(k, state)`` for all k below a count."""
+        for k in range(count):
+            state = function(k, state)
+        return state
+
+    @staticmethod
     def row(x: Any, i: int, axis: int) -> Any:
         return x[(slice(None),) * axis + (i if x.shape[axis] != 1 else 0,)]
 

@@ -36,6 +36,16 @@ class Operations:
     rint = staticmethod(jnp.rint)
 
     @staticmethod
+    def repeat(count: int, function: Any, state: Any) -> Any:
+        """The state after ``state = function(k, state)`` for all k below a count."""
+        return lax.fori_loop(0, count, function, state)
+
+    @staticmethod
+    def converted(x: Any, like: Any) -> Any:
+        """x in the dtype of another array."""
+        return x.astype(like.dtype)
+
+    @staticmethod
     def parts_of(x: Any) -> tuple[Any, Any]:
         """m and e with x = m 2**e, m from 3/4 to 3/2, for normal positive x; some numbers for others."""
         kind, digits, middle = (
@@ -61,6 +71,11 @@ class Operations:
     def quotient(x: Any, y: Any) -> Any:
         """x / y; XLA takes subnormal divisors for 0."""
         return x / y
+
+    @staticmethod
+    def running_maximum(x: Any, axis: int, reverse: bool) -> Any:
+        """The largest value up to each, from one end of the axis or the other."""
+        return lax.cummax(x, axis=axis, reverse=reverse)
 
     @staticmethod
     def log_abs(x: Any) -> Any:
@@ -239,6 +254,12 @@ def result_dtype(entries: Sequence[Entry], settings: Any) -> str:
     """JAX's promotion; integers become its default float."""
     dtype = jnp.result_type(*(promotes_as for _, _, promotes_as, _ in entries))
     return str(dtype if jnp.issubdtype(dtype, jnp.inexact) else jnp.result_type(float))
+
+
+def integer_dtype(entries: Sequence[Entry], settings: Any) -> str | None:
+    """That of sums of integers, as `jax.numpy.cumsum` has it; None where some arguments are none."""
+    dtype = jnp.result_type(*(promotes_as for _, _, promotes_as, _ in entries))
+    return str(dtype) if jnp.issubdtype(dtype, jnp.integer) else None
 
 
 def dtype(name: str) -> Any:

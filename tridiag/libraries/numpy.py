@@ -91,6 +91,13 @@ class Operations(Indexing):
         above, below = (np.where(less, 1 / info.eps, info.dtype.type(0.25)) for less in small)
         return x * above / (y * below) * (below / above)
 
+    @staticmethod
+    def running_maximum(x: Any, axis: int, reverse: bool) -> Any:
+        """The largest value up to each, from one end of the axis or the other."""
+        turned = np.flip(x, axis) if reverse else x
+        found = np.maximum.accumulate(turned, axis)
+        return np.flip(found, axis) if reverse else found
+
     @classmethod
     def log_abs(cls, x: Any) -> Any:
         return cls.log(abs(x))
@@ -203,6 +210,13 @@ def result_dtype(entries: Sequence[Entry], promoted: Any) -> str:
     if promoted is None:
         promoted = np.result_type(*(np.zeros((), dtype) if shape == () else dtype for dtype, shape in entries))
     return "float64" if promoted.kind in "iu" else str(promoted.name)
+
+
+def integer_dtype(entries: Sequence[Entry], promoted: Any) -> str | None:
+    """That of sums of integers, as `numpy.cumsum` has it; None where some arguments are none."""
+    if promoted is None:
+        promoted = np.result_type(*(np.zeros((), dtype) if shape == () else dtype for dtype, shape in entries))
+    return {"i": "int64", "u": "uint64"}.get(promoted.kind)
 
 
 def dtype(name: str) -> Any:

@@ -91,8 +91,22 @@ class Operations:
         return torch.where(x.isnan(), x, torch.sgn(x))  # torch calls the sign of NaN 0
 
     @staticmethod
+    def running_maximum(x: Any, axis: int, reverse: bool) -> Any:
+        """The largest value up to each, from one end of the axis or the other."""
+        turned = x.flip(axis) if reverse else x
+        found = turned.cummax(axis).values
+        return found.flip(axis) if reverse else found
+
+    @staticmethod
     def log_abs(x: Any) -> Any:
         return x.abs().log()
+
+    @staticmethod
+    def repeat(count: int, function: Any, state: Any) -> Any:
+        """The state after ``state = function(k, state)`` for all k below a count."""
+        for k in range(count):
+            state = function(k, state)
+        return state
 
     @staticmethod
     def row(x: Any, i: int, axis: int) -> Any:
@@ -165,6 +179,9 @@ INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 NUMBERS = {int: torch.float64, float: torch.float64, complex: torch.complex128}  # wide enough for Python's
 
 
+META = "give it memory first, as torch.empty_like(..., device='cpu') and Module.to_empty do"
+
+
 def taking(names: Sequence[str], kinds: Sequence[type]) -> Callable[..., Taken]:
     """How arguments of these types are taken."""
     return functools.partial(take, names)
@@ -176,6 +193,8 @@ def take(names: Sequence[str], given: list[Any], where: Any) -> Taken:
         if isinstance(x, torch.Tensor) and (x.layout is not torch.strided or x.is_nested):
             layout = "nested" if x.is_nested else str(x.layout).removeprefix("torch.")
             raise TypeError(f"{name} is a tensor of the layout {layout}; pass a dense one, as {name}.to_dense() is")
+        if isinstance(x, torch.Tensor) and x.is_meta and not torch.compiler.is_compiling():
+            refuse_meta(name)
     given = [x.item() if isinstance(x, np.generic) else x for x in given]
     place = next((x.device for x in given if isinstance(x, torch.Tensor)), None)
     where = None if where is None else masked(where, place)
@@ -183,6 +202,10 @@ def take(names: Sequence[str], given: list[Any], where: Any) -> Taken:
     if place is not None and place.type != "cpu":  # which writes a number itself, so that nothing waits for it
         given = [torch.full((), x, dtype=NUMBERS[type(x)], device=place) if type(x) in NUMBERS else x for x in given]
     return given, where, entries, torch.get_default_dtype()
+
+
+def refuse_meta(name: str) -> None:
+    raise TypeError(f"{name} is a tensor on the device meta, which has a shape and no numbers; {META}")
 
 
 def masked(where: Any, place: torch.device | None) -> Any:
@@ -247,6 +270,11 @@ def result_dtype(entries: Sequence[Entry], default: torch.dtype) -> str:
     if any(isinstance(dtype, type) and issubclass(dtype, complex) for dtype in dtypes):
         dtype = dtype.to_complex()
     return dtype_name(dtype)
+
+
+def integer_dtype(entries: Sequence[Entry], default: torch.dtype) -> str | None:
+    """That of sums of integers, as `torch.cumsum` has it; None where some arguments are none."""
+    return "int64" if all(entry[0] in (int, *INTEGERS) for entry in entries) else None
 
 
 def dtype(name: str) -> Any:

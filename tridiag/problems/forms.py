@@ -221,13 +221,14 @@ def check_columns(lifted: Mapping[str, Shape], given: Mapping[str, Shape], axis:
     """Refuse columns of right sides, as LAPACK has them, beside 1-D bands: they would be taken for constant rows."""
     bands = [name for name in ("a", "b", "c") if len(given.get(name, ())) == 1]
     n = max((given[name][0] for name in bands), default=1)
-    d = lifted.get("d", ())
-    if n > 1 and d and d[axis] == 1 and len(given["d"]) > 1 and all(len(given[name]) < 2 for name in "abc"):
-        for k, length in enumerate(d):
+    right = next((name for name in ("d", "x") if len(given.get(name, ())) > 1), None)
+    if n > 1 and right and lifted[right][axis] == 1 and all(len(given[name]) < 2 for name in "abc"):
+        for k, length in enumerate(lifted[right]):
             if length == n and k != axis:
+                have = f"{', '.join(bands)} {'has' if len(bands) == 1 else 'have'} {n} rows"
                 raise ValueError(
-                    f"d has shape {given['d']}, length 1 along axis {axis}, where {', '.join(bands)} have {n} rows, "
-                    f"and length {n} along axis {k}: axis={k} if its columns are right sides, as in LAPACK, SciPy and "
+                    f"{right} has shape {given[right]}, length 1 along axis {axis}, where {have}, and length {n} along "
+                    f"axis {k}: axis={k} if its columns are right sides, as in LAPACK, SciPy and "
                     f"JAX (tridiag.conventions); if it is constant along axis {axis}, numpy.broadcast_to says so"
                 )
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.problems.forms import Shape
+from tridiag.problems.forms import Cut, Shape
 
 MATRICES = {"F": "kk", "H": "pk", "Q": "kk", "R": "pp"}  # that may change with time, and their rows and columns
 STATES = {"m0": "k", "P0": "kk"}  # of the first step
@@ -42,6 +42,7 @@ class StateSpace(NamedTuple):
     cov_batch: Shape  # of what covariances depend on if nothing is missing: where this is 1, series share them
     missing: bool | None  # whether any observation is NaN; None: not known before the program runs
     checked: bool  # whether covariances were seen to be valid; else invalid ones make their series NaN
+    cut: Cut | None = None  # inside `jax.shard_map`, where the steps at hand are those of a device
 
 
 def own_shapes(form: StateSpace) -> list[Shape]:

@@ -7,6 +7,7 @@ not known the first line of the table `tridiag.backends.BACKENDS`. A backend tha
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from tridiag.errors import BackendError
 from tridiag.selection.costs import Costs
 
 MARGIN, WORTH = 0.9, 5e-6  # of the time, and seconds
+OTHER_NAMES = {"pytorch": "torch", "lapack": "scipy", "gtsv": "scipy_gtsv", "thomas": "numba_thomas"}
 FIRST, ONLY = "the first backend that can run this", "the only backend that can run this"
 
 
@@ -26,14 +28,33 @@ class Choice(NamedTuple):
     why: str
 
 
-def named(backend: str) -> list[Backend]:
-    """The backends of a full name ('numba_thomas') or of a library ('numba')."""
+def named(backend: str, problem: Problem | None = None) -> list[Backend]:
+    """The backends of a full name ('numba_thomas') or of a library ('numba'); the problem is one to run by them."""
     if backend in BACKENDS:
         return [BACKENDS[backend]]
     found = [entry for name, entry in BACKENDS.items() if backend and name.startswith(f"{backend}_")]
     if not found:
-        raise BackendError(f"there is no backend {backend!r}; the names are 'auto', {', '.join(map(repr, BACKENDS))}")
+        raise BackendError(f"there is no backend {backend!r}{nearest(backend)} {usable(problem)}")
     return found
+
+
+def nearest(backend: str) -> str:
+    """The end of a sentence: the name that may have been meant, as a question."""
+    libraries = {name.rpartition("_")[0]: name for name in BACKENDS}
+    spellings = {**{name: name for name in BACKENDS}, **{name: name for name in libraries}, **OTHER_NAMES}
+    found = difflib.get_close_matches(backend.lower().replace("-", "_"), spellings, 1)
+    return f"; did you mean {spellings[found[0]]!r}?" if found else "."
+
+
+def usable(problem: Problem | None) -> str:
+    """The names that can be given: those that can run a problem, or anything here, and the libraries."""
+    if problem is None:
+        able = [entry.name for entry in BACKENDS.values() if entry.unusable() is None]
+    else:
+        able = [entry.name for entry, _ in eligible(problem)]
+    libraries = dict.fromkeys(name.partition("_")[0] for name in able)
+    listed = ", ".join(map(repr, ["auto", *able])) + f", or a library: {', '.join(map(repr, libraries))}"
+    return f"{'Usable here' if problem is None else 'This call takes'}: {listed}; print(tridiag.backends()) shows all"
 
 
 class Candidate(NamedTuple):
@@ -120,14 +141,14 @@ def in_trace(problem: Problem, backend: str, platforms: Iterable[str]) -> Backen
 def choose(problem: Problem, backend: str = "auto") -> Choice:
     """The backend for a problem; a named one either runs or raises with the reason and the names that would."""
     if not isinstance(backend, str):
-        raise TypeError(f"backend is {backend!r}; wanted 'auto' or a name, one of {', '.join(BACKENDS)}")
+        raise TypeError(f"backend is {backend!r}; wanted a name. {usable(problem)}")
     if backend == "auto":
         if able := eligible(problem):
             return Choice(able[0].backend, why_first(able))
         having = [entry for entry in BACKENDS.values() if problem.verb in entry.verbs]
         reasons = "; ".join(f"{entry.name}: {entry.why_not(problem)}" for entry in having)
         raise BackendError(f"no backend can {problem.describe()}. {reasons}")
-    candidates = named(backend)
+    candidates = named(backend, problem)
     for entry, _ in eligible(problem, candidates):
         return Choice(entry, "asked for by name")
     reasons = "; ".join(f"{entry.name} {entry.unusable() or entry.why_not(problem)}" for entry in candidates)

@@ -92,6 +92,8 @@ class Costs:
 
     def seconds(self, entry: Backend, problem: Problem) -> float | None:
         """The time that a backend is expected to take, None where nothing is known."""
+        if problem.integer:
+            return None
         rows, systems, inner = sizes(problem)
         keys = ((entry.name, kind) for kind in kinds(problem, inner < WHOLE.get(problem.dtype, 2)))
         curve = next((self.curves[key] for key in keys if key in self.curves), None)

@@ -9,13 +9,15 @@ import numpy as np
 
 from tridiag.kernels.jobs.alignment import all_three, kind_of, make_job
 from tridiag.kernels.jobs.systems import threads
-from tridiag.kernels.jobs.words.alignment import Alignment
+from tridiag.kernels.jobs.words.alignment import Alignment, Rules
 from tridiag.xla.custom_call import target
 
 
-def smith_waterman(scores: Any, lengths: Any, parameters: tuple[Any, ...], derivatives: int) -> tuple[Any, ...]:
+def smith_waterman(
+    scores: Any, lengths: Any, parameters: tuple[Any, ...], derivatives: int, rules: Rules
+) -> tuple[Any, ...]:
     """The score and its derivatives; parameters have the shape of the batch."""
-    kind, dtype = kind_of(len(parameters), derivatives), np.dtype(scores.dtype)
+    kind, dtype = kind_of(len(parameters), derivatives, rules), np.dtype(scores.dtype)
     job = make_job(scores.shape, dtype, kind, threads())
     each = jax.ShapeDtypeStruct(scores.shape[:-2], dtype)
     results = {Alignment.score.word: each}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import NamedSharding, PartitionSpec
@@ -19,13 +20,14 @@ from jax.sharding import NamedSharding, PartitionSpec
 from tridiag.kernels.jobs import logsumexp, recurrences
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.job import Job
-from tridiag.kernels.jobs.systems import adjoint_of, granted, make_job, make_partition_job
+from tridiag.kernels.jobs.systems import adjoint_of, granted, make_job, make_partition_job, restored
 from tridiag.kernels.jobs.words.job import POINTERS
 from tridiag.kernels.jobs.words.logsumexp import RESULT
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, WHERE_, X_, Systems
 from tridiag.kernels.runtime.object_cache import made_by, obtain
 from tridiag.kernels.runtime.sources import source_hash
 from tridiag.kernels.table import kernel, name_of
+from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Blocks, Cut, Form, Recurrence
 
 Shape = tuple[int, ...]
@@ -129,6 +131,27 @@ def call_adjoint(form: Form, a: Any, b: Any, c: Any, g: Any, x: Any, where: Any 
     return custom_call(adjoint_of(make_job(*facts, 0, granted(form))), operands, results)
 
 
+def call_status(form: Form, a: Any, b: Any, c: Any, where: Any = None) -> Any:
+    """Of each matrix 0, or 1 + the row of the zero pivot that partial pivoting meets."""
+    return status_of(make_job, (0,), form, a, b, c, where)
+
+
+def call_status_long(form: Form, a: Any, b: Any, c: Any, where: Any = None) -> Any:
+    return status_of(make_partition_job, (), form, a, b, c, where)
+
+
+def status_of(maker: Callable[..., Job], flags: tuple[int, ...], form: Form, a: Any, b: Any, c: Any, where: Any) -> Any:
+    """What a solve tells, here of zeros: a system that is certified has no such row."""
+    form = form._replace(shape=form.matrix_shape, pivoting="auto")
+    status = jnp.zeros(form.matrices, jnp.int32)  # written to where a pivot is zero
+    status, zeros, b = vary_alike((status, jnp.zeros((1,) * len(form.shape), b.dtype), b))
+    job = maker(*facts_of(form, a, b, c, where, zeros), *flags, granted(form))
+    operands = {POINTERS + k: x for k, x in enumerate((a, b, c, where, zeros))} | {Systems.status.word: status}
+    results = {POINTERS + X_: jax.typeof(b).update(shape=form.shape), Systems.status.word: jax.typeof(status)}
+    alias = {len([x for x in operands.values() if x is not None]) - 1: 1}
+    return restored(job, custom_call(job, operands, results, alias)[1], form)
+
+
 def facts_of(form: Form, a: Any, b: Any, c: Any, where: Any, d: Any) -> tuple[Form, Any, Any, Any]:
     """What the job of such arrays is made of: XLA lays them out contiguous."""
     dtypes = np.dtype(b.dtype), np.dtype(d.dtype)
@@ -142,7 +165,8 @@ def custom_call(job: Job, operands: Any, results: Any, aliases: Any = None) -> t
     """One custom call; operands and the types of results go by the places of their addresses in the job."""
     given = {place: x for place, x in operands.items() if x is not None}
     places, kinds = np.array([*given, *results]), tuple(results.values())
-    fresh = 0 if aliases or sys.platform != "linux" else math.prod(kinds[0].shape) * np.dtype(kinds[0].dtype).itemsize
+    old = 0 in (aliases or {}).values() or sys.platform != "linux"
+    fresh = 0 if old else math.prod(kinds[0].shape) * np.dtype(kinds[0].dtype).itemsize
     function = jax.ffi.ffi_call(target(*job.kernel), kinds, input_output_aliases=aliases)
     return tuple(function(*given.values(), job=np.concatenate((job.words, [job.helpers, fresh], places))))
 
@@ -163,6 +187,7 @@ def shard_over_devices(
     results: int = 1,
     split: Any = None,
     of_rows: bool = True,
+    numbers: int = 0,
 ) -> Any:
     """``function(form, *operands)``; where arrays may be sharded, every device calls it with the systems that it has.
 
@@ -170,15 +195,16 @@ def shard_over_devices(
     gathered.
 
     Operands are a, b, c and right sides, or what a recurrence has; results have the full shape, without the axis of
-    rows where they are not ``of_rows``. Inside `shard_map` the systems are apart already; where that leaves some axes
-    of the mesh to the compiler, it gathers along them.
+    rows where they are not ``of_rows``, and with one more at the end for ``numbers``, if there are some. Inside
+    `shard_map` the systems are apart already; where that leaves some axes of the mesh to the compiler, it gathers along
+    them.
     """
     operands = operands if where is None else [*operands, where]
     if not may_be_sharded():
         return function(form, *operands)
-    tag = zlib.crc32(repr((function.__name__, form, source_hash())).encode())
     shapes = tuple(x.shape for x in operands)
-    call = partitioned(function, split, form, shapes, where is not None, results, of_rows)
+    tag = zlib.crc32(repr((function.__name__, form, source_hash())).encode())
+    call = partitioned(function, split, form, shapes, where is not None, results, of_rows, numbers)
     return call(*operands, np.uint32(tag))
 
 
@@ -191,13 +217,14 @@ def partitioned(
     masked: bool,
     results: int,
     of_rows: bool,
+    numbers: int,
 ) -> Any:
     """The function for sharded arrays: only axes are gathered that are none of the batch, and that it cannot split.
 
     Its last operand is not read. It tells what is called: nothing else in the program does, and a compiled program kept
     on disk would be taken for another.
     """
-    rank, most = len(form.shape), max(map(len, shapes))  # matrices have one axis more
+    rank, most = len(form.shape), max(map(len, shapes))  # matrices, and what has numbers, have one axis more
     whole = (*form.whole, *range(rank, most))
     names = [f"row{k}" if k in whole else f"batch{k}" for k in range(most)]
     kept = [k for k in range(rank) if of_rows or k != form.axis]  # axes of results
@@ -213,8 +240,7 @@ def partitioned(
         return max(found, key=lambda axes: Cut.along(axes, mesh.shape).parts)
 
     def partition(mesh: Any, arguments: Any, result: Any) -> Any:
-        offered = [*jax.tree.leaves(result)[0].sharding.spec]
-        offered += [None] * (rank - (not of_rows) - len(offered))
+        offered = [*jax.tree.leaves(result)[0].sharding.spec, *[None] * rank][: len(kept)]
         if not of_rows:
             rows = rows_over(mesh, arguments)
             taken = {*Cut.along(rows, mesh.shape).names}
@@ -238,8 +264,10 @@ def partitioned(
     divided = custom_partitioning(lambda *operands: function(form, *operands[:-1]))
     own = [[f"operand{k}_{name}" for name in names] for k in range(len(shapes))]
     mapped = [" ".join(where_full(shape, names, other)) for shape, other in zip(shapes, own, strict=True)]
-    rule = f"{', '.join(mapped)}, -> {', '.join([' '.join(names[k] for k in kept)] * results)}"
-    replicated = tuple(names[k] for k in whole if not (split and k == form.axis))
+    found = " ".join([*(names[k] for k in kept), *["numbers"] * bool(numbers)])
+    rule = f"{', '.join(mapped)}, -> {', '.join([found] * results)}"
+    used = {name for some in (*mapped, found) for name in some.split()}
+    replicated = tuple(names[k] for k in whole if not (split and k == form.axis) and names[k] in used)
     divided.def_partition(partition, sharding_rule=rule, need_replication_factors=replicated)
     return divided
 

@@ -29,7 +29,10 @@ from tridiag.xla.exchange import all_rows, anywhere, from_all, index, own_rows, 
 from tridiag.xla.parts import CustomCalls
 
 TOLD, RETURNED = 6, 3  # numbers of a system that devices tell all others, and get back where those join it
-BESIDE = 4  # numbers of a system that a device gets from its neighbours
+KEPT = 4  # numbers of a part that factors have of all devices
+BESIDE = (
+    4  # numbers of a system that a device gets from its neighbours; they have the couplings of a transposed one, two
+)
 # words received of all devices: to ask the neighbours first, and whether that was enough, takes less
 WORTH_ASKING = 2**13
 
@@ -66,6 +69,13 @@ def solve(form: Form, cut: Cut, a: Any, b: Any, c: Any, d: Any, where: Any = Non
     return solve_with(form, cut, (a, b, c), d, where, ())[0]
 
 
+def solve_factored(form: Form, cut: Cut, a: Any, b: Any, c: Any, d: Any, joints: Any, where: Any = None) -> Any:
+    """As `solve`, with what `tridiag.xla.split_factors` has found of the matrix."""
+    if whole_is_less(form, cut):
+        return solve(form, cut, a, b, c, d, where)
+    return solve_with(form, cut, (a, b, c), d, where, (), joints)[0]
+
+
 def adjoint(form: Form, cut: Cut, a: Any, b: Any, c: Any, g: Any, x: Any, where: Any = None) -> Any:
     """w = A^-T g and the cotangents of a, b and c, in the rows of a device."""
     operands = (a, b, c, g, x) if where is None else (a, b, c, g, x, where)
@@ -90,12 +100,14 @@ def whole_is_less(form: Form, cut: Cut) -> bool:
     return form.pivoting is True or form.n <= cut.parts or (form.periodic and form.n % cut.parts != 0)
 
 
-def solve_with(form: Form, cut: Cut, bands: Bands, d: Any, where: Any, ends: Any) -> tuple[Any, Any]:
+def solve_with(
+    form: Form, cut: Cut, bands: Bands, d: Any, where: Any, ends: Any, joints: Any = None
+) -> tuple[Any, Any]:
     """x; and of ``ends``, the last and the first entries of some array, those of the devices before and behind."""
     given, own = local(form, cut, bands, d, where)
     bands, d = given[:3], given[3]
     reduced = parts.reduce(CustomCalls, own, bands, d)
-    joint = join(form, cut, own, bands, reduced, ends)
+    joint = join(form, cut, own, bands, reduced, ends, joints)
     x = parts.finish(CustomCalls, own, bands, d, reduced, joint.e, joint.last)
     if own.n > 1:
         x = lax.dynamic_update_slice_in_dim(x, joint.first, 0, own.axis)
@@ -160,13 +172,20 @@ class Joint(NamedTuple):
     ends: Any  # the last entry of an array on the device before, and the first on the one behind
 
 
-def join(form: Form, cut: Cut, own: Form, bands: Bands, reduced: Reduced, ends: Any) -> Joint:
-    """The first and last unknowns beside all devices: from their neighbours, from all where that is not enough."""
+def join(form: Form, cut: Cut, own: Form, bands: Bands, reduced: Reduced, ends: Any, joints: Any = None) -> Joint:
+    """The first and last unknowns beside all devices: from their neighbours, from all where that is not enough.
+
+    ``joints``: what factors have, which counts where they are of as many devices.
+    """
     axis, relations = own.axis, reduced.relations
     couplings = [
         jnp.broadcast_to(x, relations.last.shape) for x in (row_at(bands[0], 0, axis), row_at(bands[2], -1, axis))
     ]
     every = functools.partial(join_all, form, cut, relations, couplings, ends)
+    if joints is not None:
+        spread, kept = kept_of(joints, cut, relations.last)
+        anew = functools.partial(join, form, cut, own, bands, reduced, ends)
+        return lax.cond(spread, functools.partial(every, kept), anew)
     if not may_pay(cut.parts, relations.last.size, own.n, form.periodic, relations.last.dtype):
         return every()
     joint, right = join_neighbours(form, cut, relations, couplings, ends)
@@ -175,13 +194,19 @@ def join(form: Form, cut: Cut, own: Form, bands: Bands, reduced: Reduced, ends: 
     return lax.cond(anywhere(~right, cut), every, lambda: joint)
 
 
-def join_all(form: Form, cut: Cut, relations: Relations, couplings: Any, ends: Any) -> Joint:
-    """`join` from one exchange, or from two smaller ones, of all devices."""
+def join_all(form: Form, cut: Cut, relations: Relations, couplings: Any, ends: Any, kept: Any = None) -> Joint:
+    """`join` from one exchange, or from two smaller ones, of all devices; ``kept``: what they know of matrices."""
     before, behind = couplings
     told = [*relations, before, behind] if form.transpose else [*parts.coupled(relations, before, behind)]
-    flat = jnp.stack([x.reshape(-1) for x in (*told, *ends)])
+    exchanged = [*told, *ends]
+    if kept is not None:
+        own_part = lax.dynamic_index_in_dim(kept, index(cut), keepdims=False)
+        exchanged = [relations.last, relations.first]
+        told = [*parts.with_right_sides(relations.last, relations.first, own_part)]
+    flat = jnp.stack([x.reshape(-1) for x in exchanged])
+    alike = flat[:0] if kept is None else kept.reshape(-1, flat.shape[1])
     own = functools.partial(joined, form, len(ends))
-    e, f, last, *around = (x.reshape(before.shape) for x in from_all(own, cut, flat, flat[:0], RETURNED + len(ends)))
+    e, f, last, *around = (x.reshape(before.shape) for x in from_all(own, cut, flat, alike, RETURNED + len(ends)))
     first = parts.first_of(ops, Relations(*told[:6]), e, last)
     if form.transpose:
         return Joint(e, f, first, last, around)
@@ -189,8 +214,14 @@ def join_all(form: Form, cut: Cut, relations: Relations, couplings: Any, ends: A
     return Joint(e, f, first, last, around)
 
 
-def joined(form: Form, ends: int, found: Any, _: Any) -> Any:
-    """What every device needs to know, from what every device has told: (devices, numbers, systems)."""
+def joined(form: Form, ends: int, found: Any, kept: Any) -> Any:
+    """What every device needs to know, from what every device has told: (devices, numbers, systems).
+
+    ``kept``: what devices know of matrices, (numbers of all devices, systems).
+    """
+    if len(kept):
+        of_matrix = kept.reshape(len(found), KEPT, -1).swapaxes(0, 1)
+        found = jnp.stack(parts.with_right_sides(found[:, 0], found[:, 1], of_matrix), 1)
     relations, rest = Relations(*(found[:, k] for k in range(6))), [found[:, k] for k in range(6, found.shape[1])]
     around = (parts.preceding(ops, rest[1], 0), parts.following(ops, rest[0], 0)) if form.transpose else None
     known = parts.join(ops, custom_call.call, relations, form.periodic, around)
@@ -199,6 +230,13 @@ def joined(form: Form, ends: int, found: Any, _: Any) -> Any:
         pair = parts.preceding(ops, rest[-2], 0), parts.following(ops, rest[-1], 0)
         beside = [jnp.where(x == 0, 0, end) for x, end in zip(known.coupled, pair, strict=True)]
     return jnp.stack([known.e, known.f, known.last, *beside], 1)
+
+
+def kept_of(joints: Any, cut: Cut, like: Any) -> tuple[Any, Any]:
+    """Whether factors are of as many devices, and what they have of matrices: (devices, 4, *systems)."""
+    kept = joints[..., 1 : 1 + KEPT * cut.parts].astype(like.dtype)
+    kept = jnp.moveaxis(kept.reshape(*kept.shape[:-1], cut.parts, KEPT), (-2, -1), (0, 1))
+    return joints.reshape(-1)[0].real == cut.parts, jnp.broadcast_to(kept, (cut.parts, KEPT, *like.shape))
 
 
 def join_neighbours(form: Form, cut: Cut, relations: Relations, couplings: Any, ends: Any) -> tuple[Joint, Any]:
@@ -244,16 +282,26 @@ def always_right(devices: int, periodic: bool) -> bool:
     return devices == 2 and not periodic
 
 
-def exchange(devices: int, systems: int, rows: int, periodic: bool, dtype: Any) -> str:
+def exchange(devices: int, systems: int, rows: int, periodic: bool, transpose: bool, dtype: Any) -> str:
     """What is exchanged, in words."""
-    how, words = words_of_all(devices, systems, TOLD, RETURNED)
+    couplings = 2 * transpose
+    beside, (how, words) = BESIDE + couplings, words_of_all(devices, systems, TOLD + couplings, RETURNED)
     if always_right(devices, periodic):
-        return f"neighbours alone, {BESIDE // 2} words received for each system"
+        return f"neighbours alone, {beside // 2} words received for each system"
     if not may_pay(devices, systems, rows, periodic, dtype):
         return f"{how}, {words:.3g} words received for each system"
     return (
-        f"neighbours alone, {BESIDE} words received for each system, where couplings decay within devices; "
+        f"neighbours alone, {beside} words received for each system, where couplings decay within devices; "
         f"else {how} besides, {words:.3g} words"
+    )
+
+
+def exchange_of_factors(devices: int, systems: int) -> str:
+    """What factoring exchanges, and a later solve of one right side a matrix, in words."""
+    how, words = words_of_all(devices, systems, TOLD - KEPT, RETURNED)
+    return (
+        f"one all_gather, {KEPT * (devices - 1)} words received for each system; "
+        f"each later solve {how}, {words:.3g} words"
     )
 
 

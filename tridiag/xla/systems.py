@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -11,19 +12,68 @@ from jax import lax
 from tridiag.algorithms import row_scan
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.problems.forms import Form
-from tridiag.xla import split, split_determinants
-from tridiag.xla.custom_call import call, call_adjoint, call_long, shard_over_devices
+from tridiag.xla import split, split_determinants, split_factors
+from tridiag.xla.custom_call import (
+    call,
+    call_adjoint,
+    call_long,
+    call_status,
+    call_status_long,
+    may_be_sharded,
+    shard_over_devices,
+)
 from tridiag.xla.exchange import of_device
+from tridiag.xla.split_factors import Factors
 
 
-def solve(matrix: Matrix, d: Any, form: Form) -> Any:
+def solve(matrix: Matrix, d: Any, form: Form, factors: Factors | None = None) -> Any:
     """The solution, by custom calls of `numba_thomas`."""
-    return on_devices(call, split.solve, form, [*matrix[:3], d], matrix[3])
+    return solve_by(call, matrix, d, form, factors)
 
 
-def solve_long(matrix: Matrix, d: Any, form: Form) -> Any:
+def solve_long(matrix: Matrix, d: Any, form: Form, factors: Factors | None = None) -> Any:
     """The same for `numba_partition`."""
-    return on_devices(call_long, split.solve, form, [*matrix[:3], d], matrix[3])
+    return solve_by(call_long, matrix, d, form, factors)
+
+
+def solve_by(function: Callable[..., Any], matrix: Matrix, d: Any, form: Form, factors: Factors | None) -> Any:
+    """The solution; the function computes that of whole systems."""
+    if factors is None or factors.joints is None or form.transpose:
+        return on_devices(function, split.solve, form, [*matrix[:3], d], matrix[3])
+    operands = [*matrix[:3], d, jnp.expand_dims(factors.joints, form.axis)]
+    return on_devices(without_joints(function, 4), split.solve_factored, form, operands, matrix[3])
+
+
+def factor(matrix: Matrix, form: Form) -> Factors:
+    """The status of matrices, and what joins those whose rows lie on several devices."""
+    return factor_by(call_status, matrix, form)
+
+
+def factor_long(matrix: Matrix, form: Form) -> Factors:
+    """The same for `numba_partition`."""
+    return factor_by(call_status_long, matrix, form)
+
+
+def factor_by(function: Callable[..., Any], matrix: Matrix, form: Form) -> Factors:
+    """What is kept; the function finds the status of whole matrices."""
+    if not form.cut and not may_be_sharded():
+        return Factors(None, function(form, *matrix))
+    operands, where, numbers = [*matrix[:3]], matrix[3], split_factors.numbers()
+    joints = on_devices(split_factors.none, split_factors.joints, form, operands, where, 1, False, numbers)
+    operands.append(jnp.expand_dims(joints, form.axis))
+    status = on_devices(without_joints(function, 3), split_factors.status, form, operands, where, 1, False)
+    return Factors(joints, of_device(form.cut, 0, status) if form.cut else status)
+
+
+@functools.cache
+def without_joints(function: Callable[..., Any], place: int) -> Callable[..., Any]:
+    """The function of arrays one of which it does not read: where systems are whole there is nothing to join."""
+
+    def call(form: Form, *arrays: Any) -> Any:
+        return function(form, *arrays[:place], *arrays[place + 1 :])
+
+    call.__name__ = f"{function.__name__}_without_joints"
+    return call
 
 
 def adjoint(matrix: Matrix, g: Any, x: Any, form: Form) -> Any:
@@ -66,12 +116,13 @@ def on_devices(
     where: Any,
     results: int = 1,
     of_rows: bool = True,
+    numbers: int = 0,
 ) -> Any:
     """``function(form, *operands)``, or ``parts(form, cut, *operands)`` where a device has some rows of systems."""
     if form.cut:
         given = operands if where is None else [*operands, where]
         return parts(split.whole_form(form), form.cut, *given)
-    return shard_over_devices(function, form, operands, where, results, parts, of_rows)
+    return shard_over_devices(function, form, operands, where, results, parts, of_rows, numbers)
 
 
 def call_adjoint_long(form: Form, a: Any, b: Any, c: Any, g: Any, x: Any, where: Any = None) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tridiag.backends import LOGARITHMS
 from tridiag.calls import execute
 from tridiag.calls.checks import check_flag
 from tridiag.calls.distributed import exchange, products, recurrences, systems
@@ -22,7 +23,7 @@ from tridiag.calls.distributed.placements import (
     taken,
 )
 from tridiag.calls.plan import check_periodic, prepare, wants_check
-from tridiag.calls.sequences import PREPARERS
+from tridiag.calls.sequences import PREPARERS, check_logarithms
 from tridiag.errors import BackendError, SingularSystemError
 from tridiag.problems.forms import align, align_recurrence, broadcast
 
@@ -136,7 +137,7 @@ def agreed(run: Callable[[], Any], layout: Layout) -> Any:
 
 def matmul(a: Any, b: Any, c: Any, x: Any, where: Any, axis: int, periodic: bool, transpose: bool) -> Any:
     """As `tridiag.matmul`; x is a DTensor."""
-    local, layout = system_layout({"a": a, "b": b, "c": c, "d": x, "where": where}, axis)
+    local, layout = system_layout({"a": a, "b": b, "c": c, "x": x, "where": where}, axis)
     mask, cut = local.pop("where", None), layout.cut()
     check_rows(periodic, layout)
     options: dict[str, Any] = {"axis": layout.axis, "transpose": transpose, "where": mask}
@@ -190,6 +191,13 @@ def run_recurrence(
         raise TypeError(
             f"a recurrence of order {len(call.matrix)} takes whole sequences, and axis {layout.axis} is sharded; "
             "redistribute with Shard(axis) of a batch axis, and back"
+        )
+    if verb in LOGARITHMS:
+        check_logarithms(verb, call.plan, cut=True)
+    if not call.d.is_floating_point() and not call.d.is_complex():
+        raise TypeError(
+            f"a recurrence of integers takes whole sequences, and axis {layout.axis} is sharded; redistribute with "
+            "Shard(axis) of a batch axis, and back, or pass floating-point numbers"
         )
     course = recurrences.Course(verb, cut, call.form, call.plan.backend)
     function = recurrences.Sequence if verb == "linear_recurrence" else recurrences.LogSequence

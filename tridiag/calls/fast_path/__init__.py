@@ -19,7 +19,7 @@ from typing import Any
 from tridiag.calls.fast_path import alignments, blocks, factored, filters, matrices, recurrences, systems
 from tridiag.calls.fast_path.alignments import smith_waterman
 from tridiag.calls.fast_path.blocks import BLOCK_SOLVES
-from tridiag.calls.fast_path.factored import FACTORED_SOLVES, factors, known
+from tridiag.calls.fast_path.factored import FACTORED_SOLVES, Kind, Shapes, factors, known
 from tridiag.calls.fast_path.facts import facts_of
 from tridiag.calls.fast_path.filters import kalman
 from tridiag.calls.fast_path.matrices import DETERMINANTS, PRODUCTS
@@ -33,6 +33,8 @@ __all__ = [
     "PRODUCTS",
     "RECURRENCES",
     "SOLVES",
+    "Kind",
+    "Shapes",
     "bound_call",
     "bound_recurrence",
     "factors",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.backends import BACKENDS
-from tridiag.calls.execute import quicker_anew
+from tridiag.calls.execute import factors_later, quicker_anew
 from tridiag.calls.fast_path.facts import (
     Array,
     Casts,
@@ -33,16 +33,30 @@ from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept,
 from tridiag.problems.forms import Shape
 from tridiag.selection.choose import choose
 
+Shapes = tuple[Shape, ...]
+
+
+class Kind(NamedTuple):
+    """What factors belong to; other right sides, and other matrices, are solved from a, b and c anew."""
+
+    library: str
+    dtype: str
+    rows: int
+    shapes: Shapes  # of a, b, c and where: `jax.vmap` maps a pytree whose factors lie otherwise
+    from_front: bool  # the caller counted the axis so, in the broadcast shape of those
+    axis_name: str | tuple[str, ...] | None = None  # inside `jax.shard_map`: along which axes rows follow each other
+
 
 class BoundFactors(NamedTuple):
     """An elimination that waits for its matrices."""
 
     call: Callable[..., Any]  # of a, b, c, where
+    later: bool  # whether it tells the status alone, and no factors are kept
     casts: Casts
     plain: bool  # without exchanges: where it breaks down, it is to be looked at again
     axis: int  # of later right sides
     name: str  # of the backend
-    kind: tuple[Any, ...]  # library, dtype, rows, shapes, and whether the axis was counted from the front
+    kind: Kind
 
 
 class Known(NamedTuple):
@@ -54,8 +68,8 @@ class Known(NamedTuple):
     own_axis: int  # of the matrices alone
     free: bool  # whether the backend was not named
     name: str
-    kind: tuple[Any, ...]
-    factors: tuple[Facts, ...]  # of the arrays that hold them; () where the backend has others
+    kind: Kind
+    factors: tuple[Facts, ...]  # of the arrays that hold them; () where there are none, or the backend has others
 
 
 same_known = functools.lru_cache(1024, typed=True)(Known)  # one object for all that is equal, by which tables know it
@@ -83,10 +97,10 @@ def factors(a: Any, b: Any, c: Any, where: Array | None, axis: Any, *options: An
     if given is None:
         return None
     found = bound.call(*given, mask)
-    status = np.array(found.status)
+    made, status = (None, found) if bound.later else (found, np.array(found.status))
     if bound.plain and status.any():
         return None
-    return (*own, mask), bound.axis, bound.name, bound.kind, found, status
+    return (*own, mask), bound.axis, bound.name, bound.kind, made, status
 
 
 @functools.lru_cache(1024, typed=True)
@@ -103,23 +117,29 @@ def bound_factors(
     entry, form, casts = choose(plan.problem, backend).backend, plan.form, casts_of(plan, facts)
     if casts is None or not hasattr(entry.module(), "bound_factor"):
         return None
+    later = factors_later(plan, entry.name) if backend == "auto" else None
+    bind = later.module().bound_zero_pivots if later else entry.module().bound_factor
     matrix = [extents_of(fact, plan, k) for k, fact in enumerate(facts)]
-    call = entry.module().bound_factor(form, *lifted(form, (*matrix, where, None, None)), matrix[1][0])
+    call = bind(form, *lifted(form, (*matrix, where, None, None)), matrix[1][0])
     placed = axis if one else form.axis - len(form.shape)
-    kind = "numpy", plan.problem.dtype, form.n, shapes, not one and axis >= 0
-    return BoundFactors(call, casts, form.pivoting is False, placed, entry.name, kind)
+    kind = Kind("numpy", plan.problem.dtype, form.n, shapes, not one and axis >= 0)
+    return BoundFactors(call, later is not None, casts, form.pivoting is False, placed, entry.name, kind)
 
 
 def known(
-    matrix: tuple[Any, ...], options: dict[str, Any], free: bool, name: str, kind: tuple[Any, ...], found: Any
+    matrix: tuple[Any, ...], options: dict[str, Any], free: bool, name: str, kind: Kind, found: Any
 ) -> tuple[Any, ...] | None:
-    """What solves with the factors ``found`` of some NumPy arrays depend on: what is known, the arrays, the factors."""
+    """What solves with the factors ``found`` of some NumPy arrays depend on: what is known, the arrays, the factors.
+
+    Matrices whose factors nobody has wanted yet have None.
+    """
     *bands, where = matrix
-    if kind[0] != "numpy" or not (where is None or type(where) is np.ndarray):
+    if kind.library != "numpy" or not (where is None or type(where) is np.ndarray):
         return None
     mask = None if where is None else facts_of(where)
     placed = options["axis"], options["pivoting"], options["periodic"]
-    factors = (found.tiles, found.kinds) if hasattr(BACKENDS[name].module(), "bound_factored_solve") else ()
+    bound = found is not None and hasattr(BACKENDS[name].module(), "bound_factored_solve")
+    factors = (found.tiles, found.kinds) if bound else ()
     facts = facts_of_all(bands), mask, placed, axis_alone(matrix, placed[0]), free, name, kind, facts_of_all(factors)
     return same_known(*facts), *matrix, *factors
 
@@ -160,22 +180,24 @@ FACTORED_SOLVES = CallTable(solve_factored)  # of what `known` gives, d, transpo
 def bound_factored(known: Known, d: Facts, out: Facts | None, transpose: bool) -> BoundFactored | None:
     """The solve of right sides with these facts, if their backend calls its kernel with arrays as they are."""
     (axis, pivoting, periodic), facts = known.options, (*known.facts, d)
-    module, (_, dtype, rows, shapes, from_front) = BACKENDS[known.name].module(), known.kind
+    module, kind = BACKENDS[known.name].module(), known.kind
     if not may_be_bound(facts) or not hasattr(module, "bound_factored_solve"):
         return None
     plan = plan_of_matrices("solve", facts, known.where, axis, pivoting, periodic, transpose, UNASKED)
     casts, form = casts_of(plan, facts), plan.form
-    if casts is None or (from_front and len(form.shape) > max(map(len, shapes))):
+    if casts is None or (kind.from_front and len(form.shape) > max(map(len, kind.shapes))):
         return None
     result = plan.out_dtype, form.shape, contiguous(form.shape, plan.out_dtype.itemsize)
     if out is not None and not fits(out, result):
         return None
     *matrix, right = (extents_of(fact, plan, k) for k, fact in enumerate(facts))
-    if (matrix[1][0].name, form.n) != (dtype, rows):
+    if (matrix[1][0].name, form.n) != (kind.dtype, kind.rows):
         return None  # of another kind than the factors
     operands = (*matrix, known.where, right, out or result)
     places = form, *lifted(form, operands), (matrix[1][0], right[0])
     other = quicker_anew(plan, known.name) if known.free else None
+    if not other and not known.factors:
+        return None
     call = other.module().bound_solve(*places) if other else module.bound_factored_solve(*places)
     kept = kept_factored(call, known, (d, Same(transpose), out or Same(None)), casts, result, not other)
     return BoundFactored(call, not other, casts, form.shape, plan.out_dtype, kept)

@@ -23,11 +23,11 @@ from tridiag.kernels.alignment.state import (
     Z_E,
     Z_M,
     get,
-    kinds,
     load_integers,
     put,
     spread,
 )
+from tridiag.kernels.jobs.words.alignment import USUAL, Kind, Rules
 from tridiag.kernels.simd.powers import Exponential, Power, constant, integer, largest, normal, nothing, scale, times
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
@@ -100,78 +100,120 @@ class Linear:
     """What is done to a cell under linear gaps, from left to right and back.
 
     STATE, BACK: numbers of a cell that the next row needs. ``kept``: rows of lanes of a cell that the backward pass
-    needs: M and its exponent, and for the gradients of the parameters X + Y, which has the same.
+    needs: M and its exponent, and for the gradients of the parameters X + Y, which has the same. Where gaps are no
+    ends both have an exponent of their own; where a first match is none M is kept without it.
     """
 
     STATE, BACK = 1, 2
 
-    def __init__(self, parameters: bool) -> None:
-        self.parameters, self.kept = parameters, 3 if parameters else 2
+    def __init__(self, parameters: bool, rules: Rules = USUAL) -> None:
+        self.gaps_end, self.first_ends = rules.ends == "any", rules.ends != "later_match"
+        self.parameters, self.kept = parameters, (3 if self.gaps_end else 4) if parameters else 2
         self.places = (BY_GAP_, BY_TEMPERATURE_)
 
     def forward(self, row: Row, w: Power, before: Any, state: Value, kept: Value) -> tuple[Any, Power]:
-        (diagonal, left), up = before, get(row.code, state, 0)
-        (match, gaps), e = combine(row.code, (w, (diagonal, None)), (row.gap, (up, left)))
-        here = normal(row.code, match + gaps, e)
-        put(row.code, state, 0, here)
-        put(row.code, kept, 0, Power(match, e))
+        """What the next cell follows from, and what ends here."""
+        if not self.gaps_end:
+            return self.forward_to_match(row, w, before, state, kept)
+        code, (diagonal, left), up = row.code, before, get(row.code, state, 0)
+        (match, gaps), e = combine(code, (w, (diagonal, None)), (row.gap, (up, left)))
+        here = normal(code, match + gaps, e)
+        put(code, state, 0, here)
+        put(code, kept, 0, Power(match, e))
         if self.parameters:
-            row.code.store(kept + 2 * LINE, gaps)
+            code.store(kept + 2 * LINE, gaps)
         return (up, here), here
+
+    def forward_to_match(self, row: Row, w: Power, before: Any, state: Value, kept: Value) -> tuple[Any, Power]:
+        """The same where gaps are no ends: M may be as small as it is beside what does not count."""
+        code, (diagonal, left), up = row.code, before, get(row.code, state, 0)
+        match, gaps = total(code, (w, (diagonal, None))), total(code, (row.gap, (up, left)))
+        here, ends = total(code, (None, (match, gaps))), match if self.first_ends else times(w, diagonal)
+        put(code, state, 0, here)
+        put(code, kept, 0, ends)
+        if self.parameters:
+            put(code, kept, 1, gaps)
+        return (up, here), normal(code, *ends)
 
     def backward(self, row: Row, w: Power, end: Power, after: Any, state: Value, kept: Value) -> tuple[Any, Any]:
         (diagonal, right), below, next_diagonal = after, get(row.code, state, 0), get(row.code, state, 1)
-        here = total(row.code, (None, (diagonal, end)), (row.gap, (below, right)))
+        if self.gaps_end:
+            here = total(row.code, (None, (diagonal, end)), (row.gap, (below, right)))
+            after_match = here
+        else:
+            (rest, gaps), e = combine(row.code, (None, (diagonal,)), (row.gap, (below, right)))
+            here = normal(row.code, rest + gaps, e)
+            after_match = total(row.code, (None, (here, end)))
         put(row.code, state, 0, here)
-        put(row.code, state, 1, times(w, here))
+        put(row.code, state, 1, times(w, after_match))
         match, e = get(row.code, kept, 0)
-        shares = [row.share(match, here, e)]
+        shares = [row.share(match, after_match, e)]
+        if not self.first_ends:
+            shares[0] += row.share(w.m, here, w.e)
         if self.parameters:
-            shares.append(row.share(row.code.load(kept + 2 * LINE), here, e))
+            in_gaps = Power(row.code.load(kept + 2 * LINE), e) if self.gaps_end else get(row.code, kept, 1)
+            shares.append(row.share(in_gaps.m, here, in_gaps.e))
         return (next_diagonal, here), shares
 
 
 class Affine:
-    """The same under affine gaps: M, and for the gradients of the parameters X and Y, each with its exponent."""
+    """The same under affine gaps: M, and for the gradients of the parameters X and Y, each with its exponent.
+
+    ``x_after_y``, ``y_after_x``: whether a gap may follow one of the other kind.
+    """
 
     STATE, BACK = 2, 2  # A and the X of the next row; w BM and BX
 
-    def __init__(self, parameters: bool) -> None:
+    def __init__(self, parameters: bool, rules: Rules = USUAL) -> None:
         self.parameters, self.kept = parameters, 6 if parameters else 2
         self.places = (BY_GAP_, BY_OPEN_, BY_TEMPERATURE_)
+        self.gaps_end, self.first_ends = rules.ends == "any", rules.ends != "later_match"
+        self.x_after_y, self.y_after_x = rules.turns != "none", rules.turns == "both"
 
     def forward(self, row: Row, w: Power, before: Any, state: Value, kept: Value) -> tuple[Any, Power]:
         code, gap, opening = row.code, row.gap, row.open
         (diagonal, y), up, x = before, get(code, state, 0), get(code, state, 1)
         (match,), e = combine(code, (w, (diagonal, None)))
         m = Power(match, e)
+        keeps = m if self.first_ends else times(w, diagonal)
         here = total(code, (None, (m, x, y)))
         put(code, state, 0, here)
-        put(code, state, 1, total(code, (opening, (m, y)), (gap, (x,))))
-        for k, number in enumerate((m, x, y) if self.parameters else (m,)):
+        put(code, state, 1, total(code, (opening, (m, y) if self.x_after_y else (m,)), (gap, (x,))))
+        for k, number in enumerate((keeps, x, y) if self.parameters else (keeps,)):
             put(code, kept, k, number)
-        return (up, total(code, (opening, (m, x)), (gap, (y,)))), here
+        right = total(code, (opening, (m, x) if self.y_after_x else (m,)), (gap, (y,)))
+        return (up, right), here if self.gaps_end else normal(code, *keeps)
 
     def backward(self, row: Row, w: Power, end: Power, after: Any, state: Value, kept: Value) -> tuple[Any, Any]:
         code, gap, opening = row.code, row.gap, row.open
         (diagonal, y), next_diagonal, x = after, get(code, state, 0), get(code, state, 1)
-        (match,), e = combine(code, (None, (diagonal, end)))
+        (match,), e = combine(code, (None, (diagonal, end) if self.gaps_end else (diagonal,)))
         c = Power(match, e)
         (rest, opened), e = combine(code, (None, (c,)), (opening, (x, y)))
-        after_match = normal(code, rest + opened, e)
+        here = after_match = normal(code, rest + opened, e)
+        if not self.gaps_end:
+            after_match = total(code, (None, (here, end)))
         put(code, state, 0, times(w, after_match))
-        put(code, state, 1, total(code, (None, (c,)), (gap, (x,)), (opening, (y,))))
+        turns = ((opening, (y,)),) if self.y_after_x else ()
+        put(code, state, 1, total(code, (None, (c,)), (gap, (x,)), *turns))
         m = get(code, kept, 0)
         shares = [row.share(m.m, after_match, m.e)]
+        if not self.first_ends:
+            shares[0] += row.share(w.m, here, w.e)
         if self.parameters:
             in_x, in_y = get(code, kept, 1), get(code, kept, 2)
             shares.append(row.share(in_x.m, times(gap, x), in_x.e) + row.share(in_y.m, times(gap, y), in_y.e))
-            opens = [(m, normal(code, opened, e)), (in_x, times(opening, y)), (in_y, times(opening, x))]
-            shares.append(sum((row.share(x.m, then, x.e) for x, then in opens), code.zero()))
-        return (next_diagonal, total(code, (None, (c,)), (gap, (y,)), (opening, (x,)))), shares
+            opens = normal(code, opened, e)
+            opened_after = [(m, opens)] if self.first_ends else [(m, opens), (w, opens)]
+            opened_after += [(in_x, times(opening, y))] if self.y_after_x else []
+            opened_after += [(in_y, times(opening, x))] if self.x_after_y else []
+            shares.append(sum((row.share(x.m, then, x.e) for x, then in opened_after), code.zero()))
+        turns = ((opening, (x,)),) if self.x_after_y else ()
+        return (next_diagonal, total(code, (None, (c,)), (gap, (y,)), *turns)), shares
 
 
-KINDS = kinds(Linear, Affine)
+def recursion(kind: Kind) -> Linear | Affine:
+    return (Affine if kind.affine else Linear)(kind.parameters, kind.rules)
 
 
 def forward(cells: Any, code: Code, *words: Value) -> None:

@@ -51,7 +51,7 @@ from tridiag.kernels.alignment.state import (
     put,
     settle,
 )
-from tridiag.kernels.jobs.words.alignment import Alignment
+from tridiag.kernels.jobs.words.alignment import USUAL, Alignment, Kind
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import aligned
@@ -98,31 +98,31 @@ def copy(code: Code, source: Value, target: Value, count: Value) -> None:
     code.fori(0, count, row)
 
 
-KINDS = tuple(exponent_a_cell.KINDS)
 WAVES = Library("waves")
 
 
-def added(how: Any, what: str) -> dict[str, Any]:
-    """The forward or the backward pass over a row, for every kind of gaps."""
-    name, body = how.__name__.rpartition(".")[2], getattr(how, what)
-    return {kind: WAVES.add(f"{what}_{name}_{kind}", functools.partial(body, how.KINDS[kind])) for kind in KINDS}
+def added(how: Any, kind: Kind) -> list[Any]:
+    """The forward and the backward pass over a row, of a kind."""
+    name, cells = how.__name__.rpartition(".")[2], how.recursion(kind)
+    passes = how.forward, how.backward
+    return [WAVES.add(f"{f.__name__}_{name}_{kind.name}", functools.partial(f, cells)) for f in passes]
 
 
-FORWARD, BACKWARD = (added(exponent_a_cell, what) for what in ("forward", "backward"))
-RUN_FORWARD, RUN_BACKWARD = (added(shared_exponents, what) for what in ("forward", "backward"))
 BEGIN, SETTLE, CONCLUDE = WAVES.add("begin", begin), WAVES.add("settle", settle), WAVES.add("conclude", conclude)
 CLEAR, BLANK, COPY, SUFFICE, COOL = (
     WAVES.add(f.__name__, f) for f in (clear, blank, copy, shared_exponents_suffice, cool)
 )
 
 
-def task(kind: str) -> Any:
+@functools.cache
+def task(kind: Kind) -> Any:
     """What every thread of a job does, under one kind of gaps."""
-    go, back, here = FORWARD[kind], BACKWARD[kind], exponent_a_cell.KINDS[kind]
-    run_go, run_back = RUN_FORWARD[kind], RUN_BACKWARD[kind]
+    go, back = added(exponent_a_cell, kind)
+    run_go, run_back = added(shared_exponents, kind._replace(rules=USUAL))
+    here = exponent_a_cell.recursion(kind)
     in_state, in_back, in_kept = 2 * here.STATE * LINE, 2 * here.BACK * LINE, here.kept * LINE
     needs_scores = here.parameters  # on the way back
-    in_run = lines_of_run(shared_exponents.KINDS[kind]) * LINE
+    in_run = lines_of_run(shared_exponents.recursion(kind)) * LINE
 
     @njit(**OPTIONS)
     def whole(columns):
@@ -267,7 +267,7 @@ def task(kind: str) -> Any:
             align(zero, job, worker, group * lanes_of(zero, ()))
         give_back(worker)
 
-    return c_function(work, f"tridiag_align_{kind}", first=JOB)
+    return c_function(work, f"tridiag_align_{kind.name}", first=JOB)
 
 
 @njit(**OPTIONS)
@@ -278,9 +278,8 @@ def prepare(job, zero):
         ask_for_huge_pages(job.gradient, size)
 
 
-TASKS = {kind: task(kind) for kind in KINDS}
-
-
 def build(dtype: str, kind: str):
     """The C function void run(job, helpers) of a kind of gaps for a dtype."""
-    return runner(np.zeros((), dtype)[()], TASKS[kind], c_function(prepare, "tridiag_prepare_alignment", first=JOB))
+    return runner(
+        np.zeros((), dtype)[()], task(Kind.named(kind)), c_function(prepare, "tridiag_prepare_alignment", first=JOB)
+    )

@@ -27,11 +27,11 @@ from tridiag.kernels.alignment.state import (
     PEAK,
     Z_E,
     Z_M,
-    kinds,
     load_integers,
     put,
     spread,
 )
+from tridiag.kernels.jobs.words.alignment import Kind
 from tridiag.kernels.simd.powers import (
     Power,
     integer,
@@ -132,7 +132,9 @@ class Affine:
         return (next_diagonal, in_y, match), match + in_x, [in_x, w * match], shares
 
 
-KINDS = kinds(Linear, Affine)
+def recursion(kind: Kind) -> Linear | Affine:
+    """Of all alignments; `exponent_a_cell` has the others."""
+    return (Affine if kind.affine else Linear)(kind.parameters)
 
 
 def lines_of_run(cells: Any) -> int:

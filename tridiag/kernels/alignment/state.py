@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from llvmlite import ir
 
 from tridiag.kernels.jobs.words.alignment import HOTTEST
-from tridiag.kernels.simd.powers import HIGHEST, Power, constant, integer, integers, nothing
+from tridiag.kernels.simd.powers import HIGHEST, LOWEST, Power, constant, integer, integers, nothing
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import I32, LINE, Code
 
@@ -21,16 +20,6 @@ from tridiag.kernels.simd.vector import I32, LINE, Code
 ) = range(19)  # fmt: skip
 PARAMETERS, SUMS = 3, 3
 NEGLIGIBLE = {4: 2.0**-90, 8: 2.0**-800}  # by the bytes of a real: a probability below it is 0
-
-
-def kinds(linear: Any, affine: Any) -> dict[str, Any]:
-    """The recursions of linear and of affine gaps, each without and with the gradients of the parameters."""
-    return {
-        "linear": linear(False),
-        "linear_parameters": linear(True),
-        "affine": affine(False),
-        "affine_parameters": affine(True),
-    }
 
 
 def get(code: Code, address: Value, k: int) -> Power:
@@ -91,12 +80,13 @@ def cool(code: Code, record: Value, steps: Value) -> Value:
 def settle(code: Code, record: Value) -> None:
     """The score from Z, whose mantissa has its logarithm in Z_LOG. Where all are -inf the score is, its gradient 0.
 
+    So it is where no alignment counts, or only such as go through what is forbidden, which has an exponent of -LOWEST.
     Where a score is inf so is that of the pair, and its gradient NaN. Where an argument is NaN, or a gap inf, both are.
     """
     read = [code.load(record + k * LINE) for k in (Z_M, Z_LOG, TEMPERATURE_, FLAW, PEAK, FACTOR_, GAP_, OPEN_)]
     m, log, t, flaw, peak, factor, gap, opening = read
     e = load_integers(code, record + Z_E * LINE)
-    infinite, empty = peak == math.inf, peak == -math.inf
+    infinite, empty = peak == math.inf, (peak == -math.inf) | (e < integer(code, -LOWEST[code.size_of_real] // 2))
     good = (flaw == 0) & (factor == factor)
     for x in (gap, opening):
         good = good & (x < math.inf)

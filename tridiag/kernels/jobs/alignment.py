@@ -10,16 +10,17 @@ import numpy as np
 
 from tridiag.kernels.jobs.batches import LINE
 from tridiag.kernels.jobs.job import Job
-from tridiag.kernels.jobs.words.alignment import Alignment
+from tridiag.kernels.jobs.words.alignment import USUAL, Alignment, Kind, Rules
 
 KEPT = 32 * 1024 * 1024  # bytes of the cells that a thread keeps for the backward pass, where they fit
 WORTH_A_THREAD = 50_000  # cells
-ROWS_KEPT = {"linear": 3, "linear_parameters": 4, "affine": 3, "affine_parameters": 6}  # of lanes, for each cell
+# rows of lanes, for each cell, by whether gaps are affine and the gradients of the parameters wanted
+ROWS_KEPT = {(False, False): 3, (False, True): 4, (True, False): 3, (True, True): 6}
 
 
-def kind_of(parameters: int, derivatives: int) -> str:
+def kind_of(parameters: int, derivatives: int, rules: Rules = USUAL) -> str:
     """The kind of kernel for so many parameters, the temperature among them."""
-    return ("linear", "affine")[parameters - 2] + ("_parameters" if derivatives == 2 else "")
+    return Kind(parameters == 3, derivatives == 2, rules).name
 
 
 def make_job(
@@ -29,11 +30,12 @@ def make_job(
     *batch, rows, columns = shape
     pairs = math.prod(batch)
     groups = -(-pairs * dtype.itemsize // LINE)
-    block = max(KEPT // (columns * LINE * ROWS_KEPT[kind]), math.isqrt(rows) + 1)
+    affine, gradients, rules = Kind.named(kind)
+    block = max(KEPT // (columns * LINE * ROWS_KEPT[affine, gradients]), math.isqrt(rows) + 1)
     fresh = sys.platform == "linux"
     apart = [0 if one else dtype.itemsize for one in shared]
     sizes: dict[str, Any] = {"pairs": pairs, "shape": (rows, columns), "block": min(rows, block), "apart": apart}
-    words = Alignment.filled(items=groups, fresh=fresh, **sizes)
+    words = Alignment.filled(items=groups, fresh=fresh, cell_exponents=rules != USUAL, **sizes)
     words.flags.writeable = False
     helpers = min(workers, groups) - 1 if math.prod(shape) >= WORTH_A_THREAD else 0
     return Job(("alignment", dtype.name, kind), words, helpers, math.prod(shape))
