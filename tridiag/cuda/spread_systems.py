@@ -11,10 +11,13 @@ from tridiag.kernels.jobs.batches import contiguous
 from tridiag.problems.forms import Form
 
 WARP = 32
-BLOCK = 256  # threads of a block of chunks, or fewer
+BLOCKS = (64, 128, 192, 256)  # threads of a block of chunks where rows lie side by side: the first that are used well enough
+USED = 0.85  # ... by so many of them
+BLOCK = 256  # threads of a block of chunks where rows lie apart, or fewer
 FEW_CHUNKS = 4  # systems of no more chunks than this of the shorter kind have such chunks
 MOST_CHUNKS = 512  # of a system that one block solves, or as many as it has threads
 SECTOR = 32  # bytes that memory hands out at a time
+SEGMENT = 64  # bytes of neighbouring systems that a block should read together, if it can
 MANY = 2**15  # systems: enough for whole blocks of threads on all multiprocessors
 TILES = 4  # a, b, c and d of a group of systems on their way
 ROW_WORDS = 3  # of a separator's row: and one that is the factor which made its diagonal 1
@@ -42,11 +45,14 @@ def chunk_of(systems: Systems) -> tuple[int, int]:
 
 
 def width_of(systems: Systems, count: int) -> int:
-    """The systems of a block. Where they lie side by side at least a sector's worth, if the block can have so many."""
-    wanted, most = max(1, BLOCK // count), instances.CHUNK_THREADS[systems.dtype] // count
+    """The systems of a block: where rows lie side by side as many as fill a small one, else those of whole segments of memory."""
+    most = instances.CHUNK_THREADS[systems.dtype] // count
     if systems.together:
-        return min(wanted, most, systems.total)
-    wanted = max(wanted, SECTOR // np.dtype(systems.dtype).itemsize)
+        widths = [block // count for block in BLOCKS if block >= count] or [1]
+        used = [width * count / (WARP * parts(width * count, WARP)) for width in widths]
+        found = next((width for width, share in zip(widths, used, strict=True) if share >= USED), max(widths))
+        return min(found, most, systems.total)
+    wanted = max(BLOCK // count, SEGMENT // np.dtype(systems.dtype).itemsize, 1)
     return power_of_two(min(wanted, most, systems.total))
 
 
