@@ -17,7 +17,6 @@ BLOCK = 256  # threads of a block of chunks where rows lie apart, or fewer
 FEW_CHUNKS = 4  # systems of no more chunks than this of the shorter kind have such chunks
 MOST_CHUNKS = 512  # of a system that one block solves, or as many as it has threads
 SECTOR = 32  # bytes that memory hands out at a time
-SEGMENT = 64  # bytes of neighbouring systems that a block should read together, if it can
 MANY = 2**15  # systems: enough for whole blocks of threads on all multiprocessors
 TILES = 4  # a, b, c and d of a group of systems on their way
 ROW_WORDS = 3  # of a separator's row: and one that is the factor which made its diagonal 1
@@ -52,7 +51,7 @@ def width_of(systems: Systems, count: int) -> int:
         used = [width * count / (WARP * parts(width * count, WARP)) for width in widths]
         found = next((width for width, share in zip(widths, used, strict=True) if share >= USED), max(widths))
         return min(found, most, systems.total)
-    wanted = max(BLOCK // count, SEGMENT // np.dtype(systems.dtype).itemsize, 1)
+    wanted = max(BLOCK // count, SECTOR // np.dtype(systems.dtype).itemsize, 1)
     return power_of_two(min(wanted, most, systems.total))
 
 

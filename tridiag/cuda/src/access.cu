@@ -8,6 +8,16 @@
 #define SHARED_MEMORY(name) extern __shared__ __align__(16) unsigned char name[]
 #endif
 
+struct __align__(16) Sixteen { unsigned long long low, high; };  // bytes that are moved at once
+
+template <typename T> __device__ __forceinline__ bool is_aligned(const T* place) {
+  return reinterpret_cast<unsigned long long>(place) % sizeof(Sixteen) == 0;
+}
+template <typename T> __device__ __forceinline__ Sixteen* sixteen(T* begin, int k) { return reinterpret_cast<Sixteen*>(begin) + k; }
+template <typename T> __device__ __forceinline__ const Sixteen* sixteen(const T* begin, int k) {
+  return reinterpret_cast<const Sixteen*>(begin) + k;
+}
+
 // Copies into shared memory that go on while the thread works, where the device can (compute capability 8.0).
 #if !defined(__CUDA_CPU_SHIM__) && __CUDA_ARCH__ >= 800
 template <int SIZE> __device__ __forceinline__ void copy_bytes_later(void* to, const void* from) {
@@ -15,14 +25,9 @@ template <int SIZE> __device__ __forceinline__ void copy_bytes_later(void* to, c
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(SIZE) : "memory");
 }
 template <typename T> __device__ __forceinline__ void copy_later(T* to, const T* from) { copy_bytes_later<sizeof(T)>(to, from); }
-template <typename T> __device__ __forceinline__ void copy_sixteen_later(T* to, const T* from) { copy_bytes_later<16>(to, from); }
 __device__ __forceinline__ void copies_are_there() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 #else
 template <typename T> __device__ __forceinline__ void copy_later(T* to, const T* from) { *to = *from; }
-template <typename T> __device__ __forceinline__ void copy_sixteen_later(T* to, const T* from) {
-#pragma unroll
-  for (int k = 0; k < int(16 / sizeof(T)); k++) to[k] = from[k];
-}
 __device__ __forceinline__ void copies_are_there() {}
 #endif
 
@@ -44,6 +49,7 @@ const int RANK = 4;  // batch axes, merged where they can be
 
 // Where the first row of a system or a sequence lies, in elements from an operand's beginning.
 template <typename Job> __device__ __forceinline__ Index offset(const Job& job, int operand, Index system) {
+  if (system < job.length[RANK - 1]) return system * job.step[RANK - 1][operand];
   Index found = 0;
 #pragma unroll
   for (int k = RANK - 1; k > 0; k--) {

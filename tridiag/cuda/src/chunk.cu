@@ -19,16 +19,26 @@ __device__ __forceinline__ void load_rows(Chunk<T, R>& chunk, const Job& job, co
   const Band<T> lower = lower_band<T>(job), diagonal = whole_band<T>(job, B);
   const Band<T> upper = upper_band<T>(job), right = whole_band<T>(job, D);
   const bool narrow = is_narrow(lower.row) && is_narrow(diagonal.row) && is_narrow(upper.row) && is_narrow(right.row);
-  if (first > 0 && first + R < job.n && narrow) {
-    load_inside(chunk.lower, lower, at[lower.operand], first);
-    load_inside(chunk.diagonal, diagonal, at[B], first);
-    load_inside(chunk.upper, upper, at[upper.operand], first);
-    load_inside(chunk.right, right, at[D], first);
-  } else {
+  if (!narrow || job.n >= NARROW) {
     load_apart(chunk.lower, job, lower, at[lower.operand], first);
     load_apart(chunk.diagonal, job, diagonal, at[B], first);
     load_apart(chunk.upper, job, upper, at[upper.operand], first);
     load_apart(chunk.right, job, right, at[D], first);
+    return;
+  }
+  const T *a = lower.begin + at[lower.operand], *b = diagonal.begin + at[B];
+  const T *c = upper.begin + at[upper.operand], *d = right.begin + at[D];
+  const int i = int(first), n = int(job.n);
+  if (i > 0 && i + R < n) {
+    load_inside(chunk.lower, a, lower.row, i + lower.shift);
+    load_inside(chunk.diagonal, b, diagonal.row, i);
+    load_inside(chunk.upper, c, upper.row, i + upper.shift);
+    load_inside(chunk.right, d, right.row, i);
+  } else {
+    load_within(chunk.lower, a, lower.row, i + lower.shift, n);
+    load_within(chunk.diagonal, b, diagonal.row, i, n);
+    load_within(chunk.upper, c, upper.row, i + upper.shift, n);
+    load_within(chunk.right, d, right.row, i, n);
   }
 }
 
@@ -37,7 +47,6 @@ template <int R> __device__ __forceinline__ unsigned kept_rows(const Job& job, c
   static_assert(R <= 29, "the rows of a chunk and their neighbours are the bits of a word");
   const Index rest = job.n - first;  // rows from the first on
   unsigned bits = (1u << (rest < R + 1 ? int(rest) + 1 : R + 2)) - (first == 0 ? 2u : 1u);
-  if (!mask) return bits;
 #pragma unroll 1
   for (int j = -1; j <= R; j++) {
     if (bits >> (j + 1) & 1 && !mask[(first + j) * job.row[WHERE]]) bits &= ~(1u << (j + 1));
@@ -61,7 +70,7 @@ __device__ __forceinline__ void store_apart(const T (&v)[R], const Job& job, T* 
   T* begin = x + first * row;
   if (rest >= R && is_narrow(row)) {
 #pragma unroll
-    for (int j = 0; j < R; j++) entry(begin, int(row), j) = v[j];
+    for (int j = 0; j < R; j++) *entry(begin, int(row * Index(sizeof(T))), j) = v[j];
   } else {
 #pragma unroll
     for (int j = 0; j < R; j++) {
@@ -83,23 +92,49 @@ template <typename T, int R> __device__ __forceinline__ void cut(Chunk<T, R>& ch
   }
 }
 
+// The same at the ends of a system; ``rest`` rows of it are there from the chunk's first on.
+template <typename T, int R> __device__ __forceinline__ void cut_ends(Chunk<T, R>& chunk, Index first, Index rest) {
+  chunk.lower[0] = first > 0 ? chunk.lower[0] : T(0);
+  if (rest > R) return;
+  const int rows = int(rest);
+#pragma unroll
+  for (int j = 0; j < R; j++) {
+    chunk.lower[j] = j < rows ? chunk.lower[j] : T(0);
+    chunk.upper[j] = j + 1 < rows ? chunk.upper[j] : T(0);
+    chunk.diagonal[j] = j < rows ? chunk.diagonal[j] : T(1);
+    chunk.right[j] = j < rows ? chunk.right[j] : T(0);
+  }
+}
+
+// Which rows a mask leaves, or all; the others are cut.
+template <typename T, int R>
+__device__ __forceinline__ unsigned keep_rows(Chunk<T, R>& chunk, const Job& job, const unsigned char* mask, Index first, bool there) {
+  if (!mask) {
+    cut_ends(chunk, first, there ? job.n - first : Index(0));
+    return (1u << (R + 2)) - 1;
+  }
+  const unsigned bits = there ? kept_rows<R>(job, mask, first) : 0u;
+  cut(chunk, bits);
+  return bits;
+}
+
 // The first unknown in terms of the separators, from the interior eliminated upwards.
-template <typename T, int R> __device__ __forceinline__ Row<T> head_of(const Chunk<T, R>& chunk) {
-  T scale = one_over(chunk.diagonal[R - 2]), after = chunk.upper[R - 2], right = chunk.right[R - 2];
+template <typename T, int R> __device__ __forceinline__ Row<T> head_of(const Chunk<T, R>& chunk, Real<T>& off) {
+  T scale = one_over(chunk.diagonal[R - 2], off), after = chunk.upper[R - 2], right = chunk.right[R - 2];
 #pragma unroll
   for (int j = R - 3; j >= 0; j--) {
     const T multiplier = chunk.upper[j] * scale;
     right = chunk.right[j] - multiplier * right;
     after = -(multiplier * after);
-    scale = one_over(chunk.diagonal[j] - multiplier * chunk.lower[j + 1]);
+    scale = one_over(chunk.diagonal[j] - multiplier * chunk.lower[j + 1], off);
   }
   return {chunk.lower[0] * scale, after * scale, right * scale};
 }
 
 // Eliminate the interior downwards: ``lower`` becomes the multipliers (but for the first), ``diagonal`` the reciprocals of
 // the pivots. The tail is the last interior unknown in terms of the separators.
-template <typename T, int R> __device__ __forceinline__ Row<T> eliminate(Chunk<T, R>& chunk, bool& certified) {
-  T right = chunk.right[0], before = chunk.lower[0], scale = one_over(chunk.diagonal[0]);
+template <typename T, int R> __device__ __forceinline__ Row<T> eliminate(Chunk<T, R>& chunk, bool& certified, Real<T>& off) {
+  T right = chunk.right[0], before = chunk.lower[0], scale = one_over(chunk.diagonal[0], off);
   certified = certified && certifies(T(0), chunk.diagonal[0], chunk.diagonal[0]);
   chunk.diagonal[0] = scale;
 #pragma unroll
@@ -107,7 +142,7 @@ template <typename T, int R> __device__ __forceinline__ Row<T> eliminate(Chunk<T
     const T multiplier = chunk.lower[j] * scale, grown = multiplier * chunk.upper[j - 1];
     const T pivot = chunk.diagonal[j] - grown;
     certified = certified && certifies(grown, pivot, chunk.diagonal[j]) && lossless(multiplier, chunk.lower[j]);
-    scale = one_over(pivot);
+    scale = one_over(pivot, off);
     right = chunk.right[j] - multiplier * right;
     before = -(multiplier * before);
     chunk.lower[j] = multiplier;
@@ -127,10 +162,11 @@ enum Mark { UNSOLVED = 1, LISTED = 2, UNSOUND = 4 };
 
 // The row of the separator, from its own chunk's tail and the next one's head; ``scale`` makes its diagonal 1.
 template <typename T, int R>
-__device__ __forceinline__ Row<T> separator_row(const Chunk<T, R>& chunk, Row<T> tail, Row<T> next, T& scale, bool& sound) {
+__device__ __forceinline__ Row<T> separator_row(const Chunk<T, R>& chunk, Row<T> tail, Row<T> next, T& scale, bool& sound,
+                                                Real<T>& off) {
   const T a = chunk.lower[R - 1], c = chunk.upper[R - 1], pivot = chunk.diagonal[R - 1] - a * tail.c - c * next.a;
   sound = sound && stands_out(pivot, chunk.diagonal[R - 1]);
-  scale = one_over(pivot);
+  scale = one_over(pivot, off);
   return {-(a * tail.a * scale), -(c * next.c * scale), (chunk.right[R - 1] - a * tail.d - c * next.d) * scale};
 }
 

@@ -9,9 +9,11 @@
 // ``status``, systems are marked there whose separators' system is singular but for rounding.
 #include "chunk.cu"
 
+const int TILES = 4;  // a tile for each diagonal and for the right-hand sides
+
 // x of a row a thread, from rows in pairs of buffers; ``stride``: threads from a chunk to the next of its system.
 template <typename T>
-__device__ __forceinline__ T reduce_cyclically(Row<T> row, Row<T>* rows, int p, int count, int stride, bool& sound) {
+__device__ __forceinline__ T reduce_cyclically(Row<T> row, Row<T>* rows, int p, int count, int stride, bool& sound, Real<T>& off) {
   const Row<T> none = {T(0), T(0), T(0)};
   __syncthreads();  // the buffers may still be in use
   for (int step = 1, flip = 0; step < count; step *= 2, flip ^= 1) {
@@ -20,7 +22,7 @@ __device__ __forceinline__ T reduce_cyclically(Row<T> row, Row<T>* rows, int p, 
     __syncthreads();
     const Row<T> before = p >= step ? here[-step * stride] : none;
     const Row<T> after = p + step < count ? here[step * stride] : none;
-    const T pivot = T(1) - row.a * before.c - row.c * after.a, scale = one_over(pivot);
+    const T pivot = T(1) - row.a * before.c - row.c * after.a, scale = one_over(pivot, off);
     sound = sound && stands_out(pivot, T(1));
     row.d = (row.d - row.a * before.d - row.c * after.d) * scale;
     row.a = -(row.a * before.a * scale);
@@ -29,8 +31,8 @@ __device__ __forceinline__ T reduce_cyclically(Row<T> row, Row<T>* rows, int p, 
   return row.d;
 }
 
-// What is said of a system: that its separators are corrected, that it has no certificate.
-enum Flag { CORRECTED = 1, DOUBTFUL = 2 };
+// What is said of a system: that its separators are corrected, that it has no certificate, that numbers were out of range.
+enum Flag { CORRECTED = 1, DOUBTFUL = 2, LOST_RANGE = 4 };
 
 // The part of a thread: ``system`` and ``p``, its chunk, are its own, unless it is idle; ``here`` systems in its block's group.
 struct Part {
@@ -83,59 +85,68 @@ __device__ __forceinline__ void locate(const Job& job, int k, int& s, int& i) {
 // Where operands begin, for every system of a block.
 __device__ __forceinline__ void find_offsets(Index* offsets, const Job& job, const Part& part) {
   for (int k = threadIdx.x; k < part.width * OPERANDS; k += blockDim.x) {
-    const int s = k / OPERANDS;
-    offsets[k] = offset(job, k % OPERANDS, part.first_system + (s < part.here ? s : 0));
+    const int s = k / OPERANDS, operand = k - s * OPERANDS;
+    const Index system = part.first_system + (s < part.here ? s : 0);
+    const bool known = operand == WHERE ? !job.operand[WHERE] : job.stretch;
+    offsets[k] = known ? system * job.n : offset(job, operand, system);
   }
 }
 
-// A band of the next group, on its way to its tile.
+// What the systems of a group have, on its way to the tiles.
 template <typename T, int R>
-__device__ __forceinline__ void request(T* tile, const Job& job, const Band<T>& band, const Part& part, const Index* offsets) {
-  const int n = int(job.n), threads = forgotten(int(blockDim.x)), t = forgotten(int(threadIdx.x));
+__device__ __forceinline__ void request(T* tiles, const Job& job, const Part& part, const Index* offsets) {
+  const int n = int(job.n), threads = forgotten(int(blockDim.x)), t = forgotten(int(threadIdx.x)), tile = threads * R;
+  const Band<T> bands[TILES] = {lower_band<T>(job), whole_band<T>(job, B), upper_band<T>(job), whole_band<T>(job, D)};
   const Index first = part.first_system * job.n, rest = job.systems * job.n - first;
-  if (job.stretch && first > 0 && rest > threads * R) {  // entries of one stretch, which goes on before and after them
-    const T* begin = band.begin + (first + band.shift);
-    if (reinterpret_cast<unsigned long long>(begin) % 16 == 0) {
-      const int wide = 16 / sizeof(T), size = (part.here * n + wide - 1) / wide;
+  if (job.stretch && first > 0 && rest > tile) {  // entries of one stretch each, which goes on before and after them
+    const T* begin[TILES];
+    bool aligned = true;
+#pragma unroll
+    for (int b = 0; b < TILES; b++) {
+      begin[b] = bands[b].begin + (first + bands[b].shift);
+      aligned = aligned && is_aligned(begin[b]);
+    }
+    if (aligned) {
+      const int wide = sizeof(Sixteen) / sizeof(T), size = (part.here * n + wide - 1) / wide;
 #pragma unroll
       for (int r = 0; r < (R + wide - 1) / wide; r++) {
         const int k = r * threads + t;
-        if (k < size) copy_sixteen_later(tile + k * wide, begin + k * wide);
+        if (k >= size) continue;
+#pragma unroll
+        for (int b = 0; b < TILES; b++) copy_later(sixteen(tiles + b * tile, k), sixteen(begin[b], k));
       }
     } else {
       const int size = part.here * n;
 #pragma unroll
       for (int r = 0; r < R; r++) {
         const int k = r * threads + t;
-        if (k < size) copy_later(tile + k, begin + k);
+        if (k >= size) continue;
+#pragma unroll
+        for (int b = 0; b < TILES; b++) copy_later(tiles + (b * tile + k), begin[b] + k);
       }
     }
-  } else {
-    for (int k = t; k < part.here * n; k += threads) {
-      int s, i;
-      locate(job, k, s, i);
-      const Index place = within(i + band.shift, 0, n - 1) * band.row;
-      copy_later(tile + k, band.begin + offsets[s * OPERANDS + band.operand] + place);
+    return;
+  }
+#pragma unroll 1
+  for (int k = t; k < part.here * n; k += threads) {
+    int s, i;
+    locate(job, k, s, i);
+#pragma unroll
+    for (int b = 0; b < TILES; b++) {
+      const Index place = within(i + bands[b].shift, 0, n - 1) * bands[b].row;
+      copy_later(tiles + (b * tile + k), bands[b].begin + (offsets[s * OPERANDS + bands[b].operand] + place));
     }
   }
 }
 
 template <typename T, int R>
-__device__ __forceinline__ void request_all(T* tiles, const Job& job, const Part& part, const Index* offsets) {
-  const int size = forgotten(int(blockDim.x)) * R;
-  request<T, R>(tiles, job, lower_band<T>(job), part, offsets);
-  request<T, R>(tiles + size, job, whole_band<T>(job, B), part, offsets);
-  request<T, R>(tiles + 2 * size, job, upper_band<T>(job), part, offsets);
-  request<T, R>(tiles + 3 * size, job, whole_band<T>(job, D), part, offsets);
-}
-
-template <typename T, int R>
 __device__ __forceinline__ void store_together(const T (&v)[R], const Job& job, const Part& part, const Index* offsets,
                                                const int* flags, T* tile) {
-  const int n = int(job.n), own = part.s * n + part.p * R, rows = n - part.p * R;
+  const int n = int(job.n), rows = part.idle ? 0 : n - part.p * R;
+  T* own = tile + (part.s * n + part.p * R);
 #pragma unroll
   for (int j = 0; j < R; j++) {
-    if (j < rows && !part.idle) tile[own + j] = v[j];
+    if (j < rows) own[j] = v[j];
   }
   __syncthreads();
   T* x = static_cast<T*>(job.operand[X]);
@@ -143,10 +154,19 @@ __device__ __forceinline__ void store_together(const T (&v)[R], const Job& job, 
   if (job.stretch && !flags[part.width + 1]) {  // no system of the block is left out
     const int threads = forgotten(int(blockDim.x)), t = forgotten(int(threadIdx.x));
     x += part.first_system * job.n;
+    const int wide = sizeof(Sixteen) / sizeof(T);
+    if (is_aligned(x) && size % wide == 0) {
 #pragma unroll
-    for (int r = 0; r < R; r++) {
-      const int k = r * threads + t;
-      if (k < size) x[k] = tile[k];
+      for (int r = 0; r < (R + wide - 1) / wide; r++) {
+        const int k = r * threads + t;
+        if (k < size / wide) *sixteen(x, k) = *sixteen(tile, k);
+      }
+    } else {
+#pragma unroll
+      for (int r = 0; r < R; r++) {
+        const int k = r * threads + t;
+        if (k < size) x[k] = tile[k];
+      }
     }
     return;
   }
@@ -167,20 +187,19 @@ __device__ __forceinline__ void solve_group(Chunk<T, R>& chunk, const Job& job, 
   const Index* own = offsets + part.s * OPERANDS;
   const int first = part.p * R;
   const unsigned char* mask = static_cast<const unsigned char*>(job.operand[WHERE]);
-  const unsigned bits = there ? kept_rows<R>(job, mask ? mask + own[WHERE] : 0, first) : 0u;
-  cut(chunk, bits);
+  const unsigned bits = keep_rows(chunk, job, mask ? mask + own[WHERE] : 0, Index(first), there);
 
-  const Row<T> head = head_of(chunk);
   bool certified = true;
-  const Row<T> tail = eliminate(chunk, certified);
+  Real<T> off = 0;
+  const Row<T> head = head_of(chunk, off), tail = eliminate(chunk, certified, off);
   rows[threadIdx.x] = head;
   __syncthreads();
   const bool last = part.p + 1 == part.count;
   const Row<T> none = {T(0), T(0), T(0)};
   T scale;
   bool sound = true, fits;
-  Row<T> row = separator_row(chunk, tail, last ? none : rows[threadIdx.x + part.stride], scale, sound);
-  T separator = reduce_cyclically(row, rows, part.p, part.count, part.stride, sound);
+  Row<T> row = separator_row(chunk, tail, last ? none : rows[threadIdx.x + part.stride], scale, sound, off);
+  T separator = reduce_cyclically(row, rows, part.p, part.count, part.stride, sound, off);
   T* separators = reinterpret_cast<T*>(rows);
   solve_interior(chunk, shared_before(separator, separators, part), separator);
 
@@ -192,17 +211,18 @@ __device__ __forceinline__ void solve_group(Chunk<T, R>& chunk, const Job& job, 
   __syncthreads();
   if (flags[part.width]) {  // of all threads alike
     row.d = residual * scale;
-    const T change = reduce_cyclically(row, rows, part.p, part.count, part.stride, sound);
+    const T change = reduce_cyclically(row, rows, part.p, part.count, part.stride, sound, off);
     const T before = shared_before(change, separators, part);
     if (flags[part.s]) {  // what becomes of a system is not its neighbours' business
       correct(chunk, separator, before, change, certified);
     }
     if (CERTIFIED) separator_residual(chunk, separator, shared_after(chunk.right[0], separators, part), fits);
   }
-  if (CERTIFIED && there && !(certified && sound && fits)) {
+  if (CERTIFIED && there && !(certified && sound && fits && exact(off))) {
     atomicOr(&flags[part.s], DOUBTFUL);
     atomicOr(&flags[part.width + 1], DOUBTFUL);
   }
+  if (!CERTIFIED && there && !exact(off)) atomicOr(&flags[part.s], LOST_RANGE);
   __syncthreads();  // the flags are set, and the buffers have been read
   if (CERTIFIED) {
     if (there && part.p == 0 && flags[part.s] & DOUBTFUL) doubt(job, part.system);
@@ -210,6 +230,10 @@ __device__ __forceinline__ void solve_group(Chunk<T, R>& chunk, const Job& job, 
     atomicOr(&job.status[part.system], UNSOUND);
   }
   chunk.right[R - 1] = separator;
+  if (!CERTIFIED && flags[part.s] & LOST_RANGE) {
+#pragma unroll
+    for (int j = 0; j < R; j++) chunk.right[j] = not_a_number(T(0));
+  }
   cut_solution(chunk.right, bits);
   if (TOGETHER) {
     store_together(chunk.right, job, part, offsets, flags, tile);
@@ -238,7 +262,7 @@ __global__ void __launch_bounds__(sizeof(T) == 16 ? 256 : 512, 1) chunks(Job job
     return;
   }
   __syncthreads();
-  request_all<T, R>(tiles, job, part, offsets);
+  request<T, R>(tiles, job, part, offsets);
 #pragma unroll 1
   for (Index group = blockIdx.x;;) {
     Chunk<T, R> chunk;
@@ -258,7 +282,7 @@ __global__ void __launch_bounds__(sizeof(T) == 16 ? 256 : 512, 1) chunks(Job job
       move_to(following, job, next);
       find_offsets(others, job, following);
       __syncthreads();
-      request_all<T, R>(tiles, job, following, others);
+      request<T, R>(tiles, job, following, others);
     }
     solve_group<T, R, TOGETHER, CERTIFIED>(chunk, job, part, offsets, flags, tiles + 4 * size);
     if (!more) return;

@@ -55,34 +55,8 @@ template <typename R> __device__ __forceinline__ Complex<R> fused(Complex<R> x, 
   return Complex<R>(fused(x.re, y.re, fused(-x.im, y.im, z.re)), fused(x.re, y.im, fused(x.im, y.re, z.im)));
 }
 
-// 1 / x, rounded to nearest but for rare last bits, without a branch: divisions of a thread that do not wait for each other
-// overlap. 0 or infinite, as for infinite numbers and 0, where x or 1 / x is beyond the range of the device's approximation.
-__device__ __forceinline__ float approximate_reciprocal(float x) {
-#ifdef __CUDA_CPU_SHIM__
-  return 1.0f / x;
-#else
-  float found;
-  asm("rcp.approx.f32 %0, %1;" : "=f"(found) : "f"(x));
-  return found;
-#endif
-}
-__device__ __forceinline__ double approximate_reciprocal(double x) {
-#ifdef __CUDA_CPU_SHIM__
-  return 1.0 / x;
-#else
-  double found;
-  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(found) : "d"(x));
-  const double error = __fma_rn(-x, found, 1.0);  // 2^-20
-  return __fma_rn(found, __fma_rn(error, error, error), found);
-#endif
-}
-template <typename T> __device__ __forceinline__ T refined_reciprocal(T x) {
-  typedef Real<T> R;
-  const T found = approximate_reciprocal(x), error = fused(-x, found, T(1));
-  return size(error) < R(0.5) ? fused(found, error, found) : found;
-}
-__device__ __forceinline__ float one_over(float x) { return refined_reciprocal(x); }
-__device__ __forceinline__ double one_over(double x) { return refined_reciprocal(x); }
+__device__ __forceinline__ float one_over(float x) { return 1.0f / x; }
+__device__ __forceinline__ double one_over(double x) { return 1.0 / x; }
 // Smith's division, which overflows only where the result does
 template <typename R> __device__ __forceinline__ Complex<R> one_over(Complex<R> x) {
   const bool wide = size(x.re) >= size(x.im);
@@ -90,6 +64,45 @@ template <typename R> __device__ __forceinline__ Complex<R> one_over(Complex<R> 
   const R scale = R(1) / (large + ratio * (wide ? x.im : x.re));
   return wide ? Complex<R>(scale, -ratio * scale) : Complex<R>(ratio * scale, -scale);
 }
+
+// ------------------------------------------------------------------------------------------------ without branches
+
+// 1 / x to the last bit but rarely, without a branch, so that divisions which do not wait for each other overlap. NaN where x
+// is 0 or infinite, 0 where x or 1 / x is beyond the range of the device's approximation; ``off`` becomes 1 there (`exact`), as
+// the largest error of any approximation so far.
+__device__ __forceinline__ float approximate_reciprocal(float x) {
+#ifdef __CUDA_CPU_SHIM__
+  return size(x) < Limits<float>::tiny() ? 0.0f : 1.0f / x;
+#else
+  float found;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(found) : "f"(x));
+  return found;
+#endif
+}
+__device__ __forceinline__ double approximate_reciprocal(double x) {
+#ifdef __CUDA_CPU_SHIM__
+  return size(x) < Limits<double>::tiny() ? 0.0 : 1.0 / x;
+#else
+  double found;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(found) : "d"(x));
+  const double error = __fma_rn(-x, found, 1.0);  // 2^-20
+  return __fma_rn(found, __fma_rn(error, error, error), found);
+#endif
+}
+__device__ __forceinline__ float larger_of(float x, float y) { return fmaxf(x, y); }
+__device__ __forceinline__ double larger_of(double x, double y) { return fmax(x, y); }
+
+template <typename R> __device__ __forceinline__ R refined_reciprocal(R x, R& off) {
+  const R found = approximate_reciprocal(x), error = fused(-x, found, R(1));
+  off = larger_of(off, size(error));
+  return fused(found, error, found);
+}
+__device__ __forceinline__ float one_over(float x, float& off) { return refined_reciprocal(x, off); }
+__device__ __forceinline__ double one_over(double x, double& off) { return refined_reciprocal(x, off); }
+template <typename R> __device__ __forceinline__ Complex<R> one_over(Complex<R> x, R&) { return one_over(x); }
+template <typename R> __device__ __forceinline__ bool exact(R off) { return off < R(0.5); }
+
+// ----------------------------------------------------------------------------------------------------- as they stand
 
 __device__ __forceinline__ float over(float x, float y) { return x / y; }
 __device__ __forceinline__ double over(double x, double y) { return x / y; }

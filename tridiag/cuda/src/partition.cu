@@ -60,9 +60,7 @@ __device__ __forceinline__ unsigned load_chunk(Chunk<T, R>& chunk, const Job& jo
   } else {
     load_rows(chunk, job, at, slot.first);
   }
-  const unsigned bits = slot.there ? kept_rows<R>(job, mask_of(job, slot.system), slot.first) : 0u;
-  cut(chunk, bits);
-  return bits;
+  return keep_rows(chunk, job, mask_of(job, system), slot.first, slot.there);
 }
 
 // Where separator p of a system lies: as its rows do.
@@ -75,9 +73,9 @@ template <typename T, int R, bool TOGETHER> __global__ void __launch_bounds__(25
   const Slot slot = slot_of<R, TOGETHER>(job);
   Chunk<T, R> chunk;
   load_chunk<T, R, TOGETHER>(chunk, job, slot, reinterpret_cast<T*>(memory));
-  const Row<T> head = head_of(chunk);
   bool certified = true;
-  const Row<T> tail = eliminate(chunk, certified);
+  Real<T> off = 0;
+  const Row<T> head = head_of(chunk, off), tail = eliminate(chunk, certified, off);
   Row<T>* heads = reinterpret_cast<Row<T>*>(memory);
   __syncthreads();
   heads[threadIdx.x] = head;
@@ -87,7 +85,8 @@ template <typename T, int R, bool TOGETHER> __global__ void __launch_bounds__(25
   T scale;
   bool sound = true;
   const Row<T> next = slot.p + 1 < job.count ? heads[threadIdx.x + slot.stride] : none;
-  const Row<T> row = separator_row(chunk, tail, next, scale, sound);
+  Row<T> row = separator_row(chunk, tail, next, scale, sound, off);
+  if (!exact(off)) row.d = not_a_number(T(0));  // numbers out of range, and so is the system's solution
   if (job.status && !sound) atomicOr(&job.status[slot.system], UNSOUND);
   const Index at = separator_at<TOGETHER>(job, slot.system, slot.p), all = job.count * job.systems;
   T* rows = static_cast<T*>(job.kept);
@@ -120,7 +119,9 @@ __global__ void __launch_bounds__(256, 1) expand(Job job) {
   const unsigned bits = load_chunk<T, R, TOGETHER>(chunk, job, slot, tile);
   T separator = at_separator<T, TOGETHER>(job.results[0], job, slot, slot.p);
   bool certified = true;
-  eliminate(chunk, certified);
+  Real<T> off = 0;
+  eliminate(chunk, certified, off);
+  certified = certified && exact(off);
   solve_interior(chunk, at_separator<T, TOGETHER>(job.results[0], job, slot, slot.p - 1), separator);
   if (again && slot.there && job.status[slot.system] & (UNSOLVED | UNSOUND)) {  // a system, not its neighbours
     const T change = at_separator<T, TOGETHER>(job.results[1], job, slot, slot.p);

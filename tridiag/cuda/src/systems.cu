@@ -55,23 +55,33 @@ __device__ __forceinline__ void load_apart(T (&v)[R], const Job& job, const Band
   }
 }
 
-// Entry j of rows that lie ``row`` apart, by one instruction.
-template <typename T> __device__ __forceinline__ const T& entry(const T* begin, int row, int j) {
-  return *reinterpret_cast<const T*>(reinterpret_cast<const char*>(begin) + Index(row) * int(j * sizeof(T)));
-}
-template <typename T> __device__ __forceinline__ T& entry(T* begin, int row, int j) {
-  return *reinterpret_cast<T*>(reinterpret_cast<char*>(begin) + Index(row) * int(j * sizeof(T)));
+// Entry i of rows that lie so many bytes apart; the address by one instruction.
+template <typename T> __device__ __forceinline__ T* entry(T* begin, int bytes, int i) {
+#ifdef __CUDA_CPU_SHIM__
+  return reinterpret_cast<T*>(reinterpret_cast<unsigned long long>(begin) + Index(bytes) * i);
+#else
+  T* found;
+  asm("mad.wide.s32 %0, %1, %2, %3;" : "=l"(found) : "r"(bytes), "r"(i), "l"(begin));
+  __builtin_assume(__isGlobal(found));
+  return found;
+#endif
 }
 
-// The same where all of them, and their neighbours, are there.
-template <typename T, int R>
-__device__ __forceinline__ void load_inside(T (&v)[R], const Band<T>& band, Index at, Index first) {
-  const T* begin = band.begin + at + (first + band.shift) * band.row;
+const Index NARROW = 1 << 28;  // steps and numbers of rows of which `entry` can tell
+
+__device__ __forceinline__ bool is_narrow(Index row) { return row > -NARROW / 16 && row < NARROW / 16; }
+
+// A chunk's rows of a system that begins at ``begin``, which is narrow; all there, or those beyond its ends stand for others.
+template <typename T, int R> __device__ __forceinline__ void load_inside(T (&v)[R], const T* begin, Index row, int first) {
+  const T* place = begin + first * row;
 #pragma unroll
-  for (int j = 0; j < R; j++) v[j] = entry(begin, int(band.row), j);
+  for (int j = 0; j < R; j++) v[j] = *entry(place, int(row * Index(sizeof(T))), j);
 }
-
-__device__ __forceinline__ bool is_narrow(Index row) { return row == int(row); }
+template <typename T, int R>
+__device__ __forceinline__ void load_within(T (&v)[R], const T* begin, Index row, int first, int n) {
+#pragma unroll
+  for (int j = 0; j < R; j++) v[j] = *entry(begin, int(row * Index(sizeof(T))), within(first + j, 0, n - 1));
+}
 
 __device__ __forceinline__ const unsigned char* mask_of(const Job& job, Index system) {
   const unsigned char* mask = static_cast<const unsigned char*>(job.operand[WHERE]);
