@@ -330,7 +330,7 @@ def to_library(library: str, x: Array) -> Any:
     if library == "torch":
         import torch
 
-        return torch.from_numpy(x)
+        return torch.from_numpy(x).to(torch.get_default_device())
     if library == "jax":
         import jax
 

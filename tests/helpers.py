@@ -101,7 +101,7 @@ class Subject:
             return "needs a GPU; without one tests/gpu_offline/test_numba_cuda.py is what can be tested"
         if self.pretended and self.name.startswith("cupy"):
             return importlib.import_module("cpu_build").why_not() or self.entry.missing()
-        return self.entry.missing()
+        return self.entry.missing() or (None if self.pretended else self.entry.mismatched())
 
     def can(
         self,

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import Subject
+from helpers import Subject, assert_same_bits
 
 pytestmark = pytest.mark.only(pivoting="auto")
 ROWS = 14
@@ -99,11 +99,13 @@ def test_unknowns_hundreds_of_decades_apart(backend: Subject, dtype: str) -> Non
             assert error(backend.solve(*matrix), matrix) <= 8, name
 
 
-@pytest.mark.only(library=("numpy", "torch"))
+@pytest.mark.only(library=("numpy", "torch", "cupy"))
 @pytest.mark.parametrize("dtype", sorted(SUBNORMAL))
 def test_complex_numbers_below_the_smallest_normal_one(backend: Subject, dtype: str) -> None:
     """Quotients of them have all their digits. (XLA takes them for zero.)"""
     matrix = filled(SUBNORMAL[dtype], dtype)
+    for v in matrix:  # on the way to a GPU and back none is lost
+        assert_same_bits(backend.numpy(backend.array(v)), v)
     assert error(backend.solve(*matrix), matrix) <= 8
 
 

@@ -255,13 +255,14 @@ def test_dtypes_with_exchanges(backend: Subject, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_a_real_matrix_with_complex_right_sides(backend: Subject, dtype: str) -> None:
+    """Two real right sides: each is solved as well as it would be alone, however large the other is."""
     a, b, c, _ = dominant((4, 20), REAL[dtype])
     d = dominant((2, 4, 20), dtype)[3]
+    d.imag *= 1e6
     x = backend.solve(a, b, c, d)
     assert x.dtype == dtype
-    assert_solves(x, a, b, c, d)
     for part in ("real", "imag"):
-        np.testing.assert_allclose(getattr(x, part), backend.solve(a, b, c, getattr(d, part)), rtol=1e-5)
+        assert_solves(getattr(x, part), a, b, c, getattr(d, part))
 
 
 HALVES = {"numpy": ("float16",), "torch": ("float16", "bfloat16"), "jax": ("float16", "bfloat16"), "cupy": ("float16",)}

@@ -11,7 +11,7 @@ import pytest
 from helpers import SUBJECTS, Subject, assert_solves, dominant
 
 import tridiag
-from tridiag.backends import BACKENDS, EXTRAS, SYSTEMS, Backend
+from tridiag.backends import BACKENDS, EXTRAS, SYSTEMS, Backend, numba_cuda_fails
 from tridiag.report import VERBS
 
 TABLE = Path(sys.modules["tridiag.backends"].__file__)  # the attribute is the verb `backends`
@@ -54,6 +54,24 @@ def test_what_is_not_installed_is_said_in_a_sentence(monkeypatch: pytest.MonkeyP
         tridiag.solve(*SYSTEM, backend="no_where")
     status = tridiag.backends()["no_where"]
     assert not status.usable and status.why_not == entry.missing()
+
+
+def test_packages_that_do_not_go_together_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """numba-cuda that asks NumPy for what it has no more is imported to see whether it does, and only there."""
+    entry = BACKENDS["numba_cuda_thomas"]
+    monkeypatch.setattr(type(entry), "missing", lambda self: None)
+    monkeypatch.setitem(sys.modules, "numba.cuda.np.arrayobj", None)
+    for row_stack, told in ((np.vstack, None), (None, f"needs a numba-cuda that goes with NumPy {np.__version__}")):
+        numba_cuda_fails.cache_clear()
+        with monkeypatch.context() as patch:
+            if row_stack is None:
+                patch.delattr(np, "row_stack", raising=False)
+            else:
+                patch.setattr(np, "row_stack", row_stack, raising=False)
+            reason = entry.mismatched()
+        assert reason is told is None or (reason.startswith(told) and "numpy<2.5" in reason)
+    assert entry.unusable() == reason and BACKENDS["cupy_thomas"].mismatched() is None
+    numba_cuda_fails.cache_clear()
 
 
 def test_what_is_not_installed_names_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,6 +113,23 @@ def no_gpu() -> str | None:
 
 
 @functools.cache
+def numba_cuda_fails() -> str | None:
+    """The sentence that says why Numba's CUDA compiles nothing here; it is imported only where NumPy may be too new."""
+    numpy = importlib.import_module("numpy")
+    if "row_stack" in vars(numpy):
+        return None
+    try:
+        importlib.import_module("numba.cuda.np.arrayobj")
+    except Exception as error:  # of an attribute that NumPy has no more, or of what numba-cuda needs besides
+        told = str(error).partition("\n")[0]
+        return (
+            f"needs a numba-cuda that goes with NumPy {numpy.__version__}; the one here says: {told}. Install a newer "
+            f'numba-cuda, or "numpy<2.5"'
+        )
+    return None
+
+
+@functools.cache
 def module_of(name: str) -> ModuleType:
     return importlib.import_module(f"tridiag.backends.{name}")
 
@@ -158,9 +175,13 @@ class Backend:
             f": {how_to_install(extras)}" if extras else ""
         )
 
+    def mismatched(self) -> str | None:
+        """The sentence that says which of the installed packages do not go together."""
+        return numba_cuda_fails() if "numba_cuda" in self.needs and not self.missing() else None
+
     def unusable(self) -> str | None:
         """The sentence that says what this machine lacks to run it."""
-        return self.missing() or (no_gpu() if "cupy" in self.needs else None)
+        return self.missing() or self.mismatched() or (no_gpu() if "cupy" in self.needs else None)
 
     def why_not(self, problem: Problem) -> str | None:
         """The sentence that says why this backend cannot run the problem, or None where it can."""
@@ -175,6 +196,8 @@ class Backend:
             return f"does not have the verb {problem.verb} for {problem.library} arrays"
         if problem.device not in self.devices:
             return f"runs on {' and '.join(self.devices)}, not on {problem.device}"
+        if reason := self.mismatched():
+            return reason
         if problem.library == "jax" and "cupy" in self.needs and not installed(BRIDGE):
             return f"needs {BRIDGE} for JAX arrays: jax 0.6.1 or newer"
         if problem.dtype not in self.dtypes and not (self.integers and problem.integer):
