@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tridiag import kalman
-from tridiag.backends import BACKENDS
 from tridiag.calls import fast_path
+from tridiag.kernels.jobs.words.kalman import LARGEST
 from tridiag.problems.state_space import check_covariance
 
 pytest.importorskip("numba")
@@ -129,7 +129,7 @@ def test_each_covariance_of_a_model_that_changes_is_looked_at(place: int) -> Non
         assert np.isfinite(found("log_likelihood", series(), parameters))
 
 
-@pytest.mark.parametrize("k", range(1, BACKENDS["numba_scan"].states + 1))
+@pytest.mark.parametrize("k", range(1, LARGEST + 1))
 @pytest.mark.parametrize("dtype", ["f8", "f4"])
 def test_covariances_of_any_rank(k: int, dtype: str) -> None:
     """What the guard lets through `check_covariance` does too."""

@@ -1,0 +1,115 @@
+"""All steps of a series forwards: its log-likelihood, and the states, where they are wanted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba import njit
+
+from tridiag.algorithms.kalman_filter import LOG_TWO_PI
+from tridiag.kernels.jobs.words import kalman as K
+from tridiag.kernels.many_states.records import put_record, put_record_by_roots
+from tridiag.kernels.many_states.roots import (
+    load_noise,
+    load_start_root,
+    observe_by_roots,
+    predict_root,
+    whole,
+    write_root,
+)
+from tridiag.kernels.many_states.steps import (
+    doubt_observed,
+    doubt_predicted,
+    eliminate,
+    innovations,
+    load_motion,
+    load_observed,
+    load_start,
+    lost,
+    predict_covariance,
+    predict_mean,
+    update,
+    write_state,
+)
+from tridiag.kernels.simd.interrupts import stopping_at
+from tridiag.kernels.simd.vector import OPTIONS
+
+ASKING = 64  # steps after which a series asks whether it is to end
+UPDATED, PREDICTED = (K.MEAN, K.COV), (K.PREDICTED_MEAN, K.PREDICTED_COV)
+
+
+def filtered(eps: float, predicted: tuple[int, int] = PREDICTED, updated: tuple[int, int] = UPDATED) -> Any:
+    """All steps with covariances as they stand; to which operands states go, if those are there."""
+    share = eps ** (1 / 3)
+    predicted_mean, predicted_cov = predicted
+    updated_mean, updated_cov = updated
+
+    @njit(**OPTIONS)
+    def run(zero, job, worker, records):
+        """-2 times the log-likelihood, the logarithms in it, and above 0 where digits may be lost."""
+        quadratics, logarithms, loss, record = 0.0, 0.0, 0.0, records
+        wanted = job.pointers[updated_cov] != 0
+        load_start(zero, job, worker)
+        for t in range(job.steps):
+            if stopping_at(t, ASKING):
+                break
+            write_state(zero, job, worker, t, predicted_mean, predicted_cov)
+            count = load_observed(zero, job, worker, t)
+            if count > 0:
+                innovations(zero, job, worker, t, count, False)
+                quadratic, logarithm = eliminate(zero, job, worker, count, False)
+                quadratics += quadratic
+                logarithms += logarithm + count * LOG_TWO_PI
+                loss = max(loss, doubt_observed(zero, job, worker, count, share))
+                update(zero, job, worker, count)
+            if wanted:
+                loss = max(loss, lost(zero, job, worker, worker.variances_before, share))
+            write_state(zero, job, worker, t, updated_mean, updated_cov)
+            if records != 0:
+                record = put_record(zero, job, worker, record)
+            if t + 1 < job.steps:
+                F = load_motion(zero, job, worker, t)
+                predict_mean(zero, job, worker)
+                predict_covariance(zero, job, worker, F)
+                doubt_predicted(zero, job, worker, eps)
+        deviance = quadratics + logarithms
+        return deviance, logarithms, loss if deviance == deviance else 1.0
+
+    return run
+
+
+def filtered_by_roots(eps: float, keep: bool = False) -> Any:
+    """The same with square roots, where digits would be lost; ``keep``: those predicted go to where covariances go."""
+    (predicted_mean, predicted_cov), (updated_mean, updated_cov) = PREDICTED, UPDATED
+
+    @njit(**OPTIONS)
+    def run(zero, job, worker, records):
+        """-2 times the log-likelihood, and the logarithms in it."""
+        quadratics, logarithms, record = 0.0, 0.0, records
+        load_start(zero, job, worker)
+        load_start_root(zero, job, worker, eps)
+        for t in range(job.steps):
+            if stopping_at(t, ASKING):
+                break
+            if keep:
+                write_root(zero, job, worker, t, updated_mean, updated_cov)
+            elif job.pointers[predicted_cov] != 0:
+                whole(zero, job, worker)
+                write_state(zero, job, worker, t, predicted_mean, predicted_cov)
+            count = load_observed(zero, job, worker, t)
+            if count > 0:
+                quadratic, logarithm = observe_by_roots(zero, job, worker, t, count, eps)
+                quadratics += quadratic
+                logarithms += logarithm + count * LOG_TWO_PI
+            if not keep and job.pointers[updated_cov] != 0:
+                whole(zero, job, worker)
+                write_state(zero, job, worker, t, updated_mean, updated_cov)
+            if records != 0:
+                record = put_record_by_roots(zero, job, worker, record)
+            if t + 1 < job.steps:
+                load_noise(zero, job, worker, t, eps)
+                predict_mean(zero, job, worker)
+                predict_root(zero, job, worker)
+        return quadratics + logarithms, logarithms
+
+    return run
