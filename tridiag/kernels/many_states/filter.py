@@ -8,8 +8,10 @@ from numba import njit
 
 from tridiag.algorithms.kalman_filter import LOG_TWO_PI
 from tridiag.kernels.jobs.words import kalman as K
-from tridiag.kernels.many_states.records import put_record, put_record_by_roots
+from tridiag.kernels.many_states.records import put_record
 from tridiag.kernels.many_states.roots import (
+    join_factors,
+    keep_root,
     load_noise,
     load_start_root,
     observe_by_roots,
@@ -22,6 +24,7 @@ from tridiag.kernels.many_states.steps import (
     doubt_predicted,
     eliminate,
     innovations,
+    keep_state,
     load_motion,
     load_observed,
     load_start,
@@ -31,6 +34,7 @@ from tridiag.kernels.many_states.steps import (
     update,
     write_state,
 )
+from tridiag.kernels.many_states.workspace import size_of_state
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.vector import OPTIONS
 
@@ -45,8 +49,11 @@ def filtered(eps: float, predicted: tuple[int, int] = PREDICTED, updated: tuple[
     updated_mean, updated_cov = updated
 
     @njit(**OPTIONS)
-    def run(zero, job, worker, records):
-        """-2 times the log-likelihood, the logarithms in it, and above 0 where digits may be lost."""
+    def run(zero, job, worker, records, states):
+        """-2 times the log-likelihood, the logarithms in it, and above 0 where digits may be lost.
+
+        ``records``, ``states``: where those of all steps are kept, or 0.
+        """
         quadratics, logarithms, loss, record = 0.0, 0.0, 0.0, records
         wanted = job.pointers[updated_cov] != 0
         load_start(zero, job, worker)
@@ -54,6 +61,8 @@ def filtered(eps: float, predicted: tuple[int, int] = PREDICTED, updated: tuple[
             if stopping_at(t, ASKING):
                 break
             write_state(zero, job, worker, t, predicted_mean, predicted_cov)
+            if states != 0:
+                keep_state(zero, job, worker, states + t * size_of_state(zero, job))
             count = load_observed(zero, job, worker, t)
             if count > 0:
                 innovations(zero, job, worker, t, count, False)
@@ -83,7 +92,7 @@ def filtered_by_roots(eps: float, keep: bool = False) -> Any:
     (predicted_mean, predicted_cov), (updated_mean, updated_cov) = PREDICTED, UPDATED
 
     @njit(**OPTIONS)
-    def run(zero, job, worker, records):
+    def run(zero, job, worker, records, states):
         """-2 times the log-likelihood, and the logarithms in it."""
         quadratics, logarithms, record = 0.0, 0.0, records
         load_start(zero, job, worker)
@@ -96,6 +105,8 @@ def filtered_by_roots(eps: float, keep: bool = False) -> Any:
             elif job.pointers[predicted_cov] != 0:
                 whole(zero, job, worker)
                 write_state(zero, job, worker, t, predicted_mean, predicted_cov)
+            if states != 0:
+                keep_root(zero, job, worker, states + t * size_of_state(zero, job))
             count = load_observed(zero, job, worker, t)
             if count > 0:
                 quadratic, logarithm = observe_by_roots(zero, job, worker, t, count, eps)
@@ -105,7 +116,8 @@ def filtered_by_roots(eps: float, keep: bool = False) -> Any:
                 whole(zero, job, worker)
                 write_state(zero, job, worker, t, updated_mean, updated_cov)
             if records != 0:
-                record = put_record_by_roots(zero, job, worker, record)
+                join_factors(zero, worker, count)
+                record = put_record(zero, job, worker, record)
             if t + 1 < job.steps:
                 load_noise(zero, job, worker, t, eps)
                 predict_mean(zero, job, worker)

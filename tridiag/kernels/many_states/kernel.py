@@ -35,8 +35,8 @@ def careful(eps: float) -> Any:
 
     @njit(**OPTIONS)
     def run(zero, job, worker, record):
-        deviance, logarithms, loss = steps(zero, job, worker, record)
-        return by_roots(zero, job, worker, record) if loss > 0 else (deviance, logarithms)
+        deviance, logarithms, loss = steps(zero, job, worker, record, 0)
+        return by_roots(zero, job, worker, record, 0) if loss > 0 else (deviance, logarithms)
 
     return run
 
@@ -47,7 +47,7 @@ def build(dtype: str):
 
     @njit(**OPTIONS)
     def work(job, zero):
-        worker = allocate_states(zero, job, 0)
+        worker = allocate_states(zero, job, 0, 0)
         if address_of(worker) == 0:
             return
         for series in items(job):
@@ -66,7 +66,7 @@ def build_shared(dtype: str):
     @njit(**OPTIONS)
     def prepare(job, zero):
         """The logarithms that all series have in common, and the records, to memory of the job; or there is no task."""
-        worker = allocate_states(zero, job, 0)
+        worker = allocate_states(zero, job, 0, 0)
         memory = malloc(types.uint64(2 * LINE + job.steps * size_of_record(zero, job)))
         job.owned = memory
         if address_of(worker) == 0 or memory == 0:
@@ -101,7 +101,7 @@ def build_smoother(dtype: str):
 
     @njit(**OPTIONS)
     def work(job, zero):
-        worker = allocate_states(zero, job, 1)
+        worker = allocate_states(zero, job, 1, 0)
         if address_of(worker) == 0:
             return
         for series in items(job):

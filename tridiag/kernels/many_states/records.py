@@ -19,12 +19,10 @@ from tridiag.kernels.many_states.rows import (
     add_scaled,
     add_squares,
     clear,
-    dot_to,
     pack,
-    scale,
     subtract_product,
 )
-from tridiag.kernels.many_states.steps import number, put_number
+from tridiag.kernels.many_states.steps import factor_of, number, put_number
 from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
 from tridiag.kernels.simd.memory import word
 from tridiag.kernels.simd.records import address_of
@@ -42,36 +40,14 @@ def size_of_record(zero, job):
 
 @njit(**OPTIONS)
 def put_record(zero, job, worker, record):
-    """A step with covariances as they stand; returns where the next one goes."""
+    """A step, from gains and factors; returns where the next one goes."""
     p, row, noises = job.observed, worker.row, worker.noises
     factors, weights = record + p * row, record + p * (row + noises)
     pack(zero, (record, row, worker.gains, row, p, row // bytes_of_real(zero, ())))
     for q in range(p):
-        weight = number(zero, worker.weights, q)
-        put_number(zero, weights, q, weight)
-        for i in range(q + 1, p):
-            covariance = number(zero, worker.news + q * worker.news_row + row, i)
-            put_number(zero, factors + q * noises, i, -covariance * weight)
-    return record + size_of_record(zero, job)
-
-
-@njit(**OPTIONS)
-def put_record_by_roots(zero, job, worker, record):
-    """The same with square roots: L of both, that of R and that of one observation after another."""
-    p, row, noises, size = job.observed, worker.row, worker.noises, bytes_of_real(zero, ())
-    factors, weights, vectors = record + p * row, record + p * (row + noises), row // LINE
-    for q in range(p):
-        covariances, column = worker.news + q * worker.news_row, worker.R_columns + q * noises
-        scale(zero, (record + q * row, covariances, worker.weights + q * size, vectors))
         put_number(zero, weights, q, number(zero, worker.weights, q))
         for i in range(q + 1, p):
-            dot_to(zero, (worker.loads + i * row, covariances, vectors, worker.gains))
-            share = number(zero, worker.gains, 0) * number(zero, worker.weights, q)
-            put_number(zero, worker.scaled, i, share)
-            factor = number(zero, column, i) + share
-            for m in range(q + 1, i):
-                factor += number(zero, worker.R_columns + m * noises, i) * number(zero, worker.scaled, m)
-            put_number(zero, factors + q * noises, i, -factor)
+            put_number(zero, factors + q * noises, i, -factor_of(zero, worker, q, i))
     return record + size_of_record(zero, job)
 
 

@@ -25,7 +25,7 @@ from tridiag.kernels.many_states.rows import (
     subtract_product,
     unpack,
 )
-from tridiag.kernels.many_states.steps import load_motion, number, place_of, put_number
+from tridiag.kernels.many_states.steps import load_motion, number, place_of, put_number, weigh
 from tridiag.kernels.simd.memory import word
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 
@@ -98,6 +98,24 @@ def write_root(zero, job, worker, t, mean, cov):
     unpack(zero, (place_of(job, worker, cov, t), length, worker.columns, row, k, k))
     for j in range(k):
         put_number(zero, worker.columns + j * row, j, 1.0)
+
+
+@njit(**OPTIONS)
+def keep_root(zero, job, worker, place):
+    """The mean and the root to memory of the worker."""
+    k, row, count = job.states, worker.row, worker.row // bytes_of_real(zero, ())
+    pack(zero, (place, row, worker.mean, row, 1, count))
+    pack(zero, (place + row, row, worker.columns, row, k, count))
+    pack(zero, (place + (k + 1) * row, row, worker.root_weights, row, 1, count))
+
+
+@njit(**OPTIONS)
+def kept_root(zero, job, worker, place):
+    """The same from there."""
+    k, row, count = job.states, worker.row, worker.row // bytes_of_real(zero, ())
+    pack(zero, (worker.mean, row, place, row, 1, count))
+    pack(zero, (worker.columns, row, place + row, row, k, count))
+    pack(zero, (worker.root_weights, row, place + (k + 1) * row, row, 1, count))
 
 
 @njit(**OPTIONS)
@@ -174,9 +192,28 @@ def observe_by_roots(zero, job, worker, t, count, eps):
         put_number(zero, worker.weights, q, weight)
         put_number(zero, worker.gains, 0, weight * error)
         add_scaled(zero, (worker.mean, worker.news + q * worker.news_row, worker.gains, vectors))
+        put_number(zero, worker.errors, q, error)
+        put_number(zero, worker.scaled, q, weight * error)
         quadratic += weight * error * error
         logarithm += math.log(variance)
     return quadratic, logarithm
+
+
+@njit(**OPTIONS)
+def join_factors(zero, worker, count):
+    """L of S, to where it is found without roots: that of R times that of one observation after another. Gains too."""
+    row, noises, vectors = worker.row, worker.noises, worker.row // LINE
+    for q in range(count):
+        own, variance = worker.news + q * worker.news_row, 1 / number(zero, worker.weights, q)
+        for i in range(q + 1, count):
+            dot_to(zero, (worker.loads + i * row, own, vectors, worker.gains))
+            share = number(zero, worker.gains, 0) * number(zero, worker.weights, q)
+            put_number(zero, worker.shares, i, share)
+            factor = number(zero, worker.R_columns + q * noises, i) + share
+            for m in range(q + 1, i):
+                factor += number(zero, worker.R_columns + m * noises, i) * number(zero, worker.shares, m)
+            put_number(zero, own + row, i, factor * variance)
+    weigh(zero, worker, count)
 
 
 # ------------------------------------------------------------------------------------------------------- predictions

@@ -59,7 +59,7 @@ def smoothed(eps: float) -> Any:
     @njit(**OPTIONS)
     def run(zero, job, worker):
         """-2 times the log-likelihood, and above 0 where digits may be lost."""
-        deviance, _, loss = forwards(zero, job, worker, 0)
+        deviance, _, loss = forwards(zero, job, worker, 0, 0)
         row = worker.row
         clear(zero, (worker.later_mean, row // LINE))
         clear(zero, (worker.later_cov, job.states * (row // LINE)))
@@ -160,7 +160,7 @@ def smoothed_by_roots(eps: float) -> Any:
     @njit(**OPTIONS)
     def run(zero, job, worker):
         """-2 times the log-likelihood."""
-        deviance, _ = forwards(zero, job, worker, 0)
+        deviance, _ = forwards(zero, job, worker, 0, 0)
         k, row, size = job.states, worker.row, bytes_of_real(zero, ())
         vectors = row // LINE
         for t in range(job.steps - 1, -1, -1):

@@ -133,6 +133,22 @@ def lost(zero, job, worker, before, share):
 
 
 @njit(**OPTIONS)
+def keep_state(zero, job, worker, place):
+    """The state to memory of the worker."""
+    row, count = worker.row, worker.row // bytes_of_real(zero, ())
+    pack(zero, (place, row, worker.mean, row, 1, count))
+    pack(zero, (place + row, row, worker.cov, row, job.states, count))
+
+
+@njit(**OPTIONS)
+def kept_state(zero, job, worker, place):
+    """The state from there."""
+    row, count = worker.row, worker.row // bytes_of_real(zero, ())
+    pack(zero, (worker.mean, row, place, row, 1, count))
+    pack(zero, (worker.cov, row, place + row, row, job.states, count))
+
+
+@njit(**OPTIONS)
 def read_state(zero, job, worker, t, mean, cov):
     """The state from those operands."""
     k, length = job.states, job.states * bytes_of_real(zero, ())
@@ -193,13 +209,27 @@ def eliminate(zero, job, worker, count, loads):
 
 
 @njit(**OPTIONS)
+def factor_of(zero, worker, q, i):
+    """An entry below the diagonal of L, S = L D L^T: of column q."""
+    covariance = number(zero, worker.news + q * worker.news_row + worker.row, i)
+    return covariance * number(zero, worker.weights, q)
+
+
+@njit(**OPTIONS)
+def weigh(zero, worker, count):
+    """The gains: the rows of L^-1 H P times the weights."""
+    row, size = worker.row, bytes_of_real(zero, ())
+    for q in range(count):
+        scale(zero, (worker.gains + q * row, worker.news + q * worker.news_row, worker.weights + q * size, row // LINE))
+
+
+@njit(**OPTIONS)
 def update(zero, job, worker, count):
     """The state once the observations are known."""
     row, step, size, vectors = worker.row, worker.news_row, bytes_of_real(zero, ()), worker.row // LINE
     news, mean, cov = Rows(worker.news, step), Rows(worker.mean, row), Rows(worker.cov, row)
     add_product(zero, mean, Numbers(worker.scaled, 0, size), news, mean, 1, count, vectors, 0)
-    for q in range(count):
-        scale(zero, (worker.gains + q * row, worker.news + q * step, worker.weights + q * size, vectors))
+    weigh(zero, worker, count)
     subtract_product(zero, cov, Numbers(worker.gains, size, row), news, cov, job.states, count, vectors, 0)
 
 

@@ -9,7 +9,7 @@ from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Word, Words
 from tridiag.kernels.many_states.rows import clear
 from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
-from tridiag.kernels.simd.memory import word
+from tridiag.kernels.simd.memory import pointer, word
 from tridiag.kernels.simd.records import address_of
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 
@@ -43,6 +43,11 @@ class States(Workspace):
     pulled, doubled = Word(), Word()  # a row of states for each observation: T, and (G N G^T + D) W of `collect`
     joint, joint_weights = Word(), Word()  # the columns of the root of two states, the next one first; weights
     later_weights = Word()
+    inverse = Word()  # L^-1, S = L D L^T
+    of_F, of_H, of_Q, of_R = Word(), Word(), Word(), Word()  # derivatives, summed over steps; twice those in Q and R
+    shrunk, NP, later_state = Word(), Word(), Word()  # `tridiag.algorithms.kalman_adjoint.Shrinking`
+    factors = Word()  # numbers that rows are multiplied with: MINUS_ONE, MINUS_HALF
+    states = Word()  # those that were predicted for all steps
 
 
 ARRAYS, allocate, give_back = workspace(
@@ -50,16 +55,25 @@ ARRAYS, allocate, give_back = workspace(
     "errors", "scaled", "zeros", "variances_before", "variances_now", "Q_diagonal", "spread", "moved", "older",
     "reach", "columns", "root_weights", "noise_columns", "noise_weights", "R", "R_columns", "R_weights", "loads",
     "parts", "part_weights", "firsts", "shares", "F_rows", "later_mean", "later_cov", "smoothed", "pulled", "doubled",
-    "joint", "joint_weights", "later_weights",
+    "joint", "joint_weights", "later_weights", "inverse", "of_F", "of_H", "of_Q", "of_R", "shrunk", "NP",
+    "later_state", "factors", "states",
 )  # fmt: skip
-
-
+MINUS_ONE, MINUS_HALF = 0, 1
 PLACES = tuple(States.fields[name].offset for name in ARRAYS._fields)
 
 
 @njit(**OPTIONS)
-def allocate_states(zero, job, back):
-    """The memory of a worker, with zeros in all places that pad rows; ``back``: 1 for a smoother, else 0."""
+def size_of_state(zero, job):
+    """The bytes of a state that is kept: a mean, and a covariance or its root."""
+    return (job.states + 2) * aligned(job.states * bytes_of_real(zero, ()))
+
+
+@njit(**OPTIONS)
+def allocate_states(zero, job, back, slope):
+    """The memory of a worker, with zeros in all places that pad rows.
+
+    ``back``: 1 for what goes through the steps in both directions, else 0; ``slope``: 1 for derivatives, else 0.
+    """
     k, p, size = job.states, job.observed, bytes_of_real(zero, ())
     row, noises = aligned(k * size), aligned(p * size)
     news, both, parts = 2 * row + noises, (1 + back) * row, (2 + back) * k
@@ -73,11 +87,16 @@ def allocate_states(zero, job, back):
         part_weights=3 * row, firsts=3 * row, shares=3 * row, F_rows=back * k * row, later_mean=row,
         later_cov=back * k * row, smoothed=back * k * row, pulled=back * p * row, doubled=back * p * row,
         joint=back * k * both, joint_weights=row, later_weights=row,
+        inverse=slope * p * noises, of_F=slope * k * row, of_H=slope * p * row, of_Q=slope * k * row,
+        of_R=slope * p * noises, shrunk=slope * k * row, NP=slope * k * row, later_state=row, factors=LINE,
+        states=slope * job.steps * size_of_state(zero, job),
     )  # fmt: skip
     worker = allocate(sizes)
     if address_of(worker) != 0:
         worker.row, worker.noises, worker.news_row = row, noises, news
         worker.F_from, worker.F_rows_from, worker.Q_from, worker.H_from = 0, 0, 0, 0
-        for k in range(len(sizes)):
+        for k in range(len(sizes) - 1):  # of the states every row is written before it is read
             clear(zero, (word(address_of(worker) + PLACES[k]), sizes[k] // LINE))
+        pointer(worker.factors, zero)[MINUS_ONE] = -1.0
+        pointer(worker.factors, zero)[MINUS_HALF] = -0.5
     return worker
