@@ -29,7 +29,9 @@ CASES = {  # devices, series, steps, states, observed, missing, whether the mode
     "changing": (8, (2, 3), 40, 2, 1, 0.2, True),
     "changing and not divided": (4, (5,), 23, 3, 1, 0.0, True),
     "two devices": (2, (4,), 9, 1, 2, 0.3, False),
+    "many states": (2, (3,), 9, 9, 1, 0.2, False),
 }
+MANY = pytest.param("many states", marks=pytest.mark.slow)  # XLA compiles their scans for long
 
 
 @pytest.fixture
@@ -68,7 +70,7 @@ def likelihood(mesh: Any = None) -> Any:
 
 
 @pytest.mark.usefixtures("no_gathering")
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", [MANY if case == "many states" else case for case in CASES])
 def test_one_answer(case: str) -> None:
     """That of one device, without gathering anything."""
     mesh, y, parameters = case_of(case)
@@ -116,7 +118,7 @@ def test_numbers_that_states_need() -> None:
 
 
 @pytest.mark.usefixtures("no_gathering")
-@pytest.mark.parametrize("case", ["missing", "complete", "not divided", "two devices"])
+@pytest.mark.parametrize("case", ["missing", "complete", "not divided", "two devices", MANY])
 def test_gradients(case: str) -> None:
     """In the observations and in every parameter."""
     mesh, y, parameters = case_of(case)

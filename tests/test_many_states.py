@@ -16,7 +16,7 @@ from helpers import EPS
 from tridiag import kalman
 
 from test_kalman import model, of_series, series  # isort: skip
-from test_kalman_accuracy import check, exact  # isort: skip
+from test_kalman_accuracy import check, differences, exact, moved  # isort: skip
 
 pytest.importorskip("numba")
 
@@ -208,7 +208,7 @@ def test_statsmodels() -> None:
 
 
 def test_jax() -> None:
-    """In jit and vmap, with what is missing known or not, and the gradient: that of a scan."""
+    """In jit and vmap, with what is missing known or not."""
     jax = pytest.importorskip("jax")
     jnp = jax.numpy
     parameters = {name: jnp.asarray(x) for name, x in model(9, 2).items()}
@@ -219,12 +219,67 @@ def test_jax() -> None:
         np.testing.assert_allclose(jax.jit(value)(jnp.asarray(y), parameters["R"]), wanted, rtol=1e-12)
         each_R = jax.vmap(value, (0, None))(jnp.asarray(y), parameters["R"])
         np.testing.assert_allclose(each_R, wanted, rtol=1e-12)
-    slopes = [
-        jax.jit(jax.grad(lambda R, name=name: kalman.log_likelihood(y, backend=name, **parameters | {"R": R}).sum()))
-        for name in (NAME, "jax_scan")
-    ]
-    found, wanted = (slope(parameters["R"]) for slope in slopes)
-    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
+def derivatives(y: np.ndarray, parameters: dict[str, Any]) -> dict[str, np.ndarray]:
+    jax = pytest.importorskip("jax")
+    values = {name: jax.numpy.asarray(x) for name, x in {"y": y, **parameters}.items()}
+    found = jax.jit(jax.grad(lambda given: kalman.log_likelihood(backend=NAME, **given).sum()))(values)
+    return {name: np.asarray(x) for name, x in found.items()}
+
+
+SLOPES = {
+    "shared": (9, 1, 5, 0.0),
+    "missing": (17, 3, 4, 0.3),
+    "many observed": (2, 11, 4, 0.2),
+    "a step": (9, 1, 1, 0.0),
+}
+
+
+@pytest.mark.parametrize("case", SLOPES)
+def test_gradients_are_finite_differences(case: str) -> None:
+    """In every argument; covariances move symmetrically. 0 for what is missing."""
+    k, p, n, missing = SLOPES[case]
+    y, parameters = series(3, n, p, missing=missing), model(k, p)
+    found, values, rng = derivatives(y, parameters), {"y": y, **parameters}, np.random.default_rng(3)
+    for name, x in values.items():
+        step = rng.normal(size=x.shape)
+        step = step + step.swapaxes(-1, -2) if name in ("Q", "R", "P0") else step
+        low, high = (kalman.log_likelihood(backend=NAME, **values | {name: x + h * step}).sum() for h in (-1e-5, 1e-5))
+        np.testing.assert_allclose((found[name] * step).sum(), (high - low) / 2e-5, rtol=1e-5, atol=1e-8, err_msg=name)
+    assert not found["y"][np.isnan(y)].any()
+    for name in ("Q", "R", "P0"):
+        np.testing.assert_array_equal(found[name], found[name].swapaxes(-1, -2))
+
+
+def test_gradients_of_own_models() -> None:
+    """Each as alone; one whose innovation covariance is not positive definite is NaN alone."""
+    y, parameters = series(4, 5, 2, missing=0.2), model(9, 2, 4)
+    good = derivatives(y, parameters)
+    parameters["H"][1] = parameters["R"][1] = 0
+    found = derivatives(y, parameters)
+    for name, x in found.items():
+        np.testing.assert_array_equal(x[[0, 2, 3]], good[name][[0, 2, 3]])
+        assert np.isnan(x[1]).any()
+    alone = derivatives(y[2], of_series(parameters, 2))
+    for name, x in alone.items():
+        np.testing.assert_allclose(good[name][2].reshape(x.shape), x, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_gradients_keep_digits(p: int) -> None:
+    """Differences of what mpmath finds, from a start that is diffuse; dependent noises."""
+    rng = np.random.default_rng(5)
+    noise = rng.normal(size=(p, p))
+    parameters = {
+        "F": 0.99 * np.linalg.qr(rng.normal(size=(9, 9)))[0], "H": rng.normal(size=(p, 9)), "Q": np.zeros((9, 9)),
+        "R": 1e-2 * (np.eye(p) + noise @ noise.T), "m0": np.zeros(9), "P0": 1e10 * np.eye(9),
+    }  # fmt: skip
+    y = rng.normal(size=(14, p))
+    found = derivatives(y, parameters)
+    for name, place in (("F", (0, 0)), ("F", (7, 3)), ("H", (0, 4)), ("R", (0, 0))):
+        low, high = (moved(parameters, name, place, h) for h in (-1e-9, 1e-9))
+        np.testing.assert_allclose(found[name][place], differences(y, low, high, 1e-9), rtol=1e-6, err_msg=name)
 
 
 # ------------------------------------------------------------------------------------------------------- products

@@ -19,7 +19,6 @@ from jax.custom_derivatives import SymbolicZero
 from tridiag.algorithms import kalman_filter, kalman_scan
 from tridiag.backends import KALMAN, jax_scan
 from tridiag.derivatives.jax_batching import batched, lifted
-from tridiag.kernels.jobs.kalman import is_written_out
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.state_space import Model, StateSpace, own_shapes
@@ -111,8 +110,7 @@ likelihood.defvjp(forward, backward, symbolic_zeros=True)
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def gradient(form: StateSpace, in_y: bool, y: Any, model: Model, weight: Any) -> tuple[Any, Model]:
     """Of the sum of all log-likelihoods, each times its weight; in y zeros where nobody asks for it."""
-    changing = any(x.shape[len(form.batch)] != 1 for x in model[:4])
-    if changing or not is_written_out(form.states, form.observed):
+    if any(x.shape[len(form.batch)] != 1 for x in model[:4]):
         return plain(form, in_y, y, model, weight)
     found, of_y = call(functools.partial(split_kalman.gradient, in_y=in_y), form, y, model)
     ends = np.cumsum([math.prod(shape) for shape in own_shapes(form)])

@@ -18,8 +18,9 @@ from tridiag.problems.state_space import StateSpace
 # for models of any size, in place of those that are written out for one; of series that share theirs, the second one
 MANY = {
     "filter": ("filter_many", "filter_many_shared"),
-    "moments": ("filter_many", ""),
-    "smoother": ("smoother_many", ""),
+    "moments": ("filter_many", "filter_many"),
+    "smoother": ("smoother_many", "smoother_many"),
+    "filter_gradient": ("gradient_many", "gradient_many"),
 }
 
 

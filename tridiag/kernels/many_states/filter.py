@@ -42,11 +42,13 @@ ASKING = 64  # steps after which a series asks whether it is to end
 UPDATED, PREDICTED = (K.MEAN, K.COV), (K.PREDICTED_MEAN, K.PREDICTED_COV)
 
 
-def filtered(eps: float, predicted: tuple[int, int] = PREDICTED, updated: tuple[int, int] = UPDATED) -> Any:
-    """All steps with covariances as they stand; to which operands states go, if those are there."""
-    share = eps ** (1 / 3)
-    predicted_mean, predicted_cov = predicted
-    updated_mean, updated_cov = updated
+Places = tuple[int, int] | None  # operands to which means and covariances go, where these are there; None: nowhere
+
+
+def filtered(eps: float, predicted: Places = PREDICTED, updated: Places = UPDATED) -> Any:
+    """All steps with covariances as they stand."""
+    share, shows_predicted, shows_updated = eps ** (1 / 3), predicted is not None, updated is not None
+    (predicted_mean, predicted_cov), (updated_mean, updated_cov) = predicted or PREDICTED, updated or UPDATED
 
     @njit(**OPTIONS)
     def run(zero, job, worker, records, states):
@@ -55,12 +57,13 @@ def filtered(eps: float, predicted: tuple[int, int] = PREDICTED, updated: tuple[
         ``records``, ``states``: where those of all steps are kept, or 0.
         """
         quadratics, logarithms, loss, record = 0.0, 0.0, 0.0, records
-        wanted = job.pointers[updated_cov] != 0
+        wanted = shows_updated and job.pointers[updated_cov] != 0
         load_start(zero, job, worker)
         for t in range(job.steps):
             if stopping_at(t, ASKING):
                 break
-            write_state(zero, job, worker, t, predicted_mean, predicted_cov)
+            if shows_predicted:
+                write_state(zero, job, worker, t, predicted_mean, predicted_cov)
             if states != 0:
                 keep_state(zero, job, worker, states + t * size_of_state(zero, job))
             count = load_observed(zero, job, worker, t)
@@ -73,7 +76,7 @@ def filtered(eps: float, predicted: tuple[int, int] = PREDICTED, updated: tuple[
                 update(zero, job, worker, count)
             if wanted:
                 loss = max(loss, lost(zero, job, worker, worker.variances_before, share))
-            write_state(zero, job, worker, t, updated_mean, updated_cov)
+                write_state(zero, job, worker, t, updated_mean, updated_cov)
             if records != 0:
                 record = put_record(zero, job, worker, record)
             if t + 1 < job.steps:
@@ -87,9 +90,10 @@ def filtered(eps: float, predicted: tuple[int, int] = PREDICTED, updated: tuple[
     return run
 
 
-def filtered_by_roots(eps: float, keep: bool = False) -> Any:
-    """The same with square roots, where digits would be lost; ``keep``: those predicted go to where covariances go."""
-    (predicted_mean, predicted_cov), (updated_mean, updated_cov) = PREDICTED, UPDATED
+def filtered_by_roots(eps: float, predicted: Places = PREDICTED, updated: Places = UPDATED, keep: bool = False) -> Any:
+    """The same with square roots, where digits would be lost; ``keep``: of those predicted, roots go there."""
+    shows_predicted, shows_updated = predicted is not None, updated is not None
+    (predicted_mean, predicted_cov), (updated_mean, updated_cov) = predicted or PREDICTED, updated or UPDATED
 
     @njit(**OPTIONS)
     def run(zero, job, worker, records, states):
@@ -101,8 +105,8 @@ def filtered_by_roots(eps: float, keep: bool = False) -> Any:
             if stopping_at(t, ASKING):
                 break
             if keep:
-                write_root(zero, job, worker, t, updated_mean, updated_cov)
-            elif job.pointers[predicted_cov] != 0:
+                write_root(zero, job, worker, t, predicted_mean, predicted_cov)
+            elif shows_predicted and job.pointers[predicted_cov] != 0:
                 whole(zero, job, worker)
                 write_state(zero, job, worker, t, predicted_mean, predicted_cov)
             if states != 0:
@@ -112,7 +116,7 @@ def filtered_by_roots(eps: float, keep: bool = False) -> Any:
                 quadratic, logarithm = observe_by_roots(zero, job, worker, t, count, eps)
                 quadratics += quadratic
                 logarithms += logarithm + count * LOG_TWO_PI
-            if not keep and job.pointers[updated_cov] != 0:
+            if shows_updated and job.pointers[updated_cov] != 0:
                 whole(zero, job, worker)
                 write_state(zero, job, worker, t, updated_mean, updated_cov)
             if records != 0:

@@ -12,10 +12,12 @@ import numpy as np
 from numba import njit, types
 
 from tridiag.kernels.access.operands import lanes_of
+from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.kalman import Filter
 from tridiag.kernels.kalman.series import bind_series, put
 from tridiag.kernels.many_states import records, workspace
 from tridiag.kernels.many_states.filter import filtered, filtered_by_roots
+from tridiag.kernels.many_states.gradient import differentiated, differentiated_by_roots
 from tridiag.kernels.many_states.records import VECTORS, allocate_means, means_of_series, size_of_record
 from tridiag.kernels.many_states.smoother import smoothed, smoothed_by_roots
 from tridiag.kernels.many_states.workspace import allocate_states
@@ -113,6 +115,26 @@ def build_smoother(dtype: str):
         give_back_states(worker)
 
     return runner(zero, c_function(work, "tridiag_smoother_many", first=JOB))
+
+
+def build_gradient(dtype: str):
+    """The same of the derivatives of log-likelihoods, for models constant in time."""
+    eps, zero = float(np.finfo(dtype).eps), np.zeros((), dtype)[()]
+    steps, by_roots = differentiated(eps), differentiated_by_roots(eps)
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        worker = allocate_states(zero, job, 1, 1)
+        if address_of(worker) == 0:
+            return
+        for series in items(job):
+            bind_series(job, worker.addresses.bindings, 8, series, 1)
+            target = worker.bindings[K.OF_MODEL]
+            if steps(zero, job, worker, target) > 0:
+                by_roots(zero, job, worker, target)
+        give_back_states(worker)
+
+    return runner(zero, c_function(work, "tridiag_gradient_many", first=JOB))
 
 
 @njit(**OPTIONS)

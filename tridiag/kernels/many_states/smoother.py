@@ -49,12 +49,11 @@ from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 
 MEAN, COV = UPDATED
-NOWHERE = K.AHEAD, K.AHEAD  # an operand that is never there
 
 
 def smoothed(eps: float) -> Any:
     """All steps with covariances as they stand."""
-    forwards, share = filtered(eps, UPDATED, NOWHERE), eps ** (1 / 3)
+    forwards, share = filtered(eps, UPDATED, None), eps ** (1 / 3)
 
     @njit(**OPTIONS)
     def run(zero, job, worker):
@@ -155,7 +154,7 @@ def collect(zero, job, worker, count):
 
 def smoothed_by_roots(eps: float) -> Any:
     """The same with square roots; the next state smoothed is carried in ``later_mean`` and ``later_cov``."""
-    forwards = filtered_by_roots(eps, keep=True)
+    forwards = filtered_by_roots(eps, UPDATED, None, keep=True)
 
     @njit(**OPTIONS)
     def run(zero, job, worker):

@@ -84,7 +84,7 @@ def allocate_states(zero, job, back, slope):
         zeros=max(2 * row, noises), variances_before=row, variances_now=row, Q_diagonal=row, spread=row,
         moved=row, older=row, reach=noises, columns=k * row, root_weights=row, noise_columns=k * row, noise_weights=row,
         R=p * noises, R_columns=p * noises, R_weights=noises, loads=p * row, parts=parts * both,
-        part_weights=3 * row, firsts=3 * row, shares=3 * row, F_rows=back * k * row, later_mean=row,
+        part_weights=3 * row, firsts=3 * row, shares=max(3 * row, noises), F_rows=back * k * row, later_mean=row,
         later_cov=back * k * row, smoothed=back * k * row, pulled=back * p * row, doubled=back * p * row,
         joint=back * k * both, joint_weights=row, later_weights=row,
         inverse=slope * p * noises, of_F=slope * k * row, of_H=slope * p * row, of_Q=slope * k * row,
