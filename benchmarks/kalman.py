@@ -3,10 +3,10 @@
     python benchmarks/kalman.py [--only NAME]... [--rounds N] [--json FILE]
 
 1000 series of 1000 steps, 4 states, 1 value observed, float64; and 500 series of 200 steps with 9, 16 and 32 states.
-The filter written with `lax.scan` is the textbook's; where nothing is missing it does not ask, and then JAX by itself keeps one covariance for all series. Filters of
-statsmodels are made beforehand, one for each of 20 series, which stand for all. Times are those of a series.
-Gradients are in every parameter of the model, jitted. The record of a whole run goes to
-``benchmarks/results/kalman/``, a file a processor.
+The filter written with `lax.scan` is the textbook's; where nothing is missing it does not ask, and then JAX by itself
+keeps one covariance for all series. Filters of statsmodels are made beforehand, one for each of 20 series, which stand
+for all. Times are those of a series. Gradients are in every parameter of the model, jitted. The record of a whole run
+goes to ``benchmarks/results/kalman/``, a file a processor.
 
 Exits with 1 where a figure is short of its bar or an answer is wrong. Needs JAX, statsmodels and rich.
 """

@@ -266,6 +266,20 @@ def test_gradients_of_own_models() -> None:
         np.testing.assert_allclose(good[name][2].reshape(x.shape), x, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.parametrize(("k", "p", "count", "start"), [(9, 3, 75, 1), (17, 1, 33, 1), (2, 11, 8, 1), (9, 2, 35, 1e10)])
+def test_gradients_of_series_that_share_a_model(k: int, p: int, count: int, start: float) -> None:
+    """The sum of those of each alone, in y and m0 that of each; also where digits would be lost."""
+    y, parameters = series(count, 6, p), model(k, p)
+    parameters |= {"P0": start * parameters["P0"], "m0": np.random.default_rng(0).normal(size=(count, k))}
+    found = derivatives(y, parameters)
+    some = {name: np.broadcast_to(x, (count, 1, *x.shape)).copy() for name, x in parameters.items() if name in "FHQR"}
+    own = derivatives(y, parameters | some)  # a covariance of each
+    for name, x in found.items():
+        wanted = own[name].sum((0, 1)) if name in some else own[name]
+        limit = 1e-6 if start > 1 and name in ("m0", "P0") else 1e-9
+        np.testing.assert_allclose(x, wanted, rtol=limit, atol=limit * abs(wanted).max(), err_msg=name)
+
+
 @pytest.mark.parametrize("p", [1, 2])
 def test_gradients_keep_digits(p: int) -> None:
     """Differences of what mpmath finds, from a start that is diffuse; dependent noises."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from tridiag.algorithms.kalman_filter import Estimate
 from tridiag.algorithms.kalman_stretches import Follow
-from tridiag.kernels.jobs.kalman import is_written_out, kind_of, make_job
+from tridiag.kernels.jobs.kalman import kind_of, make_job
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.job import POINTERS
 from tridiag.libraries.jax import vary_alike
@@ -32,8 +32,7 @@ def gradient(
     ``ahead``: what later observations tell of the state that is predicted behind the last step, r and N as in
     `tridiag.algorithms.kalman_scan`.
     """
-    alone = ahead is not None or not is_written_out(form.states, form.observed)
-    kind, count = kind_of(form, missing, alone), entries(form)
+    kind, count = kind_of(form, missing, ahead is not None), entries(form)
     results = {POINTERS + K.OF_MODEL: (*form.batch, count)}
     if in_y:
         results[POINTERS + K.OF_Y] = (*form.batch, form.n, form.observed)

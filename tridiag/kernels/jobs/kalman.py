@@ -20,7 +20,7 @@ MANY = {
     "filter": ("filter_many", "filter_many_shared"),
     "moments": ("filter_many", "filter_many"),
     "smoother": ("smoother_many", "smoother_many"),
-    "filter_gradient": ("gradient_many", "gradient_many"),
+    "filter_gradient": ("gradient_many", "gradient_many_shared"),
 }
 
 

@@ -12,6 +12,7 @@ from numba import njit
 from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.many_states.filter import ASKING, filtered, filtered_by_roots
+from tridiag.kernels.many_states.records import put_record
 from tridiag.kernels.many_states.roots import go_back, join_factors, kept_root, load_noise, observe_by_roots
 from tridiag.kernels.many_states.rows import (
     Numbers,
@@ -25,6 +26,7 @@ from tridiag.kernels.many_states.rows import (
     scale,
     subtract_product,
 )
+from tridiag.kernels.many_states.shared_gradient import size_of_longer_record
 from tridiag.kernels.many_states.smoother import carry_back
 from tridiag.kernels.many_states.steps import (
     eliminate,
@@ -211,15 +213,26 @@ def write_sums(zero, job, worker, target):
     write_rows(zero, target, product, row, k, k, 0.5)
 
 
+@njit(**OPTIONS)
+def put_longer_record(zero, job, worker, record):
+    """A step: gains, factors and weights, and the covariance of the updated state."""
+    k, row = job.states, worker.row
+    cov = put_record(zero, job, worker, record)
+    pack(zero, (cov, row, worker.cov, row, k, row // bytes_of_real(zero, ())))
+
+
 # ------------------------------------------------------------------------------------------------------- all steps
 
 
-def differentiated(eps: float) -> Any:
-    """All derivatives of a series, with covariances as they stand."""
+def differentiated(eps: float, common: bool = False) -> Any:
+    """All derivatives of a series, with covariances as they stand.
+
+    ``common``: what covariances alone contribute, and a record of each step for `shared_gradient`.
+    """
     forwards = filtered(eps, None, None)
 
     @njit(**OPTIONS)
-    def run(zero, job, worker, target):
+    def run(zero, job, worker, target, records):
         """Above 0 where digits may be lost."""
         _, _, loss = forwards(zero, job, worker, 0, worker.states)
         k, row, size = job.states, worker.row, bytes_of_real(zero, ())
@@ -236,6 +249,10 @@ def differentiated(eps: float) -> Any:
                 eliminate(zero, job, worker, count, False)
                 update(zero, job, worker, count)
                 mirror(zero, (worker.cov, row, k))
+            if common:
+                clear(zero, (worker.mean, vectors))
+                clear(zero, (worker.errors, worker.noises // LINE))
+                put_longer_record(zero, job, worker, records + t * size_of_longer_record(zero, job))
             mean, cov = Rows(worker.mean, 0), Rows(worker.cov, row)
             if ahead or t + 1 < job.steps:
                 go_to_step(zero, job, worker, t)
@@ -248,7 +265,8 @@ def differentiated(eps: float) -> Any:
                 pulled, gains = Numbers(worker.pulled, row, size), Rows(worker.gains, row)
                 subtract_product(zero, Rows(worker.doubled, row), pulled, cov, gains, count, k, vectors, 0)
                 add_observed(zero, job, worker, t, count, worker.mean, worker.doubled)
-            put_of_y(zero, job, worker, t, count)
+            if not common:
+                put_of_y(zero, job, worker, t, count)
         write_sums(zero, job, worker, target)
         return loss
 

@@ -125,6 +125,25 @@ def total(code: Code, x: Value) -> Value:
     return code.extract(x, 0)
 
 
+def outer(code: Code, target: Value, x: Value, y: Value, *sizes: Value) -> None:
+    """target += x y^T, of columns whose entries are rows of ``step`` bytes; the entries of the target likewise."""
+    rows, columns, vectors, step = sizes
+
+    def row(i: Value, place: Value) -> None:
+        factor, own = code.load(x + i * step + place), target + i * columns * step + place
+
+        def entry(j: Value) -> None:
+            at = own + j * step
+            code.store(at, code.load(at) + factor * code.load(y + j * step + place))
+
+        each(code, 0, columns, entry)
+
+    each(code, 0, vectors, lambda v: each(code, 0, rows, lambda i: row(i, v * LINE)))
+
+
+add_outer_to = library.add("outer", outer)
+
+
 def dot(squares: bool, code: Code, x: Value, y: Value, vectors: Value, target: Value) -> None:
     """The number sum x y of two rows; with ``squares`` sum x x y."""
 
