@@ -130,6 +130,22 @@ def test_no_digits_are_lost(p: int, start: float, noise: float) -> None:
     np.testing.assert_allclose(many, likelihood, rtol=limit)
 
 
+@pytest.mark.parametrize("k", [9, 17, 32])
+def test_covariances_of_rank_one_in_single_precision(k: int) -> None:
+    """From square roots: what is left where parts cancel again and again underflows, and is nothing."""
+    for seed in range(10):
+        one = np.random.default_rng(seed).normal(size=(k, 1)).astype("float32")
+        y, parameters = (
+            series(9, 3, seed=seed).astype("float32"),
+            model(k, 3, seed=seed, P0=one @ one.T, Q=np.zeros((k, k))),
+        )
+        given = {name: x.astype("float32") for name, x in parameters.items()}
+        wide = {name: x.astype(float) for name, x in given.items()} | {"P0": (x := one.astype(float)) @ x.T}
+        found, wanted = (kalman.filter(z, backend=NAME, **m) for z, m in ((y, given), (y.astype(float), wide)))
+        np.testing.assert_allclose(found.log_likelihood, wanted.log_likelihood, rtol=1e-4)
+        np.testing.assert_allclose(found.mean, wanted.mean, rtol=1e-3, atol=1e-3 * abs(wanted.mean).max())
+
+
 def test_models_that_cancel() -> None:
     """Some hundred of them, of any size: what `numpy_scan` finds, who are in doubt about other ones, or none."""
     judged = 0

@@ -29,6 +29,10 @@ from tridiag.kernels.many_states.steps import load_motion, number, place_of, put
 from tridiag.kernels.simd.memory import word
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 
+NEGLIGIBLE_SINGLE, NEGLIGIBLE_DOUBLE = (
+    float(np.finfo(kind).tiny / np.finfo(kind).eps) for kind in (np.float32, np.float64)
+)
+
 
 @njit(**OPTIONS)
 def finite(x):
@@ -39,6 +43,12 @@ def finite(x):
 def inverse(x):
     """0 for 0, NaN for what is infinite."""
     return 0.0 if x == 0 else 1 / finite(x)
+
+
+@njit(**OPTIONS)
+def negligible(zero):
+    """A variance with fewer digits than others have: its inverse may overflow."""
+    return NEGLIGIBLE_SINGLE if bytes_of_real(zero, ()) == 4 else NEGLIGIBLE_DOUBLE
 
 
 @njit(**OPTIONS)
@@ -234,6 +244,8 @@ def orthogonal(zero, worker, parts, weights, first, count, size, length, columns
             variance += entry * scaled
             put_number(zero, worker.firsts, m, entry)
             put_number(zero, worker.shares, m, scaled)
+        if abs(variance) < negligible(zero):  # of parts that cancel, again and again, no more is left than underflow
+            variance = 0.0
         inverted = inverse(variance)
         for m in range(used):
             put_number(zero, worker.shares, m, number(zero, worker.shares, m) * inverted)

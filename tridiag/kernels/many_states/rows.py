@@ -15,6 +15,7 @@ from numba import njit
 
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.processor import bytes_of_register
+from tridiag.kernels.simd.transpose import transpose_blocks
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
 
@@ -247,13 +248,28 @@ def turn(code: Code, target: Value, target_step: Value, source: Value, step: Val
 
 
 def reflect(code: Code, matrix: Value, step: Value, size: Value) -> None:
-    """What is above the diagonal also below it."""
-    width = code.size_of_real
+    """What is above the diagonal also below it, in square blocks; rows that fill the last block are there."""
+    lanes = code.lanes
+    blocks = (size + (lanes - 1)) / lanes
 
-    def number(i: Value, j: Value) -> None:
-        code.store_as(matrix + j * step + i * width, code.load_as(code.real, matrix + i * step + j * width))
+    def rows_of(i: Value, j: Value) -> list[Value]:
+        """Where the rows of a block begin."""
+        return [matrix + (i * lanes + r) * step + j * LINE for r in range(lanes)]
 
-    each(code, 0, size, lambda i: each(code, i + 1, size, lambda j: number(i, j)))
+    def block_row(i: Value) -> None:
+        own = rows_of(i, i)
+        rows = [code.load(place) for place in own]
+        for r, (place, turned) in enumerate(zip(own, transpose_blocks(code, rows), strict=True)):
+            code.store(place, code.where(code.mask(code.integer((1 << r) - 1)), turned, rows[r]))
+
+        def across(j: Value) -> None:
+            turned = transpose_blocks(code, [code.load(place) for place in rows_of(i, j)])
+            for place, row in zip(rows_of(j, i), turned, strict=True):
+                code.store(place, row)
+
+        each(code, i + 1, blocks, across)
+
+    each(code, 0, blocks, block_row)
 
 
 transpose, mirror = library.add("transpose", turn), library.add("mirror", reflect)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from tridiag.kernels.access.operands import bytes_of_real
+from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Word, Words
 from tridiag.kernels.many_states.rows import clear
@@ -63,6 +63,13 @@ PLACES = tuple(States.fields[name].offset for name in ARRAYS._fields)
 
 
 @njit(**OPTIONS)
+def whole_blocks(zero, count):
+    """So many rows, and those that fill the last square block."""
+    lanes = lanes_of(zero, ())
+    return (count + lanes - 1) // lanes * lanes
+
+
+@njit(**OPTIONS)
 def size_of_state(zero, job):
     """The bytes of a state that is kept: a mean, and a covariance or its root."""
     return (job.states + 2) * aligned(job.states * bytes_of_real(zero, ()))
@@ -76,16 +83,17 @@ def allocate_states(zero, job, back, slope):
     """
     k, p, size = job.states, job.observed, bytes_of_real(zero, ())
     row, noises = aligned(k * size), aligned(p * size)
+    square, lines = whole_blocks(zero, k) * row, whole_blocks(zero, p) * noises  # of matrices that are mirrored
     news, both, parts = 2 * row + noises, (1 + back) * row, (2 + back) * k
     sizes = ARRAYS(
-        mean=row, ahead=row, cov=k * row, product=k * row, F_turned=k * row, Q=k * row, H=p * row,
+        mean=row, ahead=row, cov=square, product=k * row, F_turned=k * row, Q=square, H=p * row,
         news=p * news, gains=p * row, kept=aligned(8 * p),
         variances=noises, weights=noises, errors=noises, scaled=noises,
         zeros=max(2 * row, noises), variances_before=row, variances_now=row, Q_diagonal=row, spread=row,
         moved=row, older=row, reach=noises, columns=k * row, root_weights=row, noise_columns=k * row, noise_weights=row,
-        R=p * noises, R_columns=p * noises, R_weights=noises, loads=p * row, parts=parts * both,
+        R=lines, R_columns=p * noises, R_weights=noises, loads=p * row, parts=parts * both,
         part_weights=3 * row, firsts=3 * row, shares=max(3 * row, noises), F_rows=back * k * row, later_mean=row,
-        later_cov=back * k * row, smoothed=back * k * row, pulled=back * p * row, doubled=back * p * row,
+        later_cov=back * square, smoothed=back * square, pulled=back * p * row, doubled=back * p * row,
         joint=back * k * both, joint_weights=row, later_weights=row,
         inverse=slope * p * noises, of_F=slope * k * row, of_H=slope * p * row, of_Q=slope * k * row,
         of_R=slope * p * noises, shrunk=slope * k * row, NP=slope * k * row, later_state=row, factors=LINE,
