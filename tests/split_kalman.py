@@ -31,7 +31,6 @@ CASES = {  # devices, series, steps, states, observed, missing, whether the mode
     "two devices": (2, (4,), 9, 1, 2, 0.3, False),
     "many states": (2, (3,), 9, 9, 1, 0.2, False),
 }
-MANY = pytest.param("many states", marks=pytest.mark.slow)  # XLA compiles their scans for long
 
 
 @pytest.fixture
@@ -70,7 +69,7 @@ def likelihood(mesh: Any = None) -> Any:
 
 
 @pytest.mark.usefixtures("no_gathering")
-@pytest.mark.parametrize("case", [MANY if case == "many states" else case for case in CASES])
+@pytest.mark.parametrize("case", CASES)
 def test_one_answer(case: str) -> None:
     """That of one device, without gathering anything."""
     mesh, y, parameters = case_of(case)
@@ -118,7 +117,7 @@ def test_numbers_that_states_need() -> None:
 
 
 @pytest.mark.usefixtures("no_gathering")
-@pytest.mark.parametrize("case", ["missing", "complete", "not divided", "two devices", MANY])
+@pytest.mark.parametrize("case", ["missing", "complete", "not divided", "two devices", "many states"])
 def test_gradients(case: str) -> None:
     """In the observations and in every parameter."""
     mesh, y, parameters = case_of(case)
