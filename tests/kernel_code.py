@@ -69,7 +69,10 @@ def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
         yield from (("constant", dtype, order) for order in range(1, MOST_IN_VECTORS + 1))
         yield "filter_guard", dtype
         yield from (("alignment", dtype, kind) for kind in GAPS)
-        most = range(1, BACKENDS["numba_scan"].states + 1)
+        yield from (
+            (family, dtype) for family in ("filter_many", "filter_many_shared", "smoother_many", "gradient_many")
+        )
+        most = range(1, kalman.WRITTEN_OUT + 1)
         for states, observed in itertools.product(most, most) if whole else SIZES:
             for kind in (kalman.COMPLETE, kalman.MISSING, kalman.SHARED):
                 families = ["filter", "filter_gradient"] + ["moments", "smoother", "stretch"] * (kind != kalman.SHARED)

@@ -29,6 +29,7 @@ CASES = {  # devices, series, steps, states, observed, missing, whether the mode
     "changing": (8, (2, 3), 40, 2, 1, 0.2, True),
     "changing and not divided": (4, (5,), 23, 3, 1, 0.0, True),
     "two devices": (2, (4,), 9, 1, 2, 0.3, False),
+    "many states": (2, (3,), 9, 9, 1, 0.2, False),
 }
 
 
@@ -116,7 +117,7 @@ def test_numbers_that_states_need() -> None:
 
 
 @pytest.mark.usefixtures("no_gathering")
-@pytest.mark.parametrize("case", ["missing", "complete", "not divided", "two devices"])
+@pytest.mark.parametrize("case", ["missing", "complete", "not divided", "two devices", "many states"])
 def test_gradients(case: str) -> None:
     """In the observations and in every parameter."""
     mesh, y, parameters = case_of(case)

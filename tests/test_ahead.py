@@ -47,6 +47,9 @@ def model(states: int = 2) -> dict[str, Any]:
     return {"F": eye / 2, "H": eye[:1], "Q": eye, "R": np.eye(1), "m0": eye[0], "P0": eye}
 
 
+MODELS = model(), model(9)  # of a size that kernels are written out for, and of one that they are not
+
+
 def series(*missing: int) -> Any:
     y = rng().standard_normal((3, 10, 1))
     y[0, list(missing)] = np.nan
@@ -86,10 +89,10 @@ CALLS: dict[str, tuple[Callable[[], Any], ...]] = {
         lambda: tridiag.smith_waterman(X, gap=-1.0, gap_open=-2.0),
     ),
     "kalman.log_likelihood": tuple(
-        lambda y=y: kalman.log_likelihood(y, **model()) for y in (series(), series()[0], series(3))
+        lambda y=y, m=m: kalman.log_likelihood(y, **m) for y in (series(), series()[0], series(3)) for m in MODELS
     ),
-    "kalman.filter": tuple(lambda y=y: kalman.filter(y, **model()) for y in (series(), series(3))),
-    "kalman.smoother": tuple(lambda y=y: kalman.smoother(y, **model()) for y in (series(), series(3))),
+    "kalman.filter": tuple(lambda y=y, m=m: kalman.filter(y, **m) for y in (series(), series(3)) for m in MODELS),
+    "kalman.smoother": tuple(lambda y=y, m=m: kalman.smoother(y, **m) for y in (series(), series(3)) for m in MODELS),
 }
 ENTRIES = {"call", "recall"}  # of Python, around any kernel
 
@@ -117,7 +120,7 @@ def test_a_verb_takes_no_kernel_that_is_not_compiled_ahead(verb: str, monkeypatc
     tridiag.calls.fast_path.forget()
     for call in CALLS[verb]:
         call()
-    prepared = {name_of(*named) for named in ahead.kernels_of([verb], ["float64"], [1, 2], [(2, 1)])}
+    prepared = {name_of(*named) for named in ahead.kernels_of([verb], ["float64"], [1, 2], [(2, 1), (9, 1)])}
     assert taken and taken <= prepared, taken - prepared
 
 

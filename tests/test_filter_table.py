@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tridiag import kalman
-from tridiag.backends import BACKENDS
 from tridiag.calls import fast_path
+from tridiag.kernels.jobs.words.kalman import LARGEST
 from tridiag.problems.state_space import check_covariance
 
 pytest.importorskip("numba")
@@ -129,16 +129,13 @@ def test_each_covariance_of_a_model_that_changes_is_looked_at(place: int) -> Non
         assert np.isfinite(found("log_likelihood", series(), parameters))
 
 
-STATES = BACKENDS["numba_scan"].states
-
-
 @pytest.mark.parametrize(
     ("k", "dtype"),
     [
         # the guard is one code for all; each number of states is a kernel of its own, to be compiled
-        pytest.param(k, dtype, marks=[] if k == 2 or (dtype == "f8" and k in (1, STATES)) else pytest.mark.slow)
+        pytest.param(k, dtype, marks=[] if k == 2 or (dtype == "f8" and k in (1, LARGEST)) else pytest.mark.slow)
         for dtype in ("f8", "f4")
-        for k in range(1, STATES + 1)
+        for k in range(1, LARGEST + 1)
     ],
 )
 def test_covariances_of_any_rank(k: int, dtype: str) -> None:

@@ -518,10 +518,10 @@ def test_variances_far_from_1(backend: Subject) -> None:
 
 
 def test_larger_models_are_not_compiled() -> None:
-    told = tridiag.explain("kalman.log_likelihood", series(6, 1), **model(9, 1))
+    told = tridiag.explain("kalman.log_likelihood", series(6, 1), **model(33, 1))
     assert told.backend == "numpy_scan"
-    assert told.others["numba_scan"] == "filters up to 8 states or observed values, not 9"
-    assert tridiag.explain("kalman.log_likelihood", series(6, 1), **model(8, 1)).backend == "numba_scan"
+    assert told.others["numba_scan"] == "filters up to 32 states or observed values, not 33"
+    assert tridiag.explain("kalman.log_likelihood", series(6, 1), **model(32, 1)).backend == "numba_scan"
 
 
 # ---------------------------------------------------------------------------------------------------------------- JAX

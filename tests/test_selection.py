@@ -176,7 +176,7 @@ def test_where_one_backend_can_there_is_no_choice() -> None:
     """Nothing is measured there, and `explain` says so."""
     for problem in (
         problem_of("smith_waterman"),
-        problem_of("kalman.filter")._replace(states=9),
+        problem_of("kalman.filter")._replace(states=33),
         problem_of("kalman.filter", "jax")._replace(method="parallel"),
     ):
         if problem.library == "numpy" or installed("jax"):
@@ -193,7 +193,7 @@ def test_filters_work_in_parallel_for_those_who_ask(put_down: Callable[[Any], Pa
     kind, problem = "kalman.log_likelihood jax cpu rows float64", problem_of(KALMAN[-1], "jax")
     put_down(record(numba_scan={kind: 1e-6}, jax_scan={kind: 1.0}))
     assert [one.backend.name for one in choose.eligible(problem)] == ["numba_scan", "jax_scan", "jax_associative"]
-    assert choose.choose(problem._replace(states=9)).backend.name == "jax_scan"
+    assert choose.choose(problem._replace(states=33)).backend.name == "jax_scan"
     assert choose.choose(problem._replace(method="parallel")).backend.name == "jax_associative"
     assert all(
         "jax_associative" not in [one.name for one in kind.able()] for kind in tuning.todo() if kind.verb in KALMAN

@@ -26,6 +26,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from tridiag.algorithms import kalman_filter, kalman_parallel, kalman_scan, kalman_smoother, kalman_stretches
 from tridiag.algorithms.kalman_filter import Estimate
+from tridiag.kernels.jobs.kalman import is_written_out
 from tridiag.kernels.runtime.sources import source_hash
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
@@ -115,6 +116,8 @@ def some_derivatives(y: Any, model: Model, form: StateSpace, missing: bool, ahea
 
 def in_loops(y: Any, model: Model, form: StateSpace, missing: bool, keep: bool) -> tuple[Any, Stretch, None]:
     """The log-likelihoods, what the steps make of the state before them, and their states, which are not kept."""
+    if not is_written_out(form.states, form.observed):
+        return in_steps(y, model, form, missing, False)
     return *kalman.stretch(y, model, form, missing), None
 
 
