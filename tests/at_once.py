@@ -167,6 +167,13 @@ LONG = {
         "test_states_of_more_series_than_lanes[numba_scan-numpy]",
         "test_states_of_the_parallel_scan", "test_statsmodels",
     ),
+    "test_kalman_diffuse.py": (
+        "test_batches_of_intercepts[jax_scan-jax]", "test_gradients_in_jax[jax_scan-jax]",
+        "test_intercepts[jax_scan-jax", "test_intercepts[numba_scan-jax-", "test_results_are_limits[jax_scan-jax",
+        "test_series_with_other_unknowns_and_gaps[jax_scan-jax]",
+        "test_series_with_other_unknowns_and_gaps[numba_scan-jax]", "test_what_is_unknown_may_be_said[jax_scan-jax]",
+        "test_what_is_unknown_may_be_said[numba_scan-jax]",
+    ),
     "test_kalman_accuracy.py": (
         "test_float32[numba_scan-jax]", "test_float32[numba_scan-numpy]",
         "test_gradients_keep_digits[numba_scan-jax-3]", "test_no_digits_are_lost[numba_scan-numpy-delayed in a ring]",

@@ -6,12 +6,14 @@ Linear ones (`tridiag.algorithms.recurrence`) take 2 flops a coefficient and val
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-from tridiag.algorithms import logsumexp, recurrence
+from tridiag.algorithms import kalman_rows, logsumexp, recurrence
 from tridiag.algorithms.recurrence import Rows
 from tridiag.libraries.torch import Operations as ops
 from tridiag.problems.forms import Recurrence
+from tridiag.problems.state_space import Model, StateSpace
 
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
@@ -30,3 +32,11 @@ def log_linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurren
 
 
 logcumsumexp = log_linear_recurrence
+
+
+def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
+    """Kalman filters step by step, as `numpy_scan`."""
+    run = functools.partial(kalman_rows.run, ops)
+    if form.diffuse:
+        return kalman_rows.from_diffuse(ops, verb, y, model, form, run)
+    return run(verb, y, model, form)

@@ -117,6 +117,11 @@ class Operations:
         return float(info.eps), float(info.tiny)
 
     @staticmethod
+    def placed(x: Any, like: Any) -> Any:
+        """A NumPy array as JAX takes it."""
+        return jnp.asarray(x)
+
+    @staticmethod
     def full(shape: Any, value: int, like: Any) -> Any:
         return jnp.full(shape, value, like.dtype)
 
@@ -133,6 +138,11 @@ class Operations:
             return jnp.einsum("ij...,jk...->ik...", x, y, precision="highest")
         terms = (x[:, j, None] * y[None, j] for j in range(x.shape[1]))
         return lax.optimization_barrier(functools.reduce(operator.add, terms))
+
+    @staticmethod
+    def contracted(x: Any, y: Any) -> Any:
+        """x y^T, of matrices alone."""
+        return jnp.einsum("ib,jb->ij", x, y, precision="highest")
 
     # what many loops read: XLA would compute it again in each of them
     keep = staticmethod(lax.optimization_barrier)

@@ -122,6 +122,11 @@ class Operations(Indexing):
     def empty(cls, shape: Any, like: Any) -> Any:
         return cls.xp.empty(shape, like.dtype)
 
+    @staticmethod
+    def placed(x: Any, like: Any) -> Any:
+        """A NumPy array where another one is."""
+        return x
+
     @classmethod
     def full(cls, shape: Any, value: int, like: Any) -> Any:
         return cls.xp.full(shape, value, like.dtype)

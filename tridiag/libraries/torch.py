@@ -139,6 +139,11 @@ class Operations:
         return torch.empty(shape, dtype=like.dtype, device=like.device)
 
     @staticmethod
+    def placed(x: Any, like: Any) -> Any:
+        """A NumPy array as a tensor where another one is."""
+        return torch.as_tensor(x, device=like.device)
+
+    @staticmethod
     def full(shape: Any, value: int, like: Any) -> Any:
         return like.new_full(shape, value)
 
@@ -149,6 +154,40 @@ class Operations:
     @staticmethod
     def zero_status(x: Any) -> Any:
         return torch.zeros(x.shape, dtype=torch.int32, device=x.device)
+
+    # the rest is of matrices whose rows and columns lie before all other axes
+
+    @staticmethod
+    def product(x: Any, y: Any) -> Any:
+        return torch.einsum("ij...,jk...->ik...", x, y)
+
+    @staticmethod
+    def contracted(x: Any, y: Any) -> Any:
+        """x y^T, of matrices alone."""
+        return x @ y.T
+
+    @staticmethod
+    def stack(rows: Any) -> Any:
+        return torch.stack(torch.broadcast_tensors(*rows))
+
+    @staticmethod
+    def join(x: Any, y: Any) -> Any:
+        """Along the first axis; all others broadcast."""
+        shape = torch.broadcast_shapes(x.shape[1:], y.shape[1:])
+        return torch.cat([part.expand(len(part), *shape) for part in (x, y)])
+
+    @staticmethod
+    def keep(x: Any) -> Any:
+        return x
+
+    @staticmethod
+    def identity(like: Any) -> Any:
+        one = torch.eye(len(like), dtype=like.dtype, device=like.device)
+        return one.reshape(*like.shape[:2], *(1,) * (like.ndim - 2))
+
+    @staticmethod
+    def symmetric(x: Any) -> Any:
+        return (x + x.swapaxes(0, 1)) / 2
 
 
 def transformed() -> bool:
@@ -255,6 +294,11 @@ def dtype(name: str) -> Any:
 
 def has_dtype(entry: Entry, name: str) -> bool:
     return entry[0] is getattr(torch, name)
+
+
+def is_traced(x: Any) -> bool:
+    """Whether the values of x are not here: inside `torch.func`, or of a tensor that has none."""
+    return isinstance(x, torch.Tensor) and (transformed() or x.is_meta)
 
 
 def cast(x: Any, dtype: str) -> Any:
