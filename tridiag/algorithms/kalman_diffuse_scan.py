@@ -38,11 +38,14 @@ def from_diffuse(verb: str, y: Any, model: Model, form: StateSpace, rest: Run, c
         def step(carry: Any, t: Any) -> Any:
             state, deviance = carry
             found, more = kalman_diffuse.forward(ops, turned, values, kept, t, first, state)
-            return (found.updated, deviance + more), found
+            return (found.updated, deviance + more), more if form.each_step else found
 
         return lax.scan(step, carry, jnp.arange(begin, end, dtype=jnp.int32))
 
     begun, _ = vary_alike(((state, jnp.zeros(form.batch, values.dtype)), values))
+    if form.each_step:
+        deviances = scan(begun, 0, form.n)[1]
+        return kalman_filter.back(ops, -deviances / 2, form.batch)
     if verb == SMOOTHER:
         (_, deviance), steps = scan(begun, 0, form.n)
         return *stacked(form, backward(form, turned, values, kept, steps)), -deviance / 2

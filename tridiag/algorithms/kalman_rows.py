@@ -142,7 +142,11 @@ def from_diffuse(ops: Any, verb: str, y: Any, model: Model, form: StateSpace, re
     """
     turned, values = kalman_filter.front(ops, model, y)
     kept = values == values if form.missing is not False else None
-    steps, deviance = diffuse_forward(ops, turned, values, kept, form, whole=verb == SMOOTHER)
+    whole = verb == SMOOTHER or form.each_step
+    steps, deviances = diffuse_forward(ops, turned, values, kept, form, whole)
+    if form.each_step:
+        return kalman_filter.back(ops, -ops.stack(deviances) / 2, form.batch)
+    deviance = kalman_filter.added(deviances)
     if verb == SMOOTHER:
         return *stacked(ops, diffuse_backward(ops, turned, values, kept, form, steps), form), -deviance / 2
     count = len(steps)
@@ -161,17 +165,18 @@ def from_diffuse(ops: Any, verb: str, y: Any, model: Model, form: StateSpace, re
 
 def diffuse_forward(
     ops: Any, model: Model, y: Any, kept: Any, form: StateSpace, whole: bool
-) -> tuple[list[kalman_diffuse.Step], Any]:
-    """The states of steps until nothing is unknown, or of all, and -2 times the log-likelihood."""
-    state, deviance, steps = kalman_diffuse.blank(ops, form, y, kept), ops.full(form.batch, 0, y), []
+) -> tuple[list[kalman_diffuse.Step], list[Any]]:
+    """The states of steps until nothing is unknown, or of all, and -2 times their log-likelihoods."""
+    state, deviances, steps = kalman_diffuse.blank(ops, form, y, kept), [], []
     first = kalman_diffuse.start(ops, model, form, state)
     for t in range(form.n):
         step, more = kalman_diffuse.forward(ops, model, y, kept, t, first, state)
-        state, deviance = step.updated, deviance + more
+        state = step.updated
         steps.append(step)
+        deviances.append(more + ops.full(form.batch, 0, y))
         if not whole and bool(kalman_diffuse.is_known(ops, state)):
             break
-    return steps, deviance
+    return steps, deviances
 
 
 def diffuse_backward(

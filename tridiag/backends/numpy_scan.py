@@ -49,5 +49,5 @@ def kalman_with(rest: kalman_rows.Run, verb: str, y: Any, model: Model, form: St
         run = functools.partial(kalman_rows.from_diffuse, ops, rest=rest) if form.diffuse else rest
         found = run(verb, y, model, form)
     if verb == kalman_rows.LIKELIHOOD:
-        return found
+        return np.array(found) if form.each_step else found
     return *(np.require(x, requirements=("C", "W")) for x in found[:-1]), found[-1]

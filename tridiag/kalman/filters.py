@@ -9,11 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tridiag.algorithms import kalman_filter
 from tridiag.backends import KALMAN, Backend
 from tridiag.calls import fast_path
+from tridiag.calls.checks import check_flag
 from tridiag.calls.state_space import Call, Intercepts, check_values, prepare
 from tridiag.kalman.intercepts import without_intercepts
-from tridiag.libraries.arrays import module_of
+from tridiag.libraries.arrays import library_of, module_of
 from tridiag.problems.state_space import PARAMETERS
 from tridiag.selection.choose import choose
 
@@ -187,6 +189,8 @@ def log_likelihood(
     state_intercept: Array | None = None,
     obs_intercept: Array | None = None,
     diffuse: Sequence[int] | None = None,
+    each_step: bool = False,
+    burn: int = 0,
     method: str = "auto",
     backend: str = "auto",
 ) -> Array:
@@ -200,14 +204,18 @@ def log_likelihood(
     ----------
     y, F, H, Q, R, m0, P0, state_intercept, obs_intercept, diffuse, method, backend
         As in `tridiag.kalman.filter`.
+    each_step : bool
+        Return the log-likelihood of every step, given those before it.
+    burn : int
+        How many of the first steps are not counted: they are 0 in every step. What they tell of the states is used.
 
     Returns
     -------
     array
-        One number for each series, over the batch axes. Under JAX and PyTorch it has gradients in every argument, in
-        reverse mode (``jax.grad``, ``jax.hessian``, ``backward``, which torch does not differentiate again): one pass
-        backwards. A gradient in m0 or P0 that is smaller than others by more
-        than 1/eps, as after a diffuse P0, has no digits.
+        One number for each series, over the batch axes, or (..., n) with ``each_step``. Under JAX and PyTorch it has
+        gradients in every argument, in reverse mode (``jax.grad``, ``jax.hessian``, ``backward``, which torch does not
+        differentiate again): one pass backwards; with ``each_step`` or ``burn`` those of a filter. A gradient in m0 or
+        P0 that is smaller than others by more than 1/eps, as after a large P0, has no digits.
 
     Raises
     ------
@@ -228,7 +236,21 @@ def log_likelihood(
     device filters its own steps, from a state that all find together.
     """
     intercepts = Intercepts(state_intercept, obs_intercept)
-    return run(LOG_LIKELIHOOD, y, (F, H, Q, R, m0, P0), intercepts, diffuse, method, backend)
+    parameters = (F, H, Q, R, m0, P0)
+    check_flag("each_step", each_step)
+    if not isinstance(burn, int) or burn < 0:
+        raise ValueError(f"burn is {burn!r}; wanted how many of the first steps are left out, 0 or more")
+    if not (each_step or burn):
+        return run(LOG_LIKELIHOOD, y, parameters, intercepts, diffuse, method, backend)
+    found = of_each_step(y, parameters, intercepts, diffuse, method, backend)
+    return of_later(found, burn) if each_step else found[..., burn:].sum(-1)
+
+
+def of_later(likelihoods: Array, burn: int) -> Array:
+    """Those of every step, 0 in the first."""
+    ops = module_of(library_of(likelihoods) or "numpy").Operations
+    parts = ops.zero(likelihoods[..., :burn]), likelihoods[..., burn:]
+    return ops.concatenate(parts, likelihoods.ndim - 1)
 
 
 def run(
@@ -247,8 +269,7 @@ def run(
         if found is not None and not is_diffuse(verb, found, parameters[-1]):
             return result_of(verb, found)
     call, known = without_intercepts(prepare(verb, y, parameters, method, intercepts, diffuse))
-    entry = choose(call.problem, backend).backend
-    call = call._replace(form=check_values(call, dict(zip(("y", *PARAMETERS), (y, *parameters), strict=True))))
+    entry, call = ready(call, (y, *parameters), backend)
     module = module_of(call.library)
     if call.form.n == 0 or 0 in call.form.batch:
         return nothing(verb, call)
@@ -258,6 +279,35 @@ def run(
     *states, likelihood = result
     pairs = (known.back(*states[k : k + 2]) for k in range(0, len(states), 2))
     return result_of(verb, [module.cast(x, call.dtype) for x in (*itertools.chain(*pairs), likelihood)])
+
+
+def ready(call: Call, given: tuple[Any, ...], backend: str) -> tuple[Backend, Call]:
+    """The backend, and the call once its values were looked at."""
+    entry = choose(call.problem, backend).backend
+    return entry, call._replace(form=check_values(call, dict(zip(("y", *PARAMETERS), given, strict=True))))
+
+
+def of_each_step(
+    y: Any, parameters: tuple[Any, ...], intercepts: Intercepts, diffuse: Any, method: str, backend: str
+) -> Any:
+    """The log-likelihood of every step, (..., n): from the states that a filter predicts."""
+    call, _ = without_intercepts(prepare(FILTER, y, parameters, method, intercepts, diffuse))
+    entry, call = ready(call, (y, *parameters), backend)
+    module, form = module_of(call.library), call.form
+    ops = module.Operations
+    if form.n == 0 or 0 in form.batch:
+        return module.cast(ops.full((*form.batch, form.n), 0, call.y), call.dtype)
+    if form.diffuse:
+        form = form._replace(each_step=True)
+        found = computing(LOG_LIKELIHOOD, call, entry)(LOG_LIKELIHOOD, call.y, call.model, form)
+        return module.cast(found, call.dtype)
+    predicted = computing(FILTER, call, entry)(FILTER, call.y, call.model, form)[2:4]
+    model, values = kalman_filter.front(ops, call.model, call.y)
+    count = len(form.batch)
+    states = (ops.transpose(x, (*range(count, x.ndim), *range(count))) for x in predicted)
+    kept = values == values if form.missing is not False else None
+    found = kalman_filter.likelihoods(ops, model, values, kept, kalman_filter.Estimate(*states))
+    return module.cast(ops.broadcast(found, (*form.batch, form.n)), call.dtype)
 
 
 def is_diffuse(verb: str, found: Any, P0: Any) -> bool:

@@ -45,6 +45,7 @@ class StateSpace(NamedTuple):
     missing: bool | None  # whether any observation is NaN; None: not known before the program runs
     checked: bool  # whether covariances were seen to be valid; else invalid ones make their series NaN
     diffuse: tuple[int, ...] = ()  # the states whose variance in P0 may be infinite
+    each_step: bool = False  # whether the log-likelihood of every step is wanted, of a model with such states
 
 
 def own_shapes(form: StateSpace) -> list[Shape]:
