@@ -9,7 +9,7 @@ from helpers import Subject
 from tridiag import kalman
 from tridiag.backends import KALMAN
 
-from test_kalman import model, run, series  # isort: skip
+from test_kalman import model, moments, run, series  # isort: skip
 from test_kalman_diffuse import CASES, trend  # isort: skip
 
 pytestmark = pytest.mark.only(verb=KALMAN[0], parallel=False)
@@ -64,3 +64,85 @@ def test_log_likelihoods_of_steps_are_those_of_statsmodels() -> None:
 def test_what_cannot_be_burnt(burn: Any) -> None:
     with pytest.raises(ValueError, match=r"burn is .*wanted how many of the first steps are left out"):
         kalman.log_likelihood(series(5, 1), **model(2, 1), burn=burn)
+
+
+# ------------------------------------------------------------------------------------------------------------ forecasts
+
+
+@pytest.mark.parametrize("case", ["one model", "changing"])
+def test_forecasts(backend: Subject, case: str) -> None:
+    """As a filter of a series that ends in gaps, by conditioning; their noise is that of the observations."""
+    time, steps = (8,) if case == "changing" else (), 3
+    parameters = model(2, 2, time=time) | {"obs_intercept": np.array([1.0, -2])}
+    y = series(2, 5, 2, missing=0.2)
+    given = {name: backend.array(x) for name, x in parameters.items()}
+    found = kalman.forecast(backend.array(y), steps, backend=backend.name, **given)
+    found = kalman.Forecast(*map(backend.numpy, found))
+    assert found.mean.shape == (2, 3, 2)
+    plain = {name: x for name, x in parameters.items() if name != "obs_intercept"}
+    for i in range(2):
+        longer = np.concatenate((y[i] - [1, -2], np.full((3, 2), np.nan)))
+        means, covs, _ = moments(longer, plain, lambda t: t)
+        for h in range(3):
+            H, R = (parameters[name][5 + h] if time else parameters[name] for name in "HR")
+            np.testing.assert_allclose(found.state_mean[i, h], means[5 + h], rtol=1e-9)
+            np.testing.assert_allclose(found.state_cov[i, h], covs[5 + h], rtol=1e-9)
+            np.testing.assert_allclose(found.mean[i, h], H @ means[5 + h] + [1, -2], rtol=1e-9)
+            np.testing.assert_allclose(found.cov[i, h], H @ covs[5 + h] @ H.T + R, rtol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_forecasts_are_those_of_statsmodels() -> None:
+    structural = pytest.importorskip("statsmodels.tsa.statespace.structural")
+    y = np.cumsum(series(30, 1), 0)
+    theirs = structural.UnobservedComponents(y[:, 0], "local linear trend", use_exact_diffuse=True)
+    right = theirs.filter([1.0, 0.3, 0.1]).get_forecast(12)
+    found = kalman.forecast(y, 12, **trend(m0=np.zeros(2)))
+    np.testing.assert_allclose(found.mean[:, 0], right.predicted_mean, rtol=1e-8)
+    np.testing.assert_allclose(found.cov[:, 0, 0], right.var_pred_mean, rtol=1e-8)
+
+
+def test_bad_forecasts() -> None:
+    with pytest.raises(ValueError, match=r"steps is -1; wanted how many"):
+        kalman.forecast(series(5, 1), -1, **model(2, 1))
+    with pytest.raises(ValueError, match=r"F has shape \(5, 2, 2\): .* time, of length n = 8"):
+        kalman.forecast(series(5, 1), 3, **model(2, 1, time=(5,)))
+    assert kalman.forecast(series(5, 1), 0, **model(2, 1)).mean.shape == (0, 1)
+
+
+# -------------------------------------------------------------------------------------------------------------- streams
+
+
+@pytest.mark.only(verb=KALMAN[0], compiled=False, parallel=False)
+def test_a_stream_is_the_filter(backend: Subject) -> None:
+    """Step by step, of series with models of their own and missing values, and intercepts."""
+    parameters, y = model(2, 2, 3), series(3, 6, 2, missing=0.3)
+    c, d = np.array([0.5, -1]), np.array([2.0, 0])
+    wanted = kalman.filter(y, **parameters, state_intercept=c, obs_intercept=d, backend="numpy_scan")
+    F, H, Q, R = (backend.array(parameters[name][:, 0]) for name in "FHQR")
+    mean, cov, total = backend.array(parameters["m0"]), backend.array(parameters["P0"]), 0.0
+    for t in range(6):
+        mean, cov, more = kalman.update(mean, cov, backend.array(y[:, t]), H=H, R=R, obs_intercept=backend.array(d))
+        total = total + backend.numpy(more)
+        np.testing.assert_allclose(backend.numpy(mean), wanted.mean[:, t], rtol=1e-9)
+        np.testing.assert_allclose(backend.numpy(cov), wanted.cov[:, t], rtol=1e-9, atol=1e-12)
+        mean, cov = kalman.predict(mean, cov, F=F, Q=Q, state_intercept=backend.array(c))
+    np.testing.assert_allclose(total, wanted.log_likelihood, rtol=1e-10)
+
+
+def test_one_model_for_many_streams() -> None:
+    parameters, y = model(2, 1), series(4, 3, 1)
+    found = kalman.update(parameters["m0"], parameters["P0"], y, H=parameters["H"], R=parameters["R"])
+    assert found.mean.shape == (4, 3, 2) and found.cov.shape == (4, 3, 2, 2) and found.log_likelihood.shape == (4, 3)
+    for i in np.ndindex(4, 3):
+        alone = kalman.filter(y[i][None], **parameters)
+        np.testing.assert_allclose(found.mean[i], alone.mean[0], rtol=1e-12)
+
+
+def test_bad_steps() -> None:
+    with pytest.raises(ValueError, match=r"F has shape \(3, 3\); with 2 states it ends in \(2, 2\)"):
+        kalman.predict(np.zeros(2), np.eye(2), F=np.eye(3), Q=np.eye(2))
+    with pytest.raises(ValueError, match=r"H has shape \(1, 2\); with 2 values observed and 2 states"):
+        kalman.update(np.zeros(2), np.eye(2), np.zeros(2), H=np.ones((1, 2)), R=np.eye(2))
+    with pytest.raises(ValueError, match=r"the batch axes do not broadcast"):
+        kalman.predict(np.zeros((3, 2)), np.eye(2), F=np.ones((4, 2, 2)), Q=np.eye(2))

@@ -60,19 +60,11 @@ def prepare(
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; wanted one of {', '.join(map(repr, METHODS))}")
     added = {name: x for name, x in zip(INTERCEPTS, intercepts, strict=True) if x is not None}
-    names, arguments = ("y", *PARAMETERS, *added), [y, *parameters, *added.values()]
-    library, take = taking(names, *map(type, arguments), NO_MASK)
-    taken, _, facts, settings = take(arguments, None)
-    entries, module = dict(zip(names, facts, strict=False)), module_of(library)
-    for name, entry in entries.items():
-        module.check_dtype(name, entry)
-    dtype = real_dtype(module, entries, settings)
-    lifted, batch, cov_batch = align({name: tuple(entry[1]) for name, entry in entries.items()})
+    library, dtype, device, given = taken({"y": y} | dict(zip(PARAMETERS, parameters, strict=True)) | added)
+    module = module_of(library)
+    lifted, batch, cov_batch = align({name: tuple(np.shape(x)) for name, x in given.items()})
     n, observed, states = *lifted["y"][-2:], lifted["m0"][-1]
-    device = module.device(entries.values(), settings)
-    arrays = {
-        name: module.cast(x, working_dtype(dtype)).reshape(lifted[name]) for name, x in zip(names, taken, strict=True)
-    }
+    arrays = {name: module.cast(x, working_dtype(dtype)).reshape(lifted[name]) for name, x in given.items()}
     unknown = unknown_states(parameters[-1], library, device) if diffuse is None else named_states(diffuse, states)
     if diffuse is not None and unknown:
         arrays["P0"] = with_unknown(module.Operations, arrays["P0"], unknown)
@@ -92,6 +84,31 @@ def prepare(
     )
     form = StateSpace(n, observed, states, batch, cov_batch, None, False, unknown)
     return Call(library, problem, form, dtype, arrays["y"], Model(*model), Intercepts(*shifts))
+
+
+class Taken(NamedTuple):
+    """Arguments as their library takes them."""
+
+    library: str
+    dtype: str  # of the result
+    device: str
+    arrays: dict[str, Array]
+
+    def working(self) -> dict[str, Array]:
+        """The arrays in the dtype in which all is computed."""
+        cast = module_of(self.library).cast
+        return {name: cast(x, working_dtype(self.dtype)) for name, x in self.arrays.items()}
+
+
+def taken(given: dict[str, Any]) -> Taken:
+    """Some arguments of one library, checked to be real numbers."""
+    library, take = taking(tuple(given), *map(type, given.values()), NO_MASK)
+    arrays, _, facts, settings = take([*given.values()], None)
+    entries, module = dict(zip(given, facts, strict=False)), module_of(library)
+    for name, entry in entries.items():
+        module.check_dtype(name, entry)
+    dtype = real_dtype(module, entries, settings)
+    return Taken(library, dtype, module.device(entries.values(), settings), dict(zip(given, arrays, strict=True)))
 
 
 def named_states(diffuse: Any, states: int) -> tuple[int, ...]:

@@ -4,9 +4,25 @@ x[t+1] = F[t] x[t] + c[t] + N(0, Q[t]),  y[t] = H[t] x[t] + d[t] + N(0, R[t]),  
 
     filter            the states, from what was observed up to each step; `Filtered`
     smoother          the states, from all that was observed; `Smoothed`
-    log_likelihood    that of the observations
+    log_likelihood    that of the observations, or of each step
+    forecast          the observations to come; `Forecast`
+    predict, update   one step of a filter, for streams; `Predicted`, `Updated`
 """
 
 from tridiag.kalman.filters import Filtered, Smoothed, filter, log_likelihood, smoother
+from tridiag.kalman.forecasts import Forecast, forecast
+from tridiag.kalman.streams import Predicted, Updated, predict, update
 
-__all__ = ["Filtered", "Smoothed", "filter", "log_likelihood", "smoother"]
+__all__ = [
+    "Filtered",
+    "Forecast",
+    "Predicted",
+    "Smoothed",
+    "Updated",
+    "filter",
+    "forecast",
+    "log_likelihood",
+    "predict",
+    "smoother",
+    "update",
+]
