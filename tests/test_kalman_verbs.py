@@ -9,7 +9,7 @@ from helpers import Subject
 from tridiag import kalman
 from tridiag.backends import KALMAN
 
-from test_kalman import model, moments, run, series  # isort: skip
+from test_kalman import conditioned, joint, model, moments, run, series  # isort: skip
 from test_kalman_diffuse import CASES, trend  # isort: skip
 
 pytestmark = pytest.mark.only(verb=KALMAN[0], parallel=False)
@@ -146,3 +146,128 @@ def test_bad_steps() -> None:
         kalman.update(np.zeros(2), np.eye(2), np.zeros(2), H=np.ones((1, 2)), R=np.eye(2))
     with pytest.raises(ValueError, match=r"the batch axes do not broadcast"):
         kalman.predict(np.zeros((3, 2)), np.eye(2), F=np.ones((4, 2, 2)), Q=np.eye(2))
+
+
+# -------------------------------------------------------------------------------------------------------------- samples
+
+
+def generator(library: str) -> Any:
+    if library == "numpy":
+        return np.random.default_rng(0)
+    if library == "torch":
+        import torch
+
+        return torch.Generator().manual_seed(0)
+    import jax
+
+    return jax.random.key(0)
+
+
+def check_samples(found: np.ndarray, mean: np.ndarray, cov: np.ndarray) -> None:
+    """Means and covariances of samples, (count, size), within five standard errors: exact where there is no noise."""
+    count = len(found)
+    variances = np.diagonal(cov)
+    apart = abs(found.mean(0) - mean)
+    assert (apart <= 5 * np.sqrt(np.maximum(variances, 0) / count) + 1e-7).all()
+    error = np.sqrt((np.outer(variances, variances) + cov**2) / count)
+    assert (abs(np.cov(found.T) - cov) <= 5 * error + 1e-7).all()
+
+
+LIBRARIES = pytest.mark.only(verb=KALMAN[0], compiled=False, parallel=False)
+COUNT = 4000
+
+
+@LIBRARIES
+def test_samples_have_the_moments_of_the_model(backend: Subject) -> None:
+    """Singular Q and R, a model that changes with time, intercepts; states and observations together."""
+    parameters = model(2, 2, time=(3,), Q=np.diag([0.7, 0.0]), R=np.diag([0.0, 0.5]))
+    c, d = np.array([1.0, -1]), np.array([5.0, 0])
+    given = {name: backend.array(x) for name, x in parameters.items()}
+    more = {"state_intercept": backend.array(c), "obs_intercept": backend.array(d)}
+    found = kalman.simulate(generator(backend.library), 3, size=(COUNT,), **given, **more)
+    states, y = (np.asarray(backend.numpy(x)).reshape(COUNT, -1) for x in found)
+    mean, cov, design, noise = joint(3, **parameters)
+    for t in range(2):
+        mean.reshape(3, 2)[t + 1] = parameters["F"][t] @ mean.reshape(3, 2)[t] + c
+    both = np.block([[cov, cov @ design.T], [design @ cov, design @ cov @ design.T + noise]])
+    check_samples(np.hstack((states, y)), np.concatenate((mean, design @ mean + np.tile(d, 3))), both)
+
+
+@LIBRARIES
+@pytest.mark.parametrize("case", ["known", "unknown"])
+def test_samples_of_states_have_the_moments_of_the_smoother(backend: Subject, case: str) -> None:
+    """Those of the states of all steps together."""
+    if backend.library == "jax" and case == "unknown":
+        pytest.skip("compiles for long; the steps are those of the other libraries")
+    parameters = model(2, 1) if case == "known" else trend()
+    y = series(4, 1)
+    y[2] = np.nan
+    intercept = np.array([0.3, -0.2])
+    given = {name: backend.array(x) for name, x in (parameters | {"state_intercept": intercept}).items()}
+    found = kalman.simulation_smoother(backend.array(y), generator(backend.library), size=(COUNT,), **given)
+    found = backend.numpy(found)
+    assert found.shape == (COUNT, 4, 2)
+    finite = parameters | {"P0": np.where(np.isposinf(parameters["P0"]), 1e8, parameters["P0"])}
+    mean, cov, design, noise = joint(4, **finite)
+    for t in range(3):
+        mean.reshape(4, 2)[t + 1] = parameters["F"] @ mean.reshape(4, 2)[t] + intercept
+    mean, cov, _ = conditioned(y, 4, (mean, cov, design, noise))
+    check_samples(found.reshape(COUNT, -1), mean, cov)
+
+
+def test_samples_of_several_models() -> None:
+    found = kalman.simulate(np.random.default_rng(0), 5, size=(2, 3), **model(2, 1, 4))
+    assert found.states.shape == (2, 3, 4, 5, 2) and found.y.shape == (2, 3, 4, 5, 1)
+    states = kalman.simulation_smoother(found.y, np.random.default_rng(0), **model(2, 1, 4))
+    assert states.shape == found.states.shape
+
+
+def test_what_cannot_be_drawn() -> None:
+    random = np.random.default_rng(0)
+    with pytest.raises(ValueError, match=r"P0 has an infinite variance, from which nothing can be drawn"):
+        kalman.simulate(random, 5, **trend())
+    with pytest.raises(TypeError, match=r"generator is 0; NumPy arrays want a numpy.random.Generator"):
+        kalman.simulate(0, 5, **model(2, 1))
+    with pytest.raises(ValueError, match=r"steps is 0; wanted the length of the series"):
+        kalman.simulate(random, 0, **model(2, 1))
+    with pytest.raises(TypeError, match=r"simulate has no argument method"):
+        kalman.simulate(random, 5, **model(2, 1), method="auto")
+    with pytest.raises(TypeError, match=r"simulate also needs H, Q, R, m0, P0"):
+        kalman.simulate(random, 5, F=np.eye(2))
+    with pytest.raises(ValueError, match=r"F has 17 states; at most 16 can be drawn"):
+        kalman.simulate(random, 5, **model(17, 1))
+
+
+# --------------------------------------------------------------------------------------------- with the step before
+
+
+@pytest.mark.only(verb=KALMAN[1], parallel=False)
+@pytest.mark.parametrize("case", ["known", "changing", "exact"])
+def test_covariances_with_the_step_before(backend: Subject, case: str) -> None:
+    """By conditioning the joint distribution of all states; singular covariances are nothing special."""
+    parameters = model(2, 1, time=(6,) if case == "changing" else ())
+    if case == "exact":
+        parameters |= {"R": np.zeros((1, 1)), "Q": np.diag([1.0, 0])}
+    y = series(6, 1, missing=0.2)
+    given = {name: backend.array(x) for name, x in parameters.items()}
+    found = kalman.lag_one_smoother(backend.array(y), backend=backend.name, **given)
+    found = kalman.LagOneSmoothed(*map(backend.numpy, found))
+    mean, cov, likelihood = conditioned(y, 6, joint(6, **parameters))
+    np.testing.assert_allclose(found.mean, mean.reshape(6, 2), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.log_likelihood, likelihood, rtol=1e-9)
+    cov = cov.reshape(6, 2, 6, 2)
+    for t in range(5):
+        np.testing.assert_allclose(found.cov[t], cov[t, :, t], rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(found.lag_one_cov[t], cov[t + 1, :, t], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_covariances_with_the_step_before_are_those_of_statsmodels() -> None:
+    """Of states that are unknown at first, with an intercept; theirs are of a state with the one before it."""
+    structural = pytest.importorskip("statsmodels.tsa.statespace.structural")
+    y = np.cumsum(series(30, 1), 0)
+    theirs = structural.UnobservedComponents(y[:, 0], "local linear trend", use_exact_diffuse=True)
+    right = theirs.smooth([1.0, 0.3, 0.1]).smoother_results.smoothed_state_autocov
+    found = kalman.lag_one_smoother(y, **trend(m0=np.zeros(2)))
+    right = np.moveaxis(right, -1, 0)[:-1]
+    np.testing.assert_allclose(found.lag_one_cov[3:], right[3:], rtol=1e-7, atol=1e-9)

@@ -86,6 +86,13 @@ def prepare(
     return Call(library, problem, form, dtype, arrays["y"], Model(*model), Intercepts(*shifts))
 
 
+def parameters_of(verb: str, model: dict[str, Any]) -> dict[str, Any]:
+    """The parameters among the arguments of a verb, in their order."""
+    if missing := [name for name in PARAMETERS if name not in model]:
+        raise TypeError(f"{verb} also needs {', '.join(missing)}")
+    return {name: model[name] for name in PARAMETERS}
+
+
 class Taken(NamedTuple):
     """Arguments as their library takes them."""
 

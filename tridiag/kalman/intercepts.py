@@ -69,11 +69,12 @@ def observed_less(call: Call, known: Array) -> Call:
 def recurrence_of(call: Call, state: Array) -> tuple[Array, Array]:
     """F and the intercept of the step before each; no step is before the first."""
     ops, F, n = module_of(call.library).Operations, call.model.F, call.form.n
-    axis = F.ndim - 3
+    axis = state.ndim - 2
     none = ops.zero(ops.slice(state, slice(0, 1), axis))
     if state.shape[axis] == 1:
         state = ops.stretch(state, n, axis)
     before = ops.concatenate((none, ops.slice(state, slice(0, n - 1), axis)), axis)
+    axis = F.ndim - 3
     if F.shape[axis] == n > 1:
         F = ops.concatenate((ops.slice(F, slice(0, 1), axis), ops.slice(F, slice(0, n - 1), axis)), axis)
     return F, before

@@ -251,6 +251,13 @@ def result_dtype(entries: Sequence[Entry], settings: Any) -> str:
     return str(dtype if jnp.issubdtype(dtype, jnp.inexact) else jnp.result_type(float))
 
 
+def normal(generator: Any, shape: Sequence[int], like: Any) -> Any:
+    """Standard normal numbers, of a key of `jax.random`."""
+    if not isinstance(generator, jax.Array):
+        raise TypeError(f"generator is {generator!r}; JAX arrays want a key, as of jax.random.key(0)")
+    return jax.random.normal(generator, tuple(shape), like.dtype)
+
+
 def dtype(name: str) -> Any:
     return jnp.dtype(name)
 

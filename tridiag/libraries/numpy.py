@@ -210,6 +210,13 @@ def result_dtype(entries: Sequence[Entry], promoted: Any) -> str:
     return "float64" if promoted.kind in "iu" else str(promoted.name)
 
 
+def normal(generator: Any, shape: Sequence[int], like: Any) -> Any:
+    """Standard normal numbers, drawn by a `numpy.random.Generator`."""
+    if not isinstance(generator, np.random.Generator):
+        raise TypeError(f"generator is {generator!r}; NumPy arrays want a numpy.random.Generator, as of default_rng()")
+    return generator.standard_normal(shape).astype(like.dtype)
+
+
 def dtype(name: str) -> Any:
     return np.dtype(name)
 

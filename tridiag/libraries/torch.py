@@ -288,6 +288,13 @@ def result_dtype(entries: Sequence[Entry], default: torch.dtype) -> str:
     return dtype_name(dtype)
 
 
+def normal(generator: Any, shape: Sequence[int], like: Any) -> Any:
+    """Standard normal numbers, drawn by a `torch.Generator`."""
+    if not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator is {generator!r}; PyTorch tensors want a torch.Generator")
+    return torch.randn(*shape, generator=generator, dtype=like.dtype, device=like.device)
+
+
 def dtype(name: str) -> Any:
     return getattr(torch, name)
 
