@@ -10,8 +10,10 @@ x[t+1] = F[t] x[t] + c[t] + N(0, Q[t]),  y[t] = H[t] x[t] + d[t] + N(0, R[t]),  
     predict, update   one step of a filter, for streams; `Predicted`, `Updated`
     simulate          states and series drawn from a model; `Simulated`
     simulation_smoother   states drawn given all that was observed
+    models            local levels and trends, seasons, ARMA, regression, put together by +
 """
 
+from tridiag.kalman import models
 from tridiag.kalman.filters import Filtered, Smoothed, filter, log_likelihood, smoother
 from tridiag.kalman.forecasts import Forecast, forecast
 from tridiag.kalman.pairs import LagOneSmoothed, lag_one_smoother
@@ -30,6 +32,7 @@ __all__ = [
     "forecast",
     "lag_one_smoother",
     "log_likelihood",
+    "models",
     "predict",
     "simulate",
     "simulation_smoother",

@@ -117,6 +117,11 @@ class Operations:
         return float(info.eps), float(info.tiny)
 
     @staticmethod
+    def solved(matrix: Any, right: Any) -> Any:
+        """matrix^-1 right, of one dense matrix and one vector."""
+        return jnp.linalg.solve(matrix, right)
+
+    @staticmethod
     def placed(x: Any, like: Any) -> Any:
         """A NumPy array as JAX takes it."""
         return jnp.asarray(x)

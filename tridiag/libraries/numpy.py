@@ -123,6 +123,11 @@ class Operations(Indexing):
         return cls.xp.empty(shape, like.dtype)
 
     @staticmethod
+    def solved(matrix: Any, right: Any) -> Any:
+        """matrix^-1 right, of one dense matrix and one vector."""
+        return np.linalg.solve(matrix, right)
+
+    @staticmethod
     def placed(x: Any, like: Any) -> Any:
         """A NumPy array where another one is."""
         return x

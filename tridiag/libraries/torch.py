@@ -139,6 +139,11 @@ class Operations:
         return torch.empty(shape, dtype=like.dtype, device=like.device)
 
     @staticmethod
+    def solved(matrix: Any, right: Any) -> Any:
+        """matrix^-1 right, of one dense matrix and one vector."""
+        return torch.linalg.solve(matrix, right)
+
+    @staticmethod
     def placed(x: Any, like: Any) -> Any:
         """A NumPy array as a tensor where another one is."""
         return torch.as_tensor(x, device=like.device)
