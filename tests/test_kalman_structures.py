@@ -73,6 +73,30 @@ def test_gradients_go_through_structures(library: str) -> None:
         np.testing.assert_allclose(gradient[i], (high - low) / 2e-5, rtol=1e-6, atol=1e-8)
 
 
+def every(numbers: Any) -> models.Structure:
+    """A sum of all parts."""
+    structure = models.local_linear_trend(numbers[0], numbers[1], noise=numbers[2]) + models.seasonal(4, numbers[3])
+    return structure + models.arma(numbers[4:6], numbers[6:7], numbers[7]) + models.regression(X, numbers[3])
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_structures_are_the_same_in_every_library(library: str) -> None:
+    """Inside jit too, where no value can be read."""
+    module = pytest.importorskip(library)
+    given = np.array([0.4, 0.1, 1.3, 0.5, 0.5, 0.2, 0.3, 0.7])
+    wanted = every(given)
+    if library == "jax":
+        made = module.jit(lambda numbers: [every(numbers)[name] for name in models.NAMES])(given)
+    else:
+        with pytest.raises(TypeError, match="different libraries"):
+            every(to_library(library, given))  # X is NumPy's
+        made = [(models.local_level(x, noise=x) + models.arma(x[None], [], x))[name] for name in models.NAMES
+                for x in [to_library(library, given)[4]]]  # fmt: skip
+        wanted = models.local_level(0.5, noise=0.5) + models.arma([0.5], [], 0.5)
+    for name, x in zip(models.NAMES, made, strict=True):
+        np.testing.assert_allclose(to_numpy(x), wanted[name], rtol=1e-12, err_msg=name)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_structures_keep_their_dtype(dtype: str) -> None:
     torch = pytest.importorskip("torch")

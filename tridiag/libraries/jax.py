@@ -117,6 +117,11 @@ class Operations:
         return float(info.eps), float(info.tiny)
 
     @staticmethod
+    def converted(x: Any, like: Any) -> Any:
+        """x in the dtype of another array."""
+        return x.astype(like.dtype)
+
+    @staticmethod
     def solved(matrix: Any, right: Any) -> Any:
         """matrix^-1 right, of one dense matrix and one vector."""
         return jnp.linalg.solve(matrix, right)
