@@ -238,6 +238,18 @@ def test_an_unstable_model_keeps_digits() -> None:
     np.testing.assert_allclose(kalman.log_likelihood(y, **given, state_intercept=c), right, rtol=1e-12)
 
 
+def test_an_unstable_model_inside_jit_is_nan_and_not_wrong() -> None:
+    """Where values cannot be read: only the series that would lose its digits, and no gradient of another."""
+    jax = pytest.importorskip("jax")
+    given = {"F": [[3.0]], "H": [[1.0]], "Q": [[1e-2]], "R": [[1e-2]], "m0": [0.25], "P0": [[1e-2]]}
+    given = {name: np.array(x) for name, x in given.items()}
+    y = series(2, 60, 1)
+    c = -0.5 * np.stack([np.ones((60, 1)), np.zeros((60, 1))])
+    found = jax.jit(lambda y: kalman.log_likelihood(y, **given, state_intercept=c))(y)
+    assert np.isnan(found).tolist() == [True, False]
+    np.testing.assert_allclose(found[1], kalman.log_likelihood(y[1], **given), rtol=1e-12)
+
+
 def test_batches_of_intercepts(backend: Subject) -> None:
     parameters, c = model(2, 1), series(3, 1, 2)
     y, d = series(3, 6, 1, missing=0.2), series(3, 6, 1, seed=2)

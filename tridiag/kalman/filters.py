@@ -118,7 +118,8 @@ def filter(
     Time Series Analysis by State Space Methods, 2012, chapter 5); the log-likelihood is the diffuse one, which counts
     the observations that do so by what they see: as in statsmodels. Those steps are computed one after another in
     Python or in a `jax.lax.scan`, the rest as any other; a smoother of such models is not compiled. An intercept of
-    states is a recurrence of known numbers, which is taken off the observations and added to the states again.
+    states is a recurrence of known numbers, which is taken off the observations and added to the states again. Inside
+    `jax.jit` a series is NaN where that recurrence grows so far beyond it that half of the digits would be lost.
 
     The parallel filter is that of Sarkka and Garcia-Fernandez (Temporal parallelization of Bayesian smoothers, IEEE
     Transactions on Automatic Control 66, 2021) with elements that are finite for exact observations and singular Q as

@@ -5,7 +5,7 @@ x[t+1] = F[t] x[t] + c[t] + noise,  y[t] = H[t] x[t] + d[t] + noise
 The known part of the states, known[0] = 0, known[t+1] = F[t] known[t] + c[t], is a recurrence of numbers. What is left,
 x - known, has no intercept, the same covariances, and is observed as y - d - H known. Where the known part grows far
 beyond what is observed, as with an unstable F, the difference would lose digits: then a state that is always 1 is
-added, by which F multiplies c.
+added, by which F multiplies c. Where values cannot be read, series that would lose half of the digits are NaN.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ def without_intercepts(call: Call) -> tuple[Call, Known]:
         return with_constant(call, state), Known(constant=True)
     known = matrix_recurrence(*recurrence_of(call, state))
     seen = times(call.model.H, known)
+    if not all(map(readable(call), (call.y, seen))):
+        return observed_less(without_digits(call, seen), seen), Known(known)
     if cancels(call, seen):
         return with_constant(call, state), Known(constant=True)
     return observed_less(call, seen), Known(known)
@@ -81,11 +83,23 @@ def recurrence_of(call: Call, state: Array) -> tuple[Array, Array]:
 
 
 def cancels(call: Call, seen: Array) -> bool:
-    """Whether the difference would lose digits, where values can be read."""
-    if not all(map(readable(call), (call.y, seen))):
-        return False
+    """Whether the difference would lose digits."""
     y, seen = (abs(to_numpy(x)) for x in (call.y, seen))
     return bool(seen.max() > CANCELLED * np.nanmax(y, initial=0))
+
+
+def without_digits(call: Call, seen: Array) -> Call:
+    """The call, NaN for series of which the difference would lose half of the digits: no wrong number is returned."""
+    ops, y = module_of(call.library).Operations, call.y
+    there = y == y
+
+    def largest(x: Array) -> Array:
+        return ops.maximum(ops.maximum(abs(ops.where(there, x, 0.0)), -1), -1)
+
+    noise = ops.maximum(ops.maximum(ops.maximum(call.model.R, -1), -1), -1) ** 0.5
+    lost = largest(seen) * ops.limits(y)[0] ** 0.5 > largest(y) + noise
+    m0 = ops.where(lost[..., None], ops.nan(y), call.model.m0)
+    return call._replace(model=call.model._replace(m0=m0))
 
 
 def with_constant(call: Call, state: Array) -> Call:
