@@ -112,7 +112,18 @@ def test_what_may_be_a_covariance_goes_another_way() -> None:
     odd = parameters | {"Q": np.full((2, 2), np.nan)}
     assert found("log_likelihood", series(), odd) is None
     assert np.isnan(kalman.log_likelihood(series(), **odd))
-    assert np.isnan(kalman.log_likelihood(series(), **parameters | {"P0": np.diag([np.inf, 1.0])}))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_start_that_is_unknown_is_not_found_as_known(verb: str) -> None:
+    """Nor where nothing is observed, where no result of the kernel tells that it was of no use."""
+    parameters = model(2)
+    unknown = parameters | {"P0": np.diag([np.inf, 1.0])}
+    for y in (series(), np.full((N, 2), np.nan)):
+        meet(verb, y, parameters)
+        wanted = getattr(kalman, verb)(y, **unknown, backend="numpy_scan")
+        for x, right in zip(arrays(meet(verb, y, unknown)), arrays(wanted), strict=True):
+            np.testing.assert_allclose(x, right, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("place", range(N))

@@ -14,7 +14,7 @@ from tridiag.calls.pairs import prepare as prepare_pairs
 from tridiag.calls.plan import axis_alone, prepare
 from tridiag.calls.state_space import prepare as prepare_series
 from tridiag.overview import table
-from tridiag.problems.state_space import PARAMETERS
+from tridiag.problems.state_space import INTERCEPTS, PARAMETERS
 from tridiag.selection.choose import choose, eligible
 
 OTHERS = ("other backend", "why not, or how long")
@@ -53,8 +53,9 @@ def logarithms(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
     return sequences.prepare_logarithms(verb, **arguments, **options)[1].problem
 
 
-def state_space(verb: str, arguments: dict[str, Any], method: str = "auto") -> Problem:
-    return prepare_series(verb, arguments["y"], tuple(arguments[name] for name in PARAMETERS), method).problem
+def state_space(verb: str, arguments: dict[str, Any], method: str = "auto", diffuse: Any = None) -> Problem:
+    parameters = tuple(arguments[name] for name in PARAMETERS)
+    return prepare_series(verb, arguments["y"], parameters, method, diffuse=diffuse).problem
 
 
 def pairs(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
@@ -75,7 +76,7 @@ VERBS = {
     "matrix_recurrence": Verb(("A", "x"), ("init", "reverse"), matrices, ("return_final", "out")),
     "log_linear_recurrence": Verb(("log_a", "x"), ("init", "axis", "reverse"), logarithms, ("return_final", "out")),
     "logcumsumexp": Verb(("x",), ("axis", "reverse"), logarithms, ("out",)),
-    **dict.fromkeys(KALMAN, Verb(("y", *PARAMETERS), ("method",), state_space)),
+    **dict.fromkeys(KALMAN, Verb(("y", *PARAMETERS), ("method", "diffuse"), state_space, tuple(INTERCEPTS))),
     "smith_waterman": Verb(("scores", "gap"), ("lengths", "gap_open", "temperature", "ends", "turns"), pairs),
 }
 
@@ -121,7 +122,7 @@ def format_time(seconds: float) -> str:
 def name_of(verb: Any) -> str:
     """The name of a public function below `tridiag`."""
     name = getattr(verb, "__name__", repr(verb))
-    return f"kalman.{name}" if getattr(verb, "__module__", "") == kalman.__name__ else name
+    return f"kalman.{name}" if getattr(verb, "__module__", "").startswith(kalman.__name__) else name
 
 
 def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:

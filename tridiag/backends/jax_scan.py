@@ -17,6 +17,7 @@ from jax import lax
 from tridiag.algorithms import (
     block_elimination,
     complex_sums,
+    kalman_diffuse_scan,
     kalman_filter,
     kalman_scan,
     kalman_smoother,
@@ -126,6 +127,8 @@ def solve_block(matrix: block_elimination.Matrix, d: Any, form: Blocks) -> Any:
 @functools.partial(jax.jit, static_argnums=(0, 3))
 def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     """Step by step. Covariances that series share are computed once. Gradients: `tridiag.algorithms.kalman_scan`."""
+    if form.diffuse:
+        return kalman_diffuse_scan.from_diffuse(verb, y, model, form, kalman, poisoned)
     return by_what_is_missing(functools.partial(filtered, verb), y, model, form)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
-from tridiag.algorithms import kalman_filter, kalman_scan
+from tridiag.algorithms import kalman_diffuse_scan, kalman_filter, kalman_scan
 from tridiag.backends import KALMAN, jax_scan
 from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.libraries.jax import Operations as ops
@@ -27,13 +27,19 @@ from tridiag.xla import split_kalman
 
 @functools.partial(jax.jit, static_argnums=2)
 def log_likelihood(y: Any, model: Model, form: StateSpace) -> Any:
+    if form.diffuse:
+        return kalman_diffuse_scan.from_diffuse(KALMAN[-1], y, model, form, compiled, jax_scan.poisoned)
     return likelihood(form, *vary_alike((y, checked(y, model, form))))
+
+
+def compiled(_: str, y: Any, model: Model, form: StateSpace) -> Any:
+    return log_likelihood(y, model, form)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
 def filtered(verb: str, y: Any, model: Model, form: StateSpace) -> tuple[Any, ...]:
     """What a filter or a smoother returns, by `jax_scan`."""
-    if jax.device_count("cpu") == 1:
+    if jax.device_count("cpu") == 1 or form.diffuse:
         found: tuple[Any, ...] = jax_scan.kalman(verb, y, model, form)
         return found
     return states(form, verb, y, checked(y, model, form))

@@ -15,6 +15,8 @@ import numpy as np
 from tridiag.problems.forms import Shape
 
 MATRICES = {"F": "kk", "H": "pk", "Q": "kk", "R": "pp"}  # that may change with time, and their rows and columns
+INTERCEPTS = {"state_intercept": "k", "obs_intercept": "p"}  # vectors that may change with time, and may not be given
+CHANGING = MATRICES | INTERCEPTS
 STATES = {"m0": "k", "P0": "kk"}  # of the first step
 PARAMETERS = (*MATRICES, *STATES)
 COVARIANCES = ("Q", "R", "P0")
@@ -42,6 +44,8 @@ class StateSpace(NamedTuple):
     cov_batch: Shape  # of what covariances depend on if nothing is missing: where this is 1, series share them
     missing: bool | None  # whether any observation is NaN; None: not known before the program runs
     checked: bool  # whether covariances were seen to be valid; else invalid ones make their series NaN
+    diffuse: tuple[int, ...] = ()  # the states whose variance in P0 may be infinite
+    each_step: bool = False  # whether the log-likelihood of every step is wanted, of a model with such states
 
 
 def own_shapes(form: StateSpace) -> list[Shape]:
@@ -57,7 +61,7 @@ def entries(form: StateSpace) -> int:
 
 def rank_of(name: str) -> int:
     """How many axes belong to one model: rows and columns, and time where the parameter may change with it."""
-    return 1 + len(MATRICES[name]) if name in MATRICES else len(STATES[name])
+    return 1 + len(CHANGING[name]) if name in CHANGING else len(STATES[name])
 
 
 def align(shapes: Mapping[str, Shape]) -> tuple[dict[str, Shape], Shape, Shape]:
@@ -70,14 +74,14 @@ def align(shapes: Mapping[str, Shape]) -> tuple[dict[str, Shape], Shape, Shape]:
     states = states_of(shapes)
     lengths = {"k": states, "p": y[-1]}
     check_matrices(shapes, lengths, y)
-    batches = {"y": y[:-2]}
-    for name in PARAMETERS:
+    batches, given = {"y": y[:-2]}, [name for name in (*PARAMETERS, *INTERCEPTS) if name in shapes]
+    for name in given:
         batches[name] = shapes[name][: max(0, len(shapes[name]) - rank_of(name))]
     rank = max(map(len, batches.values()))
     batches = {name: (1,) * (rank - len(batch)) + batch for name, batch in batches.items()}
     full = common(batches, shapes)
     lifted = {"y": (*batches["y"], *y[-2:])}
-    for name in PARAMETERS:
+    for name in given:
         own = shapes[name][-rank_of(name) :]
         lifted[name] = (*batches[name], *(1,) * (rank_of(name) - len(own)), *own)
     return lifted, full, common({name: batches[name] for name in PARAMETERS if name != "m0"}, shapes)
@@ -94,23 +98,33 @@ def states_of(shapes: Mapping[str, Shape]) -> int:
 
 def check_matrices(shapes: Mapping[str, Shape], lengths: Mapping[str, int], y: Shape) -> None:
     n, series = y[-2], y[-3] if len(y) > 2 else None
-    for name in PARAMETERS:
-        letters, shape = {**MATRICES, **STATES}[name], shapes[name]
+    for name, letters in (MATRICES | STATES | INTERCEPTS).items():
+        if name not in shapes:
+            continue
+        shape = shapes[name]
         wanted = tuple(lengths[letter] for letter in letters)
         if shape[-len(wanted) :] != wanted:
             sizes = " and ".join(f"{lengths[x]} {LETTERS[x]}" for x in dict.fromkeys(letters))
             raise ValueError(f"{name} has shape {shape}; with {sizes} it ends in {wanted}")
-        if name in MATRICES and len(shape) > len(wanted) and shape[-3] not in (1, n):
-            ending = ", ".join(map(str, wanted))
-            raise ValueError(
-                f"{name} has shape {shape}: the axis before its rows is time, of length n = {n} or 1; "
-                f"a model per series needs its time axis too: (series, 1, {ending}), which is {name}[..., None, :, :]"
-            )
-        if name in MATRICES and shape[: -len(wanted)] == (n,) and n == series and n > 1:
-            raise ValueError(
-                f"{name} has shape {shape}, and y has {n} steps and as many series: {name}[None] has a time axis and "
-                f"serves all series, {name}[:, None] is a model per series, the same at all times; write the one meant"
-            )
+        if name in CHANGING:
+            check_time(name, shape, wanted, n, series)
+
+
+def check_time(name: str, shape: Shape, wanted: Shape, n: int, series: int | None) -> None:
+    """That the axis before those of one step is time, and that it is not the series that are meant."""
+    before = shape[: -len(wanted)]
+    if before and before[-1] not in (1, n):
+        ending, axes = ", ".join(map(str, wanted)), ", :" * len(wanted)
+        rows = "its rows" if len(wanted) == 2 else "its last"
+        raise ValueError(
+            f"{name} has shape {shape}: the axis before {rows} is time, of length n = {n} or 1; "
+            f"a model per series needs its time axis too: (series, 1, {ending}), which is {name}[..., None{axes}]"
+        )
+    if before == (n,) and n == series and n > 1:
+        raise ValueError(
+            f"{name} has shape {shape}, and y has {n} steps and as many series: {name}[None] has a time axis and "
+            f"serves all series, {name}[:, None] is a model per series, the same at all times; write the one meant"
+        )
 
 
 def common(batches: Mapping[str, Shape], shapes: Mapping[str, Shape]) -> Shape:

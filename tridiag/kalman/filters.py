@@ -1,29 +1,26 @@
-"""Kalman filters: linear Gaussian state-space models, many series at once.
-
-x[t+1] = F[t] x[t] + N(0, Q[t]),  y[t] = H[t] x[t] + N(0, R[t]),  x[0] = N(m0, P0) before y[0] is seen.
-
-    filter            the states, from what was observed up to each step; `Filtered`
-    smoother          the states, from all that was observed; `Smoothed`
-    log_likelihood    that of the observations
-"""
+"""The verbs on whole series: filter, smoother and log-likelihood."""
 
 from __future__ import annotations
 
+import functools
+import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tridiag.algorithms import kalman_filter
 from tridiag.backends import KALMAN, Backend
 from tridiag.calls import fast_path
-from tridiag.calls.state_space import Call, check_values, prepare
-from tridiag.libraries.arrays import module_of
+from tridiag.calls.checks import check_flag
+from tridiag.calls.state_space import Call, Intercepts, check_values, prepare
+from tridiag.kalman.intercepts import without_intercepts
+from tridiag.libraries.arrays import library_of, module_of
 from tridiag.problems.state_space import PARAMETERS
 from tridiag.selection.choose import choose
 
 Array = Any
 FILTER, SMOOTHER, LOG_LIKELIHOOD = KALMAN
-
-__all__ = ["Filtered", "Smoothed", "filter", "log_likelihood", "smoother"]
 
 
 class Filtered(NamedTuple):
@@ -53,12 +50,15 @@ def filter(
     R: Array,
     m0: Array,
     P0: Array,
+    state_intercept: Array | None = None,
+    obs_intercept: Array | None = None,
+    diffuse: Sequence[int] | None = None,
     method: str = "auto",
     backend: str = "auto",
 ) -> Filtered:
     r"""Estimate the states of many series from what was observed up to each step.
 
-    .. math:: x_{t+1} = F_t x_t + \mathcal N(0, Q_t), \qquad y_t = H_t x_t + \mathcal N(0, R_t)
+    .. math:: x_{t+1} = F_t x_t + c_t + \mathcal N(0, Q_t), \qquad y_t = H_t x_t + d_t + \mathcal N(0, R_t)
 
     Parameters
     ----------
@@ -71,6 +71,13 @@ def filter(
         needs its time axis: (s, 1, k, k). Q and R may be singular, and 0. ``F[n-1]``, ``Q[n-1]`` are never read.
     m0, P0 : array
         Mean and covariance of x[0] before y[0] is seen, (..., k) and (..., k, k).
+    state_intercept, obs_intercept : array
+        Known vectors that are added in every step, c and d: (k,) and (p,), or (..., time, k) and (..., time, p) as the
+        matrices above. ``state_intercept[n-1]`` is never read. None: 0.
+    diffuse : sequence of int or bool
+        The states of which nothing is known at first, as econometricians start trends, by their numbers or as a mask:
+        exact limits of an infinite variance. Rows and columns of P0 are not read there. None: those whose variance in
+        P0 is infinite, where its values can be read; inside `jax.jit` a P0 that is an argument needs ``diffuse``.
     method : str
         "sequential": one step after another. "parallel": logarithmic depth, for JAX arrays, by an associative scan
         (see the notes). "auto": what the backend chosen does, which is one step after another.
@@ -105,7 +112,14 @@ def filter(
     same, and are computed once.
 
     Where variances differ so much that covariances as they stand would lose digits, as after a diffuse P0, all is
-    computed again from square roots of covariances (L D L'), which takes about three times as long. P0 = inf gives NaN.
+    computed again from square roots of covariances (L D L'), which takes about three times as long.
+
+    States that are unknown at first are infinite in ``cov`` until observations tell them (J. Durbin and S. J. Koopman,
+    Time Series Analysis by State Space Methods, 2012, chapter 5); the log-likelihood is the diffuse one, which counts
+    the observations that do so by what they see: as in statsmodels. Those steps are computed one after another in
+    Python or in a `jax.lax.scan`, the rest as any other; a smoother of such models is not compiled. An intercept of
+    states is a recurrence of known numbers, which is taken off the observations and added to the states again. Inside
+    `jax.jit` a series is NaN where that recurrence grows so far beyond it that half of the digits would be lost.
 
     The parallel filter is that of Sarkka and Garcia-Fernandez (Temporal parallelization of Bayesian smoothers, IEEE
     Transactions on Automatic Control 66, 2021) with elements that are finite for exact observations and singular Q as
@@ -114,7 +128,7 @@ def filter(
     0 but for rounding may be found positive definite by one method and not by the other. It takes several times the
     work and a compilation of some seconds: it pays on GPUs, for long series, not on the CPU.
     """
-    return run(FILTER, y, (F, H, Q, R, m0, P0), method, backend)
+    return run(FILTER, y, (F, H, Q, R, m0, P0), Intercepts(state_intercept, obs_intercept), diffuse, method, backend)
 
 
 def smoother(
@@ -126,6 +140,9 @@ def smoother(
     R: Array,
     m0: Array,
     P0: Array,
+    state_intercept: Array | None = None,
+    obs_intercept: Array | None = None,
+    diffuse: Sequence[int] | None = None,
     method: str = "auto",
     backend: str = "auto",
 ) -> Smoothed:
@@ -133,7 +150,7 @@ def smoother(
 
     Parameters
     ----------
-    y, F, H, Q, R, m0, P0, method, backend
+    y, F, H, Q, R, m0, P0, state_intercept, obs_intercept, diffuse, method, backend
         As in `tridiag.kalman.filter`.
 
     Returns
@@ -158,7 +175,7 @@ def smoother(
     -----
     The fixed-interval smoother of Bryson and Frazier, which inverts no covariance of states: they may be singular.
     """
-    return run(SMOOTHER, y, (F, H, Q, R, m0, P0), method, backend)
+    return run(SMOOTHER, y, (F, H, Q, R, m0, P0), Intercepts(state_intercept, obs_intercept), diffuse, method, backend)
 
 
 def log_likelihood(
@@ -170,6 +187,11 @@ def log_likelihood(
     R: Array,
     m0: Array,
     P0: Array,
+    state_intercept: Array | None = None,
+    obs_intercept: Array | None = None,
+    diffuse: Sequence[int] | None = None,
+    each_step: bool = False,
+    burn: int = 0,
     method: str = "auto",
     backend: str = "auto",
 ) -> Array:
@@ -181,15 +203,20 @@ def log_likelihood(
 
     Parameters
     ----------
-    y, F, H, Q, R, m0, P0, method, backend
+    y, F, H, Q, R, m0, P0, state_intercept, obs_intercept, diffuse, method, backend
         As in `tridiag.kalman.filter`.
+    each_step : bool
+        Return the log-likelihood of every step, given those before it.
+    burn : int
+        How many of the first steps are not counted: they are 0 in every step. What they tell of the states is used.
 
     Returns
     -------
     array
-        One number for each series, over the batch axes. Under JAX it has gradients in every argument, in reverse mode
-        (``jax.grad``, ``jax.hessian``): one pass backwards. A gradient in m0 or P0 that is smaller than others by more
-        than 1/eps, as after a diffuse P0, has no digits.
+        One number for each series, over the batch axes, or (..., n) with ``each_step``. Under JAX and PyTorch it has
+        gradients in every argument, in reverse mode (``jax.grad``, ``jax.hessian``, ``backward``, which torch does not
+        differentiate again): one pass backwards; with ``each_step`` or ``burn`` those of a filter. A gradient in m0 or
+        P0 that is smaller than others by more than 1/eps, as after a large P0, has no digits.
 
     Raises
     ------
@@ -209,29 +236,94 @@ def log_likelihood(
     JAX arrays that are sharded along time over CPU devices are not gathered, here and in `filter` and `smoother`: every
     device filters its own steps, from a state that all find together.
     """
-    return run(LOG_LIKELIHOOD, y, (F, H, Q, R, m0, P0), method, backend)
+    intercepts = Intercepts(state_intercept, obs_intercept)
+    parameters = (F, H, Q, R, m0, P0)
+    check_flag("each_step", each_step)
+    if not isinstance(burn, int) or burn < 0:
+        raise ValueError(f"burn is {burn!r}; wanted how many of the first steps are left out, 0 or more")
+    if not (each_step or burn):
+        return run(LOG_LIKELIHOOD, y, parameters, intercepts, diffuse, method, backend)
+    found = of_each_step(y, parameters, intercepts, diffuse, method, backend)
+    return of_later(found, burn) if each_step else found[..., burn:].sum(-1)
 
 
-def run(verb: str, y: Any, parameters: tuple[Any, ...], method: str, backend: str) -> Any:
+def of_later(likelihoods: Array, burn: int) -> Array:
+    """Those of every step, 0 in the first."""
+    ops = module_of(library_of(likelihoods) or "numpy").Operations
+    parts = ops.zero(likelihoods[..., :burn]), likelihoods[..., burn:]
+    return ops.concatenate(parts, likelihoods.ndim - 1)
+
+
+def run(
+    verb: str,
+    y: Any,
+    parameters: tuple[Any, ...],
+    intercepts: Intercepts,
+    diffuse: Any,
+    method: str,
+    backend: str,
+) -> Any:
     """Prepare the arguments, choose a backend, run it, give the result the caller's dtype."""
-    if type(y) is np.ndarray:
+    plain = intercepts.state is None and intercepts.obs is None and diffuse is None
+    if plain and type(y) is np.ndarray:
         found = fast_path.kalman(verb, [y, *parameters], method, backend)
-        if found is not None:
+        if found is not None and not is_diffuse(verb, found, parameters[-1]):
             return result_of(verb, found)
-    call = prepare(verb, y, parameters, method)
-    entry = choose(call.problem, backend).backend
-    call = call._replace(form=check_values(call, dict(zip(("y", *PARAMETERS), (y, *parameters), strict=True))))
+    call, known = without_intercepts(prepare(verb, y, parameters, method, intercepts, diffuse))
+    entry, call = ready(call, (y, *parameters), backend)
     module = module_of(call.library)
     if call.form.n == 0 or 0 in call.form.batch:
         return nothing(verb, call)
     result = computing(verb, call, entry)(verb, call.y, call.model, call.form)
     if verb == LOG_LIKELIHOOD:
         return module.cast(result, call.dtype)
-    return result_of(verb, [module.cast(x, call.dtype) for x in result])
+    *states, likelihood = result
+    pairs = (known.back(*states[k : k + 2]) for k in range(0, len(states), 2))
+    return result_of(verb, [module.cast(x, call.dtype) for x in (*itertools.chain(*pairs), likelihood)])
+
+
+def ready(call: Call, given: tuple[Any, ...], backend: str) -> tuple[Backend, Call]:
+    """The backend, and the call once its values were looked at."""
+    entry = choose(call.problem, backend).backend
+    return entry, call._replace(form=check_values(call, dict(zip(("y", *PARAMETERS), given, strict=True))))
+
+
+def of_each_step(
+    y: Any, parameters: tuple[Any, ...], intercepts: Intercepts, diffuse: Any, method: str, backend: str
+) -> Any:
+    """The log-likelihood of every step, (..., n): from the states that a filter predicts."""
+    call, _ = without_intercepts(prepare(FILTER, y, parameters, method, intercepts, diffuse))
+    entry, call = ready(call, (y, *parameters), backend)
+    module, form = module_of(call.library), call.form
+    ops = module.Operations
+    if form.n == 0 or 0 in form.batch:
+        return module.cast(ops.full((*form.batch, form.n), 0, call.y), call.dtype)
+    if form.diffuse:
+        form = form._replace(each_step=True)
+        found = computing(LOG_LIKELIHOOD, call, entry)(LOG_LIKELIHOOD, call.y, call.model, form)
+        return module.cast(found, call.dtype)
+    predicted = computing(FILTER, call, entry)(FILTER, call.y, call.model, form)[2:4]
+    model, values = kalman_filter.front(ops, call.model, call.y)
+    count = len(form.batch)
+    states = (ops.transpose(x, (*range(count, x.ndim), *range(count))) for x in predicted)
+    kept = values == values if form.missing is not False else None
+    found = kalman_filter.likelihoods(ops, model, values, kept, kalman_filter.Estimate(*states))
+    return module.cast(ops.broadcast(found, (*form.batch, form.n)), call.dtype)
+
+
+def is_diffuse(verb: str, found: Any, P0: Any) -> bool:
+    """Whether results are of no use, since a variance in P0 is infinite: log-likelihoods are then NaN, or 0."""
+    likelihood = found if verb == LOG_LIKELIHOOD else found[-1]
+    suspect = likelihood != likelihood if likelihood.ndim == 0 else np.isnan(likelihood).any()
+    return bool(suspect or verb != LOG_LIKELIHOOD) and bool(np.isposinf(P0).any())
 
 
 def computing(verb: str, call: Call, entry: Backend) -> Any:
-    """What computes a verb: a backend, or what lets each device of JAX have some steps."""
+    """What computes a verb: a backend, or what knows its derivatives, or lets each device of JAX have some steps."""
+    if call.library == "torch":
+        from tridiag.derivatives import torch_kalman
+
+        return functools.partial(torch_kalman.kalman, entry)
     if verb == LOG_LIKELIHOOD or call.library != "jax" or entry.name != "jax_scan":
         return entry.module().kalman
     from tridiag.derivatives import jax_kalman
