@@ -6,6 +6,7 @@ Against mpmath where it matters, and against `numpy_scan`, which test_kalman.py 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -130,10 +131,17 @@ def test_no_digits_are_lost(p: int, start: float, noise: float) -> None:
     np.testing.assert_allclose(many, likelihood, rtol=limit)
 
 
-@pytest.mark.parametrize("k", [9, 17, 32])
-def test_covariances_of_rank_one_in_single_precision(k: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "k", "seeds"),
+    [
+        *((NAME, k, range(10)) for k in (9, 17, 32)),
+        ("numpy_scan", 17, range(10)),
+        pytest.param(NAME, 8, (51, 74, 108), marks=pytest.mark.slow),  # by the kernel that is written out
+    ],
+)
+def test_covariances_of_rank_one_in_single_precision(name: str, k: int, seeds: Sequence[int]) -> None:
     """From square roots: what is left where parts cancel again and again underflows, and is nothing."""
-    for seed in range(10):
+    for seed in seeds:
         one = np.random.default_rng(seed).normal(size=(k, 1)).astype("float32")
         y, parameters = (
             series(9, 3, seed=seed).astype("float32"),
@@ -141,7 +149,7 @@ def test_covariances_of_rank_one_in_single_precision(k: int) -> None:
         )
         given = {name: x.astype("float32") for name, x in parameters.items()}
         wide = {name: x.astype(float) for name, x in given.items()} | {"P0": (x := one.astype(float)) @ x.T}
-        found, wanted = (kalman.filter(z, backend=NAME, **m) for z, m in ((y, given), (y.astype(float), wide)))
+        found, wanted = (kalman.filter(z, backend=name, **m) for z, m in ((y, given), (y.astype(float), wide)))
         np.testing.assert_allclose(found.log_likelihood, wanted.log_likelihood, rtol=1e-4)
         np.testing.assert_allclose(found.mean, wanted.mean, rtol=1e-3, atol=1e-3 * abs(wanted.mean).max())
 
