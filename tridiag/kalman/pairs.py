@@ -52,7 +52,7 @@ def lag_one_smoother(y: Array, **model: Any) -> LagOneSmoothed:
 
     Notes
     -----
-    A smoother of states that carry those of the step before with them: 2 k states, of which up to 8 are compiled.
+    A smoother of states that carry those of the step before with them: 2 k states, of which up to 32 are compiled.
     """
     options = {name: x for name, x in model.items() if name not in (*PARAMETERS, *INTERCEPTS, "diffuse")}
     diffuse = model.get("diffuse")
