@@ -16,10 +16,10 @@ import pytest
 
 import tridiag
 from tridiag import commands, kalman
-from tridiag.backends import KALMAN
 from tridiag.kernels import ahead
 from tridiag.kernels.runtime import notice, object_cache
 from tridiag.kernels.table import KERNELS, name_of
+from tridiag.problems.state_space import KALMAN
 from tridiag.report import VERBS
 
 

@@ -9,13 +9,11 @@ from helpers import EPS, SUBJECTS, Subject, to_numpy
 
 import tridiag
 from tridiag import kalman
-from tridiag.backends import KALMAN
 from tridiag.calls import state_space
+from tridiag.problems.state_space import FILTER, LIKELIHOOD
 
-LIKELIHOOD = KALMAN[-1]
-pytestmark = pytest.mark.only(
-    verb=LIKELIHOOD, parallel=False
-)  # the parallel one compiles for long: its own tests below
+# the parallel one compiles for long: its own tests below
+pytestmark = pytest.mark.only(verb=LIKELIHOOD, parallel=False)
 
 
 # ---------------------------------------------------------------------------------------------------------- problems
@@ -279,7 +277,7 @@ def test_an_infinite_variance_is_no_other_one(backend: Subject, case: str) -> No
     parameters, y = model(2, 2, P0=np.eye(2)) | INFINITE[case], series(3, 2)
     first = {"Q": 1, "R of one step": 1}.get(case, 0)
     assert np.isnan(run(backend, "log_likelihood", y, parameters))
-    found = run(backend, "filter", y, parameters) if backend.can(verb=KALMAN[0]) else None
+    found = run(backend, "filter", y, parameters) if backend.can(verb=FILTER) else None
     for x in (found.mean, found.cov) if found else ():
         assert np.isnan(x[first:]).all()
         assert np.isfinite(x[:first]).all()

@@ -12,11 +12,11 @@ from helpers import EPS, Subject
 
 from tridiag import kalman
 from tridiag.algorithms import kalman_rows
-from tridiag.backends import KALMAN
+from tridiag.problems.state_space import LIKELIHOOD
 
 from test_kalman import run, step_of  # isort: skip
 
-pytestmark = pytest.mark.only(verb=KALMAN[-1], parallel=False)
+pytestmark = pytest.mark.only(verb=LIKELIHOOD, parallel=False)
 
 
 def exact(y: np.ndarray, F: Any, **others: Any) -> tuple[np.ndarray, ...]:

@@ -8,12 +8,12 @@ from helpers import EPS, Subject
 
 import tridiag
 from tridiag import kalman
-from tridiag.backends import KALMAN
+from tridiag.problems.state_space import FILTER, LIKELIHOOD, SMOOTHER
 
 from test_kalman import covariance, model, moments, of_series, run, series, to_jax  # isort: skip
 from test_kalman_accuracy import exact  # isort: skip
 
-pytestmark = pytest.mark.only(verb=KALMAN[-1], parallel=False)
+pytestmark = pytest.mark.only(verb=LIKELIHOOD, parallel=False)
 LARGE = 1e40  # stands for infinity where there are 120 digits
 ILL_CONDITIONED = 25  # the seed of a model of which one direction is hardly seen
 
@@ -66,7 +66,7 @@ def test_results_are_limits(backend: Subject, case: str) -> None:
     likelihood, updated, updated_cov, smoothed, smoothed_cov = exact(y, **limit(parameters))
     right = likelihood + told * np.log(LARGE) / 2
     np.testing.assert_allclose(run(backend, "log_likelihood", y, parameters), right, rtol=1e-11, atol=1e-11)
-    if backend.can(verb=KALMAN[0]):
+    if backend.can(verb=FILTER):
         found = run(backend, "filter", y, parameters)
         np.testing.assert_allclose(found.log_likelihood, right, rtol=1e-11, atol=1e-11)
         close_or_infinite(found.cov, updated_cov, 1e-10)
@@ -75,7 +75,7 @@ def test_results_are_limits(backend: Subject, case: str) -> None:
             np.isposinf(np.diagonal(found.predicted_cov[0])).tolist()
             == np.isposinf(np.diagonal(parameters["P0"])).tolist()
         )
-    if KALMAN[1] in backend.entry.diffuse and backend.can(verb=KALMAN[1]):
+    if SMOOTHER in backend.entry.diffuse and backend.can(verb=SMOOTHER):
         states = run(backend, "smoother", y, parameters)
         close_or_infinite(states.cov, smoothed_cov, 1e-9)
         np.testing.assert_allclose(states.mean, smoothed, rtol=1e-9, atol=1e-9)
@@ -97,7 +97,7 @@ def test_a_seasonal_model_of_13_states(backend: Subject) -> None:
     y = gaps(40, 1, 3, 17)
     right = exact(y, **limit(given))
     np.testing.assert_allclose(run(backend, "log_likelihood", y, given), right[0] + 13 * np.log(LARGE) / 2, 1e-10)
-    if KALMAN[1] in backend.entry.diffuse:
+    if SMOOTHER in backend.entry.diffuse:
         np.testing.assert_allclose(run(backend, "smoother", y, given).mean, right[3], rtol=1e-8, atol=1e-8)
 
 
@@ -185,7 +185,7 @@ def test_series_with_other_unknowns_and_gaps(backend: Subject) -> None:
         right, *_ = exact(y[i], **limit(of_series(parameters, i)))
         told = [0, 2, 2, 0][i]
         np.testing.assert_allclose(found[i], right + told * np.log(LARGE) / 2, rtol=1e-11, atol=1e-11)
-    if backend.can(verb=KALMAN[0]):
+    if backend.can(verb=FILTER):
         states = run(backend, "filter", y, parameters)
         for i in range(4):
             alone = run(backend, "filter", y[i], of_series(parameters, i))
@@ -342,7 +342,7 @@ GRADIENTS = {
 
 @pytest.mark.parametrize("case", GRADIENTS)
 @pytest.mark.parametrize("missing", [0.0, 0.3])
-@pytest.mark.only(verb=KALMAN[-1], library="torch")
+@pytest.mark.only(verb=LIKELIHOOD, library="torch")
 def test_gradients_in_torch(backend: Subject, case: str, missing: float) -> None:
     """In every parameter, of covariances that move symmetrically; those of variances that are 0 too."""
     import torch
@@ -359,7 +359,7 @@ def test_gradients_in_torch(backend: Subject, case: str, missing: float) -> None
         np.testing.assert_allclose(found, slope, rtol=2e-5, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.only(verb=KALMAN[0], library="torch")
+@pytest.mark.only(verb=FILTER, library="torch")
 def test_gradients_of_states_in_torch(backend: Subject) -> None:
     import torch
 
@@ -371,7 +371,7 @@ def test_gradients_of_states_in_torch(backend: Subject) -> None:
     np.testing.assert_allclose(noise.grad.item(), (high - low) / 2e-5, rtol=1e-6)
 
 
-@pytest.mark.only(verb=KALMAN[-1], library="jax")
+@pytest.mark.only(verb=LIKELIHOOD, library="jax")
 def test_gradients_in_jax(backend: Subject) -> None:
     """Inside jit, where P0 is an argument as well, of series of which one is observed late."""
     import jax
@@ -394,7 +394,7 @@ def test_gradients_in_jax(backend: Subject) -> None:
 
 def test_a_filter_goes_on_from_its_own_covariance(backend: Subject) -> None:
     """After exact observations and tiny noise: no variance is negative, and none is refused."""
-    if not backend.can(verb=KALMAN[0]) or backend.library == "jax":
+    if not backend.can(verb=FILTER) or backend.library == "jax":
         pytest.skip("as the other libraries")
     rng = np.random.default_rng(0)
     cases = [{"F": np.eye(2), "H": np.array([[1, 0.5], [0.3, 1]]), "Q": np.zeros((2, 2)), "R": np.zeros((2, 2)),

@@ -8,6 +8,7 @@ from helpers import to_library, to_numpy
 
 from tridiag import kalman
 from tridiag.kalman import models
+from tridiag.problems.state_space import PARAMETERS
 
 from test_kalman import series  # isort: skip
 
@@ -86,14 +87,14 @@ def test_structures_are_the_same_in_every_library(library: str) -> None:
     given = np.array([0.4, 0.1, 1.3, 0.5, 0.5, 0.2, 0.3, 0.7])
     wanted = every(given)
     if library == "jax":
-        made = module.jit(lambda numbers: [every(numbers)[name] for name in models.NAMES])(given)
+        made = module.jit(lambda numbers: [every(numbers)[name] for name in PARAMETERS])(given)
     else:
         with pytest.raises(TypeError, match="different libraries"):
             every(to_library(library, given))  # X is NumPy's
-        made = [(models.local_level(x, noise=x) + models.arma(x[None], [], x))[name] for name in models.NAMES
+        made = [(models.local_level(x, noise=x) + models.arma(x[None], [], x))[name] for name in PARAMETERS
                 for x in [to_library(library, given)[4]]]  # fmt: skip
         wanted = models.local_level(0.5, noise=0.5) + models.arma([0.5], [], 0.5)
-    for name, x in zip(models.NAMES, made, strict=True):
+    for name, x in zip(PARAMETERS, made, strict=True):
         np.testing.assert_allclose(to_numpy(x), wanted[name], rtol=1e-12, err_msg=name)
 
 

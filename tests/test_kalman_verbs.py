@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from helpers import Subject
 
+import tridiag
 from tridiag import kalman
-from tridiag.backends import KALMAN
+from tridiag.problems.state_space import FILTER, SMOOTHER
 
 from test_kalman import conditioned, joint, model, moments, run, series  # isort: skip
 from test_kalman_diffuse import CASES, trend  # isort: skip
 
-pytestmark = pytest.mark.only(verb=KALMAN[0], parallel=False)
+pytestmark = pytest.mark.only(verb=FILTER, parallel=False)
 
 
 # ------------------------------------------------------------------------------------------------------ of every step
@@ -60,10 +61,24 @@ def test_log_likelihoods_of_steps_are_those_of_statsmodels() -> None:
     np.testing.assert_allclose(burnt, right.llf_obs[5:].sum(), rtol=1e-8)
 
 
-@pytest.mark.parametrize("burn", [-1, 1.5])
+@pytest.mark.parametrize("burn", [-1, 1.5, True])
 def test_what_cannot_be_burnt(burn: Any) -> None:
     with pytest.raises(ValueError, match=r"burn is .*wanted how many of the first steps are left out"):
         kalman.log_likelihood(series(5, 1), **model(2, 1), burn=burn)
+
+
+@pytest.mark.parametrize("more", [{"each_step": True}, {"burn": 2}])
+def test_explain_tells_what_finds_each_step(more: dict[str, Any]) -> None:
+    """The filter, which has no compiled loops for JAX arrays."""
+    jnp = pytest.importorskip("jax.numpy")
+    given = {"y": jnp.asarray(series(6, 1)), **model(2, 1)}
+    assert tridiag.explain("kalman.log_likelihood", **given).backend == "numba_scan"
+    assert tridiag.explain(kalman.log_likelihood, **given, **more).backend == "jax_scan"
+
+
+def test_explain_tells_what_other_verbs_run() -> None:
+    with pytest.raises(ValueError, match=r"kalman.lag_one_smoother runs kalman.smoother of twice as many states"):
+        tridiag.explain(kalman.lag_one_smoother, series(6, 1), **model(2, 1))
 
 
 # ------------------------------------------------------------------------------------------------------------ forecasts
@@ -106,14 +121,16 @@ def test_bad_forecasts() -> None:
     with pytest.raises(ValueError, match=r"steps is -1; wanted how many"):
         kalman.forecast(series(5, 1), -1, **model(2, 1))
     with pytest.raises(ValueError, match=r"F has shape \(5, 2, 2\): .* time, of length n = 8"):
-        kalman.forecast(series(5, 1), 3, **model(2, 1, time=(5,)))
+        kalman.forecast(series(5, 1), np.int64(3), **model(2, 1, time=(5,)))
+    with pytest.raises(TypeError, match=r"forecast also needs Q, R, m0, P0"):
+        kalman.forecast(series(5, 1), 3, F=np.eye(2), H=np.eye(1, 2))
     assert kalman.forecast(series(5, 1), 0, **model(2, 1)).mean.shape == (0, 1)
 
 
 # -------------------------------------------------------------------------------------------------------------- streams
 
 
-@pytest.mark.only(verb=KALMAN[0], compiled=False, parallel=False)
+@pytest.mark.only(verb=FILTER, compiled=False, parallel=False)
 def test_a_stream_is_the_filter(backend: Subject) -> None:
     """Step by step, of series with models of their own and missing values, and intercepts."""
     parameters, y = model(2, 2, 3), series(3, 6, 2, missing=0.3)
@@ -142,8 +159,11 @@ def test_one_model_for_many_streams() -> None:
 def test_bad_steps() -> None:
     with pytest.raises(ValueError, match=r"F has shape \(3, 3\); with 2 states it ends in \(2, 2\)"):
         kalman.predict(np.zeros(2), np.eye(2), F=np.eye(3), Q=np.eye(2))
-    with pytest.raises(ValueError, match=r"H has shape \(1, 2\); with 2 values observed and 2 states"):
+    with pytest.raises(ValueError, match=r"H has shape \(1, 2\); with 2 values observed in a step and 2 states"):
         kalman.update(np.zeros(2), np.eye(2), np.zeros(2), H=np.ones((1, 2)), R=np.eye(2))
+    for nothing in (np.zeros(()), np.zeros((3, 0))):
+        with pytest.raises(ValueError, match=r"mean has shape \(.*\); wanted \(\.\.\., k\), at least one value"):
+            kalman.predict(nothing, np.eye(2), F=np.eye(2), Q=np.eye(2))
     with pytest.raises(ValueError, match=r"the batch axes do not broadcast"):
         kalman.predict(np.zeros((3, 2)), np.eye(2), F=np.ones((4, 2, 2)), Q=np.eye(2))
 
@@ -173,7 +193,7 @@ def check_samples(found: np.ndarray, mean: np.ndarray, cov: np.ndarray) -> None:
     assert (abs(np.cov(found.T) - cov) <= 5 * error + 1e-7).all()
 
 
-LIBRARIES = pytest.mark.only(verb=KALMAN[0], compiled=False, parallel=False)
+LIBRARIES = pytest.mark.only(verb=FILTER, compiled=False, parallel=False)
 COUNT = 4000
 
 
@@ -220,6 +240,7 @@ def test_samples_of_several_models() -> None:
     assert found.states.shape == (2, 3, 4, 5, 2) and found.y.shape == (2, 3, 4, 5, 1)
     states = kalman.simulation_smoother(found.y, np.random.default_rng(0), **model(2, 1, 4))
     assert states.shape == found.states.shape
+    assert kalman.simulate(np.random.default_rng(0), 5, size=3, **model(2, 1)).y.shape == (3, 5, 1)
 
 
 def test_what_cannot_be_drawn() -> None:
@@ -230,6 +251,8 @@ def test_what_cannot_be_drawn() -> None:
         kalman.simulate(0, 5, **model(2, 1))
     with pytest.raises(ValueError, match=r"steps is 0; wanted the length of the series"):
         kalman.simulate(random, 0, **model(2, 1))
+    with pytest.raises(ValueError, match=r"size is 1.5; wanted how many are drawn"):
+        kalman.simulate(random, 5, size=(2, 1.5), **model(2, 1))
     with pytest.raises(TypeError, match=r"simulate has no argument method"):
         kalman.simulate(random, 5, **model(2, 1), method="auto")
     with pytest.raises(TypeError, match=r"simulate also needs H, Q, R, m0, P0"):
@@ -241,7 +264,7 @@ def test_what_cannot_be_drawn() -> None:
 # --------------------------------------------------------------------------------------------- with the step before
 
 
-@pytest.mark.only(verb=KALMAN[1], parallel=False)
+@pytest.mark.only(verb=SMOOTHER, parallel=False)
 @pytest.mark.parametrize("case", ["known", "changing", "exact"])
 def test_covariances_with_the_step_before(backend: Subject, case: str) -> None:
     """By conditioning the joint distribution of all states; singular covariances are nothing special."""

@@ -15,11 +15,11 @@ from jax import lax
 
 from tridiag.algorithms import kalman_diffuse, kalman_filter
 from tridiag.algorithms.kalman_diffuse import Diffuse, Step
-from tridiag.algorithms.kalman_rows import LIKELIHOOD, SMOOTHER, Run, remaining
+from tridiag.algorithms.kalman_rows import Run, remaining
 from tridiag.algorithms.kalman_scan import anywhere
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
-from tridiag.problems.state_space import Model, StateSpace
+from tridiag.problems.state_space import LIKELIHOOD, SMOOTHER, Model, StateSpace
 
 Check = Callable[[Model, StateSpace], Model]
 

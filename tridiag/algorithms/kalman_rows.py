@@ -12,9 +12,8 @@ from typing import Any
 from tridiag.algorithms import kalman_adjoint, kalman_diffuse, kalman_filter, kalman_smoother, kalman_square_roots
 from tridiag.algorithms.kalman_adjoint import Record, Shrinking
 from tridiag.algorithms.kalman_filter import Carried, Entries, Estimate, Form, Roots, Step
-from tridiag.problems.state_space import MATRICES, Model, StateSpace
+from tridiag.problems.state_space import FILTER, LIKELIHOOD, MATRICES, SMOOTHER, Model, StateSpace
 
-FILTER, SMOOTHER, LIKELIHOOD = "kalman.filter", "kalman.smoother", "kalman.log_likelihood"
 Run = Callable[[str, Any, Model, StateSpace], Any]
 
 

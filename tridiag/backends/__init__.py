@@ -40,7 +40,11 @@ EXTRAS = {  # of this package, with which a module is installed
     "triton": "triton",
 }
 BRIDGE = "jax.experimental.buffer_callback"  # by which other libraries launch kernels inside jit
-KALMAN = ("kalman.filter", "kalman.smoother", "kalman.log_likelihood")
+FILTER, SMOOTHER, LIKELIHOOD = KALMAN = (
+    "kalman.filter",
+    "kalman.smoother",
+    "kalman.log_likelihood",
+)  # as in `problems`
 SYSTEMS = ("solve", "factor", "slogdet")  # the verbs on tridiagonal systems
 BLOCKS = "solve_block"
 
@@ -229,7 +233,7 @@ CUSPARSE: dict[str, Any] = {
 _LINES = (
     Backend("numba_thomas", "Thomas and pivoted elimination in tiles of systems, threaded", ("numpy", "torch", "jax"), ("numba",), verbs=(*SYSTEMS, BLOCKS), lacks=(("slogdet", "jax"),)),
     Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch", "jax"), ("numba",), periodic=False),
-    Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch", "jax"), ("numba",), **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, order=8, units=2, states=32, lacks=tuple((verb, "jax") for verb in KALMAN[:-1]), diffuse=(KALMAN[0], KALMAN[-1])),
+    Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch", "jax"), ("numba",), **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, order=8, units=2, states=32, lacks=((FILTER, "jax"), (SMOOTHER, "jax")), diffuse=(FILTER, LIKELIHOOD)),
     Backend("numba_wavefront", "alignment over rows of cells, a pair in each lane, threaded", ("numpy", "torch", "jax"), ("numba",), **ALIGN),
     Backend("cupy_pcr", "chunks of rows in registers, cyclic reduction among them: CUDA C", ON_GPU, ("cupy",), GPU, verbs=SYSTEMS, lacks=SOLVE_ONLY),
     Backend("cupy_thomas", "Thomas and pivoted elimination, a thread for each system: CUDA C", ON_GPU, ("cupy",), GPU, verbs=SYSTEMS, lacks=SOLVE_ONLY),

@@ -32,7 +32,7 @@ from tridiag.algorithms.row_scan import slogdet as slogdet
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Blocks, Form, Recurrence
-from tridiag.problems.state_space import Model, StateSpace, tolerance
+from tridiag.problems.state_space import FILTER, LIKELIHOOD, Model, StateSpace, tolerance
 from tridiag.xla.exponentials import Exponentials
 
 
@@ -152,9 +152,9 @@ def by_what_is_missing(filtered: Callable[..., Any], y: Any, model: Model, form:
 
 def filtered(verb: str, y: Any, kept: Any, model: Model, form: StateSpace) -> Any:
     """The results of a verb; ``kept``: what is not missing, None: all."""
-    if verb == "kalman.log_likelihood":
+    if verb == LIKELIHOOD:
         return kalman_scan.log_likelihood(form, y, model, kept)
-    make = filtered_by if verb == "kalman.filter" else smoothed_by
+    make = filtered_by if verb == FILTER else smoothed_by
     return kalman_scan.careful(functools.partial(make, form, y, model, kept))
 
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from tridiag.algorithms import complex_sums
 from tridiag.algorithms.recurrence import Rows
-from tridiag.backends import KALMAN, LOGARITHMS, numpy_scan
+from tridiag.backends import LOGARITHMS, numpy_scan
 from tridiag.backends.numba_thomas import Checked, checked, extents, view
 from tridiag.kernels.jobs import logsumexp
 from tridiag.kernels.jobs.kalman import expected, is_small, kind_of
@@ -35,9 +35,7 @@ from tridiag.kernels.runtime.python_call import check
 from tridiag.kernels.table import Call, call_of, kernel
 from tridiag.libraries.arrays import dtype_name, library_of, module_of
 from tridiag.problems.forms import Recurrence, Shape
-from tridiag.problems.state_space import Model, StateSpace
-
-_, SMOOTHER, LIKELIHOOD = KALMAN
+from tridiag.problems.state_space import LIKELIHOOD, SMOOTHER, Model, StateSpace
 
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:

@@ -11,7 +11,7 @@ from tridiag.algorithms import complex_sums, kalman_rows, logsumexp, recurrence
 from tridiag.algorithms.recurrence import Rows
 from tridiag.libraries.numpy import Operations as ops
 from tridiag.problems.forms import Recurrence
-from tridiag.problems.state_space import Model, StateSpace
+from tridiag.problems.state_space import LIKELIHOOD, Model, StateSpace
 
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
@@ -70,6 +70,6 @@ def kalman_with(rest: kalman_rows.Run, verb: str, y: Any, model: Model, form: St
     with np.errstate(all="ignore"):
         run = functools.partial(kalman_rows.from_diffuse, ops, rest=rest) if form.diffuse else rest
         found = run(verb, y, model, form)
-    if verb == kalman_rows.LIKELIHOOD:
+    if verb == LIKELIHOOD:
         return np.array(found) if form.each_step else found
     return *(np.require(x, requirements=("C", "W")) for x in found[:-1]), found[-1]

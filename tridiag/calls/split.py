@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.backends import KALMAN, LOGARITHMS, Problem
+from tridiag.backends import LOGARITHMS, Problem
 from tridiag.calls import execute
 from tridiag.calls.plan import Call, prepare, wants_check
 from tridiag.calls.sequences import PREPARERS, check_logarithms
 from tridiag.problems.forms import Cut
-from tridiag.problems.state_space import MATRICES
+from tridiag.problems.state_space import KALMAN, LIKELIHOOD, MATRICES
 
 Array = Any
 PARTS = {  # backends that need not gather the rows of a verb
@@ -170,14 +170,14 @@ def exchange_of_steps(verb: str, arguments: dict[str, Any], problem: Problem, ba
     if found is None:
         return None
     steps = f"the steps of a series lie on {found[0]} devices"
-    if backend not in PARTS.get(verb, ()):
+    if backend not in PARTS.get(verb, ()) or problem.diffuse:
         return f"{steps}, and are gathered"
     from tridiag.xla import split_kalman
 
     told = f"{steps}: {split_kalman.exchange(verb, found[0], np.shape(arguments['F'])[-1], problem.shape[-1])}"
     changes = any(len(np.shape(arguments[name])) > 2 and np.shape(arguments[name])[-3] > 1 for name in MATRICES)
     gathering = "; derivatives gather them"
-    if verb == KALMAN[-1]:
+    if verb == LIKELIHOOD:
         gathering = "; the gradient of a model that changes with time gathers them" * changes
     return f"{told}; where digits may be lost all series are gathered{gathering}"
 

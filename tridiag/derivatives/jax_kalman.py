@@ -17,18 +17,18 @@ from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
 from tridiag.algorithms import kalman_diffuse_scan, kalman_filter, kalman_scan
-from tridiag.backends import KALMAN, jax_scan
+from tridiag.backends import jax_scan
 from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
-from tridiag.problems.state_space import Model, StateSpace, own_shapes
+from tridiag.problems.state_space import LIKELIHOOD, Model, StateSpace, own_shapes
 from tridiag.xla import split_kalman
 
 
 @functools.partial(jax.jit, static_argnums=2)
 def log_likelihood(y: Any, model: Model, form: StateSpace) -> Any:
     if form.diffuse:
-        return kalman_diffuse_scan.from_diffuse(KALMAN[-1], y, model, form, compiled, jax_scan.poisoned)
+        return kalman_diffuse_scan.from_diffuse(LIKELIHOOD, y, model, form, compiled, jax_scan.poisoned)
     return likelihood(form, *vary_alike((y, checked(y, model, form))))
 
 
@@ -133,7 +133,7 @@ def second(form: StateSpace, in_y: bool, primals: Any, tangents: Any) -> Any:
 
 def plain(form: StateSpace, in_y: bool, y: Any, model: Model, weight: Any) -> tuple[Any, Model]:
     def of(y: Any, model: Model) -> Any:
-        return jax_scan.kalman(KALMAN[-1], y, model, form._replace(checked=True))
+        return jax_scan.kalman(LIKELIHOOD, y, model, form._replace(checked=True))
 
     of_y, of_model = jax.vjp(of, y, model)[1](weight)
     return of_y if in_y else jnp.zeros_like(y), of_model

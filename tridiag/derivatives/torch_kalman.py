@@ -15,7 +15,7 @@ from tridiag.algorithms import kalman_rows
 from tridiag.backends import Backend, torch_scan
 from tridiag.libraries.torch import Operations as ops
 from tridiag.libraries.torch import differentiated
-from tridiag.problems.state_space import Model, StateSpace
+from tridiag.problems.state_space import LIKELIHOOD, Model, StateSpace
 
 
 def kalman(entry: Backend, verb: str, y: Any, model: Model, form: StateSpace) -> Any:
@@ -23,7 +23,7 @@ def kalman(entry: Backend, verb: str, y: Any, model: Model, form: StateSpace) ->
     backend = entry.module().kalman
     if not differentiated(y, *model):
         return backend(verb, y, model, form)
-    if verb != kalman_rows.LIKELIHOOD:
+    if verb != LIKELIHOOD:
         return torch_scan.kalman(verb, y, model, form)
     rest = functools.partial(likelihood, backend)
     return kalman_rows.from_diffuse(ops, verb, y, model, form, rest) if form.diffuse else rest(verb, y, model, form)
@@ -40,7 +40,7 @@ class LogLikelihood(torch.autograd.Function):
     def forward(ctx: Any, backend: Any, form: StateSpace, y: Any, *model: Any) -> Any:
         ctx.form = form
         ctx.save_for_backward(y, *model)
-        return backend(kalman_rows.LIKELIHOOD, y, Model(*model), form)
+        return backend(LIKELIHOOD, y, Model(*model), form)
 
     @staticmethod
     @torch.autograd.function.once_differentiable

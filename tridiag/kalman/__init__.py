@@ -14,7 +14,8 @@ x[t+1] = F[t] x[t] + c[t] + N(0, Q[t]),  y[t] = H[t] x[t] + d[t] + N(0, R[t]),  
 """
 
 from tridiag.kalman import models
-from tridiag.kalman.filters import Filtered, Smoothed, filter, log_likelihood, smoother
+from tridiag.kalman.execute import Filtered, Smoothed
+from tridiag.kalman.filters import filter, log_likelihood, smoother
 from tridiag.kalman.forecasts import Forecast, forecast
 from tridiag.kalman.pairs import LagOneSmoothed, lag_one_smoother
 from tridiag.kalman.samples import Simulated, simulate, simulation_smoother

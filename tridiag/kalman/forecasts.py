@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from tridiag.calls.state_space import taken
+from tridiag.calls.checks import check_count
+from tridiag.calls.state_space import parameters_of, taken
 from tridiag.kalman.filters import filter
 from tridiag.libraries.arrays import module_of
 
@@ -61,8 +62,8 @@ def forecast(y: Array, steps: int, **model: Any) -> Forecast:
     -----
     The filter goes on over steps of which nothing is observed. Gradients are those of the filter.
     """
-    if not isinstance(steps, int) or steps < 0:
-        raise ValueError(f"steps is {steps!r}; wanted how many steps are forecast, 0 or more")
+    steps = check_count("steps", steps, 0, "how many steps are forecast")
+    parameters_of("forecast", model)
     given = taken({"y": y} | {name: model[name] for name in ("H", "R", "obs_intercept") if model.get(name) is not None})
     arrays, module = given.working(), module_of(given.library)
     ops, y = module.Operations, arrays["y"]

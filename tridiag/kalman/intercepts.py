@@ -16,11 +16,11 @@ import numpy as np
 
 from tridiag.calls.state_space import NO_INTERCEPTS, Call, readable, to_numpy
 from tridiag.libraries.arrays import module_of
+from tridiag.problems.forms import LARGEST
 from tridiag.problems.state_space import Model
 from tridiag.recurrences import matrix_recurrence
 
 Array = Any
-LARGEST = 16  # rows of the matrices of `matrix_recurrence`
 CANCELLED = 2.0**10  # how many times larger than the observations what is subtracted from them may be
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tridiag.calls.state_space import Intercepts, named_states, parameters_of, prepare
-from tridiag.kalman.filters import SMOOTHER, smoother
+from tridiag.kalman.filters import smoother
 from tridiag.kalman.intercepts import wider
 from tridiag.libraries.arrays import module_of
-from tridiag.problems.state_space import INTERCEPTS, PARAMETERS
+from tridiag.problems.state_space import INTERCEPTS, PARAMETERS, SMOOTHER
 
 Array = Any
 

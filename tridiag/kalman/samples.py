@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.algorithms import kalman_square_roots
+from tridiag.calls.checks import check_count
 from tridiag.calls.state_space import NO_INTERCEPTS, Call, Intercepts, parameters_of, prepare
-from tridiag.kalman.filters import SMOOTHER, smoother
-from tridiag.kalman.intercepts import LARGEST, recurrence_of, times
+from tridiag.kalman.filters import smoother
+from tridiag.kalman.intercepts import recurrence_of, times
 from tridiag.libraries.arrays import module_of
-from tridiag.problems.state_space import INTERCEPTS, PARAMETERS
+from tridiag.problems.forms import LARGEST
+from tridiag.problems.state_space import INTERCEPTS, PARAMETERS, SMOOTHER
 from tridiag.recurrences import matrix_recurrence
 
 Array = Any
@@ -25,7 +27,7 @@ class Simulated(NamedTuple):
     y: Array  # (*size, ..., n, p)
 
 
-def simulate(generator: Any, steps: int, *, size: Sequence[int] = (), **model: Any) -> Simulated:
+def simulate(generator: Any, steps: int, *, size: int | Sequence[int] = (), **model: Any) -> Simulated:
     r"""Draw series and their states from a model.
 
     .. math:: x_{t+1} = F_t x_t + c_t + \mathcal N(0, Q_t), \qquad y_t = H_t x_t + d_t + \mathcal N(0, R_t)
@@ -36,7 +38,7 @@ def simulate(generator: Any, steps: int, *, size: Sequence[int] = (), **model: A
         What draws, of the library of the arrays: `numpy.random.Generator`, a key of `jax.random`, `torch.Generator`.
     steps : int
         The length of the series, n.
-    size : tuple of int
+    size : int or tuple of int
         How many are drawn of each model, along axes of their own, which come first.
     **model
         F, H, Q, R, m0, P0, and perhaps state_intercept and obs_intercept, as in `tridiag.kalman.filter`. At most 16
@@ -65,8 +67,7 @@ def simulate(generator: Any, steps: int, *, size: Sequence[int] = (), **model: A
     -----
     The states are one `tridiag.matrix_recurrence`; all has gradients in the model, with the same numbers drawn.
     """
-    if not isinstance(steps, int) or steps < 1:
-        raise ValueError(f"steps is {steps!r}; wanted the length of the series, 1 or more")
+    steps = check_count("steps", steps, 1, "the length of the series")
     arrays = parameters_of("simulate", model)
     call = prepared(blank_like(arrays, steps), arrays, Intercepts(*(model.get(name) for name in INTERCEPTS)), None)
     if unknown := sorted(set(model) - {*PARAMETERS, *INTERCEPTS}):
@@ -74,10 +75,10 @@ def simulate(generator: Any, steps: int, *, size: Sequence[int] = (), **model: A
     if call.form.diffuse:
         raise ValueError("P0 has an infinite variance, from which nothing can be drawn; give one that is finite")
     module = module_of(call.library)
-    return Simulated(*(module.cast(x, call.dtype) for x in drawn(generator, call, tuple(size))))
+    return Simulated(*(module.cast(x, call.dtype) for x in drawn(generator, call, lengths(size))))
 
 
-def simulation_smoother(y: Array, generator: Any, *, size: Sequence[int] = (), **model: Any) -> Array:
+def simulation_smoother(y: Array, generator: Any, *, size: int | Sequence[int] = (), **model: Any) -> Array:
     r"""Draw the states of series at random, given all that was observed.
 
     .. math:: x \sim p(x \mid y)
@@ -121,10 +122,17 @@ def simulation_smoother(y: Array, generator: Any, *, size: Sequence[int] = (), *
     P0, m0 = call.model.P0, call.model.m0
     known = np.isin(np.arange(call.form.states), unknown, invert=True)
     P0 = ops.where(ops.placed(known[:, None] & known, P0), P0, ops.zero(P0))
-    states, simulated = drawn(generator, call._replace(model=call.model._replace(m0=ops.zero(m0), P0=P0)), tuple(size))
+    call = call._replace(model=call.model._replace(m0=ops.zero(m0), P0=P0))
+    states, simulated = drawn(generator, call, lengths(size))
     found = smoother(call.y - simulated, **model)
     result: Array = module_of(call.library).cast(states + found.mean, call.dtype)
     return result
+
+
+def lengths(size: int | Sequence[int]) -> tuple[int, ...]:
+    """Of the axes along which a model is drawn again and again, as NumPy takes them."""
+    each = size if isinstance(size, Sequence) else (size,)
+    return tuple(check_count("size", length, 0, "how many are drawn along an axis") for length in each)
 
 
 def blank_like(arrays: dict[str, Any], steps: int) -> Any:

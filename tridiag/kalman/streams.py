@@ -8,12 +8,10 @@ from tridiag.algorithms import kalman_filter
 from tridiag.algorithms.kalman_filter import Estimate, Roots
 from tridiag.calls.state_space import taken
 from tridiag.libraries.arrays import module_of
-from tridiag.problems.state_space import common
+from tridiag.problems.state_space import CHANGING, checked_ending, common
 
 Array = Any
-OWN = {"mean": "k", "cov": "kk", "F": "kk", "Q": "kk", "state_intercept": "k",
-       "y": "p", "H": "pk", "R": "pp", "obs_intercept": "p"}  # fmt: skip
-COUNTED = {"k": "states", "p": "values observed"}
+OWN = {"mean": "k", "cov": "kk", "y": "p"} | CHANGING  # the axes of one step
 
 
 class Predicted(NamedTuple):
@@ -130,12 +128,9 @@ def lifted(needed: dict[str, Any], more: dict[str, Any]) -> tuple[Any, dict[str,
     """The arrays of one step, matrices first and then as many batch axes in all."""
     arguments = taken(needed | {name: x for name, x in more.items() if x is not None})
     module, arrays = module_of(arguments.library), arguments.working()
-    lengths = {"k": (*arrays["mean"].shape, 0)[-2], "p": (*arrays["y"].shape, 0)[-2] if "y" in arrays else 0}
+    lengths = {letter: length_of(name, arrays[name]) for name, letter in (("mean", "k"), ("y", "p")) if name in arrays}
     for name, x in arrays.items():
-        wanted = tuple(lengths[letter] for letter in OWN[name])
-        if tuple(x.shape)[-len(wanted) :] != wanted or 0 in wanted:
-            sizes = " and ".join(f"{lengths[letter]} {COUNTED[letter]}" for letter in dict.fromkeys(OWN[name]))
-            raise ValueError(f"{name} has shape {tuple(x.shape)}; with {sizes} it ends in {wanted}")
+        checked_ending(name, tuple(x.shape), OWN[name], lengths)
     batch = common(
         {name: tuple(x.shape)[: x.ndim - len(OWN[name])] for name, x in arrays.items()},
         {name: tuple(x.shape) for name, x in arrays.items()},
@@ -146,6 +141,12 @@ def lifted(needed: dict[str, Any], more: dict[str, Any]) -> tuple[Any, dict[str,
         x = x.reshape((*(1,) * (len(batch) + own - x.ndim), *x.shape))
         step[name] = module.Operations.transpose(x, (*range(len(batch), x.ndim), *range(len(batch))))
     return module.Operations, step, Given(module, arguments.dtype, batch)
+
+
+def length_of(name: str, vector: Array) -> int:
+    if not vector.ndim or not vector.shape[-1]:
+        raise ValueError(f"{name} has shape {tuple(vector.shape)}; wanted (..., {OWN[name]}), at least one value")
+    return int(vector.shape[-1])
 
 
 def restored(given: Given, *parts: tuple[Array, int]) -> list[Array]:

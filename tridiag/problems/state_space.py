@@ -14,6 +14,7 @@ import numpy as np
 
 from tridiag.problems.forms import Shape
 
+FILTER, SMOOTHER, LIKELIHOOD = KALMAN = "kalman.filter", "kalman.smoother", "kalman.log_likelihood"
 MATRICES = {"F": "kk", "H": "pk", "Q": "kk", "R": "pp"}  # that may change with time, and their rows and columns
 INTERCEPTS = {"state_intercept": "k", "obs_intercept": "p"}  # vectors that may change with time, and may not be given
 CHANGING = MATRICES | INTERCEPTS
@@ -101,13 +102,18 @@ def check_matrices(shapes: Mapping[str, Shape], lengths: Mapping[str, int], y: S
     for name, letters in (MATRICES | STATES | INTERCEPTS).items():
         if name not in shapes:
             continue
-        shape = shapes[name]
-        wanted = tuple(lengths[letter] for letter in letters)
-        if shape[-len(wanted) :] != wanted:
-            sizes = " and ".join(f"{lengths[x]} {LETTERS[x]}" for x in dict.fromkeys(letters))
-            raise ValueError(f"{name} has shape {shape}; with {sizes} it ends in {wanted}")
+        wanted = checked_ending(name, shapes[name], letters, lengths)
         if name in CHANGING:
-            check_time(name, shape, wanted, n, series)
+            check_time(name, shapes[name], wanted, n, series)
+
+
+def checked_ending(name: str, shape: Shape, letters: str, lengths: Mapping[str, int]) -> Shape:
+    """The lengths of the last axes of a parameter, which it has."""
+    wanted = tuple(lengths[letter] for letter in letters)
+    if shape[-len(wanted) :] != wanted:
+        sizes = " and ".join(f"{lengths[x]} {LETTERS[x]}" for x in dict.fromkeys(letters))
+        raise ValueError(f"{name} has shape {shape}; with {sizes} it ends in {wanted}")
+    return wanted
 
 
 def check_time(name: str, shape: Shape, wanted: Shape, n: int, series: int | None) -> None:

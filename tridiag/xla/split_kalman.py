@@ -31,13 +31,12 @@ from tridiag.kernels.runtime.sources import source_hash
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Cut, Shape
-from tridiag.problems.state_space import MATRICES, Model, StateSpace, entries, own_shapes
+from tridiag.problems.state_space import FILTER, MATRICES, SMOOTHER, Model, StateSpace, entries, own_shapes
 from tridiag.xla import kalman
 from tridiag.xla.custom_call import cut_over, may_be_sharded
 from tridiag.xla.exchange import all_rows, anywhere, index, own_rows
 from tridiag.xla.kalman import Stretch, symmetric, triangle
 
-FILTER, SMOOTHER = "kalman.filter", "kalman.smoother"
 TIMED = (True, *(name in MATRICES for name in Model._fields))  # which of y and the model have an axis of time
 
 
@@ -155,7 +154,7 @@ def in_front(y: Any, model: Model, missing: bool) -> tuple[Model, Any, Any]:
     return model, y, ~jnp.isnan(y) if missing else None
 
 
-LIKELIHOOD = Verb(likelihoods, value_of, (False,), in_loops)
+LIKELIHOODS = Verb(likelihoods, value_of, (False,), in_loops)
 GRADIENT, GRADIENT_IN_Y = (
     Verb(
         functools.partial(some_derivatives, in_y=in_y),
@@ -315,7 +314,7 @@ def of_shapes(form: StateSpace, y: Any, model: Model) -> StateSpace:
 
 def log_likelihood(y: Any, model: Model, form: StateSpace, missing: bool) -> Any:
     """The log-likelihoods; every device computes those of its series, or what its steps contribute."""
-    return shard_over_devices(LIKELIHOOD, y, model, form, missing, (form.batch,))[0]
+    return shard_over_devices(LIKELIHOODS, y, model, form, missing, (form.batch,))[0]
 
 
 def gradient(y: Any, model: Model, form: StateSpace, missing: bool, in_y: bool) -> tuple[Any, Any]:

@@ -1,0 +1,142 @@
+"""From the arguments of a verb to what a backend finds, and back."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tridiag.algorithms import kalman_filter
+from tridiag.backends import Backend
+from tridiag.calls import fast_path
+from tridiag.calls.state_space import Call, Intercepts, check_values, prepare
+from tridiag.kalman.intercepts import without_intercepts
+from tridiag.libraries.arrays import library_of, module_of
+from tridiag.problems.state_space import FILTER, LIKELIHOOD, PARAMETERS
+from tridiag.selection.choose import choose
+
+Array = Any
+
+
+class Filtered(NamedTuple):
+    """What `filter` returns; a pytree under JAX. ``...`` are the batch axes."""
+
+    mean: Array  # (..., n, k): of x[t], once y[t] is seen
+    cov: Array  # (..., n, k, k)
+    predicted_mean: Array  # the same before y[t] is seen
+    predicted_cov: Array
+    log_likelihood: Array  # (...)
+
+
+class Smoothed(NamedTuple):
+    """What `smoother` returns; a pytree under JAX."""
+
+    mean: Array  # (..., n, k): of x[t], once all of y is seen
+    cov: Array  # (..., n, k, k)
+    log_likelihood: Array  # (...)
+
+
+def run(
+    verb: str,
+    y: Any,
+    parameters: tuple[Any, ...],
+    intercepts: Intercepts,
+    diffuse: Any,
+    method: str,
+    backend: str,
+) -> Any:
+    """Prepare the arguments, choose a backend, run it, give the result the caller's dtype."""
+    plain = intercepts.state is None and intercepts.obs is None and diffuse is None
+    if plain and type(y) is np.ndarray:
+        found = fast_path.kalman(verb, [y, *parameters], method, backend)
+        if found is not None and not is_diffuse(verb, found, parameters[-1]):
+            return result_of(verb, found)
+    call, known = without_intercepts(prepare(verb, y, parameters, method, intercepts, diffuse))
+    entry, call = ready(call, (y, *parameters), backend)
+    module = module_of(call.library)
+    if call.form.n == 0 or 0 in call.form.batch:
+        return nothing(verb, call)
+    result = computing(verb, call, entry)(verb, call.y, call.model, call.form)
+    if verb == LIKELIHOOD:
+        return module.cast(result, call.dtype)
+    *states, likelihood = result
+    pairs = (known.back(*states[k : k + 2]) for k in range(0, len(states), 2))
+    return result_of(verb, [module.cast(x, call.dtype) for x in (*itertools.chain(*pairs), likelihood)])
+
+
+def ready(call: Call, given: tuple[Any, ...], backend: str) -> tuple[Backend, Call]:
+    """The backend, and the call once its values were looked at."""
+    entry = choose(call.problem, backend).backend
+    return entry, call._replace(form=check_values(call, dict(zip(("y", *PARAMETERS), given, strict=True))))
+
+
+def of_each_step(
+    y: Any, parameters: tuple[Any, ...], intercepts: Intercepts, diffuse: Any, method: str, backend: str
+) -> Any:
+    """The log-likelihood of every step, (..., n): from the states that a filter predicts."""
+    call, _ = without_intercepts(prepare(FILTER, y, parameters, method, intercepts, diffuse))
+    entry, call = ready(call, (y, *parameters), backend)
+    module, form = module_of(call.library), call.form
+    ops = module.Operations
+    if form.n == 0 or 0 in form.batch:
+        return module.cast(ops.full((*form.batch, form.n), 0, call.y), call.dtype)
+    if form.diffuse:
+        form = form._replace(each_step=True)
+        found = computing(LIKELIHOOD, call, entry)(LIKELIHOOD, call.y, call.model, form)
+        return module.cast(found, call.dtype)
+    predicted = computing(FILTER, call, entry)(FILTER, call.y, call.model, form)[2:4]
+    model, values = kalman_filter.front(ops, call.model, call.y)
+    count = len(form.batch)
+    states = (ops.transpose(x, (*range(count, x.ndim), *range(count))) for x in predicted)
+    kept = values == values if form.missing is not False else None
+    found = kalman_filter.likelihoods(ops, model, values, kept, kalman_filter.Estimate(*states))
+    return module.cast(ops.broadcast(found, (*form.batch, form.n)), call.dtype)
+
+
+def of_later(likelihoods: Array, burn: int) -> Array:
+    """Those of every step, 0 in the first."""
+    ops = module_of(library_of(likelihoods) or "numpy").Operations
+    parts = ops.zero(likelihoods[..., :burn]), likelihoods[..., burn:]
+    return ops.concatenate(parts, likelihoods.ndim - 1)
+
+
+def is_diffuse(verb: str, found: Any, P0: Any) -> bool:
+    """Whether results are of no use, since a variance in P0 is infinite: log-likelihoods are then NaN, or 0."""
+    likelihood = found if verb == LIKELIHOOD else found[-1]
+    suspect = likelihood != likelihood if likelihood.ndim == 0 else np.isnan(likelihood).any()
+    return bool(suspect or verb != LIKELIHOOD) and bool(np.isposinf(P0).any())
+
+
+def computing(verb: str, call: Call, entry: Backend) -> Any:
+    """What computes a verb: a backend, or what knows its derivatives, or lets each device of JAX have some steps."""
+    if call.library == "torch":
+        from tridiag.derivatives import torch_kalman
+
+        return functools.partial(torch_kalman.kalman, entry)
+    if verb == LIKELIHOOD or call.library != "jax" or entry.name != "jax_scan":
+        return entry.module().kalman
+    from tridiag.derivatives import jax_kalman
+
+    return jax_kalman.filtered
+
+
+def result_of(verb: str, found: Any) -> Any:
+    """What a backend has found, as the caller wants it."""
+    if verb == LIKELIHOOD:
+        return found
+    return Filtered(*found) if verb == FILTER else Smoothed(*found)
+
+
+def nothing(verb: str, call: Call) -> Any:
+    """The result where there are no series, or series without steps."""
+    ops, cast, form = module_of(call.library).Operations, module_of(call.library).cast, call.form
+
+    def zeros(*shape: int) -> Array:
+        return cast(ops.full((*form.batch, *shape), 0, call.y), call.dtype)
+
+    means, covs = zeros(form.n, form.states), zeros(form.n, form.states, form.states)
+    if verb == LIKELIHOOD:
+        return zeros()
+    return Filtered(means, covs, means, covs, zeros()) if verb == FILTER else Smoothed(means, covs, zeros())
