@@ -235,3 +235,106 @@ def test_explain_tells_what_is_exchanged() -> None:
     assert "and are gathered" in told
     changing = repr(tridiag.explain("kalman.log_likelihood", placed, **model(2, 1, time=(160,))))
     assert "the gradient of a model that changes with time gathers them" in changing
+
+
+# ------------------------------------------------------------------------------------------------ inside shard_map
+
+
+def inside(verb: str, mesh: Any, y: Any, parameters: dict[str, Any], backend: str = "auto", **options: Any) -> Any:
+    """A verb of y and the model, each device with its own steps."""
+    steps = P(*[None] * (y.ndim - 2), "z")
+    specs = {k: P("z") if k in CHANGING and x.ndim > 2 else P() for k, x in parameters.items()}
+    results = {"log_likelihood": P(), "filter": kalman.Filtered(*[steps] * 4, P())}
+    results["smoother"] = kalman.Smoothed(steps, steps, P())
+
+    def local(y: Any, parameters: dict[str, Any]) -> Any:
+        return getattr(kalman, verb)(y, **parameters, backend=backend, axis_name="z", **options)
+
+    return jax.jit(jax.shard_map(local, mesh=mesh, in_specs=(steps, specs), out_specs=results[verb]))
+
+
+@pytest.mark.usefixtures("no_gathering")
+@pytest.mark.parametrize("verb", ["log_likelihood", "filter", "smoother"])
+@pytest.mark.parametrize("case", ["missing", "changing", "complete"])
+def test_inside_shard_map(case: str, verb: str) -> None:
+    """As on one device, without gathering; log-likelihoods are the same on all devices, as types tell."""
+    mesh, y, parameters = case_of(case)
+    wanted = getattr(kalman, verb)(y, **parameters)
+    found = inside(verb, mesh, y, parameters)(y, parameters)
+    for x, z in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(x, z, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("verb", ["log_likelihood", "filter", "smoother"])
+@pytest.mark.parametrize("devices", [1, 4])
+def test_inside_shard_map_where_series_are_gathered(devices: int, verb: str) -> None:
+    """Backends without parts, a device alone, and one step a device."""
+    mesh, (y, parameters) = mesh_of(devices), (series(3, 12, 1, missing=0.2), model(2, 1))
+    wanted = getattr(kalman, verb)(y, **parameters)
+    found = [inside(verb, mesh, y, parameters, method="parallel")(y, parameters)]
+    if verb == "log_likelihood":
+        found.append(inside(verb, mesh, y, parameters, "jax_scan")(y, parameters))
+    for each in found:
+        for x, z in zip(jax.tree.leaves(each), jax.tree.leaves(wanted), strict=True):
+            np.testing.assert_allclose(x, z, rtol=1e-9, atol=1e-10)
+    short = inside(verb, mesh, y[:, :devices], parameters)(y[:, :devices], parameters)
+    wanted = getattr(kalman, verb)(y[:, :devices], **parameters)
+    for x, z in zip(jax.tree.leaves(short), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(x, z, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("changing", [False, True])
+def test_gradients_inside_shard_map(changing: bool) -> None:
+    """In y and the model, outside of `jax.shard_map` and within it, and derivatives of states."""
+    y, parameters = series(3, 16, 1, missing=0.2), model(2, 1, time=(16,) if changing else ())
+    mesh = mesh_of(4)
+    function = inside("log_likelihood", mesh, y, parameters)
+    found = jax.jit(jax.grad(lambda *v: jnp.sin(function(*v)).sum(), (0, 1)))(y, parameters)
+    wanted = jax.grad(lambda y, v: jnp.sin(kalman.log_likelihood(y, **v)).sum(), (0, 1))(jnp.asarray(y), parameters)
+    for x, z in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(x, z, rtol=1e-10, atol=1e-11)
+
+    def local(y: Any) -> Any:
+        value = kalman.log_likelihood
+        return jax.grad(lambda y: value(y, **parameters, axis_name="z").sum())(y)
+
+    if changing:
+        return
+    steps = P(None, "z")
+    alone = jax.jit(jax.shard_map(local, mesh=mesh, in_specs=steps, out_specs=steps))(y)
+    np.testing.assert_allclose(
+        alone, jax.grad(lambda y: kalman.log_likelihood(y, **parameters).sum())(jnp.asarray(y)), rtol=1e-10, atol=1e-11
+    )
+
+
+def test_derivatives_of_states_inside_shard_map() -> None:
+    """Which gather series."""
+    y, parameters = series(3, 16, 1), model(2, 1)
+    function = inside("smoother", mesh_of(4), y, parameters)
+    found = jax.jit(jax.grad(lambda *v: jnp.sin(function(*v).mean).sum(), (0, 1)))(y, parameters)
+    wanted = jax.jit(jax.grad(lambda y, v: jnp.sin(kalman.smoother(y, **v).mean).sum(), (0, 1)))(y, parameters)
+    for x, z in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(x, z, rtol=1e-8, atol=1e-9)
+
+
+def test_one_bad_covariance_is_told_to_all_devices() -> None:
+    """The series that has it is NaN, on devices that do not see it too; no other is."""
+    y, parameters = series(2, 16, 1), model(2, 1, time=(16,))
+    Q = np.tile(parameters["Q"], (2, 1, 1, 1))
+    Q[1, 13, 0, 0] = -1
+    specs = {k: P("z") if k in CHANGING and x.ndim > 2 else P() for k, x in parameters.items()} | {"Q": P(None, "z")}
+
+    def local(y: Any, parameters: dict[str, Any]) -> Any:
+        return kalman.log_likelihood(y, **parameters, axis_name="z")
+
+    function = jax.shard_map(local, mesh=mesh_of(4), in_specs=(P(None, "z"), specs), out_specs=P())
+    found = np.asarray(jax.jit(function)(y, parameters | {"Q": Q}))
+    assert np.isfinite(found[0]) and np.isnan(found[1])
+
+
+def test_axis_names_that_are_none() -> None:
+    y, parameters = series(3, 16, 1), model(2, 1)
+    with pytest.raises(ValueError, match=r"axis_name='z': z is no axis .* call tridiag.kalman.filter inside of it"):
+        kalman.filter(jnp.asarray(y), **parameters, axis_name="z")
+    with pytest.raises(TypeError, match="wanted the name of an axis"):
+        kalman.smoother(jnp.asarray(y), **parameters, axis_name=2)  # type: ignore[arg-type]

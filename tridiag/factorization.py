@@ -277,7 +277,7 @@ def factor(
         quicker = execute.quicker_alike(owned.plan, entry.name) if backend == "auto" else None
         factors, status = runner_of(call.library).factor(owned, quicker or entry)
         if axis_name is not None:
-            status = split.on_all(owned, axis_name, status)
+            status = split.on_all(owned.form, axis_name, status)
         return Factorization(matrix, options, entry.name, kind, factors, status, backend == "auto")
 
 

@@ -1,4 +1,4 @@
-"""Systems whose rows lie on several devices, inside `jax.shard_map`: each device passes its own."""
+"""Systems, sequences and series that lie on several devices, inside `jax.shard_map`: each passes its own rows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from tridiag.backends import LOGARITHMS, Problem
-from tridiag.calls import execute
+from tridiag.calls import execute, state_space
 from tridiag.calls.plan import Call, prepare, wants_check
 from tridiag.calls.sequences import PREPARERS, check_logarithms
+from tridiag.libraries.arrays import module_of
 from tridiag.problems.forms import Cut
 from tridiag.problems.state_space import KALMAN, LIKELIHOOD, MATRICES
 
@@ -53,14 +54,14 @@ def slogdet(
     """As `tridiag.slogdet` with ``axis_name``."""
     call = system("slogdet", arguments, where, None, options, axis_name)
     sign, logarithm = execute.determinants(call)
-    return on_all(call, axis_name, sign), on_all(call, axis_name, logarithm)
+    return on_all(call.form, axis_name, sign), on_all(call.form, axis_name, logarithm)
 
 
-def on_all(call: Call, axis_name: str | tuple[str, ...], x: Array) -> Array:
+def on_all(form: Any, axis_name: str | tuple[str, ...], x: Array) -> Array:
     """What is of whole systems, and the same on all devices: JAX is told so where there is but one."""
     from tridiag.libraries.jax import not_spread
 
-    return x if call.form.cut else not_spread(x, axis_name if isinstance(axis_name, tuple) else (axis_name,))
+    return x if form.cut else not_spread(x, axis_name if isinstance(axis_name, tuple) else (axis_name,))
 
 
 def system(verb: str, arguments: dict[str, Any], where: Any, out: Any, options: dict[str, Any], axis_name: Any) -> Call:
@@ -93,17 +94,41 @@ def recurrence(
         return y
     last = execute.last(verb, call, y, given)
     if isinstance(last, tuple):
-        return y, tuple(on_all(call, axis_name, x) for x in last)
-    return y, on_all(call, axis_name, last)
+        return y, tuple(on_all(call.form, axis_name, x) for x in last)
+    return y, on_all(call.form, axis_name, last)
+
+
+def series(call: state_space.Call, arguments: tuple[Any, ...], axis_name: Any) -> state_space.Call:
+    """A prepared call of a filter whose steps are those of a device."""
+    cut = cut_over(axis_name, call.problem.verb)
+    if call.form.diffuse:
+        raise ValueError(
+            "states that are unknown at first are for whole series, and with axis_name each device has some of their "
+            "steps; give a finite P0, or pass sharded arrays outside of jax.shard_map"
+        )
+    check_traced(call.library, any(map(module_of(call.library).is_traced, arguments)), axis_name)
+    from tridiag.libraries.jax import spread
+
+    form = call.form._replace(cut=cut if cut.parts > 1 else None)
+    return call._replace(form=form, y=spread(call.y, cut.names))
+
+
+def over_devices(x: Array, cut: Cut) -> Array:
+    """The sum of what devices have, the same on all."""
+    from jax import lax
+
+    return lax.psum(x, cut.names)
 
 
 def check_inside(call: Call, out: Any, axis_name: Any) -> None:
     if out is not None:
         raise TypeError("out does not go with axis_name: JAX arrays are not written to")
-    if not call.traced or call.library != "jax":
-        raise TypeError(
-            f"axis_name={axis_name!r} is for JAX arrays inside jax.shard_map, and these are of {call.library}"
-        )
+    check_traced(call.library, call.traced, axis_name)
+
+
+def check_traced(library: str, traced: bool, axis_name: Any) -> None:
+    if not traced or library != "jax":
+        raise TypeError(f"axis_name={axis_name!r} is for JAX arrays inside jax.shard_map, and these are of {library}")
 
 
 def cut_over(axis_name: Any, verb: str = "solve") -> Cut:

@@ -90,6 +90,8 @@ def parameters_of(verb: str, model: dict[str, Any]) -> dict[str, Any]:
     """The parameters among the arguments of a verb, in their order."""
     if missing := [name for name in PARAMETERS if name not in model]:
         raise TypeError(f"{verb} also needs {', '.join(missing)}")
+    if model.get("axis_name") is not None:
+        raise TypeError(f"{verb} is for whole series, and with axis_name each device has some of their steps")
     return {name: model[name] for name in PARAMETERS}
 
 

@@ -23,6 +23,7 @@ from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.state_space import LIKELIHOOD, Model, StateSpace, own_shapes
 from tridiag.xla import split_kalman
+from tridiag.xla.exchange import anywhere
 
 
 @functools.partial(jax.jit, static_argnums=2)
@@ -39,10 +40,10 @@ def compiled(_: str, y: Any, model: Model, form: StateSpace) -> Any:
 @functools.partial(jax.jit, static_argnums=(0, 3))
 def filtered(verb: str, y: Any, model: Model, form: StateSpace) -> tuple[Any, ...]:
     """What a filter or a smoother returns, by `jax_scan`."""
-    if jax.device_count("cpu") == 1 or form.diffuse:
+    if (jax.device_count("cpu") == 1 and not form.cut) or form.diffuse:
         found: tuple[Any, ...] = jax_scan.kalman(verb, y, model, form)
         return found
-    return states(form, verb, y, checked(y, model, form))
+    return states(form, verb, *vary_alike((y, checked(y, model, form))))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
@@ -55,8 +56,27 @@ def states(form: StateSpace, verb: str, y: Any, model: Model) -> tuple[Any, ...]
 @states.defjvp
 def change_of_states(form: StateSpace, verb: str, primals: Any, tangents: Any) -> Any:
     """Of whole series, which are gathered."""
-    function = functools.partial(whole_states(verb), form=form, missing=form.missing)
-    return states(form, verb, *primals), jax.jvp(function, primals, tangents)[1]
+    function = functools.partial(whole_states(verb), missing=form.missing)
+    return states(form, verb, *primals), jax.jvp(of_whole(verb, function, form), primals, tangents)[1]
+
+
+def of_whole(verb: str, function: Callable[..., Any], form: StateSpace) -> Callable[..., Any]:
+    """``function(y, model, form)`` of y and a model; of whole series where a device has some of their steps."""
+    if not form.cut:
+        return functools.partial(function, form=form)
+    return functools.partial(split_kalman.gathered_from_devices, function, split_kalman.RESULTS[verb], form=form)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 4))
+def gathered(function: Callable[..., Any], verb: str, y: Any, model: Model, form: StateSpace) -> Any:
+    """What a backend that knows whole series only computes of the steps that a device has."""
+
+    def whole(y: Any, model: Model, form: StateSpace) -> tuple[Any, ...]:
+        found = function(verb, y, model, form)
+        return found if isinstance(found, tuple) else (found,)
+
+    found = of_whole(verb, whole, form)(*vary_alike((y, checked(y, model, form))))
+    return found[0] if verb == LIKELIHOOD else found
 
 
 @functools.cache
@@ -74,7 +94,10 @@ def checked(y: Any, model: Model, form: StateSpace) -> Model:
     if form.checked:
         return model
     front, _ = kalman_filter.front(ops, model, y)
-    return model._replace(P0=jnp.moveaxis(jax_scan.poisoned(front, form).P0, (0, 1), (-2, -1)))
+    P0 = jnp.moveaxis(jax_scan.poisoned(front, form).P0, (0, 1), (-2, -1))
+    if form.cut:  # any device may have found some
+        P0 = jnp.where(lax.pmax(jnp.isnan(P0).astype(jnp.int32), form.cut.names) > 0, jnp.nan, P0)
+    return model._replace(P0=P0)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -91,12 +114,12 @@ def value(form: StateSpace, y: Any, model: Model) -> Any:
 def change(form: StateSpace, primals: Any, tangents: Any) -> Any:
     """Where a gradient is differentiated, so is the value beside it, which nobody asks for as a rule."""
 
-    def of(y: Any, model: Model) -> Any:
+    def of(y: Any, model: Model, form: StateSpace) -> tuple[Any]:
         model, y = kalman_filter.front(ops, model, y)
         kept = None if form.missing is False else ~jnp.isnan(y)
-        return kalman_scan.run(form, y, model, kept, lambda step: None)[0]
+        return (kalman_scan.run(form, y, model, kept, lambda step: None)[0],)
 
-    return value(form, *primals), jax.jvp(of, primals, tangents)[1]
+    return value(form, *primals), jax.jvp(of_whole(LIKELIHOOD, of, form), primals, tangents)[1][0]
 
 
 def forward(form: StateSpace, y: Any, model: Model) -> Any:
@@ -132,10 +155,10 @@ def second(form: StateSpace, in_y: bool, primals: Any, tangents: Any) -> Any:
 
 
 def plain(form: StateSpace, in_y: bool, y: Any, model: Model, weight: Any) -> tuple[Any, Model]:
-    def of(y: Any, model: Model) -> Any:
-        return jax_scan.kalman(LIKELIHOOD, y, model, form._replace(checked=True))
+    def of(y: Any, model: Model, form: StateSpace) -> tuple[Any]:
+        return (jax_scan.kalman(LIKELIHOOD, y, model, form._replace(checked=True)),)
 
-    of_y, of_model = jax.vjp(of, y, model)[1](weight)
+    of_y, of_model = jax.vjp(of_whole(LIKELIHOOD, of, form), y, model)[1]((weight,))
     return of_y if in_y else jnp.zeros_like(y), of_model
 
 
@@ -164,7 +187,9 @@ def filtering(function: Callable[..., Any], form: StateSpace, by_values: bool = 
             return lambda: function(y, Model(*model), form, missing)
 
         if form.missing is None and form.cov_batch != form.batch:
-            return lax.cond(jnp.any(jnp.isnan(y)), known(True), known(False))
+            found = jnp.isnan(y)
+            found = anywhere(found, form.cut) if form.cut else jnp.any(found)
+            return lax.cond(found, known(True), known(False))
         return known(form.missing is not False)()
 
     def wider(length: int, is_batched: Any, *arrays: Any) -> Any:

@@ -16,6 +16,7 @@ from tridiag.algorithms import recurrence as recursion
 from tridiag.algorithms.recurrence import Rows
 from tridiag.backends import BACKENDS, Backend, Problem
 from tridiag.calls.plan import Call
+from tridiag.calls.split import PARTS
 from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.derivatives.jax_systems import Joint
 from tridiag.libraries.jax import Operations as ops
@@ -23,8 +24,6 @@ from tridiag.libraries.jax import left_to_compiler, vary_alike
 from tridiag.libraries.jax_platforms import Name, on_platform
 from tridiag.problems.forms import Recurrence
 from tridiag.selection.choose import alongside
-
-HAVE_PARTS = ("numba_scan",)  # backends that need not gather rows that lie on several devices
 
 
 def recurrence(verb: str, call: Call, backend: Backend, out: Any) -> Any:
@@ -160,7 +159,7 @@ def recurrence_adjoint(form: Recurrence, name: str, coefficients: Rows, g: Any, 
 
 def recurrence_once(verb: str, form: Recurrence, name: str, coefficients: Rows, x: Any, init: Rows) -> Any:
     function = getattr(BACKENDS[name].module(), verb)
-    if form.cut and name not in HAVE_PARTS:
+    if form.cut and name not in PARTS[verb]:
         from tridiag.xla import split_recurrences
 
         return split_recurrences.gathered_from_devices(function, form, coefficients, x, init)

@@ -29,6 +29,7 @@ from tridiag.algorithms.matrix_rows import Matrix, bands, multiply
 from tridiag.backends import BACKENDS, Backend
 from tridiag.calls.plan import Call
 from tridiag.calls.singular import raise_if_singular
+from tridiag.calls.split import PARTS
 from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.factorization import Factorization
 from tridiag.libraries.jax import Operations as ops
@@ -149,7 +150,6 @@ def transposed(form: Form) -> Form:
     return form._replace(transpose=not form.transpose, overwrite_d=False)
 
 
-HAVE_PARTS = ("numba_thomas", "numba_partition")  # backends that need not gather rows that lie on several devices
 solution = jax.custom_jvp(inverse, nondiff_argnums=(0, 1))
 
 
@@ -223,7 +223,7 @@ def unstack(x: Any) -> list[Any]:
 
 
 def solve_once(form: Form, name: str, matrix: Matrix, factors: Any, d: Any) -> Any:
-    if form.cut and name not in HAVE_PARTS:
+    if form.cut and name not in PARTS["solve"]:
         from tridiag.xla import split
 
         return split.gathered_from_devices(BACKENDS[name].module().solve, form, matrix, d)

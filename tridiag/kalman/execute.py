@@ -10,14 +10,24 @@ import numpy as np
 
 from tridiag.algorithms import kalman_filter
 from tridiag.backends import Backend
-from tridiag.calls import fast_path
+from tridiag.calls import fast_path, split
 from tridiag.calls.state_space import Call, Intercepts, check_values, prepare
-from tridiag.kalman.intercepts import without_intercepts
+from tridiag.kalman.intercepts import Known, without_intercepts
 from tridiag.libraries.arrays import library_of, module_of
 from tridiag.problems.state_space import FILTER, LIKELIHOOD, PARAMETERS
 from tridiag.selection.choose import choose
 
 Array = Any
+
+
+class Options(NamedTuple):
+    """The arguments of the verbs that are no parameters of a model."""
+
+    intercepts: Intercepts
+    diffuse: Any
+    method: str
+    backend: str
+    axis_name: str | tuple[str, ...] | None
 
 
 class Filtered(NamedTuple):
@@ -38,46 +48,41 @@ class Smoothed(NamedTuple):
     log_likelihood: Array  # (...)
 
 
-def run(
-    verb: str,
-    y: Any,
-    parameters: tuple[Any, ...],
-    intercepts: Intercepts,
-    diffuse: Any,
-    method: str,
-    backend: str,
-) -> Any:
+def run(verb: str, y: Any, parameters: tuple[Any, ...], options: Options) -> Any:
     """Prepare the arguments, choose a backend, run it, give the result the caller's dtype."""
-    plain = intercepts.state is None and intercepts.obs is None and diffuse is None
-    if plain and type(y) is np.ndarray:
+    intercepts, diffuse, method, backend, axis_name = options
+    if type(y) is np.ndarray and all(x is None for x in (*intercepts, diffuse, axis_name)):
         found = fast_path.kalman(verb, [y, *parameters], method, backend)
         if found is not None and not is_diffuse(verb, found, parameters[-1]):
             return result_of(verb, found)
-    call, known = without_intercepts(prepare(verb, y, parameters, method, intercepts, diffuse))
-    entry, call = ready(call, (y, *parameters), backend)
+    entry, call, known = ready(verb, y, parameters, options)
     module = module_of(call.library)
     if call.form.n == 0 or 0 in call.form.batch:
         return nothing(verb, call)
     result = computing(verb, call, entry)(verb, call.y, call.model, call.form)
+    *states, likelihood = (result,) if verb == LIKELIHOOD else result
+    if axis_name is not None:
+        likelihood = split.on_all(call.form, axis_name, likelihood)
     if verb == LIKELIHOOD:
-        return module.cast(result, call.dtype)
-    *states, likelihood = result
+        return module.cast(likelihood, call.dtype)
     pairs = (known.back(*states[k : k + 2]) for k in range(0, len(states), 2))
     return result_of(verb, [module.cast(x, call.dtype) for x in (*itertools.chain(*pairs), likelihood)])
 
 
-def ready(call: Call, given: tuple[Any, ...], backend: str) -> tuple[Backend, Call]:
-    """The backend, and the call once its values were looked at."""
-    entry = choose(call.problem, backend).backend
-    return entry, call._replace(form=check_values(call, dict(zip(("y", *PARAMETERS), given, strict=True))))
+def ready(verb: str, y: Any, parameters: tuple[Any, ...], options: Options) -> tuple[Backend, Call, Known]:
+    """The backend, the call once its values were looked at, and what is known of its states."""
+    given = y, *parameters
+    call = prepare(verb, y, parameters, options.method, options.intercepts, options.diffuse)
+    if options.axis_name is not None:
+        call = split.series(call, given, options.axis_name)
+    call, known = without_intercepts(call)
+    entry = choose(call.problem, options.backend).backend
+    return entry, call._replace(form=check_values(call, dict(zip(("y", *PARAMETERS), given, strict=True)))), known
 
 
-def of_each_step(
-    y: Any, parameters: tuple[Any, ...], intercepts: Intercepts, diffuse: Any, method: str, backend: str
-) -> Any:
+def of_each_step(y: Any, parameters: tuple[Any, ...], options: Options) -> Any:
     """The log-likelihood of every step, (..., n): from the states that a filter predicts."""
-    call, _ = without_intercepts(prepare(FILTER, y, parameters, method, intercepts, diffuse))
-    entry, call = ready(call, (y, *parameters), backend)
+    entry, call, _ = ready(FILTER, y, parameters, options)
     module, form = module_of(call.library), call.form
     ops = module.Operations
     if form.n == 0 or 0 in form.batch:
@@ -111,12 +116,17 @@ def is_diffuse(verb: str, found: Any, P0: Any) -> bool:
 
 def computing(verb: str, call: Call, entry: Backend) -> Any:
     """What computes a verb: a backend, or what knows its derivatives, or lets each device of JAX have some steps."""
+    function = entry.module().kalman
+    if call.form.cut and entry.name not in split.PARTS[verb]:
+        from tridiag.derivatives import jax_kalman
+
+        return functools.partial(jax_kalman.gathered, function)
     if call.library == "torch":
         from tridiag.derivatives import torch_kalman
 
         return functools.partial(torch_kalman.kalman, entry)
     if verb == LIKELIHOOD or call.library != "jax" or entry.name != "jax_scan":
-        return entry.module().kalman
+        return function
     from tridiag.derivatives import jax_kalman
 
     return jax_kalman.filtered

@@ -7,7 +7,7 @@ from typing import Any
 
 from tridiag.calls.checks import check_count, check_flag
 from tridiag.calls.state_space import Intercepts
-from tridiag.kalman.execute import Filtered, Smoothed, of_each_step, of_later, run
+from tridiag.kalman.execute import Filtered, Options, Smoothed, of_each_step, of_later, run
 from tridiag.problems.state_space import FILTER, LIKELIHOOD, SMOOTHER
 
 Array = Any
@@ -27,6 +27,7 @@ def filter(
     diffuse: Sequence[int] | None = None,
     method: str = "auto",
     backend: str = "auto",
+    axis_name: str | tuple[str, ...] | None = None,
 ) -> Filtered:
     r"""Estimate the states of many series from what was observed up to each step.
 
@@ -55,6 +56,10 @@ def filter(
         (see the notes). "auto": what the backend chosen does, which is one step after another.
     backend : str
         "auto", a name of `tridiag.backends`, or a library ("jax"). A named backend runs or raises.
+    axis_name : str or tuple of str
+        Inside `jax.shard_map`: the axis of its mesh, or the axes, along which the steps of series follow each other.
+        Every device passes its own steps of ``y`` and of what changes with time, and gets the states of these; m0, P0
+        and log-likelihoods are those of the whole series, the same on all devices.
 
     Returns
     -------
@@ -100,7 +105,8 @@ def filter(
     0 but for rounding may be found positive definite by one method and not by the other. It takes several times the
     work and a compilation of some seconds: it pays on GPUs, for long series, not on the CPU.
     """
-    return run(FILTER, y, (F, H, Q, R, m0, P0), Intercepts(state_intercept, obs_intercept), diffuse, method, backend)
+    options = Options(Intercepts(state_intercept, obs_intercept), diffuse, method, backend, axis_name)
+    return run(FILTER, y, (F, H, Q, R, m0, P0), options)
 
 
 def smoother(
@@ -117,12 +123,13 @@ def smoother(
     diffuse: Sequence[int] | None = None,
     method: str = "auto",
     backend: str = "auto",
+    axis_name: str | tuple[str, ...] | None = None,
 ) -> Smoothed:
     r"""Estimate the states of many series from all that was observed.
 
     Parameters
     ----------
-    y, F, H, Q, R, m0, P0, state_intercept, obs_intercept, diffuse, method, backend
+    y, F, H, Q, R, m0, P0, state_intercept, obs_intercept, diffuse, method, backend, axis_name
         As in `tridiag.kalman.filter`.
 
     Returns
@@ -147,7 +154,8 @@ def smoother(
     -----
     The fixed-interval smoother of Bryson and Frazier, which inverts no covariance of states: they may be singular.
     """
-    return run(SMOOTHER, y, (F, H, Q, R, m0, P0), Intercepts(state_intercept, obs_intercept), diffuse, method, backend)
+    options = Options(Intercepts(state_intercept, obs_intercept), diffuse, method, backend, axis_name)
+    return run(SMOOTHER, y, (F, H, Q, R, m0, P0), options)
 
 
 def log_likelihood(
@@ -166,6 +174,7 @@ def log_likelihood(
     burn: int = 0,
     method: str = "auto",
     backend: str = "auto",
+    axis_name: str | tuple[str, ...] | None = None,
 ) -> Array:
     r"""The logarithm of the probability density of many series under their models.
 
@@ -175,7 +184,7 @@ def log_likelihood(
 
     Parameters
     ----------
-    y, F, H, Q, R, m0, P0, state_intercept, obs_intercept, diffuse, method, backend
+    y, F, H, Q, R, m0, P0, state_intercept, obs_intercept, diffuse, method, backend, axis_name
         As in `tridiag.kalman.filter`.
     each_step : bool
         Return the log-likelihood of every step, given those before it.
@@ -208,11 +217,16 @@ def log_likelihood(
     JAX arrays that are sharded along time over CPU devices are not gathered, here and in `filter` and `smoother`, but
     where states are unknown at first: every device filters its own steps, from a state that all find together.
     """
-    intercepts = Intercepts(state_intercept, obs_intercept)
-    parameters = (F, H, Q, R, m0, P0)
+    options = Options(Intercepts(state_intercept, obs_intercept), diffuse, method, backend, axis_name)
+    parameters = F, H, Q, R, m0, P0
     check_flag("each_step", each_step)
     burn = check_count("burn", burn, 0, "how many of the first steps are left out")
+    if burn and axis_name is not None:
+        raise ValueError(
+            "burn counts the first steps of whole series, and with axis_name each device has some of them; leave out "
+            "what each_step=True returns for those"
+        )
     if not (each_step or burn):
-        return run(LIKELIHOOD, y, parameters, intercepts, diffuse, method, backend)
-    found = of_each_step(y, parameters, intercepts, diffuse, method, backend)
+        return run(LIKELIHOOD, y, parameters, options)
+    found = of_each_step(y, parameters, options)
     return of_later(found, burn) if each_step else found[..., burn:].sum(-1)

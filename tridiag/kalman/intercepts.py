@@ -5,7 +5,8 @@ x[t+1] = F[t] x[t] + c[t] + noise,  y[t] = H[t] x[t] + d[t] + noise
 The known part of the states, known[0] = 0, known[t+1] = F[t] known[t] + c[t], is a recurrence of numbers. What is left,
 x - known, has no intercept, the same covariances, and is observed as y - d - H known. Where the known part grows far
 beyond what is observed, as with an unstable F, the difference would lose digits: then a state that is always 1 is
-added, by which F multiplies c. Where values cannot be read, series that would lose half of the digits are NaN.
+added, by which F multiplies c; so it is where devices have some of the steps each. Where values cannot be read, series
+that would lose half of the digits are NaN.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tridiag.calls import split
 from tridiag.calls.state_space import NO_INTERCEPTS, Call, readable, to_numpy
 from tridiag.libraries.arrays import module_of
 from tridiag.problems.forms import LARGEST
@@ -45,7 +47,7 @@ def without_intercepts(call: Call) -> tuple[Call, Known]:
         call = observed_less(call, obs)
     if state is None or call.form.n == 0 or 0 in call.form.batch:
         return call, Known()
-    if call.form.states > LARGEST:
+    if call.form.states > LARGEST or call.form.cut:
         return with_constant(call, state), Known(constant=True)
     known = matrix_recurrence(*recurrence_of(call, state))
     seen = times(call.model.H, known)
@@ -65,6 +67,8 @@ def observed_less(call: Call, known: Array) -> Call:
     ops, y = module_of(call.library).Operations, call.y
     known = ops.where(y == y, known, 0.0)
     nothing = (known - known).sum(-1).sum(-1)[..., None]  # 0, or NaN
+    if call.form.cut:  # of the steps of any device
+        nothing = split.over_devices(nothing, call.form.cut)
     return call._replace(y=y - known, model=call.model._replace(m0=call.model.m0 + nothing))
 
 

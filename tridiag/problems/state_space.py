@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.problems.forms import Shape
+from tridiag.problems.forms import Cut, Shape
 
 FILTER, SMOOTHER, LIKELIHOOD = KALMAN = "kalman.filter", "kalman.smoother", "kalman.log_likelihood"
 MATRICES = {"F": "kk", "H": "pk", "Q": "kk", "R": "pp"}  # that may change with time, and their rows and columns
@@ -47,6 +47,7 @@ class StateSpace(NamedTuple):
     checked: bool  # whether covariances were seen to be valid; else invalid ones make their series NaN
     diffuse: tuple[int, ...] = ()  # the states whose variance in P0 may be infinite
     each_step: bool = False  # whether the log-likelihood of every step is wanted, of a model with such states
+    cut: Cut | None = None  # inside `jax.shard_map`, where the steps at hand are those of a device
 
 
 def own_shapes(form: StateSpace) -> list[Shape]:

@@ -1,9 +1,10 @@
 """Kalman filters of series whose steps lie on several CPU devices: each learns the state before its own steps.
 
-What XLA makes of observations that are sharded along time. A first pass over its steps, from a state that all agree on,
-tells every device what they make of the state before them (`tridiag.algorithms.kalman_stretches`), in 2 k^2 + 4 k
-numbers a series: one ``all_gather``. A scan over the devices, by the operator of
-`tridiag.algorithms.kalman_parallel`, gives each its state, and the second pass is the filter from there.
+Inside `jax.shard_map`, or what XLA makes of observations that are sharded along time. A first pass over its steps,
+from a state that all agree on, tells every device what they make of the state before them
+(`tridiag.algorithms.kalman_stretches`), in 2 k^2 + 4 k numbers a series: one ``all_gather``. A scan over the devices,
+by the operator of `tridiag.algorithms.kalman_parallel`, gives each its state, and the second pass is the filter from
+there.
 
 Then a flag goes round: only where the state behind some steps is not the one that the next device has taken for it, or
 where digits may be lost (`tridiag.algorithms.kalman_filter.Doubt`), all series are gathered, and computed whole.
@@ -31,12 +32,13 @@ from tridiag.kernels.runtime.sources import source_hash
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Cut, Shape
-from tridiag.problems.state_space import FILTER, MATRICES, SMOOTHER, Model, StateSpace, entries, own_shapes
+from tridiag.problems.state_space import FILTER, LIKELIHOOD, MATRICES, SMOOTHER, Model, StateSpace, entries, own_shapes
 from tridiag.xla import kalman
 from tridiag.xla.custom_call import cut_over, may_be_sharded
 from tridiag.xla.exchange import all_rows, anywhere, index, own_rows
 from tridiag.xla.kalman import Stretch, symmetric, triangle
 
+RESULTS = {FILTER: (*(True,) * 4, False), SMOOTHER: (True, True, False), LIKELIHOOD: (False,)}  # which have time
 TIMED = (True, *(name in MATRICES for name in Model._fields))  # which of y and the model have an axis of time
 
 
@@ -104,8 +106,8 @@ def in_batches(form: StateSpace, *states: Estimate) -> list[Any]:
     return [kalman_filter.back(ops, x, form.batch) for state in states for x in state]
 
 
-def likelihoods(*arguments: Any) -> tuple[Any]:
-    return (kalman.log_likelihood(*arguments),)
+def likelihoods(y: Any, model: Model, form: StateSpace, missing: bool) -> tuple[Any]:
+    return (kalman.log_likelihood(y, model, form, missing),)
 
 
 def some_derivatives(y: Any, model: Model, form: StateSpace, missing: bool, ahead: Any = None, *, in_y: bool) -> Any:
@@ -154,7 +156,7 @@ def in_front(y: Any, model: Model, missing: bool) -> tuple[Model, Any, Any]:
     return model, y, ~jnp.isnan(y) if missing else None
 
 
-LIKELIHOODS = Verb(likelihoods, value_of, (False,), in_loops)
+LIKELIHOODS = Verb(likelihoods, value_of, RESULTS[LIKELIHOOD], in_loops)
 GRADIENT, GRADIENT_IN_Y = (
     Verb(
         functools.partial(some_derivatives, in_y=in_y),
@@ -289,7 +291,14 @@ def doubtful(form: StateSpace, cut: Cut, part: Part, states: Estimate) -> Any:
 
 
 def whole(verb: Verb, form: StateSpace, missing: bool | None, cut: Cut, operands: Sequence[Any]) -> tuple[Any, ...]:
-    """What a device has or contributes, from all steps, which are gathered: all is contributed by the first device."""
+    """What a device has or contributes, from all steps, which are gathered."""
+    return of_all_steps(functools.partial(verb.whole, missing=missing), verb.timed, form, cut, operands)
+
+
+def of_all_steps(
+    function: Callable[..., tuple[Any, ...]], timed: Sequence[bool], form: StateSpace, cut: Cut, operands: Sequence[Any]
+) -> tuple[Any, ...]:
+    """What ``function(y, model, form)`` gives in the steps of a device; what has no time the first one contributes."""
     axis, rows = len(form.batch), operands[0].shape[-2]
 
     def own(x: Any, timed: bool) -> Any:
@@ -298,7 +307,7 @@ def whole(verb: Verb, form: StateSpace, missing: bool | None, cut: Cut, operands
     along = [timed and x.shape[axis] == rows for x, timed in zip(operands, TIMED, strict=True)]
     y, *more = (all_rows(cut, x, form.n, axis) if spread else x for x, spread in zip(operands, along, strict=True))
     model = Model(*more)
-    return tuple(map(own, verb.whole(y, model, of_shapes(form, y, model), missing), verb.timed))
+    return tuple(map(own, function(y, model, of_shapes(form, y, model)), timed))
 
 
 def of_shapes(form: StateSpace, y: Any, model: Model) -> StateSpace:
@@ -319,8 +328,11 @@ def log_likelihood(y: Any, model: Model, form: StateSpace, missing: bool) -> Any
 
 def gradient(y: Any, model: Model, form: StateSpace, missing: bool, in_y: bool) -> tuple[Any, Any]:
     """As `tridiag.xla.kalman.gradient`, of models constant in time."""
-    shapes = ((*form.batch, entries(form)), (*form.batch, *y.shape[-2:]))[: 1 + in_y]
-    found = shard_over_devices(GRADIENT_IN_Y if in_y else GRADIENT, y, model, form, missing, shapes)
+    verb, shapes = GRADIENT_IN_Y if in_y else GRADIENT, ((*form.batch, entries(form)), (*form.batch, *y.shape[-2:]))
+    if form.cut:  # JAX adds up what devices contribute
+        found = contributed(verb, whole_form(form), missing, form.cut, y, *model)
+    else:
+        found = shard_over_devices(verb, y, model, form, missing, shapes[: 1 + in_y])
     return found[0], found[1] if in_y else None
 
 
@@ -335,14 +347,34 @@ def states(
 
 @functools.cache
 def of_states(verb: str, function: Callable[..., Any]) -> Verb:
-    if verb == FILTER:
-        return Verb(function, filter_of, (*(True,) * 4, False), in_steps)
-    return Verb(function, smoother_of, (True, True, False), in_steps, looks_ahead=True)
+    parts = filter_of if verb == FILTER else smoother_of
+    return Verb(function, parts, RESULTS[verb], in_steps, looks_ahead=verb == SMOOTHER)
+
+
+def whole_form(form: StateSpace) -> StateSpace:
+    """The form of the series some steps of which a device has."""
+    assert form.cut is not None
+    return form._replace(n=form.n * form.cut.parts, cut=None)
+
+
+def gathered_from_devices(
+    function: Callable[..., tuple[Any, ...]], timed: Sequence[bool], y: Any, model: Model, form: StateSpace
+) -> tuple[Any, ...]:
+    """``function(y, model, form)`` of whole series, in the steps of a device; JAX derives it."""
+    assert form.cut is not None
+    return added(of_all_steps(function, timed, whole_form(form), form.cut, (y, *model)), timed, form.cut)
+
+
+def added(found: Sequence[Any], timed: Sequence[bool], cut: Cut) -> tuple[Any, ...]:
+    """What devices have, and the sums of what they contribute."""
+    return tuple(x if rows else lax.psum(x, cut.names) for x, rows in zip(found, timed, strict=True))
 
 
 def shard_over_devices(verb: Verb, y: Any, model: Model, form: StateSpace, missing: bool | None, results: Any) -> Any:
     """The results of a verb, which have these shapes."""
     operands = y, *model
+    if form.cut:
+        return added(contributed(verb, whole_form(form), missing, form.cut, *operands), verb.timed, form.cut)
     if form.n == 1 or not may_be_sharded():
         return verb.whole(y, model, form, missing)
     tag = zlib.crc32(repr((results, verb.timed, form, missing, source_hash())).encode())
@@ -377,8 +409,7 @@ def partitioned(verb: Verb, form: StateSpace, missing: bool | None, shapes: Sequ
     def part(cut: Cut | None, *operands: Any) -> Any:
         if cut is None:
             return function(*operands)
-        found = contributed(verb, form, missing, cut, *operands[:-1])
-        return tuple(x if rows else lax.psum(x, cut.names) for x, rows in zip(found, verb.timed, strict=True))
+        return added(contributed(verb, form, missing, cut, *operands[:-1]), verb.timed, cut)
 
     def function(*operands: Any) -> Any:
         y, model = operands[0], Model(*operands[1:-1])
