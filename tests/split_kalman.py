@@ -307,6 +307,7 @@ def test_gradients_inside_shard_map(changing: bool) -> None:
     )
 
 
+@pytest.mark.slow
 def test_derivatives_of_states_inside_shard_map() -> None:
     """Which gather series."""
     y, parameters = series(3, 16, 1), model(2, 1)

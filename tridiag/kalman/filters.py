@@ -215,7 +215,8 @@ def log_likelihood(
     Notes
     -----
     JAX arrays that are sharded along time over CPU devices are not gathered, here and in `filter` and `smoother`, but
-    where states are unknown at first: every device filters its own steps, from a state that all find together.
+    where states are unknown at first: every device filters its own steps, from a state that all find together. So it is
+    inside `jax.shard_map` with ``axis_name``.
     """
     options = Options(Intercepts(state_intercept, obs_intercept), diffuse, method, backend, axis_name)
     parameters = F, H, Q, R, m0, P0

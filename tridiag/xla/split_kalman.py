@@ -1,7 +1,7 @@
 """Kalman filters of series whose steps lie on several CPU devices: each learns the state before its own steps.
 
-Inside `jax.shard_map`, or what XLA makes of observations that are sharded along time. A first pass over its steps,
-from a state that all agree on, tells every device what they make of the state before them
+Inside `jax.shard_map`, or what XLA makes of observations that are sharded along time. A first pass over its steps, from
+a state that all agree on, tells every device what they make of the state before them
 (`tridiag.algorithms.kalman_stretches`), in 2 k^2 + 4 k numbers a series: one ``all_gather``. A scan over the devices,
 by the operator of `tridiag.algorithms.kalman_parallel`, gives each its state, and the second pass is the filter from
 there.
