@@ -59,7 +59,7 @@ def filter(
     axis_name : str or tuple of str
         Inside `jax.shard_map`: the axis of its mesh, or the axes, along which the steps of series follow each other.
         Every device passes its own steps of ``y`` and of what changes with time, and gets the states of these; m0, P0
-        and log-likelihoods are those of the whole series, the same on all devices.
+        and log-likelihoods are those of the whole series, the same on all devices. No state may be unknown at first.
 
     Returns
     -------
@@ -225,7 +225,7 @@ def log_likelihood(
     if burn and axis_name is not None:
         raise ValueError(
             "burn counts the first steps of whole series, and with axis_name each device has some of them; leave out "
-            "what each_step=True returns for those"
+            "what each_step=True returns of those"
         )
     if not (each_step or burn):
         return run(LIKELIHOOD, y, parameters, options)
