@@ -11,7 +11,7 @@ import pytest
 from tridiag import kalman
 from tridiag.calls import fast_path
 from tridiag.kernels.jobs.words.kalman import LARGEST
-from tridiag.problems.state_space import check_covariance
+from tridiag.problems.covariances import check_covariance
 
 pytest.importorskip("numba")
 

@@ -391,7 +391,7 @@ def test_a_covariance_as_computed_is_symmetric_enough() -> None:
 @pytest.mark.parametrize("count", [1, 2, 5000])
 def test_covariances_of_low_rank_are_positive_semidefinite(count: int) -> None:
     """Whatever their rank and the scales of their states; what is not finite is let through."""
-    from tridiag.problems.state_space import check_covariance
+    from tridiag.problems.covariances import check_covariance
 
     rng = np.random.default_rng(0)
     for rank in range(5):
@@ -411,7 +411,7 @@ def test_covariances_of_low_rank_are_positive_semidefinite(count: int) -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_covariances_are_symmetric_but_for_rounding(k: int, count: int) -> None:
     """Alike in each of the ways in which few or many, small or large matrices are looked at."""
-    from tridiag.problems.state_space import check_covariance, tolerance
+    from tridiag.problems.covariances import check_covariance, tolerance
 
     for place in ((1, 0), (k - 1, 0), (0, k - 1)):
         for excess, refused in ((0.1, False), (10, True)):

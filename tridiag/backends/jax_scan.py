@@ -31,8 +31,9 @@ from tridiag.algorithms.row_scan import Factors, factor, refine, solve_auto, sub
 from tridiag.algorithms.row_scan import slogdet as slogdet
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
+from tridiag.problems.covariances import tolerance
 from tridiag.problems.forms import Blocks, Form, Recurrence
-from tridiag.problems.state_space import FILTER, LIKELIHOOD, Model, StateSpace, tolerance
+from tridiag.problems.state_space import FILTER, LIKELIHOOD, Model, StateSpace
 from tridiag.xla.exponentials import Exponentials
 
 

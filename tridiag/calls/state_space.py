@@ -12,6 +12,7 @@ import numpy as np
 from tridiag.backends import Problem
 from tridiag.calls.plan import NO_MASK, real_dtype
 from tridiag.libraries.arrays import module_of, taking, working_dtype
+from tridiag.problems.covariances import check_covariance
 from tridiag.problems.state_space import (
     COVARIANCES,
     INTERCEPTS,
@@ -19,7 +20,6 @@ from tridiag.problems.state_space import (
     Model,
     StateSpace,
     align,
-    check_covariance,
 )
 
 Array = Any

@@ -13,8 +13,9 @@ from tridiag.calls.fast_path.facts import facts_of_all, kept_call_of
 from tridiag.kernels.jobs.recurrences import is_packed
 from tridiag.kernels.jobs.words.kalman import INPUTS, OPERANDS
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same, Several
+from tridiag.problems.covariances import check_covariance
 from tridiag.problems.forms import Shape
-from tridiag.problems.state_space import COVARIANCES, KALMAN, PARAMETERS, Model, StateSpace, check_covariance
+from tridiag.problems.state_space import COVARIANCES, KALMAN, PARAMETERS, Model, StateSpace
 from tridiag.selection.choose import choose
 
 CHECKED = tuple((name, 1 + PARAMETERS.index(name)) for name in COVARIANCES)  # where they are behind y

@@ -1,6 +1,6 @@
 """What is looked at in a call of a small Kalman filter that was met before: its covariances, and what is missing.
 
-Covariances are let through that `tridiag.problems.state_space.surely` finds symmetric and positive semidefinite, in the
+Covariances are let through that `tridiag.problems.covariances.surely` finds symmetric and positive semidefinite, in the
 same arithmetic; of any other `check_covariance` tells what is wrong with it, if anything is.
 """
 
@@ -15,7 +15,7 @@ from tridiag.kernels.jobs.words.kalman import Expected, Filter
 from tridiag.kernels.simd.memory import c_function, call, load, store
 from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import OPTIONS
-from tridiag.problems.state_space import least, rounding, tolerance
+from tridiag.problems.covariances import least, rounding, tolerance
 
 COVARIANCES, KINDS = K.COVARIANCES, len(K.COVARIANCES)
 expected_at = at(Expected)
