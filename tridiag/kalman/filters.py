@@ -47,7 +47,7 @@ def filter(
     state_intercept, obs_intercept : array
         Known vectors that are added in every step, c and d: (k,) and (p,), or (..., time, k) and (..., time, p) as the
         matrices above. ``state_intercept[n-1]`` is never read. None: 0.
-    diffuse : sequence of int or bool
+    diffuse : tuple of int or bool
         The states of which nothing is known at first, as econometricians start trends, by their numbers or as a mask:
         exact limits of an infinite variance. Rows and columns of P0 are not read there. None: those whose variance in
         P0 is infinite, where its values can be read; inside `jax.jit` a P0 that is an argument needs ``diffuse``.

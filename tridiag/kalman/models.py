@@ -1,4 +1,4 @@
-"""Models that econometricians put together, as examples of how F, H, Q, R, m0 and P0 are built.
+"""Models that econometricians put together, as examples of how F, H, Q, R, m0 and P0 are built::
 
     model = models.local_linear_trend(level=1.0, slope=0.1, noise=2.0) + models.seasonal(12, variance=0.5)
     kalman.smoother(y, **model)
