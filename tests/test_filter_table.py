@@ -116,11 +116,12 @@ def test_what_may_be_a_covariance_goes_another_way() -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_start_that_is_unknown_is_not_found_as_known(verb: str) -> None:
-    """Nor where nothing is observed, where no result of the kernel tells that it was of no use."""
+    """Also where nothing is observed, and no result of the kernel would tell that it is of no use."""
     parameters = model(2)
     unknown = parameters | {"P0": np.diag([np.inf, 1.0])}
     for y in (series(), np.full((N, 2), np.nan)):
         meet(verb, y, parameters)
+        assert found(verb, y, parameters) is not None and found(verb, y, unknown) is None
         wanted = getattr(kalman, verb)(y, **unknown, backend="numpy_scan")
         for x, right in zip(arrays(meet(verb, y, unknown)), arrays(wanted), strict=True):
             np.testing.assert_allclose(x, right, rtol=1e-10, atol=1e-10)

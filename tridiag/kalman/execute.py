@@ -23,7 +23,8 @@ Array = Any
 class Options(NamedTuple):
     """The arguments of the verbs that are no parameters of a model."""
 
-    intercepts: Intercepts
+    state_intercept: Any
+    obs_intercept: Any
     diffuse: Any
     method: str
     backend: str
@@ -48,14 +49,15 @@ class Smoothed(NamedTuple):
     log_likelihood: Array  # (...)
 
 
-def run(verb: str, y: Any, parameters: tuple[Any, ...], options: Options) -> Any:
-    """Prepare the arguments, choose a backend, run it, give the result the caller's dtype."""
-    intercepts, diffuse, method, backend, axis_name = options
-    if type(y) is np.ndarray and all(x is None for x in (*intercepts, diffuse, axis_name)):
+def run(verb: str, y: Any, parameters: tuple[Any, ...], options: tuple[Any, ...]) -> Any:
+    """Prepare the arguments, choose a backend, run it, give the result the caller's dtype; options: `Options`."""
+    state_intercept, obs_intercept, diffuse, method, backend, axis_name = options
+    plain = state_intercept is None and obs_intercept is None and diffuse is None and axis_name is None
+    if plain and type(y) is np.ndarray:
         found = fast_path.kalman(verb, [y, *parameters], method, backend)
-        if found is not None and not is_diffuse(verb, found, parameters[-1]):
+        if found is not None:
             return result_of(verb, found)
-    entry, call, known = ready(verb, y, parameters, options)
+    entry, call, known = ready(verb, y, parameters, Options(*options))
     module = module_of(call.library)
     if call.form.n == 0 or 0 in call.form.batch:
         return nothing(verb, call)
@@ -72,7 +74,8 @@ def run(verb: str, y: Any, parameters: tuple[Any, ...], options: Options) -> Any
 def ready(verb: str, y: Any, parameters: tuple[Any, ...], options: Options) -> tuple[Backend, Call, Known]:
     """The backend, the call once its values were looked at, and what is known of its states."""
     given = y, *parameters
-    call = prepare(verb, y, parameters, options.method, options.intercepts, options.diffuse)
+    intercepts = Intercepts(options.state_intercept, options.obs_intercept)
+    call = prepare(verb, y, parameters, options.method, intercepts, options.diffuse)
     if options.axis_name is not None:
         call = split.series(call, given, options.axis_name)
     call, known = without_intercepts(call)
@@ -105,13 +108,6 @@ def of_later(likelihoods: Array, burn: int) -> Array:
     ops = module_of(library_of(likelihoods) or "numpy").Operations
     parts = ops.zero(likelihoods[..., :burn]), likelihoods[..., burn:]
     return ops.concatenate(parts, likelihoods.ndim - 1)
-
-
-def is_diffuse(verb: str, found: Any, P0: Any) -> bool:
-    """Whether results are of no use, since a variance in P0 is infinite: log-likelihoods are then NaN, or 0."""
-    likelihood = found if verb == LIKELIHOOD else found[-1]
-    suspect = likelihood != likelihood if likelihood.ndim == 0 else np.isnan(likelihood).any()
-    return bool(suspect or verb != LIKELIHOOD) and bool(np.isposinf(P0).any())
 
 
 def computing(verb: str, call: Call, entry: Backend) -> Any:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from tridiag.calls.checks import check_count, check_flag
-from tridiag.calls.state_space import Intercepts
 from tridiag.kalman.execute import Filtered, Options, Smoothed, of_each_step, of_later, run
 from tridiag.problems.state_space import FILTER, LIKELIHOOD, SMOOTHER
 
@@ -105,7 +104,7 @@ def filter(
     0 but for rounding may be found positive definite by one method and not by the other. It takes several times the
     work and a compilation of some seconds: it pays on GPUs, for long series, not on the CPU.
     """
-    options = Options(Intercepts(state_intercept, obs_intercept), diffuse, method, backend, axis_name)
+    options = state_intercept, obs_intercept, diffuse, method, backend, axis_name
     return run(FILTER, y, (F, H, Q, R, m0, P0), options)
 
 
@@ -154,7 +153,7 @@ def smoother(
     -----
     The fixed-interval smoother of Bryson and Frazier, which inverts no covariance of states: they may be singular.
     """
-    options = Options(Intercepts(state_intercept, obs_intercept), diffuse, method, backend, axis_name)
+    options = state_intercept, obs_intercept, diffuse, method, backend, axis_name
     return run(SMOOTHER, y, (F, H, Q, R, m0, P0), options)
 
 
@@ -218,8 +217,10 @@ def log_likelihood(
     where states are unknown at first: every device filters its own steps, from a state that all find together. So it is
     inside `jax.shard_map` with ``axis_name``.
     """
-    options = Options(Intercepts(state_intercept, obs_intercept), diffuse, method, backend, axis_name)
+    options = state_intercept, obs_intercept, diffuse, method, backend, axis_name
     parameters = F, H, Q, R, m0, P0
+    if each_step is False and burn == 0:
+        return run(LIKELIHOOD, y, parameters, options)
     check_flag("each_step", each_step)
     burn = check_count("burn", burn, 0, "how many of the first steps are left out")
     if burn and axis_name is not None:
@@ -227,7 +228,5 @@ def log_likelihood(
             "burn counts the first steps of whole series, and with axis_name each device has some of them; leave out "
             "what each_step=True returns of those"
         )
-    if not (each_step or burn):
-        return run(LIKELIHOOD, y, parameters, options)
-    found = of_each_step(y, parameters, options)
+    found = of_each_step(y, parameters, Options(*options))
     return of_later(found, burn) if each_step else found[..., burn:].sum(-1)

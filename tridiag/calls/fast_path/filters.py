@@ -59,6 +59,8 @@ def kalman(verb: str, given: list[Any], method: str, backend: str) -> Any:
     form = bound.form
     for name, k in CHECKED:
         check_covariance(name, given[k], form.n)
+    if np.isposinf(given[-1]).any():  # of P0: a start that is unknown
+        return None
     missing = bool(np.isnan(given[0]).any())
     if missing:
         form = form._replace(missing=True)
