@@ -2,11 +2,11 @@
 
     python benchmarks/kalman.py [--only NAME]... [--rounds N] [--json FILE]
 
-1000 series of 1000 steps, 4 states, 1 value observed, float64. The filter written with `lax.scan` is the textbook's;
-where nothing is missing it does not ask, and then JAX by itself keeps one covariance for all series. Filters of
-statsmodels are made beforehand, one for each of 20 series, which stand for all. Times are those of a series.
-Gradients are in every parameter of the model, jitted. The record of a whole run goes to
-``benchmarks/results/kalman/``, a file a processor.
+1000 series of 1000 steps, 4 states, 1 value observed, float64; and 500 series of 200 steps with 9, 16 and 32 states.
+The filter written with `lax.scan` is the textbook's; where nothing is missing it does not ask, and then JAX by itself
+keeps one covariance for all series. Filters of statsmodels are made beforehand, one for each of 20 series, which stand
+for all. Times are those of a series. Gradients are in every parameter of the model, jitted. The record of a whole run
+goes to ``benchmarks/results/kalman/``, a file a processor.
 
 Exits with 1 where a figure is short of its bar or an answer is wrong. Needs JAX, statsmodels and rich.
 """
@@ -47,19 +47,21 @@ class Problem:
     shape: tuple[int, int]  # series, steps
     missing: float = 0.0  # how many of the observations
     own: bool = False  # whether each series has its own model
+    states: int = STATES
 
     @cached_property
     def host(self) -> tuple[np.ndarray, Model]:
         rng = np.random.default_rng(0)
         shape = (self.shape[0], 1) if self.own else ()
-        noise = rng.normal(size=(*shape, STATES, STATES))
+        k = self.states
+        noise = rng.normal(size=(*shape, k, k))
         model = {
             "F": 0.9 * np.linalg.qr(noise)[0],
-            "H": rng.normal(size=(*shape, 1, STATES)),
-            "Q": noise @ noise.swapaxes(-1, -2) / STATES,
+            "H": rng.normal(size=(*shape, 1, k)),
+            "Q": noise @ noise.swapaxes(-1, -2) / k,
             "R": np.full((*shape, 1, 1), 0.5),
-            "m0": np.zeros(STATES),
-            "P0": 10 * np.eye(STATES),
+            "m0": np.zeros(k),
+            "P0": 10 * np.eye(k),
         }
         y = rng.normal(size=(*self.shape, 1))
         y[rng.random(y.shape) < self.missing] = np.nan
@@ -148,10 +150,10 @@ def by_statsmodels(problem: Problem) -> Contestant:
 
     def made(i: int) -> Any:
         matrices = {name: x[i, 0] if problem.own and x.ndim == 4 else x for name, x in model.items()}
-        found = KalmanFilter(1, STATES)
+        found = KalmanFilter(1, problem.states)
         for name, told in {"F": "transition", "H": "design", "Q": "state_cov", "R": "obs_cov"}.items():
             found[told] = matrices[name]
-        found["selection"] = np.eye(STATES)
+        found["selection"] = np.eye(problem.states)
         found.initialize_known(model["m0"], model["P0"])
         found.bind(y[i])
         return found
@@ -178,6 +180,16 @@ PROBLEMS = {  # a problem, how it is called, and how many times faster than stat
     "own": (Problem(SHAPE, own=True), "a model per series", 20, 3),
     "own-missing": (Problem(SHAPE, 0.1, own=True), "a model per series, 10 % missing", 20, 3),
 }
+FEWER = (500, 200)
+MANY_STATES = {  # the same; the gradient is told
+    f"{name}-{k}": (Problem(FEWER, missing, own, k), f"{k} states, {told}")
+    for k in (9, 16, 32)
+    for name, missing, own, told in (
+        ("shared", 0.0, False, "one model, nothing missing"),
+        ("missing", 0.1, False, "one model, 10 % missing"),
+        ("own", 0.0, True, "a model per series"),
+    )
+}
 JITTED = faster(None, "jit: log_likelihood", "jit: vmapped lax.scan")
 GRADIENT = faster(2.5, "jit: grad", "jit: grad of lax.scan")
 LINES = [
@@ -197,6 +209,20 @@ LINES = [
     *(
         Line(f"gradient-{name}", f"{SHAPE}, {told}: gradient", problem, (GRADIENT,))
         for name, (problem, told, _, _) in PROBLEMS.items()
+    ),
+    *(
+        Line(
+            name,
+            f"{FEWER}, {told}",
+            problem,
+            (
+                faster(20, "log_likelihood", "statsmodels"),
+                faster(3, "log_likelihood", "jit: vmapped lax.scan"),
+                JITTED,
+                faster(None, "jit: grad", "jit: grad of lax.scan"),
+            ),
+        )
+        for name, (problem, told) in MANY_STATES.items()
     ),
 ]
 

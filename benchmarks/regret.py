@@ -27,12 +27,12 @@ import numpy as np
 from rich.progress import track
 from short_race import race
 
-from tridiag.backends import KALMAN
 from tridiag.benchmarking import libraries
 from tridiag.benchmarking.conditions import conditions
 from tridiag.benchmarking.operands import STATES
 from tridiag.benchmarking.problems import Problem
 from tridiag.benchmarking.tuning import MATRICES, RECURRENCES, todo
+from tridiag.problems.state_space import KALMAN
 from tridiag.report import Explanation
 from tridiag.selection import costs, measurements
 from tridiag.selection.choose import eligible

@@ -174,6 +174,13 @@ LONG = {
         "test_states_of_more_series_than_lanes[numba_scan-numpy]",
         "test_states_of_the_parallel_scan", "test_statsmodels",
     ),
+    "test_kalman_diffuse.py": (
+        "test_batches_of_intercepts[jax_scan-jax]", "test_gradients_in_jax[jax_scan-jax]",
+        "test_intercepts[jax_scan-jax", "test_intercepts[numba_scan-jax-", "test_results_are_limits[jax_scan-jax",
+        "test_series_with_other_unknowns_and_gaps[jax_scan-jax]",
+        "test_series_with_other_unknowns_and_gaps[numba_scan-jax]", "test_what_is_unknown_may_be_said[jax_scan-jax]",
+        "test_what_is_unknown_may_be_said[numba_scan-jax]",
+    ),
     "test_kalman_accuracy.py": (
         "test_float32[numba_scan-jax]", "test_float32[numba_scan-numpy]",
         "test_gradients_keep_digits[numba_scan-jax-3]", "test_no_digits_are_lost[numba_scan-numpy-delayed in a ring]",
@@ -182,6 +189,12 @@ LONG = {
         "test_no_digits_are_lost[numba_scan-numpy-diffuse, constant]",
         "test_no_digits_are_lost[numba_scan-numpy-exact]", "test_no_digits_are_lost[numba_scan-numpy-more diffuse]",
         "test_no_digits_are_lost[numba_scan-numpy-units]",
+    ),
+    "test_kalman_verbs.py": (
+        "test_a_stream_is_the_filter[jax_scan-jax]", "test_covariances_with_the_step_before[jax_scan-jax-",
+        "test_forecasts[jax_scan-jax-", "test_log_likelihoods_of_steps[jax_scan-jax",
+        "test_samples_have_the_moments_of_the_model[jax_scan-jax]",
+        "test_samples_of_states_have_the_moments_of_the_smoother[jax_scan-jax-",
     ),
     "test_kernel_cache.py": (
         "test_a_fork_while_another_thread_compiles", "test_a_full_disk", "test_another_cpu_gets_code_of_its_own",

@@ -41,6 +41,7 @@ SIZES = (1, 1), (2, 1), (3, 2)  # of filters: states, observed values
 def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
     """The families of kernels, and what they are asked with."""
     from tridiag.backends import BACKENDS
+    from tridiag.kernels.jobs.kalman import MANY
     from tridiag.kernels.jobs.recurrences import MOST_IN_VECTORS
     from tridiag.kernels.jobs.words import kalman, recurrences
     from tridiag.problems.forms import LARGEST
@@ -69,7 +70,8 @@ def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
         yield from (("constant", dtype, order) for order in range(1, MOST_IN_VECTORS + 1))
         yield "filter_guard", dtype
         yield from (("alignment", dtype, kind) for kind in GAPS)
-        most = range(1, BACKENDS["numba_scan"].states + 1)
+        yield from ((family, dtype) for family in sorted({*itertools.chain(*MANY.values())}))
+        most = range(1, kalman.WRITTEN_OUT + 1)
         for states, observed in itertools.product(most, most) if whole else SIZES:
             for kind in (kalman.COMPLETE, kalman.MISSING, kalman.SHARED):
                 families = ["filter", "filter_gradient"] + ["moments", "smoother", "stretch"] * (kind != kalman.SHARED)

@@ -29,6 +29,7 @@ CASES = {  # devices, series, steps, states, observed, missing, whether the mode
     "changing": (8, (2, 3), 40, 2, 1, 0.2, True),
     "changing and not divided": (4, (5,), 23, 3, 1, 0.0, True),
     "two devices": (2, (4,), 9, 1, 2, 0.3, False),
+    "many states": (2, (3,), 9, 9, 1, 0.2, False),
 }
 
 
@@ -116,7 +117,7 @@ def test_numbers_that_states_need() -> None:
 
 
 @pytest.mark.usefixtures("no_gathering")
-@pytest.mark.parametrize("case", ["missing", "complete", "not divided", "two devices"])
+@pytest.mark.parametrize("case", ["missing", "complete", "not divided", "two devices", "many states"])
 def test_gradients(case: str) -> None:
     """In the observations and in every parameter."""
     mesh, y, parameters = case_of(case)
@@ -230,6 +231,8 @@ def test_explain_tells_what_is_exchanged() -> None:
     assert "three all_gather, 182 words received" in told and "; derivatives gather them" in told
     told = repr(tridiag.explain("kalman.smoother", placed, **parameters, backend="jax_associative", method="parallel"))
     assert "and are gathered" in told
+    told = repr(tridiag.explain("kalman.log_likelihood", placed, **parameters, diffuse=[0]))
+    assert "and are gathered" in told
     changing = repr(tridiag.explain("kalman.log_likelihood", placed, **model(2, 1, time=(160,))))
     assert "the gradient of a model that changes with time gathers them" in changing
 
@@ -260,6 +263,59 @@ def test_inside_shard_map(case: str, verb: str) -> None:
     found = inside(verb, mesh, y, parameters)(y, parameters)
     for x, z in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(x, z, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("devices", [1, 4])
+@pytest.mark.parametrize("changing", [False, True])
+def test_intercepts_inside_shard_map(changing: bool, devices: int) -> None:
+    """Of states, which a device hands on to the next one, and of observations; also the log-likelihood of each step."""
+    rng, mesh, y, parameters = np.random.default_rng(0), mesh_of(devices), series(3, 16, 1), model(2, 1)
+    lengths = (16,) if changing else ()
+    given = {"state_intercept": rng.normal(size=(*lengths, 2)), "obs_intercept": rng.normal(size=(*lengths, 1))}
+    steps, specs = P(None, "z"), P("z") if changing else P()
+
+    def local(y: Any, given: Any) -> Any:
+        values = [
+            kalman.log_likelihood(y, **parameters, **given, axis_name="z", each_step=each) for each in (False, True)
+        ]
+        return *values, kalman.smoother(y, **parameters, **given, axis_name="z").mean
+
+    function = jax.shard_map(local, mesh=mesh, in_specs=(steps, specs), out_specs=(P(), steps, steps))
+    value, each, mean = jax.jit(function)(y, given)
+    np.testing.assert_allclose(value, kalman.log_likelihood(y, **parameters, **given), rtol=1e-11)
+    np.testing.assert_allclose(each, kalman.log_likelihood(y, **parameters, **given, each_step=True), rtol=1e-10)
+    np.testing.assert_allclose(mean, kalman.smoother(y, **parameters, **given).mean, rtol=1e-9, atol=1e-10)
+
+
+def test_an_intercept_that_is_nan_on_one_device() -> None:
+    """Makes its series NaN, and is no missing value."""
+    y, parameters, added = series(2, 16, 1), model(2, 1), np.zeros((2, 16, 1))
+    added[1, 13] = np.nan
+
+    def local(y: Any, added: Any) -> Any:
+        return kalman.log_likelihood(y, **parameters, obs_intercept=added, axis_name="z")
+
+    steps = P(None, "z")
+    found = jax.jit(jax.shard_map(local, mesh=mesh_of(4), in_specs=(steps, steps), out_specs=P()))(y, added)
+    assert np.isnan(found).tolist() == [False, True]
+
+
+def refused(**more: Any) -> Any:
+    y, parameters, steps = series(3, 16, 1), model(2, 1), P(None, "z")
+    verb = more.pop("verb", kalman.log_likelihood)
+    local = jax.shard_map(
+        lambda y: verb(y, **parameters, **more, axis_name="z"), mesh=mesh_of(4), in_specs=steps, out_specs=steps
+    )
+    return jax.jit(local)(y)
+
+
+def test_what_needs_whole_series_is_refused_inside_shard_map() -> None:
+    with pytest.raises(ValueError, match=r"states that are unknown at first are for whole series.* give a finite P0"):
+        refused(diffuse=[0])
+    with pytest.raises(ValueError, match=r"burn counts the first steps of whole series"):
+        refused(burn=1)
+    with pytest.raises(TypeError, match=r"lag_one_smoother is for whole series"):
+        refused(verb=kalman.lag_one_smoother)
 
 
 @pytest.mark.parametrize("verb", ["log_likelihood", "filter", "smoother"])

@@ -16,10 +16,10 @@ import pytest
 
 import tridiag
 from tridiag import commands, kalman
-from tridiag.backends import KALMAN
 from tridiag.kernels import ahead
 from tridiag.kernels.runtime import notice, object_cache
 from tridiag.kernels.table import KERNELS, name_of
+from tridiag.problems.state_space import KALMAN
 from tridiag.report import VERBS
 
 
@@ -45,6 +45,9 @@ def blocks(count: int) -> tuple[Any, ...]:
 def model(states: int = 2) -> dict[str, Any]:
     eye = np.eye(states)
     return {"F": eye / 2, "H": eye[:1], "Q": eye, "R": np.eye(1), "m0": eye[0], "P0": eye}
+
+
+MODELS = model(), model(9)  # of a size that kernels are written out for, and of one that they are not
 
 
 def series(*missing: int) -> Any:
@@ -86,10 +89,10 @@ CALLS: dict[str, tuple[Callable[[], Any], ...]] = {
         lambda: tridiag.smith_waterman(X, gap=-1.0, gap_open=-2.0),
     ),
     "kalman.log_likelihood": tuple(
-        lambda y=y: kalman.log_likelihood(y, **model()) for y in (series(), series()[0], series(3))
+        lambda y=y, m=m: kalman.log_likelihood(y, **m) for y in (series(), series()[0], series(3)) for m in MODELS
     ),
-    "kalman.filter": tuple(lambda y=y: kalman.filter(y, **model()) for y in (series(), series(3))),
-    "kalman.smoother": tuple(lambda y=y: kalman.smoother(y, **model()) for y in (series(), series(3))),
+    "kalman.filter": tuple(lambda y=y, m=m: kalman.filter(y, **m) for y in (series(), series(3)) for m in MODELS),
+    "kalman.smoother": tuple(lambda y=y, m=m: kalman.smoother(y, **m) for y in (series(), series(3)) for m in MODELS),
 }
 ENTRIES = {"call", "recall"}  # of Python, around any kernel
 
@@ -117,7 +120,7 @@ def test_a_verb_takes_no_kernel_that_is_not_compiled_ahead(verb: str, monkeypatc
     tridiag.calls.fast_path.forget()
     for call in CALLS[verb]:
         call()
-    prepared = {name_of(*named) for named in ahead.kernels_of([verb], ["float64"], [1, 2], [(2, 1)])}
+    prepared = {name_of(*named) for named in ahead.kernels_of([verb], ["float64"], [1, 2], [(2, 1), (9, 1)])}
     assert taken and taken <= prepared, taken - prepared
 
 

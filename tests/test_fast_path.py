@@ -208,7 +208,7 @@ WAYS: dict[str, Callable[[], Any]] = {
 NAMES = "factors", "smith_waterman", "kalman"  # functions; other verbs ask their tables
 LONG = (
     "tridiag.systems.prepare", "tridiag.systems.prepare_blocks", "tridiag.factorization.prepare",
-    "tridiag.recurrences.PREPARERS", "tridiag.kalman.prepare",
+    "tridiag.recurrences.PREPARERS", "tridiag.kalman.execute.prepare",
 )  # fmt: skip
 
 

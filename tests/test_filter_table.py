@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tridiag import kalman
-from tridiag.backends import BACKENDS
 from tridiag.calls import fast_path
-from tridiag.problems.state_space import check_covariance
+from tridiag.kernels.jobs.words.kalman import LARGEST
+from tridiag.problems.covariances import check_covariance
 
 pytest.importorskip("numba")
 
@@ -112,7 +112,19 @@ def test_what_may_be_a_covariance_goes_another_way() -> None:
     odd = parameters | {"Q": np.full((2, 2), np.nan)}
     assert found("log_likelihood", series(), odd) is None
     assert np.isnan(kalman.log_likelihood(series(), **odd))
-    assert np.isnan(kalman.log_likelihood(series(), **parameters | {"P0": np.diag([np.inf, 1.0])}))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_start_that_is_unknown_is_not_found_as_known(verb: str) -> None:
+    """Also where nothing is observed, and no result of the kernel would tell that it is of no use."""
+    parameters = model(2)
+    unknown = parameters | {"P0": np.diag([np.inf, 1.0])}
+    for y in (series(), np.full((N, 2), np.nan)):
+        meet(verb, y, parameters)
+        assert found(verb, y, parameters) is not None and found(verb, y, unknown) is None
+        wanted = getattr(kalman, verb)(y, **unknown, backend="numpy_scan")
+        for x, right in zip(arrays(meet(verb, y, unknown)), arrays(wanted), strict=True):
+            np.testing.assert_allclose(x, right, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("place", range(N))
@@ -129,16 +141,13 @@ def test_each_covariance_of_a_model_that_changes_is_looked_at(place: int) -> Non
         assert np.isfinite(found("log_likelihood", series(), parameters))
 
 
-STATES = BACKENDS["numba_scan"].states
-
-
 @pytest.mark.parametrize(
     ("k", "dtype"),
     [
         # the guard is one code for all; each number of states is a kernel of its own, to be compiled
-        pytest.param(k, dtype, marks=[] if k == 2 or (dtype == "f8" and k in (1, STATES)) else pytest.mark.slow)
+        pytest.param(k, dtype, marks=[] if k == 2 or (dtype == "f8" and k in (1, LARGEST)) else pytest.mark.slow)
         for dtype in ("f8", "f4")
-        for k in range(1, STATES + 1)
+        for k in range(1, LARGEST + 1)
     ],
 )
 def test_covariances_of_any_rank(k: int, dtype: str) -> None:

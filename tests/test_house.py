@@ -44,6 +44,7 @@ FLOORS = {
     "logsumexp": ("jobs", "simd", "runtime", "access"),
     "totals": ("jobs", "simd", "runtime", "access", "logsumexp"),
     "kalman": ("jobs", "simd", "runtime", "access"),
+    "many_states": ("jobs", "simd", "runtime", "access", "kalman"),
     "alignment": ("jobs", "simd", "runtime", "access"),
     "numba_cuda": (), "triton": (), "pallas": (),
 }  # fmt: skip

@@ -11,11 +11,12 @@ from guarded.hostile_models import hostile
 from helpers import EPS, Subject
 
 from tridiag import kalman
-from tridiag.backends import KALMAN, numpy_scan
+from tridiag.algorithms import kalman_rows
+from tridiag.problems.state_space import LIKELIHOOD
 
 from test_kalman import run, step_of  # isort: skip
 
-pytestmark = pytest.mark.only(verb=KALMAN[-1], parallel=False)
+pytestmark = pytest.mark.only(verb=LIKELIHOOD, parallel=False)
 
 
 def exact(y: np.ndarray, F: Any, **others: Any) -> tuple[np.ndarray, ...]:
@@ -261,15 +262,15 @@ def differences(y: np.ndarray, low: dict[str, Any], high: dict[str, Any], step: 
 @pytest.mark.parametrize("count", [200, pytest.param(5000, marks=pytest.mark.slow)])
 def test_lost_digits_are_noticed(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever covariances as they stand are trusted with, square roots of them find as well."""
-    by_entries, found = numpy_scan.by_entries, []
+    by_entries, found = kalman_rows.by_entries, []
 
-    def both(verb: str, *given: Any) -> Any:
-        value, doubtful = by_entries(verb, *given)
+    def both(*given: Any) -> Any:
+        value, doubtful = by_entries(*given)
         if not doubtful:
-            found.append((value, numpy_scan.by_roots(verb, *given)))
+            found.append((value, kalman_rows.by_roots(*given)))
         return value, doubtful
 
-    monkeypatch.setattr(numpy_scan, "by_entries", both)
+    monkeypatch.setattr(kalman_rows, "by_entries", both)
     for seed in range(count):
         rng = np.random.default_rng(seed)
         sizes = rng.integers(1, 6), rng.integers(1, 4), rng.integers(2, 25)

@@ -19,9 +19,10 @@ from helpers import dominant, installed
 
 import tridiag
 from tridiag import commands
-from tridiag.backends import BACKENDS, KALMAN, SYSTEMS, Problem
+from tridiag.backends import BACKENDS, SYSTEMS, Problem
 from tridiag.benchmarking import tuning
 from tridiag.benchmarking.problems import Problem as Example
+from tridiag.problems.state_space import FILTER, KALMAN, LIKELIHOOD
 from tridiag.selection import choose, costs, measurements
 
 SOLVE = Problem("solve", "numpy", "cpu", "float64", (4, 100), 1)
@@ -176,7 +177,7 @@ def test_where_one_backend_can_there_is_no_choice() -> None:
     """Nothing is measured there, and `explain` says so."""
     for problem in (
         problem_of("smith_waterman"),
-        problem_of("kalman.filter")._replace(states=9),
+        problem_of("kalman.filter")._replace(states=33),
         problem_of("kalman.filter", "jax")._replace(method="parallel"),
     ):
         if problem.library == "numpy" or installed("jax"):
@@ -190,10 +191,10 @@ def test_where_one_backend_can_there_is_no_choice() -> None:
 def test_filters_work_in_parallel_for_those_who_ask(put_down: Callable[[Any], Path]) -> None:
     """However slow the other backends are: XLA compiles one that does for half a minute."""
     pytest.importorskip("jax")
-    kind, problem = "kalman.log_likelihood jax cpu rows float64", problem_of(KALMAN[-1], "jax")
+    kind, problem = "kalman.log_likelihood jax cpu rows float64", problem_of(LIKELIHOOD, "jax")
     put_down(record(numba_scan={kind: 1e-6}, jax_scan={kind: 1.0}))
     assert [one.backend.name for one in choose.eligible(problem)] == ["numba_scan", "jax_scan", "jax_associative"]
-    assert choose.choose(problem._replace(states=9)).backend.name == "jax_scan"
+    assert choose.choose(problem._replace(states=33)).backend.name == "jax_scan"
     assert choose.choose(problem._replace(method="parallel")).backend.name == "jax_associative"
     assert all(
         "jax_associative" not in [one.name for one in kind.able()] for kind in tuning.todo() if kind.verb in KALMAN
@@ -348,7 +349,7 @@ def test_small_matrices_count_by_their_entries_and_alignments_by_their_cells() -
     blocks = tuning.Kind(tuning.PLACES[0], "solve_block").problem(13, 4)
     assert [costs.sizes(blocks._replace(shape=(4, 13, m)))[1] for m in (1, 3, 6)] == [1, 4, 16]
     assert costs.sizes(blocks._replace(shape=(0, 13, 3)))[1] == 0
-    filters = tuning.Kind(tuning.PLACES[0], KALMAN[0]).problem(13, 4)
+    filters = tuning.Kind(tuning.PLACES[0], FILTER).problem(13, 4)
     assert [costs.sizes(filters._replace(states=k))[1] for k in (1, 4, 8)] == [1, 4, 16]
     assert costs.sizes(tuning.Kind(tuning.PLACES[0], costs.ALIGNMENT).problem(6, 5)._replace(shape=(5, 4, 9)))[0] == 6
 

@@ -11,7 +11,8 @@ import pytest
 from helpers import SUBJECTS, Subject, assert_solves, dominant
 
 import tridiag
-from tridiag.backends import BACKENDS, EXTRAS, SYSTEMS, Backend, numba_cuda_fails
+from tridiag.backends import BACKENDS, EXTRAS, KALMAN, SYSTEMS, Backend, numba_cuda_fails
+from tridiag.problems import state_space
 from tridiag.report import VERBS
 
 TABLE = Path(sys.modules["tridiag.backends"].__file__)  # the attribute is the verb `backends`
@@ -44,6 +45,7 @@ def test_reading_the_table_imports_no_backend() -> None:
     tree = ast.parse(TABLE.read_text())
     imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert not any(name and name.startswith("tridiag") for name in imported)
+    assert KALMAN == state_space.KALMAN  # which it therefore names itself
 
 
 def test_what_is_not_installed_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tridiag import kalman
-from tridiag.backends import BACKENDS, KALMAN, Problem
+from tridiag.backends import BACKENDS, Problem
 from tridiag.calls import sequences, split
 from tridiag.calls.blocks import prepare_blocks
 from tridiag.calls.pairs import prepare as prepare_pairs
 from tridiag.calls.plan import axis_alone, prepare
 from tridiag.calls.state_space import prepare as prepare_series
 from tridiag.overview import table
-from tridiag.problems.state_space import PARAMETERS
+from tridiag.problems.state_space import FILTER, INTERCEPTS, LIKELIHOOD, PARAMETERS, SMOOTHER
 from tridiag.selection.choose import choose, eligible
 
+MODEL = ("y", *PARAMETERS)
 OTHERS = ("other backend", "why not, or how long")
 
 
@@ -53,8 +54,14 @@ def logarithms(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
     return sequences.prepare_logarithms(verb, **arguments, **options)[1].problem
 
 
-def state_space(verb: str, arguments: dict[str, Any], method: str = "auto") -> Problem:
-    return prepare_series(verb, arguments["y"], tuple(arguments[name] for name in PARAMETERS), method).problem
+def state_space(verb: str, arguments: dict[str, Any], method: str = "auto", diffuse: Any = None) -> Problem:
+    parameters = tuple(arguments[name] for name in PARAMETERS)
+    return prepare_series(verb, arguments["y"], parameters, method, diffuse=diffuse).problem
+
+
+def likelihood(verb: str, arguments: dict[str, Any], each_step: bool = False, burn: int = 0, **options: Any) -> Problem:
+    """That of each step is found from the states of a filter."""
+    return state_space(FILTER if each_step or burn else verb, arguments, **options)
 
 
 def pairs(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
@@ -75,8 +82,15 @@ VERBS = {
     "matrix_recurrence": Verb(("A", "x"), ("init", "reverse"), matrices, ("return_final", "out")),
     "log_linear_recurrence": Verb(("log_a", "x"), ("init", "axis", "reverse"), logarithms, ("return_final", "out")),
     "logcumsumexp": Verb(("x",), ("axis", "reverse"), logarithms, ("out",)),
-    **dict.fromkeys(KALMAN, Verb(("y", *PARAMETERS), ("method",), state_space)),
+    **dict.fromkeys((FILTER, SMOOTHER), Verb(MODEL, ("method", "diffuse"), state_space, tuple(INTERCEPTS))),
+    LIKELIHOOD: Verb(MODEL, ("method", "diffuse", "each_step", "burn"), likelihood, tuple(INTERCEPTS)),
     "smith_waterman": Verb(("scores", "gap"), ("lengths", "gap_open", "temperature", "ends", "turns"), pairs),
+}
+RUNS = {  # verbs that are made of one of these
+    "kalman.forecast": FILTER,
+    "kalman.lag_one_smoother": f"{SMOOTHER} of twice as many states",
+    "kalman.simulate": "matrix_recurrence",
+    "kalman.simulation_smoother": SMOOTHER,
 }
 
 
@@ -121,7 +135,7 @@ def format_time(seconds: float) -> str:
 def name_of(verb: Any) -> str:
     """The name of a public function below `tridiag`."""
     name = getattr(verb, "__name__", repr(verb))
-    return f"kalman.{name}" if getattr(verb, "__module__", "") == kalman.__name__ else name
+    return f"kalman.{name}" if getattr(verb, "__module__", "").startswith(kalman.__name__) else name
 
 
 def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
@@ -155,8 +169,10 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
     """
     name = verb if isinstance(verb, str) else name_of(verb)
     if name not in VERBS:
+        instead = f"; {name} runs {RUNS[name]}" if name in RUNS else ""
         raise ValueError(
             f"explain knows the verbs {', '.join(VERBS)}, not {name!r} (matmul and scan have one implementation)"
+            + instead
         )
     needed, known, problem_of, more = VERBS[name]
     given = dict(zip((*needed, *known), args, strict=False)) | kwargs
@@ -170,5 +186,5 @@ def explain(verb: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explan
     chosen, why = choose(problem, backend)
     others = {entry.name: entry.why_not(problem) for entry in BACKENDS.values() if entry is not chosen}
     seconds = {one.name: seconds for one, seconds in eligible(problem)}
-    exchange = split.exchange_of(name, arguments, problem, chosen.name, bool(given.get("transpose")))
+    exchange = split.exchange_of(problem.verb, arguments, problem, chosen.name, bool(given.get("transpose")))
     return Explanation(chosen.name, why, problem, others, seconds, exchange)

@@ -10,6 +10,7 @@ from guarded.oracles import EPS, Array
 from tridiag import kalman
 
 MODELS = ((1, 1), (2, 1), (2, 1), (3, 2))  # states, values observed
+LARGER = ((9, 1), (17, 3), (2, 9))  # whose filters and smoothers XLA compiles for minutes
 
 
 def inverse(a: Array) -> tuple[Array, Array]:
@@ -32,7 +33,7 @@ def run(draw: Draw, library: str) -> Ran:
         return hostile_models.run(draw, library)
     verb = draw.choose("verb of kalman", ("log_likelihood", "filter", "smoother"))
     dtype = draw.choose("dtype", ("float64", "float32"))
-    k, p = draw.choose("model", MODELS, "numbers")
+    k, p = draw.choose("model", MODELS + LARGER * (library != "jax"), "numbers")
     rng, stream = draw.values, draw.stream("series")
     n, count = (
         draw.shrunk("n", stream.choice((1, 2, 3, 5, 8, 12))),

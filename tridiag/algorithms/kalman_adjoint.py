@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tridiag.algorithms.kalman_filter import Estimate, Observed, apply, reduced, total, transpose
+from tridiag.algorithms.kalman_filter import Estimate, Observed, apply, outer, reduced, there, total, transpose
+from tridiag.problems.state_space import Model
 
 
 def returned(ops: Any, factors: list[Any], x: Any) -> Any:
@@ -93,3 +94,85 @@ def pull_mean(
     pulled = [error - total(gain * carried) for error, gain in zip(scaled, gains, strict=True)]
     u = ops.keep(returned(ops, factors, pulled))
     return MeanAdjoint(u, ops.keep(state.mean + apply(state.cov, carried)), carried + apply(transpose(H), u))
+
+
+class Record(NamedTuple):
+    """What the way back needs of a step."""
+
+    updated: Estimate  # with `Roots` the gain with which the state follows from the next one is in place of ``cov``
+    seen: Observed
+
+
+def of_first(ops: Any, ahead: Estimate, weight: Any, batches: Model) -> dict[str, Any]:
+    """The derivatives in m0 and P0."""
+    return {
+        "m0": gathered(ahead.mean * weight, batches.m0),
+        "P0": of_covariance(ops, ahead, weight, batches.P0),
+    }
+
+
+def derivatives(
+    ops: Any,
+    F: Any,
+    H: Any,
+    R: Any,
+    kept: Any,
+    record: Record,
+    ahead: Estimate,
+    behind: Any,
+    weight: Any,
+    batches: Model,
+) -> tuple[dict[str, Any], Estimate, Any]:
+    """Those in F, Q, H, R and y of one step, and r and N as of the state predicted for it; ``behind``: with `Roots`."""
+    H, R, _ = there(ops, H, R, ops.zero(H[:, 0]), kept)
+    (updated, cov_or_gain), seen = record
+    scaled, gains = ([x * w for w, x in zip(seen.weights, xs, strict=True)] for xs in (seen.errors, seen.rows))
+    mean = pull_mean(ops, F, H, scaled, gains, seen.factors, record.updated, ahead.mean)
+    if behind is None:
+        cov = pull_covariance(ops, F, H, R, seen, cov_or_gain, ahead.cov)
+    else:
+        cov, behind = pull_by_roots(ops, F, H, R, seen, updated, cov_or_gain, ahead.cov, behind)
+        mean = mean._replace(smoothed=behind.mean)
+    parts = {
+        "Q": of_covariance(ops, ahead, weight, batches.Q),
+        "F": crossed(ops, weight * ahead.mean, mean.smoothed, batches.F) - weighted(cov.of_F, weight, batches.F),
+        "R": of_covariance(ops, Estimate(mean.u, cov.of_R), weight, batches.R),
+        "H": crossed(ops, weight * mean.u, mean.smoothed, batches.H) - weighted(cov.of_H, weight, batches.H),
+        "y": -weight * mean.u,
+    }
+    if kept is not None:
+        parts["R"] = masked_out(ops, mean.u, cov.of_R, kept, weight, batches.R)
+    return parts, Estimate(mean.r, cov.N), behind
+
+
+def masked_out(ops: Any, u: Any, spread: Any, kept: Any, weight: Any, batch: Any) -> Any:
+    """The derivative in R where both values were observed."""
+    both = kept[:, None] & kept[None]
+    return gathered(ops.where(both, (outer(u, u) - spread) * weight / 2, ops.zero(spread)), batch)
+
+
+def of_covariance(ops: Any, ahead: Estimate, weight: Any, batch: Any) -> Any:
+    """(r r^T - N) / 2."""
+    return (crossed(ops, weight * ahead.mean, ahead.mean, batch) - weighted(ahead.cov, weight, batch)) / 2
+
+
+def crossed(ops: Any, x: Any, y: Any, batch: Any) -> Any:
+    """x y^T, summed over the batch axes that a parameter does not have."""
+    if any(length != 1 for length in batch):
+        return gathered(outer(x, y), batch)
+    x, y = (side.reshape(len(side), -1) for side in (x, y))
+    return ops.contracted(x, y).reshape(len(x), len(y), *batch)
+
+
+def weighted(x: Any, weight: Any, batch: Any) -> Any:
+    """A matrix for each series, or one for all, times the weights, summed likewise."""
+    own = x.shape[2:]
+    weight = gathered(weight, tuple(max(pair) for pair in zip(own, batch, strict=True)))
+    return gathered(x * weight, batch)
+
+
+def gathered(x: Any, batch: Any) -> Any:
+    """The sum over the batch axes that a parameter does not have."""
+    first = x.ndim - len(batch)
+    axes = tuple(first + k for k, length in enumerate(batch) if length == 1 and x.shape[first + k] != 1)
+    return x.sum(axes, keepdims=True) if axes else x

@@ -236,6 +236,21 @@ def deviance(ops: Any, seen: Observed, kept: Any) -> Any:
     return total
 
 
+def likelihoods(ops: Any, model: Model, y: Any, kept: Any, predicted: Estimate) -> Any:
+    """The log-likelihood of every step from the states predicted for it: time is one more of the batch axes, the last.
+
+    Arrays are as they come of `front`, but that their first axis, time, is brought there.
+    """
+    H, R, y, *states = (behind(ops, x) for x in (model.H, model.R, y, *predicted))
+    kept = None if kept is None else behind(ops, kept)
+    seen, _ = observe(ops, H, R, y, kept, Estimate(*states))
+    return -deviance(ops, seen, kept) / 2
+
+
+def behind(ops: Any, x: Any) -> Any:
+    return ops.transpose(x, (*range(1, x.ndim), 0))
+
+
 def total(x: Any) -> Any:
     return added(x[i] for i in range(x.shape[0]))
 

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from tridiag.algorithms import kalman_filter, kalman_scan, kalman_smoother
+from tridiag.algorithms import kalman_adjoint, kalman_filter, kalman_scan, kalman_smoother
 from tridiag.algorithms.kalman_filter import Estimate, Observed, Roots, apply, transpose
 from tridiag.libraries.jax import Operations as ops
 from tridiag.problems.state_space import Model, StateSpace
@@ -287,15 +287,16 @@ def differentiated(form: StateSpace, y: Any, model: Model, kept: Any, states: St
     every = behind(form, model, states.seen, states.predicted)
     first, ahead = jax.tree.map(lambda x: x[0], every), jax.tree.map(lambda x: x[1:], every)
 
-    def derive(F: Any, H: Any, R: Any, kept: Any, record: kalman_scan.Record, ahead: Estimate) -> Any:
-        return kalman_scan.derivatives(F, H, R, kept, record, ahead, None, weight, batches)[0]
+    def derive(F: Any, H: Any, R: Any, kept: Any, record: kalman_adjoint.Record, ahead: Estimate) -> Any:
+        return kalman_adjoint.derivatives(ops, F, H, R, kept, record, ahead, None, weight, batches)[0]
 
-    record = kalman_scan.Record(states.updated, states.seen)
+    record = kalman_adjoint.Record(states.updated, states.seen)
     arrays = read(form, model.F), model.H, model.R, kept, record, ahead
     parts = over_time(derive, [ALL] * len(arrays), *arrays)
     of_y = parts.pop("y")
     found = {n: x if len(getattr(model, n)) == form.n else jnp.sum(x, 0, keepdims=True) for n, x in parts.items()}
-    return kalman_scan.gathered(of_y, y.shape[2:]), Model(**found, **kalman_scan.of_first(first, weight, batches))
+    found |= kalman_adjoint.of_first(ops, first, weight, batches)
+    return kalman_adjoint.gathered(of_y, y.shape[2:]), Model(**found)
 
 
 log_likelihood.defvjp(forward, backward)

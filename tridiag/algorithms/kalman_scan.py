@@ -11,25 +11,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from tridiag.algorithms import kalman_adjoint, kalman_filter, kalman_smoother, kalman_square_roots
-from tridiag.algorithms.kalman_adjoint import Shrinking
-from tridiag.algorithms.kalman_filter import Entries, Estimate, Form, Observed, Roots
+from tridiag.algorithms.kalman_adjoint import Record, Shrinking
+from tridiag.algorithms.kalman_filter import Entries, Estimate, Form, Roots
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.state_space import Model, StateSpace
-
-
-class Record(NamedTuple):
-    """What the way back needs of a step."""
-
-    updated: Estimate  # with `Roots` the gain with which the state follows from the next one is in place of ``cov``
-    seen: Observed
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -141,7 +134,7 @@ def differentiated(
         t, record = row
         F, H, R = read(form, model.F, t), ops.row(model.H, t, 0), ops.row(model.R, t, 0)
         known = None if kept is None else ops.row(kept, t, 0)
-        parts, ahead, behind = derivatives(F, H, R, known, record, ahead, behind, weight, batches)
+        parts, ahead, behind = kalman_adjoint.derivatives(ops, F, H, R, known, record, ahead, behind, weight, batches)
         found = {name: parts[name] for name in sums}
         totals = {name: totals[name] + found[name] for name in totals}
         return (ahead, behind, totals), ({name: x for name, x in found.items() if name not in totals}, parts["y"])
@@ -153,73 +146,9 @@ def differentiated(
     rows = jnp.arange(n, dtype=jnp.int32), records
     (ahead, _, totals), (changing, of_y) = lax.scan(step, start, rows, reverse=True)
     found = {name: totals[name][None] if sum_up else changing[name] for name, sum_up in sums.items()}
-    return gathered(of_y, y.shape[2:]), Model(**found, **of_first(ahead, weight, batches))
+    return kalman_adjoint.gathered(of_y, y.shape[2:]), Model(
+        **found, **kalman_adjoint.of_first(ops, ahead, weight, batches)
+    )
 
 
 log_likelihood.defvjp(forward, backward)
-
-
-def of_first(ahead: Estimate, weight: Any, batches: Model) -> dict[str, Any]:
-    """The derivatives in m0 and P0."""
-    return {
-        "m0": gathered(ahead.mean * weight, batches.m0),
-        "P0": of_covariance(ahead, weight, batches.P0),
-    }
-
-
-def derivatives(
-    F: Any, H: Any, R: Any, kept: Any, record: Record, ahead: Estimate, behind: Any, weight: Any, batches: Model
-) -> tuple[dict[str, Any], Estimate, Any]:
-    """Those in F, Q, H, R and y of one step, and r and N as of the state predicted for it; ``behind``: with `Roots`."""
-    H, R, _ = kalman_filter.there(ops, H, R, jnp.zeros_like(H[:, 0]), kept)
-    (updated, cov_or_gain), seen = record
-    scaled, gains = ([x * w for w, x in zip(seen.weights, xs, strict=True)] for xs in (seen.errors, seen.rows))
-    mean = kalman_adjoint.pull_mean(ops, F, H, scaled, gains, seen.factors, record.updated, ahead.mean)
-    if behind is None:
-        cov = kalman_adjoint.pull_covariance(ops, F, H, R, seen, cov_or_gain, ahead.cov)
-    else:
-        cov, behind = kalman_adjoint.pull_by_roots(ops, F, H, R, seen, updated, cov_or_gain, ahead.cov, behind)
-        mean = mean._replace(smoothed=behind.mean)
-    parts = {
-        "Q": of_covariance(ahead, weight, batches.Q),
-        "F": crossed(weight * ahead.mean, mean.smoothed, batches.F) - weighted(cov.of_F, weight, batches.F),
-        "R": of_covariance(Estimate(mean.u, cov.of_R), weight, batches.R),
-        "H": crossed(weight * mean.u, mean.smoothed, batches.H) - weighted(cov.of_H, weight, batches.H),
-        "y": -weight * mean.u,
-    }
-    if kept is not None:
-        parts["R"] = masked_out(mean.u, cov.of_R, kept, weight, batches.R)
-    return parts, Estimate(mean.r, cov.N), behind
-
-
-def masked_out(u: Any, spread: Any, kept: Any, weight: Any, batch: Any) -> Any:
-    """The derivative in R where both values were observed."""
-    both = kept[:, None] & kept[None]
-    return gathered(jnp.where(both, (kalman_filter.outer(u, u) - spread) * weight / 2, 0), batch)
-
-
-def of_covariance(ahead: Estimate, weight: Any, batch: Any) -> Any:
-    """(r r^T - N) / 2."""
-    return (crossed(weight * ahead.mean, ahead.mean, batch) - weighted(ahead.cov, weight, batch)) / 2
-
-
-def crossed(x: Any, y: Any, batch: Any) -> Any:
-    """x y^T, summed over the batch axes that a parameter does not have."""
-    if any(length != 1 for length in batch):
-        return gathered(kalman_filter.outer(x, y), batch)
-    x, y = (side.reshape(len(side), -1) for side in (x, y))
-    return jnp.einsum("ib,jb->ij", x, y, precision="highest").reshape(len(x), len(y), *batch)
-
-
-def weighted(x: Any, weight: Any, batch: Any) -> Any:
-    """A matrix for each series, or one for all, times the weights, summed likewise."""
-    own = x.shape[2:]
-    weight = gathered(weight, tuple(max(pair) for pair in zip(own, batch, strict=True)))
-    return gathered(x * weight, batch)
-
-
-def gathered(x: Any, batch: Any) -> Any:
-    """The sum over the batch axes that a parameter does not have."""
-    first = x.ndim - len(batch)
-    axes = tuple(first + k for k, length in enumerate(batch) if length == 1 and x.shape[first + k] != 1)
-    return jnp.sum(x, axes, keepdims=True) if axes else x

@@ -161,7 +161,7 @@ def orthogonal(ops: Any, parts: Any, weights: Any, noise: Root | None, size: int
 
     Parts are stacked along the first axis: a program that is written out entry by entry compiles for long.
     """
-    columns, found = [], []
+    columns, found, (eps, tiny) = [], [], ops.limits(parts)
     for j in range(size):
         firsts, rests = parts[:, 0], parts[:, 1:]
         if noise is not None:
@@ -170,6 +170,8 @@ def orthogonal(ops: Any, parts: Any, weights: Any, noise: Root | None, size: int
             weights = ops.join(weights, ops.stack([noise.weights[j]]))
         scaled = firsts * weights
         variance = (firsts * scaled).sum(0)
+        # of parts that cancel, again and again, no more is left than underflows: its inverse may overflow
+        variance = ops.where(variance < tiny / eps, 0.0, variance)
         scaled = scaled * inverse(ops, variance)
         column = (rests * scaled[:, None]).sum(0)
         column, variance, parts = ops.keep((column, variance, rests - column * firsts[:, None]))

@@ -40,7 +40,11 @@ EXTRAS = {  # of this package, with which a module is installed
     "triton": "triton",
 }
 BRIDGE = "jax.experimental.buffer_callback"  # by which other libraries launch kernels inside jit
-KALMAN = ("kalman.filter", "kalman.smoother", "kalman.log_likelihood")
+FILTER, SMOOTHER, LIKELIHOOD = KALMAN = (
+    "kalman.filter",
+    "kalman.smoother",
+    "kalman.log_likelihood",
+)  # as in `problems`
 SYSTEMS = ("solve", "factor", "slogdet")  # the verbs on tridiagonal systems
 BLOCKS = "solve_block"
 
@@ -60,6 +64,7 @@ class Problem(NamedTuple):
     method: str = "auto"  # of a Kalman filter
     states: int = 0  # of its model, or the values observed in a step if they are more
     shared: bool = False  # whether many systems share a matrix
+    diffuse: bool = False  # whether a model has states of which nothing is known before the first step
 
     @property
     def unknowns(self) -> int:
@@ -155,6 +160,7 @@ class Backend:
     verbs: tuple[str, ...] = ("solve",)
     order: int | None = None  # the highest order of the recurrences that it runs; None: any
     states: int | None = None  # the most that a model may have that it filters; None: any
+    diffuse: tuple[str, ...] = ()  # the verbs for which it takes models of which some states are unknown at first
     parallel: bool = False  # in time: of logarithmic depth
     units: float | None = None  # the largest error of logcumsumexp, in units in the last place of max(1, abs(result))
     lacks: tuple[tuple[str, str], ...] = ()  # the verbs it does not have for the arrays of a library
@@ -212,6 +218,8 @@ class Backend:
             return f"runs recurrences up to order {self.order}, not of order {problem.order}"
         if self.states is not None and problem.states > self.states:
             return f"filters up to {self.states} states or observed values, not {problem.states}"
+        if problem.diffuse and problem.verb not in self.diffuse:
+            return f"has no {problem.verb} of states that are unknown at first"
         if problem.method == "parallel" and not self.parallel:
             return "works one step after another, not in parallel"
         if problem.method == "sequential" and self.parallel:
@@ -248,13 +256,13 @@ CUSPARSE: dict[str, Any] = {
 _LINES = (
     Backend("numba_thomas", "Thomas and pivoted elimination in tiles of systems, threaded", ("numpy", "torch", "jax"), ("numba",), verbs=(*SYSTEMS, BLOCKS), lacks=(("slogdet", "jax"),)),
     Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch", "jax"), ("numba",), periodic=False),
-    Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch", "jax"), ("numba",), **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, order=8, units=2, states=8, lacks=(*((verb, "torch") for verb in KALMAN), *((verb, "jax") for verb in KALMAN[:-1]))),
+    Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch", "jax"), ("numba",), **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, order=8, units=2, states=32, lacks=((FILTER, "jax"), (SMOOTHER, "jax")), diffuse=(FILTER, LIKELIHOOD)),
     Backend("numba_wavefront", "alignment over rows of cells, a pair in each lane, threaded", ("numpy", "torch", "jax"), ("numba",), **ALIGN),
     Backend("cupy_pcr", "chunks of rows in registers, cyclic reduction among them: CUDA C", ON_GPU, ("cupy",), GPU, verbs=SYSTEMS, lacks=SOLVE_ONLY),
     Backend("cupy_thomas", "Thomas and pivoted elimination, a thread for each system: CUDA C", ON_GPU, ("cupy",), GPU, verbs=SYSTEMS, lacks=SOLVE_ONLY),
     Backend("cupy_scan", "recurrences: a thread for each sequence, or tiles of rows chained by look-back: CUDA C", ON_GPU, ("cupy",), GPU, **LOG_SCAN, order=4, units=2),
     Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=(*SYSTEMS, BLOCKS)),
-    Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, BLOCKS, *LINEAR, *LOGARITHMS, *KALMAN), units=2, integers=True),
+    Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, BLOCKS, *LINEAR, *LOGARITHMS, *KALMAN), units=2, integers=True, diffuse=KALMAN),
     Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=(*SYSTEMS, BLOCKS)),
     Backend("scipy_gtsv", "LAPACK gtsv, one call per matrix", ("numpy",), ("scipy",), periodic=False),
     Backend("jax_lax", "lax.linalg.tridiagonal_solve: LAPACK gtsv on CPU, cuSPARSE on a GPU", ("jax",), ("jax",), ("cpu", *GPU), periodic=False, pivoting_on=((GPU[0], PLAIN),), by_name=True),
@@ -262,8 +270,8 @@ _LINES = (
     Backend("jax_pallas", "Thomas, a thread for each system, by Pallas for Hopper and newer", ("jax",), ("jax", "absl"), GPU, REALS, periodic=False),
     Backend("jax_fori", "lax.fori_loop with dynamic slices, in place", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False, verbs=("solve", *LINEAR), integers=True),
     Backend("jax_associative", "lax.associative_scan, logarithmic depth", ("jax",), ("jax",), ANYWHERE, **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, order=1, units=2, parallel=True),
-    Backend("torch_scan", "a loop over rows, all sequences at once", ("torch",), ("torch",), ANYWHERE, **LOG_SCAN, units=2, integers=True),
-    Backend("numpy_scan", "a loop over rows, all sequences at once: the reference", ("numpy",), **SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, units=2, integers=True),
+    Backend("torch_scan", "a loop over rows, all sequences at once", ("torch",), ("torch",), ANYWHERE, **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, units=2, integers=True, diffuse=KALMAN),
+    Backend("numpy_scan", "a loop over rows, all sequences at once: the reference", ("numpy",), **SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, units=2, integers=True, diffuse=KALMAN),
     Backend("jax_wavefront", "alignment by lax.scan over anti-diagonals, in logarithms", ("jax",), ("jax",), ANYWHERE, **ALIGN),
     Backend("triton_thomas", "chunks of rows in the lanes of Triton programs, cyclic reduction among them", ("torch",), ("torch", "triton"), GPU, REALS, periodic=False),
     Backend("numba_cuda_thomas", "Thomas and pivoted elimination, a GPU thread for each system", ON_GPU, ("cupy", "numba_cuda"), GPU, REALS, periodic=False),

@@ -25,7 +25,7 @@ from tridiag.algorithms.recurrence import Rows
 from tridiag.backends import jax_scan
 from tridiag.libraries.jax import Operations as ops
 from tridiag.problems.forms import Recurrence
-from tridiag.problems.state_space import Model, StateSpace
+from tridiag.problems.state_space import FILTER, LIKELIHOOD, Model, StateSpace
 from tridiag.xla.exponentials import Exponentials
 
 FAR = 2**29  # the largest exponent: the sum of two is an int32
@@ -163,10 +163,10 @@ def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
 
 def filtered(verb: str, y: Any, kept: Any, model: Model, form: StateSpace) -> Any:
     """As `jax_scan.filtered`."""
-    if verb == "kalman.log_likelihood":
+    if verb == LIKELIHOOD:
         return kalman_parallel.log_likelihood(form, y, model, kept)
     likelihood, states = kalman_parallel.filtered(form, y, model, kept)
-    if verb == "kalman.filter":
+    if verb == FILTER:
         return *jax_scan.stacked(form, states.updated, states.predicted), likelihood
     found, sure = kalman_parallel.smoothed(form, model, states)
     return lax.cond(

@@ -17,6 +17,7 @@ from jax import lax
 from tridiag.algorithms import (
     block_elimination,
     complex_sums,
+    kalman_diffuse_scan,
     kalman_filter,
     kalman_scan,
     kalman_smoother,
@@ -30,8 +31,9 @@ from tridiag.algorithms.row_scan import Factors, factor, refine, solve_auto, sub
 from tridiag.algorithms.row_scan import slogdet as slogdet
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
+from tridiag.problems.covariances import tolerance
 from tridiag.problems.forms import Blocks, Form, Recurrence
-from tridiag.problems.state_space import Model, StateSpace, tolerance
+from tridiag.problems.state_space import FILTER, LIKELIHOOD, Model, StateSpace
 from tridiag.xla.exponentials import Exponentials
 
 
@@ -126,6 +128,8 @@ def solve_block(matrix: block_elimination.Matrix, d: Any, form: Blocks) -> Any:
 @functools.partial(jax.jit, static_argnums=(0, 3))
 def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     """Step by step. Covariances that series share are computed once. Gradients: `tridiag.algorithms.kalman_scan`."""
+    if form.diffuse:
+        return kalman_diffuse_scan.from_diffuse(verb, y, model, form, kalman, poisoned)
     return by_what_is_missing(functools.partial(filtered, verb), y, model, form)
 
 
@@ -149,9 +153,9 @@ def by_what_is_missing(filtered: Callable[..., Any], y: Any, model: Model, form:
 
 def filtered(verb: str, y: Any, kept: Any, model: Model, form: StateSpace) -> Any:
     """The results of a verb; ``kept``: what is not missing, None: all."""
-    if verb == "kalman.log_likelihood":
+    if verb == LIKELIHOOD:
         return kalman_scan.log_likelihood(form, y, model, kept)
-    make = filtered_by if verb == "kalman.filter" else smoothed_by
+    make = filtered_by if verb == FILTER else smoothed_by
     return kalman_scan.careful(functools.partial(make, form, y, model, kept))
 
 

@@ -14,6 +14,7 @@ of vectors, arrays of any strides read where they lie; few long sequences are cu
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from tridiag.algorithms import complex_sums
 from tridiag.algorithms.recurrence import Rows
-from tridiag.backends import KALMAN, LOGARITHMS
+from tridiag.backends import LOGARITHMS, numpy_scan
 from tridiag.backends.numba_thomas import Checked, checked, extents, view
 from tridiag.kernels.jobs import logsumexp
 from tridiag.kernels.jobs.kalman import expected, is_small, kind_of
@@ -34,9 +35,7 @@ from tridiag.kernels.runtime.python_call import check
 from tridiag.kernels.table import Call, call_of, kernel
 from tridiag.libraries.arrays import dtype_name, library_of, module_of
 from tridiag.problems.forms import Recurrence, Shape
-from tridiag.problems.state_space import Model, StateSpace
-
-_, SMOOTHER, LIKELIHOOD = KALMAN
+from tridiag.problems.state_space import LIKELIHOOD, SMOOTHER, Model, StateSpace
 
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
@@ -174,12 +173,21 @@ def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: 
 def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     """About 3 k**3 multiplications a step and series, 9 k**3 for a smoother.
 
-    k**2 for the log-likelihood of series that share their covariances.
+    k**2 for the log-likelihood of series that share their covariances. Steps whose states are unknown, as `numpy_scan`.
     """
     if library_of(y) == "jax":
         from tridiag.derivatives import jax_kalman
 
         return jax_kalman.log_likelihood(y, model, form)
+    if library_of(y) == "torch":
+        found = numpy_scan.kalman_with(compiled, verb, view(y), Model(*map(view, model)), form)
+        cast = functools.partial(module_of("torch").cast, dtype=dtype_name(y.dtype))
+        return cast(found) if verb == LIKELIHOOD else tuple(map(cast, found))
+    return numpy_scan.kalman_with(compiled, verb, y, model, form)
+
+
+def compiled(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
+    """Of NumPy arrays, by one call of a kernel."""
     operands = [np.ascontiguousarray(x) for x in (y, *model)]
     *states, likelihood = (np.empty(shape, y.dtype) for shape in results_of(verb, form))
     nothing = [None] * (K.OPERANDS - K.INPUTS - len(states))

@@ -6,12 +6,14 @@ Linear ones (`tridiag.algorithms.recurrence`) take 2 flops a coefficient and val
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-from tridiag.algorithms import complex_sums, logsumexp, recurrence
+from tridiag.algorithms import complex_sums, kalman_rows, logsumexp, recurrence
 from tridiag.algorithms.recurrence import Rows
 from tridiag.libraries.torch import Operations as ops
 from tridiag.problems.forms import Recurrence
+from tridiag.problems.state_space import Model, StateSpace
 
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
@@ -34,3 +36,11 @@ def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: 
         return log_linear_recurrence(coefficients, x, init, form, out)
     y = complex_sums.logcumsumexp(ops, linear_recurrence, x, form)
     return y if out is None else out.copy_(y)
+
+
+def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
+    """Kalman filters step by step, as `numpy_scan`."""
+    run = functools.partial(kalman_rows.run, ops)
+    if form.diffuse:
+        return kalman_rows.from_diffuse(ops, verb, y, model, form, run)
+    return run(verb, y, model, form)

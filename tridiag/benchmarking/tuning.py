@@ -25,10 +25,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.backends import BACKENDS, KALMAN, Backend, Problem, installed
+from tridiag.backends import BACKENDS, Backend, Problem, installed
 from tridiag.benchmarking.operands import STATES
 from tridiag.kernels.jobs.systems import lanes_of
 from tridiag.kernels.runtime import private_files
+from tridiag.problems.state_space import KALMAN
 from tridiag.selection import costs, measurements
 from tridiag.selection.places import PLACES, Place
 

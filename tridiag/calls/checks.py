@@ -54,6 +54,13 @@ def check_axis(axis: Any, name: str = "axis") -> int:
     return int(axis.__index__())
 
 
+def check_count(name: str, count: Any, least: int, wanted: str) -> int:
+    """A whole number of any library; ``wanted``: what it counts, in words."""
+    if isinstance(count, BOOLEANS) or not hasattr(count, "__index__") or count.__index__() < least:
+        raise ValueError(f"{name} is {count!r}; wanted {wanted}, {least} or more")
+    return int(count.__index__())
+
+
 def check_mask(entry: Entry) -> None:
     if dtype_name(entry[0]) != "bool":
         raise TypeError(

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.backends import KALMAN, LOGARITHMS, Problem
+from tridiag.backends import LOGARITHMS, Problem
 from tridiag.calls import execute, state_space
 from tridiag.calls.plan import Call, prepare, wants_check
 from tridiag.calls.sequences import PREPARERS, check_logarithms
 from tridiag.libraries.arrays import module_of
 from tridiag.problems.forms import Cut
-from tridiag.problems.state_space import MATRICES
+from tridiag.problems.state_space import KALMAN, LIKELIHOOD, MATRICES
 
 Array = Any
 PARTS = {  # backends that need not gather the rows of a verb
@@ -101,11 +101,23 @@ def recurrence(
 def series(call: state_space.Call, arguments: tuple[Any, ...], axis_name: Any) -> state_space.Call:
     """A prepared call of a filter whose steps are those of a device."""
     cut = cut_over(axis_name, call.problem.verb)
+    if call.form.diffuse:
+        raise ValueError(
+            "states that are unknown at first are for whole series, and with axis_name each device has some of their "
+            "steps; give a finite P0, or pass sharded arrays outside of jax.shard_map"
+        )
     check_traced(call.library, any(map(module_of(call.library).is_traced, arguments)), axis_name)
     from tridiag.libraries.jax import spread
 
     form = call.form._replace(cut=cut if cut.parts > 1 else None)
     return call._replace(form=form, y=spread(call.y, cut.names))
+
+
+def over_devices(x: Array, cut: Cut) -> Array:
+    """The sum of what devices have, the same on all."""
+    from jax import lax
+
+    return lax.psum(x, cut.names)
 
 
 def check_inside(call: Call, out: Any, axis_name: Any) -> None:
@@ -183,14 +195,14 @@ def exchange_of_steps(verb: str, arguments: dict[str, Any], problem: Problem, ba
     if found is None:
         return None
     steps = f"the steps of a series lie on {found[0]} devices"
-    if backend not in PARTS.get(verb, ()):
+    if backend not in PARTS.get(verb, ()) or problem.diffuse:
         return f"{steps}, and are gathered"
     from tridiag.xla import split_kalman
 
     told = f"{steps}: {split_kalman.exchange(verb, found[0], np.shape(arguments['F'])[-1], problem.shape[-1])}"
     changes = any(len(np.shape(arguments[name])) > 2 and np.shape(arguments[name])[-3] > 1 for name in MATRICES)
     gathering = "; derivatives gather them"
-    if verb == KALMAN[-1]:
+    if verb == LIKELIHOOD:
         gathering = "; the gradient of a model that changes with time gathers them" * changes
     return f"{told}; where digits may be lost all series are gathered{gathering}"
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,10 +12,28 @@ import numpy as np
 from tridiag.backends import Problem
 from tridiag.calls.plan import NO_MASK, real_dtype
 from tridiag.libraries.arrays import module_of, taking, working_dtype
-from tridiag.problems.state_space import COVARIANCES, PARAMETERS, Model, StateSpace, align, check_covariance
+from tridiag.problems.covariances import check_covariance
+from tridiag.problems.state_space import (
+    COVARIANCES,
+    INTERCEPTS,
+    PARAMETERS,
+    Model,
+    StateSpace,
+    align,
+)
 
 Array = Any
 METHODS = ("auto", "sequential", "parallel")
+
+
+class Intercepts(NamedTuple):
+    """Known vectors that are added in every step; None: zeros."""
+
+    state: Array | None = None
+    obs: Array | None = None
+
+
+NO_INTERCEPTS = Intercepts()
 
 
 class Call(NamedTuple):
@@ -24,47 +45,147 @@ class Call(NamedTuple):
     dtype: str  # of the result
     y: Array
     model: Model
+    intercepts: Intercepts
 
 
-def prepare(verb: str, y: Any, parameters: tuple[Any, ...], method: str) -> Call:
-    """Everything that can be checked without values."""
+def prepare(
+    verb: str,
+    y: Any,
+    parameters: tuple[Any, ...],
+    method: str,
+    intercepts: Intercepts = NO_INTERCEPTS,
+    diffuse: Any = None,
+) -> Call:
+    """Everything that can be checked without values; those of P0 tell what is unknown where ``diffuse`` does not."""
     if method not in METHODS:
         raise ValueError(f"method is {method!r}; wanted one of {', '.join(map(repr, METHODS))}")
-    names, arguments = ("y", *PARAMETERS), [y, *parameters]
-    library, take = taking(names, *map(type, arguments), NO_MASK)
-    taken, _, facts, settings = take(arguments, None)
-    entries, module = dict(zip(names, facts, strict=False)), module_of(library)
+    added = {name: x for name, x in zip(INTERCEPTS, intercepts, strict=True) if x is not None}
+    library, dtype, device, given = taken({"y": y} | dict(zip(PARAMETERS, parameters, strict=True)) | added)
+    module = module_of(library)
+    lifted, batch, cov_batch = align({name: tuple(np.shape(x)) for name, x in given.items()})
+    n, observed, states = *lifted["y"][-2:], lifted["m0"][-1]
+    arrays = {name: module.cast(x, working_dtype(dtype)).reshape(lifted[name]) for name, x in given.items()}
+    unknown = unknown_states(parameters[-1], library, device) if diffuse is None else named_states(diffuse, states)
+    if diffuse is not None and unknown:
+        arrays["P0"] = with_unknown(module.Operations, arrays["P0"], unknown)
+    model, shifts = (map(arrays.get, group) for group in (PARAMETERS, INTERCEPTS))
+    shape, largest = (*batch, n, observed), max(states, observed)
+    problem = Problem(
+        verb,
+        library,
+        device,
+        working_dtype(dtype),
+        shape,
+        len(batch),
+        None,
+        method=method,
+        states=largest,
+        diffuse=bool(unknown),
+    )
+    form = StateSpace(n, observed, states, batch, cov_batch, None, False, unknown)
+    return Call(library, problem, form, dtype, arrays["y"], Model(*model), Intercepts(*shifts))
+
+
+def parameters_of(verb: str, model: dict[str, Any]) -> dict[str, Any]:
+    """The parameters among the arguments of a verb, in their order."""
+    if missing := [name for name in PARAMETERS if name not in model]:
+        raise TypeError(f"{verb} also needs {', '.join(missing)}")
+    if model.get("axis_name") is not None:
+        raise TypeError(f"{verb} is for whole series, and with axis_name each device has some of their steps")
+    return {name: model[name] for name in PARAMETERS}
+
+
+class Taken(NamedTuple):
+    """Arguments as their library takes them."""
+
+    library: str
+    dtype: str  # of the result
+    device: str
+    arrays: dict[str, Array]
+
+    def working(self) -> dict[str, Array]:
+        """The arrays in the dtype in which all is computed."""
+        cast = module_of(self.library).cast
+        return {name: cast(x, working_dtype(self.dtype)) for name, x in self.arrays.items()}
+
+
+def taken(given: dict[str, Any]) -> Taken:
+    """Some arguments of one library, checked to be real numbers."""
+    library, take = taking(tuple(given), *map(type, given.values()), NO_MASK)
+    arrays, _, facts, settings = take([*given.values()], None)
+    entries, module = dict(zip(given, facts, strict=False)), module_of(library)
     for name, entry in entries.items():
         module.check_dtype(name, entry)
     dtype = real_dtype(module, entries, settings)
-    lifted, batch, cov_batch = align({name: tuple(entry[1]) for name, entry in entries.items()})
-    n, observed, states = *lifted["y"][-2:], lifted["m0"][-1]
-    device = module.device(entries.values(), settings)
-    y, *rest = (
-        module.cast(x, working_dtype(dtype)).reshape(lifted[name]) for name, x in zip(names, taken, strict=True)
-    )
-    shape, largest = (*batch, n, observed), max(states, observed)
-    problem = Problem(
-        verb, library, device, working_dtype(dtype), shape, len(batch), None, method=method, states=largest
-    )
-    form = StateSpace(n, observed, states, batch, cov_batch, None, False)
-    return Call(library, problem, form, dtype, y, Model(*rest))
+    return Taken(library, dtype, module.device(entries.values(), settings), dict(zip(given, arrays, strict=True)))
+
+
+def named_states(diffuse: Any, states: int) -> tuple[int, ...]:
+    """The states that are unknown at first, from their numbers, or from a mask."""
+    given = np.asarray(diffuse)
+    if given.dtype == bool and given.shape == (states,):
+        return tuple(map(int, np.flatnonzero(given)))
+    numbers = given.size == 0 or given.dtype.kind in "iu"
+    if given.ndim != 1 or not numbers or any(not -states <= i < states for i in given):
+        raise ValueError(
+            f"diffuse is {diffuse!r}; wanted the numbers of states that are unknown at first, from 0 to {states - 1}, "
+            f"or {states} booleans"
+        )
+    return tuple(sorted({int(i) % states for i in given}))
+
+
+def unknown_states(P0: Any, library: str, device: str) -> tuple[int, ...]:
+    """Those whose variance is infinite in any series, where values can be read."""
+    if not is_readable(library, device, P0):
+        return ()
+    variances = np.diagonal(to_numpy(P0), axis1=-2, axis2=-1)
+    infinite = np.isposinf(variances).reshape(-1, variances.shape[-1]).any(0)
+    return tuple(map(int, np.flatnonzero(infinite)))
+
+
+def with_unknown(ops: Any, P0: Any, unknown: tuple[int, ...]) -> Any:
+    """P0 with infinite variances of these states."""
+    which = np.zeros(P0.shape[-2:], bool)
+    which[unknown, unknown] = True
+    return ops.where(ops.placed(which, P0), math.inf, P0)
 
 
 def check_values(call: Call, arguments: dict[str, Any]) -> StateSpace:
     """Refuse covariances that are none, and see whether observations are missing, where values can be read."""
-    module, dtype = module_of(call.library), working_dtype(call.dtype)
-    readable = {
-        name: np.asarray(x).astype(dtype)
+    dtype, can_be_read = working_dtype(call.dtype), readable(call)
+    values = {
+        name: to_numpy(x).astype(dtype)
         for name, x in arguments.items()
-        if call.problem.device == "cpu" and name in ("y", *COVARIANCES) and is_here(module, x)
+        if name in ("y", *COVARIANCES) and can_be_read(x)
     }
-    for name in [name for name in COVARIANCES if name in readable]:
-        check_covariance(name, readable[name], call.form.n)
-    missing = bool(np.isnan(readable["y"]).any()) if "y" in readable else None
-    return call.form._replace(missing=missing, checked={*COVARIANCES} <= {*readable})
+    for name in [name for name in COVARIANCES if name in values]:
+        known = without_unknown(values[name], call.form.diffuse) if name == "P0" else values[name]
+        check_covariance(name, known, call.form.n)
+    missing = bool(np.isnan(values["y"]).any()) if "y" in values else None
+    return call.form._replace(missing=missing, checked={*COVARIANCES} <= {*values})
 
 
-def is_here(module: Any, x: Any) -> bool:
-    """Whether the values of an argument can be read in this process."""
-    return not module.is_traced(x) and getattr(x, "is_fully_addressable", True)
+def without_unknown(P0: Any, unknown: tuple[int, ...]) -> Any:
+    """P0 with zeros for what is not read: rows and columns of states whose variance is infinite."""
+    if not unknown:
+        return P0
+    infinite = np.isposinf(np.diagonal(P0, axis1=-2, axis2=-1))
+    named = np.isin(np.arange(P0.shape[-1]), unknown) & (infinite | (not infinite.any()))
+    return np.where(named[..., None] | named[..., None, :], 0, P0)
+
+
+def to_numpy(x: Any) -> Any:
+    """The values of an array of any library that can be read; NumPy has no bfloat16 of its own."""
+    if hasattr(x, "detach"):
+        x = x.detach().float() if x.dtype.itemsize < 4 else x.detach()
+    return np.asarray(x)
+
+
+def readable(call: Call) -> Callable[[Any], bool]:
+    """Whether the values of an array can be read in this process, and at once."""
+    return functools.partial(is_readable, call.library, call.problem.device)
+
+
+def is_readable(library: str, device: str, x: Any) -> bool:
+    here = not module_of(library).is_traced(x) and getattr(x, "is_fully_addressable", True)
+    return device == "cpu" and here

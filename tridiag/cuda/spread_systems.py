@@ -11,7 +11,12 @@ from tridiag.kernels.jobs.batches import contiguous
 from tridiag.problems.forms import Form
 
 WARP = 32
-BLOCKS = (64, 128, 192, 256)  # threads of a block of chunks where rows lie side by side: the first that are used well enough
+BLOCKS = (
+    64,
+    128,
+    192,
+    256,
+)  # threads of a block of chunks where rows lie side by side: the first that are used well enough
 USED = 0.85  # ... by so many of them
 BLOCK = 256  # threads of a block of chunks where rows lie apart, or fewer
 FEW_CHUNKS = 4  # systems of no more chunks than this of the shorter kind have such chunks

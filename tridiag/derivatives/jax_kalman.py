@@ -16,25 +16,31 @@ import numpy as np
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
 
-from tridiag.algorithms import kalman_filter, kalman_scan
-from tridiag.backends import KALMAN, jax_scan
+from tridiag.algorithms import kalman_diffuse_scan, kalman_filter, kalman_scan
+from tridiag.backends import jax_scan
 from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
-from tridiag.problems.state_space import Model, StateSpace, own_shapes
+from tridiag.problems.state_space import LIKELIHOOD, Model, StateSpace, own_shapes
 from tridiag.xla import split_kalman
 from tridiag.xla.exchange import anywhere
 
 
 @functools.partial(jax.jit, static_argnums=2)
 def log_likelihood(y: Any, model: Model, form: StateSpace) -> Any:
+    if form.diffuse:
+        return kalman_diffuse_scan.from_diffuse(LIKELIHOOD, y, model, form, compiled, jax_scan.poisoned)
     return likelihood(form, *vary_alike((y, checked(y, model, form))))
+
+
+def compiled(_: str, y: Any, model: Model, form: StateSpace) -> Any:
+    return log_likelihood(y, model, form)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 3))
 def filtered(verb: str, y: Any, model: Model, form: StateSpace) -> tuple[Any, ...]:
     """What a filter or a smoother returns, by `jax_scan`."""
-    if jax.device_count("cpu") == 1 and not form.cut:
+    if (jax.device_count("cpu") == 1 and not form.cut) or form.diffuse:
         found: tuple[Any, ...] = jax_scan.kalman(verb, y, model, form)
         return found
     return states(form, verb, *vary_alike((y, checked(y, model, form))))
@@ -70,7 +76,7 @@ def gathered(function: Callable[..., Any], verb: str, y: Any, model: Model, form
         return found if isinstance(found, tuple) else (found,)
 
     found = of_whole(verb, whole, form)(*vary_alike((y, checked(y, model, form))))
-    return found[0] if verb == KALMAN[-1] else found
+    return found[0] if verb == LIKELIHOOD else found
 
 
 @functools.cache
@@ -113,7 +119,7 @@ def change(form: StateSpace, primals: Any, tangents: Any) -> Any:
         kept = None if form.missing is False else ~jnp.isnan(y)
         return (kalman_scan.run(form, y, model, kept, lambda step: None)[0],)
 
-    return value(form, *primals), jax.jvp(of_whole(KALMAN[-1], of, form), primals, tangents)[1][0]
+    return value(form, *primals), jax.jvp(of_whole(LIKELIHOOD, of, form), primals, tangents)[1][0]
 
 
 def forward(form: StateSpace, y: Any, model: Model) -> Any:
@@ -150,9 +156,9 @@ def second(form: StateSpace, in_y: bool, primals: Any, tangents: Any) -> Any:
 
 def plain(form: StateSpace, in_y: bool, y: Any, model: Model, weight: Any) -> tuple[Any, Model]:
     def of(y: Any, model: Model, form: StateSpace) -> tuple[Any]:
-        return (jax_scan.kalman(KALMAN[-1], y, model, form._replace(checked=True)),)
+        return (jax_scan.kalman(LIKELIHOOD, y, model, form._replace(checked=True)),)
 
-    of_y, of_model = jax.vjp(of_whole(KALMAN[-1], of, form), y, model)[1]((weight,))
+    of_y, of_model = jax.vjp(of_whole(LIKELIHOOD, of, form), y, model)[1]((weight,))
     return of_y if in_y else jnp.zeros_like(y), of_model
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tridiag.kernels.jobs.kalman import MANY, is_written_out, kernel_of
 from tridiag.kernels.jobs.recurrences import MOST_IN_VECTORS
 from tridiag.kernels.jobs.words.kalman import COMPLETE, MISSING, SHARED
 from tridiag.kernels.jobs.words.recurrences import WRITTEN_OUT
@@ -89,15 +90,19 @@ def kernels_of(
         for family, *rest in taken.forward + (taken.backward if backward else ()):
             for dtype in dtypes:
                 if family not in REAL or np.dtype(dtype).kind == "f":
-                    found |= {(family, dtype, *more): None for more in filled(rest, sizes, states)}
+                    found |= dict.fromkeys(filled(family, dtype, rest, sizes, states))
     return list(found)
 
 
-def filled(rest: Sequence[Any], sizes: Sequence[int], states: Sequence[tuple[int, int]]) -> list[tuple[Any, ...]]:
-    """What names a kernel after its dtype, for every size that it is wanted for."""
+def filled(
+    family: str, dtype: str, rest: Sequence[Any], sizes: Sequence[int], states: Sequence[tuple[int, int]]
+) -> list[Named]:
+    """The kernels of a family, one for every size that it is wanted for."""
     if rest and isinstance(rest[0], Size):
-        return [(size, *rest[1:]) for size in sizes if rest[0].least <= size <= rest[0].most]
-    return [(*pair, *rest[1:]) for pair in states] if rest[:1] == [STATES] else [tuple(rest)]
+        return [(family, dtype, size, *rest[1:]) for size in sizes if rest[0].least <= size <= rest[0].most]
+    if rest[:1] != [STATES]:
+        return [(family, dtype, *rest)]
+    return [kernel_of(family, dtype, *pair, rest[1]) for pair in states if is_written_out(*pair) or family in MANY]
 
 
 def prepare(named: Named) -> bool:

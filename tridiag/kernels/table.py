@@ -45,6 +45,11 @@ KERNELS = {
     "moments": Family("moments{1}_{2}_{3}_{0}", "kalman.kernel.build_moments"),
     "smoother": Family("smoother{1}_{2}_{3}_{0}", "kalman.kernel.build_smoother"),
     "stretch": Family("stretch{1}_{2}_{3}_{0}", "kalman.kernel.build_stretch"),
+    "filter_many": Family("filter_many_{0}", "many_states.kernel.build"),
+    "filter_many_shared": Family("filter_many_shared_{0}", "many_states.kernel.build_shared"),
+    "gradient_many": Family("gradient_many_{0}", "many_states.kernel.build_gradient"),
+    "gradient_many_shared": Family("gradient_many_shared_{0}", "many_states.kernel.build_shared_gradient"),
+    "smoother_many": Family("smoother_many_{0}", "many_states.kernel.build_smoother"),
     "filter_guard": Family("filter_guard_{0}", "kalman.guard.build"),
     "alignment": Family("wavefront_{1}_{0}", "alignment.kernel.build"),
 }

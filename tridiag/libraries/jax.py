@@ -132,6 +132,16 @@ class Operations:
         return float(info.eps), float(info.tiny)
 
     @staticmethod
+    def solved(matrix: Any, right: Any) -> Any:
+        """matrix^-1 right, of one dense matrix and one vector."""
+        return jnp.linalg.solve(matrix, right)
+
+    @staticmethod
+    def placed(x: Any, like: Any) -> Any:
+        """A NumPy array as JAX takes it."""
+        return jnp.asarray(x)
+
+    @staticmethod
     def full(shape: Any, value: int, like: Any) -> Any:
         return jnp.full(shape, value, like.dtype)
 
@@ -148,6 +158,11 @@ class Operations:
             return jnp.einsum("ij...,jk...->ik...", x, y, precision="highest")
         terms = (x[:, j, None] * y[None, j] for j in range(x.shape[1]))
         return lax.optimization_barrier(functools.reduce(operator.add, terms))
+
+    @staticmethod
+    def contracted(x: Any, y: Any) -> Any:
+        """x y^T, of matrices alone."""
+        return jnp.einsum("ib,jb->ij", x, y, precision="highest")
 
     # what many loops read: XLA would compute it again in each of them
     keep = staticmethod(lax.optimization_barrier)
@@ -260,6 +275,13 @@ def integer_dtype(entries: Sequence[Entry], settings: Any) -> str | None:
     """That of sums of integers, as `jax.numpy.cumsum` has it; None where some arguments are none."""
     dtype = jnp.result_type(*(promotes_as for _, _, promotes_as, _ in entries))
     return str(dtype) if jnp.issubdtype(dtype, jnp.integer) else None
+
+
+def normal(generator: Any, shape: Sequence[int], like: Any) -> Any:
+    """Standard normal numbers, of a key of `jax.random`."""
+    if not isinstance(generator, jax.Array):
+        raise TypeError(f"generator is {generator!r}; JAX arrays want a key, as of jax.random.key(0)")
+    return jax.random.normal(generator, tuple(shape), like.dtype)
 
 
 def dtype(name: str) -> Any:

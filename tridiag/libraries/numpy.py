@@ -129,6 +129,16 @@ class Operations(Indexing):
     def empty(cls, shape: Any, like: Any) -> Any:
         return cls.xp.empty(shape, like.dtype)
 
+    @staticmethod
+    def solved(matrix: Any, right: Any) -> Any:
+        """matrix^-1 right, of one dense matrix and one vector."""
+        return np.linalg.solve(matrix, right)
+
+    @staticmethod
+    def placed(x: Any, like: Any) -> Any:
+        """A NumPy array where another one is."""
+        return x
+
     @classmethod
     def full(cls, shape: Any, value: int, like: Any) -> Any:
         return cls.xp.full(shape, value, like.dtype)
@@ -217,6 +227,13 @@ def integer_dtype(entries: Sequence[Entry], promoted: Any) -> str | None:
     if promoted is None:
         promoted = np.result_type(*(np.zeros((), dtype) if shape == () else dtype for dtype, shape in entries))
     return {"i": "int64", "u": "uint64"}.get(promoted.kind)
+
+
+def normal(generator: Any, shape: Sequence[int], like: Any) -> Any:
+    """Standard normal numbers, drawn by a `numpy.random.Generator`."""
+    if not isinstance(generator, np.random.Generator):
+        raise TypeError(f"generator is {generator!r}; NumPy arrays want a numpy.random.Generator, as of default_rng()")
+    return generator.standard_normal(shape).astype(like.dtype)
 
 
 def dtype(name: str) -> Any:

@@ -153,6 +153,16 @@ class Operations:
         return torch.empty(shape, dtype=like.dtype, device=like.device)
 
     @staticmethod
+    def solved(matrix: Any, right: Any) -> Any:
+        """matrix^-1 right, of one dense matrix and one vector."""
+        return torch.linalg.solve(matrix, right)
+
+    @staticmethod
+    def placed(x: Any, like: Any) -> Any:
+        """A NumPy array as a tensor where another one is."""
+        return torch.as_tensor(x, device=like.device)
+
+    @staticmethod
     def full(shape: Any, value: int, like: Any) -> Any:
         return like.new_full(shape, value)
 
@@ -163,6 +173,40 @@ class Operations:
     @staticmethod
     def zero_status(x: Any) -> Any:
         return torch.zeros(x.shape, dtype=torch.int32, device=x.device)
+
+    # the rest is of matrices whose rows and columns lie before all other axes
+
+    @staticmethod
+    def product(x: Any, y: Any) -> Any:
+        return torch.einsum("ij...,jk...->ik...", x, y)
+
+    @staticmethod
+    def contracted(x: Any, y: Any) -> Any:
+        """x y^T, of matrices alone."""
+        return x @ y.T
+
+    @staticmethod
+    def stack(rows: Any) -> Any:
+        return torch.stack(torch.broadcast_tensors(*rows))
+
+    @staticmethod
+    def join(x: Any, y: Any) -> Any:
+        """Along the first axis; all others broadcast."""
+        shape = torch.broadcast_shapes(x.shape[1:], y.shape[1:])
+        return torch.cat([part.expand(len(part), *shape) for part in (x, y)])
+
+    @staticmethod
+    def keep(x: Any) -> Any:
+        return x
+
+    @staticmethod
+    def identity(like: Any) -> Any:
+        one = torch.eye(len(like), dtype=like.dtype, device=like.device)
+        return one.reshape(*like.shape[:2], *(1,) * (like.ndim - 2))
+
+    @staticmethod
+    def symmetric(x: Any) -> Any:
+        return (x + x.swapaxes(0, 1)) / 2
 
 
 def transformed() -> bool:
@@ -277,12 +321,24 @@ def integer_dtype(entries: Sequence[Entry], default: torch.dtype) -> str | None:
     return "int64" if all(entry[0] in (int, *INTEGERS) for entry in entries) else None
 
 
+def normal(generator: Any, shape: Sequence[int], like: Any) -> Any:
+    """Standard normal numbers, drawn by a `torch.Generator`."""
+    if not isinstance(generator, torch.Generator):
+        raise TypeError(f"generator is {generator!r}; PyTorch tensors want a torch.Generator")
+    return torch.randn(*shape, generator=generator, dtype=like.dtype, device=like.device)
+
+
 def dtype(name: str) -> Any:
     return getattr(torch, name)
 
 
 def has_dtype(entry: Entry, name: str) -> bool:
     return entry[0] is getattr(torch, name)
+
+
+def is_traced(x: Any) -> bool:
+    """Whether the values of x are not here: inside `torch.func`, or of a tensor that has none."""
+    return isinstance(x, torch.Tensor) and (transformed() or x.is_meta)
 
 
 def cast(x: Any, dtype: str) -> Any:

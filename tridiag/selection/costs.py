@@ -13,7 +13,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from tridiag.backends import BACKENDS, BLOCKS, KALMAN, SYSTEMS, Backend, Problem
+from tridiag.backends import BACKENDS, BLOCKS, SYSTEMS, Backend, Problem
+from tridiag.problems.state_space import KALMAN
 
 FORMAT = 2
 DTYPES = {

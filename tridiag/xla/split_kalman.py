@@ -27,18 +27,18 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from tridiag.algorithms import kalman_filter, kalman_parallel, kalman_scan, kalman_smoother, kalman_stretches
 from tridiag.algorithms.kalman_filter import Estimate
+from tridiag.kernels.jobs.kalman import is_written_out
 from tridiag.kernels.runtime.sources import source_hash
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Cut, Shape
-from tridiag.problems.state_space import MATRICES, Model, StateSpace, entries, own_shapes
+from tridiag.problems.state_space import FILTER, LIKELIHOOD, MATRICES, SMOOTHER, Model, StateSpace, entries, own_shapes
 from tridiag.xla import kalman
 from tridiag.xla.custom_call import cut_over, may_be_sharded
 from tridiag.xla.exchange import all_rows, anywhere, index, own_rows
 from tridiag.xla.kalman import Stretch, symmetric, triangle
 
-FILTER, SMOOTHER, LOG_LIKELIHOOD = "kalman.filter", "kalman.smoother", "kalman.log_likelihood"
-RESULTS = {FILTER: (*(True,) * 4, False), SMOOTHER: (True, True, False), LOG_LIKELIHOOD: (False,)}  # which have time
+RESULTS = {FILTER: (*(True,) * 4, False), SMOOTHER: (True, True, False), LIKELIHOOD: (False,)}  # which have time
 TIMED = (True, *(name in MATRICES for name in Model._fields))  # which of y and the model have an axis of time
 
 
@@ -117,6 +117,8 @@ def some_derivatives(y: Any, model: Model, form: StateSpace, missing: bool, ahea
 
 def in_loops(y: Any, model: Model, form: StateSpace, missing: bool, keep: bool) -> tuple[Any, Stretch, None]:
     """The log-likelihoods, what the steps make of the state before them, and their states, which are not kept."""
+    if not is_written_out(form.states, form.observed):
+        return in_steps(y, model, form, missing, False)
     return *kalman.stretch(y, model, form, missing), None
 
 
@@ -154,7 +156,7 @@ def in_front(y: Any, model: Model, missing: bool) -> tuple[Model, Any, Any]:
     return model, y, ~jnp.isnan(y) if missing else None
 
 
-LIKELIHOOD = Verb(likelihoods, value_of, RESULTS[LOG_LIKELIHOOD], in_loops)
+LIKELIHOODS = Verb(likelihoods, value_of, RESULTS[LIKELIHOOD], in_loops)
 GRADIENT, GRADIENT_IN_Y = (
     Verb(
         functools.partial(some_derivatives, in_y=in_y),
@@ -321,7 +323,7 @@ def of_shapes(form: StateSpace, y: Any, model: Model) -> StateSpace:
 
 def log_likelihood(y: Any, model: Model, form: StateSpace, missing: bool) -> Any:
     """The log-likelihoods; every device computes those of its series, or what its steps contribute."""
-    return shard_over_devices(LIKELIHOOD, y, model, form, missing, (form.batch,))[0]
+    return shard_over_devices(LIKELIHOODS, y, model, form, missing, (form.batch,))[0]
 
 
 def gradient(y: Any, model: Model, form: StateSpace, missing: bool, in_y: bool) -> tuple[Any, Any]:

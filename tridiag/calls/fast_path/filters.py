@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.backends import KALMAN
 from tridiag.calls import state_space
 from tridiag.calls.fast_path.alignments import stand_in
 from tridiag.calls.fast_path.facts import facts_of_all, kept_call_of
 from tridiag.kernels.jobs.recurrences import is_packed
 from tridiag.kernels.jobs.words.kalman import INPUTS, OPERANDS
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same, Several
+from tridiag.problems.covariances import check_covariance
 from tridiag.problems.forms import Shape
-from tridiag.problems.state_space import COVARIANCES, PARAMETERS, Model, StateSpace, check_covariance
+from tridiag.problems.state_space import COVARIANCES, KALMAN, PARAMETERS, Model, StateSpace
 from tridiag.selection.choose import choose
 
 CHECKED = tuple((name, 1 + PARAMETERS.index(name)) for name in COVARIANCES)  # where they are behind y
@@ -59,6 +59,8 @@ def kalman(verb: str, given: list[Any], method: str, backend: str) -> Any:
     form = bound.form
     for name, k in CHECKED:
         check_covariance(name, given[k], form.n)
+    if np.isposinf(given[-1]).any():  # of P0: a start that is unknown
+        return None
     missing = bool(np.isnan(given[0]).any())
     if missing:
         form = form._replace(missing=True)

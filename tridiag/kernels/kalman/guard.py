@@ -1,10 +1,12 @@
 """What is looked at in a call of a small Kalman filter that was met before: its covariances, and what is missing.
 
-Covariances are let through that `tridiag.problems.state_space.surely` finds symmetric and positive semidefinite, in the
-same arithmetic; of any other `check_covariance` tells what is wrong with it, if anything is.
+Covariances are let through that `tridiag.problems.covariances.surely` finds symmetric and positive semidefinite, in the
+same arithmetic, if they are finite; of any other `check_covariance` tells what is wrong with it, if anything is.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numba import cfunc, njit, types
@@ -15,7 +17,7 @@ from tridiag.kernels.jobs.words.kalman import Expected, Filter
 from tridiag.kernels.simd.memory import c_function, call, load, store
 from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import OPTIONS
-from tridiag.problems.state_space import least, rounding, tolerance
+from tridiag.problems.covariances import least, rounding, tolerance
 
 COVARIANCES, KINDS = K.COVARIANCES, len(K.COVARIANCES)
 expected_at = at(Expected)
@@ -83,7 +85,7 @@ def sound_for(dtype: np.dtype):
     @njit(**OPTIONS)
     def sound(zero, source, k, matrix):
         largest = copy(zero, source, k, matrix)
-        if not (largest >= 0 and is_symmetric(matrix, k, largest * apart)):
+        if not (0 <= largest < math.inf and is_symmetric(matrix, k, largest * apart)):
             return False
         return has_positive_pivots(matrix, k, largest * relative + absolute)
 

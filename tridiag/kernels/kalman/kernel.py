@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
+from tridiag.algorithms.kalman_filter import LOG_TWO_PI
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.kalman import Filter
@@ -19,6 +20,7 @@ from tridiag.kernels.kalman.gradient import Gradient, GradientRoom
 from tridiag.kernels.kalman.loops import COUNT, EXPONENT, LOSS, MANTISSA, QUADRATIC, Loops, Room
 from tridiag.kernels.kalman.matrices import Entries, Roots
 from tridiag.kernels.kalman.moments import Moments, MomentsRoom
+from tridiag.kernels.kalman.series import bind_series, put
 from tridiag.kernels.kalman.stretches import Stretches
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
@@ -28,7 +30,7 @@ from tridiag.kernels.simd.memory import c_function, load, malloc, pointer, set_w
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 
-LOG_TWO, LOG_TWO_PI = math.log(2.0), math.log(2.0 * math.pi)
+LOG_TWO = math.log(2.0)
 
 JOB = RecordAt(Filter)
 
@@ -70,31 +72,13 @@ def parts_of(room: Room) -> Any:
 
     @njit(**OPTIONS)
     def bind(zero, job, worker, first):
-        """One series from ``first`` on in each lane, the last one in those that are left over."""
-        axes = address_of(job) + 8 * (K.TABLE + K.OPERANDS)
-        for lane in range(lanes_of(zero, ())):
-            place = address_of(worker) + 8 * lane
-            for operand in range(K.OPERANDS):
-                set_word(place + operand * binding_size, job.pointers[operand])
-            left = min(first + lane, job.series - 1)
-            for axis in range(job.axes - 1, -1, -1):
-                row = axes + 8 * (K.OPERANDS + 1) * axis
-                index, left = left % word(row), left // word(row)
-                for operand in range(K.OPERANDS):
-                    at = place + operand * binding_size
-                    set_word(at, word(at) + index * word(row + 8 * (1 + operand)))
+        bind_series(job, address_of(worker), binding_size, first, lanes_of(zero, ()))
 
     @njit(**OPTIONS)
     def result(zero, worker, row, lane):
         return types.float64(load(address_of(worker) + result_at + row * LINE + lane * bytes_of_real(zero, ()), zero))
 
     return bind, result
-
-
-@njit(**OPTIONS)
-def put(zero, job, index, value):
-    if index < job.series:
-        pointer(job.result, zero)[index] = value
 
 
 def build_moments(dtype: str, states: int, observed: int, kind: str, smooth: bool = False):

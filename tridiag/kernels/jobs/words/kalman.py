@@ -25,8 +25,11 @@ class Filter(Job):
     result = Word()  # for each series its log-likelihood
     of_covariances = Word()  # of all series of a shared model: what covariances alone contribute to OF_MODEL of each
     steps, series, axes = Word(), Word(), Word()  # how many of each
+    states, observed = Word(), Word()
 
 
+WRITTEN_OUT = 8  # states, and values observed in a step: of larger models the size is a number of the job
+TOGETHER = 4  # vectors of series of such a model, where they share it
 COVARIANCES = Q, R, P0
 LARGEST = 8  # rows of a covariance that `Expected` has room for
 

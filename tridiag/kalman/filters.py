@@ -1,48 +1,15 @@
-"""Kalman filters: linear Gaussian state-space models, many series at once.
-
-x[t+1] = F[t] x[t] + N(0, Q[t]),  y[t] = H[t] x[t] + N(0, R[t]),  x[0] = N(m0, P0) before y[0] is seen.
-
-    filter            the states, from what was observed up to each step; `Filtered`
-    smoother          the states, from all that was observed; `Smoothed`
-    log_likelihood    that of the observations
-"""
+"""The verbs on whole series: filter, smoother and log-likelihood."""
 
 from __future__ import annotations
 
-import functools
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
-
-from tridiag.backends import KALMAN, Backend
-from tridiag.calls import fast_path, split
-from tridiag.calls.state_space import Call, check_values, prepare
-from tridiag.libraries.arrays import module_of
-from tridiag.problems.state_space import PARAMETERS
-from tridiag.selection.choose import choose
+from tridiag.calls.checks import check_count, check_flag
+from tridiag.kalman.execute import Filtered, Options, Smoothed, of_each_step, of_later, run
+from tridiag.problems.state_space import FILTER, LIKELIHOOD, SMOOTHER
 
 Array = Any
-FILTER, SMOOTHER, LOG_LIKELIHOOD = KALMAN
-
-__all__ = ["Filtered", "Smoothed", "filter", "log_likelihood", "smoother"]
-
-
-class Filtered(NamedTuple):
-    """What `filter` returns; a pytree under JAX. ``...`` are the batch axes."""
-
-    mean: Array  # (..., n, k): of x[t], once y[t] is seen
-    cov: Array  # (..., n, k, k)
-    predicted_mean: Array  # the same before y[t] is seen
-    predicted_cov: Array
-    log_likelihood: Array  # (...)
-
-
-class Smoothed(NamedTuple):
-    """What `smoother` returns; a pytree under JAX."""
-
-    mean: Array  # (..., n, k): of x[t], once all of y is seen
-    cov: Array  # (..., n, k, k)
-    log_likelihood: Array  # (...)
 
 
 def filter(
@@ -54,13 +21,16 @@ def filter(
     R: Array,
     m0: Array,
     P0: Array,
+    state_intercept: Array | None = None,
+    obs_intercept: Array | None = None,
+    diffuse: Sequence[int] | None = None,
     method: str = "auto",
     backend: str = "auto",
     axis_name: str | tuple[str, ...] | None = None,
 ) -> Filtered:
     r"""Estimate the states of many series from what was observed up to each step.
 
-    .. math:: x_{t+1} = F_t x_t + \mathcal N(0, Q_t), \qquad y_t = H_t x_t + \mathcal N(0, R_t)
+    .. math:: x_{t+1} = F_t x_t + c_t + \mathcal N(0, Q_t), \qquad y_t = H_t x_t + d_t + \mathcal N(0, R_t)
 
     Parameters
     ----------
@@ -73,6 +43,13 @@ def filter(
         needs its time axis: (s, 1, k, k). Q and R may be singular, and 0. ``F[n-1]``, ``Q[n-1]`` are never read.
     m0, P0 : array
         Mean and covariance of x[0] before y[0] is seen, (..., k) and (..., k, k).
+    state_intercept, obs_intercept : array
+        Known vectors that are added in every step, c and d: (k,) and (p,), or (..., time, k) and (..., time, p) as the
+        matrices above. ``state_intercept[n-1]`` is never read. None: 0.
+    diffuse : tuple of int or bool
+        The states of which nothing is known at first, as econometricians start trends, by their numbers or as a mask:
+        exact limits of an infinite variance. Rows and columns of P0 are not read there. None: those whose variance in
+        P0 is infinite, where its values can be read; inside `jax.jit` a P0 that is an argument needs ``diffuse``.
     method : str
         "sequential": one step after another. "parallel": logarithmic depth, for JAX arrays, by an associative scan
         (see the notes). "auto": what the backend chosen does, which is one step after another.
@@ -81,7 +58,7 @@ def filter(
     axis_name : str or tuple of str
         Inside `jax.shard_map`: the axis of its mesh, or the axes, along which the steps of series follow each other.
         Every device passes its own steps of ``y`` and of what changes with time, and gets the states of these; m0, P0
-        and log-likelihoods are those of the whole series, the same on all devices.
+        and log-likelihoods are those of the whole series, the same on all devices. No state may be unknown at first.
 
     Returns
     -------
@@ -111,7 +88,14 @@ def filter(
     same, and are computed once.
 
     Where variances differ so much that covariances as they stand would lose digits, as after a diffuse P0, all is
-    computed again from square roots of covariances (L D L'), which takes about three times as long. P0 = inf gives NaN.
+    computed again from square roots of covariances (L D L'), which takes about three times as long.
+
+    States that are unknown at first are infinite in ``cov`` until observations tell them (J. Durbin and S. J. Koopman,
+    Time Series Analysis by State Space Methods, 2012, chapter 5); the log-likelihood is the diffuse one, which counts
+    the observations that do so by what they see: as in statsmodels. Those steps are computed one after another in
+    Python or in a `jax.lax.scan`, the rest as any other; a smoother of such models is not compiled. An intercept of
+    states is a recurrence of known numbers, which is taken off the observations and added to the states again. Inside
+    `jax.jit` a series is NaN where that recurrence grows so far beyond it that half of the digits would be lost.
 
     The parallel filter is that of Sarkka and Garcia-Fernandez (Temporal parallelization of Bayesian smoothers, IEEE
     Transactions on Automatic Control 66, 2021) with elements that are finite for exact observations and singular Q as
@@ -120,7 +104,8 @@ def filter(
     0 but for rounding may be found positive definite by one method and not by the other. It takes several times the
     work and a compilation of some seconds: it pays on GPUs, for long series, not on the CPU.
     """
-    return run(FILTER, y, (F, H, Q, R, m0, P0), method, backend, axis_name)
+    options = state_intercept, obs_intercept, diffuse, method, backend, axis_name
+    return run(FILTER, y, (F, H, Q, R, m0, P0), options)
 
 
 def smoother(
@@ -132,6 +117,9 @@ def smoother(
     R: Array,
     m0: Array,
     P0: Array,
+    state_intercept: Array | None = None,
+    obs_intercept: Array | None = None,
+    diffuse: Sequence[int] | None = None,
     method: str = "auto",
     backend: str = "auto",
     axis_name: str | tuple[str, ...] | None = None,
@@ -140,7 +128,7 @@ def smoother(
 
     Parameters
     ----------
-    y, F, H, Q, R, m0, P0, method, backend, axis_name
+    y, F, H, Q, R, m0, P0, state_intercept, obs_intercept, diffuse, method, backend, axis_name
         As in `tridiag.kalman.filter`.
 
     Returns
@@ -165,7 +153,8 @@ def smoother(
     -----
     The fixed-interval smoother of Bryson and Frazier, which inverts no covariance of states: they may be singular.
     """
-    return run(SMOOTHER, y, (F, H, Q, R, m0, P0), method, backend, axis_name)
+    options = state_intercept, obs_intercept, diffuse, method, backend, axis_name
+    return run(SMOOTHER, y, (F, H, Q, R, m0, P0), options)
 
 
 def log_likelihood(
@@ -177,6 +166,11 @@ def log_likelihood(
     R: Array,
     m0: Array,
     P0: Array,
+    state_intercept: Array | None = None,
+    obs_intercept: Array | None = None,
+    diffuse: Sequence[int] | None = None,
+    each_step: bool = False,
+    burn: int = 0,
     method: str = "auto",
     backend: str = "auto",
     axis_name: str | tuple[str, ...] | None = None,
@@ -189,15 +183,20 @@ def log_likelihood(
 
     Parameters
     ----------
-    y, F, H, Q, R, m0, P0, method, backend, axis_name
+    y, F, H, Q, R, m0, P0, state_intercept, obs_intercept, diffuse, method, backend, axis_name
         As in `tridiag.kalman.filter`.
+    each_step : bool
+        Return the log-likelihood of every step, given those before it.
+    burn : int
+        How many of the first steps are not counted: they are 0 in every step. What they tell of the states is used.
 
     Returns
     -------
     array
-        One number for each series, over the batch axes. Under JAX it has gradients in every argument, in reverse mode
-        (``jax.grad``, ``jax.hessian``): one pass backwards. A gradient in m0 or P0 that is smaller than others by more
-        than 1/eps, as after a diffuse P0, has no digits.
+        One number for each series, over the batch axes, or (..., n) with ``each_step``. Under JAX and PyTorch it has
+        gradients in every argument, in reverse mode (``jax.grad``, ``jax.hessian``, ``backward``, which torch does not
+        differentiate again): one pass backwards; with ``each_step`` or ``burn`` those of a filter. A gradient in m0 or
+        P0 that is smaller than others by more than 1/eps, as after a large P0, has no digits.
 
     Raises
     ------
@@ -214,65 +213,20 @@ def log_likelihood(
 
     Notes
     -----
-    JAX arrays that are sharded along time over CPU devices are not gathered, here and in `filter` and `smoother`: every
-    device filters its own steps, from a state that all find together. So it is inside `jax.shard_map` with
-    ``axis_name``.
+    JAX arrays that are sharded along time over CPU devices are not gathered, here and in `filter` and `smoother`, but
+    where states are unknown at first: every device filters its own steps, from a state that all find together. So it is
+    inside `jax.shard_map` with ``axis_name``.
     """
-    return run(LOG_LIKELIHOOD, y, (F, H, Q, R, m0, P0), method, backend, axis_name)
-
-
-def run(
-    verb: str, y: Any, parameters: tuple[Any, ...], method: str, backend: str, axis_name: str | tuple[str, ...] | None
-) -> Any:
-    """Prepare the arguments, choose a backend, run it, give the result the caller's dtype."""
-    if axis_name is None and type(y) is np.ndarray:
-        found = fast_path.kalman(verb, [y, *parameters], method, backend)
-        if found is not None:
-            return result_of(verb, found)
-    call = prepare(verb, y, parameters, method)
-    entry = choose(call.problem, backend).backend
-    call = call._replace(form=check_values(call, dict(zip(("y", *PARAMETERS), (y, *parameters), strict=True))))
-    if axis_name is not None:
-        call = split.series(call, (y, *parameters), axis_name)
-    module = module_of(call.library)
-    if call.form.n == 0 or 0 in call.form.batch:
-        return nothing(verb, call)
-    found = computing(verb, call, entry)(verb, call.y, call.model, call.form)
-    result = [module.cast(x, call.dtype) for x in (found if isinstance(found, tuple) else (found,))]
-    if axis_name is not None:
-        result[-1] = split.on_all(call.form, axis_name, result[-1])
-    return result[0] if verb == LOG_LIKELIHOOD else result_of(verb, result)
-
-
-def computing(verb: str, call: Call, entry: Backend) -> Any:
-    """What computes a verb: a backend, or what lets each device of JAX have some steps."""
-    function = entry.module().kalman
-    if call.form.cut and entry.name not in split.PARTS[verb]:
-        from tridiag.derivatives import jax_kalman
-
-        return functools.partial(jax_kalman.gathered, function)
-    if verb == LOG_LIKELIHOOD or call.library != "jax" or entry.name != "jax_scan":
-        return function
-    from tridiag.derivatives import jax_kalman
-
-    return jax_kalman.filtered
-
-
-def result_of(verb: str, found: Any) -> Any:
-    """What a backend has found, as the caller wants it."""
-    if verb == LOG_LIKELIHOOD:
-        return found
-    return Filtered(*found) if verb == FILTER else Smoothed(*found)
-
-
-def nothing(verb: str, call: Call) -> Any:
-    """The result where there are no series, or series without steps."""
-    ops, cast, form = module_of(call.library).Operations, module_of(call.library).cast, call.form
-
-    def zeros(*shape: int) -> Array:
-        return cast(ops.full((*form.batch, *shape), 0, call.y), call.dtype)
-
-    means, covs = zeros(form.n, form.states), zeros(form.n, form.states, form.states)
-    if verb == LOG_LIKELIHOOD:
-        return zeros()
-    return Filtered(means, covs, means, covs, zeros()) if verb == FILTER else Smoothed(means, covs, zeros())
+    options = state_intercept, obs_intercept, diffuse, method, backend, axis_name
+    parameters = F, H, Q, R, m0, P0
+    if each_step is False and burn == 0:
+        return run(LIKELIHOOD, y, parameters, options)
+    check_flag("each_step", each_step)
+    burn = check_count("burn", burn, 0, "how many of the first steps are left out")
+    if burn and axis_name is not None:
+        raise ValueError(
+            "burn counts the first steps of whole series, and with axis_name each device has some of them; leave out "
+            "what each_step=True returns of those"
+        )
+    found = of_each_step(y, parameters, Options(*options))
+    return of_later(found, burn) if each_step else found[..., burn:].sum(-1)

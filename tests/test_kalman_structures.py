@@ -1,0 +1,125 @@
+"""`kalman.models`: the log-likelihoods and forecasts of statsmodels' models of the same names, and gradients."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import to_library, to_numpy
+
+from tridiag import kalman
+from tridiag.kalman import models
+from tridiag.problems.state_space import PARAMETERS
+
+from test_kalman import series  # isort: skip
+
+Y = np.cumsum(series(60, 1), 0)
+Y[20] = np.nan
+X = series(60, 2, seed=4)
+
+
+def unobserved(parameters: list[float], **options: Any) -> Any:
+    structural = pytest.importorskip("statsmodels.tsa.statespace.structural")
+    return structural.UnobservedComponents(Y[:, 0], use_exact_diffuse=True, **options).smooth(parameters)
+
+
+def arma_of_statsmodels(parameters: list[float]) -> Any:
+    sarimax = pytest.importorskip("statsmodels.tsa.statespace.sarimax")
+    return sarimax.SARIMAX(Y[:, 0], order=(2, 0, 1)).smooth(parameters)
+
+
+STRUCTURES: dict[str, Any] = {
+    "level": (models.local_level(0.4, noise=1.3), lambda: unobserved([1.3, 0.4], level="local level")),
+    "trend": (models.local_linear_trend(0.4, 0.2, noise=1.3),
+              lambda: unobserved([1.3, 0.4, 0.2], level="local linear trend")),
+    "trend and months": (models.local_linear_trend(0.4, 0.2, noise=1.3) + models.seasonal(12, 0.7),
+                         lambda: unobserved([1.3, 0.4, 0.2, 0.7], level="local linear trend", seasonal=12)),
+    "level and AR(2)": (models.local_level(0.4, noise=1.3) + models.autoregression([0.5, 0.2], 0.7),
+                        lambda: unobserved([1.3, 0.4, 0.7, 0.5, 0.2], level="local level", autoregressive=2)),
+    "level, regression": (models.local_level(0.4, noise=1.3) + models.regression(X),
+                          lambda: unobserved([1.3, 0.4], level="local level", exog=X, mle_regression=False)),
+    "ARMA(2, 1)": (models.arma([0.5, 0.3], [0.4], 1.5), lambda: arma_of_statsmodels([0.5, 0.3, 0.4, 1.5])),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", STRUCTURES)
+def test_structures_are_those_of_statsmodels(case: str) -> None:
+    structure, theirs = STRUCTURES[case]
+    right = theirs()
+    np.testing.assert_allclose(kalman.log_likelihood(Y, **structure), right.llf, rtol=1e-8)
+    if "regression" not in case:  # whose values to come are not known
+        found, wanted = kalman.forecast(Y, 5, **structure), right.get_forecast(5)
+        np.testing.assert_allclose(found.mean[:, 0], wanted.predicted_mean, rtol=1e-7)
+        np.testing.assert_allclose(found.cov[:, 0, 0], wanted.var_pred_mean, rtol=1e-7)
+
+
+def loss(y: Any, numbers: Any) -> Any:
+    structure = models.local_level(numbers[0], noise=numbers[1]) + models.arma(numbers[2:4], numbers[4:5], numbers[5])
+    return kalman.log_likelihood(y, **structure)
+
+
+@pytest.mark.parametrize("library", ["torch", pytest.param("jax", marks=pytest.mark.slow)])
+def test_gradients_go_through_structures(library: str) -> None:
+    module = pytest.importorskip(library)
+    given = np.array([0.4, 1.3, 0.5, 0.2, 0.3, 0.7])
+    y, numbers = to_library(library, Y), to_library(library, given)
+    if library == "torch":
+        numbers.requires_grad_()
+        loss(y, numbers).backward()
+        gradient = to_numpy(numbers.grad)
+    else:
+        gradient = module.jit(module.grad(lambda numbers: loss(y, numbers)))(numbers)
+    for i in range(6):
+        low, high = (loss(Y, given + h * np.eye(6)[i]) for h in (-1e-5, 1e-5))
+        np.testing.assert_allclose(gradient[i], (high - low) / 2e-5, rtol=1e-6, atol=1e-8)
+
+
+def every(numbers: Any) -> models.Structure:
+    """A sum of all parts."""
+    structure = models.local_linear_trend(numbers[0], numbers[1], noise=numbers[2]) + models.seasonal(4, numbers[3])
+    return structure + models.arma(numbers[4:6], numbers[6:7], numbers[7]) + models.regression(X, numbers[3])
+
+
+@pytest.mark.parametrize("library", ["torch", "jax"])
+def test_structures_are_the_same_in_every_library(library: str) -> None:
+    """Inside jit too, where no value can be read."""
+    module = pytest.importorskip(library)
+    given = np.array([0.4, 0.1, 1.3, 0.5, 0.5, 0.2, 0.3, 0.7])
+    wanted = every(given)
+    if library == "jax":
+        made = module.jit(lambda numbers: [every(numbers)[name] for name in PARAMETERS])(given)
+    else:
+        with pytest.raises(TypeError, match="different libraries"):
+            every(to_library(library, given))  # X is NumPy's
+        made = [(models.local_level(x, noise=x) + models.arma(x[None], [], x))[name] for name in PARAMETERS
+                for x in [to_library(library, given)[4]]]  # fmt: skip
+        wanted = models.local_level(0.5, noise=0.5) + models.arma([0.5], [], 0.5)
+    for name, x in zip(PARAMETERS, made, strict=True):
+        np.testing.assert_allclose(to_numpy(x), wanted[name], rtol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_structures_keep_their_dtype(dtype: str) -> None:
+    torch = pytest.importorskip("torch")
+    number = torch.tensor(0.4, dtype=getattr(torch, dtype))
+    assert str(models.arma([0.5], [], number).F.dtype) == f"torch.{dtype}"
+    structure = models.local_level(number, noise=1.3)
+    assert str(structure.P0.dtype) == f"torch.{dtype}"
+    assert repr(structure) == "Structure of 1 states, 1 unknown at first"
+
+
+def test_sums_keep_what_changes_with_time() -> None:
+    both = models.regression(X) + models.seasonal(3, 0.5)
+    assert both.H.shape == (60, 1, 4) and both.diffuse == (0, 1, 2, 3) and both.F.shape == (4, 4)
+    np.testing.assert_array_equal(both.H[:, 0, :2], X)
+
+
+def test_bad_structures() -> None:
+    with pytest.raises(ValueError, match=r"period is 1; wanted a number of steps, 2 or more"):
+        models.seasonal(1, 0.5)
+    with pytest.raises(ValueError, match=r"ar has shape \(\); wanted one axis"):
+        models.autoregression(0.5, 1.0)
+    with pytest.raises(ValueError, match=r"x has shape \(60,\); wanted \(n, m\)"):
+        models.regression(X[:, 0])
+    with pytest.raises(ValueError, match=r"P0"):
+        kalman.filter(Y, **models.autoregression([1.5], 1.0))

@@ -1,0 +1,212 @@
+"""Kalman filters and smoothers in loops over the steps, for libraries whose arrays are computed at once.
+
+Arrays are as in `tridiag.algorithms.kalman_filter`, but those of the functions for whole series, `run` and
+`from_diffuse`: these are as a caller has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tridiag.algorithms import kalman_adjoint, kalman_diffuse, kalman_filter, kalman_smoother, kalman_square_roots
+from tridiag.algorithms.kalman_adjoint import Record, Shrinking
+from tridiag.algorithms.kalman_filter import Carried, Entries, Estimate, Form, Roots, Step
+from tridiag.problems.state_space import FILTER, LIKELIHOOD, MATRICES, SMOOTHER, Model, StateSpace
+
+Run = Callable[[str, Any, Model, StateSpace], Any]
+
+
+def run(ops: Any, verb: str, y: Any, model: Model, form: StateSpace) -> Any:
+    """The results of a verb; where covariances as they stand would lose digits, all series again with square roots."""
+    model, y = kalman_filter.front(ops, model, y)
+    kept = y == y if form.missing is not False else None
+    result, doubtful = by_entries(ops, verb, model, y, kept, form)
+    return by_roots(ops, verb, model, y, kept, form) if doubtful else result
+
+
+def by_entries(ops: Any, verb: str, model: Model, y: Any, kept: Any, form: StateSpace) -> tuple[Any, bool]:
+    """The result from covariances as they stand, and whether digits may be lost."""
+    steps, deviance, doubtful = forward(ops, model, y, kept, form, Entries)
+    if doubtful or verb == LIKELIHOOD:
+        return -deviance / 2, doubtful
+    smoothed = backward(ops, model, y, kept, form, steps) if verb == SMOOTHER else [None] * form.n
+    for (predicted, updated, _), state in zip(steps, smoothed, strict=True):
+        covs = predicted.cov, updated.cov, *([state.cov] if state else [])
+        doubtful |= bool(ops.any(kalman_filter.lost(ops, *covs) > 0))
+    if verb == FILTER:
+        return collected(ops, steps, deviance, form, Entries), doubtful
+    return (*stacked(ops, smoothed, form), -deviance / 2), doubtful
+
+
+def by_roots(ops: Any, verb: str, model: Model, y: Any, kept: Any, form: StateSpace) -> Any:
+    """The result from square roots of covariances."""
+    steps, deviance, _ = forward(ops, model, y, kept, form, Roots)
+    if verb == LIKELIHOOD:
+        return -deviance / 2
+    if verb == FILTER:
+        return collected(ops, steps, deviance, form, Roots)
+    smoothed = [steps[-1].updated]
+    for t in reversed(range(form.n - 1)):
+        F, Q = (ops.row(x, t, 0) for x in (model.F, model.Q))
+        smoothed.append(kalman_smoother.smooth(ops, F, Q, steps[t].updated, steps[t + 1].predicted.mean, smoothed[-1]))
+    return *stacked(ops, [whole(ops, Roots, state) for state in smoothed[::-1]], form), -deviance / 2
+
+
+def collected(ops: Any, steps: list[Step], deviance: Any, form: StateSpace, covs: Form) -> tuple[Any, ...]:
+    """What a filter returns."""
+    updated, predicted = (
+        [whole(ops, covs, getattr(step, name)) for step in steps] for name in ("updated", "predicted")
+    )
+    return *stacked(ops, updated, form), *stacked(ops, predicted, form), -deviance / 2
+
+
+def forward(ops: Any, model: Model, y: Any, kept: Any, form: StateSpace, covs: Form) -> tuple[list[Step], Any, bool]:
+    """The states of every step, -2 times the log-likelihood, and whether digits may be lost."""
+    carried: Carried = kalman_filter.begin(ops, form, y, kept, covs)
+    steps, deviance = [], ops.full(form.batch, 0, y)
+    for t in range(form.n):
+        carried, step, more = kalman_filter.forward(ops, model, y, kept, t, carried, covs)
+        steps.append(step)
+        deviance = deviance + more
+    return steps, deviance, bool(kalman_filter.doubtful(ops, carried, deviance))
+
+
+def backward(ops: Any, model: Model, y: Any, kept: Any, form: StateSpace, steps: list[Step]) -> list[Any]:
+    """The smoothed state of every step."""
+    ahead, smoothed = kalman_filter.blank(ops, form, y, kept), []
+    for t in reversed(range(form.n)):
+        state, ahead = kalman_smoother.backward(ops, model, y, kept, t, steps[t][:2], ahead)
+        smoothed.append(state)
+    return smoothed[::-1]
+
+
+def whole(ops: Any, covs: Form, state: Estimate) -> Estimate:
+    return Estimate(state.mean, covs.whole(ops, state.cov))
+
+
+def stacked(ops: Any, states: Any, form: StateSpace) -> tuple[Any, ...]:
+    """Means and covariances of all steps, batch axes first."""
+    return tuple(kalman_filter.back(ops, ops.stack(parts), form.batch) for parts in zip(*states, strict=True))
+
+
+# ------------------------------------------------------------------------------------------------------------ gradient
+
+
+def gradient(ops: Any, y: Any, model: Model, form: StateSpace, weight: Any) -> tuple[Any, Model]:
+    """Of the sum of all log-likelihoods, each times its weight, in y and in the model."""
+    turned, values = kalman_filter.front(ops, model, y)
+    kept = values == values if form.missing is not False else None
+    covs: Form = Entries
+    steps, _, doubtful = forward(ops, turned, values, kept, form, covs)
+    if doubtful:
+        covs = Roots
+        steps, _, _ = forward(ops, turned, values, kept, form, covs)
+    count = len(form.batch)
+    batches = Model(*(tuple(x.shape[x.ndim - count :]) for x in turned))
+    ahead = kalman_filter.blank(ops, form, values, kept)
+    behind = Shrinking(*ahead) if covs is Roots else None
+    found: dict[str, list[Any]] = {name: [] for name in (*MATRICES, "y")}
+    for t in reversed(range(form.n)):
+        F, Q = ((ops.zero if t == form.n - 1 else unchanged)(ops.row(x, t, 0)) for x in (turned.F, turned.Q))
+        record = Record(steps[t].updated, steps[t].seen)
+        if covs is Roots:
+            gain = kalman_square_roots.go_back(ops, F, Q, record.updated.cov).gain
+            record = record._replace(updated=Estimate(record.updated.mean, gain))
+        known = None if kept is None else ops.row(kept, t, 0)
+        H, R = (ops.row(x, t, 0) for x in (turned.H, turned.R))
+        parts, ahead, behind = kalman_adjoint.derivatives(ops, F, H, R, known, record, ahead, behind, weight, batches)
+        for name, x in parts.items():
+            found[name].insert(0, x)
+    of_y = kalman_adjoint.gathered(ops.stack(found.pop("y")), tuple(values.shape[2:]))
+    of_model = kalman_adjoint.of_first(ops, ahead, weight, batches)
+    for name, x in found.items():
+        changes = len(getattr(turned, name)) == form.n
+        of_model[name] = ops.stack(x) if changes else kalman_filter.added(x)[None]
+    outside = {name: kalman_filter.back(ops, x, x.shape[x.ndim - count :]) for name, x in of_model.items()}
+    return kalman_filter.back(ops, of_y, of_y.shape[of_y.ndim - count :]), Model(**outside)
+
+
+def unchanged(x: Any) -> Any:
+    return x
+
+
+# ------------------------------------------------------------------------------------- states of which nothing is known
+
+
+def from_diffuse(ops: Any, verb: str, y: Any, model: Model, form: StateSpace, rest: Run) -> Any:
+    """The results of a verb for a model some of whose variances in P0 are infinite.
+
+    Step by step until no state is unknown; then what is left of the series by ``rest``. A smoother goes on alone.
+    """
+    turned, values = kalman_filter.front(ops, model, y)
+    kept = values == values if form.missing is not False else None
+    whole = verb == SMOOTHER or form.each_step
+    steps, deviances = diffuse_forward(ops, turned, values, kept, form, whole)
+    if form.each_step:
+        return kalman_filter.back(ops, -ops.stack(deviances) / 2, form.batch)
+    deviance = kalman_filter.added(deviances)
+    if verb == SMOOTHER:
+        return *stacked(ops, diffuse_backward(ops, turned, values, kept, form, steps), form), -deviance / 2
+    count = len(steps)
+    found = [] if verb == LIKELIHOOD else diffuse_states(ops, steps, form)
+    likelihood = -deviance / 2
+    if count < form.n:
+        later = rest(verb, *remaining(ops, y, model, turned, form, count, steps[-1].updated))
+        if verb == LIKELIHOOD:
+            return likelihood + later
+        *states, more = later
+        axis = len(form.batch)
+        found = [ops.concatenate(pair, axis) for pair in zip(found, states, strict=True)]
+        likelihood = likelihood + more
+    return likelihood if verb == LIKELIHOOD else (*found, likelihood)
+
+
+def diffuse_forward(
+    ops: Any, model: Model, y: Any, kept: Any, form: StateSpace, whole: bool
+) -> tuple[list[kalman_diffuse.Step], list[Any]]:
+    """The states of steps until nothing is unknown, or of all, and -2 times their log-likelihoods."""
+    state, deviances, steps = kalman_diffuse.blank(ops, form, y, kept), [], []
+    first = kalman_diffuse.start(ops, model, form, state)
+    for t in range(form.n):
+        step, more = kalman_diffuse.forward(ops, model, y, kept, t, first, state)
+        state = step.updated
+        steps.append(step)
+        deviances.append(more + ops.full(form.batch, 0, y))
+        if not whole and bool(kalman_diffuse.is_known(ops, state)):
+            break
+    return steps, deviances
+
+
+def diffuse_backward(
+    ops: Any, model: Model, y: Any, kept: Any, form: StateSpace, steps: list[kalman_diffuse.Step]
+) -> list[Any]:
+    ahead, smoothed = kalman_diffuse.nothing_ahead(ops, steps[0].predicted), []
+    for t in reversed(range(form.n)):
+        state, ahead = kalman_diffuse.backward(ops, model, y, kept, t, steps[t].predicted, ahead)
+        smoothed.append(state)
+    return smoothed[::-1]
+
+
+def diffuse_states(ops: Any, steps: list[kalman_diffuse.Step], form: StateSpace) -> list[Any]:
+    found: list[Any] = []
+    for name in ("updated", "predicted"):
+        states = [getattr(step, name) for step in steps]
+        found += stacked(ops, [(x.mean, kalman_diffuse.whole(ops, x)) for x in states], form)
+    return found
+
+
+def remaining(
+    ops: Any, y: Any, model: Model, turned: Model, form: StateSpace, count: int, state: kalman_diffuse.Diffuse
+) -> tuple[Any, Model, StateSpace]:
+    """The series from a step on, its model, which begins with the state predicted for it, and their form."""
+    F, _, Q, _ = kalman_filter.at(ops, turned, count)
+    ahead = kalman_diffuse.predict(ops, F, Q, state)
+    m0, P0 = (kalman_filter.back(ops, x, x.shape[own:]) for x, own in ((ahead.mean, 1), (ahead.cov, 2)))
+    axis, part = y.ndim - 2, slice(count, form.n)
+    later = {
+        name: ops.slice(x, part, axis) if name in MATRICES and x.shape[axis] == form.n > 1 else x
+        for name, x in model._asdict().items()
+    } | {"m0": m0, "P0": P0}
+    left = form._replace(n=form.n - count, diffuse=(), checked=True, cov_batch=tuple(ahead.cov.shape[2:]))
+    return ops.slice(y, part, axis), Model(**later), left

@@ -1,0 +1,148 @@
+"""From the arguments of a verb to what a backend finds, and back."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tridiag.algorithms import kalman_filter
+from tridiag.backends import Backend
+from tridiag.calls import fast_path, split
+from tridiag.calls.state_space import Call, Intercepts, check_values, prepare
+from tridiag.kalman.intercepts import Known, without_intercepts
+from tridiag.libraries.arrays import library_of, module_of
+from tridiag.problems.state_space import FILTER, LIKELIHOOD, PARAMETERS
+from tridiag.selection.choose import choose
+
+Array = Any
+
+
+class Options(NamedTuple):
+    """The arguments of the verbs that are no parameters of a model."""
+
+    state_intercept: Any
+    obs_intercept: Any
+    diffuse: Any
+    method: str
+    backend: str
+    axis_name: str | tuple[str, ...] | None
+
+
+class Filtered(NamedTuple):
+    """What `filter` returns; a pytree under JAX. ``...`` are the batch axes."""
+
+    mean: Array  # (..., n, k): of x[t], once y[t] is seen
+    cov: Array  # (..., n, k, k)
+    predicted_mean: Array  # the same before y[t] is seen
+    predicted_cov: Array
+    log_likelihood: Array  # (...)
+
+
+class Smoothed(NamedTuple):
+    """What `smoother` returns; a pytree under JAX."""
+
+    mean: Array  # (..., n, k): of x[t], once all of y is seen
+    cov: Array  # (..., n, k, k)
+    log_likelihood: Array  # (...)
+
+
+def run(verb: str, y: Any, parameters: tuple[Any, ...], options: tuple[Any, ...]) -> Any:
+    """Prepare the arguments, choose a backend, run it, give the result the caller's dtype; options: `Options`."""
+    state_intercept, obs_intercept, diffuse, method, backend, axis_name = options
+    plain = state_intercept is None and obs_intercept is None and diffuse is None and axis_name is None
+    if plain and type(y) is np.ndarray:
+        found = fast_path.kalman(verb, [y, *parameters], method, backend)
+        if found is not None:
+            return result_of(verb, found)
+    entry, call, known = ready(verb, y, parameters, Options(*options))
+    module = module_of(call.library)
+    if call.form.n == 0 or 0 in call.form.batch:
+        return nothing(verb, call)
+    result = computing(verb, call, entry)(verb, call.y, call.model, call.form)
+    *states, likelihood = (result,) if verb == LIKELIHOOD else result
+    if axis_name is not None:
+        likelihood = split.on_all(call.form, axis_name, likelihood)
+    if verb == LIKELIHOOD:
+        return module.cast(likelihood, call.dtype)
+    pairs = (known.back(*states[k : k + 2]) for k in range(0, len(states), 2))
+    return result_of(verb, [module.cast(x, call.dtype) for x in (*itertools.chain(*pairs), likelihood)])
+
+
+def ready(verb: str, y: Any, parameters: tuple[Any, ...], options: Options) -> tuple[Backend, Call, Known]:
+    """The backend, the call once its values were looked at, and what is known of its states."""
+    given = y, *parameters
+    intercepts = Intercepts(options.state_intercept, options.obs_intercept)
+    call = prepare(verb, y, parameters, options.method, intercepts, options.diffuse)
+    if options.axis_name is not None:
+        call = split.series(call, given, options.axis_name)
+    call, known = without_intercepts(call)
+    entry = choose(call.problem, options.backend).backend
+    return entry, call._replace(form=check_values(call, dict(zip(("y", *PARAMETERS), given, strict=True)))), known
+
+
+def of_each_step(y: Any, parameters: tuple[Any, ...], options: Options) -> Any:
+    """The log-likelihood of every step, (..., n): from the states that a filter predicts."""
+    entry, call, _ = ready(FILTER, y, parameters, options)
+    module, form = module_of(call.library), call.form
+    ops = module.Operations
+    if form.n == 0 or 0 in form.batch:
+        return module.cast(ops.full((*form.batch, form.n), 0, call.y), call.dtype)
+    if form.diffuse:
+        form = form._replace(each_step=True)
+        found = computing(LIKELIHOOD, call, entry)(LIKELIHOOD, call.y, call.model, form)
+        return module.cast(found, call.dtype)
+    predicted = computing(FILTER, call, entry)(FILTER, call.y, call.model, form)[2:4]
+    model, values = kalman_filter.front(ops, call.model, call.y)
+    count = len(form.batch)
+    states = (ops.transpose(x, (*range(count, x.ndim), *range(count))) for x in predicted)
+    kept = values == values if form.missing is not False else None
+    found = kalman_filter.likelihoods(ops, model, values, kept, kalman_filter.Estimate(*states))
+    return module.cast(ops.broadcast(found, (*form.batch, form.n)), call.dtype)
+
+
+def of_later(likelihoods: Array, burn: int) -> Array:
+    """Those of every step, 0 in the first."""
+    ops = module_of(library_of(likelihoods) or "numpy").Operations
+    parts = ops.zero(likelihoods[..., :burn]), likelihoods[..., burn:]
+    return ops.concatenate(parts, likelihoods.ndim - 1)
+
+
+def computing(verb: str, call: Call, entry: Backend) -> Any:
+    """What computes a verb: a backend, or what knows its derivatives, or lets each device of JAX have some steps."""
+    function = entry.module().kalman
+    if call.form.cut and entry.name not in split.PARTS[verb]:
+        from tridiag.derivatives import jax_kalman
+
+        return functools.partial(jax_kalman.gathered, function)
+    if call.library == "torch":
+        from tridiag.derivatives import torch_kalman
+
+        return functools.partial(torch_kalman.kalman, entry)
+    if verb == LIKELIHOOD or call.library != "jax" or entry.name != "jax_scan":
+        return function
+    from tridiag.derivatives import jax_kalman
+
+    return jax_kalman.filtered
+
+
+def result_of(verb: str, found: Any) -> Any:
+    """What a backend has found, as the caller wants it."""
+    if verb == LIKELIHOOD:
+        return found
+    return Filtered(*found) if verb == FILTER else Smoothed(*found)
+
+
+def nothing(verb: str, call: Call) -> Any:
+    """The result where there are no series, or series without steps."""
+    ops, cast, form = module_of(call.library).Operations, module_of(call.library).cast, call.form
+
+    def zeros(*shape: int) -> Array:
+        return cast(ops.full((*form.batch, *shape), 0, call.y), call.dtype)
+
+    means, covs = zeros(form.n, form.states), zeros(form.n, form.states, form.states)
+    if verb == LIKELIHOOD:
+        return zeros()
+    return Filtered(means, covs, means, covs, zeros()) if verb == FILTER else Smoothed(means, covs, zeros())

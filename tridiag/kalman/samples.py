@@ -1,0 +1,184 @@
+"""Series and states drawn at random from a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tridiag.algorithms import kalman_square_roots
+from tridiag.calls.checks import check_count
+from tridiag.calls.state_space import NO_INTERCEPTS, Call, Intercepts, parameters_of, prepare
+from tridiag.kalman.filters import smoother
+from tridiag.kalman.intercepts import recurrence_of, times
+from tridiag.libraries.arrays import module_of
+from tridiag.problems.forms import LARGEST
+from tridiag.problems.state_space import INTERCEPTS, PARAMETERS, SMOOTHER
+from tridiag.recurrences import matrix_recurrence
+
+Array = Any
+
+
+class Simulated(NamedTuple):
+    """What `simulate` returns; a pytree under JAX."""
+
+    states: Array  # (*size, ..., n, k)
+    y: Array  # (*size, ..., n, p)
+
+
+def simulate(generator: Any, steps: int, *, size: int | Sequence[int] = (), **model: Any) -> Simulated:
+    r"""Draw series and their states from a model.
+
+    .. math:: x_{t+1} = F_t x_t + c_t + \mathcal N(0, Q_t), \qquad y_t = H_t x_t + d_t + \mathcal N(0, R_t)
+
+    Parameters
+    ----------
+    generator
+        What draws, of the library of the arrays: `numpy.random.Generator`, a key of `jax.random`, `torch.Generator`.
+    steps : int
+        The length of the series, n.
+    size : int or tuple of int
+        How many are drawn of each model, along axes of their own, which come first.
+    **model
+        F, H, Q, R, m0, P0, and perhaps state_intercept and obs_intercept, as in `tridiag.kalman.filter`. At most 16
+        states. Covariances may be singular.
+
+    Returns
+    -------
+    Simulated
+        ``states`` (\*size, ..., n, k) and ``y`` (\*size, ..., n, p), where ``...`` are the batch axes of the model.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `tridiag.kalman.filter`; a variance is infinite; the generator is of another library.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tridiag import kalman
+    >>> walk = dict(F=np.eye(1), H=np.eye(1), Q=np.eye(1), R=np.eye(1), m0=np.zeros(1), P0=np.eye(1))
+    >>> found = kalman.simulate(np.random.default_rng(0), 100, size=(5,), **walk)
+    >>> found.states.shape, found.y.shape
+    ((5, 100, 1), (5, 100, 1))
+
+    Notes
+    -----
+    The states are one `tridiag.matrix_recurrence`; all has gradients in the model, with the same numbers drawn.
+    """
+    steps = check_count("steps", steps, 1, "the length of the series")
+    arrays = parameters_of("simulate", model)
+    call = prepared(blank_like(arrays, steps), arrays, Intercepts(*(model.get(name) for name in INTERCEPTS)), None)
+    if unknown := sorted(set(model) - {*PARAMETERS, *INTERCEPTS}):
+        raise TypeError(f"simulate has no argument {', '.join(unknown)}")
+    if call.form.diffuse:
+        raise ValueError("P0 has an infinite variance, from which nothing can be drawn; give one that is finite")
+    module = module_of(call.library)
+    return Simulated(*(module.cast(x, call.dtype) for x in drawn(generator, call, lengths(size))))
+
+
+def simulation_smoother(y: Array, generator: Any, *, size: int | Sequence[int] = (), **model: Any) -> Array:
+    r"""Draw the states of series at random, given all that was observed.
+
+    .. math:: x \sim p(x \mid y)
+
+    Parameters
+    ----------
+    y : array
+        The observations, (..., n, p), as in `tridiag.kalman.filter`; NaN is missing.
+    generator, size
+        As in `tridiag.kalman.simulate`.
+    **model
+        F, H, Q, R, m0, P0 and the options of `tridiag.kalman.smoother`; at most 16 states.
+
+    Returns
+    -------
+    array
+        (\*size, ..., n, k).
+
+    Raises
+    ------
+    ValueError, TypeError, BackendError
+        As `tridiag.kalman.smoother` and `tridiag.kalman.simulate`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tridiag import kalman
+    >>> walk = dict(F=np.eye(1), H=np.eye(1), Q=np.eye(1), R=np.eye(1), m0=np.zeros(1), P0=np.eye(1))
+    >>> kalman.simulation_smoother(np.zeros((50, 1)), np.random.default_rng(0), size=(7,), **walk).shape
+    (7, 50, 1)
+
+    Notes
+    -----
+    A series is simulated, and what the smoother makes of its difference from y is added to its states: one smoother for
+    all that are drawn, which share their covariances where nothing is missing (J. Durbin and S. J. Koopman, Biometrika
+    89, 2002). A state that is unknown at first may begin anywhere in what is simulated.
+    """
+    parameters = parameters_of("simulation_smoother", model)
+    call = prepared(y, parameters, NO_INTERCEPTS, model.get("diffuse"))
+    ops, unknown = module_of(call.library).Operations, call.form.diffuse
+    P0, m0 = call.model.P0, call.model.m0
+    known = np.isin(np.arange(call.form.states), unknown, invert=True)
+    P0 = ops.where(ops.placed(known[:, None] & known, P0), P0, ops.zero(P0))
+    call = call._replace(model=call.model._replace(m0=ops.zero(m0), P0=P0))
+    states, simulated = drawn(generator, call, lengths(size))
+    found = smoother(call.y - simulated, **model)
+    result: Array = module_of(call.library).cast(states + found.mean, call.dtype)
+    return result
+
+
+def lengths(size: int | Sequence[int]) -> tuple[int, ...]:
+    """Of the axes along which a model is drawn again and again, as NumPy takes them."""
+    each = size if isinstance(size, Sequence) else (size,)
+    return tuple(check_count("size", length, 0, "how many are drawn along an axis") for length in each)
+
+
+def blank_like(arrays: dict[str, Any], steps: int) -> Any:
+    """Observations of as many steps, of the library of a model."""
+    H = arrays["H"] if hasattr(arrays["H"], "dtype") else np.asarray(arrays["H"])
+    if H.ndim < 2:
+        raise ValueError(f"H has shape {tuple(H.shape)}; wanted a matrix, (p, k) or (..., time, p, k)")
+    shape = steps, H.shape[-2]
+    return H.new_zeros(shape) if hasattr(H, "new_zeros") else np.zeros(shape, H.dtype)
+
+
+def prepared(y: Any, parameters: dict[str, Any], intercepts: Intercepts, diffuse: Any) -> Call:
+    call = prepare(SMOOTHER, y, tuple(parameters.values()), "auto", intercepts, diffuse)
+    if call.form.states > LARGEST:
+        raise ValueError(f"F has {call.form.states} states; at most {LARGEST} can be drawn")
+    return call
+
+
+def drawn(generator: Any, call: Call, size: tuple[int, ...]) -> tuple[Array, Array]:
+    """States and observations of a model."""
+    module, model, form = module_of(call.library), call.model, call.form
+    ops, axis, n = module.Operations, len(form.batch), form.n
+    z = module.normal(generator, (*size, *form.batch, n, form.states + form.observed), model.F)
+    noise = z[..., : form.states]  # that of the last step moves nothing: it is for the first state
+    first = noise[..., n - 1, :]
+    moved = times(root(ops, model.Q), noise)
+    if call.intercepts.state is not None:
+        moved = moved + call.intercepts.state
+    F, before = recurrence_of(call, moved)
+    start = model.m0 + times(root(ops, model.P0), first)
+    before = ops.concatenate((start[..., None, :], before[..., 1:, :]), axis + len(size))
+    states = matrix_recurrence(F, before)
+    y = times(model.H, states) + times(root(ops, model.R), z[..., form.states :])
+    return states, y if call.intercepts.obs is None else y + call.intercepts.obs
+
+
+def root(ops: Any, cov: Array) -> Array:
+    """A matrix B with B B^T = cov, which may be singular: L of L D L^T times the square roots of D."""
+    count = cov.ndim - 2
+    turned = ops.transpose(cov, (count, count + 1, *range(count)))
+    found = kalman_square_roots.root_of(ops, ops.symmetric(turned))
+    columns = []
+    for j, weight in enumerate(found.weights):
+        there = weight > 0
+        size = ops.where(there, ops.where(there, weight, ops.one(weight)) ** 0.5, ops.zero(weight))
+        columns.append(kalman_square_roots.whole(ops, found, j) * size)
+    both = ops.stack(columns)
+    result: Array = ops.transpose(both, (*range(2, both.ndim), 1, 0))
+    return result

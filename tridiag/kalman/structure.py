@@ -1,0 +1,118 @@
+"""A model, or a part of one, which `+` joins to others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tridiag.calls.state_space import taken
+from tridiag.libraries.arrays import module_of
+from tridiag.problems.state_space import PARAMETERS
+
+Array = Any
+
+
+class Structure:
+    """A model, or a part of one: ``**structure`` gives a verb its arguments, and ``+`` joins two.
+
+    Attributes: ``F, H, Q, R, m0, P0`` as in `tridiag.kalman.filter`, ``diffuse``, the states unknown at first.
+
+    Examples
+    --------
+    >>> from tridiag.kalman import models
+    >>> (models.local_level(1.0, noise=2.0) + models.seasonal(4, 0.5)).F
+    array([[ 1.,  0.,  0.,  0.],
+           [ 0., -1., -1., -1.],
+           [ 0.,  1.,  0.,  0.],
+           [ 0.,  0.,  1.,  0.]])
+    """
+
+    def __init__(self, F: Array, H: Array, Q: Array, R: Array, m0: Array, P0: Array, diffuse: Sequence[int] = ()):
+        self.F, self.H, self.Q, self.R, self.m0, self.P0 = F, H, Q, R, m0, P0
+        self.diffuse = tuple(diffuse)
+
+    def keys(self) -> Iterator[str]:
+        """The names of its arguments."""
+        return iter((*PARAMETERS, "diffuse") if self.diffuse else PARAMETERS)
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def __repr__(self) -> str:
+        return f"Structure of {self.F.shape[-1]} states, {len(self.diffuse)} unknown at first"
+
+    def __add__(self, other: Structure) -> Structure:
+        both = {f"{name} of {side}": model[name] for side, model in enumerate((self, other)) for name in PARAMETERS}
+        arguments = taken(both)
+        ops, arrays = module_of(arguments.library).Operations, arguments.working()
+        pairs = {name: (arrays[f"{name} of 0"], arrays[f"{name} of 1"]) for name in PARAMETERS}
+        diagonals = {name: block_diagonal(ops, *pairs[name]) for name in ("F", "Q", "P0")}
+        return Structure(
+            **diagonals,
+            H=beside(ops, *pairs["H"], own=2),
+            R=pairs["R"][0] + pairs["R"][1],
+            m0=beside(ops, *pairs["m0"], own=1),
+            diffuse=(*self.diffuse, *(i + self.F.shape[-1] for i in other.diffuse)),
+        )
+
+
+def beside(ops: Any, x: Array, z: Array, own: int) -> Array:
+    """Joined along the last axis; those before the ``own`` ones broadcast."""
+    batch = np.broadcast_shapes(x.shape[: x.ndim - own], z.shape[: z.ndim - own])
+    x, z = (ops.broadcast(part, (*batch, *part.shape[part.ndim - own :])) for part in (x, z))
+    return ops.concatenate((x, z), x.ndim - 1)
+
+
+def block_diagonal(ops: Any, x: Array, z: Array) -> Array:
+    """Two square matrices, with zeros beside them."""
+    batch = np.broadcast_shapes(x.shape[:-2], z.shape[:-2])
+    x, z = (ops.broadcast(part, (*batch, *part.shape[-2:])) for part in (x, z))
+    k, m = x.shape[-1], z.shape[-1]
+    rows = (
+        ops.concatenate((x, ops.full((*batch, k, m), 0, x)), x.ndim - 1),
+        ops.concatenate((ops.full((*batch, m, k), 0, x), z), x.ndim - 1),
+    )
+    return ops.concatenate(rows, x.ndim - 2)
+
+
+# ------------------------------------------------------------------------------------------------ of which it is made
+
+
+class Numbers(NamedTuple):
+    """The numbers that a model is made of, as arrays of one library."""
+
+    ops: Any
+    given: dict[str, Array]
+
+    def fixed(self, x: Any) -> Array:
+        like = next(iter(self.given.values()))
+        return self.ops.converted(self.ops.placed(np.asarray(x, float), like), like)
+
+    def total(self, *terms: tuple[Any, Any]) -> Array:
+        """The sum of numbers, each times a fixed matrix."""
+        return sum((number * self.fixed(x) for number, x in terms[1:]), start=terms[0][0] * self.fixed(terms[0][1]))
+
+
+def numbers(**given: Any) -> Numbers:
+    """Arrays of one library; numbers and lists go with those of any."""
+    like = next((x for x in given.values() if hasattr(x, "new_tensor")), None)
+    for name, x in given.items():
+        if isinstance(x, list | tuple):
+            given[name] = np.asarray(x, float) if like is None else like.new_tensor(x)
+    arguments = taken(given)
+    return Numbers(module_of(arguments.library).Operations, arguments.working())
+
+
+def unit(k: int, i: int, j: int) -> np.ndarray:
+    """A matrix with one 1."""
+    made = np.zeros((k, k))
+    made[i, j] = 1
+    return made
+
+
+def unknown(n: Numbers, k: int) -> dict[str, Any]:
+    """A start of which nothing is known."""
+    return {"m0": n.fixed(np.zeros(k)), "P0": n.fixed(np.diag([math.inf] * k)), "diffuse": range(k)}

@@ -1,0 +1,204 @@
+"""Kalman filters of many states: one series after another, and threads over series.
+
+A step costs about 3 k**3 / 2 multiplications, as many at a time as a vector has lanes. Where series share their model
+and nothing is missing, what depends on covariances alone is computed once, before; the rest for vectors of series.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+
+from tridiag.kernels.access.operands import lanes_of
+from tridiag.kernels.jobs.words import kalman as K
+from tridiag.kernels.jobs.words.kalman import Filter
+from tridiag.kernels.kalman.series import bind_series, put
+from tridiag.kernels.many_states import records, shared_gradient, workspace
+from tridiag.kernels.many_states.filter import filtered, filtered_by_roots
+from tridiag.kernels.many_states.gradient import differentiated, differentiated_by_roots
+from tridiag.kernels.many_states.records import VECTORS, allocate_means, means_of_series, size_of_record
+from tridiag.kernels.many_states.shared_gradient import allocate_slopes, size_of_longer_record, slopes_of_series
+from tridiag.kernels.many_states.smoother import smoothed, smoothed_by_roots
+from tridiag.kernels.many_states.steps import put_number
+from tridiag.kernels.many_states.workspace import allocate_states
+from tridiag.kernels.runtime.threads import runner
+from tridiag.kernels.runtime.work_items import items
+from tridiag.kernels.simd.memory import c_function, malloc, pointer, set_word, word
+from tridiag.kernels.simd.records import RecordAt, address_of
+from tridiag.kernels.simd.vector import LINE, OPTIONS
+
+JOB = RecordAt(Filter)
+give_back_states, give_back_means, give_back_slopes = workspace.give_back, records.give_back, shared_gradient.give_back
+
+
+def careful(eps: float) -> Any:
+    """All steps of a series, with covariances as they stand; if that loses digits, again with their square roots."""
+    steps, by_roots = filtered(eps), filtered_by_roots(eps)
+
+    @njit(**OPTIONS)
+    def run(zero, job, worker, record):
+        deviance, logarithms, loss = steps(zero, job, worker, record, 0)
+        return by_roots(zero, job, worker, record, 0) if loss > 0 else (deviance, logarithms)
+
+    return run
+
+
+def build(dtype: str):
+    """The C function void run(job, helpers) of log-likelihoods, and of all states where they are wanted."""
+    steps, zero = careful(float(np.finfo(dtype).eps)), np.zeros((), dtype)[()]
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        worker = allocate_states(zero, job, 0, 0)
+        if address_of(worker) == 0:
+            return
+        for series in items(job):
+            bind_series(job, worker.addresses.bindings, 8, series, 1)
+            deviance, _ = steps(zero, job, worker, 0)
+            put(zero, job, series, -0.5 * deviance)
+        give_back_states(worker)
+
+    return runner(zero, c_function(work, "tridiag_filter_many", first=JOB))
+
+
+def build_shared(dtype: str):
+    """The same of log-likelihoods where series share their model."""
+    steps, zero = careful(float(np.finfo(dtype).eps)), np.zeros((), dtype)[()]
+
+    @njit(**OPTIONS)
+    def prepare(job, zero):
+        """The logarithms that all series have in common, and the records, to memory of the job; or there is no task."""
+        worker = allocate_states(zero, job, 0, 0)
+        memory = malloc(types.uint64(2 * LINE + job.steps * size_of_record(zero, job)))
+        job.owned = memory
+        if address_of(worker) == 0 or memory == 0:
+            job.task = 0
+        else:
+            bind_series(job, worker.addresses.bindings, 8, 0, 1)
+            _, logarithms = steps(zero, job, worker, records_in(memory))
+            pointer(memory, types.float64(0))[0] = logarithms
+        if address_of(worker) != 0:
+            give_back_states(worker)
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        worker, memory, lanes = allocate_means(zero, job), job.owned, lanes_of(zero, ())
+        if address_of(worker) == 0:
+            return
+        for item in items(job):
+            first = item * VECTORS * lanes
+            vectors = min(VECTORS, (job.series - first + lanes - 1) // lanes)
+            logarithms = pointer(memory, types.float64(0))[0]
+            means_of_series(zero, job, worker, first, vectors, records_in(memory), logarithms)
+        give_back_means(worker)
+
+    name = "tridiag_filter_many_shared"
+    return runner(zero, c_function(work, name, first=JOB), c_function(prepare, f"{name}_first", first=JOB))
+
+
+def build_smoother(dtype: str):
+    """The same of the states given all observations."""
+    eps, zero = float(np.finfo(dtype).eps), np.zeros((), dtype)[()]
+    steps, by_roots = smoothed(eps), smoothed_by_roots(eps)
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        worker = allocate_states(zero, job, 1, 0)
+        if address_of(worker) == 0:
+            return
+        for series in items(job):
+            bind_series(job, worker.addresses.bindings, 8, series, 1)
+            deviance, loss = steps(zero, job, worker)
+            if loss > 0:
+                deviance = by_roots(zero, job, worker)
+            put(zero, job, series, -0.5 * deviance)
+        give_back_states(worker)
+
+    return runner(zero, c_function(work, "tridiag_smoother_many", first=JOB))
+
+
+def build_gradient(dtype: str):
+    """The same of the derivatives of log-likelihoods, for models constant in time."""
+    eps, zero = float(np.finfo(dtype).eps), np.zeros((), dtype)[()]
+    steps, by_roots = differentiated(eps), differentiated_by_roots(eps)
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        worker = allocate_states(zero, job, 1, 1)
+        if address_of(worker) == 0:
+            return
+        for series in items(job):
+            bind_series(job, worker.addresses.bindings, 8, series, 1)
+            target = worker.bindings[K.OF_MODEL]
+            if steps(zero, job, worker, target, 0) > 0:
+                by_roots(zero, job, worker, target)
+        give_back_states(worker)
+
+    return runner(zero, c_function(work, "tridiag_gradient_many", first=JOB))
+
+
+def build_shared_gradient(dtype: str):
+    """The same of the derivatives where series share their model.
+
+    A word before the records: not 0 where digits were lost. Then nothing is in common, and all go their own way.
+    """
+    eps, zero = float(np.finfo(dtype).eps), np.zeros((), dtype)[()]
+    in_common, by_roots = differentiated(eps, common=True), differentiated_by_roots(eps)
+
+    @njit(**OPTIONS)
+    def prepare(job, zero):
+        worker = allocate_states(zero, job, 1, 1)
+        memory = malloc(types.uint64(2 * LINE + job.steps * size_of_longer_record(zero, job)))
+        job.owned = memory
+        if address_of(worker) == 0 or memory == 0:
+            job.task = 0
+        else:
+            bind_series(job, worker.addresses.bindings, 8, 0, 1)
+            lost = in_common(zero, job, worker, job.of_covariances, records_in(memory)) > 0
+            set_word(memory, 1 if lost else 0)
+            if lost:
+                k, p = job.states, job.observed
+                for e in range(3 * k * k + p * k + p * p + k):
+                    put_number(zero, job.of_covariances, e, 0.0)
+        if address_of(worker) != 0:
+            give_back_states(worker)
+
+    @njit(**OPTIONS)
+    def together(job, zero):
+        worker, memory, lanes = allocate_slopes(zero, job), job.owned, lanes_of(zero, ())
+        if address_of(worker) == 0:
+            return
+        for item in items(job):
+            first = item * VECTORS * lanes
+            vectors = min(VECTORS, (job.series - first + lanes - 1) // lanes)
+            slopes_of_series(zero, job, worker, first, vectors, records_in(memory))
+        give_back_slopes(worker)
+
+    @njit(**OPTIONS)
+    def apart(job, zero):
+        worker, count = allocate_states(zero, job, 1, 1), VECTORS * lanes_of(zero, ())
+        if address_of(worker) == 0:
+            return
+        for item in items(job):
+            for series in range(item * count, min(job.series, (item + 1) * count)):
+                bind_series(job, worker.addresses.bindings, 8, series, 1)
+                by_roots(zero, job, worker, worker.bindings[K.OF_MODEL])
+        give_back_states(worker)
+
+    @njit(**OPTIONS)
+    def work(job, zero):
+        if word(job.owned) == 0:
+            together(job, zero)
+        else:
+            apart(job, zero)
+
+    name = "tridiag_gradient_many_shared"
+    return runner(zero, c_function(work, name, first=JOB), c_function(prepare, f"{name}_first", first=JOB))
+
+
+@njit(**OPTIONS)
+def records_in(memory):
+    """Where a cache line begins, behind the first number."""
+    return (memory + 2 * LINE - 1) // LINE * LINE

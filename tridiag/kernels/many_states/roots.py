@@ -1,0 +1,327 @@
+"""The steps of `tridiag.algorithms.kalman_square_roots` for one series, of any number of states.
+
+A root L D L^T lies as the columns of L, each a row of vectors with its 1 and the zeros before it, and D.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from tridiag.kernels.access.operands import bytes_of_real
+from tridiag.kernels.jobs.words import kalman as K
+from tridiag.kernels.many_states.rows import (
+    Numbers,
+    Rows,
+    add_product,
+    add_scaled,
+    clear,
+    dot_to,
+    mirror,
+    mix,
+    pack,
+    subtract_product,
+    unpack,
+)
+from tridiag.kernels.many_states.steps import load_motion, number, place_of, put_number, weigh
+from tridiag.kernels.simd.memory import word
+from tridiag.kernels.simd.vector import LINE, OPTIONS
+
+NEGLIGIBLE_SINGLE, NEGLIGIBLE_DOUBLE = (
+    float(np.finfo(kind).tiny / np.finfo(kind).eps) for kind in (np.float32, np.float64)
+)
+
+
+@njit(**OPTIONS)
+def finite(x):
+    return x if abs(x) < math.inf else np.nan
+
+
+@njit(**OPTIONS)
+def inverse(x):
+    """0 for 0, NaN for what is infinite."""
+    return 0.0 if x == 0 else 1 / finite(x)
+
+
+@njit(**OPTIONS)
+def negligible(zero):
+    """A variance with fewer digits than others have: its inverse may overflow."""
+    return NEGLIGIBLE_SINGLE if bytes_of_real(zero, ()) == 4 else NEGLIGIBLE_DOUBLE
+
+
+@njit(**OPTIONS)
+def unit(zero, column, j):
+    """A column of L as it has to be down to its diagonal."""
+    for i in range(j):
+        put_number(zero, column, i, 0.0)
+    put_number(zero, column, j, 1.0)
+
+
+@njit(**OPTIONS)
+def take_root(zero, matrix, step, size, columns, weights, eps):
+    """The root of a positive semidefinite matrix, which is overwritten; of what is 0 but for rounding, 0."""
+    width, vectors, rounding = bytes_of_real(zero, ()), step // LINE, 4 * size * eps
+    for j in range(size):  # before anything is taken off
+        put_number(zero, weights, j, rounding * finite(number(zero, matrix + j * step, j)))
+    for j in range(size):
+        row, column = matrix + j * step, columns + j * step
+        pivot = finite(number(zero, row, j))
+        weight = 0.0 if pivot <= number(zero, weights, j) else pivot
+        put_number(zero, weights, j, weight)
+        inverted = inverse(weight)
+        for i in range(j + 1, size):
+            put_number(zero, column, i, number(zero, row, i) * inverted)
+        unit(zero, column, j)
+        rest, below = Rows(row + step, step), Numbers(column + (j + 1) * width, width, 0)
+        subtract_product(zero, rest, below, Rows(row, 0), rest, size - j - 1, 1, vectors, 0)
+
+
+@njit(**OPTIONS)
+def load_start_root(zero, job, worker, eps):
+    """That of the covariance before anything is observed; it has been loaded."""
+    take_root(zero, worker.cov, worker.row, job.states, worker.columns, worker.root_weights, eps)
+    worker.Q_from = 0  # of it the root is taken too
+
+
+@njit(**OPTIONS)
+def whole(zero, job, worker):
+    """The covariance of a root, to where covariances as they stand are."""
+    k, row, size = job.states, worker.row, bytes_of_real(zero, ())
+    for j in range(k):
+        weight = number(zero, worker.root_weights, j)
+        for i in range(k):
+            put_number(zero, worker.product + j * row, i, number(zero, worker.columns + j * row, i) * weight)
+    scaled, zeros = Numbers(worker.product, size, row), Rows(worker.zeros, 0)
+    add_product(zero, Rows(worker.cov, row), scaled, Rows(worker.columns, row), zeros, k, k, row // LINE, 1)
+    mirror(zero, (worker.cov, row, k))
+
+
+@njit(**OPTIONS)
+def write_root(zero, job, worker, t, mean, cov):
+    """The mean and the root of a state to those operands: D on the diagonal of L, which is 1."""
+    k, row, length = job.states, worker.row, job.states * bytes_of_real(zero, ())
+    for j in range(k):
+        put_number(zero, worker.columns + j * row, j, number(zero, worker.root_weights, j))
+    unpack(zero, (place_of(job, worker, mean, t), length, worker.mean, row, 1, k))
+    unpack(zero, (place_of(job, worker, cov, t), length, worker.columns, row, k, k))
+    for j in range(k):
+        put_number(zero, worker.columns + j * row, j, 1.0)
+
+
+@njit(**OPTIONS)
+def keep_root(zero, job, worker, place):
+    """The mean and the root to memory of the worker."""
+    k, row, count = job.states, worker.row, worker.row // bytes_of_real(zero, ())
+    pack(zero, (place, row, worker.mean, row, 1, count))
+    pack(zero, (place + row, row, worker.columns, row, k, count))
+    pack(zero, (place + (k + 1) * row, row, worker.root_weights, row, 1, count))
+
+
+@njit(**OPTIONS)
+def kept_root(zero, job, worker, place):
+    """The same from there."""
+    k, row, count = job.states, worker.row, worker.row // bytes_of_real(zero, ())
+    pack(zero, (worker.mean, row, place, row, 1, count))
+    pack(zero, (worker.columns, row, place + row, row, k, count))
+    pack(zero, (worker.root_weights, row, place + (k + 1) * row, row, 1, count))
+
+
+@njit(**OPTIONS)
+def read_root(zero, job, worker, t, mean, cov):
+    """The same from there."""
+    k, row, length = job.states, worker.row, job.states * bytes_of_real(zero, ())
+    pack(zero, (worker.mean, row, place_of(job, worker, mean, t), length, 1, k))
+    pack(zero, (worker.columns, row, place_of(job, worker, cov, t), length, k, k))
+    for j in range(k):
+        put_number(zero, worker.root_weights, j, number(zero, worker.columns + j * row, j))
+        put_number(zero, worker.columns + j * row, j, 1.0)
+
+
+# ------------------------------------------------------------------------------------------------------- observations
+
+
+@njit(**OPTIONS)
+def independent_loads(zero, job, worker, t, count, eps):
+    """H and observations, to ``errors``, such that their noises are independent: L^-1 of both, R = L D L^T."""
+    row, noises, size, p = worker.row, worker.noises, bytes_of_real(zero, ()), job.observed
+    y, R = place_of(job, worker, K.Y, t), place_of(job, worker, K.R, t)
+    for i in range(count):
+        which = word(worker.kept + 8 * i)
+        put_number(zero, worker.errors, i, number(zero, y, which))
+        for j in range(count):
+            first, last = min(i, j), max(i, j)
+            place = R + word(worker.kept + 8 * first) * p * size
+            put_number(zero, worker.R + i * noises, j, number(zero, place, word(worker.kept + 8 * last)))
+    take_root(zero, worker.R, noises, count, worker.R_columns, worker.R_weights, eps)
+    pack(zero, (worker.loads, row, worker.H, row, count, row // size))
+    for j in range(count):
+        column = worker.R_columns + j * noises
+        for i in range(j + 1, count):
+            factor = -number(zero, column, i)
+            put_number(zero, worker.gains, 0, factor)
+            add_scaled(zero, (worker.loads + i * row, worker.loads + j * row, worker.gains, row // LINE))
+            put_number(zero, worker.errors, i, number(zero, worker.errors, i) + factor * number(zero, worker.errors, j))
+
+
+@njit(**OPTIONS)
+def take_in(zero, job, worker, q):
+    """The root once an observation is known; its variance, and its covariances with the states to ``news``."""
+    row, vectors = worker.row, worker.row // LINE
+    load, own = worker.loads + q * row, worker.news + q * worker.news_row
+    clear(zero, (own, vectors))
+    variance = number(zero, worker.R_weights, q)
+    known = inverse(variance)
+    for j in range(job.states - 1, -1, -1):
+        column, weight = worker.columns + j * row, number(zero, worker.root_weights, j)
+        dot_to(zero, (column, load, vectors, worker.gains))
+        sight = number(zero, worker.gains, 0)
+        common = weight * sight
+        more = variance + common * sight
+        inverted = inverse(more)
+        if more != 0:
+            put_number(zero, worker.root_weights, j, weight * (variance * inverted))
+        put_number(zero, worker.gains, 0, common)
+        put_number(zero, worker.gains, 1, known * sight)
+        mix(zero, (column, own, worker.gains, vectors))
+        variance, known = more, inverted
+    return variance if 0 < variance < math.inf else np.nan
+
+
+@njit(**OPTIONS)
+def observe_by_roots(zero, job, worker, t, count, eps):
+    """The state once the observations are known; the quadratic form of errors, and the logarithm of variances."""
+    row, vectors = worker.row, worker.row // LINE
+    independent_loads(zero, job, worker, t, count, eps)
+    quadratic, logarithm = 0.0, 0.0
+    for q in range(count):
+        variance = take_in(zero, job, worker, q)
+        dot_to(zero, (worker.loads + q * row, worker.mean, vectors, worker.gains))
+        error, weight = number(zero, worker.errors, q) - number(zero, worker.gains, 0), 1 / variance
+        put_number(zero, worker.weights, q, weight)
+        put_number(zero, worker.gains, 0, weight * error)
+        add_scaled(zero, (worker.mean, worker.news + q * worker.news_row, worker.gains, vectors))
+        put_number(zero, worker.errors, q, error)
+        put_number(zero, worker.scaled, q, weight * error)
+        quadratic += weight * error * error
+        logarithm += math.log(variance)
+    return quadratic, logarithm
+
+
+@njit(**OPTIONS)
+def join_factors(zero, worker, count):
+    """L of S, to where it is found without roots: that of R times that of one observation after another. Gains too."""
+    row, noises, vectors = worker.row, worker.noises, worker.row // LINE
+    for q in range(count):
+        own, variance = worker.news + q * worker.news_row, 1 / number(zero, worker.weights, q)
+        for i in range(q + 1, count):
+            dot_to(zero, (worker.loads + i * row, own, vectors, worker.gains))
+            share = number(zero, worker.gains, 0) * number(zero, worker.weights, q)
+            put_number(zero, worker.shares, i, share)
+            factor = number(zero, worker.R_columns + q * noises, i) + share
+            for m in range(q + 1, i):
+                factor += number(zero, worker.R_columns + m * noises, i) * number(zero, worker.shares, m)
+            put_number(zero, own + row, i, factor * variance)
+    weigh(zero, worker, count)
+
+
+# ------------------------------------------------------------------------------------------------------- predictions
+
+
+@njit(**OPTIONS)
+def orthogonal(zero, worker, parts, weights, first, count, size, length, columns, found):
+    """The first ``size`` columns of the root of sum_m w[m] parts[m] parts[m]^T, and its weights; what is left.
+
+    Rows of ``length`` bytes. Of ``count`` parts, those from number ``first`` on begin with one zero more each.
+    """
+    width, vectors, step = bytes_of_real(zero, ()), length // LINE, parts.step
+    for j in range(size):
+        used, variance = min(first + j + 1, count), 0.0
+        for m in range(used):
+            entry = number(zero, parts.address + m * step, j)
+            scaled = entry * number(zero, weights, m)
+            variance += entry * scaled
+            put_number(zero, worker.firsts, m, entry)
+            put_number(zero, worker.shares, m, scaled)
+        if abs(variance) < negligible(zero):  # of parts that cancel, again and again, no more is left than underflow
+            variance = 0.0
+        inverted = inverse(variance)
+        for m in range(used):
+            put_number(zero, worker.shares, m, number(zero, worker.shares, m) * inverted)
+        column = Rows(columns.address + j * columns.step, 0)
+        add_product(zero, column, Numbers(worker.shares, 0, width), parts, Rows(worker.zeros, 0), 1, used, vectors, 0)
+        unit(zero, column.address, j)
+        subtract_product(zero, parts, Numbers(worker.firsts, width, 0), column, parts, used, 1, vectors, 0)
+        put_number(zero, found, j, variance)
+
+
+@njit(**OPTIONS)
+def load_noise(zero, job, worker, t, eps):
+    """F and the root of Q of a step, where they are others than before."""
+    before = worker.Q_from
+    F = load_motion(zero, job, worker, t)
+    if worker.Q_from != before:
+        k, row = job.states, worker.row
+        pack(zero, (worker.product, row, worker.Q, row, k, row // bytes_of_real(zero, ())))
+        take_root(zero, worker.product, row, k, worker.noise_columns, worker.noise_weights, eps)
+    return F
+
+
+@njit(**OPTIONS)
+def weigh_parts(zero, job, worker):
+    """The weights of a root, and behind them those of Q."""
+    k = job.states
+    for j in range(k):
+        put_number(zero, worker.part_weights, j, number(zero, worker.root_weights, j))
+        put_number(zero, worker.part_weights, k + j, number(zero, worker.noise_weights, j))
+
+
+@njit(**OPTIONS)
+def predict_root(zero, job, worker):
+    """That of F P F^T + Q."""
+    k, row, size = job.states, worker.row, bytes_of_real(zero, ())
+    parts, turned, zeros = Rows(worker.parts, row), Rows(worker.F_turned, row), Rows(worker.zeros, 0)
+    columns = Rows(worker.columns, row)
+    add_product(zero, parts, Numbers(worker.columns, row, size), turned, zeros, k, k, row // LINE, 0)
+    pack(zero, (worker.parts + k * row, row, worker.noise_columns, row, k, row // size))
+    weigh_parts(zero, job, worker)
+    orthogonal(zero, worker, parts, worker.part_weights, k, 2 * k, k, row, columns, worker.root_weights)
+
+
+@njit(**OPTIONS)
+def go_back(zero, job, worker):
+    """A state from the next one, of covariance L D L^T: the gain, transposed, and what the next one does not tell.
+
+    That of both, the next one first, is made triangular halfway. The gain lies behind the columns of ``joint``; the
+    rest is what is left of the parts, behind their first rows.
+    """
+    k, row, size = job.states, worker.row, bytes_of_real(zero, ())
+    both, vectors = 2 * row, row // LINE
+    parts, turned, zeros = Rows(worker.parts, both), Rows(worker.F_turned, row), Rows(worker.zeros, 0)
+    add_product(zero, parts, Numbers(worker.columns, row, size), turned, zeros, k, k, vectors, 0)
+    pack(zero, (worker.parts + row, both, worker.columns, row, k, row // size))
+    for j in range(k, 2 * k):
+        clear(zero, (worker.parts + j * both, both // LINE))
+    pack(zero, (worker.parts + k * both, both, worker.noise_columns, row, k, row // size))
+    weigh_parts(zero, job, worker)
+    joint = Rows(worker.joint, both)
+    orthogonal(zero, worker, parts, worker.part_weights, k, 2 * k, k, both, joint, worker.joint_weights)
+    gain = worker.joint + row
+    for j in range(k - 2, -1, -1):
+        below, own = Numbers(worker.joint + j * both + (j + 1) * size, 0, size), Rows(gain + j * both, 0)
+        subtract_product(zero, own, below, Rows(gain + (j + 1) * both, both), own, 1, k - 1 - j, vectors, 0)
+
+
+@njit(**OPTIONS)
+def smooth_root(zero, job, worker):
+    """That of a state from the next one smoothed: ``later_cov`` and ``later_weights``."""
+    k, row, size = job.states, worker.row, bytes_of_real(zero, ())
+    both, vectors = 2 * row, row // LINE
+    gain, zeros = Rows(worker.joint + row, both), Rows(worker.zeros, 0)
+    moved, parts = Rows(worker.parts + row + 2 * k * both, both), Rows(worker.parts + row, both)
+    add_product(zero, moved, Numbers(worker.later_cov, row, size), gain, zeros, k, k, vectors, 0)
+    for j in range(k):
+        put_number(zero, worker.part_weights, 2 * k + j, number(zero, worker.later_weights, j))
+    columns = Rows(worker.columns, row)
+    orthogonal(zero, worker, parts, worker.part_weights, 3 * k, 3 * k, k, row, columns, worker.root_weights)

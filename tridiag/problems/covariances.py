@@ -1,0 +1,151 @@
+"""What is asked of covariances: that they are symmetric and positive semidefinite, but for rounding."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+
+@functools.cache
+def tolerance(dtype: Any) -> float:
+    """How far apart Q[i, j] and Q[j, i] may be, relative to the largest entry of the matrix."""
+    return float(np.sqrt(np.finfo(dtype).eps))
+
+
+@functools.cache
+def rounding(dtype: Any) -> float:
+    """How far below 0 an eigenvalue may be, relative to the largest entry; what was computed in float32 passes."""
+    return max(tolerance(dtype), 16 * float(np.finfo(np.float32).eps))
+
+
+def check_covariance(name: str, values: Any, n: int) -> None:
+    """Refuse one that is not symmetric, has a negative variance or eigenvalue, but for rounding; NaN is let through."""
+    values = np.asarray(values, np.result_type(values.dtype, np.float32))
+    if name == "Q" and n < 2:
+        return
+    if name == "Q" and values.ndim > 2 and values.shape[-3] == n:
+        values = values[..., :-1, :, :]  # the last is never read
+    if is_small(values) and surely(values.reshape(values.shape[-2:]).tolist(), values.dtype):
+        return
+    good = sound(values)
+    if good.all():
+        return
+    with np.errstate(invalid="ignore"):
+        apart = abs(values - np.swapaxes(values, -1, -2))
+        uneven = np.argwhere(apart > tolerance(values.dtype) * abs(values).max((-2, -1), keepdims=True, initial=0))
+        least = -rounding(values.dtype) * abs(values).max((-2, -1), initial=0)[..., None]
+        negative = np.argwhere(np.diagonal(values, axis1=-2, axis2=-1) < least)
+    if len(uneven):
+        *batch, i, j = map(int, uneven[0])
+        one, other = (*batch, i, j), (*batch, j, i)
+        raise ValueError(
+            f"{name} is not symmetric: {name}{[*one]} is {values[one]:.6g} and {name}{[*other]} is {values[other]:.6g}"
+        )
+    if len(negative):
+        at = (*map(int, negative[0]), int(negative[0][-1]))
+        raise ValueError(f"{name}{[*at]} is {values[at]:.6g}; a variance is not negative")
+    check_eigenvalues(name, values, ~good)
+
+
+def check_eigenvalues(name: str, values: Any, suspect: Any) -> None:
+    """Refuse what has an eigenvalue below 0 by more than `rounding` of the largest entry; not finite: let through."""
+    for at in map(tuple, np.argwhere(suspect & np.isfinite(values).all((-2, -1)))):
+        found = np.linalg.eigvalsh(values[at])
+        if found[0] < -rounding(values.dtype) * abs(values[at]).max():
+            place = f"{name}{[*map(int, at)]}" if at else name
+            raise ValueError(
+                f"{place} is not positive semidefinite: its eigenvalues go from {found[0]:.6g} to {found[-1]:.6g}; "
+                "those of a covariance are not negative"
+            )
+
+
+FEW = 8  # rows of a matrix that is looked at by itself, number by number
+
+
+def is_small(values: Any) -> bool:
+    *batch, k, _ = values.shape
+    return k <= FEW and math.prod(batch) == 1
+
+
+def surely(rows: list[list[float]], dtype: Any) -> bool:
+    """What `sound` says, of one matrix, faster than any call of NumPy; ``rows`` are overwritten."""
+    k = len(rows)
+    largest = max([rows[i][i] for i in range(k)])
+    apart, more = largest * tolerance(dtype), added(largest, dtype)
+    for i, row in enumerate(rows):
+        if not row[i] >= 0:
+            return False
+        for j in range(i):
+            if not abs(row[j] - rows[j][i]) <= apart:
+                return False
+    for j, first in enumerate(rows):
+        pivot = first[j] + more
+        if not pivot > 0:
+            return False
+        for i in range(j + 1, k):
+            factor = first[i] / pivot
+            if factor:
+                row = rows[i]
+                for m in range(i, k):
+                    row[m] -= factor * first[m]
+    return True
+
+
+BLOCK = 4096  # matrices that are looked at together
+
+
+def sound(values: Any) -> Any:
+    """Which are certainly symmetric and positive semidefinite; of the others only `check_covariance` can tell."""
+    *batch, k, _ = values.shape
+    every = values.reshape(-1, k, k)
+    with np.errstate(all="ignore"):
+        blocks = [every[first : first + BLOCK] for first in range(0, len(every), BLOCK)]
+        found = [single(*block) if len(block) == 1 else eliminated(block) for block in blocks]
+    return np.concatenate([np.ones(0, bool), *found]).reshape(batch)
+
+
+def single(matrix: Any) -> list[bool]:
+    """By LAPACK, of the matrix with `added` on its diagonal."""
+    variances = matrix.diagonal()
+    largest = variances.max()
+    apart, more = largest * tolerance(matrix.dtype), added(largest, matrix.dtype)
+    if not variances.min() >= 0 or not (abs(matrix - matrix.T) <= apart).all():
+        return [False]
+    try:
+        return [bool(np.isfinite(np.linalg.cholesky(matrix + np.diag(np.full(len(matrix), more)))).all())]
+    except np.linalg.LinAlgError:
+        return [False]
+
+
+def eliminated(values: Any) -> Any:
+    """By elimination of all at once: whether all pivots are positive."""
+    k = values.shape[-1]
+    rows = [list(row) for row in np.ascontiguousarray(np.moveaxis(values, 0, -1))]
+    variances = [rows[i][i] for i in range(k)]
+    largest = functools.reduce(np.maximum, variances)
+    apart, more = largest * tolerance(values.dtype), added(largest, values.dtype)
+    good = functools.reduce(np.logical_and, [x >= 0 for x in variances])
+    for i in range(k):
+        for j in range(i):
+            good &= abs(rows[i][j] - rows[j][i]) <= apart
+    for j in range(k):
+        pivot = rows[j][j] + more
+        good &= pivot > 0
+        for i in range(j + 1, k):
+            factor = rows[j][i] / pivot
+            for m in range(i, k):
+                rows[i][m] = rows[i][m] - factor * rows[j][m]
+    return good
+
+
+def added(largest: Any, dtype: Any) -> Any:
+    """What rounding may have taken from every eigenvalue, and a little for a matrix of zeros."""
+    return largest * rounding(dtype) + least(dtype)
+
+
+@functools.cache
+def least(dtype: Any) -> float:
+    return float(np.sqrt(np.finfo(dtype).tiny))
