@@ -17,9 +17,10 @@ from tridiag.cuda.record import LOGARITHM, SIGN, STATUS, Job, Kernel, Program, R
 from tridiag.cuda.struct import Systems, systems_of
 from tridiag.problems.forms import Form
 
-LONGEST = min(
-    threads * instances.CHUNKS[dtype][-1] for dtype, threads in instances.CHUNK_THREADS.items()
-)  # in one block
+LONGEST = min(  # of systems that one block solves, wherever their rows lie (`spread_systems.reads_crumbs`)
+    threads * instances.CHUNKS[dtype][-1] * np.dtype(dtype).itemsize // spread_systems.SECTOR
+    for dtype, threads in instances.CHUNK_THREADS.items()
+)
 LEAST_SCRATCH = 64 * 2**20  # bytes for systems without a certificate; or as many as x has
 SPREAD = 32  # threads of a block where systems may be few
 WORDS = {False: 5, True: 8}  # that a row's factors take, of tridiagonal and of cyclic matrices (`pivoted.cu`)

@@ -18,10 +18,10 @@ BLOCKS = (
     256,
 )  # threads of a block of chunks where rows lie side by side: the first that are used well enough
 USED = 0.85  # ... by so many of them
-BLOCK = 256  # threads of a block of chunks where rows lie apart, or fewer
-FEW_CHUNKS = 4  # systems of no more chunks than this of the shorter kind have such chunks
+BLOCK = 256  # threads of a block of chunks where rows lie apart, or fewer, where it cannot read whole lines
+FEW_CHUNKS = 5  # systems of no more chunks than this of the shorter kind have such chunks
 MOST_CHUNKS = 512  # of a system that one block solves, or as many as it has threads
-SECTOR = 32  # bytes that memory hands out at a time
+SECTOR, LINE = 32, 128  # bytes that memory hands out at a time; that are worth asking for at once
 MANY = 2**15  # systems: enough for whole blocks of threads on all multiprocessors
 TILES = 4  # a, b, c and d of a group of systems on their way
 ROW_WORDS = 3  # of a separator's row: and one that is the factor which made its diagonal 1
@@ -30,7 +30,7 @@ ROW_WORDS = 3  # of a separator's row: and one that is the factor which made its
 def by_chunks(recording: Recording, job: Job, systems: Systems, certified: bool) -> None:
     """Several threads for a system, cyclic reduction among them; long systems in pieces."""
     rows, count = chunk_of(systems)
-    if count > min(MOST_CHUNKS, instances.CHUNK_THREADS[systems.dtype]):
+    if count > min(MOST_CHUNKS, instances.CHUNK_THREADS[systems.dtype]) or reads_crumbs(systems, count):
         by_pieces(recording, job, systems, certified)
         return
     width = width_of(systems, count)
@@ -48,21 +48,33 @@ def chunk_of(systems: Systems) -> tuple[int, int]:
     return rows, parts(systems.n, rows)
 
 
+def reads_crumbs(systems: Systems, count: int) -> bool:
+    """Whether so few systems side by side are all that a block can hold that it would read only parts of sectors."""
+    held = instances.CHUNK_THREADS[systems.dtype] // count
+    return not systems.together and held < systems.total and held * np.dtype(systems.dtype).itemsize < SECTOR
+
+
 def width_of(systems: Systems, count: int) -> int:
-    """The systems of a block: where rows lie side by side as many as fill a small one, else those of whole segments of memory."""
-    most = instances.CHUNK_THREADS[systems.dtype] // count
+    """The systems of a block: where rows lie side by side as many as fill a small one, else those of whole lines of
+    memory, or of sectors at least."""
+    most, itemsize = instances.CHUNK_THREADS[systems.dtype] // count, np.dtype(systems.dtype).itemsize
     if systems.together:
         widths = [block // count for block in BLOCKS if block >= count] or [1]
-        used = [width * count / (WARP * parts(width * count, WARP)) for width in widths]
-        found = next((width for width, share in zip(widths, used, strict=True) if share >= USED), max(widths))
-        return min(found, most, systems.total)
-    wanted = max(BLOCK // count, SECTOR // np.dtype(systems.dtype).itemsize, 1)
-    return power_of_two(min(wanted, most, systems.total))
+        return min(first_used(widths, count), most, systems.total)
+    widths = [width for width in (LINE // itemsize, 2 * LINE // itemsize) if width <= most]
+    found = first_used(widths, count) if widths else max(BLOCK // count, SECTOR // itemsize, 1)
+    return power_of_two(min(found, most, systems.total))
+
+
+def first_used(widths: list[int], count: int) -> int:
+    """The first width that leaves few threads of its warps idle, or else the largest."""
+    used = [width * count / (WARP * parts(width * count, WARP)) for width in widths]
+    return next((width for width, share in zip(widths, used, strict=True) if share >= USED), max(widths))
 
 
 def shared_bytes(width: int, threads: int, rows: int, systems: Systems) -> int:
-    """Where the systems of a group begin, what is said of them, then two buffers of separators. Where rows pass through tiles,
-    the next group's too, and tiles: for each diagonal, for the right-hand sides, for the solutions (`chunks.cu`)."""
+    """Where the systems of a group begin, what is said of them, then two buffers of separators. Where rows pass through
+    tiles, the next group's too, and tiles: for each diagonal, right-hand sides, solutions (`chunks.cu`)."""
     itemsize = np.dtype(systems.dtype).itemsize
     words, groups = (TILES * rows + max(rows, 2 * ROW_WORDS), 2) if systems.together else (2 * ROW_WORDS, 1)
     return groups * 8 * OPERANDS * width + 16 * parts(width + 2, 4) + itemsize * words * threads
@@ -118,11 +130,10 @@ def by_pieces(recording: Recording, job: Job, systems: Systems, certified: bool)
 
 
 def separators(systems: Systems, count: int) -> Systems:
-    """So many of each system, laid out as its rows are; their diagonal is one."""
-    shape = (systems.total, count) if systems.together else (count, systems.total)
-    dtype = np.dtype(systems.dtype)
+    """So many of each system, side by side; their diagonal is one."""
+    shape, dtype = (systems.total, count), np.dtype(systems.dtype)
     strides = contiguous(shape, dtype.itemsize)
-    form = Form(shape, shape, int(systems.together), pivoting=False)
+    form = Form(shape, shape, 1, pivoting=False)
     shapes, steps = (shape, (1, 1), shape, None, shape, shape), (strides, (0, 0), strides, None, strides, strides)
     return systems_of(form, shapes, steps, (dtype, dtype))
 

@@ -135,13 +135,13 @@ template <typename T, int R> __device__ __forceinline__ Row<T> head_of(const Chu
 // the pivots. The tail is the last interior unknown in terms of the separators.
 template <typename T, int R> __device__ __forceinline__ Row<T> eliminate(Chunk<T, R>& chunk, bool& certified, Real<T>& off) {
   T right = chunk.right[0], before = chunk.lower[0], scale = one_over(chunk.diagonal[0], off);
-  certified = certified && certifies(T(0), chunk.diagonal[0], chunk.diagonal[0]);
+  certified = certified & certifies(T(0), chunk.diagonal[0], chunk.diagonal[0]);
   chunk.diagonal[0] = scale;
 #pragma unroll
   for (int j = 1; j < R - 1; j++) {
     const T multiplier = chunk.lower[j] * scale, grown = multiplier * chunk.upper[j - 1];
     const T pivot = chunk.diagonal[j] - grown;
-    certified = certified && certifies(grown, pivot, chunk.diagonal[j]) && lossless(multiplier, chunk.lower[j]);
+    certified = certified & certifies(grown, pivot, chunk.diagonal[j]) & lossless(multiplier, chunk.lower[j]);
     scale = one_over(pivot, off);
     right = chunk.right[j] - multiplier * right;
     before = -(multiplier * before);
@@ -165,7 +165,7 @@ template <typename T, int R>
 __device__ __forceinline__ Row<T> separator_row(const Chunk<T, R>& chunk, Row<T> tail, Row<T> next, T& scale, bool& sound,
                                                 Real<T>& off) {
   const T a = chunk.lower[R - 1], c = chunk.upper[R - 1], pivot = chunk.diagonal[R - 1] - a * tail.c - c * next.a;
-  sound = sound && stands_out(pivot, chunk.diagonal[R - 1]);
+  sound = sound & stands_out(pivot, chunk.diagonal[R - 1]);
   scale = one_over(pivot, off);
   return {-(a * tail.a * scale), -(c * next.c * scale), (chunk.right[R - 1] - a * tail.d - c * next.d) * scale};
 }

@@ -23,7 +23,7 @@ __device__ __forceinline__ T reduce_cyclically(Row<T> row, Row<T>* rows, int p, 
     const Row<T> before = p >= step ? here[-step * stride] : none;
     const Row<T> after = p + step < count ? here[step * stride] : none;
     const T pivot = T(1) - row.a * before.c - row.c * after.a, scale = one_over(pivot, off);
-    sound = sound && stands_out(pivot, T(1));
+    sound = sound & stands_out(pivot, T(1));
     row.d = (row.d - row.a * before.d - row.c * after.d) * scale;
     row.a = -(row.a * before.a * scale);
     row.c = -(row.c * after.c * scale);

@@ -143,14 +143,15 @@ template <typename R> __device__ __forceinline__ Complex<R> not_a_number(Complex
 
 // Whether a quotient of x has all its digits: none was lost to underflow.
 template <typename T> __device__ __forceinline__ bool lossless(T quotient, T x) {
-  return size(quotient) >= Limits<T>::tiny() || x == T(0);
+  return (size(quotient) >= Limits<T>::tiny()) | (x == T(0));
 }
 
 // Whether plain elimination of a row was harmless: |l c| + |pivot| <= GROWTH |b|, and the pivot no mere rounding; ``grown``
 // is l c. As `tridiag.algorithms.elimination.certify`: an overflow is not harmless, and the bound must not overflow with it.
+// Without a branch, for the sake of `one_over`.
 template <typename T> __device__ __forceinline__ bool certifies(T grown, T pivot, T diagonal) {
   typedef Real<T> R;
   const R left = size(pivot), bound = size(diagonal);
-  return (size(grown) + left) * R(1 / GROWTH) <= bound && left > R(CANCELLATION) * Limits<T>::eps() * bound
-         && left > Limits<T>::tiny();
+  return ((size(grown) + left) * R(1 / GROWTH) <= bound) & (left > R(CANCELLATION) * Limits<T>::eps() * bound)
+         & (left > Limits<T>::tiny());
 }

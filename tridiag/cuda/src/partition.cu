@@ -1,6 +1,6 @@
 // Few, long systems: chunks of R rows (`chunk.cu`), spread over all blocks. ``reduce`` leaves one row for every separator,
 // which are solved as systems of their own; ``expand`` reads the rows again and finds what lies between them. 9 words an
-// unknown, and about 20 / R for the separators and their correction; systems that need it are expanded again. As Austin,
+// unknown, and about 20 / R for the separators and their correction; where a correction tells, chunks are expanded again. As Austin,
 // Berndt and Moulton, A memory efficient parallel tridiagonal solver (2004), who partition across processors.
 //
 // The last slot of a block belongs to the first chunk of the next block: only what its neighbour needs of it is computed.
@@ -63,10 +63,8 @@ __device__ __forceinline__ unsigned load_chunk(Chunk<T, R>& chunk, const Job& jo
   return keep_rows(chunk, job, mask_of(job, system), slot.first, slot.there);
 }
 
-// Where separator p of a system lies: as its rows do.
-template <bool TOGETHER> __device__ __forceinline__ Index separator_at(const Job& job, Index system, Index p) {
-  return TOGETHER ? system * job.count + p : p * job.systems + system;
-}
+// Where separator p of a system lies: those of a system lie side by side.
+__device__ __forceinline__ Index separator_at(const Job& job, Index system, Index p) { return system * job.count + p; }
 
 template <typename T, int R, bool TOGETHER> __global__ void __launch_bounds__(256, 1) reduce(Job job) {
   SHARED_MEMORY(memory);
@@ -88,24 +86,39 @@ template <typename T, int R, bool TOGETHER> __global__ void __launch_bounds__(25
   Row<T> row = separator_row(chunk, tail, next, scale, sound, off);
   if (!exact(off)) row.d = not_a_number(T(0));  // numbers out of range, and so is the system's solution
   if (job.status && !sound) atomicOr(&job.status[slot.system], UNSOUND);
-  const Index at = separator_at<TOGETHER>(job, slot.system, slot.p), all = job.count * job.systems;
+  const Index at = separator_at(job, slot.system, slot.p), all = job.count * job.systems;
   T* rows = static_cast<T*>(job.kept);
   rows[at] = row.a, rows[all + at] = row.c, rows[2 * all + at] = row.d, rows[3 * all + at] = scale;
   if (at == 0) rows[4 * all] = T(1);  // the diagonal
 }
 
 // What a slot's system has at separator p: the separator, or its correction.
-template <typename T, bool TOGETHER>
+template <typename T>
 __device__ __forceinline__ T at_separator(const void* values, const Job& job, const Slot& slot, Index p) {
-  return slot.there && p >= 0 ? static_cast<const T*>(values)[separator_at<TOGETHER>(job, slot.system, p)] : T(0);
+  return slot.there && p >= 0 ? static_cast<const T*>(values)[separator_at(job, slot.system, p)] : T(0);
 }
 
-// Whether a block has systems whose separators need their correction: of all its threads alike.
-__device__ __forceinline__ bool corrects(const Job& job, int width) {
-  const Index first = Index(blockIdx.x) / blocks_of(job, blockDim.x / width) * width;
-  bool any = false;
-  for (int s = 0; s < width && first + s < job.systems; s++) any = any || (job.status[first + s] & (UNSOLVED | UNSOUND));
-  return any;
+// Whether something holds for any thread of the block; ``word`` is shared memory.
+__device__ __forceinline__ bool any_of(bool own, int* word) {
+  if (threadIdx.x == 0) *word = 0;
+  __syncthreads();
+  if (own) atomicOr(word, 1);
+  __syncthreads();
+  const bool found = *word;
+  __syncthreads();  // the memory is free again
+  return found;
+}
+
+// Whether a correction changes the separators of a chunk by more than rounding, or its own row had asked for it.
+template <typename T> __device__ __forceinline__ bool corrects(const Job& job, const Slot& slot) {
+  if (!slot.there || !(job.status[slot.system] & (UNSOLVED | UNSOUND))) return false;
+  const Index at = separator_at(job, slot.system, slot.p), all = job.count * job.systems;
+  bool found = !(static_cast<const T*>(job.kept)[2 * all + at] == T(0)) || job.status[slot.system] & UNSOUND;
+  for (Index p = slot.p; p >= slot.p - 1; p--) {
+    const T change = at_separator<T>(job.results[1], job, slot, p), x = at_separator<T>(job.results[0], job, slot, p);
+    found = found || !(size(change) <= Real<T>(0.25) * Limits<T>::eps() * size(x));
+  }
+  return found;
 }
 
 template <typename T, int R, bool TOGETHER, bool CERTIFIED>
@@ -113,19 +126,19 @@ __global__ void __launch_bounds__(256, 1) expand(Job job) {
   SHARED_MEMORY(memory);
   T* tile = reinterpret_cast<T*>(memory);
   const bool again = job.results[1];  // with corrected separators
-  if (again && !corrects(job, TOGETHER ? 1 : int(job.width))) return;
   const Slot slot = slot_of<R, TOGETHER>(job);
+  if (again && !any_of(corrects<T>(job, slot), reinterpret_cast<int*>(memory))) return;
   Chunk<T, R> chunk;
   const unsigned bits = load_chunk<T, R, TOGETHER>(chunk, job, slot, tile);
-  T separator = at_separator<T, TOGETHER>(job.results[0], job, slot, slot.p);
+  T separator = at_separator<T>(job.results[0], job, slot, slot.p);
   bool certified = true;
   Real<T> off = 0;
   eliminate(chunk, certified, off);
   certified = certified && exact(off);
-  solve_interior(chunk, at_separator<T, TOGETHER>(job.results[0], job, slot, slot.p - 1), separator);
+  solve_interior(chunk, at_separator<T>(job.results[0], job, slot, slot.p - 1), separator);
   if (again && slot.there && job.status[slot.system] & (UNSOLVED | UNSOUND)) {  // a system, not its neighbours
-    const T change = at_separator<T, TOGETHER>(job.results[1], job, slot, slot.p);
-    correct(chunk, separator, at_separator<T, TOGETHER>(job.results[1], job, slot, slot.p - 1), change, certified);
+    const T change = at_separator<T>(job.results[1], job, slot, slot.p);
+    correct(chunk, separator, at_separator<T>(job.results[1], job, slot, slot.p - 1), change, certified);
   }
   __syncthreads();
   tile[threadIdx.x] = chunk.right[0];
@@ -133,16 +146,18 @@ __global__ void __launch_bounds__(256, 1) expand(Job job) {
   const T next = slot.own && slot.p + 1 < job.count ? tile[threadIdx.x + slot.stride] : T(0);
   bool fits;
   const T residual = separator_residual(chunk, separator, next, fits);
+  bool doubtful = !certified;
   if (slot.own && !again) {
-    if (!(fits && (certified || !CERTIFIED))) atomicOr(&job.status[slot.system], UNSOLVED);
-    const Index at = separator_at<TOGETHER>(job, slot.system, slot.p), all = job.count * job.systems;
+    const Index at = separator_at(job, slot.system, slot.p), all = job.count * job.systems;
     T* rows = static_cast<T*>(job.kept);
-    rows[2 * all + at] = residual * rows[3 * all + at];
+    const T asked = fits ? T(0) : residual * rows[3 * all + at];
+    rows[2 * all + at] = asked;
+    if (!fits) atomicOr(&job.status[slot.system], UNSOLVED);
+    doubtful = doubtful || (!fits && asked == T(0));  // no correction would come of it
+  } else if (again) {
+    doubtful = doubtful || !fits || (slot.there && job.status[slot.system] & UNSOUND);
   }
-  if (CERTIFIED && slot.own && again) {
-    const bool doubtful = !(certified && fits) || (job.status[slot.system] & UNSOUND);
-    if (doubtful && !(atomicOr(&job.status[slot.system], LISTED) & LISTED)) doubt(job, slot.system);
-  }
+  if (CERTIFIED && slot.own && doubtful && !(atomicOr(&job.status[slot.system], LISTED) & LISTED)) doubt(job, slot.system);
   chunk.right[R - 1] = separator;
   cut_solution(chunk.right, bits);
   const Index system = slot.system < job.systems ? slot.system : 0;
