@@ -35,11 +35,8 @@ SEEDS = (0, 1, 2, 3)
 LAYOUTS = ("rows", "columns")
 
 
-SCHEDULES = (
-    "threads",
-    "tiles",
-    "chained",
-)  # a thread for each sequence; tiles one after another; a block for each tile
+# A thread for each sequence; tiles one after another; a block for each tile, in groups as they come, or of four tiles
+SCHEDULES = ("threads", "tiles", "chained", "in groups")
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +49,9 @@ def order() -> Iterator[None]:
 def spread(schedule: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Have a schedule chosen, whatever the sizes."""
     monkeypatch.setattr(recurrences, "worth_a_thread", lambda sequences: schedule == "threads")
-    monkeypatch.setattr(recurrences, "FULL", 10**9 if schedule == "chained" else 0)
+    monkeypatch.setattr(recurrences, "FULL", 10**9 if schedule in ("chained", "in groups") else 0)
+    if schedule == "in groups":
+        monkeypatch.setattr(recurrences, "GROUP", 4)
     recurrences.program.cache_clear()
     yield
     recurrences.program.cache_clear()
@@ -123,7 +122,7 @@ def hard(case: str, n: int, dtype: str) -> Any:
 
 
 @pytest.mark.usefixtures("spread")
-@pytest.mark.parametrize("schedule", ["tiles", "chained"])
+@pytest.mark.parametrize("schedule", SCHEDULES[1:])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("case", [*test_recurrences.COEFFICIENTS, "cancelling", "nearly vanishing", "an infinity"])
@@ -222,11 +221,10 @@ def test_no_tile_needs_more_shared_memory_than_every_device_gives(dtype: str, to
         job = np.zeros((), SEQUENCES.job)
         job["n"], job["sequences"] = n, total
         place = Sequences(job, job["operand"], (), together, dtype)
-        rows = instances.TILES[dtype]
-        width, count = recurrences.spread(place, rows)
-        assert width * count <= instances.TILE_THREADS and width * count % 32 == 0
         for verb in instances.verbs_of(dtype):
-            assert recurrences.shared_bytes(place, width, count, rows, verb) <= 48 * 1024
+            width, count, chunk = recurrences.spread(place, verb)
+            assert width * count <= instances.TILE_THREADS and width * count % 32 == 0
+            assert recurrences.shared_bytes(place, width, count, chunk, verb) <= 48 * 1024
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -10,12 +10,12 @@ from tridiag.cuda.struct import TYPES
 # The rows of a chunk, odd: few for short systems; as many as the registers of a block hold without a spill
 CHUNKS = {"float32": (7, 13), "float64": (3, 7), "complex64": (3, 7), "complex128": (3, 5)}
 RUNS = {"float32": 13, "float64": 7, "complex64": 7, "complex128": 5}  # ... of a long system
-# ... of a recurrence: with so few, most kernels leave the registers for two blocks on a multiprocessor
-TILES = {"float32": 9, "float64": 5, "complex64": 5, "complex128": 3}
+# ... of a recurrence, at most: a tile takes the shared memory that every device gives a block
+TILES = {"float32": 41, "float64": 21, "complex64": 21, "complex128": 9}
 REGISTERS = {"float32": 64, "float64": 32, "complex64": 32, "complex128": 16}  # the rows that a thread holds by itself
 CHUNK_THREADS = {"float32": 512, "float64": 512, "complex64": 512, "complex128": 256}
 RUN_THREADS, THOMAS_THREADS, HARD_THREADS = 256, 128, 128
-COLUMN_THREADS, MATRIX_THREADS, TILE_THREADS = 256, 128, 256
+COLUMN_THREADS, MATRIX_THREADS, TILE_THREADS = 256, 128, 128
 MOST = 4  # coefficients of a linear recurrence
 SCANS = {  # of first order
     "linear_recurrence": "linear_tiles",
@@ -64,7 +64,7 @@ def logarithmic(dtype: str, weighted: bool) -> Kernel:
 
 
 def tiles(dtype: str, verb: str, together: bool, chained: bool) -> Kernel:
-    return named("scans.cu", SCANS[verb], TILE_THREADS, dtype, TILES[dtype], together, chained)
+    return named("scans.cu", SCANS[verb], TILE_THREADS, dtype, together, chained)
 
 
 def matrices(dtype: str, rows: int) -> Kernel:

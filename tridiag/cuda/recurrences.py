@@ -19,6 +19,11 @@ WORDS = {  # numbers, and what else a part has
     "log_linear_recurrence": ((8, 6), 0),
 }
 FULL = 512  # blocks: enough for all multiprocessors, so that none need wait for another
+FEW = 512  # blocks: so many at least, if sequences are long enough for chunks of
+LEAST = 5  # rows
+GROUP = 32  # tiles that are folded before a value is known, at most
+BESIDE = 64  # bytes of a row of sequences that lie side by side, for one block
+SHARED = 48 * 1024  # bytes that every device gives a block
 
 
 @functools.lru_cache(1024)
@@ -62,28 +67,42 @@ def by_columns(recording: Recording, kernel: Kernel, job: Job, sequences: Sequen
 
 def by_tiles(recording: Recording, job: Job, sequences: Sequences, verb: str) -> None:
     """Several threads for each sequence; where there are few blocks, one for each tile of rows."""
-    rows = instances.TILES[sequences.dtype]
-    width, count = spread(sequences, rows)
-    groups, tiles = parts(sequences.total, width), parts(sequences.n, count * rows)
+    width, count, chunk = spread(sequences, verb)
+    groups, tiles = parts(sequences.total, width), parts(sequences.n, count * chunk)
     chained = tiles > 1 and groups < FULL
-    job["width"], job["count"] = width, count
+    job["width"], job["count"], job["chunk"] = width, count, chunk
+    job["lanes"] = lanes = max(
+        8, WARP // parts(width, width * count // WARP)
+    )  # a warp looks back for some of the sequences
+    job["span"] = min(lanes, GROUP)
     if chained:
-        told = 16 + 16 * parts(sequences.total * tiles, 4)
-        job["kept"] = recording.reserve(told + sequences.total * tiles * sum(part_bytes(sequences, verb)))
-        recording.clear(int(job["kept"]), told)
+        told = sequences.total * (tiles + parts(tiles, int(job["span"])))
+        job["kept"] = recording.reserve(16 + 16 * parts(told, 4) + told * sum(part_bytes(sequences, verb)))
+        recording.clear(int(job["kept"]), 16 + 16 * parts(told, 4))
     kernel = instances.tiles(sequences.dtype, verb, sequences.together, chained)
-    shared = shared_bytes(sequences, width, count, rows, verb)
+    shared = shared_bytes(sequences, width, count, chunk, verb)
     recording.launch(kernel, groups * tiles if chained else groups, width * count, job, shared)
 
 
-def spread(sequences: Sequences, rows: int) -> tuple[int, int]:
-    """The sequences of a block, and the threads of each: powers of two."""
-    wanted = power_of_two(2 * parts(sequences.n, rows) - 1)
+def spread(sequences: Sequences, verb: str) -> tuple[int, int, int]:
+    """The sequences of a block and the threads of each, which are powers of two; the rows of a thread, which are odd.
+
+    So no two lanes of a warp take words of the same bank.
+    """
+    threads, total, n = instances.TILE_THREADS, sequences.total, sequences.n
+    chunk = min(max(LEAST, total * n // (FEW * threads)), instances.TILES[sequences.dtype])
+    wanted = power_of_two(2 * parts(n, chunk) - 1)
     if sequences.together:
-        count = min(wanted, instances.TILE_THREADS)
-        return max(WARP // count, min(instances.TILE_THREADS // count, power_of_two(2 * sequences.total - 1))), count
-    width = min(WARP, power_of_two(2 * sequences.total - 1))
-    return width, max(WARP // width, min(wanted, instances.TILE_THREADS // width))
+        count = min(wanted, threads)
+        width = max(WARP // count, min(threads // count, power_of_two(2 * total - 1)))
+    else:
+        width = min(BESIDE // np.dtype(sequences.dtype).itemsize, power_of_two(2 * total - 1))
+        count = max(WARP // width, min(wanted, threads // width))
+    tiles = parts(n, count * chunk)
+    chunk = parts(n, tiles * count) | 1
+    while shared_bytes(sequences, width, count, chunk, verb) > SHARED and width * count > WARP:
+        width //= 2
+    return width, count, chunk
 
 
 def part_bytes(sequences: Sequences, verb: str) -> tuple[int, int]:
@@ -93,9 +112,9 @@ def part_bytes(sequences: Sequences, verb: str) -> tuple[int, int]:
     return part + more, state
 
 
-def shared_bytes(sequences: Sequences, width: int, count: int, rows: int, verb: str) -> int:
-    """Offsets, what warps make, the states before the tile, the tile, marks (`scans.cu`)."""
+def shared_bytes(sequences: Sequences, width: int, count: int, chunk: int, verb: str) -> int:
+    """Offsets, what warps make, the states before the tile, two tiles, marks (`scans.cu`)."""
     part, state = part_bytes(sequences, verb)
     lanes = min(count, WARP) if sequences.together else WARP // min(width, WARP)
-    tile = width * count * rows * np.dtype(sequences.dtype).itemsize if sequences.together else 0
-    return 24 * width + part * parts(count, lanes) * width + state * width + tile + 4 * (width + 1)
+    tile = width * count * chunk * np.dtype(sequences.dtype).itemsize
+    return 24 * width + part * parts(count, lanes) * width + state * width + 2 * tile + 4 * (width + 1)

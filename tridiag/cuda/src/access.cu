@@ -64,3 +64,27 @@ template <typename Job> __device__ __forceinline__ Index offset(const Job& job, 
 template <typename T, typename Job> __device__ __forceinline__ const T* start(const Job& job, int operand) {
   return static_cast<const T*>(job.operand[operand]);
 }
+
+// Words copied to shared memory while the thread goes on. It has them after `wait_for_copies`, its block after the next barrier.
+template <typename R> __device__ __forceinline__ void copy_later(R* to, const R* from) {
+#if defined(__CUDA_CPU_SHIM__)
+  cudasim::copy_later(to, from, sizeof(R));
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  const unsigned place = unsigned(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" : : "r"(place), "l"(from), "n"(sizeof(R)) : "memory");
+#else
+  *to = *from;
+#endif
+}
+template <typename R> __device__ __forceinline__ void copy_later(Complex<R>* to, const Complex<R>* from) {
+  copy_later(&to->re, &from->re);
+  copy_later(&to->im, &from->im);
+}
+
+__device__ __forceinline__ void wait_for_copies() {
+#if defined(__CUDA_CPU_SHIM__)
+  cudasim::wait_for_copies();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" : : : "memory");
+#endif
+}

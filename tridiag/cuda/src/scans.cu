@@ -1,13 +1,13 @@
-// Sequences in tiles: chunks of R rows in the registers of each thread, joined by shuffles in a warp and in order beyond it.
+// Sequences in tiles of shared memory: a chunk of rows for each thread, joined by shuffles in a warp and in order beyond it.
 //
 // A thread finds what its chunk makes of a value before it, its warp what the chunks before make of theirs; then every value
 // comes from the one before, as in a plain loop. What warps make is applied in order. A block takes the tiles of some
 // sequences one after another; or, CHAINED, one tile: it tells the blocks after it what its tile makes, looks back at what those
-// before have told, and tells the value behind it (decoupled look-back, Merrill and Garland 2016). Tiles are handed out in
-// order, by a counter, so a block waits only for blocks that run. No bit depends on who was first.
+// before have told, and tells the value behind it (decoupled look-back, Merrill and Garland 2016). Tiles are in groups: what
+// those of a group make is folded as they tell it, by a tree that is always the same, and values go from group to group. Tiles
+// are handed out in order, by a counter, so a block waits only for blocks that run. No bit depends on who was first.
 //
-// TOGETHER: rows of a sequence lie side by side, and pass through a tile in shared memory; else neighbouring threads have
-// neighbouring sequences.
+// A tile is copied as memory has it: TOGETHER, rows of a sequence lie side by side; else neighbouring sequences do.
 #include "stretches.cu"
 
 const int WARP = 32;
@@ -41,133 +41,220 @@ __device__ __forceinline__ Place place_of(const Job& job, Index group, bool toge
   return at;
 }
 
-// What is told of a tile: nothing yet; what it makes of a value; the value behind it.
-enum Told { NOTHING, PART, STATE };
+// What is told of a tile or a group of tiles: nothing yet; what it makes of a value, or that this is not to be trusted; and,
+// besides, the value behind it.
+enum Told { NOTHING = 0, PART = 1, HARD = 2, STATE = 4 };
 
-template <typename Rows> struct Chain {
-  unsigned long long* tickets;
+template <typename Rows> struct Record {
   int* told;
-  typename Rows::Part* parts;
   typename Rows::State* states;
+  typename Rows::Part* parts;
 
-  __device__ __forceinline__ Chain(const Job& job, Index tiles) {
-    const Index size = tiles * job.sequences;
-    tickets = static_cast<unsigned long long*>(job.kept);
-    told = reinterpret_cast<int*>(tickets + 2);
-    states = reinterpret_cast<typename Rows::State*>(told + (size + 3) / 4 * 4);
-    parts = reinterpret_cast<typename Rows::Part*>(states + size);
-  }
-  __device__ __forceinline__ void tell(Index k, Told what) {
+  __device__ __forceinline__ void tell(Index k, int what) const {
     __threadfence();
     *const_cast<volatile int*>(told + k) = what;
   }
+  __device__ __forceinline__ void tell_part(Index k, const typename Rows::Part& part) const {
+    parts[k] = part;
+    tell(k, PART);
+  }
+  __device__ __forceinline__ void tell_state(Index k, const typename Rows::State& state, int before) const {
+    states[k] = state;
+    tell(k, before | STATE);
+  }
   __device__ __forceinline__ int heard(Index k) const { return fresh(told[k]); }
+  __device__ __forceinline__ typename Rows::State state_when_told(Index k) const {
+    while (!(heard(k) & STATE)) __nanosleep(40);
+    __threadfence();
+    return fresh(states[k]);
+  }
 };
 
-// The value before a tile, from what is told of the 32 tiles before it; of all lanes of a warp alike.
+template <typename Rows> struct Chain {
+  unsigned long long* tickets;
+  Record<Rows> tiles, groups;
+
+  __device__ __forceinline__ Chain(const Job& job, Index count) {
+    const Index size = count * job.sequences, more = (count + job.span - 1) / job.span * job.sequences, all = size + more;
+    tickets = static_cast<unsigned long long*>(job.kept);
+    tiles.told = reinterpret_cast<int*>(tickets + 2), groups.told = tiles.told + size;
+    tiles.states = reinterpret_cast<typename Rows::State*>(tiles.told + (all + 3) / 4 * 4), groups.states = tiles.states + size;
+    tiles.parts = reinterpret_cast<typename Rows::Part*>(tiles.states + all), groups.parts = tiles.parts + size;
+  }
+};
+
+// Lanes of a warp that look back for one sequence, and what they look at.
+struct Looker {
+  int lane, first, own, lanes;  // in the warp, the first of them, its place among them, how many
+  bool there;  // whether they have a sequence
+  Index sequence;
+};
+
+// The value before a group, from what is told of those before it.
 template <typename Rows>
-__device__ __forceinline__ typename Rows::State look_back(const Job& job, const Chain<Rows>& chain, Index tile, Index sequence,
-                                                          int lane) {
+__device__ __forceinline__ typename Rows::State look_back(const Job& job, const Record<Rows>& groups, Index group,
+                                                          const Looker& at) {
   typedef typename Rows::State State;
-  const Index seen = tile - 1 - lane, k = seen * job.sequences + sequence;
-  State state = Rows::begin(job, sequence);
-  int nearest, told;
+  const Index seen = group - 1 - at.own, k = seen * job.sequences + at.sequence;
+  const bool reads = at.there && seen >= 0;
+  const unsigned lanes = at.lanes == WARP ? ~0u : (1u << at.lanes) - 1;
+  int nearest;
   for (;;) {  // until there is a value, and nothing between is missing
-    told = seen >= 0 ? chain.heard(k) : STATE;
-    const unsigned values = __ballot_sync(~0u, told == STATE), missing = __ballot_sync(~0u, told == NOTHING);
-    const unsigned below = values ? (values & (0u - values)) - 1 : ~0u;
-    if (values && !(missing & below)) {
-      nearest = __ffs(int(values)) - 1;
-      break;
-    }
+    const int told = reads ? groups.heard(k) : STATE;
+    const unsigned values = __ballot_sync(~0u, told & STATE) >> at.first & lanes;
+    const unsigned missing = __ballot_sync(~0u, told == NOTHING) >> at.first & lanes;
+    const unsigned below = (values & (0u - values)) - 1;
+    nearest = __ffs(int(values)) - 1;
+    if (__all_sync(~0u, values && !(missing & below))) break;
     __nanosleep(40);
   }
   __threadfence();
-  if (seen >= 0 && lane == nearest) state = fresh(chain.states[k]);
+  State state = Rows::begin(job, at.there ? at.sequence : 0);
+  if (reads && at.own == nearest) state = fresh(groups.states[k]);
   typename Rows::Part part = {};
-  if (lane < nearest) part = fresh(chain.parts[k]);
-  state = from_lane(state, nearest);
+  if (reads && at.own < nearest) part = fresh(groups.parts[k]);
+  state = from_lane(state, at.first + nearest);
+  int most = nearest;  // of all that look back in this warp
+#pragma unroll
+  for (int apart = WARP / 2; apart > 0; apart /= 2) {
+    const int other = from_lane(most, at.lane ^ apart);
+    most = other > most ? other : most;
+  }
 #pragma unroll 1
-  for (int next = nearest - 1; next >= 0; next--) {
-    state = Rows::apply(from_lane(part, next), state);
+  for (int next = most - 1; next >= 0; next--) {
+    const typename Rows::Part one = from_lane(part, at.first + next);
+    if (next >= nearest) continue;
+    state = Rows::apply(one, state);
     if (Rows::sound(state)) continue;
-    const Index from = (tile - 1 - next) * job.sequences + sequence;
-    while (chain.heard(from) != STATE) __nanosleep(40);  // it is found step by step
-    __threadfence();
-    state = fresh(chain.states[from]);
+    state = groups.state_when_told((group - 1 - next) * job.sequences + at.sequence);  // it is found step by step
   }
   return state;
 }
 
-// Rows of a tile, from the first on.
-template <typename Rows, int R, bool TOGETHER>
-__device__ __forceinline__ void load(typename Rows::Value (&v)[R], const Job& job, int operand, const Index* offsets, Index first,
+enum Mark { UNSOUND = 1, UNTOLD = 2, GROUP = 4 };  // of a sequence: its tile is computed step by step, and nothing is told of the
+                                                   // value behind it, or behind its group, before
+
+// The value before a tile. What the tile makes is told, and the value behind it, or the marks say what is left to tell.
+template <typename Rows>
+__device__ __forceinline__ typename Rows::State pass_on(const Job& job, const Chain<Rows>& chain, Index tile, const Looker& at,
+                                                        const typename Rows::Part& total, bool trusted, int& marks) {
+  typedef typename Rows::Part Part;
+  typedef typename Rows::State State;
+  const Index group = tile / job.span, k = tile * job.sequences + at.sequence, g = group * job.sequences + at.sequence;
+  const int place = int(tile - group * job.span);  // in the group
+  const bool tells = at.there && at.own == 0, last = place == job.span - 1;
+  if (tells) {
+    if (trusted) chain.tiles.tell_part(k, total);
+    else chain.tiles.tell(k, HARD);
+  }
+
+  // what the tiles before it in its group make
+  const Index from = k + (at.own - place) * job.sequences;
+  const bool reads = at.there && at.own < place;
+  int told;
+  for (;;) {
+    told = reads ? chain.tiles.heard(from) : PART;
+    if (__all_sync(~0u, told != NOTHING)) break;
+    __nanosleep(40);
+  }
+  __threadfence();
+  int good = told & PART;
+  Part folded = {};
+  if (reads && good) folded = fresh(chain.tiles.parts[from]);
+#pragma unroll 1
+  for (int step = 1; step < place; step *= 2) {
+    const Part left = from_lane(folded, at.lane - step);
+    const int left_good = from_lane(good, at.lane - step);
+    if (at.own < step || !reads) continue;
+    good = good && left_good;
+    if (good) folded = Rows::join(left, folded);
+    good = good && Rows::sound(folded);
+  }
+  folded = from_lane(folded, at.first + (place ? place - 1 : 0));
+  good = from_lane(good, at.first + (place ? place - 1 : 0)) || place == 0;
+
+  Part whole = total;
+  bool whole_good = last && good && trusted;
+  if (whole_good && place) whole = Rows::join(folded, total);
+  whole_good = whole_good && Rows::sound(whole);
+  if (whole_good && tells) chain.groups.tell_part(g, whole);
+  State before = look_back(job, chain.groups, group, at);
+  if (whole_good) {
+    const State next = Rows::apply(whole, before);
+    whole_good = Rows::sound(next);
+    if (whole_good && tells) chain.groups.tell_state(g, next, PART);
+  }
+
+  if (place) {
+    if (good) before = Rows::apply(folded, before);
+    if (at.there && !(good && Rows::sound(before))) before = chain.tiles.state_when_told(k - job.sequences);
+  }
+  const State behind = trusted ? Rows::apply(total, before) : before;
+  const bool known = trusted && Rows::sound(behind);
+  if (known && tells) {
+    chain.tiles.tell_state(k, behind, PART);
+    if (last && !whole_good) chain.groups.tell_state(g, behind, NOTHING);
+  }
+  marks = known ? 0 : UNSOUND | UNTOLD | (last && !whole_good ? GROUP : 0);
+  __syncwarp();
+  return before;
+}
+
+// --------------------------------------------------------------------------------------------------------------------- tiles
+
+// All places of a tile as memory has them, and where an operand has what is there, if anything is.
+template <bool TOGETHER, typename T, typename Do>
+__device__ __forceinline__ void each_place(const Job& job, const Place& at, T* begin, Index step, const Index* offsets, Index first,
+                                           const Do& act) {
+  const int thread = int(threadIdx.x), threads = int(blockDim.x), chunk = int(job.chunk), rows = at.count * chunk;
+  const int rest = job.n - first < rows ? int(job.n - first) : rows;
+  begin += first * step;
+  if (!TOGETHER || at.width == 1) {  // a thread has one sequence
+    const Index down = step << at.shift;
+    const int there = at.s < at.here && at.p < rest ? (rest - at.p + at.count - 1) >> at.shift : 0;
+    Index place = offsets[at.s] + at.p * step;
+#pragma unroll 4
+    for (int r = 0; r < chunk; r++, place += down) act(r * threads + thread, r < there, begin + place);
+  } else {
+    int s = thread / rows;
+    unsigned i = unsigned(thread - s * rows);
+    const int more = threads / rows, down = threads - more * rows;
+#pragma unroll 4
+    for (int r = 0; r < chunk; r++) {
+      act(r * threads + thread, s < at.here && int(i) < rest, begin + (offsets[s] + Index(i) * step));
+      s += more, i += unsigned(down);
+      if (int(i) >= rows) i -= unsigned(rows), s++;
+    }
+  }
+}
+
+template <typename Rows, bool TOGETHER>
+__device__ __forceinline__ void load(typename Rows::Value* tile, const Job& job, int operand, const Index* offsets, Index first,
                                      const Place& at) {
   typedef typename Rows::Value T;
-  const T* begin = start<T>(job, operand);
-  const Index step = job.row[operand];
   const T absent = Rows::absent(operand - X);
-  if (TOGETHER) {
-#pragma unroll
-    for (int r = 0; r < R; r++) {
-      const int k = r * int(blockDim.x) + int(threadIdx.x), s = k / R >> at.shift, i = k - (s * R << at.shift);
-      const bool there = s < at.here && first + i < job.n;
-      v[r] = there ? begin[offsets[s] + (first + i) * step] : absent;
-    }
-  } else {
-    const Index own = first + at.p * R;
-    const T* place = begin + offsets[at.s] + own * step;
-    const Index rest = at.s < at.here ? job.n - own : 0;
-#pragma unroll
-    for (int r = 0; r < R; r++) v[r] = r < rest ? place[r * step] : absent;
-  }
+  each_place<TOGETHER>(job, at, start<T>(job, operand), job.row[operand], offsets, first, [&](int k, bool there, const T* from) {
+    if (there) copy_later(tile + k, from);
+    else tile[k] = absent;
+  });
 }
 
-// From the order of memory to chunks.
-template <typename T, int R> __device__ __forceinline__ void exchange(T (&v)[R], T* tile) {
-  __syncthreads();  // the tile may still be in use
-#pragma unroll
-  for (int r = 0; r < R; r++) tile[r * int(blockDim.x) + int(threadIdx.x)] = v[r];
-  __syncthreads();
-#pragma unroll
-  for (int r = 0; r < R; r++) v[r] = tile[int(threadIdx.x) * R + r];
-}
-
-template <typename Rows, int R, bool TOGETHER>
-__device__ __forceinline__ void store(typename Rows::Value (&v)[R], const Job& job, const Index* offsets, Index first,
-                                      const Place& at, typename Rows::Value* tile) {
+template <typename Rows, bool TOGETHER>
+__device__ __forceinline__ void store(const typename Rows::Value* tile, const Job& job, const Index* offsets, Index first,
+                                      const Place& at) {
   typedef typename Rows::Value T;
   T* y = static_cast<T*>(job.operand[Y]);
-  const Index step = job.row[Y];
-  if (TOGETHER) {
-#pragma unroll
-    for (int r = 0; r < R; r++) tile[int(threadIdx.x) * R + r] = v[r];
-    __syncthreads();
-#pragma unroll
-    for (int r = 0; r < R; r++) {
-      const int k = r * int(blockDim.x) + int(threadIdx.x), s = k / R >> at.shift, i = k - (s * R << at.shift);
-      if (s < at.here && first + i < job.n) y[offsets[s] + (first + i) * step] = tile[k];
-    }
-  } else {
-    const Index own = first + at.p * R;
-    T* place = y + offsets[at.s] + own * step;
-    const Index rest = at.s < at.here ? job.n - own : 0;
-#pragma unroll
-    for (int r = 0; r < R; r++) {
-      if (r < rest) place[r * step] = v[r];
-    }
-  }
+  each_place<TOGETHER>(job, at, y, job.row[Y], offsets, first, [&](int k, bool there, T* to) {
+    if (there) *to = tile[k];
+  });
 }
 
-enum Mark { UNSOUND = 1, UNTOLD = 2 };  // a sequence's tile is computed step by step; and nothing is told of it before
-
-template <template <typename, int> class RowsOf, typename T, int R, bool TOGETHER, bool CHAINED>
-__device__ __forceinline__ void scan(const Job& job) {
-  typedef RowsOf<T, R> Rows;
+template <typename Rows, bool TOGETHER, bool CHAINED> __device__ __forceinline__ void scan(const Job& job) {
+  typedef typename Rows::Value T;
   typedef typename Rows::Part Part;
   typedef typename Rows::State State;
   SHARED_MEMORY(memory);
-  const int rows = int(job.count) * R;
+  const int rows = int(job.count * job.chunk);
   const Index tiles = (job.n + rows - 1) / rows, groups = (job.sequences + job.width - 1) / job.width;
   Index* numbers = reinterpret_cast<Index*>(memory);
   Index tile = 0, group = blockIdx.x;
@@ -184,8 +271,11 @@ __device__ __forceinline__ void scan(const Job& job) {
   Index* offsets = numbers;  // of Y, X and the coefficient
   Part* totals = reinterpret_cast<Part*>(offsets + 3 * at.width);
   State* states = reinterpret_cast<State*>(totals + at.warps * at.width);  // before the tile
-  T* values = reinterpret_cast<T*>(states + at.width);
-  int* marks = reinterpret_cast<int*>(values + (TOGETHER ? blockDim.x * R : 0));  // of the sequences, then of any
+  T* values = reinterpret_cast<T*>(states + at.width);  // x, then y; then coefficients, or what is kept of x
+  T* beside = values + blockDim.x * job.chunk;
+  int* marks = reinterpret_cast<int*>(beside + blockDim.x * job.chunk);  // of the sequences, then of any
+  const int begin = TOGETHER ? int(threadIdx.x * job.chunk) : at.p * int(job.chunk) * at.width + at.s;
+  const Rows chunk_rows = {{values + begin, beside + begin, TOGETHER ? 1 : at.width, int(job.chunk)}};
   for (int k = threadIdx.x; k < 3 * at.width; k += blockDim.x) {
     const int s = k % at.width, operand = k / at.width;
     offsets[k] = s < at.here && operand <= Rows::operands ? offset(job, operand, at.first + s) : 0;
@@ -200,14 +290,11 @@ __device__ __forceinline__ void scan(const Job& job) {
     const Index first = tile * rows;
     for (int k = threadIdx.x; k <= at.width; k += blockDim.x) marks[k] = 0;  // all have read them, or they are 0
     __syncthreads();
-    Rows chunk_rows;
-    load<Rows, R, TOGETHER>(chunk_rows.x, job, X, offsets + at.width, first, at);
-    if constexpr (Rows::operands == 2) {
-      load<Rows, R, TOGETHER>(chunk_rows.a, job, COEFFICIENT, offsets + 2 * at.width, first, at);
-      if (TOGETHER) exchange(chunk_rows.a, values);
-      if (!job.given && first + at.p == 0) chunk_rows.a[0] = T(0);
-    }
-    if (TOGETHER) exchange(chunk_rows.x, values);
+    load<Rows, TOGETHER>(values, job, X, offsets + at.width, first, at);
+    if (Rows::operands == 2) load<Rows, TOGETHER>(beside, job, COEFFICIENT, offsets + 2 * at.width, first, at);
+    wait_for_copies();
+    __syncthreads();
+    if (Rows::operands == 2 && !job.given && first + at.p == 0) chunk_rows.a[0] = T(0);
 
     // what the chunks of a warp make, up to each
     Part own = chunk_rows.part();
@@ -226,29 +313,23 @@ __device__ __forceinline__ void scan(const Job& job) {
     __syncthreads();
 
     if (CHAINED) {
-      for (int s = at.warp; s < at.here; s += int(blockDim.x) / WARP) {
-        const Index k = tile * job.sequences + at.first + s;
-        Part total = totals[s];
-        bool told = !(marks[s] & UNTOLD);
-        for (int q = 1; q < at.warps && told; q++) total = Rows::join(total, totals[q * at.width + s]);
-        told = told && Rows::sound(total);
-        if (told && at.lane == 0) {
-          chain.parts[k] = total;
-          chain.tell(k, PART);
-        }
-        const State before = look_back(job, chain, tile, at.first + s, at.lane);
-        const State behind = Rows::apply(total, before);
-        told = told && Rows::sound(behind);
-        if (at.lane == 0) {
-          states[s] = before;
-          if (told) {
-            chain.states[k] = behind;
-            chain.tell(k, STATE);
-          } else {
-            marks[s] = UNSOUND | UNTOLD, atomicOr(&marks[at.width], UNSOUND);
-          }
-        }
-        __syncwarp();
+      Looker look;
+      look.lane = at.lane, look.lanes = int(job.lanes);
+      look.own = at.lane & (look.lanes - 1), look.first = at.lane - look.own;
+      const int at_once = WARP / look.lanes;
+#pragma unroll 1
+      for (int k = at.warp * at_once; k < at.here; k += int(blockDim.x) / WARP * at_once) {
+        const int s = k + look.first / look.lanes;
+        look.there = s < at.here, look.sequence = at.first + s;
+        Part total = totals[look.there ? s : 0];
+        bool trusted = look.there && !(marks[s] & UNTOLD);
+        for (int q = 1; q < at.warps && trusted; q++) total = Rows::join(total, totals[q * at.width + s]);
+        trusted = trusted && Rows::sound(total);
+        int left;
+        const State before = pass_on(job, chain, tile, look, total, trusted, left);
+        if (look.own || !look.there) continue;
+        states[s] = before;
+        if (left) marks[s] = left, atomicOr(&marks[at.width], UNSOUND);
       }
       __syncthreads();
     }
@@ -275,40 +356,45 @@ __device__ __forceinline__ void scan(const Job& job) {
       for (int p = 0; p < at.count; p++) {
         if (at.p == p && alone) {
           State y = before = states[at.s];
-#pragma unroll
-          for (int j = 0; j < R; j++) chunk_rows.step(y, j);
+          chunk_rows.each([&](int, T x, T a) { Rows::step(y, x, a); });
           states[at.s] = y;
         }
         __syncthreads();
       }
       if (CHAINED && at.p == 0 && at.s < at.here && marks[at.s] & UNTOLD) {
         const Index k = tile * job.sequences + sequence;
-        chain.states[k] = states[at.s];
-        chain.tell(k, STATE);
+        chain.tiles.tell_state(k, states[at.s], chain.tiles.heard(k));
+        if (marks[at.s] & GROUP) chain.groups.tell_state(tile / job.span * job.sequences + sequence, states[at.s], NOTHING);
       }
     }
     if (!CHAINED && !alone && at.p == 0) states[at.s] = state;
 
-    T y[R];
-#pragma unroll
-    for (int j = 0; j < R; j++) {
-      chunk_rows.step(before, j);
-      y[j] = Rows::value(before);
-    }
-    store<Rows, R, TOGETHER>(y, job, offsets, first, at, values);
+    chunk_rows.each([&](int k, T x, T a) {
+      Rows::step(before, x, a);
+      chunk_rows.x[k] = Rows::value(before);
+    });
+    __syncthreads();
+    store<Rows, TOGETHER>(values, job, offsets, first, at);
     if (CHAINED || tile + 1 == tiles) return;
   }
 }
 
-template <typename T, int R, bool TOGETHER, bool CHAINED> __global__ void __launch_bounds__(256, 2) linear_tiles(Job job) {
-  scan<LinearRows, T, R, TOGETHER, CHAINED>(job);
+// Blocks of a multiprocessor: as many as shared memory has room for, or fewer where a chain would not fit their registers.
+template <typename Rows, bool CHAINED> struct Blocks {
+  static constexpr int most = !CHAINED || sizeof(typename Rows::Part) <= 32 ? 4 : sizeof(typename Rows::Part) <= 48 ? 3 : 2;
+};
+
+template <typename T, bool TOGETHER, bool CHAINED>
+__global__ void __launch_bounds__(128, (Blocks<LinearRows<T>, CHAINED>::most)) linear_tiles(Job job) {
+  scan<LinearRows<T>, TOGETHER, CHAINED>(job);
 }
 
-template <typename T, int R, bool TOGETHER, bool CHAINED>
-__global__ void __launch_bounds__(256, 2) logarithmic_tiles(Job job) {
-  scan<LogarithmicRows, T, R, TOGETHER, CHAINED>(job);
+template <typename T, bool TOGETHER, bool CHAINED>
+__global__ void __launch_bounds__(128, (Blocks<LogarithmicRows<T>, CHAINED>::most)) logarithmic_tiles(Job job) {
+  scan<LogarithmicRows<T>, TOGETHER, CHAINED>(job);
 }
 
-template <typename T, int R, bool TOGETHER, bool CHAINED> __global__ void __launch_bounds__(256, 1) weighted_tiles(Job job) {
-  scan<WeightedRows, T, R, TOGETHER, CHAINED>(job);
+template <typename T, bool TOGETHER, bool CHAINED>
+__global__ void __launch_bounds__(128, (Blocks<WeightedRows<T>, CHAINED>::most)) weighted_tiles(Job job) {
+  scan<WeightedRows<T>, TOGETHER, CHAINED>(job);
 }

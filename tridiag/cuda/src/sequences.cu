@@ -13,6 +13,8 @@ struct Job {
   void* kept;  // scratch, of the kernel's own layout
   Index n, sequences;
   Index width, count;  // sequences of a block, and threads of a sequence
+  Index chunk;  // rows of a thread
+  Index lanes, span;  // that look back for a sequence, and tiles of a group, which are no more
   Index given;  // whether there are values before the first step
   Index size;  // the rows of matrices
   Index row[OPERANDS];  // strides in elements: from row to row,

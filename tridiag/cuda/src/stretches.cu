@@ -52,33 +52,52 @@ template <typename T> __device__ __forceinline__ void rescale(T& factor, int& co
   while (size(factor) < small(R(0)) && !(factor == T(0))) factor = times(factor, up), count++;
 }
 
-template <typename T, int R> struct LinearRows {
+// The rows of a chunk in shared memory: x, which values replace, and coefficients or what is kept of x.
+template <typename T, int PIECE> struct Rows {
   typedef T Value;
+  T *x, *a;
+  int apart, count;  // from row to row, and rows
+
+  // In order, each with its place in the arrays; some are read before the first of them is replaced.
+  template <typename Do> __device__ __forceinline__ void each(const Do& act) const {
+#pragma unroll 1
+    for (int first = 0; first < count; first += PIECE) {
+      T some_x[PIECE], some_a[PIECE];
+#pragma unroll
+      for (int j = 0; j < PIECE; j++) {
+        const int k = (first + j < count ? first + j : first) * apart;
+        some_x[j] = x[k], some_a[j] = a[k];
+      }
+#pragma unroll
+      for (int j = 0; j < PIECE; j++) {
+        if (first + j < count) act((first + j) * apart, some_x[j], some_a[j]);
+      }
+    }
+  }
+};
+
+template <typename T> struct LinearRows : Rows<T, 4> {
   typedef Stretch<T> Part;
   typedef T State;
   static const int operands = 2;
-  T x[R], a[R];
 
   static __device__ __forceinline__ T absent(int operand) { return operand ? T(1) : T(0); }
 
-  __device__ __forceinline__ Part part() {
-    Part found = {a[0], x[0], 0};
-    Real<T> least = size(a[0]);
-#pragma unroll
-    for (int j = 1; j < R; j++) {
-      found.factor = found.factor * a[j];
-      found.value = x[j] + a[j] * found.value;
+  __device__ __forceinline__ Part part() const {
+    Part found = {T(1), T(0), 0};
+    Real<T> least = Real<T>(1);
+    this->each([&](int, T x, T a) {
+      found.factor = found.factor * a;
+      found.value = x + a * found.value;
       least = size(found.factor) < least ? size(found.factor) : least;
-    }
+    });
     if (least < small(Real<T>(0))) {  // digits may be lost
       found.factor = T(1);
-#pragma unroll
-      for (int j = 0; j < R; j++) {
-        T next = a[j];
-        rescale(next, found.times);
-        found.factor = found.factor * next;
+      this->each([&](int, T, T a) {
+        rescale(a, found.times);
+        found.factor = found.factor * a;
         rescale(found.factor, found.times);
-      }
+      });
     }
     return found;
   }
@@ -101,7 +120,7 @@ template <typename T, int R> struct LinearRows {
   static __device__ __forceinline__ State begin(const Job& job, Index sequence) {
     return job.given ? *first_row<T>(job, INIT, sequence) : T(0);
   }
-  __device__ __forceinline__ void step(State& y, int j) { y = x[j] + a[j] * y; }
+  static __device__ __forceinline__ void step(State& y, T x, T a) { y = x + a * y; }
   static __device__ __forceinline__ T value(const State& y) { return y; }
 };
 
@@ -114,32 +133,29 @@ template <typename T> __device__ __forceinline__ Exponential<T> fresh(const Expo
   return {fresh(x.scale), fresh(x.high), fresh(x.low), fresh(x.largest), T(0), T(0)};
 }
 
-template <typename T, int R> struct LogarithmicRows {
-  typedef T Value;
+template <typename T> struct LogarithmicRows : Rows<T, 4> {
   typedef Exponential<T> Part, State;
   static const int operands = 1;
-  T x[R], m[R];
 
-  static __device__ __forceinline__ T absent(int) { return natural_logarithm(T(0)); }
+  static __device__ __forceinline__ T absent(int) { return minus_infinity<T>(); }
 
-  __device__ __forceinline__ Part part() {
+  __device__ __forceinline__ Part part() const {
     Part found = no_exponential<T>();
-#pragma unroll
-    for (int j = 0; j < R; j++) {
+    this->each([&](int place, T x, T) {
       T k;
-      m[j] = mantissa(x[j], T(0), k);
-      found = added(found, m[j], k, x[j]);
-    }
+      const T m = this->a[place] = mantissa(x, T(0), k);
+      found = added(found, m, k, x);
+    });
     return found;
   }
   static __device__ __forceinline__ State apply(const Part& part, const State& y) { return merged(y, part); }
   static __device__ __forceinline__ Part join(const Part& before, const Part& after) { return apply(after, before); }
   static __device__ __forceinline__ bool sound(const Part&) { return true; }
   static __device__ __forceinline__ State begin(const Job&, Index) { return no_exponential<T>(); }
-  __device__ __forceinline__ void step(State& y, int j) {
+  static __device__ __forceinline__ void step(State& y, T x, T m) {
     T k;
-    reduced(clamp(x[j], far<T>()), k);
-    y = added(y, m[j], k, x[j]);
+    reduced(clamp(x, far<T>()), k);
+    y = added(y, m, k, x);
   }
   static __device__ __forceinline__ T value(const State& y) { return logarithm_of(y); }
 };
@@ -172,22 +188,19 @@ template <typename T> __device__ __forceinline__ WeightedStretch<T> fresh(const 
   return {fresh(x.own), fresh(x.log_a), fresh(x.log_a_low)};
 }
 
-template <typename T, int R> struct WeightedRows {
-  typedef T Value;
+template <typename T> struct WeightedRows : Rows<T, 2> {
   typedef WeightedStretch<T> Part;
   typedef Weighted<T> State;
   static const int operands = 2;
-  T x[R], a[R];
 
-  static __device__ __forceinline__ T absent(int operand) { return operand ? T(0) : natural_logarithm(T(0)); }
+  static __device__ __forceinline__ T absent(int operand) { return operand ? T(0) : minus_infinity<T>(); }
 
-  __device__ __forceinline__ Part part() {
+  __device__ __forceinline__ Part part() const {
     Part found = {{no_exponential<T>()}, T(0), T(0)};
-#pragma unroll
-    for (int j = 0; j < R; j++) {
-      step(found.own, j);
-      accumulate(found, a[j], T(0));
-    }
+    this->each([&](int, T x, T log_a) {
+      step(found.own, x, log_a);
+      accumulate(found, log_a, T(0));
+    });
     return found;
   }
   static __device__ __forceinline__ void accumulate(Part& part, T log_a, T low) {
@@ -206,10 +219,12 @@ template <typename T, int R> struct WeightedRows {
   }
   // Sums of log_a that are NaN or infinite do not tell what each of them does.
   static __device__ __forceinline__ bool sound(const Part& part) { return is_finite(part.log_a) && sound(part.own); }
-  static __device__ __forceinline__ bool sound(const State& y) { return y.sum.largest < -natural_logarithm(T(0)); }
+  static __device__ __forceinline__ bool sound(const State& y) { return y.sum.largest < -minus_infinity<T>(); }
   static __device__ __forceinline__ State begin(const Job& job, Index sequence) {
     return {job.given ? exponential_of(*first_row<T>(job, INIT, sequence)) : no_exponential<T>()};
   }
-  __device__ __forceinline__ void step(State& y, int j) { y.sum = plus_exponential(times_exponential(y.sum, a[j]), x[j]); }
+  static __device__ __forceinline__ void step(State& y, T x, T log_a) {
+    y.sum = plus_exponential(times_exponential(y.sum, log_a), x);
+  }
   static __device__ __forceinline__ T value(const State& y) { return logarithm_of(y.sum); }
 };
