@@ -18,18 +18,29 @@ template <typename T> __device__ __forceinline__ const Sixteen* sixteen(const T*
   return reinterpret_cast<const Sixteen*>(begin) + k;
 }
 
-// Copies into shared memory that go on while the thread works, where the device can (compute capability 8.0).
-#if !defined(__CUDA_CPU_SHIM__) && __CUDA_ARCH__ >= 800
-template <int SIZE> __device__ __forceinline__ void copy_bytes_later(void* to, const void* from) {
-  const unsigned place = static_cast<unsigned>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(SIZE) : "memory");
-}
-template <typename T> __device__ __forceinline__ void copy_later(T* to, const T* from) { copy_bytes_later<sizeof(T)>(to, from); }
-__device__ __forceinline__ void copies_are_there() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+// Words copied to shared memory while the thread goes on. It has them after `wait_for_copies`, its block after the next barrier.
+template <typename R> __device__ __forceinline__ void copy_later(R* to, const R* from) {
+#if defined(__CUDA_CPU_SHIM__)
+  cudasim::copy_later(to, from, sizeof(R));
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  const unsigned place = unsigned(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" : : "r"(place), "l"(from), "n"(sizeof(R)) : "memory");
 #else
-template <typename T> __device__ __forceinline__ void copy_later(T* to, const T* from) { *to = *from; }
-__device__ __forceinline__ void copies_are_there() {}
+  *to = *from;
 #endif
+}
+template <typename R> __device__ __forceinline__ void copy_later(Complex<R>* to, const Complex<R>* from) {
+  copy_later(&to->re, &from->re);
+  copy_later(&to->im, &from->im);
+}
+
+__device__ __forceinline__ void wait_for_copies() {
+#if defined(__CUDA_CPU_SHIM__)
+  cudasim::wait_for_copies();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_all;" : : : "memory");
+#endif
+}
 
 // The same number, of which the compiler knows nothing: what is computed from it is not kept in registers beyond a loop's turn.
 __device__ __forceinline__ Index forgotten(Index x) {
@@ -63,28 +74,4 @@ template <typename Job> __device__ __forceinline__ Index offset(const Job& job, 
 
 template <typename T, typename Job> __device__ __forceinline__ const T* start(const Job& job, int operand) {
   return static_cast<const T*>(job.operand[operand]);
-}
-
-// Words copied to shared memory while the thread goes on. It has them after `wait_for_copies`, its block after the next barrier.
-template <typename R> __device__ __forceinline__ void copy_later(R* to, const R* from) {
-#if defined(__CUDA_CPU_SHIM__)
-  cudasim::copy_later(to, from, sizeof(R));
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  const unsigned place = unsigned(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" : : "r"(place), "l"(from), "n"(sizeof(R)) : "memory");
-#else
-  *to = *from;
-#endif
-}
-template <typename R> __device__ __forceinline__ void copy_later(Complex<R>* to, const Complex<R>* from) {
-  copy_later(&to->re, &from->re);
-  copy_later(&to->im, &from->im);
-}
-
-__device__ __forceinline__ void wait_for_copies() {
-#if defined(__CUDA_CPU_SHIM__)
-  cudasim::wait_for_copies();
-#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_all;" : : : "memory");
-#endif
 }

@@ -267,7 +267,7 @@ __global__ void __launch_bounds__(sizeof(T) == 16 ? 256 : 512, 1) chunks(Job job
   for (Index group = blockIdx.x;;) {
     Chunk<T, R> chunk;
     const int size = forgotten(int(blockDim.x)) * R, own = part.s * int(job.n) + part.p * R;
-    copies_are_there();
+    wait_for_copies();
     __syncthreads();  // ... those of all threads; and the flags and offsets before have been read
     take(chunk.lower, tiles + own);
     take(chunk.diagonal, tiles + size + own);
