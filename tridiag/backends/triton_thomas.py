@@ -34,7 +34,7 @@ from tridiag.problems.forms import Form
 
 INTERPRET = False  # whether the kernels run in Triton's interpreter, on tensors in host memory
 LANES = 128  # of a program
-REGISTERS = {4: 128, 8: 192}  # of a lane of a tile, by the bytes of a number; left to itself, the assembler spills
+REGISTERS = {4: 128, 8: 208}  # of a lane of a tile, by the bytes of a number; left to itself, the assembler spills
 MOST_REGISTERS = 255
 OPERANDS, RANK = 6, 3  # below, diagonal, above, where, right, x; the batch axes that a kernel walks through
 ROWS, LONGEST = 8, 256  # rows of a chunk, and of a system that a program holds
