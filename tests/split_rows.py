@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from test_jax_program import compiled
-from test_parts import backward_error, systems
+from test_parts import backward_error, conductors, systems
 
 import tridiag
 from tridiag.xla import split
@@ -132,6 +132,30 @@ def test_one_bad_system_harms_no_other() -> None:
     assert (backward_error(a[::3], b[::3], c[::3], d[::3], x[::3]) <= 8 * EPS).all()
     with pytest.raises(tridiag.SingularSystemError, match=r"1 of 4 systems .* index \(1\), column"):
         solve(*given)
+
+
+@pytest.mark.parametrize("asked", ["neighbours", "all"])
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize(
+    ("devices", "rows", "dtype"), [(2, 40, "float64"), (8, 8, "float32"), (8, 40, "complex128"), (3, 300, "float64")]
+)
+def test_singular_systems_are_found(
+    monkeypatch: pytest.MonkeyPatch, devices: int, rows: int, dtype: str, transpose: bool, asked: str
+) -> None:
+    """With right sides that they have solutions for, by factors too: rounding does not make them regular."""
+    monkeypatch.setattr(split, "WORTH_ASKING", 0 if asked == "neighbours" else 1e9)
+    n = devices * rows
+    a, b, c = conductors(np.random.default_rng(0), 25, n, 9, dtype)
+    a[::2, rows + 2] = c[::2, rows + 1] = 0  # a cut goes through a short one
+    b[::2, rows + 1] = -a[::2, rows + 1]
+    d = np.zeros((25, n), dtype)
+    d[:, 0], d[:, 1] = 1, -1
+    b[5] += 1
+    given = placed(mesh_of(devices), (a, b, c, d))
+    with pytest.raises(tridiag.SingularSystemError, match="24 of 25 systems are singular"):
+        solve(*given, transpose=transpose)
+    status = tridiag.factor(*given[:3], backend="numba_thomas").status
+    assert np.flatnonzero(status == 0).tolist() == [5]
 
 
 @pytest.mark.parametrize("transpose", [False, True])
