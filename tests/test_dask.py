@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_parts import conductors
 
 import tridiag
 
@@ -98,11 +99,12 @@ def test_systems(cut: str, options: dict[str, bool]) -> None:
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_any_axis_and_masks(axis: int) -> None:
-    """NaN in rows that are taken out reaches nothing, across cuts either."""
+    """NaN in rows that are taken out, and in what couples others to them, reaches nothing, across cuts either."""
     a, b, c, d = system((8, 9, 10))
     keep = np.random.default_rng(1).random((8, 9, 10)) < 0.7
     for x in (a, b, c, d):
         x[~keep] = np.nan
+    a[~np.roll(keep, 1, axis)] = c[~np.roll(keep, -1, axis)] = np.nan
     for chunks in ((3, 4, 5), tuple(3 if k == axis % 3 else -1 for k in range(3))):
         lazy = [da.from_array(x, chunks=chunks) for x in (a, b, c, d)]
         for where, options in itertools.product((keep, da.from_array(keep, chunks=4)), OPTIONS):
@@ -148,9 +150,11 @@ def test_determinants(cut: str, options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("periodic", [False, True])
 def test_determinants_with_rows_that_are_taken_out(periodic: bool) -> None:
+    """NaN in them, and in what couples others to them, reaches nothing, across cuts either."""
     every = np.random.default_rng(1).random((8, 9, 10)) < 0.7
     for keep, chunks in itertools.product((every, every[:1]), ((3, 4, 5), (8, 9, (1, 1, 3, 5)))):
         a, b, c = (np.where(keep, x, np.nan) for x in system((8, 9, 10))[:3])
+        a, c = np.where(np.roll(keep, 1, -1), a, np.nan), np.where(np.roll(keep, -1, -1), c, np.nan)
         lazy = [da.from_array(x, chunks=chunks) for x in (a, b, c)]
         near_determinants(lazy, (a, b, c), where=keep, periodic=periodic)
         near_determinants(lazy, (a, b, c), where=da.from_array(keep, chunks=5), periodic=periodic)
@@ -346,6 +350,19 @@ def test_systems_without_certificate_are_solved_whole(memory: Any) -> None:
 def test_a_part_may_be_singular_where_the_system_is_not(memory: Any) -> None:
     a, b, c, d = np.ones(6), np.array([1.0, 1.0, 0.0, 1.0, 1.0, 0.0]), np.ones(6), np.arange(6.0)
     near(tridiag.solve(a, b, c, da.from_array(d, chunks=2)), tridiag.solve(a, b, c, d))
+
+
+@pytest.mark.parametrize(("rows", "length"), [(8, 64), (300, 2400)])
+def test_rounding_does_not_make_singular_systems_regular(rows: int, length: int, memory: Any) -> None:
+    """With a right side that they have solutions for; chunks that are joined, and such that are solved alone."""
+    a, b, c = conductors(np.random.default_rng(0), 20, length, 9, "float64")
+    d = np.zeros((20, length))
+    d[:, 0], d[:, -1] = 1, -1
+    b[3] += 1
+    for transpose in (False, True):
+        lazy = [da.from_array(x, chunks=(20, rows)) for x in (a, b, c, d)]
+        with pytest.raises(tridiag.SingularSystemError, match="19 systems of a chunk are singular"):
+            computed(tridiag.solve(*lazy, transpose=transpose))
 
 
 @pytest.mark.parametrize("chunks", [(2, 4), (2, 2)])

@@ -20,7 +20,7 @@ from tridiag.algorithms import scaled
 from tridiag.algorithms.scaled import Scaled
 from tridiag.chunked import whole
 from tridiag.chunked.operands import Operands, of_system, widened
-from tridiag.chunked.rows import column, full, row, select
+from tridiag.chunked.rows import column, full, row
 from tridiag.chunked.scaled import logarithm_of, of_logarithm, product_along
 from tridiag.chunked.whole import Verb
 from tridiag.libraries.arrays import working_dtype
@@ -38,12 +38,15 @@ class Minors(NamedTuple):
     neither: Scaled
     before: Scaled  # a of the first row,
     behind: Scaled  # c of the last one
+    first: Any  # whether the first row is kept,
+    last: Any  # ... and the last one,
+    all: Any  # ... and all of them
     a: Scaled  # the products of all a,
     c: Scaled  # ... and all c; these two are of periodic systems
 
     def then(self, later: Minors) -> Minors:
         """The rows of both."""
-        coupling = times(later.before, self.behind)
+        coupling = only_if(self.last & later.first, times(later.before, self.behind))
         every, no_last = times(self.no_last, coupling), times(self.neither, coupling)
         return Minors(
             minus(times(self.every, later.every), times(every, later.no_first)),
@@ -52,15 +55,19 @@ class Minors(NamedTuple):
             minus(times(self.no_first, later.no_last), times(no_last, later.neither)),
             self.before,
             later.behind,
+            self.first,
+            later.last,
+            self.all & later.all,
             times(self.a, later.a),
             times(self.c, later.c),
         )
 
     def closed(self, rows: int) -> Scaled:
         """The determinant of the periodic matrix that these are all rows of."""
-        inner = minus(self.every, times(times(self.before, self.behind), self.neither))
-        sign = 1 if rows % 2 == 0 else -1
-        return minus(minus(inner, signed(sign, self.a)), signed(sign, self.c))
+        coupling = only_if(self.first & self.last, times(self.before, self.behind))
+        inner = minus(self.every, times(coupling, self.neither))
+        around = [signed(1 if rows % 2 == 0 else -1, only_if(self.all, x)) for x in (self.a, self.c)]
+        return minus(minus(inner, around[0]), around[1])
 
 
 def times(x: Scaled, y: Scaled) -> Scaled:
@@ -73,6 +80,11 @@ def minus(x: Scaled, y: Scaled) -> Scaled:
 
 def signed(sign: int, x: Scaled) -> Scaled:
     return Scaled(sign * x.mantissa, x.exponent)
+
+
+def only_if(kept: Any, x: Scaled) -> Scaled:
+    """x, or 0: what a row that is taken out is coupled by may be NaN."""
+    return x if kept is True else Scaled(np.where(kept, x.mantissa, 0), np.where(kept, x.exponent, 0))
 
 
 def nothing(like: Scaled) -> Scaled:
@@ -95,17 +107,24 @@ class Chunk(NamedTuple):
     def minors(self, rows: int, *values: Any) -> Minors:
         """A task: the determinants of a chunk of so many rows."""
         given = dict(zip(self.names, values, strict=True))
-        keep = [row(given["where"], last, self.axis, self.rank) if "where" in given else None for last in (False, True)]
         before, behind = (
-            scaled.split(
-                ops, np.squeeze(select(kept, self.entries(row(given[name], last, self.axis, self.rank))), self.axis)
-            )
-            for name, last, kept in (("a", False, keep[0]), ("c", True, keep[1]))
+            scaled.split(ops, np.squeeze(self.entries(row(given[name], last, self.axis, self.rank)), self.axis))
+            for name, last in (("a", False), ("c", True))
         )
         every, no_first, no_last = (self.minor(given, slice(i, rows - j)) for i, j in ((0, 0), (1, 0), (0, 1)))
         neither = self.minor(given, slice(1, rows - 1)) if rows > 1 else nothing(every)
-        a, c = (self.product(given, name, rows) if self.periodic else nothing(every) for name in "ac")
-        return Minors(every, no_first, no_last, neither, before, behind, a, c)
+        a, c = (
+            product_along(self.entries(given[name]), rows, self.axis) if self.periodic else nothing(every)
+            for name in "ac"
+        )
+        return Minors(every, no_first, no_last, neither, before, behind, *self.kept(given), a, c)
+
+    def kept(self, given: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+        """Whether the first row is kept, the last one, and all of them."""
+        if "where" not in given:
+            return True, True, True
+        keep = full(given["where"], self.axis, self.rank).astype(bool)
+        return ops.row(keep, 0, self.axis), ops.row(keep, -1, self.axis), keep.all(self.axis)
 
     def entries(self, x: Array) -> Array:
         """Rows of an argument with all axes, in the dtype of the result."""
@@ -121,13 +140,6 @@ class Chunk(NamedTuple):
             return x
         x = column(x, self.axis, self.rank)
         return x[(*(slice(None),) * (self.axis - (self.rank - x.ndim)), rows)]
-
-    def product(self, given: Mapping[str, Any], name: str, rows: int) -> Scaled:
-        """The product of a diagonal; 0 where a row is taken out."""
-        x = self.entries(given[name])
-        if "where" in given:
-            x = np.where(column(given["where"], self.axis, self.rank), x, 0)
-        return product_along(x, rows, self.axis)
 
 
 def joined(first: Minors, second: Minors) -> Minors:
