@@ -72,6 +72,19 @@ def test_many_and_long_systems(shape: tuple[int, int]) -> None:
     assert (backward_error(a, b, c, d, x) <= 8 * EPS).all()
 
 
+@pytest.mark.parametrize("transpose", [False, True])
+def test_long_hard_systems_are_cut_into_chunks_when_they_are_gathered(transpose: bool) -> None:
+    """Else each device eliminates them row by row, with a workspace of kilobytes a row."""
+    a, b, c, d = systems(np.random.default_rng(0), (3, 20_000), "float64", hard=True)
+    given = placed(mesh_of(8), (a, b, c, d))
+    function = jax.jit(lambda *v: solve(*v, transpose=transpose))
+    assert "tridiag_partition" in function.lower(*given).compile().as_text()
+    x = function(*given)
+    if transpose:
+        a, c = np.roll(c, 1, -1), np.roll(a, -1, -1)
+    assert (backward_error(a, b, c, d, x) <= 8 * EPS).all()
+
+
 @pytest.mark.parametrize("n", [9, 83])
 def test_lengths_that_the_devices_do_not_divide(n: int) -> None:
     a, b, c, d = systems(np.random.default_rng(0), (5, n), "float64", hard=False)

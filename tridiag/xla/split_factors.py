@@ -78,7 +78,7 @@ def status(form: Form, cut: Cut, a: Any, b: Any, c: Any, joints: Any, where: Any
 
     def run(shape: Shape, operands: Any, _: Any) -> Any:
         some = form._replace(shape=shape, matrix_shape=shape, axis=1)
-        return custom_call.call_status(some, *operands)[:, None]
+        return custom_call.call_status_gathered(some, *operands)[:, None]
 
     found = computed_whole(run, cut, form.n, form.axis, zero, ~(regular & spread), operands, of_rows=False)
     return jnp.squeeze(found, form.axis)
