@@ -109,6 +109,9 @@ def test_eager_calls_and_explicit_axes() -> None:
         x = solve(*placed(mesh_of(8, kind), arrays))
         assert x.sharding.spec == ROWS
         assert (backward_error(*arrays, x) <= 8 * EPS).all()
+        y = tridiag.matmul(*placed(mesh_of(8, kind), [*arrays[:3], x]))
+        assert kind == AxisType.Auto or y.sharding.spec == ROWS
+        np.testing.assert_allclose(y, arrays[3], rtol=0, atol=1e-13)
 
 
 def test_two_axes_of_the_mesh_and_one_beside() -> None:
@@ -232,6 +235,8 @@ def test_axis_names_that_are_none() -> None:
         ValueError, match=r"axis_name='z': z is no axis of jax.shard_map here; call tridiag.solve inside"
     ):
         tridiag.solve(1.0, 4.0, 1.0, np.ones(3), axis_name="z")
+    with pytest.raises(ValueError, match=r"axis_name=\('z', 'z'\) names an axis of the mesh twice; name each once"):
+        tridiag.solve(1.0, 4.0, 1.0, np.ones(3), axis_name=("z", "z"))
     with pytest.raises(TypeError, match="axis_name is 3; wanted the name of an axis"):
         tridiag.solve(1.0, 4.0, 1.0, np.ones(3), axis_name=3)  # type: ignore[arg-type]
 

@@ -323,6 +323,26 @@ def test_tensors_without_memory(name: str) -> None:
             VERBS[verb](d)
 
 
+def test_a_product_of_tensors_some_of_which_have_no_memory() -> None:
+    """They have all of them where PyTorch traces: there matmul is traced through."""
+    pytest.importorskip("torch")
+    with pytest.raises(TypeError, match="a FakeTensor has no memory to compute in"):
+        tridiag.matmul(1.0, 4.0, 1.0, tensor("fake"))
+
+
+def test_arrays_of_jax_that_hold_no_numbers() -> None:
+    """Random keys and mutable references, traced or not, in every verb."""
+    jax = pytest.importorskip("jax")
+    keys = jax.random.split(jax.random.key(0), 6)
+    for verb in ("solve", "matmul", "linear_recurrence", "logcumsumexp"):
+        for call in (VERBS[verb], jax.jit(VERBS[verb])):
+            with pytest.raises(TypeError, match="has dtype key<fry>; wanted a numeric dtype"):
+                call(keys)
+            if hasattr(jax, "new_ref"):
+                with pytest.raises(TypeError, match=r"is a mutable reference \(.*\); pass what it holds, .\[...\]"):
+                    call(jax.new_ref(jax.numpy.ones(6)))
+
+
 def test_freed_tensors_are_not_written_to() -> None:
     torch = pytest.importorskip("torch")
     for x in (tensor("freed"), tensor("shrunk")):

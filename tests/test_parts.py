@@ -148,6 +148,17 @@ def test_systems_that_decay_slowly_are_not_in_doubt() -> None:
             assert np.isfinite(joined(a, b, c, d, cuts)).all()
 
 
+def test_diagonals_of_a_long_part_broadcast_each_in_its_way() -> None:
+    """Also where chunks of it are joined."""
+    rng = np.random.default_rng(0)
+    a, c, d = (rng.uniform(-1, 1, (*shape, 20_000)) for shape in ((3, 1), (2,), (3, 2)))
+    full = np.broadcast_arrays(a, 4.0, c, d)
+    told = parts.reduce(a, 4.0, c, d)
+    np.testing.assert_array_equal(told, parts.reduce(*full))
+    values = parts.join(told[None])[0]
+    np.testing.assert_array_equal(parts.finish(a, 4.0, c, d, values), parts.finish(*full, values))
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_axes_and_shared_matrices(axis: int) -> None:
     a, b, c, _ = systems(np.random.default_rng(0), (12,), "float64", hard=False)

@@ -323,8 +323,8 @@ def couplings(ops: Any, form: Form, bands: Bands, chunks: Chunks) -> tuple[Array
     before, behind = rows_of(ops, a, starts[1:], axis), rows_of(ops, c, [k - 1 for k in starts[1:]], axis)
     if form.transpose:
         before, behind = behind, before
-    one = ops.one(ops.slice(before, slice(0, 1), axis))
-    return ops.concatenate([one, before], axis), ops.concatenate([behind, one], axis)
+    start, end = (ops.one(ops.slice(x, slice(0, 1), axis)) for x in (before, behind))
+    return ops.concatenate([start, before], axis), ops.concatenate([behind, end], axis)
 
 
 def rows_of(ops: Any, x: Array, rows: list[int], axis: int) -> Array:

@@ -31,6 +31,7 @@ SPARSE = (
 STORED = "is an array in a file or a store ({kind}); read it with {name}[...]"
 LAZY = "whose blocks are not computed yet; pass {name}.compute()"
 UNITS = "is a quantity with units ({kind}); pass its numbers, in units that go together: "
+REFERENCE = "is a mutable reference ({kind}); pass what it holds, {name}[...]"
 # the beginning of a type's full name, and what is said of an argument of such a type
 NAMED = {
     "scipy.sparse.": SPARSE,
@@ -38,6 +39,7 @@ NAMED = {
     "jax.experimental.sparse.": "is a sparse array ({kind}); pass its three diagonals as dense arrays of length n",
     "sparse.": "is a sparse array ({kind}); pass its three diagonals as dense arrays of length n",
     "jax.ShapeDtypeStruct": "is a jax.ShapeDtypeStruct, which has no numbers; pass it through jax.eval_shape",
+    "jax._src.core.Ref": REFERENCE,
     "numpy.ma.": "is a masked array; pass {masked}",
     "torch.distributed._functional_collectives.": "is a tensor that is still to come ({kind}); pass {name}.wait()",
     "torch.distributed.": "is a tensor whose entries are distributed ({kind}); pass {name}.to_local() where each "
