@@ -549,8 +549,13 @@ def test_what_is_refused() -> None:
         tridiag.logcumsumexp(1j * d)
     with pytest.raises(ValueError, match=r"some of it unknown; call d.compute_chunk_sizes\(\) first"):
         tridiag.solve(1.0, 4.0, 1.0, d[d[:, 0] > 0])
-    with pytest.raises(TypeError, match=r"blocks of numpy.ma.*; wanted blocks of NumPy arrays"):
-        tridiag.solve(1.0, 4.0, 1.0, da.ma.masked_equal(d, 1))
+    masked = da.ma.masked_equal(da.arange(6, chunks=3).astype(float), 2)
+    with pytest.raises(
+        TypeError, match=r"blocks of numpy.ma.*; wanted .*ma.getdata\(d\) .*=~dask.array.ma.getmaskarray\(d\)"
+    ):
+        tridiag.solve(1.0, 4.0, 1.0, masked)
+    x = tridiag.solve(1.0, 4.0, 1.0, da.ma.getdata(masked), where=~da.ma.getmaskarray(masked))
+    near(x, tridiag.solve(1.0, 4.0, 1.0, np.arange(6.0), where=np.arange(6) != 2))
 
 
 def test_other_libraries_beside_dask() -> None:

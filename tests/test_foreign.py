@@ -110,7 +110,7 @@ MADE = {
     "dask": r"is a Dask array, .* and this does not, .* pass .*\.compute\(\), or .* dask.array.map_blocks",
     "scipy.sparse": "is a sparse matrix; pass its three diagonals",
     "jax.sparse": "is a sparse array .* three diagonals",
-    "DataArray": r"is a labelled array .* tridiag\.xarray\.solve\(a, b, c, d, dim=...\), .* pass .*\.values",
+    "DataArray": r"is a labelled array .* solve, .* of tridiag\.xarray .* dim=\.\.\. .* pass .*\.values",
     "Variable": "is a labelled array",
     "Dataset": "is a labelled array",
 }

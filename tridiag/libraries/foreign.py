@@ -52,8 +52,9 @@ NAMED = {
     f"logcumsumexp take, and this does not, {LAZY}, or map it with dask.array.map_blocks, whole systems in each",
     "dask.": f"is a collection of Dask ({{kind}}), {LAZY}",
     "cubed.": f"is an array of Cubed, {LAZY}, or map tridiag with cubed.map_blocks, whole systems in each",
-    "xarray.": "is a labelled array ({kind}), whose axes have names; call the verb of tridiag.xarray, as "
-    "tridiag.xarray.solve(a, b, c, d, dim=...), which keeps the labels, or pass {name}.values",
+    "xarray.": "is a labelled array ({kind}), whose axes have names; solve, matmul, slogdet, linear_recurrence, "
+    "log_linear_recurrence and logcumsumexp of tridiag.xarray take it, with dim=... in place of axis, and keep the "
+    "labels; to other verbs pass {name}.values",
     "pint.": UNITS + "{name}.magnitude",
     "astropy.units.": UNITS + "{name}.value",
     "unyt.": UNITS + "{name}.value",
