@@ -176,6 +176,50 @@ def test_determinants_of_any_size() -> None:
     assert computed(sign)[4] == 0 and computed(logarithm)[4] == -np.inf
 
 
+@pytest.mark.parametrize("options", [{}, {"periodic": True}, {"axis": 0}], ids=str)
+def test_determinants_of_singular_matrices(options: dict[str, Any]) -> None:
+    """Rounding between chunks does not make them regular; some of many, one that all share, and one alone."""
+    periodic = options.get("periodic", False)
+    a, b, c = conductors(np.random.default_rng(0), 5, 480, 9, "float64", periodic)
+    b[3] += 1
+    if "axis" in options:
+        a, b, c = (np.ascontiguousarray(x.T) for x in (a, b, c))
+    for chunks in (7, 160):
+        cut = {0: chunks} if "axis" in options else {1: chunks}
+        lazy = [da.from_array(x, chunks=-1).rechunk(cut) for x in (a, b, c)]
+        sign, logarithm = map(computed, tridiag.slogdet(*lazy, **options))
+        wanted = tridiag.slogdet(a, b, c, **options)
+        np.testing.assert_array_equal(sign, wanted[0])
+        np.testing.assert_allclose(logarithm[3], wanted[1][3], rtol=1e-12)
+        if not periodic:
+            assert (np.delete(logarithm, 3) == -np.inf).all()
+    links = np.full(4096, -1.0)
+    middle = np.full(4096, 2.0)
+    middle[0] = middle[-1] = 1
+    sign, logarithm = tridiag.slogdet(-1.0, da.from_array(middle, chunks=512), links[:1])
+    assert (computed(sign), computed(logarithm)) == (0, -np.inf)
+
+
+@pytest.mark.parametrize(("dtype", "length"), [("float32", 3200), ("float64", 1_000_000)])
+def test_determinants_of_which_chunks_leave_no_digit(dtype: str, length: int) -> None:
+    """Of long Laplacians the minors of chunks all but cancel, in every join."""
+    middle = np.full(length, 2, dtype)
+    logarithm = tridiag.slogdet(-1.0, da.from_array(middle, chunks=length // 8), -1.0)[1]
+    assert float(computed(logarithm)) == pytest.approx(np.log(length + 1), rel=1e-3)
+
+
+def test_determinants_that_are_not_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of slowly decaying matrices either, nor of such with zero diagonals, NaN or a row of zeros."""
+    monkeypatch.setattr("tridiag.chunked.rest.Systems.together", None)
+    laplacian = da.full(4096, 2.0, chunks=512)
+    assert computed(tridiag.slogdet(-1.0, laplacian, -1.0)[1]) == pytest.approx(np.log(4097), abs=1e-9)
+    a, b, c = (np.random.default_rng(0).uniform(-1, 1, (4, 300)) for _ in range(3))
+    b[1, ::2] = 0
+    b[2, 7] = np.nan
+    a[3, 50] = b[3, 50] = c[3, 50] = 0
+    near_determinants([da.from_array(x, chunks=(4, 31)) for x in (a, b, c)], (a, b, c))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "complex64"])
 def test_determinants_of_other_dtypes(dtype: str) -> None:
     a, b, c, _ = system((3, 600), dtype)
@@ -183,10 +227,10 @@ def test_determinants_of_other_dtypes(dtype: str) -> None:
 
 
 def test_determinants_are_joined_as_a_tree() -> None:
-    """No task takes more than one chunk of the matrix."""
+    """No task takes more than one chunk of the matrix, but for what is in doubt."""
     b = da.zeros((64, 80), chunks=(8, 10))
     sign, _ = tridiag.slogdet(1.0, b, 1.0)
-    assert tasks(sign) == 64 + 64 + 7 * 8 + 2 * 8
+    assert tasks(sign) == 64 + 64 + 7 * 8 + 2 * 8 + 64 + 8
 
 
 # ---------------------------------------------------------------------------------------------- long chunks
