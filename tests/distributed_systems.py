@@ -138,6 +138,16 @@ def singular_systems() -> None:
         assert error.x.isnan().full_tensor().any(-1).sum() == 2
     x = tridiag.solve(0.0, spread(b, Shard(2)), 0.0, d, check=False).full_tensor()
     assert x.isnan().any(-1).nonzero().tolist() == [[0, 3], [1, 2]]
+    links = torch.tensor([3.0, 1, 4, 1, 5, 9, 2, 6, 5, 0]).double()  # rounding does not make it regular
+    a, diagonal, c = -links.roll(1), links.roll(1) + links, -links
+    balanced = torch.zeros(10).double()
+    balanced[0], balanced[-1] = 1, -1
+    for transpose in (False, True):
+        try:
+            tridiag.solve(*(spread(v, Shard(0)) for v in (a, diagonal, c, balanced)), transpose=transpose)
+            raise AssertionError("it did not raise")
+        except tridiag.SingularSystemError as error:
+            assert error.indices.shape == (1, 0)
     whole = spread(b, Shard(1))
     try:  # each process has whole systems, and the last two have those
         tridiag.solve(0.0, whole, 0.0, 1.0 + 0 * whole, check=True)

@@ -149,6 +149,11 @@ def test_eager_calls_and_a_model_of_each_series(kind: Any) -> None:
     given = {name: jax.device_put(x, NamedSharding(mesh, P())) for name, x in parameters.items()}
     wanted = kalman.log_likelihood(y, **parameters)
     np.testing.assert_allclose(kalman.log_likelihood(placed, **given, backend="numba_scan"), wanted, rtol=1e-13)
+    for verb in (kalman.filter, kalman.smoother):
+        wanted = verb(y, **parameters)
+        for call in (verb, jax.jit(verb)):
+            for x, z in zip(call(placed, **given), wanted, strict=True):
+                np.testing.assert_allclose(x, z, rtol=1e-10, atol=1e-12)
     if kind is AxisType.Auto:
         gradient = jax.jit(jax.grad(lambda *v: likelihood()(*v).sum(), (0, 1)))(placed, given)
         expected = jax.grad(lambda *v: likelihood()(*v).sum(), (0, 1))(*jax.tree.map(jnp.asarray, (y, parameters)))

@@ -100,6 +100,11 @@ def test_eager_calls(kind: Any) -> None:
         y = compute(verb)(*placed(mesh, arrays))
         assert_alike(y, compute(verb)(*arrays))
         assert y.sharding.is_equivalent_to(NamedSharding(mesh, P(None, "z")), 2)
+        if verb != "logcumsumexp":
+            for reverse, jit in itertools.product((False, True), (jax.jit, lambda function: function)):
+                both = jit(compute(verb, return_final=True, reverse=reverse))(*placed(mesh, arrays))
+                for found, wanted in zip(both, compute(verb, return_final=True, reverse=reverse)(*arrays), strict=True):
+                    assert_alike(found, wanted)
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])

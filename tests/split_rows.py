@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from test_jax_program import compiled
-from test_parts import backward_error, systems
+from test_parts import backward_error, conductors, systems
 
 import tridiag
 from tridiag.xla import split
@@ -72,6 +72,19 @@ def test_many_and_long_systems(shape: tuple[int, int]) -> None:
     assert (backward_error(a, b, c, d, x) <= 8 * EPS).all()
 
 
+@pytest.mark.parametrize("transpose", [False, True])
+def test_long_hard_systems_are_cut_into_chunks_when_they_are_gathered(transpose: bool) -> None:
+    """Else each device eliminates them row by row, with a workspace of kilobytes a row."""
+    a, b, c, d = systems(np.random.default_rng(0), (3, 20_000), "float64", hard=True)
+    given = placed(mesh_of(8), (a, b, c, d))
+    function = jax.jit(lambda *v: solve(*v, transpose=transpose))
+    assert "tridiag_partition" in function.lower(*given).compile().as_text()
+    x = function(*given)
+    if transpose:
+        a, c = np.roll(c, 1, -1), np.roll(a, -1, -1)
+    assert (backward_error(a, b, c, d, x) <= 8 * EPS).all()
+
+
 @pytest.mark.parametrize("n", [9, 83])
 def test_lengths_that_the_devices_do_not_divide(n: int) -> None:
     a, b, c, d = systems(np.random.default_rng(0), (5, n), "float64", hard=False)
@@ -96,6 +109,9 @@ def test_eager_calls_and_explicit_axes() -> None:
         x = solve(*placed(mesh_of(8, kind), arrays))
         assert x.sharding.spec == ROWS
         assert (backward_error(*arrays, x) <= 8 * EPS).all()
+        y = tridiag.matmul(*placed(mesh_of(8, kind), [*arrays[:3], x]))
+        assert kind == AxisType.Auto or y.sharding.spec == ROWS
+        np.testing.assert_allclose(y, arrays[3], rtol=0, atol=1e-13)
 
 
 def test_two_axes_of_the_mesh_and_one_beside() -> None:
@@ -132,6 +148,30 @@ def test_one_bad_system_harms_no_other() -> None:
     assert (backward_error(a[::3], b[::3], c[::3], d[::3], x[::3]) <= 8 * EPS).all()
     with pytest.raises(tridiag.SingularSystemError, match=r"1 of 4 systems .* index \(1\), column"):
         solve(*given)
+
+
+@pytest.mark.parametrize("asked", ["neighbours", "all"])
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize(
+    ("devices", "rows", "dtype"), [(2, 40, "float64"), (8, 8, "float32"), (8, 40, "complex128"), (3, 300, "float64")]
+)
+def test_singular_systems_are_found(
+    monkeypatch: pytest.MonkeyPatch, devices: int, rows: int, dtype: str, transpose: bool, asked: str
+) -> None:
+    """With right sides that they have solutions for, by factors too: rounding does not make them regular."""
+    monkeypatch.setattr(split, "WORTH_ASKING", 0 if asked == "neighbours" else 1e9)
+    n = devices * rows
+    a, b, c = conductors(np.random.default_rng(0), 25, n, 9, dtype)
+    a[::2, rows + 2] = c[::2, rows + 1] = 0  # a cut goes through a short one
+    b[::2, rows + 1] = -a[::2, rows + 1]
+    d = np.zeros((25, n), dtype)
+    d[:, 0], d[:, 1] = 1, -1
+    b[5] += 1
+    given = placed(mesh_of(devices), (a, b, c, d))
+    with pytest.raises(tridiag.SingularSystemError, match="24 of 25 systems are singular"):
+        solve(*given, transpose=transpose)
+    status = tridiag.factor(*given[:3], backend="numba_thomas").status
+    assert np.flatnonzero(status == 0).tolist() == [5]
 
 
 @pytest.mark.parametrize("transpose", [False, True])
@@ -195,6 +235,8 @@ def test_axis_names_that_are_none() -> None:
         ValueError, match=r"axis_name='z': z is no axis of jax.shard_map here; call tridiag.solve inside"
     ):
         tridiag.solve(1.0, 4.0, 1.0, np.ones(3), axis_name="z")
+    with pytest.raises(ValueError, match=r"axis_name=\('z', 'z'\) names an axis of the mesh twice; name each once"):
+        tridiag.solve(1.0, 4.0, 1.0, np.ones(3), axis_name=("z", "z"))
     with pytest.raises(TypeError, match="axis_name is 3; wanted the name of an axis"):
         tridiag.solve(1.0, 4.0, 1.0, np.ones(3), axis_name=3)  # type: ignore[arg-type]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from test_parts import conductors
 
 import tridiag
 
@@ -98,11 +99,12 @@ def test_systems(cut: str, options: dict[str, bool]) -> None:
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
 def test_any_axis_and_masks(axis: int) -> None:
-    """NaN in rows that are taken out reaches nothing, across cuts either."""
+    """NaN in rows that are taken out, and in what couples others to them, reaches nothing, across cuts either."""
     a, b, c, d = system((8, 9, 10))
     keep = np.random.default_rng(1).random((8, 9, 10)) < 0.7
     for x in (a, b, c, d):
         x[~keep] = np.nan
+    a[~np.roll(keep, 1, axis)] = c[~np.roll(keep, -1, axis)] = np.nan
     for chunks in ((3, 4, 5), tuple(3 if k == axis % 3 else -1 for k in range(3))):
         lazy = [da.from_array(x, chunks=chunks) for x in (a, b, c, d)]
         for where, options in itertools.product((keep, da.from_array(keep, chunks=4)), OPTIONS):
@@ -148,9 +150,11 @@ def test_determinants(cut: str, options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("periodic", [False, True])
 def test_determinants_with_rows_that_are_taken_out(periodic: bool) -> None:
+    """NaN in them, and in what couples others to them, reaches nothing, across cuts either."""
     every = np.random.default_rng(1).random((8, 9, 10)) < 0.7
     for keep, chunks in itertools.product((every, every[:1]), ((3, 4, 5), (8, 9, (1, 1, 3, 5)))):
         a, b, c = (np.where(keep, x, np.nan) for x in system((8, 9, 10))[:3])
+        a, c = np.where(np.roll(keep, 1, -1), a, np.nan), np.where(np.roll(keep, -1, -1), c, np.nan)
         lazy = [da.from_array(x, chunks=chunks) for x in (a, b, c)]
         near_determinants(lazy, (a, b, c), where=keep, periodic=periodic)
         near_determinants(lazy, (a, b, c), where=da.from_array(keep, chunks=5), periodic=periodic)
@@ -172,6 +176,50 @@ def test_determinants_of_any_size() -> None:
     assert computed(sign)[4] == 0 and computed(logarithm)[4] == -np.inf
 
 
+@pytest.mark.parametrize("options", [{}, {"periodic": True}, {"axis": 0}], ids=str)
+def test_determinants_of_singular_matrices(options: dict[str, Any]) -> None:
+    """Rounding between chunks does not make them regular; some of many, one that all share, and one alone."""
+    periodic = options.get("periodic", False)
+    a, b, c = conductors(np.random.default_rng(0), 5, 480, 9, "float64", periodic)
+    b[3] += 1
+    if "axis" in options:
+        a, b, c = (np.ascontiguousarray(x.T) for x in (a, b, c))
+    for chunks in (7, 160):
+        cut = {0: chunks} if "axis" in options else {1: chunks}
+        lazy = [da.from_array(x, chunks=-1).rechunk(cut) for x in (a, b, c)]
+        sign, logarithm = map(computed, tridiag.slogdet(*lazy, **options))
+        wanted = tridiag.slogdet(a, b, c, **options)
+        np.testing.assert_array_equal(sign, wanted[0])
+        np.testing.assert_allclose(logarithm[3], wanted[1][3], rtol=1e-12)
+        if not periodic:
+            assert (np.delete(logarithm, 3) == -np.inf).all()
+    links = np.full(4096, -1.0)
+    middle = np.full(4096, 2.0)
+    middle[0] = middle[-1] = 1
+    sign, logarithm = tridiag.slogdet(-1.0, da.from_array(middle, chunks=512), links[:1])
+    assert (computed(sign), computed(logarithm)) == (0, -np.inf)
+
+
+@pytest.mark.parametrize(("dtype", "length"), [("float32", 3200), ("float64", 1_000_000)])
+def test_determinants_of_which_chunks_leave_no_digit(dtype: str, length: int) -> None:
+    """Of long Laplacians the minors of chunks all but cancel, in every join."""
+    middle = np.full(length, 2, dtype)
+    logarithm = tridiag.slogdet(-1.0, da.from_array(middle, chunks=length // 8), -1.0)[1]
+    assert float(computed(logarithm)) == pytest.approx(np.log(length + 1), rel=1e-3)
+
+
+def test_determinants_that_are_not_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of slowly decaying matrices either, nor of such with zero diagonals, NaN or a row of zeros."""
+    monkeypatch.setattr("tridiag.chunked.rest.Systems.together", None)
+    laplacian = da.full(4096, 2.0, chunks=512)
+    assert computed(tridiag.slogdet(-1.0, laplacian, -1.0)[1]) == pytest.approx(np.log(4097), abs=1e-9)
+    a, b, c = (np.random.default_rng(0).uniform(-1, 1, (4, 300)) for _ in range(3))
+    b[1, ::2] = 0
+    b[2, 7] = np.nan
+    a[3, 50] = b[3, 50] = c[3, 50] = 0
+    near_determinants([da.from_array(x, chunks=(4, 31)) for x in (a, b, c)], (a, b, c))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "complex64"])
 def test_determinants_of_other_dtypes(dtype: str) -> None:
     a, b, c, _ = system((3, 600), dtype)
@@ -179,10 +227,10 @@ def test_determinants_of_other_dtypes(dtype: str) -> None:
 
 
 def test_determinants_are_joined_as_a_tree() -> None:
-    """No task takes more than one chunk of the matrix."""
+    """No task takes more than one chunk of the matrix, but for what is in doubt."""
     b = da.zeros((64, 80), chunks=(8, 10))
     sign, _ = tridiag.slogdet(1.0, b, 1.0)
-    assert tasks(sign) == 64 + 64 + 7 * 8 + 2 * 8
+    assert tasks(sign) == 64 + 64 + 7 * 8 + 2 * 8 + 64 + 8
 
 
 # ---------------------------------------------------------------------------------------------- long chunks
@@ -346,6 +394,19 @@ def test_systems_without_certificate_are_solved_whole(memory: Any) -> None:
 def test_a_part_may_be_singular_where_the_system_is_not(memory: Any) -> None:
     a, b, c, d = np.ones(6), np.array([1.0, 1.0, 0.0, 1.0, 1.0, 0.0]), np.ones(6), np.arange(6.0)
     near(tridiag.solve(a, b, c, da.from_array(d, chunks=2)), tridiag.solve(a, b, c, d))
+
+
+@pytest.mark.parametrize(("rows", "length"), [(8, 64), (300, 2400)])
+def test_rounding_does_not_make_singular_systems_regular(rows: int, length: int, memory: Any) -> None:
+    """With a right side that they have solutions for; chunks that are joined, and such that are solved alone."""
+    a, b, c = conductors(np.random.default_rng(0), 20, length, 9, "float64")
+    d = np.zeros((20, length))
+    d[:, 0], d[:, -1] = 1, -1
+    b[3] += 1
+    for transpose in (False, True):
+        lazy = [da.from_array(x, chunks=(20, rows)) for x in (a, b, c, d)]
+        with pytest.raises(tridiag.SingularSystemError, match="19 systems of a chunk are singular"):
+            computed(tridiag.solve(*lazy, transpose=transpose))
 
 
 @pytest.mark.parametrize("chunks", [(2, 4), (2, 2)])
@@ -532,8 +593,13 @@ def test_what_is_refused() -> None:
         tridiag.logcumsumexp(1j * d)
     with pytest.raises(ValueError, match=r"some of it unknown; call d.compute_chunk_sizes\(\) first"):
         tridiag.solve(1.0, 4.0, 1.0, d[d[:, 0] > 0])
-    with pytest.raises(TypeError, match=r"blocks of numpy.ma.*; wanted blocks of NumPy arrays"):
-        tridiag.solve(1.0, 4.0, 1.0, da.ma.masked_equal(d, 1))
+    masked = da.ma.masked_equal(da.arange(6, chunks=3).astype(float), 2)
+    with pytest.raises(
+        TypeError, match=r"blocks of numpy.ma.*; wanted .*ma.getdata\(d\) .*=~dask.array.ma.getmaskarray\(d\)"
+    ):
+        tridiag.solve(1.0, 4.0, 1.0, masked)
+    x = tridiag.solve(1.0, 4.0, 1.0, da.ma.getdata(masked), where=~da.ma.getmaskarray(masked))
+    near(x, tridiag.solve(1.0, 4.0, 1.0, np.arange(6.0), where=np.arange(6) != 2))
 
 
 def test_other_libraries_beside_dask() -> None:

@@ -103,6 +103,62 @@ def test_where_couplings_do_not_decay() -> None:
     assert (backward_error(*np.broadcast_arrays(a, b, c, d), x)[right] <= 8 * np.finfo(float).eps).all()
 
 
+def joined(a: Any, b: Any, c: Any, d: Any, cuts: list[int], periodic: bool = False) -> Any:
+    """What is known at the ends of parts."""
+    places = [slice(i, j) for i, j in zip([0, *cuts], [*cuts, d.shape[-1]], strict=True)]
+    told = [parts.reduce(a[..., k], b[..., k], c[..., k], d[..., k]) for k in places]
+    return parts.join(np.stack(told), periodic=periodic)
+
+
+def conductors(rng: Any, systems: int, n: int, most: int, dtype: str, periodic: bool = False) -> list[Any]:
+    """Networks of integer conductances that lead nowhere: singular, and eliminated without any rounding."""
+    links = rng.integers(1, most + 1, (systems, n)).astype(dtype)
+    if not periodic:
+        links[:, -1] = 0
+    before = np.roll(links, 1, -1)
+    return [-before, before + links, -links]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("periodic", [False, True])
+@pytest.mark.parametrize(("count", "rows"), [(2, 4), (2, 300), (8, 8), (8, 100), (33, 20)])
+def test_singular_systems_are_nan(count: int, rows: int, periodic: bool, dtype: str) -> None:
+    """Whatever the right side is, though rounding makes what joins their parts regular."""
+    rng, n = np.random.default_rng(rows), count * rows
+    cuts = [rows * k for k in range(1, count)]
+    for most in (1, 10):
+        a, b, c = conductors(rng, 50, n, most, dtype, periodic)
+        d = np.zeros((50, n), dtype)
+        d[:, 0], d[:, -1] = 1, -1
+        assert np.isnan(joined(a, b, c, d, cuts, periodic)).all()
+        b[:, n // 2] += 1  # one row leads somewhere
+        assert np.isfinite(joined(a, b, c, d, cuts, periodic)).all()
+
+
+def test_systems_that_decay_slowly_are_not_in_doubt() -> None:
+    """Nor such whose condition number is large: only where it is beyond 1 / eps they may be singular."""
+    rng = np.random.default_rng(0)
+    for dtype, n in (("float64", 1_000_000), ("float64", 3200), ("float32", 3200)):
+        cuts = [n // 8 * k for k in range(1, 8)]
+        d = rng.standard_normal(n).astype(dtype)
+        mixing = (10.0 ** rng.uniform(-3, 3, n)).astype(dtype)
+        ends = mixing[-1:], mixing[:-1]
+        laplacian = [np.full(n, v, dtype) for v in (-1, 2, -1)]
+        for a, b, c in (laplacian, [-np.concatenate(ends), 1 + mixing + np.concatenate(ends), -mixing]):
+            assert np.isfinite(joined(a, b, c, d, cuts)).all()
+
+
+def test_diagonals_of_a_long_part_broadcast_each_in_its_way() -> None:
+    """Also where chunks of it are joined."""
+    rng = np.random.default_rng(0)
+    a, c, d = (rng.uniform(-1, 1, (*shape, 20_000)) for shape in ((3, 1), (2,), (3, 2)))
+    full = np.broadcast_arrays(a, 4.0, c, d)
+    told = parts.reduce(a, 4.0, c, d)
+    np.testing.assert_array_equal(told, parts.reduce(*full))
+    values = parts.join(told[None])[0]
+    np.testing.assert_array_equal(parts.finish(a, 4.0, c, d, values), parts.finish(*full, values))
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_axes_and_shared_matrices(axis: int) -> None:
     a, b, c, _ = systems(np.random.default_rng(0), (12,), "float64", hard=False)

@@ -1,6 +1,7 @@
 """That singular means the same on every backend: elimination with partial pivoting meets an exactly zero pivot."""
 
 import pickle
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -138,6 +139,37 @@ def test_a_long_singular_periodic_system_raises_soon(monkeypatch: pytest.MonkeyP
     with pytest.raises(tridiag.SingularSystemError) as caught:
         tridiag.solve(a, b, c, d, periodic=True, backend="numba_thomas")
     np.testing.assert_array_equal(caught.value.indices, [[1]])
+
+
+def raised_where_nan(backend: Subject, periodic: bool) -> None:
+    """Complex networks that lead nowhere: in some of them backends meet a zero pivot where others meet rounding."""
+    rng = np.random.default_rng(0)
+    for n in (3, 5, 8, 11):
+        links = rng.integers(1, 4, (60, n)) + 1j * rng.integers(-2, 3, (60, n))
+        links[::2] *= 1 + 0.1j
+        if not periodic:
+            links[:, -1] = 0
+        above, d = np.roll(links, 1, -1), np.ones((60, n), complex)
+        system = -above, above + links, -links, d
+        system[1][5] += 1
+        d[5, 1] = np.nan  # which raises nothing
+        x = to_numpy(backend.solve(*system, periodic=periodic, check=False))
+        nan = np.flatnonzero(np.isnan(x).any(-1))
+        assert 5 in nan and (n > 3 or len(nan) > 5)
+        with pytest.raises(tridiag.SingularSystemError) if len(nan) > 1 else nullcontext() as caught:
+            backend.solve(*system, periodic=periodic)
+        if caught:
+            np.testing.assert_array_equal(caught.value.indices[:, 0], nan[nan != 5])
+
+
+@pytest.mark.only(promises=(True, "auto"))
+def test_what_is_nan_for_a_zero_pivot_raises(backend: Subject) -> None:
+    raised_where_nan(backend, periodic=False)
+
+
+@pytest.mark.only(periodic=True)
+def test_what_is_nan_for_a_zero_pivot_of_a_periodic_matrix_raises(backend: Subject) -> None:
+    raised_where_nan(backend, periodic=True)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])

@@ -61,7 +61,7 @@ class Factorization:
 
     @property
     def status(self) -> Array:
-        """For each matrix 0, or 1 + the row of the zero pivot that elimination with partial pivoting met."""
+        """For each matrix 0, or 1 + the column of the zero pivot that elimination with partial pivoting met."""
         return self._status
 
     @property

@@ -81,7 +81,8 @@ def join(ends: Array, *, periodic: bool = False) -> Array:
     -------
     array
         (P, 4, \*batch): for each part the unknown before it, its first, its last, and the one behind it; 0 where there
-        is none. NaN for systems that some part could not be reduced of, and for singular ones.
+        is none. NaN for systems that some part could not be reduced of, and for those that may be singular, but for
+        rounding: they are to be solved whole.
 
     Raises
     ------

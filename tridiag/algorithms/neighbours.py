@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tridiag.algorithms.parts import Relations, first_of
+from tridiag.algorithms.regularity import Bounded, relative_error
 
 HIDDEN = 0.25  # eps: what is less, relative to a number, is not added to it
 
@@ -74,9 +75,14 @@ def join(
 
 
 def between(ops: Any, last: End, first: End) -> tuple[Array, Array]:
-    """The last unknown of a part and the first of the next; both parts compute the same to the last bit."""
+    """The last unknown of a part and the first of the next; both parts compute the same to the last bit.
+
+    NaN where what divides them may be rounding: such systems may be singular.
+    """
     own, circle = ops.keep(last.slope * first.value), ops.keep(last.slope * first.slope)
-    found = (last.value + own) / (ops.one(circle) - circle)
+    one = ops.one(circle)
+    rest = Bounded(one - circle, relative_error(ops, circle) * (ops.size(one) + ops.size(circle)))
+    found = ops.where(rest.certain(ops), (last.value + own) / rest.value, ops.nan(own))
     return found, first.value + ops.keep(first.slope * found)
 
 

@@ -9,7 +9,8 @@ scheme of PaScaL_TDMA, Kim et al. 2021): six numbers of each part are all that h
 unknown and e are known, a part is finished by plain Thomas.
 
 Stability: the elimination inside of parts carries the certificate of `tridiag.algorithms.elimination`; what joins them
-fills, so the rows at the ends of parts are judged by their residuals.
+fills, so the rows at the ends of parts are judged by their residuals, and what joins them by the bound of its pivots in
+`tridiag.algorithms.regularity`.
 
 All is elementwise over arrays that have an axis of parts in place of that of rows; ``ops`` is their library.
 """
@@ -21,6 +22,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from tridiag.algorithms.regularity import regular
 from tridiag.problems.forms import Form
 from tridiag.problems.parts import Chunks, chunks_of
 
@@ -58,6 +60,7 @@ class Chain(NamedTuple):
     b: Array
     c: Array
     d: Array
+    size: Array  # of the terms whose sums the entries of b are
 
 
 def chain(ops: Any, relations: Relations, before: Array, behind: Array, axis: int, periodic: bool = False) -> Chain:
@@ -75,7 +78,8 @@ def chain(ops: Any, relations: Relations, before: Array, behind: Array, axis: in
         at_end = ops.positions(n, relations.last.ndim, axis, relations.last) == n - 1
         zero = ops.zero(b)
         b, c, d = ops.where(at_end, zero, b), ops.where(at_end, -own, c), ops.where(at_end, zero, d)
-    return Chain(a, ops.one(b) + b, c, relations.last + d)
+    one = ops.one(b)
+    return Chain(a, one + b, c, relations.last + d, ops.size(one) + ops.size(b))
 
 
 def following(ops: Any, x: Array, axis: int) -> Array:
@@ -147,7 +151,7 @@ def join(
     periodic: bool,
     around: tuple[Array, Array] | None = None,
 ) -> Known:
-    """What joins parts along the first axis, solved by ``solve(form, a, b, c, d)``.
+    """What joins parts along the first axis, solved by ``solve(form, a, b, c, d)``; NaN where it may be singular.
 
     ``around``: what couples each part to the one before and to the one behind, where that is not in the relations.
     """
@@ -155,7 +159,9 @@ def join(
     before, behind = there
     if around is not None:
         before, behind = (ops.where(x == 0, ops.zero(x), entry) for x, entry in zip(there, around, strict=True))
-    last = solve_chain(solve, chain(ops, relations, before, behind, 0, periodic), 0, periodic)
+    system = chain(ops, relations, before, behind, 0, periodic)
+    last = solve_chain(solve, system, 0, periodic)
+    last = ops.where(regular(ops, system.a, system.b, system.c, system.size), last, ops.nan(last))
     e = before * preceding(ops, last, 0)
     first = first_of(ops, relations, e, last)
     return Known((there[0], there[1]), e, first, last, behind * following(ops, first, 0))
@@ -317,8 +323,8 @@ def couplings(ops: Any, form: Form, bands: Bands, chunks: Chunks) -> tuple[Array
     before, behind = rows_of(ops, a, starts[1:], axis), rows_of(ops, c, [k - 1 for k in starts[1:]], axis)
     if form.transpose:
         before, behind = behind, before
-    one = ops.one(ops.slice(before, slice(0, 1), axis))
-    return ops.concatenate([one, before], axis), ops.concatenate([behind, one], axis)
+    start, end = (ops.one(ops.slice(x, slice(0, 1), axis)) for x in (before, behind))
+    return ops.concatenate([start, before], axis), ops.concatenate([behind, end], axis)
 
 
 def rows_of(ops: Any, x: Array, rows: list[int], axis: int) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from types import ModuleType
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tridiag.algorithms import products
+from tridiag.algorithms.matrix_rows import Matrix, bands, multiply
 from tridiag.algorithms.perturbation import EPS
 from tridiag.algorithms.recurrence import row_of
 from tridiag.backends import BACKENDS, Backend
@@ -16,6 +18,7 @@ from tridiag.calls.plan import REAL_OF, Call, Plan
 from tridiag.derivatives import runner_of
 from tridiag.errors import SingularSystemError
 from tridiag.libraries.arrays import dtype_name
+from tridiag.problems.forms import Form
 from tridiag.selection.choose import choose, in_trace
 
 Array = Any
@@ -110,22 +113,28 @@ def product(call: Call, out: Any = None) -> Array:
 
 def multiplied(call: Call) -> Array:
     """The product of matrices that have rows."""
-    from tridiag.algorithms.matrix_rows import bands, multiply
-
-    ops, mask, x = call.module().Operations, call.matrix[3], call.d
+    mask, x = call.matrix[3], call.d
     compiled = compiled_products() if call.library == "numpy" else None
     if compiled and (y := compiled.product(call.matrix, x, call.form)) is not None:
         return call.module().cast(y, call.result_dtype)
     if call.library == "numpy" and mask is None:
         a, b, c, _ = call.matrix
         return call.module().cast(products.multiply(a, b, c, x, call.form), call.result_dtype)
-    x = ops.broadcast(x, call.form.shape)
+    function = functools.partial(product_of_rows, call.module().Operations, call.form)
+    if call.library == "torch":
+        call.module().check_memory((*call.matrix, x))
+    if call.library == "jax":
+        function = call.module().left_to_compiler(function, (call.matrix, x))
+    return call.module().cast(function(call.matrix, x), call.result_dtype)
+
+
+def product_of_rows(ops: Any, form: Form, matrix: Matrix, x: Array) -> Array:
+    """The product of matrices some of whose rows may be taken out."""
+    mask, x = matrix[3], ops.broadcast(x, form.shape)
     if mask is not None:
         x = ops.where(mask, x, ops.zero(x))
-    y = multiply(ops, bands(ops, call.matrix, call.form), x, call.form)
-    if mask is not None:
-        y = ops.where(mask, y, ops.zero(y))
-    return call.module().cast(y, call.result_dtype)
+    y = multiply(ops, bands(ops, matrix, form), x, form)
+    return y if mask is None else ops.where(mask, y, ops.zero(y))
 
 
 def compiled_products() -> ModuleType | None:
@@ -209,4 +218,5 @@ def end(call: Call, y: Array, k: int) -> Array:
         from tridiag.xla import split_recurrences
 
         return split_recurrences.end(form, y, k)
-    return call.module().Operations.row(y, row_of(form, form.n - 1 - k), form.axis)
+    row = call.module().row if call.library == "jax" else call.module().Operations.row
+    return row(y, row_of(form, form.n - 1 - k), form.axis)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tridiag.algorithms import elimination as el
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.backends import installed
 from tridiag.calls.plan import Call
@@ -93,7 +94,25 @@ def exact_status(suspects: np.ndarray[Any, Any], matrix: Matrix, form: Form) -> 
             return numba_thomas.factor(tuple(parts), gathered).status
         return numba_partition.find_zero_pivots(tuple(parts), gathered)
     with np.errstate(all="ignore"):
-        status: np.ndarray[Any, Any] = row_loop.eliminate(ops, tuple(parts), gathered, True).status
+        factors = row_loop.eliminate(ops, tuple(parts), gathered, True)
+        status: np.ndarray[Any, Any] = factors.status
+        if form.pivoting is not False:
+            status = np.where(status == 0, rounded_status(ops, factors, form), status)
+    return status
+
+
+def rounded_status(ops: Any, factors: Any, form: Form) -> np.ndarray[Any, Any]:
+    """The status of matrices with a pivot that is rounding: a backend that rounds in another way met a zero in it."""
+    eps, _ = ops.limits(factors.corner.rest if form.periodic else factors.last)
+    if form.periodic:
+        pivots, least = [(1, factors.corner, factors.corner.rest)], el.CLOSING * eps
+    else:
+        behind = [*(pivot.q0 for pivot in factors.pivots[1:]), factors.last]
+        pivots, least = list(zip(range(1, form.n + 1), factors.pivots, behind, strict=True)), el.CANCELLATION * eps
+    status = np.zeros(factors.status.shape, factors.status.dtype)
+    for row, above, pivot in pivots:
+        rounding = ops.size(pivot) < least * ops.size(above.multiplier * above.q1)
+        status = np.where((status == 0) & rounding, row, status)
     return status
 
 

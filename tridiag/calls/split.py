@@ -136,6 +136,8 @@ def cut_over(axis_name: Any, verb: str = "solve") -> Cut:
     names = axis_name if isinstance(axis_name, tuple) else (axis_name,)
     if not names or not all(isinstance(name, str) for name in names):
         raise TypeError(f"axis_name is {axis_name!r}; wanted the name of an axis of a mesh, or a tuple of such")
+    if len({*names}) < len(names):
+        raise ValueError(f"axis_name={axis_name!r} names an axis of the mesh twice; name each once")
     jax = sys.modules.get("jax")
     mesh = jax.sharding.get_abstract_mesh() if jax else None
     manual = tuple(getattr(mesh, "manual_axes", ()))

@@ -163,9 +163,15 @@ def checked_operand(name: str, x: Any) -> Any:
         return x if library is None and not isinstance(x, np.generic) else np.asarray(x)
     kind = type(x._meta)
     if kind is not np.ndarray:
+        instead = f"{name}.map_blocks(numpy.asarray) has them"
+        if issubclass(kind, np.ma.MaskedArray):
+            instead = (
+                f"dask.array.ma.getdata({name}) has them; of systems, the rows to keep are "
+                f"where=~dask.array.ma.getmaskarray({name})"
+            )
         raise TypeError(
             f"{name} is a Dask array of blocks of {kind.__module__}.{kind.__qualname__}; wanted blocks of NumPy "
-            f"arrays, as {name}.map_blocks(numpy.asarray) has them"
+            f"arrays, as {instead}"
         )
     if any(map(math.isnan, x.shape)):
         raise ValueError(

@@ -15,6 +15,13 @@ from tridiag.chunked.whole import Verb
 Array = np.ndarray[Any, Any]
 
 
+class End(NamedTuple):
+    """What a row gives to the row beside it, and whether it is kept."""
+
+    value: Array
+    kept: Array | None
+
+
 class Chunk(NamedTuple):
     """A product within a chunk: what its tasks are told beside their arrays."""
 
@@ -24,16 +31,16 @@ class Chunk(NamedTuple):
     rank: int
     transpose: bool
 
-    def ends(self, *values: Any) -> tuple[Array, Array]:
+    def ends(self, *values: Any) -> tuple[End, End]:
         """A task: what the first row gives to the chunk before, and the last row to the one behind."""
         given = dict(zip(self.names, values, strict=True))
 
-        def end(last: bool) -> Array:
+        def end(last: bool) -> End:
             x = row(given["x"], last, self.axis, self.rank)
             if self.transpose:
                 with np.errstate(all="ignore"):
                     x = x * row(given["c" if last else "a"], last, self.axis, self.rank)
-            return select(self.kept(given, last), x)
+            return End(x, self.kept(given, last))
 
         return end(False), end(True)
 
@@ -41,7 +48,7 @@ class Chunk(NamedTuple):
         """Whether an end row is kept."""
         return row(given["where"], last, self.axis, self.rank) if "where" in given else None
 
-    def product(self, before: tuple[Array, Array] | None, behind: tuple[Array, Array] | None, *values: Any) -> Array:
+    def product(self, before: tuple[End, End] | None, behind: tuple[End, End] | None, *values: Any) -> Array:
         """A task: the product within the chunk, and what the rows beside it add."""
         given = dict(zip(self.names, values, strict=True))
         y: Array = self.verb(**given, axis=self.axis, transpose=self.transpose)
@@ -49,12 +56,12 @@ class Chunk(NamedTuple):
             if beside is None:
                 continue
             with np.errstate(all="ignore"):
-                add = beside[0 if last else 1]
+                add, kept = beside[0 if last else 1]
                 if not self.transpose:
                     coupling = row(given["c" if last else "a"], last, self.axis, self.rank)
                     add = add * coupling
                 place = (slice(None),) * self.axis + (slice(-1, None) if last else slice(0, 1),)
-                y[place] += select(self.kept(given, last), add)
+                y[place] += select(self.kept(given, last), select(kept, add))
         return y
 
 

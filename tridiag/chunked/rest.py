@@ -88,16 +88,19 @@ class Systems(NamedTuple):
             return x.reshape(1, -1)
         return np.broadcast_to(x, (*unsolved.shape, x.shape[-1]))[unsolved]
 
+    def together(self, told: Sequence[Any]) -> Rows:
+        """The rows of all chunks."""
+        return {
+            name: np.concatenate([rows[name] for rows in told], axis=-1) if name in self.moving else x
+            for name, x in told[0].items()
+        }
+
     def whole(self, first: Place, verdict: Verdict, told: Sequence[Any]) -> Settled:
         """A task: the solution of the systems whose rows were collected; ``first``: the index of the first system."""
         if verdict.unsolved is None:
             return Settled(verdict, ())
-        given = {
-            name: np.concatenate([rows[name] for rows in told], axis=-1) if name in self.moving else x
-            for name, x in told[0].items()
-        }
         try:
-            x = self.verb(**given, **self.options)
+            x = self.verb(**self.together(told), **self.options)
         except SingularSystemError as error:
             places = np.argwhere(verdict.unsolved)[error.indices[:, 0]]
             raise singular(places + np.array(first, int), error.x) from error

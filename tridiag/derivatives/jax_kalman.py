@@ -15,13 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.custom_derivatives import SymbolicZero
+from jax.sharding import NamedSharding, PartitionSpec
 
 from tridiag.algorithms import kalman_diffuse_scan, kalman_filter, kalman_scan
 from tridiag.backends import jax_scan
 from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.libraries.jax import Operations as ops
-from tridiag.libraries.jax import vary_alike
-from tridiag.problems.state_space import LIKELIHOOD, Model, StateSpace, own_shapes
+from tridiag.libraries.jax import left_to_compiler, vary_alike
+from tridiag.problems.state_space import FILTER, LIKELIHOOD, Model, StateSpace, own_shapes
 from tridiag.xla import split_kalman
 from tridiag.xla.exchange import anywhere
 
@@ -40,10 +41,26 @@ def compiled(_: str, y: Any, model: Model, form: StateSpace) -> Any:
 @functools.partial(jax.jit, static_argnums=(0, 3))
 def filtered(verb: str, y: Any, model: Model, form: StateSpace) -> tuple[Any, ...]:
     """What a filter or a smoother returns, by `jax_scan`."""
+    function = functools.partial(states_of, form, verb)
+    return tuple(left_to_compiler(function, (y, model), out=lambda: spread(verb, y, form))(y, model))
+
+
+def states_of(form: StateSpace, verb: str, y: Any, model: Model) -> tuple[Any, ...]:
     if (jax.device_count("cpu") == 1 and not form.cut) or form.diffuse:
         found: tuple[Any, ...] = jax_scan.kalman(verb, y, model, form)
         return found
     return states(form, verb, *vary_alike((y, checked(y, model, form))))
+
+
+def spread(verb: str, y: Any, form: StateSpace) -> tuple[NamedSharding, ...]:
+    """How results lie on devices: as observations do, along the batch and along time."""
+    sharding, ranks = jax.typeof(y).sharding, len(form.batch)
+    batch = [
+        axis if own == n else None for axis, own, n in zip(sharding.spec[:ranks], y.shape, form.batch, strict=False)
+    ]
+    timed = PartitionSpec(*batch, sharding.spec[ranks])
+    count = 4 if verb == FILTER else 2
+    return tuple(NamedSharding(sharding.mesh, spec) for spec in (*[timed] * count, PartitionSpec(*batch)))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))

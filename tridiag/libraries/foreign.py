@@ -31,6 +31,7 @@ SPARSE = (
 STORED = "is an array in a file or a store ({kind}); read it with {name}[...]"
 LAZY = "whose blocks are not computed yet; pass {name}.compute()"
 UNITS = "is a quantity with units ({kind}); pass its numbers, in units that go together: "
+REFERENCE = "is a mutable reference ({kind}); pass what it holds, {name}[...]"
 # the beginning of a type's full name, and what is said of an argument of such a type
 NAMED = {
     "scipy.sparse.": SPARSE,
@@ -38,6 +39,7 @@ NAMED = {
     "jax.experimental.sparse.": "is a sparse array ({kind}); pass its three diagonals as dense arrays of length n",
     "sparse.": "is a sparse array ({kind}); pass its three diagonals as dense arrays of length n",
     "jax.ShapeDtypeStruct": "is a jax.ShapeDtypeStruct, which has no numbers; pass it through jax.eval_shape",
+    "jax._src.core.Ref": REFERENCE,
     "numpy.ma.": "is a masked array; pass {masked}",
     "torch.distributed._functional_collectives.": "is a tensor that is still to come ({kind}); pass {name}.wait()",
     "torch.distributed.": "is a tensor whose entries are distributed ({kind}); pass {name}.to_local() where each "
@@ -50,8 +52,9 @@ NAMED = {
     f"logcumsumexp take, and this does not, {LAZY}, or map it with dask.array.map_blocks, whole systems in each",
     "dask.": f"is a collection of Dask ({{kind}}), {LAZY}",
     "cubed.": f"is an array of Cubed, {LAZY}, or map tridiag with cubed.map_blocks, whole systems in each",
-    "xarray.": "is a labelled array ({kind}), whose axes have names; call the verb of tridiag.xarray, as "
-    "tridiag.xarray.solve(a, b, c, d, dim=...), which keeps the labels, or pass {name}.values",
+    "xarray.": "is a labelled array ({kind}), whose axes have names; solve, matmul, slogdet, linear_recurrence, "
+    "log_linear_recurrence and logcumsumexp of tridiag.xarray take it, with dim=... in place of axis, and keep the "
+    "labels; to other verbs pass {name}.values",
     "pint.": UNITS + "{name}.magnitude",
     "astropy.units.": UNITS + "{name}.value",
     "unyt.": UNITS + "{name}.value",

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from tridiag.libraries import foreign
 from tridiag.libraries import place as place
 from tridiag.libraries.arrays import Entry, Taken, check_sequence, refuse_dtype
 
@@ -211,6 +212,8 @@ def take(names: Sequence[str], given: list[Any], where: Any) -> Taken:
 def convert(name: str, x: Any) -> Any:
     if isinstance(x, jax.Array) or type(x) in (int, float, complex):
         return x
+    if isinstance(x, jax.core.Tracer):
+        raise TypeError(f"{name} {foreign.REFERENCE.format(kind=jax.typeof(x), name=name)}")
     if isinstance(x, np.ndarray) and x.dtype.kind not in "iufcV":
         refuse_dtype(name, x.dtype.name)
     check_sequence(name, x, "numpy", "jax")
@@ -237,8 +240,13 @@ def entry(x: Any) -> Entry:
     """dtype, shape, the dtype or Python type as which it promotes, platform."""
     if isinstance(x, jax.Array):
         platform = TRACED if isinstance(x, jax.core.Tracer) else platform_of(next(iter(x.devices())))
-        return x.dtype, x.shape, type(x.dtype.type(0).item()) if x.weak_type else x.dtype, platform
+        return x.dtype, x.shape, type(x.dtype.type(0).item()) if weak(x) else x.dtype, platform
     return type(x), (), type(x), None
+
+
+def weak(x: Any) -> bool:
+    """Whether an array promotes as a Python number does; one of random keys has no such mark."""
+    return bool(getattr(x, "weak_type", False))
 
 
 def platforms() -> tuple[str, ...]:
@@ -341,15 +349,23 @@ def not_spread(x: Any, names: tuple[str, ...]) -> Any:
     return lax.psum(x, over) if over else x
 
 
-def left_to_compiler(function: Any, arrays: Any, summed: int | None = None) -> Any:
+def left_to_compiler(function: Any, arrays: Any, summed: int | None = None, out: Any = None) -> Any:
     """The function; the axes of meshes that are part of types are the compiler's inside, as those of any other mesh.
 
-    Its result is sharded as a sum of the arrays is, which is ``summed`` along an axis.
+    Its result is sharded as a sum of the arrays is, which is ``summed`` along an axis; or as ``out()`` says.
     """
     leaves = jax.tree.leaves(arrays)
     axes = {axis for x in leaves for axis in jax.typeof(x).sharding.mesh.explicit_axes}
     if not axes:
         return function
-    total = functools.reduce(operator.add, leaves)
-    total = jax.typeof(total if summed is None else total.sum(summed))
-    return jax.sharding.auto_axes(function, axes=tuple(axes), out_sharding=total.sharding)
+    if out is None:
+        total = functools.reduce(operator.add, leaves)
+        shardings = jax.typeof(total if summed is None else total.sum(summed)).sharding
+    else:
+        shardings = out()
+    return jax.sharding.auto_axes(function, axes=tuple(axes), out_sharding=shardings)
+
+
+def row(x: Any, i: int, axis: int) -> Any:
+    """A row of an array whose rows may lie on several devices."""
+    return left_to_compiler(functools.partial(Operations.row, i=i, axis=axis), (x,), axis)(x)

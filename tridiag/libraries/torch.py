@@ -282,6 +282,13 @@ def refuse_wrapper(kind: Any) -> None:
         raise TypeError(f"a {kind.__name__} has no memory to compute in; outside of torch.compile pass a torch.Tensor")
 
 
+def check_memory(tensors: Any) -> None:
+    """Refuse those that have none beside such that have: outside of what PyTorch traces with them."""
+    kinds = {type(x) for x in tensors if x is not None}
+    for kind in kinds if len(kinds) > 1 else ():
+        refuse_wrapper(kind)
+
+
 def without_memory(x: Any) -> Any:
     """A tensor that needs none, as derivatives make some of zeros, in memory; one that was freed is refused."""
     if x.numel() and not x._is_zerotensor():

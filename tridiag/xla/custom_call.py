@@ -35,6 +35,8 @@ Shape = tuple[int, ...]
 # older JAX cannot be told that the system axis is to be whole: there, sharded arguments are gathered
 DIVIDES = "need_replication_factors" in inspect.signature(custom_partitioning.def_partition).parameters
 
+WORTH_CUTTING = 2048  # rows: eliminated at once, the workspace of a vector of longer systems leaves the caches
+
 _alive: dict[str, Any] = {}  # the handlers registered with XLA
 _lock = threading.Lock()
 
@@ -117,6 +119,16 @@ def call_long(form: Form, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> 
     return call_solve(make_partition_job(*facts, granted(form)), form, a, b, c, d, where)
 
 
+def call_gathered(form: Form, a: Any, b: Any, c: Any, d: Any, where: Any = None) -> Any:
+    """By whichever of the two kernels takes less time and memory for systems of so many rows."""
+    return (call_long if long(form) else call)(form, a, b, c, d, where)
+
+
+def long(form: Form) -> bool:
+    """Whether systems are worth to be cut into chunks; no cyclic one is."""
+    return form.n >= WORTH_CUTTING and not form.periodic
+
+
 def call_solve(job: Job, form: Form, a: Any, b: Any, c: Any, d: Any, where: Any) -> Any:
     operands = {POINTERS + A_: a, POINTERS + B_: b, POINTERS + C_: c, POINTERS + D_: d, POINTERS + WHERE_: where}
     result = {POINTERS + X_: jax.typeof(d).update(shape=form.shape)}
@@ -134,6 +146,10 @@ def call_adjoint(form: Form, a: Any, b: Any, c: Any, g: Any, x: Any, where: Any 
 def call_status(form: Form, a: Any, b: Any, c: Any, where: Any = None) -> Any:
     """Of each matrix 0, or 1 + the row of the zero pivot that partial pivoting meets."""
     return status_of(make_job, (0,), form, a, b, c, where)
+
+
+def call_status_gathered(form: Form, a: Any, b: Any, c: Any, where: Any = None) -> Any:
+    return (call_status_long if long(form) else call_status)(form, a, b, c, where)
 
 
 def call_status_long(form: Form, a: Any, b: Any, c: Any, where: Any = None) -> Any:

@@ -65,7 +65,7 @@ def solve(form: Form, cut: Cut, a: Any, b: Any, c: Any, d: Any, where: Any = Non
     """x in the rows of a device, from what it has; the form is that of the whole systems."""
     operands = (a, b, c, d) if where is None else (a, b, c, d, where)
     if whole_is_less(form, cut):
-        return gathered(custom_call.call, form, cut, operands, where is not None)
+        return gathered(custom_call.call_gathered, form, cut, operands, where is not None)
     return solve_with(form, cut, (a, b, c), d, where, ())[0]
 
 
@@ -317,7 +317,9 @@ def solve_whole(form: Form, cut: Cut, own: Form, x: Any, doubtful: Any, bands: B
     """x, with the systems that are doubtful on any device solved whole."""
 
     def run(shape: Shape, operands: Any, _: Any) -> Any:
-        return custom_call.call(form._replace(shape=shape, matrix_shape=shape, axis=1, overwrite_d=False), *operands)
+        return custom_call.call_gathered(
+            form._replace(shape=shape, matrix_shape=shape, axis=1, overwrite_d=False), *operands
+        )
 
     return computed_whole(run, cut, form.n, own.axis, x, doubtful, (*bands, d))
 
