@@ -22,7 +22,7 @@ from tridiag.backends import jax_scan
 from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import left_to_compiler, vary_alike
-from tridiag.problems.state_space import FILTER, LIKELIHOOD, Model, StateSpace, own_shapes
+from tridiag.problems.state_space import LIKELIHOOD, Model, StateSpace, own_shapes
 from tridiag.xla import split_kalman
 from tridiag.xla.exchange import anywhere
 
@@ -59,8 +59,8 @@ def spread(verb: str, y: Any, form: StateSpace) -> tuple[NamedSharding, ...]:
         axis if own == n else None for axis, own, n in zip(sharding.spec[:ranks], y.shape, form.batch, strict=False)
     ]
     timed = PartitionSpec(*batch, sharding.spec[ranks])
-    count = 4 if verb == FILTER else 2
-    return tuple(NamedSharding(sharding.mesh, spec) for spec in (*[timed] * count, PartitionSpec(*batch)))
+    specs = (timed if has_time else PartitionSpec(*batch) for has_time in split_kalman.RESULTS[verb])
+    return tuple(NamedSharding(sharding.mesh, spec) for spec in specs)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
