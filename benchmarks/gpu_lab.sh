@@ -2,13 +2,13 @@
 # What only a GPU can tell, on any machine that has one: from the checkout, nothing installed, nothing downloaded.
 #
 #   benchmarks/gpu_lab.sh test       the test suite on the device, or the files that are named
-#   benchmarks/gpu_lab.sh sanitize   compute-sanitizer (memcheck, racecheck) over small cases
+#   benchmarks/gpu_lab.sh sanitize   compute-sanitizer (memcheck, racecheck) over small cases of all backends, or those named
 #   benchmarks/gpu_lab.sh bench      the figures of benchmarks/gpu.py; more words are options of its
 #
 # Each part ends within LIMIT seconds (560); where it says that some is left, the same command goes on with it. Tests and
 # small cases run in JOBS processes at a time. Results go to $OUT, or else benchmarks/results: gpu_test.txt,
 # gpu_sanitize.txt, gpu.json, gpu.md. PYTHON names the interpreter,
-# COMMIT the state of the code where there is no repository.
+# BACKENDS those to be tested ("cupy_pcr or cupy_scan"), COMMIT the state of the code where there is no repository.
 # With --rehearse, as the second word, the part runs without a GPU, on the tests' stand-in for CuPy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -66,7 +66,7 @@ test)
     files=("$@")
     [ "$#" != 0 ] || mapfile -t files < <(grep -lE "backend|cupy" tests/test_*.py)
     about=${rehearse:+"gpu_offline or smoke"}
-    on_gpus="cupy or cusparse or numba_cuda or triton or pallas"
+    on_gpus=${BACKENDS:-"cupy or cusparse or numba_cuda or triton or pallas"}
     options=(-c setup.cfg -o addopts= -o filterwarnings=default -p no:cacheprovider -p lab_record -q -rs)
     if "$PYTHON" -c "import xdist" 2> /dev/null; then
         options+=(-n "$JOBS" --dist worksteal)
@@ -97,7 +97,9 @@ sanitize)
         exit 2
     fi
     running=0
-    for backend in $("$PYTHON" tests/gpu_offline/small_cases.py --list); do
+    backends=("$@")
+    [ "$#" != 0 ] || mapfile -t backends < <("$PYTHON" tests/gpu_offline/small_cases.py --list)
+    for backend in "${backends[@]}"; do
         for dtype in float64 float32 complex128 complex64; do
             for tool in memcheck racecheck; do
                 name="$tool of $backend in $dtype"

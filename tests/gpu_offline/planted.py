@@ -18,12 +18,14 @@ def plant(changes: dict[str, Callable[[str], str]]) -> None:
 
     launcher.text = text  # type: ignore[assignment]
     launcher.function.cache_clear()
+    launcher.resident.cache_clear()
 
 
 def uproot() -> None:
     """The sources are again what they are."""
     launcher.text = original
     launcher.function.cache_clear()
+    launcher.resident.cache_clear()
 
 
 def replacing(old: str, new: str) -> Callable[[str], str]:

@@ -49,14 +49,28 @@ def function(kernel: Kernel, device: int) -> Any:
     return module.get_function(kernel.name)
 
 
+LEAST_SHARED = 65_536  # bytes that a block may have on every device of compute capability 7.5 or newer
+
+
+@functools.cache
+def shared_memory() -> int:
+    """The bytes of shared memory that a block may have on all devices here."""
+    import cupy
+
+    try:
+        devices = [cupy.cuda.Device(k) for k in range(cupy.cuda.runtime.getDeviceCount())]
+    except cupy.cuda.runtime.CUDARuntimeError:  # programs can be lowered where there is none
+        devices = []
+    return min((int(device.attributes["MaxSharedMemoryPerBlockOptin"]) for device in devices), default=LEAST_SHARED)
+
+
 @functools.cache
 def resident(kernel: Kernel, block: int, shared: int, device: int) -> int:
     """How many blocks a device holds at a time, of so many threads and bytes of shared memory each."""
     import cupy
 
     compiled = function(kernel, device)
-    if shared > compiled.max_dynamic_shared_size_bytes:
-        compiled.max_dynamic_shared_size_bytes = shared
+    compiled.max_dynamic_shared_size_bytes = max(shared, compiled.max_dynamic_shared_size_bytes)
     each = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(compiled.kernel.ptr, block, shared)
     return int(each * cupy.cuda.Device(device).attributes["MultiProcessorCount"])
 

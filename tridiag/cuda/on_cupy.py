@@ -21,7 +21,8 @@ def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> An
     if not counts(d, itemsize) or (x.data.ptr == d.data.ptr and not solvers.in_place(form)):
         d = d.copy()
     operands = *counted(matrix), d, x
-    run(solvers.solution(sweep, form, *extents(operands), (matrix[1].dtype, d.dtype)), operands)
+    dtypes = matrix[1].dtype, d.dtype
+    run(solvers.solution(sweep, form, *extents(operands), dtypes, launcher.shared_memory()), operands)
     return x
 
 

@@ -80,7 +80,7 @@ def launching(sweep: str, form: Form, shapes: Extents, dtypes: tuple[Any, Any]) 
     """The launches of a solve as a function of buffers: a, b, c, perhaps a mask, d."""
     sizes = [dtypes[0].itemsize] * 3 + [1] + [dtypes[1].itemsize] * 2
     strides = tuple(shape and contiguous(shape, size) for shape, size in zip(shapes, sizes, strict=True))
-    program = solvers.solution(sweep, form, shapes, strides, dtypes)
+    program = solvers.solution(sweep, form, shapes, strides, dtypes, launcher.shared_memory())
 
     def launch(context: Any, results: Any, *buffers: Any) -> None:
         a, b, c, *mask, d = map(address, buffers)

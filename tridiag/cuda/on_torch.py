@@ -30,7 +30,8 @@ def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> An
     if x.data_ptr() == d.data_ptr() and not solvers.in_place(form):
         d = d.clone()
     operands = *matrix, d, x
-    run(solvers.solution(sweep, form, *extents(operands), dtypes_of(matrix[1], d)), operands, x)
+    dtypes = dtypes_of(matrix[1], d)
+    run(solvers.solution(sweep, form, *extents(operands), dtypes, launcher.shared_memory()), operands, x)
     return x
 
 

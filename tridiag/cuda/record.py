@@ -86,8 +86,8 @@ class Program(NamedTuple):
 class Recording:
     """A program while it is put down."""
 
-    def __init__(self, layout: Layout = SYSTEMS) -> None:
-        self.layout = layout
+    def __init__(self, layout: Layout = SYSTEMS, shared: int = 0) -> None:
+        self.layout, self.shared = layout, shared  # ... the bytes of shared memory that a block may have
         self.steps: list[Launch | Clear] = []
         self.jobs: list[Job] = []
         self.used = self.scratch = 0

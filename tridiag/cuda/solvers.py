@@ -38,12 +38,14 @@ def in_place(form: Form) -> bool:
 
 
 @functools.lru_cache(1024)
-def solution(sweep: str, form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Program:
+def solution(
+    sweep: str, form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any], shared: int
+) -> Program:
     """x under the promise ``form.pivoting``, by a sweep and, where it has no certificate, by pivoting.
 
-    The dtypes are those of the matrices and of the right sides.
+    The dtypes are those of the matrices and of the right sides; ``shared``: bytes of shared memory that a block may have.
     """
-    systems, recording = systems_of(form, shapes, strides, dtypes), Recording()
+    systems, recording = systems_of(form, shapes, strides, dtypes), Recording(shared=shared)
     plain = form.pivoting is False and not form.periodic
     room = None if plain else room_for(recording, systems, WORDS[form.periodic] + MORE_WORDS)
     doubtful = None if plain or form.periodic else recording.reserve(8 * (systems.total + 1))

@@ -30,14 +30,15 @@ ROW_WORDS = 3  # of a separator's row: and one that is the factor which made its
 def by_chunks(recording: Recording, job: Job, systems: Systems, certified: bool) -> None:
     """Several threads for a system, cyclic reduction among them; long systems in pieces."""
     rows, count = chunk_of(systems)
-    if count > min(MOST_CHUNKS, instances.CHUNK_THREADS[systems.dtype]) or reads_crumbs(systems, count):
+    too_many = count > min(MOST_CHUNKS, instances.CHUNK_THREADS[systems.dtype]) or reads_crumbs(systems, count)
+    width = 1 if too_many else width_of(systems, count)
+    threads = WARP * parts(width * count, WARP) if systems.together else width * count
+    shared = shared_bytes(width, threads, rows, systems)
+    if too_many or shared > recording.shared:
         by_pieces(recording, job, systems, certified)
         return
-    width = width_of(systems, count)
-    threads = WARP * parts(width * count, WARP) if systems.together else width * count
     job["count"], job["width"] = count, width
     kernel = instances.chunks(systems.dtype, rows, systems.together, certified)
-    shared = shared_bytes(width, threads, rows, systems)
     recording.launch(kernel, parts(systems.total, width), threads, job, shared, in_turn=systems.together)
 
 
