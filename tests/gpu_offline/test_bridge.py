@@ -150,7 +150,7 @@ def test_kernels_are_compiled_when_jax_traces_for_every_gpu(monkeypatch: pytest.
 
     shape, strides, kinds = (6, 40), (320, 8), (np.dtype("float64"),) * 2
     extents = (*[shape] * 3, None, *[shape] * 2), (*[strides] * 3, None, *[strides] * 2)
-    program = programs.solution("chunks", Form(shape, shape, 1), *extents, kinds)
+    program = programs.solution("chunks", Form(shape, shape, 1), *extents, kinds, launcher.shared_memory())
     assert len(program.kernels) == 2 and program.scratch
     compiled: list[Any] = []
     monkeypatch.setattr(

@@ -43,7 +43,7 @@ def solution(
 ) -> Program:
     """x under the promise ``form.pivoting``, by a sweep and, where it has no certificate, by pivoting.
 
-    The dtypes are those of the matrices and of the right sides; ``shared``: bytes of shared memory that a block may have.
+    The dtypes are those of the matrices and of the right sides; a block may have ``shared`` bytes of shared memory.
     """
     systems, recording = systems_of(form, shapes, strides, dtypes), Recording(shared=shared)
     plain = form.pivoting is False and not form.periodic

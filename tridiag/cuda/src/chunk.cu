@@ -220,22 +220,8 @@ __device__ __forceinline__ T separator_residual(const Chunk<T, R>& chunk, T sepa
   return residual;
 }
 
-// The block reads rows that lie side by side in the order of memory, a warp 32 R of them, each thread every 32nd from here.
-template <int R> __device__ __forceinline__ int first_read() { return (threadIdx.x & ~31) * R + (threadIdx.x & 31); }
-
+// The entries of a chunk in a tile.
 template <typename T, int R> __device__ __forceinline__ void take(T (&v)[R], const T* own) {
 #pragma unroll
   for (int j = 0; j < R; j++) v[j] = own[j];
-}
-
-// What has been read so goes through a tile; each thread takes R entries from ``own`` on. As R is odd, chunks begin in
-// different banks. The threads of a block are a multiple of 32.
-template <typename T, int R> __device__ __forceinline__ void exchange(T (&v)[R], T* tile, int own) {
-  static_assert(R % 2 == 1, "chunks of an even length begin in the same banks");
-  T* read = tile + first_read<R>();
-  __syncthreads();  // the tile may still be in use
-#pragma unroll
-  for (int r = 0; r < R; r++) read[32 * r] = v[r];
-  __syncthreads();
-  take(v, tile + own);
 }

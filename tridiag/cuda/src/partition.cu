@@ -29,6 +29,21 @@ template <int R, bool TOGETHER> __device__ __forceinline__ Slot slot_of(const Jo
   return slot;
 }
 
+// The block reads rows that lie side by side in the order of memory, a warp 32 R of them, each thread every 32nd from here.
+template <int R> __device__ __forceinline__ int first_read() { return (threadIdx.x & ~31) * R + (threadIdx.x & 31); }
+
+// What has been read so goes through a tile; each thread takes R entries from ``own`` on. As R is odd, chunks begin in
+// different banks. The threads of a block are a multiple of 32.
+template <typename T, int R> __device__ __forceinline__ void exchange(T (&v)[R], T* tile, int own) {
+  static_assert(R % 2 == 1, "chunks of an even length begin in the same banks");
+  T* read = tile + first_read<R>();
+  __syncthreads();  // the tile may still be in use
+#pragma unroll
+  for (int r = 0; r < R; r++) read[32 * r] = v[r];
+  __syncthreads();
+  take(v, tile + own);
+}
+
 // Rows of one system that lie side by side, the whole block's.
 template <typename T, int R>
 __device__ __forceinline__ void fetch_run(T (&v)[R], const Job& job, const Band<T>& band, Index at, Index first) {
@@ -98,17 +113,6 @@ __device__ __forceinline__ T at_separator(const void* values, const Job& job, co
   return slot.there && p >= 0 ? static_cast<const T*>(values)[separator_at(job, slot.system, p)] : T(0);
 }
 
-// Whether something holds for any thread of the block; ``word`` is shared memory.
-__device__ __forceinline__ bool any_of(bool own, int* word) {
-  if (threadIdx.x == 0) *word = 0;
-  __syncthreads();
-  if (own) atomicOr(word, 1);
-  __syncthreads();
-  const bool found = *word;
-  __syncthreads();  // the memory is free again
-  return found;
-}
-
 // Whether a correction changes the separators of a chunk by more than rounding, or its own row had asked for it.
 template <typename T> __device__ __forceinline__ bool corrects(const Job& job, const Slot& slot) {
   if (!slot.there || !(job.status[slot.system] & (UNSOLVED | UNSOUND))) return false;
@@ -127,7 +131,7 @@ __global__ void __launch_bounds__(256, 1) expand(Job job) {
   T* tile = reinterpret_cast<T*>(memory);
   const bool again = job.results[1];  // with corrected separators
   const Slot slot = slot_of<R, TOGETHER>(job);
-  if (again && !any_of(corrects<T>(job, slot), reinterpret_cast<int*>(memory))) return;
+  if (again && !__syncthreads_or(corrects<T>(job, slot))) return;
   Chunk<T, R> chunk;
   const unsigned bits = load_chunk<T, R, TOGETHER>(chunk, job, slot, tile);
   T separator = at_separator<T>(job.results[0], job, slot, slot.p);
