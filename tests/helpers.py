@@ -118,6 +118,7 @@ class Subject:
         return (
             verb in self.entry.verbs
             and (dtype is None or dtype in self.entry.dtypes)
+            and (dtype in (None, "float32", "float64") or verb not in self.entry.real)
             and (self.entry.order is None or order <= self.entry.order)
             and (self.compiled or not compiled)
             and (parallel is None or self.entry.parallel == parallel)

@@ -562,6 +562,7 @@ def exact_sums(name: str, dtype: str, n: int) -> tuple[np.ndarray, np.ndarray, n
     return x, right, condition
 
 
+@pytest.mark.only(dtype="complex128")
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 @pytest.mark.parametrize("name", COMPLEX)
 def test_complex_sums(backend: Subject, name: str, dtype: str) -> None:
@@ -579,6 +580,7 @@ def test_complex_sums(backend: Subject, name: str, dtype: str) -> None:
         assert (abs(error) <= 3 * unit * condition).all()
 
 
+@pytest.mark.only(dtype="complex128")
 def test_complex_infinities_and_nan(backend: Subject) -> None:
     x = np.array(
         [complex(-INF, NAN), complex(-INF, 3), 1 + 1j, complex(INF, 1), 2, complex(INF, 1), complex(NAN, 0), 1]
@@ -589,6 +591,7 @@ def test_complex_infinities_and_nan(backend: Subject) -> None:
     assert np.isnan(found[6:]).all()
 
 
+@pytest.mark.only(dtype="complex128")
 @on_torch
 def test_complex_gradients_are_those_of_torch(backend: Subject) -> None:
     torch = pytest.importorskip("torch")

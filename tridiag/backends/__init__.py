@@ -164,6 +164,7 @@ class Backend:
     parallel: bool = False  # in time: of logarithmic depth
     units: float | None = None  # the largest error of logcumsumexp, in units in the last place of max(1, abs(result))
     lacks: tuple[tuple[str, str], ...] = ()  # the verbs it does not have for the arrays of a library
+    real: tuple[str, ...] = ()  # the verbs that it has for real numbers only
     largest: int | None = None  # the most unknowns that it can count
     integers: bool = False  # whether it runs recurrences of integers too
     by_name: bool = False  # it has a fault, for which its name has to be asked for where there is another
@@ -208,6 +209,8 @@ class Backend:
             return f"needs {BRIDGE} for JAX arrays: jax 0.6.1 or newer"
         if problem.dtype not in self.dtypes and not (self.integers and problem.integer):
             return f"computes in {', '.join(self.dtypes)}, not in {problem.dtype}"
+        if problem.verb in self.real and problem.dtype not in REALS:
+            return f"computes {problem.verb} in {', '.join(REALS)}, not in {problem.dtype}"
         if problem.library == "jax" and self.needs != ("jax",) and problem.symbolic:
             return "needs sizes that are known when a program is traced, not symbols"
         if self.largest is not None and problem.unknowns > self.largest:
@@ -260,7 +263,7 @@ _LINES = (
     Backend("numba_wavefront", "alignment over rows of cells, a pair in each lane, threaded", ("numpy", "torch", "jax"), ("numba",), **ALIGN),
     Backend("cupy_pcr", "chunks of rows in registers, cyclic reduction among them: CUDA C", ON_GPU, ("cupy",), GPU, verbs=SYSTEMS, lacks=SOLVE_ONLY),
     Backend("cupy_thomas", "Thomas and pivoted elimination, a thread for each system: CUDA C", ON_GPU, ("cupy",), GPU, verbs=SYSTEMS, lacks=SOLVE_ONLY),
-    Backend("cupy_scan", "recurrences: a thread for each sequence, or tiles of rows chained by look-back: CUDA C", ON_GPU, ("cupy",), GPU, **LOG_SCAN, order=4, units=2),
+    Backend("cupy_scan", "recurrences: a thread for each sequence, or tiles of rows chained by look-back: CUDA C", ON_GPU, ("cupy",), GPU, **LOG_SCAN, order=4, units=2, real=LOGARITHMS),
     Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=(*SYSTEMS, BLOCKS)),
     Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, BLOCKS, *LINEAR, *LOGARITHMS, *KALMAN), units=2, integers=True, diffuse=KALMAN),
     Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=(*SYSTEMS, BLOCKS)),

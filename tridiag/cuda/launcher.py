@@ -19,6 +19,16 @@ OPTIONS = ("-std=c++17", *(f"-D{name}={getattr(elimination, name)!r}" for name i
 ROUNDED = ("--fmad=false",)  # every product is rounded, as on a CPU: so the same systems are singular
 
 
+class Last(tuple[str, ...]):
+    """Options that stay behind those which CuPy adds: of two that contradict each other, NVRTC takes the last."""
+
+    def __add__(self, added: Any) -> Last:
+        return Last((*added, *self))
+
+
+EXACT = ("-ftz=false",)  # numbers below the smallest normal one are numbers; CuPy has them flushed to zero
+
+
 @functools.cache
 def text(source: str) -> str:
     """A source with what it includes, each file once."""
@@ -36,7 +46,7 @@ def text(source: str) -> str:
 
 def options_of(source: str) -> tuple[str, ...]:
     """What a source is compiled with."""
-    return (*OPTIONS, *ROUNDED) if source == "pivoted.cu" else OPTIONS
+    return Last((*OPTIONS, *ROUNDED, *EXACT) if source == "pivoted.cu" else (*OPTIONS, *EXACT))
 
 
 @functools.cache

@@ -50,7 +50,7 @@ class Sequences(NamedTuple):
     job: np.ndarray[Any, Any]
     begin: np.ndarray[Any, Any]
     outer: tuple[Axis, ...]  # steps in bytes
-    together: bool  # whether the rows of a sequence lie side by side
+    together: bool  # whether the values of x of a sequence lie side by side; where y lies changes no bit of it
     dtype: str  # in which they are computed
 
     @property
@@ -113,5 +113,5 @@ def sequences_of(form: Recurrence, shapes: Any, strides: Any, dtypes: tuple[Any,
         job["entry"], job["column"], job["size"] = entries // itemsize, column // itemsize, form.shape[-1]
     for x in (job, begin):
         x.flags.writeable = False
-    together = bool(form.n == 1 or abs(job["row"][Y]) == 1)
+    together = bool(form.n == 1 or abs(job["row"][X]) == 1)
     return Sequences(job, begin, tuple(outer), together, (dtype if in_pairs else right).name)

@@ -276,12 +276,11 @@ __global__ void __launch_bounds__(sizeof(T) == 16 ? 256 : 512, 1) chunks(Job job
     for (int k = threadIdx.x; k < width + 2; k += blockDim.x) flags[k] = 0;
     const Index next = group + gridDim.x;
     const bool more = next < groups;
-    __syncthreads();  // the tiles have been read
     if (more) {
       Part following = part;
       move_to(following, job, next);
       find_offsets(others, job, following);
-      __syncthreads();
+      __syncthreads();  // the tiles have been read
       request<T, R>(tiles, job, following, others);
     }
     solve_group<T, R, TOGETHER, CERTIFIED>(chunk, job, part, offsets, flags, tiles + 4 * size);

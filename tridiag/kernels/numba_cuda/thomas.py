@@ -60,7 +60,7 @@ def plain(below, diagonal, above, keep, shift, d, x, upper, eps, tiny):
             ratio, y = real(0), real(0)
         upper[i], x[i] = ratio, y
     for i in range(n - 2, -1, -1):
-        y = x[i] - upper[i] * y
+        y = x[i] - upper[i] * y if keep[i] and keep[i + 1] else x[i]
         x[i] = y
     if status != 0:
         spoil(x)
