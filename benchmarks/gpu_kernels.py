@@ -1,0 +1,149 @@
+"""What kernels take on a GPU, the host left out: a program's launches, over a copy on the device of the same bytes.
+
+    python benchmarks/gpu_kernels.py [--json FILE]
+
+A call is made once, for what it launches and where; these launches are then timed by events, several times in a row.
+The copy moves as many bytes as the call has to: five words for each unknown of a solve, three for each value of a
+linear recurrence, two of logcumsumexp. A solution is judged before it is timed. The least of three batches counts: the
+device is nobody else's. What a user waits for, with the host, is in ``gpu.py``. Needs CuPy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cupy
+import numpy as np
+from gpu_contestants import REHEARSAL, UNREFINED, Problem
+
+import tridiag
+from tridiag.benchmarking.conditions import conditions
+from tridiag.cuda import launcher, record
+
+BATCHES, CALLS = 3, 6
+SYSTEMS = (
+    *((100_000, 100), (1_000_000, 32), (131_072, 256), (16_384, 256), (16_384, 1024), (131_072, 1024)),
+    *((16_384, 4096), (2048, 256)),
+)
+SEQUENCES = (
+    *((100_000, 100), (1000, 10_000), (4, 10_000_000), (1, 40_000_000), (64, 100_000), (10_000, 1000)),
+    (1_000_000, 32),
+)
+TINY = 12  # the longest axis of a rehearsal
+
+
+def launches(call: Callable[[], Any]) -> list[Callable[[], None]]:
+    """What a call launches, ready to be launched again on the same arrays."""
+    kept: list[Any] = []
+    run = launcher.run
+
+    def remember(program: record.Program, pointers: Any) -> None:
+        kept.append((program, list(pointers)))
+        run(program, pointers)
+
+    launcher.run = remember
+    try:
+        call()
+    finally:
+        launcher.run = run
+    device, stream = cupy.cuda.device.get_device_id(), cupy.cuda.get_current_stream().ptr
+    found = []
+    for program, pointers in kept:
+        scratch = cupy.empty(max(1, program.scratch), np.uint8)  # that of the call belongs to others by now
+        pointers[len(pointers) - 1] = scratch.data.ptr
+        jobs = program.placed(pointers)
+        for k, step in enumerate(program.steps):
+            if isinstance(step, record.Clear):
+                place = int(jobs["operand"][k, 0])
+                found.append(lambda place=place, size=step.size: cupy.cuda.runtime.memsetAsync(place, 0, size, stream))
+            else:
+                held = launcher.resident(step.kernel, step.block, step.shared, device) if step.in_turn else step.grid
+                grid, job = min(step.grid, held), jobs[k, ...]
+                function = launcher.function(step.kernel, device)
+                options = {"shared_mem": step.shared}
+                found.append(functools.partial(function, (grid,), (step.block,), (job,), **options))
+        found.append(functools.partial(id, scratch))  # which lives as long as they do
+    return found
+
+
+def seconds(calls: list[Callable[[], None]]) -> float:
+    for call in calls:
+        call()
+    best = float("inf")
+    for _ in range(BATCHES):
+        first, last = cupy.cuda.Event(), cupy.cuda.Event()
+        first.record()
+        for _ in range(CALLS):
+            for call in calls:
+                call()
+        last.record()
+        last.synchronize()
+        best = min(best, cupy.cuda.get_elapsed_time(first, last) / 1e3 / CALLS)
+    return best
+
+
+def copy(words: int, problem: Problem) -> float:
+    """Of so many words for each number, read and written together."""
+    given = cupy.empty(words * problem.unknowns * np.dtype(problem.dtype).itemsize // 2, np.uint8)
+    to = cupy.empty_like(given)
+    return seconds([lambda: cupy.copyto(to, given)])
+
+
+def problem_of(count: int, n: int, axis: int, dtype: str) -> Problem:
+    count, n = (min(count, TINY), min(n, TINY)) if REHEARSAL else (count, n)
+    return Problem((count, n) if axis else (n, count), axis, dtype)
+
+
+def ratios(shape: tuple[int, int], axis: int, dtype: str, verbs: tuple[str, ...]) -> dict[str, float]:
+    problem, found = problem_of(*shape, axis, dtype), {}
+    a, _, _, d = problem.given
+    for verb in verbs:
+        call: Callable[[], Any]
+        if verb.startswith("solve"):
+            pivoting: Any = "auto" if verb.endswith("auto") else False
+            options = {"axis": axis, "pivoting": pivoting, "out": problem.out, "backend": "cupy_pcr"}
+            call, words = functools.partial(tridiag.solve, *problem.given, **options), 5
+        elif verb == "linear_recurrence":
+            call, words = functools.partial(tridiag.linear_recurrence, a, d, axis=axis, out=problem.out), 3
+        else:
+            call, words = functools.partial(tridiag.logcumsumexp, d, axis=axis, out=problem.out), 2
+        again = launches(call)
+        if verb.startswith("solve") and not problem.error(problem.out) <= UNREFINED:
+            raise SystemExit(f"{verb} of {shape}, axis {axis}, {dtype}: a wrong answer")
+        found[verb] = 1.0 if REHEARSAL else seconds(again) / copy(words, problem)
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
+    options = parser.parse_args(arguments)
+    name = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.get_device_id())["name"].decode()
+    lines: list[dict[str, Any]] = []
+    for shapes, verbs in (
+        (SYSTEMS, ("solve, pivoting=False", "solve, auto")),
+        (SEQUENCES, ("linear_recurrence", "logcumsumexp")),
+    ):
+        for dtype in ("float64", "float32"):
+            for shape in shapes:
+                for axis in (-1, 0):
+                    found = ratios(shape, axis, dtype, verbs)
+                    lines.append({"dtype": dtype, "count": shape[0], "n": shape[1], "axis": axis, "ratios": found})
+                    told = ", ".join(f"{verb}: {ratio:.2f}" for verb, ratio in found.items())
+                    print(f"{dtype} {shape[0]} x {shape[1]}, axis {axis}: {told}", flush=True)
+                    cupy.get_default_memory_pool().free_all_blocks()
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        kept = conditions() | {"device": name, "lines": lines}
+        options.json.write_text(json.dumps(kept, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
