@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -121,8 +122,9 @@ def gather(arrays: Any, those: Any, form: Form) -> tuple[list[Any], Form]:
     parts = []
     for part in arrays:
         if part is not None:
-            part = np.moveaxis(part, form.axis, -1)
-            part = np.broadcast_to(part, form.batch + part.shape[-1:])[those]
+            module = importlib.import_module(library_of(part) or "numpy")
+            part = module.moveaxis(part, form.axis, -1)
+            part = module.broadcast_to(part, form.batch + part.shape[-1:])[those]
         parts.append(part)
     shape = (int(those.sum()), form.n)
     return parts, form._replace(shape=shape, matrix_shape=shape, axis=1)

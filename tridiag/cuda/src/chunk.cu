@@ -13,21 +13,24 @@ template <typename T, int R> struct Chunk {
   T lower[R], diagonal[R], upper[R], right[R];
 };
 
-// Rows that lie apart in memory: where systems begin, by operand, and the chunk's first row.
+// Where the bands of a system and its right-hand side begin, in elements of their operands.
+struct Begin { Index lower, diagonal, upper, right; };
+
+// Rows that lie apart in memory, from the chunk's first on.
 template <typename T, int R>
-__device__ __forceinline__ void load_rows(Chunk<T, R>& chunk, const Job& job, const Index* at, Index first) {
+__device__ __forceinline__ void load_rows(Chunk<T, R>& chunk, const Job& job, Begin at, Index first) {
   const Band<T> lower = lower_band<T>(job), diagonal = whole_band<T>(job, B);
   const Band<T> upper = upper_band<T>(job), right = whole_band<T>(job, D);
   const bool narrow = is_narrow(lower.row) && is_narrow(diagonal.row) && is_narrow(upper.row) && is_narrow(right.row);
   if (!narrow || job.n >= NARROW) {
-    load_apart(chunk.lower, job, lower, at[lower.operand], first);
-    load_apart(chunk.diagonal, job, diagonal, at[B], first);
-    load_apart(chunk.upper, job, upper, at[upper.operand], first);
-    load_apart(chunk.right, job, right, at[D], first);
+    load_apart(chunk.lower, job, lower, at.lower, first);
+    load_apart(chunk.diagonal, job, diagonal, at.diagonal, first);
+    load_apart(chunk.upper, job, upper, at.upper, first);
+    load_apart(chunk.right, job, right, at.right, first);
     return;
   }
-  const T *a = lower.begin + at[lower.operand], *b = diagonal.begin + at[B];
-  const T *c = upper.begin + at[upper.operand], *d = right.begin + at[D];
+  const T *a = lower.begin + at.lower, *b = diagonal.begin + at.diagonal;
+  const T *c = upper.begin + at.upper, *d = right.begin + at.right;
   const int i = int(first), n = int(job.n);
   if (i > 0 && i + R < n) {
     load_inside(chunk.lower, a, lower.row, i + lower.shift);

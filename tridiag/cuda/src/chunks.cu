@@ -257,7 +257,8 @@ __global__ void __launch_bounds__(sizeof(T) == 16 ? 256 : 512, 1) chunks(Job job
     for (int k = threadIdx.x; k < width + 2; k += blockDim.x) flags[k] = 0;
     __syncthreads();
     Chunk<T, R> chunk;
-    load_rows(chunk, job, offsets + part.s * OPERANDS, Index(part.p * R));
+    const Index* own = offsets + part.s * OPERANDS;
+    load_rows(chunk, job, {own[job.transpose ? C : A], own[B], own[job.transpose ? A : C], own[D]}, Index(part.p * R));
     solve_group<T, R, TOGETHER, CERTIFIED>(chunk, job, part, offsets, flags, tiles);
     return;
   }

@@ -59,15 +59,15 @@ __device__ __forceinline__ void fetch_run(T (&v)[R], const Job& job, const Band<
 template <typename T, int R, bool TOGETHER>
 __device__ __forceinline__ unsigned load_chunk(Chunk<T, R>& chunk, const Job& job, const Slot& slot, T* tile) {
   const Index system = slot.system < job.systems ? slot.system : 0;
-  Index at[OPERANDS];
-  at[A] = offset(job, A, system), at[B] = offset(job, B, system), at[C] = offset(job, C, system), at[D] = offset(job, D, system);
+  const Band<T> lower = lower_band<T>(job), upper = upper_band<T>(job);
+  const Begin at = {offset(job, lower.operand, system), offset(job, B, system), offset(job, upper.operand, system),
+                    offset(job, D, system)};
   if (TOGETHER) {
-    const Band<T> lower = lower_band<T>(job), upper = upper_band<T>(job);
     const Index first = slot.first - Index(threadIdx.x) * R;
-    fetch_run(chunk.lower, job, lower, at[lower.operand], first);
-    fetch_run(chunk.diagonal, job, whole_band<T>(job, B), at[B], first);
-    fetch_run(chunk.upper, job, upper, at[upper.operand], first);
-    fetch_run(chunk.right, job, whole_band<T>(job, D), at[D], first);
+    fetch_run(chunk.lower, job, lower, at.lower, first);
+    fetch_run(chunk.diagonal, job, whole_band<T>(job, B), at.diagonal, first);
+    fetch_run(chunk.upper, job, upper, at.upper, first);
+    fetch_run(chunk.right, job, whole_band<T>(job, D), at.right, first);
     exchange(chunk.lower, tile, threadIdx.x * R);
     exchange(chunk.diagonal, tile, threadIdx.x * R);
     exchange(chunk.upper, tile, threadIdx.x * R);
