@@ -139,7 +139,6 @@ class Factorization:
         d: Array,
         transpose: bool = False,
         out: Array | None = None,
-        *,
         overwrite_d: bool = False,
         check: bool | None = None,
     ) -> Array:
@@ -303,8 +302,8 @@ def factor(
     Returns
     -------
     Factorization
-        With ``solve(d, transpose=False, out=None)``, ``slogdet()``, ``status`` and ``rcond``; ``F @ x`` is the product
-        with the matrices.
+        With ``solve(d, transpose=False, out=None, overwrite_d=False, check=None)``, ``slogdet()``, ``status`` and
+        ``rcond``; ``F @ x`` is the product with the matrices.
 
     Raises
     ------
