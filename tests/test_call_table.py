@@ -81,6 +81,9 @@ CALLS: dict[str, Callable[..., Any]] = {
     "one in single": lambda a, b, c, d, out: tridiag.solve(a, b.astype("f4"), c, d),
     "factors": lambda a, b, c, d, out: eliminated(a, b, c).solve(d),
     "factors into an array": lambda a, b, c, d, out: eliminated(a, b, c).solve(d, out=out),
+    "factors, in place, unchecked": lambda a, b, c, d, out: eliminated(a, b, c).solve(
+        d.copy(), overwrite_d=True, check=False
+    ),
     "factors, transposed": lambda a, b, c, d, out: eliminated(a, 4.0, c).solve(d, True),
     "factors, integers": lambda a, b, c, d, out: eliminated(a, b, c, where=MASK).solve(d.astype(int)),
     "factors, many right sides": lambda a, b, c, d, out: eliminated(a, b, c, take=0).solve(d, out=out),

@@ -1,14 +1,19 @@
 """That a matrix eliminated once solves as `solve` does, owns what it needs, and keeps the promise it was made with."""
 
 import copy
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from helpers import EPS, REAL, Subject, assert_solves, dense, dominant, dtype_name, noise, oracle, to_numpy, uniform
 
 import tridiag
+from tridiag.backends import BACKENDS
+from tridiag.problems.forms import Form
 
 pytestmark = pytest.mark.only(verb="factor")
+numba_thomas = BACKENDS["numba_thomas"].module()
 MASK = np.random.default_rng(3).uniform(size=(4, 20)) < 0.7
 
 
@@ -243,6 +248,148 @@ def test_out(backend: Subject) -> None:
     given = backend.array(d)
     with pytest.raises(ValueError, match="shares memory with d"):
         matrix.solve(given, out=given)
+
+
+@pytest.mark.only(library=("numpy", "torch", "cupy"))
+@pytest.mark.parametrize("kind", [dominant, uniform])
+def test_overwrite_d(backend: Subject, kind: Callable[..., Any]) -> None:
+    """Each time, for one right side a matrix and for several, d is returned, with the solution in it."""
+    a, b, c, d = kind((4, 20))
+    matrix = backend.factor(a, b, c, where=MASK)
+    for given in (d, np.stack([d, -d, 2 * d])):
+        for transpose in (False, True, False):
+            right = backend.array(given.copy())
+            assert matrix.solve(right, transpose, overwrite_d=True) is right
+            assert_solves(to_numpy(right), a, b, c, given, where=MASK, transpose=transpose)
+    shared = backend.array(d[0])
+    assert_solves(to_numpy(matrix.solve(shared, overwrite_d=True)), a, b, c, d[0], where=MASK)
+    np.testing.assert_array_equal(to_numpy(shared), d[0])
+    right, out = backend.array(d.copy()), backend.array(np.zeros(d.shape))
+    assert matrix.solve(right, out=out, overwrite_d=True) is out
+    np.testing.assert_array_equal(to_numpy(right), d)
+
+
+def test_check(backend: Subject) -> None:
+    """As that of `solve`: a singular system raises where values can be read, or is NaN and leaves the others alone."""
+    a, b, c, d = dominant((4, 20))
+    a[2, 7] = b[2, 7] = c[2, 7] = 0
+    matrix, given = backend.factor(a, b, c), backend.array(d)
+    for check in (None, True)[backend.device == "cuda" :]:
+        with pytest.raises(tridiag.SingularSystemError, match="check=False") as caught:
+            matrix.solve(given, check=check)
+        np.testing.assert_array_equal(caught.value.indices, [[2]])
+    x = to_numpy(matrix.solve(given, check=False))
+    assert np.isnan(x[2]).all()
+    others = np.array([0, 1, 3])
+    assert_solves(x[others], a[others], b[others], c[others], d[others])
+    with pytest.raises(TypeError, match="check is"):
+        matrix.solve(given, check="no")
+    with pytest.raises(TypeError, match="overwrite_d is"):
+        matrix.solve(given, overwrite_d="d")
+
+
+@pytest.mark.only(compiled=True, library="numpy")
+def test_check_of_a_solve_in_place(backend: Subject) -> None:
+    """A transposed matrix may meet a zero pivot where the matrix has none; d is gone then, and is not solved again."""
+    a, b, c = np.array([0, -1, -0.1]), np.array([-0.7, 0.3, 0.1]), np.array([0.7, 0.7, 0])
+    matrix = backend.factor(a, b, c)
+    assert matrix.status == 0 and tridiag.factor([0, 0.7, 0.7], b, [-1, -0.1, 0]).status != 0
+    for d in (np.ones(3), np.ones((2, 3))):
+        with pytest.raises(tridiag.SingularSystemError) as caught:
+            matrix.solve(right := d.copy(), True, overwrite_d=True)
+        assert caught.value.x is right and np.isnan(right).all()
+        assert np.isnan(matrix.solve(d.copy(), True, overwrite_d=True, check=False)).all()
+        assert_solves(matrix.solve(d.copy(), overwrite_d=True), a, b, c, d)
+    missing = np.array([1, np.nan, 1])  # is no singular system
+    assert np.isnan(matrix.solve(missing, overwrite_d=True)).any()
+
+
+@pytest.mark.only(library="jax")
+def test_options_inside_jit(backend: Subject) -> None:
+    import jax
+
+    a, b, c, d = dominant((4, 20))
+    matrix, right = backend.factor(a, b, c), backend.array(d)
+    solve = jax.jit(lambda matrix, d: matrix.solve(d, overwrite_d=True, check=False), donate_argnums=1)
+    assert_solves(to_numpy(solve(matrix, backend.array(d.copy()))), a, b, c, d)
+    with pytest.raises(ValueError, match=r"check=True reads values.*factor\(...\).status"):
+        jax.jit(lambda matrix, d: matrix.solve(d, check=True))(matrix, right)
+    with pytest.raises(TypeError, match=r"out= cannot be written: JAX arrays are immutable; .* overwrite_d=True"):
+        matrix.solve(right, out=right)
+
+
+def test_the_product_undoes_the_solve(backend: Subject) -> None:
+    """It is that of `matmul`, along the axis of the matrices."""
+    a, b, c, x = dominant((4, 20))
+    for axis, turn in ((-1, np.asarray), (0, np.transpose)):
+        given = [backend.array(turn(v)) for v in (a, b, c, x)]
+        matrix = tridiag.factor(*given[:3], axis=axis, backend=backend.name, where=backend.array(turn(MASK)))
+        y = matrix @ given[3]
+        assert type(y) is type(given[3])
+        wanted = tridiag.matmul(*map(turn, (a, b, c, x)), axis=axis, where=turn(MASK))
+        np.testing.assert_allclose(to_numpy(y), wanted, rtol=1e-6 if wanted.dtype == "f4" else 1e-13, atol=1e-13)
+        np.testing.assert_allclose(to_numpy(matrix.solve(y)), np.where(MASK, x, 0) if axis else turn(MASK) * turn(x))
+    with pytest.raises(ValueError, match="axis 0 of factor counts in a, b, c"):
+        matrix @ backend.array(np.ones((2, 20, 4)))
+    with pytest.raises(TypeError):
+        np.ones(20) @ matrix
+
+
+@pytest.mark.only(compiled=True)
+def test_what_it_says_of_itself(backend: Subject) -> None:
+    """Without a look at arrays, so that a trace, or a tree of anything, can be printed."""
+    a, b, c, _ = dominant((4, 20, 3), "float32")
+    matrix = backend.factor(a, b[:1], c, axis=1)
+    assert (matrix.shape, matrix.axis, dtype_name(matrix)) == ((4, 20, 3), -2, "float32")
+    told = f"Factorization(shape=(4, 20, 3), axis=-2, dtype=float32, library={backend.library}, backend={backend.name}"
+    assert repr(matrix) == f"{told}, pivoting={backend.usual!r})"
+    one = backend.factor(1.0, np.full(5, 4.0), 1.0, axis=2, periodic=True)
+    assert (one.shape, one.axis) == ((5,), 2) and repr(one).endswith(", periodic=True)")
+
+
+@pytest.mark.only(library="jax", compiled=True)
+def test_what_it_says_of_itself_in_a_trace(backend: Subject) -> None:
+    import jax
+
+    matrix, seen = backend.factor(*dominant((4, 20))[:3]), []
+
+    @jax.jit
+    def solve(matrix: tridiag.Factorization, d: Any) -> Any:
+        seen.append((repr(matrix), matrix.shape))
+        return matrix.solve(d)
+
+    for _ in range(2):
+        solve(matrix, backend.array(np.ones((4, 20))))
+        assert repr(matrix).startswith("Factorization(shape=(4, 20), axis=-1")
+    assert seen == [(repr(matrix), (4, 20))]
+    assert repr(jax.tree.map(lambda _: None, matrix)).startswith("Factorization(shape=unknown, axis=-1, dtype=float64")
+    assert jax.tree.map(lambda x: x[None], matrix).shape == (1, 4, 20)
+
+
+@pytest.mark.only(compiled=True, library="numpy")
+@pytest.mark.parametrize("kind", [dominant, uniform])
+def test_few_right_sides_of_one_long_matrix(backend: Subject, kind: Callable[..., Any]) -> None:
+    """Fewer than fill a vector, from factors by name, and anew where that is quicker."""
+    a, b, c, _ = kind((1, 40_000))
+    for count in (1, 3, 8, 9, 33):
+        d = np.random.default_rng(count).standard_normal((count, 40_000))
+        for matrix in (backend.factor(a, b, c), tridiag.factor(a, b, c)):
+            for transpose in (False, True):
+                x = matrix.solve(d, transpose)
+                y = tridiag.matmul(a, b, c, x, transpose=transpose)
+                size = tridiag.matmul(*map(abs, (a, b, c, x)), transpose=transpose) + abs(d)
+                assert (abs(y - d) <= 20 * EPS["float64"] * size).all()
+
+
+def test_few_right_sides_that_leave_threads_idle_are_solved_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once 8 of one long matrix took eight times as long from factors, which are not made for them."""
+    monkeypatch.setattr(numba_thomas, "granted", lambda form: 2)
+    for n, count, axis, few in [
+        (40_000, 8, -1, True), (40_000, 16, -1, False), (20_000, 8, -1, False), (40_000, 8, 0, False),
+    ]:  # fmt: skip
+        shape, batch = ((count, n), (1, n)) if axis else ((n, count), (n, 1))
+        form = Form(shape, batch, axis % 2)
+        assert numba_thomas.too_few_for_factors(form, np.dtype("f8")) == few, (n, count, axis)
 
 
 def test_bad_right_sides(backend: Subject) -> None:

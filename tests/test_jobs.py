@@ -136,10 +136,18 @@ def test_chunks_feed_every_thread_and_are_never_empty(tiles: int, sides: int, he
         assert tiles * chunks >= helpers + 1
 
 
+@pytest.mark.parametrize("helpers", [1, 15])
+@pytest.mark.parametrize("sides", [1, 2, 7, 8, 9, 64])
+def test_few_right_sides_in_lanes_are_not_spread_over_vectors(sides: int, helpers: int) -> None:
+    """A vector takes as long with one of them as with all, and reads all factors."""
+    chunks, length = layout.chunks_of(sides, 1, helpers, 8)
+    assert chunks == -(-sides // 8) and length == 8
+
+
 def test_chunks_of_right_sides_in_lanes_are_whole_vectors() -> None:
     assert layout.chunks_of(1000, 1, 1, 8) == (8, 128)
     assert layout.chunks_of(100, 1, 1, 8) == (7, 16)
-    assert layout.chunks_of(20, 1, 1, 8) == (7, 3)
+    assert layout.chunks_of(20, 1, 1, 8) == (3, 8)
 
 
 def test_small_jobs_start_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from tridiag.calls.plan import UNASKED, Call, axis_alone, is_one, prepare, wants
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.derivatives import runner_of
 from tridiag.libraries.arrays import check_sequence, module_of, taking
+from tridiag.problems.forms import Shape, align, broadcast
 from tridiag.selection.choose import choose
 
 Array = Any
@@ -34,7 +35,13 @@ class Factorization:
     array([1., 1., 1.])
     >>> int(matrix.status)
     0
+    >>> matrix @ np.ones(3)
+    array([3., 2., 3.])
+    >>> matrix
+    Factorization(shape=(3,), axis=-1, dtype=float64, library=numpy, backend=numba_thomas, pivoting='auto')
     """
+
+    __array_ufunc__ = None  # x @ F, of a NumPy array, is refused, and not taken for a product of objects
 
     def __init__(
         self,
@@ -69,7 +76,72 @@ class Factorization:
         """The name of the backend that made it."""
         return self._name
 
-    def solve(self, d: Array, transpose: bool = False, out: Array | None = None) -> Array:
+    @property
+    def shape(self) -> Shape:
+        """The broadcast shape of a, b, c and where, and so of one right side for each matrix."""
+        given = dict(zip((*"abc", "where"), shapes_of(self._matrix), strict=True))
+        axis = self._placed(tuple(given.values()))["axis"]
+        lifted, _ = align(given, -1 if max(map(len, given.values())) <= 1 else axis)
+        return broadcast(lifted, given)
+
+    @property
+    def axis(self) -> int:
+        """The system axis, counted from the end; that of a single matrix as `factor` was given it, for right sides."""
+        axis: int = self._options["axis"]
+        return axis
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype, of the library of the matrices, in which they were eliminated."""
+        return module_of(self._kind.library).dtype(self._kind.dtype)
+
+    def __repr__(self) -> str:
+        """One line, from what is known without a look at the arrays."""
+        try:
+            shape: Any = self.shape
+        except ValueError:  # as a pytree it may hold anything
+            shape = "unknown"
+        kind, options = self._kind, self._options
+        told = f"shape={shape}, axis={self.axis}, dtype={kind.dtype}, library={kind.library}, backend={self._name}"
+        told += f", pivoting={options['pivoting']!r}" + ", periodic=True" * bool(options["periodic"])
+        return f"Factorization({told}{'' if kind.axis_name is None else f', axis_name={kind.axis_name!r}'})"
+
+    def __matmul__(self, x: Array) -> Array:
+        r"""Multiply the matrices, of which it has copies, with vectors.
+
+        .. math:: y = A x
+
+        Parameters
+        ----------
+        x : array
+            The vectors. They lie along `axis`, and broadcast, as right sides do; with axis=-1 a 2-D array has one in
+            each row, not in each column.
+
+        Returns
+        -------
+        array
+            y, as `tridiag.matmul`; bad input raises as there. A singular matrix multiplies as any other.
+        """
+        shapes, axis_name = shapes_of(self._matrix), self._kind.axis_name
+        options = self._placed(shapes)
+        if axis_name is not None:
+            raise TypeError(
+                f"a factorization with axis_name={axis_name!r} has the rows of one device, and the product takes all; "
+                "multiply sharded arrays by tridiag.matmul outside of jax.shard_map"
+            )
+        if self._kind.from_front:
+            self._check_rank(np.ndim(x), max(map(len, shapes)))
+        a, b, c, where = self._matrix
+        return systems.matmul(a, b, c, x, where=where, axis=options["axis"], periodic=options["periodic"])
+
+    def solve(
+        self,
+        d: Array,
+        transpose: bool = False,
+        out: Array | None = None,
+        overwrite_d: bool = False,
+        check: bool | None = None,
+    ) -> Array:
         r"""Solve with new right sides.
 
         .. math:: A x = d, \qquad \text{or } A^T x = d
@@ -83,32 +155,44 @@ class Factorization:
             Solve with the transposed matrix.
         out : array
             Takes the solution; see `tridiag.solve`.
+        overwrite_d : bool
+            Allow the solution to be written to ``d``, as in `tridiag.solve`. ``out`` wins.
+        check : bool or None
+            Whether singular systems raise, as in `tridiag.solve`: None, where values are in host memory and outside a
+            trace; False, never; True, also where that synchronises a GPU, and inside a trace it is a ValueError.
 
         Returns
         -------
         array
-            x; bad input and singular systems raise as in `tridiag.solve` with ``check=None``.
+            x; a singular system is NaN throughout.
+
+        Raises
+        ------
+        SingularSystemError, ValueError, TypeError
+            As `tridiag.solve`.
         """
         if type(d) is np.ndarray and (known := self._known or self._recalled()):
-            x = FACTORED_SOLVES.call(known, d, transpose, out)
+            x = FACTORED_SOLVES.call(known, d, transpose, out, check, overwrite_d)
             if x is not None:
                 return x
         if compiling(d):
-            return graph().outside(self.solve, d, transpose, out)
+            return graph().outside(self.solve, d, transpose, out, overwrite_d=overwrite_d, check=check)
         (a, b, c, where), shapes = self._matrix, shapes_of(self._matrix)
         if self._kind.library == "jax" and self._factors is None and not self._kind.from_front:  # nothing is kept
             name = "auto" if self._free else self._name
             options = self._placed(shapes) | {"where": where, "backend": name, "axis_name": self._kind.axis_name}
-            return systems.solve(a, b, c, d, transpose=transpose, out=out, **options)
+            options |= {"transpose": transpose, "overwrite_d": overwrite_d, "check": check}
+            return systems.solve(a, b, c, d, out=out, **options)
         arguments = {"a": a, "b": b, "c": c, "d": d}
-        axis_name, options = self._kind.axis_name, self._placed(shapes) | {"transpose": transpose}
+        axis_name, options = self._kind.axis_name, self._placed(shapes)
+        options = options | {"transpose": transpose, "overwrite_d": overwrite_d}
         call = rows_or_whole("solve", arguments, where, options, axis_name)
         if self._kind.from_front:
             self._check_rank(len(call.form.shape), max(map(len, shapes)))
         if where is not None:
             arguments["where"] = where
-        destination = outputs.target(call, arguments, out, False)
-        check = wants_check(call.plan, None)
+        destination = outputs.target(call, arguments, out, overwrite_d)
+        check = wants_check(call.plan, check)
         dtype = execute.matrix_dtype(call)
         kind = Kind(call.library, dtype, call.form.n, shapes, self._kind.from_front, axis_name)
         factors = self._factors if kind == self._kind else None
@@ -218,7 +302,8 @@ def factor(
     Returns
     -------
     Factorization
-        With ``solve(d, transpose=False, out=None)``, ``slogdet()``, ``status`` and ``rcond``.
+        With ``solve(d, transpose=False, out=None, overwrite_d=False, check=None)``, ``slogdet()``, ``status`` and
+        ``rcond``; ``F @ x`` is the product with the matrices.
 
     Raises
     ------
@@ -237,9 +322,9 @@ def factor(
     -----
     LAPACK's xGTTRF and xGTTRS. Certified systems keep (a / pivot, 1 / pivot, c / pivot), and no division is left. A
     system that needs pivoting keeps a, b, c, which refinement reads anyway, and is eliminated again: that reads fewer
-    words than its factors would. Where every matrix has one right side, NumPy arrays may be solved anew by another
-    backend, if none was named and that is expected to be quicker; such matrices, few and long, are factored by the
-    first solve of right sides that share them. To JAX it is a tree, so that it can be an argument of
+    words than its factors would. Where every matrix has one right side, or long ones have so few that threads would be
+    idle, NumPy arrays may be solved anew by another backend, if none was named and that is expected to be quicker; such
+    matrices are factored by the first solve of more right sides. To JAX it is a tree, so that it can be an argument of
     jitted functions; its leaves belong together, and are not to be changed one by one.
     """
     if axis_name is None and type(b) is np.ndarray and (where is None or type(where) is np.ndarray):

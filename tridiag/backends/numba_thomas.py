@@ -18,7 +18,7 @@ import numpy as np
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.kernels.jobs import products, recurrences
 from tridiag.kernels.jobs.batches import LINE
-from tridiag.kernels.jobs.systems import granted, make_job, restored, threads, worth_threads
+from tridiag.kernels.jobs.systems import SCRATCH, granted, lanes_of, make_job, restored, threads, worth_threads
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.runtime.python_call import check
 from tridiag.kernels.table import Call, call_of
@@ -111,6 +111,15 @@ def view(x: Any) -> Any:
 def bound_factored_solve(form: Form, shapes: Extents, strides: Extents, dtypes: tuple[Any, Any]) -> Callable[..., bool]:
     """As `bound_solve`, with factors: a function of a, b, c, where, d, x, None, and their tiles and kinds."""
     return checked(form, lambda: call_for(form, shapes, strides, dtypes, J.FACTORED).run)
+
+
+def too_few_for_factors(form: Form, dtype: np.dtype[Any]) -> bool:
+    """Whether long systems, which do not lie side by side, fill less than a vector of each thread.
+
+    Long: what a thread keeps of a vector of them leaves its caches.
+    """
+    kept, end_to_end = form.n * dtype.itemsize * lanes_of(dtype), math.prod(form.shape[form.axis + 1 :]) == 1
+    return end_to_end and kept > SCRATCH and math.prod(form.batch) < lanes_of(dtype) * granted(form)
 
 
 def factor(matrix: Matrix, form: Form) -> Factors:

@@ -49,12 +49,21 @@ def solve_perturbed(call: Call, out: Any = None) -> Array:
 def quicker_anew(plan: Plan, name: str) -> Backend | None:
     """What solves systems of NumPy arrays in less time than a backend of that name does with its factors.
 
-    Where every matrix has one right side, factors save little, and some other backends have more lanes for long ones.
+    Where every matrix has one right side, factors save little; few right sides from factors may leave threads idle.
+    Some other backends have more lanes for long systems.
     """
-    if plan.library != "numpy" or plan.empty or plan.form.shape != plan.form.matrix_shape:
+    if plan.library != "numpy" or plan.empty:
+        return None
+    if plan.form.shape != plan.form.matrix_shape and not has_few_sides(plan, name):
         return None
     found = choose(plan.problem._replace(verb="solve"), "auto").backend
     return found if found.name != name and hasattr(found.module(), "bound_solve") else None
+
+
+def has_few_sides(plan: Plan, name: str) -> bool:
+    """Whether the right sides of a plan are too few for a backend that solves them from factors."""
+    too_few = getattr(BACKENDS[name].module(), "too_few_for_factors", None)
+    return too_few is not None and too_few(plan.form, np.dtype(plan.problem.dtype))
 
 
 def factors_later(plan: Plan, name: str) -> Backend | None:

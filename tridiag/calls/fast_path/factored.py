@@ -24,13 +24,14 @@ from tridiag.calls.fast_path.facts import (
     is_contiguous,
     kept_call_of,
     may_be_bound,
+    raise_if_singular_plain,
     surely_disjoint,
 )
 from tridiag.calls.fast_path.matrices import lifted, plan_of_matrices, recalled
-from tridiag.calls.plan import UNASKED, axis_alone
+from tridiag.calls.plan import UNASKED, axis_alone, wants_check
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
-from tridiag.problems.forms import Shape
+from tridiag.problems.forms import Form, Shape
 from tridiag.selection.choose import choose
 
 Shapes = tuple[Shape, ...]
@@ -81,8 +82,11 @@ class BoundFactored(NamedTuple):
     call: Callable[..., bool]  # of a, b, c, where, d, x, and ``factored``; whether some system may be singular
     factored: bool  # whether it takes None and the arrays of the factors
     casts: Casts
-    shape: Shape
-    dtype: np.dtype[Any]
+    form: Form
+    shapes: tuple[Any, ...]  # of a, b, c, where in the form
+    dtype: np.dtype[Any]  # of x
+    in_place: bool
+    check: bool
     kept: Kept | None
 
 
@@ -144,73 +148,88 @@ def known(
     return same_known(*facts), *matrix, *factors
 
 
-def solve_factored(given: tuple[Any, ...], d: Array, transpose: Any, out: Any) -> Array | None:
+def solve_factored(
+    given: tuple[Any, ...], d: Array, transpose: Any, out: Any, check: Any, overwrite_d: Any
+) -> Array | None:
     """The solution with factors that are ``given`` as by `known`, or None where this is not the way to it."""
     if not (out is None or type(out) is np.ndarray):
         return None
     known, a, b, c, where, *factors = given
+    place = None if out is None else facts_of(out)
     try:
-        bound = bound_factored(known, facts_of(d), None if out is None else facts_of(out), transpose)
+        bound = bound_factored(known, facts_of(d), place, transpose, check, overwrite_d)
     except (TypeError, ValueError):  # refused, or an option that has no hash and is refused next
         return None
     if bound is None:
         return None
-    if out is None:
-        x = np.empty(bound.shape, bound.dtype)
-    elif out.flags.writeable and surely_disjoint(out, (a, b, c, where, d)):
-        x = out
-    else:
+    x = d if bound.in_place else out
+    if x is None:
+        x = np.empty(bound.form.shape, bound.dtype)
+    elif not (x.flags.writeable and surely_disjoint(x, (a, b, c, where, None if bound.in_place else d))):
         return None
     if bound.casts:
         operands = cast([a, b, c, d], bound.casts)
         if operands is None:
             return None
         a, b, c, d = operands
-    if bound.call(a, b, c, where, d, x, *((None, *factors) if bound.factored else ())):
-        return None
-    if bound.kept:
+    if bound.call(a, b, c, where, d, x, *((None, *factors) if bound.factored else ())) and bound.check:
+        raise_if_singular_plain(x, (a, b, c, where), bound.shapes, bound.form)
+    elif bound.kept:
         FACTORED_SOLVES.keep(bound.kept)
     return x
 
 
-FACTORED_SOLVES = CallTable(solve_factored)  # of what `known` gives, d, transpose and out
+FACTORED_SOLVES = CallTable(solve_factored)  # of what `known` gives, d, transpose, out, check and overwrite_d
 
 
 @functools.lru_cache(1024, typed=True)
-def bound_factored(known: Known, d: Facts, out: Facts | None, transpose: bool) -> BoundFactored | None:
+def bound_factored(
+    known: Known, d: Facts, out: Facts | None, transpose: bool, check: bool | None, overwrite_d: bool
+) -> BoundFactored | None:
     """The solve of right sides with these facts, if their backend calls its kernel with arrays as they are."""
     (axis, pivoting, periodic), facts = known.options, (*known.facts, d)
     module, kind = BACKENDS[known.name].module(), known.kind
     if not may_be_bound(facts) or not hasattr(module, "bound_factored_solve"):
         return None
-    plan = plan_of_matrices("solve", facts, known.where, axis, pivoting, periodic, transpose, UNASKED)
-    casts, form = casts_of(plan, facts), plan.form
+    plan = plan_of_matrices("solve", facts, known.where, axis, pivoting, periodic, transpose, UNASKED, overwrite_d)
+    casts, form, checked = casts_of(plan, facts), plan.form, wants_check(plan, check)
     if casts is None or (kind.from_front and len(form.shape) > max(map(len, kind.shapes))):
         return None
     result = plan.out_dtype, form.shape, contiguous(form.shape, plan.out_dtype.itemsize)
     if out is not None and not fits(out, result):
         return None
+    in_place = out is None and bool(overwrite_d) and fits(d, result)
     *matrix, right = (extents_of(fact, plan, k) for k, fact in enumerate(facts))
     if (matrix[1][0].name, form.n) != (kind.dtype, kind.rows):
         return None  # of another kind than the factors
-    operands = (*matrix, known.where, right, out or result)
+    operands = (*matrix, known.where, right, d if in_place else out or result)
     places = form, *lifted(form, operands), (matrix[1][0], right[0])
     other = quicker_anew(plan, known.name) if known.free else None
     if not other and not known.factors:
         return None
     call = other.module().bound_solve(*places) if other else module.bound_factored_solve(*places)
-    kept = kept_factored(call, known, (d, Same(transpose), out or Same(None)), casts, result, not other)
-    return BoundFactored(call, not other, casts, form.shape, plan.out_dtype, kept)
+    arguments = d, Same(transpose), out or Same(None), Same(check), Same(overwrite_d)
+    kept = None
+    if not (in_place and checked):
+        kept = kept_factored(call, known, arguments, casts, result, not other, in_place, checked)
+    return BoundFactored(call, not other, casts, form, places[1][:4], plan.out_dtype, in_place, checked, kept)
 
 
 def kept_factored(
-    call: Any, known: Known, arguments: tuple[Any, Any, Any], casts: Casts, result: Facts, factored: bool
+    call: Any,
+    known: Known,
+    arguments: tuple[Any, ...],
+    casts: Casts,
+    result: Facts,
+    factored: bool,
+    in_place: bool,
+    checked: bool,
 ) -> Kept | None:
-    """A bound solve for the table; ``arguments``: d, transpose and out."""
+    """A bound solve for the table; ``arguments``: d, transpose, out, check and overwrite_d."""
     given = Group((Same(known), *known.facts, known.where or Same(None), *known.factors))
     right = len(given)  # the place of d, behind those
-    takes = RESULT if isinstance(arguments[2], Same) else right + 2
+    takes = right if in_place else RESULT if isinstance(arguments[2], Same) else right + 2
     sources = (1, 2, 3, 4 if known.where else NOTHING, right, takes, *((NOTHING, 5, 6) if factored else ()))
     facts = sum(not isinstance(x, Same) for x in given)
     moved = tuple((k if k < len(known.facts) else facts, function) for k, function in casts)
-    return kept_call_of(call, (given, *arguments), moved, result, sources, takes, True)
+    return kept_call_of(call, (given, *arguments), moved, result, sources, takes, checked)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from tridiag.calls.outputs import self_overlaps
 from tridiag.calls.plan import Plan
+from tridiag.calls.singular import raise_if_singular
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.runtime.call_table import (
     ARRAYS,
@@ -27,7 +28,7 @@ from tridiag.kernels.runtime.call_table import (
 )
 from tridiag.libraries import numpy as library
 from tridiag.libraries.arrays import Entry
-from tridiag.problems.forms import Shape
+from tridiag.problems.forms import Form, Shape
 
 Array = np.ndarray[Any, Any]
 Facts = tuple[np.dtype[Any], Shape, Shape]
@@ -50,6 +51,12 @@ def cast(given: list[Any], casts: Casts) -> list[Any] | None:
     except OverflowError:
         return None
     return given
+
+
+def raise_if_singular_plain(x: Array, matrix: Iterable[Any], shapes: tuple[Any, ...], form: Form) -> None:
+    """`raise_if_singular` of a, b, c and where as they were given; ``shapes``: those that they have in the form."""
+    a, b, c, where = (y if y is None else y.reshape(shape) for y, shape in zip(matrix, shapes, strict=True))
+    raise_if_singular(x, None, (a, b, c, where), form)
 
 
 def surely_disjoint(x: Array, others: tuple[Any, ...]) -> bool:

@@ -156,11 +156,12 @@ def plan_of_matrices(
     periodic: bool,
     transpose: bool,
     backend: Any,
+    overwrite_d: bool = False,
 ) -> Plan:
     """The plan that these arguments have on the way of all calls."""
     entries = (*map(entry_of, facts), None if where is None else where[:2])
     plan: Plan = cached_plan(
-        verb, "numpy", entries, promotion(facts), axis, pivoting, periodic, transpose, False, backend
+        verb, "numpy", entries, promotion(facts), axis, pivoting, periodic, transpose, overwrite_d, backend
     )
     return plan
 

@@ -22,10 +22,10 @@ from tridiag.calls.fast_path.facts import (
     kept_call_of,
     may_be_bound,
     promotion,
+    raise_if_singular_plain,
     surely_disjoint,
 )
 from tridiag.calls.plan import cached_plan, wants_check
-from tridiag.calls.singular import raise_if_singular
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
 from tridiag.problems.forms import Form, lift
@@ -68,8 +68,7 @@ def solve(a: Any, b: Any, c: Any, d: Array, where: Any, out: Any, axis: Any, *op
             return None
         a, b, c, d = given
     if bound.call(a, b, c, where, d, x) and bound.check:
-        a, b, c, where = (y if y is None else y.reshape(s) for y, s in zip((a, b, c, where), bound.shapes, strict=True))
-        raise_if_singular(x, None, (a, b, c, where), bound.form)
+        raise_if_singular_plain(x, (a, b, c, where), bound.shapes, bound.form)
     elif bound.kept:
         SOLVES.keep(bound.kept)
     return x

@@ -145,14 +145,13 @@ def one_by_one(form: Form, dtype: np.dtype[Any], matrices: list[Axis], helpers: 
 def chunks_of(right_sides: int, tiles: int, helpers: int, lanes: int) -> tuple[int, int]:
     """Into how many chunks the right sides of a tile are split, where there are too few tiles for the threads.
 
-    And how many right sides a chunk has: whole vectors, and stretches of vectors, of so many ``lanes``.
+    And how many right sides a chunk has: whole vectors, or stretches of vectors, of so many ``lanes``. Fewer would take
+    as long, and read the factors as often.
     """
     wanted = 1 if helpers == 0 or tiles >= 4 * (helpers + 1) else -(-4 * (helpers + 1) // tiles)
     length = max(1, -(-right_sides // wanted))
-    for unit in (WIDE * lanes, lanes):
-        if length >= unit:
-            length = -(-length // unit) * unit
-            break
+    unit = WIDE * lanes if length >= WIDE * lanes else lanes
+    length = -(-length // unit) * unit
     return max(1, -(-right_sides // length)), length
 
 

@@ -16,7 +16,7 @@ from tridiag.kernels.jobs.words.systems import Systems
 from tridiag.kernels.runtime.threads import beginning, job_at, runner, task_runner
 from tridiag.kernels.runtime.work_items import items, part_of_item, report, reports
 from tridiag.kernels.simd.functions import definition
-from tridiag.kernels.simd.memory import c_function, call, flush, load, malloc
+from tridiag.kernels.simd.memory import ask_for_huge_pages, c_function, call, flush, load, malloc
 from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.both_ends import BOTH_ENDS, SUBSTITUTE_ENDS
@@ -128,6 +128,7 @@ def work_multiple_rhs(job, zero):
     worker = allocate_workspace(zero, job)
     if address_of(worker) == 0:
         return
+    ask_for_huge_pages(worker.memory, worker.end - worker.memory)
     width, matrices, tiles = job.lanes, job.matrices, job.tiles
     for item in items(job):
         run, k0, k1 = part_of_item(job, item)
@@ -150,6 +151,7 @@ def work_few_matrices(job, zero):
     worker = allocate_workspace(zero, job)
     if address_of(worker) == 0:
         return
+    ask_for_huge_pages(worker.memory, worker.end - worker.memory)
     for item in items(job):
         matrix, k0, k1 = part_of_item(job, item)
         solve_few_matrices(zero, job, worker, matrix, k0, k1)
