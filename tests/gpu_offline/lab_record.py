@@ -44,8 +44,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Reads a copy of the record that stays as it is: every process has to find the same tests."""
     done = outcomes(Path(os.environ["LAB_DONE"]), os.environ["COMMIT"])
     passed = {found.test for found in done if found.outcome == "passed"}
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
-    items[:] = [item for item in items if item.nodeid not in passed]
+    config.hook.pytest_deselected(items=[item for item in items if name_of(item) in passed])
+    items[:] = [item for item in items if name_of(item) not in passed]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -54,10 +54,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
     if report.when != "call" and report.outcome == "passed":
         return report
     told = "" if report.outcome == "passed" else "\n".join(report.longreprtext.splitlines()[-TOLD:])
-    write(Outcome(os.environ["COMMIT"], item.nodeid, report.outcome, told))
+    write(Outcome(os.environ["COMMIT"], name_of(item), report.outcome, told))
     if report.outcome == "failed" and not device_works():
         os._exit(3)
     return report
+
+
+def name_of(item: pytest.Item) -> str:
+    """With its file, which pytest leaves out where that is somewhere else."""
+    return f"{item.path}{item.nodeid}" if item.nodeid.startswith("::") else item.nodeid
 
 
 def write(found: Outcome) -> None:

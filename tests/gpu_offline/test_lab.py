@@ -70,20 +70,22 @@ def test_a_wrong_answer_has_no_figure(tmp_path: Path) -> None:
     assert "WrongAnswer: pivoting=False" in line["refused"] and "figures" not in line
 
 
-def test_the_suite_is_recorded_file_by_file(tmp_path: Path) -> None:
+def test_the_suite_is_recorded_test_by_test(tmp_path: Path) -> None:
+    """What has passed is not run again."""
     good, bad = tmp_path / "test_cupy_good.py", tmp_path / "test_cupy_bad.py"
     mark = "import pytest\npytestmark = pytest.mark.smoke\ndef test_cupy(): "
     good.write_text(mark + "pass\n")
     bad.write_text(mark + "raise AssertionError('what went wrong')\n")
     words = "test", "--rehearse", str(good), str(bad)
-    done = lab(tmp_path / "out", *words)
+    done = lab(tmp_path / "out", *words, JOBS="1")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert f"{good}: exit status 0" in done.stdout and f"{bad}: exit status 1" in done.stdout
+    assert "test_cupy_good.py: 1 passed" in done.stdout and "test_cupy_bad.py: 1 failed" in done.stdout
     told = (tmp_path / "out" / "gpu_test.txt").read_text()
-    assert f"passed: {good}" in told and "what went wrong" in told
+    assert "what went wrong" in told and "what went wrong" not in done.stdout
     bad.write_text(mark + "pass\n")
-    done = lab(tmp_path / "out", *words)
-    assert done.returncode == 0 and str(good) not in done.stdout and f"{bad}: exit status 0" in done.stdout
+    done = lab(tmp_path / "out", *words, JOBS="1")
+    assert done.returncode == 0 and "test_cupy_bad.py: 1 passed" in done.stdout, done.stdout + done.stderr
+    assert (tmp_path / "out" / "gpu_test.jsonl").read_text().count("test_cupy_good") == 1
 
 
 def test_no_time_is_left_for_what_comes_later(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from helpers import DTYPES, STANDIN, assert_solves, dense, dominant
 
 import tridiag
-from tridiag.cuda import instances
-from tridiag.cuda.struct import systems_of
+from tridiag.cuda import solvers
+from tridiag.cuda.record import Launch
 from tridiag.problems.forms import Form
 
 cupy: Any = pytest.importorskip("cupy", reason="needs CuPy, or the stand-in for it")
@@ -82,19 +82,21 @@ def test_a_singular_system_is_nan_throughout_without_pivoting(axis: int) -> None
         assert np.isnan(x[1]).all() and np.isfinite(x[::2]).all()
 
 
+@pytest.mark.parametrize("shared", [2**16, 99 * 2**10, 227 * 2**10])
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_no_block_needs_more_shared_memory_than_every_device_gives(dtype: str, together: bool) -> None:
-    from tridiag.cuda import spread_systems
-
-    for n in range(1, 8000, 7):
+def test_no_block_has_more_threads_or_shared_memory_than_it_may(dtype: str, together: bool, shared: int) -> None:
+    """What a device gives differs; where it is little longer systems are solved in pieces."""
+    kinds, itemsize, in_pieces = (np.dtype(dtype), np.dtype(dtype)), np.dtype(dtype).itemsize, []
+    for n in (*range(1, 100), *range(100, 8000, 61)):
         shape = (600, n) if together else (n, 600)
-        strides = (np.dtype(dtype).itemsize * shape[1], np.dtype(dtype).itemsize)
+        strides = (itemsize * shape[1], itemsize)
         form = Form(shape, shape, int(together), pivoting=False)
-        kinds = (np.dtype(dtype), np.dtype(dtype))
-        systems = systems_of(form, (*[shape] * 3, None, *[shape] * 2), (*[strides] * 3, None, *[strides] * 2), kinds)
-        rows, count = spread_systems.chunk_of(systems)
-        if count <= instances.CHUNK_THREADS[dtype]:
-            width = spread_systems.width_of(systems, count)
-            assert width * count <= instances.CHUNK_THREADS[dtype]
-            assert spread_systems.shared_bytes(width, 32 * -(-width * count // 32), rows, systems) <= 48 * 1024
+        extents = (*[shape] * 3, None, *[shape] * 2), (*[strides] * 3, None, *[strides] * 2)
+        steps = solvers.solution("chunks", form, *extents, kinds, shared).steps
+        for step in steps:
+            if isinstance(step, Launch):
+                assert step.shared <= shared and step.block <= step.kernel.threads
+        in_pieces.append(len(steps) > 1)
+        assert not in_pieces[-1] or n > solvers.LONGEST  # else a solution may not take the place of right sides
+    assert any(in_pieces) and not all(in_pieces)

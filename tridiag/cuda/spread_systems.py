@@ -32,8 +32,9 @@ def by_chunks(recording: Recording, job: Job, systems: Systems, certified: bool)
     rows, count = chunk_of(systems)
     too_many = count > min(MOST_CHUNKS, instances.CHUNK_THREADS[systems.dtype]) or reads_crumbs(systems, count)
     width = 1 if too_many else width_of(systems, count)
-    threads = WARP * parts(width * count, WARP) if systems.together else width * count
-    shared = shared_bytes(width, threads, rows, systems)
+    while width > 1 and shared_bytes(width, count, rows, systems) > recording.shared:
+        width -= 1
+    threads, shared = threads_of(width, count, systems), shared_bytes(width, count, rows, systems)
     if too_many or shared > recording.shared:
         by_pieces(recording, job, systems, certified)
         return
@@ -73,10 +74,14 @@ def first_used(widths: list[int], count: int) -> int:
     return next((width for width, share in zip(widths, used, strict=True) if share >= USED), max(widths))
 
 
-def shared_bytes(width: int, threads: int, rows: int, systems: Systems) -> int:
+def threads_of(width: int, count: int, systems: Systems) -> int:
+    return WARP * parts(width * count, WARP) if systems.together else width * count
+
+
+def shared_bytes(width: int, count: int, rows: int, systems: Systems) -> int:
     """Where the systems of a group begin, what is said of them, then two buffers of separators. Where rows pass through
     tiles, the next group's too, and tiles: for each diagonal, right-hand sides, solutions (`chunks.cu`)."""
-    itemsize = np.dtype(systems.dtype).itemsize
+    itemsize, threads = np.dtype(systems.dtype).itemsize, threads_of(width, count, systems)
     words, groups = (TILES * rows + max(rows, 2 * ROW_WORDS), 2) if systems.together else (2 * ROW_WORDS, 1)
     return groups * 8 * OPERANDS * width + 16 * parts(width + 2, 4) + itemsize * words * threads
 
