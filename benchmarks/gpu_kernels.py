@@ -57,14 +57,15 @@ def launches(call: Callable[[], Any]) -> list[Callable[[], None]]:
     for program, pointers in kept:
         scratch = cupy.empty(max(1, program.scratch), np.uint8)  # that of the call belongs to others by now
         pointers[len(pointers) - 1] = scratch.data.ptr
-        jobs = program.placed(pointers)
+        placed = record.Placed(program)
+        placed.place(pointers)
         for k, step in enumerate(program.steps):
             if isinstance(step, record.Clear):
-                place = int(jobs["operand"][k, 0])
+                place = int(placed.words[k, 0])
                 found.append(lambda place=place, size=step.size: cupy.cuda.runtime.memsetAsync(place, 0, size, stream))
             else:
                 held = launcher.resident(step.kernel, step.block, step.shared, device) if step.in_turn else step.grid
-                grid, job = min(step.grid, held), jobs[k, ...]
+                grid, job = min(step.grid, held), placed.jobs[k]
                 function = launcher.function(step.kernel, device)
                 options = {"shared_mem": step.shared}
                 found.append(functools.partial(function, (grid,), (step.block,), (job,), **options))

@@ -19,6 +19,7 @@ def plant(changes: dict[str, Callable[[str], str]]) -> None:
     launcher.text = text  # type: ignore[assignment]
     launcher.function.cache_clear()
     launcher.resident.cache_clear()
+    launcher.bound.cache_clear()
 
 
 def uproot() -> None:
@@ -26,6 +27,7 @@ def uproot() -> None:
     launcher.text = original
     launcher.function.cache_clear()
     launcher.resident.cache_clear()
+    launcher.bound.cache_clear()
 
 
 def replacing(old: str, new: str) -> Callable[[str], str]:

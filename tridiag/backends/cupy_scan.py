@@ -18,6 +18,7 @@ from typing import Any
 
 from tridiag.algorithms.recurrence import Rows
 from tridiag.cuda import on
+from tridiag.cuda.recurrences import program as program_of_recurrence  # noqa: F401
 from tridiag.problems.forms import Recurrence
 
 

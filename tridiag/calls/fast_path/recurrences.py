@@ -32,12 +32,18 @@ from tridiag.calls.fast_path.facts import (
 )
 from tridiag.calls.plan import Plan
 from tridiag.calls.sequences import cached_recurrence_plan, indexed
+from tridiag.cuda.sequences import operands_of
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
-from tridiag.libraries.arrays import is_real
+from tridiag.libraries.arrays import Entry, is_real
 from tridiag.problems.forms import Shape
 
-COEFFICIENTS = {"log_linear_recurrence": "log_a", "matrix_recurrence": "A"}  # what they are called
+COEFFICIENTS = {  # what they are called
+    "linear_recurrence": "a",
+    "matrix_recurrence": "A",
+    "log_linear_recurrence": "log_a",
+    "logcumsumexp": "",
+}
 
 
 class BoundRecurrence(NamedTuple):
@@ -116,7 +122,8 @@ def bound_recurrence(
     tuples, order = indices is not None, order_of(verb, len(facts), indices, states)
     if order is None or not may_be_bound(facts):
         return None
-    plan = plan_of_recurrence(verb, facts, order, tuples, axis, reverse, backend)
+    entries, promoted = tuple(map(entry_of, facts)), promotion(facts)
+    plan = plan_of_recurrence(verb, "numpy", entries, promoted, order, tuples, axis, reverse, backend)
     module, form, casts = plan.backend.module(), plan.form, casts_of(plan, facts)
     if casts is None or (verb in LOGARITHMS and not is_real(plan.result_dtype)):
         return None
@@ -157,6 +164,12 @@ def order_of(verb: str, arguments: int, indices: int | None, states: bool) -> in
     return None if before not in (0, order) or (before > 0 and states != (indices is not None)) else order
 
 
+def places_of(order: int, arguments: int) -> tuple[int, ...]:
+    """Which are the operands of a program of `tridiag.cuda`: 0, the result, an argument, from 1 on, or -1, nothing."""
+    places = operands_of(0, order + 1, range(1, order + 1), range(order + 2, arguments + 1))
+    return tuple([-1 if k is None else k for k in places])
+
+
 def arguments_of(facts: tuple[Any, ...], order: int, tuples: bool, states: bool) -> tuple[Any, ...]:
     """The coefficients, x and what is before, as a verb takes them."""
     rows, before = facts[:order], facts[order + 1 :]
@@ -177,12 +190,19 @@ def kept_recurrence(
 
 
 def plan_of_recurrence(
-    verb: str, facts: tuple[Any, ...], order: int, tuples: bool, axis: int, reverse: bool, backend: str
+    verb: str,
+    library: str,
+    entries: tuple[Entry, ...],
+    settings: Any,
+    order: int,
+    tuples: bool,
+    axis: int,
+    reverse: bool,
+    backend: str,
 ) -> Plan:
     """The plan that these arguments have on the way of all calls."""
-    rows = indexed("a", order) if tuples else (COEFFICIENTS.get(verb, "a"),) * order
+    rows = indexed("a", order) if tuples else (COEFFICIENTS[verb],) * order
     states = indexed("init", order) if tuples else ("init",)
-    names, entries = (*rows, "x", *states)[: len(facts)], tuple(map(entry_of, facts))
-    facts_of_plan = verb, "numpy", names, order, entries, promotion(facts), axis, reverse, backend
-    plan: Plan = cached_recurrence_plan(*facts_of_plan)
+    names = (*rows, "x", *states)[: len(entries)]
+    plan: Plan = cached_recurrence_plan(verb, library, names, order, entries, settings, axis, reverse, backend)
     return plan

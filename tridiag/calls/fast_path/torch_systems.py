@@ -1,4 +1,4 @@
-"""Solves of plain tensors in host memory whose facts are known."""
+"""Solves of plain tensors whose facts are known."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tridiag.calls.fast_path.tensors import (
     Casts,
     Reaches,
     addresses_of,
+    call_of,
     casts_of,
     convert,
     disturbed,
@@ -28,6 +29,7 @@ from tridiag.calls.fast_path.tensors import (
 )
 from tridiag.calls.plan import cached_plan, wants_check
 from tridiag.calls.singular import raise_if_singular
+from tridiag.cuda import solvers
 from tridiag.derivatives.torch_systems import Options, cotangents
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.libraries.arrays import is_real
@@ -123,12 +125,12 @@ def bound_solve(
 ) -> BoundSolve | None:
     """The solve of arguments with these facts, if their backend calls its kernel with arrays as they are."""
     facts = a, b, c, d
-    if not may_be_bound(facts) or not all(fact is None or is_dense(fact) for fact in (where, out)):
+    if not may_be_bound(facts, (where, out)):
         return None
     entries = *map(entry_of, facts), entry_of(where)
     plan = cached_plan("solve", "torch", entries, default, axis, pivoting, periodic, transpose, overwrite_d, backend)
     module, form, casts = plan.backend.module(), plan.form, casts_of(plan, facts)
-    if casts is None or not hasattr(module, "bound_solve"):
+    if casts is None or not (hasattr(module, "bound_solve") or hasattr(module, "program_of_solve")):
         return None
     wanted = dict(casts)
     *matrix, right = (extents_of(fact, wanted.get(k)) for k, fact in enumerate(facts))
@@ -137,9 +139,15 @@ def bound_solve(
     if out is not None and not fits(extents_of(out), result):
         return None
     in_place = out is None and bool(overwrite_d) and 3 not in wanted and fits(right, result)
+    if in_place and not hasattr(module, "bound_solve") and not solvers.in_place(form):
+        return None
     place, mask = right if in_place else out and extents_of(out), where and extents_of(where)
     shapes, strides = lifted((*matrix, mask, right, place or result), form)
-    call = module.bound_solve(form, shapes, strides, (matrix[1][0], dtype))
+    extents = form, shapes, strides, (matrix[1][0], dtype)
+    if hasattr(module, "bound_solve"):
+        call = module.bound_solve(*extents)
+    else:
+        call = call_of(module.program_of_solve(*extents), d[2])
     adjoint = None
     if hasattr(module, "bound_adjoint") and is_real(dtype.name) and all(x[1] == form.shape for x in (*matrix, right)):
         adjoint = functools.lru_cache(8)(functools.partial(bound_adjoint, module, form))
