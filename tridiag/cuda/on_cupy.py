@@ -10,7 +10,7 @@ import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
-from tridiag.cuda import launcher, program_of_solve, recurrences, solvers
+from tridiag.cuda import launcher, recurrences, solvers
 from tridiag.cuda.record import Program
 from tridiag.cuda.sequences import operands_of
 from tridiag.problems.forms import Form, Recurrence
@@ -23,7 +23,7 @@ def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> An
         d = d.copy()
     operands = *counted(matrix), d, x
     dtypes = matrix[1].dtype, d.dtype
-    run(program_of_solve(sweep, form, *extents(operands), dtypes), operands)
+    run(solvers.solution(sweep, form, *extents(operands), dtypes, launcher.shared_memory()), operands)
     return x
 
 

@@ -15,11 +15,10 @@ import numpy as np
 
 from tridiag.backends import LOGARITHMS
 from tridiag.calls.fast_path.facts import fits, steps_in
-from tridiag.calls.fast_path.recurrences import COEFFICIENTS, order_of, places_of, plan_of_recurrence
+from tridiag.calls.fast_path.recurrences import COEFFICIENTS, order_of, plan_of_recurrence
 from tridiag.calls.plan import Plan, cached_plan, wants_check
 from tridiag.cuda import on_cupy
 from tridiag.cuda.record import Program
-from tridiag.cuda.solvers import in_place
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.libraries.arrays import is_real
 from tridiag.problems.forms import Shape
@@ -174,11 +173,14 @@ def bound_solve(
         return None
     over = out is None and bool(overwrite_d) and place_of(plan, d) is not None
     place = place_of(plan, d if over else out)
-    if place is None or (over and not in_place(form)):
+    if place is None:
         return None
     *matrix, right = operands
     mask = where and (plan.mask_shape, steps_in(where[1], where[2], plan.mask_shape))
-    program = module.program_of_solve(form, *extents((*matrix, mask, right, place)), (b[0], d[0]))
+    shapes, strides = extents((*matrix, mask, right, place))
+    program = module.program_of_solve(form, shapes, strides, (b[0], d[0]), over)
+    if program is None:
+        return None
     takes = RIGHT_SIDE if over else RIGHT_SIDE + 1
     places = *range(RIGHT_SIDE + 1), takes
     return BoundCall(program, places, takes, form.shape, plan.out_dtype, device, tuple(map(reach_of, facts)))
@@ -203,9 +205,9 @@ def bound_recurrence(
         return None
     if verb in LOGARITHMS and not is_real(plan.result_dtype):
         return None
-    takes, places, operands = len(given), places_of(order, len(given)), [place, *operands]
-    shapes, strides = extents([None if k < 0 else operands[k] for k in places])
-    program = module.program_of_recurrence(verb, form, shapes, strides, (given[0][0], given[order][0]))
+    takes, (shapes, strides) = len(given), extents((place, *operands))
+    dtypes = given[0][0], given[order][0]
+    program, places = module.program_of_recurrence(verb, form, order, shapes, strides, dtypes)
     numbers = tuple([NOWHERE if k < 0 else takes if k == 0 else k - 1 for k in places])
     return BoundCall(program, numbers, takes, form.shape, plan.out_dtype, device, tuple(map(reach_of, facts)))
 

@@ -32,7 +32,6 @@ from tridiag.calls.fast_path.facts import (
 )
 from tridiag.calls.plan import Plan
 from tridiag.calls.sequences import cached_recurrence_plan, indexed
-from tridiag.cuda.sequences import operands_of
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
 from tridiag.libraries.arrays import Entry, is_real
@@ -162,12 +161,6 @@ def order_of(verb: str, arguments: int, indices: int | None, states: bool) -> in
     if indices is not None and not (verb == "linear_recurrence" and order):
         return None
     return None if before not in (0, order) or (before > 0 and states != (indices is not None)) else order
-
-
-def places_of(order: int, arguments: int) -> tuple[int, ...]:
-    """Which are the operands of a program of `tridiag.cuda`: 0, the result, an argument, from 1 on, or -1, nothing."""
-    places = operands_of(0, order + 1, range(1, order + 1), range(order + 2, arguments + 1))
-    return tuple([-1 if k is None else k for k in places])
 
 
 def arguments_of(facts: tuple[Any, ...], order: int, tuples: bool, states: bool) -> tuple[Any, ...]:

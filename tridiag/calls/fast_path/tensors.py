@@ -22,7 +22,6 @@ from torch.autograd.graph import increment_version
 from tridiag.calls.fast_path.facts import Facts
 from tridiag.calls.outputs import ADDRESSED
 from tridiag.calls.plan import Plan
-from tridiag.cuda.record import Program
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.libraries.arrays import dtype_name
 from tridiag.libraries.torch import cast
@@ -72,7 +71,7 @@ def is_dense(fact: Any) -> bool:
     return not isinstance(fact, type) and fact[2].type in ADDRESSED and fact[3] is torch.strided
 
 
-def call_of(program: Program, device: torch.device) -> Callable[..., bool]:
+def call_of(program: Any, device: torch.device) -> Callable[..., bool]:
     """A program of `tridiag.cuda` as a call of the addresses of its operands."""
     on_torch = importlib.import_module("tridiag.cuda.on_torch")  # which imports CuPy
     return functools.partial(on_torch.run_at, program, device)

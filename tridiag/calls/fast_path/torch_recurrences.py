@@ -10,7 +10,7 @@ import torch
 
 from tridiag.backends import LOGARITHMS
 from tridiag.calls.fast_path.facts import fits, steps_in
-from tridiag.calls.fast_path.recurrences import COEFFICIENTS, order_of, places_of, plan_of_recurrence
+from tridiag.calls.fast_path.recurrences import COEFFICIENTS, order_of, plan_of_recurrence
 from tridiag.calls.fast_path.tensors import (
     Casts,
     Reaches,
@@ -122,8 +122,6 @@ def bound_recurrence(
             return None
         call, operands = found
     else:
-        operands = places_of(order, len(arguments))
-        given = [[None if k < 0 else values[k] for k in operands] for values in (shapes, strides)]
-        program = module.program_of_recurrence(verb, form, *map(tuple, given), (dtype, dtype))
+        program, operands = module.program_of_recurrence(verb, form, order, shapes, strides, (dtype, dtype))
         call = call_of(program, arguments[order][2])
     return BoundRecurrence(call, operands, casts, reaches_of(*facts), form.shape)

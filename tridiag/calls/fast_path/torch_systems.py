@@ -29,7 +29,6 @@ from tridiag.calls.fast_path.tensors import (
 )
 from tridiag.calls.plan import cached_plan, wants_check
 from tridiag.calls.singular import raise_if_singular
-from tridiag.cuda import solvers
 from tridiag.derivatives.torch_systems import Options, cotangents
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.libraries.arrays import is_real
@@ -139,15 +138,15 @@ def bound_solve(
     if out is not None and not fits(extents_of(out), result):
         return None
     in_place = out is None and bool(overwrite_d) and 3 not in wanted and fits(right, result)
-    if in_place and not hasattr(module, "bound_solve") and not solvers.in_place(form):
-        return None
     place, mask = right if in_place else out and extents_of(out), where and extents_of(where)
     shapes, strides = lifted((*matrix, mask, right, place or result), form)
     extents = form, shapes, strides, (matrix[1][0], dtype)
     if hasattr(module, "bound_solve"):
         call = module.bound_solve(*extents)
+    elif (program := module.program_of_solve(*extents, in_place)) is not None:
+        call = call_of(program, d[2])
     else:
-        call = call_of(module.program_of_solve(*extents), d[2])
+        return None
     adjoint = None
     if hasattr(module, "bound_adjoint") and is_real(dtype.name) and all(x[1] == form.shape for x in (*matrix, right)):
         adjoint = functools.lru_cache(8)(functools.partial(bound_adjoint, module, form))
