@@ -1,19 +1,26 @@
 """What kernels take on a GPU, the host left out: a program's launches, over a copy on the device of the same bytes.
 
     python benchmarks/gpu_kernels.py [--json FILE]
+    python benchmarks/gpu_kernels.py --host
 
 A call is made once, for what it launches and where; these launches are then timed by events, several times in a row.
 The copy moves as many bytes as the call has to: five words for each unknown of a solve, three for each value of a
 linear recurrence, two of logcumsumexp. A solution is judged before it is timed. The least of three batches counts: the
 device is nobody else's. What a user waits for, with the host, is in ``gpu.py``. Needs CuPy.
+
+With ``--host``: the microseconds that a call of few small systems or sequences takes the host, in CuPy and, if it has a
+device, PyTorch, which the device hardly keeps waiting; and those of its launches and of its memory alone. The rest is
+what Python and the choices cost. On the stand-in for CuPy nothing is launched.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import importlib
 import json
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +30,7 @@ import numpy as np
 from gpu_contestants import REHEARSAL, UNREFINED, Problem
 
 import tridiag
+from tridiag.backends import installed
 from tridiag.benchmarking.conditions import conditions
 from tridiag.cuda import launcher, record
 
@@ -35,6 +43,7 @@ SEQUENCES = (
     *((100_000, 100), (1000, 10_000), (4, 10_000_000), (1, 40_000_000), (64, 100_000), (10_000, 1000)),
     (1_000_000, 32),
 )
+SMALL, HOST_BATCHES, HOST_CALLS = (64, 100), 20, 100
 TINY = 12  # the longest axis of a rehearsal
 
 
@@ -57,14 +66,15 @@ def launches(call: Callable[[], Any]) -> list[Callable[[], None]]:
     for program, pointers in kept:
         scratch = cupy.empty(max(1, program.scratch), np.uint8)  # that of the call belongs to others by now
         pointers[len(pointers) - 1] = scratch.data.ptr
-        jobs = program.placed(pointers)
+        placed = record.Placed(program)
+        placed.place(pointers)
         for k, step in enumerate(program.steps):
             if isinstance(step, record.Clear):
-                place = int(jobs["operand"][k, 0])
+                place = int(placed.words[k, 0])
                 found.append(lambda place=place, size=step.size: cupy.cuda.runtime.memsetAsync(place, 0, size, stream))
             else:
                 held = launcher.resident(step.kernel, step.block, step.shared, device) if step.in_turn else step.grid
-                grid, job = min(step.grid, held), jobs[k, ...]
+                grid, job = min(step.grid, held), placed.jobs[k]
                 function = launcher.function(step.kernel, device)
                 options = {"shared_mem": step.shared}
                 found.append(functools.partial(function, (grid,), (step.block,), (job,), **options))
@@ -86,6 +96,47 @@ def seconds(calls: list[Callable[[], None]]) -> float:
         last.synchronize()
         best = min(best, cupy.cuda.get_elapsed_time(first, last) / 1e3 / CALLS)
     return best
+
+
+def microseconds(call: Callable[[], Any]) -> float:
+    """Of the host, the least of some batches."""
+    best = float("inf")
+    for _ in range(HOST_BATCHES):
+        cupy.cuda.get_current_stream().synchronize()
+        start = time.perf_counter()
+        for _ in range(HOST_CALLS):
+            call()
+        best = min(best, (time.perf_counter() - start) / HOST_CALLS)
+    return best * 1e6
+
+
+def of_host() -> None:
+    """Print what calls take the host."""
+    if REHEARSAL:
+        launcher.function = lambda kernel, device: lambda *arguments, **options: None  # type: ignore[assignment]
+        launcher.resident = lambda *arguments: 1  # type: ignore[assignment]
+    problem = Problem(SMALL)
+    libraries: dict[str, Any] = {"cupy": ((*problem.given, problem.out), cupy.empty_like)}
+    if installed("torch") and (torch := importlib.import_module("torch")).cuda.is_available():
+        libraries["torch"] = tuple(map(torch.from_dlpack, libraries["cupy"][0])), torch.empty_like
+    for library, ((*system, out), empty_like) in libraries.items():
+        a, _, _, d = system
+        calls = {
+            "solve": functools.partial(tridiag.solve, *system, backend="cupy_pcr"),
+            "linear_recurrence": functools.partial(tridiag.linear_recurrence, a, d, backend="cupy_scan"),
+            "logcumsumexp": functools.partial(tridiag.logcumsumexp, d, backend="cupy_scan"),
+        }
+        memory = microseconds(lambda out=out, empty_like=empty_like: empty_like(out))
+        for verb, call in calls.items():
+            again, given = launches(call), functools.partial(call, out=out)
+            found = {
+                "out=": microseconds(given),
+                "without": microseconds(call),
+                "launches": microseconds(lambda again=again: [launch() for launch in again]),
+                "an array": memory,
+            }
+            told = ", ".join(f"{name} {value:.1f}" for name, value in found.items())
+            print(f"{library} {verb}, us of the host: {told}", flush=True)
 
 
 def copy(words: int, problem: Problem) -> float:
@@ -123,7 +174,11 @@ def ratios(shape: tuple[int, int], axis: int, dtype: str, verbs: tuple[str, ...]
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
+    parser.add_argument("--host", action="store_true", help="what calls take the host instead")
     options = parser.parse_args(arguments)
+    if options.host:
+        of_host()
+        return 0
     name = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.get_device_id())["name"].decode()
     lines: list[dict[str, Any]] = []
     for shapes, verbs in (

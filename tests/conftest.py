@@ -82,7 +82,7 @@ def fused(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if reason := cpu_build.why_not_fused():
         pytest.skip(reason)
     monkeypatch.setattr(cpu_build, "OPTIONS", (*cpu_build.OPTIONS, *cpu_build.FUSED))
-    caches = cpu_build.build, raw.built, launcher.function, launcher.resident
+    caches = cpu_build.build, raw.built, launcher.function, launcher.resident, launcher.bound
     for cache in caches:
         cache.cache_clear()
     yield

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tridiag.cuda import launcher
+from tridiag.calls import fast_path
+from tridiag.cuda import launcher, recurrences, solvers
 
 BARRIER = "__syncthreads();"
 original = launcher.text
@@ -19,6 +20,7 @@ def plant(changes: dict[str, Callable[[str], str]]) -> None:
     launcher.text = text  # type: ignore[assignment]
     launcher.function.cache_clear()
     launcher.resident.cache_clear()
+    launcher.bound.cache_clear()
 
 
 def uproot() -> None:
@@ -26,6 +28,14 @@ def uproot() -> None:
     launcher.text = original
     launcher.function.cache_clear()
     launcher.resident.cache_clear()
+    launcher.bound.cache_clear()
+
+
+def decide_anew() -> None:
+    """From now on programs are made with the constants of now."""
+    solvers.solution.cache_clear()
+    recurrences.program.cache_clear()
+    fast_path.forget()
 
 
 def replacing(old: str, new: str) -> Callable[[str], str]:

@@ -15,7 +15,7 @@ import pytest
 from helpers import switch_of
 
 from tridiag.backends import BACKENDS
-from tridiag.calls import plan
+from tridiag.calls import fast_path, plan
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -23,6 +23,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     entry = BACKENDS[name]
     monkeypatch.setitem(BACKENDS, name, dataclasses.replace(entry, devices=(*entry.devices, "cpu")))
     plan.cached_plan.cache_clear()
+    fast_path.forget()
     for library in {"jax", "torch"} & {*entry.arrays} if "cupy" in entry.needs else ():
         with contextlib.suppress(ModuleNotFoundError):
             lend_host_memory(monkeypatch, library)

@@ -82,7 +82,7 @@ def uprooted() -> Iterator[None]:
     planted.uproot()
     machine.seed = 0
     recurrences.FULL, recurrences.GROUP = full, group
-    recurrences.program.cache_clear()
+    planted.decide_anew()
 
 
 def cases(source: str, change: Any, seeds: Any = SEEDS) -> Iterator[Any]:
@@ -101,7 +101,7 @@ def sequences(change: Any, seeds: Any) -> Iterator[Sequence]:
     """Recurrences with several tiles, in turn and chained, forwards and backwards."""
     planted.plant({SCANS: change})
     for recurrences.FULL in (0, 10**9):
-        recurrences.program.cache_clear()
+        planted.decide_anew()
         places = itertools.product(VERBS.items(), ((3, 5000), (40, 150)), (-1, 0), (False, True), seeds)
         for (verb, order), shape, axis, reverse, machine.seed in places:
             yield Sequence("cupy_scan", verb, order, shape, axis, DTYPE, reverse)
@@ -167,7 +167,7 @@ def is_wrong(a: np.ndarray, x: np.ndarray, axis: int) -> bool:
     right = tridiag.linear_recurrence(a, x, backend="numpy_scan")
     given = [cupy.asarray(np.ascontiguousarray(v if axis else v.T)) for v in (a, x)]
     for (recurrences.FULL, recurrences.GROUP), machine.seed in itertools.product(WAYS, range(2, 8)):
-        recurrences.program.cache_clear()
+        planted.decide_anew()
         sign = (-1) ** machine.seed  # so that what a launch before has left in memory is wrong
         try:
             y = sign * tridiag.linear_recurrence(given[0], sign * given[1], axis=axis, backend="cupy_scan").get()

@@ -8,6 +8,7 @@ from typing import Any
 
 import cpu_build
 import numpy as np
+import planted
 import pytest
 from helpers import DTYPES, EPS, REAL, STANDIN, assert_same_bits, assert_solves, dense, dominant, long_error, uniform
 
@@ -22,7 +23,7 @@ import cupy
 from cupy import machine
 from test_zeros import hanging, turned
 
-from tridiag.cuda import solvers, spread_systems
+from tridiag.cuda import spread_systems
 from tridiag.cuda.launcher import OPTIONS
 from tridiag.cuda.sequences import SEQUENCES
 from tridiag.cuda.struct import SYSTEMS
@@ -55,13 +56,13 @@ def order() -> Iterator[None]:
 @pytest.fixture
 def spread(monkeypatch: pytest.MonkeyPatch, case: str) -> Iterator[None]:
     """Have the sweeps choose what the case is about, whatever the sizes."""
-    solvers.solution.cache_clear()
+    planted.decide_anew()
     if case.startswith("pieces"):
         monkeypatch.setattr(spread_systems, "MOST_CHUNKS", 3)
     if case == "chunks-short":
         monkeypatch.setattr(spread_systems, "FEW_CHUNKS", 10**6)
     yield
-    solvers.solution.cache_clear()
+    planted.decide_anew()
 
 
 def solved(case: str, dtype: str, n: int, batch: int, layout: str, seeds: Sequence[int]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import cpu_build
 import numpy as np
+import planted
 import pytest
 from helpers import DTYPES, EPS, REAL, STANDIN, TINY, assert_same_bits, noise
 
@@ -52,9 +53,9 @@ def spread(schedule: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(recurrences, "FULL", 10**9 if schedule in ("chained", "in groups") else 0)
     if schedule == "in groups":
         monkeypatch.setattr(recurrences, "GROUP", 4)
-    recurrences.program.cache_clear()
+    planted.decide_anew()
     yield
-    recurrences.program.cache_clear()
+    planted.decide_anew()
 
 
 def found(verb: str, *given: Any, seeds: Any = SEEDS, **options: Any) -> np.ndarray:

@@ -13,13 +13,17 @@ Moulton (2004) for the pieces.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.cuda import factor as factor
 from tridiag.cuda import on
+from tridiag.cuda import program_of_solve as program_of
 from tridiag.cuda import slogdet as slogdet
 from tridiag.problems.forms import Form
+
+program_of_solve = functools.partial(program_of, "chunks")
 
 
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:

@@ -17,7 +17,7 @@ import functools
 from typing import Any
 
 from tridiag.algorithms.recurrence import Rows
-from tridiag.cuda import on
+from tridiag.cuda import on, recurrences
 from tridiag.problems.forms import Recurrence
 
 
@@ -25,6 +25,7 @@ def recurrence(verb: str, coefficients: Rows, x: Any, init: Rows, form: Recurren
     return on(x).recurrence(verb, coefficients, x, init, form, out)
 
 
+program_of_recurrence = recurrences.program_of_call
 linear_recurrence = functools.partial(recurrence, "linear_recurrence")
 matrix_recurrence = functools.partial(recurrence, "matrix_recurrence")
 log_linear_recurrence = functools.partial(recurrence, "log_linear_recurrence")

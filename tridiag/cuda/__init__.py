@@ -12,6 +12,8 @@ from types import ModuleType
 from typing import Any
 
 from tridiag.algorithms.matrix_rows import Matrix
+from tridiag.cuda import launcher, solvers
+from tridiag.cuda.record import Program
 from tridiag.libraries.arrays import library_of
 from tridiag.problems.forms import Form
 
@@ -28,6 +30,18 @@ def factor(matrix: Matrix, form: Form) -> Any:
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
     sign, logarithm = on(matrix[1]).slogdet(matrix, form)
     return sign, logarithm
+
+
+def program_of_solve(
+    sweep: str, form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], in_place: bool = False
+) -> Program | None:
+    """What solves systems on the devices here (`tridiag.cuda.solvers.solution`).
+
+    ``in_place``: x takes the place of d; None where it may not.
+    """
+    if in_place and not solvers.in_place(form):
+        return None
+    return solvers.solution(sweep, form, shapes, strides, dtypes, launcher.shared_memory())
 
 
 def lending(solve: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[Any, Any]]:

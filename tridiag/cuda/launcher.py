@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tridiag.algorithms import elimination
-from tridiag.cuda.record import Clear, Kernel, Program
+from tridiag.cuda.record import Clear, Kernel, Launch, Placed, Program
 
 SOURCES = Path(__file__).parent / "src"
 BOUNDS = (
@@ -85,15 +85,48 @@ def resident(kernel: Kernel, block: int, shared: int, device: int) -> int:
     return int(each * cupy.cuda.Device(device).attributes["MultiProcessorCount"])
 
 
+class Bound:
+    """A program whose kernels are compiled for a device: what is left is where the arrays are.
+
+    A run takes jobs that no other has, and leaves them for the next: kernels get theirs by value as they are launched.
+    """
+
+    def __init__(self, program: Program, device: int) -> None:
+        import cupy
+
+        self.program, self.cuda = program, cupy.cuda
+        self.clears = any(isinstance(step, Clear) for step in program.steps)
+        self.steps = [step if isinstance(step, Clear) else launch_of(step, device) for step in program.steps]
+        self.idle: list[Placed] = []
+
+    def run(self, pointers: Sequence[int]) -> None:
+        """On the current stream; where the operands, the scratch memory and the results are."""
+        try:
+            placed = self.idle.pop()
+        except IndexError:
+            placed = Placed(self.program)
+        placed.place(pointers)
+        stream = self.cuda.get_current_stream().ptr if self.clears else 0
+        for step, words, job in zip(self.steps, placed.words, placed.jobs, strict=True):
+            if isinstance(step, Clear):
+                self.cuda.runtime.memsetAsync(int(words[0]), 0, step.size, stream)
+            else:
+                compiled, grid, block, shared = step
+                compiled(grid, block, (job,), shared_mem=shared)
+        self.idle.append(placed)
+
+
+def launch_of(step: Launch, device: int) -> tuple[Any, tuple[int], tuple[int], int]:
+    """The compiled kernel, the grid and the block of a launch, and its bytes of shared memory."""
+    grid = min(step.grid, resident(step.kernel, step.block, step.shared, device)) if step.in_turn else step.grid
+    return function(step.kernel, device), (grid,), (step.block,), step.shared
+
+
+bound = functools.lru_cache(1024)(Bound)  # of a program and a device
+
+
 def run(program: Program, pointers: Sequence[int]) -> None:
     """On the current device and stream of CuPy; where the operands, the scratch memory and the results are."""
     import cupy
 
-    device, stream = cupy.cuda.device.get_device_id(), cupy.cuda.get_current_stream().ptr
-    jobs = program.placed(pointers)
-    for k, step in enumerate(program.steps):
-        if isinstance(step, Clear):
-            cupy.cuda.runtime.memsetAsync(int(jobs["operand"][k, 0]), 0, step.size, stream)
-        else:
-            grid = min(step.grid, resident(step.kernel, step.block, step.shared, device)) if step.in_turn else step.grid
-            function(step.kernel, device)((grid,), (step.block,), (jobs[k, ...],), shared_mem=step.shared)
+    bound(program, cupy.cuda.device.get_device_id()).run(pointers)

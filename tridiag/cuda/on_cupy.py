@@ -11,6 +11,7 @@ import numpy as np
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
 from tridiag.cuda import launcher, recurrences, solvers
+from tridiag.cuda.record import Program
 from tridiag.cuda.sequences import operands_of
 from tridiag.problems.forms import Form, Recurrence
 
@@ -62,9 +63,14 @@ def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
     return sign, logarithm
 
 
-def run(program: solvers.Program, operands: Sequence[Any], results: Sequence[Any] = ()) -> None:
-    scratch = cupy.empty(program.scratch, np.uint8)
-    launcher.run(program, [0 if x is None else x.data.ptr for x in (*operands, scratch, *results)])
+def run(program: Program, operands: Sequence[Any], results: Sequence[Any] = ()) -> None:
+    run_at(program, [0 if x is None else x.data.ptr for x in operands], [x.data.ptr for x in results])
+
+
+def run_at(program: Program, operands: Sequence[int], results: Sequence[int] = ()) -> None:
+    """Where the operands and the results are."""
+    scratch = cupy.cuda.alloc(program.scratch)
+    launcher.run(program, (*operands, scratch.ptr, *results))
 
 
 def counts(x: Any, itemsize: int) -> bool:

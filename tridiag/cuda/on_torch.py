@@ -45,9 +45,15 @@ def recurrence(verb: str, coefficients: Rows, x: Any, init: Rows, form: Recurren
 
 def run(program: Program, operands: Sequence[Any], like: Any) -> None:
     """On the device of a tensor."""
-    scratch = like.new_empty(program.scratch, dtype=torch.uint8)
-    with here(like):
-        launcher.run(program, [0 if v is None else v.data_ptr() for v in (*operands, scratch)])
+    run_at(program, like.device, *(None if v is None else v.data_ptr() for v in operands))
+
+
+def run_at(program: Program, device: torch.device, *operands: int | None) -> bool:
+    """Where the operands are, on a device; whether some system is singular is not known."""
+    scratch = torch.empty(program.scratch, dtype=torch.uint8, device=device)
+    with here(scratch):
+        launcher.run(program, [address or 0 for address in (*operands, scratch.data_ptr())])
+    return True
 
 
 def dtypes_of(*tensors: Any) -> tuple[Any, ...]:
@@ -71,11 +77,18 @@ def lent(x: Any) -> Any:
     return cupy.from_dlpack(x.view(torch.uint8)).view(cupy.bool_) if x.dtype == torch.bool else cupy.from_dlpack(x)
 
 
+def here(x: Any) -> contextlib.AbstractContextManager[None]:
+    """CuPy's current device and stream are those of PyTorch for a tensor, as they often are already."""
+    device, stream = x.device.index, torch.cuda.current_stream(x.device).cuda_stream
+    if cupy.cuda.device.get_device_id() == device and cupy.cuda.get_current_stream().ptr == stream:
+        return contextlib.nullcontext()
+    return elsewhere(device, stream)
+
+
 @contextlib.contextmanager
-def here(x: Any) -> Iterator[None]:
-    """CuPy's current device and stream are those of PyTorch for a tensor."""
-    stream = torch.cuda.current_stream(x.device)
-    with cupy.cuda.Device(x.device.index), cupy.cuda.ExternalStream(stream.cuda_stream, x.device.index):
+def elsewhere(device: int, stream: int) -> Iterator[None]:
+    """CuPy's current device and stream are these."""
+    with cupy.cuda.Device(device), cupy.cuda.ExternalStream(stream, device):
         yield
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,7 +63,8 @@ class Clear(NamedTuple):
     size: int
 
 
-class Program(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Program:
     """Steps in the order of the stream, a job for each, and the bytes of scratch memory that they need."""
 
     steps: tuple[Launch | Clear, ...]
@@ -71,16 +73,23 @@ class Program(NamedTuple):
     offsets: np.ndarray[Any, Any]
     scratch: int
 
-    def placed(self, pointers: Sequence[int]) -> Job:
-        """The jobs where the arrays are at these pointers."""
-        jobs = self.jobs.copy()
-        words = jobs.view(np.int64).reshape(len(jobs), -1)
-        words[:, : self.arrays.shape[1]] = np.array((0, *pointers), np.int64)[self.arrays] + self.offsets
-        return jobs
-
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         return tuple(dict.fromkeys(step.kernel for step in self.steps if isinstance(step, Launch)))
+
+
+class Placed:
+    """The jobs of a program in memory of their own, where each run has them once more."""
+
+    def __init__(self, program: Program) -> None:
+        self.arrays, self.offsets = program.arrays, program.offsets
+        jobs = program.jobs.copy()
+        self.words = jobs.view(np.int64).reshape(len(jobs), -1)[:, : self.arrays.shape[1]]
+        self.jobs = [jobs[k, ...] for k in range(len(jobs))]
+
+    def place(self, pointers: Sequence[int]) -> None:
+        """Count addresses from these pointers, where the arrays are."""
+        np.add(np.array((0, *pointers), np.int64)[self.arrays], self.offsets, self.words)
 
 
 class Recording:

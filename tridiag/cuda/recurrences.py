@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tridiag.cuda import instances
 from tridiag.cuda.record import Job, Kernel, Program, Recording, walk
-from tridiag.cuda.sequences import COEFFICIENT, INIT, SEQUENCES, Sequences, sequences_of
+from tridiag.cuda.sequences import COEFFICIENT, INIT, SEQUENCES, Sequences, operands_of, sequences_of
 from tridiag.cuda.spread_systems import MANY, WARP, parts, power_of_two
 from tridiag.problems.forms import Recurrence
 
@@ -43,6 +44,18 @@ def program(verb: str, form: Recurrence, shapes: Any, strides: Any, dtypes: tupl
             else:
                 by_columns(recording, kernel, job, sequences)
     return recording.program()
+
+
+def program_of_call(
+    verb: str, form: Recurrence, order: int, shapes: Sequence[Any], strides: Sequence[Any], dtypes: tuple[Any, Any]
+) -> tuple[Program, tuple[int, ...]]:
+    """The program of a verb, and which are its operands: 0, the result, an argument, from 1 on, or -1, nothing.
+
+    The shapes and the strides are those of the result, ``order`` coefficients, x, and what is before.
+    """
+    places = operands_of(0, order + 1, range(1, order + 1), range(order + 2, len(shapes)))
+    given = [tuple([None if k is None else values[k] for k in places]) for values in (shapes, strides)]
+    return program(verb, form, *given, dtypes), tuple([-1 if k is None else k for k in places])
 
 
 def kernel_of(verb: str, form: Recurrence, sequences: Sequences, order: int) -> Kernel:

@@ -5,8 +5,8 @@ Python here. The facts (dtypes, shapes, strides, options) decide everything but 
 and contiguous arrays of another dtype, are cast to the one that promotion gives. What is out of the ordinary (other
 arguments, halves, outputs that might overlap an argument) goes the way of all other calls.
 
-Plain tensors of PyTorch (`torch_verbs`) and concrete arrays of JAX (`jax_verbs`) have ways of their own; what they are
-made of is imported with the first of them.
+Plain tensors of PyTorch (`torch_verbs`), arrays of CuPy (`cupy_verbs`) and concrete ones of JAX (`jax_verbs`) have ways
+of their own; what they are made of is imported with the first of them.
 """
 
 import functools
@@ -47,6 +47,7 @@ __all__ = [
 ]
 # by types of arrays of other libraries: what is made for them
 KINDS = {
+    ("cupy", "ndarray"): "tridiag.calls.fast_path.cupy_verbs",
     ("torch", "Tensor"): "tridiag.calls.fast_path.torch_verbs",
     ("torch.nn.parameter", "Parameter"): "tridiag.calls.fast_path.torch_verbs",
     ("torch.distributed.tensor", "DTensor"): "tridiag.calls.distributed.verbs",

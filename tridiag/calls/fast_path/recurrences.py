@@ -34,10 +34,15 @@ from tridiag.calls.plan import Plan
 from tridiag.calls.sequences import cached_recurrence_plan, indexed
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
-from tridiag.libraries.arrays import is_real
+from tridiag.libraries.arrays import Entry, is_real
 from tridiag.problems.forms import Shape
 
-COEFFICIENTS = {"log_linear_recurrence": "log_a", "matrix_recurrence": "A"}  # what they are called
+COEFFICIENTS = {  # what they are called
+    "linear_recurrence": "a",
+    "matrix_recurrence": "A",
+    "log_linear_recurrence": "log_a",
+    "logcumsumexp": "",
+}
 
 
 class BoundRecurrence(NamedTuple):
@@ -116,7 +121,8 @@ def bound_recurrence(
     tuples, order = indices is not None, order_of(verb, len(facts), indices, states)
     if order is None or not may_be_bound(facts):
         return None
-    plan = plan_of_recurrence(verb, facts, order, tuples, axis, reverse, backend)
+    entries, promoted = tuple(map(entry_of, facts)), promotion(facts)
+    plan = plan_of_recurrence(verb, "numpy", entries, promoted, order, tuples, axis, reverse, backend)
     module, form, casts = plan.backend.module(), plan.form, casts_of(plan, facts)
     if casts is None or (verb in LOGARITHMS and not is_real(plan.result_dtype)):
         return None
@@ -177,12 +183,19 @@ def kept_recurrence(
 
 
 def plan_of_recurrence(
-    verb: str, facts: tuple[Any, ...], order: int, tuples: bool, axis: int, reverse: bool, backend: str
+    verb: str,
+    library: str,
+    entries: tuple[Entry, ...],
+    settings: Any,
+    order: int,
+    tuples: bool,
+    axis: int,
+    reverse: bool,
+    backend: str,
 ) -> Plan:
     """The plan that these arguments have on the way of all calls."""
-    rows = indexed("a", order) if tuples else (COEFFICIENTS.get(verb, "a"),) * order
+    rows = indexed("a", order) if tuples else (COEFFICIENTS[verb],) * order
     states = indexed("init", order) if tuples else ("init",)
-    names, entries = (*rows, "x", *states)[: len(facts)], tuple(map(entry_of, facts))
-    facts_of_plan = verb, "numpy", names, order, entries, promotion(facts), axis, reverse, backend
-    plan: Plan = cached_recurrence_plan(*facts_of_plan)
+    names = (*rows, "x", *states)[: len(entries)]
+    plan: Plan = cached_recurrence_plan(verb, library, names, order, entries, settings, axis, reverse, backend)
     return plan

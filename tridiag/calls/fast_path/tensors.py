@@ -1,4 +1,4 @@
-"""What calls with plain tensors of PyTorch in host memory have in common, whose facts are known.
+"""What calls with plain tensors of PyTorch have in common, whose facts are known.
 
 The kernel gets the addresses of their memory: an array that shares it, as `torch.Tensor.numpy` makes it, would keep
 PyTorch from ever resizing it. A tensor that is more than its entries (a subclass, one that is traced, mapped or a dual
@@ -8,6 +8,8 @@ while a mode of PyTorch listens.
 
 from __future__ import annotations
 
+import functools
+import importlib
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
@@ -18,6 +20,7 @@ from torch.autograd import forward_ad
 from torch.autograd.graph import increment_version
 
 from tridiag.calls.fast_path.facts import Facts
+from tridiag.calls.outputs import ADDRESSED
 from tridiag.calls.plan import Plan
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.libraries.arrays import dtype_name
@@ -50,14 +53,28 @@ def facts_of_all(given: Sequence[Any]) -> tuple[Any, ...]:
     return tuple([(*attributes_of(x), x.stride()) if type(x) in KINDS else x if x is None else type(x) for x in given])
 
 
-def may_be_bound(facts: Sequence[Any]) -> bool:
-    """Whether all arguments are dense tensors in host memory, or numbers."""
-    return all(fact in NUMBERS if isinstance(fact, type) else is_dense(fact) for fact in facts)
+def may_be_bound(facts: Sequence[Any], beside: Sequence[Any]) -> bool:
+    """Whether all arguments are dense tensors in one place, or numbers where that is host memory.
+
+    ``beside``: the facts of a mask and of a result; None where there is none.
+    """
+    tensors = [fact for fact in facts if not isinstance(fact, type)] + [fact for fact in beside if fact is not None]
+    numbers = [fact for fact in facts if isinstance(fact, type)]
+    if not all(fact in NUMBERS for fact in numbers) or not all(map(is_dense, tensors)):
+        return False
+    devices = {fact[2] for fact in tensors}
+    return len(devices) == 1 and (not numbers or devices.pop().type == "cpu")
 
 
 def is_dense(fact: Any) -> bool:
-    """Whether it is a tensor in host memory with strides."""
-    return not isinstance(fact, type) and fact[2].type == "cpu" and fact[3] is torch.strided
+    """Whether it is a tensor with strides in memory that has addresses."""
+    return not isinstance(fact, type) and fact[2].type in ADDRESSED and fact[3] is torch.strided
+
+
+def call_of(program: Any, device: torch.device) -> Callable[..., bool]:
+    """A program of `tridiag.cuda` as a call of the addresses of its operands."""
+    on_torch = importlib.import_module("tridiag.cuda.on_torch")  # which imports CuPy
+    return functools.partial(on_torch.run_at, program, device)
 
 
 def entry_of(fact: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Recurrences of plain tensors in host memory whose facts are known."""
+"""Recurrences of plain tensors whose facts are known."""
 
 from __future__ import annotations
 
@@ -10,35 +10,26 @@ import torch
 
 from tridiag.backends import LOGARITHMS
 from tridiag.calls.fast_path.facts import fits, steps_in
-from tridiag.calls.fast_path.recurrences import order_of
+from tridiag.calls.fast_path.recurrences import COEFFICIENTS, order_of, plan_of_recurrence
 from tridiag.calls.fast_path.tensors import (
     Casts,
     Reaches,
     addresses_of,
+    call_of,
     casts_of,
     convert,
     disturbed,
     entry_of,
     extents_of,
     facts_of_all,
-    is_dense,
     may_be_bound,
     needs_gradient,
     reaches_of,
     take_result,
 )
-from tridiag.calls.plan import Plan
-from tridiag.calls.sequences import cached_recurrence_plan, indexed
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.libraries.arrays import is_real
 from tridiag.problems.forms import Shape
-
-COEFFICIENTS = {
-    "linear_recurrence": "a",
-    "matrix_recurrence": "A",
-    "log_linear_recurrence": "log_a",
-    "logcumsumexp": "",
-}
 
 
 class BoundRecurrence(NamedTuple):
@@ -104,14 +95,15 @@ def bound_recurrence(
     """
     *arguments, out = facts
     tuples, order = indices is not None, order_of(verb, len(arguments), indices, states)
-    if order is None or not may_be_bound(arguments) or not (out is None or is_dense(out)):
+    if order is None or not may_be_bound(arguments, (out,)):
         return None
-    plan = plan_of_recurrence(verb, tuple(arguments), order, tuples, default, axis, reverse, backend)
+    entries = tuple(map(entry_of, arguments))
+    plan = plan_of_recurrence(verb, "torch", entries, default, order, tuples, axis, reverse, backend)
     module, form, casts = plan.backend.module(), plan.form, casts_of(plan, arguments)
     if (
         casts is None
         or (verb in LOGARITHMS and not is_real(plan.result_dtype))
-        or not hasattr(module, "bound_recurrence")
+        or not (hasattr(module, "bound_recurrence") or hasattr(module, "program_of_recurrence"))
     ):
         return None
     wanted, lifted = dict(casts), {k: shape for k, _, shape in plan.steps}
@@ -124,26 +116,12 @@ def bound_recurrence(
     for k, (_, shape, own) in enumerate(extents):
         shapes.append(lifted.get(k, shape))
         strides.append(steps_in(shape, own, shapes[-1]))
-    found: Any = module.bound_recurrence(verb, form, order, shapes, strides, dtype)
-    if found is None:
-        return None
-    call, operands = found
+    if hasattr(module, "bound_recurrence"):
+        found: Any = module.bound_recurrence(verb, form, order, shapes, strides, dtype)
+        if found is None:
+            return None
+        call, operands = found
+    else:
+        program, operands = module.program_of_recurrence(verb, form, order, shapes, strides, (dtype, dtype))
+        call = call_of(program, arguments[order][2])
     return BoundRecurrence(call, operands, casts, reaches_of(*facts), form.shape)
-
-
-def plan_of_recurrence(
-    verb: str,
-    facts: tuple[Any, ...],
-    order: int,
-    tuples: bool,
-    default: torch.dtype,
-    axis: int,
-    reverse: bool,
-    backend: str,
-) -> Plan:
-    """The plan that these arguments have on the way of all calls."""
-    rows = indexed("a", order) if tuples else (COEFFICIENTS[verb],) * order
-    states = indexed("init", order) if tuples else ("init",)
-    names, entries = (*rows, "x", *states)[: len(facts)], tuple(map(entry_of, facts))
-    plan: Plan = cached_recurrence_plan(verb, "torch", names, order, entries, default, axis, reverse, backend)
-    return plan

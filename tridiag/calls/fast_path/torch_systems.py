@@ -1,4 +1,4 @@
-"""Solves of plain tensors in host memory whose facts are known."""
+"""Solves of plain tensors whose facts are known."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tridiag.calls.fast_path.tensors import (
     Casts,
     Reaches,
     addresses_of,
+    call_of,
     casts_of,
     convert,
     disturbed,
@@ -123,12 +124,12 @@ def bound_solve(
 ) -> BoundSolve | None:
     """The solve of arguments with these facts, if their backend calls its kernel with arrays as they are."""
     facts = a, b, c, d
-    if not may_be_bound(facts) or not all(fact is None or is_dense(fact) for fact in (where, out)):
+    if not may_be_bound(facts, (where, out)):
         return None
     entries = *map(entry_of, facts), entry_of(where)
     plan = cached_plan("solve", "torch", entries, default, axis, pivoting, periodic, transpose, overwrite_d, backend)
     module, form, casts = plan.backend.module(), plan.form, casts_of(plan, facts)
-    if casts is None or not hasattr(module, "bound_solve"):
+    if casts is None or not (hasattr(module, "bound_solve") or hasattr(module, "program_of_solve")):
         return None
     wanted = dict(casts)
     *matrix, right = (extents_of(fact, wanted.get(k)) for k, fact in enumerate(facts))
@@ -139,7 +140,13 @@ def bound_solve(
     in_place = out is None and bool(overwrite_d) and 3 not in wanted and fits(right, result)
     place, mask = right if in_place else out and extents_of(out), where and extents_of(where)
     shapes, strides = lifted((*matrix, mask, right, place or result), form)
-    call = module.bound_solve(form, shapes, strides, (matrix[1][0], dtype))
+    extents = form, shapes, strides, (matrix[1][0], dtype)
+    if hasattr(module, "bound_solve"):
+        call = module.bound_solve(*extents)
+    elif (program := module.program_of_solve(*extents, in_place)) is not None:
+        call = call_of(program, d[2])
+    else:
+        return None
     adjoint = None
     if hasattr(module, "bound_adjoint") and is_real(dtype.name) and all(x[1] == form.shape for x in (*matrix, right)):
         adjoint = functools.lru_cache(8)(functools.partial(bound_adjoint, module, form))

@@ -90,6 +90,7 @@ class Flags:
 
 
 class ndarray:
+    __module__ = "cupy"
     __array_ufunc__ = None  # so that NumPy arrays leave their operators to this class, which refuses them
     __hash__ = None  # type: ignore[assignment]
 
@@ -99,7 +100,7 @@ class ndarray:
     @classmethod
     def _wrap(cls, values: Host, device: int) -> ndarray:
         array = object.__new__(cls)
-        array._host, array._device = values, device
+        array._host, array._device, array._data = values, device, None
         return array
 
     def _view(self, values: Host) -> ndarray:
@@ -122,8 +123,13 @@ class ndarray:
     nbytes = property(lambda self: self._host.nbytes)
     flags = property(lambda self: Flags(self._host.flags))
     device = property(lambda self: Device(self._device))
-    data = property(lambda self: MemoryPointer(self._host, self._device))
     T = property(lambda self: self._view(self._host.T))
+
+    @property
+    def data(self) -> MemoryPointer:
+        if self._data is None:
+            self._data = MemoryPointer(self._host, self._device)
+        return self._data
 
     def __len__(self) -> int:
         return len(self._host)
