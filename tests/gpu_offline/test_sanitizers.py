@@ -26,9 +26,14 @@ def test_kernels_are_clean(name: str, dtype: str) -> None:
 @pytest.mark.parametrize(
     ("name", "source", "old", "new"),
     [
-        ("cupy_pcr", "chunks.cu", "next < job.n ?", "next <= job.n ?"),  # the row after the last of a system
+        (
+            "cupy_pcr",
+            "chunks.cu",
+            "within(first + j, 0, n - 1)",
+            "within(first + j, 0, n)",
+        ),  # the row after the last of a system
         ("cupy_pcr", "chunks.cu", "int(rest) + 1 :", "int(rest) + 2 :"),  # and its mask
-        ("cupy_scan", "scans.cu", "v[r] = r < rest ?", "v[r] = r <= rest ?"),  # the row after the last of a sequence
+        ("cupy_scan", "scans.cu", "thread, r < there,", "thread, r <= there,"),  # the row after the last of a sequence
     ],
 )
 def test_a_read_beyond_the_end_is_found(name: str, source: str, old: str, new: str) -> None:

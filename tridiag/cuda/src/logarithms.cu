@@ -62,22 +62,22 @@ __device__ __forceinline__ double logarithm(double m) { return logarithm(m, LOGA
 
 // 2^exponent of an integer in the range of normal numbers
 __device__ __forceinline__ float exact_power(float exponent) {
-  return __int_as_float((__float_as_int(exponent + 12582912.0f) << 23) + 0x3f800000);  // the sum ends in the integer's bits
+  return __int_as_float(int((unsigned(__float_as_int(exponent + 12582912.0f)) << 23) + 0x3f800000u));  // the sum ends in the integer's bits
 }
 __device__ __forceinline__ double exact_power(double exponent) {
-  return __hiloint2double((__double2loint(exponent + 6755399441055744.0) << 20) + 0x3ff00000, 0);
+  return __hiloint2double(int((unsigned(__double2loint(exponent + 6755399441055744.0)) << 20) + 0x3ff00000u), 0);
 }
 
 // x = m 2^exponent with m from 3/4 to 3/2, of a normal number
 __device__ __forceinline__ float parts_of(float x, int& exponent) {
   const int bits = __float_as_int(x);
   exponent = (bits - 0x3f400000) >> 23;
-  return __int_as_float(bits - (exponent << 23));
+  return __int_as_float(int(unsigned(bits) - (unsigned(exponent) << 23)));
 }
 __device__ __forceinline__ double parts_of(double x, int& exponent) {
   const int bits = __double2hiint(x);
   exponent = (bits - 0x3fe80000) >> 20;
-  return __hiloint2double(bits - (exponent << 20), __double2loint(x));
+  return __hiloint2double(int(unsigned(bits) - (unsigned(exponent) << 20)), __double2loint(x));
 }
 
 // Results of such a size are the larger of two.

@@ -210,7 +210,7 @@ __device__ __forceinline__ void each_place(const Job& job, const Place& at, T* b
   const int rest = job.n - first < rows ? int(job.n - first) : rows;
   begin += first * step;
   if (!TOGETHER || at.width == 1) {  // a thread has one sequence
-    const Index down = step << at.shift;
+    const Index down = step * (Index(1) << at.shift);
     const int there = at.s < at.here && at.p < rest ? (rest - at.p + at.count - 1) >> at.shift : 0;
     Index place = offsets[at.s] + at.p * step;
 #pragma unroll 4
