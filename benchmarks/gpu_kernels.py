@@ -73,11 +73,8 @@ def launches(call: Callable[[], Any]) -> list[Callable[[], None]]:
                 place = int(placed.words[k, 0])
                 found.append(lambda place=place, size=step.size: cupy.cuda.runtime.memsetAsync(place, 0, size, stream))
             else:
-                held = launcher.resident(step.kernel, step.block, step.shared, device) if step.in_turn else step.grid
-                grid, job = min(step.grid, held), placed.jobs[k]
-                function = launcher.function(step.kernel, device)
-                options = {"shared_mem": step.shared}
-                found.append(functools.partial(function, (grid,), (step.block,), (job,), **options))
+                function, grid, block, shared = launcher.launch_of(step, device)
+                found.append(functools.partial(function, grid, block, (placed.jobs[k],), shared_mem=shared))
         found.append(functools.partial(id, scratch))  # which lives as long as they do
     return found
 

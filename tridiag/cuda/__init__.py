@@ -32,16 +32,16 @@ def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
     return sign, logarithm
 
 
+def solution(sweep: str, form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any]) -> Program:
+    """What solves systems on the devices here (`tridiag.cuda.solvers.solution`)."""
+    return solvers.solution(sweep, form, shapes, strides, dtypes, launcher.shared_memory())
+
+
 def program_of_solve(
     sweep: str, form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], in_place: bool = False
 ) -> Program | None:
-    """What solves systems on the devices here (`tridiag.cuda.solvers.solution`).
-
-    ``in_place``: x takes the place of d; None where it may not.
-    """
-    if in_place and not solvers.in_place(form):
-        return None
-    return solvers.solution(sweep, form, shapes, strides, dtypes, launcher.shared_memory())
+    """The same; ``in_place``: x takes the place of d. None where it may not."""
+    return None if in_place and not solvers.in_place(form) else solution(sweep, form, shapes, strides, dtypes)
 
 
 def lending(solve: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[Any, Any]]:

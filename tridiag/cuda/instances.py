@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 from tridiag.cuda.record import Kernel
+from tridiag.cuda.sequences import MOST
 from tridiag.cuda.struct import TYPES
 
 # The rows of a chunk, odd: few for short systems; as many as the registers of a block hold without a spill
@@ -16,7 +17,6 @@ REGISTERS = {"float32": 64, "float64": 32, "complex64": 32, "complex128": 16}  #
 CHUNK_THREADS = {"float32": 512, "float64": 512, "complex64": 512, "complex128": 256}
 RUN_THREADS, THOMAS_THREADS, HARD_THREADS = 256, 128, 128
 COLUMN_THREADS, MATRIX_THREADS, TILE_THREADS = 256, 128, 128
-MOST = 4  # coefficients of a linear recurrence
 SCANS = {  # of first order
     "linear_recurrence": "linear_tiles",
     "logcumsumexp": "logarithmic_tiles",

@@ -10,7 +10,7 @@ import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
-from tridiag.cuda import launcher, recurrences, solvers
+from tridiag.cuda import launcher, recurrences, solution, solvers
 from tridiag.cuda.record import Program
 from tridiag.cuda.sequences import operands_of
 from tridiag.problems.forms import Form, Recurrence
@@ -22,8 +22,7 @@ def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> An
     if not counts(d, itemsize) or (x.data.ptr == d.data.ptr and not solvers.in_place(form)):
         d = d.copy()
     operands = *counted(matrix), d, x
-    dtypes = matrix[1].dtype, d.dtype
-    run(solvers.solution(sweep, form, *extents(operands), dtypes, launcher.shared_memory()), operands)
+    run(solution(sweep, form, *extents(operands), (matrix[1].dtype, d.dtype)), operands)
     return x
 
 

@@ -19,7 +19,7 @@ from jax.experimental.buffer_callback import buffer_callback
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
-from tridiag.cuda import launcher, recurrences, solvers
+from tridiag.cuda import launcher, recurrences, solution, solvers
 from tridiag.cuda.record import Program
 from tridiag.cuda.sequences import COEFFICIENT, INIT, OPERANDS, Y, operands_of
 from tridiag.kernels.jobs.batches import contiguous
@@ -80,7 +80,7 @@ def launching(sweep: str, form: Form, shapes: Extents, dtypes: tuple[Any, Any]) 
     """The launches of a solve as a function of buffers: a, b, c, perhaps a mask, d."""
     sizes = [dtypes[0].itemsize] * 3 + [1] + [dtypes[1].itemsize] * 2
     strides = tuple(shape and contiguous(shape, size) for shape, size in zip(shapes, sizes, strict=True))
-    program = solvers.solution(sweep, form, shapes, strides, dtypes, launcher.shared_memory())
+    program = solution(sweep, form, shapes, strides, dtypes)
 
     def launch(context: Any, results: Any, *buffers: Any) -> None:
         a, b, c, *mask, d = map(address, buffers)

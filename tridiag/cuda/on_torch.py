@@ -16,7 +16,7 @@ import torch
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
-from tridiag.cuda import launcher, recurrences, solvers
+from tridiag.cuda import launcher, recurrences, solution, solvers
 from tridiag.cuda.record import Program
 from tridiag.cuda.sequences import operands_of
 from tridiag.libraries.arrays import dtype_name
@@ -30,8 +30,7 @@ def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> An
     if x.data_ptr() == d.data_ptr() and not solvers.in_place(form):
         d = d.clone()
     operands = *matrix, d, x
-    dtypes = dtypes_of(matrix[1], d)
-    run(solvers.solution(sweep, form, *extents(operands), dtypes, launcher.shared_memory()), operands, x)
+    run(solution(sweep, form, *extents(operands), dtypes_of(matrix[1], d)), operands, x)
     return x
 
 

@@ -43,12 +43,6 @@ __device__ __forceinline__ void wait_for_copies() {
 }
 
 // The same number, of which the compiler knows nothing: what is computed from it is not kept in registers beyond a loop's turn.
-__device__ __forceinline__ Index forgotten(Index x) {
-#ifndef __CUDA_CPU_SHIM__
-  asm volatile("" : "+l"(x));
-#endif
-  return x;
-}
 __device__ __forceinline__ int forgotten(int x) {
 #ifndef __CUDA_CPU_SHIM__
   asm volatile("" : "+r"(x));
