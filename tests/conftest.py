@@ -155,8 +155,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" not in names:
         return
     facts = {key: value for mark in metafunc.definition.iter_markers("only") for key, value in mark.kwargs.items()}
-    wanted = facts.pop("promises", (False, True, "auto"))
     with_promise = "pivoting" in names
+    if "promises" in facts and not with_promise:
+        raise ValueError(f"{metafunc.definition.name} names promises and takes no pivoting; wanted only(pivoting=...)")
+    wanted = facts.pop("promises", (False, True, "auto"))
     cases = []
     for subject in SUBJECTS:
         reason = subject.cannot_run_here()

@@ -162,7 +162,7 @@ def raised_where_nan(backend: Subject, periodic: bool) -> None:
             np.testing.assert_array_equal(caught.value.indices[:, 0], nan[nan != 5])
 
 
-@pytest.mark.only(promises=(True, "auto"), dtype="complex128")
+@pytest.mark.only(pivoting="auto", dtype="complex128")
 def test_what_is_nan_for_a_zero_pivot_raises(backend: Subject) -> None:
     raised_where_nan(backend, periodic=False)
 

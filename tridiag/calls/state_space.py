@@ -187,5 +187,7 @@ def readable(call: Call) -> Callable[[Any], bool]:
 
 
 def is_readable(library: str, device: str, x: Any) -> bool:
-    here = not module_of(library).is_traced(x) and getattr(x, "is_fully_addressable", True)
-    return device == "cpu" and here
+    """Whether the values of an array are in this process, on its processor, and known now."""
+    if device != "cpu":
+        return False
+    return not module_of(library).is_traced(x) and getattr(x, "is_fully_addressable", True)
