@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+from numpy import ndarray
 
 from tridiag.calls import fast_path
 from tridiag.calls.pairs import prepare, run
@@ -93,7 +93,7 @@ def smith_waterman(
     its gradient 0, where all scores are -inf; inf, and its gradient NaN, where one is inf; both are NaN where an
     argument is. All this stays within a pair.
     """
-    if type(scores) is np.ndarray and ends == "any" and turns == "both":
+    if type(scores) is ndarray and ends == "any" and turns == "both":
         found = fast_path.smith_waterman(scores, lengths, gap, gap_open, temperature, backend)
         if found is not None:
             return found

@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from tridiag import systems
 from tridiag.backends import BACKENDS
@@ -171,7 +172,7 @@ class Factorization:
         SingularSystemError, ValueError, TypeError
             As `tridiag.solve`.
         """
-        if type(d) is np.ndarray and (known := self._known or self._recalled()):
+        if type(d) is ndarray and (known := self._known or self._recalled()):
             x = FACTORED_SOLVES.call(known, d, transpose, out, check, overwrite_d)
             if x is not None:
                 return x
@@ -327,7 +328,7 @@ def factor(
     matrices are factored by the first solve of more right sides. To JAX it is a tree, so that it can be an argument of
     jitted functions; its leaves belong together, and are not to be changed one by one.
     """
-    if axis_name is None and type(b) is np.ndarray and (where is None or type(where) is np.ndarray):
+    if axis_name is None and type(b) is ndarray and (where is None or type(where) is ndarray):
         found = fast_path.factors(a, b, c, where, axis, backend, pivoting, periodic)
         if found is not None:
             matrix, placed, name, kind, factors, status = found

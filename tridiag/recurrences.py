@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
+from numpy import ndarray
 
 from tridiag.backends import installed
 from tridiag.calls import fast_path, outputs, split
 from tridiag.calls.checks import check_axis, check_flag
 from tridiag.calls.execute import last, recurrence
-from tridiag.calls.fast_path import RECURRENCES
+from tridiag.calls.fast_path.recurrences import OF_LOGARITHMS, OF_MATRICES, OF_NUMBERS, OF_SUMS
 from tridiag.calls.sequences import PREPARERS
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.chunked import chunked, is_chunked
 from tridiag.problems.forms import normalise_axis
 
 Array = Any
-OF_NUMBERS, OF_MATRICES = RECURRENCES["linear_recurrence"], RECURRENCES["matrix_recurrence"]
-OF_LOGARITHMS, OF_SUMS = RECURRENCES["log_linear_recurrence"], RECURRENCES["logcumsumexp"]
 
 
 def linear_recurrence(
@@ -93,7 +91,7 @@ def linear_recurrence(
     -----
     Finite where the sequence is, also where products of its coefficients overflow.
     """
-    if axis_name is None and type(x) is np.ndarray:
+    if axis_name is None and type(x) is ndarray:
         y = OF_NUMBERS.call(a, x, init, out, axis, reverse, return_final, backend)
         if y is not None:
             return y
@@ -155,7 +153,7 @@ def log_linear_recurrence(
     is the logarithm of 0. Derivatives are those of one linear recurrence with coefficients between 0 and 1; where y is
     infinite they are 0, and where it is NaN they are NaN, even of a loss that does not read y there.
     """
-    if axis_name is None and type(x) is np.ndarray and log_a is not None:
+    if axis_name is None and type(x) is ndarray and log_a is not None:
         y = OF_LOGARITHMS.call(log_a, x, init, out, axis, reverse, return_final, backend)
         if y is not None:
             return y
@@ -223,15 +221,15 @@ def logcumsumexp(
     multiples of 2 pi. The error is a unit or two times what cancels, sum(abs(exp(x))) / abs(sum(exp(x))). Sequences
     are to be whole in one place.
     """
+    if axis_name is None and type(x) is ndarray and x.ndim:
+        y = OF_SUMS.call(None, x, None, out, axis, reverse, False, backend)
+        if y is not None:
+            return y
     if getattr(x, "ndim", 1) == 0 and axis_name is None:
         normalise_axis(check_axis(axis), 1)
         whole = None if out is None else out.reshape(1)
         y = logcumsumexp(x.reshape(1), reverse=reverse, backend=backend, out=whole).reshape(())
         return y if out is None else out
-    if axis_name is None and type(x) is np.ndarray:
-        y = OF_SUMS.call(None, x, None, out, axis, reverse, False, backend)
-        if y is not None:
-            return y
     return computed("logcumsumexp", {"x": x}, False, out, axis_name, axis=axis, reverse=reverse, backend=backend)
 
 
@@ -297,7 +295,7 @@ def matrix_recurrence(
     2 m^2 flops a step, in n steps; `jax_associative`: in logarithmic depth with m times as many. Finite where the
     sequence is, also where products of its matrices overflow.
     """
-    if axis_name is None and type(x) is np.ndarray and A is not None:
+    if axis_name is None and type(x) is ndarray and A is not None:
         y = OF_MATRICES.call(A, x, init, out, -2, reverse, return_final, backend)
         if y is not None:
             return y

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+from numpy import ndarray
 
 from tridiag.calls import execute, fast_path, outputs, split
 from tridiag.calls.blocks import prepare_blocks
@@ -118,7 +118,7 @@ def solve(
     again if one is singular, NumPy that one; each looks at x once more.
     """
     perturb = singular != "nan" and perturbs(singular, pivoting, check, axis_name)
-    if axis_name is None and type(d) is np.ndarray and not perturb:
+    if axis_name is None and type(d) is ndarray and not perturb:
         x = SOLVES.call(a, b, c, d, where, out, axis, backend, pivoting, periodic, transpose, check, overwrite_d)
         if x is not None:
             return x
@@ -195,7 +195,7 @@ def matmul(
     -----
     The definition; NumPy arrays are read once, in compiled loops on threads, if Numba is installed.
     """
-    if type(x) is np.ndarray:
+    if type(x) is ndarray:
         y = PRODUCTS.call(a, b, c, x, where, out, axis, periodic, transpose)
         if y is not None:
             return y
@@ -262,7 +262,7 @@ def slogdet(
     digits: the determinant of a matrix that differs in the last bits. Of JAX arrays whose rows lie on several devices
     each takes the product of its matrices of two rows (Muir 1882, A treatise on the theory of determinants).
     """
-    if axis_name is None and type(b) is np.ndarray:
+    if axis_name is None and type(b) is ndarray:
         found: tuple[Array, Array] | None = DETERMINANTS.call(a, b, c, where, axis, periodic, backend)
         if found is not None:
             return found
@@ -325,7 +325,7 @@ def solve_block(A: Array, B: Array, C: Array, d: Array, *, backend: str = "auto"
     xGBSV. About 9 m^3 flops a block row. A singular system, where that meets an exactly zero pivot, is NaN throughout;
     it raises nothing, and no other system is affected.
     """
-    if type(d) is np.ndarray:
+    if type(d) is ndarray:
         x = BLOCK_SOLVES.call(A, B, C, d, backend)
         if x is not None:
             return x

@@ -6,7 +6,7 @@ import functools
 import itertools
 from typing import Any, NamedTuple
 
-import numpy as np
+from numpy import ndarray
 
 from tridiag.algorithms import kalman_filter
 from tridiag.backends import Backend
@@ -53,7 +53,7 @@ def run(verb: str, y: Any, parameters: tuple[Any, ...], options: tuple[Any, ...]
     """Prepare the arguments, choose a backend, run it, give the result the caller's dtype; options: `Options`."""
     state_intercept, obs_intercept, diffuse, method, backend, axis_name = options
     plain = state_intercept is None and obs_intercept is None and diffuse is None and axis_name is None
-    if plain and type(y) is np.ndarray:
+    if plain and type(y) is ndarray:
         found = fast_path.kalman(verb, [y, *parameters], method, backend)
         if found is not None:
             return result_of(verb, found)

@@ -101,6 +101,9 @@ RECURRENCES = {
     verb: CallTable(functools.partial(recurrence, verb))
     for verb in ("linear_recurrence", "matrix_recurrence", *LOGARITHMS)
 }
+# the verbs import them by these names: CPython calls what an imported name has quicker than what a global one has
+OF_NUMBERS, OF_MATRICES = RECURRENCES["linear_recurrence"], RECURRENCES["matrix_recurrence"]
+OF_LOGARITHMS, OF_SUMS = RECURRENCES["log_linear_recurrence"], RECURRENCES["logcumsumexp"]
 
 
 @functools.lru_cache(1024, typed=True)
