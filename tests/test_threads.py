@@ -1,6 +1,8 @@
 """That concurrent calls give what single calls give, on every backend, and that threads change no bit."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +10,8 @@ from helpers import Subject, assert_same_bits, dominant, uniform
 
 import tridiag
 from tridiag.kernels.jobs import systems
+from tridiag.kernels.jobs.words.systems import Systems
+from tridiag.problems.forms import Form
 
 LARGE = (3000, 50)  # above `layout.WORTH_A_THREAD`, so that a call starts threads of its own
 
@@ -94,3 +98,50 @@ def test_chunks_of_right_sides_change_no_bit(backend: Subject, monkeypatch: pyte
         found.append(backend.solve(a, b, c, d))
     assert_same_bits(found[1], found[0])
     assert_same_bits(found[2], found[0])
+
+
+@pytest.fixture(scope="module")
+def asks() -> Any:
+    """How many helpers each of some jobs asks for, one behind the other, the first after a pause."""
+    numba = pytest.importorskip("numba")
+    from tridiag.kernels.runtime.threads import finish, start
+
+    @numba.cfunc("void(int64)")
+    def nothing(argument: int) -> None:
+        pass
+
+    @numba.njit  # type: ignore[untyped-decorator]
+    def compiled(task: int, counts: Any, small: Any) -> None:
+        for k in range(len(counts)):
+            team = start(task, 0, 1, small)
+            counts[k] = team.asked
+            finish(team)
+
+    def asks(small: int) -> list[int]:
+        counts = np.full(3, -1)
+        time.sleep(0.05)
+        compiled(nothing.address, counts, small)
+        return [int(count) for count in counts]
+
+    asks(0)
+    return asks
+
+
+def test_a_small_job_makes_no_thread_after_a_pause(asks: Any) -> None:
+    """Making it would take as long as the job."""
+    assert [asks(1)[0] for _ in range(5)] == [0] * 5
+    assert [asks(0)[0] for _ in range(5)] == [1] * 5
+
+
+def test_small_jobs_one_after_another_share_a_helper(asks: Any) -> None:
+    assert any(asks(1)[1:] == [1, 1] for _ in range(50))
+
+
+def test_jobs_are_small_where_a_thread_takes_longer_to_start_than_it_saves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(systems, "threads", lambda: 2)
+    for rows, small in ((systems.WORTH_STARTING // 100 - 1, 1), (systems.WORTH_STARTING // 100, 0)):
+        form = Form((rows, 100), (rows, 100), 1, False, False, False)
+        shapes, strides = ((rows, 100),) * 3 + (None,) + ((rows, 100),) * 2, ((800, 8),) * 6
+        dtype = np.dtype(np.float64)
+        job = systems.make_job(form, shapes, strides, (dtype, dtype), 0, 2)
+        assert job.helpers == 1 and Systems.view(job.words).small == small

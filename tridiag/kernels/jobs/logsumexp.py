@@ -9,7 +9,7 @@ import numpy as np
 
 from tridiag.kernels.jobs.batches import contiguous, merge
 from tridiag.kernels.jobs.job import Job
-from tridiag.kernels.jobs.systems import lanes_of
+from tridiag.kernels.jobs.systems import WORTH_STARTING, lanes_of
 from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.problems.forms import Recurrence
 
@@ -44,6 +44,7 @@ def make_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], 
     items = -(-run // (groups * lanes)) * (count * chunks // run)
     words = J.Logsumexp.filled(
         J.AXIS_WORDS * len(batch),
+        small=math.prod(form.shape) * (WEIGHTED if J.LOG_A in present else 1) < WORTH_STARTING,
         items=items,
         rows=height,
         lanes=groups * lanes,

@@ -14,7 +14,8 @@ from tridiag.kernels.jobs.systems import CACHES, ITEM, ITEMS_EACH
 from tridiag.kernels.jobs.words import products as P
 from tridiag.problems.forms import Form
 
-WORTH_A_THREAD = 384 * 1024  # bytes of the result; below, starting a thread costs more than it saves
+WORTH_A_THREAD = 384 * 1024  # bytes of the result; less is not worth a helper
+WORTH_STARTING = 2 * 1024 * 1024  # likewise, one that does not run yet: making it takes 25 to 50 us
 FEW, MANY = 16, 4096  # entries side by side, and in all
 SHORT = 2**20  # entries of matrices, up to which many are computed at a time
 
@@ -58,6 +59,7 @@ def make_job(form: Form, shapes: Sequence[Any], strides: Sequence[Any], dtype: n
     options += [(count * dtype.itemsize > CACHES, P.LARGE), (end_to_end(walk, shapes, dtype), P.END_TO_END)]
     words = P.Products.filled(
         P.AXIS_WORDS * len(walk.batch),
+        small=count * dtype.itemsize < WORTH_STARTING,
         items=items, strides=walk.strides, steps=walk.steps, length=walk.length, width=walk.width, edge=walk.edge,
         cycle=walk.cycle, period=walk.period, room=room_of(walk, dtype),
         flags=sum(flag for option, flag in options if option), units=units,

@@ -39,7 +39,8 @@ CACHES = 8 * 1024 * 1024  # bytes of x: beyond them its rows go straight to memo
 ITEM = 32_768  # unknowns claimed at a time, or fewer:
 ITEMS_EACH = 16  # items for each of several threads, so that they end together
 FEWEST_MATRICES = 8  # fewer matrices than this share their right sides' lanes
-WORTH_A_THREAD = 100_000  # unknowns; below, starting a thread (about 30 us) costs more than it saves
+WORTH_A_THREAD = 100_000  # unknowns; fewer are not worth a helper
+WORTH_STARTING = 120_000  # likewise, one that does not run yet: making it takes 25 to 50 us
 BLOCK_ROW = 3  # times the rows of a block: unknowns of tridiagonal systems that one of block systems costs
 # of `tridiag.kernels.thomas.both_ends`: systems side by side, of so few groups; or of so few rows of them all; other
 # ones so few, of so few rows, or of so few rows of them all
@@ -271,6 +272,7 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
     axes = [(length, *steps) for length, steps in (*matrices, *right_sides)]
     words = J.Systems.filled(
         J.AXIS_WORDS * len(axes),
+        small=unknowns < WORTH_STARTING,
         items=runs * chunks, tiles=run, chunks=chunks, chunk=chunk, rows=form.n, lanes=found.lanes,
         flags=flags | flags_of(form, dtype, strides, [*matrices, *right_sides], shared and sides, found, masked),
         promise=PROMISES[form.pivoting], matrices=count, right_sides=sides, shared=shared,

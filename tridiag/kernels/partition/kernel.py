@@ -266,7 +266,7 @@ def solve_all(job, zero):
     outer = min(helpers, systems - 1) if systems >= 2 * threads or split < in_turn else 0
     job.items = systems
     job.helpers = (helpers - outer) // (outer + 1)
-    handles = start(serve_task(zero), address_of(job), outer)
+    handles = start(serve_task(zero), address_of(job), outer, 0)
     call(serve_task(zero), (job,))
     finish(handles)
 

@@ -72,7 +72,7 @@ def run_phase(zero, plan, phase, helpers):
     plan.phase = phase
     plan.next = plan.threads = plan.failed = 0
     blocks, run = blocks_of(zero, plan)
-    handles = start(task(zero), address_of(plan), min(helpers, max(0, blocks - 1) // run))
+    handles = start(task(zero), address_of(plan), min(helpers, max(0, blocks - 1) // run), 0)
     call(task(zero), (address_of(plan),))
     finish(handles)
     return plan.failed == 0 and not stopping()

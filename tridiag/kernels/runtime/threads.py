@@ -1,7 +1,8 @@
 """Threads beside the calling one, which works too: plain POSIX threads, nothing to initialise, no Python.
 
 A job is a block of int64 words; word 0 counts the items that are claimed. A helper that has nothing left to claim looks
-out for another job for some microseconds, and ends.
+out for another job for some microseconds, and ends. Making another takes as long as a small job, so such a job has it
+made only where the call before ended a moment ago, and the next is likely to find it looking out.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ _detach = types.ExternalFunction("pthread_detach", types.int32(types.int64))
 _self = types.ExternalFunction("pthread_self", types.int64())
 _yield = types.ExternalFunction("sched_yield", types.int32())
 _sleep = types.ExternalFunction("usleep", types.int32(types.uint32))
+_clock = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
 
 MOST_THREADS = 256
 PLACE = 64  # bytes
@@ -31,6 +33,8 @@ PLACE = 64  # bytes
 EMPTY, WAITING, AT_WORK = range(3)
 LINGER = 200  # looks of a helper for another team before it ends: less time than a new thread takes to start
 PATIENCE = 5_000  # looks of a caller for a helper that is still at work, before it sleeps between them
+MONOTONIC = 1  # a clock of POSIX
+A_MOMENT = 50_000  # nanoseconds: less than LINGER looks take
 
 
 class Team(Record):
@@ -40,6 +44,8 @@ class Team(Record):
     function, argument = Word(), Word()  # what they call
     works_for = Word()  # the job for which their caller works, as `tridiag.kernels.simd.interrupts` knows it
     handle = Word()  # of a thread that is made
+    seconds, nanoseconds = Word(), Word()  # what the clock shows
+    latest = Word()  # the address of the time at which a team finished last: callers at once may take each other's
     places = Words(MOST_THREADS)  # the addresses of those that were asked for
 
 
@@ -48,10 +54,10 @@ job_at, team_at, TEAM_SIZE = at(Job), at(Team), Team.size()
 
 @intrinsic
 def places(typing):
-    """The address of the places of helpers, which are the module's own; zero at first."""
+    """The address of the places of helpers, and of one more for a time; the module's own, and zero at first."""
 
     def generate(context, builder, signature, args):
-        kind = ir.ArrayType(I64, 8 * MOST_THREADS)
+        kind = ir.ArrayType(I64, 8 * (MOST_THREADS + 1))
         table = builder.module.globals.get("tridiag_places")
         if table is None:
             table = ir.GlobalVariable(builder.module, kind, "tridiag_places")
@@ -59,6 +65,13 @@ def places(typing):
         return builder.ptrtoint(table, I64)
 
     return types.int64(), generate
+
+
+@njit
+def now(team):
+    """Nanoseconds of a clock that never goes back."""
+    _clock(types.int32(MONOTONIC), team.addresses.seconds)
+    return team.seconds * 1_000_000_000 + team.nanoseconds
 
 
 @njit
@@ -87,8 +100,11 @@ helper = c_function(helper_loop, "tridiag_helper")
 
 
 @njit
-def start(function, argument, helpers):
-    """Ask helpers to call a function; fewer may come, which only slows the job down. Returns what `finish` takes."""
+def start(function, argument, helpers, small):
+    """Ask helpers to call a function; fewer may come, which only slows the job down. Returns what `finish` takes.
+
+    ``small``: as a job's.
+    """
     memory, asked = malloc(types.uint64(TEAM_SIZE)), 0
     team = team_at(memory)
     most = min(helpers, MOST_THREADS)  # the second look may find places again whose helpers have ended since the first
@@ -98,7 +114,9 @@ def start(function, argument, helpers):
     team.function, team.argument = function, argument
     works_for = interrupts.ask(interrupts.TEAM)
     team.works_for = works_for if works_for != 0 else interrupts.NOBODY
-    for wanted in (WAITING, EMPTY):
+    team.latest = places() + PLACE * MOST_THREADS
+    made = small == 0 or now(team) - word(team.latest) < A_MOMENT
+    for wanted in (WAITING, EMPTY if made else WAITING):
         for k in range(MOST_THREADS):
             place = places() + PLACE * k
             if asked >= most:
@@ -131,6 +149,7 @@ def finish(team):
             _yield()
         else:
             _sleep(types.uint32(50))
+    set_word(team.latest, now(team))
     free(memory)
 
 
@@ -140,7 +159,7 @@ def run_task(job, zero):
     if job.task != 0 and job.helpers == 0:
         call(job.task, (job,))
     elif job.task != 0:
-        team = start(job.task, address_of(job), job.helpers)
+        team = start(job.task, address_of(job), job.helpers, job.small)
         call(job.task, (job,))
         finish(team)
     free(job.owned)

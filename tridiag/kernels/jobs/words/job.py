@@ -15,6 +15,7 @@ class Job(Record):
     next = Word()  # counts the items that are claimed
     items = Word()
     helpers = Word()  # threads beside the calling one
+    small = Word()  # not zero: only those that already run are worth it, unless one call follows another
     task = Word()  # the C function that every thread calls
     after = Word()  # a C function f(job, first, count) that is called when systems are solved, or 0
     broken = Word()  # not zero: elimination met a zero pivot in some system
