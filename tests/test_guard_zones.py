@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("numba")
 
 FILES = "solve", "singular", "factor", "recurrences", "matrix_recurrence", "logarithms", "blocks", "kalman", "alignment"
-OF_NUMBA = "short_systems", "both_ends"  # whose tests name no backend
+OF_NUMBA = "short_systems", "both_ends", "parts"  # whose tests name no backend
 BACKENDS = "numba_thomas-numpy or numba_partition-numpy or numba_scan-numpy or numba_wavefront-numpy"
 CASES = f"float64 and ({BACKENDS} or {' or '.join(OF_NUMBA)})"
 

@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 
 import tridiag
 from tridiag import parts
+from tridiag.algorithms import parts as algorithm
+from tridiag.libraries.numpy import Operations
+from tridiag.problems.forms import Form
+from tridiag.problems.parts import Chunks
 
 pytest.importorskip("numba")
+from tridiag.calls.part_sweeps import Kernels
+
 DTYPES = ("float32", "float64", "complex64", "complex128")
 
 
@@ -69,6 +75,38 @@ def test_parts_give_the_whole(dtype: str, periodic: bool, seed: int, batch: int,
     x = solved(a, b, c, d, cuts, periodic)
     assert x.dtype == dtype
     assert (backward_error(a, b, c, d, x, periodic) <= 8 * np.finfo(dtype).eps).all()
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32), rows=st.integers(4, 40), count=st.integers(1, 20), axis=st.integers(0, 1))
+def test_kernels_judge_the_rows_at_the_ends(
+    dtype: str, transpose: bool, seed: int, rows: int, count: int, axis: int
+) -> None:
+    """As the definition does, whether the first or the last unknown is wrong, or e, f or none."""
+    rng, row = np.random.default_rng(seed), slice(0, 1) if axis == 0 else np.s_[:, :1]
+    a, b, c, d = systems(rng, (count, rows), dtype, hard=False, axis=axis)
+    ends = [systems(rng, (count, 1), dtype, hard=False, axis=axis)[0] for _ in range(2)]
+    behind = np.flip(d, axis)
+    d[row] += ends[0]
+    behind[row] += ends[1]
+    x = tridiag.solve(a, b, c, d, axis=axis, transpose=transpose)
+    first, last = x[row], np.flip(x, axis)[row]
+    given = [-ends[0], first, last, -ends[1]]
+    d[row] -= ends[0]
+    behind[row] -= ends[1]
+    wrong = rng.integers(0, 5, count)
+    for k in range(4):
+        given[k] = given[k] * np.where(wrong == k, 1.01, 1).astype(dtype).reshape(-1, 1).swapaxes(0, 1 - axis)
+    form = Form(d.shape, d.shape, axis, transpose=transpose)
+    known = algorithm.Known(*given)
+    x, good = Kernels.finish_judged(form, (a, b, c), d, known)
+    wanted = algorithm.accurate(Operations, form, (a, b, c), d, x, known.e, known.f, Chunks(1, rows))
+    np.testing.assert_array_equal(good, wanted)
+    np.testing.assert_array_equal(good.ravel(), wrong == 4)
+    np.testing.assert_array_equal(x[row], known.first)
+    np.testing.assert_array_equal(np.flip(x, axis)[row], known.last)
 
 
 @settings(max_examples=40, deadline=None)

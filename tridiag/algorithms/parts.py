@@ -26,6 +26,7 @@ from tridiag.algorithms.regularity import regular
 from tridiag.problems.forms import Form
 from tridiag.problems.parts import Chunks, chunks_of
 
+FEWEST_JUDGED = 4  # rows of a part that kernels judge
 ACCURATE = 7.0  # eps: more is no backward error of a row between parts, which is promised to be at most 8
 
 Array = Any
@@ -135,9 +136,8 @@ def first_of(ops: Any, relations: Relations, e: Array, last: Array) -> Array:
 
 
 class Known(NamedTuple):
-    """What all parts, along the first axis, are to know."""
+    """What parts are finished with."""
 
-    coupled: tuple[Array, Array]  # whether to the part before, and to the one behind: 1 or 0
     e: Array
     first: Array
     last: Array
@@ -150,9 +150,10 @@ def join(
     relations: Relations,
     periodic: bool,
     around: tuple[Array, Array] | None = None,
-) -> Known:
+) -> tuple[Known, tuple[Array, Array]]:
     """What joins parts along the first axis, solved by ``solve(form, a, b, c, d)``; NaN where it may be singular.
 
+    With it, whether each part is coupled to the one before, and to the one behind: 1 or 0.
     ``around``: what couples each part to the one before and to the one behind, where that is not in the relations.
     """
     relations, *there = uncoupled(ops, relations, 0, periodic)
@@ -164,7 +165,7 @@ def join(
     last = ops.where(regular(ops, system.a, system.b, system.c, system.size), last, ops.nan(last))
     e = before * preceding(ops, last, 0)
     first = first_of(ops, relations, e, last)
-    return Known((there[0], there[1]), e, first, last, behind * following(ops, first, 0))
+    return Known(e, first, last, behind * following(ops, first, 0)), (there[0], there[1])
 
 
 def coupled(
@@ -253,8 +254,11 @@ class Sweeps(Protocol):
     def finish(self, form: Form, chunks: Chunks, bands: Bands, d: Array, e: Array, last: Array) -> Array:
         """x in the rows of all chunks, and anything in others; of the shape of the part."""
 
-    def put(self, x: Array, rows: Array, axis: int) -> Array:
-        """x with its last rows replaced."""
+    def finish_judged(self, form: Form, bands: Bands, d: Array, known: Known) -> tuple[Array, Array]:
+        """x of a part in a single chunk, and what `finished` tells of it."""
+
+    def put(self, x: Array, rows: Array, first: int, axis: int) -> Array:
+        """x with its rows from the first of those on replaced."""
 
 
 class Reduced(NamedTuple):
@@ -296,6 +300,19 @@ def reduce(sweeps: Sweeps, form: Form, bands: Bands, d: Array) -> Reduced:
     return Reduced(joined(inner.relations, head, start, end), chunks, before, system, inner)
 
 
+def finished(sweeps: Sweeps, form: Form, bands: Bands, d: Array, reduced: Reduced, known: Known) -> tuple[Array, Array]:
+    """x of a part, and the systems whose rows at the ends of the part, and of its chunks, have residuals of rounding.
+
+    The first unknown is the one that is known.
+    """
+    if reduced.chunks.number == 1 and form.n >= FEWEST_JUDGED:
+        return sweeps.finish_judged(form, bands, d, known)
+    x = finish(sweeps, form, bands, d, reduced, known.e, known.last)
+    if form.n > 1:
+        x = sweeps.put(x, known.first, 0, form.axis)
+    return x, accurate(sweeps.ops, form, bands, d, x, known.e, known.f, reduced.chunks)
+
+
 def finish(sweeps: Sweeps, form: Form, bands: Bands, d: Array, reduced: Reduced, e: Array, last: Array) -> Array:
     """x of a part, from e and its last unknown."""
     ops, axis, (count, rows) = sweeps.ops, form.axis, reduced.chunks
@@ -312,7 +329,7 @@ def finish(sweeps: Sweeps, form: Form, bands: Bands, d: Array, reduced: Reduced,
         return x
     ends = (ops.slice(v, slice(count, count + 1), axis) for v in (entries, found))
     tail = sweeps.finish(with_rows(form, rest), Chunks(1, rest), *last_rows(ops, form, bands, d, rest), *ends)
-    return sweeps.put(x, tail, axis)
+    return sweeps.put(x, tail, count * rows, axis)
 
 
 def couplings(ops: Any, form: Form, bands: Bands, chunks: Chunks) -> tuple[Array, Array]:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tridiag.algorithms.parts import Bands, Relations
+from tridiag.algorithms.parts import Bands, Known, Relations
 from tridiag.kernels.jobs.parts import in_chunks, make_part_job
 from tridiag.kernels.jobs.systems import granted, in_kernel_order, restored
 from tridiag.kernels.jobs.words.systems import Systems
-from tridiag.kernels.parts.words import RELATIONS, VALUES
+from tridiag.kernels.parts.words import RELATIONS
 from tridiag.kernels.runtime.python_call import check
 from tridiag.kernels.table import Call, call_of
 from tridiag.libraries.numpy import Operations
@@ -19,7 +19,11 @@ from tridiag.problems.forms import Form
 from tridiag.problems.parts import Chunks
 
 Array = np.ndarray[Any, Any]
-UNUSED = (None,) * (Systems.relations.word - Systems.status.word)  # pointers between x and the relations
+BEFORE, BEHIND = (  # pointers between x and what is told, beside that of the judged
+    (None,) * (Systems.certificates.word - Systems.status.word),
+    (None,) * (Systems.relations.word - Systems.certificates.word - 1),
+)
+UNUSED = (*BEFORE, None, *BEHIND)
 
 
 class Kernels:
@@ -41,19 +45,34 @@ class Kernels:
 
     @staticmethod
     def finish(form: Form, chunks: Chunks, bands: Bands, d: Array, e: Array, last: Array) -> Array:
-        small, x = in_chunks(form, chunks), np.empty(form.shape, d.dtype)
-        call = call_for("finish", form, chunks, (*bands, d, x))
-        told = np.empty((VALUES, *planes(small, d)), d.real.dtype)
-        for target, value in zip(told, (e, last), strict=True):
-            found = in_kernel_order(call.job, np.broadcast_to(value, small.batch), small)
-            target[0], target[-1] = found.real, found.imag if d.dtype.kind == "c" else found
+        x = np.empty(form.shape, d.dtype)
+        call, told = ready_to_finish(form, chunks, (*bands, d, x), (e, last))
         check(call.run(*bands, None, d, x, *UNUSED, told))
         return x
 
     @staticmethod
-    def put(x: Array, rows: Array, axis: int) -> Array:
-        x[(slice(None),) * axis + (slice(x.shape[axis] - rows.shape[axis], None),)] = rows
+    def finish_judged(form: Form, bands: Bands, d: Array, known: Known) -> tuple[Array, Array]:
+        x, chunks = np.empty(form.shape, d.dtype), Chunks(1, form.n)
+        call, told = ready_to_finish(form, chunks, (*bands, d, x), (known.e, known.last, known.f, known.first))
+        good = np.empty(told.shape[-1], told.dtype)
+        check(call.run(*bands, None, d, x, *BEFORE, good, *BEHIND, told))
+        return x, restored(call.job, good, in_chunks(form, chunks)) > 0
+
+    @staticmethod
+    def put(x: Array, rows: Array, first: int, axis: int) -> Array:
+        x[(slice(None),) * axis + (slice(first, first + rows.shape[axis]),)] = rows
         return x
+
+
+def ready_to_finish(form: Form, chunks: Chunks, arrays: Any, values: tuple[Array, ...]) -> tuple[Call, Array]:
+    """The kernel, and its words about what is known: real numbers of each."""
+    small, d = in_chunks(form, chunks), arrays[3]
+    call = call_for("finish", form, chunks, arrays)
+    told = np.empty((len(values), *planes(small, d)), d.real.dtype)
+    for target, value in zip(told, values, strict=True):
+        found = in_kernel_order(call.job, np.broadcast_to(value, small.batch), small)
+        target[0], target[-1] = found.real, found.imag if d.dtype.kind == "c" else found
+    return call, told
 
 
 def call_for(kind: str, form: Form, chunks: Chunks, arrays: tuple[Array, ...]) -> Call:

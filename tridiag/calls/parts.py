@@ -8,7 +8,7 @@ import numpy as np
 
 from tridiag.algorithms import parts
 from tridiag.algorithms.matrix_rows import bands as cut_bands
-from tridiag.algorithms.parts import Bands, Relations
+from tridiag.algorithms.parts import Bands, Known, Relations
 from tridiag.backends import numba_thomas
 from tridiag.backends.numba_thomas import view
 from tridiag.calls.part_sweeps import Kernels
@@ -110,7 +110,7 @@ def join(ends: Any, periodic: bool) -> Array:
     count, batch = told.shape[0], told.shape[2:]
     relations = Relations(*np.moveaxis(told, 1, 0).reshape(6, count, -1))  # parts lie along axis 0
     with np.errstate(all="ignore"):
-        _, *known = parts.join(ops, solve_small, relations, periodic)
+        known, _ = parts.join(ops, solve_small, relations, periodic)
     values = np.stack(known, axis=1).reshape(count, 4, *batch)
     return values if library == "numpy" else tensor(values)
 
@@ -125,10 +125,7 @@ def finish(arguments: dict[str, Any], values: Any, axis: int, where: Any) -> Arr
     with np.errstate(all="ignore"):
         e, f = (times(x, coupling) for coupling, x in zip(couplings, (before, behind), strict=True))
         reduced = parts.to_finish(Kernels, form, bands, d)
-        x = parts.finish(Kernels, form, bands, d, reduced, e, last)
-        if form.n > 1:
-            x[(slice(None),) * form.axis + (slice(0, 1),)] = first
-        good = parts.accurate(ops, form, bands, d, x, e, f, reduced.chunks)
+        x, good = parts.finished(Kernels, form, bands, d, reduced, Known(e, first, last, f))
     if not good.all():
         x[np.broadcast_to(~good, x.shape)] = np.nan
     return given_back(call, x)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tridiag.algorithms.parts import Bands, Relations
+from tridiag.algorithms.parts import Bands, Known, Relations
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.parts import in_chunks, make_part_job
@@ -44,14 +44,32 @@ class CustomCalls:
 
     @staticmethod
     def finish(form: Form, chunks: Chunks, bands: Bands, d: Any, e: Any, last: Any) -> Any:
-        job, small = job_of("finish", form, chunks, bands, d), in_chunks(form, chunks)
-        told = jnp.stack([to_told(x, job, small, d) for x in (e, last)])
-        given = operands(bands, d) | {Systems.relations.word: told}
-        return custom_call(job, given, {POINTERS + X_: jax.typeof(d).update(shape=form.shape)})[0]
+        job, given, result = ready_to_finish(form, chunks, bands, d, (e, last))
+        return custom_call(job, given, result)[0]
 
     @staticmethod
-    def put(x: Any, rows: Any, axis: int) -> Any:
-        return lax.dynamic_update_slice_in_dim(x, rows, x.shape[axis] - rows.shape[axis], axis)
+    def finish_judged(form: Form, bands: Bands, d: Any, known: Known) -> tuple[Any, Any]:
+        chunks = Chunks(1, form.n)
+        values = known.e, known.last, known.f, known.first
+        job, given, results = ready_to_finish(form, chunks, bands, d, values)
+        kind = jax.typeof(d).update(shape=given[Systems.relations.word].shape[-1:], dtype=real_of(d))
+        x, good = custom_call(job, given, results | {Systems.certificates.word: kind})
+        return x, restored(job, good, in_chunks(form, chunks)) > 0
+
+    @staticmethod
+    def put(x: Any, rows: Any, first: int, axis: int) -> Any:
+        return lax.dynamic_update_slice_in_dim(x, rows, first, axis)
+
+
+def ready_to_finish(form: Form, chunks: Chunks, bands: Bands, d: Any, values: tuple[Any, ...]) -> tuple[Job, Any, Any]:
+    """The job, its operands by their words, and what it returns first."""
+    job, small = job_of("finish", form, chunks, bands, d), in_chunks(form, chunks)
+    told = jnp.stack([to_told(x, job, small, d) for x in values])
+    return (
+        job,
+        operands(bands, d) | {Systems.relations.word: told},
+        {POINTERS + X_: jax.typeof(d).update(shape=form.shape)},
+    )
 
 
 def job_of(kind: str, form: Form, chunks: Chunks, bands: Bands, d: Any) -> Job:

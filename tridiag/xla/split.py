@@ -20,7 +20,7 @@ import numpy as np
 from jax import lax
 
 from tridiag.algorithms import neighbours, parts
-from tridiag.algorithms.parts import Bands, Reduced, Relations
+from tridiag.algorithms.parts import Bands, Known, Reduced, Relations
 from tridiag.libraries.jax import Operations as ops
 from tridiag.problems.forms import Cut, Form, Shape
 from tridiag.xla import custom_call
@@ -108,10 +108,9 @@ def solve_with(
     bands, d = given[:3], given[3]
     reduced = parts.reduce(CustomCalls, own, bands, d)
     joint = join(form, cut, own, bands, reduced, ends, joints)
-    x = parts.finish(CustomCalls, own, bands, d, reduced, joint.e, joint.last)
-    if own.n > 1:
-        x = lax.dynamic_update_slice_in_dim(x, joint.first, 0, own.axis)
-    doubtful = ~parts.accurate(ops, own, bands, d, x, joint.e, joint.f, reduced.chunks)
+    known = Known(joint.e, joint.first, joint.last, joint.f)
+    x, accurate = parts.finished(CustomCalls, own, bands, d, reduced, known)
+    doubtful = ~accurate
     again = functools.partial(solve_whole, form, cut, own)
     return lax.cond(anywhere(doubtful, cut), again, lambda x, *_: x, x, doubtful, bands, d), joint.ends
 
@@ -224,11 +223,11 @@ def joined(form: Form, ends: int, found: Any, kept: Any) -> Any:
         found = jnp.stack(parts.with_right_sides(found[:, 0], found[:, 1], of_matrix), 1)
     relations, rest = Relations(*(found[:, k] for k in range(6))), [found[:, k] for k in range(6, found.shape[1])]
     around = (parts.preceding(ops, rest[1], 0), parts.following(ops, rest[0], 0)) if form.transpose else None
-    known = parts.join(ops, custom_call.call, relations, form.periodic, around)
+    known, coupled = parts.join(ops, custom_call.call, relations, form.periodic, around)
     beside: list[Any] = []
     if ends:
         pair = parts.preceding(ops, rest[-2], 0), parts.following(ops, rest[-1], 0)
-        beside = [jnp.where(x == 0, 0, end) for x, end in zip(known.coupled, pair, strict=True)]
+        beside = [jnp.where(x == 0, 0, end) for x, end in zip(coupled, pair, strict=True)]
     return jnp.stack([known.e, known.f, known.last, *beside], 1)
 
 

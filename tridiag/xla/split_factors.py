@@ -73,8 +73,8 @@ def status(form: Form, cut: Cut, a: Any, b: Any, c: Any, joints: Any, where: Any
     spread, kept = split.kept_of(joints, cut, joints[..., 0])
     kept = kept.reshape(*kept.shape[:2], -1).swapaxes(0, 1)
     one = jnp.ones_like(kept[0])
-    last = parts.join(ops, custom_call.call, parts.with_right_sides(one, one, kept), form.periodic).last
-    regular = (last == last).all(0).reshape(zero.shape)
+    known, _ = parts.join(ops, custom_call.call, parts.with_right_sides(one, one, kept), form.periodic)
+    regular = (known.last == known.last).all(0).reshape(zero.shape)
 
     def run(shape: Shape, operands: Any, _: Any) -> Any:
         some = form._replace(shape=shape, matrix_shape=shape, axis=1)

@@ -2,7 +2,8 @@
 
 A part is reduced: one sweep over a, b, c and d, of which nothing is kept but how its ends depend on the unknowns before
 and behind (`tridiag.kernels.parts.loops`). What joins the parts of a system is a small tridiagonal system of their last
-unknowns. With these known a part is finished: plain Thomas on all rows but the last. Words moved: 4, and then 5.
+unknowns. With these known a part is finished: plain Thomas on all rows but the last. Words moved: 4, and then 5. Where
+``certificates`` points at memory the rows at its ends are judged at the same time, as long as caches hold them.
 """
 
 from __future__ import annotations
@@ -13,18 +14,28 @@ from numba import njit
 from tridiag.kernels.access.bind import operand_of
 from tridiag.kernels.access.load_store import clash, store_rows
 from tridiag.kernels.access.operands import CONTIGUOUS, QUAD, bytes_of_real, bytes_of_row, lanes_of, parts_of
+from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, D_, WHERE_, X_, Systems
 from tridiag.kernels.parts.loops import (
     BEGIN_ENDS,
+    COPY_ROW,
     ELIMINATE_COUPLED,
     ENDS,
     ENDS_COUPLED,
+    FIRST,
+    GOOD,
+    JUDGE,
     KEEP_TOP,
+    KNOWN_ROWS,
+    LAST,
+    LOAD_KNOWN,
     LOAD_VALUES,
     ROWS,
+    SET_KNOWN,
     SET_ONE,
     STORE_RELATIONS,
+    TELL_JUDGED,
 )
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
@@ -56,30 +67,48 @@ def views_of_part(zero, job, worker, i0, i1):
 
 
 @njit(**OPTIONS)
-def straight_part(zero, job, worker, last_operand):
-    """The rows of a group, but the last one, that the straight sweep may take: see `bands.straight`."""
+def straight_part(zero, job, worker, last_operand, stop):
+    """The rows of a group, before row ``stop``, that the straight sweep may take: see `bands.straight`.
+
+    The rows behind them are none, or so many that they are loaded by vectors.
+    """
     for k in range(A_, last_operand + 1):
         operand = operand_of(zero, worker.bindings, k)
         if k != WHERE_ and (operand.kind != CONTIGUOUS or clash(zero, operand.addresses.lanes)):
             return 0, 0
-    height = QUAD // parts_of(zero, ())
+    height, n = QUAD // parts_of(zero, ()), job.rows
     first = 1 if job.flags & J.TRANSPOSE else 0
-    return first, first + max(0, job.rows - 1 - first) // height * height
+    last = first + max(0, stop - first) // height * height
+    if last < n < last + height:
+        last -= height
+    return first, max(first, last)
 
 
 # ------------------------------------------------------------------------------------------------ reduce
 
 
 @njit(**OPTIONS)
+def reduce_rows(zero, worker, bands, i0, count):
+    """So many rows, whose bands are at hand, from row i0 on."""
+    (mask, step), carry = mask_view(zero, worker, i0), worker.kept
+    ENDS(zero, (*bands, mask, step, worker.bindings, i0, carry, 0, carry, worker.good, variable(0), count))
+
+
+@njit(**OPTIONS)
 def reduce_blocks(zero, job, worker, first, last):
-    """Rows that the straight sweep does not take."""
+    """Rows that the straight sweep does not take; before the last row of all, what is known of the first is kept."""
+    n = job.rows
     for i0 in range(first, last, BLOCK):
         if stopping_at(i0 // BLOCK, 64):
             return
         i1 = min(i0 + BLOCK, last)
-        (mask, step), carry = mask_view(zero, worker, i0), worker.kept
-        bands = views_of_part(zero, job, worker, i0, i1)
-        ENDS(zero, (*bands, mask, step, worker.bindings, i0, carry, 0, carry, worker.good, variable(0), i1 - i0))
+        bands, own = views_of_part(zero, job, worker, i0, i1), i1 - i0 - (1 if i1 == n else 0)
+        reduce_rows(zero, worker, bands, i0, own)
+        if i1 == n:
+            KEEP_TOP(zero, (worker.kept,))
+            a, a_step, b, b_step, c, c_step, d, d_step = bands
+            at_end = a + own * a_step, a_step, b + own * b_step, b_step, c + own * c_step, c_step
+            reduce_rows(zero, worker, (*at_end, d + own * d_step, d_step), n - 1, 1)
 
 
 @njit(**ONCE)
@@ -88,16 +117,14 @@ def reduce_group(zero, job, worker, first, used):
     n, carry, good = job.rows, worker.kept, worker.good
     plane = job.matrices * bytes_of_real(zero, ())
     BEGIN_ENDS(zero, (carry, good))
-    low, high = straight_part(zero, job, worker, D_)
+    low, high = straight_part(zero, job, worker, D_, n - 1)
     reduce_blocks(zero, job, worker, 0 * n, low)
     for i in range(low, high, EARLY):
         places = carry, 0, carry, good, i, min(i + EARLY, high)
         ENDS_COUPLED(zero, (*moved_operands(zero, job, worker), 0, n, *places))
         if word(good) & ((1 << used) - 1) == 0 or stopping_at((i - low) // EARLY, 64):
             break
-    reduce_blocks(zero, job, worker, high, n - 1)
-    KEEP_TOP(zero, (carry,))
-    reduce_blocks(zero, job, worker, n - 1, n)
+    reduce_blocks(zero, job, worker, high, n)
     STORE_RELATIONS(zero, (carry, good, job.relations + first * bytes_of_real(zero, ()), plane, used))
 
 
@@ -138,23 +165,50 @@ def finish_group(zero, job, worker, first, used):
     """Parts, one in each lane, whose last unknowns are known."""
     n, row, good, carry = job.rows, bytes_of_row(zero, ()), worker.good, worker.carry
     step, side, x = ROWS_PLAIN * row, bytes_of_real(zero, ()), operand_of(zero, worker.bindings, X_)
-    LOAD_VALUES(zero, (job.relations + first * side, job.matrices * side, used, worker.kept, carry, good))
-    store_rows(zero, x, n - 1, n, carry, row, used)
-    low, high = straight_part(zero, job, worker, X_)
+    known, told = kept_row(zero, worker, n), (job.relations + first * side, job.matrices * side, used)
+    LOAD_VALUES(zero, (*told, worker.kept, known + LAST * row, good))
+    low, high = straight_part(zero, job, worker, X_, n - 1 if job.flags & J.TRANSPOSE else n)
     eliminate_blocks(zero, job, worker, 0 * n, low)
     for i in range(low, high, EARLY):
         if stopping_at((i - low) // EARLY, 64):
             return
         places = kept_row(zero, worker, i), step, carry, good, i, min(i + EARLY, high)
         ELIMINATE_COUPLED(zero, (*moved_operands(zero, job, worker), 0, n, *places))
-    eliminate_blocks(zero, job, worker, high, n - 1)
-    if used < lanes_of(zero, ()):
-        substitute_blocks(zero, worker, 0 * n, n - 1, used)
-        return
-    substitute_blocks(zero, worker, high, n - 1, used)
-    if low < high:
+    eliminate_blocks(zero, job, worker, high, n)
+    SET_KNOWN(zero, (kept_row(zero, worker, n - 1), known + LAST * row))
+    if job.certificates != 0:
+        LOAD_KNOWN(zero, (*told, known))
+        SET_KNOWN(zero, (kept_row(zero, worker, 0 * n), known + FIRST * row))
+        low, high = between_judged(zero, n, low, high)
+    ZERO(zero, (carry, row, 1))
+    if used < lanes_of(zero, ()) or low >= high:
+        substitute_blocks(zero, worker, 0 * n, n, used)
+    else:
+        substitute_blocks(zero, worker, high, n, used)
         SUBSTITUTE_CONTIGUOUS(zero, (kept_row(zero, worker, low), step, carry, x, low, high))
-    substitute_blocks(zero, worker, 0 * n, low, used)
+        substitute_blocks(zero, worker, 0 * n, low, used)
+    if job.certificates != 0:
+        judge_group(zero, job, worker, first, used)
+
+
+@njit(**OPTIONS)
+def between_judged(zero, n, low, high):
+    """The rows that the straight sweep may substitute, if x is to be kept of rows 1, 2 and n-2."""
+    height = QUAD // parts_of(zero, ())
+    return low + (2 + height) // height * height, high - height if high > n - 2 else high
+
+
+@njit(**OPTIONS)
+def judge_group(zero, job, worker, first, used):
+    """Whether the residuals of rows 0, 1 and n-1 are rounding."""
+    n, row, known = job.rows, bytes_of_row(zero, ()), kept_row(zero, worker, job.rows)
+    for place, i in ((FIRST + 1, 1), (FIRST + 2, 2), (LAST - 1, n - 2)):
+        COPY_ROW(zero, (kept_row(zero, worker, i) + X_PLAIN * row, known + place * row))
+    good = known + GOOD * row
+    SET_ONE(zero, (good,))
+    JUDGE(zero, (*views_of_part(zero, job, worker, 0 * n, 0 * n + 2), known + (FIRST - 1) * row, good, 2))
+    JUDGE(zero, (*views_of_part(zero, job, worker, n - 1, n), known + (LAST - 1) * row, good, 1))
+    TELL_JUDGED(zero, (good, job.certificates + first * bytes_of_real(zero, ()), used))
 
 
 # ------------------------------------------------------------------------------------------------ all parts
@@ -184,7 +238,7 @@ def reduce_all(job, zero):
 
 @njit(**OPTIONS)
 def finish_all(job, zero):
-    work(job, zero, (job.rows + 1) * ROWS_PLAIN, finish_group)
+    work(job, zero, (job.rows + 1) * ROWS_PLAIN + KNOWN_ROWS, finish_group)
 
 
 TASKS = {

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tridiag.algorithms.parts import ACCURATE
 from tridiag.kernels.access.moves import first_lanes
 from tridiag.kernels.access.rows import Rows
 from tridiag.kernels.parts.words import VALUES
@@ -22,6 +23,9 @@ from tridiag.kernels.thomas.sweeps import CARRIED, down
 
 TOP = CARRIED[Ends]  # rows of lanes of what is carried; behind them that of the first row, before the last row
 ROWS = TOP + 3
+# what is known of a part, rows of lanes behind those that are kept of all rows: x[-1] times its coupling, x[0] to x[2],
+# x[n-2], x[n-1], x[n] times its coupling, and whether the rows there have residuals of rounding
+BEFORE, FIRST, LAST, BEHIND, GOOD, KNOWN_ROWS = 0, 1, 5, 6, 7, 8
 PARTS = Library("parts")
 
 
@@ -57,8 +61,8 @@ def store_relations(code: Code, *words: Value) -> None:
 
 
 def load_values(code: Code, *words: Value) -> None:
-    """e and x[n-1] of a group's parts, as the row before the first one that is kept and as what is substituted."""
-    source, plane, used, kept, carry, good = words
+    """e and x[n-1] of a group's parts, the former as the row before the first one that is kept."""
+    source, plane, used, kept, last_at, good = words
     lanes = first_lanes(code, used)
     e, last = (
         whole(code, [code.load_some(source + plane * (k * code.parts + part), lanes) for part in range(code.parts)])
@@ -66,8 +70,54 @@ def load_values(code: Code, *words: Value) -> None:
     )
     code.store(kept, code.zero())
     code.store(kept + code.row, e)
-    code.store(carry, last)
+    code.store(last_at, last)
     code.store_as(good, code.integer((1 << 2 * code.lanes) - 1))
+
+
+def load_known(code: Code, *words: Value) -> None:
+    """e, x[0] and f as well."""
+    source, plane, used, known = words
+    lanes = first_lanes(code, used)
+    for k, place in enumerate((BEFORE, LAST, BEHIND, FIRST)):
+        planes = [source + plane * (k * code.parts + part) for part in range(code.parts)]
+        code.store(known + place * code.row, whole(code, [code.load_some(at, lanes) for at in planes]))
+
+
+def set_known(code: Code, kept: Value, source: Value) -> None:
+    """What is kept of a row whose unknown is known."""
+    code.store(kept, code.zero())
+    code.store(kept + code.row, code.load(source))
+
+
+def judge(code: Code, *words: Value) -> None:
+    """Of some rows, whether their residuals are rounding: `tridiag.algorithms.parts.accurate`; 1 or 0 times ``good``.
+
+    ``x`` begins with the row before them.
+    """
+    *places, x, good, count = words
+    below, diagonal, above, right = (Rows(code, places[k], places[k + 1]) for k in range(0, 8, 2))
+    rows = Rows(code, x, code.row)
+
+    def row(i: Value, state: Any) -> Any:
+        terms = below[i] * rows[i], diagonal[i] * rows[i + 1], above[i] * rows[i + 2], -right[i]
+        scale = code.size(terms[0]) + code.size(terms[1]) + code.size(terms[2]) + code.size(terms[3])
+        if code.parts == 2:
+            scale = scale * 0.5
+        bound = code.maximum(scale, 4 * code.tiny / code.eps) * (ACCURATE * code.eps)
+        found = code.size(terms[0] + terms[1] + terms[2] + terms[3]) < bound
+        return (code.where(found, state[0], code.real_zero()),)
+
+    (found,) = code.fori(0, count, row, (code.load_as(code.vector, good),))
+    code.store_as(good, found)
+
+
+def copy_row(code: Code, source: Value, target: Value) -> None:
+    code.store(target, code.load(source))
+
+
+def tell_judged(code: Code, good: Value, target: Value, used: Value) -> None:
+    """Of the parts of a group 1 or 0, a real number of each."""
+    code.store_some(target, code.load_as(code.vector, good), first_lanes(code, used))
 
 
 def numbers(x: Any) -> tuple[Value, ...]:
@@ -83,6 +133,10 @@ BEGIN_ENDS, KEEP_TOP, SET_ONE = (
     PARTS.add("keep_top", keep_top),
     PARTS.add("set_one", set_one),
 )
+COPY_ROW = PARTS.add("copy_row", copy_row)
+SET_KNOWN = PARTS.add("set_known", set_known)
+LOAD_KNOWN, JUDGE = PARTS.add("load_known", load_known), PARTS.add("judge", judge)
+TELL_JUDGED = PARTS.add("tell_judged", tell_judged)
 STORE_RELATIONS = PARTS.add("store_relations", store_relations)
 LOAD_VALUES = PARTS.add("load_values", load_values)
 ENDS, ENDS_COUPLED = down(Ends, "views", PARTS), down(Ends, "coupled", PARTS)
