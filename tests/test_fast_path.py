@@ -343,6 +343,23 @@ def test_few_long_systems_keep_the_factors_that_are_wanted(monkeypatch: pytest.M
     assert matrix.solve(d, True).tobytes() == named.solve(d, True).tobytes()
 
 
+@pytest.mark.parametrize("short_way", [True, False])
+@pytest.mark.parametrize("pivoting", [True, "auto"])
+def test_matrices_that_keep_no_factors_are_solved_as_solve_does(
+    pivoting: bool | str, short_way: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that exchange rows are eliminated again: once by a kernel that solves long ones in thrice the time."""
+    if not short_way:
+        monkeypatch.setattr(fast_path.FACTORED_SOLVES, "call", lambda *arguments: None)
+    rng = np.random.default_rng(0)
+    for shape, count in (((1, 20_000), 10), ((2, 20_000), 3), ((1, 20_000), 1)):
+        a, b, c = rng.uniform(-1, 1, (3, *shape))
+        d, matrix = rng.uniform(-1, 1, (count, *shape)), tridiag.factor(a, b, c, pivoting=pivoting)
+        for transpose in (False, True):
+            wanted = tridiag.solve(a, b, c, d, pivoting=pivoting, transpose=transpose)
+            assert matrix.solve(d, transpose).tobytes() == wanted.tobytes()
+
+
 @pytest.mark.parametrize("pivoting", [False, True, "auto"])
 @pytest.mark.parametrize("short_way", [True, False])
 def test_few_long_systems_have_the_status_of_factors(

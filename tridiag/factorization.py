@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from tridiag import systems
-from tridiag.backends import BACKENDS
+from tridiag.backends import BACKENDS, Backend
 from tridiag.calls import execute, fast_path, outputs, split
 from tridiag.calls.checks import check_axis
 from tridiag.calls.fast_path import FACTORED_SOLVES, Kind, Shapes
-from tridiag.calls.plan import UNASKED, Call, axis_alone, is_one, prepare, wants_check
+from tridiag.calls.plan import UNASKED, Call, Plan, axis_alone, is_one, prepare, wants_check
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.derivatives import runner_of
 from tridiag.libraries.arrays import check_sequence, module_of, taking
@@ -171,14 +171,20 @@ class Factorization:
         SingularSystemError, ValueError, TypeError
             As `tridiag.solve`.
         """
-        if type(d) is np.ndarray and (known := self._known or self._recalled()):
+        library = self._kind.library
+        if library == "numpy" and type(d) is np.ndarray and (known := self._known or self._recalled()):
             x = FACTORED_SOLVES.call(known, d, transpose, out, check, overwrite_d)
             if x is not None:
                 return x
         if compiling(d):
             return graph().outside(self.solve, d, transpose, out, overwrite_d=overwrite_d, check=check)
+        if library == "torch" and (short := fast_path.of_tensors("solve_factored", d)) is not None:
+            known = self._known or self._recalled()
+            x = short(known, d, transpose, out, check, overwrite_d) if known else None
+            if x is not None:
+                return x
         (a, b, c, where), shapes = self._matrix, shapes_of(self._matrix)
-        if self._kind.library == "jax" and self._factors is None and not self._kind.from_front:  # nothing is kept
+        if library == "jax" and self._factors is None and not self._kind.from_front:  # nothing is kept
             name = "auto" if self._free else self._name
             options = self._placed(shapes) | {"where": where, "backend": name, "axis_name": self._kind.axis_name}
             options |= {"transpose": transpose, "overwrite_d": overwrite_d, "check": check}
@@ -197,12 +203,15 @@ class Factorization:
         kind = Kind(call.library, dtype, call.form.n, shapes, self._kind.from_front, axis_name)
         factors = self._factors if kind == self._kind else None
         backend = BACKENDS[self._name] if kind.library == self._kind.library else choose(call.problem).backend
-        if self._free and (other := execute.quicker_anew(call.plan, backend.name)):
+        other = self._quicker(call.plan, backend.name, factors)
+        wanted = kind == self._kind and kind.library in execute.EAGER and execute.keeps_factors(call.plan, backend.name)
+        if other is None and factors is None and wanted and not call.plan.empty:
+            factors = self._made()
+            other = self._quicker(call.plan, backend.name, factors)
+        if other is not None:
             backend, factors = other, None
         elif self._free and (other := execute.quicker_alike(call.plan, backend.name)):
             backend = other
-        elif factors is None and kind == self._kind and kind.library == "numpy" and not call.plan.empty:
-            factors = self._made()
         return execute.solve(call, backend, check, destination, factors)
 
     @property
@@ -228,9 +237,13 @@ class Factorization:
         options = {"axis": axis, "periodic": options["periodic"], "axis_name": self._kind.axis_name}
         return systems.slogdet(*self._matrix[:3], where=self._matrix[3], **options)
 
+    def _quicker(self, plan: Plan, name: str, factors: Any) -> Backend | None:
+        """What solves right sides anew in less time than a backend of that name with these factors, or some to come."""
+        return execute.quicker_anew(plan, name, execute.are_saved(factors)) if self._free else None
+
     def _made(self) -> Any:
         """Its factors, which it was made without."""
-        self._factors, _ = runner_of("numpy").factor(self._prepared(), BACKENDS[self._name])
+        self._factors, _ = runner_of(self._kind.library).factor(self._prepared(), BACKENDS[self._name])
         self._known = None
         return self._factors
 
@@ -244,9 +257,8 @@ class Factorization:
     def _recalled(self) -> Any:
         """What is known of it; False where that says little: it is of another library, or a matrix is singular."""
         if self._known is None:
-            usable = self._kind.library == "numpy" and not np.any(self._status)
             facts = self._matrix, self._options, self._free, self._name, self._kind, self._factors
-            self._known = (usable and fast_path.known(*facts)) or False
+            self._known = fast_path.known(self._status, *facts) or False
         return self._known
 
     def _placed(self, shapes: Shapes) -> dict[str, Any]:
@@ -323,17 +335,20 @@ def factor(
     LAPACK's xGTTRF and xGTTRS. Certified systems keep (a / pivot, 1 / pivot, c / pivot), and no division is left. A
     system that needs pivoting keeps a, b, c, which refinement reads anyway, and is eliminated again: that reads fewer
     words than its factors would. Where every matrix has one right side, or long ones have so few that threads would be
-    idle, NumPy arrays may be solved anew by another backend, if none was named and that is expected to be quicker; such
-    matrices are factored by the first solve of more right sides. To JAX it is a tree, so that it can be an argument of
+    idle, or most need pivoting, arrays of NumPy and PyTorch in host memory may be solved anew by another backend, if
+    none was named and that is expected to be quicker; such matrices are factored by the first solve of more right
+    sides. To JAX it is a tree, so that it can be an argument of
     jitted functions; its leaves belong together, and are not to be changed one by one.
     """
-    if axis_name is None and type(b) is np.ndarray and (where is None or type(where) is np.ndarray):
-        found = fast_path.factors(a, b, c, where, axis, backend, pivoting, periodic)
+    compiles = compiling(a, b, c)
+    short = fast_path.factors if type(b) is np.ndarray else fast_path.of_tensors("factors", b)
+    if short is not None and axis_name is None and not compiles:
+        found = short(a, b, c, where, axis, backend, pivoting, periodic)
         if found is not None:
             matrix, placed, name, kind, factors, status = found
             options: dict[str, Any] = {"axis": placed, "pivoting": pivoting, "periodic": periodic}
             return Factorization(matrix, options, name, kind, factors, status, backend == "auto")
-    if compiling(a, b, c):
+    if compiles:
         options = {"axis": axis, "pivoting": pivoting, "periodic": periodic, "where": where}
         return graph().outside(factor, a, b, c, backend=backend, **options)
     arguments = {"a": a, "b": b, "c": c}
@@ -380,7 +395,8 @@ def own(call: Call, given: tuple[Any, ...]) -> tuple[Any, ...]:
     """Copies of the caller's arrays, at their own size; JAX arrays are immutable."""
     if call.library == "jax":
         return tuple(call.module().own(x) for x in given)
-    if call.library in ("torch", "cupy"):
-        clone = "clone" if call.library == "torch" else "copy"
-        return tuple(getattr(x, clone)() if hasattr(x, clone) else copy.copy(x) for x in given)
+    if call.library == "torch":
+        return tuple(call.module().own(x) for x in given)
+    if call.library == "cupy":
+        return tuple(x.copy() if hasattr(x, "copy") else copy.copy(x) for x in given)
     return tuple(x if x is None or np.isscalar(x) else np.array(x) for x in given)

@@ -63,8 +63,12 @@ def adjoint_of_jax_arrays(matrix: Matrix, g: Any, x: Any, form: Form) -> Any:
     return systems.adjoint_long(matrix, g, x, form)
 
 
-def find_zero_pivots(matrix: Matrix, form: Form) -> np.ndarray[Any, Any]:
+def find_zero_pivots(matrix: Matrix, form: Form) -> Any:
     """For each matrix 0, or 1 + the row of the first zero pivot of elimination with partial pivoting."""
+    if library_of(matrix[1]) == "torch":
+        import torch
+
+        return torch.as_tensor(find_zero_pivots(tuple(map(view, matrix)), form))
     return bound_zero_pivots(form, *extents((*matrix, None, None)), matrix[1].dtype)(*matrix)
 
 

@@ -36,6 +36,12 @@ class Factors(NamedTuple):
     kinds: np.ndarray[Any, Any]
     status: np.ndarray[Any, Any]
 
+    @property
+    def saved(self) -> bool:
+        """Whether most matrices are not to be eliminated again."""
+        uncertified = np.count_nonzero(self.kinds == J.UNCERTIFIED)
+        return self.tiles.size > 0 and bool(2 * uncertified <= self.kinds.size)
+
 
 Extents = tuple[tuple[int, ...] | None, ...]  # the shapes, or the strides in bytes, of a, b, c, where, d, x
 
@@ -91,7 +97,7 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = No
         _, status = solve(tuple(map(view, matrix)), view(d), form, view(result), factors)
         return result, status
     x = np.empty(form.shape, d.dtype) if out is None else out
-    operands = *matrix, d, x
+    operands, factors = (*matrix, d, x), factors if keeps_factors(form) else None
     flags, more = (0, ()) if factors is None else (J.FACTORED, (None, factors.tiles, factors.kinds))
     call = call_for(form, *extents(operands), (matrix[1].dtype, d.dtype), flags)
     if check(call.run(*operands, *more)):
@@ -122,6 +128,11 @@ def too_few_for_factors(form: Form, dtype: np.dtype[Any]) -> bool:
     return end_to_end and kept > SCRATCH and math.prod(form.batch) < lanes_of(dtype) * granted(form)
 
 
+def keeps_factors(form: Form) -> bool:
+    """Whether there are any: matrices that exchange rows throughout are eliminated again, and so are cyclic ones."""
+    return form.pivoting is not True and not form.periodic
+
+
 def factor(matrix: Matrix, form: Form) -> Factors:
     matrix = tuple(map(view, matrix))
     return bound_factor(form, *extents((*matrix, None, None)), matrix[1].dtype)(*matrix)
@@ -139,9 +150,9 @@ def bound_factor(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[
     facts = form, shapes, strides, (dtype, dtype), J.FACTORING
     run, job, count = checked(form, lambda: call_for(*facts).run), call_for(*facts).job, form.matrices
     words = J.Systems.view(job.words)
-    lanes, kept = int(words.lanes), form.pivoting is not True and not form.periodic
+    lanes = int(words.lanes)
     whole = (count, form.n, 3) if words.shared else (-(-count // lanes), form.n, 3, lanes)
-    shape = whole if kept else (0,)
+    shape = whole if keeps_factors(form) else (0,)
 
     def factors(*matrix: Any) -> Factors:
         status, kinds = np.zeros(count, np.int32), np.full(count, J.UNCERTIFIED, np.uint8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -259,6 +260,13 @@ def masked(where: Any, place: torch.device | None) -> Any:
     if place is not None and where.device != place:
         raise TypeError(f"the tensors are on different devices: {place}, {where.device}; move them to one")
     return where
+
+
+def own(x: Any) -> Any:
+    """A copy; that of a tensor has its derivatives."""
+    if type(x) in (torch.Tensor, torch.nn.Parameter) and not transformed():
+        settled(x)  # refuses what was freed: PyTorch would read it
+    return x.clone() if isinstance(x, torch.Tensor) else copy.copy(x)
 
 
 def settled(x: Any) -> Any:
