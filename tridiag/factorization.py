@@ -221,9 +221,10 @@ class Factorization:
         .. math:: 1 / (\|A\|_1 \, \|A^{-1}\|_1)
 
         Near eps a solution has no correct digit; a singular matrix has 0, and nothing is raised. Rows that ``where``
-        takes out do not count. The norm of the inverse is estimated from ten solves, as by LAPACK's xGTCON (Higham
-        1988): never more than the true one but for rounding, a tenth less or better in most matrices, seldom a third
-        of it. It has no derivatives.
+        takes out do not count; a matrix without others has 1. The norm of the inverse is estimated from ten solves, as
+        by LAPACK's xGTCON (Higham 1988): never more than the true one but for rounding, a tenth less or better in most
+        matrices, seldom a third of it. Derivatives, of JAX and PyTorch, are those of the estimate, one more solve: of
+        the number itself where the estimate is exact, as it mostly is. They are NaN in a singular matrix.
         """
         return execute.reciprocal_condition(self._prepared(), self._status)
 
