@@ -320,8 +320,8 @@ def check_dtype(name: str, entry: Entry) -> None:
         refuse_dtype(name, "bool")
     if dtype in UNSIGNED:
         raise TypeError(
-            f"{name} has dtype {dtype_name(dtype)}, which PyTorch promotes with no other; convert it first, to int64 or "
-            f"what is computed in: {name}.to(torch.int64)"
+            f"{name} has dtype {dtype_name(dtype)}, which PyTorch promotes with no other; convert it first, "
+            f"to int64 or what is computed in: {name}.to(torch.int64)"
         )
     if isinstance(dtype, torch.dtype) and not (dtype.is_floating_point or dtype.is_complex or dtype in INTEGERS):
         refuse_dtype(name, dtype_name(dtype))
