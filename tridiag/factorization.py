@@ -184,10 +184,12 @@ class Factorization:
             if x is not None:
                 return x
         (a, b, c, where), shapes = self._matrix, shapes_of(self._matrix)
-        if library == "jax" and self._factors is None and not self._kind.from_front:  # nothing is kept
+        if library == "jax" and self._factors is None:  # nothing is kept
             name = "auto" if self._free else self._name
             options = self._placed(shapes) | {"where": where, "backend": name, "axis_name": self._kind.axis_name}
             options |= {"transpose": transpose, "overwrite_d": overwrite_d, "check": check}
+            if self._kind.from_front:
+                self._check_rank(np.ndim(d), max(map(len, shapes)))
             return systems.solve(a, b, c, d, out=out, **options)
         arguments = {"a": a, "b": b, "c": c, "d": d}
         axis_name, options = self._kind.axis_name, self._placed(shapes)
