@@ -206,7 +206,7 @@ class Factorization:
         factors = self._factors if kind == self._kind else None
         backend = BACKENDS[self._name] if kind.library == self._kind.library else choose(call.problem).backend
         other = self._quicker(call.plan, backend.name, factors)
-        wanted = kind == self._kind and kind.library in execute.EAGER and execute.keeps_factors(call.plan, backend.name)
+        wanted = kind == self._kind and kind.library in execute.EAGER
         if other is None and factors is None and wanted and not call.plan.empty:
             factors = self._made()
             other = self._quicker(call.plan, backend.name, factors)
@@ -339,9 +339,9 @@ def factor(
     system that needs pivoting keeps a, b, c, which refinement reads anyway, and is eliminated again: that reads fewer
     words than its factors would. Where every matrix has one right side, or long ones have so few that threads would be
     idle, or most need pivoting, arrays of NumPy and PyTorch in host memory may be solved anew by another backend, if
-    none was named and that is expected to be quicker; such matrices are factored by the first solve of more right
-    sides. To JAX it is a tree, so that it can be an argument of
-    jitted functions; its leaves belong together, and are not to be changed one by one.
+    none was named and that is expected to be quicker; systems that lie side by side with one right side each are solved
+    anew in any case. Such matrices are factored by the first solve of more right sides. To JAX it is a tree, so that it
+    can be an argument of jitted functions; its leaves belong together, and are not to be changed one by one.
     """
     compiles = compiling(a, b, c)
     short = fast_path.factors if type(b) is np.ndarray else fast_path.of_tensors("factors", b)

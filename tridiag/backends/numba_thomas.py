@@ -17,7 +17,7 @@ import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.kernels.jobs import products, recurrences
-from tridiag.kernels.jobs.batches import LINE
+from tridiag.kernels.jobs.batches import LINE, contiguous
 from tridiag.kernels.jobs.systems import SCRATCH, granted, lanes_of, make_job, restored, threads, worth_threads
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.runtime.python_call import check
@@ -97,7 +97,7 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = No
         _, status = solve(tuple(map(view, matrix)), view(d), form, view(result), factors)
         return result, status
     x = np.empty(form.shape, d.dtype) if out is None else out
-    operands, factors = (*matrix, d, x), factors if keeps_factors(form) else None
+    operands, factors = (*matrix, d, x), factors if saves_elimination(form) else None
     flags, more = (0, ()) if factors is None else (J.FACTORED, (None, factors.tiles, factors.kinds))
     call = call_for(form, *extents(operands), (matrix[1].dtype, d.dtype), flags)
     if check(call.run(*operands, *more)):
@@ -131,6 +131,49 @@ def too_few_for_factors(form: Form, dtype: np.dtype[Any]) -> bool:
 def keeps_factors(form: Form) -> bool:
     """Whether there are any: matrices that exchange rows throughout are eliminated again, and so are cyclic ones."""
     return form.pivoting is not True and not form.periodic
+
+
+def saves_elimination(form: Form) -> bool:
+    """Whether right sides take less time from factors.
+
+    Of systems side by side with one right side each these are as many words as the matrices, and are read group by
+    group, not row by row.
+    """
+    return keeps_factors(form) and (form.shape != form.matrix_shape or math.prod(form.shape[form.axis + 1 :]) == 1)
+
+
+def find_zero_pivots(matrix: Matrix, form: Form, bind: Callable[..., Any] | None = None) -> Any:
+    """For each matrix 0, or 1 + the row of the first zero pivot of elimination with partial pivoting.
+
+    ``bind``: `bound_zero_pivots` of another kernel.
+    """
+    if library_of(matrix[1]) == "torch":
+        import torch
+
+        return torch.as_tensor(find_zero_pivots(tuple(map(view, matrix)), form, bind))
+    return (bind or bound_zero_pivots)(form, *extents((*matrix, None, None)), matrix[1].dtype)(*matrix)
+
+
+def bound_zero_pivots(
+    form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any], call_for: Callable[..., Call] = call_for
+) -> Callable[..., np.ndarray[Any, Any]]:
+    """The same of such matrices as a function of a, b, c, where: what a solve tells of any d.
+
+    It is a diagonal, which lies as that of a solve does, or zeros. ``call_for``: that of another kernel.
+    """
+    form = form._replace(pivoting=form.pivoting or "auto", shape=form.matrix_shape)
+    zeros = np.broadcast_to(np.zeros((), dtype), form.shape)
+    place = next((k for k in (1, 0, 2) if shapes[k] == form.shape), None)
+    right = zeros.strides if place is None else strides[place]
+    given = (*shapes[:4], form.shape, form.shape), (*strides[:4], right, contiguous(form.shape, dtype.itemsize))
+
+    def zero_pivots(*matrix: Any) -> np.ndarray[Any, Any]:
+        call, status = call_for(form, *given, (dtype, dtype)), np.zeros(form.matrices, np.int32)
+        d = zeros if place is None else matrix[place]
+        check(call.run(*matrix, d, np.empty(form.shape, dtype), status))
+        return np.array(restored(call.job, status, form))
+
+    return zero_pivots
 
 
 def factor(matrix: Matrix, form: Form) -> Factors:

@@ -55,11 +55,11 @@ def quicker_anew(plan: Plan, name: str, saved: bool = True) -> Backend | None:
     """
     if plan.library not in EAGER or plan.problem.device != "cpu" or plan.traced or plan.empty:
         return None
-    saved = saved and keeps_factors(plan, name)
-    if saved and plan.form.shape != plan.form.matrix_shape and not has_few_sides(plan, name):
+    saves = saves_elimination(plan, name)
+    if saved and saves and plan.form.shape != plan.form.matrix_shape and not has_few_sides(plan, name):
         return None
     found = choose(plan.problem._replace(verb="solve"), "auto").backend
-    return found if found.name != name and hasattr(found.module(), "bound_solve") else None
+    return found if hasattr(found.module(), "bound_solve") and (found.name != name or not saves) else None
 
 
 def has_few_sides(plan: Plan, name: str) -> bool:
@@ -73,10 +73,10 @@ def are_saved(factors: Any) -> bool:
     return getattr(factors, "saved", True)
 
 
-def keeps_factors(plan: Plan, name: str) -> bool:
-    """Whether a backend of that name has factors of such matrices."""
-    keeps = getattr(BACKENDS[name].module(), "keeps_factors", None)
-    return keeps is None or keeps(plan.form)
+def saves_elimination(plan: Plan, name: str) -> bool:
+    """Whether a backend of that name has factors of such matrices, from which these right sides take less time."""
+    saves = getattr(BACKENDS[name].module(), "saves_elimination", None)
+    return saves is None or saves(plan.form)
 
 
 def factors_later(plan: Plan, name: str) -> Backend | None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.backends import BACKENDS, Backend
-from tridiag.calls.execute import are_saved, factors_later, keeps_factors, quicker_anew
+from tridiag.calls.execute import are_saved, factors_later, quicker_anew, saves_elimination
 from tridiag.calls.fast_path.facts import (
     Array,
     Casts,
@@ -190,7 +190,7 @@ def solver_of(plan: Plan, known: Known) -> tuple[Backend, bool] | None:
         return None  # of another kind than the factors
     if known.free and (other := quicker_anew(plan, known.name, known.saved)):
         return other, False
-    if not keeps_factors(plan, known.name):
+    if not saves_elimination(plan, known.name):
         return own, False
     return (own, True) if known.factors else None
 
