@@ -320,7 +320,7 @@ def test_few_long_systems_are_not_slower_with_factors(monkeypatch: pytest.Monkey
     assert matrix.solve(d).tobytes() == wanted.tobytes()
     monkeypatch.setattr(BACKENDS["numba_partition"].module(), "solve", None)
     np.testing.assert_allclose(named.solve(d), wanted, rtol=1e-12)
-    np.testing.assert_allclose(matrix.solve(np.stack((d, d)))[1], wanted, rtol=1e-12)
+    np.testing.assert_allclose(matrix.solve(np.stack((d, d, d)))[1], wanted, rtol=1e-12)
 
 
 def test_few_long_systems_keep_the_factors_that_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:

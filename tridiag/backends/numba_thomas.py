@@ -120,12 +120,14 @@ def bound_factored_solve(form: Form, shapes: Extents, strides: Extents, dtypes: 
 
 
 def too_few_for_factors(form: Form, dtype: np.dtype[Any]) -> bool:
-    """Whether long systems, which do not lie side by side, fill less than a vector of each thread.
+    """Whether systems, which do not lie side by side, fill no quarter of a vector, or long ones not one of each thread.
 
-    Long: what a thread keeps of a vector of them leaves its caches.
+    Long: what a thread keeps of a vector of them, beside what else it has, leaves its caches.
     """
-    kept, end_to_end = form.n * dtype.itemsize * lanes_of(dtype), math.prod(form.shape[form.axis + 1 :]) == 1
-    return end_to_end and kept > SCRATCH and math.prod(form.batch) < lanes_of(dtype) * granted(form)
+    lanes, count = lanes_of(dtype), math.prod(form.batch)
+    long = form.n * dtype.itemsize * lanes > SCRATCH * 3 // 4
+    end_to_end = math.prod(form.shape[form.axis + 1 :]) == 1
+    return end_to_end and count < (lanes * granted(form) if long else lanes // 4 + 1)
 
 
 def keeps_factors(form: Form) -> bool:
