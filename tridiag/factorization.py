@@ -343,17 +343,16 @@ def factor(
     anew in any case. Such matrices are factored by the first solve of more right sides. To JAX it is a tree, so that it
     can be an argument of jitted functions; its leaves belong together, and are not to be changed one by one.
     """
-    compiles = compiling(a, b, c)
+    if compiling(a, b, c):
+        options: dict[str, Any] = {"axis": axis, "pivoting": pivoting, "periodic": periodic, "where": where}
+        return graph().outside(factor, a, b, c, backend=backend, **options)
     short = fast_path.factors if type(b) is np.ndarray else fast_path.of_tensors("factors", b)
-    if short is not None and axis_name is None and not compiles:
+    if short is not None and axis_name is None:
         found = short(a, b, c, where, axis, backend, pivoting, periodic)
         if found is not None:
             matrix, placed, name, kind, factors, status = found
-            options: dict[str, Any] = {"axis": placed, "pivoting": pivoting, "periodic": periodic}
+            options = {"axis": placed, "pivoting": pivoting, "periodic": periodic}
             return Factorization(matrix, options, name, kind, factors, status, backend == "auto")
-    if compiles:
-        options = {"axis": axis, "pivoting": pivoting, "periodic": periodic, "where": where}
-        return graph().outside(factor, a, b, c, backend=backend, **options)
     arguments = {"a": a, "b": b, "c": c}
     library, _ = taking(tuple(arguments), *map(type, (a, b, c, where)))  # refuses what has no axes to be counted
     for name, x in arguments.items():
