@@ -162,6 +162,27 @@ def test_what_differs_is_no_such_call() -> None:
     np.testing.assert_array_equal(tridiag.solve(a, b, c, list(d)), wanted)
 
 
+def test_a_tuple_of_one_argument_is_not_that_argument() -> None:
+    """Once an axis (0,) was taken for 0 after calls with axis=0, and an initial value for a tuple of one."""
+    a, b, c, d = dominant((N, 3))
+    calls: tuple[Callable[..., Any], ...] = (
+        lambda one: tridiag.solve(a, b, c, d, axis=one(0)),
+        lambda one: tridiag.matmul(a, b, c, d, axis=one(0)),
+        lambda one: tridiag.logcumsumexp(d, axis=one(0)),
+        lambda one: tridiag.linear_recurrence(a, d, one(d[0]), axis=0),
+    )
+    for call in calls:
+        for _ in range(4):
+            call(lambda x: x)
+        with pytest.raises((TypeError, ValueError)):
+            call(lambda x: (x,))
+    for _ in range(4):
+        wanted = tridiag.linear_recurrence((a,), d, (d[0],), axis=0)
+    np.testing.assert_array_equal(tridiag.linear_recurrence(a, d, d[0], axis=0), wanted)
+    with pytest.raises((TypeError, ValueError)):
+        tridiag.linear_recurrence((a,), d, d[0], axis=0)
+
+
 def test_converted_arrays_are_read_anew() -> None:
     """Integers and single precision as NumPy converts them; what has too many entries goes another way."""
     a, b, c, d = dominant((N,))

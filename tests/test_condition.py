@@ -109,6 +109,69 @@ def test_inside_jit_and_vmap() -> None:
         return tridiag.factor(*matrix).rcond
 
     wanted = function(a, b, c)
-    found, gradients = jax.jit(jax.vmap(jax.value_and_grad(function)))(a, b, c)
+    found, gradient = jax.jit(jax.vmap(jax.value_and_grad(function, 1)))(a, b, c)
     np.testing.assert_allclose(found, wanted, rtol=1e-12)
-    assert not np.any(gradients)
+    alone = jax.jit(jax.grad(lambda b: function(a, b, c).sum()))(b)
+    np.testing.assert_allclose(gradient, alone, rtol=1e-12)
+
+
+def gradients(library: str, given: Any, where: Any, **options: Any) -> tuple[np.ndarray, ...]:
+    """rcond, and the gradients of its sum in a, b and c."""
+    if library == "jax":
+        import jax
+
+        def function(*matrix: Any) -> Any:
+            found = tridiag.factor(*matrix, where=where, **options).rcond
+            return found.sum(), found
+
+        found, found_rcond = jax.jit(jax.grad(function, (0, 1, 2), has_aux=True))(*map(jax.numpy.asarray, given))
+        return tuple(map(to_numpy, (found_rcond, *found)))
+    import torch
+
+    tensors = [torch.from_numpy(x).requires_grad_() for x in given]
+    mask = None if where is None else torch.from_numpy(where)
+    found = tridiag.factor(*tensors, where=mask, **options).rcond
+    found.sum().backward()
+    return tuple(to_numpy(x.detach()) for x in (found, *(x.grad for x in tensors)))
+
+
+@pytest.mark.parametrize("library", LIBRARIES[1:])
+@pytest.mark.parametrize("options", [{}, {"periodic": True}])
+def test_gradients_are_those_of_the_number(library: str, options: dict[str, Any]) -> None:
+    """Once they were 0 without a word. Where the estimate is exact, quotients of differences in higher precision."""
+    pytest.importorskip(library)
+    given = [x.copy() for x in dominant((5, 7))[:3]]
+    where = np.ones((5, 7), bool)
+    where[:, 4] = False
+    if not options:
+        given[0][:, 0] = given[2][:, -1] = np.nan  # are never read
+    found, *grads = gradients(library, given, where, **options)
+    step, of_pads = 1e-6, np.where(np.isnan(given), 0, given)
+    sure = np.isclose(found, exact(*of_pads, where, **options), rtol=1e-9)
+    assert sure.sum() >= 3
+    for k, gradient in enumerate(grads):
+        assert not gradient[:, 4].any()
+        for i in (0, 1, 3, 6):
+            ends = []
+            for sign in (1, -1):
+                moved = of_pads.copy()
+                moved[k, :, i] += sign * step
+                ends.append(exact(*moved, where, **options))
+            scale = abs(gradient).max(1) + found
+            wrong = abs((ends[0] - ends[1]) / (2 * step) - gradient[:, i]) > 1e-6 * scale
+            assert not wrong[sure].any(), (k, i)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_matrix_without_rows_is_that_of_the_identity(library: str) -> None:
+    """Which is what is left where all rows are taken out; its neighbours keep theirs."""
+    a, b, c, _ = dominant((3, 9))
+    where = np.ones((3, 9), bool)
+    where[1] = False
+    b[1] = 0
+    found = rcond(library, a, b, c, where)
+    assert found[1] == 1
+    np.testing.assert_allclose(found[[0, 2]], rcond(library, a[[0, 2]], b[[0, 2]], c[[0, 2]]), rtol=1e-14)
+    if library != "numpy":
+        found, *grads = gradients(library, (a, b, c), where)
+        assert found[1] == 1 and all(not x[1].any() and np.isfinite(x).all() and x[0].any() for x in grads)

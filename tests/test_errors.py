@@ -112,6 +112,20 @@ def test_booleans_of_torch_and_jax() -> None:
     refused(TypeError, "b has dtype bool", 1.0, numpy.ones(6, bool), 1.0, numpy.ones(6))
 
 
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64"])
+def test_integers_that_torch_does_not_promote(dtype: str) -> None:
+    """Once these were told that integers are converted."""
+    torch = pytest.importorskip("torch")
+    if not hasattr(torch, dtype):
+        pytest.skip("this PyTorch has no such dtype")
+    x = torch.ones(6, dtype=getattr(torch, dtype))
+    told = rf"has dtype {dtype}, which PyTorch promotes with no other; .*\.to\(torch\.int64\)"
+    refused(TypeError, f"b {told}", 1.0, x, 1.0, torch.ones(6))
+    with pytest.raises(TypeError, match=f"x {told}"):
+        tridiag.linear_recurrence(1, x)
+    assert tridiag.linear_recurrence(1, x.to(torch.int64)).tolist() == [1, 2, 3, 4, 5, 6]
+
+
 @pytest.mark.parametrize("dtype", ["int64", "float64", "uint8"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_mask_that_is_not_boolean(verb: str, dtype: str) -> None:

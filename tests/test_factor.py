@@ -382,10 +382,11 @@ def test_few_right_sides_of_one_long_matrix(backend: Subject, kind: Callable[...
 
 
 def test_few_right_sides_that_leave_threads_idle_are_solved_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once 8 of one long matrix took eight times as long from factors, which are not made for them."""
+    """Once 8 of one long matrix took eight times as long from factors, which are not made for them; 2 nearly twice."""
     monkeypatch.setattr(numba_thomas, "granted", lambda form: 2)
     for n, count, axis, few in [
         (40_000, 8, -1, True), (40_000, 16, -1, False), (20_000, 8, -1, False), (40_000, 8, 0, False),
+        (30_000, 8, -1, True), (20_000, 2, -1, True), (20_000, 3, -1, False), (20_000, 2, 0, False),
     ]:  # fmt: skip
         shape, batch = ((count, n), (1, n)) if axis else ((n, count), (n, 1))
         form = Form(shape, batch, axis % 2)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import dominant
+from helpers import dominant, to_library, to_numpy
 
 import tridiag
 from tridiag import kalman
@@ -320,7 +320,7 @@ def test_few_long_systems_are_not_slower_with_factors(monkeypatch: pytest.Monkey
     assert matrix.solve(d).tobytes() == wanted.tobytes()
     monkeypatch.setattr(BACKENDS["numba_partition"].module(), "solve", None)
     np.testing.assert_allclose(named.solve(d), wanted, rtol=1e-12)
-    np.testing.assert_allclose(matrix.solve(np.stack((d, d)))[1], wanted, rtol=1e-12)
+    np.testing.assert_allclose(matrix.solve(np.stack((d, d, d)))[1], wanted, rtol=1e-12)
 
 
 def test_few_long_systems_keep_the_factors_that_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,6 +341,23 @@ def test_few_long_systems_keep_the_factors_that_are_wanted(monkeypatch: pytest.M
     for name in LONG:
         monkeypatch.setattr(name, None)
     assert matrix.solve(d, True).tobytes() == named.solve(d, True).tobytes()
+
+
+@pytest.mark.parametrize("short_way", [True, False])
+@pytest.mark.parametrize("pivoting", [True, "auto"])
+def test_matrices_that_keep_no_factors_are_solved_as_solve_does(
+    pivoting: bool | str, short_way: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that exchange rows are eliminated again: once by a kernel that solves long ones in thrice the time."""
+    if not short_way:
+        monkeypatch.setattr(fast_path.FACTORED_SOLVES, "call", lambda *arguments: None)
+    rng = np.random.default_rng(0)
+    for shape, count in (((1, 20_000), 10), ((2, 20_000), 3), ((1, 20_000), 1)):
+        a, b, c = rng.uniform(-1, 1, (3, *shape))
+        d, matrix = rng.uniform(-1, 1, (count, *shape)), tridiag.factor(a, b, c, pivoting=pivoting)
+        for transpose in (False, True):
+            wanted = tridiag.solve(a, b, c, d, pivoting=pivoting, transpose=transpose)
+            assert matrix.solve(d, transpose).tobytes() == wanted.tobytes()
 
 
 @pytest.mark.parametrize("pivoting", [False, True, "auto"])
@@ -367,6 +384,47 @@ def test_few_long_systems_have_the_status_of_factors(
             with pytest.raises(tridiag.SingularSystemError) as caught:
                 matrix.solve(b)
             assert caught.value.indices.tolist() == [[k] for k in np.flatnonzero(wanted).tolist()]
+
+
+@pytest.mark.parametrize("options", [{"axis": 0}, {"periodic": True}, {"pivoting": True}])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("short_way", [True, False])
+def test_one_right_side_each_is_solved_as_solve_does_where_factors_save_nothing(
+    library: str, short_way: bool, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From factors systems side by side took up to three times as long. Nothing is factored before that is wanted."""
+    pytest.importorskip(library)
+    if not short_way:
+        monkeypatch.setattr(fast_path, "factors", lambda *arguments: None)
+        monkeypatch.setattr(fast_path, "of_tensors", lambda verb, x: None)
+        monkeypatch.setattr(fast_path.FACTORED_SOLVES, "call", lambda *arguments: None)
+    a, b, c, d = (to_library(library, x) for x in dominant((40, 50)))
+    matrix, named = (tridiag.factor(a, b, c, backend=name, **options) for name in ("auto", "numba_thomas"))
+    assert matrix._factors is None and named._factors is not None
+    for transpose in (False, True):
+        wanted = to_numpy(tridiag.solve(a, b, c, d, transpose=transpose, **options))
+        for one in (matrix, named):
+            assert to_numpy(one.solve(d, transpose)).tobytes() == wanted.tobytes()
+    assert matrix._factors is None
+
+
+@pytest.mark.parametrize("options", [{"axis": 0}, {"axis": 0, "pivoting": False}, {"periodic": True}])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("shape", [(12, 12), (4, 30), (30, 4), (64, 9), (2, 40)])
+def test_the_status_without_factors(shape: tuple[int, ...], masked: bool, options: dict[str, Any]) -> None:
+    """That of elimination with partial pivoting, of integers with many zero pivots and of what is not finite."""
+    rng, seen = np.random.default_rng(0), []
+    for turn in range(8):
+        a, b, c = rng.integers(-2, 3, (3, *shape)).astype(float)
+        a, b = a * (rng.uniform(size=shape) < 0.4), b + 4 * (rng.uniform(size=shape) < 1 - 1 / len(b))
+        where = rng.uniform(size=shape) < 0.8 if masked else None
+        if turn == 7:
+            b.flat[7] = np.nan
+        found = tridiag.factor(a, b, c, where=where, **options)
+        wanted = tridiag.factor(a, b, c, where=where, backend="numpy_thomas", **options | {"pivoting": True}).status
+        assert found._factors is None and found.status.tolist() == wanted.tolist()
+        seen += wanted.tolist()
+    assert 0 in seen and any(seen)
 
 
 def test_factors_own_what_they_are_made_of() -> None:

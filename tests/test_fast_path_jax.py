@@ -86,6 +86,51 @@ def test_a_solve_is_that_of_the_long_way(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found == [told(arrays((5, N))), told(singular())]
 
 
+FACTORED: dict[str, Any] = {
+    "plain": lambda: (arrays((5, N))[:3], {}),
+    "a mask, columns": lambda: (arrays((N, 5))[:3], {"axis": 0, "where": jnp.arange(N)[:, None] % 5 != 2}),
+    "one, along columns": lambda: ([1.0, arrays((N,))[1], 1.0], {"axis": 1}),
+    "a named backend": lambda: (arrays((5, N))[:3], {"backend": "jax_scan", "pivoting": True}),
+    "singular": lambda: (singular()[:3], {"pivoting": False}),
+    "no such backend": lambda: (arrays((5, N))[:3], {"backend": "nobody"}),
+    "no hash": lambda: (arrays((5, N))[:3], {"pivoting": []}),
+    "no such axis": lambda: (arrays((5, N))[:3], {"axis": 2}),
+    "shapes that do not fit": lambda: ([*arrays((5, N))[:2], arrays((N + 1,))[2]], {}),
+    "halves": lambda: ([x.astype("float16") for x in arrays((5, N))[:3]], {}),
+    "no rows": lambda: ([jnp.ones((3, 0))] * 3, {}),
+    "an array of numpy": lambda: ([np.ones(N), *arrays((5, N))[1:3]], {}),
+}
+
+
+def eliminated(way: str) -> Any:
+    """What comes of `factor`, twice: the tree with the bits of its leaves, or what was raised."""
+    for _ in range(2):
+        given, options = FACTORED[way]()
+        try:
+            matrix = tridiag.factor(*given, **options)
+        except (ValueError, TypeError, tridiag.BackendError) as error:
+            return type(error), str(error)
+    leaves, tree = jax.tree.flatten(matrix)
+    return repr(matrix), str(tree), [(x.dtype, x.shape, np.asarray(x).tobytes()) for x in map(jnp.asarray, leaves)]
+
+
+@pytest.mark.parametrize("way", FACTORED)
+def test_factor_is_that_of_the_long_way(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = eliminated(way)
+    monkeypatch.setattr(fast_path, "of_tensors", lambda verb, x: None)
+    assert found == eliminated(way)
+
+
+@pytest.mark.parametrize("axis", [0, -1])
+def test_factor_and_its_solve_are_one_program_each(axis: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once an axis that is counted from the front cost a solve five times as much."""
+    a, b, c, d = arrays((5, N))
+    wanted = tridiag.solve(a, b, c, d, axis=axis)
+    monkeypatch.setattr("tridiag.systems.prepare", None)
+    monkeypatch.setattr("tridiag.factorization.prepare", None)
+    assert jnp.array_equal(tridiag.factor(a, b, c, axis=axis).solve(d), wanted)
+
+
 def test_matmul_is_one_program(monkeypatch: pytest.MonkeyPatch) -> None:
     a, _, c, x = arrays((5, N))
     monkeypatch.setattr("tridiag.systems.prepare", None)

@@ -160,11 +160,24 @@ RECURRENCES: dict[str, Any] = {
     "matrices": lambda: ("matrix_recurrence", (torch.eye(2), torch.ones(4, 2)), {}),
     "memory that was freed": lambda: ("linear_recurrence", (freed(), X), {}),
 }
-CALLS = {f"solve, {way}": make for way, make in SOLVES.items()} | RECURRENCES
+CALLS = {f"{verb}, {way}": make for verb in ("solve", "factored") for way, make in SOLVES.items()} | RECURRENCES
+
+
+def factored(a: Any, b: Any, c: Any, d: Any, *, out: Any = None, **options: Any) -> Any:
+    """The solution with factors, of the second solve with them."""
+    of_solve = {name: options.pop(name) for name in ("transpose", "check", "overwrite_d") if name in options}
+    matrix = tridiag.factor(a, b, c, **options)
+    matrix.solve(d.clone() if isinstance(d, torch.Tensor) else d, **of_solve | {"check": False, "overwrite_d": False})
+    return matrix.solve(d, out=out, **of_solve)
+
+
+def verb_of(name: str) -> Any:
+    return factored if name == "factored" else getattr(tridiag, name)
 
 
 def made(way: str) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
-    verb, *rest = ("solve", *CALLS[way]()) if way.startswith("solve") else CALLS[way]()
+    verb = way.partition(",")[0]
+    verb, *rest = (verb, *CALLS[way]()) if verb in ("solve", "factored") else CALLS[way]()
     arguments, options = rest
     return verb, tuple(arguments), options
 
@@ -193,7 +206,7 @@ def outcome(way: str, place: str) -> Any:
         counted = [x for x in arguments if type(x) is torch.Tensor]
         versions = [x._version for x in counted]
         try:
-            told: Any = told_of(getattr(tridiag, verb)(*arguments, out=out, **options), arguments, out)
+            told: Any = told_of(verb_of(verb)(*arguments, out=out, **options), arguments, out)
         except (ValueError, TypeError, OverflowError, RuntimeError, tridiag.BackendError) as error:
             told = type(error), str(error), error.__context__, bits(getattr(error, "x", None))
         changed = [x._version - v for x, v in zip(counted, versions, strict=True)]
@@ -204,7 +217,7 @@ def outcome(way: str, place: str) -> Any:
 @pytest.mark.parametrize("way", CALLS)
 def test_the_short_way_is_as_good_as_the_long_one(way: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same bits, the same tensor, the same refusal, the same count of changes."""
-    if way == "solve, memory that was freed" and place in ("the right side", "the diagonal"):
+    if way.endswith("memory that was freed") and place in ("the right side", "the diagonal"):
         pytest.skip("what is refused first is of no interest")
     found = outcome(way, place)
     monkeypatch.setattr(fast_path, "of_tensors", lambda verb, x: None)
@@ -215,12 +228,14 @@ SHORT = (
     "solve, plain", "solve, single precision", "solve, a shared matrix", "solve, columns", "solve, turned",
     "solve, in place", "solve, a mask", "solve, numbers", "solve, integers", "solve, two dtypes", "solve, parameters",
     "many", "a number", "from a row", "second order, from two", "integers beside a number", "logarithms", "sums",
-    "turning vectors", "turning vectors, from one",
+    "turning vectors", "turning vectors, from one", "factored, plain", "factored, columns", "factored, a shared matrix",
+    "factored, in place", "factored, a mask", "factored, corners", "factored, parameters", "factored, complex",
 )  # fmt: skip
 
 
 def only_short(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("tridiag.systems.prepare", None)
+    patch.setattr("tridiag.factorization.prepare", None)
     patch.setattr("tridiag.recurrences.PREPARERS", None)
 
 
@@ -228,7 +243,7 @@ def only_short(patch: pytest.MonkeyPatch) -> None:
 def test_the_short_way_is_taken(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     only_short(monkeypatch)
     verb, arguments, options = made(way)
-    getattr(tridiag, verb)(*arguments, **options)
+    verb_of(verb)(*arguments, **options)
 
 
 def test_the_short_way_is_taken_in_inference_mode(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,3 +269,35 @@ def test_what_listens_is_heard() -> None:
     with Listener():
         assert torch.equal(tridiag.solve(*given), wanted)
     assert torch.Tensor.numpy not in seen and seen
+
+
+@pytest.mark.parametrize("short_way", [True, False])
+def test_few_long_matrices_are_factored_where_that_is_wanted(short_way: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As NumPy's: one right side each is solved anew by what is quicker, unless a backend was named."""
+    if not short_way:
+        monkeypatch.setattr(fast_path, "of_tensors", lambda verb, x: None)
+    given = [torch.from_numpy(np.resize(x[0].numpy(), (1, 20_000))) for x in tensors((5, N))]
+    named, matrix = tridiag.factor(*given[:3], backend="numba_thomas"), tridiag.factor(*given[:3])
+    for transpose in (False, True):
+        x = matrix.solve(given[3], transpose)
+        assert torch.equal(x, tridiag.solve(*given, transpose=transpose, backend="numba_partition"))
+        torch.testing.assert_close(x, named.solve(given[3], transpose), rtol=1e-12, atol=1e-12)
+    assert named._factors is not None and matrix._factors is None
+    sides = given[3] * torch.arange(1.0, 4.0)[:, None]
+    assert torch.equal(matrix.solve(sides), named.solve(sides)) and matrix._factors is not None
+    assert torch.equal(matrix.solve(sides), named.solve(sides))
+
+
+@pytest.mark.parametrize("pivoting", [False, True, "auto"])
+@pytest.mark.parametrize("short_way", [True, False])
+def test_few_long_matrices_have_a_status(
+    short_way: bool, pivoting: bool | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not short_way:
+        monkeypatch.setattr(fast_path, "of_tensors", lambda verb, x: None)
+    a, b, c = (torch.ones(2, 6000, dtype=torch.float64) * k for k in (-1.0, 2.0, -1.0))
+    b[1, 0] = b[1, -1] = 1
+    b[1, 3000] = a[1, 3001] = c[1, 2999] = 0
+    for mask, wanted in ((None, [0, 3001]), (torch.arange(6000) != 3000, [0, 0])):
+        status = tridiag.factor(a, b, c, where=mask, pivoting=pivoting).status
+        assert status.dtype == torch.int32 and status.tolist() == wanted

@@ -9,11 +9,11 @@ import numpy as np
 from numpy import ndarray
 
 from tridiag import systems
-from tridiag.backends import BACKENDS
+from tridiag.backends import BACKENDS, Backend
 from tridiag.calls import execute, fast_path, outputs, split
 from tridiag.calls.checks import check_axis
 from tridiag.calls.fast_path import FACTORED_SOLVES, Kind, Shapes
-from tridiag.calls.plan import UNASKED, Call, axis_alone, is_one, prepare, wants_check
+from tridiag.calls.plan import UNASKED, Call, Plan, axis_alone, is_one, prepare, wants_check
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.derivatives import runner_of
 from tridiag.libraries.arrays import check_sequence, module_of, taking
@@ -172,17 +172,25 @@ class Factorization:
         SingularSystemError, ValueError, TypeError
             As `tridiag.solve`.
         """
-        if type(d) is ndarray and (known := self._known or self._recalled()):
+        library = self._kind.library
+        if type(d) is ndarray and library == "numpy" and (known := self._known or self._recalled()):
             x = FACTORED_SOLVES.call(known, d, transpose, out, check, overwrite_d)
             if x is not None:
                 return x
         if compiling(d):
             return graph().outside(self.solve, d, transpose, out, overwrite_d=overwrite_d, check=check)
+        if library == "torch" and (short := fast_path.of_tensors("solve_factored", d)) is not None:
+            known = self._known or self._recalled()
+            x = short(known, d, transpose, out, check, overwrite_d) if known else None
+            if x is not None:
+                return x
         (a, b, c, where), shapes = self._matrix, shapes_of(self._matrix)
-        if self._kind.library == "jax" and self._factors is None and not self._kind.from_front:  # nothing is kept
+        if library == "jax" and self._factors is None:  # nothing is kept
             name = "auto" if self._free else self._name
             options = self._placed(shapes) | {"where": where, "backend": name, "axis_name": self._kind.axis_name}
             options |= {"transpose": transpose, "overwrite_d": overwrite_d, "check": check}
+            if self._kind.from_front:
+                self._check_rank(np.ndim(d), max(map(len, shapes)))
             return systems.solve(a, b, c, d, out=out, **options)
         arguments = {"a": a, "b": b, "c": c, "d": d}
         axis_name, options = self._kind.axis_name, self._placed(shapes)
@@ -198,12 +206,15 @@ class Factorization:
         kind = Kind(call.library, dtype, call.form.n, shapes, self._kind.from_front, axis_name)
         factors = self._factors if kind == self._kind else None
         backend = BACKENDS[self._name] if kind.library == self._kind.library else choose(call.problem).backend
-        if self._free and (other := execute.quicker_anew(call.plan, backend.name)):
+        other = self._quicker(call.plan, backend.name, factors)
+        wanted = kind == self._kind and kind.library in execute.EAGER
+        if other is None and factors is None and wanted and not call.plan.empty:
+            factors = self._made()
+            other = self._quicker(call.plan, backend.name, factors)
+        if other is not None:
             backend, factors = other, None
         elif self._free and (other := execute.quicker_alike(call.plan, backend.name)):
             backend = other
-        elif factors is None and kind == self._kind and kind.library == "numpy" and not call.plan.empty:
-            factors = self._made()
         return execute.solve(call, backend, check, destination, factors)
 
     @property
@@ -213,9 +224,10 @@ class Factorization:
         .. math:: 1 / (\|A\|_1 \, \|A^{-1}\|_1)
 
         Near eps a solution has no correct digit; a singular matrix has 0, and nothing is raised. Rows that ``where``
-        takes out do not count. The norm of the inverse is estimated from ten solves, as by LAPACK's xGTCON (Higham
-        1988): never more than the true one but for rounding, a tenth less or better in most matrices, seldom a third
-        of it. It has no derivatives.
+        takes out do not count; a matrix without others has 1. The norm of the inverse is estimated from ten solves, as
+        by LAPACK's xGTCON (Higham 1988): never more than the true one but for rounding, a tenth less or better in most
+        matrices, seldom a third of it. Derivatives, of JAX and PyTorch, are those of the estimate, one more solve: of
+        the number itself where the estimate is exact, as it mostly is. They are NaN in a singular matrix.
         """
         return execute.reciprocal_condition(self._prepared(), self._status)
 
@@ -229,9 +241,13 @@ class Factorization:
         options = {"axis": axis, "periodic": options["periodic"], "axis_name": self._kind.axis_name}
         return systems.slogdet(*self._matrix[:3], where=self._matrix[3], **options)
 
+    def _quicker(self, plan: Plan, name: str, factors: Any) -> Backend | None:
+        """What solves right sides anew in less time than a backend of that name with these factors, or some to come."""
+        return execute.quicker_anew(plan, name, execute.are_saved(factors)) if self._free else None
+
     def _made(self) -> Any:
         """Its factors, which it was made without."""
-        self._factors, _ = runner_of("numpy").factor(self._prepared(), BACKENDS[self._name])
+        self._factors, _ = runner_of(self._kind.library).factor(self._prepared(), BACKENDS[self._name])
         self._known = None
         return self._factors
 
@@ -245,9 +261,8 @@ class Factorization:
     def _recalled(self) -> Any:
         """What is known of it; False where that says little: it is of another library, or a matrix is singular."""
         if self._known is None:
-            usable = self._kind.library == "numpy" and not np.any(self._status)
             facts = self._matrix, self._options, self._free, self._name, self._kind, self._factors
-            self._known = (usable and fast_path.known(*facts)) or False
+            self._known = fast_path.known(self._status, *facts) or False
         return self._known
 
     def _placed(self, shapes: Shapes) -> dict[str, Any]:
@@ -324,19 +339,21 @@ def factor(
     LAPACK's xGTTRF and xGTTRS. Certified systems keep (a / pivot, 1 / pivot, c / pivot), and no division is left. A
     system that needs pivoting keeps a, b, c, which refinement reads anyway, and is eliminated again: that reads fewer
     words than its factors would. Where every matrix has one right side, or long ones have so few that threads would be
-    idle, NumPy arrays may be solved anew by another backend, if none was named and that is expected to be quicker; such
-    matrices are factored by the first solve of more right sides. To JAX it is a tree, so that it can be an argument of
-    jitted functions; its leaves belong together, and are not to be changed one by one.
+    idle, or most need pivoting, arrays of NumPy and PyTorch in host memory may be solved anew by another backend, if
+    none was named and that is expected to be quicker; systems that lie side by side with one right side each are solved
+    anew in any case. Such matrices are factored by the first solve of more right sides. To JAX it is a tree, so that it
+    can be an argument of jitted functions; its leaves belong together, and are not to be changed one by one.
     """
-    if axis_name is None and type(b) is ndarray and (where is None or type(where) is ndarray):
-        found = fast_path.factors(a, b, c, where, axis, backend, pivoting, periodic)
+    if compiling(a, b, c):
+        options: dict[str, Any] = {"axis": axis, "pivoting": pivoting, "periodic": periodic, "where": where}
+        return graph().outside(factor, a, b, c, backend=backend, **options)
+    short = fast_path.factors if type(b) is ndarray else fast_path.of_tensors("factors", b)
+    if short is not None and axis_name is None:
+        found = short(a, b, c, where, axis, backend, pivoting, periodic)
         if found is not None:
             matrix, placed, name, kind, factors, status = found
-            options: dict[str, Any] = {"axis": placed, "pivoting": pivoting, "periodic": periodic}
+            options = {"axis": placed, "pivoting": pivoting, "periodic": periodic}
             return Factorization(matrix, options, name, kind, factors, status, backend == "auto")
-    if compiling(a, b, c):
-        options = {"axis": axis, "pivoting": pivoting, "periodic": periodic, "where": where}
-        return graph().outside(factor, a, b, c, backend=backend, **options)
     arguments = {"a": a, "b": b, "c": c}
     library, _ = taking(tuple(arguments), *map(type, (a, b, c, where)))  # refuses what has no axes to be counted
     for name, x in arguments.items():
@@ -381,7 +398,8 @@ def own(call: Call, given: tuple[Any, ...]) -> tuple[Any, ...]:
     """Copies of the caller's arrays, at their own size; JAX arrays are immutable."""
     if call.library == "jax":
         return tuple(call.module().own(x) for x in given)
-    if call.library in ("torch", "cupy"):
-        clone = "clone" if call.library == "torch" else "copy"
-        return tuple(getattr(x, clone)() if hasattr(x, clone) else copy.copy(x) for x in given)
+    if call.library == "torch":
+        return tuple(call.module().own(x) for x in given)
+    if call.library == "cupy":
+        return tuple(x.copy() if hasattr(x, "copy") else copy.copy(x) for x in given)
     return tuple(x if x is None or np.isscalar(x) else np.array(x) for x in given)

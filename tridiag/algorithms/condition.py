@@ -14,47 +14,65 @@ from typing import Any
 from tridiag.algorithms.matrix_rows import Matrix, bands
 from tridiag.problems.forms import Form
 
+Solver = Callable[[Any, bool], Any]
 STEPS = 4  # two do nearly always; LAPACK stops after as many
 
 
-def reciprocal(ops: Any, solve: Callable[[Any, bool], Any], matrix: Matrix, form: Form, status: Any) -> Any:
-    """1 / (|A| |A^-1|) of every matrix, 0 of those that are singular; ``solve(d, transpose)`` is A^-1 d or A^-T d."""
+def reciprocal(
+    ops: Any, solve: Solver, matrix: Matrix, form: Form, status: Any, again: Callable[[Any], Any] | None = None
+) -> Any:
+    """1 / (|A| |A^-1|) of every matrix, 0 of those that are singular, 1 of those without rows.
+
+    ``solve(d, transpose)`` is A^-1 d or A^-T d. ``again(d)`` is A^-1 d with its derivatives, where these are wanted:
+    they are those of the estimate, and of |A^-1| itself where that is the norm of a single column and was found.
+    """
     columns = bands(ops, matrix, form._replace(transpose=True))
     kept = ops.broadcast(ops.one(ops.full((1,) * len(form.shape), 1, matrix[1])), form.matrix_shape)
     if matrix[3] is not None:
         kept = ops.where(matrix[3], kept, ops.zero(kept))
     one_norm = largest(ops, abs(kept) * sum(abs(band) for band in columns), form.axis)
-    found = ops.reshape(1 / one_norm / norm_of_inverse(ops, solve, kept, form.axis), form.matrix_batch)
+    norm, vector = norm_of_inverse(ops, solve, kept, form.axis)
+    norm = norm if again is None else size_of(ops, again(vector), form.axis) / size_of(ops, vector, form.axis)
+    found, none = (ops.reshape(x, form.matrix_batch) for x in (1 / one_norm / norm, largest(ops, abs(kept), form.axis)))
     broken = (ops.reshape(one_norm, form.matrix_batch) - ops.reshape(one_norm, form.matrix_batch)) != 0
     lost = (found != found) & ~broken  # the inverse is not finite
-    return ops.where((ops.reshape(status, form.matrix_batch) != 0) | lost, ops.zero(found), found)
+    found = ops.where((ops.reshape(status, form.matrix_batch) != 0) | lost, ops.zero(found), found)
+    return ops.where(none == 0, ops.one(found), found)
 
 
-def norm_of_inverse(ops: Any, solve: Callable[[Any, bool], Any], kept: Any, axis: int) -> Any:
-    """|A^-1|, from the rows that are kept, 1 of those and 0 of others."""
+def norm_of_inverse(ops: Any, solve: Solver, kept: Any, axis: int) -> tuple[Any, Any]:
+    """|A^-1|, from the rows that are kept, 1 of those and 0 of others; and a vector v with |A^-1 v| / |v| = |A^-1|."""
     at = ops.positions(kept.shape[axis], kept.ndim, axis, kept)
 
-    def size_of(x: Any) -> Any:
-        return ops.unsqueeze(abs(x).sum(axis), axis)
-
-    def step(_: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
-        best, x = state
+    def step(_: Any, state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+        best, vector, x = state
         sizes = abs(x)
         sign = ops.where(sizes > 0, x.conj() / ops.where(sizes > 0, sizes, ops.one(sizes)), ops.one(x))
         place = ops.unsqueeze(abs(solve(sign, True)).argmax(axis), axis)
-        x = solve(ops.where(at == place, kept, ops.zero(kept)), False)
-        return larger(ops, size_of(x), best), x
+        unit = ops.where(at == place, kept, ops.zero(kept))
+        x = solve(unit, False)
+        return *larger(ops, (size_of(ops, x, axis), unit), (best, vector)), x
 
-    x = solve(kept / size_of(kept), False)
-    best, _ = ops.repeat(STEPS, step, (size_of(x), x))
+    start = kept / size_of(ops, kept, axis)
+    x = solve(start, False)
+    best, vector, _ = ops.repeat(STEPS, step, (size_of(ops, x, axis), start, x))
     alternating = kept * ops.where(at % 2 == 0, 1 + at / kept.shape[axis], -1 - at / kept.shape[axis])
-    return larger(ops, size_of(solve(ops.converted(alternating, kept), False)) / size_of(alternating), best)
+    alternating = ops.converted(alternating, kept)
+    size = size_of(ops, solve(alternating, False), axis) / size_of(ops, alternating, axis)
+    return larger(ops, (size, alternating), (best, vector))
+
+
+def size_of(ops: Any, x: Any, axis: int) -> Any:
+    """|x|, the sum of the sizes of entries."""
+    return ops.unsqueeze(abs(x).sum(axis), axis)
 
 
 def largest(ops: Any, x: Any, axis: int) -> Any:
     return ops.unsqueeze(ops.maximum(x, axis), axis)
 
 
-def larger(ops: Any, x: Any, y: Any) -> Any:
-    """NaN where x is."""
-    return ops.where((x > y) | (x != x), x, y)
+def larger(ops: Any, one: tuple[Any, Any], other: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The size and the vector of what is larger; NaN where the first is."""
+    (x, vector), (y, before) = one, other
+    first = (x > y) | (x != x)
+    return ops.where(first, x, y), ops.where(first, vector, before)

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
+from tridiag.backends import numba_thomas
 from tridiag.backends.numba_thomas import REGULAR, Extents, checked, extents, view
-from tridiag.kernels.jobs.batches import contiguous
-from tridiag.kernels.jobs.systems import granted, make_partition_job, restored
+from tridiag.kernels.jobs.systems import granted, make_partition_job
 from tridiag.kernels.runtime.python_call import check
 from tridiag.kernels.table import Call, call_of
 from tridiag.libraries.arrays import library_of
@@ -63,22 +63,13 @@ def adjoint_of_jax_arrays(matrix: Matrix, g: Any, x: Any, form: Form) -> Any:
     return systems.adjoint_long(matrix, g, x, form)
 
 
-def find_zero_pivots(matrix: Matrix, form: Form) -> np.ndarray[Any, Any]:
-    """For each matrix 0, or 1 + the row of the first zero pivot of elimination with partial pivoting."""
-    return bound_zero_pivots(form, *extents((*matrix, None, None)), matrix[1].dtype)(*matrix)
+def find_zero_pivots(matrix: Matrix, form: Form) -> Any:
+    """As that of `numba_thomas`."""
+    return numba_thomas.find_zero_pivots(matrix, form, bound_zero_pivots)
 
 
 def bound_zero_pivots(
     form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any]
 ) -> Callable[..., np.ndarray[Any, Any]]:
-    """The same of such matrices as a function of a, b, c, where: what a solve with d = 0 tells."""
-    form = form._replace(pivoting=form.pivoting or "auto", shape=form.matrix_shape)
-    d = np.broadcast_to(np.zeros((), dtype), form.shape)
-    given = (*shapes[:4], form.shape, form.shape), (*strides[:4], d.strides, contiguous(form.shape, dtype.itemsize))
-
-    def zero_pivots(*matrix: Any) -> np.ndarray[Any, Any]:
-        call, status = call_for(form, *given, (dtype, dtype)), np.zeros(form.matrices, np.int32)
-        check(call.run(*matrix, d, np.empty(form.shape, dtype), status))
-        return np.array(restored(call.job, status, form))
-
-    return zero_pivots
+    """The same of such matrices as a function of a, b, c, where."""
+    return numba_thomas.bound_zero_pivots(form, shapes, strides, dtype, call_for)

@@ -17,7 +17,7 @@ import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.kernels.jobs import products, recurrences
-from tridiag.kernels.jobs.batches import LINE
+from tridiag.kernels.jobs.batches import LINE, contiguous
 from tridiag.kernels.jobs.systems import SCRATCH, granted, lanes_of, make_job, restored, threads, worth_threads
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.runtime.python_call import check
@@ -35,6 +35,12 @@ class Factors(NamedTuple):
     tiles: np.ndarray[Any, Any]
     kinds: np.ndarray[Any, Any]
     status: np.ndarray[Any, Any]
+
+    @property
+    def saved(self) -> bool:
+        """Whether most matrices are not to be eliminated again."""
+        uncertified = np.count_nonzero(self.kinds == J.UNCERTIFIED)
+        return self.tiles.size > 0 and bool(2 * uncertified <= self.kinds.size)
 
 
 Extents = tuple[tuple[int, ...] | None, ...]  # the shapes, or the strides in bytes, of a, b, c, where, d, x
@@ -91,7 +97,7 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = No
         _, status = solve(tuple(map(view, matrix)), view(d), form, view(result), factors)
         return result, status
     x = np.empty(form.shape, d.dtype) if out is None else out
-    operands = *matrix, d, x
+    operands, factors = (*matrix, d, x), factors if saves_elimination(form) else None
     flags, more = (0, ()) if factors is None else (J.FACTORED, (None, factors.tiles, factors.kinds))
     call = call_for(form, *extents(operands), (matrix[1].dtype, d.dtype), flags)
     if check(call.run(*operands, *more)):
@@ -114,12 +120,62 @@ def bound_factored_solve(form: Form, shapes: Extents, strides: Extents, dtypes: 
 
 
 def too_few_for_factors(form: Form, dtype: np.dtype[Any]) -> bool:
-    """Whether long systems, which do not lie side by side, fill less than a vector of each thread.
+    """Whether systems, which do not lie side by side, fill no quarter of a vector, or long ones not one of each thread.
 
-    Long: what a thread keeps of a vector of them leaves its caches.
+    Long: what a thread keeps of a vector of them, beside what else it has, leaves its caches.
     """
-    kept, end_to_end = form.n * dtype.itemsize * lanes_of(dtype), math.prod(form.shape[form.axis + 1 :]) == 1
-    return end_to_end and kept > SCRATCH and math.prod(form.batch) < lanes_of(dtype) * granted(form)
+    lanes, count = lanes_of(dtype), math.prod(form.batch)
+    long = form.n * dtype.itemsize * lanes > SCRATCH * 3 // 4
+    end_to_end = math.prod(form.shape[form.axis + 1 :]) == 1
+    return end_to_end and count < (lanes * granted(form) if long else lanes // 4 + 1)
+
+
+def keeps_factors(form: Form) -> bool:
+    """Whether there are any: matrices that exchange rows throughout are eliminated again, and so are cyclic ones."""
+    return form.pivoting is not True and not form.periodic
+
+
+def saves_elimination(form: Form) -> bool:
+    """Whether right sides take less time from factors.
+
+    Of systems side by side with one right side each these are as many words as the matrices, and are read group by
+    group, not row by row.
+    """
+    return keeps_factors(form) and (form.shape != form.matrix_shape or math.prod(form.shape[form.axis + 1 :]) == 1)
+
+
+def find_zero_pivots(matrix: Matrix, form: Form, bind: Callable[..., Any] | None = None) -> Any:
+    """For each matrix 0, or 1 + the row of the first zero pivot of elimination with partial pivoting.
+
+    ``bind``: `bound_zero_pivots` of another kernel.
+    """
+    if library_of(matrix[1]) == "torch":
+        import torch
+
+        return torch.as_tensor(find_zero_pivots(tuple(map(view, matrix)), form, bind))
+    return (bind or bound_zero_pivots)(form, *extents((*matrix, None, None)), matrix[1].dtype)(*matrix)
+
+
+def bound_zero_pivots(
+    form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[Any], call_for: Callable[..., Call] = call_for
+) -> Callable[..., np.ndarray[Any, Any]]:
+    """The same of such matrices as a function of a, b, c, where: what a solve tells of any d.
+
+    It is a diagonal, which lies as that of a solve does, or zeros. ``call_for``: that of another kernel.
+    """
+    form = form._replace(pivoting=form.pivoting or "auto", shape=form.matrix_shape)
+    zeros = np.broadcast_to(np.zeros((), dtype), form.shape)
+    place = next((k for k in (1, 0, 2) if shapes[k] == form.shape), None)
+    right = zeros.strides if place is None else strides[place]
+    given = (*shapes[:4], form.shape, form.shape), (*strides[:4], right, contiguous(form.shape, dtype.itemsize))
+
+    def zero_pivots(*matrix: Any) -> np.ndarray[Any, Any]:
+        call, status = call_for(form, *given, (dtype, dtype)), np.zeros(form.matrices, np.int32)
+        d = zeros if place is None else matrix[place]
+        check(call.run(*matrix, d, np.empty(form.shape, dtype), status))
+        return np.array(restored(call.job, status, form))
+
+    return zero_pivots
 
 
 def factor(matrix: Matrix, form: Form) -> Factors:
@@ -139,9 +195,9 @@ def bound_factor(form: Form, shapes: Extents, strides: Extents, dtype: np.dtype[
     facts = form, shapes, strides, (dtype, dtype), J.FACTORING
     run, job, count = checked(form, lambda: call_for(*facts).run), call_for(*facts).job, form.matrices
     words = J.Systems.view(job.words)
-    lanes, kept = int(words.lanes), form.pivoting is not True and not form.periodic
+    lanes = int(words.lanes)
     whole = (count, form.n, 3) if words.shared else (-(-count // lanes), form.n, 3, lanes)
-    shape = whole if kept else (0,)
+    shape = whole if keeps_factors(form) else (0,)
 
     def factors(*matrix: Any) -> Factors:
         status, kinds = np.zeros(count, np.int32), np.full(count, J.UNCERTIFIED, np.uint8)

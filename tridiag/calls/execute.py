@@ -22,6 +22,7 @@ from tridiag.problems.forms import Form
 from tridiag.selection.choose import choose, in_trace
 
 Array = Any
+EAGER = ("numpy", "torch")  # libraries whose arrays in host memory are solved at once
 
 
 def solve(call: Call, backend: Backend, check: bool, out: Any = None, factors: Any = None) -> Array:
@@ -46,24 +47,36 @@ def solve_perturbed(call: Call, out: Any = None) -> Array:
         return restore(call, x, out)
 
 
-def quicker_anew(plan: Plan, name: str) -> Backend | None:
-    """What solves systems of NumPy arrays in less time than a backend of that name does with its factors.
+def quicker_anew(plan: Plan, name: str, saved: bool = True) -> Backend | None:
+    """What solves systems of arrays in host memory in less time than a backend of that name does with its factors.
 
-    Where every matrix has one right side, factors save little; few right sides from factors may leave threads idle.
-    Some other backends have more lanes for long systems.
+    Where every matrix has one right side, factors save little, and nothing unless they are ``saved``; few right sides
+    from factors may leave threads idle. Some other backends have more lanes for long systems.
     """
-    if plan.library != "numpy" or plan.empty:
+    if plan.library not in EAGER or plan.problem.device != "cpu" or plan.traced or plan.empty:
         return None
-    if plan.form.shape != plan.form.matrix_shape and not has_few_sides(plan, name):
+    saves = saves_elimination(plan, name)
+    if saved and saves and plan.form.shape != plan.form.matrix_shape and not has_few_sides(plan, name):
         return None
     found = choose(plan.problem._replace(verb="solve"), "auto").backend
-    return found if found.name != name and hasattr(found.module(), "bound_solve") else None
+    return found if hasattr(found.module(), "bound_solve") and (found.name != name or not saves) else None
 
 
 def has_few_sides(plan: Plan, name: str) -> bool:
     """Whether the right sides of a plan are too few for a backend that solves them from factors."""
     too_few = getattr(BACKENDS[name].module(), "too_few_for_factors", None)
     return too_few is not None and too_few(plan.form, np.dtype(plan.problem.dtype))
+
+
+def are_saved(factors: Any) -> bool:
+    """Whether factors hold most of the matrices eliminated, so that right sides need no elimination."""
+    return getattr(factors, "saved", True)
+
+
+def saves_elimination(plan: Plan, name: str) -> bool:
+    """Whether a backend of that name has factors of such matrices, from which these right sides take less time."""
+    saves = getattr(BACKENDS[name].module(), "saves_elimination", None)
+    return saves is None or saves(plan.form)
 
 
 def factors_later(plan: Plan, name: str) -> Backend | None:

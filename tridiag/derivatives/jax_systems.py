@@ -313,12 +313,16 @@ def reciprocal_condition(call: Call, backend: Backend, status: Any) -> Any:
 
 
 def condition_of(matrix: Matrix, status: Any, form: Form, name: Name) -> Any:
-    matrix, status = lax.stop_gradient(vary_alike((matrix, status)))
+    matrix, status = vary_alike((matrix, status))
+    constant = lax.stop_gradient(matrix)
 
     def solve(d: Any, transpose: bool) -> Any:
-        return run("solve", form._replace(transpose=transpose), name, matrix, None, d)
+        return run("solve", form._replace(transpose=transpose), name, constant, None, d)
 
-    return condition.reciprocal(ops, solve, matrix, form, status)
+    def again(d: Any) -> Any:
+        return differentiable(matrix, lax.stop_gradient(d), None, form, name)
+
+    return condition.reciprocal(ops, solve, matrix, form, status, again)
 
 
 compiled_condition = jax.jit(condition_of, static_argnums=(2, 3))

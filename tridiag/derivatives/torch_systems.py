@@ -294,12 +294,17 @@ class Determinant(torch.autograd.Function):
 
 
 def reciprocal_condition(call: Call, backend: Backend, status: Any) -> Any:
-    (a, b, c), where, form = (x.detach() for x in call.matrix[:3]), call.matrix[3], call.form
+    given, where, form = call.matrix[:3], call.matrix[3], call.form
+    constant = [x.detach() for x in given]
 
     def solve(d: Any, transpose: bool) -> Any:
-        return Solve.apply(a, b, c, d, where, Options(form._replace(transpose=transpose), backend))
+        return Solve.apply(*constant, d, where, Options(form._replace(transpose=transpose), backend))
 
-    return condition.reciprocal(ops, solve, (a, b, c, where), form, status)
+    def again(d: Any) -> Any:
+        return Solve.apply(*given, d.detach(), where, Options(form, backend))
+
+    wanted = differentiated(*given) or transformed()
+    return condition.reciprocal(ops, solve, call.matrix, form, status, again if wanted else None)
 
 
 def factor(call: Call, backend: Backend) -> tuple[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -220,6 +221,8 @@ def differentiated(*arrays: Any) -> bool:
 
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+# which old versions have not
+UNSIGNED = tuple(getattr(torch, name) for name in ("uint16", "uint32", "uint64") if hasattr(torch, name))
 NUMBERS = {int: torch.float64, float: torch.float64, complex: torch.complex128}  # wide enough for Python's
 
 
@@ -259,6 +262,13 @@ def masked(where: Any, place: torch.device | None) -> Any:
     if place is not None and where.device != place:
         raise TypeError(f"the tensors are on different devices: {place}, {where.device}; move them to one")
     return where
+
+
+def own(x: Any) -> Any:
+    """A copy; that of a tensor has its derivatives."""
+    if type(x) in (torch.Tensor, torch.nn.Parameter) and not transformed():
+        settled(x)  # refuses what was freed: PyTorch would read it
+    return x.clone() if isinstance(x, torch.Tensor) else copy.copy(x)
 
 
 def settled(x: Any) -> Any:
@@ -308,6 +318,11 @@ def check_dtype(name: str, entry: Entry) -> None:
     dtype = entry[0]
     if dtype in (bool, torch.bool):
         refuse_dtype(name, "bool")
+    if dtype in UNSIGNED:
+        raise TypeError(
+            f"{name} has dtype {dtype_name(dtype)}, which PyTorch promotes with no other; convert it first, "
+            f"to int64 or what is computed in: {name}.to(torch.int64)"
+        )
     if isinstance(dtype, torch.dtype) and not (dtype.is_floating_point or dtype.is_complex or dtype in INTEGERS):
         refuse_dtype(name, dtype_name(dtype))
 

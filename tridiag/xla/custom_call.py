@@ -157,12 +157,13 @@ def call_status_long(form: Form, a: Any, b: Any, c: Any, where: Any = None) -> A
 
 
 def status_of(maker: Callable[..., Job], flags: tuple[int, ...], form: Form, a: Any, b: Any, c: Any, where: Any) -> Any:
-    """What a solve tells, here of zeros: a system that is certified has no such row."""
+    """What a solve tells, of any right side: of a diagonal, which lies as that of a solve does, or of zeros."""
     form = form._replace(shape=form.matrix_shape, pivoting="auto")
     status = jnp.zeros(form.matrices, jnp.int32)  # written to where a pivot is zero
     status, zeros, b = vary_alike((status, jnp.zeros((1,) * len(form.shape), b.dtype), b))
-    job = maker(*facts_of(form, a, b, c, where, zeros), *flags, granted(form))
-    operands = {POINTERS + k: x for k, x in enumerate((a, b, c, where, zeros))} | {Systems.status.word: status}
+    right = next((x for x in (b, a, c) if x.shape == form.shape), zeros)
+    job = maker(*facts_of(form, a, b, c, where, right), *flags, granted(form))
+    operands = {POINTERS + k: x for k, x in enumerate((a, b, c, where, right))} | {Systems.status.word: status}
     results = {POINTERS + X_: jax.typeof(b).update(shape=form.shape), Systems.status.word: jax.typeof(status)}
     alias = {len([x for x in operands.values() if x is not None]) - 1: 1}
     return restored(job, custom_call(job, operands, results, alias)[1], form)

@@ -19,7 +19,7 @@ from typing import Any
 from tridiag.calls.fast_path import alignments, blocks, factored, filters, matrices, recurrences, systems
 from tridiag.calls.fast_path.alignments import smith_waterman
 from tridiag.calls.fast_path.blocks import BLOCK_SOLVES
-from tridiag.calls.fast_path.factored import FACTORED_SOLVES, Kind, Shapes, factors, known
+from tridiag.calls.fast_path.factored import FACTORED_SOLVES, Kind, Shapes, factors
 from tridiag.calls.fast_path.facts import facts_of
 from tridiag.calls.fast_path.filters import kalman
 from tridiag.calls.fast_path.matrices import DETERMINANTS, PRODUCTS
@@ -87,6 +87,13 @@ def forget() -> None:
     for name in set(KINDS.values()):
         if name in sys.modules:
             importlib.import_module(name).forget()
+
+
+def known(status: Any, matrix: tuple[Any, ...], options: Any, free: bool, name: str, kind: Kind, found: Any) -> Any:
+    """What later solves of matrices that were eliminated depend on; None where they have no short way."""
+    own: type = type(status)
+    function = factored.known if kind.library == "numpy" else short_way("known", own)
+    return None if function is None else function(status, matrix, options, free, name, kind, found)
 
 
 def of_tensors(verb: str, x: Any) -> Callable[..., Any] | None:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.backends import BACKENDS
-from tridiag.calls.execute import factors_later, quicker_anew
+from tridiag.backends import BACKENDS, Backend
+from tridiag.calls.execute import are_saved, factors_later, quicker_anew, saves_elimination
 from tridiag.calls.fast_path.facts import (
     Array,
     Casts,
@@ -28,7 +28,7 @@ from tridiag.calls.fast_path.facts import (
     surely_disjoint,
 )
 from tridiag.calls.fast_path.matrices import lifted, plan_of_matrices, recalled
-from tridiag.calls.plan import UNASKED, axis_alone, wants_check
+from tridiag.calls.plan import UNASKED, Plan, axis_alone, wants_check
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.runtime.call_table import NOTHING, RESULT, CallTable, Kept, Same
 from tridiag.problems.forms import Form, Shape
@@ -68,6 +68,7 @@ class Known(NamedTuple):
     options: tuple[Any, ...]  # axis, pivoting, periodic
     own_axis: int  # of the matrices alone
     free: bool  # whether the backend was not named
+    saved: bool  # whether its factors hold most of the matrices eliminated
     name: str
     kind: Kind
     factors: tuple[Facts, ...]  # of the arrays that hold them; () where there are none, or the backend has others
@@ -97,27 +98,43 @@ def factors(a: Any, b: Any, c: Any, where: Array | None, axis: Any, *options: An
         return None
     own = [np.array(x) if type(x) is np.ndarray else x for x in (a, b, c)]
     mask = None if where is None else np.array(where)
+    found = made(bound, own, mask)
+    return found and ((*own, mask), *found)
+
+
+def made(bound: BoundFactors, own: list[Any], mask: Array | None) -> tuple[Any, ...] | None:
+    """What is known of matrices that nobody else has, their factors and status; None where this is not the way."""
     given = cast([*own], bound.casts) if bound.casts else own
     if given is None:
         return None
     found = bound.call(*given, mask)
-    made, status = (None, found) if bound.later else (found, np.array(found.status))
+    factors, status = (None, found) if bound.later else (found, np.array(found.status))
     if bound.plain and status.any():
         return None
-    return (*own, mask), bound.axis, bound.name, bound.kind, made, status
+    return bound.axis, bound.name, bound.kind, factors, status
 
 
 @functools.lru_cache(1024, typed=True)
 def bound_factors(
-    facts: tuple[Any, ...], where: Facts | None, axis: int, backend: str, pivoting: bool | str, periodic: bool
+    facts: tuple[Any, ...],
+    where: Facts | None,
+    axis: int,
+    backend: str,
+    pivoting: bool | str,
+    periodic: bool,
+    library: str = "numpy",
 ) -> BoundFactors | None:
-    """The elimination of a, b, c with these facts, if their backend calls its kernel with arrays as they are."""
+    """The elimination of a, b, c with these facts, if their backend calls its kernel with arrays as they are.
+
+    ``library``: of the caller's arrays, of which these are views.
+    """
     arrays = [fact for fact in (*facts, where) if isinstance(fact, tuple)]
     if not may_be_bound(facts) or not all(map(is_contiguous, arrays)):
         return None  # copies lie otherwise
     shapes = tuple(fact[1] if isinstance(fact, tuple) else () for fact in (*facts, where))
     one = max(map(len, shapes)) <= 1
     plan = plan_of_matrices("factor", facts, where, -1 if one else axis, pivoting, periodic, False, UNASKED)
+    plan = plan._replace(library=library, problem=plan.problem._replace(library=library))
     entry, form, casts = choose(plan.problem, backend).backend, plan.form, casts_of(plan, facts)
     if casts is None or not hasattr(entry.module(), "bound_factor"):
         return None
@@ -126,26 +143,56 @@ def bound_factors(
     matrix = [extents_of(fact, plan, k) for k, fact in enumerate(facts)]
     call = bind(form, *lifted(form, (*matrix, where, None, None)), matrix[1][0])
     placed = axis if one else form.axis - len(form.shape)
-    kind = Kind("numpy", plan.problem.dtype, form.n, shapes, not one and axis >= 0)
+    kind = Kind(library, plan.problem.dtype, form.n, shapes, not one and axis >= 0)
     return BoundFactors(call, later is not None, casts, form.pivoting is False, placed, entry.name, kind)
 
 
 def known(
-    matrix: tuple[Any, ...], options: dict[str, Any], free: bool, name: str, kind: Kind, found: Any
+    status: Any, matrix: tuple[Any, ...], options: dict[str, Any], free: bool, name: str, kind: Kind, found: Any
 ) -> tuple[Any, ...] | None:
     """What solves with the factors ``found`` of some NumPy arrays depend on: what is known, the arrays, the factors.
 
-    Matrices whose factors nobody has wanted yet have None.
+    Matrices whose factors nobody has wanted yet have None. None where one is singular.
     """
     *bands, where = matrix
-    if kind.library != "numpy" or not (where is None or type(where) is np.ndarray):
+    if status.any() or not (where is None or type(where) is np.ndarray):
         return None
-    mask = None if where is None else facts_of(where)
+    mask, factors = None if where is None else facts_of(where), arrays_of(found)
+    return known_alike((facts_of_all(bands), mask), matrix, options, free, name, kind, found), *matrix, *factors
+
+
+def known_alike(
+    facts: tuple[Any, ...],
+    matrix: tuple[Any, ...],
+    options: dict[str, Any],
+    free: bool,
+    name: str,
+    kind: Kind,
+    found: Any,
+) -> Known:
+    """What is known of matrices of any library with such ``facts``, and a mask, or None, with such."""
     placed = options["axis"], options["pivoting"], options["periodic"]
-    bound = found is not None and hasattr(BACKENDS[name].module(), "bound_factored_solve")
-    factors = (found.tiles, found.kinds) if bound else ()
-    facts = facts_of_all(bands), mask, placed, axis_alone(matrix, placed[0]), free, name, kind, facts_of_all(factors)
-    return same_known(*facts), *matrix, *factors
+    own = axis_alone(matrix, placed[0]), free, are_saved(found), name, kind
+    return same_known(*facts, placed, *own, facts_of_all(arrays_of(found)))
+
+
+def arrays_of(found: Any) -> tuple[Array, ...]:
+    """Those of factors whose arrays the kernel of their backend takes."""
+    return (found.tiles, found.kinds) if hasattr(found, "tiles") else ()
+
+
+def solver_of(plan: Plan, known: Known) -> tuple[Backend, bool] | None:
+    """What solves right sides of matrices that are known, and whether from factors; None: the general way finds out."""
+    kind, own = known.kind, BACKENDS[known.name]
+    if kind.from_front and len(plan.form.shape) > max(map(len, kind.shapes)):
+        return None  # which raises
+    if (plan.problem.dtype, plan.form.n) != (kind.dtype, kind.rows):
+        return None  # of another kind than the factors
+    if known.free and (other := quicker_anew(plan, known.name, known.saved)):
+        return other, False
+    if not saves_elimination(plan, known.name):
+        return own, False
+    return (own, True) if known.factors else None
 
 
 def solve_factored(
@@ -188,31 +235,28 @@ def bound_factored(
 ) -> BoundFactored | None:
     """The solve of right sides with these facts, if their backend calls its kernel with arrays as they are."""
     (axis, pivoting, periodic), facts = known.options, (*known.facts, d)
-    module, kind = BACKENDS[known.name].module(), known.kind
-    if not may_be_bound(facts) or not hasattr(module, "bound_factored_solve"):
+    if not may_be_bound(facts):
         return None
     plan = plan_of_matrices("solve", facts, known.where, axis, pivoting, periodic, transpose, UNASKED, overwrite_d)
     casts, form, checked = casts_of(plan, facts), plan.form, wants_check(plan, check)
-    if casts is None or (kind.from_front and len(form.shape) > max(map(len, kind.shapes))):
+    solver = None if casts is None else solver_of(plan, known)
+    if casts is None or solver is None:
         return None
     result = plan.out_dtype, form.shape, contiguous(form.shape, plan.out_dtype.itemsize)
     if out is not None and not fits(out, result):
         return None
     in_place = out is None and bool(overwrite_d) and fits(d, result)
     *matrix, right = (extents_of(fact, plan, k) for k, fact in enumerate(facts))
-    if (matrix[1][0].name, form.n) != (kind.dtype, kind.rows):
-        return None  # of another kind than the factors
     operands = (*matrix, known.where, right, d if in_place else out or result)
     places = form, *lifted(form, operands), (matrix[1][0], right[0])
-    other = quicker_anew(plan, known.name) if known.free else None
-    if not other and not known.factors:
-        return None
-    call = other.module().bound_solve(*places) if other else module.bound_factored_solve(*places)
+    entry, factored = solver
+    module = entry.module()
+    call = module.bound_factored_solve(*places) if factored else module.bound_solve(*places)
     arguments = d, Same(transpose), out or Same(None), Same(check), Same(overwrite_d)
     kept = None
     if not (in_place and checked):
-        kept = kept_factored(call, known, arguments, casts, result, not other, in_place, checked)
-    return BoundFactored(call, not other, casts, form, places[1][:4], plan.out_dtype, in_place, checked, kept)
+        kept = kept_factored(call, known, arguments, casts, result, factored, in_place, checked)
+    return BoundFactored(call, factored, casts, form, places[1][:4], plan.out_dtype, in_place, checked, kept)
 
 
 def kept_factored(

@@ -146,7 +146,8 @@ def kept_call_of(
     if None in arguments:
         return None
     result = wanted if isinstance(wanted, Several) else Layout(wanted[0], wanted[1], ())
-    return kept_call(arguments, len(given), call.run, sources, result, out, checked, guard)
+    groups = [len(x) if type(x) is Group else None for x in given]
+    return kept_call(arguments, groups, call.run, sources, result, out, checked, guard)
 
 
 def argument_of(fact: Any, dtype: np.dtype[Any], function: Callable[[Any], Array] | None) -> Any:

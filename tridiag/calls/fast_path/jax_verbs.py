@@ -18,13 +18,15 @@ from jax.sharding import SingleDeviceSharding
 
 from tridiag.calls import execute
 from tridiag.calls.blocks import cached_block_plan
+from tridiag.calls.fast_path.factored import Kind
 from tridiag.calls.plan import UNASKED, Call, Plan, cached_plan, wants_check
 from tridiag.calls.sequences import cached_recurrence_plan, indexed
 from tridiag.calls.singular import raise_if_singular
 from tridiag.derivatives.jax_recurrences import differentiable_recurrence
-from tridiag.derivatives.jax_systems import differentiable
+from tridiag.derivatives.jax_systems import differentiable, make_factors
 from tridiag.libraries.arrays import is_real
 from tridiag.libraries.jax import default_platform, platform_of
+from tridiag.selection.choose import choose
 
 NUMBERS = (int, float, complex)
 attributes_of: Callable[[Any], tuple[Any, ...]] = attrgetter("dtype", "shape", "weak_type", "sharding")
@@ -187,6 +189,45 @@ def plan_of_systems(verb: str, facts: tuple[Any, ...], promotion: Settings, *opt
     return plan
 
 
+def factors(a: Any, b: Any, c: Any, where: Any, axis: Any, *options: Any) -> tuple[Any, ...] | None:
+    """The matrices, what is known of them, their factors and status; None where this is not the way to them."""
+    if type(axis) is not int:
+        return None
+    try:
+        bound = bound_factors(facts_of(type(b), (a, b, c, where)), settings(), axis, *options)
+    except TypeError:
+        return None
+    found = None if bound is None else run(bound.bound, a, b, c, where)
+    return None if found is None or bound is None else ((a, b, c, where), bound.axis, bound.name, bound.kind, *found)
+
+
+class BoundFactors(NamedTuple):
+    """An elimination that waits for its matrices."""
+
+    bound: Bound | None
+    axis: int  # of later right sides
+    name: str  # of the backend
+    kind: Kind
+
+
+@functools.lru_cache(1024, typed=True)
+def bound_factors(
+    facts: tuple[Any, ...], promotion: Settings, axis: int, backend: str, pivoting: bool | str, periodic: bool
+) -> BoundFactors | None:
+    """The elimination of a, b, c and a mask with these facts."""
+    shapes = tuple(() if fact is None or isinstance(fact, type) else tuple(fact[1]) for fact in facts)
+    one = max(map(len, shapes)) <= 1
+    plan = plan_of_systems("factor", facts, promotion, -1 if one else axis, pivoting, periodic, False, False, UNASKED)
+    if plan is None:
+        return None
+    form, entry = plan.form, choose(plan.problem, backend).backend
+    quicker = execute.quicker_alike(plan, entry.name) if backend == "auto" else None
+    name = (quicker or entry).name
+    bound = jitted(plan, lambda call: make_factors(call.matrix, form, name), 3)
+    kind = Kind("jax", plan.problem.dtype, form.n, shapes, not one and axis >= 0)
+    return BoundFactors(bound, axis if one else form.axis - len(form.shape), entry.name, kind)
+
+
 def solve_block(A: Any, B: Any, C: Any, d: Any, backend: Any) -> Any:
     """The solution, or None where this is not the way to it."""
     try:
@@ -260,5 +301,5 @@ def bound_recurrence(
 
 def forget() -> None:
     """Decide anew about calls that were met before."""
-    for cache in (bound_solve, bound_verb, bound_blocks, bound_recurrence):
+    for cache in (bound_solve, bound_verb, bound_factors, bound_blocks, bound_recurrence):
         cache.cache_clear()

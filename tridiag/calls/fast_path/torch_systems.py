@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from tridiag.calls.fast_path.factored import Known, bound_factors, known_alike, made, solver_of
 from tridiag.calls.fast_path.facts import fits
+from tridiag.calls.fast_path.matrices import recalled
 from tridiag.calls.fast_path.tensors import (
     Casts,
     Reaches,
@@ -27,7 +29,7 @@ from tridiag.calls.fast_path.tensors import (
     reaches_of,
     take_result,
 )
-from tridiag.calls.plan import cached_plan, wants_check
+from tridiag.calls.plan import UNASKED, cached_plan, wants_check
 from tridiag.calls.singular import raise_if_singular
 from tridiag.derivatives.torch_systems import Options, cotangents
 from tridiag.kernels.jobs.batches import contiguous
@@ -53,17 +55,56 @@ class BoundSolve(NamedTuple):
     in_place: bool
     # the call that computes all cotangents at once, from the facts of a, b, c, where, g and x; None if there is none
     adjoint: Callable[..., BoundAdjoint | None] | None
+    factored: bool = False  # whether the call takes None and the arrays of factors too
 
 
-def solve(*arguments: Any) -> Any:
+def solve(*arguments: Any, factors: Any = None) -> Any:
     """The solution, or None where this is not the way to it."""
     try:
-        return attempt(*arguments)
+        return attempt(*arguments, factors=factors)
     except (TypeError, RuntimeError):  # refused, or an option that has no hash, or memory that cannot be lent as it is
         return None
 
 
-def attempt(a: Any, b: Any, c: Any, d: Any, where: Any, out: Any, axis: Any, *options: Any) -> Any:
+def solve_factored(given: tuple[Any, ...], d: Any, transpose: Any, out: Any, check: Any, overwrite_d: Any) -> Any:
+    """The same with factors that are ``given`` as by `known`."""
+    known, a, b, c, where, factors = given
+    axis, *options = known.options
+    return solve(a, b, c, d, where, out, axis, known, *options, transpose, check, overwrite_d, factors=factors)
+
+
+def known(status: Any, matrix: tuple[Any, ...], *facts: Any) -> tuple[Any, ...] | None:
+    """As `tridiag.calls.fast_path.factored.known` of tensors."""
+    if status.device.type != "cpu" or status.any():
+        return None
+    *bands, where = facts_of_all(matrix)
+    *_, found = facts
+    return known_alike((tuple(bands), where), matrix, *facts), *matrix, found
+
+
+def factors(a: Any, b: Any, c: Any, where: Any, axis: Any, *options: Any) -> tuple[Any, ...] | None:
+    """As `tridiag.calls.fast_path.factored.factors` of tensors of one dtype in host memory."""
+    given = [a, b, c] if where is None else [a, b, c, where]
+    facts = facts_of_all(given)
+    if disturbed() or not all([is_dense(fact) and fact[2].type == "cpu" for fact in facts]):
+        return None
+    exact = not (b.is_floating_point() or b.is_complex())  # PyTorch and NumPy promote such to other dtypes
+    if exact or not a.dtype is b.dtype is c.dtype or addresses_of(given, reaches_of(*facts)) is None:
+        return None
+    own = [x.clone() for x in given]
+    try:
+        *bands, mask = [x.detach().numpy() for x in own] + [None] * (4 - len(own))
+    except TypeError:  # of a dtype that NumPy has not
+        return None
+    bound = recalled(bound_factors, bands, mask, axis, (*options, "torch"))
+    found = None if bound is None else made(bound, bands, mask)
+    if found is None:
+        return None
+    *known, status = found
+    return (*own[:3], own[3] if len(own) > 3 else None), *known, torch.from_numpy(status)
+
+
+def attempt(a: Any, b: Any, c: Any, d: Any, where: Any, out: Any, axis: Any, *options: Any, factors: Any) -> Any:
     """The same, or an exception."""
     if type(axis) is not int or disturbed():
         return None
@@ -72,6 +113,8 @@ def attempt(a: Any, b: Any, c: Any, d: Any, where: Any, out: Any, axis: Any, *op
     addresses = None if bound is None else addresses_of(given, bound.reaches)
     if bound is None or addresses is None:
         return None
+    if bound.factored:
+        bound = bound._replace(options=bound.options._replace(factors=factors))
     differentiated = needs_gradient(given)
     if bound.in_place:
         given[5], addresses[5] = d, addresses[3]
@@ -95,7 +138,9 @@ def solution(bound: BoundSolve, given: list[Any], addresses: list[Any]) -> Any:
     if x is None:
         x = given[3].new_empty(bound.options.form.shape)
         address = x.data_ptr()
-    if bound.call(a, b, c, mask, d, address) and bound.options.check:
+    factors = bound.options.factors
+    more = () if factors is None else (None, factors.tiles, factors.kinds)
+    if bound.call(a, b, c, mask, d, address, *more) and bound.options.check:
         raise_if_singular(x, None, in_form(bound, (*given[:3], given[4])), bound.options.form)
     return x
 
@@ -115,20 +160,27 @@ def bound_solve(
     out: Any,
     default: torch.dtype,
     axis: int,
-    backend: str,
+    backend: str | Known,
     pivoting: bool | str,
     periodic: bool,
     transpose: bool,
     check: bool | None,
     overwrite_d: bool,
 ) -> BoundSolve | None:
-    """The solve of arguments with these facts, if their backend calls its kernel with arrays as they are."""
+    """The solve of arguments with these facts, if their backend calls its kernel with arrays as they are.
+
+    ``backend``: its name, or what is known of matrices that it eliminated.
+    """
     facts = a, b, c, d
     if not may_be_bound(facts, (where, out)):
         return None
-    entries = *map(entry_of, facts), entry_of(where)
-    plan = cached_plan("solve", "torch", entries, default, axis, pivoting, periodic, transpose, overwrite_d, backend)
-    module, form, casts = plan.backend.module(), plan.form, casts_of(plan, facts)
+    entries, asked = (*map(entry_of, facts), entry_of(where)), UNASKED if isinstance(backend, Known) else backend
+    plan = cached_plan("solve", "torch", entries, default, axis, pivoting, periodic, transpose, overwrite_d, asked)
+    found = solver_of(plan, backend) if isinstance(backend, Known) else (plan.backend, False)
+    if found is None:
+        return None
+    (entry, factored), form, casts = found, plan.form, casts_of(plan, facts)
+    module = entry.module()
     if casts is None or not (hasattr(module, "bound_solve") or hasattr(module, "program_of_solve")):
         return None
     wanted = dict(casts)
@@ -142,7 +194,7 @@ def bound_solve(
     shapes, strides = lifted((*matrix, mask, right, place or result), form)
     extents = form, shapes, strides, (matrix[1][0], dtype)
     if hasattr(module, "bound_solve"):
-        call = module.bound_solve(*extents)
+        call = module.bound_factored_solve(*extents) if factored else module.bound_solve(*extents)
     elif (program := module.program_of_solve(*extents, in_place)) is not None:
         call = call_of(program, d[2])
     else:
@@ -150,8 +202,8 @@ def bound_solve(
     adjoint = None
     if hasattr(module, "bound_adjoint") and is_real(dtype.name) and all(x[1] == form.shape for x in (*matrix, right)):
         adjoint = functools.lru_cache(8)(functools.partial(bound_adjoint, module, form))
-    options = Options(form, plan.backend, wants_check(plan, check))
-    return BoundSolve(call, casts, options, shapes[:5], reaches_of(*facts, where, out), in_place, adjoint)
+    options = Options(form, entry, wants_check(plan, check))
+    return BoundSolve(call, casts, options, shapes[:5], reaches_of(*facts, where, out), in_place, adjoint, factored)
 
 
 def bound_adjoint(module: ModuleType, form: Form, *facts: Any) -> BoundAdjoint | None:

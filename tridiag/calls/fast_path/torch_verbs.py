@@ -2,9 +2,9 @@
 
 from tridiag.calls.fast_path import torch_recurrences, torch_systems
 from tridiag.calls.fast_path.torch_recurrences import recurrence
-from tridiag.calls.fast_path.torch_systems import solve
+from tridiag.calls.fast_path.torch_systems import factors, known, solve, solve_factored
 
-__all__ = ["forget", "recurrence", "solve"]
+__all__ = ["factors", "forget", "known", "recurrence", "solve", "solve_factored"]
 
 
 def forget() -> None:

@@ -55,7 +55,7 @@ class Table(Record):
     otherwise = Word()  # the address of the function of Python that gets calls which are not found
     own, taken = Word(), Word()  # memory for the job of a call, and whether one has it
     missed, latest = Word(), Word()  # slots: where a call was looked for in vain, and where the latest was found
-    count = Word()  # of the arguments of the call at hand
+    count, tuples = Word(), Word()  # of the call at hand, as those of `Met`
     given = Words(ARGUMENTS)  # those, items of tuples one by one
     slots = Words(SLOTS)  # addresses of tuples that begin with the words of a call, or 0
 
@@ -64,6 +64,7 @@ class Met(Record):
     """A call; behind it, for each array the lengths and the strides of its axes, the shapes of results, and the job."""
 
     count, groups = Word(), Word()  # of arguments, items of tuples one by one; how many are left if tuples count as one
+    tuples = Word()  # a bit for each argument with which a tuple begins, and, ARGUMENTS bits on, for those that end one
     kinds = Words(ARGUMENTS)
     wanted = Words(ARGUMENTS)  # its address; of an array that of its dtype, of a number that of its type
     axes = Words(ARGUMENTS)
@@ -129,7 +130,7 @@ Kept = tuple[Any, ...]  # the words of a call, and what they point at
 
 def kept_call(
     arguments: Sequence[Any],
-    groups: int,
+    groups: Sequence[int | None],
     run: Any,
     sources: Sequence[int],
     result: Any,
@@ -140,8 +141,8 @@ def kept_call(
     """A call for `CallTable.keep`: arguments as Layout, Converted, Same or Number, tuples' items one by one.
 
     None: not for tables. ``run``: the kernel as `python_call.function` gives it. ``sources``: of each of its pointers.
-    ``result``: Layout or Several of what is made where no argument, ``out``, takes the result. ``groups``: the
-    arguments if tuples count as one.
+    ``result``: Layout or Several of what is made where no argument, ``out``, takes the result. ``groups``: of
+    each argument, if tuples count as one, the items of a tuple; None: it is none.
     """
     if len(arguments) > ARGUMENTS or len(sources) > POINTERS:
         return None
@@ -154,7 +155,7 @@ def kept_call(
     tail += [word for shape in shapes for word in (len(shape), *shape)]
     job = 8 * (Met.words + len(tail))
     words = Met.filled(
-        len(tail) + len(words_of_job), count=len(arguments), groups=groups, out=out,
+        len(tail) + len(words_of_job), count=len(arguments), groups=len(groups), tuples=tuples_of(groups), out=out,
         several=len(shapes) if isinstance(result, Several) else 0, dtype=id(result.dtype), shapes=results,
         checked=checked, pointers=len(sources), kernel=head[KERNEL // 8], helpers=head[HELPERS // 8],
         long=head[LONG // 8], job=job, bytes_of_job=head[SIZE // 8], room=ends[-1],
@@ -168,6 +169,15 @@ def kept_call(
         words[Met.guard.word], words[Met.facts.word] = guard.address, guard.facts.ctypes.data
     words[Met.words :] = [*tail, *words_of_job]
     return words, result.dtype, tuple(arguments), template, guard
+
+
+def tuples_of(groups: Sequence[int | None]) -> int:
+    """The word of `Met`: a tuple of one array is not that array."""
+    bits, first = 0, 0
+    for items in groups:
+        bits |= (1 << first) | (1 << (ARGUMENTS + first + items - 1)) if items else 0
+        first += 1 if items is None else items
+    return bits
 
 
 def column(argument: Any, tail: list[int]) -> tuple[int, int, int, int, int]:

@@ -49,7 +49,7 @@ _whole = types.ExternalFunction("PyLong_AsLongLongAndOverflow", types.int64(type
 @njit
 def flatten(table, arguments, count):
     """The arguments, items of tuples one by one, to the table; False: there are too many."""
-    found = 0
+    found, tuples = 0, 0
     for k in range(count):
         argument = word(arguments + 8 * k)
         group = word(argument + TYPE) == table.group
@@ -58,8 +58,10 @@ def flatten(table, arguments, count):
             return False
         for j in range(items):
             table.given[found + j] = word(argument + ITEMS + 8 * j) if group else argument
+        if group and items > 0:
+            tuples |= (1 << found) | (1 << (ARGUMENTS + found + items - 1))
         found += items
-    table.count = found
+    table.count, table.tuples = found, tuples
     return True
 
 
@@ -103,7 +105,7 @@ def alike(table, met, k, place):
 @njit
 def matches(table, met, count):
     """Whether the arguments are those of a call."""
-    if met.count != table.count or met.groups != count:
+    if met.count != table.count or met.groups != count or met.tuples != table.tuples:
         return False
     place = address_of(met) + MET_SIZE
     for k in range(met.count):
