@@ -93,9 +93,9 @@ def filter(
     States that are unknown at first are infinite in ``cov`` until observations tell them (J. Durbin and S. J. Koopman,
     Time Series Analysis by State Space Methods, 2012, chapter 5); the log-likelihood is the diffuse one, which counts
     the observations that do so by what they see: as in statsmodels. Those steps are computed one after another in
-    Python or in a `jax.lax.scan`, the rest as any other; a smoother of such models is not compiled. An intercept of
-    states is a recurrence of known numbers, which is taken off the observations and added to the states again. Inside
-    `jax.jit` a series is NaN where that recurrence grows so far beyond it that half of the digits would be lost.
+    Python or in a `jax.lax.scan`, the rest as any other. An intercept of states is a recurrence of known numbers, which
+    is taken off the observations and added to the states again. Inside `jax.jit` a series is NaN where that recurrence
+    grows so far beyond it that half of the digits would be lost.
 
     The parallel filter is that of Sarkka and Garcia-Fernandez (Temporal parallelization of Bayesian smoothers, IEEE
     Transactions on Automatic Control 66, 2021) with elements that are finite for exact observations and singular Q as
@@ -152,6 +152,11 @@ def smoother(
     Notes
     -----
     The fixed-interval smoother of Bryson and Frazier, which inverts no covariance of states: they may be singular.
+
+    States that are unknown at first are regression coefficients (P. de Jong, Journal of the American Statistical
+    Association 84, 1989), for each of which one series more is smoothed; what the first observations hardly see costs
+    no digits. What no observation sees has an infinite variance, and its mean is what m0 says; a covariance with what
+    is seen is finite, that of two such states infinite where they move together, -infinity where against each other.
     """
     options = state_intercept, obs_intercept, diffuse, method, backend, axis_name
     return run(SMOOTHER, y, (F, H, Q, R, m0, P0), options)
@@ -196,7 +201,8 @@ def log_likelihood(
         One number for each series, over the batch axes, or (..., n) with ``each_step``. Under JAX and PyTorch it has
         gradients in every argument, in reverse mode (``jax.grad``, ``jax.hessian``, ``backward``, which torch does not
         differentiate again): one pass backwards; with ``each_step`` or ``burn`` those of a filter. A gradient in m0 or
-        P0 that is smaller than others by more than 1/eps, as after a large P0, has no digits.
+        P0 that is smaller than others by more than 1/eps, as after a large P0, has no digits. Under JAX that in a
+        variance of R that is exactly 0 is not defined while states are unknown at first.
 
     Raises
     ------
