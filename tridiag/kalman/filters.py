@@ -42,14 +42,17 @@ def filter(
         time has length n or 1 and ``...`` broadcasts against the batch axes of ``y``. A model for each of s series
         needs its time axis: (s, 1, k, k). Q and R may be singular, and 0. ``F[n-1]``, ``Q[n-1]`` are never read.
     m0, P0 : array
-        Mean and covariance of x[0] before y[0] is seen, (..., k) and (..., k, k).
+        Mean and covariance of x[0] before y[0] is seen, (..., k) and (..., k, k). A state whose variance is infinite is
+        unknown at first. Where the values of P0 cannot be read, as those of an argument of `jax.jit`, ``diffuse`` has
+        to name it: without that its series are NaN.
     state_intercept, obs_intercept : array
         Known vectors that are added in every step, c and d: (k,) and (p,), or (..., time, k) and (..., time, p) as the
         matrices above. ``state_intercept[n-1]`` is never read. None: 0.
     diffuse : tuple of int or bool
         The states of which nothing is known at first, as econometricians start trends, by their numbers or as a mask:
-        exact limits of an infinite variance. Rows and columns of P0 are not read there. None: those whose variance in
-        P0 is infinite, where its values can be read; inside `jax.jit` a P0 that is an argument needs ``diffuse``.
+        exact limits of an infinite variance. Their variances in P0 are inf, NaN or 0, and their rows and columns are
+        not read; another number raises, where it can be read, as it would be forgotten without a word: leave
+        ``diffuse`` out, or pass (), for the start that P0 tells. None: those whose variance in P0 is infinite.
     method : str
         "sequential": one step after another. "parallel": logarithmic depth, for JAX arrays, by an associative scan
         (see the notes). "auto": what the backend chosen does, which is one step after another.
