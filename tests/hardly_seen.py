@@ -17,7 +17,7 @@ def hardly_seen(seed: int) -> tuple[np.ndarray, dict[str, Any]]:
     H = rng.normal(size=(*time, p, k)) * 3
     H = np.where(rng.random(H.shape) < rng.choice([0, 0.4]), 0, H)
     made = {"F": F, "H": H, "Q": noise(rng, k, time), "R": noise(rng, p, time) + rng.choice([0, 0.1, 1]) * np.eye(p)}
-    unknown = rng.permutation(k)[: rng.integers(0, 4)]
+    unknown = rng.permutation(k)[: rng.integers(1, 4)]
     P0 = noise(rng, k, ())
     P0[unknown], P0[:, unknown] = 0, 0
     P0[unknown, unknown] = np.inf

@@ -161,3 +161,22 @@ def test_gradients_in_a_noise_that_is_0(verb: str) -> None:
         getattr(kalman, verb)(y, **given | {"R": np.full((1, 1), h)}).mean[3:].sum() for h in (0.0, 1e-6, 2e-6)
     )
     np.testing.assert_allclose(noise.grad.item(), (4 * near - 3 * value - far) / 2e-6, rtol=1e-4)
+
+
+@pytest.mark.only(verb=SMOOTHER, parallel=False)
+def test_exact_observations_that_contradict_the_model(backend: Subject) -> None:
+    """More of them than there are states, none of which moves by chance: rounding makes of none a likely series."""
+    if not backend.can(verb=SMOOTHER):
+        pytest.skip("has no smoother")
+    for seed in range(1 if backend.library == "jax" else 12):
+        rng = np.random.default_rng(seed)
+        k, p = 1 + seed % 3, 1 + seed % 2
+        unknown = rng.random(k) < 0.5
+        given = {"F": [np.eye(k), rng.normal(size=(k, k))][seed % 2], "H": rng.normal(size=(p, k)),
+                 "Q": np.zeros((k, k)), "R": np.zeros((p, p)), "m0": np.zeros(k),
+                 "P0": np.diag(np.where(unknown, np.inf, 1.0))}  # fmt: skip
+        y = rng.normal(size=(12, p))
+        for verb in ("filter", "smoother"):
+            found = run(backend, verb, y, given)
+            assert np.isnan(found.log_likelihood) or found.log_likelihood < -1e10
+            assert np.isnan(found.mean).any() or found.log_likelihood < -1e10

@@ -86,9 +86,11 @@ def filter(
 
     Notes
     -----
-    A series whose innovation covariance, H P H' + R, is not positive definite in some step is NaN from there on, its
-    log-likelihood too; no other series is. Where series share a model and nothing is missing, their covariances are the
-    same, and are computed once.
+    A series whose innovation covariance, H P H' + R, is not positive definite in some step has means that are NaN from
+    there on, and a log-likelihood that is NaN; no other series has. Where R = 0 lets an observation contradict what is
+    known exactly, that covariance is 0 but for rounding, which decides, in each backend by itself, whether this is
+    found in that step, in a later one or not at all: then the log-likelihood is -1e10 or less, and no result is of use.
+    Where series share a model and nothing is missing, their covariances are the same, and are computed once.
 
     Where variances differ so much that covariances as they stand would lose digits, as after a diffuse P0, all is
     computed again from square roots of covariances (L D L'), which takes about three times as long.
