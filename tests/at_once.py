@@ -53,6 +53,7 @@ IN_JAX = {
         ("test_moments_of_one_series", "test_nan_in_a_model_is_its_own", "test_results_are_pytrees_under_jit"),
     ),
     "test_kalman_accuracy.py": ("jax_scan", ("test_a_state_that_grows_unobserved",)),
+    "test_kalman_unknown.py": ("jax_scan", ("test_what_is_hardly_seen_at_first",)),
     "test_logarithms.py": ("jax_associative", ("test_finite_differences_under_jax", "test_values")),
     "test_matmul_slogdet.py": ("jax_scan", ("test_determinants",)),
     "test_matrix_recurrence.py": ("jax_associative", ("test_finite_differences_under_jax", "test_values")),
@@ -181,6 +182,7 @@ LONG = {
         "test_series_with_other_unknowns_and_gaps[numba_scan-jax]", "test_what_is_unknown_may_be_said[jax_scan-jax]",
         "test_what_is_unknown_may_be_said[numba_scan-jax]",
     ),
+    "test_kalman_unknown.py": ("test_what_is_hardly_seen_at_first[jax_scan-jax]",),
     "test_kalman_accuracy.py": (
         "test_float32[numba_scan-jax]", "test_float32[numba_scan-numpy]",
         "test_gradients_keep_digits[numba_scan-jax-3]", "test_no_digits_are_lost[numba_scan-numpy-delayed in a ring]",

@@ -121,5 +121,30 @@ def test_bad_structures() -> None:
         models.autoregression(0.5, 1.0)
     with pytest.raises(ValueError, match=r"x has shape \(60,\); wanted \(n, m\)"):
         models.regression(X[:, 0])
-    with pytest.raises(ValueError, match=r"P0"):
-        kalman.filter(Y, **models.autoregression([1.5], 1.0))
+
+
+def test_structures_are_summed_and_merged() -> None:
+    level, season = models.local_level(1.0, noise=2.0), models.seasonal(4, 0.5)
+    np.testing.assert_array_equal(sum([level, season]).F, (level + season).F)
+    with pytest.raises(TypeError, match=r"unsupported operand type\(s\) for \+: 'Structure' and 'int'"):
+        level + 1
+    assert "diffuse" not in level | {"P0": np.eye(1)}
+    assert (level | {"m0": np.ones(1)})["diffuse"] == (0,)
+    assert ({"y": Y} | level).keys() == {"y", *PARAMETERS, "diffuse"}
+    drawn = kalman.simulate(np.random.default_rng(0), 5, **level | {"P0": np.eye(1)})
+    assert drawn.y.shape == (5, 1)
+
+
+@pytest.mark.parametrize("ar", [[1.0], [1.2], [0.5, 0.5], [0.0, -1.0]])
+def test_processes_that_are_not_stationary(ar: list[float]) -> None:
+    """Have no covariance to begin with."""
+    with pytest.raises(ValueError, match=r"ar is \[.*\], of no stationary process: a root is 1.* in size"):
+        models.autoregression(ar, 1.0)
+
+
+def test_a_forecast_of_a_regression_needs_the_values_to_come() -> None:
+    structure = models.local_level(1.0, noise=1.0) + models.regression(X)
+    with pytest.raises(ValueError, match=r"H has shape \(60, 1, 3\), with the 60 steps of y; .* 65 steps"):
+        kalman.forecast(Y, 5, **structure)
+    with pytest.raises(ValueError, match=r"y has shape \(60,\); wanted .*; y\[:, None\]\?"):
+        kalman.forecast(Y[:, 0], 5, **models.local_level(1.0))

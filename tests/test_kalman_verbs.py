@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import Subject
+from helpers import Subject, to_library
 
 import tridiag
 from tridiag import kalman
@@ -120,7 +120,9 @@ def test_forecasts_are_those_of_statsmodels() -> None:
 def test_bad_forecasts() -> None:
     with pytest.raises(ValueError, match=r"steps is -1; wanted how many"):
         kalman.forecast(series(5, 1), -1, **model(2, 1))
-    with pytest.raises(ValueError, match=r"F has shape \(5, 2, 2\): .* time, of length n = 8"):
+    with pytest.raises(
+        ValueError, match=r"F has shape \(5, 2, 2\), with the 5 steps of y; a forecast of 3 needs .*, 8 steps"
+    ):
         kalman.forecast(series(5, 1), np.int64(3), **model(2, 1, time=(5,)))
     with pytest.raises(TypeError, match=r"forecast also needs Q, R, m0, P0"):
         kalman.forecast(series(5, 1), 3, F=np.eye(2), H=np.eye(1, 2))
@@ -166,6 +168,17 @@ def test_bad_steps() -> None:
             kalman.predict(nothing, np.eye(2), F=np.eye(2), Q=np.eye(2))
     with pytest.raises(ValueError, match=r"the batch axes do not broadcast"):
         kalman.predict(np.zeros((3, 2)), np.eye(2), F=np.ones((4, 2, 2)), Q=np.eye(2))
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax"])
+def test_a_single_step_of_unknown_states(library: str) -> None:
+    """Infinite covariances do not tell directions: NaN would be all that comes out."""
+    pytest.importorskip(library)
+    mean, cov, one = (to_library(library, x) for x in (np.zeros(2), np.diag([1.0, np.inf]), np.eye(2)))
+    with pytest.raises(ValueError, match=r"cov\[1, 1\] is inf: .* take the first steps with kalman.filter"):
+        kalman.predict(mean, cov, F=one, Q=one)
+    with pytest.raises(ValueError, match=r"cov\[1, 1\] is inf: .* take the first steps with kalman.filter"):
+        kalman.update(mean, cov, mean, H=one, R=one)
 
 
 # -------------------------------------------------------------------------------------------------------------- samples
@@ -247,6 +260,10 @@ def test_what_cannot_be_drawn() -> None:
     random = np.random.default_rng(0)
     with pytest.raises(ValueError, match=r"P0 has an infinite variance, from which nothing can be drawn"):
         kalman.simulate(random, 5, **trend())
+    with pytest.raises(ValueError, match=r"of states \[0\], which are unknown at first; give one that is finite"):
+        kalman.simulate(random, 5, **kalman.models.local_level(1.0))
+    with pytest.raises(TypeError, match=r"simulation_smoother takes y first, and then the generator"):
+        kalman.simulation_smoother(random, series(5, 1), **model(2, 1))
     with pytest.raises(TypeError, match=r"generator is 0; NumPy arrays want a numpy.random.Generator"):
         kalman.simulate(0, 5, **model(2, 1))
     with pytest.raises(ValueError, match=r"steps is 0; wanted the length of the series"):

@@ -1,13 +1,15 @@
-"""The steps of a Kalman filter and smoother of which some states begin with an infinite variance, for every library.
+"""The steps of a Kalman filter of which some states begin with an infinite variance, for every library.
 
-P = infinity A A^T + P*: the columns of A are directions of which nothing is known yet. An observation that sees one
-takes it away, whatever its noise; once none is left the state is as any other. Observations are taken in one after
-another, independent of each other as in `tridiag.algorithms.kalman_square_roots`, and P* in Joseph's form, which
-subtracts nothing from a variance. The way back has r = r0 + r1 / infinity, and N = N0 + N1 / infinity + ...
+P = infinity A A^T + the sum of w c c^T over columns c with variances w. The columns of A are directions of which
+nothing is known yet. An observation that sees one takes it away, whatever its noise; what it tells of it is one more
+column, whose variance may be as large as the observation hardly saw it. Once none is left the state is as any other.
+Observations are taken in one after another, independent of each other, by Bierman's update as in
+`tridiag.algorithms.kalman_square_roots`, here of columns that need not be triangular, the least certain ones last: A is
+the limit. No variance is a difference of two, and what is hardly told costs no digits of what is told well.
 
 J. Durbin and S. J. Koopman, Time Series Analysis by State Space Methods, 2nd edition 2012, chapter 5; one observation
-at a time: S. J. Koopman and J. Durbin, Journal of Time Series Analysis 21, 2000. Arrays are as in
-`tridiag.algorithms.kalman_filter`.
+at a time: S. J. Koopman and J. Durbin, Journal of Time Series Analysis 21, 2000. Smoothers:
+`tridiag.algorithms.kalman_augmented`. Arrays are as in `tridiag.algorithms.kalman_filter`.
 """
 
 from __future__ import annotations
@@ -15,12 +17,12 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from tridiag.algorithms import kalman_square_roots
+from tridiag.algorithms import kalman_filter, kalman_square_roots
 from tridiag.algorithms.kalman_filter import (
     LOG_TWO_PI,
+    Roots,
     apply,
     at,
-    chosen,
     diagonal,
     larger,
     outer,
@@ -28,40 +30,44 @@ from tridiag.algorithms.kalman_filter import (
     there,
     transpose,
 )
+from tridiag.algorithms.kalman_square_roots import Root, inverse
 from tridiag.problems.state_space import Model, StateSpace
 
 NOISE = 64  # eps times the number of states: below that share of its terms a sum is 0
-UNSURE = 1e4  # how many times larger the rounding of what is smoothed may be
+
+
+class Columns(NamedTuple):
+    """A covariance, as the sum of w c c^T."""
+
+    parts: Any  # (columns, states)
+    weights: Any
 
 
 class Diffuse(NamedTuple):
     """A state of which something may be unknown."""
 
     mean: Any
-    cov: Any  # P*
+    known: Columns
+    told: Columns  # of each direction, once it is told
     A: Any  # (states, directions)
+    source: Any  # what A came from, in the states that were unknown before the first step: (directions, directions)
 
 
 class Sight(NamedTuple):
     """One observation, independent of the others of its step."""
 
-    load: Any  # its row of H
-    gain: Any
     error: Any  # what was observed, less what was predicted
-    row: Any  # its covariances with the states, of P*
-    variance: Any  # of the error, of P*
+    variance: Any  # of the error, of what is known
     reach: Any  # the same of A A^T, or 0
     sees: Any  # whether that is not 0
 
 
-class Ahead(NamedTuple):
-    """What later observations tell."""
+class Reflection(NamedTuple):
+    """What turns the directions so that one of them is the only one that is seen."""
 
-    r0: Any
-    r1: Any
-    N0: Any
-    N1: Any
-    N2: Any
+    turned: Any
+    scale: Any
+    here: Any  # which one that is
 
 
 def clean(ops: Any, x: Any, terms: Any, k: int) -> Any:
@@ -71,30 +77,60 @@ def clean(ops: Any, x: Any, terms: Any, k: int) -> Any:
 
 def start(ops: Any, model: Model, form: StateSpace, like: Diffuse) -> Diffuse:
     """Before the first step: states whose variance is infinite are unknown, and their covariances unread."""
-    P0 = model.P0
-    unknown = ops.stack([P0[i, i] == math.inf for i in range(form.states)])
-    cov = ops.where(unknown[:, None] | unknown[None], ops.zero(P0), P0)
-    one = ops.one(P0[0, 0])
-    columns = [
-        ops.stack([ops.where(unknown[j], one, one - one) if i == j else one - one for i in range(form.states)])
-        for j in form.diffuse or ()
-    ]
-    A = ops.stack(columns).swapaxes(0, 1)
-    return Diffuse(model.m0 + ops.zero(like.mean), cov + ops.zero(like.cov), A + ops.zero(like.A))
+    unknown, cov = unknown_in(ops, model.P0), known_in(ops, model.P0) + ops.zero(like.A[:, :1])
+    A = ops.where(unknown[:, None], unit_columns(ops, form, like.A), ops.zero(like.A))
+    source = ops.stack([A[i] for i in form.diffuse])
+    known = columns_of(ops, Roots.start(ops, cov))
+    return like._replace(mean=model.m0 + ops.zero(like.mean), known=known, A=A, source=source)
+
+
+def columns_of(ops: Any, root: Root) -> Columns:
+    parts = ops.stack([kalman_square_roots.whole(ops, root, j) for j in range(len(root.weights))])
+    return Columns(parts, ops.stack(root.weights))
+
+
+def unknown_in(ops: Any, P0: Any) -> Any:
+    """Which states have an infinite variance."""
+    return ops.stack([variance == math.inf for variance in diagonal(P0)])
+
+
+def known_in(ops: Any, P0: Any) -> Any:
+    """The covariance of the others, with zeros for these."""
+    unknown = unknown_in(ops, P0)
+    return ops.where(unknown[:, None] | unknown[None], ops.zero(P0), P0)
+
+
+def unit_columns(ops: Any, form: StateSpace, like: Any) -> Any:
+    """Of the identity, those of states that may be unknown."""
+    whole = ops.identity(ops.full((form.states, form.states, *like.shape[2:]), 0, like))
+    return ops.stack([whole[:, j] for j in form.diffuse]).swapaxes(0, 1)
 
 
 def blank(ops: Any, form: StateSpace, y: Any, kept: Any) -> Diffuse:
     """Zeros, with the batch axes of means and of covariances."""
-    k, batch = form.states, form.batch if kept is not None else form.cov_batch
-    A = ops.full((k, len(form.diffuse or ()), *batch), 0, y)
-    return Diffuse(ops.full((k, *form.batch), 0, y), ops.full((k, k, *batch), 0, y), A)
+    mean, cov = kalman_filter.blank(ops, form, y, kept)
+    A, source = (ops.full((rows, len(form.diffuse), *cov.shape[2:]), 0, y) for rows in (form.states, len(form.diffuse)))
+    return Diffuse(mean, Columns(cov, cov[0]), Columns(transpose(A), source[0]), A, source)
 
 
-def predict(ops: Any, F: Any, Q: Any, state: Diffuse) -> Diffuse:
-    mean, cov, A = state
-    ahead = ops.symmetric(ops.product(ops.product(F, cov), transpose(F)) + Q)
-    A = clean(ops, ops.product(F, A), ops.product(abs(F), abs(A)), len(F))
-    return ops.keep(Diffuse(apply(F, mean), ahead, A))
+def predict(ops: Any, F: Any, Q: Any, state: Diffuse, most: int = 1) -> Diffuse:
+    """A step later; above ``most`` times as many columns as states they are made as many."""
+    (parts, weights), told = state.known, state.told
+    noise = columns_of(ops, kalman_square_roots.root_of(ops, Q))
+    known = Columns(ops.join(moved(ops, F, parts), noise.parts), ops.join(weights, noise.weights))
+    if len(known.parts) > most * len(F):
+        known = columns_of(ops, kalman_square_roots.orthogonal(ops, *known, None, len(F))[0])
+    told = told._replace(parts=moved(ops, F, told.parts))
+    return ops.keep(state._replace(mean=apply(F, state.mean), known=known, told=told, A=carried(ops, F, state.A)))
+
+
+def moved(ops: Any, F: Any, parts: Any) -> Any:
+    return ops.product(parts, transpose(F))
+
+
+def carried(ops: Any, F: Any, A: Any) -> Any:
+    """Directions of which nothing is known a step later."""
+    return clean(ops, ops.product(F, A), ops.product(abs(F), abs(A)), len(F))
 
 
 def observe(ops: Any, H: Any, R: Any, y: Any, kept: Any, state: Diffuse) -> tuple[list[Sight], Diffuse]:
@@ -124,26 +160,50 @@ def independent(ops: Any, R: Any) -> tuple[list[Any], list[Any]]:
 
 def take_in(ops: Any, load: Any, value: Any, noise: Any, state: Diffuse) -> tuple[Sight, Diffuse]:
     """A state once ``load @ x`` with a noise is known."""
-    mean, cov, A = state
-    k, across = len(load), transpose(A)
-    u = clean(ops, apply(across, load), apply(abs(across), abs(load)), k)
-    reach, row, one = (u * u).sum(0), apply(cov, load), ops.one(noise)
-    sees, variance = reach > 0, (load * row).sum(0) + noise
+    A, across = state.A, transpose(state.A)
+    u = clean(ops, apply(across, load), apply(abs(across), abs(load)), len(load))
+    reach, one = (u * u).sum(0), ops.one(noise)
+    sees = reach > 0
+    known, told, variance, row = taken_in(ops, load, noise, state)
     usable = kalman_square_roots.positive(ops, ops.where(sees, one, variance))
-    gain = ops.where(sees, apply(A, u) / ops.where(sees, reach, one), row / usable)
-    error = value - (load * mean).sum(0)
-    left = ops.identity(cov) - outer(gain, load)
-    cov = ops.symmetric(ops.product(ops.product(left, cov), transpose(left)) + outer(gain * noise, gain))
-    A = ops.where(sees, without(ops, A, u, ops.where(sees, reach, one)), A)
-    sight = Sight(load, gain, error, row, ops.where(sees, variance, usable), reach, sees)
-    return ops.keep(sight), ops.keep(Diffuse(mean + gain * error, cov, A))
+    square = ops.where(sees, reach, one)
+    length = square**0.5
+    direction = apply(A, u) / length
+    gain = ops.where(sees, direction / length, row / usable)
+    error = value - (load * state.mean).sum(0)
+    turn = reflection(ops, u, square)
+    new = turn.here & sees
+    told = Columns(
+        ops.where(new[:, None], direction - row * (length * inverse(ops, variance)), told.parts),
+        ops.where(new, variance / square, told.weights),
+    )
+    A, source = (ops.where(sees, without(ops, x, turn), x) for x in (A, state.source))
+    sight = Sight(error, ops.where(sees, variance, usable), reach, sees)
+    return ops.keep(sight), ops.keep(Diffuse(state.mean + gain * error, known, told, A, source))
 
 
-def without(ops: Any, A: Any, u: Any, square: Any) -> Any:
-    """The directions that are left once the one that u tells of is known: a column less, the others turned.
+def taken_in(ops: Any, load: Any, noise: Any, state: Diffuse) -> tuple[Columns, Columns, Any, Any]:
+    """The columns once ``load @ x`` is known, the variance of that, and its covariances with x."""
+    parts, weights = together(ops, state)
+    sights = (parts * load[None]).sum(1)
+    common = weights * sights
+    after, rows = noise + (common * sights).cumsum(0), (parts * common[:, None]).cumsum(0)
+    before = ops.join((noise + ops.zero(after[0]))[None], after[:-1])
+    known = ops.join(ops.zero(rows[:1]), rows[:-1])
+    parts = parts - known * (sights * inverse(ops, before))[:, None]
+    weights = ops.where(after == 0, weights, weights * (before * inverse(ops, after)))
+    count = len(state.known.parts)
+    first, last = (Columns(parts[part], weights[part]) for part in (slice(count), slice(count, None)))
+    return first, last, after[-1], rows[-1]
 
-    By a reflection that makes u a multiple of a unit vector, so that no rounding is left of the column.
-    """
+
+def together(ops: Any, state: Diffuse) -> Columns:
+    """All columns, the least certain ones last."""
+    return Columns(*(ops.join(*pair) for pair in zip(state.known, state.told, strict=True)))
+
+
+def reflection(ops: Any, u: Any, square: Any) -> Reflection:
+    """That turns u, the square of whose length is given, to a unit vector: no rounding is left of what is seen."""
     sizes = [abs(x) for x in u]
     largest = sizes[0]
     for x in sizes[1:]:
@@ -156,9 +216,14 @@ def without(ops: Any, A: Any, u: Any, square: Any) -> Any:
     length = square**0.5
     turned = ops.where(here, u + ops.where(u < 0, -length, length), u)
     scale = (turned * turned).sum(0)
-    scaled = apply(A, turned) * (2 / ops.where(scale > 0, scale, ops.one(scale)))
-    left = clean(ops, A - outer(scaled, turned), abs(A) + outer(abs(scaled), abs(turned)), len(A))
-    return ops.where(here[None], ops.zero(left), left)
+    return Reflection(turned, 2 / ops.where(scale > 0, scale, ops.one(scale)), here)
+
+
+def without(ops: Any, A: Any, turn: Reflection) -> Any:
+    """The directions that are left once the one that was seen is known: a column less, the others turned."""
+    scaled = apply(A, turn.turned) * turn.scale
+    left = clean(ops, A - outer(scaled, turn.turned), abs(A) + outer(abs(scaled), abs(turn.turned)), len(A))
+    return ops.where(turn.here[None], ops.zero(left), left)
 
 
 def deviance(ops: Any, seen: list[Sight], kept: Any) -> Any:
@@ -179,95 +244,41 @@ class Step(NamedTuple):
     updated: Diffuse
 
 
-def forward(ops: Any, model: Model, y: Any, kept: Any, t: Any, first: Diffuse, state: Diffuse) -> tuple[Step, Any]:
-    """Step t from the updated state of the step before, and how little the observations were expected."""
-    F, H, Q, R = at(ops, model, t)
-    predicted = chosen(ops, t > 0, predict(ops, F, Q, state), first)
+def forward(ops: Any, model: Model, y: Any, kept: Any, t: Any, predicted: Diffuse) -> tuple[Step, Any]:
+    """Step t from the state predicted for it, and how little the observations were expected."""
+    _, H, _, R = at(ops, model, t)
     kept = None if kept is None else ops.row(kept, t, 0)
     seen, updated = observe(ops, H, R, ops.row(y, t, 0), kept, predicted)
     return Step(predicted, updated), deviance(ops, seen, kept)
 
 
+def finite(ops: Any, state: Diffuse) -> Any:
+    """The covariance of what is known."""
+    parts, weights = together(ops, state)
+    return ops.symmetric(ops.product(transpose(parts * weights[:, None]), parts))
+
+
 def whole(ops: Any, state: Diffuse) -> Any:
     """The covariance: infinite where a direction that nothing is known of enters."""
-    A, across = state.A, transpose(state.A)
+    return infinite(ops, state.A, finite(ops, state))
+
+
+def infinite(ops: Any, A: Any, cov: Any) -> Any:
+    """A covariance to which infinity A A^T is added."""
+    across = transpose(A)
     unknown = clean(ops, ops.product(A, across), ops.product(abs(A), abs(across)), len(A))
-    return infinite(ops, unknown, state.cov)
-
-
-def infinite(ops: Any, unknown: Any, cov: Any) -> Any:
-    """A covariance to which infinity times what is unknown is added."""
     return ops.where(unknown > 0, math.inf, ops.where(unknown < 0, -math.inf, cov))
-
-
-# ----------------------------------------------------------------------------------------------------------- backwards
-
-
-def nothing_ahead(ops: Any, state: Diffuse) -> Ahead:
-    mean, cov = ops.zero(state.mean), ops.zero(state.cov)
-    return Ahead(mean, mean, cov, cov, cov)
-
-
-def backward(
-    ops: Any, model: Model, y: Any, kept: Any, t: Any, predicted: Diffuse, ahead: Ahead
-) -> tuple[tuple[Any, Any], Ahead]:
-    """Mean and covariance of step t once all is known, and what is known ahead of the step before."""
-    F, H, _, R = at(ops, model, t)
-    kept = None if kept is None else ops.row(kept, t, 0)
-    seen, _ = observe(ops, H, R, ops.row(y, t, 0), kept, predicted)
-    for sight in reversed(seen):
-        ahead = ops.keep(collect(ops, sight, ahead))
-    return smoothed(ops, predicted, ahead), carry_back(ops, F, ahead)
-
-
-def collect(ops: Any, sight: Sight, ahead: Ahead) -> Ahead:
-    """What one observation adds to what later ones tell."""
-    load, gain, error, row, variance, reach, sees = sight
-    r0, r1, N0, N1, N2 = ahead
-    zero, one = ops.zero(variance), ops.one(variance)
-    wide = ops.where(sees, reach, one)
-    known, diffuse = ops.where(sees, zero, one / variance), ops.where(sees, one / wide, zero)
-    second = ops.where(sees, variance / (wide * wide), zero)
-    change = -outer(ops.where(sees, (row - gain * variance) / wide, ops.zero(row)), load)  # of `left`, to first order
-    left = ops.identity(N0) - outer(gain, load)
-    back, turned = transpose(left), transpose(change)
-    both = outer(load, load)
-
-    def between(x: Any, N: Any, z: Any) -> Any:
-        return ops.product(ops.product(x, N), z)
-
-    mixed, twice = between(turned, N0, left), between(turned, N1, left)
-    return Ahead(
-        load * (known * error) + apply(back, r0),
-        load * (diffuse * error) + apply(back, r1) + apply(turned, r0),
-        both * known + between(back, N0, left),
-        both * diffuse + between(back, N1, left) + mixed + transpose(mixed),
-        between(back, N2, left) - both * second + twice + transpose(twice) + between(turned, N0, change),
-    )
-
-
-def carry_back(ops: Any, F: Any, ahead: Ahead) -> Ahead:
-    """What later observations tell, as of the step before."""
-    turned = transpose(F)
-    vectors = (apply(turned, r) for r in ahead[:2])
-    return Ahead(*vectors, *(ops.product(ops.product(turned, N), F) for N in ahead[2:]))
-
-
-def smoothed(ops: Any, state: Diffuse, ahead: Ahead) -> tuple[Any, Any]:
-    """Mean and covariance once later observations are known too."""
-    mean, cov, A = state
-    wide = ops.product(A, transpose(A))
-    across = ops.product(wide, ahead.N1)
-    mixed = ops.product(across, cov)
-    known = ops.product(ops.product(cov, ahead.N0), cov) + ops.product(ops.product(wide, ahead.N2), wide)
-    mean = mean + apply(cov, ahead.r0) + apply(wide, ahead.r1)
-    terms = diagonal(abs(wide) + ops.product(ops.product(abs(wide), abs(ahead.N1)), abs(wide)))
-    size = ops.stack(terms) ** 0.5
-    unknown = clean(ops, wide - ops.product(across, wide), outer(size, size) * UNSURE, len(cov))
-    cov = ops.symmetric(cov - known - mixed - transpose(mixed))
-    return mean, infinite(ops, unknown, cov)
 
 
 def is_known(ops: Any, state: Diffuse) -> Any:
     """Whether no direction is left of which nothing is known, in any series."""
     return ops.all(state.A == 0)
+
+
+def is_settled(ops: Any, state: Diffuse) -> Any:
+    """Whether the covariance of what is known would lose no digits as it stands: what is uncertain is of one size."""
+    root = kalman_square_roots.orthogonal(ops, *together(ops, state), None, len(state.A))[0]
+    own, variances = ops.stack(root.weights), ops.stack(diagonal(finite(ops, state)))
+    eps = ops.limits(own)[0]
+    certain = own <= NOISE * len(own) * eps * variances
+    return ops.all(certain | (own >= eps ** (1 / 3) * variances))

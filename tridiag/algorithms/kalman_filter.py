@@ -237,14 +237,18 @@ def deviance(ops: Any, seen: Observed, kept: Any) -> Any:
 
 
 def likelihoods(ops: Any, model: Model, y: Any, kept: Any, predicted: Estimate) -> Any:
-    """The log-likelihood of every step from the states predicted for it: time is one more of the batch axes, the last.
+    """The log-likelihood of every step from the states predicted for it."""
+    seen = all_observed(ops, model, y, kept, predicted)
+    return -deviance(ops, seen, None if kept is None else behind(ops, kept)) / 2
 
-    Arrays are as they come of `front`, but that their first axis, time, is brought there.
+
+def all_observed(ops: Any, model: Model, y: Any, kept: Any, predicted: Estimate) -> Observed:
+    """The observations of all steps, from the states predicted for them: time is one more of the batch axes, the last.
+
+    Arguments are as they come of `front`.
     """
     H, R, y, *states = (behind(ops, x) for x in (model.H, model.R, y, *predicted))
-    kept = None if kept is None else behind(ops, kept)
-    seen, _ = observe(ops, H, R, y, kept, Estimate(*states))
-    return -deviance(ops, seen, kept) / 2
+    return observe(ops, H, R, y, None if kept is None else behind(ops, kept), Estimate(*states))[0]
 
 
 def behind(ops: Any, x: Any) -> Any:

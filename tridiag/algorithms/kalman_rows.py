@@ -6,15 +6,25 @@ Arrays are as in `tridiag.algorithms.kalman_filter`, but those of the functions 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
-from tridiag.algorithms import kalman_adjoint, kalman_diffuse, kalman_filter, kalman_smoother, kalman_square_roots
+from tridiag.algorithms import (
+    kalman_adjoint,
+    kalman_augmented,
+    kalman_diffuse,
+    kalman_filter,
+    kalman_smoother,
+    kalman_square_roots,
+)
 from tridiag.algorithms.kalman_adjoint import Record, Shrinking
 from tridiag.algorithms.kalman_filter import Carried, Entries, Estimate, Form, Roots, Step
 from tridiag.problems.state_space import FILTER, LIKELIHOOD, MATRICES, SMOOTHER, Model, StateSpace
 
 Run = Callable[[str, Any, Model, StateSpace], Any]
+MOST = 8  # how many times as many columns as states a covariance may have meanwhile
+PATIENCE = 4  # how many steps more, times the number of states, are taken one by one where some states are hardly known
 
 
 def run(ops: Any, verb: str, y: Any, model: Model, form: StateSpace) -> Any:
@@ -137,55 +147,64 @@ def unchanged(x: Any) -> Any:
 def from_diffuse(ops: Any, verb: str, y: Any, model: Model, form: StateSpace, rest: Run) -> Any:
     """The results of a verb for a model some of whose variances in P0 are infinite.
 
-    Step by step until no state is unknown; then what is left of the series by ``rest``. A smoother goes on alone.
+    Step by step until no state is unknown, and none is hardly known; then what is left of the series by ``rest``.
     """
     turned, values = kalman_filter.front(ops, model, y)
     kept = values == values if form.missing is not False else None
-    whole = verb == SMOOTHER or form.each_step
-    steps, deviances = diffuse_forward(ops, turned, values, kept, form, whole)
+    steps, deviances = diffuse_forward(ops, turned, values, kept, form)
     if form.each_step:
         return kalman_filter.back(ops, -ops.stack(deviances) / 2, form.batch)
-    deviance = kalman_filter.added(deviances)
-    if verb == SMOOTHER:
-        return *stacked(ops, diffuse_backward(ops, turned, values, kept, form, steps), form), -deviance / 2
-    count = len(steps)
-    found = [] if verb == LIKELIHOOD else diffuse_states(ops, steps, form)
-    likelihood = -deviance / 2
+    likelihood = -kalman_filter.added(deviances) / 2
+    count, last = len(steps), steps[-1].updated
+    found = diffuse_states(ops, steps, form) if verb == FILTER else []
     if count < form.n:
-        later = rest(verb, *remaining(ops, y, model, turned, form, count, steps[-1].updated))
-        if verb == LIKELIHOOD:
-            return likelihood + later
-        *states, more = later
+        part = FILTER if verb == FILTER else LIKELIHOOD
+        later = rest(part, *remaining(ops, y, model, form, count, ahead(ops, turned, last, count)))
+        *states, more = later if verb == FILTER else (later,)
         axis = len(form.batch)
         found = [ops.concatenate(pair, axis) for pair in zip(found, states, strict=True)]
         likelihood = likelihood + more
+    if verb == SMOOTHER:
+        repeat = functools.partial(repeated, ops)
+        found = [*kalman_augmented.smoother(ops, y, model, form, rest, last.source, likelihood, repeat)]
     return likelihood if verb == LIKELIHOOD else (*found, likelihood)
 
 
+def repeated(ops: Any, step: Any, state: Any, n: int) -> Any:
+    """What ``step(state, t)`` gives of every step beside the state; None where the first state is 0."""
+    if not bool(ops.any(state != 0)):
+        return None
+    found = []
+    for t in range(n):
+        state, x = step(state, t)
+        found.append(x)
+    return ops.stack(found)
+
+
 def diffuse_forward(
-    ops: Any, model: Model, y: Any, kept: Any, form: StateSpace, whole: bool
+    ops: Any, model: Model, y: Any, kept: Any, form: StateSpace
 ) -> tuple[list[kalman_diffuse.Step], list[Any]]:
     """The states of steps until nothing is unknown, or of all, and -2 times their log-likelihoods."""
-    state, deviances, steps = kalman_diffuse.blank(ops, form, y, kept), [], []
-    first = kalman_diffuse.start(ops, model, form, state)
+    deviances, steps, patience = [], [], PATIENCE * form.states
+    predicted = kalman_diffuse.start(ops, model, form, kalman_diffuse.blank(ops, form, y, kept))
     for t in range(form.n):
-        step, more = kalman_diffuse.forward(ops, model, y, kept, t, first, state)
-        state = step.updated
+        step, more = kalman_diffuse.forward(ops, model, y, kept, t, predicted)
         steps.append(step)
         deviances.append(more + ops.full(form.batch, 0, y))
-        if not whole and bool(kalman_diffuse.is_known(ops, state)):
+        if t == form.n - 1:
             break
+        predicted = ahead(ops, model, step.updated, t + 1, MOST)
+        if not form.each_step and bool(kalman_diffuse.is_known(ops, step.updated)):
+            patience -= 1
+            if not patience or bool(kalman_diffuse.is_settled(ops, predicted)):
+                break
     return steps, deviances
 
 
-def diffuse_backward(
-    ops: Any, model: Model, y: Any, kept: Any, form: StateSpace, steps: list[kalman_diffuse.Step]
-) -> list[Any]:
-    ahead, smoothed = kalman_diffuse.nothing_ahead(ops, steps[0].predicted), []
-    for t in reversed(range(form.n)):
-        state, ahead = kalman_diffuse.backward(ops, model, y, kept, t, steps[t].predicted, ahead)
-        smoothed.append(state)
-    return smoothed[::-1]
+def ahead(ops: Any, model: Model, state: kalman_diffuse.Diffuse, t: Any, most: int = 1) -> kalman_diffuse.Diffuse:
+    """The state predicted for step t from that of the step before."""
+    F, _, Q, _ = kalman_filter.at(ops, model, t)
+    return kalman_diffuse.predict(ops, F, Q, state, most)
 
 
 def diffuse_states(ops: Any, steps: list[kalman_diffuse.Step], form: StateSpace) -> list[Any]:
@@ -197,16 +216,15 @@ def diffuse_states(ops: Any, steps: list[kalman_diffuse.Step], form: StateSpace)
 
 
 def remaining(
-    ops: Any, y: Any, model: Model, turned: Model, form: StateSpace, count: int, state: kalman_diffuse.Diffuse
+    ops: Any, y: Any, model: Model, form: StateSpace, count: int, first: kalman_diffuse.Diffuse
 ) -> tuple[Any, Model, StateSpace]:
     """The series from a step on, its model, which begins with the state predicted for it, and their form."""
-    F, _, Q, _ = kalman_filter.at(ops, turned, count)
-    ahead = kalman_diffuse.predict(ops, F, Q, state)
-    m0, P0 = (kalman_filter.back(ops, x, x.shape[own:]) for x, own in ((ahead.mean, 1), (ahead.cov, 2)))
+    cov = kalman_diffuse.finite(ops, first)
+    m0, P0 = (kalman_filter.back(ops, x, x.shape[own:]) for x, own in ((first.mean, 1), (cov, 2)))
     axis, part = y.ndim - 2, slice(count, form.n)
     later = {
         name: ops.slice(x, part, axis) if name in MATRICES and x.shape[axis] == form.n > 1 else x
         for name, x in model._asdict().items()
     } | {"m0": m0, "P0": P0}
-    left = form._replace(n=form.n - count, diffuse=(), checked=True, cov_batch=tuple(ahead.cov.shape[2:]))
+    left = form._replace(n=form.n - count, diffuse=(), checked=True, cov_batch=tuple(cov.shape[2:]))
     return ops.slice(y, part, axis), Model(**later), left

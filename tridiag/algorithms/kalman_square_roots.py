@@ -156,6 +156,12 @@ def smooth(ops: Any, back: Back, root: Root) -> Root:
     return orthogonal(ops, parts, ops.join(weights, back.weights), None, len(back.gain))[0]
 
 
+def difference(ops: Any, x: Any, y: Any) -> Any:
+    """x - y, or 0 where that is rounding alone: of what is exact nothing is left, by which to divide."""
+    found, rounding = x - y, 4 * ops.limits(x)[0]
+    return ops.where(ops.at_most(ops.size(found), rounding * (ops.size(x) + ops.size(y))), ops.zero(found), found)
+
+
 def orthogonal(ops: Any, parts: Any, weights: Any, noise: Root | None, size: int) -> tuple[Root, Any, Any]:
     """The first ``size`` columns of the root of sum_m w[m] parts[m] parts[m]^T and a noise; all weights; what is left.
 
@@ -174,7 +180,7 @@ def orthogonal(ops: Any, parts: Any, weights: Any, noise: Root | None, size: int
         variance = ops.where(variance < tiny / eps, 0.0, variance)
         scaled = scaled * inverse(ops, variance)
         column = (rests * scaled[:, None]).sum(0)
-        column, variance, parts = ops.keep((column, variance, rests - column * firsts[:, None]))
+        column, variance, parts = ops.keep((column, variance, difference(ops, rests, column * firsts[:, None])))
         columns.append(column)
         found.append(variance)
     return Root(columns, found), weights, parts

@@ -7,6 +7,7 @@ makes of the steps of `torch_scan`.
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import torch
@@ -24,9 +25,35 @@ def kalman(entry: Backend, verb: str, y: Any, model: Model, form: StateSpace) ->
     if not differentiated(y, *model):
         return backend(verb, y, model, form)
     if verb != LIKELIHOOD:
-        return torch_scan.kalman(verb, y, model, form)
-    rest = functools.partial(likelihood, backend)
-    return kalman_rows.from_diffuse(ops, verb, y, model, form, rest) if form.diffuse else rest(verb, y, model, form)
+        run = functools.partial(torch_scan.kalman, verb)
+    elif form.diffuse:
+        run = functools.partial(kalman_rows.from_diffuse, ops, verb, rest=functools.partial(likelihood, backend))
+    else:
+        run = functools.partial(likelihood, backend, verb)
+    return of_exact(run, y, model, form) if form.diffuse else run(y, model, form)
+
+
+def of_exact(run: Any, y: Any, model: Model, form: StateSpace) -> Any:
+    """Results of a model with states that are unknown, and their derivatives as those of hardly any noise.
+
+    Where a variance in R is 0, so are variances of states, whose quotients have limits, but no derivatives.
+    """
+    none = torch.diagonal(model.R.detach(), dim1=-2, dim2=-1) == 0
+    if not bool(none.any()):
+        return run(y, model, form)
+    with torch.no_grad():
+        found = run(y, model, form)
+    noise = torch.diag_embed(none.to(y.dtype) * ops.limits(y)[1] ** (1 / 3))
+    moved = run(y, model._replace(R=model.R + noise), form)
+    if isinstance(found, tuple):
+        return tuple(itertools.starmap(differentiated_as, zip(found, moved, strict=True)))
+    return differentiated_as(found, moved)
+
+
+def differentiated_as(x: Any, z: Any) -> Any:
+    """x, with the derivatives of z where that is finite."""
+    z = torch.where(torch.isfinite(z), z, torch.zeros_like(z))
+    return x + (z - z.detach())
 
 
 def likelihood(backend: Any, _: str, y: Any, model: Model, form: StateSpace) -> Any:

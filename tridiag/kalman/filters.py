@@ -42,14 +42,17 @@ def filter(
         time has length n or 1 and ``...`` broadcasts against the batch axes of ``y``. A model for each of s series
         needs its time axis: (s, 1, k, k). Q and R may be singular, and 0. ``F[n-1]``, ``Q[n-1]`` are never read.
     m0, P0 : array
-        Mean and covariance of x[0] before y[0] is seen, (..., k) and (..., k, k).
+        Mean and covariance of x[0] before y[0] is seen, (..., k) and (..., k, k). A state whose variance is infinite is
+        unknown at first. Where the values of P0 cannot be read, as those of an argument of `jax.jit`, ``diffuse`` has
+        to name it: without that its series are NaN.
     state_intercept, obs_intercept : array
         Known vectors that are added in every step, c and d: (k,) and (p,), or (..., time, k) and (..., time, p) as the
         matrices above. ``state_intercept[n-1]`` is never read. None: 0.
     diffuse : tuple of int or bool
         The states of which nothing is known at first, as econometricians start trends, by their numbers or as a mask:
-        exact limits of an infinite variance. Rows and columns of P0 are not read there. None: those whose variance in
-        P0 is infinite, where its values can be read; inside `jax.jit` a P0 that is an argument needs ``diffuse``.
+        exact limits of an infinite variance. Their variances in P0 are inf, NaN or 0, and their rows and columns are
+        not read; another number raises, where it can be read, as it would be forgotten without a word: leave
+        ``diffuse`` out, or pass (), for the start that P0 tells. None: those whose variance in P0 is infinite.
     method : str
         "sequential": one step after another. "parallel": logarithmic depth, for JAX arrays, by an associative scan
         (see the notes). "auto": what the backend chosen does, which is one step after another.
@@ -83,9 +86,11 @@ def filter(
 
     Notes
     -----
-    A series whose innovation covariance, H P H' + R, is not positive definite in some step is NaN from there on, its
-    log-likelihood too; no other series is. Where series share a model and nothing is missing, their covariances are the
-    same, and are computed once.
+    A series whose innovation covariance, H P H' + R, is not positive definite in some step has means that are NaN from
+    there on, and a log-likelihood that is NaN; no other series has. Where R = 0 lets an observation contradict what is
+    known exactly, that covariance is 0 but for rounding, which decides, in each backend by itself, whether this is
+    found in that step, in a later one or not at all: then the log-likelihood is -1e10 or less, and no result is of use.
+    Where series share a model and nothing is missing, their covariances are the same, and are computed once.
 
     Where variances differ so much that covariances as they stand would lose digits, as after a diffuse P0, all is
     computed again from square roots of covariances (L D L'), which takes about three times as long.
@@ -93,9 +98,9 @@ def filter(
     States that are unknown at first are infinite in ``cov`` until observations tell them (J. Durbin and S. J. Koopman,
     Time Series Analysis by State Space Methods, 2012, chapter 5); the log-likelihood is the diffuse one, which counts
     the observations that do so by what they see: as in statsmodels. Those steps are computed one after another in
-    Python or in a `jax.lax.scan`, the rest as any other; a smoother of such models is not compiled. An intercept of
-    states is a recurrence of known numbers, which is taken off the observations and added to the states again. Inside
-    `jax.jit` a series is NaN where that recurrence grows so far beyond it that half of the digits would be lost.
+    Python or in a `jax.lax.scan`, the rest as any other. An intercept of states is a recurrence of known numbers, which
+    is taken off the observations and added to the states again. Inside `jax.jit` a series is NaN where that recurrence
+    grows so far beyond it that half of the digits would be lost.
 
     The parallel filter is that of Sarkka and Garcia-Fernandez (Temporal parallelization of Bayesian smoothers, IEEE
     Transactions on Automatic Control 66, 2021) with elements that are finite for exact observations and singular Q as
@@ -152,6 +157,11 @@ def smoother(
     Notes
     -----
     The fixed-interval smoother of Bryson and Frazier, which inverts no covariance of states: they may be singular.
+
+    States that are unknown at first are regression coefficients (P. de Jong, Journal of the American Statistical
+    Association 84, 1989), for each of which one series more is smoothed; what the first observations hardly see costs
+    no digits. What no observation sees has an infinite variance, and its mean is what m0 says; a covariance with what
+    is seen is finite, that of two such states infinite where they move together, -infinity where against each other.
     """
     options = state_intercept, obs_intercept, diffuse, method, backend, axis_name
     return run(SMOOTHER, y, (F, H, Q, R, m0, P0), options)
@@ -196,7 +206,8 @@ def log_likelihood(
         One number for each series, over the batch axes, or (..., n) with ``each_step``. Under JAX and PyTorch it has
         gradients in every argument, in reverse mode (``jax.grad``, ``jax.hessian``, ``backward``, which torch does not
         differentiate again): one pass backwards; with ``each_step`` or ``burn`` those of a filter. A gradient in m0 or
-        P0 that is smaller than others by more than 1/eps, as after a large P0, has no digits.
+        P0 that is smaller than others by more than 1/eps, as after a large P0, has no digits. Under JAX that in a
+        variance of R that is exactly 0 is not defined while states are unknown at first.
 
     Raises
     ------

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tridiag.calls.checks import check_count
 from tridiag.calls.state_space import parameters_of, taken
 from tridiag.kalman.filters import filter
 from tridiag.libraries.arrays import module_of
+from tridiag.problems.state_space import CHANGING
 
 Array = Any
 
@@ -68,12 +71,27 @@ def forecast(y: Array, steps: int, **model: Any) -> Forecast:
     arrays, module = given.working(), module_of(given.library)
     ops, y = module.Operations, arrays["y"]
     if y.ndim < 2:
-        raise ValueError(f"y has shape {tuple(y.shape)}; wanted (..., n, p): time, and the values observed in a step")
+        raise ValueError(
+            f"y has shape {tuple(y.shape)}; wanted (..., n, p): time, and the values observed in a step; y[:, None]?"
+        )
+    check_lengths(model, y.shape[-2], steps)
     nothing = ops.full((*y.shape[:-2], steps, y.shape[-1]), math.nan, y)
     length = y.shape[-2] + steps
     found = filter(ops.concatenate((y, nothing), y.ndim - 2), **model)
     mean, cov = found.predicted_mean[..., length - steps :, :], found.predicted_cov[..., length - steps :, :, :]
     return Forecast(*(module.cast(x, given.dtype) for x in (*observed(arrays, mean, cov, length, steps), mean, cov)))
+
+
+def check_lengths(model: dict[str, Any], n: int, steps: int) -> None:
+    """Refuse a parameter that changes with time and ends with the series."""
+    for name, own in CHANGING.items():
+        shape = tuple(np.shape(model[name])) if model.get(name) is not None else ()
+        if len(shape) > len(own) and shape[-len(own) - 1] == n not in (1, n + steps):
+            of_regression = "; those of a regression are rows of x in models.regression" if name == "H" else ""
+            raise ValueError(
+                f"{name} has shape {shape}, with the {n} steps of y; a forecast of {steps} needs those to come too, "
+                f"{n + steps} steps{of_regression}"
+            )
 
 
 def observed(arrays: dict[str, Array], mean: Array, cov: Array, length: int, steps: int) -> tuple[Array, Array]:

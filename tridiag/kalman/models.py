@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tridiag.calls.checks import check_count
+from tridiag.calls.state_space import is_readable, to_numpy
 from tridiag.kalman.structure import Structure, numbers, unit, unknown
 
 Array = Any
@@ -129,13 +130,18 @@ def autoregression(coefficients: Array, variance: Array) -> Structure:
     Parameters
     ----------
     coefficients : array
-        phi, (p,), of a stationary process; for any other P0 is no covariance, and the verbs refuse it.
+        phi, (p,), of a stationary process.
     variance : number or array without axes
         Of what is new in each step.
 
     Returns
     -------
     Structure
+        As `arma`.
+
+    Raises
+    ------
+    ValueError
         As `arma`.
 
     Examples
@@ -168,7 +174,8 @@ def arma(ar: Array, ma: Array, variance: Array) -> Structure:
     Raises
     ------
     ValueError
-        ``ar`` or ``ma`` has not one axis.
+        ``ar`` or ``ma`` has not one axis; ``ar`` is of no stationary process, where its values can be read: else P0 is
+        no covariance.
 
     Examples
     --------
@@ -183,12 +190,24 @@ def arma(ar: Array, ma: Array, variance: Array) -> Structure:
         if x.ndim != 1:
             raise ValueError(f"{name} has shape {tuple(x.shape)}; wanted one axis, the coefficients")
     k, ops = max(len(phi), len(theta) + 1), n.ops
+    if is_readable(n.library, n.device, phi):
+        check_stationary(to_numpy(phi))
     F = n.total((1.0, np.eye(k, k, 1)), *((phi[j], unit(k, j, 0)) for j in range(len(phi))))
     moving = n.total((1.0, np.eye(1, k)[0]), *((theta[j], np.eye(1, k, j + 1)[0]) for j in range(len(theta))))
     Q = moving[:, None] * moving * n.given["variance"]
     both = (F[:, None, :, None] * F[None, :, None, :]).reshape(k * k, k * k)
     P0 = ops.symmetric(ops.solved(n.fixed(np.eye(k * k)) - both, Q.reshape(k * k)).reshape(k, k))
     return Structure(F, n.fixed(np.eye(1, k)), Q, n.fixed([[0]]), n.fixed(np.zeros(k)), P0)
+
+
+def check_stationary(phi: np.ndarray) -> None:
+    """Refuse a process that has no covariance: every root of z^p - phi[0] z^(p-1) - ... is smaller than 1."""
+    largest = abs(np.roots([1.0, *-phi.astype(float)])).max(initial=0)
+    if not largest < 1 - np.finfo(float).eps * len(phi):
+        raise ValueError(
+            f"ar is {phi.tolist()}, of no stationary process: a root is {largest:.6g} in size, wanted all below 1; for "
+            "1, take differences of y, or local_level"
+        )
 
 
 def regression(x: Array, variance: Array = 0.0) -> Structure:

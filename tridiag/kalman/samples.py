@@ -41,8 +41,8 @@ def simulate(generator: Any, steps: int, *, size: int | Sequence[int] = (), **mo
     size : int or tuple of int
         How many are drawn of each model, along axes of their own, which come first.
     **model
-        F, H, Q, R, m0, P0, and perhaps state_intercept and obs_intercept, as in `tridiag.kalman.filter`. At most 16
-        states. Covariances may be singular.
+        F, H, Q, R, m0, P0, and perhaps state_intercept and obs_intercept, as in `tridiag.kalman.filter`, and diffuse,
+        which may name no state. At most 16 states. Covariances may be singular.
 
     Returns
     -------
@@ -69,11 +69,15 @@ def simulate(generator: Any, steps: int, *, size: int | Sequence[int] = (), **mo
     """
     steps = check_count("steps", steps, 1, "the length of the series")
     arrays = parameters_of("simulate", model)
-    call = prepared(blank_like(arrays, steps), arrays, Intercepts(*(model.get(name) for name in INTERCEPTS)), None)
-    if unknown := sorted(set(model) - {*PARAMETERS, *INTERCEPTS}):
+    if unknown := sorted(set(model) - {*PARAMETERS, *INTERCEPTS, "diffuse"}):
         raise TypeError(f"simulate has no argument {', '.join(unknown)}")
+    intercepts = Intercepts(*(model.get(name) for name in INTERCEPTS))
+    call = prepared(blank_like(arrays, steps), arrays, intercepts, model.get("diffuse"))
     if call.form.diffuse:
-        raise ValueError("P0 has an infinite variance, from which nothing can be drawn; give one that is finite")
+        raise ValueError(
+            f"P0 has an infinite variance, from which nothing can be drawn, of states {list(call.form.diffuse)}, which "
+            'are unknown at first; give one that is finite, as model | {"P0": ...}'
+        )
     module = module_of(call.library)
     return Simulated(*(module.cast(x, call.dtype) for x in drawn(generator, call, lengths(size))))
 
@@ -88,7 +92,7 @@ def simulation_smoother(y: Array, generator: Any, *, size: int | Sequence[int] =
     y : array
         The observations, (..., n, p), as in `tridiag.kalman.filter`; NaN is missing.
     generator, size
-        As in `tridiag.kalman.simulate`.
+        As in `tridiag.kalman.simulate`, but that ``y`` comes first, as in all verbs that have it.
     **model
         F, H, Q, R, m0, P0 and the options of `tridiag.kalman.smoother`; at most 16 states.
 
@@ -116,6 +120,8 @@ def simulation_smoother(y: Array, generator: Any, *, size: int | Sequence[int] =
     all that are drawn, which share their covariances where nothing is missing (J. Durbin and S. J. Koopman, Biometrika
     89, 2002). A state that is unknown at first may begin anywhere in what is simulated.
     """
+    if not hasattr(y, "__len__") and hasattr(generator, "__len__"):
+        raise TypeError(f"y is {y!r}; simulation_smoother takes y first, and then the generator")
     parameters = parameters_of("simulation_smoother", model)
     call = prepared(y, parameters, NO_INTERCEPTS, model.get("diffuse"))
     ops, unknown = module_of(call.library).Operations, call.form.diffuse

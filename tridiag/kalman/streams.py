@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tridiag.algorithms import kalman_filter
 from tridiag.algorithms.kalman_filter import Estimate, Roots
-from tridiag.calls.state_space import taken
+from tridiag.calls.state_space import is_readable, taken, to_numpy
 from tridiag.libraries.arrays import module_of
 from tridiag.problems.state_space import CHANGING, checked_ending, common
 
@@ -49,7 +51,8 @@ def predict(mean: Array, cov: Array, *, F: Array, Q: Array, state_intercept: Arr
     Raises
     ------
     ValueError, TypeError
-        Shapes, dtypes or libraries do not fit.
+        Shapes, dtypes or libraries do not fit; a variance is infinite, as of states that are unknown at first: begin
+        with `tridiag.kalman.filter`, and go on from its last state. Where values cannot be read, that is NaN.
 
     Examples
     --------
@@ -88,7 +91,7 @@ def update(mean: Array, cov: Array, y: Array, *, H: Array, R: Array, obs_interce
     Raises
     ------
     ValueError, TypeError
-        Shapes, dtypes or libraries do not fit.
+        As `predict`.
 
     Examples
     --------
@@ -135,12 +138,25 @@ def lifted(needed: dict[str, Any], more: dict[str, Any]) -> tuple[Any, dict[str,
         {name: tuple(x.shape)[: x.ndim - len(OWN[name])] for name, x in arrays.items()},
         {name: tuple(x.shape) for name, x in arrays.items()},
     )
+    if is_readable(arguments.library, arguments.device, arrays["cov"]):
+        check_known(to_numpy(arrays["cov"]))
     step = {}
     for name, x in arrays.items():
         own = len(OWN[name])
         x = x.reshape((*(1,) * (len(batch) + own - x.ndim), *x.shape))
         step[name] = module.Operations.transpose(x, (*range(len(batch), x.ndim), *range(len(batch))))
     return module.Operations, step, Given(module, arguments.dtype, batch)
+
+
+def check_known(cov: Any) -> None:
+    """Refuse states that are unknown: an infinite covariance does not tell in which directions they are."""
+    infinite = np.isposinf(np.diagonal(cov, axis1=-2, axis2=-1)).reshape(-1, cov.shape[-1]).any(0)
+    if infinite.any():
+        i = int(np.argmax(infinite))
+        raise ValueError(
+            f"cov[{i}, {i}] is inf: a single step knows nothing of states that are unknown; take the first steps with "
+            "kalman.filter until none is, and go on from its last mean and cov"
+        )
 
 
 def length_of(name: str, vector: Array) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,10 @@ Array = Any
 
 
 class Structure:
-    """A model, or a part of one: ``**structure`` gives a verb its arguments, and ``+`` joins two.
+    """A model, or a part of one: ``**structure`` gives a verb its arguments, ``+`` and `sum` join several.
+
+    ``structure | {"P0": ...}`` is a dictionary of its arguments with others in their place; a P0 takes that of
+    ``diffuse`` too.
 
     Attributes: ``F, H, Q, R, m0, P0`` as in `tridiag.kalman.filter`, ``diffuse``, the states unknown at first.
 
@@ -44,7 +47,21 @@ class Structure:
     def __repr__(self) -> str:
         return f"Structure of {self.F.shape[-1]} states, {len(self.diffuse)} unknown at first"
 
+    def __or__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        own = {name: self[name] for name in self.keys() if name != "diffuse" or "P0" not in other}
+        return own | dict(other)
+
+    def __ror__(self, other: Mapping[str, Any]) -> dict[str, Any]:
+        return {**other, **self} if isinstance(other, Mapping) else NotImplemented
+
+    def __radd__(self, other: Any) -> Structure:
+        return self if isinstance(other, int) and other == 0 else NotImplemented  # what `sum` begins with
+
     def __add__(self, other: Structure) -> Structure:
+        if not isinstance(other, Structure):
+            return NotImplemented
         both = {f"{name} of {side}": model[name] for side, model in enumerate((self, other)) for name in PARAMETERS}
         arguments = taken(both)
         ops, arrays = module_of(arguments.library).Operations, arguments.working()
@@ -86,6 +103,8 @@ class Numbers(NamedTuple):
 
     ops: Any
     given: dict[str, Array]
+    library: str
+    device: str
 
     def fixed(self, x: Any) -> Array:
         like = next(iter(self.given.values()))
@@ -103,7 +122,8 @@ def numbers(**given: Any) -> Numbers:
         if isinstance(x, list | tuple):
             given[name] = np.asarray(x, float) if like is None else like.new_tensor(x)
     arguments = taken(given)
-    return Numbers(module_of(arguments.library).Operations, arguments.working())
+    operations = module_of(arguments.library).Operations
+    return Numbers(operations, arguments.working(), arguments.library, arguments.device)
 
 
 def unit(k: int, i: int, j: int) -> np.ndarray:

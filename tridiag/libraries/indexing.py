@@ -32,6 +32,11 @@ class Indexing:
         return x.max(axis=axis)
 
     @staticmethod
+    def at_most(x: Any, y: Any) -> Any:
+        """x <= y, which NumPy compares by itself for numbers alone, and not for lanes of compiled code."""
+        return x <= y
+
+    @staticmethod
     def quotient(x: Any, y: Any) -> Any:
         """x / y; libraries whose complex division loses subnormal numbers have their own."""
         return x / y

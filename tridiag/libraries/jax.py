@@ -123,6 +123,10 @@ class Operations:
         return lax.broadcasted_iota(jnp.int32, (1,) * axis + (n,) + (1,) * (rank - 1 - axis), axis)
 
     @staticmethod
+    def at_most(x: Any, y: Any) -> Any:
+        return x <= y
+
+    @staticmethod
     def maximum(x: Any, axis: int) -> Any:
         """NaN where there is one, which XLA's own maximum may lose on CPU."""
         return jnp.where(jnp.any(x != x, axis=axis), jnp.nan, jnp.max(x, axis=axis))

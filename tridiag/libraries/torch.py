@@ -141,6 +141,10 @@ class Operations:
         return torch.arange(n, device=like.device).reshape((1,) * axis + (n,) + (1,) * (rank - 1 - axis))
 
     @staticmethod
+    def at_most(x: Any, y: Any) -> Any:
+        return x <= y
+
+    @staticmethod
     def maximum(x: Any, axis: int) -> Any:
         return x.amax(dim=axis)
 

@@ -24,6 +24,7 @@ class Lanes:
     def __init__(self, code: Code) -> None:
         self.code = code
         self.where = np.frompyfunc(self.choose, 3, 1)
+        self.size, self.at_most = np.frompyfunc(code.size, 1, 1), np.frompyfunc(operator.le, 2, 1)
         self.one, self.limits = code.one, code.limits
 
     def choose(self, mask: Value, *sides: Any) -> Value:

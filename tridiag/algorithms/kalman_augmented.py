@@ -1,0 +1,147 @@
+"""Smoothed states of models of which some states begin with an infinite variance, by what smooths any other model.
+
+x[0] = (a start that is known) + A[0] delta, where nothing is known of delta: regression coefficients. What is linear in
+delta is found by series of the same model, of which 0 is observed, and that begin at a column of A[0]: one smoother of
+1 + q series. The errors with which a filter predicts them are the regressors; those of the observations, independent of
+each other and with variances that are known, are regressed on these by weighted Gram-Schmidt, which forms no product of
+regressors beforehand. Every observation counts by what it tells in the end, and all that is added up to a covariance is
+positive: what the first observations hardly see costs no digits.
+
+The known start has a variance of its own, so that exact observations see something uncertain; any is right.
+
+P. de Jong, Smoothing and interpolation with the state-space model, Journal of the American Statistical Association 84,
+1989; B. Rosenberg, Annals of Economic and Social Measurement 2, 1973. Arrays are as a caller has them, but those of
+functions that say otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from tridiag.algorithms import kalman_diffuse, kalman_filter, kalman_square_roots
+from tridiag.algorithms.kalman_filter import Estimate, added, apply, diagonal, larger, reduced, transpose
+from tridiag.algorithms.kalman_square_roots import inverse
+from tridiag.algorithms.numbers import finite
+from tridiag.problems.state_space import FILTER, SMOOTHER, Model, StateSpace
+
+Verb = Callable[[str, Any, Model, StateSpace], Any]
+Repeat = Callable[[Callable[[Any, Any], Any], Any, int], Any]  # (step, state, n): what step(state, t) gives beside it
+
+
+class Fit(NamedTuple):
+    """What a regression tells of delta: L^T delta, whose entries are independent of each other."""
+
+    factors: list[Any]  # the columns of L below its diagonal
+    values: list[Any]
+    variances: list[Any]
+
+
+def smoother(
+    ops: Any, y: Any, model: Model, form: StateSpace, by: Verb, unseen: Any, likelihood: Any, repeat: Repeat
+) -> tuple[Any, Any]:
+    """Means and covariances of all steps; ``by`` knows other models.
+
+    ``unseen``: columns, directions of delta of which nothing is observed, the others 0; with batch axes last. What
+    has no log-likelihood is NaN.
+    """
+    first, _ = kalman_filter.front(ops, model, y)
+    series, many, wide = augmented(ops, y, model, first, form)
+    predicted = by(FILTER, series, many, wide)[2:4]
+    fit = regression(ops, series, many, wide, Estimate(*predicted), unseen)
+    means, covs = by(SMOOTHER, series, many, wide)[:2]
+    rows = reduced(fit.factors, linear(ops, means[1:], form, unseen))
+    rows = [row.reshape(form.n, form.states, *row.shape[1:]) for row in rows]
+    mean = added(row * value for row, value in zip(rows, fit.values, strict=True))
+    cov = added(row[:, :, None] * row[:, None] * w for row, w in zip(rows, fit.variances, strict=True))
+    cov = covs[0] + kalman_filter.back(ops, cov, form.batch)
+    infinite = unknown(ops, first, form, unseen, repeat)
+    if infinite is not None:
+        cov = cov + kalman_filter.back(ops, infinite, form.batch)
+    valid = (likelihood - likelihood)[..., None, None]  # 0, or NaN
+    return means[0] + kalman_filter.back(ops, mean, form.batch) + valid, cov + valid[..., None]
+
+
+def augmented(ops: Any, y: Any, model: Model, first: Model, form: StateSpace) -> tuple[Any, Model, StateSpace]:
+    """The series, and those of the columns of A[0] after it, along a first axis."""
+    P0, count = first.P0, len(form.diffuse)
+    which, one = kalman_diffuse.unknown_in(ops, P0), ops.identity(P0)
+    known = kalman_diffuse.known_in(ops, P0) + one * ops.where(which, units(ops, first, form), ops.zero(P0[0]))
+    starts = [ops.where(which, one[:, j], ops.zero(one[:, j])) for j in form.diffuse]
+    m0 = ops.stack([first.m0, *starts])  # (series, states, batch)
+    m0 = ops.transpose(m0, (0, *range(2, m0.ndim), 1))
+    nothing = ops.broadcast(ops.where(y == y, ops.zero(y), y)[None], (count, *y.shape))
+    many = Model(*(x[None] for x in model))._replace(m0=m0, P0=kalman_filter.back(ops, known, known.shape[2:])[None])
+    wide = form._replace(batch=(1 + count, *form.batch), cov_batch=(1, *form.cov_batch), diffuse=(), checked=True)
+    wide = wide._replace(missing=form.missing is not False)  # one program, where that is not known
+    return ops.concatenate((y[None], nothing), 0), many, wide
+
+
+def units(ops: Any, model: Model, form: StateSpace) -> Any:
+    """A variance for each state, of about the size that the noise of the observation that sees it best has in it.
+
+    From means over time of squares, in which nothing cancels; 1 where no such noise is seen.
+    """
+    before = max(form.n - 1, 1)
+    F, Q, H, R = model.F[:before], model.Q[:before], model.H, model.R
+    F, H, Q, R = (F * F).mean(0), (H * H).mean(0), Q.mean(0), R.mean(0)
+    noise, change = ops.stack(diagonal(R)), ops.stack(diagonal(Q))
+    found, sees = ops.zero(H[0] + noise[:1] + change + F[0]), H
+    for _ in range(form.states):
+        noise = noise + apply(sees, change)
+        told = (sees * inverse(ops, noise)[:, None]).sum(0)
+        found = larger(ops, finite(told), found)
+        sees = ops.product(sees, F)
+    return ops.where(found > 0, inverse(ops, found), ops.one(found))
+
+
+def regression(ops: Any, series: Any, many: Model, wide: StateSpace, predicted: Estimate, unseen: Any) -> Fit:
+    """Of the errors of the observations on those of the columns of A[0]; what is not observed of delta is left out."""
+    model, values = kalman_filter.front(ops, many, series)
+    kept = values == values if wide.missing is not False else None
+    states = Estimate(*(turned(ops, x, len(wide.batch)) for x in predicted))
+    seen = kalman_filter.all_observed(ops, model, values, kept, states)
+    errors, weights = (
+        ops.concatenate([turned(ops, ops.broadcast(x, (*wide.batch, wide.n)), len(wide.batch)) for x in xs], 0)
+        for xs in (seen.errors, seen.weights)
+    )  # (observations, series, batch)
+    own, weights = -errors[:, 1:], weights[:, 0]
+    own = own - ops.product(ops.product(own, unseen), transpose(unseen))
+    size = (weights[:, None] * own * own).sum(0).sum(0)
+    size = ops.where(size > 0, size, ops.one(size))
+    none = ops.zero(unseen[0])[:, None]
+    parts = ops.join(concatenated(ops, own, errors[:, :1]), concatenated(ops, transpose(unseen), none))
+    weights = ops.join(weights, ops.stack([size] * len(unseen)))
+    root = kalman_square_roots.orthogonal(ops, parts, weights, None, len(unseen))[0]
+    factors, values = ([x[part] for x in root.columns] for part in (slice(0, -1), -1))
+    return Fit(factors, values, [inverse(ops, x) for x in root.weights])
+
+
+def turned(ops: Any, x: Any, batch: int) -> Any:
+    """With these first axes last."""
+    return ops.transpose(x, (*range(batch, x.ndim), *range(batch)))
+
+
+def concatenated(ops: Any, x: Any, z: Any) -> Any:
+    """Along the second axis; those behind it broadcast."""
+    return ops.join(x.swapaxes(0, 1), z.swapaxes(0, 1)).swapaxes(0, 1)
+
+
+def linear(ops: Any, means: Any, form: StateSpace, unseen: Any) -> Any:
+    """What states are by delta, but for what is not observed of it: (series, steps times states, batch)."""
+    rank = len(form.batch)
+    x = ops.transpose(means, (0, rank + 1, rank + 2, *range(1, rank + 1)))
+    x = x.reshape(len(x), form.n * form.states, *form.batch)
+    return x - ops.product(unseen, ops.product(transpose(unseen), x))
+
+
+def unknown(ops: Any, model: Model, form: StateSpace, unseen: Any, repeat: Repeat) -> Any:
+    """Infinity, or 0, in the covariances of all steps: of what nothing is observed."""
+    none = ops.zero(unseen[0])
+    A = ops.stack([unseen[form.diffuse.index(i)] if i in form.diffuse else none for i in range(form.states)])
+    cov = ops.product(A, ops.zero(transpose(A)))
+
+    def step(A: Any, t: Any) -> tuple[Any, Any]:
+        return kalman_diffuse.carried(ops, ops.row(model.F, t, 0), A), kalman_diffuse.infinite(ops, A, cov)
+
+    return repeat(step, A, form.n)
