@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import torch
 from cupy import machine
+from hard_sequences import HARD
 from helpers import DTYPES, assert_solves, dominant, uniform
 from numba import cuda
 from pretence import pretend
@@ -127,15 +128,6 @@ def called(verb: str, *given: np.ndarray, **options: Any) -> np.ndarray:
     out = cupy.full(given[1 if verb == "linear_recurrence" else 0].shape, np.nan, given[-1].dtype)
     y = getattr(tridiag, verb)(*map(cupy.asarray, given), backend="numba_cuda_scan", out=out, **options)
     return y.get()
-
-
-HARD = {  # coefficients whose products overflow, vanish, or hide what is left
-    "cancelling": lambda n: (np.full(n, 16.0), np.where(np.arange(n) == 0, 1.0, -15.0)),
-    "vanishing": lambda n: (np.full(n, 1e-150), np.where(np.arange(n) % 7 == 0, 1e300, 0.0)),
-    "vanishing and back": lambda n: (np.where(np.arange(n) % 30 < 15, 1e-20, 1e20), np.ones(n)),
-    "an infinity": lambda n: (np.full(n, 0.5), np.where(np.arange(n) == n // 2, np.inf, 1.0)),
-    "growing, with zeros": lambda n: (np.where(np.arange(n) % 20 == 0, 0.0, 1e15), np.ones(n)),
-}
 
 
 def assert_hard(case: str, axis: int) -> None:
