@@ -154,7 +154,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     names = metafunc.fixturenames
     if "backend" not in names:
         return
-    facts = {key: value for mark in metafunc.definition.iter_markers("only") for key, value in mark.kwargs.items()}
+    marks = list(metafunc.definition.iter_markers("only"))[::-1]  # what a test says goes beyond what its module says
+    facts = {key: value for mark in marks for key, value in mark.kwargs.items()}
     with_promise = "pivoting" in names
     if "promises" in facts and not with_promise:
         raise ValueError(f"{metafunc.definition.name} names promises and takes no pivoting; wanted only(pivoting=...)")

@@ -10,7 +10,7 @@ from helpers import EPS, Subject, assert_same_bits, dtype_name, to_numpy
 import tridiag
 
 pytestmark = [
-    pytest.mark.only(verb="logcumsumexp"),
+    pytest.mark.only(verb="log_linear_recurrence"),  # whose backends have both verbs
     # torch's own forward mode compiles its decompositions with what it has deprecated
     pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning"),
 ]
@@ -19,6 +19,7 @@ both = pytest.mark.parametrize("weighted", [False, True])
 on_jax = pytest.mark.only(library="jax")
 on_torch = pytest.mark.only(library="torch")
 COMPILED = pytest.mark.only(compiled=True)
+of_sums = pytest.mark.only(verb="logcumsumexp")
 INF, NAN = np.inf, np.nan
 
 
@@ -164,6 +165,7 @@ def ladder(name: str, dtype: str, n: int) -> np.ndarray:
     return LADDERS[name](np.arange(float(n))).astype(dtype)
 
 
+@of_sums
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", LADDERS)
 def test_errors_do_not_pile_up(backend: Subject, name: str, dtype: str) -> None:
@@ -176,6 +178,7 @@ def test_errors_do_not_pile_up(backend: Subject, name: str, dtype: str) -> None:
     assert units(run(backend, np.repeat(x[:, None], 17, axis=1), axis=0)[:, 16], right) <= backend.entry.units
 
 
+@of_sums
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_errors_of_few_terms(backend: Subject, dtype: str) -> None:
     """Also where a library's own exp and log are at their worst, as those of NumPy in float32 are by 4 units."""
@@ -185,6 +188,7 @@ def test_errors_of_few_terms(backend: Subject, dtype: str) -> None:
     assert units(run(backend, x, axis=0), right) <= backend.entry.units
 
 
+@of_sums
 def test_errors_of_pairs_found_by_a_search(backend: Subject) -> None:
     """Where XLA's exp is at its worst, by 1.3 units for doubles, and all other roundings add to it: that made 2.15."""
     first = [1.040378314816301, 1.040234407490088, 1.040555749884733, 1.0401911358268936, 1.0403013243233805]
@@ -342,6 +346,7 @@ def test_the_first_coefficient_is_not_read_without_init(backend: Subject, revers
 HALVES = {"numpy": ("float16",), "cupy": ("float16",), "torch": ("float16", "bfloat16"), "jax": ("float16", "bfloat16")}
 
 
+@of_sums
 def test_halves_compute_in_single_precision(backend: Subject) -> None:
     x = noise((3, 50))[0]
     for dtype in HALVES[backend.library]:
@@ -352,6 +357,7 @@ def test_halves_compute_in_single_precision(backend: Subject) -> None:
         np.testing.assert_allclose(to_numpy(y).astype(np.float32), right, rtol=EPS[dtype] / 2, atol=EPS[dtype] / 2)
 
 
+@of_sums
 def test_integers_promote_as_in_their_library(backend: Subject) -> None:
     y = run(backend, np.array([[0, 0, 0], [3, 2, 1]]))
     assert y.dtype == ("float32" if backend.library == "torch" else "float64")
@@ -401,6 +407,7 @@ def test_few_steps(backend: Subject, n: int, dtype: str, weighted: bool, reverse
         assert_same_bits(to_numpy(call(out=elsewhere)), found)
 
 
+@of_sums
 @pytest.mark.only(library=("numpy", "torch"))
 @pytest.mark.parametrize("dtype", ["float64", "float16"])
 def test_out_takes_the_result(backend: Subject, dtype: str) -> None:
@@ -625,6 +632,7 @@ def test_complex_sums_want_whole_sequences() -> None:
         tridiag.logcumsumexp(da.from_array(x, chunks=(2, 3)))
 
 
+@of_sums
 def test_an_array_without_axes_is_its_own_sum(backend: Subject) -> None:
     for axis in (0, -1):
         found = tridiag.logcumsumexp(backend.array(np.array(3.5)), axis=axis, backend=backend.name)

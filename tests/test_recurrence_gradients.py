@@ -215,6 +215,7 @@ def test_finite_differences_of_order_3_under_torch(backend: Subject, case: str) 
 
 
 @on_torch
+@pytest.mark.only(dtype="complex128")
 def test_a_real_coefficient_of_complex_sequences_has_a_real_gradient(backend: Subject) -> None:
     (a,), (x,) = drawn((M, N)), drawn((M, N), dtype="complex128")
     check_torch(by(backend), (a, x))

@@ -320,6 +320,7 @@ def test_real_coefficients_of_complex_sequences(backend: Subject, dtype: str) ->
     np.testing.assert_allclose(y.real, recur(backend, a, x.real, init[0].real), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.only(dtype="complex128")
 def test_complex_coefficients_of_real_x(backend: Subject) -> None:
     a, _, _ = problem((3, 50), dtype="complex128")
     _, x, _ = problem((3, 50))

@@ -141,13 +141,13 @@ def logarithms(backend: Subject, seed: int, given_init: bool, reverse: bool) -> 
     assert_same_kind(y, right, size * (20 if backend.name == "jax_associative" else 1), told)
 
 
-@pytest.mark.only(verb="logcumsumexp", library=("numpy", "torch"))
+@pytest.mark.only(verb="log_linear_recurrence", library=("numpy", "torch"))
 def test_logarithms(backend: Subject) -> None:
     check(backend, functools.partial(logarithms, backend))
 
 
 @pytest.mark.slow
-@pytest.mark.only(verb="logcumsumexp", library="jax")
+@pytest.mark.only(verb="log_linear_recurrence", library="jax")
 def test_logarithms_under_jax(backend: Subject) -> None:
     check(backend, functools.partial(logarithms, backend))
 
@@ -172,7 +172,7 @@ def derivatives(x: Any, log_a: Any, init: Any, reverse: bool) -> tuple[np.ndarra
     return np.isfinite(y)[:, turn], [of_past[:, turn], (q * w + undefined)[:, turn], of_past[:, 0]]
 
 
-@pytest.mark.only(verb="logcumsumexp", library=("jax", "torch"))
+@pytest.mark.only(verb="log_linear_recurrence", library=("jax", "torch"))
 @pytest.mark.parametrize(("given_init", "reverse"), [(False, False), (True, True)])
 def test_gradients_of_logarithms(backend: Subject, given_init: bool, reverse: bool) -> None:
     """NaN where the result is, never a number; elsewhere those of the finite results; 0 for what is never read."""

@@ -238,7 +238,7 @@ def test_transformed_calls_of_second_order() -> None:
 # ------------------------------------------------------------------------------------------------------ other verbs
 
 
-@pytest.mark.only(library="torch", verb="linear_recurrence")
+@pytest.mark.only(library="torch", verb="linear_recurrence", order=2, dtype="complex128")
 def test_linear_recurrences(backend: Subject) -> None:
     a, x, c, _ = tensors(*dominant((4, 6)))
     name = backend.name
@@ -264,7 +264,7 @@ def test_matrix_recurrences(backend: Subject) -> None:
     assert_same(lambda A, x: tridiag.matrix_recurrence(A, x, reverse=True, backend=backend.name), A[0, 0], x)
 
 
-@pytest.mark.only(library="torch", verb="logcumsumexp")
+@pytest.mark.only(library="torch", verb="log_linear_recurrence")
 def test_recurrences_of_logarithms(backend: Subject) -> None:
     log_a, x, init, _ = tensors(*dominant((4, 6)))
     name = backend.name

@@ -1,23 +1,38 @@
-"""Solves on the simulated GPU of Numba with arrays of the stand-in for CuPy, and compares with the oracle.
+"""Solves, or runs recurrences, on the simulated GPU of Numba with arrays of the stand-in for CuPy, under oracles.
+
+    python tests/gpu_offline/numba_cuda_simulated.py (systems|sequences|tensors|mistakes)
 
 Run by `test_numba_cuda` in a process of its own, where Numba compiles nothing. The simulator cannot take over arrays
 and streams of others: both are done here, for arrays from where their memory lies.
 """
 
 import ctypes
+import functools
+import itertools
 import sys
 import warnings
 from typing import Any
 
 import cupy
+import jax
+import jax.numpy as jnp
 import numpy as np
+import pytest
+import torch
 from cupy import machine
-from helpers import assert_solves, dominant, uniform
+from hard_sequences import HARD
+from helpers import DTYPES, assert_solves, dominant, uniform
 from numba import cuda
+from pretence import pretend
+from test_logarithms import assert_close, oracle
+from test_recurrences import assert_recurs, problem, step_by_step
 
 import tridiag
+from tridiag.backends import numba_cuda_scan as scan
 from tridiag.backends import numba_cuda_thomas as backend
-from tridiag.problems.forms import Form, broadcast
+from tridiag.cuda import numba_launcher
+from tridiag.kernels.numba_cuda import policies, scans
+from tridiag.problems.forms import Form, Recurrence, broadcast
 
 
 def take_over(x: Any, sync: bool = True) -> np.ndarray:
@@ -42,11 +57,8 @@ def solve(
     return x.get(), status.get()
 
 
-def main() -> None:
-    warnings.simplefilter("ignore")
-    cuda.as_cuda_array, cuda.external_stream = take_over, lambda pointer: 0
-    backend.THREADS, backend.FEWEST_BLOCKS = 32, 1
-
+def systems() -> None:
+    backend.THREADS = 32
     for dtype in ("float32", "float64"):
         for pivoting, family in ((False, dominant), (True, uniform), ("auto", uniform)):
             for transpose in (False, True):
@@ -84,7 +96,119 @@ def main() -> None:
         np.testing.assert_array_equal(error.x.get(), x)
     else:
         raise AssertionError("a singular system raised nothing")
-    sys.stdout.write("all solved\n")
+
+
+def sequences() -> None:
+    scans.THREADS, scans.CHUNK, scan.BESIDE = 8, 3, 32
+    for schedule in ("threads", "tiles", "pieces"):
+        scan.MANY, scan.FEW = 1 if schedule == "threads" else 10**9, 10**9 if schedule == "pieces" else 0
+        scan.spread_of.cache_clear()
+        for dtype, (shape, axis) in itertools.product(DTYPES, (((3, 29), 1), ((29, 3), 0), ((3, 2, 3), 1))):
+            recur(shape, axis, dtype, reverse=axis == 0)
+        for k, case in enumerate(HARD if schedule != "threads" else ()):
+            assert_hard(case, k % 2)
+    assert_transposed()
+
+
+def recur(shape: tuple[int, ...], axis: int, dtype: str, reverse: bool) -> None:
+    """Of sequences in that layout, with what is before the first step and without."""
+    (a,), x, (init,) = problem(shape, 1, dtype, axis)
+    options = {"axis": axis, "reverse": reverse}
+    assert_recurs(called("linear_recurrence", a, x, **options), (a,), x, **options)
+    assert_recurs(called("linear_recurrence", a, x, init, **options), (a,), x, (init,), **options)
+    if dtype.startswith("complex"):
+        y = called("linear_recurrence", a.real, x, init, **options)
+        assert_recurs(y, (a.real,), x, (init,), **options)
+    else:
+        assert_close(called("logcumsumexp", x * 40, **options), oracle(x * 40, **options))
+
+
+def called(verb: str, *given: np.ndarray, **options: Any) -> np.ndarray:
+    """Into an array whose memory is full of NaN, so that all of it has to be written."""
+    out = cupy.full(given[1 if verb == "linear_recurrence" else 0].shape, np.nan, given[-1].dtype)
+    y = getattr(tridiag, verb)(*map(cupy.asarray, given), backend="numba_cuda_scan", out=out, **options)
+    return y.get()
+
+
+def assert_hard(case: str, axis: int) -> None:
+    """As one step after another, up to rounding."""
+    n = 61
+    a, x = HARD[case](n)
+    beside = [np.stack((v, np.full(n, 0.5)), 1 - axis) for v in (a, x)]
+    y = np.moveaxis(called("linear_recurrence", *beside, axis=axis), axis, 0)[:, 0]
+    right = step_by_step(a.astype(np.longdouble), x.astype(np.longdouble)).astype(float)
+    np.testing.assert_allclose(y, right, rtol=1e-12, err_msg=case)
+
+
+def assert_transposed() -> None:
+    """As derivatives ask for it: the other way, and a coefficient in the row of the value that it multiplies."""
+    (a,), x, _ = problem((3, 29))
+    form = Recurrence(x.shape, 1, transpose=True)
+    y = scan.linear_recurrence((cupy.asarray(a),), cupy.asarray(x), (), form).get()
+    shifted = np.concatenate((a[:, 1:], a[:, :1] * np.nan), 1)
+    assert_recurs(y, (np.nan_to_num(shifted),), x, reverse=True)
+    changed = a.copy()
+    changed[:, 0] = np.nan  # which multiplies nothing
+    y = scan.linear_recurrence((cupy.asarray(changed),), cupy.asarray(x), (), form._replace(transpose=False)).get()
+    assert np.isfinite(y).all()
+
+
+def tensors() -> None:
+    """Memory of PyTorch and JAX is lent to CuPy; derivatives are those of every backend."""
+    scans.THREADS, scans.CHUNK = 8, 3
+    (a,), x, (init,) = problem((2, 17), axis=1)
+    with pytest.MonkeyPatch.context() as patch:
+        pretend(patch, "numba_cuda_scan")
+        for reference, differentiated in (("torch_scan", torch_gradients), ("jax_scan", jax_gradients)):
+            wanted = differentiated(reference, a, x, init)
+            for found, right in zip(differentiated("numba_cuda_scan", a, x, init), wanted, strict=True):
+                np.testing.assert_allclose(found, right, rtol=1e-12, atol=1e-12)
+
+
+def loss(name: str, a: Any, x: Any, init: Any) -> Any:
+    y = tridiag.linear_recurrence(a, x, init, reverse=True, backend=name)
+    return (y * y).sum() + (tridiag.logcumsumexp(x, backend=name) * y).sum()
+
+
+def torch_gradients(name: str, *given: np.ndarray) -> list[np.ndarray]:
+    tensors = [torch.from_numpy(v).requires_grad_() for v in given]
+    loss(name, *tensors).backward()
+    return [v.grad.numpy() for v in tensors]
+
+
+def jax_gradients(name: str, *given: np.ndarray) -> list[np.ndarray]:
+    gradients = jax.jit(jax.grad(functools.partial(loss, name), argnums=(0, 1, 2)))(*map(jnp.asarray, given))
+    return [np.asarray(v) for v in gradients]
+
+
+def mistakes() -> None:
+    """Planted ones: parts that cannot be trusted are, and products vanish. Hard coefficients have to find them."""
+    scans.THREADS, scans.CHUNK, scan.MANY, scan.FEW = 8, 3, 10**9, 0
+    for name, wrong in (("TRUSTED", np.inf), ("SMALL", {4: 0.0, 8: 0.0})):
+        kept = getattr(policies, name)
+        for value, found in ((wrong, True), (kept, False)):
+            setattr(policies, name, value)
+            policies.linear.cache_clear()
+            scan.kernel.cache_clear()
+            failures = [case for case in HARD if fails(case)]
+            assert bool(failures) == found, f"{name} = {value}: {failures}"
+
+
+def fails(case: str) -> bool:
+    try:
+        assert_hard(case, 1)
+    except AssertionError:
+        return True
+    return False
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    cuda.as_cuda_array, cuda.external_stream = take_over, lambda pointer: 0
+    numba_launcher.FEWEST_BLOCKS = 1
+    jax.config.update("jax_enable_x64", True)
+    {"systems": systems, "sequences": sequences, "tensors": tensors, "mistakes": mistakes}[sys.argv[1]]()
+    sys.stdout.write("all as wanted\n")
 
 
 main()

@@ -1,8 +1,9 @@
-"""`numba_cuda_thomas` without a GPU: its scalar code compiled for the CPU, simulated, and assembled for a GPU."""
+"""Backends of Numba's CUDA without a GPU: scalar code compiled for the CPU, simulated, and assembled for a GPU."""
 
 import functools
 import importlib
 import importlib.util
+import itertools
 import json
 import os
 import subprocess
@@ -12,11 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import EPS, TINY, assert_same_bits, assert_solves, dominant, uniform, zero_diagonal
+import test_logarithms
+import test_recurrences
+from helpers import DTYPES, EPS, TINY, assert_same_bits, assert_solves, dominant, noise, uniform, zero_diagonal
 from numba import njit, types
 
 from tridiag.backends import installed
-from tridiag.kernels.numba_cuda import thomas
+from tridiag.kernels.numba_cuda import policies, thomas
 
 HERE = Path(__file__).parent
 REALS = ("float32", "float64")
@@ -28,11 +31,12 @@ def needs(*modules: str) -> Any:
     return pytest.mark.skipif(bool(absent), reason=f"needs {' and '.join(absent)}, not installed")
 
 
-def run(script: str, **environment: str) -> str:
+def run(script: str, *arguments: str, **environment: str) -> str:
     """What a script of this folder prints, with the stand-in for CuPy."""
     path = os.pathsep.join(map(str, (HERE / "standin", HERE, HERE.parent, *filter(None, sys.path))))
     environment = {**os.environ, "PYTHONPATH": path} | environment
-    done = subprocess.run([sys.executable, str(HERE / script)], env=environment, capture_output=True, text=True)
+    command = [sys.executable, str(HERE / script), *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 
@@ -153,14 +157,89 @@ def test_a_zero_pivot_without_exchanges_is_told() -> None:
     assert_solves(x[:1], a[:1], b[:1], c[:1], d[:1])
 
 
+@functools.cache
+def chunks(verb: str, dtype: str) -> Any:
+    """What the threads of a tile do, one after another: from the state before all to that before each chunk."""
+    policy = policies.POLICIES[verb](dtype)
+    nothing, extend, join, apply, sound, known = policy[3:9]
+    step, value, _, _, _, kept_state = policy[9:]
+
+    def run_chunks(a, x, start, y, chunk):  # type: ignore[no-untyped-def]
+        first = kept_state(start, 0)
+        state, whole, trusted = first, nothing(), 0
+        for low in range(0, len(x), chunk):
+            before = apply(whole, first)
+            if sound(whole) and known(before):
+                state, trusted = before, trusted + 1
+            own = nothing()
+            for t in range(low, min(len(x), low + chunk)):
+                own = extend(own, a[t], x[t])
+                state = step(state, a[t], x[t])
+                y[t] = value(state)
+            whole = join(whole, own)
+        return trusted
+
+    return njit(run_chunks, error_model="numpy")
+
+
+def in_chunks(verb: str, a: np.ndarray, x: np.ndarray, chunk: int = 9) -> tuple[np.ndarray, int]:
+    """The values, and before how many chunks the state came from parts."""
+    start = np.array([policies.POLICIES[verb](x.dtype.name).start], x.dtype).T
+    y = np.full_like(x, np.nan)
+    return y, chunks(verb, x.dtype.name)(a, x, start, y, chunk)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_parts_of_linear_recurrences(dtype: str) -> None:
+    """Joined from the first row on they make what the rows make, over products far below the smallest number."""
+    rng = np.random.default_rng(0)
+    for n in (1, 8, 9, 10, 500):
+        a, x = (noise(rng, (n,), dtype) for _ in range(2))
+        y, trusted = in_chunks("linear_recurrence", a, x)
+        test_recurrences.assert_recurs(y, (a,), x)
+        assert trusted == -(-n // 9)
+
+
+def test_parts_whose_products_vanish_or_cannot_be_trusted() -> None:
+    """1e300 is still there after coefficients whose product is 1e-450 or less; a sum that cancels is not joined."""
+    a, x = np.full(90, 1e-150), np.where(np.arange(90) == 60, 1e300, 0.0)
+    y, trusted = in_chunks("linear_recurrence", a, x, 30)
+    np.testing.assert_allclose(y[60:63], [1e300, 1e150, 1], rtol=1e-14)
+    y, _ = in_chunks("linear_recurrence", np.where(np.arange(90) < 4, 1e-75, 1.0), np.where(np.arange(90), 0, 1e300), 3)
+    np.testing.assert_allclose(y[3:], 1e75, rtol=1e-14)
+    y, trusted = in_chunks("linear_recurrence", np.full(90, 16.0), np.where(np.arange(90), -15.0, 1))
+    assert (y == 1).all() and trusted == 1
+
+
+@pytest.mark.parametrize("dtype", REALS)
+@pytest.mark.parametrize("name", [name for name in test_logarithms.LADDERS if name != "1e300"])
+def test_parts_of_sums_of_exponentials(name: str, dtype: str) -> None:
+    """Errors do not pile up, from row to row or from chunk to chunk."""
+    n = 2009
+    x, right = test_logarithms.ladder(name, dtype, n), test_logarithms.exactly(name, dtype, n)
+    y, trusted = in_chunks("logcumsumexp", x, x)
+    assert test_logarithms.units(y, right) <= 2 and trusted == -(-n // 9)
+
+
+@pytest.mark.parametrize("x", test_logarithms.EXTREMES, ids=str)
+def test_infinities_in_parts_of_sums(x: list[float]) -> None:
+    given = np.array([0.0] * 20 + x + [0.0] * 20)
+    y, _ = in_chunks("logcumsumexp", given, given, 2)
+    np.testing.assert_allclose(y, test_logarithms.oracle(given).astype(float), rtol=1e-14, atol=3e-16)
+
+
 # ---------------------------------------------------------------------------------- simulated
 
 
-@needs("numba_cuda")
-def test_the_simulated_backend_agrees_with_the_oracle() -> None:
-    """The backend itself, kernels and host code, on a stand-in for CuPy: grids, views, masks, promises."""
-    told = run("numba_cuda_simulated.py", NUMBA_ENABLE_CUDASIM="1", NUMBA_DISABLE_JIT="1")
-    assert told.endswith("all solved\n")
+@needs("numba_cuda", "torch", "jax")
+@pytest.mark.parametrize("what", ["systems", "sequences", "tensors", "mistakes"])
+def test_simulated_backends_agree_with_the_oracle(what: str) -> None:
+    """The backends themselves, kernels and host code, on a stand-in for CuPy: grids, views, masks, promises.
+
+    Mistakes are planted, and have to be found.
+    """
+    told = run("numba_cuda_simulated.py", what, NUMBA_ENABLE_CUDASIM="1", NUMBA_DISABLE_JIT="1")
+    assert told.endswith("all as wanted\n")
 
 
 # ---------------------------------------------------------------------------------- assembled
@@ -173,11 +252,15 @@ def assembly() -> dict[str, dict[str, Any]]:
 
 
 @needs("numba_cuda", "nvidia.cu13")
-@pytest.mark.parametrize("kernel", [f"{name} {dtype}" for name in ("plain", "pivoted") for dtype in REALS])
-def test_kernels_for_a_gpu(assembly: dict[str, dict[str, Any]], kernel: str) -> None:
+def test_kernels_for_a_gpu(assembly: dict[str, dict[str, Any]]) -> None:
     """For sm_90: no spill, no stack, no warning, and no float64 in the kernels for float32."""
-    told = assembly[kernel]
-    assert told["complaints"] == ""
-    assert told["bytes"] == [0, 0, 0]
-    assert told["in double precision"] == []
-    assert told["registers"] <= 224
+    verbs = {"linear_recurrence": DTYPES, "logcumsumexp": REALS}
+    wanted = {f"{name} {dtype}" for name, dtype in itertools.product(("plain", "pivoted"), REALS)}
+    for (verb, dtypes), kernel in itertools.product(verbs.items(), ("columns", "carry", "fold", "tiles")):
+        wanted |= {f"{verb} {kernel} {dtype}" for dtype in dtypes}
+    assert set(assembly) == wanted
+    for name, told in assembly.items():
+        assert told["complaints"] == "", name
+        assert told["bytes"] == [0, 0, 0], name
+        assert told["in double precision"] == [], name
+        assert told["registers"] <= (224 if "pivoted" in name else 96), name

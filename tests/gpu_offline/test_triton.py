@@ -1,4 +1,7 @@
-"""`triton_thomas` without a GPU: its own host code with its kernels in Triton's interpreter, and compiled for GPUs."""
+"""Triton without a GPU: a backend's own host code with its kernels in Triton's interpreter, and compiled for GPUs.
+
+That `triton_scan` runs recurrences, the main suite sees too, in Triton's interpreter.
+"""
 
 import importlib
 import json
@@ -10,20 +13,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+import test_logarithms
+import test_recurrences
+from hard_sequences import HARD
 from helpers import assert_same_bits, assert_solves, dominant, positive, uniform, zero_diagonal
 
 from tridiag.backends import BACKENDS
-from tridiag.problems.forms import Form, broadcast
+from tridiag.problems.forms import Form, Recurrence, broadcast
 
 HERE = Path(__file__).parent
 MISSING = BACKENDS["triton_thomas"].missing()
 pytestmark = [pytest.mark.gpu_toolchains, pytest.mark.skipif(MISSING is not None, reason=str(MISSING))]
 if MISSING is None:
     import torch
+    import triton
     import triton_assembly
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    from tridiag.backends import triton_thomas
+    from tridiag.backends import triton_scan, triton_thomas
 
 REALS = ("float32", "float64")
 FAMILIES = [(False, dominant), (True, uniform), ("auto", dominant), ("auto", uniform), ("auto", zero_diagonal)]
@@ -296,6 +303,84 @@ def test_complex_right_sides_of_real_matrices(pivoting: bool | str) -> None:
         assert_solves(x, *real, d.conj(), pivoting=pivoting)
 
 
+# ---------------------------------------------------------------------------------- recurrences
+
+
+@pytest.fixture(params=["lanes", "tiles", "pieces"])
+def schedule(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lane for each sequence that lies beside others, or chunks of rows for all, in one piece or in several."""
+    monkeypatch.setattr(triton_scan, "INTERPRET", True)
+    monkeypatch.setattr(triton_scan, "LANES", 32)
+    monkeypatch.setattr(triton_scan, "MANY", 1 if request.param == "lanes" else 10**9)
+    monkeypatch.setattr(triton_scan, "FEW", 10**9 if request.param == "pieces" else 0)
+
+
+def recur(verb: str, axis: int, reverse: bool, *arrays: np.ndarray, **options: Any) -> np.ndarray:
+    """Into an array whose memory is full of NaN, so that all of it has to be written."""
+    *coefficients, x = (torch.from_numpy(np.ascontiguousarray(v)) for v in arrays)
+    init = tuple(torch.from_numpy(v).unsqueeze(axis) for v in options.pop("init", ()))
+    form = Recurrence(tuple(x.shape), axis, reverse=reverse, **options)
+    out = torch.full(x.shape, torch.nan, dtype=x.dtype)
+    y = getattr(triton_scan, verb)(tuple(coefficients), x, init, form, out)
+    assert y.data_ptr() == out.data_ptr()
+    found: np.ndarray = y.numpy()
+    return found
+
+
+@pytest.mark.usefixtures("schedule")
+@pytest.mark.parametrize("dtype", REALS)
+@pytest.mark.parametrize("n", [1, 8, 9, 33, 270])
+def test_recurrences_of_all_sizes(n: int, dtype: str) -> None:
+    """35 sequences are a program and some, and a tile is 256 rows of one at most."""
+    for shape, axis in (((3, n), 1), ((n, 35), 0), ((2, n, 3), 1)):
+        (a,), x, init = test_recurrences.problem(shape, 1, dtype, axis)
+        options, reverse = {"axis": axis, "reverse": axis == 0}, axis == 0
+        y = recur("linear_recurrence", axis, reverse, a, x)
+        test_recurrences.assert_recurs(y, (a,), x, **options)
+        y = recur("linear_recurrence", axis, reverse, a, x, init=init)
+        test_recurrences.assert_recurs(y, (a,), x, init, **options)
+        y = recur("logcumsumexp", axis, reverse, 40 * x)
+        test_logarithms.assert_close(y, test_logarithms.oracle(40 * x, **options))
+
+
+def is_right(case: str, axis: int) -> bool:
+    """Whether all is as one step after another, up to rounding."""
+    n = 300
+    a, x = HARD[case](n)
+    beside = [np.stack((v, np.full(n, 0.5)), 1 - axis) for v in (a, x)]
+    y = np.moveaxis(recur("linear_recurrence", axis, False, *beside), axis, 0)[:, 0]
+    with np.errstate(all="ignore"):
+        right = test_recurrences.step_by_step(a.astype(np.longdouble), x.astype(np.longdouble)).astype(float)
+    return np.allclose(y, right, rtol=1e-11, atol=0)
+
+
+@pytest.mark.usefixtures("schedule")
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("case", HARD)
+def test_products_of_coefficients_that_tell_little(case: str, axis: int) -> None:
+    assert is_right(case, axis)
+
+
+@pytest.mark.parametrize("schedule", ["tiles", "pieces"], indirect=True)
+@pytest.mark.parametrize(("name", "wrong"), [("TRUSTED", 1e300), ("SMALL_DOUBLE", 1e-307)])
+def test_planted_mistakes_are_found(name: str, wrong: float, schedule: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts that cannot be trusted are, or what is small is not scaled up."""
+    parts = triton_scan.kernels(True).part_of.fn.__globals__
+    monkeypatch.setitem(parts, name, triton.language.constexpr(wrong))
+    assert not all(is_right(case, 1) for case in HARD)
+
+
+@pytest.mark.usefixtures("schedule")
+@pytest.mark.parametrize("schedule", ["pieces"], indirect=True)
+@pytest.mark.parametrize("dtype", REALS)
+@pytest.mark.parametrize("name", ["rising", "through 0", "jumping", "1e9", "1e17"])
+def test_errors_of_sums_do_not_pile_up(name: str, dtype: str) -> None:
+    """Of one piece, and of the others, the main suite sees it."""
+    n = 300
+    x, right = test_logarithms.ladder(name, dtype, n), test_logarithms.exactly(name, dtype, n)
+    assert test_logarithms.units(recur("logcumsumexp", 0, False, np.stack((x, x), 1))[:, 1], right) <= 2
+
+
 # ---------------------------------------------------------------------------------- launched
 
 
@@ -322,25 +407,29 @@ def test_nothing_waits_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---------------------------------------------------------------------------------- compiled
 
 
-@pytest.fixture(scope="module", params=[75, 80, 90, 100], ids=lambda capability: f"sm_{capability}")
-def kernels(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+capabilities = pytest.mark.parametrize("capability", [75, 80, 90, 100], ids=lambda capability: f"sm_{capability}")
+
+
+def compiled(backend: str, capability: int, cache: Path) -> dict[str, Any]:
     """What came of the kernels that the host can ask for, compiled for a GPU of that compute capability.
 
     For the oldest and the newest, and for operands of any steps, only those that share a system among 16 lanes.
     """
     path = os.pathsep.join(map(str, (HERE, *filter(None, sys.path))))
-    environment = {**os.environ, "PYTHONPATH": path, "TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("cache"))}
-    chunks = [] if request.param in (80, 90) else ["1", "16"]
-    command = [sys.executable, str(HERE / "triton_assembly.py"), str(request.param), *chunks]
+    environment = {**os.environ, "PYTHONPATH": path, "TRITON_CACHE_DIR": str(cache)}
+    chunks = [] if capability in (80, 90) else ["1", "16"]
+    command = [sys.executable, str(HERE / "triton_assembly.py"), backend, str(capability), *chunks]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, Any] = json.loads(done.stdout)
-    assert len(found) == (28 if chunks else 60)
     return found
 
 
-def test_kernels_for_a_gpu(kernels: dict[str, dict[str, Any]]) -> None:
+@capabilities
+def test_kernels_for_a_gpu(capability: int, tmp_path: Path) -> None:
     """No spill, no stack, no float64 in the kernels for float32, a mask for every access, no fused pivot."""
+    kernels = compiled("triton_thomas", capability, tmp_path)
+    assert len(kernels) == (60 if capability in (80, 90) else 28)
     assert {name: told for name, told in kernels.items() if told["STACK"] or told["LOCAL"]} == {}
     assert {name: told for name, told in kernels.items() if told["REG"] * told["lanes"] > 65536} == {}
     for name, told in kernels.items():
@@ -349,6 +438,20 @@ def test_kernels_for_a_gpu(kernels: dict[str, dict[str, Any]]) -> None:
         assert told["fused"] == (kernel == "chunks"), name
         assert told["products with zero"] == [], name
         assert told["in double precision"] == (dtype == "fp64"), name
+
+
+@capabilities
+def test_kernels_of_recurrences_for_a_gpu(capability: int, tmp_path: Path) -> None:
+    """No spill, no stack, no float64 in the kernels for float32, a mask for every access."""
+    kernels = compiled("triton_scan", capability, tmp_path)
+    assert {"fp32 columns 1", "fp64 carry 1 logarithmic", "fp64 tiles 16"} <= set(kernels)
+    assert {name: told for name, told in kernels.items() if told["STACK"] or told["LOCAL"]} == {}
+    for name, told in kernels.items():
+        assert told["REG"] * told["lanes"] <= 65536, name
+        assert told["accesses"] >= 4 and told["unmasked"] == [], name
+        if "logarithmic" not in name:  # where sums begin with nothing
+            assert told["products with zero"] == [], name
+        assert told["in double precision"] == name.startswith("fp64"), name
 
 
 def test_all_kernels_are_asked_for() -> None:

@@ -1,6 +1,6 @@
-"""Compiles for GPUs that are not there what `triton_thomas` asks Triton for; prints what came of it, as JSON.
+"""Compiles for GPUs that are not there what a backend asks Triton for; prints what came of it, as JSON.
 
-    python tests/gpu_offline/triton_assembly.py CAPABILITY [CHUNKS]...
+    python tests/gpu_offline/triton_assembly.py BACKEND CAPABILITY [CHUNKS]...
 
 The backend runs as it is, on small tensors, but for its launches: they are recorded, and each kernel that they name is
 compiled once; all of them, or those that share a system among so many lanes. Run by `test_triton` in a process of its
@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -23,8 +24,8 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from tridiag.backends import triton_thomas
-from tridiag.problems.forms import Form
+from tridiag.backends import BACKENDS, triton_scan, triton_thomas
+from tridiag.problems.forms import Form, Recurrence
 
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 DTYPES = {"float32": "fp32", "float64": "fp64", "int64": "i64", "int32": "i32", "uint8": "u8"}
@@ -34,9 +35,9 @@ Launch = tuple[dict[str, str], dict[str, Any], dict[str, Any]]  # types and cons
 class Recorder:
     """In the place of the module of the kernels: launches nothing, and keeps what the launches were."""
 
-    def __init__(self) -> None:
+    def __init__(self, backend: ModuleType = triton_thomas) -> None:
         self.run, self.launches = self, {}
-        self.kernel = triton_thomas.kernels(False).run
+        self.kernel = backend.kernels(False).run
 
     def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
         return self.launch
@@ -61,7 +62,7 @@ def type_of(value: Any, parameter: Any) -> str:
     return str(parameter.annotation_type)
 
 
-def launches() -> dict[str, Launch]:
+def launches_of_systems() -> dict[str, Launch]:
     """All that the host asks for, by name: systems on both sides of every boundary between kernels, in both layouts."""
     recorder = Recorder()
     rows = (3, 17, 33, 65, 129, triton_thomas.LONGEST + 1)
@@ -75,9 +76,31 @@ def launches() -> dict[str, Launch]:
     return recorder.launches
 
 
-def compiled(launch: Launch, capability: int) -> dict[str, Any]:
+def launches_of_sequences() -> dict[str, Launch]:
+    """The same of sequences: a lane for each or chunks of many widths, in one piece or in several."""
+    recorder = Recorder(triton_scan)
+    rows = (3, 17, 33, 65, 129, 257, 513, 3000)
+    with mock.patch.object(triton_scan, "kernels", lambda interpreted: recorder):
+        for n, axis, dtype, many in itertools.product(rows, (0, 1), (torch.float32, torch.float64), (1, 10**9)):
+            x = torch.ones((n, 2) if axis == 0 else (2, n), dtype=dtype)
+            with mock.patch.object(triton_scan, "MANY", many):
+                form = Recurrence(tuple(x.shape), axis, transpose=bool(n % 4 == 1))
+                triton_scan.logcumsumexp((), x, (), form)
+                for a in (x, x[:1, :1]):
+                    triton_scan.linear_recurrence((a,), x, (), form)
+    return recorder.launches
+
+
+LAUNCHES = {triton_thomas: launches_of_systems, triton_scan: launches_of_sequences}
+
+
+def launches(backend: ModuleType = triton_thomas) -> dict[str, Launch]:
+    return LAUNCHES[backend]()
+
+
+def compiled(backend: ModuleType, launch: Launch, capability: int) -> dict[str, Any]:
     types, constants, options = launch
-    source = ASTSource(fn=triton_thomas.kernels(False).run, signature=types, constexprs=constants)
+    source = ASTSource(fn=backend.kernels(False).run, signature=types, constexprs=constants)
     found = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
@@ -107,13 +130,14 @@ def is_masked(kind: str, operands: str) -> bool:
 
 
 def main() -> None:
-    capability, *chunks = sys.argv[1:]
+    name_of_backend, capability, *chunks = sys.argv[1:]
+    backend = BACKENDS[name_of_backend].module()
     wanted = {
         name: launch
-        for name, launch in launches().items()
+        for name, launch in launches(backend).items()
         if name.split()[2] in (chunks or ("1", "16") if "unit" not in name else chunks or name.split()[2])
     }
-    json.dump({name: compiled(launch, int(capability)) for name, launch in wanted.items()}, sys.stdout)
+    json.dump({name: compiled(backend, launch, int(capability)) for name, launch in wanted.items()}, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,9 @@ from typing import Any
 from tridiag.problems.forms import Recurrence
 
 Rows = tuple[Any, ...]  # (a1, ..., ap), or the p values before a step, the latest first
+# where rows are joined in parallel (`tridiag/cuda/src/stretches.cu` has the same)
+TRUSTED = 1024.0  # products of coefficients up to this lose little to cancellation
+SMALL = {4: 2.0**-48, 8: 2.0**-400}  # products below it are scaled up by its inverse, by the bytes of a real number
 
 
 def row_of(form: Recurrence, i: Any) -> Any:

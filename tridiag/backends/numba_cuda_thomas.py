@@ -20,12 +20,12 @@ from numba import cuda, types
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.cuda import lending
+from tridiag.cuda import numba_launcher as launcher
 from tridiag.kernels.numba_cuda import thomas
 from tridiag.problems.forms import Form
 
 THREADS = 128  # of a block
 LEAST_SCRATCH = 64 * 2**20  # bytes for systems that are pivoted at a time; or as many as x has
-FEWEST_BLOCKS = 128  # Numba warns of fewer; those without a system end at once
 
 
 @lending
@@ -83,18 +83,20 @@ def exchange(
 
 
 def launch(name: str, count: int, *arguments: Any) -> None:
-    """A thread for each of so many systems, on CuPy's current stream."""
-    stream = cuda.external_stream(cupy.cuda.get_current_stream().ptr)
-    given = [cuda.as_cuda_array(x, sync=False) if isinstance(x, cupy.ndarray) else x for x in arguments]
-    blocks = max(FEWEST_BLOCKS, -(-count // THREADS))
-    kernel(name, arguments[0].dtype.name)[blocks, THREADS, stream](*given)
+    """A thread for each of so many systems."""
+    launcher.launch(kernel(name, arguments[0].dtype.name), -(-count // THREADS), THREADS, *arguments)
 
 
 @functools.cache
 def kernel(name: str, dtype: str) -> Any:
     """Compiled for every layout at once, and for the GPU that is there: hence not on import."""
+    return launcher.compiled(*source(name, dtype))
+
+
+def source(name: str, dtype: str) -> tuple[Any, Any]:
+    """A kernel before it is compiled, and its signature."""
     function, signature = KERNELS[name]
-    return cuda.jit(signature(getattr(types, dtype)))(function)
+    return function, signature(getattr(types, dtype))
 
 
 def plain(below, diagonal, above, keep, d, x, upper, systems, count, status, shift, eps, tiny):  # type: ignore[no-untyped-def]

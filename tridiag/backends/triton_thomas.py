@@ -15,10 +15,8 @@ large or not finite. Cyclic systems and complex matrices have no kernel here.
 from __future__ import annotations
 
 import functools
-import importlib
 import itertools
 import math
-import sys
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -29,6 +27,7 @@ import triton
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.kernels.jobs.batches import Axis, merge
+from tridiag.kernels.triton import loader
 from tridiag.libraries.torch import settled
 from tridiag.problems.forms import Form
 
@@ -39,7 +38,7 @@ MOST_REGISTERS = 255
 OPERANDS, RANK = 6, 3  # below, diagonal, above, where, right, x; the batch axes that a kernel walks through
 ROWS, LONGEST = 8, 256  # rows of a chunk, and of a system that a program holds
 PLAIN_ROWS, PIVOTED_ROWS, REFINED_ROWS = 1, 3, 6  # numbers kept for each row of a system
-KERNELS = "tridiag.kernels.triton.rows", "tridiag.kernels.triton.chunks", "tridiag.kernels.triton.launch"
+KERNELS = "tridiag.kernels.triton.launch", ("tridiag.kernels.triton.rows", "tridiag.kernels.triton.chunks")
 LEAST_SCRATCH = 64 * 2**20  # bytes for systems that are pivoted at a time; or as many as x has
 
 
@@ -212,17 +211,5 @@ class Job(NamedTuple):
             )  # fmt: skip
 
 
-@functools.cache
 def kernels(interpreted: bool) -> ModuleType:
-    """The module of the kernels. Whether they are compiled or interpreted is decided when it is loaded."""
-    if not interpreted:
-        return importlib.import_module(KERNELS[-1])
-    loaded = {name: sys.modules.pop(name) for name in KERNELS if name in sys.modules}
-    try:
-        with triton.knobs.runtime.scope():
-            triton.knobs.runtime.interpret = True
-            return importlib.import_module(KERNELS[-1])
-    finally:
-        for name in KERNELS:
-            sys.modules.pop(name, None)
-        sys.modules.update(loaded)
+    return loader.load(*KERNELS, interpreted)

@@ -12,10 +12,11 @@ from types import ModuleType
 from typing import Any
 
 from tridiag.algorithms.matrix_rows import Matrix
+from tridiag.algorithms.recurrence import Rows
 from tridiag.cuda import launcher, solvers
 from tridiag.cuda.record import Program
 from tridiag.libraries.arrays import library_of
-from tridiag.problems.forms import Form
+from tridiag.problems.forms import Form, Recurrence
 
 
 def on(x: Any) -> ModuleType:
@@ -47,10 +48,31 @@ def program_of_solve(
 def lending(solve: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[Any, Any]]:
     """A backend's ``solve`` for CuPy arrays, for those of other libraries too: their memory is lent to CuPy."""
 
+    def solve_to(arrays: tuple[Any, ...], form: Form, out: Any) -> None:
+        solve(arrays[:-1], arrays[-1], form, out)
+
     @functools.wraps(solve)
     def lent(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
         if library_of(d) == "cupy":
             return solve(matrix, d, form, out, factors)
-        return on(d).lend(solve, matrix, d, form, out), None
+        return on(d).lend(solve_to, (*matrix, d), form, out), None
 
     return lent
+
+
+def lending_sequences(order: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The same for a recurrence with so many coefficients."""
+
+    def decorate(recurrence: Callable[..., Any]) -> Callable[..., Any]:
+        def run_to(arrays: tuple[Any, ...], form: Recurrence, out: Any) -> None:
+            recurrence(arrays[:order], arrays[-1], arrays[order:-1], form, out)
+
+        @functools.wraps(recurrence)
+        def lent(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
+            if library_of(x) == "cupy":
+                return recurrence(coefficients, x, init, form, out)
+            return on(x).lend(run_to, (*coefficients, *init, x), form, out)
+
+        return lent
+
+    return decorate

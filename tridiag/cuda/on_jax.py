@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -55,10 +55,10 @@ def recurrence(verb: str, coefficients: Rows, x: Any, init: Rows, form: Recurren
     return y
 
 
-def lend(solve: Callable[..., Any], matrix: Matrix, d: Any, form: Form, out: Any) -> Any:
-    """What a function of CuPy arrays does, on XLA's buffers."""
-    a, b, c, where = matrix
-    (x,) = callback(lending(solve, form), (jax.ShapeDtypeStruct(form.shape, d.dtype),), (a, b, c, where, d))
+def lend(function: Callable[..., None], arrays: Sequence[Any], form: Form | Recurrence, out: Any) -> Any:
+    """What a function of CuPy arrays writes, on XLA's buffers; the last of them has the dtype of the result."""
+    launch = lending(function, form, tuple(x is not None for x in arrays))
+    (x,) = callback(launch, (jax.ShapeDtypeStruct(form.shape, arrays[-1].dtype),), arrays)
     return x
 
 
@@ -112,15 +112,15 @@ def launching_recurrence(
 
 
 @functools.lru_cache(1024)
-def lending(solve: Callable[..., Any], form: Form) -> Callable[..., None]:
-    """A function of CuPy arrays as one of buffers."""
+def lending(function: Callable[..., None], form: Form | Recurrence, given: tuple[bool, ...]) -> Callable[..., None]:
+    """A function of CuPy arrays, some of which may not be given, as one of buffers."""
 
     def launch(context: Any, results: Any, *buffers: Any) -> None:
         import cupy
 
         with here(context, address(results[0])):
-            a, b, c, *mask, d = map(cupy.asarray, buffers)
-            solve((a, b, c, mask[0] if mask else None), d, form, cupy.asarray(results[0]))
+            lent = map(cupy.asarray, buffers)
+            function(tuple(next(lent) if there else None for there in given), form, cupy.asarray(results[0]))
 
     return launch
 

@@ -59,11 +59,11 @@ def dtypes_of(*tensors: Any) -> tuple[Any, ...]:
     return tuple(np.dtype(dtype_name(v.dtype)) for v in tensors)
 
 
-def lend(solve: Callable[..., Any], matrix: Matrix, d: Any, form: Form, out: Any) -> Any:
-    """What a function of CuPy arrays does, on memory of tensors."""
-    x = settled(d).new_empty(form.shape) if out is None else out
+def lend(function: Callable[..., None], arrays: Sequence[Any], form: Form | Recurrence, out: Any) -> Any:
+    """What a function of CuPy arrays writes, on memory of tensors; the last of them has the dtype of the result."""
+    x = settled(arrays[-1]).new_empty(form.shape) if out is None else out
     with here(x):
-        solve(tuple(map(lent, matrix)), lent(d), form, lent(x))
+        function(tuple(map(lent, arrays)), form, lent(x))
     return x
 
 

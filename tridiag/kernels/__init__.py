@@ -7,7 +7,7 @@ that stand further down are used by those above, never the other way round::
     products                                  matrices times vectors
     recurrence logsumexp kalman alignment     the other verbs
     many_states                               Kalman filters of models of any size
-    numba_cuda triton pallas                  systems on GPUs, each in a language of its own (CUDA C: `tridiag.cuda`)
+    numba_cuda triton pallas                  on GPUs, each in a language of its own (CUDA C: `tridiag.cuda`)
     access                                    between the caller's memory, whatever its strides, and rows of lanes
     runtime                                   thread teams, the object cache, calls from CPython and XLA, memory kept
     simd                                      the language for inner loops, with no solver in it; raw memory

@@ -1,1 +1,1 @@
-"""Systems on GPUs, in Numba's CUDA."""
+"""Systems and recurrences on GPUs, in Numba's CUDA."""

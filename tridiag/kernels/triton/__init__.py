@@ -1,1 +1,1 @@
-"""Systems on GPUs, in Triton."""
+"""Systems and recurrences on GPUs, in Triton."""
