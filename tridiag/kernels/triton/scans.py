@@ -110,8 +110,8 @@ def read_step(state, a, x, row, given, shift, there, LOGARITHMIC: tl.constexpr):
     if LOGARITHMIC:
         return step(state, term, term, LOGARITHMIC)
     else:
-        at = tl.full(there.shape, 0, tl.int64) + row  # for each lane: Triton's interpreter has no masks of scalars
-        factor = tl.load(a[0] + (row - shift) * a[1], there & ((at > 0) | (given != 0)), other=0.0)
+        at = tl.full(there.shape, 0, tl.int64) + row + given  # masks are of lanes, not of numbers
+        factor = tl.load(a[0] + (row - shift) * a[1], there & (at > 0), other=0.0)
         return step(state, factor, term, LOGARITHMIC)
 
 
