@@ -29,7 +29,7 @@ DTYPE = {
 }
 ONE_DTYPE = (
     "test_conventions.py", "test_gradients_torch.py", "test_isolation.py", "test_judging.py", "test_many_cores.py",
-    "test_partition.py", "test_survival.py",
+    "test_partition.py", "test_parts.py", "test_survival.py",
 )  # fmt: skip
 IN_JAX = {
     "test_accuracy.py": ("jax_scan", ()),
@@ -118,6 +118,7 @@ LONG = {
         "test_every_gradient_has_a_judge[kalman.log_likelihood-jax]", "test_every_suite_rehearses",
         "test_gradients_are_compared_in_libraries_that_have_them", "test_pictures_of_a_problem",
     ),
+    "test_condition.py": ("test_random_matrices[complex128-numpy]", "test_shapes_and_dtypes[numpy]"),
     "test_conventions.py": ("test_a_graph_of_torch_compile_holds_it",),
     "test_examples.py": (
         "test_an_ocean_conserves_and_its_backends_agree",
@@ -142,7 +143,13 @@ LONG = {
         "test_the_short_way_is_as_good_as_the_long_one[factors, single]",
     ),
     "test_fast_path_torch.py": (
-        "test_the_short_way_is_as_good_as_the_long_one[solve, a complex number-no out]",
+        *(
+            f"test_the_short_way_is_as_good_as_the_long_one[{case}"
+            for case in (
+                "factored, a named backend", "factored, conjugated", "factored, integers alone", "factored, options",
+                "half precision", "solve, a complex number-no out",
+            )
+        ),
     ),
     "test_ffi.py": ("test_memory_that_runs_out_inside_jit[False]", "test_memory_that_runs_out_inside_jit[True]"),
     "test_filter_table.py": (
@@ -182,7 +189,10 @@ LONG = {
         "test_series_with_other_unknowns_and_gaps[numba_scan-jax]", "test_what_is_unknown_may_be_said[jax_scan-jax]",
         "test_what_is_unknown_may_be_said[numba_scan-jax]",
     ),
-    "test_kalman_unknown.py": ("test_what_is_hardly_seen_at_first[jax_scan-jax]",),
+    "test_kalman_unknown.py": (
+        "test_exact_observations_that_contradict_the_model[numba_scan-numpy]",
+        "test_what_is_hardly_seen_at_first[jax_scan-jax]",
+    ),
     "test_kalman_accuracy.py": (
         "test_float32[numba_scan-jax]", "test_float32[numba_scan-numpy]",
         "test_gradients_keep_digits[numba_scan-jax-3]", "test_no_digits_are_lost[numba_scan-numpy-delayed in a ring]",
@@ -232,7 +242,6 @@ LONG = {
         "test_what_is_not_finite_is_not_singular[1-inf]", "test_what_is_not_finite_is_not_singular[2-",
         "test_what_is_not_finite_is_not_singular[3-",
     ),
-    "test_parts.py": ("test_parts_give_the_whole[float32-True]",),
     "test_plan.py": ("test_the_short_way_of_recurrences_is_as_good[numbers of NumPy-Fortran]",),
     "test_records.py": (
         "test_a_zone_that_was_written_ends_the_process", "test_arrays_that_are_filled_to_their_ends_are_fine",
