@@ -1,5 +1,6 @@
 """Kernels that are compiled ahead, and what is said to somebody who waits for one at a terminal."""
 
+import ctypes
 import io
 import os
 import signal
@@ -210,6 +211,50 @@ def test_a_compilation_is_announced(terminal: Terminal, monkeypatch: pytest.Monk
     assert "thomas_of_nobody is compiled" in terminal.getvalue() and str(tmp_path) in terminal.getvalue()
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs signals, as POSIX has them")
+def test_ctrl_c_is_heard_while_a_kernel_is_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In Python at once, and in LLVM when it is done: where it calls Python back, what is raised would be lost."""
+    monkeypatch.setattr(object_cache, "folders", lambda: [tmp_path])
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    went_on = []
+
+    def press() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)
+        went_on.append(True)
+
+    def _raw_object_cache_notify() -> None:
+        press()
+
+    called_back = ctypes.CFUNCTYPE(None)(_raw_object_cache_notify)
+    try:
+        for build, goes_on in ((press, []), (called_back, [True])):
+            went_on.clear()
+            with pytest.raises(KeyboardInterrupt):
+                object_cache.compile_and_keep(build, "kernel_of_nobody-0.kernel")
+            assert went_on == goes_on and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+INTERRUPTED = """
+from tridiag import commands
+class Command:
+    add_arguments, run = id, lambda options: exec("raise KeyboardInterrupt")
+commands.module_of = lambda name: Command
+commands.main(["tune"])
+"""
+
+
+def test_an_interrupted_command_has_its_status_wherever_ctrl_c_came(tmp_path: Path) -> None:
+    """Numba makes functions from text, and CPython takes a Ctrl-C there for the end of the process."""
+    pytest.importorskip("rich")
+    (tmp_path / "interrupted.py").write_text(INTERRUPTED)
+    command = [sys.executable, "-m", "interrupted"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 130 and "interrupted" in done.stderr and "Traceback" not in done.stderr, done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "told"),
@@ -220,6 +265,7 @@ def test_a_compilation_is_announced(terminal: Terminal, monkeypatch: pytest.Monk
     ],
 )
 def test_an_interrupted_command_says_what_is_kept(command: tuple[str, ...], told: str, tmp_path: Path) -> None:
+    """Early on most commands compile."""
     pytest.importorskip("rich")
     folders = dict.fromkeys(("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "XDG_DATA_HOME"), str(tmp_path))
     process = subprocess.Popen(

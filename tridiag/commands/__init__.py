@@ -51,5 +51,6 @@ def main(arguments: list[str] | None = None) -> int:
     except (ImportError, ValueError, TypeError, OSError) as error:
         parser.exit(2, f"python -m tridiag {options.command}: {error}\n")
     except KeyboardInterrupt:
+        exec("")  # CPython remembers a Ctrl-C in text that exec ran, and would end by the signal, not with this status
         kept = getattr(module_of(options.command), "KEPT", "nothing is kept")
         parser.exit(INTERRUPTED, f"python -m tridiag {options.command}: interrupted; {kept}\n")

@@ -27,7 +27,7 @@ import platformdirs
 
 from tridiag.kernels.jobs.words.record import GUARDED
 from tridiag.kernels.jobs.words.symbols import INNER, PREFIX
-from tridiag.kernels.runtime import notice, private_files
+from tridiag.kernels.runtime import keyboard, notice, private_files
 from tridiag.kernels.runtime.sources import source_hash_of
 
 PATIENCE = 120.0  # seconds for which a kernel is waited for that another process compiles
@@ -163,7 +163,8 @@ def compile_in_turn(name: str, build: Callable[[], Any], file: str) -> Kernel:
 
 def compile_and_keep(build: Callable[[], Any], file: str) -> Kernel:
     """A new kernel, whose code is kept where that can be done."""
-    compiled = build()
+    with keyboard.interruptible():
+        compiled = build()
     content = pack(object_code(compiled), file)
     for folder in folders():
         try:
