@@ -12,7 +12,7 @@ from tridiag import systems
 from tridiag.backends import BACKENDS, Backend
 from tridiag.calls import execute, fast_path, outputs, split
 from tridiag.calls.checks import check_axis
-from tridiag.calls.fast_path import FACTORED_SOLVES, Kind, Shapes
+from tridiag.calls.fast_path import FACTORED_SOLVES, Eliminated, Kind, Shapes
 from tridiag.calls.plan import UNASKED, Call, Plan, axis_alone, is_one, prepare, wants_check
 from tridiag.calls.torch_compile import compiling, graph
 from tridiag.derivatives import runner_of
@@ -261,8 +261,8 @@ class Factorization:
     def _recalled(self) -> Any:
         """What is known of it; False where that says little: it is of another library, or a matrix is singular."""
         if self._known is None:
-            facts = self._matrix, self._options, self._free, self._name, self._kind, self._factors
-            self._known = fast_path.known(self._status, *facts) or False
+            made = Eliminated(self._matrix, self._options, self._free, self._name, self._kind, self._factors)
+            self._known = fast_path.known(self._status, made) or False
         return self._known
 
     def _placed(self, shapes: Shapes) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tridiag.algorithms import kalman_diffuse, kalman_filter, kalman_square_roots
-from tridiag.algorithms.kalman_filter import Estimate, added, apply, diagonal, larger, reduced, transpose
+from tridiag.algorithms.kalman_filter import Estimate, added, apply, diagonal, larger, reduced, transpose, turned
 from tridiag.algorithms.kalman_square_roots import inverse
 from tridiag.algorithms.numbers import finite
 from tridiag.problems.state_space import FILTER, SMOOTHER, Model, StateSpace
@@ -115,11 +115,6 @@ def regression(ops: Any, series: Any, many: Model, wide: StateSpace, predicted: 
     root = kalman_square_roots.orthogonal(ops, parts, weights, None, len(unseen))[0]
     factors, values = ([x[part] for x in root.columns] for part in (slice(0, -1), -1))
     return Fit(factors, values, [inverse(ops, x) for x in root.weights])
-
-
-def turned(ops: Any, x: Any, batch: int) -> Any:
-    """With these first axes last."""
-    return ops.transpose(x, (*range(batch, x.ndim), *range(batch)))
 
 
 def concatenated(ops: Any, x: Any, z: Any) -> Any:

@@ -262,21 +262,22 @@ def total(x: Any) -> Any:
 def front(ops: Any, model: Model, y: Any) -> tuple[Model, Any]:
     """The arrays with time first, then matrices, and batch axes last."""
     batch = y.ndim - 2
-
-    def turned(x: Any) -> Any:
-        return ops.transpose(x, (*range(batch, x.ndim), *range(batch)))
-
-    F, H, Q, R, m0, P0 = map(turned, model)
+    F, H, Q, R, m0, P0 = (turned(ops, x, batch) for x in model)
     if y.shape[batch] == 1:  # F[n-1] and Q[n-1] are not read
         F, Q = ops.zero(F), ops.zero(Q)
-    return Model(F, H, Q, R, m0, ops.symmetric(P0)), turned(y)
+    return Model(F, H, Q, R, m0, ops.symmetric(P0)), turned(ops, y, batch)
+
+
+def turned(ops: Any, x: Any, batch: int) -> Any:
+    """With so many first axes last."""
+    return ops.transpose(x, (*range(batch, x.ndim), *range(batch)))
 
 
 def back(ops: Any, x: Any, batch: Any) -> Any:
     """The reverse, and covariances that series share once for each."""
     own = x.ndim - len(batch)
     x = ops.broadcast(x, (*x.shape[:own], *batch))
-    return ops.transpose(x, (*range(own, x.ndim), *range(own)))
+    return turned(ops, x, own)
 
 
 def at(ops: Any, model: Model, t: Any) -> tuple[Any, ...]:

@@ -41,13 +41,18 @@ SINGLE = Numbers(0.693359375, -2.12194440054690583e-4)
 ROOM = 0.36  # above log(2) / 2
 
 
+def far(eps: float) -> float:
+    """The size beyond which a result is the larger of two numbers."""
+    return 64 / eps
+
+
 class Arrays:
     """Exponentials and logarithms of arrays, with the power of two apart."""
 
     def __init__(self, ops: Any, like: Any) -> None:
         eps, tiny = ops.limits(like)
         self.ops, self.where, self.size = ops, ops.where, ops.size
-        self.far, self.ln2 = 64 / eps, DOUBLE if eps < 1e-10 else SINGLE
+        self.far, self.ln2 = far(eps), DOUBLE if eps < 1e-10 else SINGLE
         self.least = math.log2(tiny)
 
     def full(self, x: Any, value: float) -> Any:
@@ -91,7 +96,13 @@ class Arrays:
 def nothing(ops: Any, like: Any) -> State:
     """exp(y) = 0."""
     zero = ops.full(like, 0.0)
-    return State(ops.full(like, -4 * ops.far), zero, zero, ops.full(like, -math.inf), zero, zero)
+    scale, _, _, largest = nowhere(ops.far)
+    return State(ops.full(like, scale), zero, zero, ops.full(like, largest), zero, zero)
+
+
+def nowhere(far: float) -> tuple[float, float, float, float]:
+    """The same as numbers, but for the shift: scale, high, low and largest."""
+    return -4 * far, 0.0, 0.0, -math.inf
 
 
 def given(ops: Any, y: Any) -> State:

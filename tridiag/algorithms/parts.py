@@ -138,10 +138,10 @@ def first_of(ops: Any, relations: Relations, e: Array, last: Array) -> Array:
 class Known(NamedTuple):
     """What parts are finished with."""
 
-    e: Array
-    first: Array
+    e: Array  # what the first row is coupled to, times the coupling,
+    first: Array  # its own first unknown, as all others take it
     last: Array
-    f: Array
+    f: Array  # ... and the last row
 
 
 def join(

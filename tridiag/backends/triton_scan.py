@@ -20,6 +20,7 @@ import numpy as np
 import torch
 import triton
 
+from tridiag.algorithms import logsumexp
 from tridiag.algorithms.recurrence import Rows
 from tridiag.kernels.triton import loader
 from tridiag.libraries.torch import settled
@@ -63,7 +64,7 @@ def on_device(logarithmic: bool, a: Any, x: Any, init: Rows, form: Recurrence, o
 
 def states_of(logarithmic: bool, init: Rows, form: Recurrence, pieces: int, x: Any) -> Any:
     """The states before all pieces: (pieces, numbers of a state, sequences). Those of the first are given."""
-    start = (-4 * 64 / torch.finfo(x.dtype).eps, 0.0, 0.0, -math.inf) if logarithmic else (0.0,)
+    start = logsumexp.nowhere(logsumexp.far(torch.finfo(x.dtype).eps)) if logarithmic else (0.0,)
     states = x.new_empty((pieces, len(start), math.prod(form.batch)))
     for k, value in enumerate(start):
         states[0, k] = value

@@ -108,8 +108,7 @@ def solve_with(
     bands, d = given[:3], given[3]
     reduced = parts.reduce(CustomCalls, own, bands, d)
     joint = join(form, cut, own, bands, reduced, ends, joints)
-    known = Known(joint.e, joint.first, joint.last, joint.f)
-    x, accurate = parts.finished(CustomCalls, own, bands, d, reduced, known)
+    x, accurate = parts.finished(CustomCalls, own, bands, d, reduced, joint.known)
     doubtful = ~accurate
     again = functools.partial(solve_whole, form, cut, own)
     return lax.cond(anywhere(doubtful, cut), again, lambda x, *_: x, x, doubtful, bands, d), joint.ends
@@ -164,10 +163,7 @@ def without_rows(bands: Bands, keep: Any, above: Any, below: Any) -> Bands:
 class Joint(NamedTuple):
     """What a device needs to know of the others, all of length 1 along the system axis."""
 
-    e: Any  # what its first row is coupled to, times the coupling,
-    f: Any  # ... and its last row
-    first: Any  # its own first unknown, as all others take it
-    last: Any
+    known: Known
     ends: Any  # the last entry of an array on the device before, and the first on the one behind
 
 
@@ -208,9 +204,9 @@ def join_all(form: Form, cut: Cut, relations: Relations, couplings: Any, ends: A
     e, f, last, *around = (x.reshape(before.shape) for x in from_all(own, cut, flat, alike, RETURNED + len(ends)))
     first = parts.first_of(ops, Relations(*told[:6]), e, last)
     if form.transpose:
-        return Joint(e, f, first, last, around)
+        return Joint(Known(e, first, last, f), around)
     e, f = (jnp.where(x == 0, 0, entry * x) for entry, x in ((before, e), (behind, f)))
-    return Joint(e, f, first, last, around)
+    return Joint(Known(e, first, last, f), around)
 
 
 def joined(form: Form, ends: int, found: Any, kept: Any) -> Any:
@@ -262,7 +258,7 @@ def join_neighbours(form: Form, cut: Cut, relations: Relations, couplings: Any, 
         first = first._replace(slope=times(first.slope, couplings[0]))
     beside, right = neighbours.join(ops, relations, first, before, behind, there)
     e, f = times(beside.before, couplings[0]), times(beside.behind, couplings[1])
-    return Joint(e, f, beside.first, beside.last, [x[-1] for x in told] if ends else []), right
+    return Joint(Known(e, beside.first, beside.last, f), [x[-1] for x in told] if ends else []), right
 
 
 def may_pay(devices: int, systems: int, rows: int, periodic: bool, dtype: Any) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 from tridiag.calls.fast_path import alignments, blocks, factored, filters, matrices, recurrences, systems
 from tridiag.calls.fast_path.alignments import smith_waterman
 from tridiag.calls.fast_path.blocks import BLOCK_SOLVES
-from tridiag.calls.fast_path.factored import FACTORED_SOLVES, Kind, Shapes, factors
+from tridiag.calls.fast_path.factored import FACTORED_SOLVES, Eliminated, Kind, Shapes, factors
 from tridiag.calls.fast_path.facts import facts_of
 from tridiag.calls.fast_path.filters import kalman
 from tridiag.calls.fast_path.matrices import DETERMINANTS, PRODUCTS
@@ -33,6 +33,7 @@ __all__ = [
     "PRODUCTS",
     "RECURRENCES",
     "SOLVES",
+    "Eliminated",
     "Kind",
     "Shapes",
     "bound_call",
@@ -89,11 +90,11 @@ def forget() -> None:
             importlib.import_module(name).forget()
 
 
-def known(status: Any, matrix: tuple[Any, ...], options: Any, free: bool, name: str, kind: Kind, found: Any) -> Any:
+def known(status: Any, eliminated: Eliminated) -> Any:
     """What later solves of matrices that were eliminated depend on; None where they have no short way."""
     own: type = type(status)
-    function = factored.known if kind.library == "numpy" else short_way("known", own)
-    return None if function is None else function(status, matrix, options, free, name, kind, found)
+    function = factored.known if eliminated.kind.library == "numpy" else short_way("known", own)
+    return None if function is None else function(status, eliminated)
 
 
 def of_tensors(verb: str, x: Any) -> Callable[..., Any] | None:

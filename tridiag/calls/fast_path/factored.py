@@ -60,6 +60,17 @@ class BoundFactors(NamedTuple):
     kind: Kind
 
 
+class Eliminated(NamedTuple):
+    """Matrices that were eliminated, as `tridiag.factor` returns them."""
+
+    matrix: tuple[Any, ...]  # a, b, c, where
+    options: dict[str, Any]
+    free: bool  # whether the backend was not named
+    name: str  # of the backend
+    kind: Kind
+    factors: Any  # None where nobody has wanted them yet
+
+
 class Known(NamedTuple):
     """The facts of matrices that were eliminated, with which options, and of their factors."""
 
@@ -147,33 +158,24 @@ def bound_factors(
     return BoundFactors(call, later is not None, casts, form.pivoting is False, placed, entry.name, kind)
 
 
-def known(
-    status: Any, matrix: tuple[Any, ...], options: dict[str, Any], free: bool, name: str, kind: Kind, found: Any
-) -> tuple[Any, ...] | None:
-    """What solves with the factors ``found`` of some NumPy arrays depend on: what is known, the arrays, the factors.
+def known(status: Any, eliminated: Eliminated) -> tuple[Any, ...] | None:
+    """What solves with factors of some NumPy arrays depend on: what is known, the arrays, the factors.
 
     Matrices whose factors nobody has wanted yet have None. None where one is singular.
     """
-    *bands, where = matrix
+    *bands, where = eliminated.matrix
     if status.any() or not (where is None or type(where) is np.ndarray):
         return None
-    mask, factors = None if where is None else facts_of(where), arrays_of(found)
-    return known_alike((facts_of_all(bands), mask), matrix, options, free, name, kind, found), *matrix, *factors
+    mask = None if where is None else facts_of(where)
+    return known_alike((facts_of_all(bands), mask), eliminated), *eliminated.matrix, *arrays_of(eliminated.factors)
 
 
-def known_alike(
-    facts: tuple[Any, ...],
-    matrix: tuple[Any, ...],
-    options: dict[str, Any],
-    free: bool,
-    name: str,
-    kind: Kind,
-    found: Any,
-) -> Known:
+def known_alike(facts: tuple[Any, ...], eliminated: Eliminated) -> Known:
     """What is known of matrices of any library with such ``facts``, and a mask, or None, with such."""
+    matrix, options, free, name, kind, factors = eliminated
     placed = options["axis"], options["pivoting"], options["periodic"]
-    own = axis_alone(matrix, placed[0]), free, are_saved(found), name, kind
-    return same_known(*facts, placed, *own, facts_of_all(arrays_of(found)))
+    own = axis_alone(matrix, placed[0]), free, are_saved(factors), name, kind
+    return same_known(*facts, placed, *own, facts_of_all(arrays_of(factors)))
 
 
 def arrays_of(found: Any) -> tuple[Array, ...]:

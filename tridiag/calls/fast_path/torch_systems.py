@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tridiag.calls.fast_path.factored import Known, bound_factors, known_alike, made, solver_of
+from tridiag.calls.fast_path.factored import Eliminated, Known, bound_factors, known_alike, made, solver_of
 from tridiag.calls.fast_path.facts import fits
 from tridiag.calls.fast_path.matrices import recalled
 from tridiag.calls.fast_path.tensors import (
@@ -73,13 +73,12 @@ def solve_factored(given: tuple[Any, ...], d: Any, transpose: Any, out: Any, che
     return solve(a, b, c, d, where, out, axis, known, *options, transpose, check, overwrite_d, factors=factors)
 
 
-def known(status: Any, matrix: tuple[Any, ...], *facts: Any) -> tuple[Any, ...] | None:
+def known(status: Any, eliminated: Eliminated) -> tuple[Any, ...] | None:
     """As `tridiag.calls.fast_path.factored.known` of tensors."""
     if status.device.type != "cpu" or status.any():
         return None
-    *bands, where = facts_of_all(matrix)
-    *_, found = facts
-    return known_alike((tuple(bands), where), matrix, *facts), *matrix, found
+    *bands, where = facts_of_all(eliminated.matrix)
+    return known_alike((tuple(bands), where), eliminated), *eliminated.matrix, eliminated.factors
 
 
 def factors(a: Any, b: Any, c: Any, where: Any, axis: Any, *options: Any) -> tuple[Any, ...] | None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from tridiag.algorithms import logsumexp
 from tridiag.algorithms.logsumexp import DOUBLE, ROOM, SINGLE
 from tridiag.algorithms.recurrence import SMALL, TRUSTED
 
@@ -128,13 +129,14 @@ def linear(dtype: str) -> Policy:
 def logarithmic(dtype: str) -> Policy:
     """y[t] = log(exp(y[t-1]) + exp(x[t])). A part, and the state, is `logsumexp.State` without a shift."""
     number = getattr(np, dtype)
-    far = number(64 / np.finfo(dtype).eps)
+    far = number(logsumexp.far(float(np.finfo(dtype).eps)))
     least = number(math.log2(np.finfo(dtype).tiny))
     ln2 = SINGLE if dtype == "float32" else DOUBLE
     high_ln2, low_ln2, inverse = number(ln2.high), number(ln2.low), number(1 / math.log(2))
     zero, half, one, two, room = number(0), number(0.5), number(1), number(2), number(ROOM)
     least_mantissa = number(0.75)
-    nowhere, lowest = -4 * far, number(-math.inf)
+    start = logsumexp.nowhere(float(far))
+    nowhere, lowest = number(start[0]), number(start[-1])
 
     @compiled
     def clamp(x, limit):
@@ -216,7 +218,6 @@ def logarithmic(dtype: str) -> Policy:
     def kept(memory, k):
         return memory[0, k], memory[1, k], memory[2, k], memory[3, k]
 
-    start = float(nowhere), 0.0, 0.0, -math.inf
     return Policy(
         False, 4, start, nothing, step, join, apply, always, always, step, value, keep, kept, keep, kept
     )  # fmt: skip

@@ -18,6 +18,7 @@ from tridiag.kernels.access.rows import ZERO
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, D_, WHERE_, X_, Systems
 from tridiag.kernels.parts.loops import (
+    BEFORE,
     BEGIN_ENDS,
     COPY_ROW,
     ELIMINATE_COUPLED,
@@ -40,7 +41,7 @@ from tridiag.kernels.parts.loops import (
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.simd.interrupts import stopping_at
-from tridiag.kernels.simd.memory import c_function, flush, variable, word
+from tridiag.kernels.simd.memory import c_function, flush, set_word, variable, word
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.bands import moved_operands, views_of_block
@@ -166,7 +167,12 @@ def finish_group(zero, job, worker, first, used):
     n, row, good, carry = job.rows, bytes_of_row(zero, ()), worker.good, worker.carry
     step, side, x = ROWS_PLAIN * row, bytes_of_real(zero, ()), operand_of(zero, worker.bindings, X_)
     known, told = kept_row(zero, worker, n), (job.relations + first * side, job.matrices * side, used)
-    LOAD_VALUES(zero, (*told, worker.kept, known + LAST * row, good))
+    if job.certificates != 0:
+        LOAD_KNOWN(zero, (*told, known))
+    else:
+        LOAD_VALUES(zero, (*told, known))
+    SET_KNOWN(zero, (worker.kept, known + BEFORE * row))
+    set_word(good, (1 << 2 * lanes_of(zero, ())) - 1)
     low, high = straight_part(zero, job, worker, X_, n - 1 if job.flags & J.TRANSPOSE else n)
     eliminate_blocks(zero, job, worker, 0 * n, low)
     for i in range(low, high, EARLY):
@@ -177,7 +183,6 @@ def finish_group(zero, job, worker, first, used):
     eliminate_blocks(zero, job, worker, high, n)
     SET_KNOWN(zero, (kept_row(zero, worker, n - 1), known + LAST * row))
     if job.certificates != 0:
-        LOAD_KNOWN(zero, (*told, known))
         SET_KNOWN(zero, (kept_row(zero, worker, 0 * n), known + FIRST * row))
         low, high = between_judged(zero, n, low, high)
     ZERO(zero, (carry, row, 1))
@@ -206,7 +211,7 @@ def judge_group(zero, job, worker, first, used):
         COPY_ROW(zero, (kept_row(zero, worker, i) + X_PLAIN * row, known + place * row))
     good = known + GOOD * row
     SET_ONE(zero, (good,))
-    JUDGE(zero, (*views_of_part(zero, job, worker, 0 * n, 0 * n + 2), known + (FIRST - 1) * row, good, 2))
+    JUDGE(zero, (*views_of_part(zero, job, worker, 0 * n, 0 * n + 2), known + BEFORE * row, good, 2))
     JUDGE(zero, (*views_of_part(zero, job, worker, n - 1, n), known + (LAST - 1) * row, good, 1))
     TELL_JUDGED(zero, (good, job.certificates + first * bytes_of_real(zero, ()), used))
 

@@ -9,12 +9,13 @@ with e = a[0] x[-1] and f = c[n-1] x[n]: a[0] and c[n-1] themselves are not read
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from tridiag.algorithms.parts import ACCURATE
 from tridiag.kernels.access.moves import first_lanes
 from tridiag.kernels.access.rows import Rows
-from tridiag.kernels.parts.words import VALUES
+from tridiag.kernels.parts.words import KNOWN, VALUES
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import Code
@@ -60,25 +61,11 @@ def store_relations(code: Code, *words: Value) -> None:
             code.store_some(target + plane * (k * code.parts + part), number, lanes)
 
 
-def load_values(code: Code, *words: Value) -> None:
-    """e and x[n-1] of a group's parts, the former as the row before the first one that is kept."""
-    source, plane, used, kept, last_at, good = words
-    lanes = first_lanes(code, used)
-    e, last = (
-        whole(code, [code.load_some(source + plane * (k * code.parts + part), lanes) for part in range(code.parts)])
-        for k in range(VALUES)
-    )
-    code.store(kept, code.zero())
-    code.store(kept + code.row, e)
-    code.store(last_at, last)
-    code.store_as(good, code.integer((1 << 2 * code.lanes) - 1))
-
-
-def load_known(code: Code, *words: Value) -> None:
-    """e, x[0] and f as well."""
+def load_known(count: int, code: Code, *words: Value) -> None:
+    """Of a group's parts e and x[n-1], and where so many are told f and x[0]."""
     source, plane, used, known = words
     lanes = first_lanes(code, used)
-    for k, place in enumerate((BEFORE, LAST, BEHIND, FIRST)):
+    for k, place in enumerate((BEFORE, LAST, BEHIND, FIRST)[:count]):
         planes = [source + plane * (k * code.parts + part) for part in range(code.parts)]
         code.store(known + place * code.row, whole(code, [code.load_some(at, lanes) for at in planes]))
 
@@ -134,10 +121,11 @@ BEGIN_ENDS, KEEP_TOP, SET_ONE = (
     PARTS.add("set_one", set_one),
 )
 COPY_ROW = PARTS.add("copy_row", copy_row)
-SET_KNOWN = PARTS.add("set_known", set_known)
-LOAD_KNOWN, JUDGE = PARTS.add("load_known", load_known), PARTS.add("judge", judge)
+SET_KNOWN, JUDGE = PARTS.add("set_known", set_known), PARTS.add("judge", judge)
 TELL_JUDGED = PARTS.add("tell_judged", tell_judged)
 STORE_RELATIONS = PARTS.add("store_relations", store_relations)
-LOAD_VALUES = PARTS.add("load_values", load_values)
+LOAD_VALUES, LOAD_KNOWN = (
+    PARTS.add(f"load_{count}_values", functools.partial(load_known, count)) for count in (VALUES, KNOWN)
+)
 ENDS, ENDS_COUPLED = down(Ends, "views", PARTS), down(Ends, "coupled", PARTS)
 ELIMINATE_COUPLED = down(Thomas, "coupled", PARTS)

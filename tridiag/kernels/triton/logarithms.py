@@ -8,25 +8,19 @@ import triton
 import triton.language as tl
 
 from tridiag.algorithms import logsumexp
-from tridiag.kernels.triton.rows import divide
+from tridiag.kernels.triton.rows import by_dtype, divide
 
 ROOM = tl.constexpr(logsumexp.ROOM)
 SINGLE_HIGH, SINGLE_LOW = tl.constexpr(logsumexp.SINGLE.high), tl.constexpr(logsumexp.SINGLE.low)
 DOUBLE_HIGH, DOUBLE_LOW = tl.constexpr(logsumexp.DOUBLE.high), tl.constexpr(logsumexp.DOUBLE.low)
 INVERSE = tl.constexpr(1.44269504088896340736)  # 1 / log(2)
-FAR_SINGLE, FAR_DOUBLE = (
-    tl.constexpr(64 / 2.0**-23),
-    tl.constexpr(64 / 2.0**-52),
-)  # results of such a size are the larger
+FAR_SINGLE, FAR_DOUBLE = tl.constexpr(logsumexp.far(2.0**-23)), tl.constexpr(logsumexp.far(2.0**-52))
 
 
 @triton.jit
 def far(x):
     """The size beyond which a result is the larger of two numbers."""
-    if x.dtype == tl.float32:
-        return tl.full(x.shape, FAR_SINGLE, x.dtype)
-    else:
-        return tl.full(x.shape, FAR_DOUBLE, x.dtype)
+    return by_dtype(x, FAR_SINGLE, FAR_DOUBLE)
 
 
 @triton.jit

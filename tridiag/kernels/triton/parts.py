@@ -11,7 +11,7 @@ import triton.language as tl
 from tridiag.algorithms import recurrence
 from tridiag.kernels.triton.chunks import ROWS
 from tridiag.kernels.triton.logarithms import add, exponential_of, merge, nothing_of, value_of
-from tridiag.kernels.triton.rows import either
+from tridiag.kernels.triton.rows import by_dtype, either
 
 TRUSTED = tl.constexpr(recurrence.TRUSTED)
 SMALL_SINGLE, SMALL_DOUBLE = tl.constexpr(recurrence.SMALL[4]), tl.constexpr(recurrence.SMALL[8])
@@ -27,10 +27,7 @@ def any_lane(flag):
 
 @triton.jit
 def small(x):
-    if x.dtype == tl.float32:
-        return tl.full(x.shape, SMALL_SINGLE, x.dtype)
-    else:
-        return tl.full(x.shape, SMALL_DOUBLE, x.dtype)
+    return by_dtype(x, SMALL_SINGLE, SMALL_DOUBLE)
 
 
 @triton.jit

@@ -33,6 +33,15 @@ def divide(x, y):
 
 
 @triton.jit
+def by_dtype(x, SINGLE: tl.constexpr, DOUBLE: tl.constexpr):
+    """As many numbers as x has, all of which are one or the other."""
+    if x.dtype == tl.float32:
+        return tl.full(x.shape, SINGLE, x.dtype)
+    else:
+        return tl.full(x.shape, DOUBLE, x.dtype)
+
+
+@triton.jit
 def either(x, y):
     return x | y
 
