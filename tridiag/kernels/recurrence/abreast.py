@@ -14,48 +14,37 @@ from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import I64, Code
 
-# steps of cumulative sums that are quicker so than in vectors: where the coefficient is 1 a product changes no bit, and
-# additions alone take less time than to join the steps of eight lanes
-SHORTEST, LONGEST = 4, 64
-
 
 class Abreast(NamedTuple):
     """All steps of regularly spaced sequences without values before, all operands of which have the same stride."""
 
     together: tuple[int, ...]  # sequences at a time, as long as there are so many
-    products: bool  # or sums alone
-    even: bool  # all operands of a sequence lie as far from those of the next
-
-    @property
-    def name(self) -> str:
-        return f"abreast{'_products' * self.products}{'_even' * self.even}"
 
     def write(self, code: Code, *words: Value) -> None:
         """``words``: as of `scalar.Plain`."""
         (count, n), stride = words[:2], words[2 + 3 * C.Y + 1]
-        operands = [words[k : k + 3] for k in range(2, 2 + 3 * (C.A + self.products), 3)]
-        apart = [operands[C.Y if self.even else k][2] for k in range(len(operands))]
+        operands = [words[k : k + 3] for k in range(2, 2 + 3 * (C.A + 1), 3)]
+        apart = operands[C.Y][2]  # as far as those of all operands
 
         def group(together: int) -> Any:
-            distances = [[step * k for k in range(together)] for step in apart]
+            distances = [apart * k for k in range(together)]
 
-            def places(operand: int, address: Value) -> list[Value]:
-                return [address + distance for distance in distances[operand]]
+            def places(address: Value) -> list[Value]:
+                return [address + distance for distance in distances]
 
             def step(_: Value, state: Any) -> Any:
                 addresses, before = state
                 addresses = tuple(opaque(code, address + stride) for address in addresses)
                 found = []
-                for y, x, *a, value in zip(*(places(k, p) for k, p in enumerate(addresses)), before, strict=True):
-                    term = code.load_as(code.real, a[0]) * value if a else value
-                    found.append(term + code.load_as(code.real, x))
+                for y, x, a, value in zip(*map(places, addresses), before, strict=True):
+                    found.append(code.load_as(code.real, a) * value + code.load_as(code.real, x))
                     code.store_as(y, found[-1])
                 return addresses, tuple(found)
 
             def body(first: Value, state: Any) -> Any:
-                addresses = tuple(operand[0] + first * step for operand, step in zip(operands, apart, strict=True))
-                begin = tuple(code.load_as(code.real, x) for x in places(C.X, addresses[C.X]))
-                for y, x in zip(places(C.Y, addresses[C.Y]), begin, strict=True):
+                addresses = tuple(operand[0] + first * apart for operand in operands)
+                begin = tuple(code.load_as(code.real, x) for x in places(addresses[C.X]))
+                for y, x in zip(places(addresses[C.Y]), begin, strict=True):
                     code.store_as(y, x)
                 code.fori(1, n, step, (addresses, begin))
                 return state

@@ -9,7 +9,6 @@ from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.jobs.words.recurrences import Recurrences
-from tridiag.kernels.recurrence.abreast import LONGEST, SHORTEST, Abreast
 from tridiag.kernels.recurrence.constant import EndToEnd, Vectors
 from tridiag.kernels.recurrence.order import functions
 from tridiag.kernels.recurrence.scalar import words_from
@@ -18,14 +17,12 @@ from tridiag.kernels.runtime.work_items import field, items
 from tridiag.kernels.runtime.workspace import Workspace, workspace
 from tridiag.kernels.simd.functions import Library, emitted
 from tridiag.kernels.simd.interrupts import PIECE, stopping
-from tridiag.kernels.simd.memory import c_function, load
+from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import OPTIONS
 
 JOB = RecordAt(Recurrences)
 MANY = 16  # sequences: with fewer, to find the factors takes longer than it saves
-DOUBLE = 8  # bytes
-SUMS = 6, 2, 1  # cumulative sums at a time
 SHORT = 16 * 1024  # bytes of the factors of sequences that are read end to end, in the first level of the caches
 
 
@@ -44,8 +41,6 @@ def build(dtype: str, order: int):
     loops = [Vectors(order, started, backward) for started in (False, True) for backward in (False, True)]
     forward, backward, started, both = (library.add(loop.name, loop.write) for loop in loops)
     flat, flat_backward = (library.add(loop.name, loop.write) for loop in (EndToEnd(order, b) for b in (False, True)))
-    of_sums = Abreast(SUMS, False, False)
-    sums = library.add(of_sums.name, of_sums.write)
     words_of = words_from(functions(order), order)
     size_of_factors = emitted(lambda code: code.integer(EndToEnd(order, False).size(code)))
     steps = C.TABLE + 2 * C.operands(order) + 1  # how far the next sequence of each operand is
@@ -57,23 +52,6 @@ def build(dtype: str, order: int):
             return False
         apart = n * size
         return field(job, steps + C.X) == apart and field(job, steps + C.Y) == apart
-
-    @njit(**OPTIONS)
-    def are_sums(zero, job):
-        """Whether they are short cumulative sums, enough of them to be computed abreast, and near: memory is slower."""
-        if order != 1 or bytes_of_real(zero, ()) != DOUBLE or job.axes != 1 or job.sequences < SUMS[0]:
-            return False
-        if job.steps < SHORTEST or job.steps > LONGEST or job.flags & (C.STARTED | C.FAR) != 0:
-            return False
-        return load(job.pointers[C.A], zero) == 1.0
-
-    @njit(**OPTIONS)
-    def add_up(zero, job):
-        many, count, n = job.run, job.sequences, job.steps
-        for item in items(job):
-            first, last = item * many, min(count, (item + 1) * many)
-            extent = last - first, n
-            sums(zero, extent + words_of(job, first, 0))
 
     @njit(**OPTIONS)
     def run(zero, job, first, count, done, steps):
@@ -108,9 +86,6 @@ def build(dtype: str, order: int):
 
     @njit(**OPTIONS)
     def work(job, zero):
-        if are_sums(zero, job):
-            add_up(zero, job)
-            return
         if are_end_to_end(zero, job):
             work_short(zero, job)
             return

@@ -210,8 +210,7 @@ def evenly_spaced(made: Order, order: int, library: Library, real: bool) -> Any:
     """The loops over sequences of first order all operands of which are as far apart; and whether they are."""
     if order > 1 or not real:
         return nothing, never_even
-    loop = Abreast(EVENLY_SPACED, True, True)
-    abreast, steps = library.add(loop.name, loop.write), C.TABLE + 2 * C.operands(1) + 1  # as below
+    abreast, steps = library.add("abreast", Abreast(EVENLY_SPACED).write), C.TABLE + 2 * C.operands(1) + 1  # as below
 
     @njit(**OPTIONS)
     def lies_evenly(zero, job):
