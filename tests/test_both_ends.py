@@ -50,6 +50,25 @@ def test_these_shapes_go_this_way(dtype: str) -> None:
         assert bool(J.Systems.view(job((5, 9), 0, dtype, **options).words).abreast) == ("transpose" in options)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_few_right_sides_of_a_matrix_are_systems_of_their_own(dtype: str) -> None:
+    """As many as fill no vector, of one matrix or of some: bits are those of systems each with its matrix."""
+    lanes = systems.lanes_of(np.dtype(dtype))
+    for *batch, n in [(2, 28), (lanes, 7), (lanes + 1, 7), (3, 2, 40), (2, 900)]:
+        shape, matrix = (*batch, n), (*batch[:-1], 1, n)
+        *bands, d = dominant(shape, dtype, -1)
+        bands = [np.ascontiguousarray(x[..., :1, :]) for x in bands]
+        form = numba_thomas.Form(shape, matrix, len(batch), pivoting="auto")
+        arrays = [*bands, None, d, d]
+        facts = form, *numba_thomas.extents(arrays), (np.dtype(dtype),) * 2, 0, systems.granted(form)
+        alone = np.prod(batch) <= lanes
+        assert (J.Systems.view(systems.make_job(*facts).words).right_sides == 1) == alone
+        x = solve((*bands, d), -1)
+        check(x, (*(np.broadcast_to(v, shape) for v in bands), d), -1)
+        if alone:
+            assert_same_bits(x, solve((*(np.broadcast_to(v, shape).copy() for v in bands), d), -1))
+
+
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_shape(dtype: str, transpose: bool) -> None:

@@ -249,6 +249,8 @@ def make_job(form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any], fla
     (dtype, right), unknowns, masked = dtypes, math.prod(form.shape), shapes[3] is not None
     if right.kind == "c" and dtype.kind != "c":
         form, shapes, strides = in_pairs(form, shapes, strides, dtype.itemsize)
+    if not flags and not form.periodic and math.prod(form.batch) <= lanes_of(dtype):
+        form = form._replace(matrix_shape=form.shape)  # a matrix a lane takes no longer, and its rows wait for less
     order, matrices, right_sides = batch_axes(form, shapes, strides)
     count, sides = math.prod(a[0] for a in matrices), math.prod(a[0] for a in right_sides)
     if flags & (J.FACTORING | J.DETERMINANT):
