@@ -185,7 +185,7 @@ def test_gradients(library: str) -> None:
     if library == "jax":
         import jax
 
-        found = jax.grad(total)(*(jax.tree.map(jax.numpy.asarray, x) for x in (parameters, y, weights)))
+        found = jax.jit(jax.grad(total))(*(jax.tree.map(jax.numpy.asarray, x) for x in (parameters, y, weights)))
     else:
         tensors = {name: to_library(library, x).requires_grad_() for name, x in parameters.items()}
         total(tensors, to_library(library, y), [to_library(library, w) for w in weights]).backward()
