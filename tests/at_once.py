@@ -202,6 +202,9 @@ LONG = {
         "test_no_digits_are_lost[numba_scan-numpy-exact]", "test_no_digits_are_lost[numba_scan-numpy-more diffuse]",
         "test_no_digits_are_lost[numba_scan-numpy-units]",
     ),
+    "test_kalman_disturbances.py": (
+        "test_disturbances[jax_scan-jax-one state]", "test_disturbances[numba_scan-numpy-one state]",
+    ),
     "test_kalman_verbs.py": (
         "test_a_stream_is_the_filter[jax_scan-jax]", "test_covariances_with_the_step_before[jax_scan-jax-",
         "test_forecasts[jax_scan-jax-", "test_log_likelihoods_of_steps[jax_scan-jax",

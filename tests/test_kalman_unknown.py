@@ -165,6 +165,19 @@ def test_gradients_in_a_noise_that_is_0(verb: str) -> None:
     np.testing.assert_allclose(noise.grad.item(), (4 * near - 3 * value - far) / 2e-6, rtol=1e-4)
 
 
+@pytest.mark.parametrize("start", [1.0, np.inf])
+def test_gradients_beside_a_noise_that_is_0(start: float) -> None:
+    """Of exact observations that see some states alone: also in what they do not see of the others."""
+    torch = pytest.importorskip("torch")
+    given = EXAMPLE | {"R": np.zeros((1, 1)), "H": np.array([[2.9, 0.0]]), "P0": np.diag([start, 1])}
+    y = np.arange(8.0)[:, None]
+    tensors = {name: torch.tensor(x, requires_grad=name in "FHQ") for name, x in given.items()}
+    kalman.smoother(torch.tensor(y), **tensors).mean.sum().backward()
+    for name in "FHQ":
+        low, high = (kalman.smoother(y, **given | {name: given[name] + h}).mean.sum() for h in (-1e-6, 1e-6))
+        np.testing.assert_allclose(tensors[name].grad.sum().item(), (high - low) / 2e-6, rtol=1e-6, atol=1e-8)
+
+
 @pytest.mark.only(verb=SMOOTHER, parallel=False)
 def test_exact_observations_that_contradict_the_model(backend: Subject) -> None:
     """More of them than there are states, none of which moves by chance: rounding makes of none a likely series."""

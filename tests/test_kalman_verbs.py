@@ -256,6 +256,20 @@ def test_samples_of_several_models() -> None:
     assert kalman.simulate(np.random.default_rng(0), 5, size=3, **model(2, 1)).y.shape == (3, 5, 1)
 
 
+@LIBRARIES
+def test_samples_of_more_states_than_recurrences_compile(backend: Subject) -> None:
+    """What is drawn follows the model step by step, but for the one state that has noise; exact observations hold."""
+    if backend.library == "jax":
+        pytest.skip("compiles for long; recurrences of as many rows have a test of their own")
+    parameters = model(17, 1, Q=np.diag([1.0, *[0] * 16]), R=np.zeros((1, 1)))
+    given = {name: backend.array(x) for name, x in parameters.items()}
+    states, y = map(backend.numpy, kalman.simulate(generator(backend.library), 3, **given))
+    np.testing.assert_allclose(states[1:, 1:], (states[:-1] @ parameters["F"].T)[:, 1:], rtol=1e-9, atol=1e-9)
+    drawn = kalman.simulation_smoother(backend.array(y), generator(backend.library), size=(2,), **given)
+    seen = backend.numpy(drawn) @ parameters["H"].T
+    np.testing.assert_allclose(seen, np.broadcast_to(y, seen.shape), rtol=1e-9, atol=1e-9)
+
+
 def test_what_cannot_be_drawn() -> None:
     random = np.random.default_rng(0)
     with pytest.raises(ValueError, match=r"P0 has an infinite variance, from which nothing can be drawn"):
@@ -274,8 +288,6 @@ def test_what_cannot_be_drawn() -> None:
         kalman.simulate(random, 5, **model(2, 1), method="auto")
     with pytest.raises(TypeError, match=r"simulate also needs H, Q, R, m0, P0"):
         kalman.simulate(random, 5, F=np.eye(2))
-    with pytest.raises(ValueError, match=r"F has 17 states; at most 16 can be drawn"):
-        kalman.simulate(random, 5, **model(17, 1))
 
 
 # --------------------------------------------------------------------------------------------- with the step before

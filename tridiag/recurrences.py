@@ -251,8 +251,8 @@ def matrix_recurrence(
     Parameters
     ----------
     A : array
-        The matrices, (..., n, m, m) with m from 1 to 16. The axes before the last two broadcast against those of ``x``
-        before its last, as in NumPy: a matrix for all steps is (m, m), one for each sequence (..., 1, m, m).
+        The matrices, (..., n, m, m), compiled for m up to 16. The axes before the last two broadcast against those of
+        ``x`` before its last, as in NumPy: a matrix for all steps is (m, m), one for each sequence (..., 1, m, m).
     x : array
         What is added in every step, (..., n, m). dtypes as in `tridiag.linear_recurrence`.
     init : array

@@ -89,6 +89,7 @@ VERBS = {
 RUNS = {  # verbs that are made of one of these
     "kalman.forecast": FILTER,
     "kalman.lag_one_smoother": f"{SMOOTHER} of twice as many states",
+    "kalman.disturbance_smoother": f"{SMOOTHER} of 2 k + p states",
     "kalman.simulate": "matrix_recurrence",
     "kalman.simulation_smoother": SMOOTHER,
 }

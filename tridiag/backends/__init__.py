@@ -47,6 +47,8 @@ FILTER, SMOOTHER, LIKELIHOOD = KALMAN = (
 )  # as in `problems`
 SYSTEMS = ("solve", "factor", "slogdet")  # the verbs on tridiagonal systems
 BLOCKS = "solve_block"
+MATRICES = "matrix_recurrence"
+ROWS = 16  # of the matrices for which it is compiled, as in `problems`
 
 
 class Problem(NamedTuple):
@@ -159,6 +161,7 @@ class Backend:
     periodic: bool = True
     verbs: tuple[str, ...] = ("solve",)
     order: int | None = None  # the highest order of the recurrences that it runs; None: any
+    rows: int | None = None  # the most of the matrices of the recurrences that it runs; None: any
     states: int | None = None  # the most that a model may have that it filters; None: any
     diffuse: tuple[str, ...] = ()  # the verbs for which it takes models of which some states are unknown at first
     parallel: bool = False  # in time: of logarithmic depth
@@ -219,6 +222,8 @@ class Backend:
             return "has no elimination for the corners of a periodic matrix"
         if self.order is not None and problem.order > self.order:
             return f"runs recurrences up to order {self.order}, not of order {problem.order}"
+        if self.rows is not None and problem.verb == MATRICES and problem.shape[-1] > self.rows:
+            return f"multiplies matrices of up to {self.rows} rows, not {problem.shape[-1]}"
         if self.states is not None and problem.states > self.states:
             return f"filters up to {self.states} states or observed values, not {problem.states}"
         if problem.diffuse and problem.verb not in self.diffuse:
@@ -237,7 +242,7 @@ class Backend:
 
 PLAIN: tuple[Any, ...] = (False,)
 LOGARITHMS = ("log_linear_recurrence", "logcumsumexp")
-LINEAR = ("linear_recurrence", "matrix_recurrence")
+LINEAR = ("linear_recurrence", MATRICES)
 SCAN: dict[str, Any] = {"verbs": LINEAR, "pivoting": (), "periodic": False}  # no verb on systems
 LOG_SCAN: dict[str, Any] = {**SCAN, "verbs": (*LINEAR, *LOGARITHMS)}
 FIRST_ORDER: dict[str, Any] = {**SCAN, "verbs": ("linear_recurrence", "logcumsumexp"), "order": 1}
@@ -260,11 +265,11 @@ CUSPARSE: dict[str, Any] = {
 _LINES = (
     Backend("numba_thomas", "Thomas and pivoted elimination in tiles of systems, threaded", ("numpy", "torch", "jax"), ("numba",), verbs=(*SYSTEMS, BLOCKS), lacks=(("slogdet", "jax"),)),
     Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch", "jax"), ("numba",), periodic=False),
-    Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch", "jax"), ("numba",), **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, order=8, units=2, states=32, lacks=((FILTER, "jax"), (SMOOTHER, "jax")), diffuse=KALMAN),
+    Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch", "jax"), ("numba",), **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, order=8, units=2, rows=ROWS, states=32, lacks=((FILTER, "jax"), (SMOOTHER, "jax")), diffuse=KALMAN),
     Backend("numba_wavefront", "alignment over rows of cells, a pair in each lane, threaded", ("numpy", "torch", "jax"), ("numba",), **ALIGN),
     Backend("cupy_pcr", "chunks of rows in registers, cyclic reduction among them: CUDA C", ON_GPU, ("cupy",), GPU, verbs=SYSTEMS, lacks=SOLVE_ONLY),
     Backend("cupy_thomas", "Thomas and pivoted elimination, a thread for each system: CUDA C", ON_GPU, ("cupy",), GPU, verbs=SYSTEMS, lacks=SOLVE_ONLY),
-    Backend("cupy_scan", "recurrences: a thread for each sequence, or tiles of rows chained by look-back: CUDA C", ON_GPU, ("cupy",), GPU, **LOG_SCAN, order=4, units=2, real=LOGARITHMS),
+    Backend("cupy_scan", "recurrences: a thread for each sequence, or tiles of rows chained by look-back: CUDA C", ON_GPU, ("cupy",), GPU, **LOG_SCAN, order=4, units=2, rows=ROWS, real=LOGARITHMS),
     Backend("numba_cuda_scan", "recurrences: a GPU thread for each sequence, or chunks of rows joined by a scan", ON_GPU, ("cupy", "numba_cuda"), GPU, **FIRST_ORDER, units=2, real=LOGARITHMS[1:]),
     Backend("triton_scan", "recurrences: a lane of Triton programs for each sequence, or chunks of rows joined by a scan", ("torch",), ("torch", "triton"), GPU, REALS, **FIRST_ORDER, units=2),
     Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=(*SYSTEMS, BLOCKS)),

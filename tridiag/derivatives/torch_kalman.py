@@ -30,11 +30,12 @@ def kalman(entry: Backend, verb: str, y: Any, model: Model, form: StateSpace) ->
         run = functools.partial(kalman_rows.from_diffuse, ops, verb, rest=functools.partial(likelihood, backend))
     else:
         run = functools.partial(likelihood, backend, verb)
-    return of_exact(run, y, model, form) if form.diffuse else run(y, model, form)
+    analytic = verb == LIKELIHOOD and not form.diffuse
+    return run(y, model, form) if analytic else of_exact(run, y, model, form)
 
 
 def of_exact(run: Any, y: Any, model: Model, form: StateSpace) -> Any:
-    """Results of a model with states that are unknown, and their derivatives as those of hardly any noise.
+    """Results of a verb, and their derivatives as those of hardly any noise.
 
     Where a variance in R is 0, so are variances of states, whose quotients have limits, but no derivatives.
     """

@@ -6,6 +6,7 @@ x[t+1] = F[t] x[t] + c[t] + N(0, Q[t]),  y[t] = H[t] x[t] + d[t] + N(0, R[t]),  
     smoother          the states, from all that was observed; `Smoothed`
     log_likelihood    that of the observations, or of each step
     lag_one_smoother  the states, and their covariances with those before; `LagOneSmoothed`
+    disturbance_smoother   the noise of states and of observations; `DisturbanceSmoothed`
     forecast          the observations to come; `Forecast`
     predict, update   one step of a filter, for streams; `Predicted`, `Updated`
     simulate          states and series drawn from a model; `Simulated`
@@ -14,6 +15,7 @@ x[t+1] = F[t] x[t] + c[t] + N(0, Q[t]),  y[t] = H[t] x[t] + d[t] + N(0, R[t]),  
 """
 
 from tridiag.kalman import models
+from tridiag.kalman.disturbances import DisturbanceSmoothed, disturbance_smoother
 from tridiag.kalman.execute import Filtered, Smoothed
 from tridiag.kalman.filters import filter, log_likelihood, smoother
 from tridiag.kalman.forecasts import Forecast, forecast
@@ -22,6 +24,7 @@ from tridiag.kalman.samples import Simulated, simulate, simulation_smoother
 from tridiag.kalman.streams import Predicted, Updated, predict, update
 
 __all__ = [
+    "DisturbanceSmoothed",
     "Filtered",
     "Forecast",
     "LagOneSmoothed",
@@ -29,6 +32,7 @@ __all__ = [
     "Simulated",
     "Smoothed",
     "Updated",
+    "disturbance_smoother",
     "filter",
     "forecast",
     "lag_one_smoother",

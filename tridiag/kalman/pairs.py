@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tridiag.calls.state_space import Intercepts, named_states, parameters_of, prepare
-from tridiag.kalman.filters import smoother
 from tridiag.kalman.intercepts import wider
+from tridiag.kalman.larger import given
 from tridiag.libraries.arrays import module_of
-from tridiag.problems.state_space import INTERCEPTS, PARAMETERS, SMOOTHER
 
 Array = Any
 
@@ -54,30 +52,17 @@ def lag_one_smoother(y: Array, **model: Any) -> LagOneSmoothed:
     -----
     A smoother of states that carry those of the step before with them: 2 k states, of which up to 32 are compiled.
     """
-    options = {name: x for name, x in model.items() if name not in (*PARAMETERS, *INTERCEPTS, "diffuse")}
-    diffuse = model.get("diffuse")
-    intercepts = Intercepts(*(model.get(name) for name in INTERCEPTS))
-    parameters = parameters_of("lag_one_smoother", model)
-    call = prepare(SMOOTHER, y, tuple(parameters.values()), "auto", intercepts)
-    ops, given, k = module_of(call.library).Operations, call.model, call.form.states
-    last = ops.concatenate((identity_like(ops, given.F, k), ops.full((k, k), 0, given.F)), 1)
-    last = ops.broadcast(last, (*given.F.shape[:-2], k, 2 * k))
-    double = {
-        "F": ops.concatenate((wider(ops, given.F, 0, k), last), given.F.ndim - 2),
-        "H": wider(ops, given.H, 0, k),
-        "Q": wider(ops, given.Q, k, k),
-        "R": given.R,
-        "m0": ops.concatenate((given.m0, ops.zero(given.m0)), given.m0.ndim - 1),
-        "P0": wider(ops, given.P0, k, k),
-        "diffuse": None if diffuse is None else named_states(diffuse, k),
-        "obs_intercept": call.intercepts.obs,
-    }
-    if (added := call.intercepts.state) is not None:
-        double["state_intercept"] = ops.concatenate((added, ops.zero(added)), added.ndim - 1)
-    mean, cov, likelihood = smoother(call.y, **double, **options)
+    arguments = given("lag_one_smoother", y, model)
+    call = arguments.call
+    ops, own, k = module_of(call.library).Operations, call.model, call.form.states
+    last = ops.concatenate((ops.identity(ops.full((k, k), 0, own.F)), ops.full((k, k), 0, own.F)), 1)
+    last = ops.broadcast(last, (*own.F.shape[:-2], k, 2 * k))
+    mean, cov, likelihood = arguments.smoothed(
+        F=ops.concatenate((wider(ops, own.F, 0, k), last), own.F.ndim - 2),
+        H=wider(ops, own.H, 0, k),
+        Q=wider(ops, own.Q, k, k),
+        R=own.R,
+        P0=wider(ops, own.P0, k, k),
+    )
     parts = mean[..., :k], cov[..., :k, :k], cov[..., 1:, :k, k:], likelihood
     return LagOneSmoothed(*(module_of(call.library).cast(x, call.dtype) for x in parts))
-
-
-def identity_like(ops: Any, x: Array, k: int) -> Array:
-    return ops.identity(ops.full((k, k), 0, x))

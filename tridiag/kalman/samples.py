@@ -9,11 +9,10 @@ import numpy as np
 
 from tridiag.algorithms import kalman_square_roots
 from tridiag.calls.checks import check_count
-from tridiag.calls.state_space import NO_INTERCEPTS, Call, Intercepts, parameters_of, prepare
+from tridiag.calls.state_space import Call, Intercepts, parameters_of, prepare
 from tridiag.kalman.filters import smoother
 from tridiag.kalman.intercepts import recurrence_of, times
 from tridiag.libraries.arrays import module_of
-from tridiag.problems.forms import LARGEST
 from tridiag.problems.state_space import INTERCEPTS, PARAMETERS, SMOOTHER
 from tridiag.recurrences import matrix_recurrence
 
@@ -42,7 +41,7 @@ def simulate(generator: Any, steps: int, *, size: int | Sequence[int] = (), **mo
         How many are drawn of each model, along axes of their own, which come first.
     **model
         F, H, Q, R, m0, P0, and perhaps state_intercept and obs_intercept, as in `tridiag.kalman.filter`, and diffuse,
-        which may name no state. At most 16 states. Covariances may be singular.
+        which may name no state. Covariances may be singular. Up to 16 states are compiled.
 
     Returns
     -------
@@ -72,7 +71,8 @@ def simulate(generator: Any, steps: int, *, size: int | Sequence[int] = (), **mo
     if unknown := sorted(set(model) - {*PARAMETERS, *INTERCEPTS, "diffuse"}):
         raise TypeError(f"simulate has no argument {', '.join(unknown)}")
     intercepts = Intercepts(*(model.get(name) for name in INTERCEPTS))
-    call = prepared(blank_like(arrays, steps), arrays, intercepts, model.get("diffuse"))
+    y = blank_like(arrays, steps)
+    call = prepare(SMOOTHER, y, tuple(arrays.values()), "auto", intercepts, model.get("diffuse"))
     if call.form.diffuse:
         raise ValueError(
             f"P0 has an infinite variance, from which nothing can be drawn, of states {list(call.form.diffuse)}, which "
@@ -94,7 +94,7 @@ def simulation_smoother(y: Array, generator: Any, *, size: int | Sequence[int] =
     generator, size
         As in `tridiag.kalman.simulate`, but that ``y`` comes first, as in all verbs that have it.
     **model
-        F, H, Q, R, m0, P0 and the options of `tridiag.kalman.smoother`; at most 16 states.
+        F, H, Q, R, m0, P0 and the options of `tridiag.kalman.smoother`.
 
     Returns
     -------
@@ -123,7 +123,7 @@ def simulation_smoother(y: Array, generator: Any, *, size: int | Sequence[int] =
     if not hasattr(y, "__len__") and hasattr(generator, "__len__"):
         raise TypeError(f"y is {y!r}; simulation_smoother takes y first, and then the generator")
     parameters = parameters_of("simulation_smoother", model)
-    call = prepared(y, parameters, NO_INTERCEPTS, model.get("diffuse"))
+    call = prepare(SMOOTHER, y, tuple(parameters.values()), "auto", diffuse=model.get("diffuse"))
     ops, unknown = module_of(call.library).Operations, call.form.diffuse
     P0, m0 = call.model.P0, call.model.m0
     known = np.isin(np.arange(call.form.states), unknown, invert=True)
@@ -148,13 +148,6 @@ def blank_like(arrays: dict[str, Any], steps: int) -> Any:
         raise ValueError(f"H has shape {tuple(H.shape)}; wanted a matrix, (p, k) or (..., time, p, k)")
     shape = steps, H.shape[-2]
     return H.new_zeros(shape) if hasattr(H, "new_zeros") else np.zeros(shape, H.dtype)
-
-
-def prepared(y: Any, parameters: dict[str, Any], intercepts: Intercepts, diffuse: Any) -> Call:
-    call = prepare(SMOOTHER, y, tuple(parameters.values()), "auto", intercepts, diffuse)
-    if call.form.states > LARGEST:
-        raise ValueError(f"F has {call.form.states} states; at most {LARGEST} can be drawn")
-    return call
 
 
 def drawn(generator: Any, call: Call, size: tuple[int, ...]) -> tuple[Array, Array]:

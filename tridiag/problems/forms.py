@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 Shape = tuple[int, ...]
-LARGEST = 16  # rows of the matrices of a recurrence, and of blocks
+LARGEST = 16  # rows of blocks, and of the matrices of a recurrence that is compiled
 
 
 class Cut(NamedTuple):
@@ -264,6 +264,8 @@ def align_matrices(given: Mapping[str, Shape]) -> tuple[dict[str, Shape], Shape]
     """The lifted shapes of A, x and perhaps init, and the broadcast shape of the result."""
     matrix, vector = given["A"], given["x"]
     size = check_matrices(given, "A", "x")
+    if not size:
+        raise ValueError(f"A has shape {matrix}; wanted matrices with at least one row")
     rank = max(len(matrix) - 2, len(vector) - 1)
     if rank == 0:
         raise ValueError(f"A has shape {matrix} and x {vector}: one of them must have the axis of the steps")
@@ -300,6 +302,8 @@ def align_blocks(given: Mapping[str, Shape]) -> tuple[Blocks, Sides, dict[str, S
     """The form, the way to it, and the lifted shapes of A, B, C and d: blocks without the axes that they lack."""
     for name in "ABC":
         size = check_matrices(given, name, "d")
+        if not 1 <= size <= LARGEST:
+            raise ValueError(f"{name} holds {size} x {size} matrices; wanted 1 to {LARGEST} rows")
     steps = {name: shape[: -1 if name == "d" else -2] for name, shape in given.items()}
     rank = max(map(len, steps.values()))
     if rank == 0:
@@ -326,8 +330,6 @@ def check_matrices(given: Mapping[str, Shape], matrix: str, vector: str) -> int:
             f"{vector} has shape {given[vector]} and {matrix} {shape}; wanted vectors of length {shape[-1]} along the "
             f"last axis of {vector}"
         )
-    if not 1 <= shape[-1] <= LARGEST:
-        raise ValueError(f"{matrix} holds {shape[-1]} x {shape[-1]} matrices; wanted 1 to {LARGEST} rows")
     return shape[-1]
 
 
