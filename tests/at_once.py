@@ -70,6 +70,10 @@ IN_JAX = {
         "jax_fori",
         ("test_higher_orders", "test_values", "test_the_final_value_continues_the_sequence"),
     ),
+    "test_selective_scan.py": (
+        "jax_scan",
+        ("test_finite_differences_under_jax", "test_what_would_multiply_nothing_is_not_read"),
+    ),
     "test_singular.py": ("jax_lax", ("test_inside_a_trace_singular_systems_are_nan",)),
     "test_solve.py": (
         "jax_scan",

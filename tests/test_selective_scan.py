@@ -334,19 +334,30 @@ def test_transforms_of_torch(backend: Subject) -> None:
         np.testing.assert_allclose(one, tridiag.selective_scan(**{**given, "x": x}, axis=1), rtol=1e-12, atol=1e-14)
 
 
-@sizes
-@on_jax
-@pytest.mark.parametrize("init", [False, True])
-def test_finite_differences_under_jax(backend: Subject, sized: bool, init: bool) -> None:
+def assert_differentiates(backend: Subject, given: dict[str, Any], order: int) -> None:
+    """Forward and backward, against finite differences."""
+    import jax
     from jax.test_util import check_grads
 
-    given = {k: v for k, v in small(sized, init).items() if v is not None}
+    given = {k: v for k, v in given.items() if v is not None}
 
     def function(*values: Any) -> Any:
         named = dict(zip(given, map(backend.array, values), strict=True))
         return tridiag.selective_scan(**named, axis=1, return_final=True, backend=backend.name)
 
-    check_grads(function, [backend.array(v) for v in given.values()], 2, ("fwd", "rev"), atol=1e-4, rtol=1e-4)
+    check_grads(jax.jit(function), [*map(backend.array, given.values())], order, ("fwd", "rev"), atol=1e-4, rtol=1e-4)
+
+
+@on_jax
+@pytest.mark.parametrize(("sized", "init"), [(False, False), (True, True)])
+def test_finite_differences_under_jax(backend: Subject, sized: bool, init: bool) -> None:
+    assert_differentiates(backend, small(sized, init), 1)
+
+
+@on_jax
+@pytest.mark.slow
+def test_second_derivatives_under_jax(backend: Subject) -> None:
+    assert_differentiates(backend, small(True, False), 2)
 
 
 @on_jax
