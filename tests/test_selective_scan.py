@@ -182,7 +182,7 @@ def test_nothing_to_scan(backend: Subject, shape: Any, states: int) -> None:
 
 # ------------------------------------------------------------------------------------------------------ half precision
 
-HALVES = {"numpy": ("float16",), "torch": ("float16", "bfloat16"), "jax": ("float16", "bfloat16")}
+HALVES = {"numpy": ("float16",), "cupy": ("float16",), "torch": ("float16", "bfloat16"), "jax": ("float16", "bfloat16")}
 
 
 def test_halves_are_computed_in_single(backend: Subject) -> None:

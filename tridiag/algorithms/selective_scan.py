@@ -49,16 +49,13 @@ def readout(ops: Any, operands: Operands, states: Any, form: SelectiveScan) -> t
 
 
 def run(
-    ops: Any,
-    recurrence: LinearRecurrence,
-    operands: Operands,
-    form: SelectiveScan,
-    y: Any,
-) -> Any:
-    """The last states; the result is written to y."""
+    ops: Any, recurrence: LinearRecurrence, operands: Operands, form: SelectiveScan, out: Any = None
+) -> tuple[Any, Any]:
+    """The result, ``out`` if that is given, and the last states."""
+    y = ops.empty(form.shape, operands.x) if out is None else out
     before = operands.init
     for part in chunks(form):
         some, steps = narrowed(ops, operands, part, before, form.axis), form.steps(part.stop - part.start)
         rows, before = readout(ops, some, states_of(ops, recurrence, some, steps), steps)
         ops.slice(y, part, form.axis)[...] = rows
-    return ops.copy(ops.row(before, 0, form.axis))
+    return y, ops.copy(ops.row(before, 0, form.axis))

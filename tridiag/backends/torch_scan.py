@@ -42,8 +42,7 @@ def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: 
 
 def selective_scan(operands: Operands, form: SelectiveScan, out: Any = None) -> tuple[Any, Any]:
     """The states of about sqrt(n) steps are stored at a time."""
-    y = ops.empty(form.shape, operands.x) if out is None else out
-    return y, selective.run(ops, linear_recurrence, operands, form, y)
+    return selective.run(ops, linear_recurrence, operands, form, out)
 
 
 def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
