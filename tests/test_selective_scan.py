@@ -9,7 +9,11 @@ from helpers import EPS, REAL, Subject, dtype_name, installed, noise, to_numpy
 
 import tridiag
 
-pytestmark = pytest.mark.only(verb="selective_scan")
+pytestmark = [
+    pytest.mark.only(verb="selective_scan"),
+    # torch's own forward mode compiles its decompositions with what it has deprecated
+    pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning"),
+]
 turned = pytest.mark.parametrize("reverse", [False, True])
 sizes = pytest.mark.parametrize("sized", [False, True], ids=["plain", "with a step"])
 on_jax = pytest.mark.only(library="jax")
@@ -196,6 +200,8 @@ def test_halves_are_computed_in_single(backend: Subject) -> None:
         assert dtype_name(y) == dtype and dtype_name(last) == "float32"
         np.testing.assert_array_equal(to_numpy(y), to_numpy(backend.array(to_numpy(wanted), dtype)))
         np.testing.assert_array_equal(to_numpy(last), to_numpy(states))
+        y = tridiag.selective_scan(**{**halves, "B": 1.0}, axis=1, backend=backend.name)
+        assert dtype_name(y) == dtype
 
 
 # -------------------------------------------------------------------------------------------------------------- memory
@@ -258,7 +264,7 @@ def test_finite_differences_under_torch(backend: Subject, sized: bool, init: boo
         named = dict(zip(given, values, strict=True))
         return tridiag.selective_scan(**named, axis=1, reverse=reverse, return_final=True, backend=backend.name)
 
-    assert torch.autograd.gradcheck(function, tensors, fast_mode=True)
+    assert torch.autograd.gradcheck(function, tensors, fast_mode=True, check_forward_ad=True)
     assert torch.autograd.gradgradcheck(function, tensors, fast_mode=True)
 
 

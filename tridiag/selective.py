@@ -84,7 +84,8 @@ def selective_scan(
     ``step`` of float32 too: all is computed, and the last states are returned, in float32; results are rounded once.
     Memory holds the arguments, the result, and the states of one step (of some, where it is not compiled). Gradients in
     JAX and PyTorch keep those of about 2 sqrt(n) steps, or of every 64th one where they are compiled, and compute the
-    others again; PyTorch's second derivatives keep them all. Products of coefficients are never formed.
+    others again; second derivatives and those taken forward in PyTorch keep them all. Products of coefficients are
+    never formed.
     """
     check_flag("return_final", return_final)
     given = {"a": a, "x": x, "B": B, "C": C, "step": step, "init": init}

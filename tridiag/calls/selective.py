@@ -58,12 +58,13 @@ def make_selective_plan(
 
 
 def result_dtype(module: Any, given: dict[str, Entry], settings: Any, whole: str) -> str:
-    """Half precision where x, B and C are, numbers of Python among them; else that of all arguments."""
-    read = {name: given[name] for name in READ}
-    if all(isinstance(entry[0], type) for entry in read.values()):
+    """Half precision where x, B and C are, but for numbers; else that of all arguments."""
+    read = {name: given[name] for name in READ if tuple(given[name][1])}
+    if not read or whole.startswith("complex"):
         return whole
-    dtype = promoted_dtype(module, read, settings)
-    return dtype if dtype in HALVES and not whole.startswith("complex") else whole
+    # NumPy's setting is what all arguments promote to, numbers among them
+    dtype = promoted_dtype(module, read, None if module is module_of("numpy") else settings)
+    return dtype if dtype in HALVES else whole
 
 
 cached_selective_plan = functools.lru_cache(1024, typed=True)(make_selective_plan)

@@ -1,7 +1,7 @@
 """The derivatives of selective scans for PyTorch.
 
 A backward pass keeps the states before each of about sqrt(n) chunks, and computes those of a chunk again; one that is
-differentiated itself keeps those of all steps.
+differentiated itself, and derivatives that are taken forward, keep those of all steps.
 """
 
 from __future__ import annotations
@@ -47,11 +47,33 @@ class Course(NamedTuple):
 
     def composed(self, *operands: Any) -> tuple[Any, Any]:
         """The same by operations that PyTorch differentiates, all states stored."""
-        found = Operands(*operands)
-        if found.init is None and found.a.shape[self.form.axis] > 1:  # what is not read has no derivative either
-            found = found._replace(a=recursion.cut(ops, found.a, 1, self.form.recurrence))
+        found = self.cut(operands)
         y, last = selective.readout(ops, found, selective.states_of(ops, self.linear, found, self.form), self.form)
         return y.expand(self.form.shape), last.squeeze(self.form.axis)
+
+    def cut(self, operands: Any) -> Operands:
+        """The operands, 0 in the place of a coefficient that is not read: it has no derivative either."""
+        found = Operands(*operands)
+        if found.init is not None or found.a.shape[self.form.axis] == 1:
+            return found
+        return found._replace(a=recursion.cut(ops, found.a, 1, self.form.recurrence))
+
+    def tangent(self, operands: Any, changes: Any) -> tuple[Any, Any]:
+        """The change of both with that of the operands, None where one does not change; all states stored."""
+        p, form = self.cut(operands), self.form
+        given = zip(operands, changes, strict=True)
+        d = Operands(*(torch.zeros_like(x) if x is not None and change is None else change for x, change in given))
+        of_terms = d.x * p.B + p.x * d.B
+        coefficients, _ = selective.coefficients_and_terms(ops, p)
+        of_coefficients = d.a
+        if p.step is not None:
+            of_coefficients = coefficients * (d.step * p.a + p.step * d.a)
+            of_terms = d.step * p.x * p.B + p.step * of_terms
+        init, of_init = ((), ()) if p.init is None else ((p.init,), (d.init,))
+        states = selective.states_of(ops, self.linear, p, form)
+        right = of_terms + recursion.term(ops, of_coefficients, states, 1, init, form.recurrence)
+        of_y, last = selective.readout(ops, p, self.linear((coefficients,), right, of_init, form.recurrence), form)
+        return of_y + (d.C * states).sum(-1), last.squeeze(form.axis)
 
     def linear(self, coefficients: Any, x: Any, init: Any, form: Recurrence) -> Any:
         kind = Problem("linear_recurrence", "torch", x.device.type, dtype_name(x.dtype), form.shape, form.axis, None)
@@ -68,6 +90,7 @@ class Scan(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.course, *operands = inputs
         ctx.save_for_backward(*operands)
+        ctx.save_for_forward(*operands)
 
     @staticmethod
     def backward(ctx: Any, g: Any, of_last: Any) -> Any:
@@ -79,6 +102,11 @@ class Scan(torch.autograd.Function):
             found = adjoint(Operands(*operands), ctx.course.form, g, of_last)
             return None, *(x if need else None for x, need in zip(found, needed, strict=True))
         return None, *in_chunks(ctx.course, Operands(*operands), needed, g, of_last)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, *changes: Any) -> tuple[Any, Any]:
+        found: tuple[Any, Any] = ctx.course.tangent(ctx.saved_tensors, changes)
+        return found
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, course: Course, *operands: Any) -> Any:
