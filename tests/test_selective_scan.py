@@ -245,6 +245,12 @@ def test_into_an_array_of_the_caller(backend: Subject) -> None:
 # ----------------------------------------------------------------------------------------------------------- gradients
 
 
+def not_interpreted(backend: Subject) -> None:
+    """Gradients are composed as those of `torch_scan`."""
+    if backend.interpreted:
+        pytest.skip("takes minutes where its kernels are interpreted")
+
+
 def small(sized: bool, init: bool = True) -> dict[str, Any]:
     given = problem((2, 7, 2), 3, sized=sized)
     return given if init else {**given, "init": None}
@@ -255,6 +261,7 @@ def small(sized: bool, init: bool = True) -> dict[str, Any]:
 @on_torch
 @pytest.mark.parametrize("init", [False, True])
 def test_finite_differences_under_torch(backend: Subject, sized: bool, init: bool, reverse: bool) -> None:
+    not_interpreted(backend)
     import torch
 
     given = {k: v for k, v in small(sized, init).items() if v is not None}
@@ -271,6 +278,7 @@ def test_finite_differences_under_torch(backend: Subject, sized: bool, init: boo
 @on_torch
 def test_some_arguments_alone_have_gradients(backend: Subject) -> None:
     """Each by itself the same as all together, those that are shared by channels or steps among them."""
+    not_interpreted(backend)
     given = {k: backend.array(v) for k, v in small(True).items()}
 
     def gradients(*names: str) -> list[Any]:
@@ -321,6 +329,7 @@ def test_compiled_gradients_are_those_of_the_reference(
 
 @on_torch
 def test_transforms_of_torch(backend: Subject) -> None:
+    not_interpreted(backend)
     import torch
 
     given = {k: backend.array(v) for k, v in small(True).items()}
