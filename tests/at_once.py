@@ -70,6 +70,10 @@ IN_JAX = {
         "jax_fori",
         ("test_higher_orders", "test_values", "test_the_final_value_continues_the_sequence"),
     ),
+    "test_selective_scan.py": (
+        "jax_scan",
+        ("test_finite_differences_under_jax", "test_what_would_multiply_nothing_is_not_read"),
+    ),
     "test_singular.py": ("jax_lax", ("test_inside_a_trace_singular_systems_are_nan",)),
     "test_solve.py": (
         "jax_scan",
@@ -90,6 +94,16 @@ TRACED = ("test_gradients_jax.py", "test_torch_compile.py")
 # Tests, or cases of them, that take many seconds or compile a kernel of their own, and look once more at what others
 # look at. A name that ends with "-" is that of all cases that begin so.
 LONG = {
+    "test_selective_scan.py": tuple(  # an interpreter takes seconds for the steps of a chunk
+        f"{test}[triton_scan-"
+        for test in (
+            "test_a_sequence_that_is_not_finite_reaches_no_other", "test_any_memory_layout", "test_broadcasting",
+            "test_finite_differences_under_torch", "test_halves_are_computed_in_single",
+            "test_some_arguments_alone_have_gradients", "test_the_last_states_continue_a_sequence",
+            "test_transforms_of_torch", "test_what_is_not_read_has_no_gradient",
+            "test_what_would_multiply_nothing_is_not_read",
+        )
+    ),
     "test_accuracy.py": (
         "test_backends_keep_their_promises[jax_scan-jax-complex128]",
         "test_backends_keep_their_promises[jax_scan-jax-float32]",

@@ -85,6 +85,7 @@ CALLS: dict[str, tuple[Callable[[], Any], ...]] = {
     "matrix_recurrence": (lambda: tridiag.matrix_recurrence(np.eye(2), X.reshape(-1, 4, 2)),),
     "log_linear_recurrence": (lambda: tridiag.log_linear_recurrence(X, X),),
     "logcumsumexp": (lambda: tridiag.logcumsumexp(X),),
+    "selective_scan": (lambda: tridiag.selective_scan(X, X[:, 0], X, X),),
     "smith_waterman": (
         lambda: tridiag.smith_waterman(X, gap=-1.0),
         lambda: tridiag.smith_waterman(X, gap=-1.0, gap_open=-2.0),

@@ -29,6 +29,7 @@ VERBS: dict[str, Callable[[Any], Any]] = {
     "log_linear_recurrence": lambda x: tridiag.log_linear_recurrence(x, ONES),
     "logcumsumexp": tridiag.logcumsumexp,
     "matrix_recurrence": lambda x: tridiag.matrix_recurrence(np.eye(6), x),
+    "selective_scan": lambda x: tridiag.selective_scan(0.5, x, 1.0, np.ones(2)),
     "kalman": lambda x: kalman.log_likelihood(x, **WALK),
     "smith_waterman": lambda x: tridiag.smith_waterman(x, gap=-1.0),
     "smith_waterman, lengths": lambda x: tridiag.smith_waterman(np.ones((6, 6)), x, gap=-1.0),

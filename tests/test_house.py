@@ -41,6 +41,7 @@ FLOORS = {
     "blocks": ("jobs", "simd", "runtime", "access"),
     "products": ("jobs", "simd", "runtime", "access"),
     "recurrence": ("jobs", "simd", "runtime", "access"),
+    "selective": ("jobs", "simd", "runtime", "access"),
     "logsumexp": ("jobs", "simd", "runtime", "access"),
     "totals": ("jobs", "simd", "runtime", "access", "logsumexp"),
     "kalman": ("jobs", "simd", "runtime", "access"),

@@ -340,6 +340,15 @@ def test_halves_come_back_as_they_came(backend: Subject) -> None:
         assert_recurs(to_numpy(y), (a1,), x1, (i1,), dtype=dtype)
 
 
+def test_halves_are_summed_in_single(backend: Subject) -> None:
+    """Each sum is rounded once: one that were kept in half precision would stall at 256 or 2048."""
+    for dtype in HALVES[backend.library]:
+        a, x = (backend.array(np.ones((3, 3000)), dtype) for _ in range(2))
+        y = tridiag.linear_recurrence(a, x, backend=backend.name)
+        wanted = backend.array(np.broadcast_to(np.arange(1.0, 3001.0), (3, 3000)), dtype)
+        np.testing.assert_array_equal(to_numpy(y), to_numpy(wanted))
+
+
 @pytest.mark.only(library=("numpy", "torch"))
 @pytest.mark.parametrize("into", [False, True], ids=["new", "out"])
 def test_what_a_half_cannot_hold_is_infinite_without_a_warning(backend: Subject, into: bool) -> None:

@@ -317,6 +317,17 @@ def test_alignments_break_the_graph(backend: Subject) -> None:
     assert_same(lambda x: tridiag.smith_waterman(x, gap=-1.0, backend=backend.name).sin(), scores, fullgraph=False)
 
 
+@over_a_break
+@pytest.mark.only(library="torch", verb="selective_scan")
+def test_selective_scans_break_the_graph(backend: Subject) -> None:
+    a, x, *_ = systems(backend, 3, 5)
+
+    def scan(a: Any, x: Any) -> Any:
+        return tridiag.selective_scan(a[..., None], x, a[..., None], 1.0, backend=backend.name).sin()
+
+    assert_same(scan, a, x, fullgraph=False)
+
+
 def test_products() -> None:
     a, b, c, x = tensors(*dominant((4, 6)))
     assert_same(lambda *x: tridiag.matmul(*x, transpose=True), a, b, c, x)

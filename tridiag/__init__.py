@@ -10,6 +10,7 @@ Row i is ``a[i] x[i-1] + b[i] x[i] + c[i] x[i+1] = d[i]``; ``a[0]`` and ``c[n-1]
     matrix_recurrence        the same of small vectors
     log_linear_recurrence    the same of logarithms
     logcumsumexp             logarithms of cumulative sums
+    selective_scan           recurrences of several states, and what is read from them
     smith_waterman           smooth local alignments
     scan                     `jax.lax.scan` over any axis
     kalman                   filters, smoothers, likelihoods: help(tridiag.kalman)
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from tridiag.factorization import Factorization, factor
     from tridiag.recurrences import linear_recurrence, log_linear_recurrence, logcumsumexp, matrix_recurrence, scan
     from tridiag.report import explain
+    from tridiag.selective import selective_scan
     from tridiag.systems import matmul, slogdet, solve, solve_block
     from tridiag.tuning import tune
 
@@ -56,6 +58,7 @@ __all__ = [
     "matrix_recurrence",
     "parts",
     "scan",
+    "selective_scan",
     "slogdet",
     "smith_waterman",
     "solve",
@@ -69,6 +72,7 @@ LATER = {
     "factorization": ("Factorization", "factor"),
     "recurrences": ("linear_recurrence", "log_linear_recurrence", "logcumsumexp", "matrix_recurrence", "scan"),
     "report": ("explain",),
+    "selective": ("selective_scan",),
     "systems": ("matmul", "slogdet", "solve", "solve_block"),
     "tuning": ("tune",),
     "": ("conventions", "kalman", "parts", "xarray"),

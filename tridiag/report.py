@@ -12,6 +12,7 @@ from tridiag.calls import sequences, split
 from tridiag.calls.blocks import prepare_blocks
 from tridiag.calls.pairs import prepare as prepare_pairs
 from tridiag.calls.plan import axis_alone, prepare
+from tridiag.calls.selective import prepare as prepare_selective
 from tridiag.calls.state_space import prepare as prepare_series
 from tridiag.overview import table
 from tridiag.problems.state_space import FILTER, INTERCEPTS, LIKELIHOOD, PARAMETERS, SMOOTHER
@@ -59,6 +60,11 @@ def state_space(verb: str, arguments: dict[str, Any], method: str = "auto", diff
     return prepare_series(verb, arguments["y"], parameters, method, diffuse=diffuse).problem
 
 
+def selective(verb: str, arguments: dict[str, Any], **options: Any) -> Problem:
+    optional = {name: value for name in ("step", "init") if (value := options.pop(name, None)) is not None}
+    return prepare_selective({**arguments, **optional}, **options).problem
+
+
 def likelihood(verb: str, arguments: dict[str, Any], each_step: bool = False, burn: int = 0, **options: Any) -> Problem:
     """That of each step is found from the states of a filter."""
     return state_space(FILTER if each_step or burn else verb, arguments, **options)
@@ -82,6 +88,9 @@ VERBS = {
     "matrix_recurrence": Verb(("A", "x"), ("init", "reverse"), matrices, ("return_final", "out")),
     "log_linear_recurrence": Verb(("log_a", "x"), ("init", "axis", "reverse"), logarithms, ("return_final", "out")),
     "logcumsumexp": Verb(("x",), ("axis", "reverse"), logarithms, ("out",)),
+    "selective_scan": Verb(
+        ("a", "x", "B", "C"), ("init", "step", "axis", "reverse"), selective, ("return_final", "out")
+    ),
     **dict.fromkeys((FILTER, SMOOTHER), Verb(MODEL, ("method", "diffuse"), state_space, tuple(INTERCEPTS))),
     LIKELIHOOD: Verb(MODEL, ("method", "diffuse", "each_step", "burn"), likelihood, tuple(INTERCEPTS)),
     "smith_waterman": Verb(("scores", "gap"), ("lengths", "gap_open", "temperature", "ends", "turns"), pairs),

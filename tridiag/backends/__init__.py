@@ -13,6 +13,8 @@ Reading the table imports no backend. A backend is the module of its name in thi
     matrix_recurrence, of the same arguments                           the form has matrices
     log_linear_recurrence and logcumsumexp, of the same arguments      the coefficients are (log_a,) and ()
     kalman(verb, y, model, form) -> results                            see `tridiag.problems.state_space`, `tridiag.kalman`
+    selective_scan(operands, form, out=None) -> (y, last)              see `tridiag.problems.selective`
+    selective_scan_adjoint(operands, form, g, of_last) -> Operands     where it has the backward pass in one piece
     smith_waterman(scores, lengths, parameters, derivatives, rules) -> (score, ...)   see `tridiag.calls.pairs.Pairs`
 
 where ``matrix`` is (a, b, c, where), every array lifted to one rank, and ``status`` is None, or for each matrix 0 or 1 +
@@ -49,6 +51,7 @@ SYSTEMS = ("solve", "factor", "slogdet")  # the verbs on tridiagonal systems
 BLOCKS = "solve_block"
 MATRICES = "matrix_recurrence"
 ROWS = 16  # of the matrices for which it is compiled, as in `problems`
+SELECTIVE = "selective_scan"  # as in `problems`
 
 
 class Problem(NamedTuple):
@@ -265,15 +268,15 @@ CUSPARSE: dict[str, Any] = {
 _LINES = (
     Backend("numba_thomas", "Thomas and pivoted elimination in tiles of systems, threaded", ("numpy", "torch", "jax"), ("numba",), verbs=(*SYSTEMS, BLOCKS), lacks=(("slogdet", "jax"),)),
     Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch", "jax"), ("numba",), periodic=False),
-    Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch", "jax"), ("numba",), **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, order=8, units=2, rows=ROWS, states=32, lacks=((FILTER, "jax"), (SMOOTHER, "jax")), diffuse=KALMAN),
+    Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch", "jax"), ("numba",), **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, SELECTIVE, *KALMAN)}, order=8, units=2, rows=ROWS, states=32, lacks=((FILTER, "jax"), (SMOOTHER, "jax"), (SELECTIVE, "jax")), diffuse=KALMAN, real=(SELECTIVE,)),
     Backend("numba_wavefront", "alignment over rows of cells, a pair in each lane, threaded", ("numpy", "torch", "jax"), ("numba",), **ALIGN),
     Backend("cupy_pcr", "chunks of rows in registers, cyclic reduction among them: CUDA C", ON_GPU, ("cupy",), GPU, verbs=SYSTEMS, lacks=SOLVE_ONLY),
     Backend("cupy_thomas", "Thomas and pivoted elimination, a thread for each system: CUDA C", ON_GPU, ("cupy",), GPU, verbs=SYSTEMS, lacks=SOLVE_ONLY),
-    Backend("cupy_scan", "recurrences: a thread for each sequence, or tiles of rows chained by look-back: CUDA C", ON_GPU, ("cupy",), GPU, **LOG_SCAN, order=4, units=2, rows=ROWS, real=LOGARITHMS),
+    Backend("cupy_scan", "recurrences: a thread for each sequence, or tiles of rows chained by look-back: CUDA C", ON_GPU, ("cupy",), GPU, **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, SELECTIVE)}, order=4, units=2, rows=ROWS, lacks=((SELECTIVE, "jax"),), real=LOGARITHMS),
     Backend("numba_cuda_scan", "recurrences: a GPU thread for each sequence, or chunks of rows joined by a scan", ON_GPU, ("cupy", "numba_cuda"), GPU, **FIRST_ORDER, units=2, real=LOGARITHMS[1:]),
-    Backend("triton_scan", "recurrences: a lane of Triton programs for each sequence, or chunks of rows joined by a scan", ("torch",), ("torch", "triton"), GPU, REALS, **FIRST_ORDER, units=2),
+    Backend("triton_scan", "recurrences: a lane of Triton programs for each sequence, or chunks of rows joined by a scan", ("torch",), ("torch", "triton"), GPU, REALS, **FIRST_ORDER | {"verbs": (*FIRST_ORDER["verbs"], SELECTIVE)}, units=2),
     Backend("torch_thomas", "a loop over rows, all systems at once", ("torch",), ("torch",), ANYWHERE, verbs=(*SYSTEMS, BLOCKS)),
-    Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, BLOCKS, *LINEAR, *LOGARITHMS, *KALMAN), units=2, integers=True, diffuse=KALMAN),
+    Backend("jax_scan", "lax.scan over rows, pivoting by selects", ("jax",), ("jax",), ANYWHERE, verbs=(*SYSTEMS, BLOCKS, *LINEAR, *LOGARITHMS, SELECTIVE, *KALMAN), units=2, integers=True, diffuse=KALMAN),
     Backend("numpy_thomas", "a loop over rows, all systems at once: the reference", ("numpy",), verbs=(*SYSTEMS, BLOCKS)),
     Backend("scipy_gtsv", "LAPACK gtsv, one call per matrix", ("numpy",), ("scipy",), periodic=False),
     Backend("jax_lax", "lax.linalg.tridiagonal_solve: LAPACK gtsv on CPU, cuSPARSE on a GPU", ("jax",), ("jax",), ("cpu", *GPU), periodic=False, pivoting_on=((GPU[0], PLAIN),), by_name=True),
@@ -281,8 +284,8 @@ _LINES = (
     Backend("jax_pallas", "Thomas, a thread for each system, by Pallas for Hopper and newer", ("jax",), ("jax", "absl"), GPU, REALS, periodic=False),
     Backend("jax_fori", "lax.fori_loop with dynamic slices, in place", ("jax",), ("jax",), ANYWHERE, pivoting=PLAIN, periodic=False, verbs=("solve", *LINEAR), integers=True),
     Backend("jax_associative", "lax.associative_scan, logarithmic depth", ("jax",), ("jax",), ANYWHERE, **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, order=1, units=2, parallel=True),
-    Backend("torch_scan", "a loop over rows, all sequences at once", ("torch",), ("torch",), ANYWHERE, **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, units=2, integers=True, diffuse=KALMAN),
-    Backend("numpy_scan", "a loop over rows, all sequences at once: the reference", ("numpy",), **SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, units=2, integers=True, diffuse=KALMAN),
+    Backend("torch_scan", "a loop over rows, all sequences at once", ("torch",), ("torch",), ANYWHERE, **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, SELECTIVE, *KALMAN)}, units=2, integers=True, diffuse=KALMAN),
+    Backend("numpy_scan", "a loop over rows, all sequences at once: the reference", ("numpy",), **SCAN | {"verbs": (*LINEAR, *LOGARITHMS, SELECTIVE, *KALMAN)}, units=2, integers=True, diffuse=KALMAN),
     Backend("jax_wavefront", "alignment by lax.scan over anti-diagonals, in logarithms", ("jax",), ("jax",), ANYWHERE, **ALIGN),
     Backend("triton_thomas", "chunks of rows in the lanes of Triton programs, cyclic reduction among them", ("torch",), ("torch", "triton"), GPU, REALS, periodic=False),
     Backend("numba_cuda_thomas", "Thomas and pivoted elimination, a GPU thread for each system", ON_GPU, ("cupy", "numba_cuda"), GPU, REALS, periodic=False),

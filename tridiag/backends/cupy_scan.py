@@ -16,9 +16,12 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from tridiag.algorithms import selective_scan as selective
 from tridiag.algorithms.recurrence import Rows
 from tridiag.cuda import on, recurrences
+from tridiag.libraries.arrays import library_of, module_of
 from tridiag.problems.forms import Recurrence
+from tridiag.problems.selective import Operands, SelectiveScan
 
 
 def recurrence(verb: str, coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
@@ -30,3 +33,9 @@ linear_recurrence = functools.partial(recurrence, "linear_recurrence")
 matrix_recurrence = functools.partial(recurrence, "matrix_recurrence")
 log_linear_recurrence = functools.partial(recurrence, "log_linear_recurrence")
 logcumsumexp = functools.partial(recurrence, "logcumsumexp")
+
+
+def selective_scan(operands: Operands, form: SelectiveScan, out: Any = None) -> tuple[Any, Any]:
+    """The states of about sqrt(n) steps are stored at a time."""
+    ops = module_of(library_of(operands.x) or "cupy").Operations
+    return selective.run(ops, linear_recurrence, operands, form, out)

@@ -24,6 +24,7 @@ from tridiag.algorithms import (
     logsumexp,
     recurrence,
 )
+from tridiag.algorithms import selective_scan as selective
 from tridiag.algorithms.kalman_filter import Estimate
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
@@ -33,6 +34,7 @@ from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.covariances import tolerance
 from tridiag.problems.forms import Blocks, Form, Recurrence
+from tridiag.problems.selective import Operands, SelectiveScan
 from tridiag.problems.state_space import FILTER, LIKELIHOOD, Model, StateSpace
 from tridiag.xla.exponentials import Exponentials
 
@@ -100,6 +102,53 @@ def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: 
     steps = recurrence.row_of(form, jnp.arange(form.n, dtype=jnp.int32))
     y = lax.scan(step, state, steps, reverse=form.backward)[1]
     return jnp.moveaxis(y, 0, form.axis)
+
+
+def selective_scan(operands: Operands, form: SelectiveScan, out: Any = None) -> tuple[Any, Any]:
+    """Row by row, in chunks whose states a gradient computes again."""
+    operands = vary_alike(operands)
+    constant = Operands(
+        *(None if x is None or x.shape[form.axis] != 1 else jnp.squeeze(x, form.axis) for x in operands)
+    )
+    moving = {
+        name: jnp.moveaxis(x, form.axis, 0)
+        for name, x in operands._asdict().items()
+        if x is not None and x.shape[form.axis] != 1
+    }
+    before = jnp.zeros((*form.batch, form.states), operands.x.dtype) if constant.init is None else constant.init
+    before, _ = vary_alike((jnp.broadcast_to(before, (*form.batch, form.states)), operands))
+    order = jnp.arange(form.n, dtype=jnp.int32)
+    rows = {**moving, "first": (order == (form.n - 1 if form.reverse else 0)) & (operands.init is None)}
+    fixed = constant._replace(init=None)
+
+    def step(before: Any, row: Any) -> tuple[Any, Any]:
+        row = dict(row)
+        first, here = row.pop("first"), fixed._replace(**row)
+        here = here._replace(a=jnp.where(first, 0, here.a))  # so that no derivative reads it either
+        coefficients, terms = selective.coefficients_and_terms(ops, here)
+        h = jnp.broadcast_to(coefficients * before + terms, before.shape)
+        return h, jnp.broadcast_to((here.C * h).sum(-1), form.batch)
+
+    def chunk(before: Any, rows: Any) -> tuple[Any, Any]:
+        return lax.scan(step, before, rows, reverse=form.reverse)
+
+    y, last = in_chunks(jax.checkpoint(chunk), before, rows, form)
+    return jnp.moveaxis(y, 0, form.axis), last
+
+
+def in_chunks(chunk: Any, before: Any, rows: Any, form: SelectiveScan) -> tuple[Any, Any]:
+    """All chunks, and what is left over as one more at the end."""
+    length = form.chunk
+    whole = form.n // length * length
+    start, end = (form.n - whole, form.n) if form.reverse else (0, whole)
+    cut = jax.tree.map(lambda x: x[start:end].reshape(-1, length, *x.shape[1:]), rows)
+    last, y = lax.scan(chunk, before, cut, reverse=form.reverse)
+    y = y.reshape(-1, *y.shape[2:])
+    if whole < form.n:
+        rest = slice(0, start) if form.reverse else slice(end, form.n)
+        last, tail = chunk(last, jax.tree.map(lambda x: x[rest], rows))
+        y = jnp.concatenate((tail, y) if form.reverse else (y, tail))
+    return y, last
 
 
 def solve_block(matrix: block_elimination.Matrix, d: Any, form: Blocks) -> Any:

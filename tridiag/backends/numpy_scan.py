@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from tridiag.algorithms import complex_sums, kalman_rows, logsumexp, recurrence
+from tridiag.algorithms import selective_scan as selective
 from tridiag.algorithms.recurrence import Rows
 from tridiag.libraries.numpy import Operations as ops
 from tridiag.problems.forms import Recurrence
+from tridiag.problems.selective import Operands, SelectiveScan
 from tridiag.problems.state_space import LIKELIHOOD, Model, StateSpace
 
 
@@ -55,6 +57,12 @@ def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: 
     if out is not None:
         out[...] = y
     return y if out is None else out
+
+
+def selective_scan(operands: Operands, form: SelectiveScan, out: Any = None) -> tuple[Any, Any]:
+    """The states of about sqrt(n) steps are stored at a time."""
+    with np.errstate(all="ignore"):
+        return selective.run(ops, linear_recurrence, operands, form, out)
 
 
 def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:

@@ -10,9 +10,11 @@ import functools
 from typing import Any
 
 from tridiag.algorithms import complex_sums, kalman_rows, logsumexp, recurrence
+from tridiag.algorithms import selective_scan as selective
 from tridiag.algorithms.recurrence import Rows
 from tridiag.libraries.torch import Operations as ops
 from tridiag.problems.forms import Recurrence
+from tridiag.problems.selective import Operands, SelectiveScan
 from tridiag.problems.state_space import Model, StateSpace
 
 
@@ -36,6 +38,11 @@ def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: 
         return log_linear_recurrence(coefficients, x, init, form, out)
     y = complex_sums.logcumsumexp(ops, linear_recurrence, x, form)
     return y if out is None else out.copy_(y)
+
+
+def selective_scan(operands: Operands, form: SelectiveScan, out: Any = None) -> tuple[Any, Any]:
+    """The states of about sqrt(n) steps are stored at a time."""
+    return selective.run(ops, linear_recurrence, operands, form, out)
 
 
 def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:

@@ -21,10 +21,13 @@ import torch
 import triton
 
 from tridiag.algorithms import logsumexp
+from tridiag.algorithms import selective_scan as selective
 from tridiag.algorithms.recurrence import Rows
 from tridiag.kernels.triton import loader
+from tridiag.libraries.torch import Operations as ops
 from tridiag.libraries.torch import settled
 from tridiag.problems.forms import Recurrence
+from tridiag.problems.selective import Operands, SelectiveScan
 
 INTERPRET = False  # whether the kernels run in Triton's interpreter, on tensors in host memory
 LANES = 128  # of a program
@@ -47,6 +50,11 @@ def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, 
 
 def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
     return on_device(True, x, x, (), form, out)
+
+
+def selective_scan(operands: Operands, form: SelectiveScan, out: Any = None) -> tuple[Any, Any]:
+    """The states of about sqrt(n) steps are stored at a time."""
+    return selective.run(ops, linear_recurrence, operands, form, out)
 
 
 def on_device(logarithmic: bool, a: Any, x: Any, init: Rows, form: Recurrence, out: Any) -> Any:

@@ -34,6 +34,14 @@ def runner_of(library: str) -> ModuleType:
 
 
 @functools.cache
+def selective_of(library: str) -> ModuleType:
+    """The module that runs selective scans of arrays of a library, with derivatives where it has any."""
+    return importlib.import_module(
+        f"tridiag.derivatives.{'eager' if library in ('numpy', 'cupy') else library}_selective"
+    )
+
+
+@functools.cache
 def alignment_of(library: str) -> ModuleType:
     """The module that runs alignments of arrays of a library with derivatives."""
     return importlib.import_module(f"tridiag.derivatives.{library}_alignment")

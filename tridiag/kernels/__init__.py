@@ -5,7 +5,7 @@ that stand further down are used by those above, never the other way round::
 
     thomas cyclic partition blocks            systems: many short or interleaved, periodic, few long, of blocks
     products                                  matrices times vectors
-    recurrence logsumexp kalman alignment     the other verbs
+    recurrence selective logsumexp kalman alignment     the other verbs
     many_states                               Kalman filters of models of any size
     numba_cuda triton pallas                  on GPUs, each in a language of its own (CUDA C: `tridiag.cuda`)
     access                                    between the caller's memory, whatever its strides, and rows of lanes

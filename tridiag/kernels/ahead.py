@@ -23,7 +23,10 @@ FACTORED = ("few_matrices", "multiple_rhs")
 DATA = (COMPLETE, SHARED, MISSING)
 DTYPES = ("float64", "float32", "complex128", "complex64")
 # families of real numbers alone
-REAL = ("constant", "logsumexp", "alignment", "filter", "filter_gradient", "filter_guard", "moments", "smoother")
+REAL = (
+    "constant", "selective", "selective_adjoint", "logsumexp", "alignment", "filter", "filter_gradient", "filter_guard",
+    "moments", "smoother",
+)  # fmt: skip
 
 
 class Taken(NamedTuple):
@@ -64,6 +67,7 @@ VERBS = {
     "matrix_recurrence": Taken((("matrices", Size(2, LARGEST)), ("recurrence", Size(1, 1)))),
     "log_linear_recurrence": Taken((("logsumexp",),)),
     "logcumsumexp": Taken((("logsumexp",),)),
+    "selective_scan": Taken((("selective",),), (("selective_adjoint",),)),
     "smith_waterman": Taken(
         each("alignment", ("linear", "affine")),
         each("alignment", ("linear_parameters", "affine_parameters")),

@@ -39,6 +39,8 @@ KERNELS = {
     "recurrence": Family("scan{1}_{0}", "recurrence.kernel.build"),
     "constant": Family("scan{1}_constant_{0}", "recurrence.in_vectors.build"),
     "matrices": Family("matrices{1}_{0}", "recurrence.matrices.build"),
+    "selective": Family("selective_{0}", "selective.kernel.build"),
+    "selective_adjoint": Family("selective_adjoint_{0}", "selective.adjoint.build"),
     "logsumexp": Family("logarithms_{0}", "logsumexp.kernel.build"),
     "filter": Family("filter{1}_{2}_{3}_{0}", "kalman.kernel.build"),
     "filter_gradient": Family("filter_gradient{1}_{2}_{3}_{0}", "kalman.kernel.build_gradient"),

@@ -30,6 +30,7 @@ class Operations(NumPyOperations):
     unsqueeze = staticmethod(cupy.expand_dims)
     transpose = staticmethod(cupy.transpose)
     reshape = staticmethod(cupy.reshape)
+    exp = staticmethod(cupy.exp)
     log = staticmethod(cupy.log)
     quotient = staticmethod(Indexing.quotient)
 

@@ -1,0 +1,97 @@
+"""The job of a selective scan from shapes and strides alone; pure."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tridiag.kernels.jobs.batches import contiguous
+from tridiag.kernels.jobs.job import Job
+from tridiag.kernels.jobs.recurrences import Axes, axes_of, filled, in_groups
+from tridiag.kernels.jobs.systems import lanes_of
+from tridiag.kernels.jobs.words import selective as S
+from tridiag.problems.forms import Recurrence, Shape
+from tridiag.problems.selective import SelectiveScan
+
+
+def make_job(form: SelectiveScan, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
+    """From the shapes and the strides in bytes of all operands, None where one is not given.
+
+    Those of y have no axis of states; the states of a sequence lie side by side.
+    """
+    missing = (1,) * len(form.shape)
+    heads = [[missing if one is None else tuple(one[: len(form.shape)]) for one in some] for some in (shapes, strides)]
+    rows = Recurrence(form.shape, form.axis, form.reverse)
+    grouped = in_groups(rows, form.states, dtype, workers)
+    words = filled(axes_of(rows, *heads), S.OPERANDS, S.OPERANDS, flags=flags_of(shapes), length=form.states, **grouped)
+    unknowns = math.prod(form.shape) * form.states
+    return Job(("selective", dtype.name), words, min(workers, grouped["items"]) - 1, unknowns)
+
+
+def flags_of(shapes: Any) -> int:
+    """What is given, and what is the same for all states."""
+    flags = S.STARTED * (shapes[S.INIT] is not None)
+    for k in (S.A, S.B, S.READ, S.INIT):
+        if shapes[k] is not None and shapes[k][-1] == 1:
+            flags |= S.SAME << k
+    return flags
+
+
+class Sums(NamedTuple):
+    """The sums over groups of sequences that make the gradient of an operand."""
+
+    shape: Shape  # (sequences but for the last axis of the batch, groups or sequences along that, steps or 1, states)
+    shared: bool  # whether all sequences along that axis share the operand
+
+
+def sums_of(form: SelectiveScan, shape: Shape, dtype: np.dtype[Any]) -> Sums:
+    """Those of an operand of a shape, which has the rank of the states of all steps."""
+    length, lengths = last_of(form.batch), shape[: form.axis] + shape[form.axis + 1 : -1]
+    shared = last_of(lengths) == 1
+    count = -(-length // lanes_of(dtype)) if shared else length
+    return Sums((math.prod(form.batch) // length, count, shape[form.axis], form.states), shared)
+
+
+def last_of(batch: Shape) -> int:
+    return batch[-1] if batch else 1
+
+
+def make_adjoint_job(form: SelectiveScan, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
+    """The same for gradients: the operands of the scan, and then those of x and the sizes of steps, which lie as y does
+    in all of its axes, the `Sums` of a, B and C, and the cotangents of the states before the first step.
+    """
+    steps, size = [], dtype.itemsize
+    for shape, stride in zip(shapes[: S.OF_A], strides[: S.OF_A], strict=True):
+        given = zip(shape or (1,) * len(form.shape), stride or (0,) * len(form.shape), strict=False)
+        steps.append([0 if n == 1 else t for n, t in given][: len(form.shape)])
+    own = [contiguous(shape, size) for shape in shapes[S.OF_A : S.OF_INIT]]
+    shared = [sums_of(form, shapes[k], dtype).shared for k in (S.A, S.B, S.READ)]
+    init = contiguous((*form.batch, form.states), size)
+    lengths = form.batch or (1,)
+    batch = []
+    for k, length in enumerate(lengths):
+        at = k + (k >= form.axis) if form.batch else 0
+        along = [step[at] if form.batch else 0 for step in steps]
+        following = math.prod(lengths[k + 1 : -1])
+        for strides_of, same in zip(own, shared, strict=True):
+            along.append((0 if same else strides_of[1]) if k == len(lengths) - 1 else strides_of[0] * following)
+        batch.append((length, (*along, init[k] if form.batch else 0)))
+    rows = [step[form.axis] for step in steps]
+    rows += [
+        0 if shape[2] == 1 else strides_of[2] for shape, strides_of in zip(shapes[S.OF_A : S.OF_INIT], own, strict=True)
+    ]
+    sign, last = (-1, form.n - 1) if form.reverse else (1, 0)
+    axes = Axes((*(sign * row for row in rows), 0), (*(last * row for row in rows), 0), batch)
+    length = lengths[-1]
+    items = math.prod(lengths) // length * -(-length // lanes_of(dtype))
+    words = filled(
+        axes, S.ADJOINT_OPERANDS, S.ADJOINT_OPERANDS, flags=flags_of(shapes), length=form.states, steps=form.n,
+        sequences=math.prod(lengths), stretch=length, items=items,
+    )  # fmt: skip
+    words = np.concatenate(
+        (words, [strides_of[1] if same else 0 for strides_of, same in zip(own, shared, strict=True)])
+    )
+    unknowns = math.prod(form.shape) * form.states
+    return Job(("selective_adjoint", dtype.name), words, min(workers, items) - 1, unknowns)

@@ -1,0 +1,77 @@
+"""The normal form of selective scans, and how their arguments broadcast."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tridiag.problems.forms import Recurrence, Shape, broadcast, lift, lift_state, normalise_axis
+
+VERB = "selective_scan"
+
+
+class SelectiveScan(NamedTuple):
+    """What a backend must know of a selective scan beside its arrays; static and hashable."""
+
+    shape: Shape  # of the result, whose sequences have so many states
+    states: int
+    axis: int
+    reverse: bool = False
+
+    @property
+    def n(self) -> int:
+        return self.shape[self.axis]
+
+    @property
+    def batch(self) -> Shape:
+        """The shape of one row."""
+        return self.shape[: self.axis] + self.shape[self.axis + 1 :]
+
+    @property
+    def recurrence(self) -> Recurrence:
+        """That of all states, which lie along a last axis."""
+        return Recurrence((*self.shape, self.states), self.axis, self.reverse)
+
+    @property
+    def chunk(self) -> int:
+        """So many steps that the states of a chunk take as much memory as those between all chunks."""
+        return math.isqrt(max(0, self.n - 1)) + 1
+
+    def steps(self, count: int) -> SelectiveScan:
+        """The same of so many steps."""
+        return self._replace(shape=(*self.shape[: self.axis], count, *self.shape[self.axis + 1 :]))
+
+
+class Operands(NamedTuple):
+    """The arrays of a selective scan, all of the rank of the states of all steps, each axis of full length or 1."""
+
+    a: Any
+    x: Any  # of length 1 along the states, as ``step``
+    B: Any
+    C: Any
+    step: Any = None
+    init: Any = None  # of length 1 along the axis of the steps
+
+
+def align_selective(given: Mapping[str, Shape], axis: int) -> tuple[Shape, int, int, dict[str, Shape]]:
+    """The shape of the result, the states, the axis from the front, and the lifted shapes of what is given."""
+    heads = {name: given[name] if name in ("x", "step") else given[name][:-1] for name in given if name != "init"}
+    rank = max(map(len, heads.values()))
+    if rank == 0:
+        raise ValueError(
+            "no argument has the axis of the steps: x and step are (..., n), a, B and C are (..., n, states), "
+            "where n or an axis before it may be 1"
+        )
+    axis = normalise_axis(axis, rank)
+    lifted = {}
+    for name, head in heads.items():
+        if name in ("x", "step"):
+            lifted[name] = (*lift(head, rank, axis), 1)
+        else:
+            lifted[name] = ((1,) * (rank - len(head)) + head) + (given[name][-1:] or (1,))
+    *full, states = broadcast(lifted, given)
+    if "init" in given:
+        batch = (*full[:axis], *full[axis + 1 :], states)
+        lifted["init"] = lift_state("init", given["init"], batch, axis)
+    return tuple(full), states, axis, lifted
