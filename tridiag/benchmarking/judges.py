@@ -77,6 +77,18 @@ def matrix_step_error(problem: Posed, y: Array) -> float:
     return max(largest(abs(y[..., 0, :] - x[..., 0, :]), problem), largest(later, problem))
 
 
+def selective_error(problem: Posed, y: Array) -> float:
+    """Against the states of all steps, of what the terms of every result add up to without signs."""
+    a, x, B, C = problem.exact
+    x, B, C = np.moveaxis(x, problem.axis, 0), *(np.moveaxis(v, range(v.ndim - 1)[problem.axis], 0) for v in (B, C))
+    h = size = np.zeros(B.shape[1:])
+    errors = []
+    for found, term, read in zip(np.moveaxis(y, problem.axis, 0), x[..., None] * B, C, strict=True):
+        h, size = a * h + term, abs(a) * size + abs(term)
+        errors.append(abs(found - (read * h).sum(-1)) / (abs(read) * size).sum(-1))
+    return largest(np.array(errors), problem)
+
+
 def logarithm_step_error(problem: Posed, y: Array) -> float:
     log_a, x = (np.moveaxis(v, problem.axis, 0) for v in problem.exact)
     y = np.moveaxis(y.astype(float), problem.axis, 0)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tridiag.benchmarking import judges, operands
 from tridiag.benchmarking.errors import Array
 from tridiag.benchmarking.judges import Posed
-from tridiag.benchmarking.operands import Shape, like
+from tridiag.benchmarking.operands import SELECTIVE_STATES, Shape, like
 
 CLOSE = {"float64": 1e-9, "float32": 1e-3}  # relative errors: sums of very many logarithms
 
@@ -81,6 +81,15 @@ KINDS = {
         lambda m: Words(m + 1, 1),
         lambda m: Words(m + 2, m + 1),
         operations=lambda m: 2 * m,
+    ),
+    "selective_scan": Kind(
+        operands.selective_shapes,
+        operands.selective,
+        judges.selective_error,
+        100.0,
+        lambda _: Words(1 + 2 * SELECTIVE_STATES, 1),
+        lambda _: Words(2 + 2 * SELECTIVE_STATES, 1 + 2 * SELECTIVE_STATES),
+        operations=lambda _: 5 * SELECTIVE_STATES,
     ),
     "log_linear_recurrence": Kind(
         like(2),

@@ -9,6 +9,7 @@ import numpy as np
 from tridiag.benchmarking.errors import Array
 
 STATES = 4  # of a Kalman filter's model
+SELECTIVE_STATES = 16  # of a selective scan, in each sequence
 
 Shape = tuple[int, ...]
 
@@ -37,6 +38,16 @@ def block_shapes(shape: Shape) -> tuple[Shape, ...]:
 def recurrence(rng: np.random.Generator, *shapes: Shape) -> tuple[Array, ...]:
     """The past is forgotten."""
     return rng.uniform(0.5, 1, shapes[0]), rng.standard_normal(shapes[1])
+
+
+def selective(rng: np.random.Generator, *shapes: Shape) -> tuple[Array, ...]:
+    """The same of several states, whose coefficients all steps share."""
+    return rng.uniform(0.5, 1, shapes[0]), *(rng.standard_normal(shape) for shape in shapes[1:])
+
+
+def selective_shapes(shape: Shape) -> tuple[Shape, ...]:
+    states = (SELECTIVE_STATES,)
+    return states, shape, (*shape, *states), (*shape, *states)
 
 
 def log_recurrence(rng: np.random.Generator, *shapes: Shape) -> tuple[Array, ...]:

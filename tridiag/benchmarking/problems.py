@@ -22,10 +22,11 @@ from tridiag.calls.singular import to_host
 from tridiag.factorization import factor
 from tridiag.recurrences import linear_recurrence, log_linear_recurrence, logcumsumexp, matrix_recurrence
 from tridiag.report import VERBS, Explanation, explain
+from tridiag.selective import selective_scan
 from tridiag.systems import slogdet, solve, solve_block
 
 SYSTEMS = solve, factor, slogdet, solve_block
-SEQUENCES = linear_recurrence, matrix_recurrence, log_linear_recurrence, logcumsumexp, smith_waterman
+SEQUENCES = linear_recurrence, matrix_recurrence, log_linear_recurrence, logcumsumexp, selective_scan, smith_waterman
 MODELS = kalman.filter, kalman.smoother, kalman.log_likelihood
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{verb.__name__: verb for verb in (*SYSTEMS, *SEQUENCES)},
