@@ -35,6 +35,8 @@ class Operations:
     exp = staticmethod(jnp.exp)
     log = staticmethod(jnp.log)
     rint = staticmethod(jnp.rint)
+    larger = staticmethod(jnp.maximum)
+    clip = staticmethod(jnp.clip)
 
     @staticmethod
     def repeat(count: int, function: Any, state: Any) -> Any:
@@ -45,6 +47,11 @@ class Operations:
     def converted(x: Any, like: Any) -> Any:
         """x in the dtype of another array."""
         return x.astype(like.dtype)
+
+    @staticmethod
+    def exponent_of(x: Any) -> Any:
+        """e with x = m 2**e, m from 1/2 to 1, in the dtype of x; 0 of 0."""
+        return jnp.frexp(x)[1].astype(x.dtype)
 
     @staticmethod
     def parts_of(x: Any) -> tuple[Any, Any]:
