@@ -204,8 +204,8 @@ def log_likelihood(
     -------
     array
         One number for each series, over the batch axes, or (..., n) with ``each_step``. Under JAX and PyTorch it has
-        gradients in every argument, in reverse mode (``jax.grad``, ``jax.hessian``, ``backward``, which torch does not
-        differentiate again): one pass backwards; with ``each_step`` or ``burn`` those of a filter. A gradient in m0 or
+        gradients in every argument, in reverse mode (``jax.grad``, ``jax.hessian``; ``backward``, which torch
+        differentiates again): one pass backwards; with ``each_step`` or ``burn`` those of a filter. A gradient in m0 or
         P0 that is smaller than others by more than 1/eps, as after a large P0, has no digits. Under JAX that in a
         variance of R that is exactly 0 is not defined while states are unknown at first.
 
