@@ -110,6 +110,8 @@ def of_each_step(y: Any, parameters: tuple[Any, ...], options: Options) -> Any:
 
 def of_later(likelihoods: Array, burn: int) -> Array:
     """Those of every step, 0 in the first."""
+    if compiling(likelihoods):
+        return graph().outside(of_later, likelihoods, burn)
     ops = module_of(library_of(likelihoods) or "numpy").Operations
     parts = ops.zero(likelihoods[..., :burn]), likelihoods[..., burn:]
     return ops.concatenate(parts, likelihoods.ndim - 1)
