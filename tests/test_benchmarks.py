@@ -120,6 +120,20 @@ def test_a_wrong_answer_has_no_figure(cpu: ModuleType, monkeypatch: pytest.Monke
     assert "WrongAnswer: solve" in line["refused"] and "figures" not in line
 
 
+def test_pivoting_is_judged_by_what_it_promises() -> None:
+    """LAPACK's solutions have componentwise errors of tens of eps, and are right; wrong ones are still told."""
+    from scipy.linalg import lapack
+
+    from tridiag.benchmarking.problems import Problem
+
+    asked, usual = (Problem("solve", (2000, 100), pivoting=pivoting) for pivoting in (True, "auto"))
+    systems = zip(*(np.broadcast_to(v, (2000, 100)) for v in asked.host), strict=True)
+    x = np.stack([lapack.dgtsv(a[1:], b, c[:-1], d)[3] for a, b, c, d in systems])
+    assert asked.error(x) < asked.limit < usual.error(x)
+    x[7, 50] *= 1 + 1e-12
+    assert asked.error(x) > asked.limit
+
+
 @pytest.mark.parametrize("result", [0.0, np.nan, np.inf])
 def test_a_gate_is_before_the_clock(result: float) -> None:
     from tridiag.benchmarking.race import Contestant, WrongAnswer, race

@@ -282,3 +282,11 @@ def test_every_suite_has_a_page(suite: str) -> None:
     assert f"   {suite}\n" in (folder / "index.rst").read_text()
     written = (folder / f"{suite}.inc").read_text()
     assert f"--suite {suite} " in written and "A rehearsal" not in written
+
+
+def test_info_keeps_to_the_width_of_the_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert commands.main(["info"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80

@@ -573,7 +573,7 @@ def test_what_is_refused() -> None:
             tridiag.solve(1.0, 4.0, 1.0, d, **options)
     with pytest.raises(TypeError, match="leave it out"):
         tridiag.logcumsumexp(d, out=np.zeros((6, 20)))
-    with pytest.raises(TypeError, match="check is 1; wanted True or False"):
+    with pytest.raises(TypeError, match="check is 1; wanted True, False or None"):
         tridiag.solve(1.0, 4.0, 1.0, d, check=1)
     with pytest.raises(tridiag.BackendError, match="the system axis is cut into 4 chunks"):
         tridiag.solve(1.0, 4.0, 1.0, d, backend="numba_thomas")

@@ -1,6 +1,7 @@
 """That bad input gets an exception that says what was given, what was wanted and what to do, before any work."""
 
 import array
+import functools
 import subprocess
 import sys
 from collections.abc import Callable
@@ -364,7 +365,7 @@ def test_out_that_overlaps_itself() -> None:
 
 @pytest.mark.parametrize("flag", ["periodic", "transpose", "overwrite_d", "check"])
 def test_flags_that_are_no_booleans(flag: str) -> None:
-    refused(TypeError, f"{flag} is .*wanted True or False", **{flag: "yes"})
+    refused(TypeError, f"{flag} is .*wanted True(, False or None| or False)", **{flag: "yes"})
 
 
 @pytest.mark.parametrize("shape", [(5, 1), (3, 5, 1), (5, 1, 1)])
@@ -392,4 +393,40 @@ def test_columns_beside_bands_are_no_constant_rows(verb: str, shape: tuple[int, 
 )
 def test_coefficients_along_the_wrong_axis_are_told_the_way(call: Callable[[], Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
+        call()
+
+
+def told() -> dict[str, tuple[Any, type[Exception], str]]:
+    ones = np.ones(4)
+
+    def sparse() -> Any:
+        return pytest.importorskip("scipy.sparse").eye(4).tocsr()
+
+    aligned = functools.partial(tridiag.smith_waterman, gap=-1.0)
+    solve = functools.partial(tridiag.solve, 1.0, 4 * ones, 1.0)
+    return {
+        "sparse d": (lambda: solve(sparse()), TypeError, r"pass a dense array, as d\.toarray\(\) is"),
+        "sparse where": (lambda: solve(ones, where=sparse()), TypeError, r"as where\.toarray\(\) is"),
+        "sparse init": (lambda: tridiag.linear_recurrence(ones, ones, sparse()), TypeError, r"init\.toarray\(\)"),
+        "sparse scores": (lambda: aligned(sparse()), TypeError, r"scores\.toarray\(\)"),
+        "a word for a mask": (lambda: solve(ones, where="abc"), TypeError, "where is a str; wanted booleans"),
+        "words": (lambda: solve(np.array(["a"])), TypeError, "d has dtype str;"),
+        "check": (lambda: solve(ones, check=1), TypeError, "check is 1; wanted True, False or None"),
+        "real": (lambda: aligned(np.ones((3, 3), bool)), TypeError, r"one of float32, float64 \("),
+        "one number": (
+            lambda: aligned(np.ones((2, 3, 3)), temperature=0.0), ValueError, r"positive; found 0\.0 in float64"
+        ),
+        "factors": (
+            lambda: tridiag.factor(1.0, 4 * ones, 1.0).solve(ones, singular="perturb"), ValueError, r"tridiag\.solve\("
+        ),
+        "no word": (
+            lambda: tridiag.factor(1.0, 4 * ones, 1.0).solve(ones, singular=1), ValueError, "is 1; wanted 'nan'"
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("case", told())
+def test_what_is_told_fits_the_argument(case: str) -> None:
+    call, kind, words = told()[case]
+    with pytest.raises(kind, match=words):
         call()

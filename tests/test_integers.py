@@ -126,3 +126,21 @@ def test_chunks_of_dask_hand_them_on() -> None:
     x = given(4)
     found = tridiag.linear_recurrence(1, da.from_array(x, chunks=(3, 5))).compute()
     assert found.tolist() == reference(1, x) and math.log2(abs(found).max()) > 53
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("shared", [False, True])
+def test_long_sequences(library: str, reverse: bool, shared: bool) -> None:
+    """Which whole arrays double: all digits modulo 2**64, whatever is shared, from any start, along any axis."""
+    rng, step = np.random.default_rng(3), -1 if reverse else 1
+    x, start = rng.integers(-LARGE, LARGE, (300, 2)), np.array([5, -LARGE])
+    a = np.array(-3) if shared else rng.integers(-LARGE, LARGE, (300, 2))
+    y, last = tridiag.linear_recurrence(
+        *(to_library(library, v) for v in (a, x, start)), axis=0, reverse=reverse, return_final=True
+    )
+    rows = np.broadcast_to(a, x.shape)[::step].T
+    wanted = [reference(line, z[None], [s])[0] for line, z, s in zip(rows, x[::step].T, start, strict=True)]
+    wrapped = (np.array(wanted, object) + 2**63) % 2**64 - 2**63
+    np.testing.assert_array_equal(to_numpy(y), wrapped.astype(np.int64).T[::step])
+    np.testing.assert_array_equal(to_numpy(last), to_numpy(y)[0 if reverse else -1])

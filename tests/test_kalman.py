@@ -668,6 +668,55 @@ def test_second_derivatives(backend: Subject) -> None:
     np.testing.assert_allclose(jax.hessian(function)(1.0), wanted, rtol=1e-7)
 
 
+@pytest.mark.parametrize("case", ["known", "ill-conditioned"])
+@pytest.mark.only(verb=LIKELIHOOD, library="torch")
+def test_second_derivatives_in_torch(backend: Subject, case: str) -> None:
+    """By `hessian`, in `torch.func` and in a second pass backwards: none is 0 without a word."""
+    import torch
+
+    hard = {"P0": 1e9 * np.eye(2), "Q": np.zeros((2, 2))} if case == "ill-conditioned" else {}
+    given = {name: torch.tensor(x) for name, x in (model(2, 1) | hard).items()}
+    y, noise = torch.tensor(series(6, 1, missing=0.2)), torch.eye(2, dtype=torch.float64)
+
+    def function(scale: Any) -> Any:
+        return kalman.log_likelihood(y, **given | {"Q": given["Q"] + scale * noise}, backend=backend.name)
+
+    def gradient(scale: float) -> float:
+        at = torch.tensor(scale, dtype=torch.float64, requires_grad=True)
+        return float(torch.autograd.grad(function(at), at)[0])
+
+    at = torch.tensor(1.0, dtype=torch.float64)
+    wanted = (gradient(1 + 1e-5) - gradient(1 - 1e-5)) / 2e-5
+    np.testing.assert_allclose(torch.autograd.functional.hessian(function, at), wanted, rtol=1e-6)
+    np.testing.assert_allclose(torch.func.jacrev(torch.func.jacrev(function))(at), wanted, rtol=1e-6)
+
+
+@pytest.mark.only(verb=LIKELIHOOD, library="torch")
+def test_torch_vmap(backend: Subject) -> None:
+    """Of values, and of gradients in what each series has of its own and in what all share; there once, told."""
+    import torch
+
+    given = {name: torch.tensor(x) for name, x in model(2, 1).items()}
+
+    def function(y: Any, scale: Any) -> Any:
+        return kalman.log_likelihood(y, **given | {"Q": scale * given["Q"]}, backend=backend.name)
+
+    y, scale = torch.tensor(series(3, 6, 1)), torch.tensor(0.7, dtype=torch.float64)
+    gradient = torch.func.grad_and_value(function, argnums=(0, 1))
+    (of_y, of_scale), values = torch.func.vmap(gradient, in_dims=(0, None))(y, scale)
+    for i in range(3):
+        (wanted_y, wanted_scale), value = gradient(y[i], scale)
+        assert_same((of_y[i], of_scale[i], values[i]), (wanted_y, wanted_scale, value))
+    assert_same((torch.func.vmap(function)(y, scale.expand(3)),), (values,))
+    with pytest.raises(RuntimeError, match=r"differentiable once inside torch\.vmap"):
+        torch.func.vmap(torch.func.jacrev(torch.func.jacrev(function, 1), 1), in_dims=(0, None))(y, scale)
+
+
+def assert_same(found: tuple[Any, ...], wanted: tuple[Any, ...]) -> None:
+    for x, z in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(x.numpy(), z.numpy(), rtol=1e-12)
+
+
 @in_jax
 def test_jit_and_vmap(backend: Subject) -> None:
     import jax

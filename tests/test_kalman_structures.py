@@ -148,3 +148,7 @@ def test_a_forecast_of_a_regression_needs_the_values_to_come() -> None:
         kalman.forecast(Y, 5, **structure)
     with pytest.raises(ValueError, match=r"y has shape \(60,\); wanted .*; y\[:, None\]\?"):
         kalman.forecast(Y[:, 0], 5, **models.local_level(1.0))
+
+
+def test_the_module_offers_models_alone() -> None:
+    assert dir(models) == sorted(models.__all__)

@@ -129,6 +129,15 @@ def test_a_singular_periodic_system(backend: Subject, pivoting: bool | str) -> N
         np.testing.assert_array_equal(caught.value.indices, [[2]])
 
 
+@pytest.mark.parametrize("n", [3, 5, 6, 8])
+def test_column_0_of_a_periodic_system_is_its_last(n: int) -> None:
+    """All columns of a periodic Laplacian depend on each other, and no fewer do."""
+    d = np.zeros(n)
+    d[0], d[n // 2] = 1, -1
+    with pytest.raises(tridiag.SingularSystemError, match="column 0, the last one of a periodic system"):
+        tridiag.solve(-1.0, 2.0, -1.0, d, periodic=True)
+
+
 def test_a_long_singular_periodic_system_raises_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which systems are singular is found by a kernel where a loop over rows in Python would take minutes."""
     monkeypatch.setattr(row_loop, "eliminate", None)

@@ -9,7 +9,7 @@ import pytest
 from helpers import Subject, dominant, installed, zero_diagonal
 
 import tridiag
-from tridiag import SingularSystemError
+from tridiag import SingularSystemError, kalman
 
 if not installed("torch"):
     pytest.skip("needs torch, which is not installed", allow_module_level=True)
@@ -326,6 +326,19 @@ def test_selective_scans_break_the_graph(backend: Subject) -> None:
         return tridiag.selective_scan(a[..., None], x, a[..., None], 1.0, backend=backend.name).sin()
 
     assert_same(scan, a, x, fullgraph=False)
+
+
+@over_a_break
+@pytest.mark.only(library="torch", verb="kalman.log_likelihood")
+def test_kalman_filters_break_the_graph(backend: Subject) -> None:
+    eye, y = torch.eye(2, dtype=torch.float64), systems(backend, 6, 1)[0]
+
+    def likelihoods(y: Any, noise: Any) -> Any:
+        model = {"F": eye, "H": eye[:1], "Q": noise * eye, "R": eye[:1, :1], "m0": eye[0], "P0": eye}
+        each = kalman.log_likelihood(y.sin(), **model, each_step=True)
+        return kalman.log_likelihood(y.sin(), **model, backend=backend.name) + kalman.filter(y, **model).mean, each
+
+    assert_same(likelihoods, y, torch.tensor(0.5, dtype=torch.float64), fullgraph=False)
 
 
 def test_products() -> None:

@@ -142,6 +142,7 @@ class Factorization:
         out: Array | None = None,
         overwrite_d: bool = False,
         check: bool | None = None,
+        singular: str = "nan",
     ) -> Array:
         r"""Solve with new right sides.
 
@@ -161,6 +162,8 @@ class Factorization:
         check : bool or None
             Whether singular systems raise, as in `tridiag.solve`: None, where values are in host memory and outside a
             trace; False, never; True, also where that synchronises a GPU, and inside a trace it is a ValueError.
+        singular : str
+            "nan". Factors are of the matrices as they are: "perturb" raises, and is for `tridiag.solve`.
 
         Returns
         -------
@@ -173,6 +176,8 @@ class Factorization:
             As `tridiag.solve`.
         """
         library = self._kind.library
+        if singular != "nan":
+            refuse_to_perturb(singular)
         if type(d) is ndarray and library == "numpy" and (known := self._known or self._recalled()):
             x = FACTORED_SOLVES.call(known, d, transpose, out, check, overwrite_d)
             if x is not None:
@@ -388,6 +393,15 @@ def rows_or_whole(verb: str, arguments: dict[str, Any], where: Any, options: dic
     if axis_name is None:
         return prepare(verb, arguments, where=where, **options)
     return split.system(verb, arguments, where, None, options, axis_name)
+
+
+def refuse_to_perturb(singular: Any) -> None:
+    if not isinstance(singular, str) or singular != "perturb":
+        raise ValueError(f"singular is {singular!r}; wanted 'nan'")
+    raise ValueError(
+        "singular='perturb' changes matrices that are singular, and factors are of the matrices as they are; use "
+        "tridiag.solve(a, b, c, d, singular='perturb')"
+    )
 
 
 def shapes_of(matrix: tuple[Any, ...]) -> Shapes:

@@ -58,7 +58,7 @@ def solve(
         False: plain elimination. True: partial pivoting, as LAPACK. "auto": plain elimination where a certificate,
         computed on the way, shows that it is accurate; else partial pivoting and iterative refinement.
     periodic : bool
-        ``a[0]`` couples row 0 with x[n-1], ``c[n-1]`` row n-1 with x[0].
+        ``a[0]`` couples row 0 with x[n-1], ``c[n-1]`` row n-1 with x[0]. Systems of three rows or more.
     where : boolean array
         Rows where it is False are taken out: couplings to them are cut, and their x is 0.
     transpose : bool
@@ -95,7 +95,8 @@ def solve(
     BackendError
         The backend named cannot run this problem, or no such backend exists.
     ValueError, TypeError
-        Shapes, axis, dtypes, libraries or ``out`` do not fit.
+        Shapes, axis, dtypes (booleans are no numbers), libraries or ``out`` do not fit; a periodic system has fewer
+        than three rows.
 
     Examples
     --------

@@ -8,10 +8,12 @@ no more than that of the inverse, and seldom less than a third of it. O(n).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from tridiag.algorithms.matrix_rows import Matrix, bands
+from tridiag.algorithms.scaled import exponent_of, larger_part, times_power
 from tridiag.problems.forms import Form
 
 Solver = Callable[[Any, bool], Any]
@@ -23,6 +25,7 @@ def reciprocal(
 ) -> Any:
     """1 / (|A| |A^-1|) of every matrix, 0 of those that are singular, 1 of those without rows.
 
+    What is solved with is as `near_one` gives it.
     ``solve(d, transpose)`` is A^-1 d or A^-T d. ``again(d)`` is A^-1 d with its derivatives, where these are wanted:
     they are those of the estimate, and of |A^-1| itself where that is the norm of a single column and was found.
     """
@@ -38,6 +41,19 @@ def reciprocal(
     lost = (found != found) & ~broken  # the inverse is not finite
     found = ops.where((ops.reshape(status, form.matrix_batch) != 0) | lost, ops.zero(found), found)
     return ops.where(none == 0, ops.one(found), found)
+
+
+def near_one(ops: Any, matrix: Matrix, form: Form, constant: Matrix | None = None) -> Matrix:
+    """The matrices, each times a power of two, so that its largest entry is 1/2 to 1 and no norm is out of range.
+
+    ``constant`` are the matrices without their derivatives, where they have some.
+    """
+    *given, where = matrix if constant is None else constant
+    sub, b, sup = bands(ops, (*given, where), form)
+    b = b if where is None else ops.where(where, b, ops.zero(b))
+    sizes = [largest(ops, larger_part(ops, band), form.axis) for band in (sub, b, sup)]
+    exponent = exponent_of(ops, functools.reduce(ops.larger, sizes))
+    return *(times_power(ops, x, -exponent) for x in matrix[:3]), where
 
 
 def norm_of_inverse(ops: Any, solve: Solver, kept: Any, axis: int) -> tuple[Any, Any]:

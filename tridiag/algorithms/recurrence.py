@@ -6,6 +6,7 @@ A coefficient that would multiply what was not given is cut by a select, never b
 from __future__ import annotations
 
 import functools
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 from tridiag.problems.forms import Recurrence
 
 Rows = tuple[Any, ...]  # (a1, ..., ap), or the p values before a step, the latest first
+FEW = 64  # sequences of integers of which the steps of a loop in Python take longer than passes over all of them
 # where rows are joined in parallel (`tridiag/cuda/src/stretches.cu` has the same)
 TRUSTED = 1024.0  # products of coefficients up to this lose little to cancellation
 SMALL = {4: 2.0**-48, 8: 2.0**-400}  # products below it are scaled up by its inverse, by the bytes of a real number
@@ -61,6 +63,28 @@ def run(ops: Any, coefficients: Rows, x: Any, init: Rows, form: Recurrence, stor
         y = step(ops, coefficients, x, before, form, i, bool(init))
         store(row_of(form, i), y)
         before = (y, *before[:-1])
+
+
+def is_doubled(coefficients: Rows, form: Recurrence) -> bool:
+    """Whether a recurrence of integers is computed by `doubled`: few long sequences, of order one."""
+    few = math.prod(form.batch) <= FEW < form.n
+    return few and len(coefficients) == 1 and not form.matrices and not form.transpose
+
+
+def doubled(ops: Any, a: Any, x: Any, init: Rows, form: Recurrence) -> Any:
+    """A recurrence of order one in log2(n) steps of whole arrays (Hillis and Steele 1986).
+
+    Of integers alone: their arithmetic modulo a power of two is that of a ring, so that the order does not matter.
+    """
+    y = ops.broadcast(x, form.shape)
+    if init:
+        y = y + a * behind(ops, ops.zero(y), 1, init, form)
+    width, shared = 1, a.shape[form.axis] == 1
+    while width < form.n:
+        y = y + a * behind(ops, y, width, (), form)
+        a = a * (a if shared else behind(ops, a, width, (), form))
+        width *= 2
+    return y
 
 
 def term(ops: Any, a: Any, y: Any, k: int, init: Rows, form: Recurrence) -> Any:

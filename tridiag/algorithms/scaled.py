@@ -36,10 +36,19 @@ def times_power(ops: Any, x: Array, exponent: Array) -> Array:
 
 def split(ops: Any, x: Array) -> Scaled:
     """Numbers by mantissas of size 1/2 to 1 (a part of complex ones); those that are not finite stay."""
-    size = abs(x) if x.real.dtype == x.dtype else ops.larger(abs(x.real), abs(x.imag))
-    exponent = ops.exponent_of(size)
-    exponent = ops.where(size - size == 0, exponent, ops.zero(exponent))
+    exponent = exponent_of(ops, larger_part(ops, x))
     return Scaled(times_power(ops, x, -exponent), exponent)
+
+
+def larger_part(ops: Any, x: Array) -> Array:
+    """|x|, of complex numbers the larger one of their parts."""
+    return abs(x) if x.real.dtype == x.dtype else ops.larger(abs(x.real), abs(x.imag))
+
+
+def exponent_of(ops: Any, size: Array) -> Array:
+    """e with x = m 2**e, m from 1/2 to 1; 0 of what is not finite."""
+    exponent = ops.exponent_of(size)
+    return ops.where(size - size == 0, exponent, ops.zero(exponent))
 
 
 def product(ops: Any, x: Array, rows: int, axis: int) -> Scaled:

@@ -36,6 +36,7 @@ from tridiag.kernels.runtime.call_table import Guard
 from tridiag.kernels.runtime.python_call import check
 from tridiag.kernels.table import Call, call_of, kernel
 from tridiag.libraries.arrays import dtype_name, library_of, module_of
+from tridiag.libraries.numpy import Operations
 from tridiag.problems.forms import Recurrence, Shape
 from tridiag.problems.selective import Operands, SelectiveScan
 from tridiag.problems.state_space import LIKELIHOOD, SMOOTHER, Model, StateSpace
@@ -162,12 +163,14 @@ def run_logarithms(coefficients: Rows, x: Any, init: Rows, form: Recurrence, y: 
 def logcumsumexp(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
     if not dtype_name(x.dtype).startswith("complex"):
         return log_linear_recurrence(coefficients, x, init, form, out)
+    if library_of(x) == "jax":
+        return complex_sums.logcumsumexp(module_of("jax").Operations, linear_recurrence, x, form)
+    return in_memory(run_complex_sums, coefficients, x, init, form, out)
+
+
+def run_complex_sums(coefficients: Rows, x: Any, init: Rows, form: Recurrence, y: Any) -> None:
     with np.errstate(all="ignore"):
-        y = complex_sums.logcumsumexp(module_of(library_of(x)).Operations, linear_recurrence, x, form)
-    if out is None:
-        return y
-    out[...] = y
-    return out
+        y[...] = complex_sums.logcumsumexp(Operations, linear_recurrence, x, form)
 
 
 # ------------------------------------------------------------------------------------------------ selective scans

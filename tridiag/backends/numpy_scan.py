@@ -17,9 +17,11 @@ from tridiag.problems.state_space import LIKELIHOOD, Model, StateSpace
 
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
-    """2 flops a coefficient and value; sums of integers by `numpy.cumsum`."""
+    """2 flops a coefficient and value; sums of integers by `numpy.cumsum`, few long sequences of them by doubling."""
     if x.dtype.kind in "iu" and not form.matrices and len(coefficients) == 1 and (coefficients[0] == 1).all():
         return sums(x, init, form, out)
+    if x.dtype.kind in "iu" and recurrence.is_doubled(coefficients, form):
+        return written(recurrence.doubled(ops, coefficients[0], x, init, form), out)
     y = ops.empty(form.shape, x) if out is None else out
     with np.errstate(all="ignore"):
         recurrence.run(ops, coefficients, x, init, form, lambda t, row: ops.store(y, t, form.axis, row))
@@ -33,6 +35,11 @@ def sums(x: Any, init: Rows, form: Recurrence, out: Any) -> Any:
     for before in init:
         y += before
     y = np.flip(y, form.axis) if form.backward else y
+    return written(y, out)
+
+
+def written(y: Any, out: Any) -> Any:
+    """y, in ``out`` if that is given."""
     if out is None:
         return np.ascontiguousarray(y)
     out[...] = y

@@ -19,6 +19,9 @@ from tridiag.problems.state_space import Model, StateSpace
 
 
 def linear_recurrence(coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
+    if not (x.is_floating_point() or x.is_complex()) and recurrence.is_doubled(coefficients, form):
+        y = recurrence.doubled(ops, coefficients[0], x, init, form)
+        return y.contiguous() if out is None else out.copy_(y)
     y = ops.empty(form.shape, x) if out is None else out
     recurrence.run(ops, coefficients, x, init, form, lambda t, row: ops.store(y, t, form.axis, row))
     return y

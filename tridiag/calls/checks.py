@@ -22,9 +22,15 @@ def check_promise(pivoting: Any) -> bool | str:
     return bool(pivoting)
 
 
-def check_flag(name: str, flag: Any) -> None:
+def check_flag(name: str, flag: Any, wanted: str = "True or False") -> None:
     if not isinstance(flag, BOOLEANS):
-        raise TypeError(f"{name} is {flag!r}; wanted True or False")
+        raise TypeError(f"{name} is {flag!r}; wanted {wanted}")
+
+
+def check_check(check: Any) -> None:
+    """Whether singular systems raise; None: where values are at hand."""
+    if check is not None:
+        check_flag("check", check, "True, False or None")
 
 
 def perturbs(singular: Any, pivoting: Any, check: Any, axis_name: Any) -> bool:
@@ -33,8 +39,7 @@ def perturbs(singular: Any, pivoting: Any, check: Any, axis_name: Any) -> bool:
         raise ValueError(f"singular is {singular!r}; wanted 'nan' or 'perturb'")
     if singular == "nan":
         return False
-    if check is not None:
-        check_flag("check", check)
+    check_check(check)
     if pivoting is False:
         raise ValueError(
             "singular='perturb' is for elimination with partial pivoting, which tells what is singular, and pivoting "

@@ -127,6 +127,8 @@ def check_lengths(shape: tuple[int, ...], lengths: Any) -> None:
 
 def refuse_where(wrong: Any, values: Any, message: str) -> None:
     if wrong.any():
+        if not any(values.strides):  # one number was given
+            wrong, values = wrong.any(), values[(0,) * values.ndim]
         first = np.argwhere(wrong)[:SHOWN]
         shown = ", ".join(f"{values[tuple(k)]} at {tuple(map(int, k))}" if values.ndim else f"{values}" for k in first)
         raise ValueError(f"{message}; found {shown} in {values.dtype}")

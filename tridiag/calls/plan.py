@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.backends import Problem
-from tridiag.calls.checks import check_axis, check_flag, check_mask, check_promise
+from tridiag.calls.checks import check_axis, check_check, check_flag, check_mask, check_promise
 from tridiag.libraries.arrays import (
     SUPPORTED,
     Entry,
@@ -291,7 +291,7 @@ def wants_check(plan: Plan, check: bool | None) -> bool:
     """Whether singular systems raise."""
     if check is None:
         return plan.readable
-    check_flag("check", check)
+    check_check(check)
     if check and plan.traced:
         raise ValueError(
             "check=True reads values, which a trace does not have; use tridiag.factor(...).status inside the trace, "

@@ -32,15 +32,18 @@ def raise_if_singular(x: Any, status: Any, matrix: Matrix, form: Form) -> None:
 
 def message(indices: np.ndarray[Any, Any], row: int, form: Form) -> str:
     """What is said of singular systems; ``row``: the column of the first one's zero pivot."""
+    column = f"column {row}"
+    if form.periodic and row == 0:
+        column += ", the last one of a periodic system: its columns depend on each other"
     if not form.batch:
         return (
-            f"the system is singular: elimination with partial pivoting met a zero pivot in column {row}; "
+            f"the system is singular: elimination with partial pivoting met a zero pivot in {column}; "
             "to go on with NaN pass check=False"
         )
     first = ", ".join(map(str, indices[0].tolist()))
     return (
         f"{len(indices)} of {int(np.prod(form.batch))} systems are singular (the first at batch index ({first}), "
-        f"column {row}): elimination with partial pivoting met a zero pivot; .x holds the solution, NaN in "
+        f"{column}): elimination with partial pivoting met a zero pivot; .x holds the solution, NaN in "
         "these systems; to go on with NaN pass check=False, to take a row out pass where="
     )
 

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tridiag.calls.checks import check_flag
+from tridiag.calls.checks import check_check
 from tridiag.chunked import cuts, parts, whole
 from tridiag.chunked.operands import Operands, Place, of_system, refuse_targets, share_memory, starts, widened
 from tridiag.chunked.rest import Systems
@@ -25,8 +25,7 @@ def solve(
 ) -> Any:
     """`tridiag.solve` of Dask arrays; ``given`` are a, b, c and d."""
     refuse_targets(out, options.pop("overwrite_d"))
-    if check is not None:
-        check_flag("check", check)
+    check_check(check)
     operands = of_system(verb.__name__, given, where, **options)
     told = {name: value for name, value in options.items() if name != "axis"} | {"check": check}
     if not operands.cut:

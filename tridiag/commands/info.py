@@ -12,7 +12,7 @@ import tridiag
 from tridiag.backends import no_gpu
 from tridiag.benchmarking import libraries
 from tridiag.benchmarking.conditions import conditions
-from tridiag.commands.terminal import show
+from tridiag.commands.terminal import show, tell
 from tridiag.kernels.runtime.object_cache import cpu
 from tridiag.selection import measurements
 
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     show("Devices", ("library", "devices"), [(name, found) for name, found in record["devices"].items()], text=2)
     usable = [(entry["name"], entry["algorithm"]) for entry in record["backends"] if not entry["why_not"]]
     show("Backends that are usable here", ("backend", "algorithm"), usable, text=2)
-    print(f'"auto" takes the fastest, as {record["selection"]}\n')
+    tell(f'"auto" takes the fastest, as {record["selection"]}\n')
     others = [(entry["name"], entry["why_not"]) for entry in record["backends"] if entry["why_not"]]
     show("Others", ("backend", "why not"), others, text=2)
     show("Versions", ("", ""), [("commit", record["commit"]), *record["versions"].items()], text=2)

@@ -23,6 +23,11 @@ def console() -> Console:
     return Console(width=None if told else PIPED, highlight=False)
 
 
+def tell(text: str) -> None:
+    """A paragraph, in lines as long as there is room for."""
+    console().print(text, markup=False)
+
+
 def show(
     title: str,
     head: Sequence[str],

@@ -56,10 +56,11 @@ def reciprocal_condition(call: Call, backend: Backend, status: Any) -> Any:
     ops, form = call.module().Operations, call.form
 
     def solve(d: Any, transpose: bool) -> Any:
-        return backend.module().solve(call.matrix, d, form._replace(transpose=transpose))[0]
+        return backend.module().solve(matrix, d, form._replace(transpose=transpose))[0]
 
     with np.errstate(all="ignore"):
-        return condition.reciprocal(ops, solve, call.matrix, form, status)
+        matrix = condition.near_one(ops, call.matrix, form)
+        return condition.reciprocal(ops, solve, matrix, form, status)
 
 
 def factor(call: Call, backend: Backend) -> tuple[Any, Any]:

@@ -314,6 +314,7 @@ def reciprocal_condition(call: Call, backend: Backend, status: Any) -> Any:
 
 def condition_of(matrix: Matrix, status: Any, form: Form, name: Name) -> Any:
     matrix, status = vary_alike((matrix, status))
+    matrix = condition.near_one(ops, matrix, form, lax.stop_gradient(matrix))
     constant = lax.stop_gradient(matrix)
 
     def solve(d: Any, transpose: bool) -> Any:

@@ -15,14 +15,14 @@ import torch
 from tridiag.algorithms import kalman_rows
 from tridiag.backends import Backend, torch_scan
 from tridiag.libraries.torch import Operations as ops
-from tridiag.libraries.torch import differentiated
+from tridiag.libraries.torch import differentiated, transformed
 from tridiag.problems.state_space import LIKELIHOOD, Model, StateSpace
 
 
 def kalman(entry: Backend, verb: str, y: Any, model: Model, form: StateSpace) -> Any:
     """The results of a verb, by a backend where no gradient is needed."""
     backend = entry.module().kalman
-    if not differentiated(y, *model):
+    if not differentiated(y, *model) and not transformed():
         return backend(verb, y, model, form)
     if verb != LIKELIHOOD:
         run = functools.partial(torch_scan.kalman, verb)
@@ -62,17 +62,66 @@ def likelihood(backend: Any, _: str, y: Any, model: Model, form: StateSpace) -> 
 
 
 class LogLikelihood(torch.autograd.Function):
-    """The log-likelihoods of series, without derivatives of their gradients."""
+    """The log-likelihoods of series; the pass backwards consists of operations that torch differentiates."""
 
     @staticmethod
-    def forward(ctx: Any, backend: Any, form: StateSpace, y: Any, *model: Any) -> Any:
-        ctx.form = form
-        ctx.save_for_backward(y, *model)
+    def forward(backend: Any, form: StateSpace, y: Any, *model: Any) -> Any:
         return backend(LIKELIHOOD, y, Model(*model), form)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _, ctx.form, *arrays = inputs
+        ctx.save_for_backward(*arrays)
+
+    @staticmethod
     def backward(ctx: Any, weight: Any) -> Any:
         y, *model = ctx.saved_tensors
+        if any(map(is_batched, (y, *model))):
+            return None, None, *Gradient.apply(ctx.form, weight, y, *model)
         of_y, of_model = kalman_rows.gradient(ops, y, Model(*model), ctx.form, weight)
         return None, None, of_y, *of_model
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, backend: Any, form: StateSpace, *arrays: Any) -> Any:
+        return LogLikelihood.apply(backend, *widened(info.batch_size, in_dims[2:], form, arrays)), 0
+
+
+class Gradient(torch.autograd.Function):
+    """That of a log-likelihood inside `torch.vmap`, where nothing can be decided by values."""
+
+    @staticmethod
+    def forward(form: StateSpace, weight: Any, y: Any, *model: Any) -> Any:
+        of_y, of_model = kalman_rows.gradient(ops, y, Model(*model), form, weight)
+        return of_y, *of_model
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Nothing is kept: it is not differentiated."""
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Any) -> Any:
+        raise RuntimeError(
+            "log_likelihood is differentiable once inside torch.vmap; for further derivatives of many models give "
+            "the model batch axes, or use JAX"
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, form: StateSpace, *arrays: Any) -> Any:
+        results = Gradient.apply(*widened(info.batch_size, in_dims[1:], form, arrays))
+        return results, (0,) * len(results)
+
+
+def is_batched(x: Any) -> bool:
+    """Whether a tensor is one of many, inside `torch.vmap`."""
+    while torch._C._functorch.is_gradtrackingtensor(x):
+        x = torch._C._functorch.get_unwrapped(x)
+    return bool(torch._C._functorch.is_batchedtensor(x))
+
+
+def widened(size: int, in_dims: Any, form: StateSpace, arrays: Any) -> list[Any]:
+    """The form and the arrays with the axis of `torch.vmap` in front, each of its full length: none is shared."""
+    lifted = [
+        x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0) for x, dim in zip(arrays, in_dims, strict=True)
+    ]
+    wider = form._replace(batch=(size, *form.batch), cov_batch=(size, *form.cov_batch))
+    return [wider, *lifted]

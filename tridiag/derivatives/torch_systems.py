@@ -294,7 +294,9 @@ class Determinant(torch.autograd.Function):
 
 
 def reciprocal_condition(call: Call, backend: Backend, status: Any) -> Any:
-    given, where, form = call.matrix[:3], call.matrix[3], call.form
+    *given, where = call.matrix
+    form = call.form
+    *given, where = condition.near_one(ops, call.matrix, form, (*(x.detach() for x in given), where))
     constant = [x.detach() for x in given]
 
     def solve(d: Any, transpose: bool) -> Any:
@@ -304,7 +306,7 @@ def reciprocal_condition(call: Call, backend: Backend, status: Any) -> Any:
         return Solve.apply(*given, d.detach(), where, Options(form, backend))
 
     wanted = differentiated(*given) or transformed()
-    return condition.reciprocal(ops, solve, call.matrix, form, status, again if wanted else None)
+    return condition.reciprocal(ops, solve, (*given, where), form, status, again if wanted else None)
 
 
 def factor(call: Call, backend: Backend) -> tuple[Any, Any]:

@@ -12,6 +12,7 @@ from tridiag.algorithms import kalman_filter
 from tridiag.backends import Backend
 from tridiag.calls import fast_path, split
 from tridiag.calls.state_space import Call, Intercepts, check_values, prepare
+from tridiag.calls.torch_compile import compiling, graph
 from tridiag.kalman.intercepts import Known, without_intercepts
 from tridiag.libraries.arrays import library_of, module_of
 from tridiag.problems.state_space import FILTER, LIKELIHOOD, PARAMETERS
@@ -51,6 +52,8 @@ class Smoothed(NamedTuple):
 
 def run(verb: str, y: Any, parameters: tuple[Any, ...], options: tuple[Any, ...]) -> Any:
     """Prepare the arguments, choose a backend, run it, give the result the caller's dtype; options: `Options`."""
+    if compiling(y):
+        return graph().outside(run, verb, y, parameters, options)
     state_intercept, obs_intercept, diffuse, method, backend, axis_name = options
     plain = state_intercept is None and obs_intercept is None and diffuse is None and axis_name is None
     if plain and type(y) is ndarray:
@@ -85,6 +88,8 @@ def ready(verb: str, y: Any, parameters: tuple[Any, ...], options: Options) -> t
 
 def of_each_step(y: Any, parameters: tuple[Any, ...], options: Options) -> Any:
     """The log-likelihood of every step, (..., n): from the states that a filter predicts."""
+    if compiling(y):
+        return graph().outside(of_each_step, y, parameters, options)
     entry, call, _ = ready(FILTER, y, parameters, options)
     module, form = module_of(call.library), call.form
     ops = module.Operations
@@ -105,6 +110,8 @@ def of_each_step(y: Any, parameters: tuple[Any, ...], options: Options) -> Any:
 
 def of_later(likelihoods: Array, burn: int) -> Array:
     """Those of every step, 0 in the first."""
+    if compiling(likelihoods):
+        return graph().outside(of_later, likelihoods, burn)
     ops = module_of(library_of(likelihoods) or "numpy").Operations
     parts = ops.zero(likelihoods[..., :burn]), likelihoods[..., burn:]
     return ops.concatenate(parts, likelihoods.ndim - 1)

@@ -204,8 +204,8 @@ def log_likelihood(
     -------
     array
         One number for each series, over the batch axes, or (..., n) with ``each_step``. Under JAX and PyTorch it has
-        gradients in every argument, in reverse mode (``jax.grad``, ``jax.hessian``, ``backward``, which torch does not
-        differentiate again): one pass backwards; with ``each_step`` or ``burn`` those of a filter. A gradient in m0 or
+        gradients in every argument, in reverse mode (``jax.grad``, ``jax.hessian``; ``backward``, which torch
+        differentiates again): one pass backwards; with ``each_step`` or ``burn`` those of a filter. A gradient in m0 or
         P0 that is smaller than others by more than 1/eps, as after a large P0, has no digits. Where a variance of R
         is exactly 0, that in it has none either while states are unknown at first, as that of `filter` and `smoother`,
         and under JAX that in H: give R a variance that is small, as 1e-10.

@@ -23,6 +23,10 @@ Array = Any
 __all__ = ["Structure", "arma", "autoregression", "local_level", "local_linear_trend", "regression", "seasonal"]
 
 
+def __dir__() -> list[str]:
+    return [*__all__]
+
+
 def local_level(level: Array, noise: Array = 0.0) -> Structure:
     r"""A level that wanders, seen with noise.
 

@@ -85,7 +85,8 @@ def refuse(name: str, kind: type) -> None:
         reason = foreign.refusal_of_stranger(kind)
     if reason is not None:
         full = foreign.full_name(kind).removeprefix("builtins.")
-        raise TypeError(f"{name} {reason.format(name=name, kind=full, masked=foreign.instead_of_a_mask(name))}")
+        told = {"masked": foreign.instead_of_a_mask(name), "dense": foreign.instead_of_sparse(name, kind)}
+        raise TypeError(f"{name} {reason.format(name=name, kind=full, wanted=foreign.wanted(name), **told)}")
 
 
 def check_sequence(name: str, x: Any, *taken: str) -> None:
@@ -115,8 +116,17 @@ def is_real(name: str) -> bool:
     return name.startswith("float")
 
 
+def name_in_words(dtype: Any) -> str:
+    """The name of a dtype; NumPy's own names of words, str32, are nobody's."""
+    return "str" if dtype.kind == "U" else str(dtype.name)
+
+
+REAL = ("scores", "gap", "gap_open", "temperature", "y", "F", "H", "Q", "R", "m0", "P0")  # arguments that must be
+
+
 def refuse_dtype(name: str, dtype: str) -> None:
+    taken = [kind for kind in SUPPORTED if name not in REAL or is_real(kind)]
     raise TypeError(
-        f"{name} has dtype {dtype}; wanted a numeric dtype that computes in one of {', '.join(SUPPORTED)} "
+        f"{name} has dtype {dtype}; wanted a numeric dtype that computes in one of {', '.join(taken)} "
         f"(integers, {' and '.join(HALVES)} are converted); convert {name} first"
     )

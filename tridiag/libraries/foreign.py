@@ -24,10 +24,8 @@ OFFERS = (
 # tensors with which PyTorch compiles; outside of that they have no memory (`tridiag.libraries.torch.settled`)
 COMPILING = ("torch._subclasses.fake_tensor.FakeTensor", "torch._subclasses.functional_tensor.FunctionalTensor")
 
-SPARSE = (
-    "is a sparse matrix; pass its three diagonals as dense arrays of length n, a[1:] = A.diagonal(-1), "
-    "b = A.diagonal(), c[:-1] = A.diagonal(1)"
-)
+SPARSE = "is a sparse matrix; pass {dense}"
+SPARSE_ARRAY = "is a sparse array ({kind}); pass {dense}"
 STORED = "is an array in a file or a store ({kind}); read it with {name}[...]"
 LAZY = "whose blocks are not computed yet; pass {name}.compute()"
 UNITS = "is a quantity with units ({kind}); pass its numbers, in units that go together: "
@@ -36,8 +34,8 @@ REFERENCE = "is a mutable reference ({kind}); pass what it holds, {name}[...]"
 NAMED = {
     "scipy.sparse.": SPARSE,
     "cupyx.scipy.sparse.": SPARSE,
-    "jax.experimental.sparse.": "is a sparse array ({kind}); pass its three diagonals as dense arrays of length n",
-    "sparse.": "is a sparse array ({kind}); pass its three diagonals as dense arrays of length n",
+    "jax.experimental.sparse.": SPARSE_ARRAY,
+    "sparse.": SPARSE_ARRAY,
     "jax.ShapeDtypeStruct": "is a jax.ShapeDtypeStruct, which has no numbers; pass it through jax.eval_shape",
     "jax._src.core.Ref": REFERENCE,
     "numpy.ma.": "is a masked array; pass {masked}",
@@ -77,10 +75,33 @@ MASKED = {
 }
 
 
+DIAGONALS = "abc"
+
+
 def instead_of_a_mask(name: str) -> str:
     """What to pass in place of a masked array."""
     known = MASKED.get(name, "{name}.filled(...) with the numbers that are to stand for what is missing")
     return known.format(name=name)
+
+
+def instead_of_sparse(name: str, kind: type) -> str:
+    """What to pass in place of a sparse array: of a matrix its diagonals."""
+    if name not in DIAGONALS:
+        return f"a dense array, as {name}.{'toarray' if hasattr(kind, 'toarray') else 'todense'}() is"
+    found = "its three diagonals as dense arrays of length n"
+    return found + (", a[1:] = A.diagonal(-1), b = A.diagonal(), c[:-1] = A.diagonal(1)" if takes_offsets(kind) else "")
+
+
+def takes_offsets(kind: type) -> bool:
+    """Whether a sparse matrix has diagonals by their offsets, as SciPy's have."""
+    return ".sparse." in full_name(kind) and hasattr(kind, "diagonal")
+
+
+def wanted(name: str) -> str:
+    """What an argument is made of."""
+    if name.partition("[")[0] == "where":
+        return "booleans: an array, or a list of booleans, True for rows to keep"
+    return "numbers: an array, one number, or a list of numbers"
 
 
 def refusal(kind: type) -> str | None:
@@ -102,7 +123,7 @@ def refusal_of_stranger(kind: type) -> str | None:
     if issubclass(kind, Iterator):
         return "is a {kind}, whose values can be read only once; pass an array, as numpy.fromiter({name}, float) makes"
     if issubclass(kind, str | bytes | Mapping | Set):
-        return "is a {kind}; wanted numbers: an array, one number, or a list of numbers"
+        return "is a {kind}; wanted {wanted}"
     roots = {base.__module__.partition(".")[0] for base in kind.__mro__}
     eager = "tensorflow" in roots and any(base.__name__ in EAGER for base in kind.__mro__)
     if eager or roots.intersection(PLAIN) or issubclass(kind, np.ndarray | np.generic):

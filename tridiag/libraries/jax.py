@@ -14,7 +14,7 @@ from jax import lax
 
 from tridiag.libraries import foreign
 from tridiag.libraries import place as place
-from tridiag.libraries.arrays import Entry, Taken, check_sequence, refuse_dtype
+from tridiag.libraries.arrays import Entry, Taken, check_sequence, name_in_words, refuse_dtype
 
 FEW_ROWS = 8  # that are sliced out of an array one by one: XLA's gather takes long
 MOST_TERMS = 16  # of a matrix product that is written out
@@ -35,6 +35,8 @@ class Operations:
     exp = staticmethod(jnp.exp)
     log = staticmethod(jnp.log)
     rint = staticmethod(jnp.rint)
+    larger = staticmethod(jnp.maximum)
+    clip = staticmethod(jnp.clip)
 
     @staticmethod
     def repeat(count: int, function: Any, state: Any) -> Any:
@@ -45,6 +47,11 @@ class Operations:
     def converted(x: Any, like: Any) -> Any:
         """x in the dtype of another array."""
         return x.astype(like.dtype)
+
+    @staticmethod
+    def exponent_of(x: Any) -> Any:
+        """e with x = m 2**e, m from 1/2 to 1, in the dtype of x; 0 of 0."""
+        return jnp.frexp(x)[1].astype(x.dtype)
 
     @staticmethod
     def parts_of(x: Any) -> tuple[Any, Any]:
@@ -219,7 +226,7 @@ def convert(name: str, x: Any) -> Any:
     if isinstance(x, jax.core.Tracer):
         raise TypeError(f"{name} {foreign.REFERENCE.format(kind=jax.typeof(x), name=name)}")
     if isinstance(x, np.ndarray) and x.dtype.kind not in "iufcV":
-        refuse_dtype(name, x.dtype.name)
+        refuse_dtype(name, name_in_words(x.dtype))
     check_sequence(name, x, "numpy", "jax")
     return jnp.asarray(x)
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tridiag.libraries import place as place
-from tridiag.libraries.arrays import Entry, Taken, check_sequence, refuse_dtype
+from tridiag.libraries.arrays import Entry, Taken, check_sequence, name_in_words, refuse_dtype
 from tridiag.libraries.indexing import Indexing
 
 SCALARS = (int, float, complex)
@@ -212,7 +212,7 @@ def check_dtype(name: str, entry: Entry) -> None:
     """Refuse what cannot be solved in."""
     dtype = entry[0]
     if dtype.kind not in "iufc" or dtype.itemsize > (16 if dtype.kind == "c" else 8):
-        refuse_dtype(name, dtype.name)
+        refuse_dtype(name, name_in_words(dtype))
 
 
 def result_dtype(entries: Sequence[Entry], promoted: Any) -> str:
