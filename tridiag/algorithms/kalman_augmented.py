@@ -2,9 +2,10 @@
 
 x[0] = (a start that is known) + A[0] delta, where nothing is known of delta: regression coefficients. What is linear in
 delta is found by series of the same model, of which 0 is observed, and that begin at a column of A[0]: one smoother of
-1 + q series. The errors with which a filter predicts them are the regressors; those of the observations, independent of
-each other and with variances that are known, are regressed on these by weighted Gram-Schmidt, which forms no product of
-regressors beforehand. Every observation counts by what it tells in the end, and all that is added up to a covariance is
+1 + q series, or of m + q where m series share their covariances and nothing is missing. The errors with which a filter
+predicts them are the regressors; those of the observations, independent of each other and with variances that are
+known, are regressed on these by weighted Gram-Schmidt, which forms no product of regressors beforehand. Every
+observation counts by what it tells in the end, and all that is added up to a covariance is
 positive: what the first observations hardly see costs no digits.
 
 The known start has a variance of its own, so that exact observations see something uncertain; any is right.
@@ -33,7 +34,7 @@ class Fit(NamedTuple):
     """What a regression tells of delta: L^T delta, whose entries are independent of each other."""
 
     factors: list[Any]  # the columns of L below its diagonal
-    values: list[Any]
+    values: list[Any]  # of every series
     variances: list[Any]
 
 
@@ -45,36 +46,48 @@ def smoother(
     ``unseen``: columns, directions of delta of which nothing is observed, the others 0; with batch axes last. What
     has no log-likelihood is NaN.
     """
-    first, _ = kalman_filter.front(ops, model, y)
+    alike, batch = shares_regressors(form), form.batch
+    if alike:
+        form, unseen = form._replace(batch=batch[1:], cov_batch=form.cov_batch[1:]), unseen[:, :, 0]
+        y, m = ops.broadcast(y, (batch[0], *y.shape[1:])), batch[0]
+    else:
+        y, m, model = y[None], 1, Model(*(x[None] for x in model))
+    first, _ = kalman_filter.front(ops, Model(*(x[0] for x in model)), y[0])
     series, many, wide = augmented(ops, y, model, first, form)
     predicted = by(FILTER, series, many, wide)[2:4]
     fit = regression(ops, series, many, wide, Estimate(*predicted), unseen)
     means, covs = by(SMOOTHER, series, many, wide)[:2]
-    rows = reduced(fit.factors, linear(ops, means[1:], form, unseen))
+    rows = reduced(fit.factors, linear(ops, means[m:], form, unseen))
     rows = [row.reshape(form.n, form.states, *row.shape[1:]) for row in rows]
-    mean = added(row * value for row, value in zip(rows, fit.values, strict=True))
+    mean = added(row[:, :, None] * value for row, value in zip(rows, fit.values, strict=True))
+    mean = means[:m] + kalman_filter.back(ops, mean, (m, *form.batch))
     cov = added(row[:, :, None] * row[:, None] * w for row, w in zip(rows, fit.variances, strict=True))
     cov = covs[0] + kalman_filter.back(ops, cov, form.batch)
     infinite = unknown(ops, first, form, unseen, repeat)
     if infinite is not None:
         cov = cov + kalman_filter.back(ops, infinite, form.batch)
     valid = (likelihood - likelihood)[..., None, None]  # 0, or NaN
-    return means[0] + kalman_filter.back(ops, mean, form.batch) + valid, cov + valid[..., None]
+    return (mean if alike else mean[0]) + valid, cov + valid[..., None]
+
+
+def shares_regressors(form: StateSpace) -> bool:
+    """Whether series along the first of the batch axes have the same covariances, and nothing is missing."""
+    return form.missing is False and len(form.batch) > 0 and form.cov_batch[0] == 1
 
 
 def augmented(ops: Any, y: Any, model: Model, first: Model, form: StateSpace) -> tuple[Any, Model, StateSpace]:
-    """The series, and those of the columns of A[0] after it, along a first axis."""
-    P0, count = first.P0, len(form.diffuse)
+    """The series along a first axis, and those of the columns of A[0] after them."""
+    P0, count, m = first.P0, len(form.diffuse), len(y)
     which, one = kalman_diffuse.unknown_in(ops, P0), ops.identity(P0)
     known = kalman_diffuse.known_in(ops, P0) + one * ops.where(which, units(ops, first, form), ops.zero(P0[0]))
-    starts = [ops.where(which, one[:, j], ops.zero(one[:, j])) for j in form.diffuse]
-    m0 = ops.stack([first.m0, *starts])  # (series, states, batch)
-    m0 = ops.transpose(m0, (0, *range(2, m0.ndim), 1))
-    nothing = ops.broadcast(ops.where(y == y, ops.zero(y), y)[None], (count, *y.shape))
-    many = Model(*(x[None] for x in model))._replace(m0=m0, P0=kalman_filter.back(ops, known, known.shape[2:])[None])
-    wide = form._replace(batch=(1 + count, *form.batch), cov_batch=(1, *form.cov_batch), diffuse=(), checked=True)
+    starts = ops.stack([ops.where(which, one[:, j], ops.zero(one[:, j])) for j in form.diffuse])
+    starts = ops.transpose(starts, (0, *range(2, starts.ndim), 1))  # (series, batch, states)
+    m0 = ops.join(ops.broadcast(model.m0, (m, *model.m0.shape[1:])), starts)
+    nothing = ops.broadcast(ops.where(y[:1] == y[:1], ops.zero(y[:1]), y[:1]), (count, *y.shape[1:]))
+    many = model._replace(m0=m0, P0=kalman_filter.back(ops, known, known.shape[2:])[None])
+    wide = form._replace(batch=(m + count, *form.batch), cov_batch=(1, *form.cov_batch), diffuse=(), checked=True)
     wide = wide._replace(missing=form.missing is not False)  # one program, where that is not known
-    return ops.concatenate((y[None], nothing), 0), many, wide
+    return ops.concatenate((y, nothing), 0), many, wide
 
 
 def units(ops: Any, model: Model, form: StateSpace) -> Any:
@@ -99,21 +112,24 @@ def regression(ops: Any, series: Any, many: Model, wide: StateSpace, predicted: 
     """Of the errors of the observations on those of the columns of A[0]; what is not observed of delta is left out."""
     model, values = kalman_filter.front(ops, many, series)
     kept = values == values if wide.missing is not False else None
-    states = Estimate(*(turned(ops, x, len(wide.batch)) for x in predicted))
+    shared = predicted if kept is not None else predicted._replace(cov=predicted.cov[:1])
+    states = Estimate(*(turned(ops, x, len(wide.batch)) for x in shared))
     seen = kalman_filter.all_observed(ops, model, values, kept, states)
     errors, weights = (
         ops.concatenate([turned(ops, ops.broadcast(x, (*wide.batch, wide.n)), len(wide.batch)) for x in xs], 0)
         for xs in (seen.errors, seen.weights)
     )  # (observations, series, batch)
-    own, weights = -errors[:, 1:], weights[:, 0]
+    count = len(unseen)
+    m = errors.shape[1] - count
+    own, weights = -errors[:, m:], weights[:, 0]
     own = own - ops.product(ops.product(own, unseen), transpose(unseen))
     size = (weights[:, None] * own * own).sum(0).sum(0)
     size = ops.where(size > 0, size, ops.one(size))
-    none = ops.zero(unseen[0])[:, None]
-    parts = ops.join(concatenated(ops, own, errors[:, :1]), concatenated(ops, transpose(unseen), none))
-    weights = ops.join(weights, ops.stack([size] * len(unseen)))
-    root = kalman_square_roots.orthogonal(ops, parts, weights, None, len(unseen))[0]
-    factors, values = ([x[part] for x in root.columns] for part in (slice(0, -1), -1))
+    none = ops.full((count, m, *unseen.shape[2:]), 0, unseen)
+    parts = ops.join(concatenated(ops, own, errors[:, :m]), concatenated(ops, transpose(unseen), none))
+    weights = ops.join(weights, ops.stack([size] * count))
+    root = kalman_square_roots.orthogonal(ops, parts, weights, None, count)[0]
+    factors, values = ([x[part] for x in root.columns] for part in (slice(0, -m), slice(-m, None)))
     return Fit(factors, values, [inverse(ops, x) for x in root.weights])
 
 

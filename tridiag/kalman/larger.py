@@ -37,8 +37,7 @@ def given(verb: str, y: Array, model: dict[str, Any]) -> Given:
     intercepts = Intercepts(*(model.get(name) for name in INTERCEPTS))
     parameters = parameters_of(verb, model)
     call = prepare(SMOOTHER, y, tuple(parameters.values()), "auto", intercepts, model.get("diffuse"))
-    check_values(call, {"y": y} | parameters)
-    return Given(call, options)
+    return Given(call._replace(form=check_values(call, {"y": y} | parameters)), options)
 
 
 def longer(ops: Any, x: Array, more: int) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -9,11 +10,13 @@ import numpy as np
 
 from tridiag.algorithms import kalman_square_roots
 from tridiag.calls.checks import check_count
-from tridiag.calls.state_space import Call, Intercepts, parameters_of, prepare
+from tridiag.calls.state_space import NO_INTERCEPTS, Call, Intercepts, parameters_of, prepare
 from tridiag.kalman.filters import smoother
 from tridiag.kalman.intercepts import recurrence_of, times
+from tridiag.kalman.larger import given
+from tridiag.kalman.pieces import by_pieces, draws_of_a_piece, without_missing
 from tridiag.libraries.arrays import module_of
-from tridiag.problems.state_space import INTERCEPTS, PARAMETERS, SMOOTHER
+from tridiag.problems.state_space import CHANGING, INTERCEPTS, PARAMETERS, SMOOTHER, STATES
 from tridiag.recurrences import matrix_recurrence
 
 Array = Any
@@ -116,22 +119,36 @@ def simulation_smoother(y: Array, generator: Any, *, size: int | Sequence[int] =
 
     Notes
     -----
-    A series is simulated, and what the smoother makes of its difference from y is added to its states: one smoother for
-    all that are drawn, which share their covariances where nothing is missing (J. Durbin and S. J. Koopman, Biometrika
-    89, 2002). A state that is unknown at first may begin anywhere in what is simulated.
+    A series is simulated, and what the smoother makes of its difference from y is added to its states (J. Durbin and
+    S. J. Koopman, Biometrika 89, 2002). All that are drawn share their covariances, whatever is missing. The smoother
+    takes so many at a time that it needs about 64 MiB of memory, or one. A state that is unknown at first may begin
+    anywhere in what is simulated.
     """
     if not hasattr(y, "__len__") and hasattr(generator, "__len__"):
         raise TypeError(f"y is {y!r}; simulation_smoother takes y first, and then the generator")
-    parameters = parameters_of("simulation_smoother", model)
-    call = prepare(SMOOTHER, y, tuple(parameters.values()), "auto", diffuse=model.get("diffuse"))
-    ops, unknown = module_of(call.library).Operations, call.form.diffuse
+    arguments, axes = given("simulation_smoother", y, model), lengths(size)
+    call, module = arguments.call, module_of(arguments.call.library)
+    ops, form, count = module.Operations, call.form, math.prod(axes)
     P0, m0 = call.model.P0, call.model.m0
-    known = np.isin(np.arange(call.form.states), unknown, invert=True)
+    known = np.isin(np.arange(form.states), form.diffuse, invert=True)
     P0 = ops.where(ops.placed(known[:, None] & known, P0), P0, ops.zero(P0))
-    call = call._replace(model=call.model._replace(m0=ops.zero(m0), P0=P0))
-    states, simulated = drawn(generator, call, lengths(size))
-    found = smoother(call.y - simulated, **model)
-    result: Array = module_of(call.library).cast(states + found.mean, call.dtype)
+    begun = call.model._replace(m0=ops.zero(m0), P0=P0)
+    states, simulated = drawn(generator, call._replace(model=begun, intercepts=NO_INTERCEPTS), axes)
+    apart = call.y - simulated
+    if form.missing is not False and count > 1:
+        call, apart = without_missing(call, apart)
+    changing = call.model._asdict() | dict(zip(INTERCEPTS, call.intercepts, strict=True))
+    shared: dict[str, Any] = {name: changing[name][None] for name in CHANGING if changing[name] is not None}
+    start: dict[str, Any] = {name: model.get(name) for name in (*STATES, "diffuse")}
+
+    def smoothed(y: Array) -> Array:
+        mean: Array = smoother(y, **shared, **start, **arguments.options).mean
+        return mean
+
+    traced = any(map(module.is_traced, (apart, *shared.values(), *start.values())))
+    apart = apart.reshape(count, *form.batch, form.n, form.observed)
+    found = by_pieces(smoothed, apart, draws_of_a_piece(call, traced), ops, traced)
+    result: Array = module.cast(states + found.reshape(states.shape), call.dtype)
     return result
 
 
