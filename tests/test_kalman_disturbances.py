@@ -125,6 +125,24 @@ def test_batches_and_intercepts() -> None:
     np.testing.assert_allclose(found.obs_disturbance[there], seen[there], atol=1e-9)
 
 
+@pytest.mark.parametrize("verb", [kalman.disturbance_smoother, kalman.lag_one_smoother])
+def test_what_is_unknown_in_some_series_alone(verb: Any) -> None:
+    """Each by its own start."""
+    y = np.random.default_rng(0).normal(size=(2, 20, 1))
+    unknown = np.stack([np.diag([np.inf, 1.0]), np.diag([np.inf, np.inf])])
+    plain = {
+        "F": [[1.0, 1.0], [0.0, 1.0]],
+        "H": [[1.0, 0.0]],
+        "Q": np.diag([0.1, 0.01]),
+        "R": [[0.5]],
+        "m0": [0.0, 0.0],
+    }
+    found = verb(y, **plain, P0=unknown)
+    for k in range(2):
+        for part, alone in zip(found, verb(y[k], **plain, P0=unknown[k]), strict=True):
+            np.testing.assert_allclose(part[k], alone, rtol=1e-10, atol=1e-12)
+
+
 def test_what_is_0_is_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
     """A state without noise costs nothing; what a gradient is wanted of, or cannot be read, is never taken for 0."""
     sizes = []

@@ -87,6 +87,10 @@ def test_memory_of_many_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     assert most < pieces.MOST + 4 * found.nbytes  # all at once: 3 times as much
 
 
+def test_draws_of_an_empty_series() -> None:
+    assert drawn("numpy", np.zeros((0, 2)), (3,), model(2, 2)).shape == (3, 0, 2)
+
+
 @pytest.mark.parametrize("library", ["numpy", "torch", "jax"])
 def test_pieces_cover_all(library: str) -> None:
     pytest.importorskip(library)

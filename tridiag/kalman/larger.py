@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tridiag.calls.state_space import Call, Intercepts, check_values, parameters_of, prepare
+from tridiag.calls.state_space import Call, Intercepts, check_values, is_readable, parameters_of, prepare
 from tridiag.kalman.execute import Smoothed
 from tridiag.kalman.filters import smoother
 from tridiag.kalman.intercepts import wider
@@ -28,7 +28,8 @@ class Given(NamedTuple):
         if call.intercepts.state is not None:
             added["state_intercept"] = wider(ops, call.intercepts.state, 0, more)
         larger = {"F": F, "H": H, "Q": Q, "R": R, "m0": longer(ops, call.model.m0, more), "P0": P0}
-        return smoother(call.y, **larger, **added, **self.options, diffuse=call.form.diffuse)
+        told = is_readable(call.library, call.problem.device, P0)  # of each series by itself, what is unknown in it
+        return smoother(call.y, **larger, **added, **self.options, diffuse=None if told else call.form.diffuse)
 
 
 def given(verb: str, y: Array, model: dict[str, Any]) -> Given:

@@ -173,6 +173,8 @@ def drawn(generator: Any, call: Call, size: tuple[int, ...]) -> tuple[Array, Arr
     ops, axis, n = module.Operations, len(form.batch), form.n
     z = module.normal(generator, (*size, *form.batch, n, form.states + form.observed), model.F)
     noise = z[..., : form.states]  # that of the last step moves nothing: it is for the first state
+    if n == 0:
+        return noise, z[..., form.states :]
     first = noise[..., n - 1, :]
     moved = times(root(ops, model.Q), noise)
     if call.intercepts.state is not None:
