@@ -66,6 +66,7 @@ def requests(whole: bool = False) -> Iterator[tuple[Any, ...]]:
         yield from (("few_blocks", dtype, size) for size in range(2, recurrences.WRITTEN_OUT + 1))
     for dtype in REAL:
         yield "logsumexp", dtype
+        yield from (("selective", dtype), ("selective_adjoint", dtype))
         yield from (("totals", dtype, kind) for kind in ("logarithms", "weighted"))
         yield from (("constant", dtype, order) for order in range(1, MOST_IN_VECTORS + 1))
         yield "filter_guard", dtype

@@ -309,14 +309,14 @@ def refused(**more: Any) -> Any:
     y, parameters, steps = series(3, 16, 1), model(2, 1), P(None, "z")
     verb = more.pop("verb", kalman.log_likelihood)
     local = jax.shard_map(
-        lambda y: verb(y, **parameters, **more, axis_name="z"), mesh=mesh_of(4), in_specs=steps, out_specs=steps
+        lambda y: verb(y, **parameters | more, axis_name="z"), mesh=mesh_of(4), in_specs=steps, out_specs=steps
     )
     return jax.jit(local)(y)
 
 
 def test_what_needs_whole_series_is_refused_inside_shard_map() -> None:
     with pytest.raises(ValueError, match=r"states that are unknown at first are for whole series.* give a finite P0"):
-        refused(diffuse=[0])
+        refused(diffuse=[0], P0=jnp.zeros((2, 2)))
     with pytest.raises(ValueError, match=r"burn counts the first steps of whole series"):
         refused(burn=1)
     with pytest.raises(TypeError, match=r"lag_one_smoother is for whole series"):
