@@ -10,12 +10,13 @@ Without a GPU, CuPy is the stand-in of `gpu_offline/standin`. What runs on it, a
 
 import gc
 import importlib
+import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from at_once import are_named, later
+from at_once import EVERY_CASE, are_named, later, left_out
 from helpers import DTYPES as ALL_DTYPES
 from helpers import GPU_OFFLINE, STANDIN, SUBJECTS, Subject, installed
 
@@ -126,6 +127,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not are_named(config):
         for item in later(items):
             item.add_marker(pytest.mark.slow)
+        if not os.environ.get(EVERY_CASE):
+            gone = left_out(items)
+            config.hook.pytest_deselected(items=[item for item in items if item in gone])
+            items[:] = [item for item in items if item not in gone]
 
 
 def computes(item: pytest.Item) -> bool:
