@@ -52,14 +52,14 @@ class Smoothed(NamedTuple):
 
 def run(verb: str, y: Any, parameters: tuple[Any, ...], options: tuple[Any, ...]) -> Any:
     """Prepare the arguments, choose a backend, run it, give the result the caller's dtype; options: `Options`."""
-    if compiling(y):
-        return graph().outside(run, verb, y, parameters, options)
     state_intercept, obs_intercept, diffuse, method, backend, axis_name = options
     plain = state_intercept is None and obs_intercept is None and diffuse is None and axis_name is None
     if plain and type(y) is ndarray:
         found = fast_path.kalman(verb, [y, *parameters], method, backend)
         if found is not None:
             return result_of(verb, found)
+    if compiling(y):
+        return graph().outside(run, verb, y, parameters, options)
     entry, call, known = ready(verb, y, parameters, Options(*options))
     module = module_of(call.library)
     if call.form.n == 0 or 0 in call.form.batch:
