@@ -2,6 +2,7 @@
 
     python benchmarks/gpu_kernels.py [--json FILE]
     python benchmarks/gpu_kernels.py --host
+    python benchmarks/gpu_kernels.py --others [--json FILE]
 
 A call is made once, for what it launches and where; these launches are then timed by events, several times in a row.
 The copy moves as many bytes as the call has to: five words for each unknown of a solve, three for each value of a
@@ -11,6 +12,9 @@ device is nobody else's. What a user waits for, with the host, is in ``gpu.py``.
 With ``--host``: the microseconds that a call of few small systems or sequences takes the host, in CuPy and, if it has a
 device, PyTorch, which the device hardly keeps waiting; and those of its launches and of its memory alone. The rest is
 what Python and the choices cost. On the stand-in for CuPy nothing is launched.
+
+With ``--others``: whole calls of the backends that launch by other means, Numba's and Triton's, in the same way over
+the same copies, of problems that keep the device busy for longer than the host takes.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ import numpy as np
 from gpu_contestants import REHEARSAL, UNREFINED, Problem
 
 import tridiag
-from tridiag.backends import installed
+from tridiag.backends import BACKENDS, installed
 from tridiag.benchmarking.conditions import conditions
 from tridiag.cuda import launcher, record
 
@@ -43,6 +47,12 @@ SEQUENCES = (
     *((100_000, 100), (1000, 10_000), (4, 10_000_000), (1, 40_000_000), (64, 100_000), (10_000, 1000)),
     (1_000_000, 32),
 )
+OTHERS = {  # backends, by the library of their arrays, and problems
+    "solve": ({"numba_cuda_thomas": "cupy", "cupy_thomas": "cupy", "triton_thomas": "torch"}, SYSTEMS[:4]),
+    "linear_recurrence": ({"numba_cuda_scan": "cupy", "triton_scan": "torch"}, SEQUENCES),
+    "logcumsumexp": ({"numba_cuda_scan": "cupy", "triton_scan": "torch"}, SEQUENCES),
+}
+WORDS = {"solve": 5, "linear_recurrence": 3, "logcumsumexp": 2}
 SMALL, HOST_BATCHES, HOST_CALLS = (64, 100), 20, 100
 TINY = 12  # the longest axis of a rehearsal
 
@@ -168,16 +178,54 @@ def ratios(shape: tuple[int, int], axis: int, dtype: str, verbs: tuple[str, ...]
     return found
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
-    parser.add_argument("--host", action="store_true", help="what calls take the host instead")
-    options = parser.parse_args(arguments)
-    if options.host:
-        of_host()
-        return 0
-    name = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.get_device_id())["name"].decode()
-    lines: list[dict[str, Any]] = []
+def of_others(lines: list[dict[str, Any]]) -> None:
+    """Whole calls of other backends: a line for each problem."""
+    for verb, (backends, shapes) in OTHERS.items():
+        for dtype in ("float64", "float32"):
+            for shape in shapes:
+                for axis in (-1, 0):
+                    problem, found = problem_of(*shape, axis, dtype), {}
+                    floor = 1.0 if REHEARSAL else copy(WORDS[verb], problem)
+                    for backend, library in backends.items():
+                        if (reason := BACKENDS[backend].missing()) is None:
+                            found[backend] = 1.0 if REHEARSAL else whole(verb, backend, library, problem) / floor
+                        else:
+                            print(f"{backend}: {reason}")
+                    tell(lines, dtype, shape, axis, {f"{verb}, {backend}": ratio for backend, ratio in found.items()})
+
+
+def whole(verb: str, backend: str, library: str, problem: Problem) -> float:
+    """Seconds of a call, of systems an answer to which is judged first."""
+    given, out = problem.given, problem.out
+    if library == "torch":
+        torch = importlib.import_module("torch")
+        torch.cuda.set_stream(torch.cuda.ExternalStream(cupy.cuda.get_current_stream().ptr))
+        given, out = tuple(map(torch.from_dlpack, given)), torch.from_dlpack(out)
+    options = {"axis": problem.axis, "out": out, "backend": backend}
+    if verb == "solve":
+        call = functools.partial(tridiag.solve, *given, pivoting=False, **options)
+    elif verb == "linear_recurrence":
+        call = functools.partial(tridiag.linear_recurrence, given[0], given[3], **options)
+    else:
+        call = functools.partial(tridiag.logcumsumexp, given[3], **options)
+    call()
+    if verb == "solve" and not problem.error(problem.out) <= UNREFINED:
+        raise SystemExit(
+            f"{verb} by {backend} of {problem.shape}, axis {problem.axis}, {problem.dtype}: a wrong answer"
+        )
+    return seconds([call])
+
+
+def tell(lines: list[dict[str, Any]], dtype: str, shape: tuple[int, int], axis: int, found: dict[str, float]) -> None:
+    """Of a problem, at once."""
+    lines.append({"dtype": dtype, "count": shape[0], "n": shape[1], "axis": axis, "ratios": found})
+    told = ", ".join(f"{verb}: {ratio:.2f}" for verb, ratio in found.items())
+    print(f"{dtype} {shape[0]} x {shape[1]}, axis {axis}: {told}", flush=True)
+    cupy.get_default_memory_pool().free_all_blocks()
+
+
+def of_kernels(lines: list[dict[str, Any]]) -> None:
+    """The launches of our own kernels: a line for each problem."""
     for shapes, verbs in (
         (SYSTEMS, ("solve, pivoting=False", "solve, auto")),
         (SEQUENCES, ("linear_recurrence", "logcumsumexp")),
@@ -185,11 +233,24 @@ def main(arguments: list[str] | None = None) -> int:
         for dtype in ("float64", "float32"):
             for shape in shapes:
                 for axis in (-1, 0):
-                    found = ratios(shape, axis, dtype, verbs)
-                    lines.append({"dtype": dtype, "count": shape[0], "n": shape[1], "axis": axis, "ratios": found})
-                    told = ", ".join(f"{verb}: {ratio:.2f}" for verb, ratio in found.items())
-                    print(f"{dtype} {shape[0]} x {shape[1]}, axis {axis}: {told}", flush=True)
-                    cupy.get_default_memory_pool().free_all_blocks()
+                    tell(lines, dtype, shape, axis, ratios(shape, axis, dtype, verbs))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
+    parser.add_argument("--host", action="store_true", help="what calls take the host instead")
+    parser.add_argument("--others", action="store_true", help="whole calls of Numba's and Triton's backends instead")
+    options = parser.parse_args(arguments)
+    if options.host:
+        of_host()
+        return 0
+    name = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.get_device_id())["name"].decode()
+    lines: list[dict[str, Any]] = []
+    if options.others:
+        of_others(lines)
+    else:
+        of_kernels(lines)
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         kept = conditions() | {"device": name, "lines": lines}
