@@ -290,7 +290,7 @@ def test_some_arguments_alone_have_gradients(backend: Subject) -> None:
 
     together = dict(zip(given, gradients(*given), strict=True))
     for name in given:
-        np.testing.assert_allclose(gradients(name)[0], together[name], rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(*map(to_numpy, (gradients(name)[0], together[name])), rtol=1e-12, atol=1e-13)
 
 
 CUTS: dict[str, dict[str, Any]] = {  # the axes along which operands are constant
@@ -340,13 +340,14 @@ def test_transforms_of_torch(backend: Subject) -> None:
     leaves = [given[k].clone().requires_grad_() for k in "xC"]
     loss(*leaves).backward()
     for found, leaf in zip(torch.func.grad(loss, (0, 1))(given["x"], given["C"]), leaves, strict=True):
-        np.testing.assert_allclose(found, leaf.grad, rtol=1e-12)
+        np.testing.assert_allclose(to_numpy(found), to_numpy(leaf.grad), rtol=1e-12)
     stacked = torch.stack((given["x"], 2 * given["x"]))
     found = torch.func.vmap(lambda x: tridiag.selective_scan(**{**given, "x": x}, axis=1, backend=backend.name))(
         stacked
     )
     for one, x in zip(found, stacked, strict=True):
-        np.testing.assert_allclose(one, tridiag.selective_scan(**{**given, "x": x}, axis=1), rtol=1e-12, atol=1e-14)
+        y = tridiag.selective_scan(**{**given, "x": x}, axis=1)
+        np.testing.assert_allclose(to_numpy(one), to_numpy(y), rtol=1e-12, atol=1e-14)
 
 
 def assert_differentiates(backend: Subject, given: dict[str, Any], order: int) -> None:
@@ -402,7 +403,7 @@ def test_what_is_not_read_has_no_gradient(backend: Subject) -> None:
     others = {k: backend.array(v) for k, v in given.items() if k != "a"}
     tridiag.selective_scan(a, **others, axis=1, backend=backend.name).sum().backward()
     grad = jax.grad(lambda a: tridiag.selective_scan(**{**given, "a": a}, axis=1).sum())(jax.numpy.asarray(given["a"]))
-    np.testing.assert_allclose(grad, a.grad, rtol=1e-10)
+    np.testing.assert_allclose(grad, to_numpy(a.grad), rtol=1e-10)
     assert not np.asarray(grad)[:, 0].any()
 
 

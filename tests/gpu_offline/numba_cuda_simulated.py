@@ -77,6 +77,12 @@ def systems() -> None:
         assert status.shape == (4, 1) and not status.any()
         assert_solves(x, *shared, where=where, axis=1, pivoting=pivoting)
 
+    for axis in (0, 1):
+        a, b, c, d = dominant((6, 5), axis=axis)
+        x, status = solve(a, b, c, d * (1 + 2j), axis)
+        assert status.shape == (x.shape[1 - axis],) and not status.any()
+        assert_solves(x, a, b, c, d * (1 + 2j), axis=axis)
+
     singular = dominant((5, 4))
     for diagonal in singular[:3]:
         diagonal[3, 2] = 0

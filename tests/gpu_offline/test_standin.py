@@ -9,10 +9,14 @@ import numpy as np
 import pytest
 from helpers import STANDIN
 
+import tridiag
+
 cupy: Any = pytest.importorskip("cupy", reason="needs the stand-in for CuPy")
 if not STANDIN:
     pytest.skip("CuPy and a device are here: the stand-in is not in place", allow_module_level=True)
 from cupy import machine  # noqa: E402
+
+from tridiag.cuda import launcher  # noqa: E402
 
 pytestmark = pytest.mark.smoke
 
@@ -148,6 +152,25 @@ def test_a_kernel_runs() -> None:
     kernel((4,), (32,), (words.view(f"V{words.nbytes}"),))
     np.testing.assert_array_equal(x.get(), 2 * np.arange(100.0))
     assert machine.launches[-1] == ("doubled", 4, 32, 0)
+
+
+def test_options_that_only_look_like_a_tuple() -> None:
+    """CuPy's `RawModule` takes no kind of tuple."""
+
+    class Options(tuple[str, ...]):
+        pass
+
+    with pytest.raises(TypeError, match="options as a tuple"):
+        cupy.RawModule(code=DOUBLED, options=Options(), name_expressions=("doubled",))
+
+
+@needs_compiler
+def test_a_kernel_where_cupy_compiles_by_raw_modules_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(cupy.cuda.compiler, "_compile_module_with_cache")
+    launcher.function.cache_clear()
+    x = cupy.asarray(np.ones(100))
+    np.testing.assert_allclose(tridiag.linear_recurrence(1.0, x).get(), np.arange(1.0, 101))
+    launcher.function.cache_clear()
 
 
 @needs_compiler

@@ -44,19 +44,27 @@ def text(source: str) -> str:
     return read(source).replace("#pragma once", "")
 
 
-def options_of(source: str) -> tuple[str, ...]:
+def options_of(source: str) -> Last:
     """What a source is compiled with."""
     return Last((*OPTIONS, *ROUNDED, *EXACT) if source == "pivoted.cu" else (*OPTIONS, *EXACT))
 
 
 @functools.cache
 def function(kernel: Kernel, device: int) -> Any:
-    """The compiled kernel; CuPy keeps what it compiled on disk."""
+    """The compiled kernel on a device, a `cupy.cuda.function.Function`; CuPy keeps what it compiled on disk.
+
+    `RawModule` takes options as a tuple and no kind of it, so it is passed by where CuPy has what it calls: without
+    that, float32 numbers below the smallest normal one are zero.
+    """
     import cupy
 
-    source = kernel.source
-    module = cupy.RawModule(code=text(source), options=options_of(source), name_expressions=(kernel.name,))
-    return module.get_function(kernel.name)
+    source, options = text(kernel.source), options_of(kernel.source)
+    with cupy.cuda.Device(device):
+        if (compiled := getattr(cupy.cuda.compiler, "_compile_module_with_cache", None)) is None:
+            module = cupy.RawModule(code=source, options=tuple(options), name_expressions=(kernel.name,))
+            return module.get_function(kernel.name).kernel
+        module = compiled(source, options, name_expressions=(kernel.name,))
+        return module.get_function(module.mapping[kernel.name])
 
 
 LEAST_SHARED = 65_536  # bytes that a block may have on every device of compute capability 7.5 or newer
@@ -79,9 +87,10 @@ def resident(kernel: Kernel, block: int, shared: int, device: int) -> int:
     """How many blocks a device holds at a time, of so many threads and bytes of shared memory each."""
     import cupy
 
-    compiled = function(kernel, device)
-    compiled.max_dynamic_shared_size_bytes = max(shared, compiled.max_dynamic_shared_size_bytes)
-    each = cupy.cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(compiled.kernel.ptr, block, shared)
+    driver, compiled = cupy.cuda.driver, function(kernel, device)
+    most = driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    driver.funcSetAttribute(compiled.ptr, most, max(shared, driver.funcGetAttribute(most, compiled.ptr)))
+    each = driver.occupancyMaxActiveBlocksPerMultiprocessor(compiled.ptr, block, shared)
     return int(each * cupy.cuda.Device(device).attributes["MultiProcessorCount"])
 
 

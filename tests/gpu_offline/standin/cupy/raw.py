@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import tempfile
+import weakref
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import cpu_build
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from cupy import machine
 from cupy.cuda import runtime
 
+MOST_DYNAMIC_SHARED = 8  # an attribute of functions, as the driver numbers it
 LARGEST_BLOCK, STATIC_SHARED, MOST_SHARED = 1024, 49_152, 232_448
 LARGEST_GRID, LARGEST_ARGUMENT = 2**31 - 1, 4096
 BUILD_OPTIONS = ("-D", "-I", "--define-macro", "--include-path")  # those that mean something to g++ too
@@ -38,7 +40,7 @@ class RawModule:
         backend: str = "nvrtc",
         name_expressions: Any = None,
     ) -> None:
-        if not isinstance(code, str) or not isinstance(options, tuple) or backend != "nvrtc":
+        if not isinstance(code, str) or type(options) is not tuple or backend != "nvrtc":
             raise TypeError("wanted code as one text, options as a tuple, and backend='nvrtc'")
         self.code, self.options = code, options
         self.name_expressions = tuple(name_expressions or ())
@@ -46,7 +48,7 @@ class RawModule:
     def get_function(self, name: str) -> RawKernel:
         if name not in self.name_expressions:
             raise CUDADriverError(f"CUDA_ERROR_NOT_FOUND: {name} is no name expression of this module")
-        return RawKernel(name, built(self.code, self.options, self.name_expressions))
+        return RawKernel(Function(name, built(self.code, self.options, self.name_expressions)))
 
 
 @functools.cache
@@ -67,27 +69,28 @@ def included(options: tuple[str, ...]) -> tuple[str, ...]:
     return (f"-DINCLUDED_{hashlib.sha256(''.join(texts).encode()).hexdigest()[:16]}",) if texts else ()
 
 
-class Function(NamedTuple):
-    ptr: int
+FUNCTIONS: weakref.WeakValueDictionary[int, Function] = weakref.WeakValueDictionary()
 
 
-class RawKernel:
+class Function:
+    """A kernel as the driver knows it: by its address."""
+
     def __init__(self, name: str, library: cpu_build.Library) -> None:
-        self.name, self.library = name, library
-        self.max_dynamic_shared_size_bytes = STATIC_SHARED
-        self.kernel = Function(id(self))
+        self.name, self.library, self.ptr = name, library, id(self)
+        self.attributes = {MOST_DYNAMIC_SHARED: STATIC_SHARED}
+        FUNCTIONS[self.ptr] = self
 
     def __call__(
-        self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...], *, shared_mem: int = 0
+        self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...], shared_mem: int = 0
     ) -> None:
         runtime.getDeviceCount()
-        if not all(isinstance(x, tuple) for x in (grid, block, args)):
+        if not all(type(x) is tuple for x in (grid, block, args)):
             raise TypeError("grid, block and args are tuples")
         if any(x != 1 for x in (*grid[1:], *block[1:])):
             raise NotImplementedError("the CPU build runs grids and blocks of one dimension")
         if not 0 < grid[0] <= LARGEST_GRID or not 0 < block[0] <= LARGEST_BLOCK:
             refuse(f"grid {grid}, block {block}")
-        if not 0 <= shared_mem <= min(self.max_dynamic_shared_size_bytes, MOST_SHARED):
+        if not 0 <= shared_mem <= min(self.attributes[MOST_DYNAMIC_SHARED], MOST_SHARED):
             refuse(f"{shared_mem} bytes of shared memory")
         (job,) = args
         if not isinstance(job, np.ndarray) or job.size != 1 or job.nbytes > LARGEST_ARGUMENT:
@@ -97,3 +100,21 @@ class RawKernel:
             )
         machine.launches[:] = [*machine.launches[-99:], (self.name, int(grid[0]), int(block[0]), shared_mem)]
         self.library.launch(self.name, grid[0], block[0], job, shared_mem, machine.seed)
+
+
+class RawKernel:
+    def __init__(self, kernel: Function) -> None:
+        self.kernel = kernel
+
+    def __call__(
+        self, grid: tuple[int, ...], block: tuple[int, ...], args: tuple[Any, ...], *, shared_mem: int = 0
+    ) -> None:
+        self.kernel(grid, block, args, shared_mem)
+
+    @property
+    def max_dynamic_shared_size_bytes(self) -> int:
+        return self.kernel.attributes[MOST_DYNAMIC_SHARED]
+
+    @max_dynamic_shared_size_bytes.setter
+    def max_dynamic_shared_size_bytes(self, size: int) -> None:
+        self.kernel.attributes[MOST_DYNAMIC_SHARED] = size

@@ -1,6 +1,6 @@
 """`cupy.cuda` as far as the package needs it."""
 
-from cupy.cuda import device, driver, memory, runtime, stream
+from cupy.cuda import compiler, device, driver, memory, runtime, stream
 from cupy.cuda.device import Device, get_device_id
 from cupy.cuda.memory import MemoryPointer, MemoryPool, alloc
 from cupy.cuda.stream import ExternalStream, Stream, get_current_stream
@@ -12,6 +12,7 @@ __all__ = [
     "MemoryPool",
     "Stream",
     "alloc",
+    "compiler",
     "device",
     "driver",
     "get_current_stream",
