@@ -13,8 +13,10 @@ every other test
 - from arrays of JAX and PyTorch where no backend is named, and in the files of `ONE_DTYPE`: one dtype, as above;
 - of a test in the files of `TRACED`, each case of which PyTorch or XLA traces anew: those of one compiled backend.
 
-One case is the middle one of those there are. Of tests with very many cases that wait, some run with
-``-m slow``, or all where `EVERY_CASE` asks for them. Kernels for complex64 are those for complex128 with other numbers.
+One case is the middle one of those there are. Kernels for complex64 are those for complex128 with other numbers.
+
+What waits is more than CI has time for. Where `TIME` says how many seconds there are, some cases of every test come
+first, then the others, and those that are left when the time is up are skipped.
 """
 
 import collections
@@ -25,8 +27,8 @@ from typing import Any
 import pytest
 from helpers import DTYPES, Subject
 
-EVERY_CASE = "TRIDIAG_EVERY_CASE"  # in the environment: of tests with very many cases all are run with ``-m slow``
-VERY_MANY = 64
+TIME = "TRIDIAG_TEST_SECONDS"  # in the environment
+FIRST = 12  # cases of a test
 USUAL = "float64"  # kernels of every dtype are compiled anew: files that need the same kernels share a dtype
 DTYPE = {
     "test_matrix_recurrence.py": "complex128",
@@ -431,11 +433,19 @@ def later(items: list[Any]) -> list[Any]:
     return waiting
 
 
-def left_out(items: list[Any]) -> set[Any]:
-    """Of tests with very many cases that wait all but about `VERY_MANY`, by their names: the same ones everywhere."""
-    waiting = [item for item in items if item.get_closest_marker("slow")]
-    many = (group for group in grouped(waiting) if len(group) > VERY_MANY)
-    return {item for group in many for item in group if zlib.crc32(item.name.encode()) % len(group) >= VERY_MANY}
+def first_of_every_test(items: list[Any], processes: int) -> list[Any]:
+    """The same in the order in which they are run for as long as there is time, by each of some processes.
+
+    Of a test some cases, chosen by their names, come before those of others. Modules stay together in either part, as
+    what they compile is kept for a module, and every process begins with a part of its own.
+    """
+    ranks: dict[Any, int] = {}
+    for group in grouped(items):
+        group.sort(key=lambda item: zlib.crc32(item.name.encode()))
+        ranks |= {item: rank for rank, item in enumerate(group)}
+    modules = list(dict.fromkeys(item.path for item in items))
+    place = {path: k % processes for k, path in enumerate(modules)}
+    return sorted(items, key=lambda item: (place[item.path], ranks[item] >= FIRST))
 
 
 def are_named(config: pytest.Config) -> bool:

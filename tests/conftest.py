@@ -11,16 +11,19 @@ Without a GPU, CuPy is the stand-in of `gpu_offline/standin`. What runs on it, a
 import gc
 import importlib
 import os
+import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from at_once import EVERY_CASE, are_named, later, left_out
+from at_once import TIME, are_named, first_of_every_test, later
 from helpers import DTYPES as ALL_DTYPES
 from helpers import GPU_OFFLINE, STANDIN, SUBJECTS, Subject, installed
 
 from tridiag.selection import measurements
+
+BEGUN = time.monotonic()
 
 if installed("jax"):
     import jax
@@ -127,10 +130,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not are_named(config):
         for item in later(items):
             item.add_marker(pytest.mark.slow)
-        if not os.environ.get(EVERY_CASE):
-            gone = left_out(items)
-            config.hook.pytest_deselected(items=[item for item in items if item in gone])
-            items[:] = [item for item in items if item not in gone]
+    if os.environ.get(TIME):
+        items[:] = first_of_every_test(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if os.environ.get(TIME) and time.monotonic() - BEGUN > float(os.environ[TIME]):
+        pytest.skip(f"the time is up: {TIME} gives {os.environ[TIME]} seconds")
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    late = [report for report in terminalreporter.stats.get("skipped", ()) if "the time is up" in str(report.longrepr)]
+    if late:
+        terminalreporter.write_line(f"{len(late)} of them for want of time: {TIME} gave {os.environ[TIME]} seconds")
 
 
 def computes(item: pytest.Item) -> bool:
