@@ -210,30 +210,29 @@ for _name in BACKENDS_TIMED:
 def recurrence(problem: Problem) -> Contestant:
     a, _, _, x = problem.given
     call = functools.partial(tridiag.linear_recurrence, a, x, axis=problem.axis, out=problem.out)
+    return OnDevice(call, functools.partial(error_of_recurrence, problem), JOINED)
 
-    def error(y: Any) -> float:
-        """The largest residual of a step in eps, of the sum of its terms."""
-        found, first, right = (cupy.moveaxis(v, problem.axis, -1) for v in (y, a, x))
-        term = first[..., 1:] * found[..., :-1]
-        residual = abs(found[..., 1:] - term - right[..., 1:]) / (abs(term) + abs(right[..., 1:]))
-        return float(residual.max()) / float(np.finfo(problem.dtype).eps)
 
-    return OnDevice(call, error, JOINED)
+def error_of_recurrence(problem: Problem, y: Any) -> float:
+    """The largest residual of a step in eps, of the sum of its terms."""
+    found, first, right = (cupy.moveaxis(v, problem.axis, -1) for v in (y, problem.given[0], problem.given[3]))
+    term = first[..., 1:] * found[..., :-1]
+    residual = abs(found[..., 1:] - term - right[..., 1:]) / (abs(term) + abs(right[..., 1:]))
+    return float(residual.max()) / float(np.finfo(problem.dtype).eps)
 
 
 @contestant("logcumsumexp")
 def sums(problem: Problem) -> Contestant:
-    x = problem.given[3]
-    call = functools.partial(tridiag.logcumsumexp, x, axis=problem.axis, out=problem.out)
+    call = functools.partial(tridiag.logcumsumexp, problem.given[3], axis=problem.axis, out=problem.out)
+    return OnDevice(call, functools.partial(error_of_sums, problem), ACCURATE)
 
-    def error(y: Any) -> float:
-        """How far the shares of a value are from 1, in eps of its size."""
-        found, right = (cupy.moveaxis(v, problem.axis, -1) for v in (y, x))
-        now = found[..., 1:]
-        shares = cupy.exp(found[..., :-1] - now) + cupy.exp(right[..., 1:] - now)
-        return float((abs(shares - 1) / (1 + abs(now))).max()) / float(np.finfo(problem.dtype).eps)
 
-    return OnDevice(call, error, ACCURATE)
+def error_of_sums(problem: Problem, y: Any) -> float:
+    """How far the shares of a value are from 1, in eps of its size."""
+    found, right = (cupy.moveaxis(v, problem.axis, -1) for v in (y, problem.given[3]))
+    now = found[..., 1:]
+    shares = cupy.exp(found[..., :-1] - now) + cupy.exp(right[..., 1:] - now)
+    return float((abs(shares - 1) / (1 + abs(now))).max()) / float(np.finfo(problem.dtype).eps)
 
 
 def in_jax(problem: Problem, function: Callable[..., Any], bound: float = UNREFINED) -> Contestant:
