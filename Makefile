@@ -15,11 +15,11 @@ PIP_INSTALL := -m pip install --quiet --no-compile --constraint constraints.txt 
 
 # The tests run on a copy outside the checkout, so that what they import is the installed wheel.
 define pytest
-copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -R tests examples benchmarks docs README.md *.txt setup.cfg "$$copy" \
+copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -R tests tools examples benchmarks docs README.md *.txt setup.cfg "$$copy" \
   && cd "$$copy" && "$(CURDIR)/$(WORK)/$(or $(VENV),test)/bin/python" -m pytest -c setup.cfg
 endef
 
-.PHONY: dev test test-gpu-offline test-gpu-toolchains demo slow campaign guard doctest lint types docs clean
+.PHONY: wheels dev test test-gpu-offline test-gpu-toolchains demo slow campaign guard doctest lint types docs clean
 
 test: $(WORK)/test.stamp
 	$(pytest) $(PYTEST_ARGS)
@@ -72,6 +72,21 @@ types: $(WORK)/check.stamp
 docs: $(WORK)/check.stamp
 	$(WORK)/check/bin/python -m sphinx -W --keep-going -q -b html docs docs/_build
 	$(WORK)/check/bin/python docs/links.py docs/_build
+
+# What a release consists of: the sources, a wheel for every platform, and one for this, which brings kernels along for
+# its kinds of processors. They are compiled in some ten minutes; what speaks with Python, for each of PYTHONS.
+PYTHONS ?= $(PYTHON)
+PLATFORM ?= manylinux_2_17_$(shell uname -m)
+wheels: $(WORK)/wheel.stamp
+	rm -rf $(WORK)/wheels $(WORK)/sources && mkdir -p $(WORK)/wheels $(WORK)/sources
+	cp --parents $(SOURCES) CHANGELOG.md CONTRIBUTING.md MANIFEST.in Makefile $(WORK)/sources
+	cp $(WORK)/wheel/*.whl $(WORK)/wheels
+	only=; for python in $(PYTHONS); do \
+	  rm -rf $(WORK)/builder && $$python -m venv $(WORK)/builder && $(WORK)/builder/bin/python $(PIP_INSTALL) $(WORK)/wheel/*.whl \
+	  && $(WORK)/builder/bin/python tools/wheels.py $(WORK)/sources/tridiag/kernels/objects $$only && only="--only python" || exit 1; done
+	$(WORK)/builder/bin/python -m pip wheel --quiet --no-deps --wheel-dir $(WORK)/wheels \
+	  --config-settings=--build-option=--plat-name=$(PLATFORM) $(WORK)/sources
+	ls -l $(WORK)/wheels
 
 clean:
 	rm -rf $(WORK) build *.egg-info docs/_build

@@ -13,7 +13,7 @@ from tridiag.backends import no_gpu
 from tridiag.benchmarking import libraries
 from tridiag.benchmarking.conditions import conditions
 from tridiag.commands.terminal import show, tell
-from tridiag.kernels.runtime.object_cache import cpu
+from tridiag.kernels.runtime import object_cache, shipped
 from tridiag.selection import measurements
 
 VECTORS = ("avx512f", "avx2", "avx", "sse4.2", "sve", "neon")
@@ -29,6 +29,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(record, indent=1))
         return 0
     machine = record["machine"] | {"vectors": ", ".join(record["vectors"])}
+    machine["kernels"] = record["kernels"]
     machine["caches"] = ", ".join(f"{name} {size}" for name, size in machine["caches"].items())
     show("Machine", ("", ""), [(name, str(value)) for name, value in machine.items()], text=2)
     show("Devices", ("library", "devices"), [(name, found) for name, found in record["devices"].items()], text=2)
@@ -45,6 +46,7 @@ def facts() -> dict[str, Any]:
     return conditions() | {
         "executable": sys.executable,
         "vectors": vectors(),
+        "kernels": kernels(),
         "devices": {library: devices(library) for library in DEVICES},
         "selection": measurements.known().origin,
         "backends": [
@@ -55,8 +57,17 @@ def facts() -> dict[str, Any]:
 
 def vectors() -> list[str]:
     """The instructions on vectors that LLVM finds, best first."""
-    features = cpu()[1].split(",")
+    features = object_cache.cpu()[1].split(",")
     return [name for name in VECTORS if f"+{name}" in features]
+
+
+def kernels() -> str:
+    """Where the compiled kernels of this machine come from."""
+    kind = shipped.kind()
+    came = 0 if kind is None else len(list((shipped.FOLDER / kind).glob("*.kernel")))
+    told = f"{came} came along, for {kind}" if came else "none came along"
+    kept = [(folder, len(list(folder.glob("*.kernel")))) for folder in object_cache.folders()]
+    return "; ".join([told, *(f"{count} compiled here, in {folder}" for folder, count in kept)])
 
 
 def devices(library: str) -> str:

@@ -1,5 +1,6 @@
 """Compiled kernels kept on disk as object code, one file a kernel: a process that finds its file does not start Numba.
 
+Those that came with the package, for some kinds of processors, are taken first (`tridiag.kernels.runtime.shipped`).
 A file is named by everything that its code depends on: the kernel, its sources, the versions of the compiler, the CPU.
 It begins with a digest of its name and of the rest, so that a file that is damaged, or another one's under its name,
 counts as none, and appears by a rename, so that any number of processes may fill one folder. Where no folder can be
@@ -27,7 +28,7 @@ import platformdirs
 
 from tridiag.kernels.jobs.words.record import GUARDED
 from tridiag.kernels.jobs.words.symbols import INNER, PREFIX
-from tridiag.kernels.runtime import keyboard, notice, private_files
+from tridiag.kernels.runtime import keyboard, notice, private_files, shipped
 from tridiag.kernels.runtime.sources import source_hash_of
 
 PATIENCE = 120.0  # seconds for which a kernel is waited for that another process compiles
@@ -54,6 +55,7 @@ class Code(NamedTuple):
 
 
 _kernels: dict[str, Kernel] = {}
+modules: dict[str, str] = {}  # that build the kernels of this process, by their names
 _warned = False  # that a file is not to be trusted
 _lock = threading.RLock()
 if hasattr(os, "register_at_fork"):  # a child must not wait for a thread that it does not have
@@ -72,11 +74,24 @@ def obtain(name: str, build: Callable[[], Any], inner: Kernel | None = None) -> 
         if known not in _kernels:
             if inner is not None:
                 llvm.add_symbol(INNER, inner.address)
-            file = file_name(name, getattr(build, "module", ""))
-            _kernels[known] = load(name, file) or compile_in_turn(name, build, file)
+            module = getattr(build, "module", "")
+            modules[name] = module
+            if (kernel := come_along(name, module)) is None:
+                file = file_name(name, module)
+                kernel = load(name, file) or compile_in_turn(name, build, file)
+            _kernels[known] = kernel
             if inner is None:
                 llvm.add_symbol(PREFIX + name, _kernels[known].address)
         return _kernels[known]
+
+
+def come_along(name: str, module: str) -> Kernel | None:
+    """The kernel that came with the package, if one did for this processor."""
+    if (found := shipped.content_of(name, module)) is None:
+        return None
+    with contextlib.suppress(ValueError, RuntimeError):
+        return Kernel(link(name, unpack(*found)), True, None)
+    return None
 
 
 @dataclass(frozen=True)

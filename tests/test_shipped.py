@@ -1,0 +1,117 @@
+"""That kernels which come with the package need no compiler, and never run where a processor lacks what they need."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import llvmlite.binding
+import numpy as np
+import pytest
+from processes import run_program
+
+import tridiag
+from tridiag.kernels.runtime import object_cache, private_files, shipped
+
+pytestmark = pytest.mark.skipif(not shipped.kinds(), reason="no kernels come along on such a machine")
+
+KINDS = [kind.name for kind in shipped.kinds()]
+TOOL = Path(__file__).parents[1] / "tools" / "wheels.py"
+PRODUCT = """
+import pathlib, sys
+import numpy as np
+from tridiag.kernels.runtime import object_cache, shipped
+
+shipped.FOLDER = pathlib.Path(sys.argv[1])
+import tridiag
+
+y = tridiag.matmul(-1.0, 4.0, -1.0, np.ones(50))
+assert (y[1:-1] == 2).all() and y[0] == y[-1] == 3
+print(object_cache.compiled(), "numba" in sys.modules)
+"""
+TAKEN = "products_float64", "call", "recall"  # by that call
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """In the place of that of the package; every kind has one in it, and the kind of this machine is found anew."""
+    for name in KINDS:
+        (tmp_path / "objects" / name).mkdir(parents=True)
+    for setting in shipped.CHANGES:
+        monkeypatch.delenv(f"NUMBA_{setting}", raising=False)
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path / "objects")
+    monkeypatch.setattr(shipped, "GUARDED", False)
+    shipped.kind.cache_clear()
+    yield tmp_path / "objects"
+    shipped.kind.cache_clear()
+
+
+def bring_along(folder: Path, name: str) -> Path:
+    """The file of a kernel of this process, as it comes with a wheel."""
+    module = object_cache.modules[name]
+    file, places = object_cache.file_name(name, module), object_cache.folders()
+    content = next(private_files.read(place / file) for place in places if (place / file).exists())
+    target = folder / shipped.file_name(name, module)
+    target.write_bytes(object_cache.pack(object_cache.unpack(content, file), target.name))
+    return target
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_comes_along_is_not_compiled(folder: Path, tmp_path: Path, damaged: bool) -> None:
+    """Unless its file is not what was written."""
+    tridiag.matmul(-1.0, 4.0, -1.0, np.ones(50))
+    kind = shipped.kind()
+    assert kind is not None
+    files = {name: bring_along(folder / kind, name) for name in TAKEN}
+    if damaged:
+        content = files["products_float64"].read_bytes()
+        files["products_float64"].write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    told = run_program(PRODUCT, str(folder), XDG_CACHE_HOME=str(tmp_path / "empty"))
+    assert told == f"{int(damaged)} {damaged}"
+
+
+def test_the_best_kind_that_a_processor_is_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A processor that lacks one instruction of a kind gets the next; of none of them, nothing."""
+    every = {feature: True for kind in shipped.kinds() for feature in kind.features}
+    best, *_, last = shipped.kinds()
+
+    def taken(**lacks: bool) -> str | None:
+        monkeypatch.setattr(llvmlite.binding, "get_host_cpu_features", lambda: {**every, **lacks})
+        shipped.kind.cache_clear()
+        return shipped.kind()
+
+    assert taken() == best.name
+    for feature in best.features:
+        found = next((kind.name for kind in shipped.kinds() if feature not in kind.features), None)
+        assert taken(**{feature: False}) == found
+    assert taken(**dict.fromkeys(last.features, False)) is None
+    (folder / best.name).rmdir()
+    assert taken() == KINDS[1]
+
+
+@pytest.mark.parametrize("setting", shipped.CHANGES)
+def test_who_wants_other_code_compiles_it(folder: Path, monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
+    assert shipped.kind() is not None
+    monkeypatch.setenv(f"NUMBA_{setting}", "0")
+    shipped.kind.cache_clear()
+    assert shipped.kind() is None
+
+
+def test_a_file_is_of_one_version_of_python_if_it_speaks_with_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = "tridiag.kernels.products.kernel", *shipped.OF_PYTHON
+    here = [shipped.file_name("kernel", module) for module in modules]
+    monkeypatch.setattr(sys.implementation, "cache_tag", "cpython-999")
+    there = [shipped.file_name("kernel", module) for module in modules]
+    assert [a == b for a, b in zip(here, there, strict=True)] == [True, False, False]
+
+
+@pytest.mark.slow
+def test_the_tool_writes_kernels_for_a_lesser_processor(tmp_path: Path) -> None:
+    """They run here, and are right."""
+    command = [sys.executable, str(TOOL), str(tmp_path), "--only", "small", "--kind", KINDS[-1]]
+    subprocess.run(command, check=True, capture_output=True, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
+    program = PRODUCT.replace("matmul(-1.0, 4.0, -1.0, np.ones(50))", "solve(0.0, 0.5, 0.0, np.ones(50))").replace(
+        "assert (y[1:-1] == 2).all() and y[0] == y[-1] == 3", "assert (y == 2).all()"
+    )
+    assert run_program(program, str(tmp_path), XDG_CACHE_HOME=str(tmp_path / "empty")) == "0 False"

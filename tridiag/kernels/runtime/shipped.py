@@ -1,0 +1,86 @@
+"""Kernels that come with the package: object code for kinds of processors, in wheels for a platform.
+
+A folder has the kernels for one kind, which run on every processor that has its instructions; the best kind that this
+one is of is taken. A file is named by the kernel and by a digest of the sources that its code depends on, so that none
+is taken that was made from others; kernels that speak with Python are of one version of it. `tools/wheels.py` writes
+them.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import pathlib
+import platform
+import sys
+from typing import NamedTuple
+
+import llvmlite.binding as llvm
+
+from tridiag.kernels.jobs.words.record import GUARDED
+from tridiag.kernels.runtime.sources import source_hash_of
+
+FOLDER = pathlib.Path(__file__).parents[1] / "objects"
+OF_PYTHON = "tridiag.kernels.runtime.python_entry", "tridiag.kernels.runtime.table_entry"  # what builds their callers
+CHANGES = (
+    "CPU_NAME",
+    "CPU_FEATURES",
+    "ENABLE_AVX",
+    "OPT",
+    "LOOP_VECTORIZE",
+    "SLP_VECTORIZE",
+    "BOUNDSCHECK",
+    "DEBUGINFO",
+)
+
+
+class Kind(NamedTuple):
+    """A kind of processors, by a name that LLVM knows, and the features of it that compiled code may use."""
+
+    name: str
+    features: tuple[str, ...]
+
+
+BASE = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
+AVX2 = (*BASE, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
+AVX512 = (*AVX2, "adx", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl", "clflushopt", "prfchw")
+KINDS = {  # of a machine, the best first
+    "x86_64": (Kind("skylake-avx512", AVX512), Kind("haswell", AVX2), Kind("nehalem", BASE)),
+}
+
+
+def kinds() -> tuple[Kind, ...]:
+    """Those of the machines of this system for which kernels can come along."""
+    return KINDS.get(platform.machine(), ()) if sys.platform == "linux" else ()
+
+
+@functools.cache
+def kind() -> str | None:
+    """The best kind that this processor is of and that there are kernels for; None: there are none."""
+    if GUARDED or any(f"NUMBA_{setting}" in os.environ for setting in CHANGES):
+        return None  # somebody wants other code
+    try:
+        features = llvm.get_host_cpu_features()
+    except RuntimeError:  # LLVM cannot tell
+        return None
+    fitting = (kind.name for kind in kinds() if all(features.get(name) for name in kind.features))
+    return next((name for name in fitting if (FOLDER / name).is_dir()), None)
+
+
+def file_name(name: str, module: str) -> str:
+    """That of a kernel which a module builds, in the folder of a kind."""
+    python = sys.implementation.cache_tag if module in OF_PYTHON else ""
+    digest = hashlib.sha256(f"{source_hash_of(module)} {python}".encode())
+    return f"{name}-{digest.hexdigest()[:20]}.kernel"
+
+
+def content_of(name: str, module: str) -> tuple[bytes, str] | None:
+    """What the file of such a kernel holds and how it is called, where there is one."""
+    if (of_this := kind()) is None or not module:
+        return None
+    file = file_name(name, module)
+    try:
+        return (FOLDER / of_this / file).read_bytes(), file
+    except OSError:
+        return None
