@@ -84,6 +84,7 @@ wheels: $(WORK)/wheel.stamp
 	only=; for python in $(PYTHONS); do \
 	  rm -rf $(WORK)/builder && $$python -m venv $(WORK)/builder && $(WORK)/builder/bin/python $(PIP_INSTALL) $(WORK)/wheel/*.whl \
 	  && $(WORK)/builder/bin/python tools/wheels.py $(WORK)/sources/tridiag/kernels/objects $$only && only="--only python" || exit 1; done
+	$(WORK)/builder/bin/python -m pip install --quiet build && $(WORK)/builder/bin/python -m build --sdist --outdir $(WORK)/wheels .
 	$(WORK)/builder/bin/python -m pip wheel --quiet --no-deps --wheel-dir $(WORK)/wheels \
 	  --config-settings=--build-option=--plat-name=$(PLATFORM) $(WORK)/sources
 	ls -l $(WORK)/wheels

@@ -12,7 +12,7 @@ import pytest
 from processes import run_program
 
 import tridiag
-from tridiag.kernels.runtime import object_cache, private_files, shipped
+from tridiag.kernels.runtime import object_cache, private_files, shipped, sources
 
 pytestmark = pytest.mark.skipif(not shipped.kinds(), reason="no kernels come along on such a machine")
 
@@ -38,6 +38,7 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """In the place of that of the package; every kind has one in it, and the kind of this machine is found anew."""
     for name in KINDS:
         (tmp_path / "objects" / name).mkdir(parents=True)
+    (tmp_path / "objects" / shipped.DIGEST).write_text(sources.digest())
     for setting in shipped.CHANGES:
         monkeypatch.delenv(f"NUMBA_{setting}", raising=False)
     monkeypatch.setattr(shipped, "FOLDER", tmp_path / "objects")
@@ -95,6 +96,14 @@ def test_who_wants_other_code_compiles_it(folder: Path, monkeypatch: pytest.Monk
     assert shipped.kind() is not None
     monkeypatch.setenv(f"NUMBA_{setting}", "0")
     shipped.kind.cache_clear()
+    assert shipped.kind() is None
+
+
+def test_what_was_made_of_other_sources_is_not_taken(folder: Path) -> None:
+    (folder / shipped.DIGEST).write_text("0" * 64)
+    assert shipped.kind() is None
+    shipped.kind.cache_clear()
+    (folder / shipped.DIGEST).unlink()
     assert shipped.kind() is None
 
 

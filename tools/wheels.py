@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tridiag.kernels import ahead
-from tridiag.kernels.runtime import call_table, object_cache, private_files, python_call, shipped
+from tridiag.kernels.runtime import call_table, object_cache, private_files, python_call, shipped, sources
 from tridiag.kernels.table import kernel
 
 KINDS = tuple(kind.name for kind in shipped.kinds())
@@ -78,6 +78,8 @@ def main() -> int:
         return 0
     if not KINDS:
         raise SystemExit(f"no kernels can come along on {sys.platform}; {', '.join(shipped.KINDS)} on Linux have some")
+    options.folder.mkdir(parents=True, exist_ok=True)
+    (options.folder / shipped.DIGEST).write_text(sources.digest())
     for kind in options.kind or KINDS:
         with tempfile.TemporaryDirectory() as cache:
             environment = os.environ | {"NUMBA_CPU_NAME": kind, "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": cache}

@@ -1,15 +1,14 @@
 """Kernels that come with the package: object code for kinds of processors, in wheels for a platform.
 
 A folder has the kernels for one kind, which run on every processor that has its instructions; the best kind that this
-one is of is taken. A file is named by the kernel and by a digest of the sources that its code depends on, so that none
-is taken that was made from others; kernels that speak with Python are of one version of it. `tools/wheels.py` writes
+one is of is taken. Beside the folders is a digest of the sources that all of them were made from: where it is not that
+of the sources here, none counts. Kernels that speak with Python are of one version of it. `tools/wheels.py` writes
 them.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import pathlib
 import platform
@@ -19,8 +18,9 @@ from typing import NamedTuple
 import llvmlite.binding as llvm
 
 from tridiag.kernels.jobs.words.record import GUARDED
-from tridiag.kernels.runtime.sources import source_hash_of
+from tridiag.kernels.runtime import sources
 
+DIGEST = "sources"  # the file of it
 FOLDER = pathlib.Path(__file__).parents[1] / "objects"
 OF_PYTHON = "tridiag.kernels.runtime.python_entry", "tridiag.kernels.runtime.table_entry"  # what builds their callers
 CHANGES = (
@@ -58,7 +58,7 @@ def kinds() -> tuple[Kind, ...]:
 @functools.cache
 def kind() -> str | None:
     """The best kind that this processor is of and that there are kernels for; None: there are none."""
-    if GUARDED or any(f"NUMBA_{setting}" in os.environ for setting in CHANGES):
+    if GUARDED or any(f"NUMBA_{setting}" in os.environ for setting in CHANGES) or not made_of_these_sources():
         return None  # somebody wants other code
     try:
         features = llvm.get_host_cpu_features()
@@ -68,11 +68,16 @@ def kind() -> str | None:
     return next((name for name in fitting if (FOLDER / name).is_dir()), None)
 
 
+def made_of_these_sources() -> bool:
+    try:
+        return (FOLDER / DIGEST).read_text() == sources.digest()
+    except OSError:
+        return False
+
+
 def file_name(name: str, module: str) -> str:
     """That of a kernel which a module builds, in the folder of a kind."""
-    python = sys.implementation.cache_tag if module in OF_PYTHON else ""
-    digest = hashlib.sha256(f"{source_hash_of(module)} {python}".encode())
-    return f"{name}-{digest.hexdigest()[:20]}.kernel"
+    return f"{name}.{sys.implementation.cache_tag}.kernel" if module in OF_PYTHON else f"{name}.kernel"
 
 
 def content_of(name: str, module: str) -> tuple[bytes, str] | None:

@@ -22,6 +22,15 @@ def source_hash() -> int:
 
 
 @functools.cache
+def digest() -> str:
+    """One that changes with any source of the package."""
+    found = hashlib.sha256()
+    for path in sorted(ROOT.rglob("*.py")):
+        found.update(path.relative_to(ROOT).as_posix().encode() + b"\n" + path.read_bytes())
+    return found.hexdigest()
+
+
+@functools.cache
 def source_hash_of(*modules: str) -> int:
     """A number that changes with any source of which modules are made: theirs, and what they import of the package."""
     found: dict[str, pathlib.Path] = {}
