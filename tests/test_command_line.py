@@ -290,3 +290,13 @@ def test_info_keeps_to_the_width_of_the_terminal(
     monkeypatch.setenv("COLUMNS", "80")
     assert commands.main(["info"]) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_a_reader_who_has_seen_enough() -> None:
+    """As ``| head -1``: nothing is said of it."""
+    command = [sys.executable, "-m", "tridiag", "info"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 141

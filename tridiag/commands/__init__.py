@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import os
 import sys
 from types import ModuleType
 from typing import NoReturn
@@ -17,6 +18,7 @@ from tridiag.backends import how_to_install
 
 COMMANDS = ("info", "explain", "tune", "compile", "bench")
 INTERRUPTED = 130  # as shells count a process that Ctrl-C has ended
+UNREAD = 141  # ... and one that SIGPIPE has
 NO_RICH = f"python -m tridiag needs rich, which is not installed: {how_to_install('cli')}"
 
 
@@ -47,7 +49,12 @@ def main(arguments: list[str] | None = None) -> int:
         parser.print_help()
         return 0
     try:
-        return int(module_of(options.command).run(options))
+        status = int(module_of(options.command).run(options))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # who read it has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
     except (ImportError, ValueError, TypeError, OSError) as error:
         parser.exit(2, f"python -m tridiag {options.command}: {error}\n")
     except KeyboardInterrupt:
