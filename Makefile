@@ -79,7 +79,7 @@ PYTHONS ?= $(PYTHON)
 PLATFORM ?= manylinux_2_17_$(shell uname -m)
 wheels: $(WORK)/wheel.stamp
 	rm -rf $(WORK)/wheels $(WORK)/sources && mkdir -p $(WORK)/wheels $(WORK)/sources
-	cp --parents $(SOURCES) CHANGELOG.md CONTRIBUTING.md MANIFEST.in Makefile $(WORK)/sources
+	cp -R tridiag setup.cfg pyproject.toml README.md LICENSE $(WORK)/sources
 	cp $(WORK)/wheel/*.whl $(WORK)/wheels
 	only=; for python in $(PYTHONS); do \
 	  rm -rf $(WORK)/builder && $$python -m venv $(WORK)/builder && $(WORK)/builder/bin/python $(PIP_INSTALL) $(WORK)/wheel/*.whl \

@@ -28,6 +28,8 @@ import functools
 import importlib
 import importlib.util
 import math
+import os
+import sys
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -41,6 +43,7 @@ EXTRAS = {  # of this package, with which a module is installed
     "numba_cuda": "cuda13",
     "triton": "triton",
 }
+POSIX = os.name == "posix"
 BRIDGE = "jax.experimental.buffer_callback"  # by which other libraries launch kernels inside jit
 FILTER, SMOOTHER, LIKELIHOOD = KALMAN = (
     "kalman.filter",
@@ -189,7 +192,9 @@ class Backend:
         )
 
     def mismatched(self) -> str | None:
-        """The sentence that says which of the installed packages do not go together."""
+        """The sentence that says which of the installed packages do not go together, or with this system."""
+        if "numba" in self.needs and not POSIX:
+            return f"needs the threads of POSIX, which {sys.platform} does not have"
         return numba_cuda_fails() if "numba_cuda" in self.needs and not self.missing() else None
 
     def unusable(self) -> str | None:

@@ -162,7 +162,7 @@ def product_of_rows(ops: Any, form: Form, matrix: Matrix, x: Array) -> Array:
 def compiled_products() -> ModuleType | None:
     """What multiplies NumPy arrays in compiled loops, if it is installed."""
     backend = BACKENDS["numba_thomas"]
-    return None if backend.missing() else backend.module()
+    return None if backend.missing() or backend.mismatched() else backend.module()
 
 
 def determinants(call: Call) -> tuple[Array, Array]:
