@@ -19,7 +19,7 @@ copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -R tests tools examples 
   && cd "$$copy" && "$(CURDIR)/$(WORK)/$(or $(VENV),test)/bin/python" -m pytest -c setup.cfg
 endef
 
-.PHONY: wheels dev test test-gpu-offline test-gpu-toolchains demo slow campaign guard doctest lint types docs clean
+.PHONY: wheels release-check test-matrix dev test test-gpu-offline test-gpu-toolchains demo slow campaign guard doctest lint types docs clean
 
 test: $(WORK)/test.stamp
 	$(pytest) $(PYTEST_ARGS)
@@ -88,6 +88,31 @@ wheels: $(WORK)/wheel.stamp
 	$(WORK)/builder/bin/python -m pip wheel --quiet --no-deps --wheel-dir $(WORK)/wheels \
 	  --config-settings=--build-option=--plat-name=$(PLATFORM) $(WORK)/sources
 	ls -l $(WORK)/wheels
+
+# What a user is given: that its metadata is right, and that each wheel, installed alone, solves.
+release-check: wheels
+	$(WORK)/builder/bin/python $(PIP_INSTALL) twine && $(WORK)/builder/bin/python -m twine check --strict $(WORK)/wheels/*
+	for wheel in $(WORK)/wheels/*.whl; do \
+	  rm -rf $(WORK)/user && $(PYTHON) -m venv $(WORK)/user && $(WORK)/user/bin/python $(PIP_INSTALL) $$wheel || exit 1; \
+	  for verb in solve linear_recurrence logcumsumexp; do \
+	    XDG_CACHE_HOME=$$(mktemp -d) $(WORK)/user/bin/python benchmarks/first_solve.py $$verb || exit 1; done; done
+
+# A slice of the tests on other versions of Python and of libraries, as `python:versions`: the oldest that are promised
+# (floors.txt), or the newest. A Python that is not here is told.
+MATRIX ?= python3.11:floors python3.12:newest python3.13:newest
+SLICE := -k "(test_any_axis or test_values or test_determinants or test_every_promise) and numpy and not (float32 or complex)" \
+  tests/test_solve.py tests/test_factor.py tests/test_matmul_slogdet.py tests/test_recurrences.py tests/test_logarithms.py \
+  tests/test_matrix_recurrence.py tests/test_blocks.py
+test-matrix: $(WORK)/wheel.stamp
+	touch $(WORK)/newest.txt
+	cp floors.txt $(WORK)/floors.txt
+	for pair in $(MATRIX); do python=$${pair%%:*} versions=$${pair##*:}; echo "== $$pair"; \
+	  $$python --version > /dev/null 2>&1 || { echo "$$python is not here: not tested"; continue; }; \
+	  venv="$(CURDIR)/$(WORK)/matrix-$$python-$$versions"; test -x $$venv/bin/python || $$python -m venv $$venv || exit 1; \
+	  $$venv/bin/python -m pip install --quiet --constraint $(WORK)/$$versions.txt \
+	    "$$(echo $(WORK)/wheel/*.whl)[scipy,jax]" pytest pytest-xdist pytest-timeout hypothesis mpmath || exit 1; \
+	  (copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -R tests tools examples benchmarks docs README.md *.txt setup.cfg "$$copy" \
+	    && cd "$$copy" && $$venv/bin/python -m pytest -c setup.cfg $(PYTEST_ARGS) $(SLICE)) || exit 1; done
 
 clean:
 	rm -rf $(WORK) build *.egg-info docs/_build
