@@ -15,6 +15,15 @@ class Indexing:
             state = function(k, state)
         return state
 
+    @classmethod
+    def each(cls, count: int, function: Any, state: Any) -> tuple[Any, Any]:
+        """The state after ``state, found = function(state, k)`` for all k below a count; what was found, stacked."""
+        several: list[Any] = []
+        for k in range(count):
+            state, found = function(state, k)
+            several.append(found)
+        return state, None if several[0] is None else [cls.stack(parts) for parts in zip(*several, strict=True)]
+
     @staticmethod
     def row(x: Any, i: int, axis: int) -> Any:
         return x[(slice(None),) * axis + (i if x.shape[axis] != 1 else 0,)]
