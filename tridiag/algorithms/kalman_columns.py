@@ -1,7 +1,7 @@
 """Covariances as sums of w c c^T over columns c with weights w, in loops over the columns, for every library.
 
-What is found is that of `tridiag.algorithms.kalman_square_roots`, with all columns in one array: a program for JAX is as
-long for many states as for few. Arrays are as in `tridiag.algorithms.kalman_filter`.
+What is found is that of `tridiag.algorithms.kalman_square_roots`, with all columns in one array: a program for JAX is
+as long for many states as for few. Arrays are as in `tridiag.algorithms.kalman_filter`.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from tridiag.algorithms import complex_sums
 from tridiag.algorithms.recurrence import Rows
 from tridiag.backends import LOGARITHMS, numpy_scan
 from tridiag.backends.numba_thomas import Checked, checked, extents, view
+from tridiag.kernels import first_steps
 from tridiag.kernels.jobs import logsumexp
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.kalman import expected, is_small, kind_of
@@ -273,10 +274,16 @@ def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
 
         return jax_kalman.log_likelihood(y, model, form)
     if library_of(y) == "torch":
-        found = numpy_scan.kalman_with(compiled, verb, view(y), Model(*map(view, model)), form)
+        found = filtered(verb, view(y), Model(*map(view, model)), form)
         cast = functools.partial(module_of("torch").cast, dtype=dtype_name(y.dtype))
         return cast(found) if verb == LIKELIHOOD else tuple(map(cast, found))
-    return numpy_scan.kalman_with(compiled, verb, y, model, form)
+    return filtered(verb, y, model, form)
+
+
+def filtered(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
+    """Of NumPy arrays, by kernels."""
+    begin = first_steps.begin if first_steps.is_worth_it(form) else None
+    return numpy_scan.kalman_with(compiled, verb, y, model, form, begin)
 
 
 def compiled(verb: str, y: Any, model: Model, form: StateSpace) -> Any:

@@ -8,6 +8,8 @@ import numpy as np
 
 
 class Indexing:
+    stack: Any
+
     @staticmethod
     def repeat(count: int, function: Any, state: Any) -> Any:
         """The state after ``state = function(k, state)`` for all k below a count."""
