@@ -62,7 +62,7 @@ def smoother(
     mean = ops.product(transpose(rows), fit.values)
     mean = means[:m] + kalman_filter.back(ops, mean.reshape(n, k, *mean.shape[1:]), (m, *form.batch))
     across = ops.transpose(rows.reshape(-1, n, k, *rows.shape[2:]), (0, 2, 1, *range(3, rows.ndim + 1)))
-    cov = ops.product(transpose(across * fit.variances[:, None, None]), across)
+    cov = ops.symmetric(ops.product(transpose(across * fit.variances[:, None, None]), across))
     cov = covs[0] + kalman_filter.back(ops, ops.transpose(cov, (2, 0, 1, *range(3, cov.ndim))), form.batch)
     infinite = unknown(ops, first, form, unseen, repeat)
     if infinite is not None:

@@ -75,7 +75,14 @@ VERBS = {
     ),
     "kalman.log_likelihood": Taken((*each("filter", DATA, STATES), *FILTERS), each("filter_gradient", DATA, STATES)),
     "kalman.filter": Taken((*each("moments", (COMPLETE, MISSING), STATES), *FILTERS)),
-    "kalman.smoother": Taken((*each("smoother", (COMPLETE, MISSING), STATES), *FILTERS)),
+    "kalman.smoother": Taken(
+        (
+            *each("smoother", (COMPLETE, MISSING), STATES),
+            *FILTERS,
+            *each("moments", (COMPLETE, MISSING), STATES),  # this and the next where states are unknown at first
+            *each("filter", DATA, STATES),
+        )
+    ),
 }
 
 
