@@ -228,6 +228,33 @@ def matrix_recurrence(A, x, out):
 
 
 @loop
+def selective_rows(a, x, B, C, out):
+    n, states = B.shape
+    for k in prange(x.shape[0]):
+        h = np.zeros(states, x.dtype)
+        for t in range(n):
+            total = x.dtype.type(0)
+            for j in range(states):
+                h[j] = a[j] * h[j] + x[k, t] * B[t, j]
+                total += C[t, j] * h[j]
+            out[k, t] = total
+
+
+@loop
+def selective_layer(a, x, B, C, step, out):
+    n, states = B.shape
+    for k in prange(x.shape[1]):
+        h = np.zeros(states, x.dtype)
+        for t in range(n):
+            delta = step[t, k]
+            term, total = delta * x[t, k], x.dtype.type(0)
+            for j in range(states):
+                h[j] = np.exp(delta * a[k, j]) * h[j] + term * B[t, j]
+                total += C[t, j] * h[j]
+            out[t, k] = total
+
+
+@loop
 def logcumsumexp_rows(x, out):
     for k in prange(x.shape[0]):
         top, total = x[k, 0], x.dtype.type(1)

@@ -20,6 +20,7 @@ from tridiag.kernels.jobs.systems import threads
 
 EMPTY = "an empty call"
 SMALLEST, LARGEST = 20, 3e6  # values
+MOST_STATES = 1, 16  # of a sequence of selective scans
 ACCURATE, PLAUSIBLE = 16.0, 1e5  # eps: of residuals; of values of recurrences that remember hundreds of steps
 
 Array = np.ndarray[Any, Any]
@@ -224,6 +225,37 @@ def matrices(rng: Rng, told: str) -> Problem:
     calls = ours(tridiag.matrix_recurrence, A, x, out=np.empty_like(x))
     calls |= plain("matrix_recurrence", A, x, out=np.empty_like(x))
     return Problem(told, shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
+
+
+@verb("selective_scan")
+def selective_rows(rng: Rng, told: str) -> Problem:
+    """Sequences in rows, which share what multiplies inputs and states."""
+    (*shape, states), dtype = drawn(rng, MOST_STATES)
+    B, C = rng.standard_normal((2, shape[1], states)).astype(dtype)
+    given = rng.uniform(0.5, 1, states).astype(dtype), rng.standard_normal(shape).astype(dtype), B, C
+    return scans(told, "selective_rows", given, dtype)
+
+
+@verb("selective_scan, steps")
+def selective_layer(rng: Rng, told: str) -> Problem:
+    """Channels side by side, steps with sizes: a layer of Mamba."""
+    (n, channels, states), dtype = drawn(rng, MOST_STATES)
+    a = -np.arange(1.0, states + 1) * np.ones((channels, 1))
+    B, C = rng.standard_normal((2, n, states))
+    step = np.exp(rng.uniform(np.log(0.001), np.log(0.1), (n, channels)))
+    given = tuple(v.astype(dtype) for v in (a, rng.standard_normal((n, channels)), B, C, step))
+    return scans(told, "selective_layer", given, dtype)
+
+
+def scans(told: str, loop: str, given: Any, dtype: str) -> Problem:
+    a, x, B, C, *step = given
+    exact, options = in_double(loop, *given, shape=x.shape), {}
+    if step:
+        options = {"axis": 0, "step": step[0]}
+        B, C = B[:, None], C[:, None]
+    calls = ours(tridiag.selective_scan, a, x, B, C, out=np.empty_like(x), **options)
+    calls |= plain(loop, *given, out=np.empty_like(x))
+    return Problem(told, (*x.shape, a.shape[-1]), dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
 
 @verb("logcumsumexp")

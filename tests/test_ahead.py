@@ -48,7 +48,8 @@ def model(states: int = 2) -> dict[str, Any]:
     return {"F": eye / 2, "H": eye[:1], "Q": eye, "R": np.eye(1), "m0": eye[0], "P0": eye}
 
 
-MODELS = model(), model(9)  # of a size that kernels are written out for, and of one that they are not
+# of a size that kernels are written out for, of one that they are not, and of states that are unknown at first
+MODELS = model(), model(9), model() | {"P0": np.diag([np.inf, 1])}
 
 
 def series(*missing: int) -> Any:

@@ -59,6 +59,13 @@ def model(verb: str, y: Any = Y, **changed: Any) -> Any:
     return getattr(kalman, verb)(y, **MODEL | changed, **options)
 
 
+SCAN = {"a": np.linspace(0, 1, 4), "x": D, "B": D[:, :, None] * np.ones(4), "C": np.ones((N, 4)) / 3}
+
+
+def scan(**given: Any) -> Any:
+    return tridiag.selective_scan(**SCAN | given)
+
+
 WAYS: dict[str, Callable[[], Any]] = {
     # products
     "product": lambda: tridiag.matmul(A, B, C, D),
@@ -142,6 +149,30 @@ WAYS: dict[str, Callable[[], Any]] = {
     "complex, strided coefficients": lambda: tridiag.linear_recurrence(A[:, ::-1] / 9, D * 1j, reverse=True),
     "complex, a view": lambda: tridiag.linear_recurrence(np.resize(A, (5, 2 * N))[:, ::2] / 9, D * 1j),
     "last, no boolean": lambda: tridiag.linear_recurrence(0.5, D, return_final=1),
+    # selective scans
+    "scan": lambda: scan(),
+    "scan, reverse": lambda: scan(reverse=True, init=np.ones(4)),
+    "scan, numbers": lambda: scan(a=0.5, B=1, C=np.float64(2)),
+    "scan, a layer": lambda: scan(x=D.T, B=A[0, :, None, None], C=C[0, :, None, None], step=abs(D.T), axis=0),
+    "scan, last": lambda: scan(init=np.ones((5, 4)), return_final=True),
+    "scan, last, out": lambda: scan(return_final=True, out=np.empty_like(D)),
+    "scan, out": lambda: scan(out=np.empty_like(D)),
+    "scan, strided out": lambda: scan(out=np.empty((5, 2 * N))[:, ::2]),
+    "scan, out is x": lambda: scan(x=(x := D.copy()), out=x),
+    "scan, strided states": lambda: scan(a=np.linspace(0, 1, 8)[::2]),
+    "scan, two dtypes": lambda: scan(a=np.linspace(0, 1, 4, dtype="f4")),
+    "scan, single": lambda: scan(**{k: v.astype("f4") for k, v in SCAN.items()}),
+    "scan, halves": lambda: scan(**{k: v.astype("f2") for k, v in SCAN.items()}),
+    "scan, complex": lambda: scan(x=D * 1j),
+    "scan, integers": lambda: scan(a=1, x=np.arange(N), B=1, C=1),
+    "scan, integer of 65 bits": lambda: scan(B=2**64),
+    "scan, none": lambda: scan(a=None),
+    "scan, shapes": lambda: scan(B=np.ones(3)),
+    "scan, axis": lambda: scan(axis=2),
+    "scan, no sequences": lambda: scan(x=D[:0]),
+    "scan, no boolean": lambda: scan(return_final=1),
+    "scan, no hash": lambda: scan(backend=[]),
+    "scan, another backend": lambda: scan(backend="numpy"),
     # small matrices
     "matrices": lambda: tridiag.matrix_recurrence(MATRICES, VECTORS),
     "matrices, one": lambda: tridiag.matrix_recurrence(MATRICES[0, 0], VECTORS, np.ones(3), reverse=True),
@@ -208,7 +239,7 @@ WAYS: dict[str, Callable[[], Any]] = {
 NAMES = "factors", "smith_waterman", "kalman"  # functions; other verbs ask their tables
 LONG = (
     "tridiag.systems.prepare", "tridiag.systems.prepare_blocks", "tridiag.factorization.prepare",
-    "tridiag.recurrences.PREPARERS", "tridiag.kalman.execute.prepare",
+    "tridiag.recurrences.PREPARERS", "tridiag.selective.prepare", "tridiag.kalman.execute.prepare",
 )  # fmt: skip
 
 
@@ -260,7 +291,8 @@ def test_the_short_way_is_as_good_as_the_long_one(way: str, monkeypatch: pytest.
         "determinants, corners", "determinants, complex", "last", "last, order 2", "last, logarithms", "matrices",
         "matrices, one", "matrices, last", "matrices, two dtypes", "blocks", "blocks, one for all rows", "likelihood",
         "likelihood, missing", "likelihood, models", "filter", "smoother", "factors", "factors, transposed",
-        "factors, mask", "factors, numbers", "factors, corners", "complex, real coefficient",
+        "factors, mask", "factors, numbers", "factors, corners", "complex, real coefficient", "scan", "scan, numbers",
+        "scan, a layer", "scan, last", "scan, out", "scan, two dtypes",
     ],
 )  # fmt: skip
 def test_the_short_way_is_taken(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,6 +321,10 @@ def test_alignments_are_recalled() -> None:
         ("matrices", "recurrences.bound_recurrence"),
         ("matrices, out", "recurrences.bound_recurrence"),
         ("blocks", "blocks.bound_blocks"),
+        ("scan", "selective.bound_scan"),
+        ("scan, a layer", "selective.bound_scan"),
+        ("scan, last", "selective.bound_scan"),
+        ("scan, out", "selective.bound_scan"),
     ],
 )
 def test_compiled_code_finds_them(way: str, binding: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +336,7 @@ def test_compiled_code_finds_them(way: str, binding: str, monkeypatch: pytest.Mo
 
 
 def test_what_is_recalled_is_bounded_and_forgotten() -> None:
-    for way in ("product", "determinants", "factors", "last", "blocks", "alignments", "likelihood"):
+    for way in ("product", "determinants", "factors", "last", "blocks", "alignments", "likelihood", "scan"):
         WAYS[way]()
     tridiag.solve(A, B, C, D)
     for cache in fast_path.CACHES:

@@ -158,6 +158,12 @@ RECURRENCES: dict[str, Any] = {
     "turning many vectors": lambda: ("matrix_recurrence", (MATRICES[0], X[:, :16].reshape(5, 8, 2)), {}),
     "turning complex vectors": lambda: ("matrix_recurrence", (MATRICES, X[:4, :2] * 1j), {}),
     "matrices": lambda: ("matrix_recurrence", (torch.eye(2), torch.ones(4, 2)), {}),
+    "scan": lambda: ("selective_scan", (ROW[:4], X, X[0, :, None], torch.ones(4)), {}),
+    "scan, last": lambda: ("selective_scan", (0.5, X, X[..., None], 1.0, ROW[:1]), {"return_final": True}),
+    "scan of numbers in half precision": lambda: ("selective_scan", (ROW.half(), X.half(), 1.0, 1.0), {}),
+    "scan, states apart": lambda: ("selective_scan", (ROW[::2], X, 1.0, 1.0), {"reverse": True}),
+    "scan of complex numbers": lambda: ("selective_scan", (ROW, X * 1j, 1.0, 1.0), {}),
+    "scan, none": lambda: ("selective_scan", (None, X, 1.0, 1.0), {}),
     "memory that was freed": lambda: ("linear_recurrence", (freed(), X), {}),
 }
 CALLS = {f"{verb}, {way}": make for verb in ("solve", "factored") for way, make in SOLVES.items()} | RECURRENCES
@@ -230,6 +236,7 @@ SHORT = (
     "many", "a number", "from a row", "second order, from two", "integers beside a number", "logarithms", "sums",
     "turning vectors", "turning vectors, from one", "factored, plain", "factored, columns", "factored, a shared matrix",
     "factored, in place", "factored, a mask", "factored, corners", "factored, parameters", "factored, complex",
+    "scan", "scan, last",
 )  # fmt: skip
 
 
@@ -237,6 +244,7 @@ def only_short(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("tridiag.systems.prepare", None)
     patch.setattr("tridiag.factorization.prepare", None)
     patch.setattr("tridiag.recurrences.PREPARERS", None)
+    patch.setattr("tridiag.selective.prepare", None)
 
 
 @pytest.mark.parametrize("way", SHORT)

@@ -43,6 +43,13 @@ def sequences(verb, count, *shape, **options):
 def matrices(n):
     A, x = 0.2 * uniform(n, 12, 12), uniform(n, 12)
     return lambda: tridiag.matrix_recurrence(A, x, backend="numba_scan")
+def scans(n, states=8, **options):
+    a, (B, C), x = uniform(states), uniform(2, n, states), uniform(2, n)
+    return lambda: tridiag.selective_scan(a, x, B, C, backend="numba_scan", **options)
+def layer(n):
+    a, (B, C) = -abs(uniform(16, 4)), uniform(2, n, 1, 4)
+    x, step = uniform(n, 16), abs(uniform(n, 16))
+    return lambda: tridiag.selective_scan(a, x, B, C, step=step, axis=0, backend="numba_scan")
 def kalman(verb, missing=True):
     def make(n):
         y, parameters = uniform(8, n, 2), model(7, 2)
@@ -74,6 +81,8 @@ CALLS = {
     "matrices": matrices,
     "logcumsumexp": sequences("logcumsumexp", 1, None),
     "log_linear_recurrence": sequences("log_linear_recurrence", 2, 3, None),
+    "selective_scan": scans,
+    "selective_scan, a layer": layer,
     "kalman.log_likelihood": kalman("log_likelihood"),
     "kalman.log_likelihood, shared": kalman("log_likelihood", False),
     "kalman.filter": kalman("filter"),
@@ -150,6 +159,8 @@ CALLS = [
         "matrices",
         "logcumsumexp",
         "log_linear_recurrence",
+        "selective_scan",
+        "selective_scan, a layer",
         "kalman.filter",
     ),
     *("kalman.log_likelihood", "kalman.log_likelihood, shared", "kalman.smoother", "smith_waterman, wild"),

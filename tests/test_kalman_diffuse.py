@@ -101,6 +101,22 @@ def test_a_seasonal_model_of_13_states(backend: Subject) -> None:
         np.testing.assert_allclose(run(backend, "smoother", y, given).mean, right[3], rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.slow
+@pytest.mark.only(library="jax")
+def test_programs_are_as_long_for_many_states_as_for_few(backend: Subject) -> None:
+    """Columns are taken in loops, which compile once."""
+    import jax
+
+    if not backend.compiled:
+        pytest.skip("square roots of what is left of a series are written out")
+    lengths = []
+    for k in (17, 30):
+        given = diffuse(k, 1, *range(k)) | {"F": np.eye(k), "Q": np.eye(k), "H": np.ones((1, k))}
+        program = jax.jit(lambda y, given=given: kalman.log_likelihood(y, backend=backend.name, **given))
+        lengths.append(program.lower(np.zeros((100, 1))).as_text().count("stablehlo."))
+    assert lengths[0] == lengths[1]
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 30))])
 def test_statsmodels(seed: int) -> None:
     """Random models with states unknown and intercepts, some that change with time, and with missing values."""

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from numpy import ndarray
+
+from tridiag.calls import fast_path
 from tridiag.calls.checks import check_flag
+from tridiag.calls.fast_path.selective import SCANS
 from tridiag.calls.selective import prepare, run
 from tridiag.calls.torch_compile import compiling, graph
+from tridiag.problems.selective import Operands
 
 Array = Any
 
@@ -87,10 +92,18 @@ def selective_scan(
     others again; second derivatives and those taken forward in PyTorch keep them all. Products of coefficients are
     never formed.
     """
+    if type(x) is ndarray:
+        y = SCANS.call(a, x, B, C, step, init, out, axis, reverse, return_final, backend)
+        if y is not None:
+            return y
     check_flag("return_final", return_final)
-    given = {"a": a, "x": x, "B": B, "C": C, "step": step, "init": init}
+    given = Operands(a, x, B, C, step, init)._asdict()
     if compiling(*given.values()):
         options = {"axis": axis, "reverse": reverse, "return_final": return_final, "backend": backend, "out": out}
         return graph().outside(selective_scan, a, x, B, C, init, step=step, **options)
+    if (short := fast_path.of_tensors("selective_scan", x)) is not None:
+        y = short(*given.values(), out, axis, reverse, return_final, backend)
+        if y is not None:
+            return y
     arguments = {name: value for name, value in given.items() if value is not None or name in ("a", "x", "B", "C")}
     return run(prepare(arguments, axis=axis, reverse=reverse, backend=backend), arguments, out, return_final)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import traceback
 
-from guarded import Ran, alignments, draw, filters, formats, parts, scratch, sequences, solves, traced, vectors
+from guarded import Ran, alignments, draw, filters, formats, parts, scans, scratch, sequences, solves, traced, vectors
 
 SIMPLER = draw.SIMPLER
 LIMIT = 240.0  # a case takes milliseconds, but its kernel may have to be compiled first, on a machine that is busy
 KINDS = (
     (solves.run,) * 9 + (sequences.run,) * 7 + (vectors.run_blocks, vectors.run_matrices, alignments.run)
-    + (filters.run, formats.run, parts.run)
+    + (filters.run, formats.run, parts.run, scans.run)
 )  # fmt: skip
 
 

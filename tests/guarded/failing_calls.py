@@ -142,6 +142,22 @@ def matrices(rng: np.random.Generator, small: bool) -> Call:
     )
 
 
+def scanned(rng: np.random.Generator, small: bool) -> Call:
+    batch, n, channels = [(3, 7, 2), (5, 9, 20), (40, 50, 33), (1, 5000, 2)][int(rng.integers(2 if small else 4))]
+    states = int(rng.choice([1, 4, 12, 40]))
+    a, (B, C) = -rng.uniform(0, 1, (channels, states)), rng.uniform(-1, 1, (2, batch, n, 1, states))
+    x, step = rng.uniform(0, 1, (2, batch, n, channels))
+    return Call(
+        "selective_scan",
+        lambda a, x, B, C, step: tridiag.selective_scan(a, x, B, C, step=step, axis=1),
+        a,
+        x,
+        B,
+        C,
+        step,
+    )
+
+
 def filtered(rng: np.random.Generator, small: bool) -> Call:
     series, n = [(3, 7), (50, 9), (500, 100), (3, 3000)][int(rng.integers(2 if small else 4))]
     verb = str(rng.choice(["filter", "smoother", "log_likelihood"]))
@@ -183,6 +199,7 @@ CALLS: dict[str, Make] = {
     "order 2": second_order,
     "logarithms": logarithms,
     "matrix_recurrence": matrices,
+    "selective_scan": scanned,
     "kalman": filtered,
     "smith_waterman": aligned,
 }

@@ -14,7 +14,8 @@ from typing import Any
 from tridiag.kernels.jobs import logsumexp, recurrences, systems
 
 USUAL_THREADS = systems.threads
-JOBS = {f"tridiag.kernels.jobs.{name}" for name in ("systems", "recurrences", "logsumexp", "kalman", "alignment")}
+NAMES = "systems", "recurrences", "logsumexp", "kalman", "alignment", "selective"
+JOBS = {f"tridiag.kernels.jobs.{name}" for name in NAMES}
 LOW: dict[str, tuple[int, ...]] = {
     "WORTH_A_THREAD": (1, 100, 1000),
     "CACHES": (0, 0, 4096),

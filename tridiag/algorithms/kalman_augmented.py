@@ -20,8 +20,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from tridiag.algorithms import kalman_diffuse, kalman_filter, kalman_square_roots
-from tridiag.algorithms.kalman_filter import Estimate, added, apply, diagonal, larger, reduced, transpose, turned
+from tridiag.algorithms import kalman_columns, kalman_diffuse, kalman_filter
+from tridiag.algorithms.kalman_columns import apply, diagonal
+from tridiag.algorithms.kalman_filter import Estimate, larger, transpose, turned
 from tridiag.algorithms.kalman_square_roots import inverse
 from tridiag.algorithms.numbers import finite
 from tridiag.problems.state_space import FILTER, SMOOTHER, Model, StateSpace
@@ -33,9 +34,9 @@ Repeat = Callable[[Callable[[Any, Any], Any], Any, int], Any]  # (step, state, n
 class Fit(NamedTuple):
     """What a regression tells of delta: L^T delta, whose entries are independent of each other."""
 
-    factors: list[Any]  # the columns of L below its diagonal
-    values: list[Any]  # of every series
-    variances: list[Any]
+    lower: Any  # the columns of L along the first axis
+    values: Any  # of every series, along the second one
+    variances: Any
 
 
 def smoother(
@@ -57,12 +58,12 @@ def smoother(
     predicted = by(FILTER, series, many, wide)[2:4]
     fit = regression(ops, series, many, wide, Estimate(*predicted), unseen)
     means, covs = by(SMOOTHER, series, many, wide)[:2]
-    rows = reduced(fit.factors, linear(ops, means[m:], form, unseen))
-    rows = [row.reshape(form.n, form.states, *row.shape[1:]) for row in rows]
-    mean = added(row[:, :, None] * value for row, value in zip(rows, fit.values, strict=True))
-    mean = means[:m] + kalman_filter.back(ops, mean, (m, *form.batch))
-    cov = added(row[:, :, None] * row[:, None] * w for row, w in zip(rows, fit.variances, strict=True))
-    cov = covs[0] + kalman_filter.back(ops, cov, form.batch)
+    rows, n, k = kalman_columns.eliminated(ops, fit.lower, linear(ops, means[m:], form, unseen)), form.n, form.states
+    mean = ops.product(transpose(rows), fit.values)
+    mean = means[:m] + kalman_filter.back(ops, mean.reshape(n, k, *mean.shape[1:]), (m, *form.batch))
+    across = ops.transpose(rows.reshape(-1, n, k, *rows.shape[2:]), (0, 2, 1, *range(3, rows.ndim + 1)))
+    cov = ops.symmetric(ops.product(transpose(across * fit.variances[:, None, None]), across))
+    cov = covs[0] + kalman_filter.back(ops, ops.transpose(cov, (2, 0, 1, *range(3, cov.ndim))), form.batch)
     infinite = unknown(ops, first, form, unseen, repeat)
     if infinite is not None:
         cov = cov + kalman_filter.back(ops, infinite, form.batch)
@@ -80,8 +81,8 @@ def augmented(ops: Any, y: Any, model: Model, first: Model, form: StateSpace) ->
     P0, count, m = first.P0, len(form.diffuse), len(y)
     which, one = kalman_diffuse.unknown_in(ops, P0), ops.identity(P0)
     known = kalman_diffuse.known_in(ops, P0) + one * ops.where(which, units(ops, first, form), ops.zero(P0[0]))
-    starts = ops.stack([ops.where(which, one[:, j], ops.zero(one[:, j])) for j in form.diffuse])
-    starts = ops.transpose(starts, (0, *range(2, starts.ndim), 1))  # (series, batch, states)
+    starts = ops.take(ops.where(which[:, None], one, ops.zero(P0)), form.diffuse, 1)
+    starts = ops.transpose(starts, (1, *range(2, starts.ndim), 0))  # (series, batch, states)
     m0 = ops.join(ops.broadcast(model.m0, (m, *model.m0.shape[1:])), starts)
     nothing = ops.broadcast(ops.where(y[:1] == y[:1], ops.zero(y[:1]), y[:1]), (count, *y.shape[1:]))
     many = model._replace(m0=m0, P0=kalman_filter.back(ops, known, known.shape[2:])[None])
@@ -98,13 +99,16 @@ def units(ops: Any, model: Model, form: StateSpace) -> Any:
     before = max(form.n - 1, 1)
     F, Q, H, R = model.F[:before], model.Q[:before], model.H, model.R
     F, H, Q, R = (F * F).mean(0), (H * H).mean(0), Q.mean(0), R.mean(0)
-    noise, change = ops.stack(diagonal(R)), ops.stack(diagonal(Q))
-    found, sees = ops.zero(H[0] + noise[:1] + change + F[0]), H
-    for _ in range(form.states):
-        noise = noise + apply(sees, change)
+    change = diagonal(ops, Q)
+    none = ops.zero(H[0] + diagonal(ops, R)[:1] + change + F[0])
+
+    def step(_: Any, state: Any) -> Any:
+        noise, sees, found = state
+        noise = noise + apply(ops, sees, change)
         told = (sees * inverse(ops, noise)[:, None]).sum(0)
-        found = larger(ops, finite(told), found)
-        sees = ops.product(sees, F)
+        return noise, ops.product(sees, F), larger(ops, finite(told), found)
+
+    *_, found = ops.repeat(form.states, step, (diagonal(ops, R) + none[:1], H + none[None], none))
     return ops.where(found > 0, inverse(ops, found), ops.one(found))
 
 
@@ -128,9 +132,8 @@ def regression(ops: Any, series: Any, many: Model, wide: StateSpace, predicted: 
     none = ops.full((count, m, *unseen.shape[2:]), 0, unseen)
     parts = ops.join(concatenated(ops, own, errors[:, :m]), concatenated(ops, transpose(unseen), none))
     weights = ops.join(weights, ops.stack([size] * count))
-    root = kalman_square_roots.orthogonal(ops, parts, weights, None, count)[0]
-    factors, values = ([x[part] for x in root.columns] for part in (slice(0, -m), slice(-m, None)))
-    return Fit(factors, values, [inverse(ops, x) for x in root.weights])
+    parts, weights = kalman_columns.orthogonal(ops, kalman_columns.Columns(parts, weights), count)
+    return Fit(parts[:, :count], parts[:, count:], inverse(ops, weights))
 
 
 def concatenated(ops: Any, x: Any, z: Any) -> Any:
@@ -148,8 +151,8 @@ def linear(ops: Any, means: Any, form: StateSpace, unseen: Any) -> Any:
 
 def unknown(ops: Any, model: Model, form: StateSpace, unseen: Any, repeat: Repeat) -> Any:
     """Infinity, or 0, in the covariances of all steps: of what nothing is observed."""
-    none = ops.zero(unseen[0])
-    A = ops.stack([unseen[form.diffuse.index(i)] if i in form.diffuse else none for i in range(form.states)])
+    one = ops.identity(ops.full((form.states, form.states, *unseen.shape[2:]), 0, unseen))
+    A = ops.product(ops.take(one, form.diffuse, 1), unseen)
     cov = ops.product(A, ops.zero(transpose(A)))
 
     def step(A: Any, t: Any) -> tuple[Any, Any]:

@@ -17,30 +17,13 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from tridiag.algorithms import kalman_filter, kalman_square_roots
-from tridiag.algorithms.kalman_filter import (
-    LOG_TWO_PI,
-    Roots,
-    apply,
-    at,
-    diagonal,
-    larger,
-    outer,
-    reduced,
-    there,
-    transpose,
-)
-from tridiag.algorithms.kalman_square_roots import Root, inverse
+from tridiag.algorithms import kalman_columns, kalman_filter, kalman_square_roots
+from tridiag.algorithms.kalman_columns import Columns, apply, diagonal, together
+from tridiag.algorithms.kalman_filter import LOG_TWO_PI, at, outer, reduced, there, transpose
+from tridiag.algorithms.kalman_square_roots import inverse
 from tridiag.problems.state_space import Model, StateSpace
 
 NOISE = 64  # eps times the number of states: below that share of its terms a sum is 0
-
-
-class Columns(NamedTuple):
-    """A covariance, as the sum of w c c^T."""
-
-    parts: Any  # (columns, states)
-    weights: Any
 
 
 class Diffuse(NamedTuple):
@@ -79,19 +62,14 @@ def start(ops: Any, model: Model, form: StateSpace, like: Diffuse) -> Diffuse:
     """Before the first step: states whose variance is infinite are unknown, and their covariances unread."""
     unknown, cov = unknown_in(ops, model.P0), known_in(ops, model.P0) + ops.zero(like.A[:, :1])
     A = ops.where(unknown[:, None], unit_columns(ops, form, like.A), ops.zero(like.A))
-    source = ops.stack([A[i] for i in form.diffuse])
-    known = columns_of(ops, Roots.start(ops, cov))
+    source = ops.take(A, form.diffuse, 0)
+    known = kalman_columns.of_covariance(ops, cov)
     return like._replace(mean=model.m0 + ops.zero(like.mean), known=known, A=A, source=source)
-
-
-def columns_of(ops: Any, root: Root) -> Columns:
-    parts = ops.stack([kalman_square_roots.whole(ops, root, j) for j in range(len(root.weights))])
-    return Columns(parts, ops.stack(root.weights))
 
 
 def unknown_in(ops: Any, P0: Any) -> Any:
     """Which states have an infinite variance."""
-    return ops.stack([variance == math.inf for variance in diagonal(P0)])
+    return diagonal(ops, P0) == math.inf
 
 
 def known_in(ops: Any, P0: Any) -> Any:
@@ -103,7 +81,7 @@ def known_in(ops: Any, P0: Any) -> Any:
 def unit_columns(ops: Any, form: StateSpace, like: Any) -> Any:
     """Of the identity, those of states that may be unknown."""
     whole = ops.identity(ops.full((form.states, form.states, *like.shape[2:]), 0, like))
-    return ops.stack([whole[:, j] for j in form.diffuse]).swapaxes(0, 1)
+    return ops.take(whole, form.diffuse, 1)
 
 
 def blank(ops: Any, form: StateSpace, y: Any, kept: Any) -> Diffuse:
@@ -116,12 +94,11 @@ def blank(ops: Any, form: StateSpace, y: Any, kept: Any) -> Diffuse:
 def predict(ops: Any, F: Any, Q: Any, state: Diffuse, most: int = 1) -> Diffuse:
     """A step later; above ``most`` times as many columns as states they are made as many."""
     (parts, weights), told = state.known, state.told
-    noise = columns_of(ops, kalman_square_roots.root_of(ops, Q))
-    known = Columns(ops.join(moved(ops, F, parts), noise.parts), ops.join(weights, noise.weights))
+    known = together(ops, Columns(moved(ops, F, parts), weights), kalman_columns.of_covariance(ops, Q))
     if len(known.parts) > most * len(F):
-        known = columns_of(ops, kalman_square_roots.orthogonal(ops, *known, None, len(F))[0])
+        known = kalman_columns.orthogonal(ops, known, len(F))
     told = told._replace(parts=moved(ops, F, told.parts))
-    return ops.keep(state._replace(mean=apply(F, state.mean), known=known, told=told, A=carried(ops, F, state.A)))
+    return ops.keep(state._replace(mean=apply(ops, F, state.mean), known=known, told=told, A=carried(ops, F, state.A)))
 
 
 def moved(ops: Any, F: Any, parts: Any) -> Any:
@@ -149,7 +126,7 @@ def independent(ops: Any, R: Any) -> tuple[list[Any], list[Any]]:
     As `tridiag.algorithms.kalman_square_roots.root_of`, with a derivative where a variance is 0.
     """
     weights, columns = [], []
-    for least in [NOISE * len(R) * ops.limits(R)[0] * variance for variance in diagonal(R)]:
+    for least in [NOISE * len(R) * ops.limits(R)[0] * R[i, i] for i in range(len(R))]:
         weight = R[0, 0]
         sure = weight > least
         columns.append(ops.where(sure, R[1:, 0] / ops.where(sure, weight, ops.one(weight)), ops.zero(R[1:, 0])))
@@ -161,14 +138,14 @@ def independent(ops: Any, R: Any) -> tuple[list[Any], list[Any]]:
 def take_in(ops: Any, load: Any, value: Any, noise: Any, state: Diffuse) -> tuple[Sight, Diffuse]:
     """A state once ``load @ x`` with a noise is known."""
     A, across = state.A, transpose(state.A)
-    u = clean(ops, apply(across, load), apply(abs(across), abs(load)), len(load))
+    u = clean(ops, apply(ops, across, load), apply(ops, abs(across), abs(load)), len(load))
     reach, one = (u * u).sum(0), ops.one(noise)
     sees = reach > 0
     known, told, variance, row = taken_in(ops, load, noise, state)
     usable = kalman_square_roots.positive(ops, ops.where(sees, one, variance))
     square = ops.where(sees, reach, one)
     length = square**0.5
-    direction = apply(A, u) / length
+    direction = apply(ops, A, u) / length
     gain = ops.where(sees, direction / length, row / usable)
     error = value - (load * state.mean).sum(0)
     turn = reflection(ops, u, square)
@@ -184,7 +161,7 @@ def take_in(ops: Any, load: Any, value: Any, noise: Any, state: Diffuse) -> tupl
 
 def taken_in(ops: Any, load: Any, noise: Any, state: Diffuse) -> tuple[Columns, Columns, Any, Any]:
     """The columns once ``load @ x`` is known, the variance of that, and its covariances with x."""
-    parts, weights = together(ops, state)
+    parts, weights = together(ops, state.known, state.told)
     sights = (parts * load[None]).sum(1)
     common = weights * sights
     after, rows = noise + (common * sights).cumsum(0), (parts * common[:, None]).cumsum(0)
@@ -197,22 +174,11 @@ def taken_in(ops: Any, load: Any, noise: Any, state: Diffuse) -> tuple[Columns, 
     return first, last, after[-1], rows[-1]
 
 
-def together(ops: Any, state: Diffuse) -> Columns:
-    """All columns, the least certain ones last."""
-    return Columns(*(ops.join(*pair) for pair in zip(state.known, state.told, strict=True)))
-
-
 def reflection(ops: Any, u: Any, square: Any) -> Reflection:
     """That turns u, the square of whose length is given, to a unit vector: no rounding is left of what is seen."""
-    sizes = [abs(x) for x in u]
-    largest = sizes[0]
-    for x in sizes[1:]:
-        largest = larger(ops, x, largest)
-    first, earlier = [], largest < 0
-    for x in sizes:  # the first of the largest
-        first.append((x == largest) & ~earlier)
-        earlier = earlier | (x == largest)
-    here = ops.stack(first)
+    sizes = abs(u)
+    largest = sizes == ops.maximum(sizes, 0)[None]
+    here = largest & (ops.converted(largest, u).cumsum(0) == 1)  # the first of the largest
     length = square**0.5
     turned = ops.where(here, u + ops.where(u < 0, -length, length), u)
     scale = (turned * turned).sum(0)
@@ -221,7 +187,7 @@ def reflection(ops: Any, u: Any, square: Any) -> Reflection:
 
 def without(ops: Any, A: Any, turn: Reflection) -> Any:
     """The directions that are left once the one that was seen is known: a column less, the others turned."""
-    scaled = apply(A, turn.turned) * turn.scale
+    scaled = apply(ops, A, turn.turned) * turn.scale
     left = clean(ops, A - outer(scaled, turn.turned), abs(A) + outer(abs(scaled), abs(turn.turned)), len(A))
     return ops.where(turn.here[None], ops.zero(left), left)
 
@@ -254,7 +220,7 @@ def forward(ops: Any, model: Model, y: Any, kept: Any, t: Any, predicted: Diffus
 
 def finite(ops: Any, state: Diffuse) -> Any:
     """The covariance of what is known."""
-    parts, weights = together(ops, state)
+    parts, weights = together(ops, state.known, state.told)
     return ops.symmetric(ops.product(transpose(parts * weights[:, None]), parts))
 
 
@@ -277,8 +243,8 @@ def is_known(ops: Any, state: Diffuse) -> Any:
 
 def is_settled(ops: Any, state: Diffuse) -> Any:
     """Whether the covariance of what is known would lose no digits as it stands: what is uncertain is of one size."""
-    root = kalman_square_roots.orthogonal(ops, *together(ops, state), None, len(state.A))[0]
-    own, variances = ops.stack(root.weights), ops.stack(diagonal(finite(ops, state)))
+    own = kalman_columns.orthogonal(ops, together(ops, state.known, state.told), len(state.A)).weights
+    variances = diagonal(ops, finite(ops, state))
     eps = ops.limits(own)[0]
     certain = own <= NOISE * len(own) * eps * variances
     return ops.all(certain | (own >= eps ** (1 / 3) * variances))

@@ -15,7 +15,7 @@ from jax import lax
 
 from tridiag.algorithms import kalman_augmented, kalman_diffuse, kalman_filter
 from tridiag.algorithms.kalman_diffuse import Diffuse, Step
-from tridiag.algorithms.kalman_rows import Run, ahead, remaining
+from tridiag.algorithms.kalman_rows import Run, ahead, estimated, remaining
 from tridiag.algorithms.kalman_scan import anywhere
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
@@ -73,7 +73,7 @@ def filtered(verb: str, y: Any, model: Model, form: StateSpace, rest: Run, check
 
     def as_any_other() -> tuple[Any, ...]:
         part = FILTER if verb == FILTER else LIKELIHOOD
-        later = rest(part, *remaining(ops, y, model, form, count, behind))
+        later = rest(part, *remaining(ops, y, model, form, count, estimated(ops, behind)))
         *states, more = later if verb == FILTER else (later,)
         return joined(before, (*states, before[-2] + more, before[-1]), form)
 

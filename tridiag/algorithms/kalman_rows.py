@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from tridiag.algorithms import (
     kalman_adjoint,
@@ -144,30 +144,56 @@ def unchanged(x: Any) -> Any:
 # ------------------------------------------------------------------------------------- states of which nothing is known
 
 
-def from_diffuse(ops: Any, verb: str, y: Any, model: Model, form: StateSpace, rest: Run) -> Any:
+class Begun(NamedTuple):
+    """The first steps of series of which some states are unknown, until none is, and none is hardly known."""
+
+    likelihoods: Any  # of each step, time last
+    states: list[Any]  # what a filter returns of them, if that is wanted
+    following: tuple[Any, Any] | None  # mean and covariance predicted for the step behind them; None: there is none
+    source: Any  # what no observation has seen
+
+
+def from_diffuse(
+    ops: Any, verb: str, y: Any, model: Model, form: StateSpace, rest: Run, begin: Callable[..., Begun] | None = None
+) -> Any:
     """The results of a verb for a model some of whose variances in P0 are infinite.
 
-    Step by step until no state is unknown, and none is hardly known; then what is left of the series by ``rest``.
+    Step by step, by ``begin(verb, y, model, form)`` if that is given; then what is left of the series by ``rest``.
     """
-    turned, values = kalman_filter.front(ops, model, y)
-    kept = values == values if form.missing is not False else None
-    steps, deviances = diffuse_forward(ops, turned, values, kept, form)
+    begun = first_steps(ops, verb, y, model, form) if begin is None else begin(verb, y, model, form)
     if form.each_step:
-        return kalman_filter.back(ops, -ops.stack(deviances) / 2, form.batch)
-    likelihood = -kalman_filter.added(deviances) / 2
-    count, last = len(steps), steps[-1].updated
-    found = diffuse_states(ops, steps, form) if verb == FILTER else []
-    if count < form.n:
+        return begun.likelihoods
+    likelihood, found, count = begun.likelihoods.sum(-1), begun.states, begun.likelihoods.shape[-1]
+    if begun.following is not None:
         part = FILTER if verb == FILTER else LIKELIHOOD
-        later = rest(part, *remaining(ops, y, model, form, count, ahead(ops, turned, last, count)))
+        later = rest(part, *remaining(ops, y, model, form, count, begun.following))
         *states, more = later if verb == FILTER else (later,)
         axis = len(form.batch)
         found = [ops.concatenate(pair, axis) for pair in zip(found, states, strict=True)]
         likelihood = likelihood + more
     if verb == SMOOTHER:
         repeat = functools.partial(repeated, ops)
-        found = [*kalman_augmented.smoother(ops, y, model, form, rest, last.source, likelihood, repeat)]
+        found = [*kalman_augmented.smoother(ops, y, model, form, rest, begun.source, likelihood, repeat)]
     return likelihood if verb == LIKELIHOOD else (*found, likelihood)
+
+
+def first_steps(ops: Any, verb: str, y: Any, model: Model, form: StateSpace) -> Begun:
+    """Those of all series at once."""
+    turned, values = kalman_filter.front(ops, model, y)
+    kept = values == values if form.missing is not False else None
+    steps, deviances = diffuse_forward(ops, turned, values, kept, form)
+    likelihoods, count, last = kalman_filter.back(ops, -ops.stack(deviances) / 2, form.batch), len(steps), steps[-1]
+    following = None if count == form.n else estimated(ops, ahead(ops, turned, last.updated, count))
+    return Begun(
+        likelihoods, diffuse_states(ops, steps, form) if verb == FILTER else [], following, last.updated.source
+    )
+
+
+def estimated(ops: Any, state: kalman_diffuse.Diffuse) -> tuple[Any, Any]:
+    """The mean and the covariance of a state that is known, batch axes first."""
+    cov = kalman_diffuse.finite(ops, state)
+    mean, cov = (kalman_filter.back(ops, x, x.shape[own:]) for x, own in ((state.mean, 1), (cov, 2)))
+    return mean, cov
 
 
 def repeated(ops: Any, step: Any, state: Any, n: int) -> Any:
@@ -216,15 +242,13 @@ def diffuse_states(ops: Any, steps: list[kalman_diffuse.Step], form: StateSpace)
 
 
 def remaining(
-    ops: Any, y: Any, model: Model, form: StateSpace, count: int, first: kalman_diffuse.Diffuse
+    ops: Any, y: Any, model: Model, form: StateSpace, count: int, first: tuple[Any, Any]
 ) -> tuple[Any, Model, StateSpace]:
     """The series from a step on, its model, which begins with the state predicted for it, and their form."""
-    cov = kalman_diffuse.finite(ops, first)
-    m0, P0 = (kalman_filter.back(ops, x, x.shape[own:]) for x, own in ((first.mean, 1), (cov, 2)))
-    axis, part = y.ndim - 2, slice(count, form.n)
+    (m0, P0), axis, part = first, y.ndim - 2, slice(count, form.n)
     later = {
         name: ops.slice(x, part, axis) if name in MATRICES and x.shape[axis] == form.n > 1 else x
         for name, x in model._asdict().items()
     } | {"m0": m0, "P0": P0}
-    left = form._replace(n=form.n - count, diffuse=(), checked=True, cov_batch=tuple(cov.shape[2:]))
+    left = form._replace(n=form.n - count, diffuse=(), checked=True, cov_batch=tuple(P0.shape[:-2]))
     return ops.slice(y, part, axis), Model(**later), left

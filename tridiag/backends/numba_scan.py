@@ -24,11 +24,13 @@ from tridiag.algorithms import complex_sums
 from tridiag.algorithms.recurrence import Rows
 from tridiag.backends import LOGARITHMS, numpy_scan
 from tridiag.backends.numba_thomas import Checked, checked, extents, view
+from tridiag.kernels import first_steps
 from tridiag.kernels.jobs import logsumexp
+from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.kalman import expected, is_small, kind_of
 from tridiag.kernels.jobs.kalman import make_job as make_filter_job
 from tridiag.kernels.jobs.recurrences import is_packed, joined_elsewhere, make_job, make_matrix_job, packed
-from tridiag.kernels.jobs.selective import make_adjoint_job, sums_of
+from tridiag.kernels.jobs.selective import make_adjoint_job, sums_of, weight_of
 from tridiag.kernels.jobs.selective import make_job as make_selective_job
 from tridiag.kernels.jobs.systems import granted, worth_threads
 from tridiag.kernels.jobs.words import kalman as K
@@ -189,7 +191,31 @@ def run_selective(operands: Operands, form: SelectiveScan, y: Any, last: Any) ->
     a, x, B, C, step, init = operands
     a, B, C, init = map(side_by_side, (a, B, C, init))
     given = y, x, a, B, C, step, init, np.expand_dims(last, form.axis)
-    check(call_of(make_selective_job, form, *extents(given), x.dtype, granted(form.recurrence)).run(*given))
+    check(selective_call(form, *extents(given), x.dtype).run(*given))
+
+
+def selective_call(form: SelectiveScan, shapes: Any, strides: Any, dtype: np.dtype[Any]) -> Call:
+    """Of the result, x, a, B, C, the sizes of steps, the states before the first step, and the last states."""
+    workers = granted(form.recurrence, weight_of(shapes))
+    return call_of(make_selective_job, form, shapes, strides, dtype, workers)
+
+
+def bound_selective(
+    form: SelectiveScan, y: tuple[Shape, Shape], given: Operands, dtype: np.dtype[Any], final: bool
+) -> Callable[..., bool] | None:
+    """A scan as a function of such arrays, the last states or None behind them; None where states are to be copied.
+
+    Shapes and strides are those of the result and of the operands.
+    """
+    a, x, B, C, step, init = given
+    if not all(one is None or is_packed(one[0], one[1], 1, dtype.itemsize) for one in (a, B, C, init)):
+        return None
+    last = tuple([*form.shape, form.states])
+    last = (*last[: form.axis], 1, *last[form.axis + 1 :])
+    operands = y, x, a, B, C, step, init, (last, contiguous(last, dtype.itemsize)) if final else None
+    shapes, strides = (tuple([one and one[k] for one in operands]) for k in range(2))
+    threaded = worth_threads(form.recurrence, weight_of(shapes))
+    return checked(form.recurrence, lambda: selective_call(form, shapes, strides, dtype).run, threaded)
 
 
 def selective_scan_adjoint(operands: Operands, form: SelectiveScan, g: Any, of_last: Any) -> Operands:
@@ -248,10 +274,16 @@ def kalman(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
 
         return jax_kalman.log_likelihood(y, model, form)
     if library_of(y) == "torch":
-        found = numpy_scan.kalman_with(compiled, verb, view(y), Model(*map(view, model)), form)
+        found = filtered(verb, view(y), Model(*map(view, model)), form)
         cast = functools.partial(module_of("torch").cast, dtype=dtype_name(y.dtype))
         return cast(found) if verb == LIKELIHOOD else tuple(map(cast, found))
-    return numpy_scan.kalman_with(compiled, verb, y, model, form)
+    return filtered(verb, y, model, form)
+
+
+def filtered(verb: str, y: Any, model: Model, form: StateSpace) -> Any:
+    """Of NumPy arrays, by kernels."""
+    begin = first_steps.begin if first_steps.is_worth_it(form) else None
+    return numpy_scan.kalman_with(compiled, verb, y, model, form, begin)
 
 
 def compiled(verb: str, y: Any, model: Model, form: StateSpace) -> Any:

@@ -21,11 +21,12 @@ ORDERS = 8  # of linear recurrences
 LAYOUTS = ("rows", "interleaved", "pivoted")
 FACTORED = ("few_matrices", "multiple_rhs")
 DATA = (COMPLETE, SHARED, MISSING)
+FILTERS = ("filter_guard",), ("filter_unknown",)  # of models of any size
 DTYPES = ("float64", "float32", "complex128", "complex64")
 # families of real numbers alone
 REAL = (
     "constant", "selective", "selective_adjoint", "logsumexp", "alignment", "filter", "filter_gradient", "filter_guard",
-    "moments", "smoother",
+    "filter_unknown", "moments", "smoother",
 )  # fmt: skip
 
 
@@ -72,11 +73,16 @@ VERBS = {
         each("alignment", ("linear", "affine")),
         each("alignment", ("linear_parameters", "affine_parameters")),
     ),
-    "kalman.log_likelihood": Taken(
-        (*each("filter", DATA, STATES), ("filter_guard",)), each("filter_gradient", DATA, STATES)
+    "kalman.log_likelihood": Taken((*each("filter", DATA, STATES), *FILTERS), each("filter_gradient", DATA, STATES)),
+    "kalman.filter": Taken((*each("moments", (COMPLETE, MISSING), STATES), *FILTERS)),
+    "kalman.smoother": Taken(
+        (
+            *each("smoother", (COMPLETE, MISSING), STATES),
+            *FILTERS,
+            *each("moments", (COMPLETE, MISSING), STATES),  # this and the next where states are unknown at first
+            *each("filter", DATA, STATES),
+        )
     ),
-    "kalman.filter": Taken((*each("moments", (COMPLETE, MISSING), STATES), ("filter_guard",))),
-    "kalman.smoother": Taken((*each("smoother", (COMPLETE, MISSING), STATES), ("filter_guard",))),
 }
 
 

@@ -8,12 +8,23 @@ import numpy as np
 
 
 class Indexing:
+    stack: Any
+
     @staticmethod
     def repeat(count: int, function: Any, state: Any) -> Any:
         """The state after ``state = function(k, state)`` for all k below a count."""
         for k in range(count):
             state = function(k, state)
         return state
+
+    @classmethod
+    def each(cls, count: int, function: Any, state: Any) -> tuple[Any, Any]:
+        """The state after ``state, found = function(state, k)`` for all k below a count; what was found, stacked."""
+        several: list[Any] = []
+        for k in range(count):
+            state, found = function(state, k)
+            several.append(found)
+        return state, None if several[0] is None else [cls.stack(parts) for parts in zip(*several, strict=True)]
 
     @staticmethod
     def row(x: Any, i: int, axis: int) -> Any:

@@ -44,6 +44,12 @@ class Operations:
         return lax.fori_loop(0, count, function, state)
 
     @staticmethod
+    def each(count: int, function: Any, state: Any) -> tuple[Any, Any]:
+        """The state after ``state, found = function(state, k)`` for all k below a count; what was found, stacked."""
+        found: tuple[Any, Any] = lax.scan(function, state, jnp.arange(count, dtype=jnp.int32))
+        return found
+
+    @staticmethod
     def converted(x: Any, like: Any) -> Any:
         """x in the dtype of another array."""
         return x.astype(like.dtype)

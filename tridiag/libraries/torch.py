@@ -109,6 +109,15 @@ class Operations:
             state = function(k, state)
         return state
 
+    @classmethod
+    def each(cls, count: int, function: Any, state: Any) -> tuple[Any, Any]:
+        """The state after ``state, found = function(state, k)`` for all k below a count; what was found, stacked."""
+        several: list[Any] = []
+        for k in range(count):
+            state, found = function(state, k)
+            several.append(found)
+        return state, None if several[0] is None else [cls.stack(parts) for parts in zip(*several, strict=True)]
+
     @staticmethod
     def row(x: Any, i: int, axis: int) -> Any:
         return x.select(axis, i if x.shape[axis] != 1 else 0)
@@ -131,6 +140,10 @@ class Operations:
         n, count = x.shape[axis], first.shape[axis]
         kept = cls.slice(x, slice(count, n) if backward else slice(0, n - count), axis)
         return cls.concatenate((kept, first) if backward else (first, kept), axis)
+
+    @staticmethod
+    def take(x: Any, rows: Any, axis: int) -> Any:
+        return x.index_select(axis, torch.tensor(rows, device=x.device))
 
     @staticmethod
     def stretch(x: Any, n: int, axis: int) -> Any:

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tridiag.calls.fast_path import alignments, blocks, factored, filters, matrices, recurrences, systems
+from tridiag.calls.fast_path import alignments, blocks, factored, filters, matrices, recurrences, selective, systems
 from tridiag.calls.fast_path.alignments import smith_waterman
 from tridiag.calls.fast_path.blocks import BLOCK_SOLVES
 from tridiag.calls.fast_path.factored import FACTORED_SOLVES, Eliminated, Kind, Shapes, factors
@@ -65,6 +65,7 @@ CACHES = (
     blocks.bound_blocks,
     alignments.bound_alignment,
     filters.bound_filter,
+    selective.bound_scan,
 )
 
 TABLES = (
@@ -74,6 +75,7 @@ TABLES = (
     DETERMINANTS,
     BLOCK_SOLVES,
     alignments.SCORES,
+    selective.SCANS,
     *RECURRENCES.values(),
     *itertools.chain(*filters.TABLES.values()),
 )

@@ -9,11 +9,13 @@ import numpy as np
 
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.job import Job
-from tridiag.kernels.jobs.recurrences import Axes, axes_of, filled, in_groups
-from tridiag.kernels.jobs.systems import lanes_of
+from tridiag.kernels.jobs.recurrences import Axes, axes_of, filled
+from tridiag.kernels.jobs.systems import ITEM, ITEMS_EACH, WORTH_STARTING, lanes_of
 from tridiag.kernels.jobs.words import selective as S
 from tridiag.problems.forms import Recurrence, Shape
 from tridiag.problems.selective import SelectiveScan
+
+PLAIN, DISCRETISED = 0.25, 1.0  # what a state of a step costs, in unknowns of tridiagonal systems
 
 
 def make_job(form: SelectiveScan, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
@@ -23,18 +25,43 @@ def make_job(form: SelectiveScan, shapes: Any, strides: Any, dtype: np.dtype[Any
     """
     missing = (1,) * len(form.shape)
     heads = [[missing if one is None else tuple(one[: len(form.shape)]) for one in some] for some in (shapes, strides)]
-    rows = Recurrence(form.shape, form.axis, form.reverse)
-    grouped = in_groups(rows, form.states, dtype, workers)
-    words = filled(axes_of(rows, *heads), S.OPERANDS, S.OPERANDS, flags=flags_of(shapes), length=form.states, **grouped)
-    unknowns = math.prod(form.shape) * form.states
-    return Job(("selective", dtype.name), words, min(workers, grouped["items"]) - 1, unknowns)
+    rows, count = Recurrence(form.shape, form.axis, form.reverse), math.prod(form.batch)
+    axes, unknowns = axes_of(rows, *heads), math.prod(form.shape) * form.states
+    kind, stretch = S.STATES, count
+    if are_side_by_side(axes, form, dtype, shapes[S.STEP] is not None):
+        kind, stretch = S.SIDE_BY_SIDE, axes.batch[-1][0]
+    groups = count // stretch * -(-stretch // lanes_of(dtype))
+    run = max(1, min(ITEM, unknowns // (ITEMS_EACH * workers)) * groups // unknowns)
+    words = filled(
+        axes, S.OPERANDS, S.OPERANDS, flags=flags_of(form, shapes), length=form.states, kind=kind,
+        small=unknowns * weight_of(shapes) < WORTH_STARTING, items=-(-groups // run), run=run, steps=form.n,
+        sequences=count, stretch=stretch,
+    )  # fmt: skip
+    return Job(("selective", dtype.name), words, min(workers, -(-groups // run)) - 1, unknowns)
 
 
-def flags_of(shapes: Any) -> int:
-    """What is given, and what is the same for all states."""
+def are_side_by_side(axes: Axes, form: SelectiveScan, dtype: np.dtype[Any], sizes: bool) -> bool:
+    """Whether sequences lie side by side, one in each lane, and lanes are filled no worse than by states."""
+    length, steps = axes.batch[-1] if axes.batch else (1, ())
+    own = S.Y, S.X, *((S.STEP,) if sizes else ())
+    if not steps or any(steps[k] != dtype.itemsize for k in own) or steps[S.B] or steps[S.READ]:
+        return False
+    if steps[S.A] and axes.strides[S.A]:
+        return False
+    lanes = lanes_of(dtype)
+    return -(-length // lanes) * form.states <= length * -(-form.states // lanes)
+
+
+def weight_of(shapes: Any) -> float:
+    """That of steps without sizes, or with them."""
+    return PLAIN if shapes[S.STEP] is None else DISCRETISED
+
+
+def flags_of(form: SelectiveScan, shapes: Any) -> int:
+    """What is given, and what is the same for all of several states."""
     flags = S.STARTED * (shapes[S.INIT] is not None)
     for k in (S.A, S.B, S.READ, S.INIT):
-        if shapes[k] is not None and shapes[k][-1] == 1:
+        if form.states > 1 and shapes[k] is not None and shapes[k][-1] == 1:
             flags |= S.SAME << k
     return flags
 
@@ -87,7 +114,7 @@ def make_adjoint_job(form: SelectiveScan, shapes: Any, strides: Any, dtype: np.d
     length = lengths[-1]
     items = math.prod(lengths) // length * -(-length // lanes_of(dtype))
     words = filled(
-        axes, S.ADJOINT_OPERANDS, S.ADJOINT_OPERANDS, flags=flags_of(shapes), length=form.states, steps=form.n,
+        axes, S.ADJOINT_OPERANDS, S.ADJOINT_OPERANDS, flags=flags_of(form, shapes), length=form.states, steps=form.n,
         sequences=math.prod(lengths), stretch=length, items=items,
     )  # fmt: skip
     words = np.concatenate(

@@ -13,17 +13,20 @@ from tridiag.kernels.access.sequences import TABLE, binder
 from tridiag.kernels.jobs.words import selective as S
 from tridiag.kernels.jobs.words.record import Word, Words
 from tridiag.kernels.jobs.words.recurrences import Recurrences
+from tridiag.kernels.jobs.words.selective import PIECE
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import Workspace, workspace
-from tridiag.kernels.selective.loops import ADVANCE, ADVANCE_DISCRETISED, BEGIN, FINISH
+from tridiag.kernels.selective.loops import ADD_UP, ANY, BEGIN, FINISH, ONE, TWO_SEQUENCES, TWO_VECTORS
+from tridiag.kernels.selective.side_by_side import scan_side_by_side
+from tridiag.kernels.simd.functions import by_number
 from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import RecordAt, address_of
-from tridiag.kernels.simd.vector import OPTIONS
+from tridiag.kernels.simd.vector import LINE, OPTIONS
 
 JOB = RecordAt(Recurrences)
-PIECE = 64  # steps
+SINGLE = sum(S.SAME << k for k in (S.A, S.B, S.READ))
 
 
 class Room(Workspace):
@@ -32,49 +35,70 @@ class Room(Workspace):
     lanes = Words(S.OPERANDS * TABLE // 8)  # the addresses of all operands in every sequence of a group
     row = Word()  # from the states of a sequence to those of the next, whole vectors
     states = Word()
+    coefficients = Word()  # of all states, of sequences that lie side by side
+    rows = Word()  # of a piece of steps of two sequences: what is read from the states of each step
+    sums = Word()  # of rows
 
 
-ARRAYS, allocate, free_workspace = workspace(Room, "states")
-bind = binder(S.OPERANDS)
+ARRAYS, allocate, free_workspace = workspace(Room, "states", "coefficients", "rows", "sums")
+bind, advance_any = binder(S.OPERANDS), by_number(ANY, 0)
 
 
 @njit(**OPTIONS)
 def scan_group(zero, job, room, count):
     """All steps of so many sequences, whose addresses are bound."""
-    states, lanes, n, sizes = job.length, lanes_of(zero, ()), job.steps, job.pointers[S.STEP] != 0
-    for lane in range(count):
+    states, lanes, n, behind = job.length, lanes_of(zero, ()), job.steps, room.rows + PIECE * LINE
+    any_kind = (2 if job.pointers[S.STEP] != 0 else 0) + (1 if job.flags & SINGLE else 0)
+    vectors = (states + lanes - 1) // lanes if any_kind == 0 else 0
+    for lane in range(count if job.flags & S.STARTED else 0):
         for first in range(0, states, lanes):
             BEGIN(zero, (job, room, lane, first))
     for begin in range(0, n, PIECE):
         if stopping_at(begin // PIECE, 16):
             return
-        steps, alone = min(PIECE, n - begin), 1 if begin == 0 and job.flags & S.STARTED == 0 else 0
+        steps, alone, lane = min(PIECE, n - begin), 1 if begin == 0 and job.flags & S.STARTED == 0 else 0, 0
+        while lane < count:
+            words = job, room, lane, begin, steps, alone
+            two = vectors == 1 and lane + 1 < count
+            if two:
+                TWO_SEQUENCES(zero, words)
+                ADD_UP(zero, (job, room, lane + 1, begin, steps, behind))
+            elif vectors == 1:
+                ONE(zero, words)
+            elif vectors == 2:
+                TWO_VECTORS(zero, words)
+            else:
+                advance_any(zero, any_kind, words)
+            ADD_UP(zero, (job, room, lane, begin, steps, room.rows))
+            lane += 2 if two else 1
+    if job.pointers[S.LAST] != 0:
         for lane in range(count):
             for first in range(0, states, lanes):
-                words = job, room, lane, first, begin, steps, alone
-                if sizes:
-                    ADVANCE_DISCRETISED(zero, words)
-                else:
-                    ADVANCE(zero, words)
-    for lane in range(count):
-        for first in range(0, states, lanes):
-            FINISH(zero, (job, room, lane, first))
+                FINISH(zero, (job, room, lane, first))
 
 
 @njit(**OPTIONS)
 def work(job, zero):
     """Claim items until none is left; called by every thread of a job."""
     lanes = lanes_of(zero, ())
-    row = (job.length + lanes - 1) // lanes * lanes
-    room = allocate(ARRAYS(states=lanes * row * bytes_of_real(zero, ())))
+    row, together = (job.length + lanes - 1) // lanes * lanes, job.kind == S.SIDE_BY_SIDE
+    size = lanes * row * bytes_of_real(zero, ())
+    coefficients = size if together else 0
+    room = allocate(ARRAYS(states=size, coefficients=coefficients, rows=2 * PIECE * LINE, sums=LINE))
     if address_of(room) == 0:
         return
     room.row = row
-    groups = (job.sequences + lanes - 1) // lanes
+    groups = (job.stretch + lanes - 1) // lanes  # none crosses rows of ``stretch`` sequences
+    last = job.sequences // job.stretch * groups
     for item in items(job):
-        for group in range(item * job.run, min((item + 1) * job.run, groups)):
-            bind(zero, job, room.addresses.lanes, group * lanes)
-            scan_group(zero, job, room, min(lanes, job.sequences - group * lanes))
+        for group in range(item * job.run, min((item + 1) * job.run, last)):
+            place = group % groups * lanes
+            bind(zero, job, room.addresses.lanes, group // groups * job.stretch + place)
+            count = min(lanes, job.stretch - place)
+            if together:
+                scan_side_by_side(zero, job, room, count)
+            else:
+                scan_group(zero, job, room, count)
     free_workspace(room)
 
 
