@@ -10,7 +10,7 @@ import numpy as np
 
 from tridiag.cuda import instances
 from tridiag.cuda.record import Job, Kernel, Program, Recording, walk
-from tridiag.cuda.sequences import COEFFICIENT, INIT, SEQUENCES, Sequences, operands_of, sequences_of
+from tridiag.cuda.sequences import COEFFICIENT, INIT, SEQUENCES, SIXTEEN, Sequences, operands_of, sequences_of
 from tridiag.cuda.spread_systems import MANY, WARP, parts, power_of_two
 from tridiag.problems.forms import Recurrence
 
@@ -83,7 +83,7 @@ def by_tiles(recording: Recording, job: Job, sequences: Sequences, verb: str) ->
     width, count, chunk = spread(sequences, verb)
     groups, tiles = parts(sequences.total, width), parts(sequences.n, count * chunk)
     chained = tiles > 1 and groups < FULL
-    job["width"], job["count"], job["chunk"] = width, count, chunk
+    job["width"], job["count"], job["chunk"], job["tiles"], job["groups"] = width, count, chunk, tiles, groups
     job["lanes"] = lanes = max(
         8, WARP // parts(width, width * count // WARP)
     )  # a warp looks back for some of the sequences
@@ -106,7 +106,7 @@ def spread(sequences: Sequences, verb: str) -> tuple[int, int, int]:
     chunk = min(max(LEAST, total * n // (FEW * threads)), instances.TILES[sequences.dtype])
     wanted = power_of_two(2 * parts(n, chunk) - 1)
     if sequences.together:
-        count = min(wanted, threads)
+        count = min(max(wanted, SIXTEEN // np.dtype(sequences.dtype).itemsize), threads)
         width = max(WARP // count, min(threads // count, power_of_two(2 * total - 1)))
     else:
         width = min(BESIDE // np.dtype(sequences.dtype).itemsize, power_of_two(2 * total - 1))
@@ -130,4 +130,4 @@ def shared_bytes(sequences: Sequences, width: int, count: int, chunk: int, verb:
     part, state = part_bytes(sequences, verb)
     lanes = min(count, WARP) if sequences.together else WARP // min(width, WARP)
     tile = width * count * chunk * np.dtype(sequences.dtype).itemsize
-    return 24 * width + part * parts(count, lanes) * width + state * width + 2 * tile + 4 * (width + 1)
+    return 24 * width + part * parts(count, lanes) * width + state * width + SIXTEEN + 2 * tile + 4 * (width + 1)
