@@ -16,7 +16,7 @@ TILES = {"float32": 41, "float64": 21, "complex64": 21, "complex128": 9}
 REGISTERS = {"float32": 64, "float64": 32, "complex64": 32, "complex128": 16}  # the rows that a thread holds by itself
 CHUNK_THREADS = {"float32": 512, "float64": 512, "complex64": 512, "complex128": 256}
 RUN_THREADS, THOMAS_THREADS, HARD_THREADS = 256, 128, 128
-COLUMN_THREADS, MATRIX_THREADS, TILE_THREADS = 256, 128, 128
+COLUMN_THREADS, LOGARITHM_THREADS, MATRIX_THREADS, TILE_THREADS = 256, 128, 128, 128
 SCANS = {  # of first order
     "linear_recurrence": "linear_tiles",
     "logcumsumexp": "logarithmic_tiles",
@@ -60,7 +60,7 @@ def linear(dtype: str, order: int) -> Kernel:
 
 
 def logarithmic(dtype: str, weighted: bool) -> Kernel:
-    return named("recurrences.cu", "logarithmic", COLUMN_THREADS, dtype, weighted)
+    return named("recurrences.cu", "logarithmic", LOGARITHM_THREADS, dtype, weighted)
 
 
 def tiles(dtype: str, verb: str, together: bool, chained: bool) -> Kernel:

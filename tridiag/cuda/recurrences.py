@@ -10,7 +10,7 @@ import numpy as np
 
 from tridiag.cuda import instances
 from tridiag.cuda.record import Job, Kernel, Program, Recording, walk
-from tridiag.cuda.sequences import COEFFICIENT, INIT, SEQUENCES, Sequences, operands_of, sequences_of
+from tridiag.cuda.sequences import COEFFICIENT, INIT, SEQUENCES, SIXTEEN, Sequences, operands_of, sequences_of
 from tridiag.cuda.spread_systems import MANY, WARP, parts, power_of_two
 from tridiag.problems.forms import Recurrence
 
@@ -22,6 +22,7 @@ WORDS = {  # numbers, and what else a part has
 FULL = 512  # blocks: enough for all multiprocessors, so that none need wait for another
 FEW = 512  # blocks: so many at least, if sequences are long enough for chunks of
 LEAST = 5  # rows
+IN_TURN = 72  # bytes of each operand that a thread has of a tile, of linear recurrences whose tiles follow each other
 GROUP = 32  # tiles that are folded before a value is known, at most
 BESIDE = 64  # bytes of a row of sequences that lie side by side, for one block
 SHARED = 48 * 1024  # bytes that every device gives a block
@@ -83,7 +84,7 @@ def by_tiles(recording: Recording, job: Job, sequences: Sequences, verb: str) ->
     width, count, chunk = spread(sequences, verb)
     groups, tiles = parts(sequences.total, width), parts(sequences.n, count * chunk)
     chained = tiles > 1 and groups < FULL
-    job["width"], job["count"], job["chunk"] = width, count, chunk
+    job["width"], job["count"], job["chunk"], job["tiles"], job["groups"] = width, count, chunk, tiles, groups
     job["lanes"] = lanes = max(
         8, WARP // parts(width, width * count // WARP)
     )  # a warp looks back for some of the sequences
@@ -106,12 +107,15 @@ def spread(sequences: Sequences, verb: str) -> tuple[int, int, int]:
     chunk = min(max(LEAST, total * n // (FEW * threads)), instances.TILES[sequences.dtype])
     wanted = power_of_two(2 * parts(n, chunk) - 1)
     if sequences.together:
-        count = min(wanted, threads)
+        count = min(max(wanted, SIXTEEN // np.dtype(sequences.dtype).itemsize), threads)
         width = max(WARP // count, min(threads // count, power_of_two(2 * total - 1)))
     else:
         width = min(BESIDE // np.dtype(sequences.dtype).itemsize, power_of_two(2 * total - 1))
         count = max(WARP // width, min(wanted, threads // width))
     tiles = parts(n, count * chunk)
+    if tiles > 1 and parts(total, width) >= FULL and verb == "linear_recurrence":
+        chunk = min(chunk, IN_TURN // np.dtype(sequences.dtype).itemsize | 1)
+        tiles = parts(n, count * chunk)
     chunk = parts(n, tiles * count) | 1
     while shared_bytes(sequences, width, count, chunk, verb) > SHARED and width * count > WARP:
         width //= 2
@@ -130,4 +134,4 @@ def shared_bytes(sequences: Sequences, width: int, count: int, chunk: int, verb:
     part, state = part_bytes(sequences, verb)
     lanes = min(count, WARP) if sequences.together else WARP // min(width, WARP)
     tile = width * count * chunk * np.dtype(sequences.dtype).itemsize
-    return 24 * width + part * parts(count, lanes) * width + state * width + 2 * tile + 4 * (width + 1)
+    return 24 * width + part * parts(count, lanes) * width + state * width + SIXTEEN + 2 * tile + 4 * (width + 1)

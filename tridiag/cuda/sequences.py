@@ -20,6 +20,7 @@ from tridiag.problems.forms import Recurrence
 MOST = 4  # coefficients
 Y, X, COEFFICIENT, INIT = 0, 1, 2, 2 + MOST
 OPERANDS = INIT + MOST
+SIXTEEN = 16  # bytes that are moved at once
 SEQUENCES = layout(
     (
         ("operand", OPERANDS),
@@ -29,9 +30,12 @@ SEQUENCES = layout(
         ("width", 1),
         ("count", 1),
         ("chunk", 1),
+        ("tiles", 1),
+        ("groups", 1),
         ("lanes", 1),
         ("span", 1),
         ("given", 1),
+        ("wide", 1),
         ("size", 1),
         ("row", OPERANDS),
         ("entry", OPERANDS),
@@ -111,7 +115,17 @@ def sequences_of(form: Recurrence, shapes: Any, strides: Any, dtypes: tuple[Any,
         if form.transpose:
             entries[COEFFICIENT], column = column, entries[COEFFICIENT]
         job["entry"], job["column"], job["size"] = entries // itemsize, column // itemsize, form.shape[-1]
+    together = bool(form.n == 1 or abs(job["row"][X]) == 1)
+    job["wide"] = wide(job, together, itemsize)
     for x in (job, begin):
         x.flags.writeable = False
-    together = bool(form.n == 1 or abs(job["row"][X]) == 1)
     return Sequences(job, begin, tuple(outer), together, (dtype if in_pairs else right).name)
+
+
+def wide(job: np.ndarray[Any, Any], together: bool, itemsize: int) -> int:
+    """Which operands may be moved by 16 bytes, where they begin at a multiple of as many: bit by bit."""
+    steps, some = job["step"].reshape(RANK, OPERANDS), max(1, SIXTEEN // itemsize)
+    one_axis = job["length"][-1] == job["sequences"]
+    beside, further = (job["row"], steps) if together else (steps[-1], job["row"])
+    fit = (beside == 1) & (further % some == 0).reshape(-1, OPERANDS).all(0) & bool(together or one_axis)
+    return sum(1 << k for k in range(OPERANDS) if fit[k])

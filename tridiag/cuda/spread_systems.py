@@ -19,10 +19,13 @@ BLOCKS = (
 )  # threads of a block of chunks where rows lie side by side: the first that are used well enough
 USED = 0.85  # ... by so many of them
 BLOCK = 256  # threads of a block of chunks where rows lie apart, or fewer, where it cannot read whole lines
-FEW_CHUNKS = 5  # systems of no more chunks than this of the shorter kind have such chunks
+FEW_CHUNKS = {True: 5, False: 3}  # systems of no more chunks than this of the shorter kind have such; by `together`
 MOST_CHUNKS = 512  # of a system that one block solves, or as many as it has threads
-SECTOR, LINE = 32, 128  # bytes that memory hands out at a time; that are worth asking for at once
+SECTOR, HALF, LINE = 32, 64, 128  # bytes that memory hands out at a time; that are worth asking for at once
+PAIRED = {"float64": 320}  # threads of a block that a multiprocessor has two of, where rows lie apart
 MANY = 2**15  # systems: enough for whole blocks of threads on all multiprocessors
+ENOUGH = 2**14  # long systems whose rows lie apart: enough to keep the memory busy with a thread for each
+PIECE = 64  # bytes of each operand that a thread reads at a time, of a long system whose rows lie apart
 TILES = 4  # a, b, c and d of a group of systems on their way
 ROW_WORDS = 3  # of a separator's row: and one that is the factor which made its diagonal 1
 
@@ -36,7 +39,8 @@ def by_chunks(recording: Recording, job: Job, systems: Systems, certified: bool)
         width -= 1
     threads, shared = threads_of(width, count, systems), shared_bytes(width, count, rows, systems)
     if too_many or shared > recording.shared:
-        by_pieces(recording, job, systems, certified)
+        by_long = by_thomas if not systems.together and systems.total >= ENOUGH else by_pieces
+        by_long(recording, job, systems, certified)
         return
     job["count"], job["width"] = count, width
     kernel = instances.chunks(systems.dtype, rows, systems.together, certified)
@@ -46,7 +50,7 @@ def by_chunks(recording: Recording, job: Job, systems: Systems, certified: bool)
 def chunk_of(systems: Systems) -> tuple[int, int]:
     """The rows of a chunk, and how many chunks a system has."""
     fewest, most = instances.CHUNKS[systems.dtype][0], instances.CHUNKS[systems.dtype][-1]
-    rows = fewest if systems.n <= FEW_CHUNKS * fewest else most
+    rows = fewest if systems.n <= FEW_CHUNKS[systems.together] * fewest else most
     return rows, parts(systems.n, rows)
 
 
@@ -64,6 +68,8 @@ def width_of(systems: Systems, count: int) -> int:
         widths = [block // count for block in BLOCKS if block >= count] or [1]
         return min(first_used(widths, count), most, systems.total)
     widths = [width for width in (LINE // itemsize, 2 * LINE // itemsize) if width <= most]
+    if not widths and HALF // itemsize * count <= PAIRED.get(systems.dtype, 0):
+        widths = [HALF // itemsize]
     found = first_used(widths, count) if widths else max(BLOCK // count, SECTOR // itemsize, 1)
     return power_of_two(min(found, most, systems.total))
 
@@ -93,7 +99,8 @@ def by_thomas(recording: Recording, job: Job, systems: Systems, certified: bool)
     itemsize = np.dtype(systems.dtype).itemsize
     block = instances.THOMAS_THREADS if systems.total >= MANY else WARP
     if systems.n > held:
-        job["kept"] = recording.reserve(2 * systems.n * systems.total * itemsize)
+        rows = systems.n if systems.together else PIECE * parts(systems.n * itemsize, PIECE) // itemsize
+        job["kept"] = recording.reserve(2 * rows * systems.total * itemsize)
     tiles = 4 * block * (SECTOR // itemsize + 1) * itemsize
     recording.launch(kernel, parts(systems.total, block), block, job, 8 * OPERANDS * block + tiles + 4 * block)
 
@@ -111,35 +118,36 @@ def by_pieces(recording: Recording, job: Job, systems: Systems, certified: bool)
     size = count * total * itemsize
     job["kept"] = recording.reserve((ROW_WORDS + 1) * size + itemsize)  # the last word is the diagonal, one
     if not job["status"]:  # else those of the systems whose separators these are
-        job["status"] = recording.reserve(4 * total)
-        recording.clear(int(job["status"]), 4 * total)
+        job["status"] = recording.reserve(4 * (total + 1))
+        recording.clear(int(job["status"]), 4 * (total + 1))
 
     def launch(kernel: Kernel) -> None:
         recording.launch(kernel, grid, instances.RUN_THREADS, job, shared)
 
-    def solve_separators() -> int:
+    def solve_separators(if_any: int) -> int:
         a, c, d, _, one = (int(job["kept"]) + k * size for k in range(ROW_WORDS + 2))
         x = recording.reserve(size)
         reduced = separators(systems, count)
         again = reduced.job.copy()
-        again["operand"], again["status"] = (a, one, c, 0, d, x), job["status"]
+        again["operand"], again["status"], again["kept"] = (a, one, c, 0, d, x), job["status"], if_any
         with recording.passing():
             by_chunks(recording, again, reduced, False)
         return x
 
     expand = instances.expand(systems.dtype, systems.together, certified)
     launch(instances.reduce(systems.dtype, systems.together))
-    job["results"][0] = solve_separators()
+    job["results"][0] = solve_separators(0)
     launch(expand)  # d becomes the residuals
-    job["results"][1] = solve_separators()
+    job["results"][1] = solve_separators(int(job["status"]) + 4 * total)  # if any is marked
     launch(expand)  # of the systems that need it
 
 
 def separators(systems: Systems, count: int) -> Systems:
-    """So many of each system, side by side; their diagonal is one."""
-    shape, dtype = (systems.total, count), np.dtype(systems.dtype)
+    """So many of each system, which lie as its rows do; their diagonal is one."""
+    axis, dtype = int(systems.together), np.dtype(systems.dtype)
+    shape = (systems.total, count) if systems.together else (count, systems.total)
     strides = contiguous(shape, dtype.itemsize)
-    form = Form(shape, shape, 1, pivoting=False)
+    form = Form(shape, shape, axis, pivoting=False)
     shapes, steps = (shape, (1, 1), shape, None, shape, shape), (strides, (0, 0), strides, None, strides, strides)
     return systems_of(form, shapes, steps, (dtype, dtype))
 

@@ -45,11 +45,12 @@ __device__ __forceinline__ void load_rows(Chunk<T, R>& chunk, const Job& job, Be
   }
 }
 
-// Which of rows first - 1 .. first + R are there: bit j + 1 is row first + j.
+// Which of rows first - 1 .. first + R are there, and left by a mask, if there is one: bit j + 1 is row first + j.
 template <int R> __device__ __forceinline__ unsigned kept_rows(const Job& job, const unsigned char* mask, Index first) {
   static_assert(R <= 29, "the rows of a chunk and their neighbours are the bits of a word");
   const Index rest = job.n - first;  // rows from the first on
   unsigned bits = (1u << (rest < R + 1 ? int(rest) + 1 : R + 2)) - (first == 0 ? 2u : 1u);
+  if (!mask) return bits;
 #pragma unroll 1
   for (int j = -1; j <= R; j++) {
     if (bits >> (j + 1) & 1 && !mask[(first + j) * job.row[WHERE]]) bits &= ~(1u << (j + 1));
@@ -162,6 +163,12 @@ template <typename T> __device__ __forceinline__ bool stands_out(T pivot, T diag
 // What is said of a long system: that a row needs its correction; that it is on the list; that its separators' system may
 // be singular.
 enum Mark { UNSOLVED = 1, LISTED = 2, UNSOUND = 4 };
+
+// ... of a system, and behind them all that one has it; for all but LISTED.
+__device__ __forceinline__ void mark(const Job& job, Index system, int what) {
+  atomicOr(&job.status[system], what);
+  if (!*const_cast<volatile int*>(&job.status[job.systems])) atomicOr(&job.status[job.systems], what);
+}
 
 // The row of the separator, from its own chunk's tail and the next one's head; ``scale`` makes its diagonal 1.
 template <typename T, int R>

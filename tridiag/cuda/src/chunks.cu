@@ -6,7 +6,8 @@
 // right-hand sides, so that they are read and written in the order of memory. A block takes one group of systems after another;
 // while it works on one, the next is on its way. Else rows of neighbouring systems lie side by side.
 // CERTIFIED: solutions without a certificate are not written; their systems go on the list. Else, where a kernel is told
-// ``status``, systems are marked there whose separators' system is singular but for rounding.
+// ``status``, systems are marked there whose separators' system is singular but for rounding. Where there is something ``kept``
+// and it is zero, nothing is to be done.
 #include "chunk.cu"
 
 const int TILES = 4;  // a tile for each diagonal and for the right-hand sides
@@ -227,7 +228,7 @@ __device__ __forceinline__ void solve_group(Chunk<T, R>& chunk, const Job& job, 
   if (CERTIFIED) {
     if (there && part.p == 0 && flags[part.s] & DOUBTFUL) doubt(job, part.system);
   } else if (job.status && there && !sound) {
-    atomicOr(&job.status[part.system], UNSOUND);
+    mark(job, part.system, UNSOUND);
   }
   chunk.right[R - 1] = separator;
   if (!CERTIFIED && flags[part.s] & LOST_RANGE) {
@@ -242,9 +243,21 @@ __device__ __forceinline__ void solve_group(Chunk<T, R>& chunk, const Job& job, 
   }
 }
 
+// Threads that registers have to suffice for: more than a block has where that makes room for another block, and costs no spill.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 1000
+const int ROOMY = 640;
+#else
+const int ROOMY = 512;
+#endif
+template <typename T, int R, bool TOGETHER> struct Threads {
+  static constexpr bool real = Limits<T>::parts == 1, wide = TOGETHER ? sizeof(T) == 4 && R > 7 : sizeof(T) == 8;
+  static constexpr int most = sizeof(T) == 16 ? 256 : real && wide ? ROOMY : 512;
+};
+
 template <typename T, int R, bool TOGETHER, bool CERTIFIED>
-__global__ void __launch_bounds__(sizeof(T) == 16 ? 256 : 512, 1) chunks(Job job) {
+__global__ void __launch_bounds__((Threads<T, R, TOGETHER>::most), 1) chunks(Job job) {
   SHARED_MEMORY(memory);
+  if (job.kept && !*static_cast<const int*>(job.kept)) return;
   const int width = int(job.width);
   const Index groups = (job.systems + width - 1) / width;
   Index *offsets = reinterpret_cast<Index*>(memory), *others = offsets + TOGETHER * width * OPERANDS;  // of this group, of the next

@@ -68,6 +68,18 @@ __device__ __forceinline__ double exact_power(double exponent) {
   return __hiloint2double(int((unsigned(__double2loint(exponent + 6755399441055744.0)) << 20) + 0x3ff00000u), 0);
 }
 
+// An integer as a number of 22 bits, or of 32: converting takes longer
+__device__ __forceinline__ float exact_number(float, int k) { return __int_as_float(int(0x4b400000u + unsigned(k))) - 12582912.0f; }
+__device__ __forceinline__ double exact_number(double, int k) {
+  return __hiloint2double(0x43380000 + (k >> 31), k) - 6755399441055744.0;
+}
+
+// x 2^exponent, of normal numbers both
+__device__ __forceinline__ float times_power(float x, int exponent) { return __int_as_float(__float_as_int(x) + exponent * (1 << 23)); }
+__device__ __forceinline__ double times_power(double x, int exponent) {
+  return __hiloint2double(__double2hiint(x) + exponent * (1 << 20), __double2loint(x));
+}
+
 // x = m 2^exponent with m from 3/4 to 3/2, of a normal number
 __device__ __forceinline__ float parts_of(float x, int& exponent) {
   const int bits = __float_as_int(x);
@@ -113,10 +125,27 @@ template <typename T> __device__ __forceinline__ T two_sum(T x, T y, T& error) {
   return total;
 }
 
+// x - k log(2)
+template <typename T> __device__ __forceinline__ T without_power(T x, T k) {
+  return fused(-k, Ln2<T>::low(), fused(-k, Ln2<T>::high(), x));
+}
+
 // x = r + k log(2) with an integer k
 template <typename T> __device__ __forceinline__ T reduced(T x, T& k) {
   k = nearest(x * T(1.44269504088896340736));
-  return fused(-k, Ln2<T>::low(), fused(-k, Ln2<T>::high(), x));
+  return without_power(x, k);
+}
+
+// The integer that is nearest to x / log(2), of an x that fits into 22 bits, or into 32; as ``k`` too, whatever it is of others.
+__device__ __forceinline__ float nearest_power(float x, int& k) {
+  const float found = fused(x, 1.44269504088896340736f, 12582912.0f);  // which ends in the integer's bits
+  k = int(unsigned(__float_as_int(found)) - 0x4b400000u);
+  return found - 12582912.0f;
+}
+__device__ __forceinline__ double nearest_power(double x, int& k) {
+  const double found = fused(x, 1.44269504088896340736, 6755399441055744.0);
+  k = __double2loint(found);
+  return found - 6755399441055744.0;
 }
 
 const double ROOM = 0.36;  // above log(2) / 2
@@ -180,12 +209,16 @@ template <typename T> __device__ __forceinline__ Exponential<T> shifted_as(const
   return z;
 }
 
+// log(x 2^scale), of a normal number; ``more`` is added
+template <typename T> __device__ __forceinline__ T logarithm_of(T x, T scale, T more = T(0)) {
+  int exponent;
+  const T log_m = logarithm(parts_of(x, exponent)), e = scale + exact_number(T(0), exponent);
+  return e * Ln2<T>::high() + (e * Ln2<T>::low() + (log_m + more));
+}
+
 // y
 template <typename T> __device__ __forceinline__ T logarithm_of(Exponential<T> y) {
   const T total = y.high + y.low;  // 0, no number, or a normal one: one of the terms has the scale
-  int exponent;
-  const T found = logarithm(parts_of(total, exponent)), log_m = total == T(0) ? minus_infinity<T>() : found;
-  const T e = y.scale + T(exponent);
-  const T value = e * Ln2<T>::high() + (e * Ln2<T>::low() + (log_m + (y.shift + y.shift_low)));
-  return total != total ? total : is_far(y.largest) ? y.largest : value;
+  const T value = logarithm_of(total, y.scale, y.shift + y.shift_low);
+  return total != total ? total : is_far(y.largest) ? y.largest : total == T(0) ? minus_infinity<T>() : value;
 }

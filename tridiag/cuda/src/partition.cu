@@ -78,10 +78,12 @@ __device__ __forceinline__ unsigned load_chunk(Chunk<T, R>& chunk, const Job& jo
   return keep_rows(chunk, job, mask_of(job, system), slot.first, slot.there);
 }
 
-// Where separator p of a system lies: those of a system lie side by side.
-__device__ __forceinline__ Index separator_at(const Job& job, Index system, Index p) { return system * job.count + p; }
+// Where separator p of a system lies: as rows do, those of a system side by side, or those of neighbouring systems.
+template <bool TOGETHER> __device__ __forceinline__ Index separator_at(const Job& job, Index system, Index p) {
+  return TOGETHER ? system * job.count + p : p * job.systems + system;
+}
 
-template <typename T, int R, bool TOGETHER> __global__ void __launch_bounds__(256, 1) reduce(Job job) {
+template <typename T, int R, bool TOGETHER> __global__ void __launch_bounds__(256, sizeof(T) == 16 ? 1 : 2) reduce(Job job) {
   SHARED_MEMORY(memory);
   const Slot slot = slot_of<R, TOGETHER>(job);
   Chunk<T, R> chunk;
@@ -100,49 +102,50 @@ template <typename T, int R, bool TOGETHER> __global__ void __launch_bounds__(25
   const Row<T> next = slot.p + 1 < job.count ? heads[threadIdx.x + slot.stride] : none;
   Row<T> row = separator_row(chunk, tail, next, scale, sound, off);
   if (!exact(off)) row.d = not_a_number(T(0));  // numbers out of range, and so is the system's solution
-  if (job.status && !sound) atomicOr(&job.status[slot.system], UNSOUND);
-  const Index at = separator_at(job, slot.system, slot.p), all = job.count * job.systems;
+  if (!sound) mark(job, slot.system, UNSOUND);
+  const Index at = separator_at<TOGETHER>(job, slot.system, slot.p), all = job.count * job.systems;
   T* rows = static_cast<T*>(job.kept);
   rows[at] = row.a, rows[all + at] = row.c, rows[2 * all + at] = row.d, rows[3 * all + at] = scale;
   if (at == 0) rows[4 * all] = T(1);  // the diagonal
 }
 
 // What a slot's system has at separator p: the separator, or its correction.
-template <typename T>
+template <bool TOGETHER, typename T>
 __device__ __forceinline__ T at_separator(const void* values, const Job& job, const Slot& slot, Index p) {
-  return slot.there && p >= 0 ? static_cast<const T*>(values)[separator_at(job, slot.system, p)] : T(0);
+  return slot.there && p >= 0 ? static_cast<const T*>(values)[separator_at<TOGETHER>(job, slot.system, p)] : T(0);
 }
 
 // Whether a correction changes the separators of a chunk by more than rounding, or its own row had asked for it.
-template <typename T> __device__ __forceinline__ bool corrects(const Job& job, const Slot& slot) {
+template <bool TOGETHER, typename T> __device__ __forceinline__ bool corrects(const Job& job, const Slot& slot) {
   if (!slot.there || !(job.status[slot.system] & (UNSOLVED | UNSOUND))) return false;
-  const Index at = separator_at(job, slot.system, slot.p), all = job.count * job.systems;
+  const Index at = separator_at<TOGETHER>(job, slot.system, slot.p), all = job.count * job.systems;
   bool found = !(static_cast<const T*>(job.kept)[2 * all + at] == T(0)) || job.status[slot.system] & UNSOUND;
   for (Index p = slot.p; p >= slot.p - 1; p--) {
-    const T change = at_separator<T>(job.results[1], job, slot, p), x = at_separator<T>(job.results[0], job, slot, p);
+    const T change = at_separator<TOGETHER, T>(job.results[1], job, slot, p), x = at_separator<TOGETHER, T>(job.results[0], job, slot, p);
     found = found || !(size(change) <= Real<T>(0.25) * Limits<T>::eps() * size(x));
   }
   return found;
 }
 
 template <typename T, int R, bool TOGETHER, bool CERTIFIED>
-__global__ void __launch_bounds__(256, 1) expand(Job job) {
+__global__ void __launch_bounds__(256, sizeof(T) == 16 ? 1 : 2) expand(Job job) {
   SHARED_MEMORY(memory);
   T* tile = reinterpret_cast<T*>(memory);
   const bool again = job.results[1];  // with corrected separators
+  if (again && !job.status[job.systems]) return;
   const Slot slot = slot_of<R, TOGETHER>(job);
-  if (again && !__syncthreads_or(corrects<T>(job, slot))) return;
+  if (again && !__syncthreads_or(corrects<TOGETHER, T>(job, slot))) return;
   Chunk<T, R> chunk;
   const unsigned bits = load_chunk<T, R, TOGETHER>(chunk, job, slot, tile);
-  T separator = at_separator<T>(job.results[0], job, slot, slot.p);
+  T separator = at_separator<TOGETHER, T>(job.results[0], job, slot, slot.p);
   bool certified = true;
   Real<T> off = 0;
   eliminate(chunk, certified, off);
   certified = certified && exact(off);
-  solve_interior(chunk, at_separator<T>(job.results[0], job, slot, slot.p - 1), separator);
+  solve_interior(chunk, at_separator<TOGETHER, T>(job.results[0], job, slot, slot.p - 1), separator);
   if (again && slot.there && job.status[slot.system] & (UNSOLVED | UNSOUND)) {  // a system, not its neighbours
-    const T change = at_separator<T>(job.results[1], job, slot, slot.p);
-    correct(chunk, separator, at_separator<T>(job.results[1], job, slot, slot.p - 1), change, certified);
+    const T change = at_separator<TOGETHER, T>(job.results[1], job, slot, slot.p);
+    correct(chunk, separator, at_separator<TOGETHER, T>(job.results[1], job, slot, slot.p - 1), change, certified);
   }
   __syncthreads();
   tile[threadIdx.x] = chunk.right[0];
@@ -152,11 +155,11 @@ __global__ void __launch_bounds__(256, 1) expand(Job job) {
   const T residual = separator_residual(chunk, separator, next, fits);
   bool doubtful = !certified;
   if (slot.own && !again) {
-    const Index at = separator_at(job, slot.system, slot.p), all = job.count * job.systems;
+    const Index at = separator_at<TOGETHER>(job, slot.system, slot.p), all = job.count * job.systems;
     T* rows = static_cast<T*>(job.kept);
     const T asked = fits ? T(0) : residual * rows[3 * all + at];
     rows[2 * all + at] = asked;
-    if (!fits) atomicOr(&job.status[slot.system], UNSOLVED);
+    if (!fits) mark(job, slot.system, UNSOLVED);
     doubtful = doubtful || (!fits && asked == T(0));  // no correction would come of it
   } else if (again) {
     doubtful = doubtful || !fits || (slot.there && job.status[slot.system] & UNSOUND);

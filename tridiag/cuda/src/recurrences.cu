@@ -31,11 +31,16 @@ template <typename T, bool WEIGHTED> struct Logarithmic {
   Exponential<T> sum;
 
   __device__ __forceinline__ void begin(const T (&init)[1], bool given) {
-    sum = given ? exponential_of(init[0]) : no_exponential<T>();
+    sum = WEIGHTED && given ? exponential_of(init[0]) : no_exponential<T>();
   }
   __device__ __forceinline__ T step(const T (&log_a)[1], T x) {
-    if (WEIGHTED) sum = times_exponential(sum, log_a[0]);
-    sum = plus_exponential(sum, x);
+    if (WEIGHTED) {
+      sum = plus_exponential(times_exponential(sum, log_a[0]), x);
+    } else {
+      T k;
+      const T m = mantissa(x, T(0), k);
+      sum = added(sum, m, k, x);
+    }
     return logarithm_of(sum);
   }
 };
@@ -89,7 +94,7 @@ template <typename T, int P> __global__ void __launch_bounds__(256, 1) linear(Jo
   run_sequence<Linear<T, P>, (P > 2 ? 16 : 32) / sizeof(T)>(job);
 }
 
-template <typename T, bool WEIGHTED> __global__ void __launch_bounds__(256, 1) logarithmic(Job job) {
+template <typename T, bool WEIGHTED> __global__ void __launch_bounds__(128, WEIGHTED ? 4 : 6) logarithmic(Job job) {
   run_sequence<Logarithmic<T, WEIGHTED>, 32 / sizeof(T)>(job);
 }
 

@@ -74,8 +74,9 @@ template <typename Rows> struct Chain {
   unsigned long long* tickets;
   Record<Rows> tiles, groups;
 
-  __device__ __forceinline__ Chain(const Job& job, Index count) {
-    const Index size = count * job.sequences, more = (count + job.span - 1) / job.span * job.sequences, all = size + more;
+  __device__ __forceinline__ explicit Chain(const Job& job) {
+    const Index size = job.tiles * job.sequences, more = (int(job.tiles - 1) / int(job.span) + 1) * job.sequences;
+    const Index all = size + more;
     tickets = static_cast<unsigned long long*>(job.kept);
     tiles.told = reinterpret_cast<int*>(tickets + 2), groups.told = tiles.told + size;
     tiles.states = reinterpret_cast<typename Rows::State*>(tiles.told + (all + 3) / 4 * 4), groups.states = tiles.states + size;
@@ -140,7 +141,7 @@ __device__ __forceinline__ typename Rows::State pass_on(const Job& job, const Ch
                                                         const typename Rows::Part& total, bool trusted, int& marks) {
   typedef typename Rows::Part Part;
   typedef typename Rows::State State;
-  const Index group = tile / job.span, k = tile * job.sequences + at.sequence, g = group * job.sequences + at.sequence;
+  const Index group = int(tile) / int(job.span), k = tile * job.sequences + at.sequence, g = group * job.sequences + at.sequence;
   const int place = int(tile - group * job.span);  // in the group
   const bool tells = at.there && at.own == 0, last = place == job.span - 1;
   if (tells) {
@@ -228,15 +229,54 @@ __device__ __forceinline__ void each_place(const Job& job, const Place& at, T* b
   }
 }
 
+// The same by 16 bytes, which lie so in memory and in the tile (`is_wide`): those of a sequence, or else of a row.
+template <bool TOGETHER, typename T, typename Do>
+__device__ __forceinline__ void each_sixteen(const Job& job, const Place& at, T* begin, Index step, const Index* offsets, Index first,
+                                             const Do& act) {
+  const int some = sizeof(Sixteen) / sizeof(T), rows = at.count * int(job.chunk);
+  const int rest = job.n - first < rows ? int(job.n - first) : rows;
+  const int lines = TOGETHER ? at.width : rows, each = (TOGETHER ? rows : at.width) / some;
+  const int known = TOGETHER ? at.here : rest, there = (TOGETHER ? rest : at.here) / some;
+  const int more = int(blockDim.x) / each, down = int(blockDim.x) - more * each;
+  int line = int(threadIdx.x) / each, i = int(threadIdx.x) - line * each;
+  begin += TOGETHER ? first : first * step + offsets[0];
+#pragma unroll 2
+  for (int k = int(threadIdx.x); k < lines * each; k += int(blockDim.x)) {
+    const bool found = line < known && i < there;
+    act(k, found, sixteen(begin + (TOGETHER ? offsets[line] : line * step), i));
+    line += more, i += down;
+    if (i >= each) i -= each, line++;
+  }
+}
+
+// Whether an operand's part of a tile can be moved by 16 bytes, of which the host knows what lies where (``job.wide``).
+template <bool TOGETHER, typename T>
+__device__ __forceinline__ bool is_wide(const Job& job, const Place& at, int operand) {
+  const int rows = at.count * int(job.chunk), lengths = TOGETHER ? rows | int(job.n & 15) : at.width | at.here;
+  return (job.wide >> operand & 1) && lengths % int(sizeof(Sixteen) / sizeof(T)) == 0 && is_aligned(start<T>(job, operand));
+}
+
 template <typename Rows, bool TOGETHER>
 __device__ __forceinline__ void load(typename Rows::Value* tile, const Job& job, int operand, const Index* offsets, Index first,
                                      const Place& at) {
   typedef typename Rows::Value T;
-  const T absent = Rows::absent(operand - X);
-  each_place<TOGETHER>(job, at, start<T>(job, operand), job.row[operand], offsets, first, [&](int k, bool there, const T* from) {
-    if (there) copy_later(tile + k, from);
-    else tile[k] = absent;
-  });
+  const T absent = Rows::absent(operand - X), *begin = start<T>(job, operand);
+  if (is_wide<TOGETHER, T>(job, at, operand)) {
+    each_sixteen<TOGETHER>(job, at, begin, job.row[operand], offsets, first, [&](int k, bool there, const Sixteen* from) {
+      if (there) {
+        copy_later(sixteen(tile, k), from);
+      } else {
+        const int some = sizeof(Sixteen) / sizeof(T);
+#pragma unroll
+        for (int j = 0; j < some; j++) tile[k * some + j] = absent;
+      }
+    });
+  } else {
+    each_place<TOGETHER>(job, at, begin, job.row[operand], offsets, first, [&](int k, bool there, const T* from) {
+      if (there) copy_later(tile + k, from);
+      else tile[k] = absent;
+    });
+  }
 }
 
 template <typename Rows, bool TOGETHER>
@@ -244,9 +284,15 @@ __device__ __forceinline__ void store(const typename Rows::Value* tile, const Jo
                                       const Place& at) {
   typedef typename Rows::Value T;
   T* y = static_cast<T*>(job.operand[Y]);
-  each_place<TOGETHER>(job, at, y, job.row[Y], offsets, first, [&](int k, bool there, T* to) {
-    if (there) *to = tile[k];
-  });
+  if (is_wide<TOGETHER, T>(job, at, Y)) {
+    each_sixteen<TOGETHER>(job, at, y, job.row[Y], offsets, first, [&](int k, bool there, Sixteen* to) {
+      if (there) *to = *sixteen(tile, k);
+    });
+  } else {
+    each_place<TOGETHER>(job, at, y, job.row[Y], offsets, first, [&](int k, bool there, T* to) {
+      if (there) *to = tile[k];
+    });
+  }
 }
 
 template <typename Rows, bool TOGETHER, bool CHAINED> __device__ __forceinline__ void scan(const Job& job) {
@@ -255,14 +301,13 @@ template <typename Rows, bool TOGETHER, bool CHAINED> __device__ __forceinline__
   typedef typename Rows::State State;
   SHARED_MEMORY(memory);
   const int rows = int(job.count * job.chunk);
-  const Index tiles = (job.n + rows - 1) / rows, groups = (job.sequences + job.width - 1) / job.width;
   Index* numbers = reinterpret_cast<Index*>(memory);
   Index tile = 0, group = blockIdx.x;
-  Chain<Rows> chain(job, tiles);
+  Chain<Rows> chain(job);
   if (CHAINED) {
     if (threadIdx.x == 0) numbers[0] = Index(atomicAdd(chain.tickets, 1ULL));
     __syncthreads();
-    tile = numbers[0] / groups, group = numbers[0] % groups;
+    tile = int(numbers[0]) / int(job.groups), group = numbers[0] - tile * job.groups;
     __syncthreads();
   }
   const Place at = place_of(job, group, TOGETHER);
@@ -271,11 +316,13 @@ template <typename Rows, bool TOGETHER, bool CHAINED> __device__ __forceinline__
   Index* offsets = numbers;  // of Y, X and the coefficient
   Part* totals = reinterpret_cast<Part*>(offsets + 3 * at.width);
   State* states = reinterpret_cast<State*>(totals + at.warps * at.width);  // before the tile
-  T* values = reinterpret_cast<T*>(states + at.width);  // x, then y; then coefficients, or what is kept of x
+  const int before_values = int(reinterpret_cast<unsigned char*>(states + at.width) - memory), sixteens = sizeof(Sixteen);
+  T* values = reinterpret_cast<T*>(memory + (before_values + sixteens - 1) / sixteens * sixteens);  // x, then y; then
+                                                                                  // coefficients, or what is kept of x
   T* beside = values + blockDim.x * job.chunk;
   int* marks = reinterpret_cast<int*>(beside + blockDim.x * job.chunk);  // of the sequences, then of any
   const int begin = TOGETHER ? int(threadIdx.x * job.chunk) : at.p * int(job.chunk) * at.width + at.s;
-  const Rows chunk_rows = {{values + begin, beside + begin, TOGETHER ? 1 : at.width, int(job.chunk)}};
+  Rows chunk_rows = {{values + begin, beside + begin, TOGETHER ? 1 : at.width, int(job.chunk)}};
   for (int k = threadIdx.x; k < 3 * at.width; k += blockDim.x) {
     const int s = k % at.width, operand = k / at.width;
     offsets[k] = s < at.here && operand <= Rows::operands ? offset(job, operand, at.first + s) : 0;
@@ -369,19 +416,17 @@ template <typename Rows, bool TOGETHER, bool CHAINED> __device__ __forceinline__
     }
     if (!CHAINED && !alone && at.p == 0) states[at.s] = state;
 
-    chunk_rows.each([&](int k, T x, T a) {
-      Rows::step(before, x, a);
-      chunk_rows.x[k] = Rows::value(before);
-    });
+    chunk_rows.find_values(before);
     __syncthreads();
     store<Rows, TOGETHER>(values, job, offsets, first, at);
-    if (CHAINED || tile + 1 == tiles) return;
+    if (CHAINED || first + rows >= job.n) return;
   }
 }
 
-// Blocks of a multiprocessor: as many as shared memory has room for, or fewer where a chain would not fit their registers.
+// Blocks of a multiprocessor: as many as shared memory has room for, or fewer where registers would not do.
 template <typename Rows, bool CHAINED> struct Blocks {
-  static constexpr int most = !CHAINED || sizeof(typename Rows::Part) <= 32 ? 4 : sizeof(typename Rows::Part) <= 48 ? 3 : 2;
+  static constexpr int size = sizeof(typename Rows::Part), chained = sizeof(typename Rows::Value) == 16 ? 3 : size <= 48 ? 4 : 2;
+  static constexpr int most = size <= 24 ? 5 : CHAINED ? chained : 4;
 };
 
 template <typename T, bool TOGETHER, bool CHAINED>

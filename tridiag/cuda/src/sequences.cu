@@ -14,8 +14,10 @@ struct Job {
   Index n, sequences;
   Index width, count;  // sequences of a block, and threads of a sequence
   Index chunk;  // rows of a thread
+  Index tiles, groups;  // of a sequence, and of the sequences
   Index lanes, span;  // that look back for a sequence, and tiles of a group, which are no more
   Index given;  // whether there are values before the first step
+  Index wide;  // operands that may be moved by 16 bytes, if they begin where such do: bit by bit
   Index size;  // the rows of matrices
   Index row[OPERANDS];  // strides in elements: from row to row,
   Index entry[OPERANDS], column;  // from entry to entry of a vector, from row to row and from column to column of a matrix,

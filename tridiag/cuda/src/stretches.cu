@@ -43,6 +43,9 @@ template <typename T> __device__ __forceinline__ Stretch<T> fresh(const Stretch<
   return {fresh(x.factor), fresh(x.value), fresh(x.times)};
 }
 
+__device__ __forceinline__ float smaller_of(float x, float y) { return fminf(x, y); }
+__device__ __forceinline__ double smaller_of(double x, double y) { return y < x ? y : x; }
+
 // The factor in the range that products of two leave by no underflow.
 template <typename T> __device__ __forceinline__ void rescale(T& factor, int& count) {
   typedef Real<T> R;
@@ -60,21 +63,27 @@ template <typename T, int PIECE> struct Rows {
 
   // In order, each with its place in the arrays; some are read before the first of them is replaced.
   template <typename Do> __device__ __forceinline__ void each(const Do& act) const {
+    int first = 0;
 #pragma unroll 1
-    for (int first = 0; first < count; first += PIECE) {
+    for (; first + PIECE <= count; first += PIECE) {
       T some_x[PIECE], some_a[PIECE];
 #pragma unroll
-      for (int j = 0; j < PIECE; j++) {
-        const int k = (first + j < count ? first + j : first) * apart;
-        some_x[j] = x[k], some_a[j] = a[k];
-      }
+      for (int j = 0; j < PIECE; j++) some_x[j] = x[(first + j) * apart], some_a[j] = a[(first + j) * apart];
 #pragma unroll
-      for (int j = 0; j < PIECE; j++) {
-        if (first + j < count) act((first + j) * apart, some_x[j], some_a[j]);
-      }
+      for (int j = 0; j < PIECE; j++) act((first + j) * apart, some_x[j], some_a[j]);
     }
+#pragma unroll 1
+    for (; first < count; first++) act(first * apart, x[first * apart], a[first * apart]);
   }
 };
+
+// Every value of a chunk takes the place of x, each from the one before it.
+template <typename Rows> __device__ __forceinline__ void find_in_turn(const Rows& rows, typename Rows::State y) {
+  rows.each([&](int place, typename Rows::Value x, typename Rows::Value a) {
+    Rows::step(y, x, a);
+    rows.x[place] = Rows::value(y);
+  });
+}
 
 template <typename T> struct LinearRows : Rows<T, 4> {
   typedef Stretch<T> Part;
@@ -89,7 +98,7 @@ template <typename T> struct LinearRows : Rows<T, 4> {
     this->each([&](int, T x, T a) {
       found.factor = found.factor * a;
       found.value = x + a * found.value;
-      least = size(found.factor) < least ? size(found.factor) : least;
+      least = smaller_of(least, size(found.factor));
     });
     if (least < small(Real<T>(0))) {  // digits may be lost
       found.factor = T(1);
@@ -121,6 +130,7 @@ template <typename T> struct LinearRows : Rows<T, 4> {
     return job.given ? *first_row<T>(job, INIT, sequence) : T(0);
   }
   static __device__ __forceinline__ void step(State& y, T x, T a) { y = x + a * y; }
+  __device__ __forceinline__ void find_values(const State& before) const { find_in_turn(*this, before); }
   static __device__ __forceinline__ T value(const State& y) { return y; }
 };
 
@@ -133,29 +143,88 @@ template <typename T> __device__ __forceinline__ Exponential<T> fresh(const Expo
   return {fresh(x.scale), fresh(x.high), fresh(x.low), fresh(x.largest), T(0), T(0)};
 }
 
-template <typename T> struct LogarithmicRows : Rows<T, 4> {
+// What the numbers of a chunk may be for one exponent to do for all: minus infinity, or below this in size, and the first of
+// those not so many powers of two below the largest; what is farther below counts for nothing.
+template <typename T> struct OneExponent;
+template <> struct OneExponent<float> {
+  static __device__ __forceinline__ float bound() { return 1048576.0f; }
+  static const int first = 60, all = 100;
+};
+template <> struct OneExponent<double> {
+  static __device__ __forceinline__ double bound() { return 1073741824.0 / 2; }
+  static const int first = 600, all = 1000;
+};
+
+template <typename T> struct LogarithmicRows : Rows<T, sizeof(T) == 8 ? 3 : 4> {
   typedef Exponential<T> Part, State;
   static const int operands = 1;
+  bool one_exponent;  // whether sums of the chunk's numbers up to each have been kept, ``a`` times 2^exponent
+  T exponent;
 
   static __device__ __forceinline__ T absent(int) { return minus_infinity<T>(); }
 
-  __device__ __forceinline__ Part part() const {
-    Part found = no_exponential<T>();
-    this->each([&](int place, T x, T) {
-      T k;
-      const T m = this->a[place] = mantissa(x, T(0), k);
-      found = added(found, m, k, x);
+  static const int nothing = -(1 << 30);  // the exponent of e to minus infinity
+
+  // x / log(2) as an integer, of an x that one exponent does for
+  static __device__ __forceinline__ T power_within(T x, int& k, bool& within) {
+    const T found = nearest_power(x, k);
+    within = size(x) < OneExponent<T>::bound();
+    k = within ? k : nothing;
+    return found;
+  }
+
+  __device__ __forceinline__ Part part() {
+    int first = nothing, most = nothing;
+    bool all = true;
+    this->each([&](int, T x, T) {
+      int k;
+      bool within;
+      power_within(x, k, within);
+      all = all & (within | (x == minus_infinity<T>()));
+      first = first == nothing ? k : first;
+      most = k > most ? k : most;
     });
+    one_exponent = all && first >= most - OneExponent<T>::first;
+    Part found = no_exponential<T>();
+    exponent = most == nothing ? found.scale : exact_number(T(0), most);
+    if (one_exponent) {
+      T sum = T(0), low = T(0);
+      this->each([&](int place, T x, T) {
+        int k;
+        bool within;
+        const T m = exponential(without_power(x, power_within(x, k, within)));
+        T error;
+        sum = two_sum(sum, within && k - most >= -OneExponent<T>::all ? times_power(m, k - most) : T(0), error);
+        low = low + error;
+        this->a[place] = sum + low;
+        found.largest = within ? x : found.largest;  // not far, as all are
+      });
+      found.scale = exponent, found.high = sum, found.low = low;
+    } else {
+      this->each([&](int, T x, T) { step(found, x, T(0)); });
+    }
     return found;
   }
   static __device__ __forceinline__ State apply(const Part& part, const State& y) { return merged(y, part); }
   static __device__ __forceinline__ Part join(const Part& before, const Part& after) { return apply(after, before); }
   static __device__ __forceinline__ bool sound(const Part&) { return true; }
   static __device__ __forceinline__ State begin(const Job&, Index) { return no_exponential<T>(); }
-  static __device__ __forceinline__ void step(State& y, T x, T m) {
+  static __device__ __forceinline__ void step(State& y, T x, T) {
     T k;
-    reduced(clamp(x, far<T>()), k);
+    const T m = mantissa(x, T(0), k);
     y = added(y, m, k, x);
+  }
+  __device__ __forceinline__ void find_values(const State& y) const {
+    if (!(one_exponent && y.largest < far<T>() && y.high == y.high)) {
+      find_in_turn(*this, y);
+      return;
+    }
+    const T scale = larger(y.scale, exponent), unit = power_of_two(exponent - scale);
+    const T before = (y.high + y.low) * power_of_two(y.scale - scale);
+    this->each([&](int place, T, T sum) {
+      const T total = fused(unit, sum, before), found = logarithm_of(total, scale);
+      this->x[place] = total == T(0) ? minus_infinity<T>() : found;
+    });
   }
   static __device__ __forceinline__ T value(const State& y) { return logarithm_of(y); }
 };
@@ -226,5 +295,6 @@ template <typename T> struct WeightedRows : Rows<T, 2> {
   static __device__ __forceinline__ void step(State& y, T x, T log_a) {
     y.sum = plus_exponential(times_exponential(y.sum, log_a), x);
   }
+  __device__ __forceinline__ void find_values(const State& before) const { find_in_turn(*this, before); }
   static __device__ __forceinline__ T value(const State& y) { return logarithm_of(y.sum); }
 };

@@ -2,8 +2,9 @@
 //
 // N: the most rows whose c' and d' are kept in registers, which makes one read and one write of global memory; 0: any
 // number, kept in scratch memory, 4 words an unknown more. Rows are taken in pieces of K. TOGETHER: rows of a system lie
-// side by side; pieces of all systems of a block pass through tiles in shared memory, 32 bytes of a system at a time.
-#include "systems.cu"
+// side by side; pieces of all systems of a block pass through tiles in shared memory, 32 bytes of a system at a time. Of long
+// systems whose rows lie apart a piece is read while the one before it is worked on.
+#include "chunk.cu"
 
 // Rows of a piece, taken by all threads of a block in the order of memory, into a tile.
 template <typename T, int K>
@@ -33,6 +34,7 @@ template <typename T, int K> __device__ __forceinline__ void pick_up(T (&v)[K], 
 template <typename T> struct Carried {
   T upper, right;  // c' and d' of the row before
   bool kept, sound;  // sound: all rows so far have a certificate, or where none is wanted no zero pivot
+  Real<T> off;       // of reciprocals (`one_over`)
 };
 
 // One row eliminated; the row's neighbours are there or not as the mask says.
@@ -41,7 +43,7 @@ __device__ __forceinline__ void sweep(Carried<T>& carried, bool own, bool next, 
   const bool before = own && carried.kept;
   a = before ? a : T(0);
   b = own ? b : T(1);
-  const T grown = a * carried.upper, pivot = b - grown, scale = one_over(pivot);
+  const T grown = a * carried.upper, pivot = b - grown, scale = one_over(pivot, carried.off);
   carried.sound = carried.sound && (CERTIFIED ? certifies(grown, pivot, b) : !(pivot == T(0)));
   carried.right = own ? (d - a * carried.right) * scale : T(0);
   carried.upper = own && next ? c * scale : T(0);
@@ -49,9 +51,69 @@ __device__ __forceinline__ void sweep(Carried<T>& carried, bool own, bool next, 
   carried.kept = own;
 }
 
+template <typename T> __device__ __forceinline__ bool is_sound(const Carried<T>& carried) {
+  return carried.sound && exact(carried.off);
+}
+
+// A system of any length whose rows lie apart, by one thread, with c' and d' in scratch memory: those of row i are words 2 i
+// and 2 i + 1 of its own, for as many rows as whole pieces have.
+template <typename T, bool CERTIFIED> __device__ __forceinline__ void solve_long(const Job& job) {
+  const int K = 64 / sizeof(T);
+  const Index system = Index(blockIdx.x) * blockDim.x + threadIdx.x, all = job.systems;
+  if (system >= all) return;
+  const Begin at = {offset(job, job.transpose ? C : A, system), offset(job, B, system), offset(job, job.transpose ? A : C, system),
+                    offset(job, D, system)};
+  const unsigned char* mask = mask_of(job, system);
+  T* kept = static_cast<T*>(job.kept) + system;
+  Carried<T> carried = {T(0), T(0), false, true, Real<T>(0)};
+  Chunk<T, K> next;
+  load_rows(next, job, at, Index(0));
+#pragma unroll 1
+  for (Index first = 0; first < job.n; first += K) {
+    const Chunk<T, K> piece = next;
+    if (first + K < job.n) load_rows(next, job, at, first + K);
+    const unsigned bits = kept_rows<K>(job, mask, first);
+#pragma unroll
+    for (int j = 0; j < K; j++) {
+      sweep<T, CERTIFIED>(carried, bits >> (j + 1) & 1, bits >> (j + 2) & 1, piece.lower[j], piece.diagonal[j], piece.upper[j],
+                          piece.right[j]);
+      kept[0] = carried.upper, kept[all] = carried.right;
+      kept += 2 * all;
+    }
+  }
+  const bool sound = is_sound(carried);
+  if (CERTIFIED && !sound) {
+    doubt(job, system);
+    return;
+  }
+  const T outside = sound ? T(0) : not_a_number(T(0));  // a singular system is NaN throughout
+  T x = outside, uppers[K], rights[K];
+  T* destination = static_cast<T*>(job.operand[X]) + offset(job, X, system);
+  auto read_kept = [&] {
+#pragma unroll
+    for (int j = K - 1; j >= 0; j--) {
+      kept -= 2 * all;
+      uppers[j] = kept[0], rights[j] = kept[all];
+    }
+  };
+  read_kept();
+#pragma unroll 1
+  for (Index first = (job.n - 1) / K * K; first >= 0; first -= K) {
+    T v[K], upper[K];
+#pragma unroll
+    for (int j = 0; j < K; j++) v[j] = rights[j], upper[j] = uppers[j];
+    if (first > 0) read_kept();
+    const unsigned bits = kept_rows<K>(job, mask, first);
+#pragma unroll
+    for (int j = K - 1; j >= 0; j--) v[j] = x = bits >> (j + 1) & 1 ? v[j] - upper[j] * x : outside;
+    store_apart(v, job, destination, first);
+  }
+}
+
 template <typename T, int N, bool TOGETHER, bool CERTIFIED>
 __global__ void __launch_bounds__(128, 1) thomas(Job job) {
   SHARED_MEMORY(memory);
+  if constexpr (N == 0 && !TOGETHER) return solve_long<T, CERTIFIED>(job);
   const int K = 32 / sizeof(T), PIECES = N / K;
   Index* offsets = reinterpret_cast<Index*>(memory);
   T* tile = reinterpret_cast<T*>(offsets + blockDim.x * OPERANDS);
@@ -70,7 +132,7 @@ __global__ void __launch_bounds__(128, 1) thomas(Job job) {
 
   T uppers[N > 0 ? N : 1], rights[N > 0 ? N : 1];
   T* kept = static_cast<T*>(job.kept) + system;  // c' and d' of row i: words 2 i and 2 i + 1
-  Carried<T> carried = {T(0), T(0), false, true};
+  Carried<T> carried = {T(0), T(0), false, true, Real<T>(0)};
   const int pieces = int((job.n + K - 1) / K);
 #pragma unroll(N > 0 ? PIECES : 1)
   for (int piece = 0; piece < (N > 0 ? PIECES : pieces); piece++) {
@@ -110,11 +172,11 @@ __global__ void __launch_bounds__(128, 1) thomas(Job job) {
       }
     }
   }
-  const bool good = there && (!CERTIFIED || carried.sound);
+  const bool sound = is_sound(carried), good = there && (!CERTIFIED || sound);
   if (CERTIFIED && there && !good) doubt(job, system);
   int* flags = reinterpret_cast<int*>(tile + 4 * words);
   flags[threadIdx.x] = good;
-  const T outside = CERTIFIED || carried.sound ? T(0) : not_a_number(T(0));  // a singular system is NaN throughout
+  const T outside = CERTIFIED || sound ? T(0) : not_a_number(T(0));  // a singular system is NaN throughout
   T x = outside;
   T* destination = static_cast<T*>(job.operand[X]);
 #pragma unroll(N > 0 ? PIECES : 1)
