@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-import sys
 from types import ModuleType
 from typing import Any
 
 
 def compiling(*arguments: Any) -> bool:
-    """Whether `torch.compile` or `torch.export` traces this call, and an argument, or one of a tuple, is a tensor."""
-    asked = getattr(sys.modules.get("torch.compiler"), "is_compiling", None)
-    return asked is not None and asked() and holds_tensor(arguments)
+    """Whether `torch.compile` or `torch.export` traces this call, and an argument, or one of a tuple, is a tensor.
+
+    `sys.modules` is not asked: Dynamo would go through all that is imported, while more is.
+    """
+    if not holds_tensor(arguments):
+        return False
+    import torch
+
+    return bool(torch.compiler.is_compiling())
 
 
 def holds_tensor(x: Any) -> bool:
-    return any(holds_tensor(y) for y in x) if isinstance(x, tuple) else isinstance(x, sys.modules["torch"].Tensor)
+    return any(holds_tensor(y) for y in x) if isinstance(x, tuple) else hasattr(x, "requires_grad")
 
 
 def graph() -> ModuleType:
