@@ -52,6 +52,7 @@ KERNELS = {
     "gradient_many": Family("gradient_many_{0}", "many_states.kernel.build_gradient"),
     "gradient_many_shared": Family("gradient_many_shared_{0}", "many_states.kernel.build_shared_gradient"),
     "smoother_many": Family("smoother_many_{0}", "many_states.kernel.build_smoother"),
+    "filter_in_lanes": Family("filter_in_lanes_{0}", "states_in_lanes.kernel.build", "filter_many"),
     "filter_guard": Family("filter_guard_{0}", "kalman.guard.build"),
     "alignment": Family("wavefront_{1}_{0}", "alignment.kernel.build"),
 }

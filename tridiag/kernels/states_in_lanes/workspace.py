@@ -1,0 +1,56 @@
+"""The workspace of a worker: the models of a group of series, what is known of their states, and what a step needs."""
+
+from __future__ import annotations
+
+from numba import njit
+
+from tridiag.kernels.access.operands import lanes_of
+from tridiag.kernels.jobs.words import kalman as K
+from tridiag.kernels.jobs.words.record import Word
+from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
+from tridiag.kernels.simd.vector import LINE, OPTIONS
+
+# rows of ``sums``: `tridiag.algorithms.kalman_filter.Doubt` has the loss; the product of all variances is kept as a
+# mantissa and an exponent
+QUADRATIC, MANTISSA, EXPONENT, COUNT, LOSS = range(5)
+SUMS = 5
+
+
+class Group(Workspace):
+    """What a worker has. A matrix lies row after row, each entry a vector with a number of each series."""
+
+    bindings = Word()  # where the operands lie: of each, the address for every series
+    F, H, Q, R = (Word() for _ in range(4))
+    mean, ahead = Word(), Word()  # of the states, and what is predicted for the next step
+    cov, product = Word(), Word()
+    there, sight, noise = Word(), Word(), Word()  # 1 or 0; H and R of what is there
+    errors = Word()
+    news, S, gains = Word(), Word(), Word()  # L^-1 H P, L^-1 S, and L^-1 H P times the weights
+    variances, weights, scaled = Word(), Word(), Word()  # D, 1 / D, and the errors times the weights
+    before, now = Word(), Word()  # variances of the states, as predicted for a step and for the next one
+    spread, moved, older, reach = (Word() for _ in range(4))  # `tridiag.algorithms.kalman_filter.Doubt`
+    zeros, scratch = Word(), Word()  # a number for each state
+    sums = Word()
+    alone = Word()  # the job of a series that is computed again by itself
+
+
+ARRAYS, allocate, give_back = workspace(
+    Group, "bindings", "F", "H", "Q", "R", "mean", "ahead", "cov", "product", "there", "sight", "noise", "errors",
+    "news", "S", "gains", "variances", "weights", "scaled", "before", "now", "spread", "moved", "older", "reach",
+    "zeros", "scratch", "sums", "alone",
+)  # fmt: skip
+JOB_OF_ONE = K.Filter.size() + 8 * K.OPERANDS
+
+
+@njit(**OPTIONS)
+def allocate_group(zero, job):
+    """The memory of a worker."""
+    k, p = job.states * LINE, job.observed * LINE
+    square, loads, noises = job.states * k, job.observed * k, job.observed * p
+    sizes = ARRAYS(
+        bindings=aligned(8 * K.OPERANDS * lanes_of(zero, ())), F=square, H=loads, Q=square, R=noises, mean=k, ahead=k,
+        cov=square, product=square, there=p, sight=loads, noise=noises, errors=p, news=loads, S=noises, gains=loads,
+        variances=p, weights=p, scaled=p, before=k, now=k, spread=k, moved=k, older=k, reach=p, zeros=k, scratch=k,
+        sums=SUMS * LINE, alone=aligned(JOB_OF_ONE),
+    )  # fmt: skip
+    return allocate(sizes)
