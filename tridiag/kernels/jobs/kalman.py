@@ -27,7 +27,7 @@ class Many(NamedTuple):
 MANY = {
     "filter": Many("filter_many", "filter_in_lanes", "filter_many_shared"),
     "moments": Many("filter_many", "filter_in_lanes", "filter_many"),
-    "smoother": Many("smoother_many", "smoother_many", "smoother_many"),
+    "smoother": Many("smoother_many", "smoother_in_lanes", "smoother_many"),
     "filter_gradient": Many("gradient_many", "gradient_many", "gradient_many_shared"),
 }
 GROUP = 3  # series by themselves, in whose time as many are computed as a vector has lanes

@@ -90,13 +90,16 @@ def job_of_one(zero, job, worker, lane, index):
     return place
 
 
-def group_work(steps: Any, alone: str) -> Any:
-    """What a thread does: ``steps`` of each group, and those again, by the kernel ``alone``, that may lose digits."""
+def group_work(steps: Any, alone: str, back: int = 0) -> Any:
+    """What a thread does: ``steps`` of each group, and those again, by the kernel ``alone``, that may lose digits.
+
+    ``back``: as `allocate_group`.
+    """
     again = types.ExternalFunction(PREFIX + alone, types.void(types.int64, types.int64))
 
     @njit(**OPTIONS)
     def work(job, zero):
-        worker, lanes = allocate_group(zero, job), lanes_of(zero, ())
+        worker, lanes = allocate_group(zero, job, back), lanes_of(zero, ())
         if address_of(worker) == 0:
             return
         for item in items(job):

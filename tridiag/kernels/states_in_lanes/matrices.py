@@ -267,6 +267,12 @@ def reflect(code: Code, matrix: Value, size: Value) -> None:
     each(code, 0, size, lambda i: each(code, i + 1, size, lambda j: code.store(of.at(j, i), code.load(of.at(i, j)))))
 
 
+def turn(code: Code, target: Value, source: Value, size: Value) -> None:
+    """The transpose of a square matrix."""
+    into, of = (Matrix(at, size * LINE, code.integer(LINE)) for at in (target, source))
+    each(code, 0, size, lambda i: each(code, 0, size, lambda j: code.store(into.at(j, i), code.load(of.at(i, j)))))
+
+
 def fill(value: float, code: Code, target: Value, count: Value) -> None:
     each(code, 0, count, lambda e: code.store(target + e * LINE, code.splat(value)))
 
@@ -276,5 +282,5 @@ def copy(code: Code, target: Value, source: Value, step: Value, count: Value) ->
     each(code, 0, count, lambda e: code.store(target + e * LINE, code.load(source + e * step)))
 
 
-mirror, pick_out = library.add("mirror", reflect), library.add("pick_out", copy)
+mirror, transpose, pick_out = (library.add(name, body) for name, body in (("mirror", reflect), ("transpose", turn), ("pick_out", copy)))
 clear, put_ones = (library.add(name, functools.partial(fill, x)) for name, x in (("clear", 0.0), ("put_ones", 1.0)))

@@ -30,27 +30,33 @@ class Group(Workspace):
     before, now = Word(), Word()  # variances of the states, as predicted for a step and for the next one
     spread, moved, older, reach = (Word() for _ in range(4))  # `tridiag.algorithms.kalman_filter.Doubt`
     zeros, scratch = Word(), Word()  # a number for each state
-    sums = Word()
+    sums, sums_forwards = Word(), Word()  # of the steps so far, and of all on the way forwards
+    turned = Word()  # F transposed
+    later, carried = Word(), Word()  # r: what later observations tell of the state predicted for a step, or updated
+    told, smoothed = Word(), Word()  # -N; the covariance given later observations too
+    pulled = Word()  # W, T and W again of `tridiag.kernels.states_in_lanes.smoother.collect`
     alone = Word()  # the job of a series that is computed again by itself
 
 
 ARRAYS, allocate, give_back = workspace(
     Group, "bindings", "F", "H", "Q", "R", "mean", "ahead", "cov", "product", "there", "sight", "noise", "errors",
     "news", "S", "gains", "variances", "weights", "scaled", "before", "now", "spread", "moved", "older", "reach",
-    "zeros", "scratch", "sums", "alone",
+    "zeros", "scratch", "sums",
+    "sums_forwards", "turned", "later", "carried", "told", "smoothed", "pulled", "alone",
 )  # fmt: skip
 JOB_OF_ONE = K.Filter.size() + 8 * K.OPERANDS
 
 
 @njit(**OPTIONS)
-def allocate_group(zero, job):
-    """The memory of a worker."""
+def allocate_group(zero, job, back):
+    """The memory of a worker; ``back``: 1 for what goes through the steps in both directions, else 0."""
     k, p = job.states * LINE, job.observed * LINE
     square, loads, noises = job.states * k, job.observed * k, job.observed * p
     sizes = ARRAYS(
         bindings=aligned(8 * K.OPERANDS * lanes_of(zero, ())), F=square, H=loads, Q=square, R=noises, mean=k, ahead=k,
         cov=square, product=square, there=p, sight=loads, noise=noises, errors=p, news=loads, S=noises, gains=loads,
         variances=p, weights=p, scaled=p, before=k, now=k, spread=k, moved=k, older=k, reach=p, zeros=k, scratch=k,
-        sums=SUMS * LINE, alone=aligned(JOB_OF_ONE),
+        sums=SUMS * LINE, sums_forwards=SUMS * LINE, turned=back * square, later=k, carried=k, told=back * square,
+        smoothed=back * square, pulled=back * 3 * loads, alone=aligned(JOB_OF_ONE),
     )  # fmt: skip
     return allocate(sizes)
