@@ -28,8 +28,9 @@ MANY = {
     "filter": Many("filter_many", "filter_in_lanes", "filter_many_shared"),
     "moments": Many("filter_many", "filter_in_lanes", "filter_many"),
     "smoother": Many("smoother_many", "smoother_in_lanes", "smoother_many"),
-    "filter_gradient": Many("gradient_many", "gradient_many", "gradient_many_shared"),
+    "filter_gradient": Many("gradient_many", "gradient_in_lanes", "gradient_many_shared"),
 }
+MOST_KEPT = 64 * 1024 * 1024  # bytes, of a worker
 GROUP = 3  # series by themselves, in whose time as many are computed as a vector has lanes
 
 
@@ -52,9 +53,15 @@ def kernels_for(family: str, dtype: str, states: int, observed: int, kind: str) 
     return [(name, dtype) for name in ([many.shared] if kind == K.SHARED else dict.fromkeys((many.one, many.lanes)))]
 
 
-def fill_lanes(series: int, lanes: int, workers: int) -> bool:
-    """Whether series are computed sooner in groups that fill the lanes of a vector than one after another."""
+def fill_lanes(form: StateSpace, lanes: int, workers: int, kept: bool) -> bool:
+    """Whether series are computed sooner in groups that fill the lanes of a vector than one after another.
+
+    ``kept``: whether workers keep the states of all steps, which has to be little enough.
+    """
+    series, k = math.prod(form.batch), form.states
     groups = -(-series // lanes)
+    if kept and form.n * (k + k * (k + 1) // 2) * LINE > MOST_KEPT:
+        return False
     return GROUP * -(-groups // workers) <= -(-series // workers)
 
 
@@ -71,7 +78,7 @@ def make_job(family: str, kind: str, form: StateSpace, shapes: Sequence[Shape], 
     workers = threads() if unknowns >= WORTH_A_THREAD else 1
     if many and kind == K.SHARED:
         lanes *= K.TOGETHER
-    elif many and (len(kernels) == 1 or not fill_lanes(series, lanes, workers)):
+    elif many and (len(kernels) == 1 or not fill_lanes(form, lanes, workers, family == "filter_gradient")):
         lanes, kernels = 1, kernels[:1]
     table, items = [own[ranks] for own in strides], -(-series // lanes)
     for axis, length in enumerate(form.batch):

@@ -90,16 +90,16 @@ def job_of_one(zero, job, worker, lane, index):
     return place
 
 
-def group_work(steps: Any, alone: str, back: int = 0) -> Any:
+def group_work(steps: Any, alone: str, back: int = 0, slope: int = 0) -> Any:
     """What a thread does: ``steps`` of each group, and those again, by the kernel ``alone``, that may lose digits.
 
-    ``back``: as `allocate_group`.
+    ``back`` and ``slope``: as `allocate_group` takes them.
     """
     again = types.ExternalFunction(PREFIX + alone, types.void(types.int64, types.int64))
 
     @njit(**OPTIONS)
     def work(job, zero):
-        worker, lanes = allocate_group(zero, job, back), lanes_of(zero, ())
+        worker, lanes = allocate_group(zero, job, back, slope), lanes_of(zero, ())
         if address_of(worker) == 0:
             return
         for item in items(job):
@@ -108,7 +108,8 @@ def group_work(steps: Any, alone: str, back: int = 0) -> Any:
             steps(zero, job, worker)
             for lane in range(min(lanes, job.series - first)):
                 found = deviance(zero, worker, lane)
-                put(zero, job, first + lane, -0.5 * found)
+                if job.result != 0:
+                    put(zero, job, first + lane, -0.5 * found)
                 if found != found or sum_of(zero, worker, LOSS, lane) > 0:
                     again(job_of_one(zero, job, worker, lane, first + lane), 0)
         give_back(worker)

@@ -34,6 +34,7 @@ from tridiag.kernels.states_in_lanes.matrices import (
     transpose,
 )
 from tridiag.kernels.states_in_lanes.steps import (
+    LOADS,
     load,
     load_motion,
     load_start,
@@ -68,7 +69,7 @@ def smoothed(zero, job, worker):
             break
         read_state(zero, job, worker, t)
         pick_out(zero, (worker.before, worker.cov, row + LINE, k))
-        observe(zero, job, worker, t, 1)
+        observe(zero, job, worker, t, LOADS)
         lost(zero, (worker, worker.before, k))
         if t + 1 < job.steps:
             pick_out(zero, (worker.before, worker.cov, row + LINE, k))
@@ -194,4 +195,4 @@ def collect(zero, job, worker):
 def build(dtype: str, alone: str) -> Any:
     """The C function void run(job, helpers) of the states given all observations."""
     zero = np.zeros((), dtype)[()]
-    return runner(zero, c_function(group_work(smoothed, alone, 1), "tridiag_smoother_in_lanes", first=JOB))
+    return runner(zero, c_function(group_work(smoothed, alone, 1, 0), "tridiag_smoother_in_lanes", first=JOB))

@@ -72,7 +72,7 @@ def load_start(zero, job, worker):
     for target in (worker.before, worker.spread):
         pick_out(zero, (target, worker.cov, (k + 1) * LINE, k))
     clear(zero, (worker.reach, job.observed))
-    clear(zero, (worker.zeros, k))
+    clear(zero, (worker.zeros, max(k, job.observed)))
     clear(zero, (worker.sums, SUMS))
     put_ones(zero, (worker.sums + MANTISSA * LINE, 1))
 
@@ -122,10 +122,13 @@ def hide(code: Code, job: At, worker: At) -> None:
     each(code, 0, p, row)
 
 
-def separate(code: Code, job: At, worker: At, loads: Value) -> None:
+LOADS, HIDDEN = 1, 2  # what ``sight`` is to be of a step: L^-1 H; H of what is there; 0: anything
+
+
+def separate(code: Code, job: At, worker: At, wanted: Value) -> None:
     """S = L D L^T, and from the left L^-1 of all that stands beside S; gains, means, and what a step adds to the sums.
 
-    Not positive, or infinite, a variance is NaN. ``loads``: 1 where L^-1 H is wanted too, in ``sight``; else 0.
+    Not positive, or infinite, a variance is NaN. ``wanted``: LOADS or not.
     """
     k, p = job.states, job.observed
 
@@ -172,7 +175,7 @@ def separate(code: Code, job: At, worker: At, loads: Value) -> None:
             take_off(worker.S, i, p)
             take_off(worker.news, zero, k)
             take_off(worker.errors, zero, code.integer(1))
-            take_off(worker.sight, code.pick(loads == 0, k, zero), k)
+            take_off(worker.sight, code.pick(wanted == LOADS, zero, k), k)
 
         each(code, q + 1, p, below)
         gains = worker.gains + q * k * LINE
@@ -216,13 +219,13 @@ lost = library.add("lost", lose)
 
 
 @njit(**OPTIONS)
-def observe(zero, job, worker, t, loads):
-    """The states once the observations of a step are known; ``loads``: 1 where ``sight`` is to be L^-1 H, else 0."""
+def observe(zero, job, worker, t, wanted):
+    """The states once the observations of a step are known; ``wanted``: LOADS, HIDDEN or 0."""
     k, p, row, noises = job.states, job.observed, job.states * LINE, job.observed * LINE
     load(zero, job, worker, K.H, t, worker.H, p * k)
     load(zero, job, worker, K.R, t, worker.R, p * p)
     sight, noise = Matrix(worker.H, row, LINE), Matrix(worker.R, noises, LINE)
-    if look_at(zero, (job, worker, t)) == 0 or loads != 0:
+    if look_at(zero, (job, worker, t)) == 0 or wanted != 0:
         hide_missing(zero, (job, worker))
         sight, noise = Matrix(worker.sight, row, LINE), Matrix(worker.noise, noises, LINE)
     cov, news = Matrix(worker.cov, row, LINE), Matrix(worker.news, row, LINE)
@@ -234,7 +237,7 @@ def observe(zero, job, worker, t, loads):
     of_sight = sight.address, row, worker.mean, worker.spread, worker.zeros, 0, k, p
     spread_out(zero, (worker.scaled, worker.variances, *of_sight))
     expected(zero, (worker, p))
-    eliminate(zero, (job, worker, loads))
+    eliminate(zero, (job, worker, wanted))
     gains, turned = Matrix(worker.gains, LINE, row), Matrix(worker.news, LINE, row)
     subtract_symmetric(zero, cov, gains, turned, cov, p, k, k)
 
