@@ -307,4 +307,4 @@ def pull(zero, job, worker, t):
 def build(dtype: str, alone: str) -> Any:
     """The C function void run(job, helpers) of the derivatives of log-likelihoods, for models constant in time."""
     zero = np.zeros((), dtype)[()]
-    return runner(zero, c_function(group_work(differentiated, alone, 1, 1), "tridiag_gradient_in_lanes", first=JOB))
+    return runner(zero, c_function(group_work(differentiated, alone, 1, 1), "tridiag_gradient_groups", first=JOB))

@@ -120,4 +120,4 @@ def group_work(steps: Any, alone: str, back: int = 0, slope: int = 0) -> Any:
 def build(dtype: str, alone: str):
     """The C function void run(job, helpers) of log-likelihoods, and of all states where they are wanted."""
     zero = np.zeros((), dtype)[()]
-    return runner(zero, c_function(group_work(filtered, alone), "tridiag_filter_in_lanes", first=JOB))
+    return runner(zero, c_function(group_work(filtered, alone), "tridiag_filter_groups", first=JOB))

@@ -282,7 +282,5 @@ def copy(code: Code, target: Value, source: Value, step: Value, count: Value) ->
     each(code, 0, count, lambda e: code.store(target + e * LINE, code.load(source + e * step)))
 
 
-mirror, transpose, pick_out = (
-    library.add(name, body) for name, body in (("mirror", reflect), ("transpose", turn), ("pick_out", copy))
-)
+mirror, transpose, pick_out = library.add("mirror", reflect), library.add("transpose", turn), library.add("copy", copy)
 clear, put_ones = (library.add(name, functools.partial(fill, x)) for name, x in (("clear", 0.0), ("put_ones", 1.0)))

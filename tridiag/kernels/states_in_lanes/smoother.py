@@ -195,4 +195,4 @@ def collect(zero, job, worker):
 def build(dtype: str, alone: str) -> Any:
     """The C function void run(job, helpers) of the states given all observations."""
     zero = np.zeros((), dtype)[()]
-    return runner(zero, c_function(group_work(smoothed, alone, 1, 0), "tridiag_smoother_in_lanes", first=JOB))
+    return runner(zero, c_function(group_work(smoothed, alone, 1, 0), "tridiag_smoother_groups", first=JOB))

@@ -71,9 +71,9 @@ def allocate_group(zero, job, back, slope):
     sizes = ARRAYS(
         bindings=aligned(8 * K.OPERANDS * lanes_of(zero, ())), F=square, H=loads, Q=square, R=noises, mean=k, ahead=k,
         cov=square, product=square, there=p, sight=loads, noise=noises, errors=p, news=loads, S=noises, gains=loads,
-        variances=p, weights=p, scaled=p, before=k, now=k, spread=k, moved=k, older=k, reach=p, zeros=max(k, p), scratch=k,
-        sums=SUMS * LINE, sums_forwards=SUMS * LINE, turned=back * square, later=k, carried=k, told=back * square,
-        smoothed=back * square, pulled=back * 3 * loads, u=p,
+        variances=p, weights=p, scaled=p, before=k, now=k, spread=k, moved=k, older=k, reach=p, zeros=max(k, p),
+        scratch=k, sums=SUMS * LINE, sums_forwards=SUMS * LINE, turned=back * square, later=k, carried=k,
+        told=back * square, smoothed=back * square, pulled=back * 3 * loads, u=p,
         precision=slope * noises, inverse=slope * noises, found=slope * (3 * square + loads + noises + k),
         ahead_of_all=slope * size_of_state(job), states=slope * job.steps * size_of_state(job),
         alone=aligned(JOB_OF_ONE),
