@@ -46,6 +46,7 @@ FLOORS = {
     "totals": ("jobs", "simd", "runtime", "access", "logsumexp"),
     "kalman": ("jobs", "simd", "runtime", "access"),
     "many_states": ("jobs", "simd", "runtime", "access", "kalman"),
+    "states_in_lanes": ("jobs", "simd", "runtime", "access", "kalman", "many_states"),
     "alignment": ("jobs", "simd", "runtime", "access"),
     "numba_cuda": (), "triton": (), "pallas": (),
 }  # fmt: skip

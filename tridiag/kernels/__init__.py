@@ -6,7 +6,7 @@ that stand further down are used by those above, never the other way round::
     thomas cyclic partition blocks            systems: many short or interleaved, periodic, few long, of blocks
     products                                  matrices times vectors
     recurrence selective logsumexp kalman alignment     the other verbs
-    many_states                               Kalman filters of models of any size
+    many_states states_in_lanes               Kalman filters of models of any size: of few series, of many
     numba_cuda triton pallas                  on GPUs, each in a language of its own (CUDA C: `tridiag.cuda`)
     access                                    between the caller's memory, whatever its strides, and rows of lanes
     runtime                                   thread teams, the object cache, calls from CPython and XLA, memory kept

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.kernels.jobs.kalman import MANY, is_written_out, kernel_of
+from tridiag.kernels.jobs.kalman import MANY, is_written_out, kernels_for
 from tridiag.kernels.jobs.recurrences import MOST_IN_VECTORS
 from tridiag.kernels.jobs.words.kalman import COMPLETE, MISSING, SHARED
 from tridiag.kernels.jobs.words.recurrences import WRITTEN_OUT
@@ -112,7 +112,8 @@ def filled(
         return [(family, dtype, size, *rest[1:]) for size in sizes if rest[0].least <= size <= rest[0].most]
     if rest[:1] != [STATES]:
         return [(family, dtype, *rest)]
-    return [kernel_of(family, dtype, *pair, rest[1]) for pair in states if is_written_out(*pair) or family in MANY]
+    some = [pair for pair in states if is_written_out(*pair) or family in MANY]
+    return [named for pair in some for named in kernels_for(family, dtype, *pair, rest[1])]
 
 
 def prepare(named: Named) -> bool:

@@ -53,6 +53,9 @@ KERNELS = {
     "gradient_many_shared": Family("gradient_many_shared_{0}", "many_states.kernel.build_shared_gradient"),
     "smoother_many": Family("smoother_many_{0}", "many_states.kernel.build_smoother"),
     "filter_unknown": Family("filter_unknown_{0}", "many_states.unknown.build"),
+    "filter_in_lanes": Family("filter_in_lanes_{0}", "states_in_lanes.kernel.build", "filter_many"),
+    "smoother_in_lanes": Family("smoother_in_lanes_{0}", "states_in_lanes.smoother.build", "smoother_many"),
+    "gradient_in_lanes": Family("gradient_in_lanes_{0}", "states_in_lanes.gradient.build", "gradient_many"),
     "filter_guard": Family("filter_guard_{0}", "kalman.guard.build"),
     "alignment": Family("wavefront_{1}_{0}", "alignment.kernel.build"),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,13 +15,23 @@ from tridiag.kernels.jobs.words import kalman as K
 from tridiag.problems.forms import Shape
 from tridiag.problems.state_space import StateSpace
 
-# for models of any size, in place of those that are written out for one; of series that share theirs, the second one
+
+class Many(NamedTuple):
+    """The kernels for models of any size, in place of those that are written out for one."""
+
+    one: str  # one series after another
+    lanes: str  # a series in each lane
+    shared: str  # of series that share their model
+
+
 MANY = {
-    "filter": ("filter_many", "filter_many_shared"),
-    "moments": ("filter_many", "filter_many"),
-    "smoother": ("smoother_many", "smoother_many"),
-    "filter_gradient": ("gradient_many", "gradient_many_shared"),
+    "filter": Many("filter_many", "filter_in_lanes", "filter_many_shared"),
+    "moments": Many("filter_many", "filter_in_lanes", "filter_many"),
+    "smoother": Many("smoother_many", "smoother_in_lanes", "smoother_many"),
+    "filter_gradient": Many("gradient_many", "gradient_in_lanes", "gradient_many_shared"),
 }
+MOST_KEPT = 64 * 1024 * 1024  # bytes, of a worker
+GROUP = 3  # series by themselves, in whose time as many are computed as a vector has lanes
 
 
 def is_written_out(states: int, observed: int) -> bool:
@@ -35,11 +45,24 @@ def kind_of(form: StateSpace, missing: bool, states: bool = False) -> str:
     return K.MISSING if missing else K.SHARED if shared else K.COMPLETE
 
 
-def kernel_of(family: str, dtype: str, states: int, observed: int, kind: str) -> tuple[Any, ...]:
-    """The kernel that is written out for a size, or the one for all larger ones."""
+def kernels_for(family: str, dtype: str, states: int, observed: int, kind: str) -> list[tuple[Any, ...]]:
+    """The kernel that is written out for a size, or those for all larger ones, of which few or many series take one."""
     if is_written_out(states, observed):
-        return family, dtype, states, observed, kind
-    return MANY[family][kind == K.SHARED], dtype
+        return [(family, dtype, states, observed, kind)]
+    many = MANY[family]
+    return [(name, dtype) for name in ([many.shared] if kind == K.SHARED else dict.fromkeys((many.one, many.lanes)))]
+
+
+def fill_lanes(form: StateSpace, lanes: int, workers: int, kept: bool) -> bool:
+    """Whether series are computed sooner in groups that fill the lanes of a vector than one after another.
+
+    ``kept``: whether workers keep the states of all steps, which has to be little enough.
+    """
+    series, k = math.prod(form.batch), form.states
+    groups = -(-series // lanes)
+    if kept and form.n * (k + k * (k + 1) // 2) * LINE > MOST_KEPT:
+        return False
+    return GROUP * -(-groups // workers) <= -(-series // workers)
 
 
 def make_job(family: str, kind: str, form: StateSpace, shapes: Sequence[Shape], dtype: np.dtype[Any]) -> Job:
@@ -48,8 +71,15 @@ def make_job(family: str, kind: str, form: StateSpace, shapes: Sequence[Shape], 
     series, lanes, ranks = math.prod(form.batch), LINE // itemsize, len(form.batch)
     shapes = [*shapes, *[()] * (K.OPERANDS - len(shapes))]
     strides = [stretched(shape, itemsize, ranks + 1) for shape in shapes]
-    if not is_written_out(form.states, form.observed):
-        lanes = K.TOGETHER * lanes if kind == K.SHARED else 1
+    kernels, unknowns = kernels_for(family, dtype.name, form.states, form.observed, kind), unknowns_of(form)
+    many = not is_written_out(form.states, form.observed)
+    if many and kind != K.SHARED:
+        unknowns *= form.states
+    workers = threads() if unknowns >= WORTH_A_THREAD else 1
+    if many and kind == K.SHARED:
+        lanes *= K.TOGETHER
+    elif many and (len(kernels) == 1 or not fill_lanes(form, lanes, workers, family == "filter_gradient")):
+        lanes, kernels = 1, kernels[:1]
     table, items = [own[ranks] for own in strides], -(-series // lanes)
     for axis, length in enumerate(form.batch):
         table += [length, *(own[axis] for own in strides)]
@@ -58,11 +88,7 @@ def make_job(family: str, kind: str, form: StateSpace, shapes: Sequence[Shape], 
     )
     words[K.TABLE :] = table
     words.flags.writeable = False
-    unknowns = unknowns_of(form)
-    if not is_written_out(form.states, form.observed) and kind != K.SHARED:
-        unknowns *= form.states
-    helpers = min(threads(), items) - 1 if unknowns >= WORTH_A_THREAD else 0
-    return Job(kernel_of(family, dtype.name, form.states, form.observed, kind), words, helpers, unknowns)
+    return Job(kernels[-1], words, max(0, min(workers, items) - 1), unknowns)
 
 
 def expected(form: StateSpace, shapes: Sequence[Shape]) -> np.ndarray[Any, Any]:

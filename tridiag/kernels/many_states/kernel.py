@@ -60,7 +60,7 @@ def build(dtype: str):
             put(zero, job, series, -0.5 * deviance)
         give_back_states(worker)
 
-    return runner(zero, c_function(work, "tridiag_filter_many", first=JOB))
+    return runner(zero, c_function(work, "tridiag_filter_series", first=JOB))
 
 
 def build_shared(dtype: str):
@@ -116,7 +116,7 @@ def build_smoother(dtype: str):
             put(zero, job, series, -0.5 * deviance)
         give_back_states(worker)
 
-    return runner(zero, c_function(work, "tridiag_smoother_many", first=JOB))
+    return runner(zero, c_function(work, "tridiag_smoother_series", first=JOB))
 
 
 def build_gradient(dtype: str):
@@ -136,7 +136,7 @@ def build_gradient(dtype: str):
                 by_roots(zero, job, worker, target)
         give_back_states(worker)
 
-    return runner(zero, c_function(work, "tridiag_gradient_many", first=JOB))
+    return runner(zero, c_function(work, "tridiag_gradient_series", first=JOB))
 
 
 def build_shared_gradient(dtype: str):

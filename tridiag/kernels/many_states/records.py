@@ -6,9 +6,11 @@ as they are added; and the weights.
 
 from __future__ import annotations
 
+from typing import Any
+
 from numba import njit
 
-from tridiag.kernels.access.operands import bytes_of_real, lanes_of
+from tridiag.kernels.access.operands import addresses, bytes_of_real, lanes_of
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.kalman.series import bind_series, put
@@ -16,17 +18,17 @@ from tridiag.kernels.many_states.rows import (
     Numbers,
     Rows,
     add_product,
-    add_scaled,
-    add_squares,
     clear,
+    each,
+    library,
     pack,
-    subtract_product,
 )
 from tridiag.kernels.many_states.steps import factor_of, number, put_number
 from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
 from tridiag.kernels.simd.memory import word
 from tridiag.kernels.simd.records import address_of
-from tridiag.kernels.simd.vector import LINE, OPTIONS
+from tridiag.kernels.simd.values import Value
+from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
 
 VECTORS = K.TOGETHER
 
@@ -74,14 +76,78 @@ def allocate_means(zero, job):
     return allocate(sizes)
 
 
+def gather_rows(code: Code, table: Value, step: Value, target: Value, rows: Value, vectors: Value) -> None:
+    """So many numbers side by side, ``step`` bytes behind the address of each series: a row of all series each."""
+
+    def one(j: Value, v: Value) -> None:
+        row = code.undefined(code.vector)
+        for lane, address in enumerate(addresses(code, table + v * (8 * code.lanes))):
+            row = code.insert(row, code.load_as(code.real, address + step + j * code.size_of_real), lane)
+        code.store(target + j * (VECTORS * LINE) + v * LINE, row)
+
+    each(code, 0, vectors, lambda v: each(code, 0, rows, lambda j: one(j, v)))
+
+
+def take_in(code: Code, *given: Value) -> None:
+    """Means and the sums of squares once the observations of a step are known; of ``errors``, these are taken off.
+
+    Of all vectors that there may be, whether there are series in them or not.
+    """
+    means, errors, quadratic, H, record, states, noises, k, p = given
+    row, size = VECTORS * LINE, code.size_of_real
+    factors, weights = record + p * states, record + p * (states + noises)
+
+    def loads(at: Value) -> tuple[Value, ...]:
+        return tuple(code.load(at + v * LINE) for v in range(VECTORS))
+
+    def stores(at: Value, values: Any) -> None:
+        for v, value in enumerate(values):
+            code.store(at + v * LINE, value)
+
+    def error(q: Value) -> None:
+        own, load = errors + q * row, H + q * (k * size)
+
+        def less(sums: Any, j: Value) -> Any:
+            factor = code.spread(load + j * size)
+            return tuple(x - factor * mean for x, mean in zip(sums, loads(means + j * row), strict=True))
+
+        def pair(i: Value, sums: Any) -> Any:  # two sums at a time: one would wait for itself
+            return less(sums[0], 2 * i), less(sums[1], 2 * i + 1)
+
+        first, second = code.fori(0, k / 2, pair, (loads(own), (code.zero(),) * VECTORS))
+        first = code.fori(k / 2 * 2, k, lambda j, sums: less(sums, j), first)
+        stores(own, (x + y for x, y in zip(first, second, strict=True)))
+
+    def separate(q: Value) -> None:
+        own, weight = loads(errors + q * row), code.spread(weights + q * size)
+        stores(quadratic, (x + weight * y * y for x, y in zip(loads(quadratic), own, strict=True)))
+
+        def below(i: Value) -> None:
+            factor, at = code.spread(factors + q * noises + i * size), errors + i * row
+            stores(at, (x + factor * y for x, y in zip(loads(at), own, strict=True)))
+
+        each(code, q + 1, p, below)
+
+    def update(j: Value) -> None:
+        def term(q: Value, sums: Any) -> Any:
+            gain = code.spread(record + q * states + j * size)
+            return tuple(x + gain * y for x, y in zip(sums, loads(errors + q * row), strict=True))
+
+        stores(means + j * row, code.fori(0, p, term, loads(means + j * row)))
+
+    each(code, 0, p, error)
+    each(code, 0, p, separate)
+    each(code, 0, k, update)
+
+
+gathered, taken_in = library.add("gather_rows", gather_rows), library.add("take_in", take_in)
+
+
 @njit(**OPTIONS)
 def gather(zero, job, worker, operand, t, series, rows, target):
     """The first numbers of step t of an operand: a row of all series each."""
     step = t * word(address_of(job) + 8 * (K.TABLE + operand))
-    for lane in range(series):
-        place = word(worker.bindings + 8 * (operand * series + lane)) + step
-        for j in range(rows):
-            put_number(zero, target + j * (VECTORS * LINE), lane, number(zero, place, j))
+    gathered(zero, (worker.bindings + 8 * operand * series, step, target, rows, series // lanes_of(zero, ())))
 
 
 @njit(**OPTIONS)
@@ -89,25 +155,19 @@ def means_of_series(zero, job, worker, first, vectors, records, logarithms):
     """The log-likelihoods of some vectors of series, from the records of all steps."""
     k, p, size, row = job.states, job.observed, bytes_of_real(zero, ()), VECTORS * LINE
     states, noises, series = aligned(k * size), aligned(p * size), vectors * lanes_of(zero, ())
-    zeros, errors = Rows(worker.zeros, 0), Rows(worker.errors, row)
+    zeros = Rows(worker.zeros, 0)
     clear(zero, (worker.zeros, VECTORS))
     clear(zero, (worker.quadratic, VECTORS))
     bind_series(job, worker.bindings, 8 * series, first, series)
     gather(zero, job, worker, K.M0, 0, series, k, worker.means)
     for t in range(job.steps):
         record = records + t * size_of_record(zero, job)
-        factors, weights = record + p * states, record + p * (states + noises)
         F, H = step_of_first(job, worker, K.F, t, series), step_of_first(job, worker, K.H, t, series)
         gather(zero, job, worker, K.Y, t, series, p, worker.errors)
-        means, ahead = Rows(worker.means, row), Rows(worker.ahead, row)
-        subtract_product(zero, errors, Numbers(H, k * size, size), means, errors, p, k, vectors, 0)
-        for q in range(p):
-            own = worker.errors + q * row
-            for i in range(q + 1, p):
-                add_scaled(zero, (worker.errors + i * row, own, factors + q * noises + i * size, vectors))
-            add_squares(zero, (worker.quadratic, own, weights + q * size, vectors))
-        add_product(zero, means, Numbers(record, size, states), errors, means, k, p, vectors, 0)
+        of_step = H, record, states, noises, k, p
+        taken_in(zero, (worker.means, worker.errors, worker.quadratic, *of_step))
         if t + 1 < job.steps:
+            means, ahead = Rows(worker.means, row), Rows(worker.ahead, row)
             add_product(zero, ahead, Numbers(F, k * size, size), means, zeros, k, k, vectors, 0)
             worker.means, worker.ahead = worker.ahead, worker.means
     for lane in range(series):

@@ -190,18 +190,7 @@ def turn_rows(code: Code, column: Value, row: Value, numbers: Value, vectors: Va
     each(code, 0, vectors, both)
 
 
-def add_scaled_squares(code: Code, target: Value, source: Value, number: Value, vectors: Value) -> None:
-    """target += number * source * source"""
-    factor = code.spread(number)
-
-    def add(v: Value) -> None:
-        x = code.load(source + v * LINE)
-        code.store(target + v * LINE, code.load(target + v * LINE) + factor * x * x)
-
-    each(code, 0, vectors, add)
-
-
-mix, add_squares = library.add("mix", turn_rows), library.add("add_squares", add_scaled_squares)
+mix = library.add("mix", turn_rows)
 add_scaled, scale = library.add("add_scaled", add_scaled_row), library.add("scale", scale_row)
 
 
