@@ -56,10 +56,10 @@ def verb(name: str, table: dict[str, Any] = VERBS) -> Callable[[Any], Any]:
     return enter
 
 
-def drawn(rng: Rng, last: tuple[int, int] | None = None) -> tuple[tuple[int, ...], str]:
-    """Two lengths, by their logarithms, and a dtype; ``last``: from where to where a third one goes, m of m * m."""
+def drawn(rng: Rng, last: tuple[int, int] | None = None, power: int = 2) -> tuple[tuple[int, ...], str]:
+    """Two lengths, by their logarithms, and a dtype; ``last``: from where to where a third one goes, m of m**power."""
     m = int(rng.integers(last[0], last[1] + 1)) if last else 1
-    size = np.exp(rng.uniform(np.log(SMALLEST), np.log(LARGEST))) / m**2
+    size = np.exp(rng.uniform(np.log(SMALLEST), np.log(LARGEST))) / m**power
     first = round(np.exp(rng.uniform(0, np.log(max(size, 2)))))
     shape = first, max(2, round(size / first))
     if rng.random() < 0.5 and first > 1:
@@ -230,7 +230,7 @@ def matrices(rng: Rng, told: str) -> Problem:
 @verb("selective_scan")
 def selective_rows(rng: Rng, told: str) -> Problem:
     """Sequences in rows, which share what multiplies inputs and states."""
-    (*shape, states), dtype = drawn(rng, MOST_STATES)
+    (*shape, states), dtype = drawn(rng, MOST_STATES, 1)
     B, C = rng.standard_normal((2, shape[1], states)).astype(dtype)
     given = rng.uniform(0.5, 1, states).astype(dtype), rng.standard_normal(shape).astype(dtype), B, C
     return scans(told, "selective_rows", given, dtype)
@@ -239,7 +239,7 @@ def selective_rows(rng: Rng, told: str) -> Problem:
 @verb("selective_scan, steps")
 def selective_layer(rng: Rng, told: str) -> Problem:
     """Channels side by side, steps with sizes: a layer of Mamba."""
-    (n, channels, states), dtype = drawn(rng, MOST_STATES)
+    (n, channels, states), dtype = drawn(rng, MOST_STATES, 1)
     a = -np.arange(1.0, states + 1) * np.ones((channels, 1))
     B, C = rng.standard_normal((2, n, states))
     step = np.exp(rng.uniform(np.log(0.001), np.log(0.1), (n, channels)))

@@ -30,9 +30,9 @@ from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.kalman import expected, is_small, kind_of
 from tridiag.kernels.jobs.kalman import make_job as make_filter_job
 from tridiag.kernels.jobs.recurrences import is_packed, joined_elsewhere, make_job, make_matrix_job, packed
-from tridiag.kernels.jobs.selective import make_adjoint_job, sums_of, weight_of
+from tridiag.kernels.jobs.selective import make_adjoint_job, sums_of, work_of
 from tridiag.kernels.jobs.selective import make_job as make_selective_job
-from tridiag.kernels.jobs.systems import granted, worth_threads
+from tridiag.kernels.jobs.systems import WORTH_A_THREAD, granted, threads, worth_threads
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.runtime.call_table import Guard
 from tridiag.kernels.runtime.python_call import check
@@ -196,7 +196,7 @@ def run_selective(operands: Operands, form: SelectiveScan, y: Any, last: Any) ->
 
 def selective_call(form: SelectiveScan, shapes: Any, strides: Any, dtype: np.dtype[Any]) -> Call:
     """Of the result, x, a, B, C, the sizes of steps, the states before the first step, and the last states."""
-    workers = granted(form.recurrence, weight_of(shapes))
+    workers = threads() if work_of(form, shapes, strides, dtype) >= WORTH_A_THREAD else 1
     return call_of(make_selective_job, form, shapes, strides, dtype, workers)
 
 
@@ -214,7 +214,7 @@ def bound_selective(
     last = (*last[: form.axis], 1, *last[form.axis + 1 :])
     operands = y, x, a, B, C, step, init, (last, contiguous(last, dtype.itemsize)) if final else None
     shapes, strides = (tuple([one and one[k] for one in operands]) for k in range(2))
-    threaded = worth_threads(form.recurrence, weight_of(shapes))
+    threaded = work_of(form, shapes, strides, dtype) >= WORTH_A_THREAD
     return checked(form.recurrence, lambda: selective_call(form, shapes, strides, dtype).run, threaded)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -15,7 +16,9 @@ from tridiag.kernels.jobs.words import selective as S
 from tridiag.problems.forms import Recurrence, Shape
 from tridiag.problems.selective import SelectiveScan
 
-PLAIN, DISCRETISED = 0.25, 1.0  # what a state of a step costs, in unknowns of tridiagonal systems
+# what they cost, in unknowns of tridiagonal systems: a vector of states in a step of a sequence, one of sequences in a
+# step of a state, without sizes of steps and with them; and each sequence by itself
+VECTOR_OF_STATES, VECTOR_OF_SEQUENCES, SEQUENCE = (2.5, 10.0), (1.0, 8.0), 25
 
 
 def make_job(form: SelectiveScan, shapes: Any, strides: Any, dtype: np.dtype[Any], workers: int) -> Job:
@@ -23,18 +26,18 @@ def make_job(form: SelectiveScan, shapes: Any, strides: Any, dtype: np.dtype[Any
 
     Those of y have no axis of states; the states of a sequence lie side by side.
     """
-    missing = (1,) * len(form.shape)
-    heads = [[missing if one is None else tuple(one[: len(form.shape)]) for one in some] for some in (shapes, strides)]
-    rows, count = Recurrence(form.shape, form.axis, form.reverse), math.prod(form.batch)
-    axes, unknowns = axes_of(rows, *heads), math.prod(form.shape) * form.states
-    kind, stretch = S.STATES, count
-    if are_side_by_side(axes, form, dtype, shapes[S.STEP] is not None):
-        kind, stretch = S.SIDE_BY_SIDE, axes.batch[-1][0]
+    axes, count, unknowns = (
+        axes_of_scan(form, shapes, strides),
+        math.prod(form.batch),
+        math.prod(form.shape) * form.states,
+    )
+    together = are_side_by_side(axes, form, dtype, shapes[S.STEP] is not None)
+    kind, stretch = (S.SIDE_BY_SIDE, axes.batch[-1][0]) if together else (S.STATES, count)
     groups = count // stretch * -(-stretch // lanes_of(dtype))
     run = max(1, min(ITEM, unknowns // (ITEMS_EACH * workers)) * groups // unknowns)
     words = filled(
         axes, S.OPERANDS, S.OPERANDS, flags=flags_of(form, shapes), length=form.states, kind=kind,
-        small=unknowns * weight_of(shapes) < WORTH_STARTING, items=-(-groups // run), run=run, steps=form.n,
+        small=work_of(form, shapes, strides, dtype) < WORTH_STARTING, items=-(-groups // run), run=run, steps=form.n,
         sequences=count, stretch=stretch,
     )  # fmt: skip
     return Job(("selective", dtype.name), words, min(workers, -(-groups // run)) - 1, unknowns)
@@ -52,9 +55,23 @@ def are_side_by_side(axes: Axes, form: SelectiveScan, dtype: np.dtype[Any], size
     return -(-length // lanes) * form.states <= length * -(-form.states // lanes)
 
 
-def weight_of(shapes: Any) -> float:
-    """That of steps without sizes, or with them."""
-    return PLAIN if shapes[S.STEP] is None else DISCRETISED
+def axes_of_scan(form: SelectiveScan, shapes: Any, strides: Any) -> Axes:
+    """How all operands are walked, but for their states."""
+    missing = (1,) * len(form.shape)
+    heads = [[missing if one is None else tuple(one[: len(form.shape)]) for one in some] for some in (shapes, strides)]
+    return axes_of(Recurrence(form.shape, form.axis, form.reverse), *heads)
+
+
+@functools.lru_cache(4096)
+def work_of(form: SelectiveScan, shapes: Any, strides: Any, dtype: np.dtype[Any]) -> float:
+    """What a scan costs, in unknowns of tridiagonal systems."""
+    sizes, lanes, count = shapes[S.STEP] is not None, lanes_of(dtype), math.prod(form.batch)
+    axes = axes_of_scan(form, shapes, strides)
+    if are_side_by_side(axes, form, dtype, sizes):
+        length = axes.batch[-1][0]
+        vectors = count // length * -(-length // lanes) * form.n * form.states
+        return vectors * VECTOR_OF_SEQUENCES[sizes] + count * form.states
+    return count * (form.n * -(-form.states // lanes) * VECTOR_OF_STATES[sizes] + SEQUENCE)
 
 
 def flags_of(form: SelectiveScan, shapes: Any) -> int:

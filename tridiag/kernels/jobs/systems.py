@@ -156,13 +156,13 @@ def chunks_of(right_sides: int, tiles: int, helpers: int, lanes: int) -> tuple[i
     return max(1, -(-right_sides // length)), length
 
 
-def worth_threads(form: Form | Recurrence | Blocks, weight: float = 1) -> bool:
+def worth_threads(form: Form | Recurrence | Blocks, weight: int = 1) -> bool:
     """``weight``: what an unknown costs, in those of tridiagonal systems; of block systems it is known."""
     weight = BLOCK_ROW * form.size if isinstance(form, Blocks) else weight
     return math.prod(form.shape) * weight >= WORTH_A_THREAD
 
 
-def granted(form: Form | Recurrence | Blocks, weight: float = 1) -> int:
+def granted(form: Form | Recurrence | Blocks, weight: int = 1) -> int:
     """The threads that a problem may have."""
     return threads() if worth_threads(form, weight) else 1
 
