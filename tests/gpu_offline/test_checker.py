@@ -71,6 +71,7 @@ MISTAKES = {
         "bool sound(const State&) { return true; }",
     ),
     "the value before another warp": ("if (q == at.rank) before = state;", "if (q + 1 == at.rank) before = state;"),
+    "the same 16 bytes again": ("line += more, i += down;", "line += more;"),
     "the first coefficient": ("chunk_rows.a[0] = T(0);", ";"),
 }
 

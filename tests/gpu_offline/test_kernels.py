@@ -60,7 +60,7 @@ def spread(monkeypatch: pytest.MonkeyPatch, case: str) -> Iterator[None]:
     if case.startswith("pieces"):
         monkeypatch.setattr(spread_systems, "MOST_CHUNKS", 3)
     if case == "chunks-short":
-        monkeypatch.setattr(spread_systems, "FEW_CHUNKS", 10**6)
+        monkeypatch.setattr(spread_systems, "FEW_CHUNKS", dict.fromkeys((True, False), 10**6))
     yield
     planted.decide_anew()
 
@@ -97,6 +97,31 @@ def test_all_sizes(case: str, dtype: str, layout: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_one_size(case: str) -> None:
     solved(case, "float64", 65, 33, "columns" if "certified" in case else "rows", (1,))
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("pivoting", [False, "auto"])
+def test_many_long_systems_whose_rows_lie_apart_have_a_thread_each(
+    pivoting: bool | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fewer are cut into pieces; either way rows are taken out, and what is singular is NaN and nothing else."""
+    monkeypatch.setattr(spread_systems, "MOST_CHUNKS", 3)
+    monkeypatch.setattr(spread_systems, "ENOUGH", 5)
+    planted.decide_anew()
+    n = 101
+    for batch, kernel in ((5, "thomas<double, 0, false"), (4, "reduce<double")):
+        a, b, c, d = dominant((n, batch), "float64", 0, seed=1)
+        mask = np.random.default_rng(0).random((n, batch)) < 0.9
+        a[40, 2] = b[40, 2] = c[40, 2] = 0
+        mask[40, 2] = True
+        given = [cupy.asarray(x) for x in (a, b, c, d)]
+        x = tridiag.solve(*given, axis=0, pivoting=pivoting, where=cupy.asarray(mask), backend="cupy_pcr").get()
+        assert any(name.startswith(kernel) for name, *_ in machine.launches)
+        right = tridiag.solve(a, b, c, d, axis=0, where=mask, backend="numpy_thomas", check=False)
+        assert np.isnan(x[mask[:, 2], 2]).all()
+        np.testing.assert_allclose(np.delete(x, 2, 1), np.delete(right, 2, 1), rtol=1e-12, atol=1e-14)
+        assert not np.delete(x, 2, 1)[~np.delete(mask, 2, 1)].any()
+    planted.decide_anew()
 
 
 @pytest.mark.usefixtures("fused", "spread")

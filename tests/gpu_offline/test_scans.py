@@ -172,6 +172,42 @@ def test_infinities_in_sums(x: list[float], schedule: str) -> None:
     np.testing.assert_allclose(y, test_logarithms.oracle(many).astype(float), rtol=1e-14, atol=3e-16)
 
 
+@pytest.mark.usefixtures("spread")
+@in_every_way
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_stretches_of_nothing_in_sums(dtype: str, schedule: str) -> None:
+    """What is minus infinity has no exponent; what comes before the first number is minus infinity."""
+    many = np.random.default_rng(0).normal(size=(6, 900)).astype(dtype)
+    many[5, 400:460], many[5, 460:] = -np.inf, 2000  # what was before stays, beside what is beyond its range
+    many[0, :500] = many[1, 300:700] = many[2] = many[3, 1::2] = many[4, ::2] = -np.inf
+    for axis in (-1, 0):
+        x = many if axis else np.ascontiguousarray(many.T)
+        y, right = found("logcumsumexp", x, axis=axis, seeds=(0, 2)), test_logarithms.oracle(x, axis=axis)
+        kept = np.isfinite(right)
+        np.testing.assert_array_equal(y[~kept], right[~kept].astype(dtype))
+        test_logarithms.assert_close(y[kept], right[kept])
+
+
+@pytest.mark.usefixtures("spread")
+@pytest.mark.parametrize("schedule", SCHEDULES[1:])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_no_bit_depends_on_where_arrays_begin(dtype: str, layout: str, schedule: str) -> None:
+    """Whether tiles are moved by 16 bytes or by numbers."""
+    for shape in ((12, 16), (4, 700)):
+        a, x, _, axis = sequences("rows", shape[1], shape[0], dtype)
+        given = [cupy.asarray(np.ascontiguousarray(v if layout == "rows" else v.T)) for v in (*a, x)]
+        axis = 1 if layout == "rows" else 0
+        shifted = [cupy.zeros(x.size + 1, dtype)[1:].reshape(v.shape) for v in (*given, x if axis else x.T)]
+        for to, v in zip(shifted, given, strict=False):
+            to[...] = v
+        y = tridiag.linear_recurrence(*given, axis=axis, backend="cupy_scan")
+        for to in (None, shifted[2]):
+            z = tridiag.linear_recurrence(*shifted[:2], axis=axis, backend="cupy_scan", out=to)
+            assert_same_bits(z.get(), y.get())
+        assert_recurs(y.get(), a if axis else (a[0].T,), x if axis else x.T, axis=axis)
+
+
 WEIGHTS = {
     "of any size": lambda rng, n: 300 * rng.normal(size=n),
     "zero at times": lambda rng, n: np.where(rng.random(n) < 0.01, -np.inf, rng.normal(size=n)),

@@ -22,6 +22,7 @@ WORDS = {  # numbers, and what else a part has
 FULL = 512  # blocks: enough for all multiprocessors, so that none need wait for another
 FEW = 512  # blocks: so many at least, if sequences are long enough for chunks of
 LEAST = 5  # rows
+IN_TURN = 72  # bytes of each operand that a thread has of a tile, of linear recurrences whose tiles follow each other
 GROUP = 32  # tiles that are folded before a value is known, at most
 BESIDE = 64  # bytes of a row of sequences that lie side by side, for one block
 SHARED = 48 * 1024  # bytes that every device gives a block
@@ -112,6 +113,9 @@ def spread(sequences: Sequences, verb: str) -> tuple[int, int, int]:
         width = min(BESIDE // np.dtype(sequences.dtype).itemsize, power_of_two(2 * total - 1))
         count = max(WARP // width, min(wanted, threads // width))
     tiles = parts(n, count * chunk)
+    if tiles > 1 and parts(total, width) >= FULL and verb == "linear_recurrence":
+        chunk = min(chunk, IN_TURN // np.dtype(sequences.dtype).itemsize | 1)
+        tiles = parts(n, count * chunk)
     chunk = parts(n, tiles * count) | 1
     while shared_bytes(sequences, width, count, chunk, verb) > SHARED and width * count > WARP:
         width //= 2

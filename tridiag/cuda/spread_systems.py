@@ -19,10 +19,10 @@ BLOCKS = (
 )  # threads of a block of chunks where rows lie side by side: the first that are used well enough
 USED = 0.85  # ... by so many of them
 BLOCK = 256  # threads of a block of chunks where rows lie apart, or fewer, where it cannot read whole lines
-FEW_CHUNKS = 5  # systems of no more chunks than this of the shorter kind have such chunks
+FEW_CHUNKS = {True: 5, False: 3}  # systems of no more chunks than this of the shorter kind have such; by `together`
 MOST_CHUNKS = 512  # of a system that one block solves, or as many as it has threads
 SECTOR, HALF, LINE = 32, 64, 128  # bytes that memory hands out at a time; that are worth asking for at once
-PAIRED = 320  # threads of a block that a multiprocessor has two of, where rows lie apart
+PAIRED = {"float64": 320}  # threads of a block that a multiprocessor has two of, where rows lie apart
 MANY = 2**15  # systems: enough for whole blocks of threads on all multiprocessors
 ENOUGH = 2**14  # long systems whose rows lie apart: enough to keep the memory busy with a thread for each
 PIECE = 64  # bytes of each operand that a thread reads at a time, of a long system whose rows lie apart
@@ -50,7 +50,7 @@ def by_chunks(recording: Recording, job: Job, systems: Systems, certified: bool)
 def chunk_of(systems: Systems) -> tuple[int, int]:
     """The rows of a chunk, and how many chunks a system has."""
     fewest, most = instances.CHUNKS[systems.dtype][0], instances.CHUNKS[systems.dtype][-1]
-    rows = fewest if systems.n <= FEW_CHUNKS * fewest else most
+    rows = fewest if systems.n <= FEW_CHUNKS[systems.together] * fewest else most
     return rows, parts(systems.n, rows)
 
 
@@ -68,8 +68,8 @@ def width_of(systems: Systems, count: int) -> int:
         widths = [block // count for block in BLOCKS if block >= count] or [1]
         return min(first_used(widths, count), most, systems.total)
     widths = [width for width in (LINE // itemsize, 2 * LINE // itemsize) if width <= most]
-    if not widths and HALF * count <= PAIRED * itemsize:
-        return min(HALF // itemsize, power_of_two(systems.total))
+    if not widths and HALF // itemsize * count <= PAIRED.get(systems.dtype, 0):
+        widths = [HALF // itemsize]
     found = first_used(widths, count) if widths else max(BLOCK // count, SECTOR // itemsize, 1)
     return power_of_two(min(found, most, systems.total))
 

@@ -243,10 +243,15 @@ __device__ __forceinline__ void solve_group(Chunk<T, R>& chunk, const Job& job, 
   }
 }
 
-// Threads that registers have to suffice for: more than a block ever has, where that leaves room for another block and costs no spill.
+// Threads that registers have to suffice for: more than a block has where that makes room for another block, and costs no spill.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 1000
+const int ROOMY = 640;
+#else
+const int ROOMY = 512;
+#endif
 template <typename T, int R, bool TOGETHER> struct Threads {
-  static constexpr bool spills = Limits<T>::parts == 2 || (sizeof(T) == 4 && R > 7 && !TOGETHER);
-  static constexpr int most = sizeof(T) == 16 ? 256 : spills ? 512 : sizeof(T) == 4 && R <= 7 ? 704 : 640;
+  static constexpr bool real = Limits<T>::parts == 1, wide = TOGETHER ? sizeof(T) == 4 && R > 7 : sizeof(T) == 8;
+  static constexpr int most = sizeof(T) == 16 ? 256 : real && wide ? ROOMY : 512;
 };
 
 template <typename T, int R, bool TOGETHER, bool CERTIFIED>

@@ -75,7 +75,7 @@ template <typename Rows> struct Chain {
   Record<Rows> tiles, groups;
 
   __device__ __forceinline__ explicit Chain(const Job& job) {
-    const Index size = job.tiles * job.sequences, more = (unsigned(job.tiles - 1) / unsigned(job.span) + 1) * job.sequences;
+    const Index size = job.tiles * job.sequences, more = (int(job.tiles - 1) / int(job.span) + 1) * job.sequences;
     const Index all = size + more;
     tickets = static_cast<unsigned long long*>(job.kept);
     tiles.told = reinterpret_cast<int*>(tickets + 2), groups.told = tiles.told + size;
@@ -141,7 +141,7 @@ __device__ __forceinline__ typename Rows::State pass_on(const Job& job, const Ch
                                                         const typename Rows::Part& total, bool trusted, int& marks) {
   typedef typename Rows::Part Part;
   typedef typename Rows::State State;
-  const Index group = unsigned(tile) / unsigned(job.span), k = tile * job.sequences + at.sequence, g = group * job.sequences + at.sequence;
+  const Index group = int(tile) / int(job.span), k = tile * job.sequences + at.sequence, g = group * job.sequences + at.sequence;
   const int place = int(tile - group * job.span);  // in the group
   const bool tells = at.there && at.own == 0, last = place == job.span - 1;
   if (tells) {
@@ -307,7 +307,7 @@ template <typename Rows, bool TOGETHER, bool CHAINED> __device__ __forceinline__
   if (CHAINED) {
     if (threadIdx.x == 0) numbers[0] = Index(atomicAdd(chain.tickets, 1ULL));
     __syncthreads();
-    tile = unsigned(numbers[0]) / unsigned(job.groups), group = numbers[0] - tile * job.groups;
+    tile = int(numbers[0]) / int(job.groups), group = numbers[0] - tile * job.groups;
     __syncthreads();
   }
   const Place at = place_of(job, group, TOGETHER);
@@ -425,7 +425,7 @@ template <typename Rows, bool TOGETHER, bool CHAINED> __device__ __forceinline__
 
 // Blocks of a multiprocessor: as many as shared memory has room for, or fewer where registers would not do.
 template <typename Rows, bool CHAINED> struct Blocks {
-  static constexpr int size = sizeof(typename Rows::Part), chained = sizeof(typename Rows::Value) == 16 ? 3 : size <= 48 ? 4 : 2;
+  static constexpr int size = sizeof(typename Rows::Part), chained = size <= 32 ? 4 : size <= 48 ? 3 : 2;
   static constexpr int most = size <= 24 ? 5 : CHAINED ? chained : 4;
 };
 

@@ -143,8 +143,8 @@ template <typename T> __device__ __forceinline__ Exponential<T> fresh(const Expo
   return {fresh(x.scale), fresh(x.high), fresh(x.low), fresh(x.largest), T(0), T(0)};
 }
 
-// What the numbers of a chunk may be for one exponent to do for all: below this in size, and the first of them not so many powers
-// of two below the largest; what is farther below counts for nothing.
+// What the numbers of a chunk may be for one exponent to do for all: minus infinity, or below this in size, and the first of
+// those not so many powers of two below the largest; what is farther below counts for nothing.
 template <typename T> struct OneExponent;
 template <> struct OneExponent<float> {
   static __device__ __forceinline__ float bound() { return 1048576.0f; }
@@ -155,7 +155,9 @@ template <> struct OneExponent<double> {
   static const int first = 600, all = 1000;
 };
 
-template <typename T> struct LogarithmicRows : Rows<T, 4> {
+const int NO_POWER = -(1 << 30);  // the exponent of e to minus infinity
+
+template <typename T> struct LogarithmicRows : Rows<T, sizeof(T) == 8 ? 3 : 4> {
   typedef Exponential<T> Part, State;
   static const int operands = 1;
   bool one_exponent;  // whether sums of the chunk's numbers up to each have been kept, ``a`` times 2^exponent
@@ -163,31 +165,41 @@ template <typename T> struct LogarithmicRows : Rows<T, 4> {
 
   static __device__ __forceinline__ T absent(int) { return minus_infinity<T>(); }
 
+  // x / log(2) as an integer, of an x that one exponent does for
+  static __device__ __forceinline__ T power_within(T x, int& k, bool& within) {
+    const T found = nearest_power(x, k);
+    within = size(x) < OneExponent<T>::bound();
+    k = within ? k : NO_POWER;
+    return found;
+  }
+
   __device__ __forceinline__ Part part() {
-    int most;
-    nearest_power(this->x[0], most);
-    const int first = most;
-    bool small = true;
+    int first = NO_POWER, most = NO_POWER;
+    bool all = true;
     this->each([&](int, T x, T) {
       int k;
-      nearest_power(x, k);
-      small = small & (size(x) < OneExponent<T>::bound());
+      bool within;
+      power_within(x, k, within);
+      all = all & (within | (x == minus_infinity<T>()));
+      first = first == NO_POWER ? k : first;
       most = k > most ? k : most;
     });
-    one_exponent = small && first >= most - OneExponent<T>::first;
-    exponent = exact_number(T(0), most);
+    one_exponent = all && first >= most - OneExponent<T>::first;
     Part found = no_exponential<T>();
+    exponent = most == NO_POWER ? found.scale : exact_number(T(0), most);
     if (one_exponent) {
       T sum = T(0), low = T(0);
       this->each([&](int place, T x, T) {
         int k;
-        const T m = exponential(without_power(x, nearest_power(x, k)));
+        bool within;
+        const T m = exponential(without_power(x, power_within(x, k, within)));
         T error;
-        sum = two_sum(sum, k - most >= -OneExponent<T>::all ? times_power(m, k - most) : T(0), error);
+        sum = two_sum(sum, within && k - most >= -OneExponent<T>::all ? times_power(m, k - most) : T(0), error);
         low = low + error;
         this->a[place] = sum + low;
+        found.largest = within ? x : found.largest;  // not far, as all are
       });
-      found.scale = exponent, found.high = sum, found.low = low, found.largest = this->x[0];  // not far, as all are
+      found.scale = exponent, found.high = sum, found.low = low;
     } else {
       this->each([&](int, T x, T) { step(found, x, T(0)); });
     }
@@ -203,13 +215,18 @@ template <typename T> struct LogarithmicRows : Rows<T, 4> {
     y = added(y, m, k, x);
   }
   __device__ __forceinline__ void find_values(const State& y) const {
-    if (!(one_exponent && y.largest < far<T>() && y.high == y.high)) {
+    // a value that the first rows leave as it is, too small beside what comes then
+    const bool stays = this->x[0] == minus_infinity<T>() && !(y.high == T(0)) && y.scale < exponent - T(OneExponent<T>::first);
+    if (!(one_exponent && !stays && y.largest < far<T>() && y.high == y.high)) {
       find_in_turn(*this, y);
       return;
     }
     const T scale = larger(y.scale, exponent), unit = power_of_two(exponent - scale);
     const T before = (y.high + y.low) * power_of_two(y.scale - scale);
-    this->each([&](int place, T, T sum) { this->x[place] = logarithm_of(fused(unit, sum, before), scale); });
+    this->each([&](int place, T, T sum) {
+      const T total = fused(unit, sum, before), found = logarithm_of(total, scale);
+      this->x[place] = total == T(0) ? minus_infinity<T>() : found;
+    });
   }
   static __device__ __forceinline__ T value(const State& y) { return logarithm_of(y); }
 };
