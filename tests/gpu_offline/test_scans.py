@@ -177,7 +177,8 @@ def test_infinities_in_sums(x: list[float], schedule: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_stretches_of_nothing_in_sums(dtype: str, schedule: str) -> None:
     """What is minus infinity has no exponent; what comes before the first number is minus infinity."""
-    many = np.random.default_rng(0).normal(size=(5, 900)).astype(dtype)
+    many = np.random.default_rng(0).normal(size=(6, 900)).astype(dtype)
+    many[5, 400:460], many[5, 460:] = -np.inf, 2000  # what was before stays, beside what is beyond its range
     many[0, :500] = many[1, 300:700] = many[2] = many[3, 1::2] = many[4, ::2] = -np.inf
     for axis in (-1, 0):
         x = many if axis else np.ascontiguousarray(many.T)

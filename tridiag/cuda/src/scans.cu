@@ -425,7 +425,7 @@ template <typename Rows, bool TOGETHER, bool CHAINED> __device__ __forceinline__
 
 // Blocks of a multiprocessor: as many as shared memory has room for, or fewer where registers would not do.
 template <typename Rows, bool CHAINED> struct Blocks {
-  static constexpr int size = sizeof(typename Rows::Part), chained = sizeof(typename Rows::Value) == 16 ? 3 : size <= 48 ? 4 : 2;
+  static constexpr int size = sizeof(typename Rows::Part), chained = size <= 32 ? 4 : size <= 48 ? 3 : 2;
   static constexpr int most = size <= 24 ? 5 : CHAINED ? chained : 4;
 };
 

@@ -155,6 +155,8 @@ template <> struct OneExponent<double> {
   static const int first = 600, all = 1000;
 };
 
+const int NO_POWER = -(1 << 30);  // the exponent of e to minus infinity
+
 template <typename T> struct LogarithmicRows : Rows<T, sizeof(T) == 8 ? 3 : 4> {
   typedef Exponential<T> Part, State;
   static const int operands = 1;
@@ -163,30 +165,28 @@ template <typename T> struct LogarithmicRows : Rows<T, sizeof(T) == 8 ? 3 : 4> {
 
   static __device__ __forceinline__ T absent(int) { return minus_infinity<T>(); }
 
-  static const int nothing = -(1 << 30);  // the exponent of e to minus infinity
-
   // x / log(2) as an integer, of an x that one exponent does for
   static __device__ __forceinline__ T power_within(T x, int& k, bool& within) {
     const T found = nearest_power(x, k);
     within = size(x) < OneExponent<T>::bound();
-    k = within ? k : nothing;
+    k = within ? k : NO_POWER;
     return found;
   }
 
   __device__ __forceinline__ Part part() {
-    int first = nothing, most = nothing;
+    int first = NO_POWER, most = NO_POWER;
     bool all = true;
     this->each([&](int, T x, T) {
       int k;
       bool within;
       power_within(x, k, within);
       all = all & (within | (x == minus_infinity<T>()));
-      first = first == nothing ? k : first;
+      first = first == NO_POWER ? k : first;
       most = k > most ? k : most;
     });
     one_exponent = all && first >= most - OneExponent<T>::first;
     Part found = no_exponential<T>();
-    exponent = most == nothing ? found.scale : exact_number(T(0), most);
+    exponent = most == NO_POWER ? found.scale : exact_number(T(0), most);
     if (one_exponent) {
       T sum = T(0), low = T(0);
       this->each([&](int place, T x, T) {
@@ -215,7 +215,9 @@ template <typename T> struct LogarithmicRows : Rows<T, sizeof(T) == 8 ? 3 : 4> {
     y = added(y, m, k, x);
   }
   __device__ __forceinline__ void find_values(const State& y) const {
-    if (!(one_exponent && y.largest < far<T>() && y.high == y.high)) {
+    // a value that the first rows leave as it is, too small beside what comes then
+    const bool stays = this->x[0] == minus_infinity<T>() && !(y.high == T(0)) && y.scale < exponent - T(OneExponent<T>::first);
+    if (!(one_exponent && !stays && y.largest < far<T>() && y.high == y.high)) {
       find_in_turn(*this, y);
       return;
     }
