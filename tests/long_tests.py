@@ -24,6 +24,7 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_a_verb_takes_no_kernel_that_is_not_compiled_ahead[solve_block]",
     ),
     "test_alignment.py": (
+        "test_alignments_that_do_not_count[numba_wavefront-torch-match-both-False]",
         "test_exponents_of_runs_and_of_cells", "test_forward_mode_second_order_and_vmap",
         "test_long_sequences_leave_no_range", "test_other_dtypes",
         "test_what_is_wrong_is_said[ValueError-positive; found 0.0 .*in float32-given11-numpy]",
@@ -38,6 +39,7 @@ LONG: dict[str, tuple[str, ...]] = {
     ),
     "test_both_ends.py": (
         "test_every_shape[float32-", "test_few_right_sides_of_a_matrix_are_systems_of_their_own[float32]",
+        "test_in_place_into_views_and_beside_nothing[float32]",
     ),
     "test_command_line.py": (
         "test_a_library_that_cannot_run_a_problem_is_refused_and_the_others_run",
@@ -47,7 +49,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "test_condition.py": (
         "test_random_matrices[complex128-numpy]", "test_shapes_and_dtypes[jax]", "test_shapes_and_dtypes[numpy]",
         "test_shapes_and_dtypes[torch]", "test_sizes_near_the_ends_of_the_range[1e-306-jax]",
-        "test_sizes_near_the_ends_of_the_range[1e-308-numpy]",
+        "test_sizes_near_the_ends_of_the_range[1e-308-",
     ),
     "test_conventions.py": ("test_a_graph_of_torch_compile_holds_it",),
     "test_dask.py": (
@@ -75,10 +77,12 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_the_short_way_is_as_good_as_the_long_one[complex, real coefficients]",
         "test_the_short_way_is_as_good_as_the_long_one[factors, of another dtype]",
         "test_the_short_way_is_as_good_as_the_long_one[factors, single]",
+        "test_the_short_way_is_as_good_as_the_long_one[scan, single]",
     ),
     "test_fast_path_torch.py": (
         "test_the_short_way_is_as_good_as_the_long_one[factored, a named backend",
         "test_the_short_way_is_as_good_as_the_long_one[factored, conjugated",
+        "test_the_short_way_is_as_good_as_the_long_one[factored, half precision-",
         "test_the_short_way_is_as_good_as_the_long_one[factored, integers alone",
         "test_the_short_way_is_as_good_as_the_long_one[factored, options",
         "test_the_short_way_is_as_good_as_the_long_one[factored, single precision-",
@@ -87,8 +91,8 @@ LONG: dict[str, tuple[str, ...]] = {
     ),
     "test_ffi.py": ("test_memory_that_runs_out_inside_jit[False]", "test_memory_that_runs_out_inside_jit[True]"),
     "test_filter_table.py": (
-        "test_results_are_those_of_the_backend[f4-", "test_results_are_those_of_the_backend[f8-batch2-",
-        "test_results_are_those_of_the_backend[f8-batch3-",
+        "test_a_start_that_is_unknown_is_not_found_as_known[filter]", "test_results_are_those_of_the_backend[f4-",
+        "test_results_are_those_of_the_backend[f8-batch2-", "test_results_are_those_of_the_backend[f8-batch3-",
     ),
     "test_foreign.py": ("test_distributed_tensors", "test_subclasses_of_tensors_with_memory"),
     "test_gradients_jax.py": (
@@ -150,6 +154,7 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_what_is_unknown_in_some_series_alone[disturbance_smoother]",
         "test_what_is_unknown_in_some_series_alone[lag_one_smoother]",
     ),
+    "test_kalman_first_steps.py": ("test_single_precision",),
     "test_kalman_unknown.py": (
         "test_exact_observations_that_contradict_the_model[numba_scan-numpy]",
         "test_exact_observations_that_contradict_the_model[numba_scan-torch]",
@@ -171,7 +176,7 @@ LONG: dict[str, tuple[str, ...]] = {
         "test_which_processors_multiply_and_add_at_once[nehalem-False]",
     ),
     "test_logarithms.py": (
-        "test_chunks_of_one_row[float32]", "test_finite_differences_under_jax[numba_scan-jax-3]",
+        "test_chunks_of_one_row[float32]", "test_finite_differences_under_jax[numba_scan-jax-",
         "test_finite_differences_under_torch", "test_halves_compute_in_single_precision[numba_scan-jax]",
         "test_halves_compute_in_single_precision[numba_scan-numpy]",
         "test_halves_compute_in_single_precision[numba_scan-torch]",
@@ -180,14 +185,16 @@ LONG: dict[str, tuple[str, ...]] = {
     ),
     "test_long.py": ("test_they_suffice_where_systems_fill_no_vector[float32",),
     "test_many_cores.py": ("test_many_cores",),
-    "test_many_states.py": ("test_sizes[15-float32]", "test_sizes[32-float32]", "test_sizes[9-float32]"),
+    "test_many_states.py": (
+        "test_sizes[15-float32]", "test_sizes[24-float32]", "test_sizes[25-float32]", "test_sizes[32-float32]",
+        "test_sizes[9-float32]",
+    ),
     "test_matmul_slogdet.py": (
         "test_a_singular_matrix_has_sign_0_and_logarithm_minus_inf[numba_thomas-numpy]",
         "test_a_singular_matrix_has_sign_0_and_logarithm_minus_inf[numba_thomas-torch]",
-        "test_complex_pivots_at_the_ends_of_the_range",
-        "test_determinants_in_other_dtypes[numba_thomas-numpy-complex128]",
-        "test_determinants_in_other_dtypes[numba_thomas-numpy-float32]",
-        "test_determinants_in_other_dtypes[numba_thomas-torch-float32]", "test_products_in_other_dtypes[numpy-",
+        "test_compiled_products_are_those_of_numpy[complex128]", "test_complex_pivots_at_the_ends_of_the_range",
+        "test_determinants_in_other_dtypes", "test_determinants_that_no_number_holds[float32]",
+        "test_products_in_other_dtypes[numpy-",
     ),
     "test_matrix_recurrence.py": (
         "test_an_entry_that_is_not_finite_stays_in_its_row[numba_scan-numpy-5-",
@@ -213,6 +220,7 @@ LONG: dict[str, tuple[str, ...]] = {
     "test_perturbed.py": ("test_other_dtypes",),
     "test_plan.py": (
         "test_the_short_way_is_as_good_as_the_long_one[a complex number-",
+        "test_the_short_way_of_recurrences_is_as_good[a number beyond single precision-",
         "test_the_short_way_of_recurrences_is_as_good[numbers of NumPy-Fortran]",
         "test_the_short_way_of_recurrences_is_as_good[single precision-",
     ),
@@ -289,6 +297,6 @@ LONG: dict[str, tuple[str, ...]] = {
     ),
     "test_totals.py": (
         "test_linear_totals[complex128-", "test_linear_totals[float32-", "test_products_leave_no_range[complex128]",
-        "test_totals_of_logarithms[float32-",
+        "test_products_leave_no_range[float32]", "test_totals_of_logarithms[float32-",
     ),
 }  # fmt: skip
