@@ -18,7 +18,7 @@ from helpers import installed
 from processes import run_program, run_together
 
 import tridiag
-from tridiag.kernels.runtime import object_cache
+from tridiag.kernels.runtime import object_cache, sources
 
 needs_jax = pytest.mark.skipif(not installed("jax"), reason="needs jax, which is not installed")
 
@@ -160,7 +160,7 @@ def test_threads_wait_for_one_compilation(folder: pathlib.Path) -> None:
 
 OBTAIN = """
 import ctypes, sys
-from tridiag.kernels.runtime import object_cache
+from tridiag.kernels.runtime import object_cache, sources
 def call(name, x):
     kernel = object_cache.obtain(name, globals()["build_" + name])
     return int(kernel.found), ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(kernel.address)(x)
@@ -405,7 +405,7 @@ def test_code_that_does_not_link(folder: pathlib.Path, monkeypatch: pytest.Monke
 
 
 LACKING = """
-from tridiag.kernels.runtime import object_cache
+from tridiag.kernels.runtime import object_cache, sources
 print(object_cache.load("six_times", object_cache.file_name("six_times")))
 """
 
@@ -435,7 +435,7 @@ def test_a_file_is_for_one_cpu_one_compiler_and_one_source(monkeypatch: pytest.M
         with monkeypatch.context() as patch:
             patch.setattr(holder, name, value)
             names.append(object_cache.file_name("triple"))
-    for setting in object_cache.SETTINGS:
+    for setting in sources.SETTINGS:
         with monkeypatch.context() as patch:
             patch.setenv(f"NUMBA_{setting}", "1")
             names.append(object_cache.file_name("triple"))

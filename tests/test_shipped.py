@@ -12,7 +12,8 @@ import pytest
 from processes import run_program
 
 import tridiag
-from tridiag.kernels.runtime import object_cache, private_files, shipped, sources
+from tridiag.kernels import ahead
+from tridiag.kernels.runtime import shipped, sources
 
 pytestmark = pytest.mark.skipif(not shipped.kinds(), reason="no kernels come along on such a machine")
 
@@ -39,7 +40,7 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     for name in KINDS:
         (tmp_path / "objects" / name).mkdir(parents=True)
     (tmp_path / "objects" / shipped.DIGEST).write_text(sources.digest())
-    for setting in shipped.CHANGES:
+    for setting in sources.SETTINGS:
         monkeypatch.delenv(f"NUMBA_{setting}", raising=False)
     monkeypatch.setattr(shipped, "FOLDER", tmp_path / "objects")
     monkeypatch.setattr(shipped, "GUARDED", False)
@@ -48,23 +49,13 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     shipped.kind.cache_clear()
 
 
-def bring_along(folder: Path, name: str) -> Path:
-    """The file of a kernel of this process, as it comes with a wheel."""
-    module = object_cache.modules[name]
-    file, places = object_cache.file_name(name, module), object_cache.folders()
-    content = next(private_files.read(place / file) for place in places if (place / file).exists())
-    target = folder / shipped.file_name(name, module)
-    target.write_bytes(object_cache.pack(object_cache.unpack(content, file), target.name))
-    return target
-
-
 @pytest.mark.parametrize("damaged", [False, True])
 def test_what_comes_along_is_not_compiled(folder: Path, tmp_path: Path, damaged: bool) -> None:
     """Unless its file is not what was written."""
     tridiag.matmul(-1.0, 4.0, -1.0, np.ones(50))
     kind = shipped.kind()
     assert kind is not None
-    files = {name: bring_along(folder / kind, name) for name in TAKEN}
+    files = {name: ahead.bring_along(name, folder / kind) for name in TAKEN}
     if damaged:
         content = files["products_float64"].read_bytes()
         files["products_float64"].write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -91,7 +82,7 @@ def test_the_best_kind_that_a_processor_is_of(folder: Path, monkeypatch: pytest.
     assert taken() == KINDS[1]
 
 
-@pytest.mark.parametrize("setting", shipped.CHANGES)
+@pytest.mark.parametrize("setting", sources.SETTINGS)
 def test_who_wants_other_code_compiles_it(folder: Path, monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
     assert shipped.kind() is not None
     monkeypatch.setenv(f"NUMBA_{setting}", "0")

@@ -2,8 +2,8 @@
 
     python tools/wheels.py FOLDER [--kind KIND]... [--only small|python]
 
-The files go to FOLDER/KIND, where `tridiag.kernels.runtime.shipped` will look for them in ``tridiag/kernels/objects``;
-those that are there are left as they are. What is compiled is `WANTED`: the kernels of the common calls of every verb.
+The files go to FOLDER/KIND, where `tridiag.kernels.runtime.shipped` will look for them in ``tridiag/kernels/objects``.
+What is compiled is `WANTED`: the kernels of the common calls of every verb.
 A kernel that speaks with Python is that of the version of Python which runs this; the others are for all. ``--only``:
 those of `solve` in float64, for a test, or those that speak with Python.
 """
@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tridiag.kernels import ahead
-from tridiag.kernels.runtime import call_table, object_cache, private_files, python_call, shipped, sources
-from tridiag.kernels.table import kernel
+from tridiag.kernels.runtime import object_cache, shipped, sources
 
 KINDS = tuple(kind.name for kind in shipped.kinds())
 
@@ -50,20 +49,13 @@ ONLY = {"small": (Wanted(("solve",), ("float64",), backward=False),), "python": 
 
 def compile_here(folder: Path, all_wanted: tuple[Wanted, ...]) -> None:
     """For the processor that the environment names, into a folder of its own."""
-    for entry in (python_call.method, call_table.method):
-        entry()
+    ahead.prepare_calls()
     for wanted in all_wanted:
         for named in ahead.kernels_of(wanted.verbs, wanted.dtypes, wanted.sizes, wanted.states, wanted.backward):
-            kernel(*named)
+            ahead.prepare(named)
     folder.mkdir(parents=True, exist_ok=True)
-    for name, module in object_cache.modules.items():
-        target = folder / shipped.file_name(name, module)
-        if not target.exists():
-            file = object_cache.file_name(name, module)
-            content = next(
-                private_files.read(place / file) for place in object_cache.folders() if (place / file).exists()
-            )
-            target.write_bytes(object_cache.pack(object_cache.unpack(content, file), target.name))
+    for name in object_cache.modules:
+        ahead.bring_along(name, folder)
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from tridiag.kernels.jobs.kalman import MANY, is_written_out, kernels_for
 from tridiag.kernels.jobs.recurrences import MOST_IN_VECTORS
 from tridiag.kernels.jobs.words.kalman import COMPLETE, MISSING, SHARED
 from tridiag.kernels.jobs.words.recurrences import WRITTEN_OUT
-from tridiag.kernels.runtime import call_table, python_call
+from tridiag.kernels.runtime import call_table, object_cache, private_files, python_call, shipped
 from tridiag.kernels.table import kernel
 from tridiag.problems.forms import LARGEST
 
@@ -118,6 +119,21 @@ def filled(
 
 def prepare(named: Named) -> bool:
     """Compile a kernel and keep its code; False where that has been done before."""
-    for entry in (python_call.method, call_table.method):  # of calls from Python
-        entry()
+    prepare_calls()
     return not kernel(*named).found
+
+
+def prepare_calls() -> None:
+    """The kernels by which Python calls the others."""
+    for entry in (python_call.method, call_table.method):
+        entry()
+
+
+def bring_along(name: str, folder: Path) -> Path:
+    """Write the code of a kernel of this process, which is kept on the disk, as the file that comes with a wheel."""
+    module = object_cache.modules[name]
+    file, target = object_cache.file_name(name, module), folder / shipped.file_name(name, module)
+    kept = (place / file for place in object_cache.folders())
+    content = next(private_files.read(path) for path in kept if path.exists())
+    target.write_bytes(object_cache.pack(object_cache.unpack(content, file), target.name))
+    return target

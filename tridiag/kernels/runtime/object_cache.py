@@ -29,13 +29,10 @@ import platformdirs
 from tridiag.kernels.jobs.words.record import GUARDED
 from tridiag.kernels.jobs.words.symbols import INNER, PREFIX
 from tridiag.kernels.runtime import keyboard, notice, private_files, shipped
-from tridiag.kernels.runtime.sources import source_hash_of
+from tridiag.kernels.runtime.sources import SETTINGS, source_hash_of
 
 PATIENCE = 120.0  # seconds for which a kernel is waited for that another process compiles
 MOST_FILES = 256  # in a folder; beyond, those that were not used for the longest time are removed
-SETTINGS = (  # of Numba, that change the code
-    "CPU_NAME", "CPU_FEATURES", "ENABLE_AVX", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO",
-)  # fmt: skip
 
 
 class Kernel(NamedTuple):

@@ -23,16 +23,6 @@ from tridiag.kernels.runtime import sources
 DIGEST = "sources"  # the file of it
 FOLDER = pathlib.Path(__file__).parents[1] / "objects"
 OF_PYTHON = "tridiag.kernels.runtime.python_entry", "tridiag.kernels.runtime.table_entry"  # what builds their callers
-CHANGES = (
-    "CPU_NAME",
-    "CPU_FEATURES",
-    "ENABLE_AVX",
-    "OPT",
-    "LOOP_VECTORIZE",
-    "SLP_VECTORIZE",
-    "BOUNDSCHECK",
-    "DEBUGINFO",
-)
 
 
 class Kind(NamedTuple):
@@ -58,7 +48,7 @@ def kinds() -> tuple[Kind, ...]:
 @functools.cache
 def kind() -> str | None:
     """The best kind that this processor is of and that there are kernels for; None: there are none."""
-    if GUARDED or any(f"NUMBA_{setting}" in os.environ for setting in CHANGES) or not made_of_these_sources():
+    if GUARDED or any(f"NUMBA_{setting}" in os.environ for setting in sources.SETTINGS) or not made_of_these_sources():
         return None  # somebody wants other code
     try:
         features = llvm.get_host_cpu_features()

@@ -11,6 +11,9 @@ ROOT = pathlib.Path(__file__).parents[2]
 IMPORT = re.compile(
     r"^[ \t]*from (tridiag[\w.]*) import (\([^)]*\)|[^\n]*)|^[ \t]*import (tridiag[\w.]*)", re.MULTILINE
 )
+SETTINGS = (  # of Numba, that change the code too
+    "CPU_NAME", "CPU_FEATURES", "ENABLE_AVX", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "DEBUGINFO",
+)  # fmt: skip
 NAME = re.compile(r"(\w+)(?: as \w+)?\s*(?:,|$|\))")
 
 
