@@ -160,9 +160,9 @@ def product_of_rows(ops: Any, form: Form, matrix: Matrix, x: Array) -> Array:
 
 
 def compiled_products() -> ModuleType | None:
-    """What multiplies NumPy arrays in compiled loops, if it is installed."""
+    """What multiplies NumPy arrays in compiled loops, if it runs here."""
     backend = BACKENDS["numba_thomas"]
-    return None if backend.missing() or backend.mismatched() else backend.module()
+    return None if backend.unusable() else backend.module()
 
 
 def determinants(call: Call) -> tuple[Array, Array]:

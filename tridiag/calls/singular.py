@@ -9,7 +9,7 @@ import numpy as np
 
 from tridiag.algorithms import elimination as el
 from tridiag.algorithms.matrix_rows import Matrix
-from tridiag.backends import POSIX, installed
+from tridiag.backends import BACKENDS
 from tridiag.calls.plan import Call
 from tridiag.errors import SingularSystemError
 from tridiag.libraries.arrays import library_of, module_of
@@ -91,7 +91,7 @@ def exact_status(suspects: np.ndarray[Any, Any], matrix: Matrix, form: Form) -> 
     ops = module_of("numpy").Operations
     (*parts,), gathered = gather([x if x is None else to_host(x) for x in matrix], suspects, form)
     gathered = gathered._replace(pivoting=True)
-    if form.n >= (LONG_CYCLE if form.periodic else LONG) and installed("numba") and POSIX:
+    if form.n >= (LONG_CYCLE if form.periodic else LONG) and not BACKENDS["numba_thomas"].unusable():
         from tridiag.backends import numba_partition, numba_thomas
 
         if form.periodic:

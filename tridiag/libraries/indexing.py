@@ -1,4 +1,4 @@
-"""What arrays with NumPy's way of indexing share."""
+"""What libraries share whose operations run as Python meets them, and arrays with NumPy's way of indexing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 
-class Indexing:
+class Loops:
+    """Loops of Python over steps of array operations."""
+
     stack: Any
 
     @staticmethod
@@ -26,6 +28,8 @@ class Indexing:
             several.append(found)
         return state, None if several[0] is None else [cls.stack(parts) for parts in zip(*several, strict=True)]
 
+
+class Indexing(Loops):
     @staticmethod
     def row(x: Any, i: int, axis: int) -> Any:
         return x[(slice(None),) * axis + (i if x.shape[axis] != 1 else 0,)]

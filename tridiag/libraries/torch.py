@@ -14,9 +14,10 @@ from torch.autograd import forward_ad
 
 from tridiag.libraries import place as place
 from tridiag.libraries.arrays import Entry, Taken, dtype_name, refuse_dtype
+from tridiag.libraries.indexing import Loops
 
 
-class Operations:
+class Operations(Loops):
     zero = staticmethod(torch.zeros_like)
     one = staticmethod(torch.ones_like)
     broadcast = staticmethod(torch.broadcast_to)
@@ -101,22 +102,6 @@ class Operations:
     @staticmethod
     def log_abs(x: Any) -> Any:
         return x.abs().log()
-
-    @staticmethod
-    def repeat(count: int, function: Any, state: Any) -> Any:
-        """The state after ``state = function(k, state)`` for all k below a count."""
-        for k in range(count):
-            state = function(k, state)
-        return state
-
-    @classmethod
-    def each(cls, count: int, function: Any, state: Any) -> tuple[Any, Any]:
-        """The state after ``state, found = function(state, k)`` for all k below a count; what was found, stacked."""
-        several: list[Any] = []
-        for k in range(count):
-            state, found = function(state, k)
-            several.append(found)
-        return state, None if several[0] is None else [cls.stack(parts) for parts in zip(*several, strict=True)]
 
     @staticmethod
     def row(x: Any, i: int, axis: int) -> Any:
