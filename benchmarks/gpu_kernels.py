@@ -172,20 +172,12 @@ def problem_of(count: int, n: int, axis: int, dtype: str) -> Problem:
 
 def ratios(shape: tuple[int, int], axis: int, dtype: str, verbs: tuple[str, ...]) -> dict[str, float]:
     problem, found = problem_of(*shape, axis, dtype), {}
-    a, _, _, d = problem.given
-    for verb in verbs:
-        call: Callable[[], Any]
-        if verb.startswith("solve"):
-            pivoting: Any = "auto" if verb.endswith("auto") else False
-            options = {"axis": axis, "pivoting": pivoting, "out": problem.out, "backend": "cupy_pcr"}
-            call, words = functools.partial(tridiag.solve, *problem.given, **options), 5
-        elif verb == "linear_recurrence":
-            call, words = functools.partial(tridiag.linear_recurrence, a, d, axis=axis, out=problem.out), 3
-        else:
-            call, words = functools.partial(tridiag.logcumsumexp, d, axis=axis, out=problem.out), 2
-        again = launches(call)
-        judge(verb, problem)
-        found[verb] = 1.0 if REHEARSAL else seconds(again) / copy(words, problem)
+    for name in verbs:
+        verb, _, promise = name.partition(", ")
+        options = {"pivoting": "auto" if promise == "auto" else False, "backend": "cupy_pcr"} if promise else {}
+        call = call_of(verb, problem.given, problem.out, axis=axis, **options)
+        again = judged(verb, problem, functools.partial(launches, call))
+        found[name] = 1.0 if REHEARSAL else seconds(again) / copy(WORDS[verb], problem)
     return found
 
 
@@ -211,15 +203,9 @@ def whole(verb: str, backend: str, library: str, problem: Problem) -> float:
     if library == "torch":
         torch = importlib.import_module("torch")
         given, out = tuple(map(torch.from_dlpack, given)), torch.from_dlpack(out)
-    options = {"axis": problem.axis, "out": out, "backend": backend}
-    if verb == "solve":
-        call = functools.partial(tridiag.solve, *given, pivoting=False, **options)
-    elif verb == "linear_recurrence":
-        call = functools.partial(tridiag.linear_recurrence, given[0], given[3], **options)
-    else:
-        call = functools.partial(tridiag.logcumsumexp, given[3], **options)
-    call()
-    judge(verb, problem)
+    options = {"pivoting": False} if verb == "solve" else {}
+    call = call_of(verb, given, out, axis=problem.axis, backend=backend, **options)
+    judged(verb, problem, call)
     best = float("inf")
     for _ in range(BATCHES):
         cupy.cuda.Device().synchronize()
@@ -231,8 +217,16 @@ def whole(verb: str, backend: str, library: str, problem: Problem) -> float:
     return best
 
 
-def judge(verb: str, problem: Problem) -> None:
-    """Stop where the result is wrong."""
+def call_of(verb: str, given: Any, out: Any, **options: Any) -> Callable[[], Any]:
+    """A call of a verb on the arrays of a problem: all four, a and d, or d."""
+    arguments = given if verb == "solve" else given[::3] if verb == "linear_recurrence" else given[3:]
+    return functools.partial(getattr(tridiag, verb), *arguments, out=out, **options)
+
+
+def judged(verb: str, problem: Problem, run: Callable[[], Any]) -> Any:
+    """What a function returns that writes the result of a problem; stop where that is wrong, or nothing is written."""
+    problem.out[...] = np.nan
+    returned = run()
     if verb == "linear_recurrence":
         error, bound = error_of_recurrence(problem, problem.out), JOINED
     elif verb == "logcumsumexp":
@@ -241,6 +235,7 @@ def judge(verb: str, problem: Problem) -> None:
         error, bound = problem.error(problem.out), UNREFINED
     if not error <= bound:
         raise SystemExit(f"{verb} of {problem.shape}, axis {problem.axis}, {problem.dtype}: wrong by {error:.3g} eps")
+    return returned
 
 
 def tell(lines: list[dict[str, Any]], dtype: str, shape: tuple[int, int], axis: int, found: dict[str, float]) -> None:
