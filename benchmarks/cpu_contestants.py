@@ -103,7 +103,7 @@ def solved(problem: Problem, **options: Any) -> Callable[[], Array]:
 @contestant("solve")
 def solve(problem: Problem) -> Contestant:
     """The default, pivoting="auto"."""
-    return Contestant(solved(problem), worst(problem), ACCURATE)
+    return Contestant(solved(problem), worst(problem), ACCURATE, out=problem.out)
 
 
 @contestant("solve, fresh output")
@@ -114,25 +114,26 @@ def solve_fresh(problem: Problem) -> Contestant:
 
 @contestant("pivoting=False")
 def plain(problem: Problem) -> Contestant:
-    return without_pivoting(problem, solved(problem, pivoting=False))
+    return without_pivoting(problem, solved(problem, pivoting=False), out=problem.out)
 
 
 @contestant("pivoting=True")
 def pivoted(problem: Problem) -> Contestant:
     limit = ACCURATE if problem.matrix in CERTIFIED else PLAUSIBLE
-    return Contestant(solved(problem, pivoting=True), worst(problem), limit)
+    return Contestant(solved(problem, pivoting=True), worst(problem), limit, out=problem.out)
 
 
 @contestant("periodic")
 def periodic(problem: Problem) -> Contestant:
-    return Contestant(solved(problem, periodic=True), worst(problem, periodic=True), ACCURATE)
+    call, error = solved(problem, periodic=True), worst(problem, periodic=True)
+    return Contestant(call, error, ACCURATE, out=problem.out)
 
 
 @contestant("factor(...).solve")
 def factored(problem: Problem) -> Contestant:
     *matrix, d = problem.given
     factors = tridiag.factor(*matrix, axis=problem.axis)
-    return Contestant(lambda: factors.solve(d, out=problem.out), worst(problem), ACCURATE)
+    return Contestant(lambda: factors.solve(d, out=problem.out), worst(problem), ACCURATE, out=problem.out)
 
 
 @contestant("gtsv")
@@ -191,7 +192,7 @@ def with_threads(count: int, problem: Problem) -> Contestant:
         with thread_limit(count):
             return call()
 
-    return Contestant(limited, worst(problem), ACCURATE)
+    return Contestant(limited, worst(problem), ACCURATE, out=problem.out)
 
 
 MAKERS["1 thread"] = functools.partial(with_threads, 1)

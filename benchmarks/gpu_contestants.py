@@ -196,7 +196,8 @@ def solved(problem: Problem, pivoting: Any, backend: str = "auto") -> Contestant
     call = functools.partial(
         tridiag.solve, *problem.given, axis=problem.axis, out=problem.out, pivoting=pivoting, backend=backend
     )
-    return OnDevice(call, problem.error, UNREFINED if pivoting is False else ACCURATE)
+    limit = UNREFINED if pivoting is False else ACCURATE
+    return OnDevice(call, problem.error, limit, out=problem.out)
 
 
 MAKERS["solve"] = functools.partial(solved, pivoting="auto")
@@ -210,7 +211,7 @@ for _name in BACKENDS_TIMED:
 def recurrence(problem: Problem) -> Contestant:
     a, _, _, x = problem.given
     call = functools.partial(tridiag.linear_recurrence, a, x, axis=problem.axis, out=problem.out)
-    return OnDevice(call, functools.partial(error_of_recurrence, problem), JOINED)
+    return OnDevice(call, functools.partial(error_of_recurrence, problem), JOINED, out=problem.out)
 
 
 def error_of_recurrence(problem: Problem, y: Any) -> float:
@@ -224,7 +225,7 @@ def error_of_recurrence(problem: Problem, y: Any) -> float:
 @contestant("logcumsumexp")
 def sums(problem: Problem) -> Contestant:
     call = functools.partial(tridiag.logcumsumexp, problem.given[3], axis=problem.axis, out=problem.out)
-    return OnDevice(call, functools.partial(error_of_sums, problem), ACCURATE)
+    return OnDevice(call, functools.partial(error_of_sums, problem), ACCURATE, out=problem.out)
 
 
 def error_of_sums(problem: Problem, y: Any) -> float:

@@ -129,7 +129,7 @@ def recurrence(problem: Problem) -> Contestant:
     def call() -> Array:
         return tridiag.linear_recurrence(*problem.host, axis=problem.axis, out=problem.out)
 
-    return Contestant(call, problem.error, ACCURATE)
+    return Contestant(call, problem.error, ACCURATE, out=problem.out)
 
 
 @contestant("linear_recurrence, reverse")
@@ -139,7 +139,7 @@ def reversed_recurrence(problem: Problem) -> Contestant:
     def call() -> Array:
         return tridiag.linear_recurrence(a, x, axis=problem.axis, reverse=True, out=problem.out)
 
-    return Contestant(call, lambda y: problem.error(np.flip(y, problem.axis)), ACCURATE)
+    return Contestant(call, lambda y: problem.error(np.flip(y, problem.axis)), ACCURATE, out=problem.out)
 
 
 @contestant("jit: linear_recurrence")
@@ -283,7 +283,8 @@ def hard_matrix_stream(problem: Matrices) -> Contestant:
 
 @contestant("matrix_recurrence")
 def matrix_recurrence(problem: Matrices) -> Contestant:
-    return Contestant(lambda: tridiag.matrix_recurrence(*problem.host, out=problem.out), problem.error, ACCURATE)
+    call = functools.partial(tridiag.matrix_recurrence, *problem.host, out=problem.out)
+    return Contestant(call, problem.error, ACCURATE, out=problem.out)
 
 
 @contestant("jit: matrix_recurrence")

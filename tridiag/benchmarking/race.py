@@ -51,7 +51,8 @@ class Contestant:
     """Something to time.
 
     ``call`` is what the clock sees. It takes what ``fresh`` makes outside the clock, and does ``steps`` steps.
-    ``error`` judges its result, in eps: above ``limit``, or NaN, is wrong.
+    ``error`` judges its result, in eps: above ``limit``, or NaN, is wrong. ``out``, where the result goes, is NaN
+    before that, so that what others have left there counts for nothing.
     """
 
     call: Callable[..., Any]
@@ -59,8 +60,11 @@ class Contestant:
     limit: float
     fresh: Callable[[], Any] | None = None
     steps: int = 1
+    out: Any = None
 
     def judge(self, name: str) -> Judged:
+        if self.out is not None:
+            self.out[...] = float("nan")
         arguments, before, start = self.arguments(), object_cache.compiled(), time.perf_counter()
         result = self.call(*arguments)
         seconds = time.perf_counter() - start
