@@ -30,24 +30,18 @@ LEAST_SCRATCH = 64 * 2**20  # bytes for systems that are pivoted at a time; or a
 
 @lending
 def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = None) -> tuple[Any, Any]:
-    if d.dtype.kind == "c":
-        return solve_pairs(matrix, d, form, out)
     with cuda.gpus[d.device.id]:
-        x, status = solve_here(matrix, d, form)
+        x, status = (solve_pairs if d.dtype.kind == "c" else solve_here)(matrix, d, form)
     if out is not None:
         out[...] = x
     return (x if out is None else out), status
 
 
-def solve_pairs(matrix: Matrix, d: Any, form: Form, out: Any) -> tuple[Any, Any]:
+def solve_pairs(matrix: Matrix, d: Any, form: Form) -> tuple[Any, Any]:
     """Complex right sides of real matrices as twice as many real ones, along a new last axis."""
-    wider = form._replace(shape=(*form.shape, 2), matrix_shape=(*form.matrix_shape, 1))
-    rows = tuple(None if v is None else v[..., None] for v in matrix)
-    pairs, status = solve(rows, cupy.stack((d.real, d.imag), -1), wider)
-    x = pairs.view(d.dtype)[..., 0]
-    if out is not None:
-        out[...] = x
-    return (x if out is None else out), status[..., 0]
+    rows: Any = tuple(None if v is None else v[..., None] for v in matrix)
+    pairs, status = solve_here(rows, cupy.stack((d.real, d.imag), -1), form.in_pairs())
+    return pairs.view(d.dtype)[..., 0], status[..., 0]
 
 
 def solve_here(matrix: Matrix, d: Any, form: Form) -> tuple[Any, Any]:

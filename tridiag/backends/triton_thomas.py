@@ -56,9 +56,8 @@ def solve(matrix: Matrix, d: Any, form: Form, out: Any = None, factors: Any = No
 def solve_pairs(matrix: Matrix, d: Any, form: Form, out: Any) -> tuple[Any, Any]:
     """Complex right sides of real matrices as twice as many real ones, along a new last axis."""
     a, b, c, where = (None if v is None else v.unsqueeze(-1) for v in matrix)
-    wider = form._replace(shape=(*form.shape, 2), matrix_shape=(*form.matrix_shape, 1))
     target = None if out is None else torch.view_as_real(out)
-    x, status = solve((a, b, c, where), torch.view_as_real(d.resolve_conj()), wider, target)
+    x, status = solve((a, b, c, where), torch.view_as_real(d.resolve_conj()), form.in_pairs(), target)
     return (torch.view_as_complex(x) if out is None else out), None if status is None else status[..., 0]
 
 

@@ -69,6 +69,10 @@ class Form(NamedTuple):
         matrix = full_length([*shapes[:3], *shapes[-1:]] if masked else shapes[:3], self)
         return self._replace(shape=tuple(map(max, *shapes)), matrix_shape=matrix)
 
+    def in_pairs(self) -> Form:
+        """Complex right sides of a real matrix as twice as many real ones, along a new last axis."""
+        return self._replace(shape=(*self.shape, 2), matrix_shape=(*self.matrix_shape, 1))
+
 
 class Recurrence(NamedTuple):
     """What a backend must know of a recurrence beside its arrays; static and hashable.

@@ -168,10 +168,10 @@ def granted(form: Form | Recurrence | Blocks, weight: int = 1) -> int:
 
 
 def in_pairs(form: Form, shapes: Any, strides: Any, step: int) -> tuple[Form, Any, Any]:
-    """Complex right sides of a real matrix as twice as many real ones, along a new last axis."""
+    """`Form.in_pairs`, with the shapes and strides of the operands; ``step``: from a number of a pair to the other."""
     shapes = tuple(s and (*s, 1 if k < 4 else 2) for k, s in enumerate(shapes))
     strides = tuple(s and (*s, step) for s in strides)
-    return form._replace(shape=(*form.shape, 2), matrix_shape=(*form.matrix_shape, 1)), shapes, strides
+    return form.in_pairs(), shapes, strides
 
 
 class Grouping(NamedTuple):
