@@ -16,6 +16,7 @@ from helpers import dominant
 import tridiag
 from tridiag import kalman
 from tridiag.calls import fast_path
+from tridiag.kernels.runtime import call_table, python_call
 from tridiag.kernels.runtime.call_table import CONVERTED, SLOTS
 
 N = 12
@@ -334,3 +335,12 @@ def test_a_finalizer_that_makes_calls_while_a_result_is_made() -> None:
             assert tridiag.linear_recurrence(1.0, np.ones(7))[-1] == 7
     finally:
         gc.set_threshold(*before)
+
+
+@pytest.mark.parametrize("module", [python_call, call_table])
+def test_what_functions_are_made_of_outlives_them(module: Any) -> None:
+    """A process ended in a segmentation fault where modules were freed before the functions of the last calls."""
+    made = weakref.ref(module.method())
+    module.method.cache_clear()
+    gc.collect()
+    assert made() is not None

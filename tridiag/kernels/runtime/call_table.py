@@ -9,6 +9,7 @@ has values that the guard of a verb does not let through, is no call of the tabl
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -24,9 +25,9 @@ from tridiag.kernels.runtime.python_call import (
     JOB,
     KERNEL,
     LONG,
-    METH_FASTCALL,
     SIZE,
     Method,
+    lasting,
     make_function,
 )
 
@@ -228,11 +229,6 @@ class CallTable:
         self.kept[:] = [None] * SLOTS
 
 
-_methods: list[Method] = []
-
-
+@functools.cache
 def method() -> Method:
-    if not _methods:
-        address = obtain("recall", made_by("runtime.table_entry.build")).address
-        _methods.append(Method(b"recall", address, METH_FASTCALL, None))
-    return _methods[0]
+    return lasting(b"recall", obtain("recall", made_by("runtime.table_entry.build")).address)

@@ -7,6 +7,7 @@ own, a copy of those in which only the addresses of the arrays are new; so calls
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -41,15 +42,16 @@ make_function: Any = ctypes.pythonapi.PyCFunction_NewEx
 make_function.restype, make_function.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
 
 
-_methods: list[Method] = []  # kept, since functions point at them; more than one where first calls were concurrent
+def lasting(name: bytes, address: int) -> Method:
+    """What functions are made of, and point at until they are freed: at the end of a process in any order, so never."""
+    made = Method(name, address, METH_FASTCALL, None)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
+    return made
 
 
+@functools.cache
 def method() -> Method:
-    if not _methods:
-        _methods.append(
-            Method(b"kernel", obtain("call", made_by("runtime.python_entry.build")).address, METH_FASTCALL, None)
-        )
-    return _methods[0]
+    return lasting(b"kernel", obtain("call", made_by("runtime.python_entry.build")).address)
 
 
 def function(kernel: int, words: Any, helpers: int, unknowns: int) -> Callable[..., int]:
