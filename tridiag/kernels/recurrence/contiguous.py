@@ -64,6 +64,8 @@ def in_pieces(order: int, library: Library, move: Any, run: Any) -> Any:
         if steps < HEIGHT and steps < count:
             steps += most
         room.ahead[C.Y] = 0
+        if steps < count:
+            room.end_to_end = 0
         while done < count and not stopping():
             last = (steps - 1) * step
             for lane in range(lanes):

@@ -36,6 +36,7 @@ def room_of(order: int) -> type[Record]:
     class Room(Guarded):
         step = Words(operands)  # how far the next entry of an operand is
         ahead = Words(operands)  # how far what is asked for ahead of use is
+        end_to_end = Word()  # not zero: the next group of lanes is, and it is asked for as it lies in memory
         lanes = Words(operands * MOST_LANES)  # the address of the first step of every lane
         cut = Word()  # in bits: the lanes that have nothing before their first step
         state = Lines(order)  # the values before the next step, or the products carried to it
@@ -74,8 +75,9 @@ class Loop(NamedTuple):
                 self.cut(code, at, i, coefficients)
             self.store(code, at, i, self.steps(code, at, x, coefficients, advance))
             new_lines = (i & (LINE // code.size_of_real - 1)) < HEIGHT
-            asked = code.pick(new_lines, asking, code.integer(0))
+            asked = code.pick(new_lines & (at.end_to_end == 0), asking, code.integer(0))
             code.fori(0, asked, lambda _, state: self.ask(code, at, i, range(2 + self.order)) or state)
+            code.fori(0, at.end_to_end, lambda _, state: self.ask_for_lines(code, at, i) or state)
             return (i + advance,)
 
         code.fori(0, (count + HEIGHT - 1) / HEIGHT, chunk, (code.integer(0),))
@@ -107,6 +109,19 @@ class Loop(NamedTuple):
             move = move + at.ahead[operand]
             for lane in lanes:
                 code.prefetch(lane + move, write=operand == C.Y)
+
+    def ask_for_lines(self, code: Code, at: At, i: Value) -> None:
+        """Ask for as many lines of the next group as the steps from i on have in this one: processors fetch ahead of
+        few streams only, and each lane would be one."""
+        for operand in range(2 + self.order):
+            first = addresses(code, at.addresses.lanes + operand * TABLE)[0] + at.ahead[operand] + i * LINE
+
+            def lines(_: Value, state: Any, first: Value = first, write: bool = operand == C.Y) -> Any:
+                for k in range(HEIGHT):
+                    code.prefetch(first + k * LINE, write=write)
+                return state
+
+            code.fori(0, code.pick(at.ahead[operand] != 0, code.integer(1), code.integer(0)), lines)
 
     def cut(self, code: Code, at: At, i: Value, coefficients: list[list[Value]]) -> None:
         """Coefficients of what is not there, in steps from i on, are 0, whatever they are."""

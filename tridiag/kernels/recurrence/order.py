@@ -105,6 +105,7 @@ def functions(order: int) -> Order:
         read at a time.
         """
         lanes, size = lanes_of(zero, ()), bytes_of_real(zero, ())
+        room.end_to_end = 1 if side > 0 else 0
         for operand in range(read):
             step, table = stride(job, operand), room.addresses.lanes + operand * TABLE
             constant = room.addresses.constants + operand * LINE * MOST_LANES
@@ -126,6 +127,8 @@ def functions(order: int) -> Order:
                 ahead = 0
             elif abs(ahead) >= NEXT_GROUP or side < 0:
                 ahead = FAR_AHEAD if step > 0 else -FAR_AHEAD
+            if step != size or ahead != lanes * size * job.steps:
+                room.end_to_end = 0
             room.ahead[operand] = ahead
             room.step[operand] = step
 

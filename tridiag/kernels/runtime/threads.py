@@ -1,6 +1,6 @@
 """Threads beside the calling one, which works too: plain POSIX threads, nothing to initialise, no Python.
 
-A job is a block of int64 words; word 0 counts the items that are claimed. A helper that has nothing left to claim looks
+A job is a block of int64 words. A helper that has nothing left to claim looks
 out for another job for some microseconds, and ends. Making another takes as long as a small job, so such a job has it
 made only where the call before ended a moment ago, and the next is likely to find it looking out.
 """
@@ -154,14 +154,27 @@ def finish(team):
 
 
 @njit
+def deal(job):
+    """Counts for the shares of a job, as `tridiag.kernels.runtime.work_items` has them; none without memory."""
+    count = job.helpers + 2
+    job.shares = malloc(types.uint64(8 * count))
+    for k in range(count if job.shares != 0 else 0):
+        set_word(job.shares + 8 * k, 0)
+
+
+@njit
 def run_task(job, zero):
     """Run the task of a job in helpers and in the calling thread; nothing where there is none."""
-    if job.task != 0 and job.helpers == 0:
-        call(job.task, (job,))
-    elif job.task != 0:
+    job.shares = 0
+    if job.task != 0 and job.helpers != 0:
+        deal(job)
+    if job.shares != 0:
         team = start(job.task, address_of(job), job.helpers, job.small)
         call(job.task, (job,))
         finish(team)
+        free(job.shares)
+    elif job.task != 0:
+        call(job.task, (job,))
     free(job.owned)
 
 

@@ -30,37 +30,40 @@ def report(job, first, count):
 
 
 @njit(**OPTIONS)
-def claim(job):
-    """An item that no thread has taken, or -1, also where the job is to end.
+def claim(job, share, tried):
+    """An item that no thread has taken, or -1, also where the job is to end; and the shares in which there is none.
 
-    As many stretches of items as there are threads are walked in turn: threads that are side by side in fresh memory
-    would both clear the huge page that they touch first.
+    Items are dealt in as many shares as there are threads, one after another. A thread takes those of its own first,
+    then what is left of others': from call to call it finds in its caches what it has had, and threads that are side by
+    side in fresh memory would both clear the huge page that they touch first.
     """
-    stretches, items = job.helpers + 1, job.items
-    if stretches == 1:  # nobody else claims
+    shares, items = job.helpers + 1, job.items
+    if job.shares == 0:  # nobody else claims
         item = job.next
         if item >= items or stopping():
-            return -1
+            return -1, tried
         job.next = item + 1
-        return item
-    length = (items + stretches - 1) // stretches
-    while not stopping():
-        count = fetch_add(job.addresses.next, 1)
-        item = count % stretches * length + count // stretches
-        if count >= stretches * length:
-            return -1
-        if item < items:
-            return item
-    return -1
+        return item, tried
+    length = (items + shares - 1) // shares
+    while tried < shares and not stopping():
+        of = (share + tried) % shares
+        first = of * length
+        item = first + fetch_add(job.shares + 8 * (of + 1), 1)
+        if item < min(items, first + length):
+            fetch_add(job.addresses.next, 1)
+            return item, tried
+        tried += 1
+    return -1, tried
 
 
 @njit(**OPTIONS)
 def items(job):
     """The items that a thread works on, until none is left."""
-    item = claim(job)
+    share = fetch_add(job.shares, 1) if job.shares != 0 else 0
+    item, tried = claim(job, share, 0)
     while item >= 0:
         yield item
-        item = claim(job)
+        item, tried = claim(job, share, tried)
 
 
 @njit(**OPTIONS)

@@ -16,6 +16,7 @@ class Job(Record):
     items = Word()
     helpers = Word()  # threads beside the calling one
     small = Word()  # not zero: only those that already run are worth it, unless one call follows another
+    shares = Word()  # the address of a count of threads that claim, and of one of the items of each share; or 0
     task = Word()  # the C function that every thread calls
     after = Word()  # a C function f(job, first, count) that is called when systems are solved, or 0
     broken = Word()  # not zero: elimination met a zero pivot in some system
