@@ -33,6 +33,18 @@ def nothing(count: int) -> Callable[..., None]:
     return numba.njit(eval(f"lambda {names}: None"))
 
 
+@functools.cache
+def streams(count: int) -> tuple[Callable[..., None], Callable[..., None]]:
+    """Loops that add up so many arrays, entry by entry, on one thread and on several: what moving them takes."""
+    names = [f"x{k}" for k in range(count)]
+    flat = "\n".join(f"    {name} = {name}.ravel()" for name in (*names, "out"))
+    terms = " + ".join(f"{name}[i]" for name in names)
+    text = f"def stream({', '.join(names)}, out):\n{flat}\n    for i in prange(out.size):\n        out[i] = {terms}\n"
+    made: dict[str, Any] = {"prange": prange}
+    exec(text, made)
+    return numba.njit(made["stream"]), numba.njit(parallel=True)(made["stream"])
+
+
 # ---------------------------------------------------------------------------------------------------- systems
 
 

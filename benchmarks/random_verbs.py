@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,13 +13,14 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # else the loops' threads s
 
 import numba
 import numpy as np
-from plain_loops import LOOPS, factors, nothing
+from plain_loops import LOOPS, factors, nothing, streams
 
 import tridiag
 from tridiag.benchmarking.errors import backward_errors, relative_error
 from tridiag.kernels.jobs.systems import threads
 
-EMPTY = "an empty call"
+EMPTY, STREAM, PARALLEL_STREAM = "an empty call", "a stream", "a parallel stream"
+FLOORS = EMPTY, STREAM, PARALLEL_STREAM
 SMALLEST, LARGEST = 20, 3e6  # values
 MOST_STATES = 1, 16  # of a sequence of selective scans
 ACCURATE, PLAUSIBLE = 16.0, 1e5  # eps: of residuals; of values of recurrences that remember hundreds of steps
@@ -29,7 +31,7 @@ Rng = np.random.Generator
 
 @dataclass(frozen=True)
 class Problem:
-    """One of the contestants, `EMPTY`, computes nothing, and is not in the contest."""
+    """Those of the contestants that are `FLOORS` compute nothing, or add up what is read; they do not compete."""
 
     told: str
     shape: tuple[int, ...]
@@ -68,7 +70,7 @@ def drawn(rng: Rng, last: tuple[int, int] | None = None, power: int = 2) -> tupl
 
 
 def plain(name: str, *arrays: Any, out: Any) -> dict[str, Callable[[], Any]]:
-    """Both ways of a loop, which writes to ``out``, and a call of a loop that computes nothing."""
+    """Both ways of a loop, which writes to ``out``; and those of one that adds up the operands of its shape."""
     numba.set_num_threads(min(threads(), numba.config.NUMBA_NUM_THREADS))
 
     def call(function: Any) -> Any:
@@ -78,7 +80,13 @@ def plain(name: str, *arrays: Any, out: Any) -> dict[str, Callable[[], Any]]:
     serial, parallel = LOOPS[name]
     count = len(arrays) + (len(out) if isinstance(out, tuple) else 1)
     loops = {"loop": serial, "parallel loop": parallel, EMPTY: nothing(count)}
-    return {told: functools.partial(call, function) for told, function in loops.items()}
+    calls = {told: functools.partial(call, function) for told, function in loops.items()}
+    added = [x for x in arrays if not isinstance(out, tuple) and np.shape(x) == out.shape]
+    if added:
+        target = np.empty_like(out)
+        for told, function in zip((STREAM, PARALLEL_STREAM), streams(len(added)), strict=True):
+            calls[told] = functools.partial(function, *added, target)
+    return calls
 
 
 def in_double(name: str, *arrays: Any, shape: tuple[int, ...]) -> Array:
@@ -328,9 +336,13 @@ def jitted(function: Callable[..., Any], *arrays: Array) -> Callable[[], Any]:
     return lambda: compiled(*given).block_until_ready()
 
 
-def empty_program(*arrays: Array) -> dict[str, Callable[[], Any]]:
-    """What takes these arguments, and returns one of them."""
-    return {EMPTY: jitted(lambda *given: given[-1], *arrays)}
+def programs_of_floors(*arrays: Array) -> dict[str, Callable[[], Any]]:
+    """What takes these arguments and returns one number of them, and what adds up those of the shape of the last."""
+
+    def added(*given: Any) -> Any:
+        return functools.reduce(operator.add, [x for x in given if x.shape == given[-1].shape])
+
+    return {EMPTY: jitted(lambda *given: given[-1][0, 0], *arrays), STREAM: jitted(added, *arrays)}
 
 
 @verb("jit: solve", IN_JIT)
@@ -342,7 +354,7 @@ def jit_solve(rng: Rng, told: str) -> Problem:
     calls = {
         "tridiag": jitted(tridiag.solve, *given),
         "lax": jitted(lambda a, b, c, d: lax.linalg.tridiagonal_solve(a, b, c, d[..., None])[..., 0], *given),
-        **empty_program(*given),
+        **programs_of_floors(*given),
     }
     return Problem(told, shape, dtype, calls, lambda x: worst_residual(*given, x), 1e6)
 
@@ -370,7 +382,7 @@ def jit_recurrence(rng: Rng, told: str) -> Problem:
         "tridiag": jitted(lambda a, x: tridiag.linear_recurrence(a, x, axis=axis), a, x),
         "associative_scan": jitted(lambda a, x: lax.associative_scan(join, (a, x), axis=axis)[1], a, x),
         "scan": jitted(scanned, a, x),
-        **empty_program(a, x),
+        **programs_of_floors(a, x),
     }
     return Problem(f"{told}, axis={axis},", shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
@@ -386,7 +398,7 @@ def jit_logarithms(rng: Rng, told: str) -> Problem:
     calls = {
         "tridiag": jitted(lambda x: tridiag.logcumsumexp(x, axis=axis), x),
         "cumlogsumexp": jitted(lambda x: lax.cumlogsumexp(x, axis), x),
-        **empty_program(x),
+        **programs_of_floors(x),
     }
     return Problem(f"{told}, axis={axis},", shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
 
@@ -408,5 +420,9 @@ def jit_matrices(rng: Rng, told: str) -> Problem:
 
         return lax.scan(step, 0 * x[:, 0], (A.swapaxes(0, 1), x.swapaxes(0, 1)))[1].swapaxes(0, 1)
 
-    calls = {"tridiag": jitted(tridiag.matrix_recurrence, A, x), "scan": jitted(scanned, A, x), **empty_program(A, x)}
+    calls = {
+        "tridiag": jitted(tridiag.matrix_recurrence, A, x),
+        "scan": jitted(scanned, A, x),
+        **programs_of_floors(A, x),
+    }
     return Problem(told, shape, dtype, calls, lambda y: relative_error(y, exact), PLAUSIBLE)
