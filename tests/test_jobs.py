@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from tridiag.kernels.jobs import logsumexp
 from tridiag.kernels.jobs import systems as layout
 from tridiag.kernels.jobs.batches import merge
 from tridiag.kernels.jobs.words import systems as J
@@ -196,3 +197,15 @@ def test_normalise_axis() -> None:
 def test_form_batches() -> None:
     form = Form((2, 5, 3), (1, 5, 3), 1)
     assert (form.n, form.batch, form.matrix_batch) == (5, (2, 3), (1, 3))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_few_sequences_are_cut_where_that_is_quicker(weighted: bool) -> None:
+    """By one thread where they are too short for several; a sequence of 1500 steps took longer than one of 2000."""
+
+    def chunks(n: int, count: int, workers: int = 2) -> int:
+        return logsumexp.chunks_of(n, count, 8, workers, weighted)
+
+    assert [chunks(n, 1) for n in (50, 500, 1500, 5000)] == [1, 8, 8, 16]
+    assert chunks(1500, 2) == 4 and chunks(5000, 2) == 8 and chunks(300, 1, workers=64) == 8
+    assert chunks(1500, 4) == chunks(1500, 8) == chunks(0, 0) == 1  # two passes of two chunks take as long as one

@@ -16,7 +16,8 @@ from tridiag.problems.forms import Recurrence
 ITEM = 32_768  # values claimed at a time, or fewer:
 ITEMS_EACH = 16  # items for each of several threads
 MOST_GROUPS = 64  # side by side in an item
-FEWEST_ROWS = 256  # of a chunk: fewer are not worth a pass for their total
+FEWEST_ROWS = 256  # of a chunk: fewer are not worth a pass for their total and a thread
+BETWEEN = {False: 96, True: 40}  # rows that take as long as what is done between two passes; with coefficients
 WEIGHTED = 3  # steps without coefficients cost as much as one with them
 
 
@@ -32,7 +33,7 @@ def make_job(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtype[Any], 
     axes = [k for k, length in enumerate(form.shape) if k != form.axis and length != 1]
     batch = merge([(form.shape[k], steps(k)) for k in sorted(axes, key=lambda k: -sum(map(abs, steps(k))))])
     count, lanes = math.prod(length for length, _ in batch), lanes_of(dtype)
-    chunks = chunks_of(n, count, lanes, workers)
+    chunks = chunks_of(n, count, lanes, workers, J.LOG_A in present)
     height = n // chunks
     start = [(n - height) * step if form.backward else 0 for step in rows]
     if chunks > 1:
@@ -84,10 +85,17 @@ def sorted_elsewhere(form: Recurrence, shapes: Any, strides: Any, dtype: np.dtyp
     return bool(J.Logsumexp.view(job.words).flags & J.SHORT)
 
 
-def chunks_of(n: int, count: int, lanes: int, workers: int) -> int:
-    """Into how many chunks sequences are cut: as many as fill the lanes of all threads, where sequences do not."""
+def chunks_of(n: int, count: int, lanes: int, workers: int, weighted: bool) -> int:
+    """Into how many chunks sequences are cut: as many as fill the lanes of all threads, where sequences do not.
+
+    Short ones fill those of one thread, if two passes over chunks, and what is done between them, take less time than
+    one over a sequence.
+    """
     chunks = lanes * workers // max(1, count)
-    return chunks if chunks > 1 and n >= FEWEST_ROWS * chunks else 1
+    if chunks > 1 and n >= FEWEST_ROWS * chunks:
+        return chunks
+    chunks = lanes // max(1, count)
+    return chunks if n * (chunks - 2) > BETWEEN[weighted] * chunks else 1
 
 
 def neighbours(batch: Any, present: list[int], itemsize: int, lanes: int) -> int:

@@ -45,7 +45,7 @@ BLOCK_ROW = 3  # times the rows of a block: unknowns of tridiagonal systems that
 # of `tridiag.kernels.thomas.both_ends`: systems side by side, of so few groups; or of so few rows of them all; other
 # ones so few, of so few rows, or of so few rows of them all
 FEW_GROUPS, SMALL_ROWS = 2, 512
-FEW_SYSTEMS, LONGEST, SMALL = 2, 1024, 256
+FEW_SYSTEMS, LONGEST, SMALL = 2, 2048, 256
 SHORT = 16_384  # unknowns of systems of few rows, end to end, that are sorted in registers: what is kept stays in cache
 LONGEST_MATRIX = 2**24  # rows of determinants that are found in turn, in some hundredths of a second
 PROMISES = {False: J.PLAIN, True: J.PIVOTED, "auto": J.AUTO}
