@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import concurrent.futures
 import ctypes
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,7 @@ from tridiag.cuda import custom_call, launcher, on_jax, sequences, struct
 from tridiag.cuda.instances import INSTANCES
 from tridiag.cuda.record import Clear
 from tridiag.kernels.jobs.words import cuda as words
-from tridiag.kernels.runtime import cuda_handler, object_cache
+from tridiag.kernels.runtime import call_frame, cuda_handler, object_cache
 from tridiag.problems.forms import Form, Recurrence
 
 pytestmark = pytest.mark.skipif(cpu_build.why_not() is not None, reason=str(cpu_build.why_not()))
@@ -199,6 +201,48 @@ def test_many_threads_at_once() -> None:
             assert_solves(x, *system)
 
 
+PLACES = {  # in the structures of XLA's header
+    "EXTENSION": "XLA_FFI_CallFrame, extension_start",
+    "API": "XLA_FFI_CallFrame, api",
+    "CONTEXT": "XLA_FFI_CallFrame, ctx",
+    "STAGE": "XLA_FFI_CallFrame, stage",
+    "ARGUMENTS": "XLA_FFI_CallFrame, args.size",
+    "RESULTS": "XLA_FFI_CallFrame, rets.size",
+    "ATTRIBUTE_COUNT": "XLA_FFI_CallFrame, attrs.size",
+    "ATTRIBUTE_TYPES": "XLA_FFI_CallFrame, attrs.types",
+    "ATTRIBUTES": "XLA_FFI_CallFrame, attrs.attrs",
+    "BUFFERS": "XLA_FFI_Args, args) - offsetof(XLA_FFI_Args, size",
+    "DATA": "XLA_FFI_Buffer, data",
+    "COUNT": "XLA_FFI_Array, size",
+    "VALUES": "XLA_FFI_Array, data",
+    "MAJOR": "XLA_FFI_Api, api_version.major_version",
+    "MINOR": "XLA_FFI_Api, api_version.minor_version",
+    "ERROR_CREATE": "XLA_FFI_Api, XLA_FFI_Error_Create",
+    "STREAM_GET": "XLA_FFI_Api, XLA_FFI_Stream_Get",
+}
+NUMBERS = {
+    "ARRAY": "XLA_FFI_AttrType_ARRAY",
+    "METADATA": "XLA_FFI_Extension_Metadata",
+    "INSTANTIATE": "XLA_FFI_ExecutionStage_INSTANTIATE",
+    "RECORDABLE": "XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE",
+    "ERROR_SIZE": "XLA_FFI_Error_Create_Args_STRUCT_SIZE",
+    "STREAM_SIZE": "XLA_FFI_Stream_Get_Args_STRUCT_SIZE",
+}
+
+
+def test_offsets_are_those_of_the_header_of_xla(tmp_path: Path) -> None:
+    """Of the version that is installed: a compiler says no where one is not."""
+    import jax
+
+    facts = {name: f"offsetof({place})" for name, place in PLACES.items()} | NUMBERS
+    checks = [f"static_assert({fact} == {getattr(call_frame, name)}, {name!r});" for name, fact in facts.items()]
+    source = tmp_path / "offsets.cc"
+    source.write_text("\n".join(['#include "xla/ffi/api/c_api.h"', *checks]).replace("'", '"'))
+    command = [str(cpu_build.COMPILER), "-w", "-fsyntax-only", f"-I{jax.ffi.include_dir()}", str(source)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 # ------------------------------------------------------------------------------------------------ what it refuses
 
 
@@ -286,7 +330,7 @@ def test_xla_raises_what_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_where_there_is_no_handler_python_is_called_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    system = uniform((5, 40))
+    system = uniform((5, 41))  # of which JAX has traced nothing
     given = [to_library("jax", x) for x in system]
     solve = jitted(monkeypatch)
     monkeypatch.setattr(custom_call, "target", lambda: None)
@@ -299,7 +343,7 @@ def test_where_there_is_no_handler_python_is_called_back(monkeypatch: pytest.Mon
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process that has not asked for a handler."""
     monkeypatch.undo()
-    custom_call.target.cache_clear()
+    custom_call.registered.cache_clear()
 
 
 @pytest.mark.parametrize("major", [0, 1])
@@ -309,7 +353,7 @@ def test_another_interface_of_xla(major: int, monkeypatch: pytest.MonkeyPatch) -
     fresh(monkeypatch)
     monkeypatch.setattr(jax.ffi, "register_ffi_target", lambda *given, **options: XLA(major).ask())
     assert custom_call.target() == (custom_call.name() if major == 0 else None)
-    custom_call.target.cache_clear()
+    custom_call.registered.cache_clear()
 
 
 @pytest.mark.parametrize("missing", ["numba", "xla"])
@@ -325,7 +369,7 @@ def test_no_handler_can_be_made(missing: str, monkeypatch: pytest.MonkeyPatch) -
     else:
         monkeypatch.setattr(jax.ffi, "register_ffi_target", fails)
     assert custom_call.target() is None
-    custom_call.target.cache_clear()
+    custom_call.registered.cache_clear()
 
 
 # ------------------------------------------------------------------------------------- programs that are kept

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -36,15 +37,21 @@ NUMBERS = {kernel: k for k, kernel in enumerate(INSTANCES)}
 
 process = words.Driver.filled()  # what the handler reads
 _functions: dict[tuple[int, int], Any] = {}  # the kernels that it names, which must not be unloaded
+_lock = threading.Lock()
 _loader = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
 
-@functools.cache
 def target() -> str | None:
     """The name of the handler, registered with XLA; None where there can be none.
 
     That is where Numba is not installed, or XLA has another interface.
     """
+    with _lock:
+        return registered()
+
+
+@functools.cache
+def registered() -> str | None:
     try:
         capsule = jax.ffi.pycapsule(handler().address)
     except ImportError:
