@@ -134,6 +134,7 @@ CASES: dict[str, tuple[Any, tuple[int, ...], str]] = {
     "pivoted": (solve_call((5, 40), 1), (5, 40), "uniform"),
     "rows apart": (solve_call((40, 6), 0, pivoting="auto"), (40, 6), "uniform"),
     "in pieces": (solve_call((2, 9001), 1), (2, 9001), "dominant"),
+    "blocks in turn": (solve_call((100, 40), 1), (100, 40), "dominant"),
     "transposed": (solve_call((3, 17), 1, transpose=True), (3, 17), "uniform"),
     "tiles in turn": (recurrence_call((9, 50)), (9, 50), "recurrence"),
     "chained tiles": (recurrence_call((2, 9000)), (2, 9000), "recurrence"),
@@ -163,6 +164,8 @@ def test_the_handler_launches_what_the_program_says(case: str) -> None:
     assert replayed == launches and queues == [driver.STREAM] * len(call.program.steps)
     np.testing.assert_array_equal(found[0], wanted[0])
     assert np.isfinite(found[0]).all()
+    if case == "blocks in turn":  # fewer than pieces of work: as many as a device holds
+        assert launches[0][1] < call.program.steps[1].grid
 
 
 def test_what_is_launched_does_not_depend_on_data() -> None:
