@@ -65,11 +65,13 @@ class Library:
     def launch(
         self, name: str, grid: int, block: int, words: np.ndarray[Any, Any], shared: int = 0, seed: int = 0
     ) -> None:
-        error = ctypes.c_char_p()
         words = np.ascontiguousarray(words)
-        pointer = words.ctypes.data_as(ctypes.c_void_p)
-        entry = self.entries[name]
-        if entry(grid, block, ctypes.c_size_t(shared), seed, ctypes.byref(error), pointer):
+        self.launch_at(name, grid, block, words.ctypes.data, shared, seed)
+
+    def launch_at(self, name: str, grid: int, block: int, job: int, shared: int = 0, seed: int = 0) -> None:
+        """The same with the address of the job."""
+        error, entry = ctypes.c_char_p(), self.entries[name]
+        if entry(grid, block, ctypes.c_size_t(shared), seed, ctypes.byref(error), ctypes.c_void_p(job)):
             raise LaunchError(f"{name}: {(error.value or b'').decode()}")
 
 

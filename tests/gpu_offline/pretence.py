@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import standin_driver as driver
 from helpers import switch_of
 
 from tridiag.backends import BACKENDS
@@ -37,6 +38,7 @@ def lend_host_memory(monkeypatch: pytest.MonkeyPatch, library: str) -> None:
     monkeypatch.setattr(module, "here", lambda *arguments: contextlib.nullcontext())
     if library == "jax":
         monkeypatch.setattr(module, "address", address)
+        driver.pretend(monkeypatch)
 
 
 def address(buffer: Any) -> int:

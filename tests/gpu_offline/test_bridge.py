@@ -26,6 +26,12 @@ import cupy
 from cupy import machine
 from pretence import pretend
 
+from tridiag.cuda.record import Launch
+from tridiag.kernels.jobs.words.cuda import MOST_DEVICES, Driver
+
+if installed("jax"):
+    from tridiag.cuda import custom_call
+
 pytestmark = pytest.mark.skipif(cpu_build.why_not() is not None, reason=str(cpu_build.why_not()))
 BRIDGED = [name for name, entry in BACKENDS.items() if "cupy" in entry.needs and "solve" in entry.verbs]
 needs_jax = pytest.mark.skipif(not installed("jax"), reason="needs jax, which is not installed")
@@ -49,7 +55,8 @@ def lowered(function: Any, system: list[Any], platform: str) -> str:
 def test_auto_in_a_trace_is_the_choice_of_the_platform_for_which_it_is_compiled(system: list[Any]) -> None:
     programs = {platform: lowered(tridiag.solve, system, platform) for platform in ("cpu", "cuda", "rocm", "tpu")}
     assert "tridiag_thomas_rows" in programs["cpu"] and "callback" not in programs["cpu"]
-    assert f"{CALLBACK}_cmd_buffer" in programs["cuda"] and "tridiag_" not in programs["cuda"]
+    assert custom_call.name() in programs["cuda"] and "tridiag_thomas" not in programs["cuda"]
+    assert CALLBACK not in programs["cuda"]
     for platform in ("rocm", "tpu"):
         assert "custom_call" not in programs[platform] and "stablehlo.while" in programs[platform]
 
@@ -67,7 +74,7 @@ def test_gradients_vmap_and_scan_are_the_choice_of_the_platform_too(system: list
     gradient = jax.grad(loss, argnums=(0, 1, 2, 3))
     for function, calls in ((gradient, 2), (jax.vmap(tridiag.solve), 1), (jax.vmap(gradient), 2), (steps, 1)):
         program = lowered(function, system, "cuda")
-        assert program.count(f"@{CALLBACK}_cmd_buffer") == calls and "tridiag_" not in program
+        assert program.count(f"@{custom_call.name()}") == calls and "tridiag_thomas" not in program
         assert "tridiag_thomas" in lowered(function, system, "cpu")
 
 
@@ -116,14 +123,13 @@ def test_nothing_but_what_xla_gives_is_used(name: str, generate: Any, monkeypatc
 def test_launches_are_planned_once(monkeypatch: pytest.MonkeyPatch, system: list[Any]) -> None:
     import jax
 
-    from tridiag.cuda import on_jax
     from tridiag.cuda import solvers as programs
 
     pretend(monkeypatch, "cupy_pcr")
     solve = jax.jit(lambda *given: tridiag.solve(*given, backend="cupy_pcr"))
     solve(*system).block_until_ready()
     monkeypatch.setattr(programs, "solution", None)
-    monkeypatch.setattr(on_jax, "launching", None)
+    monkeypatch.setattr(custom_call, "attribute", None)
     np.testing.assert_allclose(solve(*system), oracle(*map(np.asarray, system)).astype(float), rtol=1e-12)
 
 
@@ -144,24 +150,35 @@ def test_kernels_are_compiled_when_jax_traces_for_every_gpu(monkeypatch: pytest.
     """What is recorded in a CUDA graph cannot be compiled then."""
     import jax
 
-    from tridiag.cuda import launcher, on_jax
+    from tridiag.cuda import launcher
     from tridiag.cuda import solvers as programs
     from tridiag.problems.forms import Form
 
     shape, strides, kinds = (6, 40), (320, 8), (np.dtype("float64"),) * 2
     extents = (*[shape] * 3, None, *[shape] * 2), (*[strides] * 3, None, *[strides] * 2)
     program = programs.solution("chunks", Form(shape, shape, 1), *extents, kinds, launcher.shared_memory())
-    assert len(program.kernels) == 2 and program.scratch
+    launches = [step for step in program.steps if isinstance(step, Launch)]
+    assert len(launches) == 2 and program.scratch
     compiled: list[Any] = []
-    monkeypatch.setattr(
-        launcher, "function", lambda kernel, device: compiled.append((device, cupy.cuda.get_device_id()))
-    )
-    on_jax.compile_kernels(program)
+
+    def launch_of(step: Any, device: int) -> Any:
+        compiled.append((device, cupy.cuda.get_device_id()))
+        return types.SimpleNamespace(ptr=4096 + device), (1,), (1,), 0
+
+    monkeypatch.setattr(launcher, "launch_of", launch_of)
+    custom_call.load(launches)
     assert not compiled  # JAX has no GPU
-    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(jax, "local_devices", lambda: [types.SimpleNamespace(local_hardware_id=k) for k in (0, 1)])
-    on_jax.compile_kernels(program)
+    devices = [types.SimpleNamespace(local_hardware_id=k) for k in (0, 1)]
+    monkeypatch.setattr(jax, "local_devices", lambda backend: devices if backend == "cuda" else [])
+    before = custom_call.process.copy()
+    try:
+        custom_call.load(launches)
+        table = custom_call.process[Driver.fields["functions"].word :].reshape(MOST_DEVICES, -1).copy()
+    finally:
+        custom_call.process[:] = before
     assert compiled == [(0, 0), (0, 0), (1, 1), (1, 1)]
+    for step in launches:
+        assert table[:2, custom_call.NUMBERS[step.kernel]].tolist() == [4096, 4097]
 
 
 @needs_torch
@@ -201,8 +218,8 @@ def test_recurrences_use_nothing_but_what_xla_gives_and_are_recorded(monkeypatch
         return (tridiag.linear_recurrence(a, x) ** 2).sum()
 
     for function, calls in ((tridiag.linear_recurrence, 1), (jax.grad(loss, argnums=(0, 1)), 2)):
-        assert lowered(function, [a, x], "cuda").count(f"@{CALLBACK}_cmd_buffer") == calls
-        assert CALLBACK not in lowered(function, [a, x], "cpu")
+        assert lowered(function, [a, x], "cuda").count(f"@{custom_call.name()}") == calls
+        assert custom_call.name() not in lowered(function, [a, x], "cpu")
     pretend(monkeypatch, "cupy_scan")
     pool = cupy.get_default_memory_pool()
     pool.set_limit(size=1)

@@ -72,8 +72,14 @@ def test_kernels_of_jax_pallas(compiled: dict[str, dict[str, Any]]) -> None:
 
 def test_whole_functions(compiled: dict[str, dict[str, Any]]) -> None:
     """What JAX's own operations make of a solve and its gradient; only `jax_lax` calls a library."""
-    others = {name: told for name, told in compiled.items() if not name.startswith("jax_pallas")}
+    others = {name: told for name, told in compiled.items() if not name.startswith(("jax_pallas", "handler"))}
     assert set(others) == {"auto", "auto gradient", "jax_pcr", "jax_lax", "jax_fori"}
     assert all(told["kernels"] == [] for told in others.values())
     assert {name for name, told in others.items() if told["calls"]} == {"jax_lax"}
     assert any("cusparse" in call for call in others["jax_lax"]["calls"])
+
+
+def test_the_handler_that_launches_kernels(compiled: dict[str, dict[str, Any]]) -> None:
+    """XLA for GPUs has its interface, and calls it in a program."""
+    (name,) = compiled["handler"]["calls"]
+    assert name.startswith("tridiag_cuda_")

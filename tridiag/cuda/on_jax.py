@@ -1,9 +1,9 @@
-"""The programs of `tridiag.cuda` inside programs of XLA for GPUs: a callback that launches on XLA's buffers and stream.
+"""The programs of `tridiag.cuda` inside programs of XLA for GPUs: custom calls that launch on XLA's buffers and stream.
 
-Scratch memory is a result that nobody reads. Nothing else is allocated, and every kernel is compiled when JAX traces
-the call; so XLA may record what a callback launches in a CUDA graph, and then runs no Python any more. JAX cannot
-divide callbacks among devices as `tridiag.xla.custom_call` does its calls: sharded arrays are gathered, but in
-`shard_map`.
+Their handler is compiled code (`tridiag.cuda.custom_call`). Where there can be none a callback to Python launches, as
+it does what functions of CuPy arrays do. Scratch memory is a result that nobody reads. Nothing else is allocated, and
+every kernel is compiled when JAX traces the call; so XLA may record what either launches in a CUDA graph. JAX cannot
+divide these calls among devices as `tridiag.xla.custom_call` does: sharded arrays are gathered, but in `shard_map`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -19,9 +19,9 @@ from jax.experimental.buffer_callback import buffer_callback
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
-from tridiag.cuda import launcher, recurrences, solution, solvers
-from tridiag.cuda.record import Program
-from tridiag.cuda.sequences import COEFFICIENT, INIT, OPERANDS, Y, operands_of
+from tridiag.cuda import custom_call, launcher, recurrences, sequences, solution, solvers, struct
+from tridiag.cuda.record import Launch, Program
+from tridiag.cuda.sequences import COEFFICIENT, INIT, operands_of
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Form, Recurrence
@@ -29,30 +29,64 @@ from tridiag.problems.forms import Form, Recurrence
 Extents = solvers.Extents
 
 
+class Call(NamedTuple):
+    """A program, and which of its arrays each operand is, then which the result is, and scratch memory."""
+
+    program: Program
+    places: tuple[int, ...]
+
+
 def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> Any:
     a, b, c, where = matrix
     operands = a, b, c, where, d
     shapes = (*(None if x is None else tuple(x.shape) for x in operands), form.shape)
-    dtypes = np.dtype(b.dtype), np.dtype(d.dtype)
-    launches, program = launching(sweep, form._replace(overwrite_d=False), shapes, dtypes)
-    compile_kernels(program)
-    results = jax.ShapeDtypeStruct(form.shape, d.dtype), jax.ShapeDtypeStruct((program.scratch,), np.uint8)
+    call = call_of_solve(sweep, form._replace(overwrite_d=False), shapes, (np.dtype(b.dtype), np.dtype(d.dtype)))
     aliased = form.overwrite_d and d.shape == form.shape and solvers.in_place(form)
-    x, _ = callback(launches, results, operands, aliased, recorded=True)
-    return x
+    return launched(call, operands, jax.ShapeDtypeStruct(form.shape, d.dtype), aliased)
 
 
 def recurrence(verb: str, coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
     operands = operands_of(None, x, coefficients, init)
-    y = jax.ShapeDtypeStruct(form.shape, x.dtype)
-    shapes = tuple(None if v is None else tuple(v.shape) for v in (y, *operands[1:]))
-    launches, program = launching_recurrence(
-        verb, form, shapes, (np.dtype((*coefficients, x)[0].dtype), np.dtype(x.dtype))
-    )
-    compile_kernels(program)
-    results = y, jax.ShapeDtypeStruct((program.scratch,), np.uint8)
-    y, _ = callback(launches, results, operands, recorded=True)
-    return y
+    shapes = tuple(None if v is None else tuple(v.shape) for v in operands)
+    dtypes = np.dtype((*coefficients, x)[0].dtype), np.dtype(x.dtype)
+    call = call_of_recurrence(verb, form, (form.shape, *shapes[1:]), dtypes)
+    return launched(call, operands, jax.ShapeDtypeStruct(form.shape, x.dtype))
+
+
+@functools.lru_cache(1024)
+def call_of_solve(sweep: str, form: Form, shapes: Extents, dtypes: tuple[Any, Any]) -> Call:
+    """Of a, b, c, perhaps a mask, d."""
+    sizes = [dtypes[0].itemsize] * 3 + [1] + [dtypes[1].itemsize] * 2
+    program = solution(sweep, form, shapes, strides_of(shapes, sizes), dtypes)
+    given = [k for k, shape in enumerate(shapes[:-1]) if shape is not None]
+    return Call(program, (*given, struct.OPERANDS - 1, struct.OPERANDS))
+
+
+@functools.lru_cache(1024)
+def call_of_recurrence(verb: str, form: Recurrence, shapes: Extents, dtypes: tuple[Any, Any]) -> Call:
+    """Of x, the coefficients, what is before the first step."""
+    sizes = [dtypes[0 if COEFFICIENT <= k < INIT else 1].itemsize for k in range(sequences.OPERANDS)]
+    program = recurrences.program(verb, form, shapes, strides_of(shapes, sizes), dtypes)
+    given = [k for k, shape in enumerate(shapes) if shape is not None and k != sequences.Y]
+    return Call(program, (*given, sequences.Y, sequences.OPERANDS))
+
+
+def strides_of(shapes: Extents, sizes: Sequence[int]) -> Extents:
+    """As XLA lays arrays out."""
+    return tuple(shape and contiguous(shape, size) for shape, size in zip(shapes, sizes, strict=True))
+
+
+def launched(call: Call, operands: Sequence[Any], result: Any, aliased: bool = False) -> Any:
+    """The result of a program, which may take the place of the last operand. None is no operand."""
+    program = call.program
+    results = result, jax.ShapeDtypeStruct((program.scratch,), np.uint8)
+    custom_call.load(step for step in program.steps if isinstance(step, Launch))
+    if (target := custom_call.target()) is None:
+        return callback(launching(call), results, operands, aliased, recorded=True)[0]
+    given = vary_alike([x for x in operands if x is not None])
+    kinds = tuple(jax.typeof(given[-1]).update(shape=x.shape, dtype=x.dtype) for x in results)
+    run = jax.ffi.ffi_call(target, kinds, input_output_aliases={len(given) - 1: 0} if aliased else None)
+    return run(*given, program=custom_call.attribute(program, call.places, len(results)))[0]
 
 
 def lend(function: Callable[..., None], arrays: Sequence[Any], form: Form | Recurrence, out: Any) -> Any:
@@ -76,39 +110,18 @@ def callback(
 
 
 @functools.lru_cache(1024)
-def launching(sweep: str, form: Form, shapes: Extents, dtypes: tuple[Any, Any]) -> tuple[Callable[..., None], Program]:
-    """The launches of a solve as a function of buffers: a, b, c, perhaps a mask, d."""
-    sizes = [dtypes[0].itemsize] * 3 + [1] + [dtypes[1].itemsize] * 2
-    strides = tuple(shape and contiguous(shape, size) for shape, size in zip(shapes, sizes, strict=True))
-    program = solution(sweep, form, shapes, strides, dtypes)
+def launching(call: Call) -> Callable[..., None]:
+    """The launches of a program as a function of buffers."""
+    *given, result, scratch = call.places
 
     def launch(context: Any, results: Any, *buffers: Any) -> None:
-        a, b, c, *mask, d = map(address, buffers)
-        x, scratch = map(address, results)
-        with here(context, x):
-            launcher.run(program, [a, b, c, *(mask or [0]), d, x, scratch])
-
-    return launch, program
-
-
-@functools.lru_cache(1024)
-def launching_recurrence(
-    verb: str, form: Recurrence, shapes: Extents, dtypes: tuple[Any, Any]
-) -> tuple[Callable[..., None], Program]:
-    """The launches of a recurrence as a function of buffers: x, the coefficients, what is before the first step."""
-    sizes = [dtypes[0 if COEFFICIENT <= k < INIT else 1].itemsize for k in range(OPERANDS)]
-    strides = tuple(shape and contiguous(shape, size) for shape, size in zip(shapes, sizes, strict=True))
-    program = recurrences.program(verb, form, shapes, strides, dtypes)
-    given = [k for k, shape in enumerate(shapes) if shape is not None and k != Y]
-
-    def launch(context: Any, results: Any, *buffers: Any) -> None:
-        pointers = [0] * (OPERANDS + 1)
-        for k, buffer in zip((Y, OPERANDS, *given), (*results, *buffers), strict=True):
+        pointers = [0] * (scratch + 1)
+        for k, buffer in zip((result, scratch, *given), (*results, *buffers), strict=True):
             pointers[k] = address(buffer)
-        with here(context, pointers[Y]):
-            launcher.run(program, pointers)
+        with here(context, pointers[result]):
+            launcher.run(call.program, pointers)
 
-    return launch, program
+    return launch
 
 
 @functools.lru_cache(1024)
@@ -139,15 +152,3 @@ def here(context: Any, pointer: int) -> Iterator[None]:
     device = cupy.cuda.runtime.pointerGetAttributes(pointer).device
     with cupy.cuda.Device(device), cupy.cuda.ExternalStream(context.stream, device):
         yield
-
-
-def compile_kernels(program: Program) -> None:
-    """For every GPU that JAX has here: what is recorded in a CUDA graph cannot be compiled then."""
-    if jax.default_backend() != "gpu":
-        return
-    import cupy
-
-    for device in jax.local_devices():
-        with cupy.cuda.Device(device.local_hardware_id):
-            for kernel in program.kernels:
-                launcher.function(kernel, device.local_hardware_id)

@@ -88,18 +88,23 @@ class Function:
             raise TypeError("grid, block and args are tuples")
         if any(x != 1 for x in (*grid[1:], *block[1:])):
             raise NotImplementedError("the CPU build runs grids and blocks of one dimension")
-        if not 0 < grid[0] <= LARGEST_GRID or not 0 < block[0] <= LARGEST_BLOCK:
-            refuse(f"grid {grid}, block {block}")
-        if not 0 <= shared_mem <= min(self.attributes[MOST_DYNAMIC_SHARED], MOST_SHARED):
-            refuse(f"{shared_mem} bytes of shared memory")
         (job,) = args
         if not isinstance(job, np.ndarray) or job.size != 1 or job.nbytes > LARGEST_ARGUMENT:
             raise TypeError(
                 f"wanted one NumPy array of size one, and of at most {LARGEST_ARGUMENT} bytes: only such arrays can be "
                 f"passed by value"
             )
-        machine.launches[:] = [*machine.launches[-99:], (self.name, int(grid[0]), int(block[0]), shared_mem)]
-        self.library.launch(self.name, grid[0], block[0], job, shared_mem, machine.seed)
+        job = np.ascontiguousarray(job)
+        self.launch_at(grid[0], block[0], job.ctypes.data, shared_mem)
+
+    def launch_at(self, grid: int, block: int, job: int, shared: int) -> None:
+        """With the job at an address, as the driver launches."""
+        if not 0 < grid <= LARGEST_GRID or not 0 < block <= LARGEST_BLOCK:
+            refuse(f"grid {grid}, block {block}")
+        if not 0 <= shared <= min(self.attributes[MOST_DYNAMIC_SHARED], MOST_SHARED):
+            refuse(f"{shared} bytes of shared memory")
+        machine.launches[:] = [*machine.launches[-99:], (self.name, int(grid), int(block), shared)]
+        self.library.launch_at(self.name, grid, block, job, shared, machine.seed)
 
 
 class RawKernel:
