@@ -208,5 +208,5 @@ def test_few_sequences_are_cut_where_that_is_quicker(weighted: bool) -> None:
 
     assert [chunks(n, 1) for n in (50, 500, 1500, 5000)] == [1, 8, 8, 16]
     assert chunks(1500, 2) == 4 and chunks(5000, 2) == 8 and chunks(300, 1, workers=64) == 8
-    assert chunks(1500, 4, 1) == 1 and chunks(1500, 4) == 4  # two passes of two chunks take as long as one
+    assert chunks(400, 4, 1) == 1 and chunks(1500, 4) == 4  # two passes of two chunks take as long as one
     assert chunks(1500, 16) == chunks(0, 0) == 1
