@@ -228,11 +228,11 @@ class CallTable:
         self.kept[:] = [None] * SLOTS
 
 
+ENTRY = "recall", made_by("runtime.table_entry.build")  # a kernel, and what builds it
 _methods: list[Method] = []
 
 
 def method() -> Method:
     if not _methods:
-        address = obtain("recall", made_by("runtime.table_entry.build")).address
-        _methods.append(Method(b"recall", address, METH_FASTCALL, None))
+        _methods.append(Method(b"recall", obtain(*ENTRY).address, METH_FASTCALL, None))
     return _methods[0]

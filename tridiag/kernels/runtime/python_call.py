@@ -41,14 +41,13 @@ make_function: Any = ctypes.pythonapi.PyCFunction_NewEx
 make_function.restype, make_function.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
 
 
+ENTRY = "call", made_by("runtime.python_entry.build")  # a kernel, and what builds it
 _methods: list[Method] = []  # kept, since functions point at them; more than one where first calls were concurrent
 
 
 def method() -> Method:
     if not _methods:
-        _methods.append(
-            Method(b"kernel", obtain("call", made_by("runtime.python_entry.build")).address, METH_FASTCALL, None)
-        )
+        _methods.append(Method(b"kernel", obtain(*ENTRY).address, METH_FASTCALL, None))
     return _methods[0]
 
 
