@@ -3,8 +3,8 @@
     python tests/vector_spills.py PROCESSOR KERNEL      the loops of a kernel with the most, as thomas_rows_float64
 
 A vector that is stored there is one for which there was no register, or a part of a record on the stack. What a
-function saves of its caller's is not counted. ``vector_spills.json`` has the most of any loop of some kernels, which may
-not grow.
+function saves of its caller's is not counted. ``vector_spills.json`` has the most of any loop of some kernels,
+which may not grow.
 """
 
 from __future__ import annotations
