@@ -30,7 +30,7 @@ TARGETS = {
     "macos, apple-m1": cross.Target("arm64-apple-macosx11.0.0", "apple-m1"),
     "windows, x86-64-v3": cross.Target("x86_64-pc-windows-msvc", "haswell"),
 }
-EVERYWHERE = {"malloc", "free", "abort", "memcpy", "memset", "memmove"}
+EVERYWHERE = {"malloc", "free", "abort", "memcpy", "memset", "memmove", "log", "logf", "hypot", "hypotf"}
 POSIX = {
     "sched_yield", "usleep", "clock_gettime", "madvise", "pthread_create", "pthread_self", "pthread_detach",
     "pthread_key_create", "pthread_getspecific", "pthread_setspecific",
