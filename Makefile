@@ -19,7 +19,7 @@ copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -R tests tools examples 
   && cd "$$copy" && "$(CURDIR)/$(WORK)/$(or $(VENV),test)/bin/python" -m pytest -c setup.cfg
 endef
 
-.PHONY: wheels release-check test-matrix dev test test-gpu-offline test-gpu-toolchains demo slow campaign guard doctest lint types docs clean
+.PHONY: wheels release-check test-matrix test-arm dev test test-gpu-offline test-gpu-toolchains demo slow campaign guard doctest lint types docs clean
 
 test: $(WORK)/test.stamp
 	$(pytest) $(PYTEST_ARGS)
@@ -73,17 +73,19 @@ docs: $(WORK)/check.stamp
 	$(WORK)/check/bin/python -m sphinx -W --keep-going -q -b html docs docs/_build
 	$(WORK)/check/bin/python docs/links.py docs/_build
 
-# What a release consists of: the sources, a wheel for every platform, and one for this, which brings kernels along for
-# its kinds of processors. They are compiled in some ten minutes; what speaks with Python, for each of PYTHONS.
+# What a release consists of: the sources, a wheel for every platform, and one for MACHINE, an architecture of Linux, which
+# brings kernels along for its kinds of processors. They are compiled here, whatever the machine; what speaks with Python,
+# for each of PYTHONS.
 PYTHONS ?= $(PYTHON)
-PLATFORM ?= manylinux_2_17_$(shell uname -m)
+MACHINE ?= $(shell uname -m)
+PLATFORM ?= manylinux_2_17_$(MACHINE)
 wheels: $(WORK)/wheel.stamp
 	rm -rf $(WORK)/wheels $(WORK)/sources && mkdir -p $(WORK)/wheels $(WORK)/sources
 	cp -R tridiag setup.cfg pyproject.toml README.md LICENSE $(WORK)/sources
 	cp $(WORK)/wheel/*.whl $(WORK)/wheels
 	only=; for python in $(PYTHONS); do \
 	  rm -rf $(WORK)/builder && $$python -m venv $(WORK)/builder && $(WORK)/builder/bin/python $(PIP_INSTALL) $(WORK)/wheel/*.whl \
-	  && $(WORK)/builder/bin/python tools/wheels.py $(WORK)/sources/tridiag/kernels/objects $$only && only="--only python" || exit 1; done
+	  && $(WORK)/builder/bin/python tools/wheels.py $(WORK)/sources/tridiag/kernels/objects --machine $(MACHINE) $$only && only="--only python" || exit 1; done
 	$(WORK)/builder/bin/python -m pip install --quiet build && $(WORK)/builder/bin/python -m build --sdist --outdir $(WORK)/wheels .
 	$(WORK)/builder/bin/python -m pip wheel --quiet --no-deps --wheel-dir $(WORK)/wheels \
 	  --config-settings=--build-option=--plat-name=$(PLATFORM) $(WORK)/sources
@@ -113,6 +115,31 @@ test-matrix: $(WORK)/wheel.stamp
 	    "$$(echo $(WORK)/wheel/*.whl)[scipy,jax]" pytest pytest-xdist pytest-timeout hypothesis mpmath || exit 1; \
 	  (copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -R tests tools examples benchmarks docs README.md *.txt setup.cfg "$$copy" \
 	    && cd "$$copy" && $$venv/bin/python -m pytest -c setup.cfg $(PYTEST_ARGS) $(SLICE)) || exit 1; done
+
+# Every kernel of a wheel, compiled for ARM, macOS and Windows: no symbol that these lack. Those for any ARM then run in an
+# emulator, under Debian's Python and wheels for aarch64, against plain loops. Needs Debian, and qemu-user of it; some
+# twenty minutes on two cores.
+ARM := $(WORK)/arm
+ARM_PACKAGES := python3.11-minimal libpython3.11-minimal libpython3.11-stdlib libc6 libgcc-s1 libstdc++6 zlib1g libexpat1 \
+  libssl3 libffi8 libbz2-1.0 liblzma5
+ARM_PYTHON = env PYTHONDONTWRITEBYTECODE=1 OPENBLAS_NUM_THREADS=1 XDG_CACHE_HOME=$$(mktemp -d) PYTHONPATH=$(ARM)/site \
+  qemu-aarch64 -cpu $$processor -L $(ARM)/root $(ARM)/root/usr/bin/python3.11
+test-arm: $(ARM)/root.stamp $(WORK)/test.stamp
+	rm -rf $(ARM)/objects $(ARM)/site/tridiag && unzip -q -o $(WORK)/wheel/*.whl -d $(ARM)/site
+	$(WORK)/test/bin/python tools/other_targets.py $(ARM)/objects --part 1/2 & first=$$!; \
+	  $(WORK)/test/bin/python tools/other_targets.py $(ARM)/objects --part 2/2 && wait $$first
+	mv $(ARM)/objects $(ARM)/site/tridiag/kernels/objects
+	for processor in cortex-a72 max; do $(ARM_PYTHON) tests/on_arm.py || exit 1; done
+
+$(ARM)/root.stamp:
+	rm -rf $(ARM) && mkdir -p $(ARM)/packages $(ARM)/root $(ARM)/wheels
+	qemu-aarch64 --version || apt-get install -qq --no-install-recommends qemu-user
+	dpkg --add-architecture arm64 && apt-get update -qq
+	cd $(ARM)/packages && apt-get download -qq $(addsuffix :arm64,$(ARM_PACKAGES)) && for x in *.deb; do dpkg -x $$x ../root; done
+	$(PYTHON) -m pip download --quiet --dest $(ARM)/wheels --python-version 3.11 --only-binary=:all: \
+	  --platform manylinux2014_aarch64 --platform manylinux_2_28_aarch64 numpy numba llvmlite platformdirs
+	for x in $(ARM)/wheels/*.whl; do unzip -q -o $$x -d $(ARM)/site; done
+	touch $@
 
 clean:
 	rm -rf $(WORK) build *.egg-info docs/_build

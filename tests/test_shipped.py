@@ -1,19 +1,19 @@
 """That kernels which come with the package need no compiler, and never run where a processor lacks what they need."""
 
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import llvmlite.binding
 import numpy as np
 import pytest
 from processes import run_program
 
 import tridiag
 from tridiag.kernels import ahead
-from tridiag.kernels.runtime import shipped, sources
+from tridiag.kernels.runtime import object_cache, shipped, sources
 
 pytestmark = pytest.mark.skipif(not shipped.kinds(), reason="no kernels come along on such a machine")
 
@@ -49,13 +49,21 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     shipped.kind.cache_clear()
 
 
+def bring_along(name: str, folder: Path) -> Path:
+    """A kernel of this process, which is kept on the disk."""
+    module = object_cache.modules[name]
+    file = object_cache.file_name(name, module)
+    content = next(path.read_bytes() for place in object_cache.folders() if (path := place / file).exists())
+    return ahead.bring_along(name, module, object_cache.unpack(content, file), folder)
+
+
 @pytest.mark.parametrize("damaged", [False, True])
 def test_what_comes_along_is_not_compiled(folder: Path, tmp_path: Path, damaged: bool) -> None:
     """Unless its file is not what was written."""
     tridiag.matmul(-1.0, 4.0, -1.0, np.ones(50))
     kind = shipped.kind()
     assert kind is not None
-    files = {name: ahead.bring_along(name, folder / kind) for name in TAKEN}
+    files = {name: bring_along(name, folder / kind) for name in TAKEN}
     if damaged:
         content = files["products_float64"].read_bytes()
         files["products_float64"].write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
@@ -63,13 +71,17 @@ def test_what_comes_along_is_not_compiled(folder: Path, tmp_path: Path, damaged:
     assert told == f"{int(damaged)} {damaged}"
 
 
-def test_the_best_kind_that_a_processor_is_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("machine", shipped.KINDS)
+def test_the_best_kind_that_a_processor_is_of(folder: Path, monkeypatch: pytest.MonkeyPatch, machine: str) -> None:
     """A processor that lacks one instruction of a kind gets the next; of none of them, nothing."""
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    for kind in shipped.kinds():
+        (folder / kind.name).mkdir(exist_ok=True)
     every = {feature: True for kind in shipped.kinds() for feature in kind.features}
-    best, *_, last = shipped.kinds()
+    best, *others, last = shipped.kinds()
 
     def taken(**lacks: bool) -> str | None:
-        monkeypatch.setattr(llvmlite.binding, "get_host_cpu_features", lambda: {**every, **lacks})
+        monkeypatch.setattr(shipped, "features", lambda: {**every, **lacks})
         shipped.kind.cache_clear()
         return shipped.kind()
 
@@ -79,7 +91,19 @@ def test_the_best_kind_that_a_processor_is_of(folder: Path, monkeypatch: pytest.
         assert taken(**{feature: False}) == found
     assert taken(**dict.fromkeys(last.features, False)) is None
     (folder / best.name).rmdir()
-    assert taken() == KINDS[1]
+    assert taken() == (others or [last])[0].name
+
+
+def test_features_of_an_arm_processor_are_asked_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each bit that Linux defines; a Cortex-A72, which has few of them, and a Neoverse V1."""
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    best, baseline = shipped.KINDS["aarch64"]
+    for words, fits in (((0x8FF, 0), False), ((0x1FFFFFFF, 0x1F201), True)):
+        monkeypatch.setattr(shipped, "ask_system", dict(zip(shipped.HWCAP, words, strict=True)).get)
+        found = shipped.features()
+        assert all(found[name] for name in baseline.features)
+        assert all(found[name] for name in best.features) == fits
+    assert {name for kind in (best, baseline) for name in kind.features} == set(found)
 
 
 @pytest.mark.parametrize("setting", sources.SETTINGS)

@@ -1,6 +1,6 @@
-"""Compile the kernels that a wheel brings along, each for the kinds of processors of this machine's architecture.
+"""Compile the kernels that a wheel brings along, for the kinds of processors of this or another architecture.
 
-    python tools/wheels.py FOLDER [--kind KIND]... [--only small|python]
+    python tools/wheels.py FOLDER [--machine x86_64|aarch64] [--kind KIND]... [--only small|python]
 
 The files go to FOLDER/KIND, where `tridiag.kernels.runtime.shipped` will look for them in ``tridiag/kernels/objects``.
 What is compiled is `WANTED`: the kernels of the common calls of every verb.
@@ -12,16 +12,19 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
+import platform
 import sys
-import tempfile
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
+
+import cross
 
 from tridiag.kernels import ahead
 from tridiag.kernels.runtime import object_cache, shipped, sources
 
-KINDS = tuple(kind.name for kind in shipped.kinds())
+TRIPLE = "{}-unknown-linux-gnu"
 
 
 class Wanted(NamedTuple):
@@ -47,39 +50,41 @@ WANTED = (
 ONLY = {"small": (Wanted(("solve",), ("float64",), backward=False),), "python": ()}
 
 
-def compile_here(folder: Path, all_wanted: tuple[Wanted, ...]) -> None:
-    """For the processor that the environment names, into a folder of its own."""
-    ahead.prepare_calls()
-    for wanted in all_wanted:
-        for named in ahead.kernels_of(wanted.verbs, wanted.dtypes, wanted.sizes, wanted.states, wanted.backward):
-            ahead.prepare(named)
+def wanted_kernels(all_wanted: tuple[Wanted, ...]) -> dict[str, object_cache.Builder]:
+    """What builds them, by their names."""
+    return ahead.builders([named for wanted in all_wanted for named in ahead.kernels_of(*wanted)])
+
+
+def compile_kind(machine: str, kind: str, folder: Path, only: str | None) -> None:
+    """For the processors of a kind, into a folder of its own; this process compiles for no others from now on."""
+    cross.compile_for(cross.Target(TRIPLE.format(machine), kind))
     folder.mkdir(parents=True, exist_ok=True)
-    for name in object_cache.modules:
-        ahead.bring_along(name, folder)
+    for name, build in wanted_kernels(ONLY.get(only, WANTED)).items():
+        ahead.bring_along(name, build.module, object_cache.object_code(build()), folder)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--kind", action="append", choices=KINDS, help="may be repeated (default: all)")
+    parser.add_argument("--machine", choices=shipped.KINDS, default=platform.machine(), help="default: this one's")
+    parser.add_argument("--kind", action="append", help="of its processors; may be repeated (default: all)")
     parser.add_argument("--only", choices=ONLY, help="some of them")
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--at-once", type=int, default=os.cpu_count(), help="kinds (default: one a core)")
     options = parser.parse_args()
-    if options.here:
-        compile_here(options.folder, ONLY.get(options.only, WANTED))
-        return 0
-    if not KINDS:
-        raise SystemExit(f"no kernels can come along on {sys.platform}; {', '.join(shipped.KINDS)} on Linux have some")
+    kinds = [kind.name for kind in shipped.KINDS[options.machine]]
+    if wrong := [kind for kind in options.kind or [] if kind not in kinds]:
+        parser.error(f"--kind {wrong[0]}: the kinds of {options.machine} are {', '.join(kinds)}")
     options.folder.mkdir(parents=True, exist_ok=True)
     (options.folder / shipped.DIGEST).write_text(sources.digest())
-    for kind in options.kind or KINDS:
-        with tempfile.TemporaryDirectory() as cache:
-            environment = os.environ | {"NUMBA_CPU_NAME": kind, "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": cache}
-            command = [sys.executable, __file__, str(options.folder / kind), "--here"]
-            command += ["--only", options.only] if options.only else []
-            subprocess.run(command, env=environment, check=True)
-        files = list((options.folder / kind).iterdir())
-        print(f"{kind}: {len(files)} kernels, {sum(x.stat().st_size for x in files) / 2**20:.1f} MiB", flush=True)
+    with ProcessPoolExecutor(options.at_once, get_context("spawn"), max_tasks_per_child=1) as processes:
+        asked = {
+            kind: processes.submit(compile_kind, options.machine, kind, options.folder / kind, options.only)
+            for kind in options.kind or kinds
+        }
+        for kind, compiled in asked.items():
+            compiled.result()
+            files = list((options.folder / kind).iterdir())
+            print(f"{kind}: {len(files)} kernels, {sum(x.stat().st_size for x in files) / 2**20:.1f} MiB", flush=True)
     return 0
 
 

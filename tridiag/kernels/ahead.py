@@ -12,8 +12,8 @@ from tridiag.kernels.jobs.kalman import MANY, is_written_out, kernels_for
 from tridiag.kernels.jobs.recurrences import MOST_IN_VECTORS
 from tridiag.kernels.jobs.words.kalman import COMPLETE, MISSING, SHARED
 from tridiag.kernels.jobs.words.recurrences import WRITTEN_OUT
-from tridiag.kernels.runtime import call_table, object_cache, private_files, python_call, shipped
-from tridiag.kernels.table import kernel
+from tridiag.kernels.runtime import call_table, object_cache, python_call, shipped
+from tridiag.kernels.table import KERNELS, builder_of, kernel, name_of
 from tridiag.problems.forms import LARGEST
 
 Named = tuple[Any, ...]  # a family of `tridiag.kernels.table.KERNELS`, a dtype, and what else names one of it
@@ -129,11 +129,19 @@ def prepare_calls() -> None:
         entry()
 
 
-def bring_along(name: str, folder: Path) -> Path:
-    """Write the code of a kernel of this process, which is kept on the disk, as the file that comes with a wheel."""
-    module = object_cache.modules[name]
-    file, target = object_cache.file_name(name, module), folder / shipped.file_name(name, module)
-    kept = (place / file for place in object_cache.folders())
-    content = next(private_files.read(path) for path in kept if path.exists())
-    target.write_bytes(object_cache.pack(object_cache.unpack(content, file), target.name))
+def builders(some: Sequence[Named]) -> dict[str, object_cache.Builder]:
+    """What builds kernels, those that they call, and those by which Python calls them; by their names."""
+    found = dict([python_call.ENTRY, call_table.ENTRY])
+    for family, *arguments in some:
+        called: str | None = family
+        while called:
+            found[name_of(called, *arguments)] = builder_of(called, *arguments)
+            called = KERNELS[called].calls
+    return found
+
+
+def bring_along(name: str, module: str, code: object_cache.Code, folder: Path) -> Path:
+    """Write the code of a kernel that a module has built as the file that comes with a wheel."""
+    target = folder / shipped.file_name(name, module)
+    target.write_bytes(object_cache.pack(code, target.name))
     return target

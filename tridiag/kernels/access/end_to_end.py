@@ -10,12 +10,13 @@ from typing import Any
 from llvmlite import ir
 
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import LINE, Code
+from tridiag.kernels.simd.vector import Code
 
 
 def rows_from(code: Code, address: Value, n: int) -> list[Value]:
     """A vector of lanes for each of n numbers, of as many rows as there are lanes."""
-    vectors = [code.load_as(ir.VectorType(code.real, code.lanes), address + k * LINE) for k in range(n)]
+    size = code.lanes * code.size_of_real
+    vectors = [code.load_as(ir.VectorType(code.real, code.lanes), address + k * size) for k in range(n)]
     return [sorted_out(code, vectors, [lane * n + i for lane in range(code.lanes)]) for i in range(n)]
 
 
@@ -24,7 +25,9 @@ def rows_to(code: Code, address: Value, rows: list[Value]) -> None:
     n, lanes = len(rows), code.lanes
     places = [k % n * lanes + k // n for k in range(n * lanes)]
     for k in range(n):
-        code.store_as(address + k * LINE, sorted_out(code, rows, places[k * lanes : (k + 1) * lanes]))
+        code.store_as(
+            address + k * (lanes * code.size_of_real), sorted_out(code, rows, places[k * lanes : (k + 1) * lanes])
+        )
 
 
 def sorted_out(code: Code, vectors: list[Value], places: list[int]) -> Value:

@@ -229,6 +229,9 @@ class CallTable:
         self.kept[:] = [None] * SLOTS
 
 
+ENTRY = "recall", made_by("runtime.table_entry.build")  # a kernel, and what builds it
+
+
 @functools.cache
 def method() -> Method:
-    return lasting(b"recall", obtain("recall", made_by("runtime.table_entry.build")).address)
+    return lasting(b"recall", obtain(*ENTRY).address)

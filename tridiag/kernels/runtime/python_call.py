@@ -42,6 +42,9 @@ make_function: Any = ctypes.pythonapi.PyCFunction_NewEx
 make_function.restype, make_function.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
 
 
+ENTRY = "call", made_by("runtime.python_entry.build")  # a kernel, and what builds it
+
+
 def lasting(name: bytes, address: int) -> Method:
     """What functions are made of, and point at until they are freed: at the end of a process in any order, so never."""
     made = Method(name, address, METH_FASTCALL, None)
@@ -51,7 +54,7 @@ def lasting(name: bytes, address: int) -> Method:
 
 @functools.cache
 def method() -> Method:
-    return lasting(b"kernel", obtain("call", made_by("runtime.python_entry.build")).address)
+    return lasting(b"kernel", obtain(*ENTRY).address)
 
 
 def function(kernel: int, words: Any, helpers: int, unknowns: int) -> Callable[..., int]:

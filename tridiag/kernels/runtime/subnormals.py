@@ -6,7 +6,6 @@ their parent counts, so the helpers of a call do as its caller.
 
 from __future__ import annotations
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
@@ -18,27 +17,28 @@ FLUSH_X86 = 0x8040  # in MXCSR: results, and operands
 FLUSH_ARM = 1 << 24 | 1 << 19  # in FPCR: of all sizes, and of halves
 
 
-def machine() -> str:
-    return llvm.get_process_triple().partition("-")[0]
+def machine(module: ir.Module) -> str:
+    """For which a module is compiled."""
+    return module.triple.partition("-")[0]
 
 
 def get(builder, module):
     """The control word of this thread; 0 where nothing is known of the processor."""
-    if machine() == "x86_64":
+    if machine(module) == "x86_64":
         place = builder.alloca(I32)
         builder.call(outside(module, "llvm.x86.sse.stmxcsr"), [builder.bitcast(place, BYTES)])
         return builder.zext(builder.load(place), I64)
-    if machine() in ("aarch64", "arm64"):
+    if machine(module) in ("aarch64", "arm64"):
         return builder.asm(ir.FunctionType(I64, []), "mrs $0, fpcr", "=r", [], True)
     return ir.Constant(I64, 0)
 
 
 def put(builder, module, value):
-    if machine() == "x86_64":
+    if machine(module) == "x86_64":
         place = builder.alloca(I32)
         builder.store(builder.trunc(value, I32), place)
         builder.call(outside(module, "llvm.x86.sse.ldmxcsr"), [builder.bitcast(place, BYTES)])
-    elif machine() in ("aarch64", "arm64"):
+    elif machine(module) in ("aarch64", "arm64"):
         builder.asm(ir.FunctionType(ir.VoidType(), [I64]), "msr fpcr, $0", "r", [value], True)
 
 
@@ -53,7 +53,7 @@ def keep_subnormals(typing):
 
     def generate(context, builder, signature, args):
         before = get(builder, builder.module)
-        flush = FLUSH_X86 if machine() == "x86_64" else FLUSH_ARM
+        flush = FLUSH_X86 if machine(builder.module) == "x86_64" else FLUSH_ARM
         put(builder, builder.module, builder.and_(before, ir.Constant(I64, ~flush)))
         return before
 

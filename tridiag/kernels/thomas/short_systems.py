@@ -17,6 +17,7 @@ from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import A_, B_, C_, D_, WHERE_, X_
 from tridiag.kernels.simd.functions import Library, by_number
 from tridiag.kernels.simd.memory import variable, word
+from tridiag.kernels.simd.registers import narrow
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import LINE, ONCE, OPTIONS, Code
 from tridiag.kernels.thomas.deferred import CATCH_UP, take_back
@@ -25,6 +26,7 @@ from tridiag.kernels.thomas.steps import Thomas
 from tridiag.kernels.thomas.workspace import AT_ONCE, SPARE
 
 Row = tuple[Any, ...]
+Piece = tuple[Code, int, list[Any]]  # what writes for some lanes of a group, the first of them, and their rows
 
 
 class Short(NamedTuple):
@@ -39,6 +41,10 @@ class Short(NamedTuple):
     def place(self, code: Code, first: Value) -> Value:
         """How many bytes the system ``first`` lies behind the first of all."""
         return first * (self.n * code.parts * code.size_of_real)
+
+    def further(self, address: Value, systems: int) -> Value:
+        """The address of a system so many behind that of another one."""
+        return address + self.place(address.code, address.code.integer(systems)) if systems else address
 
     def rows(self, code: Code, address: Value) -> list[Any]:
         """The rows of lanes of a group."""
@@ -57,7 +63,7 @@ class Short(NamedTuple):
         *bands, count, kept, good, told = words
 
         def group(first: Value, state: Any) -> Any:
-            found, fine = self.group(code, bands, first, good)
+            found, fine = self.group(code, bands, first, good, kept)
             self.keep(code, found, kept, first)
             return state[0] & fine, state[1] | fine
 
@@ -78,11 +84,11 @@ class Short(NamedTuple):
             for band in bands:
                 for k in range(self.n * code.parts):
                     code.prefetch(band + at + STREAM_AHEAD + k * LINE)
-            found, fine = self.group(code, bands, first, good)
+            found, fine = self.group(code, bands, first, good, kept)
             whole = fine == 2**code.lanes - 1
 
             def put(_: Value, state: tuple[()]) -> tuple[()]:
-                self.put(code, x + at, found)
+                self.put_pieces(code, x + at, found or self.kept(code, kept, first))
                 return state
 
             def keep(_: Value, state: tuple[()]) -> tuple[()]:
@@ -94,17 +100,46 @@ class Short(NamedTuple):
 
         code.fori(0, count, group, (), step=code.lanes)
 
-    def group(self, code: Code, bands: list[Value], first: Value, good: Value) -> tuple[list[Any], Value]:
-        """x of all rows of the group from system ``first`` on, and its certified lanes, which are told too."""
-        at = self.place(code, first)
-        found, sure = solved(code, list(zip(*(self.rows(code, x + at) for x in bands), strict=True)))
-        fine = code.bits(sure)
+    def group(
+        self, code: Code, bands: list[Value], first: Value, good: Value, kept: Value
+    ) -> tuple[list[Piece], Value]:
+        """x of all rows of the group from system ``first`` on, and its certified lanes, which are told too.
+
+        Where registers are narrow it is solved in pieces, whose x goes to ``kept`` at once, and none is returned.
+        """
+        at, fine, pieces = self.place(code, first), code.integer(0), narrow(code)
+        found: list[Piece] = []
+        for part, lane in pieces:
+            there = self.further(at, lane)
+            x, sure = solved(part, list(zip(*(self.rows(part, band + there) for band in bands), strict=True)))
+            fine = fine | code.shift(part.bits(sure), lane) if lane else part.bits(sure)
+            found.append((part, lane, x))
+            if len(pieces) > 1:
+                self.keep(code, found, kept, first)
+                found = []
         code.store_as(good + first / code.lanes * 8, fine)
         return found, fine
 
-    def keep(self, code: Code, found: list[Any], kept: Value, first: Value) -> None:
-        for i, x in enumerate(found):
-            code.store(kept + (first / code.lanes * self.n + i) * code.row, x)
+    def keep(self, code: Code, found: list[Piece], kept: Value, first: Value) -> None:
+        for part, lane, rows in found:
+            for i, x in enumerate(rows):
+                part.store(self.row_kept(code, kept, first, i, lane), x)
+
+    def kept(self, code: Code, kept: Value, first: Value) -> list[Piece]:
+        """What `keep` has kept of a group."""
+        return [
+            (part, lane, [part.load(self.row_kept(code, kept, first, i, lane)) for i in range(self.n)])
+            for part, lane in narrow(code)
+        ]
+
+    def row_kept(self, code: Code, kept: Value, first: Value, i: int, lane: int) -> Value:
+        place = kept + (first / code.lanes * self.n + i) * code.row
+        return place + lane * code.size_of_real if lane else place
+
+    def put_pieces(self, code: Code, address: Value, pieces: list[Piece]) -> None:
+        """x of a group to memory."""
+        for part, lane, rows in pieces:
+            self.put(part, self.further(address, lane), rows)
 
     def up(self, code: Code, *words: Value) -> None:
         """The lanes that are good. ``words``: where x begins, how many systems, x of groups, their good lanes."""
@@ -114,17 +149,19 @@ class Short(NamedTuple):
 
         def group(first: Value, state: tuple[()]) -> tuple[()]:
             at, k = self.place(code, first), first / code.lanes
-            rows = [code.load(kept + (k * self.n + i) * code.row) for i in range(self.n)]
+            pieces = self.kept(code, kept, first)
             lanes, nothing, one = code.word(good + k * 8), code.integer(0), code.integer(1)
             whole = lanes == 2**code.lanes - 1
 
             def put(_: Value, state: tuple[()]) -> tuple[()]:
-                self.put(code, x + at, rows)
+                self.put_pieces(code, x + at, pieces)
                 return state
 
             def blend(_: Value, state: tuple[()]) -> tuple[()]:
-                there, mask = self.rows(code, x + at), code.mask(lanes)
-                self.put(code, x + at, [code.where(mask, new, old) for new, old in zip(rows, there, strict=True)])
+                for part, lane, rows in pieces:
+                    place = self.further(x + at, lane)
+                    there, mask = self.rows(part, place), part.mask(code.shift(lanes, -lane) if lane else lanes)
+                    self.put(part, place, [part.where(mask, new, old) for new, old in zip(rows, there, strict=True)])
                 return state
 
             code.fori(0, code.pick(whole, one, nothing), put, state)
