@@ -101,7 +101,7 @@ def test_kernels_judge_the_rows_at_the_ends(
         given[k] = given[k] * np.where(wrong == k, 1.01, 1).astype(dtype).reshape(-1, 1).swapaxes(0, 1 - axis)
     form = Form(d.shape, d.shape, axis, transpose=transpose)
     known = algorithm.Known(*given)
-    x, good = Kernels.finish_judged(form, (a, b, c), d, known)
+    x, good = Kernels.finish_judged(form, Chunks(1, rows), (a, b, c), d, known)
     wanted = algorithm.accurate(Operations, form, (a, b, c), d, x, known.e, known.f, Chunks(1, rows))
     np.testing.assert_array_equal(good, wanted)
     np.testing.assert_array_equal(good.ravel(), wrong == 4)
