@@ -43,7 +43,7 @@ from tridiag.xla.exchange import (
     row_at,
     words_of_all,
 )
-from tridiag.xla.split_last_rows import from_last_rows
+from tridiag.xla.split_last_rows import LEAST, from_last_rows
 from tridiag.xla.totals import Affine
 
 ROUNDING = 1024  # eps: how far a state may be from what the next device has taken for it, and 8 eps sqrt(rows) more
@@ -95,7 +95,7 @@ class Part(NamedTuple):
 # ------------------------------------------------------------------------------------------------ the verbs
 
 
-def exchange(verb: str, devices: int, sequences: int, order: int, shape: tuple[int, ...], dtype: str) -> str:
+def exchange(verb: str, devices: int, sequences: int, rows: int, order: int, shape: tuple[int, ...], dtype: str) -> str:
     """What is exchanged, in words."""
     parts = 2 if np.dtype(dtype).kind == "c" else 1
     matrices = verb == "matrix_recurrence"
@@ -104,7 +104,12 @@ def exchange(verb: str, devices: int, sequences: int, order: int, shape: tuple[i
         verb, size * (size + 1) * parts if several else 2 * parts + 1
     )
     how, words = words_of_all(devices, sequences // size if matrices else sequences, told, size * parts)
-    return f"{how}, {words:.3g} words received for each sequence"
+    if several or verb == "logcumsumexp" or rows < LEAST:
+        return f"{how}, {words:.3g} words received for each sequence"
+    return (
+        f"neighbours alone, {parts} words received for each sequence, where products of coefficients decay; "
+        f"else {how} besides, {words:.3g} words"
+    )
 
 
 def linear_recurrence(order: int, form: Recurrence, cut: Cut, x: Any, *more: Any) -> Any:
