@@ -271,7 +271,7 @@ def test_words_received(devices: int, rows: int, count: int, transpose: bool, al
 
 
 @pytest.mark.usefixtures("benchmarks_on_path")
-@pytest.mark.parametrize(("shape", "all_tell"), [((8, 1024), 6 * 7), ((1, 8 * 16_384), 6 * 7)])
+@pytest.mark.parametrize(("shape", "all_tell"), [((8, 1024), 6 * 7), ((1, 8 * 16_000), 6 * 7)])
 def test_words_where_ends_of_devices_are_enough(shape: tuple[int, int], all_tell: int) -> None:
     """Four of neighbours; those of all only behind the flag."""
     from collectives import exchange

@@ -48,7 +48,7 @@ def chunks_of(n: int, systems: int, dtype: np.dtype[Any]) -> Chunks:
 def with_ends(n: int, systems: int, dtype: np.dtype[Any]) -> Chunks | None:
     """Chunks of all rows, so long that their ends are few of these; None where there are no such."""
     least = chunks_of(n, systems, dtype).number
-    for count in range(least, 2 * least):
+    for count in range(least, 2 * least + 1):
         chunks = alike(n, count, dtype)
         ends = max(ENDS[0], min(ENDS[1], chunks.rows // ENDS[0]))
         if count * chunks.rows == n and chunks.rows >= FEWEST_ENDS * ends:

@@ -44,8 +44,7 @@ def from_last_rows(part: Any, kind: str, a: Any, start: Any, state_at: Any, anew
     def run() -> tuple[Any, Any]:
         y = part.from_states(before)
         earlier = before if width == n else state_at(y, width if own.backward else n - width - 1)
-        end = state_at(y, 0 if own.backward else n - 1)
-        hidden = told.hides(earlier, end) & (jnp.abs(end) < jnp.inf)
+        hidden = told.hides(earlier) & (jnp.abs(told.value) < jnp.inf)
         return y, (hidden | ~part.followed).all()
 
     def leave() -> tuple[Any, Any]:

@@ -50,10 +50,10 @@ class Linear(NamedTuple):
         most = math.log2(HIDDEN / LARGER * jnp.finfo(self.value.dtype).eps)
         return (self.product == 0) | (self.exponent < most)
 
-    def hides(self, state: Any, end: Any) -> Any:
-        """Whether rounding hides a state in the value that rows end with."""
+    def hides(self, state: Any) -> Any:
+        """Whether rounding hides a state in the value."""
         moved = times_power(self.product, self.exponent, state)
-        return jnp.abs(moved) <= HIDDEN * jnp.finfo(self.value.dtype).eps * jnp.abs(end)
+        return jnp.abs(moved) <= HIDDEN * jnp.finfo(self.value.dtype).eps * jnp.abs(self.value)
 
 
 class Logarithms(NamedTuple):
@@ -92,8 +92,8 @@ class Weighted(NamedTuple):
     def decayed(self) -> Any:
         return self.total < math.log(HIDDEN / LARGER * jnp.finfo(self.value.dtype).eps)
 
-    def hides(self, state: Any, end: Any) -> Any:
-        return self.total + state <= end + math.log(HIDDEN * jnp.finfo(self.value.dtype).eps)
+    def hides(self, state: Any) -> Any:
+        return self.total + state <= self.value + math.log(HIDDEN * jnp.finfo(self.value.dtype).eps)
 
 
 class Affine(NamedTuple):
