@@ -15,6 +15,9 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from tridiag.problems.parts import with_ends
 from tridiag.xla import split
 from tridiag.xla.exchange import words_of_all, worth_two
 
@@ -63,9 +66,11 @@ def steps(devices: int, machine: Machine, decayed: bool) -> list[Step]:
     from_all = Step(2 * (devices - 1), words, 1) if two else Step(levels, words, devices)
     if split.always_right(devices, periodic=False):
         return [Step(1, split.BESIDE / 2, 1), flag]
+    asked = [Step(1, split.BESIDE, 2), flag]
+    if with_ends(machine.rows, count, np.dtype("float64")):
+        return asked if decayed else [*asked, from_all, flag]
     if not split.may_pay(devices, count, machine.rows, False, "float64"):
         return [from_all, flag]
-    asked = [Step(1, split.BESIDE, 2), flag]
     return [*asked, flag] if decayed else [*asked, from_all, flag]
 
 

@@ -209,6 +209,27 @@ def test_words_of_many_sequences(verb: str, words: int) -> None:
         assert_alike(jax.jit(function)(*given), function(*arrays))
 
 
+@pytest.mark.usefixtures("benchmarks_on_path")
+@pytest.mark.parametrize("rows", [64, 1024])
+@pytest.mark.parametrize("verb", ["linear_recurrence", "log_linear_recurrence"])
+def test_products_that_decay(verb: str, rows: int) -> None:
+    """One number a sequence goes to the neighbour, until a product of some sequence does not decay."""
+    from collectives import exchange
+
+    logarithms, rng = verb.startswith("log"), np.random.default_rng(3)
+    a, x = rng.uniform(-0.5, 0.5, (4, 3 * rows)), rng.standard_normal((4, 3 * rows))
+    slow, far = a.copy(), x.copy()
+    slow[2] = 0.99
+    far[1, rows - 300 : rows - 290] = 1e300  # what comes before the last rows is so large that it counts
+    arrays = [[np.log(abs(v)) if logarithms else v, w] for v, w in ((a, x), (slow, x), (a, far))]
+    for reverse in (False, True):
+        program = compiled(compute(verb, reverse=reverse), *placed(mesh_of(3), arrays[0]))
+        assert exchange(program, 3) == (1, 4)
+        for given in arrays:
+            found = jax.jit(compute(verb, reverse=reverse))(*placed(mesh_of(3), given))
+            assert_alike(found, compute(verb, reverse=reverse)(*given))
+
+
 def test_states_of_many_sequences() -> None:
     """Of several numbers, real and complex, which devices return to each other."""
     rng, shape = np.random.default_rng(9), (2, 4 * WORTH_TWO, 16, 3)  # axes on either side of the rows

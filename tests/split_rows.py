@@ -271,6 +271,18 @@ def test_words_received(devices: int, rows: int, count: int, transpose: bool, al
 
 
 @pytest.mark.usefixtures("benchmarks_on_path")
+@pytest.mark.parametrize(("shape", "all_tell"), [((8, 1024), 6 * 7), ((1, 8 * 16_000), 6 * 7)])
+def test_words_where_ends_of_devices_are_enough(shape: tuple[int, int], all_tell: int) -> None:
+    """Four of neighbours; those of all only behind the flag."""
+    from collectives import exchange
+
+    program = compiled(solve, *placed(mesh_of(8), systems(np.random.default_rng(0), shape, "float64", hard=False)))
+    found, both = exchange(program, 8), exchange(program, 8, taken=[1])
+    assert found == (2, 4 * shape[0])
+    assert (both.collectives - found.collectives, both.words - found.words) == (1, all_tell * shape[0])
+
+
+@pytest.mark.usefixtures("benchmarks_on_path")
 def test_collectives_of_a_gradient() -> None:
     """One exchange in either direction."""
     from collectives import exchange
@@ -325,13 +337,28 @@ def test_who_is_asked(monkeypatch: pytest.MonkeyPatch, kind: str, all_asked: boo
     assert kind != "hard" or np.isnan(x[5:]).any()
 
 
+@pytest.mark.parametrize(
+    ("kind", "enough"),
+    [("decayed", True), ("hard", False), ("slow", False), ("one way", False), ("point source", False)],
+)
+def test_ends_of_devices_are_enough_where_couplings_decay(
+    monkeypatch: pytest.MonkeyPatch, kind: str, enough: bool
+) -> None:
+    """Then no pass goes over all rows but the one that writes x; what it finds to be wrong is solved another way."""
+    monkeypatch.setattr(split, "solve_reduced", lambda form, cut, own, *_: (jnp.full(own.shape, jnp.nan), []))
+    bands = bands_of("decayed", (3, 3 * 256)), bands_of(kind, (3, 3 * 256))
+    given = [np.concatenate(pair) for pair in zip(*bands, strict=True)]
+    x = np.asarray(jax.jit(lambda *v: solve(*v))(*placed(mesh_of(3), given)))
+    assert np.isnan(x).any() == (not enough)
+
+
 @pytest.mark.parametrize("periodic", [False, True])
 @pytest.mark.parametrize("transpose", [False, True])
-@pytest.mark.parametrize("devices", [2, 3, 8])
+@pytest.mark.parametrize(("devices", "rows"), [(2, 48), (3, 48), (8, 48), (2, 128), (3, 129)])
 @pytest.mark.usefixtures("always_asked")
-def test_decay_of_all_kinds_in_one_batch(devices: int, transpose: bool, periodic: bool) -> None:
+def test_decay_of_all_kinds_in_one_batch(devices: int, rows: int, transpose: bool, periodic: bool) -> None:
     """Decayed, slow and uncertified systems side by side; each is right, alone and with the others."""
-    kinds, shape = ("decayed", "slow", "one way", "point source", "hard"), (2, devices * 48)
+    kinds, shape = ("decayed", "slow", "one way", "point source", "hard"), (2, devices * rows)
     every = {kind: bands_of(kind, shape, periodic) for kind in kinds}
     every["all"] = [np.concatenate(same) for same in zip(*every.values(), strict=True)]
     function = jax.jit(lambda *v: solve(*v, transpose=transpose, periodic=periodic))

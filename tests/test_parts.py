@@ -101,12 +101,41 @@ def test_kernels_judge_the_rows_at_the_ends(
         given[k] = given[k] * np.where(wrong == k, 1.01, 1).astype(dtype).reshape(-1, 1).swapaxes(0, 1 - axis)
     form = Form(d.shape, d.shape, axis, transpose=transpose)
     known = algorithm.Known(*given)
-    x, good = Kernels.finish_judged(form, (a, b, c), d, known)
+    x, good = Kernels.finish_judged(form, Chunks(1, rows), (a, b, c), d, known)
     wanted = algorithm.accurate(Operations, form, (a, b, c), d, x, known.e, known.f, Chunks(1, rows))
     np.testing.assert_array_equal(good, wanted)
     np.testing.assert_array_equal(good.ravel(), wrong == 4)
     np.testing.assert_array_equal(x[row], known.first)
     np.testing.assert_array_equal(np.flip(x, axis)[row], known.last)
+
+
+@pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("axis", "shape"), [(1, (5, 40)), (0, (40, 9))])
+def test_kernels_reduce_the_ends_of_chunks(axis: int, shape: tuple[int, int], dtype: str, transpose: bool) -> None:
+    """As they reduce these rows alone."""
+    given = systems(np.random.default_rng(0), shape, dtype, hard=False, axis=axis)
+    form = Form(shape, shape, axis, transpose=transpose)
+    found = Kernels.reduce(form, Chunks(2, 20, 6), tuple(given[:3]), given[3])
+    for chunk, end in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        first = 20 * chunk + 14 * end
+        rows = [np.take(x, range(first, first + 6), axis) for x in given]
+        own = form._replace(shape=rows[3].shape, matrix_shape=rows[3].shape)
+        wanted = Kernels.reduce(own, Chunks(1, 6), tuple(rows[:3]), rows[3])
+        for x, y in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(x.take(chunk, axis).take(end, axis), y.take(0, axis), rtol=1e-5)
+
+
+def test_kernels_judge_the_elimination() -> None:
+    """Rows between the ends whose pivots vanish have no certificate."""
+    shape = (9, 20)
+    a, b, c, d = systems(np.random.default_rng(0), shape, "float64", hard=False)
+    a[4, 10] = c[4, 9] = b[4, 10] = 0.0  # a pivot that is zero
+    ones = np.ones((9, 1))
+    x = tridiag.solve(a, b, c, d, check=False)
+    known = algorithm.Known(0 * ones, x[:, :1], x[:, -1:], 0 * ones)
+    _, good = Kernels.finish_judged(Form(shape, shape, 1), Chunks(1, 20), (a, b, c), d, known)
+    assert good.ravel().tolist() == [k != 4 for k in range(9)]
 
 
 @settings(max_examples=40, deadline=None)

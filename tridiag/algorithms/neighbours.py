@@ -18,6 +18,7 @@ from tridiag.algorithms.parts import Relations, first_of
 from tridiag.algorithms.regularity import Bounded, relative_error
 
 HIDDEN = 0.25  # eps: what is less, relative to a number, is not added to it
+LARGER = 16  # times what is at the ends of a part: what lies between them is taken to be less
 
 Array = Any
 
@@ -50,6 +51,20 @@ def ends(relations: Relations) -> tuple[End, End]:
         relations.first_before + relations.first_last * relations.last_before,
     )
     return first, End(relations.last, relations.last_behind)
+
+
+def from_ends(ops: Any, top: Relations, bottom: Relations) -> tuple[Relations, Array]:
+    """The relations of a part from those of its first and of its last rows, and whether these are enough.
+
+    What couples them to the rows between is dropped: what it multiplies is not known, and taken to be no larger than
+    what is known of the rows at the ends. Where it is, the rows at the ends of the part have residuals that tell so.
+    """
+    (value, slope), _ = ends(top)
+    nothing, limit = ops.zero(value), HIDDEN / LARGER * ops.limits(value)[0]
+    above = ops.size(top.first_last * top.last) < limit * ops.size(value)
+    below = ops.size(bottom.last_before * bottom.first) < limit * ops.size(bottom.last * bottom.first_before)
+    found = Relations(bottom.last, nothing, bottom.last_behind, value, slope, nothing)
+    return found, ((top.first_last == 0) | above) & ((bottom.last_before == 0) | below)
 
 
 def join(

@@ -254,8 +254,8 @@ class Sweeps(Protocol):
     def finish(self, form: Form, chunks: Chunks, bands: Bands, d: Array, e: Array, last: Array) -> Array:
         """x in the rows of all chunks, and anything in others; of the shape of the part."""
 
-    def finish_judged(self, form: Form, bands: Bands, d: Array, known: Known) -> tuple[Array, Array]:
-        """x of a part in a single chunk, and what `finished` tells of it."""
+    def finish_judged(self, form: Form, chunks: Chunks, bands: Bands, d: Array, known: Known) -> tuple[Array, Array]:
+        """x of chunks that have all rows, and what `finished` tells of each, whose elimination is certified as well."""
 
     def put(self, x: Array, rows: Array, first: int, axis: int) -> Array:
         """x with its rows from the first of those on replaced."""
@@ -306,7 +306,7 @@ def finished(sweeps: Sweeps, form: Form, bands: Bands, d: Array, reduced: Reduce
     The first unknown is the one that is known.
     """
     if reduced.chunks.number == 1 and form.n >= FEWEST_JUDGED:
-        return sweeps.finish_judged(form, bands, d, known)
+        return sweeps.finish_judged(form, reduced.chunks, bands, d, known)
     x = finish(sweeps, form, bands, d, reduced, known.e, known.last)
     if form.n > 1:
         x = sweeps.put(x, known.first, 0, form.axis)
@@ -315,7 +315,7 @@ def finished(sweeps: Sweeps, form: Form, bands: Bands, d: Array, reduced: Reduce
 
 def finish(sweeps: Sweeps, form: Form, bands: Bands, d: Array, reduced: Reduced, e: Array, last: Array) -> Array:
     """x of a part, from e and its last unknown."""
-    ops, axis, (count, rows) = sweeps.ops, form.axis, reduced.chunks
+    ops, axis, (count, rows, _) = sweeps.ops, form.axis, reduced.chunks
     if count == 1:
         return sweeps.finish(form, reduced.chunks, bands, d, e, last)
     system, rest = reduced.chain, form.n - count * rows

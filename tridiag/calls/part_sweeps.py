@@ -51,8 +51,8 @@ class Kernels:
         return x
 
     @staticmethod
-    def finish_judged(form: Form, bands: Bands, d: Array, known: Known) -> tuple[Array, Array]:
-        x, chunks = np.empty(form.shape, d.dtype), Chunks(1, form.n)
+    def finish_judged(form: Form, chunks: Chunks, bands: Bands, d: Array, known: Known) -> tuple[Array, Array]:
+        x = np.empty(form.shape, d.dtype)
         call, told = ready_to_finish(form, chunks, (*bands, d, x), (known.e, known.last, known.f, known.first))
         good = np.empty(told.shape[-1], told.dtype)
         check(call.run(*bands, None, d, x, *BEFORE, good, *BEHIND, told))

@@ -179,15 +179,15 @@ def exchange_of(
         return f"{lie}, and are gathered"
     from tridiag.xla import split, split_determinants, split_recurrences
 
+    rows = -(-problem.shape[problem.axis] // devices)
     if verb == "slogdet":
         told = split_determinants.exchange(devices, systems, problem.periodic, problem.dtype)
     elif verb == "solve":
-        rows = -(-problem.shape[problem.axis] // devices)
         told = split.exchange(devices, systems, rows, problem.periodic, transpose, problem.dtype)
     elif verb == "factor":
         told = split.exchange_of_factors(devices, systems)
     else:
-        told = split_recurrences.exchange(verb, devices, systems, problem.order, problem.shape, problem.dtype)
+        told = split_recurrences.exchange(verb, devices, systems, rows, problem.order, problem.shape, problem.dtype)
     return f"{lie}: {told}" + f"; {fail} are gathered alone" * (verb != "logcumsumexp")
 
 

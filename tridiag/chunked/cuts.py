@@ -24,9 +24,9 @@ from tridiag.problems.parts import Chunks
 
 Array = np.ndarray[Any, Any]
 Ends = dict[str, tuple[Any, Any]]  # the first and the last rows of the arguments in a chunk, and of x
-WIDTHS = 64, 192, 512  # rows that are solved again on each side of a cut
+WIDTHS = 32, 64, 192, 512  # rows that are solved again on each side of a cut
 BESIDE = 2  # rows behind these that are looked at, and that the first of them is coupled to
-SHORTEST = 4 * WIDTHS[0]  # rows of a chunk that is worth to be solved alone
+SHORTEST = 256  # rows of a chunk that is worth to be solved alone
 FEW = 16  # one system of so many may fail before more rows are solved again
 
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import dask.array as da
 import numpy as np
 
-from tridiag.calls.sequences import check_logarithms, check_sequence, coefficients_and_states
+from tridiag.calls import execute
+from tridiag.calls.sequences import check_logarithms, check_sequence, coefficients_and_states, prepare_logarithms
 from tridiag.chunked import scaled, whole
 from tridiag.chunked.operands import Operands, of_recurrence, refuse_targets, share_memory, widened
 from tridiag.chunked.whole import Verb
@@ -42,7 +43,14 @@ class Step(NamedTuple):
 
     def run(self, before: Any, *values: Any) -> Any:
         """A task: the rows of a chunk."""
+        if self.sums and before is not None:
+            return self.sum_on(before, *values)
         return self.verb(**self.given(before, values), **self.options)
+
+    def sum_on(self, before: Any, x: Any) -> Any:
+        """The rows of logcumsumexp behind a sum: `tridiag.logcumsumexp` itself begins with none."""
+        _, call = prepare_logarithms("logcumsumexp", x, None, before, **self.options)
+        return execute.recurrence("logcumsumexp", call)
 
     def run_on(self, before: Any, *values: Any) -> Any:
         """A task: the rows of a chunk, and its last values."""
@@ -69,20 +77,9 @@ class Step(NamedTuple):
         given = whole.arguments(self.rows, values)
         if before is None:
             return given
-        if self.sums:
-            return {"x": self.continued(given["x"], before)}
         several = isinstance(given.get("a"), tuple)
         given["init"] = before if not isinstance(before, list) else tuple(before) if several else before[0]
         return given
-
-    def continued(self, x: Any, before: Any) -> Any:
-        """x with what was summed before it added to its first row."""
-        x = np.array(x, np.result_type(x, before))
-        row = (slice(None),) * self.axis + (-1 if self.options["reverse"] else 0,)
-        if x.shape[self.axis]:
-            with np.errstate(all="ignore"):
-                x[row] = np.logaddexp(x[row], before)
-        return x
 
 
 def recurrence(verb: Verb, given: Mapping[str, Any], return_final: bool, out: Any, **options: Any) -> Any:

@@ -24,7 +24,7 @@ from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.libraries.jax import left_to_compiler, vary_alike
 from tridiag.problems.forms import Form
 from tridiag.xla import split, systems
-from tridiag.xla.custom_call import may_be_sharded
+from tridiag.xla.partitioning import may_be_sharded
 
 
 def slogdet(call: Call, backend: Backend) -> Any:

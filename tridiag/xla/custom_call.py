@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import math
 import sys
 import threading
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental.custom_partitioning import custom_partitioning
-from jax.sharding import NamedSharding, PartitionSpec
 
 from tridiag.kernels.jobs import logsumexp, recurrences
 from tridiag.kernels.jobs.batches import contiguous
@@ -29,11 +25,9 @@ from tridiag.kernels.runtime.sources import source_hash
 from tridiag.kernels.table import kernel, name_of
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Blocks, Cut, Form, Recurrence
+from tridiag.xla.partitioning import cut_over, divided, may_be_sharded, tag
 
 Shape = tuple[int, ...]
-
-# older JAX cannot be told that the system axis is to be whole: there, sharded arguments are gathered
-DIVIDES = "need_replication_factors" in inspect.signature(custom_partitioning.def_partition).parameters
 
 WORTH_CUTTING = 2048  # rows: eliminated at once, the workspace of a vector of longer systems leaves the caches
 
@@ -191,11 +185,6 @@ def custom_call(job: Job, operands: Any, results: Any, aliases: Any = None) -> t
 # ------------------------------------------------------------------------------------------------- several devices
 
 
-def may_be_sharded() -> bool:
-    """Whether XLA may find arrays on several devices, of which we are told."""
-    return jax.device_count("cpu") > 1 and DIVIDES and not jax.sharding.get_abstract_mesh().manual_axes
-
-
 def shard_over_devices(
     function: Callable[..., Any],
     form: Any,
@@ -220,9 +209,8 @@ def shard_over_devices(
     if not may_be_sharded():
         return function(form, *operands)
     shapes = tuple(x.shape for x in operands)
-    tag = zlib.crc32(repr((function.__name__, form, source_hash())).encode())
     call = partitioned(function, split, form, shapes, where is not None, results, of_rows, numbers)
-    return call(*operands, np.uint32(tag))
+    return call(*operands, tag(function.__name__, form))
 
 
 @functools.lru_cache(4096)
@@ -236,11 +224,7 @@ def partitioned(
     of_rows: bool,
     numbers: int,
 ) -> Any:
-    """The function for sharded arrays: only axes are gathered that are none of the batch, and that it cannot split.
-
-    Its last operand is not read. It tells what is called: nothing else in the program does, and a compiled program kept
-    on disk would be taken for another.
-    """
+    """`divided`, where only axes are gathered that are none of the batch, and that the function cannot split."""
     rank, most = len(form.shape), max(map(len, shapes))  # matrices, and what has numbers, have one axis more
     whole = (*form.whole, *range(rank, most))
     names = [f"row{k}" if k in whole else f"batch{k}" for k in range(most)]
@@ -256,8 +240,8 @@ def partitioned(
         found = [spec[form.axis] for spec, shape in zip(specs, shapes, strict=True) if shape[form.axis] == form.n]
         return max(found, key=lambda axes: Cut.along(axes, mesh.shape).parts)
 
-    def partition(mesh: Any, arguments: Any, result: Any) -> Any:
-        offered = [*jax.tree.leaves(result)[0].sharding.spec, *[None] * rank][: len(kept)]
+    def plan(mesh: Any, arguments: Any, results: Any) -> Any:
+        offered = [*results[0].sharding.spec, *[None] * rank][: len(kept)]
         if not of_rows:
             rows = rows_over(mesh, arguments)
             taken = {*Cut.along(rows, mesh.shape).names}
@@ -267,29 +251,15 @@ def partitioned(
         cut = cut_over(mesh, batch[form.axis]) if split else None
         batch = [None if k in whole and not (cut and k == form.axis) else axis for k, axis in enumerate(batch)]
         *specs, spec = [where_full(shape, batch, [None] * most) for shape in (*shapes, form.shape)]
-        given = [NamedSharding(mesh, PartitionSpec(*spec)) for spec in specs]
-        found = NamedSharding(mesh, PartitionSpec(*(spec[k] for k in kept)))
-        run = functools.partial(joined, cut) if cut else part
-        return mesh, run, jax.tree.map(lambda _: found, result), (*given, NamedSharding(mesh, PartitionSpec()))
+        run = functools.partial(split, form, cut) if cut else part
+        return run, specs, [[spec[k] for k in kept]] * len(results)
 
     def part(*operands: Any) -> Any:
-        return function(form.narrowed([x.shape for x in operands[:-1]], masked), *operands[:-1])
+        return function(form.narrowed([x.shape for x in operands], masked), *operands)
 
-    def joined(cut: Any, *operands: Any) -> Any:
-        return split(form, cut, *operands[:-1])
-
-    divided = custom_partitioning(lambda *operands: function(form, *operands[:-1]))
     own = [[f"operand{k}_{name}" for name in names] for k in range(len(shapes))]
-    mapped = [" ".join(where_full(shape, names, other)) for shape, other in zip(shapes, own, strict=True)]
-    found = " ".join([*(names[k] for k in kept), *["numbers"] * bool(numbers)])
-    rule = f"{', '.join(mapped)}, -> {', '.join([found] * results)}"
-    used = {name for some in (*mapped, found) for name in some.split()}
+    mapped = [where_full(shape, names, other) for shape, other in zip(shapes, own, strict=True)]
+    found = [*(names[k] for k in kept), *["numbers"] * bool(numbers)]
+    used = {name for some in (*mapped, found) for name in some}
     replicated = tuple(names[k] for k in whole if not (split and k == form.axis) and names[k] in used)
-    divided.def_partition(partition, sharding_rule=rule, need_replication_factors=replicated)
-    return divided
-
-
-def cut_over(mesh: Any, axes: Any) -> Any:
-    """How rows are spread that lie along some axes of a mesh; None where they are on one device."""
-    cut = Cut.along(axes, mesh.shape)
-    return cut if cut.parts > 1 else None
+    return divided(functools.partial(function, form), plan, mapped, [found] * results, replicated)

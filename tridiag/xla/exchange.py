@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -37,6 +38,22 @@ def own_rows(cut: Cut, x: Any, rows: int, axis: int) -> Any:
     """Those of this device, of an array with the rows of all; the last devices may have less, and zeros behind."""
     pads = [(0, rows * cut.parts - length if k == axis else 0) for k, length in enumerate(x.shape)]
     return lax.dynamic_slice_in_dim(jnp.pad(x, pads), index(cut) * rows, rows, axis)
+
+
+def from_all_rows(cut: Cut, function: Callable[..., Any], n: int, axis: int, operands: Sequence[Any]) -> Any:
+    """What ``function(*operands)`` gives in the rows of this device, of operands with the n rows of all.
+
+    An operand that has another length than a device has rows is the same in all rows.
+    """
+    rows = -(-n // cut.parts)
+    found = function(*(all_rows(cut, x, n, axis) if x.shape[axis] == rows else x for x in operands))
+    return jax.tree.map(lambda x: own_rows(cut, x, rows, axis), found)
+
+
+def row_at(x: Any, at: int, axis: int) -> Any:
+    """A row of a device, of length 1 along the axis."""
+    n = x.shape[axis]
+    return lax.slice_in_dim(x, at % n, at % n + 1, axis=axis)
 
 
 def planes(x: Any) -> tuple[Any, ...]:

@@ -48,8 +48,7 @@ class CustomCalls:
         return custom_call(job, given, result)[0]
 
     @staticmethod
-    def finish_judged(form: Form, bands: Bands, d: Any, known: Known) -> tuple[Any, Any]:
-        chunks = Chunks(1, form.n)
+    def finish_judged(form: Form, chunks: Chunks, bands: Bands, d: Any, known: Known) -> tuple[Any, Any]:
         values = known.e, known.last, known.f, known.first
         job, given, results = ready_to_finish(form, chunks, bands, d, values)
         kind = jax.typeof(d).update(shape=given[Systems.relations.word].shape[-1:], dtype=real_of(d))

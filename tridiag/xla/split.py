@@ -12,21 +12,22 @@ more than rounding, are such systems gathered, and solved whole.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tridiag.algorithms import neighbours, parts
+from tridiag.algorithms import parts
 from tridiag.algorithms.parts import Bands, Known, Reduced, Relations
 from tridiag.libraries.jax import Operations as ops
 from tridiag.problems.forms import Cut, Form, Shape
+from tridiag.problems.parts import Chunks, with_ends
 from tridiag.xla import custom_call
 from tridiag.xla.doubtful import computed_whole
-from tridiag.xla.exchange import all_rows, anywhere, from_all, index, own_rows, passed, words_of_all, worth_two
+from tridiag.xla.exchange import anywhere, from_all, from_all_rows, index, passed, row_at, words_of_all, worth_two
 from tridiag.xla.parts import CustomCalls
+from tridiag.xla.split_neighbours import Joint, couplings_of, ends_enough, join_neighbours, solve_from_ends
 
 TOLD, RETURNED = 6, 3  # numbers of a system that devices tell all others, and get back where those join it
 KEPT = 4  # numbers of a part that factors have of all devices
@@ -106,8 +107,19 @@ def solve_with(
     """x; and of ``ends``, the last and the first entries of some array, those of the devices before and behind."""
     given, own = local(form, cut, bands, d, where)
     bands, d = given[:3], given[3]
+    anew = functools.partial(solve_reduced, form, cut, own, bands, d, ends, joints)
+    chunks = ends_enough(own, d.dtype)
+    if chunks is None:
+        return anew(True)
+    return solve_from_ends(form, cut, own, chunks, bands, d, ends, lambda: anew(False)[0])
+
+
+def solve_reduced(
+    form: Form, cut: Cut, own: Form, bands: Bands, d: Any, ends: Any, joints: Any, ask: bool
+) -> tuple[Any, Any]:
+    """`solve_with` of all rows; ``ask``: the neighbours, if that may be enough."""
     reduced = parts.reduce(CustomCalls, own, bands, d)
-    joint = join(form, cut, own, bands, reduced, ends, joints)
+    joint = join(form, cut, own, bands, reduced, ends, joints, ask)
     x, accurate = parts.finished(CustomCalls, own, bands, d, reduced, joint.known)
     doubtful = ~accurate
     again = functools.partial(solve_whole, form, cut, own)
@@ -160,31 +172,25 @@ def without_rows(bands: Bands, keep: Any, above: Any, below: Any) -> Bands:
 # ------------------------------------------------------------------------------------------------ what joins them
 
 
-class Joint(NamedTuple):
-    """What a device needs to know of the others, all of length 1 along the system axis."""
-
-    known: Known
-    ends: Any  # the last entry of an array on the device before, and the first on the one behind
-
-
-def join(form: Form, cut: Cut, own: Form, bands: Bands, reduced: Reduced, ends: Any, joints: Any = None) -> Joint:
+def join(
+    form: Form, cut: Cut, own: Form, bands: Bands, reduced: Reduced, ends: Any, joints: Any = None, ask: bool = True
+) -> Joint:
     """The first and last unknowns beside all devices: from their neighbours, from all where that is not enough.
 
     ``joints``: what factors have, which counts where they are of as many devices.
     """
-    axis, relations = own.axis, reduced.relations
-    couplings = [
-        jnp.broadcast_to(x, relations.last.shape) for x in (row_at(bands[0], 0, axis), row_at(bands[2], -1, axis))
-    ]
+    relations, couplings = reduced.relations, couplings_of(own, bands, Chunks(1, own.n))
     every = functools.partial(join_all, form, cut, relations, couplings, ends)
     if joints is not None:
         spread, kept = kept_of(joints, cut, relations.last)
-        anew = functools.partial(join, form, cut, own, bands, reduced, ends)
+        anew = functools.partial(join, form, cut, own, bands, reduced, ends, None, ask)
         return lax.cond(spread, functools.partial(every, kept), anew)
-    if not may_pay(cut.parts, relations.last.size, own.n, form.periodic, relations.last.dtype):
+    alone = always_right(cut.parts, form.periodic)
+    dtype = relations.last.dtype
+    if not alone and not (ask and may_pay(cut.parts, relations.last.size, own.n, form.periodic, dtype)):
         return every()
-    joint, right = join_neighbours(form, cut, relations, couplings, ends)
-    if always_right(cut.parts, form.periodic):
+    joint, right = join_neighbours(form, cut, own, relations, couplings, ends)
+    if alone:
         return joint
     return lax.cond(anywhere(~right, cut), every, lambda: joint)
 
@@ -234,33 +240,6 @@ def kept_of(joints: Any, cut: Cut, like: Any) -> tuple[Any, Any]:
     return joints.reshape(-1)[0].real == cut.parts, jnp.broadcast_to(kept, (cut.parts, KEPT, *like.shape))
 
 
-def join_neighbours(form: Form, cut: Cut, relations: Relations, couplings: Any, ends: Any) -> tuple[Joint, Any]:
-    """`join` from what the devices before and behind tell, and of which systems that is right."""
-    times = functools.partial(neighbours.times, ops)
-    there = (index(cut) > 0) | form.periodic, (index(cut) < cut.parts - 1) | form.periodic
-    couplings = [jnp.where(x, entry, 0) for x, entry in zip(there, couplings, strict=True)]
-    if not form.transpose:
-        relations = parts.coupled(relations, couplings[0], couplings[1], times)
-    first, last = neighbours.ends(relations)
-    to_behind, to_before = [*last], [*first]
-    if form.transpose:
-        to_behind, to_before = [*last, couplings[1]], [*first, couplings[0]]
-    if ends:
-        to_behind, to_before = [*to_behind, ends[0]], [*to_before, ends[1]]
-    told = passed(cut, jnp.stack(to_behind), jnp.stack(to_before), form.periodic)
-    before, behind = (neighbours.End(*x[:2]) for x in told)
-    if form.transpose:
-        before, behind = (
-            end._replace(slope=times(end.slope, x)) for end, x in zip((before, behind), couplings, strict=True)
-        )
-        couplings = [x[2] for x in told]
-        relations = parts.coupled(relations, couplings[0], couplings[1], times)
-        first = first._replace(slope=times(first.slope, couplings[0]))
-    beside, right = neighbours.join(ops, relations, first, before, behind, there)
-    e, f = times(beside.before, couplings[0]), times(beside.behind, couplings[1])
-    return Joint(Known(e, beside.first, beside.last, f), [x[-1] for x in told] if ends else []), right
-
-
 def may_pay(devices: int, systems: int, rows: int, periodic: bool, dtype: Any) -> bool:
     """Whether to ask the neighbours first: they know enough, or so many rows may let couplings decay, and words count.
 
@@ -281,9 +260,11 @@ def exchange(devices: int, systems: int, rows: int, periodic: bool, transpose: b
     """What is exchanged, in words."""
     couplings = 2 * transpose
     beside, (how, words) = BESIDE + couplings, words_of_all(devices, systems, TOLD + couplings, RETURNED)
+    ends_first = with_ends(rows, systems, np.dtype(dtype)) is not None
     if always_right(devices, periodic):
-        return f"neighbours alone, {beside // 2} words received for each system"
-    if not may_pay(devices, systems, rows, periodic, dtype):
+        again = "; as many again where couplings do not decay within devices" * ends_first
+        return f"neighbours alone, {beside // 2} words received for each system{again}"
+    if not ends_first and not may_pay(devices, systems, rows, periodic, dtype):
         return f"{how}, {words:.3g} words received for each system"
     return (
         f"neighbours alone, {beside} words received for each system, where couplings decay within devices; "
@@ -298,11 +279,6 @@ def exchange_of_factors(devices: int, systems: int) -> str:
         f"one all_gather, {KEPT * (devices - 1)} words received for each system; "
         f"each later solve {how}, {words:.3g} words"
     )
-
-
-def row_at(x: Any, at: int, axis: int) -> Any:
-    n = x.shape[axis]
-    return lax.slice_in_dim(x, at % n, at % n + 1, axis=axis)
 
 
 # ------------------------------------------------------------------------------------------------ the promise
@@ -321,10 +297,11 @@ def solve_whole(form: Form, cut: Cut, own: Form, x: Any, doubtful: Any, bands: B
 
 def gathered(function: Any, form: Form, cut: Cut, operands: Any, masked: bool) -> Any:
     """What ``function(form, *operands)`` gives in the rows of a device, from the rows of all."""
-    axis, rows = form.axis, -(-form.n // cut.parts)
-    whole = [all_rows(cut, x, form.n, axis) if x.shape[axis] == rows else x for x in operands]
-    results = function(form.narrowed([x.shape for x in whole], masked), *whole)
-    return jax.tree.map(lambda x: own_rows(cut, x, rows, axis), results)
+
+    def of_whole(*operands: Any) -> Any:
+        return function(form.narrowed([x.shape for x in operands], masked), *operands)
+
+    return from_all_rows(cut, of_whole, form.n, form.axis, operands)
 
 
 def product(form: Form, a: Any, b: Any, c: Any, x: Any, where: Any) -> Any:

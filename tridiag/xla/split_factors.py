@@ -19,7 +19,7 @@ from tridiag.libraries.jax import Operations as ops
 from tridiag.problems.forms import Cut, Form, Shape
 from tridiag.xla import custom_call, split
 from tridiag.xla.doubtful import computed_whole
-from tridiag.xla.exchange import index
+from tridiag.xla.exchange import index, row_at
 from tridiag.xla.parts import CustomCalls
 from tridiag.xla.split import KEPT
 
@@ -55,7 +55,7 @@ def joints(form: Form, cut: Cut, a: Any, b: Any, c: Any, where: Any = None) -> A
     (*bands, _), own = split.local(form, cut, (a, b, c), b, where)
     relations = parts.reduce(CustomCalls, own, tuple(bands), bands[1]).relations
     there = (index(cut) > 0) | form.periodic, (index(cut) < cut.parts - 1) | form.periodic
-    entries = split.row_at(bands[0], 0, own.axis), split.row_at(bands[2], -1, own.axis)
+    entries = row_at(bands[0], 0, own.axis), row_at(bands[2], -1, own.axis)
     before, behind = (
         jnp.broadcast_to(jnp.where(x, entry, 0), relations.last.shape) for x, entry in zip(there, entries, strict=True)
     )

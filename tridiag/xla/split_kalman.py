@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import math
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -22,21 +21,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.experimental.custom_partitioning import custom_partitioning
-from jax.sharding import NamedSharding, PartitionSpec
 
 from tridiag.algorithms import kalman_filter, kalman_parallel, kalman_scan, kalman_smoother, kalman_stretches
 from tridiag.algorithms.kalman_filter import Estimate
 from tridiag.kernels.jobs.kalman import is_written_out
-from tridiag.kernels.runtime.sources import source_hash
 from tridiag.libraries.jax import Operations as ops
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Cut, Shape
 from tridiag.problems.state_space import FILTER, LIKELIHOOD, MATRICES, SMOOTHER, Model, StateSpace, entries, own_shapes
 from tridiag.xla import kalman
-from tridiag.xla.custom_call import cut_over, may_be_sharded
 from tridiag.xla.exchange import all_rows, anywhere, index, own_rows
 from tridiag.xla.kalman import Stretch, symmetric, triangle
+from tridiag.xla.partitioning import cut_over, divided, may_be_sharded, tag
 
 RESULTS = {FILTER: (*(True,) * 4, False), SMOOTHER: (True, True, False), LIKELIHOOD: (False,)}  # which have time
 TIMED = (True, *(name in MATRICES for name in Model._fields))  # which of y and the model have an axis of time
@@ -377,14 +373,13 @@ def shard_over_devices(verb: Verb, y: Any, model: Model, form: StateSpace, missi
         return added(contributed(verb, whole_form(form), missing, form.cut, *operands), verb.timed, form.cut)
     if form.n == 1 or not may_be_sharded():
         return verb.whole(y, model, form, missing)
-    tag = zlib.crc32(repr((results, verb.timed, form, missing, source_hash())).encode())
     shapes = *(x.shape for x in operands), *results
-    return partitioned(verb, form, missing, shapes)(*operands, np.uint32(tag))
+    return of_series(verb, form, missing, shapes)(*operands, tag(results, verb.timed, form, missing))
 
 
 @functools.lru_cache(4096)
-def partitioned(verb: Verb, form: StateSpace, missing: bool | None, shapes: Sequence[Shape]) -> Any:
-    """The verb of sharded arrays. The last operand is as in `tridiag.xla.custom_call.partitioned`."""
+def of_series(verb: Verb, form: StateSpace, missing: bool | None, shapes: Sequence[Shape]) -> Any:
+    """The verb as a function of arrays that may be sharded along the batch and along time: `divided`."""
     ranks, count, timed = len(form.batch), len(TIMED), (*TIMED, *verb.timed)
 
     def spread(k: int, batch: Sequence[Any], time: Any, others: Sequence[Any]) -> list[Any]:
@@ -396,31 +391,26 @@ def partitioned(verb: Verb, form: StateSpace, missing: bool | None, shapes: Sequ
             found[ranks] = time
         return found
 
-    def partition(mesh: Any, arguments: Any, result: Any) -> Any:
+    def plan(mesh: Any, arguments: Any, results: Any) -> Any:
         axes = [*arguments[0].sharding.spec, *[None] * (ranks + 1)][ranks]
-        batch = [*result[0].sharding.spec, *[None] * ranks][:ranks]
+        batch = [*results[0].sharding.spec, *[None] * ranks][:ranks]
         taken = {*Cut.along(axes, mesh.shape).names}
         batch = [None if taken & {*Cut.along(each, mesh.shape).names} else each for each in batch]
         specs = [spread(k, batch, axes, [None] * 9) for k in range(len(shapes))]
-        *shardings, last = [NamedSharding(mesh, PartitionSpec(*spec)) for spec in (*specs, [])]
-        run = functools.partial(part, cut_over(mesh, axes))
-        return mesh, run, tuple(shardings[count:]), (*shardings[:count], last)
+        return functools.partial(part, cut_over(mesh, axes)), specs[:count], specs[count:]
 
     def part(cut: Cut | None, *operands: Any) -> Any:
         if cut is None:
             return function(*operands)
-        return added(contributed(verb, form, missing, cut, *operands[:-1]), verb.timed, cut)
+        return added(contributed(verb, form, missing, cut, *operands), verb.timed, cut)
 
-    def function(*operands: Any) -> Any:
-        y, model = operands[0], Model(*operands[1:-1])
+    def function(y: Any, *more: Any) -> Any:
+        model = Model(*more)
         return verb.whole(y, model, of_shapes(form, y, model), missing)
 
-    divided = custom_partitioning(function)
     names, mapped, kept = [f"batch{k}" for k in range(ranks)], [], []
     for k, shape in enumerate(shapes):
         own = [f"array{k}_{axis}" for axis in range(len(shape))]
         mapped.append(spread(k, names, "time", own))
         kept += [name for name in own if name in mapped[-1]]
-    rule = f"{', '.join(map(' '.join, mapped[:count]))}, -> {', '.join(map(' '.join, mapped[count:]))}"
-    divided.def_partition(partition, sharding_rule=rule, need_replication_factors=tuple(kept))
-    return divided
+    return divided(function, plan, mapped[:count], mapped[count:], tuple(kept))

@@ -32,8 +32,18 @@ from tridiag.libraries.jax import Operations, vary_alike
 from tridiag.problems.forms import Cut, Recurrence, Shape
 from tridiag.xla import custom_call, totals
 from tridiag.xla.doubtful import computed_whole
-from tridiag.xla.exchange import anywhere, from_all, index, of_device, of_planes, own_rows, planes, words_of_all
-from tridiag.xla.split import row_at
+from tridiag.xla.exchange import (
+    anywhere,
+    from_all,
+    from_all_rows,
+    index,
+    of_device,
+    of_planes,
+    planes,
+    row_at,
+    words_of_all,
+)
+from tridiag.xla.split_last_rows import LEAST, from_last_rows
 from tridiag.xla.totals import Affine
 
 ROUNDING = 1024  # eps: how far a state may be from what the next device has taken for it, and 8 eps sqrt(rows) more
@@ -71,6 +81,12 @@ class Part(NamedTuple):
         return self.cut.parts * self.own.n - self.form.n
 
     @property
+    def followed(self) -> Any:
+        """Whether a device begins with what this one ends with."""
+        count = self.cut.parts if self.form.backward else -(-self.form.n // self.own.n)
+        return self.place < count - 1
+
+    @property
     def state_shape(self) -> tuple[int, ...]:
         axis = self.own.axis
         return (*self.own.shape[:axis], 1, *self.own.shape[axis + 1 :])
@@ -79,7 +95,7 @@ class Part(NamedTuple):
 # ------------------------------------------------------------------------------------------------ the verbs
 
 
-def exchange(verb: str, devices: int, sequences: int, order: int, shape: tuple[int, ...], dtype: str) -> str:
+def exchange(verb: str, devices: int, sequences: int, rows: int, order: int, shape: tuple[int, ...], dtype: str) -> str:
     """What is exchanged, in words."""
     parts = 2 if np.dtype(dtype).kind == "c" else 1
     matrices = verb == "matrix_recurrence"
@@ -88,7 +104,12 @@ def exchange(verb: str, devices: int, sequences: int, order: int, shape: tuple[i
         verb, size * (size + 1) * parts if several else 2 * parts + 1
     )
     how, words = words_of_all(devices, sequences // size if matrices else sequences, told, size * parts)
-    return f"{how}, {words:.3g} words received for each sequence"
+    if several or verb == "logcumsumexp" or rows < LEAST:
+        return f"{how}, {words:.3g} words received for each sequence"
+    return (
+        f"neighbours alone, {parts} words received for each sequence, where products of coefficients decay; "
+        f"else {how} besides, {words:.3g} words"
+    )
 
 
 def linear_recurrence(order: int, form: Recurrence, cut: Cut, x: Any, *more: Any) -> Any:
@@ -121,27 +142,35 @@ def log_linear_recurrence(weighted: bool, form: Recurrence, cut: Cut, *operands:
     count = 1 if weighted else 0
     part = part_of(form, cut, run, operands[-1], operands[:count], operands[count:-1])
     part = without_pads(part, -math.inf, 0.0)
-    kind = WEIGHTED if weighted else LOGARITHMS
-    told = totals.total_of(kind, part.own, part.coefficients[0] if weighted else None, part.x)
     start = part.init[0] if part.init else jnp.asarray(-math.inf, part.x.dtype)
-    before = state_before(part, told, start)
-    if not weighted:
-        return part.values(before)
-    y = part.from_states(before)
-    return kept_or_gathered(part, y, told.after(before), row_at(y, 0 if form.backward else -1, form.axis), told)
+    if weighted:
+        return from_any_rows(part, WEIGHTED, start, lambda y, k: row_at(y, k, form.axis))
+    return part.values(state_before(part, totals.total_of(LOGARITHMS, part.own, None, part.x), start))
 
 
 def by_total(part: Part) -> Any:
     """Order 1: what the rows make of a state is told by a kernel."""
     own, (a,), axis = part.own, part.coefficients, part.own.axis
-    told = totals.total_of(TRANSPOSED if own.transpose else LINEAR, own, a, part.x)
-    before = state_before(part, told, part.init[0] if part.init else jnp.zeros((), part.x.dtype))
-    y = part.from_states(before)
-    last = 0 if own.backward else -1
-    end = row_at(y, last, axis)
-    if own.transpose:
-        end = end * row_at(a, last, axis)
-    return kept_or_gathered(part, y, told.after(before), end, told)
+
+    def state_at(y: Any, k: int) -> Any:
+        state = row_at(y, k, axis)
+        return state * (row_at(a, k, axis) if a.shape[axis] > 1 else a) if own.transpose else state
+
+    start = part.init[0] if part.init else jnp.zeros((), part.x.dtype)
+    return from_any_rows(part, TRANSPOSED if own.transpose else LINEAR, start, state_at)
+
+
+def from_any_rows(part: Part, kind: str, start: Any, state_at: Callable[[Any, int], Any]) -> Any:
+    """The values, from the last rows of neighbours or from what all devices tell."""
+    (a,) = part.coefficients
+
+    def anew(told: Any) -> Any:
+        told = totals.total_of(kind, part.own, a, part.x) if told is None else told
+        before = state_before(part, told, start)
+        y = part.from_states(before)
+        return kept_or_gathered(part, y, told.after(before), state_at(y, 0 if part.own.backward else -1), told)
+
+    return from_last_rows(part, kind, a, start, state_at, anew)
 
 
 def by_units(part: Part, order: int) -> Any:
@@ -296,13 +325,13 @@ def whole_form(form: Recurrence) -> Recurrence:
 
 def gathered_from_devices(run: Callable[..., Any], form: Recurrence, coefficients: Rows, x: Any, init: Rows) -> Any:
     """The values of a backend that knows whole sequences only: ``run(coefficients, x, init, form)``."""
-    cut, axis = form.cut, form.axis
-    assert cut is not None
+    whole, count = whole_form(form), len(coefficients)
+    assert form.cut is not None
 
-    def whole(v: Any) -> Any:
-        return lax.all_gather(Operations.stretch(v, form.n, axis), cut.names, axis=axis, tiled=True)
+    def of_whole(*rows: Any) -> Any:
+        return run(rows[:count], rows[count], init, whole)
 
-    return own_rows(cut, run(tuple(map(whole, coefficients)), whole(x), init, whole_form(form)), form.n, axis)
+    return from_all_rows(form.cut, of_whole, form.steps, form.axis, (*coefficients, x))
 
 
 @functools.cache
@@ -348,8 +377,7 @@ def kept_or_gathered(part: Part, y: Any, taken: Any, end: Any, told: Any) -> Any
     same = (end == taken) | ((end != end) & (taken != taken))
     small = error <= limits.eps * (ROUNDING + 8 * math.sqrt(rows)) * size
     moderate = told.moderate() & (size < jnp.inf) & (error < jnp.inf) & (size > least)
-    followed = part.place < -(-part.form.n // rows) - 1 if not part.form.backward else part.place < part.cut.parts - 1
-    doubtful = followed & ~(same | small | moderate)
+    doubtful = part.followed & ~(same | small | moderate)
     again = anywhere(doubtful, part.cut)
     if isinstance(told, Affine):
         doubtful = doubtful.any(-1, keepdims=part.own.matrices)

@@ -19,10 +19,10 @@ from tridiag.xla.custom_call import (
     call_long,
     call_status,
     call_status_long,
-    may_be_sharded,
     shard_over_devices,
 )
 from tridiag.xla.exchange import of_device
+from tridiag.xla.partitioning import may_be_sharded
 from tridiag.xla.split_factors import Factors
 
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from tridiag.algorithms.neighbours import HIDDEN, LARGER
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.parts import cut_shape, cut_strides
 from tridiag.kernels.jobs.systems import granted, threads
@@ -44,6 +45,16 @@ class Linear(NamedTuple):
         """Where what is lost to cancellation is what values lose by themselves."""
         return (self.product == 0) | (self.exponent <= TRUSTED)
 
+    def decayed(self) -> Any:
+        """Whether the state before hardly counts, unless it is much larger than the values."""
+        most = math.log2(HIDDEN / LARGER * jnp.finfo(self.value.dtype).eps)
+        return (self.product == 0) | (self.exponent < most)
+
+    def hides(self, state: Any) -> Any:
+        """Whether rounding hides a state in the value."""
+        moved = times_power(self.product, self.exponent, state)
+        return jnp.abs(moved) <= HIDDEN * jnp.finfo(self.value.dtype).eps * jnp.abs(self.value)
+
 
 class Logarithms(NamedTuple):
     """What steps make of a state: logaddexp(value, state)."""
@@ -77,6 +88,12 @@ class Weighted(NamedTuple):
 
     def moderate(self) -> Any:
         return jnp.zeros_like(self.value, dtype=bool)
+
+    def decayed(self) -> Any:
+        return self.total < math.log(HIDDEN / LARGER * jnp.finfo(self.value.dtype).eps)
+
+    def hides(self, state: Any) -> Any:
+        return self.total + state <= self.value + math.log(HIDDEN * jnp.finfo(self.value.dtype).eps)
 
 
 class Affine(NamedTuple):

@@ -35,16 +35,16 @@ def make_part_job(
 
 
 def in_chunks(form: Form, chunks: Chunks) -> Form:
-    """The form of the chunks: an axis of them stands before that of their rows."""
+    """The form of the chunks: an axis of them, and perhaps one of their two ends, stands before that of their rows."""
     shape = cut_shape(form.shape, form.axis, chunks)
-    return form._replace(shape=shape, matrix_shape=shape, axis=form.axis + 1)
+    return form._replace(shape=shape, matrix_shape=shape, axis=form.axis + len(chunks.lengths) - 1)
 
 
 def cut_shape(shape: Shape, axis: int, chunks: Chunks) -> Shape:
     """The shape of the chunks of an array; one that is constant along the axis has one chunk of one row."""
-    long = shape[axis] != 1
-    return (*shape[:axis], *(tuple(chunks) if long else (1, 1)), *shape[axis + 1 :])
+    lengths = chunks.lengths if shape[axis] != 1 else (1,) * len(chunks.lengths)
+    return (*shape[:axis], *lengths, *shape[axis + 1 :])
 
 
 def cut_strides(strides: Shape, axis: int, chunks: Chunks) -> Shape:
-    return (*strides[:axis], strides[axis] * chunks.rows, *strides[axis:])
+    return (*strides[:axis], *(strides[axis] * step for step in chunks.steps), *strides[axis + 1 :])

@@ -205,7 +205,7 @@ def between_judged(zero, n, low, high):
 
 @njit(**OPTIONS)
 def judge_group(zero, job, worker, first, used):
-    """Whether the residuals of rows 0, 1 and n-1 are rounding."""
+    """Whether the residuals of rows 0, 1 and n-1 are rounding, and the elimination of all has its certificate."""
     n, row, known = job.rows, bytes_of_row(zero, ()), kept_row(zero, worker, job.rows)
     for place, i in ((FIRST + 1, 1), (FIRST + 2, 2), (LAST - 1, n - 2)):
         COPY_ROW(zero, (kept_row(zero, worker, i) + X_PLAIN * row, known + place * row))
@@ -213,7 +213,7 @@ def judge_group(zero, job, worker, first, used):
     SET_ONE(zero, (good,))
     JUDGE(zero, (*views_of_part(zero, job, worker, 0 * n, 0 * n + 2), known + BEFORE * row, good, 2))
     JUDGE(zero, (*views_of_part(zero, job, worker, n - 1, n), known + (LAST - 1) * row, good, 1))
-    TELL_JUDGED(zero, (good, job.certificates + first * bytes_of_real(zero, ()), used))
+    TELL_JUDGED(zero, (good, worker.good, job.certificates + first * bytes_of_real(zero, ()), used))
 
 
 # ------------------------------------------------------------------------------------------------ all parts

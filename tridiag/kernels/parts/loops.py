@@ -102,9 +102,10 @@ def copy_row(code: Code, source: Value, target: Value) -> None:
     code.store(target, code.load(source))
 
 
-def tell_judged(code: Code, good: Value, target: Value, used: Value) -> None:
-    """Of the parts of a group 1 or 0, a real number of each."""
-    code.store_some(target, code.load_as(code.vector, good), first_lanes(code, used))
+def tell_judged(code: Code, good: Value, certified: Value, target: Value, used: Value) -> None:
+    """Of the parts of a group 1 or 0, a real number of each: 0 too where plain elimination has no certificate."""
+    found = code.where(code.mask(code.word(certified)), code.load_as(code.vector, good), code.real_zero())
+    code.store_some(target, found, first_lanes(code, used))
 
 
 def numbers(x: Any) -> tuple[Value, ...]:

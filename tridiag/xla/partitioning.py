@@ -1,0 +1,63 @@
+"""Functions of arrays that XLA spreads over devices: which axes may be spread, and what each device calls."""
+
+from __future__ import annotations
+
+import inspect
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental.custom_partitioning import custom_partitioning
+from jax.sharding import NamedSharding, PartitionSpec
+
+from tridiag.kernels.runtime.sources import source_hash
+from tridiag.problems.forms import Cut
+
+# older JAX cannot be told that the system axis is to be whole: there, sharded arguments are gathered
+DIVIDES = "need_replication_factors" in inspect.signature(custom_partitioning.def_partition).parameters
+
+
+def may_be_sharded() -> bool:
+    """Whether XLA may find arrays on several devices, of which we are told."""
+    return jax.device_count("cpu") > 1 and DIVIDES and not jax.sharding.get_abstract_mesh().manual_axes
+
+
+def cut_over(mesh: Any, axes: Any) -> Cut | None:
+    """How rows are spread that lie along some axes of a mesh; None where they are on one device."""
+    cut = Cut.along(axes, mesh.shape)
+    return cut if cut.parts > 1 else None
+
+
+def divided(
+    function: Callable[..., Any],
+    plan: Callable[[Any, Any, Any], tuple[Callable[..., Any], Sequence[Any], Sequence[Any]]],
+    given: Sequence[Sequence[str]],
+    found: Sequence[Sequence[str]],
+    whole: tuple[str, ...],
+) -> Callable[..., Any]:
+    """The function, and of sharded arrays what ``plan(mesh, arguments, results)`` says.
+
+    That is a function of what each device has, and over which axes of the mesh the axes of operands and of results are
+    spread. ``given``, ``found``: names of these axes, the same where they are spread alike; ``whole``: those that are
+    never spread. One more operand, the last, is not read. It tells what is called, as `tag` does: nothing else in the
+    program says so, and a compiled program kept on disk would be taken for another.
+    """
+
+    def partition(mesh: Any, arguments: Any, result: Any) -> Any:
+        leaves, tree = jax.tree.flatten(result)
+        run, *specs = plan(mesh, arguments, leaves)
+        before, behind = ([NamedSharding(mesh, PartitionSpec(*spec)) for spec in some] for some in specs)
+        unread = NamedSharding(mesh, PartitionSpec())
+        return mesh, lambda *operands: run(*operands[:-1]), tree.unflatten(behind), (*before, unread)
+
+    call = custom_partitioning(lambda *operands: function(*operands[:-1]))
+    rule = f"{', '.join(map(' '.join, given))}, -> {', '.join(map(' '.join, found))}"
+    call.def_partition(partition, sharding_rule=rule, need_replication_factors=whole)
+    return call
+
+
+def tag(*what: Any) -> np.uint32:
+    """A number of what is called, and of the kernels."""
+    return np.uint32(zlib.crc32(repr((*what, source_hash())).encode()))
