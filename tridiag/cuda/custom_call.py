@@ -22,6 +22,7 @@ from tridiag.cuda.instances import INSTANCES
 from tridiag.cuda.record import Clear, Launch, Program
 from tridiag.kernels.jobs.words import cuda as words
 from tridiag.kernels.runtime.object_cache import Kernel, made_by, obtain
+from tridiag.kernels.runtime.python_call import lasting
 from tridiag.kernels.runtime.sources import source_hash_of
 
 PLATFORM = "CUDA"
@@ -35,7 +36,7 @@ ENTRIES = {
 MADE_OF = "tridiag.cuda.custom_call", "tridiag.kernels.runtime.cuda_handler"
 NUMBERS = {kernel: k for k, kernel in enumerate(INSTANCES)}
 
-process = words.Driver.filled()  # what the handler reads
+process = lasting(words.Driver.filled())  # what the handler reads
 _functions: dict[tuple[int, int], Any] = {}  # the kernels that it names, which must not be unloaded
 _lock = threading.Lock()
 _loader = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
@@ -158,6 +159,7 @@ def load(launches: Iterable[Launch]) -> None:
                     table[device, number] = function.ptr
 
 
+@lasting
 @_loader
 def load_words(address: int, count: int) -> int:
     """Load the kernels of a program that XLA makes; what fails here is told when it runs."""

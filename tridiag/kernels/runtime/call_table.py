@@ -25,6 +25,7 @@ from tridiag.kernels.runtime.python_call import (
     JOB,
     KERNEL,
     LONG,
+    METH_FASTCALL,
     SIZE,
     Method,
     lasting,
@@ -234,4 +235,4 @@ ENTRY = "recall", made_by("runtime.table_entry.build")  # a kernel, and what bui
 
 @functools.cache
 def method() -> Method:
-    return lasting(b"recall", obtain(*ENTRY).address)
+    return lasting(Method(b"recall", obtain(*ENTRY).address, METH_FASTCALL, None))

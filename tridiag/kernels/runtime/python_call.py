@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,8 @@ WORTH_A_SWITCH = 5_000  # unknowns; below, getting the GIL back may take longer 
 METH_FASTCALL = 0x80
 BEFORE_JOB = 64  # bytes before a job, for what a call keeps there (`python_entry`)
 LISTEN = 50_000_000  # nanoseconds after which the main thread runs the handlers of signals, during a call
+
+Thing = TypeVar("Thing")
 
 
 class Method(ctypes.Structure):
@@ -45,16 +47,15 @@ make_function.restype, make_function.argtypes = ctypes.py_object, (ctypes.c_void
 ENTRY = "call", made_by("runtime.python_entry.build")  # a kernel, and what builds it
 
 
-def lasting(name: bytes, address: int) -> Method:
-    """What functions are made of, and point at until they are freed: at the end of a process in any order, so never."""
-    made = Method(name, address, METH_FASTCALL, None)
+def lasting(made: Thing) -> Thing:
+    """What native code points at until a process ends, when Python frees things in any order: this it never does."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))
     return made
 
 
 @functools.cache
 def method() -> Method:
-    return lasting(b"kernel", obtain(*ENTRY).address)
+    return lasting(Method(b"kernel", obtain(*ENTRY).address, METH_FASTCALL, None))
 
 
 def function(kernel: int, words: Any, helpers: int, unknowns: int) -> Callable[..., int]:
