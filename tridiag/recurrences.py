@@ -215,7 +215,8 @@ def logcumsumexp(
     Notes
     -----
     The error is a unit or two in the last place of max(1, abs(y)), over any number of terms. Infinities, NaN and
-    derivatives are as in `log_linear_recurrence`.
+    derivatives are as in `log_linear_recurrence`. A sum that goes on from chunk to chunk is
+    ``log_linear_recurrence(0.0, x, init, return_final=True)``, of real numbers.
 
     Of complex numbers the logarithm is principal, with imaginary parts from -pi to pi, where PyTorch may differ by
     multiples of 2 pi. The error is a unit or two times what cancels, sum(abs(exp(x))) / abs(sum(exp(x))). Sequences

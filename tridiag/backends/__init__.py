@@ -187,9 +187,8 @@ class Backend:
         if not absent:
             return None
         extras = ",".join(dict.fromkeys(EXTRAS[module] for module in absent if module in EXTRAS))
-        return f"needs {' and '.join(absent)}, which is not installed" + (
-            f": {how_to_install(extras)}" if extras else ""
-        )
+        told = f"needs {' and '.join(absent)}, which {'is' if len(absent) == 1 else 'are'} not installed"
+        return told + (f": {how_to_install(extras)}" if extras else "")
 
     def mismatched(self) -> str | None:
         """The sentence that says which of the installed packages do not go together, or with this system."""
