@@ -1,6 +1,6 @@
 """The verbs whose kernels come along with a wheel, against plain loops: run on a machine that may be emulated.
 
-    python tests/on_arm.py [DTYPE]...
+    python tests/on_arm.py [--dtypes DTYPE...] [--verbs VERB...]
 
 Nothing but NumPy, tridiag and what that imports is needed. Ends with 1 where a result is not right, where a kernel was
 compiled, or Numba imported: all of them came along. Each verb is told with its largest error, in eps.
@@ -8,6 +8,7 @@ compiled, or Numba imported: all of them came along. Each verb is told with its 
 
 from __future__ import annotations
 
+import argparse
 import math
 import sys
 import time
@@ -120,7 +121,7 @@ def systems(dtype: str) -> Iterator[Case]:
 def sequences(dtype: str) -> Iterator[Case]:
     a, x, one = numbers(dtype, 19, 40, seed=1), numbers(dtype, 19, 40, seed=2), np.dtype(dtype).type(0.5)
     yield "linear_recurrence", lambda: tridiag.linear_recurrence(a, x), lambda y: (y, recurred(a, x))
-    yield "... constant", lambda: tridiag.linear_recurrence(one, x), lambda y: (y, recurred(one, x))
+    yield "linear_recurrence, constant", lambda: tridiag.linear_recurrence(one, x), lambda y: (y, recurred(one, x))
     half = a / 2
 
     def second(y: Any) -> tuple[Any, Any]:
@@ -129,7 +130,7 @@ def sequences(dtype: str) -> Iterator[Case]:
             found[:, t] += half[:, t] * (found[:, t - 1] + (found[:, t - 2] if t > 1 else 0))
         return y, found
 
-    yield "... of order 2", lambda: tridiag.linear_recurrence((half, half), x), second
+    yield "linear_recurrence, of order 2", lambda: tridiag.linear_recurrence((half, half), x), second
     yield "logcumsumexp", lambda: tridiag.logcumsumexp(x), lambda y: (y, np.logaddexp.accumulate(x.astype(EXACT), -1))
 
     def logarithms(y: Any) -> tuple[Any, Any]:
@@ -183,12 +184,18 @@ def outcome(run: Callable[[], Any], pair: Callable[[Any], tuple[Any, Any]], eps:
     return error <= BAR, f"{error:.2g} eps"
 
 
-def main(dtypes: list[str]) -> int:
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--dtypes", nargs="*", default=["float64", "float32"])
+    parser.add_argument("--verbs", nargs="*", help="as they are told (default: all)")
+    options = parser.parse_args()
     print(f"kernels for {shipped.kind()} of {shipped.FOLDER}")
     object_cache.compile_in_turn = refuse
     wrong = 0
-    for dtype in dtypes or ["float64", "float32"]:
+    for dtype in options.dtypes:
         for told, run, pair in (*systems(dtype), *sequences(dtype), *(models(dtype) if dtype == "float64" else ())):
+            if options.verbs and told.partition(",")[0] not in options.verbs:
+                continue
             begun = time.perf_counter()
             right, found = outcome(run, pair, float(np.finfo(dtype).eps))
             wrong += not right
@@ -201,4 +208,4 @@ def main(dtypes: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
