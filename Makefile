@@ -117,8 +117,8 @@ test-matrix: $(WORK)/wheel.stamp
 	    && cd "$$copy" && $$venv/bin/python -m pytest -c setup.cfg $(PYTEST_ARGS) $(SLICE)) || exit 1; done
 
 # Every kernel of a wheel, compiled for ARM, macOS and Windows: no symbol that these lack. Those for any ARM then run in an
-# emulator, under Debian's Python and wheels for aarch64, against plain loops. Needs Debian, and qemu-user of it; some
-# twenty minutes on two cores. VERBS="solve factor": those of these alone.
+# emulator, under Debian's Python and wheels for aarch64, against plain loops. Needs Debian, and qemu-user of it; 24
+# minutes of processor time, on two cores. VERBS="solve factor": those of these alone.
 VERBS ?=
 ARM := $(WORK)/arm
 ARM_PACKAGES := python3.11-minimal libpython3.11-minimal libpython3.11-stdlib libc6 libgcc-s1 libstdc++6 zlib1g libexpat1 \
