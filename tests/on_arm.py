@@ -1,6 +1,6 @@
 """The verbs whose kernels come along with a wheel, against plain loops: run on a machine that may be emulated.
 
-    python tests/on_arm.py [DTYPE]...
+    python tests/on_arm.py [--dtypes DTYPE...] [--verbs VERB...]
 
 Nothing but NumPy, tridiag and what that imports is needed. Ends with 1 where a result is not right, where a kernel was
 compiled, or Numba imported: all of them came along. Each verb is told with its largest error, in eps.
@@ -8,6 +8,7 @@ compiled, or Numba imported: all of them came along. Each verb is told with its 
 
 from __future__ import annotations
 
+import argparse
 import math
 import sys
 import time
@@ -50,20 +51,35 @@ def recurred(a: Any, x: Any) -> Any:
     return y
 
 
-def likelihood(y: Any, F: Any, H: Any, Q: Any, R: Any, m0: Any, P0: Any) -> Any:
-    """Of series, by the joint normal distribution of all that was observed."""
-    n, means, covs = y.shape[1], [m0], [P0]
-    for _ in range(1, n):
-        means.append(F @ means[-1])
-        covs.append(F @ covs[-1] @ F.T + Q)
-    mean, joint = np.concatenate([H @ m for m in means]), np.zeros((n, n))
-    for i in range(n):
-        for j in range(i, n):
-            joint[i, j] = joint[j, i] = (H @ np.linalg.matrix_power(F, j - i) @ covs[i] @ H.T)[0, 0]
-    joint += R[0, 0] * np.eye(n)
-    rest = y[..., 0] - mean
-    fit = np.einsum("bi,ij,bj->b", rest, np.linalg.inv(joint), rest)
-    return -(fit + np.linalg.slogdet(joint)[1] + n * math.log(2 * math.pi)) / 2
+class Joint:
+    """The normal distribution of all states and observations of n steps of a model, and what follows from it."""
+
+    def __init__(self, n: int, F: Any, H: Any, Q: Any, R: Any, m0: Any, P0: Any) -> None:
+        means, covs = [m0], [P0]
+        for _ in range(1, n):
+            means.append(F @ means[-1])
+            covs.append(F @ covs[-1] @ F.T + Q)
+        power, read = np.linalg.matrix_power, np.kron(np.eye(n), H)
+        upper = [[covs[i] @ power(F, j - i).T if j >= i else np.zeros_like(F) for j in range(n)] for i in range(n)]
+        above = np.triu(np.block(upper))
+        self.means, self.states = np.concatenate(means), above + np.triu(above, 1).T
+        self.observed = read @ self.states @ read.T + np.kron(np.eye(n), R)
+        self.gain = np.linalg.solve(self.observed, read @ self.states).T
+        self.read, self.shape = read, (n, len(F))
+
+    def likelihood(self, y: Any) -> Any:
+        rest = y.reshape(len(y), -1) - self.read @ self.means
+        fit = (rest * np.linalg.solve(self.observed, rest.T).T).sum(-1)
+        return -(fit + np.linalg.slogdet(self.observed)[1] + rest.shape[1] * math.log(2 * math.pi)) / 2
+
+    def smoothed(self, y: Any) -> Any:
+        rest = y.reshape(len(y), -1) - self.read @ self.means
+        return (self.means + rest @ self.gain.T).reshape(len(y), *self.shape)
+
+    def smoothed_cov(self) -> Any:
+        n, k = self.shape
+        cov = self.states - self.gain @ self.read @ self.states
+        return cov.reshape(n, k, n, k)[np.arange(n), :, np.arange(n)]
 
 
 def aligned(scores: Any, gap: float) -> Any:
@@ -120,7 +136,7 @@ def systems(dtype: str) -> Iterator[Case]:
 def sequences(dtype: str) -> Iterator[Case]:
     a, x, one = numbers(dtype, 19, 40, seed=1), numbers(dtype, 19, 40, seed=2), np.dtype(dtype).type(0.5)
     yield "linear_recurrence", lambda: tridiag.linear_recurrence(a, x), lambda y: (y, recurred(a, x))
-    yield "... constant", lambda: tridiag.linear_recurrence(one, x), lambda y: (y, recurred(one, x))
+    yield "linear_recurrence, constant", lambda: tridiag.linear_recurrence(one, x), lambda y: (y, recurred(one, x))
     half = a / 2
 
     def second(y: Any) -> tuple[Any, Any]:
@@ -129,7 +145,7 @@ def sequences(dtype: str) -> Iterator[Case]:
             found[:, t] += half[:, t] * (found[:, t - 1] + (found[:, t - 2] if t > 1 else 0))
         return y, found
 
-    yield "... of order 2", lambda: tridiag.linear_recurrence((half, half), x), second
+    yield "linear_recurrence, of order 2", lambda: tridiag.linear_recurrence((half, half), x), second
     yield "logcumsumexp", lambda: tridiag.logcumsumexp(x), lambda y: (y, np.logaddexp.accumulate(x.astype(EXACT), -1))
 
     def logarithms(y: Any) -> tuple[Any, Any]:
@@ -148,6 +164,22 @@ def sequences(dtype: str) -> Iterator[Case]:
         return y, found
 
     yield "matrix_recurrence", lambda: tridiag.matrix_recurrence(matrices, vectors), products
+    rates, channels, steps = (
+        -np.abs(numbers(dtype, 5, 4)),
+        numbers(dtype, 3, 40, 5),
+        np.abs(numbers(dtype, 3, 40, 5, seed=7)),
+    )
+    into, read = numbers(dtype, 3, 40, 1, 4, seed=8), numbers(dtype, 3, 40, 1, 4, seed=9)
+
+    def selected(y: Any) -> tuple[Any, Any]:
+        states, found = np.zeros((3, 5, 4), EXACT), np.empty((3, 40, 5), EXACT)
+        for t in range(40):
+            step = steps[:, t, :, None].astype(EXACT)
+            states = np.exp(step * rates) * states + step * into[:, t] * channels[:, t, :, None]
+            found[:, t] = (read[:, t] * states).sum(-1)
+        return y, found
+
+    yield "selective_scan", lambda: tridiag.selective_scan(rates, channels, into, read, step=steps, axis=1), selected
     scores = numbers(dtype, 9, 12, 15, seed=6)
     yield "smith_waterman", lambda: tridiag.smith_waterman(scores, gap=-1.0), lambda y: (y, aligned(scores, -1.0))
 
@@ -159,14 +191,17 @@ def models(dtype: str) -> Iterator[Case]:
         "R": np.array([[0.4]]), "m0": np.array([0.1, -0.2]), "P0": np.array([[1.0, 0.1], [0.1, 0.5]]),
     }  # fmt: skip
     y = numbers("float64", 11, 20, 1)
-    wanted = likelihood(y, **model)
+    joint = Joint(20, **model)
+    wanted, means, covs = joint.likelihood(y), joint.smoothed(y), joint.smoothed_cov()
     yield "kalman.log_likelihood", lambda: kalman.log_likelihood(y, **model), lambda found: (found, wanted)
     yield "kalman.filter", lambda: kalman.filter(y, **model).log_likelihood, lambda found: (found, wanted)
     yield (
-        "kalman.smoother, of the last step",
-        lambda: kalman.smoother(y, **model),
-        lambda found: (found.mean[:, -1], kalman.filter(y, **model).mean[:, -1]),
+        "kalman.filter, the last step",
+        lambda: kalman.filter(y, **model).mean[:, -1],
+        lambda found: (found, means[:, -1]),
     )
+    yield "kalman.smoother", lambda: kalman.smoother(y, **model).mean, lambda found: (found, means)
+    yield "kalman.smoother, covariances", lambda: kalman.smoother(y, **model).cov, lambda found: (found, covs)
 
 
 def refuse(name: str, *more: Any) -> Any:
@@ -183,12 +218,18 @@ def outcome(run: Callable[[], Any], pair: Callable[[Any], tuple[Any, Any]], eps:
     return error <= BAR, f"{error:.2g} eps"
 
 
-def main(dtypes: list[str]) -> int:
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--dtypes", nargs="*", default=["float64", "float32"])
+    parser.add_argument("--verbs", nargs="*", help="as they are told (default: all)")
+    options = parser.parse_args()
     print(f"kernels for {shipped.kind()} of {shipped.FOLDER}")
     object_cache.compile_in_turn = refuse
     wrong = 0
-    for dtype in dtypes or ["float64", "float32"]:
+    for dtype in options.dtypes:
         for told, run, pair in (*systems(dtype), *sequences(dtype), *(models(dtype) if dtype == "float64" else ())):
+            if options.verbs and told.partition(",")[0] not in options.verbs:
+                continue
             begun = time.perf_counter()
             right, found = outcome(run, pair, float(np.finfo(dtype).eps))
             wrong += not right
@@ -201,4 +242,4 @@ def main(dtypes: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -1,11 +1,11 @@
 """Every kernel that a wheel brings along, compiled for processors and systems that are not here.
 
-    python tools/other_targets.py FOLDER [--part K/N]
+    python tools/other_targets.py FOLDER [--part K/N] [VERB]...
 
 Each is compiled for any AArch64 Linux and written to FOLDER/generic, as into a wheel, and its optimized code for
 `TARGETS` too. A symbol that no object has and that is not among those of the target's system ends this with 1; so does
 code that cannot be written. What a target lacks, which keeps its kernels from running, is printed. ``--part``: the K-th
-of N parts of the kernels, for as many processes.
+of N parts of the kernels, for as many processes. Verbs, as ``solve`` or ``kalman.filter``: the kernels of these alone.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ TARGETS = {
     "macos, apple-m1": cross.Target("arm64-apple-macosx11.0.0", "apple-m1"),
     "windows, x86-64-v3": cross.Target("x86_64-pc-windows-msvc", "haswell"),
 }
+VERBS = tuple(verb for wanted in WANTED for verb in wanted.verbs)
 EVERYWHERE = {"malloc", "free", "abort", "memcpy", "memset", "memmove", "log", "logf", "hypot", "hypotf"}
 POSIX = {
     "sched_yield", "usleep", "clock_gettime", "madvise", "pthread_create", "pthread_self", "pthread_detach",
@@ -49,30 +50,39 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--part", default="1/1")
+    parser.add_argument("verbs", nargs="*", metavar="VERB", help=f"of {', '.join(VERBS)} (default: all)")
     options = parser.parse_args()
+    if wrong := [verb for verb in options.verbs if verb not in VERBS]:
+        parser.error(f"{wrong[0]}: kernels come along for {', '.join(VERBS)}")
     part, parts = map(int, options.part.split("/"))
+    wanted = [some._replace(verbs=[v for v in some.verbs if v in (options.verbs or VERBS)]) for some in WANTED]
     cross.compile_for(GENERIC)
+    kernels = list(wanted_kernels(wanted).items())[part - 1 :: parts]
     others = {told: cross.Codegen(target) for told, target in TARGETS.items()}
     place = options.folder / GENERIC.processor
     place.mkdir(parents=True, exist_ok=True)
     (options.folder / shipped.DIGEST).write_text(sources.digest())
-    unknown, lacked = set(), set()
-    for name, build in list(wanted_kernels(WANTED).items())[part - 1 :: parts]:
+    lacked: dict[str, set[str]] = {system: set() for system in OF}
+    unknown = 0
+    for name, build in kernels:
         compiled = build()
         code = object_cache.object_code(compiled)
         ahead.bring_along(name, build.module, code, place)
         images = {"linux, generic": code.image}
         images |= {told: made.object_of(compiled._library._final_module) for told, made in others.items()}
+        print(name, *(f"{len(image) >> 10} KiB" for image in images.values()), flush=True)
         for told, image in images.items():
             system = told.partition(",")[0]
             of_posix, else_missing = lacking(system, undefined(image))
-            lacked |= {(system, symbol) for symbol in of_posix}
-            unknown |= {f"{name} for {told} needs {symbol}, which {system} does not have" for symbol in else_missing}
-        print(name, *(f"{len(image) >> 10} KiB" for image in images.values()), flush=True)
-    for system, symbol in sorted(lacked):
-        print(f"{system} lacks {symbol}")
-    print(*sorted(unknown), sep="\n")
-    return int(bool(unknown))
+            lacked[system] |= of_posix
+            unknown += len(else_missing)
+            for symbol in sorted(else_missing):
+                print(f"{name} for {told} needs {symbol}, which {system} does not have", flush=True)
+    for system, symbols in lacked.items():
+        if symbols:
+            print(f"{system} lacks {', '.join(sorted(symbols))}")
+    print(f"part {options.part}: {len(kernels)} kernels for {1 + len(TARGETS)} targets; unknown symbols: {unknown}")
+    return int(unknown > 0)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import argparse
 import os
 import platform
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -30,7 +31,7 @@ TRIPLE = "{}-unknown-linux-gnu"
 class Wanted(NamedTuple):
     """Kernels of some verbs: their dtypes, sizes, models, and whether those of backward passes too."""
 
-    verbs: tuple[str, ...]
+    verbs: Sequence[str]
     dtypes: tuple[str, ...]
     sizes: tuple[int, ...] = (1, 2, 3)
     states: tuple[tuple[int, int], ...] = ()
@@ -50,7 +51,7 @@ WANTED = (
 ONLY = {"small": (Wanted(("solve",), ("float64",), backward=False),), "python": ()}
 
 
-def wanted_kernels(all_wanted: tuple[Wanted, ...]) -> dict[str, object_cache.Builder]:
+def wanted_kernels(all_wanted: Sequence[Wanted]) -> dict[str, object_cache.Builder]:
     """What builds them, by their names."""
     return ahead.builders([named for wanted in all_wanted for named in ahead.kernels_of(*wanted)])
 
