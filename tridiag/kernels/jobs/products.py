@@ -15,7 +15,7 @@ from tridiag.kernels.jobs.words import products as P
 from tridiag.problems.forms import Form
 
 WORTH_A_THREAD = 384 * 1024  # bytes of the result; less is not worth a helper
-WORTH_STARTING = 2 * 1024 * 1024  # likewise, one that does not run yet: making it takes 25 to 50 us
+WORTH_STARTING = 1024 * 1024  # likewise, one that does not run yet: making it takes 25 to 50 us
 FEW, MANY = 16, 4096  # entries side by side, and in all
 SHORT = 2**20  # entries of matrices, up to which many are computed at a time
 

@@ -23,7 +23,7 @@ SHORTEST_CHUNK = 4  # times the lanes: steps of a lane, where there are not
 SECOND_LEVEL = 1024 * 1024  # bytes of the operands that a core's own cache holds at least
 # bytes of the pivot rows of block systems in lanes, and how many times longer these take than pivot rows in cache
 OUT_OF_CACHE = ((8 * 1024 * 1024, 1), (20 * 1024 * 1024, 2), (math.inf, 3))
-WORTH_STARTING = 250_000  # steps, as `tridiag.kernels.jobs.systems` counts unknowns
+WORTH_STARTING = 120_000  # steps, as `tridiag.kernels.jobs.systems` counts unknowns
 MOST_KEPT = 256 * 1024 * 1024  # bytes of the pivot rows of a system that is not eliminated twice
 SHARED = 4096  # bytes of a row for each thread, of those that share it, in results that caches hold
 STRETCH, LONG_STRETCH = 4096, 16_384  # bytes of a row of sequences side by side: it is read again in the next step
