@@ -23,7 +23,7 @@ from tridiag.kernels.access.moves import in_lanes, out_of_lanes
 from tridiag.kernels.jobs.words.job import Job
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.runtime.threads import runner
-from tridiag.kernels.runtime.work_items import claim
+from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.simd import explog
 from tridiag.kernels.simd.functions import emitted
 from tridiag.kernels.simd.fused import inverse, multiple_less
@@ -227,10 +227,7 @@ def team() -> Any:
 
     @numba.njit
     def work(job: Any, zero: Any) -> None:
-        while True:
-            item = claim(job)
-            if item < 0:
-                break
+        for item in items(job):
             fetch_add(job.addresses.total, item)
             fetch_add(job.addresses.calls, 1)
 

@@ -134,6 +134,6 @@ def test_totals_of_logarithms(dtype: str, reverse: bool) -> None:
 def test_few_sequences_are_cut() -> None:
     """Into as many chunks as fill the lanes, of rows that do not share a set of the caches; short ones are not."""
     kind = np.dtype("float64")
-    assert chunks_of(100, 1, kind, 1).number == 1 and chunks_of(10_000, 64, kind, 1) == (1, 10_000)
-    count, rows = chunks_of(2**20, 1, kind, 1)
+    assert chunks_of(100, 1, kind, 1).number == 1 and chunks_of(10_000, 64, kind, 1) == (1, 10_000, 0)
+    count, rows, _ = chunks_of(2**20, 1, kind, 1)
     assert count == 8 and rows * 8 % 4096 != 0 and 0 <= 2**20 - count * rows < 64
