@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from lines import file_name
-from random_verbs import FLOORS, IN_JIT, VERBS, Problem
+from random_verbs import EMPTY, FLOORS, IN_JIT, PARALLEL_STREAM, STREAM, VERBS, Problem
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -89,7 +89,7 @@ def figures(points: list[dict[str, Any]]) -> dict[str, float]:
 
 def floor(others: dict[str, float]) -> float:
     """The time of the fastest stream, or of the empty call where there is none."""
-    return min((others[name] for name in FLOORS[1:] if name in others), default=others[FLOORS[0]])
+    return min((others[name] for name in (STREAM, PARALLEL_STREAM) if name in others), default=others[EMPTY])
 
 
 def mean(ratios: Any) -> float:

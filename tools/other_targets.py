@@ -55,7 +55,7 @@ def main() -> int:
     if wrong := [verb for verb in options.verbs if verb not in VERBS]:
         parser.error(f"{wrong[0]}: kernels come along for {', '.join(VERBS)}")
     part, parts = map(int, options.part.split("/"))
-    wanted = [some._replace(verbs=[v for v in some.verbs if v in (options.verbs or VERBS)]) for some in WANTED]
+    wanted = [some._replace(verbs=tuple(v for v in some.verbs if v in (options.verbs or VERBS))) for some in WANTED]
     cross.compile_for(GENERIC)
     kernels = list(wanted_kernels(wanted).items())[part - 1 :: parts]
     others = {told: cross.Codegen(target) for told, target in TARGETS.items()}

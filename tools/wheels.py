@@ -31,7 +31,7 @@ TRIPLE = "{}-unknown-linux-gnu"
 class Wanted(NamedTuple):
     """Kernels of some verbs: their dtypes, sizes, models, and whether those of backward passes too."""
 
-    verbs: Sequence[str]
+    verbs: tuple[str, ...]
     dtypes: tuple[str, ...]
     sizes: tuple[int, ...] = (1, 2, 3)
     states: tuple[tuple[int, int], ...] = ()

@@ -9,10 +9,27 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Cut, Shape
-from tridiag.xla.exchange import all_rows, own_rows
+from tridiag.xla.exchange import all_rows, anywhere, own_rows
 
 AT_ONCE = 2**19  # unknowns of systems that are gathered at a time, or one system
+
+
+def tried_first(
+    run: Callable[[], tuple[Any, Any]], anew: Callable[[], Any], cut: Cut, promising: Any, shape: Shape, like: Any
+) -> Any:
+    """y of ``run()``, which tells whether it is right as well; of ``anew()`` where on some device it is not.
+
+    It is not run where that is not ``promising``. y is of that shape, of the dtype of an array of devices ``like`` it.
+    """
+
+    def leave() -> tuple[Any, Any]:
+        nothing, found, _ = vary_alike((jnp.zeros(shape, like.dtype), jnp.zeros((), bool), like))
+        return nothing, found
+
+    y, right = lax.cond(promising, run, leave)
+    return lax.cond(anywhere(~right, cut), lambda _: anew(), lambda y: y, y)
 
 
 def computed_whole(
@@ -43,8 +60,8 @@ def computed_whole(
         shape: Shape = (*y.shape[:axis], rows, *y.shape[axis + 1 : rank], *x.shape[rank:])
         return jnp.broadcast_to(x, shape).reshape(outer, rows, inner, *x.shape[rank:])
 
-    anywhere = lax.psum(doubtful.astype(jnp.int32), cut.names).reshape(systems) > 0
-    listed = jnp.nonzero(anywhere, size=-(-systems // some) * some, fill_value=systems)[0]
+    wanted = lax.psum(doubtful.astype(jnp.int32), cut.names).reshape(systems) > 0
+    listed = jnp.nonzero(wanted, size=-(-systems // some) * some, fill_value=systems)[0]
     given, before = [flat(x, rows) for x in operands], [flat(x, 1) for x in states]
 
     def step(k: Any, y: Any) -> Any:
@@ -55,5 +72,5 @@ def computed_whole(
         found = run((some, n, *tail), whole, [x.at[place].get(mode="clip") for x in before])
         return y.at[place].set(own_rows(cut, found, rows, 1) if of_rows else found, mode="drop")
 
-    count = jnp.sum(anywhere, dtype=jnp.int32)
+    count = jnp.sum(wanted, dtype=jnp.int32)
     return lax.fori_loop(0, (count + some - 1) // some, step, flat(y, y.shape[axis])).reshape(y.shape)

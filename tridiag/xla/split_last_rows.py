@@ -14,9 +14,8 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from tridiag.libraries.jax import vary_alike
 from tridiag.xla import totals
-from tridiag.xla.exchange import anywhere
+from tridiag.xla.doubtful import tried_first
 
 ROWS = 128, 256  # in which products may become less than rounding
 FEWEST = 8  # times as many rows has a device that reads the last ones alone; with fewer it reads all
@@ -47,9 +46,5 @@ def from_last_rows(part: Any, kind: str, a: Any, start: Any, state_at: Any, anew
         hidden = told.hides(earlier) & (jnp.abs(told.value) < jnp.inf)
         return y, (hidden | ~part.followed).all()
 
-    def leave() -> tuple[Any, Any]:
-        nothing, found, _ = vary_alike((jnp.zeros(own.shape, part.x.dtype), jnp.zeros((), bool), part.x))
-        return nothing, found
-
-    y, good = lax.cond((told.decayed() | ~part.followed).all(), run, leave)
-    return lax.cond(anywhere(~good, cut), lambda _: anew(told if width == n else None), lambda y: y, y)
+    promising = (told.decayed() | ~part.followed).all()
+    return tried_first(run, lambda: anew(told if width == n else None), cut, promising, own.shape, part.x)

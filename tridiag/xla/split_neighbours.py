@@ -19,10 +19,10 @@ from jax import lax
 from tridiag.algorithms import neighbours, parts
 from tridiag.algorithms.parts import Bands, Known, Relations
 from tridiag.libraries.jax import Operations as ops
-from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Cut, Form
 from tridiag.problems.parts import Chunks, with_ends
-from tridiag.xla.exchange import anywhere, index, passed, row_at
+from tridiag.xla.doubtful import tried_first
+from tridiag.xla.exchange import index, passed, row_at
 from tridiag.xla.parts import CustomCalls
 
 
@@ -52,12 +52,7 @@ def solve_from_ends(
         x, accurate = CustomCalls.finish_judged(own, chunks._replace(ends=0), bands, d, joint.known)
         return x, accurate.all()
 
-    def leave() -> tuple[Any, Any]:
-        nothing, found, _ = vary_alike((jnp.zeros(own.shape, d.dtype), jnp.zeros((), bool), d))
-        return nothing, found
-
-    x, good = lax.cond((decayed & right).all(), finish, leave)
-    return lax.cond(anywhere(~good, cut), lambda _: anew(), lambda x: x, x), joint.ends
+    return tried_first(finish, anew, cut, (decayed & right).all(), own.shape, d), joint.ends
 
 
 def couplings_of(own: Form, bands: Bands, chunks: Chunks) -> list[Any]:

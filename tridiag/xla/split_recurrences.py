@@ -154,7 +154,7 @@ def by_total(part: Part) -> Any:
 
     def state_at(y: Any, k: int) -> Any:
         state = row_at(y, k, axis)
-        return state * (row_at(a, k, axis) if a.shape[axis] > 1 else a) if own.transpose else state
+        return state * row_at(a, k, axis) if own.transpose else state
 
     start = part.init[0] if part.init else jnp.zeros((), part.x.dtype)
     return from_any_rows(part, TRANSPOSED if own.transpose else LINEAR, start, state_at)

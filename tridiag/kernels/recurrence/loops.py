@@ -114,7 +114,7 @@ class Loop(NamedTuple):
         """Ask for as many lines of the next group as the steps from i on have in this one: processors fetch ahead of
         few streams only, and each lane would be one."""
         for operand in range(2 + self.order):
-            first = addresses(code, at.addresses.lanes + operand * TABLE)[0] + at.ahead[operand] + i * LINE
+            first = code.word(at.addresses.lanes + operand * TABLE) + at.ahead[operand] + i * LINE
 
             def lines(_: Value, state: Any, first: Value = first, write: bool = operand == C.Y) -> Any:
                 for k in range(HEIGHT):

@@ -1,8 +1,8 @@
 """Threads beside the calling one, which works too: plain POSIX threads, nothing to initialise, no Python.
 
-A job is a block of int64 words. A helper that has nothing left to claim looks
-out for another job for some microseconds, and ends. Making another takes as long as a small job, so such a job has it
-made only where the call before ended a moment ago, and the next is likely to find it looking out.
+A job is a block of int64 words. A helper that has nothing left to claim looks out for another job for some
+microseconds, and ends. Making another takes as long as a small job, so such a job has it made only where the call
+before ended a moment ago, and the next is likely to find it looking out.
 """
 
 from __future__ import annotations
