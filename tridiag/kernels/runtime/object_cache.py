@@ -175,7 +175,9 @@ def compile_in_turn(name: str, build: Callable[[], Any], file: str) -> Kernel:
 
 def compile_and_keep(build: Callable[[], Any], file: str) -> Kernel:
     """A new kernel, whose code is kept where that can be done."""
-    with keyboard.interruptible():
+    from tridiag.kernels.runtime import compilation  # and Numba
+
+    with keyboard.interruptible(), compilation.of_a_kernel():
         compiled = build()
     content = pack(object_code(compiled), file)
     for folder in folders():

@@ -1,0 +1,60 @@
+"""What Numba writes of a kernel: machine code of the kernel alone, and whatever else is compiled as ever."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+from numba import cfunc, njit, types
+from numba.core.codegen import JITCPUCodegen
+from numba.core.registry import cpu_target
+
+from tridiag.kernels.runtime.compilation import of_a_kernel
+from tridiag.kernels.simd.vector import OPTIONS
+
+NUMBERS = types.int64(types.int64)
+
+
+@njit(**OPTIONS)
+def twice(x):
+    return 2 * x
+
+
+@njit(**OPTIONS)
+def twice_and_one(x):
+    return twice(x) + 1
+
+
+def build() -> Any:
+    def run(x):
+        return twice_and_one(twice_and_one(x))
+
+    return cfunc(NUMBERS, error_model="numpy")(run)
+
+
+def test_a_kernel_alone_gets_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it calls is part of it: nobody waits for code of functions that nobody calls."""
+    added: list[str] = []
+    as_ever = JITCPUCodegen._add_module
+    monkeypatch.setattr(JITCPUCodegen, "_add_module", lambda self, module: added.append("") or as_ever(self, module))
+    host = cpu_target.target_context.codegen()
+    with of_a_kernel():
+        compiled = build()
+    assert len(added) == 1
+    assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(compiled.address)(5) == 23
+    assert cpu_target.target_context.codegen() is host
+
+
+def test_what_users_compile_is_called_as_ever() -> None:
+    """Functions that a kernel has taken too, and that are compiled after it."""
+    with of_a_kernel():
+        build()
+    assert njit(lambda x: twice_and_one(x) + twice(x))(3) == 13
+
+
+def test_a_build_that_fails_leaves_numba_as_it_was() -> None:
+    host = cpu_target.target_context.codegen()
+    with pytest.raises(ZeroDivisionError), of_a_kernel():
+        _ = 1 / 0
+    assert cpu_target.target_context.codegen() is host
