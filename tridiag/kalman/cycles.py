@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -96,9 +95,9 @@ def trigonometric_seasonal(period: Any, variance: Array, harmonics: int | None =
     -----
     J. Durbin and S. J. Koopman, Time Series Analysis by State Space Methods, 2nd edition 2012, section 3.2.2.
     """
-    if isinstance(period, bool) or not isinstance(period, Real) or not 2 <= period < math.inf:
+    if isinstance(period, bool) or not isinstance(period, int | float | np.number) or not 2 <= period < math.inf:
         raise ValueError(f"period is {period!r}; wanted a number of steps, 2 or more")
-    most = int(period // 2)
+    most = int(float(period) // 2)
     count = most if harmonics is None else check_count("harmonics", harmonics, 1, "a number of waves")
     if count > most:
         raise ValueError(f"harmonics is {harmonics!r}; a period of {period} has {most}: wanted no more")
