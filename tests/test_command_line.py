@@ -97,6 +97,13 @@ def test_every_verb_is_explained(verb: str, capsys: pytest.CaptureFixture) -> No
         (["bench", "solve", "--device", "cuda"], "numpy arrays lie on cpu, not on cuda; take --library jax or torch"),
         (["bench", "solve", "--rounds", "0"], "'0' is no number of rounds; wanted 1 or more"),
         (["bench", "solve", "--rounds", "few"], "'few' is no number of rounds; wanted 1 or more"),
+        (
+            ["explain", "logcumsumexp", "--periodic"],
+            "logcumsumexp has no argument periodic; solve, factor, slogdet have",
+        ),
+        (["explain", "solve", "--gradient"], "numpy arrays have no gradients; take --library jax or torch"),
+        (["bench", "slogdet", "--periodic"], "--periodic is timed for solve alone, explained for others"),
+        (["bench", "--suite", "tdma", "--periodic"], "--periodic does nothing with a suite; leave it out"),
         (["explain", "solve", "--device", "nonsense"], "invalid choice: 'nonsense'"),
         (["explain", "solve", "--device", "cuda"], "numpy arrays lie on cpu, not on cuda; take --library jax or torch"),
     ],
@@ -106,6 +113,52 @@ def test_wrong_arguments_are_told(arguments: list[str], told: str, capsys: pytes
         commands.main(arguments)
     assert stopped.value.code == 2
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_gradient_is_explained(verb: str, capsys: pytest.CaptureFixture) -> None:
+    library = next((name for name in libraries.DIFFERENTIABLE if installed(name)), None)
+    if library is None:
+        pytest.skip("needs jax or torch, which are not installed")
+    assert commands.main(["explain", verb, "--shape", shape(verb), "--library", library, "--gradient"]) == 0
+    assert "Its gradient: " in capsys.readouterr().out
+
+
+def test_shapes_that_nobody_gives_fit_the_verb(capsys: pytest.CaptureFixture) -> None:
+    """Series of one value in each step, small blocks, and many short systems."""
+    for verb, wanted in [
+        ("solve", "(1000, 100)"),
+        ("kalman.filter", "(1000, 100, 1)"),
+        ("solve_block", "(1000, 100, 4)"),
+    ]:
+        assert commands.main(["explain", verb]) == 0
+        assert f"of shape {wanted}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_cyclic_systems_are_explained_and_timed(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert commands.main(["explain", "solve", "--periodic", "--shape", "4,9"]) == 0
+    assert "solve periodic systems of shape (4, 9)" in capsys.readouterr().out
+    (record,) = bench(tmp_path / "x.json", "solve", "--periodic", "--shape", "4,9", "--backend", "numpy")["comparisons"]
+    assert record["periodic"] and [row["name"] for row in record["rows"]] == ["numpy_thomas"]
+
+
+def test_what_is_done_is_said_at_once_and_reasons_once(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Where nobody is at a terminal too: a line for each contestant, on the error stream, before the tables."""
+    bench(
+        tmp_path / "x.json",
+        "solve",
+        "--shape",
+        "4,9",
+        "--backend",
+        "numpy",
+        "--backend",
+        "jax_scan",
+        "--backend",
+        "jax_lax",
+    )
+    told = capsys.readouterr()
+    assert "numpy_thomas: right; first call" in told.err
+    assert told.out.count("takes jax arrays, not numpy") == 1 and "jax_scan, jax_lax" in told.out
 
 
 @pytest.mark.parametrize("library", ["jax", "torch"])

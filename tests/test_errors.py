@@ -169,6 +169,15 @@ def test_libraries_mixed(verb: str) -> None:
                     VERBS[verb](a, b, 1.0)
 
 
+def test_how_to_convert_is_said() -> None:
+    torch = pytest.importorskip("torch")
+    refused(
+        TypeError, r"b: numpy, d: torch.*torch\.from_numpy\(x\) shares the memory", 1.0, 4 * ONES, 1.0, torch.ones(6)
+    )
+    x = solve(1.0, torch.from_numpy(4 * ONES), np.float64(1.0), torch.ones(6))
+    assert isinstance(x, torch.Tensor) and x.dtype == torch.float64
+
+
 def test_a_mask_of_another_library() -> None:
     torch = pytest.importorskip("torch")
     refused(TypeError, "different libraries .*where: numpy", 1.0, 4.0, 1.0, torch.ones(6), where=np.ones(6, bool))
@@ -380,6 +389,44 @@ def test_columns_beside_bands_are_no_constant_rows(verb: str, shape: tuple[int, 
         function = getattr(tridiag, verb)
         assert function(a, b, c, d, axis=axis).shape == shape
         assert function(a, b, c, np.broadcast_to(d, (*shape[:-1], 5))).shape == (*shape[:-1], 5)
+
+
+@pytest.mark.parametrize("verb", ["linear_recurrence", "log_linear_recurrence"])
+def test_one_step_beside_a_coefficient_a_channel_is_no_constant_row(verb: str) -> None:
+    """A step of a stream, (batch, 1, channels): a of (channels,) lies along the steps, and there would be as many."""
+    function, a, x = getattr(tridiag, verb), np.full(3, -0.5), np.ones((2, 1, 3))
+    name = "a" if verb == "linear_recurrence" else "log_a"
+    with pytest.raises(
+        ValueError, match=rf"axis=2 if the steps are there, {name}\[None, None, :\] if it is one number"
+    ):
+        function(a, x, axis=1)
+    assert function(a[None, None, :], x, axis=1).shape == function(a, x, axis=2).shape == x.shape
+    assert function(a, np.broadcast_to(x, (2, 3, 3)), axis=1).shape == (2, 3, 3)
+    assert function((a, a) if name == "a" else a, x, axis=2).shape == x.shape
+
+
+OPTIONS: dict[str, Callable[[Any], Any]] = {
+    "periodic": lambda option: tridiag.solve(1.0, 4.0, 1.0, ONES, periodic=option),
+    "transpose": lambda option: tridiag.matmul(1.0, 4.0, 1.0, ONES, transpose=option),
+    "pivoting": lambda option: tridiag.solve(1.0, 4.0, 1.0, ONES, pivoting=option),
+    "check": lambda option: tridiag.solve(1.0, 4.0, 1.0, ONES, check=option),
+    "overwrite_d": lambda option: tridiag.solve(1.0, 4.0, 1.0, ONES, overwrite_d=option),
+    "axis": lambda option: tridiag.solve(1.0, 4.0, 1.0, ONES, axis=option),
+    "reverse": lambda option: tridiag.linear_recurrence(0.5, ONES, reverse=option),
+    "return_final": lambda option: tridiag.linear_recurrence(0.5, ONES, return_final=option),
+}
+
+
+@pytest.mark.parametrize("library", ["numpy", "jax"])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_options_that_are_traced_are_to_be_static(name: str, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not JAX's own word of a conversion to a boolean, which names no argument."""
+    jax = pytest.importorskip("jax")
+    if library == "jax":
+        monkeypatch.setitem(globals(), "ONES", jax.numpy.ones((4, 6)))
+    with pytest.raises(TypeError, match=rf"{name} is traced by JAX .*static_argnames='{name}'") as refused:
+        jax.jit(OPTIONS[name])(1)
+    assert not isinstance(refused.value, jax.errors.JAXTypeError)
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,19 @@ def test_gradients_with_factors(way: str, short_way: bool, monkeypatch: pytest.M
         np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance * abs(y).max())
 
 
+@pytest.mark.parametrize("verb", [tridiag.solve, factored])
+@pytest.mark.parametrize("way", ["right sides only", "a shared matrix", "a mask"])
+def test_backward_passes_are_short_too(way: str, verb: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of right sides alone, and of shared matrices, they were the long way: four times as long for 20 systems."""
+    monkeypatch.setattr("tridiag.calls.fast_path.torch_systems.cotangents", None)
+    given, options = DIFFERENTIATED[way]()
+    wanted = [x for x in given if x.requires_grad]
+    x = verb(*given, **options)
+    assert len(torch.autograd.grad(x.sum(), wanted)) == len(
+        wanted
+    )  # of equal cotangents, which have no memory of their own
+
+
 def derivatives_of_other_kinds(given: list[Any], gradient: Any) -> dict[str, Any]:
     """What asks for more than a gradient of plain tensors."""
     a, b, c, d = given

@@ -22,9 +22,9 @@ def unobserved(parameters: list[float], **options: Any) -> Any:
     return structural.UnobservedComponents(Y[:, 0], use_exact_diffuse=True, **options).smooth(parameters)
 
 
-def arma_of_statsmodels(parameters: list[float]) -> Any:
+def arma_of_statsmodels(parameters: list[float], **options: Any) -> Any:
     sarimax = pytest.importorskip("statsmodels.tsa.statespace.sarimax")
-    return sarimax.SARIMAX(Y[:, 0], order=(2, 0, 1)).smooth(parameters)
+    return sarimax.SARIMAX(Y[:, 0], order=(2, 0, 1), **options).smooth(parameters)
 
 
 STRUCTURES: dict[str, Any] = {
@@ -38,6 +38,21 @@ STRUCTURES: dict[str, Any] = {
     "level, regression": (models.local_level(0.4, noise=1.3) + models.regression(X),
                           lambda: unobserved([1.3, 0.4], level="local level", exog=X, mle_regression=False)),
     "ARMA(2, 1)": (models.arma([0.5, 0.3], [0.4], 1.5), lambda: arma_of_statsmodels([0.5, 0.3, 0.4, 1.5])),
+    "ARMA(2, 1), noise": (models.arma([0.5, 0.3], [0.4], 1.5, noise=0.6),
+                          lambda: arma_of_statsmodels([0.5, 0.3, 0.4, 0.6, 1.5], measurement_error=True)),
+    "level and cycle": (models.local_level(0.4, noise=1.3) + models.cycle(0.3, 0.7, damping=0.9),
+                        lambda: unobserved([1.3, 0.4, 0.7, 0.3, 0.9], level="local level", cycle=True,
+                                           stochastic_cycle=True, damped_cycle=True)),
+    "fixed cycle": (models.local_level(0.4, noise=1.3) + models.cycle(0.3, 0.0),
+                    lambda: unobserved([1.3, 0.4, 0.3], level="local level", cycle=True)),
+    "five waves of a year": (models.local_level(0.4, noise=1.3) + models.trigonometric_seasonal(12, 0.7, harmonics=5),
+                             lambda: unobserved([1.3, 0.4, 0.7], level="local level",
+                                                freq_seasonal=[{"period": 12, "harmonics": 5}])),
+    "all waves of a week": (models.local_level(0.4, noise=1.3) + models.trigonometric_seasonal(7, 0.7),
+                            lambda: unobserved([1.3, 0.4, 0.7], level="local level", freq_seasonal=[{"period": 7}])),
+    "a period of 6.5": (models.local_level(0.4, noise=1.3) + models.trigonometric_seasonal(6.5, 0.7, harmonics=2),
+                        lambda: unobserved([1.3, 0.4, 0.7], level="local level",
+                                           freq_seasonal=[{"period": 6.5, "harmonics": 2}])),
 }  # fmt: skip
 
 
@@ -108,6 +123,38 @@ def test_structures_keep_their_dtype(dtype: str) -> None:
     assert repr(structure) == "Structure of 1 states, 1 unknown at first"
 
 
+@pytest.mark.parametrize("period", [2, 3, 4, 12])
+def test_waves_make_every_season(period: int) -> None:
+    """Without noise, all harmonics are the patterns that sum to 0: what follows from one period is exact."""
+    pattern = np.random.default_rng(period).normal(size=period)
+    y = np.tile(pattern - pattern.mean(), 3)[:, None]
+    structure = models.trigonometric_seasonal(period, 0.0)
+    assert structure.F.shape == (period - 1, period - 1)
+    found = kalman.forecast(y[:period], 2 * period, **structure | {"R": np.full((1, 1), 1e-12)})
+    np.testing.assert_allclose(found.mean, y[period:], atol=1e-9)
+
+
+@pytest.mark.parametrize("library", ["torch", pytest.param("jax", marks=pytest.mark.slow)])
+def test_gradients_go_through_the_frequency(library: str) -> None:
+    module = pytest.importorskip(library)
+
+    def loss(y: Any, numbers: Any) -> Any:
+        structure = models.cycle(numbers[0], numbers[1], damping=numbers[2])
+        return kalman.log_likelihood(y, **structure | {"R": structure.Q[:1, :1]})
+
+    given = np.array([0.3, 0.7, 0.9])
+    y, numbers = to_library(library, Y), to_library(library, given)
+    if library == "torch":
+        numbers.requires_grad_()
+        loss(y, numbers).backward()
+        gradient = to_numpy(numbers.grad)
+    else:
+        gradient = module.jit(module.grad(lambda numbers: loss(y, numbers)))(numbers)
+    for i in range(3):
+        low, high = (loss(Y, given + h * np.eye(3)[i]) for h in (-1e-5, 1e-5))
+        np.testing.assert_allclose(gradient[i], (high - low) / 2e-5, rtol=1e-6)
+
+
 def test_sums_keep_what_changes_with_time() -> None:
     both = models.regression(X) + models.seasonal(3, 0.5)
     assert both.H.shape == (60, 1, 4) and both.diffuse == (0, 1, 2, 3) and both.F.shape == (4, 4)
@@ -117,6 +164,10 @@ def test_sums_keep_what_changes_with_time() -> None:
 def test_bad_structures() -> None:
     with pytest.raises(ValueError, match=r"period is 1; wanted a number of steps, 2 or more"):
         models.seasonal(1, 0.5)
+    with pytest.raises(ValueError, match=r"period is nan; wanted a number of steps, 2 or more"):
+        models.trigonometric_seasonal(float("nan"), 0.5)
+    with pytest.raises(ValueError, match=r"harmonics is 7; a period of 12 has 6: wanted no more"):
+        models.trigonometric_seasonal(12, 0.5, harmonics=7)
     with pytest.raises(ValueError, match=r"ar has shape \(\); wanted one axis"):
         models.autoregression(0.5, 1.0)
     with pytest.raises(ValueError, match=r"x has shape \(60,\); wanted \(n, m\)"):

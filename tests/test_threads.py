@@ -68,9 +68,20 @@ def test_omp_num_threads_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     granted = systems.threads()
     assert granted >= 1
-    for text, wanted in (("1", 1), ("1,2", 1), ("100000", granted), ("0", granted), ("many", granted), ("", granted)):
+    for text, wanted in (("1", 1), ("1,2", 1), (" 1 ", 1), ("100000", granted), ("", granted)):
         monkeypatch.setenv("OMP_NUM_THREADS", text)
         assert systems.threads() == wanted, text
+
+
+@pytest.mark.parametrize("text", ["0", "many", "-1", "2.5"])
+def test_what_is_no_number_of_threads_is_told_once(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    granted = systems.threads()
+    monkeypatch.setenv("OMP_NUM_THREADS", text)
+    systems.threads_asked.cache_clear()
+    with pytest.warns(RuntimeWarning, match=f"OMP_NUM_THREADS is '{text}', no number of threads; tridiag takes all"):
+        assert systems.threads() == granted
+    assert systems.threads() == granted  # without another one, which would be an error here
 
 
 @pytest.mark.only(library="numpy", verb="factor")

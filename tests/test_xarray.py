@@ -190,6 +190,19 @@ def test_what_is_refused() -> None:
         labelled.solve(0.0, 0.0, 0.0, D, dim="z")
 
 
+def test_verbs_without_labels_say_what_to_do() -> None:
+    d = xr.DataArray(np.ones((4, 6)), dims=("x", "z"))
+    for owner, verb in ((d.tridiag, "factor"), (tridiag.xarray, "factor"), (d.tridiag, "scan")):
+        with pytest.raises(
+            AttributeError, match=rf"by labels there are .*solve.* Call tridiag\.{verb} with the \.data of"
+        ):
+            getattr(owner, verb)
+    with pytest.raises(AttributeError, match=r"no attribute 'nonesuch'$"):
+        d.tridiag.nonesuch  # noqa: B018
+    matrix = tridiag.factor(1.0, np.full(6, 4.0), 1.0, axis=d.get_axis_num("z"))
+    np.testing.assert_allclose(matrix.solve(d.data), d.tridiag.solve(1.0, 4.0, 1.0, dim="z"))
+
+
 @pytest.mark.parametrize("chunks", [{"t": 1, "x": 2}, {"z": 1, "x": 2}])
 def test_lazy_in_lazy_out(chunks: dict[str, int]) -> None:
     """Nothing is computed, chunks stay as they are."""

@@ -220,7 +220,7 @@ def logcumsumexp(
 
     Of complex numbers the logarithm is principal, with imaginary parts from -pi to pi, where PyTorch may differ by
     multiples of 2 pi. The error is a unit or two times what cancels, sum(abs(exp(x))) / abs(sum(exp(x))). Sequences
-    are to be whole in one place.
+    are to be whole in one place. A sum goes on where the last value of a chunk stands before the first of the next.
     """
     if axis_name is None and type(x) is ndarray and x.ndim:
         y = OF_SUMS.call(None, x, None, out, axis, reverse, False, backend)

@@ -25,6 +25,7 @@ __all__ = [
     "slogdet",
     "solve",
 ]
+UNLABELLED = "factor", "solve_block", "matrix_recurrence", "scan", "selective_scan", "smith_waterman"
 
 
 def solve(
@@ -307,6 +308,21 @@ def checked(options: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
+def __getattr__(name: str) -> Any:
+    raise AttributeError(f"module 'tridiag.xarray' has no attribute {name!r}{instead(name)}")
+
+
+def instead(name: str) -> str:
+    """What to do for a verb that is not for labelled arrays."""
+    if name not in UNLABELLED:
+        return ""
+    verbs = ", ".join(verb for verb in __all__ if verb[0].islower())
+    return (
+        f"; by labels there are {verbs}. Call tridiag.{name} with the .data of each array, dimensions in one order; "
+        "axis is d.get_axis_num(dim)"
+    )
+
+
 @xr.register_dataarray_accessor("tridiag")
 class TridiagAccessor:
     """The verbs of `tridiag.xarray` behind a DataArray, which is their d or x.
@@ -322,6 +338,9 @@ class TridiagAccessor:
 
     def __init__(self, array: Array) -> None:
         self.array = array
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"DataArray.tridiag has no attribute {name!r}{instead(name)}")
 
     def solve(self, a: Array, b: Array, c: Array, *, dim: Hashable, **options: Any) -> Array:
         """x of systems whose right sides these are: `tridiag.xarray.solve`."""

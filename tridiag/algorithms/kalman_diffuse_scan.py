@@ -6,8 +6,9 @@ left of the series is a model as any other, unless in some series a state is sti
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,65 +39,96 @@ def repeated(step: Any, state: Any, n: int) -> Any:
     return lax.scan(step, state, jnp.arange(n, dtype=jnp.int32))[1]
 
 
+class Progress(NamedTuple):
+    """What is carried over the steps."""
+
+    predicted: Diffuse
+    deviance: Any
+    ended: Any  # whether what is left of all series is a model as any other
+
+
 def filtered(verb: str, y: Any, model: Model, form: StateSpace, rest: Run, check: Check) -> tuple[Any, ...]:
     """What a filter returns, of other verbs the log-likelihood alone; then what no observation has seen."""
     turned, values = kalman_filter.front(ops, model, y)
     kept = values == values if form.missing is not False else None
-    state = kalman_diffuse.blank(ops, form, values, kept)
-    first = kalman_diffuse.start(ops, turned, form, state)
+    first = kalman_diffuse.start(ops, turned, form, kalman_diffuse.blank(ops, form, values, kept))
     if not form.checked:
         known = turned._replace(P0=kalman_diffuse.known_in(ops, turned.P0))
         first = first._replace(mean=first.mean + 0 * check(known, form).P0[0])  # or NaN
-
-    def scan(carry: Any, begin: int, end: int) -> Any:
-        def step(carry: Any, t: Any) -> Any:
-            state, deviance = carry
-            predicted = kalman_filter.chosen(ops, t > 0, ahead(ops, turned, state, t), first)
-            found, more = kalman_diffuse.forward(ops, turned, values, kept, t, predicted)
-            return (found.updated, deviance + more), more if form.each_step else found if verb == FILTER else None
-
-        return lax.scan(step, carry, jnp.arange(begin, end, dtype=jnp.int32))
-
-    begun, _ = vary_alike(((state, jnp.zeros(form.batch, values.dtype)), values))
-    if form.each_step:
-        (last, _), deviances = scan(begun, 0, form.n)
-        return kalman_filter.back(ops, -deviances / 2, form.batch), last.source
     count = min(form.n, len(form.diffuse) if form.missing is False else 2 * form.states)
-    ended, steps = scan(begun, 0, count)
-    before = results(form, ended, steps)
-    if count == form.n:
-        return before
-    behind = ahead(ops, turned, ended[0], count)
 
-    def one_by_one() -> tuple[Any, ...]:
-        return joined(before, results(form, *scan(ended, count, form.n)), form)
+    def step(progress: Progress, t: Any) -> tuple[Progress, Any]:
+        found, more = kalman_diffuse.forward(ops, turned, values, kept, t, progress.predicted)
+        behind = lax.cond(t < form.n - 1, lambda state: ahead(ops, turned, state, t + 1), same, found.updated)
+        progress = progress._replace(predicted=behind, deviance=progress.deviance + more)
+        return progress, more if form.each_step else states_of(found) if verb == FILTER else None
+
+    begun, _ = vary_alike((Progress(first, jnp.zeros(form.batch, values.dtype), jnp.asarray(False)), values))
+    begun = begun._replace(ended=jnp.asarray(False))
+    last, steps = by_stretches(step, begun, count, form)
+    likelihood = -last.deviance / 2
+    if form.each_step:
+        return kalman_filter.back(ops, -steps / 2, form.batch), last.predicted.source
+    states = [] if steps is None else [kalman_filter.back(ops, x, form.batch) for x in steps]
+    if count == form.n:
+        return *states, likelihood, last.predicted.source
 
     def as_any_other() -> tuple[Any, ...]:
         part = FILTER if verb == FILTER else LIKELIHOOD
-        later = rest(part, *remaining(ops, y, model, form, count, estimated(ops, behind)))
-        *states, more = later if verb == FILTER else (later,)
-        return joined(before, (*states, before[-2] + more, before[-1]), form)
+        later = rest(part, *remaining(ops, y, model, form, count, estimated(ops, last.predicted)))
+        *after, more = later if verb == FILTER else (later,)
+        axis = len(form.batch)
+        before = (lax.slice_in_dim(x, 0, count, axis=axis) for x in states)
+        return *(jnp.concatenate(pair, axis) for pair in zip(before, after, strict=True)), likelihood + more
 
-    settled = kalman_diffuse.is_known(ops, ended[0]) & kalman_diffuse.is_settled(ops, behind)
-    return lax.cond(anywhere(settled), as_any_other, one_by_one)
-
-
-def joined(before: tuple[Any, ...], after: tuple[Any, ...], form: StateSpace) -> tuple[Any, ...]:
-    """The results of a series from those of its parts, of which the later one knows the log-likelihood of both."""
-    pairs = zip(before[:-2], after[:-2], strict=True)
-    return *(jnp.concatenate(pair, len(form.batch)) for pair in pairs), *after[-2:]
+    found = lax.cond(last.ended, as_any_other, lambda: (*states, likelihood))
+    return *found, last.predicted.source
 
 
-def results(form: StateSpace, ended: tuple[Diffuse, Any], steps: Step | None) -> tuple[Any, ...]:
-    """States of some steps, if they are wanted, the log-likelihood, and what no observation has seen."""
-    state, deviance = ended
-    found: list[Any] = []
-    for part in () if steps is None else (steps.updated, steps.predicted):
-        cov = jax.vmap(lambda x: kalman_diffuse.whole(ops, x))(part)
-        found += stacked(form, (part.mean, cov))
-    return *found, -deviance / 2, state.source
+def by_stretches(step: Callable[..., Any], begun: Progress, count: int, form: StateSpace) -> tuple[Progress, Any]:
+    """All steps, ``count`` at a time, or only so many where they tell all; what they found, stacked.
+
+    The program has one text of a step, and one of its derivative, which computes a stretch again.
+    """
+
+    def stretch(progress: Progress, start: Any) -> tuple[Progress, Any]:
+        def within(progress: Progress, t: Any) -> tuple[Progress, Any]:
+            return lax.cond(t < form.n, step, nothing, progress, t)
+
+        return lax.scan(within, progress, start + jnp.arange(count, dtype=jnp.int32))
+
+    def nothing(progress: Progress, t: Any) -> tuple[Progress, Any]:
+        return progress, zeros_of(step, progress, t)
+
+    def none(progress: Progress, start: Any) -> tuple[Progress, Any]:
+        return progress, zeros_of(stretch, progress, start)
+
+    def some(progress: Progress, start: Any) -> tuple[Progress, Any]:
+        progress, found = lax.cond(progress.ended, none, jax.checkpoint(stretch), progress, start)
+        if count < form.n and not form.each_step:
+            progress = progress._replace(ended=lax.cond(start == 0, is_told, lambda now: now.ended, progress))
+        return progress, found
+
+    last, found = lax.scan(some, begun, jnp.arange(0, form.n, count, dtype=jnp.int32))
+    return last, jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[: form.n], found)
 
 
-def stacked(form: StateSpace, states: tuple[Any, Any]) -> tuple[Any, ...]:
-    """Means and covariances of all steps, batch axes first."""
-    return tuple(kalman_filter.back(ops, x, form.batch) for x in states)
+def is_told(progress: Progress) -> Any:
+    """Whether nothing is unknown in any series, and no covariance would lose digits as it stands."""
+    state = progress.predicted
+    return anywhere(kalman_diffuse.is_known(ops, state) & kalman_diffuse.is_settled(ops, state))
+
+
+def zeros_of(function: Callable[..., Any], *given: Any) -> Any:
+    """In place of what a function would find beside its state."""
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(function, *given)[1])
+
+
+def same(x: Any) -> Any:
+    return x
+
+
+def states_of(step: Step) -> tuple[Any, ...]:
+    """Means and covariances, updated and predicted."""
+    pairs = ((part.mean, kalman_diffuse.whole(ops, part)) for part in (step.updated, step.predicted))
+    return tuple(itertools.chain(*pairs))

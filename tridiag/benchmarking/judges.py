@@ -29,6 +29,8 @@ class Posed(Protocol):
     def axis(self) -> int: ...
     @property
     def pivoting(self) -> bool | str: ...
+    @property
+    def periodic(self) -> bool: ...
 
     def reference(self, *arrays: Array) -> Array: ...
 
@@ -40,7 +42,8 @@ def largest(errors: Array, problem: Posed) -> float:
 def solve_error(problem: Posed, x: Array) -> float:
     """By what is promised: ``pivoting=True`` has LAPACK's accuracy, whose errors are of the size of the largest row."""
     a, b, c, d = problem.host
-    errors = backward_errors(a, b, c, d, x, problem.axis, by_rows=problem.pivoting is not True)
+    by_rows = problem.pivoting is not True
+    errors = backward_errors(a, b, c, d, x, problem.axis, problem.periodic, by_rows)
     return float(errors.max(initial=0))
 
 

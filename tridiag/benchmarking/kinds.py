@@ -41,6 +41,7 @@ class Kind(NamedTuple):
     backward: Callable[[int], Words]  # of the gradient, its cotangent read
     operations: Callable[[int], int] | None = None  # additions, multiplications and divisions
     fixed: tuple[tuple[str, float], ...] = ()  # operands that are scalars
+    usual: Shape = (1000, 100)  # where none is given
 
 
 KINDS = {
@@ -63,6 +64,7 @@ KINDS = {
         1e3,
         lambda m: Words(3 * m + 1, 1),
         lambda m: Words(3 * m + 2, 3 * m + 1),
+        usual=(1000, 100, 4),
     ),
     "linear_recurrence": Kind(
         like(2),
@@ -81,6 +83,7 @@ KINDS = {
         lambda m: Words(m + 1, 1),
         lambda m: Words(m + 2, m + 1),
         operations=lambda m: 2 * m,
+        usual=(1000, 100, 4),
     ),
     "selective_scan": Kind(
         operands.selective_shapes,
@@ -108,7 +111,13 @@ KINDS = {
         lambda _: Words(3, 1),
     ),
     "kalman.log_likelihood": Kind(
-        operands.model_shapes, operands.model, judges.scalar_error, CLOSE, lambda _: Words(1, 0), lambda _: Words(1, 1)
+        operands.model_shapes,
+        operands.model,
+        judges.scalar_error,
+        CLOSE,
+        lambda _: Words(1, 0),
+        lambda _: Words(1, 1),
+        usual=(1000, 100, 1),
     ),
     "smith_waterman": Kind(
         like(1),

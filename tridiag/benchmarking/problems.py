@@ -48,6 +48,7 @@ class Problem:
     pivoting: bool | str = "auto"
     gradient: bool = False
     device: str | None = None
+    periodic: bool = False
 
     @property
     def kind(self) -> Kind:
@@ -57,7 +58,8 @@ class Problem:
     def options(self) -> dict[str, Any]:
         """The options that the verb has."""
         known = VERBS[self.verb].options
-        return {name: value for name, value in (("axis", self.axis), ("pivoting", self.pivoting)) if name in known}
+        found = {name: value for name, value in (("axis", self.axis), ("pivoting", self.pivoting)) if name in known}
+        return found | ({"periodic": True} if self.periodic else {})
 
     @property
     def eps(self) -> float:

@@ -9,21 +9,34 @@ import numpy as np
 from tridiag.libraries.arrays import (
     Entry,
     dtype_name,
+    library_of,
+    module_of,
 )
 
 BOOLEANS = (bool, np.bool_)
+
+
+def refuse_traced(name: str, option: Any) -> None:
+    """Refuse an option that a transformation of JAX has made an argument of the program."""
+    if library_of(option) == "jax" and module_of("jax").is_traced(option):
+        raise TypeError(
+            f"{name} is traced by JAX ({type(option).__name__}), and decides what the program does; wanted a value "
+            f"known when it is made: jax.jit(..., static_argnames={name!r}), or a function that holds {name}"
+        )
 
 
 def check_promise(pivoting: Any) -> bool | str:
     if isinstance(pivoting, str) and pivoting == "auto":
         return pivoting
     if not isinstance(pivoting, BOOLEANS):
+        refuse_traced("pivoting", pivoting)
         raise ValueError(f"pivoting is {pivoting!r}; wanted False, True or 'auto'")
     return bool(pivoting)
 
 
 def check_flag(name: str, flag: Any, wanted: str = "True or False") -> None:
     if not isinstance(flag, BOOLEANS):
+        refuse_traced(name, flag)
         raise TypeError(f"{name} is {flag!r}; wanted {wanted}")
 
 
@@ -54,6 +67,7 @@ def perturbs(singular: Any, pivoting: Any, check: Any, axis_name: Any) -> bool:
 
 
 def check_axis(axis: Any, name: str = "axis") -> int:
+    refuse_traced(name, axis)
     if isinstance(axis, bool | np.bool_) or not hasattr(axis, "__index__"):
         raise TypeError(f"{name} is {axis!r}; wanted one integer")
     return int(axis.__index__())
@@ -61,6 +75,7 @@ def check_axis(axis: Any, name: str = "axis") -> int:
 
 def check_count(name: str, count: Any, least: int, wanted: str) -> int:
     """A whole number of any library; ``wanted``: what it counts, in words."""
+    refuse_traced(name, count)
     if isinstance(count, BOOLEANS) or not hasattr(count, "__index__") or count.__index__() < least:
         raise ValueError(f"{name} is {count!r}; wanted {wanted}, {least} or more")
     return int(count.__index__())

@@ -75,7 +75,10 @@ def check_logarithms(verb: str, plan: Plan, cut: bool = False) -> None:
         raise TypeError(
             f"logcumsumexp takes {plan.result_dtype} where whole sequences are in one place; gather or rechunk its axis"
         )
-    raise TypeError(f"{verb} takes logarithms of positive numbers, which are real, not {plan.result_dtype}")
+    raise TypeError(
+        f"{verb} takes logarithms of positive numbers, which are real, not {plan.result_dtype}; a complex logcumsumexp "
+        "that goes on from chunk to chunk has the last value of one chunk before the first of the next"
+    )
 
 
 def prepare_matrices(

@@ -8,6 +8,7 @@ from tridiag.benchmarking.kinds import ALIKE, KINDS
 from tridiag.benchmarking.libraries import DEVICES, LIBRARIES
 from tridiag.benchmarking.problems import Problem
 from tridiag.libraries.arrays import SUPPORTED
+from tridiag.report import VERBS
 
 PROMISES: dict[str, bool | str] = {"auto": "auto", "true": True, "false": False}
 
@@ -39,16 +40,22 @@ def add_problem(parser: argparse.ArgumentParser, timed: bool = False) -> None:
     verbs = [*KINDS] if timed else [*KINDS, *ALIKE]
     parser.add_argument("verb", nargs="?" if timed else None, choices=verbs, metavar="VERB", help=", ".join(verbs))
     parser.add_argument(
-        "--shape", type=shape, default=(1000, 100), help="of the right side, x, y or the scores (default 1000,100)"
+        "--shape", type=shape, help="of the right side, x, y or the scores (default 1000,100; 1000,100,1 of kalman)"
     )
     parser.add_argument("--axis", type=int, default=-1, help="along which the systems lie (default -1)")
     parser.add_argument("--dtype", choices=SUPPORTED, default="float64")
     parser.add_argument("--library", choices=(*LIBRARIES, *(["all"] if timed else [])), default="numpy")
     parser.add_argument("--pivoting", type=promise, default="auto", help="auto (the default), True or False")
+    parser.add_argument("--periodic", action="store_true", help="systems whose last row is coupled with the first")
+    parser.add_argument("--gradient", action="store_true", help="the result and its gradient in every array")
     parser.add_argument("--device", choices=DEVICES, help="where it is not given the library chooses")
 
 
 def problem_of(options: argparse.Namespace, library: str) -> Problem:
-    gradient = getattr(options, "gradient", False)
-    given = options.verb, options.shape, options.axis, options.dtype, library, options.pivoting, gradient
-    return Problem(*given, options.device)
+    verb = options.verb
+    if options.periodic and "periodic" not in VERBS[verb].options:
+        able = ", ".join(name for name, known in VERBS.items() if "periodic" in known.options)
+        raise ValueError(f"{verb} has no argument periodic; {able} have")
+    length = options.shape or KINDS[ALIKE.get(verb, verb)].usual
+    given = verb, length, options.axis, options.dtype, library, options.pivoting, options.gradient
+    return Problem(*given, options.device, options.periodic)

@@ -24,13 +24,24 @@ HEAD = ("", "name", "/ stream", "/ past caches", "time", "GB/s", "error (eps)", 
 SPARE = ("CPU/wall", "GB/s", "/ past caches", "first call", "error (eps)")  # left out first where lines are short
 KEPT = "no record was written; what was compiled is kept"
 BUDGET = 8.0  # seconds of timing for a comparison
-OF_PROBLEMS = ("shape", "axis", "dtype", "library", "pivoting", "device", "gradient", "backend", "baseline", "plot")
+OF_PROBLEMS = (
+    "shape",
+    "axis",
+    "dtype",
+    "library",
+    "pivoting",
+    "device",
+    "gradient",
+    "periodic",
+    "backend",
+    "baseline",
+    "plot",
+)
 OF_SUITES = ("output", "rehearse")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_problem(parser, timed=True)
-    parser.add_argument("--gradient", action="store_true", help="the result and its gradient in every array")
     parser.add_argument("--backend", action="append", default=[], metavar="NAME", help="only this one; may be repeated")
     parser.add_argument("--baseline", metavar="NAME", help='what speeds are compared with (default: what "auto" takes)')
     parser.add_argument("--rounds", type=positive, default=11, help="the fewest, unless they are slow (default 11)")
@@ -56,6 +67,8 @@ def run(options: argparse.Namespace) -> int:
     if options.plot or options.output:
         pictures.pyplot()  # says so if it is missing
     if options.suite is None:
+        if options.periodic and options.verb != "solve":
+            raise ValueError(f"--periodic is timed for solve alone, explained for others: explain {options.verb}")
         return run_problem(options)
     known = suites()
     if options.suite not in (*known.SUITES, "all"):
@@ -145,7 +158,10 @@ def show_comparison(record: dict[str, Any], whole: dict[str, Any]) -> None:
         caption += "; first calls are cold where kernels were compiled in them"
     show(record["title"], HEAD, rows, caption, text=2, spare=SPARE)
     if record["refused"]:
-        show("Without a time", ("name", "why"), [(entry["name"], entry["why"]) for entry in record["refused"]], text=2)
+        names: dict[str, list[str]] = {}
+        for entry in record["refused"]:
+            names.setdefault(entry["why"], []).append(entry["name"])
+        show("Without a time", ("name", "why"), [(", ".join(found), why) for why, found in names.items()], text=2)
 
 
 def first_call(row: dict[str, Any]) -> str:

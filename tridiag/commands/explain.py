@@ -4,9 +4,28 @@ from __future__ import annotations
 
 import argparse
 
+from tridiag.benchmarking.libraries import DIFFERENTIABLE
+from tridiag.benchmarking.problems import Problem
 from tridiag.commands.arguments import add_problem, problem_of
-from tridiag.commands.terminal import show
+from tridiag.commands.terminal import show, tell
+from tridiag.problems.state_space import LIKELIHOOD
 from tridiag.report import OTHERS
+
+SYSTEMS = "one solve more, of the transposed matrix, by the same backend"
+SEQUENCES = "one linear recurrence more, in the other direction, by the same library"
+FILTERS = "what {library} makes of the steps of {library}_scan"
+GRADIENTS = {
+    **dict.fromkeys(("solve", "factor", "solve_block"), SYSTEMS),
+    **dict.fromkeys(("linear_recurrence", "matrix_recurrence", "log_linear_recurrence", "logcumsumexp"), SEQUENCES),
+    "slogdet": "entries of the inverse, from one elimination more, by what {library} itself differentiates",
+    "selective_scan": "one pass in the other direction, in chunks whose states are computed again",
+    **dict.fromkeys(("kalman.filter", "kalman.smoother"), FILTERS),
+    "smith_waterman": "found with the score, by the same backend",
+}
+LIKELIHOODS = {  # of the library
+    "jax": "one pass backwards, compiled on a CPU where the model does not change with time; backwards only",
+    "torch": "one pass backwards, in Python; backwards only",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,6 +34,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    found = problem_of(options, options.library).explain(options.backend)
+    problem = problem_of(options, options.library)
+    gradient = gradient_of(problem) if options.gradient else ""
+    found = problem.explain(options.backend)
     show(found.head, OTHERS, found.rows, text=2)
+    if gradient:
+        tell(f"Its gradient: {gradient}.")
     return 0
+
+
+def gradient_of(problem: Problem) -> str:
+    """What a gradient of the call costs, in words."""
+    if problem.library not in DIFFERENTIABLE:
+        raise ValueError(f"{problem.library} arrays have no gradients; take --library {' or '.join(DIFFERENTIABLE)}")
+    known = LIKELIHOODS[problem.library] if problem.verb == LIKELIHOOD else GRADIENTS[problem.verb]
+    return known.format(library=problem.library)

@@ -60,7 +60,7 @@ def show(
     with page.capture() as captured:
         page.print(table)
     lines = captured.get().splitlines()
-    print("\n".join(line if sys.stdout.isatty() else line.rstrip() for line in lines))
+    print("\n".join(line if sys.stdout.isatty() else line.rstrip() for line in lines), flush=True)
 
 
 def width(head: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
@@ -82,9 +82,11 @@ class Bars:
         self.bars.update(self.tasks[whose], completed=part, what=escape(what))
 
     def say(self, line: str) -> None:
-        """A line to somebody at a terminal."""
+        """A line above the bars, or at once to what the error stream is piped to."""
         if self.bars.console.is_terminal:
             self.bars.console.print(escape(line), highlight=False)
+        else:
+            print(line, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

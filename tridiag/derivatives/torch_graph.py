@@ -6,6 +6,7 @@ is decided from these is guarded; what backends compute is an operator.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -97,7 +98,14 @@ def recurrence_node(verb: str, return_final: bool, like: Any, **given: Any) -> A
     return (y, execute.last(verb, call, y, given)) if return_final else y
 
 
-@torch.compiler.disable
+WHY_OUTSIDE = (
+    "tridiag's factor, selective_scan, smith_waterman and Kalman filters are no nodes of a graph: they run between two "
+    "graphs, compiled by tridiag, with their gradients. Put the call outside of torch.compile, or leave it as it is."
+)
+REASONED = {"reason": WHY_OUTSIDE} if "reason" in inspect.signature(torch.compiler.disable).parameters else {}
+
+
+@torch.compiler.disable(**REASONED)
 def outside(function: Any, *arguments: Any, **options: Any) -> Any:
     """A call that no graph can hold: it breaks the graph."""
     return function(*arguments, **options)

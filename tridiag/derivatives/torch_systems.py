@@ -222,6 +222,8 @@ def missing(form: Form, where: Any, like: Any) -> tuple[Any, Any]:
 
 def matrix_cotangents(matrix: Matrix, x: Any, w: Any, form: Form, needed: Any) -> list[Any]:
     """The rule, summed over the axes along which an entry is shared; the real part for a real entry."""
+    if not any(needed[:3]):
+        return [None] * 3
     where, x = matrix[3], x.conj()
     no_a, no_c = missing(form, where, x)
     results: list[Any] = []

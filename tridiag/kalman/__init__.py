@@ -11,7 +11,7 @@ x[t+1] = F[t] x[t] + c[t] + N(0, Q[t]),  y[t] = H[t] x[t] + d[t] + N(0, R[t]),  
     predict, update   one step of a filter, for streams; `Predicted`, `Updated`
     simulate          states and series drawn from a model; `Simulated`
     simulation_smoother   states drawn given all that was observed
-    models            local levels and trends, seasons, ARMA, regression, put together by +
+    models            levels and trends, seasons, cycles, ARMA, regression, put together by +
 """
 
 from tridiag.kalman import models

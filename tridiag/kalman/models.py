@@ -16,11 +16,22 @@ import numpy as np
 
 from tridiag.calls.checks import check_count
 from tridiag.calls.state_space import is_readable, to_numpy
+from tridiag.kalman.cycles import cycle, trigonometric_seasonal
 from tridiag.kalman.structure import Structure, numbers, unit, unknown
 
 Array = Any
 
-__all__ = ["Structure", "arma", "autoregression", "local_level", "local_linear_trend", "regression", "seasonal"]
+__all__ = [
+    "Structure",
+    "arma",
+    "autoregression",
+    "cycle",
+    "local_level",
+    "local_linear_trend",
+    "regression",
+    "seasonal",
+    "trigonometric_seasonal",
+]
 
 
 def __dir__() -> list[str]:
@@ -126,7 +137,7 @@ def seasonal(period: int, variance: Array) -> Structure:
     return Structure(n.fixed(F), n.fixed(np.eye(1, k)), Q, n.fixed([[0]]), **unknown(n, k))
 
 
-def autoregression(coefficients: Array, variance: Array) -> Structure:
+def autoregression(coefficients: Array, variance: Array, noise: Array = 0.0) -> Structure:
     r"""A stationary AR(p) process.
 
     .. math:: x_t = \sum_{j=1}^p \phi_j x_{t-j} + \mathcal N(0, \text{variance})
@@ -137,6 +148,8 @@ def autoregression(coefficients: Array, variance: Array) -> Structure:
         phi, (p,), of a stationary process.
     variance : number or array without axes
         Of what is new in each step.
+    noise : number or array without axes
+        The variance with which the process is seen.
 
     Returns
     -------
@@ -154,10 +167,10 @@ def autoregression(coefficients: Array, variance: Array) -> Structure:
     >>> kalman.models.autoregression([0.5], 3.0).P0
     array([[4.]])
     """
-    return arma(coefficients, (), variance)
+    return arma(coefficients, (), variance, noise)
 
 
-def arma(ar: Array, ma: Array, variance: Array) -> Structure:
+def arma(ar: Array, ma: Array, variance: Array, noise: Array = 0.0) -> Structure:
     r"""A stationary ARMA(p, q) process.
 
     .. math:: x_t = \sum_{j=1}^p \phi_j x_{t-j} + e_t + \sum_{j=1}^q \theta_j e_{t-j}, \qquad
@@ -169,6 +182,8 @@ def arma(ar: Array, ma: Array, variance: Array) -> Structure:
         phi (p,) and theta (q,), of a stationary process.
     variance : number or array without axes
         Of e.
+    noise : number or array without axes
+        The variance with which the process is seen, which statsmodels calls measurement error.
 
     Returns
     -------
@@ -188,7 +203,7 @@ def arma(ar: Array, ma: Array, variance: Array) -> Structure:
     array([[0.5, 1. ],
            [0. , 0. ]])
     """
-    n = numbers(variance=variance, ar=ar, ma=ma)
+    n = numbers(variance=variance, noise=noise, ar=ar, ma=ma)
     phi, theta = n.given["ar"], n.given["ma"]
     for name, x in (("ar", phi), ("ma", theta)):
         if x.ndim != 1:
@@ -201,7 +216,8 @@ def arma(ar: Array, ma: Array, variance: Array) -> Structure:
     Q = moving[:, None] * moving * n.given["variance"]
     both = (F[:, None, :, None] * F[None, :, None, :]).reshape(k * k, k * k)
     P0 = ops.symmetric(ops.solved(n.fixed(np.eye(k * k)) - both, Q.reshape(k * k)).reshape(k, k))
-    return Structure(F, n.fixed(np.eye(1, k)), Q, n.fixed([[0]]), n.fixed(np.zeros(k)), P0)
+    R = n.total((n.given["noise"], np.ones((1, 1))))
+    return Structure(F, n.fixed(np.eye(1, k)), Q, R, n.fixed(np.zeros(k)), P0)
 
 
 def check_stationary(phi: np.ndarray) -> None:

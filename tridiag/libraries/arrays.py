@@ -56,6 +56,16 @@ def check_given(names: Sequence[str], kinds: Sequence[type]) -> None:
             raise TypeError(f"{name} is None; wanted numbers: an array, or one for all")
 
 
+CONVERSIONS = {  # of two libraries to one
+    frozenset(
+        {"numpy", "torch"}
+    ): ". torch.from_numpy(x) shares the memory of a NumPy array, x.numpy() that of a tensor; "
+    "a Python number or NumPy scalar goes with tensors as it is",
+    frozenset({"cupy", "numpy"}): ". cupy.asarray(x) takes a NumPy array to the GPU, cupy.asnumpy(x) one back",
+    frozenset({"jax", "torch"}): ". torch.from_dlpack(x) and jax.dlpack.from_dlpack(x) share memory",
+}
+
+
 def agreed(kinds: Mapping[str, type]) -> str:
     """The one library of some arguments; None is none. NumPy arrays and scalars beside JAX arrays count as JAX's."""
     owners = {name: owner(name, kind) for name, kind in kinds.items() if kind is not type(None)}
@@ -67,6 +77,7 @@ def agreed(kinds: Mapping[str, type]) -> str:
         listed = ", ".join(f"{name}: {lists.get(name, library)}" for name, library in owners.items() if library)
         raise TypeError(
             f"the arguments belong to different libraries ({listed}); convert them to one: data is never moved for you"
+            + (CONVERSIONS.get(frozenset(found)) or "")
         )
     return found.pop() if found else "numpy"
 

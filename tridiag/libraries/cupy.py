@@ -32,6 +32,8 @@ class Operations(NumPyOperations):
     reshape = staticmethod(cupy.reshape)
     exp = staticmethod(cupy.exp)
     log = staticmethod(cupy.log)
+    cos = staticmethod(cupy.cos)
+    sin = staticmethod(cupy.sin)
     quotient = staticmethod(Indexing.quotient)
 
     @staticmethod

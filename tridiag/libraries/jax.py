@@ -17,7 +17,7 @@ from tridiag.libraries import place as place
 from tridiag.libraries.arrays import Entry, Taken, check_sequence, name_in_words, refuse_dtype
 
 FEW_ROWS = 8  # that are sliced out of an array one by one: XLA's gather takes long
-MOST_TERMS = 16  # of a matrix product that is written out
+MOST_TERMS = 8  # of a matrix product that is written out
 
 
 class Operations:
@@ -34,6 +34,8 @@ class Operations:
     copy = staticmethod(jnp.asarray)  # what is never written needs no copy
     exp = staticmethod(jnp.exp)
     log = staticmethod(jnp.log)
+    cos = staticmethod(jnp.cos)
+    sin = staticmethod(jnp.sin)
     rint = staticmethod(jnp.rint)
     larger = staticmethod(jnp.maximum)
     clip = staticmethod(jnp.clip)

@@ -41,6 +41,8 @@ class Operations(Indexing):
     copy = staticmethod(np.array)
     exp = staticmethod(in_double(np.exp))
     log = staticmethod(in_double(np.log))
+    cos = staticmethod(np.cos)
+    sin = staticmethod(np.sin)
     rint = staticmethod(np.rint)
     larger = staticmethod(np.maximum)
     clip = staticmethod(np.clip)

@@ -29,6 +29,8 @@ class Operations(Loops):
     copy = staticmethod(torch.clone)
     exp = staticmethod(torch.exp)
     log = staticmethod(torch.log)
+    cos = staticmethod(torch.cos)
+    sin = staticmethod(torch.sin)
     rint = staticmethod(torch.round)
     larger = staticmethod(torch.maximum)
     clip = staticmethod(torch.clamp)

@@ -222,19 +222,31 @@ def elsewhere(shapes: Mapping[str, Shape], given: Mapping[str, Shape]) -> str:
 
 
 def check_columns(lifted: Mapping[str, Shape], given: Mapping[str, Shape], axis: int) -> None:
-    """Refuse columns of right sides, as LAPACK has them, beside 1-D bands: they would be taken for constant rows."""
-    bands = [name for name in ("a", "b", "c") if len(given.get(name, ())) == 1]
+    """Refuse columns beside 1-D coefficients, as LAPACK has right sides: they would be taken for constant rows."""
+    right = "x" if "x" in given else "d"
+    names = [name for name in given if name not in (right, "where")]
+    bands = [name for name in names if len(given[name]) == 1]
     n = max((given[name][0] for name in bands), default=1)
-    right = next((name for name in ("d", "x") if len(given.get(name, ())) > 1), None)
-    if n > 1 and right and lifted[right][axis] == 1 and all(len(given[name]) < 2 for name in "abc"):
-        for k, length in enumerate(lifted[right]):
-            if length == n and k != axis:
-                have = f"{', '.join(bands)} {'has' if len(bands) == 1 else 'have'} {n} rows"
-                raise ValueError(
-                    f"{right} has shape {given[right]}, length 1 along axis {axis}, where {have}, and length {n} along "
-                    f"axis {k}: axis={k} if its columns are right sides, as in LAPACK, SciPy and "
-                    f"JAX (tridiag.conventions); if it is constant along axis {axis}, numpy.broadcast_to says so"
-                )
+    if (
+        n == 1
+        or len(given.get(right, ())) < 2
+        or lifted[right][axis] != 1
+        or any(len(given[name]) > 1 for name in names)
+    ):
+        return
+    for k, length in enumerate(lifted[right]):
+        if length == n and k != axis:
+            have = f"{', '.join(bands)} {'has' if len(bands) == 1 else 'have'} {n} rows"
+            place = ", ".join(":" if i == k else "None" for i in range(len(lifted[right])))
+            meant = (
+                f"axis={k} if its columns are right sides, as in LAPACK, SciPy and JAX (tridiag.conventions)"
+                if {"a", "b", "c"} <= set(names)
+                else f"axis={k} if the steps are there, {bands[0]}[{place}] if it is one number for each of these"
+            )
+            raise ValueError(
+                f"{right} has shape {given[right]}, length 1 along axis {axis}, where {have}, and length {n} along "
+                f"axis {k}: {meant}; if it is constant along axis {axis}, numpy.broadcast_to says so"
+            )
 
 
 def align(given: Mapping[str, Shape], axis: int) -> tuple[dict[str, Shape], int]:
@@ -260,6 +272,7 @@ def align_recurrence(
     axis = normalise_axis(axis, rank)
     lifted = {name: lift(shape, rank, axis) for name, shape in rows.items()}
     full = broadcast(lifted, rows)
+    check_columns(lifted, rows, axis)
     batch = full[:axis] + full[axis + 1 :]
     return lifted, {name: lift_state(name, shape, batch, axis) for name, shape in states.items()}, axis
 

@@ -31,16 +31,16 @@ from tridiag.calls.fast_path.tensors import (
 )
 from tridiag.calls.plan import UNASKED, cached_plan, wants_check
 from tridiag.calls.singular import raise_if_singular
-from tridiag.derivatives.torch_systems import Options, cotangents
+from tridiag.derivatives.torch_systems import Options, cotangents, matrix_cotangents
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.libraries.arrays import is_real
 from tridiag.problems.forms import Form, lift
 
 
 class BoundAdjoint(NamedTuple):
-    """A backward pass that waits for its tensors."""
+    """A backward pass that waits for its tensors, or its solve alone."""
 
-    call: Callable[..., bool]  # of a, b, c, where, g, w, x and the gradients of a, b, c
+    call: Callable[..., bool]  # of a, b, c, where, g, w; and of x and the gradients of a, b, c, or perhaps of factors
     reaches: Reaches
 
 
@@ -55,6 +55,8 @@ class BoundSolve(NamedTuple):
     in_place: bool
     # the call that computes all cotangents at once, from the facts of a, b, c, where, g and x; None if there is none
     adjoint: Callable[..., BoundAdjoint | None] | None
+    # the solve with the transposed matrix, likewise from the facts of a, b, c, where and g
+    transposed: Callable[..., BoundAdjoint | None] | None
     factored: bool = False  # whether the call takes None and the arrays of factors too
 
 
@@ -137,11 +139,14 @@ def solution(bound: BoundSolve, given: list[Any], addresses: list[Any]) -> Any:
     if x is None:
         x = given[3].new_empty(bound.options.form.shape)
         address = x.data_ptr()
-    factors = bound.options.factors
-    more = () if factors is None else (None, factors.tiles, factors.kinds)
-    if bound.call(a, b, c, mask, d, address, *more) and bound.options.check:
+    if bound.call(a, b, c, mask, d, address, *arrays_of(bound.options.factors)) and bound.options.check:
         raise_if_singular(x, None, in_form(bound, (*given[:3], given[4])), bound.options.form)
     return x
+
+
+def arrays_of(factors: Any) -> tuple[Any, ...]:
+    """What a call takes of factors."""
+    return () if factors is None else (None, factors.tiles, factors.kinds)
 
 
 def in_form(bound: BoundSolve, matrix: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -198,11 +203,27 @@ def bound_solve(
         call = call_of(program, d[2])
     else:
         return None
-    adjoint = None
-    if hasattr(module, "bound_adjoint") and is_real(dtype.name) and all(x[1] == form.shape for x in (*matrix, right)):
-        adjoint = functools.lru_cache(8)(functools.partial(bound_adjoint, module, form))
-    options = Options(form, entry, wants_check(plan, check))
-    return BoundSolve(call, casts, options, shapes[:5], reaches_of(*facts, where, out), in_place, adjoint, factored)
+    adjoint = transposed = None
+    if hasattr(module, "bound_adjoint") and is_real(dtype.name):
+        transposed = functools.lru_cache(8)(functools.partial(bound_transposed, module, form, factored))
+        if all(x[1] == form.shape for x in (*matrix, right)):
+            adjoint = functools.lru_cache(8)(functools.partial(bound_adjoint, module, form))
+    options, reaches = Options(form, entry, wants_check(plan, check)), reaches_of(*facts, where, out)
+    return BoundSolve(call, casts, options, shapes[:5], reaches, in_place, adjoint, transposed, factored)
+
+
+def bound_transposed(module: ModuleType, form: Form, factored: bool, *facts: Any) -> BoundAdjoint | None:
+    """The solve with the transposed matrix, of a, b, c, where and g with these facts."""
+    if not all(is_dense(fact) for fact in facts if fact is not None):
+        return None
+    operands = [fact and extents_of(fact) for fact in facts]
+    dtype = operands[4][0]
+    if any(operands[k][0] != dtype for k in range(3)):
+        return None
+    solving = form._replace(transpose=not form.transpose)
+    extents = *lifted((*operands, (dtype, form.shape, contiguous(form.shape, dtype.itemsize))), form), (dtype, dtype)
+    bind = module.bound_factored_solve if factored else module.bound_solve
+    return BoundAdjoint(bind(solving, *extents), reaches_of(*facts))
 
 
 def bound_adjoint(module: ModuleType, form: Form, *facts: Any) -> BoundAdjoint | None:
@@ -246,7 +267,11 @@ class Solve(torch.autograd.Function):
         found = cotangents_at_once(bound, a, b, c, where, g, x) if all(needed[:4]) else None
         if found is not None:
             return *found, None, None, None
-        w, *grads = cotangents(in_form(bound, (a, b, c, where)), x, g, bound.options, needed)
+        matrix, w = in_form(bound, (a, b, c, where)), solved_transposed(bound, a, b, c, where, g)
+        if w is None:
+            w, *grads = cotangents(matrix, x, g, bound.options, needed)
+        else:
+            grads = matrix_cotangents(matrix, x, w, bound.options.form, needed)
         grads = [None if y is None else y.reshape(like.shape) for y, like in zip(grads, (a, b, c), strict=True)]
         of_d = w.sum_to_size(bound.shapes[4]).reshape(ctx.d_shape) if needed[3] else None
         return *grads, of_d, None, None, None
@@ -254,16 +279,32 @@ class Solve(torch.autograd.Function):
 
 def cotangents_at_once(bound: BoundSolve, *given: Any) -> tuple[Any, ...] | None:
     """The cotangents of a, b, c and d from a, b, c, where, g and x; None if a tensor is more than its entries."""
-    if bound.adjoint is None or torch.is_grad_enabled() or disturbed():
-        return None
-    try:
-        found = bound.adjoint(*facts_of_all(given))
-        addresses = None if found is None else addresses_of(given, found.reaches)
-    except (TypeError, RuntimeError):
-        return None
-    if found is None or addresses is None:
+    found, addresses = ready(bound.adjoint, given)
+    if found is None:
         return None
     results = [torch.empty_like(given[5]) for _ in range(4)]
     of_d, *gradients = [y.data_ptr() for y in results]
     found.call(*addresses[:5], of_d, addresses[5], *gradients)
     return *results[1:], results[0]
+
+
+def solved_transposed(bound: BoundSolve, *given: Any) -> Any:
+    """The solution for right sides g of the transposed matrix, from a, b, c, where and g; None likewise."""
+    found, addresses = ready(bound.transposed, given)
+    if found is None:
+        return None
+    w = given[4].new_empty(bound.options.form.shape)
+    found.call(*addresses, w.data_ptr(), *arrays_of(bound.options.factors))
+    return w
+
+
+def ready(bind: Callable[..., BoundAdjoint | None] | None, given: tuple[Any, ...]) -> Any:
+    """A backward pass for some tensors and their addresses; Nones where it is differentiated, or there is none."""
+    if bind is None or torch.is_grad_enabled() or disturbed():
+        return None, None
+    try:
+        found = bind(*facts_of_all(given))
+        addresses = None if found is None else addresses_of(given, found.reaches)
+    except (TypeError, RuntimeError):
+        return None, None
+    return (None, None) if addresses is None else (found, addresses)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,8 +55,23 @@ PROMISES = {False: J.PLAIN, True: J.PIVOTED, "auto": J.AUTO}
 def threads() -> int:
     """The cores granted to this process, or fewer where OMP_NUM_THREADS says so."""
     granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    return min(granted, int(asked)) if asked.isdigit() and int(asked) > 0 else granted
+    asked = os.environ.get("OMP_NUM_THREADS")
+    return min(granted, threads_asked(asked) or granted) if asked else granted
+
+
+@functools.cache
+def threads_asked(text: str) -> int | None:
+    """The number that OMP_NUM_THREADS begins with; None where it is none, which is told once."""
+    first = text.partition(",")[0].strip()
+    if first.isdecimal() and int(first) > 0:
+        return int(first)
+    warnings.warn(
+        f"OMP_NUM_THREADS is {text!r}, no number of threads; tridiag takes all cores that the process was granted. "
+        "Unset it, or set it to 1 or more",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+    return None
 
 
 def restored(job: Job, values: Any, form: Form) -> Any:
