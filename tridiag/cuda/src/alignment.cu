@@ -106,8 +106,9 @@ template <typename T, bool AFFINE> struct Backward {
     const T score = pair.weight.within(given);
     const Value w = pair.weight(score), end = one<T>(), then = either(pair.gaps_end, plus(end, corner), corner);
     const Value gaps = times(AFFINE ? pair.opening : pair.gap, plus(down, side)), here = normal(plus(then, gaps));
-    const Value after_match = either(pair.gaps_end, here, normal(plus(here, end)));
     const Value x = down, y = side;
+    Value after_match = here;
+    if (!pair.gaps_end) after_match = normal(plus(here, end));
     if (AFFINE) {
       down = plus(then, times(pair.gap, x)), side = plus(then, times(pair.gap, y));
       down = normal(either(pair.side_after_down, plus(down, times(pair.opening, y)), down));
