@@ -3,6 +3,7 @@
     python benchmarks/gpu_kernels.py [--json FILE]
     python benchmarks/gpu_kernels.py --host
     python benchmarks/gpu_kernels.py --others [--json FILE]
+    python benchmarks/gpu_kernels.py --pairs [--json FILE]
 
 A call is made once, for what it launches and where; these launches are then timed by events, several times in a row.
 The copy moves as many bytes as the call has to: five words for each unknown of a solve, three for each value of a
@@ -13,6 +14,8 @@ With ``--host``: the microseconds that a call of few small systems or sequences 
 device, PyTorch, which the device hardly keeps waiting; and those of its launches and of its memory alone. The rest is
 what Python and the choices cost. On the stand-in for CuPy nothing is launched.
 
+With ``--pairs``: alignments, over copies of one word for each cell, or two with the gradient.
+
 With ``--others``: whole calls of the backends that launch by other means, Numba's and Triton's, over the same copies,
 by the clock of the host: of problems large enough to keep the device busy for longer than the host takes.
 """
@@ -22,6 +25,7 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
+import itertools
 import json
 import sys
 import time
@@ -64,6 +68,9 @@ OTHERS = {  # backends, by the library of their arrays, and problems
     "linear_recurrence": (SCANS := {"numba_cuda_scan": "cupy", "triton_scan": "torch"}, LONGER),
     "logcumsumexp": (SCANS, LONGER),
 }
+PAIRS = (100_000, 100, 100), (10_000, 300, 300), (1000, 500, 500), (8, 3000, 3000)  # pairs, rows, columns
+ALIGNED = {"score": 0, "with its gradient": 1}  # derivatives; as many words are moved for each cell, and one more
+GAPS = {"linear gaps": (-1.0, 1.0), "affine gaps": (-1.0, -3.0, 1.0)}
 WORDS = {"solve": 5, "linear_recurrence": 3, "logcumsumexp": 2}
 SMALL, HOST_BATCHES, HOST_CALLS = (64, 100), 20, 100
 TINY = 12  # the longest axis of a rehearsal
@@ -258,11 +265,41 @@ def of_kernels(lines: list[dict[str, Any]]) -> None:
                     tell(lines, dtype, shape, axis, ratios(shape, axis, dtype, verbs))
 
 
+def of_pairs(lines: list[dict[str, Any]]) -> None:
+    """Alignments by ``cupy_wavefront``, over copies of what they read and write: a line for each problem."""
+    for dtype in ("float64", "float32"):
+        for shape in PAIRS:
+            small = tuple(min(k, TINY) for k in shape) if REHEARSAL else shape
+            scores = cupy.asarray(np.random.default_rng(0).normal(size=small), dtype)
+            cases = itertools.product(GAPS.items(), ALIGNED.items())
+            found = {f"{told}, {gaps}": aligned(scores, values, k) for (gaps, values), (told, k) in cases}
+            tell(lines, dtype, shape[:2], -1, found)
+
+
+def aligned(scores: Any, values: tuple[float, ...], derivatives: int) -> float:
+    """The time of a call, whose answers of two pairs are judged first, over that of the copy."""
+    module, right = (BACKENDS[name].module() for name in ("cupy_wavefront", "numba_wavefront"))
+    given, results = tuple(cupy.full(len(scores), x, scores.dtype) for x in values), []
+
+    def call() -> None:
+        results[:] = module.smith_waterman(scores, None, given, derivatives)
+
+    again = launches(call)
+    few = scores[:2].get().astype(float), None, tuple(np.full(2, x) for x in values)
+    for x, y in zip(results, right.smith_waterman(*few, derivatives), strict=True):
+        np.testing.assert_allclose(x[:2].get(), y, rtol=1e-4, atol=1e-4)
+    if REHEARSAL:
+        return 1.0
+    to = cupy.empty_like(scores)
+    return seconds(again) / seconds([lambda: cupy.copyto(to, scores)]) * 2 / (1 + derivatives)
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the record goes")
     parser.add_argument("--host", action="store_true", help="what calls take the host instead")
     parser.add_argument("--others", action="store_true", help="whole calls of Numba's and Triton's backends instead")
+    parser.add_argument("--pairs", action="store_true", help="alignments instead")
     options = parser.parse_args(arguments)
     if options.host:
         of_host()
@@ -271,6 +308,8 @@ def main(arguments: list[str] | None = None) -> int:
     lines: list[dict[str, Any]] = []
     if options.others:
         of_others(lines)
+    elif options.pairs:
+        of_pairs(lines)
     else:
         of_kernels(lines)
     if options.json:

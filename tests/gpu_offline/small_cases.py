@@ -21,8 +21,12 @@ import numpy as np
 
 import tridiag
 from tridiag.backends import BACKENDS, LOGARITHMS
+from tridiag.kernels.jobs.words.alignment import Rules
 
-SHAPES = ((1, 1), (3, 2), (5, 33), (33, 65), (2, 129), (257, 7), (1, 1000), (2, 8000))  # (systems, n)
+SHAPES = ((1, 1), (3, 2), (5, 33), (33, 65), (2, 129), (257, 7), (1, 1000))  # (systems, n)
+LONGER = {
+    "cupy_pcr": ((2, 8000),)
+}  # of more rows than a block holds, in pieces; a thread for a system only takes longer
 KINDS = ("plain", "masked", "shared", "transposed", "periodic", "laplacian", "mixed", "hard")
 HARD = ("mixed", "hard")  # some systems, or all of them, need pivots
 TOLERANCE = {"float32": 1e-5, "float64": 1e-14, "complex64": 1e-5, "complex128": 1e-14}
@@ -140,14 +144,59 @@ def sequences(name: str, dtypes: list[str]) -> Iterator[Sequence]:
             yield Sequence(name, verb, order, shape, axis, dtype, reverse)
 
 
+ALIGNED = ((1, 1, 1), (3, 2, 40), (2, 64, 1), (5, 65, 33), (2, 300, 3))  # (pairs, rows, columns)
+
+
+class Pairs(NamedTuple):
+    """Alignments, with lengths and without; those of three parameters have affine gaps."""
+
+    backend: str
+    shape: tuple[int, int, int]
+    parameters: int
+    derivatives: int
+    dtype: str
+    rules: Rules
+
+    def error(self) -> float:
+        """The largest difference from the kernels of the CPU in double precision, of the score and its derivatives."""
+        rng, (count, rows, columns) = np.random.default_rng(self.shape), self.shape
+        lengths = np.stack([rng.integers(0, k + 1, count) for k in (rows, columns)], axis=1).astype(np.int32)
+        lengths[0] = rows, columns
+        scores = rng.uniform(-1, 1, self.shape).astype(self.dtype)
+        given = [np.full(count, x, self.dtype) for x in (-0.5, -1.0, 1.0)[:: 1 if self.parameters == 3 else 2]]
+        wide = scores.astype(float), lengths, tuple(x.astype(float) for x in given)
+        right = BACKENDS["numba_wavefront"].module().smith_waterman(*wide, self.derivatives, self.rules)
+        arrays = cupy.asarray(scores), cupy.asarray(lengths), tuple(map(cupy.asarray, given))
+        found = BACKENDS[self.backend].module().smith_waterman(*arrays, self.derivatives, self.rules)
+        return max(distance(x.get(), y) for x, y in zip(found, right, strict=True))
+
+
+def distance(x: np.ndarray, y: np.ndarray) -> float:
+    """The largest difference of what is finite, over the largest number; inf where something else is."""
+    finite = np.isfinite(y)
+    if not (x[~finite] == y[~finite]).all():
+        return np.inf
+    return float(np.max(abs(x[finite] - y[finite]), initial=0) / np.max(abs(y[finite]), initial=1))
+
+
+def alignments(name: str, dtypes: list[str]) -> Iterator[Pairs]:
+    rules = (Rules(), Rules("later_match", "one"))
+    for dtype, shape, derivatives in itertools.product(BACKENDS[name].dtypes, ALIGNED, range(3)):
+        for parameters, some in ((2, rules[0]), (3, rules[derivatives % 2])):
+            if dtype in dtypes:
+                yield Pairs(name, shape, parameters, derivatives, dtype, some)
+
+
 def cases(backends: list[str], dtypes: list[str]) -> Iterator[Any]:
     for name in backends:
         entry = BACKENDS[name]
         yield from sequences(name, dtypes)
+        if "smith_waterman" in entry.verbs:
+            yield from alignments(name, dtypes)
         if "solve" not in entry.verbs:
             continue
         kinds = [kind for kind in KINDS if entry.periodic or kind != "periodic"]
-        shapes = itertools.product(SHAPES, (-1, 0))
+        shapes = itertools.product((*SHAPES, *LONGER.get(name, ())), (-1, 0))
         for k, ((shape, axis), dtype, pivoting) in enumerate(itertools.product(shapes, entry.dtypes, entry.pivoting)):
             for kind in ("plain", kinds[k % len(kinds)]):
                 impossible = (kind in ("mixed", "hard") and pivoting is False) or (kind == "periodic" and shape[1] < 3)

@@ -25,6 +25,7 @@ from test_zeros import hanging, turned
 
 from tridiag.cuda import spread_systems
 from tridiag.cuda.launcher import OPTIONS
+from tridiag.cuda.pairs import PAIRS
 from tridiag.cuda.sequences import SEQUENCES
 from tridiag.cuda.struct import SYSTEMS
 
@@ -186,7 +187,9 @@ def test_long_systems_are_cut_and_solved_in_place(layout: str) -> None:
     assert long_error(*(np.moveaxis(v, axis, -1) for v in (x.get(), *given))) <= 8
 
 
-@pytest.mark.parametrize(("source", "job"), [("systems.cu", SYSTEMS.job), ("sequences.cu", SEQUENCES.job)])
+@pytest.mark.parametrize(
+    ("source", "job"), [("systems.cu", SYSTEMS.job), ("sequences.cu", SEQUENCES.job), ("alignment.cu", PAIRS.job)]
+)
 def test_the_words_of_a_job_are_those_of_the_struct(source: str, job: np.dtype, tmp_path: Any) -> None:
     """Python writes the struct that the kernels read: its fields, in their order."""
     fields = [f"offsetof(Job, {name})" for name in job.names]

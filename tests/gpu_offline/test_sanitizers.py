@@ -7,7 +7,7 @@ import pytest
 import sanitized
 from helpers import STANDIN
 
-from tridiag.cuda.struct import TYPES
+from tridiag.backends import BACKENDS
 
 pytestmark = [
     pytest.mark.skipif(not STANDIN, reason="CuPy and a device are here; benchmarks/gpu_lab.sh sanitize is for them"),
@@ -15,8 +15,14 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize("name", ["cupy_pcr", "cupy_thomas", "cupy_scan"])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        (name, dtype)
+        for name in ("cupy_pcr", "cupy_thomas", "cupy_scan", "cupy_wavefront")
+        for dtype in BACKENDS[name].dtypes
+    ],
+)
 def test_kernels_are_clean(name: str, dtype: str) -> None:
     done = sanitized.run("--dtype", dtype, name)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
@@ -34,6 +40,7 @@ def test_kernels_are_clean(name: str, dtype: str) -> None:
         ),  # the row after the last of a system
         ("cupy_pcr", "chunks.cu", "int(rest) + 1 :", "int(rest) + 2 :"),  # and its mask
         ("cupy_scan", "scans.cu", "thread, r < there,", "thread, r <= there,"),  # the row after the last of a sequence
+        ("cupy_wavefront", "alignment.cu", "&& r < there;", "&& r <= there;"),  # the row after the last of a pair
     ],
 )
 def test_a_read_beyond_the_end_is_found(name: str, source: str, old: str, new: str) -> None:

@@ -290,6 +290,7 @@ _LINES = (
     Backend("jax_associative", "lax.associative_scan, logarithmic depth", ("jax",), ("jax",), ANYWHERE, **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, *KALMAN)}, order=1, units=2, parallel=True),
     Backend("torch_scan", "a loop over rows, all sequences at once", ("torch",), ("torch",), ANYWHERE, **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, SELECTIVE, *KALMAN)}, units=2, integers=True, diffuse=KALMAN),
     Backend("numpy_scan", "a loop over rows, all sequences at once: the reference", ("numpy",), **SCAN | {"verbs": (*LINEAR, *LOGARITHMS, SELECTIVE, *KALMAN)}, units=2, integers=True, diffuse=KALMAN),
+    Backend("cupy_wavefront", "alignment over anti-diagonals, a warp or a block for each pair: CUDA C", ON_GPU, ("cupy",), GPU, **ALIGN),
     Backend("jax_wavefront", "alignment by lax.scan over anti-diagonals, in logarithms", ("jax",), ("jax",), ANYWHERE, **ALIGN),
     Backend("triton_thomas", "chunks of rows in the lanes of Triton programs, cyclic reduction among them", ("torch",), ("torch", "triton"), GPU, REALS, periodic=False),
     Backend("numba_cuda_thomas", "Thomas and pivoted elimination, a GPU thread for each system", ON_GPU, ("cupy", "numba_cuda"), GPU, REALS, periodic=False),

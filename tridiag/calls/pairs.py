@@ -138,6 +138,8 @@ def run(pairs: Pairs, backend: Backend) -> Array:
     """The scores, in the library of the caller, with their derivatives."""
     if 0 in pairs.problem.shape:
         return pairs.scores.sum((-2, -1)) - math.inf
+    if pairs.problem.library == "cupy":
+        return backend.module().smith_waterman(pairs.scores, pairs.lengths, pairs.parameters, 0, pairs.rules)[0]
     if pairs.problem.library == "numpy":
         check_values(pairs.problem.shape, pairs.lengths, pairs.parameters[-1])
         lengths = None if pairs.lengths is None else pairs.lengths.astype(np.int32)

@@ -113,10 +113,9 @@ def attribute(program: Program, places: Sequence[int], results: int) -> np.ndarr
 def words_of(step: Launch | Clear) -> np.ndarray[Any, Any]:
     if isinstance(step, Clear):
         return words.Step.filled(kernel=words.CLEAR, cleared=step.size)
-    grids = [launcher.launch_of(step, device)[1][0] for device in devices()]
     return words.Step.filled(
         kernel=NUMBERS[step.kernel],
-        grid=min(grids, default=step.grid),
+        grid=loaded(step),
         block=step.block,
         shared=step.shared,
         in_turn=step.in_turn,
@@ -146,17 +145,24 @@ def devices() -> list[int]:
 
 def load(launches: Iterable[Launch]) -> None:
     """Load kernels on all devices: XLA may record what is launched, and nothing can be loaded then."""
+    for step in launches:
+        loaded(step)
+
+
+def loaded(step: Launch) -> int:
+    """The blocks of a launch, whose kernel is loaded on all devices; the fewest of these where they take turns."""
     import cupy
 
     table = process[words.Driver.fields["functions"].word :].reshape(words.MOST_DEVICES, words.MOST_KERNELS)
+    number, blocks = NUMBERS[step.kernel], step.grid
     for device in devices():
         with cupy.cuda.Device(device):
-            for step in launches:
-                function, *_ = launcher.launch_of(step, device)
-                if device < words.MOST_DEVICES:
-                    number = NUMBERS[step.kernel]
-                    _functions[device, number] = function
-                    table[device, number] = function.ptr
+            function, (grid,), *_ = launcher.launch_of(step, device)
+        blocks = min(blocks, grid)
+        if device < words.MOST_DEVICES:
+            _functions[device, number] = function
+            table[device, number] = function.ptr
+    return blocks
 
 
 @lasting

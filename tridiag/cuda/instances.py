@@ -16,7 +16,12 @@ TILES = {"float32": 41, "float64": 21, "complex64": 21, "complex128": 9}
 REGISTERS = {"float32": 64, "float64": 32, "complex64": 32, "complex128": 16}  # the rows that a thread holds by itself
 CHUNK_THREADS = {"float32": 512, "float64": 512, "complex64": 512, "complex128": 256}
 RUN_THREADS, THOMAS_THREADS, HARD_THREADS = 256, 128, 128
-COLUMN_THREADS, LOGARITHM_THREADS, MATRIX_THREADS, TILE_THREADS = 256, 128, 128, 128
+REALS = tuple(dtype for dtype in TYPES if not dtype.startswith("complex"))
+# the rows of a pair that a thread has, by the derivatives that are wanted
+ALIGNED_ROWS = {
+    (dtype, wanted): 4 if (dtype, wanted) == ("float32", 0) else 2 for dtype in REALS for wanted in range(3)
+}
+COLUMN_THREADS, LOGARITHM_THREADS, MATRIX_THREADS, TILE_THREADS, ALIGNMENT_THREADS = 256, 128, 128, 128, 256
 SCANS = {  # of first order
     "linear_recurrence": "linear_tiles",
     "logcumsumexp": "logarithmic_tiles",
@@ -71,6 +76,11 @@ def matrices(dtype: str, rows: int) -> Kernel:
     return named("recurrences.cu", "matrices", MATRIX_THREADS, dtype, rows)
 
 
+def alignment(dtype: str, is_affine: bool, derivatives: int) -> Kernel:
+    rows = ALIGNED_ROWS[dtype, derivatives]
+    return named("alignment.cu", "alignment", ALIGNMENT_THREADS, dtype, is_affine, derivatives, rows)
+
+
 def verbs_of(dtype: str) -> tuple[str, ...]:
     """Those of first order; logarithms are real."""
     return tuple(SCANS)[: 1 if dtype.startswith("complex") else None]
@@ -90,6 +100,7 @@ INSTANCES = [
         *(linear(dtype, order) for order in range(1, MOST + 1)),
         *(matrices(dtype, rows) for rows in MATRICES),
         *(tiles(dtype, *facts) for facts in itertools.product(verbs_of(dtype), BOTH, BOTH)),
-        *(logarithmic(dtype, weighted) for weighted in BOTH if not dtype.startswith("complex")),
+        *(logarithmic(dtype, weighted) for weighted in BOTH if dtype in REALS),
+        *(alignment(dtype, *facts) for facts in itertools.product(BOTH, range(3)) if dtype in REALS),
     )
 ]

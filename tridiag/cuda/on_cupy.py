@@ -10,9 +10,10 @@ import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
-from tridiag.cuda import launcher, recurrences, solution, solvers
+from tridiag.cuda import launcher, pairs, recurrences, solution, solvers
 from tridiag.cuda.record import Program
 from tridiag.cuda.sequences import operands_of
+from tridiag.kernels.jobs.words.alignment import Rules
 from tridiag.problems.forms import Form, Recurrence
 
 
@@ -35,6 +36,23 @@ def recurrence(verb: str, coefficients: Rows, x: Any, init: Rows, form: Recurren
     operands = operands_of(y, x, coefficients, init)
     run(recurrences.program(verb, form, *extents(operands), dtypes), operands)
     return y
+
+
+def smith_waterman(scores: Any, lengths: Any, parameters: Rows, derivatives: int, rules: Rules) -> Rows:
+    one_for_all = tuple([not any(x.strides) for x in parameters])
+    call = pairs.alignment(scores.shape, scores.dtype.name, rules, derivatives, lengths is not None, one_for_all)
+    given = [scores, *([] if lengths is None else [short(lengths)])]
+    given += [x.reshape(-1)[:1] if one else x for x, one in zip(parameters, one_for_all, strict=True)]
+    results = [cupy.empty(shape, scores.dtype) for shape in call.shapes]
+    run(call.program, call.operands([*map(cupy.ascontiguousarray, given)], results))
+    return tuple(results)
+
+
+def short(lengths: Any) -> Any:
+    """As 32-bit integers; what is out of their range stays out of that of lengths."""
+    info = np.iinfo(lengths.dtype)
+    least, most = (lengths.dtype.type(x) for x in (max(info.min, -1), min(info.max, 2**31 - 1)))
+    return cupy.minimum(cupy.maximum(lengths, least), most).astype(np.int32)
 
 
 def determinants(matrix: Matrix, form: Form, values: bool) -> tuple[Any, Any, Any]:

@@ -19,10 +19,11 @@ from jax.experimental.buffer_callback import buffer_callback
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
-from tridiag.cuda import custom_call, launcher, recurrences, sequences, solution, solvers, struct
+from tridiag.cuda import custom_call, launcher, pairs, recurrences, sequences, solution, solvers, struct
 from tridiag.cuda.record import Launch, Program
 from tridiag.cuda.sequences import COEFFICIENT, INIT, operands_of
 from tridiag.kernels.jobs.batches import contiguous
+from tridiag.kernels.jobs.words.alignment import Rules
 from tridiag.libraries.jax import vary_alike
 from tridiag.problems.forms import Form, Recurrence
 
@@ -30,7 +31,7 @@ Extents = solvers.Extents
 
 
 class Call(NamedTuple):
-    """A program, and which of its arrays each operand is, then which the result is, and scratch memory."""
+    """A program, and which of its arrays each operand is, then which each result is, and scratch memory."""
 
     program: Program
     places: tuple[int, ...]
@@ -42,7 +43,7 @@ def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> An
     shapes = (*(None if x is None else tuple(x.shape) for x in operands), form.shape)
     call = call_of_solve(sweep, form._replace(overwrite_d=False), shapes, (np.dtype(b.dtype), np.dtype(d.dtype)))
     aliased = form.overwrite_d and d.shape == form.shape and solvers.in_place(form)
-    return launched(call, operands, jax.ShapeDtypeStruct(form.shape, d.dtype), aliased)
+    return launched(call, operands, [jax.ShapeDtypeStruct(form.shape, d.dtype)], aliased)[0]
 
 
 def recurrence(verb: str, coefficients: Rows, x: Any, init: Rows, form: Recurrence, out: Any = None) -> Any:
@@ -50,7 +51,15 @@ def recurrence(verb: str, coefficients: Rows, x: Any, init: Rows, form: Recurren
     shapes = tuple(None if v is None else tuple(v.shape) for v in operands)
     dtypes = np.dtype((*coefficients, x)[0].dtype), np.dtype(x.dtype)
     call = call_of_recurrence(verb, form, (form.shape, *shapes[1:]), dtypes)
-    return launched(call, operands, jax.ShapeDtypeStruct(form.shape, x.dtype))
+    return launched(call, operands, [jax.ShapeDtypeStruct(form.shape, x.dtype)])[0]
+
+
+def smith_waterman(scores: Any, lengths: Any, parameters: Rows, derivatives: int, rules: Rules) -> Rows:
+    facts = scores.shape, scores.dtype.name, rules, derivatives, lengths is not None
+    call = pairs.alignment(*facts, (False,) * len(parameters))
+    given = [scores, *[lengths] * (lengths is not None), *parameters]
+    results = [jax.ShapeDtypeStruct(shape, scores.dtype) for shape in call.shapes]
+    return launched(Call(call.program, (*call.given, *call.results, pairs.OPERANDS)), given, results)
 
 
 @functools.lru_cache(1024)
@@ -76,17 +85,17 @@ def strides_of(shapes: Extents, sizes: Sequence[int]) -> Extents:
     return tuple(shape and contiguous(shape, size) for shape, size in zip(shapes, sizes, strict=True))
 
 
-def launched(call: Call, operands: Sequence[Any], result: Any, aliased: bool = False) -> Any:
-    """The result of a program, which may take the place of the last operand. None is no operand."""
+def launched(call: Call, operands: Sequence[Any], results: Sequence[Any], aliased: bool = False) -> tuple[Any, ...]:
+    """The results of a program, the first of which may take the place of the last operand. None is no operand."""
     program = call.program
-    results = result, jax.ShapeDtypeStruct((program.scratch,), np.uint8)
-    custom_call.load(step for step in program.steps if isinstance(step, Launch))
+    results = (*results, jax.ShapeDtypeStruct((program.scratch,), np.uint8))
     if (target := custom_call.target()) is None:
-        return callback(launching(call), results, operands, aliased, recorded=True)[0]
+        custom_call.load(step for step in program.steps if isinstance(step, Launch))
+        return tuple(callback(launching(call), results, operands, aliased, recorded=True)[:-1])
     given = vary_alike([x for x in operands if x is not None])
     kinds = tuple(jax.typeof(given[-1]).update(shape=x.shape, dtype=x.dtype) for x in results)
     run = jax.ffi.ffi_call(target, kinds, input_output_aliases={len(given) - 1: 0} if aliased else None)
-    return run(*given, program=custom_call.attribute(program, call.places, len(results)))[0]
+    return tuple(run(*given, program=custom_call.attribute(program, call.places, len(results)))[:-1])
 
 
 def lend(function: Callable[..., None], arrays: Sequence[Any], form: Form | Recurrence, out: Any) -> Any:
@@ -112,13 +121,12 @@ def callback(
 @functools.lru_cache(1024)
 def launching(call: Call) -> Callable[..., None]:
     """The launches of a program as a function of buffers."""
-    *given, result, scratch = call.places
 
     def launch(context: Any, results: Any, *buffers: Any) -> None:
-        pointers = [0] * (scratch + 1)
-        for k, buffer in zip((result, scratch, *given), (*results, *buffers), strict=True):
+        pointers = [0] * (max(call.places) + 1)
+        for k, buffer in zip(call.places, (*buffers, *results), strict=True):
             pointers[k] = address(buffer)
-        with here(context, pointers[result]):
+        with here(context, address(results[0])):
             launcher.run(call.program, pointers)
 
     return launch

@@ -16,9 +16,10 @@ import torch
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
-from tridiag.cuda import launcher, recurrences, solution, solvers
+from tridiag.cuda import launcher, pairs, recurrences, solution, solvers
 from tridiag.cuda.record import Program
 from tridiag.cuda.sequences import operands_of
+from tridiag.kernels.jobs.words.alignment import Rules
 from tridiag.libraries.arrays import dtype_name
 from tridiag.libraries.torch import settled
 from tridiag.problems.forms import Form, Recurrence
@@ -40,6 +41,16 @@ def recurrence(verb: str, coefficients: Rows, x: Any, init: Rows, form: Recurren
     operands = operands_of(y, x, coefficients, init)
     run(recurrences.program(verb, form, *extents(operands), dtypes_of((*coefficients, x)[0], x)), operands, y)
     return y
+
+
+def smith_waterman(scores: Any, lengths: Any, parameters: Rows, derivatives: int, rules: Rules) -> Rows:
+    one_for_all, dtype = tuple([not any(x.stride()) for x in parameters]), dtype_name(scores.dtype)
+    call = pairs.alignment(tuple(scores.shape), dtype, rules, derivatives, lengths is not None, one_for_all)
+    given = [scores, *[lengths] * (lengths is not None)]
+    given += [x.flatten()[:1] if one else x for x, one in zip(parameters, one_for_all, strict=True)]
+    results = [scores.new_empty(shape) for shape in call.shapes]
+    run(call.program, call.operands([settled(x).contiguous() for x in given], results), scores)
+    return tuple(results)
 
 
 def run(program: Program, operands: Sequence[Any], like: Any) -> None:

@@ -20,13 +20,20 @@ def run(pairs: Pairs, backend: Backend) -> Any:
     return Alignment.apply(backend, wanted, pairs.rules, pairs.lengths, *arguments)[0]
 
 
+def short(lengths: Any) -> Any:
+    """As 32-bit integers; what is out of their range, which only goes unseen on a GPU, is out of that of lengths."""
+    most = torch.iinfo(torch.int32).max
+    return lengths.to(torch.int64).clamp(-1, most).to(torch.int32)
+
+
 class Alignment(torch.autograd.Function):
     """The score and, for the backward pass, its derivatives."""
 
     @staticmethod
     def forward(backend: Backend, wanted: int, rules: Rules, lengths: Any, scores: Any, *parameters: Any) -> Any:
-        check_values(tuple(scores.shape), view(lengths), view(parameters[-1]))
-        lengths = None if lengths is None else lengths.to(torch.int32)
+        if scores.device.type == "cpu":
+            check_values(tuple(scores.shape), view(lengths), view(parameters[-1]))
+        lengths = None if lengths is None else short(lengths)
         return backend.module().smith_waterman(scores, lengths, parameters, wanted, rules)
 
     @staticmethod

@@ -50,7 +50,7 @@ __device__ __forceinline__ int forgotten(int x) {
   return x;
 }
 
-const int RANK = 4;  // batch axes, merged where they can be
+[[maybe_unused]] const int RANK = 4;  // batch axes, merged where they can be
 
 // Where the first row of a system or a sequence lies, in elements from an operand's beginning.
 template <typename Job> __device__ __forceinline__ Index offset(const Job& job, int operand, Index system) {

@@ -92,6 +92,10 @@ __device__ __forceinline__ double parts_of(double x, int& exponent) {
   return __hiloint2double(int(unsigned(bits) - (unsigned(exponent) << 20)), __double2loint(x));
 }
 
+// x = m 2^exponent with m from 1 to 2, of a normal positive number
+__device__ __forceinline__ int exponent_of(float x) { return (__float_as_int(x) >> 23) - 127; }
+__device__ __forceinline__ int exponent_of(double x) { return (__double2hiint(x) >> 20) - 1023; }
+
 // Results of such a size are the larger of two.
 template <typename T> __device__ __forceinline__ T far() { return T(64) / Limits<T>::eps(); }
 template <typename T> __device__ __forceinline__ bool is_far(T x) { return size(x) >= far<T>(); }
@@ -148,7 +152,7 @@ __device__ __forceinline__ double nearest_power(double x, int& k) {
   return found - 6755399441055744.0;
 }
 
-const double ROOM = 0.36;  // above log(2) / 2
+[[maybe_unused]] const double ROOM = 0.36;  // above log(2) / 2
 
 // m and k with exp(x + correction) = m 2^k
 template <typename T> __device__ __forceinline__ T mantissa(T x, T correction, T& k) {
