@@ -19,7 +19,7 @@ copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -R tests tools examples 
   && cd "$$copy" && "$(CURDIR)/$(WORK)/$(or $(VENV),test)/bin/python" -m pytest -c setup.cfg
 endef
 
-.PHONY: wheels release-check test-matrix test-arm dev test test-gpu-offline test-gpu-toolchains demo slow campaign guard doctest lint types docs clean
+.PHONY: wheels release-check test-matrix test-arm test-windows dev test test-gpu-offline test-gpu-toolchains demo slow campaign guard doctest lint types docs clean
 
 test: $(WORK)/test.stamp
 	$(pytest) $(PYTEST_ARGS)
@@ -131,6 +131,10 @@ test-arm: $(ARM)/root.stamp $(WORK)/test.stamp
 	  $(WORK)/test/bin/python tools/other_targets.py $(ARM)/objects --part 2/2 $(VERBS); second=$$?; wait $$first && exit $$second
 	mv $(ARM)/objects $(ARM)/site/tridiag/kernels/objects
 	for processor in cortex-a72 max; do $(ARM_PYTHON) tests/on_arm.py --verbs $(VERBS) || exit 1; done
+
+# Some kernels compiled for Windows and run in Wine, with threads. Needs Debian, and gcc-mingw-w64-x86-64-win32 and wine64 of it.
+test-windows: $(WORK)/test.stamp
+	rm -rf $(WORK)/windows && $(WORK)/test/bin/python tests/on_windows.py $(WORK)/windows
 
 $(ARM)/root.stamp:
 	rm -rf $(ARM) && mkdir -p $(ARM)/packages $(ARM)/root $(ARM)/wheels
