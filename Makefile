@@ -14,12 +14,13 @@ SOURCES := setup.cfg pyproject.toml README.md LICENSE $(shell find tridiag -not 
 PIP_INSTALL := -m pip install --quiet --no-compile --constraint constraints.txt $(addprefix --extra-index-url ,$(TORCH_INDEX))
 
 # The tests run on a copy outside the checkout, so that what they import is the installed wheel.
+TESTED := tests tools examples benchmarks docs recipe .ci .github .readthedocs.yaml Makefile CITATION.cff LICENSE *.md *.txt *.cfg *.toml
 define pytest
-copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -R tests tools examples benchmarks docs README.md *.txt setup.cfg "$$copy" \
+copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -R $(TESTED) "$$copy" \
   && cd "$$copy" && "$(CURDIR)/$(WORK)/$(or $(VENV),test)/bin/python" -m pytest -c setup.cfg
 endef
 
-.PHONY: wheels release-check test-matrix test-arm dev test test-gpu-offline test-gpu-toolchains demo slow campaign guard doctest lint types docs clean
+.PHONY: wheels release-check test-matrix test-avx2 test-sse test-arm test-windows dev test test-gpu-offline test-gpu-toolchains demo slow campaign guard doctest lint types docs clean
 
 test: $(WORK)/test.stamp
 	$(pytest) $(PYTEST_ARGS)
@@ -91,17 +92,24 @@ wheels: $(WORK)/wheel.stamp
 	  --config-settings=--build-option=--plat-name=$(PLATFORM) $(WORK)/sources
 	ls -l $(WORK)/wheels
 
-# What a user is given: that its metadata is right, and that each wheel, installed alone, solves.
-release-check: wheels
+# What a user is given: that its metadata is right, and that the sources and each wheel, installed alone, solve, and do
+# what README.md shows; that the wheel which brings kernels along compiles nothing, for each of PYTHONS; the pages.
+README := import re; exec(re.search(r"```python\n(.*?)```", open("README.md").read(), re.S)[1])
+define as_a_user
+rm -rf $(WORK)/user && $$python -m venv $(WORK)/user && $(WORK)/user/bin/python $(PIP_INSTALL) $$given \
+  && export XDG_CACHE_HOME=$$(mktemp -d) && for verb in solve linear_recurrence logcumsumexp; do \
+    $(WORK)/user/bin/python benchmarks/first_solve.py $$verb > $(WORK)/first.json || exit 1; cat $(WORK)/first.json; \
+    case $$given in *linux*) grep -q '"compiled": 0,' $(WORK)/first.json || { echo "$$given compiled a kernel"; exit 1; };; esac; \
+    done && $(WORK)/user/bin/python -I -c '$(README)'
+endef
+release-check: wheels docs
 	$(WORK)/builder/bin/python $(PIP_INSTALL) twine && $(WORK)/builder/bin/python -m twine check --strict $(WORK)/wheels/*
-	for wheel in $(WORK)/wheels/*.whl; do \
-	  rm -rf $(WORK)/user && $(PYTHON) -m venv $(WORK)/user && $(WORK)/user/bin/python $(PIP_INSTALL) $$wheel || exit 1; \
-	  for verb in solve linear_recurrence logcumsumexp; do \
-	    XDG_CACHE_HOME=$$(mktemp -d) $(WORK)/user/bin/python benchmarks/first_solve.py $$verb || exit 1; done; done
+	for given in $(WORK)/wheels/*; do python="$(PYTHON)"; $(as_a_user) || exit 1; done
+	for python in $(PYTHONS); do given="$$(echo $(WORK)/wheels/*linux*.whl)"; $(as_a_user) || exit 1; done
 
 # A slice of the tests on other versions of Python and of libraries, as `python:versions`: the oldest that are promised
 # (floors.txt), or the newest. A Python that is not here is told.
-MATRIX ?= python3.11:floors python3.12:newest python3.13:newest
+MATRIX ?= python3.11:floors python3.12:newest python3.13:newest python3.14:newest
 SLICE := -k "(test_any_axis or test_values or test_determinants or test_every_promise) and numpy and not (float32 or complex)" \
   tests/test_solve.py tests/test_factor.py tests/test_matmul_slogdet.py tests/test_recurrences.py tests/test_logarithms.py \
   tests/test_matrix_recurrence.py tests/test_blocks.py
@@ -113,8 +121,14 @@ test-matrix: $(WORK)/wheel.stamp
 	  venv="$(CURDIR)/$(WORK)/matrix-$$python-$$versions"; test -x $$venv/bin/python || $$python -m venv $$venv || exit 1; \
 	  $$venv/bin/python -m pip install --quiet --constraint $(WORK)/$$versions.txt \
 	    "$$(echo $(WORK)/wheel/*.whl)[scipy,jax]" pytest pytest-xdist pytest-timeout hypothesis mpmath || exit 1; \
-	  (copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -R tests tools examples benchmarks docs README.md *.txt setup.cfg "$$copy" \
+	  (copy=$$(mktemp -d) && trap 'rm -rf "$$copy"' EXIT && cp -R $(TESTED) "$$copy" \
 	    && cd "$$copy" && $$venv/bin/python -m pytest -c setup.cfg $(PYTEST_ARGS) $(SLICE)) || exit 1; done
+
+# The same slice, by kernels for processors with AVX2 and with SSE 4.2, on one that has more.
+test-avx2: PROCESSOR := haswell
+test-sse: PROCESSOR := nehalem
+test-avx2 test-sse: $(WORK)/test.stamp
+	export NUMBA_CPU_NAME=$(PROCESSOR) NUMBA_CPU_FEATURES=; $(pytest) $(PYTEST_ARGS) $(SLICE)
 
 # Every kernel of a wheel, compiled for ARM, macOS and Windows: no symbol that these lack. Those for any ARM then run in an
 # emulator, under Debian's Python and wheels for aarch64, against plain loops. Needs Debian, and qemu-user of it; 24
@@ -131,6 +145,12 @@ test-arm: $(ARM)/root.stamp $(WORK)/test.stamp
 	  $(WORK)/test/bin/python tools/other_targets.py $(ARM)/objects --part 2/2 $(VERBS); second=$$?; wait $$first && exit $$second
 	mv $(ARM)/objects $(ARM)/site/tridiag/kernels/objects
 	for processor in cortex-a72 max; do $(ARM_PYTHON) tests/on_arm.py --verbs $(VERBS) || exit 1; done
+
+# Some kernels compiled for Windows and run in Wine, with threads. Needs Debian, and a compiler and Wine of it.
+test-windows: $(WORK)/test.stamp
+	x86_64-w64-mingw32-gcc --version > /dev/null \
+	  || apt-get install -qq --no-install-recommends gcc-mingw-w64-x86-64-win32 wine64
+	rm -rf $(WORK)/windows && $(WORK)/test/bin/python tests/on_windows.py $(WORK)/windows
 
 $(ARM)/root.stamp:
 	rm -rf $(ARM) && mkdir -p $(ARM)/packages $(ARM)/root $(ARM)/wheels

@@ -1,7 +1,9 @@
 """That concurrent calls give what single calls give, on every backend, and that threads change no bit."""
 
+import math
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +12,7 @@ from helpers import Subject, assert_same_bits, dominant, uniform
 
 import tridiag
 from tridiag.kernels.jobs import systems
+from tridiag.kernels.jobs.quota import quota
 from tridiag.kernels.jobs.words.systems import Systems
 from tridiag.problems.forms import Form
 
@@ -82,6 +85,41 @@ def test_what_is_no_number_of_threads_is_told_once(text: str, monkeypatch: pytes
     with pytest.warns(RuntimeWarning, match=f"OMP_NUM_THREADS is '{text}', no number of threads; tridiag takes all"):
         assert systems.threads() == granted
     assert systems.threads() == granted  # without another one, which would be an error here
+
+
+@pytest.mark.parametrize(
+    ("group", "files", "cores"),
+    [
+        ("0::/", {"cpu.max": "150000 100000"}, 2),
+        ("0::/a/b", {"a/b/cpu.max": "max 100000", "a/cpu.max": "300000 100000", "cpu.max": "max 100000"}, 3),
+        ("0::/elsewhere", {"cpu.max": "10000 100000"}, 1),
+        (
+            "4:cpu,cpuacct:/a",
+            {"cpu,cpuacct/a/cpu.cfs_quota_us": "400000", "cpu,cpuacct/a/cpu.cfs_period_us": "100000"},
+            4,
+        ),
+        ("4:cpu:/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, math.inf),
+        ("5:memory:/", {"cpu.max": "100000 100000"}, math.inf),
+        ("0::/", {"cpu.max": "no number"}, math.inf),
+        ("0::/", {}, math.inf),
+    ],
+)
+def test_a_quota_of_a_container_counts(tmp_path: Path, group: str, files: dict[str, str], cores: float) -> None:
+    """Of the group, those around it, and both versions; what cannot be read limits nothing."""
+    assert quota(tmp_path) == math.inf
+    quota.cache_clear()
+    for path, text in {"../../../proc/self/cgroup": f"{group}\n", **files}.items():
+        file = tmp_path / "sys/fs/cgroup" / path
+        for folder in (tmp_path / "sys/fs/cgroup", file.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    assert quota(tmp_path) == cores
+
+
+def test_threads_are_no_more_than_a_quota_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(systems, "quota", lambda: 1)
+    assert systems.threads() == 1
 
 
 @pytest.mark.only(library="numpy", verb="factor")

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 import vector_spills
-from vector_spills import BUDGET, SYSTEMS, spills
+from vector_spills import BAR, BUDGET, SYSTEMS, spills
 
 ASSEMBLY = {
     "x86": """
@@ -13,9 +13,14 @@ one:
 \tpushq\t%rbp
 \tvmovups\t%ymm3, 64(%rsp)
 .LBB0_1:
+\tvmovups\t%ymm3, 64(%rsp)
+.LBB0_2:
 \tvmovupd\t%ymm3, (%rax)
 \tvaddpd\t64(%rsp), %ymm1, %ymm2
 \tvmovapd\t%xmm0, -32(%rbp)
+\tvmovapd\t%xmm0, -64(%rbp)
+\tjne\t.LBB0_2
+\tjmp\t.LBB0_1
 two:
 \tmovq\t%rax, 8(%rsp)
 """,
@@ -25,7 +30,9 @@ _one:
 \tstr\tq0, [sp, #32]
 LBB0_1:
 \tstur\tq1, [x29, #-32]
+\tstr\tq0, [sp, #32]
 \tstr\tq1, [x3]
+\tcbnz\tx1, LBB0_1
 two:
 \tldr\tq0, [sp, #32]
 """,
@@ -34,9 +41,14 @@ two:
 
 @pytest.mark.parametrize("assembly", ASSEMBLY.values(), ids=ASSEMBLY)
 def test_what_is_counted(assembly: str) -> None:
-    """Vectors that go to the stack; not loads, other memory, or what a function saves of its caller's."""
+    """Vectors that go to the stack in the innermost loop; not loads, other memory, or what is saved of the caller's."""
     assert spills(assembly) == {"one": 2}
-    assert spills("\tstp\tq1, q2, [sp]\n") == {"": 2}
+    assert spills("L0:\n\tstp\tq1, q2, [sp]\n\tb.ne\tL0\n") == {"": 2}
+
+
+def test_what_is_above_the_bar_has_a_reason() -> None:
+    above = {name for processor in SYSTEMS for name, most in BUDGET[processor].items() if most > BAR}
+    assert above == set(BUDGET["reasons"])
 
 
 @pytest.mark.slow

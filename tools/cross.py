@@ -13,6 +13,8 @@ from numba.core import config
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.registry import cpu_target
 
+from tridiag.kernels.runtime import system
+
 
 class Target(NamedTuple):
     """A system as LLVM names it, and the processor of it; what that has beside its name is not used."""
@@ -64,8 +66,18 @@ class Codegen(JITCPUCodegen):
         """Object code of an optimized module, which may be that of another target; the module stays as it is."""
         module = module.clone()  # writing code changes it
         module.triple, module.data_layout = self.target.triple, self._data_layout
+        if "windows" in self.target.triple:  # what it calls of POSIX is written for Windows
+            module.link_in(llvm.parse_assembly(str(self.seam_of(module))))
         code: bytes = self._tm.emit_object(module)
         return code
+
+    def seam_of(self, module: Any) -> Any:
+        """A module with those functions of the system that another one declares."""
+        made = self._create_empty_module("seam")
+        for function in module.functions:
+            if function.is_declaration and function.name in system.WINDOWS:
+                system.function_of(made, function.name, "external")
+        return made
 
     def _create_empty_module(self, name: str) -> Any:
         module = super()._create_empty_module(name)

@@ -4,8 +4,8 @@
 
 Each is compiled for any AArch64 Linux and written to FOLDER/generic, as into a wheel, and its optimized code for
 `TARGETS` too. A symbol that no object has and that is not among those of the target's system ends this with 1; so does
-code that cannot be written. What a target lacks, which keeps its kernels from running, is printed. ``--part``: the K-th
-of N parts of the kernels, for as many processes. Verbs, as ``solve`` or ``kalman.filter``: the kernels of these alone.
+code that cannot be written. ``--part``: the K-th of N parts of the kernels, for as many processes. Verbs, as ``solve``
+or ``kalman.filter``: the kernels of these alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from wheels import TRIPLE, WANTED, wanted_kernels
 
 from tridiag.kernels import ahead
 from tridiag.kernels.jobs.words.symbols import PREFIX
-from tridiag.kernels.runtime import object_cache, shipped, sources
+from tridiag.kernels.runtime import object_cache, shipped, sources, system
 
 GENERIC = cross.Target(TRIPLE.format("aarch64"), "generic")
 TARGETS = {
@@ -32,18 +32,18 @@ TARGETS = {
 }
 VERBS = tuple(verb for wanted in WANTED for verb in wanted.verbs)
 EVERYWHERE = {"malloc", "free", "abort", "memcpy", "memset", "memmove", "log", "logf", "hypot", "hypotf"}
-POSIX = {
-    "sched_yield", "usleep", "clock_gettime", "madvise", "pthread_create", "pthread_self", "pthread_detach",
-    "pthread_key_create", "pthread_getspecific", "pthread_setspecific",
+POSIX = {*system.WINDOWS}
+KERNEL32 = {
+    "SwitchToThread", "Sleep", "QueryPerformanceCounter", "QueryPerformanceFrequency", "CreateThread", "CloseHandle",
+    "GetCurrentThreadId", "TlsAlloc", "TlsGetValue", "TlsSetValue",
 }  # fmt: skip
-OF = {"linux": POSIX, "macos": POSIX | {"bzero", "memset_pattern16"}, "windows": {"_fltused", "__chkstk"}}
+OF = {"linux": POSIX, "macos": POSIX | {"bzero", "memset_pattern16"}, "windows": KERNEL32 | {"_fltused", "__chkstk"}}
 OURS = re.compile(rf"{re.escape(PREFIX)}\w+|_?Py\w+")  # other kernels, CPython
 
 
-def lacking(system: str, needed: set[str]) -> tuple[set[str], set[str]]:
-    """Of the symbols of an object file: what that system does not have, of POSIX and else."""
-    missing = {name for name in needed - EVERYWHERE - OF[system] if not OURS.fullmatch(name)}
-    return missing & POSIX, missing - POSIX
+def lacking(of: str, needed: set[str]) -> set[str]:
+    """Of the symbols of an object file: what that system does not have."""
+    return {name for name in needed - EVERYWHERE - OF[of] if not OURS.fullmatch(name)}
 
 
 def main() -> int:
@@ -62,7 +62,6 @@ def main() -> int:
     place = options.folder / GENERIC.processor
     place.mkdir(parents=True, exist_ok=True)
     (options.folder / shipped.DIGEST).write_text(sources.digest())
-    lacked: dict[str, set[str]] = {system: set() for system in OF}
     unknown = 0
     for name, build in kernels:
         compiled = build()
@@ -72,15 +71,10 @@ def main() -> int:
         images |= {told: made.object_of(compiled._library._final_module) for told, made in others.items()}
         print(name, *(f"{len(image) >> 10} KiB" for image in images.values()), flush=True)
         for told, image in images.items():
-            system = told.partition(",")[0]
-            of_posix, else_missing = lacking(system, undefined(image))
-            lacked[system] |= of_posix
-            unknown += len(else_missing)
-            for symbol in sorted(else_missing):
-                print(f"{name} for {told} needs {symbol}, which {system} does not have", flush=True)
-    for system, symbols in lacked.items():
-        if symbols:
-            print(f"{system} lacks {', '.join(sorted(symbols))}")
+            missing = lacking(told.partition(",")[0], undefined(image))
+            unknown += len(missing)
+            for symbol in sorted(missing):
+                print(f"{name} for {told} needs {symbol}, which that system does not have", flush=True)
     print(f"part {options.part}: {len(kernels)} kernels for {1 + len(TARGETS)} targets; unknown symbols: {unknown}")
     return int(unknown > 0)
 

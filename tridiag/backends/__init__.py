@@ -30,6 +30,7 @@ import importlib.util
 import math
 import os
 import sys
+import sysconfig
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -43,7 +44,8 @@ EXTRAS = {  # of this package, with which a module is installed
     "numba_cuda": "cuda13",
     "triton": "triton",
 }
-POSIX = os.name == "posix"
+THREADS = os.name == "posix" or sys.platform == "win32"  # those that compiled kernels start
+FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 BRIDGE = "jax.experimental.buffer_callback"  # by which other libraries launch kernels inside jit
 FILTER, SMOOTHER, LIKELIHOOD = KALMAN = (
     "kalman.filter",
@@ -192,8 +194,13 @@ class Backend:
 
     def mismatched(self) -> str | None:
         """The sentence that says which of the installed packages do not go together, or with this system."""
-        if "numba" in self.needs and not POSIX:
-            return f"needs the threads of POSIX, which {sys.platform} does not have"
+        if "numba" in self.needs and not THREADS:
+            return f"needs the threads of POSIX or Windows, which {sys.platform} does not have"
+        if "numba" in self.needs and FREE_THREADED:
+            return (
+                "needs a Python with a global interpreter lock, whatever PYTHON_GIL says: compiled calls read the objects "
+                "and tables that one thread at a time may change; this one is free-threaded"
+            )
         return numba_cuda_fails() if "numba_cuda" in self.needs and not self.missing() else None
 
     def unusable(self) -> str | None:

@@ -9,10 +9,11 @@ import numpy as np
 from tridiag.algorithms import parts
 from tridiag.algorithms.matrix_rows import bands as cut_bands
 from tridiag.algorithms.parts import Bands, Known, Relations
-from tridiag.backends import numba_thomas
+from tridiag.backends import BACKENDS, numba_thomas
 from tridiag.backends.numba_thomas import view
 from tridiag.calls.part_sweeps import Kernels
 from tridiag.calls.plan import Call, prepare
+from tridiag.errors import BackendError
 from tridiag.libraries.arrays import library_of
 from tridiag.libraries.numpy import Operations as ops
 from tridiag.problems.forms import Form
@@ -91,8 +92,15 @@ def solve_small(form: Form, a: Array, b: Array, c: Array, d: Array) -> Array:
     return x
 
 
+def require_kernels() -> None:
+    """What parts are swept by, for which there is no other."""
+    if reason := BACKENDS["numba_thomas"].unusable():
+        raise BackendError(f"tridiag.parts {reason}; tridiag.solve takes whole systems")
+
+
 def reduce(arguments: dict[str, Any], axis: int, where: Any) -> Array:
     """As `tridiag.parts.reduce`."""
+    require_kernels()
     call, form, bands, d, before, behind = taken(arguments, axis, where)
     with np.errstate(all="ignore"):
         told = parts.coupled(parts.reduce(Kernels, form, bands, d).relations, before, behind, times)
@@ -101,6 +109,7 @@ def reduce(arguments: dict[str, Any], axis: int, where: Any) -> Array:
 
 def join(ends: Any, periodic: bool) -> Array:
     """As `tridiag.parts.join`."""
+    require_kernels()
     told, library = numbers("ends", ends), library_of(ends)
     if told.ndim < 2 or told.shape[1] != len(Relations._fields) or told.shape[0] == 0:
         raise ValueError(
@@ -117,6 +126,7 @@ def join(ends: Any, periodic: bool) -> Array:
 
 def finish(arguments: dict[str, Any], values: Any, axis: int, where: Any) -> Array:
     """As `tridiag.parts.finish`."""
+    require_kernels()
     call, form, bands, d, *couplings = taken(arguments, axis, where)
     known = numbers("values", values)
     if known.shape != (4, *form.batch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from tridiag.backends import BACKENDS
 from tridiag.commands.arguments import positive
 from tridiag.commands.terminal import progress
 from tridiag.kernels import ahead
@@ -39,6 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if reason := BACKENDS["numba_thomas"].unusable():
+        raise ValueError(f"no kernel can be compiled: it {reason}")
     if options.all and options.verb:
         raise ValueError(f"--all stands for every verb; leave out {' '.join(options.verb)}, or --all")
     for verb in options.verb:

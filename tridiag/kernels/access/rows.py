@@ -27,6 +27,10 @@ class Rows:
     def store(self, i: Any, x: Any) -> None:
         self.code.store(self.base + i * self.stride, x)
 
+    def of_lanes(self, code: Code, first: int) -> Rows:
+        """The same of some lanes: those that ``code`` has, from one on."""
+        return Rows(code, self.base + first * code.size_of_real, self.stride, self.spread)
+
 
 @dataclass(frozen=True)
 class Mask:

@@ -52,13 +52,13 @@ from tridiag.kernels.alignment.state import (
     settle,
 )
 from tridiag.kernels.jobs.words.alignment import USUAL, Alignment, Kind
+from tridiag.kernels.runtime.system import ask_for_huge_pages
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import aligned
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.interrupts import stopping, stopping_at
 from tridiag.kernels.simd.memory import (
-    ask_for_huge_pages,
     c_function,
     variable,
 )

@@ -23,6 +23,7 @@ from tridiag.kernels.jobs.batches import (
     starts_of_rows_alike,
 )
 from tridiag.kernels.jobs.job import Job
+from tridiag.kernels.jobs.quota import quota
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.problems.forms import Blocks, Form, Recurrence
 
@@ -53,8 +54,9 @@ PROMISES = {False: J.PLAIN, True: J.PIVOTED, "auto": J.AUTO}
 
 
 def threads() -> int:
-    """The cores granted to this process, or fewer where OMP_NUM_THREADS says so."""
-    granted = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """The cores granted to this process, by a quota too, or fewer where OMP_NUM_THREADS says so."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    granted = int(min(cores, quota()))
     asked = os.environ.get("OMP_NUM_THREADS")
     return min(granted, threads_asked(asked) or granted) if asked else granted
 

@@ -13,6 +13,7 @@ from tridiag.kernels.partition import state as P
 from tridiag.kernels.partition.chunks import (
     BOTTOM_FEELS,
     CHUNKS,
+    PIECE,
     TOP_FEELS,
     UNSURE,
     Bands,
@@ -23,6 +24,7 @@ from tridiag.kernels.partition.chunks import (
     write,
 )
 from tridiag.kernels.simd.records import At
+from tridiag.kernels.simd.registers import by_register
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import I1, Code
 
@@ -63,18 +65,20 @@ def reduce_pivoted(code: Code, *words: Value) -> Value:
     Rows before ``first`` were taken before.
     """
     plan, block, start, first, last, kept_at, stride = words
-    bands, kept, none = Bands(code, plan, block), Rows(code, kept_at, stride), code.zero()
+    bands, kept = Bands(code, plan, block), Rows(code, kept_at, stride)
 
     def line(i: Value, state: Any) -> Any:
-        one, two = state
-        fresh = code.everywhere(i == start)
-        for k, a, b, c, d in bands.rows(i, ask=True):
-            before = one
-            one, two, *_ = pivot_column(code, one, two, (a, b, c, none, none, d))
-            if k < 2:
-                new = (c, none, a, b, d) if k == 0 else (b, c, none, a, d)
-                one, two = choose(code, fresh, new if k == 0 else before, one), choose(code, fresh, new, two)
-        return one, two
+        def some(code: Code, lane: int, state: Any) -> Any:
+            (one, two), none, fresh = state, code.zero(), code.everywhere(i == start)
+            for k, a, b, c, d in bands.of_lanes(code, lane).rows(i, ask=True):
+                before = one
+                one, two, *_ = pivot_column(code, one, two, (a, b, c, none, none, d))
+                if k < 2:
+                    new = (c, none, a, b, d) if k == 0 else (b, c, none, a, d)
+                    one, two = choose(code, fresh, new if k == 0 else before, one), choose(code, fresh, new, two)
+            return one, two
+
+        return by_register(code, some, state, PIECE)
 
     state = tuple(read(code, kept, 5)), tuple(read(code, kept, 5, 5))
     one, two = code.fori(first, last, line, state, step=bands.height)
@@ -156,20 +160,23 @@ def eliminate_pivoted(code: Code, plan: At, block: Value, base: Value) -> None:
     upper, upper2, right, iterate = (records.field(k) for k in (UPPER, UPPER2, RIGHT, ITERATE))
 
     def line(i: Value, state: Any) -> Any:
-        p0, p1, p = state
-        for k, a, b, c, d in bands.rows(i, ask=True):
-            size, below_size = code.size(p0), code.size(a)
-            swap = below_size * (size + code.size(p1)) > size * (below_size + code.size(b) + code.size(c))
-            over, under = code.one() / a, code.one() / p0  # neither row waits for the choice
-            stay, go = (p1 * under, code.zero(), p * under), (b * over, c * over, d * over)
-            for field, x in zip((upper, upper2, right), choose(code, swap, go, stay), strict=True):
-                field.store(i + k, x)
-            p0, p1, p = choose(
-                code, swap, (p1 - p0 * go[0], -(p0 * go[1]), p - p0 * go[2]), (b - a * stay[0], c, d - a * stay[2])
-            )
-            if k == 1:
-                p0, p1, p = choose(code, code.everywhere(i == 0), (b, c, d - a * top), (p0, p1, p))
-        return p0, p1, p
+        def some(code: Code, lane: int, state: Any) -> Any:
+            (p0, p1, p), first = state
+            for k, a, b, c, d in bands.of_lanes(code, lane).rows(i, ask=True):
+                size, below_size = code.size(p0), code.size(a)
+                swap = below_size * (size + code.size(p1)) > size * (below_size + code.size(b) + code.size(c))
+                over, under = code.one() / a, code.one() / p0  # neither row waits for the choice
+                stay, go = (p1 * under, code.zero(), p * under), (b * over, c * over, d * over)
+                for field, x in zip((upper, upper2, right), choose(code, swap, go, stay), strict=True):
+                    field.of_lanes(code, lane).store(i + k, x)
+                p0, p1, p = choose(
+                    code, swap, (p1 - p0 * go[0], -(p0 * go[1]), p - p0 * go[2]), (b - a * stay[0], c, d - a * stay[2])
+                )
+                if k == 1:
+                    p0, p1, p = choose(code, code.everywhere(i == 0), (b, c, d - a * first), (p0, p1, p))
+            return (p0, p1, p), first
+
+        return by_register(code, some, (state, top), PIECE)[0]
 
     code.fori(0, rows, line, (code.one(), code.zero(), code.zero()), step=bands.height)
     for i, x in ((code.integer(1), top), (rows, bottom)):

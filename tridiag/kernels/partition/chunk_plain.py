@@ -10,6 +10,7 @@ from tridiag.kernels.partition import state as P
 from tridiag.kernels.partition.chunks import (
     BOTTOM_FEELS,
     CHUNKS,
+    PIECE,
     TOP_FEELS,
     UNSURE,
     Bands,
@@ -20,6 +21,7 @@ from tridiag.kernels.partition.chunks import (
     write,
 )
 from tridiag.kernels.simd.records import At
+from tridiag.kernels.simd.registers import by_register
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import Code
 from tridiag.kernels.thomas.steps import least_quotient, lossless, no_quotient
@@ -68,15 +70,18 @@ def reduce_plain(code: Code, *words: Value) -> Value:
     end = plan.height - bands.height
 
     def line(i: Value, state: Any) -> Any:
-        ends, extremes = state
-        for k, a, b, c, d in bands.rows(i, ask=True):
-            y, y_before, above, x, x_before, x_own = ends
-            _, _, inverse, above = el.eliminate_reciprocal(code, above, (a, b, c))
-            extremes = Certificate.watch(code, extremes, b * inverse)
-            y, y_before = (d - a * y) * inverse, -(a * y_before) * inverse
-            new = y, y_before, above, x + x_own * y, x_before + x_own * y_before, -(x_own * above)
-            ends = choose(code, code.everywhere(i == end), ends, new) if k == bands.height - 1 else new
-        return ends, extremes
+        def some(code: Code, lane: int, state: Any) -> Any:
+            ends, extremes = state
+            for k, a, b, c, d in bands.of_lanes(code, lane).rows(i, ask=True):
+                y, y_before, above, x, x_before, x_own = ends
+                _, _, inverse, above = el.eliminate_reciprocal(code, above, (a, b, c))
+                extremes = Certificate.watch(code, extremes, b * inverse)
+                y, y_before = (d - a * y) * inverse, -(a * y_before) * inverse
+                new = y, y_before, above, x + x_own * y, x_before + x_own * y_before, -(x_own * above)
+                ends = choose(code, code.everywhere(i == end), ends, new) if k == bands.height - 1 else new
+            return ends, extremes
+
+        return by_register(code, some, state, PIECE)
 
     state = tuple(read(code, kept, 6)), Certificate.start(code)
     ends, extremes = code.fori(first, last, line, state, step=bands.height)
@@ -111,15 +116,18 @@ def eliminate(code: Code, plan: At, block: Value, target: Value) -> Value:
     above, given = Rows(code, target, step), Rows(code, target + code.row, step)
 
     def line(i: Value, state: Any) -> Any:
-        above_here, before, extremes, least = state
-        for k, a, b, c, d in bands.rows(i, ask=True):
-            _, _, inverse, above_here = el.eliminate_reciprocal(code, above_here, (a, b, c))
-            extremes = Certificate.watch(code, extremes, b * inverse)
-            before = (d - a * before) * inverse
-            least = least_quotient(code, least, above_here, c)
-            above.store(i + k, above_here)
-            given.store(i + k, before)
-        return above_here, before, extremes, least
+        def some(code: Code, lane: int, state: Any) -> Any:
+            above_here, before, extremes, least = state
+            for k, a, b, c, d in bands.of_lanes(code, lane).rows(i, ask=True):
+                _, _, inverse, above_here = el.eliminate_reciprocal(code, above_here, (a, b, c))
+                extremes = Certificate.watch(code, extremes, b * inverse)
+                before = (d - a * before) * inverse
+                least = least_quotient(code, least, above_here, c)
+                above.of_lanes(code, lane).store(i + k, above_here)
+                given.of_lanes(code, lane).store(i + k, before)
+            return above_here, before, extremes, least
+
+        return by_register(code, some, state, PIECE)
 
     before = planes(code, plan, block, P.BEFORE)[code.integer(0)]
     start = code.zero(), before, Certificate.start(code), no_quotient(code)

@@ -6,6 +6,7 @@ neighbours; then, with the separators known, each chunk is solved."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -42,6 +43,12 @@ class Bands:
         bases = [plan.lines[k] + step * start for k, step in zip(OPERANDS, self.steps, strict=True)]
         target = plan.lines[P.X] + start
         self.bases, self.targets = [[base + k for k in lanes] for base in bases], [target + k for k in lanes]
+
+    def of_lanes(self, code: Code, first: int) -> Bands:
+        """The same of some lanes: those that ``code`` has, from one on."""
+        made = copy.copy(self)
+        made.code, made.bases = code, [base[first : first + code.lanes] for base in self.bases]
+        return made
 
     def pieces(self, bases: list[Value], at: Value, count: int) -> list[Any]:
         """Rows of an operand, ``count`` of each lane."""

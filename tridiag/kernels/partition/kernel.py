@@ -31,11 +31,11 @@ from tridiag.kernels.partition.state import (
     bytes_of,
     line_height,
 )
+from tridiag.kernels.runtime.system import ask_for_huge_pages
 from tridiag.kernels.runtime.threads import beginning, finish, start
 from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import (
-    ask_for_huge_pages,
     c_function,
     call,
     fetch_add,

@@ -16,6 +16,7 @@ from tridiag.kernels.recurrence.loops import (
     scale,
 )
 from tridiag.kernels.recurrence.order import Order, whole_entries
+from tridiag.kernels.runtime.system import sched_yield
 from tridiag.kernels.runtime.workspace import piece
 from tridiag.kernels.simd.interrupts import stopping
 from tridiag.kernels.simd.memory import fetch_add, flush, load, malloc, set_word, store
@@ -24,7 +25,6 @@ from tridiag.kernels.simd.vector import LINE, OPTIONS
 
 TRUSTED = 2.0**10  # products of coefficients up to this lose little to cancellation
 READY, CARRIED, PLACE = 0, 8, 16  # of a block: whether the state behind it is there, and that state; bytes
-_yield = types.ExternalFunction("sched_yield", types.int32())
 
 
 @njit(**OPTIONS)
@@ -119,7 +119,7 @@ def in_blocks(made: Order, add_up: Any, run: Any) -> Any:
     def await_state(zero, place):
         """The state behind a block, which some thread is at work on."""
         while fetch_add(place + READY, 0) == 0 and not stopping():
-            _yield()
+            sched_yield()
         return load(place + CARRIED, zero)
 
     @njit(**OPTIONS)

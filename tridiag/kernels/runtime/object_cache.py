@@ -32,6 +32,7 @@ from tridiag.kernels.runtime import keyboard, notice, private_files, shipped
 from tridiag.kernels.runtime.sources import SETTINGS, source_hash_of
 
 PATIENCE = 120.0  # seconds for which a kernel is waited for that another process compiles
+JIT_LINK = sys.platform != "win32"  # the linker of LLVM that llvmlite has not for Windows
 MOST_FILES = 256  # in a folder; beyond, those that were not used for the longest time are removed
 
 
@@ -248,7 +249,7 @@ def link_with_what_is_there(name: str, code: Code) -> int:
     for symbol in code.needs:
         if address := llvm.address_of_symbol(symbol):
             library.import_symbol(symbol, address)
-    jit = llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
+    jit = llvm.create_lljit_compiler(use_jit_link=JIT_LINK, suppress_errors=True)
     linked = library.link(jit, name)
     address = linked[code.function]
     for owner in (linked, jit):

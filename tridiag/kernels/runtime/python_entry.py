@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import time
 
 from llvmlite import ir
 from numba import cfunc, njit, types
 from numba.extending import intrinsic
 
 from tridiag.kernels.jobs.words.job import POINTERS
+from tridiag.kernels.runtime import system
 from tridiag.kernels.runtime.python_call import (
     BEFORE_JOB,
     BROKEN,
@@ -35,7 +35,6 @@ from tridiag.kernels.simd.memory import I64, c_function, call, free, malloc, set
 BEFORE, STOP, OWNER, THREAD, DUE, SECONDS, NANOSECONDS = -BEFORE_JOB, -8, -16, -24, -32, -48, -40
 TYPE = HEAD - 8  # where any object holds the address of its type
 SECOND = 1_000_000_000  # nanoseconds
-CLOCK = getattr(time, "CLOCK_MONOTONIC", 1)
 MAIN = "_PyOS_IsMainThread"  # of CPython; where there is none every thread listens, and hears nothing
 
 _save = types.ExternalFunction("PyEval_SaveThread", types.int64())
@@ -44,11 +43,6 @@ _address = types.ExternalFunction("PyLong_AsVoidPtr", types.int64(types.int64))
 _integer = types.ExternalFunction("PyLong_FromLong", types.int64(types.int64))
 _check_signals = types.ExternalFunction("PyErr_CheckSignals", types.int32())
 _is_main = types.ExternalFunction(MAIN, types.int32())
-_self = types.ExternalFunction("pthread_self", types.int64())
-_clock = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
-_create_key = types.ExternalFunction("pthread_key_create", types.int32(types.int64, types.int64))
-_get = types.ExternalFunction("pthread_getspecific", types.int64(types.int64))
-_set = types.ExternalFunction("pthread_setspecific", types.int32(types.int64, types.int64))
 
 
 @intrinsic
@@ -71,7 +65,7 @@ def make_key():
     """The key under which each thread knows the job that it works for."""
     while word(keys()) != 2:
         if swap(keys(), 0, 1):
-            _create_key(keys() + 8, 0)
+            system.pthread_key_create(keys() + 8, 0)
             swap(keys(), 1, 2)
 
 
@@ -81,20 +75,20 @@ def listen(job):
 
     Meanwhile this thread works for nobody: what a handler calls is no part of the job.
     """
-    _clock(types.int32(CLOCK), job + SECONDS)
+    system.read_clock(job + SECONDS)
     now = word(job + SECONDS) * SECOND + word(job + NANOSECONDS)
     if now < word(job + DUE):
         return 0
     if word(job + DUE) != 0:
-        _set(word(keys() + 8), 0)
+        system.pthread_setspecific(word(keys() + 8), 0)
         _restore(word(job + THREAD))
         raised = _check_signals()
         set_word(job + THREAD, _save())
-        _set(word(keys() + 8), job)
+        system.pthread_setspecific(word(keys() + 8), job)
         if raised != 0:
             set_word(job + STOP, 1)
             return 1
-        _clock(types.int32(CLOCK), job + SECONDS)
+        system.read_clock(job + SECONDS)
         now = word(job + SECONDS) * SECOND + word(job + NANOSECONDS)
     set_word(job + DUE, now + LISTEN)
     return 0
@@ -105,15 +99,15 @@ def attend(order, zero):
     """See `tridiag.kernels.simd.interrupts`."""
     key = word(keys() + 8)
     if order > NOBODY:
-        _set(key, order)
+        system.pthread_setspecific(key, order)
         return 0
     if order == NOBODY:
-        _set(key, 0)
+        system.pthread_setspecific(key, 0)
         return 0
-    job = _get(key)
+    job = system.pthread_getspecific(key)
     if order == TEAM:
         return job
-    if job == 0 or (word(job + STOP) == 0 and word(job + OWNER) != _self()):
+    if job == 0 or (word(job + STOP) == 0 and word(job + OWNER) != system.pthread_self()):
         return 0
     return 1 if word(job + STOP) != 0 else listen(job)
 
@@ -126,15 +120,15 @@ def run_interruptible(kernel, job, helpers, zero):
     """Whether a handler of a signal has raised; other Python threads run meanwhile."""
     make_key()
     key = word(keys() + 8)
-    before = _get(key)
+    before = system.pthread_getspecific(key)
     for at in range(BEFORE, 0, 8):
         set_word(job + at, 0)
-    set_word(job + OWNER, _self())
-    _set(key, job)
+    set_word(job + OWNER, system.pthread_self())
+    system.pthread_setspecific(key, job)
     set_word(job + THREAD, _save())
     call(kernel, (job, helpers + attending(0) * ABOVE))
     _restore(word(job + THREAD))
-    _set(key, before)
+    system.pthread_setspecific(key, before)
     return word(job + STOP)
 
 

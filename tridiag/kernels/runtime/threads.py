@@ -1,4 +1,4 @@
-"""Threads beside the calling one, which works too: plain POSIX threads, nothing to initialise, no Python.
+"""Threads beside the calling one, which works too: plain threads of the system, nothing to initialise, no Python.
 
 A job is a block of int64 words. A helper that has nothing left to claim looks out for another job for some
 microseconds, and ends. Making another takes as long as a small job, so such a job has it made only where the call
@@ -13,27 +13,19 @@ from numba.extending import intrinsic
 
 from tridiag.kernels.jobs.words.job import Job
 from tridiag.kernels.jobs.words.record import Record, Word, Words
+from tridiag.kernels.runtime import system
 from tridiag.kernels.simd import interrupts
 from tridiag.kernels.simd.functions import definition
 from tridiag.kernels.simd.memory import I64, c_function, call, fetch_add, free, malloc, set_word, swap, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
 
-_create = types.ExternalFunction("pthread_create", types.int32(types.int64, types.int64, types.int64, types.int64))
-_detach = types.ExternalFunction("pthread_detach", types.int32(types.int64))
-_self = types.ExternalFunction("pthread_self", types.int64())
-_yield = types.ExternalFunction("sched_yield", types.int32())
-_sleep = types.ExternalFunction("usleep", types.int32(types.uint32))
-_clock = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
-
 MOST_THREADS = 256
-PLACE = 64  # bytes
 # What a place holds: no helper; one that waits for work; one at work; else the address of a team that wants a helper.
 # All changes are swaps of that word, so a helper that comes late finds nothing to do, and a caller waits only for those
 # that have begun: in a forked child, where all helpers are gone, for none.
 EMPTY, WAITING, AT_WORK = range(3)
 LINGER = 200  # looks of a helper for another team before it ends: less time than a new thread takes to start
 PATIENCE = 5_000  # looks of a caller for a helper that is still at work, before it sleeps between them
-MONOTONIC = 1  # a clock of POSIX
 A_MOMENT = 50_000  # nanoseconds: less than LINGER looks take
 
 
@@ -57,11 +49,12 @@ def places(typing):
     """The address of the places of helpers, and of one more for a time; the module's own, and zero at first."""
 
     def generate(context, builder, signature, args):
-        kind = ir.ArrayType(I64, 8 * (MOST_THREADS + 1))
+        line = system.line_of(builder.module)
+        kind = ir.ArrayType(I64, line // 8 * (MOST_THREADS + 1))
         table = builder.module.globals.get("tridiag_places")
         if table is None:
             table = ir.GlobalVariable(builder.module, kind, "tridiag_places")
-            table.linkage, table.initializer, table.align = "internal", ir.Constant(kind, None), PLACE
+            table.linkage, table.initializer, table.align = "internal", ir.Constant(kind, None), line
         return builder.ptrtoint(table, I64)
 
     return types.int64(), generate
@@ -70,20 +63,21 @@ def places(typing):
 @njit
 def now(team):
     """Nanoseconds of a clock that never goes back."""
-    _clock(types.int32(MONOTONIC), team.addresses.seconds)
+    system.read_clock(team.addresses.seconds)
     return team.seconds * 1_000_000_000 + team.nanoseconds
 
 
 @njit
 def helper_loop(place, zero):
     """What a helper does: work for a team, and for the next one if that comes soon."""
-    _detach(_self())  # by its caller, the C library of Linux may look at a thread that is gone
+    # by its caller, the C library of Linux may look at a thread that is gone
+    system.pthread_detach(system.pthread_self())
     left = LINGER
     while True:
         found = fetch_add(place, 0)
         if found == WAITING and left > 0:
             left -= 1
-            _yield()
+            system.sched_yield()
         elif found <= AT_WORK:
             if found != WAITING or swap(place, WAITING, EMPTY):
                 return
@@ -114,16 +108,16 @@ def start(function, argument, helpers, small):
     team.function, team.argument = function, argument
     works_for = interrupts.ask(interrupts.TEAM)
     team.works_for = works_for if works_for != 0 else interrupts.NOBODY
-    team.latest = places() + PLACE * MOST_THREADS
+    team.latest = places() + system.line() * MOST_THREADS
     made = small == 0 or now(team) - word(team.latest) < A_MOMENT
     for wanted in (WAITING, EMPTY if made else WAITING):
         for k in range(MOST_THREADS):
-            place = places() + PLACE * k
+            place = places() + system.line() * k
             if asked >= most:
                 break
             if word(place) != wanted or not swap(place, wanted, memory):
                 continue
-            failed = wanted == EMPTY and _create(team.addresses.handle, 0, helper(0), place) != 0
+            failed = wanted == EMPTY and system.pthread_create(team.addresses.handle, 0, helper(0), place) != 0
             if failed and swap(place, memory, EMPTY):
                 break
             team.places[asked] = place
@@ -146,9 +140,9 @@ def finish(team):
         interrupts.stopping()  # this thread may be the one that hears of signals
         if left > 0:
             left -= 1
-            _yield()
+            system.sched_yield()
         else:
-            _sleep(types.uint32(50))
+            system.usleep(types.uint32(50))
     set_word(team.latest, now(team))
     free(memory)
 

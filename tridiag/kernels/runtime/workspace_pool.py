@@ -6,7 +6,8 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from tridiag.kernels.simd.memory import I64, ask_for_huge_pages, free, malloc, set_word, swap, word
+from tridiag.kernels.runtime.system import ask_for_huge_pages
+from tridiag.kernels.simd.memory import I64, free, malloc, set_word, swap, word
 from tridiag.kernels.simd.vector import OPTIONS
 
 SHELVES, PUT_BY = 8, 4 * 1024 * 1024  # pieces of memory, and the bytes of the largest

@@ -18,8 +18,9 @@ from tridiag.kernels.runtime.call_frame import (
     text,
 )
 from tridiag.kernels.runtime.subnormals import count_as, keep_subnormals
+from tridiag.kernels.runtime.system import ask_for_huge_pages
 from tridiag.kernels.runtime.threads import job_at
-from tridiag.kernels.simd.memory import ask_for_huge_pages, c_function, call, free, malloc, set_word, word
+from tridiag.kernels.simd.memory import c_function, call, free, malloc, set_word, word
 
 no_memory = text("tridiag: no memory for the rows that the elimination keeps; solve fewer or shorter systems at a time")
 

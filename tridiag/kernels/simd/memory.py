@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
 I64 = ir.IntType(64)
@@ -183,14 +183,3 @@ def call(typing, function, integers):
 
 malloc = types.ExternalFunction("malloc", types.int64(types.uint64))
 free = types.ExternalFunction("free", types.void(types.int64))
-HUGE_PAGE, MADV_HUGEPAGE = 2**21, 14
-_madvise = types.ExternalFunction("madvise", types.int32(types.int64, types.uint64, types.int32))
-
-
-@njit
-def ask_for_huge_pages(address, size):
-    """A hint before the first touch of fresh memory, whose page faults would cost more than a solve."""
-    first = (address + HUGE_PAGE - 1) // HUGE_PAGE * HUGE_PAGE
-    last = (address + size) // HUGE_PAGE * HUGE_PAGE
-    if last > first:
-        _madvise(first, types.uint64(last - first), types.int32(MADV_HUGEPAGE))

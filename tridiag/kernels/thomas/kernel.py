@@ -13,10 +13,11 @@ from numba import cfunc, njit, types
 from tridiag.kernels.access.operands import bytes_of_real, lanes_of, parts_of
 from tridiag.kernels.jobs.words import systems as J
 from tridiag.kernels.jobs.words.systems import Systems
+from tridiag.kernels.runtime.system import ask_for_huge_pages
 from tridiag.kernels.runtime.threads import beginning, job_at, runner, task_runner
 from tridiag.kernels.runtime.work_items import items, part_of_item, report, reports
 from tridiag.kernels.simd.functions import definition
-from tridiag.kernels.simd.memory import ask_for_huge_pages, c_function, call, flush, load, malloc
+from tridiag.kernels.simd.memory import c_function, call, flush, load, malloc
 from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import ONCE, OPTIONS
 from tridiag.kernels.thomas.both_ends import BOTH_ENDS, SUBSTITUTE_ENDS
