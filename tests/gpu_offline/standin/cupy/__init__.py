@@ -198,7 +198,7 @@ def _elementwise(name: str) -> Any:
 
 
 for _name in (
-    *("abs", "conj", "exp", "isfinite", "isnan", "ldexp", "log", "logical_and", "logical_not", "logical_or"),
-    *("maximum", "minimum", "rint", "sign", "sqrt"),
+    *("abs", "conj", "cos", "exp", "isfinite", "isnan", "ldexp", "log", "logical_and", "logical_not", "logical_or"),
+    *("maximum", "minimum", "rint", "sign", "sin", "sqrt"),
 ):
     globals()[_name] = _elementwise(_name)
