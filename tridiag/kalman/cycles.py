@@ -69,7 +69,7 @@ def trigonometric_seasonal(period: Any, variance: Array, harmonics: int | None =
         s, at least 2, and not necessarily whole: 365.25.
     variance : number or array without axes
         How much each part of a wave changes in each step.
-    harmonics : int, optional
+    harmonics : int
         h, at most s / 2, as many as there are by default.
 
     Returns
