@@ -363,10 +363,19 @@ def slopes(y: np.ndarray, parameters: dict[str, Any], rng: np.random.Generator) 
     return found
 
 
+def numbers(structure: Any) -> dict[str, np.ndarray]:
+    """The matrices of a model of `kalman.models`."""
+    return {name: np.asarray(x, float) for name, x in dict(structure).items() if name != "diffuse"}
+
+
 GRADIENTS = {
     "known": model(2, 2),
     "unknown": diffuse(2, 2, 0),
     "unknown, exact": diffuse(2, 1, 0, 1, R=np.zeros((1, 1))),
+    "unknown, without noise": numbers(kalman.models.local_linear_trend(0.5, 0.0, noise=1.0)),
+    "unknown, zeros among transitions": numbers(
+        kalman.models.local_level(0.5, noise=1.0) + kalman.models.autoregression([0.5, 0.2], 1.0)
+    ),
     "ill-conditioned": model(2, 2) | {"P0": 1e9 * np.eye(2), "Q": np.zeros((2, 2))},
 }
 
@@ -379,7 +388,8 @@ def test_gradients_in_torch(backend: Subject, case: str, missing: float) -> None
     import torch
 
     p = len(GRADIENTS[case]["R"])
-    given = GRADIENTS[case] | {"state_intercept": np.array([0.1, -0.3]), "obs_intercept": np.ones(p)}
+    given = GRADIENTS[case] | {"obs_intercept": np.ones(p)}
+    given["state_intercept"] = np.array([0.1, -0.3, 0.2])[: len(given["F"])]
     y = series(3, 7, p, missing=missing)
     leaves = {name: torch.tensor(x, requires_grad=True) for name, x in given.items()}
     observed = torch.tensor(y, requires_grad=True)
@@ -403,11 +413,13 @@ def test_gradients_of_states_in_torch(backend: Subject) -> None:
 
 
 @pytest.mark.only(verb=LIKELIHOOD, library="jax")
-def test_gradients_in_jax(backend: Subject) -> None:
+@pytest.mark.parametrize("case", ["unknown, seen at once", "unknown, zeros among transitions"])
+def test_gradients_in_jax(backend: Subject, case: str) -> None:
     """Inside jit, where P0 is an argument as well, of series of which one is observed late."""
     import jax
 
-    given = diffuse(2, 1, 0) | {"state_intercept": np.array([0.1, -0.3]), "obs_intercept": np.ones(1)}
+    given = GRADIENTS.get(case, diffuse(2, 1, 0)) | {"obs_intercept": np.ones(1)}
+    given["state_intercept"] = np.array([0.1, -0.3, 0.2])[: len(given["F"])]
     y = series(2, 8, 1)
     y[1, :5] = np.nan
 

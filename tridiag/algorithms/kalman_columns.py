@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tridiag.algorithms.kalman_square_roots import difference, inverse
+from tridiag.algorithms.kalman_square_roots import inverse
 from tridiag.algorithms.numbers import finite
 
 
@@ -42,7 +42,7 @@ def of_covariance(ops: Any, cov: Any) -> Columns:
     def column(cov: Any, j: Any) -> tuple[Any, Columns]:
         row = ops.row(cov, j, 0)
         weight = ops.row(row, j, 0)
-        weight = ops.where(weight <= ops.row(least, j, 0), ops.zero(weight), weight)
+        weight = ops.where(weight <= ops.row(least, j, 0), ops.vanished(weight), weight)
         part = below(ops, row * inverse(ops, weight), place, j)
         return cov - part[:, None] * row[None], Columns(part, weight)
 
@@ -52,6 +52,12 @@ def of_covariance(ops: Any, cov: Any) -> Columns:
 def below(ops: Any, x: Any, place: Any, j: Any) -> Any:
     """A vector with 1 at j and 0 before it."""
     return ops.where(place > j, x, ops.where(place == j, ops.one(x), ops.zero(x)))
+
+
+def difference(ops: Any, x: Any, y: Any) -> Any:
+    """As `tridiag.algorithms.kalman_square_roots.difference`, with the derivative of what is rounding alone."""
+    found, rounding = x - y, 4 * ops.limits(x)[0]
+    return ops.where(abs(found) <= rounding * (abs(x) + abs(y)), ops.vanished(found), found)
 
 
 def orthogonal(ops: Any, columns: Columns, size: int) -> Columns:
@@ -69,8 +75,11 @@ def orthogonal(ops: Any, columns: Columns, size: int) -> Columns:
         scaled = first * weights
         variance = (first * scaled).sum(0)
         # of parts that cancel, again and again, no more is left than underflows: its inverse may overflow
-        variance = ops.where(variance < tiny / eps, ops.zero(variance), variance)
-        part = (parts * (scaled * inverse(ops, variance))[:, None]).sum(0)
+        variance = ops.where(variance < tiny / eps, ops.vanished(variance), variance)
+        # columns of no weight count alike where there are no others: what they would become has a derivative
+        nothing = variance == 0
+        scaled, sizes = ops.where(nothing, first, scaled), ops.where(nothing, (first * first).sum(0), variance)
+        part = (parts * (scaled * inverse(ops, sizes))[:, None]).sum(0)
         left = ops.where(place > j, part, ops.zero(part))
         return difference(ops, parts, left * first[:, None]), Columns(below(ops, part, place, j), variance)
 

@@ -54,8 +54,8 @@ class Reflection(NamedTuple):
 
 
 def clean(ops: Any, x: Any, terms: Any, k: int) -> Any:
-    """A sum, 0 where it is rounding alone; ``terms``: the sum of their sizes."""
-    return ops.where(abs(x) > NOISE * k * ops.limits(x)[0] * terms, x, ops.zero(x))
+    """A sum, 0 where it is rounding alone, with its derivative; ``terms``: the sum of their sizes."""
+    return ops.where(abs(x) > NOISE * k * ops.limits(x)[0] * terms, x, ops.vanished(x))
 
 
 def start(ops: Any, model: Model, form: StateSpace, like: Diffuse) -> Diffuse:

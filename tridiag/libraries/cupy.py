@@ -20,7 +20,7 @@ LEAST = 7, 5  # the oldest compute capability that CUDA 13 compiles for
 
 class Operations(NumPyOperations):
     xp = cupy
-    zero = staticmethod(cupy.zeros_like)
+    zero = vanished = staticmethod(cupy.zeros_like)
     one = staticmethod(cupy.ones_like)
     broadcast = staticmethod(cupy.broadcast_to)
     all = staticmethod(cupy.all)

@@ -29,7 +29,7 @@ class Operations(Indexing):
 
     xp: ClassVar[Any] = np
     where: Any = staticmethod(np.where)
-    zero = staticmethod(np.zeros_like)
+    zero = vanished = staticmethod(np.zeros_like)
     one = staticmethod(np.ones_like)
     broadcast = staticmethod(np.broadcast_to)
     all = staticmethod(np.all)
