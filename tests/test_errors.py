@@ -12,6 +12,7 @@ import pytest
 from helpers import SUBJECTS, Subject
 
 import tridiag
+from tridiag import kalman
 from tridiag.backends import BACKENDS
 
 ONES = np.ones((4, 6))
@@ -414,6 +415,10 @@ OPTIONS: dict[str, Callable[[Any], Any]] = {
     "axis": lambda option: tridiag.solve(1.0, 4.0, 1.0, ONES, axis=option),
     "reverse": lambda option: tridiag.linear_recurrence(0.5, ONES, reverse=option),
     "return_final": lambda option: tridiag.linear_recurrence(0.5, ONES, return_final=option),
+    "burn": lambda option: kalman.log_likelihood(ONES[:, :1], burn=option, **kalman.models.local_level(1.0)),
+    "diffuse": lambda option: kalman.log_likelihood(
+        ONES[:, :1], **dict(kalman.models.local_level(1.0)) | {"diffuse": [option]}
+    ),
 }
 
 

@@ -203,3 +203,29 @@ def test_a_forecast_of_a_regression_needs_the_values_to_come() -> None:
 
 def test_the_module_offers_models_alone() -> None:
     assert dir(models) == sorted(models.__all__)
+
+
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        ("level", lambda x: models.local_level(x, 1.0)),
+        ("noise", lambda x: models.local_linear_trend(1.0, 1.0, x)),
+        ("variance", lambda x: models.seasonal(3, x)),
+        ("variance", lambda x: models.arma([0.5], [0.3], x)),
+        ("variance", lambda x: models.regression(np.ones((4, 2)), x)),
+        ("variance", lambda x: models.trigonometric_seasonal(4, x)),
+        ("frequency", lambda x: models.cycle(x, 1.0)),
+        ("damping", lambda x: models.cycle(0.3, 1.0, x)),
+    ],
+)
+def test_numbers_have_no_axes(name: str, make: Any) -> None:
+    """They would be broadcast into one matrix, which looks like a model."""
+    for given in (np.array([0.5, 0.2]), [0.5, 0.2], np.ones(1)):
+        with pytest.raises(ValueError, match=f"{name} has shape .*wanted one number"):
+            make(given)
+
+
+@pytest.mark.parametrize("damping", [1.5, -0.5, np.nan])
+def test_a_cycle_does_not_grow(damping: float) -> None:
+    with pytest.raises(ValueError, match=f"damping is {damping}; wanted a number from 0 to 1"):
+        models.cycle(0.3, 1.0, damping)

@@ -173,7 +173,7 @@ def make_plan(
     matrix_shape = broadcast({name: s for name, s in lifted.items() if name != right}, shapes)
     # a matrix that is constant along the system axis still has n rows
     matrix_shape = (*matrix_shape[:axis], shape[axis], *matrix_shape[axis + 1 :])
-    check_periodic(periodic, shape[axis])
+    check_periodic(periodic, shape[axis], verb)
     # Elimination of a cyclic matrix fills: its pivots alone do not keep the errors of True as small as those of "auto".
     kept = "auto" if periodic and pivoting is True else pivoting
     form = Form(shape, matrix_shape, axis, bool(periodic), bool(transpose), kept, bool(overwrite_d))
@@ -182,11 +182,15 @@ def make_plan(
     return plan_of(problem, form, backend, dtype, traced, steps, lifted.get("where", ()))
 
 
-def check_periodic(periodic: bool, rows: int) -> None:
+def check_periodic(periodic: bool, rows: int, verb: str = "") -> None:
     if periodic and 0 < rows < 3:
-        raise ValueError(
-            f"periodic=True needs at least 3 rows, and the system has {rows}; write it out or solve it dense"
+        constant = verb == "factor" and rows == 1
+        todo = (
+            "numpy.broadcast_to(b, (..., n)) says how many if all are alike"
+            if constant
+            else "write it out or solve it dense"
         )
+        raise ValueError(f"periodic=True needs at least 3 rows, and the system has {rows}; {todo}")
 
 
 def is_shared(form: Form) -> bool:

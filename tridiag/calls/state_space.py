@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.backends import Problem
+from tridiag.calls.checks import refuse_traced
 from tridiag.calls.plan import NO_MASK, real_dtype
 from tridiag.libraries.arrays import module_of, taking, working_dtype
 from tridiag.problems.covariances import check_covariance
@@ -124,6 +125,8 @@ def taken(given: dict[str, Any]) -> Taken:
 
 def named_states(diffuse: Any, states: int) -> tuple[int, ...]:
     """The states that are unknown at first, from their numbers, or from a mask."""
+    for x in (diffuse, *(diffuse if isinstance(diffuse, list | tuple) else ())):
+        refuse_traced("diffuse", x)
     given = np.asarray(diffuse)
     if given.dtype == bool and given.shape == (states,):
         return tuple(map(int, np.flatnonzero(given)))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tridiag.calls.checks import check_count
+from tridiag.calls.state_space import is_readable, to_numpy
 from tridiag.kalman.structure import Structure, numbers, unknown
 
 Array = Any
@@ -35,6 +36,11 @@ def cycle(frequency: Array, variance: Array, damping: Array = 1.0) -> Structure:
         Two states, the wave first, unknown at first, as in statsmodels' ``UnobservedComponents`` whatever the damping;
         ``cycle(...) | {"P0": variance / (1 - rho**2) * np.eye(2)}`` begins a stationary one as what it is.
 
+    Raises
+    ------
+    ValueError
+        An argument has axes; ``damping`` is not from 0 to 1, where its value can be read.
+
     Examples
     --------
     >>> import math
@@ -49,6 +55,10 @@ def cycle(frequency: Array, variance: Array, damping: Array = 1.0) -> Structure:
     """
     n = numbers(frequency=frequency, variance=variance, damping=damping)
     frequency, variance, damping = n.given.values()
+    if is_readable(n.library, n.device, damping) and not 0 <= float(to_numpy(damping)) <= 1:
+        raise ValueError(
+            f"damping is {float(to_numpy(damping))}; wanted a number from 0 to 1: a cycle that grows ends nowhere"
+        )
     turn = ((n.ops.cos(frequency), np.eye(2)), (n.ops.sin(frequency), np.array([[0, 1], [-1, 0]])))
     F, Q = damping * n.total(*turn), n.total((variance, np.eye(2)))
     return Structure(F, n.fixed([[1, 0]]), Q, n.fixed([[0]]), **unknown(n, 2))

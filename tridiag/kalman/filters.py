@@ -232,7 +232,7 @@ def log_likelihood(
     """
     options = state_intercept, obs_intercept, diffuse, method, backend, axis_name
     parameters = F, H, Q, R, m0, P0
-    if each_step is False and burn == 0:
+    if each_step is False and type(burn) is int and burn == 0:
         return run(LIKELIHOOD, y, parameters, options)
     check_flag("each_step", each_step)
     burn = check_count("burn", burn, 0, "how many of the first steps are left out")

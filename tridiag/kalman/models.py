@@ -203,7 +203,7 @@ def arma(ar: Array, ma: Array, variance: Array, noise: Array = 0.0) -> Structure
     array([[0.5, 1. ],
            [0. , 0. ]])
     """
-    n = numbers(variance=variance, noise=noise, ar=ar, ma=ma)
+    n = numbers("ar", "ma", variance=variance, noise=noise, ar=ar, ma=ma)
     phi, theta = n.given["ar"], n.given["ma"]
     for name, x in (("ar", phi), ("ma", theta)):
         if x.ndim != 1:
@@ -259,7 +259,7 @@ def regression(x: Array, variance: Array = 0.0) -> Structure:
     >>> kalman.models.regression(np.ones((10, 2))).H.shape
     (10, 1, 2)
     """
-    n = numbers(variance=variance, x=x)
+    n = numbers("x", variance=variance, x=x)
     x = n.given["x"]
     if x.ndim != 2:
         raise ValueError(f"x has shape {tuple(x.shape)}; wanted (n, m): time, and the known values of a step")

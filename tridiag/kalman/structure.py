@@ -115,12 +115,17 @@ class Numbers(NamedTuple):
         return sum((number * self.fixed(x) for number, x in terms[1:]), start=terms[0][0] * self.fixed(terms[0][1]))
 
 
-def numbers(**given: Any) -> Numbers:
-    """Arrays of one library; numbers and lists go with those of any."""
+def numbers(*arrays: str, **given: Any) -> Numbers:
+    """Arrays of one library, without axes but for the ``arrays``; numbers and lists go with those of any."""
     like = next((x for x in given.values() if hasattr(x, "new_tensor")), None)
     for name, x in given.items():
         if isinstance(x, list | tuple):
-            given[name] = np.asarray(x, float) if like is None else like.new_tensor(x)
+            x = given[name] = np.asarray(x, float) if like is None else like.new_tensor(x)
+        if name not in arrays and (shape := tuple(getattr(x, "shape", ()))):
+            raise ValueError(
+                f"{name} has shape {shape}; wanted one number: a model is of all series, and those that have their own "
+                "take parameters of shape (series, 1, rows, columns)"
+            )
     arguments = taken(given)
     operations = module_of(arguments.library).Operations
     return Numbers(operations, arguments.working(), arguments.library, arguments.device)
