@@ -1,5 +1,6 @@
 """`kalman.models`: the log-likelihoods and forecasts of statsmodels' models of the same names, and gradients."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -73,10 +74,9 @@ def loss(y: Any, numbers: Any) -> Any:
     return kalman.log_likelihood(y, **structure)
 
 
-@pytest.mark.parametrize("library", ["torch", pytest.param("jax", marks=pytest.mark.slow)])
-def test_gradients_go_through_structures(library: str) -> None:
+def check_gradient(library: str, loss: Callable[[Any, Any], Any], given: np.ndarray, tolerance: float) -> None:
+    """That of ``loss(y, numbers)`` in the numbers is what differences are."""
     module = pytest.importorskip(library)
-    given = np.array([0.4, 1.3, 0.5, 0.2, 0.3, 0.7])
     y, numbers = to_library(library, Y), to_library(library, given)
     if library == "torch":
         numbers.requires_grad_()
@@ -84,9 +84,14 @@ def test_gradients_go_through_structures(library: str) -> None:
         gradient = to_numpy(numbers.grad)
     else:
         gradient = module.jit(module.grad(lambda numbers: loss(y, numbers)))(numbers)
-    for i in range(6):
-        low, high = (loss(Y, given + h * np.eye(6)[i]) for h in (-1e-5, 1e-5))
-        np.testing.assert_allclose(gradient[i], (high - low) / 2e-5, rtol=1e-6, atol=1e-8)
+    for i, step in enumerate(1e-5 * np.eye(len(given))):
+        low, high = loss(Y, given - step), loss(Y, given + step)
+        np.testing.assert_allclose(gradient[i], (high - low) / 2e-5, rtol=1e-6, atol=tolerance)
+
+
+@pytest.mark.parametrize("library", ["torch", pytest.param("jax", marks=pytest.mark.slow)])
+def test_gradients_go_through_structures(library: str) -> None:
+    check_gradient(library, loss, np.array([0.4, 1.3, 0.5, 0.2, 0.3, 0.7]), 1e-8)
 
 
 def every(numbers: Any) -> models.Structure:
@@ -136,23 +141,11 @@ def test_waves_make_every_season(period: int) -> None:
 
 @pytest.mark.parametrize("library", ["torch", pytest.param("jax", marks=pytest.mark.slow)])
 def test_gradients_go_through_the_frequency(library: str) -> None:
-    module = pytest.importorskip(library)
-
     def loss(y: Any, numbers: Any) -> Any:
         structure = models.cycle(numbers[0], numbers[1], damping=numbers[2])
         return kalman.log_likelihood(y, **structure | {"R": structure.Q[:1, :1]})
 
-    given = np.array([0.3, 0.7, 0.9])
-    y, numbers = to_library(library, Y), to_library(library, given)
-    if library == "torch":
-        numbers.requires_grad_()
-        loss(y, numbers).backward()
-        gradient = to_numpy(numbers.grad)
-    else:
-        gradient = module.jit(module.grad(lambda numbers: loss(y, numbers)))(numbers)
-    for i in range(3):
-        low, high = (loss(Y, given + h * np.eye(3)[i]) for h in (-1e-5, 1e-5))
-        np.testing.assert_allclose(gradient[i], (high - low) / 2e-5, rtol=1e-6)
+    check_gradient(library, loss, np.array([0.3, 0.7, 0.9]), 0.0)
 
 
 def test_sums_keep_what_changes_with_time() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tridiag.algorithms.kalman_square_roots import inverse
+from tridiag.algorithms.kalman_square_roots import difference, inverse
 from tridiag.algorithms.numbers import finite
 
 
@@ -54,12 +54,6 @@ def below(ops: Any, x: Any, place: Any, j: Any) -> Any:
     return ops.where(place > j, x, ops.where(place == j, ops.one(x), ops.zero(x)))
 
 
-def difference(ops: Any, x: Any, y: Any) -> Any:
-    """As `tridiag.algorithms.kalman_square_roots.difference`, with the derivative of what is rounding alone."""
-    found, rounding = x - y, 4 * ops.limits(x)[0]
-    return ops.where(abs(found) <= rounding * (abs(x) + abs(y)), ops.vanished(found), found)
-
-
 def orthogonal(ops: Any, columns: Columns, size: int) -> Columns:
     """As many as ``size`` of the same covariance of the first states, by weighted Gram-Schmidt: L lower triangular.
 
@@ -81,7 +75,9 @@ def orthogonal(ops: Any, columns: Columns, size: int) -> Columns:
         scaled, sizes = ops.where(nothing, first, scaled), ops.where(nothing, (first * first).sum(0), variance)
         part = (parts * (scaled * inverse(ops, sizes))[:, None]).sum(0)
         left = ops.where(place > j, part, ops.zero(part))
-        return difference(ops, parts, left * first[:, None]), Columns(below(ops, part, place, j), variance)
+        return difference(ops, parts, left * first[:, None], ops.vanished), Columns(
+            below(ops, part, place, j), variance
+        )
 
     return Columns(*ops.each(size, column, parts)[1])
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from tridiag.algorithms.numbers import finite
@@ -156,10 +156,15 @@ def smooth(ops: Any, back: Back, root: Root) -> Root:
     return orthogonal(ops, parts, ops.join(weights, back.weights), None, len(back.gain))[0]
 
 
-def difference(ops: Any, x: Any, y: Any) -> Any:
-    """x - y, or 0 where that is rounding alone: of what is exact nothing is left, by which to divide."""
+def difference(ops: Any, x: Any, y: Any, nothing: Callable[[Any], Any] | None = None) -> Any:
+    """x - y, or 0 where that is rounding alone: of what is exact nothing is left, by which to divide.
+
+    ``nothing``: makes that 0 of the difference; with its derivative, ``ops.vanished``.
+    """
     found, rounding = x - y, 4 * ops.limits(x)[0]
-    return ops.where(ops.at_most(ops.size(found), rounding * (ops.size(x) + ops.size(y))), ops.zero(found), found)
+    return ops.where(
+        ops.at_most(ops.size(found), rounding * (ops.size(x) + ops.size(y))), (nothing or ops.zero)(found), found
+    )
 
 
 def orthogonal(ops: Any, parts: Any, weights: Any, noise: Root | None, size: int) -> tuple[Root, Any, Any]:

@@ -35,7 +35,8 @@ class Library(JITCodeLibrary):
     def _finalize_final_module(self) -> None:
         if self._called:
             super()._finalize_final_module()
-        self._finalized = True
+        else:
+            self._finalized = True
 
 
 class Codegen(JITCPUCodegen):
