@@ -213,6 +213,13 @@ def assert_same_bits(x: Any, y: Any) -> None:
 # ---------------------------------------------------------------------------------------------------- systems
 
 
+def let_tables_find_nothing(monkeypatch: Any, *tables: Any) -> None:
+    """Every call goes the way of those that the tables of verbs have not met."""
+    for table in tables:
+        table.forget()
+        monkeypatch.setattr(table, "call", lambda *arguments: None)
+
+
 def noise(rng: np.random.Generator, shape: Any, dtype: str, low: float = -1.0, high: float = 1.0) -> np.ndarray:
     x = rng.uniform(low, high, shape)
     if dtype.startswith("complex"):

@@ -86,7 +86,7 @@ def kernels(whole: bool = False) -> dict[str, Callable[[], Any]]:
 
     return {
         "call": object_cache.made_by("runtime.python_entry.build"),
-        "recall": object_cache.made_by("runtime.table_entry.build"),
+        "recall": object_cache.made_by("runtime.verb_entry.build"),
         **{table.name_of(*request): table.builder_of(*request) for request in requests(whole)},
         "xla_handler": object_cache.made_by("runtime.xla_handler.build"),
         "cuda_handler": object_cache.made_by("runtime.cuda_handler.build"),

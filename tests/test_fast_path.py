@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import dominant, to_library, to_numpy
+from helpers import dominant, let_tables_find_nothing, to_library, to_numpy
 
 import tridiag
 from tridiag import kalman
@@ -278,8 +278,7 @@ def test_the_short_way_is_as_good_as_the_long_one(way: str, monkeypatch: pytest.
     found = outcome(way)
     for name in NAMES:
         monkeypatch.setattr(fast_path, name, lambda *arguments: None)
-    for table in fast_path.TABLES:
-        monkeypatch.setattr(table, "call", lambda *arguments: None)
+    let_tables_find_nothing(monkeypatch, *fast_path.TABLES)
     assert found == outcome(way)
 
 
@@ -352,7 +351,7 @@ def test_few_long_systems_are_not_slower_with_factors(monkeypatch: pytest.Monkey
     wanted = tridiag.solve(*given, d, backend="numba_partition")
     matrix, named = tridiag.factor(*given), tridiag.factor(*given, backend="numba_thomas")
     assert matrix.solve(d).tobytes() == matrix.solve(d).tobytes() == wanted.tobytes()
-    monkeypatch.setattr(fast_path.FACTORED_SOLVES, "call", lambda *arguments: None)
+    let_tables_find_nothing(monkeypatch, fast_path.FACTORED_SOLVES)
     assert matrix.solve(d).tobytes() == wanted.tobytes()
     monkeypatch.setattr(BACKENDS["numba_partition"].module(), "solve", None)
     np.testing.assert_allclose(named.solve(d), wanted, rtol=1e-12)
@@ -386,7 +385,7 @@ def test_matrices_that_keep_no_factors_are_solved_as_solve_does(
 ) -> None:
     """Those that exchange rows are eliminated again: once by a kernel that solves long ones in thrice the time."""
     if not short_way:
-        monkeypatch.setattr(fast_path.FACTORED_SOLVES, "call", lambda *arguments: None)
+        let_tables_find_nothing(monkeypatch, fast_path.FACTORED_SOLVES)
     rng = np.random.default_rng(0)
     for shape, count in (((1, 20_000), 10), ((2, 20_000), 3), ((1, 20_000), 1)):
         a, b, c = rng.uniform(-1, 1, (3, *shape))
@@ -433,7 +432,7 @@ def test_one_right_side_each_is_solved_as_solve_does_where_factors_save_nothing(
     if not short_way:
         monkeypatch.setattr(fast_path, "factors", lambda *arguments: None)
         monkeypatch.setattr(fast_path, "of_tensors", lambda verb, x: None)
-        monkeypatch.setattr(fast_path.FACTORED_SOLVES, "call", lambda *arguments: None)
+        let_tables_find_nothing(monkeypatch, fast_path.FACTORED_SOLVES)
     a, b, c, d = (to_library(library, x) for x in dominant((40, 50)))
     matrix, named = (tridiag.factor(a, b, c, backend=name, **options) for name in ("auto", "numba_thomas"))
     assert matrix._factors is None and named._factors is not None

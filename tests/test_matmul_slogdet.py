@@ -15,6 +15,7 @@ from helpers import (
     dominant,
     dtype_name,
     installed,
+    let_tables_find_nothing,
     to_library,
     to_numpy,
     uniform,
@@ -174,7 +175,7 @@ def test_compiled_products_are_those_of_numpy(dtype: str, monkeypatch: pytest.Mo
         options["periodic"] = bool(rng.integers(2)) and shape[axis] >= 3
         found = tridiag.matmul(*given, **options)
         with monkeypatch.context() as patch:
-            patch.setattr(fast_path.PRODUCTS, "call", lambda *arguments: None)
+            let_tables_find_nothing(patch, fast_path.PRODUCTS)
             assert tridiag.matmul(*given, **options).tobytes() == found.tobytes()
             patch.setattr(execute, "compiled_products", lambda: None)
             wanted = tridiag.matmul(*given, **options)
@@ -212,7 +213,7 @@ def test_products_of_matrices_of_any_length(dtype: str, large: bool, monkeypatch
         options = {"axis": 1, "transpose": bool(rng.integers(2))}
         found = tridiag.matmul(*given, **options)
         with monkeypatch.context() as patch:
-            patch.setattr(fast_path.PRODUCTS, "call", lambda *arguments: None)
+            let_tables_find_nothing(patch, fast_path.PRODUCTS)
             patch.setattr(execute, "compiled_products", lambda: None)
             wanted = tridiag.matmul(*given, **options)
         if found.dtype.kind == "f" and found.shape == wanted.shape:
@@ -231,7 +232,7 @@ def test_large_products_on_threads(shape: Any, axis: int, monkeypatch: pytest.Mo
         for options in ({}, {"periodic": True}, {"transpose": True}):
             found = tridiag.matmul(*matrix, x, axis=axis, **options)
             with monkeypatch.context() as patch:
-                patch.setattr(fast_path.PRODUCTS, "call", lambda *arguments: None)
+                let_tables_find_nothing(patch, fast_path.PRODUCTS)
                 patch.setattr(execute, "compiled_products", lambda: None)
                 np.testing.assert_array_equal(found, tridiag.matmul(*matrix, x, axis=axis, **options))
 
@@ -360,7 +361,7 @@ def test_products_a_block_at_a_time(
     shape: Any, axis: int, periodic: bool, transpose: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without Numba: the same as of all at once, bit for bit, wherever a block ends; of operands that broadcast too."""
-    monkeypatch.setattr(fast_path.PRODUCTS, "call", lambda *arguments: None)
+    let_tables_find_nothing(monkeypatch, fast_path.PRODUCTS)
     monkeypatch.setattr(execute, "compiled_products", lambda: None)
     a, b, c, x = uniform(shape, axis=axis)
     options = {"axis": axis, "periodic": periodic, "transpose": transpose}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import dominant
+from helpers import dominant, let_tables_find_nothing
 
 import tridiag
 from tridiag.calls import fast_path
@@ -303,7 +303,7 @@ def outcome(way: str, place: str) -> Any:
 def test_the_short_way_is_as_good_as_the_long_one(way: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same bits, the same array, the same refusal."""
     found = outcome(way, place)
-    monkeypatch.setattr(fast_path.SOLVES, "call", lambda *arguments: None)
+    let_tables_find_nothing(monkeypatch, fast_path.SOLVES)
     assert found == outcome(way, place)
 
 
@@ -400,8 +400,7 @@ def outcome_of_recurrence(way: str, place: str) -> Any:
 def test_the_short_way_of_recurrences_is_as_good(way: str, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same bits, the same array, the same refusal."""
     found = outcome_of_recurrence(way, place)
-    for table in fast_path.RECURRENCES.values():
-        monkeypatch.setattr(table, "call", lambda *arguments: None)
+    let_tables_find_nothing(monkeypatch, *fast_path.RECURRENCES.values())
     assert found == outcome_of_recurrence(way, place)
 
 

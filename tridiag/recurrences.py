@@ -20,6 +20,7 @@ from tridiag.problems.forms import normalise_axis
 Array = Any
 
 
+@OF_NUMBERS.entered("x", "a", "x", "init", "out", "axis", "reverse", "return_final", "backend")
 def linear_recurrence(
     a: Array | tuple[Array, ...],
     x: Array,
@@ -101,6 +102,7 @@ def linear_recurrence(
     )
 
 
+@OF_LOGARITHMS.entered("x", "log_a", "x", "init", "out", "axis", "reverse", "return_final", "backend")
 def log_linear_recurrence(
     log_a: Array,
     x: Array,
@@ -163,6 +165,7 @@ def log_linear_recurrence(
     )
 
 
+@OF_SUMS.entered("x", None, "x", None, "out", "axis", "reverse", False, "backend")
 def logcumsumexp(
     x: Array,
     *,
@@ -234,6 +237,7 @@ def logcumsumexp(
     return computed("logcumsumexp", {"x": x}, False, out, axis_name, axis=axis, reverse=reverse, backend=backend)
 
 
+@OF_MATRICES.entered("x", "A", "x", "init", "out", -2, "reverse", "return_final", "backend")
 def matrix_recurrence(
     A: Array,
     x: Array,

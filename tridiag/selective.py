@@ -16,6 +16,7 @@ from tridiag.problems.selective import Operands
 Array = Any
 
 
+@SCANS.entered("x", "a", "x", "B", "C", "step", "init", "out", "axis", "reverse", "return_final", "backend")
 def selective_scan(
     a: Array,
     x: Array,

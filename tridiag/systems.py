@@ -17,6 +17,10 @@ from tridiag.chunked import chunked, is_chunked
 Array = Any
 
 
+@SOLVES.entered(
+    "d", "a", "b", "c", "d", "where", "out", "axis", "backend", "pivoting", "periodic", "transpose", "check",
+    "overwrite_d",
+)  # fmt: skip
 def solve(
     a: Array,
     b: Array,
@@ -151,6 +155,7 @@ def solve(
     return execute.solve(call, call.plan.backend, wants_check(call.plan, check), destination)
 
 
+@PRODUCTS.entered("x", "a", "b", "c", "x", "where", "out", "axis", "periodic", "transpose")
 def matmul(
     a: Array,
     b: Array,
@@ -215,6 +220,7 @@ def matmul(
     return execute.product(call, destination)
 
 
+@DETERMINANTS.entered("b", "a", "b", "c", "where", "axis", "periodic", "backend")
 def slogdet(
     a: Array,
     b: Array,
@@ -283,6 +289,7 @@ def slogdet(
     return execute.determinants(prepare("slogdet", arguments, where=where, **options))
 
 
+@BLOCK_SOLVES.entered("d", "A", "B", "C", "d", "backend")
 def solve_block(A: Array, B: Array, C: Array, d: Array, *, backend: str = "auto") -> Array:
     r"""Solve many block tridiagonal systems at once.
 

@@ -31,6 +31,7 @@ from tridiag.kernels.runtime.python_call import (
     lasting,
     make_function,
 )
+from tridiag.kernels.runtime.verbs import Function, enter, verb_of
 
 SLOTS = 256  # of a table, a power of two; a call has one place, in which the latest of those that share it is kept
 ARGUMENTS = 24  # of a call, items of tuples counted one by one; a call with more is kept in no table
@@ -212,6 +213,7 @@ class CallTable:
         types = {"array": id(np.ndarray), "group": id(tuple), "numbers": numbers}
         self.words = Table.filled(otherwise=id(otherwise), **types)
         self.call = self.otherwise = otherwise
+        self.entries: list[Callable[[], None]] = []  # what lets verbs be entered in compiled code
 
     def keep(self, call: Kept) -> None:
         """In the slot of the call that was not found a moment ago, which is this one, or finds it never."""
@@ -220,19 +222,41 @@ class CallTable:
             self.memory = np.empty(BEFORE_JOB + LARGEST_JOB, np.uint8)
             self.words[Table.own.word] = self.memory.ctypes.data + BEFORE_JOB
             self.call = make_function(ctypes.byref(method()), self.words, None)
+            for begin in self.entries:
+                begin()
             return
         table = Table.view(self.words)
         slot = int(table.missed)
         self.kept[slot], table.slots[slot] = call, id(call)
+
+    def entered(self, leading: str, *order: Any) -> Callable[[Function], Function]:
+        """A decorator of the verb, which is entered in compiled code from when on the table keeps calls.
+
+        ``order``: of the parameters that the table gets, the names, and what else it gets; ``leading``: the parameter
+        that is an array of NumPy in every call of the table.
+        """
+
+        def decorate(function: Function) -> Function:
+            verb = verb_of(function)
+            self.entries.append(lambda: enter(verb, function, self.words, address(), leading, order))
+            return verb
+
+        return decorate
 
     def forget(self) -> None:
         Table.view(self.words).slots[:] = 0
         self.kept[:] = [None] * SLOTS
 
 
-ENTRY = "recall", made_by("runtime.table_entry.build")  # a kernel, and what builds it
+ENTRY = "recall", made_by("runtime.verb_entry.build")  # a kernel, and what builds it
 
 
 @functools.cache
 def method() -> Method:
-    return lasting(Method(b"recall", obtain(*ENTRY).address, METH_FASTCALL, None))
+    return lasting(Method(b"recall", address(), METH_FASTCALL, None))
+
+
+def address() -> int:
+    """Of the C function by which CPython enters tables and verbs."""
+    found: int = obtain(*ENTRY).address
+    return found

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from llvmlite import ir
 from numba import cfunc, njit, types
-from numba.extending import intrinsic
 
 from tridiag.kernels.jobs.words.job import POINTERS
 from tridiag.kernels.runtime import system
@@ -28,7 +26,7 @@ from tridiag.kernels.runtime.python_call import (
 )
 from tridiag.kernels.runtime.threads import job_at
 from tridiag.kernels.simd.interrupts import ABOVE, NOBODY, TEAM
-from tridiag.kernels.simd.memory import I64, c_function, call, free, malloc, set_word, swap, word
+from tridiag.kernels.simd.memory import c_function, call, free, malloc, set_word, shared_words, swap, word
 
 # what lies before a job that can be interrupted, byte offsets from it: whether it is to end; the thread that hears of
 # signals, as the system and as Python know it; when it listens next; the time
@@ -45,19 +43,7 @@ _check_signals = types.ExternalFunction("PyErr_CheckSignals", types.int32())
 _is_main = types.ExternalFunction(MAIN, types.int32())
 
 
-@intrinsic
-def keys(typing):
-    """The address of two words that the functions here share: how far the key of `attend` is made, and that key."""
-
-    def generate(context, builder, signature, args):
-        kind = ir.ArrayType(I64, 2)
-        table = builder.module.globals.get("tridiag_keys")
-        if table is None:
-            table = ir.GlobalVariable(builder.module, kind, "tridiag_keys")
-            table.linkage, table.initializer = "common", ir.Constant(kind, None)
-        return builder.ptrtoint(table, I64)
-
-    return types.int64(), generate
+keys = shared_words("tridiag_keys", 2)  # how far the key of `attend` is made, and that key
 
 
 @njit

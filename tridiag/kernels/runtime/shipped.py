@@ -24,7 +24,7 @@ from tridiag.kernels.runtime import sources
 
 DIGEST = "sources"  # the file of it
 FOLDER = pathlib.Path(__file__).parents[1] / "objects"
-OF_PYTHON = "tridiag.kernels.runtime.python_entry", "tridiag.kernels.runtime.table_entry"  # what builds their callers
+OF_PYTHON = "tridiag.kernels.runtime.python_entry", "tridiag.kernels.runtime.verb_entry"  # what builds their callers
 
 
 class Kind(NamedTuple):

@@ -6,7 +6,7 @@ PyArrayObject_fields), with the GIL held.
 
 from __future__ import annotations
 
-from numba import cfunc, njit, types
+from numba import njit, types
 
 from tridiag.kernels.jobs.words.job import POINTERS as JOB_POINTERS
 from tridiag.kernels.runtime.call_table import (
@@ -324,12 +324,3 @@ def recall(words, arguments, count, zero):
 
 
 recalling = c_function(recall, "tridiag_recall", 3, types.int64)
-
-
-def enter(words, arguments, count):
-    return call(recalling(0), (words, arguments, count))
-
-
-def build():
-    """The function PyObject *enter(PyObject *table, PyObject *const *arguments, Py_ssize_t count)."""
-    return cfunc(types.int64(types.int64, types.int64, types.int64), error_model="numpy")(enter)

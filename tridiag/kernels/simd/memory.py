@@ -168,6 +168,24 @@ def c_function(body, name, arity=1, result=types.void, first=types.int64):
     return address
 
 
+def shared_words(name, count):
+    """An intrinsic: the address of so many words, at first 0, that all functions of a module share under a name."""
+
+    @intrinsic
+    def address(typing):
+        def generate(context, builder, signature, args):
+            kind = ir.ArrayType(I64, count)
+            words = builder.module.globals.get(name)
+            if words is None:
+                words = ir.GlobalVariable(builder.module, kind, name)
+                words.linkage, words.initializer = "common", ir.Constant(kind, None)
+            return builder.ptrtoint(words, I64)
+
+        return types.int64(), generate
+
+    return address
+
+
 @intrinsic
 def call(typing, function, integers):
     """Call a C function of integers at an address; as a thread would, where it takes the address of a job."""

@@ -1,0 +1,119 @@
+"""What CPython calls in the place of a verb, and of the call of a table: see `tridiag.kernels.runtime.verbs`.
+
+Arguments are put into the order of the table, names that Python knows by their addresses (as all that are written in a
+program) into their places. What the table has not met, and what Python has to refuse, goes to the verb's own function.
+"""
+
+from __future__ import annotations
+
+from numba import cfunc, njit, types
+
+from tridiag.kernels.runtime.table_entry import ITEMS, LENGTH, NOT_TO_BE_HAD, TYPE, recalled, recalling, table_at
+from tridiag.kernels.runtime.verbs import NOWHERE, Verbs
+from tridiag.kernels.runtime.verbs import Signature as SignatureWords
+from tridiag.kernels.simd.memory import c_function, call, set_word, shared_words, word
+from tridiag.kernels.simd.records import at
+
+signature_at, verbs_at = at(SignatureWords), at(Verbs)
+BY_POSITION = (1 << 63) - 1  # the bits of PyVectorcall_NARGS
+
+verbs_known = shared_words("tridiag_verbs", 1)  # the address of `Verbs`
+
+
+@njit
+def signature_of(verb):
+    """The address of how calls of a verb are calls of its table; 0: it is no verb."""
+    if word(verbs_known()) == 0:
+        return 0
+    verbs = verbs_at(word(verbs_known()))
+    for k in range(verbs.count):
+        if signature_at(verbs.signatures[k]).verb == verb:
+            return verbs.signatures[k]
+    return 0
+
+
+@njit
+def named(signature, name, positional):
+    """The parameter of a name that is not given by position, or NOWHERE."""
+    for k in range(positional, signature.parameters):
+        if signature.names[k] == name:
+            return k
+    return NOWHERE
+
+
+@njit
+def read_arguments(signature, arguments, positional, keywords):
+    """The arguments of a call, in the order of the parameters; False: Python is to tell what is wrong with them."""
+    if positional > signature.positional:
+        return False
+    for k in range(positional):
+        signature.given[k] = word(arguments + 8 * k)
+    for k in range(positional, signature.parameters):
+        signature.given[k] = signature.defaults[k]
+    names = word(keywords + LENGTH) if keywords != 0 else 0
+    for j in range(names):
+        k = named(signature, word(keywords + ITEMS + 8 * j), positional)
+        if k == NOWHERE:
+            return False
+        signature.given[k] = word(arguments + 8 * (positional + j))
+    return True
+
+
+@njit
+def placed(signature, array):
+    """Whether the arguments that were read may be those of a call of the table, in whose order they are then."""
+    leading = signature.given[signature.leading]
+    if leading == 0 or word(leading + TYPE) != array:
+        return False
+    for k in range(signature.parameters):
+        place, value = signature.places[k], signature.given[k]
+        if place != NOWHERE:
+            if value == 0:
+                return False
+            signature.placed[place] = value
+        elif value != signature.defaults[k]:
+            return False
+    return True
+
+
+@njit
+def enter_verb(signature, arguments, count, keywords):
+    """What a call of a verb returns."""
+    if read_arguments(signature, arguments, count & BY_POSITION, keywords):
+        table = table_at(signature.table)
+        if placed(signature, table.array):
+            result = recalled(table, signature.addresses.placed, signature.count)
+            if result != NOT_TO_BE_HAD:
+                return result
+    return call(signature.otherwise, (signature.function, arguments, count, keywords))
+
+
+@njit
+def enter_any(called, arguments, count, keywords, zero):
+    """What a call of a verb returns, or of a table (``called``: the array of its words, then without ``keywords``).
+
+    With 0 for what is called: from now on the verbs are those at the address in the place of arguments.
+    """
+    if called == 0:
+        set_word(verbs_known(), arguments)
+        return 0
+    signature = signature_of(called)
+    if signature != 0:
+        return enter_verb(signature_at(signature), arguments, count, keywords)
+    return call(recalling(0), (called, arguments, count))
+
+
+entering = c_function(enter_any, "tridiag_enter", 4, types.int64)
+
+
+def enter(called, arguments, count, keywords):
+    return call(entering(0), (called, arguments, count, keywords))
+
+
+def build():
+    """Two functions of CPython at one address.
+
+    PyObject *enter(PyObject *verb, PyObject *const *arguments, size_t count, PyObject *keywords), and
+    PyObject *enter(PyObject *table, PyObject *const *arguments, Py_ssize_t count).
+    """
+    return cfunc(types.int64(*(types.int64,) * 4), error_model="numpy")(enter)
