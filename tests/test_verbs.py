@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import tridiag
+from tridiag.calls import fast_path
 
 N = 6
 VERBS: dict[str, Callable[..., Any]] = {
@@ -187,3 +188,46 @@ def test_many_threads_at_once() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_calls_by_turns() -> None:
+    """What is remembered of the latest call is of that one alone: other layouts, names, numbers, tables forgotten."""
+    rng = np.random.default_rng(5)
+    a, x = rng.uniform(-1, 1, (2, 6, 4))
+    f = tridiag.linear_recurrence
+    ways: list[tuple[Callable[[Any], Any], Any]] = [
+        (lambda y: f(a, x, out=y), (a, x, 0)),
+        (lambda y: f(a, x, axis=0, out=y), (a, x, 1)),
+        (lambda y: f(a, x, out=y, axis=0), (a, x, 1)),
+        (lambda y: f(a[:, ::-1], x, out=y), (a[:, ::-1], x, 0)),
+        (lambda y: f(0.5, x, out=y), (np.full_like(x, 0.5), x, 0)),
+        (lambda y: f(a, x, reverse=True, out=y)[:, ::-1], (a[:, ::-1], x[:, ::-1], 0)),
+        (lambda y: f(a=a, x=x, out=y), (a, x, 0)),
+    ]
+
+    def wanted(a: Any, x: Any, by_columns: int) -> Any:
+        a, x = (a.T, x.T) if by_columns else (a, x)
+        y, before = np.empty_like(x), np.zeros(len(x))
+        for t in range(x.shape[1]):
+            before = y[:, t] = a[:, t] * before + x[:, t]
+        return y.T if by_columns else y
+
+    for turn in rng.permutation(12 * len(ways)):
+        call, given = ways[turn % len(ways)]
+        np.testing.assert_allclose(call(np.empty_like(x)), wanted(*given), rtol=1e-13)
+        if turn % 9 == 0:
+            fast_path.forget()
+        if turn % 3 == 0:  # an output that overlaps what is read is refused, whoever remembers the call
+            overlapping = np.concatenate([x, x])
+            with pytest.raises(ValueError, match="shares memory"):
+                f(a, overlapping[:6], out=overlapping[1:7])
+
+
+def test_names_that_are_made_and_freed() -> None:
+    """The names of the latest call are known by their address, which nothing else has meanwhile."""
+    x, y = np.ones((2, 3)), np.empty((2, 3))
+    for k in range(200):
+        names: dict[str, Any] = {"out": y} if k % 2 else {"axis": 0}
+        found = tridiag.linear_recurrence(1.0, x, **names)
+        assert (found is y) == bool(k % 2)
+        assert found[-1, -1] == (3.0 if k % 2 else 2.0)

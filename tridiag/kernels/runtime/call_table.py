@@ -58,6 +58,7 @@ class Table(Record):
     otherwise = Word()  # the address of the function of Python that gets calls which are not found
     own, taken = Word(), Word()  # memory for the job of a call, and whether one has it
     missed, latest = Word(), Word()  # slots: where a call was looked for in vain, and where the latest was found
+    changes = Word()  # how often a call was kept, or all were forgotten
     count, tuples = Word(), Word()  # of the call at hand, as those of `Met`
     given = Words(ARGUMENTS)  # those, items of tuples one by one
     slots = Words(SLOTS)  # addresses of tuples that begin with the words of a call, or 0
@@ -227,6 +228,7 @@ class CallTable:
             return
         table = Table.view(self.words)
         slot = int(table.missed)
+        self.words[Table.changes.word] += 1
         self.kept[slot], table.slots[slot] = call, id(call)
 
     def entered(self, leading: str, *order: Any) -> Callable[[Function], Function]:
@@ -245,6 +247,7 @@ class CallTable:
 
     def forget(self) -> None:
         Table.view(self.words).slots[:] = 0
+        self.words[Table.changes.word] += 1
         self.kept[:] = [None] * SLOTS
 
 

@@ -41,8 +41,8 @@ NOT_TO_BE_HAD = -1  # the address of no object
 
 _ask = types.ExternalFunction("PyObject_Vectorcall", types.int64(types.int64, types.int64, types.int64, types.int64))
 _tuple = types.ExternalFunction("PyTuple_New", types.int64(types.int64))
-_keep = types.ExternalFunction("Py_IncRef", types.void(types.int64))
-_drop = types.ExternalFunction("Py_DecRef", types.void(types.int64))
+keep = types.ExternalFunction("Py_IncRef", types.void(types.int64))
+drop = types.ExternalFunction("Py_DecRef", types.void(types.int64))
 _whole = types.ExternalFunction("PyLong_AsLongLongAndOverflow", types.int64(types.int64, types.int64))
 
 
@@ -195,7 +195,7 @@ def point(table, met, job):
 @njit
 def made_array(table, met, shape):
     """An array with the entries that its memory happens to hold, of the shape at an address; 0: Python has raised."""
-    _keep(met.dtype)  # for the array, which takes it
+    keep(met.dtype)  # for the array, which takes it
     return call(table.empty, (word(shape), shape + 8, met.dtype, 0))
 
 
@@ -211,7 +211,7 @@ def made(table, met):
     for k in range(met.several):
         array = made_array(table, met, shape)
         if array == 0:
-            _drop(result)
+            drop(result)
             return 0
         set_word(result + ITEMS + 8 * k, array)
         shape += 8 * (1 + word(shape))
@@ -246,11 +246,11 @@ def run(table, met, job):
     if result == 0:
         return 0
     if out >= 0:
-        _keep(result)
+        keep(result)
     point_at_result(met, job, result)
     found = call(performing(0), (met.kernel, job, met.helpers, met.long))
     if found > BROKEN or (found == BROKEN and checked):
-        _drop(result)
+        drop(result)
         return 0 if found == RAISED else NOT_TO_BE_HAD
     return result
 
@@ -294,13 +294,8 @@ def found(table, count):
 
 
 @njit
-def recalled(table, arguments, count):
-    """The result of a call that was met, as `run`; any other is NOT_TO_BE_HAD."""
-    if not flatten(table, arguments, count):
-        return NOT_TO_BE_HAD
-    kept = found(table, count)
-    if kept == 0:
-        return NOT_TO_BE_HAD
+def run_kept(table, kept):
+    """The result of a call that was found, as `run`."""
     met = met_of(kept)
     job = borrowed_job(table, met.room)
     if job == 0:
@@ -308,18 +303,25 @@ def recalled(table, arguments, count):
     source = address_of(met) + met.job
     for byte in range(0, met.bytes_of_job, 8):
         set_word(job + byte, word(source + byte))
-    _keep(kept)  # a handler or a finalizer that runs meanwhile may make the table forget it
+    keep(kept)  # a handler or a finalizer that runs meanwhile may make the table forget it
     result = run(table, met, job)
-    _drop(kept)
+    drop(kept)
     give_back(table, job)
     return result
+
+
+@njit
+def kept_with(table, arguments, count):
+    """The address of a call that was met with these arguments, which then are in the table, or 0."""
+    return found(table, count) if flatten(table, arguments, count) else 0
 
 
 @njit
 def recall(words, arguments, count, zero):
     """What the call of a table with some arguments returns."""
     table = table_at(word(words + HEAD))
-    result = recalled(table, arguments, count)
+    kept = kept_with(table, arguments, count)
+    result = run_kept(table, kept) if kept != 0 else NOT_TO_BE_HAD
     return _ask(table.otherwise, arguments, count, 0) if result == NOT_TO_BE_HAD else result
 
 

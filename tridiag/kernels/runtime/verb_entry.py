@@ -8,11 +8,27 @@ from __future__ import annotations
 
 from numba import cfunc, njit, types
 
-from tridiag.kernels.runtime.table_entry import ITEMS, LENGTH, NOT_TO_BE_HAD, TYPE, recalled, recalling, table_at
+from tridiag.kernels.runtime.call_table import SAME
+from tridiag.kernels.runtime.table_entry import (
+    ITEMS,
+    LENGTH,
+    MET_SIZE,
+    NOT_TO_BE_HAD,
+    TYPE,
+    alike,
+    drop,
+    keep,
+    kept_with,
+    may_take_the_result,
+    met_of,
+    recalling,
+    run_kept,
+    table_at,
+)
 from tridiag.kernels.runtime.verbs import NOWHERE, Verbs
 from tridiag.kernels.runtime.verbs import Signature as SignatureWords
 from tridiag.kernels.simd.memory import c_function, call, set_word, shared_words, word
-from tridiag.kernels.simd.records import at
+from tridiag.kernels.simd.records import address_of, at
 
 signature_at, verbs_at = at(SignatureWords), at(Verbs)
 BY_POSITION = (1 << 63) - 1  # the bits of PyVectorcall_NARGS
@@ -77,14 +93,74 @@ def placed(signature, array):
 
 
 @njit
+def as_lately(signature, table, arguments, positional, keywords):
+    """Whether the latest call that was found is met again, whose arguments then are in the table."""
+    if signature.kept == 0 or signature.changes != table.changes:
+        return False
+    if signature.keywords != keywords or signature.by_position != positional:
+        return False
+    met = met_of(signature.kept)
+    for j in range(positional + signature.by_name):
+        k = signature.of_table[j]
+        table.given[k] = word(arguments + 8 * j)
+        if not alike(table, met, k, address_of(met) + signature.lengths[j]):
+            return False
+    return met.out < 0 or may_take_the_result(table, met)
+
+
+@njit
+def remember(signature, table, kept, positional, keywords):
+    """That this was the latest call that was found."""
+    met = met_of(kept)
+    names = word(keywords + LENGTH) if keywords != 0 else 0
+    signature.kept = 0
+    arrays = 0  # and numbers, that no option stands for
+    for j in range(positional + names):
+        k = j if j < positional else named(signature, word(keywords + ITEMS + 8 * (j - positional)), positional)
+        place = signature.places[k]
+        if place == NOWHERE or met.tuples != 0:
+            return
+        lengths = MET_SIZE
+        for i in range(place):
+            lengths += 16 * met.axes[i]
+        signature.of_table[j], signature.lengths[j] = place, lengths
+        arrays += met.kinds[place] != SAME
+    for k in range(met.count):
+        arrays -= met.kinds[k] != SAME
+    if arrays != 0:
+        return
+    if signature.keywords != keywords:
+        before = signature.keywords
+        if keywords != 0:
+            keep(keywords)
+        signature.keywords = keywords
+        if before != 0:
+            drop(before)
+    signature.by_position, signature.by_name = positional, names
+    signature.kept, signature.changes = kept, table.changes
+
+
+@njit
+def kept_call_of(signature, table, arguments, positional, keywords):
+    """The address of a call that was met with these arguments, which then are in the table, or 0."""
+    if as_lately(signature, table, arguments, positional, keywords):
+        return signature.kept
+    if not read_arguments(signature, arguments, positional, keywords) or not placed(signature, table.array):
+        return 0
+    kept = kept_with(table, signature.addresses.placed, signature.count)
+    if kept != 0:
+        remember(signature, table, kept, positional, keywords)
+    return kept
+
+
+@njit
 def enter_verb(signature, arguments, count, keywords):
     """What a call of a verb returns."""
-    if read_arguments(signature, arguments, count & BY_POSITION, keywords):
-        table = table_at(signature.table)
-        if placed(signature, table.array):
-            result = recalled(table, signature.addresses.placed, signature.count)
-            if result != NOT_TO_BE_HAD:
-                return result
+    table = table_at(signature.table)
+    kept = kept_call_of(signature, table, arguments, count & BY_POSITION, keywords)
+    result = run_kept(table, kept) if kept != 0 else NOT_TO_BE_HAD
+    if result != NOT_TO_BE_HAD:
+        return result
     return call(signature.otherwise, (signature.function, arguments, count, keywords))
 
 

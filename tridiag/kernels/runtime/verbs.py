@@ -37,6 +37,12 @@ class Signature(Record):
     places = Words(PARAMETERS)  # where the table gets them, or NOWHERE
     count = Word()  # of the arguments of the table
     given, placed = Words(PARAMETERS), Words(PARAMETERS)  # of the call at hand: in both orders
+    # the latest call that was found, if all that is no option at its default was an array, a number or an option by
+    # itself: the address of it, or 0; the `changes` of the table then; how many arguments it had by position and by
+    # name; the address of the names, which are kept alive; where the table gets each argument; and how far from the
+    # call the lengths and strides of that one are
+    kept, changes, by_position, by_name, keywords = Word(), Word(), Word(), Word(), Word()
+    of_table, lengths = Words(PARAMETERS), Words(PARAMETERS)
 
 
 class Verbs(Record):
