@@ -73,19 +73,16 @@ def plain(name: str, *arrays: Any, out: Any) -> dict[str, Callable[[], Any]]:
     """Both ways of a loop, which writes to ``out``; and those of one that adds up the operands of its shape."""
     numba.set_num_threads(min(threads(), numba.config.NUMBA_NUM_THREADS))
 
-    def call(function: Any) -> Any:
-        function(*arrays, *(out if isinstance(out, tuple) else (out,)))
-        return out
-
+    results = out if isinstance(out, tuple) else (out,)
     serial, parallel = LOOPS[name]
     count = len(arrays) + (len(out) if isinstance(out, tuple) else 1)
     loops = {"loop": serial, "parallel loop": parallel, EMPTY: nothing(count)}
-    calls = {told: functools.partial(call, function) for told, function in loops.items()}
+    calls = {told: written(function, *arrays, *results, returned=out) for told, function in loops.items()}
     added = [x for x in arrays if not isinstance(out, tuple) and np.shape(x) == out.shape]
     if added:
         target = np.empty_like(out)
         for told, function in zip((STREAM, PARALLEL_STREAM), streams(len(added)), strict=True):
-            calls[told] = functools.partial(function, *added, target)
+            calls[told] = written(function, *added, target)
     return calls
 
 
@@ -102,8 +99,28 @@ def dominant(rng: Rng, shape: tuple[int, ...], dtype: str) -> tuple[Array, ...]:
     return tuple(x.astype(dtype) for x in (a, b, c, rng.standard_normal(shape)))
 
 
+def written(function: Any, *given: Any, returned: Any = None, **options: Any) -> Callable[[], Any]:
+    """A call as one writes it in a program, with no tuple or dictionary of arguments to take apart.
+
+    It returns what the function does, or another object.
+    """
+    names = [f"given{k}" for k in range(len(given))]
+    arguments = ", ".join([*names, *(f"{name}=option_{name}" for name in options)])
+    lines = [
+        f"def make(function, returned, {', '.join([*names, *(f'option_{name}' for name in options)])}):",
+        "    def call():",
+        f"        return function({arguments})" if returned is None else f"        function({arguments})",
+        *([] if returned is None else ["        return returned"]),
+        "    return call",
+    ]
+    made: dict[str, Any] = {}
+    exec("\n".join(lines), made)
+    call: Callable[[], Any] = made["make"](function, returned, *given, *options.values())
+    return call
+
+
 def ours(call: Callable[..., Any], *given: Any, **options: Any) -> dict[str, Callable[[], Any]]:
-    return {"tridiag": functools.partial(call, *given, **options)}
+    return {"tridiag": written(call, *given, **options)}
 
 
 # ---------------------------------------------------------------------------------------------------- systems

@@ -38,19 +38,26 @@ def places(operands: int) -> Any:
 
 def binder(operands: int) -> Any:
     """What points the lanes of a worker at systems."""
-    (_, base), step = places(operands), C.TABLE + 2 * operands + 1
+    (_, base), axes = places(operands), C.TABLE + 2 * operands
 
     @njit(**OPTIONS)
     def bind(zero, job, tables, first):
         """At those from ``first`` on; the lanes that are left over repeat the last one."""
-        last = job.sequences - 1
+        lanes, inner = lanes_of(zero, ()), axes + (1 + operands) * (job.axes - 1)
+        used = min(lanes, job.sequences - first)
         for operand in range(operands):
-            table, start = tables + TABLE * operand, base(job, operand, first)
-            for lane in range(lanes_of(zero, ())):
+            table, step = tables + TABLE * operand, field(job, inner + 1 + operand) if job.axes > 0 else 0
+            lane, last = 0, 0
+            while lane < used:  # sequences that are apart along the last axis alone
+                index, run, start = first + lane, used - lane, base(job, operand, first + lane)
                 if job.axes > 1:
-                    start = base(job, operand, min(first + lane, last))
-                set_word(table + 8 * lane, start)
-                if first + lane < last and job.axes == 1:
-                    start += field(job, step + operand)
+                    length = field(job, inner)
+                    run = min(run, length - index % length)
+                for k in range(run):
+                    set_word(table + 8 * (lane + k), start + k * step)
+                lane += run
+                last = start + (run - 1) * step
+            for k in range(used, lanes):
+                set_word(table + 8 * k, last)
 
     return bind

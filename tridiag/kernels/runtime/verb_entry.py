@@ -93,11 +93,24 @@ def placed(signature, array):
 
 
 @njit
+def same_names(keywords, others):
+    """Whether two tuples of names, or 0, have the same ones."""
+    if keywords == others:
+        return True
+    if keywords == 0 or others == 0 or word(keywords + LENGTH) != word(others + LENGTH):
+        return False
+    for j in range(word(keywords + LENGTH)):
+        if word(keywords + ITEMS + 8 * j) != word(others + ITEMS + 8 * j):
+            return False
+    return True
+
+
+@njit
 def as_lately(signature, table, arguments, positional, keywords):
     """Whether the latest call that was found is met again, whose arguments then are in the table."""
     if signature.kept == 0 or signature.changes != table.changes:
         return False
-    if signature.keywords != keywords or signature.by_position != positional:
+    if signature.by_position != positional or not same_names(signature.keywords, keywords):
         return False
     met = met_of(signature.kept)
     for j in range(positional + signature.by_name):
