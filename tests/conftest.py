@@ -21,6 +21,7 @@ from at_once import TIME, are_named, first_of_every_test, later
 from helpers import DTYPES as ALL_DTYPES
 from helpers import GPU_OFFLINE, STANDIN, SUBJECTS, Subject, installed
 
+from tridiag.kernels.jobs import recurrences, systems
 from tridiag.selection import measurements
 
 BEGUN = time.monotonic()
@@ -188,3 +189,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
                 told = f"{subject}-{promise}" if with_promise else str(subject)
                 cases.append(pytest.param(*values, marks=marks, id=told))
     metafunc.parametrize(("backend", "pivoting") if with_promise else ("backend",), cases)
+
+
+@pytest.fixture
+def usual_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results of more than 8 MiB go past the caches, as where 32 MiB are the largest cache."""
+    for module in (recurrences, systems):
+        monkeypatch.setattr(module, "room_for_results", lambda: 8 * 2**20)

@@ -74,6 +74,7 @@ def test_every_layout(shape: Any, axis: int, options: Any, masked: bool) -> None
     assert_alike(adjoint(*given, where=where, **options), wanted(*given, where=where, **options))
 
 
+@pytest.mark.usefixtures("usual_caches")
 @pytest.mark.parametrize("axis", [0, 1])
 def test_large_gradients(axis: int) -> None:
     """They go to memory past the caches, rows that are taken out among them."""

@@ -1,11 +1,12 @@
 """That the job of a kernel call names every system once, and where it lies: pure functions of shapes and strides."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tridiag.kernels.jobs import logsumexp
+from tridiag.kernels.jobs import caches, logsumexp
 from tridiag.kernels.jobs import systems as layout
 from tridiag.kernels.jobs.batches import merge
 from tridiag.kernels.jobs.words import systems as J
@@ -210,3 +211,13 @@ def test_few_sequences_are_cut_where_that_is_quicker(weighted: bool) -> None:
     assert chunks(1500, 2) == 4 and chunks(5000, 2) == 8 and chunks(300, 1, workers=64) == 8
     assert chunks(400, 4, 1) == 1 and chunks(1500, 4) == 4  # two passes of two chunks take as long as one
     assert chunks(1500, 16) == chunks(0, 0) == 1
+
+
+def test_the_room_for_results(tmp_path: Path) -> None:
+    """A quarter of the largest cache; where the system tells none, or nonsense, that of 32 MiB."""
+    assert caches.room_for_results.__wrapped__(tmp_path) == 8 * 2**20
+    for k, size in enumerate(("48K\n", "2048K\n", "307200K\n", "many\n")):
+        folder = tmp_path / f"sys/devices/system/cpu/cpu0/cache/index{k}"
+        folder.mkdir(parents=True)
+        (folder / "size").write_text(size)
+    assert caches.room_for_results.__wrapped__(tmp_path) == 75 * 2**20

@@ -170,6 +170,7 @@ def test_views_that_do_not_merge(
         monkeypatch.setattr(module, "WORTH_A_THREAD", 1000)
     for module in (systems, recurrences):
         monkeypatch.setattr(module, "CACHES", caches)
+        monkeypatch.setattr(module, "room_for_results", lambda: caches)
     monkeypatch.setattr(systems, "threads", lambda: cores)
     call(*operands, axis=axis, backend=name, out=out)
     scale = 1 + abs(wanted).max()

@@ -451,6 +451,7 @@ LARGE = {
 }
 
 
+@pytest.mark.usefixtures("usual_caches")
 @turned
 @pytest.mark.parametrize("order", (1, 2))
 @pytest.mark.parametrize("case", LARGE)
@@ -472,6 +473,7 @@ def test_large_results(case: str, order: int, reverse: bool) -> None:
         assert_same_bits(out[here], tridiag.linear_recurrence(some, x[here], **options))
 
 
+@pytest.mark.usefixtures("usual_caches")
 @pytest.mark.only(library=("numpy", "torch"))
 @pytest.mark.parametrize("number", ["float32", "float64"])
 def test_a_large_result_in_an_array_whose_batch_axes_do_not_merge(backend: Subject, number: str) -> None:

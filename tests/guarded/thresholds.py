@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tridiag.kernels.jobs import logsumexp, recurrences, systems
+from tridiag.kernels.jobs.caches import room_for_results
 
 USUAL_THREADS = systems.threads
 NAMES = "systems", "recurrences", "logsumexp", "kalman", "alignment", "selective"
@@ -64,6 +65,8 @@ def set_to(threads: int, low: dict[str, int]) -> None:
         names = vars(module)
         if "threads" in names and getattr(names["threads"], "guarded", names["threads"] is USUAL_THREADS):
             names["threads"] = granted
+        if "room_for_results" in names and tells_a_job(module):
+            names["room_for_results"] = _holding(low.get("CACHES"))
         for name in LOW:
             if name in names and isinstance(names[name], int) and tells_a_job(module):
                 names[name] = low.get(name, _usual.setdefault((module.__name__, name), names[name]))
@@ -83,6 +86,11 @@ def _granting(threads: int) -> Callable[[], int]:
 
     granted.guarded = True  # type: ignore[attr-defined]
     return granted
+
+
+def _holding(low: int | None) -> Callable[[], int]:
+    """What caches hold of rows of a result."""
+    return room_for_results if low is None else lambda: low
 
 
 def _remembering(modules: list[Any]) -> list[Any]:

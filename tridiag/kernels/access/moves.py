@@ -8,6 +8,7 @@ from llvmlite import ir
 
 from tridiag.kernels.access.operands import QUAD, addresses
 from tridiag.kernels.simd.functions import Library
+from tridiag.kernels.simd.processor import bytes_of_register
 from tridiag.kernels.simd.transpose import transpose_blocks
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import I8, I64, LINE, Code
@@ -26,10 +27,18 @@ def in_lanes(code: Code, pieces: list[Value]) -> list[Value]:
     return transpose_blocks(code, wide)
 
 
+def in_register(code: Code, row: Value) -> Value:
+    """A vector of which the compiler does not know how it was shuffled: its parts are taken of it as it is."""
+    kind = row.llvm.type
+    return Value(code, code.builder.asm(ir.FunctionType(kind, [kind]), "", "=v,0", [row.llvm], False))
+
+
 def out_of_lanes(code: Code, rows: list[Value]) -> list[Value]:
     """The inverse."""
     height = len(rows)
     wide = transpose_blocks(code, rows)
+    if bytes_of_register() == LINE and height < code.lanes:
+        wide = [in_register(code, row) for row in wide]
     return [code.part(wide[lane % height], lane // height * height, height) for lane in range(code.lanes)]
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.kernels.jobs.batches import LINE, Axis, contiguous, merge
+from tridiag.kernels.jobs.caches import room_for_results
 from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.systems import CACHES, ITEM, ITEMS_EACH, WORTH_A_THREAD, lanes_of
 from tridiag.kernels.jobs.words import recurrences as C
@@ -15,7 +16,7 @@ from tridiag.problems.forms import Blocks, Recurrence, Shape
 
 HEIGHT = 8  # steps that are transposed at a time (`tridiag.kernels.recurrence.loops`)
 BLOCK = 128 * 1024  # bytes of an operand in a block of a long sequence: two blocks of two operands fit in a cache
-FEWEST_STEPS = {8: 64, 4: 24}  # of sequences in lanes, by the bytes of a number; plain loops are quicker with fewer
+FEWEST_STEPS = {8: 48, 4: 24}  # of sequences in lanes, by the bytes of a number; plain loops are quicker with fewer
 FEWEST_BLOCKS = 2  # of such a sequence, where there are enough of them to fill the lanes
 FEW_VECTORS = 64  # of values: with no more, to find where each sequence lies takes longer than to join steps
 MOST_IN_VECTORS, FEWEST_IN_VECTORS = 4, 2  # the highest order, and the fewest steps, of `constant`
@@ -119,7 +120,7 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
         sequences=count,
         kind=kind,
         run=run,
-        flags=flags_of(axes, form.transpose, started, n * count * dtype.itemsize),
+        flags=flags_of(axes, form.transpose, started, n * count * dtype.itemsize, kind),
         length=length,
         stretch=width,
         stretches=stretches,
@@ -172,7 +173,7 @@ def stretches_of(length: int, n: int, values: int, dtype: np.dtype[Any], workers
 def kind_end_to_end(kind: int, n: int, count: int, dtype: np.dtype[Any]) -> int:
     """Sequences that would leave lanes empty, or be found no sooner than computed, are one stream of steps."""
     lanes, values = lanes_of(dtype), n * count
-    past_caches = kind == C.ROWS and values * dtype.itemsize > CACHES
+    past_caches = kind == C.ROWS and values * dtype.itemsize > room_for_results()
     if past_caches or (kind == C.LONG and values >= ITEM) or (n <= C.MOST and count >= C.MANY):
         return kind
     return C.STREAM if count < lanes or values <= FEW_VECTORS * lanes or 2 * (-count % lanes) > count else kind
@@ -190,10 +191,11 @@ def joined_elsewhere(form: Recurrence, order: int, shapes: Any, strides: Any, dt
     return int(C.Recurrences.view(job.words).kind) == C.STREAM
 
 
-def flags_of(axes: Axes, transposed: bool, started: bool, size: int) -> int:
+def flags_of(axes: Axes, transposed: bool, started: bool, size: int, kind: int) -> int:
     """``size``: the bytes of the result; that of arrays with negative strides goes the other way in memory."""
     flags = C.TRANSPOSED * transposed | C.STARTED * started | C.BACKWARD * (axes.strides[C.Y] < 0)
-    return flags | C.LARGE * (size > CACHES) | C.FAR * (3 * size > SECOND_LEVEL)
+    large = size > (room_for_results() if kind == C.ROWS else CACHES)
+    return flags | C.LARGE * large | C.FAR * (3 * size > SECOND_LEVEL)
 
 
 def filled(axes: Axes, operands: int, given: int, **values: Any) -> Any:

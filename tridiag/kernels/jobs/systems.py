@@ -22,6 +22,7 @@ from tridiag.kernels.jobs.batches import (
     row_stride,
     starts_of_rows_alike,
 )
+from tridiag.kernels.jobs.caches import room_for_results
 from tridiag.kernels.jobs.job import Job
 from tridiag.kernels.jobs.quota import quota
 from tridiag.kernels.jobs.words import systems as J
@@ -37,7 +38,7 @@ OVERLAP = 64  # rows that blocks, and the chunks of a block, look at beyond them
 CHUNK = 640 * 1024  # bytes of c' and y' of a chunk, and of what it looks at; or more, of at least 3 OVERLAP rows
 BLOCK = 32  # times OVERLAP: the fewest rows of a block, so that little is eliminated twice
 WIDE = 4  # groups of right sides of one matrix that are solved at a time (`tridiag.kernels.thomas.factored_loops`)
-CACHES = 8 * 1024 * 1024  # bytes of x: beyond them its rows go straight to memory, not through the caches
+CACHES = 8 * 1024 * 1024  # bytes of x: beyond them rows of lanes go straight to memory, not through the caches
 ITEM = 32_768  # unknowns claimed at a time, or fewer:
 ITEMS_EACH = 16  # items for each of several threads, so that they end together
 FEWEST_MATRICES = 8  # fewer matrices than this share their right sides' lanes
@@ -322,7 +323,7 @@ def flags_of(form: Form, dtype: np.dtype, strides: Any, axes: Any, turned: Any, 
 
     Only solutions that go past the caches are worth groups that begin with cache lines: there is one more of them.
     """
-    large = math.prod(form.shape) * dtype.itemsize > CACHES
+    large = math.prod(form.shape) * dtype.itemsize > (CACHES if found.interleaved else room_for_results())
     lined = large and (found.interleaved or turned) and starts_of_rows_alike(form, strides, axes)
     options = [(lined, J.LINED), (large, J.LARGE), (masked, J.MASKED)]
     options += [(form.transpose, J.TRANSPOSE), (form.periodic, J.PERIODIC)]

@@ -7,7 +7,7 @@ transposed recurrence carries products, c = a w, so that it reads no coefficient
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from llvmlite import ir
@@ -66,21 +66,26 @@ class Loop(NamedTuple):
         rest, asking = count & (HEIGHT - 1), code.pick(at.ahead[C.X] != 0, code.integer(1), code.integer(0))
 
         def chunk(_: Value, state: Any) -> Any:
-            (i,) = state
+            i, *values = state
             first = i == 0
             advance = code.pick(first & (rest != 0), rest, code.integer(HEIGHT))  # the rest comes first, and once more
             x = self.load(code, at, C.X, i)
             coefficients = [self.load(code, at, C.A + k, i) for k in range(self.order)]
             if not self.transposed:
                 self.cut(code, at, i, coefficients)
-            self.store(code, at, i, self.steps(code, at, x, coefficients, advance))
+            rows, values = self.steps(code, at, x, coefficients, values, advance)
+            self.store(code, at, i, rows)
             new_lines = (i & (LINE // code.size_of_real - 1)) < HEIGHT
             asked = code.pick(new_lines & (at.end_to_end == 0), asking, code.integer(0))
             code.fori(0, asked, lambda _, state: self.ask(code, at, i, range(2 + self.order)) or state)
             code.fori(0, at.end_to_end, lambda _, state: self.ask_for_lines(code, at, i) or state)
-            return (i + advance,)
+            return i + advance, *values
 
-        code.fori(0, (count + HEIGHT - 1) / HEIGHT, chunk, (code.integer(0),))
+        kept = [at.addresses.state + LINE * k for k in range(self.order)]
+        begin = code.integer(0), *map(code.load, kept)
+        _, *values = code.fori(0, (count + HEIGHT - 1) / HEIGHT, chunk, begin)
+        for place, value in zip(kept, values, strict=True):
+            code.store(place, value)
 
     def place(self, code: Code, at: At, operand: int, i: Value, height: int = HEIGHT) -> tuple[list[Value], Value]:
         """The lanes of an operand, and how far from their first step the pieces of ``height`` steps from i on lie."""
@@ -131,31 +136,32 @@ class Loop(NamedTuple):
             for j in range(min(k, HEIGHT)):
                 rows[j] = code.where(masks[k - j - 1], code.zero(), rows[j])
 
-    def steps(self, code: Code, at: At, x: list[Value], a: list[list[Value]], advance: Value) -> list[Value]:
-        """The values of HEIGHT steps; the state after ``advance`` of them is kept."""
-        order, kept, rows = self.order, at.addresses.state, at.addresses.rows
-        state = [code.load(kept + LINE * k) for k in range(order)]
-        if not self.transposed:
-            for k in range(order):
-                code.store(rows + LINE * (order - 1 - k), state[k])
-        values = []
+    def steps(
+        self, code: Code, at: At, x: list[Value], a: list[list[Value]], state: Sequence[Value], advance: Value
+    ) -> tuple[list[Value], Sequence[Value]]:
+        """The values of HEIGHT steps, and the state after ``advance`` of them."""
+        order, values, states = self.order, [], [*reversed(state)]
+        state = list(state)
         for j in range(HEIGHT):
             if self.transposed:
                 value = x[j] + state[0]
                 state = [a[k][j] * value + state[k + 1] if k + 1 < order else a[k][j] * value for k in range(order)]
-                for k in range(order):
-                    code.store(rows + LINE * (j * order + k), state[k])
             else:
                 value = x[j]
                 for k in reversed(range(order)):
                     value = a[k][j] * state[k] + value
                 state = [value, *state[:-1]]
-                code.store(rows + LINE * (order + j), value)
             values.append(value)
-        for k in range(order):
-            row = (advance - 1) * order + k if self.transposed else advance + (order - 1 - k)
-            code.store(kept + LINE * k, code.load(rows + row * LINE))
-        return values
+            states += state if self.transposed else [value]
+
+        def early(*_: Any) -> Any:
+            rows = at.addresses.rows
+            for k, row in enumerate(states[order:] if self.transposed else states):
+                code.store(rows + LINE * k, row)
+            behind = [(advance - 1) * order + k if self.transposed else advance + (order - 1 - k) for k in range(order)]
+            return tuple(code.load(rows + row * LINE) for row in behind)
+
+        return values, code.fori(0, code.pick(advance == HEIGHT, code.integer(0), code.integer(1)), early, tuple(state))
 
     def square(self, code: Code, at: At, i: Value, state: Value) -> tuple[list[Value], Value, list[Value]]:
         """As many steps of order 1 as there are lanes: the values, the state behind them, and the coefficients."""

@@ -99,10 +99,10 @@ def same_names(keywords, others):
         return True
     if keywords == 0 or others == 0 or word(keywords + LENGTH) != word(others + LENGTH):
         return False
+    unlike = 0
     for j in range(word(keywords + LENGTH)):
-        if word(keywords + ITEMS + 8 * j) != word(others + ITEMS + 8 * j):
-            return False
-    return True
+        unlike |= word(keywords + ITEMS + 8 * j) ^ word(others + ITEMS + 8 * j)
+    return unlike == 0
 
 
 @njit
