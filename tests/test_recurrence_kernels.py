@@ -89,3 +89,41 @@ def test_vectors_of_steps_are_finite_where_the_sequence_is(dtype: str, monkeypat
             wanted = tridiag.linear_recurrence(a, x, reverse=reverse, backend="numpy_scan")
         found = tridiag.linear_recurrence(a, x, reverse=reverse, backend="numba_scan")
         np.testing.assert_allclose(found, wanted, rtol=1000 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_as_far_apart_in_every_operand(dtype: str) -> None:
+    """Any number and length of them, with gaps between them or none; nothing in a gap is written."""
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(11)
+    for case in range(60):
+        count, n, gap = int(rng.integers(8, 70)), int(rng.integers(8, 60)), int(rng.integers(0, 3))
+        rooms = [np.full((count, n + gap), 7.0, dtype) for _ in range(3)]
+        a, x, out = (room[:, :n] for room in rooms)
+        a[...], x[...] = rng.uniform(-1.2, 1.2, (2, count, n))
+        a[:, 0] = np.nan
+        assert tridiag.linear_recurrence(a, x, out=out, backend="numba_scan") is out
+        for k in (0, count // 2, count - 1):
+            wide = tridiag.linear_recurrence(a[k : k + 1].astype("f8"), x[k : k + 1].astype("f8"), backend="numpy_scan")
+            size = tridiag.linear_recurrence(abs(a[k : k + 1]), abs(x[k : k + 1]).astype("f8"), backend="numpy_scan")
+            assert (abs(out[k] - wide[0]) <= 4 * n * np.finfo(dtype).eps * size[0]).all(), (count, n, gap, case)
+        assert (rooms[2][:, n:] == 7).all()
+
+
+def test_which_rows_take_no_tables() -> None:
+    """Those of some steps, contiguous, without values before them, that are as far apart in every operand."""
+    from tridiag.problems.forms import Recurrence
+
+    def kind(shape: tuple[int, int], apart: tuple[int, ...], order: int = 1, started: bool = False) -> int:
+        form = Recurrence(shape, 1)
+        operands = 2 + order + started * order
+        strides = [(step * 8, 8) for step in apart] + [(8, 0)] * (operands - len(apart))
+        shapes = [shape] * (2 + order) + [(shape[0], 1)] * (started * order)
+        job = jobs.make_job(form, order, shapes, strides, np.dtype("f8"), 1)
+        return int(C.Recurrences.view(job.words).kind)
+
+    assert kind((100, 60), (60, 60, 60)) == C.SCALAR
+    assert kind((100, 60), (70, 70, 70)) == C.SCALAR
+    assert kind((100, 60), (70, 60, 60)) == C.ROWS
+    assert kind((100, 400), (400, 400, 400)) == C.ROWS
+    assert kind((100, 60), (60, 60, 60), started=True) == C.ROWS

@@ -17,6 +17,7 @@ from tridiag.problems.forms import Blocks, Recurrence, Shape
 HEIGHT = 8  # steps that are transposed at a time (`tridiag.kernels.recurrence.loops`)
 BLOCK = 128 * 1024  # bytes of an operand in a block of a long sequence: two blocks of two operands fit in a cache
 FEWEST_STEPS = {8: 48, 4: 24}  # of sequences in lanes, by the bytes of a number; plain loops are quicker with fewer
+EVEN_STEPS = 256  # of more, memory is asked for ahead of use, from the next sequences too
 FEWEST_BLOCKS = 2  # of such a sequence, where there are enough of them to fill the lanes
 FEW_VECTORS = 64  # of values: with no more, to find where each sequence lies takes longer than to join steps
 MOST_IN_VECTORS, FEWEST_IN_VECTORS = 4, 2  # the highest order, and the fewest steps, of `constant`
@@ -93,6 +94,9 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
         kind = C.SCALAR
     elif end_to_end(axes, form, order, dtype, started) and quickest_in_vectors(kind, n * count, count, workers):
         kind = kind_end_to_end(kind, n, count, dtype)
+    even = kind in (C.ROWS, C.SCALAR) and evenly_spaced(axes, form, order, count, dtype, started)
+    if even and kind == C.ROWS and n * count * dtype.itemsize <= room_for_results():
+        kind = C.SCALAR
     length, width, stretches, blocks, chunk, run = 1, 1, 1, 0, 0, 1
     share = ITEM if workers == 1 else max(1, min(ITEM, n * count // (ITEMS_EACH * workers)))  # values
     if kind in (C.INTERLEAVED, C.SPREAD):
@@ -107,9 +111,10 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
         blocks = -(-(n - 1) // (lanes * chunk))  # behind the first step
         items = count * blocks
     else:
-        together = lanes if kind == C.ROWS else 1
-        run = max(1, share // (n * together))
-        items = -(-count // (together * run))
+        together = lanes if kind == C.ROWS or even else 1
+        groups = max(1, share // (n * together))
+        items = -(-count // (together * groups))
+        run = groups if kind == C.ROWS else groups * together
     words = filled(
         axes,
         C.operands(order),
@@ -151,6 +156,15 @@ def end_to_end(axes: Axes, form: Recurrence, order: int, dtype: np.dtype[Any], s
     along = {abs(step) for step in axes.strides[given]} | {axes.strides[C.Y] * step for step in axes.strides[given]}
     across = {step for _, steps in axes.batch for step in steps[given]}
     return along == {dtype.itemsize, dtype.itemsize**2} and across <= {form.n * dtype.itemsize}
+
+
+def evenly_spaced(axes: Axes, form: Recurrence, order: int, count: int, dtype: np.dtype[Any], started: bool) -> bool:
+    """Whether `tridiag.kernels.recurrence.even_rows` computes it, with no tables of where each sequence lies."""
+    size, fits = dtype.itemsize, HEIGHT <= form.n < EVEN_STEPS and count >= lanes_of(dtype)
+    if not fits or order > 1 or dtype.kind != "f" or started or form.transpose or len(axes.batch) != 1:
+        return False
+    given, (_, steps) = slice(C.Y, C.A + 1), axes.batch[0]
+    return set(axes.strides[given]) == {size} and len(set(steps[given])) == 1
 
 
 def quickest_in_vectors(kind: int, values: int, count: int, workers: int) -> bool:

@@ -7,9 +7,11 @@ from typing import Any, NamedTuple
 from llvmlite import ir
 from numba import njit
 
-from tridiag.kernels.access.operands import bytes_of_number
+from tridiag.kernels.access.operands import bytes_of_number, lanes_of
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.recurrence.abreast import Abreast
+from tridiag.kernels.recurrence.even_rows import even_rows
+from tridiag.kernels.recurrence.loops import HEIGHT
 from tridiag.kernels.recurrence.order import Order
 from tridiag.kernels.recurrence.short_rows import short_rows
 from tridiag.kernels.runtime.work_items import field, items
@@ -210,7 +212,8 @@ def evenly_spaced(made: Order, order: int, library: Library, real: bool) -> Any:
     """The loops over sequences of first order all operands of which are as far apart; and whether they are."""
     if order > 1 or not real:
         return nothing, never_even
-    abreast, steps = library.add("abreast", Abreast(EVENLY_SPACED).write), C.TABLE + 2 * C.operands(1) + 1  # as below
+    abreast, in_lanes = library.add("abreast", Abreast(EVENLY_SPACED).write), library.add("even_rows", even_rows)
+    steps = C.TABLE + 2 * C.operands(1) + 1  # as below
 
     @njit(**OPTIONS)
     def lies_evenly(zero, job):
@@ -219,7 +222,11 @@ def evenly_spaced(made: Order, order: int, library: Library, real: bool) -> Any:
 
     @njit(**OPTIONS)
     def run(zero, words):
-        abreast(zero, words)
+        count, n, (forward, apart), (y, x, a) = words[0], words[1], words[3:5], words[2:9:3]
+        if count >= lanes_of(zero, ()) and n >= HEIGHT and forward == bytes_of_number(zero, ()):
+            in_lanes(zero, (count, n, apart, y, x, a))
+        else:
+            abreast(zero, words)
 
     return run, lies_evenly
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 import ctypes
 import functools
 import inspect
+import operator
 import sys
 from collections.abc import Callable, Sequence
+from types import MethodType
 from typing import Any, TypeVar
 
 from tridiag.kernels.jobs.words.record import Record, Word, Words
@@ -78,7 +80,7 @@ def enter(verb: Any, function: Any, table: Any, address: int, leading: str, orde
     if verb is function:
         set_vectorcall(function, address)
     else:
-        ctypes.c_void_p.from_address(id(verb) + HEAD).value = address
+        ctypes.c_void_p.from_address(id(verb) + VECTORCALL_AT).value = address
 
 
 def signature_words(verb: Any, function: Any, table: Any, leading: str, order: Sequence[Any]) -> Any:
@@ -114,7 +116,12 @@ def set_vectorcall(function: Any, address: int) -> None:
 
 
 def standing_for(function: Any) -> Any:
-    return functools.update_wrapper(kind()(), function)
+    """An object that CPython calls as it does a method, `operator.call` of the function, until it is entered."""
+    made = kind()()
+    for place, held in ((METHOD_AT, operator.call), (SELF_AT, function)):
+        ctypes.c_void_p.from_address(id(made) + place).value = id(lasting(held))
+    ctypes.c_void_p.from_address(id(made) + VECTORCALL_AT).value = vectorcall_of(MethodType(operator.call, function))
+    return functools.update_wrapper(made, function)
 
 
 class Members(ctypes.Structure):
@@ -159,6 +166,7 @@ class Specification(ctypes.Structure):
     )
 
 
+METHOD_AT, SELF_AT, VECTORCALL_AT = (HEAD + 8 * k for k in range(3))  # the first two as in PyMethodObject of CPython
 SIZE_OF_POINTER, READ_ONLY = 19, 1  # T_PYSSIZET and READONLY of its header structmember.h
 MEMBERS, ATTRIBUTES = 72, 73  # Py_tp_members and Py_tp_getset of typeslots.h
 DEFAULT, VECTORCALL = 1 << 18, 1 << 11  # Py_TPFLAGS_DEFAULT and Py_TPFLAGS_HAVE_VECTORCALL
@@ -168,14 +176,16 @@ DEFAULT, VECTORCALL = 1 << 18, 1 << 11  # Py_TPFLAGS_DEFAULT and Py_TPFLAGS_HAVE
 def kind() -> Any:
     """The type of what stands for a function: an object with the address of the C function that CPython calls."""
     names = b"__vectorcalloffset__", b"__dictoffset__", b"__weaklistoffset__"
-    places = [Members(name, SIZE_OF_POINTER, HEAD + 8 * k, READ_ONLY, None) for k, name in enumerate(names)]
+    places = [Members(name, SIZE_OF_POINTER, VECTORCALL_AT + 8 * k, READ_ONLY, None) for k, name in enumerate(names)]
     members = lasting((Members * (len(names) + 1))(*places))
     get, change = (ctypes.cast(f, ctypes.c_void_p) for f in (
         ctypes.pythonapi.PyObject_GenericGetDict, ctypes.pythonapi.PyObject_GenericSetDict
     ))  # fmt: skip
     attributes = lasting((Attribute * 2)(Attribute(b"__dict__", get, change, None, None)))
     slots = Slot(MEMBERS, ctypes.addressof(members)), Slot(ATTRIBUTES, ctypes.addressof(attributes))
-    wanted = lasting(Specification(b"tridiag.Verb", HEAD + 8 * len(names), 0, DEFAULT | VECTORCALL, (Slot * 3)(*slots)))
+    wanted = lasting(
+        Specification(b"tridiag.Verb", VECTORCALL_AT + 8 * len(names), 0, DEFAULT | VECTORCALL, (Slot * 3)(*slots))
+    )
     make: Any = ctypes.pythonapi.PyType_FromSpec
     make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p,)
     made = make(ctypes.addressof(wanted))
