@@ -5,7 +5,7 @@
 Sizes lie around the boundaries of chunks, warps and blocks, in both layouts; matrices are masked, shared, transposed,
 periodic, of couplings that hardly decay, or need pivots, in the last rows of some systems or everywhere. Answers
 are judged by their residual; those of recurrences, of every verb and order, are compared with a plain loop in double
-precision. Exits with 1 where one is wrong.
+precision, and so are those of block tridiagonal systems. Exits with 1 where one is wrong.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import cupy
 import numpy as np
 
 import tridiag
-from tridiag.backends import BACKENDS, LOGARITHMS
+from tridiag.backends import BACKENDS, BLOCKS, LOGARITHMS
 from tridiag.kernels.jobs.words.alignment import Rules
 
 SHAPES = ((1, 1), (3, 2), (5, 33), (33, 65), (2, 129), (257, 7), (1, 1000))  # (systems, n)
@@ -144,6 +144,36 @@ def sequences(name: str, dtypes: list[str]) -> Iterator[Sequence]:
             yield Sequence(name, verb, order, shape, axis, dtype, reverse)
 
 
+class BlockSystems(NamedTuple):
+    """Block tridiagonal systems of so many rows in a block; the blocks above are those of all systems."""
+
+    backend: str
+    shape: tuple[int, int]
+    rows: int
+    sides: int
+    dtype: str
+
+    def error(self) -> float:
+        """The largest difference from a loop over block rows in double precision, of the largest number."""
+        rng, wide = np.random.default_rng(self.shape), "complex128" if self.dtype.startswith("complex") else "float64"
+        m, sides = self.rows, (self.sides,) if self.sides > 1 else ()
+        shapes = (*[(*self.shape, m, m)] * 2, (1, self.shape[1], m, m), (*sides, *self.shape, m))
+        A, B, C, d = (rng.uniform(-1, 1, shape).astype(self.dtype) for shape in shapes)
+        given = A, (B + 4 * m * np.eye(m)).astype(self.dtype), C, d
+        right = tridiag.solve_block(*(x.astype(wide) for x in given), backend="numpy_thomas")
+        x = tridiag.solve_block(*map(cupy.asarray, given), backend=self.backend).get()
+        return float(np.max(abs(x - right)) / np.max(abs(right)))
+
+
+BLOCKED = ((1, 1), (5, 2), (33, 3))  # (systems, block rows)
+ROWS_OF_BLOCKS = (1, 2, 5, 8)
+
+
+def block_systems(name: str, dtypes: list[str]) -> Iterator[BlockSystems]:
+    for facts in itertools.product(BLOCKED, ROWS_OF_BLOCKS, (1, 40), dtypes):
+        yield BlockSystems(name, *facts)
+
+
 ALIGNED = ((1, 1, 1), (3, 2, 40), (2, 64, 1), (5, 65, 33), (2, 300, 3))  # (pairs, rows, columns)
 
 
@@ -191,6 +221,8 @@ def cases(backends: list[str], dtypes: list[str]) -> Iterator[Any]:
     for name in backends:
         entry = BACKENDS[name]
         yield from sequences(name, dtypes)
+        if BLOCKS in entry.verbs:
+            yield from block_systems(name, dtypes)
         if "smith_waterman" in entry.verbs:
             yield from alignments(name, dtypes)
         if "solve" not in entry.verbs:
