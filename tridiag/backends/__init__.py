@@ -6,6 +6,7 @@ Reading the table imports no backend. A backend is the module of its name in thi
 
     solve(matrix, d, form, out=None, factors=None) -> (x, status)      the solution; see `tridiag.problems.forms.Form`
     factor(matrix, form) -> factors                                    with the verb "factor"
+    status_of_jax_arrays(matrix, form) -> status                       where nothing else is kept of JAX arrays that it factors
     slogdet(matrix, form) -> (sign, logabsdet)                         with the verb "slogdet"
     adjoint(matrix, g, x, form) -> (w, of_a, of_b, of_c)               where it has the backward pass in one piece
     solve_block(blocks, d, form) -> x                                  ``blocks`` is (A, B, C); see `tridiag.problems.forms.Blocks`

@@ -18,11 +18,11 @@ from typing import Any
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.cuda import factor as factor
-from tridiag.cuda import factor_of_jax_arrays as factor_of_jax_arrays
 from tridiag.cuda import on
 from tridiag.cuda import program_of_solve as program_of
 from tridiag.cuda import slogdet as slogdet
 from tridiag.cuda import solve_block as solve_block
+from tridiag.cuda import status_of_jax_arrays as status_of_jax_arrays
 from tridiag.problems.forms import Form
 
 program_of_solve = functools.partial(program_of, "thomas")

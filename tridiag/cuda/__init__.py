@@ -35,14 +35,9 @@ def factor(matrix: Matrix, form: Form) -> Factors:
     return Factors(on(matrix[1]).determinants(matrix, form, False)[0])
 
 
-def factor_of_jax_arrays(matrix: Matrix, form: Form) -> Any:
-    """The status; matrices whose rows lie on several devices are gathered for it."""
-    from tridiag.xla import split_factors
-
-    def status(matrix: Matrix, form: Form) -> Any:
-        return factor(matrix, form).status
-
-    return split_factors.of_whole(status, matrix, form)
+def status_of_jax_arrays(matrix: Matrix, form: Form) -> Any:
+    """All that is kept of matrices, which are whole."""
+    return factor(matrix, form).status
 
 
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
