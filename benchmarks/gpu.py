@@ -4,11 +4,11 @@
 
 `LINES` is the table, shortest problems first. Speeds are ratios to a copy on the device that moves the same bytes: five
 words for each unknown, read and written together, or the nine that a single long system has to move; three for each
-value of a recurrence, two of logcumsumexp. Times are those of events on the device (JAX: of the host, around many
-calls), medians over rounds in which the contestants alternate; an answer is judged before it is timed. Each figure is
-written as soon as it is there, to ``gpu.json`` and to the table ``gpu.md`` in ``benchmarks/results`` or FOLDER. Where
-the time is up, the same command goes on later: lines that have figures of the same commit, versions and device are not
-measured again.
+value of a recurrence, two of logcumsumexp, and of alignments one for each cell, or two with the gradient. Times are
+those of events on the device (JAX: of the host, around many calls), medians over rounds in which the contestants
+alternate; an answer is judged before it is timed. Each figure is written as soon as it is there, to ``gpu.json`` and to
+the table ``gpu.md`` in ``benchmarks/results`` or FOLDER. Where the time is up, the same command goes on later: lines
+that have figures of the same commit, versions and device are not measured again.
 
 On the stand-in for CuPy of the tests it is a rehearsal, of tiny problems (``benchmarks/gpu_lab.sh bench --rehearse``).
 Exits with 1 where a figure is short of its bar or an answer is wrong. Needs CuPy; JAX for what is compared with it.
@@ -33,6 +33,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the memory is
 import cupy  # noqa: E402
 from bars import Bar, at_most, faster  # noqa: E402
 from gpu_contestants import BACKENDS_TIMED, MAKERS, REHEARSAL, Problem  # noqa: E402
+from gpu_more import GAPS, BlockProblem, PairProblem  # noqa: E402
 from lines import Line, add_choice, measure, picked  # noqa: E402
 
 import tridiag  # noqa: E402
@@ -63,6 +64,9 @@ AGAINST = (  # what, a word for it, the layouts, the bar
 # words that a value of a recurrence moves; many side by side, many rows, few long ones
 RECURRENCES = {"linear_recurrence": 3, "logcumsumexp": 2}
 SEQUENCES = ((100_000, 100), (1000, 10_000), (4, 10_000_000))
+MATRICES = {"slogdet": 3, "factor": 9}  # words a row: with the copies of the matrices
+BLOCKS = ((100_000, 100, 2), (50_000, 50, 4), (20_000, 25, 8), (200, 1000, 4))  # systems, block rows, rows of a block
+PAIRS = ((100_000, 100, 100), (1000, 500, 500))  # pairs, rows, columns
 BY_NAME = ("jax_pallas", "triton_thomas")  # at 60 % of the copy or better
 # the same kernels inside JAX and PyTorch
 IN_OTHERS = {
@@ -105,6 +109,7 @@ def lines() -> list[Line]:
         name = f"{verb}-{count}x{n}-{layout}-{dtype}"
         bars = (at_most(1.25, verb, f"copy of {words} words"),)
         found.append(Line(name, told, Problem(shape(count, n), axis, dtype), bars))
+    found += others()
     for dtype, pivoting in itertools.product(DTYPES, ("solve", "pivoting=False")):
         bars = (at_most(3 if dtype == "float64" else None, pivoting, "copy of 9 words"),)
         word = "auto" if pivoting == "solve" else "plain"
@@ -112,6 +117,26 @@ def lines() -> list[Line]:
             Line(f"long-{word}-{dtype}", f"one system of 1e8 rows, {dtype}", Problem((LONG,), -1, dtype), bars)
         )
     return sorted(found, key=lambda one: one.problem.bytes_needed)
+
+
+def others() -> list[Line]:
+    """Kernels that no GPU has run when this was written: no bar is promised."""
+    found = []
+    for (verb, words), layout, dtype in itertools.product(MATRICES.items(), LAYOUTS, DTYPES):
+        bars = (at_most(None, verb, f"copy of {words} words"),)
+        found.append(line(verb, f"{verb}, ", layout, *USUAL, dtype, bars))
+    for (systems, n, rows), dtype in itertools.product(BLOCKS, DTYPES):
+        problem = BlockProblem((systems, n), -1, dtype, rows)
+        told = f"{systems} block tridiagonal systems of {n} blocks of {rows} rows, {dtype}"
+        bars = (at_most(None, "solve_block", f"copy of {problem.words} words"),)
+        found.append(Line(f"solve_block-{systems}x{n}x{rows}-{dtype}", told, problem, bars))
+    for (shape, gaps), dtype in itertools.product(itertools.product(PAIRS, GAPS), DTYPES):
+        told = f"{shape[0]} pairs of {shape[1]} and {shape[2]}, {gaps} gaps, {dtype}"
+        score = at_most(None, f"smith_waterman, {gaps}", "copy of 1 words")
+        gradient = at_most(None, f"smith_waterman with gradient, {gaps}", "copy of 2 words")
+        name = f"smith_waterman-{'x'.join(map(str, shape))}-{gaps}-{dtype}"
+        found.append(Line(name, told, PairProblem(shape, -1, dtype), (score, gradient)))
+    return found
 
 
 LINES = lines()

@@ -4,6 +4,7 @@
     python benchmarks/gpu_kernels.py --host
     python benchmarks/gpu_kernels.py --others [--json FILE]
     python benchmarks/gpu_kernels.py --pairs [--json FILE]
+    python benchmarks/gpu_kernels.py --matrices [--json FILE]
 
 A call is made once, for what it launches and where; these launches are then timed by events, several times in a row.
 The copy moves as many bytes as the call has to: five words for each unknown of a solve, three for each value of a
@@ -15,6 +16,9 @@ device, PyTorch, which the device hardly keeps waiting; and those of its launche
 what Python and the choices cost. On the stand-in for CuPy nothing is launched.
 
 With ``--pairs``: alignments, over copies of one word for each cell, or two with the gradient.
+
+With ``--matrices``: determinants, the status of factors, and block tridiagonal systems, over copies of what they read
+and write.
 
 With ``--others``: whole calls of the backends that launch by other means, Numba's and Triton's, over the same copies,
 by the clock of the host: of problems large enough to keep the device busy for longer than the host takes.
@@ -44,11 +48,13 @@ from gpu_contestants import (
     error_of_recurrence,
     error_of_sums,
 )
+from gpu_more import GAPS, BlockProblem, error_of_determinants, error_of_pairs, parameters_of
 
 import tridiag
 from tridiag.backends import BACKENDS, installed
 from tridiag.benchmarking.conditions import conditions
 from tridiag.cuda import launcher, record
+from tridiag.problems.forms import Blocks, Form
 
 BATCHES, CALLS = 3, 6
 SYSTEMS = (
@@ -70,14 +76,16 @@ OTHERS = {  # backends, by the library of their arrays, and problems
 }
 PAIRS = (100_000, 100, 100), (10_000, 300, 300), (1000, 500, 500), (8, 3000, 3000)  # pairs, rows, columns
 ALIGNED = {"score": 0, "with its gradient": 1}  # derivatives; as many words are moved for each cell, and one more
-GAPS = {"linear gaps": (-1.0, 1.0), "affine gaps": (-1.0, -3.0, 1.0)}
+DETERMINANTS = ((100_000, 100), (1_000_000, 32), (16_384, 1024), (100, 10_000))
+# systems, block rows, rows of a block, right sides
+BLOCKS = ((100_000, 100, 2, 1), (50_000, 50, 4, 1), (20_000, 25, 8, 1), (200, 1000, 4, 1), (20_000, 50, 4, 16))
 WORDS = {"solve": 5, "linear_recurrence": 3, "logcumsumexp": 2}
 SMALL, HOST_BATCHES, HOST_CALLS = (64, 100), 20, 100
 TINY = 12  # the longest axis of a rehearsal
 
 
-def launches(call: Callable[[], Any]) -> list[Callable[[], None]]:
-    """What a call launches, ready to be launched again on the same arrays."""
+def launches(call: Callable[[], Any], results: int = 0) -> list[Callable[[], None]]:
+    """What a call launches, ready to be launched again on the same arrays; ``results``: those behind scratch memory."""
     kept: list[Any] = []
     run = launcher.run
 
@@ -87,14 +95,14 @@ def launches(call: Callable[[], Any]) -> list[Callable[[], None]]:
 
     launcher.run = remember
     try:
-        call()
+        returned = call()
     finally:
         launcher.run = run
     device, stream = cupy.cuda.device.get_device_id(), cupy.cuda.get_current_stream().ptr
     found = []
     for program, pointers in kept:
         scratch = cupy.empty(max(1, program.scratch), np.uint8)  # that of the call belongs to others by now
-        pointers[len(pointers) - 1] = scratch.data.ptr
+        pointers[len(pointers) - 1 - results] = scratch.data.ptr
         placed = record.Placed(program)
         placed.place(pointers)
         for k, step in enumerate(program.steps):
@@ -104,7 +112,7 @@ def launches(call: Callable[[], Any]) -> list[Callable[[], None]]:
             else:
                 function, grid, block, shared = launcher.launch_of(step, device)
                 found.append(functools.partial(function, grid, block, (placed.jobs[k],), shared_mem=shared))
-        found.append(functools.partial(id, scratch))  # which lives as long as they do
+        found.append(functools.partial(id, (scratch, returned)))  # which live as long as they do
     return found
 
 
@@ -240,9 +248,14 @@ def judged(verb: str, problem: Problem, run: Callable[[], Any]) -> Any:
         error, bound = error_of_sums(problem, problem.out), ACCURATE
     else:
         error, bound = problem.error(problem.out), UNREFINED
-    if not error <= bound:
-        raise SystemExit(f"{verb} of {problem.shape}, axis {problem.axis}, {problem.dtype}: wrong by {error:.3g} eps")
+    accept(error, bound, f"{verb} of {problem.shape}, axis {problem.axis}, {problem.dtype}")
     return returned
+
+
+def accept(error: float, bound: float, told: str) -> None:
+    """Stop where an answer is wrong."""
+    if not error <= bound:
+        raise SystemExit(f"{told}: wrong by {error:.3g} eps")
 
 
 def tell(lines: list[dict[str, Any]], dtype: str, shape: tuple[int, int], axis: int, found: dict[str, float]) -> None:
@@ -271,27 +284,71 @@ def of_pairs(lines: list[dict[str, Any]]) -> None:
         for shape in PAIRS:
             small = tuple(min(k, TINY) for k in shape) if REHEARSAL else shape
             scores = cupy.asarray(np.random.default_rng(0).normal(size=small), dtype)
-            cases = itertools.product(GAPS.items(), ALIGNED.items())
-            found = {f"{told}, {gaps}": aligned(scores, values, k) for (gaps, values), (told, k) in cases}
+            cases = itertools.product(GAPS, ALIGNED.items())
+            found = {f"{told}, {gaps} gaps": aligned(scores, gaps, k) for gaps, (told, k) in cases}
             tell(lines, dtype, shape[:2], -1, found)
 
 
-def aligned(scores: Any, values: tuple[float, ...], derivatives: int) -> float:
+def aligned(scores: Any, gaps: str, derivatives: int) -> float:
     """The time of a call, whose answers of two pairs are judged first, over that of the copy."""
-    module, right = (BACKENDS[name].module() for name in ("cupy_wavefront", "numba_wavefront"))
-    given, results = tuple(cupy.full(len(scores), x, scores.dtype) for x in values), []
+    module, given, results = BACKENDS["cupy_wavefront"].module(), parameters_of(scores, gaps), []
 
     def call() -> None:
         results[:] = module.smith_waterman(scores, None, given, derivatives)
 
     again = launches(call)
-    few = scores[:2].get().astype(float), None, tuple(np.full(2, x) for x in values)
-    for x, y in zip(results, right.smith_waterman(*few, derivatives), strict=True):
-        np.testing.assert_allclose(x[:2].get(), y, rtol=1e-4, atol=1e-4)
+    accept(error_of_pairs(scores, gaps, results), UNREFINED, f"alignments of {scores.shape}, {scores.dtype}")
     if REHEARSAL:
         return 1.0
     to = cupy.empty_like(scores)
     return seconds(again) / seconds([lambda: cupy.copyto(to, scores)]) * 2 / (1 + derivatives)
+
+
+def of_matrices(lines: list[dict[str, Any]]) -> None:
+    """Determinants, the status of factors, block tridiagonal systems: a line for each problem."""
+    for dtype in ("float64", "float32"):
+        for shape in DETERMINANTS:
+            for axis in (-1, 0):
+                tell(lines, dtype, shape, axis, eliminated(problem_of(*shape, axis, dtype)))
+        for count, n, rows, sides in BLOCKS:
+            count, n = (min(count, TINY), min(n, TINY)) if REHEARSAL else (count, n)
+            problem = BlockProblem((count, n), -1, dtype, rows)
+            tell(lines, dtype, (count, n), -1, {f"blocks of {rows}, {sides} sides": of_blocks(problem, sides)})
+
+
+def eliminated(problem: Problem) -> dict[str, float]:
+    """The times of determinants and of the status of factors, over that of a copy of three words."""
+    *matrix, _ = problem.given
+    module, form = BACKENDS["cupy_pcr"].module(), Form(problem.shape, problem.shape, problem.axis % 2)
+    calls = {"slogdet": module.slogdet, "factor": module.factor}
+    found: dict[str, float] = {}
+    for verb, function in calls.items():
+        results: list[Any] = []
+
+        def call(function: Any = function, results: list[Any] = results) -> Any:
+            results[:] = function((*matrix, None), form)
+            return tuple(results)
+
+        again = launches(call, results=3)
+        error = error_of_determinants(problem, results) if verb == "slogdet" else float(abs(results[0]).max())
+        accept(error, UNREFINED if verb == "slogdet" else 0, f"{verb} of {problem.shape}, {problem.dtype}")
+        found[verb] = 1.0 if REHEARSAL else seconds(again) / copy(3, problem)
+    return found
+
+
+def of_blocks(problem: BlockProblem, sides: int) -> float:
+    """The time of block tridiagonal systems with so many right sides, over that of a copy of what is moved."""
+    *matrix, d = problem.given
+    form = Blocks((*problem.shape, problem.rows, sides))
+    right, results = cupy.stack([d] * sides, -1), []
+
+    def call() -> None:
+        results[:] = [BACKENDS["cupy_thomas"].module().solve_block(tuple(matrix), right, form)]
+
+    again = launches(call)
+    worst = max(problem.error(results[0][..., k]) for k in range(sides))
+    accept(worst, UNREFINED, f"solve_block of {form.shape}, {problem.dtype}")
+    return 1.0 if REHEARSAL else seconds(again) / copy(3 * problem.rows + 2 * sides, problem)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -300,6 +357,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--host", action="store_true", help="what calls take the host instead")
     parser.add_argument("--others", action="store_true", help="whole calls of Numba's and Triton's backends instead")
     parser.add_argument("--pairs", action="store_true", help="alignments instead")
+    parser.add_argument("--matrices", action="store_true", help="determinants, factors and block systems instead")
     options = parser.parse_args(arguments)
     if options.host:
         of_host()
@@ -310,6 +368,8 @@ def main(arguments: list[str] | None = None) -> int:
         of_others(lines)
     elif options.pairs:
         of_pairs(lines)
+    elif options.matrices:
+        of_matrices(lines)
     else:
         of_kernels(lines)
     if options.json:

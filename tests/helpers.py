@@ -90,6 +90,11 @@ class Subject:
         return self.device == "cuda" and STANDIN
 
     @property
+    def on_host(self) -> bool:
+        """Whether its arrays are in host memory, and may be waited for."""
+        return self.device == "cpu" or (self.pretended and self.library != "cupy")
+
+    @property
     def interpreted(self) -> bool:
         """Whether its kernels run in an interpreter of their language."""
         return self.pretended and hasattr(switch_of(self.entry), "INTERPRET")

@@ -1,6 +1,7 @@
 """That the table of backends is the one place where they are listed, and that what it says is so."""
 
 import ast
+import re
 import sys
 import types
 from pathlib import Path
@@ -35,6 +36,27 @@ def test_a_line_is_true(entry: Backend) -> None:
     assert all(library in entry.arrays and verb in entry.verbs for verb, library in entry.lacks)
     if entry.missing() is None:
         assert all(callable(getattr(entry.module(), verb.partition(".")[0])) for verb in entry.verbs)
+
+
+def first_on_a_gpu(verb: str, library: str) -> str:
+    """The name in the table, whatever is installed."""
+    able = (
+        entry.name
+        for entry in ENTRIES
+        if verb in entry.verbs
+        and library in entry.arrays
+        and "cuda" in entry.devices
+        and (verb, library) not in entry.lacks
+    )
+    return next(able, "none")
+
+
+def test_the_page_on_gpus_names_what_runs_every_verb() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "gpu.rst").read_text(encoding="utf-8")
+    rows = re.findall(r"\* - ``(\S+)``\n +- (\S+)\n +- (\S+)\n +- (\S+)\n +-", page)
+    found = {verb: [name.strip("`") for name in names] for verb, *names in rows if verb in VERBS}
+    wanted = {verb for entry in ENTRIES for verb in entry.verbs}
+    assert found == {verb: [first_on_a_gpu(verb, library) for library in ("cupy", "torch", "jax")] for verb in wanted}
 
 
 def test_every_file_has_its_line() -> None:

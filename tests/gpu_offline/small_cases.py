@@ -4,8 +4,8 @@
 
 Sizes lie around the boundaries of chunks, warps and blocks, in both layouts; matrices are masked, shared, transposed,
 periodic, of couplings that hardly decay, or need pivots, in the last rows of some systems or everywhere. Answers
-are judged by their residual; those of recurrences, of every verb and order, are compared with a plain loop in double
-precision. Exits with 1 where one is wrong.
+are judged by their residual; those of recurrences, of every verb and order, of determinants and of block tridiagonal
+systems are compared with a plain loop in double precision. Exits with 1 where one is wrong.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import cupy
 import numpy as np
 
 import tridiag
-from tridiag.backends import BACKENDS, LOGARITHMS
+from tridiag.backends import BACKENDS, BLOCKS, LOGARITHMS
 from tridiag.kernels.jobs.words.alignment import Rules
 
 SHAPES = ((1, 1), (3, 2), (5, 33), (33, 65), (2, 129), (257, 7), (1, 1000))  # (systems, n)
@@ -144,6 +144,71 @@ def sequences(name: str, dtypes: list[str]) -> Iterator[Sequence]:
             yield Sequence(name, verb, order, shape, axis, dtype, reverse)
 
 
+class Determinants(NamedTuple):
+    """Matrices, some of whose rows are taken out; one of them is singular."""
+
+    backend: str
+    shape: tuple[int, int]
+    axis: int
+    dtype: str
+    periodic: bool
+
+    def error(self) -> float:
+        """The largest difference of logarithms from a loop in double precision; inf where a status is wrong."""
+        case = Case(self.backend, self.shape, self.axis, self.dtype, True, "masked")
+        (a, b, c, _), options = case.arrays()
+        where = options["where"]
+        first = (0,) if self.axis == -1 else (slice(None), 0)
+        a[first] = b[first] = c[first] = 0
+        where[first] = True
+        given = {"where": where, "axis": self.axis, "periodic": self.periodic}
+        wide = "complex128" if self.dtype.startswith("complex") else "float64"
+        _, right = tridiag.slogdet(*(x.astype(wide) for x in (a, b, c)), **given, backend="numpy_thomas")
+        given["where"] = cupy.asarray(where)
+        arrays = [cupy.asarray(x) for x in (a, b, c)]
+        _, logarithm = tridiag.slogdet(*arrays, **given, backend=self.backend)
+        status = tridiag.factor(*arrays, **given, backend=self.backend).status.get()
+        if not ((status != 0) == (np.arange(len(status)) == 0)).all():
+            return np.inf
+        return distance(logarithm.get(), right)
+
+
+def determinants(name: str, dtypes: list[str]) -> Iterator[Determinants]:
+    for shape, axis, dtype, periodic in itertools.product(SHAPES, (-1, 0), dtypes, (False, True)):
+        if shape[1] >= 3 or not periodic:
+            yield Determinants(name, shape, axis, dtype, periodic)
+
+
+class BlockSystems(NamedTuple):
+    """Block tridiagonal systems of so many rows in a block; the blocks above are those of all systems."""
+
+    backend: str
+    shape: tuple[int, int]
+    rows: int
+    sides: int
+    dtype: str
+
+    def error(self) -> float:
+        """The largest difference from a loop over block rows in double precision, of the largest number."""
+        rng, wide = np.random.default_rng(self.shape), "complex128" if self.dtype.startswith("complex") else "float64"
+        m, sides = self.rows, (self.sides,) if self.sides > 1 else ()
+        shapes = (*[(*self.shape, m, m)] * 2, (1, self.shape[1], m, m), (*sides, *self.shape, m))
+        A, B, C, d = (rng.uniform(-1, 1, shape).astype(self.dtype) for shape in shapes)
+        given = A, (B + 4 * m * np.eye(m)).astype(self.dtype), C, d
+        right = tridiag.solve_block(*(x.astype(wide) for x in given), backend="numpy_thomas")
+        x = tridiag.solve_block(*map(cupy.asarray, given), backend=self.backend).get()
+        return float(np.max(abs(x - right)) / np.max(abs(right)))
+
+
+BLOCKED = ((1, 1), (5, 2), (33, 3))  # (systems, block rows)
+ROWS_OF_BLOCKS = (1, 2, 5, 8)
+
+
+def block_systems(name: str, dtypes: list[str]) -> Iterator[BlockSystems]:
+    for facts in itertools.product(BLOCKED, ROWS_OF_BLOCKS, (1, 40), dtypes):
+        yield BlockSystems(name, *facts)
+
+
 ALIGNED = ((1, 1, 1), (3, 2, 40), (2, 64, 1), (5, 65, 33), (2, 300, 3))  # (pairs, rows, columns)
 
 
@@ -191,6 +256,10 @@ def cases(backends: list[str], dtypes: list[str]) -> Iterator[Any]:
     for name in backends:
         entry = BACKENDS[name]
         yield from sequences(name, dtypes)
+        if "slogdet" in entry.verbs:
+            yield from determinants(name, dtypes)
+        if BLOCKS in entry.verbs:
+            yield from block_systems(name, dtypes)
         if "smith_waterman" in entry.verbs:
             yield from alignments(name, dtypes)
         if "solve" not in entry.verbs:

@@ -267,3 +267,12 @@ def test_in_shard_map_every_device_solves_the_systems_that_it_has(tmp_path: Path
         [sys.executable, str(script)], env={**os.environ, **environment}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+@needs_jax
+def test_factors_of_matrices_whose_rows_lie_on_two_devices() -> None:
+    script = Path(__file__).with_name("split_status.py")
+    devices = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    environment = os.environ | devices | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True)
+    assert done.stdout.endswith("right\n"), done.stdout + done.stderr

@@ -392,9 +392,16 @@ def test_a_program_that_was_exported_loads_its_kernels(monkeypatch: pytest.Monke
     assert len(launches) == 2 and (custom_call.process[FUNCTIONS:] != 0).sum() == 2
 
 
-def test_a_program_for_both_a_cpu_and_a_gpu() -> None:
+OF_BOTH = {"solve": "tridiag_thomas_rows", "slogdet": "stablehlo.while", "solve_block": "tridiag_block"}
+
+
+@pytest.mark.parametrize("verb", OF_BOTH)
+def test_a_program_for_both_a_cpu_and_a_gpu(verb: str) -> None:
     import jax
 
-    given = [to_library("jax", x) for x in dominant((5, 40))]
-    text = jax.jit(tridiag.solve).trace(*given).lower(lowering_platforms=("cpu", "cuda")).as_text()
-    assert custom_call.name() in text and "tridiag_thomas_rows" in text
+    *matrix, d = (to_library("jax", x) for x in dominant((5, 40)))
+    if verb == "solve_block":
+        matrix, d = [x.reshape(5, 10, 2, 2) for x in matrix], d[:, :20].reshape(5, 10, 2)
+    given = matrix if verb == "slogdet" else [*matrix, d]
+    text = jax.jit(getattr(tridiag, verb)).trace(*given).lower(lowering_platforms=("cpu", "cuda")).as_text()
+    assert custom_call.name() in text and OF_BOTH[verb] in text

@@ -24,6 +24,7 @@ from cupy import machine
 from test_zeros import hanging, turned
 
 from tridiag.cuda import spread_systems
+from tridiag.cuda.blocks import BLOCKS
 from tridiag.cuda.launcher import OPTIONS
 from tridiag.cuda.pairs import PAIRS
 from tridiag.cuda.sequences import SEQUENCES
@@ -188,7 +189,13 @@ def test_long_systems_are_cut_and_solved_in_place(layout: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "job"), [("systems.cu", SYSTEMS.job), ("sequences.cu", SEQUENCES.job), ("alignment.cu", PAIRS.job)]
+    ("source", "job"),
+    [
+        ("systems.cu", SYSTEMS.job),
+        ("sequences.cu", SEQUENCES.job),
+        ("alignment.cu", PAIRS.job),
+        ("blocks.cu", BLOCKS.job),
+    ],
 )
 def test_the_words_of_a_job_are_those_of_the_struct(source: str, job: np.dtype, tmp_path: Any) -> None:
     """Python writes the struct that the kernels read: its fields, in their order."""

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from helpers import STANDIN
 
-LAB = Path(__file__).parents[2] / "benchmarks" / "gpu_lab.sh"
+HERE = Path(__file__).parent
+LAB = HERE.parents[1] / "benchmarks" / "gpu_lab.sh"
 pytestmark = [
     pytest.mark.skipif(not STANDIN, reason="CuPy and a device are here: no need to rehearse"),
     pytest.mark.skipif(cpu_build.why_not() is not None, reason=str(cpu_build.why_not())),
@@ -42,19 +43,35 @@ def test_the_benchmark_runs_and_goes_on(tmp_path: Path) -> None:
     done = lab(tmp_path, *first)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "pivoting=False / copy" in done.stdout and "no figure counts" in done.stdout
-    done = lab(tmp_path, *first, *more)
+    other_verbs = {"slogdet-rows-float64", "factor-columns-float32", "solve_block-100000x100x2-float64"}
+    other_verbs.add("smith_waterman-1000x500x500-affine-float64")
+    done = lab(tmp_path, *first, *more, *(word for name in other_verbs for word in ("--only", name)))
     assert done.returncode == 0 and "plain" not in done.stderr, done.stdout + done.stderr  # is not measured again
     record = json.loads((tmp_path / "gpu.json").read_text())
     assert {"machine", "versions", "commit", "device", "chosen", "rehearsal", "lines"} <= set(record)
     lines = {line["name"]: line for line in record["lines"]}
     recurrences = {f"{verb}-1000x10000-rows-float64" for verb in ("linear_recurrence", "logcumsumexp")}
     systems = {"plain-2048x32-rows-float64", "promises-rows-float64", "against-lax-rows-float64"}
+    assert other_verbs <= set(lines) and all("figures" in lines.pop(name) for name in other_verbs)
     assert set(lines) == systems | recurrences
     assert all("figures" in lines[name] for name in recurrences)
     assert "figures" in lines["against-lax-rows-float64"] or "jax" in lines["against-lax-rows-float64"]["missing"]
     figures = [figure for line in lines.values() for figure in line.get("figures", ())]
     assert len(figures) >= 3 and all(np.isfinite(figure["median"]) for figure in figures)
     assert "promises" not in (tmp_path / "gpu.md").read_text() and len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("part", ["matrices", "pairs"])
+def test_kernels_that_are_timed_by_themselves(part: str, tmp_path: Path) -> None:
+    path = os.pathsep.join(map(str, (HERE, HERE / "standin", LAB.parents[1])))
+    command = [sys.executable, str(LAB.with_name("gpu_kernels.py")), f"--{part}", "--json", str(tmp_path / "told.json")]
+    environment = os.environ | {"PYTHONPATH": path}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert {line["dtype"] for line in json.loads((tmp_path / "told.json").read_text())["lines"]} == {
+        "float32",
+        "float64",
+    }
 
 
 def test_a_wrong_answer_has_no_figure(tmp_path: Path) -> None:

@@ -40,6 +40,12 @@ def test_kernels_are_clean(name: str, dtype: str) -> None:
         ),  # the row after the last of a system
         ("cupy_pcr", "chunks.cu", "int(rest) + 1 :", "int(rest) + 2 :"),  # and its mask
         ("cupy_scan", "scans.cu", "thread, r < there,", "thread, r <= there,"),  # the row after the last of a sequence
+        (
+            "cupy_thomas",
+            "blocks.cu",
+            "side < job.sides ? n : 0",
+            "side < job.sides ? n + 1 : 0",
+        ),  # the block row after it
         ("cupy_wavefront", "alignment.cu", "&& r < there;", "&& r <= there;"),  # the row after the last of a pair
     ],
 )

@@ -6,6 +6,7 @@ Reading the table imports no backend. A backend is the module of its name in thi
 
     solve(matrix, d, form, out=None, factors=None) -> (x, status)      the solution; see `tridiag.problems.forms.Form`
     factor(matrix, form) -> factors                                    with the verb "factor"
+    status_of_jax_arrays(matrix, form) -> status                       where nothing else is kept of JAX arrays that it factors
     slogdet(matrix, form) -> (sign, logabsdet)                         with the verb "slogdet"
     adjoint(matrix, g, x, form) -> (w, of_a, of_b, of_c)               where it has the backward pass in one piece
     solve_block(blocks, d, form) -> x                                  ``blocks`` is (A, B, C); see `tridiag.problems.forms.Blocks`
@@ -169,7 +170,7 @@ class Backend:
     periodic: bool = True
     verbs: tuple[str, ...] = ("solve",)
     order: int | None = None  # the highest order of the recurrences that it runs; None: any
-    rows: int | None = None  # the most of the matrices of the recurrences that it runs; None: any
+    rows: int | None = None  # the most of the matrices of recurrences, or of the blocks, that it takes; None: any
     states: int | None = None  # the most that a model may have that it filters; None: any
     diffuse: tuple[str, ...] = ()  # the verbs for which it takes models of which some states are unknown at first
     parallel: bool = False  # in time: of logarithmic depth
@@ -236,8 +237,9 @@ class Backend:
             return "has no elimination for the corners of a periodic matrix"
         if self.order is not None and problem.order > self.order:
             return f"runs recurrences up to order {self.order}, not of order {problem.order}"
-        if self.rows is not None and problem.verb == MATRICES and problem.shape[-1] > self.rows:
-            return f"multiplies matrices of up to {self.rows} rows, not {problem.shape[-1]}"
+        if self.rows is not None and problem.verb in (MATRICES, BLOCKS) and problem.shape[-1] > self.rows:
+            what = "solves blocks" if problem.verb == BLOCKS else "multiplies matrices"
+            return f"{what} of up to {self.rows} rows, not {problem.shape[-1]}"
         if self.states is not None and problem.states > self.states:
             return f"filters up to {self.states} states or observed values, not {problem.states}"
         if problem.diffuse and problem.verb not in self.diffuse:
@@ -264,7 +266,6 @@ REALS = ("float32", "float64")
 ALIGN: dict[str, Any] = {"verbs": ("smith_waterman",), "dtypes": REALS, "pivoting": (), "periodic": False}
 GPU = ("cuda",)
 ON_GPU = ("cupy", "torch", "jax")
-SOLVE_ONLY = tuple((verb, library) for verb in SYSTEMS[1:] for library in ON_GPU[1:])
 ANYWHERE = ("cpu", "cuda", "rocm", "tpu")
 CUSPARSE: dict[str, Any] = {
     "arrays": ON_GPU,
@@ -281,8 +282,8 @@ _LINES = (
     Backend("numba_partition", "chunks of long systems, in the lanes of vectors and split over threads", ("numpy", "torch", "jax"), ("numba",), periodic=False),
     Backend("numba_scan", "recurrences in the lanes of vectors, long ones in blocks, threaded", ("numpy", "torch", "jax"), ("numba",), **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, SELECTIVE, *KALMAN)}, order=8, units=2, rows=ROWS, states=32, lacks=((FILTER, "jax"), (SMOOTHER, "jax"), (SELECTIVE, "jax")), diffuse=KALMAN, real=(SELECTIVE,)),
     Backend("numba_wavefront", "alignment over rows of cells, a pair in each lane, threaded", ("numpy", "torch", "jax"), ("numba",), **ALIGN),
-    Backend("cupy_pcr", "chunks of rows in registers, cyclic reduction among them: CUDA C", ON_GPU, ("cupy",), GPU, verbs=SYSTEMS, lacks=SOLVE_ONLY),
-    Backend("cupy_thomas", "Thomas and pivoted elimination, a thread for each system: CUDA C", ON_GPU, ("cupy",), GPU, verbs=SYSTEMS, lacks=SOLVE_ONLY),
+    Backend("cupy_pcr", "chunks of rows in registers, cyclic reduction among them: CUDA C", ON_GPU, ("cupy",), GPU, verbs=SYSTEMS),
+    Backend("cupy_thomas", "Thomas and pivoted elimination, a thread for each system: CUDA C", ON_GPU, ("cupy",), GPU, verbs=(*SYSTEMS, BLOCKS), rows=8),
     Backend("cupy_scan", "recurrences: a thread for each sequence, or tiles of rows chained by look-back: CUDA C", ON_GPU, ("cupy",), GPU, **LOG_SCAN | {"verbs": (*LINEAR, *LOGARITHMS, SELECTIVE)}, order=4, units=2, rows=ROWS, lacks=((SELECTIVE, "jax"),), real=LOGARITHMS),
     Backend("numba_cuda_scan", "recurrences: a GPU thread for each sequence, or chunks of rows joined by a scan", ON_GPU, ("cupy", "numba_cuda"), GPU, **FIRST_ORDER, units=2, real=LOGARITHMS[1:]),
     Backend("triton_scan", "recurrences: a lane of Triton programs for each sequence, or chunks of rows joined by a scan", ("torch",), ("torch", "triton"), GPU, REALS, **FIRST_ORDER | {"verbs": (*FIRST_ORDER["verbs"], SELECTIVE)}, units=2),

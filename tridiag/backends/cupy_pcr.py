@@ -21,6 +21,7 @@ from tridiag.cuda import factor as factor
 from tridiag.cuda import on
 from tridiag.cuda import program_of_solve as program_of
 from tridiag.cuda import slogdet as slogdet
+from tridiag.cuda import status_of_jax_arrays as status_of_jax_arrays
 from tridiag.problems.forms import Form
 
 program_of_solve = functools.partial(program_of, "chunks")

@@ -9,14 +9,14 @@ import functools
 import importlib
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
 from tridiag.cuda import launcher, solvers
 from tridiag.cuda.record import Program
 from tridiag.libraries.arrays import library_of
-from tridiag.problems.forms import Form, Recurrence
+from tridiag.problems.forms import Blocks, Form, Recurrence
 
 
 def on(x: Any) -> ModuleType:
@@ -24,13 +24,29 @@ def on(x: Any) -> ModuleType:
     return importlib.import_module(f"tridiag.cuda.on_{library_of(x)}")
 
 
-def factor(matrix: Matrix, form: Form) -> Any:
-    return on(matrix[1]).factor(matrix, form)
+class Factors(NamedTuple):
+    """Only what is known of the matrices: solving anew moves 5 words an unknown, as solving from factors would."""
+
+    status: Any
+    pivoted: bool = True  # the status is that of partial pivoting, whatever the promise
+
+
+def factor(matrix: Matrix, form: Form) -> Factors:
+    return Factors(on(matrix[1]).determinants(matrix, form, False)[0])
+
+
+def status_of_jax_arrays(matrix: Matrix, form: Form) -> Any:
+    """All that is kept of matrices, which are whole."""
+    return factor(matrix, form).status
 
 
 def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
-    sign, logarithm = on(matrix[1]).slogdet(matrix, form)
+    _, sign, logarithm = on(matrix[1]).determinants(matrix, form, True)
     return sign, logarithm
+
+
+def solve_block(matrix: tuple[Any, Any, Any], d: Any, form: Blocks) -> Any:
+    return on(d).solve_block(matrix, d, form)
 
 
 def solution(sweep: str, form: Form, shapes: Any, strides: Any, dtypes: tuple[Any, Any]) -> Program:

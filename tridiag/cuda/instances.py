@@ -28,6 +28,9 @@ SCANS = {  # of first order
     "log_linear_recurrence": "weighted_tiles",
 }
 MATRICES = (2, 4, 8, 16)  # the most rows of the matrices of one
+# the lanes of a block tridiagonal system, by the rows of its blocks: for few right sides, and for many
+WIDTHS = {1: (8, 32), 2: (8, 32), 3: (16, 32), 4: (16, 32), 5: (16, 32), 6: (32,), 7: (32,), 8: (32,)}
+BLOCK_THREADS = 128
 FORMS = ("Tridiagonal", "Cyclic")
 
 
@@ -76,6 +79,10 @@ def matrices(dtype: str, rows: int) -> Kernel:
     return named("recurrences.cu", "matrices", MATRIX_THREADS, dtype, rows)
 
 
+def blocks(dtype: str, rows: int, width: int) -> Kernel:
+    return named("blocks.cu", "blocks", BLOCK_THREADS, dtype, rows, width)
+
+
 def alignment(dtype: str, is_affine: bool, derivatives: int) -> Kernel:
     rows = ALIGNED_ROWS[dtype, derivatives]
     return named("alignment.cu", "alignment", ALIGNMENT_THREADS, dtype, is_affine, derivatives, rows)
@@ -101,6 +108,7 @@ INSTANCES = [
         *(matrices(dtype, rows) for rows in MATRICES),
         *(tiles(dtype, *facts) for facts in itertools.product(verbs_of(dtype), BOTH, BOTH)),
         *(logarithmic(dtype, weighted) for weighted in BOTH if dtype in REALS),
+        *(blocks(dtype, rows, width) for rows, widths in WIDTHS.items() for width in widths),
         *(alignment(dtype, *facts) for facts in itertools.product(BOTH, range(3)) if dtype in REALS),
     )
 ]

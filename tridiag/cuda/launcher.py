@@ -16,7 +16,8 @@ BOUNDS = (
     "ZEROS_AFTER", "LOST", "RETURN_AFTER", "ENOUGH", "UNREACHED",
 )  # fmt: skip
 OPTIONS = ("-std=c++17", *(f"-D{name}={getattr(elimination, name)!r}" for name in BOUNDS))
-ROUNDED = ("--fmad=false",)  # every product is rounded, as on a CPU: so the same systems are singular
+PIVOTED = ("pivoted.cu", "blocks.cu")
+ROUNDED = ("--fmad=false",)  # every product of these is rounded, as on a CPU: so the same systems are singular
 
 
 class Last(tuple[str, ...]):
@@ -46,7 +47,7 @@ def text(source: str) -> str:
 
 def options_of(source: str) -> Last:
     """What a source is compiled with."""
-    return Last((*OPTIONS, *ROUNDED, *EXACT) if source == "pivoted.cu" else (*OPTIONS, *EXACT))
+    return Last((*OPTIONS, *ROUNDED, *EXACT) if source in PIVOTED else (*OPTIONS, *EXACT))
 
 
 @functools.cache

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import cupy
 import numpy as np
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
-from tridiag.cuda import launcher, pairs, recurrences, solution, solvers
+from tridiag.cuda import blocks, launcher, pairs, recurrences, solution, solvers
 from tridiag.cuda.record import Program
 from tridiag.cuda.sequences import operands_of
 from tridiag.kernels.jobs.words.alignment import Rules
-from tridiag.problems.forms import Form, Recurrence
+from tridiag.problems.forms import Blocks, Form, Recurrence
 
 
 def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> Any:
@@ -48,6 +48,14 @@ def smith_waterman(scores: Any, lengths: Any, parameters: Rows, derivatives: int
     return tuple(results)
 
 
+def solve_block(matrix: tuple[Any, Any, Any], d: Any, form: Blocks) -> Any:
+    dtype = np.result_type(*(v.dtype for v in (*matrix, d)))
+    given = [v.astype(dtype, copy=not counts(v, dtype.itemsize)) for v in (d, *matrix)]
+    x = cupy.empty(form.shape, dtype)
+    run(blocks.program(form, *extents((x, *given)), dtype), (x, *given))
+    return x
+
+
 def short(lengths: Any) -> Any:
     """As 32-bit integers; what is out of their range stays out of that of lengths."""
     info = np.iinfo(lengths.dtype)
@@ -63,21 +71,6 @@ def determinants(matrix: Matrix, form: Form, values: bool) -> tuple[Any, Any, An
     run(solvers.determinants(form, *extents(operands), dtype, values), operands, results)
     status, sign, logarithm = results
     return status, sign, logarithm
-
-
-class Factors(NamedTuple):
-    """Only what is known of the matrices: solving anew moves 5 words an unknown, as solving from factors would."""
-
-    status: Any
-
-
-def factor(matrix: Matrix, form: Form) -> Factors:
-    return Factors(determinants(matrix, form, False)[0])
-
-
-def slogdet(matrix: Matrix, form: Form) -> tuple[Any, Any]:
-    _, sign, logarithm = determinants(matrix, form, True)
-    return sign, logarithm
 
 
 def run(program: Program, operands: Sequence[Any], results: Sequence[Any] = ()) -> None:

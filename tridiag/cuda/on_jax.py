@@ -19,13 +19,13 @@ from jax.experimental.buffer_callback import buffer_callback
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
-from tridiag.cuda import custom_call, launcher, pairs, recurrences, sequences, solution, solvers, struct
-from tridiag.cuda.record import Launch, Program
+from tridiag.cuda import blocks, custom_call, launcher, pairs, recurrences, sequences, solution, solvers, struct
+from tridiag.cuda.record import LOGARITHM, SIGN, STATUS, Launch, Program
 from tridiag.cuda.sequences import COEFFICIENT, INIT, operands_of
 from tridiag.kernels.jobs.batches import contiguous
 from tridiag.kernels.jobs.words.alignment import Rules
 from tridiag.libraries.jax import vary_alike
-from tridiag.problems.forms import Form, Recurrence
+from tridiag.problems.forms import Blocks, Form, Recurrence
 
 Extents = solvers.Extents
 
@@ -54,6 +54,20 @@ def recurrence(verb: str, coefficients: Rows, x: Any, init: Rows, form: Recurren
     return launched(call, operands, [jax.ShapeDtypeStruct(form.shape, x.dtype)])[0]
 
 
+def determinants(matrix: Matrix, form: Form, values: bool) -> tuple[Any, ...]:
+    """As `tridiag.cuda.on_cupy.determinants`; without ``values`` the status alone."""
+    dtype, shapes = np.dtype(matrix[1].dtype), tuple(None if x is None else tuple(x.shape) for x in matrix)
+    kinds = (np.dtype(np.int32), dtype, np.zeros((), dtype).real.dtype)[: None if values else 1]
+    results = [jax.ShapeDtypeStruct(form.matrix_batch, kind) for kind in kinds]
+    return launched(call_of_determinants(form, shapes, dtype, values), matrix, results)
+
+
+def solve_block(matrix: tuple[Any, Any, Any], d: Any, form: Blocks) -> Any:
+    operands = [d, *(x.astype(d.dtype) for x in matrix)]
+    call = call_of_blocks(form, (form.shape, *(tuple(x.shape) for x in operands)), np.dtype(d.dtype))
+    return launched(call, operands, [jax.ShapeDtypeStruct(form.shape, d.dtype)])[0]
+
+
 def smith_waterman(scores: Any, lengths: Any, parameters: Rows, derivatives: int, rules: Rules) -> Rows:
     facts = scores.shape, scores.dtype.name, rules, derivatives, lengths is not None
     call = pairs.alignment(*facts, (False,) * len(parameters))
@@ -69,6 +83,22 @@ def call_of_solve(sweep: str, form: Form, shapes: Extents, dtypes: tuple[Any, An
     program = solution(sweep, form, shapes, strides_of(shapes, sizes), dtypes)
     given = [k for k, shape in enumerate(shapes[:-1]) if shape is not None]
     return Call(program, (*given, struct.OPERANDS - 1, struct.OPERANDS))
+
+
+@functools.lru_cache(1024)
+def call_of_determinants(form: Form, shapes: Extents, dtype: Any, values: bool) -> Call:
+    """Of a, b, c, perhaps a mask."""
+    strides = strides_of(shapes, [dtype.itemsize] * 3 + [1])
+    program = solvers.determinants(form, (*shapes, None, None), (*strides, None, None), dtype, values)
+    given = [k for k, shape in enumerate(shapes) if shape is not None]
+    return Call(program, (*given, STATUS, *((SIGN, LOGARITHM) if values else ()), struct.OPERANDS))
+
+
+@functools.lru_cache(1024)
+def call_of_blocks(form: Blocks, shapes: Extents, dtype: Any) -> Call:
+    """Of d, A, B, C."""
+    program = blocks.program(form, shapes, strides_of(shapes, [dtype.itemsize] * blocks.OPERANDS), dtype)
+    return Call(program, (blocks.RIGHT, blocks.BELOW, blocks.OWN, blocks.ABOVE, blocks.X, blocks.OPERANDS))
 
 
 @functools.lru_cache(1024)

@@ -7,6 +7,7 @@ kernels have been compiled by a call before.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,13 +17,13 @@ import torch
 
 from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.algorithms.recurrence import Rows
-from tridiag.cuda import launcher, pairs, recurrences, solution, solvers
+from tridiag.cuda import blocks, launcher, pairs, recurrences, solution, solvers
 from tridiag.cuda.record import Program
 from tridiag.cuda.sequences import operands_of
 from tridiag.kernels.jobs.words.alignment import Rules
 from tridiag.libraries.arrays import dtype_name
 from tridiag.libraries.torch import settled
-from tridiag.problems.forms import Form, Recurrence
+from tridiag.problems.forms import Blocks, Form, Recurrence
 
 
 def solve(sweep: str, matrix: Matrix, d: Any, form: Form, out: Any = None) -> Any:
@@ -43,6 +44,24 @@ def recurrence(verb: str, coefficients: Rows, x: Any, init: Rows, form: Recurren
     return y
 
 
+def determinants(matrix: Matrix, form: Form, values: bool) -> tuple[Any, Any, Any]:
+    """As `tridiag.cuda.on_cupy.determinants`."""
+    matrix = tuple(map(settled, matrix))
+    operands, b = (*matrix, None, None), matrix[1]
+    results = [b.new_empty(form.matrix_batch, dtype=kind) for kind in (torch.int32, b.dtype, b.dtype.to_real())]
+    run(solvers.determinants(form, *extents(operands), *dtypes_of(b), values), operands, b, results)
+    status, sign, logarithm = results
+    return status, sign, logarithm
+
+
+def solve_block(matrix: tuple[Any, Any, Any], d: Any, form: Blocks) -> Any:
+    dtype = functools.reduce(torch.promote_types, [v.dtype for v in (*matrix, d)])
+    given = [settled(v).to(dtype) for v in (d, *matrix)]
+    x = given[0].new_empty(form.shape)
+    run(blocks.program(form, *extents((x, *given)), *dtypes_of(x)), (x, *given), x)
+    return x
+
+
 def smith_waterman(scores: Any, lengths: Any, parameters: Rows, derivatives: int, rules: Rules) -> Rows:
     one_for_all, dtype = tuple([not any(x.stride()) for x in parameters]), dtype_name(scores.dtype)
     call = pairs.alignment(tuple(scores.shape), dtype, rules, derivatives, lengths is not None, one_for_all)
@@ -53,16 +72,17 @@ def smith_waterman(scores: Any, lengths: Any, parameters: Rows, derivatives: int
     return tuple(results)
 
 
-def run(program: Program, operands: Sequence[Any], like: Any) -> None:
+def run(program: Program, operands: Sequence[Any], like: Any, results: Sequence[Any] = ()) -> None:
     """On the device of a tensor."""
-    run_at(program, like.device, *(None if v is None else v.data_ptr() for v in operands))
+    given = (None if v is None else v.data_ptr() for v in operands)
+    run_at(program, like.device, *given, results=[v.data_ptr() for v in results])
 
 
-def run_at(program: Program, device: torch.device, *operands: int | None) -> bool:
-    """Where the operands are, on a device; whether some system is singular is not known."""
+def run_at(program: Program, device: torch.device, *operands: int | None, results: Sequence[int] = ()) -> bool:
+    """Where the operands and the results are, on a device; whether some system is singular is not known."""
     scratch = torch.empty(program.scratch, dtype=torch.uint8, device=device)
     with here(scratch):
-        launcher.run(program, [address or 0 for address in (*operands, scratch.data_ptr())])
+        launcher.run(program, [address or 0 for address in (*operands, scratch.data_ptr(), *results)])
     return True
 
 

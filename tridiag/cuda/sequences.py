@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tridiag.cuda.record import address
-from tridiag.cuda.struct import RANK, layout
+from tridiag.cuda.struct import RANK, layout, steps_along
 from tridiag.kernels.jobs.batches import Axis, merge
 from tridiag.problems.forms import Recurrence
 
@@ -84,7 +84,7 @@ def sequences_of(form: Recurrence, shapes: Any, strides: Any, dtypes: tuple[Any,
     there = [k for k, shape in enumerate(shapes) if shape is not None]
 
     def steps(axis: int) -> tuple[int, ...]:
-        return tuple(0 if s is None or s[axis] == 1 else t[axis] for s, t in zip(shapes, strides, strict=True))
+        return steps_along(axis, shapes, strides)
 
     axes = [k for k, length in enumerate(form.shape) if k not in form.whole and length != 1]
     axes.sort(key=lambda k: -sum(map(abs, steps(k)[: X + 1])))

@@ -110,11 +110,16 @@ def is_stretch(job: np.ndarray[Any, Any]) -> bool:
     return bool((job["row"][numbers] == 1).all()) and (one_axis or job["systems"] == 1)
 
 
+def steps_along(axis: int, shapes: Sequence[Any], strides: Sequence[Any]) -> tuple[int, ...]:
+    """The strides of operands along an axis: 0 where they are constant, or not there."""
+    return tuple(0 if s is None or s[axis] == 1 else t[axis] for s, t in zip(shapes, strides, strict=True))
+
+
 def batch_axes(form: Form, shapes: Sequence[Any], strides: Sequence[Any]) -> list[Axis]:
     """The batch axes, merged where they can be; the systems of the last one lie closest to each other."""
 
     def steps(k: int) -> tuple[int, ...]:
-        return tuple(0 if s is None or s[k] == 1 else t[k] for s, t in zip(shapes, strides, strict=True))
+        return steps_along(k, shapes, strides)
 
     axes = [k for k, length in enumerate(form.shape) if k != form.axis and length != 1]
     return merge([(form.shape[k], steps(k)) for k in sorted(axes, key=lambda k: -sum(map(abs, steps(k)[4:])))])

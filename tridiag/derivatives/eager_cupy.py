@@ -10,6 +10,7 @@ from tridiag.derivatives.eager_numpy import reciprocal_condition as reciprocal_c
 from tridiag.derivatives.eager_numpy import recurrence as recurrence
 from tridiag.derivatives.eager_numpy import slogdet as slogdet
 from tridiag.derivatives.eager_numpy import solve as solve
+from tridiag.derivatives.eager_numpy import solve_block as solve_block
 from tridiag.derivatives.eager_numpy import solve_perturbed as solve_perturbed
 
 

@@ -1,9 +1,10 @@
-r"""The derivative rule of determinants for JAX, where rows may lie on several devices.
+r"""The derivative rule of determinants for JAX, where rows may lie on several devices, or a kernel finds them.
 
 .. math:: d \log \det A = \mathrm{tr}(A^{-1} dA)
 
-is a sum over the entries of dA, each times one of A^-T, and devices find those of their rows. Where arrays cannot be on
-several devices JAX derives the elimination as it stands. So it does all second derivatives, from all rows.
+is a sum over the entries of dA, each times one of A^-T, and devices find those of their rows. An elimination by
+`lax.scan` JAX derives as it stands, where arrays cannot be on several devices; so it does all second derivatives, from
+all rows.
 """
 
 from __future__ import annotations
@@ -22,35 +23,38 @@ from tridiag.backends import BACKENDS, Backend
 from tridiag.calls.plan import Call
 from tridiag.derivatives.jax_batching import batched, lifted
 from tridiag.libraries.jax import left_to_compiler, vary_alike
+from tridiag.libraries.jax_platforms import Name, on_platform
 from tridiag.problems.forms import Form
 from tridiag.xla import split, systems
 from tridiag.xla.partitioning import may_be_sharded
+
+SCANNED = "jax_scan"  # its determinants are made of operations that JAX derives
 
 
 def slogdet(call: Call, backend: Backend) -> Any:
     return (differentiable if call.traced else compiled)(call.matrix, call.form, backend.name)
 
 
-def differentiable(matrix: Matrix, form: Form, name: str) -> Any:
+def differentiable(matrix: Matrix, form: Form, name: Name) -> Any:
     """Signs and logarithms with their derivatives."""
     matrix = vary_alike(matrix)
-    if not (form.cut or may_be_sharded()):
+    if name == SCANNED and not (form.cut or may_be_sharded()):
         return BACKENDS[name].module().slogdet(matrix, form)
-    return left_to_compiler(functools.partial(determinant, form), (matrix,), form.axis)(matrix)
+    return left_to_compiler(functools.partial(determinant, form, name), (matrix,), form.axis)(matrix)
 
 
 compiled = jax.jit(differentiable, static_argnums=(1, 2))
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def determinant(form: Form, matrix: Matrix) -> tuple[Any, Any]:
-    return run("slogdet", form, matrix)
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def determinant(form: Form, name: Name, matrix: Matrix) -> tuple[Any, Any]:
+    return run("slogdet", form, name, matrix)
 
 
 @functools.partial(determinant.defjvp, symbolic_zeros=True)
-def tangent(form: Form, primals: Any, tangents: Any) -> tuple[Any, Any]:
+def tangent(form: Form, name: Name, primals: Any, tangents: Any) -> tuple[Any, Any]:
     (matrix,), ((*changes, _),) = primals, tangents
-    sign, logarithm = determinant(form, matrix)
+    sign, logarithm = determinant(form, name, matrix)
     terms = [
         jnp.sum(entry * change, form.axis)
         for entry, change in zip(inverse_entries(form, matrix), changes, strict=True)
@@ -66,7 +70,7 @@ def tangent(form: Form, primals: Any, tangents: Any) -> tuple[Any, Any]:
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def inverse_entries(form: Form, matrix: Matrix) -> tuple[Any, Any, Any]:
     """The gradients of log |det A| with respect to a, b and c, of the shape of the matrices."""
-    return run("inverse_entries", form, matrix)
+    return run("inverse_entries", form, SCANNED, matrix)
 
 
 @inverse_entries.defjvp
@@ -86,27 +90,39 @@ def from_all_rows(form: Form, matrix: Matrix) -> tuple[Any, Any, Any]:
     return found
 
 
-VERBS: dict[str, Callable[..., Any]] = {"slogdet": systems.slogdet, "inverse_entries": systems.inverse_entries}
+def determinants_once(form: Form, name: str, matrix: Matrix) -> tuple[Any, Any]:
+    """Matrices of which a device has some rows are scanned, whatever the backend."""
+    if name == SCANNED or form.cut:
+        return systems.slogdet(matrix, form)
+    sign, logarithm = BACKENDS[name].module().slogdet(matrix, form)
+    return sign, logarithm
 
 
-def run(verb: str, form: Form, matrix: Matrix) -> Any:
+def entries_once(form: Form, name: str, matrix: Matrix) -> tuple[Any, Any, Any]:
+    return systems.inverse_entries(matrix, form)
+
+
+VERBS: dict[str, Callable[..., Any]] = {"slogdet": determinants_once, "inverse_entries": entries_once}
+
+
+def run(verb: str, form: Form, name: Name, matrix: Matrix) -> Any:
     """A verb without derivatives."""
-    return running(verb, form, jax.tree.structure(matrix))(*jax.tree.leaves(matrix))
+    return running(verb, form, name, jax.tree.structure(matrix))(*jax.tree.leaves(matrix))
 
 
 @functools.lru_cache(4096)
-def running(verb: str, form: Form, tree: Any) -> Any:
+def running(verb: str, form: Form, name: Name, tree: Any) -> Any:
     """The verb as a function of flat arrays; `vmap` adds a leading axis.
 
     Jitted: XLA gives a result of concrete arrays to all devices else.
     """
 
     def call(*leaves: Any) -> Any:
-        return VERBS[verb](jax.tree.unflatten(tree, leaves), form)
+        return on_platform(name, VERBS[verb], (form,), jax.tree.unflatten(tree, leaves))
 
     def wider(length: int, is_batched: Any, *leaves: Any) -> Any:
         shape = (length, *form.shape)
         longer = form._replace(shape=shape, matrix_shape=shape, axis=form.axis + 1)
-        return running(verb, longer, tree)(*lifted(is_batched, leaves))
+        return running(verb, longer, name, tree)(*lifted(is_batched, leaves))
 
     return jax.jit(batched(call, wider))

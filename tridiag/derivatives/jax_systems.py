@@ -247,7 +247,12 @@ def joint_adjoint(name: str) -> Any:
 
 
 def factor_once(form: Form, name: str, matrix: Matrix, factors: None) -> Any:
-    return BACKENDS[name].module().factor_of_jax_arrays(matrix, form)
+    module = BACKENDS[name].module()
+    if hasattr(module, "factor_of_jax_arrays"):
+        return module.factor_of_jax_arrays(matrix, form)
+    from tridiag.xla import split_factors
+
+    return split_factors.of_whole(module.status_of_jax_arrays, matrix, form)
 
 
 VERBS: dict[str, Callable[..., Any]] = {"solve": solve_once, "adjoint": adjoint, "factor": factor_once}
@@ -294,7 +299,7 @@ def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
 
 def make_factors(matrix: Matrix, form: Form, name: str) -> tuple[Any, Any]:
     module = BACKENDS[name].module()
-    if hasattr(module, "factor_of_jax_arrays"):
+    if hasattr(module, "factor_of_jax_arrays") or hasattr(module, "status_of_jax_arrays"):
         function = left_to_compiler(lambda matrix: run("factor", form, name, matrix, None), matrix, form.axis)
         factors = function(matrix)
         return None if factors.joints is None else factors, factors.status

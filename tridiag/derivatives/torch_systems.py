@@ -314,5 +314,6 @@ def reciprocal_condition(call: Call, backend: Backend, status: Any) -> Any:
 def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
     with torch.no_grad():
         factors = backend.module().factor(call.matrix, call.form)
-    device = call.matrix[1].device
-    return factors, torch.as_tensor(settle_status(factors.status, call), device=device)
+    if getattr(factors, "pivoted", False):
+        return factors, factors.status
+    return factors, torch.as_tensor(settle_status(factors.status, call), device=call.matrix[1].device)

@@ -8,6 +8,7 @@ nothing around, and solves the small systems as `tridiag.xla.split` does.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,11 +16,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from tridiag.algorithms import neighbours, parts
+from tridiag.algorithms.matrix_rows import Matrix
 from tridiag.libraries.jax import Operations as ops
 from tridiag.problems.forms import Cut, Form, Shape
 from tridiag.xla import custom_call, split
 from tridiag.xla.doubtful import computed_whole
-from tridiag.xla.exchange import index, row_at
+from tridiag.xla.exchange import all_rows, index, of_device, row_at
 from tridiag.xla.parts import CustomCalls
 from tridiag.xla.split import KEPT
 
@@ -35,6 +37,16 @@ class Factors(NamedTuple):
         if self.joints is None:
             return Factors(None, None)
         return Factors(self.joints.reshape(*form.matrix_batch, self.joints.shape[-1]), None)
+
+
+def of_whole(status: Callable[[Matrix, Form], Any], matrix: Matrix, form: Form) -> Factors:
+    """The status of matrices by a function that knows whole ones only; nothing joins their parts."""
+    if form.cut is None:
+        return Factors(None, status(matrix, form))
+    whole = split.whole_form(form)
+    parts = (x is not None and x.shape[form.axis] == form.n for x in matrix)
+    given = (all_rows(form.cut, x, whole.n, form.axis) if cut else x for x, cut in zip(matrix, parts, strict=True))
+    return Factors(None, of_device(form.cut, 0, status(tuple(given), whole)))
 
 
 def numbers() -> int:

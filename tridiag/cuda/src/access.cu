@@ -18,6 +18,12 @@ template <typename T> __device__ __forceinline__ const Sixteen* sixteen(const T*
   return reinterpret_cast<const Sixteen*>(begin) + k;
 }
 
+// What another lane of the warp has.
+template <typename T> __device__ __forceinline__ T from_lane(T x, int lane) { return __shfl_sync(~0u, x, lane); }
+template <typename R> __device__ __forceinline__ Complex<R> from_lane(Complex<R> x, int lane) {
+  return Complex<R>(from_lane(x.re, lane), from_lane(x.im, lane));
+}
+
 // Words copied to shared memory while the thread goes on. It has them after `wait_for_copies`, its block after the next barrier.
 template <typename R> __device__ __forceinline__ void copy_later(R* to, const R* from) {
 #if defined(__CUDA_CPU_SHIM__)

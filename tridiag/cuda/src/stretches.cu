@@ -16,12 +16,7 @@ template <typename R> __device__ __forceinline__ Complex<R> times(Complex<R> x, 
 
 template <typename T> __device__ __forceinline__ bool is_finite(T x) { return size(x) - size(x) == Real<T>(0); }
 
-// ------------------------------------------------------------------------------------------- from lane to lane, from block to block
-
-template <typename T> __device__ __forceinline__ T from_lane(T x, int lane) { return __shfl_sync(~0u, x, lane); }
-template <typename R> __device__ __forceinline__ Complex<R> from_lane(Complex<R> x, int lane) {
-  return Complex<R>(from_lane(x.re, lane), from_lane(x.im, lane));
-}
+// ------------------------------------------------------------------------------------------------------ from block to block
 
 // What other blocks have written, past the caches that they do not share.
 template <typename T> __device__ __forceinline__ T fresh(const T& x) { return *const_cast<const volatile T*>(&x); }

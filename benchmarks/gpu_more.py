@@ -1,0 +1,133 @@
+"""The contestants of `gpu.py` beside solves and recurrences: determinants, factors, block systems, alignments."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import cupy
+import numpy as np
+from gpu_contestants import ACCURATE, BLOCK, MAKERS, SPARE, UNREFINED, OnDevice, Problem, contestant, copy
+
+import tridiag
+from tridiag.backends import BACKENDS
+
+SOME = 1000  # systems whose solutions are judged
+FEW = 2  # pairs, and matrices, that the CPU computes again
+GAPS = {"linear": (-1.0, 1.0), "affine": (-1.0, -3.0, 1.0)}  # gap, perhaps gap_open, temperature
+
+
+@dataclass(frozen=True)
+class BlockProblem(Problem):
+    """Block tridiagonal systems, (systems, block rows), with blocks of ``rows`` rows that dominate."""
+
+    rows: int = 2
+
+    @property
+    def unknowns(self) -> int:
+        return super().unknowns * self.rows
+
+    @property
+    def words(self) -> int:
+        """That are read and written for each unknown."""
+        return 3 * self.rows + 2
+
+    @property
+    def bytes_needed(self) -> int:
+        return (SPARE + 4 * self.rows) * self.unknowns * np.dtype(self.dtype).itemsize
+
+    @cached_property
+    def given(self) -> tuple[Any, ...]:
+        """A, B, C, d."""
+        rng, m = np.random.default_rng(0), self.rows
+        numbers = rng.uniform(-1, 1, BLOCK)
+        A, B, C = (self.entries(np.roll(numbers, k), (*self.shape, m, m)) for k in range(3))
+        B += cupy.asarray(4 * m * np.eye(m), self.dtype)
+        return A, B, C, self.entries(np.roll(numbers, 3), (*self.shape, m))
+
+    def entries(self, numbers: np.ndarray[Any, Any], shape: tuple[int, ...]) -> Any:
+        return Problem((int(np.prod(shape)),), dtype=self.dtype).filled(numbers).reshape(shape)
+
+    def error(self, x: Any) -> float:
+        """The largest componentwise backward error of some systems, in eps; residuals in double precision."""
+        A, B, C, d, x = (v[:SOME].astype("float64") for v in (*self.given, x))
+        A[:, 0], C[:, -1] = 0, 0
+        terms = [(A, cupy.roll(x, 1, 1)), (B, x), (C, cupy.roll(x, -1, 1))]
+        residual = abs(d - sum(cupy.einsum("...ij,...j->...i", a, v) for a, v in terms))
+        scale = abs(d) + sum(cupy.einsum("...ij,...j->...i", abs(a), abs(v)) for a, v in terms)
+        return float((residual / scale).max()) / float(np.finfo(self.dtype).eps)
+
+
+@dataclass(frozen=True)
+class PairProblem(Problem):
+    """Scores of pairs, (pairs, rows, columns); an unknown is a cell."""
+
+    @cached_property
+    def given(self) -> tuple[Any, ...]:
+        return (self.filled(np.random.default_rng(0).normal(size=min(BLOCK, self.unknowns))),)
+
+
+@contestant("slogdet")
+def determinants(problem: Problem) -> OnDevice:
+    *matrix, _ = problem.given
+    return OnDevice(
+        functools.partial(tridiag.slogdet, *matrix, axis=problem.axis),
+        functools.partial(error_of_determinants, problem),
+        UNREFINED,
+    )
+
+
+def error_of_determinants(problem: Problem, found: Any) -> float:
+    """Of the logarithms of the first matrices, in eps of the largest."""
+    *matrix, _ = (cupy.moveaxis(v, problem.axis, -1)[:FEW].get().astype(float) for v in problem.given)
+    sign, logarithm = tridiag.slogdet(*matrix, backend="numpy_thomas")
+    signs, logarithms = (x[:FEW].get() for x in found)
+    if not (signs == sign).all():
+        return float("inf")
+    apart = np.max(abs(logarithms - logarithm)) / max(1.0, np.max(abs(logarithm)))
+    return float(apart) / float(np.finfo(problem.dtype).eps)
+
+
+@contestant("factor")
+def factors(problem: Problem) -> OnDevice:
+    """With its copies of the matrices."""
+    *matrix, _ = problem.given
+    return OnDevice(
+        functools.partial(tridiag.factor, *matrix, axis=problem.axis), lambda found: float(abs(found.status).max()), 0
+    )
+
+
+@contestant("solve_block")
+def solved_blocks(problem: BlockProblem) -> OnDevice:
+    return OnDevice(functools.partial(tridiag.solve_block, *problem.given), problem.error, ACCURATE * problem.rows)
+
+
+def parameters_of(scores: Any, gaps: str) -> tuple[Any, ...]:
+    """Of each pair."""
+    return tuple(cupy.full(len(scores), x, scores.dtype) for x in GAPS[gaps])
+
+
+def error_of_pairs(scores: Any, gaps: str, found: Sequence[Any]) -> float:
+    """Of the first pairs, in eps of the largest number; scores, and gradients where there are any."""
+    few = scores[:FEW].get().astype(float)
+    given = tuple(np.full(len(few), x) for x in GAPS[gaps])
+    right = BACKENDS["numba_wavefront"].module().smith_waterman(few, None, given, len(found) - 1)
+    apart = [np.max(abs(x[:FEW].get() - y)) / max(1.0, np.max(abs(y))) for x, y in zip(found, right, strict=True)]
+    return float(max(apart)) / float(np.finfo(scores.dtype).eps)
+
+
+def aligned(problem: PairProblem, gaps: str, derivatives: int) -> OnDevice:
+    (scores,) = problem.given
+    module, given = BACKENDS["cupy_wavefront"].module(), parameters_of(scores, gaps)
+    call = functools.partial(module.smith_waterman, scores, None, given, derivatives)
+    return OnDevice(call, functools.partial(error_of_pairs, scores, gaps), UNREFINED)
+
+
+for _gaps in GAPS:
+    MAKERS[f"smith_waterman, {_gaps}"] = functools.partial(aligned, gaps=_gaps, derivatives=0)
+    MAKERS[f"smith_waterman with gradient, {_gaps}"] = functools.partial(aligned, gaps=_gaps, derivatives=1)
+for _words in (1, *(BlockProblem((), rows=m).words for m in (2, 4, 8))):
+    MAKERS[f"copy of {_words} words"] = functools.partial(copy, words=_words)
