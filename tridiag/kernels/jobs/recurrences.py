@@ -187,10 +187,10 @@ def stretches_of(length: int, n: int, values: int, dtype: np.dtype[Any], workers
 def kind_end_to_end(kind: int, n: int, count: int, dtype: np.dtype[Any]) -> int:
     """Sequences that would leave lanes empty, or be found no sooner than computed, are one stream of steps."""
     lanes, values = lanes_of(dtype), n * count
-    past_caches = kind == C.ROWS and values * dtype.itemsize > room_for_results()
-    if past_caches or (kind == C.LONG and values >= ITEM) or (n <= C.MOST and count >= C.MANY):
+    past_caches = kind in (C.ROWS, C.LONG) and values * dtype.itemsize > room_for_results()
+    if past_caches or (n <= C.MOST and count >= C.MANY):
         return kind
-    return C.STREAM if count < lanes or values <= FEW_VECTORS * lanes or 2 * (-count % lanes) > count else kind
+    return C.STREAM if kind == C.LONG or count < lanes or values <= FEW_VECTORS * lanes or 2 * (-count % lanes) > count else kind
 
 
 def joined_elsewhere(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.dtype[Any]) -> bool:
