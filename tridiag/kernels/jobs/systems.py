@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tridiag.errors import level_of_caller
 from tridiag.kernels.jobs.batches import (
     LINE,
     Axis,
@@ -71,7 +72,7 @@ def threads_asked(text: str) -> int | None:
         f"OMP_NUM_THREADS is {text!r}, no number of threads; tridiag takes all cores that the process was granted. "
         "Unset it, or set it to 1 or more",
         RuntimeWarning,
-        stacklevel=3,
+        stacklevel=level_of_caller(),
     )
     return None
 
