@@ -1,14 +1,10 @@
-"""The exceptions of the package that NumPy and Python do not have already, and where a warning belongs."""
+"""The exceptions of the package that NumPy and Python do not have already."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-PACKAGE = str(Path(__file__).parent)
 
 
 class SingularSystemError(np.linalg.LinAlgError):
@@ -38,11 +34,3 @@ class SingularSystemError(np.linalg.LinAlgError):
 
 class BackendError(ValueError):
     """The backend asked for cannot run this problem; the message says why, and which can."""
-
-
-def level_of_caller() -> int:
-    """The ``stacklevel`` with which the function that asks warns about the line that called the package."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
-        frame, level = frame.f_back, level + 1
-    return level

@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 import math
 import os
+import sys
 import warnings
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tridiag.errors import level_of_caller
 from tridiag.kernels.jobs.batches import (
     LINE,
     Axis,
@@ -60,6 +61,14 @@ def threads() -> int:
     granted = int(min(cores, quota()))
     asked = os.environ.get("OMP_NUM_THREADS")
     return min(granted, threads_asked(asked) or granted) if asked else granted
+
+
+def level_of_caller() -> int:
+    """The ``stacklevel`` with which the function that asks warns about the line that called the package."""
+    package, frame, level = str(Path(__file__).parents[2]), sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 @functools.cache
