@@ -89,7 +89,7 @@ def test_the_gradient_of_a_doubtful_series_is_that_of_it_alone() -> None:
 
 # ------------------------------------------------------------------------------------------------------- the form of F
 
-STATES, STEPS = 11, 40  # enough of both for states to be changed
+STATES, STEPS = 11, 50  # enough of both for states to be changed
 
 
 def formed(name: str, rng: np.random.Generator) -> dict[str, Any]:
