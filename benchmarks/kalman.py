@@ -3,7 +3,7 @@
     python benchmarks/kalman.py [--only NAME]... [--rounds N] [--json FILE]
 
 1000 series of 1000 steps, 4 states, 1 value observed, float64; and 500 series of 200 steps with 8, 9, 16 and 32
-states: from 9 on kernels are for all sizes, and 9 cost at most twice as much as 8.
+states: from 9 on kernels are for all sizes, and 9 cost at most twice as much as 8. F is dense, or of trend and season.
 The filter written with `lax.scan` is the textbook's; where nothing is missing it does not ask, and then JAX by itself
 keeps one covariance for all series. Filters of statsmodels are made beforehand, one for each of 20 series, which stand
 for all. Times are those of a series. Gradients are in every parameter of the model, jitted. The record of a whole run
@@ -30,6 +30,7 @@ from textbook import likelihood
 
 from tridiag import kalman
 from tridiag.benchmarking.race import Contestant
+from tridiag.kalman import models
 
 RESULTS = Path(__file__).parent / "results" / "kalman"
 STATES = 4
@@ -49,6 +50,7 @@ class Problem:
     missing: float = 0.0  # how many of the observations
     own: bool = False  # whether each series has its own model
     states: int = STATES
+    structural: bool = False  # trend and season, whose F is nearly all zeros, instead of a dense F
 
     @cached_property
     def host(self) -> tuple[np.ndarray, Model]:
@@ -64,6 +66,9 @@ class Problem:
             "m0": np.zeros(k),
             "P0": 10 * np.eye(k),
         }
+        if self.structural:
+            structure = models.local_linear_trend(0.5, 0.1) + models.seasonal(k - 1, 0.2)
+            model |= {name: np.asarray(structure[name]) for name in "FHQ"}
         y = rng.normal(size=(*self.shape, 1))
         y[rng.random(y.shape) < self.missing] = np.nan
         return y, model
@@ -189,12 +194,13 @@ PROBLEMS = {  # a problem, how it is called, and how many times faster than stat
 }
 FEWER = (500, 200)
 MANY_STATES = {  # the same; the gradient is told
-    f"{name}-{k}": (Problem(FEWER, missing, own, k), f"{k} states, {told}")
+    f"{name}-{k}": (Problem(FEWER, missing, own, k, structural), f"{k} states, {told}")
     for k in (8, 9, 16, 32)
-    for name, missing, own, told in (
-        ("shared", 0.0, False, "one model, nothing missing"),
-        ("missing", 0.1, False, "one model, 10 % missing"),
-        ("own", 0.0, True, "a model per series"),
+    for name, missing, own, structural, told in (
+        ("shared", 0.0, False, False, "one model, nothing missing"),
+        ("missing", 0.1, False, False, "one model, 10 % missing"),
+        ("own", 0.0, True, False, "a model per series"),
+        ("season", 0.1, False, True, "trend and season, 10 % missing"),
     )
 }
 JITTED = faster(None, "jit: log_likelihood", "jit: vmapped lax.scan")

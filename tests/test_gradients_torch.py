@@ -304,6 +304,36 @@ def test_a_factorization_differentiates(backend, transpose):
 
 
 @factors
+@pytest.mark.parametrize("transpose", [False, True])
+def test_a_factorization_inside_a_transformation(backend, transpose):
+    """Made there it keeps nothing, and solves, multiplies and tells as `solve` and others do."""
+    a, b, c, d = systems(3, N)
+
+    def made(b):
+        return tridiag.factor(a[0], b, c[0], backend=backend.name, pivoting=backend.usual)
+
+    def found(b, d):
+        return loss(made(b).solve(d, transpose=transpose) + made(b) @ d)
+
+    def wanted(b, d):
+        return loss(dense_solve(a[0], b, c[0], d, transpose=transpose) + matrix(a[0], b, c[0]) @ d)
+
+    def determinant(b):
+        return torch.linalg.slogdet(matrix(a[0], b, c[0]))[1]
+
+    for transform in (torch.func.grad, torch.func.hessian):
+        assert_close(
+            torch.func.vmap(transform(found))(b, d),
+            torch.stack([transform(wanted)(b[k], d[k]) for k in range(3)]),  # torch's own Hessians within vmap are NaN
+        )
+    _, turned = torch.func.jvp(found, (b[0], d[0]), (c[0], a[0]))
+    assert_close(turned, torch.func.jvp(wanted, (b[0], d[0]), (c[0], a[0]))[1])
+    assert_close(torch.func.grad(lambda b: made(b).slogdet()[1])(b[0]), torch.func.grad(determinant)(b[0]))
+    singular = torch.func.vmap(lambda b: made(b).status)(b * torch.tensor([[1.0], [0.0], [1.0]]).double())
+    assert (singular != 0).tolist() == [False, N % 2 == 1, False]
+
+
+@factors
 def test_a_factorization_serves_many_gradients(backend):
     a, b, c, d = systems(M, N, grad=True)
     made = tridiag.factor(a, b, c, backend=backend.name)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers import EPS
 
+from tridiag import kalman
 from tridiag.kernels.jobs.kalman import make_job
 from tridiag.problems.state_space import StateSpace
 
@@ -86,6 +87,44 @@ def test_the_gradient_of_a_doubtful_series_is_that_of_it_alone() -> None:
             np.testing.assert_allclose(z.reshape(x.shape), x, rtol=1e-9, atol=1e-9 * abs(x).max(), err_msg=name)
 
 
+# ------------------------------------------------------------------------------------------------------- the form of F
+
+STATES, STEPS = 11, 50  # enough of both for states to be changed
+
+
+def formed(name: str, rng: np.random.Generator) -> dict[str, Any]:
+    """A model of its own for each of 9 series, whose F is dense, or is not."""
+    k, noise = STATES, rng.normal(size=(9, 1, STATES, STATES))
+    F = 0.9 * np.linalg.qr(noise)[0]
+    units = 10.0 ** rng.integers(-7, 8, k) if name == "units" else np.ones(k)
+    if name == "season":
+        F = np.eye(k, k=-1) + np.zeros((9, 1, 1, 1))
+        F[..., 0, :] = -1
+    elif name == "apart":  # neighbours of which neither knows of the other, in units far apart
+        F, noise = (x * ((np.arange(k)[:, None] + np.arange(k)) % 2 == 0) for x in (F, noise))
+        units = np.where(np.arange(k) % 2, 1e8, 1e-3)
+    Q = noise @ noise.swapaxes(-1, -2) / k
+    if name == "one noise":
+        Q[..., 1:, :] = Q[..., :, 1:] = 0
+    turned = {"F": units[:, None] * F / units, "Q": units[:, None] * Q * units}
+    given = {"H": rng.normal(size=(9, 1, 2, k)) / units, "R": np.full((9, 1, 2, 2), 0.1) + np.eye(2)}
+    return turned | given | {"m0": units * rng.normal(size=(9, k)), "P0": np.diag(units**2) * (name != "one noise")}
+
+
+@pytest.mark.parametrize("name", ["dense", "units", "apart", "one noise", "season"])
+def test_log_likelihoods_are_those_of_states_as_they_stand(name: str) -> None:
+    """Of a dense F others are taken, so that half of it is zeros; however far apart the units of states are."""
+    from tridiag.kernels.states_in_lanes import hessenberg
+
+    assert hessenberg.STEPS <= STEPS
+    rng = np.random.default_rng(3)
+    y, given = rng.normal(size=(9, STEPS, 2)), formed(name, rng)
+    y[rng.random(y.shape) < 0.1] = np.nan
+    found, wanted = (kalman.log_likelihood(y, backend=backend, **given) for backend in ("numba", "numpy"))
+    np.testing.assert_allclose(found, wanted, rtol=1e-13)
+    np.testing.assert_allclose(kalman.filter(y, **given).log_likelihood, wanted, rtol=1e-13)
+
+
 # ------------------------------------------------------------------------------------------------------- products
 
 
@@ -96,7 +135,15 @@ def run_of(dtype: str) -> Any:
     from tridiag.kernels.simd.functions import definition
     from tridiag.kernels.simd.memory import c_function, call, word
     from tridiag.kernels.simd.vector import LINE, OPTIONS
-    from tridiag.kernels.states_in_lanes.matrices import Matrix, add_product, add_symmetric, apply, subtract_symmetric
+    from tridiag.kernels.states_in_lanes.matrices import (
+        Matrix,
+        Profile,
+        add_product,
+        add_symmetric,
+        add_symmetric_less,
+        apply,
+        subtract_symmetric,
+    )
 
     zero = np.zeros((), dtype)[()]
 
@@ -105,14 +152,17 @@ def run_of(dtype: str) -> Any:
         inner, rows, columns, what = word(at + 32), word(at + 40), word(at + 48), word(at + 56)
         target, start = (Matrix(word(at), columns * LINE, LINE), Matrix(word(at + 24), columns * LINE, LINE))
         left, right = Matrix(word(at + 8), inner * LINE, LINE), Matrix(word(at + 16), inner * LINE, LINE)
+        of = Profile(word(at + 64), 16)
         if what == 0:
-            add_product(zero, target, left, right, start, inner, rows, columns)
+            add_product(zero, target, left, right, start, of, inner, rows, columns)
         elif what == 1:
-            add_symmetric(zero, target, left, right, start, inner, rows, rows)
+            add_symmetric(zero, target, left, right, start, of, inner, rows, rows)
         elif what == 2:
-            subtract_symmetric(zero, target, left, right, start, inner, rows, rows)
+            subtract_symmetric(zero, target, left, right, start, of, inner, rows, rows)
+        elif what == 3:
+            apply(zero, target.address, left, right.address, start.address, of, inner, rows)
         else:
-            apply(zero, (target.address, left.address, left.row, right.address, start.address, inner, rows))
+            add_symmetric_less(zero, target, left, right, start, of, rows, (word(at + 72), word(at + 72)), 2)
 
     function = c_function(work, "tridiag_test_lanes")
     define = definition(function)
@@ -126,24 +176,30 @@ def run_of(dtype: str) -> Any:
 
 @pytest.mark.parametrize("dtype", ["float64", pytest.param("float32", marks=pytest.mark.slow)])
 def test_products_of_all_sizes(dtype: str) -> None:
-    """However sizes are cut; symmetric to the last bit; nothing beside the result is written."""
+    """However sizes are cut, of rows with zeros at both ends; symmetric to the last bit; nothing else is written."""
     made = run_of(dtype)
     run, lanes = ctypes.CFUNCTYPE(None, ctypes.c_int64)(made.address), 64 // np.dtype(dtype).itemsize
     rng = np.random.default_rng(0)
     for rows, inner, what in (
-        (m, k, what) for m in (1, 2, 3, 4, 5, 7, 9, 10, 17) for k in (1, 2, 9) for what in range(4)
+        (m, m if what == 4 else k, what) for m in (1, 2, 3, 4, 5, 7, 9, 10, 17) for k in (1, 2, 9) for what in range(5)
     ):
         columns = {0: 6, 3: 1}.get(what, rows)
-        left, right = (rng.normal(size=(n, inner, lanes)).astype(dtype) for n in (rows, columns))
+        left, right, taken = (rng.normal(size=(n, inner, lanes)).astype(dtype) for n in (rows, columns, 2))
+        sided = left if what in (0, 3) else right
+        ends = np.sort(rng.integers(0, inner + 1, (len(sided), 2))) if rows % 2 else np.array([[0, 2**40]] * len(sided))
+        outside = (np.arange(inner) < ends[:, :1]) | (np.arange(inner) >= ends[:, 1:])
+        sided[outside] = 0
         start = rng.normal(size=(rows, columns, lanes)).astype(dtype)
         target = np.full((rows * columns + 1, lanes), 7, dtype)
         places = [x.ctypes.data for x in (target, left, right, start)]
-        words = np.array([*places, inner, rows, columns, what], np.int64)
+        words = np.array([*places, inner, rows, columns, what, ends.ctypes.data, taken.ctypes.data], np.int64)
         run(words.ctypes.data)
         sign = -1 if what == 2 else 1
         wanted = start + sign * np.einsum("ikl,jkl->ijl", left.astype(float), right.astype(float))
+        if what == 4:
+            wanted = wanted - np.einsum("qil,qjl->ijl", taken.astype(float), taken.astype(float))
         found = target[:-1].reshape(rows, columns, lanes)
-        if what in (1, 2):
+        if what in (1, 2, 4):
             np.testing.assert_array_equal(found, found.swapaxes(0, 1))
             upper = np.triu_indices(rows)
             found, wanted = found[upper], wanted[upper]

@@ -82,8 +82,11 @@ def test_what_is_no_number_of_threads_is_told_once(text: str, monkeypatch: pytes
     granted = systems.threads()
     monkeypatch.setenv("OMP_NUM_THREADS", text)
     systems.threads_asked.cache_clear()
-    with pytest.warns(RuntimeWarning, match=f"OMP_NUM_THREADS is '{text}', no number of threads; tridiag takes all"):
+    with pytest.warns(
+        RuntimeWarning, match=f"OMP_NUM_THREADS is '{text}', no number of threads; tridiag takes all"
+    ) as told:
         assert systems.threads() == granted
+    assert told[0].filename == __file__  # of the line that called the package
     assert systems.threads() == granted  # without another one, which would be an error here
 
 

@@ -70,6 +70,8 @@ class Factorization:
     @property
     def status(self) -> Array:
         """For each matrix 0, or 1 + the column of the zero pivot that elimination with partial pivoting met."""
+        if self._status is None:  # inside `torch.func`
+            self._status = runner_of(self._kind.library).find_zero_pivots(self._prepared())
         return self._status
 
     @property
@@ -234,7 +236,7 @@ class Factorization:
         matrices, seldom a third of it. Derivatives, of JAX and PyTorch, are those of the estimate, one more solve: of
         the number itself where the estimate is exact, as it mostly is. They are NaN in a singular matrix.
         """
-        return execute.reciprocal_condition(self._prepared(), self._status)
+        return execute.reciprocal_condition(self._prepared(), self.status)
 
     def slogdet(self) -> tuple[Array, Array]:
         """Sign and logarithm of the absolute value of the determinants, as `tridiag.slogdet`."""

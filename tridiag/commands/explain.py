@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 
+from tridiag.backends import BACKENDS
 from tridiag.benchmarking.libraries import DIFFERENTIABLE
 from tridiag.benchmarking.problems import Problem
 from tridiag.commands.arguments import add_problem, problem_of
 from tridiag.commands.terminal import show, tell
 from tridiag.problems.state_space import LIKELIHOOD
-from tridiag.report import OTHERS
+from tridiag.report import OTHERS, Explanation
+from tridiag.selection.choose import alongside
 
-SYSTEMS = "one solve more, of the transposed matrix, by the same backend"
-SEQUENCES = "one linear recurrence more, in the other direction, by the same library"
+SYSTEMS = "one solve more, of the transposed matrix, by {backend}"
+SEQUENCES = "one linear recurrence more, in the other direction, by {backend}"
 FILTERS = "what {library} makes of the steps of {library}_scan"
 GRADIENTS = {
     **dict.fromkeys(("solve", "factor", "solve_block"), SYSTEMS),
@@ -20,7 +22,7 @@ GRADIENTS = {
     "slogdet": "entries of the inverse, from one elimination more, by what {library} itself differentiates",
     "selective_scan": "one pass in the other direction, in chunks whose states are computed again",
     **dict.fromkeys(("kalman.filter", "kalman.smoother"), FILTERS),
-    "smith_waterman": "found with the score, by the same backend",
+    "smith_waterman": "found with the score, by {backend}",
 }
 LIKELIHOODS = {  # of the library
     "jax": "one pass backwards, compiled on a CPU where the model does not change with time; backwards only",
@@ -35,17 +37,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     problem = problem_of(options, options.library)
-    gradient = gradient_of(problem) if options.gradient else ""
+    if options.gradient:
+        check_differentiable(problem)
     found = problem.explain(options.backend)
     show(found.head, OTHERS, found.rows, text=2)
-    if gradient:
-        tell(f"Its gradient: {gradient}.")
+    if options.gradient:
+        tell(f"Its gradient: {gradient_of(problem, found)}.")
     return 0
 
 
-def gradient_of(problem: Problem) -> str:
-    """What a gradient of the call costs, in words."""
+def check_differentiable(problem: Problem) -> None:
     if problem.library not in DIFFERENTIABLE:
         raise ValueError(f"{problem.library} arrays have no gradients; take --library {' or '.join(DIFFERENTIABLE)}")
+
+
+def gradient_of(problem: Problem, found: Explanation) -> str:
+    """What a gradient of the call costs, in words, and which backend computes it."""
     known = LIKELIHOODS[problem.library] if problem.verb == LIKELIHOOD else GRADIENTS[problem.verb]
-    return known.format(library=problem.library)
+    backend = BACKENDS[found.backend]
+    if known == SEQUENCES:  # of logarithms too: the derivatives of both are linear recurrences
+        verb = "matrix_recurrence" if problem.verb == "matrix_recurrence" else "linear_recurrence"
+        backend = alongside(backend, found.problem._replace(verb=verb))
+    return known.format(library=problem.library, backend=backend.name)

@@ -312,8 +312,17 @@ def reciprocal_condition(call: Call, backend: Backend, status: Any) -> Any:
 
 
 def factor(call: Call, backend: Backend) -> tuple[Any, Any]:
+    """Inside a transformation of `torch.func` nothing is kept: solves are of the matrices, and so differentiate."""
+    if transformed():
+        return None, None
     with torch.no_grad():
         factors = backend.module().factor(call.matrix, call.form)
     if getattr(factors, "pivoted", False):
         return factors, factors.status
     return factors, torch.as_tensor(settle_status(factors.status, call), device=call.matrix[1].device)
+
+
+def find_zero_pivots(call: Call) -> Any:
+    """The status of a factorization, by operations of torch alone."""
+    with torch.no_grad():
+        return DIFFERENTIABLE.module().factor(call.matrix, call.form._replace(pivoting=True)).status

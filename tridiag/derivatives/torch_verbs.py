@@ -2,6 +2,22 @@
 
 from tridiag.derivatives.torch_blocks import solve_block
 from tridiag.derivatives.torch_recurrences import recurrence
-from tridiag.derivatives.torch_systems import factor, reciprocal_condition, slogdet, solve, solve_perturbed
+from tridiag.derivatives.torch_systems import (
+    factor,
+    find_zero_pivots,
+    reciprocal_condition,
+    slogdet,
+    solve,
+    solve_perturbed,
+)
 
-__all__ = ["factor", "reciprocal_condition", "recurrence", "slogdet", "solve", "solve_block", "solve_perturbed"]
+__all__ = [
+    "factor",
+    "find_zero_pivots",
+    "reciprocal_condition",
+    "recurrence",
+    "slogdet",
+    "solve",
+    "solve_block",
+    "solve_perturbed",
+]

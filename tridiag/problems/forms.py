@@ -253,7 +253,10 @@ def align(given: Mapping[str, Shape], axis: int) -> tuple[dict[str, Shape], int]
     """The lifted shape of every argument, and the axis counted from the front."""
     rank = max(map(len, given.values()))
     if rank == 0:
-        raise ValueError("all arguments are scalars; at least one must be an array that has the system axis")
+        raise ValueError(
+            "all arguments are scalars, which do not tell how many rows there are; at least one must be an array that "
+            f"has the system axis, such as {list(given)[-1]}: numpy.full(n, {list(given)[-1]}) for n rows"
+        )
     axis = normalise_axis(axis, rank)
     lifted = {name: lift(shape, rank, axis) for name, shape in given.items()}
     check_full_length(lifted, given, axis)

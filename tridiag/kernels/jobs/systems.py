@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 import math
 import os
+import sys
 import warnings
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -62,6 +64,14 @@ def threads() -> int:
     return min(granted, threads_asked(asked) or granted) if asked else granted
 
 
+def level_of_caller() -> int:
+    """The ``stacklevel`` with which the function that asks warns about the line that called the package."""
+    package, frame, level = str(Path(__file__).parents[2]), sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    return level
+
+
 @functools.cache
 def threads_asked(text: str) -> int | None:
     """The number that OMP_NUM_THREADS begins with; None where it is none, which is told once."""
@@ -72,7 +82,7 @@ def threads_asked(text: str) -> int | None:
         f"OMP_NUM_THREADS is {text!r}, no number of threads; tridiag takes all cores that the process was granted. "
         "Unset it, or set it to 1 or more",
         RuntimeWarning,
-        stacklevel=3,
+        stacklevel=level_of_caller(),
     )
     return None
 

@@ -19,22 +19,29 @@ from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+from tridiag.kernels.states_in_lanes.copies import clear, gather, pick_out, scatter, transpose
 from tridiag.kernels.states_in_lanes.kernel import JOB, group_work
 from tridiag.kernels.states_in_lanes.matrices import (
     Matrix,
     add_product,
     add_symmetric,
+    any_matrix,
     apply,
-    clear,
-    gather,
     library,
-    pick_out,
-    scatter,
     subtract_symmetric,
-    transpose,
 )
 from tridiag.kernels.states_in_lanes.smoother import begin_back
-from tridiag.kernels.states_in_lanes.steps import HIDDEN, load, load_motion, load_start, observe, predict, stride, table
+from tridiag.kernels.states_in_lanes.steps import (
+    HIDDEN,
+    load,
+    load_motion,
+    load_start,
+    observe,
+    predict,
+    stride,
+    table,
+    update_covariance,
+)
 from tridiag.kernels.states_in_lanes.workspace import LOSS, size_of_state
 
 
@@ -49,7 +56,7 @@ def differentiated(zero, job, worker):
         observe(zero, job, worker, t, 0)
         if t + 1 < job.steps:
             load_motion(zero, job, worker, t)
-            predict(zero, job, worker)
+            predict(zero, job, worker, False)
     begin_back(zero, job, worker)
     k, p = job.states, job.observed
     clear(zero, (worker.found, 3 * k * k + p * k + p * p + k))
@@ -64,6 +71,7 @@ def differentiated(zero, job, worker):
             break
         recall(zero, (worker, worker.states + t * size_of_state(job), k))
         observe(zero, job, worker, t, HIDDEN)
+        update_covariance(zero, job, worker)
         if ahead or t + 1 < job.steps:
             go_to_step(zero, job, worker)
         pull(zero, job, worker, t)
@@ -154,18 +162,19 @@ add_to_noise, add_outer = library.add("add_noise", add_noise), library.add("add_
 @njit(**OPTIONS)
 def go_to_step(zero, job, worker):
     """The derivatives in Q and F of a step, then r and N as of its updated state; the mean is smoothed."""
+    whole = any_matrix(worker)
     k, row = job.states, job.states * LINE
     add_to_noise(zero, (worker, k))
-    apply(zero, (worker.carried, worker.turned, row, worker.later, worker.zeros, k, k))
-    apply(zero, (worker.mean, worker.cov, row, worker.carried, worker.mean, k, k))
+    apply(zero, worker.carried, Matrix(worker.turned, row, LINE), worker.later, worker.zeros, whole, k, k)
+    apply(zero, worker.mean, Matrix(worker.cov, row, LINE), worker.carried, worker.mean, whole, k, k)
     add_outer(zero, (worker.found, worker.later, worker.mean, k, k))
     worker.later, worker.carried = worker.carried, worker.later
     turned, told, nothing = Matrix(worker.turned, row, LINE), Matrix(worker.told, row, LINE), Matrix(worker.zeros, 0, 0)
     product, of_F = Matrix(worker.product, row, LINE), Matrix(worker.found, row, LINE)
-    add_product(zero, product, told, turned, nothing, k, k, k)
-    add_product(zero, of_F, product, Matrix(worker.cov, row, LINE), of_F, k, k, k)
+    add_product(zero, product, told, turned, nothing, whole, k, k, k)
+    add_product(zero, of_F, product, Matrix(worker.cov, row, LINE), of_F, whole, k, k, k)
     transpose(zero, (worker.smoothed, worker.product, k))
-    add_symmetric(zero, told, turned, Matrix(worker.smoothed, row, LINE), nothing, k, k, k)
+    add_symmetric(zero, told, turned, Matrix(worker.smoothed, row, LINE), nothing, whole, k, k, k)
 
 
 # ------------------------------------------------------------------------------------------------------- observations
@@ -288,17 +297,18 @@ end_sums, negate = library.add("end", end), library.add("negative", negative)
 @njit(**OPTIONS)
 def pull(zero, job, worker, t):
     """The derivatives in H, R and y of a step, and r and N as of the state predicted for it."""
+    whole = any_matrix(worker)
     k, p, row = job.states, job.observed, job.states * LINE
-    apply(zero, (worker.variances, worker.gains, row, worker.later, worker.zeros, k, p))
+    apply(zero, worker.variances, Matrix(worker.gains, row, LINE), worker.later, worker.zeros, whole, k, p)
     solved_back(zero, (job, worker))
     pulled, nothing = Matrix(worker.pulled + p * row, row, LINE), Matrix(worker.zeros, 0, 0)
     gains, told, cov = (Matrix(worker.gains, row, LINE), Matrix(worker.told, row, LINE), Matrix(worker.cov, row, LINE))
-    add_product(zero, pulled, gains, told, nothing, k, p, k)
-    add_symmetric(zero, Matrix(worker.S, p * LINE, LINE), pulled, gains, nothing, k, p, p)
-    add_product(zero, Matrix(worker.news, row, LINE), pulled, cov, gains, k, p, k)
+    add_product(zero, pulled, gains, told, nothing, whole, k, p, k)
+    add_symmetric(zero, Matrix(worker.S, p * LINE, LINE), pulled, gains, nothing, whole, k, p, p)
+    add_product(zero, Matrix(worker.news, row, LINE), pulled, cov, gains, whole, k, p, k)
     observed(zero, (job, worker))
     loads, turned = Matrix(worker.pulled, LINE, row), Matrix(worker.pulled + p * row, LINE, row)
-    subtract_symmetric(zero, told, loads, turned, told, 2 * p, k, k)
+    subtract_symmetric(zero, told, loads, turned, told, whole, 2 * p, k, k)
     if job.pointers[K.OF_Y] != 0:
         negate(zero, (worker.scaled, worker.u, p))
         scatter(zero, (table(zero, worker, K.OF_Y), t * stride(job, K.OF_Y), worker.scaled, p))

@@ -27,7 +27,17 @@ from tridiag.kernels.simd.interrupts import stopping_at
 from tridiag.kernels.simd.memory import c_function, pointer, set_word, word
 from tridiag.kernels.simd.records import RecordAt, address_of, at
 from tridiag.kernels.simd.vector import LINE, OPTIONS
-from tridiag.kernels.states_in_lanes.steps import load_motion, load_start, lost, observe, predict, table, write_state
+from tridiag.kernels.states_in_lanes.hessenberg import change_basis, pays
+from tridiag.kernels.states_in_lanes.steps import (
+    load_motion,
+    load_start,
+    lost,
+    observe,
+    predict,
+    table,
+    update_covariance,
+    write_state,
+)
 from tridiag.kernels.states_in_lanes.workspace import (
     COUNT,
     EXPONENT,
@@ -58,18 +68,22 @@ def deviance(zero, worker, lane):
 def filtered(zero, job, worker):
     """All steps of a group."""
     (predicted_mean, predicted_cov), (updated_mean, updated_cov) = PREDICTED, UPDATED
+    wanted = job.pointers[updated_cov] != 0
     load_start(zero, job, worker)
+    if pays(job):
+        change_basis(zero, job, worker)
     for t in range(job.steps):
         if stopping_at(t, ASKING):
             break
         write_state(zero, job, worker, t, predicted_mean, predicted_cov)
         observe(zero, job, worker, t, 0)
-        if job.pointers[updated_cov] != 0:
+        if wanted:
+            update_covariance(zero, job, worker)
             lost(zero, (worker, worker.before, job.states))
             write_state(zero, job, worker, t, updated_mean, updated_cov)
         if t + 1 < job.steps:
             load_motion(zero, job, worker, t)
-            predict(zero, job, worker)
+            predict(zero, job, worker, wanted)
 
 
 @njit(**OPTIONS)

@@ -1,4 +1,4 @@
-"""Matrices of vectors with one series in each lane, of any size: products, and how they come from memory and back.
+"""Matrices of vectors with one series in each lane, of any size: products.
 
 Written once for all sizes. A product takes a few rows and columns of its result at a time, which are summed in
 registers; sizes are cut evenly, so that hardly anything is left over.
@@ -11,11 +11,8 @@ import operator
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from llvmlite import ir
 from numba import njit
 
-from tridiag.kernels.access.moves import in_lanes, out_of_lanes
-from tridiag.kernels.access.operands import QUAD, addresses
 from tridiag.kernels.many_states.rows import each
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.processor import bytes_of_register
@@ -37,14 +34,41 @@ class Matrix(NamedTuple):
         return self.address + i * self.row + j * self.column
 
 
+class Profile(NamedTuple):
+    """Where in each row of a matrix the first entry is that is not 0, and behind the last: two words, and so on.
+
+    ``step``: the bytes from one row's to the next one's.
+    """
+
+    address: Any
+    step: Any
+
+    def terms(self, code: Code, first: Value, count: int, inner: Value) -> tuple[Value, Value]:
+        """The first term of sums for some of those rows, and behind the last, of not more than ``inner``."""
+        places = [self.address + (first + r) * self.step for r in range(count)]
+        begin, end = code.word(places[0]), code.word(places[0] + 8)
+        for place in places[1:]:
+            low, high = code.word(place), code.word(place + 8)
+            begin, end = code.pick(low < begin, low, begin), code.pick(high > end, high, end)
+        return begin, code.pick(end < inner, end, inner)
+
+
+@njit(**OPTIONS)
+def any_matrix(worker):
+    """The profile of one of which nothing is known."""
+    return Profile(worker.whole, 0)
+
+
 class Factors(NamedTuple):
-    """target = start + left @ right.T, or start - left @ right.T, and how many terms a sum has."""
+    """target = start + left @ right.T, or start - left @ right.T, and how many terms a sum has at most."""
 
     target: Matrix
     left: Matrix
     right: Matrix
     start: Matrix
+    profile: Profile  # of one of the sides
     inner: Value
+    taken: tuple[Value, ...] = ()  # two addresses of columns whose products are subtracted too, and how many
 
 
 def tallest() -> int:
@@ -65,7 +89,7 @@ def pieces(code: Code, count: Value, tall: int) -> Iterator[tuple[int, Value, Va
 
 
 def piece(
-    code: Code, sign: int, of: Factors, i: Value, j: Value, places: list[tuple[int, int]]
+    code: Code, sign: int, of: Factors, i: Value, j: Value, places: list[tuple[int, int]], terms: tuple[Value, Value]
 ) -> Iterator[tuple[Code, int, dict[tuple[int, int], Value]]]:
     """The entries of a result at such places from (i, j) on, for the lanes of a register at a time."""
     combine = operator.add if sign > 0 else operator.sub
@@ -81,7 +105,20 @@ def piece(
             return tuple(combine(own, x[r] * y[c]) for own, (r, c) in zip(sums, places, strict=True))
 
         begun = tuple(some.load(of.start.at(i + r, j + c) + offset) for r, c in places)
-        yield some, offset, dict(zip(places, some.fori(0, of.inner, term, begun), strict=True))
+        if of.taken:
+            begun = some.fori(0, of.taken[2], functools.partial(less, some, of, i, j, places, offset), begun)
+        yield some, offset, dict(zip(places, some.fori(*terms, term, begun), strict=True))
+
+
+def less(
+    some: Code, of: Factors, i: Value, j: Value, places: list[tuple[int, int]], offset: int, column: Value, sums: Any
+) -> Any:
+    """Sums without the product of two columns."""
+    left, right, _ = of.taken
+    step = column * of.inner * LINE
+    x = {r: some.load(left + step + (i + r) * LINE + offset) for r, _ in places}
+    y = {c: some.load(right + step + (j + c) * LINE + offset) for _, c in places}
+    return tuple(own - x[r] * y[c] for own, (r, c) in zip(sums, places, strict=True))
 
 
 def factors(code: Code, contiguous: bool, given: tuple[Value, ...]) -> Factors:
@@ -89,35 +126,39 @@ def factors(code: Code, contiguous: bool, given: tuple[Value, ...]) -> Factors:
     target, left, right, start = (Matrix(*given[k : k + 3]) for k in range(0, 12, 3))
     if contiguous:
         left, right = (side._replace(column=code.integer(LINE)) for side in (left, right))
-    return Factors(target, left, right, start, given[12])
+    return Factors(target, left, right, start, Profile(*given[12:14]), given[14])
 
 
 def product(sign: int, contiguous: bool, code: Code, *given: Value) -> None:
-    """All of a result."""
-    of, rows, columns = factors(code, contiguous, given), given[13], given[14]
+    """All of a result; the profile is that of the left side."""
+    of, rows, columns = factors(code, contiguous, given), given[15], given[16]
 
-    def some_of(i: Value, height: int, j: Value, width: int) -> None:
+    def some_of(i: Value, height: int, j: Value, width: int, terms: tuple[Value, Value]) -> None:
         places = [(r, c) for r in range(height) for c in range(width)]
-        for some, offset, found in piece(code, sign, of, i, j, places):
+        for some, offset, found in piece(code, sign, of, i, j, places, terms):
             for (r, c), value in found.items():
                 some.store(of.target.at(i + r, j + c) + offset, value)
 
     def some_rows(i: Value, height: int) -> None:
+        terms = of.profile.terms(code, i, height, of.inner)
         for width, count, first in pieces(code, columns, tallest()):
-            each(code, 0, count, lambda b, w=width, f=first: some_of(i, height, f + b * w, w))  # type: ignore[misc]
+            each(code, 0, count, lambda b, w=width, f=first: some_of(i, height, f + b * w, w, terms))  # type: ignore[misc]
 
     for height, count, first in pieces(code, rows, tallest()):
         each(code, 0, count, lambda a, h=height, f=first: some_rows(f + a * h, h))  # type: ignore[misc]
 
 
 def symmetric_product(sign: int, contiguous: bool, code: Code, *given: Value) -> None:
-    """A square result that is symmetric: what is not below its diagonal is computed, and written twice."""
-    of, size = factors(code, contiguous, given), given[13]
+    """A square result that is symmetric: what is not below its diagonal is computed, and written twice.
+
+    The profile is that of the right side.
+    """
+    of, size = factors(code, contiguous, given)._replace(taken=given[17:]), given[15]
     cut = list(pieces(code, size, tallest()))
 
     def some_of(i: Value, height: int, j: Value, width: int, diagonal: bool) -> None:
         places = [(r, c) for r in range(height) for c in range(width) if r <= c or not diagonal]
-        for some, offset, found in piece(code, sign, of, i, j, places):
+        for some, offset, found in piece(code, sign, of, i, j, places, of.profile.terms(code, j, width, of.inner)):
             for (r, c), value in found.items():
                 some.store(of.target.at(i + r, j + c) + offset, value)
             for (r, c), value in found.items():
@@ -136,22 +177,41 @@ def symmetric_product(sign: int, contiguous: bool, code: Code, *given: Value) ->
         each(code, 0, count, functools.partial(some_rows, number))
 
 
+@njit(**OPTIONS)
+def flat(target, left, right, start, profile):
+    """What functions of this language are given of these."""
+    of_target = target.address, target.row, target.column, left.address, left.row, left.column
+    of_right = right.address, right.row, right.column, start.address, start.row, start.column
+    return (*of_target, *of_right, profile.address, profile.step)
+
+
 def named(name: str, body: Any, sign: int, contiguous: bool) -> Any:
-    """A product as a function of its matrices, how many terms a sum has, and the rows and columns of the result."""
+    """A product as a function of matrices, a profile, the terms of a sum, and the rows and columns of the result."""
     write = library.add(name, functools.partial(body, sign, contiguous))
 
     @njit(**OPTIONS)
-    def run(zero, target, left, right, start, inner, rows, columns):
-        of_target = target.address, target.row, target.column, left.address, left.row, left.column
-        of_right = right.address, right.row, right.column, start.address, start.row, start.column
-        write(zero, (*of_target, *of_right, inner, rows, columns))
+    def run(zero, target, left, right, start, profile, inner, rows, columns):
+        write(zero, (*flat(target, left, right, start, profile), inner, rows, columns))
 
     return run
 
 
+write_symmetric = library.add("add_symmetric", functools.partial(symmetric_product, 1, True))
+
+
+@njit(**OPTIONS)
+def add_symmetric(zero, target, left, right, start, profile, inner, rows, columns):
+    write_symmetric(zero, (*flat(target, left, right, start, profile), inner, rows, columns, 0, 0, 0))
+
+
+@njit(**OPTIONS)
+def add_symmetric_less(zero, target, left, right, start, profile, size, taken, count):
+    """start + left @ right.T - sum x y^T over ``count`` pairs of columns that begin at the addresses ``taken``."""
+    write_symmetric(zero, (*flat(target, left, right, start, profile), size, size, size, taken[0], taken[1], count))
+
+
 # of matrices whose rows are contiguous; and of any, for sums of few terms
 add_product = named("add_product", product, 1, True)
-add_symmetric = named("add_symmetric", symmetric_product, 1, True)
 subtract_symmetric = named("subtract_symmetric", symmetric_product, -1, False)
 
 
@@ -162,10 +222,11 @@ LONGEST = 8  # rows of a matrix that are multiplied by a vector at a time
 
 def apply_to(code: Code, *given: Value) -> None:
     """target = start + matrix @ x, of a matrix whose rows are contiguous, and columns with an entry in each line."""
-    target, matrix, row, x, start, inner, rows = given
+    target, matrix, row, x, start, profile, step, inner, rows = given
+    of = Profile(profile, step)
 
     def some_rows(i: Value, height: int) -> None:
-        own = [matrix + (i + r) * row for r in range(height)]
+        own, terms = [matrix + (i + r) * row for r in range(height)], of.terms(code, i, height, inner)
         for some, lane in narrow(code):
             offset = lane * code.size_of_real
 
@@ -174,7 +235,7 @@ def apply_to(code: Code, *given: Value) -> None:
                 return tuple(y + some.load(at + k * LINE + offset) * factor for y, at in zip(sums, own, strict=True))
 
             begun = tuple(some.load(start + (i + r) * LINE + offset) for r in range(height))
-            for r, value in enumerate(some.fori(0, inner, term, begun)):
+            for r, value in enumerate(some.fori(*terms, term, begun)):
                 some.store(target + (i + r) * LINE + offset, value)
 
     for height, count, first in pieces(code, rows, LONGEST):
@@ -186,10 +247,11 @@ def apply_and_spread(code: Code, *given: Value) -> None:
 
     ``step``: the bytes from an entry of ``start`` to the next one.
     """
-    moved, spread, matrix, row, x, v, start, step, inner, rows = given
+    moved, spread, matrix, row, x, v, start, step, profile, profile_step, inner, rows = given
+    of = Profile(profile, profile_step)
 
     def some_rows(i: Value, height: int) -> None:
-        own = [matrix + (i + r) * row for r in range(height)]
+        own, terms = [matrix + (i + r) * row for r in range(height)], of.terms(code, i, height, inner)
         for some, lane in narrow(code):
             offset = lane * code.size_of_real
 
@@ -200,7 +262,7 @@ def apply_and_spread(code: Code, *given: Value) -> None:
                 return means, tuple(y + z * z * variance for y, z in zip(sums[1], entries, strict=True))
 
             begun = tuple(some.load(start + (i + r) * step + offset) for r in range(height))
-            found = some.fori(0, inner, term, ((some.zero(),) * height, begun))
+            found = some.fori(*terms, term, ((some.zero(),) * height, begun))
             for r, pair in enumerate(zip(*found, strict=True)):
                 for target, value in zip((moved, spread), pair, strict=True):
                     some.store(target + (i + r) * LINE + offset, value)
@@ -209,78 +271,10 @@ def apply_and_spread(code: Code, *given: Value) -> None:
         each(code, 0, count, lambda a, h=height, f=first: some_rows(f + a * h, h))  # type: ignore[misc]
 
 
-apply, spread_out = library.add("apply", apply_to), library.add("spread_out", apply_and_spread)
+write_applied, spread_out = library.add("apply", apply_to), library.add("spread_out", apply_and_spread)
 
 
-# ------------------------------------------------------------------------------------------------------- copies
-
-
-def from_memory(code: Code, table: Value, step: Value, target: Value, count: Value) -> None:
-    """So many numbers side by side, ``step`` bytes behind the address of each lane."""
-    base, kind = [address + step for address in addresses(code, table)], ir.VectorType(code.real, QUAD)
-    whole = count / QUAD * QUAD
-
-    def some(e: Value, state: Any) -> Any:
-        loaded = [code.load_as(kind, address + e * code.size_of_real) for address in base]
-        for k, row in enumerate(in_lanes(code, loaded)):
-            code.store(target + e * LINE + k * LINE, row)
-        return state
-
-    def one(e: Value, state: Any) -> Any:
-        row = code.undefined(code.vector)
-        for lane, address in enumerate(base):
-            row = code.insert(row, code.load_as(code.real, address + e * code.size_of_real), lane)
-        code.store(target + e * LINE, row)
-        return state
-
-    code.fori(0, whole, some, step=QUAD)
-    code.fori(whole, count, one)
-
-
-def to_memory(code: Code, table: Value, step: Value, source: Value, count: Value) -> None:
-    """The inverse."""
-    base = [address + step for address in addresses(code, table)]
-    whole = count / QUAD * QUAD
-
-    def some(e: Value, state: Any) -> Any:
-        rows = [code.load(source + e * LINE + k * LINE) for k in range(QUAD)]
-        for address, part in zip(base, out_of_lanes(code, rows), strict=True):
-            code.store_as(address + e * code.size_of_real, part)
-        return state
-
-    def one(e: Value, state: Any) -> Any:
-        row = code.load(source + e * LINE)
-        for lane, address in enumerate(base):
-            code.store_as(address + e * code.size_of_real, code.extract(row, lane))
-        return state
-
-    code.fori(0, whole, some, step=QUAD)
-    code.fori(whole, count, one)
-
-
-gather, scatter = library.add("gather", from_memory), library.add("scatter", to_memory)
-
-
-def reflect(code: Code, matrix: Value, size: Value) -> None:
-    """What is above the diagonal also below it."""
-    of = Matrix(matrix, size * LINE, code.integer(LINE))
-    each(code, 0, size, lambda i: each(code, i + 1, size, lambda j: code.store(of.at(j, i), code.load(of.at(i, j)))))
-
-
-def turn(code: Code, target: Value, source: Value, size: Value) -> None:
-    """The transpose of a square matrix."""
-    into, of = (Matrix(at, size * LINE, code.integer(LINE)) for at in (target, source))
-    each(code, 0, size, lambda i: each(code, 0, size, lambda j: code.store(into.at(j, i), code.load(of.at(i, j)))))
-
-
-def fill(value: float, code: Code, target: Value, count: Value) -> None:
-    each(code, 0, count, lambda e: code.store(target + e * LINE, code.splat(value)))
-
-
-def copy(code: Code, target: Value, source: Value, step: Value, count: Value) -> None:
-    """So many vectors that lie ``step`` bytes apart."""
-    each(code, 0, count, lambda e: code.store(target + e * LINE, code.load(source + e * step)))
-
-
-mirror, transpose, pick_out = library.add("mirror", reflect), library.add("transpose", turn), library.add("copy", copy)
-clear, put_ones = (library.add(name, functools.partial(fill, x)) for name, x in (("clear", 0.0), ("put_ones", 1.0)))
+@njit(**OPTIONS)
+def apply(zero, target, matrix, x, start, profile, inner, rows):
+    """start + matrix @ x, sums of ``inner`` terms."""
+    write_applied(zero, (target, matrix.address, matrix.row, x, start, profile.address, profile.step, inner, rows))

@@ -20,18 +20,16 @@ from tridiag.kernels.simd.memory import c_function
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+from tridiag.kernels.states_in_lanes.copies import clear, gather, pick_out, transpose
 from tridiag.kernels.states_in_lanes.kernel import JOB, group_work
 from tridiag.kernels.states_in_lanes.matrices import (
     Matrix,
     add_product,
     add_symmetric,
+    any_matrix,
     apply,
-    clear,
-    gather,
     library,
-    pick_out,
     subtract_symmetric,
-    transpose,
 )
 from tridiag.kernels.states_in_lanes.steps import (
     LOADS,
@@ -43,6 +41,7 @@ from tridiag.kernels.states_in_lanes.steps import (
     predict,
     stride,
     table,
+    update_covariance,
     write_state,
 )
 from tridiag.kernels.states_in_lanes.workspace import LOSS, SUMS
@@ -61,7 +60,7 @@ def smoothed(zero, job, worker):
         observe(zero, job, worker, t, 0)
         if t + 1 < job.steps:
             load_motion(zero, job, worker, t)
-            predict(zero, job, worker)
+            predict(zero, job, worker, False)
     begin_back(zero, job, worker)
     k, row = job.states, job.states * LINE
     for t in range(job.steps - 1, -1, -1):
@@ -70,6 +69,7 @@ def smoothed(zero, job, worker):
         read_state(zero, job, worker, t)
         pick_out(zero, (worker.before, worker.cov, row + LINE, k))
         observe(zero, job, worker, t, LOADS)
+        update_covariance(zero, job, worker)
         lost(zero, (worker, worker.before, k))
         if t + 1 < job.steps:
             pick_out(zero, (worker.before, worker.cov, row + LINE, k))
@@ -103,25 +103,27 @@ def read_state(zero, job, worker, t):
 @njit(**OPTIONS)
 def carry_back(zero, job, worker, t):
     """What later observations tell, as of the step before: F^T r to ``carried``, and F^T N F; F^T N to ``product``."""
+    whole = any_matrix(worker)
     k, row = job.states, job.states * LINE
     if t == job.steps - 2 or stride(job, K.F) != 0:
         transpose(zero, (worker.turned, worker.F, k))
     turned, told = Matrix(worker.turned, row, LINE), Matrix(worker.told, row, LINE)
     product, nothing = Matrix(worker.product, row, LINE), Matrix(worker.zeros, 0, 0)
-    apply(zero, (worker.carried, worker.turned, row, worker.later, worker.zeros, k, k))
-    add_product(zero, product, turned, told, nothing, k, k, k)
-    add_symmetric(zero, told, product, turned, nothing, k, k, k)
+    apply(zero, worker.carried, Matrix(worker.turned, row, LINE), worker.later, worker.zeros, whole, k, k)
+    add_product(zero, product, turned, told, nothing, whole, k, k, k)
+    add_symmetric(zero, told, product, turned, nothing, whole, k, k, k)
 
 
 @njit(**OPTIONS)
 def add_later(zero, job, worker):
     """The states once later observations are known too: x + P r, and P - P N P."""
+    whole = any_matrix(worker)
     k, row = job.states, job.states * LINE
     worker.later, worker.carried = worker.carried, worker.later
     cov, product = Matrix(worker.cov, row, LINE), Matrix(worker.product, row, LINE)
-    apply(zero, (worker.mean, worker.cov, row, worker.later, worker.mean, k, k))
-    add_product(zero, product, cov, Matrix(worker.told, row, LINE), Matrix(worker.zeros, 0, 0), k, k, k)
-    add_symmetric(zero, Matrix(worker.smoothed, row, LINE), product, cov, cov, k, k, k)
+    apply(zero, worker.mean, Matrix(worker.cov, row, LINE), worker.later, worker.mean, whole, k, k)
+    add_product(zero, product, cov, Matrix(worker.told, row, LINE), Matrix(worker.zeros, 0, 0), whole, k, k, k)
+    add_symmetric(zero, Matrix(worker.smoothed, row, LINE), product, cov, cov, whole, k, k, k)
     worker.cov, worker.smoothed = worker.smoothed, worker.cov
 
 
@@ -180,16 +182,17 @@ def collect(zero, job, worker):
 
     With G = L^-1 H P, W = D^-1 L^-1 H, M = -N, T = G M: r + W^T (e - G r), and M - W^T T - T^T W + W^T (T G^T - D) W.
     """
+    whole = any_matrix(worker)
     k, p, row = job.states, job.observed, job.states * LINE
-    apply(zero, (worker.scaled, worker.news, row, worker.later, worker.zeros, k, p))
+    apply(zero, worker.scaled, Matrix(worker.news, row, LINE), worker.later, worker.zeros, whole, k, p)
     weigh(zero, (job, worker))
     news, told = Matrix(worker.news, row, LINE), Matrix(worker.told, row, LINE)
     pulled, nothing = worker.pulled + p * row, Matrix(worker.zeros, 0, 0)
-    add_product(zero, Matrix(pulled, row, LINE), news, told, nothing, k, p, k)
-    add_symmetric(zero, Matrix(worker.S, p * LINE, LINE), Matrix(pulled, row, LINE), news, nothing, k, p, p)
+    add_product(zero, Matrix(pulled, row, LINE), news, told, nothing, whole, k, p, k)
+    add_symmetric(zero, Matrix(worker.S, p * LINE, LINE), Matrix(pulled, row, LINE), news, nothing, whole, k, p, p)
     halve(zero, (job, worker))
     loads, turned = Matrix(worker.pulled, LINE, row), Matrix(pulled, LINE, row)
-    subtract_symmetric(zero, told, loads, turned, told, 2 * p, k, k)
+    subtract_symmetric(zero, told, loads, turned, told, whole, 2 * p, k, k)
 
 
 def build(dtype: str, alone: str) -> Any:

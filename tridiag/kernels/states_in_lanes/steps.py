@@ -14,18 +14,16 @@ from tridiag.kernels.simd.memory import word
 from tridiag.kernels.simd.records import At, address_of
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, OPTIONS, Code
+from tridiag.kernels.states_in_lanes.copies import clear, gather, mirror, pick_out, profile_of, put_ones, scatter
 from tridiag.kernels.states_in_lanes.matrices import (
     Matrix,
+    Profile,
     add_product,
     add_symmetric,
+    add_symmetric_less,
+    any_matrix,
     apply,
-    clear,
-    gather,
     library,
-    mirror,
-    pick_out,
-    put_ones,
-    scatter,
     spread_out,
     subtract_symmetric,
 )
@@ -48,24 +46,34 @@ def table(zero, worker, operand):
 
 @njit(**OPTIONS)
 def load(zero, job, worker, operand, t, target, count):
-    """The first entries of step t of an operand, where they are others than those of the step before."""
+    """The first entries of step t of an operand, where they are others than what is there; whether they are."""
     step = stride(job, operand)
-    if t == 0 or step != 0:
-        gather(zero, (table(zero, worker, operand), t * step, target, count))
+    if step == 0 and (t != 0 or worker.held != 0):
+        return False
+    gather(zero, (table(zero, worker, operand), t * step, target, count))
+    return True
 
 
 @njit(**OPTIONS)
 def load_motion(zero, job, worker, t):
     """F and Q of a step."""
     k = job.states
-    load(zero, job, worker, K.F, t, worker.F, k * k)
+    if load(zero, job, worker, K.F, t, worker.F, k * k):
+        profile_of(zero, (worker.profile, worker.F, k))
     load(zero, job, worker, K.Q, t, worker.Q, k * k)
+
+
+@njit(**OPTIONS)
+def load_sight(zero, job, worker, t):
+    """H and R of a step."""
+    load(zero, job, worker, K.H, t, worker.H, job.observed * job.states)
+    load(zero, job, worker, K.R, t, worker.R, job.observed * job.observed)
 
 
 @njit(**OPTIONS)
 def load_start(zero, job, worker):
     """The states before anything is observed, and nothing summed."""
-    k = job.states
+    k, worker.held = job.states, 0
     load(zero, job, worker, K.M0, 0, worker.mean, k)
     load(zero, job, worker, K.P0, 0, worker.cov, k * k)
     mirror(zero, (worker.cov, k))
@@ -220,26 +228,32 @@ lost = library.add("lost", lose)
 
 @njit(**OPTIONS)
 def observe(zero, job, worker, t, wanted):
-    """The states once the observations of a step are known; ``wanted``: LOADS, HIDDEN or 0."""
+    """The means once the observations of a step are known, and gains; ``wanted``: LOADS, HIDDEN or 0."""
     k, p, row, noises = job.states, job.observed, job.states * LINE, job.observed * LINE
-    load(zero, job, worker, K.H, t, worker.H, p * k)
-    load(zero, job, worker, K.R, t, worker.R, p * p)
+    load_sight(zero, job, worker, t)
     sight, noise = Matrix(worker.H, row, LINE), Matrix(worker.R, noises, LINE)
     if look_at(zero, (job, worker, t)) == 0 or wanted != 0:
         hide_missing(zero, (job, worker))
         sight, noise = Matrix(worker.sight, row, LINE), Matrix(worker.noise, noises, LINE)
     cov, news = Matrix(worker.cov, row, LINE), Matrix(worker.news, row, LINE)
+    whole = any_matrix(worker)
     if p == 1:
-        apply(zero, (worker.news, worker.cov, row, sight.address, worker.zeros, k, k))
+        apply(zero, worker.news, Matrix(worker.cov, row, LINE), sight.address, worker.zeros, whole, k, k)
     else:
-        add_product(zero, news, sight, cov, Matrix(worker.zeros, 0, 0), k, p, k)
-    add_symmetric(zero, Matrix(worker.S, noises, LINE), news, sight, noise, k, p, p)
-    of_sight = sight.address, row, worker.mean, worker.spread, worker.zeros, 0, k, p
+        add_product(zero, news, sight, cov, Matrix(worker.zeros, 0, 0), whole, k, p, k)
+    add_symmetric(zero, Matrix(worker.S, noises, LINE), news, sight, noise, whole, k, p, p)
+    of_sight = sight.address, row, worker.mean, worker.spread, worker.zeros, 0, whole.address, whole.step, k, p
     spread_out(zero, (worker.scaled, worker.variances, *of_sight))
     expected(zero, (worker, p))
     eliminate(zero, (job, worker, wanted))
+
+
+@njit(**OPTIONS)
+def update_covariance(zero, job, worker):
+    """That of the states once the observations of a step are known."""
+    k, row, cov = job.states, job.states * LINE, Matrix(worker.cov, job.states * LINE, LINE)
     gains, turned = Matrix(worker.gains, LINE, row), Matrix(worker.news, LINE, row)
-    subtract_symmetric(zero, cov, gains, turned, cov, p, k, k)
+    subtract_symmetric(zero, cov, gains, turned, cov, any_matrix(worker), job.observed, k, k)
 
 
 # ------------------------------------------------------------------------------------------------------- predictions
@@ -274,20 +288,44 @@ def outlive(code: Code, worker: At, size: Value) -> None:
     each(code, 0, size, one)
 
 
+def weigh_gains(code: Code, worker: At, q: Value, size: Value) -> None:
+    """Of an observation the gains of the next step, times the variance of what it tells."""
+    variance, first = code.load(worker.variances + q * LINE), q * size * LINE
+
+    def one(i: Value) -> None:
+        at = first + i * LINE
+        code.store(worker.weighed + at, variance * code.load(worker.moved_gains + at))
+
+    each(code, 0, size, one)
+
+
+weigh = library.add("weigh_gains", weigh_gains)
 grow_older, outlived = library.add("age", age), library.add("outlive", outlive)
 
 
 @njit(**OPTIONS)
-def predict(zero, job, worker):
-    """The states of the next step, and the variances that carry their rounding errors: `Doubt.older`."""
+def predict(zero, job, worker, updated):
+    """The states of the next step, and the variances that carry their rounding errors: `Doubt.older`.
+
+    ``updated``: whether the covariances are, by `update_covariance`; if not, it is F P F^T + Q - (F G^T) D (F G^T)^T.
+    """
     k, row = job.states, job.states * LINE
     F, Q, nothing = Matrix(worker.F, row, LINE), Matrix(worker.Q, row, LINE), Matrix(worker.zeros, 0, 0)
     cov, product = Matrix(worker.cov, row, LINE), Matrix(worker.product, row, LINE)
-    of_Q = worker.Q, row + LINE, k, k
+    profile = Profile(worker.profile, 16)
+    of_Q = worker.Q, row + LINE, profile.address, profile.step, k, k
     spread_out(zero, (worker.ahead, worker.moved, worker.F, row, worker.mean, worker.before, *of_Q))
     worker.mean, worker.ahead = worker.ahead, worker.mean
-    add_product(zero, product, F, cov, nothing, k, k, k)
-    add_symmetric(zero, cov, product, F, Q, k, k, k)
+    add_product(zero, product, F, cov, nothing, profile, k, k, k)
+    if updated:
+        add_symmetric(zero, cov, product, F, Q, profile, k, k, k)
+    else:
+        for q in range(job.observed):
+            gains, moved = worker.gains + q * row, worker.moved_gains + q * row
+            apply(zero, moved, F, gains, worker.zeros, profile, k, k)
+            weigh(zero, (worker, q, k))
+        taken = worker.moved_gains, worker.weighed
+        add_symmetric_less(zero, cov, product, F, Q, profile, k, taken, job.observed)
     if grow_older(zero, (worker, k)) != 0:
         spread_out(zero, (worker.scratch, worker.older, worker.F, row, worker.zeros, worker.spread, *of_Q))
         outlived(zero, (worker, k))

@@ -8,6 +8,7 @@ from tridiag.kernels.access.operands import lanes_of
 from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.runtime.workspace import Workspace, aligned, workspace
+from tridiag.kernels.simd.memory import set_word
 from tridiag.kernels.simd.records import address_of
 from tridiag.kernels.simd.vector import LINE, OPTIONS
 
@@ -15,6 +16,7 @@ from tridiag.kernels.simd.vector import LINE, OPTIONS
 # mantissa and an exponent
 QUADRATIC, MANTISSA, EXPONENT, COUNT, LOSS = range(5)
 SUMS = 5
+LARGEST = 2**40  # of indices, where nothing bounds them
 
 
 class Group(Workspace):
@@ -24,9 +26,12 @@ class Group(Workspace):
     F, H, Q, R = (Word() for _ in range(4))
     mean, ahead = Word(), Word()  # of the states, and what is predicted for the next step
     cov, product = Word(), Word()
+    profile, whole = Word(), Word()  # of F; of any matrix
+    held = Word()  # whether parameters that are constant are here before the first step
     there, sight, noise = Word(), Word(), Word()  # 1 or 0; H and R of what is there
     errors = Word()
     news, S, gains = Word(), Word(), Word()  # L^-1 H P, L^-1 S, and L^-1 H P times the weights
+    moved_gains, weighed = Word(), Word()  # F times those, and that times D
     variances, weights, scaled = Word(), Word(), Word()  # D, 1 / D, and the errors times the weights
     before, now = Word(), Word()  # variances of the states, as predicted for a step and for the next one
     spread, moved, older, reach = (Word() for _ in range(4))  # `tridiag.algorithms.kalman_filter.Doubt`
@@ -45,11 +50,10 @@ class Group(Workspace):
 
 
 ARRAYS, allocate, give_back = workspace(
-    Group, "bindings", "F", "H", "Q", "R", "mean", "ahead", "cov", "product", "there", "sight", "noise", "errors",
-    "news", "S", "gains", "variances", "weights", "scaled", "before", "now", "spread", "moved", "older", "reach",
-    "zeros", "scratch", "sums",
-    "sums_forwards", "turned", "later", "carried", "told", "smoothed", "pulled", "u", "precision",
-    "inverse", "found", "ahead_of_all", "states", "alone",
+    Group, "bindings", "F", "H", "Q", "R", "mean", "ahead", "cov", "product", "profile", "whole", "there", "sight",
+    "noise", "errors", "news", "S", "gains", "moved_gains", "weighed", "variances", "weights", "scaled", "before",
+    "now", "spread", "moved", "older", "reach", "zeros", "scratch", "sums", "sums_forwards", "turned", "later",
+    "carried", "told", "smoothed", "pulled", "u", "precision", "inverse", "found", "ahead_of_all", "states", "alone",
 )  # fmt: skip
 JOB_OF_ONE = K.Filter.size() + 8 * K.OPERANDS
 
@@ -70,7 +74,8 @@ def allocate_group(zero, job, back, slope):
     square, loads, noises = job.states * k, job.observed * k, job.observed * p
     sizes = ARRAYS(
         bindings=aligned(8 * K.OPERANDS * lanes_of(zero, ())), F=square, H=loads, Q=square, R=noises, mean=k, ahead=k,
-        cov=square, product=square, there=p, sight=loads, noise=noises, errors=p, news=loads, S=noises, gains=loads,
+        cov=square, product=square, profile=aligned(16 * job.states), whole=LINE, there=p, sight=loads, noise=noises,
+        errors=p, news=loads, S=noises, gains=loads, moved_gains=loads, weighed=loads,
         variances=p, weights=p, scaled=p, before=k, now=k, spread=k, moved=k, older=k, reach=p, zeros=max(k, p),
         scratch=k, sums=SUMS * LINE, sums_forwards=SUMS * LINE, turned=back * square, later=k, carried=k,
         told=back * square, smoothed=back * square, pulled=back * 3 * loads, u=p,
@@ -80,6 +85,8 @@ def allocate_group(zero, job, back, slope):
     )  # fmt: skip
     worker = allocate(sizes)
     if address_of(worker) != 0:
+        set_word(worker.whole, 0)
+        set_word(worker.whole + 8, LARGEST)
         worker.of_H = worker.found + square
         worker.of_Q = worker.of_H + loads
         worker.of_R = worker.of_Q + square
