@@ -81,7 +81,9 @@ def test_an_axis_that_is_an_integer_of_numpy() -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_scalars_only(verb: str) -> None:
-    with pytest.raises(ValueError, match="scalars, which do not tell how many rows there are; at least one must be an array"):
+    with pytest.raises(
+        ValueError, match="scalars, which do not tell how many rows there are; at least one must be an array"
+    ):
         getattr(tridiag, verb)(*([1.0] * (3 if verb in ("factor", "slogdet") else 4)))
 
 

@@ -190,7 +190,8 @@ def kind_end_to_end(kind: int, n: int, count: int, dtype: np.dtype[Any]) -> int:
     past_caches = kind in (C.ROWS, C.LONG) and values * dtype.itemsize > room_for_results()
     if past_caches or (n <= C.MOST and count >= C.MANY):
         return kind
-    return C.STREAM if kind == C.LONG or count < lanes or values <= FEW_VECTORS * lanes or 2 * (-count % lanes) > count else kind
+    empty_lanes = count < lanes or 2 * (-count % lanes) > count
+    return C.STREAM if kind == C.LONG or empty_lanes or values <= FEW_VECTORS * lanes else kind
 
 
 def joined_elsewhere(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.dtype[Any]) -> bool:
