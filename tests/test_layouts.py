@@ -38,6 +38,9 @@ class Sums:
     def from_row(self, k: Value) -> Sums:
         return Sums(self.code, self.rows.base + k * self.rows.stride, self.rows.stride, self.between)
 
+    def of_lanes(self, code: Code, first: int) -> Sums:
+        return Sums(code, self.rows.of_lanes(code, first).base, self.rows.stride)
+
     def start(self) -> Any:
         return (self.code.zero() if self.between is None else self.code.load(self.between),)
 

@@ -24,7 +24,7 @@ from tridiag.kernels.jobs.words.job import Job
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.runtime.threads import runner
 from tridiag.kernels.runtime.work_items import items
-from tridiag.kernels.simd import explog
+from tridiag.kernels.simd import explog, registers
 from tridiag.kernels.simd.functions import emitted
 from tridiag.kernels.simd.fused import inverse, multiple_less
 from tridiag.kernels.simd.memory import c_function, fetch_add, word
@@ -162,9 +162,13 @@ def test_blocks_are_transposed(dtype: str) -> None:
     np.testing.assert_array_equal(found, given.T)
 
 
+@pytest.mark.parametrize("parts", [1, 4])
 @pytest.mark.parametrize("dtype", REALS)
-def test_pieces_of_lanes_become_rows_of_lanes_and_back(dtype: str) -> None:
+def test_pieces_of_lanes_become_rows_of_lanes_and_back(dtype: str, parts: int) -> None:
+    """Of a part of the lanes too, down to fewer than each has numbers."""
+
     def body(code: Code, source: Value, target: Value, again: Value) -> None:
+        code = code.of_lanes(code.lanes // parts)
         kind, size = ir.VectorType(code.real, operands.QUAD), operands.QUAD * code.size_of_real
         made = in_lanes(code, [code.load_as(kind, source + k * size) for k in range(code.lanes)])
         for k, row in enumerate(made):
@@ -175,8 +179,33 @@ def test_pieces_of_lanes_become_rows_of_lanes_and_back(dtype: str) -> None:
     given = rows(operands.QUAD, dtype).reshape(lanes(dtype), operands.QUAD)
     found, again = np.zeros(given.shape[::-1], dtype), np.zeros_like(given)
     written(body, dtype)(given, found, again)
-    np.testing.assert_array_equal(found, given.T)
-    np.testing.assert_array_equal(again, given)
+    used = lanes(dtype) // parts
+    np.testing.assert_array_equal(found[:, :used], given[:used].T)
+    np.testing.assert_array_equal(again[:used], given[:used])
+
+
+@pytest.mark.parametrize(("register", "pieces"), [(64, 1), (32, 2), (16, 4)])
+def test_a_loop_by_registers_is_one_over_whole_rows(
+    register: int, pieces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the registers: masks and numbers are carried in pieces, and joined in order."""
+    monkeypatch.setattr(registers, "bytes_of_register", lambda: register)
+    seen: list[int] = []
+
+    def body(code: Code, source: Value, target: Value) -> None:
+        def row(some: Code, lane: int, i: Value, state: Any) -> Any:
+            seen.append(lane)
+            x = some.load(source + i * LINE + lane * some.size_of_real)
+            return state[0] + x, state[1] & (x > -0.5)
+
+        total, positive = registers.by_register(code, 0, code.integer(5), row, (code.one(), code.all_lanes()))
+        code.store(target, code.where(positive, total, -total))
+
+    given, found = rows(5, "float64"), np.zeros(8)
+    written(body, "float64")(given, found)
+    total = functools.reduce(np.add, given, np.ones(8))
+    np.testing.assert_array_equal(found, np.where((given > -0.5).all(0), total, -total))
+    assert sorted({*seen}) == list(range(0, 8, 8 // pieces))
 
 
 # ---------------------------------------------------------------------------------------------------- exp and log

@@ -1,12 +1,17 @@
-"""How many vectors compiled loops store on the stack, for processors whose registers are narrow.
+"""What compiled loops do for want of wide registers: vectors on the stack, integers made of masks; and their stacks.
 
-    python tests/vector_spills.py PROCESSOR KERNEL      the loops of a kernel with the most, as thomas_rows_float64
+    python tests/vector_spills.py PROCESSOR KERNEL      of a kernel, as thomas_rows_float64: the loops with the most
 
 A vector that is stored there is one for which there was no register, or a part of a record on the stack. What a
 function saves of its caller's is not counted, nor what is stored outside of loops; a store counts for the innermost
 loop around it, as jumps backwards tell. ``vector_spills.json`` has the most of any loop of hot kernels, which may not
-grow. Above `BAR` it says why: ``reasons``. Doing a half or a quarter of the lanes after the other brings
-the figure down wherever it was tried, but it is kept where it costs no time alone.
+grow, and none is above `BAR`.
+
+Where masks have no registers of their own, an integer of one takes some instructions and a way to another part of the
+processor: ``masks`` has how many of them the innermost loops of a kernel have at most, and ``reasons`` why.
+
+macOS gives threads 512 KiB of stack, where `tridiag.kernels.runtime.threads` asks for no other size: ``stack`` has the
+bytes of all functions of a kernel, as if each called the next one. It is at most `STACK`.
 """
 
 from __future__ import annotations
@@ -27,13 +32,16 @@ STORED = re.compile(
     r"^\s+(?:(?:str|stur)\s+q\d+, \[(?:sp|x29)\b|(stp)\s+q\d+, q\d+, \[(?:sp|x29)\b"
     r"|v?mov[ua]p[sd]\s+%[xyz]mm\d+, -?\d*\(%r[sb]p\))"
 )
+MASK = re.compile(r"^\s+v?p?movmsk\w+|^\s+addv\b")  # bits of a mask, on AArch64 as a sum over its lanes
+FRAME = re.compile(r"^\s+(?:sub\s+sp, sp, (?:#(\d+)(, lsl #12)?|\w+)|st[rp]\s.*\[sp, #-(\d+)\]!)")
 FUNCTION = re.compile(r'^"?(?!\.?L)([\w.$]+)"?:')
 LABEL = re.compile(r"^(\.?L[\w.$]+):")
 JUMP = re.compile(r"^\s+(?:j\w+|b(?:\.\w+)?|cbn?z|tbn?z)\s.*?(\.?L[\w.$]+)\s*$")
 BAR = 150
+STACK = 2**16
 
 
-def spills(assembly: str) -> collections.Counter[str]:
+def spills(assembly: str, counted: re.Pattern[str] = STORED) -> collections.Counter[str]:
     """The most of any loop, by functions that have some."""
     found: collections.Counter[str] = collections.Counter()
     for function, lines in functions(assembly):
@@ -43,10 +51,25 @@ def spills(assembly: str) -> collections.Counter[str]:
         stored: collections.Counter[tuple[int, int]] = collections.Counter()
         for k, line in enumerate(lines):
             around = [(last - first, first) for first, last in loops if first <= k <= last]
-            if around and (match := STORED.match(line)):
-                stored[min(around)] += 2 if match[1] else 1
+            if around and (match := counted.match(line)):
+                stored[min(around)] += 2 if match.re.groups and match[1] else 1
         if stored:
             found[function] = max(stored.values())
+    return found
+
+
+def masks(assembly: str) -> collections.Counter[str]:
+    """The same of integers that are made of masks."""
+    return spills(assembly, MASK)
+
+
+def stack(assembly: str) -> int:
+    """The bytes of all functions for AArch64, none of which may take more than it says."""
+    found = 0
+    for match in filter(None, map(FRAME.match, assembly.splitlines())):
+        size = match[1] or match[3]
+        assert size, f"a size that only a call knows: {match[0]}"
+        found += int(size) << (12 if match[2] else 0)
     return found
 
 
@@ -62,15 +85,18 @@ def functions(assembly: str) -> Iterator[tuple[str, list[str]]]:
     yield name, lines
 
 
-def spills_of(processor: str, kernel: str) -> collections.Counter[str]:
+def assembly_of(processor: str, kernel: str) -> str:
     """Of a kernel, in a process that compiles for nothing else."""
     import cross
     from kernel_code import kernels
 
     cross.compile_for(cross.Target(SYSTEMS[processor], processor))
-    return spills(kernels()[kernel]()._library.get_asm_str())
+    return str(kernels()[kernel]()._library.get_asm_str())
 
 
 if __name__ == "__main__":
-    for told, count in spills_of(*sys.argv[1:]).most_common(5):
-        print(count, told)
+    text = assembly_of(*sys.argv[1:])
+    for what, found in (("vectors on the stack", spills(text)), ("integers of masks", masks(text))):
+        for told, count in found.most_common(5):
+            print(count, what, told)
+    print(stack(text), "bytes of stack")

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 from numba.core import config
-from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
+from numba.core.codegen import JITCPUCodegen
 from numba.core.registry import cpu_target
 
-from tridiag.kernels.runtime import system
+from tridiag.kernels.runtime import compilation, system
 
 
 class Target(NamedTuple):
@@ -23,11 +23,10 @@ class Target(NamedTuple):
     processor: str
 
 
-class Library(JITCodeLibrary):
+class Library(compilation.Library):
     """Of functions that are never loaded."""
 
-    def get_pointer_to_function(self, name: str) -> int:
-        self._ensure_finalized()
+    def address_of(self, name: str) -> int:
         return 0
 
     def _finalize_specific(self) -> None:
@@ -37,8 +36,8 @@ class Library(JITCodeLibrary):
         return self._codegen.object_of(self._final_module)
 
 
-class Codegen(JITCPUCodegen):
-    """Numba's for a target; it compiles as there a process would for itself."""
+class Codegen(compilation.Codegen):
+    """That of kernels, for a target; it compiles as there a process would for itself."""
 
     _library_class = Library
 
@@ -46,7 +45,7 @@ class Codegen(JITCPUCodegen):
         self.target = target
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
-        super().__init__("numba.exec")
+        JITCPUCodegen.__init__(self, "numba.exec")
 
     def _init(self, module: Any) -> None:
         triple, processor = self.target
@@ -85,9 +84,6 @@ class Codegen(JITCPUCodegen):
         return module
 
     def _add_module(self, module: Any) -> None:
-        pass
-
-    def set_env(self, name: str, environment: Any) -> None:
         pass
 
     def magic_tuple(self) -> tuple[str, str, str]:

@@ -1,8 +1,9 @@
 """Layouts: how rows of operands are read and those of a solution written, whatever the algorithm.
 
 A sweep is what is done with rows: ``state = sweep.start()``; downwards ``state = sweep.step(state, k, keep, *entries)``
-for row k of those at hand, upwards ``x = sweep.solution(k, state)`` from x of the rows behind, which are the state;
-``sweep.leave(state)``. Lanes that ``keep`` does not have are taken out. A layout drives it over rows first <= i < last:
+for row k of those at hand, ``sweep.of_lanes(code, first)`` for some of its lanes; upwards
+``x = sweep.solution(k, state)`` from x of the rows behind, which are the state; ``sweep.leave(state)``. Lanes that
+``keep`` does not have are taken out. A layout drives it over rows first <= i < last:
 
     Views         rows of lanes at any stride, in scratch memory or the caller's: one row at a time, with a mask
     Contiguous    a few numbers of each lane at a time, from memory through registers
@@ -16,6 +17,7 @@ A new layout is a class with `down` here, what writes a solution to it, and a li
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +26,7 @@ from llvmlite import ir
 from tridiag.kernels.access.moves import first_lanes, in_lanes, out_of_lanes, put_interleaved, take_interleaved
 from tridiag.kernels.access.operands import QUAD, addresses, ask, operand_in
 from tridiag.kernels.access.rows import RIGHT, Mask, Rows
+from tridiag.kernels.simd.registers import by_register, lanes_of_register
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import LINE, Code
 
@@ -88,6 +91,12 @@ class Lines:
     def __init__(self, code: Code, operand: Any) -> None:
         self.code, self.table, self.ahead = code, operand.addresses.lanes, operand.ahead
 
+    def of_lanes(self, code: Code, first: int) -> Lines:
+        """The same of some lanes: those that ``code`` has, from one on."""
+        made = copy.copy(self)
+        made.code, made.table = code, self.table + 8 * first
+        return made
+
     def places(self, i: Value) -> list[Value]:
         """The addresses are read again each time: registers are too few for them."""
         at = i * (self.code.parts * self.code.size_of_real)
@@ -132,6 +141,11 @@ class Contiguous:
         self.code, self.lines, self.moves, self.pads = code, [Lines(code, x) for x in operands], moves, pads
         self.height, self.outer = QUAD // code.parts, outer
 
+    def of_lanes(self, code: Code, first: int) -> Contiguous:
+        made = copy.copy(self)
+        made.code, made.lines = code, [band.of_lanes(code, first) for band in self.lines]
+        return made
+
     def read(self, i: Value) -> Any:
         """The entries of `height` rows from i on."""
         code, bands = self.code, [band.load(i + move) for band, move in zip(self.lines, self.moves, strict=True)]
@@ -142,14 +156,14 @@ class Contiguous:
         return zip(*bands, strict=True)
 
     def down(self, first: Value, last: Value, sweep: Any) -> None:
-        every = self.code.all_lanes()
-
-        def chunk(i: Value, state: Any) -> Any:
-            for k, entries in enumerate(self.read(i)):
-                state = sweep.step(state, i - first + k, every, *entries)
+        def chunk(code: Code, lane: int, i: Value, state: Any) -> Any:
+            every, part = code.all_lanes(), sweep.of_lanes(code, lane)
+            for k, entries in enumerate(self.of_lanes(code, lane).read(i)):
+                state = part.step(state, i - first + k, every, *entries)
             return state
 
-        sweep.leave(self.code.fori(first, last, chunk, sweep.start(), step=self.height))
+        two = 2 * lanes_of_register(self.code)
+        sweep.leave(by_register(self.code, first, last, chunk, sweep.start(), self.height, two))
 
 
 def to_contiguous(code: Code, output: Value, first: Value, last: Value, sweep: Any) -> None:

@@ -9,6 +9,7 @@ from llvmlite import ir
 from tridiag.kernels.access.operands import QUAD, addresses
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.processor import bytes_of_register
+from tridiag.kernels.simd.registers import joined
 from tridiag.kernels.simd.transpose import transpose_blocks
 from tridiag.kernels.simd.values import Complex, Value
 from tridiag.kernels.simd.vector import I8, I64, LINE, Code
@@ -16,15 +17,12 @@ from tridiag.kernels.simd.vector import I8, I64, LINE, Code
 
 def in_lanes(code: Code, pieces: list[Value]) -> list[Value]:
     """One short vector a lane to one vector of lanes an element."""
-    height = pieces[0].llvm.type.count
-    wide = pieces[:height]
-    columns = [pieces[k : k + height] for k in range(0, len(pieces), height)]
-    while len(columns) > 1:
-        columns = [
-            [code.join(x, y) for x, y in zip(*columns[k : k + 2], strict=True)] for k in range(0, len(columns), 2)
-        ]
-    wide = columns[0]
-    return transpose_blocks(code, wide)
+    height, lanes = pieces[0].llvm.type.count, len(pieces)
+    if lanes < height:
+        squares = [[code.part(piece, k, lanes) for piece in pieces] for k in range(0, height, lanes)]
+        return [row for square in squares for row in transpose_blocks(code, square)]
+    columns = [pieces[k : k + height] for k in range(0, lanes, height)]
+    return transpose_blocks(code, [joined(code, parts) for parts in zip(*columns, strict=True)])
 
 
 def in_register(code: Code, row: Value) -> Value:
@@ -35,11 +33,14 @@ def in_register(code: Code, row: Value) -> Value:
 
 def out_of_lanes(code: Code, rows: list[Value]) -> list[Value]:
     """The inverse."""
-    height = len(rows)
+    height, lanes = len(rows), code.lanes
+    if lanes < height:
+        squares = [transpose_blocks(code, rows[k : k + lanes]) for k in range(0, height, lanes)]
+        return [joined(code, parts) for parts in zip(*squares, strict=True)]
     wide = transpose_blocks(code, rows)
-    if bytes_of_register() == LINE and height < code.lanes:
+    if bytes_of_register() == LINE and height < lanes:
         wide = [in_register(code, row) for row in wide]
-    return [code.part(wide[lane % height], lane // height * height, height) for lane in range(code.lanes)]
+    return [code.part(wide[lane % height], lane // height * height, height) for lane in range(lanes)]
 
 
 def load_contiguous(code: Code, table: Value, first: Value, last: Value, target: Value) -> None:

@@ -29,7 +29,8 @@ class Rows:
 
     def of_lanes(self, code: Code, first: int) -> Rows:
         """The same of some lanes: those that ``code`` has, from one on."""
-        return Rows(code, self.base + first * code.size_of_real, self.stride, self.spread)
+        moved = 0 if self.spread else first * code.size_of_real
+        return Rows(code, self.base + moved, self.stride, self.spread)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ is missing, N and all else that depends on covariances alone is computed once.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from tridiag.kernels.jobs.words.record import Lines, extended
 from tridiag.kernels.kalman.loops import Loops, Room
 from tridiag.kernels.kalman.matrices import Entries, Form, Lanes, Roots, vector
 from tridiag.kernels.simd.records import At
+from tridiag.kernels.simd.registers import narrow
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
 
@@ -36,6 +38,7 @@ class GradientRoom(Room):
         self.entries_of_all = sum(map(self.entries, PARAMETERS))
         self.layout = extended(self.layout, f"GradientRoom{k}_{p}", found=Lines(self.entries_of_all))
         self.found = self.layout.fields["found"].offset
+        self.sums = k * k, p * k, k * (k + 1) // 2, p * (p + 1) // 2  # over all steps: of F, H, and half of Q and R
         self.kept, self.kept_of_means = k + k * (k + 1) // 2, k + p  # lines of a step
         self.gains = self.record  # of a record, before the covariances that are updated and predicted
         self.record += k * (k + 1)
@@ -74,7 +77,9 @@ class Gradient(Loops):
 
     def finish(self, code: Code, room: At, sums: Any, mean: Any, cov: Any) -> None:
         """All derivatives, in the order of the parameters, to the memory of the worker."""
-        of_F, of_H, of_Q, of_R = sums
+        counts = self.room.sums
+        row = iter(() if sums else self.row(code, room + self.room.found, sum(counts)))
+        of_F, of_H, of_Q, of_R = sums or [[next(row) for _ in range(count)] for count in counts]
         of_Q, of_R, of_P0 = ([0.5 * x for x in sides] for sides in (of_Q, of_R, cov))
         of_Q, of_P0 = (Entries.unpacked(x, self.room.states).ravel() for x in (of_Q, of_P0))
         of_R = Entries.unpacked(of_R, self.room.observed).ravel()
@@ -91,14 +96,20 @@ class Gradient(Loops):
 
         code.fori(0, self.room.entries_of_all, entry)
 
-    def none(self, code: Code) -> Any:
-        """The sums before the first step: of F, H, Q and R."""
-        k, p = self.room.states, self.room.observed
-        return tuple((code.zero(),) * count for count in (k * k, p * k, k * (k + 1) // 2, p * (p + 1) // 2))
+    def none(self, code: Code, room: At) -> Any:
+        """The sums before the first step, of F, H, Q and R; () where registers are narrow: they are in memory."""
+        if len(narrow(code)) == 1:
+            return tuple((code.zero(),) * count for count in self.room.sums)
+        self.put_row(code, room + self.room.found, [code.zero()] * sum(self.room.sums))
+        return ()
 
-    @staticmethod
-    def add(sums: Any, terms: Sequence[Any]) -> Any:
-        return tuple(tuple(x + y for x, y in zip(*sides, strict=True)) for sides in zip(sums, terms, strict=True))
+    def add(self, code: Code, room: At, sums: Any, terms: Sequence[Any]) -> Any:
+        if sums:
+            return tuple(tuple(x + y for x, y in zip(*sides, strict=True)) for sides in zip(sums, terms, strict=True))
+        found = list(itertools.chain(*terms))
+        row = self.row(code, room + self.room.found, len(found))
+        self.put_row(code, room + self.room.found, [x + y for x, y in zip(row, found, strict=True)])
+        return ()
 
     def squares(self, x: Any) -> tuple[Value, ...]:
         """x x^T, packed."""
@@ -108,45 +119,45 @@ class Gradient(Loops):
 
     def gradient(self, covs: Form, missing: bool, code: Code, job: At, room: At, _: Value) -> None:
         """All steps of a series in each lane, there and back."""
-        ops, k, p = Lanes(code), self.room.states, self.room.observed
+        k, p = self.room.states, self.room.observed
         kept_lines, n = room + self.room.size, job.steps
         self.begin(code, job, room)
 
-        def read(t: Value) -> Any:
-            y = self.observations(code, job, room, t)
+        def read(loops: Gradient, code: Code, t: Value) -> Any:
+            y = loops.observations(code, job, room, t)
             kept: Any = vector([x == x for x in y]) if missing else None
-            H, R = (self.matrix(code, job, room, operand) for operand in (K.H, K.R))
-            return *kalman_filter.there(ops, H, R, y, kept), kept
+            H, R = (loops.matrix(code, job, room, operand) for operand in (K.H, K.R))
+            return *kalman_filter.there(Lanes(code), H, R, y, kept), kept
 
-        def updated(t: Value, state: Estimate) -> Any:
-            H, R, y, kept = read(t)
-            seen, after = kalman_filter.observe(ops, H, R, y, None, state, covs)
+        def updated(loops: Gradient, code: Code, t: Value, state: Estimate) -> Any:
+            H, R, y, kept = read(loops, code, t)
+            seen, after = kalman_filter.observe(Lanes(code), H, R, y, None, state, covs)
             return H, R, kept, seen, after
 
-        def forward(t: Value, carry: Any) -> Any:
-            mean, cov, bad, doubt = carry
-            self.put_row(code, kept_lines + t * (self.room.kept * LINE), [*mean, *cov])
+        def forward(loops: Gradient, code: Code, t: Value, carry: Any) -> Any:
+            ops, (mean, cov, bad, doubt) = Lanes(code), carry
+            loops.put_row(code, kept_lines + t * (self.room.kept * LINE), [*mean, *cov])
             state = Estimate(vector(mean), covs.unpacked(cov, k))
-            H, _, kept, seen, after = updated(t, state)
-            F, Q = (self.matrix(code, job, room, operand) for operand in (K.F, K.Q))
+            H, _, kept, seen, after = updated(loops, code, t, state)
+            F, Q = (loops.matrix(code, job, room, operand) for operand in (K.F, K.Q))
             bad = kalman_filter.added([bad, *(x * 0.0 for x in seen.variances), *(x * 0.0 for x in seen.errors)])
             ahead = kalman_filter.predict(ops, F, Q, after, covs)
             doubt = self.doubted(code, doubt, (state.cov, ahead.cov), F, H, Q, kept, seen.variances)
             return tuple(ahead.mean), covs.packed(ahead.cov), bad, doubt
 
-        def backward(t: Value, carry: Any) -> Any:
+        def backward(loops: Gradient, code: Code, t: Value, carry: Any) -> Any:
             r, N, sums, behind = vector(carry[0]), Entries.unpacked(carry[1], k), carry[2], carry[3]
-            row = self.row(code, kept_lines + t * (self.room.kept * LINE), self.room.kept)
-            H, R, kept, seen, after = updated(t, Estimate(vector(row[:k]), covs.unpacked(row[k:], k)))
+            ops, row = Lanes(code), loops.row(code, kept_lines + t * (self.room.kept * LINE), self.room.kept)
+            H, R, kept, seen, after = updated(loops, code, t, Estimate(vector(row[:k]), covs.unpacked(row[k:], k)))
             root, after = after.cov, Estimate(after.mean, covs.whole(ops, after.cov))
-            F = self.matrix(code, job, room, K.F)
+            F = loops.matrix(code, job, room, K.F)
             scaled, gains = ([x * w for w, x in zip(seen.weights, xs, strict=True)] for xs in (seen.errors, seen.rows))
             mean = kalman_adjoint.pull_mean(ops, F, H, scaled, gains, seen.factors, after, r)
             if covs is Entries:
                 cov = kalman_adjoint.pull_covariance(ops, F, H, R, seen, after.cov, N)
             else:
                 behind = Shrinking(vector(behind[0]), vector(behind[1]).reshape(k, k))
-                back = self.gain(code, job, room, t, root)
+                back = loops.gain(code, job, room, t, root)
                 cov, behind = kalman_adjoint.pull_by_roots(ops, F, H, R, seen, after.mean, back, N, behind)
                 mean, behind = mean._replace(smoothed=behind.mean), (tuple(behind.mean), tuple(behind.NP.ravel()))
             of_R = kalman_filter.outer(mean.u, mean.u) - cov.of_R
@@ -158,17 +169,17 @@ class Gradient(Loops):
                 Entries.packed(kalman_filter.outer(r, r) - N),
                 Entries.packed(of_R),
             )
-            self.put_of_y(code, job, room, t, mean.u)
-            return tuple(mean.r), Entries.packed(cov.N), self.add(sums, terms), behind
+            loops.put_of_y(code, job, room, t, mean.u)
+            return tuple(mean.r), Entries.packed(cov.N), loops.add(code, room, sums, terms), behind
 
         cov, doubt = self.first(covs, code, job, room), self.doubt(covs, code, job, room)
         start = tuple(self.matrix(code, job, room, K.M0)), covs.packed(cov), code.zero(), doubt
-        *_, bad, doubt = code.fori(0, n, forward, start)
+        *_, bad, doubt = self.steps(code, 0, n, forward, start)
         self.put(code, room, bad, self.one(code), code.zero(), doubt)
         ahead = self.ahead(code, job, room)
-        nothing = tuple(ahead[:k]), tuple(ahead[k:]), self.none(code)
+        nothing = tuple(ahead[:k]), tuple(ahead[k:]), self.none(code, room)
         behind = ((code.zero(),) * k, (code.zero(),) * (k * k)) if covs is Roots else ()
-        r, N, sums, _ = code.fori(n - 1, -1, backward, (*nothing, behind), step=-1)
+        r, N, sums, _ = self.steps(code, n - 1, -1, backward, (*nothing, behind), -1)
         of_P0 = [x - y for x, y in zip(self.squares(vector(r)), N, strict=True)]
         self.finish(code, room, sums, r, of_P0)
         self.give(code, room)
@@ -230,12 +241,12 @@ class Gradient(Loops):
             F = self.matrix(code, job, room, K.F)
             cov = kalman_adjoint.pull_covariance(ops, F, H, R, seen, after, N)
             terms = (-cov.of_F).ravel(), (-cov.of_H).ravel(), Entries.packed(-N), Entries.packed(-cov.of_R)
-            return Entries.packed(cov.N), self.add(sums, terms)
+            return Entries.packed(cov.N), self.add(code, room, sums, terms)
 
         cov, doubt = self.first(covs, code, job, room), self.doubt(covs, code, job, room)
         _, bad, doubt = code.fori(0, n, forward, (covs.packed(cov), code.zero(), doubt))
         self.put(code, room, bad, self.one(code), code.zero(), doubt)
-        N, sums = code.fori(n - 1, -1, backward, ((code.zero(),) * half, self.none(code)), step=-1)
+        N, sums = code.fori(n - 1, -1, backward, ((code.zero(),) * half, self.none(code, room)), step=-1)
         self.finish(code, room, sums, (code.zero(),) * k, [-x for x in N])
         target = job.of_covariances
 
@@ -286,9 +297,9 @@ class Gradient(Loops):
                 self.squares(mean.u),
             )
             self.put_of_y(code, job, room, t, mean.u)
-            return tuple(mean.r), self.add(sums, terms)
+            return tuple(mean.r), self.add(code, room, sums, terms)
 
         code.fori(0, n, forward, tuple(self.matrix(code, job, room, K.M0)))
-        r, sums = code.fori(n - 1, -1, backward, ((code.zero(),) * k, self.none(code)), step=-1)
+        r, sums = code.fori(n - 1, -1, backward, ((code.zero(),) * k, self.none(code, room)), step=-1)
         self.finish(code, room, sums, r, self.squares(vector(r)))
         self.give(code, room)

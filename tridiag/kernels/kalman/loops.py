@@ -6,6 +6,7 @@ logarithm of the product of all variances is taken at the end: the product is ke
 
 from __future__ import annotations
 
+import copy
 import functools
 import operator
 from collections.abc import Callable, Iterable
@@ -20,6 +21,7 @@ from tridiag.kernels.jobs.words import kalman as K
 from tridiag.kernels.jobs.words.record import Guarded, Lines, extended
 from tridiag.kernels.kalman.matrices import Form, Lanes, Roots, vector
 from tridiag.kernels.simd.records import At
+from tridiag.kernels.simd.registers import by_register
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
 
@@ -59,8 +61,24 @@ class Room:
 class Loops:
     """The loops for models of one size."""
 
+    lane = 0  # the first one of a row that they are for
+
     def __init__(self, room: Room) -> None:
         self.room = room
+
+    def steps(self, code: Code, first: Any, last: Any, step: Callable[..., Any], carry: Any, by: int = 1) -> Any:
+        """`Code.fori` with ``step(loops, code, t, carry)``, of a few lanes after others where registers are narrow."""
+
+        def some(code: Code, lane: int, t: Value, carry: Any) -> Any:
+            loops = copy.copy(self)
+            loops.lane = lane
+            return step(loops, code, t, carry)
+
+        return by_register(code, first, last, some, carry, by)
+
+    def line(self, code: Code, at: Value, e: Any = 0) -> Value:
+        """The address of these lanes in a row of lanes, so many behind one."""
+        return at + (e * LINE + self.lane * code.size_of_real)
 
     # ------------------------------------------------------------------------------------------- reading
 
@@ -71,9 +89,13 @@ class Loops:
             found = code.insert(found, code.load_as(code.real, address), lane)
         return found
 
+    def addresses(self, code: Code, room: At, operand: int) -> list[Value]:
+        """That of an operand in each lane."""
+        return addresses(code, room + (self.room.bind(operand) + 8 * self.lane))
+
     def bound(self, code: Code, job: At, room: At, operand: int, t: Value) -> list[Value]:
         """The address of step t of an operand in each lane."""
-        base = addresses(code, room + self.room.bind(operand))
+        base = self.addresses(code, room, operand)
         step = t * code.word(job + 8 * (K.TABLE + operand))
         return [address + step for address in base]
 
@@ -83,7 +105,7 @@ class Loops:
         target = room + self.room.places[operand]
 
         def entry(e: Value, state: Any) -> Any:
-            code.store(target + e * LINE, self.gather(code, [x + e * code.size_of_real for x in base]))
+            code.store(self.line(code, target, e), self.gather(code, [x + e * code.size_of_real for x in base]))
             return state
 
         code.fori(0, count, entry)
@@ -101,7 +123,7 @@ class Loops:
         at, shape = room + self.room.places[operand], self.room.shapes[operand]
         found = np.empty(shape, object)
         for e, index in enumerate(np.ndindex(*shape)):
-            found[index] = code.load(at + e * LINE)
+            found[index] = code.load(self.line(code, at, e))
         return found
 
     def observations(self, code: Code, job: At, room: At, t: Value) -> Any:
@@ -115,7 +137,7 @@ class Loops:
 
     def put_row(self, code: Code, at: Value, values: Iterable[Value]) -> None:
         for e, value in enumerate(values):
-            code.store(at + e * LINE, value)
+            code.store(self.line(code, at, e), value)
 
     def scatter(self, code: Code, base: Iterable[Value], value: Value) -> None:
         """One number to each of the addresses."""
@@ -123,7 +145,7 @@ class Loops:
             code.store_as(address, code.extract(value, lane))
 
     def row(self, code: Code, at: Value, count: int) -> list[Value]:
-        return [code.load(at + e * LINE) for e in range(count)]
+        return [code.load(self.line(code, at, e)) for e in range(count)]
 
     # ------------------------------------------------------------------------------------------- carrying
 
@@ -142,11 +164,10 @@ class Loops:
 
     def filter(self, covs: Form, missing: bool, code: Code, job: At, room: At) -> None:
         """All steps of a series in each lane."""
-        self.run(covs, missing, code, job, room, lambda t, predicted, updated: None)
+        self.run(covs, missing, code, job, room, lambda *state: None)
 
     def run(self, covs: Form, missing: bool, code: Code, job: At, room: At, visit: Callable[..., Any]) -> None:
-        """The same; ``visit(t, predicted, updated)`` sees all states, and may tell what was lost: see `Doubt`."""
-        ops, k = Lanes(code), self.room.states
+        """The same; ``visit(loops, code, t, predicted, updated)`` sees all states, and may tell of a loss (`Doubt`)."""
         self.fetch_all(code, job, room)
         cov = self.first(covs, code, job, room)
         start = (
@@ -157,29 +178,35 @@ class Loops:
             self.begun(code),
         )
 
-        def step(t: Value, carry: Any) -> Any:
-            mean, cov, (quadratic, product, count), doubt, more = carry
-            state, y = Estimate(vector(mean), covs.unpacked(cov, k)), self.observations(code, job, room, t)
-            H, R = (self.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
-            kept: Any = vector([x == x for x in y]) if missing else None
-            seen, updated = kalman_filter.observe(ops, H, R, y, kept, state, covs)
-            for weight, error, variance in zip(seen.weights, seen.errors, seen.variances, strict=True):
-                quadratic = quadratic + error * error * weight + variance * 0.0  # infinity is not lost
-                product = self.times(code, product, variance)
-            for mask in kept if missing else ():
-                count = count + code.to_real(mask)
-            loss = visit(t, state, updated)
-            F, Q = (self.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
-            ahead = kalman_filter.predict(ops, F, Q, updated, covs)
-            doubt = self.doubted(code, doubt, (state.cov, ahead.cov), F, H, Q, kept, seen.variances)
-            if doubt and loss is not None:
-                doubt = *doubt[:-1], kalman_filter.larger(ops, loss, doubt[-1])
-            more = self.followed(code, seen, F, kept, more)
-            return tuple(ahead.mean), covs.packed(ahead.cov), (quadratic, product, count), doubt, more
+        def step(loops: Loops, *state: Any) -> Any:
+            return loops.step(covs, missing, job, room, visit, *state)
 
-        mean, cov, (quadratic, product, count), doubt, more = code.fori(0, job.steps, step, start)
+        mean, cov, (quadratic, product, count), doubt, more = self.steps(code, 0, job.steps, step, start)
         self.put(code, room, quadratic, product, count, doubt)
         self.ended(covs, code, room, mean, cov, doubt, more)
+
+    def step(
+        self, covs: Form, missing: bool, job: At, room: At, visit: Callable[..., Any], code: Code, t: Value, carry: Any
+    ) -> Any:
+        """A step of `run`."""
+        ops, (mean, cov, (quadratic, product, count), doubt, more) = Lanes(code), carry
+        state, y = Estimate(vector(mean), covs.unpacked(cov, self.room.states)), self.observations(code, job, room, t)
+        H, R = (self.matrix(code, job, room, operand, t) for operand in (K.H, K.R))
+        kept: Any = vector([x == x for x in y]) if missing else None
+        seen, updated = kalman_filter.observe(ops, H, R, y, kept, state, covs)
+        for weight, error, variance in zip(seen.weights, seen.errors, seen.variances, strict=True):
+            quadratic = quadratic + error * error * weight + variance * 0.0  # infinity is not lost
+            product = self.times(code, product, variance)
+        for mask in kept if missing else ():
+            count = count + code.to_real(mask)
+        loss = visit(self, code, t, state, updated)
+        F, Q = (self.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
+        ahead = kalman_filter.predict(ops, F, Q, updated, covs)
+        doubt = self.doubted(code, doubt, (state.cov, ahead.cov), F, H, Q, kept, seen.variances)
+        if doubt and loss is not None:
+            doubt = *doubt[:-1], kalman_filter.larger(ops, loss, doubt[-1])
+        more = self.followed(code, seen, F, kept, more)
+        return tuple(ahead.mean), covs.packed(ahead.cov), (quadratic, product, count), doubt, more
 
     # what else is carried from step to step, for loops that carry more
 

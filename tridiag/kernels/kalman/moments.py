@@ -36,11 +36,11 @@ class Moments(Loops):
 
     def filtered(self, covs: Form, missing: bool, code: Code, job: At, room: At) -> None:
         """The states predicted for all steps of a series in each lane, and updated by what is observed."""
-        ops = Lanes(code)
 
-        def visit(t: Value, predicted: Estimate, updated: Estimate) -> Any:
+        def visit(loops: Moments, code: Code, t: Value, predicted: Estimate, updated: Estimate) -> Any:
+            ops = Lanes(code)
             for state, places in ((updated, (K.MEAN, K.COV)), (predicted, (K.PREDICTED_MEAN, K.PREDICTED_COV))):
-                self.write(code, job, room, t, Estimate(state.mean, covs.whole(ops, state.cov)), places)
+                loops.write(code, job, room, t, Estimate(state.mean, covs.whole(ops, state.cov)), places)
             return kalman_filter.lost(ops, predicted.cov, updated.cov) if covs is Entries else None
 
         self.run(covs, missing, code, job, room, visit)
@@ -56,8 +56,8 @@ class Moments(Loops):
     def smoothed(self, covs: Form, missing: bool, code: Code, job: At, room: At) -> None:
         """The states of all steps given all observations."""
 
-        def visit(t: Value, predicted: Estimate, updated: Estimate) -> None:
-            self.put_row(code, self.place(code, room, t), [*predicted.mean, *covs.packed(predicted.cov)])
+        def visit(loops: Moments, code: Code, t: Value, predicted: Estimate, updated: Estimate) -> None:
+            loops.put_row(code, self.place(code, room, t), [*predicted.mean, *covs.packed(predicted.cov)])
 
         self.run(covs, missing, code, job, room, visit)
         if covs is Entries:
@@ -74,40 +74,40 @@ class Moments(Loops):
 
     def back(self, missing: bool, code: Code, job: At, room: At) -> None:
         """As `tridiag.algorithms.kalman_smoother.backward`."""
-        ops, k, n = Lanes(code), self.room.states, job.steps
+        k, n = self.room.states, job.steps
 
-        def step(t: Value, carry: Any) -> Any:
-            mean, cov, loss = carry
-            predicted, seen, updated = self.observed(Entries, missing, code, job, room, t)
-            F = self.matrix(code, job, room, K.F, t)
+        def step(loops: Moments, code: Code, t: Value, carry: Any) -> Any:
+            ops, (mean, cov, loss) = Lanes(code), carry
+            predicted, seen, updated = loops.observed(Entries, missing, code, job, room, t)
+            F = loops.matrix(code, job, room, K.F, t)
             F = ops.where(code.everywhere(t + 1 < n), F, np.full((k, k), code.zero()))  # the last is not read
             ahead = kalman_smoother.carry_back(ops, F, Estimate(vector(mean), Entries.unpacked(cov, k)))
             smoothed = kalman_smoother.smoothed_state(ops, updated, ahead)
             loss = kalman_filter.larger(ops, kalman_filter.lost(ops, predicted.cov, updated.cov, smoothed.cov), loss)
-            self.write(code, job, room, t, smoothed, (K.MEAN, K.COV))
+            loops.write(code, job, room, t, smoothed, (K.MEAN, K.COV))
             mean, cov = kalman_smoother.collect(ops, seen, ahead)
             return tuple(mean), Entries.packed(cov), loss
 
         place = room + self.room.result + LOSS * LINE
         nothing = (code.zero(),) * k, (code.zero(),) * (k * (k + 1) // 2), code.load(place)
-        code.store(place, code.fori(n - 1, -1, step, nothing, step=-1)[-1])
+        code.store(place, self.steps(code, n - 1, -1, step, nothing, -1)[-1])
 
     def back_by_roots(self, missing: bool, code: Code, job: At, room: At) -> None:
         """As `tridiag.algorithms.kalman_smoother.smooth`."""
-        ops, k, n = Lanes(code), self.room.states, job.steps
+        k, n = self.room.states, job.steps
 
-        def step(t: Value, carry: Any) -> Any:
-            ahead, mean, cov = carry
-            predicted, _, updated = self.observed(Roots, missing, code, job, room, t)
-            F, Q = (self.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
+        def step(loops: Moments, code: Code, t: Value, carry: Any) -> Any:
+            ops, (ahead, mean, cov) = Lanes(code), carry
+            predicted, _, updated = loops.observed(Roots, missing, code, job, room, t)
+            F, Q = (loops.matrix(code, job, room, operand, t) for operand in (K.F, K.Q))
             behind = Estimate(vector(mean), Roots.unpacked(cov, k))
             before = kalman_smoother.smooth(ops, F, Q, updated, vector(ahead), behind)
             mean, cov = kalman_filter.chosen(ops, code.everywhere(t + 1 == n), updated, before)
-            self.write(code, job, room, t, Estimate(mean, Roots.whole(ops, cov)), (K.MEAN, K.COV))
+            loops.write(code, job, room, t, Estimate(mean, Roots.whole(ops, cov)), (K.MEAN, K.COV))
             return tuple(predicted.mean), tuple(mean), Roots.packed(cov)
 
         nothing = (code.zero(),) * k, (code.zero(),) * k, (code.zero(),) * (k * (k + 1) // 2)
-        code.fori(n - 1, -1, step, nothing, step=-1)
+        self.steps(code, n - 1, -1, step, nothing, -1)
 
     def write(self, code: Code, job: At, room: At, t: Value, state: Estimate, places: tuple[int, int]) -> None:
         """A state of each lane to the caller's memory."""

@@ -17,7 +17,7 @@ from tridiag.kernels.jobs.words import logsumexp as J
 from tridiag.kernels.simd.explog import Lanes, SharedScale
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.processor import bytes_of_register
-from tridiag.kernels.simd.registers import narrow
+from tridiag.kernels.simd.registers import joined, narrow
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import LINE, Code
 
@@ -51,23 +51,22 @@ def begin_term(code: Code, slot: Value, init: Value) -> None:
     store_state(code, slot, logsumexp.step(ops, nothing, code.load(init)))
 
 
-def joined(code: Code, rows: Sequence[Value]) -> Value:
-    """A power of two of rows, end to end."""
-    if len(rows) == 1:
-        return rows[0]
-    return joined(code, [code.join(x, y) for x, y in zip(rows[::2], rows[1::2], strict=True)])
-
-
 def row_of(code: Code, x: Value, k: int) -> Value:
     return code.part(x, k * code.lanes, code.lanes)
 
 
-def sweep(code: Code, state: Any, rows: Value, steps: Callable[..., Any], most: int = ROWS) -> Any:
-    """Steps 0 <= t < rows, several at a time."""
+def sweep(code: Code, state: Any, rows: Value, steps: Callable[..., Any], most: int = 0) -> Any:
+    """Steps 0 <= t < rows, several at a time: ``most`` of them, or `together`."""
+    most = most or together()
     even = rows / most * most
     for count, first, last in ((most, code.integer(0), even), (1, even, rows)):
         state = code.fori(first, last, functools.partial(steps, count=count), state, step=count)
     return state
+
+
+def together() -> int:
+    """Rows that are worked on at once: of no more registers than there are, half of them free, for some of each."""
+    return min(ROWS, 8 * bytes_of_register() // LINE)
 
 
 class Ahead:

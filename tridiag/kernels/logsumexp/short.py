@@ -16,6 +16,7 @@ from tridiag.kernels.logsumexp.groups import turned
 from tridiag.kernels.logsumexp.workspace import ABREAST, BLOCK
 from tridiag.kernels.simd.explog import Lanes
 from tridiag.kernels.simd.functions import Library, by_number
+from tridiag.kernels.simd.registers import lanes_of_register, narrow
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import OPTIONS, Code
 
@@ -57,7 +58,13 @@ class Steps(NamedTuple):
     def write(self, code: Code, *words: Value) -> None:
         """``words``: the rows of log_a, which are not read where there is none, of x and y; how far apart; how many."""
         a, x, y, step, rows = words
-        code = code.of_lanes(self.groups * code.lanes)
+        whole = code.of_lanes(self.groups * code.lanes)
+        for some, first in narrow(whole, 4 * lanes_of_register(code)):
+            self.run(some, [place + first * code.size_of_real for place in (a, x, y)], step, rows)
+
+    def run(self, code: Code, places: list[Value], step: Value, rows: Value) -> None:
+        """Those of some lanes."""
+        a, x, y = places
         ops, first = Lanes(code), code.load(x)
         code.store(y, first)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
-
-from llvmlite import ir
 
 from tridiag.algorithms import elimination as el
 from tridiag.kernels.access.rows import Rows
@@ -13,7 +12,6 @@ from tridiag.kernels.partition import state as P
 from tridiag.kernels.partition.chunks import (
     BOTTOM_FEELS,
     CHUNKS,
-    PIECE,
     TOP_FEELS,
     UNSURE,
     Bands,
@@ -24,9 +22,8 @@ from tridiag.kernels.partition.chunks import (
     write,
 )
 from tridiag.kernels.simd.records import At
-from tridiag.kernels.simd.registers import by_register
 from tridiag.kernels.simd.values import Value
-from tridiag.kernels.simd.vector import I1, Code
+from tridiag.kernels.simd.vector import Code
 
 # The fields of a record, one for each row of a chunk that is solved with pivoting; only the first are kept where the
 # solution is not to be corrected.
@@ -65,23 +62,21 @@ def reduce_pivoted(code: Code, *words: Value) -> Value:
     Rows before ``first`` were taken before.
     """
     plan, block, start, first, last, kept_at, stride = words
-    bands, kept = Bands(code, plan, block), Rows(code, kept_at, stride)
+    bands, kept = Bands(code, plan, block).in_pieces(), Rows(code, kept_at, stride)
 
-    def line(i: Value, state: Any) -> Any:
-        def some(code: Code, lane: int, state: Any) -> Any:
-            (one, two), none, fresh = state, code.zero(), code.everywhere(i == start)
-            for k, a, b, c, d in bands.of_lanes(code, lane).rows(i, ask=True):
-                before = one
+    def line(fresh: bool, some: Bands, lane: int, i: Value, state: Any) -> Any:
+        code, none, (one, two) = some.code, some.code.zero(), state
+        for k, a, b, c, d in some.rows(i, ask=True):
+            if fresh and k < 2:
+                one, two = two, ((c, none, a, b, d) if k == 0 else (b, c, none, a, d))
+            else:
                 one, two, *_ = pivot_column(code, one, two, (a, b, c, none, none, d))
-                if k < 2:
-                    new = (c, none, a, b, d) if k == 0 else (b, c, none, a, d)
-                    one, two = choose(code, fresh, new if k == 0 else before, one), choose(code, fresh, new, two)
-            return one, two
-
-        return by_register(code, some, state, PIECE)
+        return one, two
 
     state = tuple(read(code, kept, 5)), tuple(read(code, kept, 5, 5))
-    one, two = code.fori(first, last, line, state, step=bands.height)
+    begun = code.pick(first == start, first + bands.height, first)
+    state = bands.over(first, begun, functools.partial(line, True), state)
+    one, two = bands.over(begun, last, functools.partial(line, False), state)
     write(code, kept, (*one, *two))
     *_, (_, *row, _) = bands.rows(last - bands.height)
     scale, unsure = sum_of_sizes(code, row) * P.doubt_below(code.eps), ~code.all_lanes()
@@ -127,14 +122,9 @@ class Records:
     def field(self, field: int) -> Rows:
         return Rows(self.code, self.base + field * self.code.row, self.fields * self.code.row)
 
-    def mask(self, i: Value, which: int) -> Value:
-        code = self.code
-        loaded = code.load_as(ir.IntType(code.lanes), self.place(i, which))
-        return Value(code, code.builder.bitcast(loaded.llvm, ir.VectorType(I1, code.lanes)))
-
-    def store_mask(self, i: Value, which: int, mask: Value) -> None:
-        code = self.code
-        code.store_as(self.place(i, which), Value(code, code.builder.bitcast(mask.llvm, ir.IntType(code.lanes))))
+    def swaps(self, i: Value, lane: int) -> Value:
+        """The address of the exchanges of a row, two bits in a byte a lane, from a lane on."""
+        return self.base + i * (self.fields * self.code.row) + (SWAPS * self.code.row + lane)
 
     def substitution(self) -> Callable[[Value, Any, Any], Any]:
         """A function (i, after, behind) that substitutes: x of row i, where x of the two rows behind it is known."""
@@ -145,9 +135,6 @@ class Records:
 
         return substitute
 
-    def place(self, i: Value, which: int) -> Value:
-        return self.base + i * (self.fields * self.code.row) + SWAPS * self.code.row + which * 8
-
 
 def eliminate_pivoted(code: Code, plan: At, block: Value, base: Value) -> None:
     """The records of the rows of a block, whose ends are known, by exchanges of two rows; the first row is not needed.
@@ -155,30 +142,29 @@ def eliminate_pivoted(code: Code, plan: At, block: Value, base: Value) -> None:
     Of two rows the pivot is the one whose entry is the larger beside its others: far fewer rows have a residual to be
     corrected than if rows with large entries always won.
     """
-    bands, records, rows = Bands(code, plan, block), Records(code, base, FEW_FIELDS), plan.height
-    _, top, bottom, below = read(code, planes(code, plan, block, P.ABOVE), 4)
+    bands, records, rows = Bands(code, plan, block).in_pieces(), Records(code, base, FEW_FIELDS), plan.height
+    ends = planes(code, plan, block, P.ABOVE)
+    _, top, bottom, below = read(code, ends, 4)
     upper, upper2, right, iterate = (records.field(k) for k in (UPPER, UPPER2, RIGHT, ITERATE))
 
-    def line(i: Value, state: Any) -> Any:
-        def some(code: Code, lane: int, state: Any) -> Any:
-            (p0, p1, p), first = state
-            for k, a, b, c, d in bands.of_lanes(code, lane).rows(i, ask=True):
-                size, below_size = code.size(p0), code.size(a)
-                swap = below_size * (size + code.size(p1)) > size * (below_size + code.size(b) + code.size(c))
-                over, under = code.one() / a, code.one() / p0  # neither row waits for the choice
-                stay, go = (p1 * under, code.zero(), p * under), (b * over, c * over, d * over)
-                for field, x in zip((upper, upper2, right), choose(code, swap, go, stay), strict=True):
-                    field.of_lanes(code, lane).store(i + k, x)
-                p0, p1, p = choose(
-                    code, swap, (p1 - p0 * go[0], -(p0 * go[1]), p - p0 * go[2]), (b - a * stay[0], c, d - a * stay[2])
-                )
-                if k == 1:
-                    p0, p1, p = choose(code, code.everywhere(i == 0), (b, c, d - a * first), (p0, p1, p))
-            return (p0, p1, p), first
+    def line(some: Bands, lane: int, i: Value, state: Any) -> Any:
+        code, (p0, p1, p) = some.code, state
+        for k, a, b, c, d in some.rows(i, ask=True):
+            size, below_size = code.size(p0), code.size(a)
+            swap = below_size * (size + code.size(p1)) > size * (below_size + code.size(b) + code.size(c))
+            over, under = code.one() / a, code.one() / p0  # neither row waits for the choice
+            stay, go = (p1 * under, code.zero(), p * under), (b * over, c * over, d * over)
+            for field, x in zip((upper, upper2, right), choose(code, swap, go, stay), strict=True):
+                field.of_lanes(code, lane).store(i + k, x)
+            p0, p1, p = choose(
+                code, swap, (p1 - p0 * go[0], -(p0 * go[1]), p - p0 * go[2]), (b - a * stay[0], c, d - a * stay[2])
+            )
+            if k == 1:
+                first = d - a * ends.of_lanes(code, lane)[code.integer(1)]
+                p0, p1, p = choose(code, code.everywhere(i == 0), (b, c, first), (p0, p1, p))
+        return p0, p1, p
 
-        return by_register(code, some, (state, top), PIECE)[0]
-
-    code.fori(0, rows, line, (code.one(), code.zero(), code.zero()), step=bands.height)
+    bands.over(code.integer(0), rows, line, (code.one(), code.zero(), code.zero()))
     for i, x in ((code.integer(1), top), (rows, bottom)):
         for field, value in ((upper, code.zero()), (upper2, code.zero()), (right, x)):
             field.store(i, value)

@@ -10,7 +10,6 @@ from tridiag.kernels.partition import state as P
 from tridiag.kernels.partition.chunks import (
     BOTTOM_FEELS,
     CHUNKS,
-    PIECE,
     TOP_FEELS,
     UNSURE,
     Bands,
@@ -21,7 +20,6 @@ from tridiag.kernels.partition.chunks import (
     write,
 )
 from tridiag.kernels.simd.records import At
-from tridiag.kernels.simd.registers import by_register
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import Code
 from tridiag.kernels.thomas.steps import least_quotient, lossless, no_quotient
@@ -66,25 +64,21 @@ def reduce_plain(code: Code, *words: Value) -> Value:
     """
     plan: Any
     plan, block, first, last, kept_at, stride = words
-    bands, kept = Bands(code, plan, block), Rows(code, kept_at, stride)
-    end = plan.height - bands.height
+    bands, kept = Bands(code, plan, block).in_pieces(), Rows(code, kept_at, stride)
 
-    def line(i: Value, state: Any) -> Any:
-        def some(code: Code, lane: int, state: Any) -> Any:
-            ends, extremes = state
-            for k, a, b, c, d in bands.of_lanes(code, lane).rows(i, ask=True):
-                y, y_before, above, x, x_before, x_own = ends
-                _, _, inverse, above = el.eliminate_reciprocal(code, above, (a, b, c))
-                extremes = Certificate.watch(code, extremes, b * inverse)
-                y, y_before = (d - a * y) * inverse, -(a * y_before) * inverse
-                new = y, y_before, above, x + x_own * y, x_before + x_own * y_before, -(x_own * above)
-                ends = choose(code, code.everywhere(i == end), ends, new) if k == bands.height - 1 else new
-            return ends, extremes
+    def line(some: Bands, lane: int, i: Value, state: Any) -> Any:
+        code, (ends, extremes) = some.code, state
+        for k, a, b, c, d in some.rows(i, ask=True):
+            y, y_before, above, x, x_before, x_own = ends
+            _, _, inverse, above = el.eliminate_reciprocal(code, above, (a, b, c))
+            extremes = Certificate.watch(code, extremes, b * inverse)
+            y, y_before = (d - a * y) * inverse, -(a * y_before) * inverse
+            new = y, y_before, above, x + x_own * y, x_before + x_own * y_before, -(x_own * above)
+            last = k == some.height - 1
+            ends = choose(code, code.everywhere(i + some.height == plan.height), ends, new) if last else new
+        return ends, extremes
 
-        return by_register(code, some, state, PIECE)
-
-    state = tuple(read(code, kept, 6)), Certificate.start(code)
-    ends, extremes = code.fori(first, last, line, state, step=bands.height)
+    ends, extremes = bands.over(first, last, line, (tuple(read(code, kept, 6)), Certificate.start(code)))
     write(code, kept, ends)
     top, bottom = (any_lane(code, ~(code.size(ends[k]) <= DECAYED * code.eps)) for k in (P.FIRST_OWN, P.LAST_BEFORE))
     unsure = any_lane(code, ~Certificate.holds(code, extremes))
@@ -112,26 +106,23 @@ def keep_separators(code: Code, plan: At, block: Value) -> None:
 
 def eliminate(code: Code, plan: At, block: Value, target: Value) -> Value:
     """c' and y' of the rows of a block; whether a lane lacks the certificate."""
-    bands, step = Bands(code, plan, block), 2 * code.row
+    bands, step = Bands(code, plan, block).in_pieces(), 2 * code.row
     above, given = Rows(code, target, step), Rows(code, target + code.row, step)
 
-    def line(i: Value, state: Any) -> Any:
-        def some(code: Code, lane: int, state: Any) -> Any:
-            above_here, before, extremes, least = state
-            for k, a, b, c, d in bands.of_lanes(code, lane).rows(i, ask=True):
-                _, _, inverse, above_here = el.eliminate_reciprocal(code, above_here, (a, b, c))
-                extremes = Certificate.watch(code, extremes, b * inverse)
-                before = (d - a * before) * inverse
-                least = least_quotient(code, least, above_here, c)
-                above.of_lanes(code, lane).store(i + k, above_here)
-                given.of_lanes(code, lane).store(i + k, before)
-            return above_here, before, extremes, least
-
-        return by_register(code, some, state, PIECE)
+    def line(some: Bands, lane: int, i: Value, state: Any) -> Any:
+        code, (above_here, before, extremes, least) = some.code, state
+        for k, a, b, c, d in some.rows(i, ask=True):
+            _, _, inverse, above_here = el.eliminate_reciprocal(code, above_here, (a, b, c))
+            extremes = Certificate.watch(code, extremes, b * inverse)
+            before = (d - a * before) * inverse
+            least = least_quotient(code, least, above_here, c)
+            above.of_lanes(code, lane).store(i + k, above_here)
+            given.of_lanes(code, lane).store(i + k, before)
+        return above_here, before, extremes, least
 
     before = planes(code, plan, block, P.BEFORE)[code.integer(0)]
     start = code.zero(), before, Certificate.start(code), no_quotient(code)
-    *_, extremes, least = code.fori(0, plan.height, line, start, step=bands.height)
+    *_, extremes, least = bands.over(code.integer(0), plan.height, line, start)
     return any_lane(code, ~(Certificate.holds(code, extremes) & lossless(code, least)))
 
 

@@ -37,7 +37,7 @@ def rest(code: Code, a: Any, b: Any, c: Any, d: Any, before: Any, here: Any, aft
 
 
 def check_rows(fields: int, code: Code, plan: At, block: Value, base: Value, before: Value, target: Value) -> None:
-    """For every line of rows of a block the lanes in which one has a componentwise residual above the bar."""
+    """For every line of rows of a block the lanes in which one has a componentwise residual above the bar, as bytes."""
     bands, iterate = Bands(code, plan, block), Records(code, base, fields).field(ITERATE)
 
     def line(i: Value, state: Any) -> Any:
@@ -48,37 +48,40 @@ def check_rows(fields: int, code: Code, plan: At, block: Value, base: Value, bef
             _, size, scale = rest(code, a, b, c, d, before, here, after)
             good = good & (size <= scale * (el.REFINE_ABOVE * code.eps))
             before, here = here, after
-        code.store_as(target + i * 8, code.bits(~good))
+        code.store_bytes(target + i * 8, ~good)
         return before, here
 
     start = code.load(before), iterate[code.integer(0)]
     code.fori(0, plan.height, line, start, step=bands.height)
 
 
+def table_of(code: Code, plan: At, table: Value) -> Bands:
+    return Scattered(code, plan, table).in_pieces()
+
+
 def begin_correction(code: Code, plan: At, table: Value, rows: Value, base: Value, ends_at: Value) -> None:
     """Eliminate rows anywhere, for corrections, and read x. ``ends``: x_before, x_after; the two rows that remain."""
-    bands, records, ends = Scattered(code, plan, table), Records(code, base, FIELDS), Rows(code, ends_at, code.row)
+    bands, records, ends = table_of(code, plan, table), Records(code, base, FIELDS), Rows(code, ends_at, code.row)
     fields, none = [records.field(k) for k in (UPPER, UPPER2, INVERSE, LOWER, LOWER2)], code.zero()
     iterate = records.field(ITERATE)
 
-    def line(i: Value, state: Any) -> Any:
-        one, two = state
-        fresh = code.everywhere(i == 0)
-        for k, x in enumerate(bands.pieces(bands.x, i * bands.size, bands.height)):
-            iterate.store(i + k, x)
-        for k, a, b, c, _ in bands.rows(i):
+    def line(some: Scattered, lane: int, i: Value, state: Any) -> Any:
+        code, (one, two) = some.code, state
+        fresh, none = code.everywhere(i == 0), code.zero()
+        for k, x in enumerate(some.pieces(some.x, i * some.size, some.height)):
+            iterate.of_lanes(code, lane).store(i + k, x)
+        for k, a, b, c, _ in some.rows(i):
             before = one
             one, two, row, (inverse, lower, lower2, swap, other) = pivot_column(code, one, two, (a, b, c))
             for field, x in zip(fields, (*row, inverse, lower, lower2), strict=True):
-                field.store(i + k, x)
-            records.store_mask(i + k, 0, swap)
-            records.store_mask(i + k, 1, other)
+                field.of_lanes(code, lane).store(i + k, x)
+            code.store_pair(records.swaps(i + k, lane), swap, other)
             if k < 2:
                 new = (c, none) if k == 0 else (b, c)
                 one, two = choose(code, fresh, new if k == 0 else before, one), choose(code, fresh, new, two)
         return one, two
 
-    one, two = code.fori(0, rows, line, ((none, none), (none, none)), step=bands.height)
+    one, two = bands.over(code.integer(0), rows, line, ((none, none), (none, none)))
     write(code, ends, (*one, *two), 2)
     iterate.store(rows, ends[code.integer(1)])
     for field in fields[:2]:
@@ -92,31 +95,35 @@ def residual(code: Code, plan: At, table: Value, rows: Value, base: Value, ends_
     ``ends``: x_before, x_after; the two rows that remain; from row 6 on the corrections known of x_before, x_first,
     x_last, x_after, and then, written here, the residuals of the two rows that remain.
     """
-    bands, records, ends = Scattered(code, plan, table), Records(code, base, FIELDS), Rows(code, ends_at, code.row)
-    right, inverse, lower, lower2, iterate = (records.field(k) for k in (RIGHT, INVERSE, LOWER, LOWER2, ITERATE))
-    above, top, bottom = read(code, ends, 3, 6)
+    bands, records, ends = table_of(code, plan, table), Records(code, base, FIELDS), Rows(code, ends_at, code.row)
+    fields = [records.field(k) for k in (RIGHT, INVERSE, LOWER, LOWER2, ITERATE)]
+    top, bottom = read(code, ends, 2, 7)
 
-    def line(i: Value, state: Any) -> Any:
-        before, here, one, two, good = state
+    def line(some: Scattered, lane: int, i: Value, state: Any) -> Any:
+        code, (before, here, one, two, good) = some.code, state
+        right, inverse, lower, lower2, iterate = (field.of_lanes(code, lane) for field in fields)
         fresh = code.everywhere(i == 0)
-        for k, a, b, c, d in bands.rows(i):
+        for k, a, b, c, d in some.rows(i):
             after = iterate[i + k + 1]
             r, size, scale = rest(code, a, b, c, d, before, here, after)
             good = good & (size <= scale * (el.REFINE_ABOVE * code.eps))
             r = code.where(size <= scale * (el.LEAVE_BELOW * code.eps), code.zero(), r)
-            (pivot,), (second,) = el.exchange(code, records.mask(i + k, 0), (one,), (two,))
-            (pivot,), (new,) = el.exchange(code, records.mask(i + k, 1), (pivot,), (r,))
+            swap, other = code.load_pair(records.swaps(i + k, lane))
+            (pivot,), (second,) = el.exchange(code, swap, (one,), (two,))
+            (pivot,), (new,) = el.exchange(code, other, (pivot,), (r,))
             q = pivot * inverse[i + k]
             right.store(i + k, q)
             second, new = second - lower[i + k] * q, new - lower2[i + k] * q
             if k < 2:
+                above, top = read(code, ends.of_lanes(code, lane), 2, 6)
                 r = r - a * above - b * top if k == 0 else r - a * top
                 second, new = code.where(fresh, r if k == 0 else one, second), code.where(fresh, r, new)
             one, two, before, here = second, new, here, after
         return before, here, one, two, good
 
-    state = ends[code.integer(0)], iterate[code.integer(0)], code.zero(), code.zero(), code.all_lanes()
-    *_, one, two, good = code.fori(0, rows, line, state, step=bands.height)
+    right, *_, iterate = fields
+    start = ends[code.integer(0)], iterate[code.integer(0)], code.zero(), code.zero(), code.all_lanes()
+    *_, one, two, good = bands.over(code.integer(0), rows, line, start)
     write(code, ends, (one, two), 10)
     right.store(code.integer(1), top)
     right.store(rows, bottom)

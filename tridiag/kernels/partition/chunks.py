@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 from llvmlite import ir
 
@@ -18,6 +18,7 @@ from tridiag.kernels.access.rows import Rows
 from tridiag.kernels.partition import state as P
 from tridiag.kernels.simd.functions import Library
 from tridiag.kernels.simd.records import At
+from tridiag.kernels.simd.registers import by_register, narrow
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import Code
 
@@ -25,6 +26,7 @@ from tridiag.kernels.simd.vector import Code
 # row, the last row feels the other end.
 UNSURE, TOP_FEELS, BOTTOM_FEELS = 1, 2, 4
 PIECE = 4  # real numbers of each lane that are read at a time
+LANES = 4  # of a chunk each that are worked on at a time, at least
 ROWS_AHEAD = 16
 OPERANDS = (P.A, P.B, P.C, P.D)
 CHUNKS = Library("chunks")
@@ -49,6 +51,21 @@ class Bands:
         made = copy.copy(self)
         made.code, made.bases = code, [base[first : first + code.lanes] for base in self.bases]
         return made
+
+    def in_pieces(self) -> Bands:
+        """The same where registers are narrow: no more rows at a time than are read, of a few lanes after others."""
+        made = copy.copy(self)
+        if len(narrow(self.code, LANES)) > 1:
+            made.height = PIECE // self.code.parts
+        return made
+
+    def over(self, first: Value, last: Value, line: Callable[..., Any], state: Any) -> Any:
+        """The rows of lines: ``state = line(bands, lane, i, state)`` for the lanes of ``bands``, ``lane`` the first."""
+
+        def some(code: Code, lane: int, i: Value, state: Any) -> Any:
+            return line(self.of_lanes(code, lane), lane, i, state)
+
+        return by_register(self.code, first, last, some, state, self.height, LANES)
 
     def pieces(self, bases: list[Value], at: Value, count: int) -> list[Any]:
         """Rows of an operand, ``count`` of each lane."""
@@ -90,6 +107,11 @@ class Scattered(Bands):
         *self.bases, self.x, self.targets = (
             [code.word(table + 8 * (k * code.lanes + lane)) for lane in range(code.lanes)] for k in range(6)
         )
+
+    def of_lanes(self, code: Code, first: int) -> Scattered:
+        made = cast(Scattered, super().of_lanes(code, first))
+        made.x = self.x[first : first + code.lanes]
+        return made
 
 
 def planes(code: Code, plan: At, block: Value, plane: int, count: int = 1) -> Rows:

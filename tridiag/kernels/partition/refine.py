@@ -57,14 +57,15 @@ def list_bad_lines(zero, plan, block, lines):
         lanes_of(zero, ()),
         block_record(zero, (plan, block)),
     )
-    some, count = 0, 0
-    for i in range(0, rows, height):
-        some |= word(lines + 8 * i)
-    for lane in range(lanes):
-        if some >> lane & 1:
-            for i in range(0, rows, height):
-                if word(lines + 8 * i) >> lane & 1:
-                    count = list_row(about, count + 0, 1 + (block * lanes + lane) * rows + i)
+    count = 0
+    for first in range(0, lanes, 8):  # a byte a lane
+        some = 0
+        for i in range(0, rows, height):
+            some |= word(lines + 8 * i + first)
+        for lane in range(8):
+            for i in range(0, rows if some >> 8 * lane & 1 else 0, height):
+                if word(lines + 8 * i + first) >> 8 * lane & 1:
+                    count = list_row(about, count + 0, 1 + (block * lanes + first + lane) * rows + i)
     about.bad = count
 
 

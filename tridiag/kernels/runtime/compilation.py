@@ -26,7 +26,11 @@ class Library(JITCodeLibrary):
     def get_pointer_to_function(self, name: str) -> int:
         self._called |= name.startswith(CALLABLE)
         self._ensure_finalized()
-        return int(super().get_pointer_to_function(name)) if self._called else 0
+        return self.address_of(name) if self._called else 0
+
+    def address_of(self, name: str) -> int:
+        """Of a function that is called from outside."""
+        return int(super().get_pointer_to_function(name))
 
     def _optimize_final_module(self) -> None:
         if self._called:

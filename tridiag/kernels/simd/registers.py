@@ -10,27 +10,40 @@ from tridiag.kernels.simd.values import flatten, rebuild
 from tridiag.kernels.simd.vector import Code
 
 
+def lanes_of_register(code: Code) -> int:
+    return bytes_of_register() // code.size_of_real
+
+
 def narrow(code: Code, least: int = 1) -> list[tuple[Code, int]]:
     """Codes of the lanes of a register, or the ``least``, and the first lane of each: what a row of lanes consists of.
 
     Where registers are narrow there are few of them, and one after the other needs no more.
     """
-    lanes = min(code.lanes, max(least, bytes_of_register() // code.size_of_real))
+    lanes = min(code.lanes, max(least, lanes_of_register(code)))
     return [(code.of_lanes(lanes), first) for first in range(0, code.lanes, lanes)]
 
 
-def by_register(code: Code, body: Callable[[Code, int, Any], Any], state: Any, least: int = 1) -> Any:
-    """What ``body(code, first, state)`` returns for rows of lanes: one piece of them after the other, then joined.
+def by_register(
+    code: Code, first: Any, last: Any, body: Callable[..., Any], state: Any, step: int = 1, least: int = 1
+) -> Any:
+    """`Code.fori` with ``state = body(code, lane, i, state)``: a piece of the rows of lanes after the other.
 
-    Between two pieces no more than what was given and what was found waits in a register, or on the stack.
+    Between two pieces no more than the states of all waits in a register, or on the stack.
     """
     pieces = narrow(code, least)
     if len(pieces) == 1:
-        return body(code, 0, state)
-    given, found = flatten(state), []
-    for lanes, first in pieces:
-        found.append(body(lanes, first, rebuild(state, iter([lanes.part(x, first, lanes.lanes) for x in given]))))
-    return rebuild(found[0], iter([joined(code, parts) for parts in zip(*map(flatten, found), strict=True)]))
+        return code.fori(first, last, lambda i, state: body(code, 0, i, state), state, step)
+    given = flatten(state)
+    parts = [
+        rebuild(state, iter([lanes.part(x, lane, lanes.lanes) for x in given])) if given else ()
+        for lanes, lane in pieces
+    ]
+
+    def all_pieces(i: Any, states: Any) -> Any:
+        return tuple(body(*piece, i, state) for piece, state in zip(pieces, states, strict=True))
+
+    found = map(flatten, code.fori(first, last, all_pieces, tuple(parts), step))
+    return rebuild(state, iter([joined(code, parts) for parts in zip(*found, strict=True)]))
 
 
 def joined(code: Code, rows: Any) -> Any:

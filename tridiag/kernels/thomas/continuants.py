@@ -236,11 +236,11 @@ class EndToEnd(NamedTuple):
             sign, total = sign_and_logarithm(code, found.last, found.exponent)
             code.store_as(signs + to, code.where(found.fine, sign, code.splat(DOUBTFUL)))
             code.store_as(logarithms + to, total)
-            return (state[0] & code.bits(found.fine),)
+            return (code.where(found.fine, state[0], code.zero()),)
 
-        every = code.integer(2**code.lanes - 1)
-        (fine,) = code.fori(0, count, group, (every,), step=code.lanes)
-        code.store_as(whole, code.pick(fine == every, code.integer(1), code.integer(0)))
+        (fine,) = code.fori(0, count, group, (code.one(),), step=code.lanes)
+        every = code.bits(fine != 0) == 2**code.lanes - 1
+        code.store_as(whole, code.pick(every, code.integer(1), code.integer(0)))
 
 
 NUMBERS = range(J.FEWEST_ROWS, J.MOST_ROWS + 1)

@@ -70,6 +70,11 @@ class Forward:
     def __init__(self, code: Code, slopes: Rows, inverses: Rows, y: Rows, asked: Value | None = None) -> None:
         self.code, self.slopes, self.inverses, self.y, self.asked = code, slopes, inverses, y, asked
 
+    def of_lanes(self, code: Code, first: int) -> Forward:
+        """The same of some lanes: those that ``code`` has, from one on; the first ones ask."""
+        slopes, inverses, y = (x.of_lanes(code, first) for x in (self.slopes, self.inverses, self.y))
+        return Forward(code, slopes, inverses, y, None if first else self.asked)
+
     def start(self) -> Any:
         return (self.y[self.code.integer(-1)],)
 

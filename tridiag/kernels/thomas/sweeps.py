@@ -13,6 +13,7 @@ Words of every elimination: those of the layout, and then `Span`.
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -89,6 +90,12 @@ class Kept:
         kept, carried = (g * (len(rows) * self.code.row) for rows in (self.rows, self.between))
         places = self.target + kept, self.stride, self.between[0].base + carried, self.good + g * 8
         return type(self)(self.code, self.kind, *places)
+
+    def of_lanes(self, code: Code, first: int) -> Kept:
+        """That of some lanes: those that ``code`` has, from one on."""
+        made = copy.copy(self)
+        made.code, made.rows = code, [rows.of_lanes(code, first) for rows in self.rows]
+        return made
 
     def from_row(self, k: Value) -> Kept:
         """That of the rows from k on: what is kept of the row before them is where a sweep over them starts."""
