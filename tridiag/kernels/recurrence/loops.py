@@ -18,6 +18,7 @@ from tridiag.kernels.access.sequences import TABLE
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words.record import Guarded, Lines, Record, Word, Words
 from tridiag.kernels.simd.functions import emitted
+from tridiag.kernels.simd.processor import bytes_of_register
 from tridiag.kernels.simd.records import At
 from tridiag.kernels.simd.transpose import transpose_blocks
 from tridiag.kernels.simd.values import Value
@@ -139,25 +140,40 @@ class Loop(NamedTuple):
     def steps(
         self, code: Code, at: At, x: list[Value], a: list[list[Value]], state: Sequence[Value], advance: Value
     ) -> tuple[list[Value], Sequence[Value]]:
-        """The values of HEIGHT steps, and the state after ``advance`` of them."""
-        order, values, states = self.order, [], [*reversed(state)]
+        """The values of HEIGHT steps, and the state after ``advance`` of them: where they are not all, from memory."""
+        order, values, rows = self.order, [], at.addresses.rows
+        waiting: list[tuple[Value, Value]] = []  # states that are in registers, and where they belong
         state = list(state)
+
+        def keep(row: int, found: Value) -> None:
+            waiting.append((rows + row * LINE, found))
+            if bytes_of_register() < LINE:
+                put()
+
+        def put() -> None:
+            for place, found in waiting:
+                code.store(place, found)
+            waiting.clear()
+
+        if not self.transposed:
+            for k in range(order):
+                keep(order - 1 - k, state[k])
         for j in range(HEIGHT):
             if self.transposed:
                 value = x[j] + state[0]
                 state = [a[k][j] * value + state[k + 1] if k + 1 < order else a[k][j] * value for k in range(order)]
+                for k in range(order):
+                    keep(j * order + k, state[k])
             else:
                 value = x[j]
                 for k in reversed(range(order)):
                     value = a[k][j] * state[k] + value
                 state = [value, *state[:-1]]
+                keep(order + j, value)
             values.append(value)
-            states += state if self.transposed else [value]
 
         def early(*_: Any) -> Any:
-            rows = at.addresses.rows
-            for k, row in enumerate(states[order:] if self.transposed else states):
-                code.store(rows + LINE * k, row)
+            put()
             behind = [(advance - 1) * order + k if self.transposed else advance + (order - 1 - k) for k in range(order)]
             return tuple(code.load(rows + row * LINE) for row in behind)
 
