@@ -7,11 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-
-from tridiag.kernels.access.moves import in_lanes, out_of_lanes
-from tridiag.kernels.access.operands import QUAD
-from tridiag.kernels.recurrence.loops import HEIGHT
+from tridiag.kernels.recurrence.loops import HEIGHT, load_steps, store_steps
 from tridiag.kernels.simd.values import Value
 from tridiag.kernels.simd.vector import Code
 
@@ -29,20 +25,20 @@ def even_rows(code: Code, *words: Value) -> None:
         y, x, a = ([at + (first + k) * apart for k in range(code.lanes)] for at in operands)
 
         def chunk(i: Value, state: Any) -> Any:
-            (value,) = state
+            (value,), move = state, i * code.size_of_real
             values = []
-            for factor, row in zip(load(code, a, i), load(code, x, i), strict=True):
+            for factor, row in zip(load_steps(code, a, move), load_steps(code, x, move), strict=True):
                 value = factor * value + row
                 values.append(value)
-            store(code, y, i, values)
+            store_steps(code, y, move, values)
             return (value,)
 
         start = code.integer(0)
-        rows, factors = load(code, x, start), load(code, a, start)
+        rows, factors = load_steps(code, x, start), load_steps(code, a, start)
         values = rows[:1]
         for factor, row in zip(factors[1:], rows[1:], strict=True):
             values.append(factor * values[-1] + row)
-        store(code, y, start, values)
+        store_steps(code, y, start, values)
         code.fori(early, n, chunk, (chosen(code, values, early - 1),), step=HEIGHT)
         return state
 
@@ -59,17 +55,3 @@ def chosen(code: Code, rows: list[Value], k: Value) -> Value:
         rows = [code.where(odd, y, x) for x, y in zip(rows[::2], rows[1::2], strict=True)]
         step *= 2
     return rows[0]
-
-
-def load(code: Code, lanes: list[Value], i: Value) -> list[Value]:
-    """Rows of lanes: HEIGHT steps from i on."""
-    kind, rows = ir.VectorType(code.real, QUAD), []
-    for k in range(0, HEIGHT, QUAD):
-        rows += in_lanes(code, [code.load_as(kind, lane + (i + k) * code.size_of_real) for lane in lanes])
-    return rows
-
-
-def store(code: Code, lanes: list[Value], i: Value, rows: list[Value]) -> None:
-    for k in range(0, HEIGHT, QUAD):
-        for lane, piece in zip(lanes, out_of_lanes(code, rows[k : k + QUAD]), strict=True):
-            code.store_as(lane + (i + k) * code.size_of_real, piece)

@@ -51,6 +51,21 @@ def room_of(order: int) -> type[Record]:
     return Room
 
 
+def load_steps(code: Code, lanes: list[Value], move: Value) -> list[Value]:
+    """HEIGHT rows of lanes, from the numbers that lie ``move`` bytes behind where each lane does."""
+    kind, rows = ir.VectorType(code.real, QUAD), []
+    for k in range(0, HEIGHT, QUAD):
+        rows += in_lanes(code, [code.load_as(kind, lane + move + k * code.size_of_real) for lane in lanes])
+    return rows
+
+
+def store_steps(code: Code, lanes: list[Value], move: Value, rows: list[Value]) -> None:
+    """The inverse."""
+    for k in range(0, HEIGHT, QUAD):
+        for lane, piece in zip(lanes, out_of_lanes(code, rows[k : k + QUAD]), strict=True):
+            code.store_as(lane + move + k * code.size_of_real, piece)
+
+
 class Loop(NamedTuple):
     """One of the loops over the steps of lanes that lie contiguous in memory."""
 
@@ -95,18 +110,11 @@ class Loop(NamedTuple):
 
     def load(self, code: Code, at: At, operand: int, i: Value) -> list[Value]:
         """HEIGHT rows of lanes."""
-        kind, rows = ir.VectorType(code.real, QUAD), []
-        lanes, move = self.place(code, at, operand, i)
-        for k in range(0, HEIGHT, QUAD):
-            rows += in_lanes(code, [code.load_as(kind, lane + move + k * code.size_of_real) for lane in lanes])
+        rows = load_steps(code, *self.place(code, at, operand, i))
         return rows[::-1] if self.backward else rows
 
     def store(self, code: Code, at: At, i: Value, rows: list[Value]) -> None:
-        lanes, move = self.place(code, at, C.Y, i)
-        rows = rows[::-1] if self.backward else rows
-        for k in range(0, HEIGHT, QUAD):
-            for lane, piece in zip(lanes, out_of_lanes(code, rows[k : k + QUAD]), strict=True):
-                code.store_as(lane + move + k * code.size_of_real, piece)
+        store_steps(code, *self.place(code, at, C.Y, i), rows[::-1] if self.backward else rows)
 
     def ask(self, code: Code, at: At, i: Value, operands: Iterable[int]) -> None:
         """Ask for memory that is used later: some lines on in the same lanes, or the next group of them."""
