@@ -42,8 +42,9 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("copy")
     shutil.copytree(Path(tridiag.__file__).parent, folder / "tridiag", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "tests", folder / "tests", ignore=shutil.ignore_patterns("__pycache__"))
-    for other in ROOT.iterdir():  # which tests may read
-        if not other.name.startswith(".") and not (folder / other.name).exists():
+    (tested,) = re.findall("^TESTED := (.*)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for other in (file for pattern in tested.split() for file in ROOT.glob(pattern)):  # which tests may read
+        if not (folder / other.name).exists():
             (folder / other.name).symlink_to(other)
     (folder / FILE).write_text(code(FILE))
     table = (folder / TABLE).read_text()
