@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import tridiag
 from tridiag.calls import fast_path
 from tridiag.kernels.jobs import recurrences as jobs
+from tridiag.kernels.jobs import systems
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.table import call_of
 
@@ -43,14 +45,18 @@ def end_to_end(rng: np.random.Generator, dtype: str, largest: float) -> tuple[np
     return a, x
 
 
+def forget() -> None:
+    """No job is met again."""
+    fast_path.forget()
+    call_of.cache_clear()
+
+
 @pytest.fixture
 def forgetful() -> Iterator[None]:
     """No job of another test is met again, and none of this one afterwards."""
-    fast_path.forget()
-    call_of.cache_clear()
+    forget()
     yield
-    fast_path.forget()
-    call_of.cache_clear()
+    forget()
 
 
 @pytest.mark.usefixtures("forgetful")
@@ -108,6 +114,62 @@ def test_rows_as_far_apart_in_every_operand(dtype: str) -> None:
             size = tridiag.linear_recurrence(abs(a[k : k + 1]), abs(x[k : k + 1]).astype("f8"), backend="numpy_scan")
             assert (abs(out[k] - wide[0]) <= 4 * n * np.finfo(dtype).eps * size[0]).all(), (count, n, gap, case)
         assert (rooms[2][:, n:] == 7).all()
+
+
+def drawn(rng: np.random.Generator, dtype: str, values: float) -> tuple[np.ndarray, list[Any]]:
+    """Terms of so many steps in all, and coefficients of each kind."""
+    n = int(np.exp(rng.uniform(0.7, 5)))
+    shape, kind = (max(1, int(values / n)), n), np.dtype(dtype).type
+    own = rng.uniform(-1, 1, shape).astype(dtype)
+    return rng.standard_normal(shape).astype(dtype), [own, kind(0.9), kind(1), (kind(0.5), kind(0.3))]
+
+
+def laid_out(shape: tuple[int, int], dtype: str) -> list[np.ndarray]:
+    """Arrays that are not contiguous: transposed, reversed, with gaps between rows and between numbers."""
+    rows, n = shape
+    turned, steps_turned = (np.empty(shape, dtype)[slices] for slices in ((np.s_[::-1, ::-1]), np.s_[:, ::-1]))
+    return [
+        np.empty((n, rows), dtype).T,
+        turned,
+        steps_turned,
+        np.empty((rows, n + 3), dtype)[:, :n],
+        np.empty((rows, 2 * n), dtype)[:, ::2],
+    ]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_bits_of_a_result_do_not_depend_on_where_it_lies(dtype: str) -> None:
+    """Nor where operands lie as it does: what joins steps otherwise computes no result that is not contiguous."""
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(21)
+    for case in range(12):
+        x, kinds = drawn(rng, dtype, np.exp(rng.uniform(0, 8)))
+        reverse = case % 3 == 0
+        for out, own in zip(laid_out(x.shape, dtype), laid_out(x.shape, dtype), strict=True):
+            own[...] = x
+            for a in kinds:
+                for terms in (x, own):
+                    wanted = tridiag.linear_recurrence(a, terms, reverse=reverse, backend="numba_scan")
+                    tridiag.linear_recurrence(a, terms, reverse=reverse, out=out, backend="numba_scan")
+                    np.testing.assert_array_equal(out, wanted, f"{x.shape} {out.strides} {terms.strides} {reverse}")
+
+
+@pytest.mark.usefixtures("forgetful")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_bits_of_short_sequences_do_not_depend_on_threads(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the items are cut that threads claim, vectors begin in the same steps."""
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(22)
+    for case in range(12):
+        x, kinds = drawn(rng, dtype, jobs.WORTH_A_THREAD * rng.uniform(1, 2))
+        for a in kinds:
+            found = []
+            for count in (1, 2, 3):
+                monkeypatch.setattr(systems, "threads", lambda count=count: count)
+                forget()
+                found.append(tridiag.linear_recurrence(a, x, reverse=case % 2 == 0, backend="numba_scan"))
+            np.testing.assert_array_equal(found[1], found[0])
+            np.testing.assert_array_equal(found[2], found[0])
 
 
 def test_which_rows_take_no_tables() -> None:

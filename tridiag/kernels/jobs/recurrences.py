@@ -21,6 +21,8 @@ EVEN_STEPS = 256  # of more, memory is asked for ahead of use, from the next seq
 FEWEST_BLOCKS = 2  # of such a sequence, where there are enough of them to fill the lanes
 FEW_VECTORS = 64  # of values: with no more, to find where each sequence lies takes longer than to join steps
 MOST_IN_VECTORS, FEWEST_IN_VECTORS = 4, 2  # the highest order, and the fewest steps, of `constant`
+MANY_IN_VECTORS = 16  # sequences: with fewer, to find the factors of all steps takes longer than it saves
+FACTORS = 16 * 1024  # bytes of these factors at most, in the first level of the caches
 SHORTEST_CHUNK = 4  # times the lanes: steps of a lane, where there are not
 SECOND_LEVEL = 1024 * 1024  # bytes of the operands that a core's own cache holds at least
 # bytes of the pivot rows of block systems in lanes, and how many times longer these take than pivot rows in cache
@@ -111,10 +113,13 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
         blocks = -(-(n - 1) // (lanes * chunk))  # behind the first step
         items = count * blocks
     else:
-        together = lanes if kind == C.ROWS or even else 1
+        together = lanes if kind == C.ROWS or even or constant else 1
         groups = max(1, share // (n * together))
         items = -(-count // (together * groups))
         run = groups if kind == C.ROWS else groups * together
+    flags = flags_of(axes, form.transpose, started, n * count * dtype.itemsize, kind)
+    if constant and not started and reads_as_one(axes, n, count, order, dtype):
+        flags |= C.END_TO_END
     words = filled(
         axes,
         C.operands(order),
@@ -125,7 +130,7 @@ def make_job(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.
         sequences=count,
         kind=kind,
         run=run,
-        flags=flags_of(axes, form.transpose, started, n * count * dtype.itemsize, kind),
+        flags=flags,
         length=length,
         stretch=width,
         stretches=stretches,
@@ -146,6 +151,13 @@ def in_vectors(axes: Axes, form: Recurrence, order: int, dtype: np.dtype[Any], s
         return False
     own = slice(C.A, C.A + order)
     return not any(any(steps[own]) for steps in (axes.strides, *(steps for _, steps in axes.batch)))
+
+
+def reads_as_one(axes: Axes, n: int, count: int, order: int, dtype: np.dtype[Any]) -> bool:
+    """Whether `tridiag.kernels.recurrence.constant` reads all sequences as one."""
+    if len(axes.batch) != 1 or count < MANY_IN_VECTORS or n * C.size_of_factors(lanes_of(dtype), order) > FACTORS:
+        return False
+    return {axes.batch[0][1][k] for k in (C.Y, C.X)} == {n * dtype.itemsize}
 
 
 def end_to_end(axes: Axes, form: Recurrence, order: int, dtype: np.dtype[Any], started: bool) -> bool:
@@ -195,15 +207,22 @@ def kind_end_to_end(kind: int, n: int, count: int, dtype: np.dtype[Any]) -> int:
 
 
 def joined_elsewhere(form: Recurrence, order: int, shapes: Any, strides: Any, dtype: np.dtype[Any]) -> bool:
-    """Whether steps are joined if the result is contiguous, which this one is not.
+    """Whether steps are joined in another way if the result is contiguous, which this one is not.
 
     The bits of a result do not depend on where it lies.
     """
     side_by_side = contiguous(form.shape, dtype.itemsize)
     if all(n == 1 or s == t for n, s, t in zip(form.shape, strides[C.Y], side_by_side, strict=True)):
         return False
-    job = make_job(form, order, shapes, (side_by_side, *strides[1:]), dtype, 1)
-    return int(C.Recurrences.view(job.words).kind) == C.STREAM
+    here, there = (make_job(form, order, shapes, (own, *strides[1:]), dtype, 1) for own in (strides[C.Y], side_by_side))
+    return joins(here) != joins(there)
+
+
+def joins(job: Job) -> tuple[Any, int, int]:
+    """The kernel and those of its loops that do not take one step after another."""
+    words = C.Recurrences.view(job.words)
+    kind, flags = int(words.kind), int(words.flags)
+    return job.kernel, kind if kind in (C.LONG, C.STREAM) else C.SCALAR, flags & C.END_TO_END
 
 
 def flags_of(axes: Axes, transposed: bool, started: bool, size: int, kind: int) -> int:

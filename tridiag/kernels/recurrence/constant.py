@@ -179,7 +179,7 @@ class EndToEnd(NamedTuple):
 
     def size(self, code: Code) -> int:
         """Bytes of the factors of a vector that begins in some step."""
-        return LINE * sum(len(Steps(self.order, False).steps_of(width)) for width in widths(code))
+        return C.size_of_factors(code.lanes, self.order)
 
     def write(self, code: Code, *words: Value) -> None:
         """``words``: as of `scalar.Plain`, and the address of `size` bytes for each step of a sequence."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from tridiag.kernels.access.operands import bytes_of_real
 from tridiag.kernels.jobs.words import recurrences as C
 from tridiag.kernels.jobs.words.record import Word
 from tridiag.kernels.jobs.words.recurrences import Recurrences
@@ -13,7 +12,7 @@ from tridiag.kernels.recurrence.constant import EndToEnd, Vectors
 from tridiag.kernels.recurrence.order import functions
 from tridiag.kernels.recurrence.scalar import words_from
 from tridiag.kernels.runtime.threads import runner
-from tridiag.kernels.runtime.work_items import field, items
+from tridiag.kernels.runtime.work_items import items
 from tridiag.kernels.runtime.workspace import Workspace, workspace
 from tridiag.kernels.simd.functions import Library, emitted
 from tridiag.kernels.simd.interrupts import PIECE, stopping
@@ -22,8 +21,6 @@ from tridiag.kernels.simd.records import RecordAt, address_of
 from tridiag.kernels.simd.vector import OPTIONS
 
 JOB = RecordAt(Recurrences)
-MANY = 16  # sequences: with fewer, to find the factors takes longer than it saves
-SHORT = 16 * 1024  # bytes of the factors of sequences that are read end to end, in the first level of the caches
 
 
 class FactorsOfSteps(Workspace):
@@ -43,15 +40,6 @@ def build(dtype: str, order: int):
     flat, flat_backward = (library.add(loop.name, loop.write) for loop in (EndToEnd(order, b) for b in (False, True)))
     words_of = words_from(functions(order), order)
     size_of_factors = emitted(lambda code: code.integer(EndToEnd(order, False).size(code)))
-    steps = C.TABLE + 2 * C.operands(order) + 1  # how far the next sequence of each operand is
-
-    @njit(**OPTIONS)
-    def are_end_to_end(zero, job):
-        n, size = job.steps, bytes_of_real(zero, ())
-        if job.axes != 1 or job.sequences < MANY or job.flags & C.STARTED != 0 or n * size_of_factors(zero, ()) > SHORT:
-            return False
-        apart = n * size
-        return field(job, steps + C.X) == apart and field(job, steps + C.Y) == apart
 
     @njit(**OPTIONS)
     def run(zero, job, first, count, done, steps):
@@ -76,6 +64,8 @@ def build(dtype: str, order: int):
             return
         for item in items(job):
             first, last = item * many, min(count, (item + 1) * many)
+            if job.flags & C.BACKWARD:  # vectors begin in the same steps, wherever items are cut
+                first, last = max(0, count - last), count - first
             extent, more = (last - first, n), (room.table,)
             words = extent + words_of(job, first, 0) + more
             if job.flags & C.BACKWARD:
@@ -86,7 +76,7 @@ def build(dtype: str, order: int):
 
     @njit(**OPTIONS)
     def work(job, zero):
-        if are_end_to_end(zero, job):
+        if job.flags & C.END_TO_END:
             work_short(zero, job)
             return
         many, count, n = job.run, job.sequences, job.steps

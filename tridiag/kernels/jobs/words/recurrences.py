@@ -5,6 +5,7 @@ The operands, in the order of their pointers: the result, x, the coefficients, a
 
 from __future__ import annotations
 
+from tridiag.kernels.jobs.batches import LINE
 from tridiag.kernels.jobs.words.job import Job
 from tridiag.kernels.jobs.words.record import Word, Words
 
@@ -37,6 +38,7 @@ SCALAR, ROWS, INTERLEAVED, SPREAD, LONG, STREAM = range(6)
 STARTED, TRANSPOSED, BACKWARD = 1, 2, 4
 LARGE = 8  # the result is larger than the caches, past which it is written
 FAR = 16  # the operands do not fit in the second level: they are asked for ahead of use
+END_TO_END = 32  # with constant coefficients: sequences are read as one, which begins in memory where another ends
 WRITTEN_OUT = 8  # the rows of the largest matrices whose products are written out, and no loop
 MANY, FEWEST, MOST = 32, 2, 4  # sequences, at least two vectors, and steps of those that are sorted in registers
 NARROW = 64  # bytes: matrices with shorter rows lie in a few vectors, which takes less than to bring them into lanes
@@ -46,3 +48,8 @@ ABREAST = 4  # sequences of small vectors that are computed together, each in ve
 def narrow(m: int, itemsize: int) -> bool:
     """Whether recurrences of vectors of m such numbers are computed one sequence after another."""
     return m <= WRITTEN_OUT and m * itemsize < NARROW
+
+
+def size_of_factors(lanes: int, order: int) -> int:
+    """Bytes of what steps hand on to a vector: a cache line for each half of lanes, and each of its last steps."""
+    return LINE * sum(min(2**k, order) for k in range(lanes.bit_length()))
